@@ -1,0 +1,24 @@
+//! Gives each firmware its memory map: what does not fit does not link.
+
+use std::{env, fs, io, path::PathBuf};
+
+/// The RAM of a firmware that is not in [`LARGER`].
+const RAM: u32 = 256 << 10;
+/// Firmwares with more RAM, and with flash for what else they hold: (name, flash, RAM).
+const LARGER: [(&str, u32, u32); 2] = [("book", 1 << 20, 1 << 20), ("runner", 4 << 20, 4 << 20)];
+
+fn main() -> io::Result<()> {
+    let out = PathBuf::from(env::var_os("OUT_DIR").unwrap_or_default());
+    for name in ["bare", "empty", "mlp", "demo", "dispatch", "book", "runner"] {
+        let larger = LARGER.iter().find(|larger| larger.0 == name);
+        let (_, flash, ram) = larger.copied().unwrap_or((name, 1 << 20, RAM));
+        let folder = out.join(name);
+        fs::create_dir_all(&folder)?;
+        let map = format!("MEMORY {{\n  FLASH : ORIGIN = 0x00000000, LENGTH = {flash}\n  RAM : ORIGIN = 0x20000000, LENGTH = {ram}\n}}\n");
+        fs::write(folder.join("memory.x"), map)?;
+        println!("cargo::rustc-link-arg-bin={name}=-L{}", folder.display());
+        println!("cargo::rustc-link-arg-bin={name}=-Tlink.x");
+    }
+    println!("cargo::rerun-if-changed=build.rs");
+    Ok(())
+}

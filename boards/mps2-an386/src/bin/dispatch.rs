@@ -1,0 +1,60 @@
+//! What the executor spends on an instruction, beside its kernel.
+//!
+//! The model's signatures `short` and `long` are chains of one elementwise op on one element; `long` has 64 more.
+
+#![no_std]
+#![no_main]
+
+use core::hint::black_box;
+use gradlet_core::op::{Call, MAX_INPUTS};
+use gradlet_core::{Aligned, Kernel, Session, SignatureId, TensorView, TensorViewMut};
+use mps2_an386::memory::Arena;
+use mps2_an386::{Failure, console, counter, load, run, session};
+
+mps2_an386::model!();
+
+static ARENA: Arena<ARENA_BYTES> = Arena::new();
+static ONE: Aligned<[u8; 4]> = Aligned(1f32.to_le_bytes());
+const MORE: u32 = 64;
+
+#[cortex_m_rt::entry]
+fn main() -> ! {
+    run(firmware)
+}
+
+fn firmware() -> Result<(), Failure> {
+    let arena = ARENA.take().ok_or(Failure::Check("arena"))?;
+    let program = load(&MODEL.0, KERNELS, &["short", "long"])?;
+    let (short, long) = (program.signature("short")?, program.signature("long")?);
+    let mut session = session(&program, arena.bytes)?;
+    let (short, long) = (instructions(&mut session, short)?, instructions(&mut session, long)?);
+    let kernel = KERNELS.first().ok_or(Failure::Check("kernels"))?;
+    let alone = kernel_alone(kernel)?;
+    console::report("instructions_short", short);
+    console::report("instructions_long", long);
+    console::report("instructions_kernels", alone);
+    console::report("instructions_dispatch", (long - short).saturating_sub(alone) / MORE);
+    Ok(())
+}
+
+fn instructions(session: &mut Session<'_, '_>, signature: SignatureId) -> Result<u32, Failure> {
+    session.input_mut::<f32>(signature, 0)?.fill(1.0);
+    let (result, instructions) = counter::measure(|| session.run(signature));
+    result?;
+    Ok(instructions)
+}
+
+/// The instructions of as many calls of the kernel, its first input being in place.
+fn kernel_alone(kernel: &Kernel) -> Result<u32, Failure> {
+    let (dims, mut value) = ([1u32], Aligned(1f32.to_le_bytes()));
+    let constant = TensorView { dtype: kernel.dtype, in_place: false, dims: &dims, data: &ONE.0 };
+    let mut inputs = [constant; MAX_INPUTS];
+    inputs[0] = TensorView { in_place: true, data: &[], ..constant };
+    let inputs = inputs.get(..usize::from(kernel.def.inputs.0)).unwrap_or(&[]);
+    let mut outputs = [TensorViewMut { dtype: kernel.dtype, dims: &dims, data: &mut value.0 }];
+    let mut call = Call { attributes: &[], inputs, outputs: &mut outputs };
+    let kernel = black_box(kernel);
+    let (result, instructions) = counter::measure(|| (0..MORE).try_for_each(|_| (kernel.run)(&mut call)));
+    result?;
+    Ok(instructions)
+}

@@ -1,0 +1,78 @@
+//! Lines of `key=value` on the console of the machine that debugs us, and the command line it gave.
+
+use cortex_m_semihosting::{nr, syscall1};
+
+/// Prints `key=value` with a number.
+pub fn report(key: &str, value: u32) {
+    let mut digits = [0u8; 10];
+    let mut first = digits.len();
+    let mut rest = value;
+    loop {
+        first -= 1;
+        if let Some(digit) = digits.get_mut(first) {
+            *digit = b'0' + (rest % 10) as u8;
+        }
+        rest /= 10;
+        if rest == 0 || first == 0 {
+            break;
+        }
+    }
+    line(key, digits.get(first..).unwrap_or(&[]));
+}
+
+/// Prints `key=value` with a text.
+pub fn text(key: &str, value: &str) {
+    line(key, value.as_bytes());
+}
+
+fn line(key: &str, value: &[u8]) {
+    for part in [key.as_bytes(), b"=", value, b"\n"] {
+        part.iter().for_each(put);
+    }
+}
+
+fn put(byte: &u8) {
+    // SAFETY: SYS_WRITEC reads one byte at the address it is given.
+    unsafe { syscall1(nr::WRITEC, byte as *const u8 as usize) };
+}
+
+/// The words of a command line, the program's name first.
+pub struct Arguments {
+    line: [u8; 256],
+    length: usize,
+}
+
+impl Arguments {
+    /// The command line given to this firmware; no words where there is none.
+    pub fn new() -> Arguments {
+        let mut arguments = Arguments { line: [0; 256], length: 0 };
+        let mut block = [arguments.line.as_mut_ptr() as usize, arguments.line.len()];
+        // SAFETY: the block names a buffer and its length; SYS_GET_CMDLINE stays within it and stores the length used.
+        let failed = unsafe { syscall1(nr::GET_CMDLINE, block.as_mut_ptr() as usize) };
+        // SAFETY: `block` is alive; the read is volatile because the compiler does not see the debugger's write.
+        let length = unsafe { core::ptr::read_volatile(&block[1]) };
+        arguments.length = if failed == 0 { length.min(arguments.line.len()) } else { 0 };
+        arguments
+    }
+
+    /// Word `index`, 0 being the program's name.
+    pub fn get(&self, index: usize) -> Option<&str> {
+        let line = core::str::from_utf8(self.line.get(..self.length)?).ok()?;
+        line.trim_end_matches('\0').split(' ').filter(|word| !word.is_empty()).nth(index)
+    }
+
+    /// Word `index` as a number.
+    pub fn number(&self, index: usize) -> Option<u32> {
+        let word = self.get(index)?;
+        word.bytes().try_fold(0u32, |number, byte| {
+            let digit = byte.is_ascii_digit().then_some(u32::from(byte.wrapping_sub(b'0')))?;
+            number.checked_mul(10)?.checked_add(digit)
+        })
+    }
+}
+
+impl Default for Arguments {
+    fn default() -> Arguments {
+        Arguments::new()
+    }
+}

@@ -1,0 +1,87 @@
+//! Labelled pictures of digits, as the host lays them into flash.
+
+use crate::Failure;
+use gradlet_core::{Session, SignatureId};
+
+/// The bytes of a picture: 28 rows of 28.
+const PIXELS: usize = 784;
+
+/// Labels and pictures to train on and to test on.
+pub struct Digits<'a> {
+    train: u32,
+    test: u32,
+    labels: &'a [u8],
+    images: &'a [u8],
+}
+
+impl<'a> Digits<'a> {
+    /// Reads `u32 train, u32 test`, then their labels, then their pictures, the ones to train on first in both.
+    pub fn read(bytes: &'a [u8]) -> Option<Digits<'a>> {
+        let (train, rest) = bytes.split_first_chunk()?;
+        let (test, rest) = rest.split_first_chunk()?;
+        let (train, test) = (u32::from_le_bytes(*train), u32::from_le_bytes(*test));
+        let (labels, images) = rest.split_at_checked(train.checked_add(test)? as usize)?;
+        (images.len() == labels.len().checked_mul(PIXELS)?).then_some(Digits { train, test, labels, images })
+    }
+
+    /// The digits to train on, each as label and pixels.
+    pub fn train(&self) -> impl Iterator<Item = (u8, &'a [u8])> + use<'a> {
+        self.all().take(self.train as usize)
+    }
+
+    /// The digits to test on, each as label and pixels.
+    pub fn test(&self) -> impl Iterator<Item = (u8, &'a [u8])> + use<'a> {
+        self.all().skip(self.train as usize)
+    }
+
+    /// How many digits there are to test on.
+    pub fn test_count(&self) -> u32 {
+        self.test
+    }
+
+    fn all(&self) -> impl Iterator<Item = (u8, &'a [u8])> + use<'a> {
+        self.labels.iter().copied().zip(self.images.chunks_exact(PIXELS))
+    }
+}
+
+/// Sets input 0 of `signature` to the picture: each pixel over 255.
+pub fn set_picture(session: &mut Session<'_, '_>, signature: SignatureId, pixels: &[u8]) -> Result<(), Failure> {
+    let input = session.input_mut::<f32>(signature, 0)?;
+    input.iter_mut().zip(pixels).for_each(|(value, &pixel)| *value = f32::from(pixel) / 255.0);
+    Ok(())
+}
+
+/// Sets input 1 of `signature` to the label.
+pub fn set_label(session: &mut Session<'_, '_>, signature: SignatureId, label: u8) -> Result<(), Failure> {
+    session.input_mut::<i32>(signature, 1)?.fill(label.into());
+    Ok(())
+}
+
+/// What a pass over the test digits found.
+pub struct Score {
+    /// How many were recognised.
+    pub correct: u32,
+    /// The mean cross-entropy, in millionths.
+    pub loss_millionths: u32,
+    /// The instructions of the run that took the most.
+    pub instructions: u32,
+}
+
+/// Runs `infer` on all test digits.
+pub fn score(session: &mut Session<'_, '_>, infer: SignatureId, digits: &Digits<'_>) -> Result<Score, Failure> {
+    let (mut score, mut loss) = (Score { correct: 0, loss_millionths: 0, instructions: 0 }, 0.0f32);
+    for (label, pixels) in digits.test() {
+        set_picture(session, infer, pixels)?;
+        let (result, instructions) = crate::counter::measure(|| session.run(infer));
+        result?;
+        score.instructions = score.instructions.max(instructions);
+        let logits = session.output::<f32>(infer, 0)?;
+        let best =
+            logits.iter().enumerate().fold((0, f32::MIN), |best, (digit, &logit)| if logit > best.1 { (digit, logit) } else { best });
+        score.correct += u32::from(best.0 == usize::from(label));
+        let sum: f32 = logits.iter().map(|logit| libm::expf(logit - best.1)).sum();
+        loss += libm::logf(sum) + best.1 - logits.get(usize::from(label)).copied().unwrap_or(best.1);
+    }
+    score.loss_millionths = (loss / digits.test as f32 * 1e6) as u32;
+    Ok(score)
+}

@@ -1,0 +1,76 @@
+//! Files of the machine that debugs us.
+
+use crate::Failure;
+use cortex_m_semihosting::{nr, syscall, syscall1};
+
+/// An open file; closed when dropped.
+pub struct File(usize);
+
+impl File {
+    /// Opens a file to be read.
+    pub fn open(path: &str) -> Result<File, Failure> {
+        File::with_mode(path, nr::open::R_BINARY)
+    }
+
+    /// Makes a file, or empties the one that is there, to be written.
+    pub fn create(path: &str) -> Result<File, Failure> {
+        File::with_mode(path, nr::open::RW_TRUNC_BINARY)
+    }
+
+    fn with_mode(path: &str, mode: usize) -> Result<File, Failure> {
+        let mut name = [0u8; 256];
+        name.get_mut(..path.len()).filter(|_| path.len() < 256).ok_or(Failure::File)?.copy_from_slice(path.as_bytes());
+        // SAFETY: the name ends with a zero, and its length is given.
+        let handle = unsafe { syscall!(OPEN, name.as_ptr(), mode, path.len()) };
+        if handle == usize::MAX { Err(Failure::File) } else { Ok(File(handle)) }
+    }
+
+    /// Fills `buffer`; gives false at the end of the file.
+    pub fn read(&mut self, buffer: &mut [u8]) -> Result<bool, Failure> {
+        // SAFETY: the buffer and its length belong together.
+        match unsafe { syscall!(READ, self.0, buffer.as_mut_ptr(), buffer.len()) } {
+            0 => Ok(true),
+            missing if missing == buffer.len() => Ok(false),
+            _ => Err(Failure::File),
+        }
+    }
+
+    /// The next little-endian number; `None` at the end of the file.
+    pub fn read_u32(&mut self) -> Result<Option<u32>, Failure> {
+        let mut bytes = [0; 4];
+        Ok(self.read(&mut bytes)?.then(|| u32::from_le_bytes(bytes)))
+    }
+
+    /// Passes over `bytes` bytes.
+    pub fn skip(&mut self, mut bytes: usize) -> Result<(), Failure> {
+        let mut buffer = [0u8; 256];
+        while bytes > 0 {
+            let part = bytes.min(buffer.len());
+            self.read(buffer.get_mut(..part).ok_or(Failure::File)?)?.then_some(()).ok_or(Failure::File)?;
+            bytes -= part;
+        }
+        Ok(())
+    }
+
+    /// Writes all of `bytes`.
+    pub fn write(&mut self, bytes: &[u8]) -> Result<(), Failure> {
+        // SAFETY: the buffer and its length belong together.
+        match unsafe { syscall!(WRITE, self.0, bytes.as_ptr(), bytes.len()) } {
+            0 => Ok(()),
+            _ => Err(Failure::File),
+        }
+    }
+
+    /// Writes a little-endian number.
+    pub fn write_u32(&mut self, number: u32) -> Result<(), Failure> {
+        self.write(&number.to_le_bytes())
+    }
+}
+
+impl Drop for File {
+    fn drop(&mut self) {
+        let block = [self.0];
+        // SAFETY: the block holds the handle, which is not used again.
+        unsafe { syscall1(nr::CLOSE, block.as_ptr() as usize) };
+    }
+}

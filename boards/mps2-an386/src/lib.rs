@@ -1,0 +1,110 @@
+//! What the firmwares share: console and files of the machine that debugs them, an instruction counter, painted memory.
+
+#![no_std]
+
+pub mod console;
+pub mod counter;
+pub mod digits;
+pub mod file;
+pub mod memory;
+pub mod mlp;
+pub mod model;
+
+use cortex_m_semihosting::debug;
+use gradlet_core::{DType, Error, program};
+
+/// Why a firmware ends early.
+pub enum Failure {
+    /// gradlet refused; with what was being done.
+    Core(&'static str, Error),
+    /// A file could not be opened, read or written.
+    File,
+    /// The command line is not what the firmware takes.
+    Usage(&'static str),
+    /// Something measured is not as promised.
+    Check(&'static str),
+}
+
+impl From<Error> for Failure {
+    fn from(error: Error) -> Failure {
+        Failure::Core("run", error)
+    }
+}
+
+/// Runs a firmware: paints the stack, starts the counter, and reports how the run ended and how deep the stack got.
+pub fn run(firmware: fn() -> Result<(), Failure>) -> ! {
+    memory::paint_stack();
+    counter::start();
+    let result = firmware();
+    console::report("stack_high_water", memory::stack_high_water());
+    match result {
+        Ok(()) => debug::exit(debug::EXIT_SUCCESS),
+        Err(failure) => {
+            explain(&failure);
+            debug::exit(debug::EXIT_FAILURE);
+        }
+    }
+    halt()
+}
+
+fn explain(failure: &Failure) {
+    match failure {
+        Failure::Core(stage, _) => console::text("error", stage),
+        Failure::File => console::text("error", "file"),
+        Failure::Usage(usage) => console::text("usage", usage),
+        Failure::Check(what) => console::text("broken", what),
+    }
+}
+
+/// Opens the artifact `bytes`. If a kernel is not linked, the console says which line the kernel list lacks.
+pub fn load<'a>(
+    bytes: &'a [u8],
+    kernels: &'a [&'a gradlet_core::Kernel],
+    signatures: &[&str],
+) -> Result<gradlet_core::Program<'a>, Failure> {
+    gradlet_core::Program::load(bytes, kernels, signatures).map_err(|error| {
+        if let Error::MissingKernel { kernel } = error
+            && let Some((op, dtype)) = program::missing_kernel(bytes, kernel)
+        {
+            console::text("missing_kernel", op);
+            console::report("missing_kernel_dtype", dtype as u32);
+        }
+        Failure::Core("load", error)
+    })
+}
+
+/// The session over `program` in `arena`. If the arena is too small, the console says how many bytes it must have.
+pub fn session<'p, 'm>(program: &'p gradlet_core::Program<'p>, arena: &'m mut [u8]) -> Result<gradlet_core::Session<'p, 'm>, Failure> {
+    gradlet_core::Session::new(program, arena).map_err(|error| {
+        if let Error::ArenaTooSmall { needed, .. } = error {
+            console::report("arena_needed", needed);
+        }
+        Failure::Core("arena", error)
+    })
+}
+
+/// The one element of output 0, which must be an `f32`.
+pub fn scalar(session: &gradlet_core::Session<'_, '_>, signature: gradlet_core::SignatureId) -> Result<f32, Failure> {
+    let wrong = Failure::Core("output", Error::TensorType { index: DType::F32 as u32 });
+    session.output::<f32>(signature, 0)?.first().copied().ok_or(wrong)
+}
+
+fn halt() -> ! {
+    loop {
+        cortex_m::asm::wfi();
+    }
+}
+
+#[panic_handler]
+fn panic(_: &core::panic::PanicInfo<'_>) -> ! {
+    console::text("error", "panic");
+    debug::exit(debug::EXIT_FAILURE);
+    halt()
+}
+
+#[cortex_m_rt::exception]
+unsafe fn HardFault(_: &cortex_m_rt::ExceptionFrame) -> ! {
+    console::text("error", "fault");
+    debug::exit(debug::EXIT_FAILURE);
+    halt()
+}

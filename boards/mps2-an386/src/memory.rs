@@ -1,0 +1,110 @@
+//! Memory that is painted first, so that what was used can be seen afterwards.
+
+use core::cell::UnsafeCell;
+use core::hint::black_box;
+use core::sync::atomic::{AtomicBool, Ordering};
+
+const PAINT: u8 = 0xA5;
+const PAINT_WORD: u32 = u32::from_ne_bytes([PAINT; 4]);
+/// Bytes below the stack pointer that painting leaves alone.
+const MARGIN: usize = 64;
+const CANARY: usize = 64;
+
+unsafe extern "C" {
+    static mut __sheap: u32;
+    static _stack_start: u32;
+}
+
+/// Paints what is free between the last static and the stack pointer.
+#[inline(never)]
+pub fn paint_stack() {
+    let mut word = &raw mut __sheap;
+    let end = (cortex_m::register::msp::read() as usize - MARGIN) as *mut u32;
+    while word < end {
+        // SAFETY: the linker gives this memory to nobody but the stack, whose live part begins at `end`.
+        unsafe {
+            word.write_volatile(PAINT_WORD);
+            word = word.add(1);
+        }
+    }
+}
+
+/// The most bytes of stack in use since [`paint_stack`].
+pub fn stack_high_water() -> u32 {
+    let top = (&raw const _stack_start) as usize;
+    let mut word = &raw const __sheap;
+    // SAFETY: the words from here to the stack's top are RAM; above it nothing is read.
+    while (word as usize) < top && unsafe { word.read_volatile() } == PAINT_WORD {
+        word = word.wrapping_add(1);
+    }
+    (top - word as usize) as u32
+}
+
+/// A static arena of `N` bytes between canaries.
+pub struct Arena<const N: usize> {
+    memory: UnsafeCell<Memory<N>>,
+    taken: AtomicBool,
+}
+
+#[repr(C, align(16))]
+struct Memory<const N: usize> {
+    below: [u8; CANARY],
+    bytes: [u8; N],
+    above: [u8; CANARY],
+}
+
+// SAFETY: `take` hands out the cell once.
+unsafe impl<const N: usize> Sync for Arena<N> {}
+
+impl<const N: usize> Arena<N> {
+    /// An arena for a `static`.
+    pub const fn new() -> Arena<N> {
+        let memory = Memory { below: [0; CANARY], bytes: [0; N], above: [0; CANARY] };
+        Arena { memory: UnsafeCell::new(memory), taken: AtomicBool::new(false) }
+    }
+
+    /// The arena, the first time this is called; nothing later.
+    pub fn take(&'static self) -> Option<Painted> {
+        if self.taken.swap(true, Ordering::AcqRel) {
+            return None;
+        }
+        // SAFETY: the flag was false, so there is no other reference.
+        let memory = unsafe { &mut *self.memory.get() };
+        let mut painted = Painted { below: &mut memory.below, bytes: &mut memory.bytes, above: &mut memory.above };
+        painted.paint();
+        Some(painted)
+    }
+}
+
+impl<const N: usize> Default for Arena<N> {
+    fn default() -> Arena<N> {
+        Arena::new()
+    }
+}
+
+/// An arena whose bytes show whether they were written.
+pub struct Painted {
+    below: &'static mut [u8],
+    /// The arena's own bytes.
+    pub bytes: &'static mut [u8],
+    above: &'static mut [u8],
+}
+
+impl Painted {
+    /// Paints the bytes and the canaries around them.
+    pub fn paint(&mut self) {
+        for part in [&mut *self.below, &mut *self.bytes, &mut *self.above] {
+            part.fill(PAINT);
+        }
+    }
+
+    /// The bytes up to the last one that was written since painting.
+    pub fn used(&self) -> u32 {
+        self.bytes.iter().rposition(|&byte| byte != PAINT).map_or(0, |last| last as u32 + 1)
+    }
+
+    /// True if nothing was written around the arena.
+    pub fn canaries_whole(&self) -> bool {
+        black_box([&*self.below, &*self.above]).iter().all(|canary| canary.iter().all(|&byte| byte == PAINT))
+    }
+}

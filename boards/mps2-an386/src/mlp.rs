@@ -1,0 +1,56 @@
+//! Trains an MLP on made-up inputs that the host makes up in the same way.
+
+use crate::console::{self, Arguments};
+use crate::memory::Painted;
+use crate::{Failure, counter, file::File, load, scalar, session};
+use gradlet_core::Kernel;
+
+const EXAMPLES: u32 = 8;
+const CLASSES: u32 = 10;
+
+/// Runs `train` for the number of steps that the command line gives, and `infer` once.
+///
+/// The file that the command line names gets every loss, then every variable.
+pub fn run(model: &[u8], kernels: &[&Kernel], arena: &mut Painted) -> Result<(), Failure> {
+    let arguments = Arguments::new();
+    let usage = Failure::Usage("STEPS FILE");
+    let (Some(steps), Some(path)) = (arguments.number(1), arguments.get(2)) else { return Err(usage) };
+
+    let program = load(model, kernels, &["infer", "train"])?;
+    console::report("arena_planned", program.arena_bytes() as u32);
+    let (infer, train) = (program.signature("infer")?, program.signature("train")?);
+    let mut session = session(&program, arena.bytes)?;
+    let mut file = File::create(path)?;
+
+    inputs(session.input_mut::<f32>(infer, 0)?, 0);
+    let (result, instructions) = counter::measure(|| session.run(infer));
+    result?;
+    console::report("instructions_infer", instructions);
+
+    let (mut least, mut most) = (u32::MAX, 0);
+    for step in 0..steps {
+        let example = step % EXAMPLES;
+        inputs(session.input_mut::<f32>(train, 0)?, example);
+        session.input_mut::<i32>(train, 1)?.fill((example % CLASSES) as i32);
+        let (result, instructions) = counter::measure(|| session.run(train));
+        result?;
+        (least, most) = (least.min(instructions), most.max(instructions));
+        file.write(&scalar(&session, train)?.to_le_bytes())?;
+    }
+    console::report("instructions_train_step", most);
+    console::report("instructions_train_step_least", least);
+    for index in 0..session.variable_count() {
+        file.write(session.variable(index)?)?;
+    }
+    console::report("arena_used", arena.used());
+    if arena.canaries_whole() { Ok(()) } else { Err(Failure::Check("canaries")) }
+}
+
+/// Made-up values in [0, 1): 16 high bits of a linear congruential generator that begins with the example's number.
+fn inputs(values: &mut [f32], example: u32) {
+    let mut state = example;
+    for value in values {
+        state = state.wrapping_mul(1_664_525).wrapping_add(1_013_904_223);
+        *value = (state >> 16) as f32 / 65_536.0;
+    }
+}

@@ -1,0 +1,322 @@
+//! The artifact writer: planned signatures over shared variables, as one flat file. `SPEC.md` has the format.
+
+use crate::device::AlignedBytes;
+use crate::dtype::DType;
+use crate::error::{Error, Result};
+use crate::graph::{Capture, Graph, Origin, ValueId};
+use crate::op::OpDef;
+use crate::plan::{Location, Plan, plan};
+use crate::program::{
+    self, BlockRecord, Header, InstructionRecord, KernelRecord, MAGIC, MAX_SIGNATURES, NONE, Range, SignatureRecord, Space, TensorRecord,
+    VERSION, VariableRecord,
+};
+use crate::shape::TensorType;
+use crate::trace::ConcreteFunction;
+use crate::variable::Variable;
+use alloc::format;
+use alloc::string::String;
+use alloc::vec::Vec;
+use bytemuck::{Pod, Zeroable};
+
+/// Collects traced functions, and writes them as one artifact. The same functions and values give the same bytes.
+///
+/// ```
+/// use gradlet_core::{Artifact, Eager, Function, Scope, Tensor, ops};
+/// let scope = Eager::new(&ops::portable_cpu());
+/// let double = Function::new(|_: &dyn Scope, x: Tensor| x.add(&x));
+/// let x = Tensor::new(&scope.device(), &[1.0f32, 2.0], &[2])?;
+/// let mut artifact = Artifact::new();
+/// artifact.signature("double", &*double.concrete(&scope, &x)?, &["x"], &["y"])?;
+/// let bytes = artifact.to_bytes()?;
+/// assert_eq!(&bytes[..4], b"GRDL");
+/// # Ok::<(), gradlet_core::Error>(())
+/// ```
+#[derive(Default)]
+pub struct Artifact {
+    signatures: Vec<Signature>,
+    names: Vec<(String, Variable)>,
+    metadata: Vec<(String, String)>,
+}
+
+struct Signature {
+    name: String,
+    inputs: Vec<String>,
+    outputs: Vec<String>,
+    plan: Plan,
+}
+
+impl Artifact {
+    /// An artifact without signatures.
+    pub fn new() -> Artifact {
+        Artifact::default()
+    }
+
+    /// Names variables: with a model's `named_variables`, so that they are called `dense_1/kernel` rather than `kernel`.
+    pub fn variables(&mut self, names: Vec<(String, Variable)>) -> &mut Artifact {
+        self.names.extend(names);
+        self
+    }
+
+    /// Adds a line of metadata, such as who made the file.
+    pub fn metadata(&mut self, key: &str, value: &str) -> &mut Artifact {
+        self.metadata.push((key.into(), value.into()));
+        self
+    }
+
+    /// Adds a signature. Fails if the numbers of names are not those of the function's inputs and outputs, the name is
+    /// taken, or there are 32 already.
+    pub fn signature(&mut self, name: &str, function: &ConcreteFunction, inputs: &[&str], outputs: &[&str]) -> Result<&mut Artifact> {
+        self.graph_signature(name, function.graph(), inputs, outputs)
+    }
+
+    pub(crate) fn graph_signature(&mut self, name: &str, graph: &Graph, inputs: &[&str], outputs: &[&str]) -> Result<&mut Artifact> {
+        let has = (graph.inputs.len(), graph.outputs.len());
+        if has != (inputs.len(), outputs.len()) {
+            let (ins, outs) = has;
+            return Err(Error::message(format!("signature {name:?} has {ins} inputs and {outs} outputs: name each of them")));
+        }
+        if self.signatures.iter().any(|signature| signature.name == name) {
+            return Err(Error::message(format!("there is a signature {name:?} already")));
+        }
+        if self.signatures.len() == MAX_SIGNATURES {
+            return Err(Error::message(format!("an artifact has at most {MAX_SIGNATURES} signatures")));
+        }
+        let owned = |names: &[&str]| names.iter().map(|&name| name.into()).collect();
+        self.signatures.push(Signature { name: name.into(), inputs: owned(inputs), outputs: owned(outputs), plan: plan(graph) });
+        Ok(self)
+    }
+
+    /// The artifact's bytes, with the present values of the variables as their initial values.
+    pub fn to_bytes(&self) -> Result<AlignedBytes> {
+        self.write(true)
+    }
+
+    /// As [`Artifact::to_bytes`], with all variables zero and in RAM: for functions whose variables live elsewhere.
+    pub(crate) fn to_bytes_without_values(&self) -> Result<AlignedBytes> {
+        self.write(false)
+    }
+
+    /// The variables, in the order of the artifact.
+    pub(crate) fn variable_order(&self) -> Vec<Variable> {
+        let mut variables: Vec<Variable> = Vec::new();
+        let captured = self.signatures.iter().flat_map(|signature| &signature.plan.graph.captures).map(|capture| &capture.variable);
+        // Named variables first, in the model's order.
+        let named = self.names.iter().map(|(_, variable)| variable).filter(|variable| captured.clone().any(|other| other == *variable));
+        for variable in named.chain(captured.clone()) {
+            if !variables.contains(variable) {
+                variables.push(variable.clone());
+            }
+        }
+        variables
+    }
+
+    fn write(&self, with_values: bool) -> Result<AlignedBytes> {
+        let mut tables = Tables::default();
+        let variables = self.variable_order();
+        for (index, variable) in variables.iter().enumerate() {
+            self.write_variable(&mut tables, index, variable, with_values)?;
+        }
+        for (index, signature) in self.signatures.iter().enumerate() {
+            let name = tables.name(&signature.name);
+            let input_names = signature.inputs.iter().map(|name| tables.name(name)).min().unwrap_or(0);
+            let output_names = signature.outputs.iter().map(|name| tables.name(name)).min().unwrap_or(0);
+            tables.signatures.push(SignatureRecord { name, block: index as u32, input_names, output_names });
+            tables.block(&signature.plan, &variables)?;
+        }
+        for (key, value) in &self.metadata {
+            push_name(&mut tables.metadata, key);
+            push_name(&mut tables.metadata, value);
+        }
+        tables.to_bytes()
+    }
+
+    fn write_variable(&self, tables: &mut Tables, index: usize, variable: &Variable, with_values: bool) -> Result<()> {
+        let capture_in = |signature: &Signature| signature.plan.graph.captures.iter().find(|capture| capture.variable == *variable).cloned();
+        let assigned_by = self.signatures.iter().enumerate().fold(0u32, |bits, (index, signature)| {
+            let assigned = capture_in(signature).is_some_and(|capture: Capture| capture.assigned.is_some());
+            bits | u32::from(assigned) << index
+        });
+        let read_only = self.signatures.iter().filter_map(capture_in).any(|capture| capture.assigned.is_none());
+        let tensor_type = variable.tensor_type()?;
+        let tensor = tables.tensor(tensor_type, Space::Variable, index as u32)?;
+        let value = variable.value()?;
+        let bytes = value.buffer()?.bytes();
+        // Zeros that every signature overwrites, such as an optimizer's slots, need no flash.
+        let zeros = !read_only && bytes.len() > 16 && bytes.iter().all(|&byte| byte == 0);
+        let initial = if with_values && !zeros { tables.data(bytes)? } else { NONE };
+        let assigned_by = if with_values { assigned_by } else { u32::MAX };
+        let named = self.names.iter().find(|(_, other)| other == variable);
+        let name = tables.name(named.map_or(variable.name(), |(name, _)| name));
+        tables.variables.push(VariableRecord { name, tensor, initial, assigned_by, trainable: variable.trainable().into() });
+        Ok(())
+    }
+}
+
+/// A string as postcard writes it: its length as a varint, then its bytes.
+fn push_name(bytes: &mut Vec<u8>, name: &str) {
+    let mut length = name.len();
+    while length >= 0x80 {
+        bytes.push(length as u8 | 0x80);
+        length >>= 7;
+    }
+    bytes.push(length as u8);
+    bytes.extend(name.as_bytes());
+}
+
+/// The tables of an artifact under construction.
+#[derive(Default)]
+struct Tables {
+    signatures: Vec<SignatureRecord>,
+    blocks: Vec<BlockRecord>,
+    variables: Vec<VariableRecord>,
+    tensors: Vec<TensorRecord>,
+    instructions: Vec<InstructionRecord>,
+    kernels: Vec<KernelRecord>,
+    dims: Vec<u32>,
+    attributes: Vec<u32>,
+    operands: Vec<u16>,
+    names: Vec<u8>,
+    name_count: u32,
+    metadata: Vec<u8>,
+    data: Vec<u8>,
+    /// Offset and length of everything in `data`, to find what is there already.
+    pieces: Vec<(u32, u32)>,
+}
+
+impl Tables {
+    fn name(&mut self, name: &str) -> u32 {
+        push_name(&mut self.names, name);
+        self.name_count += 1;
+        self.name_count - 1
+    }
+
+    fn data(&mut self, bytes: &[u8]) -> Result<u32> {
+        let same = |&&(offset, length): &&(u32, u32)| self.data[offset as usize..][..length as usize] == *bytes;
+        if let Some(&(offset, _)) = self.pieces.iter().find(same) {
+            return Ok(offset);
+        }
+        self.data.resize(program::align(self.data.len()), 0);
+        let offset = u32::try_from(self.data.len()).map_err(|_| Error::TooLarge)?;
+        self.pieces.push((offset, bytes.len() as u32));
+        self.data.extend(bytes);
+        Ok(offset)
+    }
+
+    /// The words' place in a table of words, where they may stand already.
+    fn words(table: &mut Vec<u32>, words: &[u32]) -> u32 {
+        let known = if words.is_empty() { Some(0) } else { table.windows(words.len()).position(|window| window == words) };
+        known.unwrap_or_else(|| {
+            table.extend(words);
+            table.len() - words.len()
+        }) as u32
+    }
+
+    fn tensor(&mut self, tensor_type: TensorType, space: Space, location: u32) -> Result<u32> {
+        let record = TensorRecord {
+            dtype: tensor_type.dtype as u8,
+            rank: tensor_type.shape.rank() as u8,
+            space: space as u8,
+            reserved: 0,
+            dims: Tables::words(&mut self.dims, tensor_type.shape.dims()),
+            location,
+            bytes: tensor_type.bytes().ok_or(Error::TooLarge)?,
+            quantization: NONE,
+        };
+        let same = |other: &TensorRecord| bytemuck::bytes_of(other) == bytemuck::bytes_of(&record);
+        Ok(self.tensors.iter().position(same).unwrap_or_else(|| {
+            self.tensors.push(record);
+            self.tensors.len() - 1
+        }) as u32)
+    }
+
+    fn kernel(&mut self, def: &OpDef, dtype: DType) -> u16 {
+        let same = |record: &KernelRecord| record.op == def.code.0 && record.dtype == dtype as u8;
+        self.kernels.iter().position(same).unwrap_or_else(|| {
+            let name = self.name(def.name);
+            self.kernels.push(KernelRecord { op: def.code.0, dtype: dtype as u8, reserved: 0, name });
+            self.kernels.len() - 1
+        }) as u16
+    }
+
+    fn block(&mut self, plan: &Plan, variables: &[Variable]) -> Result<()> {
+        let graph = &plan.graph;
+        let first = self.instructions.len() as u32;
+        for &index in &plan.order {
+            let node = &graph.nodes[index];
+            let typed_by = node.inputs.first().or(node.outputs.first()).ok_or(Error::Arity { got: 0 })?;
+            let kernel = self.kernel(node.op.def, graph.values[*typed_by].tensor_type.dtype);
+            let operands = self.operands(plan, variables, node.inputs.iter().chain(&node.outputs))?;
+            self.instructions.push(InstructionRecord {
+                kernel,
+                inputs: node.inputs.len() as u8,
+                outputs: node.outputs.len() as u8,
+                operands,
+                attributes: Tables::words(&mut self.attributes, &node.attributes),
+                attribute_words: node.attributes.len() as u32,
+            });
+        }
+        let inputs = self.operands(plan, variables, graph.inputs.iter())?;
+        let outputs = self.operands(plan, variables, graph.outputs.iter())?;
+        self.blocks.push(BlockRecord {
+            first,
+            instructions: self.instructions.len() as u32 - first,
+            inputs,
+            input_count: graph.inputs.len() as u32,
+            outputs,
+            output_count: graph.outputs.len() as u32,
+            scratch: plan.scratch,
+        });
+        Ok(())
+    }
+
+    fn operands<'v>(&mut self, plan: &Plan, variables: &[Variable], values: impl Iterator<Item = &'v ValueId>) -> Result<u32> {
+        let first = self.operands.len() as u32;
+        for &id in values {
+            let (space, location) = match plan.locations[id] {
+                Location::Scratch(offset) => (Space::Scratch, offset),
+                Location::Variable(capture) => {
+                    let variable = &plan.graph.captures[capture].variable;
+                    (Space::Variable, variables.iter().position(|other| other == variable).unwrap_or(0) as u32)
+                }
+                Location::Constant => {
+                    let Origin::Constant(tensor) = &plan.graph.values[id].origin else { return Err(Error::Traced) };
+                    (Space::Flash, self.data(tensor.buffer()?.bytes())?)
+                }
+            };
+            let tensor = self.tensor(plan.graph.values[id].tensor_type, space, location)?;
+            let operand = u16::try_from(tensor).map_err(|_| Error::message("an artifact has at most 65,536 tensors"))?;
+            self.operands.push(operand);
+        }
+        Ok(first)
+    }
+
+    fn to_bytes(&self) -> Result<AlignedBytes> {
+        let mut bytes = bytemuck::bytes_of(&Header::zeroed()).to_vec();
+        let mut header = Header { magic: MAGIC, major: VERSION.0, minor: VERSION.1, ..Header::zeroed() };
+        let [signatures, blocks, variables, tensors, instructions, kernels, dims, attributes, operands, names, metadata, data] =
+            &mut header.sections;
+        section(&mut bytes, signatures, &self.signatures);
+        section(&mut bytes, blocks, &self.blocks);
+        section(&mut bytes, variables, &self.variables);
+        section(&mut bytes, tensors, &self.tensors);
+        section(&mut bytes, instructions, &self.instructions);
+        section(&mut bytes, kernels, &self.kernels);
+        section(&mut bytes, dims, &self.dims);
+        section(&mut bytes, attributes, &self.attributes);
+        section(&mut bytes, operands, &self.operands);
+        section(&mut bytes, names, &self.names);
+        section(&mut bytes, metadata, &self.metadata);
+        section(&mut bytes, data, &self.data);
+        header.length = u32::try_from(bytes.len()).map_err(|_| Error::TooLarge)?;
+        bytes[..size_of::<Header>()].copy_from_slice(bytemuck::bytes_of(&header));
+        header.checksum = program::checksum(&bytes[program::CHECKSUM_FROM..]);
+        bytes[..size_of::<Header>()].copy_from_slice(bytemuck::bytes_of(&header));
+        Ok(AlignedBytes::from(bytes.as_slice()))
+    }
+}
+
+fn section<T: Pod>(bytes: &mut Vec<u8>, range: &mut Range, records: &[T]) {
+    bytes.resize(program::align(bytes.len()), 0);
+    *range = Range { offset: bytes.len() as u32, count: records.len() as u32 };
+    bytes.extend(bytemuck::cast_slice::<T, u8>(records));
+}

@@ -1,0 +1,385 @@
+//! Gradients: a tape records what is computed over a scope, and walks its record backwards.
+//!
+//! Every gradient rule emits forward ops into the tape's parent scope. Over `Eager` the gradients are computed; over a
+//! trace they become nodes of the same graph; over another tape they are recorded, which gives higher derivatives.
+
+use crate::device::Device;
+use crate::error::{Error, Result};
+use crate::op::MAX_INPUTS;
+use crate::random::Stream;
+use crate::scope::{Backward, Gradient, Op, Outputs, Recorder, Scope, ScopeHandle};
+use crate::shape::TensorType;
+use crate::sync::{Lock, Shared, Weak};
+use crate::tensor::Tensor;
+use crate::variable::Variable;
+use alloc::format;
+use alloc::vec::Vec;
+
+/// Gives every scope its tapes.
+pub trait Record: Scope {
+    /// A tape over this scope, good for one gradient.
+    fn tape(&self) -> Tape {
+        Tape::new(self.handle(), false)
+    }
+
+    /// A tape over this scope that goes on recording after a gradient is taken, so that several can be.
+    fn persistent_tape(&self) -> Tape {
+        Tape::new(self.handle(), true)
+    }
+}
+
+impl<S: Scope + ?Sized> Record for S {}
+
+/// A scope that computes and records, as TensorFlow's `GradientTape`.
+///
+/// Trainable variables that are read through the tape are watched by themselves, tensors by [`Tape::watch`].
+///
+/// ```
+/// use gradlet_core::{Eager, Record, Tensor, ops};
+/// let scope = Eager::new(&ops::portable_cpu());
+/// let x = Tensor::scalar(&ops::portable_cpu(), 3.0f32);
+/// let tape = scope.tape();
+/// let x = tape.watch(&x)?;
+/// let y = x.mul(&x)?;
+/// assert_eq!(tape.gradient(&y, &x)?.unwrap().item::<f32>()?, 6.0);
+/// # Ok::<(), gradlet_core::Error>(())
+/// ```
+pub struct Tape(Shared<Recording>);
+
+struct Recording {
+    this: Weak<Recording>,
+    parent: ScopeHandle,
+    persistent: bool,
+    tracks: Lock<Tracks>,
+}
+
+#[derive(Default)]
+struct Tracks {
+    stopped: bool,
+    spent: bool,
+    values: u32,
+    nodes: Vec<Node>,
+    reads: Vec<Read>,
+}
+
+struct Node {
+    op: &'static Op,
+    attributes: Vec<u32>,
+    /// The inputs in the parent, and their numbers if the tape tracks them.
+    inputs: Vec<(Option<u32>, Tensor)>,
+    outputs: Vec<(u32, Tensor)>,
+}
+
+struct Read {
+    variable: Variable,
+    id: u32,
+    value: Tensor,
+    /// False once the variable was assigned: a later read is another value.
+    current: bool,
+}
+
+impl Tape {
+    fn new(parent: ScopeHandle, persistent: bool) -> Tape {
+        Tape(Shared::new_cyclic(|this| Recording { this: this.clone(), parent, persistent, tracks: Lock::default() }))
+    }
+
+    /// `x` as a value that gradients can be taken with respect to. Use the handle that this returns.
+    pub fn watch(&self, x: &Tensor) -> Result<Tensor> {
+        let mut tracks = self.0.tracks.lock();
+        if tracks.spent {
+            return Err(Error::SpentTape);
+        }
+        let under = self.0.under(x).1;
+        Ok(self.0.wrap(tracks.next(), under))
+    }
+
+    /// The gradient of `target` with respect to `sources`: a tensor, a variable, or a slice of either.
+    ///
+    /// A source that the target does not depend on has the gradient `None`. Fails with [`Error::SpentTape`] if a gradient
+    /// was taken before and the tape is not persistent, and where the target is not of a float type.
+    pub fn gradient<S: Sources + ?Sized>(&self, target: &Tensor, sources: &S) -> Result<S::Gradients> {
+        self.gradient_of(&[(target, None)], sources)
+    }
+
+    /// The gradient of the sum of `targets`, each times its output gradient (ones where that is `None`).
+    pub fn gradient_of<S: Sources + ?Sized>(&self, targets: &[(&Tensor, Option<&Tensor>)], sources: &S) -> Result<S::Gradients> {
+        let nodes = self.0.stop()?;
+        let wanted: Vec<Vec<u32>> = sources.list().iter().map(|source| self.0.ids(source)).collect();
+        let mut gradients = Gradients(Vec::new());
+        for (target, seed) in targets {
+            if !target.dtype().is_float() {
+                return Err(Error::message(format!("the target of a gradient must be a float tensor, not {}", target.tensor_type())));
+            }
+            let Some((id, _)) = target.in_scope(self.0.address()) else { continue };
+            let seed = match seed {
+                Some(seed) => (*seed).clone(),
+                None => ones(&target.device()?, target.tensor_type())?,
+            };
+            gradients.add(id, seed)?;
+        }
+        self.0.walk_back(&nodes, &wanted, &mut gradients)?;
+        if self.0.persistent {
+            let mut tracks = self.0.tracks.lock();
+            let later = core::mem::replace(&mut tracks.nodes, nodes);
+            tracks.nodes.extend(later);
+        }
+        let mut results = Vec::new();
+        for ids in &wanted {
+            let mut sum: Option<Tensor> = None;
+            for gradient in ids.iter().filter_map(|&id| gradients.get(id)) {
+                sum = Some(match sum {
+                    Some(sum) => sum.add(gradient)?,
+                    None => gradient.clone(),
+                });
+            }
+            results.push(sum);
+        }
+        sources.pack(results)
+    }
+}
+
+fn ones(device: &Device, tensor_type: TensorType) -> Result<Tensor> {
+    Tensor::full(device, 1.0f32, tensor_type.shape.dims())?.cast(tensor_type.dtype)
+}
+
+/// The gradients found so far, by the number of the value.
+struct Gradients(Vec<Option<Tensor>>);
+
+impl Gradients {
+    fn get(&self, id: u32) -> Option<&Tensor> {
+        self.0.get(id as usize)?.as_ref()
+    }
+
+    fn add(&mut self, id: u32, gradient: Tensor) -> Result<()> {
+        let index = id as usize;
+        if self.0.len() <= index {
+            self.0.resize(index + 1, None);
+        }
+        let sum = match self.0[index].take() {
+            Some(sum) => sum.add(&gradient)?,
+            None => gradient,
+        };
+        self.0[index] = Some(sum);
+        Ok(())
+    }
+}
+
+impl Tracks {
+    fn next(&mut self) -> u32 {
+        self.values += 1;
+        self.values - 1
+    }
+}
+
+impl Recording {
+    fn address(&self) -> *const () {
+        core::ptr::from_ref(self).cast()
+    }
+
+    /// The number of `tensor` if the tape tracks it, and the same value in the parent.
+    fn under(&self, tensor: &Tensor) -> (Option<u32>, Tensor) {
+        match tensor.in_scope(self.address()) {
+            Some((id, Some(under))) => (Some(id), under.clone()),
+            _ => (None, tensor.clone()),
+        }
+    }
+
+    fn wrap(&self, id: u32, under: Tensor) -> Tensor {
+        Tensor::recorded(under.tensor_type(), self.this.clone(), id, Some(under))
+    }
+
+    /// The record so far. A tape that is not persistent stops recording here.
+    fn stop(&self) -> Result<Vec<Node>> {
+        let mut tracks = self.tracks.lock();
+        if tracks.spent {
+            return Err(Error::SpentTape);
+        }
+        tracks.spent = !self.persistent;
+        tracks.stopped = !self.persistent;
+        Ok(core::mem::take(&mut tracks.nodes))
+    }
+
+    /// The numbers under which the tape tracks a source: several if a variable was assigned between reads.
+    fn ids(&self, source: &Source<'_>) -> Vec<u32> {
+        match source {
+            Source::Tensor(tensor) => tensor.in_scope(self.address()).map(|(id, _)| id).into_iter().collect(),
+            Source::Variable(variable) => {
+                let tracks = self.tracks.lock();
+                tracks.reads.iter().filter(|read| read.variable == **variable).map(|read| read.id).collect()
+            }
+        }
+    }
+
+    fn walk_back(&self, nodes: &[Node], wanted: &[Vec<u32>], gradients: &mut Gradients) -> Result<()> {
+        let values = self.tracks.lock().values as usize;
+        let mut needed = alloc::vec![false; values];
+        wanted.iter().flatten().for_each(|&id| needed[id as usize] = true);
+        let tracked_and_needed = |input: &(Option<u32>, Tensor), needed: &[bool]| input.0.is_some_and(|id| needed[id as usize]);
+        for node in nodes {
+            if node.inputs.iter().any(|input| tracked_and_needed(input, &needed)) {
+                node.outputs.iter().for_each(|&(id, _)| needed[id as usize] = true);
+            }
+        }
+        for node in nodes.iter().rev() {
+            let upstream: Vec<Option<Tensor>> = node.outputs.iter().map(|&(id, _)| gradients.get(id).cloned()).collect();
+            let wanted: Vec<bool> = node.inputs.iter().map(|input| tracked_and_needed(input, &needed)).collect();
+            let Gradient::Rule(rule) = &node.op.grad else { continue };
+            if upstream.iter().all(Option::is_none) || !wanted.contains(&true) {
+                continue;
+            }
+            let inputs: Vec<Tensor> = node.inputs.iter().map(|(id, under)| self.seen(*id, under)).collect();
+            let outputs: Vec<Tensor> = node.outputs.iter().map(|(id, under)| self.seen(Some(*id), under)).collect();
+            let backward = Backward { attributes: &node.attributes, inputs: &inputs, outputs: &outputs, upstream: &upstream, wanted: &wanted };
+            let found = rule(&backward).map_err(|error| error.context(format!("the gradient of {}", node.op.def.name)))?;
+            for ((input, gradient), wanted) in node.inputs.iter().zip(found).zip(wanted) {
+                if let (Some(id), Some(gradient), true) = (input.0, gradient, wanted) {
+                    gradients.add(id, gradient)?;
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// A recorded value as gradient rules see it: in the tape while it records, else in its parent.
+    fn seen(&self, id: Option<u32>, under: &Tensor) -> Tensor {
+        match id {
+            Some(id) if self.persistent => self.wrap(id, under.clone()),
+            _ => under.clone(),
+        }
+    }
+}
+
+impl Scope for Tape {
+    fn handle(&self) -> ScopeHandle {
+        ScopeHandle::new(self.0.clone())
+    }
+}
+
+impl Recorder for Recording {
+    fn emit(&self, op: &'static Op, attributes: &[u32], inputs: &[&Tensor]) -> Result<Outputs> {
+        let inputs: heapless::Vec<(Option<u32>, Tensor), MAX_INPUTS> = inputs.iter().map(|tensor| self.under(tensor)).collect();
+        let unders: heapless::Vec<&Tensor, MAX_INPUTS> = inputs.iter().map(|(_, under)| under).collect();
+        let outputs = self.parent.0.emit(op, attributes, &unders)?;
+        drop(unders);
+        let mut tracks = self.tracks.lock();
+        if tracks.stopped || inputs.iter().all(|(id, _)| id.is_none()) {
+            return Ok(outputs);
+        }
+        let outputs: Vec<(u32, Tensor)> = outputs.into_iter().map(|under| (tracks.next(), under)).collect();
+        let wrapped = outputs.iter().map(|(id, under)| self.wrap(*id, under.clone())).collect();
+        let inputs = inputs.into_iter().collect();
+        tracks.nodes.push(Node { op, attributes: attributes.to_vec(), inputs, outputs });
+        Ok(wrapped)
+    }
+
+    fn read(&self, variable: &Variable) -> Result<Tensor> {
+        let known = |read: &&Read| read.current && read.variable == *variable;
+        if let Some(read) = self.tracks.lock().reads.iter().find(known) {
+            return Ok(self.wrap(read.id, read.value.clone()));
+        }
+        let value = self.parent.0.read(variable)?;
+        let mut tracks = self.tracks.lock();
+        if tracks.stopped || !variable.trainable() {
+            return Ok(value);
+        }
+        let id = tracks.next();
+        tracks.reads.push(Read { variable: variable.clone(), id, value: value.clone(), current: true });
+        Ok(self.wrap(id, value))
+    }
+
+    fn assign(&self, variable: &Variable, value: &Tensor) -> Result<()> {
+        self.parent.0.assign(variable, &self.under(value).1)?;
+        let mut tracks = self.tracks.lock();
+        tracks.reads.iter_mut().filter(|read| read.variable == *variable).for_each(|read| read.current = false);
+        Ok(())
+    }
+
+    fn device(&self) -> &Device {
+        self.parent.0.device()
+    }
+
+    fn parent(&self) -> Option<&ScopeHandle> {
+        Some(&self.parent)
+    }
+
+    fn recording(&self) -> bool {
+        !self.tracks.lock().stopped
+    }
+
+    fn may_create(&self) -> bool {
+        self.parent.0.may_create()
+    }
+
+    fn next_stream(&self) -> Stream {
+        self.parent.0.next_stream()
+    }
+}
+
+/// What a gradient can be taken with respect to.
+pub enum Source<'a> {
+    /// A watched tensor, or one computed from it.
+    Tensor(&'a Tensor),
+    /// A variable that was read through the tape.
+    Variable(&'a Variable),
+}
+
+/// One source or several, and the form in which their gradients are wanted.
+pub trait Sources {
+    /// The gradients.
+    type Gradients;
+    /// The sources, in order.
+    fn list(&self) -> Vec<Source<'_>>;
+    /// Puts the gradients, in the order of the sources, into their form.
+    fn pack(&self, gradients: Vec<Option<Tensor>>) -> Result<Self::Gradients>;
+}
+
+impl Sources for Tensor {
+    type Gradients = Option<Tensor>;
+    fn list(&self) -> Vec<Source<'_>> {
+        alloc::vec![Source::Tensor(self)]
+    }
+    fn pack(&self, mut gradients: Vec<Option<Tensor>>) -> Result<Option<Tensor>> {
+        Ok(gradients.pop().flatten())
+    }
+}
+
+impl Sources for Variable {
+    type Gradients = Option<Tensor>;
+    fn list(&self) -> Vec<Source<'_>> {
+        alloc::vec![Source::Variable(self)]
+    }
+    fn pack(&self, mut gradients: Vec<Option<Tensor>>) -> Result<Option<Tensor>> {
+        Ok(gradients.pop().flatten())
+    }
+}
+
+impl Sources for [Tensor] {
+    type Gradients = Vec<Option<Tensor>>;
+    fn list(&self) -> Vec<Source<'_>> {
+        self.iter().map(Source::Tensor).collect()
+    }
+    fn pack(&self, gradients: Vec<Option<Tensor>>) -> Result<Vec<Option<Tensor>>> {
+        Ok(gradients)
+    }
+}
+
+impl Sources for [Variable] {
+    /// Each variable with its gradient: what an optimizer applies.
+    type Gradients = Vec<(Variable, Option<Tensor>)>;
+    fn list(&self) -> Vec<Source<'_>> {
+        self.iter().map(Source::Variable).collect()
+    }
+    fn pack(&self, gradients: Vec<Option<Tensor>>) -> Result<Self::Gradients> {
+        Ok(self.iter().cloned().zip(gradients).collect())
+    }
+}
+
+impl Sources for Vec<Variable> {
+    type Gradients = Vec<(Variable, Option<Tensor>)>;
+    fn list(&self) -> Vec<Source<'_>> {
+        self.as_slice().list()
+    }
+    fn pack(&self, gradients: Vec<Option<Tensor>>) -> Result<Self::Gradients> {
+        self.as_slice().pack(gradients)
+    }
+}

@@ -1,0 +1,197 @@
+//! Devices, and the buffers that belong to them.
+
+use crate::dtype::DType;
+use crate::error::{Error, Result};
+use crate::op::{Call, Kernel, MAX_INPUTS, MAX_OUTPUTS, OpDef};
+use crate::shape::TensorType;
+use crate::sync::{Shared, ThreadSafe};
+use crate::view::{TensorView, TensorViewMut};
+use alloc::vec::Vec;
+use bytemuck::{Pod, Zeroable};
+use core::fmt;
+
+/// Bytes on the heap that begin at a multiple of 16, as artifacts, arenas and tensors must.
+#[derive(Clone, Default)]
+pub struct AlignedBytes {
+    blocks: Vec<Block>,
+    length: usize,
+}
+
+#[derive(Clone, Copy, Pod, Zeroable)]
+#[repr(C, align(16))]
+struct Block([u8; 16]);
+
+impl AlignedBytes {
+    /// `length` bytes of zero.
+    pub fn zeroed(length: usize) -> AlignedBytes {
+        AlignedBytes { blocks: alloc::vec![Block::zeroed(); length.div_ceil(16)], length }
+    }
+}
+
+impl From<&[u8]> for AlignedBytes {
+    fn from(bytes: &[u8]) -> AlignedBytes {
+        let mut aligned = AlignedBytes::zeroed(bytes.len());
+        aligned.copy_from_slice(bytes);
+        aligned
+    }
+}
+
+impl core::ops::Deref for AlignedBytes {
+    type Target = [u8];
+    fn deref(&self) -> &[u8] {
+        &bytemuck::cast_slice(&self.blocks)[..self.length]
+    }
+}
+
+impl core::ops::DerefMut for AlignedBytes {
+    fn deref_mut(&mut self) -> &mut [u8] {
+        &mut bytemuck::cast_slice_mut(&mut self.blocks)[..self.length]
+    }
+}
+
+/// The bytes of a tensor, on the device that they belong to. They do not change once they are shared.
+pub struct Buffer {
+    device: Device,
+    bytes: AlignedBytes,
+}
+
+impl Buffer {
+    /// The device that the bytes belong to.
+    pub fn device(&self) -> &Device {
+        &self.device
+    }
+
+    /// The bytes.
+    pub fn bytes(&self) -> &[u8] {
+        &self.bytes
+    }
+
+    pub(crate) fn bytes_mut(&mut self) -> &mut [u8] {
+        &mut self.bytes
+    }
+}
+
+/// What computes: holds buffers and runs ops on them.
+pub trait Backend: ThreadSafe {
+    /// What the device is called, such as `CPU:0`.
+    fn name(&self) -> &str;
+    /// Computes `def` on `inputs` into `outputs`, which have the types that the op's rule gave.
+    ///
+    /// Fails with [`Error::NoKernel`] where the device cannot compute the op for these types.
+    fn run(&self, def: &'static OpDef, call: &mut Call<'_, '_>) -> Result<()>;
+    /// The kernels a compiled program may use on this device, first choice first.
+    fn kernels(&self) -> &[&'static Kernel];
+}
+
+/// A device: a handle to be cloned. Two handles are equal if they are of the same device.
+#[derive(Clone)]
+pub struct Device(Shared<dyn Backend>);
+
+impl Device {
+    /// The device that `backend` implements.
+    pub fn new(backend: impl Backend + 'static) -> Device {
+        Device(Shared::new(backend))
+    }
+
+    /// A CPU that computes with `kernels`; of several for the same op and element type the first is taken.
+    pub fn cpu(name: &'static str, kernels: &'static [&'static Kernel]) -> Device {
+        let slots = kernels.iter().map(|kernel| Cpu::slot(kernel.def, kernel.dtype) + 1).max().unwrap_or(0);
+        let mut table = alloc::vec![None; slots];
+        for kernel in kernels.iter().rev() {
+            table[Cpu::slot(kernel.def, kernel.dtype)] = Some(*kernel);
+        }
+        Device::new(Cpu { name, kernels, table })
+    }
+
+    /// What the device is called.
+    pub fn name(&self) -> &str {
+        self.0.name()
+    }
+
+    /// The kernels a compiled program may use on this device, first choice first.
+    pub fn kernels(&self) -> &[&'static Kernel] {
+        self.0.kernels()
+    }
+
+    /// A buffer of zeros.
+    pub fn zeros(&self, bytes: usize) -> Buffer {
+        Buffer { device: self.clone(), bytes: AlignedBytes::zeroed(bytes) }
+    }
+
+    /// Computes `def` now. The output types must be those that the op's rule gives.
+    pub(crate) fn run(
+        &self,
+        def: &'static OpDef,
+        attributes: &[u32],
+        inputs: &[(TensorType, &Buffer)],
+        outputs: &[TensorType],
+    ) -> Result<heapless::Vec<Buffer, MAX_OUTPUTS>> {
+        let views: heapless::Vec<TensorView<'_>, MAX_INPUTS> = inputs
+            .iter()
+            .map(|(tensor_type, buffer)| TensorView {
+                dtype: tensor_type.dtype,
+                in_place: false,
+                dims: tensor_type.shape.dims(),
+                data: buffer.bytes(),
+            })
+            .collect();
+        let mut buffers = heapless::Vec::<Buffer, MAX_OUTPUTS>::new();
+        for tensor_type in outputs {
+            let _ = buffers.push(self.zeros(tensor_type.bytes().ok_or(Error::TooLarge)? as usize));
+        }
+        let mut view_muts: heapless::Vec<TensorViewMut<'_>, MAX_OUTPUTS> = buffers
+            .iter_mut()
+            .zip(outputs)
+            .map(|(buffer, tensor_type)| TensorViewMut {
+                dtype: tensor_type.dtype,
+                dims: tensor_type.shape.dims(),
+                data: buffer.bytes_mut(),
+            })
+            .collect();
+        self.0.run(def, &mut Call { attributes, inputs: &views, outputs: &mut view_muts })?;
+        drop(view_muts);
+        Ok(buffers)
+    }
+}
+
+impl PartialEq for Device {
+    fn eq(&self, other: &Device) -> bool {
+        Shared::ptr_eq(&self.0, &other.0)
+    }
+}
+
+impl fmt::Debug for Device {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.name())
+    }
+}
+
+/// A CPU: a table of kernels by op and element type.
+struct Cpu {
+    name: &'static str,
+    kernels: &'static [&'static Kernel],
+    table: Vec<Option<&'static Kernel>>,
+}
+
+impl Cpu {
+    fn slot(def: &OpDef, dtype: DType) -> usize {
+        usize::from(def.code.0) * (DType::ALL.len() + 1) + dtype as usize
+    }
+}
+
+impl Backend for Cpu {
+    fn name(&self) -> &str {
+        self.name
+    }
+
+    fn run(&self, def: &'static OpDef, call: &mut Call<'_, '_>) -> Result<()> {
+        let dtype = call.inputs.first().map(|view| view.dtype).or(call.outputs.first().map(|view| view.dtype));
+        let dtype = dtype.ok_or(Error::Arity { got: 0 })?;
+        let kernel = self.table.get(Cpu::slot(def, dtype)).copied().flatten();
+        (kernel.ok_or(Error::NoKernel { op: def.name, dtype })?.run)(call)
+    }
+
+    fn kernels(&self) -> &[&'static Kernel] {
+        self.kernels
+    }
+}

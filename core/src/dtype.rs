@@ -1,0 +1,234 @@
+//! Element types and the small arithmetic traits that kernels are generic over.
+
+use bytemuck::{Pod, Zeroable};
+use core::fmt;
+
+/// The type of a tensor's elements. The numbers are those of the artifact format.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[repr(u8)]
+pub enum DType {
+    /// IEEE 754 binary32.
+    F32 = 1,
+    /// IEEE 754 binary64.
+    F64 = 2,
+    /// IEEE 754 binary16; stored so, computed in f32.
+    F16 = 3,
+    /// bfloat16; stored so, computed in f32.
+    Bf16 = 4,
+    /// Signed 8-bit integer.
+    I8 = 5,
+    /// Unsigned 8-bit integer.
+    U8 = 6,
+    /// Signed 32-bit integer.
+    I32 = 7,
+    /// Signed 64-bit integer.
+    I64 = 8,
+    /// One byte an element: 0 is false, anything else is true; kernels write 0 and 1.
+    Bool = 9,
+}
+
+impl DType {
+    /// Every element type, in the order of their numbers.
+    pub const ALL: [DType; 9] =
+        [DType::F32, DType::F64, DType::F16, DType::Bf16, DType::I8, DType::U8, DType::I32, DType::I64, DType::Bool];
+
+    /// The element type with the artifact number `code`, if there is one.
+    pub fn from_code(code: u8) -> Option<DType> {
+        DType::ALL.get(usize::from(code).wrapping_sub(1)).copied()
+    }
+
+    /// Bytes of one element.
+    pub const fn size(self) -> usize {
+        match self {
+            DType::I8 | DType::U8 | DType::Bool => 1,
+            DType::F16 | DType::Bf16 => 2,
+            DType::F32 | DType::I32 => 4,
+            DType::F64 | DType::I64 => 8,
+        }
+    }
+
+    /// The short name: `f32`, `i64`, `bool`, …
+    pub const fn name(self) -> &'static str {
+        match self {
+            DType::F32 => "f32",
+            DType::F64 => "f64",
+            DType::F16 => "f16",
+            DType::Bf16 => "bf16",
+            DType::I8 => "i8",
+            DType::U8 => "u8",
+            DType::I32 => "i32",
+            DType::I64 => "i64",
+            DType::Bool => "bool",
+        }
+    }
+
+    /// True for f16, bf16, f32 and f64: the types that gradients flow through.
+    pub const fn is_float(self) -> bool {
+        matches!(self, DType::F32 | DType::F64 | DType::F16 | DType::Bf16)
+    }
+}
+
+impl fmt::Display for DType {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.name())
+    }
+}
+
+/// A Rust type that a tensor's bytes can be read as.
+pub trait Element: Pod + PartialEq + fmt::Debug + Send + Sync {
+    /// The element type that is stored so.
+    const DTYPE: DType;
+}
+
+/// A stored boolean. Bytes from outside may hold any value, so this is not `bool`.
+#[derive(Clone, Copy, Debug, Pod, Zeroable)]
+#[repr(transparent)]
+pub struct Bool(pub u8);
+
+impl Bool {
+    /// The truth value: anything but 0 is true.
+    pub fn get(self) -> bool {
+        self.0 != 0
+    }
+}
+
+impl From<bool> for Bool {
+    fn from(value: bool) -> Bool {
+        Bool(u8::from(value))
+    }
+}
+
+impl PartialEq for Bool {
+    fn eq(&self, other: &Bool) -> bool {
+        self.get() == other.get()
+    }
+}
+
+macro_rules! elements {
+    ($($ty:ty => $dtype:ident),* $(,)?) => {
+        $(impl Element for $ty { const DTYPE: DType = DType::$dtype; })*
+    };
+}
+elements!(f32 => F32, f64 => F64, half::f16 => F16, half::bf16 => Bf16, i8 => I8, u8 => U8, i32 => I32, i64 => I64, Bool => Bool);
+
+/// Arithmetic as TensorFlow has it: integers wrap.
+pub trait Number: Element + PartialOrd {
+    /// 0.
+    const ZERO: Self;
+    /// 1.
+    const ONE: Self;
+    /// `self + other`.
+    fn add(self, other: Self) -> Self;
+    /// `self - other`.
+    fn sub(self, other: Self) -> Self;
+    /// `self * other`.
+    fn mul(self, other: Self) -> Self;
+    /// `self / other`; integers truncate toward zero, and the caller has excluded a zero divisor.
+    fn div(self, other: Self) -> Self;
+    /// A count of elements as a number of this type.
+    fn from_count(count: usize) -> Self;
+}
+
+macro_rules! floats {
+    ($($ty:ty),*) => {$(
+        impl Number for $ty {
+            const ZERO: Self = 0.0;
+            const ONE: Self = 1.0;
+            #[inline(always)]
+            fn add(self, other: Self) -> Self { self + other }
+            #[inline(always)]
+            fn sub(self, other: Self) -> Self { self - other }
+            #[inline(always)]
+            fn mul(self, other: Self) -> Self { self * other }
+            #[inline(always)]
+            fn div(self, other: Self) -> Self { self / other }
+            #[inline(always)]
+            fn from_count(count: usize) -> Self { count as $ty }
+        }
+    )*};
+}
+floats!(f32, f64);
+
+macro_rules! integers {
+    ($($ty:ty),*) => {$(
+        impl Number for $ty {
+            const ZERO: Self = 0;
+            const ONE: Self = 1;
+            #[inline(always)]
+            fn add(self, other: Self) -> Self { self.wrapping_add(other) }
+            #[inline(always)]
+            fn sub(self, other: Self) -> Self { self.wrapping_sub(other) }
+            #[inline(always)]
+            fn mul(self, other: Self) -> Self { self.wrapping_mul(other) }
+            #[inline(always)]
+            fn div(self, other: Self) -> Self { self.checked_div(other).unwrap_or(if other == 0 { 0 } else { self }) }
+            #[inline(always)]
+            fn from_count(count: usize) -> Self { count as $ty }
+        }
+    )*};
+}
+integers!(i8, u8, i32, i64);
+
+/// Real functions. They come from `libm`, pinned, so that every target computes the same bits.
+pub trait Float: Number {
+    /// Minus infinity.
+    const NEG_INFINITY: Self;
+    /// e to the power of `self`.
+    fn exp(self) -> Self;
+    /// The natural logarithm.
+    fn ln(self) -> Self;
+    /// The square root, correctly rounded.
+    fn sqrt(self) -> Self;
+    /// `self` to the power of `exponent`.
+    fn pow(self, exponent: Self) -> Self;
+    /// `self` with the other sign.
+    fn neg(self) -> Self;
+    /// The nearest value of this type.
+    fn from_f64(value: f64) -> Self;
+}
+
+impl Float for f32 {
+    const NEG_INFINITY: Self = f32::NEG_INFINITY;
+    fn exp(self) -> Self {
+        libm::expf(self)
+    }
+    fn ln(self) -> Self {
+        libm::logf(self)
+    }
+    fn sqrt(self) -> Self {
+        libm::sqrtf(self)
+    }
+    fn pow(self, exponent: Self) -> Self {
+        libm::powf(self, exponent)
+    }
+    #[inline(always)]
+    fn neg(self) -> Self {
+        -self
+    }
+    fn from_f64(value: f64) -> Self {
+        value as f32
+    }
+}
+
+impl Float for f64 {
+    const NEG_INFINITY: Self = f64::NEG_INFINITY;
+    fn exp(self) -> Self {
+        libm::exp(self)
+    }
+    fn ln(self) -> Self {
+        libm::log(self)
+    }
+    fn sqrt(self) -> Self {
+        libm::sqrt(self)
+    }
+    fn pow(self, exponent: Self) -> Self {
+        libm::pow(self, exponent)
+    }
+    #[inline(always)]
+    fn neg(self) -> Self {
+        -self
+    }
+    fn from_f64(value: f64) -> Self {
+        value
+    }
+}

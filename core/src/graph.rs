@@ -1,0 +1,110 @@
+//! The recorded graph: what a trace makes, the optimiser rewrites and the planner lays out.
+
+use crate::scope::Op;
+use crate::shape::TensorType;
+use crate::tensor::Tensor;
+use crate::variable::Variable;
+use alloc::vec::Vec;
+
+/// The number of a value in its graph.
+pub type ValueId = usize;
+
+/// Where a value comes from.
+#[derive(Clone, Debug)]
+pub enum Origin {
+    /// Argument number so much.
+    Input(usize),
+    /// A computed tensor.
+    Constant(Tensor),
+    /// The value that captured variable number so much has when the graph begins.
+    Variable(usize),
+    /// An output of a node.
+    Node,
+}
+
+/// A value of a graph.
+#[derive(Clone, Debug)]
+pub struct Value {
+    /// Its element type and shape.
+    pub tensor_type: TensorType,
+    /// Where it comes from.
+    pub origin: Origin,
+}
+
+/// An op on values.
+#[derive(Clone)]
+pub struct Node {
+    /// The op.
+    pub op: &'static Op,
+    /// The attribute words.
+    pub attributes: Vec<u32>,
+    /// The inputs.
+    pub inputs: Vec<ValueId>,
+    /// The outputs.
+    pub outputs: Vec<ValueId>,
+}
+
+/// A variable that a graph reads or assigns.
+#[derive(Clone, Debug)]
+pub struct Capture {
+    /// The variable.
+    pub variable: Variable,
+    /// Its value when the graph begins.
+    pub initial: ValueId,
+    /// The value that it has when the graph ends, if the graph assigns it.
+    pub assigned: Option<ValueId>,
+}
+
+/// A function's body: nodes in an order in which they can run, each value written once.
+///
+/// Variables are versioned: a node that reads a variable names the value that it had then, and the new one takes the
+/// variable's bytes only after the last reader of the old one.
+#[derive(Clone, Default)]
+pub struct Graph {
+    /// Every value.
+    pub values: Vec<Value>,
+    /// Every node.
+    pub nodes: Vec<Node>,
+    /// The arguments.
+    pub inputs: Vec<ValueId>,
+    /// The results.
+    pub outputs: Vec<ValueId>,
+    /// The variables.
+    pub captures: Vec<Capture>,
+}
+
+impl Graph {
+    /// Adds a value.
+    pub fn value(&mut self, tensor_type: TensorType, origin: Origin) -> ValueId {
+        self.values.push(Value { tensor_type, origin });
+        self.values.len() - 1
+    }
+
+    /// The constant that value `id` is, if it is one.
+    pub fn constant(&self, id: ValueId) -> Option<&Tensor> {
+        match &self.values[id].origin {
+            Origin::Constant(tensor) => Some(tensor),
+            _ => None,
+        }
+    }
+
+    /// The values that must exist when the graph has run: results, and what variables are set to.
+    pub fn results(&self) -> impl Iterator<Item = ValueId> {
+        self.outputs.iter().copied().chain(self.captures.iter().filter_map(|capture| capture.assigned))
+    }
+
+    /// How often each value is read, by nodes and as a result.
+    pub fn uses(&self) -> Vec<usize> {
+        let mut uses = alloc::vec![0; self.values.len()];
+        let read = self.nodes.iter().flat_map(|node| node.inputs.iter().copied());
+        read.chain(self.results()).for_each(|id| uses[id] += 1);
+        uses
+    }
+
+    /// Makes every reader of `from` read `to`.
+    pub fn replace(&mut self, from: ValueId, to: ValueId) {
+        let inputs = self.nodes.iter_mut().flat_map(|node| node.inputs.iter_mut());
+        let results = self.outputs.iter_mut().chain(self.captures.iter_mut().filter_map(|capture| capture.assigned.as_mut()));
+        inputs.chain(results).filter(|id| **id == from).for_each(|id| *id = to);
+    }
+}

@@ -1,0 +1,86 @@
+//! The `no_std` heart of gradlet: tensors, autodiff, traced functions, and a heap-free executor that trains.
+//!
+//! Without features, this crate runs exported programs: [`Program`] checks an artifact's bytes, [`Session`] runs its
+//! signatures, training steps included, in memory that the caller gives. With `alloc`, it also builds them.
+//!
+//! The modules stand on floors and import only from their own floor or from below; `ARCHITECTURE.md` has the map.
+
+#![no_std]
+
+#[cfg(feature = "alloc")]
+extern crate alloc;
+
+#[cfg(target_endian = "big")]
+compile_error!("gradlet reads its formats in place, and they are little-endian");
+
+pub mod dtype;
+pub mod error;
+pub mod op;
+pub mod program;
+pub mod shape;
+pub mod verify;
+pub mod view;
+pub mod ops;
+
+#[cfg(feature = "alloc")]
+pub mod artifact;
+#[cfg(feature = "alloc")]
+pub mod autodiff;
+#[cfg(feature = "alloc")]
+pub mod device;
+#[cfg(feature = "alloc")]
+pub mod describe;
+#[cfg(feature = "alloc")]
+pub mod eager;
+#[cfg(feature = "alloc")]
+mod executable;
+#[cfg(feature = "alloc")]
+pub mod graph;
+#[cfg(feature = "alloc")]
+pub mod layers;
+#[cfg(feature = "alloc")]
+pub mod losses;
+#[cfg(feature = "alloc")]
+pub mod metrics;
+#[cfg(feature = "alloc")]
+pub mod optimize;
+#[cfg(feature = "alloc")]
+pub mod optimizers;
+#[cfg(feature = "alloc")]
+pub mod plan;
+#[cfg(feature = "alloc")]
+pub mod random;
+#[cfg(feature = "alloc")]
+pub mod scope;
+#[cfg(feature = "alloc")]
+pub mod sync;
+#[cfg(feature = "alloc")]
+pub mod tensor;
+#[cfg(feature = "alloc")]
+pub mod trace;
+#[cfg(feature = "alloc")]
+pub mod variable;
+
+mod arena;
+mod check;
+mod exec;
+
+pub use arena::Aligned;
+pub use dtype::{Bool, DType, Element};
+pub use error::{Error, Result};
+pub use exec::Session;
+pub use op::Kernel;
+pub use program::{Program, SignatureId};
+pub use shape::{MAX_RANK, Shape, TensorType};
+#[cfg(feature = "alloc")]
+pub use {
+    artifact::Artifact,
+    autodiff::{Record, Tape},
+    device::Device,
+    eager::Eager,
+    scope::Scope,
+    tensor::Tensor,
+    trace::{ConcreteFunction, Function},
+    variable::Variable,
+};
+pub use view::{TensorView, TensorViewMut};

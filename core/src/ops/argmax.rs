@@ -1,0 +1,103 @@
+//! `y` = the position of the greatest `x` along one axis, the first of equals; NaN is passed over, and a lane of nothing
+//! but NaN gives 0. f32, f64 and integers, to i32 or i64. As `tf.math.argmax`.
+
+use super::{elementwise, lanes};
+use crate::dtype::{DType, Number};
+use crate::error::{Error, Result};
+use crate::op::{Call, Kernel, OpDef, read_attributes};
+use crate::shape::{Shape, TensorType};
+#[cfg(feature = "alloc")]
+use crate::{
+    scope::{Gradient, Op},
+    tensor::Tensor,
+};
+use bytemuck::{Pod, Zeroable};
+
+/// The attribute words.
+#[derive(Clone, Copy, Debug, Pod, Zeroable)]
+#[repr(C)]
+pub struct Attributes {
+    /// The axis, counted from the outermost.
+    pub axis: u32,
+    /// The number of the element type of the result: i32 or i64.
+    pub dtype: u32,
+}
+
+/// The op.
+pub static DEF: OpDef =
+    OpDef { code: super::code::argmax, name: "argmax", inputs: (1, 1), outputs: 1, infer, in_place: &[] };
+
+fn infer(inputs: &[TensorType], attributes: &[u32], outputs: &mut [TensorType]) -> Result<()> {
+    let [x] = inputs else { return Err(Error::Arity { got: inputs.len() as u8 }) };
+    let Attributes { axis, dtype } = read_attributes(attributes)?;
+    let dtype = [DType::I32, DType::I64].into_iter().find(|&allowed| allowed as u32 == dtype);
+    let dtype = dtype.ok_or(Error::Attribute { index: 1 })?;
+    let mut shape = Shape::SCALAR;
+    for (index, &dim) in (0..).zip(x.shape.dims()) {
+        if index != axis {
+            shape.push(dim)?;
+        } else if dim == 0 {
+            return Err(Error::Dimension { input: 0, axis: index as u8, want: 1, got: 0 });
+        }
+    }
+    if shape.rank() == x.shape.rank() {
+        return Err(Error::Attribute { index: 0 });
+    }
+    elementwise::set(outputs, TensorType::new(dtype, shape))
+}
+
+fn run<T: Number>(call: &mut Call<'_, '_>) -> Result<()> {
+    let Attributes { axis, .. } = call.attributes()?;
+    let x = call.input(0)?;
+    let (extent, stride) = lanes::extent_stride(x.dims, axis as usize);
+    let blocks = x.slice::<T>().chunks_exact((extent * stride).max(1));
+    let lanes = blocks.flat_map(|block| (0..stride).map(move |start| block.iter().skip(start).step_by(stride)));
+    let positions = lanes.map(first_greatest);
+    let output = call.output()?;
+    if output.dtype == DType::I32 {
+        output.slice_mut::<i32>().iter_mut().zip(positions).for_each(|(y, position)| *y = position as i32);
+    } else {
+        output.slice_mut::<i64>().iter_mut().zip(positions).for_each(|(y, position)| *y = position.into());
+    }
+    Ok(())
+}
+
+fn first_greatest<'a, T: Number>(lane: impl Iterator<Item = &'a T>) -> u32 {
+    let not_a_number = |x: T| x.partial_cmp(&x).is_none();
+    let mut greatest: Option<(u32, T)> = None;
+    for (position, &x) in (0..).zip(lane) {
+        if greatest.map_or(!not_a_number(x), |(_, greatest)| x > greatest) {
+            greatest = Some((position, x));
+        }
+    }
+    greatest.map_or(0, |(position, _)| position)
+}
+
+super::kernels!(run: F32 = f32, F64 = f64, I32 = i32, I64 = i64, I8 = i8, U8 = u8);
+
+/// The op, which has no gradient.
+#[cfg(feature = "alloc")]
+pub static OP: Op = Op {
+    def: &DEF,
+    usage: "argmax(x), along one axis that is not empty, to i32 or i64",
+    grad: Gradient::None("positions are integers: they do not change with small changes of x"),
+};
+
+#[cfg(feature = "alloc")]
+impl Tensor {
+    /// The position of the greatest element along `axis`, which counts from the end where it is negative, as `dtype`: i32
+    /// or i64. Of equals it is the first; NaN is passed over.
+    ///
+    /// Fails on booleans, and where the axis is out of range or empty. As `tf.math.argmax`.
+    ///
+    /// ```
+    /// # use gradlet_core::{DType, Tensor, ops};
+    /// # let device = ops::portable_cpu();
+    /// let x = Tensor::new(&device, &[1.0f32, 3.0, 3.0, 9.0, 7.0, 8.0], &[2, 3])?;
+    /// assert_eq!(x.argmax(-1, DType::I32)?.to_vec::<i32>()?, [1, 0]);
+    /// # Ok::<(), gradlet_core::Error>(())
+    /// ```
+    pub fn argmax(&self, axis: i32, dtype: DType) -> Result<Tensor> {
+        Tensor::emit1(&OP, &[super::reduce::axis(self, axis)?, dtype as u32], &[self])
+    }
+}

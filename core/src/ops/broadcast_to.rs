@@ -1,0 +1,77 @@
+//! `x` repeated along its axes of 1, and along new ones before the first, to given dimensions. Every element type. As
+//! `tf.broadcast_to`.
+//!
+//! Attribute words: the dimensions of the result, outermost first.
+
+use super::{elementwise, reduce};
+use crate::error::{Error, Result};
+use crate::op::{Call, Kernel, OpDef};
+use crate::shape::{Shape, TensorType};
+#[cfg(feature = "alloc")]
+use crate::{
+    scope::{Backward, Gradient, InputGradients, Op},
+    tensor::Tensor,
+};
+
+/// The op.
+pub static DEF: OpDef = OpDef { code: super::code::broadcast_to, name: "broadcast_to", inputs: (1, 1), outputs: 1, infer, in_place: &[] };
+
+fn infer(inputs: &[TensorType], attributes: &[u32], outputs: &mut [TensorType]) -> Result<()> {
+    let [x] = inputs else { return Err(Error::Arity { got: inputs.len() as u8 }) };
+    let shape = Shape::new(attributes)?;
+    if x.shape.broadcast(&shape).ok() != Some(shape) {
+        return Err(Error::Attribute { index: 0 });
+    }
+    elementwise::set(outputs, TensorType::new(x.dtype, shape))
+}
+
+/// `T` is an unsigned integer of the size of an element.
+fn run<T: bytemuck::Pod>(call: &mut Call<'_, '_>) -> Result<()> {
+    let x = call.input(0)?;
+    let output = call.output()?;
+    let (from, dims) = (bytemuck::try_cast_slice::<u8, T>(x.data).unwrap_or(&[]), output.dims);
+    let to = bytemuck::try_cast_slice_mut::<u8, T>(output.data).unwrap_or(&mut []);
+    if to.is_empty() {
+        return Ok(());
+    }
+    let new = dims.len().saturating_sub(x.dims.len());
+    let mut runs = reduce::Runs::new(dims, |axis| axis < new || x.dim(axis - new) == 1);
+    let (extent, at_one_place) = runs.take();
+    for run in to.chunks_exact_mut(extent) {
+        let Some(from) = from.get(runs.advance()..) else { break };
+        match from.first() {
+            Some(&element) if at_one_place => run.fill(element),
+            _ => run.iter_mut().zip(from).for_each(|(to, &from)| *to = from),
+        }
+    }
+    Ok(())
+}
+
+super::moving_kernels!(sized run);
+
+/// The op with its gradient: upstream, summed over what was repeated.
+#[cfg(feature = "alloc")]
+pub static OP: Op = Op { def: &DEF, usage: "broadcast_to(x), to dimensions that x broadcasts to", grad: Gradient::Rule(grad) };
+
+#[cfg(feature = "alloc")]
+fn grad(of: &Backward<'_>) -> Result<InputGradients> {
+    Ok([of.if_wanted(0, || elementwise::unbroadcast(of.dy()?, &of.inputs[0]))?].into_iter().collect())
+}
+
+#[cfg(feature = "alloc")]
+impl Tensor {
+    /// The elements repeated to the dimensions `dims`: along axes of 1, and along new axes before the first.
+    ///
+    /// Fails where a dimension is neither 1 nor the wanted one. As `tf.broadcast_to`.
+    ///
+    /// ```
+    /// # use gradlet_core::{Tensor, ops};
+    /// # let device = ops::portable_cpu();
+    /// let x = Tensor::new(&device, &[1, 2], &[2, 1])?;
+    /// assert_eq!(x.broadcast_to(&[2, 3])?.to_vec::<i32>()?, [1, 1, 1, 2, 2, 2]);
+    /// # Ok::<(), gradlet_core::Error>(())
+    /// ```
+    pub fn broadcast_to(&self, dims: &[u32]) -> Result<Tensor> {
+        Tensor::emit1(&OP, dims, &[self])
+    }
+}

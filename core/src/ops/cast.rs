@@ -1,0 +1,130 @@
+//! The elements as another type. Every type to every type. As `tf.cast`.
+//!
+//! Attribute words: `[dtype]`, the number of the result's type. Float to integer truncates toward zero, NaN becomes 0, and what
+//! is out of range the nearest value; to i8 and u8 by way of i32. Integers wrap when they narrow. Whatever rounds, rounds to
+//! nearest, ties to even; to and from f16 and bf16 by way of f32. To bool: 0 is false, all else, NaN too, true.
+
+use super::elementwise;
+use crate::dtype::{Bool, DType, Element};
+use crate::error::{Error, Result};
+use crate::op::{Call, Kernel, OpDef, read_attributes};
+use crate::shape::TensorType;
+use crate::view::TensorViewMut;
+#[cfg(feature = "alloc")]
+use crate::{
+    scope::{Backward, Gradient, InputGradients, Op},
+    tensor::Tensor,
+};
+use bytemuck::{Pod, Zeroable};
+use half::{bf16, f16};
+
+/// The attribute words.
+#[derive(Clone, Copy, Debug, Pod, Zeroable)]
+#[repr(C)]
+pub struct Attributes {
+    /// The number of the element type of the result.
+    pub dtype: u32,
+}
+
+/// The op.
+pub static DEF: OpDef = OpDef { code: super::code::cast, name: "cast", inputs: (1, 1), outputs: 1, infer, in_place: &[] };
+
+fn infer(inputs: &[TensorType], attributes: &[u32], outputs: &mut [TensorType]) -> Result<()> {
+    let [x] = inputs else { return Err(Error::Arity { got: inputs.len() as u8 }) };
+    let Attributes { dtype } = read_attributes(attributes)?;
+    let dtype = u8::try_from(dtype).ok().and_then(DType::from_code).ok_or(Error::Attribute { index: 0 })?;
+    elementwise::set(outputs, TensorType::new(dtype, x.shape))
+}
+
+/// What an element is cast by: the other types follow from these.
+trait Cast: Element {
+    fn f32(self) -> f32;
+    fn f64(self) -> f64;
+    fn i32(self) -> i32;
+    fn i64(self) -> i64;
+    fn bool(self) -> bool;
+}
+
+macro_rules! casts {
+    ($($ty:ty: |$x:ident| $number:expr;)*) => {$(
+        #[allow(clippy::unnecessary_cast)]
+        impl Cast for $ty {
+            #[inline(always)]
+            fn f32(self) -> f32 { let $x = self; $number as f32 }
+            #[inline(always)]
+            fn f64(self) -> f64 { let $x = self; $number as f64 }
+            #[inline(always)]
+            fn i32(self) -> i32 { let $x = self; $number as i32 }
+            #[inline(always)]
+            fn i64(self) -> i64 { let $x = self; $number as i64 }
+            #[inline(always)]
+            fn bool(self) -> bool { let $x = self; $number != Default::default() }
+        }
+    )*};
+}
+casts! {
+    f32: |x| x;
+    f64: |x| x;
+    f16: |x| x.to_f32();
+    bf16: |x| x.to_f32();
+    i8: |x| x;
+    u8: |x| x;
+    i32: |x| x;
+    i64: |x| x;
+    Bool: |x| u8::from(x.get());
+}
+
+fn run<T: Cast>(call: &mut Call<'_, '_>) -> Result<()> {
+    let x = call.input(0)?.slice::<T>();
+    let output = call.output()?;
+    match output.dtype {
+        DType::F32 => each(x, output, T::f32),
+        DType::F64 => each(x, output, T::f64),
+        DType::F16 => each(x, output, |x| f16::from_f32(x.f32())),
+        DType::Bf16 => each(x, output, |x| bf16::from_f32(x.f32())),
+        DType::I8 => each(x, output, |x| x.i32() as i8),
+        DType::U8 => each(x, output, |x| x.i32() as u8),
+        DType::I32 => each(x, output, T::i32),
+        DType::I64 => each(x, output, T::i64),
+        DType::Bool => each(x, output, |x| Bool::from(x.bool())),
+    }
+    Ok(())
+}
+
+#[inline(always)]
+fn each<T: Cast, U: Element>(x: &[T], output: &mut TensorViewMut<'_>, cast: impl Fn(T) -> U) {
+    output.slice_mut::<U>().iter_mut().zip(x).for_each(|(y, &x)| *y = cast(x));
+}
+
+super::kernels!(run: F32 = f32, F64 = f64, F16 = f16, BF16 = bf16, I8 = i8, U8 = u8, I32 = i32, I64 = i64);
+super::kernels!(run: BOOL = Bool);
+
+/// The op with its gradient: upstream cast back between floats, else none.
+#[cfg(feature = "alloc")]
+pub static OP: Op = Op { def: &DEF, usage: "cast(x), to any element type", grad: Gradient::Rule(grad) };
+
+#[cfg(feature = "alloc")]
+fn grad(of: &Backward<'_>) -> Result<InputGradients> {
+    let x = &of.inputs[0];
+    let flows = x.dtype().is_float() && of.outputs[0].dtype().is_float();
+    let dx = if flows { of.if_wanted(0, || of.dy()?.cast(x.dtype()))? } else { None };
+    Ok([dx].into_iter().collect())
+}
+
+#[cfg(feature = "alloc")]
+impl Tensor {
+    /// The elements as `dtype`. Floats truncate toward zero to integers, which wrap when they narrow.
+    ///
+    /// To f16 and bf16 it rounds to nearest, ties to even; to bool, all but 0 is true. As `tf.cast`.
+    ///
+    /// ```
+    /// # use gradlet_core::{DType, Tensor, ops};
+    /// # let device = ops::portable_cpu();
+    /// let x = Tensor::new(&device, &[1.9f32, -1.9], &[2])?;
+    /// assert_eq!(x.cast(DType::I32)?.to_vec::<i32>()?, [1, -1]);
+    /// # Ok::<(), gradlet_core::Error>(())
+    /// ```
+    pub fn cast(&self, dtype: DType) -> Result<Tensor> {
+        Tensor::emit1(&OP, &[dtype as u32], &[self])
+    }
+}

@@ -1,0 +1,55 @@
+//! `y = (a == b)`, broadcast, as booleans; NaN equals nothing. f32, f64, integers and booleans. As `tf.math.equal`.
+
+use super::elementwise;
+use crate::dtype::{Bool, DType, Element};
+use crate::error::Result;
+use crate::op::{Call, Kernel, OpDef};
+use crate::shape::TensorType;
+#[cfg(feature = "alloc")]
+use crate::{
+    scope::{Gradient, Op},
+    tensor::Tensor,
+};
+
+/// The op.
+pub static DEF: OpDef = OpDef { code: super::code::equal, name: "equal", inputs: (2, 2), outputs: 1, infer, in_place: &[] };
+
+fn infer(inputs: &[TensorType], attributes: &[u32], outputs: &mut [TensorType]) -> Result<()> {
+    elementwise::broadcast(inputs, attributes, outputs)?;
+    outputs.iter_mut().take(1).for_each(|output| output.dtype = DType::Bool);
+    Ok(())
+}
+
+fn run<T: Element>(call: &mut Call<'_, '_>) -> Result<()> {
+    elementwise::compare(call, |a: T, b: T| a == b)
+}
+
+super::kernels!(run: F32 = f32, F64 = f64, I32 = i32, I64 = i64, I8 = i8, U8 = u8);
+super::kernels!(run: BOOL = Bool);
+
+/// The op, which has no gradient.
+#[cfg(feature = "alloc")]
+pub static OP: Op = Op {
+    def: &DEF,
+    usage: "equal(a, b), broadcast, of one element type",
+    grad: Gradient::None("the result is boolean, a step in both operands"),
+};
+
+#[cfg(feature = "alloc")]
+impl Tensor {
+    /// Where `self` equals `other`, broadcast, as booleans; NaN equals nothing.
+    ///
+    /// Fails where the shapes do not broadcast or the element types differ.
+    ///
+    /// ```
+    /// # use gradlet_core::{Bool, Tensor, ops};
+    /// # let device = ops::portable_cpu();
+    /// let a = Tensor::new(&device, &[1, 2, 3], &[3])?;
+    /// let b = Tensor::new(&device, &[1, 5, 3], &[3])?;
+    /// assert_eq!(a.equal(&b)?.to_vec::<Bool>()?, [true.into(), false.into(), true.into()]);
+    /// # Ok::<(), gradlet_core::Error>(())
+    /// ```
+    pub fn equal(&self, other: &Tensor) -> Result<Tensor> {
+        Tensor::emit1(&OP, &[], &[self, other])
+    }
+}

@@ -1,0 +1,42 @@
+//! `y = x`: a copy, where a value must have a place of its own. Every element type. As `tf.identity`.
+
+use super::elementwise;
+#[cfg(feature = "alloc")]
+use crate::error::Result;
+use crate::op::{Kernel, OpDef};
+#[cfg(feature = "alloc")]
+use crate::{
+    scope::{Backward, Gradient, InputGradients, Op},
+    tensor::Tensor,
+};
+
+/// The op.
+pub static DEF: OpDef =
+    OpDef { code: super::code::identity, name: "identity", inputs: (1, 1), outputs: 1, infer: elementwise::same, in_place: &[(0, 0)] };
+
+super::moving_kernels!(bytes elementwise::copy);
+
+/// The op with its gradient: upstream.
+#[cfg(feature = "alloc")]
+pub static OP: Op = Op { def: &DEF, usage: "identity(x)", grad: Gradient::Rule(grad) };
+
+#[cfg(feature = "alloc")]
+fn grad(of: &Backward<'_>) -> Result<InputGradients> {
+    Ok([of.if_wanted(0, || of.dy().cloned())?].into_iter().collect())
+}
+
+#[cfg(feature = "alloc")]
+impl Tensor {
+    /// The same value, as another tensor.
+    ///
+    /// ```
+    /// # use gradlet_core::{Tensor, ops};
+    /// # let device = ops::portable_cpu();
+    /// let x = Tensor::new(&device, &[1, 2], &[2])?;
+    /// assert_eq!(x.identity()?.to_vec::<i32>()?, [1, 2]);
+    /// # Ok::<(), gradlet_core::Error>(())
+    /// ```
+    pub fn identity(&self) -> Result<Tensor> {
+        Tensor::emit1(&OP, &[], &[self])
+    }
+}

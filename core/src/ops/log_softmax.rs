@@ -1,0 +1,71 @@
+//! `y = x - max x - ln Σ exp(x - max x)` along one axis. f32 and f64. A lane with NaN or +∞ gives NaN. As
+//! `tf.nn.log_softmax`.
+
+use super::lanes;
+pub use super::lanes::Attributes;
+use crate::dtype::Float;
+use crate::error::Result;
+use crate::op::{Call, Kernel, OpDef};
+#[cfg(feature = "alloc")]
+use crate::{
+    scope::{Backward, Gradient, InputGradients, Op},
+    tensor::Tensor,
+};
+
+/// The op.
+pub static DEF: OpDef = OpDef {
+    code: super::code::log_softmax,
+    name: "log_softmax",
+    inputs: (1, 1),
+    outputs: 1,
+    infer: lanes::same,
+    in_place: &[(0, 0)],
+};
+
+fn run<T: Float>(call: &mut Call<'_, '_>) -> Result<()> {
+    lanes::each(call, |lane: &mut [T], stride| {
+        let shift = lanes::greatest(lane.iter().step_by(stride));
+        let mut sum = T::ZERO;
+        for x in lane.iter_mut().step_by(stride) {
+            *x = x.sub(shift);
+            sum = sum.add(x.exp());
+        }
+        let logarithm = sum.ln();
+        lane.iter_mut().step_by(stride).for_each(|x| *x = x.sub(logarithm));
+    })
+}
+
+super::kernels!(run: F32 = f32, F64 = f64);
+
+/// The op with its gradient: dy - softmax(x) · Σ dy.
+#[cfg(feature = "alloc")]
+pub static OP: Op = Op { def: &DEF, usage: "log_softmax(x), of f32 or f64, along one axis", grad: Gradient::Rule(grad) };
+
+#[cfg(feature = "alloc")]
+fn grad(of: &Backward<'_>) -> Result<InputGradients> {
+    let axis = crate::op::read_attributes::<Attributes>(of.attributes)?.axis as i32;
+    let dx = || {
+        let dy = of.dy()?;
+        dy.sub(&of.inputs[0].softmax(axis)?.mul(&dy.sum(&[axis], true)?)?)
+    };
+    Ok([of.if_wanted(0, dx)?].into_iter().collect())
+}
+
+#[cfg(feature = "alloc")]
+impl Tensor {
+    /// The logarithm of the softmax along `axis`, which counts from the end where it is negative.
+    ///
+    /// Fails on integers, and where the axis is out of range. As `tf.nn.log_softmax`.
+    ///
+    /// ```
+    /// # use gradlet_core::{Tensor, ops};
+    /// # let device = ops::portable_cpu();
+    /// let x = Tensor::new(&device, &[1.0f32, 1.0, 5.0, 5.0], &[2, 2])?;
+    /// let y = x.log_softmax(-1)?.to_vec::<f32>()?;
+    /// assert!(y.iter().all(|y| (y + core::f32::consts::LN_2).abs() < 1e-6));
+    /// # Ok::<(), gradlet_core::Error>(())
+    /// ```
+    pub fn log_softmax(&self, axis: i32) -> Result<Tensor> {
+        Tensor::emit1(&OP, &[super::reduce::axis(self, axis)?], &[self])
+    }
+}

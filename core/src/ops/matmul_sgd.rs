@@ -1,0 +1,79 @@
+//! A step of gradient descent on the kernel of a dense layer: `variable' = variable − learning_rate · (xᵀ · dy)`, in place.
+//!
+//! The gradient of the kernel is never stored: this is `matmul` of x transposed with dy, followed by `sgd_step`, and has
+//! their bits. x[m,k], dy[m,n] and a scalar learning rate; variable[k,n]. f32 and f64. As
+//! `tf.raw_ops.ResourceApplyGradientDescent` of a product.
+
+use super::contraction::{Rows, add_rows, outer};
+use crate::dtype::Float;
+use crate::error::{Error, Result};
+use crate::op::{Call, Kernel, OpDef};
+use crate::shape::TensorType;
+#[cfg(feature = "alloc")]
+use crate::scope::{Gradient, Op};
+
+/// The op.
+pub static DEF: OpDef =
+    OpDef { code: super::code::matmul_sgd, name: "matmul_sgd", inputs: (4, 4), outputs: 1, infer, in_place: &[(0, 0)] };
+
+fn infer(inputs: &[TensorType], attributes: &[u32], outputs: &mut [TensorType]) -> Result<()> {
+    let ([variable, x, dy, learning_rate], [output, ..]) = (inputs, outputs) else {
+        return Err(Error::Arity { got: inputs.len() as u8 });
+    };
+    if !attributes.is_empty() {
+        return Err(Error::Attribute { index: 0 });
+    }
+    super::elementwise::float(0, inputs)?;
+    for (input, operand) in (1..).zip([x, dy, learning_rate]) {
+        if operand.dtype != variable.dtype {
+            return Err(Error::DType { input });
+        }
+    }
+    let &[k, n] = variable.shape.dims() else { return Err(Error::Rank { input: 0 }) };
+    let &[m, x_k] = x.shape.dims() else { return Err(Error::Rank { input: 1 }) };
+    let &[dy_m, dy_n] = dy.shape.dims() else { return Err(Error::Rank { input: 2 }) };
+    if learning_rate.shape.rank() != 0 {
+        return Err(Error::Rank { input: 3 });
+    }
+    for (input, axis, want, got) in [(1, 1, k, x_k), (2, 0, m, dy_m), (2, 1, n, dy_n)] {
+        if got != want {
+            return Err(Error::Dimension { input, axis, want, got });
+        }
+    }
+    *output = *variable;
+    Ok(())
+}
+
+fn run<T: Float>(call: &mut Call<'_, '_>) -> Result<()> {
+    let (variable, x, dy) = (call.input(0)?, call.input(1)?, call.input(2)?);
+    let rate: T = call.input(3)?.scalar();
+    let (k, n) = (x.dim(1), dy.dim(1));
+    let (m, x, dy) = (x.dim(0), x.slice::<T>(), dy.slice::<T>());
+    let output = call.output()?.slice_mut::<T>();
+    if !variable.in_place {
+        output.iter_mut().zip(variable.slice()).for_each(|(w, &old)| *w = old);
+    }
+    if m == 1 {
+        outer(output, x, dy, |w, x, dy| w.sub(rate.mul(T::ZERO.add(x.mul(dy)))));
+        return Ok(());
+    }
+    for (i, row) in output.chunks_exact_mut(n.max(1)).enumerate() {
+        for (block, column) in row.chunks_mut(8).zip((0..).step_by(8)) {
+            let mut gradient = [T::ZERO; 8];
+            let Some(part) = gradient.get_mut(..block.len()) else { break };
+            add_rows(part, Rows::new(x, k).from_column(i), Rows::new(dy, n).from_column(column));
+            block.iter_mut().zip(part).for_each(|(w, gradient)| *w = w.sub(rate.mul(*gradient)));
+        }
+    }
+    Ok(())
+}
+
+super::kernels!(run: F32 = f32, F64 = f64);
+
+/// The op.
+#[cfg(feature = "alloc")]
+pub static OP: Op = Op {
+    def: &DEF,
+    usage: "matmul_sgd(variable[k,n], x[m,k], dy[m,n], learning_rate[]), of f32 or f64",
+    grad: Gradient::None("a step of an optimizer is not differentiated"),
+};

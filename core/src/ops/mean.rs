@@ -1,0 +1,71 @@
+//! `y = Σ x / n` over some axes. f32, f64 and i32, where the quotient truncates toward zero. The mean of nothing is NaN,
+//! of no integers 0. As `tf.reduce_mean`.
+//!
+//! Attribute words and order of the sum are those of [`sum`](super::sum); the division comes last.
+
+#[cfg(feature = "alloc")]
+use super::elementwise;
+use super::reduce;
+use crate::dtype::{DType, Number};
+use crate::error::{Error, Result};
+use crate::op::{Call, Kernel, OpDef};
+use crate::shape::TensorType;
+#[cfg(feature = "alloc")]
+use crate::{
+    scope::{Backward, Gradient, InputGradients, Op},
+    tensor::Tensor,
+};
+
+/// The op.
+pub static DEF: OpDef = OpDef { code: super::code::mean, name: "mean", inputs: (1, 1), outputs: 1, infer, in_place: &[] };
+
+fn infer(inputs: &[TensorType], attributes: &[u32], outputs: &mut [TensorType]) -> Result<()> {
+    if inputs.first().is_some_and(|x| x.dtype == DType::Bool) {
+        return Err(Error::DType { input: 0 });
+    }
+    reduce::infer(inputs, attributes, outputs)
+}
+
+fn run<T: Number>(call: &mut Call<'_, '_>) -> Result<()> {
+    reduce::sum::<T>(call)?;
+    let x = call.input(0)?;
+    let count = T::from_count(reduce::count(x.dims, call.attributes));
+    call.output()?.slice_mut::<T>().iter_mut().for_each(|y| *y = y.div(count));
+    Ok(())
+}
+
+super::kernels!(run: F32 = f32, F64 = f64, I32 = i32);
+
+/// The op with its gradient: upstream over the count, broadcast over the axes that were averaged.
+#[cfg(feature = "alloc")]
+pub static OP: Op = Op { def: &DEF, usage: "mean(x), over distinct axes of x", grad: Gradient::Rule(grad) };
+
+#[cfg(feature = "alloc")]
+fn grad(of: &Backward<'_>) -> Result<InputGradients> {
+    let x = &of.inputs[0];
+    let dx = || {
+        let count = elementwise::constant(x, reduce::count(x.dims(), of.attributes) as f64)?;
+        of.dy()?.div(&count)?.reshape(reduce::kept_dims(of.attributes, x)?.dims())?.broadcast_to(x.dims())
+    };
+    Ok([of.if_wanted(0, dx)?].into_iter().collect())
+}
+
+#[cfg(feature = "alloc")]
+impl Tensor {
+    /// The mean over `axes`, which count from the end where they are negative; over all of them if none is listed. They
+    /// stay as 1 in the shape with `keepdims`. Integers truncate toward zero; the mean of nothing is NaN.
+    ///
+    /// Fails on booleans, and where an axis is out of range or listed twice. As `tf.reduce_mean`.
+    ///
+    /// ```
+    /// # use gradlet_core::{Tensor, ops};
+    /// # let device = ops::portable_cpu();
+    /// let x = Tensor::new(&device, &[1.0f32, 2.0, 3.0, 4.0, 5.0, 6.0], &[2, 3])?;
+    /// assert_eq!(x.mean(&[1], false)?.to_vec::<f32>()?, [2.0, 5.0]);
+    /// assert_eq!(x.mean(&[], false)?.item::<f32>()?, 3.5);
+    /// # Ok::<(), gradlet_core::Error>(())
+    /// ```
+    pub fn mean(&self, axes: &[i32], keepdims: bool) -> Result<Tensor> {
+        Tensor::emit1(&OP, &reduce::attributes(self, axes, keepdims)?, &[self])
+    }
+}

@@ -1,0 +1,102 @@
+//! The catalogue: one op, one file; adding one costs its file and a line here.
+
+use crate::op::Kernel;
+
+/// One kernel static for each element type, all of the same generic function.
+macro_rules! kernels {
+    ($run:ident: $($name:ident = $ty:ty),*) => {
+        $(
+            #[doc = concat!("The portable kernel for ", stringify!($ty), ".")]
+            pub static $name: Kernel = Kernel { def: &DEF, dtype: <$ty as crate::dtype::Element>::DTYPE, run: $run::<$ty> };
+        )*
+    };
+}
+use kernels;
+
+/// One kernel static for each element type, of a function that moves elements and computes nothing: generic over an
+/// unsigned integer of the element's size (`sized`), or one for all (`bytes`).
+macro_rules! moving_kernels {
+    (sized $run:ident) => {
+        super::moving_kernels!(each
+            F32 F32 = $run::<u32>, F64 F64 = $run::<u64>, F16 F16 = $run::<u16>, BF16 Bf16 = $run::<u16>,
+            I8 I8 = $run::<u8>, U8 U8 = $run::<u8>, I32 I32 = $run::<u32>, I64 I64 = $run::<u64>, BOOL Bool = $run::<u8>);
+    };
+    (bytes $run:path) => {
+        super::moving_kernels!(each
+            F32 F32 = $run, F64 F64 = $run, F16 F16 = $run, BF16 Bf16 = $run, I8 I8 = $run, U8 U8 = $run, I32 I32 = $run,
+            I64 I64 = $run, BOOL Bool = $run);
+    };
+    (each $($name:ident $dtype:ident = $run:expr),*) => {
+        $(
+            #[doc = concat!("The portable kernel for ", stringify!($dtype), ".")]
+            pub static $name: Kernel = Kernel { def: &DEF, dtype: crate::dtype::DType::$dtype, run: $run };
+        )*
+    };
+}
+use moving_kernels;
+
+macro_rules! catalogue {
+    ($($code:literal $name:ident: $($kernel:ident),*;)*) => {
+        $(pub mod $name;)*
+
+        /// The number of each op in artifacts. A number is never given to another op.
+        pub mod code {
+            use crate::op::OpCode;
+            $(
+                #[doc = concat!("The number of [`", stringify!($name), "`](super::", stringify!($name), ").")]
+                #[allow(non_upper_case_globals)]
+                pub const $name: OpCode = OpCode($code);
+            )*
+        }
+
+        /// Every portable kernel. A firmware names only those that its model needs, so that the linker drops the rest.
+        pub static KERNELS: &[&Kernel] = &[$($(&$name::$kernel,)*)*];
+
+        /// Every op.
+        #[cfg(feature = "alloc")]
+        pub static OPS: &[&crate::scope::Op] = &[$(&$name::OP,)*];
+    };
+}
+
+// Numbers in use: 1 add, 2 relu, 3 relu_grad, 4 sub, 5 mul, 6 div, 7 neg, 8 matmul, 9 dense, 10 conv2d,
+// 11 conv2d_input_grad, 12 conv2d_filter_grad, 13 max_pool2d, 14 max_pool2d_grad, 15 softmax, 16 log_softmax,
+// 17 sparse_softmax_cross_entropy, 18 sparse_softmax_cross_entropy_grad, 19 sum, 20 mean, 21 argmax, 22 equal, 23 cast,
+// 24 reshape, 25 transpose, 26 broadcast_to, 27 sgd_step, 28 adam_step, 29 identity, 30 matmul_sgd.
+catalogue! {
+    1 add: F32, F64, I32, I64, I8, U8;
+    2 relu: F32, F64;
+    3 relu_grad: F32, F64;
+    4 sub: F32, F64, I32, I64, I8, U8;
+    5 mul: F32, F64, I32, I64, I8, U8;
+    6 div: F32, F64;
+    7 neg: F32, F64, I32, I64;
+    8 matmul: F32, F64, I32;
+    9 dense: F32, F64;
+    15 softmax: F32, F64;
+    16 log_softmax: F32, F64;
+    17 sparse_softmax_cross_entropy: F32, F64;
+    18 sparse_softmax_cross_entropy_grad: F32, F64;
+    19 sum: F32, F64, I32, I64;
+    20 mean: F32, F64, I32;
+    21 argmax: F32, F64, I32, I64, I8, U8;
+    22 equal: F32, F64, I32, I64, I8, U8, BOOL;
+    23 cast: F32, F64, F16, BF16, I8, U8, I32, I64, BOOL;
+    24 reshape: F32, F64, F16, BF16, I8, U8, I32, I64, BOOL;
+    25 transpose: F32, F64, F16, BF16, I8, U8, I32, I64, BOOL;
+    26 broadcast_to: F32, F64, F16, BF16, I8, U8, I32, I64, BOOL;
+    27 sgd_step: F32, F64;
+    28 adam_step: F32, F64;
+    29 identity: F32, F64, F16, BF16, I8, U8, I32, I64, BOOL;
+    30 matmul_sgd: F32, F64;
+}
+
+mod contraction;
+mod elementwise;
+mod lanes;
+mod reduce;
+
+/// A CPU that computes with the portable kernels, which give the same bits on every target.
+#[cfg(feature = "alloc")]
+pub fn portable_cpu() -> crate::device::Device {
+    crate::device::Device::cpu("CPU:0", KERNELS)
+}

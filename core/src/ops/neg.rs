@@ -1,0 +1,51 @@
+//! `y = -x`. f32, f64, i32 and i64; the least integer stays what it is. As `tf.math.negative`.
+
+use super::elementwise;
+use crate::dtype::{Float, Number};
+use crate::error::Result;
+use crate::op::{Call, Kernel, OpDef};
+#[cfg(feature = "alloc")]
+use crate::{
+    scope::{Backward, Gradient, InputGradients, Op},
+    tensor::Tensor,
+};
+
+/// The op.
+pub static DEF: OpDef =
+    OpDef { code: super::code::neg, name: "neg", inputs: (1, 1), outputs: 1, infer: elementwise::same, in_place: &[(0, 0)] };
+
+fn run<T: Float>(call: &mut Call<'_, '_>) -> Result<()> {
+    elementwise::unary(call, T::neg)
+}
+
+fn run_integer<T: Number>(call: &mut Call<'_, '_>) -> Result<()> {
+    elementwise::unary(call, |x: T| T::ZERO.sub(x))
+}
+
+super::kernels!(run: F32 = f32, F64 = f64);
+super::kernels!(run_integer: I32 = i32, I64 = i64);
+
+/// The op with its gradient: minus upstream.
+#[cfg(feature = "alloc")]
+pub static OP: Op = Op { def: &DEF, usage: "neg(x)", grad: Gradient::Rule(grad) };
+
+#[cfg(feature = "alloc")]
+fn grad(of: &Backward<'_>) -> Result<InputGradients> {
+    Ok([of.if_wanted(0, || of.dy()?.neg())?].into_iter().collect())
+}
+
+#[cfg(feature = "alloc")]
+impl Tensor {
+    /// `-self`; the least integer stays what it is.
+    ///
+    /// ```
+    /// # use gradlet_core::{Tensor, ops};
+    /// # let device = ops::portable_cpu();
+    /// let x = Tensor::new(&device, &[1.0f32, -2.0], &[2])?;
+    /// assert_eq!(x.neg()?.to_vec::<f32>()?, [-1.0, 2.0]);
+    /// # Ok::<(), gradlet_core::Error>(())
+    /// ```
+    pub fn neg(&self) -> Result<Tensor> {
+        Tensor::emit1(&OP, &[], &[self])
+    }
+}

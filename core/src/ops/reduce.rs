@@ -1,0 +1,223 @@
+//! What reductions and broadcasts share: axes, and walking runs of neighbouring elements.
+
+use crate::dtype::Number;
+use crate::error::{Error, Result};
+use crate::op::Call;
+use crate::shape::{MAX_RANK, Shape, TensorType};
+use heapless::Vec;
+
+/// The attribute words `[keepdims, axis…]`: 0 or 1, then axes in ascending order.
+fn parse(attributes: &[u32], rank: usize) -> Result<(bool, &[u32])> {
+    let (&keepdims, axes) = attributes.split_first().ok_or(Error::Attribute { index: 0 })?;
+    if keepdims > 1 {
+        return Err(Error::Attribute { index: 0 });
+    }
+    let mut least = 0;
+    for (index, &axis) in axes.iter().enumerate() {
+        if axis < least || axis as usize >= rank {
+            return Err(Error::Attribute { index: (index + 1).min(255) as u8 });
+        }
+        least = axis + 1;
+    }
+    Ok((keepdims == 1, axes))
+}
+
+/// The shape rule of a reduction to the same element type.
+pub(super) fn infer(inputs: &[TensorType], attributes: &[u32], outputs: &mut [TensorType]) -> Result<()> {
+    let [x] = inputs else { return Err(Error::Arity { got: inputs.len() as u8 }) };
+    let (keepdims, axes) = parse(attributes, x.shape.rank())?;
+    let mut shape = Shape::SCALAR;
+    for (axis, &dim) in x.shape.dims().iter().enumerate() {
+        match (axes.contains(&(axis as u32)), keepdims) {
+            (false, _) => shape.push(dim)?,
+            (true, true) => shape.push(1)?,
+            (true, false) => {}
+        }
+    }
+    super::elementwise::set(outputs, TensorType::new(x.dtype, shape))
+}
+
+/// How many elements of a tensor of `dims` are reduced to one.
+pub(super) fn count(dims: &[u32], attributes: &[u32]) -> usize {
+    let axes = attributes.get(1..).unwrap_or(&[]);
+    axes.iter().map(|&axis| dims.get(axis as usize).map_or(1, |&dim| dim as usize)).product()
+}
+
+/// Neighbouring axes of the larger tensor that the smaller one has all of, or none.
+struct Group {
+    extent: usize,
+    /// How far apart in the smaller tensor the neighbours in this group are: 0 if it has none of these axes.
+    stride: usize,
+    count: usize,
+}
+
+/// Walks the elements of a tensor in row-major order, and gives their positions in a smaller tensor that lacks some of
+/// its axes: the sum of it, or what was broadcast to it.
+///
+/// It goes by runs: neighbours that lie side by side in the smaller tensor, or all at one place of it.
+pub(super) struct Runs {
+    groups: Vec<Group, MAX_RANK>,
+    /// How many of the groups, from the innermost, were taken off.
+    taken: usize,
+    position: usize,
+}
+
+impl Runs {
+    /// For a larger tensor of `dims`, of which the smaller one lacks the axes for which `lacks` is true.
+    pub(super) fn new(dims: &[u32], lacks: impl Fn(usize) -> bool) -> Runs {
+        let mut groups: Vec<Group, MAX_RANK> = Vec::new();
+        let mut stride = 1;
+        for (axis, &dim) in dims.iter().enumerate().rev() {
+            let (dim, lacks) = (dim as usize, lacks(axis));
+            if dim == 1 {
+                continue;
+            }
+            match groups.last_mut() {
+                Some(group) if (group.stride == 0) == lacks => group.extent *= dim,
+                _ => {
+                    let _ = groups.push(Group { extent: dim, stride: if lacks { 0 } else { stride }, count: 0 });
+                }
+            }
+            if !lacks {
+                stride *= dim;
+            }
+        }
+        Runs { groups, taken: 0, position: 0 }
+    }
+
+    /// Takes the innermost group off: how many neighbours it has (at least 1), and whether they all lie at one place.
+    pub(super) fn take(&mut self) -> (usize, bool) {
+        let Some(group) = self.groups.get(self.taken) else { return (1, true) };
+        self.taken += 1;
+        (group.extent.max(1), group.stride == 0)
+    }
+
+    /// Takes the innermost group off if its neighbours all lie at one place; gives how many there are.
+    pub(super) fn take_repeats(&mut self) -> usize {
+        if self.groups.get(self.taken).is_some_and(|group| group.stride == 0) { self.take().0 } else { 1 }
+    }
+
+    /// The position of this run in the smaller tensor; then goes on to the next.
+    pub(super) fn advance(&mut self) -> usize {
+        let now = self.position;
+        for group in self.groups.iter_mut().skip(self.taken) {
+            group.count += 1;
+            self.position += group.stride;
+            if group.count < group.extent {
+                break;
+            }
+            group.count = 0;
+            self.position -= group.stride * group.extent;
+        }
+        now
+    }
+}
+
+/// Writes the sum of input 0 over the axes to output 0.
+///
+/// There is one accumulator for each element of the result; it starts at 0 and takes the elements in row-major order.
+pub(super) fn sum<T: Number>(call: &mut Call<'_, '_>) -> Result<()> {
+    let x = call.input(0)?;
+    let axes = call.attributes.get(1..).unwrap_or(&[]);
+    let output = call.output()?.slice_mut::<T>();
+    output.fill(T::ZERO);
+    let x_elements = x.slice::<T>();
+    if x_elements.is_empty() {
+        return Ok(());
+    }
+    let mut runs = Runs::new(x.dims, |axis| axes.contains(&(axis as u32)));
+    let (extent, at_one_place) = runs.take();
+    if at_one_place {
+        for run in x_elements.chunks_exact(extent) {
+            if let Some(slot) = output.get_mut(runs.advance()) {
+                *slot = add_all(*slot, run);
+            }
+        }
+    } else {
+        let rows = (runs.take_repeats() * extent).max(1);
+        for rows in x_elements.chunks_exact(rows) {
+            let position = runs.advance();
+            if let Some(sums) = output.get_mut(position..position + extent) {
+                add_rows(sums, rows);
+            }
+        }
+    }
+    Ok(())
+}
+
+/// `sum` with the elements added to it, in order.
+fn add_all<T: Number>(mut sum: T, elements: &[T]) -> T {
+    let (blocks, rest) = elements.as_chunks::<8>();
+    for block in blocks {
+        for &x in block {
+            sum = sum.add(x);
+        }
+    }
+    for &x in rest {
+        sum = sum.add(x);
+    }
+    sum
+}
+
+/// Adds each of the `rows`, in order, to `sums`. The sums of eight columns stay in registers.
+fn add_rows<T: Number>(sums: &mut [T], rows: &[T]) {
+    let columns = sums.len().max(1);
+    let (blocks, rest) = sums.as_chunks_mut::<8>();
+    let blocked = 8 * blocks.len();
+    for (index, block) in blocks.iter_mut().enumerate() {
+        let mut kept = *block;
+        for row in rows.chunks_exact(columns) {
+            let Some(elements) = row.get(8 * index..).and_then(<[T]>::first_chunk::<8>) else { break };
+            for (sum, &x) in kept.iter_mut().zip(elements) {
+                *sum = sum.add(x);
+            }
+        }
+        *block = kept;
+    }
+    if !rest.is_empty() {
+        for row in rows.chunks_exact(columns) {
+            for (sum, &x) in rest.iter_mut().zip(row.get(blocked..).unwrap_or(&[])) {
+                *sum = sum.add(x);
+            }
+        }
+    }
+}
+
+/// The attribute words for `axes`, which count from the end where they are negative, and are all if there are none.
+#[cfg(feature = "alloc")]
+pub(super) fn attributes(of: &crate::tensor::Tensor, axes: &[i32], keepdims: bool) -> Result<Vec<u32, { MAX_RANK + 1 }>> {
+    let rank = of.shape().rank();
+    let mut listed = [axes.is_empty(); MAX_RANK];
+    for &given in axes {
+        let slot = &mut listed[axis(of, given)? as usize];
+        if core::mem::replace(slot, true) {
+            return Err(Error::message(alloc::format!("axis {given} is listed twice in {axes:?}")));
+        }
+    }
+    let listed = listed.iter().take(rank).enumerate().filter(|(_, listed)| **listed).map(|(axis, _)| axis as u32);
+    Ok(core::iter::once(keepdims.into()).chain(listed).collect())
+}
+
+/// `axis`, which counts from the end where it is negative, counted from the front.
+#[cfg(feature = "alloc")]
+pub(super) fn axis(of: &crate::tensor::Tensor, axis: i32) -> Result<u32> {
+    let rank = of.shape().rank() as i32;
+    let counted = if axis < 0 { axis.saturating_add(rank) } else { axis };
+    if (0..rank).contains(&counted) {
+        return Ok(counted as u32);
+    }
+    Err(Error::message(alloc::format!("axis {axis} is not one of {}: from {} to {}", of.tensor_type(), -rank, rank - 1)))
+}
+
+/// `gradient` of a reduction over `attributes` in the shape of `operand`, before it is broadcast.
+#[cfg(feature = "alloc")]
+pub(super) fn kept_dims(attributes: &[u32], operand: &crate::tensor::Tensor) -> Result<Shape> {
+    let (_, axes) = parse(attributes, operand.shape().rank())?;
+    let mut shape = *operand.shape();
+    for (axis, dim) in shape.dims_mut().iter_mut().enumerate() {
+        if axes.contains(&(axis as u32)) {
+            *dim = 1;
+        }
+    }
+    Ok(shape)
+}

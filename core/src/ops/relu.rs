@@ -1,0 +1,45 @@
+//! `y = max(x, 0)`, NaN kept. f32 and f64. As `tf.nn.relu`.
+
+use super::elementwise;
+use crate::dtype::Float;
+use crate::error::Result;
+use crate::op::{Call, Kernel, OpDef};
+use crate::shape::TensorType;
+#[cfg(feature = "alloc")]
+use crate::{
+    scope::{Backward, Gradient, InputGradients, Op},
+    tensor::Tensor,
+};
+
+/// The op.
+pub static DEF: OpDef =
+    OpDef { code: super::code::relu, name: "relu", inputs: (1, 1), outputs: 1, infer, in_place: &[(0, 0)] };
+
+fn infer(inputs: &[TensorType], attributes: &[u32], outputs: &mut [TensorType]) -> Result<()> {
+    elementwise::float(0, inputs)?;
+    elementwise::same(inputs, attributes, outputs)
+}
+
+fn run<T: Float>(call: &mut Call<'_, '_>) -> Result<()> {
+    elementwise::unary(call, |x: T| if x <= T::ZERO { T::ZERO } else { x })
+}
+
+super::kernels!(run: F32 = f32, F64 = f64);
+
+/// The op with its gradient: upstream where the result is above 0.
+#[cfg(feature = "alloc")]
+pub static OP: Op = Op { def: &DEF, usage: "relu(x), x of f32 or f64", grad: Gradient::Rule(grad) };
+
+#[cfg(feature = "alloc")]
+fn grad(of: &Backward<'_>) -> Result<InputGradients> {
+    // From the result, not from x: so x's memory is free for the result.
+    Ok([of.if_wanted(0, || of.dy()?.relu_grad(&of.outputs[0]))?].into_iter().collect())
+}
+
+#[cfg(feature = "alloc")]
+impl Tensor {
+    /// `max(self, 0)`; NaN stays NaN. Fails on integers.
+    pub fn relu(&self) -> Result<Tensor> {
+        Tensor::emit1(&OP, &[], &[self])
+    }
+}

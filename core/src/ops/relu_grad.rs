@@ -1,0 +1,56 @@
+//! `dx = dy where y > 0, else 0`: the gradient of [`relu`](super::relu), from its result. f32 and f64. Where y is NaN, 0.
+//! As `ReluGrad` of TensorFlow.
+
+use super::elementwise;
+use crate::dtype::Float;
+use crate::error::Result;
+use crate::op::{Call, Kernel, OpDef};
+use crate::shape::TensorType;
+#[cfg(feature = "alloc")]
+use crate::{
+    scope::{Backward, Gradient, InputGradients, Op},
+    tensor::Tensor,
+};
+
+/// The op.
+pub static DEF: OpDef =
+    OpDef { code: super::code::relu_grad, name: "relu_grad", inputs: (2, 2), outputs: 1, infer, in_place: &[(0, 0), (1, 0)] };
+
+fn infer(inputs: &[TensorType], attributes: &[u32], outputs: &mut [TensorType]) -> Result<()> {
+    elementwise::float(0, inputs)?;
+    elementwise::like_first(1, inputs)?;
+    elementwise::same(inputs, attributes, outputs)
+}
+
+fn run<T: Float>(call: &mut Call<'_, '_>) -> Result<()> {
+    elementwise::pairs(call, |dy: T, y: T| if y > T::ZERO { dy } else { T::ZERO })
+}
+
+super::kernels!(run: F32 = f32, F64 = f64);
+
+/// The op with its gradient: to dy where y is above 0, none to y.
+#[cfg(feature = "alloc")]
+pub static OP: Op = Op { def: &DEF, usage: "relu_grad(dy, y), of one shape, f32 or f64", grad: Gradient::Rule(grad) };
+
+#[cfg(feature = "alloc")]
+fn grad(of: &Backward<'_>) -> Result<InputGradients> {
+    Ok([of.if_wanted(0, || of.dy()?.relu_grad(&of.inputs[1]))?, None].into_iter().collect())
+}
+
+#[cfg(feature = "alloc")]
+impl Tensor {
+    /// `self` where `y` is above 0, else 0: the gradient of [`Tensor::relu`], whose result was `y`, for the upstream
+    /// gradient `self`. Fails on integers, and where the types differ.
+    ///
+    /// ```
+    /// # use gradlet_core::{Tensor, ops};
+    /// # let device = ops::portable_cpu();
+    /// let dy = Tensor::new(&device, &[1.0f32, 2.0, 3.0], &[3])?;
+    /// let y = Tensor::new(&device, &[0.0f32, 0.5, 7.0], &[3])?;
+    /// assert_eq!(dy.relu_grad(&y)?.to_vec::<f32>()?, [0.0, 2.0, 3.0]);
+    /// # Ok::<(), gradlet_core::Error>(())
+    /// ```
+    pub fn relu_grad(&self, y: &Tensor) -> Result<Tensor> {
+        Tensor::emit1(&OP, &[], &[self, y])
+    }
+}

@@ -1,0 +1,64 @@
+//! `y = exp(x - max x) / Σ exp(x - max x)` along one axis. f32 and f64. A lane with NaN or +∞ gives NaN. As
+//! `tf.nn.softmax`.
+
+use super::lanes;
+pub use super::lanes::Attributes;
+use crate::dtype::Float;
+use crate::error::Result;
+use crate::op::{Call, Kernel, OpDef};
+#[cfg(feature = "alloc")]
+use crate::{
+    scope::{Backward, Gradient, InputGradients, Op},
+    tensor::Tensor,
+};
+
+/// The op.
+pub static DEF: OpDef = OpDef {
+    code: super::code::softmax,
+    name: "softmax",
+    inputs: (1, 1),
+    outputs: 1,
+    infer: lanes::same,
+    in_place: &[(0, 0)],
+};
+
+fn run<T: Float>(call: &mut Call<'_, '_>) -> Result<()> {
+    lanes::each(call, |lane: &mut [T], stride| {
+        let sum = lanes::exponentials(lane, stride);
+        lane.iter_mut().step_by(stride).for_each(|x| *x = x.div(sum));
+    })
+}
+
+super::kernels!(run: F32 = f32, F64 = f64);
+
+/// The op with its gradient: (dy - Σ dy · y) · y.
+#[cfg(feature = "alloc")]
+pub static OP: Op = Op { def: &DEF, usage: "softmax(x), of f32 or f64, along one axis", grad: Gradient::Rule(grad) };
+
+#[cfg(feature = "alloc")]
+fn grad(of: &Backward<'_>) -> Result<InputGradients> {
+    let axis = crate::op::read_attributes::<Attributes>(of.attributes)?.axis as i32;
+    let dx = || {
+        let (dy, y) = (of.dy()?, &of.outputs[0]);
+        dy.sub(&dy.mul(y)?.sum(&[axis], true)?)?.mul(y)
+    };
+    Ok([of.if_wanted(0, dx)?].into_iter().collect())
+}
+
+#[cfg(feature = "alloc")]
+impl Tensor {
+    /// The softmax along `axis`, which counts from the end where it is negative: positive, with a sum of 1.
+    ///
+    /// Fails on integers, and where the axis is out of range. As `tf.nn.softmax`.
+    ///
+    /// ```
+    /// # use gradlet_core::{Tensor, ops};
+    /// # let device = ops::portable_cpu();
+    /// let x = Tensor::new(&device, &[1.0f32, 1.0, 5.0, 5.0], &[2, 2])?;
+    /// assert_eq!(x.softmax(-1)?.to_vec::<f32>()?, [0.5; 4]);
+    /// # Ok::<(), gradlet_core::Error>(())
+    /// ```
+    pub fn softmax(&self, axis: i32) -> Result<Tensor> {
+        Tensor::emit1(&OP, &[super::reduce::axis(self, axis)?], &[self])
+    }
+}

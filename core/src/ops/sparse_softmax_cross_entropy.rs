@@ -1,0 +1,111 @@
+//! `loss = ln Σ exp(x - max x) - (x[label] - max x)` for the logits `x[…, classes]` and the classes `label[…]`. f32 and f64,
+//! labels of i32 or i64. A label that is not a class is an error. As `tf.nn.sparse_softmax_cross_entropy_with_logits`.
+
+use super::{elementwise, lanes};
+use crate::dtype::{DType, Float};
+use crate::error::{Error, Result};
+use crate::op::{Call, Kernel, OpDef};
+use crate::shape::{Shape, TensorType};
+use crate::view::TensorView;
+#[cfg(feature = "alloc")]
+use crate::{
+    scope::{Backward, Gradient, InputGradients, Op},
+    tensor::Tensor,
+};
+
+/// The op.
+pub static DEF: OpDef = OpDef {
+    code: super::code::sparse_softmax_cross_entropy,
+    name: "sparse_softmax_cross_entropy",
+    inputs: (2, 2),
+    outputs: 1,
+    infer,
+    in_place: &[],
+};
+
+fn infer(inputs: &[TensorType], attributes: &[u32], outputs: &mut [TensorType]) -> Result<()> {
+    let [logits, labels] = inputs else { return Err(Error::Arity { got: inputs.len() as u8 }) };
+    if !attributes.is_empty() {
+        return Err(Error::Attribute { index: 0 });
+    }
+    elementwise::set(outputs, TensorType::new(logits.dtype, batch(logits, labels)?))
+}
+
+/// The shape of the batch: that of the logits less the classes, which must be that of the labels.
+pub(super) fn batch(logits: &TensorType, labels: &TensorType) -> Result<Shape> {
+    if !logits.dtype.is_float() {
+        return Err(Error::DType { input: 0 });
+    }
+    if !matches!(labels.dtype, DType::I32 | DType::I64) {
+        return Err(Error::DType { input: 1 });
+    }
+    let (_, batch) = logits.shape.dims().split_last().ok_or(Error::Rank { input: 0 })?;
+    elementwise::same_dims(1, batch, labels.shape.dims())?;
+    Shape::new(batch)
+}
+
+/// The labels, all of which were checked to be less than `classes`.
+pub(super) fn labels<'a>(view: &TensorView<'a>, classes: usize) -> Result<impl Iterator<Item = usize> + use<'a>> {
+    let narrow = if view.dtype == DType::I32 { view.slice::<i32>() } else { &[] };
+    let wide = if view.dtype == DType::I64 { view.slice::<i64>() } else { &[] };
+    let labels = narrow.iter().map(|&label| i64::from(label)).chain(wide.iter().copied());
+    for (position, label) in (0..).zip(labels.clone()) {
+        if label < 0 || label >= classes as i64 {
+            let value = label.clamp(i32::MIN.into(), i32::MAX.into()) as i32;
+            return Err(Error::IndexOutOfRange { node: 0, position, value, limit: classes as u32 });
+        }
+    }
+    Ok(labels.map(|label| label as usize))
+}
+
+fn run<T: Float>(call: &mut Call<'_, '_>) -> Result<()> {
+    let (logits, labels_view) = (call.input(0)?, call.input(1)?);
+    let classes = logits.dims.last().map_or(0, |&dim| dim as usize);
+    let labels = labels(&labels_view, classes)?;
+    let rows = logits.slice::<T>().chunks_exact(classes.max(1));
+    for ((loss, row), label) in call.output()?.slice_mut::<T>().iter_mut().zip(rows).zip(labels) {
+        let shift = lanes::greatest(row.iter());
+        let sum = row.iter().fold(T::ZERO, |sum, x| sum.add(x.sub(shift).exp()));
+        let hit = row.get(label).copied().unwrap_or(T::ZERO);
+        *loss = sum.ln().sub(hit.sub(shift));
+    }
+    Ok(())
+}
+
+super::kernels!(run: F32 = f32, F64 = f64);
+
+/// The op with its gradient: (softmax(logits) - one at the label) · dloss to the logits, none to the labels.
+#[cfg(feature = "alloc")]
+pub static OP: Op = Op {
+    def: &DEF,
+    usage: "sparse_softmax_cross_entropy(logits[…,classes], labels[…]), logits of f32 or f64, labels of i32 or i64",
+    grad: Gradient::Rule(grad),
+};
+
+#[cfg(feature = "alloc")]
+fn grad(of: &Backward<'_>) -> Result<InputGradients> {
+    let (logits, labels) = (&of.inputs[0], &of.inputs[1]);
+    let dlogits = of.if_wanted(0, || logits.sparse_softmax_cross_entropy_grad(labels, of.dy()?))?;
+    Ok([dlogits, None].into_iter().collect())
+}
+
+#[cfg(feature = "alloc")]
+impl Tensor {
+    /// The cross entropy of each row of the logits `self[…, classes]` against its class in `labels[…]`.
+    ///
+    /// Fails where the shapes do not fit, on integer logits or labels that are not integers, and with
+    /// [`Error::IndexOutOfRange`] where a label is not a class. As `tf.nn.sparse_softmax_cross_entropy_with_logits`.
+    ///
+    /// ```
+    /// # use gradlet_core::{Tensor, ops};
+    /// # let device = ops::portable_cpu();
+    /// let logits = Tensor::new(&device, &[0.0f32, 0.0, 100.0, 0.0], &[2, 2])?;
+    /// let labels = Tensor::new(&device, &[1, 0], &[2])?;
+    /// let loss = logits.sparse_softmax_cross_entropy(&labels)?.to_vec::<f32>()?;
+    /// assert!((loss[0] - core::f32::consts::LN_2).abs() < 1e-6 && loss[1] == 0.0);
+    /// # Ok::<(), gradlet_core::Error>(())
+    /// ```
+    pub fn sparse_softmax_cross_entropy(&self, labels: &Tensor) -> Result<Tensor> {
+        Tensor::emit1(&OP, &[], &[self, labels])
+    }
+}

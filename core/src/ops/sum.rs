@@ -1,0 +1,63 @@
+//! `y = Σ x` over some axes. f32, f64, i32 and i64; integers wrap. The sum of nothing is 0. As `tf.reduce_sum`.
+//!
+//! Attribute words: `[keepdims, axis…]`, 0 or 1 and the axes in ascending order. Each sum has one accumulator, which
+//! starts at 0 and takes its elements in row-major order.
+
+use super::reduce;
+use crate::dtype::{DType, Number};
+use crate::error::{Error, Result};
+use crate::op::{Call, Kernel, OpDef};
+use crate::shape::TensorType;
+#[cfg(feature = "alloc")]
+use crate::{
+    scope::{Backward, Gradient, InputGradients, Op},
+    tensor::Tensor,
+};
+
+/// The op.
+pub static DEF: OpDef = OpDef { code: super::code::sum, name: "sum", inputs: (1, 1), outputs: 1, infer, in_place: &[] };
+
+fn infer(inputs: &[TensorType], attributes: &[u32], outputs: &mut [TensorType]) -> Result<()> {
+    if inputs.first().is_some_and(|x| x.dtype == DType::Bool) {
+        return Err(Error::DType { input: 0 });
+    }
+    reduce::infer(inputs, attributes, outputs)
+}
+
+fn run<T: Number>(call: &mut Call<'_, '_>) -> Result<()> {
+    reduce::sum::<T>(call)
+}
+
+super::kernels!(run: F32 = f32, F64 = f64, I32 = i32, I64 = i64);
+
+/// The op with its gradient: upstream, broadcast over the axes that were summed.
+#[cfg(feature = "alloc")]
+pub static OP: Op = Op { def: &DEF, usage: "sum(x), over distinct axes of x", grad: Gradient::Rule(grad) };
+
+#[cfg(feature = "alloc")]
+fn grad(of: &Backward<'_>) -> Result<InputGradients> {
+    let x = &of.inputs[0];
+    let dx = || of.dy()?.reshape(reduce::kept_dims(of.attributes, x)?.dims())?.broadcast_to(x.dims());
+    Ok([of.if_wanted(0, dx)?].into_iter().collect())
+}
+
+#[cfg(feature = "alloc")]
+impl Tensor {
+    /// The sum over `axes`, which count from the end where they are negative; over all of them if none is listed. They
+    /// stay as 1 in the shape with `keepdims`. Integers wrap.
+    ///
+    /// Fails on booleans, and where an axis is out of range or listed twice. As `tf.reduce_sum`.
+    ///
+    /// ```
+    /// # use gradlet_core::{Tensor, ops};
+    /// # let device = ops::portable_cpu();
+    /// let x = Tensor::new(&device, &[1, 2, 3, 4, 5, 6], &[2, 3])?;
+    /// assert_eq!(x.sum(&[0], false)?.to_vec::<i32>()?, [5, 7, 9]);
+    /// assert_eq!(x.sum(&[-1], true)?.dims(), [2, 1]);
+    /// assert_eq!(x.sum(&[], false)?.item::<i32>()?, 21);
+    /// # Ok::<(), gradlet_core::Error>(())
+    /// ```
+    pub fn sum(&self, axes: &[i32], keepdims: bool) -> Result<Tensor> {
+        Tensor::emit1(&OP, &reduce::attributes(self, axes, keepdims)?, &[self])
+    }
+}

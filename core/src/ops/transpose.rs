@@ -1,0 +1,117 @@
+//! The axes of `x` in another order. Every element type. As `tf.transpose`.
+//!
+//! Attribute words: for each axis of the result, the axis of `x` that it was.
+
+use super::elementwise;
+use crate::error::{Error, Result};
+use crate::op::{Call, Kernel, OpDef};
+use crate::shape::{MAX_RANK, Shape, TensorType};
+#[cfg(feature = "alloc")]
+use crate::{
+    scope::{Backward, Gradient, InputGradients, Op},
+    tensor::Tensor,
+};
+use heapless::Vec;
+
+/// The op.
+pub static DEF: OpDef = OpDef { code: super::code::transpose, name: "transpose", inputs: (1, 1), outputs: 1, infer, in_place: &[] };
+
+fn infer(inputs: &[TensorType], attributes: &[u32], outputs: &mut [TensorType]) -> Result<()> {
+    let [x] = inputs else { return Err(Error::Arity { got: inputs.len() as u8 }) };
+    if attributes.len() != x.shape.rank() {
+        return Err(Error::Attribute { index: 0 });
+    }
+    let mut shape = Shape::SCALAR;
+    for (index, &axis) in attributes.iter().enumerate() {
+        let dim = x.shape.dims().get(axis as usize).copied();
+        let again = attributes.iter().take(index).any(|&earlier| earlier == axis);
+        shape.push(dim.filter(|_| !again).ok_or(Error::Attribute { index: index as u8 })?)?;
+    }
+    elementwise::set(outputs, TensorType::new(x.dtype, shape))
+}
+
+/// Axes of the result that are neighbours in the operand, too.
+struct Group {
+    extent: usize,
+    stride: usize,
+    count: usize,
+}
+
+/// `T` is an unsigned integer of the size of an element.
+fn run<T: bytemuck::Pod>(call: &mut Call<'_, '_>) -> Result<()> {
+    let x = call.input(0)?;
+    let order = call.attributes;
+    let from = bytemuck::try_cast_slice::<u8, T>(x.data).unwrap_or(&[]);
+    let to = bytemuck::try_cast_slice_mut::<u8, T>(call.output()?.data).unwrap_or(&mut []);
+    if to.is_empty() {
+        return Ok(());
+    }
+    // From the innermost axis of the result.
+    let mut groups: Vec<Group, MAX_RANK> = Vec::new();
+    for &axis in order.iter().rev() {
+        let extent = x.dim(axis as usize);
+        let stride = x.dims.iter().skip(axis as usize + 1).map(|&dim| dim as usize).product();
+        match groups.last_mut() {
+            _ if extent == 1 => {}
+            Some(group) if group.stride * group.extent == stride => group.extent *= extent,
+            _ => {
+                let _ = groups.push(Group { extent, stride, count: 0 });
+            }
+        }
+    }
+    let (extent, stride) = groups.first().map_or((1, 1), |group| (group.extent.max(1), group.stride.max(1)));
+    let mut position = 0;
+    for run in to.chunks_exact_mut(extent) {
+        let from = from.get(position..).unwrap_or(&[]);
+        if stride == 1 {
+            run.iter_mut().zip(from).for_each(|(to, &from)| *to = from);
+        } else {
+            run.iter_mut().zip(from.iter().step_by(stride)).for_each(|(to, &from)| *to = from);
+        }
+        for group in groups.iter_mut().skip(1) {
+            group.count += 1;
+            position += group.stride;
+            if group.count < group.extent {
+                break;
+            }
+            group.count = 0;
+            position -= group.stride * group.extent;
+        }
+    }
+    Ok(())
+}
+
+super::moving_kernels!(sized run);
+
+/// The op with its gradient: upstream with its axes put back.
+#[cfg(feature = "alloc")]
+pub static OP: Op = Op { def: &DEF, usage: "transpose(x), to an order of all axes of x", grad: Gradient::Rule(grad) };
+
+#[cfg(feature = "alloc")]
+fn grad(of: &Backward<'_>) -> Result<InputGradients> {
+    let mut back = [0; MAX_RANK];
+    for (index, &axis) in (0..).zip(of.attributes) {
+        back[axis as usize] = index;
+    }
+    Ok([of.if_wanted(0, || of.dy()?.transpose(&back[..of.attributes.len()]))?].into_iter().collect())
+}
+
+#[cfg(feature = "alloc")]
+impl Tensor {
+    /// The axes in another order: axis `i` of the result is axis `order[i]` of `self`; reversed if `order` is empty.
+    ///
+    /// Fails where `order` does not list every axis once. As `tf.transpose`.
+    ///
+    /// ```
+    /// # use gradlet_core::{Tensor, ops};
+    /// # let device = ops::portable_cpu();
+    /// let x = Tensor::new(&device, &[1, 2, 3, 4, 5, 6], &[2, 3])?;
+    /// assert_eq!(x.transpose(&[1, 0])?.to_vec::<i32>()?, [1, 4, 2, 5, 3, 6]);
+    /// assert_eq!(x.transpose(&[])?.dims(), [3, 2]);
+    /// # Ok::<(), gradlet_core::Error>(())
+    /// ```
+    pub fn transpose(&self, order: &[u32]) -> Result<Tensor> {
+        let reversed: Vec<u32, MAX_RANK> = (0..self.shape().rank() as u32).rev().collect();
+        Tensor::emit1(&OP, if order.is_empty() { &reversed } else { order }, &[self])
+    }
+}

@@ -1,0 +1,369 @@
+//! The plan of a graph: in which order its nodes run, and where each value lives.
+//!
+//! Values that are views of one another, or computed in place, share a storage. A storage lives from its first writer
+//! to its last reader; storages that are never alive together share bytes of scratch memory. Several orders are
+//! planned, and the one that needs the least is taken.
+
+use crate::graph::{Graph, Node, Origin, ValueId};
+use crate::ops;
+use crate::program::ALIGN;
+use alloc::vec::Vec;
+
+/// Where a value lives.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Location {
+    /// In flash: it is a constant.
+    Constant,
+    /// At this byte of scratch memory.
+    Scratch(u32),
+    /// In the bytes of captured variable number so much.
+    Variable(usize),
+}
+
+/// A graph laid out.
+pub struct Plan {
+    /// The graph, with the copies that its assignments need.
+    pub graph: Graph,
+    /// The nodes in the order in which they run. Views are not among them.
+    pub order: Vec<usize>,
+    /// Where each value lives.
+    pub locations: Vec<Location>,
+    /// The bytes of scratch memory.
+    pub scratch: u32,
+}
+
+/// Plans `graph`.
+pub fn plan(graph: &Graph) -> Plan {
+    let mut graph = graph.clone();
+    let direct = place_assignments(&mut graph);
+    let edges = edges(&graph, &direct);
+    let orders = [in_order(&edges), lowest_first(&graph, &edges)];
+    let plans = orders.map(|order| Layout::new(&graph, &direct, order).finish());
+    let [first, second] = plans;
+    let (order, locations, scratch) = if second.2 < first.2 { second } else { first };
+    let order = order.into_iter().filter(|&index| !is_view(&graph, &graph.nodes[index])).collect();
+    Plan { graph, order, locations, scratch }
+}
+
+/// True if a node gives the bytes of its input under another shape: such a node never runs. What becomes a variable's
+/// value, or shows one under another type, is written all the same.
+fn is_view(graph: &Graph, node: &Node) -> bool {
+    let (Some(&input), Some(&output)) = (node.inputs.first(), node.outputs.first()) else { return false };
+    let assigned = graph.captures.iter().any(|capture| capture.assigned == Some(output) || capture.assigned == Some(input));
+    node.op.def.code == ops::code::reshape && !assigned && !matches!(graph.values[input].origin, Origin::Variable(_))
+}
+
+fn producers(graph: &Graph) -> Vec<Option<usize>> {
+    let mut producers = alloc::vec![None; graph.values.len()];
+    for (index, node) in graph.nodes.iter().enumerate() {
+        node.outputs.iter().for_each(|&id| producers[id] = Some(index));
+    }
+    producers
+}
+
+/// Decides for each assigned variable whether the node that makes its new value can write it straight into the
+/// variable; where it cannot, adds a copy. Gives, for each value, the variable whose bytes it takes.
+fn place_assignments(graph: &mut Graph) -> Vec<Option<usize>> {
+    for index in 0..graph.captures.len() {
+        let Some(value) = graph.captures[index].assigned else { continue };
+        // Nothing makes a variable's first value, an argument or a constant: a copy does.
+        if !matches!(graph.values[value].origin, Origin::Node) {
+            assign_copy(graph, index, value);
+        }
+        // A result that is the old value must outlive it.
+        let old = graph.captures[index].initial;
+        if graph.outputs.contains(&old) {
+            let kept = copy(graph, old);
+            graph.outputs.iter_mut().filter(|output| **output == old).for_each(|output| *output = kept);
+        }
+    }
+    let mut direct: Vec<Option<usize>> = alloc::vec![None; graph.values.len()];
+    let mut order = Order::new(graph);
+    for index in 0..graph.captures.len() {
+        let Some(value) = graph.captures[index].assigned else { continue };
+        if direct[value].is_none() && order.write_direct(graph, index, value) {
+            direct[value] = Some(index);
+        } else {
+            assign_copy(graph, index, value);
+            direct.push(Some(index));
+        }
+    }
+    direct
+}
+
+fn copy(graph: &mut Graph, value: ValueId) -> ValueId {
+    let copy = graph.value(graph.values[value].tensor_type, Origin::Node);
+    let (inputs, outputs) = (alloc::vec![value], alloc::vec![copy]);
+    graph.nodes.push(Node { op: &ops::identity::OP, attributes: Vec::new(), inputs, outputs });
+    copy
+}
+
+fn assign_copy(graph: &mut Graph, capture: usize, value: ValueId) {
+    graph.captures[capture].assigned = Some(copy(graph, value));
+}
+
+/// Which node must run before which, while it is decided which nodes write into variables.
+struct Order {
+    after: Vec<Vec<usize>>,
+    readers: Vec<Vec<usize>>,
+}
+
+impl Order {
+    fn new(graph: &Graph) -> Order {
+        let producers = producers(graph);
+        let mut order = Order { after: alloc::vec![Vec::new(); graph.nodes.len()], readers: readers(graph) };
+        for (index, node) in graph.nodes.iter().enumerate() {
+            node.inputs.iter().filter_map(|&id| producers[id]).for_each(|maker| order.after[maker].push(index));
+        }
+        order
+    }
+
+    /// True if the node that makes `value` may write it into variable `capture`: it does not read the old value except in
+    /// place, and no reader of the old value has to run after it. Then the readers are ordered before it.
+    fn write_direct(&mut self, graph: &Graph, capture: usize, value: ValueId) -> bool {
+        let old = graph.captures[capture].initial;
+        let Some(maker) = graph.nodes.iter().position(|node| node.outputs.contains(&value)) else { return false };
+        let node = &graph.nodes[maker];
+        let output = node.outputs.iter().position(|&id| id == value).unwrap_or(0);
+        let in_place = |input: usize| node.op.def.in_place.contains(&(input as u8, output as u8));
+        let misread = node.inputs.iter().enumerate().any(|(input, &id)| id == old && !in_place(input));
+        if misread {
+            return false;
+        }
+        let later = self.reachable(maker);
+        let others: Vec<usize> = self.readers[old].iter().copied().filter(|&reader| reader != maker).collect();
+        if others.iter().any(|&reader| later[reader]) {
+            return false;
+        }
+        others.into_iter().for_each(|reader| self.after[reader].push(maker));
+        true
+    }
+
+    fn reachable(&self, from: usize) -> Vec<bool> {
+        let mut seen = alloc::vec![false; self.after.len()];
+        let mut open = alloc::vec![from];
+        while let Some(node) = open.pop() {
+            for &next in &self.after[node] {
+                if !core::mem::replace(&mut seen[next], true) {
+                    open.push(next);
+                }
+            }
+        }
+        seen
+    }
+}
+
+/// The nodes that read each value.
+fn readers(graph: &Graph) -> Vec<Vec<usize>> {
+    let mut readers: Vec<Vec<usize>> = alloc::vec![Vec::new(); graph.values.len()];
+    for (index, node) in graph.nodes.iter().enumerate() {
+        node.inputs.iter().for_each(|&id| readers[id].push(index));
+    }
+    readers
+}
+
+/// For each node, the nodes that must run before it: makers of its inputs, and readers of a variable that it overwrites.
+fn edges(graph: &Graph, direct: &[Option<usize>]) -> Vec<Vec<usize>> {
+    let (producers, readers) = (producers(graph), readers(graph));
+    let needs = |(index, node): (usize, &Node)| {
+        let mut before: Vec<usize> = node.inputs.iter().filter_map(|&id| producers[id]).collect();
+        for variable in node.outputs.iter().filter_map(|&id| direct[id]) {
+            before.extend(readers[graph.captures[variable].initial].iter().filter(|&&reader| reader != index));
+        }
+        before.sort_unstable();
+        before.dedup();
+        before
+    };
+    graph.nodes.iter().enumerate().map(needs).collect()
+}
+
+/// Runs nodes whenever they are ready, choosing with `choose` among them.
+fn schedule(edges: &[Vec<usize>], mut choose: impl FnMut(&[usize]) -> usize) -> Vec<usize> {
+    let mut missing: Vec<usize> = edges.iter().map(Vec::len).collect();
+    let mut after: Vec<Vec<usize>> = alloc::vec![Vec::new(); edges.len()];
+    for (node, before) in edges.iter().enumerate() {
+        before.iter().for_each(|&earlier| after[earlier].push(node));
+    }
+    let mut ready: Vec<usize> = (0..edges.len()).filter(|&node| missing[node] == 0).collect();
+    let mut order = Vec::with_capacity(edges.len());
+    while !ready.is_empty() {
+        let node = ready.remove(choose(&ready));
+        order.push(node);
+        for &later in &after[node] {
+            missing[later] -= 1;
+            if missing[later] == 0 {
+                let at = ready.partition_point(|&other| other < later);
+                ready.insert(at, later);
+            }
+        }
+    }
+    order
+}
+
+/// The order of the trace, as far as overwritten variables allow it.
+fn in_order(edges: &[Vec<usize>]) -> Vec<usize> {
+    schedule(edges, |_| 0)
+}
+
+/// Always the ready node that frees most, or takes least.
+fn lowest_first(graph: &Graph, edges: &[Vec<usize>]) -> Vec<usize> {
+    let mut uses = graph.uses();
+    let bytes = |id: ValueId| i64::from(graph.values[id].tensor_type.bytes().unwrap_or(0));
+    let in_scratch = |id: ValueId| matches!(graph.values[id].origin, Origin::Node | Origin::Input(_));
+    schedule(edges, |ready| {
+        let growth = |&node: &usize| -> i64 {
+            let node = &graph.nodes[node];
+            let freed: i64 = node.inputs.iter().filter(|&&id| uses[id] == 1 && in_scratch(id)).map(|&id| bytes(id)).sum();
+            let variables = |id: &&ValueId| !graph.captures.iter().any(|capture| capture.assigned == Some(**id));
+            node.outputs.iter().filter(variables).map(|&id| bytes(id)).sum::<i64>() - freed
+        };
+        let chosen = (0..ready.len()).min_by_key(|&index| growth(&ready[index])).unwrap_or(0);
+        graph.nodes[ready[chosen]].inputs.iter().for_each(|&id| uses[id] -= 1);
+        chosen
+    })
+}
+
+/// Bytes that several values share, one after the other.
+#[derive(Clone, Debug)]
+struct Storage {
+    place: Place,
+    bytes: u32,
+    first: usize,
+    last: usize,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq)]
+enum Place {
+    Constant,
+    Scratch,
+    Variable(usize),
+}
+
+/// The lifetimes of a graph's values in one order.
+struct Layout<'g> {
+    graph: &'g Graph,
+    order: Vec<usize>,
+    storages: Vec<Storage>,
+    /// The storage of each value, once it has one.
+    storage_of: Vec<Option<usize>>,
+}
+
+impl<'g> Layout<'g> {
+    fn new(graph: &'g Graph, direct: &[Option<usize>], order: Vec<usize>) -> Layout<'g> {
+        let mut layout = Layout { graph, order, storages: Vec::new(), storage_of: alloc::vec![None; graph.values.len()] };
+        for id in 0..graph.values.len() {
+            let place = match graph.values[id].origin {
+                Origin::Constant(_) => Place::Constant,
+                Origin::Variable(index) => Place::Variable(index),
+                Origin::Input(_) => Place::Scratch,
+                Origin::Node => continue,
+            };
+            layout.open(id, place, 0);
+        }
+        let last_reads = layout.last_reads();
+        for position in 0..layout.order.len() {
+            let node = &graph.nodes[layout.order[position]];
+            for &id in &node.inputs {
+                layout.touch(id, position + 1);
+            }
+            for (output, &id) in node.outputs.iter().enumerate() {
+                if let Some(variable) = direct[id] {
+                    layout.open(id, Place::Variable(variable), position + 1);
+                } else if let Some(shared) = layout.shared_with(node, output, position, &last_reads) {
+                    layout.storage_of[id] = Some(shared);
+                } else {
+                    layout.open(id, Place::Scratch, position + 1);
+                }
+                layout.touch(id, position + 1);
+            }
+        }
+        let end = layout.order.len() + 1;
+        graph.results().for_each(|id| layout.touch(id, end));
+        layout
+    }
+
+    /// A new storage for value `id`, written at time `first`. Time 0 is before the first node.
+    fn open(&mut self, id: ValueId, place: Place, first: usize) {
+        let bytes = self.graph.values[id].tensor_type.bytes().unwrap_or(0);
+        self.storage_of[id] = Some(self.storages.len());
+        self.storages.push(Storage { place, bytes, first, last: first });
+    }
+
+    fn touch(&mut self, id: ValueId, time: usize) {
+        if let Some(storage) = self.storage_of[id] {
+            self.storages[storage].last = self.storages[storage].last.max(time);
+        }
+    }
+
+    /// The position at which each value is read last, views of it included.
+    fn last_reads(&self) -> Vec<usize> {
+        let mut last = alloc::vec![0; self.graph.values.len()];
+        for id in self.graph.results() {
+            last[id] = usize::MAX;
+        }
+        for (position, &index) in self.order.iter().enumerate().rev() {
+            let node = &self.graph.nodes[index];
+            for &id in &node.inputs {
+                let through = if is_view(self.graph, node) { last[node.outputs[0]] } else { 0 };
+                last[id] = last[id].max(position).max(through);
+            }
+        }
+        last
+    }
+
+    /// The storage of an input that output `output` of `node` may take over: it is a view of it, or the op works in place
+    /// and nobody reads the input later.
+    fn shared_with(&self, node: &Node, output: usize, position: usize, last_reads: &[usize]) -> Option<usize> {
+        if is_view(self.graph, node) {
+            return self.storage_of[node.inputs[0]];
+        }
+        let id = node.outputs[output];
+        let bytes = self.graph.values[id].tensor_type.bytes();
+        let allowed = |input: usize| node.op.def.in_place.contains(&(input as u8, output as u8));
+        let taken = |storage: usize| node.outputs[..output].iter().any(|&other| self.storage_of[other] == Some(storage));
+        let free = |storage: usize| {
+            let holds = |id: ValueId| self.storage_of[id] == Some(storage);
+            let read_later = (0..self.graph.values.len()).any(|id| holds(id) && last_reads[id] > position);
+            let others_allowed = node.inputs.iter().enumerate().all(|(input, &id)| !holds(id) || allowed(input));
+            self.storages[storage].place == Place::Scratch && !read_later && others_allowed && !taken(storage)
+        };
+        let candidates = node.inputs.iter().enumerate().filter(|&(input, _)| allowed(input));
+        let same_size = candidates.filter(|&(_, &id)| self.graph.values[id].tensor_type.bytes() == bytes);
+        same_size.filter_map(|(_, &id)| self.storage_of[id]).find(|&storage| free(storage))
+    }
+
+    /// Gives every scratch storage its offset: the largest first, each at the lowest place where it overlaps no other
+    /// that lives at the same time. The order, the locations, and the bytes needed.
+    fn finish(self) -> (Vec<usize>, Vec<Location>, u32) {
+        let mut by_size: Vec<usize> = (0..self.storages.len()).filter(|&index| self.storages[index].place == Place::Scratch).collect();
+        by_size.sort_by_key(|&index| core::cmp::Reverse((self.storages[index].bytes, self.storages[index].last - self.storages[index].first)));
+        let mut offsets: Vec<u32> = alloc::vec![0; self.storages.len()];
+        let mut placed: Vec<usize> = Vec::new();
+        let mut scratch = 0;
+        for index in by_size {
+            let storage = &self.storages[index];
+            let size = storage.bytes.next_multiple_of(ALIGN as u32);
+            let alive = |&&other: &&usize| self.storages[other].first <= storage.last && storage.first <= self.storages[other].last;
+            let mut neighbours: Vec<(u32, u32)> = placed.iter().filter(alive).map(|&other| (offsets[other], self.storages[other].bytes)).collect();
+            neighbours.sort_unstable();
+            let mut offset = 0;
+            for (start, bytes) in neighbours {
+                if offset + size <= start {
+                    break;
+                }
+                offset = offset.max((start + bytes).next_multiple_of(ALIGN as u32));
+            }
+            offsets[index] = offset;
+            scratch = scratch.max(offset + storage.bytes);
+            placed.push(index);
+        }
+        let locate = |storage: &Option<usize>| match storage.map(|index| (index, self.storages[index].place)) {
+            Some((_, Place::Constant)) | None => Location::Constant,
+            Some((index, Place::Scratch)) => Location::Scratch(offsets[index]),
+            Some((_, Place::Variable(variable))) => Location::Variable(variable),
+        };
+        let locations = self.storage_of.iter().map(locate).collect();
+        (self.order, locations, scratch)
+    }
+}
+

@@ -1,0 +1,46 @@
+//! Counter-based random numbers: Philox 4x32-10 (Salmon et al., "Parallel random numbers: as easy as 1, 2, 3", 2011).
+
+use alloc::vec::Vec;
+
+/// A stream of random numbers: which numbers it gives depends on its key and stream number only.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Stream {
+    /// The seed.
+    pub key: u64,
+    /// Which of the seed's streams.
+    pub stream: u64,
+}
+
+impl Stream {
+    /// Block `index` of the stream: four words.
+    pub fn block(&self, index: u64) -> [u32; 4] {
+        let mut key = [self.key as u32, (self.key >> 32) as u32];
+        let mut counter = [index as u32, (index >> 32) as u32, self.stream as u32, (self.stream >> 32) as u32];
+        for _ in 0..10 {
+            let product = |factor: u32, word: u32| u64::from(factor) * u64::from(word);
+            let (a, b) = (product(0xd251_1f53, counter[0]), product(0xcd9e_8d57, counter[2]));
+            counter = [(b >> 32) as u32 ^ counter[1] ^ key[0], b as u32, (a >> 32) as u32 ^ counter[3] ^ key[1], a as u32];
+            key = [key[0].wrapping_add(0x9e37_79b9), key[1].wrapping_add(0xbb67_ae85)];
+        }
+        counter
+    }
+
+    /// `count` numbers from 0 to below 1, multiples of 2⁻²⁴.
+    pub fn uniform(&self, count: usize) -> Vec<f32> {
+        let words = (0..count.div_ceil(4) as u64).flat_map(|index| self.block(index));
+        words.take(count).map(|word| (word >> 8) as f32 / 16_777_216.0).collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::Stream;
+
+    /// The known answers that come with the authors' Random123 library.
+    #[test]
+    fn known_answers() {
+        assert_eq!(Stream { key: 0, stream: 0 }.block(0), [0x6627_e8d5, 0xe169_c58d, 0xbc57_ac4c, 0x9b00_dbd8]);
+        let ones = Stream { key: u64::MAX, stream: u64::MAX };
+        assert_eq!(ones.block(u64::MAX), [0x408f_276d, 0x41c8_3b0e, 0xa20b_c7c6, 0x6d54_51fd]);
+    }
+}

@@ -1,0 +1,38 @@
+//! Sharing: `Arc` and a lock where the target has atomic pointers, else `Rc` and `RefCell`.
+
+#[cfg(target_has_atomic = "ptr")]
+mod imp {
+    pub use alloc::sync::{Arc as Shared, Weak};
+    pub use spin::Mutex as Lock;
+
+    /// What may be shared between threads here: `Send + Sync` where the target has atomics, anything where it has not.
+    pub trait ThreadSafe: Send + Sync {}
+    impl<T: ?Sized + Send + Sync> ThreadSafe for T {}
+}
+
+#[cfg(not(target_has_atomic = "ptr"))]
+mod imp {
+    pub use alloc::rc::{Rc as Shared, Weak};
+
+    /// What may be shared between threads here: anything, for there are none.
+    pub trait ThreadSafe {}
+    impl<T: ?Sized> ThreadSafe for T {}
+
+    /// A `RefCell` with the interface of a lock.
+    #[derive(Debug, Default)]
+    pub struct Lock<T>(core::cell::RefCell<T>);
+
+    impl<T> Lock<T> {
+        /// A lock around `value`.
+        pub const fn new(value: T) -> Lock<T> {
+            Lock(core::cell::RefCell::new(value))
+        }
+
+        /// The value, for as long as the guard lives.
+        pub fn lock(&self) -> core::cell::RefMut<'_, T> {
+            self.0.borrow_mut()
+        }
+    }
+}
+
+pub use imp::{Lock, Shared, ThreadSafe, Weak};

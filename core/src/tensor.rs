@@ -1,0 +1,217 @@
+//! The user's handle of a value, computed or recorded.
+
+use crate::device::{Buffer, Device};
+use crate::dtype::{DType, Element};
+use crate::error::{Error, Result};
+use crate::op::MAX_INPUTS;
+use crate::scope::{Op, Outputs, Recorder, ScopeHandle};
+use crate::shape::{Shape, TensorType};
+use crate::sync::{Shared, Weak};
+use alloc::format;
+use alloc::vec::Vec;
+use core::fmt;
+
+/// A value with an element type and a shape. Cloning shares it; it never changes.
+///
+/// ```
+/// use gradlet_core::{Tensor, ops};
+/// let device = ops::portable_cpu();
+/// let x = Tensor::new(&device, &[1.0f32, -2.0, 3.0], &[3])?;
+/// assert_eq!(x.relu()?.to_vec::<f32>()?, [1.0, 0.0, 3.0]);
+/// # Ok::<(), gradlet_core::Error>(())
+/// ```
+#[derive(Clone)]
+pub struct Tensor {
+    tensor_type: TensorType,
+    value: Value,
+}
+
+#[derive(Clone)]
+enum Value {
+    Computed(Shared<Buffer>),
+    Recorded(Shared<Recorded>),
+}
+
+/// A value in a scope's record.
+struct Recorded {
+    scope: Weak<dyn Recorder>,
+    id: u32,
+    /// The same value in the scope's parent; none in a trace, which computes nothing.
+    under: Option<Tensor>,
+}
+
+impl Tensor {
+    /// A tensor on `device` with these elements in row-major order.
+    ///
+    /// Fails where the dimensions do not give as many elements as there are.
+    pub fn new<T: Element>(device: &Device, elements: &[T], dims: &[u32]) -> Result<Tensor> {
+        Tensor::from_bytes(device, TensorType::new(T::DTYPE, Shape::new(dims)?), bytemuck::cast_slice(elements))
+    }
+
+    /// A scalar on `device`.
+    pub fn scalar<T: Element>(device: &Device, value: T) -> Tensor {
+        Tensor::filled(device, TensorType::new(T::DTYPE, Shape::SCALAR), bytemuck::bytes_of(&value))
+    }
+
+    /// Zeros on `device`. Fails with [`Error::TooLarge`] past 4 GiB.
+    pub fn zeros(device: &Device, tensor_type: TensorType) -> Result<Tensor> {
+        Ok(Tensor::computed(tensor_type, device.zeros(tensor_type.bytes().ok_or(Error::TooLarge)? as usize)))
+    }
+
+    /// A tensor on `device` with `value` in every element.
+    pub fn full<T: Element>(device: &Device, value: T, dims: &[u32]) -> Result<Tensor> {
+        let tensor_type = TensorType::new(T::DTYPE, Shape::new(dims)?);
+        tensor_type.bytes().ok_or(Error::TooLarge)?;
+        Ok(Tensor::filled(device, tensor_type, bytemuck::bytes_of(&value)))
+    }
+
+    /// A tensor on `device` with these row-major, little-endian bytes. Fails where they are not as many as the type needs.
+    pub fn from_bytes(device: &Device, tensor_type: TensorType, bytes: &[u8]) -> Result<Tensor> {
+        if tensor_type.bytes().ok_or(Error::TooLarge)? as usize != bytes.len() {
+            let elements = bytes.len() / tensor_type.dtype.size();
+            return Err(Error::message(format!("{elements} elements do not make a tensor {tensor_type}")));
+        }
+        let mut buffer = device.zeros(bytes.len());
+        buffer.bytes_mut().copy_from_slice(bytes);
+        Ok(Tensor::computed(tensor_type, buffer))
+    }
+
+    /// Every element of a small type has the bytes `element`.
+    fn filled(device: &Device, tensor_type: TensorType, element: &[u8]) -> Tensor {
+        let mut buffer = device.zeros(tensor_type.bytes().unwrap_or(0) as usize);
+        buffer.bytes_mut().chunks_exact_mut(element.len()).for_each(|slot| slot.copy_from_slice(element));
+        Tensor::computed(tensor_type, buffer)
+    }
+
+    pub(crate) fn computed(tensor_type: TensorType, buffer: Buffer) -> Tensor {
+        Tensor::shared(tensor_type, Shared::new(buffer))
+    }
+
+    pub(crate) fn shared(tensor_type: TensorType, buffer: Shared<Buffer>) -> Tensor {
+        Tensor { tensor_type, value: Value::Computed(buffer) }
+    }
+
+    pub(crate) fn recorded(tensor_type: TensorType, scope: Weak<dyn Recorder>, id: u32, under: Option<Tensor>) -> Tensor {
+        Tensor { tensor_type, value: Value::Recorded(Shared::new(Recorded { scope, id, under })) }
+    }
+
+    /// The element type.
+    pub fn dtype(&self) -> DType {
+        self.tensor_type.dtype
+    }
+
+    /// The shape.
+    pub fn shape(&self) -> &Shape {
+        &self.tensor_type.shape
+    }
+
+    /// The dimensions, outermost first.
+    pub fn dims(&self) -> &[u32] {
+        self.tensor_type.shape.dims()
+    }
+
+    /// The element type and the shape.
+    pub fn tensor_type(&self) -> TensorType {
+        self.tensor_type
+    }
+
+    /// The device that holds the value, or for a value in a trace, the device it is traced for.
+    ///
+    /// Fails with [`Error::Traced`] if the trace is over.
+    pub fn device(&self) -> Result<Device> {
+        match &self.value {
+            Value::Computed(buffer) => Ok(buffer.device().clone()),
+            Value::Recorded(recorded) => match recorded.scope.upgrade() {
+                Some(scope) => Ok(scope.device().clone()),
+                None => recorded.under.as_ref().ok_or(Error::Traced)?.device(),
+            },
+        }
+    }
+
+    /// The elements, in row-major order. Fails with [`Error::Traced`] in a trace, and where `T` is not the element type.
+    pub fn to_vec<T: Element>(&self) -> Result<Vec<T>> {
+        if T::DTYPE != self.dtype() {
+            return Err(Error::message(format!("the tensor is {}, not {}[…]", self.tensor_type, T::DTYPE)));
+        }
+        Ok(bytemuck::cast_slice(self.buffer()?.bytes()).to_vec())
+    }
+
+    /// The only element. Fails as [`Tensor::to_vec`], and where there is not exactly one.
+    pub fn item<T: Element>(&self) -> Result<T> {
+        match self.to_vec()?.as_slice() {
+            [item] => Ok(*item),
+            _ => Err(Error::message(format!("item() needs one element, the tensor is {}", self.tensor_type))),
+        }
+    }
+
+    /// The buffer below all scopes. Fails with [`Error::Traced`] in a trace.
+    pub(crate) fn buffer(&self) -> Result<&Shared<Buffer>> {
+        match &self.value {
+            Value::Computed(buffer) => Ok(buffer),
+            Value::Recorded(recorded) => recorded.under.as_ref().ok_or(Error::Traced)?.buffer(),
+        }
+    }
+
+    /// The scope that the tensor belongs to now: scopes that are over do not count.
+    pub(crate) fn scope(&self) -> Result<Option<ScopeHandle>> {
+        let Value::Recorded(recorded) = &self.value else { return Ok(None) };
+        match recorded.scope.upgrade().filter(|scope| scope.recording()) {
+            Some(scope) => Ok(Some(ScopeHandle(scope))),
+            None => recorded.under.as_ref().ok_or(Error::Traced)?.scope(),
+        }
+    }
+
+    /// The number of the value in `scope`'s record and the same value in its parent, if it is recorded there.
+    pub(crate) fn in_scope(&self, scope: *const ()) -> Option<(u32, Option<&Tensor>)> {
+        let Value::Recorded(recorded) = &self.value else { return None };
+        if core::ptr::addr_eq(recorded.scope.as_ptr(), scope) {
+            return Some((recorded.id, recorded.under.as_ref()));
+        }
+        recorded.under.as_ref()?.in_scope(scope)
+    }
+
+    /// Computes `op` now; every input must be computed.
+    pub(crate) fn compute(op: &'static Op, attributes: &[u32], inputs: &[&Tensor]) -> Result<Outputs> {
+        let mut types = heapless::Vec::<_, MAX_INPUTS>::new();
+        let mut buffers = heapless::Vec::<_, MAX_INPUTS>::new();
+        for tensor in inputs {
+            types.push(tensor.tensor_type).map_err(|_| Error::Arity { got: inputs.len() as u8 })?;
+            let _ = buffers.push((tensor.tensor_type, &**tensor.buffer()?));
+        }
+        let explain = |error| explain(op, inputs, error);
+        let outputs = op.def.output_types(&types, attributes).map_err(explain)?;
+        let outputs = &outputs[..usize::from(op.def.outputs)];
+        let device = buffers.first().ok_or(Error::Arity { got: 0 })?.1.device();
+        if let Some((_, other)) = buffers.iter().find(|(_, buffer)| buffer.device() != device) {
+            let text = format!("the inputs of {} are on {} and {}: copy one", op.def.name, device.name(), other.device().name());
+            return Err(Error::message(text));
+        }
+        let computed = device.run(op.def, attributes, &buffers, outputs).map_err(explain)?;
+        Ok(computed.into_iter().zip(outputs).map(|(buffer, &tensor_type)| Tensor::computed(tensor_type, buffer)).collect())
+    }
+
+    /// Emits `op` into the innermost scope of the inputs, or computes it now.
+    pub(crate) fn emit(op: &'static Op, attributes: &[u32], inputs: &[&Tensor]) -> Result<Outputs> {
+        match crate::scope::innermost(inputs)? {
+            Some(scope) => scope.0.emit(op, attributes, inputs),
+            None => Tensor::compute(op, attributes, inputs),
+        }
+    }
+
+    /// [`Tensor::emit`], for an op with one output.
+    pub(crate) fn emit1(op: &'static Op, attributes: &[u32], inputs: &[&Tensor]) -> Result<Tensor> {
+        Tensor::emit(op, attributes, inputs)?.pop().ok_or(Error::Arity { got: 0 })
+    }
+}
+
+/// Puts the call in words before an error: `matmul(f32[2,3], f32[4,5]): …; usage: …`.
+pub(crate) fn explain(op: &'static Op, inputs: &[&Tensor], error: Error) -> Error {
+    let types: Vec<_> = inputs.iter().map(|tensor| format!("{}", tensor.tensor_type)).collect();
+    error.with_usage(format!("{}({})", op.def.name, types.join(", ")), op.usage)
+}
+
+impl fmt::Debug for Tensor {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Tensor({})", self.tensor_type)
+    }
+}

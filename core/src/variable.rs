@@ -1,0 +1,165 @@
+//! Variables: what training changes. Their values are had and set only through a [`Scope`].
+
+use crate::device::Buffer;
+use crate::error::{Error, Result};
+use crate::scope::Scope;
+use crate::shape::TensorType;
+use crate::sync::{Lock, Shared};
+use crate::tensor::Tensor;
+use alloc::format;
+use alloc::string::String;
+use core::fmt;
+
+/// A named value that can be assigned. Cloning shares it.
+///
+/// A layer makes its variables with [`Variable::deferred`] and creates them in `build`, when the input shape is known.
+///
+/// ```
+/// use gradlet_core::{Eager, Scope, Tensor, Variable, ops};
+/// let scope = Eager::new(&ops::portable_cpu());
+/// let w = Variable::new(&scope, "w", &Tensor::scalar(&scope.device(), 2.0f32))?;
+/// let before = scope.read(&w)?;
+/// scope.assign(&w, &before.add(&before)?)?;
+/// assert_eq!(scope.read(&w)?.item::<f32>()?, 4.0);
+/// assert_eq!(before.item::<f32>()?, 2.0);
+/// # Ok::<(), gradlet_core::Error>(())
+/// ```
+#[derive(Clone)]
+pub struct Variable(Shared<Cell>);
+
+struct Cell {
+    name: String,
+    trainable: bool,
+    state: Lock<Option<State>>,
+}
+
+#[derive(Clone)]
+struct State {
+    tensor_type: TensorType,
+    buffer: Shared<Buffer>,
+    /// How often the value was set: a compiled function copies it again only if this changed.
+    version: u64,
+}
+
+impl Variable {
+    /// A trainable variable with this first value, which must be computed, not traced.
+    ///
+    /// Fails with [`Error::LateVariable`] in a trace that is not its function's first.
+    pub fn new(scope: &dyn Scope, name: &str, value: &Tensor) -> Result<Variable> {
+        let variable = Variable::deferred(name);
+        variable.create(scope, value)?;
+        Ok(variable)
+    }
+
+    /// A trainable variable that [`Variable::create`] will give its value.
+    pub fn deferred(name: &str) -> Variable {
+        Variable(Shared::new(Cell { name: name.into(), trainable: true, state: Lock::new(None) }))
+    }
+
+    /// As [`Variable::deferred`], but no optimizer trains it.
+    pub fn untrained(name: &str) -> Variable {
+        Variable(Shared::new(Cell { name: name.into(), trainable: false, state: Lock::new(None) }))
+    }
+
+    /// Gives a deferred variable its first value; does nothing if it has one.
+    pub fn create(&self, scope: &dyn Scope, value: &Tensor) -> Result<()> {
+        if self.is_built() {
+            return Ok(());
+        }
+        if !scope.handle().0.may_create() {
+            return Err(Error::LateVariable);
+        }
+        let buffer = value.buffer()?.clone();
+        *self.0.state.lock() = Some(State { tensor_type: value.tensor_type(), buffer, version: 0 });
+        Ok(())
+    }
+
+    /// The name, without that of its layer.
+    pub fn name(&self) -> &str {
+        &self.0.name
+    }
+
+    /// Whether optimizers train it.
+    pub fn trainable(&self) -> bool {
+        self.0.trainable
+    }
+
+    /// Whether it has a value.
+    pub fn is_built(&self) -> bool {
+        self.0.state.lock().is_some()
+    }
+
+    /// The element type and shape. Fails with [`Error::Unbuilt`].
+    pub fn tensor_type(&self) -> Result<TensorType> {
+        Ok(self.state()?.tensor_type)
+    }
+
+    fn state(&self) -> Result<State> {
+        self.0.state.lock().clone().ok_or(Error::Unbuilt)
+    }
+
+    /// The value as a computed tensor.
+    pub(crate) fn value(&self) -> Result<Tensor> {
+        let state = self.state()?;
+        Ok(Tensor::shared(state.tensor_type, state.buffer))
+    }
+
+    /// Checks that `value` can be assigned.
+    pub(crate) fn accepts(&self, value: TensorType) -> Result<()> {
+        let own = self.tensor_type()?;
+        if own == value { Ok(()) } else { Err(Error::message(format!("variable {:?} is {own}, it cannot hold {value}", self.0.name))) }
+    }
+
+    /// Sets the value to a computed tensor.
+    pub(crate) fn set(&self, value: &Tensor) -> Result<()> {
+        self.accepts(value.tensor_type())?;
+        let buffer = value.buffer()?.clone();
+        if let Some(state) = self.0.state.lock().as_mut() {
+            state.buffer = buffer;
+            state.version += 1;
+        }
+        Ok(())
+    }
+
+    /// How often the value was set, and its buffer.
+    pub(crate) fn snapshot(&self) -> Result<(u64, Shared<Buffer>)> {
+        let state = self.state()?;
+        Ok((state.version, state.buffer))
+    }
+
+    /// Sets the value's bytes, in place where nobody else holds them. Gives the new version.
+    pub(crate) fn set_bytes(&self, bytes: &[u8]) -> Result<u64> {
+        let mut guard = self.0.state.lock();
+        let state = guard.as_mut().ok_or(Error::Unbuilt)?;
+        match Shared::get_mut(&mut state.buffer) {
+            Some(buffer) => buffer.bytes_mut().copy_from_slice(bytes),
+            None => {
+                let mut buffer = state.buffer.device().zeros(bytes.len());
+                buffer.bytes_mut().copy_from_slice(bytes);
+                state.buffer = Shared::new(buffer);
+            }
+        }
+        state.version += 1;
+        Ok(state.version)
+    }
+
+    /// What tells this variable from any other.
+    pub(crate) fn id(&self) -> usize {
+        Shared::as_ptr(&self.0) as usize
+    }
+}
+
+impl PartialEq for Variable {
+    fn eq(&self, other: &Variable) -> bool {
+        self.id() == other.id()
+    }
+}
+
+impl fmt::Debug for Variable {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.tensor_type() {
+            Ok(tensor_type) => write!(f, "Variable({:?}, {tensor_type})", self.0.name),
+            Err(_) => write!(f, "Variable({:?}, unbuilt)", self.0.name),
+        }
+    }
+}

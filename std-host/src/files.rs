@@ -1,0 +1,77 @@
+//! Files that are written whole or not at all.
+
+use crate::file_error::{FileError, FileResult};
+use std::io::Write;
+use std::path::Path;
+
+/// Writes `bytes` to `path`: to a temporary file beside it, which takes its place once it is safely on the disk.
+///
+/// Whatever goes wrong, be it a full disk or a lost power supply, an old file stays as it was, and no half-written one
+/// is left. Fails where the folder cannot be written to, and where `path` is something else than a file.
+///
+/// ```
+/// let folder = tempfile::tempdir()?;
+/// let path = folder.path().join("model.grdl");
+/// gradlet::write_whole(&path, b"GRDL")?;
+/// assert_eq!(std::fs::read(&path)?, b"GRDL");
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+pub fn write_whole(path: &Path, bytes: &[u8]) -> FileResult<()> {
+    if path.symlink_metadata().is_ok_and(|known| !known.is_file()) {
+        return Err(FileError::new(path, "is not a regular file, so it cannot be replaced"));
+    }
+    let folder = match path.parent() {
+        Some(folder) if folder != Path::new("") => folder,
+        _ => Path::new("."),
+    };
+    persist(path, folder, bytes).map_err(|error| match error.kind() {
+        std::io::ErrorKind::NotFound => FileError::new(path, format!("cannot be written: there is no folder {}", folder.display())),
+        _ => FileError::new(path, format!("cannot be written: {}", plain(&error))),
+    })
+}
+
+fn persist(path: &Path, folder: &Path, bytes: &[u8]) -> std::io::Result<()> {
+    let mut builder = tempfile::Builder::new();
+    builder.prefix(".gradlet-");
+    #[cfg(unix)]
+    builder.permissions(std::os::unix::fs::PermissionsExt::from_mode(0o666));
+    let mut file = builder.tempfile_in(folder)?;
+    file.write_all(bytes)?;
+    file.as_file().sync_all()?;
+    file.persist(path)?;
+    // The new name is on the disk once its folder is; where folders cannot be opened, the system sees to it.
+    if let Ok(folder) = std::fs::File::open(folder) {
+        folder.sync_all()?;
+    }
+    Ok(())
+}
+
+/// The system's words, without the name of the temporary file.
+fn plain(error: &std::io::Error) -> String {
+    match error.raw_os_error() {
+        Some(code) => std::io::Error::from_raw_os_error(code).to_string(),
+        None => match error.get_ref().and_then(|inner| std::error::Error::source(inner)) {
+            Some(source) => source.to_string(),
+            None => error.kind().to_string(),
+        },
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::write_whole;
+
+    #[test]
+    fn replaces_files_only() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("x");
+        write_whole(&path, b"one").unwrap();
+        write_whole(&path, b"two").unwrap();
+        assert_eq!(std::fs::read(&path).unwrap(), b"two");
+        let text = write_whole(folder.path(), b"").unwrap_err().to_string();
+        assert!(text.contains("is not a regular file"), "{text}");
+        let text = write_whole(&folder.path().join("none/x"), b"").unwrap_err().to_string();
+        assert!(text.contains("there is no folder"), "{text}");
+        assert_eq!(std::fs::read_dir(folder.path()).unwrap().count(), 1);
+    }
+}

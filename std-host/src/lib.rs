@@ -1,0 +1,25 @@
+//! gradlet on the host: datasets, file formats, training, export, and the `gradlet` command.
+//!
+//! Everything of [`gradlet_core`] is here too, so a program on the host needs this crate only.
+
+mod devices;
+pub mod digits;
+mod file_error;
+pub mod export;
+mod files;
+pub mod firmware;
+pub mod idx;
+pub mod inspect;
+pub mod models;
+pub mod npy;
+mod svg;
+pub mod training;
+pub mod weights;
+
+pub use devices::cpu;
+pub use digits::Digits;
+pub use file_error::{FileError, FileResult};
+pub use files::write_whole;
+#[doc(inline)]
+pub use gradlet_core::*;
+pub use models::ModelSpec;

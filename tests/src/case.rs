@@ -1,0 +1,138 @@
+//! A golden case: a function of tensors, with inputs and the outputs that a reference computed; and how outputs are compared.
+
+use gradlet_core::{DType, Device, Result, Scope, Tensor, TensorType};
+use serde_json::Value as Json;
+use std::sync::Arc;
+
+/// A named tensor as bytes.
+#[derive(Clone, Debug)]
+pub struct Value {
+    /// What the case calls it.
+    pub name: String,
+    /// The element type and shape.
+    pub tensor_type: TensorType,
+    /// The row-major, little-endian bytes.
+    pub bytes: Vec<u8>,
+}
+
+impl Value {
+    /// A scalar of f32.
+    pub fn scalar(name: String, value: f32) -> Value {
+        let tensor_type = TensorType::new(DType::F32, gradlet_core::Shape::SCALAR);
+        Value { name, tensor_type, bytes: value.to_le_bytes().to_vec() }
+    }
+
+    /// The value as a tensor on `device`.
+    pub fn tensor(&self, device: &Device) -> Result<Tensor> {
+        Tensor::from_bytes(device, self.tensor_type, &self.bytes)
+    }
+}
+
+/// How far a float may be off: `|got - want| <= atol + rtol * |want|`.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Tolerance {
+    /// The absolute part.
+    pub atol: f64,
+    /// The relative part.
+    pub rtol: f64,
+}
+
+impl Tolerance {
+    /// The field `tolerance` of a case; zero where there is none.
+    pub fn read(case: &Json) -> Tolerance {
+        let part = |name| case.get("tolerance").and_then(|tolerance| tolerance.get(name)).and_then(Json::as_f64).unwrap_or(0.0);
+        Tolerance { atol: part("atol"), rtol: part("rtol") }
+    }
+}
+
+/// What a case computes: written with tensors of any scope, so that every runtime can run it.
+pub type Body = Arc<dyn Fn(&dyn Scope, &[Tensor]) -> Result<Vec<Tensor>> + Send + Sync>;
+
+/// A golden case.
+pub struct Case {
+    /// Its name, unique in its folder.
+    pub id: String,
+    /// What it belongs to in the list of skips and in the summary: `op:matmul`, `optimizer:Adam`.
+    pub group: String,
+    /// How far outputs may be off.
+    pub tolerance: Tolerance,
+    /// The arguments of the body.
+    pub inputs: Vec<Value>,
+    /// What the body must give.
+    pub wanted: Vec<Value>,
+    /// What it computes; `None` if that is not known yet.
+    pub body: Option<Body>,
+}
+
+/// Compares outputs with what the reference computed. Gives a line for each tensor that is wrong.
+pub fn compare(wanted: &[Value], got: &[Vec<u8>], tolerance: Tolerance) -> Vec<String> {
+    if wanted.len() != got.len() {
+        return vec![format!("{} outputs, not {}", got.len(), wanted.len())];
+    }
+    wanted.iter().zip(got).filter_map(|(want, got)| differs(want, got, tolerance)).collect()
+}
+
+/// Compares outputs bit for bit with those of another runtime; any two NaNs are equal.
+pub fn compare_bits(wanted: &[Value], eager: &[Vec<u8>], got: &[Vec<u8>]) -> Vec<String> {
+    let different = |(want, (eager, got)): (&Value, (&Vec<u8>, &Vec<u8>))| {
+        let dtype = want.tensor_type.dtype;
+        let count = elements(dtype, eager).zip(elements(dtype, got)).filter(|(a, b)| a.1 != b.1 && !(a.0.is_nan() && b.0.is_nan())).count();
+        (count > 0 || eager.len() != got.len()).then(|| format!("{}: {count} elements have other bits than eagerly", want.name))
+    };
+    wanted.iter().zip(eager.iter().zip(got)).filter_map(different).collect()
+}
+
+fn differs(want: &Value, got: &[u8], tolerance: Tolerance) -> Option<String> {
+    if want.bytes.len() != got.len() {
+        return Some(format!("{}: {} bytes, not the {} of {}", want.name, got.len(), want.bytes.len(), want.tensor_type));
+    }
+    let dtype = want.tensor_type.dtype;
+    let excess = |want: f64, got: f64| error(want, got) - allowed(dtype, tolerance, want);
+    let worst = elements(dtype, &want.bytes)
+        .zip(elements(dtype, got))
+        .enumerate()
+        .filter(|(_, (want, got))| !(excess(want.0, got.0) <= 0.0) || !dtype.is_float() && want.1 != got.1)
+        .max_by(|(_, a), (_, b)| error(a.0.0, a.1.0).total_cmp(&error(b.0.0, b.1.0)));
+    worst.map(|(index, (want_at, got_at))| {
+        let (error, allowed) = (error(want_at.0, got_at.0), allowed(dtype, tolerance, want_at.0));
+        format!("{}[{index}]: {} instead of {}: off by {error:.3e}, allowed {allowed:.3e}", want.name, got_at.0, want_at.0)
+    })
+}
+
+/// How far off: 0 for equal values, NaN and infinities among them; infinite where only one is such.
+fn error(want: f64, got: f64) -> f64 {
+    if want == got || want.is_nan() && got.is_nan() {
+        0.0
+    } else if want.is_finite() && got.is_finite() {
+        (got - want).abs()
+    } else {
+        f64::INFINITY
+    }
+}
+
+fn allowed(dtype: DType, tolerance: Tolerance, want: f64) -> f64 {
+    if dtype.is_float() && want.is_finite() { tolerance.atol + tolerance.rtol * want.abs() } else { 0.0 }
+}
+
+/// Each element as a number, and as its bits.
+fn elements(dtype: DType, bytes: &[u8]) -> impl Iterator<Item = (f64, u64)> + '_ {
+    bytes.chunks_exact(dtype.size()).map(move |element| {
+        let mut wide = [0; 8];
+        wide[..element.len()].copy_from_slice(element);
+        let bits = u64::from_le_bytes(wide);
+        (value(dtype, bits), bits)
+    })
+}
+
+fn value(dtype: DType, bits: u64) -> f64 {
+    match dtype {
+        DType::F32 => f32::from_bits(bits as u32).into(),
+        DType::F64 => f64::from_bits(bits),
+        DType::F16 => half::f16::from_bits(bits as u16).into(),
+        DType::Bf16 => half::bf16::from_bits(bits as u16).into(),
+        DType::I8 => f64::from(bits as i8),
+        DType::U8 | DType::Bool => f64::from(bits as u8),
+        DType::I32 => f64::from(bits as i32),
+        DType::I64 => bits as i64 as f64,
+    }
+}

@@ -1,0 +1,171 @@
+//! The suite: every case on every runtime.
+
+use crate::bundle::Bundle;
+use crate::case::{Body, Case, compare, compare_bits};
+use crate::fixtures::Folder;
+use crate::runtimes::{self, CORTEX_M, COMPILED, DEVICE, EAGER, Outputs, Traced};
+use crate::skips::Skips;
+use crate::{op_cases, state_cases};
+use anyhow::{Context, Result, anyhow};
+use gradlet_core::device::AlignedBytes;
+use std::collections::BTreeMap;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::path::{Path, PathBuf};
+
+/// How many cases passed, failed and were skipped; each counts once on each runtime.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Counts {
+    /// Right, and on other runtimes than the eager one also bit for bit as there.
+    pub passed: usize,
+    /// Wrong, or neither known nor in the list of skips.
+    pub failed: usize,
+    /// In the list of skips.
+    pub skipped: usize,
+}
+
+/// A machine that is handed a file of cases and gives back a file of answers, both as in [`crate::bundle`].
+pub type Machine<'a> = &'a mut dyn FnMut(&[u8]) -> Result<Vec<u8>>;
+
+/// The folder of golden vectors that this package has.
+pub fn own_folder() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("fixtures/ops")
+}
+
+/// Runs every case of `folders`, and prints failures, the ops that are not known, and last
+/// `N passed, M failed, K skipped`. Without a machine the Cortex-M is not run, which is said on stderr.
+///
+/// Fails where a folder cannot be read or the machine does not answer; wrong outputs are counted instead.
+pub fn run(folders: &[PathBuf], cortex_m: Option<Machine<'_>>) -> Result<Counts> {
+    let mut skips = Skips::parse(crate::skips::COMMITTED)?;
+    run_with(folders, cortex_m, &mut skips)
+}
+
+/// As [`run`], with another list of skips.
+pub fn run_with(folders: &[PathBuf], cortex_m: Option<Machine<'_>>, skips: &mut Skips) -> Result<Counts> {
+    let mut suite = Suite { skips, counts: Counts::default(), unknown: BTreeMap::new(), board: cortex_m.is_some() };
+    let mut queue = Queue::default();
+    for folder in folders {
+        for case in read(folder)? {
+            suite.case(case, &mut queue);
+        }
+    }
+    match cortex_m {
+        Some(machine) => suite.machine(&queue, machine)?,
+        None => eprintln!("{CORTEX_M} was not run: there is no machine"),
+    }
+    Ok(suite.summary())
+}
+
+/// Every case of a folder, whatever its kind.
+pub fn read(path: &Path) -> Result<Vec<Case>> {
+    let mut folder = Folder::open(path)?;
+    let kinds = [op_cases::read, state_cases::optimizers, state_cases::metrics, state_cases::schedules];
+    let mut cases = Vec::new();
+    for kind in kinds {
+        cases.extend(kind(&mut folder).with_context(|| path.display().to_string())?);
+    }
+    Ok(cases)
+}
+
+/// The cases for the machine, with what eager execution gave.
+#[derive(Default)]
+struct Queue {
+    bundle: Bundle,
+    cases: Vec<(Case, Option<Outputs>)>,
+}
+
+struct Suite<'s> {
+    skips: &'s mut Skips,
+    counts: Counts,
+    unknown: BTreeMap<String, usize>,
+    board: bool,
+}
+
+impl Suite<'_> {
+    fn case(&mut self, case: Case, queue: &mut Queue) {
+        let Some(body) = case.body.clone() else { return self.unknown(&case) };
+        let eager = caught(|| runtimes::eager(&case, &body));
+        let reference = eager.as_ref().ok().cloned();
+        self.check(&case, EAGER, eager, None);
+        let traced = caught(|| Traced::new(&case, &body));
+        // Before the first run, which changes variables.
+        let artifact = each(&traced, |traced| traced.export(&case));
+        self.check(&case, COMPILED, each(&traced, Traced::run), reference.as_ref());
+        self.check(&case, DEVICE, each(&artifact, |artifact| runtimes::device(&case, artifact)), reference.as_ref());
+        self.enqueue(case, artifact, reference, queue);
+    }
+
+    /// A case that cannot be run: skipped where the list says so, else wrong.
+    fn unknown(&mut self, case: &Case) {
+        *self.unknown.entry(case.group.clone()).or_default() += 1;
+        for runtime in runtimes::NAMES.into_iter().filter(|&name| self.board || name != CORTEX_M) {
+            if self.skips.skip(case, runtime) { self.counts.skipped += 1 } else { self.fail(case, runtime, "not known, and not in the list of skips") }
+        }
+    }
+
+    /// Judges what a runtime gave for a case.
+    fn check(&mut self, case: &Case, runtime: &str, outputs: Result<Outputs>, eager: Option<&Outputs>) {
+        if self.skips.skip(case, runtime) {
+            self.counts.skipped += 1;
+            return;
+        }
+        let problems = match (&outputs, eager) {
+            (Err(error), _) => vec![format!("{error:#}")],
+            (Ok(outputs), None) => compare(&case.wanted, outputs, case.tolerance),
+            (Ok(outputs), Some(eager)) => {
+                let mut problems = compare(&case.wanted, outputs, case.tolerance);
+                problems.extend(compare_bits(&case.wanted, eager, outputs));
+                problems
+            }
+        };
+        if problems.is_empty() { self.counts.passed += 1 } else { self.fail(case, runtime, &problems.join("; ")) }
+    }
+
+    fn fail(&mut self, case: &Case, runtime: &str, problem: &str) {
+        self.counts.failed += 1;
+        println!("{runtime}: {}: {problem}", case.id);
+    }
+
+    fn enqueue(&mut self, case: Case, artifact: Result<AlignedBytes>, eager: Option<Outputs>, queue: &mut Queue) {
+        match artifact {
+            _ if !self.board => (),
+            _ if self.skips.skip(&case, CORTEX_M) => self.counts.skipped += 1,
+            Err(error) => self.fail(&case, CORTEX_M, &format!("{error:#}")),
+            Ok(artifact) => {
+                queue.bundle.push(&artifact, case.inputs.iter().map(|input| input.bytes.as_slice()));
+                queue.cases.push((case, eager));
+            }
+        }
+    }
+
+    fn machine(&mut self, queue: &Queue, machine: Machine<'_>) -> Result<()> {
+        let answers = queue.bundle.answers(&machine(queue.bundle.bytes())?).context(CORTEX_M)?;
+        for ((case, eager), outputs) in queue.cases.iter().zip(answers) {
+            self.check(case, CORTEX_M, outputs.context("the machine did not run it"), eager.as_ref());
+        }
+        Ok(())
+    }
+
+    fn summary(&self) -> Counts {
+        let unknown: Vec<String> = self.unknown.iter().map(|(group, count)| format!("{group} {count}")).collect();
+        if !unknown.is_empty() {
+            println!("not known yet, with their cases: {}", unknown.join(", "));
+        }
+        let Counts { passed, failed, skipped } = self.counts;
+        println!("{passed} passed, {failed} failed, {skipped} skipped");
+        self.counts
+    }
+}
+
+/// `work`'s result; a panic is an error.
+fn caught<T>(work: impl FnOnce() -> Result<T>) -> Result<T> {
+    catch_unwind(AssertUnwindSafe(work)).unwrap_or_else(|_| Err(anyhow!("it panicked")))
+}
+
+/// `next` of what came before, if that was no error.
+fn each<T, U>(before: &Result<T>, next: impl FnOnce(&T) -> Result<U>) -> Result<U> {
+    match before {
+        Ok(value) => caught(|| next(value)),
+        Err(error) => Err(anyhow!("{error:#}")),
+    }
+}

@@ -1,0 +1,17 @@
+//! One suite, many runtimes.
+//!
+//! [`golden::run`] takes folders of golden vectors ([`fixtures`]), turns each into [`case::Case`]s — a function from input
+//! tensors to output tensors, with what a reference computed — and runs every case on every runtime ([`runtimes`]): the
+//! outputs must be within the stated tolerance, and must be the same bits as those of eager execution.
+//! What a runtime leaves out stands in `skips.txt`, with reasons ([`skips`]); nothing else is skipped.
+
+pub mod bundle;
+pub mod case;
+pub mod fixtures;
+pub mod golden;
+pub mod op_cases;
+pub mod ops_table;
+pub mod random;
+pub mod runtimes;
+pub mod skips;
+pub mod state_cases;

@@ -1,0 +1,165 @@
+//! From the names and attributes of golden cases to tensor methods.
+
+use crate::fixtures::number;
+use gradlet_core::losses::{Loss, MeanSquaredError, Reduction, SparseCategoricalCrossentropy};
+use gradlet_core::{DType, Error, Result, Tensor};
+use serde_json::Value as Json;
+
+/// What a case hands to its op.
+pub struct Call<'a> {
+    /// The names of the inputs.
+    pub names: &'a [String],
+    /// The inputs.
+    pub tensors: &'a [Tensor],
+    /// The attributes.
+    pub attributes: &'a Json,
+}
+
+/// An op of the cases.
+pub struct Row {
+    /// Its name there.
+    name: &'static str,
+    /// The attributes that `forward` obeys; `name=value` where it knows one value only.
+    attributes: &'static [&'static str],
+    /// Computes the outputs, in the order of the case.
+    pub forward: fn(&Call<'_>) -> Result<Vec<Tensor>>,
+}
+
+/// The row for `op`. If there is none, or an attribute asks for what is not known, gives the name of what is not known.
+pub fn find(op: &str, attributes: &Json) -> Result<&'static Row, String> {
+    let row = TABLE.iter().find(|row| row.name == op).ok_or(op)?;
+    for (name, value) in attributes.as_object().into_iter().flatten() {
+        let known = row.attributes.iter().any(|known| match known.split_once('=') {
+            Some((known, only)) => known == name && value.to_string().trim_matches('"') == only,
+            None => known == name,
+        });
+        if !known {
+            return Err(format!("{op}.{name}"));
+        }
+    }
+    Ok(row)
+}
+
+impl Call<'_> {
+    fn optional(&self, name: &str) -> Option<&Tensor> {
+        self.names.iter().position(|other| other == name).map(|index| &self.tensors[index])
+    }
+
+    fn input(&self, name: &str) -> Result<&Tensor> {
+        self.optional(name).ok_or_else(|| Error::message(format!("the case has no input {name:?}")))
+    }
+
+    fn unary(&self, op: impl Fn(&Tensor) -> Result<Tensor>) -> Result<Vec<Tensor>> {
+        Ok(vec![op(self.input("x")?)?])
+    }
+
+    fn binary(&self, op: impl Fn(&Tensor, &Tensor) -> Result<Tensor>) -> Result<Vec<Tensor>> {
+        Ok(vec![op(self.input("x")?, self.input("y")?)?])
+    }
+
+    fn flag(&self, name: &str) -> bool {
+        self.attributes[name].as_bool().unwrap_or(false)
+    }
+
+    fn text(&self, name: &str) -> &str {
+        self.attributes[name].as_str().unwrap_or_default()
+    }
+
+    /// A list of whole numbers, or one alone; `None` where the attribute is null or not there.
+    fn numbers(&self, name: &str) -> Option<Vec<i64>> {
+        match &self.attributes[name] {
+            Json::Null => None,
+            Json::Array(list) => Some(list.iter().filter_map(number).map(|number| number as i64).collect()),
+            one => Some(number(one).map(|number| number as i64).into_iter().collect()),
+        }
+    }
+
+    fn axis(&self) -> i32 {
+        self.numbers("axis").and_then(|axes| axes.first().copied()).map_or(-1, |axis| axis as i32)
+    }
+
+    fn dims(&self, name: &str) -> Vec<u32> {
+        self.numbers(name).unwrap_or_default().into_iter().map(|dim| dim as u32).collect()
+    }
+
+    fn pair(&self, name: &str) -> [u32; 2] {
+        match self.dims(name).as_slice() {
+            [] => [1, 1],
+            [both] => [*both, *both],
+            [height, width, ..] => [*height, *width],
+        }
+    }
+
+    fn dtype(&self, name: &str) -> Result<DType> {
+        let wanted = self.text(name).replace("float", "f").replace("uint", "u").replace("int", "i");
+        DType::ALL.into_iter().find(|dtype| dtype.name() == wanted).ok_or_else(|| Error::message(format!("no element type {wanted}")))
+    }
+
+    /// A reduction: over all axes where none are named, over none where the list of them is empty.
+    fn reduce(&self, op: impl Fn(&Tensor, &[i32]) -> Result<Tensor>) -> Result<Vec<Tensor>> {
+        let axes = self.numbers("axis").map(|axes| axes.into_iter().map(|axis| axis as i32).collect::<Vec<_>>());
+        match axes {
+            Some(axes) if axes.is_empty() => self.unary(Tensor::identity),
+            axes => self.unary(|x| op(x, &axes.clone().unwrap_or_default())),
+        }
+    }
+
+    fn loss(&self, loss: impl Loss) -> Result<Vec<Tensor>> {
+        Ok(vec![loss.call_weighted(self.input("y_true")?, self.input("y_pred")?, self.optional("sample_weight"))?])
+    }
+
+    fn reduction(&self) -> Reduction {
+        match self.text("reduction") {
+            "none" => Reduction::None,
+            "sum" => Reduction::Sum,
+            _ => Reduction::SumOverBatchSize,
+        }
+    }
+}
+
+const fn row(name: &'static str, attributes: &'static [&'static str], forward: fn(&Call<'_>) -> Result<Vec<Tensor>>) -> Row {
+    Row { name, attributes, forward }
+}
+
+static TABLE: &[Row] = &[
+    row("add", &[], |call| call.binary(Tensor::add)),
+    row("sub", &[], |call| call.binary(Tensor::sub)),
+    row("mul", &[], |call| call.binary(Tensor::mul)),
+    row("div", &[], |call| call.binary(Tensor::div)),
+    row("equal", &[], |call| call.binary(Tensor::equal)),
+    row("neg", &[], |call| call.unary(Tensor::neg)),
+    row("relu", &[], |call| call.unary(Tensor::relu)),
+    row("cast", &["dtype"], |call| call.unary(|x| x.cast(call.dtype("dtype")?))),
+    row("reduce_sum", &["axis", "keepdims"], |call| call.reduce(|x, axes| x.sum(axes, call.flag("keepdims")))),
+    row("reduce_mean", &["axis", "keepdims"], |call| call.reduce(|x, axes| x.mean(axes, call.flag("keepdims")))),
+    row("argmax", &["axis", "output_type"], |call| call.unary(|x| x.argmax(call.axis(), call.dtype("output_type")?))),
+    row("softmax", &["axis"], |call| call.unary(|x| x.softmax(call.axis()))),
+    row("log_softmax", &["axis"], |call| call.unary(|x| x.log_softmax(call.axis()))),
+    row("transpose", &["perm"], |call| call.unary(|x| x.transpose(&call.dims("perm")))),
+    row("reshape", &["shape"], |call| call.unary(|x| x.reshape_open(&call.numbers("shape").unwrap_or_default()))),
+    row("broadcast_to", &["shape"], |call| call.unary(|x| x.broadcast_to(&call.dims("shape")))),
+    row("bias_add", &[], |call| Ok(vec![call.input("x")?.add(call.input("b")?)?])),
+    row("matmul", &["transpose_a", "transpose_b"], matmul),
+    row("dense", &["activation"], dense),
+    row("conv2d", &["strides", "padding", "explicit_paddings", "dilations", "data_format=NHWC"], conv2d),
+    row("max_pool", &["ksize", "strides", "padding"], max_pool),
+    row("sparse_softmax_xent", &[], |call| Ok(vec![call.input("logits")?.sparse_softmax_cross_entropy(call.input("labels")?)?])),
+    row("SparseCategoricalCrossentropy", &["reduction", "from_logits=true"], |call| {
+        call.loss(SparseCategoricalCrossentropy { reduction: call.reduction() })
+    }),
+    row("MeanSquaredError", &["reduction"], |call| call.loss(MeanSquaredError { reduction: call.reduction() })),
+];
+
+fn matmul(call: &Call<'_>) -> Result<Vec<Tensor>> {
+    let (a, b) = (call.input("a")?, call.input("b")?);
+    Ok(vec![a.matmul_transposed(b, call.flag("transpose_a"), call.flag("transpose_b"))?])
+}
+
+fn dense(call: &Call<'_>) -> Result<Vec<Tensor>> {
+    let y = call.input("x")?.dense(call.input("kernel")?, call.optional("bias"))?;
+    match call.text("activation") {
+        "" | "linear" => Ok(vec![y]),
+        "relu" => Ok(vec![y.relu()?]),
+        other => Err(Error::message(format!("no activation {other}"))),
+    }
+}

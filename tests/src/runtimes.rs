@@ -1,0 +1,117 @@
+//! The runtimes of the host: how each of them computes a case.
+
+use crate::case::{Body, Case};
+use anyhow::{Context, Result};
+use gradlet_core::device::AlignedBytes;
+use gradlet_core::trace::{Argument, Arguments};
+use gradlet_core::{Artifact, Bool, ConcreteFunction, DType, Eager, Function, Program, Scope, Session, Tensor, ops};
+use std::sync::Arc;
+
+/// Op by op, with portable kernels.
+pub const EAGER: &str = "eager";
+/// One traced function, compiled for the host.
+pub const COMPILED: &str = "compiled";
+/// The same function exported, loaded, and run without a heap.
+pub const DEVICE: &str = "device";
+/// The same artifact on a Cortex-M.
+pub const CORTEX_M: &str = "cortex-m";
+/// Every runtime.
+pub const NAMES: [&str; 4] = [EAGER, COMPILED, DEVICE, CORTEX_M];
+
+/// The signature of exported cases.
+const SIGNATURE: &str = "call";
+
+/// The bytes of a case's outputs.
+pub type Outputs = Vec<Vec<u8>>;
+
+/// Runs a case op by op.
+pub fn eager(case: &Case, body: &Body) -> Result<Outputs> {
+    let scope = Eager::new(&ops::portable_cpu());
+    bytes(&body(&scope, &inputs(case, &scope)?)?)
+}
+
+/// A case as a function of all its inputs that was traced once: forward, backward and updates in one graph.
+pub struct Traced {
+    inputs: Vec<Tensor>,
+    function: Arc<ConcreteFunction>,
+}
+
+impl Traced {
+    /// Traces a case.
+    pub fn new(case: &Case, body: &Body) -> Result<Traced> {
+        let scope = Eager::new(&ops::portable_cpu());
+        let inputs = inputs(case, &scope)?;
+        let body = body.clone();
+        let function = Function::new(move |scope: &dyn Scope, inputs: List| body(scope, &inputs.0));
+        let function = function.concrete(&scope, &List(inputs.clone()))?;
+        Ok(Traced { inputs, function })
+    }
+
+    /// The function as an artifact with one signature. Variables have the values that they have now.
+    pub fn export(&self, case: &Case) -> Result<AlignedBytes> {
+        let names = |values: &[crate::case::Value]| -> Vec<String> { values.iter().map(|value| value.name.clone()).collect() };
+        let (inputs, outputs) = (names(&case.inputs), names(&case.wanted));
+        let texts = |names: &[String]| -> Vec<&str> { names.iter().map(String::as_str).collect() };
+        let mut artifact = Artifact::new();
+        artifact.signature(SIGNATURE, &self.function, &texts(&inputs), &texts(&outputs))?;
+        Ok(artifact.to_bytes()?)
+    }
+
+    /// The names of the ops in the optimised graph.
+    pub fn ops(&self) -> impl Iterator<Item = &'static str> {
+        self.function.graph().nodes.iter().map(|node| node.op.def.name)
+    }
+
+    /// Runs the function compiled.
+    pub fn run(&self) -> Result<Outputs> {
+        bytes(&self.function.run(&self.inputs)?)
+    }
+}
+
+/// Runs an exported case in an arena of exactly the bytes that it asks for.
+pub fn device(case: &Case, artifact: &[u8]) -> Result<Outputs> {
+    let program = Program::load(artifact, ops::KERNELS, &[SIGNATURE]).context("load")?;
+    let signature = program.signature(SIGNATURE)?;
+    let mut arena = AlignedBytes::zeroed(program.arena_bytes());
+    let mut session = Session::new(&program, &mut arena)?;
+    for (index, input) in case.inputs.iter().enumerate() {
+        let slot = session.input_bytes_mut(signature, index)?;
+        anyhow::ensure!(slot.len() == input.bytes.len(), "input {} has {} bytes", input.name, slot.len());
+        slot.copy_from_slice(&input.bytes);
+    }
+    session.run(signature)?;
+    (0..case.wanted.len()).map(|index| Ok(session.output_bytes(signature, index)?.to_vec())).collect()
+}
+
+fn inputs(case: &Case, scope: &Eager) -> Result<Vec<Tensor>> {
+    case.inputs.iter().map(|value| Ok(value.tensor(&scope.device())?)).collect()
+}
+
+/// The bytes of computed tensors.
+fn bytes(tensors: &[Tensor]) -> Result<Outputs> {
+    tensors.iter().map(tensor_bytes).collect()
+}
+
+fn tensor_bytes(tensor: &Tensor) -> Result<Vec<u8>> {
+    macro_rules! bytes_of {
+        ($($dtype:ident $element:ty),*) => {
+            match tensor.dtype() {
+                $(DType::$dtype => bytemuck::cast_slice(&tensor.to_vec::<$element>()?).to_vec(),)*
+            }
+        };
+    }
+    Ok(bytes_of!(F32 f32, F64 f64, F16 half::f16, Bf16 half::bf16, I8 i8, U8 u8, I32 i32, I64 i64, Bool Bool))
+}
+
+/// Any number of tensors, as arguments of a traced function.
+struct List(Vec<Tensor>);
+
+impl Arguments for List {
+    fn visit(&self, visit: &mut dyn FnMut(Argument<'_>)) {
+        self.0.iter().for_each(|tensor| visit(Argument::Tensor(tensor)));
+    }
+
+    fn with(&self, next: &mut dyn FnMut() -> Tensor) -> List {
+        List(self.0.iter().map(|_| next()).collect())
+    }
+}

@@ -1,0 +1,51 @@
+//! What lies in a firmware's ELF file.
+
+use anyhow::{Context, Result};
+use object::{Object, ObjectSection, ObjectSymbol};
+use std::path::Path;
+
+/// Names that only an allocator has.
+const ALLOCATOR: [&str; 6] = ["malloc", "calloc", "realloc", "free", "_sbrk", "_malloc_r"];
+
+/// The bytes of an ELF file.
+pub struct Elf(Vec<u8>);
+
+/// The bytes that a firmware takes.
+#[derive(Clone, Copy)]
+pub struct Bytes {
+    /// Flash: code and read-only data, and the initial values of statics, without model and pictures.
+    pub flash_code: u64,
+    /// Flash: the model.
+    pub flash_model: u64,
+    /// RAM: all statics, the arena among them; no stack.
+    pub ram_static: u64,
+}
+
+impl Elf {
+    /// Reads the file at `path`.
+    pub fn read(path: &Path) -> Result<Elf> {
+        std::fs::read(path).map(Elf).with_context(|| format!("cannot read {}", path.display()))
+    }
+
+    /// The bytes by kind.
+    pub fn bytes(&self) -> Result<Bytes> {
+        let file = object::File::parse(&*self.0)?;
+        let section = |name: &str| file.section_by_name(name).map_or(0, |section| section.size());
+        let symbol = |name: &str| file.symbols().find(|symbol| symbol.name() == Ok(name)).map_or(0, |symbol| symbol.size());
+        let (model, digits) = (symbol("GRADLET_MODEL"), symbol("GRADLET_DIGITS"));
+        let flash = section(".text") + section(".rodata") + section(".data");
+        Ok(Bytes {
+            flash_code: flash - model - digits,
+            flash_model: model,
+            ram_static: section(".data") + section(".bss") + section(".uninit"),
+        })
+    }
+
+    /// The names of functions that allocate: a firmware has none.
+    pub fn allocator_symbols(&self) -> Result<Vec<String>> {
+        let file = object::File::parse(&*self.0)?;
+        let names = file.symbols().filter_map(|symbol| symbol.name().ok());
+        let allocates = |name: &&str| name.contains("__rust_alloc") || ALLOCATOR.contains(name);
+        Ok(names.filter(allocates).map(str::to_string).collect())
+    }
+}

@@ -1,0 +1,116 @@
+//! Builds firmwares and runs them under QEMU.
+
+use crate::elf::Elf;
+use crate::setup::{self, TARGET, Toolchain};
+use crate::shell;
+use anyhow::{Context, Result, bail, ensure};
+use std::collections::BTreeMap;
+use std::io::Read;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::thread;
+use std::time::{Duration, Instant};
+
+/// Every firmware of the board.
+pub const ALL: [&str; 7] = ["bare", "empty", "mlp", "book", "demo", "dispatch", "runner"];
+
+/// Builds firmware `name` around the model in `folder` (none for those without a model). Gives the ELF file's path.
+pub fn build(toolchain: &Toolchain, name: &str, folder: Option<&Path>) -> Result<PathBuf> {
+    let mut command = toolchain.cargo("build");
+    command.args(["--release", "--quiet", "--locked", "--bin", name]);
+    if let Some(folder) = folder {
+        let folder = folder.canonicalize().with_context(|| format!("no folder {}", folder.display()))?;
+        command.env("GRADLET_FIRMWARE_DIR", folder);
+    }
+    shell::run(&mut command)?;
+    let path = shell::root().join("boards/target").join(TARGET).join("release").join(name);
+    let allocator = Elf::read(&path)?.allocator_symbols()?;
+    ensure!(allocator.is_empty(), "the firmware {name} has an allocator: {}", allocator.join(", "));
+    Ok(path)
+}
+
+/// What a firmware said.
+pub struct Run {
+    values: BTreeMap<String, String>,
+    /// Everything on its console.
+    pub console: String,
+    /// True if it ended with success.
+    pub success: bool,
+}
+
+impl Run {
+    /// The number it reported as `key`.
+    pub fn number(&self, key: &str) -> Result<u64> {
+        let value = self.values.get(key).with_context(|| format!("the firmware did not report {key}:\n{}", self.console))?;
+        value.parse().with_context(|| format!("the firmware reported {key}={value}"))
+    }
+
+    /// An error with the console's text, unless the firmware ended with success.
+    pub fn ok(self) -> Result<Run> {
+        ensure!(self.success, "the firmware failed; its console:\n{}", self.console);
+        Ok(self)
+    }
+}
+
+/// Runs a firmware under QEMU. It finds its files in `folder`; words in `arguments` hold no spaces or commas.
+///
+/// Fails if it takes longer than `limit`.
+pub fn run(elf: &Path, folder: &Path, arguments: &[&str], limit: Duration) -> Result<Run> {
+    let name = elf.file_name().unwrap_or_default().to_string_lossy();
+    let words = std::iter::once(&*name).chain(arguments.iter().copied());
+    let arguments: String = words.map(|word| format!(",arg={word}")).collect();
+    let mut command = Command::new("qemu-system-arm");
+    command.args(["-machine", "mps2-an386", "-icount", "shift=6", "-nographic"]);
+    command.arg("-semihosting-config").arg(format!("enable=on,target=native{arguments}"));
+    command.arg("-kernel").arg(elf).current_dir(folder);
+    let mut child = command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().context("cannot start QEMU")?;
+    let (output, errors) = (reader(child.stdout.take()), reader(child.stderr.take()));
+    let success = wait(&mut child, limit);
+    let console = [output, errors].map(|thread| thread.join().unwrap_or_default()).concat();
+    let Some(success) = success? else { bail!("the firmware {name} ran for more than {limit:?}; its console:\n{console}") };
+    let values = console.lines().filter_map(|line| line.split_once('=')).map(|(key, value)| (key.to_string(), value.to_string()));
+    Ok(Run { values: values.collect(), console, success })
+}
+
+/// Waits for the child: whether it ended with success, or `None` if it had to be stopped.
+fn wait(child: &mut Child, limit: Duration) -> Result<Option<bool>> {
+    let start = Instant::now();
+    loop {
+        if let Some(status) = child.try_wait()? {
+            return Ok(Some(status.success()));
+        }
+        if start.elapsed() > limit {
+            child.kill()?;
+            child.wait()?;
+            return Ok(None);
+        }
+        thread::sleep(Duration::from_millis(5));
+    }
+}
+
+fn reader(stream: Option<impl Read + Send + 'static>) -> thread::JoinHandle<String> {
+    thread::spawn(move || {
+        let mut bytes = Vec::new();
+        if let Some(mut stream) = stream {
+            let _ = stream.read_to_end(&mut bytes);
+        }
+        String::from_utf8_lossy(&bytes).into_owned()
+    })
+}
+
+/// `cargo xtask firmware`.
+pub fn task(names: &[String], model: Option<&Path>, arguments: Option<&[String]>) -> Result<()> {
+    let toolchain = setup::ensure()?;
+    for name in names {
+        ensure!(ALL.contains(&name.as_str()), "there is no firmware {name}; there are {}", ALL.join(", "));
+        let elf = build(&toolchain, name, model)?;
+        println!("{}", elf.display());
+        if let Some(arguments) = arguments {
+            let arguments: Vec<&str> = arguments.iter().map(String::as_str).collect();
+            let run = run(&elf, &std::env::current_dir()?, &arguments, Duration::from_secs(600))?;
+            print!("{}", run.console);
+            ensure!(run.success, "the firmware {name} ended with failure");
+        }
+    }
+    Ok(())
+}

@@ -1,0 +1,82 @@
+//! `cargo xtask …`: everything that building, testing and showing gradlet takes.
+
+mod demo;
+mod elf;
+mod firmware;
+mod golden;
+mod models;
+mod setup;
+mod shell;
+mod size;
+mod test;
+
+use clap::{Parser, Subcommand};
+use std::path::PathBuf;
+use std::process::ExitCode;
+
+/// Builds, tests and shows gradlet.
+#[derive(Parser)]
+#[command(name = "cargo xtask", bin_name = "cargo xtask")]
+struct Cli {
+    #[command(subcommand)]
+    task: Task,
+}
+
+#[derive(Subcommand)]
+enum Task {
+    /// Install what is missing: a Rust toolchain for the Cortex-M4F, and QEMU. The other tasks do this too.
+    Setup,
+    /// Train on the host, export, learn on the emulated device: the main job, from end to end.
+    Demo {
+        /// Also write the figures to this file, as one JSON object.
+        #[arg(long, value_name = "FILE")]
+        json: Option<PathBuf>,
+    },
+    /// Run all tests: format, lints, docs, tests, firmware, golden vectors, sizes. Stops at the first failure.
+    Test,
+    /// Run golden vectors on every runtime.
+    Golden {
+        /// Folders of cases; without any, those under tests/fixtures.
+        #[arg(value_name = "DIR")]
+        folders: Vec<PathBuf>,
+    },
+    /// Measure flash, RAM and instructions of the firmwares, beside the committed figures.
+    Size {
+        /// Also write the figures to this file, as one JSON object.
+        #[arg(long, value_name = "FILE")]
+        json: Option<PathBuf>,
+        /// Make these figures the committed ones (tests/sizes.json).
+        #[arg(long)]
+        update: bool,
+    },
+    /// Build firmwares and print where they lie.
+    Firmware {
+        /// Their names: the files in boards/mps2-an386/src/bin.
+        #[arg(value_name = "BIN", required = true)]
+        names: Vec<String>,
+        /// The folder with model.grdl and model.rs, as `gradlet export` writes them.
+        #[arg(long, value_name = "DIR", env = "GRADLET_FIRMWARE_DIR")]
+        model: Option<PathBuf>,
+        /// Run them under QEMU with these arguments.
+        #[arg(long, value_name = "ARGS", num_args = 0.., allow_hyphen_values = true)]
+        run: Option<Vec<String>>,
+    },
+}
+
+fn main() -> ExitCode {
+    let result = match Cli::parse().task {
+        Task::Setup => setup::ensure().map(|toolchain| println!("ready: {toolchain}, qemu-system-arm")),
+        Task::Demo { json } => demo::run(json.as_deref()),
+        Task::Test => test::run(),
+        Task::Golden { folders } => golden::run(&folders),
+        Task::Size { json, update } => size::run(json.as_deref(), update),
+        Task::Firmware { names, model, run } => firmware::task(&names, model.as_deref(), run.as_deref()),
+    };
+    match result {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            eprintln!("error: {error:#}");
+            ExitCode::FAILURE
+        }
+    }
+}

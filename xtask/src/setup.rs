@@ -1,0 +1,152 @@
+//! Finds or installs what the firmwares need: Rust for the Cortex-M4F, and QEMU.
+
+use crate::shell::{self, answer};
+use anyhow::{Context, Result, bail};
+use std::fmt;
+use std::io::{IsTerminal, Write};
+use std::path::Path;
+use std::process::Command;
+
+/// The target of the firmwares.
+pub const TARGET: &str = "thumbv7em-none-eabihf";
+const QEMU: &str = "qemu-system-arm";
+const DEBIAN_RUSTC: &str = "/usr/bin/rustc";
+const DEBIAN_CARGO: &str = "/usr/bin/cargo";
+const DEBIAN_LLD: &str = "/usr/bin/rust-lld";
+const DEBIAN_PACKAGES: [&str; 4] = ["rustc-web", "cargo-web", "rust-web-src", "rust-web-llvm"];
+
+/// A Rust that builds for [`TARGET`].
+pub enum Toolchain {
+    /// The active one, which has the target.
+    Active,
+    /// Debian's, which builds `core` from the library sources it comes with.
+    Debian,
+}
+
+impl fmt::Display for Toolchain {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let version = answer(self.rustc(), &["--version"]).unwrap_or_default();
+        f.write_str(version.split(" (").next().unwrap_or_default())
+    }
+}
+
+impl Toolchain {
+    /// The one to use, if there is one.
+    pub fn find() -> Option<Toolchain> {
+        let has = |rustc: &str, path: &str| answer(rustc, &["--print", "sysroot"]).is_some_and(|root| Path::new(&root).join(path).exists());
+        if has("rustc", &format!("lib/rustlib/{TARGET}/lib")) {
+            return Some(Toolchain::Active);
+        }
+        let sources = has(DEBIAN_RUSTC, "lib/rustlib/src/rust/library/core");
+        let whole = sources && Path::new(DEBIAN_CARGO).exists() && Path::new(DEBIAN_LLD).exists();
+        whole.then_some(Toolchain::Debian)
+    }
+
+    /// `cargo SUBCOMMAND` in boards/, for [`TARGET`].
+    pub fn cargo(&self, subcommand: &str) -> Command {
+        let mut command = match self {
+            Toolchain::Active => shell::cargo(),
+            Toolchain::Debian => Command::new(DEBIAN_CARGO),
+        };
+        // Flags and libraries of the cargo that runs this task are not the firmware's.
+        for name in ["RUSTFLAGS", "CARGO_ENCODED_RUSTFLAGS", "LD_LIBRARY_PATH"] {
+            command.env_remove(name);
+        }
+        let boards = shell::root().join("boards");
+        command.current_dir(&boards).args([subcommand, "--target", TARGET, "--target-dir"]).arg(boards.join("target"));
+        if let Toolchain::Debian = self {
+            command.envs([("RUSTC_BOOTSTRAP", "1"), ("RUSTC", DEBIAN_RUSTC), ("RUSTDOC", "/usr/bin/rustdoc")]);
+            command.arg("-Zbuild-std=core,alloc");
+        }
+        command
+    }
+
+    fn rustc(&self) -> &'static str {
+        match self {
+            Toolchain::Active => "rustc",
+            Toolchain::Debian => DEBIAN_RUSTC,
+        }
+    }
+}
+
+/// Installs what is missing, asking first on a terminal. Quick if all is there.
+pub fn ensure() -> Result<Toolchain> {
+    let target = Toolchain::find().is_none();
+    let qemu = answer(QEMU, &["--version"]).is_none();
+    if target || qemu {
+        install(target, qemu)?;
+    }
+    Toolchain::find().with_context(|| format!("there is still no Rust for {TARGET}: `rustup target add {TARGET}` is the usual way"))
+}
+
+fn install(target: bool, qemu: bool) -> Result<()> {
+    let apt = answer("apt-get", &["--version"]).is_some();
+    if qemu && !apt {
+        let how = if cfg!(target_os = "macos") { "brew install qemu" } else { "https://www.qemu.org/download" };
+        bail!("{QEMU} is missing, and there is no apt-get to install it with: get it with your system's package manager ({how})");
+    }
+    if apt && no_lists() {
+        println!("Fetching the package lists: apt-get update");
+        shell::run(&mut apt_get(&["update"]))?;
+    }
+    let debian = target && apt && answer("apt-cache", &["show", "rust-web-src"]).is_some_and(|text| !text.is_empty());
+    let mut packages = Vec::new();
+    packages.extend(debian.then_some(DEBIAN_PACKAGES).into_iter().flatten());
+    packages.extend(qemu.then_some(QEMU));
+
+    println!("The firmwares need what is not here yet. To be installed:");
+    packages.iter().for_each(|package| println!("  {package} (apt)"));
+    match (target, debian) {
+        (true, true) => println!("  lld, of the version that rust-web-llvm names (apt)"),
+        (true, false) => println!("  the target {TARGET} (rustup)"),
+        _ => {}
+    }
+    confirm()?;
+    if !packages.is_empty() {
+        install_packages(&packages)?;
+    }
+    match (target, debian) {
+        (true, true) => install_packages(&[&lld_package()?]),
+        (true, false) => shell::run(Command::new("rustup").args(["target", "add", TARGET])),
+        _ => Ok(()),
+    }
+}
+
+fn confirm() -> Result<()> {
+    if !std::io::stdin().is_terminal() {
+        return Ok(());
+    }
+    print!("Go ahead? [Y/n] ");
+    std::io::stdout().flush()?;
+    let mut line = String::new();
+    std::io::stdin().read_line(&mut line)?;
+    match line.trim().to_lowercase().as_str() {
+        "" | "y" | "yes" => Ok(()),
+        _ => bail!("nothing was installed"),
+    }
+}
+
+fn no_lists() -> bool {
+    let lists = std::fs::read_dir("/var/lib/apt/lists").into_iter().flatten().flatten();
+    !lists.into_iter().any(|entry| entry.file_name().to_string_lossy().contains("_Packages"))
+}
+
+/// Debian's `rust-lld` is a link to `lld-NN`, of the package of that name.
+fn lld_package() -> Result<String> {
+    let link = std::fs::read_link(DEBIAN_LLD).with_context(|| format!("rust-web-llvm brought no {DEBIAN_LLD}"))?;
+    Ok(link.file_name().unwrap_or_default().to_string_lossy().into_owned())
+}
+
+fn install_packages(packages: &[&str]) -> Result<()> {
+    shell::run(apt_get(&["install", "--yes", "--no-install-recommends"]).args(packages))
+}
+
+fn apt_get(arguments: &[&str]) -> Command {
+    let root = answer("id", &["-u"]).is_some_and(|user| user == "0");
+    let mut command = Command::new(if root { "apt-get" } else { "sudo" });
+    if !root {
+        command.arg("apt-get");
+    }
+    command.args(arguments).env("DEBIAN_FRONTEND", "noninteractive");
+    command
+}
