@@ -36,7 +36,8 @@ pub struct Plan {
 pub fn plan(graph: &Graph) -> Plan {
     let mut graph = graph.clone();
     let direct = place_assignments(&mut graph);
-    let edges = edges(&graph, &direct);
+    let mut edges = edges(&graph, &direct);
+    hoist_checks(&graph, &direct, &mut edges);
     let orders = [in_order(&edges), lowest_first(&graph, &edges)];
     let plans = orders.map(|order| Layout::new(&graph, &direct, order).finish());
     let [first, second] = plans;
@@ -175,6 +176,36 @@ fn edges(graph: &Graph, direct: &[Option<usize>]) -> Vec<Vec<usize>> {
         before
     };
     graph.nodes.iter().enumerate().map(needs).collect()
+}
+
+/// Lets nodes that may refuse their data run before any variable is written, where they do not depend on its new value.
+fn hoist_checks(graph: &Graph, direct: &[Option<usize>], edges: &mut [Vec<usize>]) {
+    let checks = |index: &usize| ops::DATA_CHECKS.contains(&graph.nodes[*index].op.def.code);
+    let writes = |index: &usize| graph.nodes[*index].outputs.iter().any(|&id| direct[id].is_some());
+    for check in (0..edges.len()).filter(checks) {
+        let needed = ancestors(edges, check);
+        for writer in (0..edges.len()).filter(writes).filter(|&writer| writer != check && !needed[writer]) {
+            edges[writer].push(check);
+        }
+    }
+    for before in edges {
+        before.sort_unstable();
+        before.dedup();
+    }
+}
+
+/// The nodes that must run before `node`.
+fn ancestors(edges: &[Vec<usize>], node: usize) -> Vec<bool> {
+    let mut seen = alloc::vec![false; edges.len()];
+    let mut open = alloc::vec![node];
+    while let Some(node) = open.pop() {
+        for &before in &edges[node] {
+            if !core::mem::replace(&mut seen[before], true) {
+                open.push(before);
+            }
+        }
+    }
+    seen
 }
 
 /// Runs nodes whenever they are ready, choosing with `choose` among them.

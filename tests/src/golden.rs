@@ -1,7 +1,7 @@
 //! The suite: every case on every runtime.
 
 use crate::bundle::Bundle;
-use crate::case::{Body, Case, compare, compare_bits};
+use crate::case::{Case, compare, compare_bits};
 use crate::fixtures::Folder;
 use crate::runtimes::{self, CORTEX_M, COMPILED, DEVICE, EAGER, Outputs, Traced};
 use crate::skips::Skips;
@@ -98,7 +98,8 @@ impl Suite<'_> {
     /// A case that cannot be run: skipped where the list says so, else wrong.
     fn unknown(&mut self, case: &Case) {
         *self.unknown.entry(case.group.clone()).or_default() += 1;
-        for runtime in runtimes::NAMES.into_iter().filter(|&name| self.board || name != CORTEX_M) {
+        let board = self.board;
+        for runtime in runtimes::NAMES.into_iter().filter(|&name| board || name != CORTEX_M) {
             if self.skips.skip(case, runtime) { self.counts.skipped += 1 } else { self.fail(case, runtime, "not known, and not in the list of skips") }
         }
     }

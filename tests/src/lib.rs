@@ -7,6 +7,7 @@
 
 pub mod bundle;
 pub mod case;
+pub mod damage;
 pub mod fixtures;
 pub mod golden;
 pub mod op_cases;

@@ -20,7 +20,9 @@ pub fn read(folder: &mut Folder) -> Result<Vec<Case>> {
 fn read_case(folder: &mut Folder, json: &Json) -> Result<Case> {
     let file = text(json, "file")?;
     let mut values = |list: &str| -> Result<Option<Vec<Value>>> {
-        members(json, list).map(|(name, entry)| folder.value(file, text(entry, "key")?, name)).collect()
+        // A gradient that TensorFlow does not give is there as `{"none": true}`.
+        let given = members(json, list).filter(|(_, entry)| entry.get("none").is_none());
+        given.map(|(name, entry)| folder.value(file, text(entry, "key")?, name)).collect()
     };
     let (inputs, outputs) = (values("inputs")?, values("outputs")?);
     let (cotangents, gradients) = (values("cotangents")?, values("grads")?);

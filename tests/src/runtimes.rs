@@ -49,11 +49,10 @@ impl Traced {
 
     /// The function as an artifact with one signature. Variables have the values that they have now.
     pub fn export(&self, case: &Case) -> Result<AlignedBytes> {
-        let names = |values: &[crate::case::Value]| -> Vec<String> { values.iter().map(|value| value.name.clone()).collect() };
-        let (inputs, outputs) = (names(&case.inputs), names(&case.wanted));
-        let texts = |names: &[String]| -> Vec<&str> { names.iter().map(String::as_str).collect() };
+        let inputs: Vec<&str> = case.inputs.iter().map(|value| value.name.as_str()).collect();
+        let outputs: Vec<&str> = case.wanted.iter().map(|value| value.name.as_str()).collect();
         let mut artifact = Artifact::new();
-        artifact.signature(SIGNATURE, &self.function, &texts(&inputs), &texts(&outputs))?;
+        artifact.signature(SIGNATURE, &self.function, &inputs, &outputs)?;
         Ok(artifact.to_bytes()?)
     }
 

@@ -78,8 +78,8 @@ fn optimizer(name: &str, given: &Json) -> Result<Make, String> {
     if let Some((option, _)) = given.as_object().into_iter().flatten().find(|(option, value)| !known.contains(&option.as_str()) || number(value).is_none()) {
         return Err(format!("{name}.{option}"));
     }
-    let option = |name: &str, default: f64| given.get(name).and_then(number).unwrap_or(default) as f32;
-    let (sgd, adam) = (option("learning_rate", 0.01), option("learning_rate", 0.001));
+    let option = |name: &str, default: f64| given.get(name).and_then(number).unwrap_or(default);
+    let (sgd, adam) = (option("learning_rate", 0.01) as f32, option("learning_rate", 0.001) as f32);
     let (beta_1, beta_2, epsilon) = (option("beta_1", 0.9), option("beta_2", 0.999), option("epsilon", 1e-7));
     Ok(match name {
         "SGD" => Box::new(move || Box::new(Sgd::new(sgd))),

@@ -1,12 +1,18 @@
 //! Layers: what models are made of. They have Keras's names, defaults and weight layouts.
 
+mod conv2d;
 mod dense;
 mod flatten;
+mod max_pool2d;
 mod sequential;
 
+pub use conv2d::Conv2D;
 pub use dense::Dense;
 pub use flatten::Flatten;
+pub use max_pool2d::MaxPool2D;
 pub use sequential::Sequential;
+
+pub use crate::ops::conv2d::Padding;
 
 use crate::error::Result;
 use crate::scope::Scope;

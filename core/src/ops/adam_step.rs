@@ -38,14 +38,8 @@ pub struct Attributes {
 }
 
 /// The op.
-pub static DEF: OpDef = OpDef {
-    code: super::code::adam_step,
-    name: "adam_step",
-    inputs: (6, 6),
-    outputs: 3,
-    infer,
-    in_place: &[(0, 0), (1, 1), (2, 2)],
-};
+pub static DEF: OpDef =
+    OpDef { code: super::code::adam_step, name: "adam_step", inputs: (6, 6), outputs: 3, infer, in_place: &[(0, 0), (1, 1), (2, 2)] };
 
 fn infer(inputs: &[TensorType], attributes: &[u32], outputs: &mut [TensorType]) -> Result<()> {
     let [variable, _, _, _, learning_rate, iterations] = inputs else { return Err(Error::Arity { got: inputs.len() as u8 }) };
@@ -141,5 +135,37 @@ impl Tensor {
         let attributes = [beta_1, beta_2, epsilon, 1.0 - beta_1, 1.0 - beta_2].map(|value| (value as f32).to_bits());
         let outputs = Tensor::emit(&OP, &attributes, &[self, m, v, gradient, learning_rate, iterations])?;
         outputs.into_array().map_err(|outputs| Error::Arity { got: outputs.len() as u8 })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    extern crate std;
+    use super::super::testing::{Value, floats, run, run_every_way};
+    use super::*;
+
+    const ATTRIBUTES: [f32; 5] = [0.9, 0.999, 1e-7, 0.1, 0.001];
+
+    #[test]
+    fn in_place_and_apart() {
+        let positive = Value::new(&floats(&[5], 3).elements::<f32>().iter().map(|x| x * x).collect::<std::vec::Vec<_>>(), &[5]);
+        let (rate, iterations) = (Value::new(&[0.1f32], &[]), Value::new(&[6i64], &[]));
+        let inputs = [&floats(&[5], 1), &floats(&[5], 2), &positive, &floats(&[5], 4), &rate, &iterations];
+        run_every_way(&F32, &ATTRIBUTES.map(f32::to_bits), &inputs);
+    }
+
+    #[test]
+    fn attributes_are_checked() {
+        let (rate, iterations) = (Value::new(&[0.1f32], &[]), Value::new(&[0i64], &[]));
+        let x = floats(&[2], 1);
+        for (index, wrong) in [(0, 1.0), (1, -0.1), (2, f32::NAN), (2, f32::INFINITY), (3, 1.5), (4, f32::NAN)] {
+            let mut attributes = ATTRIBUTES;
+            attributes[index] = wrong;
+            let (result, _) = run(&F32, &attributes.map(f32::to_bits), &[&x, &x, &x, &x, &rate, &iterations], &[]);
+            assert_eq!(result, Err(Error::Attribute { index: index as u8 }));
+        }
+        let attributes = ATTRIBUTES.map(f32::to_bits);
+        assert_eq!(run(&F32, &attributes[..4], &[&x, &x, &x, &x, &rate, &iterations], &[]).0, Err(Error::Attribute { index: 0 }));
+        assert_eq!(run(&F32, &attributes, &[&x, &x, &x, &x, &rate, &rate], &[]).0, Err(Error::DType { input: 5 }));
     }
 }

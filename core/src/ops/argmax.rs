@@ -24,8 +24,7 @@ pub struct Attributes {
 }
 
 /// The op.
-pub static DEF: OpDef =
-    OpDef { code: super::code::argmax, name: "argmax", inputs: (1, 1), outputs: 1, infer, in_place: &[] };
+pub static DEF: OpDef = OpDef { code: super::code::argmax, name: "argmax", inputs: (1, 1), outputs: 1, infer, in_place: &[] };
 
 fn infer(inputs: &[TensorType], attributes: &[u32], outputs: &mut [TensorType]) -> Result<()> {
     let [x] = inputs else { return Err(Error::Arity { got: inputs.len() as u8 }) };
@@ -99,5 +98,47 @@ impl Tensor {
     /// ```
     pub fn argmax(&self, axis: i32, dtype: DType) -> Result<Tensor> {
         Tensor::emit1(&OP, &[super::reduce::axis(self, axis)?, dtype as u32], &[self])
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::testing::{Value, floats, run};
+    use super::*;
+
+    fn positions(x: &[f32]) -> i32 {
+        let (result, y) = run(&F32, &[0, DType::I32 as u32], &[&Value::new(x, &[x.len() as u32])], &[]);
+        assert_eq!(result, Ok(()));
+        y[0].elements::<i32>()[0]
+    }
+
+    #[test]
+    fn ties_and_nan() {
+        assert_eq!(positions(&[1.0, 3.0, 3.0]), 1);
+        assert_eq!(positions(&[f32::NAN, 1.0, 2.0, f32::NAN]), 2);
+        assert_eq!(positions(&[f32::NAN, f32::NAN]), 0);
+        assert_eq!(positions(&[f32::NEG_INFINITY, f32::NEG_INFINITY]), 0);
+        assert_eq!(positions(&[0.0, -0.0]), 0);
+    }
+
+    #[test]
+    fn axes_and_types() {
+        let x = Value::new(&[3i8, 1, 2, 3, 9, -9], &[2, 3]);
+        let (_, y) = run(&I8, &[0, DType::I64 as u32], &[&x], &[]);
+        assert_eq!(y[0], Value::new(&[0i64, 1, 0], &[3]));
+        let (_, y) = run(&I8, &[1, DType::I32 as u32], &[&x], &[]);
+        assert_eq!(y[0], Value::new(&[0, 1], &[2]));
+        assert_eq!(run(&F32, &[1, DType::I32 as u32], &[&floats(&[0, 3], 1)], &[]).0, Ok(()));
+        assert_eq!(run(&F32, &[0, DType::I32 as u32], &[&floats(&[3, 0], 1)], &[]).0, Ok(()));
+    }
+
+    #[test]
+    fn attributes_are_checked() {
+        let refused = |words: &[u32], dims: &[u32]| run(&F32, words, &[&floats(dims, 1)], &[]).0;
+        assert_eq!(refused(&[2, 7], &[2, 3]), Err(Error::Attribute { index: 0 }));
+        assert_eq!(refused(&[0, 1], &[2, 3]), Err(Error::Attribute { index: 1 }));
+        assert_eq!(refused(&[0], &[2, 3]), Err(Error::Attribute { index: 0 }));
+        assert_eq!(refused(&[0, 7], &[]), Err(Error::Attribute { index: 0 }));
+        assert_eq!(refused(&[1, 7], &[2, 0]), Err(Error::Dimension { input: 0, axis: 1, want: 1, got: 0 }));
     }
 }

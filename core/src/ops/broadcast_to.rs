@@ -75,3 +75,47 @@ impl Tensor {
         Tensor::emit1(&OP, dims, &[self])
     }
 }
+
+#[cfg(test)]
+mod tests {
+    extern crate std;
+    use super::super::testing::{Value, indices, numbers, position, run, shapes};
+    use super::*;
+    use std::vec::Vec;
+
+    #[test]
+    fn same_as_one_element_at_a_time() {
+        for to in shapes(4, &[0, 1, 2, 5]) {
+            for narrowed in 0..1u32 << to.len() {
+                for new in 0..=to.len() {
+                    let from: Vec<u32> =
+                        (0..).zip(&to).skip(new).map(|(axis, &dim)| if narrowed >> axis & 1 == 1 { 1 } else { dim }).collect();
+                    let x: Vec<i32> = numbers(&from, 5).iter().map(|x| (x * 1e6) as i32).collect();
+                    let element = |index: Vec<u32>| {
+                        let ours: Vec<u32> = index[new..].iter().zip(&from).map(|(&at, &dim)| if dim == 1 { 0 } else { at }).collect();
+                        x[position(&from, &ours)]
+                    };
+                    let want: Vec<i32> = indices(&to).into_iter().map(element).collect();
+                    let (result, got) = run(&I32, &to, &[&Value::new(&x, &from)], &[]);
+                    assert_eq!((result, got), (Ok(()), std::vec![Value::new(&want, &to)]), "{from:?} to {to:?}");
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn attributes_are_checked() {
+        let x = Value::new(&[0u8; 6], &[2, 3]);
+        for dims in [&[3u32][..], &[2, 1], &[3, 2], &[2, 3, 1], &[]] {
+            assert_eq!(run(&U8, dims, &[&x], &[]).0, Err(Error::Attribute { index: 0 }), "{dims:?}");
+        }
+    }
+
+    #[cfg(feature = "alloc")]
+    #[test]
+    fn gradient() {
+        for from in [&[3u32, 1][..], &[1, 4], &[4], &[], &[2, 3, 4]] {
+            super::super::testing::check_gradient(&OP, &[2, 3, 4], &[super::super::testing::tensor(from, 1)]);
+        }
+    }
+}

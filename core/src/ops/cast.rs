@@ -128,3 +128,51 @@ impl Tensor {
         Tensor::emit1(&OP, &[dtype as u32], &[self])
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::super::testing::{Value, run};
+    use super::*;
+
+    fn cast<T: Element, U: Element>(kernel: &Kernel, x: &[T]) -> impl core::ops::Deref<Target = [U]> + use<T, U> {
+        let (result, y) = run(kernel, &[U::DTYPE as u32], &[&Value::new(x, &[x.len() as u32])], &[]);
+        assert_eq!(result, Ok(()));
+        y[0].elements::<U>()
+    }
+
+    #[test]
+    fn what_numbers_become() {
+        let odd = [1.9f32, -1.9, 300.0, -1.0, 3e9, f32::NAN, f32::INFINITY, -0.0];
+        assert_eq!(*cast::<_, i32>(&F32, &odd), [1, -1, 300, -1, i32::MAX, 0, i32::MAX, 0]);
+        assert_eq!(*cast::<_, i64>(&F32, &odd), [1, -1, 300, -1, 3_000_000_000, 0, i64::MAX, 0]);
+        assert_eq!(*cast::<_, u8>(&F32, &odd), [1, 255, 44, 255, 255, 0, 255, 0]);
+        assert_eq!(*cast::<_, Bool>(&F32, &odd), [true, true, true, true, true, true, true, false].map(Bool::from));
+        assert_eq!(*cast::<_, u8>(&I32, &[0, 255, 256, -1, 511]), [0, 255, 0, 255, 255]);
+        assert_eq!(*cast::<_, f64>(&BOOL, &[Bool(0), Bool(7)]), [0.0, 1.0]);
+        assert_eq!(*cast::<i64, Bool>(&I64, &[0, i64::MIN, 1 << 40]), [false, true, true].map(Bool::from));
+        assert_eq!(*cast::<_, f32>(&I32, &[16_777_217, i32::MIN]), [16_777_216.0, -2_147_483_648.0]);
+        assert_eq!(*cast::<i64, i8>(&I64, &[-129, 1 << 40]), [127, 0]);
+    }
+
+    #[test]
+    fn halves_round_to_nearest_even() {
+        let x = [1.000_488_3f32, 65519.0, 65520.0, 2e-8, -0.0];
+        let halves = [1.0, 65504.0, f32::INFINITY, 0.0, -0.0].map(f16::from_f32);
+        assert_eq!(*cast::<_, f16>(&F32, &x), halves);
+        assert_eq!(*cast::<f32, bf16>(&F32, &[1.003_906_2, 1.011_718_8]), [1.0, 1.015_625].map(bf16::from_f32));
+        assert_eq!(*cast::<_, f64>(&F16, &halves[..2]), [1.0, 65504.0]);
+    }
+
+    #[test]
+    fn attributes_are_checked() {
+        for words in [&[0u32][..], &[10], &[257], &[], &[1, 1]] {
+            assert_eq!(run(&F32, words, &[&Value::new(&[1.0f32], &[])], &[]).0, Err(Error::Attribute { index: 0 }));
+        }
+    }
+
+    #[cfg(feature = "alloc")]
+    #[test]
+    fn gradient() {
+        super::super::testing::check_gradient(&OP, &[DType::F64 as u32], &[super::super::testing::tensor(&[2, 3], 1)]);
+    }
+}

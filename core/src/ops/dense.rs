@@ -56,28 +56,49 @@ fn run<T: Float>(call: &mut Call<'_, '_>) -> Result<()> {
 
 super::kernels!(run: F32 = f32, F64 = f64);
 
-/// The op with its gradient.
+/// The op with its gradient: `dx = dy · kernelᵀ`, `dkernel = xᵀ · dy`, and for the bias dy summed over all rows.
 #[cfg(feature = "alloc")]
-pub static OP: Op = Op { def: &DEF, usage: "dense(x[..,k], kernel[k,n], bias[n])", grad: Gradient::Rule(grad) };
+pub static OP: Op = Op { def: &DEF, usage: "dense(x[..,k], kernel[k,n], optional bias[n]), of f32 or f64", grad: Gradient::Rule(grad) };
 
 #[cfg(feature = "alloc")]
 fn grad(of: &Backward<'_>) -> Result<InputGradients> {
-    let (x, kernel, dy) = (&of.inputs[0], &of.inputs[1], of.dy()?);
-    let flat = |t: &Tensor| {
-        let n = t.shape().back(0).unwrap_or(1);
-        t.reshape(&[t.dims().iter().rev().skip(1).product(), n])
-    };
-    let dx = of.if_wanted(0, || dy.matmul_with(kernel, false, true))?;
-    let dkernel = of.if_wanted(1, || flat(x)?.matmul_with(&flat(dy)?, true, false))?;
-    let dbias = of.if_wanted(2, || flat(dy)?.sum(&[0], false))?;
-    Ok([dx, dkernel, dbias].into_iter().take(of.inputs.len()).collect())
+    let ([x, kernel, bias @ ..], dy) = (of.inputs, of.dy()?) else { return Err(Error::Arity { got: of.inputs.len() as u8 }) };
+    let dx = of.if_wanted(0, || matrix(dy)?.matmul_with(kernel, false, true)?.reshaped(x.dims()))?;
+    let dkernel = of.if_wanted(1, || matrix(x)?.matmul_with(&matrix(dy)?, true, false))?;
+    let dbias = of.if_wanted(2, || matrix(dy)?.sum(&[0], false))?;
+    Ok([dx, dkernel].into_iter().chain(bias.iter().map(|_| dbias.clone())).collect())
+}
+
+/// As a matrix: all but the last dimension are rows.
+#[cfg(feature = "alloc")]
+fn matrix(tensor: &Tensor) -> Result<Tensor> {
+    let [rows @ .., columns] = tensor.dims() else { return Err(Error::Rank { input: 0 }) };
+    tensor.reshaped(&[rows.iter().product(), *columns])
 }
 
 #[cfg(feature = "alloc")]
 impl Tensor {
-    /// Dense.
+    /// `self · kernel + bias` over the last dimension: `[..,k]` with `kernel[k,n]` and `bias[n]` gives `[..,n]`. As
+    /// `tf.keras.layers.Dense` without its activation.
+    ///
+    /// Fails where `k`, `n` or the element types do not fit, and on integers.
+    ///
+    /// ```
+    /// # use gradlet_core::{Tensor, ops};
+    /// # let device = ops::portable_cpu();
+    /// let x = Tensor::new(&device, &[1.0f32, 2.0], &[1, 2])?;
+    /// let kernel = Tensor::new(&device, &[1.0f32, 2.0, 3.0, 4.0], &[2, 2])?;
+    /// let bias = Tensor::new(&device, &[0.5f32, -0.5], &[2])?;
+    /// assert_eq!(x.dense(&kernel, Some(&bias))?.to_vec::<f32>()?, [7.5, 9.5]);
+    /// # Ok::<(), gradlet_core::Error>(())
+    /// ```
     pub fn dense(&self, kernel: &Tensor, bias: Option<&Tensor>) -> Result<Tensor> {
         let inputs: heapless::Vec<&Tensor, 3> = [self, kernel].into_iter().chain(bias).collect();
         Tensor::emit1(&OP, &[], &inputs)
+    }
+
+    /// [`Tensor::reshape`], which is left out where it changes nothing.
+    fn reshaped(&self, dims: &[u32]) -> Result<Tensor> {
+        if self.dims() == dims { Ok(self.clone()) } else { self.reshape(dims) }
     }
 }

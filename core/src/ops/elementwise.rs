@@ -6,9 +6,9 @@ use crate::dtype::{Bool, Element};
 use crate::error::{Error, Result};
 use crate::op::Call;
 use crate::shape::{MAX_RANK, TensorType};
-use crate::view::{TensorView, TensorViewMut};
 #[cfg(feature = "alloc")]
 use crate::tensor::Tensor;
+use crate::view::{TensorView, TensorViewMut};
 
 /// The shape rule of an op with one input whose output has the same type.
 pub(super) fn same(inputs: &[TensorType], attributes: &[u32], outputs: &mut [TensorType]) -> Result<()> {

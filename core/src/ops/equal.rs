@@ -53,3 +53,19 @@ impl Tensor {
         Tensor::emit1(&OP, &[], &[self, other])
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::super::testing::{Value, run};
+    use super::*;
+
+    #[test]
+    fn broadcast_and_nan() {
+        let a = Value::new(&[1.0f32, f32::NAN, -0.0, 1.0], &[2, 2]);
+        let b = Value::new(&[1.0f32, f32::NAN], &[2]);
+        let (result, y) = run(&F32, &[], &[&a, &b], &[]);
+        assert_eq!((result, &y[0]), (Ok(()), &Value::new(&[true, false, false, false].map(Bool::from), &[2, 2])));
+        let (_, y) = run(&BOOL, &[], &[&Value::new(&[Bool(1), Bool(0)], &[2]), &Value::new(&[Bool(9), Bool(1)], &[2])], &[]);
+        assert_eq!(y[0].elements::<Bool>(), [Bool(1), Bool(0)]);
+    }
+}

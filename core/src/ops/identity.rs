@@ -40,3 +40,24 @@ impl Tensor {
         Tensor::emit1(&OP, &[], &[self])
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::super::testing::{Value, run_every_way};
+    use crate::dtype::Bool;
+
+    #[test]
+    fn every_size() {
+        let x = Value::new(&[1i64, -2, 3], &[3, 1]);
+        assert_eq!(run_every_way(&super::I64, &[], &[&x]), [x]);
+        let x = Value::new(&[Bool(1), Bool(0), Bool(1)], &[3]);
+        assert_eq!(run_every_way(&super::BOOL, &[], &[&x]), [x]);
+        run_every_way(&super::F32, &[], &[&Value::new::<f32>(&[], &[0])]);
+    }
+
+    #[cfg(feature = "alloc")]
+    #[test]
+    fn gradient() {
+        super::super::testing::check_gradient(&super::OP, &[], &[super::super::testing::tensor(&[2, 3], 1)]);
+    }
+}

@@ -13,14 +13,8 @@ use crate::{
 };
 
 /// The op.
-pub static DEF: OpDef = OpDef {
-    code: super::code::log_softmax,
-    name: "log_softmax",
-    inputs: (1, 1),
-    outputs: 1,
-    infer: lanes::same,
-    in_place: &[(0, 0)],
-};
+pub static DEF: OpDef =
+    OpDef { code: super::code::log_softmax, name: "log_softmax", inputs: (1, 1), outputs: 1, infer: lanes::same, in_place: &[(0, 0)] };
 
 fn run<T: Float>(call: &mut Call<'_, '_>) -> Result<()> {
     lanes::each(call, |lane: &mut [T], stride| {
@@ -67,5 +61,50 @@ impl Tensor {
     /// ```
     pub fn log_softmax(&self, axis: i32) -> Result<Tensor> {
         Tensor::emit1(&OP, &[super::reduce::axis(self, axis)?], &[self])
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    extern crate std;
+    use super::super::testing::{Value, floats, run, run_every_way};
+    use super::*;
+    use crate::error::Error;
+
+    #[test]
+    fn along_every_axis() {
+        let x = floats(&[2, 3, 4], 1);
+        let elements = x.elements::<f32>();
+        for (axis, extent, stride) in [(0, 2, 12), (1, 3, 4), (2, 4, 1)] {
+            let y = run_every_way(&F32, &[axis], &[&x])[0].elements::<f32>();
+            for at in 0..elements.len() {
+                let first = at - at / stride % extent * stride;
+                let lane: std::vec::Vec<f32> = (0..extent).map(|index| elements[first + index * stride]).collect();
+                let alone = run_every_way(&F32, &[0], &[&Value::new(&lane, &[extent as u32])])[0].elements::<f32>();
+                assert_eq!(y[at], alone[at / stride % extent]);
+            }
+        }
+    }
+
+    #[test]
+    fn odd_values_and_shapes() {
+        let infinity = f32::INFINITY;
+        let x = [0.0, -infinity, 1.0, f32::NAN, 0.0, 1.0, infinity, 0.0, 1.0, -infinity, -infinity, -infinity];
+        let y = run_every_way(&F32, &[1], &[&Value::new(&x, &[4, 3])])[0].elements::<f32>();
+        assert!(y[..3].iter().all(|y| !y.is_nan()) && y[3..].iter().all(|y| y.is_nan()));
+        for (dims, axis) in [(&[0u32, 3][..], 1), (&[3, 0], 1), (&[3, 0], 0), (&[1], 0)] {
+            run_every_way(&F32, &[axis], &[&floats(dims, 1)]);
+        }
+        for words in [&[2u32][..], &[], &[0, 0], &[u32::MAX]] {
+            assert_eq!(run(&F32, words, &[&floats(&[2, 2], 1)], &[]).0, Err(Error::Attribute { index: 0 }));
+        }
+    }
+
+    #[cfg(feature = "alloc")]
+    #[test]
+    fn gradient() {
+        for axis in 0..3 {
+            super::super::testing::check_gradient(&OP, &[axis], &[super::super::testing::tensor(&[2, 3, 4], 1)]);
+        }
     }
 }

@@ -107,33 +107,59 @@ fn run<T: Number>(call: &mut Call<'_, '_>) -> Result<()> {
 
 super::kernels!(run: F32 = f32, F64 = f64, I32 = i32);
 
-/// The op with its gradient.
+/// The op with its gradient: products of the upstream and the other matrix, summed over batches that were broadcast.
 #[cfg(feature = "alloc")]
-pub static OP: Op = Op { def: &DEF, usage: "matmul(a[..,m,k], b[..,k,n])", grad: Gradient::Rule(grad) };
+pub static OP: Op = Op {
+    def: &DEF,
+    usage: "matmul(a[..,m,k], b[..,k,n]), either transposed on demand, of one element type: f32, f64 or i32",
+    grad: Gradient::Rule(grad),
+};
 
 #[cfg(feature = "alloc")]
 fn grad(of: &Backward<'_>) -> Result<InputGradients> {
-    let [transpose_a, transpose_b] = [of.attributes[0] != 0, of.attributes[1] != 0];
-    let (a, b, dy) = (&of.inputs[0], &of.inputs[1], of.dy()?);
+    let Attributes { transpose_a, transpose_b } = read_attributes(of.attributes)?;
+    let (transpose_a, transpose_b) = (transpose_a != 0, transpose_b != 0);
+    let ([a, b], dy) = (of.inputs, of.dy()?) else { return Err(Error::Arity { got: of.inputs.len() as u8 }) };
     let da = of.if_wanted(0, || {
         let da = if transpose_a { b.matmul_with(dy, transpose_b, true)? } else { dy.matmul_with(b, false, !transpose_b)? };
-        super::elementwise::unbroadcast(&da, a)
+        unbroadcast(&da, a)
     })?;
     let db = of.if_wanted(1, || {
         let db = if transpose_b { dy.matmul_with(a, true, transpose_a)? } else { a.matmul_with(dy, !transpose_a, false)? };
-        super::elementwise::unbroadcast(&db, b)
+        unbroadcast(&db, b)
     })?;
     Ok([da, db].into_iter().collect())
 }
 
 #[cfg(feature = "alloc")]
 impl Tensor {
-    /// Product.
+    /// The product of matrices, `self[..,m,k] · other[..,k,n]`: `[..,m,n]`. Leading dimensions are batches and broadcast.
+    /// i32 wraps. As `tf.linalg.matmul`.
+    ///
+    /// Fails where a rank is below 2, where `k` or the batches do not fit, and where the element types differ.
+    ///
+    /// ```
+    /// # use gradlet_core::{Tensor, ops};
+    /// # let device = ops::portable_cpu();
+    /// let a = Tensor::new(&device, &[1.0f32, 2.0, 3.0, 4.0], &[2, 2])?;
+    /// let b = Tensor::new(&device, &[10.0f32, 1.0], &[2, 1])?;
+    /// assert_eq!(a.matmul(&b)?.to_vec::<f32>()?, [12.0, 34.0]);
+    /// # Ok::<(), gradlet_core::Error>(())
+    /// ```
     pub fn matmul(&self, other: &Tensor) -> Result<Tensor> {
         self.matmul_with(other, false, false)
     }
 
-    /// Product of transposes.
+    /// [`Tensor::matmul`] with `self` given as `[..,k,m]` if `transpose_a`, `other` as `[..,n,k]` if `transpose_b`.
+    ///
+    /// ```
+    /// # use gradlet_core::{Tensor, ops};
+    /// # let device = ops::portable_cpu();
+    /// let a = Tensor::new(&device, &[1, 2, 3], &[1, 3])?;
+    /// assert_eq!(a.matmul_with(&a, false, true)?.to_vec::<i32>()?, [14]);
+    /// assert_eq!(a.matmul_with(&a, true, false)?.dims(), [3, 3]);
+    /// # Ok::<(), gradlet_core::Error>(())
+    /// ```
     pub fn matmul_with(&self, other: &Tensor, transpose_a: bool, transpose_b: bool) -> Result<Tensor> {
         Tensor::emit1(&OP, &[transpose_a.into(), transpose_b.into()], &[self, other])
     }

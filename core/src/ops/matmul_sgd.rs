@@ -8,13 +8,12 @@ use super::contraction::{Rows, add_rows, outer};
 use crate::dtype::Float;
 use crate::error::{Error, Result};
 use crate::op::{Call, Kernel, OpDef};
-use crate::shape::TensorType;
 #[cfg(feature = "alloc")]
 use crate::scope::{Gradient, Op};
+use crate::shape::TensorType;
 
 /// The op.
-pub static DEF: OpDef =
-    OpDef { code: super::code::matmul_sgd, name: "matmul_sgd", inputs: (4, 4), outputs: 1, infer, in_place: &[(0, 0)] };
+pub static DEF: OpDef = OpDef { code: super::code::matmul_sgd, name: "matmul_sgd", inputs: (4, 4), outputs: 1, infer, in_place: &[(0, 0)] };
 
 fn infer(inputs: &[TensorType], attributes: &[u32], outputs: &mut [TensorType]) -> Result<()> {
     let ([variable, x, dy, learning_rate], [output, ..]) = (inputs, outputs) else {

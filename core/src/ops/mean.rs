@@ -69,3 +69,26 @@ impl Tensor {
         Tensor::emit1(&OP, &reduce::attributes(self, axes, keepdims)?, &[self])
     }
 }
+
+#[cfg(test)]
+mod tests {
+    #[cfg(feature = "alloc")]
+    #[test]
+    fn gradient() {
+        use super::super::testing::{check_gradient, tensor};
+        for attributes in [&[0u32, 0, 1][..], &[0, 0], &[0, 1], &[1, 1], &[0], &[1, 0, 1]] {
+            check_gradient(&super::OP, attributes, &[tensor(&[2, 3], 1)]);
+        }
+    }
+
+    #[test]
+    fn of_nothing_and_of_integers() {
+        use super::super::testing::{Value, run};
+        let (_, nothing) = run(&super::F32, &[0, 1], &[&Value::new::<f32>(&[], &[2, 0])], &[]);
+        assert!(nothing[0].elements::<f32>().iter().all(|y| y.is_nan()));
+        let (_, nothing) = run(&super::I32, &[0, 1], &[&Value::new::<i32>(&[], &[2, 0])], &[]);
+        assert_eq!(nothing[0].elements::<i32>(), [0, 0]);
+        let (_, truncated) = run(&super::I32, &[0, 1], &[&Value::new(&[-3, -4, 3, 4], &[2, 2])], &[]);
+        assert_eq!(truncated[0].elements::<i32>(), [-3, 3]);
+    }
+}

@@ -72,6 +72,11 @@ catalogue! {
     7 neg: F32, F64, I32, I64;
     8 matmul: F32, F64, I32;
     9 dense: F32, F64;
+    10 conv2d: F32, F64;
+    11 conv2d_input_grad: F32, F64;
+    12 conv2d_filter_grad: F32, F64;
+    13 max_pool2d: F32, F64;
+    14 max_pool2d_grad: F32, F64;
     15 softmax: F32, F64;
     16 log_softmax: F32, F64;
     17 sparse_softmax_cross_entropy: F32, F64;
@@ -94,6 +99,13 @@ mod contraction;
 mod elementwise;
 mod lanes;
 mod reduce;
+mod window;
+#[cfg(test)]
+mod testing;
+
+/// The ops whose kernels may refuse their data: an index out of range. Planned before any variable is written.
+#[cfg(feature = "alloc")]
+pub(crate) const DATA_CHECKS: [crate::op::OpCode; 2] = [code::sparse_softmax_cross_entropy, code::sparse_softmax_cross_entropy_grad];
 
 /// A CPU that computes with the portable kernels, which give the same bits on every target.
 #[cfg(feature = "alloc")]

@@ -47,3 +47,24 @@ impl Tensor {
         Tensor::emit1(&OP, &[], &[self, other])
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::super::testing::{floats, run_every_way};
+
+    #[test]
+    fn in_place_and_apart() {
+        for (a, b) in [(&[3u32, 4][..], &[3, 4][..]), (&[3, 4], &[4]), (&[4], &[3, 4]), (&[3, 1], &[3, 4]), (&[], &[2]), (&[0, 3], &[3])] {
+            run_every_way(&super::F32, &[], &[&floats(a, 1), &floats(b, 2)]);
+        }
+    }
+
+    #[cfg(feature = "alloc")]
+    #[test]
+    fn gradient() {
+        use super::super::testing::{check_gradient, tensor};
+        for (a, b) in [(&[2u32, 3][..], &[2, 3][..]), (&[2, 3], &[3]), (&[1, 3], &[2, 1]), (&[], &[2, 2]), (&[4, 1, 3], &[2, 1])] {
+            check_gradient(&super::OP, &[], &[tensor(a, 1), tensor(b, 2)]);
+        }
+    }
+}

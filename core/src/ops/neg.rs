@@ -49,3 +49,23 @@ impl Tensor {
         Tensor::emit1(&OP, &[], &[self])
     }
 }
+
+#[cfg(test)]
+mod tests {
+    extern crate std;
+    use super::super::testing::{Value, run_every_way};
+
+    #[test]
+    fn signs() {
+        let y = run_every_way(&super::F32, &[], &[&Value::new(&[0.0f32, -0.0, 1.0], &[3])])[0].elements::<f32>();
+        assert_eq!(y.iter().map(|y| y.to_bits()).collect::<std::vec::Vec<u32>>(), [(-0.0f32).to_bits(), 0, (-1.0f32).to_bits()]);
+        let y = run_every_way(&super::I32, &[], &[&Value::new(&[i32::MIN, 5], &[2])]);
+        assert_eq!(y[0].elements::<i32>(), [i32::MIN, -5]);
+    }
+
+    #[cfg(feature = "alloc")]
+    #[test]
+    fn gradient() {
+        super::super::testing::check_gradient(&super::OP, &[], &[super::super::testing::tensor(&[2, 3], 1)]);
+    }
+}

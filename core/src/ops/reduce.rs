@@ -221,3 +221,69 @@ pub(super) fn kept_dims(attributes: &[u32], operand: &crate::tensor::Tensor) -> 
     }
     Ok(shape)
 }
+
+#[cfg(test)]
+mod tests {
+    extern crate std;
+    use super::super::testing::{Value, indices, numbers, position, run, shapes};
+    use super::super::{mean, sum};
+    use super::*;
+    use crate::dtype::Element;
+    use crate::op::Kernel;
+    use std::vec::Vec;
+
+    fn naive<T: Number>(x: &[T], dims: &[u32], axes: &[u32], kept: &[u32]) -> Vec<T> {
+        let mut sums = std::vec![T::ZERO; Shape::new(kept).unwrap().elements().unwrap() as usize];
+        for index in indices(dims) {
+            let ours: Vec<u32> = (0..).zip(&index).filter(|(axis, _)| !axes.contains(axis)).map(|(_, &at)| at).collect();
+            let sum = &mut sums[position(kept, &ours)];
+            *sum = sum.add(x[position(dims, &index)]);
+        }
+        sums
+    }
+
+    fn compare<T: Number>(sum: &Kernel, mean: Option<&Kernel>, dims: &[u32], element: impl Fn(f64) -> T) {
+        let x: Vec<T> = numbers(dims, 3).into_iter().map(element).collect();
+        for chosen in 0..1u32 << dims.len() {
+            let axes: Vec<u32> = (0..dims.len() as u32).filter(|axis| chosen >> axis & 1 == 1).collect();
+            let kept: Vec<u32> = (0..).zip(dims).filter(|(axis, _)| !axes.contains(axis)).map(|(_, &dim)| dim).collect();
+            let attributes: Vec<u32> = core::iter::once(0).chain(axes.iter().copied()).collect();
+            let want = naive(&x, dims, &axes, &kept);
+            let (result, got) = run(sum, &attributes, &[&Value::new(&x, dims)], &[]);
+            assert_eq!((result, got), (Ok(()), std::vec![Value::new(&want, &kept)]), "{dims:?} {axes:?}");
+            if let Some(mean) = mean {
+                let (result, got) = run(mean, &attributes, &[&Value::new(&x, dims)], &[]);
+                let count = T::from_count(count(dims, &attributes));
+                let want: Vec<T> = want.iter().map(|sum| sum.div(count)).collect();
+                assert_eq!(result, Ok(()));
+                assert_eq!(std::format!("{:?}", got[0].elements::<T>()), std::format!("{want:?}"));
+            }
+        }
+    }
+
+    #[test]
+    fn same_bits_as_one_element_at_a_time() {
+        for dims in shapes(4, &[0, 1, 3, 9]).iter().chain(&shapes(5, &[2])).chain(&shapes(2, &[17, 24])) {
+            compare(&sum::F32, Some(&mean::F32), dims, |x| x as f32);
+        }
+        for dims in shapes(3, &[0, 1, 3, 9]) {
+            compare(&sum::F64, Some(&mean::F64), &dims, |x| x);
+            compare(&sum::I32, Some(&mean::I32), &dims, |x| (x * 1e9) as i32);
+            compare(&sum::I64, None, &dims, |x| (x * 1e18) as i64);
+        }
+    }
+
+    #[test]
+    fn attributes_are_checked() {
+        let x = Value::new(&[1.0f32; 6], &[2, 3]);
+        let refused = |words: &[u32]| run(&sum::F32, words, &[&x], &[]).0;
+        assert_eq!(refused(&[]), Err(Error::Attribute { index: 0 }));
+        assert_eq!(refused(&[2, 0]), Err(Error::Attribute { index: 0 }));
+        assert_eq!(refused(&[0, 2]), Err(Error::Attribute { index: 1 }));
+        assert_eq!(refused(&[0, 1, 0]), Err(Error::Attribute { index: 2 }));
+        assert_eq!(refused(&[0, 1, 1]), Err(Error::Attribute { index: 2 }));
+        assert_eq!(refused(&[0, u32::MAX]), Err(Error::Attribute { index: 1 }));
+        assert_eq!(run(&sum::F32, &[1, 0, 1], &[&x], &[]).1[0].dims(), [1, 1]);
+        assert_eq!(<f32 as Element>::DTYPE, sum::F32.dtype);
+    }
+}

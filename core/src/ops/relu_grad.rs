@@ -54,3 +54,36 @@ impl Tensor {
         Tensor::emit1(&OP, &[], &[self, y])
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::super::testing::{Value, run, run_every_way};
+    use super::*;
+    use crate::error::Error;
+
+    #[test]
+    fn in_place_and_apart() {
+        let dy = Value::new(&[1.0f32, -2.0, f32::NAN, 4.0, 5.0], &[5]);
+        let y = Value::new(&[0.0f32, 1.0, 2.0, f32::NAN, -0.0], &[5]);
+        let dx = run_every_way(&F32, &[], &[&dy, &y])[0].elements::<f32>();
+        assert_eq!((dx[0], dx[1], dx[3], dx[4]), (0.0, -2.0, 0.0, 0.0));
+        assert!(dx[2].is_nan());
+        run_every_way(&F32, &[], &[&y, &y]);
+    }
+
+    #[test]
+    fn shapes_must_be_equal() {
+        let value = |dims: &[u32]| Value::new(&[1.0f32; 4][..dims.iter().product::<u32>() as usize], dims);
+        let refused = |y: &Value| run(&F32, &[], &[&value(&[2, 2]), y], &[]).0;
+        assert_eq!(refused(&value(&[2])), Err(Error::Rank { input: 1 }));
+        assert_eq!(refused(&value(&[2, 1])), Err(Error::Dimension { input: 1, axis: 1, want: 2, got: 1 }));
+        assert_eq!(refused(&Value::new(&[1.0f64; 4], &[2, 2])), Err(Error::DType { input: 1 }));
+    }
+
+    #[cfg(feature = "alloc")]
+    #[test]
+    fn gradient() {
+        use super::super::testing::{check_gradient, tensor};
+        check_gradient(&OP, &[], &[tensor(&[3, 4], 1), tensor(&[3, 4], 2)]);
+    }
+}

@@ -88,3 +88,46 @@ impl Tensor {
         if shape.elements() != Some(elements) { Err(wrong()) } else { self.reshape(shape.dims()) }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::super::testing::{Value, run, run_every_way};
+    use super::*;
+
+    #[test]
+    fn same_elements() {
+        let x = [1i8, 2, 3, 4, 5, 6];
+        assert_eq!(run_every_way(&I8, &[3, 1, 2], &[&Value::new(&x, &[2, 3])]), [Value::new(&x, &[3, 1, 2])]);
+        let scalar = Value::new(&[7.0f64], &[]);
+        assert_eq!(run_every_way(&F64, &[], &[&Value::new(&[7.0f64], &[1, 1])]), [scalar]);
+        run_every_way(&F32, &[0, 9], &[&Value::new::<f32>(&[], &[3, 0])]);
+    }
+
+    #[test]
+    fn attributes_are_checked() {
+        let x = Value::new(&[0i8; 6], &[2, 3]);
+        for dims in [&[4u32, 2][..], &[0], &[u32::MAX, u32::MAX], &[65536, 65536, 6], &[]] {
+            assert_eq!(run(&I8, dims, &[&x], &[]).0, Err(Error::Attribute { index: 0 }), "{dims:?}");
+        }
+        assert!(run(&I8, &[1, 1, 1, 1, 1, 1, 1, 2, 3], &[&x], &[]).0.is_err());
+    }
+
+    #[cfg(feature = "alloc")]
+    #[test]
+    fn one_dimension_may_be_open() {
+        let x = super::super::testing::tensor(&[2, 6], 1);
+        assert_eq!(x.reshape_open(&[3, -1, 2]).unwrap().dims(), [3, 2, 2]);
+        assert_eq!(x.reshape_open(&[-1, 12]).unwrap().dims(), [1, 12]);
+        for dims in [&[-1, -1][..], &[5, -1], &[-1, 0], &[-2, 6], &[i64::MAX, -1], &[24, -1], &[7]] {
+            assert!(x.reshape_open(dims).is_err(), "{dims:?}");
+        }
+        let empty = super::super::testing::tensor(&[0, 6], 1);
+        assert_eq!(empty.reshape_open(&[-1, 3]).unwrap().dims(), [0, 3]);
+    }
+
+    #[cfg(feature = "alloc")]
+    #[test]
+    fn gradient() {
+        super::super::testing::check_gradient(&OP, &[3, 2], &[super::super::testing::tensor(&[2, 3], 1)]);
+    }
+}

@@ -60,3 +60,19 @@ impl Tensor {
         Tensor::emit1(&OP, &[], &[self, gradient, learning_rate])
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::super::testing::{Value, floats, run, run_every_way};
+    use super::*;
+
+    #[test]
+    fn in_place_and_apart() {
+        let rate = Value::new(&[0.1f32], &[]);
+        run_every_way(&F32, &[], &[&floats(&[5, 7], 1), &floats(&[5, 7], 2), &rate]);
+        run_every_way(&F32, &[], &[&floats(&[5], 1), &floats(&[5], 1), &rate]);
+        run_every_way(&F32, &[], &[&floats(&[0], 1), &floats(&[0], 2), &rate]);
+        let refused = run(&F32, &[], &[&floats(&[2], 1), &floats(&[2], 1), &floats(&[1], 1)], &[]).0;
+        assert_eq!(refused, Err(Error::Rank { input: 2 }));
+    }
+}

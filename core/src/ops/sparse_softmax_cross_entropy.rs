@@ -109,3 +109,44 @@ impl Tensor {
         Tensor::emit1(&OP, &[], &[self, labels])
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::super::testing::{Value, floats, run};
+    use super::*;
+
+    #[test]
+    fn labels_are_checked_before_anything_is_written() {
+        let logits = floats(&[3, 4], 1);
+        let check = |labels: &Value, position, value| {
+            let (result, outputs) = run(&F32, &[], &[&logits, labels], &[]);
+            assert_eq!(result, Err(Error::IndexOutOfRange { node: 0, position, value, limit: 4 }));
+            assert_eq!(outputs[0].elements::<f32>(), [f32::from_bits(0xa5a5_a5a5); 3]);
+        };
+        check(&Value::new(&[0, 1, 4], &[3]), 2, 4);
+        check(&Value::new(&[0, -1, 9], &[3]), 1, -1);
+        check(&Value::new(&[1i64 << 40, 0, 0], &[3]), 0, i32::MAX);
+        check(&Value::new(&[i64::MIN, 0, 0], &[3]), 0, i32::MIN);
+    }
+
+    #[test]
+    fn odd_shapes() {
+        let nothing = Value::new::<i32>(&[], &[0]);
+        assert_eq!(run(&F32, &[], &[&floats(&[0, 4], 1), &nothing], &[]).0, Ok(()));
+        assert_eq!(run(&F32, &[], &[&floats(&[0, 0], 1), &nothing], &[]).0, Ok(()));
+        let refused = |dims: &[u32], labels: &Value| run(&F32, &[], &[&floats(dims, 1), labels], &[]).0;
+        assert!(matches!(refused(&[1, 0], &Value::new(&[0], &[1])), Err(Error::IndexOutOfRange { limit: 0, .. })));
+        assert_eq!(refused(&[], &Value::new(&[0], &[])), Err(Error::Rank { input: 0 }));
+        assert_eq!(refused(&[2, 3], &Value::new(&[0], &[])), Err(Error::Rank { input: 1 }));
+        assert_eq!(refused(&[2, 3], &Value::new(&[0], &[1])), Err(Error::Dimension { input: 1, axis: 0, want: 2, got: 1 }));
+        assert_eq!(refused(&[1, 3], &Value::new(&[0.0f32], &[1])), Err(Error::DType { input: 1 }));
+    }
+
+    #[cfg(feature = "alloc")]
+    #[test]
+    fn gradient() {
+        use super::super::testing::{check_gradient, device, tensor};
+        let labels = crate::tensor::Tensor::new(device(), &[3i64, 0, 1, 2, 3, 3], &[2, 3]).unwrap();
+        check_gradient(&OP, &[], &[tensor(&[2, 3, 4], 1), labels]);
+    }
+}

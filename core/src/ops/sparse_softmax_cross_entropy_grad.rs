@@ -99,3 +99,34 @@ impl Tensor {
         Tensor::emit1(&OP, &[], &[self, labels, dloss])
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::super::testing::{Value, floats, run, run_every_way};
+    use super::*;
+
+    #[test]
+    fn in_place_and_apart() {
+        let labels = Value::new(&[0i64, 3, 2], &[3]);
+        run_every_way(&F32, &[], &[&floats(&[3, 4], 1), &labels, &floats(&[3], 2)]);
+        let nothing = Value::new::<i64>(&[], &[0]);
+        run_every_way(&F32, &[], &[&floats(&[0, 4], 1), &nothing, &floats(&[0], 2)]);
+    }
+
+    #[test]
+    fn labels_are_checked_before_anything_is_written() {
+        let logits = floats(&[2, 3], 1);
+        let inputs = [&logits, &Value::new(&[0, 3], &[2]), &floats(&[2], 2)];
+        let (result, outputs) = run(&F32, &[], &inputs, &[(0, 0)]);
+        assert_eq!(result, Err(Error::IndexOutOfRange { node: 0, position: 1, value: 3, limit: 3 }));
+        assert_eq!(outputs, [logits]);
+    }
+
+    #[cfg(feature = "alloc")]
+    #[test]
+    fn gradient() {
+        use super::super::testing::{check_gradient, device, tensor};
+        let labels = crate::tensor::Tensor::new(device(), &[3, 0, 1, 2, 3, 3], &[2, 3]).unwrap();
+        check_gradient(&OP, &[], &[tensor(&[2, 3, 4], 1), labels, tensor(&[2, 3], 2)]);
+    }
+}

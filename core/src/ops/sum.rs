@@ -61,3 +61,25 @@ impl Tensor {
         Tensor::emit1(&OP, &reduce::attributes(self, axes, keepdims)?, &[self])
     }
 }
+
+#[cfg(test)]
+mod tests {
+    #[cfg(feature = "alloc")]
+    #[test]
+    fn gradient() {
+        use super::super::testing::{check_gradient, tensor};
+        for attributes in [&[0u32, 0, 1][..], &[0, 0], &[0, 1], &[1, 1], &[0], &[1, 0, 1]] {
+            check_gradient(&super::OP, attributes, &[tensor(&[2, 3], 1)]);
+        }
+    }
+
+    #[cfg(feature = "alloc")]
+    #[test]
+    fn axes_are_checked() {
+        let x = super::super::testing::tensor(&[2, 3], 1);
+        assert!(x.sum(&[2], false).is_err());
+        assert!(x.sum(&[-3], false).is_err());
+        assert!(x.sum(&[1, -1], false).is_err());
+        assert_eq!(x.sum(&[-1, 0], true).unwrap().dims(), [1, 1]);
+    }
+}

@@ -115,3 +115,47 @@ impl Tensor {
         Tensor::emit1(&OP, if order.is_empty() { &reversed } else { order }, &[self])
     }
 }
+
+#[cfg(test)]
+mod tests {
+    extern crate std;
+    use super::super::testing::{Value, indices, numbers, position, run, shapes};
+    use super::*;
+
+    #[test]
+    fn same_as_one_element_at_a_time() {
+        for from in shapes(4, &[0, 1, 2, 5]) {
+            let rank = from.len() as u32;
+            let x: std::vec::Vec<i32> = numbers(&from, 5).iter().map(|x| (x * 1e6) as i32).collect();
+            for order in shapes(from.len(), &[0, 1, 2, 3][..from.len()]) {
+                if order.len() != from.len() || !(0..rank).all(|axis| order.contains(&axis)) {
+                    continue;
+                }
+                let to: std::vec::Vec<u32> = order.iter().map(|&axis| from[axis as usize]).collect();
+                let mut want = std::vec![0; x.len()];
+                for index in indices(&from) {
+                    let ours: std::vec::Vec<u32> = order.iter().map(|&axis| index[axis as usize]).collect();
+                    want[position(&to, &ours)] = x[position(&from, &index)];
+                }
+                let (result, got) = run(&I32, &order, &[&Value::new(&x, &from)], &[]);
+                assert_eq!((result, got), (Ok(()), std::vec![Value::new(&want, &to)]), "{from:?} by {order:?}");
+            }
+        }
+    }
+
+    #[test]
+    fn attributes_are_checked() {
+        let x = Value::new(&[0u8; 6], &[2, 3]);
+        for order in [&[0u32][..], &[0, 0], &[0, 2], &[0, 1, 2], &[u32::MAX, 0]] {
+            assert!(matches!(run(&U8, order, &[&x], &[]).0, Err(Error::Attribute { .. })), "{order:?}");
+        }
+    }
+
+    #[cfg(feature = "alloc")]
+    #[test]
+    fn gradient() {
+        for order in [[0u32, 1, 2], [2, 0, 1], [1, 0, 2]] {
+            super::super::testing::check_gradient(&OP, &order, &[super::super::testing::tensor(&[2, 3, 4], 1)]);
+        }
+    }
+}

@@ -1,0 +1,117 @@
+//! The gradient of [`conv2d`](super::conv2d) with respect to its images, which is also a transposed convolution:
+//! `dx[n,ih,iw,ci] = Σ filter[kh,kw,ci,co] · dy[n,oh,ow,co]` over the (kh, kw) whose window meets the position.
+//! f32 and f64. As `tf.raw_ops.Conv2DBackpropInput` in NHWC.
+//!
+//! Bits: each element is summed from +0 over (kh, kw, co) ascending.
+
+use super::contraction::{Rows, add_dots};
+use super::conv2d::{self, check_dim, check_output, dims4, filter4};
+use super::window::part;
+use crate::dtype::Float;
+use crate::error::{Error, Result};
+use crate::op::{Call, Kernel, OpDef, read_attributes};
+use crate::shape::{Shape, TensorType};
+#[cfg(feature = "alloc")]
+use crate::{
+    ops::conv2d::{Conv2DOptions, front},
+    scope::{Backward, Gradient, InputGradients, Op},
+    tensor::Tensor,
+};
+
+/// The attributes.
+#[repr(C)]
+#[derive(Clone, Copy, Debug, bytemuck::Pod, bytemuck::Zeroable)]
+pub struct Attributes {
+    /// Those of the convolution.
+    pub conv: conv2d::Attributes,
+    /// Height and width of its images.
+    pub input: [u32; 2],
+}
+
+/// The op.
+pub static DEF: OpDef =
+    OpDef { code: super::code::conv2d_input_grad, name: "conv2d_input_grad", inputs: (2, 2), outputs: 1, infer, in_place: &[] };
+
+fn infer(inputs: &[TensorType], attributes: &[u32], outputs: &mut [TensorType]) -> Result<()> {
+    let attributes: Attributes = read_attributes(attributes)?;
+    let [kh, kw, c, co] = filter4(inputs, 0)?;
+    let dy = dims4(inputs, 1)?;
+    let ([filter, _], [output, ..]) = (inputs, outputs) else { return Err(Error::Arity { got: inputs.len() as u8 }) };
+    let [n, _, _, channels] = dy;
+    check_dim(1, 3, co, channels)?;
+    check_output(1, dy, n, attributes.conv.axes(attributes.input, [kh, kw])?, co)?;
+    let [h, w] = attributes.input;
+    *output = TensorType::new(filter.dtype, Shape::new(&[n, h, w, c])?);
+    Ok(())
+}
+
+fn run<T: Float>(call: &mut Call<'_, '_>) -> Result<()> {
+    let attributes: Attributes = call.attributes()?;
+    let (filter, dy) = (call.input(0)?, call.input(1)?);
+    let &[kh, kw, c, co] = filter.dims else { return Err(Error::Rank { input: 0 }) };
+    let [down, across] = attributes.conv.axes(attributes.input, [kh, kw])?;
+    let (kw, c, co) = (kw as usize, c as usize, co as usize);
+    let (filter, dy) = (filter.slice::<T>(), dy.slice::<T>());
+    let output = call.output()?.slice_mut::<T>();
+    output.fill(T::ZERO);
+    let (image, row) = (down.output * across.output * co, across.input * c);
+    if image == 0 || row == 0 {
+        return Ok(());
+    }
+    for (dy, output) in dy.chunks_exact(image).zip(output.chunks_exact_mut(down.input * row)) {
+        for (ih, output) in output.chunks_exact_mut(row).enumerate() {
+            let vertical = down.taps_on(ih);
+            for (iw, dx) in output.chunks_exact_mut(c).enumerate() {
+                let horizontal = across.taps_on(iw);
+                for kh in vertical.first..vertical.end {
+                    let Some(oh) = down.output_at(ih, kh) else { continue };
+                    for tap in horizontal.first..horizontal.end {
+                        let Some(ow) = across.output_at(iw, tap) else { continue };
+                        let rows = part(filter, (kh * kw + tap) * c * co, c * co);
+                        add_dots(dx, part(dy, (oh * across.output + ow) * co, co), Rows::new(rows, co));
+                    }
+                }
+            }
+        }
+    }
+    Ok(())
+}
+
+super::kernels!(run: F32 = f32, F64 = f64);
+
+/// The op with its gradient: a convolution in dy, so `conv2d` and `conv2d_filter_grad` of the upstream.
+#[cfg(feature = "alloc")]
+pub static OP: Op =
+    Op { def: &DEF, usage: "conv2d_input_grad(filter[kh,kw,c,co], dy[n,oh,ow,co]), of f32 or f64", grad: Gradient::Rule(grad) };
+
+#[cfg(feature = "alloc")]
+fn grad(of: &Backward<'_>) -> Result<InputGradients> {
+    let attributes: Attributes = read_attributes(of.attributes)?;
+    let options = Conv2DOptions::from(attributes.conv);
+    let ([filter, dy], upstream) = (of.inputs, of.dy()?) else { return Err(Error::Arity { got: of.inputs.len() as u8 }) };
+    let dfilter = of.if_wanted(0, || upstream.conv2d_filter_grad(dy, &options, front(filter)?))?;
+    let ddy = of.if_wanted(1, || upstream.conv2d(filter, None, &options))?;
+    Ok([dfilter, ddy].into_iter().collect())
+}
+
+#[cfg(feature = "alloc")]
+impl Tensor {
+    /// The gradient of a convolution with respect to its images of height and width `input`, where `self` is the
+    /// gradient of its result: `[n,oh,ow,co]` gives `[n,h,w,c]`. Also known as transposed convolution.
+    ///
+    /// Fails where the convolution with `options` of such images does not give `self`'s shape.
+    ///
+    /// ```
+    /// # use gradlet_core::{Tensor, ops};
+    /// # let device = ops::portable_cpu();
+    /// let dy = Tensor::full(&device, 1.0f32, &[1, 1, 1, 1])?;
+    /// let filter = Tensor::new(&device, &[1.0f32, 2.0, 3.0, 4.0], &[2, 2, 1, 1])?;
+    /// let dx = dy.conv2d_input_grad(&filter, &Default::default(), [2, 2])?;
+    /// assert_eq!(dx.to_vec::<f32>()?, [1.0, 2.0, 3.0, 4.0]);
+    /// # Ok::<(), gradlet_core::Error>(())
+    /// ```
+    pub fn conv2d_input_grad(&self, filter: &Tensor, options: &Conv2DOptions, input: [u32; 2]) -> Result<Tensor> {
+        let attributes = Attributes { conv: options.attributes(), input };
+        Tensor::emit1(&OP, bytemuck::cast_slice(&[attributes]), &[filter, self])
+    }
+}

@@ -1,0 +1,146 @@
+//! Windows that slide over images: the arithmetic that convolution and pooling share.
+
+use crate::error::{Error, Result};
+
+/// What surrounds an image while a window slides over it.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Padding {
+    /// Nothing: the window stays inside.
+    #[default]
+    Valid,
+    /// As much as makes the output `ceil(input / stride)`; where it is odd, the larger part is below and to the right.
+    Same,
+    /// This much.
+    Explicit {
+        /// Rows above.
+        top: u32,
+        /// Rows below.
+        bottom: u32,
+        /// Columns to the left.
+        left: u32,
+        /// Columns to the right.
+        right: u32,
+    },
+}
+
+impl Padding {
+    /// [`Padding::Valid`] as an attribute.
+    pub(super) const VALID: u32 = 0;
+    /// [`Padding::Same`] as an attribute.
+    pub(super) const SAME: u32 = 1;
+    /// [`Padding::Explicit`] as an attribute.
+    pub(super) const EXPLICIT: u32 = 2;
+
+    /// As attributes: the kind; above, below, to the left, to the right.
+    #[cfg(feature = "alloc")]
+    pub(super) fn words(self) -> (u32, [u32; 4]) {
+        match self {
+            Padding::Valid => (Padding::VALID, [0; 4]),
+            Padding::Same => (Padding::SAME, [0; 4]),
+            Padding::Explicit { top, bottom, left, right } => (Padding::EXPLICIT, [top, bottom, left, right]),
+        }
+    }
+
+    /// From attributes that were checked.
+    #[cfg(feature = "alloc")]
+    pub(super) fn from_words(kind: u32, pads: [u32; 4]) -> Padding {
+        let [top, bottom, left, right] = pads;
+        match kind {
+            Padding::VALID => Padding::Valid,
+            Padding::SAME => Padding::Same,
+            _ => Padding::Explicit { top, bottom, left, right },
+        }
+    }
+}
+
+/// How a window slides along one axis. Every number, and every position in the padded input, is at most `i32::MAX`.
+#[derive(Clone, Copy)]
+pub(super) struct Axis {
+    pub(super) input: usize,
+    pub(super) output: usize,
+    kernel: usize,
+    pub(super) stride: usize,
+    pub(super) dilation: usize,
+    before: usize,
+}
+
+/// The taps of a window that lie on the input: `first..end`, which can be empty.
+#[derive(Clone, Copy)]
+pub(super) struct Taps {
+    pub(super) first: usize,
+    pub(super) end: usize,
+}
+
+impl Axis {
+    /// A window of `kernel` taps along an axis, for strides and dilations above 0 and a known kind of padding.
+    ///
+    /// Fails with [`Error::Dimension`] (of `axis` of input 0) where the window is larger than the padded input by more
+    /// than a stride, which gives no output at all, and with [`Error::TooLarge`] beyond `i32::MAX`.
+    pub(super) fn new(
+        axis: u8,
+        [input, kernel]: [u32; 2],
+        [stride, dilation]: [u32; 2],
+        (padding, before, after): (u32, u32, u32),
+    ) -> Result<Axis> {
+        let fits = |value: Option<u32>| value.filter(|&value| value <= i32::MAX as u32).ok_or(Error::TooLarge);
+        let window = fits(kernel.saturating_sub(1).checked_mul(dilation).and_then(|reach| reach.checked_add(1)))?;
+        fits(Some(stride))?;
+        let (before, output) = if padding == Padding::SAME {
+            let output = input.div_ceil(stride);
+            let last = output.saturating_sub(1).saturating_mul(stride);
+            let total = fits(last.checked_add(window))?.saturating_sub(input);
+            fits(input.checked_add(total))?;
+            (total / 2, output)
+        } else {
+            let padded = fits(before.checked_add(after).and_then(|pads| pads.checked_add(input)))?;
+            let Some(room) = (padded + stride).checked_sub(window) else {
+                return Err(Error::Dimension { input: 0, axis, want: input + (window - padded), got: input });
+            };
+            (before, room / stride)
+        };
+        let [input, output, kernel] = [input as usize, output as usize, kernel as usize];
+        Ok(Axis { input, output, kernel, stride: stride as usize, dilation: dilation as usize, before: before as usize })
+    }
+
+    /// The taps of the window at output position `at` that lie on the input.
+    pub(super) fn taps(&self, at: usize) -> Taps {
+        let start = at * self.stride;
+        Taps {
+            first: self.before.saturating_sub(start).div_ceil(self.dilation),
+            end: (self.input + self.before).saturating_sub(start).div_ceil(self.dilation).min(self.kernel),
+        }
+    }
+
+    /// Where tap `tap` of the window at output position `at` lies on the input, for a tap that does.
+    pub(super) fn input_at(&self, at: usize, tap: usize) -> usize {
+        (at * self.stride + tap * self.dilation).wrapping_sub(self.before)
+    }
+
+    /// The output positions at which tap `tap` lies on the input: from the first to before the second.
+    pub(super) fn outputs(&self, tap: usize) -> (usize, usize) {
+        let reach = tap * self.dilation;
+        let first = self.before.saturating_sub(reach).div_ceil(self.stride);
+        (first, (self.input + self.before).saturating_sub(reach).div_ceil(self.stride).min(self.output))
+    }
+
+    /// The taps that can lie on input position `position`: those for which [`Axis::output_at`] gives an output.
+    pub(super) fn taps_on(&self, position: usize) -> Taps {
+        let position = position + self.before;
+        let beyond = position.checked_sub(self.output * self.stride);
+        Taps { first: beyond.map_or(0, |beyond| beyond / self.dilation + 1), end: (position / self.dilation + 1).min(self.kernel) }
+    }
+
+    /// The output position whose window lies with tap `tap`, one of [`Axis::taps_on`], on input position `position`;
+    /// `None` if strides step over it.
+    pub(super) fn output_at(&self, position: usize, tap: usize) -> Option<usize> {
+        let start = (position + self.before).wrapping_sub(tap * self.dilation);
+        let output = start / self.stride;
+        (output * self.stride == start).then_some(output)
+    }
+}
+
+/// `length` elements from `start`; none where they are not all there.
+#[inline]
+pub(super) fn part<T>(elements: &[T], start: usize, length: usize) -> &[T] {
+    elements.get(start..).and_then(|elements| elements.get(..length)).unwrap_or(&[])
+}

@@ -1,0 +1,271 @@
+//! What is in an artifact, in words and as a picture: signatures, ops, bytes of flash and of RAM, and what fills the RAM when.
+
+use crate::svg;
+use gradlet_core::describe::{Description, InstructionInfo, OperandInfo, SignatureInfo};
+use gradlet_core::program::Space;
+use gradlet_core::{Result, TensorType};
+use std::fmt::Write;
+
+/// The largest holders that a peak is explained by.
+const HOLDERS: usize = 5;
+
+/// What a piece of scratch memory is used for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Kind {
+    /// An input of the signature.
+    Input,
+    /// A value on the way.
+    Value,
+    /// What a gradient op computed.
+    Gradient,
+    /// A value that nothing reads: an output of the signature.
+    Output,
+}
+
+/// A piece of scratch memory over the time in which it holds a value. Ops that work in place go on with the same piece.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Storage {
+    /// The offset in the scratch memory.
+    pub offset: u32,
+    /// The bytes.
+    pub bytes: u32,
+    /// The first instruction that needs it.
+    pub first: usize,
+    /// The last one.
+    pub last: usize,
+    /// The ops that wrote it, in their order, or the name of the input.
+    pub label: String,
+    /// The type of the first value in it.
+    pub tensor_type: TensorType,
+    /// What it is used for.
+    pub kind: Kind,
+}
+
+impl Storage {
+    /// Whether it holds a value during instruction `index`.
+    pub fn live_at(&self, index: usize) -> bool {
+        (self.first..=self.last).contains(&index)
+    }
+
+    fn overlaps(&self, operand: &OperandInfo) -> bool {
+        self.offset < operand.location.saturating_add(operand.bytes) && operand.location < self.offset.saturating_add(self.bytes)
+    }
+}
+
+/// What lies in the scratch memory of `signature` over time: from the first write to the last read, in the order of the first.
+/// Inputs are there from the start; what is written but not read stays to the end.
+pub fn storages(signature: &SignatureInfo) -> Vec<Storage> {
+    let mut timeline = Timeline { done: Vec::new(), open: Vec::new(), inputs: signature.inputs.clone() };
+    for (index, instruction) in signature.instructions.iter().enumerate() {
+        let scratch = |operands: &'_ [OperandInfo]| operands.iter().copied().filter(|operand| operand.space == Space::Scratch).collect::<Vec<_>>();
+        let (reads, writes) = (scratch(&instruction.inputs), scratch(&instruction.outputs));
+        reads.iter().for_each(|operand| timeline.read(index, operand));
+        writes.iter().for_each(|operand| timeline.write(index, operand, &instruction.op, &reads));
+    }
+    let last = signature.instructions.len().saturating_sub(1);
+    timeline.finish(last)
+}
+
+struct Timeline {
+    done: Vec<Storage>,
+    /// Those that may still be read, with whether their value was.
+    open: Vec<(Storage, bool)>,
+    /// The inputs that were not seen yet.
+    inputs: Vec<(String, TensorType)>,
+}
+
+impl Timeline {
+    fn read(&mut self, index: usize, operand: &OperandInfo) {
+        if let Some((storage, read)) = self.open.iter_mut().find(|(storage, _)| storage.overlaps(operand)) {
+            (storage.last, *read) = (index, true);
+            return;
+        }
+        // What is read before it is written is an input.
+        let known = self.inputs.iter().position(|(_, tensor_type)| *tensor_type == operand.tensor_type);
+        let label = known.map_or("input".into(), |known| self.inputs.remove(known).0);
+        self.open.push((storage(operand, 0, index, label, Kind::Input), true));
+    }
+
+    fn write(&mut self, index: usize, operand: &OperandInfo, op: &str, reads: &[OperandInfo]) {
+        let in_place = reads.iter().any(|read| read.location == operand.location);
+        if in_place && let Some((storage, read)) = self.open.iter_mut().find(|(storage, _)| storage.offset == operand.location) {
+            storage.label = format!("{} → {op}", storage.label);
+            (storage.bytes, storage.last, *read) = (storage.bytes.max(operand.bytes), index, false);
+            return;
+        }
+        let (over, open) = std::mem::take(&mut self.open).into_iter().partition(|(storage, _)| storage.overlaps(operand));
+        self.open = open;
+        self.done.extend(Vec::into_iter(over).map(|(storage, _)| storage));
+        let kind = if op.contains("_grad") { Kind::Gradient } else { Kind::Value };
+        self.open.push((storage(operand, index, index, op.into(), kind), false));
+    }
+
+    fn finish(mut self, last: usize) -> Vec<Storage> {
+        self.done.extend(self.open.into_iter().map(|(storage, read)| match read {
+            true => storage,
+            false => Storage { last, kind: Kind::Output, ..storage },
+        }));
+        self.done.sort_by_key(|storage| (storage.first, storage.offset));
+        self.done
+    }
+}
+
+fn storage(operand: &OperandInfo, first: usize, last: usize, label: String, kind: Kind) -> Storage {
+    Storage { offset: operand.location, bytes: operand.bytes, first, last, label, tensor_type: operand.tensor_type, kind }
+}
+
+/// The instruction during which most bytes of scratch hold values, and how many.
+pub fn peak(signature: &SignatureInfo, storages: &[Storage]) -> (usize, u32) {
+    let live = |index: usize| storages.iter().filter(|storage| storage.live_at(index)).map(|storage| storage.bytes).sum();
+    let all = (0..signature.instructions.len()).map(|index| (index, live(index)));
+    all.rev().max_by_key(|&(_, bytes)| bytes).unwrap_or((0, 0))
+}
+
+/// The artifact in words: flash, kernels, variables, and each signature with its instructions, its RAM, and its peak.
+pub fn text(description: &Description) -> String {
+    let mut text = String::new();
+    let Description { version: (major, minor), length, data_bytes, .. } = description;
+    let _ = writeln!(text, "gradlet artifact, format {major}.{minor}");
+    for (key, value) in &description.metadata {
+        let _ = writeln!(text, "{key}: {value}");
+    }
+    let structure = grouped(length - data_bytes);
+    let _ = writeln!(text, "\nflash {} B: structure {structure} B, constants and initial values {} B", grouped(*length), grouped(*data_bytes));
+    let kernels: Vec<String> = description.kernels.iter().map(|(op, dtype)| format!("{op} {dtype}")).collect();
+    let _ = writeln!(text, "kernels ({}): {}", kernels.len(), kernels.join(", "));
+    variables(&mut text, description);
+    description.signatures.iter().for_each(|signature| self::signature(&mut text, description, signature));
+    text
+}
+
+fn variables(text: &mut String, description: &Description) {
+    text.push_str("\nvariables\n");
+    let width = description.variables.iter().map(|variable| variable.name.len()).max().unwrap_or(0);
+    for variable in &description.variables {
+        let place = match variable.assigned_by.join(", ") {
+            none if none.is_empty() => "in flash".into(),
+            names => format!("in RAM for {names}"),
+        };
+        let (tensor_type, bytes) = (variable.tensor_type.to_string(), grouped(variable.bytes));
+        let _ = writeln!(text, "  {:width$}  {tensor_type:<16} {bytes:>9} B  {place}", variable.name);
+    }
+}
+
+fn signature(text: &mut String, description: &Description, signature: &SignatureInfo) {
+    let list = |named: &[(String, TensorType)]| named.iter().map(|(name, ty)| format!("{name}: {ty}")).collect::<Vec<_>>().join(", ");
+    let _ = writeln!(text, "\nsignature {}({}) -> ({})", signature.name, list(&signature.inputs), list(&signature.outputs));
+    let SignatureInfo { arena_bytes, variable_bytes, scratch, .. } = signature;
+    let table = grouped(arena_bytes - variable_bytes - scratch);
+    let (arena, variables, scratch) = (grouped(*arena_bytes), grouped(*variable_bytes), grouped(*scratch));
+    let _ = writeln!(text, "  RAM {arena} B if loaded alone: variables {variables} B, their table {table} B, scratch {scratch} B");
+    let width = signature.instructions.iter().map(|instruction| instruction.op.len()).max().unwrap_or(0);
+    for (index, instruction) in signature.instructions.iter().enumerate() {
+        let operands = |operands: &[OperandInfo]| operands.iter().map(|operand| self::operand(description, operand)).collect::<Vec<_>>().join(", ");
+        let InstructionInfo { op, inputs, outputs, .. } = instruction;
+        let _ = writeln!(text, "  {index:>3}  {op:width$}  {} -> {}", operands(inputs), operands(outputs));
+    }
+    holders(text, signature);
+}
+
+fn holders(text: &mut String, signature: &SignatureInfo) {
+    let storages = storages(signature);
+    let (at, bytes) = peak(signature, &storages);
+    let Some(instruction) = signature.instructions.get(at) else { return };
+    let _ = writeln!(text, "  peak at instruction {at}, {}: {} of {} B of scratch hold values", instruction.op, grouped(bytes), grouped(signature.scratch));
+    let mut live: Vec<&Storage> = storages.iter().filter(|storage| storage.live_at(at)).collect();
+    live.sort_by_key(|storage| std::cmp::Reverse(storage.bytes));
+    for storage in live.into_iter().take(HOLDERS) {
+        let Storage { first, last, label, tensor_type, .. } = storage;
+        let _ = writeln!(text, "    {:>9} B  {label}: {tensor_type}, instructions {first} to {last}", grouped(storage.bytes));
+    }
+}
+
+/// `f32[1,10]@64` in scratch, a variable's name, or `constant f32[]`.
+fn operand(description: &Description, operand: &OperandInfo) -> String {
+    let OperandInfo { tensor_type, location, .. } = operand;
+    match operand.space {
+        Space::Scratch => format!("{tensor_type}@{location}"),
+        Space::Flash => format!("constant {tensor_type}"),
+        Space::Variable => description.variables.get(*location as usize).map_or("?".into(), |variable| variable.name.clone()),
+    }
+}
+
+/// The arenas of these signatures over time as an SVG picture: instructions to the right, offsets upwards, a rectangle for each
+/// variable in RAM and each piece of scratch, and the peak marked.
+pub fn svg(description: &Description, signatures: &[&SignatureInfo]) -> String {
+    svg::picture(description, signatures)
+}
+
+/// The description of the artifact `bytes`. Fails as [`Description::read`] does.
+///
+/// ```
+/// # use gradlet::{Eager, ModelSpec, export, inspect};
+/// # let scope = Eager::new(&gradlet::cpu());
+/// # let spec: ModelSpec = "mlp:4-3-2".parse()?;
+/// # let model = std::sync::Arc::new(spec.build(&scope)?);
+/// # let bytes = export::artifact(&scope, &model, &spec, &export::Options::default())?;
+/// let description = inspect::read(&bytes)?;
+/// assert!(inspect::text(&description).contains("signature infer(x: f32[1,4]) -> (logits: f32[1,2])"));
+/// let picture = inspect::svg(&description, &[&description.signatures[0]]);
+/// assert!(picture.starts_with("<svg"));
+/// # Ok::<(), gradlet::Error>(())
+/// ```
+pub fn read(bytes: &[u8]) -> Result<Description> {
+    Description::read(bytes)
+}
+
+/// A number with commas between thousands.
+pub(crate) fn grouped(number: u32) -> String {
+    let digits = number.to_string();
+    let mut text = String::new();
+    for (index, digit) in digits.chars().enumerate() {
+        if index > 0 && (digits.len() - index) % 3 == 0 {
+            text.push(',');
+        }
+        text.push(digit);
+    }
+    text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use gradlet_core::{DType, Shape};
+
+    fn operand(location: u32, elements: u32) -> OperandInfo {
+        let tensor_type = TensorType::new(DType::F32, Shape::new(&[elements]).unwrap());
+        OperandInfo { tensor_type, space: Space::Scratch, location, bytes: 4 * elements }
+    }
+
+    fn instruction(op: &str, inputs: &[OperandInfo], output: OperandInfo) -> InstructionInfo {
+        InstructionInfo { op: op.into(), dtype: DType::F32, inputs: inputs.into(), outputs: vec![output] }
+    }
+
+    #[test]
+    fn lifetimes() {
+        let instructions = vec![
+            instruction("dense", &[operand(0, 4)], operand(16, 8)),
+            instruction("relu", &[operand(16, 8)], operand(16, 8)),
+            instruction("dense", &[operand(16, 8)], operand(0, 2)),
+        ];
+        let x = ("x".to_string(), operand(0, 4).tensor_type);
+        let signature = SignatureInfo {
+            name: "infer".into(),
+            inputs: vec![x],
+            outputs: vec![("y".into(), operand(0, 2).tensor_type)],
+            instructions,
+            arena_bytes: 48,
+            variable_bytes: 0,
+            scratch: 48,
+        };
+        let storages = storages(&signature);
+        let seen: Vec<_> = storages.iter().map(|s| (s.label.as_str(), s.offset, s.first, s.last, s.kind)).collect();
+        assert_eq!(seen, [("x", 0, 0, 0, Kind::Input), ("dense → relu", 16, 0, 2, Kind::Value), ("dense", 0, 2, 2, Kind::Output)]);
+        assert_eq!(peak(&signature, &storages), (0, 48));
+    }
+
+    #[test]
+    fn groups() {
+        assert_eq!([0, 999, 1000, 1_234_567].map(grouped), ["0", "999", "1,000", "1,234,567"]);
+    }
+}

@@ -1,0 +1,157 @@
+//! Damaged artifacts: small ones to damage, and what is done with what comes of it.
+
+use bytemuck::bytes_of;
+use gradlet_core::device::AlignedBytes;
+use gradlet_core::optimizers::{Optimizer, Sgd};
+use gradlet_core::program::{Header, TensorRecord, checksum};
+use gradlet_core::{Artifact, DType, Eager, Error, Function, Program, Record, Result, Scope, Session, Tensor, Variable, ops};
+
+/// The bytes of an artifact's header.
+pub const HEADER: usize = size_of::<Header>();
+/// Where the length and the checksum stand in it, and from where on the checksum counts.
+const LENGTH: usize = 8;
+const CHECKSUM: usize = 12;
+const COVERED: usize = 16;
+/// The largest arena that a damaged artifact is given.
+pub const ARENA_LIMIT: usize = 1 << 20;
+
+/// An artifact to damage, and its signatures.
+pub struct Sample {
+    /// What it is called.
+    pub name: &'static str,
+    /// Its bytes.
+    pub bytes: Vec<u8>,
+    /// The names of its signatures.
+    pub signatures: &'static [&'static str],
+}
+
+/// The samples: three ops to infer with, and an MLP's training step.
+pub fn samples() -> Result<Vec<Sample>> {
+    Ok(vec![
+        Sample { name: "infer", bytes: infer()?, signatures: &["infer"] },
+        Sample { name: "train", bytes: train()?, signatures: &["train"] },
+    ])
+}
+
+fn weights(scope: &Eager, name: &str, dims: &[u32]) -> Result<Variable> {
+    let count = dims.iter().product::<u32>();
+    let values: Vec<f32> = (0..count).map(|index| (index % 7) as f32 * 0.25 - 0.75).collect();
+    Variable::new(scope, name, &Tensor::new(&scope.device(), &values, dims)?)
+}
+
+/// `softmax(relu(dense(x)))`.
+fn infer() -> Result<Vec<u8>> {
+    let scope = Eager::new(&ops::portable_cpu());
+    let (kernel, bias) = (weights(&scope, "kernel", &[4, 3])?, weights(&scope, "bias", &[3])?);
+    let function = Function::new(move |scope: &dyn Scope, x: Tensor| {
+        x.dense(&scope.read(&kernel)?, Some(&scope.read(&bias)?))?.relu()?.softmax(-1)
+    });
+    let x = Tensor::full(&scope.device(), 0.5f32, &[2, 4])?;
+    let mut artifact = Artifact::new();
+    artifact.signature("infer", &*function.concrete(&scope, &x)?, &["x"], &["y"])?;
+    Ok(artifact.to_bytes()?.to_vec())
+}
+
+/// One step of an MLP 4-3-2.
+fn train() -> Result<Vec<u8>> {
+    let scope = Eager::new(&ops::portable_cpu());
+    let shapes: [(&str, &[u32]); 4] = [("kernel_1", &[4, 3]), ("bias_1", &[3]), ("kernel_2", &[3, 2]), ("bias_2", &[2])];
+    let variables = shapes.iter().map(|(name, dims)| weights(&scope, name, dims)).collect::<Result<Vec<_>>>()?;
+    let optimizer = Sgd::new(0.1);
+    let function = Function::new(move |scope: &dyn Scope, (x, labels): (Tensor, Tensor)| {
+        let tape = scope.tape();
+        let read = variables.iter().map(|variable| tape.read(variable)).collect::<Result<Vec<_>>>()?;
+        let hidden = x.dense(&read[0], Some(&read[1]))?.relu()?;
+        let logits = hidden.dense(&read[2], Some(&read[3]))?;
+        let loss = logits.sparse_softmax_cross_entropy(&labels)?.mean(&[], false)?;
+        optimizer.apply_gradients(scope, &tape.gradient(&loss, &variables)?)?;
+        Ok(loss)
+    });
+    let x = Tensor::full(&scope.device(), 0.5f32, &[1, 4])?;
+    let labels = Tensor::new(&scope.device(), &[1i32], &[1])?;
+    let mut artifact = Artifact::new();
+    artifact.signature("train", &*function.concrete(&scope, &(x, labels))?, &["x", "labels"], &["loss"])?;
+    Ok(artifact.to_bytes()?.to_vec())
+}
+
+/// The header of an artifact; `None` if there are too few bytes for one.
+pub fn header(bytes: &[u8]) -> Option<Header> {
+    Some(bytemuck::pod_read_unaligned(bytes.get(..HEADER)?))
+}
+
+/// Sets the header's length to what there is.
+pub fn fix_length(bytes: &mut [u8]) {
+    let length = bytes.len() as u32;
+    if let Some(slot) = bytes.get_mut(LENGTH..LENGTH + 4) {
+        slot.copy_from_slice(&length.to_le_bytes());
+    }
+}
+
+/// Sets the header's checksum to that of the bytes.
+pub fn fix_checksum(bytes: &mut [u8]) {
+    let Some(header) = header(bytes) else { return };
+    let sum = checksum(bytes.get(COVERED..header.length as usize).unwrap_or(&[]));
+    bytes[CHECKSUM..COVERED].copy_from_slice(&sum.to_le_bytes());
+}
+
+/// Sets every tensor record's bytes to what its dimensions give, so that a changed dimension does not stop the load there.
+pub fn fix_tensors(bytes: &mut [u8]) {
+    let Some(header) = header(bytes) else { return };
+    let [tensors, dims] = [header.sections[3], header.sections[6]];
+    for index in 0..tensors.count.min(1 << 16) as usize {
+        let at = tensors.offset as usize + index * size_of::<TensorRecord>();
+        let Some(record) = bytes.get(at..at + size_of::<TensorRecord>()) else { return };
+        let mut record: TensorRecord = bytemuck::pod_read_unaligned(record);
+        let first = dims.offset as usize + 4 * record.dims as usize;
+        let Some(words) = bytes.get(first..first + 4 * usize::from(record.rank)) else { continue };
+        let elements = words.chunks_exact(4).map(bytemuck::pod_read_unaligned::<u32>).fold(1, u32::wrapping_mul);
+        record.bytes = elements.wrapping_mul(DType::from_code(record.dtype).map_or(1, DType::size) as u32);
+        bytes[at..at + size_of::<TensorRecord>()].copy_from_slice(bytes_of(&record));
+    }
+}
+
+/// What became of a damaged artifact.
+#[derive(Debug)]
+pub enum Verdict {
+    /// It was refused.
+    Refused(Error),
+    /// It would need an arena beyond the limit.
+    TooLarge,
+    /// It was accepted; its run ended with this.
+    Ran(Result<()>),
+}
+
+/// Loads an artifact with every portable kernel. If it is accepted, runs it once and reads all that can be read.
+pub fn exercise(bytes: &[u8], signatures: &[&str]) -> Verdict {
+    let bytes = AlignedBytes::from(bytes);
+    let program = match Program::load(&bytes, ops::KERNELS, signatures) {
+        Ok(program) => program,
+        Err(error) => return Verdict::Refused(error),
+    };
+    let needed = program.arena_bytes();
+    if needed > ARENA_LIMIT {
+        return Verdict::TooLarge;
+    }
+    let mut arena = AlignedBytes::zeroed(needed);
+    let mut session = match Session::new(&program, &mut arena) {
+        Ok(session) => session,
+        Err(error) => return Verdict::Refused(error),
+    };
+    Verdict::Ran(signatures.iter().try_for_each(|name| run(&program, &mut session, name)))
+}
+
+fn run(program: &Program<'_>, session: &mut Session<'_, '_>, name: &str) -> Result<()> {
+    let signature = program.signature(name)?;
+    for index in 0.. {
+        let Ok(tensor_type) = session.input_type(signature, index) else { break };
+        match tensor_type.dtype {
+            DType::F32 => session.input_mut::<f32>(signature, index)?.iter_mut().enumerate().for_each(|(i, x)| *x = (i % 5) as f32 - 2.0),
+            _ => session.input_bytes_mut(signature, index)?.fill(0),
+        }
+    }
+    let result = session.run(signature);
+    let read = (0..).map_while(|index| session.output_bytes(signature, index).ok()).map(<[u8]>::len).sum::<usize>();
+    let kept = (0..session.variable_count()).filter_map(|index| session.variable(index).ok()).map(<[u8]>::len).sum::<usize>();
+    std::hint::black_box(read + kept);
+    result
+}

@@ -1,0 +1,140 @@
+//! Damaged artifacts are refused or run; nothing panics or hangs.
+
+use gradlet_core::Error;
+use gradlet_tests::damage::{self, HEADER, Sample, Verdict};
+use gradlet_tests::random::Random;
+use std::collections::BTreeMap;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::time::{Duration, Instant};
+
+/// How many damaged artifacts are tried.
+const MUTATIONS: u64 = 100_000;
+/// The longest that one may take: an undamaged one takes microseconds.
+const LIMIT: Duration = Duration::from_secs(1);
+
+#[test]
+fn samples_are_whole() {
+    for sample in damage::samples().unwrap() {
+        let verdict = damage::exercise(&sample.bytes, sample.signatures);
+        assert!(matches!(verdict, Verdict::Ran(Ok(()))), "{}: {verdict:?}", sample.name);
+    }
+}
+
+#[test]
+fn every_truncation_is_refused() {
+    for sample in damage::samples().unwrap() {
+        for length in 0..sample.bytes.len() {
+            let mut cut = sample.bytes[..length].to_vec();
+            refused(&cut, &sample, length);
+            // Cut short, but saying so: what is missing then is a part of a table.
+            damage::fix_length(&mut cut);
+            damage::fix_checksum(&mut cut);
+            let verdict = damage::exercise(&cut, sample.signatures);
+            assert!(matches!(verdict, Verdict::Refused(_)), "{} cut to {length} bytes: {verdict:?}", sample.name);
+        }
+    }
+}
+
+fn refused(bytes: &[u8], sample: &Sample, length: usize) {
+    match damage::exercise(bytes, sample.signatures) {
+        Verdict::Refused(error) => assert!(!error.to_string().is_empty()),
+        other => panic!("{} cut to {length} bytes: {other:?}", sample.name),
+    }
+}
+
+#[test]
+fn mutations_are_refused_or_run() {
+    let samples = damage::samples().unwrap();
+    let mut tally = BTreeMap::<&str, u32>::new();
+    let mut slowest = Duration::ZERO;
+    for seed in 0..MUTATIONS {
+        let sample = &samples[(seed % samples.len() as u64) as usize];
+        let bytes = mutate(sample, seed);
+        let start = Instant::now();
+        let verdict = catch_unwind(AssertUnwindSafe(|| damage::exercise(&bytes, sample.signatures)));
+        let verdict = verdict.unwrap_or_else(|_| panic!("mutation {seed} of {} panicked", sample.name));
+        slowest = slowest.max(start.elapsed());
+        assert!(start.elapsed() < LIMIT, "mutation {seed} of {} took {:?}", sample.name, start.elapsed());
+        *tally.entry(kind(&verdict)).or_default() += 1;
+    }
+    println!("{MUTATIONS} mutations, the slowest {slowest:?}:");
+    tally.iter().for_each(|(kind, count)| println!("{count:8} {kind}"));
+    assert!(tally.contains_key("accepted, and ran") && tally.keys().any(|kind| kind.starts_with("refused")));
+}
+
+/// Puts a verdict into a class; its error must have a text.
+fn kind(verdict: &Verdict) -> &'static str {
+    let error = match verdict {
+        Verdict::TooLarge => return "refused: a large arena",
+        Verdict::Ran(Ok(())) => return "accepted, and ran",
+        Verdict::Refused(error) | Verdict::Ran(Err(error)) => error,
+    };
+    assert!(!error.to_string().is_empty());
+    match (verdict, error) {
+        (Verdict::Ran(_), _) => "accepted, and ended with a status",
+        (_, Error::Record { .. }) => "refused: a record",
+        (_, Error::Instruction { .. }) => "refused: an instruction",
+        (_, Error::MissingKernel { .. }) => "refused: a kernel",
+        (_, Error::UnknownSignature) => "refused: a signature",
+        (_, Error::Truncated { .. } | Error::Version { .. } | Error::NotAnArtifact) => "refused: the header",
+        _ => "refused: otherwise",
+    }
+}
+
+/// One to four changes to the structure of a sample, everything but its data; then what checks sums is made right again.
+fn mutate(sample: &Sample, seed: u64) -> Vec<u8> {
+    let mut random = Random::new(seed);
+    let mut bytes = sample.bytes.clone();
+    let header = damage::header(&bytes).unwrap();
+    let data = header.sections[11].offset as usize;
+    for _ in 0..random.range(1, 4) {
+        change(&mut bytes[..data], &mut random, &header);
+    }
+    if random.coin() {
+        damage::fix_tensors(&mut bytes);
+    }
+    if random.below(20) == 0 {
+        let length = random.below(bytes.len() + 64);
+        bytes.resize(length, 0);
+        damage::fix_length(&mut bytes);
+    }
+    damage::fix_checksum(&mut bytes);
+    bytes
+}
+
+/// Changes one byte, half-word or word: mostly in a table, each as likely as the others, sometimes in the header.
+fn change(bytes: &mut [u8], random: &mut Random, header: &gradlet_core::program::Header) {
+    let section = random.below(header.sections.len());
+    let next = header.sections.get(section + 1).map_or(bytes.len(), |next| next.offset as usize);
+    let (from, to) = match section {
+        11 => (0, HEADER),
+        _ => (header.sections[section].offset as usize, next.min(bytes.len())),
+    };
+    let width = random.pick(&[1, 2, 4, 4]);
+    if to < from + width {
+        return;
+    }
+    let at = from + random.below((to - from) / width) * width;
+    let other = from + random.below((to - from) / width) * width;
+    let old = read(&bytes[at..at + width]);
+    let new = match random.below(8) {
+        0 => 0,
+        1 => 1,
+        2 => u32::MAX,
+        3 => old.wrapping_add(1),
+        4 => old.wrapping_sub(1),
+        5 => old ^ 1 << random.below(8 * width),
+        6 => read(&bytes[other..other + width]),
+        _ => random.bits() as u32 >> random.below(32),
+    };
+    if random.below(8) == 0 {
+        bytes.copy_within(at..at + width, other);
+    }
+    bytes[at..at + width].copy_from_slice(&new.to_le_bytes()[..width]);
+}
+
+fn read(bytes: &[u8]) -> u32 {
+    let mut word = [0; 4];
+    word[..bytes.len()].copy_from_slice(bytes);
+    u32::from_le_bytes(word)
+}
