@@ -23,28 +23,28 @@ impl<'a> Split<'a> {
     #[inline]
     pub(crate) fn new(arena: &'a mut [u8], outputs: &[(usize, usize)]) -> Option<Split<'a>> {
         let mut split = Split { gaps: [(0, &[]); MAX_OUTPUTS + 1], outputs: [&mut [], &mut [], &mut []] };
-        let mut rest = arena;
-        if let [(start, bytes)] = *outputs {
-            let (before, tail) = rest.split_at_mut_checked(start)?;
+        let mut taken = [false; MAX_OUTPUTS];
+        let (mut rest, mut from) = (arena, 0);
+        for gap in 0..=outputs.len() {
+            // The next output from the left; of two at one place, an empty one comes first.
+            let mut next: Option<(usize, usize, usize)> = None;
+            for (index, &(start, bytes)) in outputs.iter().enumerate() {
+                let first = next.is_none_or(|(_, other, others)| (start, bytes) < (other, others));
+                if !*taken.get(index)? && first {
+                    next = Some((index, start, bytes));
+                }
+            }
+            let Some((index, start, bytes)) = next else {
+                *split.gaps.get_mut(gap)? = (from, rest);
+                break;
+            };
+            *taken.get_mut(index)? = true;
+            let (before, tail) = rest.split_at_mut_checked(start.checked_sub(from)?)?;
             let (output, after) = tail.split_at_mut_checked(bytes)?;
-            split.gaps[0] = (0, before);
-            split.gaps[1] = (start + bytes, after);
-            split.outputs[0] = output;
-            return Some(split);
-        }
-        // From the last output to the first, so that what remains always begins at 0.
-        let mut limit = usize::MAX;
-        for slot in 0..outputs.len() {
-            let below = |&(_, (start, _)): &(usize, &(usize, usize))| *start < limit;
-            let (index, &(start, bytes)) = outputs.iter().enumerate().filter(below).max_by_key(|(_, (start, _))| *start)?;
-            limit = start;
-            let (before, tail) = rest.split_at_mut_checked(start)?;
-            let (output, after) = tail.split_at_mut_checked(bytes)?;
-            *split.gaps.get_mut(slot + 1)? = (start + bytes, after);
+            *split.gaps.get_mut(gap)? = (from, before);
             *split.outputs.get_mut(index)? = output;
-            rest = before;
+            (rest, from) = (after, start + bytes);
         }
-        split.gaps[0] = (0, rest);
         Some(split)
     }
 

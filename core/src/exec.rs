@@ -147,28 +147,31 @@ impl<'p, 'm> Session<'p, 'm> {
     /// Input `index` of `signature`, to be set. Fails where there is none, or it has other elements than `T`.
     pub fn input_mut<T: Element>(&mut self, signature: SignatureId, index: usize) -> Result<&mut [T]> {
         let wrong = Error::TensorType { index: index as u32 };
-        if self.input_type(signature, index)?.dtype != T::DTYPE {
+        let operand = nth(self.program.inputs(self.program.block(signature)?), index)?;
+        if !self.is::<T>(operand) {
             return Err(wrong);
         }
-        bytemuck::try_cast_slice_mut(self.input_bytes_mut(signature, index)?).map_err(|_| wrong)
+        bytemuck::try_cast_slice_mut(self.bytes_mut(self.locate(operand))).map_err(|_| wrong)
     }
 
     /// Output `index` of `signature`, as the last run left it. Fails where there is none, or it has other elements than `T`.
     pub fn output<T: Element>(&self, signature: SignatureId, index: usize) -> Result<&[T]> {
         let wrong = Error::TensorType { index: index as u32 };
-        if self.output_type(signature, index)?.dtype != T::DTYPE {
+        let operand = nth(self.program.outputs(self.program.block(signature)?), index)?;
+        if !self.is::<T>(operand) {
             return Err(wrong);
         }
-        bytemuck::try_cast_slice(self.output_bytes(signature, index)?).map_err(|_| wrong)
+        bytemuck::try_cast_slice(self.bytes(self.locate(operand))).map_err(|_| wrong)
+    }
+
+    fn is<T: Element>(&self, operand: u16) -> bool {
+        self.program.tensors.get(usize::from(operand)).is_some_and(|record| record.dtype == T::DTYPE as u8)
     }
 
     /// The bytes of input `index` of `signature`, to be set.
     pub fn input_bytes_mut(&mut self, signature: SignatureId, index: usize) -> Result<&mut [u8]> {
         let operand = nth(self.program.inputs(self.program.block(signature)?), index)?;
-        match self.locate(operand) {
-            Some(Bytes::Arena(start, bytes)) => Ok(self.arena.get_mut(start..start + bytes).unwrap_or(&mut [])),
-            _ => Err(Error::NoSuchTensor { index: index as u32 }),
-        }
+        Ok(self.bytes_mut(self.locate(operand)))
     }
 
     /// The bytes of output `index` of `signature`, as the last run left it.
@@ -200,7 +203,7 @@ impl<'p, 'm> Session<'p, 'm> {
     /// The bytes of variable `index`, to be set. Fails where there is none or it is in flash.
     pub fn variable_mut(&mut self, index: usize) -> Result<&mut [u8]> {
         match self.variable_bytes(index as u32) {
-            Some(Bytes::Arena(start, bytes)) => Ok(self.arena.get_mut(start..start + bytes).unwrap_or(&mut [])),
+            Some(place @ Bytes::Arena(..)) => Ok(self.bytes_mut(Some(place))),
             _ => Err(Error::NoSuchTensor { index: index as u32 }),
         }
     }
@@ -215,6 +218,13 @@ impl<'p, 'm> Session<'p, 'm> {
             Some(Bytes::Flash(data)) => data,
             Some(Bytes::Arena(start, bytes)) => self.arena.get(start..start + bytes).unwrap_or(&[]),
             None => &[],
+        }
+    }
+
+    fn bytes_mut(&mut self, place: Option<Bytes<'_>>) -> &mut [u8] {
+        match place {
+            Some(Bytes::Arena(start, bytes)) => self.arena.get_mut(start..start + bytes).unwrap_or(&mut []),
+            _ => &mut [],
         }
     }
 

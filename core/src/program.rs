@@ -202,14 +202,39 @@ pub struct Program<'a> {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct SignatureId(pub(crate) u32);
 
-fn table<T: Pod>(bytes: &[u8], range: Range, section: Section) -> Result<&[T]> {
-    let start = range.offset as usize;
-    (start % ALIGN == 0)
-        .then(|| start.checked_add((range.count as usize).checked_mul(size_of::<T>())?))
-        .flatten()
-        .and_then(|end| bytes.get(start..end))
-        .and_then(|part| bytemuck::try_cast_slice(part).ok())
-        .ok_or(Error::Record { section: Section::Header, index: section as u32 })
+/// The bytes of a record of each section.
+const RECORD_BYTES: [u8; 12] = [
+    size_of::<SignatureRecord>() as u8,
+    size_of::<BlockRecord>() as u8,
+    size_of::<VariableRecord>() as u8,
+    size_of::<TensorRecord>() as u8,
+    size_of::<InstructionRecord>() as u8,
+    size_of::<KernelRecord>() as u8,
+    4,
+    4,
+    2,
+    1,
+    1,
+    1,
+];
+
+/// The bytes of each table. One loop for all of them, to keep firmware small.
+fn tables<'a>(bytes: &'a [u8], header: &Header) -> Result<[&'a [u8]; 12]> {
+    let mut tables: [&[u8]; 12] = [&[]; 12];
+    let sections = header.sections.iter().zip(RECORD_BYTES);
+    for (index, (table, (range, size))) in tables.iter_mut().zip(sections).enumerate() {
+        let start = range.offset as usize;
+        let end = range.count.checked_mul(size.into()).and_then(|length| start.checked_add(length as usize));
+        let found = end.filter(|_| start % ALIGN == 0).and_then(|end| bytes.get(start..end));
+        *table = found.ok_or(Error::Record { section: Section::Header, index: index as u32 + 1 })?;
+    }
+    Ok(tables)
+}
+
+/// The records of a table that [`tables`] found, whole and aligned.
+#[inline]
+fn records<T: Pod>(table: &[u8]) -> &[T] {
+    bytemuck::try_cast_slice(table).unwrap_or(&[])
 }
 
 /// CRC-32C (Castagnoli) of `bytes`, as the header holds it.
@@ -256,20 +281,21 @@ impl<'a> Program<'a> {
             return Err(Error::Version { major: header.major, minor: header.minor });
         }
         let bytes = bytes.get(..header.length as usize).ok_or(Error::Truncated { needed: header.length, got })?;
-        let at = |section: Section| header.sections[section as usize - 1];
+        let [signatures, blocks, variables, tensors, instructions, kernel_records, dims, attributes, operands, names, metadata, data] =
+            tables(bytes, header)?;
         let program = Program {
-            signatures: table(bytes, at(Section::Signatures), Section::Signatures)?,
-            blocks: table(bytes, at(Section::Blocks), Section::Blocks)?,
-            variables: table(bytes, at(Section::Variables), Section::Variables)?,
-            tensors: table(bytes, at(Section::Tensors), Section::Tensors)?,
-            instructions: table(bytes, at(Section::Instructions), Section::Instructions)?,
-            kernel_records: table(bytes, at(Section::Kernels), Section::Kernels)?,
-            dims: table(bytes, at(Section::Dimensions), Section::Dimensions)?,
-            attributes: table(bytes, at(Section::Attributes), Section::Attributes)?,
-            operands: table(bytes, at(Section::Operands), Section::Operands)?,
-            names: table(bytes, at(Section::Names), Section::Names)?,
-            metadata: table(bytes, at(Section::Metadata), Section::Metadata)?,
-            data: table(bytes, at(Section::Data), Section::Data)?,
+            signatures: records(signatures),
+            blocks: records(blocks),
+            variables: records(variables),
+            tensors: records(tensors),
+            instructions: records(instructions),
+            kernel_records: records(kernel_records),
+            dims: records(dims),
+            attributes: records(attributes),
+            operands: records(operands),
+            names,
+            metadata,
+            data,
             kernels,
             loaded: 0,
         };

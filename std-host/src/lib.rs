@@ -12,6 +12,7 @@ pub mod idx;
 pub mod inspect;
 pub mod models;
 pub mod npy;
+pub mod progress;
 mod svg;
 pub mod training;
 pub mod weights;

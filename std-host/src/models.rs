@@ -1,8 +1,7 @@
 //! The models that the command knows by name.
 
-use gradlet_core::layers::conv2d::Padding;
-use gradlet_core::layers::{Activation, Conv2D, Dense, Flatten, MaxPool2D, Sequential};
-use gradlet_core::layers::Layer;
+
+use gradlet_core::layers::{Activation, Conv2D, Dense, Flatten, Layer, MaxPool2D, Padding, Sequential};
 use gradlet_core::{Error, Result, Scope, Shape};
 use std::fmt;
 use std::str::FromStr;

@@ -146,7 +146,7 @@ fn run(program: &Program<'_>, session: &mut Session<'_, '_>, name: &str) -> Resu
         let Ok(tensor_type) = session.input_type(signature, index) else { break };
         match tensor_type.dtype {
             DType::F32 => session.input_mut::<f32>(signature, index)?.iter_mut().enumerate().for_each(|(i, x)| *x = (i % 5) as f32 - 2.0),
-            _ => session.input_bytes_mut(signature, index)?.fill(0),
+            dtype => session.input_bytes_mut(signature, index)?.chunks_mut(dtype.size()).for_each(|x| x[0] = 1),
         }
     }
     let result = session.run(signature);

@@ -2,6 +2,7 @@
 
 use crate::fixtures::number;
 use gradlet_core::losses::{Loss, MeanSquaredError, Reduction, SparseCategoricalCrossentropy};
+use gradlet_core::ops::conv2d::{Conv2DOptions, Padding};
 use gradlet_core::{DType, Error, Result, Tensor};
 use serde_json::Value as Json;
 
@@ -90,6 +91,18 @@ impl Call<'_> {
         }
     }
 
+    fn padding(&self) -> Result<Padding> {
+        match self.text("padding") {
+            "VALID" => Ok(Padding::Valid),
+            "SAME" => Ok(Padding::Same),
+            "EXPLICIT" => {
+                let amount = |axis: usize, end: usize| self.attributes["explicit_paddings"][axis][end].as_u64().unwrap_or(0) as u32;
+                Ok(Padding::Explicit { top: amount(1, 0), bottom: amount(1, 1), left: amount(2, 0), right: amount(2, 1) })
+            }
+            other => Err(Error::message(format!("no padding {other}"))),
+        }
+    }
+
     fn dtype(&self, name: &str) -> Result<DType> {
         let wanted = self.text(name).replace("float", "f").replace("uint", "u").replace("int", "i");
         DType::ALL.into_iter().find(|dtype| dtype.name() == wanted).ok_or_else(|| Error::message(format!("no element type {wanted}")))
@@ -141,8 +154,8 @@ static TABLE: &[Row] = &[
     row("bias_add", &[], |call| Ok(vec![call.input("x")?.add(call.input("b")?)?])),
     row("matmul", &["transpose_a", "transpose_b"], matmul),
     row("dense", &["activation"], dense),
-//conv    row("conv2d", &["strides", "padding", "explicit_paddings", "dilations", "data_format=NHWC"], conv2d),
-//conv    row("max_pool", &["ksize", "strides", "padding"], max_pool),
+    row("conv2d", &["strides", "padding", "explicit_paddings", "dilations", "data_format=NHWC"], conv2d),
+    row("max_pool", &["ksize", "strides", "padding"], max_pool),
     row("sparse_softmax_xent", &[], |call| Ok(vec![call.input("logits")?.sparse_softmax_cross_entropy(call.input("labels")?)?])),
     row("SparseCategoricalCrossentropy", &["reduction", "from_logits=true"], |call| {
         call.loss(SparseCategoricalCrossentropy { reduction: call.reduction() })
@@ -162,4 +175,13 @@ fn dense(call: &Call<'_>) -> Result<Vec<Tensor>> {
         "relu" => Ok(vec![y.relu()?]),
         other => Err(Error::message(format!("no activation {other}"))),
     }
+}
+
+fn conv2d(call: &Call<'_>) -> Result<Vec<Tensor>> {
+    let options = Conv2DOptions::default().strides(call.pair("strides")).dilations(call.pair("dilations")).padding(call.padding()?);
+    Ok(vec![call.input("x")?.conv2d(call.input("w")?, call.optional("b"), &options)?])
+}
+
+fn max_pool(call: &Call<'_>) -> Result<Vec<Tensor>> {
+    call.unary(|x| x.max_pool2d(call.pair("ksize"), call.pair("strides"), call.padding()?))
 }

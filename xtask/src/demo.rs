@@ -1,28 +1,48 @@
 //! The main job from end to end: train on the host, export, learn on the device.
 
 use crate::elf::Elf;
-use crate::firmware;
-use crate::models;
 use crate::setup::{self, Toolchain};
+use crate::{firmware, models, shell};
 use anyhow::{Context, Result, ensure};
+use gradlet::export::{self, Options};
+use gradlet::optimizers::Adam;
+use gradlet::training::{self, Evaluation};
+use gradlet::{Digits, Eager, ModelSpec, Program, Session, cpu, digits, ops};
 use serde_json::{Map, Value, json};
 use std::path::Path;
-use std::time::Duration;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
 
+/// How many turned digits the device learns from, and how many others it is tested on: what fits into its flash.
+const DIGITS: [usize; 2] = [500, 500];
 /// How often the device goes through its digits.
 const EPOCHS: u32 = 4;
 const LIMIT: Duration = Duration::from_secs(1800);
-/// How many steps the host repeats and compares.
-pub const COMPARED: u32 = 100;
+/// After how many steps the host compares every weight.
+const COMPARED: u32 = 100;
 /// Where the firmware writes what the host compares, in the model's folder.
-pub const LOG: &str = "demo.out";
+const LOG: &str = "demo.out";
 
 /// `cargo xtask demo`.
 pub fn run(json: Option<&Path>) -> Result<()> {
     let toolchain = setup::ensure()?;
-    let folder = models::export("demo")?;
-    let Device { figures, losses } = device(&toolchain, &folder, EPOCHS)?;
-    print!("{}", table(&figures, losses));
+    println!("1. Train a small CNN on 8,000 digits, and test it on 2,000");
+    let Host { artifact, evaluation, seconds, train, test } = host()?;
+    println!("   {:.2} % of the test digits in {seconds:.1} s", evaluation.accuracy * 100.0);
+
+    println!("2. Export `infer`, `train_head` and `train` as one file of {} bytes, beside digits turned by 90°", artifact.len());
+    let folder = models::write("demo", &artifact)?;
+    models::write_digits(&folder.join("digits.bin"), &train, &test)?;
+
+    println!("3. Let a Cortex-M4F with 256 KiB of RAM (QEMU) learn {} turned digits, {EPOCHS} times each", train.len());
+    let Device { mut figures, losses } = device(&toolchain, &folder, EPOCHS)?;
+
+    println!("4. Repeat its steps on the host, and compare every loss and every weight, bit for bit\n");
+    let equal = steps_bit_equal(&artifact, &train, &std::fs::read(folder.join(LOG))?)?;
+    figures.insert("host_accuracy".into(), json!(evaluation.accuracy));
+    figures.insert("host_seconds".into(), json!(seconds));
+    figures.insert("steps_bit_equal".into(), json!(equal));
+    print!("{}", table(&figures, losses, evaluation.loss));
     match json {
         Some(path) => {
             std::fs::write(path, serde_json::to_string_pretty(&figures)? + "\n").with_context(|| format!("cannot write {}", path.display()))
@@ -31,18 +51,74 @@ pub fn run(json: Option<&Path>) -> Result<()> {
     }
 }
 
+/// What the host made: the artifact, and the turned digits for the device.
+struct Host {
+    artifact: Vec<u8>,
+    evaluation: Evaluation,
+    seconds: f64,
+    train: Digits,
+    test: Digits,
+}
+
+fn host() -> Result<Host> {
+    let start = Instant::now();
+    let (train, test) = digits::load(&shell::root().join("data/mnist10k"))?;
+    let scope = Eager::with_seed(&cpu(), 1);
+    let spec = ModelSpec::Cnn;
+    let model = Arc::new(spec.build(&scope)?);
+    let mut bar = gradlet::progress::Bar::new(false);
+    let options = training::Options::default();
+    let evaluation =
+        training::fit(&scope, &model, Arc::new(Adam::default()), (&train, &test), &spec.input(), options, &mut |status| bar.report(status))?;
+    let seconds = start.elapsed().as_secs_f64();
+    let artifact = export::artifact(&scope, &model, &spec, &Options { learning_rate: models::LEARNING_RATE, ..Options::default() })?;
+    let [learn, judge] = DIGITS;
+    let (train, test) = (train.first(learn).turned(), test.first(judge).turned());
+    Ok(Host { artifact: artifact.to_vec(), evaluation, seconds, train, test })
+}
+
+/// How many of the device's `train` steps gave the loss that the host's portable kernels give, to the bit. Fails if a
+/// loss, or a weight after [`COMPARED`] steps, differs.
+fn steps_bit_equal(artifact: &[u8], train: &Digits, log: &[u8]) -> Result<u32> {
+    let artifact = gradlet::device::AlignedBytes::from(artifact);
+    let program = Program::load(&artifact, ops::KERNELS, &["infer", "train"])?;
+    let signature = program.signature("train")?;
+    let mut arena = gradlet::device::AlignedBytes::zeroed(program.arena_bytes());
+    let mut session = Session::new(&program, &mut arena)?;
+    let mut log = log;
+    let mut take = |bytes: usize| log.split_off(..bytes).context("the device wrote too little");
+    let mut equal = 0;
+    for _ in 0..EPOCHS {
+        for index in 0..train.len() {
+            let pixels = session.input_mut::<f32>(signature, 0)?;
+            pixels.iter_mut().zip(train.image(index)).for_each(|(value, &pixel)| *value = f32::from(pixel) / 255.0);
+            session.input_mut::<i32>(signature, 1)?.fill(train.labels[index].into());
+            session.run(signature)?;
+            equal += 1;
+            ensure!(take(4)? == session.output_bytes(signature, 0)?, "the loss of step {equal} differs between device and host");
+            if equal == COMPARED {
+                for variable in 0..session.variable_count() {
+                    let own = session.variable(variable)?;
+                    ensure!(take(own.len())? == own, "variable {variable} differs between device and host after {equal} steps");
+                }
+            }
+        }
+    }
+    Ok(equal)
+}
+
 /// What the device did.
-pub struct Device {
+struct Device {
     /// The figures under their names in the JSON object.
-    pub figures: Map<String, Value>,
+    figures: Map<String, Value>,
     /// The mean losses on the test digits: before, after the last layer, after all weights.
-    pub losses: [f64; 3],
+    losses: [f64; 3],
 }
 
 /// Builds the firmware around the model and the digits in `folder`, and lets it learn for `epochs`.
 ///
 /// [`LOG`] then holds the losses of the first [`COMPARED`] steps, every variable after them, and the other losses.
-pub fn device(toolchain: &Toolchain, folder: &Path, epochs: u32) -> Result<Device> {
+fn device(toolchain: &Toolchain, folder: &Path, epochs: u32) -> Result<Device> {
     let elf = firmware::build(toolchain, "demo", Some(folder))?;
     let bytes = Elf::read(&elf)?.bytes()?;
     let run = firmware::run(&elf, folder, &[&epochs.to_string(), &COMPARED.to_string(), LOG], LIMIT)?.ok()?;
@@ -67,14 +143,14 @@ pub fn device(toolchain: &Toolchain, folder: &Path, epochs: u32) -> Result<Devic
 }
 
 /// The one table: a row for each figure, losses beside accuracies.
-pub fn table(figures: &Map<String, Value>, losses: [f64; 3]) -> String {
+fn table(figures: &Map<String, Value>, losses: [f64; 3], host_loss: f64) -> String {
     let get = |key: &str| figures.get(key).cloned().unwrap_or(Value::Null);
     let percent = |key: &str| get(key).as_f64().map_or("-".into(), |share| format!("{:.1} %", share * 100.0));
     let accuracy = |what: &str, key: &str, loss: Option<f64>| {
         format!("{what:<44} {:>12}{}\n", percent(key), loss.map_or(String::new(), |loss| format!("   loss {loss:.3}")))
     };
     let [before, head, after] = losses;
-    let mut text = accuracy("host, digits upright", "host_accuracy", None);
+    let mut text = accuracy("host, digits upright", "host_accuracy", Some(host_loss));
     text += &accuracy("device, digits turned, before learning", "device_accuracy_before", Some(before));
     text += &accuracy("device, after learning with the last layer", "device_accuracy_after_head", Some(head));
     text += &accuracy("device, after learning with all weights", "device_accuracy_after", Some(after));

@@ -85,11 +85,22 @@ pub(super) fn pairs<T: Element>(call: &mut Call<'_, '_>, f: impl Fn(T, T) -> T) 
     let output = call.output()?.slice_mut::<T>();
     match (a.in_place, b.in_place) {
         (false, false) => output.iter_mut().zip(a.slice().iter().zip(b.slice())).for_each(|(y, (&a, &b))| *y = f(a, b)),
-        (true, false) => output.iter_mut().zip(b.slice()).for_each(|(y, &b)| *y = f(*y, b)),
-        (false, true) => output.iter_mut().zip(a.slice()).for_each(|(y, &a)| *y = f(a, *y)),
+        (true, false) => each_pair(output, b.slice(), &f),
+        (false, true) => each_pair(output, a.slice(), |y, a| f(a, y)),
         (true, true) => output.iter_mut().for_each(|y| *y = f(*y, *y)),
     }
     Ok(())
+}
+
+/// Makes each `to` `f` of it and its partner in `from`: four at a time, written out, as `-Os` does not unroll.
+#[inline(always)]
+fn each_pair<T: Element>(to: &mut [T], from: &[T], f: impl Fn(T, T) -> T) {
+    let (blocks, rest) = to.as_chunks_mut::<4>();
+    let (from_blocks, from_rest) = from.as_chunks::<4>();
+    for ([a, b, c, d], &[p, q, r, s]) in blocks.iter_mut().zip(from_blocks) {
+        (*a, *b, *c, *d) = (f(*a, p), f(*b, q), f(*c, r), f(*d, s));
+    }
+    rest.iter_mut().zip(from_rest).for_each(|(to, &from)| *to = f(*to, from));
 }
 
 /// Copies the bytes of input 0 to output 0, unless they are there.
@@ -114,14 +125,18 @@ pub(super) fn binary<T: Element>(call: &mut Call<'_, '_>, f: impl Fn(T, T) -> T)
     let dims = output.dims;
     let (left, right, output) = (a.slice::<T>(), b.slice::<T>(), output.slice_mut::<T>());
     let suffix = dims.ends_with(b.dims) && !b.in_place && !right.is_empty();
+    let columns = right.len().max(1);
     match (a.in_place, suffix && a.dims == dims) {
         (false, true) => {
-            for (output, left) in output.chunks_mut(right.len()).zip(left.chunks(right.len())) {
+            // Not zipped: that would divide by the length of a chunk.
+            let mut left = left.chunks(columns);
+            for output in output.chunks_mut(columns) {
+                let left = left.next().unwrap_or(&[]);
                 output.iter_mut().zip(left.iter().zip(right)).for_each(|(y, (&a, &b))| *y = f(a, b));
             }
         }
         (true, true) => {
-            for output in output.chunks_mut(right.len()) {
+            for output in output.chunks_mut(columns) {
                 output.iter_mut().zip(right).for_each(|(y, &b)| *y = f(*y, b));
             }
         }

@@ -145,41 +145,32 @@ pub(super) fn sum<T: Number>(call: &mut Call<'_, '_>) -> Result<()> {
     Ok(())
 }
 
-/// `sum` with the elements added to it, in order.
+/// `sum` with the elements added to it, in order. Blocks are written out, here and below, as `-Os` does not unroll.
 fn add_all<T: Number>(mut sum: T, elements: &[T]) -> T {
     let (blocks, rest) = elements.as_chunks::<8>();
-    for block in blocks {
-        for &x in block {
-            sum = sum.add(x);
-        }
+    for &[a, b, c, d, e, f, g, h] in blocks {
+        sum = sum.add(a).add(b).add(c).add(d).add(e).add(f).add(g).add(h);
     }
-    for &x in rest {
-        sum = sum.add(x);
-    }
-    sum
+    rest.iter().fold(sum, |sum, &x| sum.add(x))
 }
 
 /// Adds each of the `rows`, in order, to `sums`. The sums of eight columns stay in registers.
 fn add_rows<T: Number>(sums: &mut [T], rows: &[T]) {
     let columns = sums.len().max(1);
     let (blocks, rest) = sums.as_chunks_mut::<8>();
-    let blocked = 8 * blocks.len();
-    for (index, block) in blocks.iter_mut().enumerate() {
-        let mut kept = *block;
-        for row in rows.chunks_exact(columns) {
-            let Some(elements) = row.get(8 * index..).and_then(<[T]>::first_chunk::<8>) else { break };
-            for (sum, &x) in kept.iter_mut().zip(elements) {
-                *sum = sum.add(x);
-            }
+    let mut start = 0;
+    for block in blocks {
+        let [mut a, mut b, mut c, mut d, mut e, mut f, mut g, mut h] = *block;
+        for row in rows.get(start..).unwrap_or(&[]).chunks(columns) {
+            let Some(&[p, q, r, s, t, u, v, w]) = row.first_chunk::<8>() else { break };
+            (a, b, c, d) = (a.add(p), b.add(q), c.add(r), d.add(s));
+            (e, f, g, h) = (e.add(t), f.add(u), g.add(v), h.add(w));
         }
-        *block = kept;
+        *block = [a, b, c, d, e, f, g, h];
+        start += 8;
     }
-    if !rest.is_empty() {
-        for row in rows.chunks_exact(columns) {
-            for (sum, &x) in rest.iter_mut().zip(row.get(blocked..).unwrap_or(&[])) {
-                *sum = sum.add(x);
-            }
-        }
+    for (column, sum) in (start..).zip(rest) {
+        *sum = rows.iter().skip(column).step_by(columns).fold(*sum, |sum, &x| sum.add(x));
     }
 }
 

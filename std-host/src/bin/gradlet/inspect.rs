@@ -1,0 +1,47 @@
+//! `gradlet inspect`.
+
+use crate::print;
+use anyhow::{Context, Result, bail};
+use clap::Args;
+use gradlet::{FileError, describe::Description, describe::SignatureInfo, inspect, write_whole};
+use std::path::PathBuf;
+
+/// Show what is in an artifact: signatures, ops, shapes, bytes of flash and of RAM, and the peak
+///
+/// In the list of instructions, `f32[1,10]@64` is a tensor at byte 64 of the scratch memory.
+#[derive(Args)]
+#[command(after_help = "Example:\n  gradlet inspect cnn.grdl --signature train --svg arena.svg")]
+pub struct Inspect {
+    /// The artifact
+    file: PathBuf,
+    /// Only this signature
+    #[arg(long, value_name = "NAME")]
+    signature: Option<String>,
+    /// Also draw the arena over time, as SVG
+    #[arg(long, value_name = "FILE")]
+    svg: Option<PathBuf>,
+}
+
+impl Inspect {
+    pub fn run(&self, quiet: bool) -> Result<()> {
+        let bytes = std::fs::read(&self.file).map_err(|error| FileError::io(&self.file, error))?;
+        let mut description = inspect::read(&bytes).map_err(|error| FileError::model(&self.file, error))?;
+        if let Some(name) = &self.signature {
+            if !description.signatures.iter().any(|signature| signature.name == *name) {
+                bail!(FileError::new(&self.file, unknown_signature(&description, name)));
+            }
+            description.signatures.retain(|signature| signature.name == *name);
+        }
+        if let Some(path) = &self.svg {
+            let signatures: Vec<&SignatureInfo> = description.signatures.iter().collect();
+            write_whole(path, inspect::svg(&description, &signatures).as_bytes()).context("the picture")?;
+        }
+        if quiet { Ok(()) } else { print(&inspect::text(&description)) }
+    }
+}
+
+/// `there is no signature "x": it has infer, train`.
+pub fn unknown_signature(description: &Description, name: &str) -> String {
+    let names: Vec<&str> = description.signatures.iter().map(|signature| signature.name.as_str()).collect();
+    format!("there is no signature {name:?}; the artifact has {}", names.join(", "))
+}

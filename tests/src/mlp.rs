@@ -1,0 +1,38 @@
+//! A small training step, as user code writes one.
+
+use gradlet_core::optimizers::{Optimizer, Sgd};
+use gradlet_core::{Eager, Record, Result, Scope, Tensor, Variable};
+
+/// An MLP 4-3-2 and its optimizer.
+pub struct Mlp {
+    /// Kernel and bias of the first layer, then of the second.
+    pub variables: Vec<Variable>,
+    optimizer: Sgd,
+}
+
+impl Mlp {
+    /// With fixed weights.
+    pub fn new(scope: &Eager) -> Result<Mlp> {
+        let shapes: [(&str, &[u32]); 4] = [("kernel_1", &[4, 3]), ("bias_1", &[3]), ("kernel_2", &[3, 2]), ("bias_2", &[2])];
+        let variables = shapes.iter().map(|(name, dims)| weights(scope, name, dims)).collect::<Result<_>>()?;
+        Ok(Mlp { variables, optimizer: Sgd::new(0.1) })
+    }
+
+    /// Learns from `x[n,4]` with `labels[n]`. Gives the loss before.
+    pub fn step(&self, scope: &dyn Scope, x: &Tensor, labels: &Tensor) -> Result<Tensor> {
+        let tape = scope.tape();
+        let read = self.variables.iter().map(|variable| tape.read(variable)).collect::<Result<Vec<_>>>()?;
+        let hidden = x.dense(&read[0], Some(&read[1]))?.relu()?;
+        let logits = hidden.dense(&read[2], Some(&read[3]))?;
+        let loss = logits.sparse_softmax_cross_entropy(labels)?.mean(&[], false)?;
+        self.optimizer.apply_gradients(scope, &tape.gradient(&loss, &self.variables)?)?;
+        Ok(loss)
+    }
+}
+
+/// A variable with fixed values of either sign.
+pub fn weights(scope: &Eager, name: &str, dims: &[u32]) -> Result<Variable> {
+    let count = dims.iter().product::<u32>();
+    let values: Vec<f32> = (0..count).map(|index| (index * 5 % 7) as f32 * 0.25 - 0.75).collect();
+    Variable::new(scope, name, &Tensor::new(&scope.device(), &values, dims)?)
+}

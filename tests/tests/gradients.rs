@@ -1,0 +1,341 @@
+//! The gradient of every op against central differences in f64, on random shapes.
+
+use gradlet_core::device::Device;
+use gradlet_core::ops::conv2d::{Conv2DOptions, Padding};
+use gradlet_core::scope::Gradient;
+use gradlet_core::{DType, Eager, Record, Result, Scope, Tensor, ops};
+use gradlet_tests::random::Random;
+
+/// How many shapes are tried for each op.
+const SHAPES: u64 = 24;
+
+type Compute = Box<dyn Fn(&dyn Scope, &[Tensor]) -> Result<Tensor>>;
+
+/// An op on inputs of some shapes: what is differentiated, and how exact that can be.
+struct Trial {
+    inputs: Vec<Tensor>,
+    /// The inputs that gradients are taken with respect to.
+    sources: Vec<usize>,
+    compute: Compute,
+    step: f64,
+    tolerance: f64,
+}
+
+impl Trial {
+    fn new(inputs: Vec<Tensor>, compute: impl Fn(&[Tensor]) -> Result<Tensor> + 'static) -> Trial {
+        let sources = (0..inputs.len()).filter(|&index| inputs[index].dtype().is_float()).collect();
+        Trial { inputs, sources, compute: Box::new(move |_, x| compute(x)), step: 1e-5, tolerance: 1e-6 }
+    }
+}
+
+/// Makes random trials.
+struct Maker {
+    random: Random,
+    device: Device,
+}
+
+impl Maker {
+    fn dims(&mut self, rank: (u32, u32), largest: u32) -> Vec<u32> {
+        (0..self.random.range(rank.0, rank.1)).map(|_| self.random.range(1, largest)).collect()
+    }
+
+    fn tensor_of(&mut self, dims: &[u32], mut element: impl FnMut(&mut Random) -> f64) -> Tensor {
+        let elements: Vec<f64> = (0..dims.iter().product()).map(|_| element(&mut self.random)).collect();
+        Tensor::new(&self.device, &elements, dims).unwrap()
+    }
+
+    fn tensor(&mut self, dims: &[u32]) -> Tensor {
+        self.tensor_of(dims, Random::unit)
+    }
+
+    /// A tensor without elements near 0, of either sign.
+    fn away_from_zero(&mut self, dims: &[u32]) -> Tensor {
+        self.tensor_of(dims, |random| (0.5 + random.unit().abs()) * if random.coin() { 1.0 } else { -1.0 })
+    }
+
+    /// A tensor whose elements are far apart.
+    fn distinct(&mut self, dims: &[u32]) -> Tensor {
+        let mut order = self.random.permutation(dims.iter().product::<u32>() as usize).into_iter();
+        self.tensor_of(dims, |_| order.next().map_or(0.0, |position| position as f64 * 0.1))
+    }
+
+    /// The dimensions of an operand that broadcasts to `dims`.
+    fn operand(&mut self, dims: &[u32]) -> Vec<u32> {
+        let leave_out = self.random.below(dims.len() + 1) * usize::from(self.random.below(3) == 0);
+        dims[leave_out..].iter().map(|&dim| if self.random.below(4) == 0 { 1 } else { dim }).collect()
+    }
+
+    /// The dimensions of two operands that broadcast.
+    fn operands(&mut self) -> [Vec<u32>; 2] {
+        let dims = self.dims((0, 4), 4);
+        [self.operand(&dims), self.operand(&dims)]
+    }
+
+    fn labels(&mut self, dims: &[u32], classes: u32) -> Tensor {
+        let labels: Vec<i32> = (0..dims.iter().product()).map(|_| self.random.below(classes as usize) as i32).collect();
+        Tensor::new(&self.device, &labels, dims).unwrap()
+    }
+
+    /// Some axes, counted from either end.
+    fn axes(&mut self, rank: usize) -> Vec<i32> {
+        let count = self.random.below(rank + 1);
+        let order = self.random.permutation(rank);
+        order[..count].iter().map(|&axis| axis as i32 - if self.random.coin() { rank as i32 } else { 0 }).collect()
+    }
+
+    fn binary(&mut self, compute: fn(&Tensor, &Tensor) -> Result<Tensor>) -> Trial {
+        let [a, b] = self.operands();
+        let inputs = vec![self.tensor(&a), self.away_from_zero(&b)];
+        Trial::new(inputs, move |x| compute(&x[0], &x[1]))
+    }
+
+    fn unary(&mut self, compute: impl Fn(&Tensor) -> Result<Tensor> + 'static) -> Trial {
+        let dims = self.dims((0, 4), 4);
+        let x = self.away_from_zero(&dims);
+        Trial::new(vec![x], move |x| compute(&x[0]))
+    }
+
+    fn reduction(&mut self, compute: fn(&Tensor, &[i32], bool) -> Result<Tensor>) -> Trial {
+        let dims = self.dims((0, 4), 4);
+        let (axes, keepdims, x) = (self.axes(dims.len()), self.random.coin(), self.tensor(&dims));
+        Trial::new(vec![x], move |x| compute(&x[0], &axes, keepdims))
+    }
+
+    fn along_axis(&mut self, compute: fn(&Tensor, i32) -> Result<Tensor>) -> Trial {
+        let dims = self.dims((1, 3), 5);
+        let axis = self.random.below(dims.len()) as i32 - if self.random.coin() { dims.len() as i32 } else { 0 };
+        let x = self.tensor(&dims);
+        Trial::new(vec![x], move |x| compute(&x[0], axis))
+    }
+
+    fn matmul(&mut self) -> Trial {
+        let [m, k, n] = [(); 3].map(|()| self.random.range(1, 4));
+        let (transpose_a, transpose_b) = (self.random.coin(), self.random.coin());
+        let batch = self.dims((0, 2), 3);
+        let (mut a, mut b) = (self.operand(&batch), self.operand(&batch));
+        a.extend(if transpose_a { [k, m] } else { [m, k] });
+        b.extend(if transpose_b { [n, k] } else { [k, n] });
+        let inputs = vec![self.tensor(&a), self.tensor(&b)];
+        Trial::new(inputs, move |x| x[0].matmul_with(&x[1], transpose_a, transpose_b))
+    }
+
+    fn dense(&mut self) -> Trial {
+        let (mut dims, n) = (self.dims((1, 3), 4), self.random.range(1, 4));
+        let k = self.random.range(1, 5);
+        dims.push(k);
+        let mut inputs = vec![self.tensor(&dims), self.tensor(&[k, n])];
+        if self.random.coin() {
+            inputs.push(self.tensor(&[n]));
+        }
+        Trial::new(inputs, |x| x[0].dense(&x[1], x.get(2)))
+    }
+
+    /// Options of a convolution, dimensions of images and of a filter that fits into them.
+    fn convolution(&mut self) -> (Conv2DOptions, [u32; 4], [u32; 4]) {
+        let random = &mut self.random;
+        let mut pair = |high| [random.range(1, high), random.range(1, high)];
+        let (kernel, strides, dilations, extra) = (pair(3), pair(3), pair(2), pair(4));
+        let [height, width] = [0, 1].map(|axis| (kernel[axis] - 1) * dilations[axis] + extra[axis]);
+        let [n, channels, filters] = [2, 3, 3].map(|high| random.range(1, high));
+        let mut pad = || random.range(0, 2);
+        let explicit = Padding::Explicit { top: pad(), bottom: pad(), left: pad(), right: pad() };
+        let padding = random.pick(&[Padding::Valid, Padding::Same, explicit]);
+        let options = Conv2DOptions::default().strides(strides).dilations(dilations).padding(padding);
+        (options, [n, height, width, channels], [kernel[0], kernel[1], channels, filters])
+    }
+
+    fn conv2d(&mut self) -> Trial {
+        let (options, x, filter) = self.convolution();
+        let mut inputs = vec![self.tensor(&x), self.tensor(&filter)];
+        if self.random.coin() {
+            inputs.push(self.tensor(&filter[3..]));
+        }
+        Trial::new(inputs, move |x| x[0].conv2d(&x[1], x.get(2), &options))
+    }
+
+    fn conv2d_input_grad(&mut self) -> Trial {
+        let (options, x, filter) = self.convolution();
+        let (images, filter) = (self.tensor(&x), self.tensor(&filter));
+        let dy = self.tensor(images.conv2d(&filter, None, &options).unwrap().dims());
+        Trial::new(vec![dy, filter], move |v| v[0].conv2d_input_grad(&v[1], &options, [x[1], x[2]]))
+    }
+
+    fn conv2d_filter_grad(&mut self) -> Trial {
+        let (options, x, filter) = self.convolution();
+        let (images, weights) = (self.tensor(&x), self.tensor(&filter));
+        let dy = self.tensor(images.conv2d(&weights, None, &options).unwrap().dims());
+        Trial::new(vec![images, dy], move |v| v[0].conv2d_filter_grad(&v[1], &options, [filter[0], filter[1]]))
+    }
+
+    fn max_pool2d(&mut self) -> Trial {
+        let (options, x, [height, width, ..]) = self.convolution();
+        let padding = if self.random.coin() { Padding::Same } else { Padding::Valid };
+        let x = self.distinct(&x);
+        Trial::new(vec![x], move |x| x[0].max_pool2d([height, width], options.strides, padding))
+    }
+
+    fn cross_entropy(&mut self) -> (Tensor, Tensor, Tensor) {
+        let (mut dims, classes) = (self.dims((0, 2), 4), self.random.range(1, 5));
+        let (labels, dloss) = (self.labels(&dims, classes), self.tensor(&dims));
+        dims.push(classes);
+        (self.tensor(&dims), labels, dloss)
+    }
+
+    /// Linear in f32: with large steps, and less exact.
+    fn cast(&mut self) -> Trial {
+        Trial { step: 0.01, tolerance: 1e-4, ..self.unary(|x| x.cast(DType::F32)?.cast(DType::F64)) }
+    }
+
+    /// A random use of op `name`; `None` if none is known.
+    fn trial(&mut self, name: &str) -> Option<Trial> {
+        Some(match name {
+            "add" => self.binary(Tensor::add),
+            "sub" => self.binary(Tensor::sub),
+            "mul" => self.binary(Tensor::mul),
+            "div" => self.binary(Tensor::div),
+            "neg" => self.unary(Tensor::neg),
+            "relu" => self.unary(Tensor::relu),
+            "identity" => self.unary(Tensor::identity),
+            "relu_grad" => {
+                let dims = self.dims((0, 4), 4);
+                let inputs = vec![self.tensor(&dims), self.away_from_zero(&dims)];
+                Trial::new(inputs, |x| x[0].relu_grad(&x[1]))
+            }
+            "cast" => self.cast(),
+            "sum" => self.reduction(Tensor::sum),
+            "mean" => self.reduction(Tensor::mean),
+            "softmax" => self.along_axis(Tensor::softmax),
+            "log_softmax" => self.along_axis(Tensor::log_softmax),
+            "reshape" => self.unary(|x| x.reshape(&[1, x.shape().elements().unwrap_or(0), 1])),
+            "transpose" => {
+                let dims = self.dims((0, 4), 4);
+                let order: Vec<u32> = self.random.permutation(dims.len()).into_iter().map(|axis| axis as u32).collect();
+                let x = self.tensor(&dims);
+                Trial::new(vec![x], move |x| x[0].transpose(&order))
+            }
+            "broadcast_to" => {
+                let dims = self.dims((0, 4), 4);
+                let from = self.operand(&dims);
+                let x = self.tensor(&from);
+                Trial::new(vec![x], move |x| x[0].broadcast_to(&dims))
+            }
+            "matmul" => self.matmul(),
+            "dense" => self.dense(),
+            "conv2d" => self.conv2d(),
+            "conv2d_input_grad" => self.conv2d_input_grad(),
+            "conv2d_filter_grad" => self.conv2d_filter_grad(),
+            "max_pool2d" => self.max_pool2d(),
+            "sparse_softmax_cross_entropy" => {
+                let (logits, labels, _) = self.cross_entropy();
+                Trial::new(vec![logits, labels], |x| x[0].sparse_softmax_cross_entropy(&x[1]))
+            }
+            "sparse_softmax_cross_entropy_grad" => {
+                let (logits, labels, dloss) = self.cross_entropy();
+                Trial::new(vec![logits, labels, dloss], |x| x[0].sparse_softmax_cross_entropy_grad(&x[1], &x[2]))
+            }
+            _ => return None,
+        })
+    }
+}
+
+/// The sum of `y · cotangent`, in f64.
+fn weighted(y: &Tensor, cotangent: &[f64]) -> f64 {
+    y.to_vec::<f64>().unwrap().iter().zip(cotangent).map(|(y, c)| y * c).sum()
+}
+
+/// The largest error of a trial's gradients beyond what is allowed, in words.
+fn check(trial: &Trial, random: &mut Random) -> Result<(), String> {
+    let text = |error: gradlet_core::Error| error.to_string();
+    let device = trial.inputs[0].device().map_err(text)?;
+    let scope = Eager::new(&device);
+    let y = (trial.compute)(&scope, &trial.inputs).map_err(text)?;
+    let cotangent: Vec<f64> = (0..y.shape().elements().unwrap_or(0)).map(|_| random.unit()).collect();
+    let seed = Tensor::new(&device, &cotangent, y.dims()).map_err(text)?;
+    let gradients = gradients(trial, &scope, &trial.inputs, &seed).map_err(text)?;
+    for (&source, gradient) in trial.sources.iter().zip(gradients) {
+        let x = trial.inputs[source].to_vec::<f64>().map_err(text)?;
+        let gradient = match gradient {
+            Some(gradient) if gradient.dims() != trial.inputs[source].dims() => return Err(format!("input {source}: {gradient:?}")),
+            Some(gradient) => gradient.to_vec::<f64>().map_err(text)?,
+            None => vec![0.0; x.len()],
+        };
+        for (index, &got) in gradient.iter().enumerate() {
+            let moved = |by: f64| {
+                let mut inputs = trial.inputs.clone();
+                let mut elements = x.clone();
+                elements[index] += by;
+                inputs[source] = Tensor::new(&device, &elements, trial.inputs[source].dims())?;
+                Ok(weighted(&(trial.compute)(&scope, &inputs)?, &cotangent))
+            };
+            let want = (moved(trial.step).map_err(text)? - moved(-trial.step).map_err(text)?) / (2.0 * trial.step);
+            if !((got - want).abs() <= trial.tolerance * (1.0 + want.abs())) {
+                return Err(format!("input {source}, element {index}: {got} instead of {want}"));
+            }
+        }
+    }
+    Ok(())
+}
+
+fn gradients(trial: &Trial, scope: &dyn Scope, inputs: &[Tensor], seed: &Tensor) -> Result<Vec<Option<Tensor>>> {
+    let tape = scope.tape();
+    let mut inputs = inputs.to_vec();
+    for &source in &trial.sources {
+        inputs[source] = tape.watch(&inputs[source])?;
+    }
+    let y = (trial.compute)(&tape, &inputs)?;
+    let sources: Vec<Tensor> = trial.sources.iter().map(|&source| inputs[source].clone()).collect();
+    tape.gradient_of(&[(&y, Some(seed))], sources.as_slice())
+}
+
+/// Every op with a gradient rule has trials, and they all hold.
+#[test]
+fn gradients_are_central_differences() {
+    let mut wrong = Vec::new();
+    for op in ops::OPS.iter().filter(|op| matches!(op.grad, Gradient::Rule(_))) {
+        for shape in 0..SHAPES {
+            let mut maker = Maker { random: Random::new(shape ^ u64::from(op.def.code.0) << 32), device: ops::portable_cpu() };
+            let Some(trial) = maker.trial(op.def.name) else {
+                wrong.push(format!("{} has a gradient, but no trial here", op.def.name));
+                break;
+            };
+            if let Err(error) = check(&trial, &mut maker.random) {
+                wrong.push(format!("{}, shape {shape}, of {:?}: {error}", op.def.name, trial.inputs));
+            }
+        }
+    }
+    assert!(wrong.is_empty(), "\n{}", wrong.join("\n"));
+}
+
+/// Gradients of gradients: the directional derivative along random vectors, differentiated once more.
+#[test]
+fn second_gradients_are_central_differences() {
+    let mut wrong = Vec::new();
+    for op in ops::OPS.iter().filter(|op| matches!(op.grad, Gradient::Rule(_))) {
+        for shape in 0..SHAPES / 4 {
+            let mut maker = Maker { random: Random::new(shape ^ u64::from(op.def.code.0) << 32), device: ops::portable_cpu() };
+            let Some(first) = maker.trial(op.def.name) else { continue };
+            let Trial { inputs, sources, step, tolerance, .. } = &first;
+            let seed = maker.tensor((first.compute)(&Eager::new(&maker.device), inputs).unwrap().dims());
+            let directions: Vec<Tensor> = sources.iter().map(|&source| maker.tensor(inputs[source].dims())).collect();
+            let (inputs, sources, step, tolerance) = (inputs.clone(), sources.clone(), *step, *tolerance);
+            let second = Trial { inputs, sources: sources.clone(), compute: along(first, seed, directions), step, tolerance };
+            if let Err(error) = check(&second, &mut maker.random) {
+                wrong.push(format!("{}, shape {shape}, of {:?}: {error}", op.def.name, second.inputs));
+            }
+        }
+    }
+    assert!(wrong.is_empty(), "\n{}", wrong.join("\n"));
+}
+
+/// The sum of each gradient of a trial times a direction.
+fn along(trial: Trial, seed: Tensor, directions: Vec<Tensor>) -> Compute {
+    Box::new(move |scope, inputs| {
+        let mut sum = Tensor::scalar(&scope.device(), 0.0f64);
+        for (gradient, direction) in gradients(&trial, scope, inputs, &seed)?.iter().zip(&directions) {
+            if let Some(gradient) = gradient {
+                sum = sum.add(&gradient.mul(direction)?.sum(&[], false)?)?;
+            }
+        }
+        Ok(sum)
+    })
+}

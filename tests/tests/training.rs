@@ -1,0 +1,64 @@
+//! A training step gives the same bits eagerly, compiled, and exported; its fused ops among them.
+
+use gradlet_core::device::AlignedBytes;
+use gradlet_core::{Artifact, Eager, Function, Program, Result, Scope, Session, Tensor, ops};
+use gradlet_tests::mlp::Mlp;
+use gradlet_tests::random::Random;
+
+const STEPS: usize = 100;
+
+/// A sample: a picture of four pixels, and which half of it is brighter.
+fn sample(random: &mut Random) -> ([f32; 4], i32) {
+    let x = [(); 4].map(|()| random.unit() as f32);
+    (x, i32::from(x[0] + x[1] > x[2] + x[3]))
+}
+
+fn tensors(scope: &Eager, (x, label): ([f32; 4], i32)) -> Result<(Tensor, Tensor)> {
+    Ok((Tensor::new(&scope.device(), &x, &[1, 4])?, Tensor::new(&scope.device(), &[label], &[1])?))
+}
+
+/// The bits of the loss and of every weight.
+fn state(scope: &Eager, mlp: &Mlp, loss: &Tensor) -> Result<Vec<Vec<u32>>> {
+    let bits = |tensor: &Tensor| Ok(tensor.to_vec::<f32>()?.into_iter().map(f32::to_bits).collect());
+    let weights = mlp.variables.iter().map(|variable| bits(&scope.read(variable)?));
+    std::iter::once(bits(loss)).chain(weights).collect()
+}
+
+#[test]
+fn every_step_has_the_same_bits() -> Result<()> {
+    let scope = Eager::new(&ops::portable_cpu());
+    let (eager, traced) = (Mlp::new(&scope)?, std::sync::Arc::new(Mlp::new(&scope)?));
+    let body = traced.clone();
+    let compiled = Function::new(move |scope: &dyn Scope, (x, labels): (Tensor, Tensor)| body.step(scope, &x, &labels));
+
+    let mut random = Random::new(1);
+    let concrete = compiled.concrete(&scope, &tensors(&scope, sample(&mut random))?)?;
+    let fused = concrete.graph().nodes.iter().any(|node| node.op.def.name == "matmul_sgd");
+    assert!(fused, "no gradient was fused with its step");
+    let mut artifact = Artifact::new();
+    artifact.signature("train", &concrete, &["x", "labels"], &["loss"])?;
+    let bytes = artifact.to_bytes()?;
+    let program = Program::load(&bytes, ops::KERNELS, &["train"])?;
+    let train = program.signature("train")?;
+    let mut arena = AlignedBytes::zeroed(program.arena_bytes());
+    let mut session = Session::new(&program, &mut arena)?;
+
+    for step in 0..STEPS {
+        let (x, label) = sample(&mut random);
+        let (inputs, labels) = tensors(&scope, (x, label))?;
+        let loss = eager.step(&scope, &inputs, &labels)?;
+        let wanted = state(&scope, &eager, &loss)?;
+        let loss = compiled.call(&scope, (inputs, labels))?;
+        assert_eq!(state(&scope, &traced, &loss)?, wanted, "compiled, step {step}");
+
+        session.input_mut::<f32>(train, 0)?.copy_from_slice(&x);
+        session.input_mut::<i32>(train, 1)?.copy_from_slice(&[label]);
+        session.run(train)?;
+        let words = |bytes: &[u8]| bytemuck::pod_collect_to_vec::<u8, u32>(bytes);
+        assert_eq!(words(session.output_bytes(train, 0)?), wanted[0], "exported, step {step}");
+        for (variable, wanted) in program.variable_names().zip(0..).filter_map(|(name, index)| Some((index, position(name)?))) {
+            assert_eq!(words(session.variable(variable)?), wanted[wanted], "exported, step {step}");
+        }
+    }
+    Ok(())
+}
