@@ -83,7 +83,7 @@ pub trait Backend: ThreadSafe {
     fn kernels(&self) -> &[&'static Kernel];
 }
 
-/// A device: a handle to be cloned. Two handles are equal if they are of the same device.
+/// A device: a handle to be cloned. Two are equal if they have the same name and compute with the same kernels.
 #[derive(Clone)]
 pub struct Device(Shared<dyn Backend>);
 
@@ -156,7 +156,7 @@ impl Device {
 
 impl PartialEq for Device {
     fn eq(&self, other: &Device) -> bool {
-        Shared::ptr_eq(&self.0, &other.0)
+        Shared::ptr_eq(&self.0, &other.0) || (self.name() == other.name() && core::ptr::eq(self.kernels(), other.kernels()))
     }
 }
 

@@ -66,7 +66,12 @@ pub fn artifact(scope: &dyn Scope, model: &Arc<Sequential>, spec: &ModelSpec, op
                 let step = training::step(model, sgd.clone() as Arc<dyn Optimizer>, variables);
                 artifact.signature(name, &*step.concrete(scope, &(x.clone(), y.clone()))?, &["x", "y"], &["loss"])?;
             }
-            _ => return Err(Error::message(format!("there is no signature {name:?} to export: it must be one of {}", SIGNATURES.join(", ")))),
+            _ => {
+                return Err(Error::message(format!(
+                    "there is no signature {name:?} to export: it must be one of {}",
+                    SIGNATURES.join(", ")
+                )));
+            }
         }
     }
     artifact.variables(model.named_variables());

@@ -67,7 +67,11 @@ impl<R: Read> Reader<'_, R> {
             return Err(FileError::at(self.path, 0, "not an IDX file: it must begin with two bytes of 0"));
         };
         if element != UNSIGNED_BYTES {
-            return Err(FileError::at(self.path, 2, format!("elements of IDX type {element:#04x} are not read, only 0x08, unsigned bytes")));
+            return Err(FileError::at(
+                self.path,
+                2,
+                format!("elements of IDX type {element:#04x} are not read, only 0x08, unsigned bytes"),
+            ));
         }
         if rank == 0 || rank > MAX_RANK {
             return Err(FileError::at(self.path, 3, format!("an IDX file has 1 to {MAX_RANK} dimensions, not {rank}")));

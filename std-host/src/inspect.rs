@@ -57,7 +57,8 @@ impl Storage {
 pub fn storages(signature: &SignatureInfo) -> Vec<Storage> {
     let mut timeline = Timeline { done: Vec::new(), open: Vec::new(), inputs: signature.inputs.clone() };
     for (index, instruction) in signature.instructions.iter().enumerate() {
-        let scratch = |operands: &'_ [OperandInfo]| operands.iter().copied().filter(|operand| operand.space == Space::Scratch).collect::<Vec<_>>();
+        let scratch =
+            |operands: &'_ [OperandInfo]| operands.iter().copied().filter(|operand| operand.space == Space::Scratch).collect::<Vec<_>>();
         let (reads, writes) = (scratch(&instruction.inputs), scratch(&instruction.outputs));
         reads.iter().for_each(|operand| timeline.read(index, operand));
         writes.iter().for_each(|operand| timeline.write(index, operand, &instruction.op, &reads));
@@ -130,7 +131,8 @@ pub fn text(description: &Description) -> String {
         let _ = writeln!(text, "{key}: {value}");
     }
     let structure = grouped(length - data_bytes);
-    let _ = writeln!(text, "\nflash {} B: structure {structure} B, constants and initial values {} B", grouped(*length), grouped(*data_bytes));
+    let _ =
+        writeln!(text, "\nflash {} B: structure {structure} B, constants and initial values {} B", grouped(*length), grouped(*data_bytes));
     let kernels: Vec<String> = description.kernels.iter().map(|(op, dtype)| format!("{op} {dtype}")).collect();
     let _ = writeln!(text, "kernels ({}): {}", kernels.len(), kernels.join(", "));
     variables(&mut text, description);
@@ -160,7 +162,8 @@ fn signature(text: &mut String, description: &Description, signature: &Signature
     let _ = writeln!(text, "  RAM {arena} B if loaded alone: variables {variables} B, their table {table} B, scratch {scratch} B");
     let width = signature.instructions.iter().map(|instruction| instruction.op.len()).max().unwrap_or(0);
     for (index, instruction) in signature.instructions.iter().enumerate() {
-        let operands = |operands: &[OperandInfo]| operands.iter().map(|operand| self::operand(description, operand)).collect::<Vec<_>>().join(", ");
+        let operands =
+            |operands: &[OperandInfo]| operands.iter().map(|operand| self::operand(description, operand)).collect::<Vec<_>>().join(", ");
         let InstructionInfo { op, inputs, outputs, .. } = instruction;
         let _ = writeln!(text, "  {index:>3}  {op:width$}  {} -> {}", operands(inputs), operands(outputs));
     }
@@ -171,7 +174,13 @@ fn holders(text: &mut String, signature: &SignatureInfo) {
     let storages = storages(signature);
     let (at, bytes) = peak(signature, &storages);
     let Some(instruction) = signature.instructions.get(at) else { return };
-    let _ = writeln!(text, "  peak at instruction {at}, {}: {} of {} B of scratch hold values", instruction.op, grouped(bytes), grouped(signature.scratch));
+    let _ = writeln!(
+        text,
+        "  peak at instruction {at}, {}: {} of {} B of scratch hold values",
+        instruction.op,
+        grouped(bytes),
+        grouped(signature.scratch)
+    );
     let mut live: Vec<&Storage> = storages.iter().filter(|storage| storage.live_at(at)).collect();
     live.sort_by_key(|storage| std::cmp::Reverse(storage.bytes));
     for storage in live.into_iter().take(HOLDERS) {

@@ -4,8 +4,8 @@
 
 mod devices;
 pub mod digits;
-mod file_error;
 pub mod export;
+mod file_error;
 mod files;
 pub mod firmware;
 pub mod idx;

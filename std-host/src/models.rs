@@ -1,6 +1,5 @@
 //! The models that the command knows by name.
 
-
 use gradlet_core::layers::{Activation, Conv2D, Dense, Flatten, Layer, MaxPool2D, Padding, Sequential};
 use gradlet_core::{Error, Result, Scope, Shape};
 use std::fmt;
@@ -95,7 +94,8 @@ impl FromStr for ModelSpec {
             _ => name.strip_prefix("mlp:").unwrap_or_default(),
         };
         let unknown = || Error::message(format!("there is no model {name:?}: it must be cnn, mlp, or units as in mlp:784-100-10"));
-        let units: Option<Vec<u32>> = units.split('-').map(|units| units.parse().ok().filter(|&units| (1..=1 << 20).contains(&units))).collect();
+        let units: Option<Vec<u32>> =
+            units.split('-').map(|units| units.parse().ok().filter(|&units| (1..=1 << 20).contains(&units))).collect();
         match units.ok_or_else(unknown)?[..] {
             [inputs, ref hidden @ .., classes] => Ok(ModelSpec::Mlp { inputs, hidden: hidden.to_vec(), classes }),
             _ => Err(unknown()),

@@ -100,7 +100,8 @@ mod tests {
 
     /// `numpy.save` of `numpy.float32([[1.0]])`.
     fn numpy() -> Vec<u8> {
-        let header = "{'descr': '<f4', 'fortran_order': False, 'shape': (1, 1), }                                                          \n";
+        let header =
+            "{'descr': '<f4', 'fortran_order': False, 'shape': (1, 1), }                                                          \n";
         [MAGIC, &[1, 0, header.len() as u8, 0], header.as_bytes(), &1f32.to_le_bytes()].concat()
     }
 

@@ -105,10 +105,19 @@ impl<'a> Panel<'a> {
         for offset in (0..=self.signature.arena_bytes).step_by(step as usize) {
             let y = self.y(offset);
             let _ = writeln!(svg, "<line x1=\"{LEFT}\" x2=\"{right}\" y1=\"{y:.1}\" y2=\"{y:.1}\" stroke=\"#e2e8f0\"/>");
-            let _ = writeln!(svg, "<text x=\"{}\" y=\"{:.1}\" text-anchor=\"end\" fill=\"#475569\">{}</text>", LEFT - 8.0, y + 4.0, grouped(offset));
+            let _ = writeln!(
+                svg,
+                "<text x=\"{}\" y=\"{:.1}\" text-anchor=\"end\" fill=\"#475569\">{}</text>",
+                LEFT - 8.0,
+                y + 4.0,
+                grouped(offset)
+            );
         }
         let middle = self.top + HEAD + PLOT / 2.0;
-        let _ = writeln!(svg, "<text transform=\"translate(20 {middle}) rotate(-90)\" text-anchor=\"middle\" fill=\"#475569\">offset in the arena, bytes</text>");
+        let _ = writeln!(
+            svg,
+            "<text transform=\"translate(20 {middle}) rotate(-90)\" text-anchor=\"middle\" fill=\"#475569\">offset in the arena, bytes</text>"
+        );
         for (index, instruction) in self.signature.instructions.iter().enumerate() {
             let (x, y) = (self.x(index) + self.column / 2.0 + 4.0, bottom + 10.0);
             let _ = writeln!(
@@ -133,7 +142,14 @@ impl<'a> Panel<'a> {
 
     fn storage(&self, svg: &mut String, start: u32, storage: &Storage) {
         let times = (storage.first, storage.last + 1);
-        self.rectangle(svg, times, (start + storage.offset, storage.bytes), colours(storage.kind), &storage.label, &storage.tensor_type.to_string());
+        self.rectangle(
+            svg,
+            times,
+            (start + storage.offset, storage.bytes),
+            colours(storage.kind),
+            &storage.label,
+            &storage.tensor_type.to_string(),
+        );
     }
 
     fn rectangle(
@@ -167,12 +183,19 @@ impl<'a> Panel<'a> {
     fn mark_peak(&self, svg: &mut String, at: usize, bytes: u32) {
         let (x, top, bottom) = (self.x(at), self.top + HEAD, self.y(0));
         for x in [x, x + self.column] {
-            let _ = writeln!(svg, "<line x1=\"{x:.1}\" x2=\"{x:.1}\" y1=\"{top}\" y2=\"{bottom}\" stroke=\"#dc2626\" stroke-dasharray=\"4 3\"/>");
+            let _ = writeln!(
+                svg,
+                "<line x1=\"{x:.1}\" x2=\"{x:.1}\" y1=\"{top}\" y2=\"{bottom}\" stroke=\"#dc2626\" stroke-dasharray=\"4 3\"/>"
+            );
         }
         let text = format!("peak: {} B of scratch in use", grouped(bytes));
         let half = LETTER * text.len() as f64 / 2.0;
         let x = (x + self.column / 2.0).clamp(LEFT + half, (self.width() - half).max(LEFT + half));
-        let _ = writeln!(svg, "<text x=\"{x:.1}\" y=\"{:.1}\" text-anchor=\"middle\" fill=\"#dc2626\" font-weight=\"bold\">{text}</text>", top - 8.0);
+        let _ = writeln!(
+            svg,
+            "<text x=\"{x:.1}\" y=\"{:.1}\" text-anchor=\"middle\" fill=\"#dc2626\" font-weight=\"bold\">{text}</text>",
+            top - 8.0
+        );
     }
 }
 

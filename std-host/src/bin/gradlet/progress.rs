@@ -31,7 +31,11 @@ impl Progress {
         match test {
             Some(test) => {
                 let seconds = self.start.elapsed().as_secs_f64();
-                let line = format!("{prefix}: {message}; on test digits loss {:.4}, accuracy {:5.2} % ({seconds:.1} s)", test.loss, test.accuracy * 100.0);
+                let line = format!(
+                    "{prefix}: {message}; on test digits loss {:.4}, accuracy {:5.2} % ({seconds:.1} s)",
+                    test.loss,
+                    test.accuracy * 100.0
+                );
                 match self.lines {
                     true => eprintln!("{line}"),
                     false => self.bar.println(line),

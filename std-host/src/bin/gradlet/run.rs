@@ -138,7 +138,9 @@ fn digit(source: &str, wanted: TensorType) -> Result<Npy> {
         _ => digits.batch(&gradlet::cpu(), &[index], &[digits.rows as u32, digits.cols as u32])?,
     };
     match wanted.dtype {
-        DType::I32 => Ok(Npy { tensor_type: y.tensor_type(), bytes: y.to_vec::<i32>()?.iter().flat_map(|label| label.to_le_bytes()).collect() }),
+        DType::I32 => {
+            Ok(Npy { tensor_type: y.tensor_type(), bytes: y.to_vec::<i32>()?.iter().flat_map(|label| label.to_le_bytes()).collect() })
+        }
         _ => Ok(Npy { tensor_type: x.tensor_type(), bytes: x.to_vec::<f32>()?.iter().flat_map(|pixel| pixel.to_le_bytes()).collect() }),
     }
 }

@@ -68,7 +68,12 @@ impl Train {
             weights::save(&scope, &*model, &spec.to_string(), path)?;
         }
         let seconds = start.elapsed().as_secs_f64();
-        print(&format!("{spec}: accuracy {:.2} %, loss {:.4} on {} test digits, {seconds:.1} s\n", result.accuracy * 100.0, result.loss, test.len()))
+        print(&format!(
+            "{spec}: accuracy {:.2} %, loss {:.4} on {} test digits, {seconds:.1} s\n",
+            result.accuracy * 100.0,
+            result.loss,
+            test.len()
+        ))
     }
 
     fn optimizer(&self) -> Arc<dyn Optimizer> {
