@@ -3,6 +3,7 @@
 use crate::file_error::{FileError, FileResult};
 use std::io::Write;
 use std::path::Path;
+use tempfile::NamedTempFile;
 
 /// Writes `bytes` to `path`: to a temporary file beside it, which takes its place once it is safely on the disk.
 ///
@@ -17,30 +18,44 @@ use std::path::Path;
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 pub fn write_whole(path: &Path, bytes: &[u8]) -> FileResult<()> {
+    let file = beside(path)?;
+    persist(file, path, bytes).map_err(|error| unwritable(path, &error))
+}
+
+/// Checks that [`write_whole`] could begin to write `path`: for what takes long before it has something to write.
+pub fn writable(path: &Path) -> FileResult<()> {
+    beside(path).map(drop)
+}
+
+/// An empty temporary file in the folder of `path`, which goes away unless it is persisted.
+fn beside(path: &Path) -> FileResult<NamedTempFile> {
     if path.symlink_metadata().is_ok_and(|known| !known.is_file()) {
         return Err(FileError::new(path, "is not a regular file, so it cannot be replaced"));
     }
-    let folder = match path.parent() {
-        Some(folder) if folder != Path::new("") => folder,
-        _ => Path::new("."),
-    };
-    persist(path, folder, bytes).map_err(|error| match error.kind() {
-        std::io::ErrorKind::NotFound => FileError::new(path, format!("cannot be written: there is no folder {}", folder.display())),
-        _ => FileError::new(path, format!("cannot be written: {}", plain(&error))),
-    })
-}
-
-fn persist(path: &Path, folder: &Path, bytes: &[u8]) -> std::io::Result<()> {
     let mut builder = tempfile::Builder::new();
     builder.prefix(".gradlet-");
     #[cfg(unix)]
     builder.permissions(std::os::unix::fs::PermissionsExt::from_mode(0o666));
-    let mut file = builder.tempfile_in(folder)?;
+    builder.tempfile_in(folder(path)).map_err(|error| unwritable(path, &error))
+}
+
+fn folder(path: &Path) -> &Path {
+    path.parent().filter(|folder| *folder != Path::new("")).unwrap_or(Path::new("."))
+}
+
+fn unwritable(path: &Path, error: &std::io::Error) -> FileError {
+    match error.kind() {
+        std::io::ErrorKind::NotFound => FileError::new(path, format!("cannot be written: there is no folder {}", folder(path).display())),
+        _ => FileError::new(path, format!("cannot be written: {}", plain(error))),
+    }
+}
+
+fn persist(mut file: NamedTempFile, path: &Path, bytes: &[u8]) -> std::io::Result<()> {
     file.write_all(bytes)?;
     file.as_file().sync_all()?;
     file.persist(path)?;
     // The new name is on the disk once its folder is; where folders cannot be opened, the system sees to it.
-    if let Ok(folder) = std::fs::File::open(folder) {
+    if let Ok(folder) = std::fs::File::open(folder(path)) {
         folder.sync_all()?;
     }
     Ok(())

@@ -1,9 +1,9 @@
 //! What is in an artifact, in words and as a picture: signatures, ops, bytes of flash and of RAM, and what fills the RAM when.
 
 use crate::svg;
+use gradlet_core::TensorType;
 use gradlet_core::describe::{Description, InstructionInfo, OperandInfo, SignatureInfo};
 use gradlet_core::program::Space;
-use gradlet_core::{Result, TensorType};
 use std::fmt::Write;
 
 /// The largest holders that a peak is explained by.
@@ -117,12 +117,27 @@ fn storage(operand: &OperandInfo, first: usize, last: usize, label: String, kind
 
 /// The instruction during which most bytes of scratch hold values, and how many.
 pub fn peak(signature: &SignatureInfo, storages: &[Storage]) -> (usize, u32) {
-    let live = |index: usize| storages.iter().filter(|storage| storage.live_at(index)).map(|storage| storage.bytes).sum();
+    let live = |index: usize| {
+        storages.iter().filter(|storage| storage.live_at(index)).fold(0u32, |sum, storage| sum.saturating_add(storage.bytes))
+    };
     let all = (0..signature.instructions.len()).map(|index| (index, live(index)));
     all.rev().max_by_key(|&(_, bytes)| bytes).unwrap_or((0, 0))
 }
 
 /// The artifact in words: flash, kernels, variables, and each signature with its instructions, its RAM, and its peak.
+///
+/// ```
+/// # use gradlet::{Eager, ModelSpec, export, inspect};
+/// # let scope = Eager::new(&gradlet::cpu());
+/// # let spec: ModelSpec = "mlp:4-3-2".parse()?;
+/// # let model = std::sync::Arc::new(spec.build(&scope)?);
+/// # let bytes = export::artifact(&scope, &model, &spec, &export::Options::default())?;
+/// let description = gradlet::describe::Description::read(&bytes)?;
+/// assert!(inspect::text(&description).contains("signature infer(x: f32[1,4]) -> (logits: f32[1,2])"));
+/// let picture = inspect::svg(&description, &[&description.signatures[0]]);
+/// assert!(picture.starts_with("<svg"));
+/// # Ok::<(), gradlet::Error>(())
+/// ```
 pub fn text(description: &Description) -> String {
     let mut text = String::new();
     let Description { version: (major, minor), length, data_bytes, .. } = description;
@@ -130,7 +145,7 @@ pub fn text(description: &Description) -> String {
     for (key, value) in &description.metadata {
         let _ = writeln!(text, "{key}: {value}");
     }
-    let structure = grouped(length - data_bytes);
+    let structure = grouped(length.saturating_sub(*data_bytes));
     let _ =
         writeln!(text, "\nflash {} B: structure {structure} B, constants and initial values {} B", grouped(*length), grouped(*data_bytes));
     let kernels: Vec<String> = description.kernels.iter().map(|(op, dtype)| format!("{op} {dtype}")).collect();
@@ -157,9 +172,10 @@ fn signature(text: &mut String, description: &Description, signature: &Signature
     let list = |named: &[(String, TensorType)]| named.iter().map(|(name, ty)| format!("{name}: {ty}")).collect::<Vec<_>>().join(", ");
     let _ = writeln!(text, "\nsignature {}({}) -> ({})", signature.name, list(&signature.inputs), list(&signature.outputs));
     let SignatureInfo { arena_bytes, variable_bytes, scratch, .. } = signature;
-    let table = grouped(arena_bytes - variable_bytes - scratch);
+    let table = grouped(arena_bytes.saturating_sub(*variable_bytes).saturating_sub(*scratch));
     let (arena, variables, scratch) = (grouped(*arena_bytes), grouped(*variable_bytes), grouped(*scratch));
     let _ = writeln!(text, "  RAM {arena} B if loaded alone: variables {variables} B, their table {table} B, scratch {scratch} B");
+    let _ = writeln!(text, "  flash {} B of constants and initial values, of those above", grouped(flash(description, signature)));
     let width = signature.instructions.iter().map(|instruction| instruction.op.len()).max().unwrap_or(0);
     for (index, instruction) in signature.instructions.iter().enumerate() {
         let operands =
@@ -168,6 +184,22 @@ fn signature(text: &mut String, description: &Description, signature: &Signature
         let _ = writeln!(text, "  {index:>3}  {op:width$}  {} -> {}", operands(inputs), operands(outputs));
     }
     holders(text, signature);
+}
+
+/// The bytes of flash data that the instructions of `signature` read, or that its variables begin with.
+fn flash(description: &Description, signature: &SignatureInfo) -> u32 {
+    let mut seen: Vec<(Space, u32, u32)> = Vec::new();
+    for operand in signature.instructions.iter().flat_map(|instruction| instruction.inputs.iter().chain(&instruction.outputs)) {
+        let bytes = match operand.space {
+            Space::Scratch => continue,
+            Space::Flash => operand.bytes,
+            Space::Variable => description.variables.get(operand.location as usize).map_or(0, |variable| variable.bytes),
+        };
+        if !seen.contains(&(operand.space, operand.location, bytes)) {
+            seen.push((operand.space, operand.location, bytes));
+        }
+    }
+    seen.iter().fold(0, |sum, &(_, _, bytes)| sum.saturating_add(bytes))
 }
 
 fn holders(text: &mut String, signature: &SignatureInfo) {
@@ -203,24 +235,6 @@ fn operand(description: &Description, operand: &OperandInfo) -> String {
 /// variable in RAM and each piece of scratch, and the peak marked.
 pub fn svg(description: &Description, signatures: &[&SignatureInfo]) -> String {
     svg::picture(description, signatures)
-}
-
-/// The description of the artifact `bytes`. Fails as [`Description::read`] does.
-///
-/// ```
-/// # use gradlet::{Eager, ModelSpec, export, inspect};
-/// # let scope = Eager::new(&gradlet::cpu());
-/// # let spec: ModelSpec = "mlp:4-3-2".parse()?;
-/// # let model = std::sync::Arc::new(spec.build(&scope)?);
-/// # let bytes = export::artifact(&scope, &model, &spec, &export::Options::default())?;
-/// let description = inspect::read(&bytes)?;
-/// assert!(inspect::text(&description).contains("signature infer(x: f32[1,4]) -> (logits: f32[1,2])"));
-/// let picture = inspect::svg(&description, &[&description.signatures[0]]);
-/// assert!(picture.starts_with("<svg"));
-/// # Ok::<(), gradlet::Error>(())
-/// ```
-pub fn read(bytes: &[u8]) -> Result<Description> {
-    Description::read(bytes)
 }
 
 /// A number with commas between thousands.

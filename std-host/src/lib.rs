@@ -20,7 +20,7 @@ pub mod weights;
 pub use devices::cpu;
 pub use digits::Digits;
 pub use file_error::{FileError, FileResult};
-pub use files::write_whole;
+pub use files::{writable, write_whole};
 #[doc(inline)]
 pub use gradlet_core::*;
 pub use models::ModelSpec;

@@ -4,12 +4,13 @@ use crate::inspect::{Kind, Storage, grouped, peak, storages};
 use gradlet_core::describe::{Description, SignatureInfo};
 use std::fmt::Write;
 
-const LEFT: f64 = 92.0;
-const RIGHT: f64 = 28.0;
-const HEAD: f64 = 76.0;
-const FOOT: f64 = 150.0;
-const PLOT: f64 = 420.0;
-const MIN_WIDTH: f64 = 760.0;
+const LEFT: f64 = 100.0;
+const RIGHT: f64 = 30.0;
+const HEAD: f64 = 84.0;
+const PLOT: f64 = 440.0;
+const MIN_WIDTH: f64 = 960.0;
+/// The slope of the ops' names, in degrees.
+const SLOPE: f64 = 55.0;
 /// Pixels a letter of the labels takes.
 const LETTER: f64 = 6.1;
 
@@ -29,8 +30,10 @@ fn colours(kind: Kind) -> (&'static str, &'static str, &'static str) {
 /// A panel for each signature, one below the other.
 pub(crate) fn picture(description: &Description, signatures: &[&SignatureInfo]) -> String {
     let width = signatures.iter().map(|signature| Panel::new(signature, 0.0).width()).fold(MIN_WIDTH, f64::max);
-    let panel = HEAD + PLOT + FOOT;
-    let height = panel * signatures.len() as f64;
+    let instructions = signatures.iter().flat_map(|signature| &signature.instructions);
+    let letters = instructions.map(|instruction| instruction.op.chars().count() + 4).max().unwrap_or(0);
+    let panel = HEAD + PLOT + 28.0 + LETTER * letters as f64 * SLOPE.to_radians().sin();
+    let height = (panel * signatures.len() as f64).ceil();
     let mut svg = format!(
         "<svg xmlns=\"http://www.w3.org/2000/svg\" width=\"{width}\" height=\"{height}\" viewBox=\"0 0 {width} {height}\" \
          font-family=\"Helvetica, Arial, sans-serif\" font-size=\"11\" fill=\"#0f172a\">\n\
@@ -52,7 +55,7 @@ struct Panel<'a> {
 impl<'a> Panel<'a> {
     fn new(signature: &'a SignatureInfo, top: f64) -> Panel<'a> {
         let columns = signature.instructions.len().max(1);
-        Panel { signature, top, columns, column: ((MIN_WIDTH - LEFT - RIGHT) / columns as f64).clamp(22.0, 90.0) }
+        Panel { signature, top, columns, column: ((MIN_WIDTH - LEFT - RIGHT) / columns as f64).clamp(24.0, 90.0) }
     }
 
     fn width(&self) -> f64 {
@@ -72,8 +75,6 @@ impl<'a> Panel<'a> {
         self.axes(svg);
         let storages = storages(self.signature);
         let (at, bytes) = peak(self.signature, &storages);
-        let (x, width, top) = (self.x(at), self.column, self.top + HEAD);
-        let _ = writeln!(svg, "<rect x=\"{x}\" y=\"{top}\" width=\"{width}\" height=\"{PLOT}\" fill=\"#fee2e2\"/>");
         let start = self.variables(svg, description);
         storages.iter().for_each(|storage| self.storage(svg, start, storage));
         self.mark_peak(svg, at, bytes);
@@ -122,7 +123,7 @@ impl<'a> Panel<'a> {
             let (x, y) = (self.x(index) + self.column / 2.0 + 4.0, bottom + 10.0);
             let _ = writeln!(
                 svg,
-                "<text transform=\"translate({x:.1} {y:.1}) rotate(-55)\" text-anchor=\"end\" fill=\"#475569\">{} {index}</text>",
+                "<text transform=\"translate({x:.1} {y:.1}) rotate(-{SLOPE})\" text-anchor=\"end\" fill=\"#475569\">{} {index}</text>",
                 escaped(&instruction.op)
             );
         }
@@ -135,7 +136,7 @@ impl<'a> Panel<'a> {
         let mut offset = arena_bytes.saturating_sub(*scratch).saturating_sub(*variable_bytes);
         for variable in description.variables.iter().filter(|variable| variable.assigned_by.contains(name)) {
             self.rectangle(svg, (0, self.columns), (offset, variable.bytes), VARIABLE, &variable.name, &variable.tensor_type.to_string());
-            offset += variable.bytes.next_multiple_of(16);
+            offset = offset.saturating_add(variable.bytes).saturating_add(15) & !15;
         }
         arena_bytes.saturating_sub(*scratch)
     }
@@ -180,21 +181,23 @@ impl<'a> Panel<'a> {
         svg.push_str("</g>\n");
     }
 
+    /// A band over the instruction during which most scratch is in use.
     fn mark_peak(&self, svg: &mut String, at: usize, bytes: u32) {
-        let (x, top, bottom) = (self.x(at), self.top + HEAD, self.y(0));
-        for x in [x, x + self.column] {
-            let _ = writeln!(
-                svg,
-                "<line x1=\"{x:.1}\" x2=\"{x:.1}\" y1=\"{top}\" y2=\"{bottom}\" stroke=\"#dc2626\" stroke-dasharray=\"4 3\"/>"
-            );
-        }
-        let text = format!("peak: {} B of scratch in use", grouped(bytes));
-        let half = LETTER * text.len() as f64 / 2.0;
-        let x = (x + self.column / 2.0).clamp(LEFT + half, (self.width() - half).max(LEFT + half));
+        let Some(instruction) = self.signature.instructions.get(at) else { return };
+        let (x, top, width) = (self.x(at), self.top + HEAD, self.column);
         let _ = writeln!(
             svg,
-            "<text x=\"{x:.1}\" y=\"{:.1}\" text-anchor=\"middle\" fill=\"#dc2626\" font-weight=\"bold\">{text}</text>",
-            top - 8.0
+            "<rect x=\"{x:.1}\" y=\"{top}\" width=\"{width:.1}\" height=\"{PLOT}\" fill=\"#dc2626\" fill-opacity=\"0.08\" \
+             stroke=\"#dc2626\" stroke-dasharray=\"4 3\" pointer-events=\"none\"/>"
+        );
+        let text = format!("peak at {at}, {}: {} B of scratch in use", instruction.op, grouped(bytes));
+        let half = LETTER * text.chars().count() as f64 / 2.0;
+        let x = (x + width / 2.0).clamp(LEFT + half, (self.width() - half).max(LEFT + half));
+        let y = top - 9.0;
+        let _ = writeln!(
+            svg,
+            "<text x=\"{x:.1}\" y=\"{y}\" text-anchor=\"middle\" fill=\"#dc2626\" font-weight=\"bold\">{}</text>",
+            escaped(&text)
         );
     }
 }

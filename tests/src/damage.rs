@@ -1,10 +1,10 @@
 //! Damaged artifacts: small ones to damage, and what is done with what comes of it.
 
+use crate::mlp::{Mlp, weights};
 use bytemuck::bytes_of;
 use gradlet_core::device::AlignedBytes;
-use gradlet_core::optimizers::{Optimizer, Sgd};
 use gradlet_core::program::{Header, TensorRecord, checksum};
-use gradlet_core::{Artifact, DType, Eager, Error, Function, Program, Record, Result, Scope, Session, Tensor, Variable, ops};
+use gradlet_core::{Artifact, DType, Eager, Error, Function, Program, Result, Scope, Session, Tensor, ops};
 
 /// The bytes of an artifact's header.
 pub const HEADER: usize = size_of::<Header>();
@@ -18,7 +18,7 @@ pub const ARENA_LIMIT: usize = 1 << 20;
 /// An artifact to damage, and its signatures.
 pub struct Sample {
     /// What it is called.
-    pub name: &'static str,
+    pub name: String,
     /// Its bytes.
     pub bytes: Vec<u8>,
     /// The names of its signatures.
@@ -28,15 +28,9 @@ pub struct Sample {
 /// The samples: three ops to infer with, and an MLP's training step.
 pub fn samples() -> Result<Vec<Sample>> {
     Ok(vec![
-        Sample { name: "infer", bytes: infer()?, signatures: &["infer"] },
-        Sample { name: "train", bytes: train()?, signatures: &["train"] },
+        Sample { name: "infer".into(), bytes: infer()?, signatures: &["infer"] },
+        Sample { name: "train".into(), bytes: train()?, signatures: &["train"] },
     ])
-}
-
-fn weights(scope: &Eager, name: &str, dims: &[u32]) -> Result<Variable> {
-    let count = dims.iter().product::<u32>();
-    let values: Vec<f32> = (0..count).map(|index| (index % 7) as f32 * 0.25 - 0.75).collect();
-    Variable::new(scope, name, &Tensor::new(&scope.device(), &values, dims)?)
 }
 
 /// `softmax(relu(dense(x)))`.
@@ -55,18 +49,8 @@ fn infer() -> Result<Vec<u8>> {
 /// One step of an MLP 4-3-2.
 fn train() -> Result<Vec<u8>> {
     let scope = Eager::new(&ops::portable_cpu());
-    let shapes: [(&str, &[u32]); 4] = [("kernel_1", &[4, 3]), ("bias_1", &[3]), ("kernel_2", &[3, 2]), ("bias_2", &[2])];
-    let variables = shapes.iter().map(|(name, dims)| weights(&scope, name, dims)).collect::<Result<Vec<_>>>()?;
-    let optimizer = Sgd::new(0.1);
-    let function = Function::new(move |scope: &dyn Scope, (x, labels): (Tensor, Tensor)| {
-        let tape = scope.tape();
-        let read = variables.iter().map(|variable| tape.read(variable)).collect::<Result<Vec<_>>>()?;
-        let hidden = x.dense(&read[0], Some(&read[1]))?.relu()?;
-        let logits = hidden.dense(&read[2], Some(&read[3]))?;
-        let loss = logits.sparse_softmax_cross_entropy(&labels)?.mean(&[], false)?;
-        optimizer.apply_gradients(scope, &tape.gradient(&loss, &variables)?)?;
-        Ok(loss)
-    });
+    let mlp = Mlp::new(&scope)?;
+    let function = Function::new(move |scope: &dyn Scope, (x, labels): (Tensor, Tensor)| mlp.step(scope, &x, &labels));
     let x = Tensor::full(&scope.device(), 0.5f32, &[1, 4])?;
     let labels = Tensor::new(&scope.device(), &[1i32], &[1])?;
     let mut artifact = Artifact::new();

@@ -10,6 +10,7 @@ pub mod case;
 pub mod damage;
 pub mod fixtures;
 pub mod golden;
+pub mod mlp;
 pub mod op_cases;
 pub mod ops_table;
 pub mod random;

@@ -19,7 +19,7 @@ pub const CORTEX_M: &str = "cortex-m";
 pub const NAMES: [&str; 4] = [EAGER, COMPILED, DEVICE, CORTEX_M];
 
 /// The signature of exported cases.
-const SIGNATURE: &str = "call";
+pub const SIGNATURE: &str = "call";
 
 /// The bytes of a case's outputs.
 pub type Outputs = Vec<Vec<u8>>;

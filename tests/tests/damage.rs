@@ -1,8 +1,11 @@
 //! Damaged artifacts are refused or run; nothing panics or hangs.
 
 use gradlet_core::Error;
+use gradlet_tests::case::Case;
 use gradlet_tests::damage::{self, HEADER, Sample, Verdict};
+use gradlet_tests::golden;
 use gradlet_tests::random::Random;
+use gradlet_tests::runtimes::{SIGNATURE, Traced};
 use std::collections::BTreeMap;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::time::{Duration, Instant};
@@ -44,10 +47,27 @@ fn refused(bytes: &[u8], sample: &Sample, length: usize) {
 
 #[test]
 fn mutations_are_refused_or_run() {
-    let samples = damage::samples().unwrap();
-    let mut tally = BTreeMap::<&str, u32>::new();
+    let tally = mutations(&damage::samples().unwrap(), MUTATIONS);
+    assert!(tally.contains_key("accepted, and ran") && tally.keys().any(|kind| kind.starts_with("refused")));
+}
+
+/// The artifacts of the golden cases name every op; so a damaged one can ask any of them for anything.
+#[test]
+fn mutations_of_every_op_are_refused_or_run() {
+    let sample = |case: &Case| {
+        let bytes = Traced::new(case, case.body.as_ref()?).and_then(|traced| traced.export(case)).ok()?.to_vec();
+        Some(Sample { name: case.id.clone(), bytes, signatures: &[SIGNATURE] })
+    };
+    let samples: Vec<Sample> = golden::read(&golden::own_folder()).unwrap().iter().filter_map(sample).collect();
+    assert!(samples.len() > 100);
+    mutations(&samples, MUTATIONS);
+}
+
+/// Tries `count` damaged samples; gives how many ended in which way.
+fn mutations(samples: &[Sample], count: u64) -> BTreeMap<&'static str, u32> {
+    let mut tally = BTreeMap::new();
     let mut slowest = Duration::ZERO;
-    for seed in 0..MUTATIONS {
+    for seed in 0..count {
         let sample = &samples[(seed % samples.len() as u64) as usize];
         let bytes = mutate(sample, seed);
         let start = Instant::now();
@@ -57,9 +77,9 @@ fn mutations_are_refused_or_run() {
         assert!(start.elapsed() < LIMIT, "mutation {seed} of {} took {:?}", sample.name, start.elapsed());
         *tally.entry(kind(&verdict)).or_default() += 1;
     }
-    println!("{MUTATIONS} mutations, the slowest {slowest:?}:");
+    println!("{count} mutations of {} artifacts, the slowest {slowest:?}:", samples.len());
     tally.iter().for_each(|(kind, count)| println!("{count:8} {kind}"));
-    assert!(tally.contains_key("accepted, and ran") && tally.keys().any(|kind| kind.starts_with("refused")));
+    tally
 }
 
 /// Puts a verdict into a class; its error must have a text.
@@ -117,8 +137,9 @@ fn change(bytes: &mut [u8], random: &mut Random, header: &gradlet_core::program:
     let at = from + random.below((to - from) / width) * width;
     let other = from + random.below((to - from) / width) * width;
     let old = read(&bytes[at..at + width]);
-    let new = match random.below(8) {
+    let new = match random.below(9) {
         0 => 0,
+        7 => 1 << random.below(8 * width),
         1 => 1,
         2 => u32::MAX,
         3 => old.wrapping_add(1),

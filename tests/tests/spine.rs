@@ -1,67 +1,318 @@
-//! The whole path on ops that are not layers: tape, trace, compiled, exported.
-use gradlet_core::*;
+//! The whole path: eager, traced, compiled, exported and loaded, on models of layers and on small functions.
 
-fn step(scope: &dyn Scope, w: &Variable, x: &Tensor) -> Result<Tensor> {
+use gradlet_core::layers::{Activation, Conv2D, Dense, Flatten, Layer, MaxPool2D, Module, Padding, Sequential};
+use gradlet_core::losses::{Loss, SparseCategoricalCrossentropy};
+use gradlet_core::optimizers::{Adam, Optimizer, Sgd};
+use gradlet_core::describe::Description;
+use gradlet_core::device::AlignedBytes;
+use gradlet_core::program::{Space, missing_kernel};
+use gradlet_core::{Artifact, DType, Eager, Error, Function, Kernel, Program, Record, Result, Scope, Session, Shape, Tensor, Variable, ops};
+use std::sync::Arc;
+
+type Step = Function<(Tensor, Tensor), Tensor>;
+
+fn mlp() -> Sequential {
+    Sequential::new().with(Dense::new(6).activation(Activation::Relu)).with(Dense::new(3))
+}
+
+fn cnn() -> Sequential {
+    let conv = |filters| Conv2D::new(filters, [3, 3]).padding(Padding::Same).activation(Activation::Relu);
+    Sequential::new().with(conv(3)).with(MaxPool2D::new([2, 2])).with(conv(4)).with(Flatten).with(Dense::new(3))
+}
+
+fn body(model: &Sequential, optimizer: &dyn Optimizer, scope: &dyn Scope, x: &Tensor, y: &Tensor) -> Result<Tensor> {
     let tape = scope.tape();
-    let wt = tape.read(w)?;
-    let y = x.mul(&wt)?.relu()?;
-    let loss = y.mul(&y)?.sum(&[], false)?;
-    let g = tape.gradient(&loss, w)?.unwrap();
-    let lr = Tensor::scalar(&scope.device(), 0.1f32);
-    scope.assign(w, &scope.read(w)?.sub(&g.mul(&lr)?)?)?;
+    let loss = SparseCategoricalCrossentropy::default().call(y, &model.call(&tape, x)?)?;
+    let gradients = tape.gradient(&loss, &model.trainable_variables())?;
+    optimizer.apply_gradients(scope, &gradients)?;
     Ok(loss)
 }
 
-#[test]
-fn compiled_equals_eager() {
-    let scope = Eager::new(&ops::portable_cpu());
-    let d = scope.device();
-    let x = Tensor::new(&d, &[1.0f32, -2.0, 3.0, 0.5, 0.25, -1.5], &[2, 3]).unwrap();
-    let init = Tensor::new(&d, &[0.3f32, -0.7, 0.9], &[3]).unwrap();
-    let a = Variable::new(&scope, "a", &init).unwrap();
-    let b = Variable::new(&scope, "b", &init).unwrap();
-    let b2 = b.clone();
-    let f = Function::new(move |scope: &dyn Scope, x: Tensor| step(scope, &b2, &x));
-    for _ in 0..5 {
-        let l1 = step(&scope, &a, &x).unwrap().item::<f32>().unwrap();
-        let l2 = f.call(&scope, x.clone()).unwrap().item::<f32>().unwrap();
-        println!("{l1} {l2}");
-        assert_eq!(l1.to_bits(), l2.to_bits());
-        assert_eq!(scope.read(&a).unwrap().to_vec::<f32>().unwrap(), scope.read(&b).unwrap().to_vec::<f32>().unwrap());
-    }
-    assert_eq!(f.traces(), 1);
-    let c = f.concrete(&scope, &x).unwrap();
-    let p = plan::plan(c.graph());
-    println!("scratch {} nodes {}", p.scratch, p.order.len());
-    for &i in &p.order { let n=&p.graph.nodes[i]; println!("{} {:?} -> {:?}", n.op.def.name, n.inputs.iter().map(|&i|p.locations[i]).collect::<Vec<_>>(), n.outputs.iter().map(|&i|p.locations[i]).collect::<Vec<_>>()); }
-    let mut art = Artifact::new();
-    art.signature("train", &c, &["x"], &["loss"]).unwrap();
-    let bytes = art.to_bytes().unwrap();
-    println!("{:#?}", describe::Description::read(&bytes).unwrap().variables);
+fn step(model: &Arc<Sequential>, optimizer: &Arc<dyn Optimizer>) -> Step {
+    let (model, optimizer) = (model.clone(), optimizer.clone());
+    Function::new(move |scope: &dyn Scope, (x, y): (Tensor, Tensor)| body(&model, &*optimizer, scope, &x, &y))
+}
+
+fn sample(scope: &Eager, dims: &[u32]) -> (Tensor, Tensor) {
+    let count = Shape::new(dims).unwrap().elements().unwrap() as usize;
+    let x = Tensor::new(&scope.device(), &scope.next_stream().uniform(count), dims).unwrap();
+    let labels: Vec<i32> = (0..dims[0] as i32).map(|label| label % 3).collect();
+    (x, Tensor::new(&scope.device(), &labels, &[dims[0]]).unwrap())
+}
+
+fn bits(scope: &Eager, module: &dyn Module) -> Vec<Vec<u32>> {
+    let float = |variable: &Variable| variable.tensor_type().unwrap().dtype == DType::F32;
+    let read = |variable: Variable| scope.read(&variable).unwrap().to_vec::<f32>().unwrap();
+    let bits = |values: Vec<f32>| values.into_iter().map(f32::to_bits).collect();
+    module.variables().into_iter().filter(float).map(|variable| bits(read(variable))).collect()
+}
+
+/// Eager, compiled, and exported steps give the same losses and weights, bit for bit.
+fn same_bits(model: fn() -> Sequential, optimizer: fn() -> Arc<dyn Optimizer>, dims: &[u32]) {
+    let run = |mode: usize| -> (Vec<u32>, Vec<Vec<u32>>) {
+        let scope = Eager::with_seed(&ops::portable_cpu(), 7);
+        let (model, optimizer) = (Arc::new(model()), optimizer());
+        model.build(&scope, &Shape::new(dims).unwrap()).unwrap();
+        let (x, y) = sample(&scope, dims);
+        let compiled = step(&model, &optimizer);
+        let loss = |_| match mode {
+            0 => body(&model, &*optimizer, &scope, &x, &y).unwrap(),
+            _ => compiled.call(&scope, (x.clone(), y.clone())).unwrap(),
+        };
+        if mode < 2 {
+            let losses = (0..5).map(loss).map(|loss| loss.item::<f32>().unwrap().to_bits()).collect();
+            return (losses, bits(&scope, &*model));
+        }
+        let mut artifact = Artifact::new();
+        artifact.variables(model.named_variables());
+        let concrete = compiled.concrete(&scope, &(x.clone(), y.clone())).unwrap();
+        artifact.signature("train", &concrete, &["x", "y"], &["loss"]).unwrap();
+        let bytes = artifact.to_bytes().unwrap();
+        let program = Program::load(&bytes, ops::KERNELS, &["train"]).unwrap();
+        let train = program.signature("train").unwrap();
+        let mut arena = AlignedBytes::zeroed(program.arena_bytes());
+        let mut session = Session::new(&program, &mut arena).unwrap();
+        let mut losses = Vec::new();
+        for _ in 0..5 {
+            session.input_mut(train, 0).unwrap().copy_from_slice(&x.to_vec::<f32>().unwrap());
+            session.input_mut(train, 1).unwrap().copy_from_slice(&y.to_vec::<i32>().unwrap());
+            session.run(train).unwrap();
+            losses.push(session.output::<f32>(train, 0).unwrap()[0].to_bits());
+        }
+        // Named variables come first in an artifact.
+        let weights = (0..model.variables().len()).map(|index| bytemuck_words(session.variable(index).unwrap())).collect();
+        (losses, weights)
+    };
+    let eager = run(0);
+    assert_ne!(eager.0[0], eager.0[4], "nothing was learnt");
+    assert_eq!(eager, run(1), "compiled");
+    assert_eq!(eager, run(2), "exported");
+}
+
+fn bytemuck_words(bytes: &[u8]) -> Vec<u32> {
+    bytes.chunks_exact(4).map(|word| u32::from_le_bytes(word.try_into().unwrap())).collect()
 }
 
 #[test]
-fn second_derivative_and_swap() {
+fn mlp_with_sgd_has_the_same_bits_everywhere() {
+    same_bits(mlp, || Arc::new(Sgd::new(0.1)), &[1, 5]);
+    same_bits(mlp, || Arc::new(Sgd::new(0.1)), &[4, 5]);
+}
+
+#[test]
+fn mlp_with_adam_has_the_same_bits_everywhere() {
+    same_bits(mlp, || Arc::new(Adam::new(0.01)), &[4, 5]);
+}
+
+#[test]
+fn cnn_has_the_same_bits_everywhere() {
+    same_bits(cnn, || Arc::new(Sgd::new(0.1)), &[1, 6, 6, 2]);
+    same_bits(cnn, || Arc::new(Adam::new(0.01)), &[3, 6, 6, 2]);
+}
+
+/// An MLP's `infer` and `train` as an artifact.
+fn exported() -> AlignedBytes {
     let scope = Eager::new(&ops::portable_cpu());
-    let d = scope.device();
-    let x = Tensor::scalar(&d, 3.0f32);
+    let (model, sgd) = (Arc::new(mlp()), Arc::new(Sgd::new(0.1)) as Arc<dyn Optimizer>);
+    model.build(&scope, &Shape::new(&[1, 5]).unwrap()).unwrap();
+    let (x, y) = sample(&scope, &[1, 5]);
+    let called = model.clone();
+    let infer = Function::new(move |scope: &dyn Scope, x: Tensor| called.call(scope, &x));
+    let mut artifact = Artifact::new();
+    artifact.variables(model.named_variables());
+    artifact.signature("infer", &infer.concrete(&scope, &x).unwrap(), &["x"], &["logits"]).unwrap();
+    artifact.signature("train", &step(&model, &sgd).concrete(&scope, &(x, y)).unwrap(), &["x", "y"], &["loss"]).unwrap();
+    artifact.to_bytes().unwrap()
+}
+
+#[test]
+fn export_is_reproducible() {
+    assert!(*exported() == *exported());
+}
+
+#[test]
+fn variables_stay_in_flash_until_a_loaded_signature_assigns_them() {
+    let bytes = exported();
+    let infer = Program::load(&bytes, ops::KERNELS, &["infer"]).unwrap().arena_bytes();
+    let both = Program::load(&bytes, ops::KERNELS, &["infer", "train"]).unwrap().arena_bytes();
+    let weights = 4 * (5 * 6 + 6 + 6 * 3 + 3);
+    assert!(both >= infer + weights, "{infer} and {both}");
+    assert!(infer < weights);
+}
+
+#[test]
+fn the_arena_is_as_planned() {
+    let bytes = exported();
+    let program = Program::load(&bytes, ops::KERNELS, &["infer", "train"]).unwrap();
+    let planned = program.arena_bytes();
+    let mut arena = AlignedBytes::zeroed(planned + 64);
+    let touched = [0x55u8, 0xaa].map(|paint| {
+        arena.fill(paint);
+        let mut session = Session::new(&program, &mut arena).unwrap();
+        for name in ["infer", "train"] {
+            let signature = program.signature(name).unwrap();
+            session.input_mut::<f32>(signature, 0).unwrap().fill(0.3);
+            if name == "train" {
+                session.input_mut::<i32>(signature, 1).unwrap().fill(2);
+            }
+            session.run(signature).unwrap();
+        }
+        arena.iter().rposition(|&byte| byte != paint).unwrap() + 1
+    });
+    assert_eq!(touched.iter().max(), Some(&planned), "the last planned byte is used, and none after it");
+    let short = Session::new(&program, &mut arena[..planned - 1]).map(drop).unwrap_err();
+    assert_eq!(short, Error::ArenaTooSmall { needed: planned as u32, got: planned as u32 - 1 });
+    assert_eq!(Session::new(&program, &mut arena[1..]).map(drop).unwrap_err(), Error::Misaligned);
+}
+
+/// No instruction writes scratch bytes that a later one reads as something else.
+#[test]
+fn no_two_live_tensors_overlap() {
+    for signature in Description::read(&exported()).unwrap().signatures {
+        for (index, instruction) in signature.instructions.iter().enumerate() {
+            for written in instruction.outputs.iter().filter(|operand| operand.space == Space::Scratch) {
+                let end = |operand: &gradlet_core::describe::OperandInfo| operand.location + operand.bytes;
+                for later in &signature.instructions[index + 1..] {
+                    let overlaps = |read: &&gradlet_core::describe::OperandInfo| {
+                        read.space == Space::Scratch && read.location < end(written) && written.location < end(read)
+                    };
+                    for read in later.inputs.iter().filter(overlaps) {
+                        assert_eq!((read.location, read.bytes), (written.location, written.bytes), "{}: {}", signature.name, later.op);
+                    }
+                    if later.outputs.iter().any(|output| output.space == Space::Scratch && output.location < end(written) && written.location < end(output)) {
+                        break;
+                    }
+                }
+            }
+        }
+    }
+}
+
+#[test]
+fn a_bad_label_changes_no_weight() {
+    let bytes = exported();
+    let program = Program::load(&bytes, ops::KERNELS, &["train"]).unwrap();
+    let train = program.signature("train").unwrap();
+    let mut arena = AlignedBytes::zeroed(program.arena_bytes());
+    let mut session = Session::new(&program, &mut arena).unwrap();
+    let all = |session: &Session<'_, '_>| (0..session.variable_count()).map(|index| session.variable(index).unwrap().to_vec()).collect::<Vec<_>>();
+    let before = all(&session);
+    session.input_mut::<i32>(train, 1).unwrap().fill(3);
+    let error = session.run(train).unwrap_err();
+    assert!(matches!(error, Error::IndexOutOfRange { position: 0, value: 3, limit: 3, .. }), "{error}");
+    assert_eq!(before, all(&session));
+}
+
+#[test]
+fn a_missing_kernel_is_named() {
+    let bytes = exported();
+    let kernels: Vec<&Kernel> = ops::KERNELS.iter().copied().filter(|kernel| kernel.def.name != "relu").collect();
+    let Err(Error::MissingKernel { kernel }) = Program::load(&bytes, &kernels, &["infer"]).map(drop) else { panic!("it loads") };
+    assert_eq!(missing_kernel(&bytes, kernel), Some(("relu", DType::F32)));
+}
+
+#[test]
+fn functions_are_cached_by_type_and_host_value() {
+    let scope = Eager::new(&ops::portable_cpu());
+    let scaled = Function::new(|scope: &dyn Scope, (x, factor): (Tensor, f32)| x.mul(&Tensor::scalar(&scope.device(), factor)));
+    let x = |dims: &[u32]| Tensor::full(&ops::portable_cpu(), 2.0f32, dims).unwrap();
+    for (dims, factor, traces) in [(&[2][..], 3.0, 1), (&[2], 3.0, 1), (&[2], 4.0, 2), (&[1, 2], 3.0, 3)] {
+        let y = scaled.call(&scope, (x(dims), factor)).unwrap();
+        assert_eq!(y.to_vec::<f32>().unwrap(), [2.0 * factor; 2]);
+        assert_eq!(scaled.traces(), traces);
+    }
+}
+
+#[test]
+fn variables_can_be_created_in_the_first_trace_only() {
+    let scope = Eager::new(&ops::portable_cpu());
+    let create = Function::new(|scope: &dyn Scope, x: Tensor| {
+        let variable = Variable::new(scope, "v", &Tensor::scalar(&scope.device(), 1.0f32))?;
+        scope.read(&variable)?.add(&x)
+    });
+    let x = |dims: &[u32]| Tensor::full(&ops::portable_cpu(), 2.0f32, dims).unwrap();
+    assert_eq!(create.call(&scope, x(&[])).unwrap().item::<f32>().unwrap(), 3.0);
+    assert_eq!(create.call(&scope, x(&[1])).unwrap_err().root(), &Error::LateVariable);
+}
+
+/// A function over two variables whose values meet in hard ways.
+fn variables(body: impl Fn(&dyn Scope, &Variable, &Variable) -> Result<Tensor> + Send + Sync + 'static) -> [f32; 3] {
+    let scope = Eager::new(&ops::portable_cpu());
+    let variable = |value: f32| Variable::new(&scope, "v", &Tensor::scalar(&scope.device(), value)).unwrap();
+    let (a, b) = (variable(1.0), variable(2.0));
+    let (in_a, in_b) = (a.clone(), b.clone());
+    let result = Function::new(move |scope: &dyn Scope, (): ()| body(scope, &in_a, &in_b)).call(&scope, ()).unwrap();
+    [result, scope.read(&a).unwrap(), scope.read(&b).unwrap()].map(|tensor| tensor.item().unwrap())
+}
+
+#[test]
+fn variables_are_versioned() {
+    let swapped = variables(|scope, a, b| {
+        let (old_a, old_b) = (scope.read(a)?, scope.read(b)?);
+        scope.assign(a, &old_b)?;
+        scope.assign(b, &old_a)?;
+        scope.read(a)
+    });
+    assert_eq!(swapped, [2.0, 2.0, 1.0]);
+    let old_value_is_returned = variables(|scope, a, b| {
+        let old = scope.read(a)?;
+        scope.assign(a, &old.add(&scope.read(b)?)?)?;
+        Ok(old)
+    });
+    assert_eq!(old_value_is_returned, [1.0, 3.0, 2.0]);
+    let crossed = variables(|scope, a, b| {
+        let (old_a, old_b) = (scope.read(a)?, scope.read(b)?);
+        scope.assign(a, &old_b.mul(&old_b)?)?;
+        scope.assign(b, &old_a.add(&old_a)?)?;
+        old_a.add(&old_b)
+    });
+    assert_eq!(crossed, [3.0, 4.0, 2.0]);
+    let twice = variables(|scope, a, b| {
+        scope.assign(a, &scope.read(b)?)?;
+        scope.assign(a, &scope.read(a)?.add(&scope.read(a)?)?)?;
+        scope.assign(b, &scope.read(a)?)?;
+        scope.read(b)
+    });
+    assert_eq!(twice, [4.0, 4.0, 4.0]);
+}
+
+#[test]
+fn gradients_have_gradients() {
+    let scope = Eager::new(&ops::portable_cpu());
     let outer = scope.tape();
-    let x1 = outer.watch(&x).unwrap();
+    let x = outer.watch(&Tensor::scalar(&scope.device(), 3.0f32)).unwrap();
     let inner = outer.tape();
-    let x2 = inner.watch(&x1).unwrap();
-    let y = x2.mul(&x2).unwrap().mul(&x2).unwrap();
-    let g = inner.gradient(&y, &x2).unwrap().unwrap();
-    assert_eq!(g.item::<f32>().unwrap(), 27.0);
-    let gg = outer.gradient(&g, &x1).unwrap().unwrap();
-    assert_eq!(gg.item::<f32>().unwrap(), 18.0);
-    let a = Variable::new(&scope, "a", &Tensor::scalar(&d, 1.0f32)).unwrap();
-    let b = Variable::new(&scope, "b", &Tensor::scalar(&d, 2.0f32)).unwrap();
-    let (a2, b2) = (a.clone(), b.clone());
-    let swap = Function::new(move |s: &dyn Scope, (): ()| { let (x, y) = (s.read(&a2)?, s.read(&b2)?); s.assign(&a2, &y)?; s.assign(&b2, &x)?; s.read(&a2) });
-    let r = swap.call(&scope, ()).unwrap();
-    assert_eq!(r.item::<f32>().unwrap(), 2.0);
-    assert_eq!(scope.read(&a).unwrap().item::<f32>().unwrap(), 2.0);
-    assert_eq!(scope.read(&b).unwrap().item::<f32>().unwrap(), 1.0);
-    let e = x.add(&Tensor::new(&d, &[1i32], &[1]).unwrap()).unwrap_err();
-    println!("{e}");
+    let y = inner.watch(&x).unwrap();
+    let cube = y.mul(&y).unwrap().mul(&y).unwrap();
+    let first = inner.gradient(&cube, &y).unwrap().unwrap();
+    assert_eq!(first.item::<f32>().unwrap(), 27.0);
+    assert_eq!(outer.gradient(&first, &x).unwrap().unwrap().item::<f32>().unwrap(), 18.0);
+}
+
+#[test]
+fn a_tape_is_spent_by_its_gradient_and_a_persistent_one_is_not() {
+    let scope = Eager::new(&ops::portable_cpu());
+    let x = Tensor::scalar(&scope.device(), 3.0f32);
+    let tape = scope.tape();
+    let watched = tape.watch(&x).unwrap();
+    let y = watched.mul(&watched).unwrap();
+    assert!(tape.gradient(&y, &x).unwrap().is_none(), "x itself is not watched");
+    assert_eq!(tape.gradient(&y, &watched).unwrap_err(), Error::SpentTape);
+    let tape = scope.persistent_tape();
+    let watched = tape.watch(&x).unwrap();
+    let y = watched.mul(&watched).unwrap();
+    for _ in 0..2 {
+        assert_eq!(tape.gradient(&y, &watched).unwrap().unwrap().item::<f32>().unwrap(), 6.0);
+    }
+}
+
+#[test]
+fn errors_say_what_was_wrong_and_what_is_right() {
+    let scope = Eager::new(&ops::portable_cpu());
+    let tensor = |dims: &[u32]| Tensor::full(&scope.device(), 1.0f32, dims).unwrap();
+    let error = tensor(&[2, 3]).matmul(&tensor(&[4, 5])).unwrap_err().to_string();
+    assert!(error.starts_with("matmul(f32[2,3], f32[4,5]): dimension 0 of input 1 must be 3, not 4; usage: matmul("), "{error}");
+    let variable = Variable::new(&scope, "w", &tensor(&[2])).unwrap();
+    let error = scope.assign(&variable, &tensor(&[3])).unwrap_err().to_string();
+    assert_eq!(error, "variable \"w\" is f32[2], it cannot hold f32[3]");
 }

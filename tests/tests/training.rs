@@ -36,6 +36,8 @@ fn every_step_has_the_same_bits() -> Result<()> {
     let fused = concrete.graph().nodes.iter().any(|node| node.op.def.name == "matmul_sgd");
     assert!(fused, "no gradient was fused with its step");
     let mut artifact = Artifact::new();
+    // Named variables come first in the artifact, in this order.
+    artifact.variables(traced.variables.iter().map(|variable| (variable.name().into(), variable.clone())).collect());
     artifact.signature("train", &concrete, &["x", "labels"], &["loss"])?;
     let bytes = artifact.to_bytes()?;
     let program = Program::load(&bytes, ops::KERNELS, &["train"])?;
@@ -54,10 +56,10 @@ fn every_step_has_the_same_bits() -> Result<()> {
         session.input_mut::<f32>(train, 0)?.copy_from_slice(&x);
         session.input_mut::<i32>(train, 1)?.copy_from_slice(&[label]);
         session.run(train)?;
-        let words = |bytes: &[u8]| bytemuck::pod_collect_to_vec::<u8, u32>(bytes);
+        let words = |bytes: &[u8]| bytemuck::cast_slice::<u8, u32>(bytes).to_vec();
         assert_eq!(words(session.output_bytes(train, 0)?), wanted[0], "exported, step {step}");
-        for (variable, wanted) in program.variable_names().zip(0..).filter_map(|(name, index)| Some((index, position(name)?))) {
-            assert_eq!(words(session.variable(variable)?), wanted[wanted], "exported, step {step}");
+        for (index, wanted) in wanted[1..].iter().enumerate() {
+            assert_eq!(words(session.variable(index)?), *wanted, "exported, step {step}, variable {index}");
         }
     }
     Ok(())

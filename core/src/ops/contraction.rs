@@ -7,49 +7,107 @@
 use crate::dtype::{DType, Number};
 use crate::error::{Error, Result};
 use crate::shape::TensorType;
+use core::num::NonZeroUsize;
 
 /// Part of a matrix: row `p` is the `stride` elements of `data` from `p * stride`; of it, what begins at `offset`.
 #[derive(Clone, Copy)]
 pub(super) struct Rows<'a, T> {
-    pub(super) data: &'a [T],
-    pub(super) stride: usize,
-    pub(super) offset: usize,
+    data: &'a [T],
+    stride: NonZeroUsize,
+    offset: usize,
 }
 
 impl<'a, T> Rows<'a, T> {
     /// A matrix of rows of `stride` elements.
     pub(super) fn new(data: &'a [T], stride: usize) -> Rows<'a, T> {
-        Rows { data, stride: stride.max(1), offset: 0 }
+        Rows { data, stride: NonZeroUsize::new(stride).unwrap_or(NonZeroUsize::MIN), offset: 0 }
     }
 
     /// The same from column `offset`.
-    pub(super) fn from_column(self, offset: usize) -> Rows<'a, T> {
+    pub(super) fn at_column(self, offset: usize) -> Rows<'a, T> {
         Rows { offset, ..self }
     }
 
     #[inline(always)]
     fn iter(self) -> core::slice::ChunksExact<'a, T> {
-        self.data.chunks_exact(self.stride)
+        self.data.chunks_exact(self.stride.get())
     }
 }
 
-/// Adds products to a block of as many outputs as there are names: their sums stay in registers.
+/// Adds products to sums that stay in registers, as many as there are names.
 ///
 /// Blocks are written out because at opt-level "s" loops over arrays stay loops.
-macro_rules! add_block {
-    ($block:expr, $pairs:expr, $x:expr, $rows:expr, $column:expr; $count:literal: $($sum:ident $y:ident),*) => {
-        // The conditions of the loop, asked before it, so that the compiler leaves them out there.
-        if $column > $rows.stride || $rows.stride - $column < $count || $x.offset >= $x.stride {
-            return;
-        }
-        let [$(mut $sum),*] = *$block;
-        for (x, row) in $pairs.clone() {
-            let (Some(&x), Some(&[$($y),*])) = (x.get($x.offset), row.get($column..).and_then(|row| row.first_chunk())) else { break };
+macro_rules! add_products {
+    ($pairs:expr, $x_column:expr, $column:expr; $($sum:ident $y:ident),*) => {
+        for (x, row) in $pairs {
+            let (Some(&x), Some(&[$($y),*])) = (x.get($x_column), row.get($column..).and_then(|row| row.first_chunk())) else { break };
             $($sum = $sum.add(x.mul($y));)*
             rolled();
         }
+    };
+}
+
+/// [`add_products`] to a block of outputs.
+macro_rules! add_block {
+    ($block:expr, $pairs:expr, $x:expr, $rows:expr, $column:expr; $count:literal: $($sum:ident $y:ident),*) => {
+        // The conditions of the loop, asked before it, so that the compiler leaves them out there.
+        if $column > $rows.stride.get() || $rows.stride.get() - $column < $count || $x.offset >= $x.stride.get() {
+            return;
+        }
+        let [$(mut $sum),*] = *$block;
+        add_products!($pairs.clone(), $x.offset, $column; $($sum $y),*);
         *$block = [$($sum),*];
     };
+}
+
+/// What a window covers of an image, and the part of the filter above it.
+pub(super) struct Window<'a, T> {
+    /// The image from the first covered pixel.
+    pub(super) pixels: &'a [T],
+    /// From one covered row of the image to the next.
+    pub(super) pixel_step: usize,
+    /// Elements covered in each row.
+    pub(super) length: usize,
+    /// The filter from the first tap on a covered pixel: a matrix with a row of weights for each element of a pixel.
+    pub(super) filter: &'a [T],
+    /// From one row of taps to the next.
+    pub(super) filter_step: usize,
+    /// How many rows are covered.
+    pub(super) rows: usize,
+}
+
+/// The sums of a window for each of its output channels, plus the bias if there is one.
+#[inline(never)]
+pub(super) fn convolve<T: Number>(out: &mut [T], window: &Window<'_, T>, bias: &[T]) {
+    let Some(width) = NonZeroUsize::new(out.len()) else { return };
+    macro_rules! blocks {
+        ($blocks:expr, $column:ident, $count:literal: $($sum:ident $y:ident $bias:ident),*) => {
+            for block in $blocks {
+                if $column > width.get() || width.get() - $column < $count {
+                    return;
+                }
+                $(let mut $sum = T::ZERO;)*
+                let (mut pixels, mut filter) = (window.pixels, window.filter);
+                for _ in 0..window.rows {
+                    let row = pixels.get(..window.length).unwrap_or(&[]);
+                    add_products!(row.chunks_exact(1).zip(filter.chunks_exact(width.get())), 0, $column; $($sum $y),*);
+                    pixels = pixels.get(window.pixel_step..).unwrap_or(&[]);
+                    filter = filter.get(window.filter_step..).unwrap_or(&[]);
+                }
+                if let Some(&[$($bias),*]) = bias.get($column..).and_then(|bias| bias.first_chunk()) {
+                    $($sum = $sum.add($bias);)*
+                }
+                *block = [$($sum),*];
+                $column += $count;
+            }
+        };
+    }
+    let mut column = 0;
+    let (blocks, rest) = out.as_chunks_mut::<8>();
+    blocks!(blocks, column, 8: a p bias0, b q bias1, c r bias2, d s bias3, e t bias4, f u bias5, g v bias6, h w bias7);
+    let (blocks, rest) = rest.as_chunks_mut::<4>();
+    blocks!(blocks, column, 4: a p bias0, b q bias1, c r bias2, d s bias3);
+    blocks!(rest.as_chunks_mut::<1>().0, column, 1: a p bias0);
 }
 
 /// Keeps the compiler from unrolling the loop around it, which would cost flash and gain nothing. It emits no code.
@@ -83,7 +141,7 @@ pub(super) fn add_rows<T: Number>(out: &mut [T], x: Rows<'_, T>, rows: Rows<'_, 
 #[inline(never)]
 pub(super) fn add_dots<T: Number>(out: &mut [T], x: &[T], rows: Rows<'_, T>) {
     // The condition of `each`, asked before it, so that the compiler leaves it out there and knows that the lengths are equal.
-    if rows.offset > rows.stride || rows.stride - rows.offset < x.len() {
+    if rows.offset > rows.stride.get() || rows.stride.get() - rows.offset < x.len() {
         return;
     }
     let mut each = rows.iter().map_while(|row| row.get(rows.offset..)?.get(..x.len()));

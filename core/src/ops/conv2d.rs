@@ -5,8 +5,8 @@
 //! Bits: each element is summed from +0 over (kh, kw, ci) ascending, without the positions outside of x; the bias is
 //! added last.
 
-use super::contraction::{Rows, add_rows, check_bias};
-use super::window::{Axis, part};
+use super::contraction::{Rows, Window, add_rows, check_bias, convolve};
+use super::window::{Axis, positive};
 use crate::dtype::Float;
 use crate::error::{Error, Result};
 use crate::op::{Call, Kernel, OpDef, read_attributes};
@@ -39,11 +39,9 @@ pub static DEF: OpDef = OpDef { code: super::code::conv2d, name: "conv2d", input
 impl Attributes {
     /// Checks the attributes, and gives how the window slides, vertically and horizontally.
     pub(super) fn axes(&self, input: [u32; 2], kernel: [u32; 2]) -> Result<[Axis; 2]> {
-        for (index, word) in (0..).zip(self.strides.iter().chain(&self.dilations)) {
-            if *word == 0 {
-                return Err(Error::Attribute { index });
-            }
-        }
+        let ([down, across], [dilation_h, dilation_w]) = (self.strides, self.dilations);
+        let strides = [positive(down, 0)?, positive(across, 1)?];
+        let dilations = [positive(dilation_h, 2)?, positive(dilation_w, 3)?];
         if self.padding > Padding::EXPLICIT {
             return Err(Error::Attribute { index: 4 });
         }
@@ -51,7 +49,7 @@ impl Attributes {
             return Err(Error::Attribute { index: 5 });
         }
         let ([height, width], [kh, kw], [top, bottom, left, right]) = (input, kernel, self.pads);
-        let ([down, across], [dilation_h, dilation_w]) = (self.strides, self.dilations);
+        let ([down, across], [dilation_h, dilation_w]) = (strides, dilations);
         Ok([
             Axis::new(1, [height, kh], [down, dilation_h], (self.padding, top, bottom))?,
             Axis::new(2, [width, kw], [across, dilation_w], (self.padding, left, right))?,
@@ -115,35 +113,42 @@ fn run<T: Float>(call: &mut Call<'_, '_>) -> Result<()> {
     let [down, across] = attributes.axes([h, w], [kh, kw])?;
     let (w, c, kw, co) = (w as usize, c as usize, kw as usize, co as usize);
     let (x, filter) = (x.slice::<T>(), filter.slice::<T>());
-    let output = call.output()?.slice_mut::<T>();
-    output.fill(T::ZERO);
-    let image = down.input * w * c;
-    if image > 0 {
-        let row = across.output * co;
-        for (x, output) in x.chunks_exact(image).zip(output.chunks_exact_mut((down.output * row).max(1))) {
-            for (oh, output) in output.chunks_exact_mut(row.max(1)).enumerate() {
-                let vertical = down.taps(oh);
-                for (ow, y) in output.chunks_exact_mut(co.max(1)).enumerate() {
-                    let horizontal = across.taps(ow);
-                    // Neighbouring taps lie side by side in x and in the filter, unless they are dilated.
-                    let run = if across.dilation == 1 { horizontal.end.saturating_sub(horizontal.first) } else { 1 };
-                    for kh in vertical.first..vertical.end {
-                        let ih = down.input_at(oh, kh) * w;
-                        let mut tap = horizontal.first;
-                        while tap < horizontal.end {
-                            let pixels = part(x, (ih + across.input_at(ow, tap)) * c, run * c);
-                            let rows = filter.get((kh * kw + tap) * c * co..).unwrap_or(&[]);
-                            add_rows(y, Rows::new(pixels, 1), Rows::new(rows, co));
-                            tap += run;
+    let (image, row) = (down.input * w * c, across.output * co);
+    let mut images = x.chunks_exact(image.max(1));
+    for output in call.output()?.slice_mut::<T>().chunks_exact_mut((down.output * row).max(1)) {
+        // An image of no pixels or channels gives 0, and the bias.
+        let x = images.next().unwrap_or(&[]);
+        for (oh, output) in output.chunks_exact_mut(row.max(1)).enumerate() {
+            let vertical = down.taps(oh);
+            let rows = if image > 0 { vertical.end.saturating_sub(vertical.first) } else { 0 };
+            for (ow, y) in output.chunks_exact_mut(co.max(1)).enumerate() {
+                let horizontal = across.taps(ow);
+                let taps = horizontal.end.saturating_sub(horizontal.first);
+                let window = |kh: usize, tap: usize, rows: usize, taps: usize| {
+                    let pixel = down.input_at(oh, kh) * w + across.input_at(ow, tap);
+                    Window {
+                        pixels: x.get(pixel * c..).unwrap_or(&[]),
+                        pixel_step: down.dilation() * w * c,
+                        length: taps * c,
+                        filter: filter.get((kh * kw + tap) * c * co..).unwrap_or(&[]),
+                        filter_step: kw * c * co,
+                        rows,
+                    }
+                };
+                if across.dilation() == 1 {
+                    convolve(y, &window(vertical.first, horizontal.first, rows, taps), bias);
+                } else {
+                    // The taps are apart in x: one pixel at a time.
+                    y.fill(T::ZERO);
+                    for kh in vertical.first..vertical.first + rows {
+                        for tap in horizontal.first..horizontal.end {
+                            let Window { pixels, length, filter, .. } = window(kh, tap, 1, 1);
+                            add_rows(y, Rows::new(pixels.get(..length).unwrap_or(&[]), 1), Rows::new(filter, co));
                         }
                     }
+                    y.iter_mut().zip(bias).for_each(|(y, &bias)| *y = y.add(bias));
                 }
             }
-        }
-    }
-    if !bias.is_empty() {
-        for y in output.chunks_exact_mut(bias.len()) {
-            y.iter_mut().zip(bias).for_each(|(y, &bias)| *y = y.add(bias));
         }
     }
     Ok(())
@@ -261,5 +266,152 @@ impl Tensor {
     pub fn conv2d(&self, filter: &Tensor, bias: Option<&Tensor>, options: &Conv2DOptions) -> Result<Tensor> {
         let inputs: heapless::Vec<&Tensor, 3> = [self, filter].into_iter().chain(bias).collect();
         Tensor::emit1(&OP, bytemuck::cast_slice(&[options.attributes()]), &inputs)
+    }
+}
+
+#[cfg(test)]
+pub(super) mod tests {
+    extern crate std;
+    use super::super::testing::{Value, floats, indices, position, run_every_way};
+    use super::*;
+    use crate::dtype::DType;
+    use std::vec::Vec;
+
+    /// Convolutions of all kinds: images, filter, attributes.
+    pub(in super::super) fn cases() -> Vec<([u32; 4], [u32; 4], Attributes)> {
+        let mut cases = Vec::new();
+        for (x, filter) in [
+            ([2, 5, 6, 2], [3, 2, 2, 3]),
+            ([1, 7, 4, 1], [2, 3, 1, 13]),
+            ([1, 4, 4, 5], [1, 1, 5, 8]),
+            ([2, 3, 3, 3], [5, 5, 3, 1]),
+            ([1, 6, 1, 9], [2, 1, 9, 4]),
+            ([1, 5, 5, 0], [3, 3, 0, 2]),
+            ([1, 5, 5, 2], [3, 3, 2, 0]),
+            ([0, 5, 5, 2], [3, 3, 2, 1]),
+            ([1, 0, 5, 1], [1, 2, 1, 2]),
+        ] {
+            for strides in [[1, 1], [2, 2], [1, 3], [9, 2]] {
+                for dilations in [[1, 1], [2, 1], [1, 2], [3, 2]] {
+                    for (padding, pads) in [(0, [0; 4]), (1, [0; 4]), (2, [1, 2, 0, 3]), (2, [4, 0, 9, 1])] {
+                        cases.push((x, filter, Attributes { strides, dilations, padding, pads }));
+                    }
+                }
+            }
+        }
+        cases
+    }
+
+    /// The pairs of positions that a convolution multiplies, (n, ih, iw), (oh, ow), (kh, kw), in the order of its sums.
+    pub(in super::super) fn meetings(
+        [n, h, w, _]: [u32; 4],
+        [kh, kw]: [u32; 2],
+        [oh, ow]: [u32; 2],
+        attributes: &Attributes,
+    ) -> Vec<([u32; 3], [u32; 2], [u32; 2])> {
+        let before = |axis: usize, input: u32, output: u32, kernel: u32| -> i64 {
+            let (stride, dilation) = (i64::from(attributes.strides[axis]), i64::from(attributes.dilations[axis]));
+            match attributes.padding {
+                1 => ((i64::from(output) - 1) * stride + (i64::from(kernel) - 1) * dilation + 1 - i64::from(input)).max(0) / 2,
+                _ => i64::from(attributes.pads[axis * 2]),
+            }
+        };
+        let (top, left) = (before(0, h, oh, kh), before(1, w, ow, kw));
+        let mut meetings = Vec::new();
+        for index in indices(&[n, oh, ow, kh, kw]) {
+            let [n, oh, ow, kh, kw] = index[..] else { unreachable!() };
+            let at = |axis: usize, output: u32, tap: u32, before: i64, input: u32| {
+                let tap = i64::from(tap) * i64::from(attributes.dilations[axis]);
+                let position = i64::from(output) * i64::from(attributes.strides[axis]) + tap - before;
+                u32::try_from(position).ok().filter(|&position| position < input)
+            };
+            if let (Some(ih), Some(iw)) = (at(0, oh, kh, top, h), at(1, ow, kw, left, w)) {
+                meetings.push(([n, ih, iw], [oh, ow], [kh, kw]));
+            }
+        }
+        meetings
+    }
+
+    /// The attribute words of the struct.
+    pub(in super::super) fn words<A: bytemuck::Pod>(attributes: A) -> Vec<u32> {
+        bytemuck::cast_slice(&[attributes]).to_vec()
+    }
+
+    /// The dimensions of the result; `None` if the window is too large.
+    pub(in super::super) fn output(x: [u32; 4], filter: [u32; 4], attributes: &Attributes) -> Option<[u32; 4]> {
+        let types = [x, filter].map(|dims| TensorType::new(DType::F32, Shape::new(&dims).unwrap()));
+        DEF.output_types(&types, &words(*attributes)).ok()?[0].shape.dims().try_into().ok()
+    }
+
+    #[test]
+    fn agrees_with_the_formula() {
+        let mut seen = 0;
+        for (x_dims, filter_dims, attributes) in cases() {
+            let Some(y_dims) = output(x_dims, filter_dims, &attributes) else { continue };
+            let (x, filter, bias) = (floats(&x_dims, 1), floats(&filter_dims, 2), floats(&[filter_dims[3]], 3));
+            let (left, right, added) = (x.elements::<f32>(), filter.elements::<f32>(), bias.elements::<f32>());
+            let mut want = std::vec![0.0f32; indices(&y_dims).len()];
+            let [kh, kw, c, co] = filter_dims;
+            for ([n, ih, iw], [oh, ow], [kh, kw]) in meetings(x_dims, [kh, kw], [y_dims[1], y_dims[2]], &attributes) {
+                for channels in indices(&[c, co]) {
+                    let (ci, co) = (channels[0], channels[1]);
+                    let product = left[position(&x_dims, &[n, ih, iw, ci])] * right[position(&filter_dims, &[kh, kw, ci, co])];
+                    want[position(&y_dims, &[n, oh, ow, co])] += product;
+                }
+            }
+            let got = run_every_way(&F32, &words(attributes), &[&x, &filter]);
+            assert!(got[0] == Value::new(&want, &y_dims), "{x_dims:?} {filter_dims:?} {attributes:?}");
+            want.iter_mut().zip(added.iter().cycle()).for_each(|(y, bias)| *y += bias);
+            let got = run_every_way(&F32, &words(attributes), &[&x, &filter, &bias]);
+            assert!(got[0] == Value::new(&want, &y_dims), "{x_dims:?} {filter_dims:?} {attributes:?}");
+            seen += usize::from(!want.is_empty());
+        }
+        assert!(seen > 200, "{seen}");
+    }
+
+    #[test]
+    fn sizes_are_those_of_tensorflow() {
+        let sizes = |x, filter, padding, strides, dilations| {
+            output(x, filter, &Attributes { strides, dilations, padding, pads: [0; 4] }).map(|[_, h, w, _]| [h, w])
+        };
+        assert_eq!(sizes([1, 5, 7, 1], [3, 3, 1, 1], 1, [2, 2], [1, 1]), Some([3, 4]));
+        assert_eq!(sizes([1, 6, 7, 1], [3, 3, 1, 1], 0, [2, 2], [1, 1]), Some([2, 3]));
+        assert_eq!(sizes([1, 9, 9, 1], [3, 3, 1, 1], 0, [1, 1], [2, 3]), Some([5, 3]));
+        assert_eq!(sizes([1, 2, 2, 1], [3, 3, 1, 1], 0, [1, 1], [1, 1]), Some([0, 0]));
+        assert_eq!(sizes([1, 1, 2, 1], [3, 3, 1, 1], 0, [1, 1], [1, 1]), None);
+    }
+
+    #[test]
+    fn absurd_attributes_are_refused_or_harmless() {
+        let refuse = |x, filter, strides, dilations, padding, pads| {
+            let types = [x, filter].map(|dims: [u32; 4]| TensorType::new(DType::F32, Shape::new(&dims).unwrap()));
+            let attributes = Attributes { strides, dilations, padding, pads };
+            DEF.output_types(&types, &words(attributes)).map(|_| ()).unwrap_err()
+        };
+        let (x, filter) = ([1, 4, 4, 1], [2, 2, 1, 1]);
+        assert_eq!(refuse(x, filter, [0, 1], [1, 1], 0, [0; 4]), Error::Attribute { index: 0 });
+        assert_eq!(refuse(x, filter, [1, 1], [1, 0], 0, [0; 4]), Error::Attribute { index: 3 });
+        assert_eq!(refuse(x, filter, [1, 1], [1, 1], 3, [0; 4]), Error::Attribute { index: 4 });
+        assert_eq!(refuse(x, filter, [1, 1], [1, 1], 1, [1, 0, 0, 0]), Error::Attribute { index: 5 });
+        assert_eq!(refuse(x, filter, [1, 1], [u32::MAX, 1], 1, [0; 4]), Error::TooLarge);
+        assert_eq!(refuse(x, filter, [u32::MAX, 1], [1, 1], 1, [0; 4]), Error::TooLarge);
+        assert_eq!(refuse(x, filter, [1, 1], [1, 1], 2, [u32::MAX; 4]), Error::TooLarge);
+        assert_eq!(refuse(x, [0, 2, 1, 1], [1, 1], [1, 1], 0, [0; 4]), Error::Dimension { input: 1, axis: 0, want: 1, got: 0 });
+        assert_eq!(refuse(x, [2, 2, 3, 1], [1, 1], [1, 1], 0, [0; 4]), Error::Dimension { input: 1, axis: 2, want: 1, got: 3 });
+        // A window of two billion taps over an image of as many pixels, but without channels: nothing to do.
+        let (x, filter) = (floats(&[1, 1 << 30, 1, 0], 1), floats(&[1 << 30, 1, 0, 1], 2));
+        let attributes = Attributes { strides: [1, 1], dilations: [1, 1], padding: 0, pads: [0; 4] };
+        assert_eq!(run_every_way(&F32, &words(attributes), &[&x, &filter])[0].elements::<f32>(), [0.0]);
+    }
+
+    #[cfg(feature = "alloc")]
+    #[test]
+    fn gradient() {
+        use super::super::testing::{check_gradient, tensor};
+        for (x, filter, attributes) in cases().into_iter().step_by(7) {
+            if output(x, filter, &attributes).is_some() {
+                check_gradient(&OP, &words(attributes), &[tensor(&x, 1), tensor(&filter, 2), tensor(&filter[3..], 3)]);
+            }
+        }
     }
 }

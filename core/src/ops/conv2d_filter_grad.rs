@@ -60,24 +60,26 @@ fn run<T: Float>(call: &mut Call<'_, '_>) -> Result<()> {
     if image == 0 || result == 0 {
         return Ok(());
     }
-    let step = across.stride * c;
-    for (x, dy) in x.chunks_exact(image).zip(dy.chunks_exact(result)) {
-        for (kh, output) in output.chunks_exact_mut(kernel_row).enumerate() {
+    let step = (across.stride() * c).max(1);
+    let mut results = dy.chunks_exact(result.max(1));
+    for x in x.chunks_exact(image.max(1)) {
+        let Some(dy) = results.next() else { break };
+        for (kh, output) in output.chunks_exact_mut(kernel_row.max(1)).enumerate() {
             let (first, end) = down.outputs(kh);
             for oh in first..end {
                 let (ih, row) = (down.input_at(oh, kh) * w, oh * across.output);
-                for (kw, output) in output.chunks_exact_mut(c * co).enumerate() {
+                for (kw, output) in output.chunks_exact_mut((c * co).max(1)).enumerate() {
                     let (first, end) = across.outputs(kw);
                     let count = end.saturating_sub(first);
                     let pixels = x.get((ih + across.input_at(first, kw)) * c..).unwrap_or(&[]);
                     let rows = Rows::new(part(dy, (row + first) * co, count * co), co);
                     // At the end of the image, the last pixel is not followed by a whole step.
                     let whole = count.min(pixels.len() / step);
-                    for (ci, filter) in output.chunks_exact_mut(co).enumerate() {
-                        add_rows(filter, Rows::new(pixels, step).from_column(ci), rows);
+                    for (ci, filter) in output.chunks_exact_mut(co.max(1)).enumerate() {
+                        add_rows(filter, Rows::new(pixels, step).at_column(ci), rows);
                         if whole < count {
                             let (last, rows) = (part(pixels, whole * step, c), part(dy, (row + first + whole) * co, co));
-                            add_rows(filter, Rows::new(last, c).from_column(ci), Rows::new(rows, co));
+                            add_rows(filter, Rows::new(last, c).at_column(ci), Rows::new(rows, co));
                         }
                     }
                 }
@@ -122,5 +124,45 @@ impl Tensor {
     pub fn conv2d_filter_grad(&self, dy: &Tensor, options: &Conv2DOptions, kernel: [u32; 2]) -> Result<Tensor> {
         let attributes = Attributes { conv: options.attributes(), kernel };
         Tensor::emit1(&OP, bytemuck::cast_slice(&[attributes]), &[self, dy])
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    extern crate std;
+    use super::super::conv2d::tests::{cases, meetings, output, words};
+    use super::super::testing::{Value, floats, indices, position, run_every_way};
+    use super::*;
+
+    #[test]
+    fn agrees_with_the_formula() {
+        for (x_dims, filter_dims, conv) in cases() {
+            let Some(y_dims) = output(x_dims, filter_dims, &conv) else { continue };
+            let (x, dy) = (floats(&x_dims, 1), floats(&y_dims, 2));
+            let (left, right) = (x.elements::<f32>(), dy.elements::<f32>());
+            let mut want = std::vec![0.0f32; indices(&filter_dims).len()];
+            let [kh, kw, c, co] = filter_dims;
+            for ([n, ih, iw], [oh, ow], [kh, kw]) in meetings(x_dims, [kh, kw], [y_dims[1], y_dims[2]], &conv) {
+                for channels in indices(&[c, co]) {
+                    let (ci, co) = (channels[0], channels[1]);
+                    let product = left[position(&x_dims, &[n, ih, iw, ci])] * right[position(&y_dims, &[n, oh, ow, co])];
+                    want[position(&filter_dims, &[kh, kw, ci, co])] += product;
+                }
+            }
+            let attributes = Attributes { conv, kernel: [kh, kw] };
+            let got = run_every_way(&F32, &words(attributes), &[&x, &dy]);
+            assert!(got[0] == Value::new(&want, &filter_dims), "{x_dims:?} {filter_dims:?} {conv:?}");
+        }
+    }
+
+    #[cfg(feature = "alloc")]
+    #[test]
+    fn gradient() {
+        use super::super::testing::{check_gradient, tensor};
+        for (x, filter, conv) in cases().into_iter().step_by(11) {
+            let Some(dy) = output(x, filter, &conv) else { continue };
+            let attributes = Attributes { conv, kernel: [filter[0], filter[1]] };
+            check_gradient(&OP, &words(attributes), &[tensor(&x, 1), tensor(&dy, 2)]);
+        }
     }
 }

@@ -58,10 +58,12 @@ fn run<T: Float>(call: &mut Call<'_, '_>) -> Result<()> {
     if image == 0 || row == 0 {
         return Ok(());
     }
-    for (dy, output) in dy.chunks_exact(image).zip(output.chunks_exact_mut(down.input * row)) {
-        for (ih, output) in output.chunks_exact_mut(row).enumerate() {
+    let mut images = dy.chunks_exact(image.max(1));
+    for output in output.chunks_exact_mut((down.input * row).max(1)) {
+        let Some(dy) = images.next() else { break };
+        for (ih, output) in output.chunks_exact_mut(row.max(1)).enumerate() {
             let vertical = down.taps_on(ih);
-            for (iw, dx) in output.chunks_exact_mut(c).enumerate() {
+            for (iw, dx) in output.chunks_exact_mut(c.max(1)).enumerate() {
                 let horizontal = across.taps_on(iw);
                 for kh in vertical.first..vertical.end {
                     let Some(oh) = down.output_at(ih, kh) else { continue };
@@ -113,5 +115,56 @@ impl Tensor {
     pub fn conv2d_input_grad(&self, filter: &Tensor, options: &Conv2DOptions, input: [u32; 2]) -> Result<Tensor> {
         let attributes = Attributes { conv: options.attributes(), input };
         Tensor::emit1(&OP, bytemuck::cast_slice(&[attributes]), &[filter, self])
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    extern crate std;
+    use super::super::conv2d::tests::{cases, meetings, output, words};
+    use super::super::testing::{Value, floats, indices, position, run_every_way};
+    use super::*;
+
+    #[test]
+    fn agrees_with_the_formula() {
+        for (x_dims, filter_dims, conv) in cases() {
+            let Some(y_dims) = output(x_dims, filter_dims, &conv) else { continue };
+            let (filter, dy) = (floats(&filter_dims, 1), floats(&y_dims, 2));
+            let (left, right) = (filter.elements::<f32>(), dy.elements::<f32>());
+            let mut want = std::vec![0.0f32; indices(&x_dims).len()];
+            let [kh, kw, c, co] = filter_dims;
+            let mut meetings = meetings(x_dims, [kh, kw], [y_dims[1], y_dims[2]], &conv);
+            meetings.sort_by_key(|&(_, _, tap)| tap);
+            for ([n, ih, iw], [oh, ow], [kh, kw]) in meetings {
+                for channels in indices(&[c, co]) {
+                    let (ci, co) = (channels[0], channels[1]);
+                    let product = left[position(&filter_dims, &[kh, kw, ci, co])] * right[position(&y_dims, &[n, oh, ow, co])];
+                    want[position(&x_dims, &[n, ih, iw, ci])] += product;
+                }
+            }
+            let attributes = Attributes { conv, input: [x_dims[1], x_dims[2]] };
+            let got = run_every_way(&F32, &words(attributes), &[&filter, &dy]);
+            assert!(got[0] == Value::new(&want, &x_dims), "{x_dims:?} {filter_dims:?} {conv:?}");
+        }
+    }
+
+    #[test]
+    fn another_size_is_refused() {
+        let conv = conv2d::Attributes { strides: [1, 1], dilations: [1, 1], padding: 0, pads: [0; 4] };
+        let types = [[2, 2, 1, 3], [1, 3, 3, 3]].map(|dims| TensorType::new(crate::dtype::DType::F32, Shape::new(&dims).unwrap()));
+        assert!(DEF.output_types(&types, &words(Attributes { conv, input: [4, 4] })).is_ok());
+        let refused = DEF.output_types(&types, &words(Attributes { conv, input: [4, 5] })).map(|_| ());
+        assert_eq!(refused, Err(Error::Dimension { input: 1, axis: 2, want: 4, got: 3 }));
+    }
+
+    #[cfg(feature = "alloc")]
+    #[test]
+    fn gradient() {
+        use super::super::testing::{check_gradient, tensor};
+        for (x, filter, conv) in cases().into_iter().step_by(11) {
+            let Some(dy) = output(x, filter, &conv) else { continue };
+            let attributes = Attributes { conv, input: [x[1], x[2]] };
+            check_gradient(&OP, &words(attributes), &[tensor(&filter, 1), tensor(&dy, 2)]);
+        }
     }
 }

@@ -102,3 +102,37 @@ impl Tensor {
         if self.dims() == dims { Ok(self.clone()) } else { self.reshape(dims) }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    extern crate std;
+    use super::super::testing::{Value, floats, run_every_way};
+    use super::*;
+    use std::vec::Vec;
+
+    #[test]
+    fn agrees_with_the_formula() {
+        for (rows, k, n) in [(&[1][..], 5, 10), (&[], 3, 4), (&[3, 2], 9, 13), (&[2], 0, 3), (&[0], 2, 3), (&[2], 3, 0), (&[7], 31, 1)] {
+            let (x_dims, y_dims) = ([rows, &[k]].concat(), [rows, &[n]].concat());
+            let (x, kernel, bias) = (floats(&x_dims, 1), floats(&[k, n], 2), floats(&[n], 3));
+            let (left, right, added) = (x.elements::<f32>(), kernel.elements::<f32>(), bias.elements::<f32>());
+            let (k, n) = (k as usize, n as usize);
+            let count: u32 = rows.iter().product();
+            let sums: Vec<f32> =
+                (0..count as usize * n).map(|at| (0..k).fold(0.0, |sum, p| sum + left[at / n * k + p] * right[p * n + at % n])).collect();
+            assert!(run_every_way(&F32, &[], &[&x, &kernel])[0] == Value::new(&sums, &y_dims));
+            let biased: Vec<f32> = sums.iter().zip(added.iter().cycle()).map(|(sum, bias)| sum + bias).collect();
+            assert!(run_every_way(&F32, &[], &[&x, &kernel, &bias])[0] == Value::new(&biased, &y_dims));
+        }
+    }
+
+    #[cfg(feature = "alloc")]
+    #[test]
+    fn gradient() {
+        use super::super::testing::{check_gradient, tensor};
+        for dims in [&[2, 3][..], &[3], &[2, 2, 3]] {
+            check_gradient(&OP, &[], &[tensor(dims, 1), tensor(&[3, 4], 2), tensor(&[4], 3)]);
+            check_gradient(&OP, &[], &[tensor(dims, 1), tensor(&[3, 4], 2)]);
+        }
+    }
+}

@@ -88,7 +88,7 @@ fn run<T: Number>(call: &mut Call<'_, '_>) -> Result<()> {
         for (i, row) in product.chunks_mut(n.max(1)).enumerate() {
             match (attributes.transpose_a == 0, attributes.transpose_b == 0) {
                 (true, true) => add_rows(row, Rows::new(a.get(i * k..(i + 1) * k).unwrap_or(&[]), 1), Rows::new(b, n)),
-                (false, true) => add_rows(row, Rows::new(a, m).from_column(i), Rows::new(b, n)),
+                (false, true) => add_rows(row, Rows::new(a, m).at_column(i), Rows::new(b, n)),
                 (true, false) => add_dots(row, a.get(i * k..(i + 1) * k).unwrap_or(&[]), Rows::new(b, k)),
                 (false, false) => {
                     // The column of a is gathered in pieces, so that the dot products can share it.
@@ -96,7 +96,7 @@ fn run<T: Number>(call: &mut Call<'_, '_>) -> Result<()> {
                     let mut column = a.get(i..).unwrap_or(&[]).iter().step_by(m.max(1)).enumerate().peekable();
                     while let Some(&(p, _)) = column.peek() {
                         let length = piece.iter_mut().zip(&mut column).map(|(slot, (_, &x))| *slot = x).count();
-                        add_dots(row, piece.get(..length).unwrap_or(&[]), Rows::new(b, k).from_column(p));
+                        add_dots(row, piece.get(..length).unwrap_or(&[]), Rows::new(b, k).at_column(p));
                     }
                 }
             }
@@ -162,5 +162,93 @@ impl Tensor {
     /// ```
     pub fn matmul_with(&self, other: &Tensor, transpose_a: bool, transpose_b: bool) -> Result<Tensor> {
         Tensor::emit1(&OP, &[transpose_a.into(), transpose_b.into()], &[self, other])
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    extern crate std;
+    use super::super::testing::{Value, floats, indices, numbers, position, run_every_way};
+    use super::*;
+    use std::vec::Vec;
+
+    /// The formula, element by element.
+    fn naive<T: Number>(a: &Value, b: &Value, flags: [u32; 2], y: &[u32]) -> Vec<T> {
+        let (left, right) = (a.elements::<T>(), b.elements::<T>());
+        let (batch, k) = (y.len() - 2, a.dims()[a.dims().len() - 2 + usize::from(flags[0] == 0)]);
+        let at = |operand: &Value, index: &[u32], [row, column]: [u32; 2], flipped: bool| {
+            let dims = operand.dims();
+            let skip = y.len() - dims.len();
+            let mut position_in: Vec<u32> = (skip..batch).map(|axis| index[axis].min(dims[axis - skip] - 1)).collect();
+            position_in.extend(if flipped { [column, row] } else { [row, column] });
+            position(dims, &position_in)
+        };
+        let element = |index: Vec<u32>| {
+            (0..k).fold(T::ZERO, |sum, p| {
+                let x = left[at(a, &index, [index[batch], p], flags[0] == 1)];
+                sum.add(x.mul(right[at(b, &index, [p, index[batch + 1]], flags[1] == 1)]))
+            })
+        };
+        indices(y).into_iter().map(element).collect()
+    }
+
+    #[test]
+    fn every_case_agrees_with_the_formula() {
+        for (m, k, n) in [(1, 1, 1), (1, 7, 13), (3, 1, 20), (5, 4, 3), (2, 19, 8), (9, 33, 12), (4, 0, 3), (0, 3, 2), (2, 3, 0)] {
+            for (a_batch, b_batch, batch) in [
+                (&[][..], &[][..], &[][..]),
+                (&[2], &[], &[2]),
+                (&[], &[3], &[3]),
+                (&[2, 1], &[3], &[2, 3]),
+                (&[1], &[2], &[2]),
+                (&[0], &[1], &[0]),
+            ] {
+                for flags in [[0, 0], [0, 1], [1, 0], [1, 1]] {
+                    let dims =
+                        |batch: &[u32], rows, columns, flip| [batch, &if flip == 1 { [columns, rows] } else { [rows, columns] }].concat();
+                    let (a, b) = (dims(a_batch, m, k, flags[0]), dims(b_batch, k, n, flags[1]));
+                    let y = [batch, &[m, n]].concat();
+                    let (p, q) = (floats(&a, 1), floats(&b, 2));
+                    let got = run_every_way(&F32, &flags, &[&p, &q]);
+                    assert!(got[0] == Value::new(&naive::<f32>(&p, &q, flags, &y), &y), "{a:?} {b:?} {flags:?}");
+                    let (p, q) = (Value::new(&numbers(&a, 1), &a), Value::new(&numbers(&b, 2), &b));
+                    let got = run_every_way(&F64, &flags, &[&p, &q]);
+                    assert!(got[0] == Value::new(&naive::<f64>(&p, &q, flags, &y), &y), "{a:?} {b:?} {flags:?}");
+                    let whole = |dims: &[u32]| numbers(dims, 3).iter().map(|&x| (x * 1e9) as i32).collect::<Vec<_>>();
+                    let (p, q) = (Value::new(&whole(&a), &a), Value::new(&whole(&b), &b));
+                    let got = run_every_way(&I32, &flags, &[&p, &q]);
+                    assert!(got[0] == Value::new(&naive::<i32>(&p, &q, flags, &y), &y), "{a:?} {b:?} {flags:?}");
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn what_does_not_fit_is_refused() {
+        let types = |a: &[u32], b: &[u32]| [a, b].map(|dims| TensorType::new(DType::F32, Shape::new(dims).unwrap()));
+        let refuse = |a: &[u32], b: &[u32], flags: &[u32]| DEF.output_types(&types(a, b), flags).map(|_| ()).unwrap_err();
+        assert_eq!(refuse(&[2, 3], &[4, 2], &[0, 0]), Error::Dimension { input: 1, axis: 0, want: 3, got: 4 });
+        assert_eq!(refuse(&[2, 3], &[2, 4], &[0, 1]), Error::Dimension { input: 1, axis: 1, want: 3, got: 4 });
+        assert_eq!(refuse(&[3], &[3, 2], &[0, 0]), Error::Rank { input: 0 });
+        assert_eq!(refuse(&[2, 3], &[3], &[0, 0]), Error::Rank { input: 1 });
+        assert_eq!(refuse(&[2, 3], &[3, 2], &[0, 2]), Error::Attribute { index: 1 });
+        assert_eq!(refuse(&[2, 3], &[3, 2], &[0]), Error::Attribute { index: 0 });
+        assert!(matches!(refuse(&[2, 2, 3], &[3, 3, 2], &[0, 0]), Error::Dimension { .. }));
+    }
+
+    #[cfg(feature = "alloc")]
+    #[test]
+    fn gradient() {
+        use super::super::testing::{check_gradient, tensor};
+        for (a, b, flags) in [
+            (&[2, 3][..], &[3, 4][..], [0, 0]),
+            (&[3, 2], &[3, 4], [1, 0]),
+            (&[2, 3], &[4, 3], [0, 1]),
+            (&[3, 2], &[4, 3], [1, 1]),
+            (&[2, 1, 2, 3], &[3, 3, 4], [0, 0]),
+            (&[3, 2], &[2, 4, 3], [1, 1]),
+        ] {
+            check_gradient(&OP, &flags, &[tensor(a, 1), tensor(b, 2)]);
+        }
     }
 }

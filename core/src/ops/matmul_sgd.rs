@@ -60,7 +60,7 @@ fn run<T: Float>(call: &mut Call<'_, '_>) -> Result<()> {
         for (block, column) in row.chunks_mut(8).zip((0..).step_by(8)) {
             let mut gradient = [T::ZERO; 8];
             let Some(part) = gradient.get_mut(..block.len()) else { break };
-            add_rows(part, Rows::new(x, k).from_column(i), Rows::new(dy, n).from_column(column));
+            add_rows(part, Rows::new(x, k).at_column(i), Rows::new(dy, n).at_column(column));
             block.iter_mut().zip(part).for_each(|(w, gradient)| *w = w.sub(rate.mul(*gradient)));
         }
     }
@@ -76,3 +76,31 @@ pub static OP: Op = Op {
     usage: "matmul_sgd(variable[k,n], x[m,k], dy[m,n], learning_rate[]), of f32 or f64",
     grad: Gradient::None("a step of an optimizer is not differentiated"),
 };
+
+#[cfg(test)]
+mod tests {
+    extern crate std;
+    use super::super::testing::{Value, floats, run_every_way};
+    use super::super::{matmul, sgd_step};
+    use super::*;
+
+    #[test]
+    fn has_the_bits_of_matmul_and_sgd_step() {
+        for (m, k, n) in [(1, 5, 10), (1, 3, 8), (1, 1, 1), (2, 3, 17), (8, 4, 9), (0, 3, 4), (2, 0, 3), (1, 3, 0)] {
+            let (w, x, dy) = (floats(&[k, n], 1), floats(&[m, k], 2), floats(&[m, n], 3));
+            // A product of -0 must not turn a weight of -0 into +0.
+            let signed = |value: &Value, every: usize, zero: f32| {
+                let elements = value.elements::<f32>();
+                let zeroed = elements.iter().enumerate().map(|(i, &e)| if i % every == 0 { zero } else { e });
+                Value::new(&zeroed.collect::<std::vec::Vec<_>>(), value.dims())
+            };
+            for (w, x, dy) in [(w.clone(), x.clone(), dy.clone()), (signed(&w, 2, -0.0), signed(&x, 1, 0.0), signed(&dy, 3, -0.0))] {
+                let rate = Value::new(&[0.1f32], &[]);
+                let gradient = run_every_way(&matmul::F32, &[1, 0], &[&x, &dy]).remove(0);
+                let want = run_every_way(&sgd_step::F32, &[], &[&w, &gradient, &rate]);
+                let got = run_every_way(&F32, &[], &[&w, &x, &dy, &rate]);
+                assert!(got == want, "{m} {k} {n}");
+            }
+        }
+    }
+}

@@ -40,10 +40,12 @@ fn run<T: Float>(call: &mut Call<'_, '_>) -> Result<()> {
     if image == 0 || dy.is_empty() {
         return Ok(());
     }
-    for ((x, dy), output) in x.chunks_exact(image).zip(dy.chunks_exact(down.output * row)).zip(output.chunks_exact_mut(image)) {
-        for (oh, dy) in dy.chunks_exact(row).enumerate() {
+    let (mut images, mut results) = (x.chunks_exact(image.max(1)), dy.chunks_exact((down.output * row).max(1)));
+    for output in output.chunks_exact_mut(image.max(1)) {
+        let (Some(x), Some(dy)) = (images.next(), results.next()) else { break };
+        for (oh, dy) in dy.chunks_exact(row.max(1)).enumerate() {
             let vertical = down.taps(oh);
-            for (ow, dy) in dy.chunks_exact(c).enumerate() {
+            for (ow, dy) in dy.chunks_exact(c.max(1)).enumerate() {
                 let horizontal = across.taps(ow);
                 let corner = (down.input_at(oh, vertical.first) * w + across.input_at(ow, horizontal.first)) * c;
                 for (channel, &dy) in dy.iter().enumerate() {
@@ -79,3 +81,41 @@ pub static OP: Op = Op {
     usage: "max_pool2d_grad(x[n,h,w,c], dy[n,oh,ow,c]), of f32 or f64",
     grad: Gradient::None("its gradient picks the maximum's position from another tensor, which no op does yet"),
 };
+
+#[cfg(test)]
+mod tests {
+    extern crate std;
+    use super::super::conv2d::tests::words;
+    use super::super::max_pool2d::tests::{cases, windows};
+    use super::super::testing::{Value, floats, indices, run_every_way};
+    use super::*;
+    use std::vec::Vec;
+
+    #[test]
+    fn agrees_with_the_formula() {
+        for (x_dims, attributes, y_dims) in cases() {
+            // Rounded, so that there are ties.
+            let rounded: Vec<f32> = floats(&x_dims, 1).elements::<f32>().into_iter().map(|x| (x / 3.0).round()).collect();
+            let dy = floats(&y_dims, 2);
+            let mut want = std::vec![0.0f32; indices(&x_dims).len()];
+            for (window, dy) in windows(x_dims, &attributes, y_dims).into_iter().zip(dy.elements::<f32>()) {
+                let largest = window.iter().map(|&at| rounded[at]).fold(f32::NEG_INFINITY, f32::max);
+                want[window.into_iter().find(|&at| rounded[at] == largest).unwrap()] += dy;
+            }
+            let got = run_every_way(&F32, &words(attributes), &[&Value::new(&rounded, &x_dims), &dy]);
+            assert!(got[0] == Value::new(&want, &x_dims), "{x_dims:?} {attributes:?}");
+        }
+    }
+
+    #[test]
+    fn odd_values_have_one_maximum() {
+        let attributes = Attributes { ksize: [2, 2], strides: [2, 2], padding: 0 };
+        for (x, want) in [([1.0, f32::NAN, f32::NAN, 9.0], 1), ([f32::NEG_INFINITY; 4], 0), ([-0.0, 0.0, -0.0, 0.0], 0)] {
+            let dy = Value::new(&[2.0f32], &[1, 1, 1, 1]);
+            let got = run_every_way(&F32, &words(attributes), &[&Value::new(&x, &[1, 2, 2, 1]), &dy]);
+            let mut dx = [0.0; 4];
+            dx[want] = 2.0;
+            assert_eq!(got[0].elements::<f32>(), dx);
+        }
+    }
+}

@@ -1,6 +1,7 @@
 //! Windows that slide over images: the arithmetic that convolution and pooling share.
 
 use crate::error::{Error, Result};
+use core::num::{NonZeroU32, NonZeroUsize};
 
 /// What surrounds an image while a window slides over it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -59,8 +60,8 @@ pub(super) struct Axis {
     pub(super) input: usize,
     pub(super) output: usize,
     kernel: usize,
-    pub(super) stride: usize,
-    pub(super) dilation: usize,
+    stride: NonZeroUsize,
+    dilation: NonZeroUsize,
     before: usize,
 }
 
@@ -72,71 +73,87 @@ pub(super) struct Taps {
 }
 
 impl Axis {
-    /// A window of `kernel` taps along an axis, for strides and dilations above 0 and a known kind of padding.
+    /// A window of `kernel` taps along an axis, for a known kind of padding.
     ///
     /// Fails with [`Error::Dimension`] (of `axis` of input 0) where the window is larger than the padded input by more
     /// than a stride, which gives no output at all, and with [`Error::TooLarge`] beyond `i32::MAX`.
     pub(super) fn new(
         axis: u8,
         [input, kernel]: [u32; 2],
-        [stride, dilation]: [u32; 2],
+        [stride, dilation]: [NonZeroU32; 2],
         (padding, before, after): (u32, u32, u32),
     ) -> Result<Axis> {
+        let usize_of = |value: NonZeroU32| NonZeroUsize::new(value.get() as usize).unwrap_or(NonZeroUsize::MIN);
         let fits = |value: Option<u32>| value.filter(|&value| value <= i32::MAX as u32).ok_or(Error::TooLarge);
-        let window = fits(kernel.saturating_sub(1).checked_mul(dilation).and_then(|reach| reach.checked_add(1)))?;
-        fits(Some(stride))?;
+        let window = fits(kernel.saturating_sub(1).checked_mul(dilation.get()).and_then(|reach| reach.checked_add(1)))?;
+        fits(Some(stride.get()))?;
         let (before, output) = if padding == Padding::SAME {
-            let output = input.div_ceil(stride);
-            let last = output.saturating_sub(1).saturating_mul(stride);
+            let output = input.div_ceil(stride.get());
+            let last = output.saturating_sub(1).saturating_mul(stride.get());
             let total = fits(last.checked_add(window))?.saturating_sub(input);
             fits(input.checked_add(total))?;
             (total / 2, output)
         } else {
             let padded = fits(before.checked_add(after).and_then(|pads| pads.checked_add(input)))?;
-            let Some(room) = (padded + stride).checked_sub(window) else {
+            let Some(room) = (padded + stride.get()).checked_sub(window) else {
                 return Err(Error::Dimension { input: 0, axis, want: input + (window - padded), got: input });
             };
             (before, room / stride)
         };
         let [input, output, kernel] = [input as usize, output as usize, kernel as usize];
-        Ok(Axis { input, output, kernel, stride: stride as usize, dilation: dilation as usize, before: before as usize })
+        Ok(Axis { input, output, kernel, stride: usize_of(stride), dilation: usize_of(dilation), before: before as usize })
+    }
+
+    /// The stride.
+    pub(super) fn stride(&self) -> usize {
+        self.stride.get()
+    }
+
+    /// The dilation.
+    pub(super) fn dilation(&self) -> usize {
+        self.dilation.get()
     }
 
     /// The taps of the window at output position `at` that lie on the input.
     pub(super) fn taps(&self, at: usize) -> Taps {
-        let start = at * self.stride;
+        let start = at * self.stride.get();
         Taps {
-            first: self.before.saturating_sub(start).div_ceil(self.dilation),
-            end: (self.input + self.before).saturating_sub(start).div_ceil(self.dilation).min(self.kernel),
+            first: self.before.saturating_sub(start).div_ceil(self.dilation.get()),
+            end: (self.input + self.before).saturating_sub(start).div_ceil(self.dilation.get()).min(self.kernel),
         }
     }
 
     /// Where tap `tap` of the window at output position `at` lies on the input, for a tap that does.
     pub(super) fn input_at(&self, at: usize, tap: usize) -> usize {
-        (at * self.stride + tap * self.dilation).wrapping_sub(self.before)
+        (at * self.stride.get() + tap * self.dilation.get()).wrapping_sub(self.before)
     }
 
     /// The output positions at which tap `tap` lies on the input: from the first to before the second.
     pub(super) fn outputs(&self, tap: usize) -> (usize, usize) {
-        let reach = tap * self.dilation;
-        let first = self.before.saturating_sub(reach).div_ceil(self.stride);
-        (first, (self.input + self.before).saturating_sub(reach).div_ceil(self.stride).min(self.output))
+        let reach = tap * self.dilation.get();
+        let first = self.before.saturating_sub(reach).div_ceil(self.stride.get());
+        (first, (self.input + self.before).saturating_sub(reach).div_ceil(self.stride.get()).min(self.output))
     }
 
     /// The taps that can lie on input position `position`: those for which [`Axis::output_at`] gives an output.
     pub(super) fn taps_on(&self, position: usize) -> Taps {
         let position = position + self.before;
-        let beyond = position.checked_sub(self.output * self.stride);
+        let beyond = position.checked_sub(self.output * self.stride.get());
         Taps { first: beyond.map_or(0, |beyond| beyond / self.dilation + 1), end: (position / self.dilation + 1).min(self.kernel) }
     }
 
     /// The output position whose window lies with tap `tap`, one of [`Axis::taps_on`], on input position `position`;
     /// `None` if strides step over it.
     pub(super) fn output_at(&self, position: usize, tap: usize) -> Option<usize> {
-        let start = (position + self.before).wrapping_sub(tap * self.dilation);
+        let start = (position + self.before).wrapping_sub(tap * self.dilation.get());
         let output = start / self.stride;
-        (output * self.stride == start).then_some(output)
+        (output * self.stride.get() == start).then_some(output)
     }
+}
+
+/// Attribute `index` as a number above 0.
+pub(super) fn positive(word: u32, index: u8) -> Result<NonZeroU32> {
+    NonZeroU32::new(word).ok_or(Error::Attribute { index })
 }
 
 /// `length` elements from `start`; none where they are not all there.

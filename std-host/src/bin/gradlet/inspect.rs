@@ -1,7 +1,7 @@
 //! `gradlet inspect`.
 
 use crate::print;
-use anyhow::{Context, Result, bail};
+use anyhow::{Result, bail};
 use clap::Args;
 use gradlet::{FileError, describe::Description, describe::SignatureInfo, inspect, write_whole};
 use std::path::PathBuf;
@@ -25,7 +25,7 @@ pub struct Inspect {
 impl Inspect {
     pub fn run(&self, quiet: bool) -> Result<()> {
         let bytes = std::fs::read(&self.file).map_err(|error| FileError::io(&self.file, error))?;
-        let mut description = inspect::read(&bytes).map_err(|error| FileError::model(&self.file, error))?;
+        let mut description = Description::read(&bytes).map_err(|error| FileError::model(&self.file, error))?;
         if let Some(name) = &self.signature {
             if !description.signatures.iter().any(|signature| signature.name == *name) {
                 bail!(FileError::new(&self.file, unknown_signature(&description, name)));
@@ -34,7 +34,7 @@ impl Inspect {
         }
         if let Some(path) = &self.svg {
             let signatures: Vec<&SignatureInfo> = description.signatures.iter().collect();
-            write_whole(path, inspect::svg(&description, &signatures).as_bytes()).context("the picture")?;
+            write_whole(path, inspect::svg(&description, &signatures).as_bytes())?;
         }
         if quiet { Ok(()) } else { print(&inspect::text(&description)) }
     }

@@ -2,7 +2,6 @@
 
 mod export;
 mod inspect;
-mod progress;
 mod run;
 mod train;
 

@@ -1,11 +1,11 @@
 //! `gradlet train`.
 
-use crate::progress::Progress;
 use crate::{Data, Model, print};
 use anyhow::{Result, ensure};
 use clap::{Args, ValueEnum};
 use gradlet::optimizers::{Adam, Optimizer, Sgd};
-use gradlet::{Eager, training, weights};
+use gradlet::progress::Bar;
+use gradlet::{Eager, training, weights, writable};
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Instant;
@@ -49,6 +49,8 @@ enum Rule {
 impl Train {
     pub fn run(&self, quiet: bool) -> Result<()> {
         let start = Instant::now();
+        // Better to fail now than after an hour of training.
+        self.weights.iter().try_for_each(|path| writable(path))?;
         let (train, test) = self.data.load()?;
         ensure!(!train.is_empty() && !test.is_empty(), "there are no digits to train on, or none to test on");
         let scope = Eager::with_seed(&gradlet::cpu(), self.model.seed);
@@ -58,8 +60,8 @@ impl Train {
             weights::load(&scope, &*model, path)?;
         }
         let options = training::Options { epochs: self.epochs, batch: self.batch as usize };
-        let mut progress = Progress::new(quiet);
-        let report = &mut |status: &_| progress.show(status);
+        let mut bar = Bar::new(quiet);
+        let report = &mut |status: &_| bar.report(status);
         let result = match self.epochs {
             0 => training::evaluate(&scope, &model, &test, &spec.input())?,
             _ => training::fit(&scope, &model, self.optimizer(), (&train, &test), &spec.input(), options, report)?,

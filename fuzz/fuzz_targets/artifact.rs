@@ -1,0 +1,40 @@
+//! Damaged artifacts are refused or run. The first byte of the input chooses: an artifact of its own, or changes to one of
+//! the samples of the damage tests, four bytes each: where (two bytes), how, and what.
+
+#![no_main]
+
+use gradlet_tests::damage::{self, Sample};
+use libfuzzer_sys::fuzz_target;
+use std::sync::LazyLock;
+
+static SAMPLES: LazyLock<Vec<Sample>> = LazyLock::new(|| damage::samples().unwrap_or_default());
+
+fuzz_target!(|data: &[u8]| {
+    let Some((&choice, rest)) = data.split_first() else { return };
+    let (mut bytes, signatures) = match SAMPLES.get(usize::from(choice) % (SAMPLES.len() + 1)) {
+        Some(sample) => (change(&sample.bytes, rest), sample.signatures),
+        None => (rest.to_vec(), &["infer"][..]),
+    };
+    if choice & 0x80 != 0 {
+        damage::fix_tensors(&mut bytes);
+    }
+    damage::fix_checksum(&mut bytes);
+    if let damage::Verdict::Refused(error) | damage::Verdict::Ran(Err(error)) = damage::exercise(&bytes, signatures) {
+        assert!(!error.to_string().is_empty());
+    }
+});
+
+fn change(sample: &[u8], changes: &[u8]) -> Vec<u8> {
+    let mut bytes = sample.to_vec();
+    for change in changes.chunks_exact(4) {
+        let at = usize::from(u16::from_le_bytes([change[0], change[1]])) % bytes.len();
+        let value = change[3];
+        match change[2] % 4 {
+            0 => bytes[at] = value,
+            1 => bytes[at] = bytes[at].wrapping_add(value),
+            2 => bytes[at] ^= value,
+            _ => bytes.iter_mut().skip(at & !3).take(4).for_each(|byte| *byte = if value & 1 == 0 { 0 } else { 0xff }),
+        }
+    }
+    bytes
+}
