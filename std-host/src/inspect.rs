@@ -16,7 +16,7 @@ pub enum Kind {
     Input,
     /// A value on the way.
     Value,
-    /// What a gradient op computed.
+    /// A value on the way back: from the first gradient op on.
     Gradient,
     /// A value that nothing reads: an output of the signature.
     Output,
@@ -55,7 +55,7 @@ impl Storage {
 /// What lies in the scratch memory of `signature` over time: from the first write to the last read, in the order of the first.
 /// Inputs are there from the start; what is written but not read stays to the end.
 pub fn storages(signature: &SignatureInfo) -> Vec<Storage> {
-    let mut timeline = Timeline { done: Vec::new(), open: Vec::new(), inputs: signature.inputs.clone() };
+    let mut timeline = Timeline { done: Vec::new(), open: Vec::new(), inputs: signature.inputs.clone(), backward: false };
     for (index, instruction) in signature.instructions.iter().enumerate() {
         let scratch =
             |operands: &'_ [OperandInfo]| operands.iter().copied().filter(|operand| operand.space == Space::Scratch).collect::<Vec<_>>();
@@ -73,6 +73,8 @@ struct Timeline {
     open: Vec<(Storage, bool)>,
     /// The inputs that were not seen yet.
     inputs: Vec<(String, TensorType)>,
+    /// Whether a gradient op ran.
+    backward: bool,
 }
 
 impl Timeline {
@@ -97,7 +99,8 @@ impl Timeline {
         let (over, open) = std::mem::take(&mut self.open).into_iter().partition(|(storage, _)| storage.overlaps(operand));
         self.open = open;
         self.done.extend(Vec::into_iter(over).map(|(storage, _)| storage));
-        let kind = if op.contains("_grad") { Kind::Gradient } else { Kind::Value };
+        self.backward |= op.contains("_grad");
+        let kind = if self.backward { Kind::Gradient } else { Kind::Value };
         self.open.push((storage(operand, index, index, op.into(), kind), false));
     }
 

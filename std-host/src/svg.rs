@@ -174,7 +174,7 @@ impl<'a> Panel<'a> {
         );
         let room = ((width - 8.0) / LETTER).max(0.0) as usize;
         let texts = [format!("{label}, {size} B"), label.to_string(), label.split(" → ").last().unwrap_or_default().to_string()];
-        if let Some(text) = texts.iter().find(|text| text.chars().count() <= room).filter(|_| height >= 11.0) {
+        if let Some(text) = texts.iter().find(|text| text.chars().count() <= room).filter(|_| height >= 12.5) {
             let (x, y) = (x + width / 2.0, y + height / 2.0 + 4.0);
             let _ = write!(svg, "<text x=\"{x:.1}\" y=\"{y:.1}\" text-anchor=\"middle\">{}</text>", escaped(text));
         }
@@ -191,7 +191,7 @@ impl<'a> Panel<'a> {
              stroke=\"#dc2626\" stroke-dasharray=\"4 3\" pointer-events=\"none\"/>"
         );
         let text = format!("peak at {at}, {}: {} B of scratch in use", instruction.op, grouped(bytes));
-        let half = LETTER * text.chars().count() as f64 / 2.0;
+        let half = 1.1 * LETTER * text.chars().count() as f64 / 2.0;
         let x = (x + width / 2.0).clamp(LEFT + half, (self.width() - half).max(LEFT + half));
         let y = top - 9.0;
         let _ = writeln!(

@@ -87,11 +87,11 @@ fn differs(want: &Value, got: &[u8], tolerance: Tolerance) -> Option<String> {
         return Some(format!("{}: {} bytes, not the {} of {}", want.name, got.len(), want.bytes.len(), want.tensor_type));
     }
     let dtype = want.tensor_type.dtype;
-    let excess = |want: f64, got: f64| error(want, got) - allowed(dtype, tolerance, want);
+    let outside = |want: f64, got: f64| error(want, got) > allowed(dtype, tolerance, want);
     let worst = elements(dtype, &want.bytes)
         .zip(elements(dtype, got))
         .enumerate()
-        .filter(|(_, (want, got))| !(excess(want.0, got.0) <= 0.0) || !dtype.is_float() && want.1 != got.1)
+        .filter(|(_, (want, got))| outside(want.0, got.0) || !dtype.is_float() && want.1 != got.1)
         .max_by(|(_, a), (_, b)| error(a.0.0, a.1.0).total_cmp(&error(b.0.0, b.1.0)));
     worst.map(|(index, (want_at, got_at))| {
         let (error, allowed) = (error(want_at.0, got_at.0), allowed(dtype, tolerance, want_at.0));
@@ -134,5 +134,38 @@ fn value(dtype: DType, bits: u64) -> f64 {
         DType::U8 | DType::Bool => f64::from(bits as u8),
         DType::I32 => f64::from(bits as i32),
         DType::I64 => bits as i64 as f64,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use gradlet_core::Shape;
+
+    fn floats(values: &[f32]) -> Value {
+        let tensor_type = TensorType::new(DType::F32, Shape::new(&[values.len() as u32]).unwrap());
+        Value { name: "y".into(), tensor_type, bytes: bytemuck::cast_slice(values).to_vec() }
+    }
+
+    #[test]
+    fn tolerance_is_absolute_and_relative() {
+        let tolerance = Tolerance { atol: 0.5, rtol: 0.25 };
+        let wrong = |want: f32, got: f32| !compare(&[floats(&[want])], &[floats(&[got]).bytes], tolerance).is_empty();
+        assert!(!wrong(2.0, 3.0) && wrong(2.0, 3.001) && !wrong(-2.0, -3.0));
+        assert!(!wrong(f32::NAN, f32::NAN) && wrong(0.0, f32::NAN) && wrong(f32::NAN, 0.0));
+        assert!(!wrong(f32::INFINITY, f32::INFINITY) && wrong(f32::INFINITY, f32::NEG_INFINITY) && wrong(f32::INFINITY, 1e30));
+    }
+
+    #[test]
+    fn the_worst_element_is_named() {
+        let problems = compare(&[floats(&[1.0, 1.0, 1.0])], &[floats(&[1.0, 3.0, 2.0]).bytes], Tolerance::default());
+        assert_eq!(problems, ["y[1]: 3 instead of 1: off by 2.000e0, allowed 0.000e0"]);
+    }
+
+    #[test]
+    fn bits_differ_where_values_do_not() {
+        let differ = |a: f32, b: f32| !compare_bits(&[floats(&[a])], &[floats(&[a]).bytes], &[floats(&[b]).bytes]).is_empty();
+        assert!(differ(0.0, -0.0) && !differ(1.0, 1.0));
+        assert!(!differ(f32::NAN, -f32::NAN));
     }
 }

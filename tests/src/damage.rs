@@ -37,9 +37,8 @@ pub fn samples() -> Result<Vec<Sample>> {
 fn infer() -> Result<Vec<u8>> {
     let scope = Eager::new(&ops::portable_cpu());
     let (kernel, bias) = (weights(&scope, "kernel", &[4, 3])?, weights(&scope, "bias", &[3])?);
-    let function = Function::new(move |scope: &dyn Scope, x: Tensor| {
-        x.dense(&scope.read(&kernel)?, Some(&scope.read(&bias)?))?.relu()?.softmax(-1)
-    });
+    let function =
+        Function::new(move |scope: &dyn Scope, x: Tensor| x.dense(&scope.read(&kernel)?, Some(&scope.read(&bias)?))?.relu()?.softmax(-1));
     let x = Tensor::full(&scope.device(), 0.5f32, &[2, 4])?;
     let mut artifact = Artifact::new();
     artifact.signature("infer", &*function.concrete(&scope, &x)?, &["x"], &["y"])?;

@@ -3,7 +3,7 @@
 use crate::bundle::Bundle;
 use crate::case::{Case, compare, compare_bits};
 use crate::fixtures::Folder;
-use crate::runtimes::{self, CORTEX_M, COMPILED, DEVICE, EAGER, Outputs, Traced};
+use crate::runtimes::{self, COMPILED, CORTEX_M, DEVICE, EAGER, Outputs, Traced};
 use crate::skips::Skips;
 use crate::{op_cases, state_cases};
 use anyhow::{Context, Result, anyhow};
@@ -100,7 +100,11 @@ impl Suite<'_> {
         *self.unknown.entry(case.group.clone()).or_default() += 1;
         let board = self.board;
         for runtime in runtimes::NAMES.into_iter().filter(|&name| board || name != CORTEX_M) {
-            if self.skips.skip(case, runtime) { self.counts.skipped += 1 } else { self.fail(case, runtime, "not known, and not in the list of skips") }
+            if self.skips.skip(case, runtime) {
+                self.counts.skipped += 1
+            } else {
+                self.fail(case, runtime, "not known, and not in the list of skips")
+            }
         }
     }
 

@@ -75,7 +75,9 @@ fn optimizer(name: &str, given: &Json) -> Result<Make, String> {
         "Adam" => &["learning_rate", "beta_1", "beta_2", "epsilon"],
         _ => return Err(name.into()),
     };
-    if let Some((option, _)) = given.as_object().into_iter().flatten().find(|(option, value)| !known.contains(&option.as_str()) || number(value).is_none()) {
+    if let Some((option, _)) =
+        given.as_object().into_iter().flatten().find(|(option, value)| !known.contains(&option.as_str()) || number(value).is_none())
+    {
         return Err(format!("{name}.{option}"));
     }
     let option = |name: &str, default: f64| given.get(name).and_then(number).unwrap_or(default);

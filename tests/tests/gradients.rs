@@ -268,7 +268,8 @@ fn check(trial: &Trial, random: &mut Random) -> Result<(), String> {
                 Ok(weighted(&(trial.compute)(&scope, &inputs)?, &cotangent))
             };
             let want = (moved(trial.step).map_err(text)? - moved(-trial.step).map_err(text)?) / (2.0 * trial.step);
-            if !((got - want).abs() <= trial.tolerance * (1.0 + want.abs())) {
+            let near = (got - want).abs() <= trial.tolerance * (1.0 + want.abs());
+            if !near {
                 return Err(format!("input {source}, element {index}: {got} instead of {want}"));
             }
         }

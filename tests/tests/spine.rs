@@ -1,12 +1,14 @@
 //! The whole path: eager, traced, compiled, exported and loaded, on models of layers and on small functions.
 
+use gradlet_core::describe::Description;
+use gradlet_core::device::AlignedBytes;
 use gradlet_core::layers::{Activation, Conv2D, Dense, Flatten, Layer, MaxPool2D, Module, Padding, Sequential};
 use gradlet_core::losses::{Loss, SparseCategoricalCrossentropy};
 use gradlet_core::optimizers::{Adam, Optimizer, Sgd};
-use gradlet_core::describe::Description;
-use gradlet_core::device::AlignedBytes;
 use gradlet_core::program::{Space, missing_kernel};
-use gradlet_core::{Artifact, DType, Eager, Error, Function, Kernel, Program, Record, Result, Scope, Session, Shape, Tensor, Variable, ops};
+use gradlet_core::{
+    Artifact, DType, Eager, Error, Function, Kernel, Program, Record, Result, Scope, Session, Shape, Tensor, Variable, ops,
+};
 use std::sync::Arc;
 
 type Step = Function<(Tensor, Tensor), Tensor>;
@@ -179,7 +181,11 @@ fn no_two_live_tensors_overlap() {
                     for read in later.inputs.iter().filter(overlaps) {
                         assert_eq!((read.location, read.bytes), (written.location, written.bytes), "{}: {}", signature.name, later.op);
                     }
-                    if later.outputs.iter().any(|output| output.space == Space::Scratch && output.location < end(written) && written.location < end(output)) {
+                    if later
+                        .outputs
+                        .iter()
+                        .any(|output| output.space == Space::Scratch && output.location < end(written) && written.location < end(output))
+                    {
                         break;
                     }
                 }
@@ -195,7 +201,9 @@ fn a_bad_label_changes_no_weight() {
     let train = program.signature("train").unwrap();
     let mut arena = AlignedBytes::zeroed(program.arena_bytes());
     let mut session = Session::new(&program, &mut arena).unwrap();
-    let all = |session: &Session<'_, '_>| (0..session.variable_count()).map(|index| session.variable(index).unwrap().to_vec()).collect::<Vec<_>>();
+    let all = |session: &Session<'_, '_>| {
+        (0..session.variable_count()).map(|index| session.variable(index).unwrap().to_vec()).collect::<Vec<_>>()
+    };
     let before = all(&session);
     session.input_mut::<i32>(train, 1).unwrap().fill(3);
     let error = session.run(train).unwrap_err();

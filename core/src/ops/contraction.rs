@@ -1,8 +1,8 @@
-//! What contractions share: the two loops that matmul, dense and convolution spend their time in.
+//! What contractions share: the loops that matmul, dense and convolution spend their time in.
 //!
-//! Both add to what `out` holds, so that a contraction can come in pieces: convolution adds one row of its window at a
-//! time. Both keep one accumulator per element of `out` and take the contraction index upwards, so blocking does not
-//! change the bits. They stand alone (`inline(never)`), so a firmware has each of them once per element type.
+//! Each keeps one accumulator per output and takes the contraction index upwards, so blocking does not change the bits.
+//! They stand alone (`inline(never)`), so a firmware has each of them once per element type. [`add_rows`] and
+//! [`add_dots`] add to what `out` holds, so that a contraction can come in pieces.
 
 use crate::dtype::{DType, Number};
 use crate::error::{Error, Result};

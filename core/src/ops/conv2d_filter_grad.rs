@@ -1,4 +1,4 @@
-//! The gradient of [`conv2d`](super::conv2d) with respect to its filter:
+//! The gradient of [`conv2d`] with respect to its filter:
 //! `dfilter[kh,kw,ci,co] = Σ x[n,ih,iw,ci] · dy[n,oh,ow,co]` over the positions whose tap lies on x. f32 and f64.
 //! As `tf.raw_ops.Conv2DBackpropFilter` in NHWC.
 //!

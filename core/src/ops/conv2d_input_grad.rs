@@ -1,4 +1,4 @@
-//! The gradient of [`conv2d`](super::conv2d) with respect to its images, which is also a transposed convolution:
+//! The gradient of [`conv2d`] with respect to its images, which is also a transposed convolution:
 //! `dx[n,ih,iw,ci] = Σ filter[kh,kw,ci,co] · dy[n,oh,ow,co]` over the (kh, kw) whose window meets the position.
 //! f32 and f64. As `tf.raw_ops.Conv2DBackpropInput` in NHWC.
 //!

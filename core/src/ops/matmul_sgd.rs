@@ -1,7 +1,7 @@
 //! A step of gradient descent on the kernel of a dense layer: `variable' = variable − learning_rate · (xᵀ · dy)`, in place.
 //!
 //! The gradient of the kernel is never stored: this is `matmul` of x transposed with dy, followed by `sgd_step`, and has
-//! their bits. x[m,k], dy[m,n] and a scalar learning rate; variable[k,n]. f32 and f64. As
+//! their bits. `variable[k,n]`, `x[m,k]`, `dy[m,n]` and a scalar learning rate. f32 and f64. As
 //! `tf.raw_ops.ResourceApplyGradientDescent` of a product.
 
 use super::contraction::{Rows, add_rows, outer};

@@ -26,6 +26,7 @@ pub enum Padding {
 
 impl Padding {
     /// [`Padding::Valid`] as an attribute.
+    #[cfg(feature = "alloc")]
     pub(super) const VALID: u32 = 0;
     /// [`Padding::Same`] as an attribute.
     pub(super) const SAME: u32 = 1;
