@@ -98,7 +98,7 @@ impl Digits {
         for last in (1..order.len()).rev() {
             // The high half of word × (last + 1) is a number up to `last`.
             let word = words.next().unwrap_or(0);
-            order.swap(last, (u64::from(word) * (last as u64 + 1) >> 32) as usize);
+            order.swap(last, ((u64::from(word) * (last as u64 + 1)) >> 32) as usize);
         }
         order
     }

@@ -51,7 +51,7 @@ fn unwritable(path: &Path, error: &std::io::Error) -> FileError {
 }
 
 fn persist(mut file: NamedTempFile, path: &Path, bytes: &[u8]) -> std::io::Result<()> {
-    file.write_all(bytes)?;
+    file.as_file_mut().write_all(bytes)?;
     file.as_file().sync_all()?;
     file.persist(path)?;
     // The new name is on the disk once its folder is; where folders cannot be opened, the system sees to it.
@@ -63,13 +63,8 @@ fn persist(mut file: NamedTempFile, path: &Path, bytes: &[u8]) -> std::io::Resul
 
 /// The system's words, without the name of the temporary file.
 fn plain(error: &std::io::Error) -> String {
-    match error.raw_os_error() {
-        Some(code) => std::io::Error::from_raw_os_error(code).to_string(),
-        None => match error.get_ref().and_then(|inner| std::error::Error::source(inner)) {
-            Some(source) => source.to_string(),
-            None => error.kind().to_string(),
-        },
-    }
+    let text = error.to_string();
+    text.split(" at path ").next().unwrap_or_default().into()
 }
 
 #[cfg(test)]

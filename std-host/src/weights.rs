@@ -54,13 +54,16 @@ pub fn load(scope: &dyn Scope, model: &dyn Module, path: &Path) -> FileResult<()
     let file = std::fs::read(path).map_err(|error| FileError::io(path, error))?;
     let tensors = SafeTensors::deserialize(&file).map_err(|error| FileError::new(path, format!("not a safetensors file: {error}")))?;
     let variables = model.named_variables();
-    if let Some(name) = tensors.names().into_iter().find(|name| variables.iter().all(|(known, _)| known != name)) {
+    if let Some(name) = tensors.names().into_iter().filter(|name| variables.iter().all(|(known, _)| known != name)).min() {
         return Err(FileError::new(path, format!("it holds a tensor {name:?}, which the model has not{}", made_for(&file))));
+    }
+    let missing = |name: &str| FileError::new(path, format!("it holds no tensor {name:?}, which the model has{}", made_for(&file)));
+    if let Some((name, _)) = variables.iter().find(|(name, _)| tensors.tensor(name).is_err()) {
+        return Err(missing(name));
     }
     let mut values = Vec::new();
     for (name, variable) in &variables {
-        let missing = |_| FileError::new(path, format!("it holds no tensor {name:?}, which the model has{}", made_for(&file)));
-        let view = tensors.tensor(name).map_err(missing)?;
+        let view = tensors.tensor(name).map_err(|_| missing(name))?;
         let wanted = variable.tensor_type().map_err(|error| FileError::model(path, error))?;
         values.push(value(scope, &view, wanted).map_err(|text| FileError::new(path, format!("tensor {name:?} {text}")))?);
     }

@@ -58,10 +58,6 @@ macro_rules! catalogue {
     };
 }
 
-// Numbers in use: 1 add, 2 relu, 3 relu_grad, 4 sub, 5 mul, 6 div, 7 neg, 8 matmul, 9 dense, 10 conv2d,
-// 11 conv2d_input_grad, 12 conv2d_filter_grad, 13 max_pool2d, 14 max_pool2d_grad, 15 softmax, 16 log_softmax,
-// 17 sparse_softmax_cross_entropy, 18 sparse_softmax_cross_entropy_grad, 19 sum, 20 mean, 21 argmax, 22 equal, 23 cast,
-// 24 reshape, 25 transpose, 26 broadcast_to, 27 sgd_step, 28 adam_step, 29 identity, 30 matmul_sgd.
 catalogue! {
     1 add: F32, F64, I32, I64, I8, U8;
     2 relu: F32, F64;
