@@ -270,13 +270,9 @@ impl fmt::Display for Error {
                 write!(f, "integer division by zero at position {position} (instruction {node})")
             }
             Error::NotAnArtifact => f.write_str("not a gradlet artifact: it must begin with \"GRDL\""),
-            Error::Version { major, minor } => write!(
-                f,
-                "the artifact has format version {major}.{minor}; this reader takes {}.0 to {}.{}: export it again",
-                crate::program::VERSION.0,
-                crate::program::VERSION.0,
-                crate::program::VERSION.1
-            ),
+            Error::Version { major, minor } => {
+                write!(f, "the artifact has format version {major}.{minor}, which this gradlet does not read: export it with this version")
+            }
             Error::Truncated { needed, got } => write!(f, "the artifact is cut short: it needs {needed} bytes, {got} are there"),
             Error::Misaligned => f.write_str("memory must begin at a multiple of 16: wrap it in gradlet_core::Aligned"),
             Error::Checksum { stored, computed } => {

@@ -1,6 +1,6 @@
 //! Losses: Keras's, with its reductions. A custom one is a trait away.
 
-use crate::error::{Error, Result};
+use crate::error::Result;
 use crate::sync::ThreadSafe;
 use crate::tensor::Tensor;
 
@@ -51,7 +51,10 @@ pub trait Loss: ThreadSafe {
     fn call_weighted(&self, y_true: &Tensor, y_pred: &Tensor, weights: Option<&Tensor>) -> Result<Tensor> {
         let losses = self.losses(y_true, y_pred)?;
         let losses = match weights {
-            Some(weights) => losses.mul(&fit_rank(weights, losses.dims().len())?)?,
+            Some(weights) => {
+                let (losses, weights) = same_rank(&losses, weights)?;
+                losses.mul(&weights)?
+            }
             None => losses,
         };
         match self.reduction() {
@@ -62,12 +65,14 @@ pub trait Loss: ThreadSafe {
     }
 }
 
-/// `x` with a last axis of size 1 more or less, where that gives it the rank wanted.
-fn fit_rank(x: &Tensor, rank: usize) -> Result<Tensor> {
-    match (x.dims(), x.dims().len()) {
-        ([rest @ .., 1], own) if own == rank + 1 => x.reshape(rest),
-        (dims, own) if own + 1 == rank => x.reshape(&[dims, &[1]].concat()),
-        _ => Ok(x.clone()),
+/// `a` and `b` of one rank, where one has a last axis of size 1 more: a vector gets that axis too, anything else loses it.
+fn same_rank(a: &Tensor, b: &Tensor) -> Result<(Tensor, Tensor)> {
+    match (a.dims(), b.dims()) {
+        (&[_, 1], &[n]) => Ok((a.clone(), b.reshape(&[n, 1])?)),
+        (&[n], &[_, 1]) => Ok((a.reshape(&[n, 1])?, b.clone())),
+        ([rest @ .., 1], other) if rest.len() == other.len() => Ok((a.reshape(rest)?, b.clone())),
+        (other, [rest @ .., 1]) if rest.len() == other.len() => Ok((a.clone(), b.reshape(rest)?)),
+        _ => Ok((a.clone(), b.clone())),
     }
 }
 
@@ -83,8 +88,10 @@ pub struct SparseCategoricalCrossentropy {
 
 impl Loss for SparseCategoricalCrossentropy {
     fn losses(&self, y_true: &Tensor, y_pred: &Tensor) -> Result<Tensor> {
-        let rank = y_pred.dims().len().checked_sub(1).ok_or(Error::Rank { input: 1 })?;
-        y_pred.sparse_softmax_cross_entropy(&fit_rank(y_true, rank)?)
+        match y_true.dims() {
+            [rest @ .., 1] if y_true.dims().len() == y_pred.dims().len() => y_pred.sparse_softmax_cross_entropy(&y_true.reshape(rest)?),
+            _ => y_pred.sparse_softmax_cross_entropy(y_true),
+        }
     }
 
     fn reduction(&self) -> Reduction {
@@ -101,7 +108,7 @@ pub struct MeanSquaredError {
 
 impl Loss for MeanSquaredError {
     fn losses(&self, y_true: &Tensor, y_pred: &Tensor) -> Result<Tensor> {
-        let y_true = fit_rank(y_true, y_pred.dims().len())?;
+        let (y_true, y_pred) = same_rank(y_true, y_pred)?;
         let difference = y_pred.sub(&y_true)?;
         difference.mul(&difference)?.mean(&[-1], false)
     }

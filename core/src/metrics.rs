@@ -6,6 +6,7 @@ use crate::layers::Module;
 use crate::scope::Scope;
 use crate::tensor::Tensor;
 use crate::variable::Variable;
+use alloc::vec::Vec;
 
 /// A metric: updated with each batch, asked for its result at any time.
 pub trait Metric: Module {
@@ -60,8 +61,13 @@ impl Metric for SparseCategoricalAccuracy {
     fn update_state(&self, scope: &dyn Scope, y_true: &Tensor, y_pred: &Tensor) -> Result<()> {
         self.build(scope)?;
         let best = y_pred.argmax(-1, y_true.dtype())?;
-        let hits = best.equal(&y_true.reshape(best.dims())?)?.cast(DType::F32)?;
-        let samples = Tensor::scalar(&scope.device(), best.shape().elements().unwrap_or(0) as f32);
+        let mut hits = best.equal(&y_true.reshape(best.dims())?)?.cast(DType::F32)?;
+        // A sample that is a sequence counts as one, by the mean over it.
+        let inner: Vec<i32> = (1..hits.dims().len() as i32).collect();
+        if !inner.is_empty() {
+            hits = hits.mean(&inner, false)?;
+        }
+        let samples = Tensor::scalar(&scope.device(), hits.shape().elements().unwrap_or(0) as f32);
         scope.assign(&self.total, &scope.read(&self.total)?.add(&hits.sum(&[], false)?)?)?;
         scope.assign(&self.count, &scope.read(&self.count)?.add(&samples)?)
     }

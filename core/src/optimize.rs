@@ -1,6 +1,7 @@
 //! Rewrites of a graph that keep its bits: dead code, constants, what does nothing, and the optimizer step fused with
 //! the op that makes its gradient.
 
+use crate::dtype::DType;
 use crate::error::Result;
 use crate::graph::{Graph, Node, Origin, ValueId};
 use crate::ops;
@@ -119,7 +120,7 @@ fn fuse_sgd(graph: &mut Graph) -> bool {
         let Some(made) = producer(graph, gradient).map(|made| &graph.nodes[made]) else { continue };
         let transposed = made.op.def.code == ops::code::matmul && made.attributes == [1, 0];
         let flat = made.inputs.iter().all(|&id| graph.values[id].tensor_type.shape.rank() == 2);
-        let float = matches!(graph.values[gradient].tensor_type.dtype, crate::DType::F32 | crate::DType::F64);
+        let float = matches!(graph.values[gradient].tensor_type.dtype, DType::F32 | DType::F64);
         if transposed && flat && float && uses[gradient] == 1 {
             let inputs = alloc::vec![variable, made.inputs[0], made.inputs[1], rate];
             let outputs = step.outputs.clone();

@@ -203,7 +203,7 @@ fn artifacts_that_cannot_be_used() {
         fails(&folder, &["run", "cnn.grdl", "infer"], text);
     };
     changed(&folder, |bytes, _| bytes[4] = 9);
-    both("cnn.grdl: the artifact has format version 9.0; this reader takes 1.0 to 1.0: export it again");
+    both("cnn.grdl: the artifact has format version 9.0, which this gradlet does not read: export it with this version");
     exported(&folder);
     let path = folder.path().join("cnn.grdl");
     let good = fs::read(&path).unwrap();

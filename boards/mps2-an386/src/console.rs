@@ -56,15 +56,19 @@ impl Arguments {
     }
 
     /// Word `index`, 0 being the program's name.
-    pub fn get(&self, index: usize) -> Option<&str> {
-        let line = core::str::from_utf8(self.line.get(..self.length)?).ok()?;
-        line.trim_end_matches('\0').split(' ').filter(|word| !word.is_empty()).nth(index)
+    pub fn get(&self, index: usize) -> Option<&[u8]> {
+        let mut rest = self.line.get(..self.length)?;
+        for _ in 0..index {
+            let end = rest.iter().position(|&byte| byte == b' ')?;
+            rest = rest.get(end + 1..)?;
+        }
+        let end = rest.iter().position(|&byte| byte == b' ' || byte == 0).unwrap_or(rest.len());
+        rest.get(..end).filter(|word| !word.is_empty())
     }
 
     /// Word `index` as a number.
     pub fn number(&self, index: usize) -> Option<u32> {
-        let word = self.get(index)?;
-        word.bytes().try_fold(0u32, |number, byte| {
+        self.get(index)?.iter().try_fold(0u32, |number, byte| {
             let digit = byte.is_ascii_digit().then_some(u32::from(byte.wrapping_sub(b'0')))?;
             number.checked_mul(10)?.checked_add(digit)
         })

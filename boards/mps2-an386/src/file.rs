@@ -8,18 +8,18 @@ pub struct File(usize);
 
 impl File {
     /// Opens a file to be read.
-    pub fn open(path: &str) -> Result<File, Failure> {
+    pub fn open(path: &[u8]) -> Result<File, Failure> {
         File::with_mode(path, nr::open::R_BINARY)
     }
 
     /// Makes a file, or empties the one that is there, to be written.
-    pub fn create(path: &str) -> Result<File, Failure> {
+    pub fn create(path: &[u8]) -> Result<File, Failure> {
         File::with_mode(path, nr::open::RW_TRUNC_BINARY)
     }
 
-    fn with_mode(path: &str, mode: usize) -> Result<File, Failure> {
+    fn with_mode(path: &[u8], mode: usize) -> Result<File, Failure> {
         let mut name = [0u8; 256];
-        name.get_mut(..path.len()).filter(|_| path.len() < 256).ok_or(Failure::File)?.copy_from_slice(path.as_bytes());
+        name.get_mut(..path.len()).filter(|_| path.len() < 256).ok_or(Failure::File)?.copy_from_slice(path);
         // SAFETY: the name ends with a zero, and its length is given.
         let handle = unsafe { syscall!(OPEN, name.as_ptr(), mode, path.len()) };
         if handle == usize::MAX { Err(Failure::File) } else { Ok(File(handle)) }

@@ -3,16 +3,24 @@
 //!
 //! Bits: each element is summed from +0 over ascending k; the bias is added last.
 
-use super::contraction::{Rows, add_rows};
+use super::contraction::{Rows, add_dots, add_rows};
 use crate::dtype::Float;
 use crate::error::{Error, Result};
-use crate::op::{Call, Kernel, OpDef};
+use crate::op::{Call, Kernel, OpDef, read_attributes};
 use crate::shape::TensorType;
 #[cfg(feature = "alloc")]
 use crate::{
     scope::{Backward, Gradient, InputGradients, Op},
     tensor::Tensor,
 };
+
+/// The attributes.
+#[derive(Clone, Copy, Debug, bytemuck::Pod, bytemuck::Zeroable)]
+#[repr(C)]
+pub struct Attributes {
+    /// 1 if the kernel is given as `[n,k]`: so the gradient of `x` is this op as well.
+    pub transpose: u32,
+}
 
 /// The op.
 pub static DEF: OpDef = OpDef { code: super::code::dense, name: "dense", inputs: (2, 3), outputs: 1, infer, in_place: &[] };
@@ -21,11 +29,13 @@ fn infer(inputs: &[TensorType], attributes: &[u32], outputs: &mut [TensorType]) 
     let ([x, kernel, bias @ ..], [output, ..]) = (inputs, outputs) else {
         return Err(Error::Arity { got: inputs.len() as u8 });
     };
-    if !attributes.is_empty() {
+    let Attributes { transpose } = read_attributes(attributes)?;
+    if transpose > 1 {
         return Err(Error::Attribute { index: 0 });
     }
     super::elementwise::float(0, inputs)?;
-    let &[k, n] = kernel.shape.dims() else { return Err(Error::Rank { input: 1 }) };
+    let &[rows, columns] = kernel.shape.dims() else { return Err(Error::Rank { input: 1 }) };
+    let (k, n) = if transpose == 0 { (rows, columns) } else { (columns, rows) };
     if kernel.dtype != x.dtype {
         return Err(Error::DType { input: 1 });
     }
@@ -44,11 +54,17 @@ fn infer(inputs: &[TensorType], attributes: &[u32], outputs: &mut [TensorType]) 
 fn run<T: Float>(call: &mut Call<'_, '_>) -> Result<()> {
     let (x, kernel) = (call.input(0)?, call.input(1)?);
     let bias = call.inputs.get(2).map_or(&[][..], |bias| bias.slice::<T>());
-    let (k, n) = (kernel.dim(0), kernel.dim(1));
-    let rows = Rows::new(kernel.slice::<T>(), n);
+    let transpose = call.attributes::<Attributes>()?.transpose != 0;
+    let (k, n) = if transpose { (kernel.dim(1), kernel.dim(0)) } else { (kernel.dim(0), kernel.dim(1)) };
+    let rows = Rows::new(kernel.slice::<T>(), kernel.dim(1));
     for (i, y) in call.output()?.slice_mut::<T>().chunks_mut(n.max(1)).enumerate() {
+        let x = x.slice().get(i * k..(i + 1) * k).unwrap_or(&[]);
         y.fill(T::ZERO);
-        add_rows(y, Rows::new(x.slice().get(i * k..(i + 1) * k).unwrap_or(&[]), 1), rows);
+        if transpose {
+            add_dots(y, x, rows);
+        } else {
+            add_rows(y, Rows::new(x, 1), rows);
+        }
         y.iter_mut().zip(bias).for_each(|(y, &bias)| *y = y.add(bias));
     }
     Ok(())
@@ -63,8 +79,12 @@ pub static OP: Op = Op { def: &DEF, usage: "dense(x[..,k], kernel[k,n], optional
 #[cfg(feature = "alloc")]
 fn grad(of: &Backward<'_>) -> Result<InputGradients> {
     let ([x, kernel, bias @ ..], dy) = (of.inputs, of.dy()?) else { return Err(Error::Arity { got: of.inputs.len() as u8 }) };
-    let dx = of.if_wanted(0, || matrix(dy)?.matmul_with(kernel, false, true)?.reshaped(x.dims()))?;
-    let dkernel = of.if_wanted(1, || matrix(x)?.matmul_with(&matrix(dy)?, true, false))?;
+    let Attributes { transpose } = read_attributes(of.attributes)?;
+    let dx = of.if_wanted(0, || Tensor::emit1(&OP, &[1 - transpose], &[dy, kernel]))?;
+    let dkernel = of.if_wanted(1, || {
+        let (rows, columns) = if transpose == 0 { (x, dy) } else { (dy, x) };
+        matrix(rows)?.matmul_with(&matrix(columns)?, true, false)
+    })?;
     let dbias = of.if_wanted(2, || matrix(dy)?.sum(&[0], false))?;
     Ok([dx, dkernel].into_iter().chain(bias.iter().map(|_| dbias.clone())).collect())
 }
@@ -73,7 +93,7 @@ fn grad(of: &Backward<'_>) -> Result<InputGradients> {
 #[cfg(feature = "alloc")]
 fn matrix(tensor: &Tensor) -> Result<Tensor> {
     let [rows @ .., columns] = tensor.dims() else { return Err(Error::Rank { input: 0 }) };
-    tensor.reshaped(&[rows.iter().product(), *columns])
+    if rows.len() == 1 { Ok(tensor.clone()) } else { tensor.reshape(&[rows.iter().product(), *columns]) }
 }
 
 #[cfg(feature = "alloc")]
@@ -94,12 +114,7 @@ impl Tensor {
     /// ```
     pub fn dense(&self, kernel: &Tensor, bias: Option<&Tensor>) -> Result<Tensor> {
         let inputs: heapless::Vec<&Tensor, 3> = [self, kernel].into_iter().chain(bias).collect();
-        Tensor::emit1(&OP, &[], &inputs)
-    }
-
-    /// [`Tensor::reshape`], which is left out where it changes nothing.
-    fn reshaped(&self, dims: &[u32]) -> Result<Tensor> {
-        if self.dims() == dims { Ok(self.clone()) } else { self.reshape(dims) }
+        Tensor::emit1(&OP, &[0], &inputs)
     }
 }
 
@@ -120,9 +135,12 @@ mod tests {
             let count: u32 = rows.iter().product();
             let sums: Vec<f32> =
                 (0..count as usize * n).map(|at| (0..k).fold(0.0, |sum, p| sum + left[at / n * k + p] * right[p * n + at % n])).collect();
-            assert!(run_every_way(&F32, &[], &[&x, &kernel])[0] == Value::new(&sums, &y_dims));
+            assert!(run_every_way(&F32, &[0], &[&x, &kernel])[0] == Value::new(&sums, &y_dims));
             let biased: Vec<f32> = sums.iter().zip(added.iter().cycle()).map(|(sum, bias)| sum + bias).collect();
-            assert!(run_every_way(&F32, &[], &[&x, &kernel, &bias])[0] == Value::new(&biased, &y_dims));
+            assert!(run_every_way(&F32, &[0], &[&x, &kernel, &bias])[0] == Value::new(&biased, &y_dims));
+            let turned: Vec<f32> = (0..n * k).map(|at| right[at % k * n + at / k]).collect();
+            let turned = Value::new(&turned, &[n as u32, k as u32]);
+            assert!(run_every_way(&F32, &[1], &[&x, &turned, &bias])[0] == Value::new(&biased, &y_dims));
         }
     }
 
@@ -131,8 +149,9 @@ mod tests {
     fn gradient() {
         use super::super::testing::{check_gradient, tensor};
         for dims in [&[2, 3][..], &[3], &[2, 2, 3]] {
-            check_gradient(&OP, &[], &[tensor(dims, 1), tensor(&[3, 4], 2), tensor(&[4], 3)]);
-            check_gradient(&OP, &[], &[tensor(dims, 1), tensor(&[3, 4], 2)]);
+            check_gradient(&OP, &[0], &[tensor(dims, 1), tensor(&[3, 4], 2), tensor(&[4], 3)]);
+            check_gradient(&OP, &[0], &[tensor(dims, 1), tensor(&[3, 4], 2)]);
+            check_gradient(&OP, &[1], &[tensor(dims, 1), tensor(&[4, 3], 2), tensor(&[4], 3)]);
         }
     }
 }

@@ -78,17 +78,13 @@ pub(super) fn unary<T: Element>(call: &mut Call<'_, '_>, f: impl Fn(T) -> T) -> 
     Ok(())
 }
 
-/// Computes `f` of each pair of elements of two inputs of one type, either of which may lie in the output.
+/// Computes `f` of each pair of elements of two inputs of one type. The first may lie in the output; if it does not, it is
+/// copied there, so that a firmware has one loop.
 #[inline(always)]
 pub(super) fn pairs<T: Element>(call: &mut Call<'_, '_>, f: impl Fn(T, T) -> T) -> Result<()> {
-    let (a, b) = (call.input(0)?, call.input(1)?);
-    let output = call.output()?.slice_mut::<T>();
-    match (a.in_place, b.in_place) {
-        (false, false) => output.iter_mut().zip(a.slice().iter().zip(b.slice())).for_each(|(y, (&a, &b))| *y = f(a, b)),
-        (true, false) => each_pair(output, b.slice(), &f),
-        (false, true) => each_pair(output, a.slice(), |y, a| f(a, y)),
-        (true, true) => output.iter_mut().for_each(|y| *y = f(*y, *y)),
-    }
+    copy(call)?;
+    let b = call.input(1)?;
+    each_pair(call.output()?.slice_mut::<T>(), b.slice(), f);
     Ok(())
 }
 
@@ -149,6 +145,21 @@ pub(super) fn binary<T: Element>(call: &mut Call<'_, '_>, f: impl Fn(T, T) -> T)
                 *slot = f(a, b);
             }
         }
+    }
+    Ok(())
+}
+
+/// [`binary`] in as little flash as can be, for element types that models have few of.
+#[inline(always)]
+pub(super) fn binary_small<T: Element>(call: &mut Call<'_, '_>, f: impl Fn(T, T) -> T) -> Result<()> {
+    let (a, b) = (call.input(0)?, call.input(1)?);
+    let output = call.output()?;
+    let mut index = BroadcastIndex::new(output.dims, a.dims, b.dims);
+    let (left, right) = (a.slice::<T>(), b.slice::<T>());
+    for slot in output.slice_mut::<T>() {
+        // An input that lies in the output has no slice of its own.
+        let (i, j) = index.advance();
+        *slot = f(left.get(i).copied().unwrap_or(*slot), right.get(j).copied().unwrap_or(*slot));
     }
     Ok(())
 }

@@ -66,7 +66,7 @@ impl Tensor {
     /// # Ok::<(), gradlet_core::Error>(())
     /// ```
     pub fn mean(&self, axes: &[i32], keepdims: bool) -> Result<Tensor> {
-        Tensor::emit1(&OP, &reduce::attributes(self, axes, keepdims)?, &[self])
+        reduce::emit(&OP, self, axes, keepdims)
     }
 }
 

@@ -19,7 +19,12 @@ fn run<T: Number>(call: &mut Call<'_, '_>) -> Result<()> {
     elementwise::binary::<T>(call, T::mul)
 }
 
-super::kernels!(run: F32 = f32, F64 = f64, I32 = i32, I64 = i64, I8 = i8, U8 = u8);
+fn run_integers<T: Number>(call: &mut Call<'_, '_>) -> Result<()> {
+    elementwise::binary_small::<T>(call, T::mul)
+}
+
+super::kernels!(run: F32 = f32, F64 = f64);
+super::kernels!(run_integers: I32 = i32, I64 = i64, I8 = i8, U8 = u8);
 
 /// The op with its gradient: upstream times the other operand, summed where it was broadcast.
 #[cfg(feature = "alloc")]

@@ -4,6 +4,8 @@ use crate::dtype::Number;
 use crate::error::{Error, Result};
 use crate::op::Call;
 use crate::shape::{MAX_RANK, Shape, TensorType};
+#[cfg(feature = "alloc")]
+use crate::{scope::Op, tensor::Tensor};
 use heapless::Vec;
 
 /// The attribute words `[keepdims, axis…]`: 0 or 1, then axes in ascending order.
@@ -176,7 +178,7 @@ fn add_rows<T: Number>(sums: &mut [T], rows: &[T]) {
 
 /// The attribute words for `axes`, which count from the end where they are negative, and are all if there are none.
 #[cfg(feature = "alloc")]
-pub(super) fn attributes(of: &crate::tensor::Tensor, axes: &[i32], keepdims: bool) -> Result<Vec<u32, { MAX_RANK + 1 }>> {
+fn attributes(of: &Tensor, axes: &[i32], keepdims: bool) -> Result<Vec<u32, { MAX_RANK + 1 }>> {
     let rank = of.shape().rank();
     let mut listed = [axes.is_empty(); MAX_RANK];
     for &given in axes {
@@ -189,9 +191,19 @@ pub(super) fn attributes(of: &crate::tensor::Tensor, axes: &[i32], keepdims: boo
     Ok(core::iter::once(keepdims.into()).chain(listed).collect())
 }
 
+/// Emits a sum or mean of `x` over `axes`. Where each element of the result is one element of `x`, that is a reshape.
+#[cfg(feature = "alloc")]
+pub(super) fn emit(op: &'static Op, x: &Tensor, axes: &[i32], keepdims: bool) -> Result<Tensor> {
+    let attributes = attributes(x, axes, keepdims)?;
+    match op.def.output_types(&[x.tensor_type()], &attributes) {
+        Ok([reduced, ..]) if count(x.dims(), &attributes) == 1 => x.reshape(reduced.shape.dims()),
+        _ => Tensor::emit1(op, &attributes, &[x]),
+    }
+}
+
 /// `axis`, which counts from the end where it is negative, counted from the front.
 #[cfg(feature = "alloc")]
-pub(super) fn axis(of: &crate::tensor::Tensor, axis: i32) -> Result<u32> {
+pub(super) fn axis(of: &Tensor, axis: i32) -> Result<u32> {
     let rank = of.shape().rank() as i32;
     let counted = if axis < 0 { axis.saturating_add(rank) } else { axis };
     if (0..rank).contains(&counted) {

@@ -14,7 +14,7 @@ use crate::{
 
 /// The op.
 pub static DEF: OpDef =
-    OpDef { code: super::code::relu_grad, name: "relu_grad", inputs: (2, 2), outputs: 1, infer, in_place: &[(0, 0), (1, 0)] };
+    OpDef { code: super::code::relu_grad, name: "relu_grad", inputs: (2, 2), outputs: 1, infer, in_place: &[(0, 0)] };
 
 fn infer(inputs: &[TensorType], attributes: &[u32], outputs: &mut [TensorType]) -> Result<()> {
     elementwise::float(0, inputs)?;

@@ -13,7 +13,7 @@ use crate::{
 
 /// The op.
 pub static DEF: OpDef =
-    OpDef { code: super::code::sgd_step, name: "sgd_step", inputs: (3, 3), outputs: 1, infer, in_place: &[(0, 0), (1, 0)] };
+    OpDef { code: super::code::sgd_step, name: "sgd_step", inputs: (3, 3), outputs: 1, infer, in_place: &[(0, 0)] };
 
 fn infer(inputs: &[TensorType], attributes: &[u32], outputs: &mut [TensorType]) -> Result<()> {
     let [variable, _, learning_rate] = inputs else { return Err(Error::Arity { got: inputs.len() as u8 }) };
