@@ -223,10 +223,14 @@ impl Recording {
         for node in nodes.iter().rev() {
             let upstream: Vec<Option<Tensor>> = node.outputs.iter().map(|&(id, _)| gradients.get(id).cloned()).collect();
             let wanted: Vec<bool> = node.inputs.iter().map(|input| tracked_and_needed(input, &needed)).collect();
-            let Gradient::Rule(rule) = &node.op.grad else { continue };
             if upstream.iter().all(Option::is_none) || !wanted.contains(&true) {
                 continue;
             }
+            let rule = match &node.op.grad {
+                Gradient::Rule(rule) => rule,
+                Gradient::None(_) => continue,
+                Gradient::Missing(reason) => return Err(Error::message(format!("{} has no gradient: {reason}", node.op.def.name))),
+            };
             let inputs: Vec<Tensor> = node.inputs.iter().map(|(id, under)| self.seen(*id, under)).collect();
             let outputs: Vec<Tensor> = node.outputs.iter().map(|(id, under)| self.seen(Some(*id), under)).collect();
             let backward = Backward { attributes: &node.attributes, inputs: &inputs, outputs: &outputs, upstream: &upstream, wanted: &wanted };

@@ -26,8 +26,10 @@ pub struct Op {
 pub enum Gradient {
     /// A rule that emits forward ops; so it serves tapes and traces, and has gradients itself.
     Rule(fn(&Backward<'_>) -> Result<InputGradients>),
-    /// No gradient, and why.
+    /// None flows: the op is constant almost everywhere, or its result is not a float. With the reason.
     None(&'static str),
+    /// There would be one, but the op does not have it, for this reason: asking for it is an error.
+    Missing(&'static str),
 }
 
 /// A gradient for each input of an op; `None` where none flows.

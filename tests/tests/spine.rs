@@ -298,6 +298,19 @@ fn gradients_have_gradients() {
 }
 
 #[test]
+fn a_missing_gradient_is_an_error_and_not_zero() {
+    let scope = Eager::new(&ops::portable_cpu());
+    let outer = scope.tape();
+    let x = outer.watch(&Tensor::full(&scope.device(), 1.0f32, &[1, 2, 2, 1]).unwrap()).unwrap();
+    let inner = outer.tape();
+    let watched = inner.watch(&x).unwrap();
+    let pooled = watched.max_pool2d([2, 2], [2, 2], Padding::Valid).unwrap();
+    let first = inner.gradient(&pooled.mul(&pooled).unwrap(), &watched).unwrap().unwrap();
+    let error = outer.gradient(&first, &x).unwrap_err().to_string();
+    assert!(error.contains("max_pool2d_grad has no gradient"), "{error}");
+}
+
+#[test]
 fn a_tape_is_spent_by_its_gradient_and_a_persistent_one_is_not() {
     let scope = Eager::new(&ops::portable_cpu());
     let x = Tensor::scalar(&scope.device(), 3.0f32);

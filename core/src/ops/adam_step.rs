@@ -100,7 +100,7 @@ super::kernels!(run: F32 = f32, F64 = f64);
 pub static OP: Op = Op {
     def: &DEF,
     usage: "adam_step(variable, m, v, gradient, learning_rate[], iterations[]), iterations of i64, the others all f32 or all f64",
-    grad: Gradient::None("an optimizer's step is the end of a training step"),
+    grad: Gradient::Missing("an optimizer's step is the end of a training step"),
 };
 
 #[cfg(feature = "alloc")]

@@ -74,7 +74,7 @@ super::kernels!(run: F32 = f32, F64 = f64);
 pub static OP: Op = Op {
     def: &DEF,
     usage: "matmul_sgd(variable[k,n], x[m,k], dy[m,n], learning_rate[]), of f32 or f64",
-    grad: Gradient::None("a step of an optimizer is not differentiated"),
+    grad: Gradient::Missing("a step of an optimizer is not differentiated"),
 };
 
 #[cfg(test)]

@@ -79,7 +79,7 @@ super::kernels!(run: F32 = f32, F64 = f64);
 pub static OP: Op = Op {
     def: &DEF,
     usage: "max_pool2d_grad(x[n,h,w,c], dy[n,oh,ow,c]), of f32 or f64",
-    grad: Gradient::None("its gradient picks the maximum's position from another tensor, which no op does yet"),
+    grad: Gradient::Missing("its gradient picks the maximum's position from another tensor, which no op does yet"),
 };
 
 #[cfg(test)]

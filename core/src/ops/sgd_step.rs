@@ -38,7 +38,7 @@ super::kernels!(run: F32 = f32, F64 = f64);
 pub static OP: Op = Op {
     def: &DEF,
     usage: "sgd_step(variable, gradient, learning_rate[]), all f32 or all f64",
-    grad: Gradient::None("an optimizer's step is the end of a training step"),
+    grad: Gradient::Missing("an optimizer's step is the end of a training step"),
 };
 
 #[cfg(feature = "alloc")]
