@@ -1,6 +1,11 @@
-//! The caller's memory: its alignment, and its division into what one instruction reads and writes.
+//! The caller's memory: its alignment, where tensors are in it, and its division into what one instruction reads and
+//! writes.
 
 use crate::op::MAX_OUTPUTS;
+use crate::program::{NONE, Program, Space, TensorRecord};
+use crate::shape::TensorType;
+use crate::view::TensorView;
+use heapless::Vec;
 
 /// Puts bytes at a multiple of 16, as artifacts and arenas must be.
 ///
@@ -12,51 +17,116 @@ use crate::op::MAX_OUTPUTS;
 #[repr(C, align(16))]
 pub struct Aligned<T: ?Sized>(pub T);
 
-/// An arena divided at the outputs of an instruction: they can be written while all that lies between them is read.
-pub(crate) struct Split<'a> {
-    gaps: [(usize, &'a [u8]); MAX_OUTPUTS + 1],
-    outputs: [&'a mut [u8]; MAX_OUTPUTS],
+/// Where the bytes of a tensor are.
+pub(crate) enum Bytes<'a> {
+    Flash(&'a [u8]),
+    /// From where in memory, and how many.
+    Memory(usize, usize),
 }
 
-impl<'a> Split<'a> {
-    /// Divides `arena` at `outputs`, given as (start, bytes). `None` where they overlap or pass the end.
+/// What says where each tensor is.
+pub(crate) struct Places<'p, 'm> {
+    pub(crate) program: &'p Program<'p>,
+    /// Where each variable is in memory; [`NONE`] if it is in flash.
+    pub(crate) offsets: &'m mut [u32],
+}
+
+impl<'p> Places<'p, '_> {
+    /// Where a variable is in memory; [`NONE`] if it is in flash.
     #[inline]
-    pub(crate) fn new(arena: &'a mut [u8], outputs: &[(usize, usize)]) -> Option<Split<'a>> {
-        let mut split = Split { gaps: [(0, &[]); MAX_OUTPUTS + 1], outputs: [&mut [], &mut [], &mut []] };
-        let mut taken = [false; MAX_OUTPUTS];
-        let (mut rest, mut from) = (arena, 0);
-        for gap in 0..=outputs.len() {
-            // The next output from the left; of two at one place, an empty one comes first.
-            let mut next: Option<(usize, usize, usize)> = None;
-            for (index, &(start, bytes)) in outputs.iter().enumerate() {
-                let first = next.is_none_or(|(_, other, others)| (start, bytes) < (other, others));
-                if !*taken.get(index)? && first {
-                    next = Some((index, start, bytes));
-                }
-            }
-            let Some((index, start, bytes)) = next else {
-                *split.gaps.get_mut(gap)? = (from, rest);
-                break;
-            };
-            *taken.get_mut(index)? = true;
-            let (before, tail) = rest.split_at_mut_checked(start.checked_sub(from)?)?;
-            let (output, after) = tail.split_at_mut_checked(bytes)?;
-            *split.gaps.get_mut(gap)? = (from, before);
-            *split.outputs.get_mut(index)? = output;
-            (rest, from) = (after, start + bytes);
+    pub(crate) fn offset(&self, variable: u32) -> u32 {
+        self.offsets.get(variable as usize).copied().unwrap_or(NONE)
+    }
+
+    /// Where a tensor is.
+    #[inline(never)]
+    pub(crate) fn of(&self, record: &TensorRecord) -> Option<Bytes<'p>> {
+        let bytes = record.bytes as usize;
+        let at = match record.space {
+            Space::SCRATCH => return Some(Bytes::Memory(record.location as usize, bytes)),
+            Space::FLASH => record.location,
+            _ => match self.offset(record.location) {
+                NONE => self.program.variables.get(record.location as usize)?.initial,
+                offset => return Some(Bytes::Memory(offset as usize, bytes)),
+            },
+        };
+        Some(Bytes::Flash(part(self.program.data, at as usize, bytes)?))
+    }
+}
+
+/// The memory around the only output of an instruction. Made for speed: every node of a program passes here.
+pub(crate) struct Around<'a> {
+    pub(crate) places: &'a Places<'a, 'a>,
+    pub(crate) before: &'a [u8],
+    pub(crate) output_bytes: usize,
+    pub(crate) after: &'a [u8],
+}
+
+impl<'a> Around<'a> {
+    /// The tensor number `operand`, to be read.
+    #[inline(never)]
+    pub(crate) fn input(&self, operand: u16) -> TensorView<'a> {
+        const NOTHING: TensorView<'_> = TensorView { tensor_type: &TensorType::EMPTY, data: None };
+        let program = self.places.program;
+        let Some(record) = program.tensors.get(usize::from(operand)) else { return NOTHING };
+        let Some(tensor_type) = program.types.get(usize::from(record.tensor_type)) else { return NOTHING };
+        if record.space != Space::SCRATCH {
+            return self.elsewhere(record, tensor_type);
         }
-        Some(split)
+        TensorView { tensor_type, data: self.memory(record.location as usize, record.bytes as usize) }
     }
 
-    /// The bytes at `start`, if no output shares them.
-    #[inline]
-    pub(crate) fn read(&self, start: usize, bytes: usize) -> Option<&'a [u8]> {
-        self.gaps.iter().find_map(|&(from, gap)| gap.get(start.checked_sub(from)?..)?.get(..bytes))
+    /// A tensor that is not in scratch.
+    #[inline(never)]
+    fn elsewhere(&self, record: &TensorRecord, tensor_type: &'a TensorType) -> TensorView<'a> {
+        let data = match self.places.of(record) {
+            Some(Bytes::Memory(at, bytes)) => self.memory(at, bytes),
+            Some(Bytes::Flash(data)) => Some(data),
+            None => None,
+        };
+        TensorView { tensor_type, data }
     }
 
-    /// The outputs, in the order in which they were given.
-    #[inline]
-    pub(crate) fn outputs(self) -> [&'a mut [u8]; MAX_OUTPUTS] {
-        self.outputs
+    /// The `bytes` at `at`. `None` of an input that shares the output's place: it passes the end of what lies before.
+    #[inline(always)]
+    fn memory(&self, at: usize, bytes: usize) -> Option<&'a [u8]> {
+        let start = self.before.len();
+        if at <= start { part(self.before, at, bytes) } else { part(self.after, at.wrapping_sub(start + self.output_bytes), bytes) }
     }
+}
+
+/// The memory around any number of outputs.
+pub(crate) struct Pieces<'a> {
+    /// What was not taken, each piece with the position where it starts.
+    rest: Vec<(usize, &'a mut [u8]), { MAX_OUTPUTS + 1 }>,
+}
+
+impl<'a> Pieces<'a> {
+    pub(crate) fn new(memory: &'a mut [u8]) -> Pieces<'a> {
+        let mut rest = Vec::new();
+        let _ = rest.push((0, memory));
+        Pieces { rest }
+    }
+
+    /// Takes the `bytes` at `start`, to be written. `None` where they were taken before, or pass the end.
+    pub(crate) fn take(&mut self, start: usize, bytes: usize) -> Option<&'a mut [u8]> {
+        let holds = |(from, piece): &&mut (usize, &'a mut [u8])| part(piece, start.wrapping_sub(*from), bytes).is_some();
+        let (from, piece) = self.rest.iter_mut().find(holds)?;
+        let (before, tail) = core::mem::take(piece).split_at_mut_checked(start - *from)?;
+        let (taken, after) = tail.split_at_mut_checked(bytes)?;
+        *piece = before;
+        self.rest.push((start + bytes, after)).ok()?;
+        Some(taken)
+    }
+
+    /// The `bytes` at `start`, unless they were taken.
+    pub(crate) fn read(&self, start: usize, bytes: usize) -> Option<&[u8]> {
+        self.rest.iter().find_map(|(from, piece)| part(piece, start.wrapping_sub(*from), bytes))
+    }
+}
+
+/// The `count` elements from `first`.
+#[inline(always)]
+pub(crate) fn part<T>(table: &[T], first: usize, count: usize) -> Option<&[T]> {
+    table.get(first..)?.get(..count)
 }

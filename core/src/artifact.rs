@@ -131,7 +131,8 @@ impl Artifact {
     }
 
     fn write_variable(&self, tables: &mut Tables, index: usize, variable: &Variable, with_values: bool) -> Result<()> {
-        let capture_in = |signature: &Signature| signature.plan.graph.captures.iter().find(|capture| capture.variable == *variable).cloned();
+        let capture_in =
+            |signature: &Signature| signature.plan.graph.captures.iter().find(|capture| capture.variable == *variable).cloned();
         let assigned_by = self.signatures.iter().enumerate().fold(0u32, |bits, (index, signature)| {
             let assigned = capture_in(signature).is_some_and(|capture: Capture| capture.assigned.is_some());
             bits | u32::from(assigned) << index
@@ -172,7 +173,7 @@ struct Tables {
     tensors: Vec<TensorRecord>,
     instructions: Vec<InstructionRecord>,
     kernels: Vec<KernelRecord>,
-    dims: Vec<u32>,
+    types: Vec<TensorType>,
     attributes: Vec<u32>,
     operands: Vec<u16>,
     names: Vec<u8>,
@@ -211,13 +212,19 @@ impl Tables {
         }) as u32
     }
 
+    fn tensor_type(&mut self, tensor_type: TensorType) -> Result<u16> {
+        let index = self.types.iter().position(|other| *other == tensor_type).unwrap_or_else(|| {
+            self.types.push(tensor_type);
+            self.types.len() - 1
+        });
+        u16::try_from(index).map_err(|_| Error::message("an artifact has at most 65,536 types"))
+    }
+
     fn tensor(&mut self, tensor_type: TensorType, space: Space, location: u32) -> Result<u32> {
         let record = TensorRecord {
-            dtype: tensor_type.dtype as u8,
-            rank: tensor_type.shape.rank() as u8,
+            tensor_type: self.tensor_type(tensor_type)?,
             space: space as u8,
             reserved: 0,
-            dims: Tables::words(&mut self.dims, tensor_type.shape.dims()),
             location,
             bytes: tensor_type.bytes().ok_or(Error::TooLarge)?,
             quantization: NONE,
@@ -293,7 +300,7 @@ impl Tables {
     fn to_bytes(&self) -> Result<AlignedBytes> {
         let mut bytes = bytemuck::bytes_of(&Header::zeroed()).to_vec();
         let mut header = Header { magic: MAGIC, major: VERSION.0, minor: VERSION.1, ..Header::zeroed() };
-        let [signatures, blocks, variables, tensors, instructions, kernels, dims, attributes, operands, names, metadata, data] =
+        let [signatures, blocks, variables, tensors, instructions, kernels, types, attributes, operands, names, metadata, data] =
             &mut header.sections;
         section(&mut bytes, signatures, &self.signatures);
         section(&mut bytes, blocks, &self.blocks);
@@ -301,7 +308,8 @@ impl Tables {
         section(&mut bytes, tensors, &self.tensors);
         section(&mut bytes, instructions, &self.instructions);
         section(&mut bytes, kernels, &self.kernels);
-        section(&mut bytes, dims, &self.dims);
+        let type_records: Vec<[u32; 10]> = self.types.iter().map(type_record).collect();
+        section(&mut bytes, types, &type_records);
         section(&mut bytes, attributes, &self.attributes);
         section(&mut bytes, operands, &self.operands);
         section(&mut bytes, names, &self.names);
@@ -313,6 +321,15 @@ impl Tables {
         bytes[..size_of::<Header>()].copy_from_slice(bytemuck::bytes_of(&header));
         Ok(AlignedBytes::from(bytes.as_slice()))
     }
+}
+
+/// A type as its record has it.
+fn type_record(tensor_type: &TensorType) -> [u32; 10] {
+    let mut words = [0; 10];
+    let shape = &tensor_type.shape;
+    let values = [tensor_type.dtype as u32, shape.rank() as u32].into_iter().chain(shape.dims().iter().copied());
+    words.iter_mut().zip(values).for_each(|(word, value)| *word = value.to_le());
+    words
 }
 
 fn section<T: Pod>(bytes: &mut Vec<u8>, range: &mut Range, records: &[T]) {

@@ -233,7 +233,8 @@ impl Recording {
             };
             let inputs: Vec<Tensor> = node.inputs.iter().map(|(id, under)| self.seen(*id, under)).collect();
             let outputs: Vec<Tensor> = node.outputs.iter().map(|(id, under)| self.seen(Some(*id), under)).collect();
-            let backward = Backward { attributes: &node.attributes, inputs: &inputs, outputs: &outputs, upstream: &upstream, wanted: &wanted };
+            let backward =
+                Backward { attributes: &node.attributes, inputs: &inputs, outputs: &outputs, upstream: &upstream, wanted: &wanted };
             let found = rule(&backward).map_err(|error| error.context(format!("the gradient of {}", node.op.def.name)))?;
             for ((input, gradient), wanted) in node.inputs.iter().zip(found).zip(wanted) {
                 if let (Some(id), Some(gradient), true) = (input.0, gradient, wanted) {

@@ -4,7 +4,7 @@ use crate::dtype::DType;
 use crate::error::{Error, Result, Rule, Section};
 use crate::op::{MAX_INPUTS, MAX_OUTPUTS};
 use crate::program::{self, ALIGN, BlockRecord, InstructionRecord, MAX_SIGNATURES, NONE, Program, Space, TensorRecord};
-use crate::shape::{MAX_RANK, TensorType};
+use crate::shape::TensorType;
 use crate::verify::{self, Place};
 use heapless::Vec;
 
@@ -37,6 +37,7 @@ pub(crate) fn tables(program: &Program<'_>) -> Result<()> {
         Some(runs && inputs && within(record.outputs, record.output_count, program.operands.len()))
     })?;
     each(Section::Operands, program.operands, |_, &operand| Some(usize::from(operand) < program.tensors.len()))?;
+    each(Section::Types, program.types, |_, tensor_type| Some(tensor_type.shape.is_valid()))?;
     each(Section::Tensors, program.tensors, |_, record| tensor_fits(program, record))?;
     each(Section::Variables, program.variables, |index, record| {
         let tensor = program.tensors.get(record.tensor as usize)?;
@@ -60,21 +61,18 @@ fn names(program: &Program<'_>) -> Result<usize> {
 }
 
 fn in_data(program: &Program<'_>, offset: u32, bytes: u32) -> bool {
-    offset as usize % ALIGN == 0 && within(offset, bytes, program.data.len())
+    (offset as usize).is_multiple_of(ALIGN) && within(offset, bytes, program.data.len())
 }
 
 fn tensor_fits(program: &Program<'_>, record: &TensorRecord) -> Option<bool> {
-    DType::from_code(record.dtype)?;
-    let typed = usize::from(record.rank) <= MAX_RANK
-        && within(record.dims, record.rank.into(), program.dims.len())
-        && record.quantization == NONE
-        && program.tensor_type(record).bytes() == Some(record.bytes);
+    let tensor_type = program.types.get(usize::from(record.tensor_type))?;
+    let typed = record.quantization == NONE && tensor_type.bytes() == Some(record.bytes);
     let placed = match space(record)? {
         Space::Flash => in_data(program, record.location, record.bytes),
-        Space::Scratch => record.location as usize % ALIGN == 0 && record.location.checked_add(record.bytes).is_some(),
+        Space::Scratch => (record.location as usize).is_multiple_of(ALIGN) && record.location.checked_add(record.bytes).is_some(),
         Space::Variable => {
             let own = program.tensors.get(program.variables.get(record.location as usize)?.tensor as usize)?;
-            program.tensor_type(own) == program.tensor_type(record) && own.bytes == record.bytes
+            program.tensor_type(own) == tensor_type
         }
     };
     Some(typed && placed)
@@ -92,7 +90,7 @@ pub(crate) fn block(program: &Program<'_>, signature: u32) -> Result<()> {
     io(program, block).ok_or(Error::Record { section: Section::Blocks, index: record.block })?;
     for (offset, instruction) in program.block_instructions(block).iter().enumerate() {
         let index = block.first + offset as u32;
-        if program.kernel_records.get(usize::from(instruction.kernel)).is_some() && program.kernel(instruction.kernel.into()).is_none() {
+        if program.kernel_records.get(usize::from(instruction.kernel)).is_some() && program.kernel(instruction.kernel).is_none() {
             return Err(Error::MissingKernel { kernel: instruction.kernel.into() });
         }
         verify::at(index, check_instruction(program, block, 1 << signature, instruction))?;
@@ -125,7 +123,7 @@ fn operand_type(program: &Program<'_>, block: &BlockRecord, operand: u16) -> Opt
         }
     };
     let place = Place { space, start, bytes: record.bytes };
-    (space != Place::SCRATCH || within(start, record.bytes, block.scratch as usize)).then(|| (program.tensor_type(record), place))
+    (space != Place::SCRATCH || within(start, record.bytes, block.scratch as usize)).then(|| (*program.tensor_type(record), place))
 }
 
 type Operands = (Vec<TensorType, MAX_INPUTS>, Vec<Place, MAX_INPUTS>);
@@ -142,7 +140,7 @@ fn operands(program: &Program<'_>, block: &BlockRecord, numbers: &[u16]) -> Resu
 
 fn check_instruction(program: &Program<'_>, block: &BlockRecord, signature: u32, instruction: &InstructionRecord) -> Result<(), Rule> {
     let (inputs, outputs) = (u32::from(instruction.inputs), u32::from(instruction.outputs));
-    let kernel = program.kernel(instruction.kernel.into()).ok_or(Rule::Operands)?;
+    let kernel = program.kernel(instruction.kernel).ok_or(Rule::Operands)?;
     let in_tables = within(instruction.operands, inputs + outputs, program.operands.len())
         && within(instruction.attributes, instruction.attribute_words, program.attributes.len());
     if !in_tables || outputs as usize > MAX_OUTPUTS {

@@ -135,7 +135,7 @@ fn variables(program: &Program<'_>) -> Vec<VariableInfo> {
         let signatures = program.signatures.iter().enumerate().filter(assigns);
         Some(VariableInfo {
             name: name(program, record.name),
-            tensor_type: program.tensor_type(tensor),
+            tensor_type: *program.tensor_type(tensor),
             trainable: record.trainable != 0,
             bytes: tensor.bytes,
             assigned_by: signatures.map(|(_, signature)| name(program, signature.name)).collect(),
@@ -148,7 +148,10 @@ fn signature(program: &Program<'_>, index: usize) -> Result<SignatureInfo> {
     let record = &program.signatures[index];
     let block = program.blocks.get(record.block as usize).ok_or(Error::UnknownSignature)?;
     let named = |first: u32, operands: &[u16]| {
-        let typed = operands.iter().zip(first..).map(|(&operand, number)| Ok((name(program, number), self::operand(program, operand)?.tensor_type)));
+        let typed = operands
+            .iter()
+            .zip(first..)
+            .map(|(&operand, number)| Ok((name(program, number), self::operand(program, operand)?.tensor_type)));
         typed.collect::<Result<Vec<_>>>()
     };
     Ok(SignatureInfo {
@@ -157,7 +160,7 @@ fn signature(program: &Program<'_>, index: usize) -> Result<SignatureInfo> {
         outputs: named(record.output_names, program.outputs(block))?,
         instructions: instructions(program, block)?,
         arena_bytes: program.arena_bytes() as u32,
-        variable_bytes: (program.scratch_start() - program.variable_table_bytes()) as u32,
+        variable_bytes: program.variable_bytes() as u32,
         scratch: block.scratch,
     })
 }
@@ -179,5 +182,5 @@ fn operand(program: &Program<'_>, number: u16) -> Result<OperandInfo> {
     let missing = Error::NoSuchTensor { index: number.into() };
     let record = program.tensors.get(usize::from(number)).ok_or(missing.clone())?;
     let space = crate::check::space(record).ok_or(missing)?;
-    Ok(OperandInfo { tensor_type: program.tensor_type(record), space, location: record.location, bytes: record.bytes })
+    Ok(OperandInfo { tensor_type: *program.tensor_type(record), space, location: record.location, bytes: record.bytes })
 }

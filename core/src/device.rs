@@ -126,28 +126,14 @@ impl Device {
         inputs: &[(TensorType, &Buffer)],
         outputs: &[TensorType],
     ) -> Result<heapless::Vec<Buffer, MAX_OUTPUTS>> {
-        let views: heapless::Vec<TensorView<'_>, MAX_INPUTS> = inputs
-            .iter()
-            .map(|(tensor_type, buffer)| TensorView {
-                dtype: tensor_type.dtype,
-                in_place: false,
-                dims: tensor_type.shape.dims(),
-                data: buffer.bytes(),
-            })
-            .collect();
+        let views: heapless::Vec<TensorView<'_>, MAX_INPUTS> =
+            inputs.iter().map(|(tensor_type, buffer)| TensorView { tensor_type, data: Some(buffer.bytes()) }).collect();
         let mut buffers = heapless::Vec::<Buffer, MAX_OUTPUTS>::new();
         for tensor_type in outputs {
             let _ = buffers.push(self.zeros(tensor_type.bytes().ok_or(Error::TooLarge)? as usize));
         }
-        let mut view_muts: heapless::Vec<TensorViewMut<'_>, MAX_OUTPUTS> = buffers
-            .iter_mut()
-            .zip(outputs)
-            .map(|(buffer, tensor_type)| TensorViewMut {
-                dtype: tensor_type.dtype,
-                dims: tensor_type.shape.dims(),
-                data: buffer.bytes_mut(),
-            })
-            .collect();
+        let mut view_muts: heapless::Vec<TensorViewMut<'_>, MAX_OUTPUTS> =
+            buffers.iter_mut().zip(outputs).map(|(buffer, tensor_type)| TensorViewMut { tensor_type, data: buffer.bytes_mut() }).collect();
         self.0.run(def, &mut Call { attributes, inputs: &views, outputs: &mut view_muts })?;
         drop(view_muts);
         Ok(buffers)
@@ -185,7 +171,7 @@ impl Backend for Cpu {
     }
 
     fn run(&self, def: &'static OpDef, call: &mut Call<'_, '_>) -> Result<()> {
-        let dtype = call.inputs.first().map(|view| view.dtype).or(call.outputs.first().map(|view| view.dtype));
+        let dtype = call.inputs.first().map(|view| view.dtype()).or(call.outputs.first().map(|view| view.dtype()));
         let dtype = dtype.ok_or(Error::Arity { got: 0 })?;
         let kernel = self.table.get(Cpu::slot(def, dtype)).copied().flatten();
         (kernel.ok_or(Error::NoKernel { op: def.name, dtype })?.run)(call)

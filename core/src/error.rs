@@ -179,8 +179,8 @@ pub enum Section {
     Instructions,
     /// Kernels that the instructions name.
     Kernels,
-    /// Dimension words.
-    Dimensions,
+    /// Types: element types with shapes.
+    Types,
     /// Attribute words.
     Attributes,
     /// Operand numbers.

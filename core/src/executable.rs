@@ -36,7 +36,8 @@ impl Executable {
         let mut artifact = Artifact::new();
         let (inputs, outputs) = (alloc::vec![""; graph.inputs.len()], alloc::vec![""; graph.outputs.len()]);
         artifact.graph_signature(SIGNATURE, graph, &inputs, &outputs)?;
-        let assigned = |variable: &Variable| graph.captures.iter().any(|capture| capture.variable == *variable && capture.assigned.is_some());
+        let assigned =
+            |variable: &Variable| graph.captures.iter().any(|capture| capture.variable == *variable && capture.assigned.is_some());
         let bind = |variable: Variable| Bound { assigned: assigned(&variable), variable, version: None };
         let variables = artifact.variable_order().into_iter().map(bind).collect();
         let artifact = artifact.to_bytes_without_values()?;

@@ -16,20 +16,20 @@ compile_error!("gradlet reads its formats in place, and they are little-endian")
 pub mod dtype;
 pub mod error;
 pub mod op;
+pub mod ops;
 pub mod program;
 pub mod shape;
 pub mod verify;
 pub mod view;
-pub mod ops;
 
 #[cfg(feature = "alloc")]
 pub mod artifact;
 #[cfg(feature = "alloc")]
 pub mod autodiff;
 #[cfg(feature = "alloc")]
-pub mod device;
-#[cfg(feature = "alloc")]
 pub mod describe;
+#[cfg(feature = "alloc")]
+pub mod device;
 #[cfg(feature = "alloc")]
 pub mod eager;
 #[cfg(feature = "alloc")]
@@ -72,6 +72,7 @@ pub use exec::Session;
 pub use op::Kernel;
 pub use program::{Program, SignatureId};
 pub use shape::{MAX_RANK, Shape, TensorType};
+pub use view::{TensorView, TensorViewMut};
 #[cfg(feature = "alloc")]
 pub use {
     artifact::Artifact,
@@ -83,4 +84,3 @@ pub use {
     trace::{ConcreteFunction, Function},
     variable::Variable,
 };
-pub use view::{TensorView, TensorViewMut};

@@ -17,6 +17,9 @@ pub const MAX_OUTPUTS: usize = 3;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct OpCode(pub u16);
 
+/// From the input types and the attribute words to the output types. Fails where they do not fit the op.
+pub type ShapeRule = fn(&[TensorType], &[u32], &mut [TensorType]) -> Result<()>;
+
 /// What is true of an op whatever computes it.
 pub struct OpDef {
     /// The number in artifacts.
@@ -27,8 +30,8 @@ pub struct OpDef {
     pub inputs: (u8, u8),
     /// How many outputs it gives, at most [`MAX_OUTPUTS`].
     pub outputs: u8,
-    /// The shape rule and attribute check: from the input types and the attribute words to the output types.
-    pub infer: fn(&[TensorType], &[u32], &mut [TensorType]) -> Result<()>,
+    /// The shape rule and attribute check.
+    pub infer: ShapeRule,
     /// Pairs (input, output) that may share their bytes. Each kernel must then read that input through the output.
     pub in_place: &'static [(u8, u8)],
 }

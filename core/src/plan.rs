@@ -367,7 +367,8 @@ impl<'g> Layout<'g> {
     /// that lives at the same time. The order, the locations, and the bytes needed.
     fn finish(self) -> (Vec<usize>, Vec<Location>, u32) {
         let mut by_size: Vec<usize> = (0..self.storages.len()).filter(|&index| self.storages[index].place == Place::Scratch).collect();
-        by_size.sort_by_key(|&index| core::cmp::Reverse((self.storages[index].bytes, self.storages[index].last - self.storages[index].first)));
+        by_size
+            .sort_by_key(|&index| core::cmp::Reverse((self.storages[index].bytes, self.storages[index].last - self.storages[index].first)));
         let mut offsets: Vec<u32> = alloc::vec![0; self.storages.len()];
         let mut placed: Vec<usize> = Vec::new();
         let mut scratch = 0;
@@ -375,7 +376,8 @@ impl<'g> Layout<'g> {
             let storage = &self.storages[index];
             let size = storage.bytes.next_multiple_of(ALIGN as u32);
             let alive = |&&other: &&usize| self.storages[other].first <= storage.last && storage.first <= self.storages[other].last;
-            let mut neighbours: Vec<(u32, u32)> = placed.iter().filter(alive).map(|&other| (offsets[other], self.storages[other].bytes)).collect();
+            let mut neighbours: Vec<(u32, u32)> =
+                placed.iter().filter(alive).map(|&other| (offsets[other], self.storages[other].bytes)).collect();
             neighbours.sort_unstable();
             let mut offset = 0;
             for (start, bytes) in neighbours {
@@ -397,4 +399,3 @@ impl<'g> Layout<'g> {
         (self.order, locations, scratch)
     }
 }
-

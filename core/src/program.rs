@@ -5,7 +5,7 @@
 use crate::dtype::DType;
 use crate::error::{Error, Result, Section};
 use crate::op::Kernel;
-use crate::shape::{Shape, TensorType};
+use crate::shape::TensorType;
 use bytemuck::{Pod, Zeroable};
 
 /// The first bytes of an artifact.
@@ -103,16 +103,12 @@ pub struct VariableRecord {
 #[derive(Clone, Copy, Debug, Pod, Zeroable)]
 #[repr(C)]
 pub struct TensorRecord {
-    /// The element type's number.
-    pub dtype: u8,
-    /// The number of dimensions.
-    pub rank: u8,
+    /// Its type.
+    pub tensor_type: u16,
     /// A [`Space`] number.
     pub space: u8,
     /// 0.
     pub reserved: u8,
-    /// The index of its first dimension.
-    pub dims: u32,
     /// In flash: the offset in the data. In scratch: the offset there. Of a variable: its index.
     pub location: u32,
     /// Its bytes.
@@ -131,6 +127,11 @@ pub enum Space {
     Scratch = 1,
     /// A variable: in RAM if a loaded signature assigns it, else in flash.
     Variable = 2,
+}
+
+impl Space {
+    pub(crate) const FLASH: u8 = Space::Flash as u8;
+    pub(crate) const SCRATCH: u8 = Space::Scratch as u8;
 }
 
 /// One op on tensors. Inputs come first among its operands, then outputs.
@@ -165,6 +166,12 @@ pub struct KernelRecord {
     pub name: u32,
 }
 
+impl KernelRecord {
+    fn is(&self, kernel: &Kernel) -> bool {
+        kernel.def.code.0 == self.op && kernel.dtype as u8 == self.dtype
+    }
+}
+
 /// A checked artifact, read in place. It borrows the bytes and the kernels, and allocates nothing.
 ///
 /// ```no_run
@@ -188,13 +195,16 @@ pub struct Program<'a> {
     pub(crate) tensors: &'a [TensorRecord],
     pub(crate) instructions: &'a [InstructionRecord],
     pub(crate) kernel_records: &'a [KernelRecord],
-    pub(crate) dims: &'a [u32],
+    pub(crate) types: &'a [TensorType],
     pub(crate) attributes: &'a [u32],
     pub(crate) operands: &'a [u16],
     pub(crate) names: &'a [u8],
+    #[cfg_attr(not(feature = "alloc"), expect(dead_code))]
     pub(crate) metadata: &'a [u8],
     pub(crate) data: &'a [u8],
     pub(crate) kernels: &'a [&'a Kernel],
+    /// The kernels that stand where the artifact's own table has them.
+    pub(crate) in_order: &'a [&'a Kernel],
     pub(crate) loaded: u32,
 }
 
@@ -210,7 +220,7 @@ const RECORD_BYTES: [u8; 12] = [
     size_of::<TensorRecord>() as u8,
     size_of::<InstructionRecord>() as u8,
     size_of::<KernelRecord>() as u8,
-    4,
+    size_of::<TensorType>() as u8,
     4,
     2,
     1,
@@ -225,7 +235,7 @@ fn tables<'a>(bytes: &'a [u8], header: &Header) -> Result<[&'a [u8]; 12]> {
     for (index, (table, (range, size))) in tables.iter_mut().zip(sections).enumerate() {
         let start = range.offset as usize;
         let end = range.count.checked_mul(size.into()).and_then(|length| start.checked_add(length as usize));
-        let found = end.filter(|_| start % ALIGN == 0).and_then(|end| bytes.get(start..end));
+        let found = end.filter(|_| start.is_multiple_of(ALIGN)).and_then(|end| bytes.get(start..end));
         *table = found.ok_or(Error::Record { section: Section::Header, index: index as u32 + 1 })?;
     }
     Ok(tables)
@@ -235,6 +245,15 @@ fn tables<'a>(bytes: &'a [u8], header: &Header) -> Result<[&'a [u8]; 12]> {
 #[inline]
 fn records<T: Pod>(table: &[u8]) -> &[T] {
     bytemuck::try_cast_slice(table).unwrap_or(&[])
+}
+
+/// The types of a table that [`tables`] found. An error names the first whose element type has no such number.
+fn types_of(table: &[u8]) -> Result<&[TensorType]> {
+    let unknown = |record: &[u8]| bytemuck::checked::try_from_bytes::<TensorType>(record).is_err();
+    bytemuck::checked::try_cast_slice(table).map_err(|_| {
+        let index = table.chunks_exact(size_of::<TensorType>()).position(unknown).unwrap_or(0);
+        Error::Record { section: Section::Types, index: index as u32 }
+    })
 }
 
 /// CRC-32C (Castagnoli) of `bytes`, as the header holds it.
@@ -267,7 +286,7 @@ impl<'a> Program<'a> {
     /// Reads the header and finds the tables, without checking checksum or records: for bytes that were loaded before.
     pub(crate) fn open(bytes: &'a [u8], kernels: &'a [&'a Kernel]) -> Result<(&'a Header, Program<'a>)> {
         let got = bytes.len() as u32;
-        if bytes.as_ptr() as usize % ALIGN != 0 {
+        if !(bytes.as_ptr() as usize).is_multiple_of(ALIGN) {
             return Err(Error::Misaligned);
         }
         if bytes.get(..4).is_some_and(|magic| magic != MAGIC) {
@@ -281,24 +300,28 @@ impl<'a> Program<'a> {
             return Err(Error::Version { major: header.major, minor: header.minor });
         }
         let bytes = bytes.get(..header.length as usize).ok_or(Error::Truncated { needed: header.length, got })?;
-        let [signatures, blocks, variables, tensors, instructions, kernel_records, dims, attributes, operands, names, metadata, data] =
+        let [signatures, blocks, variables, tensors, instructions, kernel_records, types, attributes, operands, names, metadata, data] =
             tables(bytes, header)?;
-        let program = Program {
+        let mut program = Program {
             signatures: records(signatures),
             blocks: records(blocks),
             variables: records(variables),
             tensors: records(tensors),
             instructions: records(instructions),
             kernel_records: records(kernel_records),
-            dims: records(dims),
+            types: types_of(types)?,
             attributes: records(attributes),
             operands: records(operands),
             names,
             metadata,
             data,
             kernels,
+            in_order: &[],
             loaded: 0,
         };
+        let fits = |(record, kernel): &(&KernelRecord, &&Kernel)| record.is(kernel);
+        let in_order = program.kernel_records.iter().zip(kernels).take_while(fits).count();
+        program.in_order = kernels.get(..in_order).unwrap_or(&[]);
         Ok((header, program))
     }
 
@@ -347,19 +370,35 @@ impl<'a> Program<'a> {
         part(self.instructions, block.first, block.instructions)
     }
 
-    /// The type of a tensor record whose dtype and dimensions were checked.
-    pub(crate) fn tensor_type(&self, record: &TensorRecord) -> TensorType {
-        let shape = Shape::new(part(self.dims, record.dims, record.rank.into())).unwrap_or(Shape::SCALAR);
-        TensorType::new(DType::from_code(record.dtype).unwrap_or(DType::U8), shape)
+    /// The attribute words of an instruction.
+    #[inline]
+    pub(crate) fn attributes(&self, instruction: &InstructionRecord) -> &'a [u32] {
+        match instruction.attribute_words {
+            0 => &[],
+            words => part(self.attributes, instruction.attributes, words),
+        }
+    }
+
+    /// The type of a tensor.
+    #[inline]
+    pub(crate) fn tensor_type(&self, record: &TensorRecord) -> &'a TensorType {
+        self.types.get(usize::from(record.tensor_type)).unwrap_or(&TensorType::EMPTY)
     }
 
     /// The linked kernel for entry `index` of the artifact's kernel table. A table in the artifact's own order is found
     /// at once; any other order works too.
     #[inline]
-    pub(crate) fn kernel(&self, index: u32) -> Option<&'a Kernel> {
-        let record = self.kernel_records.get(index as usize)?;
-        let fits = |kernel: &&&Kernel| kernel.def.code.0 == record.op && kernel.dtype as u8 == record.dtype;
-        self.kernels.get(index as usize).filter(fits).or_else(|| self.kernels.iter().find(fits)).copied()
+    pub(crate) fn kernel(&self, index: u16) -> Option<&'a Kernel> {
+        match self.in_order.get(usize::from(index)) {
+            Some(kernel) => Some(kernel),
+            None => self.find_kernel(index),
+        }
+    }
+
+    #[inline(never)]
+    fn find_kernel(&self, index: u16) -> Option<&'a Kernel> {
+        let record = self.kernel_records.get(usize::from(index))?;
+        self.kernels.iter().find(|kernel| record.is(kernel)).copied()
     }
 
     /// True if variable `record` is in RAM: a loaded signature assigns it.
@@ -372,25 +411,28 @@ impl<'a> Program<'a> {
         part(self.data, offset, bytes)
     }
 
-    /// The bytes of arena that the loaded signatures need: a table of the variables in RAM, those variables, and the
-    /// largest scratch.
+    /// The bytes of arena that the loaded signatures need: the largest scratch, the variables in RAM, and a table of all
+    /// variables.
     pub fn arena_bytes(&self) -> usize {
-        self.scratch_start() + self.scratch_bytes()
+        self.memory_bytes() + size_of::<u32>() * self.variables.len()
     }
 
-    pub(crate) fn scratch_start(&self) -> usize {
+    /// The bytes of the largest scratch and of the variables in RAM.
+    pub(crate) fn memory_bytes(&self) -> usize {
+        self.scratch_bytes() + self.variable_bytes()
+    }
+
+    /// The bytes of the variables in RAM.
+    pub(crate) fn variable_bytes(&self) -> usize {
         let in_ram = self.variables.iter().filter(|record| self.in_ram(record));
         let bytes = |record: &VariableRecord| self.tensors.get(record.tensor as usize).map_or(0, |tensor| tensor.bytes);
-        self.variable_table_bytes() + in_ram.map(|record| align(bytes(record) as usize)).sum::<usize>()
+        in_ram.map(|record| align(bytes(record) as usize)).sum()
     }
 
-    pub(crate) fn variable_table_bytes(&self) -> usize {
-        align(size_of_val(self.variables) / size_of::<VariableRecord>() * 4)
-    }
-
-    fn scratch_bytes(&self) -> usize {
+    /// The bytes of the largest scratch.
+    pub(crate) fn scratch_bytes(&self) -> usize {
         let loaded = (0..self.signatures.len() as u32).filter_map(|index| self.block(SignatureId(index)).ok());
-        loaded.map(|block| block.scratch as usize).max().unwrap_or(0)
+        align(loaded.map(|block| block.scratch as usize).max().unwrap_or(0))
     }
 }
 

@@ -2,6 +2,7 @@
 
 use crate::dtype::DType;
 use crate::error::{Error, Result};
+use bytemuck::{CheckedBitPattern, Pod, Zeroable};
 use core::fmt;
 
 /// The highest rank a tensor can have.
@@ -15,7 +16,8 @@ pub const MAX_RANK: usize = 8;
 /// assert_eq!(shape.elements(), Some(6));
 /// assert_eq!(shape.to_string(), "[2,3]");
 /// ```
-#[derive(Clone, Copy, PartialEq, Eq, Hash)]
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Pod, Zeroable)]
+#[repr(C)]
 pub struct Shape {
     rank: u32,
     dims: [u32; MAX_RANK],
@@ -39,8 +41,14 @@ impl Shape {
     }
 
     /// The dimensions, outermost first.
+    #[inline]
     pub fn dims(&self) -> &[u32] {
         self.dims.get(..self.rank as usize).unwrap_or(&[])
+    }
+
+    /// True if this is as [`Shape::new`] makes one: at most [`MAX_RANK`] dimensions, and zeros after them.
+    pub(crate) fn is_valid(&self) -> bool {
+        self.dims.get(self.rank as usize..).is_some_and(|rest| rest.iter().all(|&dim| dim == 0))
     }
 
     /// The dimensions, to be changed in place.
@@ -110,7 +118,10 @@ impl fmt::Debug for Shape {
 }
 
 /// An element type and a shape: all that shape rules work on. Displays as `f32[2,3]`.
-#[derive(Clone, Copy, PartialEq, Eq, Hash)]
+///
+/// Its layout is that of an artifact's type record.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, CheckedBitPattern)]
+#[repr(C)]
 pub struct TensorType {
     /// The element type.
     pub dtype: DType,

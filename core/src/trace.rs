@@ -58,7 +58,8 @@ impl Tracing {
         }
         let buffer = tensor.buffer().map_err(|_| Error::UnrelatedScopes)?;
         let same = |other: &Tensor| other.buffer().is_ok_and(|other| Shared::ptr_eq(other, buffer));
-        let known = (0..graph.values.len()).find(|&id| graph.constant(id).is_some_and(|constant| constant.tensor_type() == tensor.tensor_type() && same(constant)));
+        let known = (0..graph.values.len())
+            .find(|&id| graph.constant(id).is_some_and(|constant| constant.tensor_type() == tensor.tensor_type() && same(constant)));
         Ok(known.unwrap_or_else(|| {
             let constant = Tensor::shared(tensor.tensor_type(), buffer.clone());
             graph.value(tensor.tensor_type(), Origin::Constant(constant))
@@ -295,8 +296,7 @@ impl<A: Arguments, R: Results> Function<A, R> {
     }
 
     fn trace(&self, scope: &dyn Scope, arguments: &A, first: bool) -> Result<ConcreteFunction> {
-        let tracing =
-            Shared::new_cyclic(|this| Tracing { this: this.clone(), parent: scope.handle(), first, record: Lock::default() });
+        let tracing = Shared::new_cyclic(|this| Tracing { this: this.clone(), parent: scope.handle(), first, record: Lock::default() });
         let mut types = Vec::new();
         arguments.visit(&mut |argument| {
             if let Argument::Tensor(tensor) = argument {

@@ -1,7 +1,7 @@
 //! Borrowed tensors: all that a CPU kernel ever sees.
 
 use crate::dtype::{DType, Element};
-use crate::shape::{Shape, TensorType};
+use crate::shape::TensorType;
 
 /// A tensor to be read: an element type, dimensions and row-major bytes.
 ///
@@ -9,21 +9,41 @@ use crate::shape::{Shape, TensorType};
 /// do not fail, and answer an empty slice where that promise was broken.
 #[derive(Clone, Copy)]
 pub struct TensorView<'a> {
-    /// The element type.
-    pub dtype: DType,
-    /// True if this input has its bytes in the output that it shares; then `data` is empty.
-    pub in_place: bool,
-    /// The dimensions, outermost first.
-    pub dims: &'a [u32],
-    /// The bytes.
-    pub data: &'a [u8],
+    /// The element type and shape.
+    pub tensor_type: &'a TensorType,
+    /// The bytes; `None` if they are those of the output that this input shares.
+    pub data: Option<&'a [u8]>,
 }
 
 impl<'a> TensorView<'a> {
-    /// The elements, in row-major order.
+    /// True if this input has its bytes in the output that it shares.
+    #[inline]
+    pub fn in_place(&self) -> bool {
+        self.data.is_none()
+    }
+
+    /// The element type.
+    #[inline]
+    pub fn dtype(&self) -> DType {
+        self.tensor_type.dtype
+    }
+
+    /// The dimensions, outermost first.
+    #[inline]
+    pub fn dims(&self) -> &'a [u32] {
+        self.tensor_type.shape.dims()
+    }
+
+    /// The bytes; none of an input in place.
+    #[inline]
+    pub fn bytes(&self) -> &'a [u8] {
+        self.data.unwrap_or(&[])
+    }
+
+    /// The elements, in row-major order; none of an input in place.
     #[inline]
     pub fn slice<T: Element>(&self) -> &'a [T] {
-        bytemuck::try_cast_slice(self.data).unwrap_or(&[])
+        bytemuck::try_cast_slice(self.bytes()).unwrap_or(&[])
     }
 
     /// The first element: the value of a scalar.
@@ -34,32 +54,37 @@ impl<'a> TensorView<'a> {
 
     /// The number of elements that the dimensions give.
     pub fn elements(&self) -> usize {
-        self.dims.iter().map(|&dim| dim as usize).product()
+        self.dims().iter().map(|&dim| dim as usize).product()
     }
 
     /// Dimension `axis`, or 1 where there is none.
     #[inline]
     pub fn dim(&self, axis: usize) -> usize {
-        self.dims.get(axis).map_or(1, |&dim| dim as usize)
-    }
-
-    /// The element type and shape.
-    pub fn tensor_type(&self) -> TensorType {
-        TensorType::new(self.dtype, Shape::new(self.dims).unwrap_or(Shape::SCALAR))
+        self.dims().get(axis).map_or(1, |&dim| dim as usize)
     }
 }
 
 /// A tensor to be written: as [`TensorView`].
 pub struct TensorViewMut<'a> {
-    /// The element type.
-    pub dtype: DType,
-    /// The dimensions, outermost first.
-    pub dims: &'a [u32],
+    /// The element type and shape.
+    pub tensor_type: &'a TensorType,
     /// The bytes.
     pub data: &'a mut [u8],
 }
 
-impl TensorViewMut<'_> {
+impl<'a> TensorViewMut<'a> {
+    /// The element type.
+    #[inline]
+    pub fn dtype(&self) -> DType {
+        self.tensor_type.dtype
+    }
+
+    /// The dimensions, outermost first.
+    #[inline]
+    pub fn dims(&self) -> &'a [u32] {
+        self.tensor_type.shape.dims()
+    }
+
     /// The elements, in row-major order.
     #[inline]
     pub fn slice_mut<T: Element>(&mut self) -> &mut [T] {
@@ -69,6 +94,6 @@ impl TensorViewMut<'_> {
     /// Dimension `axis`, or 1 where there is none.
     #[inline]
     pub fn dim(&self, axis: usize) -> usize {
-        self.dims.get(axis).map_or(1, |&dim| dim as usize)
+        self.dims().get(axis).map_or(1, |&dim| dim as usize)
     }
 }

@@ -4,7 +4,7 @@ use crate::mlp::{Mlp, weights};
 use bytemuck::bytes_of;
 use gradlet_core::device::AlignedBytes;
 use gradlet_core::program::{Header, TensorRecord, checksum};
-use gradlet_core::{Artifact, DType, Eager, Error, Function, Program, Result, Scope, Session, Tensor, ops};
+use gradlet_core::{Artifact, DType, Eager, Error, Function, Program, Result, Scope, Session, Tensor, TensorType, ops};
 
 /// The bytes of an artifact's header.
 pub const HEADER: usize = size_of::<Header>();
@@ -77,18 +77,19 @@ pub fn fix_checksum(bytes: &mut [u8]) {
     bytes[CHECKSUM..COVERED].copy_from_slice(&sum.to_le_bytes());
 }
 
-/// Sets every tensor record's bytes to what its dimensions give, so that a changed dimension does not stop the load there.
+/// Sets every tensor record's bytes to what its type gives, so that a changed dimension does not stop the load there.
 pub fn fix_tensors(bytes: &mut [u8]) {
     let Some(header) = header(bytes) else { return };
-    let [tensors, dims] = [header.sections[3], header.sections[6]];
+    let [tensors, types] = [header.sections[3], header.sections[6]];
     for index in 0..tensors.count.min(1 << 16) as usize {
         let at = tensors.offset as usize + index * size_of::<TensorRecord>();
         let Some(record) = bytes.get(at..at + size_of::<TensorRecord>()) else { return };
         let mut record: TensorRecord = bytemuck::pod_read_unaligned(record);
-        let first = dims.offset as usize + 4 * record.dims as usize;
-        let Some(words) = bytes.get(first..first + 4 * usize::from(record.rank)) else { continue };
-        let elements = words.chunks_exact(4).map(bytemuck::pod_read_unaligned::<u32>).fold(1, u32::wrapping_mul);
-        record.bytes = elements.wrapping_mul(DType::from_code(record.dtype).map_or(1, DType::size) as u32);
+        let first = types.offset as usize + size_of::<TensorType>() * usize::from(record.tensor_type);
+        let Some(words) = bytes.get(first..first + size_of::<TensorType>()) else { continue };
+        let Ok(tensor_type) = bytemuck::checked::try_pod_read_unaligned::<TensorType>(words) else { continue };
+        let elements = tensor_type.shape.dims().iter().copied().fold(1, u32::wrapping_mul);
+        record.bytes = elements.wrapping_mul(tensor_type.dtype.size() as u32);
         bytes[at..at + size_of::<TensorRecord>()].copy_from_slice(bytes_of(&record));
     }
 }

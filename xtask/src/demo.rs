@@ -68,8 +68,9 @@ fn host() -> Result<Host> {
     let model = Arc::new(spec.build(&scope)?);
     let mut bar = gradlet::progress::Bar::new(false);
     let options = training::Options::default();
-    let evaluation =
-        training::fit(&scope, &model, Arc::new(Adam::default()), (&train, &test), &spec.input(), options, &mut |status| bar.report(status))?;
+    let evaluation = training::fit(&scope, &model, Arc::new(Adam::default()), (&train, &test), &spec.input(), options, &mut |status| {
+        bar.report(status)
+    })?;
     let seconds = start.elapsed().as_secs_f64();
     let artifact = export::artifact(&scope, &model, &spec, &Options { learning_rate: models::LEARNING_RATE, ..Options::default() })?;
     let [learn, judge] = DIGITS;

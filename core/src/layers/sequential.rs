@@ -71,9 +71,9 @@ impl Layer for Sequential {
     }
 
     fn call(&self, scope: &dyn Scope, x: &Tensor) -> Result<Tensor> {
-        self.layers.iter().try_fold(x.clone(), |x, (name, layer)| {
-            layer.apply(scope, &x).map_err(|error| error.context(format!("layer {name:?}")))
-        })
+        self.layers
+            .iter()
+            .try_fold(x.clone(), |x, (name, layer)| layer.apply(scope, &x).map_err(|error| error.context(format!("layer {name:?}"))))
     }
 
     fn apply(&self, scope: &dyn Scope, x: &Tensor) -> Result<Tensor> {

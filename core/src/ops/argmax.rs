@@ -48,12 +48,12 @@ fn infer(inputs: &[TensorType], attributes: &[u32], outputs: &mut [TensorType]) 
 fn run<T: Number>(call: &mut Call<'_, '_>) -> Result<()> {
     let Attributes { axis, .. } = call.attributes()?;
     let x = call.input(0)?;
-    let (extent, stride) = lanes::extent_stride(x.dims, axis as usize);
+    let (extent, stride) = lanes::extent_stride(x.dims(), axis as usize);
     let blocks = x.slice::<T>().chunks_exact((extent * stride).max(1));
     let lanes = blocks.flat_map(|block| (0..stride).map(move |start| block.iter().skip(start).step_by(stride)));
     let positions = lanes.map(first_greatest);
     let output = call.output()?;
-    if output.dtype == DType::I32 {
+    if output.dtype() == DType::I32 {
         output.slice_mut::<i32>().iter_mut().zip(positions).for_each(|(y, position)| *y = position as i32);
     } else {
         output.slice_mut::<i64>().iter_mut().zip(positions).for_each(|(y, position)| *y = position.into());

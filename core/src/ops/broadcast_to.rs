@@ -29,12 +29,12 @@ fn infer(inputs: &[TensorType], attributes: &[u32], outputs: &mut [TensorType]) 
 fn run<T: bytemuck::Pod>(call: &mut Call<'_, '_>) -> Result<()> {
     let x = call.input(0)?;
     let output = call.output()?;
-    let (from, dims) = (bytemuck::try_cast_slice::<u8, T>(x.data).unwrap_or(&[]), output.dims);
+    let (from, dims) = (bytemuck::try_cast_slice::<u8, T>(x.bytes()).unwrap_or(&[]), output.dims());
     let to = bytemuck::try_cast_slice_mut::<u8, T>(output.data).unwrap_or(&mut []);
     if to.is_empty() {
         return Ok(());
     }
-    let new = dims.len().saturating_sub(x.dims.len());
+    let new = dims.len().saturating_sub(x.dims().len());
     let mut runs = reduce::Runs::new(dims, |axis| axis < new || x.dim(axis - new) == 1);
     let (extent, at_one_place) = runs.take();
     for run in to.chunks_exact_mut(extent) {

@@ -77,7 +77,7 @@ casts! {
 fn run<T: Cast>(call: &mut Call<'_, '_>) -> Result<()> {
     let x = call.input(0)?.slice::<T>();
     let output = call.output()?;
-    match output.dtype {
+    match output.dtype() {
         DType::F32 => each(x, output, T::f32),
         DType::F64 => each(x, output, T::f64),
         DType::F16 => each(x, output, |x| f16::from_f32(x.f32())),

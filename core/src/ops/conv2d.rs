@@ -109,7 +109,7 @@ fn run<T: Float>(call: &mut Call<'_, '_>) -> Result<()> {
     let attributes: Attributes = call.attributes()?;
     let (x, filter) = (call.input(0)?, call.input(1)?);
     let bias = call.inputs.get(2).map_or(&[][..], |bias| bias.slice::<T>());
-    let (&[_, h, w, c], &[kh, kw, _, co]) = (x.dims, filter.dims) else { return Err(Error::Rank { input: 0 }) };
+    let (&[_, h, w, c], &[kh, kw, _, co]) = (x.dims(), filter.dims()) else { return Err(Error::Rank { input: 0 }) };
     let [down, across] = attributes.axes([h, w], [kh, kw])?;
     let (w, c, kw, co) = (w as usize, c as usize, kw as usize, co as usize);
     let (x, filter) = (x.slice::<T>(), filter.slice::<T>());

@@ -49,7 +49,7 @@ fn infer(inputs: &[TensorType], attributes: &[u32], outputs: &mut [TensorType]) 
 fn run<T: Float>(call: &mut Call<'_, '_>) -> Result<()> {
     let attributes: Attributes = call.attributes()?;
     let (x, dy) = (call.input(0)?, call.input(1)?);
-    let (&[_, h, w, c], co) = (x.dims, dy.dim(3)) else { return Err(Error::Rank { input: 0 }) };
+    let (&[_, h, w, c], co) = (x.dims(), dy.dim(3)) else { return Err(Error::Rank { input: 0 }) };
     let [down, across] = attributes.conv.axes([h, w], attributes.kernel)?;
     let (w, c) = (w as usize, c as usize);
     let (x, dy) = (x.slice::<T>(), dy.slice::<T>());

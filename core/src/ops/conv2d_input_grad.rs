@@ -48,7 +48,7 @@ fn infer(inputs: &[TensorType], attributes: &[u32], outputs: &mut [TensorType]) 
 fn run<T: Float>(call: &mut Call<'_, '_>) -> Result<()> {
     let attributes: Attributes = call.attributes()?;
     let (filter, dy) = (call.input(0)?, call.input(1)?);
-    let &[kh, kw, c, co] = filter.dims else { return Err(Error::Rank { input: 0 }) };
+    let &[kh, kw, c, co] = filter.dims() else { return Err(Error::Rank { input: 0 }) };
     let [down, across] = attributes.conv.axes(attributes.input, [kh, kw])?;
     let (kw, c, co) = (kw as usize, c as usize, co as usize);
     let (filter, dy) = (filter.slice::<T>(), dy.slice::<T>());

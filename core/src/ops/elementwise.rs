@@ -70,7 +70,7 @@ pub(super) fn float(input: usize, inputs: &[TensorType]) -> Result<()> {
 pub(super) fn unary<T: Element>(call: &mut Call<'_, '_>, f: impl Fn(T) -> T) -> Result<()> {
     let x = call.input(0)?;
     let output = call.output()?.slice_mut::<T>();
-    if x.in_place {
+    if x.in_place() {
         output.iter_mut().for_each(|y| *y = f(*y));
     } else {
         output.iter_mut().zip(x.slice()).for_each(|(y, &x)| *y = f(x));
@@ -108,8 +108,8 @@ pub(super) fn copy(call: &mut Call<'_, '_>) -> Result<()> {
 
 /// Copies the bytes of `from` to `to`, unless they are there.
 pub(super) fn copy_bytes(from: &TensorView<'_>, to: &mut TensorViewMut<'_>) {
-    if let (false, Some(to)) = (from.in_place, to.data.get_mut(..from.data.len())) {
-        to.copy_from_slice(from.data);
+    if let (Some(from), Some(to)) = (from.data, to.data.get_mut(..from.bytes().len())) {
+        to.copy_from_slice(from);
     }
 }
 
@@ -118,11 +118,11 @@ pub(super) fn copy_bytes(from: &TensorView<'_>, to: &mut TensorViewMut<'_>) {
 pub(super) fn binary<T: Element>(call: &mut Call<'_, '_>, f: impl Fn(T, T) -> T) -> Result<()> {
     let (a, b) = (call.input(0)?, call.input(1)?);
     let output = call.output()?;
-    let dims = output.dims;
+    let dims = output.dims();
     let (left, right, output) = (a.slice::<T>(), b.slice::<T>(), output.slice_mut::<T>());
-    let suffix = dims.ends_with(b.dims) && !b.in_place && !right.is_empty();
+    let suffix = dims.ends_with(b.dims()) && !b.in_place() && !right.is_empty();
     let columns = right.len().max(1);
-    match (a.in_place, suffix && a.dims == dims) {
+    match (a.in_place(), suffix && a.dims() == dims) {
         (false, true) => {
             // Not zipped: that would divide by the length of a chunk.
             let mut left = left.chunks(columns);
@@ -137,11 +137,11 @@ pub(super) fn binary<T: Element>(call: &mut Call<'_, '_>, f: impl Fn(T, T) -> T)
             }
         }
         _ => {
-            let mut index = BroadcastIndex::new(dims, a.dims, b.dims);
+            let mut index = BroadcastIndex::new(dims, a.dims(), b.dims());
             for slot in output {
                 let (i, j) = index.advance();
-                let a = if a.in_place { *slot } else { left.get(i).copied().unwrap_or(*slot) };
-                let b = if b.in_place { *slot } else { right.get(j).copied().unwrap_or(*slot) };
+                let a = if a.in_place() { *slot } else { left.get(i).copied().unwrap_or(*slot) };
+                let b = if b.in_place() { *slot } else { right.get(j).copied().unwrap_or(*slot) };
                 *slot = f(a, b);
             }
         }
@@ -154,7 +154,7 @@ pub(super) fn binary<T: Element>(call: &mut Call<'_, '_>, f: impl Fn(T, T) -> T)
 pub(super) fn binary_small<T: Element>(call: &mut Call<'_, '_>, f: impl Fn(T, T) -> T) -> Result<()> {
     let (a, b) = (call.input(0)?, call.input(1)?);
     let output = call.output()?;
-    let mut index = BroadcastIndex::new(output.dims, a.dims, b.dims);
+    let mut index = BroadcastIndex::new(output.dims(), a.dims(), b.dims());
     let (left, right) = (a.slice::<T>(), b.slice::<T>());
     for slot in output.slice_mut::<T>() {
         // An input that lies in the output has no slice of its own.
@@ -169,7 +169,7 @@ pub(super) fn binary_small<T: Element>(call: &mut Call<'_, '_>, f: impl Fn(T, T)
 pub(super) fn compare<T: Element>(call: &mut Call<'_, '_>, f: impl Fn(T, T) -> bool) -> Result<()> {
     let (a, b) = (call.input(0)?, call.input(1)?);
     let output = call.output()?;
-    let mut index = BroadcastIndex::new(output.dims, a.dims, b.dims);
+    let mut index = BroadcastIndex::new(output.dims(), a.dims(), b.dims());
     let (a, b) = (a.slice::<T>(), b.slice::<T>());
     for y in output.slice_mut::<Bool>() {
         let (i, j) = index.advance();

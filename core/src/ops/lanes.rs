@@ -38,7 +38,7 @@ pub(super) fn each<T: Float>(call: &mut Call<'_, '_>, f: impl Fn(&mut [T], usize
     let Attributes { axis } = call.attributes()?;
     super::elementwise::copy(call)?;
     let output = call.output()?;
-    let (extent, stride) = extent_stride(output.dims, axis as usize);
+    let (extent, stride) = extent_stride(output.dims(), axis as usize);
     for block in output.slice_mut::<T>().chunks_exact_mut((extent * stride).max(1)) {
         for start in 0..stride {
             if let Some(lane) = block.get_mut(start..) {

@@ -63,7 +63,7 @@ fn run<T: Number>(call: &mut Call<'_, '_>) -> Result<()> {
     let attributes: Attributes = call.attributes()?;
     let (a, b) = (call.input(0)?, call.input(1)?);
     let output = call.output()?;
-    let ([a_batch @ .., _, columns], [b_batch @ .., b_rows, _], [batch @ .., m, n]) = (a.dims, b.dims, output.dims) else {
+    let ([a_batch @ .., _, columns], [b_batch @ .., b_rows, _], [batch @ .., m, n]) = (a.dims(), b.dims(), output.dims()) else {
         return Err(Error::Rank { input: 0 });
     };
     let (m, n) = (*m as usize, *n as usize);
@@ -72,7 +72,7 @@ fn run<T: Number>(call: &mut Call<'_, '_>) -> Result<()> {
     } else if attributes.transpose_b == 0 {
         *b_rows as usize
     } else {
-        b.dims.last().map_or(0, |&dim| dim as usize)
+        b.dims().last().map_or(0, |&dim| dim as usize)
     };
     let mut index = BroadcastIndex::new(batch, a_batch, b_batch);
     for product in output.slice_mut::<T>().chunks_mut((m * n).max(1)) {

@@ -49,7 +49,7 @@ fn run<T: Float>(call: &mut Call<'_, '_>) -> Result<()> {
     let (k, n) = (x.dim(1), dy.dim(1));
     let (m, x, dy) = (x.dim(0), x.slice::<T>(), dy.slice::<T>());
     let output = call.output()?.slice_mut::<T>();
-    if !variable.in_place {
+    if !variable.in_place() {
         output.iter_mut().zip(variable.slice()).for_each(|(w, &old)| *w = old);
     }
     if m == 1 {

@@ -69,7 +69,7 @@ pub(super) fn beats<T: Float>(x: T, best: T) -> bool {
 fn run<T: Float>(call: &mut Call<'_, '_>) -> Result<()> {
     let attributes: Attributes = call.attributes()?;
     let x = call.input(0)?;
-    let &[_, h, w, c] = x.dims else { return Err(Error::Rank { input: 0 }) };
+    let &[_, h, w, c] = x.dims() else { return Err(Error::Rank { input: 0 }) };
     let [down, across] = attributes.axes([h, w])?;
     let (w, c) = (w as usize, c as usize);
     let row = across.output * c;

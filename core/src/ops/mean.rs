@@ -29,7 +29,7 @@ fn infer(inputs: &[TensorType], attributes: &[u32], outputs: &mut [TensorType]) 
 fn run<T: Number>(call: &mut Call<'_, '_>) -> Result<()> {
     reduce::sum::<T>(call)?;
     let x = call.input(0)?;
-    let count = T::from_count(reduce::count(x.dims, call.attributes));
+    let count = T::from_count(reduce::count(x.dims(), call.attributes));
     call.output()?.slice_mut::<T>().iter_mut().for_each(|y| *y = y.div(count));
     Ok(())
 }

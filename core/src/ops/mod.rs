@@ -95,9 +95,9 @@ mod contraction;
 mod elementwise;
 mod lanes;
 mod reduce;
-mod window;
 #[cfg(test)]
 mod testing;
+mod window;
 
 /// The ops whose kernels may refuse their data: an index out of range. Planned before any variable is written.
 #[cfg(feature = "alloc")]

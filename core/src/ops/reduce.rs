@@ -127,7 +127,7 @@ pub(super) fn sum<T: Number>(call: &mut Call<'_, '_>) -> Result<()> {
     if x_elements.is_empty() {
         return Ok(());
     }
-    let mut runs = Runs::new(x.dims, |axis| axes.contains(&(axis as u32)));
+    let mut runs = Runs::new(x.dims(), |axis| axes.contains(&(axis as u32)));
     let (extent, at_one_place) = runs.take();
     if at_one_place {
         for run in x_elements.chunks_exact(extent) {

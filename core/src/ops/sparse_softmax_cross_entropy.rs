@@ -46,8 +46,8 @@ pub(super) fn batch(logits: &TensorType, labels: &TensorType) -> Result<Shape> {
 
 /// The labels, all of which were checked to be less than `classes`.
 pub(super) fn labels<'a>(view: &TensorView<'a>, classes: usize) -> Result<impl Iterator<Item = usize> + use<'a>> {
-    let narrow = if view.dtype == DType::I32 { view.slice::<i32>() } else { &[] };
-    let wide = if view.dtype == DType::I64 { view.slice::<i64>() } else { &[] };
+    let narrow = if view.dtype() == DType::I32 { view.slice::<i32>() } else { &[] };
+    let wide = if view.dtype() == DType::I64 { view.slice::<i64>() } else { &[] };
     let labels = narrow.iter().map(|&label| i64::from(label)).chain(wide.iter().copied());
     for (position, label) in (0..).zip(labels.clone()) {
         if label < 0 || label >= classes as i64 {
@@ -60,7 +60,7 @@ pub(super) fn labels<'a>(view: &TensorView<'a>, classes: usize) -> Result<impl I
 
 fn run<T: Float>(call: &mut Call<'_, '_>) -> Result<()> {
     let (logits, labels_view) = (call.input(0)?, call.input(1)?);
-    let classes = logits.dims.last().map_or(0, |&dim| dim as usize);
+    let classes = logits.dims().last().map_or(0, |&dim| dim as usize);
     let labels = labels(&labels_view, classes)?;
     let rows = logits.slice::<T>().chunks_exact(classes.max(1));
     for ((loss, row), label) in call.output()?.slice_mut::<T>().iter_mut().zip(rows).zip(labels) {

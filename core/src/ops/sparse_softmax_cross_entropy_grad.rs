@@ -35,7 +35,7 @@ fn infer(inputs: &[TensorType], attributes: &[u32], outputs: &mut [TensorType]) 
 
 fn run<T: Float>(call: &mut Call<'_, '_>) -> Result<()> {
     let (labels_view, dloss) = (call.input(1)?, call.input(2)?);
-    let classes = call.input(0)?.dims.last().map_or(0, |&dim| dim as usize);
+    let classes = call.input(0)?.dims().last().map_or(0, |&dim| dim as usize);
     let labels = labels(&labels_view, classes)?;
     elementwise::copy(call)?;
     let rows = call.output()?.slice_mut::<T>().chunks_exact_mut(classes.max(1));

@@ -90,15 +90,14 @@ pub(super) fn run(kernel: &Kernel, attributes: &[u32], inputs: &[&Value], shared
         .zip(inputs)
         .map(|(index, input)| {
             let in_place = shared.iter().any(|pair| pair.0 == index);
-            let data = if in_place { &[] } else { input.bytes() };
-            TensorView { dtype: input.tensor_type.dtype, in_place, dims: input.dims(), data }
+            TensorView { tensor_type: &input.tensor_type, data: (!in_place).then(|| input.bytes()) }
         })
         .collect();
     let shapes: Vec<_> = outputs.iter().map(|output| output.tensor_type).collect();
     let mut view_muts: Vec<_> = outputs
         .iter_mut()
         .zip(&shapes)
-        .map(|(output, t)| TensorViewMut { dtype: t.dtype, dims: t.shape.dims(), data: output.bytes_mut() })
+        .map(|(output, tensor_type)| TensorViewMut { tensor_type, data: output.bytes_mut() })
         .collect();
     let result = (kernel.run)(&mut Call { attributes, inputs: &views, outputs: &mut view_muts });
     drop(view_muts);

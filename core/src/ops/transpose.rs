@@ -41,7 +41,7 @@ struct Group {
 fn run<T: bytemuck::Pod>(call: &mut Call<'_, '_>) -> Result<()> {
     let x = call.input(0)?;
     let order = call.attributes;
-    let from = bytemuck::try_cast_slice::<u8, T>(x.data).unwrap_or(&[]);
+    let from = bytemuck::try_cast_slice::<u8, T>(x.bytes()).unwrap_or(&[]);
     let to = bytemuck::try_cast_slice_mut::<u8, T>(call.output()?.data).unwrap_or(&mut []);
     if to.is_empty() {
         return Ok(());
@@ -50,7 +50,7 @@ fn run<T: bytemuck::Pod>(call: &mut Call<'_, '_>) -> Result<()> {
     let mut groups: Vec<Group, MAX_RANK> = Vec::new();
     for &axis in order.iter().rev() {
         let extent = x.dim(axis as usize);
-        let stride = x.dims.iter().skip(axis as usize + 1).map(|&dim| dim as usize).product();
+        let stride = x.dims().iter().skip(axis as usize + 1).map(|&dim| dim as usize).product();
         match groups.last_mut() {
             _ if extent == 1 => {}
             Some(group) if group.stride * group.extent == stride => group.extent *= extent,

@@ -7,7 +7,7 @@
 
 use core::hint::black_box;
 use gradlet_core::op::{Call, MAX_INPUTS};
-use gradlet_core::{Aligned, Kernel, Session, SignatureId, TensorView, TensorViewMut};
+use gradlet_core::{Aligned, Kernel, Session, Shape, SignatureId, TensorType, TensorView, TensorViewMut};
 use mps2_an386::memory::Arena;
 use mps2_an386::{Failure, console, counter, load, run, session};
 
@@ -46,12 +46,11 @@ fn instructions(session: &mut Session<'_, '_>, signature: SignatureId) -> Result
 
 /// The instructions of as many calls of the kernel, its first input being in place.
 fn kernel_alone(kernel: &Kernel) -> Result<u32, Failure> {
-    let (dims, mut value) = ([1u32], Aligned(1f32.to_le_bytes()));
-    let constant = TensorView { dtype: kernel.dtype, in_place: false, dims: &dims, data: &ONE.0 };
-    let mut inputs = [constant; MAX_INPUTS];
-    inputs[0] = TensorView { in_place: true, data: &[], ..constant };
+    let (tensor_type, mut value) = (&TensorType::new(kernel.dtype, Shape::new(&[1])?), Aligned(1f32.to_le_bytes()));
+    let mut inputs = [TensorView { tensor_type, data: Some(&ONE.0) }; MAX_INPUTS];
+    inputs[0].data = None;
     let inputs = inputs.get(..usize::from(kernel.def.inputs.0)).unwrap_or(&[]);
-    let mut outputs = [TensorViewMut { dtype: kernel.dtype, dims: &dims, data: &mut value.0 }];
+    let mut outputs = [TensorViewMut { tensor_type, data: &mut value.0 }];
     let mut call = Call { attributes: &[], inputs, outputs: &mut outputs };
     let kernel = black_box(kernel);
     let (result, instructions) = counter::measure(|| (0..MORE).try_for_each(|_| (kernel.run)(&mut call)));
