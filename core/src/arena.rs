@@ -3,7 +3,6 @@
 
 use crate::op::MAX_OUTPUTS;
 use crate::program::{NONE, Program, Space, TensorRecord};
-use crate::shape::TensorType;
 use crate::view::TensorView;
 use heapless::Vec;
 
@@ -38,60 +37,77 @@ impl<'p> Places<'p, '_> {
         self.offsets.get(variable as usize).copied().unwrap_or(NONE)
     }
 
-    /// Where a tensor is.
+    /// True and where in memory a tensor is, or false and where in flash.
+    #[inline(always)]
+    fn find(&self, record: &TensorRecord) -> (bool, usize) {
+        let (in_memory, at) = match record.space {
+            Space::SCRATCH => (true, record.location),
+            Space::FLASH => (false, record.location),
+            _ => match self.offset(record.location) {
+                NONE => (false, self.program.variables.get(record.location as usize).map_or(NONE, |variable| variable.initial)),
+                offset => (true, offset),
+            },
+        };
+        (in_memory, at as usize)
+    }
+
+    /// Where the bytes of a tensor are.
     #[inline(never)]
     pub(crate) fn of(&self, record: &TensorRecord) -> Option<Bytes<'p>> {
         let bytes = record.bytes as usize;
-        let at = match record.space {
-            Space::SCRATCH => return Some(Bytes::Memory(record.location as usize, bytes)),
-            Space::FLASH => record.location,
-            _ => match self.offset(record.location) {
-                NONE => self.program.variables.get(record.location as usize)?.initial,
-                offset => return Some(Bytes::Memory(offset as usize, bytes)),
-            },
-        };
-        Some(Bytes::Flash(part(self.program.data, at as usize, bytes)?))
+        match self.find(record) {
+            (true, at) => Some(Bytes::Memory(at, bytes)),
+            (false, at) => Some(Bytes::Flash(part(self.program.data, at, bytes)?)),
+        }
     }
 }
 
 /// The memory around the only output of an instruction. Made for speed: every node of a program passes here.
 pub(crate) struct Around<'a> {
-    pub(crate) places: &'a Places<'a, 'a>,
-    pub(crate) before: &'a [u8],
-    pub(crate) output_bytes: usize,
-    pub(crate) after: &'a [u8],
+    places: &'a Places<'a, 'a>,
+    before: &'a [u8],
+    /// Where the output ends.
+    end: usize,
+    after: &'a [u8],
 }
 
 impl<'a> Around<'a> {
-    /// The tensor number `operand`, to be read.
-    #[inline(never)]
-    pub(crate) fn input(&self, operand: u16) -> TensorView<'a> {
-        const NOTHING: TensorView<'_> = TensorView { tensor_type: &TensorType::EMPTY, data: None };
-        let program = self.places.program;
-        let Some(record) = program.tensors.get(usize::from(operand)) else { return NOTHING };
-        let Some(tensor_type) = program.types.get(usize::from(record.tensor_type)) else { return NOTHING };
-        if record.space != Space::SCRATCH {
-            return self.elsewhere(record, tensor_type);
-        }
-        TensorView { tensor_type, data: self.memory(record.location as usize, record.bytes as usize) }
+    /// Divides `memory` into the bytes of `output` and what is around them.
+    #[inline(always)]
+    pub(crate) fn split(places: &'a Places<'a, 'a>, memory: &'a mut [u8], output: &TensorRecord) -> Option<(&'a mut [u8], Around<'a>)> {
+        let start = if output.space == Space::SCRATCH { output.location } else { places.offset(output.location) } as usize;
+        let (before, rest) = memory.split_at_mut_checked(start)?;
+        let (data, after) = rest.split_at_mut_checked(output.bytes as usize)?;
+        let end = start + data.len();
+        Some((data, Around { places, before, end, after }))
     }
 
-    /// A tensor that is not in scratch.
+    /// Sets `view` to the tensor number `operand`, unless that is the output, number `written`, which it shows already.
+    #[inline(always)]
+    pub(crate) fn input(&self, operand: u16, written: u16, view: &mut TensorView<'a>) {
+        if operand != written {
+            self.read(operand.into(), view);
+        }
+    }
+
+    /// Sets `view` to the tensor number `operand`.
     #[inline(never)]
-    fn elsewhere(&self, record: &TensorRecord, tensor_type: &'a TensorType) -> TensorView<'a> {
-        let data = match self.places.of(record) {
-            Some(Bytes::Memory(at, bytes)) => self.memory(at, bytes),
-            Some(Bytes::Flash(data)) => Some(data),
-            None => None,
-        };
-        TensorView { tensor_type, data }
+    fn read(&self, operand: usize, view: &mut TensorView<'a>) {
+        let program = self.places.program;
+        let Some(record) = program.tensors.get(operand) else { return };
+        if let Some(tensor_type) = program.types.get(usize::from(record.tensor_type)) {
+            view.tensor_type = tensor_type;
+        }
+        let (in_memory, at) = self.places.find(record);
+        let bytes = record.bytes as usize;
+        view.data = if in_memory { self.memory(at, bytes) } else { part(program.data, at, bytes) };
     }
 
     /// The `bytes` at `at`. `None` of an input that shares the output's place: it passes the end of what lies before.
     #[inline(always)]
     fn memory(&self, at: usize, bytes: usize) -> Option<&'a [u8]> {
         let start = self.before.len();
-        if at <= start { part(self.before, at, bytes) } else { part(self.after, at.wrapping_sub(start + self.output_bytes), bytes) }
+        if at <= start { part(self.before, at, bytes) } else { part(self.after, at.wrapping_sub(self.end), bytes) }
     }
 }
 

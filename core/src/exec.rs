@@ -3,8 +3,8 @@
 use crate::arena::{Around, Bytes, Pieces, Places, part};
 use crate::dtype::Element;
 use crate::error::{Error, Result};
-use crate::op::{Call, Kernel, MAX_INPUTS, MAX_OUTPUTS};
-use crate::program::{ALIGN, InstructionRecord, NONE, Program, SignatureId, Space, align};
+use crate::op::{Call, MAX_INPUTS, MAX_OUTPUTS};
+use crate::program::{ALIGN, InstructionRecord, NONE, Program, SignatureId, align};
 use crate::shape::TensorType;
 use crate::view::{TensorView, TensorViewMut};
 use heapless::Vec;
@@ -45,7 +45,7 @@ impl<'p, 'm> Session<'p, 'm> {
 
     /// Gives every variable its initial value again.
     pub fn reset(&mut self) {
-        let program = self.program();
+        let program = self.places.program;
         let mut end = program.scratch_bytes();
         for (record, offset) in program.variables.iter().zip(self.places.offsets.iter_mut()) {
             *offset = NONE;
@@ -54,10 +54,11 @@ impl<'p, 'm> Session<'p, 'm> {
             }
             *offset = end as u32;
             let bytes = program.tensors.get(record.tensor as usize).map_or(0, |tensor| tensor.bytes);
+            let initial = if record.initial == NONE { &[] } else { program.flash(record.initial, bytes) };
             if let Some(value) = self.memory.get_mut(end..end + bytes as usize) {
-                match record.initial {
-                    NONE => value.fill(0),
-                    initial => value.copy_from_slice(program.flash(initial, bytes)),
+                match value.get_mut(..initial.len()) {
+                    Some(value) if !initial.is_empty() => value.copy_from_slice(initial),
+                    _ => value.fill(0),
                 }
             }
             end += align(bytes as usize);
@@ -69,7 +70,7 @@ impl<'p, 'm> Session<'p, 'm> {
     /// Fails with [`Error::IndexOutOfRange`] or [`Error::DivisionByZero`], which name the instruction, where the data
     /// does not fit; variables that were assigned before that instruction keep their new values.
     pub fn run(&mut self, signature: SignatureId) -> Result<()> {
-        let program = self.program();
+        let program = self.places.program;
         let block = program.block(signature)?;
         for (index, instruction) in program.block_instructions(block).iter().enumerate() {
             self.step(instruction).map_err(|error| error.at(block.first + index as u32))?;
@@ -77,61 +78,66 @@ impl<'p, 'm> Session<'p, 'm> {
         Ok(())
     }
 
-    /// Runs an instruction. Not inlined: on a Cortex-M that would cost more instructions than the call.
-    #[inline(never)]
+    /// Runs an instruction. This is what a node costs beside its kernel: one output, and one or two inputs, take the
+    /// short way.
+    #[inline(always)]
     fn step(&mut self, instruction: &InstructionRecord) -> Result<()> {
-        let program = self.program();
-        let Some(kernel) = program.kernel(instruction.kernel) else {
-            return Err(Error::MissingKernel { kernel: instruction.kernel.into() });
-        };
-        let attributes = program.attributes(instruction);
         if instruction.outputs != 1 {
-            return self.step_many(kernel, instruction, attributes);
+            return self.step_many(instruction);
         }
+        let places = &self.places;
+        let program = places.program;
         let operands = part(program.operands, instruction.operands as usize, usize::from(instruction.inputs) + 1);
-        let Some((&output, inputs)) = operands.and_then(|operands| operands.split_last()) else { return Err(BROKEN) };
-        let Some(output) = program.tensors.get(usize::from(output)) else { return Err(BROKEN) };
+        let Some((&written, inputs)) = operands.and_then(|operands| operands.split_last()) else { return Err(BROKEN) };
+        let Some(output) = program.tensors.get(usize::from(written)) else { return Err(BROKEN) };
         let Some(tensor_type) = program.types.get(usize::from(output.tensor_type)) else { return Err(BROKEN) };
-        let start = if output.space == Space::SCRATCH { output.location } else { self.places.offset(output.location) };
-        let Some((before, rest)) = self.memory.split_at_mut_checked(start as usize) else { return Err(BROKEN) };
-        let Some((data, after)) = rest.split_at_mut_checked(output.bytes as usize) else { return Err(BROKEN) };
-        let around = Around { places: &self.places, before, output_bytes: data.len(), after };
+        let Some((data, around)) = Around::split(places, self.memory, output) else { return Err(BROKEN) };
         let outputs = &mut [TensorViewMut { tensor_type, data }];
-        match *inputs {
-            [x] => (kernel.run)(&mut Call { attributes, inputs: &[around.input(x)], outputs }),
-            [a, b] => (kernel.run)(&mut Call { attributes, inputs: &[around.input(a), around.input(b)], outputs }),
-            _ => {
-                let mut views = Vec::<TensorView<'_>, MAX_INPUTS>::new();
-                for &operand in inputs {
-                    let _ = views.push(around.input(operand));
-                }
-                (kernel.run)(&mut Call { attributes, inputs: &views, outputs })
+        let in_place = TensorView { tensor_type, data: None };
+        let (mut one, mut two, mut many);
+        let inputs: &[TensorView<'_>] = match *inputs {
+            [x] => {
+                one = [in_place];
+                around.input(x, written, &mut one[0]);
+                &one
             }
-        }
+            [a, b] => {
+                two = [in_place, in_place];
+                around.input(a, written, &mut two[0]);
+                around.input(b, written, &mut two[1]);
+                &two
+            }
+            _ => {
+                many = Vec::<TensorView<'_>, MAX_INPUTS>::new();
+                for &operand in inputs {
+                    let mut view = in_place;
+                    around.input(operand, written, &mut view);
+                    let _ = many.push(view);
+                }
+                &many
+            }
+        };
+        call(program, instruction, inputs, outputs)
     }
 
     /// Runs an instruction with any number of outputs.
     #[inline(never)]
-    fn step_many(&mut self, kernel: &Kernel, instruction: &InstructionRecord, attributes: &[u32]) -> Result<()> {
+    fn step_many(&mut self, instruction: &InstructionRecord) -> Result<()> {
+        let places = &self.places;
         let mut pieces = Pieces::new(self.memory);
         let (mut inputs, mut outputs) = (Vec::new(), Vec::new());
-        match views(&self.places, instruction, &mut pieces, &mut inputs, &mut outputs) {
-            Some(()) => (kernel.run)(&mut Call { attributes, inputs: &inputs, outputs: &mut outputs }),
+        match views(places, instruction, &mut pieces, &mut inputs, &mut outputs) {
+            Some(()) => call(places.program, instruction, &inputs, &mut outputs),
             None => Err(BROKEN),
         }
     }
 
-    #[inline]
-    fn program(&self) -> &'p Program<'p> {
-        self.places.program
-    }
-
     fn locate(&self, operand: u16) -> Option<Bytes<'p>> {
-        self.places.of(self.program().tensors.get(usize::from(operand))?)
+        self.places.of(self.places.program.tensors.get(usize::from(operand))?)
     }
 
     fn variable_bytes(&self, index: usize) -> Option<Bytes<'p>> {
-        let program = self.program();
+        let program = self.places.program;
         self.places.of(program.tensors.get(program.variables.get(index)?.tensor as usize)?)
     }
 
@@ -183,7 +189,8 @@ impl<'p, 'm> Session<'p, 'm> {
         Ok(*self.tensor_type(operand))
     }
 
-    /// The bytes of variable `index`, in the artifact's order.
+    /// The bytes of variable `index`, in the artifact's order. Fails where there is none, or it has no value: zeros that no
+    /// loaded signature assigns.
     pub fn variable(&self, index: usize) -> Result<&[u8]> {
         match self.variable_bytes(index) {
             None => Err(Error::NoSuchTensor { index: index as u32 }),
@@ -201,15 +208,15 @@ impl<'p, 'm> Session<'p, 'm> {
 
     /// The number of variables.
     pub fn variable_count(&self) -> usize {
-        self.program().variables.len()
+        self.places.program.variables.len()
     }
 
     fn input_operand(&self, signature: SignatureId, index: usize) -> Result<u16> {
-        nth(self.program().inputs(self.program().block(signature)?), index)
+        nth(self.places.program.inputs(self.places.program.block(signature)?), index)
     }
 
     fn output_operand(&self, signature: SignatureId, index: usize) -> Result<u16> {
-        nth(self.program().outputs(self.program().block(signature)?), index)
+        nth(self.places.program.outputs(self.places.program.block(signature)?), index)
     }
 
     fn bytes<'s>(&'s self, place: Option<Bytes<'s>>) -> &'s [u8] {
@@ -228,13 +235,26 @@ impl<'p, 'm> Session<'p, 'm> {
     }
 
     fn tensor_type(&self, operand: u16) -> &'p TensorType {
-        let program = self.program();
+        let program = self.places.program;
         program.tensors.get(usize::from(operand)).map_or(&TensorType::EMPTY, |record| program.tensor_type(record))
     }
 }
 
 fn nth(numbers: &[u16], index: usize) -> Result<u16> {
     numbers.get(index).copied().ok_or(Error::NoSuchTensor { index: index as u32 })
+}
+
+#[inline(always)]
+fn call<'a>(
+    program: &Program<'_>,
+    instruction: &InstructionRecord,
+    inputs: &[TensorView<'a>],
+    outputs: &mut [TensorViewMut<'a>],
+) -> Result<()> {
+    let Some(kernel) = program.kernel(instruction.kernel) else {
+        return Err(Error::MissingKernel { kernel: instruction.kernel.into() });
+    };
+    (kernel.run)(&mut Call { attributes: program.attributes(instruction), inputs, outputs })
 }
 
 /// Collects the operands of `instruction`. `None` where they are not as they were checked.

@@ -94,11 +94,8 @@ pub(super) fn run(kernel: &Kernel, attributes: &[u32], inputs: &[&Value], shared
         })
         .collect();
     let shapes: Vec<_> = outputs.iter().map(|output| output.tensor_type).collect();
-    let mut view_muts: Vec<_> = outputs
-        .iter_mut()
-        .zip(&shapes)
-        .map(|(output, tensor_type)| TensorViewMut { tensor_type, data: output.bytes_mut() })
-        .collect();
+    let mut view_muts: Vec<_> =
+        outputs.iter_mut().zip(&shapes).map(|(output, tensor_type)| TensorViewMut { tensor_type, data: output.bytes_mut() }).collect();
     let result = (kernel.run)(&mut Call { attributes, inputs: &views, outputs: &mut view_muts });
     drop(view_muts);
     (result, outputs)
