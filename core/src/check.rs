@@ -47,7 +47,18 @@ pub(crate) fn tables(program: &Program<'_>) -> Result<()> {
     })?;
     each(Section::Kernels, program.kernel_records, |_, record| {
         Some(DType::from_code(record.dtype).is_some() && (record.name as usize) < names)
-    })
+    })?;
+    memory(program)
+}
+
+/// An arena for all variables and the largest scratch stays below 2 GiB: sizes and offsets then fit every target's `usize`.
+fn memory(program: &Program<'_>) -> Result<()> {
+    let mut left = i32::MAX as u32;
+    for record in program.variables {
+        let bytes = program.tensors.get(record.tensor as usize).map_or(0, |tensor| tensor.bytes);
+        left = left.saturating_sub(bytes).saturating_sub(ALIGN as u32);
+    }
+    if program.blocks.iter().all(|block| block.scratch < left) { Ok(()) } else { Err(Error::TooLarge) }
 }
 
 /// The number of names. All must be whole.

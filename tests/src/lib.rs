@@ -9,6 +9,7 @@ pub mod bundle;
 pub mod case;
 pub mod damage;
 pub mod fixtures;
+pub mod frozen;
 pub mod golden;
 pub mod mlp;
 pub mod op_cases;
