@@ -24,3 +24,8 @@ pub use files::{writable, write_whole};
 #[doc(inline)]
 pub use gradlet_core::*;
 pub use models::ModelSpec;
+
+/// The README's program compiles.
+#[cfg(doctest)]
+#[doc = include_str!("../../README.md")]
+struct Readme;

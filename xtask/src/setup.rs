@@ -138,7 +138,9 @@ fn lld_package() -> Result<String> {
 }
 
 fn install_packages(packages: &[&str]) -> Result<()> {
-    shell::run(apt_get(&["install", "--yes", "--no-install-recommends"]).args(packages))
+    let install = || shell::run(apt_get(&["install", "--yes", "--no-install-recommends"]).args(packages));
+    // Old lists name packages that are not there any more.
+    install().or_else(|_| shell::run(&mut apt_get(&["update"])).and_then(|()| install()))
 }
 
 fn apt_get(arguments: &[&str]) -> Command {
