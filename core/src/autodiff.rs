@@ -74,8 +74,6 @@ struct Read {
     variable: Variable,
     id: u32,
     value: Tensor,
-    /// False once the variable was assigned: a later read is another value.
-    current: bool,
 }
 
 impl Tape {
@@ -89,8 +87,10 @@ impl Tape {
         if tracks.spent {
             return Err(Error::SpentTape);
         }
-        let under = self.0.under(x).1;
-        Ok(self.0.wrap(tracks.next(), under))
+        match self.0.under(x) {
+            (Some(_), _) => Ok(x.clone()),
+            (None, under) => Ok(self.0.wrap(tracks.next(), under)),
+        }
     }
 
     /// The gradient of `target` with respect to `sources`: a tensor, a variable, or a slice of either.
@@ -103,26 +103,23 @@ impl Tape {
 
     /// The gradient of the sum of `targets`, each times its output gradient (ones where that is `None`).
     pub fn gradient_of<S: Sources + ?Sized>(&self, targets: &[(&Tensor, Option<&Tensor>)], sources: &S) -> Result<S::Gradients> {
+        let mut seeds = Vec::new();
+        for (target, seed) in targets {
+            if let Some(seed) = self.0.seed(target, *seed)? {
+                seeds.push(seed);
+            }
+        }
         let nodes = self.0.stop()?;
         let wanted: Vec<Vec<u32>> = sources.list().iter().map(|source| self.0.ids(source)).collect();
         let mut gradients = Gradients(Vec::new());
-        for (target, seed) in targets {
-            if !target.dtype().is_float() {
-                return Err(Error::message(format!("the target of a gradient must be a float tensor, not {}", target.tensor_type())));
-            }
-            let Some((id, _)) = target.in_scope(self.0.address()) else { continue };
-            let seed = match seed {
-                Some(seed) => (*seed).clone(),
-                None => ones(&target.device()?, target.tensor_type())?,
-            };
-            gradients.add(id, seed)?;
-        }
-        self.0.walk_back(&nodes, &wanted, &mut gradients)?;
+        let seeded = seeds.into_iter().try_for_each(|(id, seed)| gradients.add(id, seed));
+        let walked = seeded.and_then(|()| self.0.walk_back(&nodes, &wanted, &mut gradients));
         if self.0.persistent {
             let mut tracks = self.0.tracks.lock();
             let later = core::mem::replace(&mut tracks.nodes, nodes);
             tracks.nodes.extend(later);
         }
+        walked?;
         let mut results = Vec::new();
         for ids in &wanted {
             let mut sum: Option<Tensor> = None;
@@ -186,6 +183,20 @@ impl Recording {
 
     fn wrap(&self, id: u32, under: Tensor) -> Tensor {
         Tensor::recorded(under.tensor_type(), self.this.clone(), id, Some(under))
+    }
+
+    /// The number of a target, if the tape tracks it, with the gradient to begin with.
+    fn seed(&self, target: &Tensor, seed: Option<&Tensor>) -> Result<Option<(u32, Tensor)>> {
+        let wanted = target.tensor_type();
+        if !wanted.dtype.is_float() {
+            return Err(Error::message(format!("the target of a gradient must be a float tensor, not {wanted}")));
+        }
+        let seed = match seed {
+            Some(seed) if seed.tensor_type() == wanted => seed.clone(),
+            Some(seed) => return Err(Error::message(format!("the output gradient of {wanted} is {}", seed.tensor_type()))),
+            None => ones(&target.device()?, wanted)?,
+        };
+        Ok(target.in_scope(self.address()).map(|(id, _)| (id, seed)))
     }
 
     /// The record so far. A tape that is not persistent stops recording here.
@@ -278,25 +289,23 @@ impl Recorder for Recording {
     }
 
     fn read(&self, variable: &Variable) -> Result<Tensor> {
-        let known = |read: &&Read| read.current && read.variable == *variable;
-        if let Some(read) = self.tracks.lock().reads.iter().find(known) {
-            return Ok(self.wrap(read.id, read.value.clone()));
-        }
         let value = self.parent.0.read(variable)?;
         let mut tracks = self.tracks.lock();
         if tracks.stopped || !variable.trainable() {
             return Ok(value);
         }
-        let id = tracks.next();
-        tracks.reads.push(Read { variable: variable.clone(), id, value: value.clone(), current: true });
+        // The same value again, unless somebody assigned the variable, by whatever scope.
+        let known = tracks.reads.iter().find(|read| read.variable == *variable && read.value.is_same(&value)).map(|read| read.id);
+        let id = known.unwrap_or_else(|| {
+            let id = tracks.next();
+            tracks.reads.push(Read { variable: variable.clone(), id, value: value.clone() });
+            id
+        });
         Ok(self.wrap(id, value))
     }
 
     fn assign(&self, variable: &Variable, value: &Tensor) -> Result<()> {
-        self.parent.0.assign(variable, &self.under(value).1)?;
-        let mut tracks = self.tracks.lock();
-        tracks.reads.iter_mut().filter(|read| read.variable == *variable).for_each(|read| read.current = false);
-        Ok(())
+        self.parent.0.assign(variable, &self.under(value).1)
     }
 
     fn device(&self) -> &Device {

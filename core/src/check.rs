@@ -55,8 +55,7 @@ pub(crate) fn tables(program: &Program<'_>) -> Result<()> {
 fn memory(program: &Program<'_>) -> Result<()> {
     let mut left = i32::MAX as u32;
     for record in program.variables {
-        let bytes = program.tensors.get(record.tensor as usize).map_or(0, |tensor| tensor.bytes);
-        left = left.saturating_sub(bytes).saturating_sub(ALIGN as u32);
+        left = left.saturating_sub(program.bytes_of(record)).saturating_sub(ALIGN as u32);
     }
     if program.blocks.iter().all(|block| block.scratch < left) { Ok(()) } else { Err(Error::TooLarge) }
 }

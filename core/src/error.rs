@@ -40,7 +40,7 @@ pub enum Error {
         /// Which attribute word.
         index: u8,
     },
-    /// A tensor would have more than 2^32 - 1 bytes.
+    /// A tensor would have more than 2^32 - 1 bytes, or a program need an arena of 2 GiB or more.
     TooLarge,
     /// A label or index in the data is out of range.
     IndexOutOfRange {
@@ -261,7 +261,7 @@ impl fmt::Display for Error {
                 write!(f, "dimension {axis} of input {input} must be {want}, not {got}")
             }
             Error::Attribute { index } => write!(f, "attribute {index} has a value that the op does not allow"),
-            Error::TooLarge => f.write_str("the tensor would be larger than 4 GiB"),
+            Error::TooLarge => f.write_str("the tensor would be larger than 4 GiB, or the program need more than 2 GiB of memory"),
             Error::IndexOutOfRange { node, position, value, limit } => write!(
                 f,
                 "the label or index at position {position} is {value}, but must be at least 0 and less than {limit} (instruction {node})"

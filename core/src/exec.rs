@@ -13,7 +13,7 @@ use heapless::Vec;
 ///
 /// The arena holds `[scratch | variables | offsets of the variables]`, with nothing pointer-sized in it, so its size is
 /// the same on every target. An input's bytes may be reused during a run: set inputs before each one. An output's
-/// bytes stay until the next run of any signature.
+/// bytes stay until an input of any signature is set, or the next run.
 pub struct Session<'p, 'm> {
     places: Places<'p, 'm>,
     /// Scratch and variables.
@@ -39,29 +39,30 @@ impl<'p, 'm> Session<'p, 'm> {
         let small = Error::ArenaTooSmall { needed: program.arena_bytes() as u32, got: arena.len() as u32 };
         let arena = arena.get_mut(..program.arena_bytes()).ok_or(small)?;
         let (memory, offsets) = arena.split_at_mut_checked(program.memory_bytes()).unwrap_or_default();
-        let offsets = bytemuck::try_cast_slice_mut(offsets).unwrap_or_default();
+        let offsets: &mut [u32] = bytemuck::try_cast_slice_mut(offsets).unwrap_or_default();
+        let mut end = program.scratch_bytes();
+        for (record, offset) in program.variables.iter().zip(offsets.iter_mut()) {
+            *offset = NONE;
+            if program.in_ram(record) {
+                *offset = end as u32;
+                end += align(program.bytes_of(record) as usize);
+            }
+        }
         Ok(Session { places: Places { program, offsets }, memory })
     }
 
     /// Gives every variable its initial value again.
     pub fn reset(&mut self) {
         let program = self.places.program;
-        let mut end = program.scratch_bytes();
-        for (record, offset) in program.variables.iter().zip(self.places.offsets.iter_mut()) {
-            *offset = NONE;
-            if !program.in_ram(record) {
-                continue;
-            }
-            *offset = end as u32;
-            let bytes = program.tensors.get(record.tensor as usize).map_or(0, |tensor| tensor.bytes);
+        for (record, &offset) in program.variables.iter().zip(self.places.offsets.iter()) {
+            let bytes = program.bytes_of(record);
             let initial = if record.initial == NONE { &[] } else { program.flash(record.initial, bytes) };
-            if let Some(value) = self.memory.get_mut(end..end + bytes as usize) {
-                match value.get_mut(..initial.len()) {
-                    Some(value) if !initial.is_empty() => value.copy_from_slice(initial),
-                    _ => value.fill(0),
-                }
+            let value = self.memory.get_mut(offset as usize..).and_then(|rest| rest.get_mut(..bytes as usize));
+            let Some(value) = value.filter(|_| offset != NONE) else { continue };
+            match value.get_mut(..initial.len()) {
+                Some(value) if !initial.is_empty() => value.copy_from_slice(initial),
+                _ => value.fill(0),
             }
-            end += align(bytes as usize);
         }
     }
 

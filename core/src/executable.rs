@@ -52,6 +52,10 @@ impl Executable {
         let program = Program::reopen(&self.artifact, &self.kernels)?;
         let mut session = Session::resume(&program, &mut self.arena)?;
         let signature = program.signature(SIGNATURE)?;
+        let wanted = program.inputs(program.block(signature)?).len();
+        if inputs.len() != wanted {
+            return Err(Error::message(format!("the function takes {wanted} tensors, got {}", inputs.len())));
+        }
         for (index, tensor) in inputs.iter().enumerate() {
             let wanted = session.input_type(signature, index)?;
             if wanted != tensor.tensor_type() {

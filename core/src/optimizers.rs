@@ -41,6 +41,12 @@ impl Common {
         visit("learning_rate", &self.learning_rate);
     }
 
+    /// The learning rate for a variable: `rate` in its element type.
+    fn rate_for(rate: &Tensor, variable: &Variable) -> Result<Tensor> {
+        let dtype = variable.tensor_type()?.dtype;
+        if rate.dtype() == dtype { Ok(rate.clone()) } else { rate.cast(dtype) }
+    }
+
     /// The learning rate and the number of steps taken; counts this one.
     fn step(&self, scope: &dyn Scope) -> Result<(Tensor, Tensor)> {
         let device = scope.device();
@@ -92,6 +98,7 @@ impl Optimizer for Sgd {
         let (rate, _) = self.0.step(scope)?;
         for (variable, gradient) in gradients {
             let Some(gradient) = gradient else { continue };
+            let rate = Common::rate_for(&rate, variable)?;
             scope.assign(variable, &scope.read(variable)?.sgd_step(gradient, &rate)?)?;
         }
         Ok(())
@@ -130,7 +137,8 @@ impl Adam {
     }
 
     fn slots(&self, scope: &dyn Scope, variable: &Variable) -> Result<Slots> {
-        if let Some(slots) = self.slots.lock().iter().find(|slots| slots.variable == *variable) {
+        let mut all = self.slots.lock();
+        if let Some(slots) = all.iter().find(|slots| slots.variable == *variable) {
             return Ok(slots.clone());
         }
         let zeros = Tensor::zeros(&scope.device(), variable.tensor_type()?)?;
@@ -139,7 +147,7 @@ impl Adam {
             slot.create(scope, &zeros).map(|()| slot)
         };
         let slots = Slots { variable: variable.clone(), moments: [slot("momentum")?, slot("velocity")?] };
-        self.slots.lock().push(slots.clone());
+        all.push(slots.clone());
         Ok(slots)
     }
 }
@@ -153,7 +161,8 @@ impl Default for Adam {
 impl Module for Adam {
     fn visit(&self, visit: &mut dyn FnMut(&str, &Variable)) {
         self.common.visit(visit);
-        for (index, slots) in self.slots.lock().iter().enumerate() {
+        let slots = self.slots.lock().clone();
+        for (index, slots) in slots.iter().enumerate() {
             let path = |slot: &Variable| -> String { format!("{index}/{}", slot.name()) };
             slots.moments.iter().for_each(|slot| visit(&path(slot), slot));
         }
@@ -166,6 +175,7 @@ impl Optimizer for Adam {
         for (variable, gradient) in gradients {
             let Some(gradient) = gradient else { continue };
             let [m, v] = self.slots(scope, variable)?.moments;
+            let rate = Common::rate_for(&rate, variable)?;
             let inputs = [&scope.read(variable)?, &scope.read(&m)?, &scope.read(&v)?, gradient, &rate, &iterations];
             let words: [u32; 5] = bytemuck::cast(self.attributes);
             let updated = scope.emit(&adam_step::OP, &words, &inputs)?;

@@ -51,7 +51,7 @@ pub fn plan(graph: &Graph) -> Plan {
 fn is_view(graph: &Graph, node: &Node) -> bool {
     let (Some(&input), Some(&output)) = (node.inputs.first(), node.outputs.first()) else { return false };
     let assigned = graph.captures.iter().any(|capture| capture.assigned == Some(output) || capture.assigned == Some(input));
-    node.op.def.code == ops::code::reshape && !assigned && !matches!(graph.values[input].origin, Origin::Variable(_))
+    node.op.def.code == ops::code::reshape && !assigned && !matches!(graph.values[input].origin, Origin::Variable(_) | Origin::Constant(_))
 }
 
 fn producers(graph: &Graph) -> Vec<Option<usize>> {

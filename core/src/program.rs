@@ -276,9 +276,13 @@ impl<'a> Program<'a> {
         }
         crate::check::tables(&program)?;
         for name in signatures {
-            let SignatureId(index) = program.find(name)?;
-            program.loaded |= 1 << index;
-            crate::check::block(&program, index)?;
+            program.loaded |= 1 << program.find(name)?.0;
+        }
+        // Which variables are in RAM depends on all of them.
+        for index in 0..program.signatures.len() as u32 {
+            if program.loaded & (1 << index) != 0 {
+                crate::check::block(&program, index)?;
+            }
         }
         Ok(program)
     }
@@ -425,8 +429,12 @@ impl<'a> Program<'a> {
     /// The bytes of the variables in RAM.
     pub(crate) fn variable_bytes(&self) -> usize {
         let in_ram = self.variables.iter().filter(|record| self.in_ram(record));
-        let bytes = |record: &VariableRecord| self.tensors.get(record.tensor as usize).map_or(0, |tensor| tensor.bytes);
-        in_ram.map(|record| align(bytes(record) as usize)).sum()
+        in_ram.map(|record| align(self.bytes_of(record) as usize)).sum()
+    }
+
+    /// The bytes of a variable.
+    pub(crate) fn bytes_of(&self, record: &VariableRecord) -> u32 {
+        self.tensors.get(record.tensor as usize).map_or(0, |tensor| tensor.bytes)
     }
 
     /// The bytes of the largest scratch.

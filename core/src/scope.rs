@@ -102,6 +102,11 @@ impl ScopeHandle {
         self.0.parent().map_or(0, |parent| parent.depth() + 1)
     }
 
+    /// The one of two scopes that stands deeper; `self`, if neither does.
+    pub(crate) fn deeper(self, other: ScopeHandle) -> ScopeHandle {
+        if other.depth() > self.depth() { other } else { self }
+    }
+
     /// True if `other` is this scope or one that it stands in.
     fn stands_in(&self, other: &ScopeHandle) -> bool {
         self.is(other) || self.0.parent().is_some_and(|parent| parent.stands_in(other))

@@ -161,6 +161,17 @@ impl Tensor {
         }
     }
 
+    /// True if both are handles of one value.
+    pub(crate) fn is_same(&self, other: &Tensor) -> bool {
+        match (&self.value, &other.value) {
+            (Value::Computed(own), Value::Computed(other)) => Shared::ptr_eq(own, other),
+            (Value::Recorded(own), Value::Recorded(other)) => {
+                own.id == other.id && core::ptr::addr_eq(own.scope.as_ptr(), other.scope.as_ptr())
+            }
+            _ => false,
+        }
+    }
+
     /// The number of the value in `scope`'s record and the same value in its parent, if it is recorded there.
     pub(crate) fn in_scope(&self, scope: *const ()) -> Option<(u32, Option<&Tensor>)> {
         let Value::Recorded(recorded) = &self.value else { return None };

@@ -6,7 +6,7 @@ use crate::executable::Executable;
 use crate::graph::{Capture, Graph, Node, Origin, ValueId};
 use crate::op::MAX_INPUTS;
 use crate::random::Stream;
-use crate::scope::{Op, Outputs, Recorder, Scope, ScopeHandle};
+use crate::scope::{Op, Outputs, Recorder, Scope, ScopeHandle, innermost};
 use crate::shape::TensorType;
 use crate::sync::{Lock, Shared, ThreadSafe, Weak};
 use crate::tensor::{self, Tensor};
@@ -208,6 +208,7 @@ macro_rules! tuples {
 }
 tuples! { (); (A); (A, B); (A, B, C); (A, B, C, D); }
 
+/// All results that are left: so a `Vec` stands last, or alone.
 impl Results for Vec<Tensor> {
     fn visit(&self, visit: &mut dyn FnMut(&Tensor)) {
         self.iter().for_each(visit);
@@ -263,16 +264,18 @@ impl<A: Arguments, R: Results> Function<A, R> {
     ///
     /// Fails as the ops of its body do, and with [`Error::LateVariable`] if it creates a variable in a later trace.
     pub fn call(&self, scope: &dyn Scope, arguments: A) -> Result<R> {
-        if scope.handle().0.parent().is_some() {
-            return (self.body)(scope, arguments);
-        }
-        let concrete = self.concrete(scope, &arguments)?;
         let mut tensors = Vec::new();
         arguments.visit(&mut |argument| {
             if let Argument::Tensor(tensor) = argument {
                 tensors.push(tensor.clone());
             }
         });
+        // As with ops, arguments that come from an inner scope take the call there.
+        let scope = innermost(&tensors.iter().collect::<Vec<_>>())?.unwrap_or(scope.handle()).deeper(scope.handle());
+        if scope.0.parent().is_some() {
+            return (self.body)(&scope, arguments);
+        }
+        let concrete = self.concrete(&scope, &arguments)?;
         let mut results = concrete.run(&tensors)?.into_iter();
         R::build(&mut || results.next()).ok_or(Error::Arity { got: 0 })
     }
@@ -286,7 +289,8 @@ impl<A: Arguments, R: Results> Function<A, R> {
                 Argument::Host(value) => Key::Host(value),
             })
         });
-        if let Some((_, concrete)) = self.traced.lock().iter().find(|(known, _)| *known == key) {
+        let device = scope.device();
+        if let Some((_, concrete)) = self.traced.lock().iter().find(|(known, concrete)| *known == key && concrete.device == device) {
             return Ok(concrete.clone());
         }
         let first = self.traced.lock().is_empty();

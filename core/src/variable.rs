@@ -63,14 +63,12 @@ impl Variable {
 
     /// Gives a deferred variable its first value; does nothing if it has one.
     pub fn create(&self, scope: &dyn Scope, value: &Tensor) -> Result<()> {
-        if self.is_built() {
-            return Ok(());
+        let may_create = scope.handle().0.may_create();
+        let mut state = self.0.state.lock();
+        if state.is_none() {
+            let buffer = value.buffer()?.clone();
+            *state = Some(may_create.then_some(State { tensor_type: value.tensor_type(), buffer, version: 0 }).ok_or(Error::LateVariable)?);
         }
-        if !scope.handle().0.may_create() {
-            return Err(Error::LateVariable);
-        }
-        let buffer = value.buffer()?.clone();
-        *self.0.state.lock() = Some(State { tensor_type: value.tensor_type(), buffer, version: 0 });
         Ok(())
     }
 

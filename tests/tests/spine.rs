@@ -328,6 +328,75 @@ fn a_tape_is_spent_by_its_gradient_and_a_persistent_one_is_not() {
 }
 
 #[test]
+fn a_tape_sees_what_others_assign() {
+    let scope = Eager::new(&ops::portable_cpu());
+    let scalar = |value: f32| Tensor::scalar(&scope.device(), value);
+    let w = Variable::new(&scope, "w", &scalar(1.0)).unwrap();
+    let tape = scope.persistent_tape();
+    let before = tape.read(&w).unwrap();
+    assert_eq!(before.item::<f32>().unwrap(), 1.0);
+    scope.assign(&w, &scalar(5.0)).unwrap();
+    let after = tape.read(&w).unwrap();
+    assert_eq!(after.item::<f32>().unwrap(), 5.0);
+    let gradient = tape.gradient(&before.mul(&after).unwrap(), &w).unwrap().unwrap();
+    assert_eq!(gradient.item::<f32>().unwrap(), 6.0, "both reads count");
+}
+
+#[test]
+fn watching_twice_keeps_the_chain() {
+    let scope = Eager::new(&ops::portable_cpu());
+    let tape = scope.tape();
+    let x = tape.watch(&Tensor::scalar(&scope.device(), 3.0f32)).unwrap();
+    let y = tape.watch(&x.mul(&x).unwrap()).unwrap();
+    let gradient = tape.gradient(&y.mul(&y).unwrap(), &x).unwrap().unwrap();
+    assert_eq!(gradient.item::<f32>().unwrap(), 108.0);
+}
+
+#[test]
+fn a_refused_gradient_leaves_the_tape_whole() {
+    let scope = Eager::new(&ops::portable_cpu());
+    let tape = scope.tape();
+    let x = tape.watch(&Tensor::scalar(&scope.device(), 3.0f32)).unwrap();
+    let y = x.mul(&x).unwrap();
+    assert!(tape.gradient(&Tensor::scalar(&scope.device(), 1i32), &x).is_err());
+    let wrong = Tensor::full(&scope.device(), 1.0f32, &[2]).unwrap();
+    assert!(tape.gradient_of(&[(&y, Some(&wrong))], &x).is_err());
+    assert_eq!(tape.gradient(&y, &x).unwrap().unwrap().item::<f32>().unwrap(), 6.0);
+}
+
+#[test]
+fn a_function_of_watched_tensors_is_recorded() {
+    let scope = Eager::new(&ops::portable_cpu());
+    let square = Function::new(|_: &dyn Scope, x: Tensor| x.mul(&x));
+    let tape = scope.tape();
+    let x = tape.watch(&Tensor::scalar(&scope.device(), 3.0f32)).unwrap();
+    let y = square.call(&scope, x.clone()).unwrap();
+    assert_eq!(tape.gradient(&y, &x).unwrap().unwrap().item::<f32>().unwrap(), 6.0);
+    assert_eq!(square.traces(), 0);
+}
+
+#[test]
+fn optimizers_take_f64_variables() {
+    let scope = Eager::new(&ops::portable_cpu());
+    for optimizer in [Box::new(Sgd::new(0.5)) as Box<dyn Optimizer>, Box::new(Adam::new(0.5))] {
+        let w = Variable::new(&scope, "w", &Tensor::scalar(&scope.device(), 3.0f64)).unwrap();
+        let tape = scope.tape();
+        let x = tape.read(&w).unwrap();
+        let gradients = tape.gradient(&x.mul(&x).unwrap(), std::slice::from_ref(&w)).unwrap();
+        optimizer.apply_gradients(&scope, &gradients).unwrap();
+        assert!(scope.read(&w).unwrap().item::<f64>().unwrap() < 3.0);
+    }
+}
+
+#[test]
+fn a_concrete_function_wants_all_its_inputs() {
+    let scope = Eager::new(&ops::portable_cpu());
+    let double = Function::new(|_: &dyn Scope, x: Tensor| x.add(&x));
+    let concrete = double.concrete(&scope, &Tensor::scalar(&scope.device(), 1.0f32)).unwrap();
+    assert_eq!(concrete.run(&[]).unwrap_err().to_string(), "the function takes 1 tensors, got 0");
+}
+
+#[test]
 fn errors_say_what_was_wrong_and_what_is_right() {
     let scope = Eager::new(&ops::portable_cpu());
     let tensor = |dims: &[u32]| Tensor::full(&scope.device(), 1.0f32, dims).unwrap();
