@@ -111,6 +111,7 @@ impl Artifact {
     }
 
     fn write(&self, with_values: bool) -> Result<AlignedBytes> {
+        self.check_names()?;
         let mut tables = Tables::default();
         let variables = self.variable_order();
         for (index, variable) in variables.iter().enumerate() {
@@ -128,6 +129,16 @@ impl Artifact {
             push_name(&mut tables.metadata, value);
         }
         tables.to_bytes()
+    }
+
+    /// A reader takes names of up to three bytes of length.
+    fn check_names(&self) -> Result<()> {
+        let signatures = self.signatures.iter().flat_map(|one| one.inputs.iter().chain(&one.outputs).chain([&one.name]));
+        let others = self.metadata.iter().flat_map(|(key, value)| [key, value]).chain(self.names.iter().map(|(name, _)| name));
+        match signatures.chain(others).find(|name| name.len() >= 1 << 21) {
+            Some(name) => Err(Error::message(format!("a name of {} bytes is too long: it must stay below 2 MiB", name.len()))),
+            None => Ok(()),
+        }
     }
 
     fn write_variable(&self, tables: &mut Tables, index: usize, variable: &Variable, with_values: bool) -> Result<()> {
