@@ -47,9 +47,9 @@ pub struct SignatureInfo {
     /// Its name.
     pub name: String,
     /// Its inputs.
-    pub inputs: Vec<(String, TensorType)>,
+    pub inputs: Vec<(String, OperandInfo)>,
     /// Its outputs.
-    pub outputs: Vec<(String, TensorType)>,
+    pub outputs: Vec<(String, OperandInfo)>,
     /// Its instructions, in the order in which they run.
     pub instructions: Vec<InstructionInfo>,
     /// Bytes of arena if it is loaded alone.
@@ -148,11 +148,8 @@ fn signature(program: &Program<'_>, index: usize) -> Result<SignatureInfo> {
     let record = &program.signatures[index];
     let block = program.blocks.get(record.block as usize).ok_or(Error::UnknownSignature)?;
     let named = |first: u32, operands: &[u16]| {
-        let typed = operands
-            .iter()
-            .zip(first..)
-            .map(|(&operand, number)| Ok((name(program, number), self::operand(program, operand)?.tensor_type)));
-        typed.collect::<Result<Vec<_>>>()
+        let places = operands.iter().zip(first..).map(|(&operand, number)| Ok((name(program, number), self::operand(program, operand)?)));
+        places.collect::<Result<Vec<_>>>()
     };
     Ok(SignatureInfo {
         name: name(program, record.name),

@@ -45,7 +45,7 @@ impl Default for Options {
 /// let bytes = export::artifact(&scope, &model, &spec, &export::Options::default())?;
 /// let described = Description::read(&bytes)?;
 /// assert_eq!(described.signatures[1].name, "train");
-/// assert_eq!(described.signatures[1].inputs[0].1.to_string(), "f32[1,4]");
+/// assert_eq!(described.signatures[1].inputs[0].1.tensor_type.to_string(), "f32[1,4]");
 /// # Ok::<(), gradlet::Error>(())
 /// ```
 pub fn artifact(scope: &dyn Scope, model: &Arc<Sequential>, spec: &ModelSpec, options: &Options) -> Result<AlignedBytes> {

@@ -55,7 +55,8 @@ impl Storage {
 /// What lies in the scratch memory of `signature` over time: from the first write to the last read, in the order of the first.
 /// Inputs are there from the start; what is written but not read stays to the end.
 pub fn storages(signature: &SignatureInfo) -> Vec<Storage> {
-    let mut timeline = Timeline { done: Vec::new(), open: Vec::new(), inputs: signature.inputs.clone(), backward: false };
+    let inputs = signature.inputs.iter().map(|(name, operand)| (storage(operand, 0, 0, name.clone(), Kind::Input), true));
+    let mut timeline = Timeline { done: Vec::new(), open: inputs.collect(), backward: false };
     for (index, instruction) in signature.instructions.iter().enumerate() {
         let scratch =
             |operands: &'_ [OperandInfo]| operands.iter().copied().filter(|operand| operand.space == Space::Scratch).collect::<Vec<_>>();
@@ -64,15 +65,14 @@ pub fn storages(signature: &SignatureInfo) -> Vec<Storage> {
         writes.iter().for_each(|operand| timeline.write(index, operand, &instruction.op, &reads));
     }
     let last = signature.instructions.len().saturating_sub(1);
-    timeline.finish(last)
+    let results = signature.outputs.iter().map(|(_, operand)| *operand).filter(|operand| operand.space == Space::Scratch);
+    timeline.finish(last, &results.collect::<Vec<_>>())
 }
 
 struct Timeline {
     done: Vec<Storage>,
     /// Those that may still be read, with whether their value was.
     open: Vec<(Storage, bool)>,
-    /// The inputs that were not seen yet.
-    inputs: Vec<(String, TensorType)>,
     /// Whether a gradient op ran.
     backward: bool,
 }
@@ -81,12 +81,7 @@ impl Timeline {
     fn read(&mut self, index: usize, operand: &OperandInfo) {
         if let Some((storage, read)) = self.open.iter_mut().find(|(storage, _)| storage.overlaps(operand)) {
             (storage.last, *read) = (index, true);
-            return;
         }
-        // What is read before it is written is an input.
-        let known = self.inputs.iter().position(|(_, tensor_type)| *tensor_type == operand.tensor_type);
-        let label = known.map_or("input".into(), |known| self.inputs.remove(known).0);
-        self.open.push((storage(operand, 0, index, label, Kind::Input), true));
     }
 
     fn write(&mut self, index: usize, operand: &OperandInfo, op: &str, reads: &[OperandInfo]) {
@@ -104,8 +99,9 @@ impl Timeline {
         self.open.push((storage(operand, index, index, op.into(), kind), false));
     }
 
-    fn finish(mut self, last: usize) -> Vec<Storage> {
-        self.done.extend(self.open.into_iter().map(|(storage, read)| match read {
+    fn finish(mut self, last: usize, results: &[OperandInfo]) -> Vec<Storage> {
+        let is_result = |storage: &Storage| results.iter().any(|result| storage.overlaps(result));
+        self.done.extend(self.open.into_iter().map(|(storage, read)| match read && !is_result(&storage) {
             true => storage,
             false => Storage { last, kind: Kind::Output, ..storage },
         }));
@@ -172,7 +168,8 @@ fn variables(text: &mut String, description: &Description) {
 }
 
 fn signature(text: &mut String, description: &Description, signature: &SignatureInfo) {
-    let list = |named: &[(String, TensorType)]| named.iter().map(|(name, ty)| format!("{name}: {ty}")).collect::<Vec<_>>().join(", ");
+    let typed = |(name, operand): &(String, OperandInfo)| format!("{name}: {}", operand.tensor_type);
+    let list = |named: &[(String, OperandInfo)]| named.iter().map(typed).collect::<Vec<_>>().join(", ");
     let _ = writeln!(text, "\nsignature {}({}) -> ({})", signature.name, list(&signature.inputs), list(&signature.outputs));
     let SignatureInfo { arena_bytes, variable_bytes, scratch, .. } = signature;
     let table = grouped(arena_bytes.saturating_sub(*variable_bytes).saturating_sub(*scratch));
@@ -274,11 +271,11 @@ mod tests {
             instruction("relu", &[operand(16, 8)], operand(16, 8)),
             instruction("dense", &[operand(16, 8)], operand(0, 2)),
         ];
-        let x = ("x".to_string(), operand(0, 4).tensor_type);
+        let x = ("x".to_string(), operand(0, 4));
         let signature = SignatureInfo {
             name: "infer".into(),
             inputs: vec![x],
-            outputs: vec![("y".into(), operand(0, 2).tensor_type)],
+            outputs: vec![("y".into(), operand(0, 2))],
             instructions,
             arena_bytes: 48,
             variable_bytes: 0,

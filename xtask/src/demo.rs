@@ -122,7 +122,12 @@ struct Device {
 fn device(toolchain: &Toolchain, folder: &Path, epochs: u32) -> Result<Device> {
     let elf = firmware::build(toolchain, "demo", Some(folder))?;
     let bytes = Elf::read(&elf)?.bytes()?;
+    // QEMU says nothing before the end; the spinner shows that it is at work.
+    let spinner = indicatif::ProgressBar::new_spinner().with_message("the device is learning");
+    spinner.set_style(indicatif::ProgressStyle::with_template("   {spinner} {msg}, {elapsed}")?);
+    spinner.enable_steady_tick(Duration::from_millis(200));
     let run = firmware::run(&elf, folder, &[&epochs.to_string(), &COMPARED.to_string(), LOG], LIMIT)?.ok()?;
+    spinner.finish_and_clear();
     let number = |key: &str| run.number(key);
     ensure!(number("arena_short_refused")? == 1, "the executor took an arena that is a byte too small");
 

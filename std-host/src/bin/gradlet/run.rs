@@ -4,7 +4,7 @@ use crate::inspect::unknown_signature;
 use crate::print;
 use anyhow::{Context, Result, bail, ensure};
 use clap::Args;
-use gradlet::describe::{Description, SignatureInfo};
+use gradlet::describe::{Description, OperandInfo, SignatureInfo};
 use gradlet::device::AlignedBytes;
 use gradlet::npy::{self, Npy};
 use gradlet::program::missing_kernel;
@@ -73,17 +73,18 @@ impl Run {
         if let Some((name, _)) = self.input.iter().find(|(name, _)| !known(name)) {
             bail!("{:?} has no input {name:?}; it has {}", signature.name, list(&signature.inputs));
         }
-        let inputs = signature.inputs.iter().enumerate().map(|(index, (name, wanted))| {
+        let inputs = signature.inputs.iter().enumerate().map(|(index, (name, operand))| {
+            let wanted = operand.tensor_type;
             let given = self.input.iter().rfind(|(given, _)| given == name);
             let (_, source) = given.with_context(|| {
                 format!("input {name:?} of {:?} is not given: add --input {name}=FILE.npy with an array {wanted}", signature.name)
             })?;
             let got = match source.strip_prefix("digits:") {
-                Some(source) => digit(source, *wanted)?,
+                Some(source) => digit(source, wanted)?,
                 None => npy::read(Path::new(source))?,
             };
             let tensor_type = got.tensor_type;
-            ensure!(tensor_type == *wanted, "input {index} of {:?} is {wanted}, got {tensor_type}", signature.name);
+            ensure!(tensor_type == wanted, "input {index} of {:?} is {wanted}, got {tensor_type}", signature.name);
             Ok(got)
         });
         inputs.collect()
@@ -98,10 +99,11 @@ impl Run {
     }
 
     fn outputs(&self, signature: &SignatureInfo, session: &Session<'_, '_>, id: SignatureId) -> Result<()> {
-        for (index, (name, tensor_type)) in signature.outputs.iter().enumerate() {
+        for (index, (name, operand)) in signature.outputs.iter().enumerate() {
+            let tensor_type = operand.tensor_type;
             let bytes = session.output_bytes(id, index)?;
             for (_, path) in self.output.iter().filter(|(wanted, _)| wanted == name) {
-                npy::write(Path::new(path), &Npy { tensor_type: *tensor_type, bytes: bytes.to_vec() })?;
+                npy::write(Path::new(path), &Npy { tensor_type, bytes: bytes.to_vec() })?;
             }
             print(&format!("{name} {tensor_type} = {}\n", elements(tensor_type.dtype, bytes)))?;
         }
@@ -124,8 +126,8 @@ impl Run {
     }
 }
 
-fn list(named: &[(String, TensorType)]) -> String {
-    named.iter().map(|(name, tensor_type)| format!("{name}: {tensor_type}")).collect::<Vec<_>>().join(", ")
+fn list(named: &[(String, OperandInfo)]) -> String {
+    named.iter().map(|(name, operand)| format!("{name}: {}", operand.tensor_type)).collect::<Vec<_>>().join(", ")
 }
 
 /// `DIR:INDEX`: the pixels of a test digit as the input's type has them, or its label where the input is of integers.
