@@ -75,8 +75,8 @@ impl<'a> Panel<'a> {
         self.axes(svg);
         let storages = storages(self.signature);
         let (at, bytes) = peak(self.signature, &storages);
-        let start = self.variables(svg, description);
-        storages.iter().for_each(|storage| self.storage(svg, start, storage));
+        storages.iter().for_each(|storage| self.storage(svg, storage));
+        self.variables(svg, description);
         self.mark_peak(svg, at, bytes);
     }
 
@@ -130,23 +130,22 @@ impl<'a> Panel<'a> {
         let _ = writeln!(svg, "<line x1=\"{LEFT}\" x2=\"{right}\" y1=\"{bottom}\" y2=\"{bottom}\" stroke=\"#475569\"/>");
     }
 
-    /// The variables in RAM, which are there all the time. Gives the offset where scratch begins.
-    fn variables(&self, svg: &mut String, description: &Description) -> u32 {
-        let SignatureInfo { name, arena_bytes, variable_bytes, scratch, .. } = self.signature;
-        let mut offset = arena_bytes.saturating_sub(*scratch).saturating_sub(*variable_bytes);
+    /// The variables in RAM, which are there all the time, after scratch.
+    fn variables(&self, svg: &mut String, description: &Description) {
+        let SignatureInfo { name, scratch, .. } = self.signature;
+        let mut offset = scratch.saturating_add(15) & !15;
         for variable in description.variables.iter().filter(|variable| variable.assigned_by.contains(name)) {
             self.rectangle(svg, (0, self.columns), (offset, variable.bytes), VARIABLE, &variable.name, &variable.tensor_type.to_string());
             offset = offset.saturating_add(variable.bytes).saturating_add(15) & !15;
         }
-        arena_bytes.saturating_sub(*scratch)
     }
 
-    fn storage(&self, svg: &mut String, start: u32, storage: &Storage) {
+    fn storage(&self, svg: &mut String, storage: &Storage) {
         let times = (storage.first, storage.last + 1);
         self.rectangle(
             svg,
             times,
-            (start + storage.offset, storage.bytes),
+            (storage.offset, storage.bytes),
             colours(storage.kind),
             &storage.label,
             &storage.tensor_type.to_string(),
