@@ -1,5 +1,6 @@
 //! `cargo xtask …`: everything that building, testing and showing gradlet takes.
 
+mod bits;
 mod demo;
 mod elf;
 mod firmware;

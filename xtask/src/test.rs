@@ -2,14 +2,14 @@
 
 use crate::setup::{self, TARGET, Toolchain};
 use crate::shell::{self, answer, cargo};
-use crate::{firmware, golden, models, size};
+use crate::{bits, firmware, golden, models, size};
 use anyhow::{Context, Result, ensure};
 use std::process::Command;
 use std::time::{Duration, Instant};
 
 type Step = (&'static str, fn(&Toolchain) -> Result<()>);
 
-const STEPS: [Step; 10] = [
+const STEPS: [Step; 11] = [
     ("format", |_| format()),
     ("lints", |_| shell::run(cargo().args(["clippy", "--workspace", "--all-targets", "--all-features", "--", "-D", "warnings"]))),
     ("docs", |_| shell::run(cargo().args(["doc", "--no-deps", "--workspace"]).env("RUSTDOCFLAGS", "-D warnings"))),
@@ -19,6 +19,7 @@ const STEPS: [Step; 10] = [
     ("firmware lints", firmware_lints),
     ("firmware harness", firmware_harness),
     ("golden vectors", |_| golden::run(&[])),
+    ("the device's bits", bits::check),
     ("sizes", |_| size::check()),
 ];
 
