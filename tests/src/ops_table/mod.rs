@@ -1,8 +1,14 @@
 //! From the names and attributes of golden cases to tensor methods.
 
+mod array;
+mod elementwise;
+mod losses;
+mod nn;
+mod recurrent;
+mod reduce;
+
 use crate::fixtures::number;
-use gradlet_core::losses::{Loss, MeanSquaredError, Reduction, SparseCategoricalCrossentropy};
-use gradlet_core::ops::conv2d::{Conv2DOptions, Padding};
+use gradlet_core::ops::conv2d::Padding;
 use gradlet_core::{DType, Error, Result, Tensor};
 use serde_json::Value as Json;
 
@@ -28,7 +34,7 @@ pub struct Row {
 
 /// The row for `op`. If there is none, or an attribute asks for what is not known, gives the name of what is not known.
 pub fn find(op: &str, attributes: &Json) -> Result<&'static Row, String> {
-    let row = TABLE.iter().find(|row| row.name == op).ok_or(op)?;
+    let row = TABLE.iter().copied().flatten().find(|row| row.name == op).ok_or(op)?;
     for (name, value) in attributes.as_object().into_iter().flatten() {
         let known = row.attributes.iter().any(|known| match known.split_once('=') {
             Some((known, only)) => known == name && value.to_string().trim_matches('"') == only,
@@ -116,72 +122,11 @@ impl Call<'_> {
             axes => self.unary(|x| op(x, &axes.clone().unwrap_or_default())),
         }
     }
-
-    fn loss(&self, loss: impl Loss) -> Result<Vec<Tensor>> {
-        Ok(vec![loss.call_weighted(self.input("y_true")?, self.input("y_pred")?, self.optional("sample_weight"))?])
-    }
-
-    fn reduction(&self) -> Reduction {
-        match self.text("reduction") {
-            "none" => Reduction::None,
-            "sum" => Reduction::Sum,
-            _ => Reduction::SumOverBatchSize,
-        }
-    }
 }
 
 const fn row(name: &'static str, attributes: &'static [&'static str], forward: fn(&Call<'_>) -> Result<Vec<Tensor>>) -> Row {
     Row { name, attributes, forward }
 }
 
-static TABLE: &[Row] = &[
-    row("add", &[], |call| call.binary(Tensor::add)),
-    row("sub", &[], |call| call.binary(Tensor::sub)),
-    row("mul", &[], |call| call.binary(Tensor::mul)),
-    row("div", &[], |call| call.binary(Tensor::div)),
-    row("equal", &[], |call| call.binary(Tensor::equal)),
-    row("neg", &[], |call| call.unary(Tensor::neg)),
-    row("relu", &[], |call| call.unary(Tensor::relu)),
-    row("cast", &["dtype"], |call| call.unary(|x| x.cast(call.dtype("dtype")?))),
-    row("reduce_sum", &["axis", "keepdims"], |call| call.reduce(|x, axes| x.sum(axes, call.flag("keepdims")))),
-    row("reduce_mean", &["axis", "keepdims"], |call| call.reduce(|x, axes| x.mean(axes, call.flag("keepdims")))),
-    row("argmax", &["axis", "output_type"], |call| call.unary(|x| x.argmax(call.axis(), call.dtype("output_type")?))),
-    row("softmax", &["axis"], |call| call.unary(|x| x.softmax(call.axis()))),
-    row("log_softmax", &["axis"], |call| call.unary(|x| x.log_softmax(call.axis()))),
-    row("transpose", &["perm"], |call| call.unary(|x| x.transpose(&call.dims("perm")))),
-    row("reshape", &["shape"], |call| call.unary(|x| x.reshape_open(&call.numbers("shape").unwrap_or_default()))),
-    row("broadcast_to", &["shape"], |call| call.unary(|x| x.broadcast_to(&call.dims("shape")))),
-    row("bias_add", &[], |call| Ok(vec![call.input("x")?.add(call.input("b")?)?])),
-    row("matmul", &["transpose_a", "transpose_b"], matmul),
-    row("dense", &["activation"], dense),
-    row("conv2d", &["strides", "padding", "explicit_paddings", "dilations", "data_format=NHWC"], conv2d),
-    row("max_pool", &["ksize", "strides", "padding"], max_pool),
-    row("sparse_softmax_xent", &[], |call| Ok(vec![call.input("logits")?.sparse_softmax_cross_entropy(call.input("labels")?)?])),
-    row("SparseCategoricalCrossentropy", &["reduction", "from_logits=true"], |call| {
-        call.loss(SparseCategoricalCrossentropy { reduction: call.reduction() })
-    }),
-    row("MeanSquaredError", &["reduction"], |call| call.loss(MeanSquaredError { reduction: call.reduction() })),
-];
-
-fn matmul(call: &Call<'_>) -> Result<Vec<Tensor>> {
-    let (a, b) = (call.input("a")?, call.input("b")?);
-    Ok(vec![a.matmul_with(b, call.flag("transpose_a"), call.flag("transpose_b"))?])
-}
-
-fn dense(call: &Call<'_>) -> Result<Vec<Tensor>> {
-    let y = call.input("x")?.dense(call.input("kernel")?, call.optional("bias"))?;
-    match call.text("activation") {
-        "" | "linear" => Ok(vec![y]),
-        "relu" => Ok(vec![y.relu()?]),
-        other => Err(Error::message(format!("no activation {other}"))),
-    }
-}
-
-fn conv2d(call: &Call<'_>) -> Result<Vec<Tensor>> {
-    let options = Conv2DOptions::default().strides(call.pair("strides")).dilations(call.pair("dilations")).padding(call.padding()?);
-    Ok(vec![call.input("x")?.conv2d(call.input("w")?, call.optional("b"), &options)?])
-}
-
-fn max_pool(call: &Call<'_>) -> Result<Vec<Tensor>> {
-    call.unary(|x| x.max_pool2d(call.pair("ksize"), call.pair("strides"), call.padding()?))
-}
+/// Every row, by what the ops do.
+static TABLE: [&[Row]; 6] = [elementwise::ROWS, reduce::ROWS, array::ROWS, nn::ROWS, recurrent::ROWS, losses::ROWS];

@@ -1,9 +1,13 @@
 //! The gradient of every op against central differences in f64, on random shapes.
 
+mod array;
+mod elementwise;
+mod nn;
+mod reduce;
+
 use gradlet_core::device::Device;
-use gradlet_core::ops::conv2d::{Conv2DOptions, Padding};
 use gradlet_core::scope::Gradient;
-use gradlet_core::{DType, Eager, Record, Result, Scope, Tensor, ops};
+use gradlet_core::{Eager, Record, Result, Scope, Tensor, ops};
 use gradlet_tests::random::Random;
 
 /// How many shapes are tried for each op.
@@ -108,133 +112,9 @@ impl Maker {
         Trial::new(vec![x], move |x| compute(&x[0], axis))
     }
 
-    fn matmul(&mut self) -> Trial {
-        let [m, k, n] = [(); 3].map(|()| self.random.range(1, 4));
-        let (transpose_a, transpose_b) = (self.random.coin(), self.random.coin());
-        let batch = self.dims((0, 2), 3);
-        let (mut a, mut b) = (self.operand(&batch), self.operand(&batch));
-        a.extend(if transpose_a { [k, m] } else { [m, k] });
-        b.extend(if transpose_b { [n, k] } else { [k, n] });
-        let inputs = vec![self.tensor(&a), self.tensor(&b)];
-        Trial::new(inputs, move |x| x[0].matmul_with(&x[1], transpose_a, transpose_b))
-    }
-
-    fn dense(&mut self) -> Trial {
-        let (mut dims, n) = (self.dims((1, 3), 4), self.random.range(1, 4));
-        let k = self.random.range(1, 5);
-        dims.push(k);
-        let mut inputs = vec![self.tensor(&dims), self.tensor(&[k, n])];
-        if self.random.coin() {
-            inputs.push(self.tensor(&[n]));
-        }
-        Trial::new(inputs, |x| x[0].dense(&x[1], x.get(2)))
-    }
-
-    /// Options of a convolution, dimensions of images and of a filter that fits into them.
-    fn convolution(&mut self) -> (Conv2DOptions, [u32; 4], [u32; 4]) {
-        let random = &mut self.random;
-        let mut pair = |high| [random.range(1, high), random.range(1, high)];
-        let (kernel, strides, dilations, extra) = (pair(3), pair(3), pair(2), pair(4));
-        let [height, width] = [0, 1].map(|axis| (kernel[axis] - 1) * dilations[axis] + extra[axis]);
-        let [n, channels, filters] = [2, 3, 3].map(|high| random.range(1, high));
-        let mut pad = || random.range(0, 2);
-        let explicit = Padding::Explicit { top: pad(), bottom: pad(), left: pad(), right: pad() };
-        let padding = random.pick(&[Padding::Valid, Padding::Same, explicit]);
-        let options = Conv2DOptions::default().strides(strides).dilations(dilations).padding(padding);
-        (options, [n, height, width, channels], [kernel[0], kernel[1], channels, filters])
-    }
-
-    fn conv2d(&mut self) -> Trial {
-        let (options, x, filter) = self.convolution();
-        let mut inputs = vec![self.tensor(&x), self.tensor(&filter)];
-        if self.random.coin() {
-            inputs.push(self.tensor(&filter[3..]));
-        }
-        Trial::new(inputs, move |x| x[0].conv2d(&x[1], x.get(2), &options))
-    }
-
-    fn conv2d_input_grad(&mut self) -> Trial {
-        let (options, x, filter) = self.convolution();
-        let (images, filter) = (self.tensor(&x), self.tensor(&filter));
-        let dy = self.tensor(images.conv2d(&filter, None, &options).unwrap().dims());
-        Trial::new(vec![dy, filter], move |v| v[0].conv2d_input_grad(&v[1], &options, [x[1], x[2]]))
-    }
-
-    fn conv2d_filter_grad(&mut self) -> Trial {
-        let (options, x, filter) = self.convolution();
-        let (images, weights) = (self.tensor(&x), self.tensor(&filter));
-        let dy = self.tensor(images.conv2d(&weights, None, &options).unwrap().dims());
-        Trial::new(vec![images, dy], move |v| v[0].conv2d_filter_grad(&v[1], &options, [filter[0], filter[1]]))
-    }
-
-    fn max_pool2d(&mut self) -> Trial {
-        let (options, x, [height, width, ..]) = self.convolution();
-        let padding = if self.random.coin() { Padding::Same } else { Padding::Valid };
-        let x = self.distinct(&x);
-        Trial::new(vec![x], move |x| x[0].max_pool2d([height, width], options.strides, padding))
-    }
-
-    fn cross_entropy(&mut self) -> (Tensor, Tensor, Tensor) {
-        let (mut dims, classes) = (self.dims((0, 2), 4), self.random.range(1, 5));
-        let (labels, dloss) = (self.labels(&dims, classes), self.tensor(&dims));
-        dims.push(classes);
-        (self.tensor(&dims), labels, dloss)
-    }
-
-    /// Linear in f32: with large steps, and less exact.
-    fn cast(&mut self) -> Trial {
-        Trial { step: 0.01, tolerance: 1e-4, ..self.unary(|x| x.cast(DType::F32)?.cast(DType::F64)) }
-    }
-
     /// A random use of op `name`; `None` if none is known.
     fn trial(&mut self, name: &str) -> Option<Trial> {
-        Some(match name {
-            "add" => self.binary(Tensor::add),
-            "sub" => self.binary(Tensor::sub),
-            "mul" => self.binary(Tensor::mul),
-            "div" => self.binary(Tensor::div),
-            "neg" => self.unary(Tensor::neg),
-            "relu" => self.unary(Tensor::relu),
-            "identity" => self.unary(Tensor::identity),
-            "relu_grad" => {
-                let dims = self.dims((0, 4), 4);
-                let inputs = vec![self.tensor(&dims), self.away_from_zero(&dims)];
-                Trial::new(inputs, |x| x[0].relu_grad(&x[1]))
-            }
-            "cast" => self.cast(),
-            "sum" => self.reduction(Tensor::sum),
-            "mean" => self.reduction(Tensor::mean),
-            "softmax" => self.along_axis(Tensor::softmax),
-            "log_softmax" => self.along_axis(Tensor::log_softmax),
-            "reshape" => self.unary(|x| x.reshape(&[1, x.shape().elements().unwrap_or(0), 1])),
-            "transpose" => {
-                let dims = self.dims((0, 4), 4);
-                let order: Vec<u32> = self.random.permutation(dims.len()).into_iter().map(|axis| axis as u32).collect();
-                let x = self.tensor(&dims);
-                Trial::new(vec![x], move |x| x[0].transpose(&order))
-            }
-            "broadcast_to" => {
-                let dims = self.dims((0, 4), 4);
-                let from = self.operand(&dims);
-                let x = self.tensor(&from);
-                Trial::new(vec![x], move |x| x[0].broadcast_to(&dims))
-            }
-            "matmul" => self.matmul(),
-            "dense" => self.dense(),
-            "conv2d" => self.conv2d(),
-            "conv2d_input_grad" => self.conv2d_input_grad(),
-            "conv2d_filter_grad" => self.conv2d_filter_grad(),
-            "max_pool2d" => self.max_pool2d(),
-            "sparse_softmax_cross_entropy" => {
-                let (logits, labels, _) = self.cross_entropy();
-                Trial::new(vec![logits, labels], |x| x[0].sparse_softmax_cross_entropy(&x[1]))
-            }
-            "sparse_softmax_cross_entropy_grad" => {
-                let (logits, labels, dloss) = self.cross_entropy();
-                Trial::new(vec![logits, labels, dloss], |x| x[0].sparse_softmax_cross_entropy_grad(&x[1], &x[2]))
-            }
-            _ => return None,
-        })
+        [elementwise::trial, reduce::trial, array::trial, nn::trial].into_iter().find_map(|trial| trial(self, name))
     }
 }
 

@@ -1,0 +1,5 @@
+//! Recurrent layers and cells.
+
+use super::Row;
+
+pub static ROWS: &[Row] = &[];
