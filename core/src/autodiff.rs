@@ -7,8 +7,9 @@ use crate::device::Device;
 use crate::error::{Error, Result};
 use crate::op::MAX_INPUTS;
 use crate::random::Stream;
-use crate::scope::{Backward, Gradient, Op, Outputs, Recorder, Scope, ScopeHandle};
+use crate::scope::{Backward, CustomRule, Forward, Gradient, InputGradients, Op, Outputs, Recorder, Scope, ScopeHandle, innermost};
 use crate::shape::TensorType;
+use crate::sources::{Source, Sources};
 use crate::sync::{Lock, Shared, Weak};
 use crate::tensor::Tensor;
 use crate::variable::Variable;
@@ -62,8 +63,14 @@ struct Tracks {
     reads: Vec<Read>,
 }
 
+/// What gives the gradients of a node.
+enum Rule {
+    Op(&'static Op),
+    Custom(Shared<dyn CustomRule>),
+}
+
 struct Node {
-    op: &'static Op,
+    rule: Rule,
     attributes: Vec<u32>,
     /// The inputs in the parent, and their numbers if the tape tracks them.
     inputs: Vec<(Option<u32>, Tensor)>,
@@ -161,6 +168,21 @@ impl Gradients {
     }
 }
 
+impl Rule {
+    /// The gradients of the inputs; `None` if none flows.
+    fn gradients(&self, of: &Backward<'_>) -> Result<Option<InputGradients>> {
+        let (found, name) = match self {
+            Rule::Custom(rule) => (rule.gradients(of), "a custom function"),
+            Rule::Op(op) => match &op.grad {
+                Gradient::Rule(rule) => (rule(of), op.def.name),
+                Gradient::None(_) => return Ok(None),
+                Gradient::Missing(reason) => return Err(Error::message(format!("{} has no gradient: {reason}", op.def.name))),
+            },
+        };
+        found.map(Some).map_err(|error| error.context(format!("the gradient of {name}")))
+    }
+}
+
 impl Tracks {
     fn next(&mut self) -> u32 {
         self.values += 1;
@@ -237,16 +259,11 @@ impl Recording {
             if upstream.iter().all(Option::is_none) || !wanted.contains(&true) {
                 continue;
             }
-            let rule = match &node.op.grad {
-                Gradient::Rule(rule) => rule,
-                Gradient::None(_) => continue,
-                Gradient::Missing(reason) => return Err(Error::message(format!("{} has no gradient: {reason}", node.op.def.name))),
-            };
             let inputs: Vec<Tensor> = node.inputs.iter().map(|(id, under)| self.seen(*id, under)).collect();
             let outputs: Vec<Tensor> = node.outputs.iter().map(|(id, under)| self.seen(Some(*id), under)).collect();
             let backward =
                 Backward { attributes: &node.attributes, inputs: &inputs, outputs: &outputs, upstream: &upstream, wanted: &wanted };
-            let found = rule(&backward).map_err(|error| error.context(format!("the gradient of {}", node.op.def.name)))?;
+            let Some(found) = node.rule.gradients(&backward)? else { continue };
             for ((input, gradient), wanted) in node.inputs.iter().zip(found).zip(wanted) {
                 if let (Some(id), Some(gradient), true) = (input.0, gradient, wanted) {
                     gradients.add(id, gradient)?;
@@ -254,6 +271,21 @@ impl Recording {
             }
         }
         Ok(())
+    }
+
+    /// Records that `outputs` were computed of `inputs`, unless the tape tracks none of these; gives the outputs as the tape's.
+    fn record<T>(&self, rule: impl FnOnce() -> Rule, attributes: &[u32], inputs: &[(Option<u32>, Tensor)], outputs: T) -> T
+    where
+        T: IntoIterator<Item = Tensor> + FromIterator<Tensor>,
+    {
+        let mut tracks = self.tracks.lock();
+        if tracks.stopped || inputs.iter().all(|(id, _)| id.is_none()) {
+            return outputs;
+        }
+        let outputs: Vec<(u32, Tensor)> = outputs.into_iter().map(|under| (tracks.next(), under)).collect();
+        let wrapped = outputs.iter().map(|(id, under)| self.wrap(*id, under.clone())).collect();
+        tracks.nodes.push(Node { rule: rule(), attributes: attributes.to_vec(), inputs: inputs.to_vec(), outputs });
+        wrapped
     }
 
     /// A recorded value as gradient rules see it: in the tape while it records, else in its parent.
@@ -267,7 +299,7 @@ impl Recording {
 
 impl Scope for Tape {
     fn handle(&self) -> ScopeHandle {
-        ScopeHandle::new(self.0.clone())
+        ScopeHandle::new(self.0.clone()).trains(self.0.parent.training())
     }
 }
 
@@ -275,21 +307,20 @@ impl Recorder for Recording {
     fn emit(&self, op: &'static Op, attributes: &[u32], inputs: &[&Tensor]) -> Result<Outputs> {
         let inputs: heapless::Vec<(Option<u32>, Tensor), MAX_INPUTS> = inputs.iter().map(|tensor| self.under(tensor)).collect();
         let unders: heapless::Vec<&Tensor, MAX_INPUTS> = inputs.iter().map(|(_, under)| under).collect();
-        let outputs = self.parent.0.emit(op, attributes, &unders)?;
+        let outputs = self.parent.recorder.emit(op, attributes, &unders)?;
         drop(unders);
-        let mut tracks = self.tracks.lock();
-        if tracks.stopped || inputs.iter().all(|(id, _)| id.is_none()) {
-            return Ok(outputs);
-        }
-        let outputs: Vec<(u32, Tensor)> = outputs.into_iter().map(|under| (tracks.next(), under)).collect();
-        let wrapped = outputs.iter().map(|(id, under)| self.wrap(*id, under.clone())).collect();
-        let inputs = inputs.into_iter().collect();
-        tracks.nodes.push(Node { op, attributes: attributes.to_vec(), inputs, outputs });
-        Ok(wrapped)
+        Ok(self.record(|| Rule::Op(op), attributes, &inputs, outputs))
+    }
+
+    fn custom(&self, inputs: &[&Tensor], forward: &Forward<'_>, rule: &Shared<dyn CustomRule>) -> Result<Vec<Tensor>> {
+        let inputs: Vec<(Option<u32>, Tensor)> = inputs.iter().map(|tensor| self.under(tensor)).collect();
+        let unders: Vec<&Tensor> = inputs.iter().map(|(_, under)| under).collect();
+        let outputs = self.parent.recorder.custom(&unders, forward, rule)?;
+        Ok(self.record(|| Rule::Custom(rule.clone()), &[], &inputs, outputs))
     }
 
     fn read(&self, variable: &Variable) -> Result<Tensor> {
-        let value = self.parent.0.read(variable)?;
+        let value = self.parent.recorder.read(variable)?;
         let mut tracks = self.tracks.lock();
         if tracks.stopped || !variable.trainable() {
             return Ok(value);
@@ -305,11 +336,11 @@ impl Recorder for Recording {
     }
 
     fn assign(&self, variable: &Variable, value: &Tensor) -> Result<()> {
-        self.parent.0.assign(variable, &self.under(value).1)
+        self.parent.recorder.assign(variable, &self.under(value).1)
     }
 
     fn device(&self) -> &Device {
-        self.parent.0.device()
+        self.parent.recorder.device()
     }
 
     fn parent(&self) -> Option<&ScopeHandle> {
@@ -321,79 +352,48 @@ impl Recorder for Recording {
     }
 
     fn may_create(&self) -> bool {
-        self.parent.0.may_create()
+        self.parent.recorder.may_create()
     }
 
-    fn next_stream(&self) -> Stream {
-        self.parent.0.next_stream()
+    fn random_state(&self) -> Result<Variable> {
+        self.parent.recorder.random_state()
+    }
+
+    fn next_stream(&self) -> Result<Stream> {
+        self.parent.recorder.next_stream()
     }
 }
 
-/// What a gradient can be taken with respect to.
-pub enum Source<'a> {
-    /// A watched tensor, or one computed from it.
-    Tensor(&'a Tensor),
-    /// A variable that was read through the tape.
-    Variable(&'a Variable),
-}
-
-/// One source or several, and the form in which their gradients are wanted.
-pub trait Sources {
-    /// The gradients.
-    type Gradients;
-    /// The sources, in order.
-    fn list(&self) -> Vec<Source<'_>>;
-    /// Puts the gradients, in the order of the sources, into their form.
-    fn pack(&self, gradients: Vec<Option<Tensor>>) -> Result<Self::Gradients>;
-}
-
-impl Sources for Tensor {
-    type Gradients = Option<Tensor>;
-    fn list(&self) -> Vec<Source<'_>> {
-        alloc::vec![Source::Tensor(self)]
-    }
-    fn pack(&self, mut gradients: Vec<Option<Tensor>>) -> Result<Option<Tensor>> {
-        Ok(gradients.pop().flatten())
-    }
-}
-
-impl Sources for Variable {
-    type Gradients = Option<Tensor>;
-    fn list(&self) -> Vec<Source<'_>> {
-        alloc::vec![Source::Variable(self)]
-    }
-    fn pack(&self, mut gradients: Vec<Option<Tensor>>) -> Result<Option<Tensor>> {
-        Ok(gradients.pop().flatten())
-    }
-}
-
-impl Sources for [Tensor] {
-    type Gradients = Vec<Option<Tensor>>;
-    fn list(&self) -> Vec<Source<'_>> {
-        self.iter().map(Source::Tensor).collect()
-    }
-    fn pack(&self, gradients: Vec<Option<Tensor>>) -> Result<Vec<Option<Tensor>>> {
-        Ok(gradients)
-    }
-}
-
-impl Sources for [Variable] {
-    /// Each variable with its gradient: what an optimizer applies.
-    type Gradients = Vec<(Variable, Option<Tensor>)>;
-    fn list(&self) -> Vec<Source<'_>> {
-        self.iter().map(Source::Variable).collect()
-    }
-    fn pack(&self, gradients: Vec<Option<Tensor>>) -> Result<Self::Gradients> {
-        Ok(self.iter().cloned().zip(gradients).collect())
-    }
-}
-
-impl Sources for Vec<Variable> {
-    type Gradients = Vec<(Variable, Option<Tensor>)>;
-    fn list(&self) -> Vec<Source<'_>> {
-        self.as_slice().list()
-    }
-    fn pack(&self, gradients: Vec<Option<Tensor>>) -> Result<Self::Gradients> {
-        self.as_slice().pack(gradients)
+/// A function of tensors whose gradients `rule` gives, in place of those of its ops: TensorFlow's `custom_gradient`.
+///
+/// `forward` is given the inputs, as they are below all tapes. `rule` is given inputs, outputs and upstream gradients as those of ops
+/// are; it gives a gradient for each input, of ops on those: so it has gradients itself, where they are wanted.
+///
+/// ```
+/// use gradlet_core::scope::Backward;
+/// use gradlet_core::{DType, Eager, Record, Tensor, custom_gradient, ops};
+/// // As rounding, forward; as nothing at all, backward.
+/// let straight_through = |x: &Tensor| {
+///     let forward = |x: &[&Tensor]| Ok(vec![x[0].cast(DType::I32)?.cast(DType::F32)?]);
+///     custom_gradient(&[x], forward, |of: &Backward<'_>| Ok([of.dy().cloned().ok()].into_iter().collect()))
+/// };
+/// let device = ops::portable_cpu();
+/// let tape = Eager::new(&device).tape();
+/// let x = tape.watch(&Tensor::scalar(&device, 3.7f32))?;
+/// let y = straight_through(&x)?.remove(0);
+/// assert_eq!(tape.gradient(&y, &x)?.unwrap().item::<f32>()?, 1.0);
+/// # Ok::<(), gradlet_core::Error>(())
+/// ```
+pub fn custom_gradient(
+    inputs: &[&Tensor],
+    forward: impl Fn(&[&Tensor]) -> Result<Vec<Tensor>>,
+    rule: impl CustomRule + 'static,
+) -> Result<Vec<Tensor>> {
+    match innermost(inputs)? {
+        Some(scope) => {
+            let rule: Shared<dyn CustomRule> = Shared::new(rule);
+            scope.recorder.custom(inputs, &forward, &rule)
+        }
+        None => forward(inputs),
     }
 }

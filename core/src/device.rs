@@ -79,6 +79,8 @@ pub trait Backend: ThreadSafe {
     ///
     /// Fails with [`Error::NoKernel`] where the device cannot compute the op for these types.
     fn run(&self, def: &'static OpDef, call: &mut Call<'_, '_>) -> Result<()>;
+    /// True if the device computes `def` for inputs of `dtype`.
+    fn has_kernel(&self, def: &OpDef, dtype: DType) -> bool;
     /// The kernels a compiled program may use on this device, first choice first.
     fn kernels(&self) -> &[&'static Kernel];
 }
@@ -111,6 +113,11 @@ impl Device {
     /// The kernels a compiled program may use on this device, first choice first.
     pub fn kernels(&self) -> &[&'static Kernel] {
         self.0.kernels()
+    }
+
+    /// True if the device computes `def` for inputs of `dtype`.
+    pub fn has_kernel(&self, def: &OpDef, dtype: DType) -> bool {
+        self.0.has_kernel(def, dtype)
     }
 
     /// A buffer of zeros.
@@ -163,6 +170,10 @@ impl Cpu {
     fn slot(def: &OpDef, dtype: DType) -> usize {
         usize::from(def.code.0) * (DType::ALL.len() + 1) + dtype as usize
     }
+
+    fn kernel(&self, def: &OpDef, dtype: DType) -> Option<&'static Kernel> {
+        self.table.get(Cpu::slot(def, dtype)).copied().flatten()
+    }
 }
 
 impl Backend for Cpu {
@@ -173,8 +184,12 @@ impl Backend for Cpu {
     fn run(&self, def: &'static OpDef, call: &mut Call<'_, '_>) -> Result<()> {
         let dtype = call.inputs.first().map(|view| view.dtype()).or(call.outputs.first().map(|view| view.dtype()));
         let dtype = dtype.ok_or(Error::Arity { got: 0 })?;
-        let kernel = self.table.get(Cpu::slot(def, dtype)).copied().flatten();
+        let kernel = self.kernel(def, dtype);
         (kernel.ok_or(Error::NoKernel { op: def.name, dtype })?.run)(call)
+    }
+
+    fn has_kernel(&self, def: &OpDef, dtype: DType) -> bool {
+        self.kernel(def, dtype).is_some()
     }
 
     fn kernels(&self) -> &[&'static Kernel] {

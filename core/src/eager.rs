@@ -1,7 +1,7 @@
 //! Immediate execution.
 
 use crate::device::Device;
-use crate::error::Result;
+use crate::error::{Error, Result};
 use crate::random::Stream;
 use crate::scope::{Op, Outputs, Recorder, Scope, ScopeHandle};
 use crate::sync::{Lock, Shared};
@@ -19,7 +19,9 @@ pub struct Eager(Shared<Immediate>);
 
 struct Immediate {
     device: Device,
-    random: Lock<Stream>,
+    seed: u64,
+    random: Variable,
+    taking: Lock<()>,
 }
 
 impl Eager {
@@ -30,7 +32,8 @@ impl Eager {
 
     /// A scope whose new tensors are made on `device`, with this random seed.
     pub fn with_seed(device: &Device, seed: u64) -> Eager {
-        Eager(Shared::new(Immediate { device: device.clone(), random: Lock::new(Stream { key: seed, stream: 0 }) }))
+        let random = Variable::untrained("seed_generator_state");
+        Eager(Shared::new(Immediate { device: device.clone(), seed, random, taking: Lock::new(()) }))
     }
 }
 
@@ -69,10 +72,16 @@ impl Recorder for Immediate {
         true
     }
 
-    fn next_stream(&self) -> Stream {
-        let mut random = self.random.lock();
-        let next = *random;
-        random.stream += 1;
-        next
+    fn random_state(&self) -> Result<Variable> {
+        self.random.create_with(|| Tensor::new(&self.device, &[self.seed as i64, 0], &[2]))?;
+        Ok(self.random.clone())
+    }
+
+    fn next_stream(&self) -> Result<Stream> {
+        let _one_at_a_time = self.taking.lock();
+        let state = self.random_state()?.value()?.to_vec::<i64>()?;
+        let &[key, stream] = state.as_slice() else { return Err(Error::TensorType { index: 0 }) };
+        self.random.set(&Tensor::new(&self.device, &[key, stream.wrapping_add(1)], &[2])?)?;
+        Ok(Stream { key: key as u64, stream: stream as u64 })
     }
 }

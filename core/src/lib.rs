@@ -18,6 +18,7 @@ pub mod error;
 pub mod op;
 pub mod ops;
 pub mod program;
+pub mod random;
 pub mod shape;
 pub mod verify;
 pub mod view;
@@ -49,9 +50,9 @@ pub mod optimizers;
 #[cfg(feature = "alloc")]
 pub mod plan;
 #[cfg(feature = "alloc")]
-pub mod random;
-#[cfg(feature = "alloc")]
 pub mod scope;
+#[cfg(feature = "alloc")]
+pub mod sources;
 #[cfg(feature = "alloc")]
 pub mod sync;
 #[cfg(feature = "alloc")]
@@ -76,7 +77,7 @@ pub use view::{TensorView, TensorViewMut};
 #[cfg(feature = "alloc")]
 pub use {
     artifact::Artifact,
-    autodiff::{Record, Tape},
+    autodiff::{Record, Tape, custom_gradient},
     device::Device,
     eager::Eager,
     scope::Scope,

@@ -1,5 +1,6 @@
 //! Counter-based random numbers: Philox 4x32-10 (Salmon et al., "Parallel random numbers: as easy as 1, 2, 3", 2011).
 
+#[cfg(feature = "alloc")]
 use alloc::vec::Vec;
 
 /// A stream of random numbers: which numbers it gives depends on its key and stream number only.
@@ -26,10 +27,16 @@ impl Stream {
     }
 
     /// `count` numbers from 0 to below 1, multiples of 2⁻²⁴.
+    #[cfg(feature = "alloc")]
     pub fn uniform(&self, count: usize) -> Vec<f32> {
         let words = (0..count.div_ceil(4) as u64).flat_map(|index| self.block(index));
-        words.take(count).map(|word| (word >> 8) as f32 / 16_777_216.0).collect()
+        words.take(count).map(unit).collect()
     }
+}
+
+/// The number from 0 to below 1, a multiple of 2⁻²⁴, that a word stands for.
+pub(crate) fn unit(word: u32) -> f32 {
+    (word >> 8) as f32 / 16_777_216.0
 }
 
 #[cfg(test)]

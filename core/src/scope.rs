@@ -5,12 +5,14 @@
 //! `x.matmul(&w)` needs no scope argument.
 
 use crate::device::Device;
+use crate::dtype::DType;
 use crate::error::{Error, Result};
 use crate::op::{MAX_INPUTS, MAX_OUTPUTS, OpDef};
 use crate::random::Stream;
 use crate::sync::{Shared, ThreadSafe};
 use crate::tensor::Tensor;
 use crate::variable::Variable;
+use alloc::vec::Vec;
 
 /// An op as user code emits it: its definition, and how gradients go through it.
 pub struct Op {
@@ -64,6 +66,21 @@ impl Backward<'_> {
     }
 }
 
+/// What a custom gradient's function computes, from tensors to tensors.
+pub type Forward<'a> = dyn Fn(&[&Tensor]) -> Result<Vec<Tensor>> + 'a;
+
+/// A gradient rule that a user gives for a function of tensors.
+pub trait CustomRule: ThreadSafe {
+    /// The gradient of each input.
+    fn gradients(&self, of: &Backward<'_>) -> Result<InputGradients>;
+}
+
+impl<F: Fn(&Backward<'_>) -> Result<InputGradients> + ThreadSafe> CustomRule for F {
+    fn gradients(&self, of: &Backward<'_>) -> Result<InputGradients> {
+        self(of)
+    }
+}
+
 /// What stands behind a scope.
 pub trait Recorder: ThreadSafe {
     /// Computes or records `op`.
@@ -80,26 +97,49 @@ pub trait Recorder: ThreadSafe {
     fn recording(&self) -> bool;
     /// Whether variables can be created.
     fn may_create(&self) -> bool;
+    /// The state of the random numbers: i64 `[seed, streams taken]`.
+    fn random_state(&self) -> Result<Variable>;
     /// A stream of random numbers that was not given before.
-    fn next_stream(&self) -> Stream;
+    fn next_stream(&self) -> Result<Stream>;
+    /// Computes `forward`, whose gradients are `rule`'s.
+    fn custom(&self, inputs: &[&Tensor], forward: &Forward<'_>, rule: &Shared<dyn CustomRule>) -> Result<Vec<Tensor>> {
+        let _ = rule;
+        forward(inputs)
+    }
 }
 
-/// A scope, shared.
+/// A scope, shared, and whether it trains.
 #[derive(Clone)]
-pub struct ScopeHandle(pub(crate) Shared<dyn Recorder>);
+pub struct ScopeHandle {
+    pub(crate) recorder: Shared<dyn Recorder>,
+    training: bool,
+}
 
 impl ScopeHandle {
-    /// The scope that `recorder` implements.
+    /// The scope that `recorder` implements. It does not train.
     pub fn new(recorder: Shared<dyn Recorder>) -> ScopeHandle {
-        ScopeHandle(recorder)
+        ScopeHandle { recorder, training: false }
+    }
+
+    /// The same scope, which trains or does not.
+    pub(crate) fn trains(self, training: bool) -> ScopeHandle {
+        ScopeHandle { training, ..self }
     }
 
     fn is(&self, other: &ScopeHandle) -> bool {
-        core::ptr::addr_eq(Shared::as_ptr(&self.0), Shared::as_ptr(&other.0))
+        core::ptr::addr_eq(Shared::as_ptr(&self.recorder), Shared::as_ptr(&other.recorder))
     }
 
     fn depth(&self) -> usize {
-        self.0.parent().map_or(0, |parent| parent.depth() + 1)
+        self.recorder.parent().map_or(0, |parent| parent.depth() + 1)
+    }
+
+    /// Emits `op`. Where the scope's device has no kernel for 16-bit floats, it is computed in f32, and the results rounded.
+    pub(crate) fn emit_op(&self, op: &'static Op, attributes: &[u32], inputs: &[&Tensor]) -> Result<Outputs> {
+        match narrow(op, self.recorder.device(), inputs) {
+            Some(dtype) => widened(dtype, inputs, |inputs| self.recorder.emit(op, attributes, inputs)),
+            None => self.recorder.emit(op, attributes, inputs),
+        }
     }
 
     /// The one of two scopes that stands deeper; `self`, if neither does.
@@ -109,7 +149,7 @@ impl ScopeHandle {
 
     /// True if `other` is this scope or one that it stands in.
     fn stands_in(&self, other: &ScopeHandle) -> bool {
-        self.is(other) || self.0.parent().is_some_and(|parent| parent.stands_in(other))
+        self.is(other) || self.recorder.parent().is_some_and(|parent| parent.stands_in(other))
     }
 }
 
@@ -122,30 +162,52 @@ pub trait Scope {
     ///
     /// Fails, before any work is done, where the inputs or attributes do not fit the op.
     fn emit(&self, op: &'static Op, attributes: &[u32], inputs: &[&Tensor]) -> Result<Outputs> {
-        self.handle().0.emit(op, attributes, inputs)
+        self.handle().emit_op(op, attributes, inputs)
+    }
+
+    /// Whether layers behave as in training: dropout drops, batch normalisation takes the batch's own statistics.
+    fn training(&self) -> bool {
+        self.handle().training
+    }
+
+    /// The same scope, which trains or does not. A tape over it, and a function called in it, do as it does.
+    ///
+    /// ```
+    /// use gradlet_core::{Eager, Record, Scope, ops};
+    /// let scope = Eager::new(&ops::portable_cpu());
+    /// let tape = scope.with_training(true).tape();
+    /// assert!(tape.training() && !scope.training());
+    /// ```
+    fn with_training(&self, training: bool) -> ScopeHandle {
+        self.handle().trains(training)
     }
 
     /// The value of `variable` at this moment: later assignments do not change it.
     ///
     /// Fails with [`Error::Unbuilt`] if the variable was not created yet.
     fn read(&self, variable: &Variable) -> Result<Tensor> {
-        self.handle().0.read(variable)
+        self.handle().recorder.read(variable)
     }
 
     /// Sets `variable` to `value`. Fails if the element type or the shape is another one.
     fn assign(&self, variable: &Variable, value: &Tensor) -> Result<()> {
-        self.handle().0.assign(variable, value)
+        self.handle().recorder.assign(variable, value)
     }
 
     /// A stream of random numbers that was not given before. It depends on the seed of the scope at the bottom, and on how
-    /// many streams were taken.
-    fn next_stream(&self) -> Stream {
-        self.handle().0.next_stream()
+    /// many streams were taken. In a trace, it is taken while tracing, for what is computed then: initial values.
+    fn next_stream(&self) -> Result<Stream> {
+        self.handle().recorder.next_stream()
+    }
+
+    /// The state of the random numbers: a variable of i64 `[seed, streams taken]`, which a traced function captures like any other.
+    fn random_state(&self) -> Result<Variable> {
+        self.handle().recorder.random_state()
     }
 
     /// The device that new tensors are made on.
     fn device(&self) -> Device {
-        self.handle().0.device().clone()
+        self.handle().recorder.device().clone()
     }
 }
 
@@ -153,6 +215,22 @@ impl Scope for ScopeHandle {
     fn handle(&self) -> ScopeHandle {
         self.clone()
     }
+}
+
+/// The 16-bit float type of the inputs, if the device has no kernel of `op` for it.
+pub(crate) fn narrow(op: &Op, device: &Device, inputs: &[&Tensor]) -> Option<DType> {
+    let dtype = inputs.first()?.dtype();
+    let narrow = matches!(dtype, DType::F16 | DType::Bf16);
+    (narrow && !device.has_kernel(op.def, dtype)).then_some(dtype)
+}
+
+/// `emit` on inputs of `dtype` cast to f32, with results of f32 cast back.
+pub(crate) fn widened(dtype: DType, inputs: &[&Tensor], emit: impl FnOnce(&[&Tensor]) -> Result<Outputs>) -> Result<Outputs> {
+    let widen = |tensor: &&Tensor| if tensor.dtype() == dtype { tensor.cast(DType::F32) } else { Ok((*tensor).clone()) };
+    let wide = inputs.iter().map(widen).collect::<Result<heapless::Vec<Tensor, MAX_INPUTS>>>()?;
+    let wide: heapless::Vec<&Tensor, MAX_INPUTS> = wide.iter().collect();
+    let narrow = |tensor: Tensor| if tensor.dtype() == DType::F32 { tensor.cast(dtype) } else { Ok(tensor) };
+    emit(&wide)?.into_iter().map(narrow).collect()
 }
 
 /// The innermost scope that the inputs come from; `None` if all were computed outside of any.

@@ -156,7 +156,7 @@ impl Tensor {
     pub(crate) fn scope(&self) -> Result<Option<ScopeHandle>> {
         let Value::Recorded(recorded) = &self.value else { return Ok(None) };
         match recorded.scope.upgrade().filter(|scope| scope.recording()) {
-            Some(scope) => Ok(Some(ScopeHandle(scope))),
+            Some(scope) => Ok(Some(ScopeHandle::new(scope))),
             None => recorded.under.as_ref().ok_or(Error::Traced)?.scope(),
         }
     }
@@ -203,8 +203,12 @@ impl Tensor {
 
     /// Emits `op` into the innermost scope of the inputs, or computes it now.
     pub(crate) fn emit(op: &'static Op, attributes: &[u32], inputs: &[&Tensor]) -> Result<Outputs> {
-        match crate::scope::innermost(inputs)? {
-            Some(scope) => scope.0.emit(op, attributes, inputs),
+        if let Some(scope) = crate::scope::innermost(inputs)? {
+            return scope.emit_op(op, attributes, inputs);
+        }
+        let device = inputs.first().ok_or(Error::Arity { got: 0 })?.buffer()?.device();
+        match crate::scope::narrow(op, device, inputs) {
+            Some(dtype) => crate::scope::widened(dtype, inputs, |inputs| Tensor::compute(op, attributes, inputs)),
             None => Tensor::compute(op, attributes, inputs),
         }
     }

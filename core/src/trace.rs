@@ -99,7 +99,7 @@ impl Recorder for Tracing {
     }
 
     fn device(&self) -> &Device {
-        self.parent.0.device()
+        self.parent.recorder.device()
     }
 
     fn parent(&self) -> Option<&ScopeHandle> {
@@ -114,8 +114,12 @@ impl Recorder for Tracing {
         self.first
     }
 
-    fn next_stream(&self) -> Stream {
-        self.parent.0.next_stream()
+    fn random_state(&self) -> Result<Variable> {
+        self.parent.recorder.random_state()
+    }
+
+    fn next_stream(&self) -> Result<Stream> {
+        self.parent.recorder.next_stream()
     }
 }
 
@@ -271,8 +275,9 @@ impl<A: Arguments, R: Results> Function<A, R> {
             }
         });
         // As with ops, arguments that come from an inner scope take the call there.
-        let scope = innermost(&tensors.iter().collect::<Vec<_>>())?.unwrap_or(scope.handle()).deeper(scope.handle());
-        if scope.0.parent().is_some() {
+        let scope =
+            innermost(&tensors.iter().collect::<Vec<_>>())?.unwrap_or(scope.handle()).deeper(scope.handle()).trains(scope.training());
+        if scope.recorder.parent().is_some() {
             return (self.body)(&scope, arguments);
         }
         let concrete = self.concrete(&scope, &arguments)?;
@@ -282,7 +287,7 @@ impl<A: Arguments, R: Results> Function<A, R> {
 
     /// The function as traced for arguments like these: to be inspected, or exported.
     pub fn concrete(&self, scope: &dyn Scope, arguments: &A) -> Result<Shared<ConcreteFunction>> {
-        let mut key = Vec::new();
+        let mut key = alloc::vec![Key::Host(scope.training().into())];
         arguments.visit(&mut |argument| {
             key.push(match argument {
                 Argument::Tensor(tensor) => Key::Tensor(tensor.tensor_type()),
@@ -315,7 +320,7 @@ impl<A: Arguments, R: Results> Function<A, R> {
             graph.inputs.push(id);
             tracing.tensor(tensor_type, id)
         });
-        let results = (self.body)(&ScopeHandle::new(tracing.clone()), arguments)?;
+        let results = (self.body)(&ScopeHandle::new(tracing.clone()).trains(scope.training()), arguments)?;
         let mut graph = core::mem::take(&mut tracing.record.lock().graph);
         let mut outputs = Vec::new();
         results.visit(&mut |tensor| outputs.push(tracing.id(tensor, &mut graph)));

@@ -63,11 +63,21 @@ impl Variable {
 
     /// Gives a deferred variable its first value; does nothing if it has one.
     pub fn create(&self, scope: &dyn Scope, value: &Tensor) -> Result<()> {
-        let may_create = scope.handle().0.may_create();
+        let may_create = scope.handle().recorder.may_create();
         let mut state = self.0.state.lock();
         if state.is_none() {
             let buffer = value.buffer()?.clone();
             *state = Some(may_create.then_some(State { tensor_type: value.tensor_type(), buffer, version: 0 }).ok_or(Error::LateVariable)?);
+        }
+        Ok(())
+    }
+
+    /// Gives a deferred variable its first value, whatever scope is recording; does nothing if it has one.
+    pub(crate) fn create_with(&self, value: impl FnOnce() -> Result<Tensor>) -> Result<()> {
+        let mut state = self.0.state.lock();
+        if state.is_none() {
+            let value = value()?;
+            *state = Some(State { tensor_type: value.tensor_type(), buffer: value.buffer()?.clone(), version: 0 });
         }
         Ok(())
     }

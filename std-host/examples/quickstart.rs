@@ -25,7 +25,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     });
     for epoch in 1..=3 {
         let mut loss = 0.0;
-        for batch in train.shuffled(scope.next_stream()).chunks(32) {
+        for batch in train.shuffled(scope.next_stream()?).chunks(32) {
             loss = train_step.call(&scope, train.batch(&scope.device(), batch, &[784])?)?.item::<f32>()?;
         }
         println!("epoch {epoch}: loss of the last batch {loss:.3}");

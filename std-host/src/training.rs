@@ -142,7 +142,7 @@ pub fn fit(
     let evaluate = evaluator(model);
     let mut last = Evaluation::default();
     for epoch in 1..=options.epochs {
-        let order = train.shuffled(scope.next_stream());
+        let order = train.shuffled(scope.next_stream()?);
         let mut sums = Sums::default();
         let steps = order.len().div_ceil(batch);
         let mut status = Status { epoch, epochs: options.epochs, step: 0, steps, train: last, test: None };

@@ -7,8 +7,10 @@ use gradlet_tests::runtimes::Traced;
 use std::collections::HashSet;
 
 /// Ops without a golden case and without a gradient to test, and what tests them instead.
-const TESTED_OTHERWISE: [(&str, &str); 1] =
-    [("matmul_sgd", "the optimiser makes it of matmul and sgd_step, of which it has the bits: see tests/training.rs")];
+const TESTED_OTHERWISE: [(&str, &str); 2] = [
+    ("matmul_sgd", "the optimiser makes it of matmul and sgd_step, of which it has the bits: see tests/training.rs"),
+    ("random_uniform", "its numbers are the stream's, which has known answers: see core/src/random.rs and tests/scopes.rs"),
+];
 
 fn assert_distinct<T: std::hash::Hash + Eq + std::fmt::Debug>(items: impl Iterator<Item = T>) {
     let mut seen = HashSet::new();

@@ -129,7 +129,7 @@ fn glorot_uniform(scope: &dyn Scope, dims: &[u32]) -> Result<Tensor> {
     let fans: u32 = channels.iter().map(|&dim| dim * field).sum();
     let limit = libm::sqrtf(6.0 / fans.max(1) as f32);
     let count = Shape::new(dims)?.elements().unwrap_or(0) as usize;
-    let elements: Vec<f32> = scope.next_stream().uniform(count).iter().map(|x| (2.0 * x - 1.0) * limit).collect();
+    let elements: Vec<f32> = scope.next_stream()?.uniform(count).iter().map(|x| (2.0 * x - 1.0) * limit).collect();
     Tensor::new(&scope.device(), &elements, dims)
 }
 

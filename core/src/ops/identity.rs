@@ -25,8 +25,27 @@ fn grad(of: &Backward<'_>) -> Result<InputGradients> {
     Ok([of.if_wanted(0, || of.dy().cloned())?].into_iter().collect())
 }
 
+/// The same op, through which no gradient flows.
+#[cfg(feature = "alloc")]
+static STOP: Op = Op { def: &DEF, usage: "stop_gradient(x)", grad: Gradient::None("it stops gradients") };
+
 #[cfg(feature = "alloc")]
 impl Tensor {
+    /// The same value, as a constant to every gradient: TensorFlow's `stop_gradient`.
+    ///
+    /// ```
+    /// # use gradlet_core::{Eager, Record, Tensor, ops};
+    /// # let device = ops::portable_cpu();
+    /// let tape = Eager::new(&device).tape();
+    /// let x = tape.watch(&Tensor::scalar(&device, 3.0f32))?;
+    /// let y = x.mul(&x.stop_gradient()?)?;
+    /// assert_eq!(tape.gradient(&y, &x)?.unwrap().item::<f32>()?, 3.0);
+    /// # Ok::<(), gradlet_core::Error>(())
+    /// ```
+    pub fn stop_gradient(&self) -> Result<Tensor> {
+        Tensor::emit1(&STOP, &[], &[self])
+    }
+
     /// The same value, as another tensor.
     ///
     /// ```

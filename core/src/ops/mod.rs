@@ -89,6 +89,7 @@ catalogue! {
     28 adam_step: F32, F64;
     29 identity: F32, F64, F16, BF16, I8, U8, I32, I64, BOOL;
     30 matmul_sgd: F32, F64;
+    100 random_uniform: I64;
 }
 
 mod contraction;
