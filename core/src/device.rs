@@ -4,7 +4,7 @@ use crate::dtype::DType;
 use crate::error::{Error, Result};
 use crate::op::{Call, Kernel, MAX_INPUTS, MAX_OUTPUTS, OpDef};
 use crate::shape::TensorType;
-use crate::sync::{Shared, ThreadSafe};
+use crate::sync::{Shared, Task, ThreadSafe};
 use crate::view::{TensorView, TensorViewMut};
 use alloc::vec::Vec;
 use bytemuck::{Pod, Zeroable};
@@ -83,6 +83,19 @@ pub trait Backend: ThreadSafe {
     fn has_kernel(&self, def: &OpDef, dtype: DType) -> bool;
     /// The kernels a compiled program may use on this device, first choice first.
     fn kernels(&self) -> &[&'static Kernel];
+    /// How many tasks can run at the same time.
+    fn threads(&self) -> usize {
+        1
+    }
+    /// Does both tasks, at the same time where it can. They may call this again.
+    fn join(&self, one: &mut Task<'_>, other: &mut Task<'_>) {
+        one();
+        other();
+    }
+    /// Lets others go on for a moment: what waits for another thread calls this again and again.
+    fn pause(&self) {
+        core::hint::spin_loop();
+    }
 }
 
 /// A device: a handle to be cloned. Two are equal if they have the same name and compute with the same kernels.

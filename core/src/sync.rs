@@ -8,6 +8,9 @@ mod imp {
     /// What may be shared between threads here: `Send + Sync` where the target has atomics, anything where it has not.
     pub trait ThreadSafe: Send + Sync {}
     impl<T: ?Sized + Send + Sync> ThreadSafe for T {}
+
+    /// Work that another thread may do.
+    pub type Task<'t> = dyn FnMut() + Send + 't;
 }
 
 #[cfg(not(target_has_atomic = "ptr"))]
@@ -17,6 +20,9 @@ mod imp {
     /// What may be shared between threads here: anything, for there are none.
     pub trait ThreadSafe {}
     impl<T: ?Sized> ThreadSafe for T {}
+
+    /// Work that another thread may do, where there are threads.
+    pub type Task<'t> = dyn FnMut() + 't;
 
     /// A `RefCell` with the interface of a lock.
     #[derive(Debug, Default)]
@@ -35,4 +41,4 @@ mod imp {
     }
 }
 
-pub use imp::{Lock, Shared, ThreadSafe, Weak};
+pub use imp::{Lock, Shared, Task, ThreadSafe, Weak};
