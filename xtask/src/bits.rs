@@ -1,4 +1,7 @@
-//! The same bits on the device: an MLP's training steps under QEMU against the host's.
+//! The same bits on the device: an MLP's training steps under QEMU against the host's, compiled and op by op.
+
+#[path = "../../boards/mps2-an386/src/learn.rs"]
+mod learn;
 
 use crate::setup::Toolchain;
 use crate::{firmware, models};
@@ -17,8 +20,23 @@ pub fn check(toolchain: &Toolchain) -> Result<()> {
     let folder = models::export("mlp")?;
     let elf = firmware::build(toolchain, "mlp", Some(&folder))?;
     firmware::run(&elf, &folder, &[&STEPS.to_string(), LOG], LIMIT)?.ok()?;
-    let (device, host) = (fs::read(folder.join(LOG))?, host(&fs::read(folder.join("model.grdl"))?)?);
-    let differs = host.iter().zip(&device).position(|(host, device)| host != device);
+    compare(&fs::read(folder.join(LOG))?, &host(&fs::read(folder.join("model.grdl"))?)?)
+}
+
+/// Fails unless the firmware `eager`, which builds its model itself, gives every loss and every variable as the host does.
+pub fn check_eager(toolchain: &Toolchain) -> Result<()> {
+    let folder = models::none()?;
+    let elf = firmware::build(toolchain, "eager", None)?;
+    let run = firmware::run(&elf, &folder, &[&STEPS.to_string(), LOG], LIMIT)?.ok()?;
+    let mut host = Vec::new();
+    learn::learn(STEPS, |step| step(), |bytes| host.extend(bytes))?;
+    println!("heap {} bytes at most, {} instructions a step", run.number("heap_peak")?, run.number("instructions_train_step")?);
+    compare(&fs::read(folder.join(LOG))?, &host)
+}
+
+/// Fails unless both logs hold the same bytes: the losses, then the variables.
+fn compare(device: &[u8], host: &[u8]) -> Result<()> {
+    let differs = host.iter().zip(device).position(|(host, device)| host != device);
     ensure!(device.len() == host.len(), "the device wrote {} bytes, the host {}", device.len(), host.len());
     ensure!(differs.is_none(), "device and host differ from byte {differs:?} on: {STEPS} losses come first, then the variables");
     println!("{STEPS} losses and {} bytes of variables: the same bits", host.len() - 4 * STEPS as usize);

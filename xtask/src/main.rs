@@ -1,5 +1,7 @@
 //! `cargo xtask …`: everything that building, testing and showing gradlet takes.
 
+extern crate alloc;
+
 mod bits;
 mod demo;
 mod elf;
@@ -33,8 +35,12 @@ enum Task {
         #[arg(long, value_name = "FILE")]
         json: Option<PathBuf>,
     },
-    /// Run all tests: format, lints, docs, tests, firmware, golden vectors, sizes. Stops at the first failure.
-    Test,
+    /// Run all tests: format, lints, docs, tests, firmware, golden vectors, bits, sizes. Stops at the first failure.
+    Test {
+        /// Only the steps whose names contain one of these.
+        #[arg(value_name = "STEP")]
+        steps: Vec<String>,
+    },
     /// Run golden vectors on every runtime.
     Golden {
         /// Folders of cases; without any, those under tests/fixtures.
@@ -68,7 +74,7 @@ fn main() -> ExitCode {
     let result = match Cli::parse().task {
         Task::Setup => setup::ensure().map(|toolchain| println!("ready: {toolchain}, qemu-system-arm")),
         Task::Demo { json } => demo::run(json.as_deref()),
-        Task::Test => test::run(),
+        Task::Test { steps } => test::run(&steps),
         Task::Golden { folders } => golden::run(&folders),
         Task::Size { json, update } => size::run(json.as_deref(), update),
         Task::Firmware { names, model, run } => firmware::task(&names, model.as_deref(), run.as_deref()),

@@ -3,13 +3,13 @@
 use crate::setup::{self, TARGET, Toolchain};
 use crate::shell::{self, answer, cargo};
 use crate::{bits, firmware, golden, models, size};
-use anyhow::{Context, Result, ensure};
+use anyhow::{Context, Result, bail, ensure};
 use std::process::Command;
 use std::time::{Duration, Instant};
 
 type Step = (&'static str, fn(&Toolchain) -> Result<()>);
 
-const STEPS: [Step; 11] = [
+const STEPS: [Step; 12] = [
     ("format", |_| format()),
     ("lints", |_| shell::run(cargo().args(["clippy", "--workspace", "--all-targets", "--all-features", "--", "-D", "warnings"]))),
     ("docs", |_| shell::run(cargo().args(["doc", "--no-deps", "--workspace"]).env("RUSTDOCFLAGS", "-D warnings"))),
@@ -20,13 +20,19 @@ const STEPS: [Step; 11] = [
     ("firmware harness", firmware_harness),
     ("golden vectors", |_| golden::run(&[])),
     ("the device's bits", bits::check),
+    ("the device's bits, op by op", bits::check_eager),
     ("sizes", |_| size::check()),
 ];
 
-/// `cargo xtask test`.
-pub fn run() -> Result<()> {
+/// `cargo xtask test`: the steps whose names contain one of `wanted`, or all.
+pub fn run(wanted: &[String]) -> Result<()> {
     let toolchain = setup::ensure()?;
-    for (passed, (name, step)) in STEPS.iter().enumerate() {
+    let is_wanted = |name: &str| wanted.is_empty() || wanted.iter().any(|part| name.contains(part.as_str()));
+    let steps: Vec<&Step> = STEPS.iter().filter(|(name, _)| is_wanted(name)).collect();
+    if steps.is_empty() {
+        bail!("no step has {wanted:?} in its name; there are {:?}", STEPS.map(|(name, _)| name));
+    }
+    for (passed, (name, step)) in steps.iter().enumerate() {
         println!("\n== {name}");
         let start = Instant::now();
         if let Err(error) = step(&toolchain) {
@@ -35,7 +41,7 @@ pub fn run() -> Result<()> {
         }
         println!("== {name}: passed in {:.1} s", start.elapsed().as_secs_f64());
     }
-    println!("\n{} passed, 0 failed", STEPS.len());
+    println!("\n{} passed, 0 failed", steps.len());
     Ok(())
 }
 
@@ -72,7 +78,7 @@ fn firmware_lints(toolchain: &Toolchain) -> Result<()> {
         Toolchain::Debian => toolchain.cargo("check"),
         Toolchain::Active => toolchain.cargo("clippy"),
     };
-    command.args(["--release", "--quiet", "--locked", "--bins"]).env("GRADLET_FIRMWARE_DIR", models::none()?);
+    command.args(["--release", "--quiet", "--locked", "--bins", "--features", "alloc"]).env("GRADLET_FIRMWARE_DIR", models::none()?);
     shell::run(&mut command)
 }
 

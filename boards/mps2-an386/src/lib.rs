@@ -2,10 +2,17 @@
 
 #![no_std]
 
+#[cfg(feature = "alloc")]
+extern crate alloc;
+
 pub mod console;
 pub mod counter;
 pub mod digits;
 pub mod file;
+#[cfg(feature = "alloc")]
+pub mod heap;
+#[cfg(feature = "alloc")]
+pub mod learn;
 pub mod memory;
 pub mod mlp;
 pub mod model;

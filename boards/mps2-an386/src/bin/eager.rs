@@ -1,0 +1,40 @@
+//! Builds a model on the microcontroller, tapes it and trains it, op by op: no artifact, no host.
+
+#![no_std]
+#![no_main]
+
+use mps2_an386::console::{self, Arguments};
+use mps2_an386::heap::Heap;
+use mps2_an386::memory::Arena;
+use mps2_an386::{Failure, counter, file::File, learn, run};
+
+const HEAP_BYTES: usize = 96 << 10;
+
+#[global_allocator]
+static HEAP: Heap = Heap::new();
+static MEMORY: Arena<HEAP_BYTES> = Arena::new();
+
+#[cortex_m_rt::entry]
+fn main() -> ! {
+    run(firmware)
+}
+
+/// Trains for the number of steps that the command line gives; the file that it names gets every loss, then every variable.
+fn firmware() -> Result<(), Failure> {
+    let memory = MEMORY.take().ok_or(Failure::Check("heap"))?;
+    HEAP.give(memory.bytes);
+    let arguments = Arguments::new();
+    let (Some(steps), Some(path)) = (arguments.number(1), arguments.get(2)) else { return Err(Failure::Usage("STEPS FILE")) };
+    let mut file = File::create(path)?;
+    let (mut most, mut written) = (0, Ok(()));
+    let count = |step: &mut dyn FnMut()| most = counter::measure(step).1.max(most);
+    learn::learn(steps, count, |bytes| {
+        if written.is_ok() {
+            written = file.write(bytes);
+        }
+    })?;
+    written?;
+    console::report("heap_peak", HEAP.peak());
+    console::report("instructions_train_step", most);
+    Ok(())
+}
