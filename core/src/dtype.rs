@@ -187,60 +187,41 @@ pub trait Float: Number {
     const NEG_INFINITY: Self;
     /// e to the power of `self`.
     fn exp(self) -> Self;
+    /// e to the power of `self`, less 1: exact near 0.
+    fn expm1(self) -> Self;
     /// The natural logarithm.
     fn ln(self) -> Self;
+    /// The natural logarithm of 1 + `self`: exact near 0.
+    fn log1p(self) -> Self;
     /// The square root, correctly rounded.
     fn sqrt(self) -> Self;
+    /// The hyperbolic tangent.
+    fn tanh(self) -> Self;
     /// `self` to the power of `exponent`.
     fn pow(self, exponent: Self) -> Self;
+    /// `self` without its sign.
+    fn abs(self) -> Self;
     /// `self` with the other sign.
     fn neg(self) -> Self;
     /// The nearest value of this type.
     fn from_f64(value: f64) -> Self;
 }
 
-impl Float for f32 {
-    const NEG_INFINITY: Self = f32::NEG_INFINITY;
-    fn exp(self) -> Self {
-        libm::expf(self)
-    }
-    fn ln(self) -> Self {
-        libm::logf(self)
-    }
-    fn sqrt(self) -> Self {
-        libm::sqrtf(self)
-    }
-    fn pow(self, exponent: Self) -> Self {
-        libm::powf(self, exponent)
-    }
-    #[inline(always)]
-    fn neg(self) -> Self {
-        -self
-    }
-    fn from_f64(value: f64) -> Self {
-        value as f32
-    }
+macro_rules! reals {
+    ($($ty:ident: $($name:ident = $function:ident),*; pow = $pow:ident;)*) => {$(
+        impl Float for $ty {
+            const NEG_INFINITY: Self = $ty::NEG_INFINITY;
+            $(fn $name(self) -> Self { libm::$function(self) })*
+            fn pow(self, exponent: Self) -> Self { libm::$pow(self, exponent) }
+            #[inline(always)]
+            fn abs(self) -> Self { $ty::abs(self) }
+            #[inline(always)]
+            fn neg(self) -> Self { -self }
+            fn from_f64(value: f64) -> Self { value as $ty }
+        }
+    )*};
 }
-
-impl Float for f64 {
-    const NEG_INFINITY: Self = f64::NEG_INFINITY;
-    fn exp(self) -> Self {
-        libm::exp(self)
-    }
-    fn ln(self) -> Self {
-        libm::log(self)
-    }
-    fn sqrt(self) -> Self {
-        libm::sqrt(self)
-    }
-    fn pow(self, exponent: Self) -> Self {
-        libm::pow(self, exponent)
-    }
-    #[inline(always)]
-    fn neg(self) -> Self {
-        -self
-    }
-    fn from_f64(value: f64) -> Self {
-        value
-    }
+reals! {
+    f32: exp = expf, expm1 = expm1f, ln = logf, log1p = log1pf, sqrt = sqrtf, tanh = tanhf; pow = powf;
+    f64: exp = exp, expm1 = expm1, ln = log, log1p = log1p, sqrt = sqrt, tanh = tanh; pow = pow;
 }

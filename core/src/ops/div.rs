@@ -5,7 +5,6 @@ use super::elementwise;
 use crate::dtype::Float;
 use crate::error::Result;
 use crate::op::{Call, Kernel, OpDef};
-use crate::shape::TensorType;
 #[cfg(feature = "alloc")]
 use crate::{
     scope::{Backward, Gradient, InputGradients, Op},
@@ -13,12 +12,7 @@ use crate::{
 };
 
 /// The op.
-pub static DEF: OpDef = OpDef { code: super::code::div, name: "div", inputs: (2, 2), outputs: 1, infer, in_place: &[(0, 0), (1, 0)] };
-
-fn infer(inputs: &[TensorType], attributes: &[u32], outputs: &mut [TensorType]) -> Result<()> {
-    elementwise::float(0, inputs)?;
-    elementwise::broadcast(inputs, attributes, outputs)
-}
+pub static DEF: OpDef = OpDef { code: super::code::div, name: "div", inputs: (2, 2), outputs: 1, infer: elementwise::broadcast_float, in_place: &[(0, 0), (1, 0)] };
 
 fn run<T: Float>(call: &mut Call<'_, '_>) -> Result<()> {
     elementwise::binary::<T>(call, T::div)

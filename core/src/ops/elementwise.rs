@@ -1,8 +1,6 @@
 //! What elementwise ops share: walking their operands, in place and broadcast.
 
-#[cfg(feature = "alloc")]
-use crate::dtype::DType;
-use crate::dtype::{Bool, Element};
+use crate::dtype::{Bool, DType, Element};
 use crate::error::{Error, Result};
 use crate::op::Call;
 use crate::shape::{MAX_RANK, TensorType};
@@ -37,6 +35,31 @@ pub(super) fn broadcast(inputs: &[TensorType], attributes: &[u32], outputs: &mut
     set(outputs, TensorType::new(a.dtype, a.shape.broadcast(&b.shape)?))
 }
 
+/// [`same`], of floats only.
+pub(super) fn same_float(inputs: &[TensorType], attributes: &[u32], outputs: &mut [TensorType]) -> Result<()> {
+    float(0, inputs)?;
+    same(inputs, attributes, outputs)
+}
+
+/// [`broadcast`], of floats only.
+pub(super) fn broadcast_float(inputs: &[TensorType], attributes: &[u32], outputs: &mut [TensorType]) -> Result<()> {
+    float(0, inputs)?;
+    broadcast(inputs, attributes, outputs)
+}
+
+/// The shape rule of a comparison: two inputs of one element type, broadcast, to booleans.
+pub(super) fn comparison(inputs: &[TensorType], attributes: &[u32], outputs: &mut [TensorType]) -> Result<()> {
+    broadcast(inputs, attributes, outputs)?;
+    outputs.iter_mut().take(1).for_each(|output| output.dtype = DType::Bool);
+    Ok(())
+}
+
+/// [`broadcast`], of booleans only.
+pub(super) fn logical(inputs: &[TensorType], attributes: &[u32], outputs: &mut [TensorType]) -> Result<()> {
+    boolean(0, inputs)?;
+    broadcast(inputs, attributes, outputs)
+}
+
 /// Fails unless input `index` is of the type of input 0.
 pub(super) fn like_first(index: usize, inputs: &[TensorType]) -> Result<()> {
     let input = index as u8;
@@ -63,6 +86,11 @@ pub(super) fn same_dims(input: u8, want: &[u32], got: &[u32]) -> Result<()> {
 /// Only floats: gradients, exponentials and what else has no meaning on integers.
 pub(super) fn float(input: usize, inputs: &[TensorType]) -> Result<()> {
     if inputs.get(input).is_some_and(|x| x.dtype.is_float()) { Ok(()) } else { Err(Error::DType { input: input as u8 }) }
+}
+
+/// Only booleans.
+pub(super) fn boolean(input: usize, inputs: &[TensorType]) -> Result<()> {
+    if inputs.get(input).is_some_and(|x| x.dtype == DType::Bool) { Ok(()) } else { Err(Error::DType { input: input as u8 }) }
 }
 
 /// Computes `f` of each element.
@@ -137,9 +165,9 @@ pub(super) fn binary<T: Element>(call: &mut Call<'_, '_>, f: impl Fn(T, T) -> T)
             }
         }
         _ => {
-            let mut index = BroadcastIndex::new(dims, a.dims(), b.dims());
+            let mut index = BroadcastIndex::new(dims, [a.dims(), b.dims()]);
             for slot in output {
-                let (i, j) = index.advance();
+                let [i, j] = index.advance();
                 let a = if a.in_place() { *slot } else { left.get(i).copied().unwrap_or(*slot) };
                 let b = if b.in_place() { *slot } else { right.get(j).copied().unwrap_or(*slot) };
                 *slot = f(a, b);
@@ -154,11 +182,11 @@ pub(super) fn binary<T: Element>(call: &mut Call<'_, '_>, f: impl Fn(T, T) -> T)
 pub(super) fn binary_small<T: Element>(call: &mut Call<'_, '_>, f: impl Fn(T, T) -> T) -> Result<()> {
     let (a, b) = (call.input(0)?, call.input(1)?);
     let output = call.output()?;
-    let mut index = BroadcastIndex::new(output.dims(), a.dims(), b.dims());
+    let mut index = BroadcastIndex::new(output.dims(), [a.dims(), b.dims()]);
     let (left, right) = (a.slice::<T>(), b.slice::<T>());
     for slot in output.slice_mut::<T>() {
         // An input that lies in the output has no slice of its own.
-        let (i, j) = index.advance();
+        let [i, j] = index.advance();
         *slot = f(left.get(i).copied().unwrap_or(*slot), right.get(j).copied().unwrap_or(*slot));
     }
     Ok(())
@@ -169,10 +197,10 @@ pub(super) fn binary_small<T: Element>(call: &mut Call<'_, '_>, f: impl Fn(T, T)
 pub(super) fn compare<T: Element>(call: &mut Call<'_, '_>, f: impl Fn(T, T) -> bool) -> Result<()> {
     let (a, b) = (call.input(0)?, call.input(1)?);
     let output = call.output()?;
-    let mut index = BroadcastIndex::new(output.dims(), a.dims(), b.dims());
+    let mut index = BroadcastIndex::new(output.dims(), [a.dims(), b.dims()]);
     let (a, b) = (a.slice::<T>(), b.slice::<T>());
     for y in output.slice_mut::<Bool>() {
-        let (i, j) = index.advance();
+        let [i, j] = index.advance();
         if let (Some(&a), Some(&b)) = (a.get(i), b.get(j)) {
             *y = f(a, b).into();
         }
@@ -180,35 +208,35 @@ pub(super) fn compare<T: Element>(call: &mut Call<'_, '_>, f: impl Fn(T, T) -> b
     Ok(())
 }
 
-/// Walks the elements of a result in row-major order, and gives the positions of the two operands' elements.
-pub(super) struct BroadcastIndex<'a> {
+/// Walks the elements of a result in row-major order, and gives the positions of the operands' elements.
+pub(super) struct BroadcastIndex<'a, const N: usize> {
     dims: &'a [u32],
     counter: [u32; MAX_RANK],
-    strides: [[u32; MAX_RANK]; 2],
-    position: [u32; 2],
+    strides: [[u32; MAX_RANK]; N],
+    position: [u32; N],
 }
 
-impl<'a> BroadcastIndex<'a> {
-    /// For a result of `dims` over operands of `a` and `b`, which broadcast to it.
-    pub(super) fn new(dims: &'a [u32], a: &[u32], b: &[u32]) -> BroadcastIndex<'a> {
-        let strides = [strides(dims.len(), a), strides(dims.len(), b)];
-        BroadcastIndex { dims, counter: [0; MAX_RANK], strides, position: [0; 2] }
+impl<'a, const N: usize> BroadcastIndex<'a, N> {
+    /// For a result of `dims` over operands of these dimensions, which broadcast to it.
+    pub(super) fn new(dims: &'a [u32], operands: [&[u32]; N]) -> BroadcastIndex<'a, N> {
+        let strides = operands.map(|operand| strides(dims.len(), operand));
+        BroadcastIndex { dims, counter: [0; MAX_RANK], strides, position: [0; N] }
     }
 
     /// The positions for this element; then goes on to the next.
-    pub(super) fn advance(&mut self) -> (usize, usize) {
-        let now = (self.position[0] as usize, self.position[1] as usize);
-        let [a, b] = &self.strides;
-        for (((count, &dim), &a), &b) in self.counter.iter_mut().zip(self.dims).zip(a).zip(b).rev() {
+    pub(super) fn advance(&mut self) -> [usize; N] {
+        let now = self.position.map(|position| position as usize);
+        for (axis, (count, &dim)) in self.counter.iter_mut().zip(self.dims).enumerate().rev() {
             *count += 1;
-            self.position[0] = self.position[0].wrapping_add(a);
-            self.position[1] = self.position[1].wrapping_add(b);
-            if *count < dim {
+            let back = if *count < dim { 0 } else { dim };
+            for (position, strides) in self.position.iter_mut().zip(&self.strides) {
+                let stride = strides.get(axis).copied().unwrap_or(0);
+                *position = position.wrapping_add(stride).wrapping_sub(stride.wrapping_mul(back));
+            }
+            if back == 0 {
                 break;
             }
             *count = 0;
-            self.position[0] = self.position[0].wrapping_sub(a.wrapping_mul(dim));
-            self.position[1] = self.position[1].wrapping_sub(b.wrapping_mul(dim));
         }
         now
     }
@@ -239,17 +267,67 @@ pub(super) fn unbroadcast(gradient: &Tensor, operand: &Tensor) -> Result<Tensor>
     gradient.sum(&axes, false)?.reshape(to)
 }
 
-/// A scalar of the element type of `like`, on its device. Fails with [`Error::DType`] on booleans and small integers.
 #[cfg(feature = "alloc")]
-pub(super) fn constant(like: &Tensor, value: f64) -> Result<Tensor> {
-    let device = like.device()?;
-    match like.dtype() {
-        DType::F32 => Ok(Tensor::scalar(&device, value as f32)),
-        DType::F64 => Ok(Tensor::scalar(&device, value)),
-        DType::F16 => Ok(Tensor::scalar(&device, half::f16::from_f64(value))),
-        DType::Bf16 => Ok(Tensor::scalar(&device, half::bf16::from_f64(value))),
-        DType::I32 => Ok(Tensor::scalar(&device, value as i32)),
-        DType::I64 => Ok(Tensor::scalar(&device, value as i64)),
-        _ => Err(Error::DType { input: 0 }),
+impl Tensor {
+    /// A scalar `value` of this tensor's element type, on its device: the nearest value that there is; of booleans, whether
+    /// `value` is not 0.
+    ///
+    /// ```
+    /// # use gradlet_core::{Tensor, ops};
+    /// # let device = ops::portable_cpu();
+    /// let x = Tensor::new(&device, &[1.0f32, 2.0], &[2])?;
+    /// assert_eq!(x.like(1.0)?.sub(&x)?.to_vec::<f32>()?, [0.0, -1.0]);
+    /// # Ok::<(), gradlet_core::Error>(())
+    /// ```
+    pub fn like(&self, value: f64) -> Result<Tensor> {
+        let device = self.device()?;
+        Ok(match self.dtype() {
+            DType::F32 => Tensor::scalar(&device, value as f32),
+            DType::F64 => Tensor::scalar(&device, value),
+            DType::F16 => Tensor::scalar(&device, half::f16::from_f64(value)),
+            DType::Bf16 => Tensor::scalar(&device, half::bf16::from_f64(value)),
+            DType::I8 => Tensor::scalar(&device, value as i8),
+            DType::U8 => Tensor::scalar(&device, value as u8),
+            DType::I32 => Tensor::scalar(&device, value as i32),
+            DType::I64 => Tensor::scalar(&device, value as i64),
+            DType::Bool => Tensor::scalar(&device, Bool::from(value != 0.0)),
+        })
+    }
+
+    /// `self + value`, in this tensor's element type.
+    pub fn add_scalar(&self, value: f64) -> Result<Tensor> {
+        self.add(&self.like(value)?)
+    }
+
+    /// `self * value`, in this tensor's element type.
+    pub fn mul_scalar(&self, value: f64) -> Result<Tensor> {
+        self.mul(&self.like(value)?)
+    }
+
+    /// Zeros of this tensor's type.
+    pub fn zeros_like(&self) -> Result<Tensor> {
+        self.like(0.0)?.broadcast_to(self.dims())
+    }
+
+    /// Ones of this tensor's type.
+    pub fn ones_like(&self) -> Result<Tensor> {
+        self.like(1.0)?.broadcast_to(self.dims())
+    }
+
+    /// `self²`, as `tf.math.square`.
+    pub fn square(&self) -> Result<Tensor> {
+        self.mul(self)
+    }
+
+    /// `1 / self`, as `tf.math.reciprocal`. Fails on integers.
+    pub fn reciprocal(&self) -> Result<Tensor> {
+        self.like(1.0)?.div(self)
+    }
+
+    /// `(self - other)²`, broadcast, as `tf.math.squared_difference`.
+    ///
+    /// Fails where the shapes do not broadcast or the element types differ.
+    pub fn squared_difference(&self, other: &Tensor) -> Result<Tensor> {
+        self.sub(other)?.square()
     }
 }

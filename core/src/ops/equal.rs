@@ -1,10 +1,9 @@
 //! `y = (a == b)`, broadcast, as booleans; NaN equals nothing. f32, f64, integers and booleans. As `tf.math.equal`.
 
 use super::elementwise;
-use crate::dtype::{Bool, DType, Element};
+use crate::dtype::{Bool, Element};
 use crate::error::Result;
 use crate::op::{Call, Kernel, OpDef};
-use crate::shape::TensorType;
 #[cfg(feature = "alloc")]
 use crate::{
     scope::{Gradient, Op},
@@ -12,13 +11,7 @@ use crate::{
 };
 
 /// The op.
-pub static DEF: OpDef = OpDef { code: super::code::equal, name: "equal", inputs: (2, 2), outputs: 1, infer, in_place: &[] };
-
-fn infer(inputs: &[TensorType], attributes: &[u32], outputs: &mut [TensorType]) -> Result<()> {
-    elementwise::broadcast(inputs, attributes, outputs)?;
-    outputs.iter_mut().take(1).for_each(|output| output.dtype = DType::Bool);
-    Ok(())
-}
+pub static DEF: OpDef = OpDef { code: super::code::equal, name: "equal", inputs: (2, 2), outputs: 1, infer: elementwise::comparison, in_place: &[] };
 
 fn run<T: Element>(call: &mut Call<'_, '_>) -> Result<()> {
     elementwise::compare(call, |a: T, b: T| a == b)

@@ -74,9 +74,9 @@ fn run<T: Number>(call: &mut Call<'_, '_>) -> Result<()> {
     } else {
         b.dims().last().map_or(0, |&dim| dim as usize)
     };
-    let mut index = BroadcastIndex::new(batch, a_batch, b_batch);
+    let mut index = BroadcastIndex::new(batch, [a_batch, b_batch]);
     for product in output.slice_mut::<T>().chunks_mut((m * n).max(1)) {
-        let (i, j) = index.advance();
+        let [i, j] = index.advance();
         let a = a.slice::<T>().get(i * m * k..).unwrap_or(&[]);
         let b = b.slice::<T>().get(j * k * n..).unwrap_or(&[]);
         let (a, b) = (a.get(..m * k).unwrap_or(&[]), b.get(..k * n).unwrap_or(&[]));

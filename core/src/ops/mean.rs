@@ -3,8 +3,6 @@
 //!
 //! Attribute words and order of the sum are those of [`sum`](super::sum); the division comes last.
 
-#[cfg(feature = "alloc")]
-use super::elementwise;
 use super::reduce;
 use crate::dtype::{DType, Number};
 use crate::error::{Error, Result};
@@ -44,7 +42,7 @@ pub static OP: Op = Op { def: &DEF, usage: "mean(x), over distinct axes of x", g
 fn grad(of: &Backward<'_>) -> Result<InputGradients> {
     let x = &of.inputs[0];
     let dx = || {
-        let count = elementwise::constant(x, reduce::count(x.dims(), of.attributes) as f64)?;
+        let count = x.like(reduce::count(x.dims(), of.attributes) as f64)?;
         of.dy()?.div(&count)?.reshape(reduce::kept_dims(of.attributes, x)?.dims())?.broadcast_to(x.dims())
     };
     Ok([of.if_wanted(0, dx)?].into_iter().collect())

@@ -89,6 +89,29 @@ catalogue! {
     28 adam_step: F32, F64;
     29 identity: F32, F64, F16, BF16, I8, U8, I32, I64, BOOL;
     30 matmul_sgd: F32, F64;
+    31 exp: F32, F64;
+    32 log: F32, F64;
+    33 sqrt: F32, F64;
+    34 rsqrt: F32, F64;
+    35 abs: F32, F64, I8, I32, I64;
+    36 sign: F32, F64, I8, I32, I64;
+    42 tanh: F32, F64;
+    43 sigmoid: F32, F64;
+    45 log1p: F32, F64;
+    46 expm1: F32, F64;
+    47 softplus: F32, F64;
+    48 multiply_no_nan: F32, F64;
+    52 logical_not: BOOL;
+    53 maximum: F32, F64, I32, I64, I8, U8;
+    54 minimum: F32, F64, I32, I64, I8, U8;
+    55 pow: F32, F64;
+    60 not_equal: F32, F64, I32, I64, I8, U8, BOOL;
+    61 less: F32, F64, I32, I64, I8, U8;
+    62 less_equal: F32, F64, I32, I64, I8, U8;
+    63 logical_and: BOOL;
+    64 logical_or: BOOL;
+    65 logical_xor: BOOL;
+    66 select: F32, F64, F16, BF16, I8, U8, I32, I64, BOOL;
     100 random_uniform: I64;
 }
 

@@ -4,7 +4,6 @@ use super::elementwise;
 use crate::dtype::Float;
 use crate::error::Result;
 use crate::op::{Call, Kernel, OpDef};
-use crate::shape::TensorType;
 #[cfg(feature = "alloc")]
 use crate::{
     scope::{Backward, Gradient, InputGradients, Op},
@@ -13,12 +12,7 @@ use crate::{
 
 /// The op.
 pub static DEF: OpDef =
-    OpDef { code: super::code::relu, name: "relu", inputs: (1, 1), outputs: 1, infer, in_place: &[(0, 0)] };
-
-fn infer(inputs: &[TensorType], attributes: &[u32], outputs: &mut [TensorType]) -> Result<()> {
-    elementwise::float(0, inputs)?;
-    elementwise::same(inputs, attributes, outputs)
-}
+    OpDef { code: super::code::relu, name: "relu", inputs: (1, 1), outputs: 1, infer: elementwise::same_float, in_place: &[(0, 0)] };
 
 fn run<T: Float>(call: &mut Call<'_, '_>) -> Result<()> {
     elementwise::unary(call, |x: T| if x <= T::ZERO { T::ZERO } else { x })

@@ -72,7 +72,7 @@ fn grad(of: &Backward<'_>) -> Result<InputGradients> {
         scaled.sub(&scaled.mul(&share)?.sum(&[-1], true)?)?.mul(&share)
     })?;
     let ddloss = of.if_wanted(2, || {
-        let ones = elementwise::constant(dloss, 1.0)?.broadcast_to(dloss.dims())?;
+        let ones = dloss.like(1.0)?.broadcast_to(dloss.dims())?;
         upstream.mul(&logits.sparse_softmax_cross_entropy_grad(labels, &ones)?)?.sum(&[-1], false)
     })?;
     Ok([dlogits, None, ddloss].into_iter().collect())

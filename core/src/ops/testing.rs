@@ -2,7 +2,7 @@
 
 extern crate std;
 
-use crate::dtype::Element;
+use crate::dtype::{Bool, Element};
 use crate::error::Result;
 use crate::op::{Call, Kernel};
 use crate::shape::{Shape, TensorType};
@@ -120,6 +120,55 @@ pub(super) fn run_every_way(kernel: &Kernel, attributes: &[u32], inputs: &[&Valu
         }
     }
     want
+}
+
+/// Shapes of two operands that broadcast.
+pub(super) const SHAPES: [(&[u32], &[u32]); 8] = [
+    (&[3, 4], &[3, 4]),
+    (&[3, 4], &[4]),
+    (&[4], &[3, 4]),
+    (&[3, 1], &[3, 4]),
+    (&[2, 1, 2], &[3, 1]),
+    (&[], &[2]),
+    (&[19], &[]),
+    (&[0, 3], &[3]),
+];
+
+/// Asserts that `got` is `want` but for rounding: NaN for NaN, and a zero of the same sign.
+fn assert_near(got: f32, want: f32, what: &str) {
+    let near = (got - want).abs() <= want.abs() * 1e-6 && got.is_sign_negative() == want.is_sign_negative();
+    assert!(near || got == want && want != 0.0 || got.is_nan() && want.is_nan(), "{what} is {got}, not {want}");
+}
+
+/// Holds a kernel of f32 against pairs of argument and value, in place and apart.
+pub(super) fn check_unary(kernel: &Kernel, table: &[(f32, f32)]) {
+    let x: Vec<f32> = table.iter().map(|row| row.0).collect();
+    let y = run_every_way(kernel, &[], &[&Value::new(&x, &[x.len() as u32])])[0].elements::<f32>();
+    table.iter().zip(y).for_each(|(&(x, want), y)| assert_near(y, want, &std::format!("{} of {x}", kernel.def.name)));
+}
+
+/// Holds a kernel of f32 against triples of two arguments and value, in place and apart.
+pub(super) fn check_binary(kernel: &Kernel, table: &[(f32, f32, f32)]) {
+    let column = |pick: fn(&(f32, f32, f32)) -> f32| Value::new(&table.iter().map(pick).collect::<Vec<_>>(), &[table.len() as u32]);
+    let y = run_every_way(kernel, &[], &[&column(|row| row.0), &column(|row| row.1)])[0].elements::<f32>();
+    table.iter().zip(y).for_each(|(&(a, b, want), y)| assert_near(y, want, &std::format!("{} of {a} and {b}", kernel.def.name)));
+}
+
+/// Holds a comparison's kernel of f32 against `naive`, for all pairs of some odd numbers.
+pub(super) fn check_comparison(kernel: &Kernel, naive: fn(f32, f32) -> bool) {
+    let odd = [f32::NAN, f32::NEG_INFINITY, -1.0, -0.0, 0.0, 2.0, f32::INFINITY];
+    let (result, y) = run(kernel, &[], &[&Value::new(&odd, &[7, 1]), &Value::new(&odd, &[7])], &[]);
+    assert_eq!(result, Ok(()));
+    let want: Vec<Bool> = odd.iter().flat_map(|&a| odd.map(|b| naive(a, b).into())).collect();
+    assert_eq!(y[0].elements::<Bool>(), want);
+}
+
+/// Holds a kernel of booleans against `naive`.
+pub(super) fn check_logical(kernel: &Kernel, naive: fn(bool, bool) -> bool) {
+    let all = [Bool(0), Bool(1), Bool(9)];
+    let y = &run_every_way(kernel, &[], &[&Value::new(&all, &[3, 1]), &Value::new(&all, &[3])])[0];
+    let want: Vec<u8> = all.iter().flat_map(|a| all.map(|b| naive(a.get(), b.get()).into())).collect();
+    assert_eq!(y.elements::<Bool>().iter().map(|y| y.0).collect::<Vec<u8>>(), want);
 }
 
 /// The index of each element of a tensor of `dims`, in row-major order.

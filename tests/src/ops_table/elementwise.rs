@@ -1,7 +1,7 @@
 //! Element by element.
 
-use super::{Row, row};
-use gradlet_core::Tensor;
+use super::{Call, Row, row};
+use gradlet_core::{Result, Tensor};
 
 pub static ROWS: &[Row] = &[
     row("add", &[], |call| call.binary(Tensor::add)),
@@ -12,4 +12,41 @@ pub static ROWS: &[Row] = &[
     row("neg", &[], |call| call.unary(Tensor::neg)),
     row("relu", &[], |call| call.unary(Tensor::relu)),
     row("cast", &["dtype"], |call| call.unary(|x| x.cast(call.dtype("dtype")?))),
+    row("exp", &[], |call| call.unary(Tensor::exp)),
+    row("log", &[], |call| call.unary(Tensor::log)),
+    row("sqrt", &[], |call| call.unary(Tensor::sqrt)),
+    row("rsqrt", &[], |call| call.unary(Tensor::rsqrt)),
+    row("abs", &[], |call| call.unary(Tensor::abs)),
+    row("sign", &[], |call| call.unary(Tensor::sign)),
+    row("tanh", &[], |call| call.unary(Tensor::tanh)),
+    row("sigmoid", &[], |call| call.unary(Tensor::sigmoid)),
+    row("expm1", &[], |call| call.unary(Tensor::expm1)),
+    row("log1p", &[], |call| call.unary(Tensor::log1p)),
+    row("softplus", &[], |call| call.unary(Tensor::softplus)),
+    row("square", &[], |call| call.unary(Tensor::square)),
+    row("reciprocal", &[], |call| call.unary(Tensor::reciprocal)),
+    row("logical_not", &[], |call| call.unary(Tensor::logical_not)),
+    row("maximum", &[], |call| call.binary(Tensor::maximum)),
+    row("minimum", &[], |call| call.binary(Tensor::minimum)),
+    row("pow", &[], |call| call.binary(Tensor::pow)),
+    row("squared_difference", &[], |call| call.binary(Tensor::squared_difference)),
+    row("not_equal", &[], |call| call.binary(Tensor::not_equal)),
+    row("less", &[], |call| call.binary(Tensor::less)),
+    row("less_equal", &[], |call| call.binary(Tensor::less_equal)),
+    row("greater", &[], |call| call.binary(Tensor::greater)),
+    row("greater_equal", &[], |call| call.binary(Tensor::greater_equal)),
+    row("logical_and", &[], |call| call.binary(Tensor::logical_and)),
+    row("logical_or", &[], |call| call.binary(Tensor::logical_or)),
+    row("logical_xor", &[], |call| call.binary(Tensor::logical_xor)),
+    row("where", &[], choose),
 ];
+
+/// `where(c, x, y)`, or of x alone, where its square root must not spoil the gradient: `where(x > 0, sqrt(x), x)`.
+fn choose(call: &Call<'_>) -> Result<Vec<Tensor>> {
+    let x = call.input("x")?;
+    let chosen = match call.optional("c") {
+        Some(condition) => condition.select(x, call.input("y")?),
+        None => x.greater(&x.like(0.0)?)?.select(&x.sqrt()?, x),
+    };
+    Ok(vec![chosen?])
+}

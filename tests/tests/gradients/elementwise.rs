@@ -1,7 +1,7 @@
 //! Element by element.
 
 use super::{Maker, Trial};
-use gradlet_core::{DType, Tensor};
+use gradlet_core::{DType, Result, Tensor};
 
 pub fn trial(maker: &mut Maker, name: &str) -> Option<Trial> {
     Some(match name {
@@ -11,6 +11,21 @@ pub fn trial(maker: &mut Maker, name: &str) -> Option<Trial> {
         "div" => maker.binary(Tensor::div),
         "neg" => maker.unary(Tensor::neg),
         "relu" => maker.unary(Tensor::relu),
+        "exp" => maker.unary(Tensor::exp),
+        "abs" => maker.unary(Tensor::abs),
+        "tanh" => maker.unary(Tensor::tanh),
+        "sigmoid" => maker.unary(Tensor::sigmoid),
+        "expm1" => maker.unary(Tensor::expm1),
+        "softplus" => maker.unary(Tensor::softplus),
+        "log" => maker.positive(Tensor::log),
+        "sqrt" => maker.positive(Tensor::sqrt),
+        "rsqrt" => maker.positive(Tensor::rsqrt),
+        "log1p" => maker.positive(Tensor::log1p),
+        "maximum" => maker.apart(Tensor::maximum),
+        "minimum" => maker.apart(Tensor::minimum),
+        "multiply_no_nan" => maker.binary(Tensor::multiply_no_nan),
+        "pow" => maker.pow(),
+        "select" => maker.select(),
         "identity" => maker.unary(Tensor::identity),
         "relu_grad" => {
             let dims = maker.dims((0, 4), 4);
@@ -23,6 +38,32 @@ pub fn trial(maker: &mut Maker, name: &str) -> Option<Trial> {
 }
 
 impl Maker {
+    fn positive(&mut self, compute: fn(&Tensor) -> Result<Tensor>) -> Trial {
+        let dims = self.dims((0, 4), 4);
+        let x = self.tensor_of(&dims, |random| 1.5 + random.unit());
+        Trial::new(vec![x], move |x| compute(&x[0]))
+    }
+
+    /// Two operands without elements near each other.
+    fn apart(&mut self, compute: fn(&Tensor, &Tensor) -> Result<Tensor>) -> Trial {
+        let [a, b] = self.operands();
+        let inputs = vec![self.tensor_of(&a, |random| random.below(9) as f64), self.tensor_of(&b, |random| random.below(9) as f64 + 0.5)];
+        Trial::new(inputs, move |x| compute(&x[0], &x[1]))
+    }
+
+    fn pow(&mut self) -> Trial {
+        let [a, b] = self.operands();
+        let inputs = vec![self.tensor_of(&a, |random| 1.5 + random.unit()), self.tensor(&b)];
+        Trial::new(inputs, |x| x[0].pow(&x[1]))
+    }
+
+    fn select(&mut self) -> Trial {
+        let dims = self.dims((0, 4), 4);
+        let [x, y, c] = [(); 3].map(|()| self.operand(&dims));
+        let inputs = vec![self.tensor(&x), self.tensor(&y), self.tensor(&c).greater(&Tensor::scalar(&self.device, 0.0f64)).unwrap()];
+        Trial::new(inputs, |x| x[2].select(&x[0], &x[1]))
+    }
+
     /// Linear in f32: with large steps, and less exact.
     fn cast(&mut self) -> Trial {
         Trial { step: 0.01, tolerance: 1e-4, ..self.unary(|x| x.cast(DType::F32)?.cast(DType::F64)) }

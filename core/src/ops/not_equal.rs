@@ -1,0 +1,46 @@
+//! `y = (a != b)`, broadcast, as booleans; NaN differs from everything. f32, f64, integers and booleans. As `tf.math.not_equal`.
+
+use super::elementwise;
+use crate::dtype::{Bool, Element};
+use crate::error::Result;
+use crate::op::{Call, Kernel, OpDef};
+#[cfg(feature = "alloc")]
+use crate::{
+    scope::{Gradient, Op},
+    tensor::Tensor,
+};
+
+/// The op.
+pub static DEF: OpDef =
+    OpDef { code: super::code::not_equal, name: "not_equal", inputs: (2, 2), outputs: 1, infer: elementwise::comparison, in_place: &[] };
+
+fn run<T: Element>(call: &mut Call<'_, '_>) -> Result<()> {
+    elementwise::compare(call, |a: T, b: T| a != b)
+}
+
+super::kernels!(run: F32 = f32, F64 = f64, I32 = i32, I64 = i64, I8 = i8, U8 = u8, BOOL = Bool);
+
+/// The op, which has no gradient.
+#[cfg(feature = "alloc")]
+pub static OP: Op = Op { def: &DEF, usage: "not_equal(a, b), broadcast, of one element type", grad: Gradient::None("the result is boolean, a step in both operands") };
+
+#[cfg(feature = "alloc")]
+impl Tensor {
+    /// Where `self` differs from `other`, broadcast, as booleans; NaN differs from everything. As `tf.math.not_equal`.
+    ///
+    /// Fails where the shapes do not broadcast or the element types differ.
+    pub fn not_equal(&self, other: &Tensor) -> Result<Tensor> {
+        Tensor::emit1(&OP, &[], &[self, other])
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::testing::*;
+    use super::*;
+
+    #[test]
+    fn values() {
+        check_comparison(&F32, |a, b| a != b);
+    }
+}

@@ -1,0 +1,57 @@
+//! `y = aᵇ`, broadcast: 1 for b = 0 and for a = 1, NaN of a negative a with a broken b. f32 and f64. As `tf.math.pow`.
+
+use super::elementwise;
+use crate::dtype::Float;
+use crate::error::Result;
+use crate::op::{Call, Kernel, OpDef};
+#[cfg(feature = "alloc")]
+use crate::{
+    scope::{Backward, Gradient, InputGradients, Op},
+    tensor::Tensor,
+};
+
+/// The op.
+pub static DEF: OpDef =
+    OpDef { code: super::code::pow, name: "pow", inputs: (2, 2), outputs: 1, infer: elementwise::broadcast_float, in_place: &[(0, 0), (1, 0)] };
+
+fn run<T: Float>(call: &mut Call<'_, '_>) -> Result<()> {
+    elementwise::binary_small::<T>(call, T::pow)
+}
+
+super::kernels!(run: F32 = f32, F64 = f64);
+
+/// The op with its gradient: dy · b · aᵇ⁻¹ to a; dy · y · ln a to b, and 0 where a is not above 0, as TensorFlow has it.
+#[cfg(feature = "alloc")]
+pub static OP: Op = Op { def: &DEF, usage: "pow(a, b), broadcast, both f32 or both f64", grad: Gradient::Rule(grad) };
+
+#[cfg(feature = "alloc")]
+fn grad(of: &Backward<'_>) -> Result<InputGradients> {
+    let (a, b, dy) = (&of.inputs[0], &of.inputs[1], of.dy()?);
+    let da = of.if_wanted(0, || elementwise::unbroadcast(&dy.mul(b)?.mul(&a.pow(&b.add_scalar(-1.0)?)?)?, a))?;
+    let db = of.if_wanted(1, || {
+        let log = a.greater(&a.like(0.0)?)?.select(a, &a.like(1.0)?)?.log()?;
+        elementwise::unbroadcast(&dy.mul(&of.outputs[0])?.mul(&log)?, b)
+    })?;
+    Ok([da, db].into_iter().collect())
+}
+
+#[cfg(feature = "alloc")]
+impl Tensor {
+    /// `self` to the power of `other`, broadcast, as `tf.math.pow`.
+    ///
+    /// Fails on integers, where the shapes do not broadcast, or where the element types differ.
+    pub fn pow(&self, other: &Tensor) -> Result<Tensor> {
+        Tensor::emit1(&OP, &[], &[self, other])
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::testing::*;
+    use super::*;
+
+    #[test]
+    fn values() {
+        check_binary(&F32, &[(2.0, -1.0, 0.5), (-2.0, 3.0, -8.0), (4.0, 0.5, 2.0), (-1.0, 0.5, f32::NAN), (0.0, 0.0, 1.0), (0.0, -1.0, f32::INFINITY), (-0.0, -1.0, f32::NEG_INFINITY), (1.0, f32::NAN, 1.0), (f32::NAN, 0.0, 1.0), (f32::NAN, 1.0, f32::NAN), (-1.0, f32::INFINITY, 1.0), (0.5, f32::INFINITY, 0.0)]);
+    }
+}
