@@ -2,11 +2,13 @@
 
 use crate::bundle::Bundle;
 use crate::case::{Case, compare, compare_bits};
+use crate::coverage::Coverage;
 use crate::fixtures::Folder;
 use crate::runtimes::{self, COMPILED, CORTEX_M, DEVICE, EAGER, Outputs, Traced};
 use crate::skips::Skips;
-use crate::{op_cases, state_cases};
+use crate::{dtypes, op_cases, state_cases};
 use anyhow::{Context, Result, anyhow};
+use gradlet_core::DType;
 use gradlet_core::device::AlignedBytes;
 use std::collections::BTreeMap;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -37,16 +39,18 @@ pub fn own_folder() -> PathBuf {
 /// Fails where a folder cannot be read or the machine does not answer; wrong outputs are counted instead.
 pub fn run(folders: &[PathBuf], cortex_m: Option<Machine<'_>>) -> Result<Counts> {
     let mut skips = Skips::parse(crate::skips::COMMITTED)?;
-    run_with(folders, cortex_m, &mut skips)
+    run_with(folders, cortex_m, &mut skips, &mut Coverage::default())
 }
 
-/// As [`run`], with another list of skips.
-pub fn run_with(folders: &[PathBuf], cortex_m: Option<Machine<'_>>, skips: &mut Skips) -> Result<Counts> {
-    let mut suite = Suite { skips, counts: Counts::default(), unknown: BTreeMap::new(), board: cortex_m.is_some() };
+/// As [`run`], with another list of skips; notes in `coverage` what was computed.
+pub fn run_with(folders: &[PathBuf], cortex_m: Option<Machine<'_>>, skips: &mut Skips, coverage: &mut Coverage) -> Result<Counts> {
+    let mut suite = Suite { skips, coverage, counts: Counts::default(), unknown: BTreeMap::new(), board: cortex_m.is_some() };
     let mut queue = Queue::default();
     for folder in folders {
         for case in read(folder)? {
+            let variants = dtypes::variants(&case);
             suite.case(case, &mut queue);
+            variants?.into_iter().for_each(|variant| suite.case(variant, &mut queue));
         }
     }
     match cortex_m {
@@ -71,11 +75,15 @@ pub fn read(path: &Path) -> Result<Vec<Case>> {
 #[derive(Default)]
 struct Queue {
     bundle: Bundle,
-    cases: Vec<(Case, Option<Outputs>)>,
+    cases: Vec<(Case, Option<Outputs>, Computed)>,
 }
+
+/// The ops that a case computes, with their element types.
+type Computed = Vec<(&'static str, DType)>;
 
 struct Suite<'s> {
     skips: &'s mut Skips,
+    coverage: &'s mut Coverage,
     counts: Counts,
     unknown: BTreeMap<String, usize>,
     board: bool,
@@ -86,13 +94,15 @@ impl Suite<'_> {
         let Some(body) = case.body.clone() else { return self.unknown(&case) };
         let eager = caught(|| runtimes::eager(&case, &body));
         let reference = eager.as_ref().ok().cloned();
-        self.check(&case, EAGER, eager, None);
         let traced = caught(|| Traced::new(&case, &body));
+        let computed: Computed = traced.iter().flat_map(Traced::ops).collect();
+        self.check(&case, EAGER, eager, None, &computed);
         // Before the first run, which changes variables.
         let artifact = each(&traced, |traced| traced.export(&case));
-        self.check(&case, COMPILED, each(&traced, Traced::run), reference.as_ref());
-        self.check(&case, DEVICE, each(&artifact, |artifact| runtimes::device(&case, artifact)), reference.as_ref());
-        self.enqueue(case, artifact, reference, queue);
+        self.check(&case, COMPILED, each(&traced, Traced::run), reference.as_ref(), &computed);
+        let device = each(&artifact, |artifact| runtimes::device(&case, artifact));
+        self.check(&case, DEVICE, device, reference.as_ref(), &computed);
+        self.enqueue(case, artifact, (reference, computed), queue);
     }
 
     /// A case that cannot be run: skipped where the list says so, else wrong.
@@ -109,7 +119,7 @@ impl Suite<'_> {
     }
 
     /// Judges what a runtime gave for a case.
-    fn check(&mut self, case: &Case, runtime: &str, outputs: Result<Outputs>, eager: Option<&Outputs>) {
+    fn check(&mut self, case: &Case, runtime: &str, outputs: Result<Outputs>, eager: Option<&Outputs>, computed: &Computed) {
         if self.skips.skip(case, runtime) {
             self.counts.skipped += 1;
             return;
@@ -123,7 +133,11 @@ impl Suite<'_> {
                 problems
             }
         };
-        if problems.is_empty() { self.counts.passed += 1 } else { self.fail(case, runtime, &problems.join("; ")) }
+        if !problems.is_empty() {
+            return self.fail(case, runtime, &problems.join("; "));
+        }
+        self.counts.passed += 1;
+        self.coverage.add(runtime, computed);
     }
 
     fn fail(&mut self, case: &Case, runtime: &str, problem: &str) {
@@ -131,22 +145,22 @@ impl Suite<'_> {
         println!("{runtime}: {}: {problem}", case.id);
     }
 
-    fn enqueue(&mut self, case: Case, artifact: Result<AlignedBytes>, eager: Option<Outputs>, queue: &mut Queue) {
+    fn enqueue(&mut self, case: Case, artifact: Result<AlignedBytes>, known: (Option<Outputs>, Computed), queue: &mut Queue) {
         match artifact {
             _ if !self.board => (),
             _ if self.skips.skip(&case, CORTEX_M) => self.counts.skipped += 1,
             Err(error) => self.fail(&case, CORTEX_M, &format!("{error:#}")),
             Ok(artifact) => {
                 queue.bundle.push(&artifact, case.inputs.iter().map(|input| input.bytes.as_slice()));
-                queue.cases.push((case, eager));
+                queue.cases.push((case, known.0, known.1));
             }
         }
     }
 
     fn machine(&mut self, queue: &Queue, machine: Machine<'_>) -> Result<()> {
         let answers = queue.bundle.answers(&machine(queue.bundle.bytes())?).context(CORTEX_M)?;
-        for ((case, eager), outputs) in queue.cases.iter().zip(answers) {
-            self.check(case, CORTEX_M, outputs.context("the machine did not run it"), eager.as_ref());
+        for ((case, eager, computed), outputs) in queue.cases.iter().zip(answers) {
+            self.check(case, CORTEX_M, outputs.context("the machine did not run it"), eager.as_ref(), computed);
         }
         Ok(())
     }

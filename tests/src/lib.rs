@@ -7,7 +7,9 @@
 
 pub mod bundle;
 pub mod case;
+pub mod coverage;
 pub mod damage;
+pub mod dtypes;
 pub mod fixtures;
 pub mod frozen;
 pub mod golden;

@@ -3,6 +3,7 @@
 use crate::case::{Body, Case};
 use anyhow::{Context, Result};
 use gradlet_core::device::AlignedBytes;
+use gradlet_core::graph::Node;
 use gradlet_core::trace::{Argument, Arguments};
 use gradlet_core::{Artifact, Bool, ConcreteFunction, DType, Eager, Function, Program, Scope, Session, Tensor, ops};
 use std::sync::Arc;
@@ -56,9 +57,11 @@ impl Traced {
         Ok(artifact.to_bytes()?)
     }
 
-    /// The names of the ops in the optimised graph.
-    pub fn ops(&self) -> impl Iterator<Item = &'static str> {
-        self.function.graph().nodes.iter().map(|node| node.op.def.name)
+    /// The names of the ops in the optimised graph, with the element types that they are computed for.
+    pub fn ops(&self) -> impl Iterator<Item = (&'static str, DType)> {
+        let graph = self.function.graph();
+        let of = |node: &Node| graph.values[node.inputs[0]].tensor_type.dtype;
+        graph.nodes.iter().map(move |node| (node.op.def.name, of(node)))
     }
 
     /// Runs the function compiled.
@@ -91,7 +94,8 @@ fn bytes(tensors: &[Tensor]) -> Result<Outputs> {
     tensors.iter().map(tensor_bytes).collect()
 }
 
-fn tensor_bytes(tensor: &Tensor) -> Result<Vec<u8>> {
+/// The bytes of a computed tensor.
+pub fn tensor_bytes(tensor: &Tensor) -> Result<Vec<u8>> {
     macro_rules! bytes_of {
         ($($dtype:ident $element:ty),*) => {
             match tensor.dtype() {

@@ -1,13 +1,17 @@
 //! Golden vectors, on every runtime.
 
 use crate::setup::{self, Toolchain};
-use crate::{firmware, models};
+use crate::{firmware, models, shell};
 use anyhow::{Context, Result, ensure};
+use gradlet_tests::coverage::Coverage;
 use gradlet_tests::golden;
+use gradlet_tests::skips::{self, Skips};
 use std::path::PathBuf;
 use std::time::Duration;
 
-const LIMIT: Duration = Duration::from_secs(600);
+const LIMIT: Duration = Duration::from_secs(900);
+/// Where the table of what runs where is committed.
+const TABLE: &str = "COVERAGE.md";
 
 /// `cargo xtask golden`: the cases in `folders`, or the project's own.
 pub fn run(folders: &[PathBuf]) -> Result<()> {
@@ -17,6 +21,31 @@ pub fn run(folders: &[PathBuf]) -> Result<()> {
     let counts = golden::run(folders, Some(&mut |cases| cortex_m(&toolchain, cases)))?;
     ensure!(counts.failed == 0, "{} golden cases failed", counts.failed);
     Ok(())
+}
+
+/// `cargo xtask coverage`: the table of what runs where, written over the committed one.
+pub fn write_coverage() -> Result<()> {
+    let path = shell::root().join(TABLE);
+    std::fs::write(&path, table()?).with_context(|| format!("cannot write {}", path.display()))?;
+    println!("{}", path.display());
+    Ok(())
+}
+
+/// Runs the project's own cases; fails if one fails, or the committed table of what runs where is not what they show.
+pub fn check() -> Result<()> {
+    let committed = std::fs::read_to_string(shell::root().join(TABLE)).unwrap_or_default();
+    ensure!(table()? == committed, "{TABLE} is out of date: run `cargo xtask coverage`, and look at what changed");
+    Ok(())
+}
+
+fn table() -> Result<String> {
+    let toolchain = setup::ensure()?;
+    let mut skips = Skips::parse(skips::COMMITTED)?;
+    let mut coverage = Coverage::default();
+    let machine = &mut |cases: &[u8]| cortex_m(&toolchain, cases);
+    let counts = golden::run_with(&[golden::own_folder()], Some(machine), &mut skips, &mut coverage)?;
+    ensure!(counts.failed == 0, "{} golden cases failed", counts.failed);
+    Ok(coverage.table())
 }
 
 /// Hands the cases to the generic firmware, and gives its answers.

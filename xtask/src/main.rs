@@ -47,6 +47,8 @@ enum Task {
         #[arg(value_name = "DIR")]
         folders: Vec<PathBuf>,
     },
+    /// Write the table of which op runs in which element type on which runtime (COVERAGE.md).
+    Coverage,
     /// Measure flash, RAM and instructions of the firmwares, beside the committed figures.
     Size {
         /// Also write the figures to this file, as one JSON object.
@@ -76,6 +78,7 @@ fn main() -> ExitCode {
         Task::Demo { json } => demo::run(json.as_deref()),
         Task::Test { steps } => test::run(&steps),
         Task::Golden { folders } => golden::run(&folders),
+        Task::Coverage => golden::write_coverage(),
         Task::Size { json, update } => size::run(json.as_deref(), update),
         Task::Firmware { names, model, run } => firmware::task(&names, model.as_deref(), run.as_deref()),
     };

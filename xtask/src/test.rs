@@ -18,7 +18,7 @@ const STEPS: [Step; 12] = [
     ("core without alloc, for the device", |toolchain| shell::run(toolchain.cargo("build").args(["--quiet", "--package", "gradlet-core"]))),
     ("firmware lints", firmware_lints),
     ("firmware harness", firmware_harness),
-    ("golden vectors", |_| golden::run(&[])),
+    ("golden vectors", |_| golden::check()),
     ("the device's bits", bits::check),
     ("the device's bits, op by op", bits::check_eager),
     ("sizes", |_| size::check()),
