@@ -112,12 +112,20 @@ catalogue! {
     64 logical_or: BOOL;
     65 logical_xor: BOOL;
     66 select: F32, F64, F16, BF16, I8, U8, I32, I64, BOOL;
+    90 avg_pool2d: F32, F64;
+    91 avg_pool2d_grad: F32, F64;
+    92 depthwise_conv2d: F32, F64;
+    93 depthwise_conv2d_input_grad: F32, F64;
+    94 depthwise_conv2d_filter_grad: F32, F64;
+    97 max_pool2d_pick: F32, F64;
     100 random_uniform: I64;
 }
 
 mod contraction;
+mod depthwise;
 mod elementwise;
 mod lanes;
+mod pooling;
 mod reduce;
 #[cfg(test)]
 mod testing;

@@ -11,7 +11,9 @@ pub static ROWS: &[Row] = &[
     row("matmul", &["transpose_a", "transpose_b"], matmul),
     row("dense", &["activation"], dense),
     row("conv2d", &["strides", "padding", "explicit_paddings", "dilations", "data_format=NHWC"], conv2d),
+    row("depthwise_conv2d", &["strides", "padding", "explicit_paddings", "dilations", "multiplier", "data_format=NHWC"], depthwise_conv2d),
     row("max_pool", &["ksize", "strides", "padding"], max_pool),
+    row("avg_pool", &["ksize", "strides", "padding"], avg_pool),
     row("sparse_softmax_xent", &[], |call| Ok(vec![call.input("logits")?.sparse_softmax_cross_entropy(call.input("labels")?)?])),
 ];
 
@@ -29,11 +31,24 @@ fn dense(call: &Call<'_>) -> Result<Vec<Tensor>> {
     }
 }
 
+impl Call<'_> {
+    fn conv_options(&self) -> Result<Conv2DOptions> {
+        Ok(Conv2DOptions::default().strides(self.pair("strides")).dilations(self.pair("dilations")).padding(self.padding()?))
+    }
+}
+
 fn conv2d(call: &Call<'_>) -> Result<Vec<Tensor>> {
-    let options = Conv2DOptions::default().strides(call.pair("strides")).dilations(call.pair("dilations")).padding(call.padding()?);
-    Ok(vec![call.input("x")?.conv2d(call.input("w")?, call.optional("b"), &options)?])
+    Ok(vec![call.input("x")?.conv2d(call.input("w")?, call.optional("b"), &call.conv_options()?)?])
+}
+
+fn depthwise_conv2d(call: &Call<'_>) -> Result<Vec<Tensor>> {
+    Ok(vec![call.input("x")?.depthwise_conv2d(call.input("w")?, call.optional("b"), &call.conv_options()?)?])
 }
 
 fn max_pool(call: &Call<'_>) -> Result<Vec<Tensor>> {
     call.unary(|x| x.max_pool2d(call.pair("ksize"), call.pair("strides"), call.padding()?))
+}
+
+fn avg_pool(call: &Call<'_>) -> Result<Vec<Tensor>> {
+    call.unary(|x| x.avg_pool2d(call.pair("ksize"), call.pair("strides"), call.padding()?))
 }

@@ -1,8 +1,9 @@
 //! Contractions, windows and losses.
 
 use super::{Maker, Trial};
-use gradlet_core::Tensor;
 use gradlet_core::ops::conv2d::{Conv2DOptions, Padding};
+use gradlet_core::scope::Op;
+use gradlet_core::{Eager, Scope, Tensor, ops};
 
 pub fn trial(maker: &mut Maker, name: &str) -> Option<Trial> {
     Some(match name {
@@ -11,7 +12,14 @@ pub fn trial(maker: &mut Maker, name: &str) -> Option<Trial> {
         "conv2d" => maker.conv2d(),
         "conv2d_input_grad" => maker.conv2d_input_grad(),
         "conv2d_filter_grad" => maker.conv2d_filter_grad(),
-        "max_pool2d" => maker.max_pool2d(),
+        "depthwise_conv2d" => maker.depthwise_conv2d(),
+        "depthwise_conv2d_input_grad" => maker.depthwise_conv2d_input_grad(),
+        "depthwise_conv2d_filter_grad" => maker.depthwise_conv2d_filter_grad(),
+        "max_pool2d" => maker.pooling(&ops::max_pool2d::OP),
+        "max_pool2d_grad" => maker.max_pool2d_grad(),
+        "max_pool2d_pick" => maker.max_pool2d_pick(),
+        "avg_pool2d" => maker.pooling(&ops::avg_pool2d::OP),
+        "avg_pool2d_grad" => maker.avg_pool2d_grad(),
         "softmax" => maker.along_axis(Tensor::softmax),
         "log_softmax" => maker.along_axis(Tensor::log_softmax),
         "sparse_softmax_cross_entropy" => {
@@ -86,11 +94,64 @@ impl Maker {
         Trial::new(vec![images, dy], move |v| v[0].conv2d_filter_grad(&v[1], &options, [filter[0], filter[1]]))
     }
 
-    fn max_pool2d(&mut self) -> Trial {
+    fn depthwise_conv2d(&mut self) -> Trial {
+        let (options, x, filter) = self.convolution();
+        let mut inputs = vec![self.tensor(&x), self.tensor(&filter)];
+        if self.random.coin() {
+            inputs.push(self.tensor(&[filter[2] * filter[3]]));
+        }
+        Trial::new(inputs, move |x| x[0].depthwise_conv2d(&x[1], x.get(2), &options))
+    }
+
+    fn depthwise_conv2d_input_grad(&mut self) -> Trial {
+        let (options, x, filter) = self.convolution();
+        let (images, filter) = (self.tensor(&x), self.tensor(&filter));
+        let dy = self.tensor(images.depthwise_conv2d(&filter, None, &options).unwrap().dims());
+        Trial::new(vec![dy, filter], move |v| v[0].depthwise_conv2d_input_grad(&v[1], &options, [x[1], x[2]]))
+    }
+
+    fn depthwise_conv2d_filter_grad(&mut self) -> Trial {
+        let (options, x, filter) = self.convolution();
+        let (images, weights) = (self.tensor(&x), self.tensor(&filter));
+        let dy = self.tensor(images.depthwise_conv2d(&weights, None, &options).unwrap().dims());
+        Trial::new(vec![images, dy], move |v| v[0].depthwise_conv2d_filter_grad(&v[1], &options, [filter[0], filter[1]]))
+    }
+
+    /// The attribute words of a pooling, and images for it whose elements are far apart.
+    fn pooled_images(&mut self) -> (Vec<u32>, Tensor) {
         let (options, x, [height, width, ..]) = self.convolution();
-        let padding = if self.random.coin() { Padding::Same } else { Padding::Valid };
-        let x = self.distinct(&x);
-        Trial::new(vec![x], move |x| x[0].max_pool2d([height, width], options.strides, padding))
+        let same = u32::from(self.random.coin());
+        (vec![height, width, options.strides[0], options.strides[1], same], self.distinct(&x))
+    }
+
+    /// A gradient of the result of pooling such images.
+    fn pooled(&mut self, op: &'static Op, words: &[u32], x: &Tensor) -> Tensor {
+        let y = Eager::new(&self.device).emit(op, words, &[x]).unwrap().remove(0);
+        self.tensor(y.dims())
+    }
+
+    fn pooling(&mut self, op: &'static Op) -> Trial {
+        let (words, x) = self.pooled_images();
+        Trial::of(op, words, vec![x])
+    }
+
+    fn max_pool2d_grad(&mut self) -> Trial {
+        let (words, x) = self.pooled_images();
+        let dy = self.pooled(&ops::max_pool2d::OP, &words, &x);
+        Trial::of(&ops::max_pool2d_grad::OP, words, vec![x, dy])
+    }
+
+    fn max_pool2d_pick(&mut self) -> Trial {
+        let (words, x) = self.pooled_images();
+        let values = self.tensor(x.dims());
+        Trial::of(&ops::max_pool2d_pick::OP, words, vec![x, values])
+    }
+
+    fn avg_pool2d_grad(&mut self) -> Trial {
+        let (mut words, x) = self.pooled_images();
+        let dy = self.pooled(&ops::avg_pool2d::OP, &words, &x);
+        words.extend(&x.dims()[1..3]);
+        Trial::of(&ops::avg_pool2d_grad::OP, words, vec![dy])
     }
 
     fn cross_entropy(&mut self) -> (Tensor, Tensor, Tensor) {
