@@ -2,6 +2,7 @@
 
 extern crate alloc;
 
+mod bench;
 mod bits;
 mod demo;
 mod elf;
@@ -58,6 +59,21 @@ enum Task {
         #[arg(long)]
         update: bool,
     },
+    /// Time training steps beside TensorFlow's, taking turns, and print the ratios.
+    Bench {
+        /// The folder with the MNIST files.
+        #[arg(value_name = "DIR", default_value = "data/mnist10k")]
+        folder: PathBuf,
+        /// How often to take turns.
+        #[arg(long, value_name = "N", default_value_t = 11)]
+        rounds: usize,
+        /// A Python that has TensorFlow; without one, an environment is made under target/.
+        #[arg(long, value_name = "PYTHON", env = "TENSORFLOW_PYTHON")]
+        python: Option<PathBuf>,
+        /// Also write the figures to this file, as one JSON object.
+        #[arg(long, value_name = "FILE")]
+        json: Option<PathBuf>,
+    },
     /// Build firmwares and print where they lie.
     Firmware {
         /// Their names: the files in boards/mps2-an386/src/bin.
@@ -80,6 +96,7 @@ fn main() -> ExitCode {
         Task::Golden { folders } => golden::run(&folders),
         Task::Coverage => golden::write_coverage(),
         Task::Size { json, update } => size::run(json.as_deref(), update),
+        Task::Bench { folder, rounds, python, json } => bench::run(&folder, rounds, python.as_deref(), json.as_deref()),
         Task::Firmware { names, model, run } => firmware::task(&names, model.as_deref(), run.as_deref()),
     };
     match result {

@@ -1,0 +1,249 @@
+//! Measures training steps on handwritten digits: a small MLP and a CNN, compiled and eager, with Adam and batches of 50.
+//!
+//! `cargo run --release -p gradlet --example bench_train -- DIR` prints one JSON object; DIR holds the MNIST files, as
+//! `data/mnist10k` does. With `--serve` it answers requests from its standard input instead, one a line: `NAME STEPS`, where NAME
+//! is a figure of milliseconds; the answer is the median of that many steps. So two programs can take turns.
+
+// A global allocator that counts cannot be written without.
+#![allow(unsafe_code)]
+
+use gradlet::layers::{Activation, Conv2D, Dense, Flatten, Layer, MaxPool2D, Module, Padding, Sequential};
+use gradlet::losses::{Loss, SparseCategoricalCrossentropy};
+use gradlet::optimizers::{Adam, Optimizer};
+use gradlet::{Artifact, Digits, Eager, Function, Program, Record, Result, Scope, Shape, Tensor, models};
+use std::alloc::{GlobalAlloc, Layout, System};
+use std::error::Error;
+use std::hint::black_box;
+use std::io::BufRead;
+use std::path::Path;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicIsize, AtomicUsize, Ordering::Relaxed};
+use std::time::Instant;
+
+const BATCH: usize = 50;
+const LEARNING_RATE: f32 = 1e-3;
+const WARM_UP: usize = 5;
+/// What is timed: its name, and for how many steps.
+const STEPS: [(&str, usize); 4] = [("mlp_graph_ms", 1000), ("mlp_eager_ms", 200), ("cnn_graph_ms", 60), ("cnn_eager_ms", 40)];
+
+fn main() -> std::result::Result<(), Box<dyn Error>> {
+    let mut arguments: Vec<String> = std::env::args().skip(1).collect();
+    let serve = arguments.iter().position(|argument| argument == "--serve").map(|at| arguments.remove(at)).is_some();
+    let folder = arguments.first().map_or("data/mnist10k", String::as_str);
+    let digits = Digits::load(Path::new(folder), "train")?;
+    let scope = Eager::with_seed(&gradlet::cpu(), 1);
+    if serve {
+        return answer(&scope, &digits);
+    }
+    let mut figures = Vec::new();
+    for (name, steps) in STEPS {
+        figures.push((name, median(steps, &mut trainer(&scope, &digits, name)?)?));
+    }
+    figures.push(("eager_op_ns", eager_op(&scope)?));
+    figures.push(("compiled_node_ns", compiled_node(&scope)?));
+    let memory = memory(&scope, &digits)?;
+    figures.extend(memory.map(|(name, bytes)| (name, bytes as f64)));
+    let lines: Vec<String> = figures.iter().map(|(name, value)| format!("  \"{name}\": {value}")).collect();
+    println!("{{\n{}\n}}", lines.join(",\n"));
+    Ok(())
+}
+
+/// Says that it is ready, and answers requests until the input ends. What is asked for again goes on where it was.
+fn answer(scope: &Eager, digits: &Digits) -> std::result::Result<(), Box<dyn Error>> {
+    println!("ready");
+    let mut trainers = Vec::new();
+    for line in std::io::stdin().lock().lines() {
+        let line = line?;
+        let (name, steps) = line.split_once(' ').ok_or("a request is a name and a number of steps")?;
+        let known = trainers.iter().position(|(known, _)| known == name);
+        let at = match known {
+            Some(at) => at,
+            None => {
+                let mut step = trainer(scope, digits, name)?;
+                (0..WARM_UP).try_for_each(|_| step())?;
+                trainers.push((name.to_string(), step));
+                trainers.len() - 1
+            }
+        };
+        println!("{}", median(steps.parse()?, &mut trainers[at].1)?);
+    }
+    Ok(())
+}
+
+type Step = Box<dyn FnMut() -> Result<()>>;
+type Traced = Function<(Tensor, Tensor), Tensor>;
+
+fn cnn() -> Sequential {
+    let conv = |filters| Conv2D::new(filters, [5, 5]).padding(Padding::Same).activation(Activation::Relu);
+    Sequential::new()
+        .with(conv(32))
+        .with(MaxPool2D::new([2, 2]))
+        .with(conv(64))
+        .with(MaxPool2D::new([2, 2]))
+        .with(Flatten)
+        .with(Dense::new(1024).activation(Activation::Relu))
+        .with(Dense::new(10))
+}
+
+fn model(scope: &Eager, cnn_wanted: bool) -> Result<(Arc<Sequential>, Vec<u32>)> {
+    let (model, picture) = if cnn_wanted { (cnn(), vec![28, 28, 1]) } else { (models::mlp(&[100], 10), vec![784]) };
+    model.build(scope, &Shape::new(&[&[1], &picture[..]].concat())?)?;
+    Ok((Arc::new(model), picture))
+}
+
+fn step(scope: &dyn Scope, model: &Sequential, adam: &Adam, x: &Tensor, y: &Tensor) -> Result<Tensor> {
+    let tape = scope.tape();
+    let loss = SparseCategoricalCrossentropy::default().call(y, &model.call(&tape, x)?)?;
+    let gradients = tape.gradient(&loss, &model.trainable_variables())?;
+    adam.apply_gradients(scope, &gradients)?;
+    Ok(loss)
+}
+
+fn traced(model: &Arc<Sequential>) -> Traced {
+    let (model, adam) = (model.clone(), Adam::new(LEARNING_RATE));
+    Function::new(move |scope: &dyn Scope, (x, y): (Tensor, Tensor)| step(scope, &model, &adam, &x, &y))
+}
+
+fn batches(scope: &Eager, digits: &Digits, picture: &[u32], batch: usize) -> Result<Vec<(Tensor, Tensor)>> {
+    let order: Vec<usize> = (0..digits.len().min(20 * batch)).collect();
+    order.chunks_exact(batch).map(|indices| digits.batch(&scope.device(), indices, picture)).collect()
+}
+
+/// A new model of the kind that `name` says, and what does a training step of it, on one batch after the other.
+fn trainer(scope: &Eager, digits: &Digits, name: &str) -> Result<Step> {
+    let (model, picture) = model(scope, name.starts_with("cnn"))?;
+    let mut batches = batches(scope, digits, &picture, BATCH)?.into_iter().cycle();
+    let mut next = move || batches.next().ok_or(gradlet::Error::message("there are too few digits".to_string()));
+    if name.ends_with("graph_ms") {
+        let (scope, traced) = (scope.clone(), traced(&model));
+        return Ok(Box::new(move || traced.call(&scope, next()?)?.item::<f32>().map(drop)));
+    }
+    let (scope, adam) = (scope.clone(), Adam::new(LEARNING_RATE));
+    Ok(Box::new(move || {
+        let (x, y) = next()?;
+        step(&scope, &model, &adam, &x, &y)?.item::<f32>().map(drop)
+    }))
+}
+
+/// The median of the milliseconds that a step takes.
+fn median(steps: usize, step: &mut Step) -> Result<f64> {
+    let mut times = Vec::with_capacity(steps);
+    for index in 0..WARM_UP + steps {
+        let start = Instant::now();
+        step()?;
+        if index >= WARM_UP {
+            times.push(start.elapsed().as_secs_f64() * 1e3);
+        }
+    }
+    times.sort_by(f64::total_cmp);
+    Ok(times[times.len() / 2])
+}
+
+/// Nanoseconds of a call: the best of many rounds, so that what else runs on the machine does not count.
+fn best(calls: u32, mut call: impl FnMut() -> Result<()>) -> Result<f64> {
+    let mut best = f64::INFINITY;
+    for _ in 0..50 {
+        let start = Instant::now();
+        (0..calls).try_for_each(|_| call())?;
+        best = best.min(start.elapsed().as_secs_f64() * 1e9 / f64::from(calls));
+    }
+    Ok(best)
+}
+
+/// What an addition of one element costs eagerly.
+fn eager_op(scope: &Eager) -> Result<f64> {
+    let one = Tensor::new(&scope.device(), &[1.0f32], &[1])?;
+    best(20_000, || black_box(&one).add(&one).map(drop))
+}
+
+/// What a node adds to a compiled call.
+fn compiled_node(scope: &Eager) -> Result<f64> {
+    let one = Tensor::new(&scope.device(), &[1.0f32], &[1])?;
+    let chain = |nodes: u32| {
+        let function = Function::new(move |_: &dyn Scope, x: Tensor| (0..nodes).try_fold(x.clone(), |sum, _| sum.add(&x)));
+        let (concrete, inputs) = (function.concrete(scope, &one)?, [one.clone()]);
+        best(500, || concrete.run(black_box(&inputs)).map(drop))
+    };
+    Ok((chain(1024)? - chain(64)?) / 960.0)
+}
+
+/// Bytes on the heap at the peak of the CNN's compiled steps, beyond those before the model was made, beside the bytes that the
+/// planner says; and how often a step allocates once the first ones are over.
+fn memory(scope: &Eager, digits: &Digits) -> Result<[(&'static str, usize); 4]> {
+    let inputs = batches(scope, digits, &[28, 28, 1], BATCH)?;
+    let [x, y] = [inputs[0].0.clone(), inputs[0].1.clone()];
+    COUNTING.store(true, Relaxed);
+    let (cnn, _) = model(scope, true)?;
+    let train = traced(&cnn);
+    let concrete = train.concrete(scope, &(x.clone(), y.clone()))?;
+    (0..3).try_for_each(|_| train.call(scope, (x.clone(), y.clone())).map(drop))?;
+    PEAK.store(LIVE.load(Relaxed), Relaxed);
+    let before = ALLOCATIONS.load(Relaxed);
+    train.call(scope, (x.clone(), y.clone()))?;
+    let cnn_allocations = ALLOCATIONS.load(Relaxed) - before;
+    let peak = PEAK.load(Relaxed).max(0) as usize;
+
+    let (mlp, picture) = model(scope, false)?;
+    let one = batches(scope, digits, &picture, 1)?.swap_remove(0);
+    let train = traced(&mlp);
+    (0..3).try_for_each(|_| train.call(scope, one.clone()).map(drop))?;
+    let before = ALLOCATIONS.load(Relaxed);
+    train.call(scope, one)?;
+    let mlp_allocations = ALLOCATIONS.load(Relaxed) - before;
+    COUNTING.store(false, Relaxed);
+
+    let mut artifact = Artifact::new();
+    artifact.signature("train", &concrete, &["x", "y"], &["loss"])?;
+    let artifact = artifact.to_bytes()?;
+    let planned = Program::load(&artifact, scope.device().kernels(), &["train"])?.arena_bytes();
+    Ok([
+        ("cnn_peak_bytes", peak),
+        ("cnn_planned_bytes", planned),
+        ("cnn_graph_step_allocations", cnn_allocations),
+        ("mlp_graph_step_allocations", mlp_allocations),
+    ])
+}
+
+/// The system's allocator, which counts while it is told to.
+struct Counting;
+
+static COUNTING: AtomicBool = AtomicBool::new(false);
+static LIVE: AtomicIsize = AtomicIsize::new(0);
+static PEAK: AtomicIsize = AtomicIsize::new(0);
+static ALLOCATIONS: AtomicUsize = AtomicUsize::new(0);
+
+fn count(bytes: isize) {
+    if COUNTING.load(Relaxed) {
+        let live = LIVE.fetch_add(bytes, Relaxed) + bytes;
+        if bytes > 0 {
+            PEAK.fetch_max(live, Relaxed);
+            ALLOCATIONS.fetch_add(1, Relaxed);
+        }
+    }
+}
+
+#[global_allocator]
+static ALLOCATOR: Counting = Counting;
+
+unsafe impl GlobalAlloc for Counting {
+    unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
+        count(layout.size() as isize);
+        unsafe { System.alloc(layout) }
+    }
+
+    unsafe fn alloc_zeroed(&self, layout: Layout) -> *mut u8 {
+        count(layout.size() as isize);
+        unsafe { System.alloc_zeroed(layout) }
+    }
+
+    unsafe fn dealloc(&self, bytes: *mut u8, layout: Layout) {
+        count(-(layout.size() as isize));
+        unsafe { System.dealloc(bytes, layout) }
+    }
+
+    unsafe fn realloc(&self, bytes: *mut u8, layout: Layout, size: usize) -> *mut u8 {
+        count(-(layout.size() as isize));
+        count(size as isize);
+        unsafe { System.realloc(bytes, layout, size) }
+    }
+}

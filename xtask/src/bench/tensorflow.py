@@ -1,0 +1,91 @@
+"""The training steps of std-host/examples/bench_train.rs in TensorFlow, answering the same requests: `NAME STEPS`, one a line."""
+
+import gzip
+import os
+import sys
+import time
+
+os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
+os.environ.setdefault("CUDA_VISIBLE_DEVICES", "-1")
+
+import numpy as np
+import tensorflow as tf
+from tensorflow.keras import layers
+
+BATCH = 50
+WARM_UP = 5
+
+
+def read(path):
+    """The array in a compressed IDX file of bytes."""
+    raw = gzip.open(path).read()
+    end = 4 + 4 * raw[3]
+    return np.frombuffer(raw[end:], np.uint8).reshape(np.frombuffer(raw[4:end], ">u4"))
+
+
+def mlp():
+    return [784], [layers.Dense(100, activation="relu"), layers.Dense(10)]
+
+
+def cnn():
+    def conv(filters):
+        return layers.Conv2D(filters, 5, padding="same", activation="relu")
+
+    rest = [layers.Flatten(), layers.Dense(1024, activation="relu"), layers.Dense(10)]
+    return [28, 28, 1], [conv(32), layers.MaxPool2D(2), conv(64), layers.MaxPool2D(2)] + rest
+
+
+def trainer(name, images, labels):
+    """A function that does a training step of a new model, on one batch after the other."""
+    picture, stack = cnn() if name.startswith("cnn") else mlp()
+    model = tf.keras.Sequential([layers.Input(picture)] + stack)
+    optimizer = tf.keras.optimizers.Adam(1e-3)
+    loss_of = tf.keras.losses.SparseCategoricalCrossentropy(from_logits=True)
+    starts = range(0, min(len(labels), 20 * BATCH) - BATCH + 1, BATCH)
+    batches = [(tf.constant(images[i : i + BATCH].reshape([BATCH] + picture)), tf.constant(labels[i : i + BATCH])) for i in starts]
+
+    def step(x, y):
+        with tf.GradientTape() as tape:
+            loss = loss_of(y, model(x, training=True))
+        gradients = tape.gradient(loss, model.trainable_variables)
+        optimizer.apply_gradients(zip(gradients, model.trainable_variables))
+        return loss
+
+    if name.endswith("graph_ms"):
+        step = tf.function(step)
+    done = 0
+
+    def run():
+        nonlocal done
+        done += 1
+        return float(step(*batches[done % len(batches)]))
+
+    return run
+
+
+def median(run, steps):
+    """The median of the milliseconds that a step takes."""
+    times = []
+    for index in range(WARM_UP + steps):
+        start = time.perf_counter()
+        run()
+        if index >= WARM_UP:
+            times.append((time.perf_counter() - start) * 1e3)
+    return sorted(times)[len(times) // 2]
+
+
+def main():
+    folder = sys.argv[1]
+    images = read(folder + "/train-images-idx3-ubyte.gz").astype(np.float32) / 255
+    labels = read(folder + "/train-labels-idx1-ubyte.gz").astype(np.int32)
+    print("ready", flush=True)
+    trainers = {}
+    for line in sys.stdin:
+        name, steps = line.split()
+        if name not in trainers:
+            trainers[name] = trainer(name, images, labels)
+            trainers[name]()
+        print(median(trainers[name], int(steps)), flush=True)
+
+
+main()
