@@ -195,10 +195,26 @@ pub trait Float: Number {
     fn log1p(self) -> Self;
     /// The square root, correctly rounded.
     fn sqrt(self) -> Self;
+    /// The sine, of radians.
+    fn sin(self) -> Self;
+    /// The cosine, of radians.
+    fn cos(self) -> Self;
     /// The hyperbolic tangent.
     fn tanh(self) -> Self;
+    /// The error function.
+    fn erf(self) -> Self;
+    /// The greatest whole number that is not above `self`.
+    fn floor(self) -> Self;
+    /// The least whole number that is not below `self`.
+    fn ceil(self) -> Self;
+    /// The whole part.
+    fn trunc(self) -> Self;
+    /// The nearest whole number, the even one of two.
+    fn round_even(self) -> Self;
     /// `self` to the power of `exponent`.
     fn pow(self, exponent: Self) -> Self;
+    /// The remainder of `self / divisor` truncated, with the sign of `self`.
+    fn rem(self, divisor: Self) -> Self;
     /// `self` without its sign.
     fn abs(self) -> Self;
     /// `self` with the other sign.
@@ -208,11 +224,11 @@ pub trait Float: Number {
 }
 
 macro_rules! reals {
-    ($($ty:ident: $($name:ident = $function:ident),*; pow = $pow:ident;)*) => {$(
+    ($($ty:ident: $($name:ident = $function:ident),*; $($pair:ident = $of_two:ident),*;)*) => {$(
         impl Float for $ty {
             const NEG_INFINITY: Self = $ty::NEG_INFINITY;
             $(fn $name(self) -> Self { libm::$function(self) })*
-            fn pow(self, exponent: Self) -> Self { libm::$pow(self, exponent) }
+            $(fn $pair(self, other: Self) -> Self { libm::$of_two(self, other) })*
             #[inline(always)]
             fn abs(self) -> Self { $ty::abs(self) }
             #[inline(always)]
@@ -222,6 +238,8 @@ macro_rules! reals {
     )*};
 }
 reals! {
-    f32: exp = expf, expm1 = expm1f, ln = logf, log1p = log1pf, sqrt = sqrtf, tanh = tanhf; pow = powf;
-    f64: exp = exp, expm1 = expm1, ln = log, log1p = log1p, sqrt = sqrt, tanh = tanh; pow = pow;
+    f32: exp = expf, expm1 = expm1f, ln = logf, log1p = log1pf, sqrt = sqrtf, sin = sinf, cos = cosf, tanh = tanhf, erf = erff,
+        floor = floorf, ceil = ceilf, trunc = truncf, round_even = rintf; pow = powf, rem = fmodf;
+    f64: exp = exp, expm1 = expm1, ln = log, log1p = log1p, sqrt = sqrt, sin = sin, cos = cos, tanh = tanh, erf = erf,
+        floor = floor, ceil = ceil, trunc = trunc, round_even = rint; pow = pow, rem = fmod;
 }

@@ -60,6 +60,13 @@ pub enum Error {
         /// The position of the divisor.
         position: u32,
     },
+    /// An integer was raised to a negative power.
+    NegativePower {
+        /// The instruction that found it (0 when run eagerly).
+        node: u32,
+        /// The position of the exponent.
+        position: u32,
+    },
     /// The bytes do not begin as an artifact does.
     NotAnArtifact,
     /// The artifact is of a format version that this reader does not take.
@@ -228,6 +235,7 @@ impl Error {
         match self {
             Error::IndexOutOfRange { position, value, limit, .. } => Error::IndexOutOfRange { node: index, position, value, limit },
             Error::DivisionByZero { position, .. } => Error::DivisionByZero { node: index, position },
+            Error::NegativePower { position, .. } => Error::NegativePower { node: index, position },
             error => error,
         }
     }
@@ -268,6 +276,9 @@ impl fmt::Display for Error {
             ),
             Error::DivisionByZero { node, position } => {
                 write!(f, "integer division by zero at position {position} (instruction {node})")
+            }
+            Error::NegativePower { node, position } => {
+                write!(f, "an integer has no negative power, such as that at position {position} (instruction {node}): cast it to a float")
             }
             Error::NotAnArtifact => f.write_str("not a gradlet artifact: it must begin with \"GRDL\""),
             Error::Version { major, minor } => {

@@ -180,7 +180,10 @@ fn edges(graph: &Graph, direct: &[Option<usize>]) -> Vec<Vec<usize>> {
 
 /// Lets nodes that may refuse their data run before any variable is written, where they do not depend on its new value.
 fn hoist_checks(graph: &Graph, direct: &[Option<usize>], edges: &mut [Vec<usize>]) {
-    let checks = |index: &usize| ops::DATA_CHECKS.contains(&graph.nodes[*index].op.def.code);
+    let checks = |index: &usize| {
+        let node = &graph.nodes[*index];
+        node.inputs.first().is_some_and(|&input| ops::checks_data(node.op.def.code, graph.values[input].tensor_type.dtype))
+    };
     let writes = |index: &usize| graph.nodes[*index].outputs.iter().any(|&id| direct[id].is_some());
     for check in (0..edges.len()).filter(checks) {
         let needed = ancestors(edges, check);

@@ -1,6 +1,6 @@
 //! What elementwise ops share: walking their operands, in place and broadcast.
 
-use crate::dtype::{Bool, DType, Element};
+use crate::dtype::{Bool, DType, Element, Number};
 use crate::error::{Error, Result};
 use crate::op::Call;
 use crate::shape::{MAX_RANK, TensorType};
@@ -208,6 +208,29 @@ pub(super) fn compare<T: Element>(call: &mut Call<'_, '_>, f: impl Fn(T, T) -> b
     Ok(())
 }
 
+/// Fails with [`Error::DivisionByZero`] where input 1, the divisor of an integer division, holds a 0 that is used.
+pub(super) fn nonzero_divisor<T: Number>(call: &mut Call<'_, '_>) -> Result<()> {
+    let divisor = call.input(1)?;
+    let used = !call.output()?.data.is_empty();
+    match divisor.slice::<T>().iter().position(|&divisor| divisor == T::ZERO) {
+        Some(position) if used => Err(Error::DivisionByZero { node: 0, position: position as u32 }),
+        _ => Ok(()),
+    }
+}
+
+/// The quotient of two integers, truncated toward zero, and the remainder.
+#[inline(always)]
+pub(super) fn quotient_remainder<T: Number>(a: T, b: T) -> (T, T) {
+    let quotient = a.div(b);
+    (quotient, a.sub(quotient.mul(b)))
+}
+
+/// True if a remainder is not 0 and has another sign than the divisor.
+#[inline(always)]
+pub(super) fn signs_differ<T: Number>(remainder: T, divisor: T) -> bool {
+    remainder != T::ZERO && (remainder < T::ZERO) != (divisor < T::ZERO)
+}
+
 /// Walks the elements of a result in row-major order, and gives the positions of the operands' elements.
 pub(super) struct BroadcastIndex<'a, const N: usize> {
     dims: &'a [u32],
@@ -265,69 +288,4 @@ pub(super) fn unbroadcast(gradient: &Tensor, operand: &Tensor) -> Result<Tensor>
     let widened = |axis: &usize| *axis < skip || (to[axis - skip] == 1 && from[*axis] != 1);
     let axes: alloc::vec::Vec<i32> = (0..from.len()).filter(widened).map(|axis| axis as i32).collect();
     gradient.sum(&axes, false)?.reshape(to)
-}
-
-#[cfg(feature = "alloc")]
-impl Tensor {
-    /// A scalar `value` of this tensor's element type, on its device: the nearest value that there is; of booleans, whether
-    /// `value` is not 0.
-    ///
-    /// ```
-    /// # use gradlet_core::{Tensor, ops};
-    /// # let device = ops::portable_cpu();
-    /// let x = Tensor::new(&device, &[1.0f32, 2.0], &[2])?;
-    /// assert_eq!(x.like(1.0)?.sub(&x)?.to_vec::<f32>()?, [0.0, -1.0]);
-    /// # Ok::<(), gradlet_core::Error>(())
-    /// ```
-    pub fn like(&self, value: f64) -> Result<Tensor> {
-        let device = self.device()?;
-        Ok(match self.dtype() {
-            DType::F32 => Tensor::scalar(&device, value as f32),
-            DType::F64 => Tensor::scalar(&device, value),
-            DType::F16 => Tensor::scalar(&device, half::f16::from_f64(value)),
-            DType::Bf16 => Tensor::scalar(&device, half::bf16::from_f64(value)),
-            DType::I8 => Tensor::scalar(&device, value as i8),
-            DType::U8 => Tensor::scalar(&device, value as u8),
-            DType::I32 => Tensor::scalar(&device, value as i32),
-            DType::I64 => Tensor::scalar(&device, value as i64),
-            DType::Bool => Tensor::scalar(&device, Bool::from(value != 0.0)),
-        })
-    }
-
-    /// `self + value`, in this tensor's element type.
-    pub fn add_scalar(&self, value: f64) -> Result<Tensor> {
-        self.add(&self.like(value)?)
-    }
-
-    /// `self * value`, in this tensor's element type.
-    pub fn mul_scalar(&self, value: f64) -> Result<Tensor> {
-        self.mul(&self.like(value)?)
-    }
-
-    /// Zeros of this tensor's type.
-    pub fn zeros_like(&self) -> Result<Tensor> {
-        self.like(0.0)?.broadcast_to(self.dims())
-    }
-
-    /// Ones of this tensor's type.
-    pub fn ones_like(&self) -> Result<Tensor> {
-        self.like(1.0)?.broadcast_to(self.dims())
-    }
-
-    /// `self²`, as `tf.math.square`.
-    pub fn square(&self) -> Result<Tensor> {
-        self.mul(self)
-    }
-
-    /// `1 / self`, as `tf.math.reciprocal`. Fails on integers.
-    pub fn reciprocal(&self) -> Result<Tensor> {
-        self.like(1.0)?.div(self)
-    }
-
-    /// `(self - other)²`, broadcast, as `tf.math.squared_difference`.
-    ///
-    /// Fails where the shapes do not broadcast or the element types differ.
-    pub fn squared_difference(&self, other: &Tensor) -> Result<Tensor> {
-        self.sub(other)?.square()
-    }
 }

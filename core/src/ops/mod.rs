@@ -1,6 +1,8 @@
 //! The catalogue: one op, one file; adding one costs its file and a line here.
 
 use crate::op::Kernel;
+#[cfg(feature = "alloc")]
+use crate::{dtype::DType, op::OpCode};
 
 /// One kernel static for each element type, all of the same generic function.
 macro_rules! kernels {
@@ -65,7 +67,7 @@ catalogue! {
     4 sub: F32, F64, I32, I64, I8, U8;
     5 mul: F32, F64, I32, I64, I8, U8;
     6 div: F32, F64;
-    7 neg: F32, F64, I32, I64;
+    7 neg: F32, F64, I32, I64, I8;
     8 matmul: F32, F64, I32;
     9 dense: F32, F64;
     10 conv2d: F32, F64;
@@ -95,8 +97,14 @@ catalogue! {
     34 rsqrt: F32, F64;
     35 abs: F32, F64, I8, I32, I64;
     36 sign: F32, F64, I8, I32, I64;
+    37 floor: F32, F64;
+    38 ceil: F32, F64;
+    39 round: F32, F64;
+    40 sin: F32, F64;
+    41 cos: F32, F64;
     42 tanh: F32, F64;
     43 sigmoid: F32, F64;
+    44 erf: F32, F64;
     45 log1p: F32, F64;
     46 expm1: F32, F64;
     47 softplus: F32, F64;
@@ -104,7 +112,11 @@ catalogue! {
     52 logical_not: BOOL;
     53 maximum: F32, F64, I32, I64, I8, U8;
     54 minimum: F32, F64, I32, I64, I8, U8;
-    55 pow: F32, F64;
+    55 pow: F32, F64, I32, I64, I8;
+    56 floordiv: F32, F64, I32, I64, I8, U8;
+    57 floormod: F32, F64, I32, I64, I8, U8;
+    58 truncatediv: F32, F64, I32, I64, I8, U8;
+    59 truncatemod: F32, F64, I32, I64, I8, U8;
     60 not_equal: F32, F64, I32, I64, I8, U8, BOOL;
     61 less: F32, F64, I32, I64, I8, U8;
     62 less_equal: F32, F64, I32, I64, I8, U8;
@@ -112,6 +124,7 @@ catalogue! {
     64 logical_or: BOOL;
     65 logical_xor: BOOL;
     66 select: F32, F64, F16, BF16, I8, U8, I32, I64, BOOL;
+    67 divide_no_nan: F32, F64;
     90 avg_pool2d: F32, F64;
     91 avg_pool2d_grad: F32, F64;
     92 depthwise_conv2d: F32, F64;
@@ -121,6 +134,8 @@ catalogue! {
     100 random_uniform: I64;
 }
 
+#[cfg(feature = "alloc")]
+mod composed;
 mod contraction;
 mod depthwise;
 mod elementwise;
@@ -133,7 +148,17 @@ mod window;
 
 /// The ops whose kernels may refuse their data: an index out of range. Planned before any variable is written.
 #[cfg(feature = "alloc")]
-pub(crate) const DATA_CHECKS: [crate::op::OpCode; 2] = [code::sparse_softmax_cross_entropy, code::sparse_softmax_cross_entropy_grad];
+const DATA_CHECKS: [OpCode; 2] = [code::sparse_softmax_cross_entropy, code::sparse_softmax_cross_entropy_grad];
+
+/// The ops whose kernels may refuse integers: a division by zero, a negative exponent.
+#[cfg(feature = "alloc")]
+const INTEGER_CHECKS: [OpCode; 5] = [code::floordiv, code::floormod, code::truncatediv, code::truncatemod, code::pow];
+
+/// True if the kernel of the op for inputs of `dtype` may refuse its data.
+#[cfg(feature = "alloc")]
+pub(crate) fn checks_data(op: OpCode, dtype: DType) -> bool {
+    DATA_CHECKS.contains(&op) || !dtype.is_float() && INTEGER_CHECKS.contains(&op)
+}
 
 /// A CPU that computes with the portable kernels, which give the same bits on every target.
 #[cfg(feature = "alloc")]

@@ -1,4 +1,4 @@
-//! `y = -x`. f32, f64, i32 and i64; the least integer stays what it is. As `tf.math.negative`.
+//! `y = -x`. f32, f64, i8, i32 and i64; the least integer stays what it is. As `tf.math.negative`.
 
 use super::elementwise;
 use crate::dtype::{Float, Number};
@@ -23,7 +23,7 @@ fn run_integer<T: Number>(call: &mut Call<'_, '_>) -> Result<()> {
 }
 
 super::kernels!(run: F32 = f32, F64 = f64);
-super::kernels!(run_integer: I32 = i32, I64 = i64);
+super::kernels!(run_integer: I32 = i32, I64 = i64, I8 = i8);
 
 /// The op with its gradient: minus upstream.
 #[cfg(feature = "alloc")]

@@ -1,8 +1,9 @@
-//! `y = aᵇ`, broadcast: 1 for b = 0 and for a = 1, NaN of a negative a with a broken b. f32 and f64. As `tf.math.pow`.
+//! `y = aᵇ`, broadcast: 1 for b = 0 and for a = 1, NaN of a negative a with a broken b. Integers
+//! wrap, and have no negative powers. f32, f64, i8, i32 and i64. As `tf.math.pow`.
 
 use super::elementwise;
-use crate::dtype::Float;
-use crate::error::Result;
+use crate::dtype::{Float, Number};
+use crate::error::{Error, Result};
 use crate::op::{Call, Kernel, OpDef};
 #[cfg(feature = "alloc")]
 use crate::{
@@ -12,17 +13,37 @@ use crate::{
 
 /// The op.
 pub static DEF: OpDef =
-    OpDef { code: super::code::pow, name: "pow", inputs: (2, 2), outputs: 1, infer: elementwise::broadcast_float, in_place: &[(0, 0), (1, 0)] };
+    OpDef { code: super::code::pow, name: "pow", inputs: (2, 2), outputs: 1, infer: elementwise::broadcast, in_place: &[(0, 0)] };
 
 fn run<T: Float>(call: &mut Call<'_, '_>) -> Result<()> {
     elementwise::binary_small::<T>(call, T::pow)
 }
 
+/// Repeated squaring, in no more steps than the exponent has bits.
+fn run_integers<T: Number>(call: &mut Call<'_, '_>) -> Result<()> {
+    let exponents = call.input(1)?;
+    let used = !call.output()?.data.is_empty();
+    if let (Some(position), true) = (exponents.slice::<T>().iter().position(|&exponent| exponent < T::ZERO), used) {
+        return Err(Error::NegativePower { node: 0, position: position as u32 });
+    }
+    let two = T::ONE.add(T::ONE);
+    elementwise::binary_small::<T>(call, |mut base, mut exponent| {
+        let mut power = T::ONE;
+        while exponent > T::ZERO {
+            let (half, odd) = elementwise::quotient_remainder(exponent, two);
+            power = if odd == T::ZERO { power } else { power.mul(base) };
+            (base, exponent) = (base.mul(base), half);
+        }
+        power
+    })
+}
+
 super::kernels!(run: F32 = f32, F64 = f64);
+super::kernels!(run_integers: I32 = i32, I64 = i64, I8 = i8);
 
 /// The op with its gradient: dy · b · aᵇ⁻¹ to a; dy · y · ln a to b, and 0 where a is not above 0, as TensorFlow has it.
 #[cfg(feature = "alloc")]
-pub static OP: Op = Op { def: &DEF, usage: "pow(a, b), broadcast, both f32 or both f64", grad: Gradient::Rule(grad) };
+pub static OP: Op = Op { def: &DEF, usage: "pow(a, b), broadcast, of one element type", grad: Gradient::Rule(grad) };
 
 #[cfg(feature = "alloc")]
 fn grad(of: &Backward<'_>) -> Result<InputGradients> {
@@ -39,7 +60,8 @@ fn grad(of: &Backward<'_>) -> Result<InputGradients> {
 impl Tensor {
     /// `self` to the power of `other`, broadcast, as `tf.math.pow`.
     ///
-    /// Fails on integers, where the shapes do not broadcast, or where the element types differ.
+    /// Fails with [`Error::NegativePower`] where an integer has a negative exponent, and where the shapes do not broadcast or
+    /// the element types differ.
     pub fn pow(&self, other: &Tensor) -> Result<Tensor> {
         Tensor::emit1(&OP, &[], &[self, other])
     }

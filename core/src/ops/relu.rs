@@ -32,8 +32,11 @@ fn grad(of: &Backward<'_>) -> Result<InputGradients> {
 
 #[cfg(feature = "alloc")]
 impl Tensor {
-    /// `max(self, 0)`; NaN stays NaN. Fails on integers.
+    /// `max(self, 0)`; NaN stays NaN.
     pub fn relu(&self) -> Result<Tensor> {
+        if !self.dtype().is_float() {
+            return self.maximum(&self.like(0.0)?);
+        }
         Tensor::emit1(&OP, &[], &[self])
     }
 }

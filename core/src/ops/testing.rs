@@ -3,7 +3,7 @@
 extern crate std;
 
 use crate::dtype::{Bool, Element};
-use crate::error::Result;
+use crate::error::{Error, Result};
 use crate::op::{Call, Kernel};
 use crate::shape::{Shape, TensorType};
 use crate::view::{TensorView, TensorViewMut};
@@ -161,6 +161,14 @@ pub(super) fn check_comparison(kernel: &Kernel, naive: fn(f32, f32) -> bool) {
     assert_eq!(result, Ok(()));
     let want: Vec<Bool> = odd.iter().flat_map(|&a| odd.map(|b| naive(a, b).into())).collect();
     assert_eq!(y[0].elements::<Bool>(), want);
+}
+
+/// Asserts that an integer division refuses zeros that it would divide by, and only those.
+pub(super) fn check_division(kernel: &Kernel) {
+    let divide = |a: &Value, b: &Value| run(kernel, &[], &[a, b], &[]).0;
+    let (a, none) = (Value::new(&[5, 6], &[2, 1]), Value::new::<i32>(&[], &[0, 1]));
+    assert_eq!(divide(&a, &Value::new(&[1, 2, 0], &[3])), Err(Error::DivisionByZero { node: 0, position: 2 }));
+    assert_eq!(divide(&none, &Value::new(&[0], &[])), Ok(()));
 }
 
 /// Holds a kernel of booleans against `naive`.

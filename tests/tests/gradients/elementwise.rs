@@ -2,6 +2,7 @@
 
 use super::{Maker, Trial};
 use gradlet_core::{DType, Result, Tensor};
+use gradlet_tests::random::Random;
 
 pub fn trial(maker: &mut Maker, name: &str) -> Option<Trial> {
     Some(match name {
@@ -17,6 +18,9 @@ pub fn trial(maker: &mut Maker, name: &str) -> Option<Trial> {
         "sigmoid" => maker.unary(Tensor::sigmoid),
         "expm1" => maker.unary(Tensor::expm1),
         "softplus" => maker.unary(Tensor::softplus),
+        "sin" => maker.unary(Tensor::sin),
+        "cos" => maker.unary(Tensor::cos),
+        "erf" => maker.unary(Tensor::erf),
         "log" => maker.positive(Tensor::log),
         "sqrt" => maker.positive(Tensor::sqrt),
         "rsqrt" => maker.positive(Tensor::rsqrt),
@@ -24,6 +28,8 @@ pub fn trial(maker: &mut Maker, name: &str) -> Option<Trial> {
         "maximum" => maker.apart(Tensor::maximum),
         "minimum" => maker.apart(Tensor::minimum),
         "multiply_no_nan" => maker.binary(Tensor::multiply_no_nan),
+        "divide_no_nan" => maker.binary(Tensor::divide_no_nan),
+        "floormod" => maker.floormod(),
         "pow" => maker.pow(),
         "select" => maker.select(),
         "identity" => maker.unary(Tensor::identity),
@@ -49,6 +55,14 @@ impl Maker {
         let [a, b] = self.operands();
         let inputs = vec![self.tensor_of(&a, |random| random.below(9) as f64), self.tensor_of(&b, |random| random.below(9) as f64 + 0.5)];
         Trial::new(inputs, move |x| compute(&x[0], &x[1]))
+    }
+
+    /// Quotients that are not near whole numbers.
+    fn floormod(&mut self) -> Trial {
+        let [a, b] = self.operands();
+        let odd = |random: &mut Random| (random.below(4) as f64 + 1.0) * if random.coin() { 1.0 } else { -1.0 };
+        let inputs = vec![self.tensor_of(&a, |random| random.below(9) as f64 - 4.5), self.tensor_of(&b, odd)];
+        Trial::new(inputs, |x| x[0].floormod(&x[1]))
     }
 
     fn pow(&mut self) -> Trial {
