@@ -9,6 +9,9 @@
 
 #[cfg(feature = "alloc")]
 extern crate alloc;
+/// Derived code names this crate from outside.
+#[cfg(feature = "alloc")]
+extern crate self as gradlet_core;
 
 #[cfg(target_endian = "big")]
 compile_error!("gradlet reads its formats in place, and they are little-endian");

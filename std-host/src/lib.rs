@@ -13,6 +13,13 @@ pub mod inspect;
 pub mod models;
 pub mod npy;
 pub mod progress;
+/// Layers: what models are made of. They have Keras's names, defaults and weight layouts.
+pub mod layers {
+    #[doc(inline)]
+    pub use gradlet_core::layers::*;
+    // The trait comes from the line above; code derived by this one names `gradlet`.
+    pub use gradlet_derive::HostModule as Module;
+}
 mod svg;
 pub mod training;
 pub mod weights;

@@ -20,6 +20,7 @@ use crate::variable::Variable;
 /// assert_eq!(y.dims(), [1, 5, 5, 8]);
 /// # Ok::<(), gradlet_core::Error>(())
 /// ```
+#[derive(Module)]
 pub struct Conv2D {
     filters: u32,
     kernel_size: [u32; 2],
@@ -55,13 +56,6 @@ impl Conv2D {
     /// The same with `activation`.
     pub fn activation(self, activation: Activation) -> Conv2D {
         Conv2D { activation, ..self }
-    }
-}
-
-impl Module for Conv2D {
-    fn visit(&self, visit: &mut dyn FnMut(&str, &Variable)) {
-        visit("kernel", &self.kernel);
-        visit("bias", &self.bias);
     }
 }
 

@@ -18,6 +18,7 @@ use crate::variable::Variable;
 /// assert_eq!(y.dims(), [2, 10]);
 /// # Ok::<(), gradlet_core::Error>(())
 /// ```
+#[derive(Module)]
 pub struct Dense {
     units: u32,
     activation: Activation,
@@ -34,13 +35,6 @@ impl Dense {
     /// The same with `activation`.
     pub fn activation(self, activation: Activation) -> Dense {
         Dense { activation, ..self }
-    }
-}
-
-impl Module for Dense {
-    fn visit(&self, visit: &mut dyn FnMut(&str, &Variable)) {
-        visit("kernel", &self.kernel);
-        visit("bias", &self.bias);
     }
 }
 

@@ -4,15 +4,10 @@ use super::{Layer, Module};
 use crate::error::{Error, Result};
 use crate::scope::Scope;
 use crate::tensor::Tensor;
-use crate::variable::Variable;
 
 /// `[batch, …]` → `[batch, product of the rest]`.
-#[derive(Default)]
+#[derive(Default, Module)]
 pub struct Flatten;
-
-impl Module for Flatten {
-    fn visit(&self, _: &mut dyn FnMut(&str, &Variable)) {}
-}
 
 impl Layer for Flatten {
     fn name(&self) -> &str {

@@ -5,7 +5,6 @@ use crate::error::Result;
 use crate::ops::conv2d::Padding;
 use crate::scope::Scope;
 use crate::tensor::Tensor;
-use crate::variable::Variable;
 
 /// The maxima of windows over images `[batch, height, width, channels]`.
 ///
@@ -17,6 +16,7 @@ use crate::variable::Variable;
 /// assert_eq!(y.dims(), [1, 3, 3, 3]);
 /// # Ok::<(), gradlet_core::Error>(())
 /// ```
+#[derive(Module)]
 pub struct MaxPool2D {
     pool_size: [u32; 2],
     strides: [u32; 2],
@@ -38,10 +38,6 @@ impl MaxPool2D {
     pub fn padding(self, padding: Padding) -> MaxPool2D {
         MaxPool2D { padding, ..self }
     }
-}
-
-impl Module for MaxPool2D {
-    fn visit(&self, _: &mut dyn FnMut(&str, &Variable)) {}
 }
 
 impl Layer for MaxPool2D {

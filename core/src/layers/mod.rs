@@ -4,12 +4,15 @@ mod conv2d;
 mod dense;
 mod flatten;
 mod max_pool2d;
+mod module;
 mod sequential;
 
 pub use conv2d::Conv2D;
 pub use dense::Dense;
 pub use flatten::Flatten;
+pub use gradlet_derive::Module;
 pub use max_pool2d::MaxPool2D;
+pub use module::Module;
 pub use sequential::Sequential;
 
 pub use crate::ops::conv2d::Padding;
@@ -19,32 +22,7 @@ use crate::scope::Scope;
 use crate::shape::Shape;
 use crate::sync::ThreadSafe;
 use crate::tensor::Tensor;
-use crate::variable::Variable;
-use alloc::string::String;
 use alloc::vec::Vec;
-
-/// What has variables.
-pub trait Module {
-    /// Calls `visit` with each variable and its path, such as `dense_1/kernel`.
-    fn visit(&self, visit: &mut dyn FnMut(&str, &Variable));
-
-    /// Every variable with its path, in the order of creation.
-    fn named_variables(&self) -> Vec<(String, Variable)> {
-        let mut named = Vec::new();
-        self.visit(&mut |path, variable| named.push((path.into(), variable.clone())));
-        named
-    }
-
-    /// Every variable.
-    fn variables(&self) -> Vec<Variable> {
-        self.named_variables().into_iter().map(|(_, variable)| variable).collect()
-    }
-
-    /// The variables that optimizers train.
-    fn trainable_variables(&self) -> Vec<Variable> {
-        self.variables().into_iter().filter(Variable::trainable).collect()
-    }
-}
 
 /// A layer: from a tensor to a tensor, with variables that are created when the input shape is known.
 ///
@@ -52,13 +30,8 @@ pub trait Module {
 /// use gradlet_core::layers::{Layer, Module};
 /// use gradlet_core::{Eager, Result, Scope, Shape, Tensor, Variable, ops};
 ///
+/// #[derive(Module)]
 /// struct Scale { factor: Variable }
-///
-/// impl Module for Scale {
-///     fn visit(&self, visit: &mut dyn FnMut(&str, &Variable)) {
-///         visit("factor", &self.factor);
-///     }
-/// }
 ///
 /// impl Layer for Scale {
 ///     fn name(&self) -> &str { "scale" }
@@ -92,7 +65,7 @@ pub trait Layer: Module + ThreadSafe {
 
     /// Builds the layer if it is not built yet, then calls it: what Keras does when a layer is called.
     fn apply(&self, scope: &dyn Scope, x: &Tensor) -> Result<Tensor> {
-        if !self.variables().iter().all(Variable::is_built) {
+        if !self.is_built() {
             self.build(scope, x.shape())?;
         }
         self.call(scope, x)

@@ -55,7 +55,7 @@ impl Sequential {
 impl Module for Sequential {
     fn visit(&self, visit: &mut dyn FnMut(&str, &Variable)) {
         for (name, layer) in &self.layers {
-            layer.visit(&mut |path, variable| visit(&format!("{name}/{path}"), variable));
+            layer.visit_under(name, visit);
         }
     }
 }

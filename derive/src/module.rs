@@ -1,0 +1,133 @@
+//! `Module`: visits every field, under its name.
+
+use proc_macro2::TokenStream;
+use quote::{format_ident, quote};
+use syn::{Attribute, Data, DeriveInput, Error, Field, Fields, Ident, LitStr, Member, Path, Result, parse_quote};
+
+/// The implementation for `input`, in terms of the crate at `root`.
+pub fn derive(input: &DeriveInput, root: &str) -> Result<TokenStream> {
+    let root = root_path(&input.attrs)?.map_or_else(|| syn::parse_str(root), Ok)?;
+    let arms: Vec<TokenStream> = match &input.data {
+        Data::Struct(data) => vec![arm(quote!(Self), &data.fields, &root)?],
+        Data::Enum(data) if data.variants.is_empty() => vec![quote!(_ => {})],
+        Data::Enum(data) => data.variants.iter().map(|variant| arm_of(&variant.ident, &variant.fields, &root)).collect::<Result<_>>()?,
+        Data::Union(data) => {
+            return Err(Error::new(data.union_token.span, "a union cannot be a Module: nobody knows which of its fields lives"));
+        }
+    };
+    let mut generics = input.generics.clone();
+    let types: Vec<Ident> = generics.type_params().map(|parameter| parameter.ident.clone()).collect();
+    generics
+        .make_where_clause()
+        .predicates
+        .extend(types.iter().map(|ty| -> syn::WherePredicate { parse_quote!(#ty: #root::layers::Module) }));
+    let (impl_generics, type_generics, where_clause) = generics.split_for_impl();
+    let name = &input.ident;
+    Ok(quote! {
+        #[automatically_derived]
+        impl #impl_generics #root::layers::Module for #name #type_generics #where_clause {
+            fn visit(&self, visit: &mut dyn ::core::ops::FnMut(&str, &#root::Variable)) {
+                let _ = &visit;
+                match self { #(#arms)* }
+            }
+        }
+    })
+}
+
+/// `#[module(crate = path)]` on the type: where gradlet is found, if under another name.
+fn root_path(attributes: &[Attribute]) -> Result<Option<Path>> {
+    let mut root = None;
+    for attribute in attributes.iter().filter(|attribute| attribute.path().is_ident("module")) {
+        attribute.parse_nested_meta(|meta| {
+            if !meta.path.is_ident("crate") {
+                return Err(meta.error("on a type, only `crate = path` is known; `skip` and `name` stand on its fields"));
+            }
+            root = Some(meta.value()?.parse()?);
+            Ok(())
+        })?;
+    }
+    Ok(root)
+}
+
+fn arm_of(variant: &Ident, fields: &Fields, root: &Path) -> Result<TokenStream> {
+    arm(quote!(Self::#variant), fields, root)
+}
+
+/// The arm of a `match` that visits these fields.
+fn arm(variant: TokenStream, fields: &Fields, root: &Path) -> Result<TokenStream> {
+    // A lone unnamed field is what the type wraps: it needs no name.
+    let wraps = matches!(fields, Fields::Unnamed(fields) if fields.unnamed.len() == 1);
+    let mut patterns = Vec::new();
+    let mut visits = Vec::new();
+    for (field, member) in fields.iter().zip(fields.members()) {
+        let options = Options::of(field)?;
+        if options.skip {
+            continue;
+        }
+        let binding = format_ident!("field_{}", patterns.len());
+        let name = options.name.unwrap_or_else(|| if wraps { String::new() } else { name(&member) });
+        patterns.push(quote!(#member: #binding));
+        visits.push(quote!(#root::layers::Module::visit_under(#binding, #name, visit);));
+    }
+    Ok(quote!(#variant { #(#patterns,)* .. } => { #(#visits)* }))
+}
+
+fn name(member: &Member) -> String {
+    match member {
+        Member::Named(name) => name.to_string().trim_start_matches("r#").to_string(),
+        Member::Unnamed(index) => index.index.to_string(),
+    }
+}
+
+/// What `#[module(…)]` on a field says.
+#[derive(Default)]
+struct Options {
+    skip: bool,
+    name: Option<String>,
+}
+
+impl Options {
+    fn of(field: &Field) -> Result<Options> {
+        let mut options = Options::default();
+        for attribute in field.attrs.iter().filter(|attribute| attribute.path().is_ident("module")) {
+            attribute.parse_nested_meta(|meta| {
+                if meta.path.is_ident("skip") {
+                    options.skip = true;
+                } else if meta.path.is_ident("name") {
+                    options.name = Some(meta.value()?.parse::<LitStr>()?.value());
+                } else {
+                    return Err(meta.error("on a field, `skip` and `name = \"…\"` are known"));
+                }
+                Ok(())
+            })?;
+        }
+        Ok(options)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn error(input: &str) -> String {
+        derive(&syn::parse_str(input).unwrap(), "::gradlet").unwrap_err().to_string()
+    }
+
+    #[test]
+    fn what_it_does_not_know_is_an_error() {
+        assert_eq!(error("union U { a: u32, b: f32 }"), "a union cannot be a Module: nobody knows which of its fields lives");
+        assert_eq!(error("struct S { #[module(skipp)] a: u32 }"), "on a field, `skip` and `name = \"…\"` are known");
+        assert_eq!(error("struct S { #[module(name = 3)] a: u32 }"), "expected string literal");
+        let text = error("#[module(skip)] struct S { a: u32 }");
+        assert_eq!(text, "on a type, only `crate = path` is known; `skip` and `name` stand on its fields");
+    }
+
+    #[test]
+    fn the_crate_can_have_another_name() {
+        let input = syn::parse_str("#[module(crate = other::gradlet)] struct S { r#type: Dense, #[module(skip)] b: u32 }").unwrap();
+        let code = derive(&input, "::gradlet").unwrap().to_string();
+        let visit =
+            "Self { r#type : field_0 , .. } => { other :: gradlet :: layers :: Module :: visit_under (field_0 , \"type\" , visit) ; }";
+        assert!(code.contains(visit) && !code.contains(":: gradlet :: layers :: Module for S < "), "{code}");
+    }
+}
