@@ -3,9 +3,9 @@
 use crate::device::AlignedBytes;
 use crate::dtype::DType;
 use crate::error::{Error, Result};
-use crate::graph::{Capture, Graph, Origin, ValueId};
+use crate::graph::{Capture, Origin, ValueId};
 use crate::op::OpDef;
-use crate::plan::{Location, Plan, plan};
+use crate::plan::{Location, Plan, Target, plan};
 use crate::program::{
     self, BlockRecord, Header, InstructionRecord, KernelRecord, MAGIC, MAX_SIGNATURES, NONE, Range, SignatureRecord, Space, TensorRecord,
     VERSION, VariableRecord,
@@ -66,10 +66,7 @@ impl Artifact {
     /// Adds a signature. Fails if the numbers of names are not those of the function's inputs and outputs, the name is
     /// taken, or there are 32 already.
     pub fn signature(&mut self, name: &str, function: &ConcreteFunction, inputs: &[&str], outputs: &[&str]) -> Result<&mut Artifact> {
-        self.graph_signature(name, function.graph(), inputs, outputs)
-    }
-
-    pub(crate) fn graph_signature(&mut self, name: &str, graph: &Graph, inputs: &[&str], outputs: &[&str]) -> Result<&mut Artifact> {
+        let graph = function.graph();
         let has = (graph.inputs.len(), graph.outputs.len());
         if has != (inputs.len(), outputs.len()) {
             let (ins, outs) = has;
@@ -82,40 +79,22 @@ impl Artifact {
             return Err(Error::message(format!("an artifact has at most {MAX_SIGNATURES} signatures")));
         }
         let owned = |names: &[&str]| names.iter().map(|&name| name.into()).collect();
-        self.signatures.push(Signature { name: name.into(), inputs: owned(inputs), outputs: owned(outputs), plan: plan(graph) });
+        self.signatures.push(Signature {
+            name: name.into(),
+            inputs: owned(inputs),
+            outputs: owned(outputs),
+            plan: plan(graph, Target::Device),
+        });
         Ok(self)
     }
 
     /// The artifact's bytes, with the present values of the variables as their initial values.
     pub fn to_bytes(&self) -> Result<AlignedBytes> {
-        self.write(true)
-    }
-
-    /// As [`Artifact::to_bytes`], with all variables zero and in RAM: for functions whose variables live elsewhere.
-    pub(crate) fn to_bytes_without_values(&self) -> Result<AlignedBytes> {
-        self.write(false)
-    }
-
-    /// The variables, in the order of the artifact.
-    pub(crate) fn variable_order(&self) -> Vec<Variable> {
-        let mut variables: Vec<Variable> = Vec::new();
-        let captured = self.signatures.iter().flat_map(|signature| &signature.plan.graph.captures).map(|capture| &capture.variable);
-        // Named variables first, in the model's order.
-        let named = self.names.iter().map(|(_, variable)| variable).filter(|variable| captured.clone().any(|other| other == *variable));
-        for variable in named.chain(captured.clone()) {
-            if !variables.contains(variable) {
-                variables.push(variable.clone());
-            }
-        }
-        variables
-    }
-
-    fn write(&self, with_values: bool) -> Result<AlignedBytes> {
         self.check_names()?;
         let mut tables = Tables::default();
         let variables = self.variable_order();
         for (index, variable) in variables.iter().enumerate() {
-            self.write_variable(&mut tables, index, variable, with_values)?;
+            self.write_variable(&mut tables, index, variable)?;
         }
         for (index, signature) in self.signatures.iter().enumerate() {
             let name = tables.name(&signature.name);
@@ -131,6 +110,20 @@ impl Artifact {
         tables.to_bytes()
     }
 
+    /// The variables, in the order of the artifact.
+    fn variable_order(&self) -> Vec<Variable> {
+        let mut variables: Vec<Variable> = Vec::new();
+        let captured = self.signatures.iter().flat_map(|signature| &signature.plan.graph.captures).map(|capture| &capture.variable);
+        // Named variables first, in the model's order.
+        let named = self.names.iter().map(|(_, variable)| variable).filter(|variable| captured.clone().any(|other| other == *variable));
+        for variable in named.chain(captured.clone()) {
+            if !variables.contains(variable) {
+                variables.push(variable.clone());
+            }
+        }
+        variables
+    }
+
     /// A reader takes names of up to three bytes of length.
     fn check_names(&self) -> Result<()> {
         let signatures = self.signatures.iter().flat_map(|one| one.inputs.iter().chain(&one.outputs).chain([&one.name]));
@@ -141,7 +134,7 @@ impl Artifact {
         }
     }
 
-    fn write_variable(&self, tables: &mut Tables, index: usize, variable: &Variable, with_values: bool) -> Result<()> {
+    fn write_variable(&self, tables: &mut Tables, index: usize, variable: &Variable) -> Result<()> {
         let capture_in =
             |signature: &Signature| signature.plan.graph.captures.iter().find(|capture| capture.variable == *variable).cloned();
         let assigned_by = self.signatures.iter().enumerate().fold(0u32, |bits, (index, signature)| {
@@ -155,8 +148,7 @@ impl Artifact {
         let bytes = value.buffer()?.bytes();
         // Zeros that every signature overwrites, such as an optimizer's slots, need no flash.
         let zeros = !read_only && bytes.len() > 16 && bytes.iter().all(|&byte| byte == 0);
-        let initial = if with_values && !zeros { tables.data(bytes)? } else { NONE };
-        let assigned_by = if with_values { assigned_by } else { u32::MAX };
+        let initial = if zeros { NONE } else { tables.data(bytes)? };
         let named = self.names.iter().find(|(_, other)| other == variable);
         let name = tables.name(named.map_or(variable.name(), |(name, _)| name));
         tables.variables.push(VariableRecord { name, tensor, initial, assigned_by, trainable: variable.trainable().into() });
@@ -300,6 +292,7 @@ impl Tables {
                     let Origin::Constant(tensor) = &plan.graph.values[id].origin else { return Err(Error::Traced) };
                     (Space::Flash, self.data(tensor.buffer()?.bytes())?)
                 }
+                Location::Input(_) | Location::Result(_) => return Err(Error::Traced),
             };
             let tensor = self.tensor(plan.graph.values[id].tensor_type, space, location)?;
             let operand = u16::try_from(tensor).map_err(|_| Error::message("an artifact has at most 65,536 tensors"))?;

@@ -69,6 +69,11 @@ impl Buffer {
     pub(crate) fn bytes_mut(&mut self) -> &mut [u8] {
         &mut self.bytes
     }
+
+    /// The same bytes in a buffer of its own.
+    pub(crate) fn copy(&self) -> Buffer {
+        Buffer { device: self.device.clone(), bytes: self.bytes.clone() }
+    }
 }
 
 /// What computes: holds buffers and runs ops on them.
@@ -131,6 +136,21 @@ impl Device {
     /// True if the device computes `def` for inputs of `dtype`.
     pub fn has_kernel(&self, def: &OpDef, dtype: DType) -> bool {
         self.0.has_kernel(def, dtype)
+    }
+
+    pub(crate) fn join(&self, one: &mut Task<'_>, other: &mut Task<'_>) {
+        self.0.join(one, other);
+    }
+
+    pub(crate) fn pause(&self) {
+        self.0.pause();
+    }
+
+    /// The device's first choice of a kernel, for programs of its own.
+    pub(crate) fn kernel(&self, def: &OpDef, dtype: DType) -> Result<&'static Kernel> {
+        let fits = |kernel: &&&'static Kernel| kernel.def.code == def.code && kernel.dtype == dtype;
+        let missing = || Error::message(alloc::format!("{} has no kernel for {} on {dtype}", self.name(), def.name));
+        self.kernels().iter().find(fits).copied().ok_or_else(missing)
     }
 
     /// A buffer of zeros.

@@ -1,98 +1,260 @@
-//! A traced function on the host: its program in an arena of its own, with the variables that it shares with others.
+//! A traced function on the host: steps that compute in the very buffers of arguments, results and variables.
+//!
+//! While a function runs, the variables that it assigns are taken from everybody else, and changed in place.
 
-use crate::artifact::Artifact;
-use crate::device::{AlignedBytes, Device};
+use crate::device::{AlignedBytes, Buffer, Device};
 use crate::error::{Error, Result};
-use crate::exec::Session;
-use crate::graph::Graph;
-use crate::op::Kernel;
-use crate::program::Program;
+use crate::graph::{Graph, Node, Origin, ValueId};
+use crate::group::{Cut, Division, Group, Member};
+use crate::plan::{Location, Plan, Target, plan};
+use crate::shape::TensorType;
+use crate::steps::{Memory, Operand, Place, Single};
+use crate::sync::Shared;
 use crate::tensor::Tensor;
 use crate::variable::Variable;
+use crate::verify;
 use alloc::format;
 use alloc::vec::Vec;
+use core::ops::Range;
 
-const SIGNATURE: &str = "call";
-
-/// A planned function, ready to run. It allocates only its results.
+/// A planned function, ready to run. It allocates only what its caller still holds of earlier results.
 pub(crate) struct Executable {
     device: Device,
-    artifact: AlignedBytes,
-    /// In the artifact's order, so that each instruction finds its kernel at once.
-    kernels: Vec<&'static Kernel>,
-    arena: AlignedBytes,
+    steps: Vec<Step>,
+    scratch: AlignedBytes,
+    /// Those of constants, results, arguments and variables, in this order. The last two are here during a run only.
+    buffers: Vec<Option<Shared<Buffer>>>,
+    results: Range<usize>,
+    /// The arguments' types; their buffers follow the results'.
+    arguments: Vec<TensorType>,
     variables: Vec<Bound>,
+    outputs: Vec<(TensorType, usize)>,
 }
 
-/// A variable, and which of its values the arena holds.
+enum Step {
+    Single(Single),
+    Group(Group),
+}
+
+/// A variable of the function, and the number of its buffer.
 struct Bound {
     variable: Variable,
     assigned: bool,
-    version: Option<u64>,
+    buffer: usize,
 }
 
 impl Executable {
     pub(crate) fn new(graph: &Graph, device: &Device) -> Result<Executable> {
-        let mut artifact = Artifact::new();
-        let (inputs, outputs) = (alloc::vec![""; graph.inputs.len()], alloc::vec![""; graph.outputs.len()]);
-        artifact.graph_signature(SIGNATURE, graph, &inputs, &outputs)?;
-        let assigned =
-            |variable: &Variable| graph.captures.iter().any(|capture| capture.variable == *variable && capture.assigned.is_some());
-        let bind = |variable: Variable| Bound { assigned: assigned(&variable), variable, version: None };
-        let variables = artifact.variable_order().into_iter().map(bind).collect();
-        let artifact = artifact.to_bytes_without_values()?;
-        let kernels = kernels(&artifact, device)?;
-        let program = Program::load(&artifact, &kernels, &[SIGNATURE])?;
-        let mut arena = AlignedBytes::zeroed(program.arena_bytes());
-        Session::new(&program, &mut arena)?;
-        Ok(Executable { device: device.clone(), artifact, kernels, arena, variables })
+        Builder::new(plan(graph, Target::Host), device)?.finish()
     }
 
-    pub(crate) fn run(&mut self, inputs: &[Tensor]) -> Result<Vec<Tensor>> {
-        let program = Program::reopen(&self.artifact, &self.kernels)?;
-        let mut session = Session::resume(&program, &mut self.arena)?;
-        let signature = program.signature(SIGNATURE)?;
-        let wanted = program.inputs(program.block(signature)?).len();
-        if inputs.len() != wanted {
-            return Err(Error::message(format!("the function takes {wanted} tensors, got {}", inputs.len())));
-        }
-        for (index, tensor) in inputs.iter().enumerate() {
-            let wanted = session.input_type(signature, index)?;
-            if wanted != tensor.tensor_type() {
-                return Err(Error::message(format!("input {index} is {wanted}, got {}", tensor.tensor_type())));
+    /// The bytes of scratch memory, results, constants and variables.
+    pub(crate) fn planned_bytes(&self) -> Result<usize> {
+        let here = self.buffers.iter().flatten().map(|buffer| buffer.bytes().len()).sum::<usize>();
+        let variables = self.variables.iter().map(|bound| Ok(bound.variable.tensor_type()?.bytes().unwrap_or(0) as usize));
+        Ok(self.scratch.len() + here + variables.sum::<Result<usize>>()?)
+    }
+
+    /// Runs the function on the tensors that `gather` gives, and gives its results to `build`.
+    pub(crate) fn run<R>(
+        &mut self,
+        gather: impl FnOnce(&mut dyn FnMut(&Tensor)),
+        build: impl FnOnce(&mut dyn FnMut() -> Option<Tensor>) -> R,
+    ) -> Result<R> {
+        let run = Run(self);
+        run.0.set_arguments(gather)?;
+        run.0.take_variables()?;
+        run.0.renew_results();
+        run.0.compute()?;
+        let mut outputs = run.0.outputs.iter();
+        Ok(build(&mut || {
+            let (tensor_type, buffer) = outputs.next()?;
+            Some(Tensor::shared(*tensor_type, run.0.buffers.get(*buffer)?.clone()?))
+        }))
+    }
+
+    fn set_arguments(&mut self, gather: impl FnOnce(&mut dyn FnMut(&Tensor))) -> Result<()> {
+        let Executable { arguments, buffers, results, .. } = self;
+        let (mut count, mut set) = (0, Ok(()));
+        gather(&mut |tensor| {
+            let index = count;
+            count += 1;
+            let Some(wanted) = arguments.get(index).filter(|_| set.is_ok()) else { return };
+            match tensor.buffer() {
+                _ if *wanted != tensor.tensor_type() => {
+                    set = Err(Error::message(format!("input {index} is {wanted}, got {}", tensor.tensor_type())));
+                }
+                Err(error) => set = Err(error),
+                Ok(buffer) => buffers[results.end + index] = Some(buffer.clone()),
             }
-            session.input_bytes_mut(signature, index)?.copy_from_slice(tensor.buffer()?.bytes());
-        }
-        for (index, bound) in self.variables.iter_mut().enumerate() {
-            let (version, buffer) = bound.variable.snapshot()?;
-            if bound.version != Some(version) {
-                session.variable_mut(index)?.copy_from_slice(buffer.bytes());
-                bound.version = Some(version);
-            }
-        }
-        let ran = session.run(signature);
-        for (index, bound) in self.variables.iter_mut().enumerate().filter(|(_, bound)| bound.assigned) {
-            bound.version = Some(bound.variable.set_bytes(session.variable(index)?)?);
-        }
-        ran?;
-        let results = (0..program.outputs(program.block(signature)?).len()).map(|index| {
-            let tensor_type = session.output_type(signature, index)?;
-            Tensor::from_bytes(&self.device, tensor_type, session.output_bytes(signature, index)?)
         });
-        results.collect()
+        if count != arguments.len() {
+            return Err(Error::message(format!("the function takes {} tensors, got {count}", arguments.len())));
+        }
+        set
+    }
+
+    fn take_variables(&mut self) -> Result<()> {
+        for bound in &self.variables {
+            let variable = &bound.variable;
+            self.buffers[bound.buffer] = Some(if bound.assigned { variable.take()? } else { variable.buffer()? });
+        }
+        Ok(())
+    }
+
+    /// New buffers for the results that somebody holds.
+    fn renew_results(&mut self) {
+        for buffer in self.buffers[self.results.clone()].iter_mut().flatten() {
+            if Shared::get_mut(buffer).is_none() {
+                *buffer = Shared::new(self.device.zeros(buffer.bytes().len()));
+            }
+        }
+    }
+
+    fn compute(&mut self) -> Result<()> {
+        for (index, step) in self.steps.iter().enumerate() {
+            let memory = Memory { scratch: &mut self.scratch, buffers: &mut self.buffers };
+            let ran = match step {
+                Step::Single(single) => single.run(memory),
+                Step::Group(group) => group.run(memory, &self.device),
+            };
+            ran.map_err(|error| error.at(index as u32))?;
+        }
+        Ok(())
     }
 }
 
-/// The device's first choice for each kernel that the artifact names.
-fn kernels(artifact: &[u8], device: &Device) -> Result<Vec<&'static Kernel>> {
-    let (_, program) = Program::open(artifact, &[])?;
-    let find = |record: &crate::program::KernelRecord| {
-        let fits = |kernel: &&&'static Kernel| kernel.def.code.0 == record.op && kernel.dtype as u8 == record.dtype;
-        device.kernels().iter().find(fits).copied().ok_or_else(|| {
-            let name = program.name_bytes(record.name).unwrap_or_default();
-            let dtype = crate::dtype::DType::from_code(record.dtype).map_or("?", |dtype| dtype.name());
-            Error::message(format!("{} has no kernel for {} on {dtype}", device.name(), alloc::string::String::from_utf8_lossy(name)))
+/// A run: when it ends, in whatever way, everybody has their buffers again.
+struct Run<'e>(&'e mut Executable);
+
+impl Drop for Run<'_> {
+    fn drop(&mut self) {
+        let Executable { buffers, results, variables, .. } = &mut *self.0;
+        for bound in variables {
+            match buffers[bound.buffer].take() {
+                Some(buffer) if bound.assigned => bound.variable.put(buffer),
+                _ => (),
+            }
+        }
+        buffers[results.end..].iter_mut().for_each(|buffer| *buffer = None);
+    }
+}
+
+/// An executable under construction.
+struct Builder<'d> {
+    device: &'d Device,
+    plan: Plan,
+    buffers: Vec<Option<Shared<Buffer>>>,
+    /// The buffer of each value that is a constant.
+    constants: Vec<Option<usize>>,
+    results: Range<usize>,
+}
+
+impl<'d> Builder<'d> {
+    fn new(plan: Plan, device: &'d Device) -> Result<Builder<'d>> {
+        let graph = &plan.graph;
+        let mut builder = Builder { device, buffers: Vec::new(), constants: alloc::vec![None; graph.values.len()], results: 0..0, plan };
+        let graph = &builder.plan.graph;
+        let read = builder.plan.order.iter().flat_map(|&node| &graph.nodes[node].inputs).chain(&graph.outputs);
+        for &id in read {
+            if let (Origin::Constant(tensor), None) = (&graph.values[id].origin, builder.constants[id]) {
+                builder.constants[id] = Some(builder.buffers.len());
+                builder.buffers.push(Some(tensor.buffer()?.clone()));
+            }
+        }
+        let first = builder.buffers.len();
+        for (id, location) in builder.plan.locations.iter().enumerate() {
+            if let Location::Result(index) = *location {
+                let bytes = graph.values[id].tensor_type.bytes().ok_or(Error::TooLarge)? as usize;
+                builder.buffers.resize(builder.buffers.len().max(first + index + 1), None);
+                builder.buffers[first + index].get_or_insert_with(|| Shared::new(device.zeros(bytes)));
+            }
+        }
+        builder.results = first..builder.buffers.len();
+        builder.buffers.resize(builder.results.end + graph.inputs.len() + graph.captures.len(), None);
+        Ok(builder)
+    }
+
+    fn finish(self) -> Result<Executable> {
+        let graph = &self.plan.graph;
+        let steps = self.plan.order.iter().zip(0..).map(|(&node, index)| self.step(&graph.nodes[node], index));
+        let steps = steps.collect::<Result<_>>()?;
+        let outputs = graph.outputs.iter().map(|&id| match self.place(id)? {
+            Place::Buffer(buffer) => Ok((graph.values[id].tensor_type, buffer)),
+            Place::Scratch(_) => Err(Error::Traced),
+        });
+        let outputs = outputs.collect::<Result<_>>()?;
+        let mut variables: Vec<Bound> = Vec::new();
+        for (capture, buffer) in graph.captures.iter().zip(self.first_variable()..) {
+            variables.push(Bound { variable: capture.variable.clone(), assigned: capture.assigned.is_some(), buffer });
+        }
+        variables.sort_by_key(|bound| bound.variable.id());
+        Ok(Executable {
+            device: self.device.clone(),
+            steps,
+            scratch: AlignedBytes::zeroed(self.plan.scratch as usize),
+            results: self.results,
+            arguments: graph.inputs.iter().map(|&id| graph.values[id].tensor_type).collect(),
+            variables,
+            outputs,
+            buffers: self.buffers,
         })
-    };
-    program.kernel_records.iter().map(find).collect()
+    }
+
+    fn first_variable(&self) -> usize {
+        self.results.end + self.plan.graph.inputs.len()
+    }
+
+    fn place(&self, id: ValueId) -> Result<Place> {
+        Ok(match self.plan.locations[id] {
+            Location::Scratch(start) => Place::Scratch(start as usize),
+            Location::Constant => Place::Buffer(self.constants[id].ok_or(Error::Traced)?),
+            Location::Result(index) => Place::Buffer(self.results.start + index),
+            Location::Input(index) => Place::Buffer(self.results.end + index),
+            Location::Variable(index) => Place::Buffer(self.first_variable() + index),
+        })
+    }
+
+    fn operand(&self, id: ValueId) -> Result<Operand> {
+        let tensor_type = self.plan.graph.values[id].tensor_type;
+        Ok(Operand { tensor_type, bytes: tensor_type.bytes().ok_or(Error::TooLarge)? as usize, place: self.place(id)? })
+    }
+
+    fn step(&self, node: &Node, index: u32) -> Result<Step> {
+        let operands = |ids: &[ValueId]| ids.iter().map(|&id| self.operand(id)).collect::<Result<Vec<Operand>>>();
+        let (inputs, outputs) = (operands(&node.inputs)?, operands(&node.outputs)?);
+        self.check(node, &inputs, &outputs, index)?;
+        let dtype = inputs.first().or(outputs.first()).ok_or(Error::Arity { got: 0 })?.tensor_type.dtype;
+        let kernel = self.device.kernel(node.op.def, dtype)?;
+        let attributes = node.attributes.clone();
+        Ok(match *outputs.as_slice() {
+            [output] => Step::Single(Single { kernel, attributes, inputs, output }),
+            _ => {
+                let whole = |operands: Vec<Operand>| operands.into_iter().map(|operand| (operand, Cut::Whole)).collect();
+                let member = Member { kernel, attributes, inputs: whole(inputs), outputs: whole(outputs) };
+                Step::Group(Group::new(alloc::vec![member], Division::NONE))
+            }
+        })
+    }
+
+    /// Checks a node by the rules that artifacts must keep.
+    fn check(&self, node: &Node, inputs: &[Operand], outputs: &[Operand], index: u32) -> Result<()> {
+        let types = |operands: &[Operand]| operands.iter().map(|operand| operand.tensor_type).collect::<Vec<_>>();
+        let places = |operands: &[Operand]| operands.iter().map(|operand| self.verified(operand)).collect::<Vec<_>>();
+        verify::at(index, verify::types(node.op.def, &node.attributes, &types(inputs), &types(outputs)))?;
+        verify::at(index, verify::places(node.op.def, &places(inputs), &places(outputs)))
+    }
+
+    fn verified(&self, operand: &Operand) -> verify::Place {
+        let bytes = operand.bytes as u32;
+        match operand.place {
+            Place::Scratch(start) => verify::Place { space: verify::Place::SCRATCH, start: start as u32, bytes },
+            Place::Buffer(index) => {
+                let argument = self.results.end..self.first_variable();
+                let constant = index < self.results.start || argument.contains(&index);
+                let space = if constant { verify::Place::FLASH } else { verify::Place::variable(index as u32) };
+                verify::Place { space, start: 0, bytes }
+            }
+        }
+    }
 }

@@ -41,7 +41,11 @@ mod executable;
 #[cfg(feature = "alloc")]
 pub mod graph;
 #[cfg(feature = "alloc")]
+mod group;
+#[cfg(feature = "alloc")]
 pub mod layers;
+#[cfg(feature = "alloc")]
+mod layout;
 #[cfg(feature = "alloc")]
 pub mod losses;
 #[cfg(feature = "alloc")]
@@ -56,6 +60,8 @@ pub mod plan;
 pub mod scope;
 #[cfg(feature = "alloc")]
 pub mod sources;
+#[cfg(feature = "alloc")]
+mod steps;
 #[cfg(feature = "alloc")]
 pub mod sync;
 #[cfg(feature = "alloc")]

@@ -329,14 +329,6 @@ impl<'a> Program<'a> {
         Ok((header, program))
     }
 
-    /// Opens bytes that were loaded before with the same kernels, all their signatures with them.
-    #[cfg(feature = "alloc")]
-    pub(crate) fn reopen(bytes: &'a [u8], kernels: &'a [&'a Kernel]) -> Result<Program<'a>> {
-        let (_, mut program) = Program::open(bytes, kernels)?;
-        program.loaded = u32::MAX;
-        Ok(program)
-    }
-
     /// The loaded signature called `name`. Fails with [`Error::UnknownSignature`].
     pub fn signature(&self, name: &str) -> Result<SignatureId> {
         let id = self.find(name)?;

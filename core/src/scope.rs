@@ -235,17 +235,18 @@ pub(crate) fn widened(dtype: DType, inputs: &[&Tensor], emit: impl FnOnce(&[&Ten
 
 /// The innermost scope that the inputs come from; `None` if all were computed outside of any.
 pub(crate) fn innermost(inputs: &[&Tensor]) -> Result<Option<ScopeHandle>> {
-    let mut inner: Option<ScopeHandle> = None;
-    for tensor in inputs {
-        let Some(scope) = tensor.scope()? else { continue };
-        inner = match inner {
-            None => Some(scope),
-            Some(inner) if inner.is(&scope) => Some(inner),
-            Some(inner) => {
-                let (deep, shallow) = if inner.depth() >= scope.depth() { (inner, scope) } else { (scope, inner) };
-                Some(deep).filter(|deep| deep.stands_in(&shallow)).ok_or(Error::UnrelatedScopes)?.into()
-            }
-        };
+    inputs.iter().try_fold(None, |inner, tensor| deepest(inner, tensor))
+}
+
+/// The deeper one of `inner` and the scope that `tensor` comes from.
+pub(crate) fn deepest(inner: Option<ScopeHandle>, tensor: &Tensor) -> Result<Option<ScopeHandle>> {
+    let Some(scope) = tensor.scope()? else { return Ok(inner) };
+    match inner {
+        None => Ok(Some(scope)),
+        Some(inner) if inner.is(&scope) => Ok(Some(inner)),
+        Some(inner) => {
+            let (deep, shallow) = if inner.depth() >= scope.depth() { (inner, scope) } else { (scope, inner) };
+            Some(deep).filter(|deep| deep.stands_in(&shallow)).ok_or(Error::UnrelatedScopes).map(Some)
+        }
     }
-    Ok(inner)
 }

@@ -38,6 +38,11 @@ mod imp {
         pub fn lock(&self) -> core::cell::RefMut<'_, T> {
             self.0.borrow_mut()
         }
+
+        /// The value, unless a guard lives already.
+        pub fn try_lock(&self) -> Option<core::cell::RefMut<'_, T>> {
+            self.0.try_borrow_mut().ok()
+        }
     }
 }
 

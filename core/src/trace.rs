@@ -6,7 +6,7 @@ use crate::executable::Executable;
 use crate::graph::{Capture, Graph, Node, Origin, ValueId};
 use crate::op::MAX_INPUTS;
 use crate::random::Stream;
-use crate::scope::{Op, Outputs, Recorder, Scope, ScopeHandle, innermost};
+use crate::scope::{Op, Outputs, Recorder, Scope, ScopeHandle, deepest};
 use crate::shape::TensorType;
 use crate::sync::{Lock, Shared, ThreadSafe, Weak};
 use crate::tensor::{self, Tensor};
@@ -268,38 +268,35 @@ impl<A: Arguments, R: Results> Function<A, R> {
     ///
     /// Fails as the ops of its body do, and with [`Error::LateVariable`] if it creates a variable in a later trace.
     pub fn call(&self, scope: &dyn Scope, arguments: A) -> Result<R> {
-        let mut tensors = Vec::new();
-        arguments.visit(&mut |argument| {
-            if let Argument::Tensor(tensor) = argument {
-                tensors.push(tensor.clone());
-            }
-        });
         // As with ops, arguments that come from an inner scope take the call there.
-        let scope =
-            innermost(&tensors.iter().collect::<Vec<_>>())?.unwrap_or(scope.handle()).deeper(scope.handle()).trains(scope.training());
+        let mut inner = Ok(None);
+        tensors(&arguments, &mut |tensor| inner = core::mem::replace(&mut inner, Ok(None)).and_then(|inner| deepest(inner, tensor)));
+        let scope = inner?.unwrap_or(scope.handle()).deeper(scope.handle()).trains(scope.training());
         if scope.recorder.parent().is_some() {
             return (self.body)(&scope, arguments);
         }
         let concrete = self.concrete(&scope, &arguments)?;
-        let mut results = concrete.run(&tensors)?.into_iter();
-        R::build(&mut || results.next()).ok_or(Error::Arity { got: 0 })
+        concrete.compute(|take| tensors(&arguments, take), |next| R::build(next))?.ok_or(Error::Arity { got: 0 })
     }
 
     /// The function as traced for arguments like these: to be inspected, or exported.
     pub fn concrete(&self, scope: &dyn Scope, arguments: &A) -> Result<Shared<ConcreteFunction>> {
-        let mut key = alloc::vec![Key::Host(scope.training().into())];
-        arguments.visit(&mut |argument| {
-            key.push(match argument {
-                Argument::Tensor(tensor) => Key::Tensor(tensor.tensor_type()),
-                Argument::Host(value) => Key::Host(value),
-            })
-        });
         let device = scope.device();
-        if let Some((_, concrete)) = self.traced.lock().iter().find(|(known, concrete)| *known == key && concrete.device == device) {
+        let traced = self.traced.lock();
+        let fits = |(key, concrete): &&(Vec<Key>, Shared<ConcreteFunction>)| {
+            let mut rest = key.iter();
+            let mut same = concrete.device == device;
+            keys(scope, arguments, &mut |key| same &= rest.next() == Some(&key));
+            same && rest.next().is_none()
+        };
+        if let Some((_, concrete)) = traced.iter().find(fits) {
             return Ok(concrete.clone());
         }
-        let first = self.traced.lock().is_empty();
+        let first = traced.is_empty();
+        drop(traced);
         let concrete = Shared::new(self.trace(scope, arguments, first)?);
+        let mut key = Vec::new();
+        keys(scope, arguments, &mut |part| key.push(part));
         self.traced.lock().push((key, concrete.clone()));
         Ok(concrete)
     }
@@ -307,11 +304,7 @@ impl<A: Arguments, R: Results> Function<A, R> {
     fn trace(&self, scope: &dyn Scope, arguments: &A, first: bool) -> Result<ConcreteFunction> {
         let tracing = Shared::new_cyclic(|this| Tracing { this: this.clone(), parent: scope.handle(), first, record: Lock::default() });
         let mut types = Vec::new();
-        arguments.visit(&mut |argument| {
-            if let Argument::Tensor(tensor) = argument {
-                types.push(tensor.tensor_type());
-            }
-        });
+        tensors(arguments, &mut |tensor| types.push(tensor.tensor_type()));
         let mut types = types.into_iter().enumerate();
         let arguments = arguments.with(&mut || {
             let (index, tensor_type) = types.next().unwrap_or((0, TensorType::EMPTY));
@@ -334,6 +327,24 @@ impl<A: Arguments, R: Results> Function<A, R> {
     }
 }
 
+/// Calls `visit` with the tensors of `arguments`.
+fn tensors(arguments: &impl Arguments, visit: &mut dyn FnMut(&Tensor)) {
+    arguments.visit(&mut |argument| {
+        if let Argument::Tensor(tensor) = argument {
+            visit(tensor);
+        }
+    });
+}
+
+/// Calls `visit` with all that a function is traced for.
+fn keys(scope: &dyn Scope, arguments: &impl Arguments, visit: &mut dyn FnMut(Key)) {
+    visit(Key::Host(scope.training().into()));
+    arguments.visit(&mut |argument| match argument {
+        Argument::Tensor(tensor) => visit(Key::Tensor(tensor.tensor_type())),
+        Argument::Host(value) => visit(Key::Host(value)),
+    });
+}
+
 /// A function traced for one signature.
 pub struct ConcreteFunction {
     graph: Graph,
@@ -353,12 +364,38 @@ impl ConcreteFunction {
     }
 
     /// Runs the function on computed tensors of the types that it was traced for.
+    ///
+    /// While it runs, the variables that it assigns are its own: whoever reads or assigns one waits for its end.
     pub fn run(&self, inputs: &[Tensor]) -> Result<Vec<Tensor>> {
-        let mut executable = self.executable.lock();
-        if executable.is_none() {
-            *executable = Some(Executable::new(&self.graph, &self.device)?);
+        self.compute(|take| inputs.iter().for_each(take), |next| core::iter::from_fn(next).collect())
+    }
+
+    /// The bytes that a run works with: scratch memory, results, constants and variables; its arguments are its caller's.
+    pub fn planned_bytes(&self) -> Result<usize> {
+        self.with_executable(|executable| executable.planned_bytes())
+    }
+
+    /// Runs the function on the tensors that `gather` gives, and gives its results to `build`.
+    fn compute<R>(
+        &self,
+        gather: impl FnOnce(&mut dyn FnMut(&Tensor)),
+        build: impl FnOnce(&mut dyn FnMut() -> Option<Tensor>) -> R,
+    ) -> Result<R> {
+        self.with_executable(|executable| executable.run(gather, build))
+    }
+
+    /// One caller at a time; the others wait.
+    fn with_executable<R>(&self, work: impl FnOnce(&mut Executable) -> Result<R>) -> Result<R> {
+        let mut slot = loop {
+            match self.executable.try_lock() {
+                Some(slot) => break slot,
+                None => self.device.pause(),
+            }
+        };
+        match &mut *slot {
+            Some(executable) => work(executable),
+            empty => work(empty.insert(Executable::new(&self.graph, &self.device)?)),
         }
-        executable.as_mut().map_or(Ok(Vec::new()), |executable| executable.run(inputs))
     }
 }
 

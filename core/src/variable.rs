@@ -1,6 +1,6 @@
 //! Variables: what training changes. Their values are had and set only through a [`Scope`].
 
-use crate::device::Buffer;
+use crate::device::{Buffer, Device};
 use crate::error::{Error, Result};
 use crate::scope::Scope;
 use crate::shape::TensorType;
@@ -33,12 +33,18 @@ struct Cell {
     state: Lock<Option<State>>,
 }
 
-#[derive(Clone)]
 struct State {
     tensor_type: TensorType,
-    buffer: Shared<Buffer>,
-    /// How often the value was set: a compiled function copies it again only if this changed.
-    version: u64,
+    device: Device,
+    /// `None` while somebody computes in it.
+    buffer: Option<Shared<Buffer>>,
+}
+
+impl State {
+    fn new(value: &Tensor) -> Result<State> {
+        let buffer = value.buffer()?.clone();
+        Ok(State { tensor_type: value.tensor_type(), device: buffer.device().clone(), buffer: Some(buffer) })
+    }
 }
 
 impl Variable {
@@ -66,8 +72,8 @@ impl Variable {
         let may_create = scope.handle().recorder.may_create();
         let mut state = self.0.state.lock();
         if state.is_none() {
-            let buffer = value.buffer()?.clone();
-            *state = Some(may_create.then_some(State { tensor_type: value.tensor_type(), buffer, version: 0 }).ok_or(Error::LateVariable)?);
+            let value = State::new(value)?;
+            *state = Some(may_create.then_some(value).ok_or(Error::LateVariable)?);
         }
         Ok(())
     }
@@ -76,8 +82,7 @@ impl Variable {
     pub(crate) fn create_with(&self, value: impl FnOnce() -> Result<Tensor>) -> Result<()> {
         let mut state = self.0.state.lock();
         if state.is_none() {
-            let value = value()?;
-            *state = Some(State { tensor_type: value.tensor_type(), buffer: value.buffer()?.clone(), version: 0 });
+            *state = Some(State::new(&value()?)?);
         }
         Ok(())
     }
@@ -99,17 +104,31 @@ impl Variable {
 
     /// The element type and shape. Fails with [`Error::Unbuilt`].
     pub fn tensor_type(&self) -> Result<TensorType> {
-        Ok(self.state()?.tensor_type)
+        self.0.state.lock().as_ref().map(|state| state.tensor_type).ok_or(Error::Unbuilt)
     }
 
-    fn state(&self) -> Result<State> {
-        self.0.state.lock().clone().ok_or(Error::Unbuilt)
+    /// What `use_buffer` makes of the buffer's place, once nobody computes in it.
+    fn wait<R>(&self, mut use_buffer: impl FnMut(&mut Option<Shared<Buffer>>) -> R) -> Result<R> {
+        loop {
+            let mut guard = self.0.state.lock();
+            let state = guard.as_mut().ok_or(Error::Unbuilt)?;
+            if state.buffer.is_some() {
+                return Ok(use_buffer(&mut state.buffer));
+            }
+            let device = state.device.clone();
+            drop(guard);
+            device.pause();
+        }
+    }
+
+    /// The value's bytes.
+    pub(crate) fn buffer(&self) -> Result<Shared<Buffer>> {
+        self.wait(|buffer| buffer.clone())?.ok_or(Error::Unbuilt)
     }
 
     /// The value as a computed tensor.
     pub(crate) fn value(&self) -> Result<Tensor> {
-        let state = self.state()?;
-        Ok(Tensor::shared(state.tensor_type, state.buffer))
+        Ok(Tensor::shared(self.tensor_type()?, self.buffer()?))
     }
 
     /// Checks that `value` can be assigned.
@@ -121,34 +140,27 @@ impl Variable {
     /// Sets the value to a computed tensor.
     pub(crate) fn set(&self, value: &Tensor) -> Result<()> {
         self.accepts(value.tensor_type())?;
-        let buffer = value.buffer()?.clone();
-        if let Some(state) = self.0.state.lock().as_mut() {
-            state.buffer = buffer;
-            state.version += 1;
-        }
+        let value = value.buffer()?;
+        let old = self.wait(|buffer| buffer.replace(value.clone()))?;
+        drop(old);
         Ok(())
     }
 
-    /// How often the value was set, and its buffer.
-    pub(crate) fn snapshot(&self) -> Result<(u64, Shared<Buffer>)> {
-        let state = self.state()?;
-        Ok((state.version, state.buffer))
+    /// Takes the value's bytes away, to be computed in: they are copied if somebody else holds them. Until [`Variable::put`],
+    /// all others wait. Who takes several variables, or reads some meanwhile, does so in the order of their `id`.
+    pub(crate) fn take(&self) -> Result<Shared<Buffer>> {
+        let mut buffer = self.wait(Option::take)?.ok_or(Error::Unbuilt)?;
+        if Shared::get_mut(&mut buffer).is_none() {
+            buffer = Shared::new(buffer.copy());
+        }
+        Ok(buffer)
     }
 
-    /// Sets the value's bytes, in place where nobody else holds them. Gives the new version.
-    pub(crate) fn set_bytes(&self, bytes: &[u8]) -> Result<u64> {
-        let mut guard = self.0.state.lock();
-        let state = guard.as_mut().ok_or(Error::Unbuilt)?;
-        match Shared::get_mut(&mut state.buffer) {
-            Some(buffer) => buffer.bytes_mut().copy_from_slice(bytes),
-            None => {
-                let mut buffer = state.buffer.device().zeros(bytes.len());
-                buffer.bytes_mut().copy_from_slice(bytes);
-                state.buffer = Shared::new(buffer);
-            }
+    /// Gives back what [`Variable::take`] took.
+    pub(crate) fn put(&self, buffer: Shared<Buffer>) {
+        if let Some(state) = self.0.state.lock().as_mut() {
+            state.buffer = Some(buffer);
         }
-        state.version += 1;
-        Ok(state.version)
     }
 
     /// What tells this variable from any other.

@@ -1,0 +1,80 @@
+//! A compiled step allocates nothing once it ran: neither in training nor in inference.
+#![allow(unsafe_code)]
+
+use gradlet_core::layers::{Activation, Dense, Layer, Module, Sequential};
+use gradlet_core::losses::{Loss, SparseCategoricalCrossentropy};
+use gradlet_core::optimizers::{Adam, Optimizer};
+use gradlet_core::{Eager, Function, Record, Scope, Shape, Tensor, ops};
+use std::alloc::{GlobalAlloc, Layout, System};
+use std::cell::Cell;
+use std::sync::Arc;
+
+/// Counts the allocations of each thread.
+struct Counting;
+
+thread_local! {
+    static COUNT: Cell<usize> = const { Cell::new(0) };
+}
+
+fn count() {
+    // A thread that ends has no counter any more.
+    let _ = COUNT.try_with(|count| count.set(count.get() + 1));
+}
+
+// SAFETY: all is left to the system's allocator.
+unsafe impl GlobalAlloc for Counting {
+    unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
+        count();
+        unsafe { System.alloc(layout) }
+    }
+    unsafe fn alloc_zeroed(&self, layout: Layout) -> *mut u8 {
+        count();
+        unsafe { System.alloc_zeroed(layout) }
+    }
+    unsafe fn realloc(&self, memory: *mut u8, layout: Layout, size: usize) -> *mut u8 {
+        count();
+        unsafe { System.realloc(memory, layout, size) }
+    }
+    unsafe fn dealloc(&self, memory: *mut u8, layout: Layout) {
+        unsafe { System.dealloc(memory, layout) }
+    }
+}
+
+#[global_allocator]
+static ALLOCATOR: Counting = Counting;
+
+/// How often `work` allocates.
+fn allocations(work: impl FnOnce()) -> usize {
+    let before = COUNT.get();
+    work();
+    COUNT.get() - before
+}
+
+#[test]
+fn a_compiled_step_allocates_nothing() {
+    assert!(allocations(|| drop(std::hint::black_box(Box::new(1)))) > 0, "allocations are counted");
+    let scope = Eager::new(&ops::portable_cpu());
+    let model = Arc::new(Sequential::new().with(Dense::new(20).activation(Activation::Relu)).with(Dense::new(3)));
+    model.build(&scope, &Shape::new(&[8, 5]).unwrap()).unwrap();
+    let (trained, adam) = (model.clone(), Adam::new(0.01));
+    let train = Function::new(move |scope: &dyn Scope, (x, y): (Tensor, Tensor)| {
+        let tape = scope.tape();
+        let loss = SparseCategoricalCrossentropy::default().call(&y, &trained.call(&tape, &x)?)?;
+        adam.apply_gradients(scope, &tape.gradient(&loss, &trained.trainable_variables())?)?;
+        Ok(loss)
+    });
+    let infer = Function::new(move |scope: &dyn Scope, x: Tensor| model.call(scope, &x));
+    let x = Tensor::full(&scope.device(), 0.5f32, &[8, 5]).unwrap();
+    let y = Tensor::full(&scope.device(), 1i32, &[8]).unwrap();
+    let losses: Vec<(usize, f32)> = (0..5)
+        .map(|_| {
+            let mut loss = None;
+            let count = allocations(|| loss = train.call(&scope, (x.clone(), y.clone())).ok());
+            (count, loss.unwrap().item().unwrap())
+        })
+        .collect();
+    assert!(losses.windows(2).all(|pair| pair[1].1 < pair[0].1), "{losses:?}");
+    assert!(losses.iter().skip(1).all(|&(count, _)| count == 0), "{losses:?}");
+    let calls: Vec<usize> = (0..5).map(|_| allocations(|| drop(infer.call(&scope, x.clone()).unwrap()))).collect();
+    assert!(calls.iter().skip(1).all(|&count| count == 0), "{calls:?}");
+}
