@@ -3,7 +3,8 @@
 //!
 //! Attribute words: the dimensions of the result, outermost first.
 
-use super::{elementwise, reduce};
+use super::runs::{self, Runs};
+use super::elementwise;
 use crate::error::{Error, Result};
 use crate::op::{Call, Kernel, OpDef};
 use crate::shape::{Shape, TensorType};
@@ -29,18 +30,18 @@ fn infer(inputs: &[TensorType], attributes: &[u32], outputs: &mut [TensorType]) 
 fn run<T: bytemuck::Pod>(call: &mut Call<'_, '_>) -> Result<()> {
     let x = call.input(0)?;
     let output = call.output()?;
-    let (from, dims) = (bytemuck::try_cast_slice::<u8, T>(x.bytes()).unwrap_or(&[]), output.dims());
-    let to = bytemuck::try_cast_slice_mut::<u8, T>(output.data).unwrap_or(&mut []);
+    let dims = output.dims();
+    let (from, to) = (runs::elements::<T>(x.bytes()), runs::elements_mut::<T>(output.data));
     if to.is_empty() {
         return Ok(());
     }
     let new = dims.len().saturating_sub(x.dims().len());
-    let mut runs = reduce::Runs::new(dims, |axis| axis < new || x.dim(axis - new) == 1);
-    let (extent, at_one_place) = runs.take();
+    let mut runs = Runs::lacking(dims, |axis| axis < new || x.dim(axis - new) == 1);
+    let (extent, stride) = runs.take();
     for run in to.chunks_exact_mut(extent) {
         let Some(from) = from.get(runs.advance()..) else { break };
         match from.first() {
-            Some(&element) if at_one_place => run.fill(element),
+            Some(&element) if stride == 0 => run.fill(element),
             _ => run.iter_mut().zip(from).for_each(|(to, &from)| *to = from),
         }
     }
@@ -73,6 +74,33 @@ impl Tensor {
     /// ```
     pub fn broadcast_to(&self, dims: &[u32]) -> Result<Tensor> {
         Tensor::emit1(&OP, dims, &[self])
+    }
+
+    /// The tensor so many times side by side, along each axis.
+    ///
+    /// Fails where `multiples` are not as many as the axes. As `tf.tile`.
+    ///
+    /// ```
+    /// # use gradlet_core::{Tensor, ops};
+    /// # let device = ops::portable_cpu();
+    /// let x = Tensor::new(&device, &[1, 2], &[2])?;
+    /// assert_eq!(x.tile(&[3])?.to_vec::<i32>()?, [1, 2, 1, 2, 1, 2]);
+    /// # Ok::<(), gradlet_core::Error>(())
+    /// ```
+    pub fn tile(&self, multiples: &[u32]) -> Result<Tensor> {
+        if multiples.len() != self.shape().rank() {
+            return Err(Error::message(alloc::format!("{multiples:?} does not tile {}: one number for each axis", self.tensor_type())));
+        }
+        let mut result = self.clone();
+        for (axis, &multiple) in multiples.iter().enumerate().rev().filter(|(_, multiple)| **multiple != 1) {
+            let mut tiled = *result.shape();
+            let (before, after) = result.dims().split_at(axis);
+            let product = |dims: &[u32]| Shape::new(dims)?.elements().ok_or(Error::TooLarge);
+            let (before, after) = (product(before)?, product(after)?);
+            tiled.dims_mut()[axis] = tiled.dims()[axis].checked_mul(multiple).ok_or(Error::TooLarge)?;
+            result = result.reshape(&[before, 1, after])?.broadcast_to(&[before, multiple, after])?.reshape(tiled.dims())?;
+        }
+        Ok(result)
     }
 }
 
@@ -109,6 +137,22 @@ mod tests {
         for dims in [&[3u32][..], &[2, 1], &[3, 2], &[2, 3, 1], &[]] {
             assert_eq!(run(&U8, dims, &[&x], &[]).0, Err(Error::Attribute { index: 0 }), "{dims:?}");
         }
+    }
+
+    #[cfg(feature = "alloc")]
+    #[test]
+    fn tiles_repeat_the_whole() {
+        for dims in shapes(3, &[0, 1, 2, 3]) {
+            for multiples in shapes(dims.len(), &[0, 1, 2, 3]).iter().filter(|multiples| multiples.len() == dims.len()) {
+                let x: Vec<i32> = numbers(&dims, 5).iter().map(|x| (x * 1e6) as i32).collect();
+                let to: Vec<u32> = dims.iter().zip(multiples).map(|(dim, multiple)| dim * multiple).collect();
+                let within = |index: Vec<u32>| index.iter().zip(&dims).map(|(at, dim)| at % dim).collect::<Vec<_>>();
+                let want: Vec<i32> = indices(&to).into_iter().map(|index| x[position(&dims, &within(index))]).collect();
+                let tiled = Tensor::new(super::super::testing::device(), &x, &dims).unwrap().tile(multiples).unwrap();
+                assert_eq!((tiled.dims(), tiled.to_vec::<i32>().unwrap()), (&to[..], want), "{dims:?} by {multiples:?}");
+            }
+        }
+        assert!(super::super::testing::tensor(&[2, 3], 1).tile(&[2]).is_err());
     }
 
     #[cfg(feature = "alloc")]

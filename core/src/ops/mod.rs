@@ -125,6 +125,11 @@ catalogue! {
     65 logical_xor: BOOL;
     66 select: F32, F64, F16, BF16, I8, U8, I32, I64, BOOL;
     67 divide_no_nan: F32, F64;
+    80 concat: F32, F64, F16, BF16, I8, U8, I32, I64, BOOL;
+    81 strided_slice: F32, F64, F16, BF16, I8, U8, I32, I64, BOOL;
+    82 pad: F32, F64, F16, BF16, I8, U8, I32, I64, BOOL;
+    83 gather: F32, F64, F16, BF16, I8, U8, I32, I64, BOOL;
+    84 gather_grad: F32, F64, I32, I64, I8, U8;
     90 avg_pool2d: F32, F64;
     91 avg_pool2d_grad: F32, F64;
     92 depthwise_conv2d: F32, F64;
@@ -139,16 +144,23 @@ mod composed;
 mod contraction;
 mod depthwise;
 mod elementwise;
+mod indices;
 mod lanes;
 mod pooling;
 mod reduce;
+mod runs;
+#[cfg(feature = "alloc")]
+pub mod sequences;
+#[cfg(feature = "alloc")]
+pub mod slicing;
 #[cfg(test)]
 mod testing;
 mod window;
 
 /// The ops whose kernels may refuse their data: an index out of range. Planned before any variable is written.
 #[cfg(feature = "alloc")]
-const DATA_CHECKS: [OpCode; 2] = [code::sparse_softmax_cross_entropy, code::sparse_softmax_cross_entropy_grad];
+const DATA_CHECKS: &[OpCode] =
+    &[code::sparse_softmax_cross_entropy, code::sparse_softmax_cross_entropy_grad, code::gather, code::gather_grad];
 
 /// The ops whose kernels may refuse integers: a division by zero, a negative exponent.
 #[cfg(feature = "alloc")]

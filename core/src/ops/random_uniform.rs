@@ -70,6 +70,7 @@ impl Tensor {
 
 #[cfg(test)]
 mod tests {
+    extern crate std;
     use super::super::testing::{Value, run};
     use super::*;
 
@@ -78,7 +79,7 @@ mod tests {
         let stream = Stream { key: 7, stream: 3 };
         let (result, got) = run(&I64, &[3, 5], &[&Value::new(&[7i64, 3], &[2])], &[]);
         assert_eq!(result, Ok(()));
-        let want: alloc::vec::Vec<f32> = (0..4).flat_map(|index| stream.block(index)).map(unit).take(15).collect();
+        let want: std::vec::Vec<f32> = (0..4).flat_map(|index| stream.block(index)).map(unit).take(15).collect();
         assert_eq!(got, [Value::new(&want, &[3, 5])]);
     }
 

@@ -1,11 +1,13 @@
-//! What reductions and broadcasts share: axes, and walking runs of neighbouring elements.
+//! What reductions share: the axes, and sums.
 
+use super::runs::Runs;
 use crate::dtype::Number;
 use crate::error::{Error, Result};
 use crate::op::Call;
-use crate::shape::{MAX_RANK, Shape, TensorType};
+use crate::shape::{Shape, TensorType};
 #[cfg(feature = "alloc")]
-use crate::{scope::Op, tensor::Tensor};
+use crate::{scope::Op, shape::MAX_RANK, tensor::Tensor};
+#[cfg(feature = "alloc")]
 use heapless::Vec;
 
 /// The attribute words `[keepdims, axis…]`: 0 or 1, then axes in ascending order.
@@ -45,76 +47,6 @@ pub(super) fn count(dims: &[u32], attributes: &[u32]) -> usize {
     axes.iter().map(|&axis| dims.get(axis as usize).map_or(1, |&dim| dim as usize)).product()
 }
 
-/// Neighbouring axes of the larger tensor that the smaller one has all of, or none.
-struct Group {
-    extent: usize,
-    /// How far apart in the smaller tensor the neighbours in this group are: 0 if it has none of these axes.
-    stride: usize,
-    count: usize,
-}
-
-/// Walks the elements of a tensor in row-major order, and gives their positions in a smaller tensor that lacks some of
-/// its axes: the sum of it, or what was broadcast to it.
-///
-/// It goes by runs: neighbours that lie side by side in the smaller tensor, or all at one place of it.
-pub(super) struct Runs {
-    groups: Vec<Group, MAX_RANK>,
-    /// How many of the groups, from the innermost, were taken off.
-    taken: usize,
-    position: usize,
-}
-
-impl Runs {
-    /// For a larger tensor of `dims`, of which the smaller one lacks the axes for which `lacks` is true.
-    pub(super) fn new(dims: &[u32], lacks: impl Fn(usize) -> bool) -> Runs {
-        let mut groups: Vec<Group, MAX_RANK> = Vec::new();
-        let mut stride = 1;
-        for (axis, &dim) in dims.iter().enumerate().rev() {
-            let (dim, lacks) = (dim as usize, lacks(axis));
-            if dim == 1 {
-                continue;
-            }
-            match groups.last_mut() {
-                Some(group) if (group.stride == 0) == lacks => group.extent *= dim,
-                _ => {
-                    let _ = groups.push(Group { extent: dim, stride: if lacks { 0 } else { stride }, count: 0 });
-                }
-            }
-            if !lacks {
-                stride *= dim;
-            }
-        }
-        Runs { groups, taken: 0, position: 0 }
-    }
-
-    /// Takes the innermost group off: how many neighbours it has (at least 1), and whether they all lie at one place.
-    pub(super) fn take(&mut self) -> (usize, bool) {
-        let Some(group) = self.groups.get(self.taken) else { return (1, true) };
-        self.taken += 1;
-        (group.extent.max(1), group.stride == 0)
-    }
-
-    /// Takes the innermost group off if its neighbours all lie at one place; gives how many there are.
-    pub(super) fn take_repeats(&mut self) -> usize {
-        if self.groups.get(self.taken).is_some_and(|group| group.stride == 0) { self.take().0 } else { 1 }
-    }
-
-    /// The position of this run in the smaller tensor; then goes on to the next.
-    pub(super) fn advance(&mut self) -> usize {
-        let now = self.position;
-        for group in self.groups.iter_mut().skip(self.taken) {
-            group.count += 1;
-            self.position += group.stride;
-            if group.count < group.extent {
-                break;
-            }
-            group.count = 0;
-            self.position -= group.stride * group.extent;
-        }
-        now
-    }
-}
-
 /// Writes the sum of input 0 over the axes to output 0.
 ///
 /// There is one accumulator for each element of the result; it starts at 0 and takes the elements in row-major order.
@@ -127,9 +59,9 @@ pub(super) fn sum<T: Number>(call: &mut Call<'_, '_>) -> Result<()> {
     if x_elements.is_empty() {
         return Ok(());
     }
-    let mut runs = Runs::new(x.dims(), |axis| axes.contains(&(axis as u32)));
-    let (extent, at_one_place) = runs.take();
-    if at_one_place {
+    let mut runs = Runs::lacking(x.dims(), |axis| axes.contains(&(axis as u32)));
+    let (extent, stride) = runs.take();
+    if stride == 0 {
         for run in x_elements.chunks_exact(extent) {
             if let Some(slot) = output.get_mut(runs.advance()) {
                 *slot = add_all(*slot, run);
@@ -176,19 +108,25 @@ fn add_rows<T: Number>(sums: &mut [T], rows: &[T]) {
     }
 }
 
-/// The attribute words for `axes`, which count from the end where they are negative, and are all if there are none.
+/// Which axes of `of` are listed in `axes`, where those that are negative count from the end.
 #[cfg(feature = "alloc")]
-fn attributes(of: &Tensor, axes: &[i32], keepdims: bool) -> Result<Vec<u32, { MAX_RANK + 1 }>> {
-    let rank = of.shape().rank();
-    let mut listed = [axes.is_empty(); MAX_RANK];
+pub(super) fn listed(of: &Tensor, axes: &[i32]) -> Result<[bool; MAX_RANK]> {
+    let mut listed = [false; MAX_RANK];
     for &given in axes {
         let slot = &mut listed[axis(of, given)? as usize];
         if core::mem::replace(slot, true) {
             return Err(Error::message(alloc::format!("axis {given} is listed twice in {axes:?}")));
         }
     }
-    let listed = listed.iter().take(rank).enumerate().filter(|(_, listed)| **listed).map(|(axis, _)| axis as u32);
-    Ok(core::iter::once(keepdims.into()).chain(listed).collect())
+    Ok(listed)
+}
+
+/// The attribute words for `axes`, which count from the end where they are negative, and are all if there are none.
+#[cfg(feature = "alloc")]
+fn attributes(of: &Tensor, axes: &[i32], keepdims: bool) -> Result<Vec<u32, { MAX_RANK + 1 }>> {
+    let listed = listed(of, axes)?;
+    let axes = (0..of.shape().rank()).filter(|&axis| axes.is_empty() || listed[axis]).map(|axis| axis as u32);
+    Ok(core::iter::once(keepdims.into()).chain(axes).collect())
 }
 
 /// Emits a sum or mean of `x` over `axes`. Where each element of the result is one element of `x`, that is a reshape.

@@ -87,6 +87,58 @@ impl Tensor {
         }
         if shape.elements() != Some(elements) { Err(wrong()) } else { self.reshape(shape.dims()) }
     }
+
+    /// A new axis of 1: `axis` of the result, which counts from the end where it is negative.
+    ///
+    /// Fails where the axis is out of range. As `tf.expand_dims`.
+    ///
+    /// ```
+    /// # use gradlet_core::{Tensor, ops};
+    /// # let device = ops::portable_cpu();
+    /// let x = Tensor::new(&device, &[1, 2, 3, 4, 5, 6], &[2, 3])?;
+    /// assert_eq!(x.expand_dims(0)?.dims(), [1, 2, 3]);
+    /// assert_eq!(x.expand_dims(-1)?.dims(), [2, 3, 1]);
+    /// # Ok::<(), gradlet_core::Error>(())
+    /// ```
+    pub fn expand_dims(&self, axis: i32) -> Result<Tensor> {
+        let at = self.new_axis(axis)?;
+        let (before, after) = self.dims().split_at(at);
+        self.reshape(&[before, &[1], after].concat())
+    }
+
+    /// A new axis of a result with one axis more, counted from the front.
+    pub(super) fn new_axis(&self, axis: i32) -> Result<usize> {
+        let rank = self.shape().rank() as i32;
+        let counted = if axis < 0 { axis.saturating_add(rank + 1) } else { axis };
+        let wrong = || Error::message(alloc::format!("{} cannot have a new axis {axis}: from {} to {rank}", self.tensor_type(), -rank - 1));
+        if (0..=rank).contains(&counted) { Ok(counted as usize) } else { Err(wrong()) }
+    }
+
+    /// Without the axes `axes`, which count from the end where they are negative and must be 1; without all that are 1 if none
+    /// is listed.
+    ///
+    /// Fails where an axis is out of range, listed twice or not 1. As `tf.squeeze`.
+    ///
+    /// ```
+    /// # use gradlet_core::{Tensor, ops};
+    /// # let device = ops::portable_cpu();
+    /// let x = Tensor::new(&device, &[1, 2], &[1, 2, 1])?;
+    /// assert_eq!(x.squeeze(&[])?.dims(), [2]);
+    /// assert_eq!(x.squeeze(&[-1])?.dims(), [1, 2]);
+    /// # Ok::<(), gradlet_core::Error>(())
+    /// ```
+    pub fn squeeze(&self, axes: &[i32]) -> Result<Tensor> {
+        let listed = super::reduce::listed(self, axes)?;
+        let mut shape = Shape::SCALAR;
+        for (&dim, listed) in self.dims().iter().zip(listed) {
+            match dim {
+                1 if listed || axes.is_empty() => {}
+                _ if listed => return Err(Error::message(alloc::format!("squeeze takes axes of 1 from {}, not {axes:?}", self.tensor_type()))),
+                _ => shape.push(dim)?,
+            }
+        }
+        self.reshape(shape.dims())
+    }
 }
 
 #[cfg(test)]
@@ -123,6 +175,17 @@ mod tests {
         }
         let empty = super::super::testing::tensor(&[0, 6], 1);
         assert_eq!(empty.reshape_open(&[-1, 3]).unwrap().dims(), [0, 3]);
+    }
+
+    #[cfg(feature = "alloc")]
+    #[test]
+    fn axes_come_and_go() {
+        let x = super::super::testing::tensor(&[1, 3, 1], 1);
+        assert_eq!(x.expand_dims(3).unwrap().dims(), [1, 3, 1, 1]);
+        assert_eq!(x.expand_dims(-4).unwrap().dims(), [1, 1, 3, 1]);
+        assert!(x.expand_dims(4).is_err() && x.expand_dims(-5).is_err());
+        assert_eq!(x.squeeze(&[0, -1]).unwrap().dims(), [3]);
+        assert!(x.squeeze(&[1]).is_err() && x.squeeze(&[3]).is_err() && x.squeeze(&[0, -3]).is_err());
     }
 
     #[cfg(feature = "alloc")]

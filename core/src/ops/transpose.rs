@@ -3,14 +3,18 @@
 //! Attribute words: for each axis of the result, the axis of `x` that it was.
 
 use super::elementwise;
+use super::runs::{self, Runs};
 use crate::error::{Error, Result};
 use crate::op::{Call, Kernel, OpDef};
-use crate::shape::{MAX_RANK, Shape, TensorType};
+#[cfg(feature = "alloc")]
+use crate::shape::MAX_RANK;
+use crate::shape::{Shape, TensorType};
 #[cfg(feature = "alloc")]
 use crate::{
     scope::{Backward, Gradient, InputGradients, Op},
     tensor::Tensor,
 };
+#[cfg(feature = "alloc")]
 use heapless::Vec;
 
 /// The op.
@@ -30,53 +34,14 @@ fn infer(inputs: &[TensorType], attributes: &[u32], outputs: &mut [TensorType]) 
     elementwise::set(outputs, TensorType::new(x.dtype, shape))
 }
 
-/// Axes of the result that are neighbours in the operand, too.
-struct Group {
-    extent: usize,
-    stride: usize,
-    count: usize,
-}
-
 /// `T` is an unsigned integer of the size of an element.
 fn run<T: bytemuck::Pod>(call: &mut Call<'_, '_>) -> Result<()> {
     let x = call.input(0)?;
     let order = call.attributes;
-    let from = bytemuck::try_cast_slice::<u8, T>(x.bytes()).unwrap_or(&[]);
-    let to = bytemuck::try_cast_slice_mut::<u8, T>(call.output()?.data).unwrap_or(&mut []);
-    if to.is_empty() {
-        return Ok(());
-    }
-    // From the innermost axis of the result.
-    let mut groups: Vec<Group, MAX_RANK> = Vec::new();
-    for &axis in order.iter().rev() {
-        let extent = x.dim(axis as usize);
-        let stride = x.dims().iter().skip(axis as usize + 1).map(|&dim| dim as usize).product();
-        match groups.last_mut() {
-            _ if extent == 1 => {}
-            Some(group) if group.stride * group.extent == stride => group.extent *= extent,
-            _ => {
-                let _ = groups.push(Group { extent, stride, count: 0 });
-            }
-        }
-    }
-    let (extent, stride) = groups.first().map_or((1, 1), |group| (group.extent.max(1), group.stride.max(1)));
-    let mut position = 0;
-    for run in to.chunks_exact_mut(extent) {
-        let from = from.get(position..).unwrap_or(&[]);
-        if stride == 1 {
-            run.iter_mut().zip(from).for_each(|(to, &from)| *to = from);
-        } else {
-            run.iter_mut().zip(from.iter().step_by(stride)).for_each(|(to, &from)| *to = from);
-        }
-        for group in groups.iter_mut().skip(1) {
-            group.count += 1;
-            position += group.stride;
-            if group.count < group.extent {
-                break;
-            }
-            group.count = 0;
-            position -= group.stride * group.extent;
-        }
+    let to = runs::elements_mut::<T>(call.output()?.data);
+    if !to.is_empty() {
+        let axes = order.iter().rev().map(|&axis| runs::axis(x.dims(), axis as usize));
+        runs::collect(Runs::new(0, axes), runs::elements(x.bytes()), to);
     }
     Ok(())
 }

@@ -1,6 +1,10 @@
 //! What moves elements and computes nothing.
 
 use super::{Maker, Trial};
+use gradlet_core::Tensor;
+use gradlet_core::ops::pad::PadMode;
+use gradlet_core::ops::slicing::Index;
+use gradlet_tests::random::Random;
 
 pub fn trial(maker: &mut Maker, name: &str) -> Option<Trial> {
     Some(match name {
@@ -17,6 +21,66 @@ pub fn trial(maker: &mut Maker, name: &str) -> Option<Trial> {
             let x = maker.tensor(&from);
             Trial::new(vec![x], move |x| x[0].broadcast_to(&dims))
         }
+        "concat" => maker.concat(),
+        "strided_slice" => maker.strided_slice(),
+        "pad" => maker.pad(),
+        "gather" => maker.gather(),
+        "gather_grad" => maker.segments(),
         _ => return None,
     })
+}
+
+impl Maker {
+    /// Up to ten tensors, more than one op takes.
+    fn concat(&mut self) -> Trial {
+        let dims = self.dims((1, 3), 3);
+        let axis = self.random.below(dims.len());
+        let inputs = (0..self.random.range(1, 10)).map(|_| {
+            let mut dims = dims.clone();
+            dims[axis] = self.random.range(0, 3);
+            self.tensor(&dims)
+        });
+        Trial::new(inputs.collect(), move |x| Tensor::concat(x, axis as i32))
+    }
+
+    fn strided_slice(&mut self) -> Trial {
+        let dims = self.dims((0, 4), 5);
+        let place = |random: &mut Random| (random.below(3) > 0).then(|| random.range(0, 10) as i64 - 5);
+        let index = |random: &mut Random| match random.below(6) {
+            0 => Index::NewAxis,
+            sign => {
+                Index::Slice { start: place(random), end: place(random), step: random.range(1, 3) as i64 * if sign > 2 { 1 } else { -1 } }
+            }
+        };
+        let indices: Vec<Index> = dims.iter().map(|_| index(&mut self.random)).collect();
+        let x = self.tensor(&dims);
+        Trial::new(vec![x], move |x| x[0].index(&indices[..]))
+    }
+
+    /// The value is an input of the op, but not one of the method.
+    fn pad(&mut self) -> Trial {
+        let dims = self.dims((0, 3), 4);
+        let mode = [PadMode::Constant(0.5), PadMode::Reflect, PadMode::Symmetric][self.random.below(3)];
+        let most = |dim: u32| if matches!(mode, PadMode::Constant(_)) { 3 } else { dim - 1 };
+        let paddings: Vec<_> = dims.iter().map(|&dim| (self.random.range(0, most(dim)), self.random.range(0, most(dim)))).collect();
+        let x = self.tensor(&dims);
+        Trial::new(vec![x], move |x| x[0].pad(&paddings, mode))
+    }
+
+    fn gather(&mut self) -> Trial {
+        let dims = self.dims((1, 4), 3);
+        let axis = self.random.below(dims.len());
+        let batch_dims = self.random.below(axis + 1);
+        let index = [&dims[..batch_dims], &self.dims((0, 2), 4)].concat();
+        let inputs = vec![self.tensor(&dims), self.labels(&index, dims[axis])];
+        Trial::new(inputs, move |x| x[0].gather_batched(&x[1], axis as i32, batch_dims as u32))
+    }
+
+    /// Some of the segments are -1, which drops what belongs to them.
+    fn segments(&mut self) -> Trial {
+        let dims = self.dims((0, 4), 4);
+        let chosen = &dims[..self.random.below(dims.len() + 1)];
+        let segments = self.labels(chosen, 4).sub(&Tensor::scalar(&self.device, 1i32)).unwrap();
+        Trial::new(vec![self.tensor(&dims), segments], |x| x[0].unsorted_segment_sum(&x[1], 3))
+    }
 }
