@@ -1,5 +1,6 @@
 //! Layers: what models are made of. They have Keras's names, defaults and weight layouts.
 
+mod activation;
 mod conv2d;
 mod dense;
 mod flatten;
@@ -7,6 +8,7 @@ mod max_pool2d;
 mod module;
 mod sequential;
 
+pub use activation::Activation;
 pub use conv2d::Conv2D;
 pub use dense::Dense;
 pub use flatten::Flatten;
@@ -69,29 +71,6 @@ pub trait Layer: Module + ThreadSafe {
             self.build(scope, x.shape())?;
         }
         self.call(scope, x)
-    }
-}
-
-/// What a layer does to its output at last.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Activation {
-    /// Nothing.
-    #[default]
-    Linear,
-    /// [`Tensor::relu`].
-    Relu,
-    /// [`Tensor::softmax`] over the last axis.
-    Softmax,
-}
-
-impl Activation {
-    /// The activation of `x`.
-    pub fn call(self, x: &Tensor) -> Result<Tensor> {
-        match self {
-            Activation::Linear => Ok(x.clone()),
-            Activation::Relu => x.relu(),
-            Activation::Softmax => x.softmax(-1),
-        }
     }
 }
 

@@ -140,6 +140,10 @@ catalogue! {
 }
 
 #[cfg(feature = "alloc")]
+mod activations;
+#[cfg(feature = "alloc")]
+mod clip;
+#[cfg(feature = "alloc")]
 mod composed;
 mod contraction;
 mod depthwise;

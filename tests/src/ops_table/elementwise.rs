@@ -1,6 +1,7 @@
 //! Element by element.
 
 use super::{Call, Row, row};
+use crate::fixtures::number;
 use gradlet_core::{Result, Tensor};
 
 pub static ROWS: &[Row] = &[
@@ -53,6 +54,25 @@ pub static ROWS: &[Row] = &[
     row("truncatemod", &[], |call| call.binary(Tensor::truncatemod)),
     row("divide", &[], |call| call.binary(Tensor::divide)),
     row("divide_no_nan", &[], |call| call.binary(Tensor::divide_no_nan)),
+    row("relu6", &[], |call| call.unary(Tensor::relu6)),
+    row("elu", &["alpha"], |call| call.unary(|x| x.elu(call.real("alpha", 1.0)))),
+    row("elu_alpha", &["alpha"], |call| call.unary(|x| x.elu(call.real("alpha", 1.0)))),
+    row("selu", &[], |call| call.unary(Tensor::selu)),
+    row("softsign", &[], |call| call.unary(Tensor::softsign)),
+    row("swish", &[], |call| call.unary(Tensor::silu)),
+    row("hard_sigmoid", &[], |call| call.unary(Tensor::hard_sigmoid)),
+    row("hard_swish", &[], |call| call.unary(Tensor::hard_silu)),
+    row("log_sigmoid", &[], |call| call.unary(Tensor::log_sigmoid)),
+    row("leaky_relu", &["alpha"], |call| call.unary(|x| x.leaky_relu(call.real("alpha", 0.2)))),
+    row("gelu", &["approximate"], |call| call.unary(|x| x.gelu(call.flag("approximate")))),
+    row("clip_by_value", &["min", "max"], |call| {
+        call.unary(|x| x.clip_by_value(call.real("min", f64::NEG_INFINITY), call.real("max", f64::INFINITY)))
+    }),
+    row("clip_by_norm", &["clip_norm", "axes"], |call| {
+        let axes: Vec<i32> = call.numbers("axes").unwrap_or_default().into_iter().map(|axis| axis as i32).collect();
+        call.unary(|x| x.clip_by_norm(call.real("clip_norm", 1.0), &axes))
+    }),
+    row("clip_by_global_norm", &["clip_norm"], clip_by_global_norm),
     row("where", &[], choose),
 ];
 
@@ -64,4 +84,18 @@ fn choose(call: &Call<'_>) -> Result<Vec<Tensor>> {
         None => x.greater(&x.like(0.0)?)?.select(&x.sqrt()?, x),
     };
     Ok(vec![chosen?])
+}
+
+/// The clipped tensors and the norm; of a tensor alone, without the norm.
+fn clip_by_global_norm(call: &Call<'_>) -> Result<Vec<Tensor>> {
+    let tensors: Vec<&Tensor> = call.tensors.iter().collect();
+    let (mut clipped, norm) = Tensor::clip_by_global_norm(&tensors, call.real("clip_norm", 1.0))?;
+    clipped.extend((tensors.len() > 1).then_some(norm));
+    Ok(clipped)
+}
+
+impl Call<'_> {
+    fn real(&self, name: &str, default: f64) -> f64 {
+        number(&self.attributes[name]).unwrap_or(default)
+    }
 }

@@ -2,6 +2,7 @@
 
 mod array;
 mod elementwise;
+mod kinks;
 mod nn;
 mod reduce;
 
