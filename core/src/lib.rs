@@ -86,10 +86,10 @@ pub use view::{TensorView, TensorViewMut};
 #[cfg(feature = "alloc")]
 pub use {
     artifact::Artifact,
-    autodiff::{Record, Tape, custom_gradient},
+    autodiff::{Record, Tape},
     device::Device,
     eager::Eager,
-    scope::Scope,
+    scope::{Scope, custom_gradient},
     tensor::Tensor,
     trace::{ConcreteFunction, Function},
     variable::Variable,

@@ -250,3 +250,37 @@ pub(crate) fn deepest(inner: Option<ScopeHandle>, tensor: &Tensor) -> Result<Opt
         }
     }
 }
+
+/// A function of tensors whose gradients `rule` gives, in place of those of its ops: TensorFlow's `custom_gradient`.
+///
+/// `forward` is given the inputs, as they are below all tapes. `rule` is given inputs, outputs and upstream gradients as those of ops
+/// are; it gives a gradient for each input, of ops on those: so it has gradients itself, where they are wanted.
+///
+/// ```
+/// use gradlet_core::scope::Backward;
+/// use gradlet_core::{DType, Eager, Record, Tensor, custom_gradient, ops};
+/// // As rounding, forward; as nothing at all, backward.
+/// let straight_through = |x: &Tensor| {
+///     let forward = |x: &[&Tensor]| Ok(vec![x[0].cast(DType::I32)?.cast(DType::F32)?]);
+///     custom_gradient(&[x], forward, |of: &Backward<'_>| Ok([of.dy().cloned().ok()].into_iter().collect()))
+/// };
+/// let device = ops::portable_cpu();
+/// let tape = Eager::new(&device).tape();
+/// let x = tape.watch(&Tensor::scalar(&device, 3.7f32))?;
+/// let y = straight_through(&x)?.remove(0);
+/// assert_eq!(tape.gradient(&y, &x)?.unwrap().item::<f32>()?, 1.0);
+/// # Ok::<(), gradlet_core::Error>(())
+/// ```
+pub fn custom_gradient(
+    inputs: &[&Tensor],
+    forward: impl Fn(&[&Tensor]) -> Result<Vec<Tensor>>,
+    rule: impl CustomRule + 'static,
+) -> Result<Vec<Tensor>> {
+    match innermost(inputs)? {
+        Some(scope) => {
+            let rule: Shared<dyn CustomRule> = Shared::new(rule);
+            scope.recorder.custom(inputs, &forward, &rule)
+        }
+        None => forward(inputs),
+    }
+}

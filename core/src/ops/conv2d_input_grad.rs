@@ -116,6 +116,24 @@ impl Tensor {
         let attributes = Attributes { conv: options.attributes(), input };
         Tensor::emit1(&OP, bytemuck::cast_slice(&[attributes]), &[filter, self])
     }
+
+    /// The transposed convolution of images `[n,h,w,c]` with `filter[kh,kw,co,c]`, for a result of height and width `output`:
+    /// `[n,oh,ow,co]`. It is what the gradient of a convolution is for its images. As `tf.nn.conv2d_transpose` in NHWC.
+    ///
+    /// Fails where the convolution with `options` of such a result does not give `self`'s shape.
+    ///
+    /// ```
+    /// # use gradlet_core::{Tensor, ops};
+    /// # let device = ops::portable_cpu();
+    /// let x = Tensor::new(&device, &[1.0f32, 10.0], &[1, 1, 2, 1])?;
+    /// let filter = Tensor::new(&device, &[1.0f32, 2.0], &[1, 2, 1, 1])?;
+    /// let y = x.conv2d_transpose(&filter, &Default::default(), [1, 3])?;
+    /// assert_eq!(y.to_vec::<f32>()?, [1.0, 12.0, 20.0]);
+    /// # Ok::<(), gradlet_core::Error>(())
+    /// ```
+    pub fn conv2d_transpose(&self, filter: &Tensor, options: &Conv2DOptions, output: [u32; 2]) -> Result<Tensor> {
+        self.conv2d_input_grad(filter, options, output)
+    }
 }
 
 #[cfg(test)]

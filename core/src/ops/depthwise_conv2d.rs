@@ -108,6 +108,18 @@ impl Tensor {
         let inputs: heapless::Vec<&Tensor, 3> = [self, filter].into_iter().chain(bias).collect();
         Tensor::emit1(&OP, bytemuck::cast_slice(&[options.attributes()]), &inputs)
     }
+
+    /// A depthwise convolution with `depthwise[kh,kw,c,m]`, and then one of each pixel by itself with `pointwise[1,1,c*m,co]`, plus
+    /// `bias[co]`: `[n,oh,ow,co]`. As `tf.nn.separable_conv2d` in NHWC. Fails as [`Tensor::conv2d`].
+    pub fn separable_conv2d(
+        &self,
+        depthwise: &Tensor,
+        pointwise: &Tensor,
+        bias: Option<&Tensor>,
+        options: &Conv2DOptions,
+    ) -> Result<Tensor> {
+        self.depthwise_conv2d(depthwise, None, options)?.conv2d(pointwise, bias, &Conv2DOptions::default())
+    }
 }
 
 #[cfg(test)]

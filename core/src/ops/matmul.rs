@@ -163,6 +163,24 @@ impl Tensor {
     pub fn matmul_with(&self, other: &Tensor, transpose_a: bool, transpose_b: bool) -> Result<Tensor> {
         Tensor::emit1(&OP, &[transpose_a.into(), transpose_b.into()], &[self, other])
     }
+
+    /// The product of matrices `[..,m,k]` and vectors `[..,k]`: `[..,m]`. As `tf.linalg.matvec`. Fails as [`Tensor::matmul`].
+    ///
+    /// ```
+    /// # use gradlet_core::{Tensor, ops};
+    /// # let device = ops::portable_cpu();
+    /// let a = Tensor::new(&device, &[1, 2, 3, 4], &[2, 2])?;
+    /// assert_eq!(a.matvec(&Tensor::new(&device, &[10, 1], &[2])?)?.to_vec::<i32>()?, [12, 34]);
+    /// # Ok::<(), gradlet_core::Error>(())
+    /// ```
+    pub fn matvec(&self, vector: &Tensor) -> Result<Tensor> {
+        self.matvec_with(vector, false)
+    }
+
+    /// [`Tensor::matvec`] with `self` given as `[..,k,m]` if `transpose`.
+    pub fn matvec_with(&self, vector: &Tensor, transpose: bool) -> Result<Tensor> {
+        self.matmul_with(&vector.expand_dims(-1)?, transpose, false)?.squeeze(&[-1])
+    }
 }
 
 #[cfg(test)]

@@ -146,12 +146,20 @@ mod clip;
 #[cfg(feature = "alloc")]
 mod composed;
 mod contraction;
+#[cfg(feature = "alloc")]
+pub mod conv1d;
+#[cfg(feature = "alloc")]
+mod cross_entropy;
 mod depthwise;
 mod elementwise;
 mod indices;
 mod lanes;
+#[cfg(feature = "alloc")]
+mod normalization;
 mod pooling;
 mod reduce;
+#[cfg(feature = "alloc")]
+pub mod resize;
 mod runs;
 #[cfg(feature = "alloc")]
 pub mod sequences;

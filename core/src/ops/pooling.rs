@@ -6,6 +6,8 @@ use crate::dtype::{DType, Float};
 use crate::error::{Error, Result};
 use crate::op::read_attributes;
 use crate::shape::{Shape, TensorType};
+#[cfg(feature = "alloc")]
+use crate::tensor::Tensor;
 use core::num::NonZeroU32;
 
 /// The attributes, for the vertical axis first.
@@ -131,6 +133,31 @@ pub(super) fn windows([down, across]: [Axis; 2], channels: usize, mut f: impl Fn
 #[allow(clippy::eq_op, clippy::neg_cmp_op_on_partial_ord)]
 pub(super) fn beats<T: Float>(x: T, best: T) -> bool {
     !(x <= best) && best == best
+}
+
+#[cfg(feature = "alloc")]
+impl Tensor {
+    /// The maxima of windows of `size` that move by `stride` over sequences `[n,w,c]`, channel by channel: `[n,ow,c]`. As
+    /// `tf.nn.max_pool1d`. Fails as [`Tensor::max_pool2d`].
+    pub fn max_pool1d(&self, size: u32, stride: u32, padding: Padding) -> Result<Tensor> {
+        self.pool1d(|x| x.max_pool2d([1, size], [1, stride], padding))
+    }
+
+    /// The averages of windows of `size` that move by `stride` over sequences `[n,w,c]`, channel by channel: `[n,ow,c]`. As
+    /// `tf.nn.avg_pool1d`. Fails as [`Tensor::avg_pool2d`].
+    pub fn avg_pool1d(&self, size: u32, stride: u32, padding: Padding) -> Result<Tensor> {
+        self.pool1d(|x| x.avg_pool2d([1, size], [1, stride], padding))
+    }
+
+    /// Pools sequences as images of one row.
+    fn pool1d(&self, pool: impl Fn(&Tensor) -> Result<Tensor>) -> Result<Tensor> {
+        let &[n, w, c] = self.dims() else {
+            return Err(Error::message(alloc::format!("pooling wants sequences [n,w,c], not {}", self.tensor_type())));
+        };
+        let y = pool(&self.reshape(&[n, 1, w, c])?)?;
+        let &[n, _, w, c] = y.dims() else { return Err(Error::Rank { input: 0 }) };
+        y.reshape(&[n, w, c])
+    }
 }
 
 #[cfg(test)]

@@ -43,7 +43,7 @@ impl Call<'_> {
         self.numbers(name).and_then(|numbers| numbers.first().map(|&axis| axis as i32))
     }
 
-    fn float(&self, name: &str) -> Option<f64> {
+    pub(super) fn float(&self, name: &str) -> Option<f64> {
         number(&self.attributes[name])
     }
 
@@ -51,7 +51,7 @@ impl Call<'_> {
         self.axis_of("axis").unwrap_or(other)
     }
 
-    fn axes(&self) -> Vec<i32> {
+    pub(super) fn axes(&self) -> Vec<i32> {
         self.numbers("axis").unwrap_or_default().into_iter().map(|axis| axis as i32).collect()
     }
 }

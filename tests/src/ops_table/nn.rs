@@ -1,7 +1,9 @@
 //! Contractions, windows, normalisation.
 
 use super::{Call, Row, row};
+use gradlet_core::ops::conv1d::{Conv1DOptions, Padding1D};
 use gradlet_core::ops::conv2d::Conv2DOptions;
+use gradlet_core::ops::resize::Resize;
 use gradlet_core::{Error, Result, Tensor};
 
 pub static ROWS: &[Row] = &[
@@ -11,10 +13,22 @@ pub static ROWS: &[Row] = &[
     row("matmul", &["transpose_a", "transpose_b"], matmul),
     row("dense", &["activation"], dense),
     row("conv2d", &["strides", "padding", "explicit_paddings", "dilations", "data_format=NHWC"], conv2d),
+    row("matvec", &["transpose_a"], |call| Ok(vec![call.input("a")?.matvec_with(call.input("x")?, call.flag("transpose_a"))?])),
+    row("conv1d", &["stride", "padding", "dilation"], conv1d),
+    row("conv2d_transpose", &["strides", "padding", "dilations", "output_shape"], conv2d_transpose),
     row("depthwise_conv2d", &["strides", "padding", "explicit_paddings", "dilations", "multiplier", "data_format=NHWC"], depthwise_conv2d),
     row("max_pool", &["ksize", "strides", "padding"], max_pool),
     row("avg_pool", &["ksize", "strides", "padding"], avg_pool),
-    row("sparse_softmax_xent", &[], |call| Ok(vec![call.input("logits")?.sparse_softmax_cross_entropy(call.input("labels")?)?])),
+    row("global_avg_pool", &["keepdims"], |call| call.unary(|x| x.mean(&[1, 2], call.flag("keepdims")))),
+    row("upsampling2d", &["size", "method", "half_pixel_centers=true"], upsampling2d),
+    row("batch_normalization", &["variance_epsilon"], batch_normalization),
+    row("fused_batch_norm", &["epsilon", "is_training"], fused_batch_norm),
+    row("layer_norm", &["axis", "epsilon"], layer_norm),
+    row("group_norm", &["groups", "epsilon", "axis"], group_norm),
+    row("l2_normalize", &["axis", "epsilon"], |call| call.unary(|x| x.l2_normalize(&call.axes(), call.float("epsilon").unwrap_or(1e-12)))),
+    row("softmax_xent", &["axis"], |call| call.cross_entropy(|logits, labels| logits.softmax_cross_entropy(labels, call.axis()))),
+    row("sigmoid_xent", &[], |call| call.cross_entropy(Tensor::sigmoid_cross_entropy)),
+    row("sparse_softmax_xent", &[], |call| call.cross_entropy(Tensor::sparse_softmax_cross_entropy)),
 ];
 
 fn matmul(call: &Call<'_>) -> Result<Vec<Tensor>> {
@@ -32,6 +46,10 @@ fn dense(call: &Call<'_>) -> Result<Vec<Tensor>> {
 }
 
 impl Call<'_> {
+    fn cross_entropy(&self, op: impl Fn(&Tensor, &Tensor) -> Result<Tensor>) -> Result<Vec<Tensor>> {
+        Ok(vec![op(self.input("logits")?, self.input("labels")?)?])
+    }
+
     fn conv_options(&self) -> Result<Conv2DOptions> {
         Ok(Conv2DOptions::default().strides(self.pair("strides")).dilations(self.pair("dilations")).padding(self.padding()?))
     }
@@ -51,4 +69,53 @@ fn max_pool(call: &Call<'_>) -> Result<Vec<Tensor>> {
 
 fn avg_pool(call: &Call<'_>) -> Result<Vec<Tensor>> {
     call.unary(|x| x.avg_pool2d(call.pair("ksize"), call.pair("strides"), call.padding()?))
+}
+
+fn conv1d(call: &Call<'_>) -> Result<Vec<Tensor>> {
+    let padding = match call.text("padding") {
+        "CAUSAL" => Padding1D::Causal,
+        "SAME" => Padding1D::Same,
+        _ => Padding1D::Valid,
+    };
+    let options = Conv1DOptions::default().stride(call.pair("stride")[0]).dilation(call.pair("dilation")[0]).padding(padding);
+    Ok(vec![call.input("x")?.conv1d(call.input("w")?, call.optional("b"), &options)?])
+}
+
+fn conv2d_transpose(call: &Call<'_>) -> Result<Vec<Tensor>> {
+    let &[_, height, width, _] = call.dims("output_shape").as_slice() else { return Err(Error::message("no output_shape")) };
+    Ok(vec![call.input("x")?.conv2d_transpose(call.input("w")?, &call.conv_options()?, [height, width])?])
+}
+
+fn upsampling2d(call: &Call<'_>) -> Result<Vec<Tensor>> {
+    let method = match call.text("method") {
+        "nearest" => Resize::Nearest,
+        "bilinear" => Resize::Bilinear,
+        other => return Err(Error::message(format!("no method {other}"))),
+    };
+    call.unary(|x| x.resize(call.pair("size"), method))
+}
+
+fn batch_normalization(call: &Call<'_>) -> Result<Vec<Tensor>> {
+    let (mean, variance) = (call.input("mean")?, call.input("variance")?);
+    let epsilon = call.float("variance_epsilon").unwrap_or(0.001);
+    call.unary(|x| x.batch_normalization(mean, variance, call.optional("offset"), call.optional("scale"), epsilon))
+}
+
+fn fused_batch_norm(call: &Call<'_>) -> Result<Vec<Tensor>> {
+    let (x, scale, offset) = (call.input("x")?, call.input("scale")?, call.input("offset")?);
+    let epsilon = call.float("epsilon").unwrap_or(0.001);
+    if call.flag("is_training") {
+        return Ok(x.fused_batch_norm(scale, offset, epsilon)?.into());
+    }
+    Ok(vec![x.batch_normalization(call.input("mean")?, call.input("variance")?, Some(offset), Some(scale), epsilon)?])
+}
+
+fn layer_norm(call: &Call<'_>) -> Result<Vec<Tensor>> {
+    let epsilon = call.float("epsilon").unwrap_or(0.001);
+    call.unary(|x| x.layer_norm(&call.axes(), call.optional("gamma"), call.optional("beta"), epsilon))
+}
+
+fn group_norm(call: &Call<'_>) -> Result<Vec<Tensor>> {
+    let (groups, epsilon) = (call.float("groups").unwrap_or(32.0) as u32, call.float("epsilon").unwrap_or(0.001));
+    call.unary(|x| x.group_norm(groups, call.axis(), call.optional("gamma"), call.optional("beta"), epsilon))
 }
