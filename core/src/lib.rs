@@ -51,6 +51,8 @@ pub mod losses;
 #[cfg(feature = "alloc")]
 pub mod metrics;
 #[cfg(feature = "alloc")]
+pub mod nested;
+#[cfg(feature = "alloc")]
 pub mod optimize;
 #[cfg(feature = "alloc")]
 pub mod optimizers;

@@ -194,6 +194,16 @@ pub trait Scope {
         self.handle().recorder.assign(variable, value)
     }
 
+    /// Adds `value` to `variable`. Fails where the element types differ, or the sum has another shape than the variable.
+    fn assign_add(&self, variable: &Variable, value: &Tensor) -> Result<()> {
+        self.assign(variable, &self.read(variable)?.add(value)?)
+    }
+
+    /// Subtracts `value` from `variable`. Fails as [`Scope::assign_add`].
+    fn assign_sub(&self, variable: &Variable, value: &Tensor) -> Result<()> {
+        self.assign(variable, &self.read(variable)?.sub(value)?)
+    }
+
     /// A stream of random numbers that was not given before. It depends on the seed of the scope at the bottom, and on how
     /// many streams were taken. In a trace, it is taken while tracing, for what is computed then: initial values.
     fn next_stream(&self) -> Result<Stream> {

@@ -22,6 +22,8 @@ use core::fmt;
 /// scope.assign(&w, &before.add(&before)?)?;
 /// assert_eq!(scope.read(&w)?.item::<f32>()?, 4.0);
 /// assert_eq!(before.item::<f32>()?, 2.0);
+/// scope.assign_sub(&w, &Tensor::scalar(&scope.device(), 1.0f32))?;
+/// assert_eq!(scope.read(&w)?.item::<f32>()?, 3.0);
 /// # Ok::<(), gradlet_core::Error>(())
 /// ```
 #[derive(Clone)]

@@ -2,6 +2,7 @@
 //!
 //! Everything of [`gradlet_core`] is here too, so a program on the host needs this crate only.
 
+mod arrays;
 mod devices;
 pub mod digits;
 pub mod export;
@@ -24,6 +25,7 @@ mod svg;
 pub mod training;
 pub mod weights;
 
+pub use arrays::{from_ndarray, to_ndarray};
 pub use devices::cpu;
 pub use digits::Digits;
 pub use file_error::{FileError, FileResult};

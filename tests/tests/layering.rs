@@ -9,7 +9,7 @@ const FLOORS: [(u32, &[&str]); 9] = [
     (1, &["error", "dtype", "shape", "sync", "quant", "random"]),
     (2, &["view"]),
     (3, &["op"]),
-    (4, &["device", "tensor", "scope", "sources", "variable"]),
+    (4, &["device", "tensor", "nested", "scope", "sources", "variable"]),
     (5, &["ops"]),
     (6, &["eager", "graph", "verify"]),
     (7, &["autodiff"]),
