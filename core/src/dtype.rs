@@ -129,6 +129,10 @@ pub trait Number: Element + PartialOrd {
     const ZERO: Self;
     /// 1.
     const ONE: Self;
+    /// What no number is less than: minus infinity, or the least integer.
+    const LEAST: Self;
+    /// What no number is greater than: infinity, or the greatest integer.
+    const GREATEST: Self;
     /// `self + other`.
     fn add(self, other: Self) -> Self;
     /// `self - other`.
@@ -146,6 +150,8 @@ macro_rules! floats {
         impl Number for $ty {
             const ZERO: Self = 0.0;
             const ONE: Self = 1.0;
+            const LEAST: Self = <$ty>::NEG_INFINITY;
+            const GREATEST: Self = <$ty>::INFINITY;
             #[inline(always)]
             fn add(self, other: Self) -> Self { self + other }
             #[inline(always)]
@@ -166,6 +172,8 @@ macro_rules! integers {
         impl Number for $ty {
             const ZERO: Self = 0;
             const ONE: Self = 1;
+            const LEAST: Self = <$ty>::MIN;
+            const GREATEST: Self = <$ty>::MAX;
             #[inline(always)]
             fn add(self, other: Self) -> Self { self.wrapping_add(other) }
             #[inline(always)]
@@ -183,8 +191,6 @@ integers!(i8, u8, i32, i64);
 
 /// Real functions. They come from `libm`, pinned, so that every target computes the same bits.
 pub trait Float: Number {
-    /// Minus infinity.
-    const NEG_INFINITY: Self;
     /// e to the power of `self`.
     fn exp(self) -> Self;
     /// e to the power of `self`, less 1: exact near 0.
@@ -226,7 +232,6 @@ pub trait Float: Number {
 macro_rules! reals {
     ($($ty:ident: $($name:ident = $function:ident),*; $($pair:ident = $of_two:ident),*;)*) => {$(
         impl Float for $ty {
-            const NEG_INFINITY: Self = $ty::NEG_INFINITY;
             $(fn $name(self) -> Self { libm::$function(self) })*
             $(fn $pair(self, other: Self) -> Self { libm::$of_two(self, other) })*
             #[inline(always)]

@@ -26,7 +26,7 @@ pub struct Attributes {
 /// The op.
 pub static DEF: OpDef = OpDef { code: super::code::argmax, name: "argmax", inputs: (1, 1), outputs: 1, infer, in_place: &[] };
 
-fn infer(inputs: &[TensorType], attributes: &[u32], outputs: &mut [TensorType]) -> Result<()> {
+pub(super) fn infer(inputs: &[TensorType], attributes: &[u32], outputs: &mut [TensorType]) -> Result<()> {
     let [x] = inputs else { return Err(Error::Arity { got: inputs.len() as u8 }) };
     let Attributes { axis, dtype } = read_attributes(attributes)?;
     let dtype = [DType::I32, DType::I64].into_iter().find(|&allowed| allowed as u32 == dtype);
@@ -46,12 +46,25 @@ fn infer(inputs: &[TensorType], attributes: &[u32], outputs: &mut [TensorType]) 
 }
 
 fn run<T: Number>(call: &mut Call<'_, '_>) -> Result<()> {
+    positions(call, T::LEAST, |x, greatest| x > greatest)
+}
+
+/// Writes for each lane the position of the last element that was better than `start` and all before it; 0 if none was.
+pub(super) fn positions<T: Number>(call: &mut Call<'_, '_>, start: T, better: fn(T, T) -> bool) -> Result<()> {
     let Attributes { axis, .. } = call.attributes()?;
     let x = call.input(0)?;
     let (extent, stride) = lanes::extent_stride(x.dims(), axis as usize);
     let blocks = x.slice::<T>().chunks_exact((extent * stride).max(1));
     let lanes = blocks.flat_map(|block| (0..stride).map(move |start| block.iter().skip(start).step_by(stride)));
-    let positions = lanes.map(first_greatest);
+    let positions = lanes.map(|lane| {
+        let mut best = (0u32, start);
+        for (position, &x) in (0..).zip(lane) {
+            if better(x, best.1) {
+                best = (position, x);
+            }
+        }
+        best.0
+    });
     let output = call.output()?;
     if output.dtype() == DType::I32 {
         output.slice_mut::<i32>().iter_mut().zip(positions).for_each(|(y, position)| *y = position as i32);
@@ -59,17 +72,6 @@ fn run<T: Number>(call: &mut Call<'_, '_>) -> Result<()> {
         output.slice_mut::<i64>().iter_mut().zip(positions).for_each(|(y, position)| *y = position.into());
     }
     Ok(())
-}
-
-fn first_greatest<'a, T: Number>(lane: impl Iterator<Item = &'a T>) -> u32 {
-    let not_a_number = |x: T| x.partial_cmp(&x).is_none();
-    let mut greatest: Option<(u32, T)> = None;
-    for (position, &x) in (0..).zip(lane) {
-        if greatest.map_or(!not_a_number(x), |(_, greatest)| x > greatest) {
-            greatest = Some((position, x));
-        }
-    }
-    greatest.map_or(0, |(position, _)| position)
 }
 
 super::kernels!(run: F32 = f32, F64 = f64, I32 = i32, I64 = i64, I8 = i8, U8 = u8);
@@ -87,7 +89,7 @@ impl Tensor {
     /// The position of the greatest element along `axis`, which counts from the end where it is negative, as `dtype`: i32
     /// or i64. Of equals it is the first; NaN is passed over.
     ///
-    /// Fails on booleans, and where the axis is out of range or empty. As `tf.math.argmax`.
+    /// Fails where the axis is out of range or empty. As `tf.math.argmax`.
     ///
     /// ```
     /// # use gradlet_core::{DType, Tensor, ops};
@@ -97,8 +99,16 @@ impl Tensor {
     /// # Ok::<(), gradlet_core::Error>(())
     /// ```
     pub fn argmax(&self, axis: i32, dtype: DType) -> Result<Tensor> {
-        Tensor::emit1(&OP, &[super::reduce::axis(self, axis)?, dtype as u32], &[self])
+        emit(&OP, self, axis, dtype)
     }
+}
+
+/// Emits `op`, argmax or argmin, on numbers or booleans.
+#[cfg(feature = "alloc")]
+pub(super) fn emit(op: &'static Op, x: &Tensor, axis: i32, dtype: DType) -> Result<Tensor> {
+    let attributes = [super::reduce::axis(x, axis)?, dtype as u32];
+    let numbers = if x.dtype() == DType::Bool { x.cast(DType::U8)? } else { x.clone() };
+    Tensor::emit1(op, &attributes, &[&numbers])
 }
 
 #[cfg(test)]
@@ -119,6 +129,7 @@ mod tests {
         assert_eq!(positions(&[f32::NAN, f32::NAN]), 0);
         assert_eq!(positions(&[f32::NEG_INFINITY, f32::NEG_INFINITY]), 0);
         assert_eq!(positions(&[0.0, -0.0]), 0);
+        assert_eq!(positions(&[f32::NAN, f32::NEG_INFINITY]), 0);
     }
 
     #[test]

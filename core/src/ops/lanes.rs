@@ -52,7 +52,7 @@ pub(super) fn each<T: Float>(call: &mut Call<'_, '_>, f: impl Fn(&mut [T], usize
 /// The greatest of the elements; NaN is passed over.
 #[inline(always)]
 pub(super) fn greatest<'a, T: Float>(elements: impl Iterator<Item = &'a T>) -> T {
-    elements.fold(T::NEG_INFINITY, |greatest, &x| if x > greatest { x } else { greatest })
+    elements.fold(T::LEAST, |greatest, &x| if x > greatest { x } else { greatest })
 }
 
 /// Makes each `x` of the lane `exp(x - greatest)`, and gives their sum.

@@ -28,7 +28,7 @@ fn run<T: Float>(call: &mut Call<'_, '_>) -> Result<()> {
     for x in x.slice::<T>().chunks_exact(image.max(1)) {
         windows(axes, c, |window| {
             let Some(y) = results.next() else { return };
-            y.fill(T::NEG_INFINITY);
+            y.fill(T::LEAST);
             for row in window.rows(x, c) {
                 for pixel in row.chunks_exact(c.max(1)) {
                     y.iter_mut().zip(pixel).for_each(|(y, &x)| *y = if beats(x, *y) { x } else { *y });

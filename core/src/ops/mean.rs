@@ -1,11 +1,12 @@
-//! `y = Σ x / n` over some axes. f32, f64 and i32, where the quotient truncates toward zero. The mean of nothing is NaN,
-//! of no integers 0. As `tf.reduce_mean`.
+//! `y = Σ x / n` over some axes. f32 and f64. The mean of nothing is NaN. As `tf.reduce_mean`.
 //!
 //! Attribute words and order of the sum are those of [`sum`](super::sum); the division comes last.
 
-use super::reduce;
-use crate::dtype::{DType, Number};
-use crate::error::{Error, Result};
+use super::{elementwise, reduce};
+#[cfg(feature = "alloc")]
+use crate::dtype::DType;
+use crate::dtype::Float;
+use crate::error::Result;
 use crate::op::{Call, Kernel, OpDef};
 use crate::shape::TensorType;
 #[cfg(feature = "alloc")]
@@ -18,13 +19,11 @@ use crate::{
 pub static DEF: OpDef = OpDef { code: super::code::mean, name: "mean", inputs: (1, 1), outputs: 1, infer, in_place: &[] };
 
 fn infer(inputs: &[TensorType], attributes: &[u32], outputs: &mut [TensorType]) -> Result<()> {
-    if inputs.first().is_some_and(|x| x.dtype == DType::Bool) {
-        return Err(Error::DType { input: 0 });
-    }
+    elementwise::float(0, inputs)?;
     reduce::infer(inputs, attributes, outputs)
 }
 
-fn run<T: Number>(call: &mut Call<'_, '_>) -> Result<()> {
+fn run<T: Float>(call: &mut Call<'_, '_>) -> Result<()> {
     reduce::sum::<T>(call)?;
     let x = call.input(0)?;
     let count = T::from_count(reduce::count(x.dims(), call.attributes));
@@ -32,7 +31,7 @@ fn run<T: Number>(call: &mut Call<'_, '_>) -> Result<()> {
     Ok(())
 }
 
-super::kernels!(run: F32 = f32, F64 = f64, I32 = i32);
+super::kernels!(run: F32 = f32, F64 = f64);
 
 /// The op with its gradient: upstream over the count, broadcast over the axes that were averaged.
 #[cfg(feature = "alloc")]
@@ -51,7 +50,8 @@ fn grad(of: &Backward<'_>) -> Result<InputGradients> {
 #[cfg(feature = "alloc")]
 impl Tensor {
     /// The mean over `axes`, which count from the end where they are negative; over all of them if none is listed. They
-    /// stay as 1 in the shape with `keepdims`. Integers truncate toward zero; the mean of nothing is NaN.
+    /// stay as 1 in the shape with `keepdims`. Integers are added as i64, and truncate toward zero. The mean of nothing is
+    /// NaN, of no integers 0.
     ///
     /// Fails on booleans, and where an axis is out of range or listed twice. As `tf.reduce_mean`.
     ///
@@ -64,7 +64,12 @@ impl Tensor {
     /// # Ok::<(), gradlet_core::Error>(())
     /// ```
     pub fn mean(&self, axes: &[i32], keepdims: bool) -> Result<Tensor> {
-        reduce::emit(&OP, self, axes, keepdims)
+        if !matches!(self.dtype(), DType::I8 | DType::U8 | DType::I32 | DType::I64) {
+            return reduce::emit(&OP, self, axes, keepdims);
+        }
+        let sum = self.cast(DType::I64)?.sum(axes, keepdims)?;
+        let count = reduce::count(self.dims(), &reduce::attributes(self, axes, keepdims)?).max(1);
+        sum.truncatediv(&sum.like(count as f64)?)?.cast(self.dtype())
     }
 }
 
@@ -80,13 +85,22 @@ mod tests {
     }
 
     #[test]
-    fn of_nothing_and_of_integers() {
+    fn of_nothing() {
         use super::super::testing::{Value, run};
         let (_, nothing) = run(&super::F32, &[0, 1], &[&Value::new::<f32>(&[], &[2, 0])], &[]);
         assert!(nothing[0].elements::<f32>().iter().all(|y| y.is_nan()));
-        let (_, nothing) = run(&super::I32, &[0, 1], &[&Value::new::<i32>(&[], &[2, 0])], &[]);
-        assert_eq!(nothing[0].elements::<i32>(), [0, 0]);
-        let (_, truncated) = run(&super::I32, &[0, 1], &[&Value::new(&[-3, -4, 3, 4], &[2, 2])], &[]);
-        assert_eq!(truncated[0].elements::<i32>(), [-3, 3]);
+    }
+
+    #[cfg(feature = "alloc")]
+    #[test]
+    fn of_integers() {
+        use super::super::testing::device;
+        use crate::{Bool, Tensor};
+        let mean = |x: Tensor, axes: &[i32]| x.mean(axes, false).unwrap();
+        let x = Tensor::new(device(), &[-3, -4, 3, 4, i32::MAX, i32::MAX], &[3, 2]).unwrap();
+        assert_eq!(mean(x, &[1]).to_vec::<i32>().unwrap(), [-3, 3, i32::MAX]);
+        assert_eq!(mean(Tensor::new(device(), &[200u8, 255], &[2]).unwrap(), &[]).item::<u8>().unwrap(), 227);
+        assert_eq!(mean(Tensor::new::<i32>(device(), &[], &[2, 0]).unwrap(), &[1]).to_vec::<i32>().unwrap(), [0, 0]);
+        assert!(Tensor::scalar(device(), Bool(1)).mean(&[], false).is_err());
     }
 }

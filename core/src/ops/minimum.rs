@@ -15,7 +15,7 @@ pub static DEF: OpDef =
     OpDef { code: super::code::minimum, name: "minimum", inputs: (2, 2), outputs: 1, infer: elementwise::broadcast, in_place: &[(0, 0), (1, 0)] };
 
 #[inline(always)]
-fn smaller<T: Number>(a: T, b: T) -> T {
+pub(super) fn smaller<T: Number>(a: T, b: T) -> T {
     if a >= b {
         b
     } else if b > a {

@@ -79,8 +79,8 @@ catalogue! {
     16 log_softmax: F32, F64;
     17 sparse_softmax_cross_entropy: F32, F64;
     18 sparse_softmax_cross_entropy_grad: F32, F64;
-    19 sum: F32, F64, I32, I64;
-    20 mean: F32, F64, I32;
+    19 sum: F32, F64, I32, I64, I8, U8;
+    20 mean: F32, F64;
     21 argmax: F32, F64, I32, I64, I8, U8;
     22 equal: F32, F64, I32, I64, I8, U8, BOOL;
     23 cast: F32, F64, F16, BF16, I8, U8, I32, I64, BOOL;
@@ -125,6 +125,15 @@ catalogue! {
     65 logical_xor: BOOL;
     66 select: F32, F64, F16, BF16, I8, U8, I32, I64, BOOL;
     67 divide_no_nan: F32, F64;
+    70 max: F32, F64, I32, I64, I8, U8;
+    71 min: F32, F64, I32, I64, I8, U8;
+    72 prod: F32, F64, I32, I64, I8, U8;
+    73 any: BOOL;
+    74 all: BOOL;
+    75 argmin: F32, F64, I32, I64, I8, U8;
+    76 cumsum: F32, F64, I32, I64, I8, U8;
+    77 cumprod: F32, F64, I32, I64, I8, U8;
+    78 top_k: F32, F64, I32, I64, I8, U8;
     80 concat: F32, F64, F16, BF16, I8, U8, I32, I64, BOOL;
     81 strided_slice: F32, F64, F16, BF16, I8, U8, I32, I64, BOOL;
     82 pad: F32, F64, F16, BF16, I8, U8, I32, I64, BOOL;
@@ -161,10 +170,13 @@ mod reduce;
 #[cfg(feature = "alloc")]
 pub mod resize;
 mod runs;
+mod scan;
 #[cfg(feature = "alloc")]
 pub mod sequences;
 #[cfg(feature = "alloc")]
 pub mod slicing;
+#[cfg(feature = "alloc")]
+mod statistics;
 #[cfg(test)]
 mod testing;
 mod window;

@@ -1,12 +1,16 @@
 //! What reductions share: the axes, and sums.
 
 use super::runs::Runs;
-use crate::dtype::Number;
+use crate::dtype::{DType, Element, Number};
 use crate::error::{Error, Result};
 use crate::op::Call;
 use crate::shape::{Shape, TensorType};
 #[cfg(feature = "alloc")]
-use crate::{scope::Op, shape::MAX_RANK, tensor::Tensor};
+use crate::{
+    scope::{Backward, InputGradients, Op},
+    shape::MAX_RANK,
+    tensor::Tensor,
+};
 #[cfg(feature = "alloc")]
 use heapless::Vec;
 
@@ -41,10 +45,42 @@ pub(super) fn infer(inputs: &[TensorType], attributes: &[u32], outputs: &mut [Te
     super::elementwise::set(outputs, TensorType::new(x.dtype, shape))
 }
 
+/// As [`infer`], of numbers only.
+pub(super) fn numbers(inputs: &[TensorType], attributes: &[u32], outputs: &mut [TensorType]) -> Result<()> {
+    if inputs.first().is_some_and(|x| x.dtype == DType::Bool) {
+        return Err(Error::DType { input: 0 });
+    }
+    infer(inputs, attributes, outputs)
+}
+
 /// How many elements of a tensor of `dims` are reduced to one.
 pub(super) fn count(dims: &[u32], attributes: &[u32]) -> usize {
     let axes = attributes.get(1..).unwrap_or(&[]);
     axes.iter().map(|&axis| dims.get(axis as usize).map_or(1, |&dim| dim as usize)).product()
+}
+
+/// Writes `f` of `start` and the elements of input 0 over the axes, one after the other in row-major order, to output 0.
+#[inline(always)]
+pub(super) fn fold<T: Element>(call: &mut Call<'_, '_>, start: T, f: impl Fn(T, T) -> T) -> Result<()> {
+    let x = call.input(0)?;
+    let axes = call.attributes.get(1..).unwrap_or(&[]);
+    let output = call.output()?.slice_mut::<T>();
+    output.fill(start);
+    let elements = x.slice::<T>();
+    if elements.is_empty() {
+        return Ok(());
+    }
+    let mut runs = Runs::lacking(x.dims(), |axis| axes.contains(&(axis as u32)));
+    let (extent, stride) = runs.take();
+    for run in elements.chunks_exact(extent) {
+        let results = output.get_mut(runs.advance()..).unwrap_or(&mut []);
+        if stride == 0 {
+            results.iter_mut().take(1).for_each(|y| *y = run.iter().fold(*y, |y, &x| f(y, x)));
+        } else {
+            results.iter_mut().zip(run).for_each(|(y, &x)| *y = f(*y, x));
+        }
+    }
+    Ok(())
 }
 
 /// Writes the sum of input 0 over the axes to output 0.
@@ -123,13 +159,13 @@ pub(super) fn listed(of: &Tensor, axes: &[i32]) -> Result<[bool; MAX_RANK]> {
 
 /// The attribute words for `axes`, which count from the end where they are negative, and are all if there are none.
 #[cfg(feature = "alloc")]
-fn attributes(of: &Tensor, axes: &[i32], keepdims: bool) -> Result<Vec<u32, { MAX_RANK + 1 }>> {
+pub(super) fn attributes(of: &Tensor, axes: &[i32], keepdims: bool) -> Result<Vec<u32, { MAX_RANK + 1 }>> {
     let listed = listed(of, axes)?;
     let axes = (0..of.shape().rank()).filter(|&axis| axes.is_empty() || listed[axis]).map(|axis| axis as u32);
     Ok(core::iter::once(keepdims.into()).chain(axes).collect())
 }
 
-/// Emits a sum or mean of `x` over `axes`. Where each element of the result is one element of `x`, that is a reshape.
+/// Emits a reduction of `x` over `axes`. Where each element of the result is one element of `x`, that is a reshape.
 #[cfg(feature = "alloc")]
 pub(super) fn emit(op: &'static Op, x: &Tensor, axes: &[i32], keepdims: bool) -> Result<Tensor> {
     let attributes = attributes(x, axes, keepdims)?;
@@ -163,11 +199,25 @@ pub(super) fn kept_dims(attributes: &[u32], operand: &crate::tensor::Tensor) -> 
     Ok(shape)
 }
 
+/// The gradient of a reduction that picks elements: upstream, in equal shares to all that are as the result.
+#[cfg(feature = "alloc")]
+pub(super) fn shared_gradient(of: &Backward<'_>) -> Result<InputGradients> {
+    let x = &of.inputs[0];
+    let dx = || {
+        let kept = kept_dims(of.attributes, x)?;
+        let picked = x.equal(&of.outputs[0].reshape(kept.dims())?)?.cast(x.dtype())?;
+        let axes: Vec<i32, MAX_RANK> = of.attributes.iter().skip(1).map(|&axis| axis as i32).collect();
+        let count = if axes.is_empty() { picked.clone() } else { picked.sum(&axes, true)? };
+        picked.div(&count)?.mul(&of.dy()?.reshape(kept.dims())?)
+    };
+    Ok([of.if_wanted(0, dx)?].into_iter().collect())
+}
+
 #[cfg(test)]
 mod tests {
     extern crate std;
     use super::super::testing::{Value, indices, numbers, position, run, shapes};
-    use super::super::{mean, sum};
+    use super::super::{max, mean, min, prod, sum};
     use super::*;
     use crate::dtype::Element;
     use crate::op::Kernel;
@@ -209,8 +259,35 @@ mod tests {
         }
         for dims in shapes(3, &[0, 1, 3, 9]) {
             compare(&sum::F64, Some(&mean::F64), &dims, |x| x);
-            compare(&sum::I32, Some(&mean::I32), &dims, |x| (x * 1e9) as i32);
+            compare(&sum::I32, None, &dims, |x| (x * 1e9) as i32);
             compare(&sum::I64, None, &dims, |x| (x * 1e18) as i64);
+            compare(&sum::U8, None, &dims, |x| (x * 60.0) as i8 as u8);
+        }
+    }
+
+    #[test]
+    fn folds_take_one_element_at_a_time() {
+        fn check<T: Number>(kernel: &Kernel, dims: &[u32], start: T, f: fn(T, T) -> T, element: impl Fn(f64) -> T) {
+            let x: Vec<T> = numbers(dims, 3).into_iter().map(element).collect();
+            for chosen in 0..1u32 << dims.len() {
+                let axes: Vec<u32> = (0..dims.len() as u32).filter(|axis| chosen >> axis & 1 == 1).collect();
+                let kept: Vec<u32> = (0..).zip(dims).filter(|(axis, _)| !axes.contains(axis)).map(|(_, &dim)| dim).collect();
+                let mut want = std::vec![start; Shape::new(&kept).unwrap().elements().unwrap() as usize];
+                for index in indices(dims) {
+                    let ours: Vec<u32> = (0..).zip(&index).filter(|(axis, _)| !axes.contains(axis)).map(|(_, &at)| at).collect();
+                    let slot = &mut want[position(&kept, &ours)];
+                    *slot = f(*slot, x[position(dims, &index)]);
+                }
+                let attributes: Vec<u32> = core::iter::once(0).chain(axes.iter().copied()).collect();
+                let (result, got) = run(kernel, &attributes, &[&Value::new(&x, dims)], &[]);
+                assert_eq!((result, got), (Ok(()), std::vec![Value::new(&want, &kept)]), "{dims:?} {axes:?}");
+            }
+        }
+        for dims in shapes(4, &[0, 1, 2, 5]) {
+            check(&max::F32, &dims, f32::NEG_INFINITY, f32::max, |x| x as f32);
+            check(&min::I8, &dims, i8::MAX, i8::min, |x| (x * 30.0) as i8);
+            check(&prod::F64, &dims, 1.0, |a, b| a * b, |x| x);
+            check(&prod::I32, &dims, 1, i32::wrapping_mul, |x| (x * 1e9) as i32);
         }
     }
 

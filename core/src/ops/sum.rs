@@ -1,13 +1,12 @@
-//! `y = Σ x` over some axes. f32, f64, i32 and i64; integers wrap. The sum of nothing is 0. As `tf.reduce_sum`.
+//! `y = Σ x` over some axes. f32, f64 and integers, which wrap. The sum of nothing is 0. As `tf.reduce_sum`.
 //!
 //! Attribute words: `[keepdims, axis…]`, 0 or 1 and the axes in ascending order. Each sum has one accumulator, which
 //! starts at 0 and takes its elements in row-major order.
 
 use super::reduce;
-use crate::dtype::{DType, Number};
-use crate::error::{Error, Result};
+use crate::dtype::Number;
+use crate::error::Result;
 use crate::op::{Call, Kernel, OpDef};
-use crate::shape::TensorType;
 #[cfg(feature = "alloc")]
 use crate::{
     scope::{Backward, Gradient, InputGradients, Op},
@@ -15,20 +14,13 @@ use crate::{
 };
 
 /// The op.
-pub static DEF: OpDef = OpDef { code: super::code::sum, name: "sum", inputs: (1, 1), outputs: 1, infer, in_place: &[] };
-
-fn infer(inputs: &[TensorType], attributes: &[u32], outputs: &mut [TensorType]) -> Result<()> {
-    if inputs.first().is_some_and(|x| x.dtype == DType::Bool) {
-        return Err(Error::DType { input: 0 });
-    }
-    reduce::infer(inputs, attributes, outputs)
-}
+pub static DEF: OpDef = OpDef { code: super::code::sum, name: "sum", inputs: (1, 1), outputs: 1, infer: reduce::numbers, in_place: &[] };
 
 fn run<T: Number>(call: &mut Call<'_, '_>) -> Result<()> {
     reduce::sum::<T>(call)
 }
 
-super::kernels!(run: F32 = f32, F64 = f64, I32 = i32, I64 = i64);
+super::kernels!(run: F32 = f32, F64 = f64, I32 = i32, I64 = i64, I8 = i8, U8 = u8);
 
 /// The op with its gradient: upstream, broadcast over the axes that were summed.
 #[cfg(feature = "alloc")]

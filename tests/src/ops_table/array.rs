@@ -39,16 +39,8 @@ pub static ROWS: &[Row] = &[
 ];
 
 impl Call<'_> {
-    fn axis_of(&self, name: &str) -> Option<i32> {
-        self.numbers(name).and_then(|numbers| numbers.first().map(|&axis| axis as i32))
-    }
-
     pub(super) fn float(&self, name: &str) -> Option<f64> {
         number(&self.attributes[name])
-    }
-
-    fn axis_or(&self, other: i32) -> i32 {
-        self.axis_of("axis").unwrap_or(other)
     }
 
     pub(super) fn axes(&self) -> Vec<i32> {

@@ -82,7 +82,15 @@ impl Call<'_> {
     }
 
     fn axis(&self) -> i32 {
-        self.numbers("axis").and_then(|axes| axes.first().copied()).map_or(-1, |axis| axis as i32)
+        self.axis_or(-1)
+    }
+
+    fn axis_or(&self, other: i32) -> i32 {
+        self.axis_of("axis").unwrap_or(other)
+    }
+
+    fn axis_of(&self, name: &str) -> Option<i32> {
+        self.numbers(name).and_then(|numbers| numbers.first().map(|&axis| axis as i32))
     }
 
     fn dims(&self, name: &str) -> Vec<u32> {
@@ -118,7 +126,8 @@ impl Call<'_> {
     fn reduce(&self, op: impl Fn(&Tensor, &[i32]) -> Result<Tensor>) -> Result<Vec<Tensor>> {
         let axes = self.numbers("axis").map(|axes| axes.into_iter().map(|axis| axis as i32).collect::<Vec<_>>());
         match axes {
-            Some(axes) if axes.is_empty() => self.unary(Tensor::identity),
+            // As over a new axis of 1.
+            Some(axes) if axes.is_empty() => self.unary(|x| op(&x.expand_dims(-1)?, &[-1])?.reshape(x.dims())),
             axes => self.unary(|x| op(x, &axes.clone().unwrap_or_default())),
         }
     }
