@@ -7,7 +7,7 @@ use crate::device::Device;
 use crate::error::{Error, Result};
 use crate::op::MAX_INPUTS;
 use crate::random::Stream;
-use crate::scope::{Backward, CustomRule, Forward, Gradient, InputGradients, Op, Outputs, Recorder, Scope, ScopeHandle};
+use crate::scope::{Backward, CustomRule, Entered, Forward, Gradient, InputGradients, Op, Outputs, Recorder, Scope, ScopeHandle};
 use crate::shape::TensorType;
 use crate::sources::{Source, Sources};
 use crate::sync::{Lock, Shared, Weak};
@@ -361,5 +361,13 @@ impl Recorder for Recording {
 
     fn next_stream(&self) -> Result<Stream> {
         self.parent.recorder.next_stream()
+    }
+
+    fn enter(&self, layer: &Entered<'_>) {
+        self.parent.recorder.enter(layer);
+    }
+
+    fn leave(&self, output: Option<TensorType>) {
+        self.parent.recorder.leave(output);
     }
 }

@@ -53,6 +53,8 @@ pub mod metrics;
 #[cfg(feature = "alloc")]
 pub mod nested;
 #[cfg(feature = "alloc")]
+pub mod observe;
+#[cfg(feature = "alloc")]
 pub mod optimize;
 #[cfg(feature = "alloc")]
 pub mod optimizers;

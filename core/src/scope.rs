@@ -9,9 +9,11 @@ use crate::dtype::DType;
 use crate::error::{Error, Result};
 use crate::op::{MAX_INPUTS, MAX_OUTPUTS, OpDef};
 use crate::random::Stream;
+use crate::shape::TensorType;
 use crate::sync::{Shared, ThreadSafe};
 use crate::tensor::Tensor;
 use crate::variable::Variable;
+use alloc::string::String;
 use alloc::vec::Vec;
 
 /// An op as user code emits it: its definition, and how gradients go through it.
@@ -106,6 +108,26 @@ pub trait Recorder: ThreadSafe {
         let _ = rule;
         forward(inputs)
     }
+    /// Hears that a layer begins.
+    fn enter(&self, layer: &Entered<'_>) {
+        let _ = layer;
+    }
+    /// Hears that the layer that began last is done, with an output of this type, or none if it failed.
+    fn leave(&self, output: Option<TensorType>) {
+        let _ = output;
+    }
+}
+
+/// A layer that begins to compute.
+pub struct Entered<'a> {
+    /// Its name in its model.
+    pub name: &'a str,
+    /// Its type, such as `Conv2D`.
+    pub kind: &'a str,
+    /// What tells it from other layers of that type, if anything does.
+    pub id: Option<usize>,
+    /// Its variables, with their paths in it.
+    pub variables: &'a dyn Fn() -> Vec<(String, Variable)>,
 }
 
 /// A scope, shared, and whether it trains.

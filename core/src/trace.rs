@@ -345,6 +345,17 @@ fn keys(scope: &dyn Scope, arguments: &impl Arguments, visit: &mut dyn FnMut(Key
     });
 }
 
+/// What `body` gives in a trace that is thrown away: variables are created and the types of results are found, but nothing is
+/// computed or assigned. The tensor that `body` is given is of type `input`.
+pub fn dry_run<R>(scope: &dyn Scope, input: TensorType, body: impl FnOnce(&dyn Scope, &Tensor) -> Result<R>) -> Result<R> {
+    let parent = scope.handle();
+    let first = parent.recorder.may_create();
+    let tracing = Shared::new_cyclic(|this| Tracing { this: this.clone(), parent, first, record: Lock::default() });
+    let id = tracing.record.lock().graph.value(input, Origin::Input(0));
+    let input = tracing.tensor(input, id);
+    body(&ScopeHandle::new(tracing).trains(scope.training()), &input)
+}
+
 /// A function traced for one signature.
 pub struct ConcreteFunction {
     graph: Graph,

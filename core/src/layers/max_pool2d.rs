@@ -45,6 +45,10 @@ impl Layer for MaxPool2D {
         "max_pooling2d"
     }
 
+    fn kind(&self) -> &str {
+        "MaxPooling2D"
+    }
+
     fn call(&self, _: &dyn Scope, x: &Tensor) -> Result<Tensor> {
         x.max_pool2d(self.pool_size, self.strides, self.padding)
     }

@@ -7,6 +7,7 @@ mod flatten;
 mod max_pool2d;
 mod module;
 mod sequential;
+mod summary;
 
 pub use activation::Activation;
 pub use conv2d::Conv2D;
@@ -16,14 +17,19 @@ pub use gradlet_derive::Module;
 pub use max_pool2d::MaxPool2D;
 pub use module::Module;
 pub use sequential::Sequential;
+pub use summary::{LayerSummary, Size, Summary};
 
 pub use crate::ops::conv2d::Padding;
 
+use crate::dtype::DType;
 use crate::error::Result;
-use crate::scope::Scope;
-use crate::shape::Shape;
-use crate::sync::ThreadSafe;
+use crate::scope::{Entered, Scope};
+use crate::shape::{Shape, TensorType};
+use crate::sync::{Shared, ThreadSafe};
 use crate::tensor::Tensor;
+use crate::trace::dry_run;
+use alloc::boxed::Box;
+use alloc::format;
 use alloc::vec::Vec;
 
 /// A layer: from a tensor to a tensor, with variables that are created when the input shape is known.
@@ -56,23 +62,82 @@ pub trait Layer: Module + ThreadSafe {
     /// What kind of layer it is: `dense`, `conv2d`. A model numbers those of the same name.
     fn name(&self) -> &str;
 
-    /// Creates the variables for inputs of this shape. A layer without variables needs none.
+    /// The type's name, for people: `Conv2D`.
+    fn kind(&self) -> &str {
+        let name = core::any::type_name::<Self>();
+        let name = name.split_once('<').map_or(name, |(name, _)| name);
+        name.rsplit_once("::").map_or(name, |(_, name)| name)
+    }
+
+    /// Creates the variables for inputs of this shape. A layer without variables needs none; nor does one that is made of layers,
+    /// for those are built when they are applied.
     fn build(&self, scope: &dyn Scope, input: &Shape) -> Result<()> {
         let _ = (scope, input);
         Ok(())
     }
 
-    /// Computes the output. The variables exist.
+    /// Computes the output. The layer's own variables exist; layers in it are called by [`Layer::apply`].
     fn call(&self, scope: &dyn Scope, x: &Tensor) -> Result<Tensor>;
 
     /// Builds the layer if it is not built yet, then calls it: what Keras does when a layer is called.
     fn apply(&self, scope: &dyn Scope, x: &Tensor) -> Result<Tensor> {
-        if !self.is_built() {
-            self.build(scope, x.shape())?;
-        }
-        self.call(scope, x)
+        self.apply_as(self.name(), scope, x)
+    }
+
+    /// What [`Layer::apply`] does first: builds the layer for inputs like `x` if it is not built yet.
+    fn ensure_built(&self, scope: &dyn Scope, x: &Tensor) -> Result<()> {
+        if self.is_built() { Ok(()) } else { self.build(scope, x.shape()) }
+    }
+
+    /// [`Layer::apply`] under a name that the layer has in its model: errors and summaries say it.
+    fn apply_as(&self, name: &str, scope: &dyn Scope, x: &Tensor) -> Result<Tensor> {
+        let recorder = scope.handle().recorder;
+        let id = (core::mem::size_of_val(self) > 0).then_some(core::ptr::from_ref(self).cast::<u8>() as usize);
+        recorder.enter(&Entered { name, kind: self.kind(), id, variables: &|| self.named_variables() });
+        let y = self.ensure_built(scope, x).and_then(|()| self.call(scope, x));
+        recorder.leave(y.as_ref().ok().map(Tensor::tensor_type));
+        y.map_err(|error| error.context(format!("layer {name:?}")))
+    }
+
+    /// The type of the output for an input of this type: Keras's `compute_output_spec`. Creates all variables, those of inner
+    /// layers too, but computes nothing.
+    fn output_type(&self, scope: &dyn Scope, input: TensorType) -> Result<TensorType> {
+        dry_run(scope, input, |scope, x| self.apply(scope, x)).map(|y| y.tensor_type())
+    }
+
+    /// The layers with their output shapes and numbers of parameters, as Keras prints them, for inputs of f32 of these
+    /// dimensions after the batch. Creates all variables.
+    fn summary(&self, scope: &dyn Scope, input: &[u32]) -> Result<Summary> {
+        let shape = Shape::new(&[&[1], input].concat())?;
+        Summary::new(self, scope, TensorType::new(DType::F32, shape))
     }
 }
+
+macro_rules! transparent {
+    ($([$($generics:tt)*] $ty:ty),*) => {$(
+        impl<$($generics)*> Layer for $ty {
+            fn name(&self) -> &str {
+                (**self).name()
+            }
+            fn kind(&self) -> &str {
+                (**self).kind()
+            }
+            fn build(&self, scope: &dyn Scope, input: &Shape) -> Result<()> {
+                (**self).build(scope, input)
+            }
+            fn call(&self, scope: &dyn Scope, x: &Tensor) -> Result<Tensor> {
+                (**self).call(scope, x)
+            }
+            fn ensure_built(&self, scope: &dyn Scope, x: &Tensor) -> Result<()> {
+                (**self).ensure_built(scope, x)
+            }
+            fn apply_as(&self, name: &str, scope: &dyn Scope, x: &Tensor) -> Result<Tensor> {
+                (**self).apply_as(name, scope, x)
+            }
+        }
+    )*};
+}
+transparent!([L: Layer + ?Sized] &L, [L: Layer + ?Sized] Box<L>, [L: Layer + ?Sized] Shared<L>);
 
 /// Keras's `GlorotUniform`: uniform between ±√(6 / (fan_in + fan_out)), in f32.
 fn glorot_uniform(scope: &dyn Scope, dims: &[u32]) -> Result<Tensor> {

@@ -1,10 +1,12 @@
 //! Sequential: Keras's `Sequential`.
 
 use super::{Layer, Module};
+use crate::dtype::DType;
 use crate::error::Result;
 use crate::scope::Scope;
-use crate::shape::Shape;
+use crate::shape::{Shape, TensorType};
 use crate::tensor::Tensor;
+use crate::trace::dry_run;
 use crate::variable::Variable;
 use alloc::boxed::Box;
 use alloc::format;
@@ -36,20 +38,33 @@ impl Sequential {
     }
 
     /// The model with `layer` at its end.
-    pub fn with(mut self, layer: impl Layer + 'static) -> Sequential {
-        let kind = layer.name();
-        let name = match self.layers.iter().filter(|(_, other)| other.name() == kind).count() {
-            0 => kind.into(),
-            number => format!("{kind}_{number}"),
-        };
+    pub fn with(self, layer: impl Layer + 'static) -> Sequential {
+        let name = String::from(layer.name());
+        self.with_named(&name, layer)
+    }
+
+    /// The model with `layer` at its end, under this name; with a number after it, if another layer has it already.
+    pub fn with_named(mut self, name: &str, layer: impl Layer + 'static) -> Sequential {
+        let name = unused(name, |name| self.layer(name).is_none());
         self.layers.push((name, Box::new(layer)));
         self
+    }
+
+    /// The layer of this name.
+    pub fn layer(&self, name: &str) -> Option<&dyn Layer> {
+        self.layers().find(|(known, _)| *known == name).map(|(_, layer)| layer)
     }
 
     /// The layers with their names.
     pub fn layers(&self) -> impl DoubleEndedIterator<Item = (&str, &dyn Layer)> {
         self.layers.iter().map(|(name, layer)| (name.as_str(), &**layer))
     }
+}
+
+/// `name`, or the first of `name_1`, `name_2`, … that is free.
+pub(super) fn unused(name: &str, free: impl Fn(&str) -> bool) -> String {
+    let numbered = (1..).map(|number| format!("{name}_{number}"));
+    core::iter::once(name.into()).chain(numbered).find(|name| free(name)).unwrap_or_default()
 }
 
 impl Module for Sequential {
@@ -65,18 +80,17 @@ impl Layer for Sequential {
         "sequential"
     }
 
+    /// Builds every layer, for inputs of f32.
     fn build(&self, scope: &dyn Scope, input: &Shape) -> Result<()> {
-        let input = Tensor::full(&scope.device(), 0.0f32, input.dims())?;
-        self.call(scope, &input).map(drop)
+        dry_run(scope, TensorType::new(DType::F32, *input), |scope, x| self.call(scope, x)).map(drop)
+    }
+
+    /// Nothing: the layers are built when they are applied.
+    fn ensure_built(&self, _: &dyn Scope, _: &Tensor) -> Result<()> {
+        Ok(())
     }
 
     fn call(&self, scope: &dyn Scope, x: &Tensor) -> Result<Tensor> {
-        self.layers
-            .iter()
-            .try_fold(x.clone(), |x, (name, layer)| layer.apply(scope, &x).map_err(|error| error.context(format!("layer {name:?}"))))
-    }
-
-    fn apply(&self, scope: &dyn Scope, x: &Tensor) -> Result<Tensor> {
-        self.call(scope, x)
+        self.layers.iter().try_fold(x.clone(), |x, (name, layer)| layer.apply_as(name, scope, &x))
     }
 }
