@@ -251,7 +251,7 @@ impl Tables {
     fn block(&mut self, plan: &Plan, variables: &[Variable]) -> Result<()> {
         let graph = &plan.graph;
         let first = self.instructions.len() as u32;
-        for &index in &plan.order {
+        for &index in plan.steps.iter().flat_map(|step| &step.nodes) {
             let node = &graph.nodes[index];
             let typed_by = node.inputs.first().or(node.outputs.first()).ok_or(Error::Arity { got: 0 })?;
             let kernel = self.kernel(node.op.def, graph.values[*typed_by].tensor_type.dtype);
@@ -292,7 +292,7 @@ impl Tables {
                     let Origin::Constant(tensor) = &plan.graph.values[id].origin else { return Err(Error::Traced) };
                     (Space::Flash, self.data(tensor.buffer()?.bytes())?)
                 }
-                Location::Input(_) | Location::Result(_) => return Err(Error::Traced),
+                Location::Input(_) | Location::Result(_) | Location::Block(_) => return Err(Error::Traced),
             };
             let tensor = self.tensor(plan.graph.values[id].tensor_type, space, location)?;
             let operand = u16::try_from(tensor).map_err(|_| Error::message("an artifact has at most 65,536 tensors"))?;

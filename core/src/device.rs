@@ -138,6 +138,10 @@ impl Device {
         self.0.has_kernel(def, dtype)
     }
 
+    pub(crate) fn threads(&self) -> usize {
+        self.0.threads()
+    }
+
     pub(crate) fn join(&self, one: &mut Task<'_>, other: &mut Task<'_>) {
         self.0.join(one, other);
     }

@@ -3,11 +3,12 @@
 //! While a function runs, the variables that it assigns are taken from everybody else, and changed in place.
 
 use crate::device::{AlignedBytes, Buffer, Device};
-use crate::error::{Error, Result};
+use crate::error::{Error, Result, Rule};
+use crate::fuse::{Division, Fusion};
 use crate::graph::{Graph, Node, Origin, ValueId};
-use crate::group::{Cut, Division, Group, Member};
-use crate::plan::{Location, Plan, Target, plan};
-use crate::shape::TensorType;
+use crate::group::{Cut, Group, Member};
+use crate::plan::{self, Location, Plan, Target, plan};
+use crate::shape::{Shape, TensorType};
 use crate::steps::{Memory, Operand, Place, Single};
 use crate::sync::Shared;
 use crate::tensor::Tensor;
@@ -44,8 +45,12 @@ struct Bound {
 }
 
 impl Executable {
-    pub(crate) fn new(graph: &Graph, device: &Device) -> Result<Executable> {
-        Builder::new(plan(graph, Target::Host), device)?.finish()
+    pub(crate) fn new(graph: &Graph, device: &Device, fusion: Fusion) -> Result<Executable> {
+        let plan = plan(graph, Target::Host(fusion));
+        if plan.scratch == u32::MAX {
+            return Err(Error::TooLarge);
+        }
+        Builder::new(plan, device)?.finish()
     }
 
     /// The bytes of scratch memory, results, constants and variables.
@@ -112,13 +117,15 @@ impl Executable {
     }
 
     fn compute(&mut self) -> Result<()> {
-        for (index, step) in self.steps.iter().enumerate() {
+        let mut before = 0;
+        for step in &self.steps {
             let memory = Memory { scratch: &mut self.scratch, buffers: &mut self.buffers };
-            let ran = match step {
-                Step::Single(single) => single.run(memory),
-                Step::Group(group) => group.run(memory, &self.device),
+            let (ran, nodes) = match step {
+                Step::Single(single) => (single.run(memory), 1),
+                Step::Group(group) => (group.run(memory, &self.device), group.len()),
             };
-            ran.map_err(|error| error.at(index as u32))?;
+            ran.map_err(|error| error.at(before as u32))?;
+            before += nodes;
         }
         Ok(())
     }
@@ -155,8 +162,8 @@ impl<'d> Builder<'d> {
         let graph = &plan.graph;
         let mut builder = Builder { device, buffers: Vec::new(), constants: alloc::vec![None; graph.values.len()], results: 0..0, plan };
         let graph = &builder.plan.graph;
-        let read = builder.plan.order.iter().flat_map(|&node| &graph.nodes[node].inputs).chain(&graph.outputs);
-        for &id in read {
+        let nodes = builder.plan.steps.iter().flat_map(|step| &step.nodes);
+        for &id in nodes.flat_map(|&node| &graph.nodes[node].inputs).chain(&graph.outputs) {
             if let (Origin::Constant(tensor), None) = (&graph.values[id].origin, builder.constants[id]) {
                 builder.constants[id] = Some(builder.buffers.len());
                 builder.buffers.push(Some(tensor.buffer()?.clone()));
@@ -177,8 +184,7 @@ impl<'d> Builder<'d> {
 
     fn finish(self) -> Result<Executable> {
         let graph = &self.plan.graph;
-        let steps = self.plan.order.iter().zip(0..).map(|(&node, index)| self.step(&graph.nodes[node], index));
-        let steps = steps.collect::<Result<_>>()?;
+        let steps = self.plan.steps.iter().map(|step| self.step(step)).collect::<Result<_>>()?;
         let outputs = graph.outputs.iter().map(|&id| match self.place(id)? {
             Place::Buffer(buffer) => Ok((graph.values[id].tensor_type, buffer)),
             Place::Scratch(_) => Err(Error::Traced),
@@ -207,7 +213,7 @@ impl<'d> Builder<'d> {
 
     fn place(&self, id: ValueId) -> Result<Place> {
         Ok(match self.plan.locations[id] {
-            Location::Scratch(start) => Place::Scratch(start as usize),
+            Location::Scratch(start) | Location::Block(start) => Place::Scratch(start as usize),
             Location::Constant => Place::Buffer(self.constants[id].ok_or(Error::Traced)?),
             Location::Result(index) => Place::Buffer(self.results.start + index),
             Location::Input(index) => Place::Buffer(self.results.end + index),
@@ -215,34 +221,53 @@ impl<'d> Builder<'d> {
         })
     }
 
-    fn operand(&self, id: ValueId) -> Result<Operand> {
-        let tensor_type = self.plan.graph.values[id].tensor_type;
-        Ok(Operand { tensor_type, bytes: tensor_type.bytes().ok_or(Error::TooLarge)? as usize, place: self.place(id)? })
+    fn step(&self, step: &plan::Step) -> Result<Step> {
+        let mut members = Vec::new();
+        for &index in &step.nodes {
+            let node = &self.plan.graph.nodes[index];
+            let member = self.member(node, &step.division)?;
+            verify::at(index as u32, self.check(node, &member))?;
+            members.push(member);
+        }
+        match members.as_slice() {
+            [Member { outputs, .. }] if outputs.len() == 1 && step.division == Division::NONE => (),
+            _ => return Ok(Step::Group(Group::new(members, step.division))),
+        }
+        let Some(Member { kernel, attributes, inputs, outputs }) = members.pop() else { return Err(Error::Traced) };
+        let inputs = inputs.into_iter().map(|(operand, _)| operand).collect();
+        Ok(Step::Single(Single { kernel, attributes, inputs, output: outputs[0].0 }))
     }
 
-    fn step(&self, node: &Node, index: u32) -> Result<Step> {
-        let operands = |ids: &[ValueId]| ids.iter().map(|&id| self.operand(id)).collect::<Result<Vec<Operand>>>();
-        let (inputs, outputs) = (operands(&node.inputs)?, operands(&node.outputs)?);
-        self.check(node, &inputs, &outputs, index)?;
-        let dtype = inputs.first().or(outputs.first()).ok_or(Error::Arity { got: 0 })?.tensor_type.dtype;
-        let kernel = self.device.kernel(node.op.def, dtype)?;
-        let attributes = node.attributes.clone();
-        Ok(match *outputs.as_slice() {
-            [output] => Step::Single(Single { kernel, attributes, inputs, output }),
-            _ => {
-                let whole = |operands: Vec<Operand>| operands.into_iter().map(|operand| (operand, Cut::Whole)).collect();
-                let member = Member { kernel, attributes, inputs: whole(inputs), outputs: whole(outputs) };
-                Step::Group(Group::new(alloc::vec![member], Division::NONE))
-            }
+    fn member(&self, node: &Node, division: &Division) -> Result<Member> {
+        let operands = |ids: &[ValueId]| ids.iter().map(|&id| self.operand(id, division)).collect::<Result<Vec<_>>>();
+        let typed_by = *node.inputs.first().or(node.outputs.first()).ok_or(Error::Arity { got: 0 })?;
+        Ok(Member {
+            kernel: self.device.kernel(node.op.def, self.plan.graph.values[typed_by].tensor_type.dtype)?,
+            attributes: node.attributes.clone(),
+            inputs: operands(&node.inputs)?,
+            outputs: operands(&node.outputs)?,
+        })
+    }
+
+    /// Value `id`, and how it is divided.
+    fn operand(&self, id: ValueId, division: &Division) -> Result<(Operand, Cut)> {
+        let tensor_type = self.plan.graph.values[id].tensor_type;
+        let (size, bytes) = (tensor_type.dtype.size(), tensor_type.bytes().ok_or(Error::TooLarge)? as usize);
+        let operand = Operand { tensor_type, bytes, place: self.place(id)? };
+        Ok(match self.plan.locations[id] {
+            _ if *division == Division::NONE => (operand, Cut::Whole),
+            Location::Block(_) => (Operand { bytes: division.threads * division.block * size, ..operand }, Cut::Block(size)),
+            _ if bytes == division.elements * size => (operand, Cut::Elements(size)),
+            _ => (Operand { tensor_type: TensorType::new(tensor_type.dtype, trailing(&tensor_type)), ..operand }, Cut::Whole),
         })
     }
 
     /// Checks a node by the rules that artifacts must keep.
-    fn check(&self, node: &Node, inputs: &[Operand], outputs: &[Operand], index: u32) -> Result<()> {
-        let types = |operands: &[Operand]| operands.iter().map(|operand| operand.tensor_type).collect::<Vec<_>>();
-        let places = |operands: &[Operand]| operands.iter().map(|operand| self.verified(operand)).collect::<Vec<_>>();
-        verify::at(index, verify::types(node.op.def, &node.attributes, &types(inputs), &types(outputs)))?;
-        verify::at(index, verify::places(node.op.def, &places(inputs), &places(outputs)))
+    fn check(&self, node: &Node, member: &Member) -> Result<(), Rule> {
+        let types = |ids: &[ValueId]| ids.iter().map(|&id| self.plan.graph.values[id].tensor_type).collect::<Vec<_>>();
+        let places = |operands: &[(Operand, Cut)]| operands.iter().map(|(operand, _)| self.verified(operand)).collect::<Vec<_>>();
+        verify::types(node.op.def, &node.attributes, &types(&node.inputs), &types(&node.outputs))?;
+        verify::places(node.op.def, &places(&member.inputs), &places(&member.outputs))
     }
 
     fn verified(&self, operand: &Operand) -> verify::Place {
@@ -256,5 +281,13 @@ impl<'d> Builder<'d> {
                 verify::Place { space, start: 0, bytes }
             }
         }
+    }
+}
+
+/// The shape of an operand that every block reads: a scalar, or one axis.
+fn trailing(tensor_type: &TensorType) -> Shape {
+    match tensor_type.shape.elements() {
+        None | Some(1) => Shape::SCALAR,
+        Some(columns) => Shape::new(&[columns]).unwrap_or(Shape::SCALAR),
     }
 }

@@ -4,8 +4,9 @@
 use crate::device::{Buffer, Device};
 use crate::dtype::DType;
 use crate::error::Result;
+use crate::fuse::Division;
 use crate::op::{Call, Kernel, MAX_INPUTS, MAX_OUTPUTS};
-use crate::shape::{Shape, TensorType};
+use crate::shape::TensorType;
 use crate::steps::{BROKEN, Memory, Operand, Place, part};
 use crate::sync::Shared;
 use crate::view::{TensorView, TensorViewMut};
@@ -18,7 +19,6 @@ pub(crate) const MAX_WRITES: usize = 12;
 pub(crate) const MAX_READS: usize = 24;
 
 /// How the bytes of a storage are divided among blocks.
-#[allow(dead_code)]
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Cut {
     /// Not at all: every block has the whole.
@@ -63,32 +63,6 @@ struct GroupNode {
     outputs: Vec<(TensorType, usize)>,
 }
 
-/// How the elements of a group's tensors are divided.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Division {
-    /// How many there are.
-    pub(crate) elements: usize,
-    /// The elements of a row: of the operands of trailing axes, or 1.
-    pub(crate) columns: usize,
-    /// The elements of a block: whole rows.
-    pub(crate) block: usize,
-    /// Over how many threads the blocks are spread.
-    pub(crate) threads: usize,
-}
-
-impl Division {
-    /// One block that is everything.
-    pub(crate) const NONE: Division = Division { elements: 1, columns: 1, block: 1, threads: 1 };
-
-    /// The types of a block's tensors, by element type.
-    fn types(&self, elements: usize) -> [TensorType; DType::ALL.len()] {
-        let dims = [(elements / self.columns) as u32, self.columns as u32];
-        let dims = if self.columns == 1 { &dims[..1] } else { &dims[..] };
-        let shape = Shape::new(dims).unwrap_or(Shape::SCALAR);
-        DType::ALL.map(|dtype| TensorType::new(dtype, shape))
-    }
-}
-
 /// Nodes that run together.
 pub(crate) struct Group {
     nodes: Vec<GroupNode>,
@@ -121,6 +95,11 @@ impl Group {
             }
         });
         Group { nodes: nodes.collect(), writes, reads, division }
+    }
+
+    /// How many nodes it has.
+    pub(crate) fn len(&self) -> usize {
+        self.nodes.len()
     }
 
     pub(crate) fn run(&self, memory: Memory<'_>, device: &Device) -> Result<()> {

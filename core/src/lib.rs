@@ -39,6 +39,8 @@ pub mod eager;
 #[cfg(feature = "alloc")]
 mod executable;
 #[cfg(feature = "alloc")]
+pub mod fuse;
+#[cfg(feature = "alloc")]
 pub mod graph;
 #[cfg(feature = "alloc")]
 mod group;

@@ -2,8 +2,9 @@
 //!
 //! Several orders are laid out, and the one that needs the least is taken.
 
+use crate::fuse::{Division, Fusion};
 use crate::graph::{Graph, Node, Origin, ValueId};
-use crate::layout::Layout;
+use crate::layout::{Layout, Places};
 use crate::ops;
 use alloc::vec::Vec;
 
@@ -20,6 +21,8 @@ pub enum Location {
     Input(usize),
     /// In buffer number so much of those that the caller is given. Only on the host.
     Result(usize),
+    /// At this byte of scratch memory, one block for each thread: it never exists as a whole. Only on the host.
+    Block(u32),
 }
 
 /// What a graph is planned for.
@@ -27,8 +30,24 @@ pub enum Location {
 pub enum Target {
     /// A device: arguments are copied into scratch memory, and results are read there.
     Device,
-    /// A host: arguments are read, and results left, in buffers of their own.
-    Host,
+    /// A host: arguments are read, and results left, in buffers of their own; elementwise nodes may run together.
+    Host(Fusion),
+}
+
+/// Nodes that run together: one, or several elementwise ones, block by block.
+#[derive(Clone, Debug)]
+pub struct Step {
+    /// The nodes, in the order in which they run.
+    pub nodes: Vec<usize>,
+    /// How the elements of their tensors are divided.
+    pub division: Division,
+}
+
+impl Step {
+    /// A step of one node.
+    pub(crate) fn single(node: usize) -> Step {
+        Step { nodes: alloc::vec![node], division: Division::NONE }
+    }
 }
 
 /// A graph laid out.
@@ -36,10 +55,10 @@ pub struct Plan {
     /// The graph, with the copies that its assignments need.
     pub graph: Graph,
     /// The nodes in the order in which they run. Views are not among them.
-    pub order: Vec<usize>,
+    pub steps: Vec<Step>,
     /// Where each value lives.
     pub locations: Vec<Location>,
-    /// The bytes of scratch memory.
+    /// The bytes of scratch memory; `u32::MAX` where they are too many.
     pub scratch: u32,
 }
 
@@ -50,11 +69,33 @@ pub fn plan(graph: &Graph, target: Target) -> Plan {
     let mut edges = edges(&graph, &direct);
     hoist_checks(&graph, &direct, &mut edges);
     let orders = [in_order(&edges), lowest_first(&graph, &edges, target)];
-    let plans = orders.map(|order| Layout::new(&graph, &direct, order, target).finish());
-    let [first, second] = plans;
-    let (order, locations, scratch) = if second.2 < first.2 { second } else { first };
-    let order = order.into_iter().filter(|&index| !is_view(&graph, &graph.nodes[index])).collect();
-    Plan { graph, order, locations, scratch }
+    let layouts = orders.map(|order| Layout::new(&graph, &direct, order.into_iter().map(Step::single).collect(), target));
+    let [first, second] = layouts.map(|layout| (layout.place(), layout));
+    let (mut places, mut layout) = if second.0.scratch < first.0.scratch { second } else { first };
+    if let Target::Host(fusion) = target {
+        (places, layout) = fuse(&graph, &direct, (places, layout), fusion);
+    }
+    let mut steps = layout.steps;
+    steps.iter_mut().for_each(|step| step.nodes.retain(|&index| !is_view(&graph, &graph.nodes[index])));
+    steps.retain(|step| !step.nodes.is_empty());
+    Plan { steps, locations: places.locations, scratch: places.scratch, graph }
+}
+
+/// Lets nodes run together. Where that would take more memory, the steps that need most are taken apart again.
+fn fuse<'g>(graph: &'g Graph, direct: &[Option<usize>], single: (Places, Layout<'g>), fusion: Fusion) -> (Places, Layout<'g>) {
+    let order: Vec<usize> = single.1.steps.iter().flat_map(|step| step.nodes.iter().copied()).collect();
+    let mut steps = fusion.steps(graph, &order);
+    loop {
+        let layout = Layout::new(graph, direct, steps, Target::Host(fusion));
+        let places = layout.place();
+        if places.scratch <= single.0.scratch {
+            return (places, layout);
+        }
+        let Some(largest) = layout.largest_group() else { return single };
+        steps = layout.steps;
+        let apart = steps[largest].nodes.clone().into_iter().map(Step::single);
+        steps.splice(largest..=largest, apart);
+    }
 }
 
 /// True if a node gives the bytes of its input under another shape: such a node never runs. What becomes a variable's

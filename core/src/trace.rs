@@ -3,6 +3,7 @@
 use crate::device::Device;
 use crate::error::{Error, Result};
 use crate::executable::Executable;
+use crate::fuse::Fusion;
 use crate::graph::{Capture, Graph, Node, Origin, ValueId};
 use crate::op::MAX_INPUTS;
 use crate::random::Stream;
@@ -405,7 +406,7 @@ impl ConcreteFunction {
         };
         match &mut *slot {
             Some(executable) => work(executable),
-            empty => work(empty.insert(Executable::new(&self.graph, &self.device)?)),
+            empty => work(empty.insert(Executable::new(&self.graph, &self.device, Fusion::of(&self.device))?)),
         }
     }
 }

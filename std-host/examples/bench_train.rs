@@ -10,7 +10,7 @@
 use gradlet::layers::{Activation, Conv2D, Dense, Flatten, Layer, MaxPool2D, Module, Padding, Sequential};
 use gradlet::losses::{Loss, SparseCategoricalCrossentropy};
 use gradlet::optimizers::{Adam, Optimizer};
-use gradlet::{Artifact, Digits, Eager, Function, Program, Record, Result, Scope, Shape, Tensor, models};
+use gradlet::{Digits, Eager, Function, Record, Result, Scope, Shape, Tensor, models};
 use std::alloc::{GlobalAlloc, Layout, System};
 use std::error::Error;
 use std::hint::black_box;
@@ -192,10 +192,7 @@ fn memory(scope: &Eager, digits: &Digits) -> Result<[(&'static str, usize); 4]> 
     let mlp_allocations = ALLOCATIONS.load(Relaxed) - before;
     COUNTING.store(false, Relaxed);
 
-    let mut artifact = Artifact::new();
-    artifact.signature("train", &concrete, &["x", "y"], &["loss"])?;
-    let artifact = artifact.to_bytes()?;
-    let planned = Program::load(&artifact, scope.device().kernels(), &["train"])?.arena_bytes();
+    let planned = concrete.planned_bytes()?;
     Ok([
         ("cnn_peak_bytes", peak),
         ("cnn_planned_bytes", planned),

@@ -13,7 +13,7 @@ const FLOORS: [(u32, &[&str]); 9] = [
     (5, &["ops"]),
     (6, &["eager", "graph", "verify"]),
     (7, &["autodiff", "observe"]),
-    (8, &["optimize", "layout", "plan", "group", "steps", "program", "check", "arena", "exec"]),
+    (8, &["optimize", "layout", "plan", "fuse", "group", "steps", "program", "check", "arena", "exec"]),
     (9, &["artifact", "executable", "describe", "trace", "layers", "losses", "metrics", "optimizers", "model"]),
 ];
 

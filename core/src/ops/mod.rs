@@ -190,6 +190,19 @@ const DATA_CHECKS: &[OpCode] =
 #[cfg(feature = "alloc")]
 const INTEGER_CHECKS: [OpCode; 5] = [code::floordiv, code::floormod, code::truncatediv, code::truncatemod, code::pow];
 
+/// The ops that compute each element of their outputs from those at the same position of their inputs, broadcast: with an
+/// operand for all elements, or for the trailing axes. Compiled functions run them block by block.
+#[cfg(feature = "alloc")]
+#[rustfmt::skip]
+pub(crate) const ELEMENTWISE: &[OpCode] = &[
+    code::add, code::relu, code::relu_grad, code::sub, code::mul, code::div, code::neg, code::equal, code::cast, code::reshape,
+    code::sgd_step, code::adam_step, code::identity, code::exp, code::log, code::sqrt, code::rsqrt, code::abs, code::sign,
+    code::floor, code::ceil, code::round, code::sin, code::cos, code::tanh, code::sigmoid, code::erf, code::log1p, code::expm1,
+    code::softplus, code::multiply_no_nan, code::logical_not, code::maximum, code::minimum, code::pow, code::floordiv,
+    code::floormod, code::truncatediv, code::truncatemod, code::not_equal, code::less, code::less_equal, code::logical_and,
+    code::logical_or, code::logical_xor, code::select, code::divide_no_nan,
+];
+
 /// True if the kernel of the op for inputs of `dtype` may refuse its data.
 #[cfg(feature = "alloc")]
 pub(crate) fn checks_data(op: OpCode, dtype: DType) -> bool {
