@@ -3,10 +3,10 @@
 //! an error; or, with the third attribute, a negative one gives zeros. As `tf.gather`.
 
 use super::elementwise;
-use super::indices::{self, Indices, product};
+use super::indices::{self, Indices, collect, product};
 use crate::error::{Error, Result};
 use crate::op::{Call, Kernel, OpDef, read_attributes};
-use crate::shape::{Shape, TensorType};
+use crate::shape::TensorType;
 #[cfg(feature = "alloc")]
 use crate::{
     scope::{Backward, Gradient, InputGradients, Op},
@@ -51,13 +51,6 @@ pub(super) fn batched<'a>(before: &[u32], index: &'a TensorType, batch_dims: u32
     let (common, chosen) = index.shape.dims().split_at_checked(batch.len()).ok_or(Error::Rank { input: 1 })?;
     elementwise::same_dims(1, batch, common)?;
     Ok(chosen)
-}
-
-/// A shape of these dimensions.
-pub(super) fn collect<'a>(dims: impl Iterator<Item = &'a u32>) -> Result<Shape> {
-    let mut shape = Shape::SCALAR;
-    dims.into_iter().try_for_each(|&dim| shape.push(dim))?;
-    Ok(shape)
 }
 
 /// How the elements of a tensor lie about an axis: so many slabs for each batch, of so many rows of so many elements.

@@ -5,8 +5,8 @@
 //! Bits: slices are added from +0 in row-major order of the indices.
 
 use super::elementwise;
-use super::gather::{Slabs, batched, collect};
-use super::indices::Indices;
+use super::gather::{Slabs, batched};
+use super::indices::{Indices, collect};
 use crate::dtype::{DType, Number};
 use crate::error::{Error, Result};
 use crate::op::{Call, Kernel, OpDef, read_attributes};

@@ -2,7 +2,7 @@
 
 use crate::dtype::DType;
 use crate::error::{Error, Result};
-use crate::shape::TensorType;
+use crate::shape::{Shape, TensorType};
 use crate::view::TensorView;
 
 /// Fails unless input `input` has elements of i32 or i64.
@@ -55,4 +55,61 @@ pub(super) fn out_of_range(position: usize, index: i64, limit: usize) -> Error {
 /// The number of elements that some dimensions give.
 pub(super) fn product(dims: &[u32]) -> usize {
     dims.iter().map(|&dim| dim as usize).product()
+}
+
+/// The slices of a tensor that the rows of a tensor of indices name.
+pub(super) struct Slices<'a> {
+    indices: Indices<'a>,
+    /// The dimensions that a row has an index for.
+    dims: &'a [u32],
+    /// How many slices there are.
+    pub count: usize,
+    /// The elements of each.
+    pub size: usize,
+}
+
+impl<'a> Slices<'a> {
+    /// The slices of a tensor of `dims`.
+    pub(super) fn new(index: &TensorView<'a>, dims: &'a [u32]) -> Slices<'a> {
+        let (&depth, rows) = index.dims().split_last().unwrap_or((&0, &[]));
+        let (dims, slice) = dims.split_at_checked(depth as usize).unwrap_or_default();
+        Slices { indices: Indices::new(index), dims, count: product(rows), size: product(slice) }
+    }
+
+    /// The dimensions of all slices of a tensor of `dims` together: those of the rows of `index`, which is input `input`, and
+    /// then those of a slice.
+    pub(super) fn shape(input: u8, index: &TensorType, dims: &[u32]) -> Result<Shape> {
+        check_dtype(input, index)?;
+        let (&depth, rows) = index.shape.dims().split_last().ok_or(Error::Rank { input })?;
+        let last = Error::Dimension { input, axis: rows.len() as u8, want: dims.len() as u32, got: depth };
+        collect(rows.iter().chain(dims.get(depth as usize..).ok_or(last)?))
+    }
+
+    /// Fails with [`Error::IndexOutOfRange`] unless all slices lie within the tensor.
+    pub(super) fn check(&self) -> Result<()> {
+        for row in 0..self.count {
+            for (column, &dim) in self.dims.iter().enumerate() {
+                let position = row * self.dims.len() + column;
+                let index = self.indices.get(position);
+                if index < 0 || index >= i64::from(dim) {
+                    return Err(out_of_range(position, index, dim as usize));
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// The position of the first element of slice `row`. All were checked.
+    pub(super) fn start(&self, row: usize) -> usize {
+        let index = |column: usize| self.indices.get(row * self.dims.len() + column) as usize;
+        let number = self.dims.iter().enumerate().fold(0usize, |number, (column, &dim)| number * dim as usize + index(column));
+        number * self.size
+    }
+}
+
+/// A shape of these dimensions.
+pub(super) fn collect<'a>(dims: impl Iterator<Item = &'a u32>) -> Result<Shape> {
+    let mut shape = Shape::SCALAR;
+    dims.into_iter().try_for_each(|&dim| shape.push(dim))?;
+    Ok(shape)
 }

@@ -139,6 +139,9 @@ catalogue! {
     82 pad: F32, F64, F16, BF16, I8, U8, I32, I64, BOOL;
     83 gather: F32, F64, F16, BF16, I8, U8, I32, I64, BOOL;
     84 gather_grad: F32, F64, I32, I64, I8, U8;
+    85 gather_nd: F32, F64, F16, BF16, I8, U8, I32, I64, BOOL;
+    86 scatter_nd: F32, F64, I32, I64, I8, U8;
+    87 tensor_scatter_update: F32, F64, F16, BF16, I8, U8, I32, I64, BOOL;
     90 avg_pool2d: F32, F64;
     91 avg_pool2d_grad: F32, F64;
     92 depthwise_conv2d: F32, F64;
@@ -164,6 +167,8 @@ mod elementwise;
 mod indices;
 mod lanes;
 #[cfg(feature = "alloc")]
+mod masks;
+#[cfg(feature = "alloc")]
 mod normalization;
 mod pooling;
 mod reduce;
@@ -183,8 +188,15 @@ mod window;
 
 /// The ops whose kernels may refuse their data: an index out of range. Planned before any variable is written.
 #[cfg(feature = "alloc")]
-const DATA_CHECKS: &[OpCode] =
-    &[code::sparse_softmax_cross_entropy, code::sparse_softmax_cross_entropy_grad, code::gather, code::gather_grad];
+const DATA_CHECKS: &[OpCode] = &[
+    code::sparse_softmax_cross_entropy,
+    code::sparse_softmax_cross_entropy_grad,
+    code::gather,
+    code::gather_grad,
+    code::gather_nd,
+    code::scatter_nd,
+    code::tensor_scatter_update,
+];
 
 /// The ops whose kernels may refuse integers: a division by zero, a negative exponent.
 #[cfg(feature = "alloc")]

@@ -36,6 +36,16 @@ pub static ROWS: &[Row] = &[
         let mask = call.input("lengths")?.sequence_mask(call.dims("maxlen")[0])?;
         Ok(vec![mask.cast(call.dtype("dtype").unwrap_or(DType::Bool))?])
     }),
+    row("gather_nd", &["batch_dims"], |call| {
+        let batch_dims = call.axis_of("batch_dims").unwrap_or(0) as u32;
+        call.unary(|x| x.gather_nd_batched(call.input("i")?, batch_dims))
+    }),
+    row("scatter_nd", &["shape"], |call| Ok(vec![call.input("u")?.scatter_nd(call.input("i")?, &call.dims("shape"))?])),
+    row("tensor_scatter_add", &[], |call| call.unary(|x| x.tensor_scatter_add(call.input("i")?, call.input("u")?))),
+    row("tensor_scatter_update", &[], |call| call.unary(|x| x.tensor_scatter_update(call.input("i")?, call.input("u")?))),
+    row("where_index", &[], |call| Ok(vec![call.input("c")?.where_index()?])),
+    row("boolean_mask", &["axis"], |call| call.unary(|x| x.boolean_mask(call.input("m")?, call.axis_or(0)))),
+    row("range_linspace", &["delta", "num"], range_linspace),
 ];
 
 impl Call<'_> {
@@ -75,6 +85,18 @@ fn pad(call: &Call<'_>) -> Result<Vec<Tensor>> {
         _ => PadMode::Constant(call.float("constant_values").unwrap_or(0.0)),
     };
     call.unary(|x| x.pad(&paddings, mode))
+}
+
+/// The range's ends are tensors, as it is in TensorFlow: so its shape depends on data.
+fn range_linspace(call: &Call<'_>) -> Result<Vec<Tensor>> {
+    let (a, b, step) = (call.input("a")?, call.input("b")?, call.float("delta").unwrap_or(1.0));
+    let range = if a.dtype() == DType::F64 {
+        Tensor::range(&a.device()?, a.item()?, b.item()?, step)?
+    } else {
+        let end = |tensor: &Tensor| tensor.cast(DType::F32)?.item::<f32>();
+        Tensor::range(&a.device()?, end(a)?, end(b)?, step as f32)?
+    };
+    Ok(vec![range.cast(a.dtype())?, a.linspace(b, call.dims("num")[0], 0)?])
 }
 
 /// An index as Python writes it: `1:4:2, ..., newaxis, -1`.

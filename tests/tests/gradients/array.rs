@@ -26,6 +26,24 @@ pub fn trial(maker: &mut Maker, name: &str) -> Option<Trial> {
         "pad" => maker.pad(),
         "gather" => maker.gather(),
         "gather_grad" => maker.segments(),
+        "gather_nd" => {
+            let (dims, index) = maker.slices();
+            Trial::new(vec![maker.tensor(&dims), index], |x| x[0].gather_nd(&x[1]))
+        }
+        "scatter_nd" => {
+            let (dims, index) = maker.slices();
+            let updates = maker.updates(&dims, &index);
+            Trial::new(vec![updates, index], move |x| x[0].scatter_nd(&x[1], &dims))
+        }
+        "tensor_scatter_update" => {
+            let dims = maker.dims((1, 3), 4);
+            // No place twice: of what is overwritten, TensorFlow's gradient is that of what stays.
+            let rows = maker.random.permutation(dims[0] as usize).into_iter().map(|row| row as i32);
+            let rows: Vec<i32> = rows.take(maker.random.range(0, dims[0]) as usize).collect();
+            let index = Tensor::new(&maker.device, &rows, &[rows.len() as u32, 1]).unwrap();
+            let inputs = vec![maker.tensor(&dims), maker.updates(&dims, &index), index];
+            Trial::new(inputs, |x| x[0].tensor_scatter_update(&x[2], &x[1]))
+        }
         _ => return None,
     })
 }
@@ -82,5 +100,22 @@ impl Maker {
         let chosen = &dims[..self.random.below(dims.len() + 1)];
         let segments = self.labels(chosen, 4).sub(&Tensor::scalar(&self.device, 1i32)).unwrap();
         Trial::new(vec![self.tensor(&dims), segments], |x| x[0].unsorted_segment_sum(&x[1], 3))
+    }
+
+    /// Dimensions, and the indices of some slices of a tensor of them.
+    fn slices(&mut self) -> (Vec<u32>, Tensor) {
+        let dims = self.dims((1, 3), 4);
+        let depth = self.random.range(0, dims.len() as u32);
+        let rows = self.dims((0, 2), 3);
+        let columns: Vec<Tensor> = dims[..depth as usize].iter().map(|&dim| self.labels(&rows, dim)).collect();
+        let nothing = || Tensor::new::<i32>(&self.device, &[], &[&rows[..], &[0]].concat());
+        let index = if columns.is_empty() { nothing() } else { Tensor::stack(&columns, -1) };
+        (dims, index.unwrap())
+    }
+
+    /// As many slices of a tensor of `dims` as `index` names.
+    fn updates(&mut self, dims: &[u32], index: &Tensor) -> Tensor {
+        let (&depth, rows) = index.dims().split_last().unwrap();
+        self.tensor(&[rows, &dims[depth as usize..]].concat())
     }
 }
