@@ -138,6 +138,11 @@ impl Device {
         self.0.has_kernel(def, dtype)
     }
 
+    /// Computes `def` now, where the caller wants it.
+    pub(crate) fn compute(&self, def: &'static OpDef, call: &mut Call<'_, '_>) -> Result<()> {
+        self.0.run(def, call)
+    }
+
     pub(crate) fn threads(&self) -> usize {
         self.0.threads()
     }

@@ -91,6 +91,11 @@ pub trait Recorder: ThreadSafe {
     fn read(&self, variable: &Variable) -> Result<Tensor>;
     /// Sets `variable`.
     fn assign(&self, variable: &Variable, value: &Tensor) -> Result<()>;
+    /// Does [`Scope::update`] in the variables' own bytes and says true, or does nothing: it is then read, emitted and assigned.
+    fn update_in_place(&self, op: &'static Op, attributes: &[u32], variables: &[&Variable], inputs: &[&Tensor]) -> Result<bool> {
+        let _ = (op, attributes, variables, inputs);
+        Ok(false)
+    }
     /// The device that new tensors are made on.
     fn device(&self) -> &Device;
     /// The scope that this one stands in.
@@ -224,6 +229,33 @@ pub trait Scope {
     /// Subtracts `value` from `variable`. Fails as [`Scope::assign_add`].
     fn assign_sub(&self, variable: &Variable, value: &Tensor) -> Result<()> {
         self.assign(variable, &self.read(variable)?.sub(value)?)
+    }
+
+    /// Sets `variables` to the outputs of `op` on their values and then `inputs`: what an optimizer does. Over
+    /// [`Eager`](crate::eager::Eager) an op that can work in place works in the variables' own bytes.
+    ///
+    /// ```
+    /// use gradlet_core::{Eager, Scope, Tensor, Variable, ops};
+    /// let scope = Eager::new(&ops::portable_cpu());
+    /// let count = Variable::new(&scope, "count", &Tensor::scalar(&scope.device(), 1i64))?;
+    /// scope.update(&ops::add::OP, &[], &[&count], &[&Tensor::scalar(&scope.device(), 2i64)])?;
+    /// assert_eq!(scope.read(&count)?.item::<i64>()?, 3);
+    /// # Ok::<(), gradlet_core::Error>(())
+    /// ```
+    ///
+    /// Fails as [`Scope::emit`], and where the variables are not as many as the outputs, and of their types.
+    fn update(&self, op: &'static Op, attributes: &[u32], variables: &[&Variable], inputs: &[&Tensor]) -> Result<()> {
+        let (scope, count) = (self.handle(), variables.len() + inputs.len());
+        if count > MAX_INPUTS || variables.len() != usize::from(op.def.outputs) {
+            return Err(Error::Arity { got: count as u8 });
+        }
+        if scope.recorder.update_in_place(op, attributes, variables, inputs)? {
+            return Ok(());
+        }
+        let values = variables.iter().map(|variable| scope.read(variable)).collect::<Result<heapless::Vec<Tensor, MAX_INPUTS>>>()?;
+        let operands: heapless::Vec<&Tensor, MAX_INPUTS> = values.iter().chain(inputs.iter().copied()).collect();
+        let outputs = scope.emit_op(op, attributes, &operands)?;
+        variables.iter().zip(&outputs).try_for_each(|(variable, value)| scope.assign(variable, value))
     }
 
     /// A stream of random numbers that was not given before. It depends on the seed of the scope at the bottom, and on how

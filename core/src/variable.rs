@@ -2,6 +2,7 @@
 
 use crate::device::{Buffer, Device};
 use crate::error::{Error, Result};
+use crate::op::MAX_OUTPUTS;
 use crate::scope::Scope;
 use crate::shape::TensorType;
 use crate::sync::{Lock, Shared};
@@ -168,6 +169,39 @@ impl Variable {
     /// What tells this variable from any other.
     pub(crate) fn id(&self) -> usize {
         Shared::as_ptr(&self.0) as usize
+    }
+}
+
+/// The bytes of some variables, taken to be computed in: at most as many as an op has outputs. They are given back in any case.
+pub(crate) struct Taken<'v> {
+    variables: &'v [&'v Variable],
+    buffers: [Option<Shared<Buffer>>; MAX_OUTPUTS],
+}
+
+impl<'v> Taken<'v> {
+    /// Takes `variables`, which differ from one another.
+    pub(crate) fn new(variables: &'v [&'v Variable]) -> Result<Taken<'v>> {
+        let mut taken = Taken { variables, buffers: [const { None }; MAX_OUTPUTS] };
+        for _ in variables {
+            let open = variables.iter().zip(&mut taken.buffers).filter(|(_, buffer)| buffer.is_none());
+            if let Some((variable, buffer)) = open.min_by_key(|(variable, _)| variable.id()) {
+                *buffer = Some(variable.take()?);
+            }
+        }
+        Ok(taken)
+    }
+
+    /// The bytes of each.
+    pub(crate) fn bytes_mut(&mut self) -> impl Iterator<Item = &mut [u8]> {
+        self.buffers.iter_mut().flatten().filter_map(|buffer| Shared::get_mut(buffer).map(Buffer::bytes_mut))
+    }
+}
+
+impl Drop for Taken<'_> {
+    fn drop(&mut self) {
+        for (variable, buffer) in self.variables.iter().zip(&mut self.buffers) {
+            buffer.take().into_iter().for_each(|buffer| variable.put(buffer));
+        }
     }
 }
 
