@@ -1,7 +1,8 @@
 //! The elements as another type. Every type to every type. As `tf.cast`.
 //!
-//! Attribute words: `[dtype]`, the number of the result's type. Float to integer truncates toward zero, NaN becomes 0, and what
-//! is out of range the nearest value; to i8 and u8 by way of i32. Integers wrap when they narrow. Whatever rounds, rounds to
+//! Attribute words: `[dtype]`, the number of the result's type. Float to integer truncates toward zero; NaN and what is out of
+//! range become the least integer, as on x86-64; to i8 and u8 by way of i32, so that they become 0. (TensorFlow does so where it
+//! casts one element at a time; its vectors of 8 bits saturate.) Integers wrap when they narrow. Whatever rounds, rounds to
 //! nearest, ties to even; to and from f16 and bf16 by way of f32. To bool: 0 is false, all else, NaN too, true.
 
 use super::elementwise;
@@ -46,7 +47,7 @@ trait Cast: Element {
 }
 
 macro_rules! casts {
-    ($($ty:ty: |$x:ident| $number:expr;)*) => {$(
+    ($($ty:ty: |$x:ident| $number:expr, $to_i32:expr, $to_i64:expr;)*) => {$(
         #[allow(clippy::unnecessary_cast)]
         impl Cast for $ty {
             #[inline(always)]
@@ -54,24 +55,34 @@ macro_rules! casts {
             #[inline(always)]
             fn f64(self) -> f64 { let $x = self; $number as f64 }
             #[inline(always)]
-            fn i32(self) -> i32 { let $x = self; $number as i32 }
+            fn i32(self) -> i32 { let $x = self; $to_i32 }
             #[inline(always)]
-            fn i64(self) -> i64 { let $x = self; $number as i64 }
+            fn i64(self) -> i64 { let $x = self; $to_i64 }
             #[inline(always)]
             fn bool(self) -> bool { let $x = self; $number != Default::default() }
         }
     )*};
 }
+
+/// A float truncated; the least integer if it is out of range.
+macro_rules! truncated {
+    ($x:expr, $float:ty, $integer:ty) => {{
+        const LEAST: $float = <$integer>::MIN as $float;
+        let x = $x;
+        if (LEAST..-LEAST).contains(&x) { x as $integer } else { <$integer>::MIN }
+    }};
+}
+
 casts! {
-    f32: |x| x;
-    f64: |x| x;
-    f16: |x| x.to_f32();
-    bf16: |x| x.to_f32();
-    i8: |x| x;
-    u8: |x| x;
-    i32: |x| x;
-    i64: |x| x;
-    Bool: |x| u8::from(x.get());
+    f32: |x| x, truncated!(x, f32, i32), truncated!(x, f32, i64);
+    f64: |x| x, truncated!(x, f64, i32), truncated!(x, f64, i64);
+    f16: |x| x.to_f32(), truncated!(x.to_f32(), f32, i32), truncated!(x.to_f32(), f32, i64);
+    bf16: |x| x.to_f32(), truncated!(x.to_f32(), f32, i32), truncated!(x.to_f32(), f32, i64);
+    i8: |x| x, x as i32, x as i64;
+    u8: |x| x, x as i32, x as i64;
+    i32: |x| x, x as i32, x as i64;
+    i64: |x| x, x as i32, x as i64;
+    Bool: |x| u8::from(x.get()), i32::from(x.get()), i64::from(x.get());
 }
 
 fn run<T: Cast>(call: &mut Call<'_, '_>) -> Result<()> {
@@ -113,7 +124,8 @@ fn grad(of: &Backward<'_>) -> Result<InputGradients> {
 
 #[cfg(feature = "alloc")]
 impl Tensor {
-    /// The elements as `dtype`. Floats truncate toward zero to integers, which wrap when they narrow.
+    /// The elements as `dtype`. Floats truncate toward zero to integers, which wrap when they narrow; NaN and what is out of
+    /// range become the least integer, as on x86-64, and 0 in 8 bits.
     ///
     /// To f16 and bf16 it rounds to nearest, ties to even; to bool, all but 0 is true. As `tf.cast`.
     ///
@@ -143,9 +155,12 @@ mod tests {
     #[test]
     fn what_numbers_become() {
         let odd = [1.9f32, -1.9, 300.0, -1.0, 3e9, f32::NAN, f32::INFINITY, -0.0];
-        assert_eq!(*cast::<_, i32>(&F32, &odd), [1, -1, 300, -1, i32::MAX, 0, i32::MAX, 0]);
-        assert_eq!(*cast::<_, i64>(&F32, &odd), [1, -1, 300, -1, 3_000_000_000, 0, i64::MAX, 0]);
-        assert_eq!(*cast::<_, u8>(&F32, &odd), [1, 255, 44, 255, 255, 0, 255, 0]);
+        assert_eq!(*cast::<_, i32>(&F32, &odd), [1, -1, 300, -1, i32::MIN, i32::MIN, i32::MIN, 0]);
+        assert_eq!(*cast::<_, i64>(&F32, &odd), [1, -1, 300, -1, 3_000_000_000, i64::MIN, i64::MIN, 0]);
+        assert_eq!(*cast::<_, u8>(&F32, &odd), [1, 255, 44, 255, 0, 0, 0, 0]);
+        let ends = [2_147_483_647.5, 2_147_483_648.0, -2_147_483_648.5, -2_147_483_649.0, -1e300];
+        assert_eq!(*cast::<f64, i32>(&F64, &ends), [i32::MAX, i32::MIN, i32::MIN, i32::MIN, i32::MIN]);
+        assert_eq!(*cast::<_, i64>(&F64, &[9.3e18, -9.3e18, 9e18]), [i64::MIN, i64::MIN, 9_000_000_000_000_000_000]);
         assert_eq!(*cast::<_, Bool>(&F32, &odd), [true, true, true, true, true, true, true, false].map(Bool::from));
         assert_eq!(*cast::<_, u8>(&I32, &[0, 255, 256, -1, 511]), [0, 255, 0, 255, 255]);
         assert_eq!(*cast::<_, f64>(&BOOL, &[Bool(0), Bool(7)]), [0.0, 1.0]);
