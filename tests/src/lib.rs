@@ -9,6 +9,7 @@ pub mod bundle;
 pub mod case;
 pub mod coverage;
 pub mod damage;
+mod dropout_case;
 pub mod dtypes;
 pub mod fixtures;
 pub mod frozen;

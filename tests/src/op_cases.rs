@@ -4,6 +4,7 @@
 //! forward and backward are one function.
 
 use crate::case::{Body, Case, Tolerance, Value};
+use crate::dropout_case;
 use crate::fixtures::{Folder, members, text};
 use crate::ops_table::{self, Call, Row};
 use anyhow::{Context, Result};
@@ -18,15 +19,7 @@ pub fn read(folder: &mut Folder) -> Result<Vec<Case>> {
 }
 
 fn read_case(folder: &mut Folder, json: &Json) -> Result<Case> {
-    let file = text(json, "file")?;
-    let mut values = |list: &str| -> Result<Option<Vec<Value>>> {
-        // A gradient that TensorFlow does not give is there as `{"none": true}`.
-        let given = members(json, list).filter(|(_, entry)| entry.get("none").is_none());
-        given.map(|(name, entry)| folder.value(file, text(entry, "key")?, name)).collect()
-    };
-    let (inputs, outputs) = (values("inputs")?, values("outputs")?);
-    let (cotangents, gradients) = (values("cotangents")?, values("grads")?);
-    let op = text(json, "op")?;
+    let (file, op) = (text(json, "file")?, text(json, "op")?);
     let mut case = Case {
         id: text(json, "id")?.into(),
         group: format!("op:{op}"),
@@ -35,6 +28,17 @@ fn read_case(folder: &mut Folder, json: &Json) -> Result<Case> {
         wanted: Vec::new(),
         body: None,
     };
+    if op == "dropout" {
+        dropout_case::read(folder, json, &mut case)?;
+        return Ok(case);
+    }
+    let mut values = |list: &str| -> Result<Option<Vec<Value>>> {
+        // A gradient that TensorFlow does not give is there as `{"none": true}`.
+        let given = members(json, list).filter(|(_, entry)| entry.get("none").is_none());
+        given.map(|(name, entry)| folder.value(file, text(entry, "key")?, name)).collect()
+    };
+    let (inputs, outputs) = (values("inputs")?, values("outputs")?);
+    let (cotangents, gradients) = (values("cotangents")?, values("grads")?);
     let (Some(inputs), Some(outputs), Some(cotangents), Some(gradients)) = (inputs, outputs, cotangents, gradients) else {
         case.group = format!("dtype:{op}");
         return Ok(case);

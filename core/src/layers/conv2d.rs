@@ -1,14 +1,16 @@
 //! Convolution: Keras's `Conv2D`.
 
-use super::{Activation, Layer, Module, glorot_uniform, zeros};
+use super::affine::{Affine, affine_options, options};
+use super::{Layer, Module, Padding, inputs};
 use crate::error::{Error, Result};
-use crate::ops::conv2d::{Conv2DOptions, Padding};
+use crate::ops::conv2d::Conv2DOptions;
 use crate::scope::Scope;
 use crate::shape::Shape;
 use crate::tensor::Tensor;
-use crate::variable::Variable;
+use alloc::format;
+use alloc::vec::Vec;
 
-/// `activation(x * kernel + bias)` on images `[batch, height, width, channels]`; kernel `[h, w, channels, filters]`, Glorot
+/// `activation(x * kernel + bias)` on images `[batch, height, width, channels]`; kernel `[h, w, channels / groups, filters]`, Glorot
 /// uniform; bias `[filters]`, zeros.
 ///
 /// ```
@@ -24,40 +26,33 @@ use crate::variable::Variable;
 pub struct Conv2D {
     filters: u32,
     kernel_size: [u32; 2],
-    options: Conv2DOptions,
-    activation: Activation,
-    kernel: Variable,
-    bias: Variable,
+    strides: [u32; 2],
+    padding: Padding,
+    dilation_rate: [u32; 2],
+    groups: u32,
+    #[module(name = "")]
+    affine: Affine,
 }
 
 impl Conv2D {
     /// A layer with this many filters of this height and width, stride 1, no padding and no activation.
     pub fn new(filters: u32, kernel_size: [u32; 2]) -> Conv2D {
-        Conv2D {
-            filters,
-            kernel_size,
-            options: Conv2DOptions::default(),
-            activation: Activation::Linear,
-            kernel: Variable::deferred("kernel"),
-            bias: Variable::deferred("bias"),
-        }
-    }
-
-    /// The same with these vertical and horizontal strides.
-    pub fn strides(self, strides: [u32; 2]) -> Conv2D {
-        Conv2D { options: self.options.strides(strides), ..self }
-    }
-
-    /// The same with this padding.
-    pub fn padding(self, padding: Padding) -> Conv2D {
-        Conv2D { options: self.options.padding(padding), ..self }
-    }
-
-    /// The same with `activation`.
-    pub fn activation(self, activation: Activation) -> Conv2D {
-        Conv2D { activation, ..self }
+        let (strides, padding, dilation_rate) = ([1, 1], Padding::Valid, [1, 1]);
+        Conv2D { filters, kernel_size, strides, padding, dilation_rate, groups: 1, affine: Affine::new() }
     }
 }
+
+affine_options!(Conv2D, kernel_initializer);
+options! { Conv2D {
+    /// The same with these vertical and horizontal strides; at first 1.
+    strides: [u32; 2],
+    /// The same with this padding; at first none.
+    padding: Padding,
+    /// The same with the taps of the window this far apart; at first 1.
+    dilation_rate: [u32; 2],
+    /// The same with channels and filters in so many groups that have nothing to do with each other; at first 1.
+    groups: u32,
+}}
 
 impl Layer for Conv2D {
     fn name(&self) -> &str {
@@ -65,14 +60,25 @@ impl Layer for Conv2D {
     }
 
     fn build(&self, scope: &dyn Scope, input: &Shape) -> Result<()> {
-        let channels = input.back(0).ok_or(Error::Rank { input: 0 })?;
-        let [height, width] = self.kernel_size;
-        self.kernel.create(scope, &glorot_uniform(scope, &[height, width, channels, self.filters])?)?;
-        self.bias.create(scope, &zeros(scope, self.filters)?)
+        let [_, _, _, channels] = inputs::dims(self.name(), inputs::IMAGES, input.dims())?;
+        let (filters, groups, [height, width]) = (self.filters, self.groups, self.kernel_size);
+        if groups == 0 || !channels.is_multiple_of(groups) || !filters.is_multiple_of(groups) {
+            return Err(Error::message(format!("conv2d: {channels} channels and {filters} filters do not divide into {groups} groups")));
+        }
+        self.affine.build(scope, &[height, width, channels / groups, filters], filters)
     }
 
     fn call(&self, scope: &dyn Scope, x: &Tensor) -> Result<Tensor> {
-        let (kernel, bias) = (scope.read(&self.kernel)?, scope.read(&self.bias)?);
-        self.activation.call(&x.conv2d(&kernel, Some(&bias), &self.options)?)
+        let (kernel, bias) = self.affine.read(scope)?;
+        inputs::images(self.name(), x)?;
+        inputs::features(self.name(), kernel.dims()[2] * self.groups, x)?;
+        let options = Conv2DOptions::default().strides(self.strides).dilations(self.dilation_rate).padding(self.padding);
+        if self.groups == 1 {
+            return self.affine.activation.call(&x.conv2d(&kernel, bias.as_ref(), &options)?);
+        }
+        let parts = x.split(self.groups, -1)?.into_iter().zip(kernel.split(self.groups, -1)?);
+        let parts: Vec<Tensor> = parts.map(|(x, kernel)| x.conv2d(&kernel, None, &options)).collect::<Result<_>>()?;
+        let y = Tensor::concat(&parts, -1)?;
+        self.affine.activation.call(&bias.map_or(Ok(y.clone()), |bias| y.add(&bias))?)
     }
 }

@@ -1,11 +1,11 @@
 //! Dense: Keras's `Dense`.
 
-use super::{Activation, Layer, Module, glorot_uniform, zeros};
+use super::affine::{Affine, affine_options};
+use super::{Layer, Module, inputs};
 use crate::error::{Error, Result};
 use crate::scope::Scope;
 use crate::shape::Shape;
 use crate::tensor::Tensor;
-use crate::variable::Variable;
 
 /// `activation(x · kernel + bias)` over the last axis; kernel `[in, units]`, Glorot uniform; bias `[units]`, zeros.
 ///
@@ -21,22 +21,18 @@ use crate::variable::Variable;
 #[derive(Module)]
 pub struct Dense {
     units: u32,
-    activation: Activation,
-    kernel: Variable,
-    bias: Variable,
+    #[module(name = "")]
+    affine: Affine,
 }
 
 impl Dense {
     /// A layer with `units` outputs and no activation.
     pub fn new(units: u32) -> Dense {
-        Dense { units, activation: Activation::Linear, kernel: Variable::deferred("kernel"), bias: Variable::deferred("bias") }
-    }
-
-    /// The same with `activation`.
-    pub fn activation(self, activation: Activation) -> Dense {
-        Dense { activation, ..self }
+        Dense { units, affine: Affine::new() }
     }
 }
+
+affine_options!(Dense, kernel_initializer);
 
 impl Layer for Dense {
     fn name(&self) -> &str {
@@ -44,13 +40,13 @@ impl Layer for Dense {
     }
 
     fn build(&self, scope: &dyn Scope, input: &Shape) -> Result<()> {
-        let features = input.back(0).ok_or(Error::Rank { input: 0 })?;
-        self.kernel.create(scope, &glorot_uniform(scope, &[features, self.units])?)?;
-        self.bias.create(scope, &zeros(scope, self.units)?)
+        let features = input.back(0).ok_or_else(|| Error::message("dense takes inputs [batch, …, features], not a scalar"))?;
+        self.affine.build(scope, &[features, self.units], self.units)
     }
 
     fn call(&self, scope: &dyn Scope, x: &Tensor) -> Result<Tensor> {
-        let (kernel, bias) = (scope.read(&self.kernel)?, scope.read(&self.bias)?);
-        self.activation.call(&x.dense(&kernel, Some(&bias))?)
+        let (kernel, bias) = self.affine.read(scope)?;
+        inputs::features(self.name(), kernel.dims()[0], x)?;
+        self.affine.activation.call(&x.dense(&kernel, bias.as_ref())?)
     }
 }

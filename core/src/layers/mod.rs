@@ -1,25 +1,62 @@
 //! Layers: what models are made of. They have Keras's names, defaults and weight layouts.
 
 mod activation;
+mod activation_layers;
+mod affine;
+mod batch_normalization;
+mod conv1d;
 mod conv2d;
+mod conv2d_transpose;
 mod dense;
-mod flatten;
-mod max_pool2d;
+mod depthwise_conv2d;
+mod dropout;
+mod embedding;
+mod global_pooling;
+mod group_normalization;
+mod initializers;
+mod inputs;
+mod layer_normalization;
+mod merge;
 mod module;
+mod multi_head_attention;
+mod pooling;
+mod recurrent;
+mod reshape;
+mod scaled;
+mod separable_conv2d;
 mod sequential;
 mod summary;
+mod up_sampling2d;
 
 pub use activation::Activation;
+pub use activation_layers::{LeakyReLU, ReLU, Softmax};
+pub use batch_normalization::{BatchNormalization, BatchNormalizationWeights};
+pub use conv1d::Conv1D;
 pub use conv2d::Conv2D;
+pub use conv2d_transpose::Conv2DTranspose;
 pub use dense::Dense;
-pub use flatten::Flatten;
+pub use depthwise_conv2d::DepthwiseConv2D;
+pub use dropout::Dropout;
+pub use embedding::Embedding;
+pub use global_pooling::{GlobalAveragePooling1D, GlobalAveragePooling2D, GlobalMaxPooling1D, GlobalMaxPooling2D};
 pub use gradlet_derive::Module;
-pub use max_pool2d::MaxPool2D;
+pub use group_normalization::GroupNormalization;
+pub use initializers::Initializer;
+pub use layer_normalization::LayerNormalization;
+pub use merge::{Add, Concatenate, Merge};
 pub use module::Module;
+pub use multi_head_attention::{Attend, MultiHeadAttention};
+pub use pooling::{AveragePooling1D, AveragePooling2D, MaxPool2D, MaxPooling1D, MaxPooling2D};
+pub use recurrent::{GRU, GRUCell, LSTM, LSTMCell, RNN, RNNCell, Sequence, SimpleRNN, SimpleRNNCell};
+pub use reshape::{Flatten, Permute, Reshape, ZeroPadding2D};
+pub use separable_conv2d::SeparableConv2D;
 pub use sequential::Sequential;
 pub use summary::{LayerSummary, Size, Summary};
+pub use up_sampling2d::UpSampling2D;
 
+pub use crate::ops::conv1d::Padding1D;
 pub use crate::ops::conv2d::Padding;
+pub use crate::ops::resize::Resize;
 
 use crate::dtype::DType;
 use crate::error::Result;
@@ -30,7 +67,6 @@ use crate::tensor::Tensor;
 use crate::trace::dry_run;
 use alloc::boxed::Box;
 use alloc::format;
-use alloc::vec::Vec;
 
 /// A layer: from a tensor to a tensor, with variables that are created when the input shape is known.
 ///
@@ -138,18 +174,3 @@ macro_rules! transparent {
     )*};
 }
 transparent!([L: Layer + ?Sized] &L, [L: Layer + ?Sized] Box<L>, [L: Layer + ?Sized] Shared<L>);
-
-/// Keras's `GlorotUniform`: uniform between ±√(6 / (fan_in + fan_out)), in f32.
-fn glorot_uniform(scope: &dyn Scope, dims: &[u32]) -> Result<Tensor> {
-    let (receptive, channels) = dims.split_at(dims.len().saturating_sub(2));
-    let field: u32 = receptive.iter().product();
-    let fans: u32 = channels.iter().map(|&dim| dim * field).sum();
-    let limit = libm::sqrtf(6.0 / fans.max(1) as f32);
-    let count = Shape::new(dims)?.elements().unwrap_or(0) as usize;
-    let elements: Vec<f32> = scope.next_stream()?.uniform(count).iter().map(|x| (2.0 * x - 1.0) * limit).collect();
-    Tensor::new(&scope.device(), &elements, dims)
-}
-
-fn zeros(scope: &dyn Scope, count: u32) -> Result<Tensor> {
-    Tensor::full(&scope.device(), 0.0f32, &[count])
-}

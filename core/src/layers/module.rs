@@ -1,8 +1,9 @@
 //! What has variables.
 
-use super::{Activation, Padding};
+use super::{Activation, Initializer, Padding, Padding1D, Resize};
 use crate::dtype::DType;
 use crate::losses::Reduction;
+use crate::ops::conv1d::Conv1DOptions;
 use crate::ops::conv2d::Conv2DOptions;
 use crate::shape::{Shape, TensorType};
 use crate::sync::Shared;
@@ -180,10 +181,14 @@ no_variables!(
     str,
     String,
     Activation,
+    Conv1DOptions,
     Conv2DOptions,
     DType,
+    Initializer,
     Padding,
+    Padding1D,
     Reduction,
+    Resize,
     Shape,
     Tensor,
     TensorType,

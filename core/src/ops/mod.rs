@@ -163,6 +163,8 @@ pub mod conv1d;
 #[cfg(feature = "alloc")]
 mod cross_entropy;
 mod depthwise;
+#[cfg(feature = "alloc")]
+mod dropout;
 mod elementwise;
 mod indices;
 mod lanes;

@@ -148,7 +148,7 @@ impl Tensor {
     }
 
     /// f32 instead of a 16-bit float.
-    fn in_32_bits(&self) -> Result<Tensor> {
+    pub(crate) fn in_32_bits(&self) -> Result<Tensor> {
         match self.dtype() {
             DType::F16 | DType::Bf16 => self.cast(DType::F32),
             _ => Ok(self.clone()),

@@ -1,6 +1,7 @@
 //! Contractions, windows, normalisation.
 
 use super::{Call, Row, row};
+use gradlet_core::layers::{BatchNormalization, BatchNormalizationWeights};
 use gradlet_core::ops::conv1d::{Conv1DOptions, Padding1D};
 use gradlet_core::ops::conv2d::Conv2DOptions;
 use gradlet_core::ops::resize::Resize;
@@ -20,9 +21,11 @@ pub static ROWS: &[Row] = &[
     row("max_pool", &["ksize", "strides", "padding"], max_pool),
     row("avg_pool", &["ksize", "strides", "padding"], avg_pool),
     row("global_avg_pool", &["keepdims"], |call| call.unary(|x| x.mean(&[1, 2], call.flag("keepdims")))),
+    row("global_max_pool", &["keepdims"], |call| call.unary(|x| x.max(&[1, 2], call.flag("keepdims")))),
     row("upsampling2d", &["size", "method", "half_pixel_centers=true"], upsampling2d),
     row("batch_normalization", &["variance_epsilon"], batch_normalization),
     row("fused_batch_norm", &["epsilon", "is_training"], fused_batch_norm),
+    row("keras_batch_norm", &["momentum", "epsilon", "training", "axis"], keras_batch_norm),
     row("layer_norm", &["axis", "epsilon"], layer_norm),
     row("group_norm", &["groups", "epsilon", "axis"], group_norm),
     row("l2_normalize", &["axis", "epsilon"], |call| call.unary(|x| x.l2_normalize(&call.axes(), call.float("epsilon").unwrap_or(1e-12)))),
@@ -108,6 +111,18 @@ fn fused_batch_norm(call: &Call<'_>) -> Result<Vec<Tensor>> {
         return Ok(x.fused_batch_norm(scale, offset, epsilon)?.into());
     }
     Ok(vec![x.batch_normalization(call.input("mean")?, call.input("variance")?, Some(offset), Some(scale), epsilon)?])
+}
+
+fn keras_batch_norm(call: &Call<'_>) -> Result<Vec<Tensor>> {
+    let layer = BatchNormalization::default().axis(call.axis());
+    let layer = layer.momentum(call.float("momentum").unwrap_or(0.99)).epsilon(call.float("epsilon").unwrap_or(0.001));
+    let weights = BatchNormalizationWeights {
+        gamma: call.optional("gamma").cloned(),
+        beta: call.optional("beta").cloned(),
+        moving_mean: call.input("moving_mean")?.clone(),
+        moving_variance: call.input("moving_variance")?.clone(),
+    };
+    Ok(layer.normalize(call.input("x")?, &weights, call.flag("training"))?.into())
 }
 
 fn layer_norm(call: &Call<'_>) -> Result<Vec<Tensor>> {
