@@ -62,7 +62,7 @@ impl Index {
         let distance = if step > 0 { end - begin } else { begin - end };
         let count = distance.max(0).unsigned_abs().div_ceil(Some(step.unsigned_abs()).filter(|&step| step > 0)?);
         let begin = if count > 0 { begin as u32 } else { 0 };
-        let step = if count > 1 { step as i32 } else { 1 };
+        let step = if count > 1 { i32::try_from(step).ok()? } else { 1 };
         Some((Axis { begin, step, dim: count as u32 }, true))
     }
 }
