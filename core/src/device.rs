@@ -115,12 +115,7 @@ impl Device {
 
     /// A CPU that computes with `kernels`; of several for the same op and element type the first is taken.
     pub fn cpu(name: &'static str, kernels: &'static [&'static Kernel]) -> Device {
-        let slots = kernels.iter().map(|kernel| Cpu::slot(kernel.def, kernel.dtype) + 1).max().unwrap_or(0);
-        let mut table = alloc::vec![None; slots];
-        for kernel in kernels.iter().rev() {
-            table[Cpu::slot(kernel.def, kernel.dtype)] = Some(*kernel);
-        }
-        Device::new(Cpu { name, kernels, table })
+        Device::new(Cpu::new(name, kernels))
     }
 
     /// What the device is called.
@@ -201,14 +196,24 @@ impl fmt::Debug for Device {
     }
 }
 
-/// A CPU: a table of kernels by op and element type.
-struct Cpu {
+/// A CPU: a table of kernels by op and element type. It knows one thread; a [`Backend`] that knows more can be made of it.
+pub struct Cpu {
     name: &'static str,
     kernels: &'static [&'static Kernel],
     table: Vec<Option<&'static Kernel>>,
 }
 
 impl Cpu {
+    /// A CPU that computes with `kernels`; of several for the same op and element type the first is taken.
+    pub fn new(name: &'static str, kernels: &'static [&'static Kernel]) -> Cpu {
+        let slots = kernels.iter().map(|kernel| Cpu::slot(kernel.def, kernel.dtype) + 1).max().unwrap_or(0);
+        let mut table = alloc::vec![None; slots];
+        for kernel in kernels.iter().rev() {
+            table[Cpu::slot(kernel.def, kernel.dtype)] = Some(*kernel);
+        }
+        Cpu { name, kernels, table }
+    }
+
     fn slot(def: &OpDef, dtype: DType) -> usize {
         usize::from(def.code.0) * (DType::ALL.len() + 1) + dtype as usize
     }

@@ -11,6 +11,7 @@ mod files;
 pub mod firmware;
 pub mod idx;
 pub mod inspect;
+mod kernels;
 pub mod models;
 pub mod npy;
 pub mod progress;
@@ -22,11 +23,12 @@ pub mod layers {
     pub use gradlet_derive::HostModule as Module;
 }
 mod svg;
+mod team;
 pub mod training;
 pub mod weights;
 
 pub use arrays::{from_ndarray, to_ndarray};
-pub use devices::cpu;
+pub use devices::{cpu, portable_cpu};
 pub use digits::Digits;
 pub use file_error::{FileError, FileResult};
 pub use files::{writable, write_whole};

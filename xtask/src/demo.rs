@@ -7,7 +7,7 @@ use anyhow::{Context, Result, ensure};
 use gradlet::export::{self, Options};
 use gradlet::optimizers::Adam;
 use gradlet::training::{self, Evaluation};
-use gradlet::{Digits, Eager, ModelSpec, Program, Session, cpu, digits, ops};
+use gradlet::{Digits, Eager, ModelSpec, Program, Session, digits, ops, portable_cpu};
 use serde_json::{Map, Value, json};
 use std::path::Path;
 use std::sync::Arc;
@@ -63,7 +63,7 @@ struct Host {
 fn host() -> Result<Host> {
     let start = Instant::now();
     let (train, test) = digits::load(&shell::root().join("data/mnist10k"))?;
-    let scope = Eager::with_seed(&cpu(), 1);
+    let scope = Eager::with_seed(&portable_cpu(), 1);
     let spec = ModelSpec::Cnn;
     let model = Arc::new(spec.build(&scope)?);
     let mut bar = gradlet::progress::Bar::new(false);

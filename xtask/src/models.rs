@@ -3,7 +3,7 @@
 use crate::shell;
 use anyhow::{Context, Result};
 use gradlet::export::{self, Options};
-use gradlet::{Artifact, Eager, Function, ModelSpec, Scope, Tensor, cpu, firmware};
+use gradlet::{Artifact, Eager, Function, ModelSpec, Scope, Tensor, firmware, portable_cpu};
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -38,7 +38,7 @@ fn folder(name: &str) -> Result<PathBuf> {
 
 /// An untrained MLP with `infer` and `train`.
 fn mlp(spec: &str) -> Result<Vec<u8>> {
-    let scope = Eager::new(&cpu());
+    let scope = Eager::new(&portable_cpu());
     let spec: ModelSpec = spec.parse()?;
     let model = Arc::new(spec.build(&scope)?);
     let signatures = ["infer", "train"].map(String::from).into();
@@ -48,7 +48,7 @@ fn mlp(spec: &str) -> Result<Vec<u8>> {
 
 /// Chains of additions on one element: `long` has 64 more of them than `short`.
 fn chains() -> Result<Vec<u8>> {
-    let scope = Eager::new(&cpu());
+    let scope = Eager::new(&portable_cpu());
     let one = Tensor::full(&scope.device(), 1.0f32, &[1])?;
     let mut artifact = Artifact::new();
     for (name, length) in [("short", 4), ("long", 68)] {

@@ -226,5 +226,5 @@ pub(crate) fn checks_data(op: OpCode, dtype: DType) -> bool {
 /// A CPU that computes with the portable kernels, which give the same bits on every target.
 #[cfg(feature = "alloc")]
 pub fn portable_cpu() -> crate::device::Device {
-    crate::device::Device::cpu("CPU:0", KERNELS)
+    crate::device::Device::cpu("portable CPU:0", KERNELS)
 }

@@ -38,7 +38,7 @@ pub struct Export {
 
 impl Export {
     pub fn run(&self, quiet: bool) -> Result<()> {
-        let scope = Eager::with_seed(&gradlet::cpu(), self.model.seed);
+        let scope = Eager::with_seed(&gradlet::portable_cpu(), self.model.seed);
         let spec = &self.model.model;
         let model = Arc::new(spec.build(&scope)?);
         if let Some(path) = &self.weights {

@@ -1,0 +1,210 @@
+//! The product of two matrices, tile by tile: what every contraction comes down to.
+//!
+//! A tile of the result, of some rows by two vectors, stays in registers while the products of a column of the left matrix and
+//! a row of the right one are added to it. Elements of the left one are broadcast from where they are, so it may be any view
+//! with steps, such as the windows that slide over an image; rows of the right one are loaded as vectors.
+
+use pulp::{Arch, Simd, WithSimd};
+use std::sync::LazyLock;
+
+/// The best instructions that this machine has.
+pub(super) static ARCH: LazyLock<Arch> = LazyLock::new(Arch::new);
+
+/// The most rows of a tile.
+const HEIGHT: usize = 14;
+
+/// The left matrix. Element (i, p) lies at `i · row` and the place of p: columns come in runs of `length`, `column` apart, and
+/// runs in two levels of (count, distance), the outer one first. One of `row` and `column` is 1.
+#[derive(Clone, Copy)]
+pub(super) struct Left<'a> {
+    pub(super) data: &'a [f32],
+    pub(super) row: usize,
+    pub(super) column: usize,
+    pub(super) runs: [(usize, usize); 2],
+    pub(super) length: usize,
+}
+
+/// The right matrix: rows are `row` apart, and its columns come in panels of [`panel`] of them, `panel` apart.
+#[derive(Clone, Copy)]
+pub(super) struct Right<'a> {
+    pub(super) data: &'a [f32],
+    pub(super) row: usize,
+    pub(super) panel: usize,
+}
+
+/// What the sums begin with.
+#[derive(Clone, Copy)]
+pub(super) enum Start<'a> {
+    Zero,
+    /// What the result holds.
+    Result,
+    /// The element of the column.
+    Bias(&'a [f32]),
+}
+
+/// `result[rows, columns] = start + left · right`.
+pub(super) struct Product<'a> {
+    pub(super) left: Left<'a>,
+    pub(super) right: Right<'a>,
+    pub(super) start: Start<'a>,
+    pub(super) result: &'a mut [f32],
+    /// The distance of rows of the result.
+    pub(super) stride: usize,
+    pub(super) rows: usize,
+    pub(super) columns: usize,
+}
+
+impl<'a> Left<'a> {
+    /// A matrix of `columns` columns: one of the distances of rows and columns is 1.
+    pub(super) fn matrix(data: &'a [f32], [row, column]: [usize; 2], columns: usize) -> Left<'a> {
+        Left { data, row, column, runs: [(1, 0); 2], length: columns }
+    }
+}
+
+impl<'a> Right<'a> {
+    /// A matrix whose rows are `row` apart.
+    pub(super) fn matrix<S: Simd>(_: S, data: &'a [f32], row: usize) -> Right<'a> {
+        Right { data, row, panel: panel::<S>() }
+    }
+}
+
+/// The columns of a panel: two vectors.
+pub(super) const fn panel<S: Simd>() -> usize {
+    2 * S::F32_LANES
+}
+
+impl Product<'_> {
+    /// Computes it.
+    #[inline(always)]
+    pub(super) fn run<S: Simd>(mut self, simd: S) {
+        let (mut row, panel) = (0, panel::<S>());
+        while row < self.rows {
+            let rows = height::<S>(self.rows - row);
+            for column in (0..self.columns / panel * panel).step_by(panel) {
+                self.tile::<S, 2>(simd, [row, column], rows);
+            }
+            for column in (self.columns / panel * panel..self.columns).step_by(S::F32_LANES) {
+                self.tile::<S, 1>(simd, [row, column], rows);
+            }
+            row += rows;
+        }
+    }
+
+    /// Computes a tile of one or two vectors.
+    #[inline(always)]
+    fn tile<S: Simd, const N: usize>(&mut self, simd: S, at: [usize; 2], rows: usize) {
+        macro_rules! tile {
+            ($($rows:literal)*) => {
+                match (rows, self.left.row == 1) {
+                    $(
+                        ($rows, true) => simd.vectorize(Tile::<$rows, N, false> { product: self, at }),
+                        ($rows, false) => simd.vectorize(Tile::<$rows, N, true> { product: self, at }),
+                    )*
+                    _ => unreachable!("no tile is {rows} high"),
+                }
+            };
+        }
+        if S::REGISTER_COUNT >= 32 { tile!(1 2 4 6 8 10 12 14) } else { tile!(1 2 4 6) }
+    }
+}
+
+/// The height of the next tile, where so many rows are left: of as many as there are registers for, an even number or 1.
+fn height<S: Simd>(rows: usize) -> usize {
+    let most = if S::REGISTER_COUNT >= 32 { HEIGHT } else { 6 };
+    if rows > 1 { rows.min(most) / 2 * 2 } else { 1 }
+}
+
+/// A tile of M rows by N vectors: two, or one that may be used only in part. If `ROWS`, the left matrix lies row by row, else
+/// column by column.
+struct Tile<'t, 'a, const M: usize, const N: usize, const ROWS: bool> {
+    product: &'t mut Product<'a>,
+    at: [usize; 2],
+}
+
+impl<const M: usize, const N: usize, const ROWS: bool> WithSimd for Tile<'_, '_, M, N, ROWS> {
+    type Output = ();
+
+    #[inline(always)]
+    fn with_simd<S: Simd>(self, simd: S) {
+        let Tile { product, at: [i, j] } = self;
+        let Left { data, row, column, runs: [(outer, outer_step), (inner, inner_step)], length } = product.left;
+        let width = if N == 1 { (product.columns - j).min(S::F32_LANES) } else { N * S::F32_LANES };
+        let right = product.right.data.get(j / panel::<S>() * product.right.panel + j % panel::<S>()..).unwrap_or(&[]);
+        let mut sums = product.begin::<S, M, N>(simd, [i, j], width);
+        let mut p = 0;
+        for run in 0..outer * inner {
+            let start = i * row + run / inner * outer_step + run % inner * inner_step;
+            if ROWS {
+                let rows: [&[f32]; M] = std::array::from_fn(|r| &data[start + r * row..][..length]);
+                // One element of each row at a time.
+                #[allow(clippy::needless_range_loop)]
+                for q in 0..length {
+                    let right = load::<S, N>(simd, &right[p..p + width]);
+                    add::<S, M, N>(simd, &mut sums, right, |r| rows[r][q]);
+                    p += product.right.row;
+                }
+            } else {
+                let mut at = start;
+                for _ in 0..length {
+                    let right = load::<S, N>(simd, &right[p..p + width]);
+                    let column_of: &[f32; M] = data[at..at + M].try_into().unwrap_or(&[0.0; M]);
+                    add::<S, M, N>(simd, &mut sums, right, |r| column_of[r]);
+                    p += product.right.row;
+                    at += column;
+                }
+            }
+        }
+        product.end::<S, M, N>(simd, [i, j], width, sums);
+    }
+}
+
+/// `sums[r] += left(r) · right`.
+#[inline(always)]
+fn add<S: Simd, const M: usize, const N: usize>(simd: S, sums: &mut [[S::f32s; N]; M], right: [S::f32s; N], left: impl Fn(usize) -> f32) {
+    for (r, sums) in sums.iter_mut().enumerate() {
+        let left = simd.splat_f32s(left(r));
+        for (sum, right) in sums.iter_mut().zip(right) {
+            *sum = simd.mul_add_e_f32s(left, right, *sum);
+        }
+    }
+}
+
+#[inline(always)]
+fn load<S: Simd, const N: usize>(simd: S, from: &[f32]) -> [S::f32s; N] {
+    std::array::from_fn(|n| {
+        let from = &from[n * S::F32_LANES..];
+        if N == 1 { simd.partial_load_f32s(from) } else { S::as_simd_f32s(from).0[0] }
+    })
+}
+
+#[inline(always)]
+fn store<S: Simd, const N: usize>(simd: S, to: &mut [f32], vectors: [S::f32s; N]) {
+    for (n, vector) in vectors.into_iter().enumerate() {
+        let to = &mut to[n * S::F32_LANES..];
+        if N == 1 {
+            simd.partial_store_f32s(to, vector);
+        } else {
+            S::as_mut_simd_f32s(to).0[0] = vector;
+        }
+    }
+}
+
+impl Product<'_> {
+    /// What the sums of a tile begin with.
+    #[inline(always)]
+    fn begin<S: Simd, const M: usize, const N: usize>(&self, simd: S, [i, j]: [usize; 2], width: usize) -> [[S::f32s; N]; M] {
+        match self.start {
+            Start::Zero => [[simd.splat_f32s(0.0); N]; M],
+            Start::Bias(bias) => [load::<S, N>(simd, &bias[j..j + width]); M],
+            Start::Result => std::array::from_fn(|r| load::<S, N>(simd, &self.result[(i + r) * self.stride + j..][..width])),
+        }
+    }
+
+    /// Writes the sums of a tile.
+    #[inline(always)]
+    fn end<S: Simd, const M: usize, const N: usize>(&mut self, simd: S, [i, j]: [usize; 2], width: usize, sums: [[S::f32s; N]; M]) {
+        for (r, sums) in sums.into_iter().enumerate() {
+            store::<S, N>(simd, &mut self.result[(i + r) * self.stride + j..][..width], sums);
+        }
+    }
+}

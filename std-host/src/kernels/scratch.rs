@@ -1,0 +1,27 @@
+//! Memory that kernels need for a moment: each thread keeps it for the next time.
+
+use bytemuck::{Pod, Zeroable};
+use std::cell::RefCell;
+
+/// A cache line: no vector that begins with one crosses another.
+#[derive(Clone, Copy, Pod, Zeroable)]
+#[repr(C, align(64))]
+struct Line([f32; 16]);
+
+thread_local! {
+    /// What is not in use.
+    static SLABS: RefCell<Vec<Vec<Line>>> = const { RefCell::new(Vec::new()) };
+}
+
+/// Calls `work` with `length` elements, which hold anything.
+pub(super) fn with<R>(length: usize, work: impl FnOnce(&mut [f32]) -> R) -> R {
+    let mut slab = SLABS.with_borrow_mut(Vec::pop).unwrap_or_default();
+    let lines = length.div_ceil(16);
+    if slab.len() < lines {
+        slab.resize(lines, Line::zeroed());
+    }
+    let elements: &mut [f32] = bytemuck::cast_slice_mut(&mut slab);
+    let result = work(&mut elements[..length]);
+    SLABS.with_borrow_mut(|slabs| slabs.push(slab));
+    result
+}

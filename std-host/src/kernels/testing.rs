@@ -1,0 +1,113 @@
+//! Holds fast kernels against the portable ones.
+
+use gradlet_core::device::AlignedBytes;
+use gradlet_core::op::{Call, Kernel};
+use gradlet_core::{DType, Shape, TensorType, TensorView, TensorViewMut};
+
+/// Numbers that look random, from a seed.
+pub(super) struct Random(u64);
+
+impl Random {
+    pub(super) fn new(seed: u64) -> Random {
+        Random(seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1)
+    }
+
+    fn next(&mut self) -> u64 {
+        self.0 ^= self.0 << 13;
+        self.0 ^= self.0 >> 7;
+        self.0 ^= self.0 << 17;
+        self.0
+    }
+
+    /// A number from `low` to `high`.
+    pub(super) fn between(&mut self, low: u32, high: u32) -> u32 {
+        low + (self.next() >> 33) as u32 % (high - low + 1)
+    }
+
+    /// Numbers from -1 to 1 in this shape.
+    pub(super) fn tensor(&mut self, dims: &[u32]) -> Value {
+        let mut value = Value::zeros(DType::F32, dims);
+        value.floats_mut().iter_mut().for_each(|x| *x = (self.next() >> 40) as f32 / (1u32 << 23) as f32 - 1.0);
+        value
+    }
+}
+
+/// A tensor.
+#[derive(Clone)]
+pub(super) struct Value {
+    tensor_type: TensorType,
+    bytes: AlignedBytes,
+}
+
+impl Value {
+    pub(super) fn zeros(dtype: DType, dims: &[u32]) -> Value {
+        let tensor_type = TensorType::new(dtype, Shape::new(dims).unwrap());
+        Value { tensor_type, bytes: AlignedBytes::zeroed(tensor_type.bytes().unwrap() as usize) }
+    }
+
+    pub(super) fn floats_mut(&mut self) -> &mut [f32] {
+        bytemuck::cast_slice_mut(&mut self.bytes)
+    }
+
+    pub(super) fn floats(&self) -> &[f32] {
+        bytemuck::cast_slice(&self.bytes)
+    }
+
+    pub(super) fn dims(&self) -> &[u32] {
+        self.tensor_type.shape.dims()
+    }
+}
+
+/// What `kernel` gives; inputs and outputs at `shared` share their bytes. `None` where the op refuses the inputs.
+fn run(kernel: &Kernel, attributes: &[u32], inputs: &[&Value], shared: &[(u8, u8)]) -> Option<Vec<Value>> {
+    let types: Vec<TensorType> = inputs.iter().map(|value| value.tensor_type).collect();
+    let output_types = kernel.def.output_types(&types, attributes).ok()?;
+    let output_types = &output_types[..usize::from(kernel.def.outputs)];
+    let mut outputs: Vec<Value> = output_types.iter().map(|of| Value::zeros(of.dtype, of.shape.dims())).collect();
+    outputs.iter_mut().for_each(|output| output.bytes.fill(0xff));
+    for &(input, output) in shared {
+        outputs[usize::from(output)].bytes.copy_from_slice(&inputs[usize::from(input)].bytes);
+    }
+    let in_place = |index: usize| shared.iter().any(|&(input, _)| usize::from(input) == index);
+    let view = |(index, value)| {
+        let value: &&Value = value;
+        TensorView { tensor_type: &value.tensor_type, data: (!in_place(index)).then_some(&*value.bytes) }
+    };
+    let views: Vec<TensorView<'_>> = inputs.iter().enumerate().map(view).collect();
+    let mut view_muts: Vec<TensorViewMut<'_>> =
+        outputs.iter_mut().zip(output_types).map(|(value, tensor_type)| TensorViewMut { tensor_type, data: &mut value.bytes }).collect();
+    (kernel.run)(&mut Call { attributes, inputs: &views, outputs: &mut view_muts }).unwrap();
+    drop(view_muts);
+    Some(outputs)
+}
+
+/// Output 0 of `kernel`, for inputs that its op takes.
+pub(super) fn result(kernel: &Kernel, attributes: &[u32], inputs: &[&Value]) -> Value {
+    run(kernel, attributes, inputs, &[]).unwrap().swap_remove(0)
+}
+
+/// Fails where the `fast` kernel differs from the `portable` one by more than rounding, apart and in place. False where the op
+/// refuses the inputs.
+pub(super) fn same(fast: &Kernel, portable: &Kernel, attributes: &[u32], inputs: &[&Value]) -> bool {
+    let Some(want) = run(portable, attributes, inputs, &[]) else { return false };
+    let dims: Vec<&[u32]> = inputs.iter().map(|input| input.dims()).collect();
+    for chosen in 0..1u32 << fast.def.in_place.len() {
+        let pairs = (0..).zip(fast.def.in_place).filter(|(bit, _)| chosen >> bit & 1 == 1);
+        let shared: Vec<(u8, u8)> = pairs.map(|(_, &pair)| pair).collect();
+        let twice = |&(_, output): &(u8, u8)| shared.iter().filter(|other| other.1 == output).count() > 1;
+        let unlike = |&(input, output): &(u8, u8)| inputs[usize::from(input)].tensor_type != want[usize::from(output)].tensor_type;
+        if shared.iter().any(|pair| twice(pair) || unlike(pair)) {
+            continue;
+        }
+        let got = run(fast, attributes, inputs, &shared).unwrap();
+        for (got, want) in got.iter().zip(&want) {
+            let close = |(got, want): (&f32, &f32)| (got - want).abs() <= 1e-4 * want.abs().max(1.0) || got.to_bits() == want.to_bits();
+            let wrong = got.floats().iter().zip(want.floats()).position(|pair| !close(pair));
+            if let Some(at) = wrong {
+                let (got, want) = (got.floats()[at], want.floats()[at]);
+                panic!("{} {attributes:?} of {dims:?}, {shared:?} in place: element {at} is {got}, not {want}", fast.def.name);
+            }
+        }
+    }
+    true
+}

@@ -1,0 +1,262 @@
+//! Threads that help with work for as long as it is there: what fast kernels and compiled functions share the cores with.
+//!
+//! A training step has many short stretches of parallel work, a few microseconds apart, so a helper spins for a while before it
+//! sleeps, and nobody waits for one that has not begun: whoever offers work takes part in it, and withdraws the offer when
+//! nothing is left.
+
+// The work borrows from its caller, but helpers live on: see `Team::offer`.
+#![allow(unsafe_code)]
+
+use std::any::Any;
+use std::cell::Cell;
+use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::sync::{Arc, Condvar, LazyLock, Mutex, MutexGuard, PoisonError, TryLockError};
+use std::time::{Duration, Instant};
+
+/// How long a helper looks out for work before it sleeps.
+const PATIENCE: Duration = Duration::from_micros(200);
+
+static TEAM: LazyLock<Team> = LazyLock::new(|| Team::new(wanted_threads()));
+
+/// The threads that share work here: `GRADLET_NUM_THREADS`, or as many as there are cores.
+pub fn threads() -> usize {
+    TEAM.threads
+}
+
+/// Calls `work` with each of `items`: where `parallel`, on all threads that are free, but on the caller's only within such a call.
+pub fn each<T: Send>(parallel: bool, items: impl Iterator<Item = T> + Send, work: impl Fn(T) + Sync) {
+    if !parallel || HELPING.get() || TEAM.threads < 2 {
+        return items.for_each(work);
+    }
+    let items = Mutex::new(items);
+    let next = || lock(&items).next();
+    TEAM.offer(&|| std::iter::from_fn(next).for_each(&work));
+}
+
+/// Does both tasks, at the same time where another thread is free.
+pub fn join(one: &mut (dyn FnMut() + Send), other: &mut (dyn FnMut() + Send)) {
+    let tasks: [&mut (dyn FnMut() + Send); 2] = [&mut || one(), &mut || other()];
+    each(true, tasks.into_iter(), |task| task());
+}
+
+fn wanted_threads() -> usize {
+    let wanted = std::env::var("GRADLET_NUM_THREADS").ok().and_then(|wanted| wanted.parse().ok());
+    wanted.filter(|&wanted| wanted > 0).unwrap_or_else(|| std::thread::available_parallelism().map_or(1, usize::from))
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+thread_local! {
+    /// Whether this thread is at work that it or another offered.
+    static HELPING: Cell<bool> = const { Cell::new(false) };
+}
+
+type Work<'w> = &'w (dyn Fn() + Sync);
+
+struct Team {
+    threads: usize,
+    board: Arc<Board>,
+    /// Held by who offers work.
+    offering: Mutex<()>,
+}
+
+/// Where work is offered.
+struct Board {
+    /// The number of the offer, whether it stands ([`OPEN`]), and how many helpers are at it.
+    state: AtomicU64,
+    work: Mutex<Option<Work<'static>>>,
+    panic: Mutex<Option<Box<dyn Any + Send>>>,
+    asleep: AtomicUsize,
+    bed: Mutex<()>,
+    bell: Condvar,
+}
+
+const OPEN: u64 = 1 << 15;
+const HELPERS: u64 = OPEN - 1;
+const NEXT_OFFER: u64 = 1 << 16;
+
+impl Team {
+    fn new(threads: usize) -> Team {
+        let board = Arc::new(Board {
+            state: AtomicU64::new(0),
+            work: Mutex::new(None),
+            panic: Mutex::new(None),
+            asleep: AtomicUsize::new(0),
+            bed: Mutex::new(()),
+            bell: Condvar::new(),
+        });
+        let start = |index: usize| {
+            let board = board.clone();
+            let named = std::thread::Builder::new().name(format!("gradlet-{index}"));
+            named.spawn(move || board.help()).is_ok()
+        };
+        let started = (1..threads.min(HELPERS as usize)).take_while(|&index| start(index)).count();
+        Team { threads: started + 1, board, offering: Mutex::new(()) }
+    }
+
+    /// Calls `work` here, and on every helper that comes before it has returned here; returns when all are done.
+    fn offer(&self, work: Work<'_>) {
+        let offering = match self.offering.try_lock() {
+            Ok(offering) => offering,
+            Err(TryLockError::Poisoned(poisoned)) => poisoned.into_inner(),
+            // Somebody else has the helpers.
+            Err(TryLockError::WouldBlock) => return work(),
+        };
+        // SAFETY: helpers have the work only between `Board::join` and `Board::leave`, and `Offer` does not let this frame go,
+        // not even by a panic, before the offer is closed and all of them have left.
+        let lasting = unsafe { std::mem::transmute::<Work<'_>, Work<'static>>(work) };
+        let offer = Offer::open(&self.board, lasting);
+        HELPING.set(true);
+        let result = catch_unwind(AssertUnwindSafe(work));
+        HELPING.set(false);
+        drop(offer);
+        let panic = lock(&self.board.panic).take();
+        drop(offering);
+        if let Some(panic) = result.err().or(panic) {
+            resume_unwind(panic);
+        }
+    }
+}
+
+/// Work on the board; taken off it when this is dropped.
+struct Offer<'b>(&'b Board);
+
+impl<'b> Offer<'b> {
+    fn open(board: &'b Board, work: Work<'static>) -> Offer<'b> {
+        *lock(&board.work) = Some(work);
+        let last = board.state.load(Ordering::Relaxed);
+        board.state.store((last & !(OPEN | HELPERS)).wrapping_add(NEXT_OFFER) | OPEN, Ordering::SeqCst);
+        if board.asleep.load(Ordering::SeqCst) > 0 {
+            drop(lock(&board.bed));
+            board.bell.notify_all();
+        }
+        Offer(board)
+    }
+}
+
+impl Drop for Offer<'_> {
+    fn drop(&mut self) {
+        self.0.state.fetch_and(!OPEN, Ordering::SeqCst);
+        let mut spins = 0;
+        while self.0.state.load(Ordering::Acquire) & HELPERS > 0 {
+            spins += 1;
+            if spins % 1024 == 0 {
+                std::thread::yield_now();
+            }
+            std::hint::spin_loop();
+        }
+        *lock(&self.0.work) = None;
+    }
+}
+
+impl Board {
+    /// The life of a helper.
+    fn help(&self) {
+        HELPING.set(true);
+        let mut last = 0;
+        loop {
+            last = self.next_offer(last);
+            if !self.join(last) {
+                continue;
+            }
+            let work = *lock(&self.work);
+            if let Err(panic) = catch_unwind(AssertUnwindSafe(|| work.map(|work| work()))) {
+                *lock(&self.panic) = Some(panic);
+            }
+            self.leave();
+        }
+    }
+
+    /// Waits until there is an offer that is not `last`.
+    fn next_offer(&self, last: u64) -> u64 {
+        let new = || {
+            Some(self.state.load(Ordering::SeqCst))
+                .filter(|state| state & OPEN > 0)
+                .map(|state| state / NEXT_OFFER)
+                .filter(|&offer| offer != last)
+        };
+        let start = Instant::now();
+        while start.elapsed() < PATIENCE {
+            for _ in 0..32 {
+                if let Some(offer) = new() {
+                    return offer;
+                }
+                std::hint::spin_loop();
+            }
+        }
+        let mut bed = lock(&self.bed);
+        self.asleep.fetch_add(1, Ordering::SeqCst);
+        let offer = loop {
+            match new() {
+                Some(offer) => break offer,
+                None => bed = self.bell.wait(bed).unwrap_or_else(PoisonError::into_inner),
+            }
+        };
+        self.asleep.fetch_sub(1, Ordering::SeqCst);
+        offer
+    }
+
+    /// Takes part in `offer`, if it still stands.
+    fn join(&self, offer: u64) -> bool {
+        let stands = |state: u64| state / NEXT_OFFER == offer && state & OPEN > 0;
+        let more = |state: u64| stands(state).then_some(state + 1);
+        self.state.fetch_update(Ordering::AcqRel, Ordering::Relaxed, more).is_ok()
+    }
+
+    fn leave(&self) {
+        self.state.fetch_sub(1, Ordering::Release);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn everything_is_done_once() {
+        for count in [0, 1, 2, 3, 100] {
+            let mut done = vec![0; count];
+            for _ in 0..200 {
+                each(true, done.iter_mut(), |done| *done += 1);
+            }
+            assert_eq!(done, vec![200; count]);
+        }
+    }
+
+    #[test]
+    fn work_within_work_and_beside_it() {
+        let sum = AtomicUsize::new(0);
+        let add = || {
+            each(true, 0..10usize, |outer| {
+                each(true, 0..10usize, |inner| {
+                    sum.fetch_add(outer * inner, Ordering::Relaxed);
+                })
+            })
+        };
+        std::thread::scope(|scope| (0..4).for_each(|_| drop(scope.spawn(|| (0..50).for_each(|_| add())))));
+        assert_eq!(sum.into_inner(), 4 * 50 * 45 * 45);
+    }
+
+    #[test]
+    fn helpers_wake_up() {
+        let mut done = [0; 2];
+        for _ in 0..5 {
+            std::thread::sleep(4 * PATIENCE);
+            let [one, other] = &mut done;
+            join(&mut || *one += 1, &mut || *other += 1);
+        }
+        assert_eq!(done, [5; 2]);
+    }
+
+    #[test]
+    fn a_panic_comes_to_the_caller() {
+        for wrong in 0..4 {
+            let work = || each(true, 0..4, |item| assert_ne!(item, wrong));
+            assert!(catch_unwind(work).is_err());
+        }
+        everything_is_done_once();
+    }
+}
