@@ -2,7 +2,7 @@
 
 use crate::dtype::DType;
 use crate::error::{Error, Result};
-use crate::op::{Call, Kernel, MAX_INPUTS, MAX_OUTPUTS, OpDef};
+use crate::op::{Call, Kernel, MAX_OUTPUTS, OpDef};
 use crate::shape::TensorType;
 use crate::sync::{Shared, Task, ThreadSafe};
 use crate::view::{TensorView, TensorViewMut};
@@ -24,7 +24,7 @@ struct Block([u8; 16]);
 impl AlignedBytes {
     /// `length` bytes of zero.
     pub fn zeroed(length: usize) -> AlignedBytes {
-        AlignedBytes { blocks: alloc::vec![Block::zeroed(); length.div_ceil(16)], length }
+        AlignedBytes { blocks: bytemuck::zeroed_vec(length.div_ceil(16)), length }
     }
 }
 
@@ -167,19 +167,17 @@ impl Device {
         &self,
         def: &'static OpDef,
         attributes: &[u32],
-        inputs: &[(TensorType, &Buffer)],
+        inputs: &[TensorView<'_>],
         outputs: &[TensorType],
     ) -> Result<heapless::Vec<Buffer, MAX_OUTPUTS>> {
-        let views: heapless::Vec<TensorView<'_>, MAX_INPUTS> =
-            inputs.iter().map(|(tensor_type, buffer)| TensorView { tensor_type, data: Some(buffer.bytes()) }).collect();
         let mut buffers = heapless::Vec::<Buffer, MAX_OUTPUTS>::new();
         for tensor_type in outputs {
             let _ = buffers.push(self.zeros(tensor_type.bytes().ok_or(Error::TooLarge)? as usize));
         }
-        let mut view_muts: heapless::Vec<TensorViewMut<'_>, MAX_OUTPUTS> =
+        let mut views: heapless::Vec<TensorViewMut<'_>, MAX_OUTPUTS> =
             buffers.iter_mut().zip(outputs).map(|(buffer, tensor_type)| TensorViewMut { tensor_type, data: buffer.bytes_mut() }).collect();
-        self.0.run(def, &mut Call { attributes, inputs: &views, outputs: &mut view_muts })?;
-        drop(view_muts);
+        self.0.run(def, &mut Call { attributes, inputs, outputs: &mut views })?;
+        drop(views);
         Ok(buffers)
     }
 }

@@ -7,6 +7,7 @@ use crate::op::MAX_INPUTS;
 use crate::scope::{Op, Outputs, Recorder, ScopeHandle};
 use crate::shape::{Shape, TensorType};
 use crate::sync::{Shared, Weak};
+use crate::view::TensorView;
 use alloc::format;
 use alloc::vec::Vec;
 use core::fmt;
@@ -183,27 +184,29 @@ impl Tensor {
 
     /// Computes `op` now; every input must be computed.
     pub(crate) fn compute(op: &'static Op, attributes: &[u32], inputs: &[&Tensor]) -> Result<Outputs> {
-        let mut types = heapless::Vec::<_, MAX_INPUTS>::new();
-        let mut buffers = heapless::Vec::<_, MAX_INPUTS>::new();
+        let device = inputs.first().ok_or(Error::Arity { got: 0 })?.buffer()?.device();
+        let mut types = heapless::Vec::<TensorType, MAX_INPUTS>::new();
+        let mut views = heapless::Vec::<TensorView<'_>, MAX_INPUTS>::new();
         for tensor in inputs {
+            let buffer = tensor.buffer()?;
+            if buffer.device() != device {
+                let (name, other) = (device.name(), buffer.device().name());
+                return Err(Error::message(format!("the inputs of {} are on {name} and {other}: copy one", op.def.name)));
+            }
             types.push(tensor.tensor_type).map_err(|_| Error::Arity { got: inputs.len() as u8 })?;
-            let _ = buffers.push((tensor.tensor_type, &**tensor.buffer()?));
+            let _ = views.push(TensorView { tensor_type: &tensor.tensor_type, data: Some(buffer.bytes()) });
         }
         let explain = |error| explain(op, inputs, error);
         let outputs = op.def.output_types(&types, attributes).map_err(explain)?;
         let outputs = &outputs[..usize::from(op.def.outputs)];
-        let device = buffers.first().ok_or(Error::Arity { got: 0 })?.1.device();
-        if let Some((_, other)) = buffers.iter().find(|(_, buffer)| buffer.device() != device) {
-            let text = format!("the inputs of {} are on {} and {}: copy one", op.def.name, device.name(), other.device().name());
-            return Err(Error::message(text));
-        }
-        let computed = device.run(op.def, attributes, &buffers, outputs).map_err(explain)?;
+        let computed = device.run(op.def, attributes, &views, outputs).map_err(explain)?;
         Ok(computed.into_iter().zip(outputs).map(|(buffer, &tensor_type)| Tensor::computed(tensor_type, buffer)).collect())
     }
 
     /// Emits `op` into the innermost scope of the inputs, or computes it now.
     pub(crate) fn emit(op: &'static Op, attributes: &[u32], inputs: &[&Tensor]) -> Result<Outputs> {
-        if let Some(scope) = crate::scope::innermost(inputs)? {
+        let recorded = inputs.iter().any(|tensor| matches!(tensor.value, Value::Recorded(_)));
+        if let Some(scope) = if recorded { crate::scope::innermost(inputs)? } else { None } {
             return scope.emit_op(op, attributes, inputs);
         }
         let device = inputs.first().ok_or(Error::Arity { got: 0 })?.buffer()?.device();
