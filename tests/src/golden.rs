@@ -47,8 +47,11 @@ pub fn run_with(folders: &[PathBuf], cortex_m: Option<Machine<'_>>, skips: &mut 
     let mut suite = Suite { skips, coverage, counts: Counts::default(), unknown: BTreeMap::new(), board: cortex_m.is_some() };
     let mut queue = Queue::default();
     for folder in folders {
+        let own = *folder == own_folder();
         for case in read(folder)? {
+            // Of cases that nobody has looked at, only what their reference says is judged.
             match dtypes::variants(&case) {
+                _ if !own => (),
                 Ok(variants) => variants.into_iter().for_each(|variant| suite.case(variant, &mut queue)),
                 Err(error) => suite.fail(&case, EAGER, &format!("in other float types: {error:#}")),
             }
