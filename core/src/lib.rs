@@ -63,6 +63,8 @@ pub mod optimizers;
 #[cfg(feature = "alloc")]
 pub mod plan;
 #[cfg(feature = "alloc")]
+pub mod schedules;
+#[cfg(feature = "alloc")]
 pub mod scope;
 #[cfg(feature = "alloc")]
 pub mod sources;

@@ -93,7 +93,7 @@ fn model(scope: &Eager, cnn_wanted: bool) -> Result<(Arc<Sequential>, Vec<u32>)>
 
 fn step(scope: &dyn Scope, model: &Sequential, adam: &Adam, x: &Tensor, y: &Tensor) -> Result<Tensor> {
     let tape = scope.tape();
-    let loss = SparseCategoricalCrossentropy::default().call(y, &model.call(&tape, x)?)?;
+    let loss = SparseCategoricalCrossentropy::default().from_logits(true).call(y, &model.call(&tape, x)?)?;
     let gradients = tape.gradient(&loss, &model.trainable_variables())?;
     adam.apply_gradients(scope, &gradients)?;
     Ok(loss)

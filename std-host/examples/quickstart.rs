@@ -18,7 +18,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     let (network, adam) = (model.clone(), Adam::default());
     let train_step = Function::new(move |scope: &dyn Scope, (x, y): (Tensor, Tensor)| {
         let tape = scope.tape();
-        let loss = SparseCategoricalCrossentropy::default().call(&y, &network.apply(&tape, &x)?)?;
+        let loss = SparseCategoricalCrossentropy::default().from_logits(true).call(&y, &network.apply(&tape, &x)?)?;
         let gradients = tape.gradient(&loss, &network.trainable_variables())?;
         adam.apply_gradients(scope, &gradients)?;
         Ok(loss)

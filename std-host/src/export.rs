@@ -53,6 +53,7 @@ pub fn artifact(scope: &dyn Scope, model: &Arc<Sequential>, spec: &ModelSpec, op
     let x = Tensor::zeros(&scope.device(), TensorType::new(DType::F32, input))?;
     let y = Tensor::full(&scope.device(), 0i32, &[options.batch])?;
     let sgd = Arc::new(Sgd::new(options.learning_rate));
+    sgd.build(scope, &**model)?;
     let mut artifact = Artifact::new();
     for name in &options.signatures {
         match name.as_str() {

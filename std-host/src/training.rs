@@ -45,7 +45,7 @@ fn forward_backward(
 ) -> Result<(Tensor, Tensor)> {
     let tape = scope.tape();
     let logits = model.call(&tape, x)?;
-    let loss = SparseCategoricalCrossentropy::default().call(y, &logits)?;
+    let loss = SparseCategoricalCrossentropy::default().from_logits(true).call(y, &logits)?;
     let gradients = tape.gradient(&loss, variables)?;
     optimizer.apply_gradients(scope, &gradients)?;
     Ok((loss, logits))
@@ -164,7 +164,7 @@ fn evaluator(model: &Arc<Sequential>) -> Evaluator {
     let model = model.clone();
     Function::new(move |scope: &dyn Scope, (x, y): (Tensor, Tensor)| {
         let logits = model.call(scope, &x)?;
-        Ok((SparseCategoricalCrossentropy::default().call(&y, &logits)?, hits(&y, &logits)?))
+        Ok((SparseCategoricalCrossentropy::default().from_logits(true).call(&y, &logits)?, hits(&y, &logits)?))
     })
 }
 

@@ -35,7 +35,7 @@ pub fn sample() -> Result<AlignedBytes> {
         let model = model.clone();
         let step = Function::new(move |scope: &dyn Scope, (x, y): (Tensor, Tensor)| {
             let tape = scope.tape();
-            let loss = SparseCategoricalCrossentropy::default().call(&y, &model.call(&tape, &x)?)?;
+            let loss = SparseCategoricalCrossentropy::default().from_logits(true).call(&y, &model.call(&tape, &x)?)?;
             let gradients = tape.gradient(&loss, &model.trainable_variables())?;
             optimizer.apply_gradients(scope, &gradients)?;
             Ok(loss)

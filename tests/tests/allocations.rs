@@ -59,7 +59,7 @@ fn a_compiled_step_allocates_nothing() {
     let (trained, adam) = (model.clone(), Adam::new(0.01));
     let train = Function::new(move |scope: &dyn Scope, (x, y): (Tensor, Tensor)| {
         let tape = scope.tape();
-        let loss = SparseCategoricalCrossentropy::default().call(&y, &trained.call(&tape, &x)?)?;
+        let loss = SparseCategoricalCrossentropy::default().from_logits(true).call(&y, &trained.call(&tape, &x)?)?;
         adam.apply_gradients(scope, &tape.gradient(&loss, &trained.trainable_variables())?)?;
         Ok(loss)
     });

@@ -14,7 +14,7 @@ const FLOORS: [(u32, &[&str]); 9] = [
     (6, &["eager", "graph", "verify"]),
     (7, &["autodiff", "observe"]),
     (8, &["optimize", "layout", "plan", "fuse", "group", "steps", "program", "check", "arena", "exec"]),
-    (9, &["artifact", "executable", "describe", "trace", "layers", "losses", "metrics", "optimizers", "model"]),
+    (9, &["artifact", "executable", "describe", "trace", "layers", "losses", "metrics", "optimizers", "schedules", "model"]),
 ];
 
 fn root() -> PathBuf {

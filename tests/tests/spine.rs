@@ -24,7 +24,7 @@ fn cnn() -> Sequential {
 
 fn body(model: &Sequential, optimizer: &dyn Optimizer, scope: &dyn Scope, x: &Tensor, y: &Tensor) -> Result<Tensor> {
     let tape = scope.tape();
-    let loss = SparseCategoricalCrossentropy::default().call(y, &model.call(&tape, x)?)?;
+    let loss = SparseCategoricalCrossentropy::default().from_logits(true).call(y, &model.call(&tape, x)?)?;
     let gradients = tape.gradient(&loss, &model.trainable_variables())?;
     optimizer.apply_gradients(scope, &gradients)?;
     Ok(loss)

@@ -16,7 +16,7 @@ const CLASSES: u32 = 10;
 pub fn learn(steps: u32, mut around: impl FnMut(&mut dyn FnMut()), mut log: impl FnMut(&[u8])) -> Result<()> {
     let scope = Eager::with_seed(&ops::portable_cpu(), SEED);
     let model = Sequential::new().with(Dense::new(32).activation(Activation::Relu)).with(Dense::new(CLASSES));
-    let (loss, optimizer) = (SparseCategoricalCrossentropy::default(), Adam::default());
+    let (loss, optimizer) = (SparseCategoricalCrossentropy::default().from_logits(true), Adam::default());
     for step in 0..steps {
         let mut result = Ok(0.0);
         around(&mut || result = train_step(&scope, &model, &loss, &optimizer, step));

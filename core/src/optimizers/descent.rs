@@ -1,0 +1,296 @@
+//! Gradient descent by a rule: what all optimizers share.
+
+use super::options::Options;
+use super::{Gradient, LearningRate, Optimizer};
+use crate::error::{Error, Result};
+use crate::layers::Module;
+use crate::scope::Scope;
+use crate::sync::{Lock, Shared, ThreadSafe};
+use crate::tensor::Tensor;
+use crate::variable::Variable;
+use alloc::format;
+use alloc::string::String;
+use alloc::vec::Vec;
+
+/// How a variable is changed by its gradient: all that one optimizer has of its own.
+///
+/// ```
+/// use gradlet_core::optimizers::{Descent, Gradient, Optimizer, Rule, Step};
+/// use gradlet_core::{Eager, Result, Scope, Tensor, Variable, ops};
+///
+/// /// The learning rate upward or downward, whatever the size of the gradient.
+/// struct SignDescent;
+/// impl Rule for SignDescent {
+///     fn update(&self, step: &Step<'_>, variable: &Tensor, gradient: &Gradient, _: &[Tensor]) -> Result<Vec<Tensor>> {
+///         Ok(vec![variable.sub(&gradient.dense()?.sign()?.mul(&step.learning_rate(variable)?)?)?])
+///     }
+/// }
+///
+/// let scope = Eager::new(&ops::portable_cpu());
+/// let w = Variable::new(&scope, "w", &Tensor::scalar(&scope.device(), 1.0f32))?;
+/// let gradient = Tensor::scalar(&scope.device(), 20.0f32);
+/// Descent::by(SignDescent, 0.25).apply_gradients(&scope, &[(w.clone(), Some(gradient))])?;
+/// assert_eq!(scope.read(&w)?.item::<f32>()?, 0.75);
+/// # Ok::<(), gradlet_core::Error>(())
+/// ```
+pub trait Rule: ThreadSafe {
+    /// The names of a variable's slots, which are state of the shape of the variable. In groups: an optimizer has the slots
+    /// of the first group for each variable, then those of the second for each, as Keras orders them.
+    fn slots(&self) -> &'static [&'static [&'static str]] {
+        &[]
+    }
+
+    /// What slots are filled with at first.
+    fn initial(&self) -> f64 {
+        0.0
+    }
+
+    /// Calls `visit` with each variable that the rule has itself, beside the slots.
+    fn visit(&self, visit: &mut dyn FnMut(&str, &Variable)) {
+        let _ = visit;
+    }
+
+    /// Fails where the rule's constants are not allowed.
+    fn check(&self) -> Result<()> {
+        Ok(())
+    }
+
+    /// Creates the variables that the rule has itself, for an optimizer of `variables`.
+    fn build(&self, scope: &dyn Scope, variables: &[Variable]) -> Result<()> {
+        let _ = (scope, variables);
+        Ok(())
+    }
+
+    /// What is done once a step, before any variable's update.
+    fn begin(&self, step: &Step<'_>) -> Result<()> {
+        let _ = step;
+        Ok(())
+    }
+
+    /// The new values of `variable` and then of each slot.
+    fn update(&self, step: &Step<'_>, variable: &Tensor, gradient: &Gradient, slots: &[Tensor]) -> Result<Vec<Tensor>>;
+}
+
+/// A step, as a rule sees it.
+pub struct Step<'a> {
+    scope: &'a dyn Scope,
+    iterations: Tensor,
+    learning_rate: Tensor,
+}
+
+impl Step<'_> {
+    /// The scope that the step is taken in.
+    pub fn scope(&self) -> &dyn Scope {
+        self.scope
+    }
+
+    /// The number of steps before this one: i64.
+    pub fn iterations(&self) -> &Tensor {
+        &self.iterations
+    }
+
+    /// The learning rate, in the element type of `like`.
+    pub fn learning_rate(&self, like: &Tensor) -> Result<Tensor> {
+        as_type(&self.learning_rate, like)
+    }
+
+    /// The number of this step plus `later`, in the element type of `like`. The first step is number 1.
+    pub fn number(&self, later: i64, like: &Tensor) -> Result<Tensor> {
+        as_type(&self.iterations.add(&Tensor::scalar(&self.scope.device(), 1 + later))?, like)
+    }
+}
+
+fn as_type(x: &Tensor, like: &Tensor) -> Result<Tensor> {
+    if x.dtype() == like.dtype() { Ok(x.clone()) } else { x.cast(like.dtype()) }
+}
+
+/// Gradient descent by a rule, with the options of every Keras optimizer; each of them changes the optimizer that is to be
+/// made: `Adam::new(0.001).amsgrad(true).clipnorm(1.0)`.
+///
+/// Its variables are `iteration`, `learning_rate` (unless there is a schedule), the moving averages, and the slots, in Keras's
+/// order.
+pub struct Descent<R> {
+    pub(super) rule: R,
+    pub(super) options: Options,
+    learning_rate: LearningRate,
+    rate: Variable,
+    iterations: Variable,
+    trained: Lock<Shared<[Trained]>>,
+}
+
+/// A variable, and the state that the optimizer has for it.
+struct Trained {
+    variable: Variable,
+    /// How it is called in the names of its state.
+    name: String,
+    slots: Vec<Variable>,
+    average: Option<Variable>,
+}
+
+impl<R: Rule> Descent<R> {
+    /// Descent by `rule`, with a learning rate or a schedule.
+    pub fn by(rule: R, learning_rate: impl Into<LearningRate>) -> Descent<R> {
+        Descent {
+            rule,
+            options: Options::default(),
+            learning_rate: learning_rate.into(),
+            rate: Variable::untrained("learning_rate"),
+            iterations: Variable::untrained("iteration"),
+            trained: Lock::new(Shared::from(Vec::new())),
+        }
+    }
+
+    fn trained(&self) -> Shared<[Trained]> {
+        self.trained.lock().clone()
+    }
+
+    /// The state, which is created for these named variables if there is none.
+    fn built(&self, scope: &dyn Scope, named: impl Iterator<Item = (String, Variable)>) -> Result<Shared<[Trained]>> {
+        let known = self.trained();
+        let named: Vec<_> = named.collect();
+        if !known.is_empty() {
+            return match named.iter().find(|(_, variable)| !known.iter().any(|trained| trained.variable == *variable)) {
+                Some((name, _)) => Err(Error::message(format!(
+                    "variable {name:?} is not among those that the optimizer was built for; build it for the whole model first"
+                ))),
+                None => Ok(known),
+            };
+        }
+        self.options.check()?;
+        self.rule.check()?;
+        let device = scope.device();
+        self.iterations.create(scope, &Tensor::scalar(&device, 0i64))?;
+        if let LearningRate::Value(rate) = self.learning_rate {
+            self.rate.create(scope, &Tensor::scalar(&device, rate))?;
+        }
+        let variables: Vec<Variable> = named.iter().map(|(_, variable)| variable.clone()).collect();
+        let trained = named.into_iter().map(|(name, variable)| self.create(scope, name, variable));
+        let trained: Shared<[Trained]> = trained.collect::<Result<Vec<_>>>()?.into();
+        self.rule.build(scope, &variables)?;
+        *self.trained.lock() = trained.clone();
+        Ok(trained)
+    }
+
+    fn create(&self, scope: &dyn Scope, name: String, variable: Variable) -> Result<Trained> {
+        let tensor_type = variable.tensor_type().map_err(|error| error.context(format!("variable {name:?}")))?;
+        let slot = |kind: &str, initial: f64| {
+            let slot = Variable::untrained(&format!("{name}_{kind}"));
+            let value = Tensor::full(&scope.device(), initial as f32, tensor_type.shape.dims())?.cast(tensor_type.dtype)?;
+            slot.create(scope, &value).map(|()| slot)
+        };
+        let average = if self.options.averages() { Some(slot("average", 0.0)?) } else { None };
+        let kinds = self.rule.slots().iter().copied().flatten();
+        let slots = kinds.map(|kind| slot(kind, self.rule.initial())).collect::<Result<_>>()?;
+        Ok(Trained { variable, name, slots, average })
+    }
+
+    fn rate(&self, scope: &dyn Scope, iterations: &Tensor) -> Result<Tensor> {
+        match &self.learning_rate {
+            LearningRate::Value(rate) if !self.rate.is_built() => Ok(Tensor::scalar(&scope.device(), *rate)),
+            LearningRate::Value(_) => scope.read(&self.rate),
+            LearningRate::Schedule(schedule) => schedule.rate(iterations).map_err(|error| error.context("the learning rate")),
+        }
+    }
+}
+
+impl Trained {
+    /// Takes a step of `rule`.
+    fn update<R: Rule>(&self, rule: &R, options: &Options, step: &Step<'_>, gradient: &Gradient) -> Result<()> {
+        let scope = step.scope;
+        let value = options.decay(&self.variable, &scope.read(&self.variable)?, step)?;
+        let slots = self.slots.iter().map(|slot| scope.read(slot)).collect::<Result<Vec<_>>>()?;
+        let updated = rule.update(step, &value, gradient, &slots)?;
+        let variables = core::iter::once(&self.variable).chain(&self.slots);
+        variables.zip(&updated).try_for_each(|(variable, value)| scope.assign(variable, value))
+    }
+}
+
+/// Names for variables without a path: their own, numbered where several have the same.
+fn numbered(gradients: &[(Variable, Option<Gradient>)]) -> impl Iterator<Item = (String, Variable)> {
+    gradients.iter().enumerate().map(|(index, (variable, _))| {
+        let name = variable.name();
+        match gradients.iter().take(index).filter(|(other, _)| other.name() == name).count() {
+            0 => (name.into(), variable.clone()),
+            number => (format!("{name}_{number}"), variable.clone()),
+        }
+    })
+}
+
+impl<R: Rule> Module for Descent<R> {
+    fn visit(&self, visit: &mut dyn FnMut(&str, &Variable)) {
+        let mut visit = |variable: &Variable| visit(variable.name(), variable);
+        visit(&self.iterations);
+        if let LearningRate::Value(_) = self.learning_rate {
+            visit(&self.rate);
+        }
+        let trained = self.trained();
+        trained.iter().filter_map(|trained| trained.average.as_ref()).for_each(&mut visit);
+        let mut first = 0;
+        for group in self.rule.slots() {
+            trained.iter().flat_map(|trained| trained.slots.iter().skip(first).take(group.len())).for_each(&mut visit);
+            first += group.len();
+        }
+        self.rule.visit(&mut |_, variable| visit(variable));
+    }
+}
+
+impl<R: Rule> Optimizer for Descent<R> {
+    fn build(&self, scope: &dyn Scope, model: &dyn Module) -> Result<()> {
+        let named = model.named_variables().into_iter().filter(|(_, variable)| variable.trainable());
+        self.built(scope, named.map(|(path, variable)| (path.replace('/', "_"), variable))).map(drop)
+    }
+
+    fn apply(&self, scope: &dyn Scope, gradients: &[(Variable, Option<Gradient>)]) -> Result<()> {
+        if gradients.is_empty() {
+            return Ok(());
+        }
+        let built = self.built(scope, numbered(gradients))?;
+        let mut trained = Vec::new();
+        let mut found = Vec::new();
+        for (variable, gradient) in gradients {
+            let state = built.iter().find(|trained| trained.variable == *variable);
+            let (Some(state), Some(gradient)) = (state, gradient) else { continue };
+            found.push(gradient.fitted(&state.name, variable.tensor_type()?)?);
+            trained.push(state);
+        }
+        if trained.is_empty() {
+            let names: Vec<&str> = gradients.iter().map(|(variable, _)| variable.name()).collect();
+            return Err(Error::message(format!("no gradient for any variable: the loss depends on none of {}", names.join(", "))));
+        }
+        let iterations = scope.read(&self.iterations)?;
+        let step = Step { scope, learning_rate: self.rate(scope, &iterations)?, iterations };
+        let found = self.options.clip(found)?;
+        self.rule.begin(&step)?;
+        for (trained, gradient) in trained.into_iter().zip(&found) {
+            trained.update(&self.rule, &self.options, &step, gradient)?;
+        }
+        for trained in built.iter() {
+            if let Some(average) = &trained.average {
+                self.options.average(&step, &trained.variable, average)?;
+            }
+        }
+        scope.assign(&self.iterations, &step.iterations.add(&Tensor::scalar(&scope.device(), 1i64))?)
+    }
+
+    fn learning_rate(&self, scope: &dyn Scope) -> Result<Tensor> {
+        let iterations = if self.iterations.is_built() { scope.read(&self.iterations)? } else { Tensor::scalar(&scope.device(), 0i64) };
+        self.rate(scope, &iterations)
+    }
+
+    fn set_learning_rate(&self, scope: &dyn Scope, rate: f32) -> Result<()> {
+        if let LearningRate::Schedule(_) = self.learning_rate {
+            return Err(Error::message("the optimizer was made with a schedule: its learning rate cannot be set"));
+        }
+        let rate = Tensor::scalar(&scope.device(), rate);
+        self.rate.create(scope, &rate)?;
+        scope.assign(&self.rate, &rate)
+    }
+
+    fn finalize_variable_values(&self, scope: &dyn Scope) -> Result<()> {
+        let averaged = |trained: &Trained| match &trained.average {
+            Some(average) => scope.assign(&trained.variable, &scope.read(average)?),
+            None => Ok(()),
+        };
+        self.trained().iter().try_for_each(averaged)
+    }
+}
