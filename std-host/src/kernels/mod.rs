@@ -1,8 +1,10 @@
 //! Fast kernels for f32: vectors, all cores, and sums in another order than that of the portable kernels, so results differ from
 //! theirs by rounding. What is rare goes to the portable kernel.
 
+mod adam_step;
 mod conv2d;
 mod matmul;
+mod max_pool2d;
 mod product;
 mod scratch;
 #[cfg(test)]
@@ -13,7 +15,16 @@ use gradlet_core::op::{Call, Kernel};
 use gradlet_core::{Result, ops};
 use std::sync::LazyLock;
 
-static FAST: &[&Kernel] = &[&conv2d::CONV2D, &conv2d::INPUT_GRAD, &conv2d::FILTER_GRAD, &matmul::MATMUL, &matmul::DENSE];
+static FAST: &[&Kernel] = &[
+    &conv2d::CONV2D,
+    &conv2d::INPUT_GRAD,
+    &conv2d::FILTER_GRAD,
+    &matmul::MATMUL,
+    &matmul::DENSE,
+    &max_pool2d::MAX_POOL2D,
+    &max_pool2d::MAX_POOL2D_GRAD,
+    &adam_step::ADAM_STEP,
+];
 
 /// The fast kernels, then the portable ones.
 pub(crate) static KERNELS: LazyLock<Vec<&'static Kernel>> = LazyLock::new(|| [FAST, ops::KERNELS].concat());
