@@ -15,7 +15,7 @@ pub static DEF: OpDef =
     OpDef { code: super::code::divide_no_nan, name: "divide_no_nan", inputs: (2, 2), outputs: 1, infer: elementwise::broadcast_float, in_place: &[(0, 0)] };
 
 fn run<T: Float>(call: &mut Call<'_, '_>) -> Result<()> {
-    elementwise::binary_small(call, |a: T, b: T| if b == T::ZERO { T::ZERO } else { a.div(b) })
+    elementwise::binary(call, |a: T, b: T| if b == T::ZERO { T::ZERO } else { a.div(b) })
 }
 
 super::kernels!(run: F32 = f32, F64 = f64);

@@ -3,7 +3,7 @@
 use crate::dtype::{Bool, DType, Element, Number};
 use crate::error::{Error, Result};
 use crate::op::Call;
-use crate::shape::{MAX_RANK, TensorType};
+use crate::shape::TensorType;
 #[cfg(feature = "alloc")]
 use crate::tensor::Tensor;
 use crate::view::{TensorView, TensorViewMut};
@@ -147,46 +147,44 @@ pub(super) fn binary<T: Element>(call: &mut Call<'_, '_>, f: impl Fn(T, T) -> T)
     let (a, b) = (call.input(0)?, call.input(1)?);
     let output = call.output()?;
     let dims = output.dims();
-    let (left, right, output) = (a.slice::<T>(), b.slice::<T>(), output.slice_mut::<T>());
-    let suffix = dims.ends_with(b.dims()) && !b.in_place() && !right.is_empty();
-    let columns = right.len().max(1);
-    match (a.in_place(), suffix && a.dims() == dims) {
-        (false, true) => {
-            // Not zipped: that would divide by the length of a chunk.
-            let mut left = left.chunks(columns);
-            for output in output.chunks_mut(columns) {
-                let left = left.next().unwrap_or(&[]);
-                output.iter_mut().zip(left.iter().zip(right)).for_each(|(y, (&a, &b))| *y = f(a, b));
+    let (length, [p, q]) = runs(dims, [a.dims(), b.dims()]);
+    let (left, right) = (a.slice::<T>(), b.slice::<T>());
+    let mut start = 0;
+    for run in output.slice_mut::<T>().chunks_mut(length.max(1)) {
+        let left = left.get(position(start, dims, a.dims())..).unwrap_or(&[]);
+        let right = right.get(position(start, dims, b.dims())..).unwrap_or(&[]);
+        start += length;
+        if p != 0 && !b.in_place() {
+            // The first operand is brought into the output, so that there is one fast loop; a scalar is repeated for it.
+            if let Some(left) = left.get(..run.len()) {
+                run.copy_from_slice(left);
             }
-        }
-        (true, true) => {
-            for output in output.chunks_mut(columns) {
-                output.iter_mut().zip(right).for_each(|(y, &b)| *y = f(*y, b));
+            let repeated = [right.first().copied().unwrap_or(T::zeroed()); 8];
+            let right = if q != 0 { right } else { &repeated };
+            for part in run.chunks_mut(right.len().max(1)) {
+                part.iter_mut().zip(right).for_each(|(y, &b)| *y = f(*y, b));
             }
-        }
-        _ => {
-            let mut index = BroadcastIndex::new(dims, [a.dims(), b.dims()]);
-            for slot in output {
-                let [i, j] = index.advance();
-                let a = if a.in_place() { *slot } else { left.get(i).copied().unwrap_or(*slot) };
-                let b = if b.in_place() { *slot } else { right.get(j).copied().unwrap_or(*slot) };
-                *slot = f(a, b);
+        } else {
+            for (k, slot) in run.iter_mut().enumerate() {
+                // An input that lies in the output has no slice of its own.
+                *slot = f(left.get(k & p).copied().unwrap_or(*slot), right.get(k & q).copied().unwrap_or(*slot));
             }
         }
     }
     Ok(())
 }
 
-/// [`binary`] in as little flash as can be, for element types that models have few of.
+/// [`binary`] in as little flash as can be, for integers.
 #[inline(always)]
 pub(super) fn binary_small<T: Element>(call: &mut Call<'_, '_>, f: impl Fn(T, T) -> T) -> Result<()> {
     let (a, b) = (call.input(0)?, call.input(1)?);
     let output = call.output()?;
-    let mut index = BroadcastIndex::new(output.dims(), [a.dims(), b.dims()]);
+    let dims = output.dims();
     let (left, right) = (a.slice::<T>(), b.slice::<T>());
-    for slot in output.slice_mut::<T>() {
-        // An input that lies in the output has no slice of its own.
-        let [i, j] = index.advance();
+    let (a_whole, b_whole) = (a.dims() == dims, b.dims() == dims);
+    for (index, slot) in output.slice_mut::<T>().iter_mut().enumerate() {
+        let i = if a_whole { index } else { position(index, dims, a.dims()) };
+        let j = if b_whole { index } else { position(index, dims, b.dims()) };
         *slot = f(left.get(i).copied().unwrap_or(*slot), right.get(j).copied().unwrap_or(*slot));
     }
     Ok(())
@@ -197,12 +195,18 @@ pub(super) fn binary_small<T: Element>(call: &mut Call<'_, '_>, f: impl Fn(T, T)
 pub(super) fn compare<T: Element>(call: &mut Call<'_, '_>, f: impl Fn(T, T) -> bool) -> Result<()> {
     let (a, b) = (call.input(0)?, call.input(1)?);
     let output = call.output()?;
-    let mut index = BroadcastIndex::new(output.dims(), [a.dims(), b.dims()]);
-    let (a, b) = (a.slice::<T>(), b.slice::<T>());
-    for y in output.slice_mut::<Bool>() {
-        let [i, j] = index.advance();
-        if let (Some(&a), Some(&b)) = (a.get(i), b.get(j)) {
-            *y = f(a, b).into();
+    let dims = output.dims();
+    let (length, [p, q]) = runs(dims, [a.dims(), b.dims()]);
+    let (left, right) = (a.slice::<T>(), b.slice::<T>());
+    let mut start = 0;
+    for run in output.slice_mut::<Bool>().chunks_mut(length.max(1)) {
+        let left = left.get(position(start, dims, a.dims())..).unwrap_or(&[]);
+        let right = right.get(position(start, dims, b.dims())..).unwrap_or(&[]);
+        start += length;
+        for (k, slot) in run.iter_mut().enumerate() {
+            if let (Some(&a), Some(&b)) = (left.get(k & p), right.get(k & q)) {
+                *slot = f(a, b).into();
+            }
         }
     }
     Ok(())
@@ -231,50 +235,34 @@ pub(super) fn signs_differ<T: Number>(remainder: T, divisor: T) -> bool {
     remainder != T::ZERO && (remainder < T::ZERO) != (divisor < T::ZERO)
 }
 
-/// Walks the elements of a result in row-major order, and gives the positions of the operands' elements.
-pub(super) struct BroadcastIndex<'a, const N: usize> {
-    dims: &'a [u32],
-    counter: [u32; MAX_RANK],
-    strides: [[u32; MAX_RANK]; N],
-    position: [u32; N],
-}
-
-impl<'a, const N: usize> BroadcastIndex<'a, N> {
-    /// For a result of `dims` over operands of these dimensions, which broadcast to it.
-    pub(super) fn new(dims: &'a [u32], operands: [&[u32]; N]) -> BroadcastIndex<'a, N> {
-        let strides = operands.map(|operand| strides(dims.len(), operand));
-        BroadcastIndex { dims, counter: [0; MAX_RANK], strides, position: [0; N] }
-    }
-
-    /// The positions for this element; then goes on to the next.
-    pub(super) fn advance(&mut self) -> [usize; N] {
-        let now = self.position.map(|position| position as usize);
-        for (axis, (count, &dim)) in self.counter.iter_mut().zip(self.dims).enumerate().rev() {
-            *count += 1;
-            let back = if *count < dim { 0 } else { dim };
-            for (position, strides) in self.position.iter_mut().zip(&self.strides) {
-                let stride = strides.get(axis).copied().unwrap_or(0);
-                *position = position.wrapping_add(stride).wrapping_sub(stride.wrapping_mul(back));
-            }
-            if back == 0 {
-                break;
-            }
-            *count = 0;
+/// How a broadcast result is walked: in runs of so many elements, along which each operand either goes on with them or stays
+/// where it is, for which the number of the element in the run is masked by all ones or by 0.
+pub(super) fn runs<const N: usize>(dims: &[u32], operands: [&[u32]; N]) -> (usize, [usize; N]) {
+    let (mut length, mut masks) = (1, [0; N]);
+    for (back, &dim) in dims.iter().rev().enumerate().filter(|(_, dim)| **dim != 1) {
+        let own = |operand: &[u32]| operand.iter().rev().nth(back).is_some_and(|&own| own != 1);
+        let goes_on = operands.map(|operand| if own(operand) { usize::MAX } else { 0 });
+        if length != 1 && goes_on != masks {
+            break;
         }
-        now
+        (length, masks) = ((dim as usize).wrapping_mul(length), goes_on);
     }
+    (length, masks)
 }
 
-/// How far apart the neighbours along each axis of the result lie in an operand of `dims`: 0 where it is broadcast.
-fn strides(rank: usize, dims: &[u32]) -> [u32; MAX_RANK] {
-    let mut strides = [0; MAX_RANK];
-    let mut stride = 1u32;
-    let skip = rank.saturating_sub(dims.len());
-    for (slot, &dim) in strides.iter_mut().skip(skip).zip(dims).rev() {
-        *slot = if dim == 1 { 0 } else { stride };
-        stride = stride.wrapping_mul(dim);
+/// The position in an operand, of dimensions `operand`, of the element `index` of a result of `dims` that it broadcasts to.
+#[inline(never)]
+pub(super) fn position(index: usize, dims: &[u32], operand: &[u32]) -> usize {
+    let (mut rest, mut stride, mut position) = (index as u32, 1u32, 0u32);
+    for (&dim, &own) in dims.iter().rev().zip(operand.iter().rev()) {
+        let dim = dim.max(1);
+        if own != 1 {
+            position = position.wrapping_add((rest % dim).wrapping_mul(stride));
+            stride = stride.wrapping_mul(own);
+        }
+        rest /= dim;
     }
-    strides
+    position as usize
 }
 
 /// The gradient of a broadcast operand: `gradient` summed over the axes that were broadcast, in the operand's shape.
@@ -288,4 +276,48 @@ pub(super) fn unbroadcast(gradient: &Tensor, operand: &Tensor) -> Result<Tensor>
     let widened = |axis: &usize| *axis < skip || (to[axis - skip] == 1 && from[*axis] != 1);
     let axes: alloc::vec::Vec<i32> = (0..from.len()).filter(widened).map(|axis| axis as i32).collect();
     gradient.sum(&axes, false)?.reshape(to)
+}
+
+#[cfg(test)]
+mod tests {
+    extern crate std;
+    use super::super::testing::{Value, floats, indices, position, run, run_every_way, shapes};
+    use super::super::{less, sub};
+    use crate::dtype::Bool;
+    use std::vec::Vec;
+
+    /// The element of an operand that belongs to an index of the result.
+    fn element(operand: &Value, index: &[u32]) -> f32 {
+        let dims = operand.dims();
+        let own = index[index.len() - dims.len()..].iter().zip(dims).map(|(&index, &dim)| if dim == 1 { 0 } else { index });
+        operand.elements::<f32>()[position(dims, &own.collect::<Vec<u32>>())]
+    }
+
+    #[test]
+    fn every_broadcast_is_as_the_naive_one() {
+        let shapes = shapes(3, &[0, 1, 2, 3]);
+        for (a, b) in shapes.iter().flat_map(|a| shapes.iter().map(move |b| (a, b))) {
+            let (x, y) = (floats(a, 1), floats(b, 2));
+            let (result, compared) = run(&less::F32, &[], &[&x, &y], &[]);
+            if result.is_err() {
+                continue;
+            }
+            let difference = &run_every_way(&sub::F32, &[], &[&x, &y])[0];
+            let pairs: Vec<_> = indices(difference.dims()).iter().map(|index| (element(&x, index), element(&y, index))).collect();
+            assert_eq!(difference.elements::<f32>(), pairs.iter().map(|(x, y)| x - y).collect::<Vec<f32>>(), "{a:?} {b:?}");
+            let want: Vec<Bool> = pairs.iter().map(|(x, y)| (x < y).into()).collect();
+            assert_eq!(compared[0].elements::<Bool>(), want, "{a:?} {b:?}");
+        }
+    }
+
+    #[test]
+    fn long_rows_and_scalars_are_walked_to_their_end() {
+        for (a, b) in [(&[19u32][..], &[][..]), (&[], &[19]), (&[3, 11], &[1, 1]), (&[5, 1], &[1, 13]), (&[2, 9], &[9]), (&[2, 9], &[2, 1])]
+        {
+            let (x, y) = (floats(a, 1), floats(b, 2));
+            let difference = &run_every_way(&sub::F32, &[], &[&x, &y])[0];
+            let want = indices(difference.dims()).iter().map(|index| element(&x, index) - element(&y, index)).collect::<Vec<f32>>();
+            assert_eq!(difference.elements::<f32>(), want, "{a:?} {b:?}");
+        }
+    }
 }

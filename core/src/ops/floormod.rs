@@ -15,7 +15,7 @@ pub static DEF: OpDef =
     OpDef { code: super::code::floormod, name: "floormod", inputs: (2, 2), outputs: 1, infer: elementwise::broadcast, in_place: &[(0, 0)] };
 
 fn run<T: Float>(call: &mut Call<'_, '_>) -> Result<()> {
-    elementwise::binary_small(call, |a: T, b: T| {
+    elementwise::binary(call, |a: T, b: T| {
         let remainder = a.rem(b);
         if elementwise::signs_differ(remainder, b) { remainder.add(b) } else { remainder }
     })

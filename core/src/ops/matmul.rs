@@ -4,7 +4,7 @@
 //! Bits: each element is summed from +0 over ascending k.
 
 use super::contraction::{Rows, add_dots, add_rows, outer};
-use super::elementwise::BroadcastIndex;
+use super::elementwise::position;
 use crate::dtype::{DType, Number};
 use crate::error::{Error, Result};
 use crate::op::{Call, Kernel, OpDef, read_attributes};
@@ -74,9 +74,8 @@ fn run<T: Number>(call: &mut Call<'_, '_>) -> Result<()> {
     } else {
         b.dims().last().map_or(0, |&dim| dim as usize)
     };
-    let mut index = BroadcastIndex::new(batch, [a_batch, b_batch]);
-    for product in output.slice_mut::<T>().chunks_mut((m * n).max(1)) {
-        let [i, j] = index.advance();
+    for (index, product) in output.slice_mut::<T>().chunks_mut((m * n).max(1)).enumerate() {
+        let (i, j) = (position(index, batch, a_batch), position(index, batch, b_batch));
         let a = a.slice::<T>().get(i * m * k..).unwrap_or(&[]);
         let b = b.slice::<T>().get(j * k * n..).unwrap_or(&[]);
         let (a, b) = (a.get(..m * k).unwrap_or(&[]), b.get(..k * n).unwrap_or(&[]));

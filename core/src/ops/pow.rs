@@ -16,7 +16,7 @@ pub static DEF: OpDef =
     OpDef { code: super::code::pow, name: "pow", inputs: (2, 2), outputs: 1, infer: elementwise::broadcast, in_place: &[(0, 0)] };
 
 fn run<T: Float>(call: &mut Call<'_, '_>) -> Result<()> {
-    elementwise::binary_small::<T>(call, T::pow)
+    elementwise::binary::<T>(call, T::pow)
 }
 
 /// Repeated squaring, in no more steps than the exponent has bits.

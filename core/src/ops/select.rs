@@ -3,8 +3,8 @@
 //!
 //! The condition is the last input: a kernel is for the element type of the first.
 
-use super::elementwise::{self, BroadcastIndex};
-use crate::dtype::{Bool, DType};
+use super::elementwise;
+use crate::dtype::DType;
 use crate::error::{Error, Result};
 use crate::op::{Call, Kernel, OpDef};
 use crate::shape::TensorType;
@@ -35,14 +35,22 @@ fn infer(inputs: &[TensorType], attributes: &[u32], outputs: &mut [TensorType]) 
 fn run<'d, T: Pod>(call: &mut Call<'_, 'd>) -> Result<()> {
     let (x, z, condition) = (call.input(0)?, call.input(1)?, call.input(2)?);
     let output = call.output()?;
-    let mut index = BroadcastIndex::new(output.dims(), [x.dims(), z.dims(), condition.dims()]);
-    let elements = |view: TensorView<'d>| bytemuck::try_cast_slice::<u8, T>(view.bytes()).unwrap_or(&[]);
-    let (x, z, condition) = (elements(x), elements(z), condition.slice::<Bool>());
-    for slot in bytemuck::try_cast_slice_mut::<u8, T>(output.data).unwrap_or(&mut []) {
-        // An input that lies in the output has no slice of its own.
-        let [i, j, k] = index.advance();
-        let chosen = if condition.get(k).is_some_and(|condition| condition.get()) { x.get(i) } else { z.get(j) };
-        *slot = chosen.copied().unwrap_or(*slot);
+    let dims = output.dims();
+    let (length, [p, q, r]) = elementwise::runs(dims, [x.dims(), z.dims(), condition.dims()]);
+    let elements = |view: TensorView<'d>, start| {
+        let elements = bytemuck::try_cast_slice::<u8, T>(view.bytes()).unwrap_or(&[]);
+        elements.get(elementwise::position(start, dims, view.dims())..).unwrap_or(&[])
+    };
+    let mut start = 0;
+    for run in bytemuck::try_cast_slice_mut::<u8, T>(output.data).unwrap_or(&mut []).chunks_mut(length.max(1)) {
+        let (x, z) = (elements(x, start), elements(z, start));
+        let condition = condition.bytes().get(elementwise::position(start, dims, condition.dims())..).unwrap_or(&[]);
+        start += length;
+        for (k, slot) in run.iter_mut().enumerate() {
+            // An input that lies in the output has no slice of its own.
+            let chosen = if condition.get(k & r).is_some_and(|&byte| byte != 0) { x.get(k & p) } else { z.get(k & q) };
+            *slot = chosen.copied().unwrap_or(*slot);
+        }
     }
     Ok(())
 }
@@ -86,7 +94,8 @@ impl Tensor {
 mod tests {
     extern crate std;
     use super::super::testing::{Value, floats, indices, numbers, position, run, run_every_way};
-    use super::{Bool, Error, F32};
+    use super::{Error, F32};
+    use crate::dtype::Bool;
     use std::vec::Vec;
 
     fn condition(dims: &[u32]) -> Value {

@@ -15,7 +15,7 @@ pub static DEF: OpDef =
     OpDef { code: super::code::truncatediv, name: "truncatediv", inputs: (2, 2), outputs: 1, infer: elementwise::broadcast, in_place: &[(0, 0)] };
 
 fn run<T: Float>(call: &mut Call<'_, '_>) -> Result<()> {
-    elementwise::binary_small(call, |a: T, b: T| a.div(b).trunc())
+    elementwise::binary(call, |a: T, b: T| a.div(b).trunc())
 }
 
 fn run_integers<T: Number>(call: &mut Call<'_, '_>) -> Result<()> {
