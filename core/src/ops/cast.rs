@@ -137,6 +137,9 @@ impl Tensor {
     /// # Ok::<(), gradlet_core::Error>(())
     /// ```
     pub fn cast(&self, dtype: DType) -> Result<Tensor> {
+        if dtype == self.dtype() {
+            return Ok(self.clone());
+        }
         Tensor::emit1(&OP, &[dtype as u32], &[self])
     }
 }

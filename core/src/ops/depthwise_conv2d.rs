@@ -8,7 +8,8 @@
 use super::contraction::check_bias;
 pub use super::conv2d::Attributes;
 use super::conv2d::{check_dim, dims4, filter4};
-use super::depthwise::{Steps, add_products};
+use super::depthwise::add_products;
+use super::window::part;
 use crate::dtype::Float;
 use crate::error::{Error, Result};
 use crate::op::{Call, Kernel, OpDef, read_attributes};
@@ -52,12 +53,13 @@ fn run<T: Float>(call: &mut Call<'_, '_>) -> Result<()> {
             let vertical = down.taps(oh);
             for (ow, y) in output.chunks_exact_mut(co.max(1)).enumerate() {
                 let horizontal = across.taps(ow);
-                let steps = Steps { count: horizontal.end.saturating_sub(horizontal.first), x: across.dilation() * c, y: co };
                 y.fill(T::ZERO);
                 for kh in vertical.first..vertical.end {
-                    let pixel = down.input_at(oh, kh) * w + across.input_at(ow, horizontal.first);
-                    let taps = filter.get((kh * kw + horizontal.first) * co..).unwrap_or(&[]);
-                    add_products(y, x.get(pixel * c..).unwrap_or(&[]), taps, multiplier, steps);
+                    let row = down.input_at(oh, kh) * w;
+                    for tap in horizontal.first..horizontal.end {
+                        let pixel = part(x, (row + across.input_at(ow, tap)) * c, c);
+                        add_products(y, pixel, part(filter, (kh * kw + tap) * co, co), multiplier);
+                    }
                 }
                 y.iter_mut().zip(bias).for_each(|(y, &bias)| *y = y.add(bias));
             }

@@ -6,7 +6,8 @@
 
 pub use super::conv2d_filter_grad::Attributes;
 use super::conv2d::{check_output, dims4};
-use super::depthwise::{Steps, add_products};
+use super::depthwise::add_products;
+use super::window::part;
 use crate::dtype::Float;
 use crate::error::{Error, Result};
 use crate::op::{Call, Kernel, OpDef, read_attributes};
@@ -64,9 +65,10 @@ fn run<T: Float>(call: &mut Call<'_, '_>) -> Result<()> {
                 let (ih, row) = (down.input_at(oh, kh) * w, oh * across.output);
                 for (kw, output) in output.chunks_exact_mut(co.max(1)).enumerate() {
                     let (first, end) = across.outputs(kw);
-                    let steps = Steps { count: end.saturating_sub(first), x: across.stride() * c, y: co };
-                    let pixels = x.get((ih + across.input_at(first, kw)) * c..).unwrap_or(&[]);
-                    add_products(output, pixels, dy.get((row + first) * co..).unwrap_or(&[]), multiplier, steps);
+                    for ow in first..end {
+                        let pixel = part(x, (ih + across.input_at(ow, kw)) * c, c);
+                        add_products(output, pixel, part(dy, (row + ow) * co, co), multiplier);
+                    }
                 }
             }
         }

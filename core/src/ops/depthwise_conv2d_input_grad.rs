@@ -6,7 +6,7 @@
 
 pub use super::conv2d_input_grad::Attributes;
 use super::conv2d::{check_output, dims4, filter4};
-use super::depthwise::{Steps, add_products};
+use super::depthwise::add_pairs;
 use super::window::part;
 use crate::dtype::Float;
 use crate::error::{Error, Result};
@@ -48,7 +48,7 @@ fn run<T: Float>(call: &mut Call<'_, '_>) -> Result<()> {
     let [down, across] = attributes.conv.axes(attributes.input, [kh, kw])?;
     let (kw, c, multiplier) = (kw as usize, c as usize, multiplier as usize);
     let (filter, co) = (filter.slice::<T>(), c * multiplier);
-    let (row, once) = (across.input * c, Steps { count: 1, x: 0, y: 0 });
+    let row = across.input * c;
     let mut images = dy.slice::<T>().chunks_exact((down.output * across.output * co).max(1));
     for output in call.output()?.slice_mut::<T>().chunks_exact_mut((down.input * row).max(1)) {
         output.fill(T::ZERO);
@@ -64,7 +64,7 @@ fn run<T: Float>(call: &mut Call<'_, '_>) -> Result<()> {
                         let weights = part(filter, (kh * kw + tap) * co, co);
                         let dy = part(dy, (oh * across.output + ow) * co, co);
                         if multiplier == 1 {
-                            add_products(dx, weights, dy, 1, once);
+                            add_pairs(dx, weights, dy);
                         } else {
                             add_groups(dx, weights, dy, multiplier);
                         }

@@ -1,7 +1,7 @@
 //! Normalisation, composed of other ops: batch, layer, group and l2.
 //!
-//! All but the last compute `x · inv + (offset − mean · inv)` with `inv = scale / √(variance + ε)`, as TensorFlow and Keras do. Layer and
-//! group normalisation compute in f32 what is given in 16 bits.
+//! All but the last compute `x · inv + (offset − mean · inv)` with `inv = scale / √(variance + ε)`, as TensorFlow and Keras do. Layer,
+//! group and l2 normalisation compute in f32 what is given in 16 bits.
 
 use super::reduce;
 use crate::dtype::DType;
@@ -143,8 +143,9 @@ impl Tensor {
     ///
     /// Fails on integers, and where axes are out of range or listed twice.
     pub fn l2_normalize(&self, axes: &[i32], epsilon: f64) -> Result<Tensor> {
-        let squares = self.square()?.sum(axes, true)?;
-        self.mul(&squares.maximum(&squares.like(epsilon)?)?.rsqrt()?)
+        let x = self.in_32_bits()?;
+        let squares = x.square()?.sum(axes, true)?;
+        x.mul(&squares.maximum(&squares.like(epsilon)?)?.rsqrt()?)?.cast(self.dtype())
     }
 
     /// f32 instead of a 16-bit float.
