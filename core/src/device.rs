@@ -92,10 +92,9 @@ pub trait Backend: ThreadSafe {
     fn threads(&self) -> usize {
         1
     }
-    /// Does both tasks, at the same time where it can. They may call this again.
-    fn join(&self, one: &mut Task<'_>, other: &mut Task<'_>) {
-        one();
-        other();
+    /// Does all tasks, at the same time where it can.
+    fn join(&self, tasks: &mut [&mut Task<'_>]) {
+        tasks.iter_mut().for_each(|task| task());
     }
     /// Lets others go on for a moment: what waits for another thread calls this again and again.
     fn pause(&self) {
@@ -142,8 +141,8 @@ impl Device {
         self.0.threads()
     }
 
-    pub(crate) fn join(&self, one: &mut Task<'_>, other: &mut Task<'_>) {
-        self.0.join(one, other);
+    pub(crate) fn join(&self, tasks: &mut [&mut Task<'_>]) {
+        self.0.join(tasks);
     }
 
     pub(crate) fn pause(&self) {

@@ -4,7 +4,7 @@
 use crate::device::Device;
 use crate::dtype::DType;
 use crate::graph::{Graph, Node, ValueId};
-use crate::group::{MAX_READS, MAX_WRITES};
+use crate::group::{MAX_READS, MAX_THREADS, MAX_WRITES};
 use crate::ops;
 use crate::plan::{Step, is_view};
 use crate::shape::{Shape, TensorType};
@@ -50,7 +50,7 @@ impl Division {
 impl Fusion {
     /// What suits `device`.
     pub(crate) fn of(device: &Device) -> Fusion {
-        Fusion { block: 1024, threads: device.threads(), grain: 1 << 16 }
+        Fusion { block: 1024, threads: device.threads().min(MAX_THREADS), grain: 1 << 16 }
     }
 
     /// The nodes of `order` as steps, neighbours together where they can be.
@@ -182,11 +182,8 @@ mod tests {
         fn threads(&self) -> usize {
             self.1
         }
-        fn join(&self, one: &mut Task<'_>, other: &mut Task<'_>) {
-            std::thread::scope(|threads| {
-                threads.spawn(one);
-                other();
-            });
+        fn join(&self, tasks: &mut [&mut Task<'_>]) {
+            std::thread::scope(|threads| tasks.iter_mut().for_each(|task| drop(threads.spawn(task))));
         }
     }
 

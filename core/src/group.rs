@@ -8,7 +8,7 @@ use crate::fuse::Division;
 use crate::op::{Call, Kernel, MAX_INPUTS, MAX_OUTPUTS};
 use crate::shape::TensorType;
 use crate::steps::{BROKEN, Memory, Operand, Place, part};
-use crate::sync::Shared;
+use crate::sync::{Shared, Task};
 use crate::view::{TensorView, TensorViewMut};
 use alloc::vec::Vec;
 use core::ops::Range;
@@ -17,6 +17,9 @@ use core::ops::Range;
 pub(crate) const MAX_WRITES: usize = 12;
 /// The most storages that a group only reads.
 pub(crate) const MAX_READS: usize = 24;
+
+/// The most threads that blocks are spread over.
+pub(crate) const MAX_THREADS: usize = 16;
 
 /// How the bytes of a storage are divided among blocks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -106,8 +109,8 @@ impl Group {
         let divided = Divided::new(memory, &self.writes).ok_or(BROKEN)?;
         let reads: Option<heapless::Vec<&[u8], MAX_READS>> = self.reads.iter().map(|storage| divided.read(storage)).collect();
         let reads = reads.ok_or(BROKEN)?;
-        let elements = 0..self.division.elements;
-        Portion { group: self, elements, threads: self.division.threads, written: divided.written, reads: &reads }.spread(device)
+        let mut portion = Portion { group: self, elements: 0..self.division.elements, written: divided.written, reads: &reads };
+        if self.division.threads == 1 { portion.run() } else { portion.spread(device) }
     }
 }
 
@@ -164,47 +167,49 @@ impl<'m> Divided<'m> {
 struct Portion<'g, 'm> {
     group: &'g Group,
     elements: Range<usize>,
-    threads: usize,
     written: heapless::Vec<&'m mut [u8], MAX_WRITES>,
     reads: &'g [&'m [u8]],
 }
 
 impl<'g, 'm> Portion<'g, 'm> {
-    /// Runs the blocks, on as many threads as there are for them.
-    fn spread(self, device: &Device) -> Result<()> {
-        if self.threads < 2 {
-            return self.run();
+    /// Runs the blocks on several threads.
+    #[inline(never)]
+    fn spread(mut self, device: &Device) -> Result<()> {
+        let (threads, block) = (self.group.division.threads, self.group.division.block);
+        let blocks = self.elements.len().div_ceil(block);
+        let mut portions = heapless::Vec::<(Portion<'_, '_>, Result<()>), MAX_THREADS>::new();
+        for thread in 0..threads {
+            let end = (blocks * (thread + 1) / threads * block).min(self.group.division.elements);
+            let first = self.take_until(end).ok_or(BROKEN)?;
+            portions.push((first, Ok(()))).map_err(|_| BROKEN)?;
         }
-        let (one, other) = self.halves().ok_or(BROKEN)?;
-        let (mut one, mut other) = (Work::new(one), Work::new(other));
-        device.join(&mut || one.run(device), &mut || other.run(device));
-        one.result.and(other.result)
+        let mut work = portions.iter_mut().map(|(portion, result)| move || *result = portion.run());
+        let mut work: [_; MAX_THREADS] = core::array::from_fn(|_| work.next());
+        let tasks = work.iter_mut().flatten().map(|task| task as &mut Task<'_>);
+        device.join(&mut tasks.collect::<heapless::Vec<&mut Task<'_>, MAX_THREADS>>());
+        portions.into_iter().try_for_each(|(_, result)| result)
     }
 
-    /// The portion in two, with half of the threads each.
-    fn halves(self) -> Option<(Portion<'g, 'm>, Portion<'g, 'm>)> {
-        let Portion { group, elements, threads, written, reads } = self;
-        let few = threads / 2;
-        let block = group.division.block;
-        let rows = elements.len().div_ceil(block) * few / threads * block;
-        let (mut left, mut right) = (heapless::Vec::new(), heapless::Vec::new());
-        for (data, storage) in written.into_iter().zip(&group.writes) {
-            let at = match storage.cut {
+    /// The elements before `end`, for one thread; the others stay.
+    fn take_until(&mut self, end: usize) -> Option<Portion<'g, 'm>> {
+        let (group, reads, elements) = (self.group, self.reads, self.elements.start..end);
+        let mut written = heapless::Vec::new();
+        for (data, storage) in self.written.iter_mut().zip(&group.writes) {
+            let bytes = match storage.cut {
                 Cut::Whole => return None,
-                Cut::Elements(size) => rows * size,
-                Cut::Block(size) => few * block * size,
+                Cut::Elements(size) => elements.len() * size,
+                Cut::Block(size) => group.division.block * size,
             };
-            let (one, other) = data.split_at_mut_checked(at)?;
-            left.push(one).ok()?;
-            right.push(other).ok()?;
+            let (first, rest) = core::mem::take(data).split_at_mut_checked(bytes)?;
+            *data = rest;
+            written.push(first).ok()?;
         }
-        let middle = elements.start + rows;
-        let one = Portion { group, elements: elements.start..middle, threads: few, written: left, reads };
-        Some((one, Portion { group, elements: middle..elements.end, threads: threads - few, written: right, reads }))
+        self.elements.start = end;
+        Some(Portion { group, elements, written, reads })
     }
 
     /// Runs the blocks one after the other.
-    fn run(mut self) -> Result<()> {
+    fn run(&mut self) -> Result<()> {
         let division = &self.group.division;
         let (first, count) = (self.elements.start, self.elements.len());
         let mut types = division.types(division.block);
@@ -219,24 +224,6 @@ impl<'g, 'm> Portion<'g, 'm> {
             }
         }
         Ok(())
-    }
-}
-
-/// A portion to be run by another thread, and what came of it.
-struct Work<'g, 'm> {
-    portion: Option<Portion<'g, 'm>>,
-    result: Result<()>,
-}
-
-impl<'g, 'm> Work<'g, 'm> {
-    fn new(portion: Portion<'g, 'm>) -> Work<'g, 'm> {
-        Work { portion: Some(portion), result: Ok(()) }
-    }
-
-    fn run(&mut self, device: &Device) {
-        if let Some(portion) = self.portion.take() {
-            self.result = portion.spread(device);
-        }
     }
 }
 

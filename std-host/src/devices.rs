@@ -45,8 +45,8 @@ impl Backend for Host {
         team::threads()
     }
 
-    fn join(&self, one: &mut Task<'_>, other: &mut Task<'_>) {
-        team::join(one, other);
+    fn join(&self, tasks: &mut [&mut Task<'_>]) {
+        team::each(true, tasks.iter_mut(), |task| task());
     }
 
     fn pause(&self) {

@@ -34,12 +34,6 @@ pub fn each<T: Send>(parallel: bool, items: impl Iterator<Item = T> + Send, work
     TEAM.offer(&|| std::iter::from_fn(next).for_each(&work));
 }
 
-/// Does both tasks, at the same time where another thread is free.
-pub fn join(one: &mut (dyn FnMut() + Send), other: &mut (dyn FnMut() + Send)) {
-    let tasks: [&mut (dyn FnMut() + Send); 2] = [&mut || one(), &mut || other()];
-    each(true, tasks.into_iter(), |task| task());
-}
-
 fn wanted_threads() -> usize {
     let wanted = std::env::var("GRADLET_NUM_THREADS").ok().and_then(|wanted| wanted.parse().ok());
     wanted.filter(|&wanted| wanted > 0).unwrap_or_else(|| std::thread::available_parallelism().map_or(1, usize::from))
@@ -245,8 +239,7 @@ mod tests {
         let mut done = [0; 2];
         for _ in 0..5 {
             std::thread::sleep(4 * PATIENCE);
-            let [one, other] = &mut done;
-            join(&mut || *one += 1, &mut || *other += 1);
+            each(true, done.iter_mut(), |done| *done += 1);
         }
         assert_eq!(done, [5; 2]);
     }
