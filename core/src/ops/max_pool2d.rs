@@ -11,6 +11,7 @@ use crate::error::{Error, Result};
 use crate::op::{Call, Kernel, OpDef};
 #[cfg(feature = "alloc")]
 use crate::{
+    ops::pad::PadMode,
     scope::{Backward, Gradient, InputGradients, Op},
     tensor::Tensor,
 };
@@ -57,8 +58,7 @@ impl Tensor {
     /// The maxima of windows of `ksize` that move by `strides` (vertical, horizontal) over images `[n,h,w,c]`, channel by
     /// channel: `[n,oh,ow,c]`. NaN in a window gives NaN. As `tf.nn.max_pool2d` in NHWC.
     ///
-    /// Fails where the tensor is not of rank 4 or not of f32 or f64, where the window is larger than the image, where a
-    /// size is 0, and for explicit padding.
+    /// Fails where the tensor is not of rank 4 or not of floats, where the window is larger than the image, and where a size is 0.
     ///
     /// ```
     /// # use gradlet_core::{Tensor, ops};
@@ -69,7 +69,11 @@ impl Tensor {
     /// # Ok::<(), gradlet_core::Error>(())
     /// ```
     pub fn max_pool2d(&self, ksize: [u32; 2], strides: [u32; 2], padding: Padding) -> Result<Tensor> {
-        Tensor::emit1(&OP, bytemuck::cast_slice(&[Attributes::new(ksize, strides, padding)]), &[self])
+        if let (Padding::Explicit { top, bottom, left, right }, &[_, _, _, _]) = (padding, self.dims()) {
+            let padded = self.pad(&[(0, 0), (top, bottom), (left, right), (0, 0)], PadMode::Constant(f64::NEG_INFINITY))?;
+            return padded.max_pool2d(ksize, strides, Padding::Valid);
+        }
+        Tensor::emit1(&OP, bytemuck::cast_slice(&[Attributes::new(ksize, strides, padding)?]), &[self])
     }
 }
 

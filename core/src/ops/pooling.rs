@@ -23,10 +23,13 @@ pub struct Attributes {
 }
 
 impl Attributes {
-    /// Attributes from what a user says; explicit padding is none that pooling has.
+    /// Attributes from what a user says. Fails for explicit padding.
     #[cfg(feature = "alloc")]
-    pub(super) fn new(ksize: [u32; 2], strides: [u32; 2], padding: Padding) -> Attributes {
-        Attributes { ksize, strides, padding: padding.words().0 }
+    pub(super) fn new(ksize: [u32; 2], strides: [u32; 2], padding: Padding) -> Result<Attributes> {
+        match padding.words() {
+            (Padding::EXPLICIT, _) => Err(Error::message("this pooling takes a padding of Valid or Same, not Explicit")),
+            (padding, _) => Ok(Attributes { ksize, strides, padding }),
+        }
     }
 
     /// Checks the attributes, and gives how the window slides, vertically and horizontally.
