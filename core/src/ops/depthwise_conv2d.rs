@@ -1,5 +1,5 @@
 //! Depthwise convolution, each channel by itself: `y[n,oh,ow,c·m+q] = Σ x[n,ih,iw,c] · filter[kh,kw,c,q] + bias[c·m+q]`,
-//! where m is the number of filters for each channel; the rest is as for [`conv2d`]. f32 and f64. As
+//! where m is the number of filters for each channel; the rest is as for [`conv2d`](super::conv2d). f32 and f64. As
 //! `tf.nn.depthwise_conv2d` in NHWC, `tf.nn.bias_add`.
 //!
 //! Bits: each element is summed from +0 over (kh, kw) ascending, without the positions outside of x; the bias is added

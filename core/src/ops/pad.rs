@@ -1,5 +1,5 @@
 //! `x` in a larger tensor, the other elements of which are `value`: element i of each axis lies at `begin + i · step`. Every
-//! element type. As `tf.pad`; with steps, the gradient of [`strided_slice`](super::strided_slice), whose gradient it has in turn.
+//! element type. As `tf.pad`; with steps, the gradient of [`strided_slice`], whose gradient it has in turn.
 //!
 //! Attribute words: for each axis the position of its first element, the signed step to the next, and the dimension of the result.
 
