@@ -1,38 +1,41 @@
-//! A compiled step allocates nothing once it ran: neither in training nor in inference.
+//! A compiled step allocates nothing once it ran: neither in training nor in inference. An eager step of an optimizer allocates no
+//! second weights.
 #![allow(unsafe_code)]
 
 use gradlet_core::layers::{Activation, Dense, Layer, Module, Sequential};
 use gradlet_core::losses::{Loss, SparseCategoricalCrossentropy};
-use gradlet_core::optimizers::{Adam, Optimizer};
-use gradlet_core::{Eager, Function, Record, Scope, Shape, Tensor, ops};
+use gradlet_core::optimizers::{Adam, Optimizer, Sgd};
+use gradlet_core::{Eager, Function, Record, Scope, Shape, Tensor, Variable, ops};
 use std::alloc::{GlobalAlloc, Layout, System};
 use std::cell::Cell;
 use std::sync::Arc;
 
-/// Counts the allocations of each thread.
+/// Counts the allocations of each thread, and remembers the largest.
 struct Counting;
 
 thread_local! {
     static COUNT: Cell<usize> = const { Cell::new(0) };
+    static LARGEST: Cell<usize> = const { Cell::new(0) };
 }
 
-fn count() {
-    // A thread that ends has no counter any more.
+fn count(bytes: usize) {
+    // A thread that ends has no counters any more.
     let _ = COUNT.try_with(|count| count.set(count.get() + 1));
+    let _ = LARGEST.try_with(|largest| largest.set(largest.get().max(bytes)));
 }
 
 // SAFETY: all is left to the system's allocator.
 unsafe impl GlobalAlloc for Counting {
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
-        count();
+        count(layout.size());
         unsafe { System.alloc(layout) }
     }
     unsafe fn alloc_zeroed(&self, layout: Layout) -> *mut u8 {
-        count();
+        count(layout.size());
         unsafe { System.alloc_zeroed(layout) }
     }
     unsafe fn realloc(&self, memory: *mut u8, layout: Layout, size: usize) -> *mut u8 {
-        count();
+        count(size);
         unsafe { System.realloc(memory, layout, size) }
     }
     unsafe fn dealloc(&self, memory: *mut u8, layout: Layout) {
@@ -77,4 +80,20 @@ fn a_compiled_step_allocates_nothing() {
     assert!(losses.iter().skip(1).all(|&(count, _)| count == 0), "{losses:?}");
     let calls: Vec<usize> = (0..5).map(|_| allocations(|| drop(infer.call(&scope, x.clone()).unwrap()))).collect();
     assert!(calls.iter().skip(1).all(|&count| count == 0), "{calls:?}");
+}
+
+#[test]
+fn an_eager_step_changes_the_weights_in_place() {
+    let scope = Eager::new(&ops::portable_cpu());
+    let weights = |value: f32| Tensor::full(&scope.device(), value, &[100, 100]).unwrap();
+    let variable = Variable::new(&scope, "w", &weights(1.0)).unwrap();
+    for optimizer in [Box::new(Adam::new(0.01)) as Box<dyn Optimizer>, Box::new(Sgd::new(0.01))] {
+        let gradients = [(variable.clone(), Some(weights(0.5)))];
+        let before = scope.read(&variable).unwrap().to_vec::<f32>().unwrap();
+        optimizer.apply_gradients(&scope, &gradients).unwrap();
+        LARGEST.set(0);
+        optimizer.apply_gradients(&scope, &gradients).unwrap();
+        assert!(LARGEST.get() < 4000, "{} bytes", LARGEST.get());
+        assert!(scope.read(&variable).unwrap().to_vec::<f32>().unwrap()[9999] < before[9999]);
+    }
 }

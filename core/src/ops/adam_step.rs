@@ -37,6 +37,15 @@ pub struct Attributes {
     pub rate_2: f32,
 }
 
+#[cfg(feature = "alloc")]
+impl Attributes {
+    /// For these β₁, β₂ and ε.
+    pub(crate) fn new([beta_1, beta_2]: [f64; 2], epsilon: f64) -> Attributes {
+        let [beta_1, beta_2, epsilon, rate_1, rate_2] = [beta_1, beta_2, epsilon, 1.0 - beta_1, 1.0 - beta_2].map(|value| value as f32);
+        Attributes { beta_1, beta_2, epsilon, rate_1, rate_2 }
+    }
+}
+
 /// The op.
 pub static DEF: OpDef =
     OpDef { code: super::code::adam_step, name: "adam_step", inputs: (6, 6), outputs: 3, infer, in_place: &[(0, 0), (1, 1), (2, 2)] };
@@ -129,11 +138,11 @@ impl Tensor {
         gradient: &Tensor,
         learning_rate: &Tensor,
         iterations: &Tensor,
-        [beta_1, beta_2]: [f64; 2],
+        betas: [f64; 2],
         epsilon: f64,
     ) -> Result<[Tensor; 3]> {
-        let attributes = [beta_1, beta_2, epsilon, 1.0 - beta_1, 1.0 - beta_2].map(|value| (value as f32).to_bits());
-        let outputs = Tensor::emit(&OP, &attributes, &[self, m, v, gradient, learning_rate, iterations])?;
+        let attributes = Attributes::new(betas, epsilon);
+        let outputs = Tensor::emit(&OP, bytemuck::cast_slice(&[attributes]), &[self, m, v, gradient, learning_rate, iterations])?;
         outputs.into_array().map_err(|outputs| Error::Arity { got: outputs.len() as u8 })
     }
 }

@@ -1,8 +1,9 @@
 //! Adam and AdamW.
 
-use super::descent::{Descent, Rule, Step};
+use super::descent::{Descent, InPlace, Rule, Step};
 use super::{Gradient, LearningRate};
 use crate::error::{Error, Result};
+use crate::ops::adam_step;
 use crate::tensor::Tensor;
 use alloc::vec::Vec;
 
@@ -98,13 +99,19 @@ impl<const DECOUPLED: bool> Rule for AdamRule<DECOUPLED> {
         if self.amsgrad { &[&["momentum", "velocity"], &["velocity_hat"]] } else { &[&["momentum", "velocity"]] }
     }
 
+    fn in_place(&self, step: &Step<'_>, gradient: &Gradient) -> Result<Option<InPlace>> {
+        if self.amsgrad || gradient.is_of_rows() {
+            return Ok(None);
+        }
+        let gradient = gradient.dense()?;
+        let inputs = [gradient.clone(), step.learning_rate(&gradient)?, step.iterations().clone()].into();
+        let attributes = adam_step::Attributes::new([self.beta_1, self.beta_2], self.epsilon);
+        Ok(Some(InPlace { op: &adam_step::OP, attributes: bytemuck::cast_slice(&[attributes]).to_vec(), inputs }))
+    }
+
     fn update(&self, step: &Step<'_>, variable: &Tensor, gradient: &Gradient, slots: &[Tensor]) -> Result<Vec<Tensor>> {
         let rate = step.learning_rate(variable)?;
         let [m, v, largest @ ..] = slots else { return Err(Error::Unbuilt) };
-        if largest.is_empty() && !gradient.is_of_rows() {
-            let betas = [self.beta_1, self.beta_2];
-            return Ok(variable.adam_step([m, v], &gradient.dense()?, &rate, step.iterations(), betas, self.epsilon)?.into());
-        }
         let (one, number) = (variable.like(1.0)?, step.number(0, variable)?);
         let left = |beta: f64| one.sub(&variable.like(beta)?.pow(&number)?);
         let alpha = rate.mul(&left(self.beta_2)?.sqrt()?)?.div(&left(self.beta_1)?)?;

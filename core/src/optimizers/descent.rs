@@ -4,7 +4,7 @@ use super::options::Options;
 use super::{Gradient, LearningRate, Optimizer};
 use crate::error::{Error, Result};
 use crate::layers::Module;
-use crate::scope::Scope;
+use crate::scope::{Op, Scope};
 use crate::sync::{Lock, Shared, ThreadSafe};
 use crate::tensor::Tensor;
 use crate::variable::Variable;
@@ -67,8 +67,25 @@ pub trait Rule: ThreadSafe {
         Ok(())
     }
 
+    /// The op that makes the whole update in the bytes of the variable and its slots; where there is none,
+    /// [`Rule::update`] is asked.
+    fn in_place(&self, step: &Step<'_>, gradient: &Gradient) -> Result<Option<InPlace>> {
+        let _ = (step, gradient);
+        Ok(None)
+    }
+
     /// The new values of `variable` and then of each slot.
     fn update(&self, step: &Step<'_>, variable: &Tensor, gradient: &Gradient, slots: &[Tensor]) -> Result<Vec<Tensor>>;
+}
+
+/// An update by [`Scope::update`].
+pub struct InPlace {
+    /// The op. It takes the variable, its slots and the inputs, and gives the new values of the variable and its slots.
+    pub op: &'static Op,
+    /// Its attribute words.
+    pub attributes: Vec<u32>,
+    /// What it takes after the slots.
+    pub inputs: Vec<Tensor>,
 }
 
 /// A step, as a rule sees it.
@@ -197,11 +214,15 @@ impl Trained {
     /// Takes a step of `rule`.
     fn update<R: Rule>(&self, rule: &R, options: &Options, step: &Step<'_>, gradient: &Gradient) -> Result<()> {
         let scope = step.scope;
-        let value = options.decay(&self.variable, &scope.read(&self.variable)?, step)?;
+        options.decay(&self.variable, step)?;
+        let variables: Vec<&Variable> = core::iter::once(&self.variable).chain(&self.slots).collect();
+        if let Some(InPlace { op, attributes, inputs }) = rule.in_place(step, gradient)? {
+            return scope.update(op, &attributes, &variables, &inputs.iter().collect::<Vec<_>>());
+        }
+        let value = scope.read(&self.variable)?;
         let slots = self.slots.iter().map(|slot| scope.read(slot)).collect::<Result<Vec<_>>>()?;
         let updated = rule.update(step, &value, gradient, &slots)?;
-        let variables = core::iter::once(&self.variable).chain(&self.slots);
-        variables.zip(&updated).try_for_each(|(variable, value)| scope.assign(variable, value))
+        variables.iter().zip(&updated).try_for_each(|(variable, value)| scope.assign(variable, value))
     }
 }
 

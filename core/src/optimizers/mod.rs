@@ -19,7 +19,7 @@ pub use adadelta::Adadelta;
 pub use adagrad::Adagrad;
 pub use adam::{Adam, AdamW};
 pub use adamax::Adamax;
-pub use descent::{Descent, Rule, Step};
+pub use descent::{Descent, InPlace, Rule, Step};
 pub use gradient::Gradient;
 pub use nadam::Nadam;
 pub use rmsprop::RMSprop;

@@ -111,13 +111,15 @@ impl Options {
         Ok(gradients.iter().zip(clipped?).map(|(gradient, values)| gradient.with_values(values)).collect())
     }
 
-    /// The value of `variable`, decayed.
-    pub(super) fn decay(&self, variable: &Variable, value: &Tensor, step: &Step<'_>) -> Result<Tensor> {
+    /// Decays the value of `variable`.
+    pub(super) fn decay(&self, variable: &Variable, step: &Step<'_>) -> Result<()> {
         match self.weight_decay {
             Some(decay) if !self.undecayed.iter().any(|name| variable.name().contains(name.as_str())) => {
-                value.sub(&value.mul_scalar(decay)?.mul(&step.learning_rate(value)?)?)
+                let value = step.scope().read(variable)?;
+                let decayed = value.sub(&value.mul_scalar(decay)?.mul(&step.learning_rate(&value)?)?)?;
+                step.scope().assign(variable, &decayed)
             }
-            _ => Ok(value.clone()),
+            _ => Ok(()),
         }
     }
 

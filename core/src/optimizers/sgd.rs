@@ -1,8 +1,9 @@
 //! SGD.
 
-use super::descent::{Descent, Rule, Step};
+use super::descent::{Descent, InPlace, Rule, Step};
 use super::{Gradient, LearningRate};
 use crate::error::{Error, Result};
+use crate::ops::sgd_step;
 use crate::tensor::Tensor;
 use alloc::format;
 use alloc::vec::Vec;
@@ -73,9 +74,18 @@ impl Rule for SgdRule {
         }
     }
 
+    fn in_place(&self, step: &Step<'_>, gradient: &Gradient) -> Result<Option<InPlace>> {
+        if self.momentum != 0.0 {
+            return Ok(None);
+        }
+        let gradient = gradient.dense()?;
+        let rate = step.learning_rate(&gradient)?;
+        Ok(Some(InPlace { op: &sgd_step::OP, attributes: Vec::new(), inputs: [gradient, rate].into() }))
+    }
+
     fn update(&self, step: &Step<'_>, variable: &Tensor, gradient: &Gradient, slots: &[Tensor]) -> Result<Vec<Tensor>> {
         let rate = step.learning_rate(variable)?;
-        let [velocity] = slots else { return Ok([variable.sgd_step(&gradient.dense()?, &rate)?].into()) };
+        let [velocity] = slots else { return Err(Error::Unbuilt) };
         let (momentum, pull) = (variable.like(self.momentum)?, gradient.dense()?.mul(&rate)?);
         let velocity = velocity.mul(&momentum)?.sub(&pull)?;
         let way = if self.nesterov { velocity.mul(&momentum)?.sub(&pull)? } else { velocity.clone() };
