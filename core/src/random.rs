@@ -32,6 +32,19 @@ impl Stream {
         let words = (0..count.div_ceil(4) as u64).flat_map(|index| self.block(index));
         words.take(count).map(unit).collect()
     }
+
+    /// Every number below `count` once, in an order that the stream decides: Fisher and Yates's shuffle.
+    #[cfg(feature = "alloc")]
+    pub fn permutation(&self, count: usize) -> Vec<usize> {
+        let mut order: Vec<usize> = (0..count).collect();
+        let mut words = (0..).flat_map(|index| self.block(index));
+        for last in (1..count).rev() {
+            // The high half of word × (last + 1) is a number up to `last`.
+            let word = words.next().unwrap_or(0);
+            order.swap(last, ((u64::from(word) * (last as u64 + 1)) >> 32) as usize);
+        }
+        order
+    }
 }
 
 /// The number from 0 to below 1, a multiple of 2⁻²⁴, that a word stands for.
@@ -42,6 +55,16 @@ pub(crate) fn unit(word: u32) -> f32 {
 #[cfg(test)]
 mod tests {
     use super::Stream;
+
+    #[test]
+    fn every_place_is_as_likely() {
+        let mut first = [0; 4];
+        (0..4000).for_each(|stream| first[Stream { key: 0, stream }.permutation(4)[0]] += 1);
+        assert!(first.iter().all(|count| (880..1120).contains(count)), "{first:?}");
+        let mut order = Stream { key: 1, stream: 0 }.permutation(9);
+        order.sort();
+        assert_eq!(order, [0, 1, 2, 3, 4, 5, 6, 7, 8]);
+    }
 
     /// The known answers that come with the authors' Random123 library.
     #[test]

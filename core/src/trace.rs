@@ -150,6 +150,19 @@ impl Arguments for Tensor {
     }
 }
 
+/// Whether there is one is a host value.
+impl<A: Arguments> Arguments for Option<A> {
+    fn visit(&self, visit: &mut dyn FnMut(Argument<'_>)) {
+        visit(Argument::Host(self.is_some().into()));
+        if let Some(argument) = self {
+            argument.visit(visit);
+        }
+    }
+    fn with(&self, next: &mut dyn FnMut() -> Tensor) -> Option<A> {
+        self.as_ref().map(|argument| argument.with(next))
+    }
+}
+
 macro_rules! host_arguments {
     ($($ty:ty: $value:ident => $key:expr),* $(,)?) => {$(
         impl Arguments for $ty {

@@ -91,16 +91,14 @@ impl Digits {
         Digits { images: (0..self.len()).flat_map(turn).collect(), labels: self.labels.clone(), rows: cols, cols: rows }
     }
 
-    /// Every index once, in an order that `stream` decides: Fisher and Yates's shuffle.
+    /// Every index once, in an order that `stream` decides.
     pub fn shuffled(&self, stream: Stream) -> Vec<usize> {
-        let mut order: Vec<usize> = (0..self.len()).collect();
-        let mut words = (0..).flat_map(|block| stream.block(block));
-        for last in (1..order.len()).rev() {
-            // The high half of word × (last + 1) is a number up to `last`.
-            let word = words.next().unwrap_or(0);
-            order.swap(last, ((u64::from(word) * (last as u64 + 1)) >> 32) as usize);
-        }
-        order
+        stream.permutation(self.len())
+    }
+
+    /// All pictures and labels, as [`Digits::batch`] gives them.
+    pub fn tensors(&self, device: &Device, picture: &[u32]) -> Result<(Tensor, Tensor)> {
+        self.batch(device, &(0..self.len()).collect::<Vec<_>>(), picture)
     }
 
     /// The pictures and labels at `indices`: `x`, f32 of shape `[indices, picture…]`, each pixel over 255; and `y`, i32 of shape
@@ -153,24 +151,5 @@ mod tests {
         assert_eq!((turned.rows, turned.cols), (3, 2));
         assert_eq!(turned.image(0), [2, 5, 1, 4, 0, 3]);
         assert_eq!(turned.turned().turned().turned(), some(2));
-    }
-
-    #[test]
-    fn shuffles_to_a_permutation() {
-        let digits = some(9);
-        let order = digits.shuffled(Stream { key: 1, stream: 0 });
-        let mut sorted = order.clone();
-        sorted.sort();
-        assert_eq!(sorted, (0..9).collect::<Vec<_>>());
-        assert_ne!(order, sorted);
-        assert_ne!(order, digits.shuffled(Stream { key: 1, stream: 1 }));
-    }
-
-    #[test]
-    fn every_place_is_as_likely() {
-        let digits = some(4);
-        let mut first = [0; 4];
-        (0..4000).for_each(|stream| first[digits.shuffled(Stream { key: 0, stream })[0]] += 1);
-        assert!(first.iter().all(|count| (880..1120).contains(count)), "{first:?}");
     }
 }

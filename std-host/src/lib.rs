@@ -12,9 +12,10 @@ pub mod firmware;
 pub mod idx;
 pub mod inspect;
 mod kernels;
+pub mod model;
 pub mod models;
 pub mod npy;
-pub mod progress;
+mod progress;
 /// Layers: what models are made of. They have Keras's names, defaults and weight layouts.
 pub mod layers {
     #[doc(inline)]
@@ -34,6 +35,7 @@ pub use file_error::{FileError, FileResult};
 pub use files::{writable, write_whole};
 #[doc(inline)]
 pub use gradlet_core::*;
+pub use model::Model;
 pub use models::ModelSpec;
 
 /// The README's program compiles.

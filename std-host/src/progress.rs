@@ -1,57 +1,139 @@
-//! The progress of training, on stderr: a bar on a terminal, a line an epoch elsewhere.
+//! The progress of training, on stderr: Keras's bar on a terminal, a line an epoch elsewhere.
 
-use crate::training::Status;
+use crate::model::{Logs, short};
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use std::io::IsTerminal;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
-/// Shows how training goes: give [`crate::training::fit`] its [`Bar::report`].
-///
-/// ```
-/// use gradlet::progress::Bar;
-/// use gradlet::training::{Evaluation, Status};
-/// let mut bar = Bar::new(true);
-/// bar.report(&Status { epoch: 1, epochs: 1, step: 1, steps: 2, train: Evaluation::default(), test: None });
-/// ```
-pub struct Bar {
-    bar: ProgressBar,
-    /// Lines are wanted, but there is no terminal for a bar.
-    lines: bool,
-    start: Instant,
+/// How progress is shown: Keras's `verbose`. Colours obey `NO_COLOR`.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Verbose {
+    /// A bar on a terminal, lines elsewhere.
+    #[default]
+    Auto,
+    /// Not at all: 0.
+    Silent,
+    /// A line for each epoch: 2.
+    Lines,
 }
 
-impl Bar {
-    /// A bar, or nothing at all if `quiet`. Colours obey `NO_COLOR`.
-    pub fn new(quiet: bool) -> Bar {
-        let terminal = std::io::stderr().is_terminal();
-        let target = if quiet || !terminal { ProgressDrawTarget::hidden() } else { ProgressDrawTarget::stderr() };
+/// The steps of an epoch, or of an evaluation.
+pub(crate) struct Progress {
+    verbose: Verbose,
+    bar: ProgressBar,
+    steps: Option<usize>,
+    step: usize,
+    start: Instant,
+    /// When the first step was done, in which functions are traced: it tells nothing of the others.
+    traced: Option<Instant>,
+}
+
+impl Progress {
+    /// Nothing is done yet, of so many steps.
+    pub fn new(verbose: Verbose, steps: Option<usize>) -> Progress {
+        let verbose = if verbose == Verbose::Auto && !std::io::stderr().is_terminal() { Verbose::Lines } else { verbose };
+        let target = if verbose == Verbose::Auto { ProgressDrawTarget::stderr() } else { ProgressDrawTarget::hidden() };
         let coloured = std::env::var_os("NO_COLOR").is_none_or(|value| value.is_empty());
-        let bar = if coloured { "{bar:24.cyan/dim}" } else { "{bar:24}" };
-        let template = format!("{{prefix}} {bar} {{pos}}/{{len}}  {{msg}}  {{eta}} left");
+        let bar = if coloured { "{bar:20.green/white}" } else { "{bar:20}" };
+        let template = if steps.is_some() { format!("{{prefix}} {bar} {{msg}}") } else { "{prefix} {msg}".into() };
         let style = ProgressStyle::with_template(&template).unwrap_or_else(|_| ProgressStyle::default_bar());
-        let bar = ProgressBar::with_draw_target(None, target).with_style(style.progress_chars("━╸─"));
-        Bar { bar, lines: !quiet && !terminal, start: Instant::now() }
+        let style = style.progress_chars(if coloured { "━━━" } else { "━╸─" });
+        let bar = ProgressBar::with_draw_target(steps.map(|steps| steps as u64), target).with_style(style);
+        Progress { verbose, bar, steps, step: 0, start: Instant::now(), traced: None }
     }
 
-    /// Takes note of a step, or of the end of an epoch.
-    pub fn report(&mut self, status: &Status) {
-        let Status { epoch, epochs, step, steps, train, test } = *status;
-        let prefix = format!("epoch {epoch}/{epochs}");
-        let message = format!("loss {:.4}  accuracy {:5.2} %", train.loss, train.accuracy * 100.0);
-        let Some(test) = test else {
-            self.bar.set_length((epochs * steps) as u64);
-            self.bar.set_position(((epoch - 1) * steps + step) as u64);
-            self.bar.set_prefix(prefix);
-            return self.bar.set_message(message);
-        };
-        let tested = format!("test loss {:.4}  test accuracy {:5.2} %", test.loss, test.accuracy * 100.0);
-        let line = format!("{prefix}  {:5.1} s  {message}  {tested}", self.start.elapsed().as_secs_f64());
-        match self.lines {
-            true => eprintln!("{line}"),
-            false => self.bar.println(line),
+    /// A line before the bar.
+    pub fn title(&self, title: &str) {
+        match self.verbose {
+            Verbose::Silent => (),
+            Verbose::Lines => eprintln!("{title}"),
+            Verbose::Auto => self.bar.println(title),
         }
-        if epoch == epochs {
-            self.bar.finish_and_clear();
+    }
+
+    /// So many steps are done.
+    pub fn step(&mut self, step: usize, logs: &Logs) {
+        self.step = step;
+        if step == 1 {
+            self.traced = Some(Instant::now());
         }
+        if self.verbose == Verbose::Auto {
+            let per_step = self.per_step();
+            let left = self.steps.map(|steps| remaining(per_step, steps.saturating_sub(step)));
+            self.bar.set_prefix(count(step, self.steps));
+            self.bar.set_message(format!("{} {}", left.unwrap_or_else(|| seconds(self.start.elapsed())), line(per_step, logs)));
+            self.bar.set_position(step as u64);
+        }
+    }
+
+    /// All steps are done.
+    pub fn finish(self, logs: &Logs) {
+        let (count, elapsed, line) = (count(self.step, Some(self.step)), seconds(self.start.elapsed()), line(self.per_step(), logs));
+        match self.verbose {
+            Verbose::Silent => (),
+            Verbose::Lines => eprintln!("{count} - {elapsed} - {line}"),
+            Verbose::Auto => {
+                self.bar.set_prefix(count);
+                self.bar.set_message(format!("{elapsed} {line}"));
+                self.bar.abandon();
+            }
+        }
+    }
+
+    /// How long a step takes, without the first one if there are more.
+    fn per_step(&self) -> Duration {
+        match self.traced {
+            Some(traced) if self.step > 1 => traced.elapsed() / (self.step as u32 - 1),
+            _ => self.start.elapsed() / self.step.max(1) as u32,
+        }
+    }
+}
+
+/// ` 7/160`.
+fn count(step: usize, steps: Option<usize>) -> String {
+    match steps {
+        Some(steps) => format!("{step:>width$}/{steps}", width = steps.to_string().len()),
+        None => format!("{step:7}/Unknown"),
+    }
+}
+
+fn seconds(time: Duration) -> String {
+    format!("{:.0}s", time.as_secs_f64())
+}
+
+/// How long so many steps will take.
+fn remaining(per_step: Duration, steps: usize) -> String {
+    let seconds = (per_step.as_secs_f64() * steps as f64) as u64;
+    match seconds {
+        ..=60 => format!("{seconds}s"),
+        61..=3600 => format!("{}:{:02}", seconds / 60, seconds % 60),
+        _ => format!("{}:{:02}:{:02}", seconds / 3600, seconds / 60 % 60, seconds % 60),
+    }
+}
+
+/// `27ms/step - accuracy: 0.9000 - loss: 0.3000`.
+fn line(per_step: Duration, logs: &Logs) -> String {
+    let time = match per_step.as_secs_f64() {
+        time if time >= 1.0 || time == 0.0 => format!("{time:.0}s"),
+        time if time >= 1e-3 => format!("{:.0}ms", time * 1e3),
+        time => format!("{:.0}us", time * 1e6),
+    };
+    logs.iter().fold(format!("{time}/step"), |line, (name, value)| format!("{line} - {name}: {}", short(value)))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn lines_are_keras_s() {
+        let mut logs = Logs::default();
+        logs.set("accuracy", 0.93751);
+        logs.set("loss", 1.234e-5);
+        assert_eq!(line(Duration::from_micros(27_400), &logs), "27ms/step - accuracy: 0.9375 - loss: 1.2340e-05");
+        assert_eq!(line(Duration::from_nanos(912_000), &Logs::default()), "912us/step");
+        assert_eq!([count(7, Some(160)), count(7, None)], ["  7/160", "      7/Unknown"]);
+        let times = [0.5, 59.0, 61.0, 3599.0, 3700.0].map(|seconds| remaining(Duration::from_secs_f64(seconds), 1));
+        assert_eq!(times, ["0s", "59s", "1:01", "59:59", "1:01:40"]);
     }
 }

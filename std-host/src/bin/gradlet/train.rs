@@ -3,9 +3,9 @@
 use crate::{Data, Model, print};
 use anyhow::{Result, ensure};
 use clap::{Args, ValueEnum};
-use gradlet::optimizers::{Adam, Optimizer, Sgd};
-use gradlet::progress::Bar;
-use gradlet::{Eager, training, weights, writable};
+use gradlet::model::{Evaluate, Fit, Verbose};
+use gradlet::optimizers::{Adam, Sgd};
+use gradlet::{Eager, Scope, training, weights, writable};
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Instant;
@@ -55,33 +55,32 @@ impl Train {
         ensure!(!train.is_empty() && !test.is_empty(), "there are no digits to train on, or none to test on");
         let scope = Eager::with_seed(&gradlet::cpu(), self.model.seed);
         let spec = &self.model.model;
-        let model = Arc::new(spec.build(&scope)?);
+        let layers = Arc::new(spec.build(&scope)?);
         if let Some(path) = &self.from {
-            weights::load(&scope, &*model, path)?;
+            weights::load(&scope, &*layers, path)?;
         }
-        let options = training::Options { epochs: self.epochs, batch: self.batch as usize };
-        let mut bar = Bar::new(quiet);
-        let report = &mut |status: &_| bar.report(status);
-        let result = match self.epochs {
-            0 => training::evaluate(&scope, &model, &test, &spec.input())?,
-            _ => training::fit(&scope, &model, self.optimizer(), (&train, &test), &spec.input(), options, report)?,
+        let model = match self.optimizer {
+            Rule::Adam => training::classifier(&scope, layers.clone(), Adam::new(self.rate.unwrap_or(0.001))),
+            Rule::Sgd => training::classifier(&scope, layers.clone(), Sgd::new(self.rate.unwrap_or(0.01))),
+        }?;
+        let [train, test] = [train.tensors(&scope.device(), &spec.input())?, test.tensors(&scope.device(), &spec.input())?];
+        let verbose = if quiet { Verbose::Silent } else { Verbose::Auto };
+        let fit = Fit::new().epochs(self.epochs).batch_size(self.batch as usize).verbose(verbose).validation_data((&test.0, &test.1));
+        let history = model.fit((&train.0, &train.1), fit)?;
+        let (prefix, logs) = match history.last() {
+            Some(logs) => ("val_", logs.clone()),
+            None => ("", model.evaluate((&test.0, &test.1), Evaluate::new().verbose(Verbose::Silent))?),
         };
         if let Some(path) = &self.weights {
-            weights::save(&scope, &*model, &spec.to_string(), path)?;
+            weights::save(&scope, &*layers, &spec.to_string(), path)?;
         }
-        let seconds = start.elapsed().as_secs_f64();
+        let result = |name| logs.get(&format!("{prefix}{name}")).unwrap_or(f64::NAN);
         print(&format!(
-            "{spec}: accuracy {:.2} %, loss {:.4} on {} test digits, {seconds:.1} s\n",
-            result.accuracy * 100.0,
-            result.loss,
-            test.len()
+            "{spec}: accuracy {:.2} %, loss {:.4} on {} test digits, {:.1} s\n",
+            result("accuracy") * 100.0,
+            result("loss"),
+            test.1.dims()[0],
+            start.elapsed().as_secs_f64()
         ))
-    }
-
-    fn optimizer(&self) -> Arc<dyn Optimizer> {
-        match self.optimizer {
-            Rule::Adam => Arc::new(Adam::new(self.rate.unwrap_or(0.001))),
-            Rule::Sgd => Arc::new(Sgd::new(self.rate.unwrap_or(0.01))),
-        }
     }
 }

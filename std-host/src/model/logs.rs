@@ -1,0 +1,90 @@
+//! What training reports: numbers by name.
+
+/// Numbers by name, such as `loss` and `val_accuracy`, in the order in which they are shown.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Logs(Vec<(String, f64)>);
+
+impl Logs {
+    /// These, sorted by name.
+    pub(super) fn sorted(mut entries: Vec<(String, f64)>) -> Logs {
+        entries.sort_by(|(a, _), (b, _)| a.cmp(b));
+        Logs(entries)
+    }
+
+    /// The number of this name.
+    pub fn get(&self, name: &str) -> Option<f64> {
+        self.0.iter().find(|(known, _)| known == name).map(|(_, value)| *value)
+    }
+
+    /// Sets the number of this name, which comes last if it is new.
+    pub fn set(&mut self, name: &str, value: f64) {
+        match self.0.iter_mut().find(|(known, _)| known == name) {
+            Some((_, known)) => *known = value,
+            None => self.0.push((name.into(), value)),
+        }
+    }
+
+    /// The names with their numbers.
+    pub fn iter(&self) -> impl Iterator<Item = (&str, f64)> {
+        self.0.iter().map(|(name, value)| (name.as_str(), *value))
+    }
+}
+
+/// The logs of every epoch: what `fit` gives.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct History {
+    /// Each epoch, counted from 0, with its logs at its end.
+    pub epochs: Vec<(usize, Logs)>,
+}
+
+impl History {
+    /// The numbers of this name, one for each epoch that has one.
+    pub fn get(&self, name: &str) -> Vec<f64> {
+        self.epochs.iter().filter_map(|(_, logs)| logs.get(name)).collect()
+    }
+
+    /// The logs of the last epoch.
+    pub fn last(&self) -> Option<&Logs> {
+        self.epochs.last().map(|(_, logs)| logs)
+    }
+}
+
+/// A number as Python prints it: what Keras's files hold.
+pub(super) fn python(value: f64) -> String {
+    let magnitude = value.abs();
+    match value {
+        _ if value.is_nan() => "nan".into(),
+        _ if value.is_infinite() => if value > 0.0 { "inf" } else { "-inf" }.into(),
+        _ if magnitude != 0.0 && !(1e-4..1e16).contains(&magnitude) => exponent(format!("{value:e}")),
+        _ => format!("{value:?}"),
+    }
+}
+
+/// A number in a line of progress: four digits after the point.
+pub(crate) fn short(value: f64) -> String {
+    match value.abs() {
+        magnitude if magnitude > 1e-3 && magnitude.is_finite() => format!("{value:.4}"),
+        magnitude if magnitude.is_finite() => exponent(format!("{value:.4e}")),
+        _ => python(value),
+    }
+}
+
+/// `1e-5` with the two digits that Python gives an exponent.
+fn exponent(text: String) -> String {
+    let Some((digits, exponent)) = text.split_once('e') else { return text };
+    let (sign, exponent) = exponent.strip_prefix('-').map_or(('+', exponent), |exponent| ('-', exponent));
+    format!("{digits}e{sign}{exponent:0>2}")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn numbers_are_python_s() {
+        // python3 -c "print([0.1, 1e-5, 123456789.0, 1e22, -2.5e-7, 0.0, float('nan'), -float('inf'), 3.0])"
+        let numbers = [0.1, 1e-5, 123456789.0, 1e22, -2.5e-7, 0.0, f64::NAN, f64::NEG_INFINITY, 3.0];
+        assert_eq!(numbers.map(python), ["0.1", "1e-05", "123456789.0", "1e+22", "-2.5e-07", "0.0", "nan", "-inf", "3.0"]);
+        assert_eq!([0.98765, 0.00012345, 0.0, 12.0, f64::NAN].map(short), ["0.9877", "1.2345e-04", "0.0000e+00", "12.0000", "nan"]);
+    }
+}
