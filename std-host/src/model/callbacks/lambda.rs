@@ -4,6 +4,9 @@ use super::{Callback, Logs, Model};
 use gradlet_core::Result;
 use std::ops::ControlFlow;
 
+/// Called with the number of a step or an epoch.
+type WithLogs<'a> = Box<dyn FnMut(usize, &Logs) + 'a>;
+
 /// Keras's `LambdaCallback`: calls functions. Epochs and steps are counted from 0.
 ///
 /// ```
@@ -15,8 +18,8 @@ use std::ops::ControlFlow;
 pub struct LambdaCallback<'a> {
     train_begin: Option<Box<dyn FnMut() + 'a>>,
     epoch_begin: Option<Box<dyn FnMut(usize) + 'a>>,
-    batch_end: Option<Box<dyn FnMut(usize, &Logs) + 'a>>,
-    epoch_end: Option<Box<dyn FnMut(usize, &Logs) + 'a>>,
+    batch_end: Option<WithLogs<'a>>,
+    epoch_end: Option<WithLogs<'a>>,
     train_end: Option<Box<dyn FnMut() + 'a>>,
 }
 

@@ -1,0 +1,70 @@
+//! The examples print what the handbook's programs print.
+
+#![allow(dead_code)]
+
+#[path = "../examples/cnn.rs"]
+mod cnn;
+#[path = "../examples/custom.rs"]
+mod custom;
+#[path = "../examples/mnist.rs"]
+mod mnist;
+
+use clap::Parser;
+use gradlet::digits;
+use std::path::Path;
+
+const DATA: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../data/mnist10k");
+
+/// What a program prints.
+fn printed(run: impl FnOnce(&mut dyn std::io::Write) -> Result<(), Box<dyn std::error::Error>>) -> Vec<String> {
+    let mut out = Vec::new();
+    run(&mut out).unwrap();
+    String::from_utf8(out).unwrap().lines().map(String::from).collect()
+}
+
+/// The number after `name` in a line.
+#[track_caller]
+fn number(line: &str, name: &str) -> f64 {
+    let number = line.strip_prefix(name).unwrap_or_else(|| panic!("{line:?} does not begin with {name:?}"));
+    assert_eq!(number.split_once('.').map(|(_, digits)| digits.len()), Some(6), "{line}");
+    number.parse().unwrap()
+}
+
+#[test]
+fn mlp() {
+    let lines = printed(|out| mnist::mlp::run(Path::new(DATA), 1, out));
+    assert_eq!(lines.len(), 161);
+    assert!(number(&lines[0], "batch 0: loss ") > 2.0 && number(&lines[159], "batch 159: loss ") < 1.0);
+    assert!(number(&lines[160], "test accuracy: ") > 0.86, "{}", lines[160]);
+}
+
+#[test]
+fn cnn() {
+    let (train, test) = digits::load(Path::new(DATA)).unwrap();
+    let lines = printed(|out| cnn::run((&train.first(500), &test.first(100)), 1, 1, out));
+    assert!(lines[0] == "Model: \"cnn\"" && lines.iter().any(|line| line == " Total params: 3,274,634 (12.49 MB)"), "{lines:?}");
+    let [loss, accuracy] = &lines[lines.len() - 2..] else { panic!("{lines:?}") };
+    assert!(number(loss, "test loss: ") < 1.5 && number(accuracy, "test sparse_categorical_accuracy: ") > 0.5, "{lines:?}");
+}
+
+#[test]
+fn custom() {
+    assert_eq!(printed(|out| custom::run(out)), ["w: 2.000", "b: 1.000", "accuracy: 0.750"]);
+}
+
+#[test]
+fn mnist() {
+    let folder = tempfile::tempdir().unwrap();
+    let save = folder.path().join("save");
+    let run = |arguments: &[&str]| {
+        let common = ["mnist", "--data", DATA, "--save", save.to_str().unwrap()];
+        let arguments = mnist::Arguments::try_parse_from([&common, arguments].concat()).unwrap();
+        printed(|out| mnist::run(&arguments, out))
+    };
+    let lines = run(&["--mode=train", "--num_epochs=2", "--batch_size=40", "--learning_rate=0.002"]);
+    assert_eq!(lines.len(), 404);
+    assert!(number(&lines[0], "batch 1: loss ") > 2.0);
+    assert_eq!(lines[100], format!("model saved to {}", save.join("model-1.safetensors").display()));
+    let lines = run(&["--mode", "test"]);
+    assert!(lines.len() == 1 && number(&lines[0], "test accuracy: ") > 0.9, "{lines:?}");
+}
