@@ -19,9 +19,8 @@ pub struct Mlp {
     dense2: Dense,
 }
 
-impl Mlp {
-    /// A model that is not built.
-    pub fn new() -> Mlp {
+impl Default for Mlp {
+    fn default() -> Mlp {
         Mlp { flatten: Flatten, dense1: Dense::new(100).activation(Activation::Relu), dense2: Dense::new(10) }
     }
 }
@@ -55,7 +54,7 @@ pub fn get_batch(scope: &Eager, digits: &Digits, batch_size: usize) -> Result<(T
 pub fn run(data: &Path, num_epochs: usize, out: &mut dyn Write) -> std::result::Result<(), Box<dyn Error>> {
     let scope = Eager::with_seed(&gradlet::cpu(), 1);
     let (train, test) = digits::load(data)?;
-    let model = Mlp::new();
+    let model = Mlp::default();
     let optimizer = Adam::new(LEARNING_RATE);
 
     for batch_index in 0..train.len() / BATCH_SIZE * num_epochs {

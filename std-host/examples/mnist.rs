@@ -3,9 +3,9 @@
 //! `cargo run --release -p gradlet --example mnist -- --mode=train --num_epochs=1 --batch_size=50 --learning_rate=0.001`,
 //! then `… -- --mode=test`.
 
+/// The model.
 #[allow(dead_code)]
 #[path = "mlp.rs"]
-/// The model.
 pub mod mlp;
 
 use clap::{Parser, ValueEnum};
@@ -67,7 +67,7 @@ fn saved(folder: &Path, number: usize) -> PathBuf {
 fn train(arguments: &Arguments, out: &mut dyn Write) -> Result<(), Box<dyn Error>> {
     let scope = Eager::with_seed(&gradlet::cpu(), 1);
     let digits = Digits::load(&arguments.data, "train")?;
-    let model = Mlp::new();
+    let model = Mlp::default();
     let optimizer = Adam::new(arguments.learning_rate);
     std::fs::create_dir_all(&arguments.save)?;
     for batch_index in 1..=digits.len() / arguments.batch_size * arguments.num_epochs {
@@ -90,7 +90,7 @@ fn train(arguments: &Arguments, out: &mut dyn Write) -> Result<(), Box<dyn Error
 fn test(arguments: &Arguments, out: &mut dyn Write) -> Result<(), Box<dyn Error>> {
     let scope = Eager::new(&gradlet::cpu());
     let digits = Digits::load(&arguments.data, "t10k")?;
-    let model = Model::new(&scope, Mlp::new());
+    let model = Model::new(&scope, Mlp::default());
     model.build(PICTURE)?;
     let last = (1..).map(|number| saved(&arguments.save, number)).take_while(|path| path.exists()).last();
     model.load_weights(last.ok_or("there is no saved model: train first")?)?;

@@ -2,6 +2,7 @@
 //!
 //! Everything of [`gradlet_core`] is here too, so a program on the host needs this crate only.
 
+pub mod applications;
 mod arrays;
 mod devices;
 pub mod digits;

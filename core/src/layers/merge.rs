@@ -1,6 +1,6 @@
 //! Layers of several inputs: Keras's `Add` and `Concatenate`.
 
-use super::Module;
+use super::{Module, type_name};
 use crate::error::{Error, Result};
 use crate::scope::Scope;
 use crate::sync::ThreadSafe;
@@ -10,6 +10,11 @@ use crate::tensor::Tensor;
 pub trait Merge: Module + ThreadSafe {
     /// What kind of layer it is: `add`, `concatenate`.
     fn name(&self) -> &str;
+
+    /// The type's name, for people: `Add`.
+    fn kind(&self) -> &str {
+        type_name::<Self>()
+    }
 
     /// Computes the output.
     fn call(&self, scope: &dyn Scope, inputs: &[&Tensor]) -> Result<Tensor>;

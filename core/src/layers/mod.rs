@@ -11,6 +11,7 @@ mod dense;
 mod depthwise_conv2d;
 mod dropout;
 mod embedding;
+mod functional;
 mod global_pooling;
 mod group_normalization;
 mod initializers;
@@ -38,6 +39,7 @@ pub use dense::Dense;
 pub use depthwise_conv2d::DepthwiseConv2D;
 pub use dropout::Dropout;
 pub use embedding::Embedding;
+pub use functional::{Functional, Value};
 pub use global_pooling::{GlobalAveragePooling1D, GlobalAveragePooling2D, GlobalMaxPooling1D, GlobalMaxPooling2D};
 pub use gradlet_derive::Module;
 pub use group_normalization::GroupNormalization;
@@ -65,8 +67,11 @@ use crate::shape::{Shape, TensorType};
 use crate::sync::{Shared, ThreadSafe};
 use crate::tensor::Tensor;
 use crate::trace::dry_run;
+use crate::variable::Variable;
 use alloc::boxed::Box;
 use alloc::format;
+use alloc::string::String;
+use alloc::vec::Vec;
 
 /// A layer: from a tensor to a tensor, with variables that are created when the input shape is known.
 ///
@@ -100,9 +105,7 @@ pub trait Layer: Module + ThreadSafe {
 
     /// The type's name, for people: `Conv2D`.
     fn kind(&self) -> &str {
-        let name = core::any::type_name::<Self>();
-        let name = name.split_once('<').map_or(name, |(name, _)| name);
-        name.rsplit_once("::").map_or(name, |(_, name)| name)
+        type_name::<Self>()
     }
 
     /// Creates the variables for inputs of this shape. A layer without variables needs none; nor does one that is made of layers,
@@ -127,12 +130,8 @@ pub trait Layer: Module + ThreadSafe {
 
     /// [`Layer::apply`] under a name that the layer has in its model: errors and summaries say it.
     fn apply_as(&self, name: &str, scope: &dyn Scope, x: &Tensor) -> Result<Tensor> {
-        let recorder = scope.handle().recorder;
-        let id = (core::mem::size_of_val(self) > 0).then_some(core::ptr::from_ref(self).cast::<u8>() as usize);
-        recorder.enter(&Entered { name, kind: self.kind(), id, variables: &|| self.named_variables() });
-        let y = self.ensure_built(scope, x).and_then(|()| self.call(scope, x));
-        recorder.leave(y.as_ref().ok().map(Tensor::tensor_type));
-        y.map_err(|error| error.context(format!("layer {name:?}")))
+        let call = || self.ensure_built(scope, x).and_then(|()| self.call(scope, x));
+        observed_call(scope, name, self.kind(), self, &|| self.named_variables(), call)
     }
 
     /// The type of the output for an input of this type: Keras's `compute_output_spec`. Creates all variables, those of inner
@@ -147,6 +146,30 @@ pub trait Layer: Module + ThreadSafe {
         let shape = Shape::new(&[&[1], input].concat())?;
         Summary::new(self, scope, TensorType::new(DType::F32, shape))
     }
+}
+
+/// The name of a type, without its path and its parameters.
+fn type_name<T: ?Sized>() -> &'static str {
+    let name = core::any::type_name::<T>();
+    let name = name.split_once('<').map_or(name, |(name, _)| name);
+    name.rsplit_once("::").map_or(name, |(_, name)| name)
+}
+
+/// What `call` gives; those who observe the scope hear of `layer`, and errors name it.
+fn observed_call<L: ?Sized>(
+    scope: &dyn Scope,
+    name: &str,
+    kind: &str,
+    layer: &L,
+    variables: &dyn Fn() -> Vec<(String, Variable)>,
+    call: impl FnOnce() -> Result<Tensor>,
+) -> Result<Tensor> {
+    let recorder = scope.handle().recorder;
+    let id = (core::mem::size_of_val(layer) > 0).then_some(core::ptr::from_ref(layer).cast::<u8>() as usize);
+    recorder.enter(&Entered { name, kind, id, variables });
+    let y = call();
+    recorder.leave(y.as_ref().ok().map(Tensor::tensor_type));
+    y.map_err(|error| error.context(format!("layer {name:?}")))
 }
 
 macro_rules! transparent {
