@@ -20,6 +20,7 @@ pub enum Verbose {
 /// The steps of an epoch, or of an evaluation.
 pub(crate) struct Progress {
     verbose: Verbose,
+    coloured: bool,
     bar: ProgressBar,
     steps: Option<usize>,
     step: usize,
@@ -28,18 +29,24 @@ pub(crate) struct Progress {
     traced: Option<Instant>,
 }
 
+/// The width of the bar.
+const WIDTH: usize = 20;
+
 impl Progress {
     /// Nothing is done yet, of so many steps.
     pub fn new(verbose: Verbose, steps: Option<usize>) -> Progress {
         let verbose = if verbose == Verbose::Auto && !std::io::stderr().is_terminal() { Verbose::Lines } else { verbose };
         let target = if verbose == Verbose::Auto { ProgressDrawTarget::stderr() } else { ProgressDrawTarget::hidden() };
         let coloured = std::env::var_os("NO_COLOR").is_none_or(|value| value.is_empty());
-        let bar = if coloured { "{bar:20.green/white}" } else { "{bar:20}" };
-        let template = if steps.is_some() { format!("{{prefix}} {bar} {{msg}}") } else { "{prefix} {msg}".into() };
+        let colours = if coloured { ".green/white" } else { "" };
+        let template = match steps {
+            Some(steps) => format!("{{pos:>{}}}/{{len}} {{bar:{WIDTH}{colours}}} {{msg}}", digits(steps)),
+            None => "{pos:7}/Unknown {msg}".into(),
+        };
         let style = ProgressStyle::with_template(&template).unwrap_or_else(|_| ProgressStyle::default_bar());
         let style = style.progress_chars(if coloured { "━━━" } else { "━╸─" });
         let bar = ProgressBar::with_draw_target(steps.map(|steps| steps as u64), target).with_style(style);
-        Progress { verbose, bar, steps, step: 0, start: Instant::now(), traced: None }
+        Progress { verbose, coloured, bar, steps, step: 0, start: Instant::now(), traced: None }
     }
 
     /// A line before the bar.
@@ -60,7 +67,6 @@ impl Progress {
         if self.verbose == Verbose::Auto {
             let per_step = self.per_step();
             let left = self.steps.map(|steps| remaining(per_step, steps.saturating_sub(step)));
-            self.bar.set_prefix(count(step, self.steps));
             self.bar.set_message(format!("{} {}", left.unwrap_or_else(|| seconds(self.start.elapsed())), line(per_step, logs)));
             self.bar.set_position(step as u64);
         }
@@ -68,14 +74,14 @@ impl Progress {
 
     /// All steps are done.
     pub fn finish(self, logs: &Logs) {
-        let (count, elapsed, line) = (count(self.step, Some(self.step)), seconds(self.start.elapsed()), line(self.per_step(), logs));
+        let (step, elapsed, line) = (self.step, seconds(self.start.elapsed()), line(self.per_step(), logs));
         match self.verbose {
             Verbose::Silent => (),
-            Verbose::Lines => eprintln!("{count} - {elapsed} - {line}"),
+            Verbose::Lines => eprintln!("{step}/{step} - {elapsed} - {line}"),
             Verbose::Auto => {
-                self.bar.set_prefix(count);
-                self.bar.set_message(format!("{elapsed} {line}"));
-                self.bar.abandon();
+                self.bar.finish_and_clear();
+                let (begin, end) = if self.coloured { ("\x1b[32m", "\x1b[0m") } else { ("", "") };
+                eprintln!("{step}/{step} {begin}{}{end} {elapsed} {line}", "━".repeat(WIDTH));
             }
         }
     }
@@ -89,12 +95,8 @@ impl Progress {
     }
 }
 
-/// ` 7/160`.
-fn count(step: usize, steps: Option<usize>) -> String {
-    match steps {
-        Some(steps) => format!("{step:>width$}/{steps}", width = steps.to_string().len()),
-        None => format!("{step:7}/Unknown"),
-    }
+fn digits(number: usize) -> usize {
+    number.to_string().len()
 }
 
 fn seconds(time: Duration) -> String {
@@ -132,7 +134,6 @@ mod tests {
         logs.set("loss", 1.234e-5);
         assert_eq!(line(Duration::from_micros(27_400), &logs), "27ms/step - accuracy: 0.9375 - loss: 1.2340e-05");
         assert_eq!(line(Duration::from_nanos(912_000), &Logs::default()), "912us/step");
-        assert_eq!([count(7, Some(160)), count(7, None)], ["  7/160", "      7/Unknown"]);
         let times = [0.5, 59.0, 61.0, 3599.0, 3700.0].map(|seconds| remaining(Duration::from_secs_f64(seconds), 1));
         assert_eq!(times, ["0s", "59s", "1:01", "59:59", "1:01:40"]);
     }
