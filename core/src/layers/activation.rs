@@ -50,6 +50,8 @@ activations! {
     Exponential "exponential" => Tensor::exp;
     /// [`Tensor::gelu`], not approximated.
     Gelu "gelu" => |x| x.gelu(false);
+    /// [`Tensor::glu`] over the last axis.
+    Glu "glu" => |x| x.glu(-1);
     /// [`Tensor::hard_shrink`] of 0.5.
     HardShrink "hard_shrink" => |x| x.hard_shrink(0.5);
     /// [`Tensor::hard_sigmoid`].
@@ -108,6 +110,7 @@ mod tests {
         assert_eq!(of("linear"), [-1.0, 0.5]);
         assert_eq!(of("relu"), [0.0, 0.5]);
         assert_eq!(of("leaky_relu"), [-0.2, 0.5]);
+        assert_eq!(of("glu"), [-0.622_459_35]);
         assert_eq!(of("swish"), of("silu"));
         assert_eq!(Activation::Function(Tensor::relu).call(&x).unwrap().to_vec::<f32>().unwrap(), [0.0, 0.5]);
         let error = "rleu".parse::<Activation>().unwrap_err();

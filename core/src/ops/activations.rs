@@ -1,5 +1,6 @@
 //! Activations, made of ops, with TensorFlow's and Keras's values and gradients at the kinks.
 
+use crate::dtype::DType;
 use crate::error::Result;
 use crate::tensor::Tensor;
 
@@ -13,9 +14,9 @@ impl Tensor {
         self.like(6.0)?.minimum(&self.relu()?)
     }
 
-    /// `self` above 0, `alpha · self` elsewhere, as `tf.nn.leaky_relu`. Integers are cast as by [`Tensor::divide`].
+    /// `self` above 0, `alpha · self` elsewhere, as `tf.nn.leaky_relu`. Integers are cast to f32.
     pub fn leaky_relu(&self, alpha: f64) -> Result<Tensor> {
-        let x = self.to_real()?;
+        let x = if self.dtype().is_float() { self.clone() } else { self.cast(DType::F32)? };
         x.greater(&x.like(0.0)?)?.select(&x, &x.mul_scalar(alpha)?)
     }
 
@@ -122,6 +123,14 @@ impl Tensor {
     /// `(self + √(self² + b)) / 2`, as Keras's `squareplus`.
     pub fn squareplus(&self, b: f64) -> Result<Tensor> {
         self.add(&self.square()?.add_scalar(b)?.sqrt()?)?.mul_scalar(0.5)
+    }
+
+    /// The first half along `axis`, times the sigmoid of the second, as Keras's `glu`.
+    ///
+    /// Fails where the axis does not halve.
+    pub fn glu(&self, axis: i32) -> Result<Tensor> {
+        let halves = self.split(2, axis)?;
+        halves[0].mul(&halves[1].sigmoid()?)
     }
 
     /// `min(self, 0)`: what an exponential may be taken of without overflow.
