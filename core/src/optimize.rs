@@ -3,8 +3,10 @@
 
 use crate::dtype::DType;
 use crate::error::Result;
-use crate::graph::{Graph, Node, Origin, ValueId};
+use crate::graph::{Graph, Node, Origin};
+use crate::op::OpCode;
 use crate::ops;
+use crate::scope::Op;
 use crate::tensor::Tensor;
 use alloc::vec::Vec;
 
@@ -17,7 +19,7 @@ pub fn optimize(graph: &mut Graph) -> Result<()> {
         drop_dead_nodes(graph);
         let folded = fold_constants(graph)?;
         let simplified = simplify(graph);
-        let fused = fuse_sgd(graph);
+        let fused = fuse_steps(graph);
         if !(folded || simplified || fused) {
             break;
         }
@@ -107,24 +109,26 @@ fn moves_nothing(node: &Node, dims: &[u32]) -> bool {
     }
 }
 
-/// `w - lr * (xᵀ · dy)` in one node, so that the gradient of a dense kernel never exists as a whole.
-fn fuse_sgd(graph: &mut Graph) -> bool {
+/// The steps of optimizers: the number of the gradient's input, and the op that makes the gradient `xᵀ · dy` itself, which takes x and
+/// dy in its place.
+const STEPS: [(OpCode, usize, &Op); 2] = [(ops::code::sgd_step, 1, &ops::matmul_sgd::OP), (ops::code::adam_step, 3, &ops::matmul_adam::OP)];
+
+/// A step and the product that makes its gradient in one node, so that the gradient of a dense kernel never exists as a whole.
+fn fuse_steps(graph: &mut Graph) -> bool {
     let uses = graph.uses();
-    let producer = |graph: &Graph, id: ValueId| graph.nodes.iter().position(|node| node.outputs.contains(&id));
     for index in 0..graph.nodes.len() {
         let step = &graph.nodes[index];
-        if step.op.def.code != ops::code::sgd_step {
-            continue;
-        }
-        let (variable, gradient, rate) = (step.inputs[0], step.inputs[1], step.inputs[2]);
-        let Some(made) = producer(graph, gradient).map(|made| &graph.nodes[made]) else { continue };
+        let Some(&(_, input, op)) = STEPS.iter().find(|(code, ..)| *code == step.op.def.code) else { continue };
+        let gradient = step.inputs[input];
+        let Some(made) = graph.nodes.iter().find(|node| node.outputs.contains(&gradient)) else { continue };
         let transposed = made.op.def.code == ops::code::matmul && made.attributes == [1, 0];
         let flat = made.inputs.iter().all(|&id| graph.values[id].tensor_type.shape.rank() == 2);
         let float = matches!(graph.values[gradient].tensor_type.dtype, DType::F32 | DType::F64);
         if transposed && flat && float && uses[gradient] == 1 {
-            let inputs = alloc::vec![variable, made.inputs[0], made.inputs[1], rate];
-            let outputs = step.outputs.clone();
-            graph.nodes[index] = Node { op: &ops::matmul_sgd::OP, attributes: Vec::new(), inputs, outputs };
+            let mut inputs = step.inputs.clone();
+            inputs.splice(input..=input, made.inputs.iter().copied());
+            let (attributes, outputs) = (step.attributes.clone(), step.outputs.clone());
+            graph.nodes[index] = Node { op, attributes, inputs, outputs };
             return true;
         }
     }

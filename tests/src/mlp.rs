@@ -7,15 +7,20 @@ use gradlet_core::{Eager, Record, Result, Scope, Tensor, Variable};
 pub struct Mlp {
     /// Kernel and bias of the first layer, then of the second.
     pub variables: Vec<Variable>,
-    optimizer: Sgd,
+    optimizer: Box<dyn Optimizer>,
 }
 
 impl Mlp {
-    /// With fixed weights.
+    /// With fixed weights, trained by gradient descent.
     pub fn new(scope: &Eager) -> Result<Mlp> {
+        Mlp::with(scope, Box::new(Sgd::new(0.1)))
+    }
+
+    /// With fixed weights, trained by `optimizer`.
+    pub fn with(scope: &Eager, optimizer: Box<dyn Optimizer>) -> Result<Mlp> {
         let shapes: [(&str, &[u32]); 4] = [("kernel_1", &[4, 3]), ("bias_1", &[3]), ("kernel_2", &[3, 2]), ("bias_2", &[2])];
         let variables = shapes.iter().map(|(name, dims)| weights(scope, name, dims)).collect::<Result<_>>()?;
-        Ok(Mlp { variables, optimizer: Sgd::new(0.1) })
+        Ok(Mlp { variables, optimizer })
     }
 
     /// Learns from `x[n,4]` with `labels[n]`. Gives the loss before.

@@ -1,6 +1,7 @@
 //! A training step gives the same bits eagerly, compiled, and exported; its fused ops among them.
 
 use gradlet_core::device::AlignedBytes;
+use gradlet_core::optimizers::{Adam, Optimizer, Sgd};
 use gradlet_core::{Artifact, Eager, Function, Program, Result, Scope, Session, Tensor, ops};
 use gradlet_tests::mlp::Mlp;
 use gradlet_tests::random::Random;
@@ -26,15 +27,20 @@ fn state(scope: &Eager, mlp: &Mlp, loss: &Tensor) -> Result<Vec<Vec<u32>>> {
 
 #[test]
 fn every_step_has_the_same_bits() -> Result<()> {
+    same_bits("matmul_sgd", || Box::new(Sgd::new(0.1)))?;
+    same_bits("matmul_adam", || Box::new(Adam::new(0.01)))
+}
+
+fn same_bits(fused: &str, optimizer: fn() -> Box<dyn Optimizer>) -> Result<()> {
     let scope = Eager::new(&ops::portable_cpu());
-    let (eager, traced) = (Mlp::new(&scope)?, std::sync::Arc::new(Mlp::new(&scope)?));
+    let (eager, traced) = (Mlp::with(&scope, optimizer())?, std::sync::Arc::new(Mlp::with(&scope, optimizer())?));
     let body = traced.clone();
     let compiled = Function::new(move |scope: &dyn Scope, (x, labels): (Tensor, Tensor)| body.step(scope, &x, &labels));
 
     let mut random = Random::new(1);
     let concrete = compiled.concrete(&scope, &tensors(&scope, sample(&mut random))?)?;
-    let fused = concrete.graph().nodes.iter().any(|node| node.op.def.name == "matmul_sgd");
-    assert!(fused, "no gradient was fused with its step");
+    let found = concrete.graph().nodes.iter().any(|node| node.op.def.name == fused);
+    assert!(found, "no gradient was fused with its step into {fused}");
     let mut artifact = Artifact::new();
     // Named variables come first in the artifact, in this order.
     artifact.variables(traced.variables.iter().map(|variable| (variable.name().into(), variable.clone())).collect());

@@ -51,7 +51,16 @@ pub static DEF: OpDef =
     OpDef { code: super::code::adam_step, name: "adam_step", inputs: (6, 6), outputs: 3, infer, in_place: &[(0, 0), (1, 1), (2, 2)] };
 
 fn infer(inputs: &[TensorType], attributes: &[u32], outputs: &mut [TensorType]) -> Result<()> {
-    let [variable, _, _, _, learning_rate, iterations] = inputs else { return Err(Error::Arity { got: inputs.len() as u8 }) };
+    elementwise::like_first(3, inputs)?;
+    infer_step(inputs, 4, attributes, outputs)
+}
+
+/// The shape rule of a step: inputs 0, 1 and 2 are the variable and its moments, those from `scalars` on the learning rate and the
+/// number of steps.
+pub(super) fn infer_step(inputs: &[TensorType], scalars: u8, attributes: &[u32], outputs: &mut [TensorType]) -> Result<()> {
+    let (Some(variable), [_, .., learning_rate, iterations]) = (inputs.first(), inputs) else {
+        return Err(Error::Arity { got: inputs.len() as u8 });
+    };
     let Attributes { beta_1, beta_2, epsilon, rate_1, rate_2 } = read_attributes(attributes)?;
     let allowed = [
         (0.0..1.0).contains(&beta_1),
@@ -64,40 +73,61 @@ fn infer(inputs: &[TensorType], attributes: &[u32], outputs: &mut [TensorType]) 
         return Err(Error::Attribute { index: index as u8 });
     }
     elementwise::float(0, inputs)?;
-    for input in 1..4 {
-        elementwise::like_first(input, inputs)?;
-    }
+    elementwise::like_first(1, inputs)?;
+    elementwise::like_first(2, inputs)?;
     if learning_rate.dtype != variable.dtype {
-        return Err(Error::DType { input: 4 });
+        return Err(Error::DType { input: scalars });
     }
     if iterations.dtype != DType::I64 {
-        return Err(Error::DType { input: 5 });
+        return Err(Error::DType { input: scalars + 1 });
     }
-    elementwise::same_dims(4, &[], learning_rate.shape.dims())?;
-    elementwise::same_dims(5, &[], iterations.shape.dims())?;
+    elementwise::same_dims(scalars, &[], learning_rate.shape.dims())?;
+    elementwise::same_dims(scalars + 1, &[], iterations.shape.dims())?;
     outputs.iter_mut().take(3).for_each(|output| *output = *variable);
     Ok(())
 }
 
-fn run<T: Float>(call: &mut Call<'_, '_>) -> Result<()> {
-    let attributes: Attributes = call.attributes()?;
-    let [beta_1, beta_2, epsilon, rate_1, rate_2] =
-        [attributes.beta_1, attributes.beta_2, attributes.epsilon, attributes.rate_1, attributes.rate_2].map(|x| T::from_f64(x.into()));
-    let (gradient, learning_rate) = (call.input(3)?, call.input(4)?.scalar::<T>());
-    let step = call.input(5)?.scalar::<i64>().saturating_add(1);
-    let step = T::from_count(u32::try_from(step).unwrap_or(u32::MAX) as usize);
-    let correction = T::ONE.sub(beta_2.pow(step)).sqrt().div(T::ONE.sub(beta_1.pow(step)));
-    let alpha = learning_rate.mul(correction);
+/// What a step does to each element.
+#[derive(Clone, Copy)]
+pub(super) struct Rule<T> {
+    rate_1: T,
+    rate_2: T,
+    epsilon: T,
+    alpha: T,
+}
 
+impl<T: Float> Rule<T> {
+    /// The rule that the attributes of `call` give, and its inputs from `scalars` on: the learning rate and the number of steps.
+    pub(super) fn new(call: &Call<'_, '_>, scalars: usize) -> Result<Rule<T>> {
+        let attributes: Attributes = call.attributes()?;
+        let [beta_1, beta_2, epsilon, rate_1, rate_2] =
+            [attributes.beta_1, attributes.beta_2, attributes.epsilon, attributes.rate_1, attributes.rate_2].map(|x| T::from_f64(x.into()));
+        let learning_rate = call.input(scalars)?.scalar::<T>();
+        let step = call.input(scalars + 1)?.scalar::<i64>().saturating_add(1);
+        let step = T::from_count(u32::try_from(step).unwrap_or(u32::MAX) as usize);
+        let correction = T::ONE.sub(beta_2.pow(step)).sqrt().div(T::ONE.sub(beta_1.pow(step)));
+        Ok(Rule { rate_1, rate_2, epsilon, alpha: learning_rate.mul(correction) })
+    }
+
+    /// Steps a variable and its moments against the gradient `g`.
+    #[inline(always)]
+    pub(super) fn step(&self, [w, m, v]: [&mut T; 3], g: T) {
+        *m = m.add(g.sub(*m).mul(self.rate_1));
+        *v = v.add(g.mul(g).sub(*v).mul(self.rate_2));
+        *w = w.sub(m.mul(self.alpha).div(v.sqrt().add(self.epsilon)));
+    }
+}
+
+fn run<T: Float>(call: &mut Call<'_, '_>) -> Result<()> {
+    let rule = Rule::<T>::new(call, 4)?;
+    let gradient = call.input(3)?;
     for (input, output) in call.inputs.iter().zip(call.outputs.iter_mut()) {
         elementwise::copy_bytes(input, output);
     }
     let [variable, first, second] = call.outputs else { return Err(Error::Arity { got: call.outputs.len() as u8 }) };
     let moments = first.slice_mut::<T>().iter_mut().zip(second.slice_mut::<T>());
     for ((w, (m, v)), &g) in variable.slice_mut::<T>().iter_mut().zip(moments).zip(gradient.slice::<T>()) {
-        *m = m.add(g.sub(*m).mul(rate_1));
-        *v = v.add(g.mul(g).sub(*v).mul(rate_2));
-        *w = w.sub(m.mul(alpha).div(v.sqrt().add(epsilon)));
+        rule.step([w, m, v], g);
     }
     Ok(())
 }

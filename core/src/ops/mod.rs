@@ -149,6 +149,7 @@ catalogue! {
     94 depthwise_conv2d_filter_grad: F32, F64;
     97 max_pool2d_pick: F32, F64;
     100 random_uniform: I64;
+    111 matmul_adam: F32, F64;
 }
 
 #[cfg(feature = "alloc")]

@@ -11,7 +11,7 @@ use pulp::{Simd, WithSimd};
 /// Below so many multiplications one thread is faster.
 const ALONE: usize = 1 << 18;
 /// The most elements of a right matrix that stay in a core's cache.
-const CACHED: usize = 1 << 17;
+pub(super) const CACHED: usize = 1 << 17;
 /// The rows and columns of a part of a right matrix that is larger.
 const PART: [usize; 2] = [512, 128];
 /// The most rows for which threads take columns, not rows.
@@ -161,13 +161,14 @@ fn share(count: usize, parts: usize) -> usize {
 
 /// A product of matrices, for any number of rows and columns.
 #[derive(Clone, Copy)]
-struct Multiply<'a> {
-    left: Left<'a>,
-    right: &'a [f32],
-    right_row: usize,
-    right_transposed: bool,
-    bias: Option<&'a [f32]>,
-    k: usize,
+pub(super) struct Multiply<'a> {
+    pub(super) left: Left<'a>,
+    pub(super) right: &'a [f32],
+    /// The distance of rows of the right matrix, or of columns if it is given transposed.
+    pub(super) right_row: usize,
+    pub(super) right_transposed: bool,
+    pub(super) bias: Option<&'a [f32]>,
+    pub(super) k: usize,
 }
 
 impl<'a> Multiply<'a> {
@@ -239,10 +240,10 @@ impl<'a> Multiply<'a> {
 }
 
 /// A part of a product that one thread computes.
-struct Part<'a, 'r> {
-    product: Multiply<'a>,
-    columns: usize,
-    result: &'r mut [f32],
+pub(super) struct Part<'a, 'r> {
+    pub(super) product: Multiply<'a>,
+    pub(super) columns: usize,
+    pub(super) result: &'r mut [f32],
 }
 
 impl WithSimd for Part<'_, '_> {
@@ -251,7 +252,7 @@ impl WithSimd for Part<'_, '_> {
     #[inline(always)]
     fn with_simd<S: Simd>(self, simd: S) {
         let Part { product, columns: n, result } = self;
-        let (m, k) = (result.len() / n, product.k);
+        let (m, k) = (result.len() / n.max(1), product.k);
         let pack = product.right_transposed || (m > UNPACKED && product.right_row > LONG);
         let [k_part, n_part] = match k * n <= CACHED {
             true => [k, n],

@@ -1,12 +1,12 @@
 //! Fast kernels for f32: vectors, all cores, and sums in another order than that of the portable kernels, so results differ from
 //! theirs by rounding. What is rare goes to the portable kernel.
 
-mod adam_step;
 mod conv2d;
 mod matmul;
 mod max_pool2d;
 mod product;
 mod scratch;
+mod steps;
 #[cfg(test)]
 mod testing;
 mod window;
@@ -23,7 +23,9 @@ static FAST: &[&Kernel] = &[
     &matmul::DENSE,
     &max_pool2d::MAX_POOL2D,
     &max_pool2d::MAX_POOL2D_GRAD,
-    &adam_step::ADAM_STEP,
+    &steps::ADAM_STEP,
+    &steps::MATMUL_ADAM,
+    &steps::MATMUL_SGD,
 ];
 
 /// The fast kernels, then the portable ones.
