@@ -83,7 +83,7 @@ fn fits(name: &str, model: Model, fit: Fit<'_>, weighted: bool) {
     let recorded = recorded();
     let wanted = recorded["fits"][name].as_object().unwrap();
     let known: BTreeSet<&str> = history.epochs.iter().flat_map(|(_, logs)| logs.iter().map(|(name, _)| name)).collect();
-    assert!(known.iter().eq(wanted.keys()), "{known:?}");
+    assert_eq!(known, wanted.keys().map(String::as_str).collect());
     for (metric, values) in wanted {
         assert_close(metric, &history.get(metric), values);
     }
