@@ -73,13 +73,16 @@ fn minor(version: &str) -> Option<u32> {
 }
 
 fn firmware_lints(toolchain: &Toolchain) -> Result<()> {
-    let mut command = match toolchain {
-        // Debian's Rust brings no clippy; the compiler's own lints remain.
-        Toolchain::Debian => toolchain.cargo("check"),
-        Toolchain::Active => toolchain.cargo("clippy"),
-    };
-    command.args(["--release", "--quiet", "--locked", "--bins", "--features", "alloc"]).env("GRADLET_FIRMWARE_DIR", models::none()?);
-    shell::run(&mut command)
+    for which in [&["--bins"][..], &["--bin", "eager", "--features", "alloc"]] {
+        let mut command = match toolchain {
+            // Debian's Rust brings no clippy; the compiler's own lints remain.
+            Toolchain::Debian => toolchain.cargo("check"),
+            Toolchain::Active => toolchain.cargo("clippy"),
+        };
+        command.args(["--release", "--quiet", "--locked"]).args(which).env("GRADLET_FIRMWARE_DIR", models::none()?);
+        shell::run(&mut command)?;
+    }
+    Ok(())
 }
 
 /// Every firmware builds, for the target only; the counter counts a loop of known length.
