@@ -3,6 +3,7 @@
 use crate::device::AlignedBytes;
 use crate::dtype::DType;
 use crate::error::{Error, Result};
+use crate::function::ConcreteFunction;
 use crate::graph::{Capture, Origin, ValueId};
 use crate::op::OpDef;
 use crate::plan::{Location, Plan, Target, plan};
@@ -11,7 +12,6 @@ use crate::program::{
     VERSION, VariableRecord,
 };
 use crate::shape::TensorType;
-use crate::trace::ConcreteFunction;
 use crate::variable::Variable;
 use alloc::format;
 use alloc::string::String;
@@ -113,7 +113,8 @@ impl Artifact {
     /// The variables, in the order of the artifact.
     fn variable_order(&self) -> Vec<Variable> {
         let mut variables: Vec<Variable> = Vec::new();
-        let captured = self.signatures.iter().flat_map(|signature| &signature.plan.graph.captures).map(|capture| &capture.variable);
+        let captured =
+            self.signatures.iter().flat_map(|signature| &signature.plan.graph.captures).filter_map(|capture| capture.source.variable());
         // Named variables first, in the model's order.
         let named = self.names.iter().map(|(_, variable)| variable).filter(|variable| captured.clone().any(|other| other == *variable));
         for variable in named.chain(captured.clone()) {
@@ -135,8 +136,9 @@ impl Artifact {
     }
 
     fn write_variable(&self, tables: &mut Tables, index: usize, variable: &Variable) -> Result<()> {
-        let capture_in =
-            |signature: &Signature| signature.plan.graph.captures.iter().find(|capture| capture.variable == *variable).cloned();
+        let capture_in = |signature: &Signature| {
+            signature.plan.graph.captures.iter().find(|capture| capture.source.variable() == Some(variable)).cloned()
+        };
         let assigned_by = self.signatures.iter().enumerate().fold(0u32, |bits, (index, signature)| {
             let assigned = capture_in(signature).is_some_and(|capture: Capture| capture.assigned.is_some());
             bits | u32::from(assigned) << index
@@ -285,8 +287,8 @@ impl Tables {
             let (space, location) = match plan.locations[id] {
                 Location::Scratch(offset) => (Space::Scratch, offset),
                 Location::Variable(capture) => {
-                    let variable = &plan.graph.captures[capture].variable;
-                    (Space::Variable, variables.iter().position(|other| other == variable).unwrap_or(0) as u32)
+                    let variable = plan.graph.captures[capture].source.variable();
+                    (Space::Variable, variables.iter().position(|other| Some(other) == variable).unwrap_or(0) as u32)
                 }
                 Location::Constant => {
                     let Origin::Constant(tensor) = &plan.graph.values[id].origin else { return Err(Error::Traced) };

@@ -5,8 +5,10 @@
 
 use crate::device::Device;
 use crate::error::{Error, Result};
+use crate::graph::Control;
 use crate::op::MAX_INPUTS;
 use crate::random::Stream;
+use crate::replay::interpret;
 use crate::scope::{Backward, CustomRule, Entered, Forward, Gradient, InputGradients, Op, Outputs, Recorder, Scope, ScopeHandle};
 use crate::shape::TensorType;
 use crate::sources::{Source, Sources};
@@ -52,6 +54,7 @@ struct Recording {
     parent: ScopeHandle,
     persistent: bool,
     tracks: Lock<Tracks>,
+    body: Lock<Option<ScopeHandle>>,
 }
 
 #[derive(Default)]
@@ -85,7 +88,13 @@ struct Read {
 
 impl Tape {
     fn new(parent: ScopeHandle, persistent: bool) -> Tape {
-        Tape(Shared::new_cyclic(|this| Recording { this: this.clone(), parent, persistent, tracks: Lock::default() }))
+        Tape(Shared::new_cyclic(|this| Recording {
+            this: this.clone(),
+            parent,
+            persistent,
+            tracks: Lock::default(),
+            body: Lock::default(),
+        }))
     }
 
     /// `x` as a value that gradients can be taken with respect to. Use the handle that this returns.
@@ -299,7 +308,7 @@ impl Recording {
 
 impl Scope for Tape {
     fn handle(&self) -> ScopeHandle {
-        ScopeHandle::new(self.0.clone()).trains(self.0.parent.training())
+        ScopeHandle::new(self.0.clone()).trains(self.0.parent.training()).current()
     }
 }
 
@@ -310,6 +319,18 @@ impl Recorder for Recording {
         let outputs = self.parent.recorder.emit(op, attributes, &unders)?;
         drop(unders);
         Ok(self.record(|| Rule::Op(op), attributes, &inputs, outputs))
+    }
+
+    fn control(&self, control: &Control, inputs: &[Tensor]) -> Result<Vec<Tensor>> {
+        let scope = ScopeHandle::new(self.this.upgrade().ok_or(Error::SpentTape)?);
+        if !self.traces() {
+            return interpret(control, Some(&scope), inputs);
+        }
+        Err(Error::message("not yet"))
+    }
+
+    fn body(&self) -> Option<&Lock<Option<ScopeHandle>>> {
+        Some(&self.body)
     }
 
     fn custom(&self, inputs: &[&Tensor], forward: &Forward<'_>, rule: &Shared<dyn CustomRule>) -> Result<Vec<Tensor>> {

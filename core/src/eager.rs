@@ -2,15 +2,18 @@
 
 use crate::device::Device;
 use crate::error::{Error, Result};
+use crate::graph::Control;
 use crate::op::{Call, MAX_INPUTS, MAX_OUTPUTS};
 use crate::ops;
 use crate::random::Stream;
+use crate::replay::interpret;
 use crate::scope::{Op, Outputs, Recorder, Scope, ScopeHandle};
 use crate::shape::TensorType;
-use crate::sync::Shared;
+use crate::sync::{Lock, Shared};
 use crate::tensor::Tensor;
 use crate::variable::{Taken, Variable};
 use crate::view::{TensorView, TensorViewMut};
+use alloc::vec::Vec;
 
 /// The scope that computes at once and records nothing.
 ///
@@ -68,6 +71,14 @@ type UpdateTypes = heapless::Vec<TensorType, MAX_INPUTS>;
 impl Recorder for Immediate {
     fn emit(&self, op: &'static Op, attributes: &[u32], inputs: &[&Tensor]) -> Result<Outputs> {
         Tensor::compute(op, attributes, inputs)
+    }
+
+    fn control(&self, control: &Control, inputs: &[Tensor]) -> Result<Vec<Tensor>> {
+        interpret(control, None, inputs)
+    }
+
+    fn body(&self) -> Option<&Lock<Option<ScopeHandle>>> {
+        None
     }
 
     fn read(&self, variable: &Variable) -> Result<Tensor> {

@@ -64,7 +64,7 @@ impl Executable {
     pub(crate) fn run<R>(
         &mut self,
         gather: impl FnOnce(&mut dyn FnMut(&Tensor)),
-        build: impl FnOnce(&mut dyn FnMut() -> Option<Tensor>) -> R,
+        build: impl FnOnce(&mut dyn FnMut() -> Tensor) -> R,
     ) -> Result<R> {
         let run = Run(self);
         run.0.set_arguments(gather)?;
@@ -72,10 +72,12 @@ impl Executable {
         run.0.renew_results();
         run.0.compute()?;
         let mut outputs = run.0.outputs.iter();
-        Ok(build(&mut || {
+        // The structure that is built has as many tensors as the function has outputs.
+        let mut next = || {
             let (tensor_type, buffer) = outputs.next()?;
             Some(Tensor::shared(*tensor_type, run.0.buffers.get(*buffer)?.clone()?))
-        }))
+        };
+        Ok(build(&mut || next().unwrap_or_else(|| Tensor::scalar(&run.0.device, 0.0f32))))
     }
 
     fn set_arguments(&mut self, gather: impl FnOnce(&mut dyn FnMut(&Tensor))) -> Result<()> {
@@ -192,7 +194,8 @@ impl<'d> Builder<'d> {
         let outputs = outputs.collect::<Result<_>>()?;
         let mut variables: Vec<Bound> = Vec::new();
         for (capture, buffer) in graph.captures.iter().zip(self.first_variable()..) {
-            variables.push(Bound { variable: capture.variable.clone(), assigned: capture.assigned.is_some(), buffer });
+            let variable = capture.source.variable().ok_or(Error::Traced)?.clone();
+            variables.push(Bound { variable, assigned: capture.assigned.is_some(), buffer });
         }
         variables.sort_by_key(|bound| bound.variable.id());
         Ok(Executable {

@@ -1,7 +1,8 @@
 //! The recorded graph: what a trace makes, the optimiser rewrites and the planner lays out.
 
-use crate::scope::Op;
+use crate::scope::{CustomRule, Op};
 use crate::shape::TensorType;
+use crate::sync::Shared;
 use crate::tensor::Tensor;
 use crate::variable::Variable;
 use alloc::vec::Vec;
@@ -42,13 +43,58 @@ pub struct Node {
     pub inputs: Vec<ValueId>,
     /// The outputs.
     pub outputs: Vec<ValueId>,
+    /// What a branch, a loop or a call runs; see [`Control`].
+    pub bodies: Vec<Graph>,
+    /// The gradient rule that a user gave for a call's first inputs.
+    pub rule: Option<Shared<dyn CustomRule>>,
+}
+
+impl Node {
+    /// A node that runs no other graph.
+    pub fn new(op: &'static Op, attributes: Vec<u32>, inputs: Vec<ValueId>, outputs: Vec<ValueId>) -> Node {
+        Node { op, attributes, inputs, outputs, bodies: Vec::new(), rule: None }
+    }
+}
+
+/// A branch or a loop: an op that runs other graphs, which have all its inputs (a branch's first one aside, which chooses) as theirs.
+///
+/// - `cond`: the bodies are the branches, first that for true; or, of an integer, those for 0, 1, …: each gives all outputs.
+/// - `while_loop`: the bodies are the condition and the body. The first inputs are the state, as many as there are outputs. The
+///   attribute is the most iterations.
+#[derive(Clone)]
+pub struct Control {
+    /// The op.
+    pub op: &'static Op,
+    /// The attribute words.
+    pub attributes: Vec<u32>,
+    /// What it runs.
+    pub bodies: Vec<Graph>,
+}
+
+/// What a graph has from outside, beside its inputs.
+#[derive(Clone, Debug)]
+pub enum Captured {
+    /// A variable.
+    Variable(Variable),
+    /// In a plan, of a branch or a loop's body: a value of the graph that runs it.
+    Outer(ValueId),
+}
+
+impl Captured {
+    /// The variable, if it is one.
+    pub fn variable(&self) -> Option<&Variable> {
+        match self {
+            Captured::Variable(variable) => Some(variable),
+            Captured::Outer(_) => None,
+        }
+    }
 }
 
 /// A variable that a graph reads or assigns.
 #[derive(Clone, Debug)]
 pub struct Capture {
     /// The variable.
-    pub variable: Variable,
+    pub source: Captured,
     /// Its value when the graph begins.
     pub initial: ValueId,
     /// The value that it has when the graph ends, if the graph assigns it.

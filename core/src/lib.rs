@@ -31,6 +31,8 @@ pub mod artifact;
 #[cfg(feature = "alloc")]
 pub mod autodiff;
 #[cfg(feature = "alloc")]
+pub mod control;
+#[cfg(feature = "alloc")]
 pub mod describe;
 #[cfg(feature = "alloc")]
 pub mod device;
@@ -38,6 +40,8 @@ pub mod device;
 pub mod eager;
 #[cfg(feature = "alloc")]
 mod executable;
+#[cfg(feature = "alloc")]
+pub mod function;
 #[cfg(feature = "alloc")]
 pub mod fuse;
 #[cfg(feature = "alloc")]
@@ -63,6 +67,8 @@ pub mod optimizers;
 #[cfg(feature = "alloc")]
 pub mod plan;
 #[cfg(feature = "alloc")]
+mod replay;
+#[cfg(feature = "alloc")]
 pub mod schedules;
 #[cfg(feature = "alloc")]
 pub mod scope;
@@ -71,11 +77,13 @@ pub mod sources;
 #[cfg(feature = "alloc")]
 mod steps;
 #[cfg(feature = "alloc")]
+pub mod structure;
+#[cfg(feature = "alloc")]
 pub mod sync;
 #[cfg(feature = "alloc")]
 pub mod tensor;
 #[cfg(feature = "alloc")]
-pub mod trace;
+pub mod tracing;
 #[cfg(feature = "alloc")]
 pub mod variable;
 
@@ -97,8 +105,8 @@ pub use {
     autodiff::{Record, Tape},
     device::Device,
     eager::Eager,
+    function::{ConcreteFunction, Function},
     scope::{Scope, custom_gradient},
     tensor::Tensor,
-    trace::{ConcreteFunction, Function},
     variable::Variable,
 };

@@ -3,8 +3,10 @@
 use crate::device::Device;
 use crate::dtype::{DType, Element};
 use crate::error::{Error, Result};
+use crate::graph::Control;
 use crate::op::MAX_INPUTS;
 use crate::random::Stream;
+use crate::replay::interpret;
 use crate::scope::{CustomRule, Entered, Forward, Op, Outputs, Recorder, Scope, ScopeHandle};
 use crate::shape::TensorType;
 use crate::sync::{Lock, Shared, ThreadSafe, Weak};
@@ -48,7 +50,7 @@ pub trait Observer: ThreadSafe {
 /// ```
 pub fn observed(scope: &dyn Scope, observer: Shared<dyn Observer>) -> ScopeHandle {
     let parent = scope.handle();
-    let observed = Shared::new_cyclic(|this| Observed { this: this.clone(), parent, observer });
+    let observed = Shared::new_cyclic(|this| Observed { this: this.clone(), parent, observer, body: Lock::default() });
     ScopeHandle::new(observed).trains(scope.training())
 }
 
@@ -56,6 +58,7 @@ struct Observed {
     this: Weak<Observed>,
     parent: ScopeHandle,
     observer: Shared<dyn Observer>,
+    body: Lock<Option<ScopeHandle>>,
 }
 
 impl Observed {
@@ -87,6 +90,20 @@ impl Recorder for Observed {
         let unders: Vec<Tensor> = inputs.iter().map(|tensor| self.under(tensor)).collect();
         let outputs = self.parent.recorder.custom(&unders.iter().collect::<Vec<_>>(), forward, rule)?;
         Ok(outputs.into_iter().map(|output| self.wrap(output)).collect())
+    }
+
+    fn control(&self, control: &Control, inputs: &[Tensor]) -> Result<Vec<Tensor>> {
+        if !self.traces() {
+            let scope = ScopeHandle::new(self.this.upgrade().ok_or(Error::Traced)?);
+            return interpret(control, Some(&scope), inputs);
+        }
+        let unders: Vec<Tensor> = inputs.iter().map(|tensor| self.under(tensor)).collect();
+        let outputs = self.parent.recorder.control(control, &unders)?;
+        Ok(outputs.into_iter().map(|output| self.wrap(output)).collect())
+    }
+
+    fn body(&self) -> Option<&Lock<Option<ScopeHandle>>> {
+        Some(&self.body)
     }
 
     fn read(&self, variable: &Variable) -> Result<Tensor> {

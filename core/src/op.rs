@@ -13,6 +13,9 @@ pub const MAX_INPUTS: usize = 8;
 /// The most outputs an op gives.
 pub const MAX_OUTPUTS: usize = 3;
 
+/// A field of a record, or a control op's next block, that says "none".
+pub const NONE: u32 = u32::MAX;
+
 /// The number of an op in artifacts: stable, never reused. `ops/mod.rs` has the list.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct OpCode(pub u16);

@@ -86,7 +86,7 @@ fn simplify(graph: &mut Graph) -> bool {
         } else if from.shape.elements() == to.shape.elements() && moves_nothing(node, from.shape.dims()) {
             let attributes = to.shape.dims().to_vec();
             let (inputs, outputs) = (alloc::vec![input], alloc::vec![output]);
-            graph.nodes[index - 1] = Node { op: &ops::reshape::OP, attributes, inputs, outputs };
+            graph.nodes[index - 1] = Node::new(&ops::reshape::OP, attributes, inputs, outputs);
             changed = true;
         }
     }
@@ -128,7 +128,7 @@ fn fuse_steps(graph: &mut Graph) -> bool {
             let mut inputs = step.inputs.clone();
             inputs.splice(input..=input, made.inputs.iter().copied());
             let (attributes, outputs) = (step.attributes.clone(), step.outputs.clone());
-            graph.nodes[index] = Node { op, attributes, inputs, outputs };
+            graph.nodes[index] = Node::new(op, attributes, inputs, outputs);
             return true;
         }
     }

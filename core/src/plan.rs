@@ -147,7 +147,7 @@ fn place_assignments(graph: &mut Graph) -> Vec<Option<usize>> {
 fn copy(graph: &mut Graph, value: ValueId) -> ValueId {
     let copy = graph.value(graph.values[value].tensor_type, Origin::Node);
     let (inputs, outputs) = (alloc::vec![value], alloc::vec![copy]);
-    graph.nodes.push(Node { op: &ops::identity::OP, attributes: Vec::new(), inputs, outputs });
+    graph.nodes.push(Node::new(&ops::identity::OP, Vec::new(), inputs, outputs));
     copy
 }
 

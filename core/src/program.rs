@@ -5,6 +5,7 @@
 use crate::dtype::DType;
 use crate::error::{Error, Result, Section};
 use crate::op::Kernel;
+pub use crate::op::NONE;
 use crate::shape::TensorType;
 use bytemuck::{Pod, Zeroable};
 
@@ -18,8 +19,6 @@ pub const ALIGN: usize = 16;
 pub const MAX_SIGNATURES: usize = 32;
 /// The checksum covers the bytes from here to the artifact's length.
 pub(crate) const CHECKSUM_FROM: usize = 16;
-/// A record field that says "none".
-pub const NONE: u32 = u32::MAX;
 
 /// Where a table lies: a byte offset and a number of records (of bytes, for names, metadata and data).
 #[derive(Clone, Copy, Debug, Pod, Zeroable)]

@@ -7,10 +7,11 @@
 use crate::device::Device;
 use crate::dtype::DType;
 use crate::error::{Error, Result};
+use crate::graph::Control;
 use crate::op::{MAX_INPUTS, MAX_OUTPUTS, OpDef};
 use crate::random::Stream;
 use crate::shape::TensorType;
-use crate::sync::{Shared, ThreadSafe};
+use crate::sync::{Lock, Shared, ThreadSafe};
 use crate::tensor::Tensor;
 use crate::variable::Variable;
 use alloc::string::String;
@@ -87,6 +88,14 @@ impl<F: Fn(&Backward<'_>) -> Result<InputGradients> + ThreadSafe> CustomRule for
 pub trait Recorder: ThreadSafe {
     /// Computes or records `op`.
     fn emit(&self, op: &'static Op, attributes: &[u32], inputs: &[&Tensor]) -> Result<Outputs>;
+    /// Runs or records a branch or a loop.
+    fn control(&self, control: &Control, inputs: &[Tensor]) -> Result<Vec<Tensor>>;
+    /// Whether nothing is computed here: what is emitted becomes a graph.
+    fn traces(&self) -> bool {
+        self.parent().is_some_and(|parent| parent.recorder.traces())
+    }
+    /// Where the scope of a branch or loop's body stands while it is traced in this scope: all that is done here is done there.
+    fn body(&self) -> Option<&Lock<Option<ScopeHandle>>>;
     /// The value of `variable` at this moment.
     fn read(&self, variable: &Variable) -> Result<Tensor>;
     /// Sets `variable`.
@@ -151,6 +160,14 @@ impl ScopeHandle {
     /// The same scope, which trains or does not.
     pub(crate) fn trains(self, training: bool) -> ScopeHandle {
         ScopeHandle { training, ..self }
+    }
+
+    /// The scope in which something is done that is to be done in this one: the body of a branch or loop, if one is being traced.
+    pub(crate) fn current(self) -> ScopeHandle {
+        match self.recorder.body().and_then(|body| body.lock().clone()) {
+            Some(body) => body.trains(self.training).current(),
+            None => self,
+        }
     }
 
     fn is(&self, other: &ScopeHandle) -> bool {
@@ -277,7 +294,7 @@ pub trait Scope {
 
 impl Scope for ScopeHandle {
     fn handle(&self) -> ScopeHandle {
-        self.clone()
+        self.clone().current()
     }
 }
 

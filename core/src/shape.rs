@@ -133,6 +133,11 @@ impl TensorType {
     /// What an array of types is filled with before it is set.
     pub const EMPTY: TensorType = TensorType { dtype: DType::F32, shape: Shape::SCALAR };
 
+    /// A scalar of bool: what branches and loops are decided by.
+    pub const BOOL: TensorType = TensorType { dtype: DType::Bool, shape: Shape::SCALAR };
+    /// A scalar of i32: an index, a counter.
+    pub const I32: TensorType = TensorType { dtype: DType::I32, shape: Shape::SCALAR };
+
     /// A type from its parts.
     pub const fn new(dtype: DType, shape: Shape) -> TensorType {
         TensorType { dtype, shape }

@@ -157,7 +157,7 @@ impl Tensor {
     pub(crate) fn scope(&self) -> Result<Option<ScopeHandle>> {
         let Value::Recorded(recorded) = &self.value else { return Ok(None) };
         match recorded.scope.upgrade().filter(|scope| scope.recording()) {
-            Some(scope) => Ok(Some(ScopeHandle::new(scope))),
+            Some(scope) => Ok(Some(ScopeHandle::new(scope).current())),
             None => recorded.under.as_ref().ok_or(Error::Traced)?.scope(),
         }
     }

@@ -91,6 +91,12 @@ impl<'a> TensorViewMut<'a> {
         bytemuck::try_cast_slice_mut(self.data).unwrap_or(&mut [])
     }
 
+    /// The two words that a control op is given instead of an output.
+    #[inline]
+    pub fn words_mut(&mut self) -> Option<&mut [u32; 2]> {
+        bytemuck::try_from_bytes_mut(self.data).ok()
+    }
+
     /// Dimension `axis`, or 1 where there is none.
     #[inline]
     pub fn dim(&self, axis: usize) -> usize {

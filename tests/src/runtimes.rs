@@ -4,7 +4,6 @@ use crate::case::{Body, Case};
 use anyhow::{Context, Result};
 use gradlet_core::device::AlignedBytes;
 use gradlet_core::graph::Node;
-use gradlet_core::trace::{Argument, Arguments};
 use gradlet_core::{Artifact, Bool, ConcreteFunction, DType, Eager, Function, Program, Scope, Session, Tensor, ops};
 use std::sync::Arc;
 
@@ -43,8 +42,8 @@ impl Traced {
         let scope = Eager::new(&ops::portable_cpu());
         let inputs = inputs(case, &scope)?;
         let body = body.clone();
-        let function = Function::new(move |scope: &dyn Scope, inputs: List| body(scope, &inputs.0));
-        let function = function.concrete(&scope, &List(inputs.clone()))?;
+        let function = Function::new(move |scope: &dyn Scope, inputs: Vec<Tensor>| body(scope, &inputs));
+        let function = function.concrete(&scope, &inputs)?;
         Ok(Traced { inputs, function })
     }
 
@@ -104,17 +103,4 @@ pub fn tensor_bytes(tensor: &Tensor) -> Result<Vec<u8>> {
         };
     }
     Ok(bytes_of!(F32 f32, F64 f64, F16 half::f16, Bf16 half::bf16, I8 i8, U8 u8, I32 i32, I64 i64, Bool Bool))
-}
-
-/// Any number of tensors, as arguments of a traced function.
-struct List(Vec<Tensor>);
-
-impl Arguments for List {
-    fn visit(&self, visit: &mut dyn FnMut(Argument<'_>)) {
-        self.0.iter().for_each(|tensor| visit(Argument::Tensor(tensor)));
-    }
-
-    fn with(&self, next: &mut dyn FnMut() -> Tensor) -> List {
-        List(self.0.iter().map(|_| next()).collect())
-    }
 }

@@ -9,12 +9,12 @@ const FLOORS: [(u32, &[&str]); 9] = [
     (1, &["error", "dtype", "shape", "sync", "quant", "random"]),
     (2, &["view"]),
     (3, &["op"]),
-    (4, &["device", "tensor", "nested", "scope", "sources", "variable"]),
+    (4, &["device", "tensor", "nested", "structure", "scope", "graph", "sources", "variable"]),
     (5, &["ops"]),
-    (6, &["eager", "graph", "verify"]),
-    (7, &["autodiff", "observe"]),
+    (6, &["replay", "eager", "verify"]),
+    (7, &["tracing", "control", "autodiff", "observe"]),
     (8, &["optimize", "layout", "plan", "fuse", "group", "steps", "program", "check", "arena", "exec"]),
-    (9, &["artifact", "executable", "describe", "trace", "layers", "losses", "metrics", "optimizers", "schedules", "model"]),
+    (9, &["artifact", "executable", "describe", "function", "layers", "losses", "metrics", "optimizers", "schedules", "model"]),
 ];
 
 fn root() -> PathBuf {

@@ -66,7 +66,7 @@ use crate::scope::{Entered, Scope};
 use crate::shape::{Shape, TensorType};
 use crate::sync::{Shared, ThreadSafe};
 use crate::tensor::Tensor;
-use crate::trace::dry_run;
+use crate::tracing::dry_run;
 use crate::variable::Variable;
 use alloc::boxed::Box;
 use alloc::format;

@@ -6,7 +6,7 @@ use crate::error::Result;
 use crate::scope::Scope;
 use crate::shape::{Shape, TensorType};
 use crate::tensor::Tensor;
-use crate::trace::dry_run;
+use crate::tracing::dry_run;
 use crate::variable::Variable;
 use alloc::boxed::Box;
 use alloc::format;

@@ -7,7 +7,7 @@ use crate::observe::{Observer, observed};
 use crate::scope::{Entered, Scope};
 use crate::shape::{Shape, TensorType};
 use crate::sync::{Lock, Shared};
-use crate::trace::dry_run;
+use crate::tracing::dry_run;
 use crate::variable::Variable;
 use alloc::format;
 use alloc::string::{String, ToString};

@@ -149,6 +149,8 @@ catalogue! {
     94 depthwise_conv2d_filter_grad: F32, F64;
     97 max_pool2d_pick: F32, F64;
     100 random_uniform: I64;
+    101 cond: BOOL, I32;
+    102 while_loop: BOOL;
     111 matmul_adam: F32, F64;
 }
 

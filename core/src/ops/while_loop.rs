@@ -1,0 +1,51 @@
+//! Runs a block again and again; [`crate::control`] has the function.
+
+use crate::dtype::{Bool, DType};
+use crate::error::{Error, Result};
+use crate::op::{Call, Kernel, NONE, OpDef};
+#[cfg(feature = "alloc")]
+use crate::scope::{Gradient, Op};
+use crate::shape::TensorType;
+
+/// The op. In a program, its attribute words are the number of the block that computes the condition, which is the op's input;
+/// that of the body; and the most iterations.
+pub static DEF: OpDef = OpDef { code: super::code::while_loop, name: "while_loop", inputs: (1, 1), outputs: 0, infer, in_place: &[] };
+
+fn infer(inputs: &[TensorType], attributes: &[u32], _: &mut [TensorType]) -> Result<()> {
+    match (inputs, attributes) {
+        ([TensorType::BOOL], [_, _, _]) => Ok(()),
+        ([TensorType::BOOL], _) => Err(Error::Attribute { index: 0 }),
+        _ => Err(Error::DType { input: 0 }),
+    }
+}
+
+/// Given `[step, _]`, sets `[next step, block to run]`: the condition at even steps; at odd ones the body, if the condition holds and
+/// there are iterations left.
+fn run(call: &mut Call<'_, '_>) -> Result<()> {
+    let holds = call.input(0)?.scalar::<Bool>().get();
+    let &[condition, body, most] = call.attributes else { return Err(Error::Attribute { index: 0 }) };
+    let Some([step, block]) = call.output()?.words_mut() else { return Err(Error::Arity { got: 0 }) };
+    let left = *step / 2 < most.min(MOST);
+    *block = match *step % 2 {
+        _ if !left => NONE,
+        0 => condition,
+        _ if holds => body,
+        _ => NONE,
+    };
+    *step += 1;
+    Ok(())
+}
+
+/// No loop runs longer than this: steps are counted in 32 bits.
+const MOST: u32 = u32::MAX / 2 - 1;
+
+/// The kernel.
+pub static BOOL: Kernel = Kernel { def: &DEF, dtype: DType::Bool, run };
+
+/// The op.
+#[cfg(feature = "alloc")]
+pub static OP: Op = Op {
+    def: &DEF,
+    usage: "while_loop(condition), see gradlet::control",
+    grad: Gradient::None("the tape takes the gradient of the body itself"),
+};

@@ -1,0 +1,119 @@
+//! Structures of tensors: what functions, branches and loops take and give.
+
+use crate::tensor::Tensor;
+use alloc::vec::Vec;
+
+/// Tensors, host values, and tuples, arrays, vectors and options of such: TensorFlow's nested structures.
+///
+/// A function is traced for the types of its tensors, and for its host values themselves; both are parts of the structure, in
+/// the order of their fields.
+///
+/// ```
+/// use gradlet_core::structure::{Part, Structure};
+/// use gradlet_core::{Tensor, ops};
+/// let x = Tensor::scalar(&ops::portable_cpu(), 1.0f32);
+/// let mut tensors = 0;
+/// (x.clone(), 3i32, vec![x.clone(), x]).visit(&mut |part| tensors += u32::from(matches!(part, Part::Tensor(_))));
+/// assert_eq!(tensors, 3);
+/// ```
+pub trait Structure: Sized {
+    /// Calls `visit` with each tensor, and with each host value.
+    fn visit(&self, visit: &mut dyn FnMut(Part<'_>));
+    /// The same structure with the tensors that `next` gives in place of its own.
+    fn with(&self, next: &mut dyn FnMut() -> Tensor) -> Self;
+
+    /// Calls `visit` with each tensor.
+    fn tensors(&self, visit: &mut dyn FnMut(&Tensor)) {
+        self.visit(&mut |part| {
+            if let Part::Tensor(tensor) = part {
+                visit(tensor);
+            }
+        });
+    }
+}
+
+/// A part of a structure.
+pub enum Part<'a> {
+    /// A tensor.
+    Tensor(&'a Tensor),
+    /// A host value, as what tells it from others.
+    Host(u64),
+}
+
+impl Structure for Tensor {
+    fn visit(&self, visit: &mut dyn FnMut(Part<'_>)) {
+        visit(Part::Tensor(self));
+    }
+    fn with(&self, next: &mut dyn FnMut() -> Tensor) -> Tensor {
+        next()
+    }
+}
+
+/// Whether there is one is a host value.
+impl<S: Structure> Structure for Option<S> {
+    fn visit(&self, visit: &mut dyn FnMut(Part<'_>)) {
+        visit(Part::Host(self.is_some().into()));
+        if let Some(structure) = self {
+            structure.visit(visit);
+        }
+    }
+    fn with(&self, next: &mut dyn FnMut() -> Tensor) -> Option<S> {
+        self.as_ref().map(|structure| structure.with(next))
+    }
+}
+
+/// Their number is a host value.
+impl<S: Structure> Structure for Vec<S> {
+    fn visit(&self, visit: &mut dyn FnMut(Part<'_>)) {
+        visit(Part::Host(self.len() as u64));
+        self.iter().for_each(|structure| structure.visit(visit));
+    }
+    fn with(&self, next: &mut dyn FnMut() -> Tensor) -> Vec<S> {
+        self.iter().map(|structure| structure.with(next)).collect()
+    }
+}
+
+impl<S: Structure, const N: usize> Structure for [S; N] {
+    fn visit(&self, visit: &mut dyn FnMut(Part<'_>)) {
+        self.iter().for_each(|structure| structure.visit(visit));
+    }
+    fn with(&self, next: &mut dyn FnMut() -> Tensor) -> [S; N] {
+        self.each_ref().map(|structure| structure.with(next))
+    }
+}
+
+macro_rules! host_values {
+    ($($ty:ty: $value:ident => $key:expr),* $(,)?) => {$(
+        impl Structure for $ty {
+            fn visit(&self, visit: &mut dyn FnMut(Part<'_>)) {
+                let $value = *self;
+                visit(Part::Host($key));
+            }
+            fn with(&self, _: &mut dyn FnMut() -> Tensor) -> $ty {
+                *self
+            }
+        }
+    )*};
+}
+host_values!(
+    f32: v => v.to_bits().into(), f64: v => v.to_bits(), bool: v => v.into(),
+    i32: v => v as u64, i64: v => v as u64, u32: v => v.into(), usize: v => v as u64,
+);
+
+macro_rules! tuples {
+    ($(($($name:ident),*);)*) => {$(
+        #[allow(non_snake_case, unused_variables)]
+        impl<$($name: Structure),*> Structure for ($($name,)*) {
+            fn visit(&self, visit: &mut dyn FnMut(Part<'_>)) {
+                let ($($name,)*) = self;
+                $($name.visit(visit);)*
+            }
+            #[allow(clippy::unused_unit)]
+            fn with(&self, next: &mut dyn FnMut() -> Tensor) -> Self {
+                let ($($name,)*) = self;
+                ($($name.with(next),)*)
+            }
+        }
+    )*};
+}
+tuples! { (); (A); (A, B); (A, B, C); (A, B, C, D); (A, B, C, D, E); (A, B, C, D, E, F); (A, B, C, D, E, F, G); (A, B, C, D, E, F, G, H); }
