@@ -2,7 +2,9 @@
 //!
 //! While a function runs, the variables that it assigns are taken from everybody else, and changed in place.
 
+use crate::branches::{Branches, Effect};
 use crate::device::{AlignedBytes, Buffer, Device};
+use crate::dtype::DType;
 use crate::error::{Error, Result, Rule};
 use crate::fuse::{Division, Fusion};
 use crate::graph::{Graph, Node, Origin, ValueId};
@@ -32,9 +34,28 @@ pub(crate) struct Executable {
     outputs: Vec<(TensorType, usize)>,
 }
 
-enum Step {
+pub(crate) enum Step {
     Single(Single),
     Group(Group),
+    Branches(Branches),
+    Effect(Effect),
+}
+
+/// Runs steps one after the other.
+pub(crate) fn run(steps: &[Step], memory: &mut Memory<'_>, device: &Device) -> Result<()> {
+    let mut before = 0;
+    for step in steps {
+        let here = Memory { scratch: &mut *memory.scratch, buffers: &mut *memory.buffers };
+        let (ran, nodes) = match step {
+            Step::Single(single) => (single.run(here), 1),
+            Step::Group(group) => (group.run(here, device), group.len()),
+            Step::Branches(branches) => (branches.run(here, device), 1),
+            Step::Effect(effect) => (effect.run(&here, device), 1),
+        };
+        ran.map_err(|error| error.at(before as u32))?;
+        before += nodes;
+    }
+    Ok(())
 }
 
 /// A variable of the function, and the number of its buffer.
@@ -50,7 +71,7 @@ impl Executable {
         if plan.scratch == u32::MAX {
             return Err(Error::TooLarge);
         }
-        Builder::new(plan, device)?.finish()
+        Builder::new(&plan, device)?.finish(&plan)
     }
 
     /// The bytes of scratch memory, results, constants and variables.
@@ -119,17 +140,7 @@ impl Executable {
     }
 
     fn compute(&mut self) -> Result<()> {
-        let mut before = 0;
-        for step in &self.steps {
-            let memory = Memory { scratch: &mut self.scratch, buffers: &mut self.buffers };
-            let (ran, nodes) = match step {
-                Step::Single(single) => (single.run(memory), 1),
-                Step::Group(group) => (group.run(memory, &self.device), group.len()),
-            };
-            ran.map_err(|error| error.at(before as u32))?;
-            before += nodes;
-        }
-        Ok(())
+        run(&self.steps, &mut Memory { scratch: &mut self.scratch, buffers: &mut self.buffers }, &self.device)
     }
 }
 
@@ -152,42 +163,52 @@ impl Drop for Run<'_> {
 /// An executable under construction.
 struct Builder<'d> {
     device: &'d Device,
-    plan: Plan,
+    /// Those of constants, then those of results.
     buffers: Vec<Option<Shared<Buffer>>>,
-    /// The buffer of each value that is a constant.
-    constants: Vec<Option<usize>>,
     results: Range<usize>,
+    inputs: usize,
+}
+
+/// Calls `visit` with every constant that a plan's nodes read or that it gives.
+fn constants(plan: &Plan, visit: &mut dyn FnMut(&Tensor)) {
+    let graph = &plan.graph;
+    let nodes = plan.steps.iter().flat_map(|step| &step.nodes);
+    for &id in nodes.flat_map(|&node| &graph.nodes[node].inputs).chain(&graph.outputs) {
+        if let Origin::Constant(tensor) = &graph.values[id].origin {
+            visit(tensor);
+        }
+    }
+    plan.bodies.iter().flat_map(|bodies| &bodies.plans).for_each(|body| constants(body, visit));
 }
 
 impl<'d> Builder<'d> {
-    fn new(plan: Plan, device: &'d Device) -> Result<Builder<'d>> {
-        let graph = &plan.graph;
-        let mut builder = Builder { device, buffers: Vec::new(), constants: alloc::vec![None; graph.values.len()], results: 0..0, plan };
-        let graph = &builder.plan.graph;
-        let nodes = builder.plan.steps.iter().flat_map(|step| &step.nodes);
-        for &id in nodes.flat_map(|&node| &graph.nodes[node].inputs).chain(&graph.outputs) {
-            if let (Origin::Constant(tensor), None) = (&graph.values[id].origin, builder.constants[id]) {
-                builder.constants[id] = Some(builder.buffers.len());
-                builder.buffers.push(Some(tensor.buffer()?.clone()));
-            }
-        }
-        let first = builder.buffers.len();
-        for (id, location) in builder.plan.locations.iter().enumerate() {
+    fn new(plan: &Plan, device: &'d Device) -> Result<Builder<'d>> {
+        let mut buffers: Vec<Option<Shared<Buffer>>> = Vec::new();
+        let mut computed = Ok(());
+        constants(plan, &mut |tensor| match tensor.buffer() {
+            Ok(buffer) if !buffers.iter().flatten().any(|other| Shared::ptr_eq(other, buffer)) => buffers.push(Some(buffer.clone())),
+            Ok(_) => (),
+            Err(error) => computed = Err(error),
+        });
+        computed?;
+        let first = buffers.len();
+        for (value, location) in plan.graph.values.iter().zip(&plan.locations) {
             if let Location::Result(index) = *location {
-                let bytes = graph.values[id].tensor_type.bytes().ok_or(Error::TooLarge)? as usize;
-                builder.buffers.resize(builder.buffers.len().max(first + index + 1), None);
-                builder.buffers[first + index].get_or_insert_with(|| Shared::new(device.zeros(bytes)));
+                let bytes = value.tensor_type.bytes().ok_or(Error::TooLarge)? as usize;
+                buffers.resize(buffers.len().max(first + index + 1), None);
+                buffers[first + index].get_or_insert_with(|| Shared::new(device.zeros(bytes)));
             }
         }
-        builder.results = first..builder.buffers.len();
-        builder.buffers.resize(builder.results.end + graph.inputs.len() + graph.captures.len(), None);
-        Ok(builder)
+        let results = first..buffers.len();
+        let inputs = plan.graph.inputs.len();
+        buffers.resize(results.end + inputs + plan.graph.captures.len(), None);
+        Ok(Builder { device, buffers, results, inputs })
     }
 
-    fn finish(self) -> Result<Executable> {
-        let graph = &self.plan.graph;
-        let steps = self.plan.steps.iter().map(|step| self.step(step)).collect::<Result<_>>()?;
-        let outputs = graph.outputs.iter().map(|&id| match self.place(id)? {
+    fn finish(self, plan: &Plan) -> Result<Executable> {
+        let graph = &plan.graph;
+        let steps = self.steps(plan)?;
+        let outputs = graph.outputs.iter().map(|&id| match self.place(plan, id)? {
             Place::Buffer(buffer) => Ok((graph.values[id].tensor_type, buffer)),
             Place::Scratch(_) => Err(Error::Traced),
         });
@@ -201,7 +222,7 @@ impl<'d> Builder<'d> {
         Ok(Executable {
             device: self.device.clone(),
             steps,
-            scratch: AlignedBytes::zeroed(self.plan.scratch as usize),
+            scratch: AlignedBytes::zeroed(plan.scratch as usize),
             results: self.results,
             arguments: graph.inputs.iter().map(|&id| graph.values[id].tensor_type).collect(),
             variables,
@@ -211,41 +232,70 @@ impl<'d> Builder<'d> {
     }
 
     fn first_variable(&self) -> usize {
-        self.results.end + self.plan.graph.inputs.len()
+        self.results.end + self.inputs
     }
 
-    fn place(&self, id: ValueId) -> Result<Place> {
-        Ok(match self.plan.locations[id] {
+    fn place(&self, plan: &Plan, id: ValueId) -> Result<Place> {
+        Ok(match plan.locations[id] {
             Location::Scratch(start) | Location::Block(start) => Place::Scratch(start as usize),
-            Location::Constant => Place::Buffer(self.constants[id].ok_or(Error::Traced)?),
+            Location::Constant => {
+                let buffer = plan.graph.constant(id).ok_or(Error::Traced)?.buffer()?;
+                let same = |other: &Option<Shared<Buffer>>| other.as_ref().is_some_and(|other| Shared::ptr_eq(other, buffer));
+                Place::Buffer(self.buffers.iter().position(same).ok_or(Error::Traced)?)
+            }
             Location::Result(index) => Place::Buffer(self.results.start + index),
             Location::Input(index) => Place::Buffer(self.results.end + index),
             Location::Variable(index) => Place::Buffer(self.first_variable() + index),
         })
     }
 
-    fn step(&self, step: &plan::Step) -> Result<Step> {
+    fn steps(&self, plan: &Plan) -> Result<Vec<Step>> {
+        plan.steps.iter().map(|step| self.step(plan, step)).collect()
+    }
+
+    fn step(&self, plan: &Plan, step: &plan::Step) -> Result<Step> {
+        if let [index] = *step.nodes {
+            if let Some(bodies) = plan.bodies.iter().find(|bodies| bodies.node == index) {
+                return self.branches(plan, &plan.graph.nodes[index], &bodies.plans);
+            }
+        }
         let mut members = Vec::new();
         for &index in &step.nodes {
-            let node = &self.plan.graph.nodes[index];
-            let member = self.member(node, &step.division)?;
-            verify::at(index as u32, self.check(node, &member))?;
+            let node = &plan.graph.nodes[index];
+            let member = self.member(plan, node, &step.division)?;
+            verify::at(index as u32, self.check(plan, node, &member))?;
             members.push(member);
         }
         match members.as_slice() {
-            [Member { outputs, .. }] if outputs.len() == 1 && step.division == Division::NONE => (),
+            [Member { outputs, .. }] if outputs.len() < 2 && step.division == Division::NONE => (),
             _ => return Ok(Step::Group(Group::new(members, step.division))),
         }
         let Some(Member { kernel, attributes, inputs, outputs }) = members.pop() else { return Err(Error::Traced) };
         let inputs = inputs.into_iter().map(|(operand, _)| operand).collect();
-        Ok(Step::Single(Single { kernel, attributes, inputs, output: outputs[0].0 }))
+        Ok(match outputs.first() {
+            Some(&(output, _)) => Step::Single(Single { kernel, attributes, inputs, output }),
+            None => Step::Effect(Effect { kernel, attributes, inputs }),
+        })
     }
 
-    fn member(&self, node: &Node, division: &Division) -> Result<Member> {
-        let operands = |ids: &[ValueId]| ids.iter().map(|&id| self.operand(id, division)).collect::<Result<Vec<_>>>();
-        let typed_by = *node.inputs.first().or(node.outputs.first()).ok_or(Error::Arity { got: 0 })?;
+    /// A branch or a loop.
+    fn branches(&self, plan: &Plan, node: &Node, bodies: &[Plan]) -> Result<Step> {
+        let blocks = bodies.iter().map(|body| self.steps(body)).collect::<Result<Vec<_>>>()?;
+        // A loop is decided by what its condition gives, a branch by its first input.
+        let (decided, id, words) = match (node.attributes.as_slice(), bodies.first()) {
+            (&[most], Some(condition)) => (condition, condition.graph.outputs[0], alloc::vec![0, 1, most]),
+            _ => (plan, node.inputs[0], (0..blocks.len() as u32).collect()),
+        };
+        let (by, _) = self.operand(decided, id, &Division::NONE)?;
+        let kernel = self.device.kernel(node.op.def, by.tensor_type.dtype)?;
+        Ok(Step::Branches(Branches { kernel, attributes: words, by, blocks }))
+    }
+
+    fn member(&self, plan: &Plan, node: &Node, division: &Division) -> Result<Member> {
+        let operands = |ids: &[ValueId]| ids.iter().map(|&id| self.operand(plan, id, division)).collect::<Result<Vec<_>>>();
+        let dtype = node.inputs.first().or(node.outputs.first()).map_or(DType::U8, |&id| plan.graph.values[id].tensor_type.dtype);
         Ok(Member {
-            kernel: self.device.kernel(node.op.def, self.plan.graph.values[typed_by].tensor_type.dtype)?,
+            kernel: self.device.kernel(node.op.def, dtype)?,
             attributes: node.attributes.clone(),
             inputs: operands(&node.inputs)?,
             outputs: operands(&node.outputs)?,
@@ -253,11 +303,11 @@ impl<'d> Builder<'d> {
     }
 
     /// Value `id`, and how it is divided.
-    fn operand(&self, id: ValueId, division: &Division) -> Result<(Operand, Cut)> {
-        let tensor_type = self.plan.graph.values[id].tensor_type;
+    fn operand(&self, plan: &Plan, id: ValueId, division: &Division) -> Result<(Operand, Cut)> {
+        let tensor_type = plan.graph.values[id].tensor_type;
         let (size, bytes) = (tensor_type.dtype.size(), tensor_type.bytes().ok_or(Error::TooLarge)? as usize);
-        let operand = Operand { tensor_type, bytes, place: self.place(id)? };
-        Ok(match self.plan.locations[id] {
+        let operand = Operand { tensor_type, bytes, place: self.place(plan, id)? };
+        Ok(match plan.locations[id] {
             _ if *division == Division::NONE => (operand, Cut::Whole),
             Location::Block(_) => (Operand { bytes: division.threads * division.block * size, ..operand }, Cut::Block(size)),
             _ if bytes == division.elements * size => (operand, Cut::Elements(size)),
@@ -266,8 +316,8 @@ impl<'d> Builder<'d> {
     }
 
     /// Checks a node by the rules that artifacts must keep.
-    fn check(&self, node: &Node, member: &Member) -> Result<(), Rule> {
-        let types = |ids: &[ValueId]| ids.iter().map(|&id| self.plan.graph.values[id].tensor_type).collect::<Vec<_>>();
+    fn check(&self, plan: &Plan, node: &Node, member: &Member) -> Result<(), Rule> {
+        let types = |ids: &[ValueId]| ids.iter().map(|&id| plan.graph.values[id].tensor_type).collect::<Vec<_>>();
         let places = |operands: &[(Operand, Cut)]| operands.iter().map(|(operand, _)| self.verified(operand)).collect::<Vec<_>>();
         verify::types(node.op.def, &node.attributes, &types(&node.inputs), &types(&node.outputs))?;
         verify::places(node.op.def, &places(&member.inputs), &places(&member.outputs))

@@ -56,6 +56,12 @@ impl Node {
     }
 }
 
+/// True if a node does something else than to give outputs, or runs such nodes: it prints, or it may stop the run.
+pub(crate) fn has_effect(node: &Node) -> bool {
+    let runs = |graph: &Graph| graph.nodes.iter().any(has_effect);
+    node.op.def.outputs == 0 && node.bodies.is_empty() || node.bodies.iter().any(runs)
+}
+
 /// A branch or a loop: an op that runs other graphs, which have all its inputs (a branch's first one aside, which chooses) as theirs.
 ///
 /// - `cond`: the bodies are the branches, first that for true; or, of an integer, those for 0, 1, …: each gives all outputs.

@@ -3,9 +3,10 @@
 //! Values that are views of one another, or computed in place, share a storage. A storage lives from its first writer to its
 //! last reader; storages that are never alive together share bytes of scratch memory.
 
+use crate::bodies::Bodies;
 use crate::fuse::Division;
 use crate::graph::{Graph, Node, Origin, ValueId};
-use crate::plan::{Location, Step, Target, is_view};
+use crate::plan::{Decided, Location, Step, Target, is_view};
 use crate::program::ALIGN;
 use alloc::vec::Vec;
 
@@ -40,6 +41,8 @@ pub(crate) struct Places {
     pub(crate) locations: Vec<Location>,
     /// The bytes of scratch memory; `u32::MAX` where they are too many.
     pub(crate) scratch: u32,
+    /// Where that of the bodies of each branch and loop begins.
+    pub(crate) workspaces: Vec<(usize, u32)>,
 }
 
 /// The lifetimes of a graph's values in one order.
@@ -49,6 +52,8 @@ pub(crate) struct Layout<'g> {
     storages: Vec<Storage>,
     /// The storage of each value, once it has one.
     storage_of: Vec<Option<usize>>,
+    /// The storages that branches and loops work in.
+    workspaces: Vec<(usize, usize)>,
 }
 
 /// A node in its step.
@@ -63,10 +68,10 @@ struct Position<'s> {
 }
 
 impl<'g> Layout<'g> {
-    /// Lays out `graph`, whose nodes run in `steps`; `direct` are the variables that values are written into.
-    pub(crate) fn new(graph: &'g Graph, direct: &[Option<usize>], steps: Vec<Step>, target: Target) -> Layout<'g> {
+    /// Lays out `graph`, whose nodes run in `steps`.
+    pub(crate) fn new(graph: &'g Graph, decided: &Decided, steps: Vec<Step>, target: Target) -> Layout<'g> {
         let storage_of = alloc::vec![None; graph.values.len()];
-        let mut layout = Layout { graph, steps: Vec::new(), storages: Vec::new(), storage_of };
+        let mut layout = Layout { graph, steps: Vec::new(), storages: Vec::new(), storage_of, workspaces: Vec::new() };
         for id in 0..graph.values.len() {
             let place = match graph.values[id].origin {
                 Origin::Constant(_) => Place::Constant,
@@ -82,13 +87,13 @@ impl<'g> Layout<'g> {
         for (step, time) in steps.iter().zip(1..) {
             let end = before + step.nodes.len();
             for (&index, node) in step.nodes.iter().zip(before..) {
-                layout.place_node(&graph.nodes[index], &Position { step, time, node, end }, direct, &last_reads);
+                layout.place_node(index, &Position { step, time, node, end }, decided, &last_reads);
             }
             before = end;
         }
         let end = steps.len() + 1;
         graph.results().for_each(|id| layout.touch(id, end));
-        if target != Target::Device {
+        if decided.gives {
             layout.move_results();
         }
         layout.steps = steps;
@@ -96,14 +101,18 @@ impl<'g> Layout<'g> {
     }
 
     /// Gives each output of `node` a storage.
-    fn place_node(&mut self, node: &Node, at: &Position<'_>, direct: &[Option<usize>], last_reads: &[usize]) {
+    fn place_node(&mut self, index: usize, at: &Position<'_>, decided: &Decided, last_reads: &[usize]) {
+        let node = &self.graph.nodes[index];
+        let bodies = decided.bodies[index].as_ref();
         for &id in &node.inputs {
             self.touch(id, at.time);
         }
         for (output, &id) in node.outputs.iter().enumerate() {
             let internal = at.step.nodes.len() > 1 && last_reads[id] < at.end;
-            if let Some(variable) = direct[id] {
+            if let Some(variable) = decided.direct[id] {
                 self.open(id, Place::Variable(variable), at.time);
+            } else if let Some(input) = bodies.and_then(|bodies| bodies.updated(output)) {
+                self.storage_of[id] = self.storage_of[node.inputs[input]];
             } else if let Some(shared) = self.shared_with(node, output, internal, at, last_reads) {
                 self.storage_of[id] = Some(shared);
             } else if internal && at.step.division != Division::NONE {
@@ -115,6 +124,10 @@ impl<'g> Layout<'g> {
                 self.open(id, Place::Scratch, at.time);
             }
             self.touch(id, at.time);
+        }
+        if let Some(bytes) = bodies.map(Bodies::workspace).filter(|&bytes| bytes > 0) {
+            self.workspaces.push((index, self.storages.len()));
+            self.storages.push(Storage { place: Place::Scratch, bytes, first: at.time, last: at.time });
         }
     }
 
@@ -216,7 +229,8 @@ impl<'g> Layout<'g> {
             Some((_, Place::Variable(variable))) => Location::Variable(variable),
         };
         let locations = self.storage_of.iter().map(locate).collect();
-        Places { locations, scratch: saturated(scratch) }
+        let workspaces = self.workspaces.iter().map(|&(node, storage)| (node, saturated(offsets[storage]))).collect();
+        Places { locations, scratch: saturated(scratch), workspaces }
     }
 }
 

@@ -31,6 +31,10 @@ pub mod artifact;
 #[cfg(feature = "alloc")]
 pub mod autodiff;
 #[cfg(feature = "alloc")]
+pub mod bodies;
+#[cfg(feature = "alloc")]
+mod branches;
+#[cfg(feature = "alloc")]
 pub mod control;
 #[cfg(feature = "alloc")]
 pub mod describe;
@@ -66,6 +70,8 @@ pub mod optimize;
 pub mod optimizers;
 #[cfg(feature = "alloc")]
 pub mod plan;
+#[cfg(feature = "alloc")]
+mod prune;
 #[cfg(feature = "alloc")]
 mod replay;
 #[cfg(feature = "alloc")]

@@ -3,9 +3,10 @@
 
 use crate::dtype::DType;
 use crate::error::Result;
-use crate::graph::{Graph, Node, Origin};
+use crate::graph::{Graph, Node, Origin, has_effect};
 use crate::op::OpCode;
 use crate::ops;
+use crate::prune::{inline, prune};
 use crate::scope::Op;
 use crate::tensor::Tensor;
 use alloc::vec::Vec;
@@ -15,26 +16,36 @@ const FOLD_LIMIT: u32 = 4096;
 
 /// Optimises `graph` until nothing changes.
 pub fn optimize(graph: &mut Graph) -> Result<()> {
-    loop {
-        drop_dead_nodes(graph);
-        let folded = fold_constants(graph)?;
-        let simplified = simplify(graph);
-        let fused = fuse_steps(graph);
-        if !(folded || simplified || fused) {
-            break;
-        }
-    }
+    rewrite(graph)?;
     drop_unused_captures(graph);
     Ok(())
 }
 
-/// Drops nodes that no result needs.
+/// Rewrites a graph, and what its branches and loops run.
+fn rewrite(graph: &mut Graph) -> Result<()> {
+    loop {
+        let inlined = inline(graph)?;
+        drop_dead_nodes(graph);
+        for node in &mut graph.nodes {
+            node.bodies.iter_mut().try_for_each(rewrite)?;
+        }
+        let pruned = prune(graph);
+        let folded = fold_constants(graph)?;
+        let simplified = simplify(graph);
+        let fused = fuse_steps(graph);
+        if !(inlined || pruned || folded || simplified || fused) {
+            return Ok(());
+        }
+    }
+}
+
+/// Drops nodes that no result needs, and that have no effect.
 fn drop_dead_nodes(graph: &mut Graph) {
     let mut needed = alloc::vec![false; graph.values.len()];
     graph.results().collect::<Vec<_>>().into_iter().for_each(|id| needed[id] = true);
     let mut keep: Vec<bool> = Vec::new();
     for node in graph.nodes.iter().rev() {
-        let alive = node.outputs.iter().any(|&id| needed[id]);
+        let alive = node.outputs.iter().any(|&id| needed[id]) || has_effect(node);
         if alive {
             node.inputs.iter().for_each(|&id| needed[id] = true);
         }
@@ -53,7 +64,7 @@ fn fold_constants(graph: &mut Graph) -> Result<bool> {
         let small = node.outputs.iter().all(|&id| graph.values[id].tensor_type.bytes().is_some_and(|bytes| bytes <= FOLD_LIMIT));
         let view = node.op.def.code == ops::code::reshape;
         match inputs {
-            Some(inputs) if (small || view) && !inputs.is_empty() => {
+            Some(inputs) if (small || view) && !inputs.is_empty() && node.bodies.is_empty() && !has_effect(&node) => {
                 let computed = Tensor::compute(node.op, &node.attributes, &inputs.iter().collect::<Vec<_>>())?;
                 for (&id, tensor) in node.outputs.iter().zip(computed) {
                     graph.values[id].origin = Origin::Constant(tensor);

@@ -1,9 +1,11 @@
 //! The plan of a graph: in which order its nodes run, and where each value lives.
 //!
-//! Several orders are laid out, and the one that needs the least is taken.
+//! Several orders are laid out, and the one that needs the least is taken. What branches and loops run is planned first: it works in
+//! a piece of the scratch memory of the graph around it, and reads and writes that graph's values where they are.
 
+use crate::bodies::{self, Bodies};
 use crate::fuse::{Division, Fusion};
-use crate::graph::{Graph, Node, Origin, ValueId};
+use crate::graph::{Graph, Node, Origin, ValueId, has_effect};
 use crate::layout::{Layout, Places};
 use crate::ops;
 use alloc::vec::Vec;
@@ -60,33 +62,61 @@ pub struct Plan {
     pub locations: Vec<Location>,
     /// The bytes of scratch memory; `u32::MAX` where they are too many.
     pub scratch: u32,
+    /// The plans of what branches and loops run.
+    pub bodies: Vec<Bodies>,
+}
+
+/// What is decided before the order of the nodes.
+pub(crate) struct Decided {
+    /// The captured variable whose bytes each value takes.
+    pub(crate) direct: Vec<Option<usize>>,
+    /// What each node runs, if it is a branch or a loop.
+    pub(crate) bodies: Vec<Option<Bodies>>,
+    /// Whether results may lie in buffers that the caller is given.
+    pub(crate) gives: bool,
 }
 
 /// Plans `graph`.
 pub fn plan(graph: &Graph, target: Target) -> Plan {
-    let mut graph = graph.clone();
-    let direct = place_assignments(&mut graph);
-    let mut edges = edges(&graph, &direct);
-    hoist_checks(&graph, &direct, &mut edges);
+    let mut plan = plan_part(graph.clone(), target, target != Target::Device);
+    bodies::settle(&mut plan);
+    plan
+}
+
+/// Plans a graph, which may give results away, or what a branch or loop runs. What branches and loops in it run lies relative to their
+/// own scratch memory.
+pub(crate) fn plan_part(mut graph: Graph, target: Target, gives: bool) -> Plan {
+    let mut direct = place_assignments(&mut graph);
+    let bodies = bodies::plan(&mut graph, &direct, target);
+    direct.resize(graph.values.len(), None);
+    let decided = Decided { direct, bodies, gives };
+    let mut edges = edges(&graph, &decided.direct);
+    order_effects(&graph, &mut edges);
+    hoist_checks(&graph, &decided.direct, &mut edges);
     let orders = [in_order(&edges), lowest_first(&graph, &edges, target)];
-    let layouts = orders.map(|order| Layout::new(&graph, &direct, order.into_iter().map(Step::single).collect(), target));
+    let layouts = orders.map(|order| Layout::new(&graph, &decided, order.into_iter().map(Step::single).collect(), target));
     let [first, second] = layouts.map(|layout| (layout.place(), layout));
     let (mut places, mut layout) = if second.0.scratch < first.0.scratch { second } else { first };
     if let Target::Host(fusion) = target {
-        (places, layout) = fuse(&graph, &direct, (places, layout), fusion);
+        (places, layout) = fuse(&graph, &decided, (places, layout), fusion);
     }
     let mut steps = layout.steps;
     steps.iter_mut().for_each(|step| step.nodes.retain(|&index| !is_view(&graph, &graph.nodes[index])));
     steps.retain(|step| !step.nodes.is_empty());
-    Plan { steps, locations: places.locations, scratch: places.scratch, graph }
+    let place = |(node, bodies): (usize, Option<Bodies>)| {
+        let at = places.workspaces.iter().find(|(other, _)| *other == node).map_or(0, |(_, at)| *at);
+        Some(Bodies { at, ..bodies? })
+    };
+    let bodies = decided.bodies.into_iter().enumerate().filter_map(place).collect();
+    Plan { steps, locations: places.locations, scratch: places.scratch, bodies, graph }
 }
 
 /// Lets nodes run together. Where that would take more memory, the steps that need most are taken apart again.
-fn fuse<'g>(graph: &'g Graph, direct: &[Option<usize>], single: (Places, Layout<'g>), fusion: Fusion) -> (Places, Layout<'g>) {
+fn fuse<'g>(graph: &'g Graph, decided: &Decided, single: (Places, Layout<'g>), fusion: Fusion) -> (Places, Layout<'g>) {
     let order: Vec<usize> = single.1.steps.iter().flat_map(|step| step.nodes.iter().copied()).collect();
     let mut steps = fusion.steps(graph, &order);
     loop {
-        let layout = Layout::new(graph, direct, steps, Target::Host(fusion));
+        let layout = Layout::new(graph, decided, steps, Target::Host(fusion));
         let places = layout.place();
         if places.scratch <= single.0.scratch {
             return (places, layout);
@@ -106,7 +136,7 @@ pub(crate) fn is_view(graph: &Graph, node: &Node) -> bool {
     node.op.def.code == ops::code::reshape && !assigned && !matches!(graph.values[input].origin, Origin::Variable(_) | Origin::Constant(_))
 }
 
-fn producers(graph: &Graph) -> Vec<Option<usize>> {
+pub(crate) fn producers(graph: &Graph) -> Vec<Option<usize>> {
     let mut producers = alloc::vec![None; graph.values.len()];
     for (index, node) in graph.nodes.iter().enumerate() {
         node.outputs.iter().for_each(|&id| producers[id] = Some(index));
@@ -144,7 +174,7 @@ fn place_assignments(graph: &mut Graph) -> Vec<Option<usize>> {
     direct
 }
 
-fn copy(graph: &mut Graph, value: ValueId) -> ValueId {
+pub(crate) fn copy(graph: &mut Graph, value: ValueId) -> ValueId {
     let copy = graph.value(graph.values[value].tensor_type, Origin::Node);
     let (inputs, outputs) = (alloc::vec![value], alloc::vec![copy]);
     graph.nodes.push(Node::new(&ops::identity::OP, Vec::new(), inputs, outputs));
@@ -178,7 +208,14 @@ impl Order {
         let Some(maker) = graph.nodes.iter().position(|node| node.outputs.contains(&value)) else { return false };
         let node = &graph.nodes[maker];
         let output = node.outputs.iter().position(|&id| id == value).unwrap_or(0);
-        let in_place = |input: usize| node.op.def.in_place.contains(&(input as u8, output as u8));
+        let in_place = |input: usize| match node.op.def.code {
+            _ if node.bodies.is_empty() => node.op.def.in_place.contains(&(input as u8, output as u8)),
+            ops::code::while_loop => input == output,
+            _ => input > 0,
+        };
+        if node.op.def.code == ops::code::while_loop && node.inputs.get(output) != Some(&old) {
+            return false;
+        }
         let misread = node.inputs.iter().enumerate().any(|(input, &id)| id == old && !in_place(input));
         if misread {
             return false;
@@ -228,6 +265,12 @@ fn edges(graph: &Graph, direct: &[Option<usize>]) -> Vec<Vec<usize>> {
         before
     };
     graph.nodes.iter().enumerate().map(needs).collect()
+}
+
+/// Lets nodes with effects run in the order of the trace.
+fn order_effects(graph: &Graph, edges: &mut [Vec<usize>]) {
+    let effects: Vec<usize> = (0..graph.nodes.len()).filter(|&node| has_effect(&graph.nodes[node])).collect();
+    effects.windows(2).for_each(|pair| edges[pair[1]].push(pair[0]));
 }
 
 /// Lets nodes that may refuse their data run before any variable is written, where they do not depend on its new value.

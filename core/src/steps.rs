@@ -31,6 +31,16 @@ pub(crate) struct Memory<'m> {
     pub(crate) buffers: &'m mut [Option<Shared<Buffer>>],
 }
 
+impl Memory<'_> {
+    /// The bytes of an operand that nobody writes now.
+    pub(crate) fn bytes(&self, operand: &Operand) -> Option<&[u8]> {
+        match operand.place {
+            Place::Scratch(start) => part(self.scratch, start, operand.bytes),
+            Place::Buffer(index) => Some(self.buffers.get(index)?.as_ref()?.bytes()),
+        }
+    }
+}
+
 /// What no plan gives that was checked.
 pub(crate) const BROKEN: Error = Error::Misaligned;
 

@@ -13,8 +13,8 @@ const FLOORS: [(u32, &[&str]); 9] = [
     (5, &["ops"]),
     (6, &["replay", "eager", "verify"]),
     (7, &["tracing", "control", "autodiff", "observe"]),
-    (8, &["optimize", "layout", "plan", "fuse", "group", "steps", "program", "check", "arena", "exec"]),
-    (9, &["artifact", "executable", "describe", "function", "layers", "losses", "metrics", "optimizers", "schedules", "model"]),
+    (8, &["prune", "optimize", "bodies", "layout", "plan", "fuse", "group", "steps", "program", "check", "arena", "exec"]),
+    (9, &["artifact", "branches", "executable", "describe", "function", "layers", "losses", "metrics", "optimizers", "schedules", "model"]),
 ];
 
 fn root() -> PathBuf {

@@ -1,0 +1,100 @@
+#![allow(missing_docs)]
+use gradlet_core::control::*;
+use gradlet_core::*;
+#[test]
+fn t1() {
+    let device = ops::portable_cpu();
+    let scope = Eager::new(&device);
+    let f = Function::new(|scope: &dyn Scope, x: Tensor| cond(scope, &x.less(&x.like(0.0)?)?, || x.neg(), || x.mul(&x)));
+    assert_eq!(f.call(&scope, Tensor::scalar(&device, 3.0f32)).unwrap().item::<f32>().unwrap(), 9.0);
+    assert_eq!(f.call(&scope, Tensor::scalar(&device, -3.0f32)).unwrap().item::<f32>().unwrap(), 3.0);
+}
+#[test]
+fn t2() {
+    let device = ops::portable_cpu();
+    let scope = Eager::new(&device);
+    let f = Function::new(|scope: &dyn Scope, n: Tensor| {
+        let state = (n.like(0.0)?, n.like(0.0)?);
+        let (_, sum) =
+            while_loop(scope, WhileOptions::default(), state, |(i, _)| i.less(&n), |(i, sum)| Ok((i.add(&i.like(1.0)?)?, sum.add(&i)?)))?;
+        Ok(sum)
+    });
+    assert_eq!(f.call(&scope, Tensor::scalar(&device, 5i32)).unwrap().item::<i32>().unwrap(), 10);
+    assert_eq!(f.call(&scope, Tensor::scalar(&device, 0i32)).unwrap().item::<i32>().unwrap(), 0);
+}
+#[test]
+fn variables_in_branches_and_nested() {
+    let device = ops::portable_cpu();
+    let scope = Eager::new(&device);
+    let v = Variable::new(&scope, "v", &Tensor::new(&device, &[1.0f32, 2.0], &[2]).unwrap()).unwrap();
+    let w = v.clone();
+    let f = Function::new(move |scope: &dyn Scope, n: Tensor| {
+        let start = (n.like(0.0)?, scope.read(&w)?);
+        let zero = n.like(0.0)?;
+        let two = n.like(2.0)?;
+        let (_, last) = while_loop(
+            scope,
+            WhileOptions { max_iterations: Some(10) },
+            start,
+            |(i, _)| i.less(&n),
+            |(i, s)| {
+                cond(
+                    scope,
+                    &i.floormod(&two)?.equal(&zero)?,
+                    || {
+                        let now = scope.read(&w)?;
+                        scope.assign(&w, &now.add(&now)?)?;
+                        Ok(())
+                    },
+                    || scope.assign(&w, &scope.read(&w)?.add(&s)?),
+                )?;
+                // swap-like
+                let s2 = scope.read(&w)?;
+                Ok((i.add(&i.like(1.0)?)?, s2))
+            },
+        )?;
+        Ok((last, scope.read(&w)?))
+    });
+    // reference eager
+    let run = |n: i32| {
+        let mut w = [1.0f32, 2.0];
+        let mut s = w;
+        for i in 0..n.min(10) {
+            for k in 0..2 {
+                w[k] = if i % 2 == 0 { w[k] + w[k] } else { w[k] + s[k] };
+            }
+            s = w;
+        }
+        (s, w)
+    };
+    for n in [0, 1, 2, 3, 5, 20] {
+        scope.assign(&v, &Tensor::new(&device, &[1.0f32, 2.0], &[2]).unwrap()).unwrap();
+        let (a, b) = f.call(&scope, Tensor::scalar(&device, n)).unwrap();
+        let (s, w) = run(n);
+        assert_eq!(a.to_vec::<f32>().unwrap(), s, "{n}");
+        assert_eq!(b.to_vec::<f32>().unwrap(), w, "{n}");
+        assert_eq!(scope.read(&v).unwrap().to_vec::<f32>().unwrap(), w, "{n}");
+    }
+    assert_eq!(f.traces(), 1);
+}
+#[test]
+fn swap() {
+    let device = ops::portable_cpu();
+    let scope = Eager::new(&device);
+    let f = Function::new(|scope: &dyn Scope, (n, a, b): (Tensor, Tensor, Tensor)| {
+        let (_, a2, b2) = while_loop(
+            scope,
+            WhileOptions::default(),
+            (n.like(0.0)?, a.clone(), b),
+            |(i, _, _)| i.less(&n),
+            |(i, a, b)| Ok((i.add(&i.like(1.0)?)?, b, a)),
+        )?;
+        Ok((a2, b2, a))
+    });
+    for n in 0..4 {
+        let (a, b, c) =
+            f.call(&scope, (Tensor::scalar(&device, n), Tensor::scalar(&device, 1.0f32), Tensor::scalar(&device, 2.0f32))).unwrap();
+        let want = if n % 2 == 0 { (1.0, 2.0, 1.0) } else { (2.0, 1.0, 1.0) };
+        assert_eq!((a.item::<f32>().unwrap(), b.item::<f32>().unwrap(), c.item::<f32>().unwrap()), want);
+    }
+}
