@@ -9,7 +9,8 @@ use crate::graph::Control;
 use crate::op::MAX_INPUTS;
 use crate::random::Stream;
 use crate::replay::interpret;
-use crate::scope::{Backward, CustomRule, Entered, Forward, Gradient, InputGradients, Op, Outputs, Recorder, Scope, ScopeHandle};
+use crate::rewind::{self, Rewind};
+use crate::scope::{Backward, CustomRule, Entered, Forward, Gradient, Op, Outputs, Recorder, Scope, ScopeHandle};
 use crate::shape::TensorType;
 use crate::sources::{Source, Sources};
 use crate::sync::{Lock, Shared, Weak};
@@ -70,6 +71,7 @@ struct Tracks {
 enum Rule {
     Op(&'static Op),
     Custom(Shared<dyn CustomRule>),
+    Control(Rewind),
 }
 
 struct Node {
@@ -178,9 +180,10 @@ impl Gradients {
 }
 
 impl Rule {
-    /// The gradients of the inputs; `None` if none flows.
-    fn gradients(&self, of: &Backward<'_>) -> Result<Option<InputGradients>> {
+    /// The gradients of the inputs, as ops in `scope`; `None` if none flows.
+    fn gradients(&self, scope: &ScopeHandle, of: &Backward<'_>) -> Result<Option<Vec<Option<Tensor>>>> {
         let (found, name) = match self {
+            Rule::Control(control) => return control.gradients(scope, of).map(Some),
             Rule::Custom(rule) => (rule.gradients(of), "a custom function"),
             Rule::Op(op) => match &op.grad {
                 Gradient::Rule(rule) => (rule(of), op.def.name),
@@ -188,7 +191,7 @@ impl Rule {
                 Gradient::Missing(reason) => return Err(Error::message(format!("{} has no gradient: {reason}", op.def.name))),
             },
         };
-        found.map(Some).map_err(|error| error.context(format!("the gradient of {name}")))
+        found.map(|found| Some(found.into_iter().collect())).map_err(|error| error.context(format!("the gradient of {name}")))
     }
 }
 
@@ -262,6 +265,8 @@ impl Recording {
                 node.outputs.iter().for_each(|&(id, _)| needed[id as usize] = true);
             }
         }
+        let own = self.this.upgrade().filter(|_| self.persistent).map(|this| ScopeHandle::new(this));
+        let scope = own.unwrap_or(self.parent.clone()).handle();
         for node in nodes.iter().rev() {
             let upstream: Vec<Option<Tensor>> = node.outputs.iter().map(|&(id, _)| gradients.get(id).cloned()).collect();
             let wanted: Vec<bool> = node.inputs.iter().map(|input| tracked_and_needed(input, &needed)).collect();
@@ -272,7 +277,7 @@ impl Recording {
             let outputs: Vec<Tensor> = node.outputs.iter().map(|(id, under)| self.seen(Some(*id), under)).collect();
             let backward =
                 Backward { attributes: &node.attributes, inputs: &inputs, outputs: &outputs, upstream: &upstream, wanted: &wanted };
-            let Some(found) = node.rule.gradients(&backward)? else { continue };
+            let Some(found) = node.rule.gradients(&scope, &backward)? else { continue };
             for ((input, gradient), wanted) in node.inputs.iter().zip(found).zip(wanted) {
                 if let (Some(id), Some(gradient), true) = (input.0, gradient, wanted) {
                     gradients.add(id, gradient)?;
@@ -326,7 +331,20 @@ impl Recorder for Recording {
         if !self.traces() {
             return interpret(control, Some(&scope), inputs);
         }
-        Err(Error::message("not yet"))
+        let inputs: Vec<(Option<u32>, Tensor)> = inputs.iter().map(|tensor| self.under(tensor)).collect();
+        let unders: Vec<Tensor> = inputs.iter().map(|(_, under)| under.clone()).collect();
+        let wanted = !self.tracks.lock().stopped && inputs.iter().any(|(id, _)| id.is_some());
+        let bounded = control.attributes.first().is_some_and(|&most| most < u32::MAX);
+        let results = control.bodies.last().map_or(0, |body| body.outputs.len());
+        let outputs = if wanted && bounded && rewind::is_loop(control) {
+            let (control, inputs) = rewind::keeping(&self.parent, control, &unders)?;
+            self.parent.recorder.control(&control, &inputs)?
+        } else {
+            self.parent.recorder.control(control, &unders)?
+        };
+        let mut outputs = self.record(|| Rule::Control(Rewind::new(control)), &[], &inputs, outputs);
+        outputs.truncate(results);
+        Ok(outputs)
     }
 
     fn body(&self) -> Option<&Lock<Option<ScopeHandle>>> {

@@ -3,6 +3,7 @@
 //! Where scopes compute, they are Rust's own `if` and `while`, and a tape sees the ops that ran. In a trace, each body is traced
 //! once, and becomes a graph inside a node.
 
+use crate::dtype::Bool;
 use crate::error::{Error, Result};
 use crate::graph::{Control, Graph, Origin, ValueId};
 use crate::ops;
@@ -179,12 +180,12 @@ pub fn cond<R: Structure>(
         return Err(Error::message(format!("cond's predicate must be bool[], not {}", predicate.tensor_type())));
     }
     if !scope.recorder.traces() {
-        return if predicate.item::<crate::dtype::Bool>()?.get() { then() } else { otherwise() };
+        return if predicate.item::<Bool>()?.get() { then() } else { otherwise() };
     }
     let (first, results) = Body::trace(&scope, &(), |()| then())?;
     let (second, others) = Body::trace(&scope, &(), |()| otherwise())?;
     agree(&results, &others, ["the branch for true", "that for false"])?;
-    branch(&scope, predicate, alloc::vec![first, second], &results)
+    record(&scope, predicate, alloc::vec![first, second], &results)
 }
 
 /// Branch number `index`, a scalar of i32, of `branches`; the last one where there is none: TensorFlow's `switch_case`. As [`cond`].
@@ -208,19 +209,24 @@ pub fn switch_case<R: Structure>(scope: &dyn Scope, index: &Tensor, branches: &[
         let index = usize::try_from(index.item::<i32>()?).unwrap_or(usize::MAX);
         return branches.get(index).or(branches.last()).ok_or(Error::Arity { got: 0 })?();
     }
-    let traced = branches.iter().map(|run| Body::trace(&scope, &(), |()| run())).collect::<Result<Vec<_>>>()?;
+    branch(&scope, index, branches)
+}
+
+/// Records that one of `branches` runs, which `by` chooses as in [`cond`] or [`switch_case`].
+pub(crate) fn branch<R: Structure>(scope: &ScopeHandle, by: &Tensor, branches: &[&dyn Fn() -> Result<R>]) -> Result<R> {
+    let traced = branches.iter().map(|run| Body::trace(scope, &(), |()| run())).collect::<Result<Vec<_>>>()?;
     let (bodies, mut results): (Vec<Body>, Vec<R>) = traced.into_iter().unzip();
     for (number, pair) in results.windows(2).enumerate() {
         agree(&pair[0], &pair[1], [&format!("branch {number}"), &format!("branch {}", number + 1)])?;
     }
     let results = results.pop().ok_or(Error::Arity { got: 0 })?;
-    branch(&scope, index, bodies, &results)
+    record(scope, by, bodies, &results)
 }
 
-fn branch<R: Structure>(scope: &ScopeHandle, chosen_by: &Tensor, bodies: Vec<Body>, results: &R) -> Result<R> {
+fn record<R: Structure>(scope: &ScopeHandle, by: &Tensor, bodies: Vec<Body>, results: &R) -> Result<R> {
     let (bodies, inputs, assigned) = close(bodies, scope, 0)?;
     let control = Control { op: &ops::cond::OP, attributes: Vec::new(), bodies };
-    let inputs: Vec<Tensor> = core::iter::once(chosen_by.clone()).chain(inputs).collect();
+    let inputs: Vec<Tensor> = core::iter::once(by.clone()).chain(inputs).collect();
     let outputs = scope.recorder.control(&control, &inputs)?;
     finish(scope, outputs, &assigned, results)
 }
@@ -290,7 +296,7 @@ pub fn while_loop<S: Structure>(
     };
     if !scope.recorder.traces() {
         let (mut state, mut iterations) = (state, 0);
-        while iterations < most && condition(&state)?.item::<crate::dtype::Bool>()?.get() {
+        while iterations < most && condition(&state)?.item::<Bool>()?.get() {
             state = body(state)?;
             iterations += 1;
         }

@@ -75,6 +75,8 @@ mod prune;
 #[cfg(feature = "alloc")]
 mod replay;
 #[cfg(feature = "alloc")]
+mod rewind;
+#[cfg(feature = "alloc")]
 pub mod schedules;
 #[cfg(feature = "alloc")]
 pub mod scope;

@@ -98,3 +98,56 @@ fn swap() {
         assert_eq!((a.item::<f32>().unwrap(), b.item::<f32>().unwrap(), c.item::<f32>().unwrap()), want);
     }
 }
+
+fn program(scope: &dyn Scope, x: &Tensor, w: &Tensor, n: &Tensor) -> Result<Tensor> {
+    let zero = n.like(0.0)?;
+    let (_, h, s) = while_loop(
+        scope,
+        WhileOptions { max_iterations: Some(6) },
+        (zero.clone(), x.like(0.0)?.broadcast_to(&[2])?, x.like(0.0)?),
+        |(i, ..)| i.less(n),
+        |(i, h, s)| {
+            let row = x.gather(&i, 0)?;
+            let h = row.add(&h.mul(w)?)?.tanh()?;
+            let two = i.like(2.0)?;
+            let t = cond(scope, &i.floormod(&two)?.equal(&i.like(0.0)?)?, || h.mul(&h)?.sum(&[], false), || h.mul(w)?.sum(&[], false))?;
+            Ok((i.add_scalar(1.0)?, h, s.add(&t)?))
+        },
+    )?;
+    h.sum(&[], false)?.add(&s.mul(&s)?)
+}
+fn grads(scope: &dyn Scope, x: &Tensor, w: &Tensor, n: &Tensor) -> Result<(Tensor, Tensor, Tensor, Tensor, Tensor)> {
+    let outer = scope.handle().persistent_tape();
+    let (x, w) = (outer.watch(x)?, outer.watch(w)?);
+    let inner = outer.handle().tape();
+    let (x2, w2) = (inner.watch(&x)?, inner.watch(&w)?);
+    let y = program(&inner, &x2, &w2, n)?;
+    let g = inner.gradient(&y, [x2.clone(), w2.clone()].as_slice())?;
+    let (gx, gw) = (g[0].clone().unwrap(), g[1].clone().unwrap());
+    let z = gx.mul(&gx)?.sum(&[], false)?.add(&gw.mul(&gw)?.sum(&[], false)?)?;
+    let gg = outer.gradient(&z, [x.clone(), w.clone()].as_slice())?;
+    Ok((y, gx, gw, gg[0].clone().unwrap(), gg[1].clone().unwrap()))
+}
+#[test]
+fn gradients() {
+    let device = ops::portable_cpu();
+    let scope = Eager::new(&device);
+    let f = Function::new(|scope: &dyn Scope, (x, w, n): (Tensor, Tensor, Tensor)| grads(scope, &x, &w, &n));
+    for n in [0, 1, 2, 5, 6] {
+        let x = Tensor::new(&device, &[0.1f32, 0.2, 0.3, -0.4, 0.5, 0.6, -0.7, 0.8, 0.9, 1.0, 0.2, 0.3], &[6, 2]).unwrap();
+        let w = Tensor::new(&device, &[0.5f32, -0.3], &[2]).unwrap();
+        let n = Tensor::scalar(&device, n);
+        let a = f.call(&scope, (x.clone(), w.clone(), n.clone())).unwrap();
+        if n.item::<i32>().unwrap() == 0 {
+            continue;
+        }
+        let b = grads(&scope, &x, &w, &n).unwrap();
+        let pairs = [(a.0, b.0), (a.1, b.1), (a.2, b.2), (a.3, b.3), (a.4, b.4)];
+        for (k, (a, b)) in pairs.iter().enumerate() {
+            let (a, b) = (a.to_vec::<f32>().unwrap(), b.to_vec::<f32>().unwrap());
+            for (p, q) in a.iter().zip(&b) {
+                assert!((p - q).abs() <= 1e-5 * q.abs().max(1.0), "{k} {a:?} {b:?}");
+            }
+        }
+    }
+}
