@@ -4,12 +4,13 @@ use crate::device::AlignedBytes;
 use crate::dtype::DType;
 use crate::error::{Error, Result};
 use crate::function::ConcreteFunction;
-use crate::graph::{Capture, Origin, ValueId};
+use crate::graph::{Capture, Node, ValueId};
 use crate::op::OpDef;
+use crate::ops;
 use crate::plan::{Location, Plan, Target, plan};
 use crate::program::{
-    self, BlockRecord, Header, InstructionRecord, KernelRecord, MAGIC, MAX_SIGNATURES, NONE, Range, SignatureRecord, Space, TensorRecord,
-    VERSION, VariableRecord,
+    self, BlockRecord, Header, InstructionRecord, KernelRecord, MAGIC, MAX_DEPTH, MAX_SIGNATURES, NONE, Range, SignatureRecord, Space,
+    TensorRecord, VERSION, VariableRecord,
 };
 use crate::shape::TensorType;
 use crate::variable::Variable;
@@ -96,12 +97,13 @@ impl Artifact {
         for (index, variable) in variables.iter().enumerate() {
             self.write_variable(&mut tables, index, variable)?;
         }
+        tables.blocks.resize(self.signatures.len(), BlockRecord::zeroed());
         for (index, signature) in self.signatures.iter().enumerate() {
             let name = tables.name(&signature.name);
             let input_names = signature.inputs.iter().map(|name| tables.name(name)).min().unwrap_or(0);
             let output_names = signature.outputs.iter().map(|name| tables.name(name)).min().unwrap_or(0);
             tables.signatures.push(SignatureRecord { name, block: index as u32, input_names, output_names });
-            tables.block(&signature.plan, &variables)?;
+            tables.signature(index, &signature.plan, &variables)?;
         }
         for (key, value) in &self.metadata {
             push_name(&mut tables.metadata, key);
@@ -250,50 +252,100 @@ impl Tables {
         }) as u16
     }
 
-    fn block(&mut self, plan: &Plan, variables: &[Variable]) -> Result<()> {
+    fn signature(&mut self, index: usize, plan: &Plan, variables: &[Variable]) -> Result<()> {
+        let captured: Vec<u32> = plan.graph.captures.iter().map(|capture| position(variables, capture)).collect();
+        self.block(index, plan, &captured, plan.scratch, 0)?;
         let graph = &plan.graph;
-        let first = self.instructions.len() as u32;
-        for &index in plan.steps.iter().flat_map(|step| &step.nodes) {
-            let node = &graph.nodes[index];
-            let typed_by = node.inputs.first().or(node.outputs.first()).ok_or(Error::Arity { got: 0 })?;
-            let kernel = self.kernel(node.op.def, graph.values[*typed_by].tensor_type.dtype);
-            let operands = self.operands(plan, variables, node.inputs.iter().chain(&node.outputs))?;
-            self.instructions.push(InstructionRecord {
-                kernel,
-                inputs: node.inputs.len() as u8,
-                outputs: node.outputs.len() as u8,
-                operands,
-                attributes: Tables::words(&mut self.attributes, &node.attributes),
-                attribute_words: node.attributes.len() as u32,
-            });
-        }
-        let inputs = self.operands(plan, variables, graph.inputs.iter())?;
-        let outputs = self.operands(plan, variables, graph.outputs.iter())?;
-        self.blocks.push(BlockRecord {
-            first,
-            instructions: self.instructions.len() as u32 - first,
-            inputs,
-            input_count: graph.inputs.len() as u32,
-            outputs,
-            output_count: graph.outputs.len() as u32,
-            scratch: plan.scratch,
-        });
+        let (inputs, outputs) = (self.operands(plan, &captured, &graph.inputs)?, self.operands(plan, &captured, &graph.outputs)?);
+        self.give(index, (inputs, graph.inputs.len()), (outputs, graph.outputs.len()));
         Ok(())
     }
 
-    fn operands<'v>(&mut self, plan: &Plan, variables: &[Variable], values: impl Iterator<Item = &'v ValueId>) -> Result<u32> {
+    /// Sets the inputs and outputs of a block: where they begin in the operands, and how many they are.
+    fn give(&mut self, block: usize, inputs: (u32, usize), outputs: (u32, usize)) {
+        let record = &mut self.blocks[block];
+        (record.inputs, record.input_count) = (inputs.0, inputs.1 as u32);
+        (record.outputs, record.output_count) = (outputs.0, outputs.1 as u32);
+    }
+
+    /// Writes the instructions of block number `block`, and the blocks that they run. `captured` are the numbers of the variables.
+    fn block(&mut self, block: usize, plan: &Plan, captured: &[u32], scratch: u32, depth: usize) -> Result<()> {
+        if depth > MAX_DEPTH {
+            return Err(Error::message(format!("branches and loops are nested more than {MAX_DEPTH} deep")));
+        }
+        let graph = &plan.graph;
+        let mut instructions = Vec::new();
+        for &index in plan.steps.iter().flat_map(|step| &step.nodes) {
+            let node = &graph.nodes[index];
+            instructions.push(match plan.bodies.iter().find(|bodies| bodies.node == index) {
+                Some(bodies) => self.branch(plan, node, &bodies.plans, captured, scratch, depth)?,
+                None => self.instruction(plan, node, captured)?,
+            });
+        }
+        let first = self.instructions.len() as u32;
+        let record = &mut self.blocks[block];
+        *record = BlockRecord { first, instructions: instructions.len() as u32, scratch, ..*record };
+        self.instructions.extend(instructions);
+        Ok(())
+    }
+
+    fn instruction(&mut self, plan: &Plan, node: &Node, captured: &[u32]) -> Result<InstructionRecord> {
+        let typed_by = node.inputs.first().or(node.outputs.first());
+        let dtype = typed_by.map_or(DType::U8, |&id| plan.graph.values[id].tensor_type.dtype);
+        let kernel = self.kernel(node.op.def, dtype);
+        let operands = self.operands(plan, captured, node.inputs.iter().chain(&node.outputs))?;
+        Ok(InstructionRecord {
+            kernel,
+            inputs: node.inputs.len() as u8,
+            outputs: node.outputs.len() as u8,
+            operands,
+            attributes: Tables::words(&mut self.attributes, &node.attributes),
+            attribute_words: node.attributes.len() as u32,
+        })
+    }
+
+    /// A branch or loop: the blocks that it runs are numbered after its own.
+    fn branch(
+        &mut self,
+        plan: &Plan,
+        node: &Node,
+        bodies: &[Plan],
+        captured: &[u32],
+        scratch: u32,
+        depth: usize,
+    ) -> Result<InstructionRecord> {
+        let is_loop = node.op.def.code == ops::code::while_loop;
+        let results = (self.operands(plan, captured, &node.outputs)?, node.outputs.len());
+        let mut words = Vec::new();
+        for body in bodies {
+            let number = self.blocks.len();
+            words.push(number as u32);
+            self.blocks.push(BlockRecord::zeroed());
+            self.block(number, body, captured, scratch, depth + 1)?;
+            match body.graph.outputs.as_slice() {
+                [] => self.give(number, if is_loop { results } else { (0, 0) }, results),
+                condition => {
+                    let holds = self.operands(body, captured, condition)?;
+                    self.give(number, (0, 0), (holds, 1));
+                }
+            }
+        }
+        words.extend(&node.attributes);
+        // A loop is decided by what its condition gives, a branch by its first input.
+        let (decided, by) = if is_loop { (&bodies[0], bodies[0].graph.outputs[0]) } else { (plan, node.inputs[0]) };
+        let kernel = self.kernel(node.op.def, decided.graph.values[by].tensor_type.dtype);
+        let attributes = Tables::words(&mut self.attributes, &words);
+        let operands = self.operands(decided, captured, &[by])?;
+        Ok(InstructionRecord { kernel, inputs: 1, outputs: 0, operands, attributes, attribute_words: words.len() as u32 })
+    }
+
+    fn operands<'v>(&mut self, plan: &Plan, captured: &[u32], values: impl IntoIterator<Item = &'v ValueId>) -> Result<u32> {
         let first = self.operands.len() as u32;
         for &id in values {
             let (space, location) = match plan.locations[id] {
                 Location::Scratch(offset) => (Space::Scratch, offset),
-                Location::Variable(capture) => {
-                    let variable = plan.graph.captures[capture].source.variable();
-                    (Space::Variable, variables.iter().position(|other| Some(other) == variable).unwrap_or(0) as u32)
-                }
-                Location::Constant => {
-                    let Origin::Constant(tensor) = &plan.graph.values[id].origin else { return Err(Error::Traced) };
-                    (Space::Flash, self.data(tensor.buffer()?.bytes())?)
-                }
+                Location::Variable(capture) => (Space::Variable, captured[capture]),
+                Location::Constant => (Space::Flash, self.data(plan.graph.constant(id).ok_or(Error::Traced)?.buffer()?.bytes())?),
                 Location::Input(_) | Location::Result(_) | Location::Block(_) => return Err(Error::Traced),
             };
             let tensor = self.tensor(plan.graph.values[id].tensor_type, space, location)?;
@@ -327,6 +379,11 @@ impl Tables {
         bytes[..size_of::<Header>()].copy_from_slice(bytemuck::bytes_of(&header));
         Ok(AlignedBytes::from(bytes.as_slice()))
     }
+}
+
+/// The number of a captured variable.
+fn position(variables: &[Variable], capture: &Capture) -> u32 {
+    variables.iter().position(|variable| Some(variable) == capture.source.variable()).unwrap_or(0) as u32
 }
 
 /// A type as its record has it.

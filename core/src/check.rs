@@ -2,8 +2,9 @@
 
 use crate::dtype::DType;
 use crate::error::{Error, Result, Rule, Section};
-use crate::op::{MAX_INPUTS, MAX_OUTPUTS};
-use crate::program::{self, ALIGN, BlockRecord, InstructionRecord, MAX_SIGNATURES, NONE, Program, Space, TensorRecord};
+use crate::op::{MAX_INPUTS, MAX_OUTPUTS, OpCode};
+use crate::ops;
+use crate::program::{self, ALIGN, BlockRecord, InstructionRecord, MAX_DEPTH, MAX_SIGNATURES, NONE, Program, Space, TensorRecord};
 use crate::shape::TensorType;
 use crate::verify::{self, Place};
 use heapless::Vec;
@@ -93,19 +94,66 @@ pub(crate) fn space(record: &TensorRecord) -> Option<Space> {
     [Space::Flash, Space::Scratch, Space::Variable].get(usize::from(record.space)).copied()
 }
 
-/// Checks the block of signature `signature` for running.
+/// A block that is being checked: its next instruction, and the next of the blocks that this runs.
+struct Walk {
+    block: u32,
+    instruction: u32,
+    body: usize,
+}
+
+/// Checks the block of signature `signature`, and all that it runs. The blocks that instructions run are numbered in the order in which
+/// they stand here, so each is seen once, and none runs itself.
 pub(crate) fn block(program: &Program<'_>, signature: u32) -> Result<()> {
     let Some(record) = program.signatures.get(signature as usize) else { return Err(Error::UnknownSignature) };
-    let Some(block) = program.blocks.get(record.block as usize) else { return Err(Error::UnknownSignature) };
-    io(program, block).ok_or(Error::Record { section: Section::Blocks, index: record.block })?;
-    for (offset, instruction) in program.block_instructions(block).iter().enumerate() {
-        let index = block.first + offset as u32;
-        if program.kernel_records.get(usize::from(instruction.kernel)).is_some() && program.kernel(instruction.kernel).is_none() {
-            return Err(Error::MissingKernel { kernel: instruction.kernel.into() });
+    let Some(whole) = program.blocks.get(record.block as usize) else { return Err(Error::UnknownSignature) };
+    io(program, whole).ok_or(Error::Record { section: Section::Blocks, index: record.block })?;
+    let mut open: Vec<Walk, { MAX_DEPTH + 1 }> = Vec::new();
+    let mut last = record.block;
+    let _ = open.push(Walk { block: last, instruction: 0, body: 0 });
+    while let Some(top) = open.last_mut() {
+        let block = program.blocks.get(top.block as usize).unwrap_or(whole);
+        let Some(instruction) = program.block_instructions(block).get(top.instruction as usize) else {
+            open.pop();
+            continue;
+        };
+        let index = block.first + top.instruction;
+        if top.body == 0 {
+            if program.kernel_records.get(usize::from(instruction.kernel)).is_some() && program.kernel(instruction.kernel).is_none() {
+                return Err(Error::MissingKernel { kernel: instruction.kernel.into() });
+            }
+            verify::at(index, check_instruction(program, whole, 1 << signature, instruction))?;
         }
-        verify::at(index, check_instruction(program, block, 1 << signature, instruction))?;
+        match bodies(program, instruction).get(top.body) {
+            Some(&number) => {
+                top.body += 1;
+                let follows = number > last && (number as usize) < program.blocks.len();
+                last = number;
+                let opened = if follows { open.push(Walk { block: number, instruction: 0, body: 0 }) } else { Ok(()) };
+                verify::at(index, if follows && opened.is_ok() { Ok(()) } else { Err(Rule::Blocks) })?;
+            }
+            None => (top.instruction, top.body) = (top.instruction + 1, 0),
+        }
     }
     Ok(())
+}
+
+/// The blocks that an instruction runs.
+fn bodies<'a>(program: &Program<'a>, instruction: &InstructionRecord) -> &'a [u32] {
+    let code = program.kernel(instruction.kernel).map(|kernel| kernel.def.code);
+    code.map_or(&[], |code| ops::blocks(code, program.attributes(instruction)))
+}
+
+/// The branches leave the same outputs; a loop's condition gives what it is decided by, and its body leaves the state that it began with.
+fn agree(program: &Program<'_>, instruction: &InstructionRecord, code: OpCode) -> Option<()> {
+    let mut blocks = bodies(program, instruction).iter().map(|&number| program.blocks.get(number as usize));
+    let Some(first) = blocks.next() else { return Some(()) };
+    let first = program.outputs(first?);
+    if code == ops::code::while_loop {
+        let body = blocks.next()??;
+        let by = program::part(program.operands, instruction.operands, 1);
+        return (first == by && program.inputs(body) == program.outputs(body)).then_some(());
+    }
+    blocks.all(|block| block.is_some_and(|block| program.outputs(block) == first)).then_some(())
 }
 
 /// Inputs and outputs in scratch lie within it; inputs can be written, and lie apart.
@@ -169,5 +217,8 @@ fn check_instruction(program: &Program<'_>, block: &BlockRecord, signature: u32,
         let variable = program.variables.get(place.space.wrapping_sub(Place::variable(0)) as usize);
         variable.is_none_or(|record| record.assigned_by & signature != 0)
     };
-    if output_places.iter().all(assigns) { Ok(()) } else { Err(Rule::Assigns) }
+    if !output_places.iter().all(assigns) {
+        return Err(Rule::Assigns);
+    }
+    agree(program, instruction, kernel.def.code).ok_or(Rule::Blocks)
 }

@@ -218,6 +218,8 @@ pub enum Rule {
     Bounds,
     /// It assigns a variable that its signature is not said to assign.
     Assigns,
+    /// The blocks that it runs do not exist, do not follow it, are nested too deep, or do not agree on what they give.
+    Blocks,
 }
 
 impl Error {

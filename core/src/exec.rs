@@ -4,7 +4,7 @@ use crate::arena::{Around, Bytes, Pieces, Places, part};
 use crate::dtype::Element;
 use crate::error::{Error, Result};
 use crate::op::{Call, MAX_INPUTS, MAX_OUTPUTS};
-use crate::program::{ALIGN, InstructionRecord, NONE, Program, SignatureId, align};
+use crate::program::{ALIGN, BlockRecord, InstructionRecord, MAX_DEPTH, NONE, Program, SignatureId, align};
 use crate::shape::TensorType;
 use crate::view::{TensorView, TensorViewMut};
 use heapless::Vec;
@@ -72,11 +72,41 @@ impl<'p, 'm> Session<'p, 'm> {
     /// does not fit; variables that were assigned before that instruction keep their new values.
     pub fn run(&mut self, signature: SignatureId) -> Result<()> {
         let program = self.places.program;
-        let block = program.block(signature)?;
-        for (index, instruction) in program.block_instructions(block).iter().enumerate() {
-            self.step(instruction).map_err(|error| error.at(block.first + index as u32))?;
+        let mut around: Vec<Frame<'p>, MAX_DEPTH> = Vec::new();
+        let mut frame = Frame::new(program, program.block(signature)?);
+        loop {
+            let Some((instruction, rest)) = frame.rest.split_first() else {
+                match around.pop() {
+                    Some(outer) => frame = outer,
+                    None => return Ok(()),
+                }
+                continue;
+            };
+            if instruction.outputs != 0 {
+                self.step(instruction).map_err(|error| error.at(frame.index()))?;
+            } else if let Some(block) = self.decide(instruction, &mut frame.step).map_err(|error| error.at(frame.index()))? {
+                let inner = core::mem::replace(&mut frame, Frame::new(program, block));
+                around.push(inner).map_err(|_| BROKEN)?;
+                continue;
+            }
+            frame.rest = rest;
         }
-        Ok(())
+    }
+
+    /// Asks an instruction without outputs which block is to run next. `step` counts how often it was asked.
+    #[inline(never)]
+    fn decide(&mut self, instruction: &InstructionRecord, step: &mut u32) -> Result<Option<&'p BlockRecord>> {
+        let places = &self.places;
+        let program = places.program;
+        let mut pieces = Pieces::new(self.memory);
+        let (mut inputs, mut outputs) = (Vec::new(), Vec::new());
+        let mut words = [*step, NONE];
+        views(places, instruction, &mut pieces, &mut inputs, &mut outputs).ok_or(BROKEN)?;
+        let asked = TensorViewMut { tensor_type: &TensorType::I32, data: bytemuck::bytes_of_mut(&mut words) };
+        call(program, instruction, &inputs, &mut [asked])?;
+        let [next, block] = words;
+        *step = if block == NONE { 0 } else { next };
+        Ok(program.blocks.get(block as usize))
     }
 
     /// Runs an instruction. This is what a node costs beside its kernel: one output, and one or two inputs, take the
@@ -284,6 +314,27 @@ fn views<'a, 'p: 'a>(
         inputs.push(TensorView { tensor_type: program.tensor_type(record), data }).ok()?;
     }
     Some(())
+}
+
+/// A block that is running.
+struct Frame<'p> {
+    /// The instructions that are left.
+    rest: &'p [InstructionRecord],
+    /// The number of the instruction after the block.
+    end: u32,
+    /// How often the next instruction was asked what to run.
+    step: u32,
+}
+
+impl<'p> Frame<'p> {
+    fn new(program: &Program<'p>, block: &BlockRecord) -> Frame<'p> {
+        Frame { rest: program.block_instructions(block), end: block.first + block.instructions, step: 0 }
+    }
+
+    /// The number of the next instruction.
+    fn index(&self) -> u32 {
+        self.end - self.rest.len() as u32
+    }
 }
 
 /// What no program gives that was checked.

@@ -254,10 +254,8 @@ impl<'d> Builder<'d> {
     }
 
     fn step(&self, plan: &Plan, step: &plan::Step) -> Result<Step> {
-        if let [index] = *step.nodes {
-            if let Some(bodies) = plan.bodies.iter().find(|bodies| bodies.node == index) {
-                return self.branches(plan, &plan.graph.nodes[index], &bodies.plans);
-            }
+        if let Some(bodies) = plan.bodies.iter().find(|bodies| *step.nodes == [bodies.node]) {
+            return self.branches(plan, &plan.graph.nodes[bodies.node], &bodies.plans);
         }
         let mut members = Vec::new();
         for &index in &step.nodes {

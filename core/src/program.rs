@@ -17,6 +17,8 @@ pub const VERSION: (u16, u16) = (1, 0);
 pub const ALIGN: usize = 16;
 /// The most signatures an artifact has: their sets are bits of a word.
 pub const MAX_SIGNATURES: usize = 32;
+/// How deep branches and loops can stand in one another.
+pub const MAX_DEPTH: usize = 16;
 /// The checksum covers the bytes from here to the artifact's length.
 pub(crate) const CHECKSUM_FROM: usize = 16;
 
@@ -62,7 +64,7 @@ pub struct SignatureRecord {
     pub output_names: u32,
 }
 
-/// A run of instructions with inputs and outputs: the body of a signature, later also a branch or a loop's body.
+/// A run of instructions with inputs and outputs: the body of a signature, or what a branch or a loop runs.
 #[derive(Clone, Copy, Debug, Pod, Zeroable)]
 #[repr(C)]
 pub struct BlockRecord {

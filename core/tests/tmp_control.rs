@@ -151,3 +151,52 @@ fn gradients() {
         }
     }
 }
+
+fn on_device(concrete: &ConcreteFunction, inputs: &[Tensor]) -> Vec<Vec<u8>> {
+    let names: Vec<String> = (0..inputs.len()).map(|i| format!("i{i}")).collect();
+    let outs: Vec<String> = (0..concrete.graph().outputs.len()).map(|i| format!("o{i}")).collect();
+    let mut artifact = Artifact::new();
+    artifact
+        .signature(
+            "f",
+            concrete,
+            &names.iter().map(|s| s.as_str()).collect::<Vec<_>>(),
+            &outs.iter().map(|s| s.as_str()).collect::<Vec<_>>(),
+        )
+        .unwrap();
+    let bytes = artifact.to_bytes().unwrap();
+    let program = Program::load(&bytes, ops::KERNELS, &["f"]).unwrap();
+    let mut arena = device::AlignedBytes::zeroed(program.arena_bytes());
+    println!("artifact {} arena {}", bytes.len(), program.arena_bytes());
+    let id = program.signature("f").unwrap();
+    let mut session = Session::new(&program, &mut arena).unwrap();
+    for (i, t) in inputs.iter().enumerate() {
+        let bytes = if t.dtype() == DType::F32 {
+            t.to_vec::<f32>().unwrap().iter().flat_map(|x| x.to_le_bytes()).collect::<Vec<u8>>()
+        } else {
+            t.to_vec::<i32>().unwrap().iter().flat_map(|x| x.to_le_bytes()).collect()
+        };
+        session.input_bytes_mut(id, i).unwrap().copy_from_slice(&bytes);
+    }
+    session.run(id).unwrap();
+    outs.iter().enumerate().map(|(i, _)| session.output_bytes(id, i).unwrap().to_vec()).collect()
+}
+#[test]
+fn device_gradients() {
+    let device = ops::portable_cpu();
+    let scope = Eager::new(&device);
+    let f = Function::new(|scope: &dyn Scope, (x, w, n): (Tensor, Tensor, Tensor)| grads(scope, &x, &w, &n));
+    for n in [0, 1, 2, 5, 6] {
+        let x = Tensor::new(&device, &[0.1f32, 0.2, 0.3, -0.4, 0.5, 0.6, -0.7, 0.8, 0.9, 1.0, 0.2, 0.3], &[6, 2]).unwrap();
+        let w = Tensor::new(&device, &[0.5f32, -0.3], &[2]).unwrap();
+        let n = Tensor::scalar(&device, n);
+        let concrete = f.concrete(&scope, &(x.clone(), w.clone(), n.clone())).unwrap();
+        let inputs = [x, w, n];
+        let host = concrete.run(&inputs).unwrap();
+        let got = on_device(&concrete, &inputs);
+        for (h, g) in host.iter().zip(&got) {
+            let h: Vec<u8> = h.to_vec::<f32>().unwrap().iter().flat_map(|x| x.to_le_bytes()).collect();
+            assert_eq!(&h, g);
+        }
+    }
+}

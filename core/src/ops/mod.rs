@@ -191,6 +191,15 @@ mod statistics;
 mod testing;
 mod window;
 
+/// Those of a program's attribute words that number the blocks which the instruction runs.
+pub(crate) fn blocks(op: crate::op::OpCode, attributes: &[u32]) -> &[u32] {
+    match op {
+        code::cond => attributes,
+        code::while_loop => attributes.get(..2).unwrap_or(&[]),
+        _ => &[],
+    }
+}
+
 /// The ops whose kernels may refuse their data: an index out of range. Planned before any variable is written.
 #[cfg(feature = "alloc")]
 const DATA_CHECKS: &[OpCode] = &[
