@@ -2,9 +2,14 @@
 
 use crate::mlp::{Mlp, weights};
 use bytemuck::bytes_of;
+use gradlet_core::control::{WhileOptions, cond, while_loop};
 use gradlet_core::device::AlignedBytes;
+use gradlet_core::op::Call;
 use gradlet_core::program::{Header, TensorRecord, checksum};
-use gradlet_core::{Artifact, DType, Eager, Error, Function, Program, Result, Scope, Session, Tensor, TensorType, ops};
+use gradlet_core::{
+    Artifact, DType, Eager, Error, Function, Kernel, Program, Record, Result, Scope, Session, Tensor, TensorType, Variable, ops,
+};
+use std::cell::Cell;
 
 /// The bytes of an artifact's header.
 pub const HEADER: usize = size_of::<Header>();
@@ -31,6 +36,57 @@ pub fn samples() -> Result<Vec<Sample>> {
         Sample { name: "infer".into(), bytes: infer()?, signatures: &["infer"] },
         Sample { name: "train".into(), bytes: train()?, signatures: &["train"] },
     ])
+}
+
+/// Branches and loops in one another, with their gradients and a variable that both assign.
+pub fn deciding() -> Result<Vec<Sample>> {
+    let scope = Eager::new(&ops::portable_cpu());
+    let w = weights(&scope, "w", &[2])?;
+    let function = Function::new(move |scope: &dyn Scope, (x, n): (Tensor, Tensor)| recurrence(scope, &w, &x, &n));
+    let (x, n) = (Tensor::full(&scope.device(), 0.5f32, &[4, 2])?, Tensor::scalar(&scope.device(), 3i32));
+    let mut artifact = Artifact::new();
+    artifact.signature("train", &*function.concrete(&scope, &(x, n))?, &["x", "n"], &["loss"])?;
+    Ok(vec![Sample { name: "deciding".into(), bytes: artifact.to_bytes()?.to_vec(), signatures: &["train"] }])
+}
+
+/// Steps `h` over the first `n` rows of `x`, and `w` along its gradient.
+fn recurrence(scope: &dyn Scope, w: &Variable, x: &Tensor, n: &Tensor) -> Result<Tensor> {
+    let tape = scope.tape();
+    let kernel = tape.read(w)?;
+    let row = |h: &Tensor, i: &Tensor| x.gather(i, 0)?.add(&h.mul(&kernel)?)?.tanh();
+    let options = WhileOptions { max_iterations: Some(4) };
+    let start = (n.like(0.0)?, x.like(0.0)?.broadcast_to(&[2])?);
+    let (_, h) = while_loop(
+        &tape,
+        options,
+        start,
+        |(i, _)| i.less(n),
+        |(i, h)| {
+            let odd = i.floormod(&i.like(2.0)?)?.equal(&i.like(1.0)?)?;
+            let h = cond(
+                &tape,
+                &odd,
+                || row(&h, &i),
+                || {
+                    let twice = (i.like(0.0)?, h.clone());
+                    let (_, h) = while_loop(
+                        &tape,
+                        WhileOptions { max_iterations: Some(2) },
+                        twice,
+                        |(k, _)| k.less(&k.like(2.0)?),
+                        |(k, h)| Ok((k.add_scalar(1.0)?, row(&h, &i)?)),
+                    )?;
+                    Ok(h)
+                },
+            )?;
+            Ok((i.add_scalar(1.0)?, h))
+        },
+    )?;
+    let loss = h.mul(&h)?.sum(&[], false)?;
+    let step = tape.gradient(&loss, w)?.ok_or(Error::Unbuilt)?.mul_scalar(0.1)?;
+    let grows = loss.like(1.0)?.less(&loss)?;
+    cond(scope, &grows, || scope.assign_sub(w, &step), || scope.assign_add(w, &step))?;
+    Ok(loss)
 }
 
 /// `softmax(relu(dense(x)))`.
@@ -103,12 +159,35 @@ pub enum Verdict {
     TooLarge,
     /// It was accepted; its run ended with this.
     Ran(Result<()>),
+    /// It was accepted; its loops are allowed more iterations than there is time for, and were going on.
+    Endless,
+}
+
+/// How often a run may ask its loops to go on.
+const PATIENCE: u32 = 20_000;
+
+thread_local! {
+    static ASKED: Cell<u32> = const { Cell::new(0) };
+}
+
+/// `while_loop`, which gives up when it was asked too often, and sees that no loop runs longer than it says.
+static IMPATIENT: Kernel = Kernel { def: &ops::while_loop::DEF, dtype: DType::Bool, run: impatient };
+
+fn impatient(call: &mut Call<'_, '_>) -> Result<()> {
+    let most = call.attributes.get(2).copied().unwrap_or(0);
+    let before = call.output()?.words_mut().map_or(0, |words| words[0]);
+    assert!(before / 2 <= most, "a loop of at most {most} iterations was asked a {before}th time");
+    ASKED.set(ASKED.get() + 1);
+    if ASKED.get() > PATIENCE { Err(Error::TooLarge) } else { (ops::while_loop::BOOL.run)(call) }
 }
 
 /// Loads an artifact with every portable kernel. If it is accepted, runs it once and reads all that can be read.
 pub fn exercise(bytes: &[u8], signatures: &[&str]) -> Verdict {
     let bytes = AlignedBytes::from(bytes);
-    let program = match Program::load(&bytes, ops::KERNELS, signatures) {
+    let is_loop = |kernel: &&&Kernel| kernel.def.code == ops::while_loop::DEF.code;
+    let others = ops::KERNELS.iter().filter(|kernel| !is_loop(kernel));
+    let kernels: Vec<&Kernel> = others.copied().chain([&IMPATIENT]).collect();
+    let program = match Program::load(&bytes, &kernels, signatures) {
         Ok(program) => program,
         Err(error) => return Verdict::Refused(error),
     };
@@ -121,7 +200,9 @@ pub fn exercise(bytes: &[u8], signatures: &[&str]) -> Verdict {
         Ok(session) => session,
         Err(error) => return Verdict::Refused(error),
     };
-    Verdict::Ran(signatures.iter().try_for_each(|name| run(&program, &mut session, name)))
+    ASKED.set(0);
+    let ran = signatures.iter().try_for_each(|name| run(&program, &mut session, name));
+    if ASKED.get() > PATIENCE { Verdict::Endless } else { Verdict::Ran(ran) }
 }
 
 fn run(program: &Program<'_>, session: &mut Session<'_, '_>, name: &str) -> Result<()> {

@@ -1,6 +1,7 @@
 //! Damaged artifacts are refused or run; nothing panics or hangs.
 
 use gradlet_core::Error;
+use gradlet_core::program::Header;
 use gradlet_tests::case::Case;
 use gradlet_tests::damage::{self, HEADER, Sample, Verdict};
 use gradlet_tests::golden;
@@ -12,12 +13,16 @@ use std::time::{Duration, Instant};
 
 /// How many damaged artifacts are tried.
 const MUTATIONS: u64 = 100_000;
+/// All sections; the last stands for the header.
+const ALL: [usize; 12] = [0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11];
+/// Those that say what runs: blocks, instructions, attributes, operands.
+const CONTROL: [usize; 4] = [1, 4, 7, 8];
 /// The longest that one may take: an undamaged one takes microseconds.
 const LIMIT: Duration = Duration::from_secs(1);
 
 #[test]
 fn samples_are_whole() {
-    for sample in damage::samples().unwrap() {
+    for sample in damage::samples().unwrap().into_iter().chain(damage::deciding().unwrap()) {
         let verdict = damage::exercise(&sample.bytes, sample.signatures);
         assert!(matches!(verdict, Verdict::Ran(Ok(()))), "{}: {verdict:?}", sample.name);
     }
@@ -47,8 +52,15 @@ fn refused(bytes: &[u8], sample: &Sample, length: usize) {
 
 #[test]
 fn mutations_are_refused_or_run() {
-    let tally = mutations(&damage::samples().unwrap(), MUTATIONS);
+    let tally = mutations(&damage::samples().unwrap(), MUTATIONS, &ALL);
     assert!(tally.contains_key("accepted, and ran") && tally.keys().any(|kind| kind.starts_with("refused")));
+}
+
+/// Branches and loops: a damaged one is refused, or ends within the iterations that it says.
+#[test]
+fn mutations_of_branches_and_loops_are_refused_or_end() {
+    let tally = mutations(&damage::deciding().unwrap(), MUTATIONS, &CONTROL);
+    assert!(tally.contains_key("accepted, and ran") && tally.contains_key("refused: an instruction"));
 }
 
 /// The artifacts of the golden cases name every op; so a damaged one can ask any of them for anything.
@@ -60,16 +72,16 @@ fn mutations_of_every_op_are_refused_or_run() {
     };
     let samples: Vec<Sample> = golden::read(&golden::own_folder()).unwrap().iter().filter_map(sample).collect();
     assert!(samples.len() > 100);
-    mutations(&samples, MUTATIONS);
+    mutations(&samples, MUTATIONS, &ALL);
 }
 
 /// Tries `count` damaged samples; gives how many ended in which way.
-fn mutations(samples: &[Sample], count: u64) -> BTreeMap<&'static str, u32> {
+fn mutations(samples: &[Sample], count: u64, sections: &[usize]) -> BTreeMap<&'static str, u32> {
     let mut tally = BTreeMap::new();
     let mut slowest = Duration::ZERO;
     for seed in 0..count {
         let sample = &samples[(seed % samples.len() as u64) as usize];
-        let bytes = mutate(sample, seed);
+        let bytes = mutate(sample, seed, sections);
         let start = Instant::now();
         let verdict = catch_unwind(AssertUnwindSafe(|| damage::exercise(&bytes, sample.signatures)));
         let verdict = verdict.unwrap_or_else(|_| panic!("mutation {seed} of {} panicked", sample.name));
@@ -86,6 +98,7 @@ fn mutations(samples: &[Sample], count: u64) -> BTreeMap<&'static str, u32> {
 fn kind(verdict: &Verdict) -> &'static str {
     let error = match verdict {
         Verdict::TooLarge => return "refused: a large arena",
+        Verdict::Endless => return "accepted, and would end late",
         Verdict::Ran(Ok(())) => return "accepted, and ran",
         Verdict::Refused(error) | Verdict::Ran(Err(error)) => error,
     };
@@ -102,13 +115,13 @@ fn kind(verdict: &Verdict) -> &'static str {
 }
 
 /// One to four changes to the structure of a sample, everything but its data; then what checks sums is made right again.
-fn mutate(sample: &Sample, seed: u64) -> Vec<u8> {
+fn mutate(sample: &Sample, seed: u64, sections: &[usize]) -> Vec<u8> {
     let mut random = Random::new(seed);
     let mut bytes = sample.bytes.clone();
     let header = damage::header(&bytes).unwrap();
     let data = header.sections[11].offset as usize;
     for _ in 0..random.range(1, 4) {
-        change(&mut bytes[..data], &mut random, &header);
+        change(&mut bytes[..data], &mut random, &header, sections);
     }
     if random.coin() {
         damage::fix_tensors(&mut bytes);
@@ -123,8 +136,8 @@ fn mutate(sample: &Sample, seed: u64) -> Vec<u8> {
 }
 
 /// Changes one byte, half-word or word: mostly in a table, each as likely as the others, sometimes in the header.
-fn change(bytes: &mut [u8], random: &mut Random, header: &gradlet_core::program::Header) {
-    let section = random.below(header.sections.len());
+fn change(bytes: &mut [u8], random: &mut Random, header: &Header, sections: &[usize]) {
+    let section = random.pick(sections);
     let next = header.sections.get(section + 1).map_or(bytes.len(), |next| next.offset as usize);
     let (from, to) = match section {
         11 => (0, HEADER),
