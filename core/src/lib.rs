@@ -18,6 +18,7 @@ compile_error!("gradlet reads its formats in place, and they are little-endian")
 
 pub mod dtype;
 pub mod error;
+pub mod format;
 pub mod op;
 pub mod ops;
 pub mod program;
@@ -40,6 +41,8 @@ pub mod control;
 pub mod describe;
 #[cfg(feature = "alloc")]
 pub mod device;
+#[cfg(feature = "alloc")]
+mod display;
 #[cfg(feature = "alloc")]
 pub mod eager;
 #[cfg(feature = "alloc")]

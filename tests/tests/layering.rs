@@ -7,9 +7,9 @@ use std::path::{Path, PathBuf};
 /// The modules of `core/src` by floor. A module imports from its own floor or from below.
 const FLOORS: [(u32, &[&str]); 9] = [
     (1, &["error", "dtype", "shape", "sync", "quant", "random"]),
-    (2, &["view"]),
+    (2, &["view", "format"]),
     (3, &["op"]),
-    (4, &["device", "tensor", "nested", "structure", "scope", "graph", "sources", "variable"]),
+    (4, &["device", "tensor", "display", "nested", "structure", "scope", "graph", "sources", "variable"]),
     (5, &["ops"]),
     (6, &["replay", "eager", "verify"]),
     (7, &["tracing", "control", "rewind", "autodiff", "observe"]),
