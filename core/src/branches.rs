@@ -3,7 +3,8 @@
 use crate::device::Device;
 use crate::error::Result;
 use crate::executable::{Step, run};
-use crate::op::{Call, Kernel, MAX_INPUTS, NONE};
+use crate::format::Printed;
+use crate::op::{Call, Kernel, MAX_INPUTS, NONE, PRINT};
 use crate::shape::TensorType;
 use crate::steps::{BROKEN, Memory, Operand};
 use crate::view::{TensorView, TensorViewMut};
@@ -31,7 +32,7 @@ impl Branches {
     }
 }
 
-/// A node without outputs: it may stop the run.
+/// A node without outputs: it may stop the run, or have something printed.
 pub(crate) struct Effect {
     pub(crate) kernel: &'static Kernel,
     pub(crate) attributes: Vec<u32>,
@@ -39,10 +40,15 @@ pub(crate) struct Effect {
 }
 
 impl Effect {
-    pub(crate) fn run(&self, memory: &Memory<'_>, _: &Device) -> Result<()> {
+    pub(crate) fn run(&self, memory: &Memory<'_>, device: &Device) -> Result<()> {
         let inputs = self.inputs.iter().map(|input| TensorView { tensor_type: &input.tensor_type, data: memory.bytes(input) });
         let inputs: heapless::Vec<TensorView<'_>, MAX_INPUTS> = inputs.collect();
-        ask(self.kernel, &self.attributes, &inputs, &mut [0, NONE])
+        let mut words = [0, NONE];
+        ask(self.kernel, &self.attributes, &inputs, &mut words)?;
+        if words[1] == PRINT {
+            device.print(format_args!("{}", Printed { attributes: &self.attributes, inputs: &inputs }));
+        }
+        Ok(())
     }
 }
 

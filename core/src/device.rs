@@ -2,7 +2,8 @@
 
 use crate::dtype::DType;
 use crate::error::{Error, Result};
-use crate::op::{Call, Kernel, MAX_OUTPUTS, OpDef};
+use crate::format::Printed;
+use crate::op::{Call, Kernel, MAX_OUTPUTS, NONE, OpDef, PRINT};
 use crate::shape::TensorType;
 use crate::sync::{Shared, Task, ThreadSafe};
 use crate::view::{TensorView, TensorViewMut};
@@ -96,6 +97,14 @@ pub trait Backend: ThreadSafe {
     fn join(&self, tasks: &mut [&mut Task<'_>]) {
         tasks.iter_mut().for_each(|task| task());
     }
+    /// Prints what a program prints. It ends in a line break, if it is to have one.
+    fn print(&self, text: fmt::Arguments<'_>) {
+        let _ = text;
+    }
+    /// Tells the programmer of something that is likely not meant.
+    fn warn(&self, text: fmt::Arguments<'_>) {
+        let _ = text;
+    }
     /// Lets others go on for a moment: what waits for another thread calls this again and again.
     fn pause(&self) {
         core::hint::spin_loop();
@@ -149,6 +158,27 @@ impl Device {
         self.0.pause();
     }
 
+    pub(crate) fn print(&self, text: fmt::Arguments<'_>) {
+        self.0.print(text);
+    }
+
+    /// The same device, with `sink` in place of its output: it is given all that programs print, and all warnings.
+    ///
+    /// ```
+    /// use gradlet_core::{Eager, Print, Tensor, ops};
+    /// use std::sync::{Arc, Mutex};
+    /// let text = Arc::new(Mutex::new(String::new()));
+    /// let sink = text.clone();
+    /// let device = ops::portable_cpu().printing(move |part| *sink.lock().unwrap() += &part.to_string());
+    /// let scope = Eager::new(&device);
+    /// scope.print("loss {}", &[&Tensor::scalar(&device, 0.5f32)])?;
+    /// assert_eq!(*text.lock().unwrap(), "loss 0.5\n");
+    /// # Ok::<(), gradlet_core::Error>(())
+    /// ```
+    pub fn printing(&self, sink: impl Fn(fmt::Arguments<'_>) + ThreadSafe + 'static) -> Device {
+        Device::new(Printing { device: self.clone(), sink })
+    }
+
     /// The device's first choice of a kernel, for programs of its own.
     pub(crate) fn kernel(&self, def: &OpDef, dtype: DType) -> Result<&'static Kernel> {
         let fits = |kernel: &&&'static Kernel| kernel.def.code == def.code && kernel.dtype == dtype;
@@ -170,6 +200,9 @@ impl Device {
         outputs: &[TensorType],
     ) -> Result<heapless::Vec<Buffer, MAX_OUTPUTS>> {
         let mut buffers = heapless::Vec::<Buffer, MAX_OUTPUTS>::new();
+        if outputs.is_empty() {
+            return self.effect(def, attributes, inputs).map(|()| buffers);
+        }
         for tensor_type in outputs {
             let _ = buffers.push(self.zeros(tensor_type.bytes().ok_or(Error::TooLarge)? as usize));
         }
@@ -178,6 +211,17 @@ impl Device {
         self.0.run(def, &mut Call { attributes, inputs, outputs: &mut views })?;
         drop(views);
         Ok(buffers)
+    }
+
+    /// Runs an op without outputs: it is given two words instead, and may say there that it prints.
+    fn effect(&self, def: &'static OpDef, attributes: &[u32], inputs: &[TensorView<'_>]) -> Result<()> {
+        let mut words = [0, NONE];
+        let said = TensorViewMut { tensor_type: &TensorType::I32, data: bytemuck::bytes_of_mut(&mut words) };
+        self.0.run(def, &mut Call { attributes, inputs, outputs: &mut [said] })?;
+        if words[1] == PRINT {
+            self.print(format_args!("{}", Printed { attributes, inputs }));
+        }
+        Ok(())
     }
 }
 
@@ -190,6 +234,42 @@ impl PartialEq for Device {
 impl fmt::Debug for Device {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(self.name())
+    }
+}
+
+/// A device with its output elsewhere.
+struct Printing<F> {
+    device: Device,
+    sink: F,
+}
+
+impl<F: Fn(fmt::Arguments<'_>) + ThreadSafe> Backend for Printing<F> {
+    fn name(&self) -> &str {
+        self.device.name()
+    }
+    fn run(&self, def: &'static OpDef, call: &mut Call<'_, '_>) -> Result<()> {
+        self.device.compute(def, call)
+    }
+    fn has_kernel(&self, def: &OpDef, dtype: DType) -> bool {
+        self.device.has_kernel(def, dtype)
+    }
+    fn kernels(&self) -> &[&'static Kernel] {
+        self.device.kernels()
+    }
+    fn threads(&self) -> usize {
+        self.device.threads()
+    }
+    fn join(&self, tasks: &mut [&mut Task<'_>]) {
+        self.device.join(tasks);
+    }
+    fn print(&self, text: fmt::Arguments<'_>) {
+        (self.sink)(text);
+    }
+    fn warn(&self, text: fmt::Arguments<'_>) {
+        (self.sink)(text);
+    }
+    fn pause(&self) {
+        self.device.pause();
     }
 }
 

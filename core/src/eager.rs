@@ -70,6 +70,12 @@ type UpdateTypes = heapless::Vec<TensorType, MAX_INPUTS>;
 
 impl Recorder for Immediate {
     fn emit(&self, op: &'static Op, attributes: &[u32], inputs: &[&Tensor]) -> Result<Outputs> {
+        if inputs.is_empty() {
+            // Where there is nothing to compute of, there is nothing but an effect.
+            op.def.output_types(&[], attributes)?;
+            self.device.run(op.def, attributes, &[], &[])?;
+            return Ok(Outputs::new());
+        }
         Tensor::compute(op, attributes, inputs)
     }
 

@@ -69,6 +69,62 @@ impl fmt::Display for Values<'_> {
     }
 }
 
+/// What the op `print` prints: a text with values in place of its `{}`.
+///
+/// The attribute words are how many elements are shown at each end of a dimension, the length of the text in bytes, and the text
+/// in UTF-8, filled with zeros to whole words. `{{` and `}}` stand for braces.
+#[derive(Clone, Copy)]
+pub struct Printed<'a> {
+    /// The attribute words.
+    pub attributes: &'a [u32],
+    /// The values.
+    pub inputs: &'a [TensorView<'a>],
+}
+
+impl<'a> Printed<'a> {
+    /// The text.
+    pub fn text(&self) -> Option<&'a str> {
+        let [_, length, words @ ..] = self.attributes else { return None };
+        let length = *length as usize;
+        let fits = words.len() == length.div_ceil(size_of::<u32>());
+        core::str::from_utf8(bytemuck::cast_slice(words).get(..length)?).ok().filter(|_| fits)
+    }
+}
+
+impl fmt::Display for Printed<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let edges = self.attributes.first().copied().unwrap_or(SUMMARIZE);
+        let mut inputs = self.inputs.iter();
+        pieces(self.text().unwrap_or_default()).try_for_each(|piece| match piece {
+            Piece::Text(text) => f.write_str(text),
+            Piece::Value => inputs.next().map_or(Ok(()), |&tensor| Values { tensor, edges }.fmt(f)),
+        })
+    }
+}
+
+/// A part of a text to be printed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Piece<'a> {
+    Text(&'a str),
+    Value,
+}
+
+/// The parts of `text`. A brace that stands alone is itself.
+pub(crate) fn pieces(text: &str) -> impl Iterator<Item = Piece<'_>> {
+    let mut rest = text;
+    core::iter::from_fn(move || {
+        let at = rest.find(['{', '}']).unwrap_or(rest.len());
+        let (end, piece) = match rest.get(at..) {
+            _ if at > 0 => (at, Piece::Text(rest.get(..at)?)),
+            Some(braces) if braces.starts_with("{}") => (2, Piece::Value),
+            Some(braces) if braces.starts_with("{{") || braces.starts_with("}}") => (2, Piece::Text(braces.get(..1)?)),
+            other => (1, Piece::Text(other?.get(..1)?)),
+        };
+        rest = rest.get(end..)?;
+        Some(piece)
+    })
+}
+
 /// What stands between two elements of dimension `depth`: rows stand below each other, tables apart.
 fn space(f: &mut fmt::Formatter<'_>, depth: usize, last: usize) -> fmt::Result {
     if depth < last {
@@ -203,6 +259,15 @@ mod tests {
         assert_eq!(values::<f32>(&[], &[2, 0], 3), "[\n ...]");
         assert_eq!(values(&[Bool(1), Bool(0)], &[2], 3), "[1 0]");
         assert_eq!(values(&[half::f16::from_f32(1.5)], &[], 3), "1.5");
+    }
+
+    #[test]
+    fn texts_are_taken_apart() {
+        let parts: std::vec::Vec<_> = pieces("a {} {{b}} ä{}{").collect();
+        let text = Piece::Text;
+        let wanted = [text("a "), Piece::Value, text(" "), text("{"), text("b"), text("}"), text(" ä"), Piece::Value, text("{")];
+        assert_eq!(parts, wanted);
+        assert_eq!(pieces("").next(), None);
     }
 
     #[test]

@@ -117,6 +117,7 @@ pub use {
     device::Device,
     eager::Eager,
     function::{ConcreteFunction, Function},
+    ops::print::Print,
     scope::{Scope, custom_gradient},
     tensor::Tensor,
     variable::Variable,

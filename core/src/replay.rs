@@ -59,7 +59,8 @@ fn emit(node: &Node, scope: Option<&ScopeHandle>, inputs: &[Tensor]) -> Result<V
         (_, bodies, scope) => {
             let control = Control { op: node.op, attributes: node.attributes.clone(), bodies: bodies.to_vec() };
             match scope {
-                Some(scope) => scope.recorder.control(&control, inputs),
+                Some(scope) if scope.recorder.traces() => scope.recorder.control(&control, inputs),
+                Some(scope) => interpret(&control, Some(&scope), inputs),
                 None => interpret(&control, None, inputs),
             }
         }

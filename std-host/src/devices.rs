@@ -3,9 +3,9 @@
 use crate::{kernels, team};
 use gradlet_core::device::{Backend, Cpu};
 use gradlet_core::op::{Call, Kernel, OpDef};
-pub use gradlet_core::ops::portable_cpu;
 use gradlet_core::sync::Task;
-use gradlet_core::{DType, Device, Result};
+use gradlet_core::{DType, Device, Result, ops};
+use std::fmt;
 use std::sync::LazyLock;
 
 /// The CPU, with kernels for its vectors and cores (as many as `GRADLET_NUM_THREADS` says, or all). Their results differ by
@@ -18,35 +18,53 @@ use std::sync::LazyLock;
 /// # Ok::<(), gradlet::Error>(())
 /// ```
 pub fn cpu() -> Device {
-    static CPU: LazyLock<Device> = LazyLock::new(|| Device::new(Host(Cpu::new("CPU:0", &kernels::KERNELS))));
+    static CPU: LazyLock<Device> = LazyLock::new(|| Device::new(Host { cpu: Cpu::new("CPU:0", &kernels::KERNELS), threads: team::threads }));
     CPU.clone()
 }
 
-struct Host(Cpu);
+/// The CPU with the portable kernels, which give the bits of every microcontroller.
+pub fn portable_cpu() -> Device {
+    static CPU: LazyLock<Device> = LazyLock::new(|| Device::new(Host { cpu: Cpu::new("portable CPU:0", ops::KERNELS), threads: || 1 }));
+    CPU.clone()
+}
+
+/// A CPU that prints to standard output, and warns on standard error.
+struct Host {
+    cpu: Cpu,
+    threads: fn() -> usize,
+}
 
 impl Backend for Host {
     fn name(&self) -> &str {
-        self.0.name()
+        self.cpu.name()
     }
 
     fn run(&self, def: &'static OpDef, call: &mut Call<'_, '_>) -> Result<()> {
-        self.0.run(def, call)
+        self.cpu.run(def, call)
     }
 
     fn has_kernel(&self, def: &OpDef, dtype: DType) -> bool {
-        self.0.has_kernel(def, dtype)
+        self.cpu.has_kernel(def, dtype)
     }
 
     fn kernels(&self) -> &[&'static Kernel] {
-        self.0.kernels()
+        self.cpu.kernels()
     }
 
     fn threads(&self) -> usize {
-        team::threads()
+        (self.threads)()
     }
 
     fn join(&self, tasks: &mut [&mut Task<'_>]) {
-        team::each(true, tasks.iter_mut(), |task| task());
+        team::each(self.threads() > 1, tasks.iter_mut(), |task| task());
+    }
+
+    fn print(&self, text: fmt::Arguments<'_>) {
+        print!("{text}");
+    }
+
+    fn warn(&self, text: fmt::Arguments<'_>) {
+        eprint!("{text}");
     }
 
     fn pause(&self) {

@@ -7,7 +7,8 @@ use gradlet_tests::runtimes::Traced;
 use std::collections::HashSet;
 
 /// Ops without a golden case and without a gradient to test, and what tests them instead.
-const TESTED_OTHERWISE: [(&str, &str); 3] = [
+const TESTED_OTHERWISE: [(&str, &str); 4] = [
+    ("print", "it computes nothing: see core/src/ops/print.rs and tests/function"),
     ("matmul_sgd", "the optimiser makes it of matmul and sgd_step, of which it has the bits: see tests/training.rs"),
     ("matmul_adam", "the optimiser makes it of matmul and adam_step, of which it has the bits: see tests/training.rs"),
     ("random_uniform", "its numbers are the stream's, which has known answers: see core/src/random.rs and tests/scopes.rs"),

@@ -151,6 +151,7 @@ catalogue! {
     100 random_uniform: I64;
     101 cond: BOOL, I32;
     102 while_loop: BOOL;
+    103 print: F32, F64, F16, BF16, I8, U8, I32, I64, BOOL;
     111 matmul_adam: F32, F64;
 }
 
