@@ -18,7 +18,8 @@ use std::sync::LazyLock;
 /// # Ok::<(), gradlet::Error>(())
 /// ```
 pub fn cpu() -> Device {
-    static CPU: LazyLock<Device> = LazyLock::new(|| Device::new(Host { cpu: Cpu::new("CPU:0", &kernels::KERNELS), threads: team::threads }));
+    static CPU: LazyLock<Device> =
+        LazyLock::new(|| Device::new(Host { cpu: Cpu::new("CPU:0", &kernels::KERNELS), threads: team::threads }));
     CPU.clone()
 }
 
