@@ -182,8 +182,8 @@ pub fn cond<R: Structure>(
     if !scope.recorder.traces() {
         return if predicate.item::<Bool>()?.get() { then() } else { otherwise() };
     }
-    let (first, results) = Body::trace(&scope, &(), |()| then())?;
-    let (second, others) = Body::trace(&scope, &(), |()| otherwise())?;
+    let (first, results) = Body::trace(&scope, &(), |()| then()?.carried(&scope, None))?;
+    let (second, others) = Body::trace(&scope, &(), |()| otherwise()?.carried(&scope, Some(&results)))?;
     agree(&results, &others, ["the branch for true", "that for false"])?;
     record(&scope, predicate, alloc::vec![first, second], &results)
 }
@@ -214,8 +214,12 @@ pub fn switch_case<R: Structure>(scope: &dyn Scope, index: &Tensor, branches: &[
 
 /// Records that one of `branches` runs, which `by` chooses as in [`cond`] or [`switch_case`].
 pub(crate) fn branch<R: Structure>(scope: &ScopeHandle, by: &Tensor, branches: &[&dyn Fn() -> Result<R>]) -> Result<R> {
-    let traced = branches.iter().map(|run| Body::trace(scope, &(), |()| run())).collect::<Result<Vec<_>>>()?;
-    let (bodies, mut results): (Vec<Body>, Vec<R>) = traced.into_iter().unzip();
+    let (mut bodies, mut results): (Vec<Body>, Vec<R>) = Default::default();
+    for run in branches {
+        let (body, result) = Body::trace(scope, &(), |()| run()?.carried(scope, results.last()))?;
+        bodies.push(body);
+        results.push(result);
+    }
     for (number, pair) in results.windows(2).enumerate() {
         agree(&pair[0], &pair[1], [&format!("branch {number}"), &format!("branch {}", number + 1)])?;
     }
@@ -285,9 +289,12 @@ pub fn while_loop<S: Structure>(
     condition: impl Fn(&S) -> Result<Tensor>,
     body: impl Fn(S) -> Result<S>,
 ) -> Result<S> {
-    let mut tensors = Vec::new();
-    state.tensors(&mut |tensor| tensors.push(tensor.clone()));
-    let scope = meeting(scope, &tensors.iter().collect::<Vec<_>>())?;
+    let tensors = |state: &S| {
+        let mut tensors = Vec::new();
+        state.tensors(&mut |tensor| tensors.push(tensor.clone()));
+        tensors
+    };
+    let scope = meeting(scope, &tensors(&state).iter().collect::<Vec<_>>())?;
     let most = options.max_iterations.unwrap_or(u32::MAX);
     let condition = |state: &S| {
         let holds = condition(state)?;
@@ -302,12 +309,23 @@ pub fn while_loop<S: Structure>(
         }
         return Ok(state);
     }
-    let (holds, _) = Body::trace(&scope, &state, |state| condition(&state))?;
-    if let Some((variable, _)) = holds.assigned.first() {
-        return Err(Error::message(format!("a loop's condition cannot assign variables, it assigns {:?}", variable.name())));
-    }
-    let (next, results) = Body::trace(&scope, &state, &body)?;
-    agree(&state, &results, ["the state before the loop", "that after one iteration"])?;
+    let mut state = state.carried(&scope, None)?;
+    let (holds, next) = loop {
+        let (holds, _) = Body::trace(&scope, &state, |state| condition(&state))?;
+        if let Some((variable, _)) = holds.assigned.first() {
+            return Err(Error::message(format!("a loop's condition cannot assign variables, it assigns {:?}", variable.name())));
+        }
+        let (next, results) = Body::trace(&scope, &state, |state| body(state)?.carried(&scope, None))?;
+        match agree(&state, &results, ["the state before the loop", "that after one iteration"]) {
+            Ok(()) => break (holds, next),
+            // The body may have found out what was not known of the state.
+            Err(error) => {
+                state = state.carried(&scope, Some(&results))?;
+                agree(&state, &results, [""; 2]).map_err(|_| error)?;
+            }
+        }
+    };
+    let tensors = tensors(&state);
     let (mut bodies, inputs, assigned) = close(alloc::vec![holds, next], &scope, tensors.len())?;
     // The condition gives no variables back.
     bodies[0].outputs.truncate(1);

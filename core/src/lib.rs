@@ -80,6 +80,8 @@ mod replay;
 #[cfg(feature = "alloc")]
 mod rewind;
 #[cfg(feature = "alloc")]
+pub mod scan;
+#[cfg(feature = "alloc")]
 pub mod schedules;
 #[cfg(feature = "alloc")]
 pub mod scope;
@@ -93,6 +95,8 @@ pub mod structure;
 pub mod sync;
 #[cfg(feature = "alloc")]
 pub mod tensor;
+#[cfg(feature = "alloc")]
+pub mod tensor_array;
 #[cfg(feature = "alloc")]
 pub mod tracing;
 #[cfg(feature = "alloc")]
@@ -120,5 +124,6 @@ pub use {
     ops::print::Print,
     scope::{Scope, custom_gradient},
     tensor::Tensor,
+    tensor_array::TensorArray,
     variable::Variable,
 };

@@ -1,5 +1,7 @@
 //! Structures of tensors: what functions, branches and loops take and give.
 
+use crate::error::{Error, Result};
+use crate::scope::Scope;
 use crate::tensor::Tensor;
 use alloc::vec::Vec;
 
@@ -21,6 +23,13 @@ pub trait Structure: Sized {
     fn visit(&self, visit: &mut dyn FnMut(Part<'_>));
     /// The same structure with the tensors that `next` gives in place of its own.
     fn with(&self, next: &mut dyn FnMut() -> Tensor) -> Self;
+
+    /// The same in a form that the state of a traced loop, or the result of a branch, can have: one whose parts do not change while
+    /// it is computed with. What is not known of it yet is as in `like`, if that is there.
+    fn carried(self, scope: &dyn Scope, like: Option<&Self>) -> Result<Self> {
+        let _ = (scope, like);
+        Ok(self)
+    }
 
     /// Calls `visit` with each tensor.
     fn tensors(&self, visit: &mut dyn FnMut(&Tensor)) {
@@ -60,6 +69,9 @@ impl<S: Structure> Structure for Option<S> {
     fn with(&self, next: &mut dyn FnMut() -> Tensor) -> Option<S> {
         self.as_ref().map(|structure| structure.with(next))
     }
+    fn carried(self, scope: &dyn Scope, like: Option<&Self>) -> Result<Option<S>> {
+        self.map(|structure| structure.carried(scope, like.and_then(Option::as_ref))).transpose()
+    }
 }
 
 /// Their number is a host value.
@@ -71,6 +83,10 @@ impl<S: Structure> Structure for Vec<S> {
     fn with(&self, next: &mut dyn FnMut() -> Tensor) -> Vec<S> {
         self.iter().map(|structure| structure.with(next)).collect()
     }
+    fn carried(self, scope: &dyn Scope, like: Option<&Self>) -> Result<Vec<S>> {
+        let one = |(index, structure): (usize, S)| structure.carried(scope, like.and_then(|like| like.get(index)));
+        self.into_iter().enumerate().map(one).collect()
+    }
 }
 
 impl<S: Structure, const N: usize> Structure for [S; N] {
@@ -79,6 +95,11 @@ impl<S: Structure, const N: usize> Structure for [S; N] {
     }
     fn with(&self, next: &mut dyn FnMut() -> Tensor) -> [S; N] {
         self.each_ref().map(|structure| structure.with(next))
+    }
+    fn carried(self, scope: &dyn Scope, like: Option<&Self>) -> Result<[S; N]> {
+        let one = |(index, structure): (usize, S)| structure.carried(scope, like.map(|like| &like[index]));
+        let carried = self.into_iter().enumerate().map(one).collect::<Result<Vec<S>>>()?;
+        carried.try_into().map_err(|_| Error::Arity { got: 0 })
     }
 }
 
@@ -101,7 +122,7 @@ host_values!(
 );
 
 macro_rules! tuples {
-    ($(($($name:ident),*);)*) => {$(
+    ($(($($name:ident $index:tt),*);)*) => {$(
         #[allow(non_snake_case, unused_variables)]
         impl<$($name: Structure),*> Structure for ($($name,)*) {
             fn visit(&self, visit: &mut dyn FnMut(Part<'_>)) {
@@ -113,7 +134,21 @@ macro_rules! tuples {
                 let ($($name,)*) = self;
                 ($($name.with(next),)*)
             }
+            fn carried(self, scope: &dyn Scope, like: Option<&Self>) -> Result<Self> {
+                let ($($name,)*) = self;
+                Ok(($($name.carried(scope, like.map(|like| &like.$index))?,)*))
+            }
         }
     )*};
 }
-tuples! { (); (A); (A, B); (A, B, C); (A, B, C, D); (A, B, C, D, E); (A, B, C, D, E, F); (A, B, C, D, E, F, G); (A, B, C, D, E, F, G, H); }
+tuples! {
+    ();
+    (A 0);
+    (A 0, B 1);
+    (A 0, B 1, C 2);
+    (A 0, B 1, C 2, D 3);
+    (A 0, B 1, C 2, D 3, E 4);
+    (A 0, B 1, C 2, D 3, E 4, F 5);
+    (A 0, B 1, C 2, D 3, E 4, F 5, G 6);
+    (A 0, B 1, C 2, D 3, E 4, F 5, G 6, H 7);
+}
