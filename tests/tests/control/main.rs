@@ -2,6 +2,7 @@
 
 mod arrays;
 mod scans;
+mod traced_arrays;
 
 use gradlet_core::{Eager, Tensor, ops};
 
