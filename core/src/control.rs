@@ -348,6 +348,7 @@ fn agree<S: Structure>(one: &S, other: &S, names: [&str; 2]) -> Result<()> {
     enum Shape {
         Tensor(TensorType),
         Host(u64),
+        Variable(usize),
     }
     let parts = |structure: &S| {
         let mut parts = Vec::new();
@@ -355,6 +356,7 @@ fn agree<S: Structure>(one: &S, other: &S, names: [&str; 2]) -> Result<()> {
             parts.push(match part {
                 Part::Tensor(tensor) => Shape::Tensor(tensor.tensor_type()),
                 Part::Host(value) => Shape::Host(value),
+                Part::Variable(variable) => Shape::Variable(variable.id()),
             });
         });
         parts

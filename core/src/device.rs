@@ -162,6 +162,10 @@ impl Device {
         self.0.print(text);
     }
 
+    pub(crate) fn warn(&self, text: fmt::Arguments<'_>) {
+        self.0.warn(text);
+    }
+
     /// The same device, with `sink` in place of its output: it is given all that programs print, and all warnings.
     ///
     /// ```

@@ -120,7 +120,7 @@ pub use {
     autodiff::{Record, Tape},
     device::Device,
     eager::Eager,
-    function::{ConcreteFunction, Function},
+    function::{ConcreteFunction, Function, TensorSpec},
     ops::print::Print,
     scope::{Scope, custom_gradient},
     tensor::Tensor,

@@ -3,9 +3,12 @@
 use crate::error::{Error, Result};
 use crate::scope::Scope;
 use crate::tensor::Tensor;
+use crate::variable::Variable;
+use alloc::collections::BTreeMap;
+use alloc::string::String;
 use alloc::vec::Vec;
 
-/// Tensors, host values, and tuples, arrays, vectors and options of such: TensorFlow's nested structures.
+/// Tensors, variables, host values, and tuples, arrays, vectors, options and maps of such: TensorFlow's nested structures.
 ///
 /// A function is traced for the types of its tensors, and for its host values themselves; both are parts of the structure, in
 /// the order of their fields.
@@ -47,6 +50,8 @@ pub enum Part<'a> {
     Tensor(&'a Tensor),
     /// A host value, as what tells it from others.
     Host(u64),
+    /// A variable: by reference.
+    Variable(&'a Variable),
 }
 
 impl Structure for Tensor {
@@ -55,6 +60,15 @@ impl Structure for Tensor {
     }
     fn with(&self, next: &mut dyn FnMut() -> Tensor) -> Tensor {
         next()
+    }
+}
+
+impl Structure for Variable {
+    fn visit(&self, visit: &mut dyn FnMut(Part<'_>)) {
+        visit(Part::Variable(self));
+    }
+    fn with(&self, _: &mut dyn FnMut() -> Tensor) -> Variable {
+        self.clone()
     }
 }
 
@@ -103,6 +117,39 @@ impl<S: Structure, const N: usize> Structure for [S; N] {
     }
 }
 
+/// Their names are host values.
+impl<K: Structure + Ord + Clone, S: Structure> Structure for BTreeMap<K, S> {
+    fn visit(&self, visit: &mut dyn FnMut(Part<'_>)) {
+        visit(Part::Host(self.len() as u64));
+        for (name, structure) in self {
+            name.visit(visit);
+            structure.visit(visit);
+        }
+    }
+    fn with(&self, next: &mut dyn FnMut() -> Tensor) -> BTreeMap<K, S> {
+        self.iter().map(|(name, structure)| (name.clone(), structure.with(next))).collect()
+    }
+}
+
+/// Told from others by a hash (FNV-1a) of 64 bits.
+fn hash(text: &str) -> u64 {
+    text.bytes().fold(0xcbf2_9ce4_8422_2325, |hash, byte| (hash ^ u64::from(byte)).wrapping_mul(0x100_0000_01b3))
+}
+
+macro_rules! texts {
+    ($($ty:ty),*) => {$(
+        impl Structure for $ty {
+            fn visit(&self, visit: &mut dyn FnMut(Part<'_>)) {
+                visit(Part::Host(hash(self)));
+            }
+            fn with(&self, _: &mut dyn FnMut() -> Tensor) -> $ty {
+                self.clone()
+            }
+        }
+    )*};
+}
+texts!(&'static str, String);
+
 macro_rules! host_values {
     ($($ty:ty: $value:ident => $key:expr),* $(,)?) => {$(
         impl Structure for $ty {
@@ -118,7 +165,8 @@ macro_rules! host_values {
 }
 host_values!(
     f32: v => v.to_bits().into(), f64: v => v.to_bits(), bool: v => v.into(),
-    i32: v => v as u64, i64: v => v as u64, u32: v => v.into(), usize: v => v as u64,
+    i8: v => v as u64, i32: v => v as u64, i64: v => v as u64, u8: v => v.into(), u32: v => v.into(), u64: v => v, usize: v => v as u64,
+    char: v => u64::from(u32::from(v)),
 );
 
 macro_rules! tuples {

@@ -1,0 +1,114 @@
+//! A function traced for one signature.
+
+use super::signature::TensorSpec;
+use crate::device::Device;
+use crate::error::Result;
+use crate::executable::Executable;
+use crate::fuse::Fusion;
+use crate::graph::{Captured, Graph};
+use crate::shape::TensorType;
+use crate::sync::Lock;
+use crate::tensor::Tensor;
+use crate::variable::Variable;
+use alloc::string::String;
+use alloc::vec::Vec;
+
+/// A function traced for one signature. Its `Display` lists the graph as it was traced.
+///
+/// ```
+/// use gradlet_core::{Eager, Function, Scope, Tensor, ops};
+/// let scope = Eager::new(&ops::portable_cpu());
+/// let f = Function::new(|_: &dyn Scope, x: Tensor| x.mul(&x)?.neg()).named("f");
+/// let concrete = f.concrete(&scope, &Tensor::scalar(&scope.device(), 1.0f32))?;
+/// assert_eq!(concrete.to_string(), "f(%0: f32[])\n  %1 = mul(%0, %0): f32[]\n  %2 = neg(%1): f32[]\n  give %2\n");
+/// # Ok::<(), gradlet_core::Error>(())
+/// ```
+pub struct ConcreteFunction {
+    pub(super) name: String,
+    pub(super) signature: Vec<TensorSpec>,
+    pub(super) device: Device,
+    /// As it was traced.
+    pub(super) traced: Graph,
+    graph: Graph,
+    executable: Lock<Option<Executable>>,
+}
+
+impl ConcreteFunction {
+    pub(super) fn new(name: &str, signature: Vec<TensorSpec>, traced: Graph, device: Device) -> Result<ConcreteFunction> {
+        let mut graph = traced.clone();
+        crate::optimize::optimize(&mut graph)?;
+        Ok(ConcreteFunction { name: name.into(), signature, device, traced, graph, executable: Lock::new(None) })
+    }
+
+    /// The optimised graph.
+    pub fn graph(&self) -> &Graph {
+        &self.graph
+    }
+
+    /// The graph as it was traced.
+    pub fn traced(&self) -> &Graph {
+        &self.traced
+    }
+
+    /// The function's name.
+    pub fn name(&self) -> &str {
+        &self.name
+    }
+
+    /// What the function takes, as its signature says; TensorFlow's `structured_input_signature`.
+    pub fn signature(&self) -> &[TensorSpec] {
+        &self.signature
+    }
+
+    /// The types of the inputs.
+    pub fn inputs(&self) -> Vec<TensorType> {
+        self.traced.inputs.iter().map(|&id| self.traced.values[id].tensor_type).collect()
+    }
+
+    /// The types of the outputs.
+    pub fn outputs(&self) -> Vec<TensorType> {
+        self.traced.outputs.iter().map(|&id| self.traced.values[id].tensor_type).collect()
+    }
+
+    /// The variables that the function reads or assigns.
+    pub fn variables(&self) -> Vec<Variable> {
+        let variable = |source: &Captured| source.variable().cloned();
+        self.traced.captures.iter().filter_map(|capture| variable(&capture.source)).collect()
+    }
+
+    /// Runs the function on computed tensors of the types that it was traced for.
+    ///
+    /// While it runs, the variables that it assigns are its own: whoever reads or assigns one waits for its end.
+    pub fn run(&self, inputs: &[Tensor]) -> Result<Vec<Tensor>> {
+        let results = self.graph.outputs.len();
+        self.compute(|take| inputs.iter().for_each(take), |next| (0..results).map(|_| next()).collect())
+    }
+
+    /// The bytes that a run works with: scratch memory, results, constants and variables; its arguments are its caller's.
+    pub fn planned_bytes(&self) -> Result<usize> {
+        self.with_executable(|executable| executable.planned_bytes())
+    }
+
+    /// Runs the function on the tensors that `gather` gives, and gives its results to `build`.
+    pub(super) fn compute<R>(
+        &self,
+        gather: impl FnOnce(&mut dyn FnMut(&Tensor)),
+        build: impl FnOnce(&mut dyn FnMut() -> Tensor) -> R,
+    ) -> Result<R> {
+        self.with_executable(|executable| executable.run(gather, build))
+    }
+
+    /// One caller at a time; the others wait.
+    fn with_executable<R>(&self, work: impl FnOnce(&mut Executable) -> Result<R>) -> Result<R> {
+        let mut slot = loop {
+            match self.executable.try_lock() {
+                Some(slot) => break slot,
+                None => self.device.pause(),
+            }
+        };
+        match &mut *slot {
+            Some(executable) => work(executable),
+            empty => work(empty.insert(Executable::new(&self.graph, &self.device, Fusion::of(&self.device))?)),
+        }
+    }
+}

@@ -1,0 +1,263 @@
+//! Functions that are traced once for each signature and then run compiled.
+
+mod concrete;
+mod listing;
+mod retracing;
+mod signature;
+
+pub use concrete::ConcreteFunction;
+pub use signature::TensorSpec;
+
+use crate::device::Device;
+use crate::error::Result;
+use crate::replay::replay;
+use crate::scope::{Scope, ScopeHandle, deepest};
+use crate::shape::TensorType;
+use crate::structure::{self, Structure};
+use crate::sync::{Lock, Shared, ThreadSafe};
+use crate::tensor::Tensor;
+use crate::tracing::Tracing;
+use crate::variable::Variable;
+use alloc::boxed::Box;
+use alloc::string::String;
+use alloc::vec::Vec;
+use retracing::Retracing;
+use signature::{Part, Trace, check};
+
+/// What a function was planned for.
+#[derive(PartialEq)]
+enum Key {
+    Tensor(TensorType),
+    Host(u64),
+    /// Its identity.
+    Variable(usize),
+}
+
+#[cfg(target_has_atomic = "ptr")]
+type Body<A, R> = Box<dyn Fn(&dyn Scope, A) -> Result<R> + Send + Sync>;
+#[cfg(not(target_has_atomic = "ptr"))]
+type Body<A, R> = Box<dyn Fn(&dyn Scope, A) -> Result<R>>;
+
+/// A function that is traced on its first call with each signature, and from then on runs compiled: TensorFlow's `tf.function`.
+///
+/// ```
+/// use gradlet_core::{Eager, Function, Scope, Tensor, ops};
+/// let scope = Eager::new(&ops::portable_cpu());
+/// let double = Function::new(|_: &dyn Scope, x: Tensor| x.add(&x));
+/// let x = Tensor::new(&scope.device(), &[1.0f32, 2.0], &[2])?;
+/// assert_eq!(double.call(&scope, x.clone())?.to_vec::<f32>()?, [2.0, 4.0]);
+/// assert_eq!(double.call(&scope, x)?.to_vec::<f32>()?, [2.0, 4.0]); // does not trace again
+/// assert_eq!(double.traces(), 1);
+/// # Ok::<(), gradlet_core::Error>(())
+/// ```
+pub struct Function<A, R> {
+    body: Body<A, R>,
+    name: String,
+    signature: Option<Vec<TensorSpec>>,
+    relaxed: bool,
+    state: Lock<State<R>>,
+}
+
+struct State<R> {
+    plans: Vec<Planned<R>>,
+    traces: Vec<Trace>,
+    retracing: Retracing,
+}
+
+/// A function planned for the very types of a call.
+struct Planned<R> {
+    key: Vec<Key>,
+    concrete: Shared<ConcreteFunction>,
+    /// What the body returned, with the tensors of the trace.
+    results: Shared<R>,
+}
+
+type Found<R> = (Shared<ConcreteFunction>, Shared<R>);
+
+impl<A: Structure, R: Structure> Function<A, R> {
+    /// A function with this body, which is run only to trace it.
+    #[cfg(target_has_atomic = "ptr")]
+    pub fn new<F: Fn(&dyn Scope, A) -> Result<R> + Send + Sync + 'static>(body: F) -> Function<A, R> {
+        Function::of(Box::new(body), core::any::type_name::<F>())
+    }
+
+    /// A function with this body, which is run only to trace it.
+    #[cfg(not(target_has_atomic = "ptr"))]
+    pub fn new<F: Fn(&dyn Scope, A) -> Result<R> + 'static>(body: F) -> Function<A, R> {
+        Function::of(Box::new(body), core::any::type_name::<F>())
+    }
+
+    fn of(body: Body<A, R>, name: &str) -> Function<A, R> {
+        let state = State { plans: Vec::new(), traces: Vec::new(), retracing: Retracing::default() };
+        Function { body, name: name.into(), signature: None, relaxed: false, state: Lock::new(state) }
+    }
+
+    /// The same function with a name, for warnings, errors and listings.
+    pub fn named(self, name: &str) -> Self {
+        Function { name: name.into(), ..self }
+    }
+
+    /// The same function, that takes only tensors of these types, in the order of its arguments: TensorFlow's `input_signature`.
+    ///
+    /// Plans have fixed shapes: with each shape that is new, the body runs again, to be planned for it. That counts as the same
+    /// trace, and is not warned of.
+    ///
+    /// ```
+    /// use gradlet_core::{DType, Eager, Function, Scope, Tensor, TensorSpec, ops};
+    /// let scope = Eager::new(&ops::portable_cpu());
+    /// let rows = TensorSpec::new(DType::F32, &[None, Some(2)]).named("rows");
+    /// let f = Function::new(|_: &dyn Scope, rows: Tensor| rows.sum(&[], false)).named("f").with_signature(&[rows]);
+    /// for count in [1, 3] {
+    ///     let ones = Tensor::full(&scope.device(), 1.0f32, &[count, 2])?;
+    ///     assert_eq!(f.call(&scope, ones)?.item::<f32>()?, 2.0 * count as f32);
+    /// }
+    /// assert_eq!(f.traces(), 1);
+    /// let wrong = f.call(&scope, Tensor::full(&scope.device(), 1.0f32, &[2, 3])?).err().unwrap();
+    /// assert_eq!(wrong.to_string(), "argument 0 of f must be rows: f32[?,2], got f32[2,3]");
+    /// # Ok::<(), gradlet_core::Error>(())
+    /// ```
+    pub fn with_signature(self, signature: &[TensorSpec]) -> Self {
+        Function { signature: Some(signature.into()), ..self }
+    }
+
+    /// The same function, which opens the dimensions that differ from those of earlier calls, so that further calls count as the
+    /// same trace: TensorFlow's `reduce_retracing`. As with [`Function::with_signature`], the body runs with each new shape.
+    pub fn reduce_retracing(self) -> Self {
+        Function { relaxed: true, ..self }
+    }
+
+    /// The name.
+    pub fn name(&self) -> &str {
+        &self.name
+    }
+
+    /// Calls the function. Over `Eager` it runs compiled; in a tape or a trace, the ops of its graph become part of that. So its
+    /// body runs only to trace it, wherever it is called.
+    ///
+    /// Fails as the ops of its body do, where the arguments are not those of its signature, and with
+    /// [`Error::LateVariable`](crate::Error::LateVariable) if it creates a variable in a later trace.
+    pub fn call(&self, scope: &dyn Scope, arguments: A) -> Result<R> {
+        // As with ops, arguments that come from an inner scope take the call there.
+        let mut inner = Ok(None);
+        arguments.tensors(&mut |tensor| inner = core::mem::replace(&mut inner, Ok(None)).and_then(|inner| deepest(inner, tensor)));
+        let scope = inner?.unwrap_or(scope.handle()).deeper(scope.handle()).trains(scope.training());
+        let (concrete, results) = self.traced(&scope, &arguments, true)?;
+        if scope.recorder.parent().is_none() {
+            return concrete.compute(|take| arguments.tensors(take), |next| results.with(next));
+        }
+        let mut inputs = Vec::new();
+        arguments.tensors(&mut |tensor| inputs.push(tensor.clone()));
+        let mut outputs = replay(concrete.traced(), Some(&scope), &inputs)?.into_iter();
+        // There are as many as the structure has tensors.
+        Ok(results.with(&mut || outputs.next().unwrap_or_else(|| Tensor::scalar(&concrete.device, 0.0f32))))
+    }
+
+    /// The function as traced for arguments like these: to be inspected, or exported.
+    pub fn concrete(&self, scope: &dyn Scope, arguments: &A) -> Result<Shared<ConcreteFunction>> {
+        Ok(self.traced(&scope.handle(), arguments, false)?.0)
+    }
+
+    fn traced(&self, scope: &ScopeHandle, arguments: &A, called: bool) -> Result<Found<R>> {
+        let device = scope.device();
+        let mut state = self.state.lock();
+        let fits = |planned: &&Planned<R>| {
+            let mut rest = planned.key.iter();
+            let mut same = planned.concrete.device == device;
+            keys(scope, arguments, &mut |key| same &= rest.next() == Some(&key));
+            same && rest.next().is_none()
+        };
+        if let Some(planned) = state.plans.iter().find(fits) {
+            let found = (planned.concrete.clone(), planned.results.clone());
+            if called {
+                state.retracing.called();
+            }
+            return Ok(found);
+        }
+        let first = state.plans.is_empty();
+        drop(state);
+        self.plan(scope, arguments, first, called)
+    }
+
+    /// Traces the function, and plans it, for arguments like these.
+    fn plan(&self, scope: &ScopeHandle, arguments: &A, first: bool, called: bool) -> Result<Found<R>> {
+        let device = scope.device();
+        let parts = self.parts(scope, arguments)?;
+        // What is traced stands in no other scope: it is the same wherever it is called.
+        let below = core::iter::successors(Some(scope.clone()), |scope| scope.recorder.parent().cloned()).last();
+        let below = below.unwrap_or(scope.clone()).trains(scope.training());
+        let (graph, results) = Tracing::function(&below, first && scope.recorder.may_create(), arguments, &self.body)?;
+        let mut state = self.state.lock();
+        let known = state.traces.iter().position(|trace| trace.takes(&device, &parts));
+        let index = known.unwrap_or(state.traces.len());
+        if known.is_none() {
+            let relax = |parts: Vec<Part>, trace: &Trace| trace.relaxed(&device, &parts).unwrap_or(parts);
+            let parts = if self.relaxed { state.traces.iter().fold(parts, relax) } else { parts };
+            state.traces.push(Trace { device: device.clone(), parts });
+        }
+        let warning = match (called, known) {
+            (true, None) => state.retracing.traced(&self.name),
+            (true, Some(_)) => {
+                state.retracing.called();
+                None
+            }
+            (false, _) => None,
+        };
+        let concrete = Shared::new(ConcreteFunction::new(&self.name, state.traces[index].specs(), graph, device.clone())?);
+        let results = Shared::new(results);
+        let mut key = Vec::new();
+        keys(scope, arguments, &mut |part| key.push(part));
+        state.plans.push(Planned { key, concrete: concrete.clone(), results: results.clone() });
+        drop(state);
+        if let Some(warning) = warning {
+            device.warn(format_args!("{warning}"));
+        }
+        Ok((concrete, results))
+    }
+
+    /// What the arguments are, as far as the function is traced for it.
+    fn parts(&self, scope: &ScopeHandle, arguments: &A) -> Result<Vec<Part>> {
+        let mut types = Vec::new();
+        arguments.tensors(&mut |tensor| types.push(tensor.tensor_type()));
+        let specs: Vec<TensorSpec> = match &self.signature {
+            Some(signature) => check(&self.name, signature, &types).map(|()| signature.clone())?,
+            None => types.into_iter().map(TensorSpec::from).collect(),
+        };
+        let (mut specs, mut variables) = (specs.into_iter(), Vec::new());
+        let mut parts = alloc::vec![Part::Host(scope.training().into())];
+        arguments.visit(&mut |part| {
+            parts.extend(match part {
+                structure::Part::Tensor(_) => specs.next().map(Part::Tensor),
+                structure::Part::Host(value) => Some(Part::Host(value)),
+                structure::Part::Variable(variable) => {
+                    variables.push(variable.id());
+                    let same = variables.iter().position(|&id| id == variable.id()).unwrap_or(0);
+                    Some(Part::Variable(variable.tensor_type().unwrap_or(TensorType::EMPTY), same))
+                }
+            });
+        });
+        Ok(parts)
+    }
+
+    /// How often the function has been traced: for how many signatures, host values and devices.
+    pub fn traces(&self) -> usize {
+        self.state.lock().traces.len()
+    }
+}
+
+/// Calls `visit` with all that a function is planned for.
+fn keys(scope: &dyn Scope, arguments: &impl Structure, visit: &mut dyn FnMut(Key)) {
+    visit(Key::Host(scope.training().into()));
+    arguments.visit(&mut |part| match part {
+        structure::Part::Tensor(tensor) => visit(Key::Tensor(tensor.tensor_type())),
+        structure::Part::Host(value) => visit(Key::Host(value)),
+        structure::Part::Variable(variable) => visit(Key::Variable(variable.id())),
+    });
+}
+
+/// Traces `Function`s are shared between threads where the target has atomics.
+const _: fn() = || {
+    fn thread_safe<T: ThreadSafe>() {}
+    thread_safe::<Tensor>();
+    thread_safe::<Variable>();
+    thread_safe::<Function<Tensor, Tensor>>();
+};

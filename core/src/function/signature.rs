@@ -1,0 +1,156 @@
+//! What a function takes: types with dimensions that may be open.
+
+use crate::device::Device;
+use crate::dtype::DType;
+use crate::error::{Error, Result};
+use crate::shape::TensorType;
+use alloc::format;
+use alloc::string::String;
+use alloc::vec::Vec;
+use core::fmt;
+
+/// The type of an argument; `None` is any dimension, or any shape at all: TensorFlow's `TensorSpec`.
+///
+/// ```
+/// use gradlet_core::{DType, TensorSpec};
+/// let images = TensorSpec::new(DType::F32, &[None, Some(28), Some(28)]).named("images");
+/// assert_eq!(images.to_string(), "images: f32[?,28,28]");
+/// ```
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct TensorSpec {
+    dtype: DType,
+    dims: Option<Vec<Option<u32>>>,
+    name: Option<String>,
+}
+
+impl TensorSpec {
+    /// Tensors of `dtype` with these dimensions.
+    pub fn new(dtype: DType, dims: &[Option<u32>]) -> TensorSpec {
+        TensorSpec { dtype, dims: Some(dims.into()), name: None }
+    }
+
+    /// Tensors of `dtype` with any shape.
+    pub fn any(dtype: DType) -> TensorSpec {
+        TensorSpec { dtype, dims: None, name: None }
+    }
+
+    /// The same, with a name for error texts and listings.
+    pub fn named(self, name: &str) -> TensorSpec {
+        TensorSpec { name: Some(name.into()), ..self }
+    }
+
+    /// The name, if it has one.
+    pub fn name(&self) -> Option<&str> {
+        self.name.as_deref()
+    }
+
+    /// The element type.
+    pub fn dtype(&self) -> DType {
+        self.dtype
+    }
+
+    /// The dimensions, `None` where any will do; or `None` where any shape will do.
+    pub fn dims(&self) -> Option<&[Option<u32>]> {
+        self.dims.as_deref()
+    }
+
+    /// Whether tensors of this type are such.
+    pub fn accepts(&self, tensor_type: &TensorType) -> bool {
+        let fits = |dims: &Vec<Option<u32>>| {
+            let got = tensor_type.shape.dims();
+            dims.len() == got.len() && dims.iter().zip(got).all(|(dim, got)| dim.is_none_or(|dim| dim == *got))
+        };
+        self.dtype == tensor_type.dtype && self.dims.as_ref().is_none_or(fits)
+    }
+
+    /// What takes all that either takes, if the element types are the same.
+    fn join(&self, other: &TensorSpec) -> Option<TensorSpec> {
+        let same = |(one, other): (&Option<u32>, &Option<u32>)| if one == other { *one } else { None };
+        let dims = match (&self.dims, &other.dims) {
+            (Some(own), Some(theirs)) if own.len() == theirs.len() => Some(own.iter().zip(theirs).map(same).collect()),
+            _ => None,
+        };
+        (self.dtype == other.dtype).then(|| TensorSpec { dims, ..self.clone() })
+    }
+}
+
+impl From<TensorType> for TensorSpec {
+    fn from(tensor_type: TensorType) -> TensorSpec {
+        TensorSpec { dtype: tensor_type.dtype, dims: Some(tensor_type.shape.dims().iter().copied().map(Some).collect()), name: None }
+    }
+}
+
+impl fmt::Display for TensorSpec {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if let Some(name) = &self.name {
+            write!(f, "{name}: ")?;
+        }
+        let Some(dims) = &self.dims else { return write!(f, "{}[…]", self.dtype) };
+        write!(f, "{}[", self.dtype)?;
+        for (index, dim) in dims.iter().enumerate() {
+            let comma = if index > 0 { "," } else { "" };
+            match dim {
+                Some(dim) => write!(f, "{comma}{dim}")?,
+                None => write!(f, "{comma}?")?,
+            }
+        }
+        f.write_str("]")
+    }
+}
+
+/// Checks the types of a call's tensors.
+pub(super) fn check(name: &str, specs: &[TensorSpec], types: &[TensorType]) -> Result<()> {
+    if specs.len() != types.len() {
+        let wanted: Vec<String> = specs.iter().map(|spec| format!("{spec}")).collect();
+        return Err(Error::message(format!("{name} takes {} tensors ({}), got {}", specs.len(), wanted.join(", "), types.len())));
+    }
+    match specs.iter().zip(types).enumerate().find(|(_, (spec, got))| !spec.accepts(got)) {
+        Some((index, (spec, got))) => Err(Error::message(format!("argument {index} of {name} must be {spec}, got {got}"))),
+        None => Ok(()),
+    }
+}
+
+/// A part of what a function was traced for.
+#[derive(Clone, Debug, PartialEq)]
+pub(super) enum Part {
+    Tensor(TensorSpec),
+    Host(u64),
+    /// A variable, and which of the call's variables is the same.
+    Variable(TensorType, usize),
+}
+
+/// What a function was traced for: what can be called without tracing again.
+pub(super) struct Trace {
+    pub(super) device: Device,
+    pub(super) parts: Vec<Part>,
+}
+
+impl Trace {
+    /// Whether arguments with these parts are such.
+    pub(super) fn takes(&self, device: &Device, parts: &[Part]) -> bool {
+        let fits = |(own, part): (&Part, &Part)| match (own, part) {
+            (Part::Tensor(spec), Part::Tensor(other)) => spec.join(other).as_ref() == Some(spec),
+            _ => own == part,
+        };
+        self.device == *device && self.parts.len() == parts.len() && self.parts.iter().zip(parts).all(fits)
+    }
+
+    /// The parts of what takes these too, if there is such.
+    pub(super) fn relaxed(&self, device: &Device, parts: &[Part]) -> Option<Vec<Part>> {
+        let join = |(own, part): (&Part, &Part)| match (own, part) {
+            (Part::Tensor(spec), Part::Tensor(other)) => spec.join(other).map(Part::Tensor),
+            _ => (own == part).then(|| part.clone()),
+        };
+        let same = self.device == *device && self.parts.len() == parts.len();
+        same.then(|| self.parts.iter().zip(parts).map(join).collect())?
+    }
+
+    /// The types of the tensors.
+    pub(super) fn specs(&self) -> Vec<TensorSpec> {
+        let spec = |part: &Part| match part {
+            Part::Tensor(spec) => Some(spec.clone()),
+            _ => None,
+        };
+        self.parts.iter().filter_map(spec).collect()
+    }
+}
