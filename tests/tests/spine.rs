@@ -370,7 +370,7 @@ fn a_function_of_watched_tensors_is_recorded() {
     let x = tape.watch(&Tensor::scalar(&scope.device(), 3.0f32)).unwrap();
     let y = square.call(&scope, x.clone()).unwrap();
     assert_eq!(tape.gradient(&y, &x).unwrap().unwrap().item::<f32>().unwrap(), 6.0);
-    assert_eq!(square.traces(), 0);
+    assert_eq!(square.traces(), 1);
 }
 
 #[test]

@@ -8,7 +8,6 @@ mod signature;
 pub use concrete::ConcreteFunction;
 pub use signature::TensorSpec;
 
-use crate::device::Device;
 use crate::error::Result;
 use crate::replay::replay;
 use crate::scope::{Scope, ScopeHandle, deepest};

@@ -103,7 +103,7 @@ mod emit {
 #[cfg(feature = "alloc")]
 pub use emit::{Print, PrintOptions};
 
-#[cfg(all(test, feature = "alloc"))]
+#[cfg(test)]
 mod tests {
     extern crate std;
     use super::*;
