@@ -58,6 +58,16 @@ impl Artifact {
         self
     }
 
+    /// Says what signature `name` is for: a line of metadata `signature.NAME.doc`, which readers show beside the signature.
+    ///
+    /// Fails where there is no such signature.
+    pub fn doc(&mut self, name: &str, text: &str) -> Result<&mut Artifact> {
+        match self.signatures.iter().any(|signature| signature.name == name) {
+            true => Ok(self.metadata(&doc_key(name), text)),
+            false => Err(Error::message(format!("there is no signature {name:?} to document"))),
+        }
+    }
+
     /// Adds a line of metadata, such as who made the file.
     pub fn metadata(&mut self, key: &str, value: &str) -> &mut Artifact {
         self.metadata.push((key.into(), value.into()));
@@ -94,8 +104,9 @@ impl Artifact {
         self.check_names()?;
         let mut tables = Tables::default();
         let variables = self.variable_order();
+        let names = self.variable_names(&variables);
         for (index, variable) in variables.iter().enumerate() {
-            self.write_variable(&mut tables, index, variable)?;
+            self.write_variable(&mut tables, index, variable, &names[index])?;
         }
         tables.blocks.resize(self.signatures.len(), BlockRecord::zeroed());
         for (index, signature) in self.signatures.iter().enumerate() {
@@ -127,6 +138,19 @@ impl Artifact {
         variables
     }
 
+    /// A name for each: the one given, with the scopes of its modules, or the variable's own; no two are the same.
+    fn variable_names(&self, variables: &[Variable]) -> Vec<String> {
+        let mut names: Vec<String> = Vec::new();
+        for variable in variables {
+            let given = self.names.iter().find(|(_, other)| other == variable).map(|(name, _)| name.as_str());
+            let own = given.unwrap_or(variable.name());
+            let numbered = (1..).map(|number| format!("{own}_{number}"));
+            let free = core::iter::once(own.into()).chain(numbered).find(|name| !names.contains(name));
+            names.extend(free);
+        }
+        names
+    }
+
     /// A reader takes names of up to three bytes of length.
     fn check_names(&self) -> Result<()> {
         let signatures = self.signatures.iter().flat_map(|one| one.inputs.iter().chain(&one.outputs).chain([&one.name]));
@@ -137,7 +161,7 @@ impl Artifact {
         }
     }
 
-    fn write_variable(&self, tables: &mut Tables, index: usize, variable: &Variable) -> Result<()> {
+    fn write_variable(&self, tables: &mut Tables, index: usize, variable: &Variable, name: &str) -> Result<()> {
         let capture_in = |signature: &Signature| {
             signature.plan.graph.captures.iter().find(|capture| capture.source.variable() == Some(variable)).cloned()
         };
@@ -153,11 +177,15 @@ impl Artifact {
         // Zeros that every signature overwrites, such as an optimizer's slots, need no flash.
         let zeros = !read_only && bytes.len() > 16 && bytes.iter().all(|&byte| byte == 0);
         let initial = if zeros { NONE } else { tables.data(bytes)? };
-        let named = self.names.iter().find(|(_, other)| other == variable);
-        let name = tables.name(named.map_or(variable.name(), |(name, _)| name));
+        let name = tables.name(name);
         tables.variables.push(VariableRecord { name, tensor, initial, assigned_by, trainable: variable.trainable().into() });
         Ok(())
     }
+}
+
+/// The key of the metadata line that says what a signature is for.
+pub(crate) fn doc_key(signature: &str) -> String {
+    format!("signature.{signature}.doc")
 }
 
 /// A string as postcard writes it: its length as a varint, then its bytes.

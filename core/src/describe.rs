@@ -1,9 +1,13 @@
 //! What is in an artifact, for people and tools to look at: no kernels are needed.
 
+use crate::artifact::doc_key;
 use crate::dtype::DType;
-use crate::error::{Error, Result};
-use crate::program::{self, BlockRecord, InstructionRecord, Program, SignatureRecord, Space};
+use crate::error::{Error, Result, Section};
+use crate::op::OpCode;
+use crate::ops;
+use crate::program::{self, BlockRecord, InstructionRecord, MAX_DEPTH, Program, SignatureRecord, Space};
 use crate::shape::TensorType;
+use alloc::format;
 use alloc::string::String;
 use alloc::vec::Vec;
 
@@ -16,7 +20,7 @@ pub struct Description {
     pub length: u32,
     /// Of these, constants and initial values.
     pub data_bytes: u32,
-    /// Lines of metadata.
+    /// Lines of metadata, beside those that document signatures.
     pub metadata: Vec<(String, String)>,
     /// The variables.
     pub variables: Vec<VariableInfo>,
@@ -46,6 +50,8 @@ pub struct VariableInfo {
 pub struct SignatureInfo {
     /// Its name.
     pub name: String,
+    /// What it is for, if the artifact says so.
+    pub doc: Option<String>,
     /// Its inputs.
     pub inputs: Vec<(String, OperandInfo)>,
     /// Its outputs.
@@ -60,6 +66,22 @@ pub struct SignatureInfo {
     pub scratch: u32,
 }
 
+impl SignatureInfo {
+    /// Every instruction, those of branches and loops after the one that runs them, with how deep it stands: 0 at the top.
+    pub fn walk(&self) -> Vec<(usize, &InstructionInfo)> {
+        let mut found = Vec::new();
+        walk(&self.instructions, 0, &mut found);
+        found
+    }
+}
+
+fn walk<'s>(instructions: &'s [InstructionInfo], depth: usize, found: &mut Vec<(usize, &'s InstructionInfo)>) {
+    for instruction in instructions {
+        found.push((depth, instruction));
+        instruction.blocks.iter().for_each(|block| walk(&block.instructions, depth + 1, found));
+    }
+}
+
 /// An instruction of an artifact.
 #[derive(Clone, Debug)]
 pub struct InstructionInfo {
@@ -71,6 +93,17 @@ pub struct InstructionInfo {
     pub inputs: Vec<OperandInfo>,
     /// What it writes.
     pub outputs: Vec<OperandInfo>,
+    /// What it runs, if it is a branch or a loop.
+    pub blocks: Vec<BlockInfo>,
+}
+
+/// A block that an instruction runs.
+#[derive(Clone, Debug)]
+pub struct BlockInfo {
+    /// When it runs: `true` or `false`, or the number of a branch; `condition` or `body` of a loop.
+    pub when: String,
+    /// Its instructions.
+    pub instructions: Vec<InstructionInfo>,
 }
 
 /// A tensor that an instruction reads or writes.
@@ -96,13 +129,18 @@ impl Description {
             program.loaded = 1 << index;
             signature(&program, index)
         });
-        let signatures = signatures.collect::<Result<Vec<_>>>()?;
+        let mut signatures = signatures.collect::<Result<Vec<_>>>()?;
+        let mut metadata = metadata(&program);
+        for signature in &mut signatures {
+            let key = doc_key(&signature.name);
+            signature.doc = metadata.iter().position(|(known, _)| *known == key).map(|index| metadata.remove(index).1);
+        }
         let kernels = program.kernel_records.iter().map(|record| (name(&program, record.name), dtype(record.dtype)));
         Ok(Description {
             version: (header.major, header.minor),
             length: header.length,
             data_bytes: program.data.len() as u32,
-            metadata: metadata(&program),
+            metadata,
             variables: variables(&program),
             kernels: kernels.collect(),
             signatures,
@@ -153,26 +191,47 @@ fn signature(program: &Program<'_>, index: usize) -> Result<SignatureInfo> {
     };
     Ok(SignatureInfo {
         name: name(program, record.name),
+        doc: None,
         inputs: named(record.input_names, program.inputs(block))?,
         outputs: named(record.output_names, program.outputs(block))?,
-        instructions: instructions(program, block)?,
+        instructions: instructions(program, block, 0, &mut program.instructions.len())?,
         arena_bytes: program.arena_bytes() as u32,
         variable_bytes: program.variable_bytes() as u32,
         scratch: block.scratch,
     })
 }
 
-fn instructions(program: &Program<'_>, block: &BlockRecord) -> Result<Vec<InstructionInfo>> {
+/// The instructions of a block; `left` is how many there can be, unless blocks run each other.
+fn instructions(program: &Program<'_>, block: &BlockRecord, depth: usize, left: &mut usize) -> Result<Vec<InstructionInfo>> {
     let describe = |instruction: &InstructionRecord| {
+        *left = left.checked_sub(1).ok_or(Error::UnknownSignature)?;
         let kernel = program.kernel_records.get(usize::from(instruction.kernel)).ok_or(Error::UnknownSignature)?;
         let inputs = program::part(program.operands, instruction.operands, instruction.inputs.into());
         let outputs = instruction.operands.saturating_add(instruction.inputs.into());
         let outputs = program::part(program.operands, outputs, instruction.outputs.into());
         let operands = |numbers: &[u16]| numbers.iter().map(|&number| operand(program, number)).collect::<Result<Vec<_>>>();
+        let nested = nested(OpCode(kernel.op), dtype(kernel.dtype), program.attributes(instruction));
+        let blocks = nested.into_iter().map(|(when, number)| {
+            let missing = Error::Record { section: Section::Blocks, index: number };
+            let block = program.blocks.get(number as usize).filter(|_| depth < MAX_DEPTH).ok_or(missing)?;
+            Ok(BlockInfo { when, instructions: instructions(program, block, depth + 1, left)? })
+        });
+        let blocks = blocks.collect::<Result<Vec<_>>>()?;
         let (op, dtype) = (name(program, kernel.name), dtype(kernel.dtype));
-        Ok(InstructionInfo { op, dtype, inputs: operands(inputs)?, outputs: operands(outputs)? })
+        Ok(InstructionInfo { op, dtype, inputs: operands(inputs)?, outputs: operands(outputs)?, blocks })
     };
     program.block_instructions(block).iter().map(describe).collect()
+}
+
+/// The blocks that an instruction runs, and when.
+fn nested(op: OpCode, dtype: DType, attributes: &[u32]) -> Vec<(String, u32)> {
+    let names: &[&str] = match (op, dtype) {
+        (ops::code::cond, DType::Bool) => &["true", "false"],
+        (ops::code::while_loop, _) => &["condition", "body"],
+        (ops::code::cond, _) => return attributes.iter().enumerate().map(|(index, &block)| (format!("{index}"), block)).collect(),
+        _ => &[],
+    };
+    names.iter().zip(attributes).map(|(&name, &block)| (name.into(), block)).collect()
 }
 
 fn operand(program: &Program<'_>, number: u16) -> Result<OperandInfo> {

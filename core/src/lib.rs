@@ -36,6 +36,8 @@ pub mod bodies;
 #[cfg(feature = "alloc")]
 mod branches;
 #[cfg(feature = "alloc")]
+mod checkpoint;
+#[cfg(feature = "alloc")]
 pub mod control;
 #[cfg(feature = "alloc")]
 pub mod describe;

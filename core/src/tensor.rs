@@ -137,6 +137,11 @@ impl Tensor {
         Ok(bytemuck::cast_slice(self.buffer()?.bytes()).to_vec())
     }
 
+    /// The row-major, little-endian bytes. Fails with [`Error::Traced`] in a trace.
+    pub fn bytes(&self) -> Result<&[u8]> {
+        Ok(self.buffer()?.bytes())
+    }
+
     /// The only element. Fails as [`Tensor::to_vec`], and where there is not exactly one.
     pub fn item<T: Element>(&self) -> Result<T> {
         match self.to_vec()?.as_slice() {

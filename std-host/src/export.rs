@@ -8,8 +8,11 @@ use gradlet_core::optimizers::{Optimizer, Sgd};
 use gradlet_core::{Artifact, DType, Error, Function, Result, Scope, Shape, Tensor, TensorType};
 use std::sync::Arc;
 
-/// The signatures that can be exported.
+/// The signatures that are exported unless others are asked for.
 pub const SIGNATURES: [&str; 3] = ["infer", "train", "train_head"];
+
+/// All signatures that can be exported.
+pub const ALL_SIGNATURES: [&str; 5] = ["infer", "train", "train_head", "save", "restore"];
 
 /// What to export, and how.
 #[derive(Clone, Debug)]
@@ -18,7 +21,7 @@ pub struct Options {
     pub batch: u32,
     /// The learning rate of the training signatures, which use SGD.
     pub learning_rate: f32,
-    /// Which of [`SIGNATURES`].
+    /// Which of [`ALL_SIGNATURES`].
     pub signatures: Vec<String>,
 }
 
@@ -33,6 +36,7 @@ impl Default for Options {
 /// - `infer`: `x` f32 `[batch, input…]` → `logits` f32 `[batch, classes]`
 /// - `train`: `x`, `y` i32 `[batch]` → `loss` f32 `[]`; a step of SGD on the mean softmax cross-entropy changes all weights
 /// - `train_head`: the same, but only the weights of the last layer change
+/// - `save`, `restore`: the weights, as outputs and as inputs; see [`Artifact::checkpoint_signatures`], which adds both
 ///
 /// Fails where a signature is not one of these, and where the model cannot be traced for its input.
 ///
@@ -54,23 +58,31 @@ pub fn artifact(scope: &dyn Scope, model: &Arc<Sequential>, spec: &ModelSpec, op
     let y = Tensor::full(&scope.device(), 0i32, &[options.batch])?;
     let sgd = Arc::new(Sgd::new(options.learning_rate));
     sgd.build(scope, &**model)?;
-    let mut artifact = Artifact::new();
+    let (mut artifact, mut checkpoint) = (Artifact::new(), false);
     for name in &options.signatures {
         match name.as_str() {
             "infer" => {
                 let model = model.clone();
                 let infer = Function::new(move |scope: &dyn Scope, x: Tensor| model.call(scope, &x));
-                artifact.signature(name, &*infer.concrete(scope, &x)?, &["x"], &["logits"])?;
+                artifact.signature(name, &*infer.concrete(scope, &x)?, &["x"], &["logits"])?.doc(name, "The logits of a batch.")?;
             }
             "train" | "train_head" => {
                 let variables = if name == "train" { model.trainable_variables() } else { head(model) };
                 let step = training::step(model, sgd.clone() as Arc<dyn Optimizer>, variables);
-                artifact.signature(name, &*step.concrete(scope, &(x.clone(), y.clone()))?, &["x", "y"], &["loss"])?;
+                let doc =
+                    if name == "train" { "A step that changes all weights." } else { "A step that changes the last layer's weights." };
+                let concrete = step.concrete(scope, &(x.clone(), y.clone()))?;
+                artifact.signature(name, &concrete, &["x", "y"], &["loss"])?.doc(name, doc)?;
+            }
+            "save" | "restore" if checkpoint => (),
+            "save" | "restore" => {
+                artifact.checkpoint_signatures(scope, &model.named_variables())?;
+                checkpoint = true;
             }
             _ => {
                 return Err(Error::message(format!(
                     "there is no signature {name:?} to export: it must be one of {}",
-                    SIGNATURES.join(", ")
+                    ALL_SIGNATURES.join(", ")
                 )));
             }
         }

@@ -1,8 +1,8 @@
 //! What is in an artifact, in words and as a picture: signatures, ops, bytes of flash and of RAM, and what fills the RAM when.
 
-use crate::svg;
+use crate::{json, svg};
 use gradlet_core::TensorType;
-use gradlet_core::describe::{Description, InstructionInfo, OperandInfo, SignatureInfo};
+use gradlet_core::describe::{BlockInfo, Description, InstructionInfo, OperandInfo, SignatureInfo};
 use gradlet_core::program::Space;
 use std::fmt::Write;
 
@@ -57,16 +57,33 @@ impl Storage {
 pub fn storages(signature: &SignatureInfo) -> Vec<Storage> {
     let inputs = signature.inputs.iter().map(|(name, operand)| (storage(operand, 0, 0, name.clone(), Kind::Input), true));
     let mut timeline = Timeline { done: Vec::new(), open: inputs.collect(), backward: false };
-    for (index, instruction) in signature.instructions.iter().enumerate() {
+    let all = signature.walk();
+    for (index, (_, instruction)) in all.iter().enumerate() {
         let scratch =
             |operands: &'_ [OperandInfo]| operands.iter().copied().filter(|operand| operand.space == Space::Scratch).collect::<Vec<_>>();
         let (reads, writes) = (scratch(&instruction.inputs), scratch(&instruction.outputs));
         reads.iter().for_each(|operand| timeline.read(index, operand));
         writes.iter().for_each(|operand| timeline.write(index, operand, &instruction.op, &reads));
     }
-    let last = signature.instructions.len().saturating_sub(1);
+    let last = all.len().saturating_sub(1);
     let results = signature.outputs.iter().map(|(_, operand)| *operand).filter(|operand| operand.space == Space::Scratch);
-    timeline.finish(last, &results.collect::<Vec<_>>())
+    let mut storages = timeline.finish(last, &results.collect::<Vec<_>>());
+    // What a loop reads from around, each of its turns reads.
+    for (from, to) in loops(&all) {
+        for storage in storages.iter_mut().filter(|storage| storage.first <= from && (from..to).contains(&storage.last)) {
+            storage.last = to;
+        }
+    }
+    storages
+}
+
+/// The first and the last instruction of each loop, inner ones first.
+fn loops(all: &[(usize, &InstructionInfo)]) -> Vec<(usize, usize)> {
+    let begins = all.iter().enumerate().filter(|(_, (_, instruction))| instruction.blocks.iter().any(|block| block.when == "body"));
+    let ends = begins.map(|(index, (depth, _))| (index, index + all[index + 1..].iter().take_while(|(inner, _)| inner > depth).count()));
+    let mut ends: Vec<(usize, usize)> = ends.collect();
+    ends.reverse();
+    ends
 }
 
 struct Timeline {
@@ -119,7 +136,7 @@ pub fn peak(signature: &SignatureInfo, storages: &[Storage]) -> (usize, u32) {
     let live = |index: usize| {
         storages.iter().filter(|storage| storage.live_at(index)).fold(0u32, |sum, storage| sum.saturating_add(storage.bytes))
     };
-    let all = (0..signature.instructions.len()).map(|index| (index, live(index)));
+    let all = (0..signature.walk().len()).map(|index| (index, live(index)));
     all.rev().max_by_key(|&(_, bytes)| bytes).unwrap_or((0, 0))
 }
 
@@ -171,25 +188,48 @@ fn signature(text: &mut String, description: &Description, signature: &Signature
     let typed = |(name, operand): &(String, OperandInfo)| format!("{name}: {}", operand.tensor_type);
     let list = |named: &[(String, OperandInfo)]| named.iter().map(typed).collect::<Vec<_>>().join(", ");
     let _ = writeln!(text, "\nsignature {}({}) -> ({})", signature.name, list(&signature.inputs), list(&signature.outputs));
+    if let Some(doc) = &signature.doc {
+        let _ = writeln!(text, "  {doc}");
+    }
     let SignatureInfo { arena_bytes, variable_bytes, scratch, .. } = signature;
     let table = grouped(arena_bytes.saturating_sub(*variable_bytes).saturating_sub(*scratch));
     let (arena, variables, scratch) = (grouped(*arena_bytes), grouped(*variable_bytes), grouped(*scratch));
     let _ = writeln!(text, "  RAM {arena} B if loaded alone: variables {variables} B, their table {table} B, scratch {scratch} B");
     let _ = writeln!(text, "  flash {} B of constants and initial values, of those above", grouped(flash(description, signature)));
-    let width = signature.instructions.iter().map(|instruction| instruction.op.len()).max().unwrap_or(0);
-    for (index, instruction) in signature.instructions.iter().enumerate() {
-        let operands =
-            |operands: &[OperandInfo]| operands.iter().map(|operand| self::operand(description, operand)).collect::<Vec<_>>().join(", ");
-        let InstructionInfo { op, inputs, outputs, .. } = instruction;
-        let _ = writeln!(text, "  {index:>3}  {op:width$}  {} -> {}", operands(inputs), operands(outputs));
-    }
+    let width = signature.walk().iter().map(|(depth, instruction)| 4 * depth + instruction.op.len()).max().unwrap_or(0);
+    Tree { text, description, width, number: 0 }.instructions(&signature.instructions, 0);
     holders(text, signature);
+}
+
+/// The list of a signature's instructions. Those of branches and loops stand further in, below a line that says when they run.
+struct Tree<'a> {
+    text: &'a mut String,
+    description: &'a Description,
+    width: usize,
+    number: usize,
+}
+
+impl Tree<'_> {
+    fn instructions(&mut self, instructions: &[InstructionInfo], depth: usize) {
+        let indent = "    ".repeat(depth);
+        for InstructionInfo { op, inputs, outputs, blocks, .. } in instructions {
+            let list = |operands: &[OperandInfo]| operands.iter().map(|one| operand(self.description, one)).collect::<Vec<_>>().join(", ");
+            let (inputs, outputs, width) = (list(inputs), list(outputs), self.width - 4 * depth);
+            let arrow = if outputs.is_empty() { "" } else { " -> " };
+            let _ = writeln!(self.text, "  {:>3}  {indent}{op:width$}  {inputs}{arrow}{outputs}", self.number);
+            self.number += 1;
+            for BlockInfo { when, instructions } in blocks {
+                let _ = writeln!(self.text, "       {indent}  {when}:");
+                self.instructions(instructions, depth + 1);
+            }
+        }
+    }
 }
 
 /// The bytes of flash data that the instructions of `signature` read, or that its variables begin with.
 fn flash(description: &Description, signature: &SignatureInfo) -> u32 {
     let mut seen: Vec<(Space, u32, u32)> = Vec::new();
-    for operand in signature.instructions.iter().flat_map(|instruction| instruction.inputs.iter().chain(&instruction.outputs)) {
+    for operand in signature.walk().iter().flat_map(|(_, instruction)| instruction.inputs.iter().chain(&instruction.outputs)) {
         let bytes = match operand.space {
             Space::Scratch => continue,
             Space::Flash => operand.bytes,
@@ -205,7 +245,8 @@ fn flash(description: &Description, signature: &SignatureInfo) -> u32 {
 fn holders(text: &mut String, signature: &SignatureInfo) {
     let storages = storages(signature);
     let (at, bytes) = peak(signature, &storages);
-    let Some(instruction) = signature.instructions.get(at) else { return };
+    let all = signature.walk();
+    let Some((_, instruction)) = all.get(at) else { return };
     let _ = writeln!(
         text,
         "  peak at instruction {at}, {}: {} of {} B of scratch hold values",
@@ -237,6 +278,11 @@ pub fn svg(description: &Description, signatures: &[&SignatureInfo]) -> String {
     svg::picture(description, signatures)
 }
 
+/// The artifact as a JSON value: what [`text`] says, with nested `instructions` in the `blocks` of branches and loops.
+pub fn json(description: &Description) -> serde_json::Value {
+    json::value(description)
+}
+
 /// A number with commas between thousands.
 pub(crate) fn grouped(number: u32) -> String {
     let digits = number.to_string();
@@ -261,7 +307,7 @@ mod tests {
     }
 
     fn instruction(op: &str, inputs: &[OperandInfo], output: OperandInfo) -> InstructionInfo {
-        InstructionInfo { op: op.into(), dtype: DType::F32, inputs: inputs.into(), outputs: vec![output] }
+        InstructionInfo { op: op.into(), dtype: DType::F32, inputs: inputs.into(), outputs: vec![output], blocks: Vec::new() }
     }
 
     #[test]
@@ -274,6 +320,7 @@ mod tests {
         let x = ("x".to_string(), operand(0, 4));
         let signature = SignatureInfo {
             name: "infer".into(),
+            doc: None,
             inputs: vec![x],
             outputs: vec![("y".into(), operand(0, 2))],
             instructions,

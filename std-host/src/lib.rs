@@ -4,6 +4,7 @@
 
 pub mod applications;
 mod arrays;
+mod artifact_values;
 mod devices;
 pub mod digits;
 pub mod export;
@@ -12,7 +13,9 @@ mod files;
 pub mod firmware;
 pub mod idx;
 pub mod inspect;
+mod json;
 mod kernels;
+pub mod loaded;
 pub mod model;
 pub mod models;
 pub mod npy;
@@ -36,6 +39,7 @@ pub use file_error::{FileError, FileResult};
 pub use files::{writable, write_whole};
 #[doc(inline)]
 pub use gradlet_core::*;
+pub use loaded::{Loaded, load};
 pub use model::Model;
 pub use models::ModelSpec;
 

@@ -1,14 +1,23 @@
-//! NPY, NumPy's format of one array: version 1.0, little-endian, f32 and i32 in C order.
+//! NPY, NumPy's format of one array: version 1.0, little-endian, in C order.
 //!
 //! `numpy.load` reads what is written here (<https://numpy.org/doc/stable/reference/generated/numpy.lib.format.html>).
 
 use crate::file_error::{FileError, FileResult};
 use crate::files::write_whole;
-use gradlet_core::{DType, Shape, TensorType};
+use gradlet_core::{DType, Device, Result, Shape, Tensor, TensorType};
 use std::path::Path;
 
 const MAGIC: &[u8] = b"\x93NUMPY";
-const TYPES: [(DType, &str); 2] = [(DType::F32, "<f4"), (DType::I32, "<i4")];
+const TYPES: [(DType, &str); 8] = [
+    (DType::F32, "<f4"),
+    (DType::F64, "<f8"),
+    (DType::F16, "<f2"),
+    (DType::I8, "|i1"),
+    (DType::U8, "|u1"),
+    (DType::I32, "<i4"),
+    (DType::I64, "<i8"),
+    (DType::Bool, "|b1"),
+];
 
 /// An array: its type and its bytes.
 #[derive(Clone, Debug, PartialEq)]
@@ -17,6 +26,18 @@ pub struct Npy {
     pub tensor_type: TensorType,
     /// The elements: little-endian, in C order.
     pub bytes: Vec<u8>,
+}
+
+impl Npy {
+    /// The array that a tensor is. Fails in a trace.
+    pub fn of(tensor: &Tensor) -> Result<Npy> {
+        Ok(Npy { tensor_type: tensor.tensor_type(), bytes: tensor.bytes()?.to_vec() })
+    }
+
+    /// The array as a tensor on `device`.
+    pub fn tensor(&self, device: &Device) -> Result<Tensor> {
+        Tensor::from_bytes(device, self.tensor_type, &self.bytes)
+    }
 }
 
 /// Reads an array. Fails, naming file and byte, where it is damaged or of a kind that is not read.
@@ -35,11 +56,11 @@ pub fn read(path: &Path) -> FileResult<Npy> {
     parse(&bytes).map_err(|(offset, text)| FileError::at(path, offset as u64, text))
 }
 
-/// Writes an array, whole or not at all. Fails where its element type is not f32 or i32.
+/// Writes an array, whole or not at all. Fails where its element type is bf16, which NumPy does not have.
 pub fn write(path: &Path, npy: &Npy) -> FileResult<()> {
     let TensorType { dtype, shape } = npy.tensor_type;
     let known = TYPES.iter().find(|(known, _)| *known == dtype);
-    let (_, descr) = known.ok_or_else(|| FileError::new(path, format!("{dtype} is not written as NPY, only f32 and i32")))?;
+    let (_, descr) = known.ok_or_else(|| FileError::new(path, format!("{dtype} is not written as NPY, which does not have it")))?;
     let dims: String = shape.dims().iter().map(|dim| format!("{dim}, ")).collect();
     let dims = if shape.rank() == 1 { dims.trim_end() } else { dims.trim_end_matches(", ") };
     let mut header = format!("{{'descr': '{descr}', 'fortran_order': False, 'shape': ({dims}), }}");
@@ -82,7 +103,7 @@ fn tensor_type(header: &str) -> Result<TensorType, String> {
     let descr = after("descr")?;
     let descr = descr.strip_prefix('\'').and_then(|descr| descr.split_once('\'')).map_or(descr, |(descr, _)| descr);
     let known = TYPES.iter().find(|(_, name)| *name == descr);
-    let (dtype, _) = known.ok_or(format!("elements of type {descr:?} are not read, only '<f4' (f32) and '<i4' (i32)"))?;
+    let (dtype, _) = known.ok_or(format!("elements of type {descr:?} are not read, only {}", TYPES.map(|(_, name)| name).join(", ")))?;
     if !after("fortran_order")?.starts_with("False") {
         return Err("arrays in Fortran order are not read: save numpy.ascontiguousarray(x)".into());
     }
@@ -126,6 +147,19 @@ mod tests {
     }
 
     #[test]
+    fn every_type_comes_back() {
+        let folder = tempfile::tempdir().unwrap();
+        for (dtype, _) in TYPES {
+            let path = folder.path().join(dtype.name());
+            let npy = Npy { tensor_type: TensorType::new(dtype, Shape::new(&[2]).unwrap()), bytes: vec![1; 2 * dtype.size()] };
+            write(&path, &npy).unwrap();
+            assert_eq!(read(&path).unwrap(), npy);
+        }
+        let bf16 = Npy { tensor_type: TensorType::new(DType::Bf16, Shape::SCALAR), bytes: vec![0; 2] };
+        assert!(write(&folder.path().join("no"), &bf16).is_err());
+    }
+
+    #[test]
     fn refuses_damage() {
         let good = numpy();
         (0..good.len()).for_each(|length| assert!(parse(&good[..length]).is_err()));
@@ -135,7 +169,7 @@ mod tests {
             bytes[at..at + from.len()].copy_from_slice(to.as_bytes());
             parse(&bytes).unwrap_err().1
         };
-        assert!(with("<f4", "<f8").contains("elements of type \"<f8\" are not read"));
+        assert!(with("<f4", "<c8").contains("elements of type \"<c8\" are not read"));
         assert!(with("False", "True ").contains("Fortran"));
         assert!(with("(1, 1)", "(1, 2)").contains("has 8 bytes of elements, not 4"));
         assert!(with("(1, 1)", "(1, a)").contains("numbers below"));

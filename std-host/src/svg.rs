@@ -30,8 +30,8 @@ fn colours(kind: Kind) -> (&'static str, &'static str, &'static str) {
 /// A panel for each signature, one below the other.
 pub(crate) fn picture(description: &Description, signatures: &[&SignatureInfo]) -> String {
     let width = signatures.iter().map(|signature| Panel::new(signature, 0.0).width()).fold(MIN_WIDTH, f64::max);
-    let instructions = signatures.iter().flat_map(|signature| &signature.instructions);
-    let letters = instructions.map(|instruction| instruction.op.chars().count() + 4).max().unwrap_or(0);
+    let instructions = signatures.iter().flat_map(|signature| signature.walk());
+    let letters = instructions.map(|(depth, instruction)| 2 * depth + instruction.op.chars().count() + 4).max().unwrap_or(0);
     let panel = HEAD + PLOT + 28.0 + LETTER * letters as f64 * SLOPE.to_radians().sin();
     let height = (panel * signatures.len() as f64).ceil();
     let mut svg = format!(
@@ -54,7 +54,7 @@ struct Panel<'a> {
 
 impl<'a> Panel<'a> {
     fn new(signature: &'a SignatureInfo, top: f64) -> Panel<'a> {
-        let columns = signature.instructions.len().max(1);
+        let columns = signature.walk().len().max(1);
         Panel { signature, top, columns, column: ((MIN_WIDTH - LEFT - RIGHT) / columns as f64).clamp(24.0, 90.0) }
     }
 
@@ -119,11 +119,12 @@ impl<'a> Panel<'a> {
             svg,
             "<text transform=\"translate(20 {middle}) rotate(-90)\" text-anchor=\"middle\" fill=\"#475569\">offset in the arena, bytes</text>"
         );
-        for (index, instruction) in self.signature.instructions.iter().enumerate() {
+        for (index, (depth, instruction)) in self.signature.walk().into_iter().enumerate() {
+            let inside = "› ".repeat(depth);
             let (x, y) = (self.x(index) + self.column / 2.0 + 4.0, bottom + 10.0);
             let _ = writeln!(
                 svg,
-                "<text transform=\"translate({x:.1} {y:.1}) rotate(-{SLOPE})\" text-anchor=\"end\" fill=\"#475569\">{} {index}</text>",
+                "<text transform=\"translate({x:.1} {y:.1}) rotate(-{SLOPE})\" text-anchor=\"end\" fill=\"#475569\">{inside}{} {index}</text>",
                 escaped(&instruction.op)
             );
         }
@@ -182,7 +183,8 @@ impl<'a> Panel<'a> {
 
     /// A band over the instruction during which most scratch is in use.
     fn mark_peak(&self, svg: &mut String, at: usize, bytes: u32) {
-        let Some(instruction) = self.signature.instructions.get(at) else { return };
+        let all = self.signature.walk();
+        let Some((_, instruction)) = all.get(at) else { return };
         let (x, top, width) = (self.x(at), self.top + HEAD, self.column);
         let _ = writeln!(
             svg,

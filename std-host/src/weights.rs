@@ -2,7 +2,6 @@
 
 use crate::file_error::{FileError, FileResult};
 use crate::files::write_whole;
-use gradlet_core::device::AlignedBytes;
 use gradlet_core::layers::Module;
 use gradlet_core::{DType, Scope, Shape, Tensor, TensorType};
 use safetensors::tensor::{Dtype, SafeTensors, TensorView, serialize};
@@ -34,7 +33,7 @@ pub fn save(scope: &dyn Scope, model: &dyn Module, name: &str, path: &Path) -> F
     let mut values = Vec::new();
     for (name, variable) in model.named_variables() {
         let value = scope.read(&variable).map_err(|error| FileError::model(path, error.context(format!("variable {name:?}"))))?;
-        values.push((name, value.tensor_type(), bytes(&value).map_err(|error| FileError::model(path, error))?));
+        values.push((name, value.tensor_type(), value.bytes().map_err(|error| FileError::model(path, error))?.to_vec()));
     }
     let views = values.iter().map(|(name, tensor_type, bytes)| {
         let dims = tensor_type.shape.dims().iter().map(|&dim| dim as usize).collect();
@@ -89,19 +88,6 @@ fn made_for(file: &[u8]) -> String {
     let metadata = SafeTensors::read_metadata(file).ok();
     let model = metadata.and_then(|(_, metadata)| metadata.metadata().as_ref()?.get(MODEL).cloned());
     model.map_or(String::new(), |model| format!("; it was saved from {model}"))
-}
-
-/// The bytes of a computed tensor.
-fn bytes(value: &Tensor) -> gradlet_core::Result<AlignedBytes> {
-    macro_rules! bytes {
-        ($($dtype:ident $ty:ty),*) => {
-            match value.dtype() {
-                $(DType::$dtype => AlignedBytes::from(bytemuck::cast_slice(&value.to_vec::<$ty>()?)),)*
-                dtype => return Err(gradlet_core::Error::message(format!("{dtype} is not saved"))),
-            }
-        };
-    }
-    Ok(bytes!(F32 f32, F64 f64, I8 i8, U8 u8, I32 i32, I64 i64, Bool gradlet_core::Bool))
 }
 
 fn to_safetensors(dtype: DType) -> Dtype {

@@ -222,6 +222,42 @@ fn artifacts_that_cannot_be_used() {
 }
 
 #[test]
+fn inputs_by_place_by_folder_and_what_was_learnt() {
+    let folder = TempDir::new().unwrap();
+    succeeds(&folder, &["export", "mlp:4-3", "--signatures", "infer,train,save,restore", "--output", "m.grdl"]);
+    array(&folder, "x.npy", DType::F32, &[1, 4], &[1f32; 4].map(f32::to_le_bytes).concat());
+    array(&folder, "y.npy", DType::I32, &[1], &2i32.to_le_bytes());
+    let infer = |file| succeeds(&folder, &["run", file, "--signature", "infer", "x.npy"]);
+    let before = infer("m.grdl");
+    assert_eq!(before, succeeds(&folder, &["run", "m.grdl", "infer", "x=x.npy"]));
+    succeeds(&folder, &["run", "m.grdl", "train", "x.npy", "y=y.npy", "--steps", "9", "--save", "learnt.grdl"]);
+    let learnt = infer("learnt.grdl");
+    assert_ne!(before, learnt);
+    // What one session saves, another one restores.
+    let saved = succeeds(&folder, &["run", "learnt.grdl", "save", "--output", "checkpoint"]);
+    assert!(saved.starts_with("dense/kernel f32[4,3] = [") && saved.lines().count() == 2, "{saved}");
+    succeeds(&folder, &["run", "m.grdl", "restore", "checkpoint", "--save", "restored.grdl"]);
+    assert_eq!(infer("restored.grdl"), learnt);
+
+    let run = |arguments: &[&'static str]| [&["run", "m.grdl"], arguments].concat();
+    fails(&folder, &run(&["infer", "x.npy", "y.npy"]), r#""infer" takes 1 inputs (x: f32[1,4]): y.npy is one too many"#);
+    fails(&folder, &run(&["x.npy"]), "say which signature to run: it has infer, train, save, restore");
+    fails(&folder, &run(&["infer", "x.npy", "--output", "z=z.npy"]), r#""infer" has no output "z"; it has logits: f32[1,3]"#);
+}
+
+#[test]
+fn inspect_as_json() {
+    let folder = TempDir::new().unwrap();
+    exported(&folder);
+    let printed = succeeds(&folder, &["inspect", "cnn.grdl", "--json", "--signature", "infer"]);
+    let value: serde_json::Value = serde_json::from_str(&printed).unwrap();
+    let infer = &value["signatures"][0];
+    assert_eq!((&infer["name"], &infer["inputs"][0]["type"]), (&"infer".into(), &"f32[1,28,28,1]".into()));
+    assert_eq!(infer["doc"], "The logits of a batch.");
+    assert_eq!(infer["instructions"][0]["op"], "conv2d");
+}
+
+#[test]
 fn an_op_that_is_not_linked_is_named() {
     let folder = TempDir::new().unwrap();
     // The first kernel, conv2d, gets the number of an op that no gradlet has.

@@ -31,8 +31,8 @@ pub struct Export {
     /// The learning rate of the training signatures (SGD)
     #[arg(long, default_value_t = 0.01)]
     rate: f32,
-    /// What to export
-    #[arg(long, value_delimiter = ',', value_name = "NAMES", default_values = export::SIGNATURES, value_parser = export::SIGNATURES)]
+    /// What to export; save and restore come together
+    #[arg(long, value_delimiter = ',', value_name = "NAMES", default_values = export::SIGNATURES, value_parser = export::ALL_SIGNATURES)]
     signatures: Vec<String>,
 }
 

@@ -8,7 +8,8 @@ use std::path::PathBuf;
 
 /// Show what is in an artifact: signatures, ops, shapes, bytes of flash and of RAM, and the peak
 ///
-/// In the list of instructions, `f32[1,10]@64` is a tensor at byte 64 of the scratch memory.
+/// In the list of instructions, `f32[1,10]@64` is a tensor at byte 64 of the scratch memory. What a branch or a loop runs stands
+/// below it, further in.
 #[derive(Args)]
 #[command(after_help = "Example:\n  gradlet inspect cnn.grdl --signature train --svg arena.svg")]
 pub struct Inspect {
@@ -17,6 +18,9 @@ pub struct Inspect {
     /// Only this signature
     #[arg(long, value_name = "NAME")]
     signature: Option<String>,
+    /// Print it as JSON, for other programs
+    #[arg(long)]
+    json: bool,
     /// Also draw the arena over time, as SVG
     #[arg(long, value_name = "FILE")]
     svg: Option<PathBuf>,
@@ -36,12 +40,16 @@ impl Inspect {
             let signatures: Vec<&SignatureInfo> = description.signatures.iter().collect();
             write_whole(path, inspect::svg(&description, &signatures).as_bytes())?;
         }
-        if quiet { Ok(()) } else { print(&inspect::text(&description)) }
+        match (quiet, self.json) {
+            (true, _) => Ok(()),
+            (false, true) => print(&format!("{:#}\n", inspect::json(&description))),
+            (false, false) => print(&inspect::text(&description)),
+        }
     }
 }
 
 /// `there is no signature "x": it has infer, train`.
-pub fn unknown_signature(description: &Description, name: &str) -> String {
+fn unknown_signature(description: &Description, name: &str) -> String {
     let names: Vec<&str> = description.signatures.iter().map(|signature| signature.name.as_str()).collect();
     format!("there is no signature {name:?}; the artifact has {}", names.join(", "))
 }

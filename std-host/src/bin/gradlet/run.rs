@@ -1,14 +1,12 @@
 //! `gradlet run`.
 
-use crate::inspect::unknown_signature;
 use crate::print;
-use anyhow::{Context, Result, bail, ensure};
+use anyhow::{Context, Result, bail};
 use clap::Args;
-use gradlet::describe::{Description, OperandInfo, SignatureInfo};
-use gradlet::device::AlignedBytes;
+use gradlet::describe::Description;
+use gradlet::loaded::{LoadedSignature, load_signatures};
 use gradlet::npy::{self, Npy};
-use gradlet::program::missing_kernel;
-use gradlet::{DType, Digits, Error, FileError, Program, Session, SignatureId, TensorType, firmware, ops};
+use gradlet::{DType, Digits, FileError, Tensor, TensorType};
 use std::path::{Path, PathBuf};
 
 /// The elements of an output that are printed.
@@ -16,27 +14,36 @@ const SHOWN: usize = 32;
 
 /// Run a signature of an artifact, as a firmware does
 ///
-/// Prints the outputs. A training signature changes weights in memory only: with --steps it takes several steps on the same
-/// input.
+/// Prints the outputs. A training signature changes weights in memory: with --steps it takes several steps on the same input, with
+/// --save the artifact is written again with the weights as they are then.
 #[derive(Args)]
-#[command(after_help = "Inputs, one for each of the signature's:\n  \
-    --input NAME=FILE.npy            an array of f32 or i32\n  \
-    --input NAME=digits:DIR:INDEX    a test digit of the MNIST files in DIR: its pixels, or its label for an i32\n\n\
-    Example:\n  gradlet run cnn.grdl infer --input x=digits:data/mnist10k:0 --output logits=logits.npy")]
+#[command(after_help = "Inputs, one for each of the signature's, with their names or in its order:\n  \
+    FILE.npy, NAME=FILE.npy            an array\n  \
+    DIR                                an array DIR/NAME.npy for each input\n  \
+    digits:DIR:INDEX, NAME=digits:…    a test digit of the MNIST files in DIR: its pixels, or its label for an i32\n\n\
+    Examples:\n  gradlet run cnn.grdl infer x=digits:data/mnist10k:0 --output logits=logits.npy\n  \
+    gradlet run cnn.grdl --signature train picture.npy label.npy --steps 20 --save learnt.grdl")]
 pub struct Run {
     /// The artifact
     file: PathBuf,
+    /// The signature, if there are several, and the inputs
+    #[arg(value_name = "[SIGNATURE] INPUT")]
+    arguments: Vec<String>,
     /// The signature
-    signature: String,
+    #[arg(long, value_name = "NAME")]
+    signature: Option<String>,
     /// What to set an input to
     #[arg(long, value_name = "NAME=SOURCE", value_parser = named)]
     input: Vec<(String, String)>,
-    /// Also write an output, as NPY
-    #[arg(long, value_name = "NAME=FILE", value_parser = named)]
-    output: Vec<(String, String)>,
+    /// Also write an output as NPY; or all of them, as DIR/NAME.npy
+    #[arg(long, value_name = "NAME=FILE|DIR")]
+    output: Vec<String>,
     /// How often to run
     #[arg(long, default_value_t = 1, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
     steps: u32,
+    /// Write the artifact with the variables as they are after the run
+    #[arg(long, value_name = "FILE")]
+    save: Option<PathBuf>,
 }
 
 fn named(argument: &str) -> Result<(String, String), String> {
@@ -44,94 +51,118 @@ fn named(argument: &str) -> Result<(String, String), String> {
     Ok((name.into(), value.into()))
 }
 
+/// Whether an argument says where an input is, rather than which signature to run.
+fn is_input(argument: &str) -> bool {
+    argument.contains('=') || argument.ends_with(".npy") || argument.starts_with("digits:") || Path::new(argument).is_dir()
+}
+
 impl Run {
     pub fn run(&self) -> Result<()> {
+        let (signature, inputs) = self.signature()?;
+        let loaded = load_signatures(&self.file, &[&signature])?;
+        let signature = loaded.signature(&signature)?;
+        let inputs = self.inputs(&signature, inputs)?;
+        self.check_output_names(&signature)?;
+        let mut outputs = Vec::new();
+        for _ in 0..self.steps {
+            outputs = signature.call(&inputs)?;
+        }
+        self.outputs(&signature, &outputs)?;
+        Ok(self.save.iter().try_for_each(|path| loaded.save(path))?)
+    }
+
+    /// The name of the signature, and the inputs among the arguments.
+    fn signature(&self) -> Result<(String, &[String])> {
+        if let Some(name) = &self.signature {
+            return Ok((name.clone(), &self.arguments));
+        }
+        match self.arguments.split_first() {
+            Some((name, inputs)) if !is_input(name) => Ok((name.clone(), inputs)),
+            _ => Ok((self.only_signature()?, &self.arguments)),
+        }
+    }
+
+    fn only_signature(&self) -> Result<String> {
         let bytes = std::fs::read(&self.file).map_err(|error| FileError::io(&self.file, error))?;
-        let bytes = AlignedBytes::from(bytes.as_slice());
         let description = Description::read(&bytes).map_err(|error| FileError::model(&self.file, error))?;
-        let signature = description.signatures.iter().find(|signature| signature.name == self.signature);
-        let signature = signature.ok_or_else(|| FileError::new(&self.file, unknown_signature(&description, &self.signature)))?;
-        let inputs = self.inputs(signature)?;
-        self.check_output_names(signature)?;
-
-        let program = Program::load(&bytes, ops::KERNELS, &[&signature.name]).map_err(|error| self.explain(&bytes, error))?;
-        let id = program.signature(&signature.name)?;
-        let mut arena = AlignedBytes::zeroed(program.arena_bytes());
-        let mut session = Session::new(&program, &mut arena)?;
-        for step in 0..self.steps {
-            for (index, input) in inputs.iter().enumerate() {
-                session.input_bytes_mut(id, index)?.copy_from_slice(&input.bytes);
-            }
-            session.run(id).with_context(|| format!("step {step} of {:?}", signature.name))?;
+        let names: Vec<&str> = description.signatures.iter().map(|signature| signature.name.as_str()).collect();
+        match names.as_slice() {
+            [name] => Ok(name.to_string()),
+            _ => bail!(FileError::new(&self.file, format!("say which signature to run: it has {}", names.join(", ")))),
         }
-        self.outputs(signature, &session, id)
     }
 
-    /// The signature's inputs, in its order, all of the right types.
-    fn inputs(&self, signature: &SignatureInfo) -> Result<Vec<Npy>> {
-        let known = |name: &str| signature.inputs.iter().any(|(known, _)| known == name);
-        if let Some((name, _)) = self.input.iter().find(|(name, _)| !known(name)) {
-            bail!("{:?} has no input {name:?}; it has {}", signature.name, list(&signature.inputs));
+    /// The signature's inputs, in its order.
+    fn inputs(&self, signature: &LoadedSignature<'_>, arguments: &[String]) -> Result<Vec<Tensor>> {
+        let wanted: Vec<(&str, TensorType)> = signature.inputs().collect();
+        let has = wanted.iter().map(|(name, tensor_type)| format!("{name}: {tensor_type}")).collect::<Vec<_>>().join(", ");
+        let mut sources: Vec<Option<String>> = vec![None; wanted.len()];
+        let mut named = self.input.clone();
+        for argument in arguments {
+            match argument.split_once('=') {
+                Some((name, source)) => named.push((name.into(), source.into())),
+                None if Path::new(argument).is_dir() => {
+                    let file = |name| Path::new(argument).join(file_name(name)).to_string_lossy().into_owned();
+                    named.extend(wanted.iter().map(|(name, _)| (name.to_string(), file(name))));
+                }
+                None => {
+                    let free = sources.iter_mut().find(|source| source.is_none());
+                    *free.with_context(|| {
+                        format!("{:?} takes {} inputs ({has}): {argument} is one too many", signature.name(), wanted.len())
+                    })? = Some(argument.clone());
+                }
+            }
         }
-        let inputs = signature.inputs.iter().enumerate().map(|(index, (name, operand))| {
-            let wanted = operand.tensor_type;
-            let given = self.input.iter().rfind(|(given, _)| given == name);
-            let (_, source) = given.with_context(|| {
-                format!("input {name:?} of {:?} is not given: add --input {name}=FILE.npy with an array {wanted}", signature.name)
+        for (name, source) in named {
+            let index = wanted.iter().position(|(known, _)| *known == name);
+            let index = index.with_context(|| format!("{:?} has no input {name:?}; it has {has}", signature.name()))?;
+            sources[index] = Some(source);
+        }
+        let read = wanted.iter().zip(sources).map(|(&(name, wanted), source)| {
+            let source = source.with_context(|| {
+                format!("input {name:?} of {:?} is not given: add {name}=FILE.npy with an array {wanted}", signature.name())
             })?;
-            let got = match source.strip_prefix("digits:") {
-                Some(source) => digit(source, wanted)?,
-                None => npy::read(Path::new(source))?,
-            };
-            let tensor_type = got.tensor_type;
-            ensure!(tensor_type == wanted, "input {index} of {:?} is {wanted}, got {tensor_type}", signature.name);
-            Ok(got)
-        });
-        inputs.collect()
-    }
-
-    fn check_output_names(&self, signature: &SignatureInfo) -> Result<()> {
-        let known = |name: &str| signature.outputs.iter().any(|(known, _)| known == name);
-        match self.output.iter().find(|(name, _)| !known(name)) {
-            Some((name, _)) => bail!("{:?} has no output {name:?}; it has {}", signature.name, list(&signature.outputs)),
-            None => Ok(()),
-        }
-    }
-
-    fn outputs(&self, signature: &SignatureInfo, session: &Session<'_, '_>, id: SignatureId) -> Result<()> {
-        for (index, (name, operand)) in signature.outputs.iter().enumerate() {
-            let tensor_type = operand.tensor_type;
-            let bytes = session.output_bytes(id, index)?;
-            for (_, path) in self.output.iter().filter(|(wanted, _)| wanted == name) {
-                npy::write(Path::new(path), &Npy { tensor_type, bytes: bytes.to_vec() })?;
+            match source.strip_prefix("digits:") {
+                Some(source) => digit(source, wanted),
+                None => Ok(npy::read(Path::new(&source))?.tensor(&gradlet::cpu())?),
             }
-            print(&format!("{name} {tensor_type} = {}\n", elements(tensor_type.dtype, bytes)))?;
+        });
+        read.collect()
+    }
+
+    fn check_output_names(&self, signature: &LoadedSignature<'_>) -> Result<()> {
+        let known = |name: &str| signature.outputs().any(|(known, _)| known == name);
+        let unknown = self.output.iter().filter_map(|output| output.split_once('=')).find(|(name, _)| !known(name));
+        let Some((name, _)) = unknown else { return Ok(()) };
+        let has = signature.outputs().map(|(name, tensor_type)| format!("{name}: {tensor_type}")).collect::<Vec<_>>().join(", ");
+        bail!("{:?} has no output {name:?}; it has {has}", signature.name())
+    }
+
+    fn outputs(&self, signature: &LoadedSignature<'_>, outputs: &[Tensor]) -> Result<()> {
+        for ((name, tensor_type), output) in signature.outputs().zip(outputs) {
+            for wanted in &self.output {
+                match wanted.split_once('=') {
+                    Some((other, _)) if other != name => (),
+                    Some((_, path)) => npy::write(Path::new(path), &Npy::of(output)?)?,
+                    None => {
+                        std::fs::create_dir_all(wanted).map_err(|error| FileError::io(Path::new(wanted), error))?;
+                        npy::write(&Path::new(wanted).join(file_name(name)), &Npy::of(output)?)?;
+                    }
+                }
+            }
+            print(&format!("{name} {tensor_type} = {}\n", elements(output)?))?;
         }
         Ok(())
     }
-
-    /// The error with what would help, in words of the artifact.
-    fn explain(&self, bytes: &[u8], error: Error) -> FileError {
-        let missing = match error.root() {
-            Error::MissingKernel { kernel } => missing_kernel(bytes, *kernel),
-            _ => None,
-        };
-        match missing {
-            Some((op, dtype)) => {
-                let line = firmware::kernel(op, dtype);
-                FileError::new(&self.file, format!("it needs the op {op} for {dtype}, which is not linked: add {line} to the kernels"))
-            }
-            None => FileError::model(&self.file, error),
-        }
-    }
 }
 
-fn list(named: &[(String, OperandInfo)]) -> String {
-    named.iter().map(|(name, operand)| format!("{name}: {}", operand.tensor_type)).collect::<Vec<_>>().join(", ")
+/// The file of an input or output in a folder: `dense/kernel` is in `dense_kernel.npy`.
+fn file_name(name: &str) -> String {
+    format!("{}.npy", name.replace(['/', '\\'], "_"))
 }
 
 /// `DIR:INDEX`: the pixels of a test digit as the input's type has them, or its label where the input is of integers.
-fn digit(source: &str, wanted: TensorType) -> Result<Npy> {
+fn digit(source: &str, wanted: TensorType) -> Result<Tensor> {
     let (folder, index) = source.rsplit_once(':').with_context(|| format!("digits:{source} must be digits:DIR:INDEX"))?;
     let index: usize = index.parse().with_context(|| format!("digits:{source} must end with a number"))?;
     let digits = Digits::load(Path::new(folder), "t10k")?;
@@ -139,20 +170,16 @@ fn digit(source: &str, wanted: TensorType) -> Result<Npy> {
         Some((1, picture)) if wanted.dtype == DType::F32 => digits.batch(&gradlet::cpu(), &[index], picture)?,
         _ => digits.batch(&gradlet::cpu(), &[index], &[digits.rows as u32, digits.cols as u32])?,
     };
-    match wanted.dtype {
-        DType::I32 => {
-            Ok(Npy { tensor_type: y.tensor_type(), bytes: y.to_vec::<i32>()?.iter().flat_map(|label| label.to_le_bytes()).collect() })
-        }
-        _ => Ok(Npy { tensor_type: x.tensor_type(), bytes: x.to_vec::<f32>()?.iter().flat_map(|pixel| pixel.to_le_bytes()).collect() }),
-    }
+    Ok(if wanted.dtype == DType::I32 { y } else { x })
 }
 
 /// The first elements, as text.
-fn elements(dtype: DType, bytes: &[u8]) -> String {
-    let words = bytes.chunks_exact(dtype.size());
+fn elements(tensor: &Tensor) -> Result<String> {
+    let dtype = tensor.dtype();
+    let words = tensor.bytes()?.chunks_exact(dtype.size());
     let more = if words.len() > SHOWN { ", …" } else { "" };
     let shown: Vec<String> = words.take(SHOWN).map(|word| element(dtype, word)).collect();
-    format!("[{}{more}]", shown.join(", "))
+    Ok(format!("[{}{more}]", shown.join(", ")))
 }
 
 fn element(dtype: DType, word: &[u8]) -> String {

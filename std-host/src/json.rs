@@ -1,0 +1,67 @@
+//! What is in an artifact, as JSON.
+
+use gradlet_core::describe::{Description, InstructionInfo, OperandInfo, SignatureInfo, VariableInfo};
+use gradlet_core::program::Space;
+use serde_json::{Map, Value, json};
+
+/// The artifact.
+pub(crate) fn value(description: &Description) -> Value {
+    let Description { version: (major, minor), length, data_bytes, metadata, variables, signatures, kernels } = description;
+    let metadata: Map<String, Value> = metadata.iter().map(|(key, value)| (key.clone(), json!(value))).collect();
+    let kernels: Vec<Value> = kernels.iter().map(|(op, dtype)| json!({ "op": op, "dtype": dtype.name() })).collect();
+    json!({
+        "version": [major, minor],
+        "bytes": length,
+        "data_bytes": data_bytes,
+        "metadata": metadata,
+        "kernels": kernels,
+        "variables": variables.iter().map(variable).collect::<Vec<_>>(),
+        "signatures": signatures.iter().map(|one| signature(description, one)).collect::<Vec<_>>(),
+    })
+}
+
+fn variable(variable: &VariableInfo) -> Value {
+    let VariableInfo { name, tensor_type, trainable, bytes, assigned_by } = variable;
+    json!({ "name": name, "type": tensor_type.to_string(), "trainable": trainable, "bytes": bytes, "assigned_by": assigned_by })
+}
+
+fn signature(description: &Description, signature: &SignatureInfo) -> Value {
+    let SignatureInfo { name, doc, inputs, outputs, instructions: all, arena_bytes, variable_bytes, scratch } = signature;
+    let named = |named: &[(String, OperandInfo)]| {
+        named.iter().map(|(name, operand)| json!({ "name": name, "type": operand.tensor_type.to_string() })).collect::<Vec<_>>()
+    };
+    json!({
+        "name": name,
+        "doc": doc,
+        "inputs": named(inputs),
+        "outputs": named(outputs),
+        "arena_bytes": arena_bytes,
+        "variable_bytes": variable_bytes,
+        "scratch_bytes": scratch,
+        "instructions": instructions(description, all),
+    })
+}
+
+fn instructions(description: &Description, all: &[InstructionInfo]) -> Vec<Value> {
+    let operands = |operands: &[OperandInfo]| operands.iter().map(|one| operand(description, one)).collect::<Vec<_>>();
+    let instruction = |InstructionInfo { op, dtype, inputs, outputs, blocks }: &InstructionInfo| {
+        let mut value = json!({ "op": op, "dtype": dtype.name(), "inputs": operands(inputs), "outputs": operands(outputs) });
+        if !blocks.is_empty() {
+            let blocks =
+                blocks.iter().map(|block| json!({ "when": block.when, "instructions": instructions(description, &block.instructions) }));
+            value["blocks"] = blocks.collect();
+        }
+        value
+    };
+    all.iter().map(instruction).collect()
+}
+
+fn operand(description: &Description, operand: &OperandInfo) -> Value {
+    let OperandInfo { tensor_type, space, location, .. } = operand;
+    let tensor_type = tensor_type.to_string();
+    match space {
+        Space::Scratch => json!({ "type": tensor_type, "scratch": location }),
+        Space::Flash => json!({ "type": tensor_type, "constant": location }),
+        Space::Variable => json!({ "type": tensor_type, "variable": description.variables.get(*location as usize).map(|one| &one.name) }),
+    }
+}
