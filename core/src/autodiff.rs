@@ -3,6 +3,10 @@
 //! Every gradient rule emits forward ops into the tape's parent scope. Over `Eager` the gradients are computed; over a
 //! trace they become nodes of the same graph; over another tape they are recorded, which gives higher derivatives.
 
+mod tapes;
+
+pub use tapes::{Record, TapeOptions};
+
 use crate::device::Device;
 use crate::error::{Error, Result};
 use crate::graph::Control;
@@ -18,21 +22,6 @@ use crate::tensor::Tensor;
 use crate::variable::Variable;
 use alloc::format;
 use alloc::vec::Vec;
-
-/// Gives every scope its tapes.
-pub trait Record: Scope {
-    /// A tape over this scope, good for one gradient.
-    fn tape(&self) -> Tape {
-        Tape::new(self.handle(), false)
-    }
-
-    /// A tape over this scope that goes on recording after a gradient is taken, so that several can be.
-    fn persistent_tape(&self) -> Tape {
-        Tape::new(self.handle(), true)
-    }
-}
-
-impl<S: Scope + ?Sized> Record for S {}
 
 /// A scope that computes and records, as TensorFlow's `GradientTape`.
 ///
@@ -53,7 +42,7 @@ pub struct Tape(Shared<Recording>);
 struct Recording {
     this: Weak<Recording>,
     parent: ScopeHandle,
-    persistent: bool,
+    options: TapeOptions,
     tracks: Lock<Tracks>,
     body: Lock<Option<ScopeHandle>>,
 }
@@ -65,6 +54,7 @@ struct Tracks {
     values: u32,
     nodes: Vec<Node>,
     reads: Vec<Read>,
+    watched: Vec<Variable>,
 }
 
 /// What gives the gradients of a node.
@@ -89,14 +79,8 @@ struct Read {
 }
 
 impl Tape {
-    fn new(parent: ScopeHandle, persistent: bool) -> Tape {
-        Tape(Shared::new_cyclic(|this| Recording {
-            this: this.clone(),
-            parent,
-            persistent,
-            tracks: Lock::default(),
-            body: Lock::default(),
-        }))
+    fn new(parent: ScopeHandle, options: TapeOptions) -> Tape {
+        Tape(Shared::new_cyclic(|this| Recording { this: this.clone(), parent, options, tracks: Lock::default(), body: Lock::default() }))
     }
 
     /// `x` as a value that gradients can be taken with respect to. Use the handle that this returns.
@@ -127,29 +111,27 @@ impl Tape {
                 seeds.push(seed);
             }
         }
+        let found = self.gradients(alloc::vec![seeds], &sources.list())?.pop();
+        sources.pack(found.unwrap_or_default())
+    }
+
+    /// For each of several beginnings, the gradient of each source.
+    fn gradients(&self, all: Vec<Vec<(u32, Tensor)>>, sources: &[Source<'_>]) -> Result<Vec<Vec<Option<Tensor>>>> {
         let nodes = self.0.stop()?;
-        let wanted: Vec<Vec<u32>> = sources.list().iter().map(|source| self.0.ids(source)).collect();
-        let mut gradients = Gradients(Vec::new());
-        let seeded = seeds.into_iter().try_for_each(|(id, seed)| gradients.add(id, seed));
-        let walked = seeded.and_then(|()| self.0.walk_back(&nodes, &wanted, &mut gradients));
-        if self.0.persistent {
+        let wanted: Vec<Vec<u32>> = sources.iter().map(|source| self.0.ids(source)).collect();
+        let found = all.into_iter().map(|seeds| {
+            let mut gradients = Gradients(Vec::new());
+            seeds.into_iter().try_for_each(|(id, seed)| gradients.add(id, seed))?;
+            self.0.walk_back(&nodes, &wanted, &mut gradients)?;
+            gradients.sums(&wanted)
+        });
+        let found = found.collect();
+        if self.0.options.persistent {
             let mut tracks = self.0.tracks.lock();
             let later = core::mem::replace(&mut tracks.nodes, nodes);
             tracks.nodes.extend(later);
         }
-        walked?;
-        let mut results = Vec::new();
-        for ids in &wanted {
-            let mut sum: Option<Tensor> = None;
-            for gradient in ids.iter().filter_map(|&id| gradients.get(id)) {
-                sum = Some(match sum {
-                    Some(sum) => sum.add(gradient)?,
-                    None => gradient.clone(),
-                });
-            }
-            results.push(sum);
-        }
-        sources.pack(results)
+        found
     }
 }
 
@@ -163,6 +145,22 @@ struct Gradients(Vec<Option<Tensor>>);
 impl Gradients {
     fn get(&self, id: u32) -> Option<&Tensor> {
         self.0.get(id as usize)?.as_ref()
+    }
+
+    /// The sum of the gradients of each group of values.
+    fn sums(&self, groups: &[Vec<u32>]) -> Result<Vec<Option<Tensor>>> {
+        let mut results = Vec::new();
+        for ids in groups {
+            let mut sum: Option<Tensor> = None;
+            for gradient in ids.iter().filter_map(|&id| self.get(id)) {
+                sum = Some(match sum {
+                    Some(sum) => sum.add(gradient)?,
+                    None => gradient.clone(),
+                });
+            }
+            results.push(sum);
+        }
+        Ok(results)
     }
 
     fn add(&mut self, id: u32, gradient: Tensor) -> Result<()> {
@@ -239,8 +237,8 @@ impl Recording {
         if tracks.spent {
             return Err(Error::SpentTape);
         }
-        tracks.spent = !self.persistent;
-        tracks.stopped = !self.persistent;
+        tracks.spent = !self.options.persistent;
+        tracks.stopped |= tracks.spent;
         Ok(core::mem::take(&mut tracks.nodes))
     }
 
@@ -265,7 +263,7 @@ impl Recording {
                 node.outputs.iter().for_each(|&(id, _)| needed[id as usize] = true);
             }
         }
-        let own = self.this.upgrade().filter(|_| self.persistent).map(|this| ScopeHandle::new(this));
+        let own = self.this.upgrade().filter(|_| self.options.persistent).map(|this| ScopeHandle::new(this));
         let scope = own.unwrap_or(self.parent.clone()).handle();
         for node in nodes.iter().rev() {
             let upstream: Vec<Option<Tensor>> = node.outputs.iter().map(|&(id, _)| gradients.get(id).cloned()).collect();
@@ -305,15 +303,9 @@ impl Recording {
     /// A recorded value as gradient rules see it: in the tape while it records, else in its parent.
     fn seen(&self, id: Option<u32>, under: &Tensor) -> Tensor {
         match id {
-            Some(id) if self.persistent => self.wrap(id, under.clone()),
+            Some(id) if self.options.persistent => self.wrap(id, under.clone()),
             _ => under.clone(),
         }
-    }
-}
-
-impl Scope for Tape {
-    fn handle(&self) -> ScopeHandle {
-        ScopeHandle::new(self.0.clone()).trains(self.0.parent.training()).current()
     }
 }
 
@@ -361,7 +353,8 @@ impl Recorder for Recording {
     fn read(&self, variable: &Variable) -> Result<Tensor> {
         let value = self.parent.recorder.read(variable)?;
         let mut tracks = self.tracks.lock();
-        if tracks.stopped || !variable.trainable() {
+        let watches = self.options.watch_accessed_variables && variable.trainable();
+        if tracks.stopped || !watches && !tracks.watched.contains(variable) {
             return Ok(value);
         }
         // The same value again, unless somebody assigned the variable, by whatever scope.

@@ -1,8 +1,9 @@
 //! What gradients are taken with respect to.
 
-use crate::error::Result;
+use crate::error::{Error, Result};
 use crate::tensor::Tensor;
 use crate::variable::Variable;
+use alloc::collections::BTreeMap;
 use alloc::vec::Vec;
 
 /// What a gradient can be taken with respect to.
@@ -52,6 +53,52 @@ impl Sources for [Tensor] {
         Ok(gradients)
     }
 }
+
+impl<S: Sources, const N: usize> Sources for [S; N] {
+    type Gradients = [S::Gradients; N];
+    fn list(&self) -> Vec<Source<'_>> {
+        self.iter().flat_map(Sources::list).collect()
+    }
+    fn pack(&self, gradients: Vec<Option<Tensor>>) -> Result<Self::Gradients> {
+        let mut gradients = gradients.into_iter();
+        let packed = self.iter().map(|sources| sources.pack(gradients.by_ref().take(sources.list().len()).collect()));
+        packed.collect::<Result<Vec<_>>>()?.try_into().map_err(|_| Error::Arity { got: N as u8 })
+    }
+}
+
+/// Named sources have named gradients.
+impl<K: Ord + Clone, S: Sources> Sources for BTreeMap<K, S> {
+    type Gradients = BTreeMap<K, S::Gradients>;
+    fn list(&self) -> Vec<Source<'_>> {
+        self.values().flat_map(Sources::list).collect()
+    }
+    fn pack(&self, gradients: Vec<Option<Tensor>>) -> Result<Self::Gradients> {
+        let mut gradients = gradients.into_iter();
+        let pack = |(name, sources): (&K, &S)| Ok((name.clone(), sources.pack(gradients.by_ref().take(sources.list().len()).collect())?));
+        self.iter().map(pack).collect()
+    }
+}
+
+macro_rules! tuples {
+    ($(($($name:ident),*);)*) => {$(
+        #[allow(non_snake_case)]
+        impl<$($name: Sources),*> Sources for ($($name,)*) {
+            type Gradients = ($($name::Gradients,)*);
+            fn list(&self) -> Vec<Source<'_>> {
+                let ($($name,)*) = self;
+                let mut list = Vec::new();
+                $(list.extend($name.list());)*
+                list
+            }
+            fn pack(&self, gradients: Vec<Option<Tensor>>) -> Result<Self::Gradients> {
+                let ($($name,)*) = self;
+                let mut gradients = gradients.into_iter();
+                Ok(($($name.pack(gradients.by_ref().take($name.list().len()).collect())?,)*))
+            }
+        }
+    )*};
+}
+tuples! { (A, B); (A, B, C); (A, B, C, D); }
 
 impl Sources for [Variable] {
     /// Each variable with its gradient: what an optimizer applies.
