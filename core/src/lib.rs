@@ -38,6 +38,8 @@ mod branches;
 #[cfg(feature = "alloc")]
 mod checkpoint;
 #[cfg(feature = "alloc")]
+pub mod compat;
+#[cfg(feature = "alloc")]
 pub mod control;
 #[cfg(feature = "alloc")]
 pub mod describe;

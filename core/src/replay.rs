@@ -37,7 +37,8 @@ pub(crate) fn replay(graph: &Graph, scope: Option<&ScopeHandle>, inputs: &[Tenso
     graph.outputs.iter().map(|&id| get(&values, id)).collect()
 }
 
-fn emit(node: &Node, scope: Option<&ScopeHandle>, inputs: &[Tensor]) -> Result<Vec<Tensor>> {
+/// What a node gives for `inputs`.
+pub(crate) fn emit(node: &Node, scope: Option<&ScopeHandle>, inputs: &[Tensor]) -> Result<Vec<Tensor>> {
     let refs: Vec<&Tensor> = inputs.iter().collect();
     let theirs = innermost(&refs)?;
     let scope = match (scope, theirs) {

@@ -7,6 +7,7 @@ use alloc::collections::BTreeMap;
 use alloc::vec::Vec;
 
 /// What a gradient can be taken with respect to.
+#[derive(Clone, Copy)]
 pub enum Source<'a> {
     /// A watched tensor, or one computed from it.
     Tensor(&'a Tensor),
@@ -99,6 +100,16 @@ macro_rules! tuples {
     )*};
 }
 tuples! { (A, B); (A, B, C); (A, B, C, D); }
+
+impl Sources for [Source<'_>] {
+    type Gradients = Vec<Option<Tensor>>;
+    fn list(&self) -> Vec<Source<'_>> {
+        self.to_vec()
+    }
+    fn pack(&self, gradients: Vec<Option<Tensor>>) -> Result<Vec<Option<Tensor>>> {
+        Ok(gradients)
+    }
+}
 
 impl Sources for [Variable] {
     /// Each variable with its gradient: what an optimizer applies.

@@ -81,11 +81,17 @@ impl Tracing {
         arguments.with(&mut || self.input(types.next().unwrap_or(TensorType::EMPTY)))
     }
 
-    fn input(&self, tensor_type: TensorType) -> Tensor {
+    /// An input of the graph.
+    pub(crate) fn input(&self, tensor_type: TensorType) -> Tensor {
         let graph = &mut self.record.lock().graph;
         let id = graph.value(tensor_type, Origin::Input(graph.inputs.len()));
         graph.inputs.push(id);
         self.tensor(tensor_type, id)
+    }
+
+    /// What `work` makes of the record so far.
+    pub(crate) fn with_record<R>(&self, work: impl FnOnce(&mut Record) -> R) -> R {
+        work(&mut self.record.lock())
     }
 
     /// The record, with the tensors of `results` as the outputs of the graph.
@@ -97,12 +103,13 @@ impl Tracing {
         Ok(record)
     }
 
-    fn tensor(&self, tensor_type: TensorType, id: ValueId) -> Tensor {
+    /// Value `id` of the graph as a tensor.
+    pub(crate) fn tensor(&self, tensor_type: TensorType, id: ValueId) -> Tensor {
         Tensor::recorded(tensor_type, self.this.clone(), id as u32, None)
     }
 
     /// The number of `tensor` in the graph; a computed tensor becomes a constant.
-    fn id(&self, tensor: &Tensor, record: &mut Record) -> Result<ValueId> {
+    pub(crate) fn id(&self, tensor: &Tensor, record: &mut Record) -> Result<ValueId> {
         if let Some((id, _)) = tensor.in_scope(core::ptr::from_ref(self).cast()) {
             return Ok(id as ValueId);
         }

@@ -1,0 +1,3 @@
+//! Earlier ways of doing things.
+
+pub mod v1;

@@ -1,0 +1,108 @@
+//! What a session can be asked for.
+
+use super::graph::Operation;
+use crate::tensor::Tensor;
+use crate::variable::Variable;
+use alloc::vec::Vec;
+
+/// Something of a graph.
+#[derive(Clone, Copy)]
+pub enum Fetched<'a> {
+    /// A value.
+    Tensor(&'a Tensor),
+    /// A variable: the value that it has when all else has run.
+    Variable(&'a Variable),
+    /// What is to be done; it gives nothing.
+    Operation(&'a Operation),
+}
+
+/// Tensors, variables and operations, and tuples, arrays and vectors of such.
+pub trait Fetch {
+    /// What fetching gives: a tensor for a tensor or a variable, `()` for an operation, in the same structure.
+    type Values;
+    /// Calls `visit` with each.
+    fn visit(&self, visit: &mut dyn FnMut(Fetched<'_>));
+    /// The structure with what `next` gives for each tensor and variable.
+    fn values(&self, next: &mut dyn FnMut() -> Tensor) -> Self::Values;
+}
+
+macro_rules! values {
+    ($($ty:ident),*) => {$(
+        impl Fetch for $ty {
+            type Values = Tensor;
+            fn visit(&self, visit: &mut dyn FnMut(Fetched<'_>)) {
+                visit(Fetched::$ty(self));
+            }
+            fn values(&self, next: &mut dyn FnMut() -> Tensor) -> Tensor {
+                next()
+            }
+        }
+    )*};
+}
+values!(Tensor, Variable);
+
+impl Fetch for Operation {
+    type Values = ();
+    fn visit(&self, visit: &mut dyn FnMut(Fetched<'_>)) {
+        visit(Fetched::Operation(self));
+    }
+    fn values(&self, _: &mut dyn FnMut() -> Tensor) {}
+}
+
+impl<F: Fetch + ?Sized> Fetch for &F {
+    type Values = F::Values;
+    fn visit(&self, visit: &mut dyn FnMut(Fetched<'_>)) {
+        (**self).visit(visit);
+    }
+    fn values(&self, next: &mut dyn FnMut() -> Tensor) -> F::Values {
+        (**self).values(next)
+    }
+}
+
+impl<F: Fetch> Fetch for [F] {
+    type Values = Vec<F::Values>;
+    fn visit(&self, visit: &mut dyn FnMut(Fetched<'_>)) {
+        self.iter().for_each(|one| one.visit(visit));
+    }
+    fn values(&self, next: &mut dyn FnMut() -> Tensor) -> Vec<F::Values> {
+        self.iter().map(|one| one.values(next)).collect()
+    }
+}
+
+impl<F: Fetch> Fetch for Vec<F> {
+    type Values = Vec<F::Values>;
+    fn visit(&self, visit: &mut dyn FnMut(Fetched<'_>)) {
+        self.as_slice().visit(visit);
+    }
+    fn values(&self, next: &mut dyn FnMut() -> Tensor) -> Vec<F::Values> {
+        self.as_slice().values(next)
+    }
+}
+
+impl<F: Fetch, const N: usize> Fetch for [F; N] {
+    type Values = [F::Values; N];
+    fn visit(&self, visit: &mut dyn FnMut(Fetched<'_>)) {
+        self.iter().for_each(|one| one.visit(visit));
+    }
+    fn values(&self, next: &mut dyn FnMut() -> Tensor) -> [F::Values; N] {
+        self.each_ref().map(|one| one.values(next))
+    }
+}
+
+macro_rules! tuples {
+    ($(($($name:ident),+);)*) => {$(
+        #[allow(non_snake_case)]
+        impl<$($name: Fetch),+> Fetch for ($($name,)+) {
+            type Values = ($($name::Values,)+);
+            fn visit(&self, visit: &mut dyn FnMut(Fetched<'_>)) {
+                let ($($name,)+) = self;
+                $($name.visit(visit);)+
+            }
+            fn values(&self, next: &mut dyn FnMut() -> Tensor) -> Self::Values {
+                let ($($name,)+) = self;
+                ($($name.values(next),)+)
+            }
+        }
+    )*};
+}
+tuples! { (A); (A, B); (A, B, C); (A, B, C, D); (A, B, C, D, E); (A, B, C, D, E, F); }

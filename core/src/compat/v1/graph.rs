@@ -1,0 +1,313 @@
+//! The graph: a scope that puts down what is done, for a session to run parts of it.
+
+use super::fetch::{Fetch, Fetched};
+use crate::device::Device;
+use crate::dtype::DType;
+use crate::error::{Error, Result};
+use crate::graph::{Control, ValueId, has_effect};
+use crate::random::Stream;
+use crate::scope::{CustomRule, Forward, Op, Outputs, Recorder, Scope, ScopeHandle};
+use crate::shape::{Shape, TensorType};
+use crate::sync::{Lock, Shared};
+use crate::tensor::Tensor;
+use crate::tracing::Tracing;
+use crate::variable::Variable;
+use alloc::format;
+use alloc::string::String;
+use alloc::vec::Vec;
+use core::ops::Range;
+
+/// A graph under construction: a scope over another one, which computes what sessions run.
+#[derive(Clone)]
+pub struct Graph(pub(super) Shared<Building>);
+
+/// Something to be done when a session runs: assignments, and effects such as printing.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Operation {
+    pub(super) events: Vec<usize>,
+    pub(super) nodes: Vec<usize>,
+}
+
+/// What stands behind a graph. Nodes are recorded by the trace; what reads or sets variables, beside it.
+pub(super) struct Building {
+    pub(super) tracing: Shared<Tracing>,
+    trace: ScopeHandle,
+    pub(super) base: ScopeHandle,
+    pub(super) record: Lock<Record>,
+    body: Lock<Option<ScopeHandle>>,
+}
+
+#[derive(Default)]
+pub(super) struct Record {
+    pub(super) events: Vec<Event>,
+    pub(super) placeholders: Vec<(String, ValueId)>,
+    /// With their first values.
+    pub(super) variables: Vec<(Variable, Tensor)>,
+    pub(super) regions: Vec<Region>,
+    /// The assignments that belong to no operation.
+    loose: Vec<usize>,
+}
+
+/// What reads or sets variables.
+#[derive(Clone)]
+pub(super) struct Event {
+    /// How many nodes come before it.
+    pub(super) at: usize,
+    pub(super) what: What,
+}
+
+#[derive(Clone)]
+pub(super) enum What {
+    Read(Variable, ValueId),
+    Assign(Variable, ValueId),
+    Initialize(Vec<(Variable, Tensor)>),
+}
+
+/// What was recorded under control dependencies.
+#[derive(Clone)]
+pub(super) struct Region {
+    pub(super) nodes: Range<usize>,
+    pub(super) events: Range<usize>,
+    pub(super) after: Operation,
+}
+
+impl Graph {
+    /// An empty graph over `scope`, whose device it is for.
+    pub fn new(scope: &dyn Scope) -> Graph {
+        let base = scope.handle();
+        let tracing = Tracing::new(base.clone(), true, false);
+        let trace = ScopeHandle::new(tracing.clone());
+        Graph(Shared::new(Building { tracing, trace, base, record: Lock::default(), body: Lock::default() }))
+    }
+
+    /// A value that is fed to each run that needs it.
+    ///
+    /// Fails where a dimension is `None`: a graph is for one size. For batches of several sizes, build it for each of them; the
+    /// variables are the same.
+    pub fn placeholder<D: Into<Option<u32>> + Copy>(&self, name: &str, dtype: DType, dims: &[D]) -> Result<Tensor> {
+        let unknown =
+            |axis| Error::message(format!("placeholder {name:?}: dimension {axis} must be a number, for a graph is for one size"));
+        let dims = dims.iter().enumerate().map(|(axis, &dim)| dim.into().ok_or_else(|| unknown(axis))).collect::<Result<Vec<u32>>>()?;
+        let tensor = self.0.tracing.input(TensorType::new(dtype, Shape::new(&dims)?));
+        let id = self.0.id(&tensor)?;
+        self.0.record.lock().placeholders.push((name.into(), id));
+        Ok(tensor)
+    }
+
+    /// What `build` assigns, and its effects, as an operation: an optimizer's step, a metric's update.
+    pub fn operation(&self, build: impl FnOnce(&dyn Scope) -> Result<()>) -> Result<Operation> {
+        let (nodes, events) = self.0.ends();
+        let loose = self.0.record.lock().loose.len();
+        build(&self.handle())?;
+        let made = self.0.nodes(nodes, has_effect);
+        let mut record = self.0.record.lock();
+        record.loose.truncate(loose);
+        let assigns = (events..record.events.len()).filter(|&index| matches!(record.events[index].what, What::Assign(..)));
+        Ok(Operation { events: assigns.collect(), nodes: made })
+    }
+
+    /// The assignments that no operation has: those that layers make as they compute, such as the moving averages of a
+    /// normalisation. TensorFlow collects them as `UPDATE_OPS`.
+    pub fn update_ops(&self) -> Operation {
+        Operation { events: self.0.record.lock().loose.clone(), nodes: Vec::new() }
+    }
+
+    /// Sets `variable` to `value`. Fails where it has another type.
+    pub fn assign_op(&self, variable: &Variable, value: &Tensor) -> Result<Operation> {
+        self.operation(|scope| scope.assign(variable, value))
+    }
+
+    /// Adds `value` to `variable`. Fails as [`Scope::assign_add`].
+    pub fn assign_add_op(&self, variable: &Variable, value: &Tensor) -> Result<Operation> {
+        self.operation(|scope| scope.assign_add(variable, value))
+    }
+
+    /// Subtracts `value` from `variable`. Fails as [`Scope::assign_sub`].
+    pub fn assign_sub_op(&self, variable: &Variable, value: &Tensor) -> Result<Operation> {
+        self.operation(|scope| scope.assign_sub(variable, value))
+    }
+
+    /// All of `things` as one operation.
+    pub fn group(&self, things: impl Fetch) -> Result<Operation> {
+        let (mut all, mut failed) = (Operation::default(), Ok(()));
+        things.visit(&mut |one| match self.0.done_by(one) {
+            Ok(operation) => {
+                all.events.extend(operation.events);
+                all.nodes.extend(operation.nodes);
+            }
+            Err(error) => failed = Err(error),
+        });
+        failed.map(|()| all)
+    }
+
+    /// What `build` makes is run only after `first`: TensorFlow's `control_dependencies`.
+    ///
+    /// ```
+    /// use gradlet_core::compat::v1::{Graph, Session};
+    /// use gradlet_core::{Eager, Scope, Tensor, Variable, ops};
+    /// let scope = Eager::new(&ops::portable_cpu());
+    /// let (graph, one) = (Graph::new(&scope), Tensor::scalar(&scope.device(), 1i32));
+    /// let count = Variable::new(&graph, "count", &one)?;
+    /// let add = graph.assign_add_op(&count, &one)?;
+    /// let next = graph.control_dependencies(&add, |graph| graph.read(&count))?;
+    /// let session = Session::new(&graph);
+    /// session.run(&graph.global_variables_initializer()?, &[])?;
+    /// assert_eq!(session.run(&next, &[])?.item::<i32>()?, 2);
+    /// assert_eq!(session.run(&next, &[])?.item::<i32>()?, 3);
+    /// # Ok::<(), gradlet_core::Error>(())
+    /// ```
+    pub fn control_dependencies<R>(&self, first: impl Fetch, build: impl FnOnce(&dyn Scope) -> Result<R>) -> Result<R> {
+        let after = self.group(first)?;
+        let (nodes, events) = self.0.ends();
+        let built = build(&self.handle())?;
+        let (last_node, last_event) = self.0.ends();
+        self.0.record.lock().regions.push(Region { nodes: nodes..last_node, events: events..last_event, after });
+        Ok(built)
+    }
+
+    /// Gives all variables that the graph uses so far their first values.
+    pub fn global_variables_initializer(&self) -> Result<Operation> {
+        self.variables_initializer(&self.global_variables())
+    }
+
+    /// Gives these variables their first values.
+    pub fn variables_initializer(&self, variables: &[Variable]) -> Result<Operation> {
+        variables.iter().try_for_each(|variable| self.0.know(variable))?;
+        let mut record = self.0.record.lock();
+        let values = record.variables.iter().filter(|(variable, _)| variables.contains(variable)).cloned().collect();
+        let at = self.0.tracing.with_record(|trace| trace.graph.nodes.len());
+        record.events.push(Event { at, what: What::Initialize(values) });
+        Ok(Operation { events: alloc::vec![record.events.len() - 1], nodes: Vec::new() })
+    }
+
+    /// The variables that the graph uses so far.
+    pub fn global_variables(&self) -> Vec<Variable> {
+        self.0.record.lock().variables.iter().map(|(variable, _)| variable.clone()).collect()
+    }
+
+    /// Those of them that optimizers train.
+    pub fn trainable_variables(&self) -> Vec<Variable> {
+        self.global_variables().into_iter().filter(Variable::trainable).collect()
+    }
+}
+
+impl Building {
+    /// The numbers of nodes and events so far.
+    fn ends(&self) -> (usize, usize) {
+        (self.tracing.with_record(|trace| trace.graph.nodes.len()), self.record.lock().events.len())
+    }
+
+    /// The nodes from number `first` that are of a kind.
+    fn nodes(&self, first: usize, is: impl Fn(&crate::graph::Node) -> bool) -> Vec<usize> {
+        self.tracing.with_record(|trace| (first..trace.graph.nodes.len()).filter(|&index| is(&trace.graph.nodes[index])).collect())
+    }
+
+    /// The number of a tensor of this graph; a computed one becomes a constant of it.
+    pub(super) fn id(&self, tensor: &Tensor) -> Result<ValueId> {
+        let found = self.tracing.with_record(|trace| self.tracing.id(tensor, trace));
+        found.map_err(|error| error.context(format!("{} is no tensor of this graph", tensor.tensor_type())))
+    }
+
+    /// Value `id` of the graph.
+    pub(super) fn value(&self, graph: &crate::graph::Graph, id: ValueId) -> Tensor {
+        graph.constant(id).cloned().unwrap_or_else(|| self.tracing.tensor(graph.values[id].tensor_type, id))
+    }
+
+    /// What must be done to have something.
+    fn done_by(&self, fetched: Fetched<'_>) -> Result<Operation> {
+        match fetched {
+            Fetched::Operation(operation) => Ok(operation.clone()),
+            Fetched::Variable(_) => Ok(Operation::default()),
+            Fetched::Tensor(tensor) => {
+                let id = self.id(tensor)?;
+                let nodes = self.nodes(0, |node| node.outputs.contains(&id));
+                let record = self.record.lock();
+                let reads = |event: &Event| matches!(event.what, What::Read(_, read) if read == id);
+                let events = record.events.iter().position(reads);
+                Ok(Operation { events: events.into_iter().collect(), nodes })
+            }
+        }
+    }
+
+    /// Remembers the first value of a variable.
+    fn know(&self, variable: &Variable) -> Result<()> {
+        let value = variable.value()?;
+        let known = |record: &Record| record.variables.iter().any(|(other, _)| other == variable);
+        if *variable == self.base.recorder.random_state()? {
+            return Ok(());
+        }
+        let mut record = self.record.lock();
+        if !known(&record) {
+            record.variables.push((variable.clone(), value));
+        }
+        Ok(())
+    }
+}
+
+impl Scope for Graph {
+    fn handle(&self) -> ScopeHandle {
+        let recorder: Shared<dyn Recorder> = self.0.clone();
+        ScopeHandle::new(recorder).trains(self.0.base.training()).current()
+    }
+}
+
+impl Recorder for Building {
+    fn emit(&self, op: &'static Op, attributes: &[u32], inputs: &[&Tensor]) -> Result<Outputs> {
+        self.trace.recorder.emit(op, attributes, inputs)
+    }
+
+    fn control(&self, control: &Control, inputs: &[Tensor]) -> Result<Vec<Tensor>> {
+        self.trace.recorder.control(control, inputs)
+    }
+
+    fn custom(&self, inputs: &[&Tensor], forward: &Forward<'_>, rule: &Shared<dyn CustomRule>) -> Result<Vec<Tensor>> {
+        self.trace.recorder.custom(inputs, forward, rule)
+    }
+
+    fn body(&self) -> Option<&Lock<Option<ScopeHandle>>> {
+        Some(&self.body)
+    }
+
+    fn read(&self, variable: &Variable) -> Result<Tensor> {
+        self.know(variable)?;
+        let tensor = self.tracing.input(variable.tensor_type()?);
+        let (id, at) = (self.id(&tensor)?, self.ends().0);
+        self.record.lock().events.push(Event { at, what: What::Read(variable.clone(), id) });
+        Ok(tensor)
+    }
+
+    fn assign(&self, variable: &Variable, value: &Tensor) -> Result<()> {
+        variable.accepts(value.tensor_type())?;
+        self.know(variable)?;
+        let (id, at) = (self.id(value)?, self.ends().0);
+        let mut record = self.record.lock();
+        let index = record.events.len();
+        record.loose.push(index);
+        record.events.push(Event { at, what: What::Assign(variable.clone(), id) });
+        Ok(())
+    }
+
+    fn device(&self) -> &Device {
+        self.base.recorder.device()
+    }
+
+    fn parent(&self) -> Option<&ScopeHandle> {
+        Some(&self.trace)
+    }
+
+    fn recording(&self) -> bool {
+        true
+    }
+
+    fn may_create(&self) -> bool {
+        true
+    }
+
+    fn random_state(&self) -> Result<Variable> {
+        self.base.recorder.random_state()
+    }
+
+    fn next_stream(&self) -> Result<Stream> {
+        self.base.recorder.next_stream()
+    }
+}

@@ -1,0 +1,290 @@
+//! The session: runs what of a graph is fetched.
+
+use super::fetch::{Fetch, Fetched};
+use super::graph::{Building, Event, Graph, Operation, Region, What};
+use crate::error::{Error, Result};
+use crate::function::Function;
+use crate::graph::{Graph as Recorded, ValueId};
+use crate::replay;
+use crate::scope::{Scope, ScopeHandle};
+use crate::sync::{Lock, Shared};
+use crate::tensor::Tensor;
+use crate::variable::Variable;
+use alloc::format;
+use alloc::vec::Vec;
+
+/// Runs parts of a graph. What it ran once is compiled.
+pub struct Session {
+    graph: Graph,
+    compiled: Lock<Vec<Shared<Compiled>>>,
+    initialized: Lock<Vec<Variable>>,
+}
+
+/// What is fetched, in numbers.
+#[derive(Clone, PartialEq)]
+enum Target {
+    Value(ValueId),
+    Variable(Variable),
+    Operation(Operation),
+}
+
+struct Compiled {
+    targets: Vec<Target>,
+    fed: Vec<ValueId>,
+    function: Function<Vec<Tensor>, Vec<Tensor>>,
+    /// The variables that must have been initialised.
+    needs: Vec<Variable>,
+    /// Those that have been then.
+    sets: Vec<Variable>,
+}
+
+impl Session {
+    /// A session of `graph`, in which no variable is initialised.
+    pub fn new(graph: &Graph) -> Session {
+        Session { graph: graph.clone(), compiled: Lock::default(), initialized: Lock::default() }
+    }
+
+    /// What `fetches` give, with these values in place of placeholders, or of any other tensors of the graph.
+    ///
+    /// Fails where a variable is read before it was initialised, a placeholder is needed and not fed, and a value fed is of another
+    /// type.
+    pub fn run<F: Fetch>(&self, fetches: F, feed: &[(&Tensor, &Tensor)]) -> Result<F::Values> {
+        let compiled = self.compiled(&fetches, feed)?;
+        let ready = self.initialized.lock();
+        if let Some(variable) = compiled.needs.iter().find(|variable| !ready.contains(variable)) {
+            let text = "is not initialized: run graph.global_variables_initializer() in this session first";
+            return Err(Error::message(format!("variable {:?} {text}", variable.name())));
+        }
+        drop(ready);
+        let fed = feed.iter().map(|(_, value)| (*value).clone()).collect();
+        let mut results = compiled.function.call(&self.graph.0.base, fed)?.into_iter();
+        self.initialized.lock().extend(compiled.sets.iter().cloned());
+        // There is one for each tensor and variable.
+        Ok(fetches.values(&mut || results.next().unwrap_or_else(|| Tensor::scalar(&self.graph.device(), 0.0f32))))
+    }
+
+    #[cfg(test)]
+    pub(super) fn compiled_programs(&self) -> usize {
+        self.compiled.lock().len()
+    }
+
+    fn compiled(&self, fetches: &impl Fetch, feed: &[(&Tensor, &Tensor)]) -> Result<Shared<Compiled>> {
+        let building = &self.graph.0;
+        let mut targets = Vec::new();
+        fetches.visit(&mut |one| {
+            targets.push(match one {
+                Fetched::Tensor(tensor) => building.id(tensor).map(Target::Value),
+                Fetched::Variable(variable) => Ok(Target::Variable(variable.clone())),
+                Fetched::Operation(operation) => Ok(Target::Operation(operation.clone())),
+            });
+        });
+        let targets = targets.into_iter().collect::<Result<Vec<Target>>>()?;
+        let fed = feed.iter().map(|(tensor, value)| {
+            let (wanted, got) = (tensor.tensor_type(), value.tensor_type());
+            let id = building.id(tensor)?;
+            let name = building.record.lock().placeholders.iter().find(|(_, other)| *other == id).map(|(name, _)| name.clone());
+            let named = name.map_or("a tensor".into(), |name| format!("placeholder {name:?}"));
+            let wrong = Error::message(format!("{named} is {wanted}, it was fed {got}"));
+            if wanted == got { Ok(id) } else { Err(wrong) }
+        });
+        let fed = fed.collect::<Result<Vec<ValueId>>>()?;
+        let known = self.compiled.lock().iter().find(|known| known.targets == targets && known.fed == fed).cloned();
+        if let Some(known) = known {
+            return Ok(known);
+        }
+        let compiled = Shared::new(self.compile(targets, fed)?);
+        self.compiled.lock().push(compiled.clone());
+        Ok(compiled)
+    }
+
+    fn compile(&self, targets: Vec<Target>, fed: Vec<ValueId>) -> Result<Compiled> {
+        let building = &self.graph.0;
+        let graph = building.tracing.with_record(|trace| trace.graph.clone());
+        let record = building.record.lock();
+        let mut part = Part::new(graph, record.events.clone(), record.regions.clone(), fed.clone());
+        let placeholders = record.placeholders.clone();
+        drop(record);
+        part.prune(&targets, &building.base.recorder.random_state()?);
+        if let Some((name, id)) = placeholders.iter().find(|(_, id)| part.values[*id] && !fed.contains(id)) {
+            let tensor_type = part.graph.values[*id].tensor_type;
+            return Err(Error::message(format!("placeholder {name:?} must be fed a tensor {tensor_type}")));
+        }
+        let (needs, sets) = part.variables(&targets, &building.base.recorder.random_state()?);
+        let wanted = targets.clone();
+        let function = Function::new(move |scope: &dyn Scope, fed: Vec<Tensor>| part.run(&scope.handle(), &fed, &wanted));
+        Ok(Compiled { targets, fed, function, needs, sets })
+    }
+}
+
+/// The part of a graph that some targets need.
+pub(super) struct Part {
+    pub(super) graph: Recorded,
+    pub(super) events: Vec<Event>,
+    regions: Vec<Region>,
+    fed: Vec<ValueId>,
+    values: Vec<bool>,
+    runs: [Vec<bool>; 2],
+}
+
+/// A node or an event, by number.
+#[derive(Clone, Copy)]
+pub(super) enum Step {
+    Node(usize),
+    Event(usize),
+}
+
+impl Part {
+    fn new(graph: Recorded, events: Vec<Event>, regions: Vec<Region>, fed: Vec<ValueId>) -> Part {
+        let values = alloc::vec![false; graph.values.len()];
+        let runs = [alloc::vec![false; graph.nodes.len()], alloc::vec![false; events.len()]];
+        Part { graph, events, regions, fed, values, runs }
+    }
+
+    /// What value `id` needs, whatever its control dependencies.
+    pub(super) fn of(building: &Building, id: ValueId) -> Part {
+        let graph = building.tracing.with_record(|trace| trace.graph.clone());
+        let events = building.record.lock().events.clone();
+        let mut part = Part::new(graph, events, Vec::new(), Vec::new());
+        part.values[id] = true;
+        part.close();
+        part
+    }
+
+    /// All steps of the graph, in the order in which they were recorded.
+    fn order(&self) -> Vec<Step> {
+        let mut events = self.events.iter().enumerate().peekable();
+        let mut order = Vec::new();
+        for node in 0..=self.graph.nodes.len() {
+            while let Some((index, _)) = events.next_if(|(_, event)| event.at <= node) {
+                order.push(Step::Event(index));
+            }
+            order.push(Step::Node(node));
+        }
+        order.pop();
+        order
+    }
+
+    /// The steps that run.
+    pub(super) fn steps(&self) -> Vec<Step> {
+        let runs = |step: &Step| match *step {
+            Step::Node(index) => self.runs[0][index],
+            Step::Event(index) => self.runs[1][index],
+        };
+        self.order().into_iter().filter(runs).collect()
+    }
+
+    fn require(&mut self, operation: &Operation) {
+        operation.nodes.iter().for_each(|&index| self.runs[0][index] = true);
+        operation.events.iter().for_each(|&index| self.runs[1][index] = true);
+    }
+
+    /// Finds what `targets` need.
+    fn prune(&mut self, targets: &[Target], random: &Variable) {
+        for target in targets {
+            match target {
+                Target::Value(id) => self.values[*id] = true,
+                Target::Operation(operation) => self.require(operation),
+                Target::Variable(_) => (),
+            }
+        }
+        self.close();
+        // Who draws random numbers leaves others for the next run.
+        let draws = |(index, event): (usize, &Event)| matches!(&event.what, What::Read(read, _) if read == random) && self.runs[1][index];
+        if self.events.iter().enumerate().any(draws) {
+            for (event, runs) in self.events.iter().zip(&mut self.runs[1]) {
+                *runs |= matches!(&event.what, What::Assign(variable, _) if variable == random);
+            }
+            self.close();
+        }
+    }
+
+    /// Adds what those need that are there already: everything stands after what it needs.
+    fn close(&mut self) {
+        for step in self.order().into_iter().rev() {
+            let wanted = |id: &ValueId, part: &Part| part.values[*id] && !part.fed.contains(id);
+            let region = match step {
+                Step::Node(index) => {
+                    let node = &self.graph.nodes[index];
+                    if !self.runs[0][index] && !node.outputs.iter().any(|id| wanted(id, self)) {
+                        continue;
+                    }
+                    self.runs[0][index] = true;
+                    node.inputs.iter().for_each(|&id| self.values[id] = true);
+                    self.regions.iter().filter(|region| region.nodes.contains(&index)).map(|region| region.after.clone()).collect()
+                }
+                Step::Event(index) => {
+                    match &self.events[index].what {
+                        What::Read(_, id) => self.runs[1][index] |= wanted(id, self),
+                        What::Assign(_, id) if self.runs[1][index] => self.values[*id] = true,
+                        _ => (),
+                    }
+                    if !self.runs[1][index] {
+                        continue;
+                    }
+                    self.regions
+                        .iter()
+                        .filter(|region| region.events.contains(&index))
+                        .map(|region| region.after.clone())
+                        .collect::<Vec<_>>()
+                }
+            };
+            region.iter().for_each(|operation| self.require(operation));
+        }
+    }
+
+    /// The variables that are read before the part sets them, and those that it sets.
+    fn variables(&self, targets: &[Target], random: &Variable) -> (Vec<Variable>, Vec<Variable>) {
+        let (mut needs, mut sets) = (Vec::new(), Vec::<Variable>::new());
+        for step in self.steps() {
+            let Step::Event(index) = step else { continue };
+            match &self.events[index].what {
+                What::Read(variable, _) if !sets.contains(variable) => needs.push(variable.clone()),
+                What::Read(..) => (),
+                What::Assign(variable, _) => sets.push(variable.clone()),
+                What::Initialize(values) => sets.extend(values.iter().map(|(variable, _)| variable.clone())),
+            }
+        }
+        for target in targets {
+            match target {
+                Target::Variable(variable) if !sets.contains(variable) => needs.push(variable.clone()),
+                _ => (),
+            }
+        }
+        needs.retain(|variable| variable != random);
+        (needs, sets)
+    }
+
+    /// Does the part's steps in `scope`, and gives the targets' values.
+    fn run(&self, scope: &ScopeHandle, fed: &[Tensor], targets: &[Target]) -> Result<Vec<Tensor>> {
+        let mut values: Vec<Option<Tensor>> = (0..self.graph.values.len()).map(|id| self.graph.constant(id).cloned()).collect();
+        self.fed.iter().zip(fed).for_each(|(&id, tensor)| values[id] = Some(tensor.clone()));
+        let get = |values: &[Option<Tensor>], id: ValueId| values[id].clone().ok_or(Error::Traced);
+        for step in self.steps() {
+            match step {
+                Step::Node(index) => {
+                    let node = &self.graph.nodes[index];
+                    let inputs = node.inputs.iter().map(|&id| get(&values, id)).collect::<Result<Vec<_>>>()?;
+                    for (&id, output) in node.outputs.iter().zip(replay::emit(node, Some(scope), &inputs)?) {
+                        if !self.fed.contains(&id) {
+                            values[id] = Some(output);
+                        }
+                    }
+                }
+                Step::Event(index) => match &self.events[index].what {
+                    What::Read(variable, id) => values[*id] = Some(scope.read(variable)?),
+                    What::Assign(variable, id) => scope.assign(variable, &get(&values, *id)?)?,
+                    What::Initialize(all) => all.iter().try_for_each(|(variable, value)| scope.assign(variable, value))?,
+                },
+            }
+        }
+        let mut results = Vec::new();
+        for target in targets {
+            match target {
+                Target::Value(id) => results.push(get(&values, *id)?),
+                Target::Variable(variable) => results.push(scope.read(variable)?),
+                Target::Operation(_) => (),
+            }
+        }
+        Ok(results)
+    }
+}

@@ -1,0 +1,201 @@
+//! What TensorFlow 1 gives for the same programs.
+
+extern crate std;
+use super::train::{AdamOptimizer, GradientDescentOptimizer, Minimize as _};
+use super::{Graph, Operation, Session, gradients};
+use crate::autodiff::Record as _;
+use crate::control::{WhileOptions, cond, while_loop};
+use crate::dtype::DType;
+use crate::eager::Eager;
+use crate::error::Result;
+use crate::ops;
+use crate::optimizers::Optimizer as _;
+use crate::scope::Scope;
+use crate::tensor::Tensor;
+use crate::variable::Variable;
+use std::string::ToString;
+use std::vec::Vec;
+
+fn eager() -> Eager {
+    Eager::new(&ops::portable_cpu())
+}
+
+fn scalar(value: f32) -> Tensor {
+    Tensor::scalar(&ops::portable_cpu(), value)
+}
+
+fn variable(graph: &Graph, name: &str, value: f32) -> Variable {
+    Variable::new(graph, name, &scalar(value)).unwrap()
+}
+
+fn number(tensor: &Tensor) -> f32 {
+    tensor.item().unwrap()
+}
+
+#[test]
+fn only_what_is_fetched_runs() -> Result<()> {
+    let graph = Graph::new(&eager());
+    let [a, b] = ["a", "b"].map(|name| graph.placeholder(name, DType::F32, &[] as &[u32]).unwrap());
+    let (sum, product) = (a.add(&b)?, a.mul(&b)?);
+    let session = Session::new(&graph);
+    assert_eq!(number(&session.run(&sum, &[(&a, &scalar(2.0)), (&b, &scalar(3.0))])?), 5.0);
+    let (sum_value, rest) = session.run((&sum, [&product, &b]), &[(&a, &scalar(2.0)), (&b, &scalar(3.0))])?;
+    assert_eq!((number(&sum_value), number(&rest[0]), number(&rest[1])), (5.0, 6.0, 3.0));
+    // Any tensor can be fed, and then nothing before it is needed.
+    let more = sum.mul(&a)?;
+    assert_eq!(number(&session.run(&more, &[(&sum, &scalar(10.0)), (&a, &scalar(2.0))])?), 20.0);
+    let error = session.run(&product, &[(&a, &scalar(2.0))]).unwrap_err().to_string();
+    assert_eq!(error, "placeholder \"b\" must be fed a tensor f32[]");
+    let wide = Tensor::full(&ops::portable_cpu(), 1.0f32, &[2])?;
+    let error = session.run(&product, &[(&a, &wide)]).unwrap_err().to_string();
+    assert_eq!(error, "placeholder \"a\" is f32[], it was fed f32[2]");
+    assert_eq!(session.compiled_programs(), 3, "compiled once for each set of fetches and feeds");
+    Ok(())
+}
+
+#[test]
+fn unknown_dimensions_are_refused() {
+    let error = Graph::new(&eager()).placeholder("X", DType::F32, &[None, Some(28)]).unwrap_err().to_string();
+    assert_eq!(error, "placeholder \"X\": dimension 0 must be a number, for a graph is for one size");
+}
+
+#[test]
+fn variables_must_be_initialized_in_their_session() -> Result<()> {
+    let graph = Graph::new(&eager());
+    let w = variable(&graph, "w", 3.0);
+    let double = graph.read(&w)?.mul(&scalar(2.0))?;
+    let set = graph.assign_op(&w, &scalar(7.0))?;
+    let session = Session::new(&graph);
+    let error = session.run(&double, &[]).unwrap_err().to_string();
+    assert_eq!(error, "variable \"w\" is not initialized: run graph.global_variables_initializer() in this session first");
+    let init = graph.global_variables_initializer()?;
+    session.run(&init, &[])?;
+    assert_eq!(number(&session.run(&double, &[])?), 6.0);
+    session.run(&set, &[])?;
+    assert_eq!(number(&session.run(&w, &[])?), 7.0);
+    session.run(&init, &[])?;
+    assert_eq!(number(&session.run(&w, &[])?), 3.0);
+    // An assignment initialises too.
+    let other = Session::new(&graph);
+    assert!(other.run(&w, &[]).is_err());
+    other.run(&set, &[])?;
+    assert_eq!(number(&other.run(&double, &[])?), 14.0);
+    Ok(())
+}
+
+#[test]
+fn assignments_run_in_order_and_only_if_fetched() -> Result<()> {
+    let graph = Graph::new(&eager());
+    let v = variable(&graph, "v", 1.0);
+    let before = graph.read(&v)?;
+    let [first, second] = [1.0, 10.0].map(|value| graph.assign_add_op(&v, &scalar(value)).unwrap());
+    let after = graph.control_dependencies((&first, &second), |graph| graph.read(&v)?.mul(&scalar(2.0)))?;
+    let session = Session::new(&graph);
+    session.run(&graph.global_variables_initializer()?, &[])?;
+    assert_eq!(number(&session.run(&before, &[])?), 1.0);
+    let (before_value, after_value) = session.run((&before, &after), &[])?;
+    assert_eq!((number(&before_value), number(&after_value)), (1.0, 24.0));
+    session.run((&first, &second), &[])?;
+    assert_eq!(number(&session.run(&v, &[])?), 23.0);
+    let none: Operation = graph.group(&before)?;
+    session.run(&none, &[])?;
+    let grouped = graph.group([&first, &second])?;
+    session.run(&grouped, &[])?;
+    assert_eq!(number(&session.run(&v, &[])?), 34.0);
+    Ok(())
+}
+
+#[test]
+fn gradients_use_what_is_there() -> Result<()> {
+    let graph = Graph::new(&eager());
+    let x = graph.placeholder("x", DType::F32, &[] as &[u32])?;
+    let w = variable(&graph, "w", 4.0);
+    let square = x.mul(&x)?;
+    let y = square.mul(&graph.read(&w)?)?.exp()?.log()?; // w x²
+    let nodes = |graph: &Graph| graph.0.tracing.with_record(|trace| trace.graph.nodes.len());
+    let before = nodes(&graph);
+    let by_w = gradients(&graph, &y, &w)?.unwrap();
+    let [by_x, by_square, none] = gradients(&graph, &y, &[x.clone(), square, scalar(1.0)][..])?.try_into().unwrap();
+    assert!(none.is_none());
+    let forward = graph.0.tracing.with_record(|trace| trace.graph.nodes[before..].iter().filter(|node| node.op.def.name == "exp").count());
+    assert_eq!(forward, 0, "nothing is computed again");
+    let by_x = by_x.unwrap();
+    let twice = gradients(&graph, &by_x, &x)?.unwrap();
+    let session = Session::new(&graph);
+    session.run(&graph.global_variables_initializer()?, &[])?;
+    let values = session.run([&by_w, &by_x, &by_square.unwrap(), &twice], &[(&x, &scalar(0.5))])?;
+    for (value, wanted) in values.iter().map(number).zip([0.25, 4.0, 4.0, 8.0]) {
+        assert!((value - wanted).abs() < 1e-5, "{value} {wanted}");
+    }
+    Ok(())
+}
+
+/// The same bits as an eager loop with a tape.
+#[test]
+fn minimize_is_a_training_step() -> Result<()> {
+    let scope = eager();
+    let x = Tensor::new(&scope.device(), &[1.0f32, 2.0, 3.0, 4.0], &[4])?;
+    let y = x.mul(&scalar(3.0))?.add(&scalar(1.0))?;
+    let loss = |scope: &dyn Scope, w: &Variable, x: &Tensor, y: &Tensor| x.mul(&scope.read(w)?)?.sub(y)?.square()?.mean(&[], false);
+    let w = Variable::new(&scope, "w", &scalar(0.0))?;
+    let optimizer = AdamOptimizer::new(0.1);
+    let mut wanted = Vec::new();
+    for _ in 0..5 {
+        let tape = scope.tape();
+        let value = loss(&tape, &w, &x, &y)?;
+        wanted.push(number(&value));
+        let variables: &[Variable] = core::slice::from_ref(&w);
+        optimizer.apply_gradients(&scope, &tape.gradient(&value, variables)?)?;
+    }
+    wanted.push(number(&scope.read(&w)?));
+
+    let graph = Graph::new(&scope);
+    let [fed_x, fed_y] = ["x", "y"].map(|name| graph.placeholder(name, DType::F32, &[4u32]).unwrap());
+    let w = variable(&graph, "w", 0.0);
+    let value = loss(&graph, &w, &fed_x, &fed_y)?;
+    let train_op = AdamOptimizer::new(0.1).minimize(&graph, &value)?;
+    let session = Session::new(&graph);
+    session.run(&graph.global_variables_initializer()?, &[])?;
+    let mut got = Vec::new();
+    for _ in 0..5 {
+        let ((), value) = session.run((&train_op, &value), &[(&fed_x, &x), (&fed_y, &y)])?;
+        got.push(number(&value));
+    }
+    got.push(number(&session.run(&w, &[])?));
+    assert_eq!(got, wanted);
+    Ok(())
+}
+
+#[test]
+fn branches_loops_and_their_gradients() -> Result<()> {
+    let graph = Graph::new(&eager());
+    let x = graph.placeholder("x", DType::F32, &[] as &[u32])?;
+    let w = variable(&graph, "w", 2.0);
+    let small = x.less(&scalar(1.0))?;
+    let chosen = cond(&graph, &small, || graph.read(&w)?.mul(&x), || x.square())?;
+    let most = WhileOptions { max_iterations: Some(3) };
+    let y = while_loop(&graph, most, chosen, |y| y.less(&scalar(1e6)), |y| y.mul(&x))?;
+    let train_op = GradientDescentOptimizer::new(1.0).minimize(&graph, &y)?;
+    let by_x = gradients(&graph, &y, &x)?.unwrap();
+    let session = Session::new(&graph);
+    session.run(&graph.global_variables_initializer()?, &[])?;
+    let run = |value: f32| session.run((&y, &by_x), &[(&x, &scalar(value))]).map(|(y, by_x)| (number(&y), number(&by_x)));
+    assert_eq!(run(2.0)?, (32.0, 80.0)); // x⁵
+    assert_eq!(run(0.5)?, (0.125, 1.0)); // w x⁴
+    session.run(&train_op, &[(&x, &scalar(0.5))])?;
+    assert_eq!(number(&session.run(&w, &[])?), 2.0 - 0.0625);
+    Ok(())
+}
+
+#[test]
+fn random_numbers_are_new_in_each_run() -> Result<()> {
+    let scope = eager();
+    let graph = Graph::new(&scope);
+    let layer = crate::layers::Dropout::new(0.5);
+    let ones = Tensor::full(&scope.device(), 1.0f32, &[64])?;
+    let dropped = crate::layers::Layer::apply(&layer, &graph.with_training(true), &ones)?;
+    let session = Session::new(&graph);
+    let [one, other] = [(); 2].map(|()| session.run(&dropped, &[]).unwrap().to_vec::<f32>().unwrap());
+    assert_ne!(one, other);
+    Ok(())
+}
