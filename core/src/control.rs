@@ -336,7 +336,7 @@ pub fn while_loop<S: Structure>(
 }
 
 /// The scope in which `scope` and the tensors meet: the innermost.
-fn meeting(scope: &dyn Scope, tensors: &[&Tensor]) -> Result<ScopeHandle> {
+pub(crate) fn meeting(scope: &dyn Scope, tensors: &[&Tensor]) -> Result<ScopeHandle> {
     let own = scope.handle();
     let training = own.training();
     Ok(innermost(tensors)?.unwrap_or(own.clone()).deeper(own).trains(training))

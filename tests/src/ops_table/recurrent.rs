@@ -2,7 +2,7 @@
 
 use super::{Call, Row, row};
 use gradlet_core::layers::{Activation, GRUCell, LSTMCell, RNN, RNNCell, SimpleRNNCell};
-use gradlet_core::{Error, Result, Tensor};
+use gradlet_core::{Eager, Error, Result, Tensor};
 
 pub static ROWS: &[Row] = &[
     row("simple_rnn_cell", &["units", "activation", "use_bias"], |call| call.step(&call.simple_rnn()?)),
@@ -13,7 +13,7 @@ pub static ROWS: &[Row] = &[
     row("gru", SEQUENCE, |call| call.sequence(call.gru()?)),
 ];
 
-/// What cells and layers are given; how the loop is run makes no difference.
+/// What cells and layers are given.
 const SEQUENCE: &[&str] = &[
     "units",
     "activation",
@@ -79,7 +79,9 @@ impl Call<'_> {
         let layer = layer.zero_output_for_mask(self.flag("zero_output_for_mask"));
         let initial = self.states("initial_state_");
         let initial = (!initial.is_empty()).then_some(initial.as_slice());
-        let sequence = layer.unroll(self.weights()?, self.input("x")?, initial, self.optional("mask"))?;
+        let layer = layer.unroll(self.flag("unroll"));
+        let scope = Eager::new(&self.input("x")?.device()?);
+        let sequence = layer.compute(&scope, self.weights()?, self.input("x")?, initial, self.optional("mask"))?;
         let states = if self.flag("return_state") { sequence.states } else { Vec::new() };
         Ok(std::iter::once(sequence.output).chain(states).collect())
     }

@@ -102,14 +102,27 @@ impl RNNCell for GRUCell {
     }
 
     fn step(&self, weights: &[Tensor], x: &Tensor, given: &[Tensor]) -> Result<(Tensor, Vec<Tensor>)> {
-        let ([_, recurrent, rest, bias @ ..], [h]) = (weights, states(self.name(), given)?) else { return Err(Error::Unbuilt) };
+        let [h] = states(self.name(), given)?;
+        self.step_from(weights, x, &h, &h)
+    }
+
+    fn step_dropped(&self, weights: &[Tensor], x: &Tensor, given: &[Tensor], dropped: &Tensor) -> Result<(Tensor, Vec<Tensor>)> {
+        let [h] = states(self.name(), given)?;
+        self.step_from(weights, x, &h, &h.mul(dropped)?)
+    }
+}
+
+impl GRUCell {
+    /// A step from the state `h`, of which `kept` goes through the recurrent kernel.
+    fn step_from(&self, weights: &[Tensor], x: &Tensor, h: &Tensor, kept: &Tensor) -> Result<(Tensor, Vec<Tensor>)> {
+        let [_, recurrent, rest, bias @ ..] = weights else { return Err(Error::Unbuilt) };
         let x = x.split(3, -1)?;
-        let inner = h.dense(recurrent, bias.get(1))?.split(if self.reset_after { 3 } else { 2 }, -1)?;
+        let inner = kept.dense(recurrent, bias.get(1))?.split(if self.reset_after { 3 } else { 2 }, -1)?;
         let gate = |index: usize| self.recurrent_activation.call(&x[index].add(&inner[index])?);
         let (z, r) = (gate(0)?, gate(1)?);
-        let reset = if self.reset_after { r.mul(&inner[2])? } else { r.mul(&h)?.dense(rest, None)? };
+        let reset = if self.reset_after { r.mul(&inner[2])? } else { r.mul(kept)?.dense(rest, None)? };
         let candidate = self.activation.call(&x[2].add(&reset)?)?;
-        let h = z.mul(&h)?.add(&z.like(1.0)?.sub(&z)?.mul(&candidate)?)?;
+        let h = z.mul(h)?.add(&z.like(1.0)?.sub(&z)?.mul(&candidate)?)?;
         Ok((h.clone(), alloc::vec![h]))
     }
 }

@@ -1,10 +1,11 @@
 //! Recurrent layers: Keras's `RNN`, and `SimpleRNN`, `LSTM` and `GRU`.
 //!
-//! The loop over the steps is unrolled: a trace has the ops of every step.
+//! In a trace the steps are a loop, unless the layer is told to unroll it.
 
 mod gru;
 mod lstm;
 mod simple_rnn;
+mod steps;
 
 pub use gru::{GRU, GRUCell};
 pub use lstm::{LSTM, LSTMCell};
@@ -13,7 +14,7 @@ pub use simple_rnn::{SimpleRNN, SimpleRNNCell};
 use super::{Initializer, Layer, Module, inputs};
 use crate::error::{Error, Result};
 use crate::scope::Scope;
-use crate::shape::{Shape, TensorType};
+use crate::shape::Shape;
 use crate::sync::ThreadSafe;
 use crate::tensor::Tensor;
 use crate::variable::Variable;
@@ -62,6 +63,11 @@ pub trait RNNCell: Module + ThreadSafe {
     /// How many elements each state has for one sample.
     fn state_sizes(&self) -> Vec<u32>;
 
+    /// How many elements the output has for one sample; as the first state, if nothing else is said.
+    fn output_size(&self) -> u32 {
+        self.state_sizes().first().copied().unwrap_or(0)
+    }
+
     /// Creates the variables for inputs of so many features.
     fn build(&self, scope: &dyn Scope, features: u32) -> Result<()>;
 
@@ -78,6 +84,15 @@ pub trait RNNCell: Module + ThreadSafe {
 
     /// The output and the new states of a step: from prepared weights, a projected input `[batch, …]` and states `[batch, size]`.
     fn step(&self, weights: &[Tensor], x: &Tensor, states: &[Tensor]) -> Result<(Tensor, Vec<Tensor>)>;
+
+    /// [`RNNCell::step`] with recurrent dropout: what goes through the recurrent kernel is the first state times `dropped`.
+    fn step_dropped(&self, weights: &[Tensor], x: &Tensor, states: &[Tensor], dropped: &Tensor) -> Result<(Tensor, Vec<Tensor>)> {
+        let mut states = states.to_vec();
+        if let Some(first) = states.first_mut() {
+            *first = first.mul(dropped)?;
+        }
+        self.step(weights, x, &states)
+    }
 
     /// One step by itself, with these values of the variables: the output for `x`, `[batch, features]`, and the new states.
     fn compute(&self, weights: Vec<Tensor>, x: &Tensor, states: &[Tensor]) -> Result<(Tensor, Vec<Tensor>)> {
@@ -107,6 +122,11 @@ pub struct RNN<C> {
     return_sequences: bool,
     go_backwards: bool,
     zero_output_for_mask: bool,
+    unroll: bool,
+    dropout: f64,
+    recurrent_dropout: f64,
+    /// Those of a stateful layer.
+    states: Vec<Variable>,
 }
 
 /// What a recurrent layer gives.
@@ -121,7 +141,16 @@ pub struct Sequence {
 impl<C: RNNCell> RNN<C> {
     /// A layer of this cell that gives the last output.
     pub fn of(cell: C) -> RNN<C> {
-        RNN { cell, return_sequences: false, go_backwards: false, zero_output_for_mask: false }
+        RNN {
+            cell,
+            return_sequences: false,
+            go_backwards: false,
+            zero_output_for_mask: false,
+            unroll: false,
+            dropout: 0.0,
+            recurrent_dropout: 0.0,
+            states: Vec::new(),
+        }
     }
 
     /// The same that gives the outputs of all steps, or only the last; at first the last.
@@ -139,75 +168,61 @@ impl<C: RNNCell> RNN<C> {
         RNN { zero_output_for_mask, ..self }
     }
 
+    /// The same with the ops of every step in a trace, or with one loop; at first with a loop. Computed at once, it makes no difference.
+    pub fn unroll(self, unroll: bool) -> RNN<C> {
+        RNN { unroll, ..self }
+    }
+
+    /// The same that goes on from the states of its last call, or from zeros each time; at first from zeros. It has the states in
+    /// variables, which no optimizer trains and which are exported, for the number of sequences that it is built for.
+    ///
+    /// ```
+    /// use gradlet_core::layers::{GRU, Layer};
+    /// use gradlet_core::{Eager, Scope, Tensor, ops};
+    /// let scope = Eager::new(&ops::portable_cpu());
+    /// let layer = GRU::new(4).stateful(true);
+    /// let frame = Tensor::full(&scope.device(), 0.5f32, &[1, 1, 3])?;
+    /// let first = layer.apply(&scope, &frame)?.to_vec::<f32>()?;
+    /// assert_ne!(layer.apply(&scope, &frame)?.to_vec::<f32>()?, first);
+    /// layer.reset_states(&scope)?;
+    /// assert_eq!(layer.apply(&scope, &frame)?.to_vec::<f32>()?, first);
+    /// # Ok::<(), gradlet_core::Error>(())
+    /// ```
+    pub fn stateful(self, stateful: bool) -> RNN<C> {
+        let count = if stateful { self.cell.state_sizes().len() } else { 0 };
+        RNN { states: (0..count).map(|_| Variable::untrained("rnn_state")).collect(), ..self }
+    }
+
+    /// The same that drops, in training, this part of the inputs' features: the same ones at all steps of a call.
+    pub fn dropout(self, dropout: f64) -> RNN<C> {
+        RNN { dropout, ..self }
+    }
+
+    /// The same that drops, in training, this part of the first state where it goes through the recurrent kernel: the same elements at
+    /// all steps of a call, and for all gates.
+    pub fn recurrent_dropout(self, recurrent_dropout: f64) -> RNN<C> {
+        RNN { recurrent_dropout, ..self }
+    }
+
     /// The cell.
     pub fn cell(&self) -> &C {
         &self.cell
     }
 
-    /// Builds the layer if it is not built yet, and runs it: from these states, zeros if there are none; steps at which the mask, boolean
-    /// `[batch, steps]`, is false leave the states as they are.
-    ///
-    /// Fails where the shapes do not fit, and where there are no steps.
-    pub fn run(&self, scope: &dyn Scope, x: &Tensor, initial_state: Option<&[Tensor]>, mask: Option<&Tensor>) -> Result<Sequence> {
-        if !self.is_built() {
-            self.build(scope, x.shape())?;
+    /// Sets the states of a stateful layer to zeros.
+    pub fn reset_states(&self, scope: &dyn Scope) -> Result<()> {
+        for variable in self.states.iter().filter(|variable| variable.is_built()) {
+            let zeros = Tensor::zeros(&scope.device(), variable.tensor_type()?)?;
+            scope.assign(variable, &zeros)?;
         }
-        self.unroll(read(&self.cell, scope)?, x, initial_state, mask)
-    }
-
-    /// [`RNN::run`] with these values of the cell's variables.
-    pub fn unroll(&self, weights: Vec<Tensor>, x: &Tensor, initial_state: Option<&[Tensor]>, mask: Option<&Tensor>) -> Result<Sequence> {
-        let [batch, steps, _] = inputs::sequences(self.name(), x)?;
-        let weights = self.cell.prepare(weights)?;
-        let mut states = self.initial(x, batch, initial_state)?;
-        let masks = mask.map(|mask| self.masks(mask, [batch, steps])).transpose()?;
-        let projected = self.cell.project(&weights, x)?.unstack(1)?;
-        let mut outputs: Vec<Tensor> = Vec::new();
-        for step in 0..steps as usize {
-            let at = if self.go_backwards { steps as usize - 1 - step } else { step };
-            let (mut output, mut next) = self.cell.step(&weights, &projected[at], &states)?;
-            if let Some(mask) = masks.as_ref().map(|masks| &masks[at]) {
-                let zeros = output.like(0.0)?;
-                let before = outputs.last().filter(|_| !self.zero_output_for_mask).unwrap_or(&zeros);
-                output = mask.select(&output, before)?;
-                next = next.iter().zip(&states).map(|(next, state)| mask.select(next, state)).collect::<Result<_>>()?;
-            }
-            states = next;
-            outputs.push(output);
-        }
-        let last = outputs.last().ok_or_else(|| Error::message(format!("{} takes sequences of at least one step", self.name())))?;
-        let output = if self.return_sequences { Tensor::stack(&outputs, 1)? } else { last.clone() };
-        Ok(Sequence { output, states })
-    }
-
-    fn initial(&self, x: &Tensor, batch: u32, given: Option<&[Tensor]>) -> Result<Vec<Tensor>> {
-        let mut wanted = Vec::new();
-        for size in self.cell.state_sizes() {
-            wanted.push(TensorType::new(x.dtype(), Shape::new(&[batch, size])?));
-        }
-        let Some(given) = given else {
-            let device = x.device()?;
-            return wanted.into_iter().map(|wanted| Tensor::zeros(&device, wanted)).collect();
-        };
-        if given.iter().map(Tensor::tensor_type).eq(wanted.iter().copied()) {
-            return Ok(given.to_vec());
-        }
-        let got: Vec<TensorType> = given.iter().map(Tensor::tensor_type).collect();
-        Err(Error::message(format!("{} takes initial states {wanted:?}, not {got:?}", self.name())))
-    }
-
-    /// The mask of each step, `[batch, 1]`.
-    fn masks(&self, mask: &Tensor, dims: [u32; 2]) -> Result<Vec<Tensor>> {
-        if mask.dims() != dims {
-            return Err(Error::message(format!("{} takes a mask of shape {dims:?}, not {}", self.name(), mask.tensor_type())));
-        }
-        mask.unstack(1)?.iter().map(|mask| mask.expand_dims(1)).collect()
+        Ok(())
     }
 }
 
 impl<C: Module + RNNCell> Module for RNN<C> {
     fn visit(&self, visit: &mut dyn FnMut(&str, &Variable)) {
         self.cell.visit_under(self.cell.name(), visit);
+        self.states.iter().enumerate().for_each(|(index, variable)| visit(&format!("rnn_state_{index}"), variable));
     }
 }
 
@@ -221,12 +236,15 @@ impl<C: RNNCell> Layer for RNN<C> {
     }
 
     fn build(&self, scope: &dyn Scope, input: &Shape) -> Result<()> {
-        let [_, _, features] = inputs::dims(self.name(), inputs::SEQUENCES, input.dims())?;
+        let [batch, _, features] = inputs::dims(self.name(), inputs::SEQUENCES, input.dims())?;
+        for (variable, size) in self.states.iter().zip(self.cell.state_sizes()) {
+            variable.create(scope, &Tensor::full(&scope.device(), 0.0f32, &[batch, size])?)?;
+        }
         self.cell.build(scope, features)
     }
 
     fn call(&self, scope: &dyn Scope, x: &Tensor) -> Result<Tensor> {
-        Ok(self.unroll(read(&self.cell, scope)?, x, None, None)?.output)
+        Ok(self.run(scope, x, None, None)?.output)
     }
 }
 
