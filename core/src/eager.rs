@@ -70,11 +70,9 @@ type UpdateTypes = heapless::Vec<TensorType, MAX_INPUTS>;
 
 impl Recorder for Immediate {
     fn emit(&self, op: &'static Op, attributes: &[u32], inputs: &[&Tensor]) -> Result<Outputs> {
-        if inputs.is_empty() {
-            // Where there is nothing to compute of, there is nothing but an effect.
-            op.def.output_types(&[], attributes)?;
-            self.device.run(op.def, attributes, &[], &[])?;
-            return Ok(Outputs::new());
+        if op.def.outputs == 0 {
+            // An effect is the scope's, not that of some tensor.
+            return Tensor::compute_on(&self.device, op, attributes, inputs);
         }
         Tensor::compute(op, attributes, inputs)
     }

@@ -190,6 +190,11 @@ impl Tensor {
     /// Computes `op` now; every input must be computed.
     pub(crate) fn compute(op: &'static Op, attributes: &[u32], inputs: &[&Tensor]) -> Result<Outputs> {
         let device = inputs.first().ok_or(Error::Arity { got: 0 })?.buffer()?.device();
+        Tensor::compute_on(device, op, attributes, inputs)
+    }
+
+    /// Computes `op` on `device`, where every input must be.
+    pub(crate) fn compute_on(device: &Device, op: &'static Op, attributes: &[u32], inputs: &[&Tensor]) -> Result<Outputs> {
         let mut types = heapless::Vec::<TensorType, MAX_INPUTS>::new();
         let mut views = heapless::Vec::<TensorView<'_>, MAX_INPUTS>::new();
         for tensor in inputs {
