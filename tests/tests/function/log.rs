@@ -143,7 +143,7 @@ impl Log {
     /// Runs every call, and compares. Where one failed there, its error must hold the second text of the pair in `errors` whose first one
     /// was in the error there.
     pub fn run(&mut self, errors: &[(&str, &str)], traces: impl Fn() -> Option<usize>, mut call: impl FnMut(&Call) -> Outcome) {
-        while let Some(entry) = self.entries.next() {
+        for entry in self.entries.by_ref() {
             let text = entry["call"].as_str().unwrap();
             let (place, made) = (format!("{}: {text}", self.id), Call::new(text));
             let outcome = call(&made);
@@ -204,7 +204,9 @@ fn same(out: &Out, wanted: &Json) -> bool {
             named.len() == all.len() && named.iter().all(|(name, out)| all.get(*name).is_some_and(|wanted| same(out, wanted)))
         }
         Out::Json(json) => {
-            json == wanted || wanted.get("repr") == Some(json) || wanted["data"].as_array().is_some_and(|data| data == &[json.clone()])
+            json == wanted
+                || wanted.get("repr") == Some(json)
+                || wanted["data"].as_array().is_some_and(|data| data == std::slice::from_ref(json))
         }
     }
 }
