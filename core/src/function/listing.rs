@@ -1,7 +1,7 @@
 //! A traced function as text.
 
 use super::concrete::ConcreteFunction;
-use crate::format::{SUMMARIZE, Values};
+use crate::format::{Printed, SUMMARIZE, Values};
 use crate::graph::{Capture, Graph, Node, Origin, ValueId};
 use crate::ops;
 use crate::view::TensorView;
@@ -74,7 +74,10 @@ impl Listing<'_, '_> {
     }
 
     fn node(&mut self, graph: &Graph, node: &Node, names: &[String], depth: usize) -> fmt::Result {
-        let (name, inputs) = (node.op.def.name, joined(&node.inputs, names));
+        let (name, mut inputs) = (node.op.def.name, joined(&node.inputs, names));
+        if let (ops::code::print, Some(text)) = (node.op.def.code, (Printed { attributes: &node.attributes, inputs: &[] }).text()) {
+            inputs = format!("{text:?}{}{inputs}", if inputs.is_empty() { "" } else { ", " });
+        }
         if node.outputs.is_empty() {
             self.line(depth, format_args!("{name}({inputs})"))?;
         } else {

@@ -4,6 +4,7 @@
 
 mod arrays;
 mod control;
+mod graphs;
 mod log;
 mod printing;
 mod python;
