@@ -17,7 +17,7 @@ pub(crate) fn replay(graph: &Graph, scope: Option<&ScopeHandle>, inputs: &[Tenso
             Origin::Constant(tensor) => Some(tensor.clone()),
             Origin::Variable(index) => {
                 let variable = graph.captures[*index].source.variable().ok_or(Error::Traced)?;
-                Some(scope.ok_or(Error::Traced)?.read(variable)?)
+                Some(scope.ok_or(Error::Traced)?.read(&variable.as_argument(false))?)
             }
             Origin::Node => None,
         });
@@ -31,7 +31,7 @@ pub(crate) fn replay(graph: &Graph, scope: Option<&ScopeHandle>, inputs: &[Tenso
     }
     for capture in &graph.captures {
         if let (Some(variable), Some(id), Some(scope)) = (capture.source.variable(), capture.assigned, scope) {
-            scope.assign(variable, &get(&values, id)?)?;
+            scope.assign(&variable.as_argument(false), &get(&values, id)?)?;
         }
     }
     graph.outputs.iter().map(|&id| get(&values, id)).collect()

@@ -24,7 +24,7 @@ use alloc::vec::Vec;
 pub trait Structure: Sized {
     /// Calls `visit` with each tensor, and with each host value.
     fn visit(&self, visit: &mut dyn FnMut(Part<'_>));
-    /// The same structure with the tensors that `next` gives in place of its own.
+    /// The same structure with the tensors that `next` gives in place of its own: each part by its own `with`.
     fn with(&self, next: &mut dyn FnMut() -> Tensor) -> Self;
 
     /// The same in a form that the state of a traced loop, or the result of a branch, can have: one whose parts do not change while
@@ -68,7 +68,7 @@ impl Structure for Variable {
         visit(Part::Variable(self));
     }
     fn with(&self, _: &mut dyn FnMut() -> Tensor) -> Variable {
-        self.clone()
+        self.as_argument(true)
     }
 }
 

@@ -38,6 +38,10 @@ pub(crate) struct Record {
 impl Record {
     fn capture(&mut self, variable: &Variable) -> Result<usize> {
         if let Some(index) = self.graph.captures.iter().position(|capture| capture.source.variable() == Some(variable)) {
+            if !variable.is_argument() {
+                // Who names a variable means that one, whatever the arguments are.
+                self.graph.captures[index].source = Captured::Variable(variable.clone());
+            }
             return Ok(index);
         }
         let index = self.graph.captures.len();

@@ -28,7 +28,11 @@ use core::fmt;
 /// # Ok::<(), gradlet_core::Error>(())
 /// ```
 #[derive(Clone)]
-pub struct Variable(Shared<Cell>);
+pub struct Variable {
+    cell: Shared<Cell>,
+    /// Whether this handle came to a function's body as an argument.
+    argument: bool,
+}
 
 struct Cell {
     name: String,
@@ -60,20 +64,24 @@ impl Variable {
         Ok(variable)
     }
 
+    fn of(cell: Cell) -> Variable {
+        Variable { cell: Shared::new(cell), argument: false }
+    }
+
     /// A trainable variable that [`Variable::create`] will give its value.
     pub fn deferred(name: &str) -> Variable {
-        Variable(Shared::new(Cell { name: name.into(), trainable: true, state: Lock::new(None) }))
+        Variable::of(Cell { name: name.into(), trainable: true, state: Lock::new(None) })
     }
 
     /// As [`Variable::deferred`], but no optimizer trains it.
     pub fn untrained(name: &str) -> Variable {
-        Variable(Shared::new(Cell { name: name.into(), trainable: false, state: Lock::new(None) }))
+        Variable::of(Cell { name: name.into(), trainable: false, state: Lock::new(None) })
     }
 
     /// Gives a deferred variable its first value; does nothing if it has one.
     pub fn create(&self, scope: &dyn Scope, value: &Tensor) -> Result<()> {
         let may_create = scope.handle().recorder.may_create();
-        let mut state = self.0.state.lock();
+        let mut state = self.cell.state.lock();
         if state.is_none() {
             let value = State::new(value)?;
             *state = Some(may_create.then_some(value).ok_or(Error::LateVariable)?);
@@ -83,7 +91,7 @@ impl Variable {
 
     /// Gives a deferred variable its first value, whatever scope is recording; does nothing if it has one.
     pub(crate) fn create_with(&self, value: impl FnOnce() -> Result<Tensor>) -> Result<()> {
-        let mut state = self.0.state.lock();
+        let mut state = self.cell.state.lock();
         if state.is_none() {
             *state = Some(State::new(&value()?)?);
         }
@@ -92,28 +100,28 @@ impl Variable {
 
     /// The name, without that of its layer.
     pub fn name(&self) -> &str {
-        &self.0.name
+        &self.cell.name
     }
 
     /// Whether optimizers train it.
     pub fn trainable(&self) -> bool {
-        self.0.trainable
+        self.cell.trainable
     }
 
     /// Whether it has a value.
     pub fn is_built(&self) -> bool {
-        self.0.state.lock().is_some()
+        self.cell.state.lock().is_some()
     }
 
     /// The element type and shape. Fails with [`Error::Unbuilt`].
     pub fn tensor_type(&self) -> Result<TensorType> {
-        self.0.state.lock().as_ref().map(|state| state.tensor_type).ok_or(Error::Unbuilt)
+        self.cell.state.lock().as_ref().map(|state| state.tensor_type).ok_or(Error::Unbuilt)
     }
 
     /// What `use_buffer` makes of the buffer's place, once nobody computes in it.
     fn wait<R>(&self, mut use_buffer: impl FnMut(&mut Option<Shared<Buffer>>) -> R) -> Result<R> {
         loop {
-            let mut guard = self.0.state.lock();
+            let mut guard = self.cell.state.lock();
             let state = guard.as_mut().ok_or(Error::Unbuilt)?;
             if state.buffer.is_some() {
                 return Ok(use_buffer(&mut state.buffer));
@@ -137,7 +145,7 @@ impl Variable {
     /// Checks that `value` can be assigned.
     pub(crate) fn accepts(&self, value: TensorType) -> Result<()> {
         let own = self.tensor_type()?;
-        if own == value { Ok(()) } else { Err(Error::message(format!("variable {:?} is {own}, it cannot hold {value}", self.0.name))) }
+        if own == value { Ok(()) } else { Err(Error::message(format!("variable {:?} is {own}, it cannot hold {value}", self.cell.name))) }
     }
 
     /// Sets the value to a computed tensor.
@@ -161,14 +169,24 @@ impl Variable {
 
     /// Gives back what [`Variable::take`] took.
     pub(crate) fn put(&self, buffer: Shared<Buffer>) {
-        if let Some(state) = self.0.state.lock().as_mut() {
+        if let Some(state) = self.cell.state.lock().as_mut() {
             state.buffer = Some(buffer);
         }
     }
 
+    /// The same variable, as an argument of a function, or as one that its body names.
+    pub(crate) fn as_argument(&self, argument: bool) -> Variable {
+        Variable { cell: self.cell.clone(), argument }
+    }
+
+    /// Whether this is an argument of a function.
+    pub(crate) fn is_argument(&self) -> bool {
+        self.argument
+    }
+
     /// What tells this variable from any other.
     pub(crate) fn id(&self) -> usize {
-        Shared::as_ptr(&self.0) as usize
+        Shared::as_ptr(&self.cell) as usize
     }
 }
 
@@ -214,8 +232,8 @@ impl PartialEq for Variable {
 impl fmt::Debug for Variable {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self.tensor_type() {
-            Ok(tensor_type) => write!(f, "Variable({:?}, {tensor_type})", self.0.name),
-            Err(_) => write!(f, "Variable({:?}, unbuilt)", self.0.name),
+            Ok(tensor_type) => write!(f, "Variable({:?}, {tensor_type})", self.cell.name),
+            Err(_) => write!(f, "Variable({:?}, unbuilt)", self.cell.name),
         }
     }
 }

@@ -29,6 +29,21 @@ fn training_is_seen_in_tapes_and_in_traces_of_their_own() {
     assert_eq!(trains.traces(), 2);
 }
 
+/// The sum of `v`, which is the argument, and `a`, which the body names: whatever the argument is, also `a` itself.
+#[test]
+fn variables_as_arguments_are_traced_once_and_never_mistaken() {
+    let scope = Eager::new(&device());
+    let [a, b, c] = [("a", 1.0), ("b", 10.0), ("c", 100.0)].map(|(name, value)| Variable::new(&scope, name, &scalar(value)).unwrap());
+    let named = a.clone();
+    let f = Function::new(move |scope: &dyn Scope, v: Variable| {
+        scope.assign_add(&v, &scalar(0.5))?;
+        scope.read(&v)?.add(&scope.read(&named)?)
+    });
+    let sum = |v: &Variable| f.call(&scope, v.clone()).unwrap().item::<f32>().unwrap();
+    assert_eq!([sum(&b), sum(&a), sum(&c), sum(&b)], [11.5, 3.0, 102.0, 12.5]);
+    assert_eq!(f.traces(), 1);
+}
+
 #[test]
 fn random_numbers_differ_from_run_to_run_and_depend_on_the_seed_only() {
     let draw = |seed| {

@@ -34,10 +34,10 @@ pub struct ConcreteFunction {
 }
 
 impl ConcreteFunction {
-    pub(super) fn new(name: &str, signature: Vec<TensorSpec>, traced: Graph, device: Device) -> Result<ConcreteFunction> {
+    pub(super) fn new(name: &str, traced: Graph, device: Device) -> Result<ConcreteFunction> {
         let mut graph = traced.clone();
         crate::optimize::optimize(&mut graph)?;
-        Ok(ConcreteFunction { name: name.into(), signature, device, traced, graph, executable: Lock::new(None) })
+        Ok(ConcreteFunction { name: name.into(), signature: Vec::new(), device, traced, graph, executable: Lock::new(None) })
     }
 
     /// The optimised graph.

@@ -9,6 +9,7 @@ pub use concrete::ConcreteFunction;
 pub use signature::TensorSpec;
 
 use crate::error::Result;
+use crate::graph::{Captured, Graph};
 use crate::replay::replay;
 use crate::scope::{Scope, ScopeHandle, deepest};
 use crate::shape::TensorType;
@@ -181,10 +182,18 @@ impl<A: Structure, R: Structure> Function<A, R> {
     fn plan(&self, scope: &ScopeHandle, arguments: &A, first: bool, called: bool) -> Result<Found<R>> {
         let device = scope.device();
         let parts = self.parts(scope, arguments)?;
-        // What is traced stands in no other scope: it is the same wherever it is called.
-        let below = core::iter::successors(Some(scope.clone()), |scope| scope.recorder.parent().cloned()).last();
-        let below = below.unwrap_or(scope.clone()).trains(scope.training());
-        let (graph, results) = Tracing::function(&below, first && scope.recorder.may_create(), arguments, &self.body)?;
+        let (graph, results) = match self.rebound(scope, arguments) {
+            Some(found) => found,
+            None => {
+                // What is traced stands in no other scope: it is the same wherever it is called.
+                let below = core::iter::successors(Some(scope.clone()), |scope| scope.recorder.parent().cloned()).last();
+                let below = below.unwrap_or(scope.clone()).trains(scope.training());
+                let may_create = first && scope.recorder.may_create();
+                let (graph, results) = Tracing::function(&below, may_create, arguments, &self.body)?;
+                (graph, Shared::new(results))
+            }
+        };
+        let mut concrete = ConcreteFunction::new(&self.name, graph, device.clone())?;
         let mut state = self.state.lock();
         let known = state.traces.iter().position(|trace| trace.takes(&device, &parts));
         let index = known.unwrap_or(state.traces.len());
@@ -201,16 +210,43 @@ impl<A: Structure, R: Structure> Function<A, R> {
             }
             (false, _) => None,
         };
-        let concrete = Shared::new(ConcreteFunction::new(&self.name, state.traces[index].specs(), graph, device.clone())?);
-        let results = Shared::new(results);
-        let mut key = Vec::new();
-        keys(scope, arguments, &mut |part| key.push(part));
+        concrete.signature = state.traces[index].specs();
+        let concrete = Shared::new(concrete);
+        let key = keys_of(scope, arguments);
         state.plans.push(Planned { key, concrete: concrete.clone(), results: results.clone() });
         drop(state);
         if let Some(warning) = warning {
             device.warn(format_args!("{warning}"));
         }
         Ok((concrete, results))
+    }
+
+    /// The graph that was traced for other variables, over these, if that can be: if the body names none of its arguments.
+    fn rebound(&self, scope: &ScopeHandle, arguments: &A) -> Option<(Graph, Shared<R>)> {
+        let (device, key) = (scope.device(), keys_of(scope, arguments));
+        let mut own = Vec::new();
+        arguments.visit(&mut |part| {
+            if let structure::Part::Variable(variable) = part {
+                own.push(variable.clone());
+            }
+        });
+        let state = self.state.lock();
+        for planned in state.plans.iter().filter(|planned| !own.is_empty() && planned.concrete.device == device) {
+            let same = |(one, other): (&Key, &Key)| one == other || matches!((one, other), (Key::Variable(_), Key::Variable(_)));
+            let ids = planned.key.iter().filter_map(|key| if let Key::Variable(id) = key { Some(*id) } else { None });
+            let pairs: Vec<(usize, &Variable)> = ids.zip(&own).collect();
+            // The same one stands for the same one, of the same type.
+            let maps = |(id, variable): &(usize, &Variable)| pairs.iter().all(|(other, its)| (id == other) == (variable == its));
+            let mut results = 0;
+            planned.results.visit(&mut |part| results += usize::from(matches!(part, structure::Part::Variable(_))));
+            if results > 0 || planned.key.len() != key.len() || !planned.key.iter().zip(&key).all(same) || !pairs.iter().all(maps) {
+                continue;
+            }
+            if let Some(graph) = over(planned.concrete.traced(), &pairs) {
+                return Some((graph, planned.results.clone()));
+            }
+        }
+        None
     }
 
     /// What the arguments are, as far as the function is traced for it.
@@ -241,6 +277,30 @@ impl<A: Structure, R: Structure> Function<A, R> {
     pub fn traces(&self) -> usize {
         self.state.lock().traces.len()
     }
+}
+
+/// `graph` with each variable whose identity stands in a pair replaced by the other. None where the graph names it itself, the types
+/// differ, or two captures would become one.
+fn over(graph: &Graph, pairs: &[(usize, &Variable)]) -> Option<Graph> {
+    let mut graph = graph.clone();
+    for capture in &mut graph.captures {
+        let own = capture.source.variable()?;
+        if let Some((_, other)) = pairs.iter().find(|(id, _)| *id == own.id()) {
+            if !own.is_argument() || own.tensor_type().ok()? != other.tensor_type().ok()? {
+                return None;
+            }
+            capture.source = Captured::Variable(other.as_argument(true));
+        }
+    }
+    let variables: Vec<&Variable> = graph.captures.iter().filter_map(|capture| capture.source.variable()).collect();
+    let distinct = (0..variables.len()).all(|index| !variables[..index].contains(&variables[index]));
+    distinct.then_some(graph)
+}
+
+fn keys_of(scope: &dyn Scope, arguments: &impl Structure) -> Vec<Key> {
+    let mut all = Vec::new();
+    keys(scope, arguments, &mut |key| all.push(key));
+    all
 }
 
 /// Calls `visit` with all that a function is planned for.

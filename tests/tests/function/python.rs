@@ -49,6 +49,7 @@ impl Structure for Arg {
     fn with(&self, next: &mut dyn FnMut() -> Tensor) -> Arg {
         match self {
             Arg::Tensor(_) => Arg::Tensor(next()),
+            Arg::Variable(variable) => Arg::Variable(variable.with(next)),
             Arg::List(args) => Arg::List(args.with(next)),
             Arg::Tuple(args) => Arg::Tuple(args.with(next)),
             other => other.clone(),
