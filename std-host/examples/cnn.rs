@@ -14,7 +14,7 @@ use std::path::Path;
 
 /// Pictures of digits to the probabilities of the classes.
 #[derive(Module)]
-struct Cnn {
+pub struct Cnn {
     conv1: Conv2D,
     pool1: MaxPool2D,
     conv2: Conv2D,
@@ -24,8 +24,8 @@ struct Cnn {
     dense2: Dense,
 }
 
-impl Cnn {
-    fn new() -> Cnn {
+impl Default for Cnn {
+    fn default() -> Cnn {
         let conv = |filters| Conv2D::new(filters, [5, 5]).padding(Padding::Same).activation(Activation::Relu);
         let pool = || MaxPool2D::new([2, 2]);
         let (dense1, dense2) = (Dense::new(1024).activation(Activation::Relu), Dense::new(10));
@@ -53,7 +53,7 @@ impl Layer for Cnn {
 /// Trains on the digits, and tests.
 pub fn run((train, test): (&Digits, &Digits), epochs: usize, seed: u64, out: &mut dyn Write) -> std::result::Result<(), Box<dyn Error>> {
     let scope = Eager::with_seed(&gradlet::cpu(), seed);
-    let mut model = Model::new(&scope, Cnn::new());
+    let mut model = Model::new(&scope, Cnn::default());
     model.compile(
         Compile::new(Adam::new(0.001), SparseCategoricalCrossentropy::default())
             .metric("sparse_categorical_accuracy", SparseCategoricalAccuracy::default()),

@@ -1,0 +1,81 @@
+//! The handbook's convolutional network, trained step by step: traced and compiled by a `Function`, and without one.
+//!
+//! `cargo run --release -p gradlet --example cnn_function -- [BATCHES]`
+
+/// The model.
+#[allow(dead_code)]
+#[path = "cnn.rs"]
+mod cnn;
+
+use cnn::Cnn;
+use gradlet::layers::{Layer, Module};
+use gradlet::losses::{Loss, SparseCategoricalCrossentropy};
+use gradlet::optimizers::{Adam, Optimizer};
+use gradlet::{Digits, Eager, Function, Print, Record, Result, Scope, Tensor};
+use std::error::Error;
+use std::fmt::Arguments;
+use std::path::Path;
+use std::sync::Arc;
+use std::time::Instant;
+
+const BATCH_SIZE: usize = 50;
+const LEARNING_RATE: f32 = 0.001;
+
+/// Where text goes.
+pub type Out = Arc<dyn Fn(Arguments<'_>) + Send + Sync>;
+
+/// What a step needs.
+struct Training {
+    model: Cnn,
+    optimizer: Adam,
+}
+
+impl Training {
+    fn train_one_step(&self, scope: &dyn Scope, x: &Tensor, y: &Tensor) -> Result<()> {
+        let tape = scope.tape();
+        let y_pred = self.model.apply(&tape, x)?;
+        let loss = SparseCategoricalCrossentropy::default().call(y, &y_pred)?;
+        tape.print("loss {}", &[&loss])?;
+        let grads = tape.gradient(&loss, &self.model.trainable_variables())?;
+        self.optimizer.apply_gradients(scope, &grads)
+    }
+}
+
+/// Trains on so many batches, and gives the seconds that it took.
+fn train(digits: &Digits, num_batches: usize, compiled: bool, out: &Out) -> Result<f64> {
+    let device = {
+        let out = out.clone();
+        gradlet::cpu().printing(move |text| out(text))
+    };
+    let scope = Eager::with_seed(&device, 1);
+    let training = Arc::new(Training { model: Cnn::default(), optimizer: Adam::new(LEARNING_RATE) });
+    let own = training.clone();
+    let train_one_step = Function::new(move |scope: &dyn Scope, (x, y): (Tensor, Tensor)| own.train_one_step(scope, &x, &y));
+    let start = Instant::now();
+    for batch_index in 0..num_batches {
+        let first = batch_index * BATCH_SIZE;
+        let indices: Vec<usize> = (first..first + BATCH_SIZE).map(|index| index % digits.len()).collect();
+        let (x, y) = digits.batch(&device, &indices, &[28, 28, 1])?;
+        match compiled {
+            true => train_one_step.call(&scope, (x, y))?,
+            false => training.train_one_step(&scope, &x, &y)?,
+        }
+    }
+    Ok(start.elapsed().as_secs_f64())
+}
+
+/// Trains both ways, and says how long each took.
+pub fn run(digits: &Digits, num_batches: usize, out: &Out) -> Result<()> {
+    let with = train(digits, num_batches, true, out)?;
+    let without = train(digits, num_batches, false, out)?;
+    out(format_args!("{num_batches} batches with Function: {with:.1} s\n"));
+    out(format_args!("{num_batches} batches without: {without:.1} s\n"));
+    Ok(())
+}
+
+fn main() -> std::result::Result<(), Box<dyn Error>> {
+    let num_batches = std::env::args().nth(1).map_or(Ok(400), |batches| batches.parse())?;
+    let digits = Digits::load(Path::new("data/mnist10k"), "train")?;
+    let out: Out = Arc::new(|text| print!("{text}"));
+    Ok(run(&digits, num_batches, &out)?)
+}
