@@ -14,7 +14,24 @@ const FLOORS: [(u32, &[&str]); 9] = [
     (6, &["replay", "eager", "verify"]),
     (7, &["tracing", "control", "tensor_array", "scan", "rewind", "autodiff", "observe"]),
     (8, &["prune", "optimize", "bodies", "layout", "plan", "fuse", "group", "steps", "program", "check", "arena", "exec"]),
-    (9, &["artifact", "branches", "executable", "describe", "function", "layers", "losses", "metrics", "optimizers", "schedules", "model"]),
+    (
+        9,
+        &[
+            "artifact",
+            "checkpoint",
+            "compat",
+            "branches",
+            "executable",
+            "describe",
+            "function",
+            "layers",
+            "losses",
+            "metrics",
+            "optimizers",
+            "schedules",
+            "model",
+        ],
+    ),
 ];
 
 fn root() -> PathBuf {
