@@ -8,6 +8,8 @@ mod cnn;
 mod custom;
 #[path = "../examples/mnist.rs"]
 mod mnist;
+#[path = "../examples/tensor_array.rs"]
+mod tensor_array;
 
 use clap::Parser;
 use gradlet::digits;
@@ -50,6 +52,12 @@ fn cnn() {
 #[test]
 fn custom() {
     assert_eq!(printed(|out| custom::run(out)), ["w: 2.000", "b: 1.000", "accuracy: 0.750"]);
+}
+
+#[test]
+fn tensor_array() {
+    let line = "tf.Tensor(0.0, shape=(), dtype=float32) tf.Tensor(1.0, shape=(), dtype=float32) tf.Tensor(2.0, shape=(), dtype=float32)";
+    assert_eq!(printed(|out| tensor_array::run(out)), [line]);
 }
 
 #[test]
