@@ -4,6 +4,7 @@ use crate::dtype::{Bool, DType, Element};
 use crate::error::Result;
 use crate::tensor::Tensor;
 use crate::variable::Variable;
+use alloc::boxed::Box;
 use alloc::format;
 use alloc::string::{String, ToString};
 use alloc::vec::Vec;
@@ -102,6 +103,13 @@ fn elements(tensor: &Tensor, prefix: &str, separator: &str) -> Result<String> {
 /// The elements with these indices, as words of the same width.
 fn words(tensor: &Tensor, indices: &[usize]) -> Result<Vec<String>> {
     let scalar = tensor.dims().is_empty();
+    // From here on, a scalar is written with a power of ten.
+    let limit = match tensor.dtype() {
+        DType::F16 | DType::Bf16 => 1e3,
+        DType::F32 => 1e6,
+        _ => 1e16,
+    };
+    let shown = |values: Vec<Real>| if scalar { values.iter().map(|value| alone(value, limit)).collect() } else { floats(&values) };
     Ok(match tensor.dtype() {
         DType::Bool => {
             let truth = |value: Bool| format!("{:>width$}", if value.get() { "True" } else { "False" }, width = if scalar { 0 } else { 5 });
@@ -111,15 +119,14 @@ fn words(tensor: &Tensor, indices: &[usize]) -> Result<Vec<String>> {
         DType::U8 => aligned(picked(tensor, indices, |value: u8| value.to_string())?),
         DType::I32 => aligned(picked(tensor, indices, |value: i32| value.to_string())?),
         DType::I64 => aligned(picked(tensor, indices, |value: i64| value.to_string())?),
-        DType::F32 => floats(&picked(tensor, indices, |value: f32| Real::new(value.into(), |near| near as f32 == value))?, scalar),
-        DType::F64 => floats(&picked(tensor, indices, |value: f64| Real::new(value, |near| near == value))?, scalar),
+        DType::F32 => shown(picked(tensor, indices, |value: f32| Real::new(value.into(), |near| near as f32 == value))?),
+        DType::F64 => shown(picked(tensor, indices, |value: f64| Real::new(value, |near| near == value))?),
         DType::F16 => {
-            floats(&picked(tensor, indices, |value: half::f16| Real::new(value.into(), |near| half::f16::from_f64(near) == value))?, scalar)
+            shown(picked(tensor, indices, |value: half::f16| Real::new(value.into(), |near| half::f16::from_f64(near) == value))?)
         }
-        DType::Bf16 => floats(
-            &picked(tensor, indices, |value: half::bf16| Real::new(value.into(), |near| half::bf16::from_f64(near) == value))?,
-            scalar,
-        ),
+        DType::Bf16 => {
+            shown(picked(tensor, indices, |value: half::bf16| Real::new(value.into(), |near| half::bf16::from_f64(near) == value))?)
+        }
     })
 }
 
@@ -155,61 +162,69 @@ impl Real {
         (whole.into(), fraction.trim_end_matches('0').into())
     }
 
-    /// `1.5e-07`, with at most `most` digits after the point: before it, after it, and the power.
-    fn scientific(&self, most: usize) -> (String, String, String) {
-        let parts = |text: &str| {
-            let (digits, power) = text.split_once('e').unwrap_or((text, "0"));
-            let (whole, fraction) = digits.split_once('.').unwrap_or((digits, ""));
-            let (sign, power) = power.strip_prefix('-').map_or(('+', power), |power| ('-', power));
-            (whole.into(), String::from(fraction.trim_end_matches('0')), format!("e{sign}{power:0>2}"))
-        };
-        let short = parts(&format!("{:e}", self.short));
-        if short.1.len() > most { parts(&format!("{:.most$e}", self.exact)) } else { short }
+    /// `1.5e-07`, with at most `most` digits after the point: `1.5`, and the power.
+    fn scientific(&self, most: usize) -> (String, i32) {
+        let short = taken_apart(&format!("{:e}", self.short));
+        if short.0.split_once('.').is_none_or(|(_, fraction)| fraction.len() <= most) {
+            return short;
+        }
+        let (digits, power) = taken_apart(&format!("{:.most$e}", self.exact));
+        (digits.trim_end_matches('0').into(), power)
     }
 }
 
-fn floats(values: &[Real], scalar: bool) -> Vec<String> {
-    if scalar {
-        return values.iter().map(alone).collect();
-    }
+/// What stands before the `e` and after it.
+fn taken_apart(text: &str) -> (String, i32) {
+    let (digits, power) = text.split_once('e').unwrap_or((text, "0"));
+    (digits.into(), power.parse().unwrap_or(0))
+}
+
+/// `e-07`, with at least so many digits.
+fn exponent(power: i32, digits: usize) -> String {
+    format!("e{}{:0>digits$}", if power < 0 { '-' } else { '+' }, power.unsigned_abs())
+}
+
+fn floats(values: &[Real]) -> Vec<String> {
     let finite = || values.iter().filter(|value| value.exact.is_finite());
     let sizes = || finite().map(|value| value.exact.abs()).filter(|&size| size > 0.0);
     let (most, least) = (sizes().fold(0.0, f64::max), sizes().fold(f64::INFINITY, f64::min));
-    let powers = most >= 1e8 || least < 1e-4 || most / least > 1000.0;
-    let parts: Vec<(String, String, String)> = finite()
-        .map(|value| match (powers, value.positional()) {
-            (true, _) => value.scientific(PRECISION),
-            (false, (whole, fraction)) => (whole, fraction, String::new()),
+    let fraction = |digits: &str| digits.split_once('.').map_or(0, |(_, fraction)| fraction.len());
+    let shown: Box<dyn Fn(&Real) -> String> = if most >= 1e8 || least < 1e-4 || most / least > 1000.0 {
+        let parts: Vec<(String, i32)> = finite().map(|value| value.scientific(PRECISION)).collect();
+        let right = parts.iter().map(|(digits, _)| fraction(digits)).max().unwrap_or(0);
+        let power = parts.iter().map(|(_, power)| power.unsigned_abs().to_string().len()).max().unwrap_or(0).max(2);
+        Box::new(move |value| {
+            // All have as many digits as the one that needs most.
+            let (digits, own) = taken_apart(&format!("{:.right$e}", value.exact));
+            let point = if right == 0 { "." } else { "" };
+            format!("{digits}{point}{}", exponent(own, power))
         })
-        .collect();
-    let widest = |part: fn(&(String, String, String)) -> &String| parts.iter().map(|parts| part(parts).len()).max().unwrap_or(0);
-    let (left, right, power) = (widest(|parts| &parts.0), widest(|parts| &parts.1), widest(|parts| &parts.2));
-    let mut finite = parts.iter();
-    let words = values.iter().map(|value| {
-        let Some((whole, fraction, exponent)) = value.exact.is_finite().then(|| finite.next()).flatten() else { return odd(value.exact) };
-        let fill = if powers { '0' } else { ' ' };
-        let padding: String = core::iter::repeat_n(fill, right - fraction.len()).collect();
-        format!("{whole:>left$}.{fraction}{padding}{exponent:power$}")
-    });
-    aligned(words.collect())
+    } else {
+        let right = finite().map(|value| value.positional().1.len()).max().unwrap_or(0);
+        Box::new(move |value| {
+            let (whole, fraction) = value.positional();
+            format!("{whole}.{fraction:right$}")
+        })
+    };
+    aligned(values.iter().map(|value| if value.exact.is_finite() { shown(value) } else { odd(value.exact) }).collect())
 }
 
 fn odd(value: f64) -> String {
     if value.is_nan() { "nan".into() } else { value.to_string() }
 }
 
-/// A scalar.
-fn alone(value: &Real) -> String {
+/// A scalar; from `limit` on with a power of ten.
+fn alone(value: &Real, limit: f64) -> String {
     if !value.exact.is_finite() {
         return odd(value.exact);
     }
     let size = value.exact.abs();
-    if size == 0.0 || (1e-4..1e16).contains(&size) {
+    if size == 0.0 || (1e-4..limit).contains(&size) {
         let text = value.short.to_string();
         return if text.contains('.') { text } else { text + ".0" };
     }
-    let (whole, fraction, power) = value.scientific(17);
-    if fraction.is_empty() { whole + &power } else { format!("{whole}.{fraction}{power}") }
+    let (digits, power) = value.scientific(17);
+    digits + &exponent(power, 2)
 }
 
 struct Layout<'a> {
@@ -275,9 +290,18 @@ mod tests {
         let cube: Vec<i32> = (0..8).collect();
         assert_eq!(shown(&cube, &[2, 2, 2]), "tf.Tensor(\n[[[0 1]\n  [2 3]]\n\n [[4 5]\n  [6 7]]], shape=(2, 2, 2), dtype=int32)");
         assert_eq!(shown(&[half::f16::from_f32(0.1)], &[]), "tf.Tensor(0.1, shape=(), dtype=float16)");
-        for (value, wanted) in [(1e20f32, "1e+20"), (1e16, "1e+16"), (123_456.79, "123456.79"), (1e-5, "1e-05"), (1.5e-5, "1.5e-05")] {
+        for (value, wanted) in [
+            (1e20f32, "1e+20"),
+            (1e16, "1e+16"),
+            (123_456.79, "123456.79"),
+            (1e-5, "1e-05"),
+            (1.5e-5, "1.5e-05"),
+            (4.291914e6, "4.291914e+06"),
+        ] {
             assert_eq!(shown(&[value], &[]), format!("tf.Tensor({wanted}, shape=(), dtype=float32)"));
         }
+        let powers = "tf.Tensor([1.0000000e+02 6.0000002e-01 1.2345679e-02], shape=(3,), dtype=float32)";
+        assert_eq!(shown(&[100.0f32, 0.6, 0.012345679], &[3]), powers);
         assert_eq!(shown(&[1e-5f32, 1e-6, -3e-7], &[3]), "tf.Tensor([ 1.e-05  1.e-06 -3.e-07], shape=(3,), dtype=float32)");
     }
 

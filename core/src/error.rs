@@ -303,7 +303,9 @@ impl fmt::Display for Error {
             #[cfg(feature = "alloc")]
             Error::UnrelatedScopes => f.write_str("the tensors come from scopes that do not enclose one another"),
             #[cfg(feature = "alloc")]
-            Error::Traced => f.write_str("the tensor belongs to a trace: it has no value, and no life after the trace; what a function returns has both"),
+            Error::Traced => {
+                f.write_str("the tensor belongs to a trace: it has no value, and no life after the trace; what a function returns has both")
+            }
             #[cfg(feature = "alloc")]
             Error::SpentTape => f.write_str("the tape is spent: its gradient was taken; use persistent_tape() to take several"),
             #[cfg(feature = "alloc")]
