@@ -209,7 +209,8 @@ fn check_instruction(program: &Program<'_>, block: &BlockRecord, signature: u32,
     let (output_types, output_places) = operands(program, block, outputs)?;
     let attributes = program::part(program.attributes, instruction.attributes, instruction.attribute_words);
     verify::types(kernel.def, attributes, &input_types, &output_types)?;
-    if input_types.first().or(output_types.first()).map(|first| first.dtype) != Some(kernel.dtype) {
+    // What has neither input nor output is of bytes.
+    if input_types.first().or(output_types.first()).map_or(DType::U8, |first| first.dtype) != kernel.dtype {
         return Err(Rule::Kernel);
     }
     verify::places(kernel.def, &input_places, &output_places)?;

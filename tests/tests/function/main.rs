@@ -4,6 +4,7 @@
 
 mod arrays;
 mod control;
+mod device;
 mod graphs;
 mod log;
 mod printing;
