@@ -237,6 +237,7 @@ pub(crate) fn checks_data(op: OpCode, dtype: DType) -> bool {
 }
 
 /// A CPU that computes with the portable kernels, which give the same bits on every target.
+/// Without a standard library it prints nowhere; [`printing`](crate::device::Device::printing) gives it an output.
 #[cfg(feature = "alloc")]
 pub fn portable_cpu() -> crate::device::Device {
     crate::device::Device::cpu("portable CPU:0", KERNELS)
