@@ -32,9 +32,14 @@ pub struct Values<'a> {
 impl fmt::Display for Values<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let dims = self.tensor.dims();
-        let Some(last) = dims.len().checked_sub(1) else { return element(f, &self.tensor, 0) };
-        // TensorFlow shows no ends of a tensor without elements.
+        // TensorFlow shows no ends of a tensor without elements, and of booleans then not even the brackets.
         let edges = u64::from(self.edges).min(self.tensor.elements() as u64) as u32;
+        if edges == 0 && self.tensor.dtype() == DType::Bool {
+            return Ok(());
+        }
+        let Some(last) = dims.len().checked_sub(1) else {
+            return if edges > 0 { element(f, &self.tensor, 0) } else { f.write_str("...") };
+        };
         let mut position = [0u32; MAX_RANK];
         let mut depth = 0;
         f.write_char('[')?;
@@ -258,6 +263,10 @@ mod tests {
         assert_eq!(values::<f32>(&[], &[0], 3), "[]");
         assert_eq!(values::<f32>(&[], &[2, 0], 3), "[\n ...]");
         assert_eq!(values(&[Bool(1), Bool(0)], &[2], 3), "[1 0]");
+        assert_eq!(
+            (values::<Bool>(&[], &[2, 0], 3), values(&[Bool(1)], &[], 0), values(&[1i32], &[], 0)),
+            ("".into(), "".into(), "...".into())
+        );
         assert_eq!(values(&[half::f16::from_f32(1.5)], &[], 3), "1.5");
     }
 
