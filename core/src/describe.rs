@@ -204,7 +204,7 @@ fn signature(program: &Program<'_>, index: usize) -> Result<SignatureInfo> {
 /// The instructions of a block; `left` is how many there can be, unless blocks run each other.
 fn instructions(program: &Program<'_>, block: &BlockRecord, depth: usize, left: &mut usize) -> Result<Vec<InstructionInfo>> {
     let describe = |instruction: &InstructionRecord| {
-        *left = left.checked_sub(1).ok_or(Error::UnknownSignature)?;
+        *left = left.checked_sub(1).ok_or(Error::Record { section: Section::Blocks, index: 0 })?;
         let kernel = program.kernel_records.get(usize::from(instruction.kernel)).ok_or(Error::UnknownSignature)?;
         let inputs = program::part(program.operands, instruction.operands, instruction.inputs.into());
         let outputs = instruction.operands.saturating_add(instruction.inputs.into());

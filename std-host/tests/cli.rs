@@ -90,7 +90,7 @@ fn from_digits_to_an_artifact() {
     let y = format!("y=digits:{DATA}:0");
     let loss = |steps| -> f32 {
         let printed = succeeds(&folder, &["run", "a.grdl", "train", "--input", &x, "--input", &y, "--steps", steps]);
-        printed.trim().strip_prefix("loss f32[] = [").unwrap().strip_suffix(']').unwrap().parse().unwrap()
+        printed.trim().strip_prefix("loss f32[] = ").unwrap().parse().unwrap()
     };
     assert!(loss("20") < loss("1"));
 }
@@ -235,7 +235,7 @@ fn inputs_by_place_by_folder_and_what_was_learnt() {
     assert_ne!(before, learnt);
     // What one session saves, another one restores.
     let saved = succeeds(&folder, &["run", "learnt.grdl", "save", "--output", "checkpoint"]);
-    assert!(saved.starts_with("dense/kernel f32[4,3] = [") && saved.lines().count() == 2, "{saved}");
+    assert!(saved.starts_with("dense/kernel f32[4,3] = [[") && saved.contains("\ndense/bias f32[3] = ["), "{saved}");
     succeeds(&folder, &["run", "m.grdl", "restore", "checkpoint", "--save", "restored.grdl"]);
     assert_eq!(infer("restored.grdl"), learnt);
 

@@ -8,6 +8,8 @@ use crate::control::{WhileOptions, cond, while_loop};
 use crate::dtype::DType;
 use crate::eager::Eager;
 use crate::error::Result;
+use crate::function::Function;
+use crate::layers::{BatchNormalization, Layer as _, Module as _};
 use crate::ops;
 use crate::optimizers::Optimizer as _;
 use crate::scope::Scope;
@@ -187,13 +189,46 @@ fn branches_loops_and_their_gradients() -> Result<()> {
     Ok(())
 }
 
+/// A function called in a graph becomes part of it, with what it reads and assigns.
+#[test]
+fn functions_layers_and_their_updates() -> Result<()> {
+    let scope = eager();
+    let graph = Graph::new(&scope);
+    let x = graph.placeholder("x", DType::F32, &[4u32, 1])?;
+    let total = variable(&graph, "total", 0.0);
+    let own = total.clone();
+    let add = Function::new(move |scope: &dyn Scope, x: Tensor| {
+        scope.assign_add(&own, &x.sum(&[], false)?)?;
+        scope.read(&own)
+    });
+    let mut sum = None;
+    let add_op = graph.operation(|scope| {
+        sum = Some(add.call(scope, x.clone())?);
+        Ok(())
+    })?;
+    let layer = BatchNormalization::default();
+    let y = layer.apply(&graph.with_training(true), &x)?;
+    let updates = graph.update_ops();
+    let session = Session::new(&graph);
+    session.run(&graph.global_variables_initializer()?, &[])?;
+    let fed = Tensor::new(&scope.device(), &[1.0f32, 2.0, 3.0, 4.0], &[4, 1])?;
+    session.run((&add_op, &sum.unwrap()), &[(&x, &fed)])?;
+    assert_eq!(number(&session.run(&total, &[])?), 10.0);
+    let moving = layer.named_variables().into_iter().find(|(name, _)| name == "moving_mean").unwrap().1;
+    session.run(&y, &[(&x, &fed)])?;
+    assert_eq!(session.run(&moving, &[])?.to_vec::<f32>()?, [0.0]);
+    session.run((&y, &updates), &[(&x, &fed)])?;
+    assert!((session.run(&moving, &[])?.to_vec::<f32>()?[0] - 0.025).abs() < 1e-6);
+    Ok(())
+}
+
 #[test]
 fn random_numbers_are_new_in_each_run() -> Result<()> {
     let scope = eager();
     let graph = Graph::new(&scope);
     let layer = crate::layers::Dropout::new(0.5);
     let ones = Tensor::full(&scope.device(), 1.0f32, &[64])?;
-    let dropped = crate::layers::Layer::apply(&layer, &graph.with_training(true), &ones)?;
+    let dropped = layer.apply(&graph.with_training(true), &ones)?;
     let session = Session::new(&graph);
     let [one, other] = [(); 2].map(|()| session.run(&dropped, &[]).unwrap().to_vec::<f32>().unwrap());
     assert_ne!(one, other);

@@ -4,13 +4,14 @@ use crate::print;
 use anyhow::{Context, Result, bail};
 use clap::Args;
 use gradlet::describe::Description;
+use gradlet::format::Values;
 use gradlet::loaded::{LoadedSignature, load_signatures};
 use gradlet::npy::{self, Npy};
-use gradlet::{DType, Digits, FileError, Tensor, TensorType};
+use gradlet::{DType, Digits, FileError, Tensor, TensorType, TensorView};
 use std::path::{Path, PathBuf};
 
-/// The elements of an output that are printed.
-const SHOWN: usize = 32;
+/// The elements at each end of an output's dimensions that are printed.
+const EDGES: u32 = 8;
 
 /// Run a signature of an artifact, as a firmware does
 ///
@@ -150,7 +151,8 @@ impl Run {
                     }
                 }
             }
-            print(&format!("{name} {tensor_type} = {}\n", elements(output)?))?;
+            let tensor = TensorView { tensor_type: &tensor_type, data: Some(output.bytes()?) };
+            print(&format!("{name} {tensor_type} = {}\n", Values { tensor, edges: EDGES }))?;
         }
         Ok(())
     }
@@ -171,26 +173,4 @@ fn digit(source: &str, wanted: TensorType) -> Result<Tensor> {
         _ => digits.batch(&gradlet::cpu(), &[index], &[digits.rows as u32, digits.cols as u32])?,
     };
     Ok(if wanted.dtype == DType::I32 { y } else { x })
-}
-
-/// The first elements, as text.
-fn elements(tensor: &Tensor) -> Result<String> {
-    let dtype = tensor.dtype();
-    let words = tensor.bytes()?.chunks_exact(dtype.size());
-    let more = if words.len() > SHOWN { ", …" } else { "" };
-    let shown: Vec<String> = words.take(SHOWN).map(|word| element(dtype, word)).collect();
-    Ok(format!("[{}{more}]", shown.join(", ")))
-}
-
-fn element(dtype: DType, word: &[u8]) -> String {
-    match (dtype, word) {
-        (DType::F32, &[a, b, c, d]) => f32::from_le_bytes([a, b, c, d]).to_string(),
-        (DType::I32, &[a, b, c, d]) => i32::from_le_bytes([a, b, c, d]).to_string(),
-        (DType::F64, &[a, b, c, d, e, f, g, h]) => f64::from_le_bytes([a, b, c, d, e, f, g, h]).to_string(),
-        (DType::I64, &[a, b, c, d, e, f, g, h]) => i64::from_le_bytes([a, b, c, d, e, f, g, h]).to_string(),
-        (DType::I8, &[a]) => (a as i8).to_string(),
-        (DType::U8, &[a]) => a.to_string(),
-        (DType::Bool, &[a]) => (a != 0).to_string(),
-        _ => word.iter().map(|byte| format!("{byte:02x}")).collect(),
-    }
 }
