@@ -41,33 +41,26 @@ impl Training {
     }
 }
 
-/// Trains on so many batches, and gives the seconds that it took.
-fn train(digits: &Digits, num_batches: usize, compiled: bool, out: &Out) -> Result<f64> {
-    let device = {
-        let out = out.clone();
-        gradlet::cpu().printing(move |text| out(text))
-    };
-    let scope = Eager::with_seed(&device, 1);
-    let training = Arc::new(Training { model: Cnn::default(), optimizer: Adam::new(LEARNING_RATE) });
-    let own = training.clone();
+/// Trains two models alike, the one with a `Function`, the other without. They take turns, so that what else the machine does slows both.
+pub fn run(digits: &Digits, num_batches: usize, out: &Out) -> Result<()> {
+    let sink = out.clone();
+    let device = gradlet::cpu().printing(move |text| sink(text));
+    let training = || Arc::new(Training { model: Cnn::default(), optimizer: Adam::new(LEARNING_RATE) });
+    let scopes = [(); 2].map(|()| Eager::with_seed(&device, 1));
+    let (own, eager) = (training(), training());
     let train_one_step = Function::new(move |scope: &dyn Scope, (x, y): (Tensor, Tensor)| own.train_one_step(scope, &x, &y));
-    let start = Instant::now();
+    let (mut with, mut without) = (0.0, 0.0);
     for batch_index in 0..num_batches {
         let first = batch_index * BATCH_SIZE;
         let indices: Vec<usize> = (first..first + BATCH_SIZE).map(|index| index % digits.len()).collect();
         let (x, y) = digits.batch(&device, &indices, &[28, 28, 1])?;
-        match compiled {
-            true => train_one_step.call(&scope, (x, y))?,
-            false => training.train_one_step(&scope, &x, &y)?,
-        }
+        let start = Instant::now();
+        train_one_step.call(&scopes[0], (x.clone(), y.clone()))?;
+        with += start.elapsed().as_secs_f64();
+        let start = Instant::now();
+        eager.train_one_step(&scopes[1], &x, &y)?;
+        without += start.elapsed().as_secs_f64();
     }
-    Ok(start.elapsed().as_secs_f64())
-}
-
-/// Trains both ways, and says how long each took.
-pub fn run(digits: &Digits, num_batches: usize, out: &Out) -> Result<()> {
-    let with = train(digits, num_batches, true, out)?;
-    let without = train(digits, num_batches, false, out)?;
     out(format_args!("{num_batches} batches with Function: {with:.1} s\n"));
     out(format_args!("{num_batches} batches without: {without:.1} s\n"));
     Ok(())

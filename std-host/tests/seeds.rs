@@ -83,7 +83,7 @@ fn cnn_with_and_without_function() {
     let digits = Digits::load(Path::new(DATA), "train").unwrap();
     let text = printed(|out| cnn_function::run(&digits, 3, out));
     let lines: Vec<&str> = text.lines().collect();
-    let [first, second, third, one, two, three, with, without] = lines.as_slice() else { panic!("{text}") };
+    let [first, one, second, two, third, three, with, without] = lines.as_slice() else { panic!("{text}") };
     assert!(first.starts_with("loss 2.") && [first, second, third] == [one, two, three], "{text}");
     assert!(with.starts_with("3 batches with Function: ") && without.starts_with("3 batches without: "), "{text}");
 }
