@@ -87,11 +87,13 @@ pub fn plan(graph: &Graph, target: Target) -> Plan {
 /// own scratch memory.
 pub(crate) fn plan_part(mut graph: Graph, target: Target, gives: bool) -> Plan {
     let mut direct = place_assignments(&mut graph);
+    let effects = effects(&graph);
     let bodies = bodies::plan(&mut graph, &direct, target);
     direct.resize(graph.values.len(), None);
     let decided = Decided { direct, bodies, gives };
     let mut edges = edges(&graph, &decided.direct);
-    order_effects(&graph, &mut edges);
+    // Nodes with effects run in the order of the trace.
+    effects.windows(2).for_each(|pair| edges[pair[1]].push(pair[0]));
     hoist_checks(&graph, &decided.direct, &mut edges);
     let orders = [in_order(&edges), lowest_first(&graph, &edges, target)];
     let layouts = orders.map(|order| Layout::new(&graph, &decided, order.into_iter().map(Step::single).collect(), target));
@@ -198,6 +200,7 @@ impl Order {
         for (index, node) in graph.nodes.iter().enumerate() {
             node.inputs.iter().filter_map(|&id| producers[id]).for_each(|maker| order.after[maker].push(index));
         }
+        effects(graph).windows(2).for_each(|pair| order.after[pair[0]].push(pair[1]));
         order
     }
 
@@ -267,10 +270,9 @@ fn edges(graph: &Graph, direct: &[Option<usize>]) -> Vec<Vec<usize>> {
     graph.nodes.iter().enumerate().map(needs).collect()
 }
 
-/// Lets nodes with effects run in the order of the trace.
-fn order_effects(graph: &Graph, edges: &mut [Vec<usize>]) {
-    let effects: Vec<usize> = (0..graph.nodes.len()).filter(|&node| has_effect(&graph.nodes[node])).collect();
-    effects.windows(2).for_each(|pair| edges[pair[1]].push(pair[0]));
+/// The nodes with effects, in the order of the trace. Asked for before what they run is planned, and taken from them.
+fn effects(graph: &Graph) -> Vec<usize> {
+    (0..graph.nodes.len()).filter(|&node| has_effect(&graph.nodes[node])).collect()
 }
 
 /// Lets nodes that may refuse their data run before any variable is written, where they do not depend on its new value.

@@ -1,6 +1,7 @@
 //! Branches, loops and arrays: eagerly and traced, with their gradients.
 
 mod arrays;
+mod effects;
 mod random;
 mod recurrent;
 mod scans;

@@ -289,7 +289,7 @@ fn program() -> impl Strategy<Value = (Vec<Statement>, Vec<f32>)> {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig { cases: 96, failure_persistence: None, ..ProptestConfig::default() })]
+    #![proptest_config(ProptestConfig { cases: 200, failure_persistence: None, ..ProptestConfig::default() })]
 
     #[test]
     fn all_ways_agree((program, numbers) in program()) {
@@ -298,10 +298,18 @@ proptest! {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig { cases: 32, failure_persistence: None, ..ProptestConfig::default() })]
+    #![proptest_config(ProptestConfig { cases: 60, failure_persistence: None, ..ProptestConfig::default() })]
 
     #[test]
     fn second_gradients_agree((program, numbers) in program()) {
         check(program, numbers, 2).unwrap();
     }
+}
+
+/// Random programs found these.
+#[test]
+fn programs_that_failed_once() -> Result<()> {
+    use Statement::{Assign, For, Recall};
+    // The loop back through the first loop reads what the variable was; the second loop overwrites it.
+    check(vec![For(1, vec![Recall(0)]), For(1, vec![Assign(1)])], vec![0.5; 2 * REGISTERS], 2)
 }
