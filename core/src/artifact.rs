@@ -280,9 +280,19 @@ impl Tables {
         }) as u16
     }
 
+    /// Writes the block of signature `index`, and level by level the blocks that it runs.
     fn signature(&mut self, index: usize, plan: &Plan, variables: &[Variable]) -> Result<()> {
         let captured: Vec<u32> = plan.graph.captures.iter().map(|capture| position(variables, capture)).collect();
-        self.block(index, plan, &captured, plan.scratch, 0)?;
+        let mut named = alloc::vec![Named { plan, block: index, depth: 0 }];
+        let mut written = 0;
+        while let Some(&Named { plan, block, depth }) = named.get(written) {
+            if depth > MAX_DEPTH {
+                return Err(Error::message(format!("branches and loops are nested more than {MAX_DEPTH} deep")));
+            }
+            self.block(plan, block, &captured, depth, &mut named)?;
+            self.blocks[block].scratch = named[0].plan.scratch;
+            written += 1;
+        }
         let graph = &plan.graph;
         let (inputs, outputs) = (self.operands(plan, &captured, &graph.inputs)?, self.operands(plan, &captured, &graph.outputs)?);
         self.give(index, (inputs, graph.inputs.len()), (outputs, graph.outputs.len()));
@@ -296,24 +306,24 @@ impl Tables {
         (record.outputs, record.output_count) = (outputs.0, outputs.1 as u32);
     }
 
-    /// Writes the instructions of block number `block`, and the blocks that they run. `captured` are the numbers of the variables.
-    fn block(&mut self, block: usize, plan: &Plan, captured: &[u32], scratch: u32, depth: usize) -> Result<()> {
-        if depth > MAX_DEPTH {
-            return Err(Error::message(format!("branches and loops are nested more than {MAX_DEPTH} deep")));
-        }
-        let graph = &plan.graph;
-        let mut instructions = Vec::new();
-        for &index in plan.steps.iter().flat_map(|step| &step.nodes) {
-            let node = &graph.nodes[index];
-            instructions.push(match plan.bodies.iter().find(|bodies| bodies.node == index) {
-                Some(bodies) => self.branch(plan, node, &bodies.plans, captured, scratch, depth)?,
-                None => self.instruction(plan, node, captured)?,
-            });
-        }
+    /// Writes the instructions of block number `block`, and adds the blocks that they run to `named`. `captured` are the numbers of
+    /// the variables.
+    fn block<'p>(&mut self, plan: &'p Plan, block: usize, captured: &[u32], depth: usize, named: &mut Vec<Named<'p>>) -> Result<()> {
         let first = self.instructions.len() as u32;
+        for &index in plan.steps.iter().flat_map(|step| &step.nodes) {
+            let node = &plan.graph.nodes[index];
+            let instruction = match plan.bodies.iter().find(|bodies| bodies.node == index) {
+                Some(bodies) => {
+                    let number = self.blocks.len();
+                    named.extend(bodies.plans.iter().zip(number..).map(|(plan, block)| Named { plan, block, depth: depth + 1 }));
+                    self.branch(plan, node, &bodies.plans, captured)?
+                }
+                None => self.instruction(plan, node, captured)?,
+            };
+            self.instructions.push(instruction);
+        }
         let record = &mut self.blocks[block];
-        *record = BlockRecord { first, instructions: instructions.len() as u32, scratch, ..*record };
-        self.instructions.extend(instructions);
+        *record = BlockRecord { first, instructions: self.instructions.len() as u32 - first, ..*record };
         Ok(())
     }
 
@@ -332,38 +342,27 @@ impl Tables {
         })
     }
 
-    /// A branch or loop: the blocks that it runs are numbered after its own.
-    fn branch(
-        &mut self,
-        plan: &Plan,
-        node: &Node,
-        bodies: &[Plan],
-        captured: &[u32],
-        scratch: u32,
-        depth: usize,
-    ) -> Result<InstructionRecord> {
+    /// A branch or loop, and the records of the blocks that it runs.
+    fn branch(&mut self, plan: &Plan, node: &Node, bodies: &[Plan], captured: &[u32]) -> Result<InstructionRecord> {
         let is_loop = node.op.def.code == ops::code::while_loop;
-        let results = (self.operands(plan, captured, &node.outputs)?, node.outputs.len());
-        let mut words = Vec::new();
-        for body in bodies {
-            let number = self.blocks.len();
-            words.push(number as u32);
-            self.blocks.push(BlockRecord::zeroed());
-            self.block(number, body, captured, scratch, depth + 1)?;
-            match body.graph.outputs.as_slice() {
-                [] => self.give(number, if is_loop { results } else { (0, 0) }, results),
-                condition => {
-                    let holds = self.operands(body, captured, condition)?;
-                    self.give(number, (0, 0), (holds, 1));
-                }
-            }
-        }
-        words.extend(&node.attributes);
         // A loop is decided by what its condition gives, a branch by its first input.
         let (decided, by) = if is_loop { (&bodies[0], bodies[0].graph.outputs[0]) } else { (plan, node.inputs[0]) };
         let kernel = self.kernel(node.op.def, decided.graph.values[by].tensor_type.dtype);
-        let attributes = Tables::words(&mut self.attributes, &words);
         let operands = self.operands(decided, captured, &[by])?;
+        let results = (self.operands(plan, captured, &node.outputs)?, node.outputs.len());
+        let mut words = Vec::new();
+        for index in 0..bodies.len() {
+            words.push(self.blocks.len() as u32);
+            self.blocks.push(BlockRecord::zeroed());
+            let (inputs, outputs) = match (is_loop, index) {
+                (true, 0) => ((0, 0), (operands, 1)),
+                (true, _) => (results, results),
+                (false, _) => ((0, 0), results),
+            };
+            self.give(self.blocks.len() - 1, inputs, outputs);
+        }
+        words.extend(&node.attributes);
+        let attributes = Tables::words(&mut self.attributes, &words);
         Ok(InstructionRecord { kernel, inputs: 1, outputs: 0, operands, attributes, attribute_words: words.len() as u32 })
     }
 
@@ -407,6 +406,15 @@ impl Tables {
         bytes[..size_of::<Header>()].copy_from_slice(bytemuck::bytes_of(&header));
         Ok(AlignedBytes::from(bytes.as_slice()))
     }
+}
+
+/// A block that an instruction names, and that is written later.
+#[derive(Clone, Copy)]
+struct Named<'p> {
+    plan: &'p Plan,
+    block: usize,
+    /// How many branches and loops it stands in.
+    depth: usize,
 }
 
 /// The number of a captured variable.

@@ -94,66 +94,67 @@ pub(crate) fn space(record: &TensorRecord) -> Option<Space> {
     [Space::Flash, Space::Scratch, Space::Variable].get(usize::from(record.space)).copied()
 }
 
-/// A block that is being checked: its next instruction, and the next of the blocks that this runs.
-struct Walk {
-    block: u32,
-    instruction: u32,
-    body: usize,
+/// The blocks that were named by what a signature runs: they are numbered in the order in which they are named, so each is named
+/// once, and none runs itself.
+struct Named {
+    /// The first one; [`NONE`] before it.
+    first: u32,
+    /// The number after the last one.
+    next: u32,
 }
 
-/// Checks the block of signature `signature`, and all that it runs. The blocks that instructions run are numbered in the order in which
-/// they stand here, so each is seen once, and none runs itself.
+/// Checks the block of signature `signature`, and level by level the blocks that it runs.
 pub(crate) fn block(program: &Program<'_>, signature: u32) -> Result<()> {
     let Some(record) = program.signatures.get(signature as usize) else { return Err(Error::UnknownSignature) };
     let Some(whole) = program.blocks.get(record.block as usize) else { return Err(Error::UnknownSignature) };
-    io(program, whole).ok_or(Error::Record { section: Section::Blocks, index: record.block })?;
-    let mut open: Vec<Walk, { MAX_DEPTH + 1 }> = Vec::new();
-    let mut last = record.block;
-    let _ = open.push(Walk { block: last, instruction: 0, body: 0 });
-    while let Some(top) = open.last_mut() {
-        let block = program.blocks.get(top.block as usize).unwrap_or(whole);
-        let Some(instruction) = program.block_instructions(block).get(top.instruction as usize) else {
-            open.pop();
-            continue;
-        };
-        let index = block.first + top.instruction;
-        if top.body == 0 {
-            if program.kernel_records.get(usize::from(instruction.kernel)).is_some() && program.kernel(instruction.kernel).is_none() {
-                return Err(Error::MissingKernel { kernel: instruction.kernel.into() });
-            }
-            verify::at(index, check_instruction(program, whole, 1 << signature, instruction))?;
-        }
-        match bodies(program, instruction).get(top.body) {
-            Some(&number) => {
-                top.body += 1;
-                let follows = number > last && (number as usize) < program.blocks.len();
-                last = number;
-                let opened = if follows { open.push(Walk { block: number, instruction: 0, body: 0 }) } else { Ok(()) };
-                verify::at(index, if follows && opened.is_ok() { Ok(()) } else { Err(Rule::Blocks) })?;
-            }
-            None => (top.instruction, top.body) = (top.instruction + 1, 0),
+    let wrong = |index| Error::Record { section: Section::Blocks, index };
+    io(program, whole).ok_or(wrong(record.block))?;
+    let mut named = Named { first: NONE, next: NONE };
+    instructions(program, whole, whole, signature, &mut named)?;
+    let (mut number, mut level, mut depth) = (named.first, named.next, 1);
+    while number < named.next {
+        let block = program.blocks.get(number as usize).filter(|_| depth <= MAX_DEPTH).ok_or(wrong(number))?;
+        instructions(program, whole, block, signature, &mut named)?;
+        number += 1;
+        if number == level {
+            (level, depth) = (named.next, depth + 1);
         }
     }
     Ok(())
 }
 
-/// The blocks that an instruction runs.
-fn bodies<'a>(program: &Program<'a>, instruction: &InstructionRecord) -> &'a [u32] {
-    let code = program.kernel(instruction.kernel).map(|kernel| kernel.def.code);
-    code.map_or(&[], |code| ops::blocks(code, program.attributes(instruction)))
+/// Checks the instructions of `block`, which `whole` runs.
+fn instructions(program: &Program<'_>, whole: &BlockRecord, block: &BlockRecord, signature: u32, named: &mut Named) -> Result<()> {
+    for (offset, instruction) in program.block_instructions(block).iter().enumerate() {
+        let index = block.first + offset as u32;
+        if program.kernel_records.get(usize::from(instruction.kernel)).is_some() && program.kernel(instruction.kernel).is_none() {
+            return Err(Error::MissingKernel { kernel: instruction.kernel.into() });
+        }
+        verify::at(index, check_instruction(program, whole, 1 << signature, instruction, named))?;
+    }
+    Ok(())
 }
 
-/// The branches leave the same outputs; a loop's condition gives what it is decided by, and its body leaves the state that it began with.
-fn agree(program: &Program<'_>, instruction: &InstructionRecord, code: OpCode) -> Option<()> {
-    let mut blocks = bodies(program, instruction).iter().map(|&number| program.blocks.get(number as usize));
-    let Some(first) = blocks.next() else { return Some(()) };
-    let first = program.outputs(first?);
-    if code == ops::code::while_loop {
-        let body = blocks.next()??;
-        let by = program::part(program.operands, instruction.operands, 1);
-        return (first == by && program.inputs(body) == program.outputs(body)).then_some(());
+/// The blocks that an instruction runs follow those that were named before. Branches leave the same outputs; a loop's condition gives
+/// what the loop is decided by, and its body leaves the state that it began with.
+fn runs(program: &Program<'_>, instruction: &InstructionRecord, code: OpCode, named: &mut Named) -> Option<()> {
+    let is_loop = code == ops::code::while_loop;
+    let mut wanted = (instruction.operands, 1);
+    for (index, &number) in ops::blocks(code, program.attributes(instruction)).iter().enumerate() {
+        let block = program.blocks.get(number as usize)?;
+        let given = (block.outputs, block.output_count);
+        match (is_loop, index) {
+            (false, 0) => wanted = given,
+            (true, 1) => wanted = (block.inputs, block.input_count),
+            _ => (),
+        }
+        if named.first == NONE {
+            (named.first, named.next) = (number, number);
+        }
+        (given == wanted && number == named.next && number as usize >= program.signatures.len()).then_some(())?;
+        named.next += 1;
     }
-    blocks.all(|block| block.is_some_and(|block| program.outputs(block) == first)).then_some(())
+    Some(())
 }
 
 /// Inputs and outputs in scratch lie within it; inputs can be written, and lie apart.
@@ -196,7 +197,13 @@ fn operands(program: &Program<'_>, block: &BlockRecord, numbers: &[u16]) -> Resu
     Ok((types, places))
 }
 
-fn check_instruction(program: &Program<'_>, block: &BlockRecord, signature: u32, instruction: &InstructionRecord) -> Result<(), Rule> {
+fn check_instruction(
+    program: &Program<'_>,
+    block: &BlockRecord,
+    signature: u32,
+    instruction: &InstructionRecord,
+    named: &mut Named,
+) -> Result<(), Rule> {
     let (inputs, outputs) = (u32::from(instruction.inputs), u32::from(instruction.outputs));
     let kernel = program.kernel(instruction.kernel).ok_or(Rule::Operands)?;
     let in_tables = within(instruction.operands, inputs + outputs, program.operands.len())
@@ -221,5 +228,5 @@ fn check_instruction(program: &Program<'_>, block: &BlockRecord, signature: u32,
     if !output_places.iter().all(assigns) {
         return Err(Rule::Assigns);
     }
-    agree(program, instruction, kernel.def.code).ok_or(Rule::Blocks)
+    runs(program, instruction, kernel.def.code, named).ok_or(Rule::Blocks)
 }

@@ -82,39 +82,26 @@ impl<'p, 'm> Session<'p, 'm> {
                 }
                 continue;
             };
-            if instruction.outputs != 0 {
-                self.step(instruction).map_err(|error| error.at(frame.index()))?;
-            } else if let Some(block) = self.decide(instruction, &mut frame.step).map_err(|error| error.at(frame.index()))? {
-                let inner = core::mem::replace(&mut frame, Frame::new(program, block));
-                around.push(inner).map_err(|_| BROKEN)?;
-                continue;
+            let mut words = [frame.step, NONE];
+            self.step(instruction, &mut words).map_err(|error| error.at(frame.end - frame.rest.len() as u32))?;
+            let [step, block] = words;
+            match program.blocks.get(block as usize) {
+                None => (frame.rest, frame.step) = (rest, 0),
+                Some(block) => {
+                    frame.step = step;
+                    let outer = core::mem::replace(&mut frame, Frame::new(program, block));
+                    around.push(outer).map_err(|_| BROKEN)?;
+                }
             }
-            frame.rest = rest;
         }
-    }
-
-    /// Asks an instruction without outputs which block is to run next. `step` counts how often it was asked.
-    #[inline(never)]
-    fn decide(&mut self, instruction: &InstructionRecord, step: &mut u32) -> Result<Option<&'p BlockRecord>> {
-        let places = &self.places;
-        let program = places.program;
-        let mut pieces = Pieces::new(self.memory);
-        let (mut inputs, mut outputs) = (Vec::new(), Vec::new());
-        let mut words = [*step, NONE];
-        views(places, instruction, &mut pieces, &mut inputs, &mut outputs).ok_or(BROKEN)?;
-        let asked = TensorViewMut { tensor_type: &TensorType::I32, data: bytemuck::bytes_of_mut(&mut words) };
-        call(program, instruction, &inputs, &mut [asked])?;
-        let [next, block] = words;
-        *step = if block == NONE { 0 } else { next };
-        Ok(program.blocks.get(block as usize))
     }
 
     /// Runs an instruction. This is what a node costs beside its kernel: one output, and one or two inputs, take the
     /// short way.
     #[inline(always)]
-    fn step(&mut self, instruction: &InstructionRecord) -> Result<()> {
+    fn step(&mut self, instruction: &InstructionRecord, words: &mut [u32; 2]) -> Result<()> {
         if instruction.outputs != 1 {
-            return self.step_many(instruction);
+            return self.step_many(instruction, words);
         }
         let places = &self.places;
         let program = places.program;
@@ -151,16 +138,18 @@ impl<'p, 'm> Session<'p, 'm> {
         call(program, instruction, inputs, outputs)
     }
 
-    /// Runs an instruction with any number of outputs.
+    /// Runs an instruction with any number of outputs. One without is given `words` instead, which say how often it was asked which
+    /// block is to run next, and take the answer.
     #[inline(never)]
-    fn step_many(&mut self, instruction: &InstructionRecord) -> Result<()> {
+    fn step_many(&mut self, instruction: &InstructionRecord, words: &mut [u32; 2]) -> Result<()> {
         let places = &self.places;
         let mut pieces = Pieces::new(self.memory);
         let (mut inputs, mut outputs) = (Vec::new(), Vec::new());
-        match views(places, instruction, &mut pieces, &mut inputs, &mut outputs) {
-            Some(()) => call(places.program, instruction, &inputs, &mut outputs),
-            None => Err(BROKEN),
+        views(places, instruction, &mut pieces, &mut inputs, &mut outputs).ok_or(BROKEN)?;
+        if outputs.is_empty() {
+            let _ = outputs.push(TensorViewMut { tensor_type: &TensorType::I32, data: bytemuck::bytes_of_mut(words) });
         }
+        call(places.program, instruction, &inputs, &mut outputs)
     }
 
     fn locate(&self, operand: u16) -> Option<Bytes<'p>> {
@@ -329,11 +318,6 @@ struct Frame<'p> {
 impl<'p> Frame<'p> {
     fn new(program: &Program<'p>, block: &BlockRecord) -> Frame<'p> {
         Frame { rest: program.block_instructions(block), end: block.first + block.instructions, step: 0 }
-    }
-
-    /// The number of the next instruction.
-    fn index(&self) -> u32 {
-        self.end - self.rest.len() as u32
     }
 }
 
