@@ -351,15 +351,10 @@ impl Tables {
         let operands = self.operands(decided, captured, &[by])?;
         let results = (self.operands(plan, captured, &node.outputs)?, node.outputs.len());
         let mut words = Vec::new();
-        for index in 0..bodies.len() {
+        for _ in bodies {
             words.push(self.blocks.len() as u32);
             self.blocks.push(BlockRecord::zeroed());
-            let (inputs, outputs) = match (is_loop, index) {
-                (true, 0) => ((0, 0), (operands, 1)),
-                (true, _) => (results, results),
-                (false, _) => ((0, 0), results),
-            };
-            self.give(self.blocks.len() - 1, inputs, outputs);
+            self.give(self.blocks.len() - 1, (0, 0), results);
         }
         words.extend(&node.attributes);
         let attributes = Tables::words(&mut self.attributes, &words);

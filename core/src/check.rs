@@ -2,9 +2,9 @@
 
 use crate::dtype::DType;
 use crate::error::{Error, Result, Rule, Section};
-use crate::op::{MAX_INPUTS, MAX_OUTPUTS, OpCode};
+use crate::op::{Kernel, MAX_INPUTS, MAX_OUTPUTS};
 use crate::ops;
-use crate::program::{self, ALIGN, BlockRecord, InstructionRecord, MAX_DEPTH, MAX_SIGNATURES, NONE, Program, Space, TensorRecord};
+use crate::program::{self, ALIGN, BlockRecord, InstructionRecord, MAX_DEPTH, MAX_SIGNATURES, NONE, Program, SignatureId, Space, TensorRecord};
 use crate::shape::TensorType;
 use crate::verify::{self, Place};
 use heapless::Vec;
@@ -97,7 +97,7 @@ pub(crate) fn space(record: &TensorRecord) -> Option<Space> {
 /// The blocks that were named by what a signature runs: they are numbered in the order in which they are named, so each is named
 /// once, and none runs itself.
 struct Named {
-    /// The first one; [`NONE`] before it.
+    /// The first one that is not checked; [`NONE`] before any is named.
     first: u32,
     /// The number after the last one.
     next: u32,
@@ -105,53 +105,40 @@ struct Named {
 
 /// Checks the block of signature `signature`, and level by level the blocks that it runs.
 pub(crate) fn block(program: &Program<'_>, signature: u32) -> Result<()> {
-    let Some(record) = program.signatures.get(signature as usize) else { return Err(Error::UnknownSignature) };
-    let Some(whole) = program.blocks.get(record.block as usize) else { return Err(Error::UnknownSignature) };
+    let whole = program.block(SignatureId(signature))?;
     let wrong = |index| Error::Record { section: Section::Blocks, index };
-    io(program, whole).ok_or(wrong(record.block))?;
+    io(program, whole).ok_or(wrong(signature))?;
     let mut named = Named { first: NONE, next: NONE };
-    instructions(program, whole, whole, signature, &mut named)?;
-    let (mut number, mut level, mut depth) = (named.first, named.next, 1);
-    while number < named.next {
-        let block = program.blocks.get(number as usize).filter(|_| depth <= MAX_DEPTH).ok_or(wrong(number))?;
-        instructions(program, whole, block, signature, &mut named)?;
-        number += 1;
-        if number == level {
-            (level, depth) = (named.next, depth + 1);
+    let (mut block, mut number, mut last, mut depth) = (whole, 0, 0, 0);
+    loop {
+        for (offset, instruction) in program.block_instructions(block).iter().enumerate() {
+            let kernel = program.kernel(instruction.kernel).ok_or(Error::MissingKernel { kernel: instruction.kernel.into() })?;
+            let checked = check_instruction(program, whole, kernel, 1 << signature, instruction, &mut named);
+            verify::at(block.first + offset as u32, checked)?;
         }
+        if number == last {
+            (number, last, depth) = (named.first.wrapping_sub(1), named.next.wrapping_sub(1), depth + 1);
+            named.first = named.next;
+        }
+        if number == last {
+            return Ok(());
+        }
+        number = number.wrapping_add(1);
+        block = program.blocks.get(number as usize).filter(|_| depth <= MAX_DEPTH).ok_or(wrong(number))?;
     }
-    Ok(())
 }
 
-/// Checks the instructions of `block`, which `whole` runs.
-fn instructions(program: &Program<'_>, whole: &BlockRecord, block: &BlockRecord, signature: u32, named: &mut Named) -> Result<()> {
-    for (offset, instruction) in program.block_instructions(block).iter().enumerate() {
-        let index = block.first + offset as u32;
-        if program.kernel_records.get(usize::from(instruction.kernel)).is_some() && program.kernel(instruction.kernel).is_none() {
-            return Err(Error::MissingKernel { kernel: instruction.kernel.into() });
-        }
-        verify::at(index, check_instruction(program, whole, 1 << signature, instruction, named))?;
-    }
-    Ok(())
-}
-
-/// The blocks that an instruction runs follow those that were named before. Branches leave the same outputs; a loop's condition gives
-/// what the loop is decided by, and its body leaves the state that it began with.
-fn runs(program: &Program<'_>, instruction: &InstructionRecord, code: OpCode, named: &mut Named) -> Option<()> {
-    let is_loop = code == ops::code::while_loop;
-    let mut wanted = (instruction.operands, 1);
-    for (index, &number) in ops::blocks(code, program.attributes(instruction)).iter().enumerate() {
+/// The blocks that an instruction runs follow those that were named before, and leave the same outputs.
+fn runs(program: &Program<'_>, numbers: &[u32], named: &mut Named) -> Option<()> {
+    let mut first: Option<&BlockRecord> = None;
+    for &number in numbers {
         let block = program.blocks.get(number as usize)?;
-        let given = (block.outputs, block.output_count);
-        match (is_loop, index) {
-            (false, 0) => wanted = given,
-            (true, 1) => wanted = (block.inputs, block.input_count),
-            _ => (),
-        }
+        let other = first.get_or_insert(block);
+        let agree = (block.outputs, block.output_count) == (other.outputs, other.output_count);
         if named.first == NONE {
             (named.first, named.next) = (number, number);
         }
-        (given == wanted && number == named.next && number as usize >= program.signatures.len()).then_some(())?;
+        (agree && number == named.next && number as usize >= program.signatures.len()).then_some(())?;
         named.next += 1;
     }
     Some(())
@@ -197,15 +184,16 @@ fn operands(program: &Program<'_>, block: &BlockRecord, numbers: &[u16]) -> Resu
     Ok((types, places))
 }
 
+#[inline(never)]
 fn check_instruction(
     program: &Program<'_>,
     block: &BlockRecord,
+    kernel: &Kernel,
     signature: u32,
     instruction: &InstructionRecord,
     named: &mut Named,
 ) -> Result<(), Rule> {
     let (inputs, outputs) = (u32::from(instruction.inputs), u32::from(instruction.outputs));
-    let kernel = program.kernel(instruction.kernel).ok_or(Rule::Operands)?;
     let in_tables = within(instruction.operands, inputs + outputs, program.operands.len())
         && within(instruction.attributes, instruction.attribute_words, program.attributes.len());
     if !in_tables || outputs as usize > MAX_OUTPUTS {
@@ -228,5 +216,5 @@ fn check_instruction(
     if !output_places.iter().all(assigns) {
         return Err(Rule::Assigns);
     }
-    runs(program, instruction, kernel.def.code, named).ok_or(Rule::Blocks)
+    runs(program, ops::blocks(kernel.def.code, attributes), named).ok_or(Rule::Blocks)
 }

@@ -233,13 +233,11 @@ impl Error {
     }
 
     /// The same error, with the number of the instruction where it came up.
-    pub(crate) fn at(self, index: u32) -> Error {
-        match self {
-            Error::IndexOutOfRange { position, value, limit, .. } => Error::IndexOutOfRange { node: index, position, value, limit },
-            Error::DivisionByZero { position, .. } => Error::DivisionByZero { node: index, position },
-            Error::NegativePower { position, .. } => Error::NegativePower { node: index, position },
-            error => error,
+    pub(crate) fn at(mut self, index: u32) -> Error {
+        if let Error::IndexOutOfRange { node, .. } | Error::DivisionByZero { node, .. } | Error::NegativePower { node, .. } = &mut self {
+            *node = index;
         }
+        self
     }
 
     /// An error in words.

@@ -72,25 +72,22 @@ impl<'p, 'm> Session<'p, 'm> {
     /// does not fit; variables that were assigned before that instruction keep their new values.
     pub fn run(&mut self, signature: SignatureId) -> Result<()> {
         let program = self.places.program;
-        let mut around: Vec<Frame<'p>, MAX_DEPTH> = Vec::new();
-        let mut frame = Frame::new(program, program.block(signature)?);
+        let mut around: Vec<Frame, MAX_DEPTH> = Vec::new();
+        let mut frame = Frame::new(program.block(signature)?);
         loop {
-            let Some((instruction, rest)) = frame.rest.split_first() else {
-                match around.pop() {
-                    Some(outer) => frame = outer,
-                    None => return Ok(()),
-                }
+            if frame.next == frame.end {
+                let Some(outer) = around.pop() else { return Ok(()) };
+                frame = outer;
                 continue;
-            };
+            }
+            let Some(instruction) = program.instructions.get(frame.next as usize) else { return Err(BROKEN) };
             let mut words = [frame.step, NONE];
-            self.step(instruction, &mut words).map_err(|error| error.at(frame.end - frame.rest.len() as u32))?;
-            let [step, block] = words;
-            match program.blocks.get(block as usize) {
-                None => (frame.rest, frame.step) = (rest, 0),
+            self.step(instruction, &mut words).map_err(|error| error.at(frame.next))?;
+            match program.blocks.get(words[1] as usize) {
+                None => frame = Frame { next: frame.next + 1, end: frame.end, step: 0 },
                 Some(block) => {
-                    frame.step = step;
-                    let outer = core::mem::replace(&mut frame, Frame::new(program, block));
-                    around.push(outer).map_err(|_| BROKEN)?;
+                    around.push(Frame { step: words[0], ..frame }).map_err(|_| BROKEN)?;
+                    frame = Frame::new(block);
                 }
             }
         }
@@ -140,6 +137,7 @@ impl<'p, 'm> Session<'p, 'm> {
 
     /// Runs an instruction with any number of outputs. One without is given `words` instead, which say how often it was asked which
     /// block is to run next, and take the answer.
+    #[cold]
     #[inline(never)]
     fn step_many(&mut self, instruction: &InstructionRecord, words: &mut [u32; 2]) -> Result<()> {
         let places = &self.places;
@@ -306,18 +304,19 @@ fn views<'a, 'p: 'a>(
 }
 
 /// A block that is running.
-struct Frame<'p> {
-    /// The instructions that are left.
-    rest: &'p [InstructionRecord],
-    /// The number of the instruction after the block.
+#[derive(Clone, Copy)]
+struct Frame {
+    /// The number of the next instruction.
+    next: u32,
+    /// That of the instruction after the block.
     end: u32,
     /// How often the next instruction was asked what to run.
     step: u32,
 }
 
-impl<'p> Frame<'p> {
-    fn new(program: &Program<'p>, block: &BlockRecord) -> Frame<'p> {
-        Frame { rest: program.block_instructions(block), end: block.first + block.instructions, step: 0 }
+impl Frame {
+    fn new(block: &BlockRecord) -> Frame {
+        Frame { next: block.first, end: block.first + block.instructions, step: 0 }
     }
 }
 

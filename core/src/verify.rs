@@ -54,6 +54,7 @@ pub fn places(def: &OpDef, inputs: &[Place], outputs: &[Place]) -> Result<(), Ru
 }
 
 /// Puts the number of an instruction to the rule it breaks.
+#[inline(never)]
 pub(crate) fn at<T>(index: u32, result: Result<T, Rule>) -> Result<T> {
     result.map_err(|rule| Error::Instruction { index, rule })
 }
