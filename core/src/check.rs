@@ -4,7 +4,9 @@ use crate::dtype::DType;
 use crate::error::{Error, Result, Rule, Section};
 use crate::op::{Kernel, MAX_INPUTS, MAX_OUTPUTS};
 use crate::ops;
-use crate::program::{self, ALIGN, BlockRecord, InstructionRecord, MAX_DEPTH, MAX_SIGNATURES, NONE, Program, SignatureId, Space, TensorRecord};
+use crate::program::{
+    self, ALIGN, BlockRecord, InstructionRecord, MAX_DEPTH, MAX_SIGNATURES, NONE, Program, SignatureId, Space, TensorRecord,
+};
 use crate::shape::TensorType;
 use crate::verify::{self, Place};
 use heapless::Vec;
