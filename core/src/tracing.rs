@@ -5,6 +5,7 @@ use crate::device::Device;
 use crate::error::{Error, Result};
 use crate::graph::{Capture, Captured, Control, Graph, Node, Origin, ValueId};
 use crate::op::{MAX_INPUTS, OpCode, OpDef};
+use crate::ops;
 use crate::random::Stream;
 use crate::scope::{CustomRule, Forward, Gradient, Op, Outputs, Recorder, Scope, ScopeHandle};
 use crate::shape::TensorType;
@@ -195,6 +196,9 @@ impl Recorder for Tracing {
 
     fn assign(&self, variable: &Variable, value: &Tensor) -> Result<()> {
         variable.accepts(value.tensor_type())?;
+        // No gradient flows through an assignment; tapes around a body do not see those in it.
+        let stopped = if self.inner { self.emit(&ops::identity::STOP, &[], &[value])?.pop() } else { None };
+        let value = stopped.as_ref().unwrap_or(value);
         let mut record = self.record.lock();
         let index = record.capture(variable)?;
         let id = self.id(value, &mut record)?;

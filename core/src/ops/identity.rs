@@ -27,7 +27,7 @@ fn grad(of: &Backward<'_>) -> Result<InputGradients> {
 
 /// The same op, through which no gradient flows.
 #[cfg(feature = "alloc")]
-static STOP: Op = Op { def: &DEF, usage: "stop_gradient(x)", grad: Gradient::None("it stops gradients") };
+pub(crate) static STOP: Op = Op { def: &DEF, usage: "stop_gradient(x)", grad: Gradient::None("it stops gradients") };
 
 #[cfg(feature = "alloc")]
 impl Tensor {

@@ -121,7 +121,7 @@ impl Run<'_> {
             Statement::Write(place, from) => array = array.write(&at(place), &registers[*from])?,
             Statement::Read(place, to) => registers[*to] = array.read(&at(place))?,
             Statement::Assign(from) => self.scope.assign(self.memory, &registers[*from])?,
-            Statement::Recall(to) => registers[*to] = self.scope.read(self.memory)?.stop_gradient()?.add(&registers[*to])?.tanh()?,
+            Statement::Recall(to) => registers[*to] = self.scope.read(self.memory)?.add(&registers[*to])?.tanh()?,
             Statement::If(by, then, otherwise) => {
                 let by = self.negative(&registers[*by])?;
                 let run = |block: &[Statement]| self.block(block, (registers.clone(), array.clone()), counter);
@@ -182,8 +182,7 @@ impl Case {
 
     /// Registers, array and memory at the end; then gradients of their sum, of as many orders as are wanted.
     fn run(&self, mode: &Mode, scope: &dyn Scope, inputs: Vec<Tensor>) -> Result<Vec<Tensor>> {
-        let (outer, inner) = (scope.tape(), ());
-        let _ = inner;
+        let outer = scope.tape();
         let watched = inputs.iter().map(|input| outer.watch(input)).collect::<Result<Vec<_>>>()?;
         let (mut results, first) = self.first(mode, &outer, &watched)?;
         results.extend(first.iter().cloned());

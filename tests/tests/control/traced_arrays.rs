@@ -3,7 +3,7 @@
 use crate::{eager, error, f32s, floats, i32s, ints};
 use gradlet_core::control::{WhileOptions, cond, while_loop};
 use gradlet_core::structure::Structure;
-use gradlet_core::{DType, Function, Record, Result, Scope, Tensor, TensorArray};
+use gradlet_core::{DType, Function, Record, Result, Scope, Tensor, TensorArray, Variable};
 
 /// What `body` gives for `argument`, traced and compiled.
 fn run<A: Structure, R: Structure>(argument: A, body: impl Fn(&dyn Scope, A) -> Result<R> + Send + Sync + 'static) -> Result<R> {
@@ -193,5 +193,31 @@ fn arrays_are_arguments_and_results() -> Result<()> {
     assert_eq!(i32s(&a.stack()?), [4, 8]);
     assert_eq!(i32s(&double.call(&eager(), a)?.stack()?), [4, 8]);
     assert_eq!(double.traces(), 2);
+    Ok(())
+}
+
+#[test]
+fn no_gradient_flows_through_an_assignment() -> Result<()> {
+    let memory = Variable::new(&eager(), "memory", &floats(&[1.0], &[]))?;
+    // TensorFlow's graph gives 12 too.
+    let gradient = move |scope: &dyn Scope, x: Tensor| {
+        let tape = scope.tape();
+        let x = tape.watch(&x)?;
+        let state = (ints(&[0], &[]), floats(&[0.0], &[]));
+        let options = WhileOptions { max_iterations: Some(2) };
+        let (_, y) = while_loop(
+            &tape,
+            options,
+            state,
+            |(i, _)| i.less(&i.like(2.0)?),
+            |(i, y)| {
+                tape.assign(&memory, &x.mul_scalar(2.0)?)?;
+                Ok((i.add_scalar(1.0)?, y.add(&tape.read(&memory)?.mul(&x)?)?))
+            },
+        )?;
+        Ok(tape.gradient(&y, &x)?.unwrap())
+    };
+    assert_eq!(f32s(&gradient(&eager(), floats(&[3.0], &[]))?), [12.0]);
+    assert_eq!(f32s(&run(floats(&[3.0], &[]), gradient)?), [12.0]);
     Ok(())
 }
