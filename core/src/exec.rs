@@ -3,7 +3,8 @@
 use crate::arena::{Around, Bytes, Pieces, Places, part};
 use crate::dtype::Element;
 use crate::error::{Error, Result};
-use crate::op::{Call, MAX_INPUTS, MAX_OUTPUTS};
+use crate::format::Printed;
+use crate::op::{Call, MAX_INPUTS, MAX_OUTPUTS, PRINT};
 use crate::program::{ALIGN, BlockRecord, InstructionRecord, MAX_DEPTH, NONE, Program, SignatureId, align};
 use crate::shape::TensorType;
 use crate::view::{TensorView, TensorViewMut};
@@ -69,8 +70,28 @@ impl<'p, 'm> Session<'p, 'm> {
     /// Runs `signature` on the inputs that were set.
     ///
     /// Fails with [`Error::IndexOutOfRange`] or [`Error::DivisionByZero`], which name the instruction, where the data
-    /// does not fit; variables that were assigned before that instruction keep their new values.
+    /// does not fit; variables that were assigned before that instruction keep their new values. What the program prints is left
+    /// unsaid: [`Session::run_printing`].
     pub fn run(&mut self, signature: SignatureId) -> Result<()> {
+        self.run_with::<false>(signature, &mut |_| ())
+    }
+
+    /// [`Session::run`]; what the program prints is given to `print`, as something to be displayed: by `write!` to a console, or as
+    /// telemetry likes it. Only firmware that calls this carries code to write numbers.
+    ///
+    /// ```no_run
+    /// # fn firmware(session: &mut gradlet_core::Session<'_, '_>, train: gradlet_core::SignatureId) -> gradlet_core::Result<()> {
+    /// let mut console = String::new(); // or a UART: whatever is `core::fmt::Write`
+    /// session.run_printing(train, &mut |text| {
+    ///     let _ = std::fmt::Write::write_fmt(&mut console, format_args!("{text}"));
+    /// })
+    /// # }
+    /// ```
+    pub fn run_printing(&mut self, signature: SignatureId, print: &mut dyn FnMut(Printed<'_>)) -> Result<()> {
+        self.run_with::<true>(signature, print)
+    }
+
+    fn run_with<const PRINTS: bool>(&mut self, signature: SignatureId, print: &mut dyn FnMut(Printed<'_>)) -> Result<()> {
         let program = self.places.program;
         let mut around: Vec<Frame, MAX_DEPTH> = Vec::new();
         let mut frame = Frame::new(program.block(signature)?);
@@ -83,6 +104,9 @@ impl<'p, 'm> Session<'p, 'm> {
             let Some(instruction) = program.instructions.get(frame.next as usize) else { return Err(BROKEN) };
             let mut words = [frame.step, NONE];
             self.step(instruction, &mut words).map_err(|error| error.at(frame.next))?;
+            if PRINTS && words[1] == PRINT {
+                self.print(instruction, print);
+            }
             match program.blocks.get(words[1] as usize) {
                 None => frame = Frame { next: frame.next + 1, end: frame.end, step: 0 },
                 Some(block) => {
@@ -148,6 +172,14 @@ impl<'p, 'm> Session<'p, 'm> {
             let _ = outputs.push(TensorViewMut { tensor_type: &TensorType::I32, data: bytemuck::bytes_of_mut(words) });
         }
         call(places.program, instruction, &inputs, &mut outputs)
+    }
+
+    fn print(&mut self, instruction: &InstructionRecord, print: &mut dyn FnMut(Printed<'_>)) {
+        let mut pieces = Pieces::new(self.memory);
+        let (mut inputs, mut outputs) = (Vec::new(), Vec::new());
+        if views(&self.places, instruction, &mut pieces, &mut inputs, &mut outputs).is_some() {
+            print(Printed { attributes: self.places.program.attributes(instruction), inputs: &inputs });
+        }
     }
 
     fn locate(&self, operand: u16) -> Option<Bytes<'p>> {

@@ -5,8 +5,10 @@ use crate::files::write_whole;
 use crate::{artifact_values, firmware};
 use gradlet_core::describe::{Description, OperandInfo, SignatureInfo};
 use gradlet_core::device::AlignedBytes;
+use gradlet_core::format::Printed;
 use gradlet_core::program::missing_kernel;
 use gradlet_core::{Device, Error, Program, Result, Session, SignatureId, Tensor, TensorType, ops};
+use std::fmt::Arguments;
 use std::path::Path;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
@@ -66,7 +68,11 @@ pub struct Loaded {
     description: Description,
     arena: Mutex<AlignedBytes>,
     device: Device,
+    out: Box<Out>,
 }
+
+/// Where it is printed to.
+type Out = dyn Fn(Arguments<'_>) + Send + Sync;
 
 impl Loaded {
     /// Loads `signatures` of the artifact `bytes`, or all.
@@ -83,7 +89,12 @@ impl Loaded {
         let checked = checked.map_err(|error| explain(bytes, error))?;
         let mut arena = AlignedBytes::zeroed(checked.borrow_dependent().arena_bytes());
         Session::new(checked.borrow_dependent(), &mut arena)?;
-        Ok(Loaded { checked, description, arena: Mutex::new(arena), device: crate::cpu() })
+        Ok(Loaded { checked, description, arena: Mutex::new(arena), device: crate::cpu(), out: Box::new(|text| print!("{text}")) })
+    }
+
+    /// The same, but what its signatures print goes to `out`, not to standard output.
+    pub fn printing(self, out: impl Fn(Arguments<'_>) + Send + Sync + 'static) -> Loaded {
+        Loaded { out: Box::new(out), ..self }
     }
 
     /// The signatures that were loaded.
@@ -201,7 +212,8 @@ impl<'l> LoadedSignature<'l> {
             for (index, input) in inputs.iter().enumerate() {
                 session.input_bytes_mut(self.id, index)?.copy_from_slice(input.bytes()?);
             }
-            session.run(self.id).map_err(|error| error.context(format!("signature {name:?}")))?;
+            let print = &mut |text: Printed<'_>| (self.loaded.out)(format_args!("{text}"));
+            session.run_printing(self.id, print).map_err(|error| error.context(format!("signature {name:?}")))?;
             let outputs = self.outputs().enumerate();
             outputs.map(|(index, (_, of))| Tensor::from_bytes(&self.loaded.device, of, session.output_bytes(self.id, index)?)).collect()
         })

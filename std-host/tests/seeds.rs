@@ -69,9 +69,12 @@ fn demo_module_is_exported() {
     artifact.signature("addprint", &demo.addprint().concrete(&scope, &five).unwrap(), &["a"], &["x"]).unwrap();
     let named = gradlet::layers::Module::named_variables(&*demo);
     artifact.variables(named.into_iter().map(|(name, variable)| (format!("demo_module/{name}"), variable)).collect());
-    let loaded = Loaded::new(&artifact.to_bytes().unwrap(), None).unwrap();
+    let (text, bytes) = (Arc::new(Mutex::new(String::new())), artifact.to_bytes().unwrap());
+    let sink = text.clone();
+    let loaded = Loaded::new(&bytes, None).unwrap().printing(move |part| *sink.lock().unwrap() += &part.to_string());
     let addprint = loaded.signature("addprint").unwrap();
     assert_eq!(addprint.call(std::slice::from_ref(&five)).unwrap()[0].item::<f32>().unwrap(), 6.0);
+    assert_eq!(*text.lock().unwrap(), "6\n");
     assert_eq!(loaded.variable("demo_module/x").unwrap().item::<f32>().unwrap(), 6.0);
     let wrong = addprint.call(&[Tensor::scalar(&scope.device(), 5i32)]).unwrap_err().to_string();
     assert_eq!(wrong, "input 0 of \"addprint\" is f32[], got i32[]");
