@@ -102,9 +102,12 @@ fn a_loop_with_an_array_and_its_gradient() -> Result<()> {
         let found = tape.gradient(&loss, [x, w].as_slice())?.into_iter().map(Option::unwrap);
         Ok([y, loss].into_iter().chain(found).collect::<Vec<_>>())
     };
-    let near = |got: &Tensor, want: &[f32]| {
+    let near = |got: &Tensor, want: &[f64]| {
         let got = f32s(got);
-        assert!(got.len() == want.len() && got.iter().zip(want).all(|(got, want)| (got - want).abs() < 1e-6), "{got:?} {want:?}");
+        assert!(
+            got.len() == want.len() && got.iter().zip(want).all(|(got, want)| (f64::from(*got) - want).abs() < 1e-6),
+            "{got:?} {want:?}"
+        );
     };
     let eagerly = gradients(&eager(), (x.clone(), w.clone()))?;
     for found in [eagerly, run((x.clone(), w.clone()), gradients)?] {
