@@ -33,8 +33,10 @@ fn a_program_that_prints_runs_on_a_device() {
     let program = Program::load(&bytes, ops::KERNELS, &["f"]).unwrap();
     let signature = program.signature("f").unwrap();
     let mut arena = AlignedBytes::zeroed(program.arena_bytes());
+    let mut text = String::new();
     let mut session = Session::new(&program, &mut arena).unwrap();
     session.input_mut::<i32>(signature, 0).unwrap().copy_from_slice(&[1, 2]);
-    session.run(signature).unwrap();
+    session.run_printing(signature, &mut |printed| text += &printed.to_string()).unwrap();
     assert_eq!(session.output::<i32>(signature, 0).unwrap(), [1, 2]);
+    assert_eq!(text, "step 0 [1 2]\nstep 1 [2 3]\nstep 2 [3 4]\ndone\npositive\n");
 }
