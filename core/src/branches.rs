@@ -5,6 +5,7 @@ use crate::error::Result;
 use crate::executable::{Step, run};
 use crate::format::Printed;
 use crate::op::{Call, Kernel, MAX_INPUTS, NONE, PRINT};
+use crate::ops;
 use crate::shape::TensorType;
 use crate::steps::{BROKEN, Memory, Operand};
 use crate::view::{TensorView, TensorViewMut};
@@ -44,7 +45,7 @@ impl Effect {
         let inputs = self.inputs.iter().map(|input| TensorView { tensor_type: &input.tensor_type, data: memory.bytes(input) });
         let inputs: heapless::Vec<TensorView<'_>, MAX_INPUTS> = inputs.collect();
         let mut words = [0, NONE];
-        ask(self.kernel, &self.attributes, &inputs, &mut words)?;
+        ask(self.kernel, &self.attributes, &inputs, &mut words).map_err(|error| ops::assert::explain(error, &self.attributes))?;
         if words[1] == PRINT {
             device.print(format_args!("{}", Printed { attributes: &self.attributes, inputs: &inputs }));
         }

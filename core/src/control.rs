@@ -10,6 +10,7 @@ use crate::ops;
 use crate::scope::{Scope, ScopeHandle, innermost};
 use crate::shape::TensorType;
 use crate::structure::{Part, Structure};
+use crate::sync::Shared;
 use crate::tensor::Tensor;
 use crate::tracing::Tracing;
 use crate::variable::Variable;
@@ -71,21 +72,11 @@ impl Body {
         arguments: &A,
         run: impl FnOnce(A) -> Result<R>,
     ) -> Result<(Body, R)> {
-        let tracing = Tracing::new(scope.clone(), scope.recorder.may_create(), true);
-        let arguments = tracing.inputs(arguments);
-        let results = {
-            let _lead = Lead::new(scope, &ScopeHandle::new(tracing.clone()));
-            run(arguments)?
-        };
-        let mut record = tracing.finish(&results)?;
-        let (mut outer, mut assigned) = (Vec::new(), Vec::new());
-        for capture in core::mem::take(&mut record.graph.captures) {
-            let Some(variable) = capture.source.variable() else { continue };
-            outer.push((Outer::Variable(variable.clone()), capture.initial));
-            assigned.extend(capture.assigned.map(|id| (variable.clone(), id)));
-        }
-        outer.extend(record.captured.into_iter().map(|(tensor, id)| (Outer::Tensor(tensor), id)));
-        Ok((Body { graph: record.graph, outer, assigned }, results))
+        let mut open = Open::new(scope);
+        let arguments = open.inputs(arguments);
+        let results = run(arguments)?;
+        open.pause();
+        Ok((open.close(&results)?, results))
     }
 
     /// The graph with all that it has from around as inputs, after the first `own`; those inputs; and the variables that its last
@@ -93,6 +84,44 @@ impl Body {
     pub(crate) fn close(self, scope: &ScopeHandle, own: usize) -> Result<(Graph, Vec<Tensor>, Vec<Variable>)> {
         let (mut graphs, inputs, assigned) = close(alloc::vec![self], scope, own)?;
         Ok((graphs.pop().ok_or(Error::Arity { got: 0 })?, inputs, assigned))
+    }
+}
+
+/// A body that is being traced.
+pub(crate) struct Open {
+    tracing: Shared<Tracing>,
+    lead: Option<Lead>,
+}
+
+impl Open {
+    /// Leads all that is done in `scope` into a new body.
+    pub(crate) fn new(scope: &ScopeHandle) -> Open {
+        let tracing = Tracing::new(scope.clone(), scope.recorder.may_create(), true);
+        let lead = Lead::new(scope, &ScopeHandle::new(tracing.clone()));
+        Open { tracing, lead: Some(lead) }
+    }
+
+    /// The structure with an input of the body in place of each tensor.
+    pub(crate) fn inputs<A: Structure>(&self, arguments: &A) -> A {
+        self.tracing.inputs(arguments)
+    }
+
+    /// Leads nothing into the body any more.
+    pub(crate) fn pause(&mut self) {
+        self.lead = None;
+    }
+
+    /// The body, which gives `results`.
+    pub(crate) fn close(self, results: &impl Structure) -> Result<Body> {
+        let mut record = self.tracing.finish(results)?;
+        let (mut outer, mut assigned) = (Vec::new(), Vec::new());
+        for capture in core::mem::take(&mut record.graph.captures) {
+            let Some(variable) = capture.source.variable() else { continue };
+            outer.push((Outer::Variable(variable.clone()), capture.initial));
+            assigned.extend(capture.assigned.map(|id| (variable.clone(), id)));
+        }
+        outer.extend(record.captured.into_iter().map(|(tensor, id)| (Outer::Tensor(tensor), id)));
+        Ok(Body { graph: record.graph, outer, assigned })
     }
 }
 
@@ -227,7 +256,8 @@ pub(crate) fn branch<R: Structure>(scope: &ScopeHandle, by: &Tensor, branches: &
     record(scope, by, bodies, &results)
 }
 
-fn record<R: Structure>(scope: &ScopeHandle, by: &Tensor, bodies: Vec<Body>, results: &R) -> Result<R> {
+/// Records that one of `bodies` runs, which give the structure of `results`.
+pub(crate) fn record<R: Structure>(scope: &ScopeHandle, by: &Tensor, bodies: Vec<Body>, results: &R) -> Result<R> {
     let (bodies, inputs, assigned) = close(bodies, scope, 0)?;
     let control = Control { op: &ops::cond::OP, attributes: Vec::new(), bodies };
     let inputs: Vec<Tensor> = core::iter::once(by.clone()).chain(inputs).collect();
@@ -289,11 +319,6 @@ pub fn while_loop<S: Structure>(
     condition: impl Fn(&S) -> Result<Tensor>,
     body: impl Fn(S) -> Result<S>,
 ) -> Result<S> {
-    let tensors = |state: &S| {
-        let mut tensors = Vec::new();
-        state.tensors(&mut |tensor| tensors.push(tensor.clone()));
-        tensors
-    };
     let scope = meeting(scope, &tensors(&state).iter().collect::<Vec<_>>())?;
     let most = options.max_iterations.unwrap_or(u32::MAX);
     let condition = |state: &S| {
@@ -312,9 +337,6 @@ pub fn while_loop<S: Structure>(
     let mut state = state.carried(&scope, None)?;
     let (holds, next) = loop {
         let (holds, _) = Body::trace(&scope, &state, |state| condition(&state))?;
-        if let Some((variable, _)) = holds.assigned.first() {
-            return Err(Error::message(format!("a loop's condition cannot assign variables, it assigns {:?}", variable.name())));
-        }
         let (next, results) = Body::trace(&scope, &state, |state| body(state)?.carried(&scope, None))?;
         match agree(&state, &results, ["the state before the loop", "that after one iteration"]) {
             Ok(()) => break (holds, next),
@@ -325,14 +347,28 @@ pub fn while_loop<S: Structure>(
             }
         }
     };
-    let tensors = tensors(&state);
-    let (mut bodies, inputs, assigned) = close(alloc::vec![holds, next], &scope, tensors.len())?;
+    record_loop(&scope, most, [holds, next], &state)
+}
+
+fn tensors(state: &impl Structure) -> Vec<Tensor> {
+    let mut tensors = Vec::new();
+    state.tensors(&mut |tensor| tensors.push(tensor.clone()));
+    tensors
+}
+
+/// Records that, from `state` on, the second body runs while the first one gives true.
+pub(crate) fn record_loop<S: Structure>(scope: &ScopeHandle, most: u32, bodies: [Body; 2], state: &S) -> Result<S> {
+    if let Some((variable, _)) = bodies[0].assigned.first() {
+        return Err(Error::message(format!("a loop's condition cannot assign variables, it assigns {:?}", variable.name())));
+    }
+    let tensors = tensors(state);
+    let (mut bodies, inputs, assigned) = close(bodies.into(), scope, tensors.len())?;
     // The condition gives no variables back.
     bodies[0].outputs.truncate(1);
     let control = Control { op: &ops::while_loop::OP, attributes: alloc::vec![most], bodies };
     let inputs: Vec<Tensor> = tensors.into_iter().chain(inputs).collect();
     let outputs = scope.recorder.control(&control, &inputs)?;
-    finish(&scope, outputs, &assigned, &state)
+    finish(scope, outputs, &assigned, state)
 }
 
 /// The scope in which `scope` and the tensors meet: the innermost.

@@ -67,6 +67,13 @@ pub enum Error {
         /// The position of the exponent.
         position: u32,
     },
+    /// What was asserted is not true.
+    Assertion {
+        /// The instruction that found it (0 when run eagerly).
+        node: u32,
+        /// The position of the first element that is false.
+        position: u32,
+    },
     /// The bytes do not begin as an artifact does.
     NotAnArtifact,
     /// The artifact is of a format version that this reader does not take.
@@ -234,7 +241,11 @@ impl Error {
 
     /// The same error, with the number of the instruction where it came up.
     pub(crate) fn at(mut self, index: u32) -> Error {
-        if let Error::IndexOutOfRange { node, .. } | Error::DivisionByZero { node, .. } | Error::NegativePower { node, .. } = &mut self {
+        if let Error::IndexOutOfRange { node, .. }
+        | Error::DivisionByZero { node, .. }
+        | Error::NegativePower { node, .. }
+        | Error::Assertion { node, .. } = &mut self
+        {
             *node = index;
         }
         self
@@ -280,6 +291,7 @@ impl fmt::Display for Error {
             Error::NegativePower { node, position } => {
                 write!(f, "an integer has no negative power, such as that at position {position} (instruction {node}): cast it to a float")
             }
+            Error::Assertion { node, position } => write!(f, "the assertion fails at position {position} (instruction {node})"),
             Error::NotAnArtifact => f.write_str("not a gradlet artifact: it must begin with \"GRDL\""),
             Error::Version { major, minor } => {
                 write!(f, "the artifact has format version {major}.{minor}, which this gradlet does not read: export it with this version")

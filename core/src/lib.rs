@@ -32,6 +32,8 @@ pub mod artifact;
 #[cfg(feature = "alloc")]
 pub mod autodiff;
 #[cfg(feature = "alloc")]
+pub mod autograph;
+#[cfg(feature = "alloc")]
 pub mod bodies;
 #[cfg(feature = "alloc")]
 mod branches;

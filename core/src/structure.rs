@@ -21,6 +21,11 @@ use alloc::vec::Vec;
 /// (x.clone(), 3i32, vec![x.clone(), x]).visit(&mut |part| tensors += u32::from(matches!(part, Part::Tensor(_))));
 /// assert_eq!(tensors, 3);
 /// ```
+#[diagnostic::on_unimplemented(
+    message = "a `{Self}` cannot be carried through a function, branch or loop of tensors",
+    label = "not a structure of tensors",
+    note = "tensors, numbers, and tuples, arrays, vectors and options of such can be carried"
+)]
 pub trait Structure: Sized {
     /// Calls `visit` with each tensor, and with each host value.
     fn visit(&self, visit: &mut dyn FnMut(Part<'_>));

@@ -27,6 +27,13 @@ pub mod layers {
     // The trait comes from the line above; code derived by this one names `gradlet`.
     pub use gradlet_derive::HostModule as Module;
 }
+/// Rust's own `if`, `while` and `for` where tensors decide.
+pub mod autograph {
+    #[doc(inline)]
+    pub use gradlet_core::autograph::*;
+    // The attribute comes from the line above; code made by this one names `gradlet`.
+    pub use gradlet_derive::autograph_in_host as autograph;
+}
 mod svg;
 mod team;
 pub mod training;

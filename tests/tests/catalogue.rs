@@ -10,6 +10,7 @@ use std::collections::HashSet;
 const TESTED_OTHERWISE: &[(&str, &str)] = &[
     ("cond", "its results are those of its branches: see tests/control and tests/function"),
     ("while_loop", "its results are those of its body: see tests/control and tests/function"),
+    ("assert", "it computes nothing: see core/src/ops/assert.rs and tests/autograph"),
     ("print", "it computes nothing: see core/src/ops/print.rs and tests/function"),
     ("matmul_sgd", "the optimiser makes it of matmul and sgd_step, of which it has the bits: see tests/training.rs"),
     ("matmul_adam", "the optimiser makes it of matmul and adam_step, of which it has the bits: see tests/training.rs"),

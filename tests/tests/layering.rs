@@ -12,7 +12,7 @@ const FLOORS: [(u32, &[&str]); 9] = [
     (4, &["device", "tensor", "display", "nested", "structure", "scope", "graph", "sources", "variable"]),
     (5, &["ops"]),
     (6, &["replay", "eager", "verify"]),
-    (7, &["tracing", "control", "tensor_array", "scan", "rewind", "autodiff", "observe"]),
+    (7, &["tracing", "control", "autograph", "tensor_array", "scan", "rewind", "autodiff", "observe"]),
     (8, &["prune", "optimize", "bodies", "layout", "plan", "fuse", "group", "steps", "program", "check", "arena", "exec"]),
     (
         9,

@@ -152,6 +152,7 @@ catalogue! {
     101 cond: BOOL, I32;
     102 while_loop: BOOL;
     103 print: F32, F64, F16, BF16, I8, U8, I32, I64, BOOL;
+    104 assert: BOOL;
     111 matmul_adam: F32, F64;
 }
 
