@@ -8,9 +8,11 @@ use crate::variable::Variable;
 use alloc::format;
 use alloc::vec::Vec;
 
+type Visit<T> = fn(&T, &mut dyn FnMut(Part<'_>));
+
 /// How a value's tensors are found and replaced.
 pub struct Ops<T> {
-    visit: fn(&T, &mut dyn FnMut(Part<'_>)),
+    visit: Visit<T>,
     with: fn(&T, &mut dyn FnMut() -> Tensor) -> T,
     carried: fn(T, &dyn Scope, Option<&T>) -> Result<T>,
 }

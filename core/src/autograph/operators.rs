@@ -292,8 +292,8 @@ macro_rules! unary {
     };
 }
 unary! {
-    neg SameNeg OtherNeg Neg - neg;
-    not SameNot OtherNot Not ! logical_not;
+    minus SameNeg OtherNeg Neg - neg;
+    invert SameNot OtherNot Not ! logical_not;
 }
 
 /// What is changed by an operator such as `+=`, and by what.

@@ -1,6 +1,8 @@
 //! `#[autograph]`: control flow that tensors decide.
 
 mod analysis;
+mod branches;
+mod exits;
 mod loops;
 mod lower;
 mod operators;

@@ -83,8 +83,8 @@ impl Lower {
 
     pub fn unary(&mut self, unary: &ExprUnary) -> Option<TokenStream> {
         let name = match unary.op {
-            UnOp::Neg(_) => "neg",
-            UnOp::Not(_) => "not",
+            UnOp::Neg(_) => "minus",
+            UnOp::Not(_) => "invert",
             _ => return None,
         };
         if is_literal(&unary.expr) {
