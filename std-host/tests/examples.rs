@@ -2,6 +2,8 @@
 
 #![allow(dead_code)]
 
+#[path = "../examples/autograph.rs"]
+mod autograph;
 #[path = "../examples/cnn.rs"]
 mod cnn;
 #[path = "../examples/custom.rs"]
@@ -75,4 +77,30 @@ fn mnist() {
     assert_eq!(lines[100], format!("model saved to {}", save.join("model-1.safetensors").display()));
     let lines = run(&["--mode", "test"]);
     assert!(lines.len() == 1 && number(&lines[0], "test accuracy: ") > 0.9, "{lines:?}");
+}
+
+#[test]
+fn square_if_positive() {
+    let code = r#"fn square_if_positive(mut x: Tensor) -> Result<Tensor> {
+    {
+        let mut branch = ag::branch(ag::Pair(&x, &0).greater()?)?;
+        branch.begin((branch.slot("x", &mut x),))?;
+        loop {
+            let value = if branch.chosen() {
+                x = ag::Pair(&x, &x).mul()?;
+            } else {
+                ag::Set(&mut x).literal(0)?;
+            };
+            match branch.end(value, (branch.slot("x", &mut x),))? {
+                ag::Ran::Done(value) => break value,
+                ag::Ran::Again(again) => {
+                    again.go();
+                }
+            }
+        }
+    }
+    Ok(x)
+}"#;
+    let first = "tf.Tensor(1, shape=(), dtype=int32) tf.Tensor(0, shape=(), dtype=int32)";
+    assert_eq!(printed(autograph::run).join("\n"), format!("{first}\n{code}"));
 }

@@ -8,7 +8,7 @@ mod operators;
 mod source;
 
 #[doc(inline)]
-pub use crate::__to_code as to_code;
+pub use gradlet_core::__to_code as to_code;
 /// Rewrites a function, so that tensors can decide in Rust's own control flow: TensorFlow's AutoGraph.
 ///
 /// ```
@@ -90,8 +90,8 @@ pub mod code {
     pub use super::operators::*;
     pub use super::source::{Items, Rows, Source};
     pub use super::{Condition, Decision, fails, plain};
-    pub use crate::{__leave as leave, __own as own};
     pub use alloc::format;
+    pub use gradlet_core::{__leave as leave, __own as own};
 
     /// The traits whose methods the code calls.
     pub mod traits {
@@ -139,7 +139,7 @@ macro_rules! __leave {
         match $branch.moves() {
             ::core::result::Result::Ok(moves) => {
                 moves.go();
-                $crate::__leave!(exit.out(), $($rest)+)
+                $crate::autograph::code::leave!(exit.out(), $($rest)+)
             }
             ::core::result::Result::Err(copies) => {
                 copies.go();
@@ -159,16 +159,22 @@ macro_rules! __own {
                 moves.go();
                 $value
             }
-            ::core::result::Result::Err(copies) => copies.copy(&$value),
+            ::core::result::Result::Err(copies) => {
+                let copy = copies.copy(&$value);
+                copy
+            }
         }
     };
     ($value:expr, $branch:ident, $($rest:ident),+) => {
         match $branch.moves() {
             ::core::result::Result::Ok(moves) => {
                 moves.go();
-                $crate::__own!($value, $($rest),+)
+                $crate::autograph::code::own!($value, $($rest),+)
             }
-            ::core::result::Result::Err(copies) => copies.copy(&$value),
+            ::core::result::Result::Err(copies) => {
+                let copy = copies.copy(&$value);
+                copy
+            }
         }
     };
 }
