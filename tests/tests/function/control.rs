@@ -3,8 +3,9 @@
 use crate::log::{Log, differs, fail, given, none};
 use crate::python::{Arg, eval, scalar};
 use gradlet_core::control::{WhileOptions, cond, switch_case, while_loop};
+use gradlet_core::observe::{Finite, observed};
 use gradlet_core::scan::foldl;
-use gradlet_core::{Function, Print, Record, Result, Scope, Tensor};
+use gradlet_core::{DType, Function, Print, Record, Result, Scope, Tensor, TensorSpec, ops};
 
 /// Whether `x` is greater than `value`.
 fn over(x: &Tensor, value: f64) -> Result<Tensor> {
@@ -244,19 +245,39 @@ pub fn gradient_through_control_flow(log: &mut Log) {
 
 pub fn assertions(log: &mut Log) {
     let scope = log.scope.clone();
-    let greater = "the value must be greater than 0: too small";
+    // A Rust `if` needs a value, which a trace has not.
     let f = Function::new(move |_: &dyn Scope, x: Arg| match x {
         Arg::Tensor(x) if x.item::<i32>()? > 0 => Ok(x),
         Arg::Int(x) if x > 0 => Ok(scalar(x as i32)),
-        _ => fail(greater),
+        _ => fail("too small"),
     });
-    let errors = [("Python `bool`", "the tensor belongs to a trace: it has no value"), ("AssertionError: too small", "too small")];
+    let positive = |x: Tensor| over(&x, 0.0)?.assert("too small").map(|()| x);
+    let g = Function::new(move |_: &dyn Scope, x: Tensor| positive(x));
+    let two_columns = Function::new(|_: &dyn Scope, x: Tensor| Ok(x)).named("f");
+    let two_columns = two_columns.with_signature(&[TensorSpec::new(DType::F32, &[None, Some(2)])]);
+    let shape = "must be f32[?,2], got f32[2,3]";
+    let errors = [
+        ("Python `bool`", "the tensor belongs to a trace: it has no value"),
+        ("too small", "too small"),
+        ("Condition x == y did not hold", "the same: the assertion fails at position 1"),
+        ("dimension 1 must have size 2", shape),
+        ("Tensor had NaN values", "gave NaN at position 1"),
+        ("not compatible with expected shape [?,2]", shape),
+        ("to be true. Summarized data", "data 5"),
+    ];
     log.run(
         &errors,
         || Some(f.traces()),
         |call| match call.name.as_str() {
             "f" => given(f.call(&scope, call.args[0].clone())),
-            _ => differs("assertions of tensors are those of the macro's assert!, which has tests of its own"),
+            "g" => given(g.call(&scope, call.tensor(0))),
+            "e" => given(positive(call.tensor(0))),
+            "tf.debugging.assert_equal" => given(call.tensor(0).equal(&call.tensor(1)).and_then(|same| same.assert("the same"))),
+            "tf.debugging.check_numerics" => {
+                given(observed(&scope, Finite::new()).emit(&ops::identity::OP, &[], &[&call.tensor(0)]).map(|_| ()))
+            }
+            "tf.Assert" => given(call.tensor(0).assert("data 5")),
+            _ => given(two_columns.call(&scope, eval("tf.ones([2, 3])").tensor())),
         },
     );
 }
