@@ -1,5 +1,5 @@
-//! `#[autograph]`: programs that it takes, with what they give as plain Rust and what TensorFlow gives, and the
-//! code that it makes.
+//! `#[autograph]`: programs that it takes, with what they give as plain Rust and what TensorFlow gives; programs that it does not take;
+//! and the code that it makes.
 
 mod accepted;
 mod messages;
@@ -8,6 +8,12 @@ mod value;
 
 use gradlet_core::Tensor;
 use gradlet_core::autograph::{autograph, to_code};
+
+/// Programs that are wrong, with what the compiler says of them.
+#[test]
+fn rejected_programs() {
+    trybuild::TestCases::new().compile_fail("tests/autograph/rejected/*.rs");
+}
 
 #[autograph]
 fn doubled_while_small(mut x: Tensor) -> gradlet_core::Result<Tensor> {

@@ -1,0 +1,12 @@
+use gradlet_core::autograph::autograph;
+use gradlet_core::Result;
+
+#[autograph]
+fn f(x: f32) -> Result<f32> {
+    if x {
+        return Ok(1.0);
+    }
+    Ok(x)
+}
+
+fn main() {}

@@ -1,0 +1,9 @@
+use gradlet_core::autograph::autograph;
+use gradlet_core::Result;
+
+#[autograph]
+fn f(x: f32, n: i32) -> Result<f32> {
+    Ok(x * n)
+}
+
+fn main() {}
