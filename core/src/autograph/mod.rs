@@ -29,7 +29,7 @@ pub use gradlet_core::__to_code as to_code;
 /// assert_eq!(collatz(Tensor::scalar(&device, 6))?.item::<i32>()?, 8);
 /// let traced = Function::new(|_: &dyn Scope, n: Tensor| collatz(n));
 /// assert_eq!(traced.call(&Eager::new(&device), Tensor::scalar(&device, 27))?.item::<i32>()?, 111);
-/// assert!(to_code!(collatz).contains("while looping.again("));
+/// assert!(to_code!(collatz).contains("let mut looping = ag::looping"));
 /// # Ok::<(), gradlet_core::Error>(())
 /// ```
 ///
