@@ -53,12 +53,13 @@ impl Lower {
         });
         self.close(&region);
         let given = with_outs(quote!(#value), outs);
+        let end = quote_spanned!(branch.if_token.span=> #name.end(#given, #slots));
         let lets = outs.iter().map(|out| quote!(let mut #out;));
         let run = quote! {
             loop {
                 #(#lets)*
                 let #value = if #name.chosen() { #then } else { #other };
-                match #name.end(#given, #slots)? {
+                match #end? {
                     ag::Ran::Done(#value) => break #value,
                     ag::Ran::Again(again) => { again.go(); }
                 }
@@ -100,13 +101,14 @@ impl Lower {
         self.close(&region);
         let unit = if matches!(ending, Ending::Function) || diverging(&Expr::If(branch.clone())) { quote!(()) } else { quote!(_) };
         let lets = outs.iter().map(|out| quote!(let mut #out;));
+        let leave = quote_spanned!(branch.if_token.span=> #name.leave(#exit, #slots));
         let code = quote! {{
             let mut #name = ag::branch(#cond)?;
             #name.begin(#slots)?;
             loop {
                 #(#lets)*
                 let #exit: ag::Exit<#unit, #returned> = #label: { if #name.chosen() { #then } else { #other } };
-                match #name.leave(#exit, #slots)? {
+                match #leave? {
                     ag::Ran::Done(#exit) => break #exit,
                     ag::Ran::Again(again) => { again.go(); }
                 }
