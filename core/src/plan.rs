@@ -220,7 +220,9 @@ impl Order {
             return false;
         }
         let misread = node.inputs.iter().enumerate().any(|(input, &id)| id == old && !in_place(input));
-        if misread {
+        // What a branch has twice it could read under one name after it was written under the other.
+        let twice = !node.bodies.is_empty() && node.inputs.iter().filter(|&&id| id == old).count() > 1;
+        if misread || twice {
             return false;
         }
         let later = self.reachable(maker);

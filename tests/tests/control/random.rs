@@ -310,7 +310,10 @@ proptest! {
 /// Random programs found these.
 #[test]
 fn programs_that_failed_once() -> Result<()> {
-    use Statement::{Assign, For, Recall};
+    use Statement::{Assign, For, If, Read, Recall};
     // The loop back through the first loop reads what the variable was; the second loop overwrites it.
-    check(vec![For(1, vec![Recall(0)]), For(1, vec![Assign(1)])], vec![0.5; 2 * REGISTERS], 2)
+    check(vec![For(1, vec![Recall(0)]), For(1, vec![Assign(1)])], vec![0.5; 2 * REGISTERS], 2)?;
+    // The branch has one value twice: as the register that it overwrites, and as what is remembered.
+    let branch = If(0, vec![], vec![Read(Place::Fixed(0), 1), Recall(0)]);
+    check(vec![For(1, vec![Assign(1), branch])], vec![0.86, 0.0, 0.0, -0.41, 0.0, 0.0], 2)
 }
