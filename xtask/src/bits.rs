@@ -1,4 +1,4 @@
-//! The same bits on the device: an MLP's training steps under QEMU against the host's, compiled and op by op.
+//! The same bits on the device: the training steps of an MLP and of an LSTM under QEMU against the host's, compiled and op by op.
 
 #[path = "../../boards/mps2-an386/src/learn.rs"]
 mod learn;
@@ -15,10 +15,10 @@ const STEPS: u32 = 100;
 const LOG: &str = "bits.out";
 const LIMIT: Duration = Duration::from_secs(120);
 
-/// Fails unless the firmware `mlp` gives every loss of its steps, and every weight after them, as the host does.
-pub fn check(toolchain: &Toolchain) -> Result<()> {
-    let folder = models::export("mlp")?;
-    let elf = firmware::build(toolchain, "mlp", Some(&folder))?;
+/// Fails unless the firmware `mlp` or `lstm` gives every loss of its steps, and every weight after them, as the host does.
+pub fn check(toolchain: &Toolchain, name: &str) -> Result<()> {
+    let folder = models::export(name)?;
+    let elf = firmware::build(toolchain, name, Some(&folder))?;
     firmware::run(&elf, &folder, &[&STEPS.to_string(), LOG], LIMIT)?.ok()?;
     compare(&fs::read(folder.join(LOG))?, &host(&fs::read(folder.join("model.grdl"))?)?)
 }

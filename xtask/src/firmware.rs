@@ -12,7 +12,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 /// Every firmware of the board.
-pub const ALL: [&str; 8] = ["bare", "empty", "mlp", "book", "demo", "dispatch", "runner", EAGER];
+pub const ALL: [&str; 9] = ["bare", "empty", "mlp", "lstm", "book", "demo", "dispatch", "runner", EAGER];
 /// The only one with a heap.
 const EAGER: &str = "eager";
 

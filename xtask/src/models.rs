@@ -2,8 +2,11 @@
 
 use crate::shell;
 use anyhow::{Context, Result};
+use gradlet::control::{WhileOptions, cond, while_loop};
 use gradlet::export::{self, Options};
-use gradlet::{Artifact, Eager, Function, ModelSpec, Scope, Tensor, firmware, portable_cpu};
+use gradlet::layers::{self, Layer, Module, Sequential};
+use gradlet::optimizers::Sgd;
+use gradlet::{Artifact, Eager, Function, ModelSpec, Scope, Tensor, firmware, portable_cpu, training};
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -11,11 +14,12 @@ use std::sync::Arc;
 /// The learning rate of the exported training steps: Keras's default for SGD.
 pub const LEARNING_RATE: f32 = 0.01;
 
-/// The folder of firmware `name`'s model (`mlp`, `book`, `dispatch`), exported anew.
+/// The folder of firmware `name`'s model (`mlp`, `lstm`, `book`, `dispatch`), exported anew.
 pub fn export(name: &str) -> Result<PathBuf> {
     let artifact = match name {
         "mlp" => mlp("mlp:64-32-10")?,
         "book" => mlp("mlp:784-100-10")?,
+        "lstm" => lstm()?,
         "dispatch" => chains()?,
         _ => anyhow::bail!("firmware {name} has no model of its own: give one with --model"),
     };
@@ -46,7 +50,28 @@ fn mlp(spec: &str) -> Result<Vec<u8>> {
     Ok(export::artifact(&scope, &model, &spec, &options)?.to_vec())
 }
 
-/// Chains of additions on one element: `long` has 64 more of them than `short`.
+/// Steps of a sequence, features of a step, units, classes.
+const LSTM: [u32; 4] = [100, 3, 8, 10];
+
+/// An untrained LSTM that tells classes of sequences apart, with `infer` and `train`: loops over the steps.
+fn lstm() -> Result<Vec<u8>> {
+    let scope = Eager::new(&portable_cpu());
+    let [steps, features, units, classes] = LSTM;
+    let model = Arc::new(Sequential::new().with(layers::LSTM::new(units)).with(layers::Dense::new(classes)));
+    let x = Tensor::full(&scope.device(), 0.5f32, &[1, steps, features])?;
+    let labels = Tensor::full(&scope.device(), 0i32, &[1])?;
+    model.apply(&scope, &x)?;
+    let forward = model.clone();
+    let infer = Function::new(move |scope: &dyn Scope, x: Tensor| forward.apply(scope, &x)?.softmax(-1));
+    let train = training::step(&model, Arc::new(Sgd::new(LEARNING_RATE)), model.trainable_variables());
+    let mut artifact = Artifact::new();
+    artifact.variables(model.named_variables());
+    artifact.signature("infer", &*infer.concrete(&scope, &x)?, &["sequence"], &["probabilities"])?;
+    artifact.signature("train", &*train.concrete(&scope, &(x, labels))?, &["sequence", "labels"], &["loss"])?;
+    Ok(artifact.to_bytes()?.to_vec())
+}
+
+/// Additions on one element, in chains, in a loop, and each behind a branch: of what is `long` there are 64 more than of what is `short`.
 fn chains() -> Result<Vec<u8>> {
     let scope = Eager::new(&portable_cpu());
     let one = Tensor::full(&scope.device(), 1.0f32, &[1])?;
@@ -55,6 +80,23 @@ fn chains() -> Result<Vec<u8>> {
         let constant = one.clone();
         let chain = Function::new(move |_: &dyn Scope, x: Tensor| (0..length).try_fold(x, |x, _| x.add(&constant)));
         artifact.signature(name, &*chain.concrete(&scope, &one)?, &["x"], &["y"])?;
+    }
+    for (name, length) in [("loop_short", 4.0), ("loop_long", 68.0)] {
+        let constant = one.clone();
+        let turns = Function::new(move |scope: &dyn Scope, x: Tensor| {
+            let count = Tensor::scalar(&scope.device(), 0i32);
+            let next = |(i, x): (Tensor, Tensor)| Ok((i.add_scalar(1.0)?, x.add(&constant)?));
+            Ok(while_loop(scope, WhileOptions { max_iterations: Some(100) }, (count, x), |(i, _)| i.less(&i.like(length)?), next)?.1)
+        });
+        artifact.signature(name, &*turns.concrete(&scope, &one)?, &["x"], &["y"])?;
+    }
+    for (name, length) in [("branch_short", 4), ("branch_long", 68)] {
+        let constant = one.clone();
+        let branches = Function::new(move |scope: &dyn Scope, x: Tensor| {
+            let positive = x.like(0.0)?.less(&x)?.reshape(&[])?;
+            (0..length).try_fold(x, |x, _| cond(scope, &positive, || x.add(&constant), || x.sub(&constant)))
+        });
+        artifact.signature(name, &*branches.concrete(&scope, &one)?, &["x"], &["y"])?;
     }
     Ok(artifact.to_bytes()?.to_vec())
 }

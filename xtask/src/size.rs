@@ -67,15 +67,24 @@ fn executor(toolchain: &Toolchain, rows: &mut Vec<Row>) -> Result<()> {
 type Bars = &'static [(&'static str, u64)];
 
 /// Firmwares around a model: name, arguments, and the bars of what is measured.
-const FIRMWARES: [(&str, &[&str], Bars); 3] = [
+const FIRMWARES: [(&str, &[&str], Bars); 4] = [
     ("mlp", &["8", "mlp.out"], &[("instructions_train_step", 45_000), ("ram_static", 16 << 10)]),
     ("book", &["2", "book.out"], &[("flash_code", 24 << 10)]),
-    ("dispatch", &[], &[("instructions_dispatch", 150)]),
+    ("lstm", &["2", "lstm.out"], &[]),
+    ("dispatch", &[], &[("instructions_dispatch", 150), ("instructions_iteration", 300), ("instructions_branch", 300)]),
 ];
 
 /// What a firmware reports that is a row.
-const REPORTED: [&str; 6] =
-    ["arena_planned", "arena_used", "stack_high_water", "instructions_infer", "instructions_train_step", "instructions_dispatch"];
+const REPORTED: [&str; 8] = [
+    "arena_planned",
+    "arena_used",
+    "stack_high_water",
+    "instructions_infer",
+    "instructions_train_step",
+    "instructions_dispatch",
+    "instructions_iteration",
+    "instructions_branch",
+];
 
 fn model(toolchain: &Toolchain, name: &str, arguments: &[&str], bars: Bars, rows: &mut Vec<Row>) -> Result<()> {
     let folder = models::export(name)?;

@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 
 type Step = (&'static str, fn(&Toolchain) -> Result<()>);
 
-const STEPS: [Step; 12] = [
+const STEPS: [Step; 13] = [
     ("format", |_| format()),
     ("lints", |_| shell::run(cargo().args(["clippy", "--workspace", "--all-targets", "--all-features", "--", "-D", "warnings"]))),
     ("docs", |_| shell::run(cargo().args(["doc", "--no-deps", "--workspace"]).env("RUSTDOCFLAGS", "-D warnings"))),
@@ -19,7 +19,8 @@ const STEPS: [Step; 12] = [
     ("firmware lints", firmware_lints),
     ("firmware harness", firmware_harness),
     ("golden vectors", |_| golden::check()),
-    ("the device's bits", bits::check),
+    ("the device's bits", |toolchain| bits::check(toolchain, "mlp")),
+    ("the device's bits, in loops", |toolchain| bits::check(toolchain, "lstm")),
     ("the device's bits, op by op", bits::check_eager),
     ("sizes", |_| size::check()),
 ];

@@ -1,6 +1,7 @@
 //! What the executor spends on an instruction, beside its kernel.
 //!
-//! The model's signatures `short` and `long` are chains of one elementwise op on one element; `long` has 64 more.
+//! The model's signatures `short` and `long` are chains of one elementwise op on one element; `long` has 64 more. `loop_long` runs it 64
+//! times more in a loop than `loop_short`, `branch_long` behind 64 more branches than `branch_short`.
 
 #![no_std]
 #![no_main]
@@ -24,10 +25,14 @@ fn main() -> ! {
 
 fn firmware() -> Result<(), Failure> {
     let arena = ARENA.take().ok_or(Failure::Check("arena"))?;
-    let program = load(&MODEL.0, KERNELS, &["short", "long"])?;
-    let (short, long) = (program.signature("short")?, program.signature("long")?);
+    let program = load(&MODEL.0, KERNELS, &["short", "long", "loop_short", "loop_long", "branch_short", "branch_long"])?;
     let mut session = session(&program, arena.bytes)?;
-    let (short, long) = (instructions(&mut session, short)?, instructions(&mut session, long)?);
+    let mut of = |name: &str| instructions(&mut session, program.signature(name)?);
+    let (short, long) = (of("short")?, of("long")?);
+    let (turns, branches) = (of("loop_long")? - of("loop_short")?, of("branch_long")? - of("branch_short")?);
+    // Beside the node itself.
+    console::report("instructions_iteration", turns.saturating_sub(long - short) / MORE);
+    console::report("instructions_branch", branches.saturating_sub(long - short) / MORE);
     let kernel = KERNELS.first().ok_or(Failure::Check("kernels"))?;
     let alone = kernel_alone(kernel)?;
     console::report("instructions_short", short);

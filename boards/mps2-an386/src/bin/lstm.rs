@@ -1,0 +1,21 @@
+//! Trains an LSTM over sequences of 100 steps, forward and backward in loops: instructions, memory, and bits to compare with the host.
+
+#![no_std]
+#![no_main]
+
+use mps2_an386::memory::Arena;
+use mps2_an386::{Failure, mlp, run};
+
+mps2_an386::model!();
+
+static ARENA: Arena<ARENA_BYTES> = Arena::new();
+
+#[cortex_m_rt::entry]
+fn main() -> ! {
+    run(firmware)
+}
+
+fn firmware() -> Result<(), Failure> {
+    let mut arena = ARENA.take().ok_or(Failure::Check("arena"))?;
+    mlp::run(&MODEL.0, KERNELS, &mut arena)
+}
