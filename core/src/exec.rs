@@ -110,7 +110,10 @@ impl<'p, 'm> Session<'p, 'm> {
             match program.blocks.get(words[1] as usize) {
                 None => frame = Frame { next: frame.next + 1, end: frame.end, step: 0 },
                 Some(block) => {
-                    around.push(Frame { step: words[0], ..frame }).map_err(|_| BROKEN)?;
+                    // An instruction that is not to be asked again is done when the block is.
+                    let asked = words[0] != NONE;
+                    let outer = Frame { next: frame.next + u32::from(!asked), end: frame.end, step: if asked { words[0] } else { 0 } };
+                    around.push(outer).map_err(|_| BROKEN)?;
                     frame = Frame::new(block);
                 }
             }
@@ -164,14 +167,20 @@ impl<'p, 'm> Session<'p, 'm> {
     #[cold]
     #[inline(never)]
     fn step_many(&mut self, instruction: &InstructionRecord, words: &mut [u32; 2]) -> Result<()> {
-        let places = &self.places;
+        let program = self.places.program;
+        let asked = TensorViewMut { tensor_type: &TensorType::I32, data: bytemuck::bytes_of_mut(words) };
+        if (instruction.inputs, instruction.outputs) == (1, 0) {
+            let by = program.operands.get(instruction.operands as usize).copied().unwrap_or(0);
+            let input = TensorView { tensor_type: self.tensor_type(by), data: Some(self.bytes(self.locate(by))) };
+            return call(program, instruction, &[input], &mut [asked]);
+        }
         let mut pieces = Pieces::new(self.memory);
         let (mut inputs, mut outputs) = (Vec::new(), Vec::new());
-        views(places, instruction, &mut pieces, &mut inputs, &mut outputs).ok_or(BROKEN)?;
+        views(&self.places, instruction, &mut pieces, &mut inputs, &mut outputs).ok_or(BROKEN)?;
         if outputs.is_empty() {
-            let _ = outputs.push(TensorViewMut { tensor_type: &TensorType::I32, data: bytemuck::bytes_of_mut(words) });
+            let _ = outputs.push(asked);
         }
-        call(places.program, instruction, &inputs, &mut outputs)
+        call(program, instruction, &inputs, &mut outputs)
     }
 
     fn print(&mut self, instruction: &InstructionRecord, print: &mut dyn FnMut(Printed<'_>)) {

@@ -18,7 +18,7 @@ fn infer(inputs: &[TensorType], attributes: &[u32], _: &mut [TensorType]) -> Res
     }
 }
 
-/// Given `[step, _]`, sets `[next step, block to run]`: the chosen block at step 0, none when it has run.
+/// Given `[step, _]`, sets `[next step, block to run]`: the chosen block at step 0; there is no next step.
 fn run(call: &mut Call<'_, '_>) -> Result<()> {
     let by = call.input(0)?;
     let last = call.attributes.len().saturating_sub(1);
@@ -29,7 +29,7 @@ fn run(call: &mut Call<'_, '_>) -> Result<()> {
     let chosen = call.attributes.get(index).copied().unwrap_or(NONE);
     let Some([step, block]) = call.output()?.words_mut() else { return Err(Error::Arity { got: 0 }) };
     *block = if *step == 0 { chosen } else { NONE };
-    *step = 1;
+    *step = NONE;
     Ok(())
 }
 
