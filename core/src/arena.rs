@@ -82,6 +82,12 @@ impl<'a> Around<'a> {
         Some((data, Around { places, before, end, after }))
     }
 
+    /// All of `memory`: there is no output in it.
+    #[inline(always)]
+    pub(crate) fn whole(places: &'a Places<'a, 'a>, memory: &'a [u8]) -> Around<'a> {
+        Around { places, before: memory, end: memory.len(), after: &[] }
+    }
+
     /// Sets `view` to the tensor number `operand`, unless that is the output, number `written`, which it shows already.
     #[inline(always)]
     pub(crate) fn input(&self, operand: u16, written: u16, view: &mut TensorView<'a>) {

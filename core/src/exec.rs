@@ -120,20 +120,27 @@ impl<'p, 'm> Session<'p, 'm> {
         }
     }
 
-    /// Runs an instruction. This is what a node costs beside its kernel: one output, and one or two inputs, take the
-    /// short way.
+    /// Runs an instruction. This is what a node costs beside its kernel: one output or none, and one or two inputs, take the
+    /// short way. An instruction without outputs is given `words` instead: they say how often it was asked which block is to run next,
+    /// and take the answer.
     #[inline(always)]
     fn step(&mut self, instruction: &InstructionRecord, words: &mut [u32; 2]) -> Result<()> {
-        if instruction.outputs != 1 {
-            return self.step_many(instruction, words);
+        if instruction.outputs > 1 {
+            return self.step_many(instruction);
         }
         let places = &self.places;
         let program = places.program;
-        let operands = part(program.operands, instruction.operands as usize, usize::from(instruction.inputs) + 1);
-        let Some((&written, inputs)) = operands.and_then(|operands| operands.split_last()) else { return Err(BROKEN) };
-        let Some(output) = program.tensors.get(usize::from(written)) else { return Err(BROKEN) };
-        let Some(tensor_type) = program.types.get(usize::from(output.tensor_type)) else { return Err(BROKEN) };
-        let Some((data, around)) = Around::split(places, self.memory, output) else { return Err(BROKEN) };
+        let count = usize::from(instruction.inputs) + usize::from(instruction.outputs);
+        let Some(operands) = part(program.operands, instruction.operands as usize, count) else { return Err(BROKEN) };
+        let (inputs, written, tensor_type, data, around) = if instruction.outputs == 0 {
+            (operands, u16::MAX, &TensorType::I32, bytemuck::bytes_of_mut(words), Around::whole(places, self.memory))
+        } else {
+            let Some((&written, inputs)) = operands.split_last() else { return Err(BROKEN) };
+            let Some(output) = program.tensors.get(usize::from(written)) else { return Err(BROKEN) };
+            let Some(tensor_type) = program.types.get(usize::from(output.tensor_type)) else { return Err(BROKEN) };
+            let Some((data, around)) = Around::split(places, self.memory, output) else { return Err(BROKEN) };
+            (inputs, written, tensor_type, data, around)
+        };
         let outputs = &mut [TensorViewMut { tensor_type, data }];
         let in_place = TensorView { tensor_type, data: None };
         let (mut one, mut two, mut many);
@@ -162,25 +169,14 @@ impl<'p, 'm> Session<'p, 'm> {
         call(program, instruction, inputs, outputs)
     }
 
-    /// Runs an instruction with any number of outputs. One without is given `words` instead, which say how often it was asked which
-    /// block is to run next, and take the answer.
+    /// Runs an instruction with several outputs.
     #[cold]
     #[inline(never)]
-    fn step_many(&mut self, instruction: &InstructionRecord, words: &mut [u32; 2]) -> Result<()> {
-        let program = self.places.program;
-        let asked = TensorViewMut { tensor_type: &TensorType::I32, data: bytemuck::bytes_of_mut(words) };
-        if (instruction.inputs, instruction.outputs) == (1, 0) {
-            let by = program.operands.get(instruction.operands as usize).copied().unwrap_or(0);
-            let input = TensorView { tensor_type: self.tensor_type(by), data: Some(self.bytes(self.locate(by))) };
-            return call(program, instruction, &[input], &mut [asked]);
-        }
+    fn step_many(&mut self, instruction: &InstructionRecord) -> Result<()> {
         let mut pieces = Pieces::new(self.memory);
         let (mut inputs, mut outputs) = (Vec::new(), Vec::new());
         views(&self.places, instruction, &mut pieces, &mut inputs, &mut outputs).ok_or(BROKEN)?;
-        if outputs.is_empty() {
-            let _ = outputs.push(asked);
-        }
-        call(program, instruction, &inputs, &mut outputs)
+        call(self.places.program, instruction, &inputs, &mut outputs)
     }
 
     fn print(&mut self, instruction: &InstructionRecord, print: &mut dyn FnMut(Printed<'_>)) {
