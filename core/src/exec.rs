@@ -95,28 +95,36 @@ impl<'p, 'm> Session<'p, 'm> {
         let program = self.places.program;
         let mut around: Vec<Frame, MAX_DEPTH> = Vec::new();
         let mut frame = Frame::new(program.block(signature)?);
+        // How often the next instruction was asked which block is to run, and the answer.
+        let mut words = [0, NONE];
         loop {
             if frame.next == frame.end {
                 let Some(outer) = around.pop() else { return Ok(()) };
-                frame = outer;
+                (frame, words[0]) = (outer, outer.step);
                 continue;
             }
             let Some(instruction) = program.instructions.get(frame.next as usize) else { return Err(BROKEN) };
-            let mut words = [frame.step, NONE];
             self.step(instruction, &mut words).map_err(|error| error.at(frame.next))?;
-            if PRINTS && words[1] == PRINT {
-                self.print(instruction, print);
+            if words[1] == NONE {
+                frame.next += 1;
+                continue;
             }
             match program.blocks.get(words[1] as usize) {
-                None => frame = Frame { next: frame.next + 1, end: frame.end, step: 0 },
+                None => {
+                    if PRINTS && words[1] == PRINT {
+                        self.print(instruction, print);
+                    }
+                    frame.next += 1;
+                }
                 Some(block) => {
                     // An instruction that is not to be asked again is done when the block is.
-                    let asked = words[0] != NONE;
-                    let outer = Frame { next: frame.next + u32::from(!asked), end: frame.end, step: if asked { words[0] } else { 0 } };
+                    let done = words[0] == NONE;
+                    let outer = Frame { next: frame.next + u32::from(done), end: frame.end, step: if done { 0 } else { words[0] } };
                     around.push(outer).map_err(|_| BROKEN)?;
-                    frame = Frame::new(block);
+                    (frame, words[0]) = (Frame::new(block), 0);
                 }
             }
+            words[1] = NONE;
         }
     }
 
@@ -347,7 +355,7 @@ struct Frame {
     next: u32,
     /// That of the instruction after the block.
     end: u32,
-    /// How often the next instruction was asked what to run.
+    /// While a block that it runs is running: how often the next instruction was asked.
     step: u32,
 }
 

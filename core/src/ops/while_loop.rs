@@ -20,7 +20,7 @@ fn infer(inputs: &[TensorType], attributes: &[u32], _: &mut [TensorType]) -> Res
 }
 
 /// Given `[step, _]`, sets `[next step, block to run]`: the condition at even steps; at odd ones the body, if the condition holds and
-/// there are iterations left.
+/// there are iterations left. When the loop ends, the next step is 0 again.
 fn run(call: &mut Call<'_, '_>) -> Result<()> {
     let holds = call.input(0)?.scalar::<Bool>().get();
     let &[condition, body, most] = call.attributes else { return Err(Error::Attribute { index: 0 }) };
@@ -32,7 +32,7 @@ fn run(call: &mut Call<'_, '_>) -> Result<()> {
         _ if holds => body,
         _ => NONE,
     };
-    *step += 1;
+    *step = if *block == NONE { 0 } else { *step + 1 };
     Ok(())
 }
 
