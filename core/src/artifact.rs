@@ -283,14 +283,14 @@ impl Tables {
     /// Writes the block of signature `index`, and level by level the blocks that it runs.
     fn signature(&mut self, index: usize, plan: &Plan, variables: &[Variable]) -> Result<()> {
         let captured: Vec<u32> = plan.graph.captures.iter().map(|capture| position(variables, capture)).collect();
-        let mut named = alloc::vec![Named { plan, block: index, depth: 0 }];
+        let mut named = alloc::vec![Named { plan, then: None, block: index, depth: 0 }];
         let mut written = 0;
-        while let Some(&Named { plan, block, depth }) = named.get(written) {
-            if depth > MAX_DEPTH {
+        while let Some(&next) = named.get(written) {
+            if next.depth > MAX_DEPTH {
                 return Err(Error::message(format!("branches and loops are nested more than {MAX_DEPTH} deep")));
             }
-            self.block(plan, block, &captured, depth, &mut named)?;
-            self.blocks[block].scratch = named[0].plan.scratch;
+            self.block(next, &captured, &mut named)?;
+            self.blocks[next.block].scratch = plan.scratch;
             written += 1;
         }
         let graph = &plan.graph;
@@ -306,24 +306,25 @@ impl Tables {
         (record.outputs, record.output_count) = (outputs.0, outputs.1 as u32);
     }
 
-    /// Writes the instructions of block number `block`, and adds the blocks that they run to `named`. `captured` are the numbers of
-    /// the variables.
-    fn block<'p>(&mut self, plan: &'p Plan, block: usize, captured: &[u32], depth: usize, named: &mut Vec<Named<'p>>) -> Result<()> {
-        let first = self.instructions.len() as u32;
-        for &index in plan.steps.iter().flat_map(|step| &step.nodes) {
-            let node = &plan.graph.nodes[index];
-            let instruction = match plan.bodies.iter().find(|bodies| bodies.node == index) {
-                Some(bodies) => {
-                    let number = self.blocks.len();
-                    named.extend(bodies.plans.iter().zip(number..).map(|(plan, block)| Named { plan, block, depth: depth + 1 }));
-                    self.branch(plan, node, &bodies.plans, captured)?
-                }
-                None => self.instruction(plan, node, captured)?,
-            };
-            self.instructions.push(instruction);
+    /// Writes the instructions of `block`, and adds the blocks that they run to `named`. `captured` are the numbers of the variables.
+    fn block<'p>(&mut self, block: Named<'p>, captured: &[u32], named: &mut Vec<Named<'p>>) -> Result<()> {
+        let mut instructions = Vec::new();
+        for plan in core::iter::once(block.plan).chain(block.then) {
+            for &index in plan.steps.iter().flat_map(|step| &step.nodes) {
+                let node = &plan.graph.nodes[index];
+                instructions.push(match plan.bodies.iter().find(|bodies| bodies.node == index) {
+                    Some(bodies) => {
+                        named.extend(bodies_of(node, &bodies.plans, self.blocks.len(), block.depth + 1));
+                        self.branch(plan, node, &bodies.plans, captured)?
+                    }
+                    None => self.instruction(plan, node, captured)?,
+                });
+            }
         }
-        let record = &mut self.blocks[block];
-        *record = BlockRecord { first, instructions: self.instructions.len() as u32 - first, ..*record };
+        let record = &mut self.blocks[block.block];
+        let first = self.instructions.len() as u32;
+        *record = BlockRecord { first, instructions: instructions.len() as u32, ..*record };
+        self.instructions.extend(instructions);
         Ok(())
     }
 
@@ -407,9 +408,19 @@ impl Tables {
 #[derive(Clone, Copy)]
 struct Named<'p> {
     plan: &'p Plan,
+    /// What else it runs after that: a loop's body computes the condition again.
+    then: Option<&'p Plan>,
     block: usize,
     /// How many branches and loops it stands in.
     depth: usize,
+}
+
+/// The blocks that a branch or loop names, from number `first` on.
+fn bodies_of<'p>(node: &Node, bodies: &'p [Plan], first: usize, depth: usize) -> impl Iterator<Item = Named<'p>> {
+    let is_loop = node.op.def.code == ops::code::while_loop;
+    let condition = bodies.first().filter(|_| is_loop);
+    let named = move |(index, plan)| Named { plan, then: condition.filter(|_| index > 0), block: first + index, depth };
+    bodies.iter().enumerate().map(named)
 }
 
 /// The number of a captured variable.

@@ -278,10 +278,14 @@ impl<'d> Builder<'d> {
 
     /// A branch or a loop.
     fn branches(&self, plan: &Plan, node: &Node, bodies: &[Plan]) -> Result<Step> {
-        let blocks = bodies.iter().map(|body| self.steps(body)).collect::<Result<Vec<_>>>()?;
+        let mut blocks = bodies.iter().map(|body| self.steps(body)).collect::<Result<Vec<_>>>()?;
         // A loop is decided by what its condition gives, a branch by its first input.
         let (decided, id, words) = match (node.attributes.as_slice(), bodies.first()) {
-            (&[most], Some(condition)) => (condition, condition.graph.outputs[0], alloc::vec![0, 1, most]),
+            (&[most], Some(condition)) => {
+                // The body computes the condition again at its end.
+                blocks[1].extend(self.steps(condition)?);
+                (condition, condition.graph.outputs[0], alloc::vec![0, 1, most])
+            }
             _ => (plan, node.inputs[0], (0..blocks.len() as u32).collect()),
         };
         let (by, _) = self.operand(decided, id, &Division::NONE)?;

@@ -6,7 +6,7 @@ use gradlet::control::{WhileOptions, cond, while_loop};
 use gradlet::export::{self, Options};
 use gradlet::layers::{self, Layer, Module, Sequential};
 use gradlet::optimizers::Sgd;
-use gradlet::{Artifact, Eager, Function, ModelSpec, Scope, Tensor, firmware, portable_cpu, training};
+use gradlet::{Artifact, Bool, Eager, Function, ModelSpec, Scope, Tensor, firmware, portable_cpu, training};
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -71,7 +71,7 @@ fn lstm() -> Result<Vec<u8>> {
     Ok(artifact.to_bytes()?.to_vec())
 }
 
-/// Additions on one element, in chains, in a loop, and each behind a branch: of what is `long` there are 64 more than of what is `short`.
+/// Additions on one element, in chains, in loops, and each behind a branch: of what is `long` there are 64 more than of what is `short`.
 fn chains() -> Result<Vec<u8>> {
     let scope = Eager::new(&portable_cpu());
     let one = Tensor::full(&scope.device(), 1.0f32, &[1])?;
@@ -81,12 +81,18 @@ fn chains() -> Result<Vec<u8>> {
         let chain = Function::new(move |_: &dyn Scope, x: Tensor| (0..length).try_fold(x, |x, _| x.add(&constant)));
         artifact.signature(name, &*chain.concrete(&scope, &one)?, &["x"], &["y"])?;
     }
-    for (name, length) in [("loop_short", 4.0), ("loop_long", 68.0)] {
+    // A loop that only its limit ends, and one that counts.
+    for (name, length, counts) in [("loop_short", 4, false), ("loop_long", 68, false), ("count_short", 4, true), ("count_long", 68, true)] {
         let constant = one.clone();
         let turns = Function::new(move |scope: &dyn Scope, x: Tensor| {
+            let options = WhileOptions { max_iterations: Some(if counts { 100 } else { length }) };
+            if !counts {
+                let always = Tensor::scalar(&scope.device(), Bool::from(true));
+                return while_loop(scope, options, x, |_| Ok(always.clone()), |x| x.add(&constant));
+            }
             let count = Tensor::scalar(&scope.device(), 0i32);
             let next = |(i, x): (Tensor, Tensor)| Ok((i.add_scalar(1.0)?, x.add(&constant)?));
-            Ok(while_loop(scope, WhileOptions { max_iterations: Some(100) }, (count, x), |(i, _)| i.less(&i.like(length)?), next)?.1)
+            Ok(while_loop(scope, options, (count, x), |(i, _)| i.less(&i.like(length.into())?), next)?.1)
         });
         artifact.signature(name, &*turns.concrete(&scope, &one)?, &["x"], &["y"])?;
     }

@@ -75,7 +75,7 @@ const FIRMWARES: [(&str, &[&str], Bars); 4] = [
 ];
 
 /// What a firmware reports that is a row.
-const REPORTED: [&str; 8] = [
+const REPORTED: [&str; 9] = [
     "arena_planned",
     "arena_used",
     "stack_high_water",
@@ -83,6 +83,7 @@ const REPORTED: [&str; 8] = [
     "instructions_train_step",
     "instructions_dispatch",
     "instructions_iteration",
+    "instructions_counted_iteration",
     "instructions_branch",
 ];
 

@@ -196,8 +196,13 @@ pub(super) fn compare<T: Element>(call: &mut Call<'_, '_>, f: impl Fn(T, T) -> b
     let (a, b) = (call.input(0)?, call.input(1)?);
     let output = call.output()?;
     let dims = output.dims();
-    let (length, [p, q]) = runs(dims, [a.dims(), b.dims()]);
     let (left, right) = (a.slice::<T>(), b.slice::<T>());
+    // What loops are decided by.
+    if let ([y], [a], [b]) = (output.slice_mut::<Bool>(), left, right) {
+        *y = f(*a, *b).into();
+        return Ok(());
+    }
+    let (length, [p, q]) = runs(dims, [a.dims(), b.dims()]);
     let mut start = 0;
     for run in output.slice_mut::<Bool>().chunks_mut(length.max(1)) {
         let left = left.get(position(start, dims, a.dims())..).unwrap_or(&[]);

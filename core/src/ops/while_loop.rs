@@ -8,7 +8,7 @@ use crate::scope::{Gradient, Op};
 use crate::shape::TensorType;
 
 /// The op. In a program, its attribute words are the number of the block that computes the condition, which is the op's input;
-/// that of the body; and the most iterations.
+/// that of the body, which computes the condition again at its end; and the most iterations.
 pub static DEF: OpDef = OpDef { code: super::code::while_loop, name: "while_loop", inputs: (1, 1), outputs: 0, infer, in_place: &[] };
 
 fn infer(inputs: &[TensorType], attributes: &[u32], _: &mut [TensorType]) -> Result<()> {
@@ -19,25 +19,22 @@ fn infer(inputs: &[TensorType], attributes: &[u32], _: &mut [TensorType]) -> Res
     }
 }
 
-/// Given `[step, _]`, sets `[next step, block to run]`: the condition at even steps; at odd ones the body, if the condition holds and
+/// Given `[step, _]`, sets `[next step, block to run]`: the condition at step 0, then the body for as long as the condition holds and
 /// there are iterations left. When the loop ends, the next step is 0 again.
 fn run(call: &mut Call<'_, '_>) -> Result<()> {
     let holds = call.input(0)?.scalar::<Bool>().get();
     let &[condition, body, most] = call.attributes else { return Err(Error::Attribute { index: 0 }) };
     let Some([step, block]) = call.output()?.words_mut() else { return Err(Error::Arity { got: 0 }) };
-    let left = *step / 2 < most.min(MOST);
-    *block = match *step % 2 {
-        _ if !left => NONE,
-        0 => condition,
-        _ if holds => body,
-        _ => NONE,
+    (*step, *block) = match *step {
+        0 => (1, condition),
+        next if holds && next <= most.min(MOST) => (next + 1, body),
+        _ => (0, NONE),
     };
-    *step = if *block == NONE { 0 } else { *step + 1 };
     Ok(())
 }
 
-/// No loop runs longer than this: steps are counted in 32 bits.
-const MOST: u32 = u32::MAX / 2 - 1;
+/// No loop runs longer than this: the steps after it mean something else.
+const MOST: u32 = u32::MAX - 2;
 
 /// The kernel.
 pub static BOOL: Kernel = Kernel { def: &DEF, dtype: DType::Bool, run };

@@ -1,7 +1,7 @@
 //! What the executor spends on an instruction, beside its kernel.
 //!
 //! The model's signatures `short` and `long` are chains of one elementwise op on one element; `long` has 64 more. `loop_long` runs it 64
-//! times more in a loop than `loop_short`, `branch_long` behind 64 more branches than `branch_short`.
+//! times more in a loop than `loop_short`, `count_long` in a loop that counts and compares, `branch_long` behind 64 more branches.
 
 #![no_std]
 #![no_main]
@@ -17,6 +17,7 @@ mps2_an386::model!();
 static ARENA: Arena<ARENA_BYTES> = Arena::new();
 static ONE: Aligned<[u8; 4]> = Aligned(1f32.to_le_bytes());
 const MORE: u32 = 64;
+const SIGNATURES: [&str; 8] = ["short", "long", "loop_short", "loop_long", "count_short", "count_long", "branch_short", "branch_long"];
 
 #[cortex_m_rt::entry]
 fn main() -> ! {
@@ -25,13 +26,16 @@ fn main() -> ! {
 
 fn firmware() -> Result<(), Failure> {
     let arena = ARENA.take().ok_or(Failure::Check("arena"))?;
-    let program = load(&MODEL.0, KERNELS, &["short", "long", "loop_short", "loop_long", "branch_short", "branch_long"])?;
+    let program = load(&MODEL.0, KERNELS, &SIGNATURES)?;
     let mut session = session(&program, arena.bytes)?;
     let mut of = |name: &str| instructions(&mut session, program.signature(name)?);
     let (short, long) = (of("short")?, of("long")?);
-    let (turns, branches) = (of("loop_long")? - of("loop_short")?, of("branch_long")? - of("branch_short")?);
+    let turns = of("loop_long")? - of("loop_short")?;
+    let counted = of("count_long")? - of("count_short")?;
+    let branches = of("branch_long")? - of("branch_short")?;
     // Beside the node itself.
     console::report("instructions_iteration", turns.saturating_sub(long - short) / MORE);
+    console::report("instructions_counted_iteration", counted.saturating_sub(long - short) / MORE);
     console::report("instructions_branch", branches.saturating_sub(long - short) / MORE);
     let kernel = KERNELS.first().ok_or(Failure::Check("kernels"))?;
     let alone = kernel_alone(kernel)?;
