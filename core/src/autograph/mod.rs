@@ -52,7 +52,7 @@ pub use gradlet_core::__to_code as to_code;
 /// | `x = 0` where `x` is a tensor; `if t { y } else { 0.0 }` | the literal becomes a tensor, of i32 or f32 as in TensorFlow |
 /// | `assert!` | an op that fails where it runs, see [`Tensor::assert`]; of a bool, Rust's own |
 ///
-/// The function returns a [`Result`](crate::Result), because what tensors do can fail; `?` works everywhere in it. The rewritten source is a
+/// The function returns a [`Result`], because what tensors do can fail; `?` works everywhere in it. The rewritten source is a
 /// constant of a free function's name: see [`to_code`].
 ///
 /// A traced loop has gradients if it is known how long it can get: one over rows is, and others say it with
