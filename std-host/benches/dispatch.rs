@@ -1,8 +1,9 @@
-//! What the host spends on an op beside its kernel: eager and compiled.
+//! What the host spends on an op beside its kernel: eager and compiled; and on an iteration of a loop and a branch beside their bodies.
 //!
-//! `cargo bench --package gradlet --bench dispatch`; the bars are 1 µs and 100 ns.
+//! `cargo bench --package gradlet --bench dispatch`; the bars are 1 µs, 100 ns, and 200 ns for the last two.
 
-use gradlet::{Eager, Function, Result, Scope, Tensor};
+use gradlet::control::{WhileOptions, cond, while_loop};
+use gradlet::{Bool, Eager, Function, Result, Scope, Tensor};
 use std::hint::black_box;
 use std::time::Instant;
 
@@ -25,7 +26,38 @@ fn main() -> Result<()> {
     for nodes in [CHAIN / 4, CHAIN, 4 * CHAIN] {
         println!("compiled node: {:6.1} ns, in a call of {nodes}", chain(nodes)? / f64::from(nodes));
     }
+
+    // Of additions in a loop and behind branches, what they cost more than in a chain.
+    let more =
+        |long: Body, short: Body| -> Result<f64> { Ok((time(&scope, &one, long)? - time(&scope, &one, short)?) / f64::from(3 * CHAIN)) };
+    let plain =
+        more(|_, x| (0..4 * CHAIN).try_fold(x.clone(), |sum, _| sum.add(&x)), |_, x| (0..CHAIN).try_fold(x.clone(), |sum, _| sum.add(&x)))?;
+    let turns = more(|scope, x| turns(scope, x, 4 * CHAIN), |scope, x| turns(scope, x, CHAIN))?;
+    let branched = more(|scope, x| branches(scope, x, 4 * CHAIN), |scope, x| branches(scope, x, CHAIN))?;
+    println!("iteration:     {:6.1} ns beside its body", turns - plain);
+    println!("branch:        {:6.1} ns beside its body", branched - plain);
     Ok(())
+}
+
+type Body = fn(&dyn Scope, Tensor) -> Result<Tensor>;
+
+/// Nanoseconds of a call of `body`, compiled.
+fn time(scope: &Eager, x: &Tensor, body: Body) -> Result<f64> {
+    let concrete = Function::new(move |scope: &dyn Scope, x: Tensor| body(scope, x)).concrete(scope, x)?;
+    let inputs = [x.clone()];
+    best(200, || concrete.run(black_box(&inputs)).map(drop))
+}
+
+/// Additions in a loop that only its limit ends.
+fn turns(scope: &dyn Scope, x: Tensor, count: u32) -> Result<Tensor> {
+    let always = Tensor::scalar(&scope.device(), Bool::from(true));
+    while_loop(scope, WhileOptions { max_iterations: Some(count) }, x.clone(), |_| Ok(always.clone()), |sum| sum.add(&x))
+}
+
+/// Additions, each behind a branch.
+fn branches(scope: &dyn Scope, x: Tensor, count: u32) -> Result<Tensor> {
+    let positive = x.like(0.0)?.less(&x)?.reshape(&[])?;
+    (0..count).try_fold(x.clone(), |sum, _| cond(scope, &positive, || sum.add(&x), || sum.sub(&x)))
 }
 
 /// Nanoseconds of a call: the best of many rounds, so that what else runs on the machine does not count.
