@@ -14,7 +14,7 @@ const STEPS: [Step; 13] = [
     ("lints", |_| shell::run(cargo().args(["clippy", "--workspace", "--all-targets", "--all-features", "--", "-D", "warnings"]))),
     ("docs", |_| shell::run(cargo().args(["doc", "--no-deps", "--workspace"]).env("RUSTDOCFLAGS", "-D warnings"))),
     ("oldest Rust", |_| oldest_rust()),
-    ("tests", |_| shell::run(cargo().args(["test", "--workspace", "--release"]))),
+    ("tests", |_| shell::run(cargo().args(["test", "--workspace", "--profile", "quick"]))),
     ("core without alloc, for the device", |toolchain| shell::run(toolchain.cargo("build").args(["--quiet", "--package", "gradlet-core"]))),
     ("firmware lints", firmware_lints),
     ("firmware harness", firmware_harness),
