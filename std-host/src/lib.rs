@@ -34,9 +34,13 @@ pub mod autograph {
     // The attribute comes from the line above; code made by this one names `gradlet`.
     pub use gradlet_derive::autograph_in_host as autograph;
 }
+mod ragged;
+mod sparse;
+mod strings;
 mod svg;
 mod team;
 pub mod training;
+mod values;
 pub mod weights;
 
 pub use arrays::{from_ndarray, to_ndarray};
@@ -49,6 +53,10 @@ pub use gradlet_core::*;
 pub use loaded::{Loaded, load};
 pub use model::Model;
 pub use models::ModelSpec;
+pub use ragged::RaggedTensor;
+pub use sparse::SparseTensor;
+pub use strings::Strings;
+pub use values::Values;
 
 /// The README's program compiles.
 #[cfg(doctest)]
