@@ -72,8 +72,17 @@ impl Tensor {
             let elements = bytes.len() / tensor_type.dtype.size();
             return Err(Error::message(format!("{elements} elements do not make a tensor {tensor_type}")));
         }
-        let mut buffer = device.zeros(bytes.len());
-        buffer.bytes_mut().copy_from_slice(bytes);
+        Tensor::written(device, tensor_type, |own| {
+            own.copy_from_slice(bytes);
+            Ok(())
+        })
+    }
+
+    /// A tensor on `device` whose row-major, little-endian bytes `write` sets; before, they are 0. Fails as `write` does, and with
+    /// [`Error::TooLarge`] past 4 GiB.
+    pub fn written(device: &Device, tensor_type: TensorType, write: impl FnOnce(&mut [u8]) -> Result<()>) -> Result<Tensor> {
+        let mut buffer = device.zeros(tensor_type.bytes().ok_or(Error::TooLarge)? as usize);
+        write(buffer.bytes_mut())?;
         Ok(Tensor::computed(tensor_type, buffer))
     }
 

@@ -64,7 +64,7 @@ impl TensorSpec {
     }
 
     /// What takes all that either takes, if the element types are the same.
-    fn join(&self, other: &TensorSpec) -> Option<TensorSpec> {
+    pub fn join(&self, other: &TensorSpec) -> Option<TensorSpec> {
         let same = |(one, other): (&Option<u32>, &Option<u32>)| if one == other { *one } else { None };
         let dims = match (&self.dims, &other.dims) {
             (Some(own), Some(theirs)) if own.len() == theirs.len() => Some(own.iter().zip(theirs).map(same).collect()),

@@ -1,0 +1,27 @@
+//! What ends a pipeline.
+
+use super::Dataset;
+use gradlet_core::{Error, Result};
+
+impl<T: Send + 'static> Dataset<T> {
+    /// What a function makes of a state and all elements, one after another.
+    ///
+    /// ```
+    /// use gradlet::data::Dataset;
+    /// assert_eq!(Dataset::range(0..5).reduce(0, |sum, x| Ok(sum + x))?, 10);
+    /// # Ok::<(), gradlet::Error>(())
+    /// ```
+    pub fn reduce<S>(&self, initial_state: S, mut f: impl FnMut(S, T) -> Result<S>) -> Result<S> {
+        self.iter().try_fold(initial_state, |state, element| f(state, element?))
+    }
+
+    /// The only element. Fails where there is none, and where there are more.
+    pub fn get_single_element(&self) -> Result<T> {
+        let mut elements = self.iter();
+        let element = elements.next().ok_or_else(|| Error::message("Dataset was empty."))??;
+        match elements.next() {
+            None => Ok(element),
+            Some(_) => Err(Error::message("Dataset had more than one element.")),
+        }
+    }
+}

@@ -1,0 +1,267 @@
+//! Elements of several datasets, which a function makes of each element.
+
+use super::background::{Background, Plan};
+use super::tune::Setting;
+use super::{Cardinality, Dataset, Elements, Parallel, Stage};
+use gradlet_core::{Error, Result};
+use std::sync::{Arc, Condvar, Mutex, PoisonError};
+
+/// The arguments of [`Dataset::interleave`].
+#[derive(Clone, Copy, Debug)]
+pub struct Interleave {
+    cycle_length: Setting,
+    block_length: usize,
+    parallel: Option<Parallel>,
+}
+
+impl Interleave {
+    /// `cycle_length` datasets at the same time, or with [`AUTOTUNE`](super::AUTOTUNE) as many as there are cores; one element of each
+    /// in turn.
+    pub fn new(cycle_length: impl Into<Setting>) -> Interleave {
+        Interleave { cycle_length: cycle_length.into(), block_length: 1, parallel: None }
+    }
+
+    /// So many elements of each in turn.
+    pub fn block_length(self, block_length: usize) -> Interleave {
+        Interleave { block_length, ..self }
+    }
+
+    /// How many of the datasets are read at the same time, on threads.
+    pub fn num_parallel_calls(self, parallel: impl Into<Parallel>) -> Interleave {
+        Interleave { parallel: Some(parallel.into()), ..self }
+    }
+}
+
+/// How many threads may be at work.
+struct Permits {
+    left: Mutex<usize>,
+    back: Condvar,
+}
+
+/// A pass whose elements are fetched with a permit.
+struct Permitted<T> {
+    from: Elements<T>,
+    permits: Arc<Permits>,
+}
+
+impl<T> Iterator for Permitted<T> {
+    type Item = Result<T>;
+
+    fn next(&mut self) -> Option<Result<T>> {
+        let mut left = self.permits.left.lock().unwrap_or_else(PoisonError::into_inner);
+        while *left == 0 {
+            left = self.permits.back.wait(left).unwrap_or_else(PoisonError::into_inner);
+        }
+        *left -= 1;
+        drop(left);
+        let permit = Permit(&self.permits);
+        let element = self.from.next();
+        drop(permit);
+        element
+    }
+}
+
+/// A permit that is given back, even by a panic.
+struct Permit<'p>(&'p Permits);
+
+impl Drop for Permit<'_> {
+    fn drop(&mut self) {
+        *self.0.left.lock().unwrap_or_else(PoisonError::into_inner) += 1;
+        self.0.back.notify_one();
+    }
+}
+
+/// One of the datasets that are read in turn.
+enum Inner<U> {
+    Here(Elements<U>),
+    Background(Background<U, U>),
+}
+
+impl<U: Send + 'static> Inner<U> {
+    fn next(&mut self) -> Option<Result<U>> {
+        match self {
+            Inner::Here(elements) => elements.next(),
+            Inner::Background(elements) => elements.next(),
+        }
+    }
+
+    fn is_ready(&mut self) -> bool {
+        match self {
+            Inner::Here(_) => true,
+            Inner::Background(elements) => elements.is_ready(),
+        }
+    }
+}
+
+/// A pass of [`Dataset::interleave`].
+struct Turns<T, U, F> {
+    from: Option<Elements<T>>,
+    f: Arc<F>,
+    stage: Stage,
+    index: u64,
+    /// The datasets in turn; `None` where one is over and the next has not begun.
+    cycle: Vec<Option<Inner<U>>>,
+    turn: usize,
+    given: usize,
+    block_length: usize,
+    /// What reads ahead, if something does.
+    permits: Option<Arc<Permits>>,
+    in_order: bool,
+}
+
+impl<T, U: Send + 'static, F: Fn(T) -> Result<Dataset<U>>> Turns<T, U, F> {
+    /// Begins the dataset of the next element.
+    fn begin(&mut self) -> Option<Result<Inner<U>>> {
+        let Some(element) = self.from.as_mut()?.next() else {
+            self.from = None;
+            return None;
+        };
+        let index = self.index;
+        self.index += 1;
+        let elements = element.and_then(|element| {
+            let made = (self.f)(element).and_then(|dataset| dataset.start());
+            made.map_err(|error| self.stage.at(index, error))
+        });
+        Some(elements.map(|elements| match &self.permits {
+            Some(permits) => {
+                let from = Box::new(Permitted { from: elements, permits: permits.clone() });
+                let mut inner = Background::new(from, Arc::new(|_, element| element), Plan::ahead(self.block_length.max(2)));
+                inner.is_ready();
+                Inner::Background(inner)
+            }
+            None => Inner::Here(elements),
+        }))
+    }
+
+    fn advance(&mut self) {
+        self.turn = (self.turn + 1) % self.cycle.len();
+        self.given = 0;
+    }
+
+    /// With datasets that read ahead, all begin at once.
+    fn fill(&mut self) -> Result<()> {
+        while self.permits.is_some() && self.from.is_some() {
+            let Some(place) = self.cycle.iter().position(Option::is_none) else { return Ok(()) };
+            self.cycle[place] = self.begin().transpose()?;
+        }
+        Ok(())
+    }
+
+    /// Where order does not matter: the first that has something, from this one on.
+    fn choose(&mut self) {
+        let count = self.cycle.len();
+        let ready = (0..count).map(|step| (self.turn + step) % count);
+        let ready = ready.into_iter().find(|&turn| self.cycle[turn].as_mut().is_some_and(Inner::is_ready));
+        if let Some(turn) = ready
+            && turn != self.turn
+        {
+            (self.turn, self.given) = (turn, 0);
+        }
+    }
+}
+
+impl<T, U: Send + 'static, F: Fn(T) -> Result<Dataset<U>>> Iterator for Turns<T, U, F> {
+    type Item = Result<U>;
+
+    fn next(&mut self) -> Option<Result<U>> {
+        if self.index == 0
+            && let Err(error) = self.fill()
+        {
+            return Some(Err(error));
+        }
+        let mut empty = 0;
+        while empty < self.cycle.len() {
+            if !self.in_order {
+                self.choose();
+            }
+            if let Some(inner) = &mut self.cycle[self.turn] {
+                if let Some(element) = inner.next() {
+                    self.given += 1;
+                    if self.given == self.block_length {
+                        self.advance();
+                    }
+                    return Some(element);
+                }
+                self.cycle[self.turn] = None;
+                self.advance();
+                empty = 0;
+            } else {
+                match self.begin() {
+                    Some(Ok(inner)) => {
+                        self.cycle[self.turn] = Some(inner);
+                        empty = 0;
+                    }
+                    Some(Err(error)) => return Some(Err(error)),
+                    None => {
+                        self.advance();
+                        empty += 1;
+                    }
+                }
+            }
+        }
+        None
+    }
+}
+
+impl<T: Send + 'static> Dataset<T> {
+    /// The elements of the datasets that a function makes of each element, one dataset after another.
+    ///
+    /// ```
+    /// use gradlet::data::Dataset;
+    /// let numbers = Dataset::range(1..4).flat_map(|x| Ok(Dataset::range(0..x)));
+    /// assert_eq!(numbers.iter().collect::<Result<Vec<i64>, _>>()?, [0, 0, 1, 0, 1, 2]);
+    /// # Ok::<(), gradlet::Error>(())
+    /// ```
+    pub fn flat_map<U: Send + 'static>(&self, f: impl Fn(T) -> Result<Dataset<U>> + Send + Sync + 'static) -> Dataset<U> {
+        self.turns("flat_map", Interleave::new(1), f)
+    }
+
+    /// The elements of the datasets that a function makes of each element, several datasets in turn: of many files, say. One that is over
+    /// gives its place to the next.
+    ///
+    /// ```
+    /// use gradlet::data::{AUTOTUNE, Dataset, Interleave};
+    /// let turns = Dataset::range(1..4).interleave(Interleave::new(2), |x| Ok(Dataset::range(10 * x..10 * x + 2)));
+    /// assert_eq!(turns.iter().collect::<Result<Vec<i64>, _>>()?, [10, 20, 11, 21, 30, 31]);
+    /// # Ok::<(), gradlet::Error>(())
+    /// ```
+    pub fn interleave<U: Send + 'static>(
+        &self,
+        options: Interleave,
+        f: impl Fn(T) -> Result<Dataset<U>> + Send + Sync + 'static,
+    ) -> Dataset<U> {
+        self.turns("interleave", options, f)
+    }
+
+    fn turns<U: Send + 'static>(
+        &self,
+        name: &'static str,
+        options: Interleave,
+        f: impl Fn(T) -> Result<Dataset<U>> + Send + Sync + 'static,
+    ) -> Dataset<U> {
+        let Interleave { cycle_length, block_length, parallel } = options;
+        let check = match (cycle_length, block_length) {
+            (Setting::Fixed(0), _) => Err(Error::message("cycle_length must be greater than zero.")),
+            (_, 0) => Err(Error::message("block_length must be greater than zero.")),
+            _ => Ok(()),
+        };
+        let f = Arc::new(f);
+        let pass = move |from: Elements<T>, stage: Stage| {
+            let length = Parallel::new(cycle_length).most();
+            let permits = parallel.map(|parallel| Arc::new(Permits { left: Mutex::new(parallel.most()), back: Condvar::new() }));
+            Box::new(Turns {
+                from: Some(from),
+                f: f.clone(),
+                stage,
+                index: 0,
+                cycle: (0..length).map(|_| None).collect(),
+                turn: 0,
+                given: 0,
+                block_length,
+                permits,
+                in_order: parallel.is_none_or(|parallel| parallel.deterministic),
+            }) as Elements<U>
+        };
+        self.stage(name, pass).with_cardinality(Cardinality::Unknown).with_any_spec(None).checked(check)
+    }
+}

@@ -1,0 +1,137 @@
+//! What the elements of a dataset are.
+
+use gradlet_core::{Error, Result, TensorSpec};
+use std::collections::BTreeMap;
+use std::fmt;
+
+/// The type of a dataset's elements: TensorFlow's `element_spec`.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum ElementSpec {
+    /// Tensors of numbers.
+    Tensor(TensorSpec),
+    /// Byte strings of these dimensions, `None` where any will do.
+    Strings(Vec<Option<u32>>),
+    /// Tensors with rows of different lengths.
+    Ragged(TensorSpec),
+    /// Several at once, in this order.
+    Tuple(Vec<ElementSpec>),
+    /// Several at once, by name.
+    Dict(BTreeMap<String, ElementSpec>),
+    /// Datasets of such elements.
+    Dataset(Box<ElementSpec>),
+}
+
+impl ElementSpec {
+    /// The type of so many such elements together, `None` if the number differs.
+    pub(super) fn batched(&self, size: Option<u32>) -> ElementSpec {
+        self.each(&mut |dims| [&[size], dims].concat())
+    }
+
+    /// The type of a part of such an element along its first axis. Fails for scalars.
+    pub(super) fn unbatched(&self) -> Result<ElementSpec> {
+        let mut scalar = false;
+        let part = self.each(&mut |dims| {
+            scalar |= dims.is_empty();
+            dims.get(1..).unwrap_or(&[]).to_vec()
+        });
+        if scalar { Err(Error::message("Cannot unbatch an input with scalar components.")) } else { Ok(part) }
+    }
+
+    /// How many parts such an element has along its first axis, if that is always the same.
+    pub(super) fn rows(&self) -> Option<u32> {
+        let mut rows = None;
+        self.each(&mut |dims| {
+            rows = rows.or(dims.first().copied().flatten());
+            dims.to_vec()
+        });
+        rows
+    }
+
+    /// The type with other dimensions in each of its tensors.
+    pub(super) fn each(&self, change: &mut dyn FnMut(&[Option<u32>]) -> Vec<Option<u32>>) -> ElementSpec {
+        match self {
+            ElementSpec::Tensor(spec) => ElementSpec::Tensor(with_dims(spec, change)),
+            ElementSpec::Ragged(spec) => ElementSpec::Ragged(with_dims(spec, change)),
+            ElementSpec::Strings(dims) => ElementSpec::Strings(change(dims)),
+            ElementSpec::Tuple(parts) => ElementSpec::Tuple(parts.iter().map(|part| part.each(change)).collect()),
+            ElementSpec::Dict(parts) => {
+                ElementSpec::Dict(parts.iter().map(|(name, part)| (name.clone(), part.each(change))).collect())
+            }
+            ElementSpec::Dataset(inner) => ElementSpec::Dataset(inner.clone()),
+        }
+    }
+
+    /// The types of the tensors, in their order.
+    pub(super) fn leaves(&self) -> Vec<&ElementSpec> {
+        match self {
+            ElementSpec::Tuple(parts) => parts.iter().flat_map(ElementSpec::leaves).collect(),
+            ElementSpec::Dict(parts) => parts.values().flat_map(ElementSpec::leaves).collect(),
+            leaf => vec![leaf],
+        }
+    }
+
+    /// What takes the elements of both. Fails where they differ in more than dimensions.
+    pub(super) fn join(&self, other: &ElementSpec) -> Result<ElementSpec> {
+        self.try_join(other).ok_or_else(|| Error::message(format!("Incompatible dataset elements: {self} vs. {other}")))
+    }
+
+    fn try_join(&self, other: &ElementSpec) -> Option<ElementSpec> {
+        Some(match (self, other) {
+            (ElementSpec::Tensor(own), ElementSpec::Tensor(theirs)) => ElementSpec::Tensor(own.join(theirs)?),
+            (ElementSpec::Ragged(own), ElementSpec::Ragged(theirs)) => ElementSpec::Ragged(own.join(theirs)?),
+            (ElementSpec::Strings(own), ElementSpec::Strings(theirs)) if own.len() == theirs.len() => {
+                let same = |(one, other): (&Option<u32>, &Option<u32>)| if one == other { *one } else { None };
+                ElementSpec::Strings(own.iter().zip(theirs).map(same).collect())
+            }
+            (ElementSpec::Tuple(own), ElementSpec::Tuple(theirs)) if own.len() == theirs.len() => {
+                ElementSpec::Tuple(own.iter().zip(theirs).map(|(own, other)| own.try_join(other)).collect::<Option<_>>()?)
+            }
+            (ElementSpec::Dict(own), ElementSpec::Dict(theirs)) if own.keys().eq(theirs.keys()) => {
+                let joined = own.iter().zip(theirs.values()).map(|((name, own), other)| Some((name.clone(), own.try_join(other)?)));
+                ElementSpec::Dict(joined.collect::<Option<_>>()?)
+            }
+            (ElementSpec::Dataset(own), ElementSpec::Dataset(theirs)) => ElementSpec::Dataset(own.try_join(theirs)?.into()),
+            _ => return None,
+        })
+    }
+}
+
+fn with_dims(spec: &TensorSpec, change: &mut dyn FnMut(&[Option<u32>]) -> Vec<Option<u32>>) -> TensorSpec {
+    match spec.dims() {
+        Some(dims) => TensorSpec::new(spec.dtype(), &change(dims)),
+        None => spec.clone(),
+    }
+}
+
+/// Dimensions as `[?,28]`.
+pub(super) fn dims_text(dims: &[Option<u32>]) -> String {
+    let dims: Vec<String> = dims.iter().map(|dim| dim.map_or("?".into(), |dim| dim.to_string())).collect();
+    format!("[{}]", dims.join(","))
+}
+
+impl From<TensorSpec> for ElementSpec {
+    fn from(spec: TensorSpec) -> ElementSpec {
+        ElementSpec::Tensor(spec)
+    }
+}
+
+impl fmt::Display for ElementSpec {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            ElementSpec::Tensor(spec) => write!(f, "{spec}"),
+            ElementSpec::Ragged(spec) => write!(f, "ragged {spec}"),
+            ElementSpec::Strings(dims) => {
+                write!(f, "string{}", dims_text(dims))
+            }
+            ElementSpec::Tuple(parts) => {
+                let parts: Vec<String> = parts.iter().map(ToString::to_string).collect();
+                write!(f, "({})", parts.join(", "))
+            }
+            ElementSpec::Dict(parts) => {
+                let parts: Vec<String> = parts.iter().map(|(name, part)| format!("{name}: {part}")).collect();
+                write!(f, "{{{}}}", parts.join(", "))
+            }
+            ElementSpec::Dataset(inner) => write!(f, "dataset of {inner}"),
+        }
+    }
+}
