@@ -5,6 +5,7 @@
 pub mod applications;
 mod arrays;
 mod artifact_values;
+pub mod data;
 mod devices;
 pub mod digits;
 pub mod export;
@@ -44,6 +45,7 @@ mod values;
 pub mod weights;
 
 pub use arrays::{from_ndarray, to_ndarray};
+pub use data::Dataset;
 pub use devices::{cpu, portable_cpu};
 pub use digits::Digits;
 pub use file_error::{FileError, FileResult};

@@ -1,7 +1,7 @@
 //! Stages with threads of their own.
 
 use super::tune::{Setting, Tuned, Tuner};
-use super::{Dataset, Elements, Stage};
+use super::{Dataset, Elements, Stage, pass_over};
 use gradlet_core::Result;
 use std::any::Any;
 use std::collections::VecDeque;
@@ -335,15 +335,14 @@ impl<T: Send + 'static, U: Send + 'static> Iterator for Background<T, U> {
 
     /// What is skipped before the threads start is not computed.
     fn nth(&mut self, skip: usize) -> Option<Result<U>> {
-        if let Some(last) = skip.checked_sub(1) {
-            if self.started {
-                self.by_ref().take(skip).for_each(drop);
-            } else {
-                let mut from = lock(&self.shared.from);
-                from.elements.nth(last);
-                from.next += skip as u64;
-                lock(&self.shared.queue).taken = from.next;
-            }
+        if self.started {
+            self.by_ref().take(skip).for_each(drop);
+        } else {
+            let mut from = lock(&self.shared.from);
+            // An input that is over tells so again.
+            let _ = pass_over(&mut from.elements, skip);
+            from.next += skip as u64;
+            lock(&self.shared.queue).taken = from.next;
         }
         self.next()
     }

@@ -2,7 +2,7 @@
 
 use super::element::{Batch, Slices};
 use super::map::Map;
-use super::{Cardinality, Dataset, ElementSpec, Elements, Parallel, Stage};
+use super::{Cardinality, Dataset, ElementSpec, Elements, Parallel, Stage, pass_over};
 use gradlet_core::{Error, Result};
 use std::sync::Arc;
 
@@ -39,9 +39,7 @@ impl<T> Iterator for Groups<T> {
 
     fn nth(&mut self, skip: usize) -> Option<Result<Vec<T>>> {
         let skipped: usize = self.sizes.by_ref().take(skip).sum();
-        if let Some(last) = skipped.checked_sub(1) {
-            self.from.nth(last)?;
-        }
+        pass_over(&mut self.from, skipped)?;
         self.next()
     }
 }

@@ -112,9 +112,10 @@ impl<T: Send + 'static> Dataset<T> {
             let all: Vec<Elements<T>> = inputs.iter().map(Dataset::start).collect::<Result<_>>()?;
             let count = all.len();
             let pick = choices.start()?.enumerate().map(move |(index, choice)| match choice {
-                Ok(choice) => usize::try_from(choice).ok().filter(|&choice| choice < count).ok_or_else(|| {
-                    stage.at(index as u64, Error::message(format!("Selector index out of range: {choice} >= {count}")))
-                }),
+                Ok(choice) => usize::try_from(choice)
+                    .ok()
+                    .filter(|&choice| choice < count)
+                    .ok_or_else(|| stage.at(index as u64, Error::message(format!("Selector index out of range: {choice} >= {count}")))),
                 Err(error) => Err(error),
             });
             Ok(chosen(all, pick, stop_on_empty))

@@ -1,6 +1,6 @@
 //! Stages that choose elements by their number.
 
-use super::{Cardinality, Dataset, Elements};
+use super::{Cardinality, Dataset, Elements, pass_over};
 use gradlet_core::{Error, Result};
 
 impl<T: Send + 'static> Dataset<T> {
@@ -68,11 +68,16 @@ impl<T: Send + 'static> Dataset<T> {
                 match &element {
                     Some(_) if given == count => {
                         over = true;
-                        return wrong(format!("Input dataset was expected to contain {count} elements but contained at least {} elements.", count + 1));
+                        return wrong(format!(
+                            "Input dataset was expected to contain {count} elements but contained at least {} elements.",
+                            count + 1
+                        ));
                     }
                     None if !over && given < count => {
                         over = true;
-                        return wrong(format!("Input dataset was expected to contain {count} elements but contained only {given} elements."));
+                        return wrong(format!(
+                            "Input dataset was expected to contain {count} elements but contained only {given} elements."
+                        ));
                     }
                     None => over = true,
                     Some(_) => given += 1,
@@ -157,13 +162,9 @@ impl<T: Send + 'static> Iterator for Repeat<T> {
                 return Some(Err(error));
             }
             self.given += skip;
-            if let Some(last) = skip.checked_sub(1) {
-                self.pass.as_mut()?.nth(index(last));
-            }
-            return self.next();
-        }
-        for _ in 0..skip {
-            self.next()?;
+            pass_over(self.pass.as_mut()?, index(skip))?;
+        } else {
+            (0..skip).try_for_each(|_| self.next().map(drop))?;
         }
         self.next()
     }

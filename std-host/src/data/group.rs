@@ -89,13 +89,7 @@ impl<T: Clone + Send + Sync + 'static> Dataset<T> {
         self.group_as("group_by_window", Arc::new(key), Arc::new(reduce), Arc::new(size))
     }
 
-    fn group_as<U: Send + 'static>(
-        &self,
-        name: &'static str,
-        key: Arc<Key<T>>,
-        reduce: Arc<Reduce<T, U>>,
-        size: Arc<Size>,
-    ) -> Dataset<U> {
+    fn group_as<U: Send + 'static>(&self, name: &'static str, key: Arc<Key<T>>, reduce: Arc<Reduce<T, U>>, size: Arc<Size>) -> Dataset<U> {
         let pass = move |from: Elements<T>, stage: Stage| {
             let (key, reduce, size) = (key.clone(), reduce.clone(), size.clone());
             Box::new(Groups { from, stage, index: 0, key, reduce, size, groups: BTreeMap::new(), given: None }) as Elements<U>

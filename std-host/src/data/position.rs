@@ -1,6 +1,6 @@
 //! Where in a dataset an iterator stands.
 
-use super::{Dataset, Elements};
+use super::{Dataset, Elements, pass_over};
 use gradlet_core::{Device, Error, Result, Tensor};
 
 /// One pass through a dataset. Each item is an element or what went wrong in its place.
@@ -78,10 +78,9 @@ impl<T: Send + 'static> Dataset<T> {
         }
         self.about.seeds.iter().zip(&position.seeds).for_each(|(seed, state)| seed.set(*state));
         let mut elements = self.start()?;
-        if let Some(last) = position.delivered.checked_sub(1) {
-            let last = usize::try_from(last).map_err(|_| Error::message("the position is past what this machine can count"))?;
-            elements.nth(last);
-        }
+        let delivered = usize::try_from(position.delivered);
+        // Where there are not as many elements, the iterator is at the end.
+        let _ = pass_over(&mut elements, delivered.map_err(|_| Error::message("the position is past what this machine can count"))?);
         Ok(Iter { elements, position: position.clone() })
     }
 }

@@ -1,7 +1,7 @@
 //! Where elements come from.
 
 use super::element::{Element, Slices};
-use super::{Cardinality, Dataset, ElementSpec, Elements};
+use super::{Cardinality, Dataset, Elements};
 use gradlet_core::{DType, Error, Result, TensorSpec};
 use std::ops::Range;
 use std::sync::Arc;
@@ -27,7 +27,8 @@ impl Dataset<i64> {
             step => (distance.signum() * step.signum()).max(0) * (distance.abs() + step.abs() - 1) / step.abs(),
         };
         let spec = TensorSpec::new(DType::I64, &[]).into();
-        let numbers = move || Ok(Box::new((0..count).map(move |index| Ok((i128::from(range.start) + index * i128::from(step)) as i64))) as _);
+        let numbers =
+            move || Ok(Box::new((0..count).map(move |index| Ok((i128::from(range.start) + index * i128::from(step)) as i64))) as _);
         let zero = if step == 0 { Err(Error::message("step must be a non-zero integer.")) } else { Ok(()) };
         Dataset::source("range", Cardinality::Finite(count as u64), Some(spec), numbers).checked(zero)
     }
@@ -94,11 +95,6 @@ impl<T: Send + 'static> Dataset<T> {
         I: Iterator<Item = Result<T>> + Send + 'static,
     {
         Dataset::source(name, Cardinality::Unknown, None, move || Ok(Box::new(start()?)))
-    }
-
-    /// A dataset of a source that knows how many elements it has, and their type.
-    pub(crate) fn known(self, count: Option<u64>, spec: Option<ElementSpec>) -> Dataset<T> {
-        self.with_cardinality(count.map_or(Cardinality::Unknown, Cardinality::Finite)).with_any_spec(spec)
     }
 }
 

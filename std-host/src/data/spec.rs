@@ -4,6 +4,9 @@ use gradlet_core::{Error, Result, TensorSpec};
 use std::collections::BTreeMap;
 use std::fmt;
 
+/// Dimensions, `None` where any will do.
+pub(super) type OpenDims = Vec<Option<u32>>;
+
 /// The type of a dataset's elements: TensorFlow's `element_spec`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum ElementSpec {
@@ -48,15 +51,13 @@ impl ElementSpec {
     }
 
     /// The type with other dimensions in each of its tensors.
-    pub(super) fn each(&self, change: &mut dyn FnMut(&[Option<u32>]) -> Vec<Option<u32>>) -> ElementSpec {
+    pub(super) fn each(&self, change: &mut dyn FnMut(&[Option<u32>]) -> OpenDims) -> ElementSpec {
         match self {
             ElementSpec::Tensor(spec) => ElementSpec::Tensor(with_dims(spec, change)),
             ElementSpec::Ragged(spec) => ElementSpec::Ragged(with_dims(spec, change)),
             ElementSpec::Strings(dims) => ElementSpec::Strings(change(dims)),
             ElementSpec::Tuple(parts) => ElementSpec::Tuple(parts.iter().map(|part| part.each(change)).collect()),
-            ElementSpec::Dict(parts) => {
-                ElementSpec::Dict(parts.iter().map(|(name, part)| (name.clone(), part.each(change))).collect())
-            }
+            ElementSpec::Dict(parts) => ElementSpec::Dict(parts.iter().map(|(name, part)| (name.clone(), part.each(change))).collect()),
             ElementSpec::Dataset(inner) => ElementSpec::Dataset(inner.clone()),
         }
     }
@@ -96,7 +97,7 @@ impl ElementSpec {
     }
 }
 
-fn with_dims(spec: &TensorSpec, change: &mut dyn FnMut(&[Option<u32>]) -> Vec<Option<u32>>) -> TensorSpec {
+fn with_dims(spec: &TensorSpec, change: &mut dyn FnMut(&[Option<u32>]) -> OpenDims) -> TensorSpec {
     match spec.dims() {
         Some(dims) => TensorSpec::new(spec.dtype(), &change(dims)),
         None => spec.clone(),

@@ -1,8 +1,8 @@
 //! Settings that find themselves.
 
 use super::Stage;
-use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
 /// A number, or [`AUTOTUNE`].
