@@ -8,6 +8,7 @@ mod artifact_values;
 pub mod data;
 mod devices;
 pub mod digits;
+pub mod example;
 pub mod export;
 mod file_error;
 mod files;
@@ -21,6 +22,7 @@ pub mod model;
 pub mod models;
 pub mod npy;
 mod progress;
+pub mod proto;
 /// Layers: what models are made of. They have Keras's names, defaults and weight layouts.
 pub mod layers {
     #[doc(inline)]
@@ -36,10 +38,12 @@ pub mod autograph {
     pub use gradlet_derive::autograph_in_host as autograph;
 }
 mod ragged;
+pub mod raw;
 mod sparse;
 mod strings;
 mod svg;
 mod team;
+pub mod tensor_proto;
 pub mod training;
 mod values;
 pub mod weights;

@@ -9,6 +9,7 @@ mod elf;
 mod firmware;
 mod golden;
 mod models;
+mod proto;
 mod setup;
 mod shell;
 mod size;
@@ -50,6 +51,8 @@ enum Task {
     },
     /// Write the table of which op runs in which element type on which runtime (COVERAGE.md).
     Coverage,
+    /// Make the Rust of TensorFlow's messages (std-host/proto) anew.
+    Proto,
     /// Measure flash, RAM and instructions of the firmwares, beside the committed figures.
     Size {
         /// Also write the figures to this file, as one JSON object.
@@ -95,6 +98,7 @@ fn main() -> ExitCode {
         Task::Test { steps } => test::run(&steps),
         Task::Golden { folders } => golden::run(&folders),
         Task::Coverage => golden::write_coverage(),
+        Task::Proto => proto::write(),
         Task::Size { json, update } => size::run(json.as_deref(), update),
         Task::Bench { folder, rounds, python, json } => bench::run(&folder, rounds, python.as_deref(), json.as_deref()),
         Task::Firmware { names, model, run } => firmware::task(&names, model.as_deref(), run.as_deref()),

@@ -2,16 +2,17 @@
 
 use crate::setup::{self, TARGET, Toolchain};
 use crate::shell::{self, answer, cargo};
-use crate::{bits, firmware, golden, models, size};
+use crate::{bits, firmware, golden, models, proto, size};
 use anyhow::{Context, Result, bail, ensure};
 use std::process::Command;
 use std::time::{Duration, Instant};
 
 type Step = (&'static str, fn(&Toolchain) -> Result<()>);
 
-const STEPS: [Step; 13] = [
+const STEPS: [Step; 14] = [
     ("format", |_| format()),
     ("lints", |_| shell::run(cargo().args(["clippy", "--workspace", "--all-targets", "--all-features", "--", "-D", "warnings"]))),
+    ("messages", |_| proto::check()),
     ("docs", |_| shell::run(cargo().args(["doc", "--no-deps", "--workspace"]).env("RUSTDOCFLAGS", "-D warnings"))),
     ("oldest Rust", |_| oldest_rust()),
     ("tests", |_| shell::run(cargo().args(["test", "--workspace", "--profile", "quick"]))),
