@@ -14,6 +14,7 @@ pub mod dtypes;
 pub mod fixtures;
 pub mod frozen;
 pub mod golden;
+pub mod image_cases;
 pub mod mlp;
 pub mod op_cases;
 pub mod ops_table;

@@ -1,0 +1,106 @@
+//! JPEG files, by `zune-jpeg`.
+
+use super::decode::{Pixels, check};
+use zune_jpeg::JpegDecoder;
+use zune_jpeg::zune_core::bytestream::ZCursor;
+use zune_jpeg::zune_core::colorspace::ColorSpace;
+use zune_jpeg::zune_core::options::DecoderOptions;
+
+/// A block of 8 × 8 samples takes a bit at least.
+const PIXELS_PER_BYTE: u64 = 8 * 64;
+
+pub(super) fn decode(bytes: &[u8], channels: u32) -> Result<Pixels, String> {
+    if channels == 4 {
+        return Err("JPEG does not support 4 channels: ask for 0, 1 or 3".into());
+    }
+    let side = usize::from(u16::MAX);
+    let options = DecoderOptions::new_fast().set_strict_mode(true).set_max_width(side).set_max_height(side);
+    if scattered(bytes) {
+        return Err("sequential JPEG files with rows of several heights in scans of their own are not read".into());
+    }
+    let mut decoder = JpegDecoder::new_with_options(ZCursor::new(bytes), options);
+    let damaged = |error| format!("the JPEG file is damaged: {error}");
+    decoder.decode_headers().map_err(damaged)?;
+    let info = decoder.info().ok_or("the JPEG file has no header")?;
+    let channels = match (channels, info.components) {
+        (0, 1) | (1, _) => 1,
+        _ => 3,
+    };
+    let (height, width) = (u32::from(info.height), u32::from(info.width));
+    let backed = u64::from(height) * u64::from(width) <= PIXELS_PER_BYTE * bytes.len() as u64;
+    check("JPEG", [height, width], channels, backed)?;
+    let to = if channels == 1 { ColorSpace::Luma } else { ColorSpace::RGB };
+    decoder.set_options(options.jpeg_set_out_colorspace(to));
+    let pixels = decoder.decode().map_err(damaged)?;
+    if !ends(bytes) {
+        return Err("the JPEG file is cut short: it has no end marker".into());
+    }
+    if pixels.len() as u64 != u64::from(height) * u64::from(width) * u64::from(channels) {
+        return Err(format!("the JPEG file gave {} bytes for {width} × {height} pixels of {channels} channels", pixels.len()));
+    }
+    Ok(Pixels { height, width, channels, bytes: pixels })
+}
+
+/// Whether there is an end marker: in coded data, 0xff is never followed by its number.
+fn ends(bytes: &[u8]) -> bool {
+    bytes.windows(2).rev().any(|pair| pair == [0xff, 0xd9])
+}
+
+/// Whether the file is sequential, and has components in scans of their own, of which some have fewer rows: the decoder leaves out
+/// pixels of such files.
+fn scattered(bytes: &[u8]) -> bool {
+    let mut rest = &bytes[2..];
+    let mut components: &[u8] = &[];
+    while let [0xff, marker, high, low, ..] = rest {
+        let Some((segment, after)) = rest.split_at_checked(2 + usize::from(u16::from_be_bytes([*high, *low]))) else { return false };
+        match marker {
+            0xc0 | 0xc1 => components = segment.get(10..).unwrap_or(&[]),
+            0xda => {
+                let sampling = components.as_chunks::<3>().0.iter().map(|component| component[1] & 0x0f);
+                let coarser = sampling.clone().any(|other| Some(other) != sampling.clone().next());
+                return coarser && segment.get(4).is_some_and(|&count| usize::from(count) < components.len() / 3);
+            }
+            _ => (),
+        }
+        rest = after;
+    }
+    false
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use jpeg_encoder::{ColorType, Encoder, SamplingFactor};
+
+    fn file(sampling: SamplingFactor, apart: bool) -> Vec<u8> {
+        let pixels: Vec<u8> = (0..41 * 33 * 3u32).map(|x| (x * x / 1000) as u8).collect();
+        let mut file = Vec::new();
+        let mut encoder = Encoder::new(&mut file, 90);
+        encoder.set_sampling_factor(sampling);
+        encoder.set_optimized_huffman_tables(apart);
+        encoder.encode(&pixels, 41, 33, ColorType::Rgb).unwrap();
+        file
+    }
+
+    #[test]
+    fn scans_of_their_own() {
+        let pixels = |apart| decode(&file(SamplingFactor::F_1_1, apart), 0).unwrap().bytes;
+        assert!(pixels(true) == pixels(false));
+        assert!(decode(&file(SamplingFactor::F_2_2, false), 0).is_ok());
+        let error = decode(&file(SamplingFactor::F_2_2, true), 0).err().unwrap();
+        assert!(error.contains("scans of their own"), "{error}");
+    }
+
+    #[test]
+    fn damage_is_an_error() {
+        let good = file(SamplingFactor::F_2_2, false);
+        for length in 0..good.len() {
+            assert!(decode(&good[..length.max(3)], 0).is_err(), "{length} of {}", good.len());
+        }
+        let frame = good.windows(2).position(|pair| pair == [0xff, 0xc0]).unwrap();
+        let mut large = good;
+        large[frame + 5..frame + 9].fill(0xff);
+        let error = decode(&large, 0).err().unwrap();
+        assert!(error.contains("claims 65535 × 65535 pixels, which its bytes cannot hold"), "{error}");
+    }
+}
