@@ -98,7 +98,7 @@ impl Convert {
 
     fn pixel(&self, from: &[u8], grey: u8, pixels: &mut Vec<u8>) {
         let coloured = from.len() > 2;
-        let alpha = if from.len() % 2 == 0 { from[from.len() - 1] } else { self.opaque };
+        let alpha = if from.len().is_multiple_of(2) { from[from.len() - 1] } else { self.opaque };
         match (self.to, coloured) {
             (1, false) => pixels.push(from[0]),
             (1, true) => pixels.push(grey),

@@ -1,6 +1,6 @@
 //! Images of another size.
 
-use super::sampling::{Between, Spans, between, nearest};
+use super::sampling::{Between, Spans, all_between, all_nearest};
 use super::{pad_to_bounding_box, rows_axis, sides};
 use bytemuck::Pod;
 use gradlet_core::ops::resize::Resize;
@@ -172,41 +172,45 @@ impl Plan {
     /// Copies pixels.
     fn pick(&self, images: &Tensor, bytes: &[u8]) -> Result<Tensor> {
         let tensor_type = self.output(images, images.dtype())?;
-        let mut picked = Vec::with_capacity(tensor_type.bytes().ok_or(Error::TooLarge)? as usize);
         let pixel = images.dims()[3] as usize * images.dtype().size();
-        let [rows, columns] = [0, 1].map(|axis| {
-            let scale = self.from[axis] as f32 / self.to[axis] as f32;
-            (0..self.to[axis]).map(|at| nearest(at, scale, self.from[axis])).collect::<Vec<_>>()
-        });
+        let [rows, columns] = [0, 1].map(|axis| all_nearest(self.from[axis], self.to[axis]));
         let row_bytes = self.from[1] as usize * pixel;
-        for image in bytes.chunks_exact((self.from[0] as usize * row_bytes).max(1)) {
-            for &row in &rows {
-                let row = &image[row * row_bytes..][..row_bytes];
-                columns.iter().for_each(|&column| picked.extend_from_slice(&row[column * pixel..][..pixel]));
+        Tensor::written(&images.device()?, tensor_type, |picked| {
+            let mut slots = picked.chunks_exact_mut(pixel.max(1));
+            for image in bytes.chunks_exact((self.from[0] as usize * row_bytes).max(1)) {
+                for &row in &rows {
+                    let row = &image[row * row_bytes..][..row_bytes];
+                    let pixels = columns.iter().map(|&column| &row[column * pixel..][..pixel]);
+                    pixels.zip(slots.by_ref()).for_each(|(pixel, slot)| slot.copy_from_slice(pixel));
+                }
             }
-        }
-        Tensor::from_bytes(&images.device()?, tensor_type, &picked)
+            Ok(())
+        })
     }
 
     fn blend<T: Sample>(&self, images: &Tensor, samples: &[T]) -> Result<Tensor> {
         let tensor_type = self.output(images, DType::F32)?;
         let channels = images.dims()[3] as usize;
-        let mut blended = vec![0f32; tensor_type.shape.elements().ok_or(Error::TooLarge)? as usize];
-        let (one, other) = (self.from.iter().product::<u32>() as usize * channels, self.to.iter().product::<u32>() as usize * channels);
-        let pairs = samples.chunks_exact(one.max(1)).zip(blended.chunks_exact_mut(other.max(1)));
-        if self.method == ResizeMethod::Bilinear && !self.antialias {
-            let [rows, columns] = [0, 1].map(|axis| {
-                let scale = self.from[axis] as f32 / self.to[axis] as f32;
-                (0..self.to[axis]).map(|at| between(at, scale, self.from[axis])).collect::<Vec<_>>()
-            });
-            pairs.for_each(|(from, to)| bilinear(from, to, self.from[1] as usize * channels, &rows, &columns));
+        let width = self.from[1] as usize;
+        let simple = self.method == ResizeMethod::Bilinear && !self.antialias;
+        let blend_one: Box<Blend<T>> = if simple {
+            let [rows, columns] = [0, 1].map(|axis| all_between(self.from[axis], self.to[axis]));
+            Box::new(move |from, to| bilinear(from, to, width * channels, &rows, &columns))
         } else {
             let (rows, columns) = (self.spans(0), self.spans(1));
-            pairs.for_each(|(from, to)| weighted(from, to, [self.from[1] as usize, channels], &rows, &columns));
-        }
-        Tensor::new(&images.device()?, &blended, tensor_type.shape.dims())
+            Box::new(move |from, to| weighted(from, to, [width, channels], &rows, &columns))
+        };
+        Tensor::written(&images.device()?, tensor_type, |bytes| {
+            let [from, to] = [self.from, self.to].map(|sides| (sides[0] as usize * sides[1] as usize * channels).max(1));
+            let pairs = samples.chunks_exact(from).zip(bytemuck::cast_slice_mut(bytes).chunks_exact_mut(to));
+            pairs.for_each(|(from, to)| blend_one(from, to));
+            Ok(())
+        })
     }
 }
+
+/// Makes one image of another.
+type Blend<T> = dyn Fn(&[T], &mut [f32]);
 
 /// What pixels are blended from.
 trait Sample: Pod {
@@ -285,6 +289,66 @@ fn weighted<T: Sample>(from: &[T], to: &mut [f32], [from_width, channels]: [usiz
             for (pixel, &weight) in sum[start * channels..].chunks_exact(channels).zip(weights) {
                 out.iter_mut().zip(pixel).for_each(|(out, &sample)| *out += sample * weight);
             }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use gradlet_core::{Eager, Function, Record, Scope};
+
+    const METHODS: [ResizeMethod; 8] = [
+        ResizeMethod::Bilinear,
+        ResizeMethod::Nearest,
+        ResizeMethod::Bicubic,
+        ResizeMethod::Area,
+        ResizeMethod::Lanczos3,
+        ResizeMethod::Lanczos5,
+        ResizeMethod::Gaussian,
+        ResizeMethod::MitchellCubic,
+    ];
+
+    fn images(dims: &[u32]) -> Tensor {
+        let values: Vec<f32> = (0..dims.iter().product()).map(|x: u32| (x * x % 17) as f32).collect();
+        Tensor::new(&crate::cpu(), &values, dims).unwrap()
+    }
+
+    fn close(a: &Tensor, b: &Tensor) -> bool {
+        let (a, b) = (a.to_vec::<f32>().unwrap(), b.to_vec::<f32>().unwrap());
+        a.len() == b.len() && a.iter().zip(&b).all(|(a, b)| (a - b).abs() < 1e-4)
+    }
+
+    /// A trace gives what is computed at once.
+    #[test]
+    fn traces() {
+        let scope = Eager::new(&crate::cpu());
+        let x = images(&[2, 5, 4, 3]);
+        for method in METHODS {
+            for options in [ResizeOptions::new(method), ResizeOptions::new(method).antialias(true)] {
+                let function = Function::new(move |_: &dyn Scope, x: Tensor| resize(&x, [3, 7], options));
+                assert!(close(&function.call(&scope, x.clone()).unwrap(), &resize(&x, [3, 7], options).unwrap()), "{options:?}");
+            }
+        }
+    }
+
+    /// Resizing is linear, so the gradient of a weighed sum is the weights' way back: exact, by a change of each pixel.
+    #[test]
+    fn gradients() {
+        let weights = images(&[4, 5, 2]);
+        let loss = |x: &Tensor, options| resize(x, [4, 5], options)?.mul(&weights)?.sum(&[], false);
+        for method in METHODS {
+            let options = ResizeOptions::new(method).antialias(method == ResizeMethod::Bicubic);
+            let tape = Eager::new(&crate::cpu()).tape();
+            let x = tape.watch(&images(&[6, 3, 2])).unwrap();
+            let gradient = tape.gradient(&loss(&x, options).unwrap(), &x).unwrap().unwrap();
+            let change = |pixel: usize| {
+                let mut one = vec![0f32; 36];
+                one[pixel] = 1.0;
+                loss(&Tensor::new(&crate::cpu(), &one, &[6, 3, 2]).unwrap(), options).unwrap().item::<f32>().unwrap()
+            };
+            let want = Tensor::new(&crate::cpu(), &(0..36).map(change).collect::<Vec<_>>(), &[6, 3, 2]).unwrap();
+            assert!(close(&gradient, &want), "{method:?}");
         }
     }
 }

@@ -110,16 +110,24 @@ pub(super) struct Between {
     pub part: f32,
 }
 
-/// Where pixel `at` has its centre, `scale` pixels being one pixel there.
-pub(super) fn between(at: u32, scale: f32, from: u32) -> Between {
+/// Where each of `to` pixels has its centre among `from`.
+pub(super) fn all_between(from: u32, to: u32) -> Vec<Between> {
+    (0..to).map(|at| between(at, from as f32 / to as f32, from)).collect()
+}
+
+/// In which of `from` pixels each of `to` has its centre.
+pub(super) fn all_nearest(from: u32, to: u32) -> Vec<usize> {
+    (0..to).map(|at| nearest(at, from as f32 / to as f32, from)).collect()
+}
+
+fn between(at: u32, scale: f32, from: u32) -> Between {
     let position = (at as f32 + 0.5) * scale - 0.5;
     let below = position.floor();
     let upper = (position.ceil().max(0.0) as usize).min(from as usize - 1);
     Between { lower: (below.max(0.0) as usize).min(from as usize - 1), upper, part: position - below }
 }
 
-/// The pixel in which pixel `at` has its centre.
-pub(super) fn nearest(at: u32, scale: f32, from: u32) -> usize {
+fn nearest(at: u32, scale: f32, from: u32) -> usize {
     (((at as f32 + 0.5) * scale).floor() as usize).min(from as usize - 1)
 }
 
