@@ -2,7 +2,7 @@
 
 use crate::file_error::{FileError, FileResult};
 use std::io::Write;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use tempfile::NamedTempFile;
 
 /// Writes `bytes` to `path`: to a temporary file beside it, which takes its place once it is safely on the disk.
@@ -18,8 +18,52 @@ use tempfile::NamedTempFile;
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 pub fn write_whole(path: &Path, bytes: &[u8]) -> FileResult<()> {
-    let file = beside(path)?;
-    persist(file, path, bytes).map_err(|error| unwritable(path, &error))
+    let mut file = WholeFile::create(path)?;
+    file.write_all(bytes).map_err(|error| unwritable(path, &error))?;
+    file.finish()
+}
+
+/// A file that is written piece by piece, beside the place that it takes in [`finish`](WholeFile::finish).
+///
+/// One that is dropped before that goes away: an old file stays as it was.
+///
+/// ```
+/// use std::io::Write;
+/// let folder = tempfile::tempdir()?;
+/// let path = folder.path().join("log");
+/// let mut file = gradlet::WholeFile::create(&path)?;
+/// file.write_all(b"a line\n")?;
+/// assert!(!path.exists());
+/// file.finish()?;
+/// assert_eq!(std::fs::read(&path)?, b"a line\n");
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+#[derive(Debug)]
+pub struct WholeFile {
+    file: NamedTempFile,
+    path: PathBuf,
+}
+
+impl WholeFile {
+    /// Begins to write `path`. Fails where [`write_whole`] does.
+    pub fn create(path: &Path) -> FileResult<WholeFile> {
+        Ok(WholeFile { file: beside(path)?, path: path.into() })
+    }
+
+    /// Gives the file its place once it is safely on the disk.
+    pub fn finish(self) -> FileResult<()> {
+        persist(self.file, &self.path).map_err(|error| unwritable(&self.path, &error))
+    }
+}
+
+impl Write for WholeFile {
+    fn write(&mut self, bytes: &[u8]) -> std::io::Result<usize> {
+        self.file.as_file_mut().write(bytes)
+    }
+
+    fn flush(&mut self) -> std::io::Result<()> {
+        Ok(())
+    }
 }
 
 /// Checks that [`write_whole`] could begin to write `path`: for what takes long before it has something to write.
@@ -50,8 +94,7 @@ fn unwritable(path: &Path, error: &std::io::Error) -> FileError {
     }
 }
 
-fn persist(mut file: NamedTempFile, path: &Path, bytes: &[u8]) -> std::io::Result<()> {
-    file.as_file_mut().write_all(bytes)?;
+fn persist(file: NamedTempFile, path: &Path) -> std::io::Result<()> {
     file.as_file().sync_all()?;
     file.persist(path)?;
     // The new name is on the disk once its folder is; where folders cannot be opened, the system sees to it.

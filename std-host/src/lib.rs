@@ -46,6 +46,7 @@ mod strings;
 mod svg;
 mod team;
 pub mod tensor_proto;
+pub mod tfrecord;
 pub mod training;
 mod values;
 pub mod weights;
@@ -55,7 +56,7 @@ pub use data::Dataset;
 pub use devices::{cpu, portable_cpu};
 pub use digits::Digits;
 pub use file_error::{FileError, FileResult};
-pub use files::{writable, write_whole};
+pub use files::{WholeFile, writable, write_whole};
 #[doc(inline)]
 pub use gradlet_core::*;
 pub use loaded::{Loaded, load};

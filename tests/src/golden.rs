@@ -6,7 +6,7 @@ use crate::coverage::Coverage;
 use crate::fixtures::Folder;
 use crate::runtimes::{self, COMPILED, CORTEX_M, DEVICE, EAGER, Outputs, Traced};
 use crate::skips::Skips;
-use crate::{dtypes, op_cases, state_cases};
+use crate::{checks, dtypes, op_cases, state_cases};
 use anyhow::{Context, Result, anyhow};
 use gradlet_core::DType;
 use gradlet_core::device::AlignedBytes;
@@ -30,7 +30,17 @@ pub type Machine<'a> = &'a mut dyn FnMut(&[u8]) -> Result<Vec<u8>>;
 
 /// The folder of golden vectors that this package has.
 pub fn own_folder() -> PathBuf {
-    Path::new(env!("CARGO_MANIFEST_DIR")).join("fixtures/ops")
+    fixtures("ops")
+}
+
+/// A folder of the fixtures that this package has.
+pub fn fixtures(name: &str) -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("fixtures").join(name)
+}
+
+/// The folders of cases that are not for all runtimes, but of files and data.
+pub fn data_folders() -> Vec<PathBuf> {
+    ["tfrecord"].map(fixtures).into()
 }
 
 /// Runs every case of `folders`, and prints failures, the ops that are not known, and last
@@ -47,8 +57,17 @@ pub fn run_with(folders: &[PathBuf], cortex_m: Option<Machine<'_>>, skips: &mut 
     let mut suite = Suite { skips, coverage, counts: Counts::default(), unknown: BTreeMap::new(), board: cortex_m.is_some() };
     let mut queue = Queue::default();
     for folder in folders {
+        if let Some(counts) = checks::run(folder)? {
+            suite.add(folder, counts);
+            continue;
+        }
         let own = *folder == own_folder();
-        for case in read(folder)? {
+        let cases = read(folder)?;
+        if cases.is_empty() {
+            suite.counts.failed += 1;
+            println!("{}: no cases of a form that is known", folder.display());
+        }
+        for case in cases {
             // Of cases that nobody has looked at, only what their reference says is judged.
             match dtypes::variants(&case) {
                 _ if !own => (),
@@ -95,6 +114,13 @@ struct Suite<'s> {
 }
 
 impl Suite<'_> {
+    /// Counts the cases of a folder that are not for all runtimes.
+    fn add(&mut self, folder: &Path, counts: Counts) {
+        println!("{}: {} passed, {} failed", folder.display(), counts.passed, counts.failed);
+        self.counts.passed += counts.passed;
+        self.counts.failed += counts.failed;
+    }
+
     fn case(&mut self, case: Case, queue: &mut Queue) {
         let Some(body) = case.body.clone() else { return self.unknown(&case) };
         let eager = caught(|| runtimes::eager(&case, &body));

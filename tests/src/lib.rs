@@ -3,10 +3,12 @@
 //! [`golden::run`] takes folders of golden vectors ([`fixtures`]), turns each into [`case::Case`]s — a function from input
 //! tensors to output tensors, with what a reference computed — and runs every case on every runtime ([`runtimes`]): the
 //! outputs must be within the stated tolerance, and must be the same bits as those of eager execution.
+//! Folders of files and data ([`checks`]) are judged once.
 //! What a runtime leaves out stands in `skips.txt`, with reasons ([`skips`]); nothing else is skipped.
 
 pub mod bundle;
 pub mod case;
+pub mod checks;
 pub mod coverage;
 pub mod damage;
 mod dropout_case;
@@ -22,3 +24,5 @@ pub mod random;
 pub mod runtimes;
 pub mod skips;
 pub mod state_cases;
+pub mod tfrecord_cases;
+pub mod tfrecord_fuzz;

@@ -12,3 +12,12 @@ fn golden_vectors() {
     assert!(counts.passed > 0);
     assert_eq!(skips.unused(), [""; 0], "these lines of skips.txt leave nothing out");
 }
+
+/// Files and data: once, for all runtimes.
+#[test]
+fn golden_data() {
+    let mut skips = Skips::parse(COMMITTED).unwrap();
+    let counts = golden::run_with(&golden::data_folders(), None, &mut skips, &mut Coverage::default()).unwrap();
+    assert_eq!(counts.failed, 0);
+    assert!(counts.passed > 0);
+}

@@ -1,5 +1,6 @@
 //! Training steps of gradlet and TensorFlow, taking turns on one machine.
 
+use crate::setup::install_tensorflow;
 use crate::shell::{self, cargo};
 use anyhow::{Context, Result};
 use serde_json::{Map, Value, json};
@@ -81,17 +82,6 @@ fn build() -> Result<PathBuf> {
     let named = built.filter(|message| message["target"]["name"] == "bench_train");
     let path = named.filter_map(|message| message["executable"].as_str().map(PathBuf::from)).next_back();
     path.context("cargo did not say where bench_train is")
-}
-
-/// A Python with TensorFlow, in an environment under target/.
-fn install_tensorflow() -> Result<PathBuf> {
-    let folder = shell::root().join("target/tensorflow");
-    let python = folder.join("bin/python");
-    if shell::answer(&python.to_string_lossy(), &["-c", "import tensorflow"]).is_none() {
-        shell::run(Command::new("python3").args(["-m", "venv"]).arg(&folder))?;
-        shell::run(Command::new(&python).args(["-m", "pip", "install", "--quiet", "tensorflow-cpu"]))?;
-    }
-    Ok(python)
 }
 
 /// A program that answers requests.

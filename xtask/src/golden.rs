@@ -16,7 +16,7 @@ const TABLE: &str = "COVERAGE.md";
 /// `cargo xtask golden`: the cases in `folders`, or the project's own.
 pub fn run(folders: &[PathBuf]) -> Result<()> {
     let toolchain = setup::ensure()?;
-    let own = [golden::own_folder()];
+    let own = [vec![golden::own_folder()], golden::data_folders()].concat();
     let folders = if folders.is_empty() { &own } else { folders };
     let counts = golden::run(folders, Some(&mut |cases| cortex_m(&toolchain, cases)))?;
     ensure!(counts.failed == 0, "{} golden cases failed", counts.failed);

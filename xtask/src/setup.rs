@@ -1,10 +1,10 @@
-//! Finds or installs what the firmwares need: Rust for the Cortex-M4F, and QEMU.
+//! Finds or installs what the firmwares need, Rust for the Cortex-M4F and QEMU, and TensorFlow to compare with.
 
 use crate::shell::{self, answer};
 use anyhow::{Context, Result, bail};
 use std::fmt;
 use std::io::{IsTerminal, Write};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::Command;
 
 /// The target of the firmwares.
@@ -151,4 +151,15 @@ fn apt_get(arguments: &[&str]) -> Command {
     }
     command.args(arguments).env("DEBIAN_FRONTEND", "noninteractive");
     command
+}
+
+/// A Python with TensorFlow, in an environment under target/.
+pub fn install_tensorflow() -> Result<PathBuf> {
+    let folder = shell::root().join("target/tensorflow");
+    let python = folder.join("bin/python");
+    if shell::answer(&python.to_string_lossy(), &["-c", "import tensorflow"]).is_none() {
+        shell::run(Command::new("python3").args(["-m", "venv"]).arg(&folder))?;
+        shell::run(Command::new(&python).args(["-m", "pip", "install", "--quiet", "tensorflow-cpu"]))?;
+    }
+    Ok(python)
 }

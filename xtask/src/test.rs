@@ -16,6 +16,7 @@ const STEPS: [Step; 14] = [
     ("docs", |_| shell::run(cargo().args(["doc", "--no-deps", "--workspace"]).env("RUSTDOCFLAGS", "-D warnings"))),
     ("oldest Rust", |_| oldest_rust()),
     ("tests", |_| shell::run(cargo().args(["test", "--workspace", "--profile", "quick"]))),
+    ("TensorFlow, both ways", |_| tensorflow()),
     ("core without alloc, for the device", |toolchain| shell::run(toolchain.cargo("build").args(["--quiet", "--package", "gradlet-core"]))),
     ("firmware lints", firmware_lints),
     ("firmware harness", firmware_harness),
@@ -68,6 +69,14 @@ fn oldest_rust() -> Result<()> {
     }
     println!("Rust {stated} is not installed, so only the number was checked (this is {running})");
     Ok(())
+}
+
+/// What gradlet writes, TensorFlow reads, and the other way round. `GRADLET_PYTHON` names a Python that has TensorFlow.
+fn tensorflow() -> Result<()> {
+    let python = std::env::var_os("GRADLET_PYTHON").map_or_else(setup::install_tensorflow, |path| Ok(path.into()))?;
+    let mut command = cargo();
+    command.args(["test", "--package", "gradlet-tests", "--profile", "quick", "--test", "tensorflow", "--", "--ignored"]);
+    shell::run(command.env("GRADLET_PYTHON", python))
 }
 
 fn minor(version: &str) -> Option<u32> {

@@ -1,0 +1,102 @@
+//! Writes records.
+
+use super::BLOCK;
+use super::compression::Compression;
+use super::error::RecordError;
+use super::frame::{header, masked_crc32c};
+use crate::files::WholeFile;
+use flate2::write::{GzEncoder, ZlibEncoder};
+use std::io::{self, BufWriter, Write};
+use std::path::{Path, PathBuf};
+
+/// Writes records to a file, or to anything else that can be written.
+///
+/// A file of [`create`](RecordWriter::create) takes its place in [`finish`](RecordWriter::finish), whole; one that is not
+/// finished goes away. Over a [`File`](std::fs::File) of one's own, records are in it as they come, as with TensorFlow's writer.
+///
+/// ```
+/// use gradlet::tfrecord::{Compression, RecordReader, RecordWriter};
+///
+/// let folder = tempfile::tempdir()?;
+/// let path = folder.path().join("squares.tfrecord");
+/// let mut writer = RecordWriter::create(&path, Compression::Zlib)?;
+/// for number in 0..10u32 {
+///     writer.write(&(number * number).to_le_bytes())?;
+/// }
+/// writer.finish()?;
+/// assert_eq!(RecordReader::open(&path, Compression::Zlib)?.count(), 10);
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+pub struct RecordWriter<W: Write> {
+    sink: Sink<W>,
+    path: Option<PathBuf>,
+}
+
+enum Sink<W: Write> {
+    Plain(BufWriter<W>),
+    Gzip(GzEncoder<BufWriter<W>>),
+    Zlib(ZlibEncoder<BufWriter<W>>),
+}
+
+impl RecordWriter<WholeFile> {
+    /// Begins to write the file at `path`. Fails where it cannot be written.
+    pub fn create(path: &Path, compression: Compression) -> Result<RecordWriter<WholeFile>, RecordError> {
+        let file = WholeFile::create(path)?;
+        Ok(RecordWriter { path: Some(path.into()), ..RecordWriter::new(file, compression) })
+    }
+
+    /// Writes what is left, and gives the file its place.
+    pub fn finish(self) -> Result<(), RecordError> {
+        Ok(self.into_inner()?.finish()?)
+    }
+}
+
+impl<W: Write> RecordWriter<W> {
+    /// Writes records to `to`, compressed as TensorFlow compresses them (level 6).
+    pub fn new(to: W, compression: Compression) -> RecordWriter<W> {
+        let (to, level) = (BufWriter::with_capacity(BLOCK, to), flate2::Compression::default());
+        let sink = match compression {
+            Compression::None => Sink::Plain(to),
+            Compression::Gzip => Sink::Gzip(GzEncoder::new(to, level)),
+            Compression::Zlib => Sink::Zlib(ZlibEncoder::new(to, level)),
+        };
+        RecordWriter { sink, path: None }
+    }
+
+    /// Writes a record. Fails if the system does.
+    pub fn write(&mut self, record: &[u8]) -> Result<(), RecordError> {
+        let written = match &mut self.sink {
+            Sink::Plain(sink) => frame(sink, record),
+            Sink::Gzip(sink) => frame(sink, record),
+            Sink::Zlib(sink) => frame(sink, record),
+        };
+        written.map_err(|error| RecordError::from(error).maybe_of(self.path.as_deref()))
+    }
+
+    /// Hands on all that was written. Of a compressed stream, too: it takes more room afterwards.
+    pub fn flush(&mut self) -> Result<(), RecordError> {
+        let flushed = match &mut self.sink {
+            Sink::Plain(sink) => sink.flush(),
+            Sink::Gzip(sink) => sink.flush(),
+            Sink::Zlib(sink) => sink.flush(),
+        };
+        flushed.map_err(|error| RecordError::from(error).maybe_of(self.path.as_deref()))
+    }
+
+    /// Writes what is left, with the end of a compressed stream. Gives back what is written to.
+    pub fn into_inner(self) -> Result<W, RecordError> {
+        let buffer = match self.sink {
+            Sink::Plain(sink) => Ok(sink),
+            Sink::Gzip(sink) => sink.finish(),
+            Sink::Zlib(sink) => sink.finish(),
+        };
+        let inner = buffer.and_then(|buffer| buffer.into_inner().map_err(io::IntoInnerError::into_error));
+        inner.map_err(|error| RecordError::from(error).maybe_of(self.path.as_deref()))
+    }
+}
+
+fn frame(to: &mut impl Write, record: &[u8]) -> io::Result<()> {
+    to.write_all(&header(record.len()))?;
+    to.write_all(record)?;
+    to.write_all(&masked_crc32c(record).to_le_bytes())
+}
