@@ -100,7 +100,14 @@ fn many(folder: &Path, wanted: &Json, checks: &mut Checks) -> Result<()> {
             let parallel = name.strip_prefix("num_parallel_reads_").context("not known")?;
             let parallel = if parallel == "none" { 1 } else { parallel.parse()? };
             let wanted = list(wanted)?;
-            same(&wanted, RecordFiles::new(&paths).num_parallel_reads(parallel).into_iter())
+            let files = RecordFiles::new(&paths).num_parallel_reads(parallel);
+            let dataset = files.dataset().iter().collect::<gradlet::Result<Vec<_>>>()?;
+            ensure!(dataset == wanted, "other records as a dataset");
+            for at in 0..=wanted.len() {
+                let found = files.clone().into_iter().nth(at).transpose()?;
+                ensure!(found.as_ref() == wanted.get(at), "record {at}, found by its number, is another");
+            }
+            same(&wanted, files.into_iter())
         });
     }
     Ok(())
@@ -139,6 +146,7 @@ fn damaged(path: &Path, reader: &str, compression: Compression, wanted: &Json, g
     match reader {
         "TFRecordDataset" => {
             wanted.judge(files()).context("files")?;
+            dataset(path, compression).context("as a dataset")?;
             if compression == Compression::None && path.exists() {
                 wanted.judge(Records::new(fs::read(path)?.into())).context("in memory")?;
             }
@@ -153,6 +161,18 @@ fn damaged(path: &Path, reader: &str, compression: Compression, wanted: &Json, g
         "TFRecordDataset_ignore_errors" => wanted.judge(files().filter(Result::is_ok)),
         _ => bail!("this reader is not known"),
     }
+}
+
+/// A dataset has the items of the files.
+fn dataset(path: &Path, compression: Compression) -> Result<()> {
+    let files = RecordFiles::new([path]).compression(compression);
+    let text = |item: gradlet::Result<Bytes>| item.map_err(|error| error.to_string());
+    let wanted: Vec<_> = files.clone().into_iter().map(|item| text(item.map_err(Into::into))).collect();
+    let got: Vec<_> = files.dataset().iter().map(text).collect();
+    ensure!(got == wanted, "got {got:?}, wanted {wanted:?}");
+    let ignored = files.dataset().ignore_errors().iter().count();
+    ensure!(ignored == wanted.iter().filter(|item| item.is_ok()).count(), "{ignored} records without errors");
+    Ok(())
 }
 
 /// What TensorFlow gave of a damaged file.

@@ -38,6 +38,22 @@ fn every_truncation_gives_the_records_before() {
     }
 }
 
+/// A file that is cut ends for TensorFlow; who asks is told.
+#[test]
+fn cuts_are_told() {
+    for compression in [Compression::None, Compression::Gzip, Compression::Zlib] {
+        let good = good(compression);
+        for length in 0..=good.len() {
+            let mut reader = RecordReader::new(&good[..length], compression);
+            assert_eq!(reader.cut(), None);
+            let errors = reader.by_ref().filter(Result::is_err).count();
+            let offset = reader.offset() as usize;
+            let whole = length == good.len() || length == 0 || compression == Compression::None && length == offset;
+            assert_eq!(reader.cut().is_some(), errors == 0 && !whole, "{compression}, cut to {length} bytes");
+        }
+    }
+}
+
 #[test]
 fn every_changed_bit_is_found() {
     let good = good(Compression::None);
@@ -91,7 +107,7 @@ fn mutations_end() {
 #[test]
 fn claims_are_not_believed() {
     for length in [1u64 << 30, 1 << 40, 1 << 62, u64::MAX - 4, u64::MAX] {
-        let mut bytes = vec![0; 100];
+        let mut bytes = [0; 100];
         bytes[..8].copy_from_slice(&length.to_le_bytes());
         let crc = gradlet::tfrecord::masked_crc32c(&length.to_le_bytes());
         bytes[8..12].copy_from_slice(&crc.to_le_bytes());

@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 
 type Step = (&'static str, fn(&Toolchain) -> Result<()>);
 
-const STEPS: [Step; 14] = [
+const STEPS: [Step; 15] = [
     ("format", |_| format()),
     ("lints", |_| shell::run(cargo().args(["clippy", "--workspace", "--all-targets", "--all-features", "--", "-D", "warnings"]))),
     ("messages", |_| proto::check()),

@@ -4,6 +4,7 @@ use super::BLOCK;
 use super::compression::Compression;
 use super::error::RecordError;
 use super::reader::RecordReader;
+use crate::data::{Dataset, Interleave};
 use bytes::Bytes;
 use std::collections::VecDeque;
 use std::fs::File;
@@ -58,6 +59,34 @@ impl RecordFiles {
     pub fn num_parallel_reads(self, files: usize) -> RecordFiles {
         RecordFiles { turns: files.max(1), ..self }
     }
+
+    /// The records as a dataset: TensorFlow's `TFRecordDataset`. The files are opened when somebody goes through it.
+    ///
+    /// Compressed files that take turns are inflated on a thread each. Others are read where they are asked for, which is faster than
+    /// handing records from thread to thread; [`Dataset::prefetch`] reads ahead.
+    ///
+    /// ```
+    /// use gradlet::tfrecord::{Compression, RecordFiles, RecordWriter};
+    ///
+    /// let folder = tempfile::tempdir()?;
+    /// let path = folder.path().join("lines.tfrecord");
+    /// let mut writer = RecordWriter::create(&path, Compression::None)?;
+    /// ["a", "b", "c"].iter().try_for_each(|line| writer.write(line.as_bytes()))?;
+    /// writer.finish()?;
+    ///
+    /// let batches = RecordFiles::new([&path]).dataset().map(|record| Ok(record.len() as i64)).batch(2);
+    /// assert_eq!(batches.iter().count(), 2);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn dataset(&self) -> Dataset<Bytes> {
+        let (files, turns) = (self.clone(), self.turns.min(self.paths.len()));
+        if self.compression == Compression::None || turns < 2 {
+            return Dataset::from_fn("tf_record", move || Ok(files.clone().into_iter().map(|record| Ok(record?))));
+        }
+        let options = Interleave::new(turns).num_parallel_calls(turns);
+        let paths: Dataset<_> = self.paths.iter().cloned().collect();
+        paths.interleave(options, move |path| Ok(RecordFiles { paths: vec![path], ..files.clone() }.dataset()))
+    }
 }
 
 impl IntoIterator for RecordFiles {
@@ -78,10 +107,9 @@ pub struct RecordFilesIter {
     turn: usize,
 }
 
-impl Iterator for RecordFilesIter {
-    type Item = Result<Bytes, RecordError>;
-
-    fn next(&mut self) -> Option<Self::Item> {
+impl RecordFilesIter {
+    /// The next item, as `take` has it from the reader whose turn it is; `true` with it says that the reader goes on.
+    fn step<T>(&mut self, take: impl Fn(&mut RecordReader<File>) -> Option<(T, bool)>, failed: impl Fn(RecordError) -> T) -> Option<T> {
         let mut idle = 0;
         while idle < self.open.len() {
             let place = &mut self.open[self.turn];
@@ -90,23 +118,41 @@ impl Iterator for RecordFilesIter {
             {
                 match RecordReader::open_with(&path, self.files.compression, self.files.buffer_size) {
                     Ok(reader) => *place = Some(reader),
-                    Err(error) => return Some(Err(error)),
+                    Err(error) => return Some(failed(error)),
                 }
             }
-            let item = place.as_mut().and_then(Iterator::next);
-            let (ended, was_open) = (!matches!(item, Some(Ok(_))), place.is_some());
-            if ended {
+            idle = if place.is_some() { 0 } else { idle + 1 };
+            let item = place.as_mut().and_then(&take);
+            if !item.as_ref().is_some_and(|(_, goes_on)| *goes_on) {
                 *place = None;
             }
-            if item.is_none() || self.open.len() > 1 {
-                // A place whose file has ended is taken by the next file in its next turn.
-                self.turn = (self.turn + 1) % self.open.len();
+            // A place whose file has ended is taken by the next file in its next turn.
+            self.turn = (self.turn + 1) % self.open.len();
+            if let Some((item, _)) = item {
+                return Some(item);
             }
-            if item.is_some() {
-                return item;
-            }
-            idle = if was_open { 0 } else { idle + 1 };
         }
         None
+    }
+}
+
+impl Iterator for RecordFilesIter {
+    type Item = Result<Bytes, RecordError>;
+
+    fn next(&mut self) -> Option<Self::Item> {
+        let take = |reader: &mut RecordReader<File>| {
+            let item = reader.next()?;
+            let goes_on = item.is_ok();
+            Some((item, goes_on))
+        };
+        self.step(take, Err)
+    }
+
+    /// Passes over `n` items. Records are checked, but not copied.
+    fn nth(&mut self, n: usize) -> Option<Self::Item> {
+        for _ in 0..n {
+            self.step(|reader| Some(((), reader.next_record()?.is_ok())), drop)?;
+        }
+        self.next()
     }
 }

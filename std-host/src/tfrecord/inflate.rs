@@ -23,6 +23,7 @@ pub(super) struct Inflate<R> {
     begins: Option<Compression>,
     failed: Option<Fault>,
     ended: bool,
+    complete: bool,
 }
 
 impl<R: Read> Inflate<R> {
@@ -40,12 +41,18 @@ impl<R: Read> Inflate<R> {
             begins: None,
             failed: None,
             ended: false,
+            complete: false,
         }
     }
 
     /// Why no more follows what was read, or what can still be read of the last step, if that is an error.
     pub fn take_failure(&mut self) -> Option<Fault> {
         self.failed.take()
+    }
+
+    /// True unless bytes are missing from a stream that has ended.
+    pub fn is_whole(&self) -> bool {
+        self.complete || self.inflater.total_in() == 0
     }
 
     /// Inflates until there is output, an error, or the end.
@@ -69,7 +76,7 @@ impl<R: Read> Inflate<R> {
                 }
                 // Files that were put together of several.
                 Ok(Status::StreamEnd) if self.compression == Compression::Gzip => self.inflater = inflater(self.compression),
-                Ok(Status::StreamEnd) => self.ended = true,
+                Ok(Status::StreamEnd) => (self.ended, self.complete) = (true, true),
                 Ok(_) if self.output.is_empty() && self.input_at == self.input_end => self.refill()?,
                 Ok(_) => (),
             }

@@ -17,6 +17,7 @@
 //! | write many, each with a share of the records | [`ShardedWriter`] |
 //! | read a file, a pipe, a socket | [`RecordReader`] |
 //! | read files after each other, or taking turns | [`RecordFiles`] |
+//! | the same as a [`Dataset`](crate::data::Dataset) | [`RecordFiles::dataset`] |
 //! | read a file in memory, or mapped into it, without copying | [`Records`] |
 //! | read any record by its number | [`RecordIndex`] |
 //!

@@ -35,7 +35,7 @@ use std::path::{Path, PathBuf};
 /// }
 /// assert_eq!(total, 6);
 ///
-/// let mut cut = RecordReader::new(&bytes[..30], Compression::None);
+/// let mut cut = RecordReader::new(&bytes[..33], Compression::None);
 /// assert_eq!(cut.next().transpose()?.as_deref(), Some(&b"one"[..]));
 /// assert_eq!(cut.next().unwrap().unwrap_err().offset(), Some(19));
 /// assert!(cut.next().is_none());
@@ -45,6 +45,7 @@ pub struct RecordReader<R> {
     window: Window<R>,
     path: Option<PathBuf>,
     ended: bool,
+    failed: bool,
 }
 
 impl RecordReader<File> {
@@ -56,8 +57,7 @@ impl RecordReader<File> {
     /// As [`open`](RecordReader::open); the file is read `buffer_size` bytes at a time, of which as many stay in memory.
     pub fn open_with(path: &Path, compression: Compression, buffer_size: usize) -> Result<RecordReader<File>, RecordError> {
         let file = File::open(path).map_err(|error| RecordError::from(error).of(path))?;
-        // A folder can be opened like a file, but not be read.
-        Ok(RecordReader { path: Some(path.into()), ..RecordReader::with_buffer_size(file, compression, buffer_size) })
+        Ok(RecordReader::with_buffer_size(file, compression, buffer_size).with_path(path))
     }
 
     /// Opens the file at `path`, which is not compressed, at the record that begins at byte `offset`: see
@@ -67,7 +67,7 @@ impl RecordReader<File> {
         file.seek(SeekFrom::Start(offset)).map_err(|error| RecordError::from(error).of(path))?;
         let mut reader = RecordReader::new(file, Compression::None);
         reader.window.begin_at(offset);
-        Ok(RecordReader { path: Some(path.into()), ..reader })
+        Ok(reader.with_path(path))
     }
 }
 
@@ -79,7 +79,7 @@ impl<R: Read> RecordReader<R> {
 
     /// As [`new`](RecordReader::new); reads `buffer_size` bytes at a time, of which as many stay in memory.
     pub fn with_buffer_size(from: R, compression: Compression, buffer_size: usize) -> RecordReader<R> {
-        RecordReader { window: Window::new(from, compression, buffer_size), path: None, ended: false }
+        RecordReader { window: Window::new(from, compression, buffer_size), path: None, ended: false, failed: false }
     }
 
     /// Where the next record begins, in bytes of the uncompressed stream.
@@ -91,42 +91,40 @@ impl<R: Read> RecordReader<R> {
     ///
     /// The error is damage ([`RecordError::is_data_loss`]), or what the system says.
     pub fn next_record(&mut self) -> Option<Result<&[u8], RecordError>> {
-        let range = self.step(RecordReader::advance)?;
-        Some(range.map(|range| self.window.taken(range)))
-    }
-
-    /// Passes over `count` records, and gives how many there were. Their data is neither checked nor copied; their lengths
-    /// are checked.
-    pub fn skip_records(&mut self, count: usize) -> Result<usize, RecordError> {
-        for skipped in 0..count {
-            match self.step(RecordReader::pass) {
-                Some(passed) => passed?,
-                None => return Ok(skipped),
-            }
-        }
-        Ok(count)
-    }
-
-    /// What `step` gives, unless all is over.
-    fn step<T>(&mut self, step: impl FnOnce(&mut RecordReader<R>) -> Result<Option<T>, Fault>) -> Option<Result<T, RecordError>> {
         if self.ended {
             return None;
         }
-        let result = step(self);
-        self.ended = !matches!(result, Ok(Some(_)));
-        // Where zlib knows of damage, it is the cause of what does not fit.
-        let mut cause = |fault| self.window.failure().unwrap_or(fault);
-        result.map_err(|fault| RecordError::from(cause(fault)).maybe_of(self.path.as_deref())).transpose()
+        match self.advance() {
+            Ok(Some(range)) => return Some(Ok(self.window.taken(range))),
+            Ok(None) => self.ended = true,
+            Err(fault) => {
+                (self.ended, self.failed) = (true, true);
+                // Where zlib knows of damage, it is the cause of what does not fit.
+                let cause = self.window.failure().unwrap_or(fault);
+                return Some(Err(RecordError::from(cause).maybe_of(self.path.as_deref())));
+            }
+        }
+        None
+    }
+
+    /// Where a stream that just ended was cut short nevertheless: within a record's length and its checksum, which TensorFlow takes
+    /// for the end, or within what was compressed. `None` where all is whole, before the end, and after an error.
+    pub fn cut(&self) -> Option<u64> {
+        let whole = self.window.bytes().is_empty() && self.window.is_whole();
+        (self.ended && !self.failed && !whole).then(|| self.offset())
+    }
+
+    /// The errors of the reader name `path`. [`open`](RecordReader::open) sees to that, too.
+    pub fn with_path(self, path: &Path) -> RecordReader<R> {
+        RecordReader { path: Some(path.into()), ..self }
     }
 
     /// Reads a record, and gives where it is in the window.
     fn advance(&mut self) -> Result<Option<Range<usize>>, Fault> {
         let offset = self.offset();
         let Some(length) = self.length()? else { return Ok(None) };
-        let Some(whole) = usize::try_from(length).ok().and_then(|length| length.checked_add(FOOTER)) else {
-            let there = self.window.skip(u64::MAX)?;
-            return Err(Fault::Truncated { offset, length, there });
-        };
+        // No stream has as many bytes as a number can claim.
+        let whole = usize::try_from(length).unwrap_or(usize::MAX).saturating_add(FOOTER);
         let there = self.window.want(whole)? as u64;
         if there < whole as u64 {
             return Err(Fault::Truncated { offset, length, there });
@@ -134,15 +132,6 @@ impl<R: Read> RecordReader<R> {
         let length = check(&self.window.bytes()[..whole], self.offset())?;
         let range = self.window.take(whole);
         Ok(Some(range.start..range.start + length))
-    }
-
-    /// Passes over a record.
-    fn pass(&mut self) -> Result<Option<()>, Fault> {
-        let offset = self.offset();
-        let Some(length) = self.length()? else { return Ok(None) };
-        let whole = length.saturating_add(FOOTER as u64);
-        let there = self.window.skip(whole)?;
-        if there < whole { Err(Fault::Truncated { offset, length, there }) } else { Ok(Some(())) }
     }
 
     /// Takes a record's header.
@@ -163,11 +152,12 @@ impl<R: Read> Iterator for RecordReader<R> {
         Some(self.next_record()?.map(Bytes::copy_from_slice))
     }
 
-    /// Passes over `n` records as [`skip_records`](RecordReader::skip_records) does.
+    /// Passes over `n` records, which are checked, but not copied.
     fn nth(&mut self, n: usize) -> Option<Self::Item> {
-        match self.skip_records(n) {
-            Ok(_) => self.next(),
-            Err(error) => Some(Err(error)),
+        for _ in 0..n {
+            // An error is an item, and the last.
+            let _ = self.next_record()?;
         }
+        self.next()
     }
 }

@@ -87,15 +87,12 @@ impl<R: Read> Window<R> {
         &self.block[range]
     }
 
-    /// Passes over `count` bytes. Gives how many there were.
-    pub fn skip(&mut self, count: u64) -> Result<u64, Fault> {
-        let mut left = count;
-        while left > 0 && self.want(1)? > 0 {
-            let part = left.min((self.end - self.start) as u64);
-            self.take(part as usize);
-            left -= part;
+    /// False if a compressed stream ended before its end.
+    pub fn is_whole(&self) -> bool {
+        match &self.source {
+            Source::Plain(_) => true,
+            Source::Deflated(inflate) => inflate.is_whole(),
         }
-        Ok(count - left)
     }
 
     /// Why a stream is damaged at what was read last, if that is known better than by what is in it.

@@ -1,8 +1,9 @@
-//! The `gradlet` command: train, export, run, inspect.
+//! The `gradlet` command: train, export, run, inspect; files of records.
 
 mod export;
 mod inspect;
 mod run;
+mod tfrecord;
 mod train;
 
 use clap::{Args, Parser, Subcommand};
@@ -17,7 +18,8 @@ use std::process::ExitCode;
     "  gradlet train cnn --data data/mnist10k --weights cnn.safetensors\n",
     "  gradlet export cnn --weights cnn.safetensors --output cnn.grdl --rust model.rs\n",
     "  gradlet run cnn.grdl infer --input x=digits:data/mnist10k:0\n",
-    "  gradlet inspect cnn.grdl --svg arena.svg\n\n",
+    "  gradlet inspect cnn.grdl --svg arena.svg\n",
+    "  gradlet tfrecord inspect train.tfrecord\n\n",
     "Exit codes: 0 success, 1 an error (one line on stderr), 2 wrong usage.\n",
     "NO_COLOR in the environment turns colours off; output that is not to a terminal is plain anyway."
 ))]
@@ -37,6 +39,8 @@ enum Command {
     Export(export::Export),
     Run(run::Run),
     Inspect(inspect::Inspect),
+    #[command(subcommand)]
+    Tfrecord(tfrecord::TfRecord),
 }
 
 /// Which model, and its first weights.
@@ -82,6 +86,7 @@ fn main() -> ExitCode {
         Command::Export(export) => export.run(cli.quiet),
         Command::Run(run) => run.run(),
         Command::Inspect(inspect) => inspect.run(cli.quiet),
+        Command::Tfrecord(tfrecord) => tfrecord.run(cli.quiet),
     };
     match done {
         Ok(()) => ExitCode::SUCCESS,
