@@ -3,7 +3,7 @@
 use crate::file_error::{FileError, FileResult};
 use crate::idx::{self, Idx};
 use gradlet_core::random::Stream;
-use gradlet_core::{Device, Error, Result, Tensor};
+use gradlet_core::{DType, Device, Error, Result, Tensor};
 use std::path::{Path, PathBuf};
 
 /// How many classes of digits there are.
@@ -46,6 +46,11 @@ impl Digits {
     pub fn load(folder: &Path, prefix: &str) -> FileResult<Digits> {
         let (images_path, labels_path) = (find(folder, prefix, "images-idx3-ubyte")?, find(folder, prefix, "labels-idx1-ubyte")?);
         let (images, labels) = (idx::read(&images_path)?, idx::read(&labels_path)?);
+        for (path, idx) in [(&images_path, &images), (&labels_path, &labels)] {
+            if idx.dtype != DType::U8 {
+                return Err(FileError::at(path, 2, format!("the elements are {}, they must be unsigned bytes", idx.dtype)));
+            }
+        }
         let [count, rows, cols] = images.dims[..] else { return Err(rank(&images_path, &images, "three: pictures, rows, columns")) };
         let [labelled] = labels.dims[..] else { return Err(rank(&labels_path, &labels, "one: labels")) };
         if labelled != count {

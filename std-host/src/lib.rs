@@ -6,6 +6,7 @@ pub mod applications;
 mod arrays;
 mod artifact_values;
 pub mod data;
+pub mod datasets;
 mod devices;
 pub mod digits;
 pub mod example;

@@ -21,6 +21,7 @@ pub mod mlp;
 pub mod op_cases;
 pub mod ops_table;
 pub mod random;
+pub mod readers;
 pub mod runtimes;
 pub mod skips;
 pub mod state_cases;

@@ -1,0 +1,158 @@
+//! Damaged files for the readers of images, IDX, NPY, NPZ and CSV: they are read or refused with words, in time, and in memory that the
+//! file's own bytes account for. The fuzz targets and the tests do the same.
+
+use crate::random::Random;
+use gradlet::io::Csv;
+use gradlet::{Tensor, idx, image, npy};
+use std::collections::BTreeMap;
+use std::io::{Cursor, Write};
+use std::path::Path;
+
+/// A reader of files.
+pub struct Reader {
+    /// Its name, which is that of its fuzz target.
+    pub name: &'static str,
+    /// Reads a file, whole: says why not where it is refused.
+    pub read: fn(&[u8]) -> Result<(), String>,
+    /// Good files.
+    pub samples: fn() -> Vec<Vec<u8>>,
+    /// The most bytes that a byte of a file may cost at once.
+    pub factor: usize,
+}
+
+/// The readers.
+pub const READERS: [Reader; 5] = [
+    // A pixel of 512 in a byte of JPEG, or of 8 · 1032 in one of PNG, has up to 4 bytes, and Vec grows by doubling.
+    Reader { name: "image", read: read_image, samples: image_samples, factor: 8 * 1032 * 4 * 2 },
+    Reader { name: "idx", read: read_idx, samples: idx_samples, factor: 2 * 1032 },
+    Reader { name: "npy", read: read_npy, samples: npy_samples, factor: 2 },
+    Reader { name: "npz", read: read_npz, samples: npz_samples, factor: 2 * 1032 },
+    Reader { name: "csv", read: read_csv, samples: csv_samples, factor: 64 },
+];
+
+/// The reader of this name. Panics where there is none.
+pub fn reader(name: &str) -> &'static Reader {
+    READERS.iter().find(|reader| reader.name == name).expect("there is such a reader")
+}
+
+const NAME: &str = "file";
+
+fn said<T, E: std::fmt::Display>(result: Result<T, E>) -> Result<T, String> {
+    result.map_err(|error| {
+        let text = error.to_string();
+        assert!(!text.is_empty());
+        text
+    })
+}
+
+/// The first byte tells how many channels are asked for.
+fn read_image(data: &[u8]) -> Result<(), String> {
+    let Some((&channels, file)) = data.split_first() else { return Err("nothing".into()) };
+    let image = said(image::decode_image(file, [0, 1, 3, 4][usize::from(channels) % 4]))?;
+    let &[height, width, channels] = image.dims() else { panic!("{:?} is no image", image.dims()) };
+    assert!(height > 0 && width > 0 && (1..=4).contains(&channels));
+    Ok(())
+}
+
+fn read_idx(file: &[u8]) -> Result<(), String> {
+    let idx = said(idx::parse(Path::new(NAME), Cursor::new(file)))?;
+    said(idx.tensor(&gradlet::cpu())).map(drop)
+}
+
+fn read_npy(file: &[u8]) -> Result<(), String> {
+    let array = said(npy::parse(Path::new(NAME), file))?;
+    said(array.tensor(&gradlet::cpu())).map(drop)
+}
+
+fn read_npz(file: &[u8]) -> Result<(), String> {
+    let arrays = said(npy::parse_npz(Path::new(NAME), Cursor::new(file)))?;
+    arrays.values().try_for_each(|array| said(array.tensor(&gradlet::cpu())).map(drop))
+}
+
+/// The first byte chooses options.
+fn read_csv(data: &[u8]) -> Result<(), String> {
+    let Some((&choice, file)) = data.split_first() else { return Err("nothing".into()) };
+    let bit = |at: u8| choice & 1 << at != 0;
+    let csv = Csv::new().header(bit(0)).use_quote_delim(bit(1)).field_delim(if bit(2) { b';' } else { b',' });
+    let csv = if bit(3) { csv.select_cols(&[1, 0]) } else { csv };
+    let csv = if bit(4) { csv.record_defaults(&[Some("0"), None]).na_value("NA") } else { csv };
+    let content = || Cursor::new(file.to_vec());
+    let mut last = Ok(());
+    for row in said(csv.rows::<(i64, String)>(Path::new(NAME), content()))? {
+        last = said(row).map(drop).and(last);
+    }
+    for row in said(csv.rows::<BTreeMap<String, f32>>(Path::new(NAME), content()))? {
+        let _ = said(row);
+    }
+    last
+}
+
+fn image_samples() -> Vec<Vec<u8>> {
+    let picture = |channels: u32| {
+        let pixels: Vec<u8> = (0..40 * 23 * channels).map(|x| (x * x / 99) as u8).collect();
+        Tensor::new(&gradlet::cpu(), &pixels, &[23, 40, channels])
+    };
+    let mut files: Vec<Vec<u8>> = (1..=4).filter_map(|channels| image::encode_png(&picture(channels).ok()?).ok()).collect();
+    files.extend([1, 3].iter().filter_map(|&channels| image::encode_jpeg(&picture(channels).ok()?, 80).ok()));
+    let names =
+        ["progressive.jpg", "extra_422.jpg", "extra_restart.jpg", "extra_cmyk.jpg", "palette_4_alpha.png", "color2_16_interlaced.png"];
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("fixtures/image");
+    files.extend(names.iter().filter_map(|name| std::fs::read(folder.join(name)).ok()));
+    files.into_iter().flat_map(|file| [0, 1].map(|channels| [&[channels], &file[..]].concat())).collect()
+}
+
+fn idx_samples() -> Vec<Vec<u8>> {
+    let plain = [&[0, 0, 8, 3, 0, 0, 0, 2, 0, 0, 0, 3, 0, 0, 0, 4][..], &[7; 24]].concat();
+    let floats = [&[0, 0, 0x0d, 1, 0, 0, 0, 5][..], &[1; 20]].concat();
+    let mut gzip = flate2::write::GzEncoder::new(Vec::new(), flate2::Compression::default());
+    let packed = gzip.write_all(&plain).and_then(|()| gzip.finish()).unwrap_or_default();
+    vec![plain, floats, packed]
+}
+
+/// A file that a function writes.
+fn written(write: impl Fn(&Path) -> gradlet::FileResult<()>) -> Vec<u8> {
+    let path = std::env::temp_dir().join(format!("gradlet-readers-{}-{:?}", std::process::id(), std::thread::current().id()));
+    let file = write(&path).ok().and_then(|()| std::fs::read(&path).ok());
+    let _ = std::fs::remove_file(&path);
+    file.unwrap_or_default()
+}
+
+fn array() -> Option<npy::Npy> {
+    npy::Npy::of(&Tensor::full(&gradlet::cpu(), 0.5f32, &[3, 5]).ok()?).ok()
+}
+
+fn npy_samples() -> Vec<Vec<u8>> {
+    let Some(array) = array() else { return Vec::new() };
+    vec![written(|path| npy::write(path, &array))]
+}
+
+fn npz_samples() -> Vec<Vec<u8>> {
+    let Some(array) = array() else { return Vec::new() };
+    vec![written(|path| npy::write_npz(path, &[("x", &array), ("y", &array)]))]
+}
+
+fn csv_samples() -> Vec<Vec<u8>> {
+    let table = b"number,text\n1,one\n2,\"two, or \"\"2\"\"\"\n7,NA\n-4,\r\n5,five\n";
+    [0b011, 0b010, 0b11011, 0b000].map(|choice| [&[choice], &table[..]].concat()).to_vec()
+}
+
+/// A change of a file, or several: bits, bytes, numbers as large as they get, parts gone, twice or from elsewhere.
+pub fn mutate(file: &mut Vec<u8>, random: &mut Random) {
+    for _ in 0..random.range(1, 4) {
+        let at = random.below(file.len());
+        let length = random.below(9).min(file.len() - at);
+        match random.below(7) {
+            0 => file.truncate(at),
+            1 if at < file.len() => file[at] ^= 1 << random.below(8),
+            2 => file[at..at + length].fill(0xff),
+            3 => file[at..at + length].fill(0),
+            4 => drop(file.drain(at..at + length)),
+            5 => {
+                let part = file[at..at + length].to_vec();
+                let to = random.below(file.len() + 1);
+                file.splice(to..to, part);
+            }
+            _ => file[at..at + length].iter_mut().for_each(|byte| *byte = random.bits() as u8),
+        }
+    }
+}

@@ -1,0 +1,89 @@
+//! Damaged files cost no more than they hold.
+#![allow(unsafe_code)]
+
+use gradlet_tests::random::Random;
+use gradlet_tests::readers::{READERS, mutate};
+use std::alloc::{GlobalAlloc, Layout, System};
+use std::cell::Cell;
+use std::time::{Duration, Instant};
+
+/// Remembers the largest allocation of each thread.
+struct Measuring;
+
+thread_local! {
+    static LARGEST: Cell<usize> = const { Cell::new(0) };
+}
+
+fn measure(bytes: usize) {
+    // A thread that ends has no counter any more.
+    let _ = LARGEST.try_with(|largest| largest.set(largest.get().max(bytes)));
+}
+
+// SAFETY: all is left to the system's allocator.
+unsafe impl GlobalAlloc for Measuring {
+    unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
+        measure(layout.size());
+        unsafe { System.alloc(layout) }
+    }
+    unsafe fn alloc_zeroed(&self, layout: Layout) -> *mut u8 {
+        measure(layout.size());
+        unsafe { System.alloc_zeroed(layout) }
+    }
+    unsafe fn realloc(&self, memory: *mut u8, layout: Layout, size: usize) -> *mut u8 {
+        measure(size);
+        unsafe { System.realloc(memory, layout, size) }
+    }
+    unsafe fn dealloc(&self, memory: *mut u8, layout: Layout) {
+        unsafe { System.dealloc(memory, layout) }
+    }
+}
+
+#[global_allocator]
+static ALLOCATOR: Measuring = Measuring;
+
+/// What a decoder needs for itself.
+const FIXED: usize = 256 << 10;
+
+#[test]
+fn damaged_files_are_read_or_refused() {
+    for reader in &READERS {
+        let samples = (reader.samples)();
+        assert!(!samples.is_empty() && samples.iter().all(|sample| !sample.is_empty()), "{}", reader.name);
+        let accepted = samples.iter().filter(|sample| (reader.read)(sample).is_ok()).count();
+        assert!(accepted > 0, "{}: {:?}", reader.name, (reader.read)(&samples[0]));
+        let mut random = Random::new(5);
+        let mut refused = 0;
+        for round in 0..3000 {
+            let mut file = samples[round % samples.len()].clone();
+            mutate(&mut file, &mut random);
+            LARGEST.set(0);
+            let begin = Instant::now();
+            refused += usize::from((reader.read)(&file).is_err());
+            let (largest, most) = (LARGEST.get(), FIXED + reader.factor * file.len());
+            assert!(largest <= most, "{} allocates {largest} bytes for a file of {}: {file:?}", reader.name, file.len());
+            assert!(begin.elapsed() < Duration::from_secs(10), "{} takes {:?} for {file:?}", reader.name, begin.elapsed());
+        }
+        assert!(refused > 300, "{} refused only {refused}", reader.name);
+    }
+}
+
+/// What is claimed and not there is not allocated, be it as large as it may.
+#[test]
+fn claims_cost_nothing() {
+    let read = |name| gradlet_tests::readers::reader(name).read;
+    let header = b"\x89PNG\r\n\x1a\n\0\0\0\rIHDR\x7f\xff\xff\xff\x7f\xff\xff\xff\x08\x06\0\0\0";
+    let png = [&[0], &header[..], &crc32(&header[12..])[..]].concat();
+    let jpeg = [&[0][..], b"\xff\xd8\xff\xc0\0\x11\x08\xff\xff\xff\xff\x03\x01\x22\0\x02\x11\x01\x03\x11\x01"].concat();
+    let idx = b"\0\0\x0e\x01\x07\xff\xff\xff12345678".to_vec();
+    let npy = b"\x93NUMPY\x02\0\xff\xff\xff\xff{'descr': '<f4', 'fortran_order': False, 'shape': (1000000000,), }\n".to_vec();
+    for (name, file) in [("image", png), ("image", jpeg), ("idx", idx), ("npy", npy)] {
+        LARGEST.set(0);
+        let said = read(name)(&file);
+        assert!(said.is_err() && LARGEST.get() < 64 << 10, "{name}: {said:?}, {} bytes", LARGEST.get());
+    }
+}
+
+fn crc32(bytes: &[u8]) -> [u8; 4] {
+    let step = |crc: u32, &byte: &u8| (0..8).fold(crc ^ u32::from(byte), |crc, _| (crc >> 1) ^ (0xedb8_8320 & (crc & 1).wrapping_neg()));
+    (!bytes.iter().fold(!0u32, step)).to_be_bytes()
+}
