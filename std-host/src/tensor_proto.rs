@@ -8,7 +8,7 @@ use gradlet_core::{Bool, DType, Error, Result, Shape, Tensor, TensorType};
 use prost::Message;
 
 /// One value may stand for many elements, but not for more than this many bytes: a file of a few bytes asks for no more.
-const MOST_FILLED: usize = 1 << 28;
+const MOST_FILLED: usize = 1 << 26;
 
 const TYPES: [(DType, DataType, &str); 9] = [
     (DType::F32, DataType::DtFloat, "float"),

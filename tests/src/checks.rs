@@ -1,7 +1,7 @@
 //! Cases that are right or wrong once, not on every runtime: those of files and data.
 
 use crate::golden::Counts;
-use crate::tfrecord_cases;
+use crate::{example_cases, tfrecord_cases};
 use anyhow::{Context, Result, anyhow};
 use serde_json::Value as Json;
 use std::fs;
@@ -12,10 +12,14 @@ use std::path::Path;
 type Run = fn(&Path, &mut Checks) -> Result<()>;
 
 /// The forms of folders: the file by which each is known, and what runs it. A folder can have several.
-const FORMS: [(&str, Run); 3] = [
+const FORMS: [(&str, Run); 7] = [
     ("corrupt/expected.json", tfrecord_cases::damage),
     ("crc32c.json", tfrecord_cases::checksums),
+    ("examples/examples.json", example_cases::examples),
+    ("examples/parse_cases.json", example_cases::parse_cases),
+    ("examples/sequence_cases.json", example_cases::sequence_cases),
     ("records.json", tfrecord_cases::records),
+    ("serialize_tensor.json", example_cases::tensors),
 ];
 
 /// Counts what was right and wrong, and prints what was wrong.

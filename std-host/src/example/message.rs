@@ -7,6 +7,7 @@ use bytes::{BufMut, Bytes};
 use gradlet_core::{Error, Result};
 use prost::Message;
 use prost::encoding::{encode_varint, encoded_len_varint};
+use std::cmp::Ordering;
 use std::collections::BTreeMap;
 
 impl Example {
@@ -34,7 +35,7 @@ impl Example {
         self.features.as_ref()?.feature.get(name)
     }
 
-    /// The message as TensorFlow writes it: the same features give the same bytes, in the order of their names.
+    /// The message as TensorFlow writes it: the same features give the same bytes.
     ///
     /// These bytes, unlike those of [`Message::encode`], have every name and feature in them, also empty ones: TensorFlow's
     /// parser asks for that.
@@ -95,7 +96,9 @@ impl SequenceExample {
 /// Appends a message with one field, which is a map, as field `number`.
 fn put_map<T>(bytes: &mut Vec<u8>, number: u8, map: &BTreeMap<String, T>, encode: fn(&T) -> Vec<u8>) {
     let mut message = Vec::new();
-    for (name, value) in map {
+    let mut entries: Vec<(&String, &T)> = map.iter().collect();
+    entries.sort_by(|(one, _), (other, _)| order(one.as_bytes(), other.as_bytes()));
+    for (name, value) in entries {
         let value = encode(value);
         let field = |length: usize| 1 + encoded_len_varint(length as u64) + length;
         message.put_u8(super::wire::delimited(1));
@@ -104,6 +107,13 @@ fn put_map<T>(bytes: &mut Vec<u8>, number: u8, map: &BTreeMap<String, T>, encode
         put_field(&mut message, 2, &value);
     }
     put_field(bytes, number, &message);
+}
+
+/// The order in which TensorFlow's Python writes names: that of their bytes, but a name that goes on where another ends comes
+/// before it.
+fn order(one: &[u8], other: &[u8]) -> Ordering {
+    let common = one.len().min(other.len());
+    one[..common].cmp(&other[..common]).then(other.len().cmp(&one.len()))
 }
 
 fn put_field(bytes: &mut Vec<u8>, number: u8, value: &[u8]) {

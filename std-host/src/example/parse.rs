@@ -161,48 +161,55 @@ impl<'a> Column<'a> {
         feature.expect(feature_key(wanted));
         let begin = self.list.len();
         let read = feature.message().and_then(|list| self.list.append(list, record));
-        read.ok_or_else(|| self.unparsed(index, format!("Parsing {} failed.", list_name(wanted))))?;
+        read.ok_or_else(|| match wanted {
+            FeatureType::Strings if !self.is_fixed() => self.unparsed(index, "Could not get num elements in bytes_list"),
+            _ => self.unparsed(index, &format!("Parsing {} failed", list_name(wanted))),
+        })?;
         self.check(index, self.list.len() - begin)
     }
 
     fn types(&self, found: FeatureType, wanted: FeatureType) -> String {
-        match self.is_fixed() {
-            true => format!("Data type: {found} but expected type: {wanted}"),
-            false => format!("Expected type: {wanted}, Actual type: {found}"),
+        match self.spec {
+            FeatureSpec::FixedLen(_) | FeatureSpec::FixedLenSequence(_) => format!("Data type: {found} but expected type: {wanted}"),
+            FeatureSpec::VarLen(_) | FeatureSpec::Ragged(_) => format!("Expected type: {wanted}, Actual type: {found}"),
         }
     }
 
-    fn unparsed(&self, index: usize, detail: String) -> Error {
-        self.wrong(index, format!("Can't parse serialized Example: {detail}"))
+    fn unparsed(&self, index: usize, detail: &str) -> Error {
+        let detail = if self.mode == Mode::Single { format!(": {detail}") } else { String::new() };
+        self.wrong(index, format!("Can't parse serialized Example{detail}."))
     }
 
     /// Checks that an Example may have `count` values.
     #[inline]
     fn check(&self, index: usize, count: usize) -> Result<()> {
-        let (row_size, row) = (self.row_size, self.row);
-        match (self.spec, self.mode) {
-            (FeatureSpec::FixedLen(_), _) if count == row_size => Ok(()),
+        let (row_size, row, strings) = (self.row_size, self.row, self.list.feature_type() == FeatureType::Strings);
+        let right = match self.spec {
+            FeatureSpec::FixedLen(_) => count == row_size,
+            FeatureSpec::FixedLenSequence(_) => row_size == 0 || count.is_multiple_of(row_size),
+            FeatureSpec::VarLen(_) | FeatureSpec::Ragged(_) => true,
+        };
+        if right {
+            return Ok(());
+        }
+        let named = if strings { "bytes".into() } else { self.list.feature_type().to_string() };
+        Err(match (self.spec, self.mode) {
+            (FeatureSpec::FixedLen(_), _) if strings && count > row_size => self.unparsed(index, "Parsing bytes_list failed"),
             (FeatureSpec::FixedLen(_), Mode::Single) => {
-                Err(self.unparsed(index, format!("Some {} slice was not parsed.", list_name(self.list.feature_type()))))
+                self.unparsed(index, &format!("Some {} slice was not parsed", list_name(self.list.feature_type())))
             }
             (FeatureSpec::FixedLen(_), Mode::Batch) => {
-                let named =
-                    if self.list.feature_type() == FeatureType::Strings { "bytes".into() } else { self.list.feature_type().to_string() };
-                Err(self.wrong(index, format!("Number of {named} values != expected.  Values size: {count} but output shape: {row}")))
+                self.wrong(index, format!("Number of {named} values != expected.  Values size: {count} but output shape: {row}"))
             }
-            (FeatureSpec::FixedLenSequence(_), _) if row_size == 0 || count.is_multiple_of(row_size) => Ok(()),
-            (FeatureSpec::FixedLenSequence(_), Mode::Single) => Err(Error::message(format!(
+            (_, Mode::Single) => Error::message(format!(
                 "Error while parsing feature with key {}: number of elements should be divisible by {row_size}, found {count} instead",
                 self.name
-            ))),
-            (FeatureSpec::FixedLenSequence(_), Mode::Batch) => {
-                let named = self.list.feature_type();
-                let text =
-                    format!("Number of {named} values is not a multiple of stride length. Saw {count} values but output shape is: {row}");
-                Err(self.wrong(index, text))
+            )),
+            (_, Mode::Batch) => {
+                let text = format!("Number of {named} values is not a multiple of stride length. Saw {count} values but output shape is: ");
+                self.wrong(index, text + &open(&row))
             }
-            _ => Ok(()),
-        }
+        })
     }
 
     /// The Example has no more features.
@@ -281,6 +288,12 @@ impl<'a> Column<'a> {
 pub(super) fn vector(list: List, device: &Device) -> Result<Values> {
     let count = u32::try_from(list.len()).map_err(|_| Error::TooLarge)?;
     list.into_values(device, &[count])
+}
+
+/// The shape of any number of rows, as TensorFlow writes it.
+pub(super) fn open(row: &Shape) -> String {
+    let dims: String = row.dims().iter().map(|dim| format!(",{dim}")).collect();
+    format!("[?{dims}]")
 }
 
 /// The key before the list of a feature.

@@ -2,7 +2,7 @@
 
 use super::Record;
 use super::lists::List;
-use super::parse::{feature_key, vector};
+use super::parse::{feature_key, open, vector};
 use super::parsed::{Parsed, ParsedFeatures};
 use super::spec::{FeatureSpec, Features};
 use super::wire::{Wire, delimited};
@@ -42,31 +42,25 @@ pub fn parse_single_sequence_example<R: Record>(
     context: &Features,
     steps: &Features,
 ) -> Result<(ParsedFeatures, ParsedFeatures)> {
-    let unsupported = |name: &str, kind| Err(Error::message(format!("feature {name:?}: Unsupported {kind}")));
-    for (name, spec) in &context.0 {
-        if let FeatureSpec::FixedLenSequence(_) = spec {
-            return unsupported(name, "FixedLenSequenceFeature among the features of the context");
-        }
-    }
-    for (name, spec) in &steps.0 {
-        if let FeatureSpec::FixedLen(_) = spec {
-            return unsupported(name, "FixedLenFeature among the features of steps");
-        }
-    }
     let (mut of_context, mut of_steps) = (Found::new(), Found::new());
     let read = read_message(record.as_ref(), (context, &mut of_context), (steps, &mut of_steps));
     read.ok_or_else(|| Error::message("Invalid protocol message input, example id: <unknown>"))?;
     let device = crate::cpu();
+    // Types are judged before sizes.
     let context = context.0.iter().map(|(name, spec)| {
-        let feature = Source { name, spec, record, device: &device };
-        Ok((name.clone(), feature.context(of_context.get(name.as_str()).copied().unwrap_or_default())?))
+        let (source, feature) = (Source { name, spec, record, device: &device }, of_context.get(name.as_str()).copied());
+        Ok((source.context_list(feature.unwrap_or_default())?, source, feature.is_some()))
     });
-    let context = context.collect::<Result<_>>()?;
+    let context = context.collect::<Result<Vec<_>>>()?;
     let steps = steps.0.iter().map(|(name, spec)| {
-        let feature = Source { name, spec, record, device: &device };
-        Ok((name.clone(), feature.steps(of_steps.get(name.as_str()).copied())?))
+        let (source, features) = (Source { name, spec, record, device: &device }, of_steps.get(name.as_str()).copied());
+        Ok((source.step_lists(features.unwrap_or_default())?, source, features.is_some()))
     });
-    Ok((ParsedFeatures(context), ParsedFeatures(steps.collect::<Result<_>>()?)))
+    let steps = steps.collect::<Result<Vec<_>>>()?;
+    let context = context.into_iter().map(|(list, source, there)| Ok((source.name.into(), source.context(list, there)?)));
+    let context = ParsedFeatures(context.collect::<Result<_>>()?);
+    let steps = steps.into_iter().map(|((list, ends), source, there)| Ok((source.name.into(), source.steps(list, &ends, there)?)));
+    Ok((context, ParsedFeatures(steps.collect::<Result<_>>()?)))
 }
 
 fn read_message<'a>(
@@ -123,76 +117,104 @@ impl<R: Record> Source<'_, R> {
         Error::message(format!("Name: <unknown>, {what}.  Data types don't match. Expected type: {wanted}"))
     }
 
-    /// A feature of the whole.
-    fn context(&self, feature: &[u8]) -> Result<Parsed> {
+    /// The values of a feature of the whole.
+    fn context_list(&self, feature: &[u8]) -> Result<List> {
         let mut list = List::new(self.spec.feature_type(), 0);
         if !feature.is_empty() {
             let read = self.append(&mut list, &mut Wire::new(feature));
             read.ok_or_else(|| self.wrong_type(&format!("Context feature: {}", self.name)))?;
         }
-        let (row, size) = self.spec.row()?;
+        Ok(list)
+    }
+
+    /// A feature of the whole; `there` says whether the record has it.
+    fn context(&self, mut list: List, there: bool) -> Result<Parsed> {
         match self.spec {
             FeatureSpec::FixedLen(_) => {
-                match self.spec.default(self.name, size)? {
-                    Some(default) if feature.is_empty() => list.extend(default),
-                    _ => (),
+                let (row, size) = self.spec.row()?;
+                let default = self.spec.default(self.name, size)?;
+                if !there {
+                    default.iter().for_each(|default| list.extend(default));
                 }
-                if list.len() != size {
-                    let (name, count) = (self.name, list.len());
-                    let text = format!("Inconsistent max number of elements for feature {name}: expected {size}, but found {count}");
-                    return Err(Error::message(text));
+                let (name, count) = (self.name, list.len());
+                match count {
+                    _ if count == size => Ok(list.into_values(self.device, row.dims())?.into()),
+                    _ if count < size && default.is_some() => Err(Error::message(format!(
+                        "Unexpected number of elements in example <unknown>: feature {name} has {count}, not {size}"
+                    ))),
+                    _ => Err(Error::message(format!(
+                        "Inconsistent max number of elements for feature {name}: expected {size}, but found {count}"
+                    ))),
                 }
-                Ok(list.into_values(self.device, row.dims())?.into())
             }
             FeatureSpec::VarLen(_) => {
                 let count = list.len();
                 Ok(Parsed::Sparse(self.sparse(list, (0..count as i64).collect(), &[count])?))
             }
-            _ => Ok(vector(list, self.device)?.into()),
+            FeatureSpec::Ragged(_) => Ok(vector(list, self.device)?.into()),
+            FeatureSpec::FixedLenSequence(_) => Err(self.unsupported("FixedLenSequenceFeature among the features of the context")),
         }
     }
 
-    /// A feature of every step.
-    fn steps(&self, features: Option<&[u8]>) -> Result<Parsed> {
-        let (row, size) = self.spec.row()?;
-        let fixed = if let FeatureSpec::FixedLenSequence(feature) = self.spec { Some(feature) } else { None };
-        if features.is_none() && fixed.is_some_and(|feature| !feature.allow_missing) {
-            return Err(Error::message(format!(
-                "Name: <unknown>, Feature list '{}' is required but could not be found.  Did you mean to include it in feature_list_dense_missing_assumed_empty or feature_list_dense_defaults?",
-                self.name
-            )));
-        }
-        let mut list = List::new(self.spec.feature_type(), 0);
-        let mut ends = vec![0];
-        let mut steps = Wire::new(features.unwrap_or_default());
+    /// The values of a feature of every step, and where each step begins and ends.
+    fn step_lists(&self, features: &[u8]) -> Result<(List, Vec<usize>)> {
+        let (mut list, mut ends) = (List::new(self.spec.feature_type(), 0), vec![0]);
+        let mut steps = Wire::new(features);
         while !steps.at_end() {
-            let (index, begin) = (ends.len() - 1, list.len());
-            self.step(&mut steps, &mut list, index)?;
-            let count = list.len() - begin;
-            if fixed.is_some() && count != size {
-                let name = self.name;
-                let text =
-                    format!("Key: {name}, Index: {index}.  Number of values != expected.  values size: {count} but output shape: {row}");
-                return Err(Error::message(format!("Name: <unknown>, {text}")));
-            }
+            self.step(&mut steps, &mut list, ends.len() - 1)?;
             ends.push(list.len());
         }
+        Ok((list, ends))
+    }
+
+    /// A feature of every step; `there` says whether the record has it.
+    fn steps(&self, list: List, ends: &[usize], there: bool) -> Result<Parsed> {
+        let counts = ends.windows(2).map(|ends| ends[1] - ends[0]);
         match self.spec {
             FeatureSpec::VarLen(_) => {
-                let rows = ends.windows(2).map(|ends| ends[1] - ends[0]);
-                let longest = rows.clone().max().unwrap_or(0);
-                let indices = rows.clone().enumerate().flat_map(|(step, count)| (0..count as i64).flat_map(move |at| [step as i64, at]));
-                Ok(Parsed::Sparse(self.sparse(list, indices.collect(), &[rows.len(), longest])?))
+                let longest = counts.clone().max().unwrap_or(0);
+                let indices = counts.enumerate().flat_map(|(step, count)| (0..count as i64).flat_map(move |at| [step as i64, at]));
+                Ok(Parsed::Sparse(self.sparse(list, indices.collect(), &[ends.len() - 1, longest])?))
             }
             FeatureSpec::Ragged(_) => {
                 let splits = ends.iter().map(|&end| end as i64).collect();
                 Ok(Parsed::Ragged(RaggedTensor::new(vector(list, self.device)?, vec![splits])?))
             }
-            _ => {
+            FeatureSpec::FixedLenSequence(feature) => {
+                if !there && !feature.allow_missing {
+                    return Err(self.missing());
+                }
+                let (row, size) = self.spec.row()?;
+                self.check_rows(&row, size, list.len(), counts)?;
                 let steps = u32::try_from(ends.len() - 1).map_err(|_| Error::TooLarge)?;
                 Ok(list.into_values(self.device, &[&[steps], row.dims()].concat())?.into())
             }
+            FeatureSpec::FixedLen(_) => Err(self.unsupported("FixedLenFeature among the features of steps")),
         }
+    }
+
+    fn unsupported(&self, kind: &str) -> Error {
+        Error::message(format!("feature {:?}: Unsupported {kind}", self.name))
+    }
+
+    fn missing(&self) -> Error {
+        Error::message(format!(
+            "Name: <unknown>, Feature list '{}' is required but could not be found.  Did you mean to include it in \
+             feature_list_dense_missing_assumed_empty or feature_list_dense_defaults?  Here that is allow_missing(true)",
+            self.name
+        ))
+    }
+
+    fn check_rows(&self, row: &Shape, size: usize, total: usize, counts: impl Iterator<Item = usize>) -> Result<()> {
+        let name = self.name;
+        if size > 0 && !total.is_multiple_of(size) {
+            let text = format!("Total values size: {total} is not consistent with output shape: {}", open(row));
+            return Err(Error::message(format!("Feature list '{name}' has an unexpected number of values.  {text}")));
+        }
+        let mut rows = counts.enumerate();
+        let Some((index, count)) = rows.find(|&(_, count)| count != size) else { return Ok(()) };
+        let text = format!("Key: {name}, Index: {index}.  Number of values != expected.  values size: {count} but output shape: {row}");
+        Err(Error::message(format!("Name: <unknown>, {text}")))
     }
 
     /// Appends the values of the next step.
@@ -202,7 +224,9 @@ impl<R: Record> Source<'_, R> {
         if feature.at_end() {
             return Ok(());
         }
-        let read = self.append(list, &mut feature);
+        // Where there is no room for values, none may be claimed.
+        let overstated = matches!(feature.rest(), &[_, count] if count > 0);
+        let read = if overstated { None } else { self.append(list, &mut feature) };
         read.ok_or_else(|| self.wrong_type(&format!("Feature list: {}, Index: {index}", self.name)))?;
         if feature.at_end() { Ok(()) } else { Err(malformed()) }
     }

@@ -25,6 +25,11 @@ impl<'a> Wire<'a> {
         self.0.is_empty()
     }
 
+    /// What is left.
+    pub fn rest(&self) -> &'a [u8] {
+        self.0
+    }
+
     /// The next byte, which stays.
     pub fn peek(&self) -> Option<u8> {
         self.0.first().copied()

@@ -1,0 +1,128 @@
+"""What TensorFlow makes of Examples. Arguments: what to do, and the folder of the files to read and write."""
+
+import json
+import struct
+import sys
+
+import tensorflow as tf
+
+task, folder = sys.argv[1:]
+
+
+def float_bits(value):
+    return "NaN" if value != value else struct.unpack("<I", struct.pack("<f", value))[0]
+
+
+def contents(example):
+    """Names in hex, kinds and values; floats as their bits."""
+    out = {}
+    for name, feature in example.features.feature.items():
+        kind = feature.WhichOneof("kind")
+        values = list(getattr(feature, kind).value) if kind else []
+        if kind == "bytes_list":
+            values = [value.hex() for value in values]
+        if kind == "float_list":
+            values = [float_bits(value) for value in values]
+        out[name.encode().hex()] = [kind, values]
+    return out
+
+
+def built(example):
+    """The same Example, built anew in Python."""
+    new = tf.train.Example()
+    new.features.SetInParent()
+    for name, feature in example.features.feature.items():
+        target = new.features.feature[name]
+        kind = feature.WhichOneof("kind")
+        if kind:
+            getattr(target, kind).SetInParent()
+            getattr(target, kind).value.extend(getattr(feature, kind).value)
+    return new
+
+
+def both_ways():
+    with open(f"{folder}/contents.jsonl", "w") as out, tf.io.TFRecordWriter(f"{folder}/tensorflow.tfrecord") as writer:
+        for record in tf.data.TFRecordDataset(f"{folder}/gradlet.tfrecord").as_numpy_iterator():
+            example = tf.train.Example.FromString(record)
+            again = example.SerializeToString(deterministic=True)
+            out.write(json.dumps([again == record, contents(example)]) + "\n")
+            writer.write(built(example).SerializeToString())
+
+
+def feature_of(spec):
+    dtype = tf.as_dtype(spec["dtype"])
+    default = spec.get("default_value")
+    match spec["kind"]:
+        case "FixedLenFeature":
+            return tf.io.FixedLenFeature(spec["shape"], dtype, default)
+        case "VarLenFeature":
+            return tf.io.VarLenFeature(dtype)
+        case "FixedLenSequenceFeature":
+            return tf.io.FixedLenSequenceFeature(spec["shape"], dtype, spec["allow_missing"], default)
+        case "RaggedFeature":
+            return tf.io.RaggedFeature(dtype)
+
+
+def number(value):
+    if isinstance(value, float) and value != value:
+        return "NaN"
+    if value in (float("inf"), float("-inf")):
+        return "Infinity" if value > 0 else "-Infinity"
+    return value
+
+
+def dense(tensor):
+    data = tensor.numpy().reshape(-1).tolist() if tensor.shape.rank else [tensor.numpy()]
+    if tensor.dtype == tf.string:
+        data = [{"hex": value.hex()} for value in data]
+    else:
+        data = [number(value if isinstance(value, (int, float)) else value.item()) for value in data]
+    return {"dtype": tensor.dtype.name, "shape": tensor.shape.as_list(), "data": data}
+
+
+def value_of(value):
+    if isinstance(value, tf.SparseTensor):
+        parts = {"indices": dense(value.indices), "values": dense(value.values)}
+        return {"sparse": parts | {"dense_shape": value.dense_shape.numpy().tolist()}}
+    if isinstance(value, tf.RaggedTensor):
+        splits = [splits.numpy().tolist() for splits in value.nested_row_splits]
+        return {"ragged": {"values": dense(value.flat_values), "row_splits": splits}}
+    return dense(value)
+
+
+def values_of(values):
+    return {name: value_of(value) for name, value in values.items()}
+
+
+def parsed(case):
+    def features(which):
+        return {name: feature_of(spec) for name, spec in case[which].items()}
+
+    record = case["serialized_hex"]
+    if "sequence_features" in case:
+        context, steps = tf.io.parse_single_sequence_example(
+            bytes.fromhex(record), features("context_features"), features("sequence_features")
+        )
+        return {"context": values_of(context), "sequence": values_of(steps)}
+    if case["fn"] == "parse_example":
+        return values_of(tf.io.parse_example([bytes.fromhex(record) for record in record], features("features")))
+    return values_of(tf.io.parse_single_example(bytes.fromhex(record), features("features")))
+
+
+def parse():
+    with open(f"{folder}/cases.json") as file:
+        cases = json.load(file)
+    for case in cases:
+        try:
+            case["ok"] = parsed(case)
+        except UnicodeDecodeError as error:
+            case["error"] = {"type": "UnicodeDecodeError", "message": str(error)}
+        except (tf.errors.OpError, ValueError) as error:
+            message = getattr(error, "message", str(error))
+            core = message.split("}} ", 1)[-1].rsplit(" [Op:", 1)[0]
+            case["error"] = {"type": type(error).__name__, "core": core}
+    with open(f"{folder}/judged.json", "w") as file:
+        json.dump(cases, file)
+
+
+{"both_ways": both_ways, "parse": parse}[task]()
