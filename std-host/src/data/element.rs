@@ -86,7 +86,10 @@ impl Batch for Tensor {
         let first = elements.first().ok_or_else(|| Error::message("there is nothing to batch"))?;
         let element = first.tensor_type();
         if let Some((index, other)) = elements.iter().enumerate().find(|(_, other)| other.tensor_type() != element) {
-            return Err(different(&element, index, &other.tensor_type()));
+            return Err(Error::message(format!(
+                "Cannot batch tensors with different shapes. First element had shape {element} and element {index} had shape {}. padded_batch pads them",
+                other.tensor_type()
+            )));
         }
         let mut shape = Shape::new(&[elements.len() as u32])?;
         element.shape.dims().iter().try_for_each(|&dim| shape.push(dim))?;
@@ -99,12 +102,6 @@ impl Batch for Tensor {
             })
         })
     }
-}
-
-fn different(first: &TensorType, index: usize, other: &TensorType) -> Error {
-    Error::message(format!(
-        "Cannot batch tensors with different shapes: element 0 of the batch is {first}, element {index} {other}. padded_batch pads them"
-    ))
 }
 
 macro_rules! numbers {
@@ -182,9 +179,9 @@ impl Batch for Strings {
         let first = elements.first().ok_or_else(|| Error::message("there is nothing to batch"))?;
         if let Some((index, other)) = elements.iter().enumerate().find(|(_, other)| other.dims() != first.dims()) {
             return Err(Error::message(format!(
-                "Cannot batch strings with different shapes: element 0 of the batch is {:?}, element {index} {:?}",
-                first.dims(),
-                other.dims()
+                "Cannot batch strings with different shapes. First element had shape {} and element {index} had shape {}. padded_batch pads them",
+                first.shape(),
+                other.shape()
             )));
         }
         let dims = [&[elements.len() as u32], first.dims()].concat();

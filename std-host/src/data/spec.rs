@@ -62,6 +62,16 @@ impl ElementSpec {
         }
     }
 
+    /// The type with ragged tensors in place of all others.
+    pub(super) fn ragged(&self) -> ElementSpec {
+        match self {
+            ElementSpec::Tensor(spec) => ElementSpec::Ragged(spec.clone()),
+            ElementSpec::Tuple(parts) => ElementSpec::Tuple(parts.iter().map(ElementSpec::ragged).collect()),
+            ElementSpec::Dict(parts) => ElementSpec::Dict(parts.iter().map(|(name, part)| (name.clone(), part.ragged())).collect()),
+            other => other.clone(),
+        }
+    }
+
     /// The types of the tensors, in their order.
     pub(super) fn leaves(&self) -> Vec<&ElementSpec> {
         match self {

@@ -1,0 +1,375 @@
+//! The pipelines that cases describe, built with the stages of `Dataset`.
+
+use super::functions;
+use super::value::Value;
+use anyhow::{Context, Result, bail, ensure};
+use gradlet::data::{AUTOTUNE, Buckets, ElementSpec, Interleave, PaddedBatch, Parallel, Setting, Shuffle};
+use gradlet::{Dataset, Values};
+use serde_json::Value as Json;
+use std::collections::BTreeMap;
+use std::fmt;
+
+/// What a Rust program could not say: functions of other types than their elements have, negative sizes.
+#[derive(Debug)]
+pub struct DoesNotCompile(String);
+
+impl fmt::Display for DoesNotCompile {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
+impl std::error::Error for DoesNotCompile {}
+
+fn refused(error: anyhow::Error) -> anyhow::Error {
+    DoesNotCompile(format!("{error:#}")).into()
+}
+
+/// The pipeline of a list of steps. Fails with [`DoesNotCompile`], or where a step is not known.
+pub fn build(steps: &Json) -> Result<Dataset<Value>> {
+    let steps = steps.as_array().context("a pipeline is a list")?;
+    let (first, rest) = steps.split_first().context("a pipeline begins with a source")?;
+    let dataset = source(first).with_context(|| format!("{first}"))?;
+    rest.iter().try_fold(dataset, |dataset, step| stage(&dataset, step).with_context(|| format!("{step}")))
+}
+
+/// The arguments of a step.
+struct Arguments<'a>(&'a Json);
+
+impl<'a> Arguments<'a> {
+    fn of(step: &'a Json) -> Result<(&'a str, Arguments<'a>)> {
+        Ok((step[0].as_str().context("a step begins with a name")?, Arguments(&step[1])))
+    }
+
+    fn text(&self, name: &str) -> Result<&'a str> {
+        self.0[name].as_str().with_context(|| format!("no {name:?}"))
+    }
+
+    fn function(&self) -> Result<&'a str> {
+        self.text("fn")
+    }
+
+    fn flag(&self, name: &str) -> bool {
+        self.0[name].as_bool().unwrap_or(false)
+    }
+
+    /// A number by position or name, that is not negative.
+    fn number(&self, place: impl serde_json::value::Index + fmt::Debug + Copy) -> Result<Option<u64>> {
+        match &self.0[place] {
+            Json::Null => Ok(None),
+            json => Ok(Some(json.as_u64().ok_or_else(|| DoesNotCompile(format!("{place:?} is {json}, and not unsigned")))?)),
+        }
+    }
+
+    fn size(&self, name: &str) -> Result<usize> {
+        Ok(self.number(name)?.with_context(|| format!("no {name:?}"))? as usize)
+    }
+
+    /// A number, or −1 for AUTOTUNE.
+    fn setting(json: &Json) -> Result<Setting> {
+        match json.as_i64() {
+            Some(-1) => Ok(AUTOTUNE),
+            Some(number @ 0..) => Ok(Setting::Fixed(number as usize)),
+            _ => Err(DoesNotCompile(format!("{json} is neither unsigned nor AUTOTUNE")).into()),
+        }
+    }
+
+    fn parallel(&self) -> Result<Option<Parallel>> {
+        if self.0["num_parallel_calls"].is_null() {
+            return Ok(None);
+        }
+        let calls = Arguments::setting(&self.0["num_parallel_calls"])?;
+        Ok(Some(Parallel::new(calls).deterministic(self.0["deterministic"].as_bool() != Some(false))))
+    }
+}
+
+fn source(step: &Json) -> Result<Dataset<Value>> {
+    let (name, arguments) = Arguments::of(step)?;
+    Ok(match name {
+        "range" => {
+            let numbers: Vec<i64> = serde_json::from_value(arguments.0.clone())?;
+            let range = match numbers[..] {
+                [stop] => Dataset::range(0..stop),
+                [start, stop] => Dataset::range(start..stop),
+                [start, stop, step] => Dataset::range_by(start..stop, step),
+                _ => bail!("range takes one to three numbers"),
+            };
+            functions::numbers(range)
+        }
+        "from_tensor_slices" => Dataset::from_tensor_slices(Value::from_json(arguments.0)?),
+        "from_tensors" => Dataset::from_tensors(Value::from_json(arguments.0)?),
+        "zip" => {
+            let inputs = arguments.0.as_array().context("no list")?.iter().map(build).collect::<Result<Vec<_>>>()?;
+            tuples(&Dataset::zip_all(inputs))
+        }
+        "zip_dict" => {
+            let inputs = arguments.0.as_object().context("no map")?;
+            let names: Vec<String> = inputs.keys().cloned().collect();
+            let zipped = Dataset::zip_all(inputs.values().map(build).collect::<Result<Vec<_>>>()?);
+            let spec = match zipped.element_spec() {
+                Some(ElementSpec::Tuple(parts)) => names.iter().cloned().zip(parts.iter().cloned()).collect(),
+                _ => BTreeMap::new(),
+            };
+            let named = zipped.map(move |parts| Ok(Value::Dict(names.iter().cloned().zip(parts).collect())));
+            named.with_spec(ElementSpec::Dict(spec))
+        }
+        "choose_from_datasets" => {
+            let inputs = arguments.0["datasets"].as_array().context("no datasets")?.iter().map(build).collect::<Result<Vec<_>>>()?;
+            let choice = build(&arguments.0["choice"])?;
+            let int64 = choice.element_spec().is_some_and(|spec| spec.to_string() == "i64[]");
+            ensure!(int64, DoesNotCompile("choices are i64".into()));
+            let stop = arguments.0["stop_on_empty_dataset"].as_bool() != Some(false);
+            Dataset::choose_from_datasets(inputs, &choice.map(|choice| choice.integer()), stop)
+        }
+        other => bail!("the source {other:?} is not known"),
+    })
+}
+
+/// Elements that are lists as tuples.
+fn tuples(lists: &Dataset<Vec<Value>>) -> Dataset<Value> {
+    with_spec(lists.map(|parts| Ok(Value::Tuple(parts))), lists.element_spec().cloned())
+}
+
+fn with_spec(dataset: Dataset<Value>, spec: Option<ElementSpec>) -> Dataset<Value> {
+    match spec {
+        Some(spec) => dataset.with_spec(spec),
+        None => dataset,
+    }
+}
+
+/// The type of the elements, which every pipeline of cases knows.
+fn spec_of(dataset: &Dataset<Value>) -> Result<ElementSpec> {
+    dataset.check()?;
+    dataset.element_spec().cloned().context("the type of the elements is not known")
+}
+
+fn stage(from: &Dataset<Value>, step: &Json) -> Result<Dataset<Value>> {
+    let (name, arguments) = Arguments::of(step)?;
+    Ok(match name {
+        "take" | "skip" | "repeat" | "shard" | "prefetch" | "shuffle" => return counted(from, name, &arguments),
+        "batch" | "padded_batch" | "ragged_batch" | "rebatch" | "bucket_by_sequence_length" => return batched(from, name, &arguments),
+        "flat_map" | "interleave" | "window" | "group_by_window" => return nested(from, name, &arguments),
+        "map" => {
+            let function = arguments.function()?.to_string();
+            let spec = functions::spec(&function, &spec_of(from)?).map_err(refused)?;
+            let f = move |value| functions::call(&function, value);
+            match arguments.parallel()? {
+                Some(parallel) => from.map_parallel(parallel, f),
+                None => from.map(f),
+            }
+            .with_spec(spec)
+        }
+        "filter" | "take_while" => {
+            let predicate = arguments.function()?.to_string();
+            functions::predicate(&predicate, &spec_of(from)?).map_err(refused)?;
+            let holds = move |value: &Value| functions::holds(&predicate, value);
+            if name == "filter" { from.filter(holds) } else { from.take_while(holds) }
+        }
+        "scan" => {
+            let (function, initial) = (arguments.function()?.to_string(), Value::from_json(&arguments.0["initial_state"])?);
+            let (spec, state) = (spec_of(from)?, gradlet::data::Element::spec(&initial));
+            ensure!(state.as_ref() == Some(&spec), DoesNotCompile(format!("a state {state:?} of elements {spec}")));
+            from.scan(initial, move |state, value| functions::scan(&function, state, value)).with_spec(spec)
+        }
+        "unique" => from.unique_by(|value| match value {
+            Value::Strings(strings) => Ok(strings.values().concat()),
+            value => Ok(value.clone().tensor()?.bytes()?.to_vec()),
+        }),
+        "enumerate" => {
+            let numbered = from.enumerate(arguments.0[0].as_i64().unwrap_or(0));
+            let tuple = |(index, value)| Ok(Value::Tuple(vec![Value::Tensor(gradlet::Tensor::scalar(&gradlet::cpu(), index)), value]));
+            with_spec(numbered.map(tuple), numbered.element_spec().cloned())
+        }
+        "ignore_errors" => from.ignore_errors(),
+        "cache" => from.cache(),
+        "unbatch" => from.unbatch(),
+        "concatenate" => from.concatenate(&build(arguments.0)?),
+        other => bail!("the stage {other:?} is not known"),
+    })
+}
+
+fn counted(from: &Dataset<Value>, name: &str, arguments: &Arguments<'_>) -> Result<Dataset<Value>> {
+    let first = arguments.0[0].as_i64();
+    Ok(match (name, first) {
+        // −1 is TensorFlow's way to say all; any other negative number means it too, but then the count is not known.
+        ("take", Some(-1)) => from.clone(),
+        ("take", Some(..-1)) => from.filter(|_| Ok(true)),
+        ("skip", Some(..0)) => from.take(0),
+        ("repeat", None | Some(..0)) => from.repeat(),
+        ("take", Some(count)) => from.take(count as u64),
+        ("skip", Some(count)) => from.skip(count as u64),
+        ("repeat", Some(count)) => from.repeat_times(count as u64),
+        ("shard", _) => from.shard(arguments.number(0)?.unwrap_or(0), arguments.number(1)?.unwrap_or(0)),
+        ("prefetch", Some(_)) => from.prefetch(Arguments::setting(&arguments.0[0])?),
+        ("shuffle", _) => {
+            let mut options = Shuffle::new(arguments.size("buffer_size")?);
+            if let Some(seed) = arguments.number("seed")? {
+                options = options.seed(seed);
+            }
+            from.shuffle(options.reshuffle_each_iteration(arguments.0["reshuffle_each_iteration"].as_bool() != Some(false)))
+        }
+        _ => bail!("{name} of {:?}", arguments.0),
+    })
+}
+
+fn batched(from: &Dataset<Value>, name: &str, arguments: &Arguments<'_>) -> Result<Dataset<Value>> {
+    let drop_remainder = arguments.flag("drop_remainder");
+    Ok(match name {
+        "batch" => {
+            let size = arguments.size("batch_size")?;
+            match (arguments.parallel()?, drop_remainder) {
+                (Some(parallel), false) => from.batch_parallel(size, parallel),
+                (_, true) => from.batch_drop_remainder(size),
+                (None, false) => from.batch(size),
+            }
+        }
+        "padded_batch" => from.padded_batch(padding(arguments, arguments.size("batch_size")?, &spec_of(from)?)?.drop_remainder(drop_remainder)),
+        "ragged_batch" => {
+            let scalars = spec_of(from)?.to_string().ends_with("[]");
+            let ragged = from.ragged_batch(arguments.size("batch_size")?, drop_remainder);
+            let spec = if scalars { Some(functions::batched(&spec_of(from)?)) } else { ragged.element_spec().cloned() };
+            with_spec(ragged, spec)
+        }
+        "rebatch" => {
+            let sizes = match &arguments.0["batch_size"] {
+                Json::Array(sizes) => sizes.iter().map(|size| size.as_u64().unwrap_or(0) as usize).collect(),
+                size => vec![size.as_u64().ok_or_else(|| DoesNotCompile(format!("a batch size of {size}")))? as usize],
+            };
+            from.rebatch(&sizes, drop_remainder)
+        }
+        _ => {
+            let numbers = |name: &str| -> Result<Vec<u64>> { Ok(serde_json::from_value(arguments.0[name].clone())?) };
+            let sizes: Vec<usize> = numbers("bucket_batch_sizes")?.into_iter().map(|size| size as usize).collect();
+            let buckets = Buckets::new(&numbers("bucket_boundaries")?, &sizes)
+                .padding(padding(arguments, 1, &spec_of(from)?)?)
+                .pad_to_bucket_boundary(arguments.flag("pad_to_bucket_boundary"))
+                .no_padding(arguments.flag("no_padding"))
+                .drop_remainder(drop_remainder);
+            let length = arguments.text("element_length_func")?.to_string();
+            from.bucket_by_sequence_length(move |value| Ok(functions::call(&length, value.clone())?.integer()? as u64), buckets)
+        }
+    })
+}
+
+/// The shapes and values to pad with, which stand as the elements do.
+fn padding(arguments: &Arguments<'_>, batch_size: usize, spec: &ElementSpec) -> Result<PaddedBatch> {
+    let mut shapes = Vec::new();
+    padded_shapes(&arguments.0["padded_shapes"], spec, &mut shapes)?;
+    let mut values = Vec::new();
+    padding_values(&arguments.0["padding_values"], &mut values)?;
+    Ok(PaddedBatch::new(batch_size).padded_shapes(shapes).padding_values(values))
+}
+
+type OpenDims = Vec<Option<u32>>;
+
+fn padded_shapes(json: &Json, spec: &ElementSpec, shapes: &mut Vec<Option<OpenDims>>) -> Result<()> {
+    match (json, spec) {
+        (Json::Null, _) => Ok(()),
+        (json, ElementSpec::Tuple(parts)) => {
+            let list = json["tuple"].as_array().or(json.as_array()).context("padded_shapes is no tuple")?;
+            list.iter().zip(parts).try_for_each(|(json, spec)| padded_shapes(json, spec, shapes))
+        }
+        (json, ElementSpec::Dict(parts)) => {
+            let named = json["dict"].as_object().or(json.as_object()).context("padded_shapes is no map")?;
+            parts.iter().try_for_each(|(name, spec)| padded_shapes(&named[name], spec, shapes))
+        }
+        (json, _) => {
+            let dims = json.as_array().with_context(|| format!("padded_shapes {json}"))?;
+            shapes.push(Some(dims.iter().map(|dim| dim.as_u64().map(|dim| dim as u32)).collect()));
+            Ok(())
+        }
+    }
+}
+
+fn padding_values(json: &Json, values: &mut Vec<Option<Values>>) -> Result<()> {
+    if json.is_null() {
+        return Ok(());
+    }
+    if let Some(parts) = json["tuple"].as_array() {
+        return parts.iter().try_for_each(|part| match part {
+            Json::Null => {
+                values.push(None);
+                Ok(())
+            }
+            part => padding_values(part, values),
+        });
+    }
+    values.push(Some(match Value::from_json(json)? {
+        Value::Tensor(tensor) => tensor.into(),
+        Value::Strings(strings) => strings.into(),
+        other => bail!("{other:?} is no padding"),
+    }));
+    Ok(())
+}
+
+fn nested(from: &Dataset<Value>, name: &str, arguments: &Arguments<'_>) -> Result<Dataset<Value>> {
+    match name {
+        "window" => {
+            let shift = arguments.number("shift")?.map(|shift| shift as usize);
+            let stride = arguments.number("stride")?.unwrap_or(1) as usize;
+            let windows = from.window(arguments.size("size")?, shift, stride, arguments.flag("drop_remainder"));
+            let spec = spec_of(from)?;
+            let outer = window_spec(&spec);
+            Ok(windows.map(move |window| Ok(split(&window, &spec))).with_spec(outer))
+        }
+        "group_by_window" => {
+            let text = |name| arguments.text(name).map(str::to_string);
+            let (key, reduce, size) = (text("key_func")?, text("reduce_func")?, arguments.size("window_size")?);
+            let spec = functions::batched(&spec_of(from)?);
+            let grouped = from.group_by_window(
+                move |value| functions::call(&key, value.clone())?.integer(),
+                move |_, group| functions::reduce(&reduce, &group),
+                move |_| size,
+            );
+            Ok(grouped.with_spec(spec))
+        }
+        _ => {
+            let function = arguments.function()?.to_string();
+            let spec = functions::inner_spec(&function, Some(&spec_of(from)?)).map_err(refused)?;
+            let f = move |value| functions::dataset(&function, value);
+            if name == "flat_map" {
+                return Ok(from.flat_map(f).with_spec(spec));
+            }
+            let cycle = if arguments.0["cycle_length"].is_null() { AUTOTUNE } else { Arguments::setting(&arguments.0["cycle_length"])? };
+            let mut options = Interleave::new(cycle).block_length(arguments.number("block_length")?.unwrap_or(1) as usize);
+            if let Some(parallel) = arguments.parallel()? {
+                options = options.num_parallel_calls(parallel);
+            }
+            Ok(from.interleave(options, f).with_spec(spec))
+        }
+    }
+}
+
+/// TensorFlow makes a tuple of windows of a window of tuples.
+fn split(window: &Dataset<Value>, spec: &ElementSpec) -> Value {
+    let part = |window: Dataset<Value>, spec: &ElementSpec| split(&window.with_spec(spec.clone()), spec);
+    match spec {
+        ElementSpec::Tuple(parts) => {
+            let column = |index: usize| {
+                window.map(move |value| match value {
+                    Value::Tuple(parts) => Ok(parts[index].clone()),
+                    other => Err(gradlet::Error::message(format!("a tuple was expected, not {other:?}"))),
+                })
+            };
+            Value::Tuple(parts.iter().enumerate().map(|(index, spec)| part(column(index), spec)).collect())
+        }
+        ElementSpec::Dict(parts) => {
+            let column = |name: String| {
+                window.map(move |value| match value {
+                    Value::Dict(parts) => Ok(parts[&name].clone()),
+                    other => Err(gradlet::Error::message(format!("a map was expected, not {other:?}"))),
+                })
+            };
+            Value::Dict(parts.iter().map(|(name, spec)| (name.clone(), part(column(name.clone()), spec))).collect())
+        }
+        _ => Value::Dataset(window.clone()),
+    }
+}
+
+fn window_spec(spec: &ElementSpec) -> ElementSpec {
+    match spec {
+        ElementSpec::Tuple(parts) => ElementSpec::Tuple(parts.iter().map(window_spec).collect()),
+        ElementSpec::Dict(parts) => ElementSpec::Dict(parts.iter().map(|(name, part)| (name.clone(), window_spec(part))).collect()),
+        leaf => ElementSpec::Dataset(leaf.clone().into()),
+    }
+}
