@@ -20,7 +20,9 @@ fn rows<'d>(mut parts: impl Iterator<Item = &'d [u32]>) -> Result<(Vec<i64>, Vec
     let mut splits = vec![0];
     let mut inner: Option<&[u32]> = None;
     let total = parts.try_fold(0u32, |total, dims| {
-        let [first, rest @ ..] = dims else { return Err(Error::message("a ragged batch needs elements with at least one axis; these are scalars")) };
+        let [first, rest @ ..] = dims else {
+            return Err(Error::message("a ragged batch needs elements with at least one axis; these are scalars"));
+        };
         if *inner.get_or_insert(rest) != rest {
             let text = format!("the elements of a ragged batch may differ in their first dimension only: [_, {inner:?}] and {dims:?}");
             return Err(Error::message(text));

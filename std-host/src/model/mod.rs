@@ -1,12 +1,14 @@
 //! Models: Keras's `compile`, `fit`, `evaluate` and `predict` for any layer.
 
 pub mod callbacks;
+mod dataset;
 mod fit;
 mod logs;
 mod source;
 mod steps;
 
 pub use callbacks::Callback;
+pub use dataset::Inputs;
 pub use fit::{Evaluate, Fit};
 pub use logs::{History, Logs};
 pub use source::{Arrays, Batch, Order, Pass, Source};
@@ -144,17 +146,22 @@ impl Model {
         self.compiled()?.reset(&self.scope)
     }
 
-    /// The outputs for all samples of `x`, computed in batches of 32. Fails where there is no sample.
-    pub fn predict(&self, x: &Tensor) -> Result<Tensor> {
-        self.predict_in_batches(x, source::BATCH_SIZE)
+    /// The outputs for all samples: of a tensor, computed in batches of 32, or of a dataset of batches. Fails where there is no sample.
+    pub fn predict(&self, x: impl Inputs) -> Result<Tensor> {
+        self.outputs(x.inputs()?)
     }
 
     /// The outputs for all samples of `x`, computed in batches of this size.
     pub fn predict_in_batches(&self, x: &Tensor, batch_size: usize) -> Result<Tensor> {
-        let arrays = Arrays::new((x, x))?;
-        let batches = arrays.pass(Order { batch_size: Some(batch_size), shuffle: None })?;
-        let outputs = batches.map(|batch| self.predict_on_batch(&batch?.x)).collect::<Result<Vec<Tensor>>>()?;
-        Tensor::concat(&outputs, 0)
+        self.outputs(dataset::batches_of(x, batch_size)?)
+    }
+
+    fn outputs(&self, batches: impl Iterator<Item = Result<Tensor>>) -> Result<Tensor> {
+        let outputs = batches.map(|batch| self.predict_on_batch(&batch?)).collect::<Result<Vec<Tensor>>>()?;
+        match outputs.as_slice() {
+            [] => Err(Error::message("there are no samples: the dataset has no batch")),
+            outputs => Tensor::concat(outputs, 0),
+        }
     }
 
     /// The outputs for one batch, computed at once.

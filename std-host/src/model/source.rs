@@ -146,7 +146,7 @@ impl Arrays {
         }
     }
 
-    fn into_pass<'a>(self, order: Order) -> Result<Pass<'a>> {
+    pub(super) fn into_pass<'a>(self, order: Order) -> Result<Pass<'a>> {
         let size = Arrays::batch_size(order.batch_size)?;
         let start = self.range.start;
         let indices: Vec<usize> = match order.shuffle {
