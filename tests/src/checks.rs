@@ -1,7 +1,11 @@
 //! Cases that are right or wrong once, not on every runtime: those of files and data.
 
 use crate::golden::Counts;
+<<<<<<< HEAD
 use crate::{example_cases, tfrecord_cases};
+=======
+use crate::{data_cases, tfrecord_cases};
+>>>>>>> a4758ce (Datasets: tests of threads, tuning, panics and positions)
 use anyhow::{Context, Result, anyhow};
 use serde_json::Value as Json;
 use std::fs;
@@ -12,12 +16,14 @@ use std::path::Path;
 type Run = fn(&Path, &mut Checks) -> Result<()>;
 
 /// The forms of folders: the file by which each is known, and what runs it. A folder can have several.
-const FORMS: [(&str, Run); 7] = [
+const FORMS: [(&str, Run); 9] = [
     ("corrupt/expected.json", tfrecord_cases::damage),
     ("crc32c.json", tfrecord_cases::checksums),
     ("examples/examples.json", example_cases::examples),
     ("examples/parse_cases.json", example_cases::parse_cases),
     ("examples/sequence_cases.json", example_cases::sequence_cases),
+    ("other.json", data_cases::others),
+    ("random.json", data_cases::pipelines),
     ("records.json", tfrecord_cases::records),
     ("serialize_tensor.json", example_cases::tensors),
 ];

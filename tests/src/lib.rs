@@ -11,6 +11,7 @@ pub mod case;
 pub mod checks;
 pub mod coverage;
 pub mod damage;
+pub mod data_cases;
 mod dropout_case;
 pub mod dtypes;
 pub mod example_cases;

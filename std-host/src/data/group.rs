@@ -121,13 +121,7 @@ impl<T: Clone + Send + Sync + 'static> Dataset<T> {
         let (bounds, sizes) = (boundaries.clone(), batch_sizes.clone());
         let key = move |element: &T| {
             let length = length(element)?;
-            let bucket = bounds.partition_point(|&boundary| boundary <= length);
-            if pad_to_bucket_boundary && bucket == bounds.len() {
-                return Err(Error::message(format!(
-                    "When pad_to_bucket_boundary=True, elements must have length < max(bucket_boundaries): one has length {length}"
-                )));
-            }
-            Ok(bucket as i64)
+            Ok(bounds.partition_point(|&boundary| boundary <= length) as i64)
         };
         let spec = self.element_spec().map(|spec| spec.each(&mut |dims| vec![None; dims.len()]).batched(None));
         let inner = self.element_spec().cloned();
@@ -139,7 +133,10 @@ impl<T: Clone + Send + Sync + 'static> Dataset<T> {
             }
             let mut padding = padding.clone().batch_size(size).drop_remainder(drop_remainder);
             if pad_to_bucket_boundary {
-                padding = padding.open_dims(boundaries[bucket as usize] as u32 - 1);
+                let boundary = boundaries.get(bucket as usize).ok_or_else(|| {
+                    Error::message("When pad_to_bucket_boundary=True, elements must have length < max(bucket_boundaries): some are longer")
+                })?;
+                padding = padding.open_dims(boundary.saturating_sub(1) as u32);
             }
             Ok(group.padded_batch(padding))
         };

@@ -1,5 +1,7 @@
 //! What the elements of a dataset are.
 
+use super::Dataset;
+use super::element::Element;
 use gradlet_core::{Error, Result, TensorSpec};
 use std::collections::BTreeMap;
 use std::fmt;
@@ -86,6 +88,11 @@ impl ElementSpec {
         self.try_join(other).ok_or_else(|| Error::message(format!("Incompatible dataset elements: {self} vs. {other}")))
     }
 
+    /// Whether elements of another type are such too.
+    fn accepts(&self, other: &ElementSpec) -> bool {
+        self.try_join(other).as_ref() == Some(self)
+    }
+
     fn try_join(&self, other: &ElementSpec) -> Option<ElementSpec> {
         Some(match (self, other) {
             (ElementSpec::Tensor(own), ElementSpec::Tensor(theirs)) => ElementSpec::Tensor(own.join(theirs)?),
@@ -104,6 +111,31 @@ impl ElementSpec {
             (ElementSpec::Dataset(own), ElementSpec::Dataset(theirs)) => ElementSpec::Dataset(own.try_join(theirs)?.into()),
             _ => return None,
         })
+    }
+}
+
+impl<T: Element> Dataset<T> {
+    /// Says what the elements are, and checks it: one that is not such is an error in its place.
+    ///
+    /// ```
+    /// use gradlet::{DType, Tensor, TensorSpec, data::Dataset};
+    /// let cpu = gradlet::cpu();
+    /// let rows = Dataset::range(2..4).map(move |x| Tensor::full(&cpu, x, &[x as u32]));
+    /// let checked = rows.ensure_spec(TensorSpec::new(DType::I64, &[Some(2)]));
+    /// let error = checked.iter().nth(1).unwrap().unwrap_err();
+    /// assert_eq!(error.to_string(), "stage 2 (ensure_spec), element 1: an element of i64[3] where an element of i64[2] was expected");
+    /// ```
+    pub fn ensure_spec(&self, spec: impl Into<ElementSpec>) -> Dataset<T> {
+        let spec = spec.into();
+        let wanted = spec.clone();
+        let check = move |element: T| match element.spec() {
+            Some(got) if !wanted.accepts(&got) => {
+                Err(Error::message(format!("an element of {got} where an element of {wanted} was expected")))
+            }
+            _ => Ok(element),
+        };
+        let cardinality = self.cardinality();
+        self.map_as("ensure_spec", check).with_cardinality(cardinality).with_any_spec(Some(spec))
     }
 }
 

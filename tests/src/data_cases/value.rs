@@ -125,7 +125,7 @@ impl Slices for Value {
 
     fn slice(&self, index: usize) -> gradlet::Result<Value> {
         Ok(match self {
-            Value::Tensor(tensor) => Value::Tensor(tensor.slice(index)?),
+            Value::Tensor(tensor) => Value::Tensor(Slices::slice(tensor, index)?),
             Value::Strings(strings) => Value::Strings(strings.slice(index)?),
             Value::Dict(parts) => Value::Dict(parts.slice(index)?),
             Value::Tuple(parts) => Value::Tuple(parts.iter().map(|part| part.slice(index)).collect::<gradlet::Result<_>>()?),
