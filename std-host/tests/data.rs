@@ -64,9 +64,8 @@ fn a_panic_comes_out_where_elements_are_used_and_no_thread_remains() {
         Dataset::range(0..100).map_parallel(4, panicking),
         Dataset::range(0..100).map_parallel(AUTOTUNE, panicking).prefetch(AUTOTUNE),
         Dataset::range(0..100).map(panicking).prefetch(3),
-        Dataset::range(0..4).interleave(Interleave::new(2).num_parallel_calls(2), move |file| {
-            Ok(Dataset::range(10 * file..10 * file + 10).map(panicking))
-        }),
+        Dataset::range(0..4)
+            .interleave(Interleave::new(2).num_parallel_calls(2), move |file| Ok(Dataset::range(10 * file..10 * file + 10).map(panicking))),
     ];
     for pipeline in pipelines {
         let panic = catch_unwind(AssertUnwindSafe(|| pipeline.iter().count())).unwrap_err();

@@ -1,7 +1,7 @@
 //! Stages with threads of their own.
 
 use super::tune::{Setting, Tuned, Tuner};
-use super::{Dataset, Elements, Stage, pass_over};
+use super::{Dataset, Elements, Stage};
 use gradlet_core::Result;
 use std::any::Any;
 use std::collections::VecDeque;
@@ -142,6 +142,14 @@ struct Shared<T, U> {
 struct Source<T> {
     elements: Elements<T>,
     next: u64,
+    /// How many elements are to be passed over.
+    skip: usize,
+}
+
+impl<T> Source<T> {
+    fn next(&mut self) -> Option<Result<T>> {
+        self.elements.nth(std::mem::take(&mut self.skip))
+    }
 }
 
 struct Queue<U> {
@@ -204,7 +212,7 @@ impl<T: Send + 'static, U: Send + 'static> Shared<T, U> {
             return None;
         }
         drop(queue);
-        let element = catch_unwind(AssertUnwindSafe(|| from.elements.next()));
+        let element = catch_unwind(AssertUnwindSafe(|| from.next()));
         let mut queue = lock(&self.queue);
         match element {
             Ok(Some(element)) => {
@@ -237,7 +245,7 @@ impl<T: Send + 'static, U: Send + 'static> Background<T, U> {
         let ahead = plan.ahead.map_or(2 * calls, |ahead| tuned.unwrap_or(ahead));
         let queue = Queue { slots: VecDeque::new(), taken: 0, ahead, calls, was_full: false, ended: false, stopped: false };
         let shared = Arc::new(Shared {
-            from: Mutex::new(Source { elements, next: 0 }),
+            from: Mutex::new(Source { elements, next: 0, skip: 0 }),
             queue: Mutex::new(queue),
             work,
             ordered: plan.ordered,
@@ -310,7 +318,7 @@ impl<T: Send + 'static, U: Send + 'static> Iterator for Background<T, U> {
         if self.threads.is_empty() {
             // The system has no thread for us: this one does the work.
             let mut from = lock(&self.shared.from);
-            let (element, number) = (from.elements.next()?, from.next);
+            let (element, number) = (from.next()?, from.next);
             from.next += 1;
             return Some((self.shared.work)(number, element));
         }
@@ -339,8 +347,7 @@ impl<T: Send + 'static, U: Send + 'static> Iterator for Background<T, U> {
             self.by_ref().take(skip).for_each(drop);
         } else {
             let mut from = lock(&self.shared.from);
-            // An input that is over tells so again.
-            let _ = pass_over(&mut from.elements, skip);
+            from.skip += skip;
             from.next += skip as u64;
             lock(&self.shared.queue).taken = from.next;
         }

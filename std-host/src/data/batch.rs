@@ -2,7 +2,7 @@
 
 use super::element::{Batch, Slices};
 use super::map::Map;
-use super::{Cardinality, Dataset, ElementSpec, Elements, Parallel, Stage, pass_over};
+use super::{Cardinality, Dataset, ElementSpec, Elements, Parallel, Stage};
 use gradlet_core::{Error, Result};
 use std::sync::Arc;
 
@@ -11,6 +11,8 @@ struct Groups<T> {
     from: Elements<T>,
     sizes: Box<dyn Iterator<Item = usize> + Send>,
     drop_remainder: bool,
+    /// How many elements are to be passed over.
+    skip: usize,
 }
 
 impl<T> Groups<T> {
@@ -18,7 +20,7 @@ impl<T> Groups<T> {
         // A size that is larger than the data costs nothing.
         let mut group = Vec::with_capacity(size.min(1 << 12));
         while group.len() < size {
-            match self.from.next() {
+            match self.from.nth(std::mem::take(&mut self.skip)) {
                 Some(Ok(element)) => group.push(element),
                 Some(Err(error)) => return Some(Err(error)),
                 None if self.drop_remainder => return None,
@@ -39,7 +41,7 @@ impl<T> Iterator for Groups<T> {
 
     fn nth(&mut self, skip: usize) -> Option<Result<Vec<T>>> {
         let skipped: usize = self.sizes.by_ref().take(skip).sum();
-        pass_over(&mut self.from, skipped)?;
+        self.skip = self.skip.saturating_add(skipped);
         self.next()
     }
 }
@@ -53,7 +55,7 @@ impl<T: Send + 'static> Dataset<T> {
         };
         let start = move |from: Elements<T>, _: Stage| {
             let sizes = Box::new(sizes.clone().into_iter().cycle());
-            Box::new(Groups { from, sizes, drop_remainder }) as Elements<Vec<T>>
+            Box::new(Groups { from, sizes, drop_remainder, skip: 0 }) as Elements<Vec<T>>
         };
         self.stage(name, start).checked(check)
     }

@@ -1,6 +1,6 @@
 //! Stages that choose elements by their number.
 
-use super::{Cardinality, Dataset, Elements, pass_over};
+use super::{Cardinality, Dataset, Elements};
 use gradlet_core::{Error, Result};
 
 impl<T: Send + 'static> Dataset<T> {
@@ -161,11 +161,10 @@ impl<T: Send + 'static> Iterator for Repeat<T> {
             if let Err(error) = self.pass()? {
                 return Some(Err(error));
             }
-            self.given += skip;
-            pass_over(self.pass.as_mut()?, index(skip))?;
-        } else {
-            (0..skip).try_for_each(|_| self.next().map(drop))?;
+            self.given += skip + 1;
+            return self.pass.as_mut()?.nth(index(skip));
         }
+        (0..skip).try_for_each(|_| self.next().map(drop))?;
         self.next()
     }
 }

@@ -61,11 +61,6 @@ use std::sync::Arc;
 /// One pass through a dataset.
 pub(crate) type Elements<T> = Box<dyn Iterator<Item = Result<T>> + Send>;
 
-/// Passes over so many elements, and what went wrong in their places. `None` where there are not as many.
-fn pass_over<T>(elements: &mut (impl Iterator<Item = T> + ?Sized), count: usize) -> Option<()> {
-    count.checked_sub(1).map_or(Some(()), |last| elements.nth(last).map(drop))
-}
-
 /// A pipeline of elements: see [the module](self).
 pub struct Dataset<T> {
     about: About,

@@ -1,11 +1,13 @@
 //! Where in a dataset an iterator stands.
 
-use super::{Dataset, Elements, pass_over};
+use super::{Dataset, Elements};
 use gradlet_core::{Device, Error, Result, Tensor};
 
 /// One pass through a dataset. Each item is an element or what went wrong in its place.
 pub struct Iter<T> {
     elements: Elements<T>,
+    /// How many elements are to be passed over.
+    skip: usize,
     position: Position,
 }
 
@@ -65,7 +67,7 @@ impl<T: Send + 'static> Dataset<T> {
     /// Begins a pass. `for element in &dataset` does the same.
     pub fn iter(&self) -> Iter<T> {
         let seeds = self.about.seeds.iter().map(|seed| seed.get()).collect();
-        Iter { elements: self.elements(), position: Position { delivered: 0, seeds } }
+        Iter { elements: self.elements(), skip: 0, position: Position { delivered: 0, seeds } }
     }
 
     /// Goes on where an iterator of this dataset, or of one built by the same program, stood. The next passes follow as they would have.
@@ -77,11 +79,9 @@ impl<T: Send + 'static> Dataset<T> {
             return Err(Error::message(format!("the position is of a dataset with {got} random stages, this one has {own}")));
         }
         self.about.seeds.iter().zip(&position.seeds).for_each(|(seed, state)| seed.set(*state));
-        let mut elements = self.start()?;
-        let delivered = usize::try_from(position.delivered);
-        // Where there are not as many elements, the iterator is at the end.
-        let _ = pass_over(&mut elements, delivered.map_err(|_| Error::message("the position is past what this machine can count"))?);
-        Ok(Iter { elements, position: position.clone() })
+        let elements = self.start()?;
+        let skip = usize::try_from(position.delivered).map_err(|_| Error::message("the position is past what this machine can count"))?;
+        Ok(Iter { elements, skip, position: position.clone() })
     }
 }
 
@@ -96,13 +96,13 @@ impl<T> Iterator for Iter<T> {
     type Item = Result<T>;
 
     fn next(&mut self) -> Option<Result<T>> {
-        let element = self.elements.next()?;
+        let element = self.elements.nth(std::mem::take(&mut self.skip))?;
         self.position.delivered += 1;
         Some(element)
     }
 
     fn nth(&mut self, skip: usize) -> Option<Result<T>> {
-        let element = self.elements.nth(skip)?;
+        let element = self.elements.nth(std::mem::take(&mut self.skip) + skip)?;
         self.position.delivered += skip as u64 + 1;
         Some(element)
     }

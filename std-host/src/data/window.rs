@@ -1,6 +1,6 @@
 //! Elements that are datasets.
 
-use super::{Dataset, ElementSpec, Elements, Stage, pass_over};
+use super::{Dataset, ElementSpec, Elements, Stage};
 use gradlet_core::{Error, Result};
 use std::collections::VecDeque;
 
@@ -21,10 +21,9 @@ impl<T: Clone + Send + Sync + 'static> Iterator for Windows<T> {
     type Item = Result<Dataset<T>>;
 
     fn next(&mut self) -> Option<Result<Dataset<T>>> {
-        pass_over(&mut self.from, std::mem::take(&mut self.gap))?;
         let span = (self.size - 1).saturating_mul(self.stride).saturating_add(1);
         while self.ahead.len() < span {
-            match self.from.next() {
+            match self.from.nth(std::mem::take(&mut self.gap)) {
                 Some(Ok(element)) => self.ahead.push_back(element),
                 Some(Err(error)) => return Some(Err(error)),
                 None => break,

@@ -31,7 +31,8 @@ pub fn pipelines(folder: &Path, checks: &mut Checks) -> Result<()> {
 }
 
 /// The errors that TensorFlow has other words for than gradlet: what both texts contain.
-const WORDS: [(&str, &str); 7] = [
+const WORDS: [(&str, &str); 8] = [
+    ("<DIR>/none.txt; No such file or directory", "<DIR>/none.txt: No such file or directory"),
     ("yielded an element of shape (3,) where", "an element of f32[3] where"),
     ("bad value : Tensor had Inf values", "bad value : Tensor had Inf values"),
     ("Integer division by zero", "integer division by zero"),
@@ -50,7 +51,8 @@ const TYPES: [(&str, &str); 3] = [
 
 /// Fails where the text of an error does not say what TensorFlow's says.
 fn same_words(text: &str, error: &Json) -> Result<()> {
-    let wanted = ["core", "message", "message_first_line"].iter().find_map(|name| error[*name].as_str()).context("an error without words")?;
+    let wanted =
+        ["core", "message", "message_first_line"].iter().find_map(|name| error[*name].as_str()).context("an error without words")?;
     let known = WORDS.iter().chain(&TYPES).find(|(theirs, _)| wanted.contains(theirs));
     let words = known.map_or(wanted, |(_, ours)| ours);
     ensure!(text.contains(words), "{text:?} does not say {words:?}");

@@ -70,7 +70,8 @@ fn stateful(folder: &Path, name: &str, wanted: &Json) -> Result<()> {
         }
         "iterator_checkpoint" => {
             let dataset = Dataset::range(0..10);
-            let take = |iterator: &mut gradlet::data::Iter<i64>, count| iterator.by_ref().take(count).collect::<gradlet::Result<Vec<i64>>>();
+            let take =
+                |iterator: &mut gradlet::data::Iter<i64>, count| iterator.by_ref().take(count).collect::<gradlet::Result<Vec<i64>>>();
             let mut iterator = dataset.iter();
             let before = take(&mut iterator, 3)?;
             let saved = iterator.position().to_tensor(&gradlet::cpu())?;

@@ -223,7 +223,9 @@ fn batched(from: &Dataset<Value>, name: &str, arguments: &Arguments<'_>) -> Resu
                 (None, false) => from.batch(size),
             }
         }
-        "padded_batch" => from.padded_batch(padding(arguments, arguments.size("batch_size")?, &spec_of(from)?)?.drop_remainder(drop_remainder)),
+        "padded_batch" => {
+            from.padded_batch(padding(arguments, arguments.size("batch_size")?, &spec_of(from)?)?.drop_remainder(drop_remainder))
+        }
         "ragged_batch" => {
             let scalars = spec_of(from)?.to_string().ends_with("[]");
             let ragged = from.ragged_batch(arguments.size("batch_size")?, drop_remainder);

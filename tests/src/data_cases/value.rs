@@ -68,11 +68,9 @@ impl Batch for Value {
 impl Pad for Value {
     fn pad(elements: Vec<Value>, components: &mut Components<'_>) -> gradlet::Result<Value> {
         let components = std::cell::RefCell::new(components);
-        together(
-            elements,
-            &mut |all| Ok(Value::Tensor(Pad::pad(all, &mut components.borrow_mut())?)),
-            &mut |all| Ok(Value::Strings(Pad::pad(all, &mut components.borrow_mut())?)),
-        )
+        together(elements, &mut |all| Ok(Value::Tensor(Pad::pad(all, &mut components.borrow_mut())?)), &mut |all| {
+            Ok(Value::Strings(Pad::pad(all, &mut components.borrow_mut())?))
+        })
     }
 }
 
@@ -116,7 +114,8 @@ impl Slices for Value {
             Value::Strings(strings) => strings.length(),
             Value::Dict(parts) => parts.length(),
             Value::Tuple(parts) => {
-                let named: BTreeMap<String, Value> = parts.iter().enumerate().map(|(index, part)| (format!("{index:3}"), part.clone())).collect();
+                let named: BTreeMap<String, Value> =
+                    parts.iter().enumerate().map(|(index, part)| (format!("{index:3}"), part.clone())).collect();
                 named.length()
             }
             _ => Err(Error::message("this element cannot be taken apart")),
@@ -217,7 +216,11 @@ impl Value {
                     Values::Strings(strings) => Value::Strings(strings.clone()),
                 };
                 values.compare(&wanted["values"])?;
-                ensure!(serde_json::json!(ragged.row_splits()) == wanted["row_splits"], "splits {:?}, wanted {wanted}", ragged.row_splits());
+                ensure!(
+                    serde_json::json!(ragged.row_splits()) == wanted["row_splits"],
+                    "splits {:?}, wanted {wanted}",
+                    ragged.row_splits()
+                );
                 Ok(())
             }
             Value::Strings(_) | Value::Tensor(_) => {
