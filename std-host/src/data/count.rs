@@ -149,13 +149,19 @@ impl<T: Send + 'static> Iterator for Repeat<T> {
     /// Whole passes are begun, for their random numbers, and skipped.
     fn nth(&mut self, skip: usize) -> Option<Result<T>> {
         let mut skip = skip as u64;
+        if skip == 0 {
+            return self.next();
+        }
         if let Some(all) = self.from.cardinality().finite().filter(|&all| all > 0) {
             while skip >= all - self.given.min(all) {
                 if let Err(error) = self.pass()? {
                     return Some(Err(error));
                 }
                 skip -= all - self.given.min(all);
-                self.pass = None;
+                if let Some(mut pass) = self.pass.take().filter(|_| self.given == all) {
+                    // It learns that it was gone through to its end.
+                    pass.next();
+                }
                 self.given = 0;
             }
             if let Err(error) = self.pass()? {
