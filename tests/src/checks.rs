@@ -1,11 +1,7 @@
 //! Cases that are right or wrong once, not on every runtime: those of files and data.
 
 use crate::golden::Counts;
-<<<<<<< HEAD
-use crate::{example_cases, tfrecord_cases};
-=======
-use crate::{data_cases, tfrecord_cases};
->>>>>>> a4758ce (Datasets: tests of threads, tuning, panics and positions)
+use crate::{data_cases, example_cases, tfrecord_cases};
 use anyhow::{Context, Result, anyhow};
 use serde_json::Value as Json;
 use std::fs;

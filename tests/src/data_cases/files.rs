@@ -26,7 +26,8 @@ pub fn one(folder: &Path, name: &str, wanted: &Json) -> Result<()> {
             same(&Dataset::fixed_length_records(&[file(wanted)?], layout, Compression::None), &wanted["records"])?;
             // The numbers of the second program stand in its error only.
             let text = wanted["not_divisible"]["error"]["core"].as_str().context("no error")?;
-            let numbers: Vec<usize> = text.split('(').skip(1).map(|part| part.split(' ').next().unwrap_or("").parse()).collect::<Result<_, _>>()?;
+            let numbers: Vec<usize> =
+                text.split('(').skip(1).map(|part| part.split(' ').next().unwrap_or("").parse()).collect::<Result<_, _>>()?;
             let [header_bytes, footer_bytes, record_bytes] = numbers[..] else { bail!("{text:?} has not three numbers in brackets") };
             let layout = FixedLength { record_bytes, header_bytes, footer_bytes };
             let odd = Dataset::fixed_length_records(&[file(wanted)?], layout, Compression::None);
