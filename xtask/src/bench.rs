@@ -1,4 +1,6 @@
-//! Training steps of gradlet and TensorFlow, taking turns on one machine.
+//! Training steps of gradlet and TensorFlow, taking turns on one machine; [`data`] is a race of pipelines.
+
+pub mod data;
 
 use crate::setup::install_tensorflow;
 use crate::shell::{self, cargo};
@@ -17,12 +19,9 @@ const RACES: [(&str, usize, f64); 4] =
 
 /// `cargo xtask bench`.
 pub fn run(folder: &Path, rounds: usize, python: Option<&Path>, json: Option<&Path>) -> Result<()> {
-    let program = build()?;
+    let program = build("bench_train")?;
     let python = python.map_or_else(install_tensorflow, |path| Ok(path.to_path_buf()))?;
-    let target = shell::root().join("target");
-    fs::create_dir_all(&target)?;
-    let script = target.join("bench_tensorflow.py");
-    fs::write(&script, SCRIPT).with_context(|| format!("cannot write {}", script.display()))?;
+    let script = write_script("bench_tensorflow.py", SCRIPT)?;
     let start_ours = || Runner::start(Command::new(&program).arg(folder).arg("--serve"));
     let start_theirs = || Runner::start(Command::new(&python).arg(&script).arg(folder));
 
@@ -60,8 +59,21 @@ pub fn run(folder: &Path, rounds: usize, python: Option<&Path>, json: Option<&Pa
         println!("{name:<27} {:>14}", value.as_f64().map_or_else(String::new, |value| ((value * 10.0).round() / 10.0).to_string()));
         figures.insert(name.clone(), value.clone());
     }
-    match json {
-        Some(path) => fs::write(path, serde_json::to_vec_pretty(&figures)?).with_context(|| format!("cannot write {}", path.display())),
+    write_json(json, &figures)
+}
+
+/// A script of TensorFlow's side, where Python finds it.
+fn write_script(name: &str, text: &str) -> Result<PathBuf> {
+    let target = shell::root().join("target");
+    fs::create_dir_all(&target)?;
+    let script = target.join(name);
+    fs::write(&script, text).with_context(|| format!("cannot write {}", script.display()))?;
+    Ok(script)
+}
+
+fn write_json(path: Option<&Path>, figures: &Map<String, Value>) -> Result<()> {
+    match path {
+        Some(path) => fs::write(path, serde_json::to_vec_pretty(figures)?).with_context(|| format!("cannot write {}", path.display())),
         None => Ok(()),
     }
 }
@@ -71,17 +83,17 @@ fn median(mut times: Vec<f64>) -> f64 {
     times.get(times.len() / 2).copied().unwrap_or(f64::NAN)
 }
 
-/// The program that answers for gradlet.
-fn build() -> Result<PathBuf> {
+/// The example that answers for gradlet.
+fn build(example: &str) -> Result<PathBuf> {
     let mut command = cargo();
-    command.args(["build", "--release", "--package", "gradlet", "--example", "bench_train", "--message-format", "json"]);
+    command.args(["build", "--release", "--package", "gradlet", "--example", example, "--message-format", "json"]);
     let output = command.stderr(Stdio::inherit()).output().context("cannot start cargo")?;
-    anyhow::ensure!(output.status.success(), "bench_train does not build");
+    anyhow::ensure!(output.status.success(), "{example} does not build");
     let messages = String::from_utf8_lossy(&output.stdout).into_owned();
     let built = messages.lines().filter_map(|line| serde_json::from_str::<Value>(line).ok());
-    let named = built.filter(|message| message["target"]["name"] == "bench_train");
+    let named = built.filter(|message| message["target"]["name"] == example);
     let path = named.filter_map(|message| message["executable"].as_str().map(PathBuf::from)).next_back();
-    path.context("cargo did not say where bench_train is")
+    path.with_context(|| format!("cargo did not say where {example} is"))
 }
 
 /// A program that answers requests.

@@ -61,10 +61,9 @@ impl Inspect {
             files.push(content.json(path));
         }
         bar.finish_and_clear();
-        match (quiet, self.json) {
-            (true, _) => (),
-            (false, true) => print(&format!("{:#}\n", json!({ "files": files, "table": table.json() })))?,
-            (false, false) => print(&(text + &table.text()))?,
+        match self.json {
+            true => print(&format!("{:#}\n", json!({ "files": files, "table": table.json() })))?,
+            false => print(&(text + &table.text()))?,
         }
         if damaged > 0 {
             bail!("{damaged} of {} files are damaged: `gradlet tfrecord verify` tells more", files.len());

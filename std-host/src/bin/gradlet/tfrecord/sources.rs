@@ -30,14 +30,10 @@ pub fn idx(images: &Path, labels: &Path) -> Result<Source> {
     let (area, data) = ((height * width) as usize, Bytes::from(pixels.data));
     let record = move |index: usize| {
         let image = data.slice(index * area..(index + 1) * area);
-        let example = Example::new().with("image", strings(image)).with("label", i64::from(classes.data[index]));
+        let example = Example::new().with("image", image).with("label", i64::from(classes.data[index]));
         Ok((example.with("height", i64::from(height)).with("width", i64::from(width)).to_bytes(), area as u64))
     };
     Ok(Source { bytes: u64::from(count) * area as u64, records: Box::new((0..count as usize).map(record)) })
-}
-
-fn strings(value: Bytes) -> Feature {
-    Feature::from(vec![value])
 }
 
 /// An Example for each file of each folder in a folder: the folders are the classes, in the order of their names.
@@ -57,10 +53,10 @@ pub fn images(folder: &Path) -> Result<Source> {
         let image = Bytes::from(fs::read(&path).map_err(|error| FileError::io(&path, error))?);
         let name = |path: Option<&Path>| {
             let name = path.and_then(Path::file_name).unwrap_or_default();
-            strings(name.to_string_lossy().into_owned().into())
+            name.to_string_lossy().into_owned()
         };
         let length = image.len() as u64;
-        let example = Example::new().with("image", strings(image)).with("label", label as i64);
+        let example = Example::new().with("image", image).with("label", label as i64);
         Ok((example.with("class", name(path.parent())).with("filename", name(Some(&path))).to_bytes(), length))
     };
     Ok(Source { bytes, records: Box::new(files.into_iter().map(record)) })
@@ -103,7 +99,7 @@ impl Kind {
             Kind::Float => cell.parse::<f32>().map(Feature::from).ok(),
             Kind::Bytes => None,
         }
-        .unwrap_or_else(|| strings(cell.to_string().into()))
+        .unwrap_or_else(|| cell.into())
     }
 }
 

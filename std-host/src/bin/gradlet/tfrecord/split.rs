@@ -43,9 +43,6 @@ impl Split {
         }
         bar.finish_and_clear();
         let paths = output.finish()?;
-        if quiet {
-            return Ok(());
-        }
         print(&format!("{} in {} files, {} to {}\n", records(count), paths.len(), paths[0].display(), paths[paths.len() - 1].display()))
     }
 }

@@ -58,10 +58,9 @@ impl Verify {
         if let Some(save) = save {
             save.finish()?;
         }
-        match (quiet, self.json) {
-            (true, _) => (),
-            (false, true) => print(&format!("{:#}\n", json!({ "files": files })))?,
-            (false, false) => print(&text)?,
+        match self.json {
+            true => print(&format!("{:#}\n", json!({ "files": files })))?,
+            false => print(&text)?,
         }
         if damaged > 0 {
             bail!("{damaged} of {} files are damaged", files.len());

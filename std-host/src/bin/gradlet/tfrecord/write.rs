@@ -75,9 +75,6 @@ impl Write {
         }
         bar.finish_and_clear();
         let paths = output.finish()?;
-        if quiet {
-            return Ok(());
-        }
         let place = match paths.as_slice() {
             [path] => path.display().to_string(),
             paths => format!("{} files, {} to {}", paths.len(), paths[0].display(), paths[paths.len() - 1].display()),

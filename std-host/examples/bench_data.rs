@@ -1,0 +1,108 @@
+//! Measures how fast data comes: records and what is made of them.
+//!
+//! `cargo run --release -p gradlet --example bench_data -- DIR` makes its data in DIR, if they are not there, and prints one JSON
+//! object. With `--serve` it answers requests from its standard input instead, one a line: the NAME of a figure, and how often it
+//! is to be measured; the answer is the median. So two programs can take turns.
+
+use gradlet::tfrecord::{Compression, RecordFiles, RecordWriter};
+use std::error::Error;
+use std::fs::File;
+use std::io::BufRead;
+use std::path::Path;
+use std::time::Instant;
+
+type Outcome<T> = Result<T, Box<dyn Error>>;
+
+/// What is measured, and by what: it is given the folder with the data.
+const FIGURES: [(&str, fn(&Path) -> Outcome<f64>); 2] = [("tfrecord_read_MBps", read_records), ("tfrecord_write_MBps", write_records)];
+/// How often each figure is measured.
+const ROUNDS: usize = 5;
+
+/// Records of 8 KiB, half a GiB of them.
+const RECORD: usize = 8 << 10;
+const RECORDS: usize = 65_536;
+/// The file of them.
+const RECORD_FILE: &str = "records-8k.tfrecord";
+
+fn main() -> Outcome<()> {
+    let mut arguments: Vec<String> = std::env::args().skip(1).collect();
+    let serve = arguments.iter().position(|argument| argument == "--serve").map(|at| arguments.remove(at)).is_some();
+    let [folder] = arguments.as_slice() else { return Err("usage: bench_data DIR [--serve]".into()) };
+    let folder = Path::new(folder);
+    std::fs::create_dir_all(folder)?;
+    make_records(folder)?;
+    if serve {
+        return answer(folder);
+    }
+    let figures = FIGURES.iter().map(|(name, measure)| Ok(format!("  \"{name}\": {:.1}", median(ROUNDS, || measure(folder))?)));
+    println!("{{\n{}\n}}", figures.collect::<Outcome<Vec<_>>>()?.join(",\n"));
+    Ok(())
+}
+
+/// Says that it is ready, and answers requests until the input ends.
+fn answer(folder: &Path) -> Outcome<()> {
+    println!("ready");
+    for line in std::io::stdin().lock().lines() {
+        let line = line?;
+        let (name, rounds) = line.split_once(' ').ok_or("a request is a name and a number of rounds")?;
+        let (_, measure) = FIGURES.iter().find(|(known, _)| *known == name).ok_or("no figure has this name")?;
+        println!("{}", median(rounds.parse()?, || measure(folder))?);
+    }
+    Ok(())
+}
+
+fn median(rounds: usize, mut measure: impl FnMut() -> Outcome<f64>) -> Outcome<f64> {
+    let mut figures = (0..rounds.max(1)).map(|_| measure()).collect::<Outcome<Vec<f64>>>()?;
+    figures.sort_by(f64::total_cmp);
+    Ok(figures[figures.len() / 2])
+}
+
+/// Bytes that cannot be compressed.
+fn noise(length: usize) -> Vec<u8> {
+    let mut state = 0x9e37_79b9_7f4a_7c15u64;
+    let mut next = || {
+        state ^= state << 13;
+        state ^= state >> 7;
+        state ^= state << 17;
+        (state >> 32) as u8
+    };
+    (0..length).map(|_| next()).collect()
+}
+
+/// Makes the file of records, unless it is there.
+fn make_records(folder: &Path) -> Outcome<()> {
+    let path = folder.join(RECORD_FILE);
+    if path.exists() {
+        return Ok(());
+    }
+    let data = noise(RECORD);
+    let mut writer = RecordWriter::create(&path, Compression::None)?;
+    (0..RECORDS).try_for_each(|_| writer.write(&data))?;
+    Ok(writer.finish()?)
+}
+
+fn megabytes_a_second(bytes: usize, since: Instant) -> f64 {
+    bytes as f64 / since.elapsed().as_secs_f64() / 1e6
+}
+
+/// Reads the file as a dataset, on one thread.
+fn read_records(folder: &Path) -> Outcome<f64> {
+    let dataset = RecordFiles::new([folder.join(RECORD_FILE)]).dataset();
+    let start = Instant::now();
+    let bytes = dataset.reduce(0, |bytes, record| Ok(bytes + record.len()))?;
+    assert_eq!(bytes, RECORD * RECORDS);
+    Ok(megabytes_a_second(bytes, start))
+}
+
+/// Writes half as many records to another file, as a stream: TensorFlow's writer does not wait for the disk either.
+fn write_records(folder: &Path) -> Outcome<f64> {
+    let path = folder.join("written.tfrecord");
+    let data = noise(RECORD);
+    let start = Instant::now();
+    let mut writer = RecordWriter::new(File::create(&path)?, Compression::None);
+    (0..RECORDS / 2).try_for_each(|_| writer.write(&data))?;
+    writer.into_inner()?;
+    let rate = megabytes_a_second(RECORD * RECORDS / 2, start);
+    std::fs::remove_file(&path)?;
+    Ok(rate)
+}

@@ -1,0 +1,42 @@
+//! Pipelines of gradlet and TensorFlow, taking turns on one machine.
+
+use super::{Runner, build, median, write_json, write_script};
+use crate::setup::install_tensorflow;
+use anyhow::Result;
+use serde_json::{Map, json};
+use std::path::Path;
+use std::process::Command;
+
+const SCRIPT: &str = include_str!("tensorflow_data.py");
+
+/// What is measured: its name, and how many times TensorFlow's rate it must have.
+const RACES: [(&str, f64); 2] = [("tfrecord_read_MBps", 3.0), ("tfrecord_write_MBps", 2.0)];
+
+/// `cargo xtask bench-data`.
+pub fn run(folder: &Path, rounds: usize, python: Option<&Path>, json: Option<&Path>) -> Result<()> {
+    let program = build("bench_data")?;
+    let python = python.map_or_else(install_tensorflow, |path| Ok(path.to_path_buf()))?;
+    let script = write_script("bench_tensorflow_data.py", SCRIPT)?;
+    // Ours comes first, because it makes the data.
+    let mut ours = Runner::start(Command::new(&program).arg(folder).arg("--serve"))?;
+    let mut theirs = Runner::start(Command::new(&python).arg(&script).arg(folder))?;
+
+    let mut rates = RACES.map(|_| [Vec::new(), Vec::new()]);
+    for round in 0..rounds.max(1) {
+        for ((name, _), [our_rates, their_rates]) in RACES.iter().zip(&mut rates) {
+            our_rates.push(ours.ask(name, 1)?);
+            their_rates.push(theirs.ask(name, 1)?);
+        }
+        eprint!("\rround {} of {rounds}", round + 1);
+    }
+    eprintln!();
+
+    let mut figures = Map::new();
+    println!("{:<24} {:>12} {:>12} {:>8} {:>8}", "higher is better", "gradlet", "TensorFlow", "ratio", "bar");
+    for ((name, bar), pair) in RACES.iter().zip(rates) {
+        let [own, other] = pair.map(median);
+        println!("{name:<24} {own:>12.1} {other:>12.1} {:>8.2} {bar:>8}", own / other);
+        figures.insert(name.to_string(), json!({ "gradlet": own, "tensorflow": other, "ratio": own / other, "bar": bar }));
+    }
+    write_json(json, &figures)
+}
