@@ -13,8 +13,11 @@ use std::time::Instant;
 
 type Outcome<T> = Result<T, Box<dyn Error>>;
 
-/// What is measured, and by what: it is given the folder with the data.
-const FIGURES: [(&str, fn(&Path) -> Outcome<f64>); 2] = [("tfrecord_read_MBps", read_records), ("tfrecord_write_MBps", write_records)];
+/// Measures a figure with the data in a folder.
+type Measure = fn(&Path) -> Outcome<f64>;
+
+/// What is measured, and by what.
+const FIGURES: [(&str, Measure); 2] = [("tfrecord_read_MBps", read_records), ("tfrecord_write_MBps", write_records)];
 /// How often each figure is measured.
 const ROUNDS: usize = 5;
 

@@ -56,6 +56,7 @@ fn whole(path: &Path, wanted: &Json) -> Result<()> {
     let written = Bytes::from(written.into_inner()?);
     if compression == Compression::None {
         ensure!(written == fs::read(path)?, "written again, the bytes are others");
+        same(&records, Records::open(path)?).context("mapped")?;
     }
     let index = RecordIndex::new(written.clone())?;
     ensure!(index.len() == records.len(), "the index has {} records", index.len());
@@ -107,6 +108,7 @@ fn many(folder: &Path, wanted: &Json, checks: &mut Checks) -> Result<()> {
                 let found = files.clone().into_iter().nth(at).transpose()?;
                 ensure!(found.as_ref() == wanted.get(at), "record {at}, found by its number, is another");
             }
+            same(&wanted, files.clone().memory_mapped().into_iter()).context("mapped")?;
             same(&wanted, files.into_iter())
         });
     }
@@ -147,10 +149,7 @@ fn damaged(path: &Path, reader: &str, compression: Compression, wanted: &Json, g
         "TFRecordDataset" => {
             wanted.judge(files()).context("files")?;
             dataset(path, compression).context("as a dataset")?;
-            if compression == Compression::None && path.exists() {
-                wanted.judge(Records::new(fs::read(path)?.into())).context("in memory")?;
-            }
-            Ok(())
+            wanted.judge(RecordFiles::new([path]).compression(compression).memory_mapped().into_iter()).context("mapped")
         }
         "tf_record_iterator" => {
             for size in [1, 100, 1 << 20] {
