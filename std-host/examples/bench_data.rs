@@ -4,6 +4,9 @@
 //! object. With `--serve` it answers requests from its standard input instead, one a line: the NAME of a figure, and how often it
 //! is to be measured; the answer is the median. So two programs can take turns.
 
+#[path = "bench_data/jpeg.rs"]
+mod jpeg;
+
 use gradlet::tfrecord::{Compression, RecordFiles, RecordWriter};
 use std::error::Error;
 use std::fs::File;
@@ -17,7 +20,13 @@ type Outcome<T> = Result<T, Box<dyn Error>>;
 type Measure = fn(&Path) -> Outcome<f64>;
 
 /// What is measured, and by what.
-const FIGURES: [(&str, Measure); 2] = [("tfrecord_read_MBps", read_records), ("tfrecord_write_MBps", write_records)];
+const FIGURES: [(&str, Measure); 5] = [
+    ("tfrecord_read_MBps", read_records),
+    ("tfrecord_write_MBps", write_records),
+    ("jpeg_images_per_s", jpeg::images_per_s),
+    ("jpeg_epoch_images_per_s", jpeg::epoch_images_per_s),
+    ("jpeg_serial_epoch_images_per_s", jpeg::serial_epoch_images_per_s),
+];
 /// How often each figure is measured.
 const ROUNDS: usize = 5;
 
@@ -34,6 +43,7 @@ fn main() -> Outcome<()> {
     let folder = Path::new(folder);
     std::fs::create_dir_all(folder)?;
     make_records(folder)?;
+    jpeg::make(folder)?;
     if serve {
         return answer(folder);
     }
