@@ -1,7 +1,7 @@
 //! Cases that are right or wrong once, not on every runtime: those of files and data.
 
 use crate::golden::Counts;
-use crate::{data_cases, example_cases, tfrecord_cases};
+use crate::{data_cases, example_cases, image_cases, tfrecord_cases};
 use anyhow::{Context, Result, anyhow};
 use serde_json::Value as Json;
 use std::fs;
@@ -12,12 +12,13 @@ use std::path::Path;
 type Run = fn(&Path, &mut Checks) -> Result<()>;
 
 /// The forms of folders: the file by which each is known, and what runs it. A folder can have several.
-const FORMS: [(&str, Run); 9] = [
+const FORMS: [(&str, Run); 10] = [
     ("corrupt/expected.json", tfrecord_cases::damage),
     ("crc32c.json", tfrecord_cases::checksums),
     ("examples/examples.json", example_cases::examples),
     ("examples/parse_cases.json", example_cases::parse_cases),
     ("examples/sequence_cases.json", example_cases::sequence_cases),
+    ("images.json", image_cases::images),
     ("other.json", data_cases::others),
     ("random.json", data_cases::pipelines),
     ("records.json", tfrecord_cases::records),

@@ -2,35 +2,24 @@
 //! output that TensorFlow gave, or that it failed.
 
 use crate::case::{Tolerance, Value, compare};
+use crate::checks::Checks;
 use crate::fixtures::{Folder, text};
-use crate::golden::Counts;
 use anyhow::{Context, Result, bail};
 use gradlet::image::{self, ResizeMethod, ResizeOptions};
 use gradlet::{DType, Error, Tensor, TensorType};
 use serde_json::Value as Json;
 use std::path::Path;
 
-/// Runs every case of `folder`, and prints what fails.
-///
-/// Fails where the folder cannot be read or has no cases; wrong outputs are counted instead.
-pub fn run(path: &Path) -> Result<Counts> {
+/// `images.json`: functions of images, and decoders of files.
+pub fn images(path: &Path, checks: &mut Checks) -> Result<()> {
     let mut folder = Folder::open(path)?;
-    let cases = folder.cases("images.json")?;
-    if cases.is_empty() {
-        bail!("{} has no cases in images.json", path.display());
+    for case in folder.cases("images.json")? {
+        checks.check(text(&case, "id")?, || match problem(path, &mut folder, &case)? {
+            None => Ok(()),
+            Some(problem) => bail!(problem),
+        });
     }
-    let mut counts = Counts::default();
-    for case in cases {
-        let id = text(&case, "id")?;
-        match problem(path, &mut folder, &case).with_context(|| id.to_string())? {
-            None => counts.passed += 1,
-            Some(problem) => {
-                println!("FAILED {id}: {problem}");
-                counts.failed += 1;
-            }
-        }
-    }
-    Ok(counts)
+    Ok(())
 }
 
 /// What is wrong with what a case gives, if anything is.

@@ -3,6 +3,7 @@
 //! `cargo xtask test TensorFlow` installs TensorFlow and runs these tests; by hand, give `GRADLET_PYTHON` a Python that has it.
 
 mod examples;
+mod images;
 mod records;
 
 use std::path::PathBuf;

@@ -1,0 +1,10 @@
+//! Damaged files for the reader `image` of `gradlet_tests::readers`.
+
+#![no_main]
+
+use gradlet_tests::readers;
+use libfuzzer_sys::fuzz_target;
+
+fuzz_target!(|data: &[u8]| {
+    let _ = (readers::reader("image").read)(data);
+});
