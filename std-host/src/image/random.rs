@@ -70,3 +70,51 @@ pub fn stateless_random_contrast(images: &Tensor, lower: f64, upper: f64, stream
     }
     adjust_contrast(images, lower + (upper - lower) * f64::from(stream.uniform(1)[0]))
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn streams() -> impl Iterator<Item = Stream> {
+        (0..400).map(|stream| Stream { key: 3, stream })
+    }
+
+    #[test]
+    fn images_of_a_batch_flip_on_their_own() {
+        let x = Tensor::new(&crate::cpu(), &[1u8, 2, 1, 2, 1, 2], &[3, 2, 1, 1]).unwrap();
+        let mut flipped = [0; 3];
+        for stream in streams() {
+            let y = stateless_random_flip_up_down(&x, stream).unwrap().to_vec::<u8>().unwrap();
+            flipped.iter_mut().zip(y.chunks(2)).for_each(|(count, image)| *count += usize::from(image == [2, 1]));
+        }
+        assert!(flipped.iter().all(|count| (160..240).contains(count)), "{flipped:?}");
+    }
+
+    #[test]
+    fn every_part_is_as_likely() {
+        let x = Tensor::new(&crate::cpu(), &[0u8, 1, 2, 3, 4, 5], &[2, 3, 1]).unwrap();
+        let mut first = [0; 6];
+        for stream in streams() {
+            let part = stateless_random_crop(&x, [1, 2], stream).unwrap();
+            assert_eq!(part.dims(), [1, 2, 1]);
+            first[usize::from(part.to_vec::<u8>().unwrap()[0])] += 1;
+        }
+        assert!([0, 1, 3, 4].iter().all(|&at| (70..130).contains(&first[at])) && first[2] + first[5] == 0, "{first:?}");
+        assert!(stateless_random_crop(&x, [3, 1], Stream { key: 0, stream: 0 }).is_err());
+    }
+
+    #[test]
+    fn brightness_and_contrast_are_in_range() {
+        let x = Tensor::new(&crate::cpu(), &[0.0f32, 1.0], &[1, 2, 1]).unwrap();
+        let shifts: Vec<f32> =
+            streams().map(|stream| stateless_random_brightness(&x, 0.5, stream).unwrap().to_vec::<f32>().unwrap()[0]).collect();
+        let mean = shifts.iter().sum::<f32>() / 400.0;
+        assert!(shifts.iter().all(|shift| (-0.5..0.5).contains(shift)) && mean.abs() < 0.06, "{mean}");
+        for stream in streams() {
+            let y = stateless_random_contrast(&x, 0.5, 2.0, stream).unwrap().to_vec::<f32>().unwrap();
+            assert!((0.5..=2.0).contains(&(y[1] - y[0])), "{y:?}");
+        }
+        let stream = Stream { key: 0, stream: 0 };
+        assert!(stateless_random_brightness(&x, -0.1, stream).is_err() && stateless_random_contrast(&x, 1.0, 1.0, stream).is_err());
+    }
+}

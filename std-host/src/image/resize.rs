@@ -215,6 +215,13 @@ type Blend<T> = dyn Fn(&[T], &mut [f32]);
 /// What pixels are blended from.
 trait Sample: Pod {
     fn float(self) -> f32;
+
+    /// A row as floats: itself, or in `wide`.
+    fn floats<'a>(row: &'a [Self], wide: &'a mut Vec<f32>) -> &'a [f32] {
+        wide.clear();
+        wide.extend(row.iter().map(|sample| sample.float()));
+        wide
+    }
 }
 
 impl Sample for u8 {
@@ -229,11 +236,16 @@ impl Sample for f32 {
     fn float(self) -> f32 {
         self
     }
+
+    fn floats<'a>(row: &'a [f32], _: &'a mut Vec<f32>) -> &'a [f32] {
+        row
+    }
 }
 
 /// Along columns first, then along rows, as TensorFlow rounds. A row that was made is kept for the next rows that need it.
 fn bilinear<T: Sample>(from: &[T], to: &mut [f32], stride: usize, rows: &[Between], columns: &[Between]) {
     let width = to.len() / rows.len();
+    let mut wide = Vec::with_capacity(stride);
     let mut made = [(usize::MAX, vec![0f32; width]), (usize::MAX, vec![0f32; width])];
     for (out, &Between { lower, upper, part }) in to.chunks_exact_mut(width).zip(rows) {
         if made[0].0 != lower {
@@ -241,7 +253,7 @@ fn bilinear<T: Sample>(from: &[T], to: &mut [f32], stride: usize, rows: &[Betwee
         }
         for (slot, row) in made.iter_mut().zip([lower, upper]) {
             if slot.0 != row {
-                along(&from[row * stride..][..stride], &mut slot.1, columns);
+                along(T::floats(&from[row * stride..][..stride], &mut wide), &mut slot.1, columns);
                 slot.0 = row;
             }
         }
@@ -251,25 +263,25 @@ fn bilinear<T: Sample>(from: &[T], to: &mut [f32], stride: usize, rows: &[Betwee
     }
 }
 
-fn along<T: Sample>(row: &[T], out: &mut [f32], columns: &[Between]) {
+fn along(row: &[f32], out: &mut [f32], columns: &[Between]) {
     match out.len() / columns.len() {
-        1 => along_of::<T, 1>(row, out, columns),
-        3 => along_of::<T, 3>(row, out, columns),
-        4 => along_of::<T, 4>(row, out, columns),
+        1 => along_of::<1>(row, out, columns),
+        3 => along_of::<3>(row, out, columns),
+        4 => along_of::<4>(row, out, columns),
         channels => {
             for (out, &Between { lower, upper, part }) in out.chunks_exact_mut(channels).zip(columns) {
                 let (a, b) = (&row[lower * channels..][..channels], &row[upper * channels..][..channels]);
-                out.iter_mut().zip(a.iter().zip(b)).for_each(|(out, (a, b))| *out = a.float() + (b.float() - a.float()) * part);
+                out.iter_mut().zip(a.iter().zip(b)).for_each(|(out, (a, b))| *out = a + (b - a) * part);
             }
         }
     }
 }
 
-fn along_of<T: Sample, const CHANNELS: usize>(row: &[T], out: &mut [f32], columns: &[Between]) {
+fn along_of<const CHANNELS: usize>(row: &[f32], out: &mut [f32], columns: &[Between]) {
     let pixels = row.as_chunks::<CHANNELS>().0;
     for (out, &Between { lower, upper, part }) in out.as_chunks_mut::<CHANNELS>().0.iter_mut().zip(columns) {
         let (a, b) = (&pixels[lower], &pixels[upper]);
-        *out = std::array::from_fn(|channel| a[channel].float() + (b[channel].float() - a[channel].float()) * part);
+        *out = std::array::from_fn(|channel| a[channel] + (b[channel] - a[channel]) * part);
     }
 }
 
