@@ -4,6 +4,8 @@
 //! object. With `--serve` it answers requests from its standard input instead, one a line: the NAME of a figure, and how often it
 //! is to be measured; the answer is the median. So two programs can take turns.
 
+#[path = "bench_data/examples.rs"]
+mod examples;
 #[path = "bench_data/jpeg.rs"]
 mod jpeg;
 
@@ -20,9 +22,10 @@ type Outcome<T> = Result<T, Box<dyn Error>>;
 type Measure = fn(&Path) -> Outcome<f64>;
 
 /// What is measured, and by what.
-const FIGURES: [(&str, Measure); 5] = [
+const FIGURES: [(&str, Measure); 6] = [
     ("tfrecord_read_MBps", read_records),
     ("tfrecord_write_MBps", write_records),
+    ("examples_per_s", examples::examples_per_s),
     ("jpeg_images_per_s", jpeg::images_per_s),
     ("jpeg_epoch_images_per_s", jpeg::epoch_images_per_s),
     ("jpeg_serial_epoch_images_per_s", jpeg::serial_epoch_images_per_s),
@@ -43,6 +46,7 @@ fn main() -> Outcome<()> {
     let folder = Path::new(folder);
     std::fs::create_dir_all(folder)?;
     make_records(folder)?;
+    examples::make(folder)?;
     jpeg::make(folder)?;
     if serve {
         return answer(folder);

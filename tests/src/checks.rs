@@ -45,7 +45,11 @@ impl Checks {
     }
 }
 
-/// Runs all cases of a folder that have one of these forms. Gives `None` if it has none of them.
+/// Files that belong to others: `cases.json` to `other.json` and `random.json`.
+const COMPANIONS: [&str; 2] = ["MANIFEST.json", "cases.json"];
+
+/// Runs all cases of a folder that have one of these forms. Gives `None` if it has none of them. In a folder that has one, a JSON
+/// file of another form is a failure.
 ///
 /// Fails where a file cannot be read; wrong results are counted instead.
 pub fn run(folder: &Path) -> Result<Option<Counts>> {
@@ -56,7 +60,28 @@ pub fn run(folder: &Path) -> Result<Option<Counts>> {
         run(folder, &mut checks).with_context(|| folder.join(file).display().to_string())?;
         known = true;
     }
+    for file in if known { json_files(folder, folder)? } else { Vec::new() } {
+        let claimed = FORMS.iter().any(|(known, _)| *known == file) || COMPANIONS.contains(&file.as_str());
+        if !claimed {
+            checks.check(&file, || anyhow::bail!("no form is known by this file"));
+        }
+    }
     Ok(known.then_some(checks.counts))
+}
+
+/// The JSON files below a folder, as paths in `root`.
+fn json_files(root: &Path, folder: &Path) -> Result<Vec<String>> {
+    let mut found = Vec::new();
+    for entry in fs::read_dir(folder)? {
+        let path = entry?.path();
+        if path.is_dir() {
+            found.extend(json_files(root, &path)?);
+        } else if path.extension().is_some_and(|ending| ending == "json") {
+            let inside: Vec<_> = path.strip_prefix(root)?.iter().map(|part| part.to_string_lossy()).collect();
+            found.push(inside.join("/"));
+        }
+    }
+    Ok(found)
 }
 
 /// A JSON file of a folder.
