@@ -30,7 +30,7 @@ const STEPS: [Step; 15] = [
 /// `cargo xtask test`: the steps whose names contain one of `wanted`, or all.
 pub fn run(wanted: &[String]) -> Result<()> {
     let toolchain = setup::ensure()?;
-    let is_wanted = |name: &str| wanted.is_empty() || wanted.iter().any(|part| name.contains(part.as_str()));
+    let is_wanted = |name: &str| wanted.is_empty() || wanted.iter().any(|part| name.to_lowercase().contains(&part.to_lowercase()));
     let steps: Vec<&Step> = STEPS.iter().filter(|(name, _)| is_wanted(name)).collect();
     if steps.is_empty() {
         bail!("no step has {wanted:?} in its name; there are {:?}", STEPS.map(|(name, _)| name));
