@@ -181,6 +181,10 @@ impl<R: Record> Source<'_, R> {
                 Ok(Parsed::Ragged(RaggedTensor::new(vector(list, self.device)?, vec![splits])?))
             }
             FeatureSpec::FixedLenSequence(feature) => {
+                if feature.default.is_some() {
+                    let text = format!("Value feature_list.dense_defaults[{}] must be None: steps are not padded", self.name);
+                    return Err(Error::message(text));
+                }
                 if !there && !feature.allow_missing {
                     return Err(self.missing());
                 }

@@ -4,6 +4,7 @@ import json
 import struct
 import sys
 
+import numpy as np
 import tensorflow as tf
 
 task, folder = sys.argv[1:]
@@ -118,11 +119,49 @@ def parse():
         except UnicodeDecodeError as error:
             case["error"] = {"type": "UnicodeDecodeError", "message": str(error)}
         except (tf.errors.OpError, ValueError) as error:
-            message = getattr(error, "message", str(error))
-            core = message.split("}} ", 1)[-1].rsplit(" [Op:", 1)[0]
-            case["error"] = {"type": type(error).__name__, "core": core}
+            case["error"] = {"type": type(error).__name__, "core": core(error)}
     with open(f"{folder}/judged.json", "w") as file:
         json.dump(cases, file)
 
 
-{"both_ways": both_ways, "parse": parse}[task]()
+def tensors():
+    """Messages of tensors, and numbers in bare bytes, in the form of the golden cases."""
+    random = np.random.default_rng(7)
+    names = "float32 float64 float16 bfloat16 int8 uint8 int32 int64 bool string".split()
+    messages, compact = [], []
+    for name in names:
+        for shape in [[], [0], [3], [2, 1, 2], [40]]:
+            values = random.integers(0, 100, shape)
+            constant = tf.strings.as_string(values) if name == "string" else tf.cast(values, name)
+            case = {"dtype": name, "shape": shape, "values": dense(constant)["data"]}
+            messages.append(case | {"serialized_tensorproto_hex": tf.io.serialize_tensor(constant).numpy().hex()})
+            # In fields for the type, the last value standing for those after it.
+            proto = tf.make_tensor_proto(np.ravel(constant.numpy())[:1], shape=shape) if shape != [0] else tf.make_tensor_proto(constant)
+            case["values"] = case["values"][:1] * len(case["values"])
+            compact.append(case | {"serialized_tensorproto_hex": proto.SerializeToString().hex()})
+    raw = []
+    for name in "uint8 int8 bool int16 uint16 float16 int32 float32 int64 float64".split():
+        for little in [True, False]:
+            for length in [0, 1, 8, 24]:
+                data = bytes(length) if name == "bool" else random.bytes(length)
+                if name.startswith("float"):
+                    # Numbers that JSON writes in few digits.
+                    numbers = (np.arange(24) / 4 - 1).astype(name)
+                    data = (numbers if little else numbers.byteswap()).tobytes()[:length]
+                case = {"out_type": name, "little_endian": little, "bytes_hex": data.hex()}
+                try:
+                    case["ok"] = dense(tf.io.decode_raw(data, tf.as_dtype(name), little_endian=little))
+                except tf.errors.OpError as error:
+                    case["error"] = {"type": type(error).__name__, "core": core(error)}
+                raw.append(case)
+    with open(f"{folder}/serialize_tensor.json", "w") as file:
+        json.dump({"serialize_tensor": messages, "decode_raw": raw}, file)
+    with open(f"{folder}/compact.json", "w") as file:
+        json.dump(compact, file)
+
+
+def core(error):
+    return getattr(error, "message", str(error)).split("}} ", 1)[-1].rsplit(" [Op:", 1)[0]
+
+
+{"tensors": tensors, "both_ways": both_ways, "parse": parse}[task]()

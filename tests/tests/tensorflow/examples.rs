@@ -153,8 +153,15 @@ fn small_spec(random: &mut Random, name: &str, kinds: &[&str]) -> Json {
             json!({"kind": "FixedLenFeature", "dtype": dtype, "shape": shape, "default_value": default})
         }
         "FixedLenSequenceFeature" => {
+            let default = if random.coin() {
+                Json::Null
+            } else if dtype == "string" {
+                json!("d")
+            } else {
+                json!(7)
+            };
             let allow_missing = random.below(20) > 0;
-            json!({"kind": "FixedLenSequenceFeature", "dtype": dtype, "shape": shape, "allow_missing": allow_missing})
+            json!({"kind": "FixedLenSequenceFeature", "dtype": dtype, "shape": shape, "allow_missing": allow_missing, "default_value": default})
         }
         kind => json!({"kind": kind, "dtype": dtype}),
     }
@@ -236,4 +243,18 @@ fn parses_sequences_as_tensorflow() {
         }
         example_cases::sequence_case(&case)
     });
+}
+
+#[test]
+#[ignore = "needs TensorFlow: `cargo xtask test tensorflow` installs and runs it"]
+fn tensor_messages_and_bare_bytes() {
+    let folder = tempfile::tempdir().unwrap();
+    python(SCRIPT, &["tensors", folder.path().to_str().unwrap()]);
+    let mut checks = Checks::default();
+    example_cases::tensors(folder.path(), &mut checks).unwrap();
+    let compact: Vec<Json> = serde_json::from_slice(&fs::read(folder.path().join("compact.json")).unwrap()).unwrap();
+    for case in &compact {
+        checks.check(&case.to_string(), || example_cases::parsed_tensor(case).map(drop));
+    }
+    assert_eq!((checks.counts.passed, checks.counts.failed), (180, 0));
 }
