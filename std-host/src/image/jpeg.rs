@@ -1,7 +1,9 @@
 //! JPEG files, by `zune-jpeg`.
 
 use super::decode::{Pixels, check};
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use zune_jpeg::JpegDecoder;
+use zune_jpeg::errors::DecodeErrors;
 use zune_jpeg::zune_core::bytestream::ZCursor;
 use zune_jpeg::zune_core::colorspace::ColorSpace;
 use zune_jpeg::zune_core::options::DecoderOptions;
@@ -31,7 +33,9 @@ pub(super) fn decode(bytes: &[u8], channels: u32) -> Result<Pixels, String> {
     check("JPEG", [height, width], channels, backed)?;
     let to = if channels == 1 { ColorSpace::Luma } else { ColorSpace::RGB };
     decoder.set_options(options.jpeg_set_out_colorspace(to));
-    let pixels = decoder.decode().map_err(damaged)?;
+    // The decoder is not known never to panic.
+    let decoded = catch_unwind(AssertUnwindSafe(|| decoder.decode()));
+    let pixels = decoded.unwrap_or(Err(DecodeErrors::FormatStatic("the decoder gave up"))).map_err(damaged)?;
     if !ends(bytes) {
         return Err("the JPEG file is cut short: it has no end marker".into());
     }
@@ -47,24 +51,21 @@ fn ends(bytes: &[u8]) -> bool {
 }
 
 /// Whether the file is sequential, and has components in scans of their own, of which some have fewer rows: the decoder leaves out
-/// pixels of such files.
+/// pixels of such files. What looks like a header of a frame or scan counts as one, wherever it stands.
 fn scattered(bytes: &[u8]) -> bool {
-    let mut rest = &bytes[2..];
-    let mut components: &[u8] = &[];
-    while let [0xff, marker, high, low, ..] = rest {
-        let Some((segment, after)) = rest.split_at_checked(2 + usize::from(u16::from_be_bytes([*high, *low]))) else { return false };
-        match marker {
-            0xc0 | 0xc1 => components = segment.get(10..).unwrap_or(&[]),
-            0xda => {
-                let sampling = components.as_chunks::<3>().0.iter().map(|component| component[1] & 0x0f);
-                let coarser = sampling.clone().any(|other| Some(other) != sampling.clone().next());
-                return coarser && segment.get(4).is_some_and(|&count| usize::from(count) < components.len() / 3);
-            }
-            _ => (),
-        }
-        rest = after;
-    }
-    false
+    let headers = |markers: &'static [u8]| {
+        let begins = bytes.windows(2).enumerate().filter(|(_, pair)| pair[0] == 0xff && markers.contains(&pair[1]));
+        begins.map(|(at, _)| &bytes[at + 2..])
+    };
+    // Length (2), bits, height (2), width (2), components; then for each its number, its sampling and its table.
+    let coarse = headers(&[0xc0, 0xc1]).find_map(|frame| {
+        let &[_, _, 8, _, _, _, _, count @ 1..=4, ref rest @ ..] = frame else { return None };
+        let mut rows = rest.chunks_exact(3).take(count.into()).map(|component| component[1] & 0x0f);
+        let first = rows.next()?;
+        rows.any(|other| other != first).then_some(count)
+    });
+    coarse
+        .is_some_and(|count| headers(&[0xda]).any(|scan| matches!(scan, [0, length, some, ..] if *some < count && *length == 6 + 2 * some)))
 }
 
 #[cfg(test)]
@@ -89,6 +90,11 @@ mod tests {
         assert!(decode(&file(SamplingFactor::F_2_2, false), 0).is_ok());
         let error = decode(&file(SamplingFactor::F_2_2, true), 0).err().unwrap();
         assert!(error.contains("scans of their own"), "{error}");
+        // A byte between segments is passed over.
+        let mut odd = file(SamplingFactor::F_2_2, true);
+        let scan = odd.windows(2).position(|pair| pair == [0xff, 0xda]).unwrap();
+        odd.insert(scan, 0xfa);
+        assert!(decode(&odd, 0).err().unwrap().contains("scans of their own"));
     }
 
     #[test]
