@@ -22,7 +22,7 @@ pub(super) fn decode(bytes: &[u8], channels: u32) -> Result<Pixels, String> {
     let (height, width) = (header.height, header.width);
     // Before compression, a row begins with a byte that names its filter.
     let row = 1 + (u64::from(width) * header.bits_per_pixel() as u64).div_ceil(8);
-    check("PNG", [height, width], 4, u64::from(height) * row <= MOST * bytes.len() as u64)?;
+    check("PNG", [height, width], 4, u64::from(height).saturating_mul(row) <= MOST * bytes.len() as u64)?;
     let mut reader = decoder.read_info().map_err(damaged)?;
     let info = reader.info();
     let natural = match (info.color_type, &info.trns) {
