@@ -27,6 +27,26 @@ impl AlignedBytes {
     pub fn zeroed(length: usize) -> AlignedBytes {
         AlignedBytes { blocks: bytemuck::zeroed_vec(length.div_ceil(16)), length }
     }
+
+    /// The bytes of `parts`, one after another.
+    pub fn concat(parts: &[&[u8]]) -> AlignedBytes {
+        let length = parts.iter().map(|part| part.len()).sum();
+        // Whole blocks are copied to memory that nobody has to clear before.
+        let whole: Option<Vec<&[Block]>> = parts.iter().map(|part| bytemuck::try_cast_slice(part).ok()).collect();
+        match whole {
+            Some(parts) => AlignedBytes { blocks: parts.concat(), length },
+            None => {
+                let mut bytes = AlignedBytes::zeroed(length);
+                let mut rest = &mut *bytes;
+                for part in parts {
+                    let (own, behind) = rest.split_at_mut(part.len());
+                    own.copy_from_slice(part);
+                    rest = behind;
+                }
+                bytes
+            }
+        }
+    }
 }
 
 impl From<&[u8]> for AlignedBytes {
@@ -69,6 +89,10 @@ impl Buffer {
 
     pub(crate) fn bytes_mut(&mut self) -> &mut [u8] {
         &mut self.bytes
+    }
+
+    pub(crate) fn new(device: &Device, bytes: AlignedBytes) -> Buffer {
+        Buffer { device: device.clone(), bytes }
     }
 
     /// The same bytes in a buffer of its own.

@@ -1,6 +1,6 @@
 //! The user's handle of a value, computed or recorded.
 
-use crate::device::{Buffer, Device};
+use crate::device::{AlignedBytes, Buffer, Device};
 use crate::dtype::{DType, Element};
 use crate::error::{Error, Result};
 use crate::op::MAX_INPUTS;
@@ -84,6 +84,16 @@ impl Tensor {
         let mut buffer = device.zeros(tensor_type.bytes().ok_or(Error::TooLarge)? as usize);
         write(buffer.bytes_mut())?;
         Ok(Tensor::computed(tensor_type, buffer))
+    }
+
+    /// A tensor on `device` whose row-major, little-endian bytes are those of `parts`, one after another. Fails where they are not as
+    /// many as the type needs.
+    pub fn from_parts(device: &Device, tensor_type: TensorType, parts: &[&[u8]]) -> Result<Tensor> {
+        let bytes = AlignedBytes::concat(parts);
+        if tensor_type.bytes().ok_or(Error::TooLarge)? as usize != bytes.len() {
+            return Err(Error::message(format!("{} bytes do not make a tensor {tensor_type}", bytes.len())));
+        }
+        Ok(Tensor::computed(tensor_type, Buffer::new(device, bytes)))
     }
 
     /// Every element of a small type has the bytes `element`.

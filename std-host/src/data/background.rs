@@ -28,11 +28,19 @@ impl Parallel {
         Parallel { deterministic, ..self }
     }
 
-    /// The most calls that make sense.
-    pub(super) fn most(&self) -> usize {
+    /// How many calls run at first: with [`AUTOTUNE`](super::AUTOTUNE) one on each core.
+    pub(super) fn first(&self) -> usize {
         match self.calls {
             Setting::Fixed(calls) => calls.max(1),
             Setting::Autotune => std::thread::available_parallelism().map_or(1, usize::from),
+        }
+    }
+
+    /// The most calls that may run: functions that wait for a disk or a network gain from more than one on each core.
+    fn most(&self) -> usize {
+        match self.calls {
+            Setting::Fixed(calls) => calls.max(1),
+            Setting::Autotune => 4 * self.first(),
         }
     }
 }
@@ -55,10 +63,10 @@ impl<T: Send + 'static> Dataset<T> {
     ) -> Dataset<U> {
         let parallel = parallel.into();
         let f = Arc::new(f);
-        self.tuned_stage("map", parallel.calls, move |from, stage, tuned| {
+        self.tuned_stage("map", parallel.calls, parallel.first(), move |from, stage, tuned| {
             let f = f.clone();
             let work = move |number, element: Result<T>| element.and_then(|element| f(element).map_err(|error| stage.at(number, error)));
-            let plan = Plan { calls: parallel.most(), most: parallel.most(), ahead: None, ordered: parallel.deterministic, tuned };
+            let plan = Plan { calls: parallel.first(), most: parallel.most(), ahead: None, ordered: parallel.deterministic, tuned };
             Box::new(Background::new(from, Arc::new(work), plan))
         })
         .with_any_spec(None)
@@ -70,7 +78,7 @@ impl<T: Send + 'static> Dataset<T> {
         if buffer_size == Setting::Fixed(0) {
             return self.clone();
         }
-        self.tuned_stage("prefetch", buffer_size, move |from, _, tuned| {
+        self.tuned_stage("prefetch", buffer_size, 1, move |from, _, tuned| {
             let ahead = match buffer_size {
                 Setting::Fixed(size) => size,
                 Setting::Autotune => 1,
@@ -79,15 +87,16 @@ impl<T: Send + 'static> Dataset<T> {
         })
     }
 
-    /// A stage that may have a setting to be tuned.
+    /// A stage that may have a setting to be tuned, from `first` on.
     fn tuned_stage<U: Send + 'static>(
         &self,
         name: &'static str,
         setting: Setting,
+        first: usize,
         start: impl Fn(Elements<T>, Stage, Option<Arc<Tuned>>) -> Elements<U> + Send + Sync + 'static,
     ) -> Dataset<U> {
         let stage = Stage { number: self.about.stage.number + 1, name };
-        let tuned = (setting == Setting::Autotune).then(|| Tuned::new(stage, 1));
+        let tuned = (setting == Setting::Autotune).then(|| Tuned::new(stage, first));
         let own = tuned.clone();
         let mut next = self.stage(name, move |from, stage| start(from, stage, own.clone()));
         next.about.tuned.extend(tuned);

@@ -93,14 +93,8 @@ impl Batch for Tensor {
         }
         let mut shape = Shape::new(&[elements.len() as u32])?;
         element.shape.dims().iter().try_for_each(|&dim| shape.push(dim))?;
-        let size = element.bytes().ok_or(Error::TooLarge)? as usize;
-        Tensor::written(&first.device()?, TensorType::new(element.dtype, shape), |bytes| {
-            // Rows without elements have no bytes to be cut into chunks of.
-            bytes.chunks_exact_mut(size.max(1)).zip(&elements).try_for_each(|(row, element)| {
-                row.copy_from_slice(element.bytes()?);
-                Ok(())
-            })
-        })
+        let rows = elements.iter().map(Tensor::bytes).collect::<Result<Vec<_>>>()?;
+        Tensor::from_parts(&first.device()?, TensorType::new(element.dtype, shape), &rows)
     }
 }
 

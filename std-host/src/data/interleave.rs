@@ -247,8 +247,8 @@ impl<T: Send + 'static> Dataset<T> {
         };
         let f = Arc::new(f);
         let pass = move |from: Elements<T>, stage: Stage| {
-            let length = Parallel::new(cycle_length).most();
-            let permits = parallel.map(|parallel| Arc::new(Permits { left: Mutex::new(parallel.most()), back: Condvar::new() }));
+            let length = Parallel::new(cycle_length).first();
+            let permits = parallel.map(|parallel| Arc::new(Permits { left: Mutex::new(parallel.first()), back: Condvar::new() }));
             Box::new(Turns {
                 from: Some(from),
                 f: f.clone(),

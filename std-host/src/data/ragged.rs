@@ -44,15 +44,8 @@ impl RaggedBatch for Tensor {
         }
         let (splits, dims) = rows(elements.iter().map(Tensor::dims))?;
         let tensor_type = TensorType::new(first.dtype(), Shape::new(&dims)?);
-        let values = Tensor::written(&first.device()?, tensor_type, |mut bytes| {
-            elements.iter().try_for_each(|element| {
-                let part = element.bytes()?;
-                let (own, rest) = std::mem::take(&mut bytes).split_at_mut(part.len());
-                own.copy_from_slice(part);
-                bytes = rest;
-                Ok(())
-            })
-        })?;
+        let parts = elements.iter().map(Tensor::bytes).collect::<Result<Vec<_>>>()?;
+        let values = Tensor::from_parts(&first.device()?, tensor_type, &parts)?;
         RaggedTensor::new(values, vec![splits])
     }
 }

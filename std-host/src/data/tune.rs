@@ -51,11 +51,13 @@ impl Tuned {
 }
 
 /// How long the consumer is watched before anything is changed.
-const PERIOD: Duration = Duration::from_millis(40);
+const PERIOD: Duration = Duration::from_millis(100);
+/// How many elements it must have taken by then.
+const ENOUGH: u32 = 16;
 /// How many periods pass before a change that did not help is tried again.
 const HOLD: u32 = 20;
 
-/// Finds the number of threads: doubles it while the consumer waits and that makes it faster, and takes one away while it never waits.
+/// Finds the number of threads: takes one away while the consumer never waits, and doubles it while it waits and that makes it faster.
 pub(super) struct Tuner {
     most: usize,
     since: Instant,
@@ -77,7 +79,7 @@ impl Tuner {
         self.waited += waited;
         self.delivered += 1;
         let elapsed = self.since.elapsed();
-        if elapsed < PERIOD || self.delivered < 4 {
+        if elapsed < PERIOD || self.delivered < ENOUGH {
             return value;
         }
         let rate = f64::from(self.delivered) / elapsed.as_secs_f64();
@@ -113,8 +115,8 @@ mod tests {
     use super::*;
 
     /// A consumer that takes 100 elements a second at most, of threads that make `each` a second.
-    fn settle(each: f64, most: usize) -> usize {
-        let (mut tuner, mut value) = (Tuner::new(most), 1);
+    fn settle(each: f64, first: usize, most: usize) -> usize {
+        let (mut tuner, mut value) = (Tuner::new(most), first);
         for _ in 0..200 {
             let rate = (each * value as f64).min(100.0);
             value = tuner.decide(rate, 1.0 - rate / 100.0, value);
@@ -124,11 +126,13 @@ mod tests {
 
     #[test]
     fn as_many_as_the_consumer_needs() {
-        assert_eq!(settle(200.0, 8), 1);
-        assert!((7..=8).contains(&settle(13.0, 8)));
-        assert_eq!(settle(30.0, 2), 2);
-        // 30 a second each: four are needed, three are a little too few.
-        assert!((3..=4).contains(&settle(30.0, 16)), "{}", settle(30.0, 16));
+        for first in [1, 4, 8] {
+            assert_eq!(settle(200.0, first, 8), 1);
+            assert!((7..=8).contains(&settle(13.0, first, 8)));
+            assert_eq!(settle(30.0, first.min(2), 2), 2);
+            // 30 a second each: four are needed, three are a little too few.
+            assert!((3..=4).contains(&settle(30.0, first, 16)), "{}", settle(30.0, first, 16));
+        }
     }
 
     #[test]
