@@ -1,6 +1,7 @@
 //! Datasets with threads: order, panics, ends, tuning; memory; positions across processes.
 
 use gradlet::data::{AUTOTUNE, Dataset, Interleave, Parallel, Shuffle};
+use gradlet::tfrecord::{Compression, RecordFiles, RecordWriter};
 use gradlet::{Error, Tensor};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::process::{Command, Stdio};
@@ -226,14 +227,34 @@ fn ctrl_c_ends_a_program_with_pipelines() {
     }
 }
 
+/// The most memory that this process ever held, in KiB.
+fn high_water() -> u64 {
+    let status = std::fs::read_to_string("/proc/self/status").unwrap();
+    let line = status.lines().find(|line| line.starts_with("VmHWM:")).unwrap();
+    line.split_whitespace().nth(1).unwrap().parse().unwrap()
+}
+
+/// A file of 64 MiB, 64 times.
+#[test]
+fn streaming_4_gib_takes_little_memory() {
+    let _alone = alone();
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("records");
+    let mut writer = RecordWriter::create(&path, Compression::None).unwrap();
+    let record: Vec<u8> = (0..8192).map(|at| (at % 251) as u8).collect();
+    (0..8192).for_each(|_| writer.write(&record).unwrap());
+    writer.finish().unwrap();
+    let records = RecordFiles::new(vec![path; 64]).dataset();
+    let lengths = records.shuffle(1000).map_parallel(AUTOTUNE, |record| Ok((record[250], record.len() as i64)));
+    let bytes =
+        lengths.batch(64).prefetch(AUTOTUNE).reduce(0, |bytes, (_, lengths)| Ok(bytes + lengths.to_vec::<i64>()?.iter().sum::<i64>()));
+    assert_eq!(bytes.unwrap(), 4 << 30);
+    assert!(high_water() < 200 << 10, "{} KiB", high_water());
+}
+
 #[test]
 fn only_what_is_in_flight_is_in_memory() {
     let _alone = alone();
-    let high_water = || {
-        let status = std::fs::read_to_string("/proc/self/status").unwrap();
-        let line = status.lines().find(|line| line.starts_with("VmHWM:")).unwrap();
-        line.split_whitespace().nth(1).unwrap().parse::<u64>().unwrap()
-    };
     let before = high_water();
     // 2 GiB in elements of 1 MiB.
     let large = Dataset::range(0..2048).map(|x| Tensor::full(&gradlet::cpu(), x as u8, &[1 << 20]));
