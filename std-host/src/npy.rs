@@ -121,7 +121,7 @@ pub fn parse_npz(path: &Path, file: impl Read + Seek) -> FileResult<BTreeMap<Str
     Ok(arrays)
 }
 
-/// Writes arrays with names as an NPZ file, compressed, whole or not at all. Fails as [`write`], and for two of one name.
+/// Writes arrays with names as an NPZ file, compressed, whole or not at all. Fails as [`write()`], and for two of one name.
 pub fn write_npz(path: &Path, arrays: &[(&str, &Npy)]) -> FileResult<()> {
     let mut archive = ZipWriter::new(Cursor::new(Vec::new()));
     let options = SimpleFileOptions::default().compression_method(CompressionMethod::Deflated);
