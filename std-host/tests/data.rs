@@ -4,7 +4,7 @@ use gradlet::data::{AUTOTUNE, Dataset, Interleave, Parallel, Shuffle};
 use gradlet::tfrecord::{Compression, RecordFiles, RecordWriter};
 use gradlet::{Error, Tensor};
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::process::{Command, Stdio};
+use std::process::{Child, Command, Stdio};
 use std::sync::Mutex;
 use std::time::{Duration, Instant};
 
@@ -213,15 +213,27 @@ fn endless_pipeline() {
     endless.iter().for_each(drop);
 }
 
+/// Ended with this value, whatever becomes of the test.
+struct Program(Child);
+
+impl Drop for Program {
+    fn drop(&mut self) {
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
 #[test]
 fn ctrl_c_ends_a_program_with_pipelines() {
-    let mut command = Command::new(std::env::current_exe().unwrap());
-    let mut child = command.args(["endless_pipeline", "--exact", "--ignored"]).stdout(Stdio::null()).spawn().unwrap();
+    // What a shell starts in the background ignores the signal, and so do its children, unless this sets it back.
+    let mut command = Command::new("env");
+    command.arg("--default-signal=INT").arg(std::env::current_exe().unwrap()).args(["endless_pipeline", "--exact", "--ignored"]);
+    let mut program = Program(command.stdout(Stdio::null()).spawn().unwrap());
     std::thread::sleep(Duration::from_millis(500));
-    assert!(child.try_wait().unwrap().is_none(), "it ended by itself");
-    assert!(Command::new("kill").args(["-INT", &child.id().to_string()]).status().unwrap().success());
+    assert!(program.0.try_wait().unwrap().is_none(), "it ended by itself");
+    assert!(Command::new("kill").args(["-INT", &program.0.id().to_string()]).status().unwrap().success());
     let start = Instant::now();
-    while child.try_wait().unwrap().is_none() {
+    while program.0.try_wait().unwrap().is_none() {
         assert!(start.elapsed() < Duration::from_secs(5), "it hangs");
         std::thread::sleep(Duration::from_millis(10));
     }
