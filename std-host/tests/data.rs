@@ -174,6 +174,7 @@ fn parallel_interleave_reads_in_order_at_the_same_time() {
 
 #[test]
 fn a_position_goes_on_in_another_pipeline_with_unknown_seeds() {
+    let _alone = alone();
     let build = || {
         let mixed = Dataset::sample_from_datasets(vec![Dataset::range(0..500), Dataset::range(1000..1500)], None, None, false);
         mixed.shuffle(64).map_parallel(3, |x| Ok(x * 2)).repeat_times(4).batch(7).shuffle(Shuffle::new(5)).prefetch(2)

@@ -10,8 +10,8 @@ use gradlet_core::{DType, Error, Result, Tensor};
 ///
 /// ```
 /// use gradlet::{DType, Tensor, image};
-/// let x = Tensor::new(&gradlet::cpu(), &[0u8, 51, 255], &[1, 1, 3])?;
-/// assert_eq!(image::convert_image_dtype(&x, DType::F32, false)?.to_vec::<f32>()?, [0.0, 0.2, 1.0]);
+/// let x = Tensor::new(&gradlet::cpu(), &[0u8, 255, 255], &[1, 1, 3])?;
+/// assert_eq!(image::convert_image_dtype(&x, DType::F32, false)?.to_vec::<f32>()?, [0.0, 1.0, 1.0]);
 /// # Ok::<(), gradlet::Error>(())
 /// ```
 pub fn convert_image_dtype(images: &Tensor, dtype: DType, saturate: bool) -> Result<Tensor> {
