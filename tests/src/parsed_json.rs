@@ -4,7 +4,7 @@ use crate::checks::hex_field;
 use anyhow::{Context, Result, bail, ensure};
 use bytes::Bytes;
 use gradlet::example::{Parsed, ParsedFeatures};
-use gradlet::{DType, Shape, Tensor, Values};
+use gradlet::{DType, Shape, Strings, Tensor, TensorType, Values};
 use serde_json::Value as Json;
 
 /// Judges a result by the case's `ok`, or by the words of its `error`.
@@ -79,6 +79,17 @@ pub fn same(values: &Values, wanted: &Json) -> Result<()> {
     let wanted = data.iter().map(|value| element(value, wanted)).collect::<Result<Vec<_>>>()?.concat();
     ensure!(quiet(tensor)? == wanted, "{:?}, wanted {wanted:?}", tensor.bytes()?);
     Ok(())
+}
+
+/// The values of `{"dtype", "shape", "data"}`.
+pub fn values(json: &Json) -> Result<Values> {
+    let (name, data, shape) = (json["dtype"].as_str().context("no dtype")?, list(&json["data"])?, shape(&json["shape"])?);
+    if name == "string" {
+        return Ok(Strings::new(data.iter().map(bytes).collect::<Result<_>>()?, shape.dims())?.into());
+    }
+    let dtype = dtype(name)?;
+    let elements = data.iter().map(|value| element(value, dtype)).collect::<Result<Vec<_>>>()?.concat();
+    Ok(Tensor::from_bytes(&gradlet::cpu(), TensorType::new(dtype, shape), &elements)?.into())
 }
 
 /// The bytes of a tensor, with the one NaN that JSON knows.

@@ -1,13 +1,12 @@
 //! Elements whose type the cases say: what a program that reads pipelines from a file would write for itself.
 
-use anyhow::{Context, Result, bail, ensure};
-use bytes::Bytes;
+use anyhow::{Context, Result, ensure};
 use gradlet::data::{Batch, Components, Element, ElementSpec, Pad, RaggedBatch, Slices};
 use gradlet::{DType, Dataset, Error, RaggedTensor, Strings, Tensor, TensorSpec, Values};
 use serde_json::Value as Json;
 use std::collections::BTreeMap;
 
-use crate::checks::hex_field;
+use crate::parsed_json::{self, dtype};
 
 /// An element of any type.
 #[derive(Clone, Debug)]
@@ -164,29 +163,9 @@ impl Value {
             let parts = parts.iter().map(|(name, part)| Ok((name.clone(), Value::from_json(part)?)));
             return Ok(Value::Dict(parts.collect::<Result<_>>()?));
         }
-        let dims: Vec<u32> = json["shape"].as_array().context("no shape")?.iter().map(|dim| dim.as_u64().unwrap_or(0) as u32).collect();
-        let data = json["data"].as_array().context("no data")?;
-        let cpu = gradlet::cpu();
-        Ok(match json["dtype"].as_str().context("no dtype")? {
-            "string" => {
-                let values = data.iter().map(|item| Ok(Bytes::from(hex_field(item)?))).collect::<Result<_>>()?;
-                Value::Strings(Strings::new(values, &dims)?)
-            }
-            "bool" => {
-                let values: Vec<u8> = data.iter().map(|item| u8::from(item.as_bool() == Some(true))).collect();
-                Value::Tensor(Tensor::new(&cpu, &values, &dims)?.cast(DType::Bool)?)
-            }
-            name => {
-                let dtype = dtype(name)?;
-                let tensor = match dtype.is_float() {
-                    true => Tensor::new(&cpu, &data.iter().map(float).collect::<Result<Vec<f64>>>()?, &dims)?,
-                    false => {
-                        let integers = data.iter().map(|item| item.as_i64().context("no integer")).collect::<Result<Vec<i64>>>()?;
-                        Tensor::new(&cpu, &integers, &dims)?
-                    }
-                };
-                Value::Tensor(tensor.cast(dtype)?)
-            }
+        Ok(match parsed_json::values(json)? {
+            Values::Numbers(tensor) => Value::Tensor(tensor),
+            Values::Strings(strings) => Value::Strings(strings),
         })
     }
 
@@ -211,11 +190,7 @@ impl Value {
             }
             Value::Ragged(ragged) => {
                 let wanted = &json["ragged"];
-                let values = match ragged.values() {
-                    Values::Numbers(tensor) => Value::Tensor(tensor.clone()),
-                    Values::Strings(strings) => Value::Strings(strings.clone()),
-                };
-                values.compare(&wanted["values"])?;
+                parsed_json::same(ragged.values(), &wanted["values"])?;
                 ensure!(
                     serde_json::json!(ragged.row_splits()) == wanted["row_splits"],
                     "splits {:?}, wanted {wanted}",
@@ -223,50 +198,10 @@ impl Value {
                 );
                 Ok(())
             }
-            Value::Strings(_) | Value::Tensor(_) => {
-                let wanted = Value::from_json(json)?;
-                ensure!(self.same(&wanted)?, "{self:?}, wanted {json}");
-                Ok(())
-            }
+            Value::Strings(strings) => parsed_json::same(&strings.clone().into(), json),
+            Value::Tensor(tensor) => parsed_json::same(&tensor.clone().into(), json),
         }
     }
-
-    /// Whether this is the same tensor, or the same strings. NaN is NaN.
-    fn same(&self, other: &Value) -> Result<bool> {
-        Ok(match (self, other) {
-            (Value::Tensor(own), Value::Tensor(other)) if own.dtype().is_float() => {
-                let [own_values, values] = [own, other].map(|tensor| tensor.cast(DType::F64)?.to_vec::<f64>());
-                let near = |(one, other): (f64, f64)| one.total_cmp(&other).is_eq() || one == other || one.is_nan() && other.is_nan();
-                own.tensor_type() == other.tensor_type() && own_values?.into_iter().zip(values?).all(near)
-            }
-            (Value::Tensor(own), Value::Tensor(other)) => own.tensor_type() == other.tensor_type() && own.bytes()? == other.bytes()?,
-            (Value::Strings(own), Value::Strings(other)) => own == other,
-            _ => false,
-        })
-    }
-}
-
-fn float(json: &Json) -> Result<f64> {
-    match json.as_str() {
-        Some("NaN") => Ok(f64::NAN),
-        Some("Infinity") => Ok(f64::INFINITY),
-        Some("-Infinity") => Ok(f64::NEG_INFINITY),
-        _ => json.as_f64().with_context(|| format!("{json} is not a number")),
-    }
-}
-
-fn dtype(name: &str) -> Result<DType> {
-    Ok(match name {
-        "float32" => DType::F32,
-        "float64" => DType::F64,
-        "float16" => DType::F16,
-        "int8" => DType::I8,
-        "uint8" => DType::U8,
-        "int32" => DType::I32,
-        "int64" => DType::I64,
-        "bool" => DType::Bool,
-        other => bail!("the dtype {other} is not known"),
-    })
 }
 
 /// The element type that a case describes; `None` for one of a form that only TensorFlow writes so.

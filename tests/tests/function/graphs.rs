@@ -1,10 +1,11 @@
 //! Concrete functions: what they take, give and capture, and their ops, beside TensorFlow's.
 
 use crate::log::read;
-use crate::python::{dtype_of, scalar, vector};
+use crate::python::{scalar, vector};
 use gradlet_core::control::{WhileOptions, cond, while_loop};
 use gradlet_core::graph::Graph;
 use gradlet_core::{ConcreteFunction, Eager, Function, Print, Record, Result, Scope, Shape, Tensor, TensorSpec, TensorType, Variable, ops};
+use gradlet_tests::parsed_json::dtype;
 use serde_json::Value as Json;
 use std::collections::BTreeSet;
 
@@ -45,7 +46,7 @@ fn specs(case: &Json) -> Vec<(TensorSpec, TensorType)> {
     let inputs = case["inputs"].as_array().unwrap().iter().filter(|input| input[1] != "resource");
     let spec = |input: &Json| {
         let dims: Vec<Option<u32>> = input[2].as_array().unwrap().iter().map(|dim| dim.as_u64().map(|dim| dim as u32)).collect();
-        let dtype = dtype_of(input[1].as_str().unwrap()).unwrap();
+        let dtype = dtype(input[1].as_str().unwrap()).unwrap();
         let name = input[0].as_str().unwrap().trim_end_matches(":0");
         let concrete: Vec<u32> = dims.iter().map(|dim| dim.unwrap_or(5)).collect();
         (TensorSpec::new(dtype, &dims).named(name), TensorType::new(dtype, Shape::new(&concrete).unwrap()))
@@ -114,7 +115,7 @@ fn concrete_functions_are_tensorflows() {
         let outputs = case["outputs"].as_array().unwrap();
         assert_eq!(outputs.len(), function.outputs().len(), "{id}");
         for (output, wanted) in function.outputs().iter().zip(outputs) {
-            assert_eq!(Some(output.dtype), dtype_of(wanted[1].as_str().unwrap()), "{id}");
+            assert_eq!(output.dtype, dtype(wanted[1].as_str().unwrap()).unwrap(), "{id}");
             let dims: Vec<Option<u64>> = wanted[2].as_array().unwrap().iter().map(Json::as_u64).collect();
             let fits = output.shape.dims().iter().zip(&dims).all(|(&got, dim)| dim.is_none_or(|dim| dim == u64::from(got)));
             assert!(fits && dims.len() == output.shape.rank(), "{id}: {output} is {dims:?} there");

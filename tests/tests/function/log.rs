@@ -1,9 +1,10 @@
 //! A program's log, against which its port runs.
 
-use crate::python::{Call, dtype_of};
+use crate::python::Call;
 use gradlet_core::device::Device;
 use gradlet_core::{DType, Eager, Error, Result, Tensor, ops};
 use gradlet_tests::fixtures::number;
+use gradlet_tests::parsed_json::dtype;
 use serde_json::Value as Json;
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex};
@@ -214,7 +215,7 @@ fn same(out: &Out, wanted: &Json) -> bool {
 /// `None` where it is no tensor.
 fn same_tensor(tensor: &Tensor, wanted: &Json) -> Option<bool> {
     let dims: Vec<u32> = wanted["shape"].as_array()?.iter().map(|dim| dim.as_u64().unwrap() as u32).collect();
-    let wanted_type = dtype_of(wanted["dtype"].as_str()?)?;
+    let wanted_type = dtype(wanted["dtype"].as_str()?).ok()?;
     let near = |(got, wanted): (&f64, &Json)| {
         let wanted = number(wanted).or(wanted.as_bool().map(|truth| f64::from(u8::from(truth)))).unwrap();
         *got == wanted || got.is_nan() && wanted.is_nan() || (got - wanted).abs() <= 1e-6 + 1e-6 * wanted.abs()

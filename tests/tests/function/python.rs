@@ -2,6 +2,7 @@
 
 use gradlet_core::structure::{Part, Structure};
 use gradlet_core::{Bool, DType, Element, Tensor, Variable, ops};
+use gradlet_tests::parsed_json::dtype;
 use std::collections::HashMap;
 
 /// An argument of a call.
@@ -193,7 +194,7 @@ pub fn eval(text: &str) -> Arg {
 /// The tensor that a call makes.
 fn made(call: &Call) -> Option<Tensor> {
     let dtype = |index: usize| match call.named.get("dtype").or(call.args.get(index)) {
-        Some(Arg::Raw(name)) => dtype_of(name.rsplit_once('.')?.1),
+        Some(Arg::Raw(name)) => dtype(name.rsplit_once('.')?.1).ok(),
         _ => None,
     };
     let filled = |value: f64, default: DType| {
@@ -259,21 +260,6 @@ fn constant(value: &Arg, dtype: Option<DType>) -> Tensor {
         other => Tensor::new(&device, &numbers, &dims).and_then(|tensor| tensor.cast(other)),
     }
     .unwrap()
-}
-
-pub fn dtype_of(name: &str) -> Option<DType> {
-    Some(match name {
-        "float32" => DType::F32,
-        "float64" => DType::F64,
-        "float16" => DType::F16,
-        "bfloat16" => DType::Bf16,
-        "int8" => DType::I8,
-        "uint8" => DType::U8,
-        "int32" => DType::I32,
-        "int64" => DType::I64,
-        "bool" => DType::Bool,
-        _ => return None,
-    })
 }
 
 /// As Python writes it: `(2,)`.
