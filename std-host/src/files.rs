@@ -58,6 +58,8 @@ impl WholeFile {
 
 impl Write for WholeFile {
     fn write(&mut self, bytes: &[u8]) -> std::io::Result<usize> {
+        #[cfg(test)]
+        watch::tell(Operation::Write(self.file.path(), bytes));
         self.file.as_file_mut().write(bytes)
     }
 
@@ -80,7 +82,10 @@ fn beside(path: &Path) -> FileResult<NamedTempFile> {
     builder.prefix(".gradlet-");
     #[cfg(unix)]
     builder.permissions(std::os::unix::fs::PermissionsExt::from_mode(0o666));
-    builder.tempfile_in(folder(path)).map_err(|error| unwritable(path, &error))
+    let file = builder.tempfile_in(folder(path)).map_err(|error| unwritable(path, &error))?;
+    #[cfg(test)]
+    watch::tell(Operation::Create(file.path()));
+    Ok(file)
 }
 
 fn folder(path: &Path) -> &Path {
@@ -95,8 +100,14 @@ fn unwritable(path: &Path, error: &std::io::Error) -> FileError {
 }
 
 fn persist(file: NamedTempFile, path: &Path) -> std::io::Result<()> {
+    #[cfg(test)]
+    watch::tell(Operation::Sync(file.path()));
     file.as_file().sync_all()?;
+    #[cfg(test)]
+    watch::tell(Operation::Rename(file.path(), path));
     file.persist(path)?;
+    #[cfg(test)]
+    watch::tell(Operation::SyncFolder(folder(path)));
     // The new name is on the disk once its folder is; where folders cannot be opened, the system sees to it.
     if let Ok(folder) = std::fs::File::open(folder(path)) {
         folder.sync_all()?;
@@ -110,9 +121,48 @@ fn plain(error: &std::io::Error) -> String {
     text.split(" at path ").next().unwrap_or_default().into()
 }
 
+/// An operation on files, told as it begins; a `Create` as it is done, since only then the file has a name.
+#[cfg(test)]
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Operation<'a> {
+    Create(&'a Path),
+    Write(&'a Path, &'a [u8]),
+    Sync(&'a Path),
+    Rename(&'a Path, &'a Path),
+    SyncFolder(&'a Path),
+}
+
+/// Tells a test what is done to files, so that it can stop that anywhere.
+#[cfg(test)]
+pub(crate) mod watch {
+    use super::Operation;
+    use std::cell::RefCell;
+
+    type Watcher = Box<dyn FnMut(Operation<'_>)>;
+
+    thread_local! {
+        static WATCHER: RefCell<Option<Watcher>> = const { RefCell::new(None) };
+    }
+
+    /// Has `watcher` told of the operations of this thread while `run` runs.
+    pub(crate) fn during<T>(watcher: impl FnMut(Operation<'_>) + 'static, run: impl FnOnce() -> T) -> T {
+        WATCHER.set(Some(Box::new(watcher)));
+        let result = run();
+        WATCHER.set(None);
+        result
+    }
+
+    pub(crate) fn tell(operation: Operation<'_>) {
+        WATCHER.with_borrow_mut(|watcher| watcher.iter_mut().for_each(|watcher| watcher(operation)));
+    }
+}
+
 #[cfg(test)]
 mod tests {
-    use super::write_whole;
+    use super::{Operation, watch, write_whole};
+    use std::cell::RefCell;
+    use std::path::Path;
+    use std::rc::Rc;
 
     #[test]
     fn replaces_files_only() {
@@ -126,5 +176,27 @@ mod tests {
         let text = write_whole(&folder.path().join("none/x"), b"").unwrap_err().to_string();
         assert!(text.contains("there is no folder"), "{text}");
         assert_eq!(std::fs::read_dir(folder.path()).unwrap().count(), 1);
+    }
+
+    /// A name that the disk has is the name of bytes that the disk has.
+    #[test]
+    fn bytes_are_on_the_disk_before_they_have_their_name() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("x");
+        let steps = Rc::new(RefCell::new(Vec::new()));
+        let (list, target) = (steps.clone(), path.clone());
+        let watcher = move |operation: Operation<'_>| {
+            let temporary = |path: &Path| path.parent() == target.parent() && path != target;
+            list.borrow_mut().push(match operation {
+                Operation::Create(path) if temporary(path) => "create".into(),
+                Operation::Write(path, bytes) if temporary(path) => format!("write {}", bytes.len()),
+                Operation::Sync(path) if temporary(path) => "sync".into(),
+                Operation::Rename(from, to) if temporary(from) && to == target => "rename".into(),
+                Operation::SyncFolder(folder) if Some(folder) == target.parent() => "sync folder".into(),
+                other => format!("{other:?}"),
+            });
+        };
+        watch::during(watcher, || write_whole(&path, b"three")).unwrap();
+        assert_eq!(steps.take(), ["create", "write 5", "sync", "rename", "sync folder"]);
     }
 }

@@ -5,6 +5,7 @@
 pub mod applications;
 mod arrays;
 mod artifact_values;
+pub mod checkpoint;
 pub mod data;
 pub mod datasets;
 mod devices;

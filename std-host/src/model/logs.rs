@@ -50,7 +50,7 @@ impl History {
 }
 
 /// A number as Python prints it: what Keras's files hold.
-pub(super) fn python(value: f64) -> String {
+pub(crate) fn python(value: f64) -> String {
     let magnitude = value.abs();
     match value {
         _ if value.is_nan() => "nan".into(),

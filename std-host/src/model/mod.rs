@@ -15,7 +15,7 @@ pub use source::{Arrays, Batch, Order, Pass, Source};
 pub use steps::Compile;
 
 pub use crate::progress::Verbose;
-pub(crate) use logs::short;
+pub(crate) use logs::{python, short};
 
 use crate::file_error::{FileError, FileResult};
 use crate::weights;

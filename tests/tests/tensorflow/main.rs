@@ -4,6 +4,7 @@
 
 mod examples;
 mod images;
+mod managers;
 mod records;
 
 use std::path::PathBuf;

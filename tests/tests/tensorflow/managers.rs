@@ -1,0 +1,194 @@
+//! The file `checkpoint`, and folders of checkpoints that either side goes on with.
+
+use super::python;
+use gradlet::checkpoint::State;
+use gradlet_tests::random::Random;
+use serde_json::{Value as Json, json};
+use std::path::Path;
+
+/// What texts are made of: fields, numbers, strings with escapes, comments, and what does not belong there.
+const PIECES: [&str; 60] = [
+    "model_checkpoint_path",
+    "all_model_checkpoint_paths",
+    "all_model_checkpoint_timestamps",
+    "last_preserved_timestamp",
+    "model_checkpoint_path:",
+    "all_model_checkpoint_paths:",
+    "all_model_checkpoint_timestamps:",
+    "last_preserved_timestamp:",
+    ":",
+    " ",
+    "\n",
+    "\t",
+    "# a comment\n",
+    "#",
+    ",",
+    ";",
+    "[",
+    "]",
+    "{",
+    "}",
+    "\"a\"",
+    "'b'",
+    "\"é ü\"",
+    "'\"'",
+    "\"'\"",
+    "\"\\n\\t\\\"\"",
+    "'\\303\\251'",
+    "'\\x4'",
+    "'\\x41'",
+    "'\\q\\?'",
+    "'\\u00e9'",
+    "'\\U0001f600'",
+    "'\\u12'",
+    "'\\ud800'",
+    "'\\777'",
+    "'\\xff'",
+    "'\\",
+    "\"open",
+    "'a\nb'",
+    "\\",
+    "1",
+    "1.5",
+    "-0.25e3",
+    ".5",
+    "1.",
+    "007",
+    "0.1f",
+    "inf",
+    "-inf",
+    "nan",
+    "infinityf",
+    "1_000",
+    "1__0",
+    "0x10",
+    "1795264602.55347",
+    "+3",
+    "-",
+    "\r\n",
+    "\u{a0}",
+    "unknown: 3",
+];
+
+/// A text, mostly of whole fields.
+fn text(random: &mut Random) -> String {
+    let mut text = if random.coin() { "model_checkpoint_path: 'x' " } else { "" }.to_string();
+    let piece = |random: &mut Random| PIECES[random.below(PIECES.len())].to_string();
+    for _ in 0..random.below(5) {
+        let value = match random.below(40) {
+            0 => piece(random),
+            _ => {
+                let number = random.coin();
+                let (name, from, to) = match number {
+                    true => (["all_model_checkpoint_timestamps", "last_preserved_timestamp"], 40, 56),
+                    false => (["model_checkpoint_path", "all_model_checkpoint_paths"], 20, 36),
+                };
+                let mut value = || PIECES[from + random.below(to - from)];
+                let (one, two) = (value(), value());
+                let name = name[random.below(2)];
+                match random.below(4) {
+                    0 => format!("{name}: [{one}, {two}]"),
+                    1 => format!("{name}:{one} {two}"),
+                    _ => format!("{name}: {one}"),
+                }
+            }
+        };
+        text += &value;
+        text += [" ", "\n", ", ", ";", "# x\n", ""][random.below(6)];
+    }
+    text
+}
+
+const READ: &str = r#"
+import json, logging, math, struct, sys
+import tensorflow as tf
+tf.get_logger().setLevel(logging.CRITICAL)
+number = lambda value: "nan" if math.isnan(value) else struct.pack(">d", value).hex()
+for folder in json.load(open(sys.argv[1])):
+    try:
+        state = tf.train.get_checkpoint_state(folder)
+    except (ValueError, UnicodeError):
+        state = None
+    print(json.dumps(state and [state.model_checkpoint_path, list(state.all_model_checkpoint_paths),
+        [number(time) for time in state.all_model_checkpoint_timestamps], number(state.last_preserved_timestamp)]))
+"#;
+
+fn number(value: f64) -> String {
+    if value.is_nan() { "nan".into() } else { format!("{:016x}", value.to_bits()) }
+}
+
+fn listed(state: &State) -> Json {
+    let path = |path: &Path| path.to_str().unwrap().to_string();
+    json!([
+        path(&state.model_checkpoint_path),
+        state.all_model_checkpoint_paths.iter().map(|one| path(one)).collect::<Vec<_>>(),
+        state.all_model_checkpoint_timestamps.iter().map(|&time| number(time)).collect::<Vec<_>>(),
+        number(state.last_preserved_timestamp),
+    ])
+}
+
+#[test]
+#[ignore = "needs TensorFlow: `cargo xtask test TensorFlow` installs and runs it"]
+fn states_are_read_as_tensorflow_reads_them() {
+    let folder = tempfile::tempdir().unwrap();
+    let mut random = Random::new(7);
+    let mut texts: Vec<String> = (0..3000).map(|_| text(&mut random)).collect();
+    texts.extend(PIECES[20..].iter().flat_map(|piece| {
+        [format!("model_checkpoint_path: {piece}"), format!("model_checkpoint_path: 'a' last_preserved_timestamp: {piece}")]
+    }));
+    let folders: Vec<_> = (0..texts.len()).map(|index| folder.path().join(index.to_string())).collect();
+    for (folder, text) in folders.iter().zip(&texts) {
+        std::fs::create_dir(folder).unwrap();
+        std::fs::write(folder.join("checkpoint"), text).unwrap();
+    }
+    let list = folder.path().join("list.json");
+    std::fs::write(&list, json!(folders).to_string()).unwrap();
+    let theirs = python(READ, &[list.to_str().unwrap()]);
+    let theirs: Vec<Json> = theirs.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
+    assert_eq!(theirs.len(), texts.len());
+    for ((folder, text), theirs) in folders.iter().zip(&texts).zip(&theirs) {
+        let ours = State::read(folder);
+        assert_eq!(&ours.as_ref().map_or(Json::Null, |state| listed(state.as_ref().unwrap())), theirs, "{text:?}: {ours:?}");
+    }
+    let valid = theirs.iter().filter(|state| !state.is_null()).count();
+    assert!(valid > 300 && valid < texts.len() - 300, "{valid} of {}", texts.len());
+}
+
+const WRITE: &str = r#"
+import sys
+import tensorflow as tf
+from google.protobuf import text_format
+from tensorflow.python.training.checkpoint_state_pb2 import CheckpointState
+for folder in sys.argv[1:]:
+    text = open(folder + "/checkpoint", newline="").read()
+    state = text_format.Parse(text, CheckpointState())
+    print(text_format.MessageToString(state) == text, text)
+"#;
+
+#[test]
+#[ignore = "needs TensorFlow: `cargo xtask test TensorFlow` installs and runs it"]
+fn states_are_written_as_tensorflow_writes_them() {
+    let folder = tempfile::tempdir().unwrap();
+    let names = ["ckpt-1", "é\u{1f600}\u{80}", "a\"b'c\\d\te\nf\rg\x01\x7f", "x y/../z-3"];
+    let times = [0.0, -0.0, 1e-5, 1e-4, 1795264602.55347, 1e16, 1e15, 123456789012345680.0, 5e-324, f64::MAX, 1.0 / 3.0];
+    let mut folders = Vec::new();
+    for (index, name) in names.iter().enumerate() {
+        for (at, &time) in times.iter().enumerate() {
+            let folder = folder.path().join(format!("{index}-{at}"));
+            std::fs::create_dir(&folder).unwrap();
+            let path = folder.join(name);
+            State {
+                model_checkpoint_path: path.clone(),
+                all_model_checkpoint_paths: vec![folder.join("ckpt"), path],
+                all_model_checkpoint_timestamps: vec![time, times[at / 2]],
+                last_preserved_timestamp: time,
+            }
+            .write(&folder)
+            .unwrap();
+            folders.push(folder.to_str().unwrap().to_string());
+        }
+    }
+    let arguments: Vec<&str> = folders.iter().map(String::as_str).collect();
+    let theirs = python(WRITE, &arguments);
+    assert!(!theirs.contains("False") && theirs.matches("True ").count() == folders.len(), "{theirs}");
+}
