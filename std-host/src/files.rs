@@ -88,6 +88,11 @@ fn beside(path: &Path) -> FileResult<NamedTempFile> {
     Ok(file)
 }
 
+/// Deletes a file.
+pub(crate) fn remove(path: &Path) -> std::io::Result<()> {
+    std::fs::remove_file(path)
+}
+
 fn folder(path: &Path) -> &Path {
     path.parent().filter(|folder| *folder != Path::new("")).unwrap_or(Path::new("."))
 }

@@ -1,5 +1,6 @@
 //! TensorFlow's checkpoints.
 
+pub mod bundle;
 mod state;
 mod text;
 

@@ -1,0 +1,150 @@
+//! The data files of a checkpoint: bytes at a place, with their checksum.
+
+use super::crc::Crc;
+use super::data_path;
+use crate::file_error::{FileError, FileResult};
+use std::collections::HashMap;
+use std::fs::File;
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::thread;
+
+/// What is read, and checked while the cache has it.
+const PIECE: usize = 256 << 10;
+/// From so many bytes on, two threads read.
+const LARGE: usize = 8 << 20;
+
+/// The data files, opened when they are needed.
+pub struct Data {
+    prefix: PathBuf,
+    shards: u32,
+    files: Mutex<HashMap<u32, Arc<File>>>,
+}
+
+/// Where bytes are.
+#[derive(Clone, Copy)]
+pub struct Place {
+    pub shard: u32,
+    pub offset: u64,
+    pub size: u64,
+}
+
+impl Data {
+    pub fn new(prefix: &Path, shards: u32) -> Data {
+        Data { prefix: prefix.into(), shards, files: Mutex::default() }
+    }
+
+    pub fn path(&self, shard: u32) -> PathBuf {
+        data_path(&self.prefix, shard, self.shards)
+    }
+
+    /// The file, which has all of `place`, and its length.
+    fn file(&self, place: Place) -> FileResult<(Arc<File>, u64)> {
+        let mut files = self.files.lock().unwrap_or_else(PoisonError::into_inner);
+        let file = match files.get(&place.shard) {
+            Some(file) => file.clone(),
+            None => {
+                let path = self.path(place.shard);
+                let file = Arc::new(File::open(&path).map_err(|error| FileError::io(&path, error))?);
+                files.insert(place.shard, file.clone());
+                file
+            }
+        };
+        let length = file.metadata().map_err(|error| FileError::io(&self.path(place.shard), error))?.len();
+        if place.offset + place.size > length {
+            let missing = place.offset + place.size - length;
+            let text = format!("the file ends at byte {length}, {missing} bytes too early for the {} bytes here", place.size);
+            return Err(FileError::at(&self.path(place.shard), place.offset, text));
+        }
+        Ok((file, length))
+    }
+
+    /// The length of the data file, which has all of the place: to be asked before memory is taken.
+    pub fn length(&self, place: Place) -> FileResult<u64> {
+        self.file(place).map(|(_, length)| length)
+    }
+
+    /// Reads `into`, which is as long as the place. Gives the masked checksum.
+    pub fn read(&self, place: Place, into: &mut [u8]) -> FileResult<u32> {
+        let (file, _) = self.file(place)?;
+        let read = |into: &mut [u8], mut offset: u64| {
+            let mut crc = Crc::new();
+            for piece in into.chunks_mut(PIECE) {
+                read_at(&file, piece, offset)?;
+                crc.update(piece);
+                offset += piece.len() as u64;
+            }
+            Ok(crc)
+        };
+        let half = into.len() / 2;
+        let crc = match into.len() < LARGE {
+            true => read(into, place.offset),
+            false => {
+                let (first, second) = into.split_at_mut(half);
+                both(|| read(first, place.offset), || read(second, place.offset + half as u64))
+            }
+        };
+        crc.map(|crc| crc.masked()).map_err(|error| FileError::io(&self.path(place.shard), error))
+    }
+
+    /// Gives the bytes to `take`, in pieces, with where each begins in the place. Gives the masked checksum.
+    pub fn pieces(&self, place: Place, mut take: impl FnMut(usize, &[u8])) -> FileResult<u32> {
+        let (file, _) = self.file(place)?;
+        let crc = pieces(&file, place.offset, place.size, &mut take);
+        crc.map(|crc| crc.masked()).map_err(|error| FileError::io(&self.path(place.shard), error))
+    }
+
+    /// The masked checksum of the bytes, which are in memory only piece by piece.
+    pub fn checksum(&self, place: Place) -> FileResult<u32> {
+        let (file, _) = self.file(place)?;
+        let sum = |offset, size| pieces(&file, offset, size, &mut |_, _| ());
+        let half = place.size / 2;
+        let crc = match place.size < LARGE as u64 {
+            true => sum(place.offset, place.size),
+            false => both(|| sum(place.offset, half), || sum(place.offset + half, place.size - half)),
+        };
+        crc.map(|crc| crc.masked()).map_err(|error| FileError::io(&self.path(place.shard), error))
+    }
+}
+
+fn pieces(file: &File, offset: u64, size: u64, take: &mut dyn FnMut(usize, &[u8])) -> std::io::Result<Crc> {
+    let (mut buffer, mut crc, mut at) = (vec![0; size.min(PIECE as u64) as usize], Crc::new(), 0);
+    while at < size {
+        let piece = &mut buffer[..(size - at).min(PIECE as u64) as usize];
+        read_at(file, piece, offset + at)?;
+        crc.update(piece);
+        take(at as usize, piece);
+        at += piece.len() as u64;
+    }
+    Ok(crc)
+}
+
+/// The checksum of two parts that follow each other, at the same time.
+fn both(first: impl FnOnce() -> std::io::Result<Crc> + Send, second: impl FnOnce() -> std::io::Result<Crc> + Send) -> std::io::Result<Crc> {
+    thread::scope(|threads| {
+        let second = threads.spawn(second);
+        let mut crc = first()?;
+        let second = second.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))?;
+        crc.append(&second);
+        Ok(crc)
+    })
+}
+
+#[cfg(unix)]
+fn read_at(file: &File, into: &mut [u8], offset: u64) -> std::io::Result<()> {
+    std::os::unix::fs::FileExt::read_exact_at(file, into, offset)
+}
+
+#[cfg(windows)]
+fn read_at(file: &File, mut into: &mut [u8], mut offset: u64) -> std::io::Result<()> {
+    while !into.is_empty() {
+        match std::os::windows::fs::FileExt::seek_read(file, into, offset)? {
+            0 => return Err(std::io::ErrorKind::UnexpectedEof.into()),
+            count => {
+                into = &mut into[count..];
+                offset += count as u64;
+            }
+        }
+    }
+    Ok(())
+}
