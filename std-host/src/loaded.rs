@@ -147,6 +147,22 @@ impl Loaded {
         artifact_values::replaced(self.checked.borrow_owner(), &values)
     }
 
+    /// The artifact with these first values of variables, whether a signature assigns them or not; the others' stay as they were.
+    ///
+    /// Fails where there is no variable of a name, and where it is of another type.
+    pub fn with_values(&self, values: &[(&str, Tensor)]) -> Result<AlignedBytes> {
+        let mut replaced = vec![None; self.description.variables.len()];
+        for (name, value) in values {
+            let index = self.index(name)?;
+            let wanted = self.description.variables[index].tensor_type;
+            if value.tensor_type() != wanted {
+                return Err(Error::message(format!("variable {name:?} is {wanted}, it cannot hold {}", value.tensor_type())));
+            }
+            replaced[index] = Some(value.bytes()?.to_vec());
+        }
+        artifact_values::replaced(self.checked.borrow_owner(), &replaced)
+    }
+
     /// Writes [`Loaded::to_bytes`] to `path`, whole or not at all: what was learnt is there when it is loaded again.
     pub fn save(&self, path: impl AsRef<Path>) -> FileResult<()> {
         let path = path.as_ref();

@@ -1,7 +1,7 @@
 //! Cases that are right or wrong once, not on every runtime: those of files and data.
 
 use crate::golden::Counts;
-use crate::{data_cases, example_cases, image_cases, tfrecord_cases};
+use crate::{checkpoint_cases, data_cases, example_cases, image_cases, tfrecord_cases};
 use anyhow::{Context, Result, anyhow};
 use serde_json::Value as Json;
 use std::fs;
@@ -54,6 +54,10 @@ const COMPANIONS: [&str; 2] = ["MANIFEST.json", "cases.json"];
 /// Fails where a file cannot be read; wrong results are counted instead.
 pub fn run(folder: &Path) -> Result<Option<Counts>> {
     let mut checks = Checks::default();
+    if checkpoint_cases::are_in(folder) {
+        checkpoint_cases::run(folder, &mut checks)?;
+        return Ok(Some(checks.counts));
+    }
     let forms = FORMS.iter().filter(|(file, _)| folder.join(file).exists());
     let mut known = false;
     for (file, run) in forms {

@@ -7,7 +7,9 @@
 //! What a runtime leaves out stands in `skips.txt`, with reasons ([`skips`]); nothing else is skipped.
 
 pub mod bundle;
+pub mod bundle_fuzz;
 pub mod case;
+pub mod checkpoint_cases;
 pub mod checks;
 pub mod coverage;
 pub mod damage;

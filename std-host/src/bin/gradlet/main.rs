@@ -1,5 +1,6 @@
-//! The `gradlet` command: train, export, run, inspect; files of records.
+//! The `gradlet` command: train, export, run, inspect; checkpoints; files of records.
 
+mod ckpt;
 mod export;
 mod inspect;
 mod run;
@@ -19,6 +20,7 @@ use std::process::ExitCode;
     "  gradlet export cnn --weights cnn.safetensors --output cnn.grdl --rust model.rs\n",
     "  gradlet run cnn.grdl infer --input x=digits:data/mnist10k:0\n",
     "  gradlet inspect cnn.grdl --svg arena.svg\n",
+    "  gradlet ckpt inspect training/ckpt-7\n",
     "  gradlet tfrecord inspect train.tfrecord\n\n",
     "Exit codes: 0 success, 1 an error (one line on stderr), 2 wrong usage.\n",
     "NO_COLOR in the environment turns colours off; output that is not to a terminal is plain anyway."
@@ -39,6 +41,8 @@ enum Command {
     Export(export::Export),
     Run(run::Run),
     Inspect(inspect::Inspect),
+    #[command(subcommand)]
+    Ckpt(ckpt::Ckpt),
     #[command(subcommand)]
     Tfrecord(tfrecord::TfRecord),
 }
@@ -86,6 +90,7 @@ fn main() -> ExitCode {
         Command::Export(export) => export.run(cli.quiet),
         Command::Run(run) => run.run(),
         Command::Inspect(inspect) => inspect.run(cli.quiet),
+        Command::Ckpt(ckpt) => ckpt.run(cli.quiet),
         Command::Tfrecord(tfrecord) => tfrecord.run(cli.quiet),
     };
     match done {

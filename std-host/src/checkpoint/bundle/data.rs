@@ -3,7 +3,6 @@
 use super::crc::Crc;
 use super::data_path;
 use crate::file_error::{FileError, FileResult};
-use std::collections::HashMap;
 use std::fs::File;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -18,12 +17,14 @@ const LARGE: usize = 8 << 20;
 pub struct Data {
     prefix: PathBuf,
     shards: u32,
-    files: Mutex<HashMap<u32, Arc<File>>>,
+    /// The last one that was needed, and its number.
+    last: Mutex<Option<(u32, Arc<File>)>>,
 }
 
-/// Where bytes are.
+/// Where the bytes of a tensor are.
 #[derive(Clone, Copy)]
-pub struct Place {
+pub struct Place<'k> {
+    pub key: &'k str,
     pub shard: u32,
     pub offset: u64,
     pub size: u64,
@@ -31,41 +32,42 @@ pub struct Place {
 
 impl Data {
     pub fn new(prefix: &Path, shards: u32) -> Data {
-        Data { prefix: prefix.into(), shards, files: Mutex::default() }
+        Data { prefix: prefix.into(), shards, last: Mutex::default() }
     }
 
     pub fn path(&self, shard: u32) -> PathBuf {
         data_path(&self.prefix, shard, self.shards)
     }
 
+    fn io(&self, place: Place<'_>, error: &std::io::Error) -> FileError {
+        FileError::new(&self.path(place.shard), format!("tensor {:?}: {error}", place.key))
+    }
+
     /// The file, which has all of `place`, and its length.
-    fn file(&self, place: Place) -> FileResult<(Arc<File>, u64)> {
-        let mut files = self.files.lock().unwrap_or_else(PoisonError::into_inner);
-        let file = match files.get(&place.shard) {
-            Some(file) => file.clone(),
-            None => {
-                let path = self.path(place.shard);
-                let file = Arc::new(File::open(&path).map_err(|error| FileError::io(&path, error))?);
-                files.insert(place.shard, file.clone());
-                file
-            }
+    fn file(&self, place: Place<'_>) -> FileResult<(Arc<File>, u64)> {
+        let mut last = self.last.lock().unwrap_or_else(PoisonError::into_inner);
+        let file = match &*last {
+            Some((shard, file)) if *shard == place.shard => file.clone(),
+            _ => Arc::new(File::open(self.path(place.shard)).map_err(|error| self.io(place, &error))?),
         };
-        let length = file.metadata().map_err(|error| FileError::io(&self.path(place.shard), error))?.len();
+        *last = Some((place.shard, file.clone()));
+        drop(last);
+        let length = file.metadata().map_err(|error| self.io(place, &error))?.len();
         if place.offset + place.size > length {
             let missing = place.offset + place.size - length;
-            let text = format!("the file ends at byte {length}, {missing} bytes too early for the {} bytes here", place.size);
+            let text = format!("tensor {:?}: the file ends at byte {length}, {missing} bytes too early", place.key);
             return Err(FileError::at(&self.path(place.shard), place.offset, text));
         }
         Ok((file, length))
     }
 
     /// The length of the data file, which has all of the place: to be asked before memory is taken.
-    pub fn length(&self, place: Place) -> FileResult<u64> {
+    pub fn length(&self, place: Place<'_>) -> FileResult<u64> {
         self.file(place).map(|(_, length)| length)
     }
 
     /// Reads `into`, which is as long as the place. Gives the masked checksum.
-    pub fn read(&self, place: Place, into: &mut [u8]) -> FileResult<u32> {
+    pub fn read(&self, place: Place<'_>, into: &mut [u8]) -> FileResult<u32> {
         let (file, _) = self.file(place)?;
         let read = |into: &mut [u8], mut offset: u64| {
             let mut crc = Crc::new();
@@ -84,18 +86,18 @@ impl Data {
                 both(|| read(first, place.offset), || read(second, place.offset + half as u64))
             }
         };
-        crc.map(|crc| crc.masked()).map_err(|error| FileError::io(&self.path(place.shard), error))
+        crc.map(|crc| crc.masked()).map_err(|error| self.io(place, &error))
     }
 
     /// Gives the bytes to `take`, in pieces, with where each begins in the place. Gives the masked checksum.
-    pub fn pieces(&self, place: Place, mut take: impl FnMut(usize, &[u8])) -> FileResult<u32> {
+    pub fn pieces(&self, place: Place<'_>, mut take: impl FnMut(usize, &[u8])) -> FileResult<u32> {
         let (file, _) = self.file(place)?;
         let crc = pieces(&file, place.offset, place.size, &mut take);
-        crc.map(|crc| crc.masked()).map_err(|error| FileError::io(&self.path(place.shard), error))
+        crc.map(|crc| crc.masked()).map_err(|error| self.io(place, &error))
     }
 
     /// The masked checksum of the bytes, which are in memory only piece by piece.
-    pub fn checksum(&self, place: Place) -> FileResult<u32> {
+    pub fn checksum(&self, place: Place<'_>) -> FileResult<u32> {
         let (file, _) = self.file(place)?;
         let sum = |offset, size| pieces(&file, offset, size, &mut |_, _| ());
         let half = place.size / 2;
@@ -103,7 +105,7 @@ impl Data {
             true => sum(place.offset, place.size),
             false => both(|| sum(place.offset, half), || sum(place.offset + half, place.size - half)),
         };
-        crc.map(|crc| crc.masked()).map_err(|error| FileError::io(&self.path(place.shard), error))
+        crc.map(|crc| crc.masked()).map_err(|error| self.io(place, &error))
     }
 }
 

@@ -58,12 +58,12 @@ pub fn strings_from_bytes(stored: &Bytes, count: usize) -> Result<(Vec<Bytes>, u
     }
 }
 
-/// The checksum that an entry of variants should have: of each, its length, its bytes, and the masked checksum so far.
+/// The checksum that an entry of variants should have: of each, its length as 8 bytes, its bytes, and the masked checksum so far.
 pub fn variants_checksum(stored: &[u8], count: usize) -> Result<u32, String> {
     let (mut rest, mut crc) = (stored, Crc::new());
     for _ in 0..count {
         let length = varint(&mut rest).ok_or("the length of a variant is damaged")?;
-        add_length(&mut crc, length);
+        crc.update(&length.to_le_bytes());
         let variant = usize::try_from(length).ok().and_then(|length| rest.split_at_checked(length));
         let (variant, behind) = variant.ok_or("a variant is longer than its place")?;
         crc.update(variant);

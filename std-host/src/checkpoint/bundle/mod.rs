@@ -35,7 +35,7 @@ mod writer;
 
 pub use entry::{Entry, dtype_name, element_bytes};
 pub use reader::BundleReader;
-pub use slices::extents;
+pub use slices::{extents, key as slice_key};
 pub use table_writer::table;
 pub use writer::BundleWriter;
 

@@ -1,5 +1,6 @@
 //! Reading a checkpoint's tensors by name.
 
+use super::crc::unmasked;
 use super::data::{Data, Place};
 use super::entry::{Entry, dtype_name, element_bytes, own_dtype};
 use super::slices::{self, Region};
@@ -104,11 +105,11 @@ impl BundleReader {
         }
         let bundle = &*self.bundle;
         if entry.proto().slices.is_empty() {
-            let place = place(entry);
+            let place = place(key, entry);
             return self.compare(key, entry, bundle.data.read(place, into)?);
         }
         for (slice, region) in self.cut(key, entry)? {
-            let place = place(slice);
+            let place = place(key, slice);
             let found = match region.contiguous() {
                 Some(start) => bundle.data.read(place, &mut into[start..start + region.size()])?,
                 None => bundle.data.pieces(place, |at, bytes| region.scatter(at, bytes, into))?,
@@ -126,13 +127,13 @@ impl BundleReader {
         match entry.dtype() {
             DataType::DtString => self.read_strings(key, entry).map(drop),
             DataType::DtVariant => {
-                let sum = items::variants_checksum(&self.stored(entry)?, elements(entry));
+                let sum = items::variants_checksum(&self.stored(key, entry)?, elements(entry));
                 self.compare(key, entry, sum.map_err(|text| self.wrong(key, entry, text))?)
             }
-            _ if entry.proto().slices.is_empty() => self.compare(key, entry, self.bundle.data.checksum(place(entry))?),
+            _ if entry.proto().slices.is_empty() => self.compare(key, entry, self.bundle.data.checksum(place(key, entry))?),
             _ => {
                 let mut slices = self.cut(key, entry)?.into_iter();
-                slices.try_for_each(|(slice, _)| self.compare(key, slice, self.bundle.data.checksum(place(slice))?))
+                slices.try_for_each(|(slice, _)| self.compare(key, slice, self.bundle.data.checksum(place(key, slice))?))
             }
         }
     }
@@ -183,7 +184,7 @@ impl BundleReader {
     }
 
     fn wrong(&self, key: &str, entry: &Entry, text: String) -> FileError {
-        let place = place(entry);
+        let place = place(key, entry);
         FileError::at(&self.bundle.data.path(place.shard), place.offset, format!("tensor {key:?}: {text}"))
     }
 
@@ -209,11 +210,11 @@ impl BundleReader {
     /// Checks that the files have as many bytes as the tensor takes memory.
     fn backed(&self, key: &str, entry: &Entry) -> FileResult<()> {
         if entry.proto().slices.is_empty() {
-            return self.bundle.data.length(place(entry)).map(drop);
+            return self.bundle.data.length(place(key, entry)).map(drop);
         }
         let mut lengths = BTreeMap::new();
         for (slice, _) in self.cut(key, entry)? {
-            lengths.insert(slice.proto().shard_id, self.bundle.data.length(place(slice))?);
+            lengths.insert(slice.proto().shard_id, self.bundle.data.length(place(key, slice))?);
         }
         let length: u64 = lengths.values().sum();
         match entry.bytes() <= length {
@@ -231,13 +232,16 @@ impl BundleReader {
         let stored = entry.proto().crc32c;
         match stored == found {
             true => Ok(()),
-            false => Err(self.wrong(key, entry, format!("checksum does not match: stored {stored}, computed {found}"))),
+            false => {
+                let (stored, found) = (unmasked(stored), unmasked(found));
+                Err(self.wrong(key, entry, format!("checksum does not match: stored {stored}, computed {found}")))
+            }
         }
     }
 
     /// The bytes of an entry as they are in the file.
-    fn stored(&self, entry: &Entry) -> FileResult<Bytes> {
-        let place = place(entry);
+    fn stored(&self, key: &str, entry: &Entry) -> FileResult<Bytes> {
+        let place = place(key, entry);
         self.bundle.data.length(place)?;
         let mut bytes = vec![0; place.size as usize];
         self.bundle.data.read(place, &mut bytes)?;
@@ -245,16 +249,16 @@ impl BundleReader {
     }
 
     fn read_strings(&self, key: &str, entry: &Entry) -> FileResult<Vec<Bytes>> {
-        let strings = items::strings_from_bytes(&self.stored(entry)?, elements(entry));
+        let strings = items::strings_from_bytes(&self.stored(key, entry)?, elements(entry));
         let (values, found) = strings.map_err(|text| self.wrong(key, entry, text))?;
         self.compare(key, entry, found)?;
         Ok(values)
     }
 }
 
-fn place(entry: &Entry) -> Place {
+fn place<'k>(key: &'k str, entry: &Entry) -> Place<'k> {
     let proto = entry.proto();
-    Place { shard: proto.shard_id as u32, offset: proto.offset as u64, size: proto.size as u64 }
+    Place { key, shard: proto.shard_id as u32, offset: proto.offset as u64, size: proto.size as u64 }
 }
 
 /// How many elements there are, each of which has a byte at least.

@@ -1,0 +1,127 @@
+//! Checkpoints of each kind, as they are written.
+
+use super::names::key;
+use super::source::{Checkpoint, GRAPH, Item, to_safetensors};
+use anyhow::{Context, Result, bail};
+use bytes::Bytes;
+use clap::ValueEnum;
+use gradlet::checkpoint::bundle::{BundleReader, BundleWriter};
+use gradlet::proto::trackable_object_graph::TrackableObject;
+use gradlet::proto::trackable_object_graph::trackable_object::{ObjectReference, SerializedTensor};
+use gradlet::proto::{DataType, TrackableObjectGraph};
+use gradlet::{FileError, Loaded, Strings, Tensor, write_whole};
+use prost::Message;
+use safetensors::tensor::{TensorView, serialize};
+use std::path::Path;
+
+/// What is written.
+#[derive(Clone, Copy, Debug, PartialEq, ValueEnum)]
+pub enum Kind {
+    /// A TensorFlow checkpoint of objects
+    Tensorflow,
+    /// A safetensors file
+    Safetensors,
+    /// An artifact, as the one that --like names
+    Artifact,
+}
+
+impl Kind {
+    /// As the name of a file ends.
+    pub fn of(path: &Path) -> Kind {
+        match path.extension().and_then(|ending| ending.to_str()) {
+            Some("safetensors") => Kind::Safetensors,
+            Some("grdl") => Kind::Artifact,
+            _ => Kind::Tensorflow,
+        }
+    }
+}
+
+/// A tensor to be written: its name there, and whose values it gets: number so many of a checkpoint.
+pub struct Output<'c> {
+    pub name: String,
+    pub from: &'c Checkpoint,
+    pub index: usize,
+}
+
+impl Output<'_> {
+    fn item(&self) -> &Item {
+        &self.from.items[self.index]
+    }
+
+    fn bytes(&self) -> Result<Bytes> {
+        self.from.bytes(self.index)
+    }
+}
+
+pub fn safetensors(path: &Path, outputs: &[Output<'_>]) -> Result<()> {
+    let values = outputs.iter().map(Output::bytes).collect::<Result<Vec<_>>>()?;
+    let views = outputs.iter().zip(&values).map(|(output, bytes)| {
+        let dtype = to_safetensors(output.item().dtype).context("no such element type")?;
+        let dims = output.item().dims.iter().map(|&dim| dim as usize).collect();
+        Ok((output.name.as_str(), TensorView::new(dtype, dims, bytes)?))
+    });
+    let views = views.collect::<Result<Vec<_>>>()?;
+    Ok(write_whole(path, &serialize(views, None)?)?)
+}
+
+/// The artifact `like` with other first values.
+pub fn artifact(path: &Path, like: &Loaded, outputs: &[Output<'_>]) -> Result<()> {
+    let mut values = Vec::new();
+    for output in outputs {
+        let variable = like.description().variables.iter().find(|variable| variable.name == output.name);
+        let tensor_type = variable.with_context(|| format!("the artifact has no variable {:?}", output.name))?.tensor_type;
+        values.push((output.name.as_str(), Tensor::from_bytes(&gradlet::cpu(), tensor_type, &output.bytes()?)?));
+    }
+    Ok(write_whole(path, &like.with_values(&values).map_err(|error| FileError::model(path, error))?)?)
+}
+
+/// A checkpoint with the objects and names of `like`.
+pub fn like_bundle(prefix: &Path, like: &BundleReader, outputs: &[Output<'_>]) -> Result<()> {
+    let mut writer = BundleWriter::create(prefix)?;
+    outputs.iter().try_for_each(|output| write(&mut writer, output))?;
+    if like.entry(GRAPH).is_some() {
+        writer.strings(GRAPH, &like.strings(GRAPH)?)?;
+    }
+    Ok(writer.finish()?)
+}
+
+/// A checkpoint of objects within objects, by the parts of the names.
+pub fn bundle(prefix: &Path, outputs: &[Output<'_>]) -> Result<()> {
+    let mut writer = BundleWriter::create(prefix)?;
+    let mut graph = TrackableObjectGraph { nodes: vec![object()] };
+    for output in outputs {
+        let path: Vec<&str> = output.name.split('/').filter(|part| !part.is_empty()).collect();
+        let Some(last) = path.last() else { bail!("a tensor without a name has no place among objects") };
+        let key = key(&path);
+        let node = path.iter().fold(0, |node, part| child(&mut graph, node, part));
+        let attribute = SerializedTensor { name: "VARIABLE_VALUE".into(), full_name: last.to_string(), checkpoint_key: key.clone() };
+        graph.nodes[node].attributes.push(attribute);
+        write(&mut writer, &Output { name: key, from: output.from, index: output.index })?;
+    }
+    writer.strings(GRAPH, &Strings::scalar(graph.encode_to_vec()))?;
+    Ok(writer.finish()?)
+}
+
+fn object() -> TrackableObject {
+    TrackableObject { has_checkpoint_values: Some(true), ..TrackableObject::default() }
+}
+
+/// The number of the object that another one calls `name`.
+fn child(graph: &mut TrackableObjectGraph, node: usize, name: &str) -> usize {
+    if let Some(known) = graph.nodes[node].children.iter().find(|child| child.local_name == name) {
+        return known.node_id as usize;
+    }
+    let id = graph.nodes.len();
+    graph.nodes.push(object());
+    graph.nodes[node].children.push(ObjectReference { node_id: id as i32, local_name: name.into() });
+    id
+}
+
+fn write(writer: &mut BundleWriter, output: &Output<'_>) -> Result<()> {
+    let item = output.item();
+    match item.dtype {
+        DataType::DtString => writer.strings(&output.name, &output.from.strings(output.index)?)?,
+        dtype => writer.tensor(&output.name, dtype, &item.dims, &output.bytes()?)?,
+    }
+    Ok(())
+}
