@@ -131,5 +131,5 @@ pub use {
     scope::{Scope, custom_gradient},
     tensor::Tensor,
     tensor_array::TensorArray,
-    variable::Variable,
+    variable::{FirstValue, Variable},
 };

@@ -1,11 +1,12 @@
 //! Variables: what training changes. Their values are had and set only through a [`Scope`].
 
 use crate::device::{Buffer, Device};
+use crate::dtype::DType;
 use crate::error::{Error, Result};
 use crate::op::MAX_OUTPUTS;
 use crate::scope::Scope;
 use crate::shape::TensorType;
-use crate::sync::{Lock, Shared};
+use crate::sync::{Lock, Shared, ThreadSafe};
 use crate::tensor::Tensor;
 use alloc::format;
 use alloc::string::String;
@@ -38,6 +39,14 @@ struct Cell {
     name: String,
     trainable: bool,
     state: Lock<Option<State>>,
+    /// Where the first value comes from, if not from who creates it.
+    first: Lock<Option<Shared<dyn FirstValue>>>,
+}
+
+/// Where the first value of a variable comes from, in place of that with which it is created: a checkpoint.
+pub trait FirstValue: ThreadSafe {
+    /// The value for a variable that would begin with `initial`: of the same type, and on the same device.
+    fn value(&self, initial: &Tensor) -> Result<Tensor>;
 }
 
 struct State {
@@ -70,30 +79,51 @@ impl Variable {
 
     /// A trainable variable that [`Variable::create`] will give its value.
     pub fn deferred(name: &str) -> Variable {
-        Variable::of(Cell { name: name.into(), trainable: true, state: Lock::new(None) })
+        Variable::of(Cell { name: name.into(), trainable: true, state: Lock::new(None), first: Lock::new(None) })
     }
 
     /// As [`Variable::deferred`], but no optimizer trains it.
     pub fn untrained(name: &str) -> Variable {
-        Variable::of(Cell { name: name.into(), trainable: false, state: Lock::new(None) })
+        Variable::of(Cell { name: name.into(), trainable: false, state: Lock::new(None), first: Lock::new(None) })
     }
 
-    /// Gives a deferred variable its first value; does nothing if it has one.
+    /// Gives a deferred variable its first value; does nothing if it has one. If the value is to come [from somewhere
+    /// else](Variable::first_value_from), it is that one.
     pub fn create(&self, scope: &dyn Scope, value: &Tensor) -> Result<()> {
-        let may_create = scope.handle().recorder.may_create();
         let mut state = self.cell.state.lock();
         if state.is_none() {
-            let value = State::new(value)?;
-            *state = Some(may_create.then_some(value).ok_or(Error::LateVariable)?);
+            if !scope.handle().recorder.may_create() {
+                return Err(Error::LateVariable);
+            }
+            *state = Some(State::new(&self.first_value(value)?)?);
         }
         Ok(())
+    }
+
+    /// Lets the first value come from `first`, once the variable is created: a checkpoint was restored before. Does nothing if it has a
+    /// value.
+    pub fn first_value_from(&self, first: Shared<dyn FirstValue>) {
+        if !self.is_built() {
+            *self.cell.first.lock() = Some(first);
+        }
+    }
+
+    /// What the variable begins with, where `initial` is what it would begin with.
+    fn first_value(&self, initial: &Tensor) -> Result<Tensor> {
+        let Some(first) = self.cell.first.lock().clone() else { return Ok(initial.clone()) };
+        let value = first.value(initial)?;
+        if value.tensor_type() != initial.tensor_type() {
+            return Err(self.refuse(initial.tensor_type(), value.tensor_type()));
+        }
+        *self.cell.first.lock() = None;
+        Ok(value)
     }
 
     /// Gives a deferred variable its first value, whatever scope is recording; does nothing if it has one.
     pub(crate) fn create_with(&self, value: impl FnOnce() -> Result<Tensor>) -> Result<()> {
         let mut state = self.cell.state.lock();
         if state.is_none() {
-            *state = Some(State::new(&value()?)?);
+            *state = Some(State::new(&self.first_value(&value()?)?)?);
         }
         Ok(())
     }
@@ -145,7 +175,37 @@ impl Variable {
     /// Checks that `value` can be assigned.
     pub(crate) fn accepts(&self, value: TensorType) -> Result<()> {
         let own = self.tensor_type()?;
-        if own == value { Ok(()) } else { Err(Error::message(format!("variable {:?} is {own}, it cannot hold {value}", self.cell.name))) }
+        if own == value { Ok(()) } else { Err(self.refuse(own, value)) }
+    }
+
+    fn refuse(&self, own: TensorType, value: TensorType) -> Error {
+        Error::message(format!("variable {:?} is {own}, it cannot hold {value}", self.cell.name))
+    }
+
+    /// Lets `write` change the value's bytes where they lie, outside of every scope: for what reads them from a file, without a second
+    /// copy in memory. They are the elements in row-major order, as the host has them; of bools each is 0 or 1, and what is not 0 becomes
+    /// 1. Meanwhile, others who read or assign it wait.
+    ///
+    /// Fails with [`Error::Unbuilt`].
+    ///
+    /// ```
+    /// use gradlet_core::{Eager, Scope, Tensor, Variable, ops};
+    /// let scope = Eager::new(&ops::portable_cpu());
+    /// let w = Variable::new(&scope, "w", &Tensor::new(&scope.device(), &[1u8, 2], &[2])?)?;
+    /// w.write(|bytes| bytes.copy_from_slice(&[7, 8]))?;
+    /// assert_eq!(scope.read(&w)?.to_vec::<u8>()?, [7, 8]);
+    /// # Ok::<(), gradlet_core::Error>(())
+    /// ```
+    pub fn write<R>(&self, write: impl FnOnce(&mut [u8]) -> R) -> Result<R> {
+        let dtype = self.tensor_type()?.dtype;
+        let variables = [self];
+        let mut taken = Taken::new(&variables)?;
+        let bytes = taken.bytes_mut().next().ok_or(Error::Unbuilt)?;
+        let result = write(bytes);
+        if dtype == DType::Bool {
+            bytes.iter_mut().for_each(|byte| *byte = u8::from(*byte != 0));
+        }
+        Ok(result)
     }
 
     /// Sets the value to a computed tensor.

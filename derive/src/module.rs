@@ -26,8 +26,8 @@ pub fn derive(input: &DeriveInput, root: &str) -> Result<TokenStream> {
     Ok(quote! {
         #[automatically_derived]
         impl #impl_generics #root::layers::Module for #name #type_generics #where_clause {
-            fn visit(&self, visit: &mut dyn ::core::ops::FnMut(&str, &#root::Variable)) {
-                let _ = &visit;
+            fn visit(&self, visitor: &mut dyn #root::layers::Visitor) {
+                let _ = &visitor;
                 match self { #(#arms)* }
             }
         }
@@ -40,7 +40,7 @@ fn root_path(attributes: &[Attribute]) -> Result<Option<Path>> {
     for attribute in attributes.iter().filter(|attribute| attribute.path().is_ident("module")) {
         attribute.parse_nested_meta(|meta| {
             if !meta.path.is_ident("crate") {
-                return Err(meta.error("on a type, only `crate = path` is known; `skip` and `name` stand on its fields"));
+                return Err(meta.error("on a type, only `crate = path` is known; `skip`, `name` and `tracked` stand on its fields"));
             }
             root = Some(meta.value()?.parse()?);
             Ok(())
@@ -67,7 +67,11 @@ fn arm(variant: TokenStream, fields: &Fields, root: &Path) -> Result<TokenStream
         let binding = format_ident!("field_{}", patterns.len());
         let name = options.name.unwrap_or_else(|| if wraps { String::new() } else { name(&member) });
         patterns.push(quote!(#member: #binding));
-        visits.push(quote!(#root::layers::Module::visit_under(#binding, #name, visit);));
+        let name = match options.tracked {
+            Some(tracked) => quote!(if visitor.tracks() { #tracked } else { #name }),
+            None => quote!(#name),
+        };
+        visits.push(quote!(visitor.module(#name, #binding);));
     }
     Ok(quote!(#variant { #(#patterns,)* .. } => { #(#visits)* }))
 }
@@ -84,6 +88,7 @@ fn name(member: &Member) -> String {
 struct Options {
     skip: bool,
     name: Option<String>,
+    tracked: Option<String>,
 }
 
 impl Options {
@@ -95,8 +100,10 @@ impl Options {
                     options.skip = true;
                 } else if meta.path.is_ident("name") {
                     options.name = Some(meta.value()?.parse::<LitStr>()?.value());
+                } else if meta.path.is_ident("tracked") {
+                    options.tracked = Some(meta.value()?.parse::<LitStr>()?.value());
                 } else {
-                    return Err(meta.error("on a field, `skip` and `name = \"…\"` are known"));
+                    return Err(meta.error("on a field, `skip`, `name = \"…\"` and `tracked = \"…\"` are known"));
                 }
                 Ok(())
             })?;
@@ -116,18 +123,17 @@ mod tests {
     #[test]
     fn what_it_does_not_know_is_an_error() {
         assert_eq!(error("union U { a: u32, b: f32 }"), "a union cannot be a Module: nobody knows which of its fields lives");
-        assert_eq!(error("struct S { #[module(skipp)] a: u32 }"), "on a field, `skip` and `name = \"…\"` are known");
+        assert_eq!(error("struct S { #[module(skipp)] a: u32 }"), "on a field, `skip`, `name = \"…\"` and `tracked = \"…\"` are known");
         assert_eq!(error("struct S { #[module(name = 3)] a: u32 }"), "expected string literal");
         let text = error("#[module(skip)] struct S { a: u32 }");
-        assert_eq!(text, "on a type, only `crate = path` is known; `skip` and `name` stand on its fields");
+        assert_eq!(text, "on a type, only `crate = path` is known; `skip`, `name` and `tracked` stand on its fields");
     }
 
     #[test]
     fn the_crate_can_have_another_name() {
         let input = syn::parse_str("#[module(crate = other::gradlet)] struct S { r#type: Dense, #[module(skip)] b: u32 }").unwrap();
         let code = derive(&input, "::gradlet").unwrap().to_string();
-        let visit =
-            "Self { r#type : field_0 , .. } => { other :: gradlet :: layers :: Module :: visit_under (field_0 , \"type\" , visit) ; }";
+        let visit = "Self { r#type : field_0 , .. } => { visitor . module (\"type\" , field_0) ; }";
         assert!(code.contains(visit) && !code.contains(":: gradlet :: layers :: Module for S < "), "{code}");
     }
 }

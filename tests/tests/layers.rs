@@ -30,8 +30,8 @@ impl<L: Layer> Subject for Plain<L> {
 struct Recurrent<C>(RNN<C>, bool);
 
 impl<C: RNNCell> Module for Recurrent<C> {
-    fn visit(&self, visit: &mut dyn FnMut(&str, &Variable)) {
-        self.0.visit(visit);
+    fn visit(&self, visitor: &mut dyn Visitor) {
+        self.0.visit(visitor);
     }
 }
 

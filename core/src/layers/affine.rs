@@ -9,6 +9,7 @@ use crate::variable::Variable;
 /// A kernel, a bias, how they begin, and what is done at last.
 #[derive(Module)]
 pub(super) struct Affine {
+    #[module(tracked = "_kernel")]
     kernel: Variable,
     pub(super) bias: Option<Variable>,
     pub(super) kernel_initializer: Initializer,

@@ -26,6 +26,7 @@ pub struct Embedding {
     output_dim: u32,
     embeddings_initializer: Initializer,
     mask_zero: bool,
+    #[module(tracked = "_embeddings")]
     embeddings: Variable,
 }
 

@@ -1,15 +1,14 @@
 //! Layers that are fed by any earlier ones: Keras's functional API.
 
 use super::merge::Merge;
-use super::sequential::unused;
-use super::{Layer, Module, observed_call};
+use super::sequential::{input, unused};
+use super::{Layer, Module, Visitor, observed_call};
 use crate::dtype::DType;
 use crate::error::{Error, Result};
 use crate::scope::Scope;
 use crate::shape::{Shape, TensorType};
 use crate::tensor::Tensor;
 use crate::tracing::dry_run;
-use crate::variable::Variable;
 use alloc::boxed::Box;
 use alloc::string::String;
 use alloc::vec::Vec;
@@ -84,7 +83,42 @@ impl Functional {
     }
 }
 
+impl Functional {
+    /// The nodes that lead to the output, in the order of Keras's operations: by their distance from the output, the farthest first, then
+    /// in the order in which a walk from the output to the input comes by.
+    fn operations(&self) -> Vec<usize> {
+        let Some(last) = self.nodes.len().checked_sub(1) else { return Vec::new() };
+        let mut met = Vec::new();
+        let mut to_meet = alloc::vec![last];
+        while let Some(node) = to_meet.pop() {
+            if !met.contains(&node) {
+                met.push(node);
+                to_meet.extend(self.feeding(node).rev());
+            }
+        }
+        let mut depths = alloc::vec![0usize; self.nodes.len()];
+        for node in (0..self.nodes.len()).rev().filter(|node| met.contains(node)) {
+            self.feeding(node).for_each(|input| depths[input] = depths[input].max(depths[node] + 1));
+        }
+        // The sort is stable: nodes of one depth stay in the order in which they were met.
+        met.sort_by_key(|&node| core::cmp::Reverse(depths[node]));
+        met
+    }
+
+    /// The nodes whose values `node` takes.
+    fn feeding(&self, node: usize) -> impl DoubleEndedIterator<Item = usize> {
+        self.nodes[node].inputs.iter().filter_map(|Value(input)| input.checked_sub(1))
+    }
+}
+
 impl Node {
+    fn module(&self) -> &dyn Module {
+        match &self.step {
+            Step::Layer(layer) => &**layer,
+            Step::Merge(merge) => &**merge,
+        }
+    }
+
     fn call(&self, scope: &dyn Scope, inputs: &[&Tensor]) -> Result<Tensor> {
         match (&self.step, inputs) {
             (Step::Layer(layer), [x]) => layer.apply_as(&self.name, scope, x),
@@ -97,12 +131,12 @@ impl Node {
 }
 
 impl Module for Functional {
-    fn visit(&self, visit: &mut dyn FnMut(&str, &Variable)) {
-        for node in &self.nodes {
-            match &node.step {
-                Step::Layer(layer) => layer.visit_under(&node.name, visit),
-                Step::Merge(merge) => merge.visit_under(&node.name, visit),
-            }
+    fn visit(&self, visitor: &mut dyn Visitor) {
+        if visitor.tracks() {
+            let operations: Vec<&dyn Module> = input().chain(self.operations().into_iter().map(|node| self.nodes[node].module())).collect();
+            visitor.module("_operations", &operations);
+        } else {
+            self.nodes.iter().for_each(|node| visitor.module(&node.name, &node.module()));
         }
     }
 }

@@ -46,7 +46,7 @@ pub use group_normalization::GroupNormalization;
 pub use initializers::Initializer;
 pub use layer_normalization::LayerNormalization;
 pub use merge::{Add, Concatenate, Merge};
-pub use module::Module;
+pub use module::{Later, Module, State, Visitor, Waiting};
 pub use multi_head_attention::{Attend, MultiHeadAttention};
 pub use pooling::{AveragePooling1D, AveragePooling2D, MaxPool2D, MaxPooling1D, MaxPooling2D};
 pub use recurrent::{GRU, GRUCell, LSTM, LSTMCell, RNN, RNNCell, Sequence, SimpleRNN, SimpleRNNCell};

@@ -1,12 +1,14 @@
 //! What has variables.
 
 use super::{Activation, Initializer, Padding, Padding1D, Resize};
-use crate::dtype::DType;
+use crate::dtype::{DType, Element};
+use crate::error::Result;
 use crate::losses::Reduction;
 use crate::ops::conv1d::Conv1DOptions;
 use crate::ops::conv2d::Conv2DOptions;
+use crate::ops::portable_cpu;
 use crate::shape::{Shape, TensorType};
-use crate::sync::Shared;
+use crate::sync::{Lock, Shared, ThreadSafe};
 use crate::tensor::Tensor;
 use crate::variable::Variable;
 use alloc::boxed::Box;
@@ -14,12 +16,15 @@ use alloc::collections::BTreeMap;
 use alloc::format;
 use alloc::string::String;
 use alloc::vec::Vec;
+use core::cell::Cell;
 
 /// What has variables, and knows their names.
 ///
 /// `#[derive(Module)]` writes it for a struct (or an enum) whose fields are modules. A field gives its variables under its own
 /// name; a `Vec`, an array, a tuple or a `BTreeMap` gives those of its elements under their indices or keys; an `Option`, a `Box`, an
-/// `Arc`, and a struct with one unnamed field say nothing of their own. Numbers, strings, tensors, shapes and the like have no variables.
+/// `Arc`, and a struct with one unnamed field say nothing of their own. Numbers, strings, tensors, shapes and the like have no variables;
+/// numbers in a [`Cell`](core::cell::Cell) and atomic ones have none either, but are kept in checkpoints. Where TensorFlow's object has
+/// another name for a field, `#[module(tracked = "_kernel")]` says it: checkpoints use that one.
 ///
 /// ```
 /// use gradlet_core::Variable;
@@ -63,26 +68,14 @@ use alloc::vec::Vec;
     note = "derive `Module` for `{Self}`, or leave the field out with `#[module(skip)]`"
 )]
 pub trait Module {
-    /// Calls `visit` with each variable and its path, such as `dense_1/kernel`.
-    fn visit(&self, visit: &mut dyn FnMut(&str, &Variable));
-
-    /// Calls `visit` with each variable and its path below `name`.
-    fn visit_under(&self, name: &str, visit: &mut dyn FnMut(&str, &Variable)) {
-        self.visit(&mut |path, variable| match (name, path) {
-            ("", path) | (path, "") => visit(path, variable),
-            (name, path) => visit(&format!("{name}/{path}"), variable),
-        });
-    }
+    /// Tells `visitor` of each variable and each module in this one.
+    fn visit(&self, visitor: &mut dyn Visitor);
 
     /// Every variable with its path, in the order of the fields. One that is shared stands there once, under its first path.
     fn named_variables(&self) -> Vec<(String, Variable)> {
-        let mut named: Vec<(String, Variable)> = Vec::new();
-        self.visit(&mut |path, variable| {
-            if named.iter().all(|(_, known)| known != variable) {
-                named.push((path.into(), variable.clone()));
-            }
-        });
-        named
+        let mut paths = Paths::default();
+        self.visit(&mut paths);
+        paths.found
     }
 
     /// Every variable.
@@ -97,23 +90,157 @@ pub trait Module {
 
     /// Whether every variable has a value.
     fn is_built(&self) -> bool {
-        let mut built = true;
-        self.visit(&mut |_, variable| built &= variable.is_built());
-        built
+        self.variables().iter().all(Variable::is_built)
+    }
+}
+
+/// Who goes through modules, and is told by [`Module::visit`] what is in them.
+pub trait Visitor {
+    /// Here is a variable.
+    fn variable(&mut self, variable: &Variable);
+
+    /// In here is a module of this name. Under the name "" it says nothing of its own: what is in it is in here.
+    fn module(&mut self, name: &str, module: &dyn Module);
+
+    /// Here is something that is no variable, but kept in checkpoints with them.
+    fn state(&mut self, state: &dyn State) {
+        let _ = state;
+    }
+
+    /// More variables will be in here later.
+    fn later(&mut self, later: &Later) {
+        let _ = later;
+    }
+
+    /// Whether names are those of TensorFlow's checkpoints, where these differ: the attributes of Keras's objects.
+    fn tracks(&self) -> bool {
+        false
+    }
+}
+
+/// A number, or what can be told by one tensor, that is no variable but is kept in checkpoints: a [`Cell`](core::cell::Cell) with a
+/// number or an atomic one, the position in a dataset.
+///
+/// ```
+/// use gradlet_core::layers::{Module, State};
+/// let epoch = core::cell::Cell::new(3i64);
+/// let saved = State::value(&epoch)?;
+/// epoch.set(0);
+/// epoch.restore(&saved)?;
+/// assert_eq!(epoch.get(), 3);
+/// # Ok::<(), gradlet_core::Error>(())
+/// ```
+pub trait State {
+    /// What is to be kept.
+    fn value(&self) -> Result<Tensor>;
+
+    /// Takes a value that was kept. Fails where it cannot be one.
+    fn restore(&self, value: &Tensor) -> Result<()>;
+}
+
+/// Who waits for variables that a module creates later: a checkpoint that was restored before they were there.
+///
+/// A module that creates variables when it knows for what has one of these, tells its visitors of it, and calls
+/// [`created`](Later::created) once the variables are there but have no value yet.
+#[derive(Default)]
+pub struct Later(Lock<Option<Shared<dyn Waiting>>>);
+
+/// What is done by who waits. It is asked once more each time that variables were created.
+pub trait Waiting: ThreadSafe {
+    /// `module` has new variables, without values so far: [`Variable::first_value_from`] gives them theirs.
+    fn created(&self, module: &dyn Module) -> Result<()>;
+}
+
+impl Later {
+    /// Lets this one wait, and none that waited before.
+    pub fn wait(&self, waiting: Shared<dyn Waiting>) {
+        *self.0.lock() = Some(waiting);
+    }
+
+    /// Tells who waits that `module` has new variables, which have no value yet.
+    pub fn created(&self, module: &dyn Module) -> Result<()> {
+        let waiting = self.0.lock().clone();
+        waiting.map_or(Ok(()), |waiting| waiting.created(module))
+    }
+}
+
+/// Finds every variable, once, with its path.
+#[derive(Default)]
+struct Paths {
+    path: String,
+    found: Vec<(String, Variable)>,
+}
+
+impl Visitor for Paths {
+    fn variable(&mut self, variable: &Variable) {
+        if self.found.iter().all(|(_, known)| known != variable) {
+            self.found.push((self.path.clone(), variable.clone()));
+        }
+    }
+
+    fn module(&mut self, name: &str, module: &dyn Module) {
+        let outer = self.path.len();
+        if outer > 0 && !name.is_empty() {
+            self.path.push('/');
+        }
+        self.path.push_str(name);
+        module.visit(self);
+        self.path.truncate(outer);
     }
 }
 
 impl Module for Variable {
-    fn visit(&self, visit: &mut dyn FnMut(&str, &Variable)) {
-        visit("", self);
+    fn visit(&self, visitor: &mut dyn Visitor) {
+        visitor.variable(self);
     }
 }
+
+impl<T: Element + Copy> State for Cell<T> {
+    fn value(&self) -> Result<Tensor> {
+        Ok(Tensor::scalar(&portable_cpu(), self.get()))
+    }
+
+    fn restore(&self, value: &Tensor) -> Result<()> {
+        self.set(value.item::<T>()?);
+        Ok(())
+    }
+}
+
+impl<T: Element + Copy> Module for Cell<T> {
+    fn visit(&self, visitor: &mut dyn Visitor) {
+        visitor.state(self);
+    }
+}
+
+macro_rules! atomics {
+    ($($width:literal $atomic:ident $number:ty),*) => {$(
+        #[cfg(target_has_atomic = $width)]
+        impl State for core::sync::atomic::$atomic {
+            fn value(&self) -> Result<Tensor> {
+                Ok(Tensor::scalar(&portable_cpu(), self.load(core::sync::atomic::Ordering::Relaxed)))
+            }
+
+            fn restore(&self, value: &Tensor) -> Result<()> {
+                self.store(value.item::<$number>()?, core::sync::atomic::Ordering::Relaxed);
+                Ok(())
+            }
+        }
+
+        #[cfg(target_has_atomic = $width)]
+        impl Module for core::sync::atomic::$atomic {
+            fn visit(&self, visitor: &mut dyn Visitor) {
+                visitor.state(self);
+            }
+        }
+    )*};
+}
+atomics!("32" AtomicI32 i32, "64" AtomicI64 i64);
 
 macro_rules! transparent {
     ($([$($generics:tt)*] $ty:ty),*) => {$(
         impl<$($generics)*> Module for $ty {
-            fn visit(&self, visit: &mut dyn FnMut(&str, &Variable)) {
-                (**self).visit(visit);
+            fn visit(&self, visitor: &mut dyn Visitor) {
+                (**self).visit(visitor);
             }
         }
     )*};
@@ -121,34 +248,34 @@ macro_rules! transparent {
 transparent!([M: Module + ?Sized] &M, [M: Module + ?Sized] Box<M>, [M: Module + ?Sized] Shared<M>, [M: Module] Vec<M>);
 
 impl<M: Module> Module for [M] {
-    fn visit(&self, visit: &mut dyn FnMut(&str, &Variable)) {
-        self.iter().enumerate().for_each(|(index, module)| module.visit_under(&format!("{index}"), visit));
+    fn visit(&self, visitor: &mut dyn Visitor) {
+        self.iter().enumerate().for_each(|(index, module)| visitor.module(&format!("{index}"), module));
     }
 }
 
 impl<M: Module, const N: usize> Module for [M; N] {
-    fn visit(&self, visit: &mut dyn FnMut(&str, &Variable)) {
-        self.as_slice().visit(visit);
+    fn visit(&self, visitor: &mut dyn Visitor) {
+        self.as_slice().visit(visitor);
     }
 }
 
 impl<M: Module> Module for Option<M> {
-    fn visit(&self, visit: &mut dyn FnMut(&str, &Variable)) {
-        self.iter().for_each(|module| module.visit(visit));
+    fn visit(&self, visitor: &mut dyn Visitor) {
+        self.iter().for_each(|module| module.visit(visitor));
     }
 }
 
 impl<M: Module> Module for BTreeMap<String, M> {
-    fn visit(&self, visit: &mut dyn FnMut(&str, &Variable)) {
-        self.iter().for_each(|(name, module)| module.visit_under(name, visit));
+    fn visit(&self, visitor: &mut dyn Visitor) {
+        self.iter().for_each(|(name, module)| visitor.module(name, module));
     }
 }
 
 macro_rules! tuples {
     ($(($($name:ident $index:tt),*);)*) => {$(
         impl<$($name: Module),*> Module for ($($name,)*) {
-            fn visit(&self, visit: &mut dyn FnMut(&str, &Variable)) {
-                $(self.$index.visit_under(stringify!($index), visit);)*
+            fn visit(&self, visitor: &mut dyn Visitor) {
+                $(visitor.module(stringify!($index), &self.$index);)*
             }
         }
     )*};
@@ -158,7 +285,7 @@ tuples! { (A 0); (A 0, B 1); (A 0, B 1, C 2); (A 0, B 1, C 2, D 3); (A 0, B 1, C
 macro_rules! no_variables {
     ($($ty:ty),* $(,)?) => {$(
         impl Module for $ty {
-            fn visit(&self, _: &mut dyn FnMut(&str, &Variable)) {}
+            fn visit(&self, _: &mut dyn Visitor) {}
         }
     )*};
 }
@@ -195,7 +322,7 @@ no_variables!(
 );
 
 impl<T: ?Sized> Module for core::marker::PhantomData<T> {
-    fn visit(&self, _: &mut dyn FnMut(&str, &Variable)) {}
+    fn visit(&self, _: &mut dyn Visitor) {}
 }
 
 #[cfg(test)]

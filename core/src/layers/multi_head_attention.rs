@@ -40,14 +40,19 @@ pub struct MultiHeadAttention {
     output_shape: Option<u32>,
     kernel_initializer: Initializer,
     bias_initializer: Initializer,
+    #[module(tracked = "_query_dense")]
     query: Projection,
+    #[module(tracked = "_key_dense")]
     key: Projection,
+    #[module(tracked = "_value_dense")]
     value: Projection,
+    #[module(tracked = "_output_dense")]
     attention_output: Projection,
 }
 
 #[derive(Module)]
 struct Projection {
+    #[module(tracked = "_kernel")]
     kernel: Variable,
     bias: Option<Variable>,
 }

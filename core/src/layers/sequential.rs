@@ -1,14 +1,14 @@
 //! Sequential: Keras's `Sequential`.
 
-use super::{Layer, Module};
+use super::{Layer, Module, Visitor};
 use crate::dtype::DType;
 use crate::error::Result;
 use crate::scope::Scope;
 use crate::shape::{Shape, TensorType};
 use crate::tensor::Tensor;
 use crate::tracing::dry_run;
-use crate::variable::Variable;
 use alloc::boxed::Box;
+use alloc::collections::BTreeMap;
 use alloc::format;
 use alloc::string::String;
 use alloc::vec::Vec;
@@ -67,10 +67,19 @@ pub(super) fn unused(name: &str, free: impl Fn(&str) -> bool) -> String {
     core::iter::once(name.into()).chain(numbered).find(|name| free(name)).unwrap_or_default()
 }
 
+/// What stands for Keras's input layer, which has no variables.
+pub(super) fn input<'a>() -> impl Iterator<Item = &'a dyn Module> {
+    core::iter::once(&() as &dyn Module)
+}
+
 impl Module for Sequential {
-    fn visit(&self, visit: &mut dyn FnMut(&str, &Variable)) {
-        for (name, layer) in &self.layers {
-            layer.visit_under(name, visit);
+    fn visit(&self, visitor: &mut dyn Visitor) {
+        if visitor.tracks() {
+            // Keras's has a functional model within, whose first operation is the input.
+            let operations: Vec<&dyn Module> = input().chain(self.layers().map(|(_, layer)| layer as &dyn Module)).collect();
+            visitor.module("_functional", &BTreeMap::from([(String::from("_operations"), operations)]));
+        } else {
+            self.layers().for_each(|(name, layer)| visitor.module(name, &layer));
         }
     }
 }

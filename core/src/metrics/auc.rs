@@ -3,7 +3,7 @@
 use super::Metric;
 use super::confusion::{Cell, count, paired};
 use crate::error::{Error, Result};
-use crate::layers::Module;
+use crate::layers::{Module, Visitor};
 use crate::losses::EPSILON;
 use crate::scope::Scope;
 use crate::tensor::Tensor;
@@ -126,8 +126,8 @@ impl Auc {
 }
 
 impl Module for Auc {
-    fn visit(&self, visit: &mut dyn FnMut(&str, &Variable)) {
-        self.cells.iter().for_each(|(_, variable)| visit(variable.name(), variable));
+    fn visit(&self, visitor: &mut dyn Visitor) {
+        self.cells.iter().for_each(|(_, variable)| visitor.module(variable.name(), variable));
     }
 }
 

@@ -3,7 +3,7 @@
 use super::{Metric, accumulate};
 use crate::dtype::DType;
 use crate::error::{Error, Result};
-use crate::layers::Module;
+use crate::layers::{Module, Visitor};
 use crate::losses::{EPSILON, same_rank};
 use crate::scope::Scope;
 use crate::tensor::Tensor;
@@ -190,8 +190,8 @@ macro_rules! counts {
         }
 
         impl Module for $name {
-            fn visit(&self, visit: &mut dyn FnMut(&str, &Variable)) {
-                visit("accumulator", &self.accumulator);
+            fn visit(&self, visitor: &mut dyn Visitor) {
+                visitor.module("accumulator", &self.accumulator);
             }
         }
 
@@ -257,8 +257,8 @@ macro_rules! shares {
         }
 
         impl Module for $name {
-            fn visit(&self, visit: &mut dyn FnMut(&str, &Variable)) {
-                self.cells().into_iter().for_each(|(_, variable)| visit(variable.name(), variable));
+            fn visit(&self, visitor: &mut dyn Visitor) {
+                self.cells().into_iter().for_each(|(_, variable)| visitor.module(variable.name(), variable));
             }
         }
 

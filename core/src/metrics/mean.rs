@@ -3,7 +3,7 @@
 use super::{Metric, accumulate, reset};
 use crate::dtype::DType;
 use crate::error::Result;
-use crate::layers::Module;
+use crate::layers::{Module, Visitor};
 use crate::losses::{Loss, same_rank};
 use crate::scope::Scope;
 use crate::sync::ThreadSafe;
@@ -67,9 +67,9 @@ impl Mean {
 }
 
 impl Module for Mean {
-    fn visit(&self, visit: &mut dyn FnMut(&str, &Variable)) {
-        visit("total", &self.total);
-        visit("count", &self.count);
+    fn visit(&self, visitor: &mut dyn Visitor) {
+        visitor.module("total", &self.total);
+        visitor.module("count", &self.count);
     }
 }
 
@@ -110,8 +110,8 @@ impl Sum {
 }
 
 impl Module for Sum {
-    fn visit(&self, visit: &mut dyn FnMut(&str, &Variable)) {
-        visit("total", &self.total);
+    fn visit(&self, visitor: &mut dyn Visitor) {
+        visitor.module("total", &self.total);
     }
 }
 
@@ -184,8 +184,8 @@ impl<M> MeanOf<M> {
 }
 
 impl<M> Module for MeanOf<M> {
-    fn visit(&self, visit: &mut dyn FnMut(&str, &Variable)) {
-        self.mean.visit(visit);
+    fn visit(&self, visitor: &mut dyn Visitor) {
+        self.mean.visit(visitor);
     }
 }
 

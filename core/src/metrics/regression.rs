@@ -3,7 +3,7 @@
 use super::Metric;
 use super::mean::{Mean, MeanOf, Measure};
 use crate::error::Result;
-use crate::layers::Module;
+use crate::layers::{Module, Visitor};
 use crate::losses::{self, alike};
 use crate::scope::Scope;
 use crate::tensor::Tensor;
@@ -57,8 +57,8 @@ impl Measure for Cosine {
 pub struct RootMeanSquaredError(Mean);
 
 impl Module for RootMeanSquaredError {
-    fn visit(&self, visit: &mut dyn FnMut(&str, &Variable)) {
-        self.0.visit(visit);
+    fn visit(&self, visitor: &mut dyn Visitor) {
+        self.0.visit(visitor);
     }
 }
 

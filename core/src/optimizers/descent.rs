@@ -3,7 +3,7 @@
 use super::options::Options;
 use super::{Gradient, LearningRate, Optimizer};
 use crate::error::{Error, Result};
-use crate::layers::Module;
+use crate::layers::{Later, Module, Visitor};
 use crate::scope::{Op, Scope};
 use crate::sync::{Lock, Shared, ThreadSafe};
 use crate::tensor::Tensor;
@@ -45,9 +45,9 @@ pub trait Rule: ThreadSafe {
         0.0
     }
 
-    /// Calls `visit` with each variable that the rule has itself, beside the slots.
-    fn visit(&self, visit: &mut dyn FnMut(&str, &Variable)) {
-        let _ = visit;
+    /// The variables that the rule has itself, beside the slots.
+    fn variables(&self) -> Vec<Variable> {
+        Vec::new()
     }
 
     /// Fails where the rule's constants are not allowed.
@@ -133,6 +133,7 @@ pub struct Descent<R> {
     rate: Variable,
     iterations: Variable,
     trained: Lock<Shared<[Trained]>>,
+    later: Later,
 }
 
 /// A variable, and the state that the optimizer has for it.
@@ -154,6 +155,7 @@ impl<R: Rule> Descent<R> {
             rate: Variable::untrained("learning_rate"),
             iterations: Variable::untrained("iteration"),
             trained: Lock::new(Shared::from(Vec::new())),
+            later: Later::default(),
         }
     }
 
@@ -181,24 +183,44 @@ impl<R: Rule> Descent<R> {
             self.rate.create(scope, &Tensor::scalar(&device, rate))?;
         }
         let variables: Vec<Variable> = named.iter().map(|(_, variable)| variable.clone()).collect();
-        let trained = named.into_iter().map(|(name, variable)| self.create(scope, name, variable));
-        let trained: Shared<[Trained]> = trained.collect::<Result<Vec<_>>>()?.into();
-        self.rule.build(scope, &variables)?;
+        let trained: Shared<[Trained]> = named.into_iter().map(|(name, variable)| self.state_of(name, variable)).collect();
         *self.trained.lock() = trained.clone();
-        Ok(trained)
+        let created = self.later.created(self).and_then(|()| {
+            trained.iter().try_for_each(|trained| trained.create(scope, self.rule.initial()))?;
+            self.rule.build(scope, &variables)
+        });
+        match created {
+            Ok(()) => Ok(trained),
+            Err(error) => {
+                *self.trained.lock() = Shared::from(Vec::new());
+                Err(error)
+            }
+        }
     }
 
-    fn create(&self, scope: &dyn Scope, name: String, variable: Variable) -> Result<Trained> {
-        let tensor_type = variable.tensor_type().map_err(|error| error.context(format!("variable {name:?}")))?;
-        let slot = |kind: &str, initial: f64| {
-            let slot = Variable::untrained(&format!("{name}_{kind}"));
-            let value = Tensor::full(&scope.device(), initial as f32, tensor_type.shape.dims())?.cast(tensor_type.dtype)?;
-            slot.create(scope, &value).map(|()| slot)
-        };
-        let average = if self.options.averages() { Some(slot("average", 0.0)?) } else { None };
-        let kinds = self.rule.slots().iter().copied().flatten();
-        let slots = kinds.map(|kind| slot(kind, self.rule.initial())).collect::<Result<_>>()?;
-        Ok(Trained { variable, name, slots, average })
+    /// The state for a variable, without values.
+    fn state_of(&self, name: String, variable: Variable) -> Trained {
+        let slot = |kind: &str| Variable::untrained(&format!("{name}_{kind}"));
+        let slots = self.rule.slots().iter().copied().flatten().map(|kind| slot(kind)).collect();
+        let average = self.options.averages().then(|| slot("average"));
+        Trained { variable, slots, average, name }
+    }
+
+    /// All variables of the optimizer, in Keras's order.
+    fn state(&self) -> Vec<Variable> {
+        let trained = self.trained();
+        let mut state = Vec::from([self.iterations.clone()]);
+        if let LearningRate::Value(_) = self.learning_rate {
+            state.push(self.rate.clone());
+        }
+        state.extend(trained.iter().filter_map(|trained| trained.average.clone()));
+        let mut first = 0;
+        for group in self.rule.slots() {
+            state.extend(trained.iter().flat_map(|trained| trained.slots.iter().skip(first).take(group.len()).cloned()));
+            first += group.len();
+        }
+        state.extend(self.rule.variables());
+        state
     }
 
     fn rate(&self, scope: &dyn Scope, iterations: &Tensor) -> Result<Tensor> {
@@ -211,6 +233,14 @@ impl<R: Rule> Descent<R> {
 }
 
 impl Trained {
+    /// Gives the slots their first values.
+    fn create(&self, scope: &dyn Scope, initial: f64) -> Result<()> {
+        let tensor_type = self.variable.tensor_type().map_err(|error| error.context(format!("variable {:?}", self.name)))?;
+        let filled = |value: f64| Tensor::full(&scope.device(), value as f32, tensor_type.shape.dims())?.cast(tensor_type.dtype);
+        self.average.iter().try_for_each(|average| average.create(scope, &filled(0.0)?))?;
+        self.slots.iter().try_for_each(|slot| slot.create(scope, &filled(initial)?))
+    }
+
     /// Takes a step of `rule`.
     fn update<R: Rule>(&self, rule: &R, options: &Options, step: &Step<'_>, gradient: &Gradient) -> Result<()> {
         let scope = step.scope;
@@ -238,20 +268,18 @@ fn numbered(gradients: &[(Variable, Option<Gradient>)]) -> impl Iterator<Item = 
 }
 
 impl<R: Rule> Module for Descent<R> {
-    fn visit(&self, visit: &mut dyn FnMut(&str, &Variable)) {
-        let mut visit = |variable: &Variable| visit(variable.name(), variable);
-        visit(&self.iterations);
+    fn visit(&self, visitor: &mut dyn Visitor) {
+        let state = self.state();
+        if !visitor.tracks() {
+            return state.iter().for_each(|variable| visitor.module(variable.name(), variable));
+        }
+        visitor.module("_variables", &state);
+        visitor.module("_trainable_variables", &self.trained().iter().map(|trained| trained.variable.clone()).collect::<Vec<_>>());
+        visitor.module("_iterations", &self.iterations);
         if let LearningRate::Value(_) = self.learning_rate {
-            visit(&self.rate);
+            visitor.module("_learning_rate", &self.rate);
         }
-        let trained = self.trained();
-        trained.iter().filter_map(|trained| trained.average.as_ref()).for_each(&mut visit);
-        let mut first = 0;
-        for group in self.rule.slots() {
-            trained.iter().flat_map(|trained| trained.slots.iter().skip(first).take(group.len())).for_each(&mut visit);
-            first += group.len();
-        }
-        self.rule.visit(&mut |_, variable| visit(variable));
+        visitor.later(&self.later);
     }
 }
 

@@ -73,8 +73,8 @@ impl Rule for NadamRule {
         &[&["momentum", "velocity"]]
     }
 
-    fn visit(&self, visit: &mut dyn FnMut(&str, &Variable)) {
-        visit(self.product.name(), &self.product);
+    fn variables(&self) -> Vec<Variable> {
+        Vec::from([self.product.clone()])
     }
 
     fn build(&self, scope: &dyn Scope, variables: &[Variable]) -> Result<()> {

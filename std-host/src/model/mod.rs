@@ -221,8 +221,8 @@ impl Model {
 }
 
 impl Module for Model {
-    fn visit(&self, visit: &mut dyn FnMut(&str, &Variable)) {
-        self.layer.visit(visit);
+    fn visit(&self, visitor: &mut dyn Visitor) {
+        self.layer.visit(visitor);
     }
 }
 

@@ -28,8 +28,8 @@ pub fn read(folder: &mut Folder) -> Result<Vec<Case>> {
 struct Values<M>(M);
 
 impl<M: Module> Module for Values<M> {
-    fn visit(&self, visit: &mut dyn FnMut(&str, &Variable)) {
-        self.0.visit(visit);
+    fn visit(&self, visitor: &mut dyn Visitor) {
+        self.0.visit(visitor);
     }
 }
 

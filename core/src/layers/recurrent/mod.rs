@@ -220,9 +220,9 @@ impl<C: RNNCell> RNN<C> {
 }
 
 impl<C: Module + RNNCell> Module for RNN<C> {
-    fn visit(&self, visit: &mut dyn FnMut(&str, &Variable)) {
-        self.cell.visit_under(self.cell.name(), visit);
-        self.states.iter().enumerate().for_each(|(index, variable)| visit(&format!("rnn_state_{index}"), variable));
+    fn visit(&self, visitor: &mut dyn Visitor) {
+        visitor.module(if visitor.tracks() { "cell" } else { self.cell.name() }, &self.cell);
+        self.states.iter().enumerate().for_each(|(index, variable)| visitor.module(&format!("rnn_state_{index}"), variable));
     }
 }
 
