@@ -11,6 +11,7 @@ use crate::tensor::Tensor;
 use alloc::format;
 use alloc::string::String;
 use core::fmt;
+use core::hash::{Hash, Hasher};
 
 /// A named value that can be assigned. Cloning shares it.
 ///
@@ -286,6 +287,14 @@ impl Drop for Taken<'_> {
 impl PartialEq for Variable {
     fn eq(&self, other: &Variable) -> bool {
         self.id() == other.id()
+    }
+}
+
+impl Eq for Variable {}
+
+impl Hash for Variable {
+    fn hash<H: Hasher>(&self, state: &mut H) {
+        self.id().hash(state);
     }
 }
 

@@ -8,9 +8,9 @@ use syn::{Attribute, Data, DeriveInput, Error, Field, Fields, Ident, LitStr, Mem
 pub fn derive(input: &DeriveInput, root: &str) -> Result<TokenStream> {
     let root = root_path(&input.attrs)?.map_or_else(|| syn::parse_str(root), Ok)?;
     let arms: Vec<TokenStream> = match &input.data {
-        Data::Struct(data) => vec![arm(quote!(Self), &data.fields, &root)?],
+        Data::Struct(data) => vec![arm(quote!(Self), &data.fields)?],
         Data::Enum(data) if data.variants.is_empty() => vec![quote!(_ => {})],
-        Data::Enum(data) => data.variants.iter().map(|variant| arm_of(&variant.ident, &variant.fields, &root)).collect::<Result<_>>()?,
+        Data::Enum(data) => data.variants.iter().map(|variant| arm_of(&variant.ident, &variant.fields)).collect::<Result<_>>()?,
         Data::Union(data) => {
             return Err(Error::new(data.union_token.span, "a union cannot be a Module: nobody knows which of its fields lives"));
         }
@@ -49,12 +49,12 @@ fn root_path(attributes: &[Attribute]) -> Result<Option<Path>> {
     Ok(root)
 }
 
-fn arm_of(variant: &Ident, fields: &Fields, root: &Path) -> Result<TokenStream> {
-    arm(quote!(Self::#variant), fields, root)
+fn arm_of(variant: &Ident, fields: &Fields) -> Result<TokenStream> {
+    arm(quote!(Self::#variant), fields)
 }
 
 /// The arm of a `match` that visits these fields.
-fn arm(variant: TokenStream, fields: &Fields, root: &Path) -> Result<TokenStream> {
+fn arm(variant: TokenStream, fields: &Fields) -> Result<TokenStream> {
     // A lone unnamed field is what the type wraps: it needs no name.
     let wraps = matches!(fields, Fields::Unnamed(fields) if fields.unnamed.len() == 1);
     let mut patterns = Vec::new();

@@ -26,6 +26,11 @@ fn known(dtype: DType) -> &'static (DType, DataType, &'static str) {
     TYPES.iter().find(|(known, ..)| *known == dtype).unwrap_or(&TYPES[0])
 }
 
+/// The element type's number in TensorFlow's messages.
+pub(crate) fn data_type(dtype: DType) -> DataType {
+    known(dtype).1
+}
+
 /// What TensorFlow calls the element type.
 pub(crate) fn name(dtype: DType) -> &'static str {
     known(dtype).2

@@ -190,7 +190,7 @@ fn a_position_goes_on_in_another_pipeline_with_unknown_seeds() {
         assert_eq!(wanted.len(), 4000usize.div_ceil(7) - taken);
     }
     let other = Dataset::range(0..3).iter();
-    assert!(build().iter_from(other.position()).is_err());
+    assert!(build().iter_from(&other.position()).is_err());
 }
 
 #[test]

@@ -7,7 +7,6 @@ use crate::layers::{Module, Visitor};
 use crate::losses::{self, alike};
 use crate::scope::Scope;
 use crate::tensor::Tensor;
-use crate::variable::Variable;
 
 macro_rules! means_of_losses {
     ($($name:ident = $loss:ident;)*) => {$(

@@ -1,7 +1,148 @@
-//! TensorFlow's checkpoints.
+//! Checkpoints: what training has reached, in files that TensorFlow reads and writes too.
+//!
+//! A [`Checkpoint`] is of named objects, whose variables it saves and restores: models, optimizers, numbers, positions in datasets. The
+//! files are TensorFlow's, so `tf.train.Checkpoint` restores what gradlet saved, and the other way round: objects have the names that
+//! TensorFlow gives them, a [`Sequential`](crate::layers::Sequential) those of Keras's.
 
 pub mod bundle;
-mod state;
-mod text;
+mod graph;
+mod objects;
+mod restore;
+mod status;
 
-pub use state::{State, latest_checkpoint};
+pub use graph::OBJECT_GRAPH;
+pub use status::Status;
+
+use crate::file_error::{FileError, FileResult};
+use crate::proto::DataType;
+use crate::tensor_proto::data_type;
+use bundle::{BundleReader, BundleWriter};
+use graph::Graph;
+use gradlet_core::layers::{Module, Visitor};
+use gradlet_core::{Eager, Result, Scope, Tensor, Variable};
+use objects::{Objects, Value};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+/// Named objects, to be saved and restored together: TensorFlow's `tf.train.Checkpoint`.
+///
+/// ```
+/// use gradlet::checkpoint::Checkpoint;
+/// use gradlet::layers::{Dense, Layer, Sequential};
+/// use gradlet::optimizers::Adam;
+/// use gradlet::{Eager, Scope, Tensor};
+///
+/// let scope = Eager::new(&gradlet::cpu());
+/// let new_model = || Sequential::new().with(Dense::new(3)).with(Dense::new(1));
+/// let x = Tensor::full(&scope.device(), 1.0f32, &[1, 2])?;
+/// let folder = tempfile::tempdir()?;
+///
+/// let (model, optimizer) = (new_model(), Adam::new(0.001));
+/// let y = model.apply(&scope, &x)?;
+/// let checkpoint = Checkpoint::new().with("myAwesomeModel", &model).with("myAwesomeOptimizer", &optimizer);
+/// let prefix = checkpoint.save(folder.path().join("model.ckpt"))?;
+/// assert!(prefix.ends_with("model.ckpt-1"));
+///
+/// // A model that has no variables yet gets them when it is built: its initializers do not matter.
+/// let restored = new_model();
+/// let status = Checkpoint::new().with("myAwesomeModel", &restored).restore(&prefix)?;
+/// assert_eq!(restored.apply(&scope, &x)?.to_vec::<f32>()?, y.to_vec::<f32>()?);
+/// status.assert_existing_objects_matched()?;
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+///
+/// An object is whatever is a [`Module`]: by reference, or by value where it is a handle. Under the name "" its parts are objects of their
+/// own, as with `tf.train.Checkpoint(root)`. Numbers that are no variables are in a [`Cell`](std::cell::Cell) or atomic.
+pub struct Checkpoint<'a> {
+    objects: Vec<(String, Box<dyn Module + 'a>)>,
+    save_counter: Variable,
+}
+
+impl Default for Checkpoint<'_> {
+    fn default() -> Self {
+        Checkpoint::new()
+    }
+}
+
+impl<'a> Checkpoint<'a> {
+    /// Of no objects yet.
+    pub fn new() -> Checkpoint<'a> {
+        Checkpoint { objects: Vec::new(), save_counter: Variable::untrained("save_counter") }
+    }
+
+    /// The same with `object` under this name, which it has to have when it is restored, too.
+    pub fn with(mut self, name: &str, object: impl Module + 'a) -> Checkpoint<'a> {
+        self.objects.push((name.into(), Box::new(object)));
+        // TensorFlow's are in the order of their names.
+        self.objects.sort_by(|(one, _), (other, _)| one.cmp(other));
+        self
+    }
+
+    /// How often [`Checkpoint::save`] saved these objects, in this program and in those that it was restored from.
+    pub fn save_counter(&self) -> Result<i64> {
+        if self.save_counter.is_built() { scope().read(&self.save_counter)?.item() } else { Ok(0) }
+    }
+
+    fn set_save_counter(&self, count: i64) -> Result<()> {
+        let count = Tensor::scalar(&crate::cpu(), count);
+        self.save_counter.create(&scope(), &count)?;
+        scope().assign(&self.save_counter, &count)
+    }
+
+    /// Writes the objects' values to `prefix.index` and `prefix.data-00000-of-00001`, whole or not at all: if files of this prefix are
+    /// there, they stay as they are until the new ones take their place in one moment. Gives the prefix.
+    ///
+    /// Variables without a value are left out. Fails where two values have one name, and where the files cannot be written.
+    pub fn write(&self, prefix: impl AsRef<Path>) -> FileResult<PathBuf> {
+        let prefix = prefix.as_ref();
+        let of_model = |error| FileError::model(prefix, error);
+        let objects = Objects::of(self, false, &mut ()).map_err(of_model)?;
+        let (graph, values) = Graph::of(&objects);
+        let mut writer = BundleWriter::create(prefix)?;
+        for (key, value) in values {
+            let value = match value {
+                Value::Variable(variable) => scope().read(variable).map_err(of_model)?,
+                Value::State(value) => value.clone(),
+            };
+            let dims: Vec<u64> = value.dims().iter().map(|&dim| dim.into()).collect();
+            writer.tensor(&key, data_type(value.dtype()), &dims, value.bytes().map_err(of_model)?)?;
+        }
+        writer.strings(OBJECT_GRAPH, &crate::Strings::scalar(graph))?;
+        writer.finish()?;
+        Ok(prefix.into())
+    }
+
+    /// Restores the objects' values from what [`Checkpoint::write`] wrote: those of variables that have one at once, all or none of them,
+    /// those of others when they are created. What `prefix` does not hold stays as it is; the [`Status`] tells.
+    ///
+    /// Fails, and changes nothing, where the files are missing or damaged, and where a value has another element type or shape than its
+    /// variable.
+    pub fn read(&self, prefix: impl AsRef<Path>) -> FileResult<Status<'_, 'a>> {
+        let prefix = prefix.as_ref();
+        let reader = BundleReader::open(prefix)?;
+        let graph = Arc::new(Graph::read(&reader, prefix)?);
+        let source = restore::restore(self, &reader, &graph)?;
+        Ok(Status::new(self, source))
+    }
+
+    /// [`Checkpoint::read`] for what [`Checkpoint::save`] wrote: the next `save` goes on counting from there.
+    pub fn restore(&self, prefix: impl AsRef<Path>) -> FileResult<Status<'_, 'a>> {
+        let prefix = prefix.as_ref();
+        if !self.save_counter.is_built() {
+            self.set_save_counter(0).map_err(|error| FileError::model(prefix, error))?;
+        }
+        self.read(prefix)
+    }
+}
+
+impl Module for Checkpoint<'_> {
+    fn visit(&self, visitor: &mut dyn Visitor) {
+        self.objects.iter().for_each(|(name, object)| visitor.module(name, object));
+        visitor.module("save_counter", &self.save_counter);
+    }
+}
+
+/// Values are read and set outside of every tape and trace.
+fn scope() -> Eager {
+    Eager::new(&crate::cpu())
+}

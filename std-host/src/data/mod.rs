@@ -46,7 +46,7 @@ pub use element::{Batch, Element, Slices};
 pub use group::Buckets;
 pub use interleave::Interleave;
 pub use pad::{Components, Pad, PaddedBatch};
-pub use position::{Iter, Position};
+pub use position::{Iter, Position, Tracked};
 pub use ragged::RaggedBatch;
 pub use shuffle::Shuffle;
 pub use spec::ElementSpec;

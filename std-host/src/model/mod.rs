@@ -19,7 +19,7 @@ pub(crate) use logs::{python, short};
 
 use crate::file_error::{FileError, FileResult};
 use crate::weights;
-use gradlet_core::layers::{Layer, Module, Size, Summary};
+use gradlet_core::layers::{Layer, Module, Size, Summary, Visitor};
 use gradlet_core::optimizers::Optimizer;
 use gradlet_core::{DType, Eager, Error, Function, Result, Scope, Shape, Tensor, TensorType, Variable};
 use std::path::Path;
@@ -223,6 +223,9 @@ impl Model {
 impl Module for Model {
     fn visit(&self, visitor: &mut dyn Visitor) {
         self.layer.visit(visitor);
+        if let Some(compiled) = self.compiled.as_ref().filter(|_| visitor.tracks()) {
+            visitor.module("optimizer", compiled.optimizer());
+        }
     }
 }
 

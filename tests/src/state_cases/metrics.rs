@@ -4,7 +4,7 @@ use super::{Given, floats, read_file, value};
 use crate::case::{Body, Case};
 use crate::fixtures::{Folder, members, text};
 use anyhow::{Context, Result};
-use gradlet_core::layers::Module;
+use gradlet_core::layers::{Module, Visitor};
 use gradlet_core::losses;
 use gradlet_core::metrics::*;
 use gradlet_core::{Error, Scope, Tensor, Variable};

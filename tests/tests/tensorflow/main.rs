@@ -3,6 +3,7 @@
 //! `cargo xtask test TensorFlow` installs TensorFlow and runs these tests; by hand, give `GRADLET_PYTHON` a Python that has it.
 
 mod bundles;
+mod checkpoints;
 mod examples;
 mod images;
 mod managers;

@@ -11,7 +11,7 @@ pub use gru::{GRU, GRUCell};
 pub use lstm::{LSTM, LSTMCell};
 pub use simple_rnn::{SimpleRNN, SimpleRNNCell};
 
-use super::{Initializer, Layer, Module, inputs};
+use super::{Initializer, Layer, Module, Visitor, inputs};
 use crate::error::{Error, Result};
 use crate::scope::Scope;
 use crate::shape::Shape;

@@ -1,0 +1,197 @@
+//! The object graph of a checkpoint: which objects were saved, and under which key the value of each stands.
+
+use super::bundle::BundleReader;
+use super::objects::{Object, Objects, Value};
+use crate::file_error::{FileError, FileResult};
+use crate::proto::TrackableObjectGraph;
+use crate::proto::trackable_object_graph::TrackableObject;
+use crate::proto::trackable_object_graph::trackable_object::{ObjectReference, SerializedTensor};
+use gradlet_core::Variable;
+use prost::Message;
+use std::collections::{HashMap, HashSet, VecDeque};
+use std::path::Path;
+
+/// The key of the graph itself.
+pub const OBJECT_GRAPH: &str = "_CHECKPOINTABLE_OBJECT_GRAPH";
+/// What every value of gradlet's is, and of TensorFlow's variables.
+const VARIABLE_VALUE: &str = "VARIABLE_VALUE";
+
+/// The objects that a checkpoint holds.
+pub struct Graph {
+    objects: TrackableObjectGraph,
+    /// A checkpoint by names, as TensorFlow 1 wrote them, has no graph: its keys were taken for paths.
+    by_names: bool,
+}
+
+impl Graph {
+    /// The graph of a checkpoint. Where it has none, its keys are paths of variables.
+    pub fn read(reader: &BundleReader, prefix: &Path) -> FileResult<Graph> {
+        if reader.entry(OBJECT_GRAPH).is_none() {
+            return Ok(Graph { objects: by_names(reader), by_names: true });
+        }
+        let strings = reader.strings(OBJECT_GRAPH)?;
+        let damaged = |text: &str| FileError::new(prefix, format!("its object graph {text}"));
+        let bytes = strings.values().first().ok_or_else(|| damaged("is empty"))?;
+        let objects = TrackableObjectGraph::decode(bytes.as_ref()).map_err(|error| damaged(&format!("is no such message: {error}")))?;
+        let count = objects.nodes.len();
+        let mut named = objects.nodes.iter().flat_map(|node| &node.children);
+        match named.find(|child| usize::try_from(child.node_id).is_ok_and(|id| id >= count) || child.node_id < 0) {
+            Some(child) => Err(damaged(&format!("names object {}, but it has {count}", child.node_id))),
+            None if count == 0 => Err(damaged("has no objects")),
+            None => Ok(Graph { objects, by_names: false }),
+        }
+    }
+
+    /// Whether objects are to be looked for under gradlet's own paths.
+    pub fn own_paths(&self) -> bool {
+        self.by_names
+    }
+
+    /// Under which key the value of an object stands.
+    pub fn key(&self, object: usize) -> Option<&str> {
+        let attributes = &self.objects.nodes.get(object)?.attributes;
+        let value = attributes.iter().find(|attribute| attribute.name == VARIABLE_VALUE);
+        value.map(|attribute| attribute.checkpoint_key.as_str())
+    }
+
+    /// The objects with values, each with its place: `(root).model.layers.0.w`.
+    pub fn valued(&self) -> impl Iterator<Item = (usize, String)> {
+        let paths = self.paths();
+        let valued = self.objects.nodes.iter().enumerate().filter(|(_, node)| !node.attributes.is_empty());
+        valued.map(move |(object, _)| (object, paths.get(&object).cloned().unwrap_or_else(|| format!("object {object}"))))
+    }
+
+    fn paths(&self) -> HashMap<usize, String> {
+        let mut paths = HashMap::from([(0, String::from("(root)"))]);
+        let mut next = VecDeque::from([0]);
+        while let Some(object) = next.pop_front() {
+            for child in &self.objects.nodes[object].children {
+                let id = child.node_id as usize;
+                if !paths.contains_key(&id) {
+                    paths.insert(id, format!("{}.{}", paths[&object], child.local_name));
+                    next.push_back(id);
+                }
+            }
+        }
+        paths
+    }
+
+    fn child(&self, object: usize, name: &str) -> Option<usize> {
+        let children = &self.objects.nodes.get(object)?.children;
+        children.iter().find(|child| child.local_name == name).map(|child| child.node_id as usize)
+    }
+
+    /// For each of `objects` the one in the checkpoint that is in the same place, where the root is `root` there.
+    pub fn matching(&self, objects: &Objects, root: usize) -> Vec<Option<usize>> {
+        let mut matching = vec![None; objects.all.len()];
+        let mut bound: HashMap<&Variable, usize> = HashMap::new();
+        let mut next = VecDeque::from([(0, root)]);
+        while let Some((own, saved)) = next.pop_front() {
+            // A variable in several places is that which was met first.
+            let saved = match &objects.all[own].value {
+                Some(Value::Variable(variable)) => *bound.entry(variable).or_insert(saved),
+                _ => saved,
+            };
+            matching[own] = Some(saved);
+            let children = objects.all[own].children.iter();
+            next.extend(children.filter_map(|(name, child)| Some((*child, self.child(saved, name)?))));
+        }
+        matching
+    }
+
+    /// The graph that `objects` are saved with, and each of its values with its key, in the order of the graph. Variables without a value
+    /// are left out.
+    pub fn of(objects: &Objects) -> (Vec<u8>, Vec<(String, &Value)>) {
+        let mut ids: HashMap<usize, usize> = HashMap::from([(0, 0)]);
+        let mut variables: HashMap<&Variable, usize> = HashMap::new();
+        let mut order = vec![(0, String::new())];
+        let mut at = 0;
+        while let Some((object, path)) = order.get(at).cloned() {
+            for (name, child) in objects.all[object].children.iter().filter(|(_, child)| saved(&objects.all[*child])) {
+                let next = order.len();
+                let id = match &objects.all[*child].value {
+                    Some(Value::Variable(variable)) => *variables.entry(variable).or_insert(next),
+                    _ => next,
+                };
+                ids.insert(*child, id);
+                if id == next {
+                    let separator = if path.is_empty() { "" } else { "/" };
+                    order.push((*child, format!("{path}{separator}{}", escape(name))));
+                }
+            }
+            at += 1;
+        }
+        let mut nodes: Vec<TrackableObject> = order.iter().map(|(object, path)| node(&objects.all[*object], path, &ids)).collect();
+        tell_values(&mut nodes);
+        let values = order.iter().filter_map(|(object, path)| Some((key(path), objects.all[*object].value.as_ref()?))).collect();
+        (TrackableObjectGraph { nodes }.encode_to_vec(), values)
+    }
+}
+
+/// Whether an object is there to be saved: a variable without a value is not.
+fn saved(object: &Object) -> bool {
+    !matches!(&object.value, Some(Value::Variable(variable)) if !variable.is_built())
+}
+
+fn node(object: &Object, path: &str, ids: &HashMap<usize, usize>) -> TrackableObject {
+    let reference = |(name, child): &(String, usize)| {
+        Some(ObjectReference { node_id: i32::try_from(*ids.get(child)?).ok()?, local_name: name.clone() })
+    };
+    let full_name = || match &object.value {
+        Some(Value::Variable(variable)) => variable.name().to_string(),
+        _ => path.rsplit('/').next().unwrap_or_default().to_string(),
+    };
+    let attribute = || SerializedTensor { name: VARIABLE_VALUE.into(), full_name: full_name(), checkpoint_key: key(path) };
+    TrackableObject {
+        children: object.children.iter().filter_map(reference).collect(),
+        attributes: object.value.iter().map(|_| attribute()).collect(),
+        ..TrackableObject::default()
+    }
+}
+
+/// Sets for each node whether it or one below it has values.
+fn tell_values(nodes: &mut [TrackableObject]) {
+    let mut holding: HashSet<usize> = (0..nodes.len()).filter(|&node| !nodes[node].attributes.is_empty()).collect();
+    loop {
+        let known = holding.len();
+        for (index, node) in nodes.iter().enumerate().rev() {
+            if node.children.iter().any(|child| holding.contains(&(child.node_id as usize))) {
+                holding.insert(index);
+            }
+        }
+        if holding.len() == known {
+            break;
+        }
+    }
+    nodes.iter_mut().enumerate().for_each(|(index, node)| node.has_checkpoint_values = Some(holding.contains(&index)));
+}
+
+/// The key of the value of the object at `path`.
+fn key(path: &str) -> String {
+    format!("{path}/.ATTRIBUTES/{VARIABLE_VALUE}")
+}
+
+/// A name as a part of a key.
+fn escape(name: &str) -> String {
+    name.replace('.', "..").replace('/', ".S")
+}
+
+/// A graph of the paths that the keys are.
+fn by_names(reader: &BundleReader) -> TrackableObjectGraph {
+    let mut nodes = vec![TrackableObject::default()];
+    for (name, _) in reader.entries() {
+        let mut at = 0;
+        for part in name.split('/') {
+            let known = nodes[at].children.iter().find(|child| child.local_name == part).map(|child| child.node_id as usize);
+            at = known.unwrap_or_else(|| {
+                let node_id = nodes.len() as i32;
+                nodes[at].children.push(ObjectReference { node_id, local_name: part.into() });
+                nodes.push(TrackableObject::default());
+                nodes.len() - 1
+            });
+        }
+        let attribute = SerializedTensor { name: VARIABLE_VALUE.into(), full_name: name.to_string(), checkpoint_key: name.to_string() };
+        nodes[at].attributes.push(attribute);
+    }
+    TrackableObjectGraph { nodes }
+}

@@ -1,0 +1,146 @@
+//! How values get from a checkpoint into variables: at once, or when these are created.
+
+use super::bundle::BundleReader;
+use super::graph::Graph;
+use super::objects::{Objects, Value, Walker};
+use crate::file_error::{FileError, FileResult};
+use crate::tensor_proto::data_type;
+use gradlet_core::layers::{Later, Module, State, Waiting};
+use gradlet_core::{FirstValue, Result, Tensor, TensorType, Variable};
+use std::collections::{HashMap, HashSet};
+use std::sync::{Arc, Mutex, PoisonError};
+
+/// A checkpoint that values come from, and which of them arrived.
+#[derive(Clone)]
+pub struct Source {
+    pub reader: BundleReader,
+    pub graph: Arc<Graph>,
+    arrived: Arc<Mutex<HashSet<String>>>,
+}
+
+impl Source {
+    /// Whether the value under this key is that of a variable now.
+    pub fn has_arrived(&self, key: &str) -> bool {
+        self.arrived.lock().unwrap_or_else(PoisonError::into_inner).contains(key)
+    }
+
+    fn arrived(&self, key: &str) {
+        self.arrived.lock().unwrap_or_else(PoisonError::into_inner).insert(key.into());
+    }
+
+    /// Checks that the value under `key` is of this type, and undamaged.
+    fn check(&self, key: &str, place: &str, wanted: TensorType) -> FileResult<()> {
+        let Some(entry) = self.reader.entry(key) else { return Err(self.error(format!("the object graph names {key:?}, which is not there"))) };
+        let same = entry.dtype() == data_type(wanted.dtype) && entry.dims().iter().copied().eq(wanted.shape.dims().iter().map(|&dim| dim.into()));
+        if !same {
+            return Err(self.error(format!("{key:?} is {entry}, but {place:?} is {wanted}")));
+        }
+        self.reader.verify(key)
+    }
+
+    fn error(&self, text: String) -> FileError {
+        FileError::new(self.reader.prefix(), text)
+    }
+
+    /// Lets the variables of `objects` that have no value yet begin with what stands in the same places.
+    fn promise(&self, objects: &Objects, matching: &[Option<usize>]) {
+        for (object, saved) in objects.all.iter().zip(matching) {
+            let key = saved.and_then(|saved| self.graph.key(saved));
+            if let (Some(Value::Variable(variable)), Some(key)) = (&object.value, key) {
+                variable.first_value_from(Arc::new(Promise { source: self.clone(), key: key.into() }));
+            }
+        }
+    }
+}
+
+/// The value of a variable that is not created yet.
+struct Promise {
+    source: Source,
+    key: String,
+}
+
+impl FirstValue for Promise {
+    fn value(&self, initial: &Tensor) -> Result<Tensor> {
+        self.source.check(&self.key, "the new variable", initial.tensor_type())?;
+        let value = self.source.reader.tensor(&self.key, &initial.device()?)?;
+        self.source.arrived(&self.key);
+        Ok(value)
+    }
+}
+
+/// An object of the checkpoint whose variables are created later.
+struct Expected {
+    source: Source,
+    object: usize,
+}
+
+impl Waiting for Expected {
+    fn created(&self, module: &dyn Module) -> Result<()> {
+        let objects = Objects::of(module, self.source.graph.own_paths(), &mut ())?;
+        let matching = self.source.graph.matching(&objects, self.object);
+        self.source.promise(&objects, &matching);
+        Ok(())
+    }
+}
+
+/// Gives the objects in `root` what `reader` has for them.
+pub fn restore(root: &dyn Module, reader: &BundleReader, graph: &Arc<Graph>) -> FileResult<Source> {
+    let source = Source { reader: reader.clone(), graph: graph.clone(), arrived: Arc::default() };
+    let of_model = |error| FileError::model(reader.prefix(), error);
+    let objects = Objects::of(root, graph.own_paths(), &mut ()).map_err(of_model)?;
+    let matching = graph.matching(&objects, 0);
+    let (variables, states) = check(&source, &objects, &matching)?;
+    for (variable, key) in &variables {
+        variable.write(|bytes| reader.read_into(key, bytes)).map_err(of_model)??;
+        source.arrived(key);
+    }
+    source.promise(&objects, &matching);
+    let mut setting = Setting { source: &source, matching: &matching, states };
+    Objects::of(root, graph.own_paths(), &mut setting).map_err(of_model)?;
+    Ok(source)
+}
+
+/// The variables that can be set at once, each with its key, and the new values of states, by object. All of them are checked.
+fn check<'o>(
+    source: &Source,
+    objects: &'o Objects,
+    matching: &[Option<usize>],
+) -> FileResult<(HashMap<&'o Variable, String>, HashMap<usize, Tensor>)> {
+    let (mut variables, mut states) = (HashMap::new(), HashMap::new());
+    for (index, object) in objects.all.iter().enumerate() {
+        let Some(key) = matching[index].and_then(|saved| source.graph.key(saved)) else { continue };
+        match &object.value {
+            Some(Value::Variable(variable)) if variable.is_built() && !variables.contains_key(variable) => {
+                let wanted = variable.tensor_type().map_err(|error| FileError::model(source.reader.prefix(), error))?;
+                source.check(key, &objects.path(index), wanted)?;
+                variables.insert(variable, key.into());
+            }
+            Some(Value::State(_)) => {
+                states.insert(index, source.reader.tensor(key, &crate::cpu())?);
+                source.arrived(key);
+            }
+            _ => {}
+        }
+    }
+    Ok((variables, states))
+}
+
+/// Sets the states, and waits for what comes later.
+struct Setting<'s> {
+    source: &'s Source,
+    matching: &'s [Option<usize>],
+    states: HashMap<usize, Tensor>,
+}
+
+impl Walker for Setting<'_> {
+    fn state(&mut self, object: usize, state: &dyn State) -> Result<()> {
+        self.states.get(&object).map_or(Ok(()), |value| state.restore(value))
+    }
+
+    fn later(&mut self, object: usize, later: &Later) {
+        if let Some(object) = self.matching.get(object).copied().flatten() {
+            later.wait(Arc::new(Expected { source: self.source.clone(), object }));
+        }
+    }
+}
+
