@@ -84,8 +84,8 @@ impl Functional {
 }
 
 impl Functional {
-    /// The nodes that lead to the output, in the order of Keras's operations: by their distance from the output, the farthest first, then
-    /// in the order in which a walk from the output to the input comes by.
+    /// The nodes in the order of Keras's operations: by their distance from the output, the farthest first, then in the order in which a
+    /// walk from the output to the input comes by. Those that do not lead to the output are the last.
     fn operations(&self) -> Vec<usize> {
         let Some(last) = self.nodes.len().checked_sub(1) else { return Vec::new() };
         let mut met = Vec::new();
@@ -102,6 +102,8 @@ impl Functional {
         }
         // The sort is stable: nodes of one depth stay in the order in which they were met.
         met.sort_by_key(|&node| core::cmp::Reverse(depths[node]));
+        let unused: Vec<usize> = (0..last).filter(|node| !met.contains(node)).collect();
+        met.extend(unused);
         met
     }
 
@@ -132,11 +134,11 @@ impl Node {
 
 impl Module for Functional {
     fn visit(&self, visitor: &mut dyn Visitor) {
+        let nodes = || self.operations().into_iter().map(|node| &self.nodes[node]);
         if visitor.tracks() {
-            let operations: Vec<&dyn Module> = input().chain(self.operations().into_iter().map(|node| self.nodes[node].module())).collect();
-            visitor.module("_operations", &operations);
+            visitor.module("_operations", &input().chain(nodes().map(Node::module)).collect::<Vec<_>>());
         } else {
-            self.nodes.iter().for_each(|node| visitor.module(&node.name, &node.module()));
+            nodes().for_each(|node| visitor.module(&node.name, &node.module()));
         }
     }
 }

@@ -8,13 +8,15 @@ pub mod bundle;
 mod graph;
 mod objects;
 mod restore;
+mod state;
 mod status;
+mod text;
 
 pub use graph::OBJECT_GRAPH;
+pub use state::{State, latest_checkpoint};
 pub use status::Status;
 
 use crate::file_error::{FileError, FileResult};
-use crate::proto::DataType;
 use crate::tensor_proto::data_type;
 use bundle::{BundleReader, BundleWriter};
 use graph::Graph;
@@ -110,6 +112,32 @@ impl<'a> Checkpoint<'a> {
         writer.strings(OBJECT_GRAPH, &crate::Strings::scalar(graph))?;
         writer.finish()?;
         Ok(prefix.into())
+    }
+
+    /// [`Checkpoint::write`] to `prefix-N`, where N is how often these objects were saved, this time included; then the folder's file
+    /// `checkpoint` names it as the latest. Gives `prefix-N`.
+    pub fn save(&self, prefix: impl AsRef<Path>) -> FileResult<PathBuf> {
+        let prefix = prefix.as_ref();
+        self.counted(prefix, |count| {
+            let mut numbered = prefix.as_os_str().to_os_string();
+            numbered.push(format!("-{count}"));
+            let prefix = self.write(PathBuf::from(numbered))?;
+            let directory = prefix.parent().unwrap_or(Path::new(""));
+            State::update(directory, &prefix, std::slice::from_ref(&prefix))?;
+            Ok(prefix)
+        })
+    }
+
+    /// Counts what `save` saves, which is given the number; if it fails, the count stays as it was.
+    fn counted<R>(&self, prefix: &Path, save: impl FnOnce(i64) -> FileResult<R>) -> FileResult<R> {
+        let of_model = |error| FileError::model(prefix, error);
+        let before = self.save_counter().map_err(of_model)?;
+        self.set_save_counter(before + 1).map_err(of_model)?;
+        let saved = save(before + 1);
+        if saved.is_err() {
+            self.set_save_counter(before).map_err(of_model)?;
+        }
+        saved
     }
 
     /// Restores the objects' values from what [`Checkpoint::write`] wrote: those of variables that have one at once, all or none of them,

@@ -1,6 +1,6 @@
 //! How values get from a checkpoint into variables: at once, or when these are created.
 
-use super::bundle::BundleReader;
+use super::bundle::{BundleReader, dtype_name};
 use super::graph::Graph;
 use super::objects::{Objects, Value, Walker};
 use crate::file_error::{FileError, FileResult};
@@ -31,9 +31,10 @@ impl Source {
     /// Checks that the value under `key` is of this type, and undamaged.
     fn check(&self, key: &str, place: &str, wanted: TensorType) -> FileResult<()> {
         let Some(entry) = self.reader.entry(key) else { return Err(self.error(format!("the object graph names {key:?}, which is not there"))) };
-        let same = entry.dtype() == data_type(wanted.dtype) && entry.dims().iter().copied().eq(wanted.shape.dims().iter().map(|&dim| dim.into()));
+        let same = entry.dtype() == data_type(wanted.dtype) && entry.dims().iter().copied().eq(wanted.shape.dims().iter().map(|&dim| u64::from(dim)));
         if !same {
-            return Err(self.error(format!("{key:?} is {entry}, but {place:?} is {wanted}")));
+            let held = format!("{} {:?}", dtype_name(entry.dtype()), entry.dims());
+            return Err(self.error(format!("{key:?} is {held}, but {place} is {} {:?}", dtype_name(data_type(wanted.dtype)), wanted.shape.dims())));
         }
         self.reader.verify(key)
     }
@@ -115,7 +116,8 @@ fn check<'o>(
                 source.check(key, &objects.path(index), wanted)?;
                 variables.insert(variable, key.into());
             }
-            Some(Value::State(_)) => {
+            Some(Value::State(value)) => {
+                source.check(key, &objects.path(index), value.tensor_type())?;
                 states.insert(index, source.reader.tensor(key, &crate::cpu())?);
                 source.arrived(key);
             }
