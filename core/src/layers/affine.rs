@@ -1,20 +1,27 @@
 //! What layers with a kernel, a bias and an activation share.
 
-use super::{Activation, Initializer, Module};
+use super::{Activation, Initializer, Module, Visitor};
 use crate::error::Result;
 use crate::scope::Scope;
 use crate::tensor::Tensor;
 use crate::variable::Variable;
 
 /// A kernel, a bias, how they begin, and what is done at last.
-#[derive(Module)]
 pub(super) struct Affine {
-    #[module(tracked = "_kernel")]
     kernel: Variable,
+    /// The kernel's name in TensorFlow's checkpoints, where it differs from one of Keras's layers to the other.
+    tracked: &'static str,
     pub(super) bias: Option<Variable>,
     pub(super) kernel_initializer: Initializer,
     pub(super) bias_initializer: Initializer,
     pub(super) activation: Activation,
+}
+
+impl Module for Affine {
+    fn visit(&self, visitor: &mut dyn Visitor) {
+        visitor.module(if visitor.tracks() { self.tracked } else { "kernel" }, &self.kernel);
+        visitor.module("bias", &self.bias);
+    }
 }
 
 impl Affine {
@@ -22,11 +29,17 @@ impl Affine {
     pub(super) fn new() -> Affine {
         Affine {
             kernel: Variable::deferred("kernel"),
+            tracked: "_kernel",
             bias: Some(Variable::deferred("bias")),
             kernel_initializer: Initializer::glorot_uniform(),
             bias_initializer: Initializer::zeros(),
             activation: Activation::Linear,
         }
+    }
+
+    /// The same with this name for the kernel in TensorFlow's checkpoints.
+    pub(super) fn tracked(self, tracked: &'static str) -> Affine {
+        Affine { tracked, ..self }
     }
 
     pub(super) fn build(&self, scope: &dyn Scope, kernel: &[u32], bias: u32) -> Result<()> {

@@ -36,7 +36,15 @@ impl Conv2DTranspose {
     /// A layer with this many filters of this height and width, stride 1, no padding and no activation.
     pub fn new(filters: u32, kernel_size: [u32; 2]) -> Conv2DTranspose {
         let (strides, padding, dilation_rate) = ([1, 1], Padding::Valid, [1, 1]);
-        Conv2DTranspose { filters, kernel_size, strides, padding, output_padding: None, dilation_rate, affine: Affine::new() }
+        Conv2DTranspose {
+            filters,
+            kernel_size,
+            strides,
+            padding,
+            output_padding: None,
+            dilation_rate,
+            affine: Affine::new().tracked("kernel"),
+        }
     }
 
     /// The same with so many rows and columns more than the least; at first as many as the strides give, as in Keras.

@@ -35,7 +35,7 @@ impl DepthwiseConv2D {
     /// A layer with one filter of this height and width for each channel, stride 1, no padding and no activation.
     pub fn new(kernel_size: [u32; 2]) -> DepthwiseConv2D {
         let (strides, padding, dilation_rate) = ([1, 1], Padding::Valid, [1, 1]);
-        DepthwiseConv2D { kernel_size, strides, padding, depth_multiplier: 1, dilation_rate, affine: Affine::new() }
+        DepthwiseConv2D { kernel_size, strides, padding, depth_multiplier: 1, dilation_rate, affine: Affine::new().tracked("kernel") }
     }
 }
 

@@ -45,8 +45,8 @@ pub trait Rule: ThreadSafe {
         0.0
     }
 
-    /// The variables that the rule has itself, beside the slots.
-    fn variables(&self) -> Vec<Variable> {
+    /// The variables that the rule has itself, beside the slots, each with the name of Keras's attribute.
+    fn variables(&self) -> Vec<(&'static str, Variable)> {
         Vec::new()
     }
 
@@ -219,7 +219,7 @@ impl<R: Rule> Descent<R> {
             state.extend(trained.iter().flat_map(|trained| trained.slots.iter().skip(first).take(group.len()).cloned()));
             first += group.len();
         }
-        state.extend(self.rule.variables());
+        state.extend(self.rule.variables().into_iter().map(|(_, variable)| variable));
         state
     }
 
@@ -279,6 +279,7 @@ impl<R: Rule> Module for Descent<R> {
         if let LearningRate::Value(_) = self.learning_rate {
             visitor.module("_learning_rate", &self.rate);
         }
+        self.rule.variables().iter().for_each(|(attribute, variable)| visitor.module(attribute, variable));
         visitor.later(&self.later);
     }
 }

@@ -73,8 +73,8 @@ impl Rule for NadamRule {
         &[&["momentum", "velocity"]]
     }
 
-    fn variables(&self) -> Vec<Variable> {
-        Vec::from([self.product.clone()])
+    fn variables(&self) -> Vec<(&'static str, Variable)> {
+        Vec::from([("_u_product", self.product.clone())])
     }
 
     fn build(&self, scope: &dyn Scope, variables: &[Variable]) -> Result<()> {

@@ -30,13 +30,30 @@ impl Source {
 
     /// Checks that the value under `key` is of this type, and undamaged.
     fn check(&self, key: &str, place: &str, wanted: TensorType) -> FileResult<()> {
-        let Some(entry) = self.reader.entry(key) else { return Err(self.error(format!("the object graph names {key:?}, which is not there"))) };
-        let same = entry.dtype() == data_type(wanted.dtype) && entry.dims().iter().copied().eq(wanted.shape.dims().iter().map(|&dim| u64::from(dim)));
+        let Some(entry) = self.reader.entry(key) else {
+            return Err(self.error(format!("the object graph names {key:?}, which is not there")));
+        };
+        let same = entry.dtype() == data_type(wanted.dtype)
+            && entry.dims().iter().copied().eq(wanted.shape.dims().iter().map(|&dim| u64::from(dim)));
         if !same {
             let held = format!("{} {:?}", dtype_name(entry.dtype()), entry.dims());
-            return Err(self.error(format!("{key:?} is {held}, but {place} is {} {:?}", dtype_name(data_type(wanted.dtype)), wanted.shape.dims())));
+            return Err(self.error(format!(
+                "{key:?} is {held}, but {place} is {} {:?}",
+                dtype_name(data_type(wanted.dtype)),
+                wanted.shape.dims()
+            )));
         }
         self.reader.verify(key)
+    }
+
+    /// Gives each variable the value under its key.
+    fn fill(&self, variables: &HashMap<&Variable, String>) -> FileResult<()> {
+        for (variable, key) in variables {
+            let read = variable.write(|bytes| self.reader.read_into(key, bytes));
+            read.map_err(|error| FileError::model(self.reader.prefix(), error))??;
+            self.arrived(key);
+        }
+        Ok(())
     }
 
     fn error(&self, text: String) -> FileError {
@@ -80,7 +97,10 @@ impl Waiting for Expected {
         let objects = Objects::of(module, self.source.graph.own_paths(), &mut ())?;
         let matching = self.source.graph.matching(&objects, self.object);
         self.source.promise(&objects, &matching);
-        Ok(())
+        // A variable may have been created without a promise: only what waits here knows it.
+        let (mut variables, _) = check(&self.source, &objects, &matching)?;
+        variables.retain(|_, key| !self.source.has_arrived(key));
+        Ok(self.source.fill(&variables)?)
     }
 }
 
@@ -91,10 +111,7 @@ pub fn restore(root: &dyn Module, reader: &BundleReader, graph: &Arc<Graph>) -> 
     let objects = Objects::of(root, graph.own_paths(), &mut ()).map_err(of_model)?;
     let matching = graph.matching(&objects, 0);
     let (variables, states) = check(&source, &objects, &matching)?;
-    for (variable, key) in &variables {
-        variable.write(|bytes| reader.read_into(key, bytes)).map_err(of_model)??;
-        source.arrived(key);
-    }
+    source.fill(&variables)?;
     source.promise(&objects, &matching);
     let mut setting = Setting { source: &source, matching: &matching, states };
     Objects::of(root, graph.own_paths(), &mut setting).map_err(of_model)?;
@@ -145,4 +162,3 @@ impl Walker for Setting<'_> {
         }
     }
 }
-

@@ -22,7 +22,8 @@ impl<'c, 'a> Status<'c, 'a> {
     pub fn assert_consumed(&self) -> Result<&Self> {
         let left_over = self.left_over()?;
         if let Some(first) = left_over.first() {
-            let text = format!("the checkpoint holds {} {} that no object took: {first}{}", left_over.len(), values(&left_over), more(&left_over));
+            let text =
+                format!("the checkpoint holds {} {} that no object took: {first}{}", left_over.len(), values(&left_over), more(&left_over));
             return Err(self.error(text));
         }
         self.assert_existing_objects_matched()
@@ -34,16 +35,20 @@ impl<'c, 'a> Status<'c, 'a> {
         let missing = self.missing()?;
         match missing.first() {
             None => Ok(self),
-            Some(first) => {
-                Err(self.error(format!("{} {} got nothing from the checkpoint: {first}{}", missing.len(), values(&missing), more(&missing))))
-            }
+            Some(first) => Err(self.error(format!(
+                "{} {} got nothing from the checkpoint: {first}{}",
+                missing.len(),
+                values(&missing),
+                more(&missing)
+            ))),
         }
     }
 
     /// Fails where no object but the checkpoint's own counter got a value.
     pub fn assert_nontrivial_match(&self) -> Result<&Self> {
         let (_, matching) = self.matching()?;
-        let arrived = matching.iter().flatten().filter_map(|saved| self.source.graph.key(*saved)).filter(|key| !key.starts_with("save_counter/"));
+        let arrived =
+            matching.iter().flatten().filter_map(|saved| self.source.graph.key(*saved)).filter(|key| !key.starts_with("save_counter/"));
         if arrived.count() > 0 { Ok(self) } else { Err(self.error("nothing in the checkpoint has the name of an object".into())) }
     }
 
@@ -69,7 +74,8 @@ impl<'c, 'a> Status<'c, 'a> {
     /// The paths of the objects' values that are not in the checkpoint, such as `model/dense/bias`.
     pub fn missing(&self) -> Result<Vec<String>> {
         let (objects, matching) = self.matching()?;
-        let arrived = |own: usize| matching[own].and_then(|saved| self.source.graph.key(saved)).is_some_and(|key| self.source.has_arrived(key));
+        let arrived =
+            |own: usize| matching[own].and_then(|saved| self.source.graph.key(saved)).is_some_and(|key| self.source.has_arrived(key));
         let there = |own: &usize| match &objects.all[*own].value {
             Some(Value::Variable(variable)) => variable.is_built(),
             value => value.is_some(),
