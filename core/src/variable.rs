@@ -11,7 +11,6 @@ use crate::tensor::Tensor;
 use alloc::format;
 use alloc::string::String;
 use core::fmt;
-use core::hash::{Hash, Hasher};
 
 /// A named value that can be assigned. Cloning shares it.
 ///
@@ -245,8 +244,8 @@ impl Variable {
         self.argument
     }
 
-    /// What tells this variable from any other.
-    pub(crate) fn id(&self) -> usize {
+    /// What tells this variable from any other that lives.
+    pub fn id(&self) -> usize {
         Shared::as_ptr(&self.cell) as usize
     }
 }
@@ -287,14 +286,6 @@ impl Drop for Taken<'_> {
 impl PartialEq for Variable {
     fn eq(&self, other: &Variable) -> bool {
         self.id() == other.id()
-    }
-}
-
-impl Eq for Variable {}
-
-impl Hash for Variable {
-    fn hash<H: Hasher>(&self, state: &mut H) {
-        self.id().hash(state);
     }
 }
 

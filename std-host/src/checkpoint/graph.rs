@@ -6,7 +6,6 @@ use crate::file_error::{FileError, FileResult};
 use crate::proto::TrackableObjectGraph;
 use crate::proto::trackable_object_graph::TrackableObject;
 use crate::proto::trackable_object_graph::trackable_object::{ObjectReference, SerializedTensor};
-use gradlet_core::Variable;
 use prost::Message;
 use std::collections::{HashMap, HashSet, VecDeque};
 use std::path::Path;
@@ -84,12 +83,12 @@ impl Graph {
     /// For each of `objects` the one in the checkpoint that is in the same place, where the root is `root` there.
     pub fn matching(&self, objects: &Objects, root: usize) -> Vec<Option<usize>> {
         let mut matching = vec![None; objects.all.len()];
-        let mut bound: HashMap<&Variable, usize> = HashMap::new();
+        let mut bound: HashMap<usize, usize> = HashMap::new();
         let mut next = VecDeque::from([(0, root)]);
         while let Some((own, saved)) = next.pop_front() {
             // A variable in several places is that which was met first.
             let saved = match &objects.all[own].value {
-                Some(Value::Variable(variable)) => *bound.entry(variable).or_insert(saved),
+                Some(Value::Variable(variable)) => *bound.entry(variable.id()).or_insert(saved),
                 _ => saved,
             };
             matching[own] = Some(saved);
@@ -103,14 +102,14 @@ impl Graph {
     /// are left out.
     pub fn of(objects: &Objects) -> (Vec<u8>, Vec<(String, &Value)>) {
         let mut ids: HashMap<usize, usize> = HashMap::from([(0, 0)]);
-        let mut variables: HashMap<&Variable, usize> = HashMap::new();
+        let mut variables: HashMap<usize, usize> = HashMap::new();
         let mut order = vec![(0, String::new())];
         let mut at = 0;
         while let Some((object, path)) = order.get(at).cloned() {
             for (name, child) in objects.all[object].children.iter().filter(|(_, child)| saved(&objects.all[*child])) {
                 let next = order.len();
                 let id = match &objects.all[*child].value {
-                    Some(Value::Variable(variable)) => *variables.entry(variable).or_insert(next),
+                    Some(Value::Variable(variable)) => *variables.entry(variable.id()).or_insert(next),
                     _ => next,
                 };
                 ids.insert(*child, id);

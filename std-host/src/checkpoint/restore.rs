@@ -47,7 +47,7 @@ impl Source {
     }
 
     /// Gives each variable the value under its key.
-    fn fill(&self, variables: &HashMap<&Variable, String>) -> FileResult<()> {
+    fn fill(&self, variables: &[(Variable, String)]) -> FileResult<()> {
         for (variable, key) in variables {
             let read = variable.write(|bytes| self.reader.read_into(key, bytes));
             read.map_err(|error| FileError::model(self.reader.prefix(), error))??;
@@ -98,9 +98,9 @@ impl Waiting for Expected {
         let matching = self.source.graph.matching(&objects, self.object);
         self.source.promise(&objects, &matching);
         // A variable may have been created without a promise: only what waits here knows it.
-        let (mut variables, _) = check(&self.source, &objects, &matching)?;
-        variables.retain(|_, key| !self.source.has_arrived(key));
-        Ok(self.source.fill(&variables)?)
+        let mut values = check(&self.source, &objects, &matching)?;
+        values.variables.retain(|(_, key)| !self.source.has_arrived(key));
+        Ok(self.source.fill(&values.variables)?)
     }
 }
 
@@ -110,7 +110,7 @@ pub fn restore(root: &dyn Module, reader: &BundleReader, graph: &Arc<Graph>) -> 
     let of_model = |error| FileError::model(reader.prefix(), error);
     let objects = Objects::of(root, graph.own_paths(), &mut ()).map_err(of_model)?;
     let matching = graph.matching(&objects, 0);
-    let (variables, states) = check(&source, &objects, &matching)?;
+    let Checked { variables, states } = check(&source, &objects, &matching)?;
     source.fill(&variables)?;
     source.promise(&objects, &matching);
     let mut setting = Setting { source: &source, matching: &matching, states };
@@ -118,20 +118,24 @@ pub fn restore(root: &dyn Module, reader: &BundleReader, graph: &Arc<Graph>) -> 
     Ok(source)
 }
 
-/// The variables that can be set at once, each with its key, and the new values of states, by object. All of them are checked.
-fn check<'o>(
-    source: &Source,
-    objects: &'o Objects,
-    matching: &[Option<usize>],
-) -> FileResult<(HashMap<&'o Variable, String>, HashMap<usize, Tensor>)> {
-    let (mut variables, mut states) = (HashMap::new(), HashMap::new());
+/// What can be set at once.
+struct Checked {
+    /// Each with the key of its value.
+    variables: Vec<(Variable, String)>,
+    /// The new values, by object.
+    states: HashMap<usize, Tensor>,
+}
+
+/// Finds, and checks, the values of those in `objects` that can be set at once.
+fn check(source: &Source, objects: &Objects, matching: &[Option<usize>]) -> FileResult<Checked> {
+    let (mut variables, mut states, mut known) = (Vec::new(), HashMap::new(), HashSet::new());
     for (index, object) in objects.all.iter().enumerate() {
         let Some(key) = matching[index].and_then(|saved| source.graph.key(saved)) else { continue };
         match &object.value {
-            Some(Value::Variable(variable)) if variable.is_built() && !variables.contains_key(variable) => {
+            Some(Value::Variable(variable)) if variable.is_built() && known.insert(variable.id()) => {
                 let wanted = variable.tensor_type().map_err(|error| FileError::model(source.reader.prefix(), error))?;
                 source.check(key, &objects.path(index), wanted)?;
-                variables.insert(variable, key.into());
+                variables.push((variable.clone(), key.into()));
             }
             Some(Value::State(value)) => {
                 source.check(key, &objects.path(index), value.tensor_type())?;
@@ -141,7 +145,7 @@ fn check<'o>(
             _ => {}
         }
     }
-    Ok((variables, states))
+    Ok(Checked { variables, states })
 }
 
 /// Sets the states, and waits for what comes later.

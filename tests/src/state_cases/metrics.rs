@@ -7,7 +7,7 @@ use anyhow::{Context, Result};
 use gradlet_core::layers::{Module, Visitor};
 use gradlet_core::losses;
 use gradlet_core::metrics::*;
-use gradlet_core::{Error, Scope, Tensor, Variable};
+use gradlet_core::{Error, Scope, Tensor};
 use serde_json::Value as Json;
 use std::sync::Arc;
 
