@@ -124,7 +124,7 @@ impl Description {
     pub fn read(bytes: &[u8]) -> Result<Description> {
         let bytes = crate::device::AlignedBytes::from(bytes);
         let mut program = Program::load(&bytes, &[], &[])?;
-        let (header, _) = Program::open(&bytes, &[])?;
+        let header = Program::open(&bytes, &[])?.header;
         let signatures = (0..program.signatures.len()).map(|index| {
             program.loaded = 1 << index;
             signature(&program, index)

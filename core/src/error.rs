@@ -137,6 +137,51 @@ pub enum Error {
         /// The index.
         index: u32,
     },
+    /// The bytes do not begin as a checkpoint does.
+    NotACheckpoint,
+    /// The checkpoint is of a format version that this reader does not take.
+    CheckpointVersion {
+        /// Its major version.
+        major: u16,
+        /// Its minor version.
+        minor: u16,
+    },
+    /// The checkpoint belongs to another artifact.
+    OtherArtifact {
+        /// The checksum of that artifact.
+        checksum: u32,
+    },
+    /// The checkpoint is damaged.
+    Damaged {
+        /// The variable where it is; nothing where the damage leaves no variable to tell, as in its header.
+        variable: Option<u32>,
+    },
+    /// The checkpoint ends before its end.
+    CutShort,
+    /// The checkpoint has another value for this variable than flash has, and no signature that assigns it is loaded, so it has no memory.
+    InFlash {
+        /// The variable.
+        variable: u32,
+    },
+    /// The reader, the writer or the flash failed.
+    Io {
+        /// What it said.
+        kind: embedded_io::ErrorKind,
+    },
+    /// A range of flash cannot be divided so: slots are whole erase blocks, at least two, and the buffer holds whole words.
+    Slots,
+    /// A checkpoint does not fit into a slot.
+    SlotTooSmall {
+        /// The bytes that a slot must have.
+        needed: u32,
+        /// The bytes it has.
+        got: u32,
+    },
+    /// Flash does not hold what was written: it is worn.
+    Worn {
+        /// The slot.
+        slot: u32,
+    },
     /// No kernel on the device computes this op for this element type.
     #[cfg(feature = "alloc")]
     NoKernel {
@@ -308,6 +353,23 @@ impl fmt::Display for Error {
             Error::ArenaTooSmall { needed, got } => write!(f, "the arena needs {needed} bytes and has {got}"),
             Error::NoSuchTensor { index } => write!(f, "there is no tensor at index {index}"),
             Error::TensorType { index } => write!(f, "the tensor at index {index} has another element type or size"),
+            Error::NotACheckpoint => f.write_str("not a flat checkpoint: it must begin with \"GRDC\""),
+            Error::CheckpointVersion { major, minor } => {
+                write!(f, "the checkpoint has format version {major}.{minor}, which this gradlet does not read")
+            }
+            Error::OtherArtifact { checksum } => write!(f, "the checkpoint belongs to another artifact, with checksum {checksum:08x}"),
+            Error::Damaged { variable: Some(variable) } => write!(f, "the checkpoint is damaged at variable {variable}"),
+            Error::Damaged { variable: None } => f.write_str("the checkpoint is damaged outside the values of its variables"),
+            Error::CutShort => f.write_str("the checkpoint is cut short"),
+            Error::InFlash { variable } => {
+                write!(f, "the checkpoint changes variable {variable}, which is in flash: load a signature that assigns it")
+            }
+            Error::Io { kind } => write!(f, "reading or writing failed: {kind:?}"),
+            Error::Slots => f.write_str(
+                "flash cannot be divided so: a slot is one erase block or more, there are at least two, and the buffer holds whole words",
+            ),
+            Error::SlotTooSmall { needed, got } => write!(f, "the checkpoint needs a slot of {needed} bytes, and it has {got}"),
+            Error::Worn { slot } => write!(f, "slot {slot} does not hold what was written: the flash is worn"),
             #[cfg(feature = "alloc")]
             Error::NoKernel { op, dtype } => write!(f, "the device has no kernel for {op} on {dtype}"),
             #[cfg(feature = "alloc")]

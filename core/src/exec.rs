@@ -269,6 +269,25 @@ impl<'p, 'm> Session<'p, 'm> {
         }
     }
 
+    /// The program that it runs.
+    pub fn program(&self) -> &'p Program<'p> {
+        self.places.program
+    }
+
+    /// The bytes of variable `index`, if it has a value.
+    pub(crate) fn value(&self, index: usize) -> Option<&[u8]> {
+        let place = self.variable_bytes(index)?;
+        Some(self.bytes(Some(place)))
+    }
+
+    /// Sets the bytes of a variable in memory from `at` on.
+    pub(crate) fn set_variable(&mut self, variable: u32, at: usize, bytes: &[u8]) {
+        let start = (self.places.offset(variable) as usize).saturating_add(at);
+        if let Some(value) = self.memory.get_mut(start..).and_then(|rest| rest.get_mut(..bytes.len())) {
+            value.copy_from_slice(bytes);
+        }
+    }
+
     /// The number of variables.
     pub fn variable_count(&self) -> usize {
         self.places.program.variables.len()

@@ -16,6 +16,7 @@ extern crate self as gradlet_core;
 #[cfg(target_endian = "big")]
 compile_error!("gradlet reads its formats in place, and they are little-endian");
 
+pub mod checkpoint;
 pub mod dtype;
 pub mod error;
 pub mod format;
@@ -24,6 +25,7 @@ pub mod ops;
 pub mod program;
 pub mod random;
 pub mod shape;
+pub mod slots;
 pub mod verify;
 pub mod view;
 
@@ -37,8 +39,6 @@ pub mod autograph;
 pub mod bodies;
 #[cfg(feature = "alloc")]
 mod branches;
-#[cfg(feature = "alloc")]
-mod checkpoint;
 #[cfg(feature = "alloc")]
 pub mod compat;
 #[cfg(feature = "alloc")]
@@ -92,6 +92,8 @@ pub mod schedules;
 #[cfg(feature = "alloc")]
 pub mod scope;
 #[cfg(feature = "alloc")]
+mod signatures;
+#[cfg(feature = "alloc")]
 pub mod sources;
 #[cfg(feature = "alloc")]
 mod steps;
@@ -113,12 +115,14 @@ mod check;
 mod exec;
 
 pub use arena::Aligned;
+pub use checkpoint::{Contents, FlatCheckpoint};
 pub use dtype::{Bool, DType, Element};
 pub use error::{Error, Result};
 pub use exec::Session;
 pub use op::Kernel;
 pub use program::{Program, SignatureId};
 pub use shape::{MAX_RANK, Shape, TensorType};
+pub use slots::Slots;
 pub use view::{TensorView, TensorViewMut};
 #[cfg(feature = "alloc")]
 pub use {

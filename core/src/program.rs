@@ -8,6 +8,7 @@ use crate::op::Kernel;
 pub use crate::op::NONE;
 use crate::shape::TensorType;
 use bytemuck::{Pod, Zeroable};
+use crc::{CRC_32_ISCSI, Crc, NoTable};
 
 /// The first bytes of an artifact.
 pub const MAGIC: [u8; 4] = *b"GRDL";
@@ -190,6 +191,7 @@ impl KernelRecord {
 /// # Ok::<(), gradlet_core::Error>(())
 /// ```
 pub struct Program<'a> {
+    pub(crate) header: &'a Header,
     pub(crate) signatures: &'a [SignatureRecord],
     pub(crate) blocks: &'a [BlockRecord],
     pub(crate) variables: &'a [VariableRecord],
@@ -200,7 +202,7 @@ pub struct Program<'a> {
     pub(crate) attributes: &'a [u32],
     pub(crate) operands: &'a [u16],
     pub(crate) names: &'a [u8],
-    #[cfg_attr(not(feature = "alloc"), expect(dead_code))]
+    #[cfg(feature = "alloc")]
     pub(crate) metadata: &'a [u8],
     pub(crate) data: &'a [u8],
     pub(crate) kernels: &'a [&'a Kernel],
@@ -259,7 +261,29 @@ fn types_of(table: &[u8]) -> Result<&[TensorType]> {
 
 /// CRC-32C (Castagnoli) of `bytes`, as the header holds it.
 pub fn checksum(bytes: &[u8]) -> u32 {
-    crc::Crc::<u32, crc::NoTable>::new(&crc::CRC_32_ISCSI).checksum(bytes)
+    Checksum::NEW.add(bytes).get()
+}
+
+/// A CRC-32C in the making.
+#[derive(Clone, Copy)]
+pub(crate) struct Checksum(u32);
+
+impl Checksum {
+    /// That of no bytes.
+    pub(crate) const NEW: Checksum = Checksum(!0);
+
+    /// With more bytes. One function for all, to keep firmware small.
+    #[inline(never)]
+    pub(crate) fn add(self, bytes: &[u8]) -> Checksum {
+        const CRC: &Crc<u32, NoTable> = &Crc::<u32, NoTable>::new(&CRC_32_ISCSI);
+        let mut digest = CRC.digest_with_initial(self.0.reverse_bits());
+        digest.update(bytes);
+        Checksum(!digest.finalize())
+    }
+
+    pub(crate) fn get(self) -> u32 {
+        !self.0
+    }
 }
 
 impl<'a> Program<'a> {
@@ -269,7 +293,8 @@ impl<'a> Program<'a> {
     /// Kernels are needed only for the named signatures. The errors name the place: the record of a table, or the
     /// instruction and the rule it breaks; [`Error::MissingKernel`] where `kernels` lacks one ([`missing_kernel`] names it).
     pub fn load(bytes: &'a [u8], kernels: &'a [&'a Kernel], signatures: &[&str]) -> Result<Program<'a>> {
-        let (header, mut program) = Program::open(bytes, kernels)?;
+        let mut program = Program::open(bytes, kernels)?;
+        let header = program.header;
         let covered = bytes.get(CHECKSUM_FROM..header.length as usize).unwrap_or(&[]);
         let computed = checksum(covered);
         if computed != header.checksum {
@@ -289,7 +314,7 @@ impl<'a> Program<'a> {
     }
 
     /// Reads the header and finds the tables, without checking checksum or records: for bytes that were loaded before.
-    pub(crate) fn open(bytes: &'a [u8], kernels: &'a [&'a Kernel]) -> Result<(&'a Header, Program<'a>)> {
+    pub(crate) fn open(bytes: &'a [u8], kernels: &'a [&'a Kernel]) -> Result<Program<'a>> {
         let got = bytes.len() as u32;
         if !(bytes.as_ptr() as usize).is_multiple_of(ALIGN) {
             return Err(Error::Misaligned);
@@ -305,9 +330,10 @@ impl<'a> Program<'a> {
             return Err(Error::Version { major: header.major, minor: header.minor });
         }
         let bytes = bytes.get(..header.length as usize).ok_or(Error::Truncated { needed: header.length, got })?;
-        let [signatures, blocks, variables, tensors, instructions, kernel_records, types, attributes, operands, names, metadata, data] =
+        let [signatures, blocks, variables, tensors, instructions, kernel_records, types, attributes, operands, names, _metadata, data] =
             tables(bytes, header)?;
         let mut program = Program {
+            header,
             signatures: records(signatures),
             blocks: records(blocks),
             variables: records(variables),
@@ -318,7 +344,8 @@ impl<'a> Program<'a> {
             attributes: records(attributes),
             operands: records(operands),
             names,
-            metadata,
+            #[cfg(feature = "alloc")]
+            metadata: _metadata,
             data,
             kernels,
             in_order: &[],
@@ -327,7 +354,7 @@ impl<'a> Program<'a> {
         let fits = |(record, kernel): &(&KernelRecord, &&Kernel)| record.is(kernel);
         let in_order = program.kernel_records.iter().zip(kernels).take_while(fits).count();
         program.in_order = kernels.get(..in_order).unwrap_or(&[]);
-        Ok((header, program))
+        Ok(program)
     }
 
     /// The loaded signature called `name`. Fails with [`Error::UnknownSignature`].
@@ -440,7 +467,7 @@ impl<'a> Program<'a> {
 /// The name of the op, and of the element type, that a failed load with [`Error::MissingKernel`] asked for: the line to
 /// add to the firmware's kernel table is `&gradlet_core::ops::{op}::{DTYPE}`.
 pub fn missing_kernel(bytes: &[u8], kernel: u32) -> Option<(&str, DType)> {
-    let (_, program) = Program::open(bytes, &[]).ok()?;
+    let program = Program::open(bytes, &[]).ok()?;
     let record = program.kernel_records.get(kernel as usize)?;
     let name = core::str::from_utf8(program.name_bytes(record.name)?).ok()?;
     Some((name, DType::from_code(record.dtype)?))

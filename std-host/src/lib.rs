@@ -59,6 +59,9 @@ pub use devices::{cpu, portable_cpu};
 pub use digits::Digits;
 pub use file_error::{FileError, FileResult};
 pub use files::{WholeFile, writable, write_whole};
+/// Flat checkpoints, of an artifact's variables: what a device writes.
+#[doc(inline)]
+pub use gradlet_core::checkpoint as flat;
 #[doc(inline)]
 pub use gradlet_core::*;
 pub use loaded::{Loaded, load};

@@ -29,6 +29,8 @@ const FLOORS: [(u32, &[&str]); 9] = [
             "metrics",
             "optimizers",
             "schedules",
+            "signatures",
+            "slots",
             "model",
         ],
     ),

@@ -36,7 +36,7 @@ pub fn run(json: Option<&Path>) -> Result<()> {
     let folder = models::write("demo", &artifact)?;
     models::write_digits(&folder.join("digits.bin"), &train, &test)?;
 
-    println!("3. Let a Cortex-M4F with 256 KiB of RAM (QEMU) learn {} turned digits, {EPOCHS} times each", train.len());
+    println!("3. Let a Cortex-M4F with 256 KiB of RAM (QEMU) learn {} turned digits, {EPOCHS} times each, save, and restart", train.len());
     let Device { mut figures, losses } = device(&toolchain, &folder, EPOCHS)?;
 
     println!("4. Repeat its steps on the host, and compare every loss and every weight, bit for bit\n");
@@ -81,8 +81,8 @@ fn host() -> Result<Host> {
     Ok(Host { artifact: artifact.to_vec(), logs, seconds, train, test })
 }
 
-/// How many of the device's `train` steps gave the loss that the host's portable kernels give, to the bit. Fails if a
-/// loss, or a weight after [`COMPARED`] steps, differs.
+/// How many of the device's `train` steps, the one after the restart among them, gave the loss that the host's portable kernels give, to
+/// the bit. Fails if a loss, or a weight after [`COMPARED`] steps, differs.
 fn steps_bit_equal(artifact: &[u8], train: &Digits, log: &[u8]) -> Result<u32> {
     let artifact = gradlet::device::AlignedBytes::from(artifact);
     let program = Program::load(&artifact, ops::KERNELS, &["infer", "train"])?;
@@ -92,19 +92,18 @@ fn steps_bit_equal(artifact: &[u8], train: &Digits, log: &[u8]) -> Result<u32> {
     let mut log = log;
     let mut take = |bytes: usize| log.split_off(..bytes).context("the device wrote too little");
     let mut equal = 0;
-    for _ in 0..EPOCHS {
-        for index in 0..train.len() {
-            let pixels = session.input_mut::<f32>(signature, 0)?;
-            pixels.iter_mut().zip(train.image(index)).for_each(|(value, &pixel)| *value = f32::from(pixel) / 255.0);
-            session.input_mut::<i32>(signature, 1)?.fill(train.labels[index].into());
-            session.run(signature)?;
-            equal += 1;
-            ensure!(take(4)? == session.output_bytes(signature, 0)?, "the loss of step {equal} differs between device and host");
-            if equal == COMPARED {
-                for variable in 0..session.variable_count() {
-                    let own = session.variable(variable)?;
-                    ensure!(take(own.len())? == own, "variable {variable} differs between device and host after {equal} steps");
-                }
+    // And the step after the restart.
+    for index in (0..EPOCHS).flat_map(|_| 0..train.len()).chain([0]) {
+        let pixels = session.input_mut::<f32>(signature, 0)?;
+        pixels.iter_mut().zip(train.image(index)).for_each(|(value, &pixel)| *value = f32::from(pixel) / 255.0);
+        session.input_mut::<i32>(signature, 1)?.fill(train.labels[index].into());
+        session.run(signature)?;
+        equal += 1;
+        ensure!(take(4)? == session.output_bytes(signature, 0)?, "the loss of step {equal} differs between device and host");
+        if equal == COMPARED {
+            for variable in 0..session.variable_count() {
+                let own = session.variable(variable)?;
+                ensure!(take(own.len())? == own, "variable {variable} differs between device and host after {equal} steps");
             }
         }
     }
@@ -140,7 +139,12 @@ fn device(toolchain: &Toolchain, folder: &Path, epochs: u32) -> Result<Device> {
     figures.insert("device_accuracy_before".into(), accuracy("correct_before")?);
     figures.insert("device_accuracy_after_head".into(), accuracy("correct_after_head")?);
     figures.insert("device_accuracy_after".into(), accuracy("correct_after")?);
-    for key in ["device_steps", "arena_planned", "arena_used", "stack_high_water", "instructions_infer", "instructions_train_step"] {
+    figures.insert("device_accuracy_restarted".into(), accuracy("correct_restarted")?);
+    for (before, after) in [("correct_after", "correct_restarted"), ("loss_after_millionths", "loss_restarted_millionths")] {
+        ensure!(number(before)? == number(after)?, "{after} is {}, and was {} before the restart", number(after)?, number(before)?);
+    }
+    let keys = ["device_steps", "arena_planned", "arena_used", "stack_high_water", "instructions_infer", "instructions_train_step"];
+    for key in keys.into_iter().chain(["checkpoint_bytes"]) {
         figures.insert(key.into(), json!(number(key)?));
     }
     figures.insert("ram_total".into(), json!(bytes.ram_static + number("stack_high_water")?));
@@ -163,6 +167,7 @@ fn table(figures: &Map<String, Value>, losses: [f64; 3], host_loss: f64) -> Stri
     text += &accuracy("device, digits turned, before learning", "device_accuracy_before", Some(before));
     text += &accuracy("device, after learning with the last layer", "device_accuracy_after_head", Some(head));
     text += &accuracy("device, after learning with all weights", "device_accuracy_after", Some(after));
+    text += &accuracy("device, after a restart, from flash", "device_accuracy_restarted", Some(after));
     let rows = [
         ("training steps on the device", "device_steps"),
         ("steps with the host's bits", "steps_bit_equal"),
@@ -172,6 +177,7 @@ fn table(figures: &Map<String, Value>, losses: [f64; 3], host_loss: f64) -> Stri
         ("RAM: all of it, bytes", "ram_total"),
         ("flash without weights, bytes", "flash_code"),
         ("flash: the model, bytes", "flash_model"),
+        ("flash: what was learnt, bytes", "checkpoint_bytes"),
         ("instructions of an infer", "instructions_infer"),
         ("instructions of a train step", "instructions_train_step"),
     ];

@@ -12,7 +12,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 /// Every firmware of the board.
-pub const ALL: [&str; 9] = ["bare", "empty", "mlp", "lstm", "book", "demo", "dispatch", "runner", EAGER];
+pub const ALL: [&str; 11] = ["bare", "empty", "flat", "mlp", "lstm", "book", "demo", "dispatch", "restart", "runner", EAGER];
 /// The only one with a heap.
 const EAGER: &str = "eager";
 
@@ -73,8 +73,15 @@ pub fn run(elf: &Path, folder: &Path, arguments: &[&str], limit: Duration) -> Re
     let success = wait(&mut child, limit);
     let console = [output, errors].map(|thread| thread.join().unwrap_or_default()).concat();
     let Some(success) = success? else { bail!("the firmware {name} ran for more than {limit:?}; its console:\n{console}") };
-    let values = console.lines().filter_map(|line| line.split_once('=')).map(|(key, value)| (key.to_string(), value.to_string()));
-    Ok(Run { values: values.collect(), console, success })
+    let mut values = BTreeMap::new();
+    for (key, value) in console.lines().filter_map(|line| line.split_once('=')) {
+        // A firmware that restarts says some figures again: the highest counts.
+        let figure = |value: &str| value.parse::<u64>().ok();
+        if values.get(key).is_none_or(|old: &String| figure(old) < figure(value)) {
+            values.insert(key.to_string(), value.to_string());
+        }
+    }
+    Ok(Run { values, console, success })
 }
 
 /// Waits for the child: whether it ended with success, or `None` if it had to be stopped.

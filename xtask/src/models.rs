@@ -5,7 +5,7 @@ use anyhow::{Context, Result};
 use gradlet::control::{WhileOptions, cond, while_loop};
 use gradlet::export::{self, Options};
 use gradlet::layers::{self, Layer, Module, Sequential};
-use gradlet::optimizers::Sgd;
+use gradlet::optimizers::{Adam, Sgd};
 use gradlet::{Artifact, Bool, Eager, Function, ModelSpec, Scope, Tensor, firmware, portable_cpu, training};
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -14,13 +14,14 @@ use std::sync::Arc;
 /// The learning rate of the exported training steps: Keras's default for SGD.
 pub const LEARNING_RATE: f32 = 0.01;
 
-/// The folder of firmware `name`'s model (`mlp`, `lstm`, `book`, `dispatch`), exported anew.
+/// The folder of firmware `name`'s model (`mlp`, `lstm`, `book`, `dispatch`, `restart`), exported anew.
 pub fn export(name: &str) -> Result<PathBuf> {
     let artifact = match name {
         "mlp" => mlp("mlp:64-32-10")?,
         "book" => mlp("mlp:784-100-10")?,
         "lstm" => lstm()?,
         "dispatch" => chains()?,
+        "restart" => adam()?,
         _ => anyhow::bail!("firmware {name} has no model of its own: give one with --model"),
     };
     write(name, &artifact)
@@ -48,6 +49,19 @@ fn mlp(spec: &str) -> Result<Vec<u8>> {
     let signatures = ["infer", "train"].map(String::from).into();
     let options = Options { batch: 1, learning_rate: LEARNING_RATE, signatures };
     Ok(export::artifact(&scope, &model, &spec, &options)?.to_vec())
+}
+
+/// The training step of an MLP 64-32-10 with Adam, which has a state of its own.
+fn adam() -> Result<Vec<u8>> {
+    let scope = Eager::new(&portable_cpu());
+    let model = Arc::new("mlp:64-32-10".parse::<ModelSpec>()?.build(&scope)?);
+    let x = Tensor::full(&scope.device(), 0.5f32, &[1, 64])?;
+    let labels = Tensor::full(&scope.device(), 0i32, &[1])?;
+    let train = training::step(&model, Arc::new(Adam::new(LEARNING_RATE)), model.trainable_variables());
+    let mut artifact = Artifact::new();
+    artifact.variables(model.named_variables());
+    artifact.signature("train", &*train.concrete(&scope, &(x, labels))?, &["features", "labels"], &["loss"])?;
+    Ok(artifact.to_bytes()?.to_vec())
 }
 
 /// Steps of a sequence, features of a step, units, classes.

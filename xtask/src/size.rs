@@ -57,28 +57,34 @@ fn rows(toolchain: &Toolchain) -> Result<Vec<Row>> {
     Ok(rows)
 }
 
-/// Executor and verifier: what `empty` has more than `bare`.
+/// Executor and verifier: what `empty` has more than `bare`. Checkpoints and slots: what `flat` has more than `empty`.
 fn executor(toolchain: &Toolchain, rows: &mut Vec<Row>) -> Result<()> {
     let flash = |name| Ok::<_, anyhow::Error>(Elf::read(&firmware::build(toolchain, name, None)?)?.bytes()?.flash_code);
-    rows.push(Row { name: "executor.flash".into(), value: flash("empty")? - flash("bare")?, bar: Some(9_732) });
+    let empty = flash("empty")?;
+    rows.push(Row { name: "executor.flash".into(), value: empty - flash("bare")?, bar: Some(9_732) });
+    rows.push(Row { name: "flat.flash".into(), value: flash("flat")? - empty, bar: Some(4 << 10) });
     Ok(())
 }
 
 type Bars = &'static [(&'static str, u64)];
 
 /// Firmwares around a model: name, arguments, and the bars of what is measured.
-const FIRMWARES: [(&str, &[&str], Bars); 4] = [
+const FIRMWARES: [(&str, &[&str], Bars); 5] = [
     ("mlp", &["8", "mlp.out"], &[("instructions_train_step", 45_000), ("ram_static", 16 << 10)]),
     ("book", &["2", "book.out"], &[("flash_code", 24 << 10)]),
     ("lstm", &["2", "lstm.out"], &[]),
+    ("restart", &["4", "2", "restart.out"], &[("stack_save", 512), ("stack_restore", 512)]),
     ("dispatch", &[], &[("instructions_dispatch", 150), ("instructions_iteration", 300), ("instructions_branch", 300)]),
 ];
 
 /// What a firmware reports that is a row.
-const REPORTED: [&str; 9] = [
+const REPORTED: [&str; 12] = [
     "arena_planned",
     "arena_used",
     "stack_high_water",
+    "stack_save",
+    "stack_restore",
+    "checkpoint_bytes",
     "instructions_infer",
     "instructions_train_step",
     "instructions_dispatch",

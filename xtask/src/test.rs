@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 
 type Step = (&'static str, fn(&Toolchain) -> Result<()>);
 
-const STEPS: [Step; 15] = [
+const STEPS: [Step; 16] = [
     ("format", |_| format()),
     ("lints", |_| shell::run(cargo().args(["clippy", "--workspace", "--all-targets", "--all-features", "--", "-D", "warnings"]))),
     ("messages", |_| proto::check()),
@@ -24,6 +24,7 @@ const STEPS: [Step; 15] = [
     ("the device's bits", |toolchain| bits::check(toolchain, "mlp")),
     ("the device's bits, in loops", |toolchain| bits::check(toolchain, "lstm")),
     ("the device's bits, op by op", bits::check_eager),
+    ("the device's bits, through restarts", bits::check_restart),
     ("sizes", |_| size::check()),
 ];
 

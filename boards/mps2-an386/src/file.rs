@@ -17,6 +17,15 @@ impl File {
         File::with_mode(path, nr::open::RW_TRUNC_BINARY)
     }
 
+    /// Opens a file to be written at its end.
+    pub fn append(path: &[u8]) -> Result<File, Failure> {
+        // QEMU opens to append like to write: from the begin.
+        let file = File::with_mode(path, nr::open::RW_BINARY)?;
+        // SAFETY: the handle is open.
+        let sought = unsafe { syscall!(SEEK, file.0, syscall!(FLEN, file.0)) };
+        if sought == 0 { Ok(file) } else { Err(Failure::File) }
+    }
+
     fn with_mode(path: &[u8], mode: usize) -> Result<File, Failure> {
         let mut name = [0u8; 256];
         name.get_mut(..path.len()).filter(|_| path.len() < 256).ok_or(Failure::File)?.copy_from_slice(path);

@@ -9,6 +9,7 @@ pub mod console;
 pub mod counter;
 pub mod digits;
 pub mod file;
+pub mod flash;
 #[cfg(feature = "alloc")]
 pub mod heap;
 #[cfg(feature = "alloc")]
@@ -52,6 +53,12 @@ pub fn run(firmware: fn() -> Result<(), Failure>) -> ! {
         }
     }
     halt()
+}
+
+/// Reports how deep the stack got, and restarts the machine: the core, and all that it knows, begins anew.
+pub fn restart() -> ! {
+    console::report("stack_high_water", memory::stack_high_water());
+    cortex_m::peripheral::SCB::sys_reset()
 }
 
 fn explain(failure: &Failure) {

@@ -40,6 +40,15 @@ pub fn stack_high_water() -> u32 {
     (top - word as usize) as u32
 }
 
+/// What `function` gives, and the most bytes of stack that it takes. Paints the stack anew.
+#[inline(never)]
+pub fn stack_of<T>(function: impl FnOnce() -> T) -> (T, u32) {
+    paint_stack();
+    let before = (&raw const _stack_start) as u32 - cortex_m::register::msp::read();
+    let result = function();
+    (result, stack_high_water() - before)
+}
+
 /// A static arena of `N` bytes between canaries.
 pub struct Arena<const N: usize> {
     memory: UnsafeCell<Memory<N>>,

@@ -3,7 +3,7 @@
 use crate::console::{self, Arguments};
 use crate::memory::Painted;
 use crate::{Failure, counter, file::File, load, scalar, session};
-use gradlet_core::Kernel;
+use gradlet_core::{Kernel, Session, SignatureId};
 
 const EXAMPLES: u32 = 8;
 const CLASSES: u32 = 10;
@@ -29,9 +29,7 @@ pub fn run(model: &[u8], kernels: &[&Kernel], arena: &mut Painted) -> Result<(),
 
     let (mut least, mut most) = (u32::MAX, 0);
     for step in 0..steps {
-        let example = step % EXAMPLES;
-        inputs(session.input_mut::<f32>(train, 0)?, example);
-        session.input_mut::<i32>(train, 1)?.fill((example % CLASSES) as i32);
+        example(&mut session, train, step)?;
         let (result, instructions) = counter::measure(|| session.run(train));
         result?;
         (least, most) = (least.min(instructions), most.max(instructions));
@@ -44,6 +42,14 @@ pub fn run(model: &[u8], kernels: &[&Kernel], arena: &mut Painted) -> Result<(),
     }
     console::report("arena_used", arena.used());
     if arena.canaries_whole() { Ok(()) } else { Err(Failure::Check("canaries")) }
+}
+
+/// Sets the inputs of `train` to those of a step.
+pub fn example(session: &mut Session<'_, '_>, train: SignatureId, step: u32) -> Result<(), Failure> {
+    let example = step % EXAMPLES;
+    inputs(session.input_mut::<f32>(train, 0)?, example);
+    session.input_mut::<i32>(train, 1)?.fill((example % CLASSES) as i32);
+    Ok(())
 }
 
 /// Made-up values in [0, 1): 16 high bits of a linear congruential generator that begins with the example's number.

@@ -1,19 +1,22 @@
-//! Learns turned digits: first with the last layer only, then, from the start, with all weights.
+//! Learns turned digits: first with the last layer only, then, from the start, with all weights. Saves these, restarts, and goes on.
 
 #![no_std]
 #![no_main]
 
-use gradlet_core::{Program, Session, SignatureId};
+use gradlet_core::{Contents, Program, Session, SignatureId, Slots};
 use mps2_an386::console::{self, Arguments};
 use mps2_an386::digits::{self, Digits};
 use mps2_an386::file::File;
+use mps2_an386::flash::{self, Flash};
 use mps2_an386::memory::{Arena, Painted};
-use mps2_an386::{Failure, counter, load, run, scalar, session};
+use mps2_an386::{Failure, counter, load, restart, run, scalar, session};
 
 mps2_an386::model!();
 mps2_an386::data!(DIGITS, "GRADLET_DIGITS", "digits.bin");
 
 static ARENA: Arena<ARENA_BYTES> = Arena::new();
+/// The range of flash for the slots.
+const FLASH: core::ops::Range<u32> = 0..0x8_0000;
 
 #[cortex_m_rt::entry]
 fn main() -> ! {
@@ -30,6 +33,10 @@ fn firmware() -> Result<(), Failure> {
     console::report("test_count", digits.test_count());
     let mut arena = ARENA.take().ok_or(Failure::Check("arena"))?;
 
+    if flash::restarts() > 0 {
+        let program = load(&MODEL.0, KERNELS, &["infer", "train"])?;
+        return again(&program, &mut arena, &digits, &mut File::append(path)?);
+    }
     let program = load(&MODEL.0, KERNELS, &["infer", "train_head"])?;
     head(&program, &mut arena, &digits, epochs)?;
 
@@ -40,8 +47,9 @@ fn firmware() -> Result<(), Failure> {
     console::report("arena_short_refused", u32::from(Session::new(&program, short).is_err()));
     let mut log = Log { file: File::create(path)?, compared };
     all(&program, &mut arena, &digits, epochs, &mut log)?;
+    drop(log);
     console::report("arena_used", arena.used());
-    if arena.canaries_whole() { Ok(()) } else { Err(Failure::Check("canaries")) }
+    if arena.canaries_whole() { restart() } else { Err(Failure::Check("canaries")) }
 }
 
 /// Trains the last layer; its accuracy before and after.
@@ -65,7 +73,22 @@ fn all(program: &Program<'_>, arena: &mut Painted, digits: &Digits<'_>, epochs: 
     let score = digits::score(&mut session, infer, digits)?;
     console::report("instructions_infer", score.instructions);
     report("correct_after", "loss_after_millionths", &score);
+    Slots::new(Flash::new(None), FLASH, 2)?.save(&session, Contents::Changed)?;
+    console::report("checkpoint_bytes", session.checkpoint_len(Contents::Changed));
     Ok(())
+}
+
+/// After the restart: the accuracy with what flash kept, and one more step.
+fn again(program: &Program<'_>, arena: &mut Painted, digits: &Digits<'_>, file: &mut File) -> Result<(), Failure> {
+    let (infer, train) = (program.signature("infer")?, program.signature("train")?);
+    let mut session = session(program, arena.bytes)?;
+    Slots::new(Flash::new(None), FLASH, 2)?.restore(&mut session)?.ok_or(Failure::Check("slots"))?;
+    report("correct_restarted", "loss_restarted_millionths", &digits::score(&mut session, infer, digits)?);
+    let (label, pixels) = digits.train().next().ok_or(Failure::Check("digits"))?;
+    digits::set_picture(&mut session, train, pixels)?;
+    digits::set_label(&mut session, train, label)?;
+    session.run(train)?;
+    file.write(&scalar(&session, train)?.to_le_bytes())
 }
 
 struct Trained {

@@ -1,0 +1,67 @@
+//! Trains, saves into flash slots, and restarts after each save: it goes on with what it learnt. Power goes in the middle of one save.
+
+#![no_std]
+#![no_main]
+
+use gradlet_core::{Contents, Session, SignatureId, Slots};
+use mps2_an386::console::{self, Arguments};
+use mps2_an386::file::File;
+use mps2_an386::flash::{self, Flash};
+use mps2_an386::memory::{Arena, stack_of};
+use mps2_an386::{Failure, load, mlp, restart, run, scalar, session};
+
+mps2_an386::model!();
+
+static ARENA: Arena<ARENA_BYTES> = Arena::new();
+/// The range of flash for the slots.
+const FLASH: core::ops::Range<u32> = 0x1000..0x2_1000;
+/// The save that is cut short.
+const CUT: u32 = 2;
+
+#[cortex_m_rt::entry]
+fn main() -> ! {
+    run(firmware)
+}
+
+/// Trains and saves as often as the command line says. The file gets the number and the loss of every step, then every variable.
+fn firmware() -> Result<(), Failure> {
+    let arguments = Arguments::new();
+    let usage = Failure::Usage("STEPS SAVES FILE [CUT]");
+    let (Some(steps), Some(saves), Some(path)) = (arguments.number(1), arguments.number(2), arguments.get(3)) else { return Err(usage) };
+    let restarts = flash::restarts();
+    let mut file = if restarts == 0 { File::create(path)? } else { File::append(path)? };
+
+    let arena = ARENA.take().ok_or(Failure::Check("arena"))?;
+    let program = load(&MODEL.0, KERNELS, &["train"])?;
+    let train = program.signature("train")?;
+    let mut session = session(&program, arena.bytes)?;
+    let mut slots = Slots::new(Flash::new(None), FLASH, 2)?;
+    let (restored, stack) = stack_of(|| slots.restore(&mut session));
+    let saved = restored?.unwrap_or(0);
+    if saved > 0 {
+        console::report("stack_restore", stack);
+    }
+    if saved == saves {
+        console::report("restarts", restarts);
+        return (0..session.variable_count()).try_for_each(|index| file.write(session.variable(index)?));
+    }
+    for step in saved * steps..(saved + 1) * steps {
+        file.write_u32(step)?;
+        file.write(&learn(&mut session, train, step)?.to_le_bytes())?;
+    }
+    drop(file);
+    let cut = arguments.number(4).filter(|_| saved + 1 == CUT && restarts < CUT);
+    let mut slots = Slots::new(Flash::new(cut), FLASH, 2)?;
+    let (sequence, stack) = stack_of(|| slots.save(&session, Contents::Changed));
+    sequence?;
+    console::report("stack_save", stack);
+    console::report("checkpoint_bytes", session.checkpoint_len(Contents::Changed));
+    console::report("flash_operations", slots.into_inner().operations);
+    restart()
+}
+
+fn learn(session: &mut Session<'_, '_>, train: SignatureId, step: u32) -> Result<f32, Failure> {
+    mlp::example(session, train, step)?;
+    session.run(train)?;
+    scalar(session, train)
+}

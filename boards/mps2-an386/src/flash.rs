@@ -1,0 +1,97 @@
+//! NOR flash that outlives a reset: simulated, because QEMU gives this board no flash controller.
+//!
+//! It lies in the board's PSRAM, which neither a reset nor the start of a firmware clears, and does as flash does: bits are cleared by words
+//! and set by blocks, and a word is written once. On your board, the driver of your chip's flash takes its place.
+
+use crate::restart;
+use core::ptr;
+use embedded_storage::nor_flash::{ErrorType, NorFlash, NorFlashErrorKind, ReadNorFlash, check_erase, check_read, check_write};
+
+const BEGIN: *mut u8 = 0x2100_0000 as *mut u8;
+const BYTES: usize = 1 << 20;
+/// The word after it counts restarts. QEMU's memory begins with zeros.
+const RESTARTS: *mut u32 = 0x2110_0000 as *mut u32;
+const ERASED: u8 = 0xff;
+
+/// How often this machine was restarted; counts this start.
+pub fn restarts() -> u32 {
+    // SAFETY: the word lies in PSRAM, which the linker gives to nobody.
+    unsafe {
+        let count = RESTARTS.read_volatile();
+        RESTARTS.write_volatile(count + 1);
+        count
+    }
+}
+
+/// The flash.
+pub struct Flash {
+    /// After how many operations power goes.
+    left: Option<u32>,
+    /// The operations so far: words written, blocks erased.
+    pub operations: u32,
+}
+
+impl Flash {
+    /// Flash whose power goes in the middle of operation number `cut`, if any: half of the bits are done, and the machine restarts.
+    pub fn new(cut: Option<u32>) -> Flash {
+        Flash { left: cut, operations: 0 }
+    }
+
+    /// Sets the bytes from `at` on to what `change` makes of them and of their positions.
+    fn operate(&mut self, at: usize, bytes: usize, change: impl Fn(usize, u8) -> u8) {
+        let cut = self.left == Some(self.operations);
+        self.operations += 1;
+        for index in 0..if cut { bytes / 2 } else { bytes } {
+            // SAFETY: callers have checked that the bytes lie within the flash, which the linker gives to nobody.
+            unsafe {
+                let byte = BEGIN.add(at + index);
+                byte.write_volatile(change(index, byte.read_volatile()));
+            }
+        }
+        if cut {
+            restart();
+        }
+    }
+}
+
+impl ErrorType for Flash {
+    type Error = NorFlashErrorKind;
+}
+
+impl ReadNorFlash for Flash {
+    const READ_SIZE: usize = 1;
+
+    fn read(&mut self, offset: u32, bytes: &mut [u8]) -> Result<(), NorFlashErrorKind> {
+        check_read(self, offset, bytes.len())?;
+        // SAFETY: the bytes lie within the flash, and `bytes` elsewhere.
+        unsafe { ptr::copy_nonoverlapping(BEGIN.add(offset as usize), bytes.as_mut_ptr(), bytes.len()) };
+        Ok(())
+    }
+
+    fn capacity(&self) -> usize {
+        BYTES
+    }
+}
+
+impl NorFlash for Flash {
+    const WRITE_SIZE: usize = 8;
+    const ERASE_SIZE: usize = 4096;
+
+    fn erase(&mut self, from: u32, to: u32) -> Result<(), NorFlashErrorKind> {
+        check_erase(self, from, to)?;
+        (from..to).step_by(Self::ERASE_SIZE).for_each(|block| self.operate(block as usize, Self::ERASE_SIZE, |_, _| ERASED));
+        Ok(())
+    }
+
+    fn write(&mut self, offset: u32, bytes: &[u8]) -> Result<(), NorFlashErrorKind> {
+        check_write(self, offset, bytes.len())?;
+        for (at, word) in (offset as usize..).step_by(Self::WRITE_SIZE).zip(bytes.chunks_exact(Self::WRITE_SIZE)) {
+            // SAFETY: as in `operate`.
+            if (0..Self::WRITE_SIZE).any(|index| unsafe { BEGIN.add(at + index).read_volatile() } != ERASED) {
+                return Err(NorFlashErrorKind::Other);
+            }
+            self.operate(at, Self::WRITE_SIZE, |index, old| old & word.get(index).copied().unwrap_or(ERASED));
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,161 @@
+//! NOR flash as it is: bits go from 1 to 0 by words, back to 1 by blocks, and power goes at any time.
+
+use crate::random::Random;
+use embedded_storage::nor_flash::{ErrorType, NorFlash, NorFlashError, NorFlashErrorKind, ReadNorFlash};
+
+/// Flash that is read by `READ` bytes, programmed by `WRITE` and erased by `ERASE`.
+#[derive(Clone)]
+pub struct Flash<const READ: usize, const WRITE: usize, const ERASE: usize> {
+    /// What it holds.
+    pub bytes: Vec<u8>,
+    /// How often each block was erased.
+    pub erases: Vec<u32>,
+    /// Words that must be erased before they are programmed.
+    spent: Vec<bool>,
+    /// The operations since the last restart, a word or a block each.
+    pub log: Vec<Operation>,
+    /// After how many of them power goes.
+    cut: Option<usize>,
+    dead: bool,
+}
+
+/// What is done to flash.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Operation {
+    /// The word at this byte is programmed.
+    Program(usize, Vec<u8>),
+    /// The block at this byte is erased.
+    Erase(usize),
+}
+
+/// Why flash refused.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Fault {
+    /// The arguments are wrong.
+    Arguments(NorFlashErrorKind),
+    /// A word is programmed that was not erased.
+    NotErased,
+    /// There is no power.
+    Dead,
+}
+
+impl NorFlashError for Fault {
+    fn kind(&self) -> NorFlashErrorKind {
+        match self {
+            Fault::Arguments(kind) => *kind,
+            _ => NorFlashErrorKind::Other,
+        }
+    }
+}
+
+impl<const READ: usize, const WRITE: usize, const ERASE: usize> Flash<READ, WRITE, ERASE> {
+    /// Flash of `blocks` blocks that hold whatever they were made with.
+    pub fn new(blocks: usize, seed: u64) -> Self {
+        let mut random = Random::new(seed);
+        let bytes = (0..blocks * ERASE).map(|_| random.bits() as u8).collect();
+        Flash::holding(bytes)
+    }
+
+    /// Flash that holds these bytes.
+    pub fn holding(bytes: Vec<u8>) -> Self {
+        let (blocks, words) = (bytes.len() / ERASE, bytes.len() / WRITE);
+        Flash { bytes, erases: vec![0; blocks], spent: vec![true; words], log: Vec::new(), cut: None, dead: false }
+    }
+
+    /// Lets power go in place of the operation number `operation` from now on.
+    pub fn cut_at(&mut self, operation: usize) {
+        self.cut = Some(operation);
+        self.log.clear();
+    }
+
+    /// Gives it power again.
+    pub fn restart(&mut self) {
+        (self.cut, self.dead) = (None, false);
+        self.log.clear();
+    }
+
+    /// The operation that was interrupted left something else than what was there.
+    pub fn tear(&mut self, at: usize, bytes: &[u8]) {
+        self.bytes[at..at + bytes.len()].copy_from_slice(bytes);
+        self.spent[at / WRITE..(at + bytes.len()).div_ceil(WRITE)].fill(true);
+    }
+
+    /// Does `operation` as a whole.
+    pub fn apply(&mut self, operation: &Operation) -> Result<(), Fault> {
+        match operation {
+            Operation::Program(at, word) => {
+                let spent = &mut self.spent[at / WRITE];
+                if *spent || self.bytes[*at..at + WRITE].iter().any(|&byte| byte != 0xff) {
+                    return Err(Fault::NotErased);
+                }
+                *spent = true;
+                self.bytes[*at..at + WRITE].copy_from_slice(word);
+            }
+            Operation::Erase(at) => {
+                self.bytes[*at..at + ERASE].fill(0xff);
+                self.spent[at / WRITE..(at + ERASE) / WRITE].fill(false);
+                self.erases[at / ERASE] += 1;
+            }
+        }
+        Ok(())
+    }
+
+    fn operate(&mut self, operation: Operation) -> Result<(), Fault> {
+        self.dead |= self.cut == Some(self.log.len());
+        if self.dead {
+            return Err(Fault::Dead);
+        }
+        self.apply(&operation)?;
+        self.log.push(operation);
+        Ok(())
+    }
+
+    fn check(&self, offset: u32, length: usize, word: usize) -> Result<usize, Fault> {
+        let offset = offset as usize;
+        if self.dead {
+            return Err(Fault::Dead);
+        }
+        if offset + length > self.bytes.len() {
+            return Err(Fault::Arguments(NorFlashErrorKind::OutOfBounds));
+        }
+        match offset.is_multiple_of(word) && length.is_multiple_of(word) {
+            true => Ok(offset),
+            false => Err(Fault::Arguments(NorFlashErrorKind::NotAligned)),
+        }
+    }
+}
+
+impl<const READ: usize, const WRITE: usize, const ERASE: usize> ErrorType for Flash<READ, WRITE, ERASE> {
+    type Error = Fault;
+}
+
+impl<const READ: usize, const WRITE: usize, const ERASE: usize> ReadNorFlash for Flash<READ, WRITE, ERASE> {
+    const READ_SIZE: usize = READ;
+
+    fn read(&mut self, offset: u32, bytes: &mut [u8]) -> Result<(), Fault> {
+        let offset = self.check(offset, bytes.len(), READ)?;
+        bytes.copy_from_slice(&self.bytes[offset..offset + bytes.len()]);
+        Ok(())
+    }
+
+    fn capacity(&self) -> usize {
+        self.bytes.len()
+    }
+}
+
+impl<const READ: usize, const WRITE: usize, const ERASE: usize> NorFlash for Flash<READ, WRITE, ERASE> {
+    const WRITE_SIZE: usize = WRITE;
+    const ERASE_SIZE: usize = ERASE;
+
+    fn erase(&mut self, from: u32, to: u32) -> Result<(), Fault> {
+        let length = to.checked_sub(from).ok_or(Fault::Arguments(NorFlashErrorKind::OutOfBounds))? as usize;
+        let from = self.check(from, length, ERASE)?;
+        (from..from + length).step_by(ERASE).try_for_each(|block| self.operate(Operation::Erase(block)))
+    }
+
+    fn write(&mut self, offset: u32, bytes: &[u8]) -> Result<(), Fault> {
+        let offset = self.check(offset, bytes.len(), WRITE)?;
+        let words = (offset..).step_by(WRITE).zip(bytes.chunks_exact(WRITE));
+        words.into_iter().try_for_each(|(at, word)| self.operate(Operation::Program(at, word.to_vec())))
+    }
+}
