@@ -9,14 +9,15 @@
 pub mod mlp;
 
 use clap::{Parser, ValueEnum};
+use gradlet::checkpoint::{Checkpoint, latest_checkpoint};
 use gradlet::layers::{Layer, Module};
 use gradlet::losses::{Loss, SparseCategoricalCrossentropy};
 use gradlet::optimizers::{Adam, Optimizer};
-use gradlet::{Digits, Eager, Model, Record, Scope, weights};
+use gradlet::{Digits, Eager, Record, Scope, Tensor};
 use mlp::{Mlp, PICTURE, get_batch};
 use std::error::Error;
 use std::io::Write;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
 /// Learn digits, or tell them apart.
 #[derive(Parser)]
@@ -51,54 +52,75 @@ pub enum Mode {
     Test,
 }
 
+/// Saves after every so many batches.
+pub const SAVES_AFTER: usize = 100;
+
 /// Does what the arguments say.
 pub fn run(arguments: &Arguments, out: &mut dyn Write) -> Result<(), Box<dyn Error>> {
     match arguments.mode {
-        Mode::Train => train(arguments, out),
+        Mode::Train => train(arguments, out, &mut |_| Ok(())),
         Mode::Test => test(arguments, out),
     }
 }
 
-/// Where the model is saved for the `number`-th time.
-fn saved(folder: &Path, number: usize) -> PathBuf {
-    folder.join(format!("model-{number}.safetensors"))
-}
-
-fn train(arguments: &Arguments, out: &mut dyn Write) -> Result<(), Box<dyn Error>> {
+/// Trains, saves the model, and shows it to `saved` then.
+pub fn train(arguments: &Arguments, out: &mut dyn Write, saved: &mut Saved<'_>) -> Result<(), Box<dyn Error>> {
     let scope = Eager::with_seed(&gradlet::cpu(), 1);
     let digits = Digits::load(&arguments.data, "train")?;
     let model = Mlp::default();
     let optimizer = Adam::new(arguments.learning_rate);
-    std::fs::create_dir_all(&arguments.save)?;
-    for batch_index in 1..=digits.len() / arguments.batch_size * arguments.num_epochs {
-        let (x, y) = get_batch(&scope, &digits, arguments.batch_size)?;
-        let tape = scope.tape();
-        let y_pred = model.apply(&tape, &x)?;
-        let loss = SparseCategoricalCrossentropy::default().call(&y, &y_pred)?;
-        writeln!(out, "batch {batch_index}: loss {:.6}", loss.item::<f32>()?)?;
-        let grads = tape.gradient(&loss, &model.trainable_variables())?;
-        optimizer.apply_gradients(&scope, &grads)?;
-        if batch_index % 100 == 0 {
-            let path = saved(&arguments.save, batch_index / 100);
-            weights::save(&scope, &model, "mlp", &path)?;
+    let num_batches = digits.len() / arguments.batch_size * arguments.num_epochs;
+    let checkpoint = Checkpoint::new().with("myAwesomeModel", &model);
+    for batch_index in 1..=num_batches {
+        step(&scope, &model, &optimizer, &get_batch(&scope, &digits, arguments.batch_size)?, batch_index, out)?;
+        if batch_index % SAVES_AFTER == 0 {
+            let path = checkpoint.save(arguments.save.join("model.ckpt"))?;
             writeln!(out, "model saved to {}", path.display())?;
+            saved(&model)?;
         }
     }
     Ok(())
 }
 
-fn test(arguments: &Arguments, out: &mut dyn Write) -> Result<(), Box<dyn Error>> {
-    let scope = Eager::new(&gradlet::cpu());
-    let digits = Digits::load(&arguments.data, "t10k")?;
-    let model = Model::new(&scope, Mlp::default());
-    model.build(PICTURE)?;
-    let last = (1..).map(|number| saved(&arguments.save, number)).take_while(|path| path.exists()).last();
-    model.load_weights(last.ok_or("there is no saved model: train first")?)?;
-    let (x, y) = digits.tensors(&scope.device(), PICTURE)?;
-    let y_pred = model.predict(&x)?.argmax(-1, y.dtype())?;
-    let right = y_pred.to_vec::<i32>()?.iter().zip(y.to_vec::<i32>()?).filter(|(pred, label)| *pred == label).count();
-    writeln!(out, "test accuracy: {:.6}", right as f64 / digits.len() as f64)?;
+/// Who is shown a model that was saved.
+pub type Saved<'a> = dyn FnMut(&Mlp) -> Result<(), Box<dyn Error>> + 'a;
+
+/// Learns from a batch.
+pub fn step(
+    scope: &Eager,
+    model: &Mlp,
+    optimizer: &Adam,
+    (x, y): &(Tensor, Tensor),
+    batch_index: usize,
+    out: &mut dyn Write,
+) -> Result<(), Box<dyn Error>> {
+    let tape = scope.tape();
+    let y_pred = model.apply(&tape, x)?;
+    let loss = SparseCategoricalCrossentropy::default().call(y, &y_pred)?;
+    writeln!(out, "batch {batch_index}: loss {:.6}", loss.item::<f32>()?)?;
+    let grads = tape.gradient(&loss, &model.trainable_variables())?;
+    optimizer.apply_gradients(scope, &grads)?;
     Ok(())
+}
+
+/// Tests the model that was saved last.
+pub fn test(arguments: &Arguments, out: &mut dyn Write) -> Result<(), Box<dyn Error>> {
+    let digits = Digits::load(&arguments.data, "t10k")?;
+    let model_to_be_restored = Mlp::default();
+    let checkpoint = Checkpoint::new().with("myAwesomeModel", &model_to_be_restored);
+    let latest = latest_checkpoint(&arguments.save)?.ok_or("there is no saved model: train first")?;
+    checkpoint.restore(latest)?.expect_partial();
+    writeln!(out, "test accuracy: {:.6}", accuracy(&model_to_be_restored, &digits)?)?;
+    Ok(())
+}
+
+/// The share of digits that the model tells right.
+pub fn accuracy(model: &Mlp, digits: &Digits) -> Result<f64, Box<dyn Error>> {
+    let scope = Eager::new(&gradlet::cpu());
+    let (x, y) = digits.tensors(&scope.device(), PICTURE)?;
+    let y_pred = model.apply(&scope, &x)?.argmax(-1, y.dtype())?;
+    let right = y_pred.to_vec::<i32>()?.iter().zip(y.to_vec::<i32>()?).filter(|(pred, label)| *pred == label).count();
+    Ok(right as f64 / digits.len() as f64)
 }
 
 fn main() -> Result<(), Box<dyn Error>> {

@@ -73,13 +73,29 @@ pub fn writable(path: &Path) -> FileResult<()> {
     beside(path).map(drop)
 }
 
+/// What the names of temporary files begin with.
+const TEMPORARY: &str = ".gradlet-";
+
+/// Deletes the temporary files in a folder that programs left which were killed: those that nobody wrote to for an hour.
+pub(crate) fn remove_leftovers(folder: &Path) {
+    let hour = std::time::Duration::from_secs(3600);
+    for entry in folder.read_dir().into_iter().flatten().flatten() {
+        let is_temporary = entry.file_name().as_encoded_bytes().starts_with(TEMPORARY.as_bytes());
+        let age = || entry.metadata().ok().filter(|known| known.is_file())?.modified().ok()?.elapsed().ok();
+        if is_temporary && age().is_some_and(|age| age > hour) {
+            // One that cannot be deleted is in nobody's way.
+            let _ = remove(&entry.path());
+        }
+    }
+}
+
 /// An empty temporary file in the folder of `path`, which goes away unless it is persisted.
 fn beside(path: &Path) -> FileResult<NamedTempFile> {
     if path.symlink_metadata().is_ok_and(|known| !known.is_file()) {
         return Err(FileError::new(path, "is not a regular file, so it cannot be replaced"));
     }
     let mut builder = tempfile::Builder::new();
-    builder.prefix(".gradlet-");
+    builder.prefix(TEMPORARY);
     #[cfg(unix)]
     builder.permissions(std::os::unix::fs::PermissionsExt::from_mode(0o666));
     let file = builder.tempfile_in(folder(path)).map_err(|error| unwritable(path, &error))?;
@@ -88,8 +104,20 @@ fn beside(path: &Path) -> FileResult<NamedTempFile> {
     Ok(file)
 }
 
+/// Makes a folder, and those that it is in, that is there after a loss of power too.
+pub(crate) fn create_folder(path: &Path) -> FileResult<()> {
+    if path.as_os_str().is_empty() || path.is_dir() {
+        return Ok(());
+    }
+    create_folder(folder(path))?;
+    std::fs::create_dir(path).or_else(|error| if path.is_dir() { Ok(()) } else { Err(FileError::io(path, error)) })?;
+    sync_folder(folder(path)).map_err(|error| FileError::io(path, error))
+}
+
 /// Deletes a file.
 pub(crate) fn remove(path: &Path) -> std::io::Result<()> {
+    #[cfg(test)]
+    watch::tell(Operation::Remove(path));
     std::fs::remove_file(path)
 }
 
@@ -113,11 +141,12 @@ fn persist(file: NamedTempFile, path: &Path) -> std::io::Result<()> {
     file.persist(path)?;
     #[cfg(test)]
     watch::tell(Operation::SyncFolder(folder(path)));
-    // The new name is on the disk once its folder is; where folders cannot be opened, the system sees to it.
-    if let Ok(folder) = std::fs::File::open(folder(path)) {
-        folder.sync_all()?;
-    }
-    Ok(())
+    sync_folder(folder(path))
+}
+
+/// New names are on the disk once their folder is; where folders cannot be opened, the system sees to it.
+fn sync_folder(path: &Path) -> std::io::Result<()> {
+    std::fs::File::open(path).map_or(Ok(()), |folder| folder.sync_all())
 }
 
 /// The system's words, without the name of the temporary file.
@@ -135,6 +164,7 @@ pub(crate) enum Operation<'a> {
     Sync(&'a Path),
     Rename(&'a Path, &'a Path),
     SyncFolder(&'a Path),
+    Remove(&'a Path),
 }
 
 /// Tells a test what is done to files, so that it can stop that anywhere.

@@ -4,17 +4,18 @@
 
 #[path = "../examples/autograph.rs"]
 mod autograph;
+#[path = "../examples/checkpoint_manager.rs"]
+mod checkpoint_manager;
 #[path = "../examples/cnn.rs"]
 mod cnn;
 #[path = "../examples/custom.rs"]
 mod custom;
-#[path = "../examples/mnist.rs"]
-mod mnist;
 #[path = "../examples/tensor_array.rs"]
 mod tensor_array;
 
+use checkpoint_manager::mnist;
 use clap::Parser;
-use gradlet::digits;
+use gradlet::{Digits, digits};
 use std::path::Path;
 
 const DATA: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../data/mnist10k");
@@ -62,21 +63,61 @@ fn tensor_array() {
     assert_eq!(printed(|out| tensor_array::run(out)), [line]);
 }
 
-#[test]
-fn mnist() {
+/// Trains with a program of the handbook, and tests what it saved last: the accuracy is that of the model when it was saved. Gives what the
+/// training prints, and what is in the folder then.
+#[track_caller]
+fn saved(arguments: &[&str], train: Train, test: Test) -> (Vec<String>, Vec<String>) {
     let folder = tempfile::tempdir().unwrap();
     let save = folder.path().join("save");
-    let run = |arguments: &[&str]| {
+    let parsed = |arguments: &[&str]| {
         let common = ["mnist", "--data", DATA, "--save", save.to_str().unwrap()];
-        let arguments = mnist::Arguments::try_parse_from([&common, arguments].concat()).unwrap();
-        printed(|out| mnist::run(&arguments, out))
+        mnist::Arguments::try_parse_from([&common, arguments].concat()).unwrap()
     };
-    let lines = run(&["--mode=train", "--num_epochs=2", "--batch_size=40", "--learning_rate=0.002"]);
-    assert_eq!(lines.len(), 404);
+    let (digits, mut accuracy) = (Digits::load(Path::new(DATA), "t10k").unwrap(), 0.0);
+    let trained = printed(|out| {
+        train(&parsed(arguments), out, &mut |model| {
+            accuracy = mnist::accuracy(model, &digits)?;
+            Ok(())
+        })
+    });
+    let tested = printed(|out| test(&parsed(&["--mode", "test"]), out));
+    assert_eq!(tested, [format!("test accuracy: {accuracy:.6}")]);
+    assert!(accuracy >= 0.93, "{accuracy}");
+    let mut files: Vec<String> = save.read_dir().unwrap().map(|entry| entry.unwrap().file_name().into_string().unwrap()).collect();
+    files.sort();
+    let folder = save.to_str().unwrap();
+    (trained.into_iter().map(|line| line.replace(folder, "./save")).collect(), files)
+}
+
+type Train = fn(&mnist::Arguments, &mut dyn std::io::Write, &mut mnist::Saved<'_>) -> Result<(), Box<dyn std::error::Error>>;
+type Test = fn(&mnist::Arguments, &mut dyn std::io::Write) -> Result<(), Box<dyn std::error::Error>>;
+
+/// The files of checkpoints with these numbers.
+fn files(name: &str, numbers: &[usize]) -> Vec<String> {
+    let mut files: Vec<String> =
+        numbers.iter().flat_map(|number| [".data-00000-of-00001", ".index"].map(|ending| format!("{name}-{number}{ending}"))).collect();
+    files.push("checkpoint".into());
+    files.sort();
+    files
+}
+
+#[test]
+fn mnist() {
+    let (lines, there) = saved(&["--mode=train", "--num_epochs=8", "--batch_size=50"], mnist::train, mnist::run);
+    assert_eq!(lines.len(), 1292);
     assert!(number(&lines[0], "batch 1: loss ") > 2.0);
-    assert_eq!(lines[100], format!("model saved to {}", save.join("model-1.safetensors").display()));
-    let lines = run(&["--mode", "test"]);
-    assert!(lines.len() == 1 && number(&lines[0], "test accuracy: ") > 0.9, "{lines:?}");
+    assert_eq!(lines[100], "model saved to ./save/model.ckpt-1");
+    assert_eq!(lines[1211], "model saved to ./save/model.ckpt-12");
+    assert_eq!(there, files("model.ckpt", &Vec::from_iter(1..=12)));
+}
+
+#[test]
+fn checkpoint_manager() {
+    let (lines, there) = saved(&["--mode=train", "--num_epochs=8"], checkpoint_manager::train, checkpoint_manager::run);
+    assert_eq!(lines.len(), 1291);
+    assert_eq!(lines[100], "model saved to ./save/ckpt-100");
+    assert_eq!(lines[1211], "model saved to ./save/ckpt-1200");
+    assert_eq!(there, files("ckpt", &[1000, 1100, 1200]));
 }
 
 #[test]

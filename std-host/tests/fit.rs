@@ -1,9 +1,12 @@
 //! `fit` and its friends give what Keras gives: tests/fixtures/keras_fit.py recorded it.
 
+use gradlet::checkpoint::{Checkpoint, latest_checkpoint};
 use gradlet::layers::{Activation, Dense, Flatten, Layer, Module, Sequential};
 use gradlet::losses::SparseCategoricalCrossentropy;
 use gradlet::metrics::{SparseCategoricalAccuracy, TopKCategoricalAccuracy};
-use gradlet::model::callbacks::{CsvLogger, EarlyStopping, LambdaCallback, LearningRateScheduler, Mode, ReduceLROnPlateau, TerminateOnNaN};
+use gradlet::model::callbacks::{
+    CsvLogger, EarlyStopping, LambdaCallback, LearningRateScheduler, Mode, ModelCheckpoint, ReduceLROnPlateau, TerminateOnNaN,
+};
 use gradlet::model::{Callback, Compile, Evaluate, Fit, Logs, Model, Verbose};
 use gradlet::optimizers::{Adam, Sgd};
 use gradlet::{Eager, Result, Tensor};
@@ -213,6 +216,56 @@ impl Callback for KeepWeights<'_> {
         self.0.push(model.get_weights()?[0].to_vec()?);
         Ok(std::ops::ControlFlow::Continue(()))
     }
+}
+
+/// The names in a folder.
+fn names(folder: &std::path::Path) -> Vec<String> {
+    let mut names: Vec<String> = folder.read_dir().unwrap().map(|entry| entry.unwrap().file_name().into_string().unwrap()).collect();
+    names.sort();
+    names
+}
+
+/// Keras 3.15 saves under these names.
+#[test]
+fn models_are_saved_when_keras_saves_them() {
+    let folder = tempfile::tempdir().unwrap();
+    let Samples { x, y, .. } = samples();
+    let save = ModelCheckpoint::new(folder.path().join("often/{epoch:02d}-{batch}.safetensors")).save_freq(4);
+    model().fit((&x, &y), quiet().epochs(3).callback(save)).unwrap();
+    assert_eq!(names(&folder.path().join("often")), ["01-4.safetensors", "02-3.safetensors", "03-2.safetensors"]);
+
+    let save = ModelCheckpoint::new(folder.path().join("best/{epoch}-{watched:.1f}.safetensors")).monitor("watched").mode(Mode::Min);
+    let (mut save, model, mut saved) = (save.save_best_only(true), model(), Vec::new());
+    for (epoch, value) in [3.0, 2.0, 2.5, 1.0, 1.0].into_iter().enumerate() {
+        let mut logs = Logs::default();
+        logs.set("watched", value);
+        save.on_epoch_begin(&model, epoch).unwrap();
+        assert!(save.on_epoch_end(&model, epoch, &mut logs).unwrap().is_continue());
+        saved = names(&folder.path().join("best"));
+    }
+    assert_eq!(saved, ["1-3.0.safetensors", "2-2.0.safetensors", "4-1.0.safetensors"]);
+    assert_eq!(save.best(), Some(1.0));
+}
+
+/// Training that was broken off goes on with the state of its optimizer.
+#[test]
+fn training_goes_on_from_a_saved_model() {
+    let Samples { x, y, .. } = samples();
+    let adam = || Compile::new(Adam::new(0.01), SparseCategoricalCrossentropy::default().from_logits(true));
+    let whole = model_with(adam());
+    whole.fit((&x, &y), quiet().epochs(4)).unwrap();
+
+    let folder = tempfile::tempdir().unwrap();
+    model_with(adam()).fit((&x, &y), quiet().epochs(2).callback(ModelCheckpoint::new(folder.path().join("ckpt")))).unwrap();
+    let latest = latest_checkpoint(folder.path()).unwrap().unwrap();
+    assert_eq!(names(folder.path()), ["checkpoint", "ckpt.data-00000-of-00002", "ckpt.index"]);
+    let model = model_with(adam());
+    let checkpoint = Checkpoint::new().with("model", &model).with("optimizer", model.optimizer().unwrap());
+    let status = checkpoint.read(latest).unwrap();
+    model.fit((&x, &y), quiet().epochs(4).initial_epoch(2)).unwrap();
+    status.assert_consumed().unwrap();
+    let weights = |model: &Model| model.get_weights().unwrap().iter().map(|weight| weight.to_vec::<f32>().unwrap()).collect::<Vec<_>>();
+    assert_eq!(weights(&model), weights(&whole));
 }
 
 #[test]

@@ -5,7 +5,10 @@
 //! TensorFlow gives them, a [`Sequential`](crate::layers::Sequential) those of Keras's.
 
 pub mod bundle;
+#[cfg(test)]
+mod crashes;
 mod graph;
+mod manager;
 mod objects;
 mod restore;
 mod state;
@@ -13,10 +16,12 @@ mod status;
 mod text;
 
 pub use graph::OBJECT_GRAPH;
+pub use manager::CheckpointManager;
 pub use state::{State, latest_checkpoint};
 pub use status::Status;
 
 use crate::file_error::{FileError, FileResult};
+use crate::files::create_folder;
 use crate::tensor_proto::data_type;
 use bundle::{BundleReader, BundleWriter};
 use gradlet_core::layers::{Module, Visitor};
@@ -92,7 +97,7 @@ impl<'a> Checkpoint<'a> {
     }
 
     /// Writes the objects' values to `prefix.index` and `prefix.data-00000-of-00001`, whole or not at all: if files of this prefix are
-    /// there, they stay as they are until the new ones take their place in one moment. Gives the prefix.
+    /// there, they stay as they are until the new ones take their place in one moment. A folder that is missing is made. Gives the prefix.
     ///
     /// Variables without a value are left out. Fails where two values have one name, and where the files cannot be written.
     pub fn write(&self, prefix: impl AsRef<Path>) -> FileResult<PathBuf> {
@@ -100,6 +105,7 @@ impl<'a> Checkpoint<'a> {
         let of_model = |error| FileError::model(prefix, error);
         let objects = Objects::of(self, false, &mut ()).map_err(of_model)?;
         let (graph, values) = Graph::of(&objects);
+        create_folder(prefix.parent().unwrap_or(Path::new("")))?;
         let mut writer = BundleWriter::create(prefix)?;
         for (key, value) in values {
             let value = match value {

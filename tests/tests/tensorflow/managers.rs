@@ -1,9 +1,11 @@
 //! The file `checkpoint`, and folders of checkpoints that either side goes on with.
 
 use super::python;
-use gradlet::checkpoint::State;
+use gradlet::checkpoint::{Checkpoint, CheckpointManager, State};
+use gradlet::{Eager, Scope, Tensor, Variable};
 use gradlet_tests::random::Random;
 use serde_json::{Value as Json, json};
+use std::collections::BTreeSet;
 use std::path::Path;
 
 /// What texts are made of: fields, numbers, strings with escapes, comments, and what does not belong there.
@@ -191,4 +193,81 @@ fn states_are_written_as_tensorflow_writes_them() {
     let arguments: Vec<&str> = folders.iter().map(String::as_str).collect();
     let theirs = python(WRITE, &arguments);
     assert!(!theirs.contains("False") && theirs.matches("True ").count() == folders.len(), "{theirs}");
+}
+
+const MANAGE: &str = r#"
+import json, sys
+import tensorflow as tf
+folder, numbers = sys.argv[1], json.loads(sys.argv[2])
+v, step = tf.Variable([0.0, 0.0]), tf.Variable(0, dtype=tf.int64)
+checkpoint = tf.train.Checkpoint(v=v, step=step)
+manager = tf.train.CheckpointManager(checkpoint, folder, max_to_keep=3)
+if manager.latest_checkpoint:
+    checkpoint.restore(manager.latest_checkpoint).assert_consumed()
+found = [v.numpy().tolist(), int(step.numpy()), int(checkpoint.save_counter.numpy())]
+for number in numbers:
+    step.assign_add(1)
+    v.assign([float(step.numpy()), -1.0])
+    manager.save(checkpoint_number=number)
+name = lambda path: path[len(folder) + 1:]
+print(json.dumps([found, [name(path) for path in manager.checkpoints], name(manager.latest_checkpoint)]))
+"#;
+
+/// What the script does.
+fn manage(folder: &Path, numbers: &[Option<u64>]) -> Json {
+    let scope = Eager::new(&gradlet::cpu());
+    let v = Variable::new(&scope, "v", &Tensor::new(&scope.device(), &[0.0f32, 0.0], &[2]).unwrap()).unwrap();
+    let step = Variable::new(&scope, "step", &Tensor::scalar(&scope.device(), 0i64)).unwrap();
+    let checkpoint = Checkpoint::new().with("v", &v).with("step", &step);
+    let mut manager = CheckpointManager::new(checkpoint, folder, 3).unwrap();
+    if let Some(latest) = manager.latest_checkpoint() {
+        manager.checkpoint().restore(latest).unwrap().assert_consumed().unwrap();
+    }
+    let mut at: i64 = scope.read(&step).unwrap().item().unwrap();
+    let found = json!([scope.read(&v).unwrap().to_vec::<f32>().unwrap(), at, manager.checkpoint().save_counter().unwrap()]);
+    for number in numbers {
+        at += 1;
+        scope.assign(&step, &Tensor::scalar(&scope.device(), at)).unwrap();
+        scope.assign(&v, &Tensor::new(&scope.device(), &[at as f32, -1.0], &[2]).unwrap()).unwrap();
+        match number {
+            Some(number) => manager.save_with_checkpoint_number(*number).unwrap(),
+            None => manager.save().unwrap(),
+        };
+    }
+    let name = |path: &Path| path.strip_prefix(folder).unwrap().to_str().unwrap().to_string();
+    let kept: Vec<String> = manager.checkpoints().into_iter().map(name).collect();
+    json!([found, kept, name(manager.latest_checkpoint().unwrap())])
+}
+
+/// The names in a folder, and its state without times.
+fn left(folder: &Path) -> (Vec<String>, String) {
+    let mut names: Vec<String> = folder.read_dir().unwrap().map(|entry| entry.unwrap().file_name().into_string().unwrap()).collect();
+    names.sort();
+    let state = std::fs::read_to_string(folder.join("checkpoint")).unwrap();
+    let line = |line: &str| line.split_once("timestamp").map_or(line, |(name, _)| name).to_string();
+    (names, state.lines().map(|one| line(one) + "\n").collect())
+}
+
+/// Two folders, in which gradlet and TensorFlow take turns, one beginning and the other, become the same.
+#[test]
+#[ignore = "needs TensorFlow: `cargo xtask test TensorFlow` installs and runs it"]
+fn either_goes_on_with_the_other_s_folder() {
+    let root = tempfile::tempdir().unwrap();
+    let turns: [&[Option<u64>]; 5] = [&[None, None], &[None, None, Some(100)], &[None, Some(100)], &[Some(100), None, Some(6)], &[]];
+    let theirs = |folder: &Path, numbers: &[Option<u64>]| -> Json {
+        let printed = python(MANAGE, &[folder.to_str().unwrap(), &json!(numbers).to_string()]);
+        serde_json::from_str(&printed).unwrap()
+    };
+    let folders = ["one", "other"].map(|name| root.path().join(name));
+    for (index, numbers) in turns.into_iter().enumerate() {
+        let (ours, other) = (&folders[index % 2], &folders[1 - index % 2]);
+        let (did, wanted) = (manage(ours, numbers), theirs(other, numbers));
+        assert_eq!(did, wanted, "turn {index}");
+        // A checkpoint that was written anew has its data under another number of files, where TensorFlow leaves what it had before.
+        let plain = |(names, state): (Vec<String>, String)| {
+            let names: BTreeSet<String> = names.into_iter().map(|name| name.replace("-of-00002", "-of-00001")).collect();
+            (names, state)
+        };
+        assert_eq!(plain(left(ours)), plain(left(other)), "turn {index}");
+    }
 }

@@ -4,6 +4,7 @@ mod csv_logger;
 mod early_stopping;
 mod lambda;
 mod learning_rate;
+mod model_checkpoint;
 mod monitor;
 mod terminate_on_nan;
 
@@ -11,6 +12,7 @@ pub use csv_logger::CsvLogger;
 pub use early_stopping::EarlyStopping;
 pub use lambda::LambdaCallback;
 pub use learning_rate::{LearningRateScheduler, ReduceLROnPlateau};
+pub use model_checkpoint::ModelCheckpoint;
 pub use monitor::Mode;
 pub use terminate_on_nan::TerminateOnNaN;
 
