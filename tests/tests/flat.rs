@@ -1,9 +1,11 @@
 //! Flat checkpoints: what is saved comes back, and no damage goes unseen.
 
 use embedded_io::{ErrorKind, ErrorType, Read, Write};
-use gradlet_core::checkpoint::{Entry, write};
+use gradlet_core::checkpoint::{Entry, VERSION, write};
 use gradlet_core::{Contents, Error, FlatCheckpoint, Session};
 use gradlet_tests::flat::{arena, artifact, load, program, state, step};
+use std::fs;
+use std::path::Path;
 
 /// Where the first copy of the header ends, and the second one.
 const HEADER: [usize; 2] = [28, 56];
@@ -230,6 +232,29 @@ fn what_lies_in_flash_is_not_changed() {
     let mut untrained = Vec::new();
     trained(0, |session| session.save(&mut untrained, Contents::Full).unwrap());
     session.restore(&mut &untrained[..]).unwrap();
+}
+
+/// A checkpoint of each released format version is read, and the present one is written with the same bytes.
+#[test]
+fn frozen_checkpoints_are_read() {
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("fixtures/flat");
+    let program = load(&fs::read(folder.join("mlp.grdl")).unwrap(), &["infer", "train"]).unwrap();
+    let mut arena = arena(&program);
+    let mut session = Session::new(&program, &mut arena).unwrap();
+    let mut states = Vec::new();
+    for minor in 0..=VERSION.1 {
+        for (name, contents) in [("full", Contents::Full), ("changed", Contents::Changed)] {
+            let frozen = fs::read(folder.join(format!("{name}-{}.{minor}.grdc", VERSION.0))).unwrap();
+            FlatCheckpoint::parse(&frozen).unwrap().verify().unwrap();
+            session.restore(&mut &frozen[..]).unwrap();
+            let mut bytes = Vec::new();
+            session.save(&mut bytes, contents).unwrap();
+            assert!(minor < VERSION.1 || bytes == frozen, "{name}");
+            states.push(state(&session));
+        }
+    }
+    session.reset();
+    assert!(states.iter().all(|restored| *restored == states[0]) && states[0] != state(&session));
 }
 
 /// Takes and gives a byte at a time, and breaks after some.
