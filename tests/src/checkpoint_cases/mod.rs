@@ -3,6 +3,9 @@
 mod damage;
 mod graph;
 mod listing;
+mod managed;
+mod restored;
+mod transcripts;
 
 use crate::checks::Checks;
 use anyhow::{Context, Result, bail};
@@ -13,13 +16,14 @@ use std::path::Path;
 type Run = fn(&Path, &str, &mut Checks) -> Result<()>;
 
 /// The forms of files, by the ends of their names: the first that fits counts.
-const FORMS: [(&str, Run); 2] = [("_expected.json", damage::damage), (".json", listing::listing)];
+const FORMS: [(&str, Run); 3] =
+    [("_expected.json", damage::damage), ("_transcript.json", transcripts::transcript), (".json", listing::listing)];
 
 /// What is told by a file of their name that ends in `.json`: listings have both.
 const COMPANIONS: [&str; 2] = [".graph.pbtxt", ".safetensors"];
 
 /// What other builders' forms end in.
-const LATER: [&str; 3] = ["_transcript.json", ".io.safetensors", ".next_step.safetensors"];
+const LATER: [&str; 2] = [".io.safetensors", ".next_step.safetensors"];
 
 /// What a listing has, and nothing else.
 const LISTING: &str = "\"keys_in_file_order\"";
