@@ -158,7 +158,7 @@ impl<'a> Source<'a> {
 /// use gradlet_core::{DType, Shape, TensorType};
 /// let bias = Entry { variable: 1, tensor_type: TensorType::new(DType::U8, Shape::new(&[2])?), data: &[7, 9] };
 /// let artifact = Identity { length: 1024, checksum: 0x1234_5678 };
-/// let mut bytes = [0; 112];
+/// let mut bytes = [0; 98];
 /// write(&mut &mut bytes[..], artifact, [bias].into_iter())?;
 /// let read = FlatCheckpoint::parse(&bytes)?;
 /// assert_eq!(read.artifact(), artifact);
