@@ -2,7 +2,7 @@
 
 use crate::case::Value;
 use anyhow::{Context, Result, bail};
-use gradlet_core::{DType, Shape, TensorType};
+use gradlet_core::{DType, Shape, Tensor, TensorType};
 use safetensors::{Dtype, SafeTensors};
 use serde_json::Value as Json;
 use std::collections::HashMap;
@@ -60,6 +60,17 @@ impl Folder {
         let tensor_type = TensorType::new(dtype, Shape::new(&dims)?);
         Ok(Some(Value { name: name.into(), tensor_type, bytes: array.bytes.clone() }))
     }
+}
+
+/// All tensors of a safetensors file, which have element types of gradlet's.
+pub fn tensors(path: &Path) -> Result<HashMap<String, Tensor>> {
+    let tensor = |(name, array): (String, Array)| {
+        let dims = array.shape.iter().map(|&dim| Ok(u32::try_from(dim)?)).collect::<Result<Vec<_>>>()?;
+        let tensor_type = TensorType::new(dtype(array.dtype).context("an element type that gradlet has not")?, Shape::new(&dims)?);
+        Ok((name, Tensor::from_bytes(&gradlet::cpu(), tensor_type, &array.bytes)?))
+    };
+    let arrays = read_arrays(path).with_context(|| path.display().to_string())?;
+    arrays.into_iter().map(tensor).collect()
 }
 
 fn read_arrays(path: &Path) -> Result<HashMap<String, Array>> {

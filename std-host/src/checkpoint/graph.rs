@@ -77,7 +77,14 @@ impl Graph {
 
     fn child(&self, object: usize, name: &str) -> Option<usize> {
         let children = &self.objects.nodes.get(object)?.children;
-        children.iter().find(|child| child.local_name == name).map(|child| child.node_id as usize)
+        let named = |name: &str| children.iter().find(|child| child.local_name == name).map(|child| child.node_id as usize);
+        // Keras's sequential model has a functional one within: the operations of either are those of the other.
+        let alike = || match name {
+            "_functional" => named("_operations").map(|_| object),
+            "_operations" => self.child(named("_functional")?, name),
+            _ => None,
+        };
+        named(name).or_else(alike)
     }
 
     /// For each of `objects` the one in the checkpoint that is in the same place, where the root is `root` there.

@@ -2,8 +2,10 @@
 
 mod damage;
 mod graph;
+mod keras;
 mod listing;
 mod managed;
+mod modules;
 mod restored;
 mod transcripts;
 
@@ -16,14 +18,17 @@ use std::path::Path;
 type Run = fn(&Path, &str, &mut Checks) -> Result<()>;
 
 /// The forms of files, by the ends of their names: the first that fits counts.
-const FORMS: [(&str, Run); 3] =
-    [("_expected.json", damage::damage), ("_transcript.json", transcripts::transcript), (".json", listing::listing)];
+const FORMS: [(&str, Run); 5] = [
+    ("_expected.json", damage::damage),
+    ("_transcript.json", transcripts::transcript),
+    (".io.safetensors", modules::in_and_out),
+    (".next_step.safetensors", keras::next_step),
+    (".json", listing::listing),
+];
 
 /// What is told by a file of their name that ends in `.json`: listings have both.
 const COMPANIONS: [&str; 2] = [".graph.pbtxt", ".safetensors"];
 
-/// What other builders' forms end in.
-const LATER: [&str; 2] = [".io.safetensors", ".next_step.safetensors"];
 
 /// What a listing has, and nothing else.
 const LISTING: &str = "\"keys_in_file_order\"";
@@ -46,9 +51,6 @@ pub fn run(folder: &Path, checks: &mut Checks) -> Result<()> {
     }
     names.sort();
     for name in names.iter().filter(|name| !["MANIFEST.json", "README.md"].contains(&name.as_str())) {
-        if LATER.iter().any(|ending| name.ends_with(ending)) {
-            continue;
-        }
         let companion = COMPANIONS.iter().find_map(|ending| name.strip_suffix(ending));
         if companion.is_some_and(|stem| names.contains(&format!("{stem}.json"))) {
             continue;
