@@ -29,7 +29,6 @@ const FORMS: [(&str, Run); 5] = [
 /// What is told by a file of their name that ends in `.json`: listings have both.
 const COMPANIONS: [&str; 2] = [".graph.pbtxt", ".safetensors"];
 
-
 /// What a listing has, and nothing else.
 const LISTING: &str = "\"keys_in_file_order\"";
 
