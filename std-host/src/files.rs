@@ -54,6 +54,11 @@ impl WholeFile {
     pub fn finish(self) -> FileResult<()> {
         persist(self.file, &self.path).map_err(|error| unwritable(&self.path, &error))
     }
+
+    /// Gives the file another place, in the same folder, once it is safely on the disk.
+    pub(crate) fn finish_as(self, path: &Path) -> FileResult<()> {
+        WholeFile { path: path.into(), ..self }.finish()
+    }
 }
 
 impl Write for WholeFile {

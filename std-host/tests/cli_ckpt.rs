@@ -86,6 +86,10 @@ fn verify_names_what_is_damaged() {
     assert!(text.starts_with(&first) && text.contains("tensor \"step/") && text.contains("checksum does not match"), "{text}");
     assert!(text.contains("b_cnn: whole"), "{text}");
     assert_eq!(error, "error: 1 of 2 checkpoints are damaged\n");
+    let text = succeeds(&folder, &["convert", "--skip-damaged", "ckpt", "rest"]);
+    assert!(text.contains("step is left out: ckpt.data-00000-of-00001: at byte 0"), "{text}");
+    succeeds(&folder, &["verify", "rest"]);
+    assert_eq!(BundleReader::open(&folder.path().join("rest")).unwrap().entries().len(), count - 1);
     let mut bytes = fs::read(index_path(&prefix)).unwrap();
     bytes[20] ^= 8;
     fs::write(index_path(&prefix), bytes).unwrap();

@@ -1,5 +1,7 @@
-//! Training steps of gradlet and TensorFlow, taking turns on one machine; [`data`] is a race of pipelines.
+//! Training steps of gradlet and TensorFlow, taking turns on one machine; [`data`] is a race of pipelines, [`checkpoint`] of
+//! checkpoints.
 
+pub mod checkpoint;
 pub mod data;
 
 use crate::setup::install_tensorflow;

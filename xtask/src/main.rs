@@ -77,6 +77,21 @@ enum Task {
         #[arg(long, value_name = "FILE")]
         json: Option<PathBuf>,
     },
+    /// Time saving and restoring a GiB of variables beside TensorFlow's, taking turns, and print the ratios and the memory.
+    BenchCheckpoint {
+        /// The folder for the checkpoints, of 4 GiB.
+        #[arg(value_name = "DIR", default_value = "target/bench-checkpoint")]
+        folder: PathBuf,
+        /// How often to take turns.
+        #[arg(long, value_name = "N", default_value_t = 7)]
+        rounds: usize,
+        /// A Python that has TensorFlow; without one, an environment is made under target/.
+        #[arg(long, value_name = "PYTHON", env = "TENSORFLOW_PYTHON")]
+        python: Option<PathBuf>,
+        /// Also write the figures to this file, as one JSON object.
+        #[arg(long, value_name = "FILE")]
+        json: Option<PathBuf>,
+    },
     /// Time reading, writing and making batches of data beside TensorFlow's, taking turns, and print the ratios.
     BenchData {
         /// The folder for the data, of about a GiB, which stay there.
@@ -116,6 +131,9 @@ fn main() -> ExitCode {
         Task::Proto => proto::write(),
         Task::Size { json, update } => size::run(json.as_deref(), update),
         Task::Bench { folder, rounds, python, json } => bench::run(&folder, rounds, python.as_deref(), json.as_deref()),
+        Task::BenchCheckpoint { folder, rounds, python, json } => {
+            bench::checkpoint::run(&folder, rounds, python.as_deref(), json.as_deref())
+        }
         Task::BenchData { folder, rounds, python, json } => bench::data::run(&folder, rounds, python.as_deref(), json.as_deref()),
         Task::Firmware { names, model, run } => firmware::task(&names, model.as_deref(), run.as_deref()),
     };

@@ -23,7 +23,7 @@ pub use status::Status;
 use crate::file_error::{FileError, FileResult};
 use crate::files::create_folder;
 use crate::tensor_proto::data_type;
-use bundle::{BundleReader, BundleWriter};
+use bundle::{BundleReader, BundleWriter, NewTensor};
 use gradlet_core::layers::{Module, Visitor};
 use gradlet_core::{Eager, Result, Scope, Tensor, Variable};
 use graph::Graph;
@@ -96,8 +96,9 @@ impl<'a> Checkpoint<'a> {
         scope().assign(&self.save_counter, &count)
     }
 
-    /// Writes the objects' values to `prefix.index` and `prefix.data-00000-of-00001`, whole or not at all: if files of this prefix are
-    /// there, they stay as they are until the new ones take their place in one moment. A folder that is missing is made. Gives the prefix.
+    /// Writes the objects' values to `prefix.index` and `prefix.data-00000-of-00001`, from 64 MiB on two such files, whole or not at all:
+    /// if files of this prefix are there, they stay as they are until the new ones take their place in one moment. A folder that is
+    /// missing is made. Gives the prefix.
     ///
     /// Variables without a value are left out. Fails where two values have one name, and where the files cannot be written.
     pub fn write(&self, prefix: impl AsRef<Path>) -> FileResult<PathBuf> {
@@ -107,14 +108,20 @@ impl<'a> Checkpoint<'a> {
         let (graph, values) = Graph::of(&objects);
         create_folder(prefix.parent().unwrap_or(Path::new("")))?;
         let mut writer = BundleWriter::create(prefix)?;
-        for (key, value) in values {
+        let values = values.into_iter().map(|(key, value)| {
             let value = match value {
                 Value::Variable(variable) => scope().read(variable).map_err(of_model)?,
                 Value::State(value) => value.clone(),
             };
             let dims: Vec<u64> = value.dims().iter().map(|&dim| dim.into()).collect();
-            writer.tensor(&key, data_type(value.dtype()), &dims, value.bytes().map_err(of_model)?)?;
-        }
+            Ok((key, dims, value))
+        });
+        let values = values.collect::<FileResult<Vec<_>>>()?;
+        let tensors = values.iter().map(|(key, dims, value)| {
+            let (dtype, bytes) = (data_type(value.dtype()), value.bytes().map_err(of_model)?);
+            Ok(NewTensor { key, dtype, dims, bytes })
+        });
+        writer.tensors(&tensors.collect::<FileResult<Vec<_>>>()?)?;
         writer.strings(OBJECT_GRAPH, &crate::Strings::scalar(graph))?;
         writer.finish()?;
         Ok(prefix.into())

@@ -5,7 +5,9 @@ use crate::checks::{Checks, hex_field, json};
 use crate::fixtures::text;
 use crate::parsed_json;
 use anyhow::{Context, Result, ensure};
-use gradlet::checkpoint::bundle::{BundleReader, BundleWriter, Entry, data_path, dtype_name, extents, index_path, slice_key, table};
+use gradlet::checkpoint::bundle::{
+    BundleReader, BundleWriter, Entry, data_path, dtype_name, element_bytes, extents, index_path, slice_key, table,
+};
 use gradlet::proto::bundle_header_proto::Endianness;
 use gradlet::proto::{DataType, TrackableObjectGraph};
 use prost::Message;
@@ -69,20 +71,23 @@ fn entry(found: &Entry, wanted: &Json) -> Result<()> {
     fields.insert("offset".into(), json!(proto.offset));
     fields.insert("size".into(), json!(proto.size));
     fields.insert("crc32c_masked".into(), json!(proto.crc32c));
-    if !proto.slices.is_empty() {
-        let extent = |(start, length)| json!({ "start": start, "length": length });
-        let slices = proto.slices.iter().map(|slice| extents(slice).into_iter().map(extent).collect::<Json>());
-        fields.insert("slices".into(), slices.collect());
-    }
     let mut wanted = wanted.as_object().context("no entry")?.clone();
+    let slices = wanted.remove("slices").unwrap_or_else(|| json!([]));
+    let slices = parsed_json::list(&slices)?.iter().map(said).collect::<Result<Vec<_>>>()?;
+    let own: Vec<_> = proto.slices.iter().map(extents).collect();
+    ensure!(own == slices, "its slices are {own:?}");
     if let Some(slice) = wanted.remove("slice_key") {
-        let number = |extent: &Json, name| extent[name].as_i64().unwrap_or(if name == "start" { 0 } else { -1 });
-        let extents = parsed_json::list(&slice["extents"])?.iter().map(|extent| (number(extent, "start"), number(extent, "length")));
-        let key = slice_key(text(&slice, "name")?, &extents.collect::<Vec<_>>());
+        let key = slice_key(text(&slice, "name")?, &said(&slice["extents"])?);
         ensure!(key == hex_field(&slice)?, "the key of the slice is {}", hex(&key));
     }
     ensure!(fields == wanted, "it is {}, wanted {}", Json::from(fields), Json::from(wanted));
     Ok(())
+}
+
+/// The start and length of each dimension of a slice; -1 is the length of a whole one.
+fn said(slice: &Json) -> Result<Vec<(i64, i64)>> {
+    let number = |extent: &Json, name: &str, default| extent[name].as_i64().unwrap_or(default);
+    Ok(parsed_json::list(slice)?.iter().map(|extent| (number(extent, "start", 0), number(extent, "length", -1))).collect())
 }
 
 /// The strings, but for the object graph.
@@ -105,13 +110,13 @@ fn strings(reader: &BundleReader, wanted: &Json) -> Result<()> {
 fn values(reader: &BundleReader, path: &Path) -> Result<()> {
     let file = fs::read(path).with_context(|| path.display().to_string())?;
     let wanted = SafeTensors::deserialize(&file)?;
-    let numeric: Vec<(&str, &Entry)> = reader.entries().filter(|(_, entry)| entry.dtype() != DataType::DtString).collect();
+    let numeric: Vec<(&str, &Entry)> = reader.entries().filter(|(_, entry)| element_bytes(entry.dtype()).is_some()).collect();
+    reader.entries().try_for_each(|(key, _)| reader.verify(key))?;
     ensure!(numeric.len() == wanted.len(), "{} numeric tensors, wanted {}", numeric.len(), wanted.len());
     for (key, entry) in numeric {
         let wanted = wanted.tensor(key)?;
         let dims: Vec<u64> = wanted.shape().iter().map(|&dim| dim as u64).collect();
         ensure!(dims == entry.dims(), "{key:?} has the shape {:?}", entry.dims());
-        reader.verify(key)?;
         ensure!(reader.bytes(key)? == wanted.data(), "{key:?} has other values");
         match (parsed_json::dtype(&dtype_name(entry.dtype())), reader.tensor(key, &gradlet::cpu())) {
             (Ok(dtype), Ok(tensor)) => {

@@ -37,7 +37,7 @@ pub use entry::{Entry, dtype_name, element_bytes};
 pub use reader::BundleReader;
 pub use slices::{extents, key as slice_key};
 pub use table_writer::table;
-pub use writer::BundleWriter;
+pub use writer::{BundleWriter, NewTensor};
 
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};

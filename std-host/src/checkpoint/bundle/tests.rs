@@ -155,6 +155,29 @@ fn large_tensors_come_back() {
     assert!(reader.verify("x").is_err() && reader.bytes("x").is_err());
 }
 
+/// Two threads write two data files, which are replaced like one.
+#[test]
+fn many_bytes_go_to_two_files() {
+    let folder = tempfile::tempdir().unwrap();
+    let prefix = folder.path().join("c");
+    let values: Vec<Vec<u8>> = (0..7u8).map(|index| vec![index; 10 << 20]).collect();
+    let keys: Vec<String> = (0..7).map(|index| format!("v{index}")).collect();
+    let write = || {
+        let mut writer = small(&prefix, 1.0);
+        let tensors = keys.iter().zip(&values).map(|(key, bytes)| NewTensor { key, dtype: DataType::DtUint8, dims: &[10 << 20], bytes });
+        writer.tensors(&tensors.collect::<Vec<_>>()).unwrap();
+        writer.finish().unwrap();
+        let reader = BundleReader::open(&prefix).unwrap();
+        reader.entries().for_each(|(key, _)| reader.verify(key).unwrap());
+        keys.iter().zip(&values).for_each(|(key, value)| assert!(reader.bytes(key).unwrap() == *value));
+        files(folder.path())
+    };
+    let names = |count: u32| [format!("c.data-00000-of-{count:05}"), format!("c.data-00001-of-{count:05}"), "c.index".into()];
+    assert_eq!(write(), names(2));
+    assert_eq!(write(), names(3));
+    assert_eq!(write(), names(2));
+}
+
 /// A checkpoint with tensors of several types, small enough to damage everywhere.
 fn damageable(folder: &Path) -> (PathBuf, Vec<String>) {
     let prefix = folder.join("c");

@@ -4,7 +4,7 @@ use super::crc::Crc;
 use super::entry::{dtype_name, element_bytes};
 use super::{data_files, data_path, index_path, items, shard_counts, table_writer};
 use crate::file_error::{FileError, FileResult};
-use crate::files::{WholeFile, remove};
+use crate::files::{WholeFile, remove, write_whole};
 use crate::proto::tensor_shape_proto::Dim;
 use crate::proto::{BundleEntryProto, BundleHeaderProto, DataType, TensorShapeProto, VersionDef};
 use crate::strings::Strings;
@@ -15,28 +15,67 @@ use std::path::{Path, PathBuf};
 
 /// What is checked and written while the cache has it.
 const PIECE: usize = 1 << 20;
+/// From so many bytes on, two threads write two data files.
+const LARGE: usize = 64 << 20;
 
 /// A checkpoint that is written: the tensors one after another to a data file, in [`finish`](BundleWriter::finish) the index.
 ///
 /// The files are TensorFlow's, byte for byte. Until `finish`, and wherever it is interrupted, a checkpoint that already has this
 /// prefix stays as it was; one that is dropped before leaves nothing. The new one is put in its place by a single step: the index is
-/// renamed. As it says how many data files there are, and their names say that too, the new data file is number 0 of more than the
-/// old ones are, where there are old ones: they go away once no index needs them.
+/// renamed. As it says how many data files there are, and their names say that too, the new ones are numbered as if they were of
+/// another number of files than the old ones, where there are old ones: these go away once no index needs them.
 pub struct BundleWriter {
     prefix: PathBuf,
-    data: WholeFile,
-    shards: u32,
-    offset: u64,
+    data: Vec<Data>,
     entries: BTreeMap<String, BundleEntryProto>,
+}
+
+/// A tensor to be written: its elements in row-major order, little-endian.
+#[derive(Clone, Copy, Debug)]
+pub struct NewTensor<'a> {
+    /// Its name.
+    pub key: &'a str,
+    /// TensorFlow's element type.
+    pub dtype: DataType,
+    /// The dimensions, outermost first.
+    pub dims: &'a [u64],
+    /// The elements.
+    pub bytes: &'a [u8],
+}
+
+/// A data file, and how much was written to it.
+struct Data {
+    file: WholeFile,
+    length: u64,
+}
+
+impl Data {
+    /// Writes bytes. Gives where they begin, and their masked checksum.
+    fn write(&mut self, bytes: &[u8]) -> std::io::Result<(u64, u32)> {
+        let mut crc = Crc::new();
+        for piece in bytes.chunks(PIECE) {
+            crc.update(piece);
+            self.file.write_all(piece)?;
+        }
+        let start = self.length;
+        self.length += bytes.len() as u64;
+        Ok((start, crc.masked()))
+    }
 }
 
 impl BundleWriter {
     /// Begins to write a checkpoint. Fails where the folder does not exist or cannot be written to.
     pub fn create(prefix: &Path) -> FileResult<BundleWriter> {
-        let taken = if index_path(prefix).exists() { shard_counts(prefix) } else { Default::default() };
-        let shards = (1..).find(|count| !taken.contains(count)).unwrap_or(1);
-        let data = WholeFile::create(&data_path(prefix, 0, shards))?;
-        Ok(BundleWriter { prefix: prefix.into(), data, shards, offset: 0, entries: BTreeMap::new() })
+        let mut writer = BundleWriter { prefix: prefix.into(), data: Vec::new(), entries: BTreeMap::new() };
+        writer.add_file()?;
+        Ok(writer)
+    }
+
+    fn add_file(&mut self) -> FileResult<()> {
+        let count = self.data.len() as u32 + 1;
+        let file = WholeFile::create(&data_path(&self.prefix, count - 1, count))?;
+        self.data.push(Data { file, length: 0 });
+        Ok(())
     }
 
     /// Writes a tensor: its elements in row-major order, little-endian. They go straight from `bytes` to the file.
@@ -44,55 +83,89 @@ impl BundleWriter {
     /// Fails where `key` is empty, begins with a byte of 0 or is there already, where `bytes` are not as many as the elements need,
     /// and where the file cannot be written.
     pub fn tensor(&mut self, key: &str, dtype: DataType, dims: &[u64], bytes: &[u8]) -> FileResult<()> {
-        let elements = dims.iter().try_fold(1u64, |all, &dim| all.checked_mul(dim));
-        let wanted = elements.zip(element_bytes(dtype)).and_then(|(elements, size)| elements.checked_mul(size as u64));
-        if wanted != Some(bytes.len() as u64) {
-            return Err(self.error(format!("tensor {key:?}: {} bytes do not make {}{dims:?}", bytes.len(), dtype_name(dtype))));
+        let tensor = NewTensor { key, dtype, dims, bytes };
+        self.check(&tensor)?;
+        let written = self.data[0].write(bytes).map_err(|error| self.io(error))?;
+        self.add(&tensor, 0, written)
+    }
+
+    /// Writes many tensors. Where they have 64 MiB or more together, two threads write them to two data files, so that it takes half the
+    /// time. Fails as [`tensor`](BundleWriter::tensor).
+    pub fn tensors(&mut self, tensors: &[NewTensor<'_>]) -> FileResult<()> {
+        if tensors.iter().map(|tensor| tensor.bytes.len()).sum::<usize>() < LARGE {
+            return tensors.iter().try_for_each(|tensor| self.tensor(tensor.key, tensor.dtype, tensor.dims, tensor.bytes));
         }
-        self.check(key)?;
-        let mut crc = Crc::new();
-        for piece in bytes.chunks(PIECE) {
-            crc.update(piece);
-            self.data.write_all(piece).map_err(|error| FileError::io(&self.data_path(), error))?;
+        tensors.iter().try_for_each(|tensor| self.check(tensor))?;
+        if self.data.len() == 1 {
+            self.add_file()?;
         }
-        self.add(key, dtype, dims.iter().copied(), bytes.len(), crc.masked())
+        let mut shares = [Vec::new(), Vec::new()];
+        let mut loads = [0, 1].map(|file| self.data[file].length);
+        for tensor in tensors {
+            let file = usize::from(loads[1] < loads[0]);
+            loads[file] += tensor.bytes.len() as u64;
+            shares[file].push(tensor);
+        }
+        let write = |data: &mut Data, share: &[&NewTensor<'_>]| share.iter().map(|tensor| data.write(tensor.bytes)).collect();
+        let [first, second] = self.data.as_mut_slice() else { unreachable!("there are two files") };
+        let written: [std::io::Result<Vec<(u64, u32)>>; 2] = std::thread::scope(|threads| {
+            let second = threads.spawn(|| write(second, &shares[1]));
+            let first = write(first, &shares[0]);
+            [first, second.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))]
+        });
+        for (file, (written, share)) in written.into_iter().zip(&shares).enumerate() {
+            let written = written.map_err(|error| self.io(error))?;
+            share.iter().zip(written).try_for_each(|(tensor, written)| self.add(tensor, file, written))?;
+        }
+        Ok(())
     }
 
     /// Writes strings. Fails as [`tensor`](BundleWriter::tensor).
     pub fn strings(&mut self, key: &str, strings: &Strings) -> FileResult<()> {
-        self.check(key)?;
+        self.check_name(key)?;
         let (stored, crc) = items::strings_to_bytes(strings);
-        self.data.write_all(&stored).map_err(|error| FileError::io(&self.data_path(), error))?;
-        self.add(key, DataType::DtString, strings.dims().iter().map(|&dim| dim.into()), stored.len(), crc)
+        let (start, _) = self.data[0].write(&stored).map_err(|error| self.io(error))?;
+        let dims: Vec<u64> = strings.dims().iter().map(|&dim| dim.into()).collect();
+        self.add(&NewTensor { key, dtype: DataType::DtString, dims: &dims, bytes: &stored }, 0, (start, crc))
     }
 
     /// Puts the checkpoint in its place, once all of it is safely on the disk; then deletes the data of the one that was there.
     pub fn finish(self) -> FileResult<()> {
-        let data_path = self.data_path();
-        self.data.finish()?;
+        let taken = if index_path(&self.prefix).exists() { shard_counts(&self.prefix) } else { Default::default() };
+        let shards = (self.data.len() as u32..).find(|count| !taken.contains(count)).unwrap_or(1);
+        for (shard, data) in self.data.into_iter().enumerate() {
+            data.file.finish_as(&data_path(&self.prefix, shard as u32, shards))?;
+        }
         let version = Some(VersionDef { producer: 1, min_consumer: 0, bad_consumers: Vec::new() });
-        let header = BundleHeaderProto { num_shards: self.shards as i32, endianness: 0, version };
+        let header = BundleHeaderProto { num_shards: shards as i32, endianness: 0, version };
         let entries = self.entries.into_iter().map(|(key, entry)| (key, entry.encode_to_vec()));
         let records = std::iter::once((String::new(), header.encode_to_vec())).chain(entries);
-        let mut index = WholeFile::create(&index_path(&self.prefix))?;
-        let table = table_writer::table(records);
-        index.write_all(&table).map_err(|error| FileError::io(&index_path(&self.prefix), error))?;
-        index.finish()?;
-        let old = data_files(&self.prefix).into_iter().filter(|(path, _)| path.file_name() != data_path.file_name());
+        write_whole(&index_path(&self.prefix), &table_writer::table(records))?;
+        let old = data_files(&self.prefix).into_iter().filter(|(_, count)| *count != shards);
         // The checkpoint is there; a file that cannot be deleted is left to the next one.
         old.for_each(|(path, _)| drop(remove(&path)));
         Ok(())
-    }
-
-    fn data_path(&self) -> PathBuf {
-        data_path(&self.prefix, 0, self.shards)
     }
 
     fn error(&self, text: String) -> FileError {
         FileError::new(&index_path(&self.prefix), text)
     }
 
-    fn check(&self, key: &str) -> FileResult<()> {
+    fn io(&self, error: std::io::Error) -> FileError {
+        FileError::io(&data_path(&self.prefix, 0, self.data.len() as u32), error)
+    }
+
+    fn check(&self, tensor: &NewTensor<'_>) -> FileResult<()> {
+        let NewTensor { key, dtype, dims, bytes } = tensor;
+        let elements = dims.iter().try_fold(1u64, |all, &dim| all.checked_mul(dim));
+        let wanted = elements.zip(element_bytes(*dtype)).and_then(|(elements, size)| elements.checked_mul(size as u64));
+        if wanted != Some(bytes.len() as u64) {
+            return Err(self.error(format!("tensor {key:?}: {} bytes do not make {}{dims:?}", bytes.len(), dtype_name(*dtype))));
+        }
+        self.check_name(key)
+    }
+
+    fn check_name(&self, key: &str) -> FileResult<()> {
         if key.is_empty() || key.starts_with('\0') {
             return Err(self.error(format!("{key:?} cannot be the name of a tensor")));
         }
@@ -102,14 +175,23 @@ impl BundleWriter {
         }
     }
 
-    fn add(&mut self, key: &str, dtype: DataType, dims: impl Iterator<Item = u64>, size: usize, crc32c: u32) -> FileResult<()> {
-        let dim = dims.map(|size| i64::try_from(size).map(|size| Dim { size, name: String::new() })).collect::<Result<Vec<_>, _>>();
+    fn add(&mut self, tensor: &NewTensor<'_>, file: usize, (offset, crc32c): (u64, u32)) -> FileResult<()> {
+        let NewTensor { key, dtype, dims, bytes } = tensor;
+        let dim = dims.iter().map(|&size| i64::try_from(size).map(|size| Dim { size, name: String::new() }));
+        let dim = dim.collect::<Result<Vec<_>, _>>();
         let dim = dim.map_err(|_| self.error(format!("tensor {key:?} has a dimension of 2^63 or more")))?;
-        let shape = Some(TensorShapeProto { dim, unknown_rank: false });
-        let (offset, size) = (self.offset as i64, size as i64);
-        let entry = BundleEntryProto { dtype: dtype.into(), shape, shard_id: 0, offset, size, crc32c, slices: Vec::new() };
-        self.offset += size as u64;
-        self.entries.insert(key.into(), entry);
-        Ok(())
+        let entry = BundleEntryProto {
+            dtype: (*dtype).into(),
+            shape: Some(TensorShapeProto { dim, unknown_rank: false }),
+            shard_id: file as i32,
+            offset: offset as i64,
+            size: bytes.len() as i64,
+            crc32c,
+            slices: Vec::new(),
+        };
+        match self.entries.insert(key.to_string(), entry) {
+            Some(_) => Err(self.error(format!("there are two tensors {key:?}"))),
+            None => Ok(()),
+        }
     }
 }

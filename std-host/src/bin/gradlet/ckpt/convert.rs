@@ -8,19 +8,20 @@ use anyhow::{Result, bail};
 use clap::Args;
 use gradlet::checkpoint::bundle::element_bytes;
 use gradlet::proto::DataType;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 /// Write the tensors of a checkpoint as one of another kind
 ///
 /// With --like, the names, types and shapes are those of another checkpoint or artifact, and only the values are taken: by name, then
 /// by path (`dense/kernel` is the end of `sequential/dense/kernel`), then by a shape that only one has. What was matched is printed.
-/// Without it, names stay, less what TensorFlow puts behind them; a TensorFlow checkpoint gets an object for each part of a name, so
+/// Without it, names stay, less what TensorFlow puts behind them; a TensorFlow checkpoint of another kind's gets an object for each part of a name, so
 /// that `dense/kernel` is restored into the attribute `kernel` of what is saved as `dense`.
 #[derive(Args)]
 #[command(after_help = "Examples:
   gradlet ckpt convert training weights.safetensors
   gradlet ckpt convert training tuned.grdl --like cnn.grdl
   gradlet ckpt convert weights.safetensors imported/ckpt --like keras/ckpt-1 --partial
+  gradlet ckpt convert --skip-damaged training/ckpt-7 rest/ckpt
   gradlet ckpt convert --dry-run training tuned.grdl --like cnn.grdl --map model/w=dense/kernel")]
 pub struct Convert {
     /// A TensorFlow checkpoint's prefix or folder, a safetensors file, or an artifact
@@ -39,6 +40,9 @@ pub struct Convert {
     /// Let tensors for which the input has none keep the values that they have in --like
     #[arg(long, requires = "like")]
     partial: bool,
+    /// Leave out the tensors that are damaged
+    #[arg(long)]
+    skip_damaged: bool,
     /// Only print what would be done
     #[arg(long)]
     dry_run: bool,
@@ -47,9 +51,9 @@ pub struct Convert {
 impl Convert {
     pub fn run(&self, quiet: bool) -> Result<()> {
         let kind = self.to.unwrap_or_else(|| Kind::of(&self.output));
-        let input = Checkpoint::open(&self.input)?;
-        let like = self.like.as_deref().map(Checkpoint::open).transpose()?;
         let mut text = String::new();
+        let input = if self.skip_damaged { whole(&self.input, &mut text)? } else { Checkpoint::open(&self.input)? };
+        let like = self.like.as_deref().map(Checkpoint::open).transpose()?;
         let mut outputs = match &like {
             Some(like) => self.as_in(&input, like, &mut text)?,
             None => self.renamed(&input, &mut text)?,
@@ -59,15 +63,19 @@ impl Convert {
             bail!("there is no tensor to write");
         }
         if !self.dry_run {
-            self.write(kind, &outputs, like.as_ref())?;
+            self.write(kind, &outputs, &input, like.as_ref())?;
         }
         let done = if self.dry_run { "would get" } else { "has" };
         text += &format!("{} {done} {} tensors\n", self.output.display(), outputs.len());
         if quiet { Ok(()) } else { print(&text) }
     }
 
-    fn write(&self, kind: Kind, outputs: &[Output<'_>], like: Option<&Checkpoint>) -> Result<()> {
+    fn write(&self, kind: Kind, outputs: &[Output<'_>], input: &Checkpoint, like: Option<&Checkpoint>) -> Result<()> {
         match (kind, like.map(|like| &like.content)) {
+            (Kind::Tensorflow, None) if self.map.is_empty() => match &input.content {
+                Content::Bundle { graph: Some(graph), .. } => target::same_objects(&self.output, graph.clone(), outputs),
+                _ => target::bundle(&self.output, outputs),
+            },
             (Kind::Artifact, Some(Content::Artifact(like))) => target::artifact(&self.output, like, outputs),
             (Kind::Artifact, _) => bail!("an artifact needs another one of the same model: --like MODEL.grdl"),
             (Kind::Safetensors, _) => target::safetensors(&self.output, outputs),
@@ -132,6 +140,19 @@ impl Convert {
             fits
         });
     }
+}
+
+/// A checkpoint without the tensors that are damaged.
+fn whole(path: &Path, text: &mut String) -> Result<Checkpoint> {
+    let mut checkpoint = Checkpoint::open_damaged(path)?;
+    let Content::Bundle { reader, .. } = &checkpoint.content else { return Ok(checkpoint) };
+    reader.damage().iter().for_each(|damage| *text += &format!("{damage}\n"));
+    checkpoint.items.retain(|item| {
+        let verified = reader.verify(&item.key);
+        verified.as_ref().err().into_iter().for_each(|damage| *text += &format!("{} is left out: {damage}\n", item.name));
+        verified.is_ok()
+    });
+    Ok(checkpoint)
 }
 
 /// `dense/kernel: float32[4, 2] of model/w (by its path)`.

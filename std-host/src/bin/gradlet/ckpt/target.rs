@@ -12,6 +12,7 @@ use gradlet::proto::{DataType, TrackableObjectGraph};
 use gradlet::{FileError, Loaded, Strings, Tensor, write_whole};
 use prost::Message;
 use safetensors::tensor::{TensorView, serialize};
+use std::collections::HashSet;
 use std::path::Path;
 
 /// What is written.
@@ -82,6 +83,20 @@ pub fn like_bundle(prefix: &Path, like: &BundleReader, outputs: &[Output<'_>]) -
     if like.entry(GRAPH).is_some() {
         writer.strings(GRAPH, &like.strings(GRAPH)?)?;
     }
+    Ok(writer.finish()?)
+}
+
+/// A checkpoint with the objects of another one, as far as it has their values.
+pub fn same_objects(prefix: &Path, mut graph: TrackableObjectGraph, outputs: &[Output<'_>]) -> Result<()> {
+    let mut writer = BundleWriter::create(prefix)?;
+    let written: HashSet<&str> = outputs.iter().map(|output| output.item().key.as_str()).collect();
+    for output in outputs {
+        write(&mut writer, &Output { name: output.item().key.clone(), from: output.from, index: output.index })?;
+    }
+    for node in &mut graph.nodes {
+        node.attributes.retain(|attribute| written.contains(attribute.checkpoint_key.as_str()));
+    }
+    writer.strings(GRAPH, &Strings::scalar(graph.encode_to_vec()))?;
     Ok(writer.finish()?)
 }
 

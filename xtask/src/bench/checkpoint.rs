@@ -1,0 +1,56 @@
+//! Checkpoints of gradlet and TensorFlow, taking turns on one machine.
+
+use super::{Runner, build, median, write_json, write_script};
+use crate::setup::install_tensorflow;
+use anyhow::Result;
+use serde_json::{Map, json};
+use std::path::Path;
+use std::process::Command;
+
+const SCRIPT: &str = include_str!("tensorflow_checkpoint.py");
+
+/// What is timed, and how much of TensorFlow's time it may take.
+const RACES: [(&str, f64); 2] = [("save_ms", 0.5), ("restore_ms", 0.5)];
+
+/// How many MiB of memory, beyond the variables, saving and restoring may take.
+const MEMORY: f64 = 32.0;
+
+/// `cargo xtask bench-checkpoint`.
+pub fn run(folder: &Path, rounds: usize, python: Option<&Path>, json: Option<&Path>) -> Result<()> {
+    let program = build("bench_checkpoint")?;
+    let python = python.map_or_else(install_tensorflow, |path| Ok(path.to_path_buf()))?;
+    let script = write_script("bench_tensorflow_checkpoint.py", SCRIPT)?;
+    std::fs::create_dir_all(folder)?;
+    let mut ours = Runner::start(Command::new(&program).arg(folder))?;
+    let mut theirs = Runner::start(Command::new(&python).arg(&script).arg(folder))?;
+
+    let before = ours.high_water()?;
+    let mut times = RACES.map(|_| [Vec::new(), Vec::new()]);
+    for round in 0..rounds.max(1) {
+        for ((name, _), [our_times, their_times]) in RACES.iter().zip(&mut times) {
+            // Who begins changes from round to round: memory that was given back a moment ago is cheaper.
+            if round % 2 == 0 {
+                our_times.push(ours.ask(name, 1)?);
+            }
+            their_times.push(theirs.ask(name, 1)?);
+            if round % 2 == 1 {
+                our_times.push(ours.ask(name, 1)?);
+            }
+        }
+        eprint!("\rround {} of {rounds}", round + 1);
+    }
+    eprintln!();
+    let memory = ours.high_water()?.saturating_sub(before) as f64 / 1024.0;
+    drop((ours, theirs));
+
+    let mut figures = Map::new();
+    println!("{:<24} {:>12} {:>12} {:>8} {:>8}", "1 GiB of variables", "gradlet", "TensorFlow", "ratio", "bar");
+    for ((name, bar), pair) in RACES.iter().zip(times) {
+        let [own, other] = pair.map(median);
+        println!("{name:<24} {own:>12.0} {other:>12.0} {:>8.2} {bar:>8}", own / other);
+        figures.insert(name.to_string(), json!({ "gradlet": own, "tensorflow": other, "ratio": own / other, "bar": bar }));
+    }
+    println!("{:<24} {memory:>12.1} {:>12} {:>8} {MEMORY:>8}", "MiB beyond variables", "", "");
+    figures.insert("memory_mib".into(), json!({ "gradlet": memory, "bar": MEMORY }));
+    write_json(json, &figures)
+}
