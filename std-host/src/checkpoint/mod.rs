@@ -52,7 +52,8 @@ use std::sync::Arc;
 ///
 /// // A model that has no variables yet gets them when it is built: its initializers do not matter.
 /// let restored = new_model();
-/// let status = Checkpoint::new().with("myAwesomeModel", &restored).restore(&prefix)?;
+/// let checkpoint = Checkpoint::new().with("myAwesomeModel", &restored);
+/// let status = checkpoint.restore(&prefix)?;
 /// assert_eq!(restored.apply(&scope, &x)?.to_vec::<f32>()?, y.to_vec::<f32>()?);
 /// status.assert_existing_objects_matched()?;
 /// # Ok::<(), Box<dyn std::error::Error>>(())
