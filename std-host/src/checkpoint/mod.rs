@@ -28,6 +28,7 @@ use gradlet_core::layers::{Module, Visitor};
 use gradlet_core::{Eager, Result, Scope, Tensor, Variable};
 use graph::Graph;
 use objects::{Objects, Value};
+use std::fmt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -181,6 +182,12 @@ impl Module for Checkpoint<'_> {
     fn visit(&self, visitor: &mut dyn Visitor) {
         self.objects.iter().for_each(|(name, object)| visitor.module(name, object));
         visitor.module("save_counter", &self.save_counter);
+    }
+}
+
+impl fmt::Debug for Checkpoint<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_list().entries(self.objects.iter().map(|(name, _)| name)).finish()
     }
 }
 

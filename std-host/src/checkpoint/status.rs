@@ -4,6 +4,7 @@ use super::Checkpoint;
 use super::objects::{Objects, Value};
 use super::restore::Source;
 use gradlet_core::{Error, Result};
+use std::fmt;
 
 /// What a checkpoint held and what its objects took of it, to be asked whenever it should be known: variables may be created, and get
 /// their values, long after [`Checkpoint::restore`].
@@ -101,6 +102,12 @@ impl<'c, 'a> Status<'c, 'a> {
 
     fn error(&self, text: String) -> Error {
         Error::message(format!("{}: {text}", self.source.reader.prefix().display()))
+    }
+}
+
+impl fmt::Debug for Status<'_, '_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Status({:?} of {})", self.checkpoint, self.source.reader.prefix().display())
     }
 }
 
