@@ -116,6 +116,11 @@ impl Loaded {
         &self.description
     }
 
+    /// What tells the artifact from others: flat checkpoints say which one they belong to.
+    pub fn identity(&self) -> crate::flat::Identity {
+        self.checked.borrow_dependent().identity()
+    }
+
     /// The value of the variable called `name`. Fails where there is none, or it has none that a loaded signature could read.
     pub fn variable(&self, name: &str) -> Result<Tensor> {
         let index = self.index(name)?;

@@ -163,6 +163,33 @@ fn weights_get_into_an_artifact_and_out_of_it() {
     assert_eq!(kernel.bytes().unwrap(), wanted.tensor("dense/kernel").unwrap().data());
 }
 
+/// A device's checkpoint has numbers for names; the artifact that it belongs to has the names.
+#[test]
+fn flat_checkpoints_belong_to_an_artifact() {
+    let folder = TempDir::new().unwrap();
+    let export = ["export", "mlp:3-2", "--output", "mlp.grdl", "--quiet"];
+    Command::cargo_bin("gradlet").unwrap().args(export).current_dir(&folder).assert().success();
+    succeeds(&folder, &["convert", "mlp.grdl", "values"]);
+    let text = succeeds(&folder, &["convert", "values", "flat.grdc", "--like", "mlp.grdl"]);
+    assert!(text.contains("dense/kernel: float32[3, 2]"), "{text}");
+    assert!(succeeds(&folder, &["verify", "flat.grdc"]).starts_with("flat.grdc: whole"));
+    assert!(succeeds(&folder, &["inspect", "flat.grdc"]).contains("variable 0"));
+    let named = succeeds(&folder, &["inspect", "flat.grdc", "--artifact", "mlp.grdl"]);
+    assert!(named.contains("dense/kernel") && !named.contains("variable 0"), "{named}");
+    succeeds(&folder, &["convert", "flat.grdc", "again.grdl", "--like", "mlp.grdl", "--partial"]);
+    succeeds(&folder, &["diff", "mlp.grdl", "again.grdl"]);
+    let mut bytes = fs::read(folder.path().join("flat.grdc")).unwrap();
+    let last = bytes.len() - 6;
+    bytes[last] ^= 1;
+    fs::write(folder.path().join("flat.grdc"), bytes).unwrap();
+    let (text, _) = fails(&folder, &["verify", "flat.grdc"]);
+    assert!(text.contains("flat.grdc: damaged") && text.contains("variable"), "{text}");
+    let other = ["export", "mlp:4-2", "--output", "other.grdl", "--quiet"];
+    Command::cargo_bin("gradlet").unwrap().args(other).current_dir(&folder).assert().success();
+    let (_, error) = fails(&folder, &["inspect", "flat.grdc", "--artifact", "other.grdl"]);
+    assert!(error.contains("belongs to an artifact"), "{error}");
+}
+
 /// Names that a Keras checkpoint does not have are found by the paths of its object graph.
 #[test]
 fn keras_names_are_matched() {

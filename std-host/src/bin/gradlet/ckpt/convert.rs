@@ -21,10 +21,11 @@ use std::path::{Path, PathBuf};
   gradlet ckpt convert training weights.safetensors
   gradlet ckpt convert training tuned.grdl --like cnn.grdl
   gradlet ckpt convert weights.safetensors imported/ckpt --like keras/ckpt-1 --partial
+  gradlet ckpt convert learnt.grdc tuned.grdl --like cnn.grdl --partial
   gradlet ckpt convert --skip-damaged training/ckpt-7 rest/ckpt
   gradlet ckpt convert --dry-run training tuned.grdl --like cnn.grdl --map model/w=dense/kernel")]
 pub struct Convert {
-    /// A TensorFlow checkpoint's prefix or folder, a safetensors file, or an artifact
+    /// A TensorFlow checkpoint's prefix or folder, a safetensors file, an artifact, or a flat checkpoint
     input: PathBuf,
     /// The file to write, or the prefix of a TensorFlow checkpoint
     output: PathBuf,
@@ -34,6 +35,9 @@ pub struct Convert {
     /// Take names, types and shapes of this one: an artifact needs it
     #[arg(long, value_name = "CHECKPOINT")]
     like: Option<PathBuf>,
+    /// The artifact of a flat checkpoint, which has its variables' names; --like, if that is one
+    #[arg(long, value_name = "FILE")]
+    artifact: Option<PathBuf>,
     /// A tensor of the input, and its name in the output
     #[arg(long, value_name = "FROM=TO", value_parser = parse_map)]
     map: Vec<Map>,
@@ -52,13 +56,17 @@ impl Convert {
     pub fn run(&self, quiet: bool) -> Result<()> {
         let kind = self.to.unwrap_or_else(|| Kind::of(&self.output));
         let mut text = String::new();
-        let input = if self.skip_damaged { whole(&self.input, &mut text)? } else { Checkpoint::open(&self.input)? };
-        let like = self.like.as_deref().map(Checkpoint::open).transpose()?;
+        let artifact = self.artifact.as_deref().or(self.like.as_deref().filter(|like| Kind::of(like) == Kind::Artifact));
+        let input = match self.skip_damaged {
+            true => whole(&self.input, artifact, &mut text)?,
+            false => Checkpoint::open(&self.input, artifact)?,
+        };
+        let like = self.like.as_deref().map(|like| Checkpoint::open(like, artifact)).transpose()?;
         let mut outputs = match &like {
             Some(like) => self.as_in(&input, like, &mut text)?,
             None => self.renamed(&input, &mut text)?,
         };
-        self.leave_out(kind, &mut outputs, &mut text);
+        self.leave_out(kind, like.as_ref(), &mut outputs, &mut text);
         if outputs.is_empty() {
             bail!("there is no tensor to write");
         }
@@ -77,7 +85,9 @@ impl Convert {
                 _ => target::bundle(&self.output, outputs),
             },
             (Kind::Artifact, Some(Content::Artifact(like))) => target::artifact(&self.output, like, outputs),
+            (Kind::Flat, Some(Content::Artifact(like))) => target::flat(&self.output, like, outputs),
             (Kind::Artifact, _) => bail!("an artifact needs another one of the same model: --like MODEL.grdl"),
+            (Kind::Flat, _) => bail!("a flat checkpoint belongs to an artifact: --like MODEL.grdl"),
             (Kind::Safetensors, _) => target::safetensors(&self.output, outputs),
             (Kind::Tensorflow, Some(Content::Bundle { reader, .. })) => target::like_bundle(&self.output, reader, outputs),
             (Kind::Tensorflow, _) => target::bundle(&self.output, outputs),
@@ -127,8 +137,18 @@ impl Convert {
     }
 
     /// Drops what cannot be written as this kind.
-    fn leave_out(&self, kind: Kind, outputs: &mut Vec<Output<'_>>, text: &mut String) {
+    fn leave_out(&self, kind: Kind, like: Option<&Checkpoint>, outputs: &mut Vec<Output<'_>>, text: &mut String) {
+        let constant = |name: &str| match like.map(|like| &like.content) {
+            Some(Content::Artifact(like)) => {
+                like.description().variables.iter().any(|variable| variable.name == name && variable.assigned_by.is_empty())
+            }
+            _ => false,
+        };
         outputs.retain(|output| {
+            if kind == Kind::Flat && constant(&output.name) {
+                *text += &format!("{} is left out: no signature of the artifact assigns it\n", output.name);
+                return false;
+            }
             let item = &output.from.items[output.index];
             let fits = match kind {
                 Kind::Safetensors => to_safetensors(item.dtype).is_some(),
@@ -143,8 +163,11 @@ impl Convert {
 }
 
 /// A checkpoint without the tensors that are damaged.
-fn whole(path: &Path, text: &mut String) -> Result<Checkpoint> {
-    let mut checkpoint = Checkpoint::open_damaged(path)?;
+fn whole(path: &Path, artifact: Option<&Path>, text: &mut String) -> Result<Checkpoint> {
+    let mut checkpoint = Checkpoint::open_damaged(path, artifact)?;
+    if let Content::Flat { damage, .. } = &checkpoint.content {
+        damage.iter().for_each(|damage| *text += &format!("{}: {damage}\n", path.display()));
+    }
     let Content::Bundle { reader, .. } = &checkpoint.content else { return Ok(checkpoint) };
     reader.damage().iter().for_each(|damage| *text += &format!("{damage}\n"));
     checkpoint.items.retain(|item| {

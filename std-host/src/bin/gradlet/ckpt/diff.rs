@@ -19,10 +19,13 @@ use std::path::PathBuf;
   gradlet ckpt diff training/ckpt-6 training/ckpt-7
   gradlet ckpt diff training weights.safetensors --tolerance 1e-6")]
 pub struct Diff {
-    /// A TensorFlow checkpoint's prefix or folder, a safetensors file, or an artifact
+    /// A TensorFlow checkpoint's prefix or folder, a safetensors file, an artifact, or a flat checkpoint
     a: PathBuf,
     /// Another
     b: PathBuf,
+    /// The artifact of flat checkpoints, which has their variables' names
+    #[arg(long, value_name = "FILE")]
+    artifact: Option<PathBuf>,
     /// Take numbers that differ by no more than this for the same
     #[arg(long, value_name = "X", default_value_t = 0.0)]
     tolerance: f64,
@@ -45,7 +48,8 @@ struct Difference {
 
 impl Diff {
     pub fn run(&self) -> Result<()> {
-        let (a, b) = (Checkpoint::open(&self.a)?, Checkpoint::open(&self.b)?);
+        let artifact = self.artifact.as_deref();
+        let (a, b) = (Checkpoint::open(&self.a, artifact)?, Checkpoint::open(&self.b, artifact)?);
         let sources = matched(&a.items, &b.items, &self.map)?;
         let (mut text, mut tensors, mut same, mut differ) = (String::new(), Vec::new(), 0, 0);
         for (at, source) in sources.iter().enumerate() {

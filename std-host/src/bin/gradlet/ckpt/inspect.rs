@@ -21,8 +21,11 @@ use std::path::PathBuf;
   gradlet ckpt inspect --tree training/ckpt-7
   gradlet ckpt inspect --json weights.safetensors")]
 pub struct Inspect {
-    /// A TensorFlow checkpoint's prefix or folder, a safetensors file, or an artifact
+    /// A TensorFlow checkpoint's prefix or folder, a safetensors file, an artifact, or a flat checkpoint
     checkpoint: PathBuf,
+    /// The artifact of a flat checkpoint, which has its variables' names
+    #[arg(long, value_name = "FILE")]
+    artifact: Option<PathBuf>,
     /// Show TensorFlow's objects as a tree, not the tensors
     #[arg(long)]
     tree: bool,
@@ -41,7 +44,7 @@ enum Values {
 
 impl Inspect {
     pub fn run(&self, _quiet: bool) -> Result<()> {
-        let checkpoint = Checkpoint::open(&self.checkpoint)?;
+        let checkpoint = Checkpoint::open(&self.checkpoint, self.artifact.as_deref())?;
         if self.tree {
             return match &checkpoint.content {
                 Content::Bundle { graph: Some(graph), .. } => print(&tree::text(graph)),

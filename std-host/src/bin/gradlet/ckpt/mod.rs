@@ -15,8 +15,8 @@ use clap::Subcommand;
 
 /// Look into checkpoints, check, compare and convert them
 ///
-/// A checkpoint is TensorFlow's, named by its prefix (`ckpt-1`) or by its folder, whose latest one is meant; a safetensors file; or the
-/// variables of an artifact (.grdl).
+/// A checkpoint is TensorFlow's, named by its prefix (`ckpt-1`) or by its folder, whose latest one is meant; a safetensors file; the
+/// variables of an artifact (.grdl); or a flat checkpoint, as devices write them (.grdc).
 #[derive(Subcommand)]
 #[command(after_help = "Examples:
   gradlet ckpt inspect --tree training/ckpt-7

@@ -5,6 +5,7 @@ use anyhow::{Result, bail};
 use bytes::Bytes;
 use gradlet::checkpoint::bundle::{BundleReader, index_path};
 use gradlet::checkpoint::latest_checkpoint;
+use gradlet::flat::{Entry, FlatCheckpoint};
 use gradlet::proto::{DataType, TrackableObjectGraph};
 use gradlet::{DType, FileError, Loaded, Strings};
 use prost::Message;
@@ -15,6 +16,8 @@ use std::path::{Path, PathBuf};
 pub const GRAPH: &str = "_CHECKPOINTABLE_OBJECT_GRAPH";
 /// What an artifact begins with.
 const ARTIFACT: &[u8] = b"GRDL";
+/// What a flat checkpoint begins with.
+const FLAT: &[u8] = b"GRDC";
 
 /// A tensor of a checkpoint.
 #[derive(Clone, Debug)]
@@ -41,31 +44,84 @@ pub struct Checkpoint {
 
 /// What kind of checkpoint it is.
 pub enum Content {
-    Bundle { reader: BundleReader, graph: Option<TrackableObjectGraph> },
-    Safetensors { file: Bytes, data: usize, places: Vec<(usize, usize)> },
+    Bundle {
+        reader: BundleReader,
+        graph: Option<TrackableObjectGraph>,
+    },
+    Safetensors {
+        file: Bytes,
+        data: usize,
+        places: Vec<(usize, usize)>,
+    },
     Artifact(Box<Loaded>),
+    /// The value of each item, and what is wrong with the others.
+    Flat {
+        values: Vec<Bytes>,
+        damage: Vec<String>,
+    },
 }
 
 impl Checkpoint {
-    /// Opens a checkpoint, of which no byte of what lists its tensors may be damaged.
-    pub fn open(path: &Path) -> Result<Checkpoint> {
-        Checkpoint::open_with(path, BundleReader::open)
+    /// Opens a checkpoint, of which no byte of what lists its tensors may be damaged. `artifact` is that of a flat one.
+    pub fn open(path: &Path, artifact: Option<&Path>) -> Result<Checkpoint> {
+        let checkpoint = Checkpoint::open_with(path, artifact, BundleReader::open)?;
+        match &checkpoint.content {
+            Content::Flat { damage, .. } if !damage.is_empty() => bail!(FileError::new(path, damage[0].clone())),
+            _ => Ok(checkpoint),
+        }
     }
 
-    /// Opens a checkpoint, of TensorFlow's what can be read.
-    pub fn open_damaged(path: &Path) -> Result<Checkpoint> {
-        Checkpoint::open_with(path, BundleReader::open_damaged)
+    /// Opens a checkpoint, of TensorFlow's and flat ones what can be read.
+    pub fn open_damaged(path: &Path, artifact: Option<&Path>) -> Result<Checkpoint> {
+        Checkpoint::open_with(path, artifact, BundleReader::open_damaged)
     }
 
-    fn open_with(path: &Path, open: impl FnOnce(&Path) -> gradlet::FileResult<BundleReader>) -> Result<Checkpoint> {
+    fn open_with(
+        path: &Path,
+        artifact: Option<&Path>,
+        open: impl FnOnce(&Path) -> gradlet::FileResult<BundleReader>,
+    ) -> Result<Checkpoint> {
         if let Some(prefix) = prefix(path)? {
             return Checkpoint::bundle(open(&prefix)?);
         }
         let file = gradlet::tfrecord::map(path)?;
-        match file.starts_with(ARTIFACT) {
-            true => Checkpoint::artifact(path, &file),
-            false => Checkpoint::safetensors(path, file),
+        match file.get(..4) {
+            Some(ARTIFACT) => Checkpoint::artifact(path, &file),
+            Some(FLAT) => Checkpoint::flat(path, &file, artifact),
+            _ => Checkpoint::safetensors(path, file),
         }
+    }
+
+    /// The variables of a flat checkpoint have numbers only; their names are those of the artifact.
+    fn flat(path: &Path, file: &Bytes, artifact: Option<&Path>) -> Result<Checkpoint> {
+        let wrong = |error| FileError::model(path, error);
+        let flat = FlatCheckpoint::parse(file).map_err(wrong)?;
+        let loaded = artifact.map(gradlet::load).transpose()?;
+        if let Some(loaded) = loaded.as_ref().filter(|loaded| loaded.identity() != flat.artifact()) {
+            let (wanted, found) = (flat.artifact().checksum, loaded.identity().checksum);
+            bail!(FileError::new(path, format!("it belongs to an artifact with the checksum {wanted:08x}, this one has {found:08x}")));
+        }
+        let name = |index: u32| match &loaded {
+            Some(loaded) => loaded.description().variables.get(index as usize).map(|variable| variable.name.clone()),
+            None => None,
+        };
+        let (mut items, mut values, mut damage) = (Vec::new(), Vec::new(), Vec::new());
+        for entry in flat.entries() {
+            match entry {
+                Ok(Entry { variable, tensor_type, data }) => {
+                    let name = name(variable).unwrap_or_else(|| format!("variable {variable}"));
+                    let dims = tensor_type.shape.dims().iter().map(|&dim| dim.into()).collect();
+                    let (dtype, bytes) = (from_own(tensor_type.dtype), data.len() as u64);
+                    items.push(Item { key: name.clone(), name, aliases: Vec::new(), dtype, dims, bytes });
+                    values.push(file.slice_ref(data));
+                }
+                Err(error) => damage.push(error.to_string()),
+            }
+        }
+        if let Some(error) = flat.verify().err().filter(|_| damage.is_empty()) {
+            damage.push(error.to_string());
+        }
+        Ok(Checkpoint { path: path.into(), items, content: Content::Flat { values, damage } })
     }
 
     fn bundle(reader: BundleReader) -> Result<Checkpoint> {
@@ -123,6 +179,7 @@ impl Checkpoint {
             Content::Bundle { .. } => "TensorFlow checkpoint by names",
             Content::Safetensors { .. } => "safetensors file",
             Content::Artifact(_) => "artifact",
+            Content::Flat { .. } => "flat checkpoint",
         }
     }
 
@@ -132,6 +189,7 @@ impl Checkpoint {
         Ok(match &self.content {
             Content::Bundle { reader, .. } => reader.bytes(&item.key)?.into(),
             Content::Safetensors { file, data, places } => file.slice(data + places[index].0..data + places[index].1),
+            Content::Flat { values, .. } => values[index].clone(),
             Content::Artifact(loaded) => Bytes::copy_from_slice(loaded.variable(&item.key)?.bytes()?),
         })
     }

@@ -6,6 +6,7 @@ use anyhow::{Context, Result, bail};
 use bytes::Bytes;
 use clap::ValueEnum;
 use gradlet::checkpoint::bundle::{BundleReader, BundleWriter};
+use gradlet::flat::Entry;
 use gradlet::proto::trackable_object_graph::TrackableObject;
 use gradlet::proto::trackable_object_graph::trackable_object::{ObjectReference, SerializedTensor};
 use gradlet::proto::{DataType, TrackableObjectGraph};
@@ -24,6 +25,8 @@ pub enum Kind {
     Safetensors,
     /// An artifact, as the one that --like names
     Artifact,
+    /// A flat checkpoint (.grdc) of the artifact that --like names
+    Flat,
 }
 
 impl Kind {
@@ -32,6 +35,7 @@ impl Kind {
         match path.extension().and_then(|ending| ending.to_str()) {
             Some("safetensors") => Kind::Safetensors,
             Some("grdl") => Kind::Artifact,
+            Some("grdc") => Kind::Flat,
             _ => Kind::Tensorflow,
         }
     }
@@ -74,6 +78,25 @@ pub fn artifact(path: &Path, like: &Loaded, outputs: &[Output<'_>]) -> Result<()
         values.push((output.name.as_str(), Tensor::from_bytes(&gradlet::cpu(), tensor_type, &output.bytes()?)?));
     }
     Ok(write_whole(path, &like.with_values(&values).map_err(|error| FileError::model(path, error))?)?)
+}
+
+/// A flat checkpoint of the artifact `like`.
+pub fn flat(path: &Path, like: &Loaded, outputs: &[Output<'_>]) -> Result<()> {
+    let mut values = Vec::new();
+    for output in outputs {
+        let index = like.description().variables.iter().position(|variable| variable.name == output.name);
+        let index = index.with_context(|| format!("the artifact has no variable {:?}", output.name))?;
+        values.push((index as u32, like.description().variables[index].tensor_type, output.bytes()?));
+    }
+    values.sort_by_key(|(index, ..)| *index);
+    let entries = values.iter().map(|(variable, tensor_type, data)| Entry { variable: *variable, tensor_type: *tensor_type, data });
+    // Beside its elements, a value takes less than this.
+    let most = values.iter().map(|(.., data)| data.len() + 128).sum::<usize>() + 128;
+    let mut file = vec![0; most];
+    let mut rest = &mut file[..];
+    gradlet::flat::write(&mut rest, like.identity(), entries).map_err(|error| FileError::model(path, error))?;
+    let length = most - rest.len();
+    Ok(write_whole(path, &file[..length])?)
 }
 
 /// A checkpoint with the objects and names of `like`.

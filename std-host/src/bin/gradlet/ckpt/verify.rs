@@ -17,7 +17,7 @@ use std::path::PathBuf;
   gradlet ckpt verify training
   gradlet ckpt verify training/ckpt-6 training/ckpt-7")]
 pub struct Verify {
-    /// TensorFlow checkpoints' prefixes or folders, safetensors files, artifacts
+    /// TensorFlow checkpoints' prefixes or folders, safetensors files, artifacts, flat checkpoints
     #[arg(value_name = "CHECKPOINT", required = true)]
     checkpoints: Vec<PathBuf>,
     /// Print it as JSON, for other programs
@@ -29,7 +29,7 @@ impl Verify {
     pub fn run(&self, quiet: bool) -> Result<()> {
         let (mut text, mut all, mut damaged) = (String::new(), Vec::new(), 0);
         for path in &self.checkpoints {
-            let (whole, count, damage) = match Checkpoint::open_damaged(path) {
+            let (whole, count, damage) = match Checkpoint::open_damaged(path, None) {
                 Ok(checkpoint) => {
                     let (whole, damage) = verify(&checkpoint, quiet);
                     (whole, tensors(&checkpoint), damage)
@@ -59,12 +59,17 @@ impl Verify {
 fn tensors(checkpoint: &Checkpoint) -> usize {
     match &checkpoint.content {
         Content::Bundle { reader, .. } => reader.entries().len(),
+        // A damaged one is no item.
+        Content::Flat { damage, .. } => checkpoint.items.len() + damage.len(),
         _ => checkpoint.items.len(),
     }
 }
 
 /// How many tensors are whole, and what is wrong.
 fn verify(checkpoint: &Checkpoint, quiet: bool) -> (usize, Vec<String>) {
+    if let Content::Flat { damage, .. } = &checkpoint.content {
+        return (checkpoint.items.len(), damage.clone());
+    }
     // Others were checked when they were opened.
     let Content::Bundle { reader, .. } = &checkpoint.content else { return (checkpoint.items.len(), Vec::new()) };
     let mut damage: Vec<String> = reader.damage().iter().map(ToString::to_string).collect();
