@@ -14,7 +14,7 @@ use std::io::Write;
 use std::path::{Path, PathBuf};
 
 /// What is checked and written while the cache has it.
-const PIECE: usize = 1 << 20;
+const PIECE: usize = 256 << 10;
 /// From so many bytes on, two threads write two data files.
 const LARGE: usize = 64 << 20;
 
@@ -141,9 +141,15 @@ impl BundleWriter {
         let entries = self.entries.into_iter().map(|(key, entry)| (key, entry.encode_to_vec()));
         let records = std::iter::once((String::new(), header.encode_to_vec())).chain(entries);
         write_whole(&index_path(&self.prefix), &table_writer::table(records))?;
-        let old = data_files(&self.prefix).into_iter().filter(|(_, count)| *count != shards);
-        // The checkpoint is there; a file that cannot be deleted is left to the next one.
-        old.for_each(|(path, _)| drop(remove(&path)));
+        let old: Vec<PathBuf> = data_files(&self.prefix).into_iter().filter(|(_, count)| *count != shards).map(|(path, _)| path).collect();
+        // The checkpoint is there; a file that cannot be deleted is left to the next one. Deleting takes as long as there is much in it.
+        std::thread::scope(|threads| {
+            let Some((last, others)) = old.split_last() else { return };
+            for path in others {
+                threads.spawn(|| drop(remove(path)));
+            }
+            drop(remove(last));
+        });
         Ok(())
     }
 
