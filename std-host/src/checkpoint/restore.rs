@@ -1,6 +1,6 @@
 //! How values get from a checkpoint into variables: at once, or when these are created.
 
-use super::bundle::{BundleReader, dtype_name};
+use super::bundle::{BundleReader, Entry, dtype_name};
 use super::graph::Graph;
 use super::objects::{Objects, Value, Walker};
 use crate::file_error::{FileError, FileResult};
@@ -8,7 +8,12 @@ use crate::tensor_proto::data_type;
 use gradlet_core::layers::{Later, Module, State, Waiting};
 use gradlet_core::{FirstValue, Result, Tensor, TensorType, Variable};
 use std::collections::{HashMap, HashSet};
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
+use std::thread;
+
+/// From so many bytes on, two threads read.
+const LARGE: u64 = 64 << 20;
 
 /// A checkpoint that values come from, and which of them arrived.
 #[derive(Clone)]
@@ -28,8 +33,8 @@ impl Source {
         self.arrived.lock().unwrap_or_else(PoisonError::into_inner).insert(key.into());
     }
 
-    /// Checks that the value under `key` is of this type, and undamaged.
-    fn check(&self, key: &str, place: &str, wanted: TensorType) -> FileResult<()> {
+    /// Checks that the value under `key` is of this type.
+    fn fits(&self, key: &str, place: &str, wanted: TensorType) -> FileResult<()> {
         let Some(entry) = self.reader.entry(key) else {
             return Err(self.error(format!("the object graph names {key:?}, which is not there")));
         };
@@ -43,17 +48,37 @@ impl Source {
                 wanted.shape.dims()
             )));
         }
-        self.reader.verify(key)
+        Ok(())
     }
 
     /// Gives each variable the value under its key.
     fn fill(&self, variables: &[(Variable, String)]) -> FileResult<()> {
-        for (variable, key) in variables {
+        self.each(variables, |variable, key| {
             let read = variable.write(|bytes| self.reader.read_into(key, bytes));
             read.map_err(|error| FileError::model(self.reader.prefix(), error))??;
             self.arrived(key);
+            Ok(())
+        })
+    }
+
+    /// Does `work` for each variable and its key: on two threads, where there is much of it.
+    fn each(&self, variables: &[(Variable, String)], work: impl Fn(&Variable, &str) -> FileResult<()> + Sync) -> FileResult<()> {
+        let next = AtomicUsize::new(0);
+        let run = || {
+            while let Some((variable, key)) = variables.get(next.fetch_add(1, Ordering::Relaxed)) {
+                work(variable, key)?;
+            }
+            Ok(())
+        };
+        let bytes = |(_, key): &(Variable, String)| self.reader.entry(key).map_or(0, Entry::bytes);
+        if variables.iter().map(bytes).sum::<u64>() < LARGE {
+            return run();
         }
-        Ok(())
+        thread::scope(|threads| {
+            let other = threads.spawn(&run);
+            let own = run();
+            own.and(other.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic)))
+        })
     }
 
     fn error(&self, text: String) -> FileError {
@@ -79,7 +104,7 @@ struct Promise {
 
 impl FirstValue for Promise {
     fn value(&self, initial: &Tensor) -> Result<Tensor> {
-        self.source.check(&self.key, "the new variable", initial.tensor_type())?;
+        self.source.fits(&self.key, "the new variable", initial.tensor_type())?;
         let value = self.source.reader.tensor(&self.key, &initial.device()?)?;
         self.source.arrived(&self.key);
         Ok(value)
@@ -98,8 +123,7 @@ impl Waiting for Expected {
         let matching = self.source.graph.matching(&objects, self.object);
         self.source.promise(&objects, &matching);
         // A variable may have been created without a promise: only what waits here knows it.
-        let mut values = check(&self.source, &objects, &matching)?;
-        values.variables.retain(|(_, key)| !self.source.has_arrived(key));
+        let values = check(&self.source, &objects, &matching)?;
         Ok(self.source.fill(&values.variables)?)
     }
 }
@@ -122,29 +146,30 @@ pub fn restore(root: &dyn Module, reader: &BundleReader, graph: &Arc<Graph>) -> 
 struct Checked {
     /// Each with the key of its value.
     variables: Vec<(Variable, String)>,
-    /// The new values, by object.
-    states: HashMap<usize, Tensor>,
+    /// The new values with their keys, by object.
+    states: HashMap<usize, (String, Tensor)>,
 }
 
-/// Finds, and checks, the values of those in `objects` that can be set at once.
+/// Finds, and checks, the values of those in `objects` that can be set at once and were not yet.
 fn check(source: &Source, objects: &Objects, matching: &[Option<usize>]) -> FileResult<Checked> {
     let (mut variables, mut states, mut known) = (Vec::new(), HashMap::new(), HashSet::new());
     for (index, object) in objects.all.iter().enumerate() {
-        let Some(key) = matching[index].and_then(|saved| source.graph.key(saved)) else { continue };
+        let key = matching[index].and_then(|saved| source.graph.key(saved));
+        let Some(key) = key.filter(|key| !source.has_arrived(key)) else { continue };
         match &object.value {
             Some(Value::Variable(variable)) if variable.is_built() && known.insert(variable.id()) => {
                 let wanted = variable.tensor_type().map_err(|error| FileError::model(source.reader.prefix(), error))?;
-                source.check(key, &objects.path(index), wanted)?;
+                source.fits(key, &objects.path(index), wanted)?;
                 variables.push((variable.clone(), key.into()));
             }
             Some(Value::State(value)) => {
-                source.check(key, &objects.path(index), value.tensor_type())?;
-                states.insert(index, source.reader.tensor(key, &crate::cpu())?);
-                source.arrived(key);
+                source.fits(key, &objects.path(index), value.tensor_type())?;
+                states.insert(index, (key.into(), source.reader.tensor(key, &crate::cpu())?));
             }
             _ => {}
         }
     }
+    source.each(&variables, |_, key| source.reader.verify(key))?;
     Ok(Checked { variables, states })
 }
 
@@ -152,12 +177,15 @@ fn check(source: &Source, objects: &Objects, matching: &[Option<usize>]) -> File
 struct Setting<'s> {
     source: &'s Source,
     matching: &'s [Option<usize>],
-    states: HashMap<usize, Tensor>,
+    states: HashMap<usize, (String, Tensor)>,
 }
 
 impl Walker for Setting<'_> {
     fn state(&mut self, object: usize, state: &dyn State) -> Result<()> {
-        self.states.get(&object).map_or(Ok(()), |value| state.restore(value))
+        let Some((key, value)) = self.states.get(&object) else { return Ok(()) };
+        state.restore(value)?;
+        self.source.arrived(key);
+        Ok(())
     }
 
     fn later(&mut self, object: usize, later: &Later) {
