@@ -75,7 +75,7 @@ impl Source {
             return run();
         }
         thread::scope(|threads| {
-            let other = threads.spawn(&run);
+            let other = threads.spawn(run);
             let own = run();
             own.and(other.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic)))
         })
