@@ -103,9 +103,9 @@ impl<F: NorFlash, const BUFFER: usize> Slots<F, BUFFER> {
     /// Writes a checkpoint of the session into the slot after the newest whole one. Gives its sequence number: 1 for the first, then one
     /// more each time.
     ///
-    /// Whatever happens, [`Slots::restore`] then finds either this checkpoint or the one that it would have found before. Fails with
-    /// [`Error::SlotTooSmall`] before anything is erased, with [`Error::Io`] if the flash does, and with [`Error::Worn`] if it does not
-    /// hold what was written.
+    /// Whatever happens to the power, [`Slots::restore`] then finds either this checkpoint or the one that it would have found before.
+    /// Fails with [`Error::SlotTooSmall`] before anything is erased, with [`Error::Io`] if the flash does, and with [`Error::Worn`] if it
+    /// does not hold the checkpoint's bytes; the next save tries the same slot again. The record and the commit word are not read back.
     pub fn save(&mut self, session: &Session<'_, '_>, contents: Contents) -> Result<u32> {
         let bytes = session.checkpoint_len(contents);
         let needed = bytes.saturating_add(Self::HEAD);
@@ -143,7 +143,8 @@ impl<F: NorFlash, const BUFFER: usize> Slots<F, BUFFER> {
     }
 
     /// Sets the session's variables to the newest checkpoint that is whole and this artifact's. Gives its sequence number, or `None` where
-    /// no slot was ever committed; the session is then as it was.
+    /// no slot says that it was committed; the session is then as it was. A slot whose record the flash cannot read says nothing: make sure
+    /// that the flash answers before.
     ///
     /// A checkpoint's bytes are checked before one of a variable is changed; where they are damaged, the checkpoint before it is taken.
     /// Fails with [`Error::Damaged`] where no slot is whole, and as [`Session::restore`] does with the newest whole one:

@@ -181,3 +181,40 @@ fn operations_are_in_the_order_of_keras() {
     let kernels: Vec<String> = model.named_variables().into_iter().map(|(path, _)| path).filter(|path| path.ends_with("kernel")).collect();
     assert_eq!(kernels, ["wide/kernel", "second/kernel", "short/kernel", "out/kernel", "unused/kernel"]);
 }
+
+#[test]
+fn a_graph_that_goes_round_ends() {
+    use gradlet::checkpoint::OBJECT_GRAPH;
+    use gradlet::checkpoint::bundle::BundleWriter;
+    use gradlet::proto::TrackableObjectGraph;
+    use gradlet::proto::trackable_object_graph::TrackableObject;
+    use gradlet::proto::trackable_object_graph::trackable_object::ObjectReference;
+    use prost::Message;
+    let folder = tempfile::tempdir().unwrap();
+    let child = |name: &str, node_id| ObjectReference { node_id, local_name: name.into() };
+    let root = TrackableObject { children: vec![child("model", 1)], ..Default::default() };
+    let model = TrackableObject { children: vec![child("_functional", 1)], ..Default::default() };
+    let graph = TrackableObjectGraph { nodes: vec![root, model] };
+    let prefix = folder.path().join("ckpt");
+    let mut writer = BundleWriter::create(&prefix).unwrap();
+    writer.strings(OBJECT_GRAPH, &gradlet::Strings::scalar(graph.encode_to_vec())).unwrap();
+    writer.finish().unwrap();
+    let mut model = Functional::new("model");
+    model.layer("dense", Dense::new(1), Functional::INPUT);
+    for object in [&model as &dyn Module, &Sequential::new().with(Dense::new(1))] {
+        Checkpoint::new().with("model", object).read(&prefix).unwrap().assert_consumed().unwrap();
+    }
+}
+
+#[test]
+fn a_state_that_refuses_its_value_leaves_the_variables() {
+    let folder = tempfile::tempdir().unwrap();
+    let (a, wrong) = (variable(&[1.0]), Variable::deferred("wrong"));
+    // Two words, as a position of a dataset without random stages has them, but of no version.
+    wrong.create(&scope(), &Tensor::new(&gradlet::cpu(), &[99i64, 0], &[2]).unwrap()).unwrap();
+    let prefix = Checkpoint::new().with("a", &a).with("batches", &wrong).save(folder.path().join("ckpt")).unwrap();
+    let (other, iterator) = (variable(&[7.0]), Dataset::range(0..3).iter());
+    let checkpoint = Checkpoint::new().with("a", &other).with("batches", iterator.tracked());
+    assert!(checkpoint.restore(&prefix).is_err());
+    assert_eq!(read(&other), [7.0]);
+}

@@ -15,6 +15,9 @@ pub const OBJECT_GRAPH: &str = "_CHECKPOINTABLE_OBJECT_GRAPH";
 /// What every value of gradlet's is, and of TensorFlow's variables.
 const VARIABLE_VALUE: &str = "VARIABLE_VALUE";
 
+/// Objects further in than so many bytes of names are told by their numbers.
+const LONGEST_PATH: usize = 4096;
+
 /// The objects that a checkpoint holds.
 pub struct Graph {
     objects: TrackableObjectGraph,
@@ -66,7 +69,7 @@ impl Graph {
         while let Some(object) = next.pop_front() {
             for child in &self.objects.nodes[object].children {
                 let id = child.node_id as usize;
-                if !paths.contains_key(&id) {
+                if !paths.contains_key(&id) && paths[&object].len() < LONGEST_PATH {
                     paths.insert(id, format!("{}.{}", paths[&object], child.local_name));
                     next.push_back(id);
                 }
@@ -76,12 +79,15 @@ impl Graph {
     }
 
     fn child(&self, object: usize, name: &str) -> Option<usize> {
-        let children = &self.objects.nodes.get(object)?.children;
-        let named = |name: &str| children.iter().find(|child| child.local_name == name).map(|child| child.node_id as usize);
+        let named_in = |object: usize, name: &str| {
+            let children = &self.objects.nodes.get(object)?.children;
+            children.iter().find(|child| child.local_name == name).map(|child| child.node_id as usize)
+        };
+        let named = |name: &str| named_in(object, name);
         // Keras's sequential model has a functional one within: the operations of either are those of the other.
         let alike = || match name {
             "_functional" => named("_operations").map(|_| object),
-            "_operations" => self.child(named("_functional")?, name),
+            "_operations" => named_in(named("_functional")?, name),
             _ => None,
         };
         named(name).or_else(alike)

@@ -1,6 +1,7 @@
 //! Folders of checkpoints.
 
-use super::state::{State, with_ending};
+use super::bundle::append;
+use super::state::State;
 use super::{Checkpoint, scope};
 use crate::file_error::FileResult;
 use crate::files::{remove, remove_leftovers};
@@ -56,6 +57,11 @@ struct Interval {
     last: Option<i64>,
 }
 
+/// Whether two paths are of one folder.
+fn same(one: &Path, other: &Path) -> bool {
+    one == other || one.canonicalize().is_ok_and(|one| other.canonicalize().is_ok_and(|other| one == other))
+}
+
 /// Seconds since 1970.
 fn now() -> f64 {
     SystemTime::UNIX_EPOCH.elapsed().map_or(0.0, |time| time.as_secs_f64())
@@ -102,7 +108,13 @@ impl<'a> CheckpointManager<'a> {
     fn recover(&mut self, state: State) {
         let now = (self.clock)();
         let State { model_checkpoint_path, all_model_checkpoint_paths: paths, all_model_checkpoint_timestamps: mut times, .. } = state;
-        self.latest = Some(model_checkpoint_path);
+        // A folder can be named in several ways: its own checkpoints are named in that of this manager.
+        let own = |path: PathBuf| match (path.parent(), path.file_name()) {
+            (Some(folder), Some(name)) if same(folder, &self.directory) => self.directory.join(name),
+            _ => path,
+        };
+        let paths: Vec<PathBuf> = paths.into_iter().map(own).collect();
+        self.latest = Some(own(model_checkpoint_path));
         self.last_preserved = state.last_preserved_timestamp.min(now);
         if times.is_empty() {
             times = vec![self.last_preserved; paths.len()];
@@ -176,12 +188,11 @@ impl<'a> CheckpointManager<'a> {
     ///
     /// Fails as [`save`](CheckpointManager::save), and where the step counter is no i64.
     pub fn save_if_due(&mut self) -> Result<Option<PathBuf>> {
-        if let Some(interval) = &mut self.interval {
+        if let Some(interval) = &self.interval {
             let step = interval.step()?;
-            if interval.last.is_some_and(|last| step == last || step < last + interval.steps) {
+            if interval.last.is_some_and(|last| step == last || step < last.saturating_add(interval.steps)) {
                 return Ok(None);
             }
-            interval.last = Some(step);
         }
         Ok(Some(self.save()?))
     }
@@ -191,6 +202,9 @@ impl<'a> CheckpointManager<'a> {
             let number = number.map_or(count.to_string(), |number| number.to_string());
             self.checkpoint.write(self.directory.join(format!("{}-{number}", self.checkpoint_name)))
         })?;
+        if let Some(interval) = &mut self.interval {
+            interval.last = interval.step().ok();
+        }
         self.kept.retain(|(path, _)| *path != prefix);
         self.kept.push((prefix.clone(), (self.clock)()));
         self.latest = Some(prefix.clone());
@@ -256,7 +270,7 @@ fn delete(prefix: &Path) {
         Err(error) if error.kind() != ErrorKind::NotFound => eprintln!("{}: cannot be deleted: {error}", path.display()),
         _ => (),
     };
-    told(&with_ending(prefix, ".index"));
+    told(&append(prefix, ".index"));
     let (Some(folder), Some(name)) = (prefix.parent(), prefix.file_name()) else { return };
     for entry in folder.read_dir().into_iter().flatten().flatten() {
         if entry.file_name().as_encoded_bytes().strip_prefix(name.as_encoded_bytes()).is_some_and(is_data) {
@@ -354,11 +368,11 @@ mod tests {
         let step = Variable::new(&scope(), "step", &Tensor::scalar(&crate::cpu(), 0i64)).unwrap();
         let mut manager = CheckpointManager::new(Checkpoint::new().with("step", step), folder.path(), 1).unwrap();
         let first = manager.save().unwrap();
-        std::fs::remove_file(with_ending(&first, ".index")).unwrap();
-        std::fs::create_dir(with_ending(&first, ".index")).unwrap();
+        std::fs::remove_file(append(&first, ".index")).unwrap();
+        std::fs::create_dir(append(&first, ".index")).unwrap();
         let second = manager.save().unwrap();
         assert_eq!(manager.checkpoints(), [second.as_path()]);
-        assert!(with_ending(&first, ".index").exists() && !with_ending(&first, ".data-00000-of-00001").exists());
+        assert!(append(&first, ".index").exists() && !append(&first, ".data-00000-of-00001").exists());
         manager.save().unwrap();
     }
 

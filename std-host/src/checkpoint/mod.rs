@@ -147,8 +147,9 @@ impl<'a> Checkpoint<'a> {
     fn counted<R>(&self, prefix: &Path, save: impl FnOnce(i64) -> FileResult<R>) -> FileResult<R> {
         let of_model = |error| FileError::model(prefix, error);
         let before = self.save_counter().map_err(of_model)?;
-        self.set_save_counter(before + 1).map_err(of_model)?;
-        let saved = save(before + 1);
+        let count = before.checked_add(1).ok_or_else(|| FileError::new(prefix, "the save counter has no next number"))?;
+        self.set_save_counter(count).map_err(of_model)?;
+        let saved = save(count);
         if saved.is_err() {
             self.set_save_counter(before).map_err(of_model)?;
         }
@@ -164,17 +165,23 @@ impl<'a> Checkpoint<'a> {
         let prefix = prefix.as_ref();
         let reader = BundleReader::open(prefix)?;
         let graph = Arc::new(Graph::read(&reader, prefix)?);
-        let source = restore::restore(self, &reader, &graph)?;
+        self.take(&reader, &graph)
+    }
+
+    fn take(&self, reader: &BundleReader, graph: &Arc<Graph>) -> FileResult<Status<'_, 'a>> {
+        let source = restore::restore(self, reader, graph)?;
         Ok(Status::new(self, source))
     }
 
     /// [`Checkpoint::read`] for what [`Checkpoint::save`] wrote: the next `save` goes on counting from there.
     pub fn restore(&self, prefix: impl AsRef<Path>) -> FileResult<Status<'_, 'a>> {
         let prefix = prefix.as_ref();
+        let reader = BundleReader::open(prefix)?;
+        let graph = Arc::new(Graph::read(&reader, prefix)?);
         if !self.save_counter.is_built() {
             self.set_save_counter(0).map_err(|error| FileError::model(prefix, error))?;
         }
-        self.read(prefix)
+        self.take(&reader, &graph)
     }
 }
 

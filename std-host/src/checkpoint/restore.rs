@@ -135,10 +135,11 @@ pub fn restore(root: &dyn Module, reader: &BundleReader, graph: &Arc<Graph>) -> 
     let objects = Objects::of(root, graph.own_paths(), &mut ()).map_err(of_model)?;
     let matching = graph.matching(&objects, 0);
     let Checked { variables, states } = check(&source, &objects, &matching)?;
-    source.fill(&variables)?;
-    source.promise(&objects, &matching);
+    // A state may refuse its value: the variables are as they were then.
     let mut setting = Setting { source: &source, matching: &matching, states };
     Objects::of(root, graph.own_paths(), &mut setting).map_err(of_model)?;
+    source.fill(&variables)?;
+    source.promise(&objects, &matching);
     Ok(source)
 }
 

@@ -1,10 +1,10 @@
 //! The file `checkpoint`: which checkpoints a folder has, and which is the latest.
 
+use super::bundle::append;
 use super::text::{Problem, Tokens, escape};
 use crate::file_error::{FileError, FileResult};
 use crate::files::write_whole;
 use crate::model::python;
-use std::ffi::OsString;
 use std::fmt::Write;
 use std::io::ErrorKind;
 use std::path::{Component, Path, PathBuf};
@@ -28,14 +28,7 @@ use std::path::{Component, Path, PathBuf};
 /// ```
 pub fn latest_checkpoint(directory: impl AsRef<Path>) -> FileResult<Option<PathBuf>> {
     let latest = State::read(directory.as_ref())?.map(|state| state.model_checkpoint_path);
-    Ok(latest.filter(|prefix| with_ending(prefix, ".index").exists() || prefix.exists()))
-}
-
-/// `prefix` with more letters at its end.
-pub(super) fn with_ending(prefix: &Path, ending: &str) -> PathBuf {
-    let mut name: OsString = prefix.into();
-    name.push(ending);
-    name.into()
+    Ok(latest.filter(|prefix| append(prefix, ".index").exists() || prefix.exists()))
 }
 
 /// What the file `checkpoint` says: TensorFlow's `CheckpointState`. Paths are those of the program; the file holds them as seen from

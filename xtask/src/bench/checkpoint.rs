@@ -35,6 +35,7 @@ pub fn run(folder: &Path, rounds: usize, python: Option<&Path>, json: Option<&Pa
     let mut theirs = Runner::start(Command::new(&python).arg(&script).arg(folder))?;
 
     let before = ours.high_water()?;
+    ours.ask("warm_up", 1)?;
     let mut times = RACES.map(|_| [Vec::new(), Vec::new()]);
     for round in 0..rounds.max(1) {
         for ((name, _), [our_times, their_times]) in RACES.iter().zip(&mut times) {

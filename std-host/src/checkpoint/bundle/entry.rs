@@ -56,7 +56,7 @@ impl Entry {
     }
 
     /// How many elements there are.
-    fn elements(&self) -> Option<u64> {
+    pub(super) fn elements(&self) -> Option<u64> {
         match self.dims.contains(&0) {
             true => Some(0),
             false => self.dims.iter().try_fold(1u64, |all, dim| all.checked_mul(*dim)),

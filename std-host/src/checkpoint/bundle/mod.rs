@@ -52,7 +52,8 @@ pub fn data_path(prefix: &Path, shard: u32, shards: u32) -> PathBuf {
     append(prefix, &format!(".data-{shard:05}-of-{shards:05}"))
 }
 
-fn append(prefix: &Path, ending: &str) -> PathBuf {
+/// The path with `ending` after its last name.
+pub(super) fn append(prefix: &Path, ending: &str) -> PathBuf {
     let mut path = prefix.as_os_str().to_os_string();
     path.push(ending);
     path.into()

@@ -261,9 +261,9 @@ fn place<'k>(key: &'k str, entry: &Entry) -> Place<'k> {
     Place { key, shard: proto.shard_id as u32, offset: proto.offset as u64, size: proto.size as u64 }
 }
 
-/// How many elements there are, each of which has a byte at least.
+/// How many elements there are.
 fn elements(entry: &Entry) -> usize {
-    entry.dims().iter().product::<u64>() as usize
+    entry.elements().unwrap_or(u64::MAX) as usize
 }
 
 impl Bundle {
@@ -298,7 +298,10 @@ impl Bundle {
         }
         let keys: Vec<String> = bundle.entries.keys().cloned().collect();
         for key in keys {
-            if let Err(text) = bundle.cut(&key, &bundle.entries[&key]) {
+            let entry = &bundle.entries[&key];
+            let cut = bundle.cut(&key, entry).map(drop);
+            let cut = cut.and_then(|()| if slices::overlap(entry) { Err("two of its slices overlap".into()) } else { Ok(()) });
+            if let Err(text) = cut {
                 bundle.damage.push(FileError::new(&path, format!("tensor {key:?}: {text}")));
                 bundle.entries.remove(&key);
             }

@@ -117,6 +117,18 @@ impl Region {
     }
 }
 
+/// Whether two slices of a tensor have an element in common.
+pub fn overlap(entry: &Entry) -> bool {
+    let range = |((first, length), dim): (&(i64, i64), &u64)| {
+        let length = if *length == WHOLE { *dim as i64 } else { *length };
+        (*first, first.saturating_add(length))
+    };
+    let slices = entry.proto().slices.iter().map(|slice| extents(slice).iter().zip(entry.dims()).map(range).collect());
+    let slices: Vec<Vec<(i64, i64)>> = slices.collect();
+    let meet = |one: &[(i64, i64)], other: &[(i64, i64)]| one.iter().zip(other).all(|(a, b)| a.0.max(b.0) < a.1.min(b.1));
+    slices.iter().enumerate().any(|(index, one)| slices[..index].iter().any(|other| meet(one, other)))
+}
+
 /// The slices of a tensor: the key of each and where it lies.
 pub fn of(name: &str, entry: &Entry, size: usize) -> Result<Vec<(Vec<u8>, Region)>, String> {
     let slices = entry.proto().slices.iter().map(|slice| {

@@ -47,6 +47,8 @@ pub struct NewTensor<'a> {
 struct Data {
     file: WholeFile,
     length: u64,
+    /// Whether a write failed: nobody knows then what the file holds.
+    failed: bool,
 }
 
 impl Data {
@@ -55,7 +57,7 @@ impl Data {
         let mut crc = Crc::new();
         for piece in bytes.chunks(PIECE) {
             crc.update(piece);
-            self.file.write_all(piece)?;
+            self.file.write_all(piece).inspect_err(|_| self.failed = true)?;
         }
         let start = self.length;
         self.length += bytes.len() as u64;
@@ -74,7 +76,7 @@ impl BundleWriter {
     fn add_file(&mut self) -> FileResult<()> {
         let count = self.data.len() as u32 + 1;
         let file = WholeFile::create(&data_path(&self.prefix, count - 1, count))?;
-        self.data.push(Data { file, length: 0 });
+        self.data.push(Data { file, length: 0, failed: false });
         Ok(())
     }
 
@@ -131,6 +133,9 @@ impl BundleWriter {
 
     /// Puts the checkpoint in its place, once all of it is safely on the disk; then deletes the data of the one that was there.
     pub fn finish(self) -> FileResult<()> {
+        if self.data.iter().any(|data| data.failed) {
+            return Err(self.error("a tensor could not be written, so the checkpoint is not whole".into()));
+        }
         let taken = if index_path(&self.prefix).exists() { shard_counts(&self.prefix) } else { Default::default() };
         let shards = (self.data.len() as u32..).find(|count| !taken.contains(count)).unwrap_or(1);
         for (shard, data) in self.data.into_iter().enumerate() {

@@ -189,7 +189,9 @@ fn written(value: f64, integer: bool, format: &str) -> Option<String> {
         (_, Some(_)) => return None,
         _ => crate::model::python(value),
     };
-    Some(if zeros { format!("{text:0>width$}") } else { format!("{text:>width$}") })
+    let (sign, digits) = text.split_at(usize::from(text.starts_with('-')));
+    let rest = width.saturating_sub(sign.len());
+    Some(if zeros { format!("{sign}{digits:0>rest$}") } else { format!("{text:>width$}") })
 }
 
 #[cfg(test)]
@@ -202,11 +204,13 @@ mod tests {
             "epoch" => Some(7.0),
             "loss" => Some(0.12345),
             "one" => Some(1.0),
+            "below" => Some(-1.5),
             _ => None,
         };
         let filled = |pattern| filled(pattern, &number).map_err(|error| error.to_string());
         assert_eq!(filled("a/{epoch:03d}-{loss:.2f}.safetensors").unwrap(), "a/007-0.12.safetensors");
         assert_eq!(filled("{epoch}-{loss}-{one}-{{x}}-{epoch:2}-{loss:f}").unwrap(), "7-0.12345-1.0-{x}- 7-0.123450");
+        assert_eq!(filled("{below:07.2f}|{below:7.2f}").unwrap(), "-001.50|  -1.50");
         assert_eq!(filled("plain").unwrap(), "plain");
         assert_eq!(filled("{acc}").unwrap_err(), "the path \"{acc}\": there is no number \"acc\" to put there");
         assert_eq!(filled("{loss:x}").unwrap_err(), "the path \"{loss:x}\": \"x\" is no way to write loss: it can be like 02d or .3f");

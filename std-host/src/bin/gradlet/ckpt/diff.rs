@@ -97,7 +97,7 @@ impl Diff {
     /// How tensors of one type and shape differ, if they do.
     fn compare(&self, a: &Checkpoint, at: usize, b: &Checkpoint, other: usize) -> Result<Option<Difference>> {
         let item = &b.items[other];
-        let of = item.dims.iter().product();
+        let of = item.dims.iter().fold(1u64, |of, dim| of.saturating_mul(*dim));
         if item.dtype == DataType::DtString {
             let (a, b) = (a.strings(at)?, b.strings(other)?);
             let count = a.values().iter().zip(b.values()).filter(|(a, b)| a != b).count() as u64;

@@ -78,7 +78,7 @@ fn values(checkpoint: &Checkpoint, index: usize) -> Values {
 }
 
 fn text(checkpoint: &Checkpoint, values: &[Values]) -> String {
-    let bytes: u64 = checkpoint.items.iter().map(|item| item.bytes).sum();
+    let bytes = checkpoint.items.iter().fold(0u64, |all, item| all.saturating_add(item.bytes));
     let count = checkpoint.items.len();
     let head = format!("{}: {}, {count} tensors, {}\n", checkpoint.path.display(), checkpoint.kind(), HumanBytes(bytes));
     let mut rows = vec![["", "type", "shape", "bytes", "min", "max", "mean"].map(String::from)];
@@ -94,15 +94,24 @@ fn text(checkpoint: &Checkpoint, values: &[Values]) -> String {
     head + &rows.iter().map(line).collect::<String>()
 }
 
+/// A text for a cell of a table.
+fn shortened(text: &str) -> String {
+    const LONGEST: usize = 200;
+    match text.char_indices().nth(LONGEST) {
+        Some((end, _)) => format!("{}…", &text[..end]),
+        None => text.into(),
+    }
+}
+
 fn row(item: &Item, values: &Values) -> [String; 7] {
     let [min, max, mean] = match values {
         Values::Numbers(Some(Statistics { min, max, mean, nan: 0 })) => [short(*min), short(*max), short(*mean)],
         Values::Numbers(Some(Statistics { min, max, mean, nan })) => [short(*min), short(*max), format!("{}, {nan} NaN", short(*mean))],
         Values::Numbers(None) => Default::default(),
-        Values::Strings(first) => [format!("{:?}", first.first().map_or("", |first| first)), String::new(), String::new()],
+        Values::Strings(first) => [shortened(&format!("{:?}", first.first().map_or("", |first| first))), String::new(), String::new()],
         Values::Damaged(_) => ["damaged".into(), String::new(), String::new()],
     };
-    [item.name.clone(), dtype_name(item.dtype), format!("{:?}", item.dims), item.bytes.to_string(), min, max, mean]
+    [shortened(&item.name), dtype_name(item.dtype), format!("{:?}", item.dims), item.bytes.to_string(), min, max, mean]
 }
 
 fn json(checkpoint: &Checkpoint, values: &[Values]) -> Value {

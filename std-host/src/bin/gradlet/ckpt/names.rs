@@ -22,6 +22,9 @@ pub fn key(path: &[&str]) -> String {
     parts.join("/") + VALUE
 }
 
+/// Names of more bytes than that are no help to anybody.
+const LONGEST: usize = 4096;
+
 /// The other names of each key's variable: every path that the graph has to it, through the shortest one to the object it belongs to,
 /// and its own name.
 pub fn aliases(graph: &TrackableObjectGraph) -> BTreeMap<String, Vec<String>> {
@@ -35,7 +38,7 @@ pub fn aliases(graph: &TrackableObjectGraph) -> BTreeMap<String, Vec<String>> {
         let Some((node, path)) = graph.nodes.get(index).zip(paths[index].clone()) else { continue };
         for child in &node.children {
             let (Ok(id), dot) = (usize::try_from(child.node_id), if path.is_empty() { "" } else { "/" }) else { continue };
-            let Some(known) = paths.get_mut(id) else { continue };
+            let Some(known) = paths.get_mut(id).filter(|_| path.len() < LONGEST) else { continue };
             let name = format!("{path}{dot}{}", child.local_name);
             names[id].push(name.clone());
             if known.is_none() {

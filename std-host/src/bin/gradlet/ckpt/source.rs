@@ -13,7 +13,7 @@ use safetensors::tensor::{Dtype, SafeTensors};
 use std::path::{Path, PathBuf};
 
 /// The key of the object graph.
-pub const GRAPH: &str = "_CHECKPOINTABLE_OBJECT_GRAPH";
+pub use gradlet::checkpoint::OBJECT_GRAPH as GRAPH;
 /// What an artifact begins with.
 const ARTIFACT: &[u8] = b"GRDL";
 /// What a flat checkpoint begins with.
@@ -213,7 +213,7 @@ fn prefix(path: &Path) -> Result<Option<PathBuf>> {
         };
     }
     let named = path.to_string_lossy();
-    let cut = named.strip_suffix(".index").or_else(|| Some(named.split_once(".data-")?.0)).map(PathBuf::from);
+    let cut = named.strip_suffix(".index").or_else(|| Some(named.rsplit_once(".data-")?.0)).map(PathBuf::from);
     let known = [Some(path.to_path_buf()), cut].into_iter().flatten().find(|prefix| index_path(prefix).exists());
     match known {
         Some(prefix) => Ok(Some(prefix)),

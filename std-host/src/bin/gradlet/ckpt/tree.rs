@@ -12,7 +12,8 @@ pub fn text(graph: &TrackableObjectGraph) -> String {
         let Some(node) = graph.nodes.get(index) else { continue };
         let again = std::mem::replace(&mut shown[index], true);
         let note = if again && !node.children.is_empty() { " (as above)".into() } else { what(node) };
-        text.push_str(&format!("{:indent$}{name}{note}\n", "", indent = 2 * depth));
+        // Deeper ones stand below one another.
+        text.push_str(&format!("{}{name}{note}\n", "  ".repeat(depth.min(100))));
         if !again {
             let children = node.children.iter().rev().filter_map(|child| Some((usize::try_from(child.node_id).ok()?, child)));
             stack.extend(children.map(|(id, child)| (id, depth + 1, child.local_name.as_str())));
