@@ -82,8 +82,12 @@ fn cases() -> Vec<Case> {
         case!(
             "mlp_adam",
             &[5],
-            "Sequential([L.Dense(7, activation='relu'), L.BatchNormalization(), L.Dense(3)])",
-            Sequential::new().with(Dense::new(7).activation(Activation::Relu)).with(BatchNormalization::default()).with(Dense::new(3)),
+            // The gradient of a bias before a normalisation is nothing but rounding, which Adam makes as large as any other.
+            "Sequential([L.Dense(7, activation='relu', use_bias=False), L.BatchNormalization(), L.Dense(3)])",
+            Sequential::new()
+                .with(Dense::new(7).activation(Activation::Relu).use_bias(false))
+                .with(BatchNormalization::default())
+                .with(Dense::new(3)),
             "O.Adam(0.01)",
             Adam::new(0.01)
         ),
@@ -168,6 +172,7 @@ import tensorflow as tf, keras
 from keras import layers as L, optimizers as O
 from keras import Sequential
 folder = sys.argv[1]
+keras.utils.set_random_seed(1)
 def shortcut():
     i = keras.Input((4,))
     short = L.Dense(5)
