@@ -2,9 +2,19 @@
 //! `cargo xtask proto`. Field by field they are TensorFlow's own; maps are in the order of their keys.
 #![allow(missing_docs)]
 
+include!("attr_value.rs");
+include!("event.rs");
 include!("example.rs");
 include!("feature.rs");
+include!("function.rs");
+include!("graph.rs");
+include!("histogram.rs");
+include!("node_def.rs");
+include!("op_def.rs");
 include!("resource_handle.rs");
+include!("run_metadata.rs");
+include!("step_stats.rs");
+include!("summary.rs");
 include!("tensor.rs");
 include!("tensor_bundle.rs");
 include!("tensor_shape.rs");
@@ -12,3 +22,9 @@ include!("tensor_slice.rs");
 include!("trackable_object_graph.rs");
 include!("types.rs");
 include!("versions.rs");
+include!("xplane.rs");
+
+/// What the hparams plugin of TensorBoard keeps in its metadata.
+pub mod hparams {
+    include!("hparams.rs");
+}
