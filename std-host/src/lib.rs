@@ -25,6 +25,7 @@ pub mod loaded;
 pub mod model;
 pub mod models;
 pub mod npy;
+pub mod profiler;
 mod progress;
 pub mod proto;
 /// Layers: what models are made of. They have Keras's names, defaults and weight layouts.
