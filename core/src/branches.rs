@@ -3,8 +3,8 @@
 use crate::device::Device;
 use crate::error::Result;
 use crate::executable::{Step, run};
-use crate::format::Printed;
-use crate::op::{Call, Kernel, MAX_INPUTS, NONE, PRINT};
+use crate::format::Said;
+use crate::op::{Call, Kernel, MAX_INPUTS, NONE};
 use crate::ops;
 use crate::shape::TensorType;
 use crate::steps::{BROKEN, Memory, Operand};
@@ -46,10 +46,7 @@ impl Effect {
         let inputs: heapless::Vec<TensorView<'_>, MAX_INPUTS> = inputs.collect();
         let mut words = [0, NONE];
         ask(self.kernel, &self.attributes, &inputs, &mut words).map_err(|error| ops::assert::explain(error, &self.attributes))?;
-        if words[1] == PRINT {
-            device.print(format_args!("{}", Printed { attributes: &self.attributes, inputs: &inputs }));
-        }
-        Ok(())
+        Said::new(words[1], &self.attributes, &inputs).map_or(Ok(()), |said| device.say(&said))
     }
 }
 

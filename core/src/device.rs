@@ -2,8 +2,8 @@
 
 use crate::dtype::DType;
 use crate::error::{Error, Result};
-use crate::format::Printed;
-use crate::op::{Call, Kernel, MAX_OUTPUTS, NONE, OpDef, PRINT};
+use crate::format::{Said, Summary};
+use crate::op::{Call, Kernel, MAX_OUTPUTS, NONE, OpDef};
 use crate::shape::TensorType;
 use crate::sync::{Shared, Task, ThreadSafe};
 use crate::view::{TensorView, TensorViewMut};
@@ -125,6 +125,11 @@ pub trait Backend: ThreadSafe {
     fn print(&self, text: fmt::Arguments<'_>) {
         let _ = text;
     }
+    /// Hears of a value that a program tells of. A device that nobody listens to passes over it.
+    fn summary(&self, summary: &Summary<'_>) -> Result<()> {
+        let _ = summary;
+        Ok(())
+    }
     /// Tells the programmer of something that is likely not meant.
     fn warn(&self, text: fmt::Arguments<'_>) {
         let _ = text;
@@ -182,8 +187,13 @@ impl Device {
         self.0.pause();
     }
 
-    pub(crate) fn print(&self, text: fmt::Arguments<'_>) {
-        self.0.print(text);
+    /// Does what a program says. Fails where who listens to its summaries does.
+    pub fn say(&self, said: &Said<'_>) -> Result<()> {
+        match said {
+            Said::Print(printed) => self.0.print(format_args!("{printed}")),
+            Said::Summary(summary) => return self.0.summary(summary),
+        }
+        Ok(())
     }
 
     pub(crate) fn warn(&self, text: fmt::Arguments<'_>) {
@@ -204,7 +214,13 @@ impl Device {
     /// # Ok::<(), gradlet_core::Error>(())
     /// ```
     pub fn printing(&self, sink: impl Fn(fmt::Arguments<'_>) + ThreadSafe + 'static) -> Device {
-        Device::new(Printing { device: self.clone(), sink })
+        Device::new(Heard { device: self.clone(), by: PrintsTo(sink) })
+    }
+
+    /// The same device; `sink` is given the summaries of all programs that run on it. What it fails with is the program's error.
+    /// [`Summarize`](crate::Summarize) has an example.
+    pub fn summarizing(&self, sink: impl Fn(&Summary<'_>) -> Result<()> + ThreadSafe + 'static) -> Device {
+        Device::new(Heard { device: self.clone(), by: TellsTo(sink) })
     }
 
     /// The device's first choice of a kernel, for programs of its own.
@@ -241,15 +257,12 @@ impl Device {
         Ok(buffers)
     }
 
-    /// Runs an op without outputs: it is given two words instead, and may say there that it prints.
+    /// Runs an op without outputs: it is given two words instead, and may answer there that it has something to say.
     fn effect(&self, def: &'static OpDef, attributes: &[u32], inputs: &[TensorView<'_>]) -> Result<()> {
         let mut words = [0, NONE];
         let said = TensorViewMut { tensor_type: &TensorType::I32, data: bytemuck::bytes_of_mut(&mut words) };
         self.0.run(def, &mut Call { attributes, inputs, outputs: &mut [said] })?;
-        if words[1] == PRINT {
-            self.print(format_args!("{}", Printed { attributes, inputs }));
-        }
-        Ok(())
+        Said::new(words[1], attributes, inputs).map_or(Ok(()), |said| self.say(&said))
     }
 }
 
@@ -265,13 +278,45 @@ impl fmt::Debug for Device {
     }
 }
 
-/// A device with its output elsewhere.
-struct Printing<F> {
-    device: Device,
-    sink: F,
+/// Who hears something in place of a device.
+trait Listener: ThreadSafe {
+    fn print(&self, device: &Device, text: fmt::Arguments<'_>) {
+        device.0.print(text);
+    }
+    fn warn(&self, device: &Device, text: fmt::Arguments<'_>) {
+        device.0.warn(text);
+    }
+    fn summary(&self, device: &Device, summary: &Summary<'_>) -> Result<()> {
+        device.0.summary(summary)
+    }
 }
 
-impl<F: Fn(fmt::Arguments<'_>) + ThreadSafe> Backend for Printing<F> {
+struct PrintsTo<F>(F);
+
+impl<F: Fn(fmt::Arguments<'_>) + ThreadSafe> Listener for PrintsTo<F> {
+    fn print(&self, _: &Device, text: fmt::Arguments<'_>) {
+        (self.0)(text);
+    }
+    fn warn(&self, _: &Device, text: fmt::Arguments<'_>) {
+        (self.0)(text);
+    }
+}
+
+struct TellsTo<F>(F);
+
+impl<F: Fn(&Summary<'_>) -> Result<()> + ThreadSafe> Listener for TellsTo<F> {
+    fn summary(&self, _: &Device, summary: &Summary<'_>) -> Result<()> {
+        (self.0)(summary)
+    }
+}
+
+/// A device that somebody listens to.
+struct Heard<L> {
+    device: Device,
+    by: L,
+}
+
+impl<L: Listener> Backend for Heard<L> {
     fn name(&self) -> &str {
         self.device.name()
     }
@@ -291,10 +336,13 @@ impl<F: Fn(fmt::Arguments<'_>) + ThreadSafe> Backend for Printing<F> {
         self.device.join(tasks);
     }
     fn print(&self, text: fmt::Arguments<'_>) {
-        (self.sink)(text);
+        self.by.print(&self.device, text);
     }
     fn warn(&self, text: fmt::Arguments<'_>) {
-        (self.sink)(text);
+        self.by.warn(&self.device, text);
+    }
+    fn summary(&self, summary: &Summary<'_>) -> Result<()> {
+        self.by.summary(&self.device, summary)
     }
     fn pause(&self) {
         self.device.pause();

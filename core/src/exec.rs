@@ -3,8 +3,8 @@
 use crate::arena::{Around, Bytes, Pieces, Places, part};
 use crate::dtype::Element;
 use crate::error::{Error, Result};
-use crate::format::Printed;
-use crate::op::{Call, MAX_INPUTS, MAX_OUTPUTS, PRINT};
+use crate::format::{PRINT, SUMMARY, Said};
+use crate::op::{Call, MAX_INPUTS, MAX_OUTPUTS};
 use crate::program::{ALIGN, BlockRecord, InstructionRecord, MAX_DEPTH, NONE, Program, SignatureId, align};
 use crate::shape::TensorType;
 use crate::view::{TensorView, TensorViewMut};
@@ -70,14 +70,14 @@ impl<'p, 'm> Session<'p, 'm> {
     /// Runs `signature` on the inputs that were set.
     ///
     /// Fails with [`Error::IndexOutOfRange`] or [`Error::DivisionByZero`], which name the instruction, where the data
-    /// does not fit; variables that were assigned before that instruction keep their new values. What the program prints is left
-    /// unsaid: [`Session::run_printing`].
+    /// does not fit; variables that were assigned before that instruction keep their new values. What the program prints or tells
+    /// of is left unsaid: [`Session::run_printing`].
     pub fn run(&mut self, signature: SignatureId) -> Result<()> {
         self.run_with::<false>(signature, &mut |_| ())
     }
 
-    /// [`Session::run`]; what the program prints is given to `print`, as something to be displayed: by `write!` to a console, or as
-    /// telemetry likes it. Only firmware that calls this carries code to write numbers.
+    /// [`Session::run`]; what the program prints, and the summaries that it tells, are given to `print`: to be displayed by `write!` on a
+    /// console, or as telemetry likes it. Only firmware that displays them carries code to write numbers.
     ///
     /// ```no_run
     /// # fn firmware(session: &mut gradlet_core::Session<'_, '_>, train: gradlet_core::SignatureId) -> gradlet_core::Result<()> {
@@ -87,11 +87,11 @@ impl<'p, 'm> Session<'p, 'm> {
     /// })
     /// # }
     /// ```
-    pub fn run_printing(&mut self, signature: SignatureId, print: &mut dyn FnMut(Printed<'_>)) -> Result<()> {
+    pub fn run_printing(&mut self, signature: SignatureId, print: &mut dyn FnMut(Said<'_>)) -> Result<()> {
         self.run_with::<true>(signature, print)
     }
 
-    fn run_with<const PRINTS: bool>(&mut self, signature: SignatureId, print: &mut dyn FnMut(Printed<'_>)) -> Result<()> {
+    fn run_with<const PRINTS: bool>(&mut self, signature: SignatureId, print: &mut dyn FnMut(Said<'_>)) -> Result<()> {
         let program = self.places.program;
         let mut around: Vec<Frame, MAX_DEPTH> = Vec::new();
         let mut frame = Frame::new(program.block(signature)?);
@@ -111,8 +111,8 @@ impl<'p, 'm> Session<'p, 'm> {
             }
             match program.blocks.get(words[1] as usize) {
                 None => {
-                    if PRINTS && words[1] == PRINT {
-                        self.print(instruction, print);
+                    if PRINTS && matches!(words[1], PRINT | SUMMARY) {
+                        self.say(words[1], instruction, print);
                     }
                     frame.next += 1;
                 }
@@ -187,11 +187,11 @@ impl<'p, 'm> Session<'p, 'm> {
         call(self.places.program, instruction, &inputs, &mut outputs)
     }
 
-    fn print(&mut self, instruction: &InstructionRecord, print: &mut dyn FnMut(Printed<'_>)) {
+    fn say(&mut self, word: u32, instruction: &InstructionRecord, print: &mut dyn FnMut(Said<'_>)) {
         let mut pieces = Pieces::new(self.memory);
         let (mut inputs, mut outputs) = (Vec::new(), Vec::new());
         if views(&self.places, instruction, &mut pieces, &mut inputs, &mut outputs).is_some() {
-            print(Printed { attributes: self.places.program.attributes(instruction), inputs: &inputs });
+            Said::new(word, self.places.program.attributes(instruction), &inputs).into_iter().for_each(print);
         }
     }
 

@@ -74,6 +74,103 @@ impl fmt::Display for Values<'_> {
     }
 }
 
+/// What an op without outputs answers, in place of a next block, if it has a text to be printed.
+pub(crate) const PRINT: u32 = u32::MAX - 1;
+
+/// What it answers if it has a value to tell of.
+pub(crate) const SUMMARY: u32 = u32::MAX - 2;
+
+/// What a program says while it runs, to whoever runs it.
+#[derive(Clone, Copy)]
+pub enum Said<'a> {
+    /// A text to be printed.
+    Print(Printed<'a>),
+    /// A value to be told of.
+    Summary(Summary<'a>),
+}
+
+impl<'a> Said<'a> {
+    /// What an op without outputs says that answered `word`.
+    pub(crate) fn new(word: u32, attributes: &'a [u32], inputs: &'a [TensorView<'a>]) -> Option<Said<'a>> {
+        match word {
+            PRINT => Some(Said::Print(Printed { attributes, inputs })),
+            SUMMARY => Summary::new(attributes, inputs).map(Said::Summary),
+            _ => None,
+        }
+    }
+}
+
+impl fmt::Display for Said<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Said::Print(printed) => printed.fmt(f),
+            Said::Summary(summary) => writeln!(f, "{summary}"),
+        }
+    }
+}
+
+/// What the op `summary` tells: a value, under a tag, at a step.
+///
+/// The attribute words are the kind, its parameter, the length of the tag in bytes, and the tag in UTF-8, filled with zeros to whole
+/// words.
+#[derive(Clone, Copy)]
+pub struct Summary<'a> {
+    /// How the value is to be shown.
+    pub kind: SummaryKind,
+    /// The buckets of a histogram; how many images are shown.
+    pub parameter: u32,
+    /// What the value is called.
+    pub tag: &'a str,
+    /// The step; `None` for the one that the writer was told.
+    pub step: Option<i64>,
+    /// The value.
+    pub value: TensorView<'a>,
+}
+
+/// How a value is to be shown.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum SummaryKind {
+    /// As a number, over the steps.
+    Scalar = 0,
+    /// By how its elements are spread.
+    Histogram = 1,
+    /// As images.
+    Image = 2,
+}
+
+impl<'a> Summary<'a> {
+    fn new(attributes: &'a [u32], inputs: &[TensorView<'a>]) -> Option<Summary<'a>> {
+        let (kind, parameter, tag) = Summary::words(attributes)?;
+        let (&value, step) = inputs.split_first()?;
+        Some(Summary { kind, parameter, tag, step: step.first().map(TensorView::scalar), value })
+    }
+
+    /// Kind, parameter and tag.
+    pub(crate) fn words(attributes: &'a [u32]) -> Option<(SummaryKind, u32, &'a str)> {
+        let [kind, parameter, tag @ ..] = attributes else { return None };
+        let kinds = [SummaryKind::Scalar, SummaryKind::Histogram, SummaryKind::Image];
+        Some((*kinds.get(*kind as usize)?, *parameter, text(tag)?))
+    }
+}
+
+impl fmt::Display for Summary<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.tag)?;
+        if let Some(step) = self.step {
+            write!(f, " at step {step}")?;
+        }
+        write!(f, ": {}", Values { tensor: self.value, edges: SUMMARIZE })
+    }
+}
+
+/// The text of `words`: its length in bytes, and it in UTF-8, filled with zeros to whole words.
+fn text(words: &[u32]) -> Option<&str> {
+    let (&length, words) = words.split_first()?;
+    let length = length as usize;
+    let fits = words.len() == length.div_ceil(size_of::<u32>());
+    core::str::from_utf8(bytemuck::cast_slice(words).get(..length)?).ok().filter(|_| fits)
+}
+
 /// What the op `print` prints: a text with values in place of its `{}`.
 ///
 /// The attribute words are how many elements are shown at each end of a dimension, the length of the text in bytes, and the text
@@ -89,10 +186,7 @@ pub struct Printed<'a> {
 impl<'a> Printed<'a> {
     /// The text.
     pub fn text(&self) -> Option<&'a str> {
-        let [_, length, words @ ..] = self.attributes else { return None };
-        let length = *length as usize;
-        let fits = words.len() == length.div_ceil(size_of::<u32>());
-        core::str::from_utf8(bytemuck::cast_slice(words).get(..length)?).ok().filter(|_| fits)
+        text(self.attributes.get(1..)?)
     }
 }
 

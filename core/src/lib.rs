@@ -132,6 +132,7 @@ pub use {
     eager::Eager,
     function::{ConcreteFunction, Function, TensorSpec},
     ops::print::Print,
+    ops::summary::Summarize,
     scope::{Scope, custom_gradient},
     tensor::Tensor,
     tensor_array::TensorArray,

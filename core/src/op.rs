@@ -16,9 +16,6 @@ pub const MAX_OUTPUTS: usize = 3;
 /// A field of a record, or a control op's next block, that says "none".
 pub const NONE: u32 = u32::MAX;
 
-/// What an op without outputs says, in place of a next block, if its text is to be printed: see [`crate::format::Printed`].
-pub const PRINT: u32 = u32::MAX - 1;
-
 /// The number of an op in artifacts: stable, never reused. `ops/mod.rs` has the list.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct OpCode(pub u16);

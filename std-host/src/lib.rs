@@ -46,6 +46,7 @@ mod ragged;
 pub mod raw;
 mod sparse;
 mod strings;
+pub mod summary;
 mod svg;
 mod team;
 pub mod tensor_proto;

@@ -5,7 +5,7 @@ use crate::files::write_whole;
 use crate::{artifact_values, firmware};
 use gradlet_core::describe::{Description, OperandInfo, SignatureInfo};
 use gradlet_core::device::AlignedBytes;
-use gradlet_core::format::Printed;
+use gradlet_core::format::Said;
 use gradlet_core::program::missing_kernel;
 use gradlet_core::{Device, Error, Program, Result, Session, SignatureId, Tensor, TensorType, ops};
 use std::fmt::Arguments;
@@ -233,8 +233,13 @@ impl<'l> LoadedSignature<'l> {
             for (index, input) in inputs.iter().enumerate() {
                 session.input_bytes_mut(self.id, index)?.copy_from_slice(input.bytes()?);
             }
-            let print = &mut |text: Printed<'_>| (self.loaded.out)(format_args!("{text}"));
-            session.run_printing(self.id, print).map_err(|error| error.context(format!("signature {name:?}")))?;
+            let mut told = Ok(());
+            let say = &mut |said: Said<'_>| match said {
+                Said::Print(text) => (self.loaded.out)(format_args!("{text}")),
+                Said::Summary(_) => told = told.clone().and(self.loaded.device.say(&said)),
+            };
+            session.run_printing(self.id, say).map_err(|error| error.context(format!("signature {name:?}")))?;
+            told?;
             let outputs = self.outputs().enumerate();
             outputs.map(|(index, (_, of))| Tensor::from_bytes(&self.loaded.device, of, session.output_bytes(self.id, index)?)).collect()
         })

@@ -73,6 +73,18 @@ impl Strings {
     }
 }
 
+impl From<&str> for Strings {
+    fn from(text: &str) -> Strings {
+        Strings::scalar(text.to_string())
+    }
+}
+
+impl From<String> for Strings {
+    fn from(text: String) -> Strings {
+        Strings::scalar(text)
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

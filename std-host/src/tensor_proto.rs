@@ -3,6 +3,7 @@
 use crate::proto::tensor_shape_proto::Dim;
 use crate::proto::{DataType, TensorProto, TensorShapeProto};
 use crate::strings::Strings;
+use crate::values::Values;
 use bytes::Bytes;
 use gradlet_core::{Bool, DType, Error, Result, Shape, Tensor, TensorType};
 use prost::Message;
@@ -46,6 +47,16 @@ pub(crate) fn name(dtype: DType) -> &'static str {
 /// # Ok::<(), gradlet::Error>(())
 /// ```
 pub fn serialize_tensor(tensor: &Tensor) -> Result<Bytes> {
+    Ok(to_proto(tensor)?.encode_to_vec().into())
+}
+
+/// Strings as a serialized `TensorProto`, byte for byte as TensorFlow writes it.
+pub fn serialize_strings(strings: &Strings) -> Bytes {
+    strings_to_proto(strings).encode_to_vec().into()
+}
+
+/// A tensor as a message, as TensorFlow makes it. Fails in a trace.
+pub fn to_proto(tensor: &Tensor) -> Result<TensorProto> {
     let bytes = tensor.bytes()?;
     let tensor_content = match tensor.dtype() {
         DType::Bool => bytes.iter().map(|&byte| u8::from(byte != 0)).collect(),
@@ -54,15 +65,15 @@ pub fn serialize_tensor(tensor: &Tensor) -> Result<Bytes> {
     Ok(message(known(tensor.dtype()).1, tensor.dims(), TensorProto { tensor_content, ..TensorProto::default() }))
 }
 
-/// Strings as a serialized `TensorProto`, byte for byte as TensorFlow writes it.
-pub fn serialize_strings(strings: &Strings) -> Bytes {
+/// Strings as a message, as TensorFlow makes it.
+pub fn strings_to_proto(strings: &Strings) -> TensorProto {
     message(DataType::DtString, strings.dims(), TensorProto { string_val: strings.values().to_vec(), ..TensorProto::default() })
 }
 
-fn message(dtype: DataType, dims: &[u32], values: TensorProto) -> Bytes {
+fn message(dtype: DataType, dims: &[u32], values: TensorProto) -> TensorProto {
     let dim = dims.iter().map(|&size| Dim { size: size.into(), name: String::new() }).collect();
     let tensor_shape = Some(TensorShapeProto { dim, unknown_rank: false });
-    TensorProto { dtype: dtype.into(), tensor_shape, ..values }.encode_to_vec().into()
+    TensorProto { dtype: dtype.into(), tensor_shape, ..values }
 }
 
 /// The tensor of a serialized `TensorProto`, which must be of the element type `dtype`.
@@ -70,8 +81,26 @@ fn message(dtype: DataType, dims: &[u32], values: TensorProto) -> Bytes {
 /// Fails where it is none, of another type, or its values do not fill its shape.
 pub fn parse_tensor(serialized: &[u8], dtype: DType) -> Result<Tensor> {
     let (_, data_type, name) = *known(dtype);
-    let (proto, shape) = parse(serialized, data_type, name)?;
-    let tensor_type = TensorType::new(dtype, shape);
+    numbers(&parse(serialized, data_type, name)?, dtype)
+}
+
+/// The strings of a serialized `TensorProto`. Fails where it is none, of another type, or its values do not fill its shape.
+pub fn parse_strings(serialized: &[u8]) -> Result<Strings> {
+    texts(parse(serialized, DataType::DtString, "string")?)
+}
+
+/// The numbers or strings of a message. Fails where its type is none of gradlet's, or its values do not fill its shape.
+pub fn from_proto(proto: &TensorProto) -> Result<Values> {
+    if proto.dtype == DataType::DtString as i32 {
+        return texts(proto.clone()).map(Values::Strings);
+    }
+    let dtype = TYPES.iter().find(|(_, known, _)| *known as i32 == proto.dtype).map(|(dtype, ..)| *dtype);
+    let unknown = || Error::message(format!("a tensor of {} is not read", spelled(proto.dtype)));
+    numbers(proto, dtype.ok_or_else(unknown)?).map(Values::Numbers)
+}
+
+fn numbers(proto: &TensorProto, dtype: DType) -> Result<Tensor> {
+    let tensor_type = TensorType::new(dtype, shape(proto)?);
     let size = tensor_type.bytes().ok_or(Error::TooLarge)? as usize;
     if !proto.tensor_content.is_empty() {
         if proto.tensor_content.len() != size {
@@ -80,7 +109,7 @@ pub fn parse_tensor(serialized: &[u8], dtype: DType) -> Result<Tensor> {
         }
         return Tensor::from_bytes(&crate::cpu(), tensor_type, &proto.tensor_content);
     }
-    let mut bytes = values(&proto, dtype);
+    let mut bytes = values(proto, dtype);
     let last = bytes.len().checked_sub(dtype.size()).map_or(vec![0; dtype.size()], |at| bytes[at..].to_vec());
     fillable(size, bytes.len())?;
     bytes.truncate(size);
@@ -88,12 +117,11 @@ pub fn parse_tensor(serialized: &[u8], dtype: DType) -> Result<Tensor> {
     Tensor::from_bytes(&crate::cpu(), tensor_type, &bytes)
 }
 
-/// The strings of a serialized `TensorProto`. Fails where it is none, of another type, or its values do not fill its shape.
-pub fn parse_strings(serialized: &[u8]) -> Result<Strings> {
-    let (proto, shape) = parse(serialized, DataType::DtString, "string")?;
+fn texts(proto: TensorProto) -> Result<Strings> {
     if !proto.tensor_content.is_empty() {
         return Err(Error::message("strings in tensor_content are not read, only those in string_val"));
     }
+    let shape = shape(&proto)?;
     let (count, mut values) = (shape.elements().ok_or(Error::TooLarge)? as usize, proto.string_val);
     fillable(count.saturating_mul(size_of::<Bytes>()), values.len().saturating_mul(size_of::<Bytes>()))?;
     let last = values.last().cloned().unwrap_or_default();
@@ -108,13 +136,21 @@ fn fillable(size: usize, there: usize) -> Result<()> {
     Err(Error::message(format!("{there} bytes of values would have to fill {size} bytes of elements; at most {MOST_FILLED} are filled")))
 }
 
-fn parse(serialized: &[u8], wanted: DataType, name: &str) -> Result<(TensorProto, Shape)> {
+fn parse(serialized: &[u8], wanted: DataType, name: &str) -> Result<TensorProto> {
     let proto = TensorProto::decode(serialized).map_err(|error| Error::message(format!("Could not parse TensorProto: {error}")))?;
     if proto.dtype != wanted as i32 {
-        let found = DataType::try_from(proto.dtype).unwrap_or_default().as_str_name();
-        let found = found.trim_start_matches("DT_").to_lowercase();
+        let found = spelled(proto.dtype);
         return Err(Error::message(format!("Type mismatch between parsed tensor ({found}) and dtype ({name})")));
     }
+    Ok(proto)
+}
+
+/// What TensorFlow calls the type of this number.
+fn spelled(dtype: i32) -> String {
+    DataType::try_from(dtype).unwrap_or_default().as_str_name().trim_start_matches("DT_").to_lowercase()
+}
+
+fn shape(proto: &TensorProto) -> Result<Shape> {
     let shape = proto.tensor_shape.clone().unwrap_or_default();
     if shape.unknown_rank {
         return Err(Error::message("the TensorProto has a shape of unknown rank"));
@@ -123,8 +159,7 @@ fn parse(serialized: &[u8], wanted: DataType, name: &str) -> Result<(TensorProto
         u32::try_from(dim.size)
             .map_err(|_| Error::message(format!("the TensorProto has a dimension of {}, not of 0 to 2^32 - 1", dim.size)))
     });
-    let shape = Shape::new(&dims.collect::<Result<Vec<u32>>>()?)?;
-    Ok((proto, shape))
+    Shape::new(&dims.collect::<Result<Vec<u32>>>()?)
 }
 
 /// The bytes of the values in the field for their type.
@@ -157,8 +192,11 @@ mod tests {
     }
 
     fn floats(float_val: &[f32], dims: &[u32]) -> Result<Vec<f32>> {
-        parse_tensor(&message(DataType::DtFloat, dims, TensorProto { float_val: float_val.into(), ..TensorProto::default() }), DType::F32)?
-            .to_vec()
+        parse_tensor(
+            &message(DataType::DtFloat, dims, TensorProto { float_val: float_val.into(), ..TensorProto::default() }).encode_to_vec(),
+            DType::F32,
+        )?
+        .to_vec()
     }
 
     #[test]

@@ -1,7 +1,7 @@
 //! Cases that are right or wrong once, not on every runtime: those of files and data.
 
 use crate::golden::Counts;
-use crate::{checkpoint_cases, data_cases, example_cases, image_cases, tfrecord_cases};
+use crate::{checkpoint_cases, data_cases, event_cases, example_cases, image_cases, tfrecord_cases};
 use anyhow::{Context, Result, anyhow};
 use serde_json::Value as Json;
 use std::fs;
@@ -56,6 +56,10 @@ pub fn run(folder: &Path) -> Result<Option<Counts>> {
     let mut checks = Checks::default();
     if checkpoint_cases::are_in(folder) {
         checkpoint_cases::run(folder, &mut checks)?;
+        return Ok(Some(checks.counts));
+    }
+    if event_cases::are_in(folder) {
+        event_cases::run(folder, &mut checks)?;
         return Ok(Some(checks.counts));
     }
     let forms = FORMS.iter().filter(|(file, _)| folder.join(file).exists());

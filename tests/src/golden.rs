@@ -40,7 +40,7 @@ pub fn fixtures(name: &str) -> PathBuf {
 
 /// The folders of cases that are not for all runtimes, but of files and data.
 pub fn data_folders() -> Vec<PathBuf> {
-    ["checkpoint", "data", "image", "tfrecord"].map(fixtures).into()
+    ["checkpoint", "data", "events", "image", "tfrecord"].map(fixtures).into()
 }
 
 /// Runs every case of `folders`, and prints failures, the ops that are not known, and last

@@ -16,6 +16,7 @@ pub mod damage;
 pub mod data_cases;
 mod dropout_case;
 pub mod dtypes;
+pub mod event_cases;
 pub mod example_cases;
 pub mod example_damage;
 pub mod fixtures;

@@ -94,12 +94,15 @@ pub fn values(json: &Json) -> Result<Values> {
 
 /// The bytes of a tensor, with the one NaN that JSON knows.
 fn quiet(tensor: &Tensor) -> Result<Vec<u8>> {
-    let bytes = tensor.bytes()?.to_vec();
-    if tensor.dtype() != DType::F32 {
-        return Ok(bytes);
-    }
-    let quieted = tensor.to_vec::<f32>()?.into_iter().map(|value| if value.is_nan() { f32::NAN } else { value });
-    Ok(quieted.flat_map(f32::to_le_bytes).collect())
+    Ok(match tensor.dtype() {
+        DType::F32 => {
+            tensor.to_vec::<f32>()?.into_iter().flat_map(|value| if value.is_nan() { f32::NAN } else { value }.to_le_bytes()).collect()
+        }
+        DType::F64 => {
+            tensor.to_vec::<f64>()?.into_iter().flat_map(|value| if value.is_nan() { f64::NAN } else { value }.to_le_bytes()).collect()
+        }
+        _ => tensor.bytes()?.to_vec(),
+    })
 }
 
 fn element(json: &Json, dtype: DType) -> Result<Vec<u8>> {

@@ -12,6 +12,7 @@ const TESTED_OTHERWISE: &[(&str, &str)] = &[
     ("while_loop", "its results are those of its body: see tests/control and tests/function"),
     ("assert", "it computes nothing: see core/src/ops/assert.rs and tests/autograph"),
     ("print", "it computes nothing: see core/src/ops/print.rs and tests/function"),
+    ("summary", "it computes nothing: see core/src/ops/summary.rs and std-host/src/summary"),
     ("matmul_sgd", "the optimiser makes it of matmul and sgd_step, of which it has the bits: see tests/training.rs"),
     ("matmul_adam", "the optimiser makes it of matmul and adam_step, of which it has the bits: see tests/training.rs"),
     ("random_uniform", "its numbers are the stream's, which has known answers: see core/src/random.rs and tests/scopes.rs"),

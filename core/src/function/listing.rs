@@ -1,7 +1,7 @@
 //! A traced function as text.
 
 use super::concrete::ConcreteFunction;
-use crate::format::{Printed, SUMMARIZE, Values};
+use crate::format::{Printed, SUMMARIZE, Summary, Values};
 use crate::graph::{Capture, Graph, Node, Origin, ValueId};
 use crate::ops;
 use crate::view::TensorView;
@@ -77,6 +77,9 @@ impl Listing<'_, '_> {
         let (name, mut inputs) = (node.op.def.name, joined(&node.inputs, names));
         if let (ops::code::print, Some(text)) = (node.op.def.code, (Printed { attributes: &node.attributes, inputs: &[] }).text()) {
             inputs = format!("{text:?}{}{inputs}", if inputs.is_empty() { "" } else { ", " });
+        }
+        if let (ops::code::summary, Some((_, _, tag))) = (node.op.def.code, Summary::words(&node.attributes)) {
+            inputs = format!("{tag:?}, {inputs}");
         }
         if node.outputs.is_empty() {
             self.line(depth, format_args!("{name}({inputs})"))?;

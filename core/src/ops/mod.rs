@@ -154,6 +154,7 @@ catalogue! {
     103 print: F32, F64, F16, BF16, I8, U8, I32, I64, BOOL;
     104 assert: BOOL;
     111 matmul_adam: F32, F64;
+    112 summary: F32, F64, F16, BF16, I8, U8, I32, I64, BOOL;
 }
 
 #[cfg(feature = "alloc")]

@@ -4,8 +4,8 @@
 //! standard output, a firmware as it likes.
 
 use crate::error::{Error, Result};
-use crate::format::{Piece, Printed, pieces};
-use crate::op::{Call, Kernel, MAX_INPUTS, OpDef, PRINT};
+use crate::format::{PRINT, Piece, Printed, pieces};
+use crate::op::{Call, Kernel, MAX_INPUTS, OpDef};
 #[cfg(feature = "alloc")]
 use crate::scope::{Gradient, Op};
 use crate::shape::TensorType;

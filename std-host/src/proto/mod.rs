@@ -1,6 +1,6 @@
 //! Messages of TensorFlow's formats, for `prost`: made of the `.proto` files in this package's folder `proto` by
 //! `cargo xtask proto`. Field by field they are TensorFlow's own; maps are in the order of their keys.
-#![allow(missing_docs)]
+#![allow(missing_docs, clippy::large_enum_variant)]
 
 include!("attr_value.rs");
 include!("event.rs");

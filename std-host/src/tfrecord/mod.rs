@@ -20,6 +20,7 @@
 //! | the same as a [`Dataset`](crate::data::Dataset) | [`RecordFiles::dataset`] |
 //! | read a file in memory, or mapped into it, without copying | [`Records`] |
 //! | read any record by its number | [`RecordIndex`] |
+//! | find the next whole record behind damage | [`find_record`] |
 //!
 //! ```
 //! use gradlet::tfrecord::{Compression, RecordReader, RecordWriter};
@@ -45,6 +46,7 @@ mod index;
 mod inflate;
 mod mapped;
 mod reader;
+mod resync;
 mod shards;
 mod window;
 mod writer;
@@ -56,8 +58,10 @@ pub use frame::masked_crc32c;
 pub use index::RecordIndex;
 pub use mapped::{Records, map};
 pub use reader::RecordReader;
+pub use resync::find_record;
 pub use shards::{ShardedWriter, shard_path};
 pub use writer::RecordWriter;
+pub(crate) use writer::frame;
 
 /// The bytes that are read, or inflated, at a time: TensorFlow's default.
 const BLOCK: usize = 256 << 10;

@@ -95,7 +95,8 @@ impl<W: Write> RecordWriter<W> {
     }
 }
 
-fn frame(to: &mut impl Write, record: &[u8]) -> io::Result<()> {
+/// Writes a record with what stands around it.
+pub(crate) fn frame(to: &mut impl Write, record: &[u8]) -> io::Result<()> {
     to.write_all(&header(record.len()))?;
     to.write_all(record)?;
     to.write_all(&masked_crc32c(record).to_le_bytes())
