@@ -62,9 +62,13 @@ impl Folder {
     }
 }
 
-/// All tensors of a safetensors file, which have element types of gradlet's.
+/// All tensors of a safetensors file, which have element types of gradlet's; 16-bit integers, which gradlet has not, are i32.
 pub fn tensors(path: &Path) -> Result<HashMap<String, Tensor>> {
-    let tensor = |(name, array): (String, Array)| {
+    let tensor = |(name, mut array): (String, Array)| {
+        if array.dtype == Dtype::I16 {
+            let wide = |two: &[u8]| i32::from(i16::from_le_bytes([two[0], two[1]])).to_le_bytes();
+            array = Array { dtype: Dtype::I32, bytes: array.bytes.chunks_exact(2).flat_map(wide).collect(), ..array };
+        }
         let dims = array.shape.iter().map(|&dim| Ok(u32::try_from(dim)?)).collect::<Result<Vec<_>>>()?;
         let tensor_type = TensorType::new(dtype(array.dtype).context("an element type that gradlet has not")?, Shape::new(&dims)?);
         Ok((name, Tensor::from_bytes(&gradlet::cpu(), tensor_type, &array.bytes)?))

@@ -17,6 +17,7 @@ pub mod data_cases;
 mod dropout_case;
 pub mod dtypes;
 pub mod event_cases;
+pub mod event_fuzz;
 pub mod example_cases;
 pub mod example_damage;
 pub mod fixtures;
