@@ -265,12 +265,15 @@ impl Recording {
         }
         let own = self.this.upgrade().filter(|_| self.options.persistent).map(|this| ScopeHandle::new(this));
         let scope = own.unwrap_or(self.parent.clone()).handle();
+        let _named = scope.name_scope("gradient_tape");
         for node in nodes.iter().rev() {
             let upstream: Vec<Option<Tensor>> = node.outputs.iter().map(|&(id, _)| gradients.get(id).cloned()).collect();
             let wanted: Vec<bool> = node.inputs.iter().map(|input| tracked_and_needed(input, &needed)).collect();
             if upstream.iter().all(Option::is_none) || !wanted.contains(&true) {
                 continue;
             }
+            let name = node.outputs.first().and_then(|(_, under)| under.scope().ok()??.recorder.name_of(under));
+            let _named = name.map(|name| scope.name_scope(&name));
             let inputs: Vec<Tensor> = node.inputs.iter().map(|(id, under)| self.seen(*id, under)).collect();
             let outputs: Vec<Tensor> = node.outputs.iter().map(|(id, under)| self.seen(Some(*id), under)).collect();
             let backward =
@@ -393,6 +396,11 @@ impl Recorder for Recording {
 
     fn next_stream(&self) -> Result<Stream> {
         self.parent.recorder.next_stream()
+    }
+
+    fn name_of(&self, tensor: &Tensor) -> Option<Shared<str>> {
+        let (_, under) = self.under(tensor);
+        under.scope().ok()??.recorder.name_of(&under)
     }
 
     fn enter(&self, layer: &Entered<'_>) {

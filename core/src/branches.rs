@@ -2,7 +2,7 @@
 
 use crate::device::Device;
 use crate::error::Result;
-use crate::executable::{Step, run};
+use crate::executable::{Caller, Step, run};
 use crate::format::Said;
 use crate::op::{Call, Kernel, MAX_INPUTS, NONE};
 use crate::ops;
@@ -22,13 +22,13 @@ pub(crate) struct Branches {
 }
 
 impl Branches {
-    pub(crate) fn run(&self, mut memory: Memory<'_>, device: &Device) -> Result<()> {
+    pub(crate) fn run(&self, mut memory: Memory<'_>, caller: &Caller<'_>) -> Result<()> {
         let mut words = [0, NONE];
         loop {
             let data = memory.bytes(&self.by).ok_or(BROKEN)?;
             ask(self.kernel, &self.attributes, &[TensorView { tensor_type: &self.by.tensor_type, data: Some(data) }], &mut words)?;
             let Some(block) = self.blocks.get(words[1] as usize) else { return Ok(()) };
-            run(block, &mut memory, device)?;
+            run(block, &mut memory, caller)?;
         }
     }
 }

@@ -4,6 +4,7 @@ use crate::dtype::DType;
 use crate::error::{Error, Result};
 use crate::format::{Said, Summary};
 use crate::op::{Call, Kernel, MAX_OUTPUTS, NONE, OpDef};
+use crate::profile::{Activity, NamedOp, Ops, Profiler, during};
 use crate::shape::TensorType;
 use crate::sync::{Shared, Task, ThreadSafe};
 use crate::view::{TensorView, TensorViewMut};
@@ -138,6 +139,10 @@ pub trait Backend: ThreadSafe {
     fn pause(&self) {
         core::hint::spin_loop();
     }
+    /// Who is told what runs here, if somebody is.
+    fn profiler(&self) -> Option<&dyn Profiler> {
+        None
+    }
 }
 
 /// A device: a handle to be cloned. Two are equal if they have the same name and compute with the same kernels.
@@ -223,6 +228,43 @@ impl Device {
         Device::new(Heard { device: self.clone(), by: TellsTo(sink) })
     }
 
+    /// The same device, which tells `profiler` what it runs: ops of eager code that it computes, and functions that are called in a
+    /// scope of this device, step by step. What only reads tensors of this device beside others is computed by it, too.
+    ///
+    /// ```
+    /// use gradlet_core::profile::{Activity, Profiler};
+    /// use gradlet_core::{Tensor, ops};
+    /// use std::sync::{Arc, Mutex};
+    /// #[derive(Default)]
+    /// struct Names(Mutex<Vec<&'static str>>);
+    /// impl Profiler for Names {
+    ///     fn begin(&self, activity: &Activity<'_>) {
+    ///         if let Activity::Ops(ops) = activity {
+    ///             self.0.lock().unwrap().extend(ops.nodes.iter().map(|node| node.op.name));
+    ///         }
+    ///     }
+    ///     fn end(&self) {}
+    /// }
+    /// let names = Arc::new(Names::default());
+    /// let x = Tensor::scalar(&ops::portable_cpu().profiling(names.clone()), 2.0f32);
+    /// x.mul(&x)?.neg()?;
+    /// assert_eq!(*names.0.lock().unwrap(), ["mul", "neg"]);
+    /// # Ok::<(), gradlet_core::Error>(())
+    /// ```
+    pub fn profiling(&self, profiler: Shared<dyn Profiler>) -> Device {
+        Device::new(Heard { device: self.clone(), by: Told(profiler) })
+    }
+
+    pub(crate) fn profiler(&self) -> Option<&dyn Profiler> {
+        self.0.profiler()
+    }
+
+    /// This device, or `other`, if that is the same but for a profiler, which this one has not.
+    pub(crate) fn or_profiled<'d>(&'d self, other: &'d Device) -> &'d Device {
+        let same = Shared::ptr_eq(&self.0, &other.0);
+        if !same && other.profiler().is_some() && self.profiler().is_none() && self == other { other } else { self }
+    }
+
     /// The device's first choice of a kernel, for programs of its own.
     pub(crate) fn kernel(&self, def: &OpDef, dtype: DType) -> Result<&'static Kernel> {
         let fits = |kernel: &&&'static Kernel| kernel.def.code == def.code && kernel.dtype == dtype;
@@ -289,6 +331,12 @@ trait Listener: ThreadSafe {
     fn summary(&self, device: &Device, summary: &Summary<'_>) -> Result<()> {
         device.0.summary(summary)
     }
+    fn run(&self, device: &Device, def: &'static OpDef, call: &mut Call<'_, '_>) -> Result<()> {
+        device.0.run(def, call)
+    }
+    fn profiler<'d>(&'d self, device: &'d Device) -> Option<&'d dyn Profiler> {
+        device.profiler()
+    }
 }
 
 struct PrintsTo<F>(F);
@@ -310,6 +358,23 @@ impl<F: Fn(&Summary<'_>) -> Result<()> + ThreadSafe> Listener for TellsTo<F> {
     }
 }
 
+struct Told(Shared<dyn Profiler>);
+
+impl Listener for Told {
+    fn run(&self, device: &Device, def: &'static OpDef, call: &mut Call<'_, '_>) -> Result<()> {
+        // What is updated in place has no bytes among the inputs.
+        let bytes = |view: &TensorView<'_>| view.data.map_or(view.tensor_type.bytes().map(u64::from), |data| Some(data.len() as u64));
+        let read = call.inputs.iter().filter_map(bytes).sum();
+        let written = call.outputs.iter().map(|view| view.data.len() as u64).sum();
+        let output = call.outputs.first().map(|view| *view.tensor_type).filter(|_| def.outputs > 0);
+        let ops = Ops { nodes: alloc::vec![NamedOp { name: None, op: def, output }], read, written };
+        during(Some(&*self.0), Activity::Ops(&ops), || device.0.run(def, call))
+    }
+    fn profiler<'d>(&'d self, _: &'d Device) -> Option<&'d dyn Profiler> {
+        Some(&*self.0)
+    }
+}
+
 /// A device that somebody listens to.
 struct Heard<L> {
     device: Device,
@@ -321,7 +386,7 @@ impl<L: Listener> Backend for Heard<L> {
         self.device.name()
     }
     fn run(&self, def: &'static OpDef, call: &mut Call<'_, '_>) -> Result<()> {
-        self.device.compute(def, call)
+        self.by.run(&self.device, def, call)
     }
     fn has_kernel(&self, def: &OpDef, dtype: DType) -> bool {
         self.device.has_kernel(def, dtype)
@@ -346,6 +411,9 @@ impl<L: Listener> Backend for Heard<L> {
     }
     fn pause(&self) {
         self.device.pause();
+    }
+    fn profiler(&self) -> Option<&dyn Profiler> {
+        self.by.profiler(&self.device)
     }
 }
 

@@ -5,9 +5,10 @@ use crate::error::{Error, Result};
 use crate::graph::Control;
 use crate::op::{Call, MAX_INPUTS, MAX_OUTPUTS};
 use crate::ops;
+use crate::profile::Activity;
 use crate::random::Stream;
 use crate::replay::interpret;
-use crate::scope::{Op, Outputs, Recorder, Scope, ScopeHandle};
+use crate::scope::{Entered, Op, Outputs, Recorder, Scope, ScopeHandle};
 use crate::shape::TensorType;
 use crate::sync::{Lock, Shared};
 use crate::tensor::Tensor;
@@ -74,7 +75,7 @@ impl Recorder for Immediate {
             // An effect is the scope's, not that of some tensor.
             return Tensor::compute_on(&self.device, op, attributes, inputs);
         }
-        Tensor::compute(op, attributes, inputs)
+        Tensor::compute_on(Tensor::common_device(inputs)?.or_profiled(&self.device), op, attributes, inputs)
     }
 
     fn control(&self, control: &Control, inputs: &[Tensor]) -> Result<Vec<Tensor>> {
@@ -111,6 +112,26 @@ impl Recorder for Immediate {
 
     fn device(&self) -> &Device {
         &self.device
+    }
+
+    fn enter(&self, layer: &Entered<'_>) {
+        self.enter_scope(layer.name);
+    }
+
+    fn leave(&self, _: Option<TensorType>) {
+        self.leave_scope();
+    }
+
+    fn enter_scope(&self, name: &str) {
+        if let Some(profiler) = self.device.profiler() {
+            profiler.begin(&Activity::Scope(name));
+        }
+    }
+
+    fn leave_scope(&self) {
+        if let Some(profiler) = self.device.profiler() {
+            profiler.end();
+        }
     }
 
     fn parent(&self) -> Option<&ScopeHandle> {

@@ -10,12 +10,14 @@ use crate::fuse::{Division, Fusion};
 use crate::graph::{Graph, Node, Origin, ValueId};
 use crate::group::{Cut, Group, Member};
 use crate::plan::{self, Location, Plan, Target, plan};
+use crate::profile::{Activity, NamedOp, Ops, Profiler, during};
 use crate::shape::{Shape, TensorType};
 use crate::steps::{Memory, Operand, Place, Single};
 use crate::sync::Shared;
 use crate::tensor::Tensor;
 use crate::variable::Variable;
 use crate::verify;
+use alloc::boxed::Box;
 use alloc::format;
 use alloc::vec::Vec;
 use core::ops::Range;
@@ -34,28 +36,67 @@ pub(crate) struct Executable {
     outputs: Vec<(TensorType, usize)>,
 }
 
-pub(crate) enum Step {
+pub(crate) struct Step {
+    work: Work,
+    /// What a profiler is told.
+    ops: Box<Ops>,
+}
+
+enum Work {
     Single(Single),
     Group(Group),
     Branches(Branches),
     Effect(Effect),
 }
 
+/// Where a run is, and who is told of it.
+#[derive(Clone, Copy)]
+pub(crate) struct Caller<'c> {
+    pub(crate) device: &'c Device,
+    profiler: Option<&'c dyn Profiler>,
+}
+
+impl<'c> Caller<'c> {
+    /// One on `device`.
+    pub(crate) fn on(device: &'c Device) -> Caller<'c> {
+        Caller { device, profiler: device.profiler() }
+    }
+
+    /// What `work` gives, which is part of a run.
+    #[inline(always)]
+    pub(crate) fn during<R>(&self, activity: Activity<'_>, work: impl FnOnce() -> R) -> R {
+        during(self.profiler, activity, work)
+    }
+
+    /// Shows a profiler the graph of what it is told.
+    pub(crate) fn show(&self, name: &str, traced: &Graph, optimized: &Graph) {
+        if let Some(profiler) = self.profiler {
+            self.during(Activity::Gap("show the graph"), || profiler.function(name, traced, optimized));
+        }
+    }
+}
+
 /// Runs steps one after the other.
-pub(crate) fn run(steps: &[Step], memory: &mut Memory<'_>, device: &Device) -> Result<()> {
+pub(crate) fn run(steps: &[Step], memory: &mut Memory<'_>, caller: &Caller<'_>) -> Result<()> {
     let mut before = 0;
     for step in steps {
         let here = Memory { scratch: &mut *memory.scratch, buffers: &mut *memory.buffers };
-        let (ran, nodes) = match step {
-            Step::Single(single) => (single.run(here), 1),
-            Step::Group(group) => (group.run(here, device), group.len()),
-            Step::Branches(branches) => (branches.run(here, device), 1),
-            Step::Effect(effect) => (effect.run(&here, device), 1),
-        };
-        ran.map_err(|error| error.at(before as u32))?;
-        before += nodes;
+        caller.during(Activity::Ops(&step.ops), || step.work.run(here, caller)).map_err(|error| error.at(before as u32))?;
+        before += step.ops.nodes.len();
     }
     Ok(())
+}
+
+impl Work {
+    #[inline(always)]
+    fn run(&self, memory: Memory<'_>, caller: &Caller<'_>) -> Result<()> {
+        match self {
+            Work::Single(single) => single.run(memory),
+            Work::Group(group) => group.run(memory, caller.device),
+            Work::Branches(branches) => branches.run(memory, caller),
+            Work::Effect(effect) => effect.run(&memory, caller.device),
+        }
+    }
 }
 
 /// A variable of the function, and the number of its buffer.
@@ -84,21 +125,28 @@ impl Executable {
     /// Runs the function on the tensors that `gather` gives, and gives its results to `build`.
     pub(crate) fn run<R>(
         &mut self,
+        caller: &Caller<'_>,
         gather: impl FnOnce(&mut dyn FnMut(&Tensor)),
         build: impl FnOnce(&mut dyn FnMut() -> Tensor) -> R,
     ) -> Result<R> {
         let run = Run(self);
-        run.0.set_arguments(gather)?;
-        run.0.take_variables()?;
-        run.0.renew_results();
-        run.0.compute()?;
-        let mut outputs = run.0.outputs.iter();
+        caller.during(Activity::Gap("take arguments"), || run.0.set_arguments(gather))?;
+        caller.during(Activity::Gap("take variables"), || run.0.take_variables())?;
+        caller.during(Activity::Gap("renew results"), || run.0.renew_results());
+        run.0.compute(caller)?;
+        let results = caller.during(Activity::Gap("give results"), || run.0.give(build));
+        caller.during(Activity::Gap("put variables back"), || drop(run));
+        Ok(results)
+    }
+
+    fn give<R>(&self, build: impl FnOnce(&mut dyn FnMut() -> Tensor) -> R) -> R {
+        let mut outputs = self.outputs.iter();
         // The structure that is built has as many tensors as the function has outputs.
         let mut next = || {
             let (tensor_type, buffer) = outputs.next()?;
-            Some(Tensor::shared(*tensor_type, run.0.buffers.get(*buffer)?.clone()?))
+            Some(Tensor::shared(*tensor_type, self.buffers.get(*buffer)?.clone()?))
         };
-        Ok(build(&mut || next().unwrap_or_else(|| Tensor::scalar(&run.0.device, 0.0f32))))
+        build(&mut || next().unwrap_or_else(|| Tensor::scalar(&self.device, 0.0f32)))
     }
 
     fn set_arguments(&mut self, gather: impl FnOnce(&mut dyn FnMut(&Tensor))) -> Result<()> {
@@ -139,8 +187,8 @@ impl Executable {
         }
     }
 
-    fn compute(&mut self) -> Result<()> {
-        run(&self.steps, &mut Memory { scratch: &mut self.scratch, buffers: &mut self.buffers }, &self.device)
+    fn compute(&mut self, caller: &Caller<'_>) -> Result<()> {
+        run(&self.steps, &mut Memory { scratch: &mut self.scratch, buffers: &mut self.buffers }, caller)
     }
 }
 
@@ -207,7 +255,7 @@ impl<'d> Builder<'d> {
 
     fn finish(self, plan: &Plan) -> Result<Executable> {
         let graph = &plan.graph;
-        let steps = self.steps(plan)?;
+        let steps = self.steps(plan, &|name| name.clone())?;
         let outputs = graph.outputs.iter().map(|&id| match self.place(plan, id)? {
             Place::Buffer(buffer) => Ok((graph.values[id].tensor_type, buffer)),
             Place::Scratch(_) => Err(Error::Traced),
@@ -249,13 +297,15 @@ impl<'d> Builder<'d> {
         })
     }
 
-    fn steps(&self, plan: &Plan) -> Result<Vec<Step>> {
-        plan.steps.iter().map(|step| self.step(plan, step)).collect()
+    /// The steps of a plan, whose nodes have the names that `named` makes of theirs.
+    fn steps(&self, plan: &Plan, named: &Named<'_>) -> Result<Vec<Step>> {
+        let step = |step| Ok(Step { work: self.work(plan, step, named)?, ops: Box::new(ops(plan, step, named)) });
+        plan.steps.iter().map(step).collect()
     }
 
-    fn step(&self, plan: &Plan, step: &plan::Step) -> Result<Step> {
+    fn work(&self, plan: &Plan, step: &plan::Step, named: &Named<'_>) -> Result<Work> {
         if let Some(bodies) = plan.bodies.iter().find(|bodies| *step.nodes == [bodies.node]) {
-            return self.branches(plan, &plan.graph.nodes[bodies.node], &bodies.plans);
+            return self.branches(plan, &plan.graph.nodes[bodies.node], &bodies.plans, named);
         }
         let mut members = Vec::new();
         for &index in &step.nodes {
@@ -266,31 +316,33 @@ impl<'d> Builder<'d> {
         }
         match members.as_slice() {
             [Member { outputs, .. }] if outputs.len() < 2 && step.division == Division::NONE => (),
-            _ => return Ok(Step::Group(Group::new(members, step.division))),
+            _ => return Ok(Work::Group(Group::new(members, step.division))),
         }
         let Some(Member { kernel, attributes, inputs, outputs }) = members.pop() else { return Err(Error::Traced) };
         let inputs = inputs.into_iter().map(|(operand, _)| operand).collect();
         Ok(match outputs.first() {
-            Some(&(output, _)) => Step::Single(Single { kernel, attributes, inputs, output }),
-            None => Step::Effect(Effect { kernel, attributes, inputs }),
+            Some(&(output, _)) => Work::Single(Single { kernel, attributes, inputs, output }),
+            None => Work::Effect(Effect { kernel, attributes, inputs }),
         })
     }
 
     /// A branch or a loop.
-    fn branches(&self, plan: &Plan, node: &Node, bodies: &[Plan]) -> Result<Step> {
-        let mut blocks = bodies.iter().map(|body| self.steps(body)).collect::<Result<Vec<_>>>()?;
+    fn branches(&self, plan: &Plan, node: &Node, bodies: &[Plan], named: &Named<'_>) -> Result<Work> {
+        let own = Node { name: node.name.as_ref().map(named), ..node.clone() };
+        let steps = |(body, plan)| self.steps(plan, &|name| own.inner_name(bodies.len(), body, name));
+        let mut blocks = bodies.iter().enumerate().map(steps).collect::<Result<Vec<_>>>()?;
         // A loop is decided by what its condition gives, a branch by its first input.
         let (decided, id, words) = match (node.attributes.as_slice(), bodies.first()) {
             (&[most], Some(condition)) => {
                 // The body computes the condition again at its end.
-                blocks[1].extend(self.steps(condition)?);
+                blocks[1].extend(self.steps(condition, &|name| own.inner_name(bodies.len(), 0, name))?);
                 (condition, condition.graph.outputs[0], alloc::vec![0, 1, most])
             }
             _ => (plan, node.inputs[0], (0..blocks.len() as u32).collect()),
         };
         let (by, _) = self.operand(decided, id, &Division::NONE)?;
         let kernel = self.device.kernel(node.op.def, by.tensor_type.dtype)?;
-        Ok(Step::Branches(Branches { kernel, attributes: words, by, blocks }))
+        Ok(Work::Branches(Branches { kernel, attributes: words, by, blocks }))
     }
 
     fn member(&self, plan: &Plan, node: &Node, division: &Division) -> Result<Member> {
@@ -337,6 +389,27 @@ impl<'d> Builder<'d> {
             }
         }
     }
+}
+
+/// What a body's nodes are called in the whole.
+type Named<'n> = dyn Fn(&Shared<str>) -> Shared<str> + 'n;
+
+/// What a profiler is told of a step.
+fn ops(plan: &Plan, step: &plan::Step, named: &Named<'_>) -> Ops {
+    let graph = &plan.graph;
+    let nodes = || step.nodes.iter().map(|&index| &graph.nodes[index]);
+    let whole = |id: &ValueId| !matches!(plan.locations[*id], Location::Block(_));
+    let mut written: Vec<ValueId> = nodes().flat_map(|node| &node.outputs).copied().filter(whole).collect();
+    let mut read: Vec<ValueId> = nodes().flat_map(|node| &node.inputs).copied().filter(whole).collect();
+    let bytes = |ids: &mut Vec<ValueId>| {
+        ids.sort_unstable();
+        ids.dedup();
+        ids.iter().map(|&id| u64::from(graph.values[id].tensor_type.bytes().unwrap_or(0))).sum()
+    };
+    read.retain(|id| !written.contains(id));
+    let output = |node: &Node| Some(graph.values[*node.outputs.first()?].tensor_type);
+    let named = |node: &Node| NamedOp { name: node.name.as_ref().map(named), op: node.op.def, output: output(node) };
+    Ops { nodes: nodes().map(named).collect(), read: bytes(&mut read), written: bytes(&mut written) }
 }
 
 /// The shape of an operand that every block reads: a scalar, or one axis.

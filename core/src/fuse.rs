@@ -154,7 +154,7 @@ mod tests {
     extern crate std;
     use super::*;
     use crate::device::Backend;
-    use crate::executable::Executable;
+    use crate::executable::{Caller, Executable};
     use crate::op::{Call, Kernel, OpDef};
     use crate::plan::{Location, Plan, Target, plan};
     use crate::random::Stream;
@@ -262,8 +262,11 @@ mod tests {
         let mut executable = Executable::new(graph, device, fusion).unwrap();
         let mut seen = Vec::new();
         for _ in 0..2 {
-            let results: Result<Vec<Tensor>> =
-                executable.run(|take| inputs.iter().for_each(take), |next| graph.outputs.iter().map(|_| next()).collect());
+            let results: Result<Vec<Tensor>> = executable.run(
+                &Caller::on(device),
+                |take| inputs.iter().for_each(take),
+                |next| graph.outputs.iter().map(|_| next()).collect(),
+            );
             seen.extend(results.unwrap().iter().map(bits));
             seen.extend(variables.iter().map(|(variable, _)| bits(&variable.value().unwrap())));
         }

@@ -5,6 +5,7 @@ use crate::shape::TensorType;
 use crate::sync::Shared;
 use crate::tensor::Tensor;
 use crate::variable::Variable;
+use alloc::format;
 use alloc::vec::Vec;
 
 /// The number of a value in its graph.
@@ -47,12 +48,29 @@ pub struct Node {
     pub bodies: Vec<Graph>,
     /// The gradient rule that a user gave for a call's first inputs.
     pub rule: Option<Shared<dyn CustomRule>>,
+    /// Where it was traced, and the op, numbered: `sequential/dense/matmul_1`. What a body's nodes are called is within the name of
+    /// the node that runs it; see [`Node::inner_name`]. Copies that a plan needs have none.
+    pub name: Option<Shared<str>>,
 }
 
 impl Node {
     /// A node that runs no other graph.
     pub fn new(op: &'static Op, attributes: Vec<u32>, inputs: Vec<ValueId>, outputs: Vec<ValueId>) -> Node {
-        Node { op, attributes, inputs, outputs, bodies: Vec::new(), rule: None }
+        Node { op, attributes, inputs, outputs, bodies: Vec::new(), rule: None, name: None }
+    }
+
+    /// The name that a node of body number `body`, of so many, has in the whole.
+    pub fn inner_name(&self, bodies: usize, body: usize, inner: &str) -> Shared<str> {
+        let Some(own) = &self.name else { return inner.into() };
+        match (self.attributes.as_slice(), bodies) {
+            // A call.
+            (_, 1) if self.rule.is_some() => format!("{own}/{inner}"),
+            // A loop.
+            ([_], 2) => format!("{own}/{}/{inner}", ["cond", "body"][body.min(1)]),
+            (_, 2) => format!("{own}/{}/{inner}", ["then", "else"][body.min(1)]),
+            _ => format!("{own}/branch_{body}/{inner}"),
+        }
+        .into()
     }
 }
 

@@ -100,11 +100,6 @@ impl Group {
         Group { nodes: nodes.collect(), writes, reads, division }
     }
 
-    /// How many nodes it has.
-    pub(crate) fn len(&self) -> usize {
-        self.nodes.len()
-    }
-
     pub(crate) fn run(&self, memory: Memory<'_>, device: &Device) -> Result<()> {
         let divided = Divided::new(memory, &self.writes).ok_or(BROKEN)?;
         let reads: Option<heapless::Vec<&[u8], MAX_READS>> = self.reads.iter().map(|storage| divided.read(storage)).collect();

@@ -70,6 +70,8 @@ pub mod losses;
 #[cfg(feature = "alloc")]
 pub mod metrics;
 #[cfg(feature = "alloc")]
+mod names;
+#[cfg(feature = "alloc")]
 pub mod nested;
 #[cfg(feature = "alloc")]
 pub mod observe;
@@ -79,6 +81,8 @@ pub mod optimize;
 pub mod optimizers;
 #[cfg(feature = "alloc")]
 pub mod plan;
+#[cfg(feature = "alloc")]
+pub mod profile;
 #[cfg(feature = "alloc")]
 mod prune;
 #[cfg(feature = "alloc")]

@@ -138,6 +138,11 @@ impl Recorder for Observed {
         self.parent.recorder.next_stream()
     }
 
+    fn name_of(&self, tensor: &Tensor) -> Option<Shared<str>> {
+        let under = self.under(tensor);
+        under.scope().ok()??.recorder.name_of(&under)
+    }
+
     fn enter(&self, layer: &Entered<'_>) {
         self.observer.enter(layer);
         self.parent.recorder.enter(layer);

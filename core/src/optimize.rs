@@ -97,7 +97,8 @@ fn simplify(graph: &mut Graph) -> bool {
         } else if from.shape.elements() == to.shape.elements() && moves_nothing(node, from.shape.dims()) {
             let attributes = to.shape.dims().to_vec();
             let (inputs, outputs) = (alloc::vec![input], alloc::vec![output]);
-            graph.nodes[index - 1] = Node::new(&ops::reshape::OP, attributes, inputs, outputs);
+            let name = node.name.clone();
+            graph.nodes[index - 1] = Node { name, ..Node::new(&ops::reshape::OP, attributes, inputs, outputs) };
             changed = true;
         }
     }
@@ -138,8 +139,8 @@ fn fuse_steps(graph: &mut Graph) -> bool {
         if transposed && flat && float && uses[gradient] == 1 {
             let mut inputs = step.inputs.clone();
             inputs.splice(input..=input, made.inputs.iter().copied());
-            let (attributes, outputs) = (step.attributes.clone(), step.outputs.clone());
-            graph.nodes[index] = Node::new(op, attributes, inputs, outputs);
+            let (attributes, outputs, name) = (step.attributes.clone(), step.outputs.clone(), step.name.clone());
+            graph.nodes[index] = Node { name, ..Node::new(op, attributes, inputs, outputs) };
             return true;
         }
     }

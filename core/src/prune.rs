@@ -16,6 +16,10 @@ pub(crate) fn inline(graph: &mut Graph) -> Result<bool> {
     for mut node in core::mem::take(&mut graph.nodes) {
         match inlined(graph, &node)? {
             Some((body, first)) => {
+                for inner in 0..node.bodies[body].nodes.len() {
+                    let name = node.bodies[body].nodes[inner].name.as_deref().map(|name| node.inner_name(node.bodies.len(), body, name));
+                    node.bodies[body].nodes[inner].name = name;
+                }
                 let body = node.bodies.swap_remove(body);
                 insert(graph, body, node.inputs.get(first..).unwrap_or(&[]), &node.outputs);
                 changed = true;

@@ -25,6 +25,8 @@ pub(crate) fn replay(graph: &Graph, scope: Option<&ScopeHandle>, inputs: &[Tenso
     let get = |values: &[Option<Tensor>], id: ValueId| values[id].clone().ok_or(Error::Traced);
     for node in &graph.nodes {
         let inputs = node.inputs.iter().map(|&id| get(&values, id)).collect::<Result<Vec<_>>>()?;
+        let around = node.name.as_deref().and_then(|name| name.rsplit_once('/'));
+        let _named = around.and_then(|(around, _)| Some(scope?.name_scope(around)));
         for (&id, output) in node.outputs.iter().zip(emit(node, scope, &inputs)?) {
             values[id] = Some(output);
         }

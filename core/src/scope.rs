@@ -122,6 +122,23 @@ pub trait Recorder: ThreadSafe {
         let _ = rule;
         forward(inputs)
     }
+    /// Hears that what follows is part of `name`: see [`Scope::name_scope`].
+    fn enter_scope(&self, name: &str) {
+        if let Some(parent) = self.parent() {
+            parent.recorder.enter_scope(name);
+        }
+    }
+    /// Hears that the part that began last is done.
+    fn leave_scope(&self) {
+        if let Some(parent) = self.parent() {
+            parent.recorder.leave_scope();
+        }
+    }
+    /// The name of the node that gives `tensor`, if it is recorded here, and nodes have names.
+    fn name_of(&self, tensor: &Tensor) -> Option<Shared<str>> {
+        let _ = tensor;
+        None
+    }
     /// Hears that a layer begins.
     fn enter(&self, layer: &Entered<'_>) {
         let _ = layer;
@@ -142,6 +159,16 @@ pub struct Entered<'a> {
     pub id: Option<usize>,
     /// Its variables, with their paths in it.
     pub variables: &'a dyn Fn() -> Vec<(String, Variable)>,
+}
+
+/// A part of a program that has a name, for as long as this lives: see [`Scope::name_scope`].
+#[must_use = "the part is over once this is dropped"]
+pub struct NameScope(Shared<dyn Recorder>);
+
+impl Drop for NameScope {
+    fn drop(&mut self) {
+        self.0.leave_scope();
+    }
 }
 
 /// A scope, shared, and whether it trains.
@@ -284,6 +311,25 @@ pub trait Scope {
     /// The state of the random numbers: a variable of i64 `[seed, streams taken]`, which a traced function captures like any other.
     fn random_state(&self) -> Result<Variable> {
         self.handle().recorder.random_state()
+    }
+
+    /// Names what is done until the guard is dropped, in traces and profiles: TensorFlow's `name_scope`. Layers name what they do.
+    ///
+    /// ```
+    /// use gradlet_core::{Eager, Function, Scope, Tensor, ops};
+    /// let scope = Eager::new(&ops::portable_cpu());
+    /// let f = Function::new(|scope: &dyn Scope, x: Tensor| {
+    ///     let _head = scope.name_scope("head");
+    ///     x.mul(&x)
+    /// });
+    /// let concrete = f.concrete(&scope, &Tensor::scalar(&scope.device(), 1.0f32))?;
+    /// assert_eq!(concrete.traced().nodes[0].name.as_deref(), Some("head/mul"));
+    /// # Ok::<(), gradlet_core::Error>(())
+    /// ```
+    fn name_scope(&self, name: &str) -> NameScope {
+        let recorder = self.handle().recorder;
+        recorder.enter_scope(name);
+        NameScope(recorder)
     }
 
     /// The device that new tensors are made on.

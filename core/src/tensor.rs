@@ -208,8 +208,14 @@ impl Tensor {
 
     /// Computes `op` now; every input must be computed.
     pub(crate) fn compute(op: &'static Op, attributes: &[u32], inputs: &[&Tensor]) -> Result<Outputs> {
-        let device = inputs.first().ok_or(Error::Arity { got: 0 })?.buffer()?.device();
-        Tensor::compute_on(device, op, attributes, inputs)
+        Tensor::compute_on(Tensor::common_device(inputs)?, op, attributes, inputs)
+    }
+
+    /// The device of the first input; if only another one tells a profiler what it runs, that one.
+    pub(crate) fn common_device<'t>(inputs: &[&'t Tensor]) -> Result<&'t Device> {
+        let (first, others) = inputs.split_first().ok_or(Error::Arity { got: 0 })?;
+        let first = first.buffer()?.device();
+        others.iter().try_fold(first, |device, other| Ok(device.or_profiled(other.buffer()?.device())))
     }
 
     /// Computes `op` on `device`, where every input must be.

@@ -4,15 +4,17 @@ use crate::control::Body;
 use crate::device::Device;
 use crate::error::{Error, Result};
 use crate::graph::{Capture, Captured, Control, Graph, Node, Origin, ValueId};
+use crate::names::Names;
 use crate::op::{MAX_INPUTS, OpCode, OpDef};
 use crate::ops;
 use crate::random::Stream;
-use crate::scope::{CustomRule, Forward, Gradient, Op, Outputs, Recorder, Scope, ScopeHandle};
+use crate::scope::{CustomRule, Entered, Forward, Gradient, Op, Outputs, Recorder, Scope, ScopeHandle};
 use crate::shape::TensorType;
 use crate::structure::Structure;
 use crate::sync::{Lock, Shared, Weak};
 use crate::tensor::{self, Tensor};
 use crate::variable::Variable;
+use alloc::collections::BTreeMap;
 use alloc::vec::Vec;
 
 /// What stands behind the scope of a function's body while it is traced.
@@ -34,6 +36,9 @@ pub(crate) struct Record {
     current: Vec<ValueId>,
     /// The tensors of the scopes around, as values.
     pub(crate) captured: Vec<(Tensor, ValueId)>,
+    names: Names,
+    /// The names of the nodes by their outputs.
+    named: BTreeMap<ValueId, Shared<str>>,
 }
 
 impl Record {
@@ -145,7 +150,9 @@ impl Tracing {
         let graph = &mut record.graph;
         let outputs: Vec<ValueId> = types.iter().map(|&tensor_type| graph.value(tensor_type, Origin::Node)).collect();
         let tensors = outputs.iter().zip(types).map(|(&id, &tensor_type)| self.tensor(tensor_type, id)).collect();
-        graph.nodes.push(Node { inputs, outputs, ..node });
+        let name = record.names.node(node.op.def.name);
+        record.named.extend(outputs.iter().map(|&id| (id, name.clone())));
+        record.graph.nodes.push(Node { inputs, outputs, name: Some(name), ..node });
         Ok(tensors)
     }
 }
@@ -229,6 +236,27 @@ impl Recorder for Tracing {
 
     fn next_stream(&self) -> Result<Stream> {
         self.parent.recorder.next_stream()
+    }
+
+    fn enter(&self, layer: &Entered<'_>) {
+        self.enter_scope(layer.name);
+    }
+
+    fn leave(&self, _: Option<TensorType>) {
+        self.leave_scope();
+    }
+
+    fn enter_scope(&self, name: &str) {
+        self.record.lock().names.enter(name);
+    }
+
+    fn leave_scope(&self) {
+        self.record.lock().names.leave();
+    }
+
+    fn name_of(&self, tensor: &Tensor) -> Option<Shared<str>> {
+        let (id, _) = tensor.in_scope(core::ptr::from_ref(self).cast())?;
+        self.record.lock().named.get(&(id as ValueId)).cloned()
     }
 }
 

@@ -9,7 +9,7 @@ const FLOORS: [(u32, &[&str]); 9] = [
     (1, &["error", "dtype", "shape", "sync", "quant", "random"]),
     (2, &["view", "format"]),
     (3, &["op"]),
-    (4, &["device", "tensor", "display", "nested", "structure", "scope", "graph", "sources", "variable"]),
+    (4, &["device", "tensor", "display", "nested", "structure", "scope", "graph", "names", "profile", "sources", "variable"]),
     (5, &["ops"]),
     (6, &["replay", "eager", "verify"]),
     (7, &["tracing", "control", "autograph", "tensor_array", "scan", "rewind", "autodiff", "observe"]),

@@ -3,9 +3,10 @@
 use super::signature::TensorSpec;
 use crate::device::Device;
 use crate::error::Result;
-use crate::executable::Executable;
+use crate::executable::{Caller, Executable};
 use crate::fuse::Fusion;
 use crate::graph::{Captured, Graph};
+use crate::profile::Activity;
 use crate::shape::TensorType;
 use crate::sync::Lock;
 use crate::tensor::Tensor;
@@ -81,25 +82,28 @@ impl ConcreteFunction {
     /// While it runs, the variables that it assigns are its own: whoever reads or assigns one waits for its end.
     pub fn run(&self, inputs: &[Tensor]) -> Result<Vec<Tensor>> {
         let results = self.graph.outputs.len();
-        self.compute(|take| inputs.iter().for_each(take), |next| (0..results).map(|_| next()).collect())
+        let caller = Caller::on(&self.device);
+        self.compute(&caller, |take| inputs.iter().for_each(take), |next| (0..results).map(|_| next()).collect())
     }
 
     /// The bytes that a run works with: scratch memory, results, constants and variables; its arguments are its caller's.
     pub fn planned_bytes(&self) -> Result<usize> {
-        self.with_executable(|executable| executable.planned_bytes())
+        self.with_executable(&Caller::on(&self.device), |executable| executable.planned_bytes())
     }
 
     /// Runs the function on the tensors that `gather` gives, and gives its results to `build`.
     pub(super) fn compute<R>(
         &self,
+        caller: &Caller<'_>,
         gather: impl FnOnce(&mut dyn FnMut(&Tensor)),
         build: impl FnOnce(&mut dyn FnMut() -> Tensor) -> R,
     ) -> Result<R> {
-        self.with_executable(|executable| executable.run(gather, build))
+        caller.show(&self.name, &self.traced, &self.graph);
+        self.with_executable(caller, |executable| executable.run(caller, gather, build))
     }
 
     /// One caller at a time; the others wait.
-    fn with_executable<R>(&self, work: impl FnOnce(&mut Executable) -> Result<R>) -> Result<R> {
+    fn with_executable<R>(&self, caller: &Caller<'_>, work: impl FnOnce(&mut Executable) -> Result<R>) -> Result<R> {
         let mut slot = loop {
             match self.executable.try_lock() {
                 Some(slot) => break slot,
@@ -108,7 +112,10 @@ impl ConcreteFunction {
         };
         match &mut *slot {
             Some(executable) => work(executable),
-            empty => work(empty.insert(Executable::new(&self.graph, &self.device, Fusion::of(&self.device))?)),
+            empty => {
+                let plan = || Executable::new(&self.graph, &self.device, Fusion::of(&self.device));
+                work(empty.insert(caller.during(Activity::Gap("plan"), plan)?))
+            }
         }
     }
 }

@@ -9,7 +9,9 @@ pub use concrete::ConcreteFunction;
 pub use signature::TensorSpec;
 
 use crate::error::Result;
+use crate::executable::Caller;
 use crate::graph::{Captured, Graph};
+use crate::profile::Activity;
 use crate::replay::replay;
 use crate::scope::{Scope, ScopeHandle, deepest};
 use crate::shape::TensorType;
@@ -141,15 +143,22 @@ impl<A: Structure, R: Structure> Function<A, R> {
         let mut inner = Ok(None);
         arguments.tensors(&mut |tensor| inner = core::mem::replace(&mut inner, Ok(None)).and_then(|inner| deepest(inner, tensor)));
         let scope = inner?.unwrap_or(scope.handle()).deeper(scope.handle()).trains(scope.training());
-        let (concrete, results) = self.traced(&scope, &arguments, true)?;
         if scope.recorder.parent().is_none() {
-            return concrete.compute(|take| arguments.tensors(take), |next| results.with(next));
+            let caller = Caller::on(scope.recorder.device());
+            return caller.during(Activity::Function(&self.name), || self.compute(&scope, &caller, &arguments));
         }
+        let (concrete, results) = self.traced(&scope, &arguments, true)?;
         let mut inputs = Vec::new();
         arguments.tensors(&mut |tensor| inputs.push(tensor.clone()));
         let mut outputs = replay(concrete.traced(), Some(&scope), &inputs)?.into_iter();
         // There are as many as the structure has tensors.
         Ok(results.with(&mut || outputs.next().unwrap_or_else(|| Tensor::scalar(&concrete.device, 0.0f32))))
+    }
+
+    /// Runs the function, compiled.
+    fn compute(&self, scope: &ScopeHandle, caller: &Caller<'_>, arguments: &A) -> Result<R> {
+        let (concrete, results) = caller.during(Activity::Gap("find the trace"), || self.traced(scope, arguments, true))?;
+        concrete.compute(caller, |take| arguments.tensors(take), |next| results.with(next))
     }
 
     /// The function as traced for arguments like these: to be inspected, or exported.

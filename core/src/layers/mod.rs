@@ -149,7 +149,7 @@ pub trait Layer: Module + ThreadSafe {
 }
 
 /// The name of a type, without its path and its parameters.
-fn type_name<T: ?Sized>() -> &'static str {
+pub(crate) fn type_name<T: ?Sized>() -> &'static str {
     let name = core::any::type_name::<T>();
     let name = name.split_once('<').map_or(name, |(name, _)| name);
     name.rsplit_once("::").map_or(name, |(_, name)| name)

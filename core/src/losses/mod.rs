@@ -17,6 +17,9 @@ pub use regression::{
 
 use crate::dtype::DType;
 use crate::error::Result;
+use crate::layers::type_name;
+use crate::names::snake;
+use crate::scope::{Scope, innermost};
 use crate::sync::ThreadSafe;
 use crate::tensor::Tensor;
 
@@ -86,6 +89,8 @@ pub trait Loss: ThreadSafe {
 
     /// The loss with a weight for each sample, broadcast to the losses.
     fn call_weighted(&self, y_true: &Tensor, y_pred: &Tensor, weights: Option<&Tensor>) -> Result<Tensor> {
+        let scope = innermost(&[y_true, y_pred])?;
+        let _named = scope.map(|scope| scope.name_scope(&snake(type_name::<Self>())));
         let losses = self.losses(y_true, y_pred)?;
         let counted = match self.mask(y_true, y_pred)? {
             Some(mask) => Some(counted(&mask, &losses, self.reduction())?),

@@ -3,7 +3,8 @@
 use super::options::Options;
 use super::{Gradient, LearningRate, Optimizer};
 use crate::error::{Error, Result};
-use crate::layers::{Later, Module, Visitor};
+use crate::layers::{Later, Module, Visitor, type_name};
+use crate::names::snake;
 use crate::scope::{Op, Scope};
 use crate::sync::{Lock, Shared, ThreadSafe};
 use crate::tensor::Tensor;
@@ -307,6 +308,7 @@ impl<R: Rule> Optimizer for Descent<R> {
             let names: Vec<&str> = gradients.iter().map(|(variable, _)| variable.name()).collect();
             return Err(Error::message(format!("no gradient for any variable: the loss depends on none of {}", names.join(", "))));
         }
+        let _named = scope.name_scope(&snake(type_name::<R>().trim_end_matches("Rule")));
         let iterations = scope.read(&self.iterations)?;
         let step = Step { scope, learning_rate: self.rate(scope, &iterations)?, iterations };
         let found = self.options.clip(found)?;
