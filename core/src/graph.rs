@@ -48,7 +48,7 @@ pub struct Node {
     pub bodies: Vec<Graph>,
     /// The gradient rule that a user gave for a call's first inputs.
     pub rule: Option<Shared<dyn CustomRule>>,
-    /// Where it was traced, and the op, numbered: `sequential/dense/matmul_1`. What a body's nodes are called is within the name of
+    /// Where it was traced, and the op, numbered: `sequential/dense/MatMul_1`. What a body's nodes are called is within the name of
     /// the node that runs it; see [`Node::inner_name`]. Copies that a plan needs have none.
     pub name: Option<Shared<str>>,
 }

@@ -70,7 +70,7 @@ pub mod losses;
 #[cfg(feature = "alloc")]
 pub mod metrics;
 #[cfg(feature = "alloc")]
-mod names;
+pub mod names;
 #[cfg(feature = "alloc")]
 pub mod nested;
 #[cfg(feature = "alloc")]

@@ -44,8 +44,9 @@ pub struct Ops {
 }
 
 /// An op of a graph, or one that is computed at once.
+#[derive(Clone)]
 pub struct NamedOp {
-    /// The node's name, such as `sequential/dense/matmul`, if it has one.
+    /// The node's name, such as `sequential/dense/MatMul`, if it has one.
     pub name: Option<Shared<str>>,
     /// The op.
     pub op: &'static OpDef,

@@ -323,7 +323,7 @@ pub trait Scope {
     ///     x.mul(&x)
     /// });
     /// let concrete = f.concrete(&scope, &Tensor::scalar(&scope.device(), 1.0f32))?;
-    /// assert_eq!(concrete.traced().nodes[0].name.as_deref(), Some("head/mul"));
+    /// assert_eq!(concrete.traced().nodes[0].name.as_deref(), Some("head/Mul"));
     /// # Ok::<(), gradlet_core::Error>(())
     /// ```
     fn name_scope(&self, name: &str) -> NameScope {
