@@ -86,6 +86,8 @@ pub(crate) struct Names {
     /// The lengths of the paths around.
     around: Vec<usize>,
     counts: BTreeMap<String, usize>,
+    /// The layers of each name, by what tells them apart.
+    layers: BTreeMap<String, Vec<Option<usize>>>,
 }
 
 impl Names {
@@ -93,6 +95,16 @@ impl Names {
         self.around.push(self.path.len());
         self.path += scope;
         self.path.push('/');
+    }
+
+    /// Enters the scope of a layer. Others of its name have scopes of their own, such as `dense_1`.
+    pub(crate) fn enter_layer(&mut self, name: &str, id: Option<usize>) {
+        let known = self.layers.entry(format!("{}{name}", self.path)).or_default();
+        let index = known.iter().position(|other| *other == id).unwrap_or(known.len());
+        if index == known.len() {
+            known.push(id);
+        }
+        if index == 0 { self.enter(name) } else { self.enter(&format!("{name}_{index}")) }
     }
 
     pub(crate) fn leave(&mut self) {
@@ -139,5 +151,17 @@ mod tests {
         assert_eq!(&*names.node("mul"), "model/Mul");
         names.leave();
         assert_eq!(&*names.node("add"), "AddV2_1");
+    }
+
+    #[test]
+    fn layers_of_one_name_are_told_apart() {
+        let mut names = Names::default();
+        let named = [Some(7), Some(9), Some(7), None].map(|id| {
+            names.enter_layer("dense", id);
+            let name = names.node("matmul");
+            names.leave();
+            name
+        });
+        assert_eq!(named.each_ref().map(|name| &**name), ["dense/MatMul", "dense_1/MatMul", "dense/MatMul_1", "dense_2/MatMul"]);
     }
 }

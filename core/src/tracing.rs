@@ -239,7 +239,7 @@ impl Recorder for Tracing {
     }
 
     fn enter(&self, layer: &Entered<'_>) {
-        self.enter_scope(layer.name);
+        self.record.lock().names.enter_layer(layer.name, layer.id);
     }
 
     fn leave(&self, _: Option<TensorType>) {

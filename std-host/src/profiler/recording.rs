@@ -2,9 +2,9 @@
 
 use super::timeline::{Line, Plane, Span, Stat, Timeline};
 use super::trace::Options;
+use gradlet_core::Variable;
 use gradlet_core::graph::Graph;
 use gradlet_core::names::op_type;
-use gradlet_core::Variable;
 use gradlet_core::profile::{Activity, NamedOp, Profiler};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::thread::{self, ThreadId};
@@ -54,7 +54,11 @@ enum What {
     Function(String, Option<usize>),
     Step(String, i64),
     Scope(String),
-    Ops { nodes: Vec<NamedOp>, read: u64, written: u64 },
+    Ops {
+        nodes: Vec<NamedOp>,
+        read: u64,
+        written: u64,
+    },
     Gap(&'static str),
 }
 
@@ -124,7 +128,8 @@ impl Recording {
     pub(super) fn timeline(&self, record: &Record, host: &str) -> Timeline {
         let mut calls = 0;
         let name = format!("/device:{}", self.device);
-        let mut line = |thread: &Thread| Line { name: thread.name.clone(), start_ns: self.start_ns, spans: thread.spans(&mut calls, &name) };
+        let mut line =
+            |thread: &Thread| Line { name: thread.name.clone(), start_ns: self.start_ns, spans: thread.spans(&mut calls, &name) };
         let lines = record.threads.iter().map(&mut line).collect();
         let plane = Plane { name, lines };
         Timeline { host: host.into(), planes: vec![plane] }

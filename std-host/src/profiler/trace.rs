@@ -3,9 +3,9 @@
 use super::recording::{Record, Recording};
 use super::run_metadata::run_metadata;
 use super::timeline::Timeline;
-use crate::proto::{SummaryMetadata, TensorProto, summary_metadata::PluginData};
+use crate::proto::{DataType, SummaryMetadata, TensorProto, TensorShapeProto, summary_metadata::PluginData};
 use crate::summary::SummaryWriter;
-use crate::{Device, Error, Result, tensor_proto};
+use crate::{Device, Error, Result};
 use prost::Message;
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -118,7 +118,8 @@ impl Trace {
     }
 
     fn take(&self, what: &str) -> Result<Record> {
-        let over = || Error::message(format!("must enable trace before {what}: this one was exported or turned off; begin one by trace_on"));
+        let over =
+            || Error::message(format!("must enable trace before {what}: this one was exported or turned off; begin one by trace_on"));
         self.recording.take().ok_or_else(over)
     }
 }
@@ -133,8 +134,10 @@ impl Drop for Step<'_> {
     }
 }
 
+/// A scalar of bytes.
 fn bytes_proto(bytes: Vec<u8>) -> TensorProto {
-    tensor_proto::strings_to_proto(&bytes.into())
+    let (dtype, tensor_shape) = (DataType::DtString.into(), Some(TensorShapeProto::default()));
+    TensorProto { dtype, tensor_shape, string_val: vec![bytes.into()], ..TensorProto::default() }
 }
 
 /// What this computer is called.
