@@ -93,6 +93,8 @@ fn ops_and_gaps_are_the_step() {
     let convolution = spans.iter().find(|span| span.name == "cnn/conv2d/Conv2D:Conv2D").unwrap();
     assert_eq!(number(convolution, "bytes_written"), Some(50 * 28 * 28 * 32 * 4));
     assert_eq!(number(convolution, "bytes_read"), Some((50 * 28 * 28 + 5 * 5 * 32 + 32) * 4));
+    // A fused op keeps the name of the one that it took the place of.
+    assert!(spans.iter().any(|span| span.name == "adam/ResourceApplyAdam_4:MatMulAdam"));
     let gaps = ["find the trace", "take variables", "put variables back"];
     assert!(gaps.iter().all(|gap| spans.iter().filter(|span| span.name == *gap).count() == 5));
 }

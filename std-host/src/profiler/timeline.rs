@@ -90,9 +90,19 @@ impl Span {
 }
 
 impl Timeline {
+    fn lines(&self) -> impl Iterator<Item = &Line> {
+        self.planes.iter().flat_map(|plane| &plane.lines)
+    }
+
+    /// When the first line began.
+    fn start_ns(&self) -> u64 {
+        self.lines().map(|line| line.start_ns).min().unwrap_or(0)
+    }
+
     /// As TensorBoard's profiler stores it. Planes of CPUs become one, `/host:CPU`, others custom devices: the profiler
-    /// knows no others.
+    /// knows no others. Lines begin relative to the first, whose time is told by the plane `Task Environment`.
     pub fn xspace(&self) -> proto::XSpace {
+        let start_ns = self.start_ns();
         let mut planes: Vec<Builder> = Vec::new();
         for plane in &self.planes {
             let name = shown(&plane.name);
@@ -101,16 +111,28 @@ impl Timeline {
                 planes.push(Builder { plane, ..Builder::default() });
                 planes.len() - 1
             });
-            plane.lines.iter().for_each(|line| planes[index].line(line));
+            plane.lines.iter().for_each(|line| planes[index].line(line, start_ns));
         }
-        let planes = planes.into_iter().map(Builder::finish).collect();
+        let mut planes: Vec<proto::XPlane> = planes.into_iter().map(Builder::finish).collect();
+        planes.push(self.environment(planes.len() as i64 + 1));
         proto::XSpace { planes, hostnames: vec![self.host.clone()], ..Default::default() }
+    }
+
+    /// The plane that says when all began and ended, in nanoseconds of Unix time.
+    fn environment(&self, id: i64) -> proto::XPlane {
+        let end = |line: &Line| line.start_ns + line.spans.iter().map(|span| span.start_ps + span.duration_ps).max().unwrap_or(0) / 1000;
+        let times = [("profile_start_time", self.start_ns()), ("profile_stop_time", self.lines().map(end).max().unwrap_or(0))];
+        let mut plane = proto::XPlane { id, name: "Task Environment".into(), ..Default::default() };
+        for ((name, time), id) in times.into_iter().zip(1..) {
+            plane.stat_metadata.insert(id, proto::XStatMetadata { id, name: name.into(), ..Default::default() });
+            plane.stats.push(proto::XStat { metadata_id: id, value: Some(Value::Uint64Value(time)) });
+        }
+        plane
     }
 
     /// As JSON of Chrome's trace format: microseconds from when the first line began.
     pub fn chrome_trace(&self) -> String {
-        let lines = || self.planes.iter().flat_map(|plane| &plane.lines);
-        let start_ns = lines().map(|line| line.start_ns).min().unwrap_or(0);
+        let start_ns = self.start_ns();
         let mut events = Vec::new();
         for (plane, pid) in self.planes.iter().zip(1..) {
             let process = format!("{} {}", self.host, plane.name);
@@ -186,10 +208,10 @@ struct Builder {
 }
 
 impl Builder {
-    fn line(&mut self, line: &Line) {
+    fn line(&mut self, line: &Line, start_ns: u64) {
         let events = line.spans.iter().map(|span| self.event(span)).collect();
         let id = self.plane.lines.len() as i64 + 1;
-        let timestamp_ns = i64::try_from(line.start_ns).unwrap_or(i64::MAX);
+        let timestamp_ns = i64::try_from(line.start_ns - start_ns).unwrap_or(i64::MAX);
         self.plane.lines.push(proto::XLine { id, name: line.name.clone(), timestamp_ns, events, ..Default::default() });
     }
 
@@ -248,10 +270,22 @@ mod tests {
     fn planes_have_the_names_that_tensorboard_shows() {
         let space = timeline().xspace();
         let names: Vec<&str> = space.planes.iter().map(|plane| plane.name.as_str()).collect();
-        assert_eq!(names, ["/host:CPU", "/device:CUSTOM:Cortex-M4", "/device:GPU:0"]);
+        assert_eq!(names, ["/host:CPU", "/device:CUSTOM:Cortex-M4", "/device:GPU:0", "Task Environment"]);
         assert_eq!(space.hostnames, ["desk"]);
         let lines = &space.planes[0].lines;
         assert_eq!(lines.iter().map(|line| line.id).collect::<Vec<_>>(), [1, 2]);
+    }
+
+    /// Picoseconds of Unix time are more than the profiler counts.
+    #[test]
+    fn times_are_told_from_the_start() {
+        let mut timeline = timeline();
+        timeline.planes[1].lines[0].start_ns += 5000;
+        let space = timeline.xspace();
+        assert_eq!(space.planes[..2].iter().map(|plane| plane.lines[0].timestamp_ns).collect::<Vec<_>>(), [0, 5000]);
+        let times: Vec<_> = space.planes[3].stats.iter().filter_map(|stat| stat.value.clone()).collect();
+        let start = 1_700_000_000_000_000_123;
+        assert_eq!(times, [Value::Uint64Value(start), Value::Uint64Value(start + 5000 + 1250)]);
     }
 
     #[test]
