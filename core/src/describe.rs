@@ -18,6 +18,8 @@ pub struct Description {
     pub version: (u16, u16),
     /// The bytes of the whole artifact.
     pub length: u32,
+    /// Its checksum, as its header has it.
+    pub checksum: u32,
     /// Of these, constants and initial values.
     pub data_bytes: u32,
     /// Lines of metadata, beside those that document signatures.
@@ -85,6 +87,8 @@ fn walk<'s>(instructions: &'s [InstructionInfo], depth: usize, found: &mut Vec<(
 /// An instruction of an artifact.
 #[derive(Clone, Debug)]
 pub struct InstructionInfo {
+    /// Its number in the artifact.
+    pub index: u32,
     /// The op.
     pub op: String,
     /// The element type of its kernel.
@@ -139,6 +143,7 @@ impl Description {
         Ok(Description {
             version: (header.major, header.minor),
             length: header.length,
+            checksum: header.checksum,
             data_bytes: program.data.len() as u32,
             metadata,
             variables: variables(&program),
@@ -203,7 +208,7 @@ fn signature(program: &Program<'_>, index: usize) -> Result<SignatureInfo> {
 
 /// The instructions of a block; `left` is how many there can be, unless blocks run each other.
 fn instructions(program: &Program<'_>, block: &BlockRecord, depth: usize, left: &mut usize) -> Result<Vec<InstructionInfo>> {
-    let describe = |instruction: &InstructionRecord| {
+    let describe = |(index, instruction): (u32, &InstructionRecord)| {
         *left = left.checked_sub(1).ok_or(Error::Record { section: Section::Blocks, index: 0 })?;
         let kernel = program.kernel_records.get(usize::from(instruction.kernel)).ok_or(Error::UnknownSignature)?;
         let inputs = program::part(program.operands, instruction.operands, instruction.inputs.into());
@@ -218,9 +223,9 @@ fn instructions(program: &Program<'_>, block: &BlockRecord, depth: usize, left: 
         });
         let blocks = blocks.collect::<Result<Vec<_>>>()?;
         let (op, dtype) = (name(program, kernel.name), dtype(kernel.dtype));
-        Ok(InstructionInfo { op, dtype, inputs: operands(inputs)?, outputs: operands(outputs)?, blocks })
+        Ok(InstructionInfo { index, op, dtype, inputs: operands(inputs)?, outputs: operands(outputs)?, blocks })
     };
-    program.block_instructions(block).iter().map(describe).collect()
+    (block.first..).zip(program.block_instructions(block)).map(describe).collect()
 }
 
 /// The blocks that an instruction runs, and when.

@@ -10,6 +10,22 @@ use crate::shape::TensorType;
 use crate::view::{TensorView, TensorViewMut};
 use heapless::Vec;
 
+/// Hears of every instruction that [`Session::run_profiled`] runs. A loop's own instruction runs each time that the loop is asked whether
+/// it goes on.
+pub trait Profile {
+    /// The instruction with this number in the artifact begins.
+    fn begin(&mut self, instruction: u32);
+
+    /// It ended.
+    fn end(&mut self, instruction: u32);
+}
+
+impl Profile for () {
+    fn begin(&mut self, _: u32) {}
+
+    fn end(&mut self, _: u32) {}
+}
+
 /// A program with its memory: variables keep their values from run to run.
 ///
 /// The arena holds `[scratch | variables | offsets of the variables]`, with nothing pointer-sized in it, so its size is
@@ -73,7 +89,7 @@ impl<'p, 'm> Session<'p, 'm> {
     /// does not fit; variables that were assigned before that instruction keep their new values. What the program prints or tells
     /// of is left unsaid: [`Session::run_printing`].
     pub fn run(&mut self, signature: SignatureId) -> Result<()> {
-        self.run_with::<false>(signature, &mut |_| ())
+        self.run_with::<false>(signature, &mut |_| (), &mut ())
     }
 
     /// [`Session::run`]; what the program prints, and the summaries that it tells, are given to `print`: to be displayed by `write!` on a
@@ -88,10 +104,20 @@ impl<'p, 'm> Session<'p, 'm> {
     /// # }
     /// ```
     pub fn run_printing(&mut self, signature: SignatureId, print: &mut dyn FnMut(Said<'_>)) -> Result<()> {
-        self.run_with::<true>(signature, print)
+        self.run_with::<true>(signature, print, &mut ())
     }
 
-    fn run_with<const PRINTS: bool>(&mut self, signature: SignatureId, print: &mut dyn FnMut(Said<'_>)) -> Result<()> {
+    /// [`Session::run`]; `profile` hears of each instruction. [`Profiler`](crate::telemetry::Profiler) counts how long they take.
+    pub fn run_profiled(&mut self, signature: SignatureId, profile: &mut impl Profile) -> Result<()> {
+        self.run_with::<false>(signature, &mut |_| (), profile)
+    }
+
+    fn run_with<const PRINTS: bool>(
+        &mut self,
+        signature: SignatureId,
+        print: &mut dyn FnMut(Said<'_>),
+        profile: &mut impl Profile,
+    ) -> Result<()> {
         let program = self.places.program;
         let mut around: Vec<Frame, MAX_DEPTH> = Vec::new();
         let mut frame = Frame::new(program.block(signature)?);
@@ -104,7 +130,9 @@ impl<'p, 'm> Session<'p, 'm> {
                 continue;
             }
             let Some(instruction) = program.instructions.get(frame.next as usize) else { return Err(BROKEN) };
+            profile.begin(frame.next);
             self.step(instruction, &mut words).map_err(|error| error.at(frame.next))?;
+            profile.end(frame.next);
             if words[1] == NONE {
                 frame.next += 1;
                 continue;

@@ -26,6 +26,7 @@ pub mod program;
 pub mod random;
 pub mod shape;
 pub mod slots;
+pub mod telemetry;
 pub mod verify;
 pub mod view;
 
@@ -122,11 +123,12 @@ pub use arena::Aligned;
 pub use checkpoint::{Contents, FlatCheckpoint};
 pub use dtype::{Bool, DType, Element};
 pub use error::{Error, Result};
-pub use exec::Session;
+pub use exec::{Profile, Session};
 pub use op::Kernel;
 pub use program::{Program, SignatureId};
 pub use shape::{MAX_RANK, Shape, TensorType};
 pub use slots::Slots;
+pub use telemetry::Telemetry;
 pub use view::{TensorView, TensorViewMut};
 #[cfg(feature = "alloc")]
 pub use {

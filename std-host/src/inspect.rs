@@ -307,7 +307,7 @@ mod tests {
     }
 
     fn instruction(op: &str, inputs: &[OperandInfo], output: OperandInfo) -> InstructionInfo {
-        InstructionInfo { op: op.into(), dtype: DType::F32, inputs: inputs.into(), outputs: vec![output], blocks: Vec::new() }
+        InstructionInfo { index: 0, op: op.into(), dtype: DType::F32, inputs: inputs.into(), outputs: vec![output], blocks: Vec::new() }
     }
 
     #[test]

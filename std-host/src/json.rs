@@ -6,7 +6,7 @@ use serde_json::{Map, Value, json};
 
 /// The artifact.
 pub(crate) fn value(description: &Description) -> Value {
-    let Description { version: (major, minor), length, data_bytes, metadata, variables, signatures, kernels } = description;
+    let Description { version: (major, minor), length, checksum: _, data_bytes, metadata, variables, signatures, kernels } = description;
     let metadata: Map<String, Value> = metadata.iter().map(|(key, value)| (key.clone(), json!(value))).collect();
     let kernels: Vec<Value> = kernels.iter().map(|(op, dtype)| json!({ "op": op, "dtype": dtype.name() })).collect();
     json!({
@@ -44,7 +44,7 @@ fn signature(description: &Description, signature: &SignatureInfo) -> Value {
 
 fn instructions(description: &Description, all: &[InstructionInfo]) -> Vec<Value> {
     let operands = |operands: &[OperandInfo]| operands.iter().map(|one| operand(description, one)).collect::<Vec<_>>();
-    let instruction = |InstructionInfo { op, dtype, inputs, outputs, blocks }: &InstructionInfo| {
+    let instruction = |InstructionInfo { index: _, op, dtype, inputs, outputs, blocks }: &InstructionInfo| {
         let mut value = json!({ "op": op, "dtype": dtype.name(), "inputs": operands(inputs), "outputs": operands(outputs) });
         if !blocks.is_empty() {
             let blocks =

@@ -24,6 +24,7 @@ mod kernels;
 pub mod loaded;
 pub mod model;
 pub mod models;
+pub mod monitor;
 pub mod npy;
 pub mod profiler;
 mod progress;

@@ -36,5 +36,6 @@ pub mod readers;
 pub mod runtimes;
 pub mod skips;
 pub mod state_cases;
+pub mod telemetry_fuzz;
 pub mod tfrecord_cases;
 pub mod tfrecord_fuzz;

@@ -31,6 +31,7 @@ const FLOORS: [(u32, &[&str]); 9] = [
             "schedules",
             "signatures",
             "slots",
+            "telemetry",
             "model",
         ],
     ),

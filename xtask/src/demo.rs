@@ -6,8 +6,10 @@ use crate::{firmware, models, shell};
 use anyhow::{Context, Result, ensure};
 use gradlet::export::{self, Options};
 use gradlet::model::{Fit, Logs};
+use gradlet::monitor::{Monitor, Report};
 use gradlet::optimizers::Adam;
-use gradlet::{Digits, Eager, ModelSpec, Program, Scope, Session, digits, ops, portable_cpu, training};
+use gradlet::telemetry::Frame;
+use gradlet::{Digits, Eager, ModelSpec, Program, Scope, Session, digits, ops, portable_cpu, summary, training};
 use serde_json::{Map, Value, json};
 use std::path::Path;
 use std::sync::Arc;
@@ -22,9 +24,11 @@ const LIMIT: Duration = Duration::from_secs(1800);
 const COMPARED: u32 = 100;
 /// Where the firmware writes what the host compares, in the model's folder.
 const LOG: &str = "demo.out";
+/// The speed of the device's line.
+pub const BAUD: u32 = 115_200;
 
-/// `cargo xtask demo`.
-pub fn run(json: Option<&Path>) -> Result<()> {
+/// `cargo xtask demo`. The events of the device go to `logdir`, or to a folder of their own, anew.
+pub fn run(json: Option<&Path>, logdir: Option<&Path>) -> Result<()> {
     let toolchain = setup::ensure()?;
     println!("1. Train a small CNN on 8,000 digits, and test it on 2,000");
     let Host { artifact, logs, seconds, train, test } = host()?;
@@ -37,7 +41,12 @@ pub fn run(json: Option<&Path>) -> Result<()> {
     models::write_digits(&folder.join("digits.bin"), &train, &test)?;
 
     println!("3. Let a Cortex-M4F with 256 KiB of RAM (QEMU) learn {} turned digits, {EPOCHS} times each, save, and restart", train.len());
-    let Device { mut figures, losses } = device(&toolchain, &folder, EPOCHS)?;
+    let logdir = match logdir {
+        Some(logdir) => logdir.to_path_buf(),
+        None => models::empty(&folder.join("logs"))?,
+    };
+    println!("   to see it learn: tensorboard --logdir {}", logdir.display());
+    let Device { mut figures, losses } = device(&toolchain, &folder, EPOCHS, &logdir)?;
 
     println!("4. Repeat its steps on the host, and compare every loss and every weight, bit for bit\n");
     let equal = steps_bit_equal(&artifact, &train, &std::fs::read(folder.join(LOG))?)?;
@@ -121,15 +130,27 @@ struct Device {
 /// Builds the firmware around the model and the digits in `folder`, and lets it learn for `epochs`.
 ///
 /// [`LOG`] then holds the losses of the first [`COMPARED`] steps, every variable after them, and the other losses.
-fn device(toolchain: &Toolchain, folder: &Path, epochs: u32) -> Result<Device> {
+fn device(toolchain: &Toolchain, folder: &Path, epochs: u32, logdir: &Path) -> Result<Device> {
     let elf = firmware::build(toolchain, "demo", Some(folder))?;
     let bytes = Elf::read(&elf)?.bytes()?;
     // QEMU says nothing before the end; the spinner shows that it is at work.
     let spinner = indicatif::ProgressBar::new_spinner().with_message("the device is learning");
     spinner.set_style(indicatif::ProgressStyle::with_template("   {spinner} {msg}, {elapsed}")?);
     spinner.enable_steady_tick(Duration::from_millis(200));
-    let run = firmware::run(&elf, folder, &[&epochs.to_string(), &COMPARED.to_string(), LOG], LIMIT)?.ok()?;
+    let mut monitor = Monitor::new(summary::create_file_writer(logdir)?).with_model(&folder.join("model.grdl"))?;
+    let mut fed = Ok(());
+    let words = [epochs, COMPARED].map(|number| number.to_string());
+    let run = firmware::run_with_uart(&elf, folder, &[&words[0], &words[1], LOG, &BAUD.to_string()], LIMIT, &mut |bytes| {
+        let shown = monitor.feed(bytes, &mut |received| {
+            if let Frame::Scalar { tag, step, value } = received.frame {
+                spinner.set_message(format!("the device is learning: step {step}, {tag} {value:.4}"));
+            }
+        });
+        fed = std::mem::replace(&mut fed, Ok(())).and(shown);
+    })?;
     spinner.finish_and_clear();
+    fed?;
+    let (run, Report { link, dropped, .. }) = (run.ok()?, monitor.finish()?);
     let number = |key: &str| run.number(key);
     ensure!(number("arena_short_refused")? == 1, "the executor took an arena that is a byte too small");
 
@@ -150,6 +171,8 @@ fn device(toolchain: &Toolchain, folder: &Path, epochs: u32) -> Result<Device> {
     figures.insert("ram_total".into(), json!(bytes.ram_static + number("stack_high_water")?));
     figures.insert("flash_code".into(), json!(bytes.flash_code));
     figures.insert("flash_model".into(), json!(bytes.flash_model));
+    figures.insert("frames".into(), json!(link.frames));
+    figures.insert("frames_lost".into(), json!(link.lost + u64::from(link.before) + dropped));
     let loss = |key: &str| Ok::<_, anyhow::Error>(number(key)? as f64 / 1e6);
     let losses = [loss("loss_before_millionths")?, loss("loss_after_head_millionths")?, loss("loss_after_millionths")?];
     Ok(Device { figures, losses })
@@ -180,6 +203,8 @@ fn table(figures: &Map<String, Value>, losses: [f64; 3], host_loss: f64) -> Stri
         ("flash: what was learnt, bytes", "checkpoint_bytes"),
         ("instructions of an infer", "instructions_infer"),
         ("instructions of a train step", "instructions_train_step"),
+        ("telemetry at 115,200 baud: frames", "frames"),
+        ("telemetry: frames lost or dropped", "frames_lost"),
     ];
     for (what, key) in rows {
         text += &format!("{what:<44} {:>12}\n", get(key).to_string());

@@ -12,7 +12,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 /// Every firmware of the board.
-pub const ALL: [&str; 11] = ["bare", "empty", "flat", "mlp", "lstm", "book", "demo", "dispatch", "restart", "runner", EAGER];
+pub const ALL: [&str; 12] = ["bare", "empty", "flat", "telemetry", "mlp", "lstm", "book", "demo", "dispatch", "restart", "runner", EAGER];
 /// The only one with a heap.
 const EAGER: &str = "eager";
 
@@ -61,17 +61,26 @@ impl Run {
 ///
 /// Fails if it takes longer than `limit`.
 pub fn run(elf: &Path, folder: &Path, arguments: &[&str], limit: Duration) -> Result<Run> {
+    run_with_uart(elf, folder, arguments, limit, &mut |_| ())
+}
+
+/// [`run`]; what the firmware sends over its UART goes to `uart` as it comes.
+pub fn run_with_uart(elf: &Path, folder: &Path, arguments: &[&str], limit: Duration, uart: &mut (dyn FnMut(&[u8]) + Send)) -> Result<Run> {
     let name = elf.file_name().unwrap_or_default().to_string_lossy();
     let words = std::iter::once(&*name).chain(arguments.iter().copied());
     let arguments: String = words.map(|word| format!(",arg={word}")).collect();
     let mut command = Command::new("qemu-system-arm");
-    command.args(["-machine", "mps2-an386", "-icount", "shift=6", "-nographic"]);
+    // While the firmware waits, time passes at once. The UART is on stdout, the console on stderr.
+    command.args(["-machine", "mps2-an386", "-icount", "shift=6,sleep=off", "-display", "none", "-monitor", "none", "-serial", "stdio"]);
     command.arg("-semihosting-config").arg(format!("enable=on,target=native{arguments}"));
     command.arg("-kernel").arg(elf).current_dir(folder);
     let mut child = command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().context("cannot start QEMU")?;
-    let (output, errors) = (reader(child.stdout.take()), reader(child.stderr.take()));
-    let success = wait(&mut child, limit);
-    let console = [output, errors].map(|thread| thread.join().unwrap_or_default()).concat();
+    let (serial, errors) = (child.stdout.take(), reader(child.stderr.take()));
+    let success = thread::scope(|threads| {
+        threads.spawn(|| pass_on(serial, uart));
+        wait(&mut child, limit)
+    });
+    let console = errors.join().unwrap_or_default();
     let Some(success) = success? else { bail!("the firmware {name} ran for more than {limit:?}; its console:\n{console}") };
     let mut values = BTreeMap::new();
     for (key, value) in console.lines().filter_map(|line| line.split_once('=')) {
@@ -97,6 +106,14 @@ fn wait(child: &mut Child, limit: Duration) -> Result<Option<bool>> {
             return Ok(None);
         }
         thread::sleep(Duration::from_millis(5));
+    }
+}
+
+/// Gives `each` what comes, until the end.
+fn pass_on(stream: Option<impl Read>, each: &mut (dyn FnMut(&[u8]) + Send)) {
+    let (Some(mut stream), mut buffer) = (stream, [0; 4096]) else { return };
+    while let Ok(count @ 1..) = stream.read(&mut buffer) {
+        each(&buffer[..count]);
     }
 }
 

@@ -13,6 +13,7 @@ mod proto;
 mod setup;
 mod shell;
 mod size;
+mod telemetry;
 mod test;
 
 use clap::{Parser, Subcommand};
@@ -36,6 +37,9 @@ enum Task {
         /// Also write the figures to this file, as one JSON object.
         #[arg(long, value_name = "FILE")]
         json: Option<PathBuf>,
+        /// Write what the device tells as events into this folder, for TensorBoard.
+        #[arg(long, value_name = "DIR")]
+        logdir: Option<PathBuf>,
     },
     /// Run all tests: format, lints, docs, tests, firmware, golden vectors, bits, sizes. Stops at the first failure.
     Test {
@@ -124,7 +128,7 @@ enum Task {
 fn main() -> ExitCode {
     let result = match Cli::parse().task {
         Task::Setup => setup::ensure().map(|toolchain| println!("ready: {toolchain}, qemu-system-arm")),
-        Task::Demo { json } => demo::run(json.as_deref()),
+        Task::Demo { json, logdir } => demo::run(json.as_deref(), logdir.as_deref()),
         Task::Test { steps } => test::run(&steps),
         Task::Golden { folders } => golden::run(&folders),
         Task::Coverage => golden::write_coverage(),

@@ -121,6 +121,22 @@ fn chains() -> Result<Vec<u8>> {
     Ok(artifact.to_bytes()?.to_vec())
 }
 
+/// An untrained CNN with the signatures that the firmware `demo` runs.
+pub fn cnn() -> Result<Vec<u8>> {
+    let (scope, spec) = (Eager::with_seed(&portable_cpu(), 1), ModelSpec::Cnn);
+    let model = Arc::new(spec.build(&scope)?);
+    Ok(export::artifact(&scope, &model, &spec, &Options { learning_rate: LEARNING_RATE, ..Options::default() })?.to_vec())
+}
+
+/// The folder `path`, with nothing in it.
+pub fn empty(path: &Path) -> Result<PathBuf> {
+    if path.exists() {
+        fs::remove_dir_all(path).with_context(|| format!("cannot empty {}", path.display()))?;
+    }
+    fs::create_dir_all(path).with_context(|| format!("cannot make {}", path.display()))?;
+    Ok(path.into())
+}
+
 /// A folder without a model, which every firmware compiles with: for lints.
 pub fn none() -> Result<PathBuf> {
     let folder = folder("none")?;

@@ -57,12 +57,14 @@ fn rows(toolchain: &Toolchain) -> Result<Vec<Row>> {
     Ok(rows)
 }
 
-/// Executor and verifier: what `empty` has more than `bare`. Checkpoints and slots: what `flat` has more than `empty`.
+/// Executor and verifier: what `empty` has more than `bare`. Checkpoints and slots: what `flat` has more than `empty`. Telemetry: what the
+/// firmware of that name has more than `empty`.
 fn executor(toolchain: &Toolchain, rows: &mut Vec<Row>) -> Result<()> {
     let flash = |name| Ok::<_, anyhow::Error>(Elf::read(&firmware::build(toolchain, name, None)?)?.bytes()?.flash_code);
     let empty = flash("empty")?;
     rows.push(Row { name: "executor.flash".into(), value: empty - flash("bare")?, bar: Some(9_732) });
     rows.push(Row { name: "flat.flash".into(), value: flash("flat")? - empty, bar: Some(4 << 10) });
+    rows.push(Row { name: "telemetry.flash".into(), value: flash("telemetry")? - empty, bar: Some(2 << 10) });
     Ok(())
 }
 

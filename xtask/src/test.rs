@@ -2,14 +2,14 @@
 
 use crate::setup::{self, TARGET, Toolchain};
 use crate::shell::{self, answer, cargo};
-use crate::{bits, firmware, golden, models, proto, size};
+use crate::{bits, firmware, golden, models, proto, size, telemetry};
 use anyhow::{Context, Result, bail, ensure};
 use std::process::Command;
 use std::time::{Duration, Instant};
 
 type Step = (&'static str, fn(&Toolchain) -> Result<()>);
 
-const STEPS: [Step; 16] = [
+const STEPS: [Step; 17] = [
     ("format", |_| format()),
     ("lints", |_| shell::run(cargo().args(["clippy", "--workspace", "--all-targets", "--all-features", "--", "-D", "warnings"]))),
     ("messages", |_| proto::check()),
@@ -25,6 +25,7 @@ const STEPS: [Step; 16] = [
     ("the device's bits, in loops", |toolchain| bits::check(toolchain, "lstm")),
     ("the device's bits, op by op", bits::check_eager),
     ("the device's bits, through restarts", bits::check_restart),
+    ("the device's telemetry", telemetry::check),
     ("sizes", |_| size::check()),
 ];
 

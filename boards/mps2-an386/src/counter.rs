@@ -19,6 +19,20 @@ fn ticks() -> u32 {
     !unsafe { TIMER.add(1).read_volatile() }
 }
 
+/// How many instructions the clock counts in a second of the board.
+pub const HZ: u32 = 1_000_000_000 / 64;
+
+/// A clock that counts instructions, and wraps. It must be read once in 2.6 billion.
+pub fn clock() -> impl FnMut() -> u32 {
+    let (mut last, mut ticks_by_five) = (ticks(), 0u64);
+    move || {
+        let now = ticks();
+        ticks_by_five += u64::from(now.wrapping_sub(last)) * 5;
+        last = now;
+        (ticks_by_five / 8) as u32
+    }
+}
+
 /// Runs `work`; gives its result and the instructions it took, to within two.
 #[inline]
 pub fn measure<R>(work: impl FnOnce() -> R) -> (R, u32) {

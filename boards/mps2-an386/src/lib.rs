@@ -14,9 +14,11 @@ pub mod flash;
 pub mod heap;
 #[cfg(feature = "alloc")]
 pub mod learn;
+pub mod line;
 pub mod memory;
 pub mod mlp;
 pub mod model;
+pub mod uart;
 
 use cortex_m_semihosting::debug;
 use gradlet_core::{DType, Error, program};

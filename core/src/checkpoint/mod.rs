@@ -36,6 +36,7 @@ const fn frame_bytes(words: usize) -> u32 {
 
 /// What tells an artifact from others: a checkpoint says which one it belongs to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[cfg_attr(feature = "alloc", derive(serde::Serialize, serde::Deserialize))]
 pub struct Identity {
     /// The bytes of the artifact.
     pub length: u32,

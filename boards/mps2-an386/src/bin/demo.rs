@@ -1,20 +1,26 @@
 //! Learns turned digits: first with the last layer only, then, from the start, with all weights. Saves these, restarts, and goes on.
+//! Meanwhile it tells over the UART how it learns.
 
 #![no_std]
 #![no_main]
 
+use gradlet_core::telemetry::Profiler;
 use gradlet_core::{Contents, Program, Session, SignatureId, Slots};
 use mps2_an386::console::{self, Arguments};
 use mps2_an386::digits::{self, Digits};
 use mps2_an386::file::File;
 use mps2_an386::flash::{self, Flash};
 use mps2_an386::memory::{Arena, Painted};
-use mps2_an386::{Failure, counter, load, restart, run, scalar, session};
+use mps2_an386::{Failure, counter, line, load, restart, run, scalar, session};
 
 mps2_an386::model!();
 mps2_an386::data!(DIGITS, "GRADLET_DIGITS", "digits.bin");
 
 static ARENA: Arena<ARENA_BYTES> = Arena::new();
+/// For frames that wait for the line: those of the per-op counts of a step, which come all at once.
+static FRAMES: Arena<1024> = Arena::new();
+/// The most instructions of a signature that are counted.
+const COUNTED: usize = 96;
 /// The range of flash for the slots.
 const FLASH: core::ops::Range<u32> = 0..0x8_0000;
 
@@ -23,21 +29,32 @@ fn main() -> ! {
     run(firmware)
 }
 
+/// The time of a byte on the line is over.
+#[cortex_m_rt::exception]
+fn SysTick() {
+    line::tick();
+}
+
 fn firmware() -> Result<(), Failure> {
     let arguments = Arguments::new();
-    let usage = Failure::Usage("EPOCHS COMPARED_STEPS FILE");
+    let usage = Failure::Usage("EPOCHS COMPARED_STEPS FILE [BAUD]");
     let (Some(epochs), Some(compared), Some(path)) = (arguments.number(1), arguments.number(2), arguments.get(3)) else {
         return Err(usage);
     };
     let digits = Digits::read(&DIGITS.0).ok_or(Failure::Check("digits"))?;
     console::report("test_count", digits.test_count());
     let mut arena = ARENA.take().ok_or(Failure::Check("arena"))?;
+    line::open(arguments.number(4).unwrap_or(0), FRAMES.take().ok_or(Failure::Check("frames"))?.bytes);
 
     if flash::restarts() > 0 {
         let program = load(&MODEL.0, KERNELS, &["infer", "train"])?;
-        return again(&program, &mut arena, &digits, &mut File::append(path)?);
+        hello(&program);
+        again(&program, &mut arena, &digits, epochs, &mut File::append(path)?)?;
+        console::report("dropped_restarted", line::drain());
+        return Ok(());
     }
     let program = load(&MODEL.0, KERNELS, &["infer", "train_head"])?;
+    hello(&program);
     head(&program, &mut arena, &digits, epochs)?;
 
     arena.paint();
@@ -49,17 +66,31 @@ fn firmware() -> Result<(), Failure> {
     all(&program, &mut arena, &digits, epochs, &mut log)?;
     drop(log);
     console::report("arena_used", arena.used());
+    console::report("dropped", line::drain());
     if arena.canaries_whole() { restart() } else { Err(Failure::Check("canaries")) }
+}
+
+fn hello(program: &Program<'_>) {
+    line::tell(|telemetry| telemetry.hello("demo", "instructions", counter::HZ, Some(program.identity())));
 }
 
 /// Trains the last layer; its accuracy before and after.
 fn head(program: &Program<'_>, arena: &mut Painted, digits: &Digits<'_>, epochs: u32) -> Result<(), Failure> {
     let (infer, train) = (program.signature("infer")?, program.signature("train_head")?);
     let mut session = session(program, arena.bytes)?;
-    report("correct_before", "loss_before_millionths", &digits::score(&mut session, infer, digits)?);
-    let trained = learn(&mut session, train, digits, epochs, |_, _| Ok(()))?;
+    let before = digits::score(&mut session, infer, digits)?;
+    report("correct_before", "loss_before_millionths", &before);
+    tell_score("infer/accuracy", 0, &before, digits);
+    if let Some((_, pixels)) = digits.test().next().filter(|_| line::is_open()) {
+        digits::set_picture(&mut session, infer, pixels)?;
+        profile(&mut session, infer, "infer")?;
+    }
+    let learning = Learning { signature: train, name: "train_head", tag: "train_head/loss", epochs };
+    let trained = learning.learn(&mut session, digits, |_, _| Ok(()))?;
     console::report("instructions_train_head_step", trained.instructions);
-    report("correct_after_head", "loss_after_head_millionths", &digits::score(&mut session, infer, digits)?);
+    let after = digits::score(&mut session, infer, digits)?;
+    report("correct_after_head", "loss_after_head_millionths", &after);
+    tell_score("train_head/accuracy", trained.steps, &after, digits);
     Ok(())
 }
 
@@ -67,56 +98,109 @@ fn head(program: &Program<'_>, arena: &mut Painted, digits: &Digits<'_>, epochs:
 fn all(program: &Program<'_>, arena: &mut Painted, digits: &Digits<'_>, epochs: u32, log: &mut Log) -> Result<(), Failure> {
     let (infer, train) = (program.signature("infer")?, program.signature("train")?);
     let mut session = session(program, arena.bytes)?;
-    let trained = learn(&mut session, train, digits, epochs, |session, step| log.step(session, train, step))?;
+    let learning = Learning { signature: train, name: "train", tag: "train/loss", epochs };
+    let trained = learning.learn(&mut session, digits, |session, step| log.step(session, train, step))?;
     console::report("device_steps", trained.steps);
     console::report("instructions_train_step", trained.instructions);
+    console::report("instructions_told_step", trained.mean_told);
     let score = digits::score(&mut session, infer, digits)?;
     console::report("instructions_infer", score.instructions);
     report("correct_after", "loss_after_millionths", &score);
+    tell_score("train/accuracy", trained.steps, &score, digits);
     Slots::new(Flash::new(None), FLASH, 2)?.save(&session, Contents::Changed)?;
     console::report("checkpoint_bytes", session.checkpoint_len(Contents::Changed));
     Ok(())
 }
 
 /// After the restart: the accuracy with what flash kept, and one more step.
-fn again(program: &Program<'_>, arena: &mut Painted, digits: &Digits<'_>, file: &mut File) -> Result<(), Failure> {
+fn again(program: &Program<'_>, arena: &mut Painted, digits: &Digits<'_>, epochs: u32, file: &mut File) -> Result<(), Failure> {
     let (infer, train) = (program.signature("infer")?, program.signature("train")?);
     let mut session = session(program, arena.bytes)?;
     Slots::new(Flash::new(None), FLASH, 2)?.restore(&mut session)?.ok_or(Failure::Check("slots"))?;
-    report("correct_restarted", "loss_restarted_millionths", &digits::score(&mut session, infer, digits)?);
+    let score = digits::score(&mut session, infer, digits)?;
+    report("correct_restarted", "loss_restarted_millionths", &score);
+    // Nothing says where training was, but that it was over.
+    let step = epochs * digits.train().count() as u32 + 1;
+    tell_score("train/accuracy", step, &score, digits);
     let (label, pixels) = digits.train().next().ok_or(Failure::Check("digits"))?;
     digits::set_picture(&mut session, train, pixels)?;
     digits::set_label(&mut session, train, label)?;
     session.run(train)?;
-    file.write(&scalar(&session, train)?.to_le_bytes())
+    let loss = scalar(&session, train)?;
+    line::tell(|telemetry| telemetry.scalar("train/loss", step, loss));
+    file.write(&loss.to_le_bytes())
+}
+
+/// Training with a signature.
+struct Learning {
+    signature: SignatureId,
+    name: &'static str,
+    /// What its losses are called.
+    tag: &'static str,
+    epochs: u32,
 }
 
 struct Trained {
     steps: u32,
+    /// The most instructions of a step alone.
     instructions: u32,
+    /// The mean instructions of a step with all that it tells, and with the interrupts of the line.
+    mean_told: u32,
 }
 
-/// Runs `train` over the digits `epochs` times. `after` sees the session after each step, with the step's number from 1.
-fn learn(
-    session: &mut Session<'_, '_>,
-    train: SignatureId,
-    digits: &Digits<'_>,
-    epochs: u32,
-    mut after: impl FnMut(&Session<'_, '_>, u32) -> Result<(), Failure>,
-) -> Result<Trained, Failure> {
-    let mut trained = Trained { steps: 0, instructions: 0 };
-    for _ in 0..epochs {
-        for (label, pixels) in digits.train() {
-            digits::set_picture(session, train, pixels)?;
-            digits::set_label(session, train, label)?;
-            let (result, instructions) = counter::measure(|| session.run(train));
-            result?;
-            trained.instructions = trained.instructions.max(instructions);
-            trained.steps += 1;
-            after(session, trained.steps)?;
+impl Learning {
+    /// Goes over the digits `epochs` times. `after` sees the session after each step, with the step's number from 1.
+    fn learn(
+        &self,
+        session: &mut Session<'_, '_>,
+        digits: &Digits<'_>,
+        mut after: impl FnMut(&Session<'_, '_>, u32) -> Result<(), Failure>,
+    ) -> Result<Trained, Failure> {
+        let (mut trained, mut told) = (Trained { steps: 0, instructions: 0, mean_told: 0 }, 0u64);
+        let count = digits.train().count() as u32;
+        for epoch in 0..self.epochs {
+            for (of_epoch, (label, pixels)) in (1..).zip(digits.train()) {
+                digits::set_picture(session, self.signature, pixels)?;
+                digits::set_label(session, self.signature, label)?;
+                trained.steps += 1;
+                let (step, profiled) = (trained.steps, trained.steps == 1 && line::is_open());
+                let (result, instructions) = counter::measure(|| {
+                    let (result, instructions) = counter::measure(|| match profiled {
+                        true => profile(session, self.signature, self.name),
+                        false => Ok(session.run(self.signature)?),
+                    });
+                    result?;
+                    let loss = scalar(session, self.signature)?;
+                    line::tell(|telemetry| {
+                        telemetry.scalar(self.tag, step, loss);
+                        telemetry.progress(of_epoch, count, epoch);
+                    });
+                    Ok::<_, Failure>(instructions)
+                });
+                let alone = result?;
+                if !profiled {
+                    trained.instructions = trained.instructions.max(alone);
+                    told += u64::from(instructions);
+                }
+                after(session, step)?;
+            }
         }
+        trained.mean_told = (told / u64::from(trained.steps.max(2) - u32::from(line::is_open()))) as u32;
+        Ok(trained)
     }
-    Ok(trained)
+}
+
+/// Runs a signature, and tells what each of its ops took.
+fn profile(session: &mut Session<'_, '_>, signature: SignatureId, name: &str) -> Result<(), Failure> {
+    let mut counts = [0; COUNTED];
+    let mut profiler = Profiler::new(counter::clock(), &mut counts);
+    profiler.run(session, signature)?;
+    line::tell(|telemetry| telemetry.counts(name, 1, &profiler));
+    Ok(())
+}
+
+fn tell_score(tag: &str, step: u32, score: &digits::Score, digits: &Digits<'_>) {
+    line::tell(|telemetry| telemetry.scalar(tag, step, score.correct as f32 / digits.test_count() as f32));
 }
 
 /// A file with the losses of the compared steps, then the variables after them, then the other losses.

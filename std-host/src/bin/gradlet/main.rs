@@ -1,8 +1,9 @@
-//! The `gradlet` command: train, export, run, inspect; checkpoints; files of records.
+//! The `gradlet` command: train, export, run, inspect; watch devices; checkpoints; files of records.
 
 mod ckpt;
 mod export;
 mod inspect;
+mod monitor;
 mod run;
 mod tfrecord;
 mod train;
@@ -20,6 +21,7 @@ use std::process::ExitCode;
     "  gradlet export cnn --weights cnn.safetensors --output cnn.grdl --rust model.rs\n",
     "  gradlet run cnn.grdl infer --input x=digits:data/mnist10k:0\n",
     "  gradlet inspect cnn.grdl --svg arena.svg\n",
+    "  gradlet monitor --port /dev/ttyUSB0 --logdir logs\n",
     "  gradlet ckpt inspect training/ckpt-7\n",
     "  gradlet tfrecord inspect train.tfrecord\n\n",
     "Exit codes: 0 success, 1 an error (one line on stderr), 2 wrong usage.\n",
@@ -41,6 +43,7 @@ enum Command {
     Export(export::Export),
     Run(run::Run),
     Inspect(inspect::Inspect),
+    Monitor(monitor::Watch),
     #[command(subcommand)]
     Ckpt(ckpt::Ckpt),
     #[command(subcommand)]
@@ -90,6 +93,7 @@ fn main() -> ExitCode {
         Command::Export(export) => export.run(cli.quiet),
         Command::Run(run) => run.run(),
         Command::Inspect(inspect) => inspect.run(cli.quiet),
+        Command::Monitor(monitor) => monitor.run(cli.quiet),
         Command::Ckpt(ckpt) => ckpt.run(cli.quiet),
         Command::Tfrecord(tfrecord) => tfrecord.run(cli.quiet),
     };

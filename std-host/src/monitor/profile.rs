@@ -1,0 +1,154 @@
+//! What each op took on the device, as a timeline for TensorBoard's Profile tab.
+
+use crate::file_error::{FileError, FileResult};
+use crate::profiler::{Line, Plane, Span, Stat, Timeline};
+use gradlet_core::checkpoint::Identity;
+use gradlet_core::describe::{Description, InstructionInfo};
+use gradlet_core::telemetry::Hello;
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+use std::time::{SystemTime, UNIX_EPOCH};
+
+/// The counts of some instructions of a run, off a frame.
+pub struct Part<'a> {
+    pub total: u32,
+    pub first: u32,
+    pub of: u32,
+    pub at: u32,
+    pub ticks: &'a [u8],
+}
+
+/// Runs whose counts come part by part, and what they became.
+pub struct Profiles {
+    logdir: PathBuf,
+    pub model: Option<(PathBuf, Description)>,
+    clock: Option<Clock>,
+    /// By signature and step.
+    runs: BTreeMap<(String, u32), Run>,
+    pub written: Vec<PathBuf>,
+}
+
+struct Clock {
+    sender: String,
+    counts: String,
+    hz: u32,
+}
+
+#[derive(Default)]
+struct Run {
+    total: u32,
+    first: u32,
+    of: u32,
+    /// By instruction, counted from the first one.
+    ticks: BTreeMap<u32, u32>,
+}
+
+/// The most instructions of a signature: operands are numbered with 16 bits, so no artifact has more.
+const MOST: u32 = 1 << 20;
+
+impl Profiles {
+    pub fn new(logdir: &Path) -> Profiles {
+        Profiles { logdir: logdir.into(), model: None, clock: None, runs: BTreeMap::new(), written: Vec::new() }
+    }
+
+    /// Whose counts come. Fails if it runs another model than the one that names the ops.
+    pub fn hello(&mut self, hello: &Hello<'_>) -> FileResult<()> {
+        if let (Some((path, model)), Some(artifact)) = (&self.model, hello.artifact) {
+            let own = Identity { length: model.length, checksum: model.checksum };
+            if own != artifact {
+                let text = format!(
+                    "the device runs another artifact, of {} bytes with checksum {:08x}; this one has {} and {:08x}",
+                    artifact.length, artifact.checksum, own.length, own.checksum
+                );
+                return Err(FileError::new(path, text));
+            }
+        }
+        self.clock = Some(Clock { sender: hello.sender.into(), counts: hello.clock.into(), hz: hello.hz });
+        Ok(())
+    }
+
+    /// Takes a part; a run that is whole is written.
+    pub fn add(&mut self, signature: &str, step: u32, part: Part<'_>) -> FileResult<()> {
+        let key = (signature.to_string(), step);
+        let run = self.runs.entry(key.clone()).or_default();
+        if (run.total, run.first, run.of) != (part.total, part.first, part.of) {
+            *run = Run { total: part.total, first: part.first, of: part.of, ticks: BTreeMap::new() };
+        }
+        let counts = part.ticks.chunks_exact(4).map(|bytes| u32::from_le_bytes([bytes[0], bytes[1], bytes[2], bytes[3]]));
+        run.ticks.extend((part.at..part.of.min(MOST)).zip(counts));
+        if run.ticks.len() as u32 == run.of && self.clock.is_some() {
+            self.write(key)?;
+        }
+        Ok(())
+    }
+
+    /// Writes the runs of which parts are missing.
+    pub fn finish(&mut self) -> FileResult<()> {
+        let keys: Vec<(String, u32)> = self.runs.keys().filter(|_| self.clock.is_some()).cloned().collect();
+        keys.into_iter().try_for_each(|key| self.write(key))
+    }
+
+    /// How many runs wait for a clock.
+    pub fn unclocked(&self) -> usize {
+        if self.clock.is_some() { 0 } else { self.runs.len() }
+    }
+
+    fn write(&mut self, key: (String, u32)) -> FileResult<()> {
+        let (Some(run), Some(clock)) = (self.runs.remove(&key), &self.clock) else { return Ok(()) };
+        let (signature, step) = key;
+        let timeline = timeline(&signature, step, &run, clock, self.model.as_ref().map(|(_, model)| model));
+        let name = format!("{signature}-{step}").replace(|c: char| !(c.is_alphanumeric() || "-_.".contains(c)), "_");
+        self.written.push(timeline.write(&self.logdir, &name)?);
+        Ok(())
+    }
+}
+
+/// Ops one after the other, with what was between them at the end: the device counts each op's time, and not when it began.
+fn timeline(signature: &str, step: u32, run: &Run, clock: &Clock, model: Option<&Description>) -> Timeline {
+    let ps = |ticks: u32| (u128::from(ticks) * 1_000_000_000_000 / u128::from(clock.hz.max(1))) as u64;
+    let named = names(signature, model);
+    let (mut spans, mut passed) = (Vec::new(), 0u32);
+    let mut add = |name: String, ticks: u32, mut stats: Vec<(&'static str, Stat)>| {
+        stats.extend([("count", Stat::Number(ticks.into())), ("clock", Stat::Text(clock.counts.clone()))]);
+        spans.push(Span { name, start_ps: ps(passed), duration_ps: ps(ticks), stats });
+        passed = passed.saturating_add(ticks);
+    };
+    for (&at, &ticks) in &run.ticks {
+        let index = run.first.saturating_add(at);
+        let stats = vec![("instruction", Stat::Number(index.into()))];
+        match named.get(&index) {
+            // A body that never ran.
+            _ if ticks == 0 => {}
+            Some(instruction) => {
+                let output = instruction.outputs.first().map(|output| ("output", Stat::Text(output.tensor_type.to_string())));
+                add(format!("{signature}/{}_{index}:{}", instruction.op, instruction.op), ticks, stats.into_iter().chain(output).collect());
+            }
+            None => add(format!("{signature}/instruction_{index}:instruction"), ticks, stats),
+        }
+    }
+    let missing = run.of.saturating_sub(run.ticks.len() as u32);
+    let (name, rest) = match missing {
+        0 => (format!("{signature}/executor:between ops"), run.total.saturating_sub(passed)),
+        _ => (format!("{signature}/lost:{missing} ops whose counts were lost"), run.total.saturating_sub(passed)),
+    };
+    add(name, rest, Vec::new());
+    let now = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |passed| passed.as_nanos() as u64);
+    let start_ns = now.saturating_sub(ps(run.total) / 1000);
+    let steps = vec![Span::step(signature, step.into(), 0, ps(run.total))];
+    let lines = [("steps", steps), ("ops", spans)];
+    let lines = lines.into_iter().map(|(name, spans)| Line { name: name.into(), start_ns, spans });
+    let plane = Plane { name: format!("/device:{}", clock.sender), lines: lines.collect() };
+    Timeline { host: host(&clock.sender), planes: vec![plane] }
+}
+
+/// A name that can be a file's.
+fn host(sender: &str) -> String {
+    let name: String = sender.chars().map(|c| if c.is_alphanumeric() || "-_".contains(c) { c } else { '_' }).collect();
+    if name.is_empty() { "device".into() } else { name }
+}
+
+/// The instructions of a signature by their numbers.
+fn names<'m>(signature: &str, model: Option<&'m Description>) -> BTreeMap<u32, &'m InstructionInfo> {
+    let found = model.and_then(|model| model.signatures.iter().find(|info| info.name == signature));
+    found.into_iter().flat_map(|info| info.walk()).map(|(_, instruction)| (instruction.index, instruction)).collect()
+}
