@@ -48,7 +48,9 @@ pub fn check(toolchain: &Toolchain) -> Result<()> {
     let whole = device.learn(demo::BAUD)?;
     ensure!(whole.losses == silent.losses, "telling changes what is learnt");
     let told = share(&silent, &whole)?;
-    println!("{} baud: a training step takes {told:.2} % more instructions", demo::BAUD);
+    let ram = whole.run.number("ram_telemetry")?;
+    ensure!(ram <= 256, "telemetry takes {ram} bytes of RAM beside its buffer");
+    println!("{} baud: a training step takes {told:.2} % more instructions; {ram} bytes of RAM beside the buffer", demo::BAUD);
     let frames = line_is_whole(&device, &whole)?;
     noise_is_seen(&device, &whole, &frames)?;
     slow_line_costs_nothing(&device, &silent, &frames)

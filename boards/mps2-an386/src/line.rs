@@ -10,6 +10,9 @@ use gradlet_core::Telemetry;
 
 static LINE: Mutex<RefCell<Option<Line>>> = Mutex::new(RefCell::new(None));
 
+/// The bytes that it takes, beside the buffer.
+pub const BYTES: usize = size_of_val(&LINE);
+
 struct Line {
     telemetry: Telemetry<'static, Uart>,
     clock: SYST,

@@ -216,7 +216,7 @@ impl Events {
             let status = SessionLog { status: SessionStatus::Start.into(), ..SessionLog::default() };
             let wall_time = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0.0, |passed| passed.as_secs_f64());
             let what = Some(event::What::SessionLog(status));
-            self.writer.write_event(Event { wall_time, step: step.into(), what, ..Event::default() })?;
+            self.writer.write_event(&Event { wall_time, step: step.into(), what, ..Event::default() })?;
             self.latest = None;
         }
         self.latest = self.latest.max(Some(step));

@@ -107,31 +107,34 @@ impl Profiles {
 fn timeline(signature: &str, step: u32, run: &Run, clock: &Clock, model: Option<&Description>) -> Timeline {
     let ps = |ticks: u32| (u128::from(ticks) * 1_000_000_000_000 / u128::from(clock.hz.max(1))) as u64;
     let named = names(signature, model);
-    let (mut spans, mut passed) = (Vec::new(), 0u32);
-    let mut add = |name: String, ticks: u32, mut stats: Vec<(&'static str, Stat)>| {
-        stats.extend([("count", Stat::Number(ticks.into())), ("clock", Stat::Text(clock.counts.clone()))]);
-        spans.push(Span { name, start_ps: ps(passed), duration_ps: ps(ticks), stats });
-        passed = passed.saturating_add(ticks);
-    };
-    for (&at, &ticks) in &run.ticks {
+    let mut parts: Vec<(String, u32, Vec<(&'static str, Stat)>)> = Vec::new();
+    // What did not run, a body of a branch for instance, has no count.
+    for (&at, &ticks) in run.ticks.iter().filter(|(_, ticks)| **ticks > 0) {
         let index = run.first.saturating_add(at);
-        let stats = vec![("instruction", Stat::Number(index.into()))];
-        match named.get(&index) {
-            // A body that never ran.
-            _ if ticks == 0 => {}
-            Some(instruction) => {
-                let output = instruction.outputs.first().map(|output| ("output", Stat::Text(output.tensor_type.to_string())));
-                add(format!("{signature}/{}_{index}:{}", instruction.op, instruction.op), ticks, stats.into_iter().chain(output).collect());
+        let mut stats = vec![("instruction", Stat::Number(index.into()))];
+        let name = match named.get(&index) {
+            Some(InstructionInfo { op, outputs, .. }) => {
+                stats.extend(outputs.first().map(|output| ("output", Stat::Text(output.tensor_type.to_string()))));
+                format!("{signature}/{op}_{index}:{op}")
             }
-            None => add(format!("{signature}/instruction_{index}:instruction"), ticks, stats),
-        }
+            None => format!("{signature}/instruction_{index}:instruction"),
+        };
+        parts.push((name, ticks, stats));
     }
-    let missing = run.of.saturating_sub(run.ticks.len() as u32);
-    let (name, rest) = match missing {
-        0 => (format!("{signature}/executor:between ops"), run.total.saturating_sub(passed)),
-        _ => (format!("{signature}/lost:{missing} ops whose counts were lost"), run.total.saturating_sub(passed)),
+    let counted = parts.iter().fold(0, |sum: u32, part| sum.saturating_add(part.1));
+    let rest = match run.of.saturating_sub(run.ticks.len() as u32) {
+        0 => format!("{signature}/executor:between ops"),
+        lost => format!("{signature}/lost:{lost} ops whose counts were lost"),
     };
-    add(name, rest, Vec::new());
+    parts.push((rest, run.total.saturating_sub(counted), Vec::new()));
+    let mut passed = 0u32;
+    let spans = parts.into_iter().map(|(name, ticks, mut stats)| {
+        let start_ps = ps(passed);
+        passed = passed.saturating_add(ticks);
+        stats.extend([("count", Stat::Number(ticks.into())), ("clock", Stat::Text(clock.counts.clone()))]);
+        Span { name, start_ps, duration_ps: ps(ticks), stats }
+    });
+    let spans = spans.collect();
     let now = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |passed| passed.as_nanos() as u64);
     let start_ns = now.saturating_sub(ps(run.total) / 1000);
     let steps = vec![Span::step(signature, step.into(), 0, ps(run.total))];

@@ -10,7 +10,7 @@ use mps2_an386::console::{self, Arguments};
 use mps2_an386::digits::{self, Digits};
 use mps2_an386::file::File;
 use mps2_an386::flash::{self, Flash};
-use mps2_an386::memory::{Arena, Painted};
+use mps2_an386::memory::{Arena, Painted, stack_of};
 use mps2_an386::{Failure, counter, line, load, restart, run, scalar, session};
 
 mps2_an386::model!();
@@ -70,8 +70,11 @@ fn firmware() -> Result<(), Failure> {
     if arena.canaries_whole() { restart() } else { Err(Failure::Check("canaries")) }
 }
 
+/// The first frame; and what telemetry takes of RAM beside its buffer, the stack of a frame included.
 fn hello(program: &Program<'_>) {
-    line::tell(|telemetry| telemetry.hello("demo", "instructions", counter::HZ, Some(program.identity())));
+    let frame = || line::tell(|telemetry| telemetry.hello("demo", "instructions", counter::HZ, Some(program.identity())));
+    let ((), stack) = stack_of(frame);
+    console::report("ram_telemetry", stack + line::BYTES as u32);
 }
 
 /// Trains the last layer; its accuracy before and after.
