@@ -42,7 +42,7 @@ fn sent(first: u32) -> Vec<u8> {
 
 fn losses(logdir: &Path) -> Vec<(i64, f64)> {
     let run = Run::read(logdir).unwrap();
-    let points = run.series("loss").map_or(&[][..], |series| &series.points);
+    let points = run.series("loss").map_or(&[][..], |series| &series.points[..]);
     points.iter().map(|point| (point.step, point.number().unwrap())).collect()
 }
 
