@@ -34,6 +34,13 @@ struct Clock {
     hz: u32,
 }
 
+impl Clock {
+    /// So many counts in picoseconds.
+    fn ps(&self, ticks: u32) -> u64 {
+        (u128::from(ticks) * 1_000_000_000_000 / u128::from(self.hz.max(1))) as u64
+    }
+}
+
 #[derive(Default)]
 struct Run {
     total: u32,
@@ -105,9 +112,8 @@ impl Profiles {
 
 /// Ops one after the other, with what was between them at the end: the device counts each op's time, and not when it began.
 fn timeline(signature: &str, step: u32, run: &Run, clock: &Clock, model: Option<&Description>) -> Timeline {
-    let ps = |ticks: u32| (u128::from(ticks) * 1_000_000_000_000 / u128::from(clock.hz.max(1))) as u64;
     let named = names(signature, model);
-    let mut parts: Vec<(String, u32, Vec<(&'static str, Stat)>)> = Vec::new();
+    let mut spans = Spans { clock, passed: 0, done: Vec::new() };
     // What did not run, a body of a branch for instance, has no count.
     for (&at, &ticks) in run.ticks.iter().filter(|(_, ticks)| **ticks > 0) {
         let index = run.first.saturating_add(at);
@@ -119,29 +125,37 @@ fn timeline(signature: &str, step: u32, run: &Run, clock: &Clock, model: Option<
             }
             None => format!("{signature}/instruction_{index}:instruction"),
         };
-        parts.push((name, ticks, stats));
+        spans.add(name, ticks, stats);
     }
-    let counted = parts.iter().fold(0, |sum: u32, part| sum.saturating_add(part.1));
     let rest = match run.of.saturating_sub(run.ticks.len() as u32) {
         0 => format!("{signature}/executor:between ops"),
         lost => format!("{signature}/lost:{lost} ops whose counts were lost"),
     };
-    parts.push((rest, run.total.saturating_sub(counted), Vec::new()));
-    let mut passed = 0u32;
-    let spans = parts.into_iter().map(|(name, ticks, mut stats)| {
-        let start_ps = ps(passed);
-        passed = passed.saturating_add(ticks);
-        stats.extend([("count", Stat::Number(ticks.into())), ("clock", Stat::Text(clock.counts.clone()))]);
-        Span { name, start_ps, duration_ps: ps(ticks), stats }
-    });
-    let spans = spans.collect();
+    spans.add(rest, run.total.saturating_sub(spans.passed), Vec::new());
+    let total_ps = clock.ps(run.total);
     let now = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |passed| passed.as_nanos() as u64);
-    let start_ns = now.saturating_sub(ps(run.total) / 1000);
-    let steps = vec![Span::step(signature, step.into(), 0, ps(run.total))];
-    let lines = [("steps", steps), ("ops", spans)];
+    let start_ns = now.saturating_sub(total_ps / 1000);
+    let steps = vec![Span::step(signature, step.into(), 0, total_ps)];
+    let lines = [("steps", steps), ("ops", spans.done)];
     let lines = lines.into_iter().map(|(name, spans)| Line { name: name.into(), start_ns, spans });
     let plane = Plane { name: format!("/device:{}", clock.sender), lines: lines.collect() };
     Timeline { host: host(&clock.sender), planes: vec![plane] }
+}
+
+/// Spans one after the other.
+struct Spans<'c> {
+    clock: &'c Clock,
+    /// The counts so far.
+    passed: u32,
+    done: Vec<Span>,
+}
+
+impl Spans<'_> {
+    fn add(&mut self, name: String, ticks: u32, mut stats: Vec<(&'static str, Stat)>) {
+        stats.extend([("count", Stat::Number(ticks.into())), ("clock", Stat::Text(self.clock.counts.clone()))]);
+        self.done.push(Span { name, start_ps: self.clock.ps(self.passed), duration_ps: self.clock.ps(ticks), stats });
+        self.passed = self.passed.saturating_add(ticks);
+    }
 }
 
 /// A name that can be a file's.
