@@ -1,8 +1,9 @@
 //! Training steps of gradlet and TensorFlow, taking turns on one machine; [`data`] is a race of pipelines, [`checkpoint`] of
-//! checkpoints.
+//! checkpoints, [`summary`] of event files.
 
 pub mod checkpoint;
 pub mod data;
+pub mod summary;
 
 use crate::setup::install_tensorflow;
 use crate::shell::{self, cargo};

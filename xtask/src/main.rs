@@ -111,6 +111,21 @@ enum Task {
         #[arg(long, value_name = "FILE")]
         json: Option<PathBuf>,
     },
+    /// Time writing scalars to event files beside TensorFlow's, taking turns, and print how many a second there are.
+    BenchSummary {
+        /// The folder for the event files.
+        #[arg(value_name = "DIR", default_value = "target/bench-summary")]
+        folder: PathBuf,
+        /// How often to take turns.
+        #[arg(long, value_name = "N", default_value_t = 7)]
+        rounds: usize,
+        /// A Python that has TensorFlow; without one, an environment is made under target/.
+        #[arg(long, value_name = "PYTHON", env = "TENSORFLOW_PYTHON")]
+        python: Option<PathBuf>,
+        /// Also write the figures to this file, as one JSON object.
+        #[arg(long, value_name = "FILE")]
+        json: Option<PathBuf>,
+    },
     /// Build firmwares and print where they lie.
     Firmware {
         /// Their names: the files in boards/mps2-an386/src/bin.
@@ -139,6 +154,7 @@ fn main() -> ExitCode {
             bench::checkpoint::run(&folder, rounds, python.as_deref(), json.as_deref())
         }
         Task::BenchData { folder, rounds, python, json } => bench::data::run(&folder, rounds, python.as_deref(), json.as_deref()),
+        Task::BenchSummary { folder, rounds, python, json } => bench::summary::run(&folder, rounds, python.as_deref(), json.as_deref()),
         Task::Firmware { names, model, run } => firmware::task(&names, model.as_deref(), run.as_deref()),
     };
     match result {

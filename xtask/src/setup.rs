@@ -1,4 +1,4 @@
-//! Finds or installs what the firmwares need, Rust for the Cortex-M4F and QEMU, and TensorFlow to compare with.
+//! Finds or installs what the firmwares need, Rust for the Cortex-M4F and QEMU, TensorFlow to compare with, and a browser.
 
 use crate::shell::{self, answer};
 use anyhow::{Context, Result, bail};
@@ -13,6 +13,7 @@ const QEMU: &str = "qemu-system-arm";
 const DEBIAN_RUSTC: &str = "/usr/bin/rustc";
 const DEBIAN_CARGO: &str = "/usr/bin/cargo";
 const DEBIAN_LLD: &str = "/usr/bin/rust-lld";
+const CHROMIUMS: [&str; 4] = ["chromium", "chromium-browser", "google-chrome", "/Applications/Chromium.app/Contents/MacOS/Chromium"];
 const DEBIAN_PACKAGES: [&str; 4] = ["rustc-web", "cargo-web", "rust-web-src", "rust-web-llvm"];
 
 /// A Rust that builds for [`TARGET`].
@@ -153,13 +154,35 @@ fn apt_get(arguments: &[&str]) -> Command {
     command
 }
 
-/// A Python with TensorFlow, in an environment under target/.
+/// A Python with TensorFlow, TensorBoard and its Profile page, in an environment under target/.
 pub fn install_tensorflow() -> Result<PathBuf> {
     let folder = shell::root().join("target/tensorflow");
     let python = folder.join("bin/python");
-    if shell::answer(&python.to_string_lossy(), &["-c", "import tensorflow"]).is_none() {
+    if shell::answer(&python.to_string_lossy(), &["-c", "import tensorflow, tensorboard, xprof"]).is_none() {
         shell::run(Command::new("python3").args(["-m", "venv"]).arg(&folder))?;
-        shell::run(Command::new(&python).args(["-m", "pip", "install", "--quiet", "tensorflow-cpu"]))?;
+        let packages = ["tensorflow-cpu", "tensorboard", "xprof"];
+        shell::run(Command::new(&python).args(["-m", "pip", "install", "--quiet"]).args(packages))?;
     }
     Ok(python)
+}
+
+/// A Chromium, or a browser that is one by another name; installed where there is apt-get.
+pub fn install_chromium() -> Result<PathBuf> {
+    let find = || CHROMIUMS.into_iter().find(|name| answer(name, &["--version"]).is_some());
+    if find().is_none() {
+        if answer("apt-get", &["--version"]).is_none() {
+            let how = if cfg!(target_os = "macos") {
+                "brew install --cask chromium"
+            } else {
+                "https://www.chromium.org/getting-involved/download-chromium"
+            };
+            bail!(
+                "there is no Chromium to show TensorBoard in: get it with your system's package manager ({how}), or name one in GRADLET_CHROMIUM"
+            );
+        }
+        println!("TensorBoard's pages are shown in Chromium, which is not here yet. To be installed:\n  chromium (apt)");
+        confirm()?;
+        install_packages(&["chromium"])?;
+    }
+    find().map(PathBuf::from).context("there is still no Chromium: name one in GRADLET_CHROMIUM")
 }

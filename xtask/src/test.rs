@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 
 type Step = (&'static str, fn(&Toolchain) -> Result<()>);
 
-const STEPS: [Step; 17] = [
+const STEPS: [Step; 18] = [
     ("format", |_| format()),
     ("lints", |_| shell::run(cargo().args(["clippy", "--workspace", "--all-targets", "--all-features", "--", "-D", "warnings"]))),
     ("messages", |_| proto::check()),
@@ -17,6 +17,7 @@ const STEPS: [Step; 17] = [
     ("oldest Rust", |_| oldest_rust()),
     ("tests", |_| shell::run(cargo().args(["test", "--workspace", "--profile", "quick"]))),
     ("TensorFlow, both ways", |_| tensorflow()),
+    ("TensorBoard, in Chromium", |_| tensorboard()),
     ("core without alloc, for the device", |toolchain| shell::run(toolchain.cargo("build").args(["--quiet", "--package", "gradlet-core"]))),
     ("firmware lints", firmware_lints),
     ("firmware harness", firmware_harness),
@@ -75,10 +76,25 @@ fn oldest_rust() -> Result<()> {
 
 /// What gradlet writes, TensorFlow reads, and the other way round. `GRADLET_PYTHON` names a Python that has TensorFlow.
 fn tensorflow() -> Result<()> {
+    shell::run(&mut ignored("tensorflow")?)
+}
+
+/// What gradlet writes, TensorBoard reads and shows. `GRADLET_PYTHON` names a Python that has TensorBoard, `GRADLET_CHROMIUM` a browser.
+fn tensorboard() -> Result<()> {
+    let chromium = std::env::var_os("GRADLET_CHROMIUM").map_or_else(setup::install_chromium, |path| Ok(path.into()))?;
+    // A page is slow enough alone.
+    shell::run(ignored("tensorboard")?.arg("--test-threads=1").env("GRADLET_CHROMIUM", chromium))?;
+    println!("pictures of the pages: {}", shell::root().join("target/tensorboard").display());
+    Ok(())
+}
+
+/// The tests of a target that need Python.
+fn ignored(target: &str) -> Result<Command> {
     let python = std::env::var_os("GRADLET_PYTHON").map_or_else(setup::install_tensorflow, |path| Ok(path.into()))?;
     let mut command = cargo();
-    command.args(["test", "--package", "gradlet-tests", "--profile", "quick", "--test", "tensorflow", "--", "--ignored"]);
-    shell::run(command.env("GRADLET_PYTHON", python))
+    command.args(["test", "--package", "gradlet-tests", "--profile", "quick", "--test", target, "--", "--ignored"]);
+    command.env("GRADLET_PYTHON", python);
+    Ok(command)
 }
 
 fn minor(version: &str) -> Option<u32> {

@@ -285,6 +285,7 @@ impl<'a> Run<'a> {
         for (step, batch) in pass.by_ref().take(options.steps_per_epoch.unwrap_or(usize::MAX)).enumerate() {
             let logs = batch.and_then(|batch| {
                 let batch = batch.class_weighted(&options.class_weight)?;
+                callbacks.iter_mut().try_for_each(|callback| callback.on_batch_begin(model, step, &batch))?;
                 self.compiled.run(Kind::Train, &model.scope, &batch, options.check_numerics)
             });
             let logs = logs.map_err(|error| error.context(format!("step {}", step + 1)))?;

@@ -18,6 +18,7 @@ pub use crate::progress::Verbose;
 pub(crate) use logs::{python, short};
 
 use crate::file_error::{FileError, FileResult};
+use crate::proto::GraphDef;
 use crate::weights;
 use gradlet_core::layers::{Layer, Module, Size, Summary, Visitor};
 use gradlet_core::optimizers::Optimizer;
@@ -132,6 +133,11 @@ impl Model {
         self.prepare(&batch)?;
         self.reset_metrics()?;
         self.compiled()?.run(Kind::Train, &self.scope, &batch, false)
+    }
+
+    /// The graph of a training step for batches like this one, for TensorBoard; none where steps are computed op by op.
+    pub(crate) fn train_graph(&self, batch: &Batch) -> Result<Option<GraphDef>> {
+        self.compiled()?.train_graph(&self.scope, batch)
     }
 
     /// As [`Model::train_on_batch`], but nothing is trained.

@@ -2,6 +2,8 @@
 
 use super::logs::Logs;
 use super::source::Batch;
+use crate::profiler::graph_def;
+use crate::proto::GraphDef;
 use gradlet_core::layers::Layer;
 use gradlet_core::losses::Loss;
 use gradlet_core::metrics::{Mean, Metric};
@@ -148,6 +150,16 @@ impl Compiled {
     pub fn reset(&self, scope: &Eager) -> Result<()> {
         self.body.loss.reset_state(scope)?;
         self.body.compile.metrics.iter().try_for_each(|named| named.metric.reset_state(scope))
+    }
+
+    /// The graph of a training step for batches like this one; none where steps are computed op by op.
+    pub fn train_graph(&self, scope: &Eager, batch: &Batch) -> Result<Option<GraphDef>> {
+        if self.body.compile.run_eagerly {
+            return Ok(None);
+        }
+        let arguments = (batch.x.clone(), batch.y.clone(), batch.sample_weight.clone());
+        let concrete = self.train.concrete(&scope.with_training(true), &arguments)?;
+        Ok(Some(graph_def(concrete.traced(), "CPU:0")))
     }
 
     /// Does a step. With `check`, op by op, and it fails at the first number that is not finite.

@@ -113,13 +113,18 @@ impl Run {
     ///
     /// Fails where the folder or a file cannot be read, and where there is no event file.
     pub fn read(path: &Path) -> FileResult<Run> {
+        Run::read_with(path, &mut |_| ())
+    }
+
+    /// As [`Run::read`]. `progress` is told of the bytes that were read since it was told last.
+    pub fn read_with(path: &Path, progress: &mut dyn FnMut(u64)) -> FileResult<Run> {
         let mut run = Run::default();
         let files = if path.is_dir() { Run::files(path)? } else { vec![path.into()] };
         if files.is_empty() {
             return Err(FileError::new(path, "has no event file: none has \"tfevents\" in its name"));
         }
         for file in files {
-            run.add(EventReader::open(&file)?);
+            run.add(EventReader::open(&file)?, progress);
         }
         Ok(run)
     }
@@ -155,12 +160,15 @@ impl Run {
     }
 
     /// Adds all events of a file.
-    fn add(&mut self, mut reader: EventReader) {
-        for event in reader.by_ref() {
+    fn add(&mut self, mut reader: EventReader, progress: &mut dyn FnMut(u64)) {
+        let mut offset = 0;
+        while let Some(event) = reader.next() {
             match event {
                 Ok(event) => self.event(event),
                 Err(error) => self.damage.push(error),
             }
+            progress(reader.offset().saturating_sub(offset));
+            offset = reader.offset();
         }
         let Skipped { places, bytes } = reader.skipped();
         self.skipped = Skipped { places: self.skipped.places + places, bytes: self.skipped.bytes + bytes };

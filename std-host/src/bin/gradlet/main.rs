@@ -1,10 +1,11 @@
-//! The `gradlet` command: train, export, run, inspect; watch devices; checkpoints; files of records.
+//! The `gradlet` command: train, export, run, inspect; watch devices; checkpoints; event files; files of records.
 
 mod ckpt;
 mod export;
 mod inspect;
 mod monitor;
 mod run;
+mod summary;
 mod tfrecord;
 mod train;
 
@@ -23,6 +24,7 @@ use std::process::ExitCode;
     "  gradlet inspect cnn.grdl --svg arena.svg\n",
     "  gradlet monitor --port /dev/ttyUSB0 --logdir logs\n",
     "  gradlet ckpt inspect training/ckpt-7\n",
+    "  gradlet summary inspect logs\n",
     "  gradlet tfrecord inspect train.tfrecord\n\n",
     "Exit codes: 0 success, 1 an error (one line on stderr), 2 wrong usage.\n",
     "NO_COLOR in the environment turns colours off; output that is not to a terminal is plain anyway."
@@ -46,6 +48,8 @@ enum Command {
     Monitor(monitor::Watch),
     #[command(subcommand)]
     Ckpt(ckpt::Ckpt),
+    #[command(subcommand)]
+    Summary(summary::Summary),
     #[command(subcommand)]
     Tfrecord(tfrecord::TfRecord),
 }
@@ -95,6 +99,7 @@ fn main() -> ExitCode {
         Command::Inspect(inspect) => inspect.run(cli.quiet),
         Command::Monitor(monitor) => monitor.run(cli.quiet),
         Command::Ckpt(ckpt) => ckpt.run(cli.quiet),
+        Command::Summary(summary) => summary.run(cli.quiet),
         Command::Tfrecord(tfrecord) => tfrecord.run(cli.quiet),
     };
     match done {

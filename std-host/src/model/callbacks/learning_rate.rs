@@ -5,7 +5,7 @@ use super::{Callback, Logs, Model, invalid};
 use gradlet_core::Result;
 use std::ops::ControlFlow;
 
-fn rate(model: &Model) -> Result<f64> {
+pub(super) fn rate(model: &Model) -> Result<f64> {
     model.optimizer()?.learning_rate(model.scope())?.item::<f32>().map(f64::from)
 }
 

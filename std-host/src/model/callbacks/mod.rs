@@ -6,6 +6,7 @@ mod lambda;
 mod learning_rate;
 mod model_checkpoint;
 mod monitor;
+mod tensor_board;
 mod terminate_on_nan;
 
 pub use csv_logger::CsvLogger;
@@ -14,9 +15,10 @@ pub use lambda::LambdaCallback;
 pub use learning_rate::{LearningRateScheduler, ReduceLROnPlateau};
 pub use model_checkpoint::ModelCheckpoint;
 pub use monitor::Mode;
+pub use tensor_board::{TensorBoard, UpdateFreq};
 pub use terminate_on_nan::TerminateOnNaN;
 
-use super::{Logs, Model};
+use super::{Batch, Logs, Model};
 use gradlet_core::{Error, Result};
 use std::ops::ControlFlow;
 
@@ -50,6 +52,12 @@ pub trait Callback {
         Ok(())
     }
 
+    /// A step, counted from 0, begins, with this batch.
+    fn on_batch_begin(&mut self, model: &Model, step: usize, batch: &Batch) -> Result<()> {
+        let _ = (model, step, batch);
+        Ok(())
+    }
+
     /// A step, counted from 0, is done. The logs are over all steps of the epoch so far.
     fn on_batch_end(&mut self, model: &Model, step: usize, logs: &Logs) -> Result<ControlFlow<()>> {
         let _ = (model, step, logs);
@@ -77,6 +85,9 @@ macro_rules! transparent {
             }
             fn on_epoch_begin(&mut self, model: &Model, epoch: usize) -> Result<()> {
                 (**self).on_epoch_begin(model, epoch)
+            }
+            fn on_batch_begin(&mut self, model: &Model, step: usize, batch: &Batch) -> Result<()> {
+                (**self).on_batch_begin(model, step, batch)
             }
             fn on_batch_end(&mut self, model: &Model, step: usize, logs: &Logs) -> Result<ControlFlow<()>> {
                 (**self).on_batch_end(model, step, logs)

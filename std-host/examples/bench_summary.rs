@@ -1,0 +1,65 @@
+//! Measures how many scalars a second the event writer takes on the caller's thread.
+//!
+//! `cargo run --release -p gradlet --example bench_summary -- DIR` answers requests from its standard input, one a line: `scalar_ms` and
+//! how many scalars are to be written, and then `arrived`; the answers are the milliseconds that the calls took, and how many of them
+//! are in the file. So two programs can take turns.
+
+use gradlet::summary::{self, EventReader};
+use std::error::Error;
+use std::io::BufRead;
+use std::path::{Path, PathBuf};
+use std::time::Instant;
+
+type Outcome<T> = Result<T, Box<dyn Error>>;
+
+fn main() -> Outcome<()> {
+    let arguments: Vec<String> = std::env::args().skip(1).collect();
+    let [folder] = arguments.as_slice() else { return Err("usage: bench_summary DIR".into()) };
+    let folder = Path::new(folder).join("gradlet");
+    let mut file = PathBuf::new();
+    println!("ready");
+    for line in std::io::stdin().lock().lines() {
+        let line = line?;
+        let (name, count) = line.split_once(' ').ok_or("a request is a name and a number")?;
+        match name {
+            "scalar_ms" => {
+                let (time, path) = scalars(&folder, count.trim().parse()?)?;
+                println!("{time:.3}");
+                file = path;
+            }
+            "arrived" => println!("{}", arrived(&file)?),
+            other => return Err(format!("{other} is not known").into()),
+        }
+    }
+    Ok(())
+}
+
+/// The milliseconds that so many calls take, and the file that they wrote.
+fn scalars(folder: &Path, count: i64) -> Outcome<(f64, PathBuf)> {
+    if folder.exists() {
+        std::fs::remove_dir_all(folder)?;
+    }
+    let writer = summary::create_file_writer(folder)?;
+    let start = Instant::now();
+    for step in 0..count {
+        writer.scalar("loss", 0.5f32, step)?;
+    }
+    let time = start.elapsed().as_secs_f64() * 1e3;
+    let path = writer.path().to_path_buf();
+    writer.close()?;
+    Ok((time, path))
+}
+
+/// How many scalars are in a file, whose steps must be 0, 1, 2 ….
+fn arrived(path: &Path) -> Outcome<i64> {
+    let mut next = 0;
+    // The first event tells the version.
+    for event in EventReader::open(path)?.skip(1) {
+        let event = event?;
+        if event.step != next || event.what.is_none() {
+            return Err(format!("after step {}, there is {event:?}", next - 1).into());
+        }
+        next += 1;
+    }
+    Ok(next)
+}
