@@ -78,13 +78,27 @@ impl<'c> Caller<'c> {
 
 /// Runs steps one after the other.
 pub(crate) fn run(steps: &[Step], memory: &mut Memory<'_>, caller: &Caller<'_>) -> Result<()> {
-    let mut before = 0;
-    for step in steps {
+    for (index, step) in steps.iter().enumerate() {
         let here = Memory { scratch: &mut *memory.scratch, buffers: &mut *memory.buffers };
-        caller.during(Activity::Ops(&step.ops), || step.work.run(here, caller)).map_err(|error| error.at(before as u32))?;
-        before += step.ops.nodes.len();
+        let ran = match caller.profiler {
+            None => step.work.run(here, caller),
+            Some(_) => step.told(here, caller),
+        };
+        if let Err(error) = ran {
+            let before: usize = steps.iter().take(index).map(|step| step.ops.nodes.len()).sum();
+            return Err(error.at(before as u32));
+        }
     }
     Ok(())
+}
+
+impl Step {
+    /// Runs the step, and tells of it. Apart, so that the loop of those that nobody listens to stays short.
+    #[cold]
+    #[inline(never)]
+    fn told(&self, memory: Memory<'_>, caller: &Caller<'_>) -> Result<()> {
+        caller.during(Activity::Ops(&self.ops), || self.work.run(memory, caller))
+    }
 }
 
 impl Work {
