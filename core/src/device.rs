@@ -222,7 +222,8 @@ impl Device {
         Device::new(Heard { device: self.clone(), by: PrintsTo(sink) })
     }
 
-    /// The same device; `sink` is given the summaries of all programs that run on it. What it fails with is the program's error.
+    /// The same device; `sink` is given the summaries of all programs that run on it, while they run: it must not call the function that
+    /// tells, nor touch the variables that it assigns. What it fails with is the program's error.
     /// [`Summarize`](crate::Summarize) has an example.
     pub fn summarizing(&self, sink: impl Fn(&Summary<'_>) -> Result<()> + ThreadSafe + 'static) -> Device {
         Device::new(Heard { device: self.clone(), by: TellsTo(sink) })

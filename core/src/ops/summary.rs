@@ -19,7 +19,10 @@ fn infer(inputs: &[TensorType], attributes: &[u32], _: &mut [TensorType]) -> Res
     let [value, step @ ..] = inputs else { return Err(Error::Arity { got: 0 }) };
     match (kind, value.shape.dims()) {
         (SummaryKind::Scalar, []) | (SummaryKind::Histogram, _) => (),
-        (SummaryKind::Image, &[_, height, width, 1..=4]) if height > 0 && width > 0 => (),
+        (SummaryKind::Image, _) if value.dtype == DType::Bool => return Err(Error::DType { input: 0 }),
+        (SummaryKind::Image, &[_, 0, ..]) => return Err(Error::Dimension { input: 0, axis: 1, want: 1, got: 0 }),
+        (SummaryKind::Image, &[_, _, 0, _]) => return Err(Error::Dimension { input: 0, axis: 2, want: 1, got: 0 }),
+        (SummaryKind::Image, [_, _, _, 1..=4]) => (),
         (SummaryKind::Image, &[_, _, _, got]) => return Err(Error::Dimension { input: 0, axis: 3, want: 3, got }),
         _ => return Err(Error::Rank { input: 0 }),
     }
@@ -86,7 +89,8 @@ mod emit {
     }
 
     /// Lets every scope tell of its tensors: now, or whenever a function that is traced comes to it. Whoever runs the program hears of
-    /// it: on the host the event writer of the scope's device, if it has one; on a board what its firmware gives.
+    /// it: on the host the event writer of the scope's device, if it has one; on a board what its firmware gives. Tags are as given,
+    /// whatever name scope is open.
     pub trait Summarize: Scope {
         /// Tells of a number: a scalar tensor of any element type. TensorFlow's `tf.summary.scalar`.
         ///

@@ -83,7 +83,7 @@ impl SummaryWriter {
     fn plugin_data(&self, tag: &str, data: Data) -> Result<()> {
         let content = HParamsPluginData { version: 0, data: Some(data) }.encode_to_vec();
         let nothing = tensor_proto::to_proto(&Tensor::new(&crate::cpu(), &[0f32; 0], &[0])?)?;
-        self.write(tag, nothing, Some(super::writer::metadata("hparams", content)), 0)
+        self.outside().write(tag, nothing, Some(super::writer::metadata("hparams", content)), 0)
     }
 }
 

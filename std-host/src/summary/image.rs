@@ -12,11 +12,14 @@ pub(super) fn images(images: &Tensor, most: u32) -> Result<Strings> {
     let &[count, height, width, channels @ 1..=4] = images.dims() else {
         return Err(Error::message(format!("images are [images,height,width,1 to 4 channels], not {}", images.tensor_type())));
     };
-    let samples = to_u8(images)?;
     let size = [height, width, channels].iter().map(|&size| size as usize).product::<usize>();
+    let shown = count.min(most);
+    let first = TensorType::new(images.dtype(), Shape::new(&[shown, height, width, channels])?);
+    let bytes = &images.bytes()?[..shown as usize * size * images.dtype().size()];
+    let samples = to_u8(&Tensor::from_bytes(&crate::cpu(), first, bytes)?)?;
     let tensor_type = TensorType::new(DType::U8, Shape::new(&[height, width, channels])?);
     let mut strings = vec![width.to_string().into_bytes(), height.to_string().into_bytes()];
-    for index in 0..count.min(most) as usize {
+    for index in 0..shown as usize {
         let pixels = &samples[index * size..(index + 1) * size];
         strings.push(encode_png(&Tensor::from_bytes(&crate::cpu(), tensor_type, pixels)?)?);
     }
@@ -27,10 +30,10 @@ pub(super) fn images(images: &Tensor, most: u32) -> Result<Strings> {
 fn to_u8(images: &Tensor) -> Result<Vec<u8>> {
     Ok(match images.dtype() {
         DType::U8 => images.to_vec()?,
-        // TensorFlow adds the half before it cuts off.
-        DType::F64 => images.to_vec::<f64>()?.iter().map(|sample| (sample * 255.5) as u8).collect(),
-        DType::F32 | DType::F16 | DType::Bf16 => {
-            images.cast(DType::F32)?.to_vec::<f32>()?.iter().map(|sample| (sample * 255.5) as u8).collect()
+        // TensorFlow adds the half before it cuts off, and computes in the images' own type.
+        DType::F64 | DType::F32 | DType::F16 | DType::Bf16 => {
+            let scaled = images.mul(&images.like(255.5)?)?.cast(DType::F64)?;
+            scaled.to_vec::<f64>()?.into_iter().map(|sample| sample as u8).collect()
         }
         DType::I8 => images.to_vec::<i8>()?.iter().map(|&sample| 2 * sample.max(0) as u8).collect(),
         DType::I32 => images.to_vec::<i32>()?.iter().map(|sample| (sample >> 23).max(0) as u8).collect(),

@@ -71,17 +71,16 @@ impl Queue {
         let before = state.waiting.len();
         tfrecord::frame(&mut state.waiting, &record).map_err(|error| Error::message(error.to_string()))?;
         // The thread wakes when there is something to wait with, and when there is much.
-        let half = self.shared.most / 2;
+        let half = self.shared.half();
         if before == 0 || (before < half && state.waiting.len() >= half) {
             self.shared.work.notify_one();
         }
         Ok(())
     }
 
-    /// Waits until all that was pushed is in the file.
+    /// Waits until all that was pushed is in the file. What is closed has written all.
     pub(super) fn flush(&self) -> Result<()> {
         let mut state = self.shared.lock();
-        self.check(&state)?;
         state.asked += 1;
         let mine = state.asked;
         self.shared.work.notify_one();
@@ -127,6 +126,10 @@ impl Shared {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
+    fn half(&self) -> usize {
+        (self.most / 2).max(1)
+    }
+
     /// What the thread does.
     fn write(&self, mut file: File) {
         let mut batch = Vec::new();
@@ -155,7 +158,7 @@ impl Shared {
     /// Waits until the queue is closed or to be flushed, is half full, or has had an event for as long as the interval.
     fn wait_for_work(&self) -> MutexGuard<'_, State> {
         let mut state = self.lock();
-        let urgent = |state: &State| state.closed || state.asked > state.answered || state.waiting.len() >= self.most / 2;
+        let urgent = |state: &State| state.closed || state.asked > state.answered || state.waiting.len() >= self.half();
         while !urgent(&state) && state.waiting.is_empty() {
             state = wait(&self.work, state);
         }

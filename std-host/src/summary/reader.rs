@@ -2,7 +2,7 @@
 
 use crate::file_error::{FileError, FileResult};
 use crate::proto::Event;
-use crate::tfrecord::{Compression, Fault, RecordError, RecordReader, find_record};
+use crate::tfrecord::{Compression, Fault, RecordError, RecordReader, find_record, is_record};
 use prost::Message;
 use std::fs::File;
 use std::path::{Path, PathBuf};
@@ -63,12 +63,12 @@ impl EventReader {
     /// Goes on at the next whole record behind the one that begins at `start` and is wrong as `text` says. If its length is right, that
     /// one begins at `behind`; if no record begins there, the length may have been that of another.
     fn skip(&mut self, start: u64, behind: Option<u64>, text: &str) -> FileResult<FileError> {
-        let find = |from| find_record(&self.path, from).map_err(|error| FileError::io(&self.path, error));
-        let end = std::fs::metadata(&self.path).map_or(start, |known| known.len());
+        let io = |error| FileError::io(&self.path, error);
+        let end = std::fs::metadata(&self.path).map_or(start, |known| known.len().max(start));
         let next = match behind {
             Some(behind) if behind == end => None,
-            Some(behind) if find(behind)? == Some(behind) => Some(behind),
-            _ => find(start + 1)?,
+            Some(behind) if is_record(&self.path, behind).map_err(io)? => Some(behind),
+            _ => find_record(&self.path, start + 1).map_err(io)?,
         };
         let to = next.unwrap_or(end);
         self.records = RecordReader::open_at(&self.path, to).map_err(|error| plain(&self.path, &error))?;

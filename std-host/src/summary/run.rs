@@ -109,7 +109,8 @@ pub struct Run {
 }
 
 impl Run {
-    /// Reads the event files of a folder, in the order of their names, or one file.
+    /// Reads the event files of a folder, in the order of their names, or one file. A record that somebody is writing at that moment
+    /// counts as cut short.
     ///
     /// Fails where the folder or a file cannot be read, and where there is no event file.
     pub fn read(path: &Path) -> FileResult<Run> {

@@ -21,8 +21,9 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 /// How a [`SummaryWriter`] writes.
 #[derive(Clone, Debug)]
 pub struct Options {
-    /// How many bytes of events wait in memory at most, before a caller waits for the disk; they are written when it is half of that.
-    pub max_queue: usize,
+    /// How many bytes of events wait in memory at most, beside those that are being written, before a caller waits for the disk. They
+    /// are written when it is half of that.
+    pub max_queue_bytes: usize,
     /// After how long an event is in the file at the latest.
     pub flush_interval: Duration,
     /// How the file's name ends.
@@ -31,7 +32,7 @@ pub struct Options {
 
 impl Default for Options {
     fn default() -> Options {
-        Options { max_queue: 8 << 20, flush_interval: Duration::from_secs(1), filename_suffix: ".v2".into() }
+        Options { max_queue_bytes: 8 << 20, flush_interval: Duration::from_secs(1), filename_suffix: ".v2".into() }
     }
 }
 
@@ -63,7 +64,7 @@ impl SummaryWriter {
         files::create_folder(directory)?;
         let (path, file) = create(directory, &options.filename_suffix)?;
         let writer = SummaryWriter {
-            queue: Arc::new(Queue::new(&path, file, options.max_queue, options.flush_interval)?),
+            queue: Arc::new(Queue::new(&path, file, options.max_queue_bytes, options.flush_interval)?),
             step: Arc::new(AtomicI64::new(UNSET)),
             scope: "".into(),
             description: "".into(),
@@ -104,6 +105,11 @@ impl SummaryWriter {
         SummaryWriter { description: description.into(), ..self.clone() }
     }
 
+    /// The same writer, outside of all name scopes: for tags that a plugin looks for.
+    pub(super) fn outside(&self) -> SummaryWriter {
+        SummaryWriter { scope: "".into(), ..self.clone() }
+    }
+
     /// The step of all that comes without one. TensorFlow's `tf.summary.experimental.set_step`.
     pub fn set_step(&self, step: i64) {
         self.step.store(step, Ordering::Relaxed);
@@ -111,6 +117,9 @@ impl SummaryWriter {
 
     /// The same device, whose programs' summaries come here: those of [`Summarize`](crate::Summarize), eager and in functions.
     /// TensorFlow's `writer.as_default()`.
+    ///
+    /// Whatever is made on that device, a model's variables for instance, holds it, and so the writer: say [`close`](SummaryWriter::close)
+    /// when a run is over.
     ///
     /// ```
     /// use gradlet::{Eager, Function, Scope, Summarize, Tensor, summary};
@@ -133,15 +142,15 @@ impl SummaryWriter {
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
     pub fn as_default(&self, device: &Device) -> Device {
-        let (writer, values) = (self.clone(), device.clone());
-        device.summarizing(move |summary| writer.told(summary, &values))
+        let writer = self.clone();
+        device.summarizing(move |summary| writer.told(summary))
     }
 
-    fn told(&self, summary: &format::Summary<'_>, device: &Device) -> Result<()> {
+    fn told(&self, summary: &format::Summary<'_>) -> Result<()> {
         if !self.records {
             return Ok(());
         }
-        let value = Tensor::from_bytes(device, *summary.value.tensor_type, summary.value.bytes())?;
+        let value = Tensor::from_bytes(&crate::cpu(), *summary.value.tensor_type, summary.value.bytes())?;
         let (tag, step) = (summary.tag, summary.step);
         match summary.kind {
             SummaryKind::Scalar => self.scalar(tag, &value, step),
@@ -229,7 +238,8 @@ impl SummaryWriter {
         }
         let no_step = || Error::message(format!("the summary {tag:?} has no step: give it one, or the writer by set_step"));
         let step = step.into().or_else(set).ok_or_else(no_step)?;
-        let metadata = metadata.map(|metadata| SummaryMetadata { summary_description: self.description.to_string(), ..metadata });
+        let describe = |metadata| SummaryMetadata { summary_description: self.description.to_string(), ..metadata };
+        let metadata = if self.description.is_empty() { metadata } else { metadata.map(describe) };
         let tag = if self.scope.is_empty() { tag.to_string() } else { format!("{}{tag}", self.scope) };
         let value = summary::Value { tag, metadata, value: Some(summary::value::Value::Tensor(tensor)), ..summary::Value::default() };
         let what = Some(event::What::Summary(Summary { value: vec![value] }));
@@ -241,7 +251,7 @@ impl SummaryWriter {
         if self.records { self.queue.push(event) } else { Ok(()) }
     }
 
-    /// Waits until all that was written so far is in the file, where other programs see it.
+    /// Waits until all that was written so far is in the file, where other programs see it. Of a closed writer, all is.
     pub fn flush(&self) -> Result<()> {
         self.queue.flush()
     }
@@ -317,7 +327,7 @@ mod tests {
     #[test]
     fn all_arrive_from_many_threads_through_a_short_queue() {
         let folder = tempfile::tempdir().unwrap();
-        let writer = SummaryWriter::with_options(folder.path(), Options { max_queue: 300, ..Options::default() }).unwrap();
+        let writer = SummaryWriter::with_options(folder.path(), Options { max_queue_bytes: 300, ..Options::default() }).unwrap();
         std::thread::scope(|threads| {
             for thread in 0..4 {
                 let writer = writer.name_scope(&format!("thread{thread}"));

@@ -20,7 +20,6 @@
 //! | the same as a [`Dataset`](crate::data::Dataset) | [`RecordFiles::dataset`] |
 //! | read a file in memory, or mapped into it, without copying | [`Records`] |
 //! | read any record by its number | [`RecordIndex`] |
-//! | find the next whole record behind damage | [`find_record`] |
 //!
 //! ```
 //! use gradlet::tfrecord::{Compression, RecordReader, RecordWriter};
@@ -58,7 +57,7 @@ pub use frame::masked_crc32c;
 pub use index::RecordIndex;
 pub use mapped::{Records, map};
 pub use reader::RecordReader;
-pub use resync::find_record;
+pub(crate) use resync::{find_record, is_record};
 pub use shards::{ShardedWriter, shard_path};
 pub use writer::RecordWriter;
 pub(crate) use writer::frame;
