@@ -363,6 +363,9 @@ struct Told(Shared<dyn Profiler>);
 
 impl Listener for Told {
     fn run(&self, device: &Device, def: &'static OpDef, call: &mut Call<'_, '_>) -> Result<()> {
+        if !self.0.is_on() {
+            return device.0.run(def, call);
+        }
         // What is updated in place has no bytes among the inputs.
         let bytes = |view: &TensorView<'_>| view.data.map_or(view.tensor_type.bytes().map(u64::from), |data| Some(data.len() as u64));
         let read = call.inputs.iter().filter_map(bytes).sum();
@@ -371,8 +374,8 @@ impl Listener for Told {
         let ops = Ops { nodes: alloc::vec![NamedOp { name: None, op: def, output }], read, written };
         during(Some(&*self.0), Activity::Ops(&ops), || device.0.run(def, call))
     }
-    fn profiler<'d>(&'d self, _: &'d Device) -> Option<&'d dyn Profiler> {
-        Some(&*self.0)
+    fn profiler<'d>(&'d self, device: &'d Device) -> Option<&'d dyn Profiler> {
+        if self.0.is_on() { Some(&*self.0) } else { device.profiler() }
     }
 }
 

@@ -14,6 +14,11 @@ pub trait Profiler: ThreadSafe {
     /// What began last on this thread, and is not over, is over.
     fn end(&self);
 
+    /// Whether there is anything to be told: what is not listened to any more costs as little as what never was.
+    fn is_on(&self) -> bool {
+        true
+    }
+
     /// A function runs: its graph as it was traced, and as it was optimised.
     fn function(&self, name: &str, traced: &Graph, optimized: &Graph) {
         let _ = (name, traced, optimized);

@@ -234,3 +234,36 @@ fn a_trace_is_exported_once() {
     trace.off();
     assert!(trace.export("third", 0, &writer).is_err());
 }
+
+/// What was made while a trace was on is not kept from a later one, and costs nothing when none is.
+#[test]
+fn what_a_trace_made_is_seen_by_the_next_one() -> Result<()> {
+    let square = Function::new(|_: &dyn Scope, x: Tensor| x.mul(&x)).named("square");
+    let first = trace_on(&gradlet::cpu(), BOTH);
+    let x = square.call(&Eager::new(first.device()), Tensor::full(first.device(), 2.0f32, &[2])?)?;
+    drop(first);
+    x.neg()?;
+    let second = trace_on(&gradlet::cpu(), BOTH);
+    let scope = Eager::new(second.device());
+    square.call(&scope, scope.emit(&gradlet::ops::neg::OP, &[], &[&x])?.remove(0))?;
+    let timeline = second.timeline()?;
+    let spans: Vec<&str> = timeline.planes[0].lines.iter().flat_map(names).collect();
+    assert!(spans.iter().any(|name| name.contains("Neg")) && spans.iter().any(|name| name.contains("Mul")), "{spans:?}");
+    Ok(())
+}
+
+#[test]
+fn what_could_not_be_exported_can_be_again() -> Result<()> {
+    let folder = tempfile::tempdir().unwrap();
+    let trace = trace_on(&gradlet::cpu(), BOTH);
+    Tensor::scalar(trace.device(), 2.0f32).sqrt()?;
+    let writer = gradlet::summary::create_file_writer(folder.path())?;
+    writer.close()?;
+    assert!(trace.export("model_trace", 0, &writer).is_err());
+    let writers = [0, 1].map(|_| gradlet::summary::create_file_writer(folder.path()).unwrap());
+    let path = trace.export("model_trace", 0, &writers[0])?.unwrap();
+    // Another one in the same second has a folder of its own.
+    let other = trace_on(&gradlet::cpu(), BOTH).export("other", 0, &writers[1])?.unwrap();
+    assert!(path != other && path.exists() && other.exists());
+    Ok(())
+}

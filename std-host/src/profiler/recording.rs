@@ -6,6 +6,7 @@ use gradlet_core::Variable;
 use gradlet_core::graph::Graph;
 use gradlet_core::names::op_type;
 use gradlet_core::profile::{Activity, NamedOp, Profiler};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::thread::{self, ThreadId};
 use std::time::{Instant, SystemTime, UNIX_EPOCH};
@@ -16,6 +17,8 @@ pub(super) struct Recording {
     options: Options,
     start: Instant,
     start_ns: u64,
+    /// Whether what is told is kept.
+    on: AtomicBool,
     state: Mutex<Option<Record>>,
 }
 
@@ -73,7 +76,7 @@ impl Recording {
     pub(super) fn new(device: &str, options: Options) -> Recording {
         let start_ns = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_nanos() as u64);
         let state = Mutex::new(Some(Record::default()));
-        Recording { device: device.into(), options, start: Instant::now(), start_ns, state }
+        Recording { device: device.into(), options, start: Instant::now(), start_ns, on: AtomicBool::new(true), state }
     }
 
     /// The name of the device.
@@ -91,6 +94,7 @@ impl Recording {
 
     /// All that was told. What is told from now on is not kept.
     pub(super) fn take(&self) -> Option<Record> {
+        self.on.store(false, Ordering::Relaxed);
         let now = self.now();
         let mut record = self.lock().take()?;
         for thread in &mut record.threads {
@@ -99,6 +103,11 @@ impl Recording {
             }
         }
         Some(record)
+    }
+
+    /// Takes back what could not be written.
+    pub(super) fn give_back(&self, record: Record) {
+        *self.lock() = Some(record);
     }
 
     fn open(&self, what: What) {
@@ -152,8 +161,12 @@ impl Recording {
 }
 
 impl Profiler for Recording {
+    fn is_on(&self) -> bool {
+        self.on.load(Ordering::Relaxed)
+    }
+
     fn begin(&self, activity: &Activity<'_>) {
-        if self.options.profiler {
+        if self.options.profiler && self.is_on() {
             self.open(match *activity {
                 Activity::Function(name) => What::Function(name.into(), None),
                 Activity::Scope(name) => What::Scope(name.into()),

@@ -4,10 +4,10 @@ use super::recording::{Record, Recording};
 use super::run_metadata::run_metadata;
 use super::timeline::Timeline;
 use crate::proto::{DataType, SummaryMetadata, TensorProto, TensorShapeProto, summary_metadata::PluginData};
-use crate::summary::SummaryWriter;
+use crate::summary::{SummaryWriter, host};
 use crate::{Device, Error, Result};
 use prost::Message;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::{SystemTime, UNIX_EPOCH};
 
@@ -89,12 +89,21 @@ impl Trace {
     /// Ends the trace, and writes it: the graphs as a summary under `name`, in the writer's file; the profile below the writer's
     /// folder, of which it gives the path. TensorFlow's `tf.summary.trace_export`.
     ///
-    /// Fails where the trace is over, by [`Trace::off`] or an export, and where a file cannot be written.
+    /// Fails where the trace is over, by [`Trace::off`] or an export, and where a file cannot be written: then it can be exported to
+    /// another writer.
     pub fn export(&self, name: &str, step: i64, writer: &SummaryWriter) -> Result<Option<PathBuf>> {
         let record = self.take("export")?;
+        let written = self.write(&record, name, step, writer);
+        if written.is_err() {
+            self.recording.give_back(record);
+        }
+        written
+    }
+
+    fn write(&self, record: &Record, name: &str, step: i64, writer: &SummaryWriter) -> Result<Option<PathBuf>> {
         let Options { graph, profiler } = self.options;
         if graph || profiler {
-            let metadata = run_metadata(&record, &self.recording, profiler);
+            let metadata = run_metadata(record, &self.recording, profiler);
             let plugin_name = if profiler { "graph_run_metadata" } else { "graph_run_metadata_graph" };
             let plugin_data = Some(PluginData { plugin_name: plugin_name.into(), content: b"1".as_slice().into() });
             let about = SummaryMetadata { plugin_data, ..SummaryMetadata::default() };
@@ -103,8 +112,8 @@ impl Trace {
         if !profiler {
             return Ok(None);
         }
-        let timeline = self.recording.timeline(&record, &host());
-        Ok(Some(timeline.write(writer.directory(), &run_name(SystemTime::now()))?))
+        let timeline = self.recording.timeline(record, &host());
+        Ok(Some(timeline.write(writer.directory(), &new_run(writer.directory(), SystemTime::now()))?))
     }
 
     /// Ends the trace, and gives when all ran. Fails where it is over already.
@@ -124,6 +133,12 @@ impl Trace {
     }
 }
 
+impl Drop for Trace {
+    fn drop(&mut self) {
+        self.off();
+    }
+}
+
 /// A step of a training, which ends when this is dropped.
 #[must_use = "the step is over once this is dropped"]
 pub struct Step<'t>(&'t Trace);
@@ -140,11 +155,12 @@ fn bytes_proto(bytes: Vec<u8>) -> TensorProto {
     TensorProto { dtype, tensor_shape, string_val: vec![bytes.into()], ..TensorProto::default() }
 }
 
-/// What this computer is called.
-fn host() -> String {
-    let name = std::fs::read_to_string("/proc/sys/kernel/hostname").ok().or_else(|| std::env::var("COMPUTERNAME").ok());
-    let name = name.unwrap_or_default().trim().replace(['/', '\\', ':'], "_");
-    if name.is_empty() || name.starts_with('.') { "localhost".into() } else { name }
+/// The name of a profile that is not there yet.
+fn new_run(logdir: &Path, time: SystemTime) -> String {
+    let name = run_name(time);
+    let numbered = (1..).map(|number| format!("{name}_{number}"));
+    let mut names = std::iter::once(name.clone()).chain(numbered);
+    names.find(|name| !logdir.join("plugins/profile").join(name).exists()).unwrap_or(name)
 }
 
 /// A name for a profile, as TensorFlow makes it of the time: `2024_01_31_23_59_59`, in UTC.

@@ -46,6 +46,7 @@ pub use hparams::HParam;
 pub use reader::{EventReader, Skipped};
 pub use run::{Kind, Point, PointValue, Run, Series};
 pub use scalar::Scalar;
+pub(crate) use writer::host;
 pub use writer::{Options, SummaryWriter};
 
 use crate::file_error::FileResult;

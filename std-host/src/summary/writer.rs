@@ -272,10 +272,15 @@ pub(super) fn metadata(plugin: &str, content: impl Into<Bytes>) -> SummaryMetada
     SummaryMetadata { plugin_data: Some(PluginData { plugin_name: plugin.into(), content: content.into() }), ..SummaryMetadata::default() }
 }
 
+/// What this computer is called, as part of a file's name.
+pub(crate) fn host() -> String {
+    let name = gethostname::gethostname().to_string_lossy().replace(['/', '\\', ':'], "_");
+    if name.is_empty() || name.starts_with('.') { "localhost".into() } else { name }
+}
+
 /// A new file whose name is TensorFlow's: time, host, process, and a number if that is not enough.
 fn create(directory: &Path, suffix: &str) -> FileResult<(PathBuf, File)> {
-    let host = gethostname::gethostname().to_string_lossy().replace(std::path::is_separator, "_");
-    let begins = format!("events.out.tfevents.{:010}.{host}.{}", now() as u64, std::process::id());
+    let begins = format!("events.out.tfevents.{:010}.{}.{}", now() as u64, host(), std::process::id());
     for number in 0.. {
         let path = directory.join(format!("{begins}.{number}{suffix}"));
         match OpenOptions::new().write(true).create_new(true).open(&path) {
