@@ -66,21 +66,21 @@ pub fn run(elf: &Path, folder: &Path, arguments: &[&str], limit: Duration) -> Re
 
 /// [`run`]; what the firmware sends over its UART goes to `uart` as it comes.
 pub fn run_with_uart(elf: &Path, folder: &Path, arguments: &[&str], limit: Duration, uart: &mut (dyn FnMut(&[u8]) + Send)) -> Result<Run> {
-    let name = elf.file_name().unwrap_or_default().to_string_lossy();
-    let words = std::iter::once(&*name).chain(arguments.iter().copied());
-    let arguments: String = words.map(|word| format!(",arg={word}")).collect();
-    let mut command = Command::new("qemu-system-arm");
-    // While the firmware waits, time passes at once. The UART is on stdout, the console on stderr.
-    command.args(["-machine", "mps2-an386", "-icount", "shift=6,sleep=off", "-display", "none", "-monitor", "none", "-serial", "stdio"]);
-    command.arg("-semihosting-config").arg(format!("enable=on,target=native{arguments}"));
-    command.arg("-kernel").arg(elf).current_dir(folder);
-    let mut child = command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().context("cannot start QEMU")?;
+    let mut command = qemu(elf, arguments);
+    let mut child = command
+        .current_dir(folder)
+        .stdin(Stdio::null())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .context("cannot start QEMU")?;
     let (serial, errors) = (child.stdout.take(), reader(child.stderr.take()));
     let success = thread::scope(|threads| {
         threads.spawn(|| pass_on(serial, uart));
         wait(&mut child, limit)
     });
     let console = errors.join().unwrap_or_default();
+    let name = elf.file_name().unwrap_or_default().to_string_lossy();
     let Some(success) = success? else { bail!("the firmware {name} ran for more than {limit:?}; its console:\n{console}") };
     let mut values = BTreeMap::new();
     for (key, value) in console.lines().filter_map(|line| line.split_once('=')) {
@@ -91,6 +91,19 @@ pub fn run_with_uart(elf: &Path, folder: &Path, arguments: &[&str], limit: Durat
         }
     }
     Ok(Run { values, console, success })
+}
+
+/// QEMU with a firmware, its UART on stdout and its console on stderr.
+pub fn qemu(elf: &Path, arguments: &[&str]) -> Command {
+    let name = elf.file_name().unwrap_or_default().to_string_lossy();
+    let words = std::iter::once(&*name).chain(arguments.iter().copied());
+    let arguments: String = words.map(|word| format!(",arg={word}")).collect();
+    let mut command = Command::new("qemu-system-arm");
+    // While the firmware waits, time passes at once.
+    command.args(["-machine", "mps2-an386", "-icount", "shift=6,sleep=off", "-display", "none", "-monitor", "none", "-serial", "stdio"]);
+    command.arg("-semihosting-config").arg(format!("enable=on,target=native{arguments}"));
+    command.arg("-kernel").arg(elf);
+    command
 }
 
 /// Waits for the child: whether it ended with success, or `None` if it had to be stopped.

@@ -2,7 +2,7 @@
 
 use crate::setup::{self, TARGET, Toolchain};
 use crate::shell::{self, answer, cargo};
-use crate::{bits, firmware, golden, models, proto, size, telemetry};
+use crate::{bits, demo, firmware, golden, models, proto, size, telemetry};
 use anyhow::{Context, Result, bail, ensure};
 use std::process::Command;
 use std::time::{Duration, Instant};
@@ -17,7 +17,7 @@ const STEPS: [Step; 18] = [
     ("oldest Rust", |_| oldest_rust()),
     ("tests", |_| shell::run(cargo().args(["test", "--workspace", "--profile", "quick"]))),
     ("TensorFlow, both ways", |_| tensorflow()),
-    ("TensorBoard, in Chromium", |_| tensorboard()),
+    ("TensorBoard, in Chromium", tensorboard),
     ("core without alloc, for the device", |toolchain| shell::run(toolchain.cargo("build").args(["--quiet", "--package", "gradlet-core"]))),
     ("firmware lints", firmware_lints),
     ("firmware harness", firmware_harness),
@@ -80,10 +80,12 @@ fn tensorflow() -> Result<()> {
 }
 
 /// What gradlet writes, TensorBoard reads and shows. `GRADLET_PYTHON` names a Python that has TensorBoard, `GRADLET_CHROMIUM` a browser.
-fn tensorboard() -> Result<()> {
+fn tensorboard(toolchain: &Toolchain) -> Result<()> {
     let chromium = std::env::var_os("GRADLET_CHROMIUM").map_or_else(setup::install_chromium, |path| Ok(path.into()))?;
     // A page is slow enough alone.
-    shell::run(ignored("tensorboard")?.arg("--test-threads=1").env("GRADLET_CHROMIUM", chromium))?;
+    let mut command = ignored("tensorboard")?;
+    command.arg("--test-threads=1").envs([("GRADLET_CHROMIUM", chromium), ("GRADLET_DEVICE", demo::learning(toolchain)?.into())]);
+    shell::run(&mut command)?;
     println!("pictures of the pages: {}", shell::root().join("target/tensorboard").display());
     Ok(())
 }

@@ -6,6 +6,7 @@
 mod accumulator;
 mod browser;
 mod callback;
+mod live;
 mod pages;
 mod server;
 mod trace;
