@@ -1,8 +1,10 @@
 //! `gradlet monitor`: whatever the line is, what comes over it becomes events.
 
 use assert_cmd::Command;
-use gradlet::Telemetry;
-use gradlet::summary::Run;
+use gradlet::monitor::{Monitor, Report};
+use gradlet::summary::{self, Run};
+use gradlet::telemetry::Profiler;
+use gradlet::{Profile, Telemetry};
 use std::io::Write;
 use std::path::Path;
 
@@ -74,6 +76,73 @@ fn a_new_start() {
     assert_eq!(losses(folder.path()).iter().map(|loss| loss.0).collect::<Vec<_>>(), [0, 1, 2, 3]);
 }
 
+/// What a library's monitor makes of some bytes.
+fn made(bytes: &[u8], logdir: &Path) -> Report {
+    let mut monitor = Monitor::new(summary::create_file_writer(logdir).unwrap());
+    monitor.feed(bytes, &mut |_| ()).unwrap();
+    monitor.finish().unwrap()
+}
+
+/// A tag that goes on after a new start keeps no other one from being forgotten.
+#[test]
+fn each_tag_starts_anew() {
+    let (mut line, mut buffer) = (vec![0; 4096], [0; 4096]);
+    let mut lines = Vec::new();
+    for (accuracy, value) in [(10, 0.5), (20, 0.25)] {
+        line.fill(0);
+        let mut telemetry = Telemetry::new(&mut line[..], &mut buffer);
+        telemetry.scalar("accuracy", accuracy, 0.9);
+        (1..4).for_each(|step| telemetry.scalar("loss", step, value));
+        telemetry.flush().unwrap();
+        lines.extend(&line);
+    }
+    let folder = tempfile::tempdir().unwrap();
+    assert_eq!(made(&lines, folder.path()).link.restarts, 1);
+    assert_eq!(losses(folder.path()), [(1, 0.25), (2, 0.25), (3, 0.25)]);
+}
+
+/// What a run of 20 instructions sends, in two frames.
+fn counted(telemetry: &mut Telemetry<'_, &mut [u8]>, step: u32) {
+    let (mut now, mut counts) = (0, [0; 20]);
+    let clock = || {
+        now += 10;
+        now
+    };
+    let mut profiler = Profiler::new(clock, &mut counts);
+    profiler.begin(19);
+    profiler.end(19);
+    telemetry.counts("train", step, &profiler);
+}
+
+#[test]
+fn profiles_wait_for_their_clock_but_not_for_ever() {
+    let sent = |send: &dyn Fn(&mut Telemetry<'_, &mut [u8]>)| {
+        let (mut line, mut buffer) = (vec![0; 4096], [0; 4096]);
+        let mut telemetry = Telemetry::new(&mut line[..], &mut buffer);
+        send(&mut telemetry);
+        telemetry.flush().unwrap();
+        line
+    };
+    let names = |report: &Report| -> Vec<String> {
+        report.profiles.iter().map(|path| path.parent().unwrap().file_name().unwrap().to_str().unwrap().into()).collect()
+    };
+    let folder = tempfile::tempdir().unwrap();
+    let late = sent(&|telemetry| {
+        (1..=5).for_each(|step| counted(telemetry, step));
+        telemetry.hello("board", "cycles", 1000, None);
+    });
+    let report = made(&late, folder.path());
+    assert_eq!((names(&report), report.unclocked), (vec!["train-5".to_string()], 4));
+    // Of the first run a frame is lost.
+    let whole = sent(&|telemetry| {
+        telemetry.hello("board", "cycles", 1000, None);
+        (1..=2).for_each(|step| counted(telemetry, step));
+    });
+    let frames: Vec<&[u8]> = whole.split_inclusive(|&byte| byte == 0).collect();
+    let report = made(&[&frames[..3], &frames[4..]].concat().concat(), folder.path());
+    assert_eq!((names(&report), report.link.lost), (vec!["train-1".to_string(), "train-2".to_string()], 1));
+}
+
 #[test]
 fn a_server() {
     let folder = tempfile::tempdir().unwrap();
@@ -99,11 +168,16 @@ fn errors_say_what_is_wrong() {
     assert!(noise.contains("100 bytes came, and no frame in them"), "{noise}");
     assert!(error(&["--stdin", "--model", "Cargo.toml"], &[]).contains("Cargo.toml: not a gradlet artifact"));
     assert!(error(&[], &[]).contains("--port"));
+    assert!(error(&["--stdin", "--baud", "9600"], &[]).contains("--baud"));
     #[cfg(unix)]
     {
         assert!(error(&["--port", "/dev/null"], &[]).contains("/dev/null: is no serial port"));
         assert!(error(&["--port", "/dev/none"], &[]).contains("/dev/none: No such file"));
         assert!(error(&["--socket", "/dev/none"], &[]).contains("cannot connect to /dev/none"));
+        // No line, no file.
+        let empty = tempfile::tempdir().unwrap();
+        assert!(!monitor(empty.path(), &["--port", "/dev/none"], &[]).success);
+        assert_eq!(std::fs::read_dir(empty.path()).unwrap().count(), 0);
     }
 }
 
@@ -123,13 +197,20 @@ fn a_port_until_ctrl_c() {
     let mut command = std::process::Command::new(assert_cmd::cargo::cargo_bin("gradlet"));
     command.args(["monitor", "--port", &name, "--baud", "9600", "--logdir"]).arg(folder.path());
     let child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
-    let begin = Instant::now();
+    let (begin, mut steps) = (Instant::now(), 0);
+    let mut send = || {
+        port.write_all(&sent(steps)).unwrap();
+        steps += 3;
+        i64::from(steps) - 1
+    };
     while Run::read(folder.path()).map_or(true, |run| run.series("loss").is_none()) {
         assert!(begin.elapsed() < Duration::from_secs(60), "nothing came");
-        port.write_all(&sent(0)).unwrap();
+        send();
         std::thread::sleep(Duration::from_millis(100));
     }
+    let last = send();
     kill_process(Pid::from_child(&child), Signal::INT).unwrap();
     let output = Output::from(child.wait_with_output().unwrap());
     assert!(output.success && output.stdout.contains(" 0 were lost"), "{} {}", output.stdout, output.stderr);
+    assert_eq!(losses(folder.path()).last().map(|loss| loss.0), Some(last));
 }

@@ -150,7 +150,10 @@ fn device(toolchain: &Toolchain, folder: &Path, epochs: u32, logdir: &Path) -> R
     })?;
     spinner.finish_and_clear();
     fed?;
-    let (run, Report { link, dropped, .. }) = (run.ok()?, monitor.finish()?);
+    let (run, report) = (run.ok()?, monitor.finish()?);
+    let Report { link, dropped, .. } = report;
+    let lost = link.lost + u64::from(link.before) + dropped;
+    ensure!(lost == 0 && link.corrupt == 0, "the line is fast enough, and whole: {report}");
     let number = |key: &str| run.number(key);
     ensure!(number("arena_short_refused")? == 1, "the executor took an arena that is a byte too small");
 
@@ -172,7 +175,7 @@ fn device(toolchain: &Toolchain, folder: &Path, epochs: u32, logdir: &Path) -> R
     figures.insert("flash_code".into(), json!(bytes.flash_code));
     figures.insert("flash_model".into(), json!(bytes.flash_model));
     figures.insert("frames".into(), json!(link.frames));
-    figures.insert("frames_lost".into(), json!(link.lost + u64::from(link.before) + dropped));
+    figures.insert("frames_lost".into(), json!(lost));
     let loss = |key: &str| Ok::<_, anyhow::Error>(number(key)? as f64 / 1e6);
     let losses = [loss("loss_before_millionths")?, loss("loss_after_head_millionths")?, loss("loss_after_millionths")?];
     Ok(Device { figures, losses })
@@ -202,7 +205,7 @@ fn table(figures: &Map<String, Value>, losses: [f64; 3], host_loss: f64) -> Stri
         ("flash: the model, bytes", "flash_model"),
         ("flash: what was learnt, bytes", "checkpoint_bytes"),
         ("instructions of an infer", "instructions_infer"),
-        ("instructions of a train step", "instructions_train_step"),
+        ("instructions of a train step with interrupts", "instructions_train_step"),
         ("telemetry at 115,200 baud: frames", "frames"),
         ("telemetry: frames lost or dropped", "frames_lost"),
     ];

@@ -63,13 +63,19 @@ pub fn is_open() -> bool {
 /// Waits until all was sent. Gives how many frames were dropped.
 pub fn drain() -> u32 {
     loop {
-        let (empty, dropped) = free(|section| {
-            let line = LINE.borrow(section).borrow();
-            line.as_ref().map_or((true, 0), |line| (line.telemetry.is_empty(), line.telemetry.dropped()))
+        let dropped = free(|section| {
+            let mut line = LINE.borrow(section).borrow_mut();
+            let Some(Line { telemetry, .. }) = &mut *line else { return Some(0) };
+            if telemetry.is_empty() {
+                let Ok(()) = telemetry.flush();
+                return Some(telemetry.dropped());
+            }
+            // A tick that comes before this wakes it too: it waits for the end of the section.
+            cortex_m::asm::wfi();
+            None
         });
-        if empty {
+        if let Some(dropped) = dropped {
             return dropped;
         }
-        cortex_m::asm::wfi();
     }
 }

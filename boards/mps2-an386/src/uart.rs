@@ -32,6 +32,12 @@ impl Uart {
     pub fn tick(&mut self) {
         self.ready = true;
     }
+
+    /// True if the byte before is still waiting.
+    fn is_full(&self) -> bool {
+        // SAFETY: STATE is a register that can be read at any time.
+        unsafe { UART.add(1).read_volatile() & TX_FULL != 0 }
+    }
 }
 
 impl ErrorType for Uart {
@@ -40,8 +46,7 @@ impl ErrorType for Uart {
 
 impl WriteReady for Uart {
     fn write_ready(&mut self) -> Result<bool, Infallible> {
-        // SAFETY: STATE is a register that can be read at any time.
-        Ok(self.ready && unsafe { UART.add(1).read_volatile() } & TX_FULL == 0)
+        Ok(self.ready && !self.is_full())
     }
 }
 
@@ -57,7 +62,11 @@ impl Write for Uart {
         Ok(1)
     }
 
+    /// Waits until the last byte is on its way. STATE does not say when it is over.
     fn flush(&mut self) -> Result<(), Infallible> {
+        while self.is_full() {
+            cortex_m::asm::nop();
+        }
         Ok(())
     }
 }

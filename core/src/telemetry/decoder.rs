@@ -29,6 +29,8 @@ pub struct Decoder<B> {
     begun: bool,
     /// The number of the next frame.
     next: Option<u32>,
+    /// How many frames the device last said that it dropped.
+    dropped: u32,
     link: Link,
 }
 
@@ -67,7 +69,7 @@ pub struct Received<'a> {
 impl<B: AsRef<[u8]> + AsMut<[u8]>> Decoder<B> {
     /// Nothing came yet.
     pub fn new(buffer: B) -> Decoder<B> {
-        Decoder { buffer, length: 0, begun: false, next: None, link: Link::default() }
+        Decoder { buffer, length: 0, begun: false, next: None, dropped: 0, link: Link::default() }
     }
 
     /// What is known of the line so far.
@@ -104,8 +106,20 @@ impl<B: AsRef<[u8]> + AsMut<[u8]>> Decoder<B> {
             self.link.corrupt += 1;
             return;
         };
-        let (lost, restarted) = self.link.count(self.next.replace(sequence.wrapping_add(1)), sequence);
-        match self.link.read(rest) {
+        let (mut lost, mut restarted) = self.link.count(self.next.replace(sequence.wrapping_add(1)), sequence);
+        let frame = self.link.read(rest);
+        if let Some(Frame::Dropped { frames }) = frame {
+            // The account begins anew with the device, even where the frames before this one were lost.
+            if frames < self.dropped && !restarted {
+                self.link.restarts += 1;
+                self.link.lost += u64::from(sequence - lost);
+                (lost, restarted) = (sequence, true);
+            }
+            self.dropped = frames;
+        } else if restarted {
+            self.dropped = 0;
+        }
+        match frame {
             Some(frame) => each(Received { sequence, lost, restarted, frame }),
             None => self.link.unknown += 1,
         }

@@ -183,9 +183,15 @@ impl<'b, W> Telemetry<'b, W> {
         self.queue.dropped
     }
 
-    /// True if the writer has everything.
-    pub fn is_empty(&self) -> bool {
-        self.queue.is_empty()
+    /// True if the writer has everything, the account of what was dropped included.
+    pub fn is_empty(&mut self) -> bool {
+        !self.waits()
+    }
+
+    /// True if there are bytes for the writer.
+    fn waits(&mut self) -> bool {
+        self.queue.tell();
+        !self.queue.next().is_empty()
     }
 
     /// The writer, such as a UART's driver.
@@ -201,12 +207,6 @@ impl<W: Write> Telemetry<'_, W> {
     pub fn flush(&mut self) -> Result<(), W::Error> {
         while self.waits() && self.advance()? {}
         self.writer.flush()
-    }
-
-    /// True if there are bytes for the writer.
-    fn waits(&mut self) -> bool {
-        self.queue.tell();
-        !self.queue.next().is_empty()
     }
 
     /// Gives the writer some bytes; false if it takes none any more.

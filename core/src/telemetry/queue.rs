@@ -11,13 +11,14 @@ pub struct Queue<'b> {
     first: usize,
     /// How many wait.
     length: usize,
-    /// The number of the next frame.
+    /// The number of the next frame, after those that wait, and after those in the making.
     sequence: u32,
+    next: u32,
     /// How many frames were dropped.
     pub dropped: u32,
     /// Of these, how many the reader was told of.
     told: u32,
-    /// The frame in the making: where its next byte comes, counted from the first one that waits; it does not fit where that is past the end.
+    /// The frames in the making: where their next byte comes, counted from the first one that waits; they do not fit where that is past the end.
     at: usize,
     /// Where the byte belongs that says how far the next zero is.
     code: usize,
@@ -31,16 +32,16 @@ const DROPPED: u8 = 6;
 impl<'b> Queue<'b> {
     /// With the zero byte that ends whatever was sent before.
     pub fn new(bytes: &'b mut [u8]) -> Queue<'b> {
-        let mut queue = Queue { bytes, first: 0, length: 0, sequence: 0, dropped: 0, told: 0, at: 0, code: 0, sum: Checksum::NEW };
+        let mut queue = Queue { bytes, first: 0, length: 0, sequence: 0, next: 0, dropped: 0, told: 0, at: 0, code: 0, sum: Checksum::NEW };
         queue.store(0, 0);
         queue.length = queue.bytes.len().min(1);
         queue
     }
 
-    /// Begins a frame; before it, tells how many were dropped.
+    /// Begins a frame, after the account of what was dropped. Both go in together, or none.
     #[inline(never)]
     pub fn begin(&mut self, kind: u8) {
-        self.tell();
+        self.account();
         self.open(kind);
     }
 
@@ -55,40 +56,55 @@ impl<'b> Queue<'b> {
     /// Ends a frame: it waits for the line, or is dropped.
     #[inline(never)]
     pub fn end(&mut self) {
-        if self.told != self.dropped || !self.close() {
+        self.close();
+        if !self.keep() {
             self.dropped = self.dropped.wrapping_add(1);
         }
     }
 
-    /// Tells how many frames were dropped, if there is room to.
+    /// Tells how many frames were dropped, where nothing waits: elsewhere the account would take the room of the frames that it is about.
     #[inline(never)]
     pub fn tell(&mut self) {
-        if self.told != self.dropped {
+        if self.length == 0 && self.account() {
+            self.keep();
+        }
+    }
+
+    /// Makes the frame that says how many were dropped, if that is news.
+    fn account(&mut self) -> bool {
+        (self.at, self.next) = (self.length, self.sequence);
+        let news = self.told != self.dropped;
+        if news {
             self.open(DROPPED);
             self.number(self.dropped);
-            if self.close() {
-                self.told = self.dropped;
-            }
+            self.close();
         }
+        news
     }
 
     #[inline(never)]
     fn open(&mut self, kind: u8) {
-        (self.code, self.at, self.sum) = (self.length, self.length + 1, Checksum::NEW);
-        self.number(self.sequence);
+        (self.code, self.at, self.sum) = (self.at, self.at + 1, Checksum::NEW);
+        self.number(self.next);
         self.number(kind.into());
+        self.next = self.next.wrapping_add(1);
     }
 
-    /// True if the frame fits.
     #[inline(never)]
-    fn close(&mut self) -> bool {
+    fn close(&mut self) {
         self.raw(&self.sum.get().to_le_bytes());
         self.next_zero();
         self.store(self.at - 1, 0);
+    }
+
+    /// The frames in the making wait for the line from now on. False if they do not fit.
+    #[inline(never)]
+    fn keep(&mut self) -> bool {
         let fits = self.at <= self.bytes.len();
         if fits {
             self.length = self.at;
-            self.sequence = self.sequence.wrapping_add(1);
+            self.sequence = self.next;
+            self.told = self.dropped;
         }
         fits
     }
@@ -142,10 +158,6 @@ impl<'b> Queue<'b> {
         if let Some(place) = self.bytes.get_mut(place) {
             *place = byte;
         }
-    }
-
-    pub fn is_empty(&self) -> bool {
-        self.length == 0 && self.told == self.dropped
     }
 
     /// Bytes for the line: the first ones, up to where the ring closes.

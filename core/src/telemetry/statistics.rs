@@ -2,7 +2,6 @@
 
 use crate::dtype::DType;
 use crate::view::TensorView;
-use half::f16;
 
 /// What the elements of a tensor are like. All but the counts are about the finite ones, and 0 where there are none.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
@@ -14,7 +13,7 @@ pub struct Statistics {
     pub max: f32,
     /// Their mean.
     pub mean: f32,
-    /// The mean of the squares of what they differ from their mean.
+    /// The mean of the squares of what they differ from their mean; infinite where f32 has no number as large.
     pub variance: f32,
     /// How many elements there are.
     pub count: u32,
@@ -40,9 +39,10 @@ impl Statistics {
             if value > found.max || finite == 1 {
                 found.max = value;
             }
-            let apart = value - found.mean;
-            found.mean += apart / finite as f32;
-            squares += apart * (value - found.mean);
+            // Halves are exact, and no two elements are too far apart for them.
+            let half = value * 0.5 - found.mean * 0.5;
+            found.mean += half / (finite as f32 * 0.5);
+            squares += (half + half) * (value - found.mean);
             found.variance = squares / finite as f32;
         }
         found
@@ -56,28 +56,42 @@ pub fn value(tensor: &TensorView<'_>, index: usize) -> Option<f32> {
     let bytes = tensor.bytes().get(index * size..)?.get(..size)?;
     let bits = bytes.iter().rev().fold(0, |bits: u64, &byte| bits << 8 | u64::from(byte));
     let [low, high] = [bits as u32, (bits >> 32) as u32];
-    Some(match tensor.dtype() {
-        DType::F32 => f32::from_bits(low),
-        DType::F64 => rounded(low, high),
-        DType::F16 => f16::from_bits(low as u16).to_f32(),
-        DType::Bf16 => f32::from_bits(low << 16),
-        DType::I8 => (low as i8).into(),
-        DType::U8 => low as f32,
-        DType::I32 => low as i32 as f32,
-        DType::I64 => high as i32 as f32 * 4_294_967_296.0 + low as f32,
-        DType::Bool => f32::from(low != 0),
-    })
+    let (sign, magnitude) = match tensor.dtype() {
+        DType::F32 => (0, low),
+        DType::Bf16 => (0, low << 16),
+        DType::F16 => ((low & 0x8000) << 16, widened(low & 0x7fff)),
+        DType::F64 => (high & 1 << 31, rounded(low, high)),
+        DType::I64 => {
+            let magnitude = (bits as i64).unsigned_abs();
+            let rounded = (magnitude >> 32) as u32 as f32 * 4_294_967_296.0 + magnitude as u32 as f32;
+            (high & 1 << 31, rounded.to_bits())
+        }
+        DType::I8 => return Some((low as i8).into()),
+        DType::I32 => return Some(low as i32 as f32),
+        DType::U8 => return Some(low as f32),
+        DType::Bool => return Some(low.min(1) as f32),
+    };
+    Some(f32::from_bits(sign | magnitude))
 }
 
-/// The f64 with these bits; 0 where that is too small for an f32 with all its digits.
-fn rounded(low: u32, high: u32) -> f32 {
-    let (sign, exponent) = (high & 1 << 31, (high >> 20 & 0x7ff) as i32 - 1023 + 127);
-    // The first digit that goes carries, up into the exponent.
-    let digits = ((high & 0xf_ffff) << 3 | low >> 29) + (low >> 28 & 1);
-    let magnitude = match exponent {
+/// What the positive f16 with these bits is as an f32.
+fn widened(bits: u32) -> u32 {
+    // The exponent counts from 15 there, and from 127 here.
+    let magnitude = (f32::from_bits(bits << 13) * 5.192_297e33).to_bits();
+    // What would be past the largest f16 is infinite, or no number.
+    magnitude | if magnitude >= 65536f32.to_bits() { 0xff << 23 } else { 0 }
+}
+
+/// What the f64 with these bits is as an f32, without its sign; 0 where that is too small for one with all its digits.
+fn rounded(low: u32, high: u32) -> u32 {
+    let exponent = (high >> 20 & 0x7ff) as i32 - 1023 + 127;
+    let digits = (high & 0xf_ffff) << 3 | low >> 29;
+    match exponent {
         ..=0 => 0,
-        1..=254 => ((exponent as u32) << 23) + digits,
-        _ => 0xff << 23,
-    };
-    f32::from_bits(sign | magnitude)
+        // The first digit that goes carries, up into the exponent.
+        1..=254 => ((exponent as u32) << 23) + digits + (low >> 28 & 1),
+        // Too large, and infinity.
+        255..=1150 => 0xff << 23,
+        _ => 0xff << 23 | digits,
+    }
 }

@@ -1,7 +1,7 @@
 extern crate std;
 
 use super::*;
-use crate::dtype::{Bool, Element};
+use crate::dtype::{Bool, DType, Element};
 use crate::shape::{Shape, TensorType};
 use core::convert::Infallible;
 use embedded_io::ErrorType;
@@ -109,11 +109,21 @@ fn what_a_program_says_becomes_frames() {
         let words = [3, 2, u32::from_le_bytes(*b"{}\0\0")];
         telemetry.said(&Said::Print(crate::format::Printed { attributes: &words, inputs: &[value] }), 2);
     });
+    let bytes = [
+        bytes,
+        sent(64, |telemetry| {
+            let (tensor_type, nan) = (TensorType::new(f64::DTYPE, Shape::SCALAR), crate::Aligned(f64::NAN.to_le_bytes()));
+            let value = TensorView { tensor_type: &tensor_type, data: Some(&nan.0) };
+            telemetry.said(&Said::Summary(Summary { kind: SummaryKind::Scalar, parameter: 0, tag: "double", step: None, value }), 3);
+        }),
+    ]
+    .concat();
     let (frames, _) = read(&bytes);
     let expected = [
         r#"0 Scalar { tag: "w", step: 7, value: NaN }"#,
         r#"1 Statistics { tag: "w", step: 1, statistics: Statistics { min: 0.0, max: 0.0, mean: 0.0, variance: 0.0, count: 1, non_finite: 1 } }"#,
         r#"2 Text { tag: "print", step: 2, text: "nan" }"#,
+        r#"0 Scalar { tag: "double", step: 3, value: NaN }"#,
     ];
     assert_eq!(frames, expected);
 }
@@ -160,6 +170,53 @@ fn what_does_not_fit_is_dropped_and_told() {
     }
 }
 
+/// At half the speed that is needed, a third of the scalars arrives, from the beginning to the end.
+#[test]
+fn a_slow_line_is_not_filled_with_accounts() {
+    const STEPS: u32 = 4000;
+    for (buffer, room) in [(1024, 20), (256, 20)] {
+        let mut memory = std::vec![0; buffer];
+        let mut telemetry = Telemetry::new(Line::default(), &mut memory);
+        for step in 0..STEPS {
+            telemetry.scalar("train/loss", step, 0.3);
+            telemetry.progress(step, STEPS, 0);
+            telemetry.writer.room = room;
+            telemetry.poll().unwrap();
+        }
+        telemetry.flush().unwrap();
+        let dropped = telemetry.dropped();
+        let (frames, link) = read(&telemetry.writer.bytes);
+        let told = frames.iter().filter(|frame| frame.contains("Dropped")).count();
+        assert_eq!((link.lost, frames.len() - told + dropped as usize), (0, 2 * STEPS as usize));
+        // Each account but the last has a frame behind it.
+        assert!(!frames.iter().zip(&frames[1..]).any(|(frame, next)| frame.contains("Dropped") && next.contains("Dropped")));
+        for quarter in 0..4 {
+            let steps = quarter * STEPS / 4..(quarter + 1) * STEPS / 4;
+            let came = steps.filter(|step| frames.iter().any(|frame| frame.contains(&std::format!("step: {step}, value")))).count();
+            assert!(came >= STEPS as usize / 4 / 3, "{buffer} {room}: {came} scalars in quarter {quarter}");
+        }
+    }
+}
+
+#[test]
+fn a_buffer_without_room_for_an_account_becomes_empty() {
+    let mut memory = [0; 8];
+    let mut telemetry = Telemetry::new(Line::default(), &mut memory);
+    telemetry.scalar("loss", 0, 1.0);
+    assert!(!telemetry.is_empty());
+    telemetry.flush().unwrap();
+    assert!(telemetry.is_empty() && telemetry.dropped() == 1);
+    // And one with room is not, before the account has gone.
+    let mut memory = [0; 12];
+    let mut telemetry = Telemetry::new(Line::default(), &mut memory);
+    telemetry.flush().unwrap();
+    telemetry.scalar("loss", 0, 1.0);
+    assert!(!telemetry.is_empty());
+    telemetry.flush().unwrap();
+    assert!(telemetry.is_empty());
+    assert_eq!(read(&telemetry.writer.bytes).0, ["0 Dropped { frames: 1 }"]);
+}
+
 #[test]
 fn a_new_start_is_seen() {
     let first = sent(256, |telemetry| (0..3).for_each(|step| telemetry.progress(step, 3, 0)));
@@ -169,6 +226,16 @@ fn a_new_start_is_seen() {
     // Power goes in the middle of a frame; what the second start sends begins with a zero byte.
     let (frames, link) = read(&[&first[..first.len() - 3], &second].concat());
     assert_eq!((frames.len(), link), (7, Link { frames: 7, corrupt: 1, restarts: 1, ..Link::default() }));
+    // All is lost up to a number that did not come before: what was dropped tells.
+    let dropped = sent(256, |telemetry| telemetry.queue.dropped = 3);
+    let late: Vec<u8> = sent(256, |telemetry| {
+        (0..5).for_each(|step| telemetry.progress(step, 5, 0));
+        telemetry.queue.dropped += 1;
+        telemetry.progress(5, 5, 0);
+    });
+    let lost = late.split(|&byte| byte == 0).skip(6).collect::<Vec<_>>().join(&0);
+    let (_, link) = read(&[&dropped[..], &lost].concat());
+    assert_eq!(link, Link { frames: 3, lost: 5, restarts: 1, ..Link::default() });
     // The reader comes late.
     let (_, link) = read(&first[15..]);
     assert_eq!(link, Link { frames: 1, before: 2, ..Link::default() });
@@ -225,6 +292,20 @@ fn statistics_are_those_of_the_elements() {
         assert_eq!((all(found), found.count, found.non_finite), ((1.0, 6.0, 3.0, 3.5), 4, 0));
     }
     assert_eq!(all(statistics(&[Bool(1), Bool(0)])), (0.0, 1.0, 0.5, 0.25));
+    for value in [-1, -5, -100, -200, i64::MIN, i64::MAX, 1 << 40, -(1 << 40) - 3] {
+        assert_eq!(all(statistics(&[value])), (value as f32, value as f32, value as f32, 0.0));
+    }
+    for bits in 0..=u16::MAX {
+        let (value, tensor_type) = (half::f16::from_bits(bits), TensorType::new(DType::F16, Shape::SCALAR));
+        let found = statistics::value(&TensorView { tensor_type: &tensor_type, data: Some(bytemuck::bytes_of(&bits)) }, 0).unwrap();
+        assert!(found == value.to_f32() || found.is_nan() && value.is_nan(), "{value}: {found}");
+    }
+    for value in [-1.5, 1e300, f64::NEG_INFINITY, 3e38, 1e-300, f64::INFINITY, f64::from_bits(0x7ff0_0000_4000_0000), -f64::NAN] {
+        let (narrow, tensor_type) = (value as f32, TensorType::new(DType::F64, Shape::SCALAR));
+        let found = statistics::value(&TensorView { tensor_type: &tensor_type, data: Some(bytemuck::bytes_of(&value)) }, 0).unwrap();
+        assert!(found == narrow || found.is_nan() && narrow.is_nan(), "{value}: {found}");
+    }
+    assert_eq!(all(statistics(&[3e38f32, -3e38])), (-3e38, 3e38, 0.0, f32::INFINITY));
     assert_eq!(statistics::<f32>(&[]), Statistics::default());
     assert_eq!(statistics(&[f32::NAN]), Statistics { count: 1, non_finite: 1, ..Statistics::default() });
     let many: Vec<f32> = (0..1_000_000).map(|index| 1000.0 + (index % 2) as f32 * 0.01).collect();

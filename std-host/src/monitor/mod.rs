@@ -16,6 +16,7 @@ use gradlet_core::describe::Description;
 use gradlet_core::telemetry::{Decoder, Frame, Hello, Link, Received};
 use gradlet_core::{Error, Result};
 use profile::Profiles;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 use std::path::{Path, PathBuf};
 use std::time::{SystemTime, UNIX_EPOCH};
@@ -90,7 +91,7 @@ impl Monitor {
     /// Nothing came yet.
     pub fn new(writer: SummaryWriter) -> Monitor {
         let profiles = Profiles::new(writer.directory());
-        let events = Events { writer, profiles, latest: None, starts: false, dropped: 0, dropped_before: 0 };
+        let events = Events { writer, profiles, latest: BTreeMap::new(), starts: BTreeSet::new(), dropped: 0, dropped_before: 0 };
         Monitor { decoder: Decoder::new(vec![0; LONGEST]), events, bytes: 0 }
     }
 
@@ -155,10 +156,10 @@ impl Monitor {
 struct Events {
     writer: SummaryWriter,
     profiles: Profiles,
-    /// The latest step.
-    latest: Option<u32>,
-    /// True after the device started anew, until its first step.
-    starts: bool,
+    /// The latest step of each tag.
+    latest: BTreeMap<String, u32>,
+    /// The tags that had no step yet since the device started anew.
+    starts: BTreeSet<String>,
     /// What the device dropped since its start, and before.
     dropped: u64,
     dropped_before: u64,
@@ -167,17 +168,17 @@ struct Events {
 impl Events {
     fn take(&mut self, received: &Received<'_>) -> Result<()> {
         if received.restarted {
-            self.starts = true;
+            self.starts = self.latest.keys().cloned().collect();
             self.dropped_before += std::mem::take(&mut self.dropped);
         }
         match received.frame {
             Frame::Hello(hello) => self.hello(&hello),
             Frame::Scalar { tag, step, value } => {
-                self.step(step)?;
+                self.step(tag, step)?;
                 self.writer.scalar(tag, value, i64::from(step))
             }
             Frame::Statistics { tag, step, statistics } => {
-                self.step(step)?;
+                self.step(tag, step)?;
                 let numbers = [
                     ("min", statistics.min),
                     ("max", statistics.max),
@@ -188,12 +189,12 @@ impl Events {
                 numbers.iter().try_for_each(|(name, value)| self.writer.scalar(&format!("{tag}/{name}"), *value, i64::from(step)))
             }
             Frame::Text { tag, step, text } => {
-                self.step(step)?;
+                self.step(tag, step)?;
                 self.writer.text(tag, text, i64::from(step))
             }
             Frame::Counts { signature, step, total, first, of, at, ticks } => {
-                let part = profile::Part { total, first, of, at, ticks };
-                Ok(self.profiles.add(signature, step, part)?)
+                let part = profile::Part { step, total, first, of, at, ticks };
+                Ok(self.profiles.add(signature, part)?)
             }
             Frame::Dropped { frames } => {
                 self.dropped = frames.into();
@@ -210,16 +211,22 @@ impl Events {
         self.writer.text("device", format!("{sender}, whose clock counts {clock}: {hz} a second"), 0)
     }
 
-    /// Where a device that started anew comes to steps again, TensorBoard is told to forget those of before, as TensorFlow tells it.
-    fn step(&mut self, step: u32) -> Result<()> {
-        if std::mem::take(&mut self.starts) && self.latest.is_some_and(|latest| step <= latest) {
+    /// Where a device that started anew comes to steps of a tag again, TensorBoard is told to forget all from there on, as TensorFlow tells it.
+    fn step(&mut self, tag: &str, step: u32) -> Result<()> {
+        if self.starts.remove(tag) && self.latest.get(tag).is_some_and(|latest| step <= *latest) {
             let status = SessionLog { status: SessionStatus::Start.into(), ..SessionLog::default() };
             let wall_time = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0.0, |passed| passed.as_secs_f64());
             let what = Some(event::What::SessionLog(status));
             self.writer.write_event(&Event { wall_time, step: step.into(), what, ..Event::default() })?;
-            self.latest = None;
+            match step.checked_sub(1) {
+                Some(before) => self.latest.values_mut().for_each(|latest| *latest = before.min(*latest)),
+                None => self.latest.clear(),
+            }
         }
-        self.latest = self.latest.max(Some(step));
+        match self.latest.get_mut(tag) {
+            Some(latest) => *latest = step.max(*latest),
+            None => drop(self.latest.insert(tag.into(), step)),
+        }
         Ok(())
     }
 }

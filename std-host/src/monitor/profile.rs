@@ -11,6 +11,7 @@ use std::time::{SystemTime, UNIX_EPOCH};
 
 /// The counts of some instructions of a run, off a frame.
 pub struct Part<'a> {
+    pub step: u32,
     pub total: u32,
     pub first: u32,
     pub of: u32,
@@ -23,8 +24,10 @@ pub struct Profiles {
     logdir: PathBuf,
     pub model: Option<(PathBuf, Description)>,
     clock: Option<Clock>,
-    /// By signature and step.
-    runs: BTreeMap<(String, u32), Run>,
+    /// The latest run of each signature, while parts of it or the clock are missing.
+    runs: BTreeMap<String, Run>,
+    /// How many runs gave way to later ones before the clock came.
+    unclocked: usize,
     pub written: Vec<PathBuf>,
 }
 
@@ -41,8 +44,8 @@ impl Clock {
     }
 }
 
-#[derive(Default)]
 struct Run {
+    step: u32,
     total: u32,
     first: u32,
     of: u32,
@@ -50,15 +53,21 @@ struct Run {
     ticks: BTreeMap<u32, u32>,
 }
 
+impl Run {
+    fn is_whole(&self) -> bool {
+        self.ticks.len() as u32 == self.of
+    }
+}
+
 /// The most instructions of a signature: operands are numbered with 16 bits, so no artifact has more.
 const MOST: u32 = 1 << 20;
 
 impl Profiles {
     pub fn new(logdir: &Path) -> Profiles {
-        Profiles { logdir: logdir.into(), model: None, clock: None, runs: BTreeMap::new(), written: Vec::new() }
+        Profiles { logdir: logdir.into(), model: None, clock: None, runs: BTreeMap::new(), unclocked: 0, written: Vec::new() }
     }
 
-    /// Whose counts come. Fails if it runs another model than the one that names the ops.
+    /// Whose counts come; what waited for that is written. Fails if it runs another model than the one that names the ops.
     pub fn hello(&mut self, hello: &Hello<'_>) -> FileResult<()> {
         if let (Some((path, model)), Some(artifact)) = (&self.model, hello.artifact) {
             let own = Identity { length: model.length, checksum: model.checksum };
@@ -71,47 +80,58 @@ impl Profiles {
             }
         }
         self.clock = Some(Clock { sender: hello.sender.into(), counts: hello.clock.into(), hz: hello.hz });
-        Ok(())
+        self.write_each(Run::is_whole)
     }
 
-    /// Takes a part; a run that is whole is written.
-    pub fn add(&mut self, signature: &str, step: u32, part: Part<'_>) -> FileResult<()> {
-        let key = (signature.to_string(), step);
-        let run = self.runs.entry(key.clone()).or_default();
-        if (run.total, run.first, run.of) != (part.total, part.first, part.of) {
-            *run = Run { total: part.total, first: part.first, of: part.of, ticks: BTreeMap::new() };
+    /// Takes a part; a run that is whole is written, and what there is of one that never became whole once the next one begins.
+    pub fn add(&mut self, signature: &str, part: Part<'_>) -> FileResult<()> {
+        let Part { step, total, first, of, .. } = part;
+        let known = self.runs.get(signature).map(|run| (run.step, run.total, run.first, run.of));
+        if known != Some((step, total, first, of)) {
+            self.write(signature)?;
         }
+        let run = self.runs.entry(signature.into()).or_insert_with(|| Run { step, total, first, of, ticks: BTreeMap::new() });
         let counts = part.ticks.chunks_exact(4).map(|bytes| u32::from_le_bytes([bytes[0], bytes[1], bytes[2], bytes[3]]));
-        run.ticks.extend((part.at..part.of.min(MOST)).zip(counts));
-        if run.ticks.len() as u32 == run.of && self.clock.is_some() {
-            self.write(key)?;
+        run.ticks.extend((part.at..of.min(MOST)).zip(counts));
+        if run.is_whole() && self.clock.is_some() {
+            self.write(signature)?;
         }
         Ok(())
     }
 
     /// Writes the runs of which parts are missing.
     pub fn finish(&mut self) -> FileResult<()> {
-        let keys: Vec<(String, u32)> = self.runs.keys().filter(|_| self.clock.is_some()).cloned().collect();
-        keys.into_iter().try_for_each(|key| self.write(key))
+        self.write_each(|_| true)
     }
 
-    /// How many runs wait for a clock.
+    /// How many runs had no clock.
     pub fn unclocked(&self) -> usize {
-        if self.clock.is_some() { 0 } else { self.runs.len() }
+        self.unclocked + if self.clock.is_some() { 0 } else { self.runs.len() }
     }
 
-    fn write(&mut self, key: (String, u32)) -> FileResult<()> {
-        let (Some(run), Some(clock)) = (self.runs.remove(&key), &self.clock) else { return Ok(()) };
-        let (signature, step) = key;
-        let timeline = timeline(&signature, step, &run, clock, self.model.as_ref().map(|(_, model)| model));
-        let name = format!("{signature}-{step}").replace(|c: char| !(c.is_alphanumeric() || "-_.".contains(c)), "_");
+    /// Writes the runs that are `due`, if there is a clock.
+    fn write_each(&mut self, due: impl Fn(&Run) -> bool) -> FileResult<()> {
+        let due = self.runs.iter().filter(|(_, run)| self.clock.is_some() && due(run));
+        let signatures: Vec<String> = due.map(|(signature, _)| signature.clone()).collect();
+        signatures.iter().try_for_each(|signature| self.write(signature))
+    }
+
+    /// Writes a signature's run, if there is one, and forgets it.
+    fn write(&mut self, signature: &str) -> FileResult<()> {
+        let Some(run) = self.runs.remove(signature) else { return Ok(()) };
+        let Some(clock) = &self.clock else {
+            self.unclocked += 1;
+            return Ok(());
+        };
+        let timeline = timeline(signature, &run, clock, self.model.as_ref().map(|(_, model)| model));
+        let name = format!("{signature}-{}", run.step).replace(|c: char| !(c.is_alphanumeric() || "-_.".contains(c)), "_");
         self.written.push(timeline.write(&self.logdir, &name)?);
         Ok(())
     }
 }
 
 /// Ops one after the other, with what was between them at the end: the device counts each op's time, and not when it began.
-fn timeline(signature: &str, step: u32, run: &Run, clock: &Clock, model: Option<&Description>) -> Timeline {
+fn timeline(signature: &str, run: &Run, clock: &Clock, model: Option<&Description>) -> Timeline {
     let named = names(signature, model);
     let mut spans = Spans { clock, passed: 0, done: Vec::new() };
     // What did not run, a body of a branch for instance, has no count.
@@ -135,7 +155,7 @@ fn timeline(signature: &str, step: u32, run: &Run, clock: &Clock, model: Option<
     let total_ps = clock.ps(run.total);
     let now = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |passed| passed.as_nanos() as u64);
     let start_ns = now.saturating_sub(total_ps / 1000);
-    let steps = vec![Span::step(signature, step.into(), 0, total_ps)];
+    let steps = vec![Span::step(signature, run.step.into(), 0, total_ps)];
     let lines = [("steps", steps), ("ops", spans.done)];
     let lines = lines.into_iter().map(|(name, spans)| Line { name: name.into(), start_ns, spans });
     let plane = Plane { name: format!("/device:{}", clock.sender), lines: lines.collect() };

@@ -5,7 +5,7 @@
 #![no_main]
 
 use gradlet_core::telemetry::Profiler;
-use gradlet_core::{Contents, Program, Session, SignatureId, Slots};
+use gradlet_core::{Aligned, Contents, DType, Profile, Program, Session, Shape, SignatureId, Slots, Telemetry, TensorType, TensorView};
 use mps2_an386::console::{self, Arguments};
 use mps2_an386::digits::{self, Digits};
 use mps2_an386::file::File;
@@ -70,11 +70,27 @@ fn firmware() -> Result<(), Failure> {
     if arena.canaries_whole() { restart() } else { Err(Failure::Check("canaries")) }
 }
 
-/// The first frame; and what telemetry takes of RAM beside its buffer, the stack of a frame included.
+/// The first frame; and what telemetry takes of RAM beside its buffer.
 fn hello(program: &Program<'_>) {
-    let frame = || line::tell(|telemetry| telemetry.hello("demo", "instructions", counter::HZ, Some(program.identity())));
-    let ((), stack) = stack_of(frame);
-    console::report("ram_telemetry", stack + line::BYTES as u32);
+    line::tell(|telemetry| telemetry.hello("demo", "instructions", counter::HZ, Some(program.identity())));
+    console::report("ram_telemetry", deepest(program) + line::BYTES as u32);
+}
+
+/// The most stack that a frame of any kind takes. These go nowhere.
+fn deepest(program: &Program<'_>) -> u32 {
+    let (mut buffer, mut counts, element) = ([0; 128], [0; 1], Aligned([0; 4]));
+    let mut telemetry = Telemetry::new((), &mut buffer);
+    let mut profiler = Profiler::new(|| 0, &mut counts);
+    profiler.begin(0);
+    profiler.end(0);
+    let scalar = TensorType::new(DType::F32, Shape::SCALAR);
+    let tensor = TensorView { tensor_type: &scalar, data: Some(&element.0) };
+    let ((), hello) = stack_of(|| line::tell(|_| telemetry.hello("demo", "instructions", counter::HZ, Some(program.identity()))));
+    let ((), number) = stack_of(|| line::tell(|_| telemetry.scalar("train/loss", 1, 1.0)));
+    let ((), statistics) = stack_of(|| line::tell(|_| telemetry.statistics("train/loss", 1, &tensor)));
+    let ((), progress) = stack_of(|| line::tell(|_| telemetry.progress(1, 1, 1)));
+    let ((), counts) = stack_of(|| line::tell(|_| telemetry.counts("train", 1, &profiler)));
+    hello.max(number).max(statistics).max(progress).max(counts)
 }
 
 /// Trains the last layer; its accuracy before and after.

@@ -29,7 +29,7 @@ pub struct Watch {
     #[command(flatten)]
     line: Line,
     /// The speed of the serial port, in bits a second
-    #[arg(long, value_name = "BAUD", default_value_t = 115_200, value_parser = clap::value_parser!(u32).range(1..))]
+    #[arg(long, value_name = "BAUD", default_value_t = 115_200, conflicts_with_all = ["tcp", "socket", "stdin"], value_parser = clap::value_parser!(u32).range(1..))]
     baud: u32,
     /// Where the events go: a new file in this folder
     #[arg(long, value_name = "DIR")]
@@ -57,11 +57,17 @@ struct Line {
     stdin: bool,
 }
 
+/// How many pieces wait at most that were read.
+const WAITING: usize = 64;
+/// How many numbers are shown: those of the first tags that come.
+const NUMBERS: usize = 8;
 /// How often the events are flushed, and Ctrl-C is looked for.
 const TICK: Duration = Duration::from_millis(100);
 
 impl Watch {
     pub fn run(&self, quiet: bool) -> Result<()> {
+        // A wrong line leaves no file behind, and until there is one, Ctrl-C ends the command at once.
+        let bytes = read(self.line.open(self.baud)?);
         let mut monitor = Monitor::new(create_file_writer(&self.logdir)?);
         if let Some(model) = &self.model {
             monitor = monitor.with_model(model)?;
@@ -70,20 +76,21 @@ impl Watch {
         let stop = stopped.clone();
         ctrlc::set_handler(move || stop.store(true, Ordering::Relaxed)).context("Ctrl-C cannot be heard")?;
 
-        let bytes = read(self.line.open(self.baud)?);
         let mut screen = Screen::new(quiet);
         let mut flushed = Instant::now();
         let outcome = loop {
-            match bytes.recv_timeout(TICK) {
-                _ if stopped.load(Ordering::Relaxed) => break Ok(()),
-                Ok(Ok(bytes)) => {
-                    if let Err(error) = monitor.feed(&bytes, &mut |received| screen.show(received)) {
-                        break Err(error.into());
-                    }
-                }
-                Ok(Err(error)) => break Err(error).with_context(|| format!("{} failed", self.line.name())),
-                Err(RecvTimeoutError::Timeout) => {}
+            // What came before Ctrl-C is still taken.
+            let last = stopped.load(Ordering::Relaxed);
+            let taken = match bytes.recv_timeout(TICK) {
+                Ok(came) => self.take(came, &mut monitor, &mut screen),
+                Err(RecvTimeoutError::Timeout) => Ok(()),
                 Err(RecvTimeoutError::Disconnected) => break Ok(()),
+            };
+            if taken.is_err() {
+                break taken;
+            }
+            if last {
+                break bytes.try_iter().take(WAITING).try_for_each(|came| self.take(came, &mut monitor, &mut screen));
             }
             if flushed.elapsed() > TICK {
                 monitor.flush()?;
@@ -96,6 +103,11 @@ impl Watch {
             print(&format!("{report}\n"))?;
         }
         outcome.and_then(|()| self.check(&report))
+    }
+
+    fn take(&self, came: std::io::Result<Vec<u8>>, monitor: &mut Monitor, screen: &mut Screen) -> Result<()> {
+        let bytes = came.with_context(|| format!("{} failed", self.line.name()))?;
+        Ok(monitor.feed(&bytes, &mut |received| screen.show(received))?)
     }
 
     /// Bytes without any frame are not what a device sends.
@@ -128,7 +140,7 @@ impl Line {
 
 /// Reads on a thread of its own, because a read cannot be interrupted.
 fn read(mut line: Box<dyn Read + Send>) -> Receiver<std::io::Result<Vec<u8>>> {
-    let (sender, receiver) = sync_channel(64);
+    let (sender, receiver) = sync_channel(WAITING);
     std::thread::spawn(move || {
         let mut buffer = [0; 4096];
         loop {
@@ -171,7 +183,10 @@ impl Screen {
         match received.frame {
             Frame::Hello(hello) => self.say(&format!("{}, whose clock counts {}: {} a second", hello.sender, hello.clock, hello.hz)),
             Frame::Scalar { tag, value, .. } => {
-                self.numbers.insert(tag.into(), value);
+                let tag = clean(tag);
+                if self.numbers.len() < NUMBERS || self.numbers.contains_key(&tag) {
+                    self.numbers.insert(tag, value);
+                }
             }
             Frame::Text { tag, step, text } => self.say(&format!("{tag} at step {step}: {text}")),
             Frame::Progress { step, of, epoch } => self.progress(step, of, epoch),
@@ -202,8 +217,7 @@ impl Screen {
     }
 
     fn say(&self, text: &str) {
-        // What a device sends is no command to a terminal.
-        let text: String = text.chars().map(|c| if c.is_control() { ' ' } else { c }).collect();
+        let text = clean(text);
         match &self.bar {
             Some(bar) => bar.println(text),
             None if self.quiet => {}
@@ -219,4 +233,9 @@ impl Screen {
             self.say(self.line().trim_start_matches("- "));
         }
     }
+}
+
+/// What a device sends is no command to a terminal.
+fn clean(text: &str) -> String {
+    text.chars().map(|c| if c.is_control() { ' ' } else { c }).collect()
 }
