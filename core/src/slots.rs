@@ -136,9 +136,8 @@ impl<F: NorFlash, const BUFFER: usize> Slots<F, BUFFER> {
         self.put(bytemuck::bytes_of(&record))?;
         self.put(&self.sum.get().to_le_bytes())?;
         self.flush()?;
-        for _ in 0..F::WRITE_SIZE {
-            self.put(&[0])?;
-        }
+        self.words.fill(0);
+        self.at += F::WRITE_SIZE as u32;
         self.flush()
     }
 
