@@ -215,13 +215,13 @@ fn table(figures: &Map<String, Value>, losses: [f64; 3], host_loss: f64) -> Stri
     text
 }
 
-/// Builds the firmware with more digits than it learns in half a minute, and gives the command that runs it, a word a line.
+/// Builds the firmware with digits that it learns for half a minute, and gives the command that runs it, a word a line.
 pub fn learning(toolchain: &Toolchain) -> Result<String> {
     let folder = models::write("live", &models::cnn()?)?;
     let (train, test) = digits::load(&shell::root().join("data/mnist10k"))?;
     models::write_digits(&folder.join("digits.bin"), &train.first(DIGITS[0]).turned(), &test.first(DIGITS[1]).turned())?;
     let elf = firmware::build(toolchain, "demo", Some(&folder))?;
-    let command = firmware::qemu(&elf, &["1", "0", LOG, &BAUD.to_string()]);
+    let command = firmware::qemu(&elf, &[&EPOCHS.to_string(), "0", LOG, &BAUD.to_string()]);
     let words = std::iter::once(command.get_program()).chain(command.get_args());
     Ok(words.map(|word| word.to_string_lossy()).collect::<Vec<_>>().join("\n"))
 }

@@ -1,6 +1,7 @@
 extern crate std;
 
 use super::*;
+use crate::arena::Aligned;
 use crate::dtype::{Bool, DType, Element};
 use crate::shape::{Shape, TensorType};
 use core::convert::Infallible;
@@ -100,7 +101,7 @@ fn every_frame_comes_as_it_was_sent() {
 
 #[test]
 fn what_a_program_says_becomes_frames() {
-    let (tensor_type, nan) = (TensorType::new(f32::DTYPE, Shape::SCALAR), crate::Aligned(f32::NAN.to_le_bytes()));
+    let (tensor_type, nan) = (TensorType::new(f32::DTYPE, Shape::SCALAR), Aligned(f32::NAN.to_le_bytes()));
     let value = TensorView { tensor_type: &tensor_type, data: Some(&nan.0) };
     let summary = |kind, step| Said::Summary(Summary { kind, parameter: 0, tag: "w", step, value });
     let bytes = sent(256, |telemetry| {
@@ -112,7 +113,7 @@ fn what_a_program_says_becomes_frames() {
     let bytes = [
         bytes,
         sent(64, |telemetry| {
-            let (tensor_type, nan) = (TensorType::new(f64::DTYPE, Shape::SCALAR), crate::Aligned(f64::NAN.to_le_bytes()));
+            let (tensor_type, nan) = (TensorType::new(f64::DTYPE, Shape::SCALAR), Aligned(f64::NAN.to_le_bytes()));
             let value = TensorView { tensor_type: &tensor_type, data: Some(&nan.0) };
             telemetry.said(&Said::Summary(Summary { kind: SummaryKind::Scalar, parameter: 0, tag: "double", step: None, value }), 3);
         }),
