@@ -3,7 +3,7 @@
 //! Without features, this crate runs exported programs: [`Program`] checks an artifact's bytes, [`Session`] runs its
 //! signatures, training steps included, in memory that the caller gives. With `alloc`, it also builds them.
 //!
-//! The modules stand on floors and import only from their own floor or from below; `ARCHITECTURE.md` has the map.
+//! A folder imports only from those before it in this file; `ARCHITECTURE.md` has the map.
 
 #![no_std]
 
@@ -16,131 +16,80 @@ extern crate self as gradlet_core;
 #[cfg(target_endian = "big")]
 compile_error!("gradlet reads its formats in place, and they are little-endian");
 
-pub mod checkpoint;
-pub mod dtype;
-pub mod error;
-pub mod format;
-pub mod op;
-pub mod ops;
-pub mod program;
-pub mod random;
-pub mod shape;
-pub mod slots;
-pub mod telemetry;
-pub mod verify;
-pub mod view;
+// The ground: errors, element types, shapes, views of bytes, random numbers, the artifact's records, and what an op is.
+mod base;
 
-#[cfg(feature = "alloc")]
-pub mod artifact;
-#[cfg(feature = "alloc")]
-pub mod autodiff;
-#[cfg(feature = "alloc")]
-pub mod autograph;
-#[cfg(feature = "alloc")]
-pub mod bodies;
-#[cfg(feature = "alloc")]
-mod branches;
-#[cfg(feature = "alloc")]
-pub mod compat;
-#[cfg(feature = "alloc")]
-pub mod control;
-#[cfg(feature = "alloc")]
-pub mod describe;
-#[cfg(feature = "alloc")]
-pub mod device;
-#[cfg(feature = "alloc")]
-mod display;
-#[cfg(feature = "alloc")]
-pub mod eager;
-#[cfg(feature = "alloc")]
-mod executable;
-#[cfg(feature = "alloc")]
-pub mod function;
-#[cfg(feature = "alloc")]
-pub mod fuse;
-#[cfg(feature = "alloc")]
-pub mod graph;
-#[cfg(feature = "alloc")]
-mod group;
-#[cfg(feature = "alloc")]
-pub mod layers;
-#[cfg(feature = "alloc")]
-mod layout;
-#[cfg(feature = "alloc")]
-pub mod losses;
-#[cfg(feature = "alloc")]
-pub mod metrics;
-#[cfg(feature = "alloc")]
-pub mod names;
-#[cfg(feature = "alloc")]
-pub mod nested;
-#[cfg(feature = "alloc")]
-pub mod observe;
-#[cfg(feature = "alloc")]
-pub mod optimize;
-#[cfg(feature = "alloc")]
-pub mod optimizers;
-#[cfg(feature = "alloc")]
-pub mod plan;
-#[cfg(feature = "alloc")]
-pub mod profile;
-#[cfg(feature = "alloc")]
-mod prune;
-#[cfg(feature = "alloc")]
-mod replay;
-#[cfg(feature = "alloc")]
-mod rewind;
-#[cfg(feature = "alloc")]
-pub mod scan;
-#[cfg(feature = "alloc")]
-pub mod schedules;
-#[cfg(feature = "alloc")]
-pub mod scope;
-#[cfg(feature = "alloc")]
-mod signatures;
-#[cfg(feature = "alloc")]
-pub mod sources;
-#[cfg(feature = "alloc")]
-mod steps;
-#[cfg(feature = "alloc")]
-pub mod structure;
-#[cfg(feature = "alloc")]
-pub mod sync;
+// What a user holds: tensors, variables, devices, scopes; and graphs, which are tensors that were not computed yet.
 #[cfg(feature = "alloc")]
 pub mod tensor;
-#[cfg(feature = "alloc")]
-pub mod tensor_array;
-#[cfg(feature = "alloc")]
-pub mod tracing;
-#[cfg(feature = "alloc")]
-pub mod variable;
 
-mod arena;
-mod check;
-mod exec;
+// One op, one file: shape rule, kernels, gradient, the method of `Tensor`. The catalogue gives each its number.
+pub mod ops;
 
-pub use arena::Aligned;
-pub use checkpoint::{Contents, FlatCheckpoint};
-pub use dtype::{Bool, DType, Element};
-pub use error::{Error, Result};
-pub use exec::{Profile, Session};
-pub use op::Kernel;
-pub use program::{Program, SignatureId};
-pub use shape::{MAX_RANK, Shape, TensorType};
-pub use slots::Slots;
-pub use telemetry::Telemetry;
-pub use view::{TensorView, TensorViewMut};
+// What a firmware links beside the kernels: reader, verifier, executor, checkpoints, telemetry. Nothing here allocates.
+mod runtime;
+
+// Scopes that compute at once, record a graph, or watch; and the control flow, arrays and loops that graphs have.
+#[cfg(feature = "alloc")]
+mod trace;
+
+// The tape: it records over any scope, and walks back by ops of the same scope.
+#[cfg(feature = "alloc")]
+pub mod autodiff;
+
+// From a graph to a plan, one stage after the other: `inline`, `optimize`, `plan`.
+#[cfg(feature = "alloc")]
+mod compile;
+
+// A plan run on a host, in buffers of its own.
+#[cfg(feature = "alloc")]
+mod host;
+
+// `Function`: traced once for each signature, compiled, called.
+#[cfg(feature = "alloc")]
+pub mod function;
+
+// The flat file: functions and variables written as one artifact, and described.
+#[cfg(feature = "alloc")]
+pub mod artifact;
+
+// What models are made of and trained with, in Keras's terms.
+#[cfg(feature = "alloc")]
+mod nn;
+
+// TensorFlow 1's graphs and sessions.
+#[cfg(feature = "alloc")]
+pub mod compat;
+
+pub use base::dtype::{Bool, DType, Element};
+pub use base::error::{Error, Result};
+pub use base::op::Kernel;
+pub use base::shape::{MAX_RANK, Shape, TensorType};
+pub use base::view::{TensorView, TensorViewMut};
+pub use base::{dtype, error, format, op, random, shape, view};
+pub use runtime::arena::Aligned;
+pub use runtime::checkpoint::{Contents, FlatCheckpoint};
+pub use runtime::exec::{Profile, Session};
+pub use runtime::program::{Program, SignatureId};
+pub use runtime::slots::Slots;
+pub use runtime::telemetry::Telemetry;
+pub use runtime::{checkpoint, program, slots, telemetry, verify};
 #[cfg(feature = "alloc")]
 pub use {
-    artifact::Artifact,
-    autodiff::{Record, Tape},
-    device::Device,
-    eager::Eager,
+    artifact::{Artifact, describe},
+    autodiff::{Record, Tape, sources},
+    base::sync,
+    compile::{fuse, optimize, plan, subgraphs},
     function::{ConcreteFunction, Function, TensorSpec},
+    nn::{layers, losses, metrics, optimizers, schedules},
     ops::print::Print,
     ops::summary::Summarize,
-    scope::{Scope, custom_gradient},
     tensor::Tensor,
-    tensor_array::TensorArray,
-    variable::{FirstValue, Variable},
+    tensor::device::Device,
+    tensor::scope::{Scope, custom_gradient},
+    tensor::variable::{FirstValue, Variable},
+    tensor::{device, graph, nested, profile, scope, structure, variable},
+    trace::eager::Eager,
+    trace::tensor_array::TensorArray,
+    trace::{autograph, control, eager, node_names, observe, scan, tensor_array, tracing},
 };

@@ -1,34 +1,36 @@
 //! gradlet on the host: datasets, file formats, training, export, and the `gradlet` command.
 //!
 //! Everything of [`gradlet_core`] is here too, so a program on the host needs this crate only.
+//!
+//! A folder imports only from those before it in this file; `ARCHITECTURE.md` has the map.
 
-pub mod applications;
-mod arrays;
-mod artifact_values;
-pub mod checkpoint;
-pub mod data;
-pub mod datasets;
-mod devices;
-pub mod digits;
-pub mod example;
-pub mod export;
-mod file_error;
+// Files that are written whole or not at all, and errors that name a file and a place in it.
 mod files;
-pub mod firmware;
-pub mod idx;
-pub mod image;
-pub mod inspect;
-pub mod io;
-mod json;
-mod kernels;
-pub mod loaded;
-pub mod model;
-pub mod models;
-pub mod monitor;
-pub mod npy;
-pub mod profiler;
-mod progress;
-pub mod proto;
+
+// The host's CPU as a device: fast kernels, spread over its cores.
+mod compute;
+
+// What has no shape of its own in core: strings, sparse and ragged tensors, arrays of `ndarray`.
+mod values;
+
+// Bytes of other programs' formats: TensorFlow's messages and records, IDX, NumPy, safetensors.
+mod formats;
+
+// From files to batches: `Dataset`, known sets, images, lines and CSV.
+pub mod data;
+
+// TensorFlow's checkpoints: named objects, saved and restored.
+pub mod checkpoint;
+
+// What TensorBoard shows: summaries, traces, and what a device tells over a line.
+mod tensorboard;
+
+// Keras's `compile`, `fit`, `evaluate` and `predict`, and models that are known by name.
+mod train;
+
+// The flat file on the host: written, loaded, looked at, handed to a firmware.
+pub mod artifact;
+
 /// Layers: what models are made of. They have Keras's names, defaults and weight layouts.
 pub mod layers {
     #[doc(inline)]
@@ -43,37 +45,29 @@ pub mod autograph {
     // The attribute comes from the line above; code made by this one names `gradlet`.
     pub use gradlet_derive::autograph_in_host as autograph;
 }
-mod ragged;
-pub mod raw;
-mod sparse;
-mod strings;
-pub mod summary;
-mod svg;
-mod team;
-pub mod tensor_proto;
-pub mod tfrecord;
-pub mod training;
-mod values;
-pub mod weights;
 
-pub use arrays::{from_ndarray, to_ndarray};
-pub use data::Dataset;
-pub use devices::{cpu, portable_cpu};
-pub use digits::Digits;
-pub use file_error::{FileError, FileResult};
-pub use files::{WholeFile, writable, write_whole};
+pub use artifact::loaded::{Loaded, load};
+pub use artifact::{export, firmware, inspect, loaded};
+pub use compute::devices::{cpu, portable_cpu};
+pub use data::dataset::Dataset;
+pub use data::digits::Digits;
+pub use data::{datasets, digits, image, io};
+pub use files::{FileError, FileResult, WholeFile, writable, write_whole};
+pub use formats::{example, idx, npy, proto, raw, tensor_proto, tfrecord, weights};
 /// Flat checkpoints, of an artifact's variables: what a device writes.
 #[doc(inline)]
 pub use gradlet_core::checkpoint as flat;
 #[doc(inline)]
 pub use gradlet_core::*;
-pub use loaded::{Loaded, load};
-pub use model::Model;
-pub use models::ModelSpec;
-pub use ragged::RaggedTensor;
-pub use sparse::SparseTensor;
-pub use strings::Strings;
+pub use tensorboard::{monitor, profiler, summary};
+pub use train::model::Model;
+pub use train::models::ModelSpec;
+pub use train::{applications, model, models, training};
 pub use values::Values;
+pub use values::arrays::{from_ndarray, to_ndarray};
+pub use values::ragged::RaggedTensor;
+pub use values::sparse::SparseTensor;
+pub use values::strings::Strings;
 
 /// The README's program compiles.
 #[cfg(doctest)]

@@ -1,4 +1,5 @@
-//! Cases of dropout. What a reference drew at random cannot be compared; so they state what must be true of it, and these count what is not.
+//! Cases of dropout. What a reference drew at random cannot be compared; so they state what must be true of it, and these count what is
+//! not.
 
 use crate::case::{Body, Case, Tolerance, Value};
 use crate::fixtures::{Folder, members, number, text};

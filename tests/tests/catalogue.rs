@@ -10,12 +10,12 @@ use std::collections::HashSet;
 const TESTED_OTHERWISE: &[(&str, &str)] = &[
     ("cond", "its results are those of its branches: see tests/control and tests/function"),
     ("while_loop", "its results are those of its body: see tests/control and tests/function"),
-    ("assert", "it computes nothing: see core/src/ops/assert.rs and tests/autograph"),
-    ("print", "it computes nothing: see core/src/ops/print.rs and tests/function"),
-    ("summary", "it computes nothing: see core/src/ops/summary.rs and std-host/src/summary"),
+    ("assert", "it computes nothing: see core/src/ops/effects/assert.rs and tests/autograph"),
+    ("print", "it computes nothing: see core/src/ops/effects/print.rs and tests/function"),
+    ("summary", "it computes nothing: see core/src/ops/effects/summary.rs and std-host/src/tensorboard/summary"),
     ("matmul_sgd", "the optimiser makes it of matmul and sgd_step, of which it has the bits: see tests/training.rs"),
     ("matmul_adam", "the optimiser makes it of matmul and adam_step, of which it has the bits: see tests/training.rs"),
-    ("random_uniform", "its numbers are the stream's, which has known answers: see core/src/random.rs and tests/scopes.rs"),
+    ("random_uniform", "its numbers are the stream's, which has known answers: see core/src/base/random.rs and tests/scopes.rs"),
 ];
 
 fn assert_distinct<T: std::hash::Hash + Eq + std::fmt::Debug>(items: impl Iterator<Item = T>) {

@@ -1,48 +1,20 @@
-//! The rules of the house that a compiler does not check: floors, `unsafe`, lints, file lengths.
+//! The rules of the house that a compiler does not check: the order of folders, `unsafe`, lints, file lengths.
 
-use std::collections::BTreeMap;
 use std::fs;
 use std::path::{Path, PathBuf};
 
-/// The modules of `core/src` by floor. A module imports from its own floor or from below.
-const FLOORS: [(u32, &[&str]); 9] = [
-    (1, &["error", "dtype", "shape", "sync", "quant", "random"]),
-    (2, &["view", "format"]),
-    (3, &["op"]),
-    (4, &["device", "tensor", "display", "nested", "structure", "scope", "graph", "names", "profile", "sources", "variable"]),
-    (5, &["ops"]),
-    (6, &["replay", "eager", "verify"]),
-    (7, &["tracing", "control", "autograph", "tensor_array", "scan", "rewind", "autodiff", "observe"]),
-    (8, &["prune", "optimize", "bodies", "layout", "plan", "fuse", "group", "steps", "program", "check", "arena", "exec"]),
-    (
-        9,
-        &[
-            "artifact",
-            "checkpoint",
-            "compat",
-            "branches",
-            "executable",
-            "describe",
-            "function",
-            "layers",
-            "losses",
-            "metrics",
-            "optimizers",
-            "schedules",
-            "signatures",
-            "slots",
-            "telemetry",
-            "model",
-        ],
-    ),
-];
+/// The crates whose folders have an order, which a table of `ARCHITECTURE.md` gives under the heading.
+const CRATES: [(&str, &str); 2] = [("core/src", "## The folders of core"), ("std-host/src", "## The folders of std-host")];
+/// Sources that are made by a program.
+const GENERATED: &str = "std-host/src/formats/proto";
 
 fn root() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).parent().unwrap().into()
 }
 
-fn floor(module: &str) -> Option<u32> {
-    FLOORS.iter().find(|(_, modules)| modules.contains(&module)).map(|(floor, _)| *floor)
+fn read(path: impl AsRef<Path>) -> String {
+    let path = root().join(path);
+    fs::read_to_string(&path).unwrap_or_else(|error| panic!("{}: {error}", path.display()))
 }
 
 /// Every file with this ending below `folder`, build outputs aside.
@@ -60,16 +32,45 @@ fn files(folder: &Path, ending: &str) -> Vec<PathBuf> {
     found
 }
 
+/// The rows of the first table below `heading`, each as its cells.
+fn table(text: &str, heading: &str) -> Vec<Vec<String>> {
+    let below = text.lines().skip_while(|line| *line != heading).skip(1);
+    let rows = below.skip_while(|line| !line.starts_with('|')).take_while(|line| line.starts_with('|')).skip(2);
+    rows.map(|line| line.trim_matches('|').split('|').map(|cell| cell.trim().to_string()).collect()).collect()
+}
+
+/// The folders in a table's first column, in order.
+fn order(text: &str, heading: &str) -> Vec<String> {
+    table(text, heading).iter().map(|row| row[0].trim_matches(['`', '/']).to_string()).collect()
+}
+
 /// The source without comments, and without the tests at its end.
 fn code(source: &str) -> String {
-    let end = source.find("#[cfg(test)]\nmod").unwrap_or(source.len());
+    let end = source.find("#[cfg(test)]\nmod").or(source.find("#[cfg(test)]\npub(")).unwrap_or(source.len());
     let uncommented = |line: &str| line.split("//").next().unwrap_or_default().to_string() + "\n";
     source[..end].lines().map(uncommented).collect()
 }
 
-/// The first segments of the paths that begin with `crate::`, those of a group `crate::{a::b, c}` each.
-fn named_modules(code: &str) -> Vec<String> {
-    code.match_indices("crate::").flat_map(|(at, start)| first_segments(&code[at + start.len()..])).collect()
+/// The first segments of the paths that begin at the crate's root in a file that is `depth` modules deep: of `crate::a`, of each in
+/// `crate::{a::b, c}`, and of `super::…::a` with as many `super` as there are modules around it.
+fn named_modules(code: &str, depth: usize) -> Vec<String> {
+    let begins = |at: usize| !code[..at].ends_with(|c: char| c.is_alphanumeric() || matches!(c, '_' | ':' | '$'));
+    let paths = |start: &'static str| code.match_indices(start).map(|(at, _)| at).filter(move |&at| begins(at));
+    let absolute = paths("crate::").map(|at| &code[at + "crate::".len()..]);
+    let relative = paths("super::").filter_map(|at| code[at..].strip_prefix(&"super::".repeat(depth + inline_modules(&code[..at]))));
+    absolute.chain(relative).flat_map(first_segments).filter(|name| !name.is_empty()).collect()
+}
+
+/// How many `mod name {` are open at the end of `code`.
+fn inline_modules(code: &str) -> usize {
+    let mut open = Vec::new();
+    for (at, brace) in code.match_indices(['{', '}']) {
+        match brace {
+            "{" => open.push(code[..at].trim_end().rsplit([';', '}', '{', ']']).next().is_some_and(|head| head.contains("mod "))),
+            _ => drop(open.pop()),
+        }
+    }
+    open.into_iter().filter(|&module| module).count()
 }
 
 fn first_segments(path: &str) -> Vec<String> {
@@ -91,59 +92,84 @@ fn first_segments(path: &str) -> Vec<String> {
     names.filter(|name| !name.is_empty()).collect()
 }
 
+/// The imports of a file, by its path in `src`, that go to a folder which comes later in `order`, or to no folder.
+fn wrong_imports(order: &[String], path: &Path, source: &str) -> Vec<String> {
+    let folders: Vec<&str> = path.iter().map(|part| part.to_str().unwrap()).collect();
+    let place = |folder: &str| order.iter().position(|other| other == folder);
+    let Some(own) = place(folders[0]) else { return vec![format!("{} is in no folder of the table", path.display())] };
+    let depth = folders.len() - usize::from(path.ends_with("mod.rs"));
+    let mut wrong = Vec::new();
+    for named in named_modules(&code(source), depth) {
+        match place(&named) {
+            Some(other) if other <= own => (),
+            Some(_) => wrong.push(format!("{}: {} comes before {named}, and imports it", path.display(), folders[0])),
+            None => wrong.push(format!("{}: crate::{named} is no folder", path.display())),
+        }
+    }
+    wrong
+}
+
 #[test]
 fn paths_are_found() {
     let code = code("use crate::{\n    a::{b, c},\n    d,\n}; // crate::e\nuse crate::f::G;\n#[cfg(test)]\nmod tests { use crate::h; }");
-    assert_eq!(named_modules(&code), ["a", "d", "f"]);
+    assert_eq!(named_modules(&code, 2), ["a", "d", "f"]);
+    assert_eq!(named_modules("super::super::a::b; super::c; $crate::d; gradlet_crate::e", 2), ["a"]);
+    assert_eq!(named_modules("pub mod inner { use super::super::a; } fn f() { super::b }", 1), ["a", "b"]);
 }
 
-/// No module imports from a floor above its own; every path through the crate's root names a module.
 #[test]
-fn imports_go_down() {
-    let source = root().join("core/src");
-    let mut wrong = Vec::new();
-    for path in files(&source, ".rs") {
-        let relative = path.strip_prefix(&source).unwrap();
-        let module = relative.iter().next().unwrap().to_str().unwrap().trim_end_matches(".rs");
-        if module == "lib" {
-            continue;
-        }
-        let Some(own) = floor(module) else {
-            wrong.push(format!("{module} stands on no floor"));
-            continue;
-        };
-        for named in named_modules(&code(&fs::read_to_string(&path).unwrap())) {
-            match floor(&named) {
-                Some(other) if other <= own => (),
-                Some(other) => wrong.push(format!("{}: floor {own} imports {named} from floor {other}", relative.display())),
-                None => wrong.push(format!("{}: crate::{named} is no module on a floor", relative.display())),
-            }
-        }
-    }
-    assert!(wrong.is_empty(), "\n{}", wrong.join("\n"));
+fn planted_imports_are_seen() {
+    let order = ["base", "tensor", "ops"].map(String::from);
+    let wrong = |path: &str, source: &str| wrong_imports(&order, Path::new(path), source);
+    assert!(wrong("tensor/device.rs", "use crate::base::error::Error;\nuse super::scope::Scope;").is_empty());
+    assert_eq!(wrong("tensor/device.rs", "use crate::ops::relu;"), ["tensor/device.rs: tensor comes before ops, and imports it"]);
+    assert_eq!(wrong("tensor/mod.rs", "fn f() { super::ops::relu::F32; }"), ["tensor/mod.rs: tensor comes before ops, and imports it"]);
+    assert_eq!(wrong("base/error.rs", "use crate::{base::dtype::DType, tensor::Tensor};").len(), 1);
+    assert_eq!(wrong("base/error.rs", "use crate::Tensor;"), ["base/error.rs: crate::Tensor is no folder"]);
+    assert_eq!(wrong("other/file.rs", ""), ["other/file.rs is in no folder of the table"]);
 }
 
-/// The table in ARCHITECTURE.md (`| 4 | \`device.rs\` … |`) is the one above.
+/// Between folders, imports go to those that stand above in the table of `ARCHITECTURE.md`; all folders stand there.
 #[test]
-fn the_map_is_true() {
-    let Ok(text) = fs::read_to_string(root().join("ARCHITECTURE.md")) else { return };
-    let mut drawn: BTreeMap<String, u32> = BTreeMap::new();
-    for line in text.lines() {
-        let mut cells = line.split('|').map(str::trim).skip(1);
-        let (Some(Ok(floor)), Some(names)) = (cells.next().map(str::parse), cells.next()) else { continue };
-        let words = names.split(|c: char| !(c.is_alphanumeric() || "_./…".contains(c)));
-        let modules = words.filter_map(|word| word.strip_suffix(".rs").or(word.split_once('/').map(|(folder, _)| folder)));
-        drawn.extend(modules.map(|module| (module.to_string(), floor)));
+fn imports_go_one_way() {
+    let text = read("ARCHITECTURE.md");
+    for (source, heading) in CRATES {
+        let (order, source) = (order(&text, heading), root().join(source));
+        let mut folders: Vec<String> =
+            fs::read_dir(&source).unwrap().map(|entry| entry.unwrap().file_name().into_string().unwrap()).collect();
+        folders.retain(|name| name != "lib.rs" && name != "bin");
+        let mut named = order.clone();
+        (folders.sort(), named.sort());
+        assert_eq!(named, folders, "{heading} of ARCHITECTURE.md (left), and the folders (right)");
+        let paths = files(&source, ".rs").into_iter().map(|path| path.strip_prefix(&source).unwrap().to_path_buf());
+        let inner = paths.filter(|path| !path.starts_with("bin") && path.as_os_str() != "lib.rs");
+        let wrong: Vec<String> = inner.flat_map(|path| wrong_imports(&order, &path, &read(source.join(&path)))).collect();
+        assert!(wrong.is_empty(), "\n{}", wrong.join("\n"));
     }
-    if drawn.is_empty() {
-        return;
+}
+
+/// Core's and the host's lists of modules are the tables' order, too.
+#[test]
+fn the_crates_begin_with_their_map() {
+    let text = read("ARCHITECTURE.md");
+    for (source, heading) in CRATES {
+        let lib = read(Path::new(source).join("lib.rs"));
+        let modules = lib.lines().filter_map(|line| line.strip_prefix("pub mod ").or(line.strip_prefix("mod "))?.strip_suffix(';'));
+        assert_eq!(modules.collect::<Vec<_>>(), order(&text, heading), "{source}/lib.rs (left), and {heading} (right)");
     }
-    let source = root().join("core/src");
-    let exists = |module: &str| source.join(module).is_dir() || source.join(format!("{module}.rs")).exists();
-    let ours = FLOORS.iter().flat_map(|(floor, modules)| modules.iter().map(|module| (module.to_string(), *floor)));
-    let ours: BTreeMap<String, u32> = ours.filter(|(module, _)| exists(module)).collect();
-    drawn.retain(|module, _| exists(module) && module != "lib");
-    assert_eq!(drawn, ours, "ARCHITECTURE.md (left) and FLOORS (right) differ");
+}
+
+/// Each `file::function` of the entry points exists.
+#[test]
+fn entry_points_exist() {
+    let rows = table(&read("ARCHITECTURE.md"), "## Entry points");
+    assert!(rows.len() >= 5);
+    let stations = rows.iter().flat_map(|row| row[1].split('`').skip(1).step_by(2));
+    for station in stations.collect::<Vec<_>>() {
+        let (file, function) = station.rsplit_once("::").unwrap_or_else(|| panic!("{station} is no file::function"));
+        let defined = |start: &str| read(file).contains(&format!("{start}{function}"));
+        assert!(["fn ", "macro_rules! "].iter().any(|start| defined(start)), "{file} has no {function}");
+    }
 }
 
 #[test]
@@ -172,9 +198,14 @@ fn every_package_takes_the_lints() {
 }
 
 #[test]
-fn no_file_is_long() {
-    for path in files(&root(), ".rs") {
-        let lines = fs::read_to_string(&path).unwrap().lines().count();
+fn no_file_is_long_and_no_line_is_wide() {
+    for path in files(&root(), ".rs").into_iter().filter(|path| !path.starts_with(root().join(GENERATED))) {
+        let text = fs::read_to_string(&path).unwrap();
+        let lines = text.lines().count();
         assert!(lines <= 600, "{} has {lines} lines: divide it", path.display());
+        for (number, line) in (1..).zip(text.lines()) {
+            let columns = line.chars().count();
+            assert!(columns <= 140, "{}:{number} has {columns} columns", path.display());
+        }
     }
 }

@@ -29,7 +29,7 @@ pub fn check() -> Result<()> {
 }
 
 fn rust() -> PathBuf {
-    shell::root().join("std-host/src/proto")
+    shell::root().join("std-host/src/formats/proto")
 }
 
 /// A Rust file for each file of messages.

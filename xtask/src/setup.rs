@@ -177,7 +177,8 @@ pub fn install_chromium() -> Result<PathBuf> {
                 "https://www.chromium.org/getting-involved/download-chromium"
             };
             bail!(
-                "there is no Chromium to show TensorBoard in: get it with your system's package manager ({how}), or name one in GRADLET_CHROMIUM"
+                "there is no Chromium to show TensorBoard in: get it with your system's package manager ({how}), \
+                 or name one in GRADLET_CHROMIUM"
             );
         }
         println!("TensorBoard's pages are shown in Chromium, which is not here yet. To be installed:\n  chromium (apt)");

@@ -1,7 +1,7 @@
 //! NOR flash that outlives a reset: simulated, because QEMU gives this board no flash controller.
 //!
-//! It lies in the board's PSRAM, which neither a reset nor the start of a firmware clears, and does as flash does: bits are cleared by words
-//! and set by blocks, and a word is written once. On your board, the driver of your chip's flash takes its place.
+//! It lies in the board's PSRAM, which neither a reset nor the start of a firmware clears, and does as flash does: bits are cleared by
+//! words and set by blocks, and a word is written once. On your board, the driver of your chip's flash takes its place.
 
 use crate::restart;
 use core::ptr;

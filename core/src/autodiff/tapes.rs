@@ -1,11 +1,11 @@
 //! What a tape can do beside taking a gradient.
 
 use super::{Tape, Tracks};
-use crate::error::{Error, Result};
-use crate::scope::{Scope, ScopeHandle};
-use crate::sources::{Source, Sources};
+use crate::autodiff::sources::{Source, Sources};
+use crate::base::error::{Error, Result};
 use crate::tensor::Tensor;
-use crate::variable::Variable;
+use crate::tensor::scope::{Scope, ScopeHandle};
+use crate::tensor::variable::Variable;
 use alloc::format;
 use alloc::vec::Vec;
 
@@ -215,8 +215,8 @@ impl Scope for Tape {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::eager::Eager;
     use crate::ops::portable_cpu;
+    use crate::trace::eager::Eager;
 
     fn vector(values: &[f32]) -> Tensor {
         Tensor::new(&portable_cpu(), values, &[values.len() as u32]).unwrap()

@@ -1,16 +1,16 @@
 //! A function traced for one signature.
 
 use super::signature::TensorSpec;
-use crate::device::Device;
-use crate::error::Result;
-use crate::executable::{Caller, Executable};
-use crate::fuse::Fusion;
-use crate::graph::{Captured, Graph};
-use crate::profile::Activity;
-use crate::shape::TensorType;
-use crate::sync::Lock;
+use crate::base::error::Result;
+use crate::base::shape::TensorType;
+use crate::base::sync::Lock;
+use crate::compile::fuse::Fusion;
+use crate::host::executable::{Caller, Executable};
 use crate::tensor::Tensor;
-use crate::variable::Variable;
+use crate::tensor::device::Device;
+use crate::tensor::graph::{Captured, Graph};
+use crate::tensor::profile::Activity;
+use crate::tensor::variable::Variable;
 use alloc::string::String;
 use alloc::vec::Vec;
 
@@ -37,7 +37,7 @@ pub struct ConcreteFunction {
 impl ConcreteFunction {
     pub(super) fn new(name: &str, traced: Graph, device: Device) -> Result<ConcreteFunction> {
         let mut graph = traced.clone();
-        crate::optimize::optimize(&mut graph)?;
+        crate::compile::optimize::optimize(&mut graph)?;
         Ok(ConcreteFunction { name: name.into(), signature: Vec::new(), device, traced, graph, executable: Lock::new(None) })
     }
 

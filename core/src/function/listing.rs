@@ -1,10 +1,10 @@
 //! A traced function as text.
 
 use super::concrete::ConcreteFunction;
-use crate::format::{Printed, SUMMARIZE, Summary, Values};
-use crate::graph::{Capture, Graph, Node, Origin, ValueId};
+use crate::base::format::{Printed, SUMMARIZE, Summary, Values};
+use crate::base::view::TensorView;
 use crate::ops;
-use crate::view::TensorView;
+use crate::tensor::graph::{Capture, Graph, Node, Origin, ValueId};
 use alloc::format;
 use alloc::string::String;
 use alloc::vec::Vec;

@@ -1,9 +1,9 @@
 //! What a function takes: types with dimensions that may be open.
 
-use crate::device::Device;
-use crate::dtype::DType;
-use crate::error::{Error, Result};
-use crate::shape::TensorType;
+use crate::base::dtype::DType;
+use crate::base::error::{Error, Result};
+use crate::base::shape::TensorType;
+use crate::tensor::device::Device;
 use alloc::format;
 use alloc::string::String;
 use alloc::vec::Vec;

@@ -1,15 +1,48 @@
 //! The catalogue: one op, one file; adding one costs its file and a line here.
 
-use crate::op::Kernel;
+mod array;
 #[cfg(feature = "alloc")]
-use crate::{dtype::DType, op::OpCode};
+mod composed;
+mod conv;
+mod effects;
+mod elementwise;
+mod linalg;
+mod reduce;
+mod shared;
+mod steps;
+
+pub use array::{
+    broadcast_to, concat, gather, gather_grad, gather_nd, pad, reshape, scatter_nd, strided_slice, tensor_scatter_update, transpose,
+};
+#[cfg(feature = "alloc")]
+pub use composed::{conv1d, resize, sequences, slicing};
+pub use conv::{
+    avg_pool2d, avg_pool2d_grad, conv2d, conv2d_filter_grad, conv2d_input_grad, depthwise_conv2d, depthwise_conv2d_filter_grad,
+    depthwise_conv2d_input_grad, max_pool2d, max_pool2d_grad, max_pool2d_pick,
+};
+pub use effects::{assert, cond, print, random_uniform, summary, while_loop};
+pub use elementwise::{
+    abs, add, cast, ceil, cos, div, divide_no_nan, equal, erf, exp, expm1, floor, floordiv, floormod, identity, less, less_equal, log,
+    log1p, logical_and, logical_not, logical_or, logical_xor, maximum, minimum, mul, multiply_no_nan, neg, not_equal, pow, relu, relu_grad,
+    round, rsqrt, select, sigmoid, sign, sin, softplus, sqrt, sub, tanh, truncatediv, truncatemod,
+};
+pub use linalg::{dense, matmul};
+pub use reduce::{
+    all, any, argmax, argmin, cumprod, cumsum, log_softmax, max, mean, min, prod, softmax, sparse_softmax_cross_entropy,
+    sparse_softmax_cross_entropy_grad, sum, top_k,
+};
+pub use steps::{adam_step, matmul_adam, matmul_sgd, sgd_step};
+
+use crate::base::op::Kernel;
+#[cfg(feature = "alloc")]
+use crate::{base::dtype::DType, base::op::OpCode};
 
 /// One kernel static for each element type, all of the same generic function.
 macro_rules! kernels {
     ($run:ident: $($name:ident = $ty:ty),*) => {
         $(
             #[doc = concat!("The portable kernel for ", stringify!($ty), ".")]
-            pub static $name: Kernel = Kernel { def: &DEF, dtype: <$ty as crate::dtype::Element>::DTYPE, run: $run::<$ty> };
+            pub static $name: Kernel = Kernel { def: &DEF, dtype: <$ty as crate::base::dtype::Element>::DTYPE, run: $run::<$ty> };
         )*
     };
 }
@@ -19,19 +52,19 @@ use kernels;
 /// unsigned integer of the element's size (`sized`), or one for all (`bytes`).
 macro_rules! moving_kernels {
     (sized $run:ident) => {
-        super::moving_kernels!(each
+        crate::ops::moving_kernels!(each
             F32 F32 = $run::<u32>, F64 F64 = $run::<u64>, F16 F16 = $run::<u16>, BF16 Bf16 = $run::<u16>,
             I8 I8 = $run::<u8>, U8 U8 = $run::<u8>, I32 I32 = $run::<u32>, I64 I64 = $run::<u64>, BOOL Bool = $run::<u8>);
     };
     (bytes $run:path) => {
-        super::moving_kernels!(each
+        crate::ops::moving_kernels!(each
             F32 F32 = $run, F64 F64 = $run, F16 F16 = $run, BF16 Bf16 = $run, I8 I8 = $run, U8 U8 = $run, I32 I32 = $run,
             I64 I64 = $run, BOOL Bool = $run);
     };
     (each $($name:ident $dtype:ident = $run:expr),*) => {
         $(
             #[doc = concat!("The portable kernel for ", stringify!($dtype), ".")]
-            pub static $name: Kernel = Kernel { def: &DEF, dtype: crate::dtype::DType::$dtype, run: $run };
+            pub static $name: Kernel = Kernel { def: &DEF, dtype: crate::base::dtype::DType::$dtype, run: $run };
         )*
     };
 }
@@ -39,11 +72,9 @@ use moving_kernels;
 
 macro_rules! catalogue {
     ($($code:literal $name:ident: $($kernel:ident),*;)*) => {
-        $(pub mod $name;)*
-
         /// The number of each op in artifacts. A number is never given to another op.
         pub mod code {
-            use crate::op::OpCode;
+            use crate::base::op::OpCode;
             $(
                 #[doc = concat!("The number of [`", stringify!($name), "`](super::", stringify!($name), ").")]
                 #[allow(non_upper_case_globals)]
@@ -56,7 +87,7 @@ macro_rules! catalogue {
 
         /// Every op.
         #[cfg(feature = "alloc")]
-        pub static OPS: &[&crate::scope::Op] = &[$(&$name::OP,)*];
+        pub static OPS: &[&crate::tensor::scope::Op] = &[$(&$name::OP,)*];
     };
 }
 
@@ -157,45 +188,8 @@ catalogue! {
     112 summary: F32, F64, F16, BF16, I8, U8, I32, I64, BOOL;
 }
 
-#[cfg(feature = "alloc")]
-mod activations;
-#[cfg(feature = "alloc")]
-mod clip;
-#[cfg(feature = "alloc")]
-mod composed;
-mod contraction;
-#[cfg(feature = "alloc")]
-pub mod conv1d;
-#[cfg(feature = "alloc")]
-mod cross_entropy;
-mod depthwise;
-#[cfg(feature = "alloc")]
-mod dropout;
-mod elementwise;
-mod indices;
-mod lanes;
-#[cfg(feature = "alloc")]
-mod masks;
-#[cfg(feature = "alloc")]
-mod normalization;
-mod pooling;
-mod reduce;
-#[cfg(feature = "alloc")]
-pub mod resize;
-mod runs;
-mod scan;
-#[cfg(feature = "alloc")]
-pub mod sequences;
-#[cfg(feature = "alloc")]
-pub mod slicing;
-#[cfg(feature = "alloc")]
-mod statistics;
-#[cfg(test)]
-mod testing;
-mod window;
-
 /// Those of a program's attribute words that number the blocks which the instruction runs.
-pub(crate) fn blocks(op: crate::op::OpCode, attributes: &[u32]) -> &[u32] {
+pub(crate) fn blocks(op: crate::base::op::OpCode, attributes: &[u32]) -> &[u32] {
     match op {
         code::cond => attributes,
         code::while_loop => attributes.get(..2).unwrap_or(&[]),
@@ -239,8 +233,8 @@ pub(crate) fn checks_data(op: OpCode, dtype: DType) -> bool {
 }
 
 /// A CPU that computes with the portable kernels, which give the same bits on every target.
-/// Without a standard library it prints nowhere; [`printing`](crate::device::Device::printing) gives it an output.
+/// Without a standard library it prints nowhere; [`printing`](crate::tensor::device::Device::printing) gives it an output.
 #[cfg(feature = "alloc")]
-pub fn portable_cpu() -> crate::device::Device {
-    crate::device::Device::cpu("portable CPU:0", KERNELS)
+pub fn portable_cpu() -> crate::tensor::device::Device {
+    crate::tensor::device::Device::cpu("portable CPU:0", KERNELS)
 }

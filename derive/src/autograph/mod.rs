@@ -52,7 +52,8 @@ pub fn rewrite(arguments: TokenStream, item: TokenStream, root: &str) -> Result<
     });
     Ok(quote! {
         #(#attrs)*
-        #[allow(unreachable_code, unused_mut, unused_labels, unused_assignments, unused_variables, unused_parens, unused_braces, clippy::all)]
+        #[allow(unreachable_code, unused_mut, unused_labels, unused_assignments, unused_variables)]
+        #[allow(unused_parens, unused_braces, clippy::all)]
         #vis #sig {
             use #root::autograph::code as ag;
             #[allow(unused_imports)]

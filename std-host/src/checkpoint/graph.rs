@@ -2,10 +2,10 @@
 
 use super::bundle::BundleReader;
 use super::objects::{Object, Objects, Value};
-use crate::file_error::{FileError, FileResult};
-use crate::proto::TrackableObjectGraph;
-use crate::proto::trackable_object_graph::TrackableObject;
-use crate::proto::trackable_object_graph::trackable_object::{ObjectReference, SerializedTensor};
+use crate::files::{FileError, FileResult};
+use crate::formats::proto::TrackableObjectGraph;
+use crate::formats::proto::trackable_object_graph::TrackableObject;
+use crate::formats::proto::trackable_object_graph::trackable_object::{ObjectReference, SerializedTensor};
 use prost::Message;
 use std::collections::{HashMap, HashSet, VecDeque};
 use std::path::Path;

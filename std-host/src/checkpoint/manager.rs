@@ -3,7 +3,7 @@
 use super::bundle::append;
 use super::state::State;
 use super::{Checkpoint, scope};
-use crate::file_error::FileResult;
+use crate::files::FileResult;
 use crate::files::{remove, remove_leftovers};
 use gradlet_core::{Error, Result, Scope, Variable};
 use std::io::ErrorKind;
@@ -294,7 +294,7 @@ mod tests {
 
     fn manager(folder: &Path, keep: usize) -> CheckpointManager<'static> {
         let clock = || f64::from(SECONDS.load(Ordering::Relaxed));
-        let variable = Variable::new(&scope(), "v", &Tensor::scalar(&crate::cpu(), 1.0f32)).unwrap();
+        let variable = Variable::new(&scope(), "v", &Tensor::scalar(&crate::compute::devices::cpu(), 1.0f32)).unwrap();
         let checkpoint = Checkpoint::new().with("v", variable);
         let manager = CheckpointManager::with_clock(checkpoint, folder.into(), Some(keep), clock).unwrap();
         manager.keep_checkpoint_every_n_hours(1.0)
@@ -339,7 +339,8 @@ mod tests {
         }
         let state = std::fs::read_to_string(folder.path().join("checkpoint")).unwrap();
         let wanted = "model_checkpoint_path: \"ckpt-10\"\nall_model_checkpoint_paths: \"ckpt-9\"\nall_model_checkpoint_paths: \"ckpt-10\"\n\
-                      all_model_checkpoint_timestamps: 22000.0\nall_model_checkpoint_timestamps: 23500.0\nlast_preserved_timestamp: 19000.0\n";
+                      all_model_checkpoint_timestamps: 22000.0\n\
+                      all_model_checkpoint_timestamps: 23500.0\nlast_preserved_timestamp: 19000.0\n";
         assert_eq!(state, wanted);
 
         // The clock was set back, a little and then to before all that is there.
@@ -365,7 +366,7 @@ mod tests {
     #[test]
     fn a_file_that_cannot_be_deleted_stays() {
         let folder = tempfile::tempdir().unwrap();
-        let step = Variable::new(&scope(), "step", &Tensor::scalar(&crate::cpu(), 0i64)).unwrap();
+        let step = Variable::new(&scope(), "step", &Tensor::scalar(&crate::compute::devices::cpu(), 0i64)).unwrap();
         let mut manager = CheckpointManager::new(Checkpoint::new().with("step", step), folder.path(), 1).unwrap();
         let first = manager.save().unwrap();
         std::fs::remove_file(append(&first, ".index")).unwrap();
@@ -393,12 +394,12 @@ mod tests {
     #[test]
     fn saves_when_it_is_due() {
         let folder = tempfile::tempdir().unwrap();
-        let step = Variable::new(&scope(), "step", &Tensor::scalar(&crate::cpu(), 0i64)).unwrap();
+        let step = Variable::new(&scope(), "step", &Tensor::scalar(&crate::compute::devices::cpu(), 0i64)).unwrap();
         let checkpoint = Checkpoint::new().with("step", &step);
         let mut manager = CheckpointManager::new(checkpoint, folder.path().join("a/b"), None).unwrap().checkpoint_interval(&step, 3);
         let mut saved = Vec::new();
         for number in 0..8i64 {
-            scope().assign(&step, &Tensor::scalar(&crate::cpu(), number)).unwrap();
+            scope().assign(&step, &Tensor::scalar(&crate::compute::devices::cpu(), number)).unwrap();
             saved.extend(manager.save_if_due().unwrap().map(|_| number));
         }
         assert_eq!(saved, [0, 3, 6]);

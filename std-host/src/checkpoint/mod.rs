@@ -20,9 +20,9 @@ pub use manager::CheckpointManager;
 pub use state::{State, latest_checkpoint};
 pub use status::Status;
 
-use crate::file_error::{FileError, FileResult};
 use crate::files::create_folder;
-use crate::tensor_proto::data_type;
+use crate::files::{FileError, FileResult};
+use crate::formats::tensor_proto::data_type;
 use bundle::{BundleReader, BundleWriter, NewTensor};
 use gradlet_core::layers::{Module, Visitor};
 use gradlet_core::{Eager, Result, Scope, Tensor, Variable};
@@ -93,7 +93,7 @@ impl<'a> Checkpoint<'a> {
     }
 
     fn set_save_counter(&self, count: i64) -> Result<()> {
-        let count = Tensor::scalar(&crate::cpu(), count);
+        let count = Tensor::scalar(&crate::compute::devices::cpu(), count);
         self.save_counter.create(&scope(), &count)?;
         scope().assign(&self.save_counter, &count)
     }
@@ -200,5 +200,5 @@ impl fmt::Debug for Checkpoint<'_> {
 
 /// Values are read and set outside of every tape and trace.
 fn scope() -> Eager {
-    Eager::new(&crate::cpu())
+    Eager::new(&crate::compute::devices::cpu())
 }

@@ -3,8 +3,8 @@
 use super::bundle::{BundleReader, Entry, dtype_name};
 use super::graph::Graph;
 use super::objects::{Objects, Value, Walker};
-use crate::file_error::{FileError, FileResult};
-use crate::tensor_proto::data_type;
+use crate::files::{FileError, FileResult};
+use crate::formats::tensor_proto::data_type;
 use gradlet_core::layers::{Later, Module, State, Waiting};
 use gradlet_core::{FirstValue, Result, Tensor, TensorType, Variable};
 use std::collections::{HashMap, HashSet};
@@ -165,7 +165,7 @@ fn check(source: &Source, objects: &Objects, matching: &[Option<usize>]) -> File
             }
             Some(Value::State(value)) => {
                 source.fits(key, &objects.path(index), value.tensor_type())?;
-                states.insert(index, (key.into(), source.reader.tensor(key, &crate::cpu())?));
+                states.insert(index, (key.into(), source.reader.tensor(key, &crate::compute::devices::cpu())?));
             }
             _ => {}
         }

@@ -2,9 +2,9 @@
 
 use super::bundle::append;
 use super::text::{Problem, Tokens, escape};
-use crate::file_error::{FileError, FileResult};
 use crate::files::write_whole;
-use crate::model::python;
+use crate::files::{FileError, FileResult};
+use crate::values::numbers::python;
 use std::fmt::Write;
 use std::io::ErrorKind;
 use std::path::{Component, Path, PathBuf};

@@ -30,8 +30,8 @@ impl<'c, 'a> Status<'c, 'a> {
         self.assert_existing_objects_matched()
     }
 
-    /// Fails where a variable, or another value, of the objects is not in the checkpoint; those without a value do not count. The error names
-    /// it.
+    /// Fails where a variable, or another value, of the objects is not in the checkpoint; those without a value do not count. The error
+    /// names it.
     pub fn assert_existing_objects_matched(&self) -> Result<&Self> {
         let missing = self.missing()?;
         match missing.first() {

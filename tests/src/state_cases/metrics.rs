@@ -7,7 +7,7 @@ use anyhow::{Context, Result};
 use gradlet_core::layers::{Module, Visitor};
 use gradlet_core::losses;
 use gradlet_core::metrics::*;
-use gradlet_core::{Error, Scope, Tensor};
+use gradlet_core::{Error, Result as CoreResult, Scope, Tensor};
 use serde_json::Value as Json;
 use std::sync::Arc;
 
@@ -36,7 +36,7 @@ impl<M: Module> Module for Values<M> {
 macro_rules! metrics_of_values {
     ($($name:ident)*) => {$(
         impl Metric for Values<$name> {
-            fn update_weighted(&self, scope: &dyn Scope, _: &Tensor, values: &Tensor, weights: Option<&Tensor>) -> gradlet_core::Result<()> {
+            fn update_weighted(&self, scope: &dyn Scope, _: &Tensor, values: &Tensor, weights: Option<&Tensor>) -> CoreResult<()> {
                 self.0.update_state(scope, values, weights)
             }
 

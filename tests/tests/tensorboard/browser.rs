@@ -144,7 +144,10 @@ impl Browser {
     #[track_caller]
     pub fn shows(&mut self, texts: &[&str]) {
         let wanted = json!(texts);
-        self.wait(&format!("let next = 0; const wanted = {wanted}; for (const text of texts) if (text === wanted[next]) next++; return next === wanted.length"));
+        self.wait(&format!(
+            "let next = 0; const wanted = {wanted}; \
+             for (const text of texts) if (text === wanted[next]) next++; return next === wanted.length"
+        ));
     }
 
     /// Clicks the first element with this tag whose text has `text` in it, once it is there.
@@ -152,7 +155,8 @@ impl Browser {
     pub fn click(&mut self, tag: &str, text: &str) {
         let (tag, text) = (json!(tag), json!(text));
         self.wait(&format!(
-            "const found = elements.find(e => e.tagName.toLowerCase() === {tag} && e.textContent.includes({text})); found?.click(); return !!found"
+            "const found = elements.find(e => e.tagName.toLowerCase() === {tag} && e.textContent.includes({text})); \
+             found?.click(); return !!found"
         ));
     }
 

@@ -26,7 +26,10 @@ fn graph_and_profile_show_a_step() {
     let nodes = ["mlp", "sparse_categori…", "gradient_tape", "adam"];
     let wanted = serde_json::json!(nodes);
     // The nodes, and the shape on the edge that leads into the model.
-    browser.wait(&format!("const drawn = elements.filter(e => e.tagName === 'text').flatMap(e => [...e.childNodes].map(c => c.textContent)); return {wanted}.every(node => drawn.includes(node)) && drawn.includes('50×28×28×1')"));
+    browser.wait(&format!(
+        "const drawn = elements.filter(e => e.tagName === 'text').flatMap(e => [...e.childNodes].map(c => c.textContent)); \
+         return {wanted}.every(node => drawn.includes(node)) && drawn.includes('50×28×28×1')"
+    ));
     browser.keep("graphs");
 
     browser.open(&board.page("#profile"));

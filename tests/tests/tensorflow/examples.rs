@@ -161,7 +161,10 @@ fn small_spec(random: &mut Random, name: &str, kinds: &[&str]) -> Json {
                 json!(7)
             };
             let allow_missing = random.below(20) > 0;
-            json!({"kind": "FixedLenSequenceFeature", "dtype": dtype, "shape": shape, "allow_missing": allow_missing, "default_value": default})
+            json!({
+                "kind": "FixedLenSequenceFeature", "dtype": dtype, "shape": shape,
+                "allow_missing": allow_missing, "default_value": default
+            })
         }
         kind => json!({"kind": kind, "dtype": dtype}),
     }

@@ -1,7 +1,7 @@
 //! Telemetry, and else what `empty` has: the difference is its size.
 //!
-//! Not in it is what firmware carries only if it calls it: `Telemetry::format` and `Telemetry::said`, with the code that writes numbers, and the
-//! executor's second copy that `Profiler::run` takes.
+//! Not in it is what firmware carries only if it calls it: `Telemetry::format` and `Telemetry::said`, with the code that writes numbers,
+//! and the executor's second copy that `Profiler::run` takes.
 
 #![no_std]
 #![no_main]

@@ -2,7 +2,7 @@
 
 use super::graph::Operation;
 use crate::tensor::Tensor;
-use crate::variable::Variable;
+use crate::tensor::variable::Variable;
 use alloc::vec::Vec;
 
 /// Something of a graph.

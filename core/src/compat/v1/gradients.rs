@@ -2,18 +2,18 @@
 
 use super::graph::{Building, Graph, What};
 use super::session::{Part, Step};
+use crate::autodiff::sources::{Source, Sources};
 use crate::autodiff::{Record as _, Tape};
-use crate::device::Device;
-use crate::error::Result;
-use crate::graph::{Control, Origin, ValueId};
+use crate::base::error::Result;
+use crate::base::random::Stream;
+use crate::base::sync::{Lock, Shared};
 use crate::ops;
-use crate::random::Stream;
-use crate::replay;
-use crate::scope::{CustomRule, Forward, Op, Outputs, Recorder, Scope, ScopeHandle};
-use crate::sources::{Source, Sources};
-use crate::sync::{Lock, Shared};
 use crate::tensor::Tensor;
-use crate::variable::Variable;
+use crate::tensor::device::Device;
+use crate::tensor::graph::{Control, Origin, ValueId};
+use crate::tensor::scope::{CustomRule, Forward, Op, Outputs, Recorder, Scope, ScopeHandle};
+use crate::tensor::variable::Variable;
+use crate::trace::replay;
 use alloc::vec::Vec;
 
 /// The gradient of `target`, a tensor of `graph`, with respect to `sources`: tensors of it or variables. `None` where the target does

@@ -1,17 +1,17 @@
 //! The graph: a scope that puts down what is done, for a session to run parts of it.
 
 use super::fetch::{Fetch, Fetched};
-use crate::device::Device;
-use crate::dtype::DType;
-use crate::error::{Error, Result};
-use crate::graph::{Control, ValueId, has_effect};
-use crate::random::Stream;
-use crate::scope::{CustomRule, Forward, Op, Outputs, Recorder, Scope, ScopeHandle};
-use crate::shape::{Shape, TensorType};
-use crate::sync::{Lock, Shared};
+use crate::base::dtype::DType;
+use crate::base::error::{Error, Result};
+use crate::base::random::Stream;
+use crate::base::shape::{Shape, TensorType};
+use crate::base::sync::{Lock, Shared};
 use crate::tensor::Tensor;
-use crate::tracing::Tracing;
-use crate::variable::Variable;
+use crate::tensor::device::Device;
+use crate::tensor::graph::{Control, ValueId, has_effect};
+use crate::tensor::scope::{CustomRule, Forward, Op, Outputs, Recorder, Scope, ScopeHandle};
+use crate::tensor::variable::Variable;
+use crate::trace::tracing::Tracing;
 use alloc::format;
 use alloc::string::String;
 use alloc::vec::Vec;
@@ -198,7 +198,7 @@ impl Building {
     }
 
     /// The nodes from number `first` that are of a kind.
-    fn nodes(&self, first: usize, is: impl Fn(&crate::graph::Node) -> bool) -> Vec<usize> {
+    fn nodes(&self, first: usize, is: impl Fn(&crate::tensor::graph::Node) -> bool) -> Vec<usize> {
         self.tracing.with_record(|trace| (first..trace.graph.nodes.len()).filter(|&index| is(&trace.graph.nodes[index])).collect())
     }
 
@@ -209,7 +209,7 @@ impl Building {
     }
 
     /// Value `id` of the graph.
-    pub(super) fn value(&self, graph: &crate::graph::Graph, id: ValueId) -> Tensor {
+    pub(super) fn value(&self, graph: &crate::tensor::graph::Graph, id: ValueId) -> Tensor {
         graph.constant(id).cloned().unwrap_or_else(|| self.tracing.tensor(graph.values[id].tensor_type, id))
     }
 

@@ -2,14 +2,14 @@
 
 use super::fetch::{Fetch, Fetched};
 use super::graph::{Building, Event, Graph, Operation, Region, What};
-use crate::error::{Error, Result};
+use crate::base::error::{Error, Result};
+use crate::base::sync::{Lock, Shared};
 use crate::function::Function;
-use crate::graph::{Graph as Recorded, ValueId};
-use crate::replay;
-use crate::scope::{Scope, ScopeHandle};
-use crate::sync::{Lock, Shared};
 use crate::tensor::Tensor;
-use crate::variable::Variable;
+use crate::tensor::graph::{Graph as Recorded, ValueId};
+use crate::tensor::scope::{Scope, ScopeHandle};
+use crate::tensor::variable::Variable;
+use crate::trace::replay;
 use alloc::format;
 use alloc::vec::Vec;
 

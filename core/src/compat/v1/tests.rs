@@ -4,17 +4,17 @@ extern crate std;
 use super::train::{AdamOptimizer, GradientDescentOptimizer, Minimize as _};
 use super::{Graph, Operation, Session, gradients};
 use crate::autodiff::Record as _;
-use crate::control::{WhileOptions, cond, while_loop};
-use crate::dtype::DType;
-use crate::eager::Eager;
-use crate::error::Result;
+use crate::base::dtype::DType;
+use crate::base::error::Result;
 use crate::function::Function;
-use crate::layers::{BatchNormalization, Layer as _, Module as _};
+use crate::nn::layers::{BatchNormalization, Layer as _, Module as _};
+use crate::nn::optimizers::Optimizer as _;
 use crate::ops;
-use crate::optimizers::Optimizer as _;
-use crate::scope::Scope;
 use crate::tensor::Tensor;
-use crate::variable::Variable;
+use crate::tensor::scope::Scope;
+use crate::tensor::variable::Variable;
+use crate::trace::control::{WhileOptions, cond, while_loop};
+use crate::trace::eager::Eager;
 use std::string::ToString;
 use std::vec::Vec;
 
@@ -226,7 +226,7 @@ fn functions_layers_and_their_updates() -> Result<()> {
 fn random_numbers_are_new_in_each_run() -> Result<()> {
     let scope = eager();
     let graph = Graph::new(&scope);
-    let layer = crate::layers::Dropout::new(0.5);
+    let layer = crate::nn::layers::Dropout::new(0.5);
     let ones = Tensor::full(&scope.device(), 1.0f32, &[64])?;
     let dropped = layer.apply(&graph.with_training(true), &ones)?;
     let session = Session::new(&graph);

@@ -2,10 +2,10 @@
 
 use super::gradients::gradients;
 use super::graph::{Graph, Operation};
-use crate::error::Result;
-use crate::optimizers::{Adam, LearningRate, Optimizer, Sgd};
+use crate::base::error::Result;
+use crate::nn::optimizers::{Adam, LearningRate, Optimizer, Sgd};
 use crate::tensor::Tensor;
-use crate::variable::Variable;
+use crate::tensor::variable::Variable;
 
 /// Gives every optimizer a step that is an operation.
 pub trait Minimize: Optimizer {

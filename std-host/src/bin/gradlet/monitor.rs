@@ -19,7 +19,8 @@ use std::time::{Duration, Instant};
 
 /// Show how a device learns, and write it as events for TensorBoard, live
 ///
-/// The device sends telemetry (gradlet_core::telemetry) over a serial port or any other line. Loss, metrics and progress are shown here, and
+/// The device sends telemetry (gradlet_core::telemetry) over a serial port or any other line. Loss, metrics and progress are shown here,
+/// and
 /// `tensorboard --logdir DIR` shows their curves, and on its Profile tab what each op took. Ends when the line does, or with Ctrl-C.
 #[derive(Args)]
 #[command(after_help = "Examples:\n  gradlet monitor --port /dev/ttyUSB0 --logdir logs/board --model cnn.grdl\n  \
@@ -29,7 +30,8 @@ pub struct Watch {
     #[command(flatten)]
     line: Line,
     /// The speed of the serial port, in bits a second
-    #[arg(long, value_name = "BAUD", default_value_t = 115_200, conflicts_with_all = ["tcp", "socket", "stdin"], value_parser = clap::value_parser!(u32).range(1..))]
+    #[arg(long, value_name = "BAUD", default_value_t = 115_200, conflicts_with_all = ["tcp", "socket", "stdin"])]
+    #[arg(value_parser = clap::value_parser!(u32).range(1..))]
     baud: u32,
     /// Where the events go: a new file in this folder
     #[arg(long, value_name = "DIR")]

@@ -1,7 +1,7 @@
 //! A block of a sorted string table: its checksum, its compression, the keys and values in it.
 
 use super::crc::{POLYNOMIAL, unmasked};
-use crate::tfrecord::masked_crc32c;
+use crate::formats::tfrecord::masked_crc32c;
 use std::borrow::Cow;
 use std::ops::Range;
 

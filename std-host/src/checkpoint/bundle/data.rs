@@ -2,7 +2,7 @@
 
 use super::crc::Crc;
 use super::data_path;
-use crate::file_error::{FileError, FileResult};
+use crate::files::{FileError, FileResult};
 use std::fs::File;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};

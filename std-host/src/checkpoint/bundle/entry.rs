@@ -1,6 +1,6 @@
 //! What the index says of a tensor.
 
-use crate::proto::{BundleEntryProto, DataType};
+use crate::formats::proto::{BundleEntryProto, DataType};
 use gradlet_core::DType;
 
 /// What the index says of a tensor, or of a slice of one.

@@ -8,7 +8,7 @@
 
 use super::block::{put_varint, varint};
 use super::crc::Crc;
-use crate::strings::Strings;
+use crate::values::strings::Strings;
 use bytes::Bytes;
 
 /// Strings as they are stored, and their checksum.

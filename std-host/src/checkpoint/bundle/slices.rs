@@ -4,8 +4,8 @@
 //! for a whole dimension. All is encoded so that the order of the bytes is that of the values.
 
 use super::Entry;
-use crate::proto::TensorSliceProto;
-use crate::proto::tensor_slice_proto::extent::HasLength;
+use crate::formats::proto::TensorSliceProto;
+use crate::formats::proto::tensor_slice_proto::extent::HasLength;
 
 /// The length that stands for a whole dimension.
 const WHOLE: i64 = -1;

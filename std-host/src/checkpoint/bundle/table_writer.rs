@@ -2,7 +2,7 @@
 
 use super::block::put_varint;
 use super::table::footer;
-use crate::tfrecord::masked_crc32c;
+use crate::formats::tfrecord::masked_crc32c;
 
 /// A block ends once it has so many bytes.
 const BLOCK: usize = 256 << 10;

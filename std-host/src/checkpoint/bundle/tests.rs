@@ -1,6 +1,6 @@
 use super::*;
-use crate::Strings;
-use crate::proto::DataType;
+use crate::formats::proto::DataType;
+use crate::values::strings::Strings;
 use prost::Message;
 
 fn fixtures() -> PathBuf {
@@ -102,7 +102,7 @@ fn small(prefix: &Path, value: f32) -> BundleWriter {
 fn replacing_takes_turns_with_the_data_file() {
     let folder = tempfile::tempdir().unwrap();
     let prefix = folder.path().join("c");
-    let x = || BundleReader::open(&prefix).unwrap().tensor("x", &crate::cpu()).unwrap().to_vec::<f32>().unwrap()[0];
+    let x = || BundleReader::open(&prefix).unwrap().tensor("x", &crate::compute::devices::cpu()).unwrap().to_vec::<f32>().unwrap()[0];
     drop(small(&prefix, 0.0));
     assert_eq!(files(folder.path()), [""; 0]);
     for (value, shards) in [(1.0, 1), (2.0, 2), (3.0, 1)] {
@@ -130,7 +130,7 @@ fn refuses_what_is_no_tensor() {
     assert!(add("z", &[u64::MAX, 3]).contains("do not make"));
     writer.finish().unwrap();
     let reader = BundleReader::open(&folder.path().join("c")).unwrap();
-    assert!(reader.tensor("y", &crate::cpu()).unwrap_err().to_string().contains("no tensor \"y\""));
+    assert!(reader.tensor("y", &crate::compute::devices::cpu()).unwrap_err().to_string().contains("no tensor \"y\""));
     assert!(reader.bytes("s").unwrap_err().to_string().contains("no fixed size"));
     assert!(reader.strings("x").unwrap_err().to_string().contains("float32, not strings"));
     assert!(BundleReader::open(&folder.path().join("d")).err().unwrap().to_string().contains("d.index"));

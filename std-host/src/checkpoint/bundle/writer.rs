@@ -3,11 +3,11 @@
 use super::crc::Crc;
 use super::entry::{dtype_name, element_bytes};
 use super::{data_files, data_path, index_path, items, shard_counts, table_writer};
-use crate::file_error::{FileError, FileResult};
+use crate::files::{FileError, FileResult};
 use crate::files::{WholeFile, remove, write_whole};
-use crate::proto::tensor_shape_proto::Dim;
-use crate::proto::{BundleEntryProto, BundleHeaderProto, DataType, TensorShapeProto, VersionDef};
-use crate::strings::Strings;
+use crate::formats::proto::tensor_shape_proto::Dim;
+use crate::formats::proto::{BundleEntryProto, BundleHeaderProto, DataType, TensorShapeProto, VersionDef};
+use crate::values::strings::Strings;
 use prost::Message;
 use std::collections::BTreeMap;
 use std::io::Write;

@@ -15,7 +15,7 @@ struct Numbered {
 
 impl Numbered {
     fn new() -> Numbered {
-        let scope = Eager::new(&crate::cpu());
+        let scope = Eager::new(&crate::compute::devices::cpu());
         let shapes: [(&str, DType, &[u32]); 4] =
             [("a", DType::F32, &[300, 7]), ("b", DType::I64, &[]), ("c", DType::I32, &[33]), ("d", DType::F32, &[1, 5])];
         let variables = shapes.map(|(name, dtype, dims)| {

@@ -14,8 +14,8 @@ use std::path::{Path, PathBuf};
 ///
 /// With --like, the names, types and shapes are those of another checkpoint or artifact, and only the values are taken: by name, then
 /// by path (`dense/kernel` is the end of `sequential/dense/kernel`), then by a shape that only one has. What was matched is printed.
-/// Without it, names stay, less what TensorFlow puts behind them; a TensorFlow checkpoint of another kind's gets an object for each part of a name, so
-/// that `dense/kernel` is restored into the attribute `kernel` of what is saved as `dense`.
+/// Without it, names stay, less what TensorFlow puts behind them; a TensorFlow checkpoint of another kind's gets an object for each part
+/// of a name, so that `dense/kernel` is restored into the attribute `kernel` of what is saved as `dense`.
 #[derive(Args)]
 #[command(after_help = "Examples:
   gradlet ckpt convert training weights.safetensors

@@ -1,0 +1,248 @@
+//! What is in an artifact, for people and tools to look at: no kernels are needed.
+
+use crate::artifact::doc_key;
+use crate::base::dtype::DType;
+use crate::base::error::{Error, Result, Section};
+use crate::base::op::OpCode;
+use crate::base::shape::TensorType;
+use crate::ops;
+use crate::runtime::program;
+use crate::runtime::program::{BlockRecord, InstructionRecord, MAX_DEPTH, Program, SignatureRecord, Space};
+use alloc::format;
+use alloc::string::String;
+use alloc::vec::Vec;
+
+/// An artifact in words and numbers.
+#[derive(Clone, Debug)]
+pub struct Description {
+    /// The format version, as (major, minor).
+    pub version: (u16, u16),
+    /// The bytes of the whole artifact.
+    pub length: u32,
+    /// Its checksum, as its header has it.
+    pub checksum: u32,
+    /// Of these, constants and initial values.
+    pub data_bytes: u32,
+    /// Lines of metadata, beside those that document signatures.
+    pub metadata: Vec<(String, String)>,
+    /// The variables.
+    pub variables: Vec<VariableInfo>,
+    /// The signatures.
+    pub signatures: Vec<SignatureInfo>,
+    /// The kernels that a firmware must link: op and element type.
+    pub kernels: Vec<(String, DType)>,
+}
+
+/// A variable of an artifact.
+#[derive(Clone, Debug)]
+pub struct VariableInfo {
+    /// Its name.
+    pub name: String,
+    /// Its element type and shape.
+    pub tensor_type: TensorType,
+    /// Whether optimizers train it.
+    pub trainable: bool,
+    /// Its bytes.
+    pub bytes: u32,
+    /// The signatures that assign it. While none of them is loaded it stays in flash.
+    pub assigned_by: Vec<String>,
+}
+
+/// A signature of an artifact.
+#[derive(Clone, Debug)]
+pub struct SignatureInfo {
+    /// Its name.
+    pub name: String,
+    /// What it is for, if the artifact says so.
+    pub doc: Option<String>,
+    /// Its inputs.
+    pub inputs: Vec<(String, OperandInfo)>,
+    /// Its outputs.
+    pub outputs: Vec<(String, OperandInfo)>,
+    /// Its instructions, in the order in which they run.
+    pub instructions: Vec<InstructionInfo>,
+    /// Bytes of arena if it is loaded alone.
+    pub arena_bytes: u32,
+    /// Of these, variables in RAM.
+    pub variable_bytes: u32,
+    /// Of these, scratch.
+    pub scratch: u32,
+}
+
+impl SignatureInfo {
+    /// Every instruction, those of branches and loops after the one that runs them, with how deep it stands: 0 at the top.
+    pub fn walk(&self) -> Vec<(usize, &InstructionInfo)> {
+        let mut found = Vec::new();
+        walk(&self.instructions, 0, &mut found);
+        found
+    }
+}
+
+fn walk<'s>(instructions: &'s [InstructionInfo], depth: usize, found: &mut Vec<(usize, &'s InstructionInfo)>) {
+    for instruction in instructions {
+        found.push((depth, instruction));
+        instruction.blocks.iter().for_each(|block| walk(&block.instructions, depth + 1, found));
+    }
+}
+
+/// An instruction of an artifact.
+#[derive(Clone, Debug)]
+pub struct InstructionInfo {
+    /// Its number in the artifact.
+    pub index: u32,
+    /// The op.
+    pub op: String,
+    /// The element type of its kernel.
+    pub dtype: DType,
+    /// What it reads.
+    pub inputs: Vec<OperandInfo>,
+    /// What it writes.
+    pub outputs: Vec<OperandInfo>,
+    /// What it runs, if it is a branch or a loop.
+    pub blocks: Vec<BlockInfo>,
+}
+
+/// A block that an instruction runs.
+#[derive(Clone, Debug)]
+pub struct BlockInfo {
+    /// When it runs: `true` or `false`, or the number of a branch; `condition` or `body` of a loop.
+    pub when: String,
+    /// Its instructions.
+    pub instructions: Vec<InstructionInfo>,
+}
+
+/// A tensor that an instruction reads or writes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct OperandInfo {
+    /// Its element type and shape.
+    pub tensor_type: TensorType,
+    /// Where it lives.
+    pub space: Space,
+    /// The offset there, or the index of the variable.
+    pub location: u32,
+    /// Its bytes.
+    pub bytes: u32,
+}
+
+impl Description {
+    /// Describes the artifact `bytes`, which need not be aligned. Checks checksum and tables as [`Program::load`] does.
+    pub fn read(bytes: &[u8]) -> Result<Description> {
+        let bytes = crate::tensor::device::AlignedBytes::from(bytes);
+        let mut program = Program::load(&bytes, &[], &[])?;
+        let header = Program::open(&bytes, &[])?.header;
+        let signatures = (0..program.signatures.len()).map(|index| {
+            program.loaded = 1 << index;
+            signature(&program, index)
+        });
+        let mut signatures = signatures.collect::<Result<Vec<_>>>()?;
+        let mut metadata = metadata(&program);
+        for signature in &mut signatures {
+            let key = doc_key(&signature.name);
+            signature.doc = metadata.iter().position(|(known, _)| *known == key).map(|index| metadata.remove(index).1);
+        }
+        let kernels = program.kernel_records.iter().map(|record| (name(&program, record.name), dtype(record.dtype)));
+        Ok(Description {
+            version: (header.major, header.minor),
+            length: header.length,
+            checksum: header.checksum,
+            data_bytes: program.data.len() as u32,
+            metadata,
+            variables: variables(&program),
+            kernels: kernels.collect(),
+            signatures,
+        })
+    }
+}
+
+fn name(program: &Program<'_>, index: u32) -> String {
+    String::from_utf8_lossy(program.name_bytes(index).unwrap_or_default()).into_owned()
+}
+
+fn dtype(code: u8) -> DType {
+    DType::from_code(code).unwrap_or(DType::U8)
+}
+
+fn metadata(program: &Program<'_>) -> Vec<(String, String)> {
+    let mut rest = program.metadata;
+    let mut next = || {
+        let (name, after) = program::take_name(rest)?;
+        rest = after;
+        Some(String::from_utf8_lossy(name).into_owned())
+    };
+    core::iter::from_fn(|| next().zip(next())).collect()
+}
+
+fn variables(program: &Program<'_>) -> Vec<VariableInfo> {
+    let describe = |record: &program::VariableRecord| {
+        let tensor = program.tensors.get(record.tensor as usize)?;
+        let assigns = |&(index, _): &(usize, &SignatureRecord)| record.assigned_by & (1 << index) != 0;
+        let signatures = program.signatures.iter().enumerate().filter(assigns);
+        Some(VariableInfo {
+            name: name(program, record.name),
+            tensor_type: *program.tensor_type(tensor),
+            trainable: record.trainable != 0,
+            bytes: tensor.bytes,
+            assigned_by: signatures.map(|(_, signature)| name(program, signature.name)).collect(),
+        })
+    };
+    program.variables.iter().filter_map(describe).collect()
+}
+
+fn signature(program: &Program<'_>, index: usize) -> Result<SignatureInfo> {
+    let record = &program.signatures[index];
+    let block = program.blocks.get(record.block as usize).ok_or(Error::UnknownSignature)?;
+    let named = |first: u32, operands: &[u16]| {
+        let places = operands.iter().zip(first..).map(|(&operand, number)| Ok((name(program, number), self::operand(program, operand)?)));
+        places.collect::<Result<Vec<_>>>()
+    };
+    Ok(SignatureInfo {
+        name: name(program, record.name),
+        doc: None,
+        inputs: named(record.input_names, program.inputs(block))?,
+        outputs: named(record.output_names, program.outputs(block))?,
+        instructions: instructions(program, block, 0, &mut program.instructions.len())?,
+        arena_bytes: program.arena_bytes() as u32,
+        variable_bytes: program.variable_bytes() as u32,
+        scratch: block.scratch,
+    })
+}
+
+/// The instructions of a block; `left` is how many there can be, unless blocks run each other.
+fn instructions(program: &Program<'_>, block: &BlockRecord, depth: usize, left: &mut usize) -> Result<Vec<InstructionInfo>> {
+    let describe = |(index, instruction): (u32, &InstructionRecord)| {
+        *left = left.checked_sub(1).ok_or(Error::Record { section: Section::Blocks, index: 0 })?;
+        let kernel = program.kernel_records.get(usize::from(instruction.kernel)).ok_or(Error::UnknownSignature)?;
+        let inputs = program::part(program.operands, instruction.operands, instruction.inputs.into());
+        let outputs = instruction.operands.saturating_add(instruction.inputs.into());
+        let outputs = program::part(program.operands, outputs, instruction.outputs.into());
+        let operands = |numbers: &[u16]| numbers.iter().map(|&number| operand(program, number)).collect::<Result<Vec<_>>>();
+        let nested = nested(OpCode(kernel.op), dtype(kernel.dtype), program.attributes(instruction));
+        let blocks = nested.into_iter().map(|(when, number)| {
+            let missing = Error::Record { section: Section::Blocks, index: number };
+            let block = program.blocks.get(number as usize).filter(|_| depth < MAX_DEPTH).ok_or(missing)?;
+            Ok(BlockInfo { when, instructions: instructions(program, block, depth + 1, left)? })
+        });
+        let blocks = blocks.collect::<Result<Vec<_>>>()?;
+        let (op, dtype) = (name(program, kernel.name), dtype(kernel.dtype));
+        Ok(InstructionInfo { index, op, dtype, inputs: operands(inputs)?, outputs: operands(outputs)?, blocks })
+    };
+    (block.first..).zip(program.block_instructions(block)).map(describe).collect()
+}
+
+/// The blocks that an instruction runs, and when.
+fn nested(op: OpCode, dtype: DType, attributes: &[u32]) -> Vec<(String, u32)> {
+    let names: &[&str] = match (op, dtype) {
+        (ops::code::cond, DType::Bool) => &["true", "false"],
+        (ops::code::while_loop, _) => &["condition", "body"],
+        (ops::code::cond, _) => return attributes.iter().enumerate().map(|(index, &block)| (format!("{index}"), block)).collect(),
+        _ => &[],
+    };
+    names.iter().zip(attributes).map(|(&name, &block)| (name.into(), block)).collect()
+}
+
+fn operand(program: &Program<'_>, number: u16) -> Result<OperandInfo> {
+    let missing = Error::NoSuchTensor { index: number.into() };
+    let record = program.tensors.get(usize::from(number)).ok_or(missing.clone())?;
+    let space = crate::runtime::check::space(record).ok_or(missing)?;
+    Ok(OperandInfo { tensor_type: *program.tensor_type(record), space, location: record.location, bytes: record.bytes })
+}

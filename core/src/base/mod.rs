@@ -1,0 +1,11 @@
+//! The ground: errors, element types, shapes, views of bytes, random numbers, the records of an artifact, and what an op is.
+
+pub mod dtype;
+pub mod error;
+pub mod format;
+pub mod op;
+pub mod random;
+pub mod shape;
+#[cfg(feature = "alloc")]
+pub mod sync;
+pub mod view;

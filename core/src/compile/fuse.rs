@@ -1,0 +1,329 @@
+//! Which nodes run together: neighbours that compute element by element. They run block by block, so that what passes between
+//! them stays in the cache, and what nobody else reads exists for one block only.
+
+use crate::base::dtype::DType;
+use crate::base::shape::{Shape, TensorType};
+use crate::compile::plan::{Step, is_view};
+
+use crate::ops;
+use crate::tensor::device::Device;
+use crate::tensor::graph::{Graph, Node, ValueId};
+use alloc::vec::Vec;
+
+/// The most storages that a group writes.
+pub(crate) const MAX_WRITES: usize = 12;
+/// The most storages that a group only reads.
+pub(crate) const MAX_READS: usize = 24;
+
+/// The most threads that blocks are spread over.
+pub(crate) const MAX_THREADS: usize = 16;
+
+/// How nodes are to run together.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Fusion {
+    /// The elements of a block: a few operands of them stay in the innermost cache.
+    pub block: usize,
+    /// Over how many threads blocks may be spread.
+    pub threads: usize,
+    /// How many elements a thread must compute to be worth its start.
+    pub grain: usize,
+}
+
+/// How the elements of a group's tensors are divided.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Division {
+    /// How many there are.
+    pub elements: usize,
+    /// The elements of a row: of the operands of trailing axes, or 1.
+    pub columns: usize,
+    /// The elements of a block: whole rows.
+    pub block: usize,
+    /// Over how many threads the blocks are spread.
+    pub threads: usize,
+}
+
+impl Division {
+    /// One block that is everything.
+    pub const NONE: Division = Division { elements: 1, columns: 1, block: 1, threads: 1 };
+
+    /// The types of a block's tensors, by element type.
+    pub(crate) fn types(&self, elements: usize) -> [TensorType; DType::ALL.len()] {
+        let dims = [(elements / self.columns) as u32, self.columns as u32];
+        let dims = if self.columns == 1 { &dims[..1] } else { &dims[..] };
+        let shape = Shape::new(dims).unwrap_or(Shape::SCALAR);
+        DType::ALL.map(|dtype| TensorType::new(dtype, shape))
+    }
+}
+
+impl Fusion {
+    /// What suits `device`.
+    pub(crate) fn of(device: &Device) -> Fusion {
+        Fusion { block: 1024, threads: device.threads().min(MAX_THREADS), grain: 1 << 16 }
+    }
+
+    /// The nodes of `order` as steps, neighbours together where they can be.
+    pub(crate) fn steps(&self, graph: &Graph, order: &[usize]) -> Vec<Step> {
+        let mut steps = Vec::new();
+        let mut open: Option<Open> = None;
+        for &index in order {
+            let node = &graph.nodes[index];
+            let fits = self.fits(graph, node);
+            if let Some(group) = &mut open
+                && (is_view(graph, node) || fits.is_some_and(|fits| group.join(node, fits)))
+            {
+                group.nodes.push(index);
+                continue;
+            }
+            steps.extend(open.take().into_iter().flat_map(|group| self.close(group)));
+            match fits {
+                Some(fits) => open = Some(Open::new(index, node, fits)),
+                None => steps.push(Step::single(index)),
+            }
+        }
+        steps.extend(open.into_iter().flat_map(|group| self.close(group)));
+        steps
+    }
+
+    /// The elements of a node's outputs and of its operands of trailing axes, if it can run block by block.
+    fn fits(&self, graph: &Graph, node: &Node) -> Option<(usize, usize)> {
+        let tensor_type = |id: ValueId| graph.values[id].tensor_type;
+        let count = |id: ValueId| tensor_type(id).shape.elements().map(|elements| elements as usize);
+        let (&input, &output) = (node.inputs.first()?, node.outputs.first()?);
+        let op = node.op.def.code;
+        let elements = count(output)?;
+        let even = node.outputs.iter().all(|&id| count(id) == Some(elements));
+        if !ops::ELEMENTWISE.contains(&op) || ops::checks_data(op, tensor_type(input).dtype) || !even || elements <= self.block {
+            return None;
+        }
+        let mut columns = 1;
+        for &id in &node.inputs {
+            let own = count(id)?;
+            if own != 1 && own != elements {
+                let shape = tensor_type(id).shape;
+                let leading = shape.dims().iter().take_while(|&&dim| dim == 1).count();
+                let trails = tensor_type(output).shape.dims().ends_with(&shape.dims()[leading..]);
+                if !trails || own > 4 * self.block || (columns != 1 && columns != own) {
+                    return None;
+                }
+                columns = own;
+            }
+        }
+        Some((elements, columns))
+    }
+
+    /// The steps of a group that takes no more nodes: one, or where nothing is won, one for each node.
+    fn close(&self, group: Open) -> Vec<Step> {
+        let Open { nodes, members, elements, columns, .. } = group;
+        let block = (self.block / columns).max(1) * columns;
+        let threads = self.threads.min(elements * members / self.grain).min(elements.div_ceil(block)).max(1);
+        if members == 1 && threads == 1 {
+            return nodes.into_iter().map(Step::single).collect();
+        }
+        alloc::vec![Step { nodes, division: Division { elements, columns, block, threads } }]
+    }
+}
+
+/// A group that may take more nodes.
+struct Open {
+    /// Its nodes, with views between them.
+    nodes: Vec<usize>,
+    /// How many are not views.
+    members: usize,
+    elements: usize,
+    columns: usize,
+    written: Vec<ValueId>,
+    read: Vec<ValueId>,
+}
+
+impl Open {
+    fn new(index: usize, node: &Node, (elements, columns): (usize, usize)) -> Open {
+        let nodes = alloc::vec![index];
+        Open { nodes, members: 1, elements, columns, written: node.outputs.clone(), read: node.inputs.clone() }
+    }
+
+    /// Makes `node` part of the group, if it is like the others.
+    fn join(&mut self, node: &Node, (elements, columns): (usize, usize)) -> bool {
+        let read = node.inputs.iter().filter(|id| !self.written.contains(id) && !self.read.contains(id));
+        let read: Vec<ValueId> = read.copied().collect();
+        let alike = elements == self.elements && (columns == 1 || self.columns == 1 || columns == self.columns);
+        let room = self.written.len() + node.outputs.len() <= MAX_WRITES && self.read.len() + read.len() <= MAX_READS;
+        if alike && room {
+            self.members += 1;
+            self.columns = self.columns.max(columns);
+            self.written.extend(&node.outputs);
+            self.read.extend(read);
+        }
+        alike && room
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    extern crate std;
+    use super::*;
+    use crate::base::op::{Call, Kernel, OpDef};
+    use crate::base::random::Stream;
+    use crate::base::sync::Task;
+    use crate::compile::plan::{Location, Plan, Target, plan};
+    use crate::host::executable::{Caller, Executable};
+    use crate::tensor::device::Backend;
+    use crate::tensor::scope::Op;
+    use crate::{Eager, Error, Function, Result, Scope, Tensor, Variable};
+    use std::vec;
+
+    /// The portable CPU with threads.
+    struct Threads(Device, usize);
+
+    impl Backend for Threads {
+        fn name(&self) -> &str {
+            "threads"
+        }
+        fn run(&self, def: &'static OpDef, _: &mut Call<'_, '_>) -> Result<()> {
+            Err(Error::NoKernel { op: def.name, dtype: DType::F32 })
+        }
+        fn has_kernel(&self, def: &OpDef, dtype: DType) -> bool {
+            self.0.has_kernel(def, dtype)
+        }
+        fn kernels(&self) -> &[&'static Kernel] {
+            self.0.kernels()
+        }
+        fn threads(&self) -> usize {
+            self.1
+        }
+        fn join(&self, tasks: &mut [&mut Task<'_>]) {
+            std::thread::scope(|threads| tasks.iter_mut().for_each(|task| drop(threads.spawn(task))));
+        }
+    }
+
+    /// Numbers below a limit, the same for the same seed.
+    struct Dice {
+        stream: Stream,
+        rolled: u64,
+    }
+
+    impl Dice {
+        fn roll(&mut self, below: usize) -> usize {
+            self.rolled += 1;
+            self.stream.block(self.rolled)[0] as usize % below
+        }
+
+        /// One of `values`, mostly of the last ones.
+        fn choose(&mut self, values: &[Tensor]) -> Tensor {
+            let below = if self.roll(3) == 0 { values.len() } else { values.len().min(6) };
+            values[values.len() - 1 - self.roll(below)].clone()
+        }
+    }
+
+    const ADAM: [f32; 5] = [0.9, 0.999, 1e-7, 0.1, 0.001];
+    const DIMS: [u32; 2] = [7, 6];
+
+    /// A function of elementwise ops, with some others between them, on tensors of every kind that they take.
+    fn random_function(seed: u64, variables: Vec<Variable>) -> Function<(Tensor, Tensor), Vec<Tensor>> {
+        Function::new(move |scope: &dyn Scope, (x, row): (Tensor, Tensor)| {
+            let mut dice = Dice { stream: Stream { key: seed, stream: 1 }, rolled: 0 };
+            let mut values = vec![x.clone(), row, Tensor::scalar(&scope.device(), 0.5f32), Tensor::scalar(&scope.device(), 3i64)];
+            for variable in &variables {
+                values.push(scope.read(variable)?);
+            }
+            for _ in 0..20 + dice.roll(100) {
+                let code = ops::ELEMENTWISE[dice.roll(ops::ELEMENTWISE.len())];
+                let op: &'static Op = ops::OPS.iter().find(|op| op.def.code == code).unwrap();
+                let arity = usize::from(op.def.inputs.0);
+                let inputs: Vec<Tensor> = (0..arity).map(|_| dice.choose(&values)).collect();
+                let attributes = match code {
+                    ops::code::adam_step => ADAM.map(f32::to_bits).to_vec(),
+                    ops::code::cast => vec![1 + dice.roll(9) as u32],
+                    ops::code::reshape => [vec![6, 7], vec![42], vec![1, 7, 6], DIMS.to_vec()][dice.roll(4)].clone(),
+                    _ => vec![],
+                };
+                if !scope.device().has_kernel(op.def, inputs[0].dtype()) || ops::checks_data(code, inputs[0].dtype()) {
+                    continue;
+                }
+                match scope.emit(op, &attributes, &inputs.iter().collect::<Vec<_>>()) {
+                    Ok(outputs) => values.extend(outputs),
+                    Err(_) if dice.roll(9) == 0 => values.push(x.mean(&[], false)?),
+                    Err(_) => (),
+                }
+            }
+            for variable in &variables {
+                let value = dice.choose(&values);
+                if value.tensor_type() == variable.tensor_type()? {
+                    scope.assign(variable, &value)?;
+                }
+            }
+            Ok((0..1 + dice.roll(4)).map(|_| dice.choose(&values)).collect())
+        })
+    }
+
+    /// The elements' bits; every NaN is the same.
+    fn bits(tensor: &Tensor) -> Vec<u64> {
+        match tensor.dtype() {
+            DType::F32 => tensor.to_vec::<f32>().unwrap().iter().map(|x| if x.is_nan() { 1 << 40 } else { x.to_bits().into() }).collect(),
+            DType::F64 => tensor.to_vec::<f64>().unwrap().iter().map(|x| if x.is_nan() { f64::NAN } else { *x }.to_bits()).collect(),
+            _ => tensor.buffer().unwrap().bytes().iter().map(|&byte| byte.into()).collect(),
+        }
+    }
+
+    /// The results and the variables after each of two runs.
+    fn two_runs(graph: &Graph, device: &Device, fusion: Fusion, inputs: &[Tensor], variables: &[(Variable, Tensor)]) -> Vec<Vec<u64>> {
+        variables.iter().for_each(|(variable, value)| variable.set(value).unwrap());
+        let mut executable = Executable::new(graph, device, fusion).unwrap();
+        let mut seen = Vec::new();
+        for _ in 0..2 {
+            let results: Result<Vec<Tensor>> = executable.run(
+                &Caller::on(device),
+                |take| inputs.iter().for_each(take),
+                |next| graph.outputs.iter().map(|_| next()).collect(),
+            );
+            seen.extend(results.unwrap().iter().map(bits));
+            seen.extend(variables.iter().map(|(variable, _)| bits(&variable.value().unwrap())));
+        }
+        seen
+    }
+
+    #[test]
+    fn fused_and_single_steps_have_the_same_bits() {
+        let scope = Eager::new(&ops::portable_cpu());
+        let numbers = |stream: u64, dims: &[u32]| {
+            let count = dims.iter().product::<u32>() as usize;
+            let numbers: Vec<f32> = Stream { key: 9, stream }.uniform(count).iter().map(|x| 3.0 * x - 1.5).collect();
+            Tensor::new(&scope.device(), &numbers, dims).unwrap()
+        };
+        let (mut groups, mut blocks, mut steps) = (0, 0, 0);
+        for seed in 0..300 {
+            let variables: Vec<(Variable, Tensor)> = (2..5).map(|stream| (Variable::untrained("v"), numbers(stream, &DIMS))).collect();
+            variables.iter().for_each(|(variable, value)| variable.create(&scope, value).unwrap());
+            let function = random_function(seed, variables.iter().map(|(variable, _)| variable.clone()).collect());
+            let inputs = [numbers(0, &DIMS), numbers(1, &[6])];
+            let concrete = function.concrete(&scope, &(inputs[0].clone(), inputs[1].clone())).unwrap();
+            let graph = concrete.graph();
+            let mut dice = Dice { stream: Stream { key: seed, stream: 2 }, rolled: 0 };
+            let single = Fusion { block: usize::MAX, threads: 1, grain: 1 };
+            let fused = Fusion { block: 1 + dice.roll(20), threads: 1 + dice.roll(4), grain: 1 };
+            let device = Device::new(Threads(scope.device(), fused.threads));
+            let wanted = two_runs(graph, &device, single, &inputs, &variables);
+            assert!(two_runs(graph, &device, fused, &inputs, &variables) == wanted, "seed {seed}, {fused:?}");
+            let (alone, together): (Plan, Plan) = (plan(graph, Target::Host(single)), plan(graph, Target::Host(fused)));
+            assert!(together.scratch <= alone.scratch, "seed {seed}: {} and {}", together.scratch, alone.scratch);
+            groups += together.steps.iter().filter(|step| step.nodes.len() > 1).count();
+            blocks += together.locations.iter().filter(|location| matches!(location, Location::Block(_))).count();
+            steps += together.steps.len();
+        }
+        assert!(groups > 400 && blocks > 400, "{groups} groups of {steps} steps, {blocks} values that exist for one block only");
+    }
+
+    #[test]
+    fn a_chain_takes_a_block_and_no_more() {
+        let scope = Eager::new(&ops::portable_cpu());
+        let chain = Function::new(|_: &dyn Scope, x: Tensor| {
+            x.exp()?.mul(&x)?.sub(&x)?.cast(DType::I32)?.cast(DType::F32)?.mul(&x)?.tanh()?.sum(&[], false)
+        });
+        let concrete = chain.concrete(&scope, &Tensor::full(&scope.device(), 1.0f32, &[100, 100]).unwrap()).unwrap();
+        let fusion = Fusion { block: 500, threads: 1, grain: 1 };
+        let planned = plan(concrete.graph(), Target::Host(fusion));
+        assert_eq!(planned.steps.iter().map(|step| step.nodes.len()).collect::<Vec<_>>(), [7, 1]);
+        // The last one is read by the sum: it is whole.
+        assert!(planned.scratch <= 40_000 + 3 * 2000, "{}", planned.scratch);
+        assert_eq!(plan(concrete.graph(), Target::Device).scratch, 3 * 40_000);
+    }
+}

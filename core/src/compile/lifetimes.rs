@@ -1,0 +1,252 @@
+//! The lifetimes of a graph's values in one order, and where their bytes lie.
+//!
+//! Values that are views of one another, or computed in place, share a storage. A storage lives from its first writer to its
+//! last reader; storages that are never alive together share bytes of scratch memory.
+
+use crate::compile::fuse::Division;
+use crate::compile::plan::{Decided, Location, Step, Target, is_view};
+use crate::compile::subgraphs::Bodies;
+use crate::runtime::program::ALIGN;
+use crate::tensor::graph::{Graph, Node, Origin, ValueId};
+use alloc::vec::Vec;
+
+/// Bytes that several values share, one after the other.
+#[derive(Clone, Debug)]
+struct Storage {
+    place: Place,
+    bytes: u32,
+    first: usize,
+    last: usize,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq)]
+enum Place {
+    Constant,
+    Input(usize),
+    Scratch,
+    Result(usize),
+    Variable(usize),
+    /// In scratch, one block for each thread.
+    Block,
+}
+
+impl Place {
+    fn in_scratch(self) -> bool {
+        matches!(self, Place::Scratch | Place::Block)
+    }
+}
+
+/// Where everything lies.
+pub(crate) struct Places {
+    pub(crate) locations: Vec<Location>,
+    /// The bytes of scratch memory; `u32::MAX` where they are too many.
+    pub(crate) scratch: u32,
+    /// Where that of the bodies of each branch and loop begins.
+    pub(crate) workspaces: Vec<(usize, u32)>,
+}
+
+/// The lifetimes of a graph's values in one order.
+pub(crate) struct Layout<'g> {
+    graph: &'g Graph,
+    pub(crate) steps: Vec<Step>,
+    storages: Vec<Storage>,
+    /// The storage of each value, once it has one.
+    storage_of: Vec<Option<usize>>,
+    /// The storages that branches and loops work in.
+    workspaces: Vec<(usize, usize)>,
+}
+
+/// A node in its step.
+struct Position<'s> {
+    step: &'s Step,
+    /// The step's number. All that a step reads and writes is alive together.
+    time: usize,
+    /// The node's number in the order.
+    node: usize,
+    /// The number of the node after the step.
+    end: usize,
+}
+
+impl<'g> Layout<'g> {
+    /// Lays out `graph`, whose nodes run in `steps`.
+    pub(crate) fn new(graph: &'g Graph, decided: &Decided, steps: Vec<Step>, target: Target) -> Layout<'g> {
+        let storage_of = alloc::vec![None; graph.values.len()];
+        let mut layout = Layout { graph, steps: Vec::new(), storages: Vec::new(), storage_of, workspaces: Vec::new() };
+        for id in 0..graph.values.len() {
+            let place = match graph.values[id].origin {
+                Origin::Constant(_) => Place::Constant,
+                Origin::Variable(index) => Place::Variable(index),
+                Origin::Input(index) if target != Target::Device => Place::Input(index),
+                Origin::Input(_) => Place::Scratch,
+                Origin::Node => continue,
+            };
+            layout.open(id, place, 0);
+        }
+        let last_reads = last_reads(graph, &steps);
+        let mut before = 0;
+        for (step, time) in steps.iter().zip(1..) {
+            let end = before + step.nodes.len();
+            for (&index, node) in step.nodes.iter().zip(before..) {
+                layout.place_node(index, &Position { step, time, node, end }, decided, &last_reads);
+            }
+            before = end;
+        }
+        let end = steps.len() + 1;
+        graph.results().for_each(|id| layout.touch(id, end));
+        if decided.gives {
+            layout.move_results();
+        }
+        layout.steps = steps;
+        layout
+    }
+
+    /// Gives each output of `node` a storage.
+    fn place_node(&mut self, index: usize, at: &Position<'_>, decided: &Decided, last_reads: &[usize]) {
+        let node = &self.graph.nodes[index];
+        let bodies = decided.bodies[index].as_ref();
+        for &id in &node.inputs {
+            self.touch(id, at.time);
+        }
+        for (output, &id) in node.outputs.iter().enumerate() {
+            let internal = at.step.nodes.len() > 1 && last_reads[id] < at.end;
+            if let Some(variable) = decided.direct[id] {
+                self.open(id, Place::Variable(variable), at.time);
+            } else if let Some(input) = bodies.and_then(|bodies| bodies.updated(output)) {
+                self.storage_of[id] = self.storage_of[node.inputs[input]];
+            } else if let Some(shared) = self.shared_with(node, output, internal, at, last_reads) {
+                self.storage_of[id] = Some(shared);
+            } else if internal && at.step.division != Division::NONE {
+                self.open(id, Place::Block, at.time);
+                let size = self.graph.values[id].tensor_type.dtype.size();
+                let blocks = self.storages.last_mut().into_iter();
+                blocks.for_each(|storage| storage.bytes = (at.step.division.threads * at.step.division.block * size) as u32);
+            } else {
+                self.open(id, Place::Scratch, at.time);
+            }
+            self.touch(id, at.time);
+        }
+        if let Some(bytes) = bodies.map(Bodies::workspace).filter(|&bytes| bytes > 0) {
+            self.workspaces.push((index, self.storages.len()));
+            self.storages.push(Storage { place: Place::Scratch, bytes, first: at.time, last: at.time });
+        }
+    }
+
+    /// A new storage for value `id`, written at time `first`. Time 0 is before the first step.
+    fn open(&mut self, id: ValueId, place: Place, first: usize) {
+        let bytes = self.graph.values[id].tensor_type.bytes().unwrap_or(0);
+        self.storage_of[id] = Some(self.storages.len());
+        self.storages.push(Storage { place, bytes, first, last: first });
+    }
+
+    fn touch(&mut self, id: ValueId, time: usize) {
+        if let Some(storage) = self.storage_of[id] {
+            self.storages[storage].last = self.storages[storage].last.max(time);
+        }
+    }
+
+    /// Gives each result that would end up in scratch a buffer that the caller can keep.
+    fn move_results(&mut self) {
+        let mut results = 0;
+        for storage in self.graph.outputs.iter().filter_map(|&id| self.storage_of[id]) {
+            if self.storages[storage].place == Place::Scratch {
+                self.storages[storage].place = Place::Result(results);
+                results += 1;
+            }
+        }
+    }
+
+    /// The storage of an input that output `output` of `node` may take over: it is a view of it, or the op works in place
+    /// and nobody reads the input later. In a group, also what an earlier node read last.
+    fn shared_with(&self, node: &Node, output: usize, internal: bool, at: &Position<'_>, last_reads: &[usize]) -> Option<usize> {
+        if is_view(self.graph, node) {
+            return self.storage_of[node.inputs[0]];
+        }
+        let id = node.outputs[output];
+        let tensor_type = |id: ValueId| self.graph.values[id].tensor_type;
+        let allowed = |input: usize| node.op.def.in_place.contains(&(input as u8, output as u8));
+        let taken = |storage: usize| node.outputs[..output].iter().any(|&other| self.storage_of[other] == Some(storage));
+        let free = |storage: usize| {
+            let holds = |id: ValueId| self.storage_of[id] == Some(storage);
+            let read_later = (0..self.graph.values.len()).any(|id| holds(id) && last_reads[id] > at.node);
+            let others_allowed = node.inputs.iter().enumerate().all(|(input, &id)| !holds(id) || allowed(input));
+            let place = self.storages[storage].place;
+            (place == Place::Scratch || internal && place == Place::Block) && !read_later && others_allowed && !taken(storage)
+        };
+        let own = node.inputs.iter().enumerate().filter(|&(input, _)| allowed(input)).map(|(_, &id)| id);
+        let earlier = at.step.nodes.iter().take(at.step.nodes.len() - (at.end - at.node));
+        let theirs = earlier.flat_map(|&index| self.graph.nodes[index].inputs.iter().copied());
+        let alone = at.step.nodes.len() == 1;
+        let alike = |&other: &ValueId| {
+            let (own, other) = (tensor_type(id), tensor_type(other));
+            own.bytes() == other.bytes() && (alone || own.shape.elements() == other.shape.elements())
+        };
+        own.chain(theirs).filter(alike).filter_map(|id| self.storage_of[id]).find(|&storage| free(storage))
+    }
+
+    /// The step of several nodes that most bytes of scratch are alive with.
+    pub(crate) fn largest_group(&self) -> Option<usize> {
+        let alive = |time: usize| {
+            let alive = self.storages.iter().filter(|storage| storage.place.in_scratch() && storage.first <= time && time <= storage.last);
+            alive.map(|storage| u64::from(storage.bytes)).sum::<u64>()
+        };
+        (0..self.steps.len()).filter(|&step| self.steps[step].nodes.len() > 1).max_by_key(|&step| alive(step + 1))
+    }
+
+    /// Gives every scratch storage its offset: the largest first, each at the lowest place where it overlaps no other
+    /// that lives at the same time.
+    pub(crate) fn place(&self) -> Places {
+        let mut by_size: Vec<usize> = (0..self.storages.len()).filter(|&index| self.storages[index].place.in_scratch()).collect();
+        by_size
+            .sort_by_key(|&index| core::cmp::Reverse((self.storages[index].bytes, self.storages[index].last - self.storages[index].first)));
+        let mut offsets: Vec<u64> = alloc::vec![0; self.storages.len()];
+        let mut placed: Vec<usize> = Vec::new();
+        let mut scratch = 0;
+        for index in by_size {
+            let storage = &self.storages[index];
+            let bytes = u64::from(storage.bytes);
+            let alive = |&&other: &&usize| self.storages[other].first <= storage.last && storage.first <= self.storages[other].last;
+            let mut neighbours: Vec<(u64, u64)> =
+                placed.iter().filter(alive).map(|&other| (offsets[other], u64::from(self.storages[other].bytes))).collect();
+            neighbours.sort_unstable();
+            let mut offset = 0;
+            for (start, taken) in neighbours {
+                if offset + bytes.next_multiple_of(ALIGN as u64) <= start {
+                    break;
+                }
+                offset = offset.max((start + taken).next_multiple_of(ALIGN as u64));
+            }
+            offsets[index] = offset;
+            scratch = scratch.max(offset + bytes);
+            placed.push(index);
+        }
+        let saturated = |offset: u64| u32::try_from(offset).unwrap_or(u32::MAX);
+        let locate = |storage: &Option<usize>| match storage.map(|index| (index, self.storages[index].place)) {
+            Some((_, Place::Constant)) | None => Location::Constant,
+            Some((index, Place::Scratch)) => Location::Scratch(saturated(offsets[index])),
+            Some((index, Place::Block)) => Location::Block(saturated(offsets[index])),
+            Some((_, Place::Input(index))) => Location::Input(index),
+            Some((_, Place::Result(index))) => Location::Result(index),
+            Some((_, Place::Variable(variable))) => Location::Variable(variable),
+        };
+        let locations = self.storage_of.iter().map(locate).collect();
+        let workspaces = self.workspaces.iter().map(|&(node, storage)| (node, saturated(offsets[storage]))).collect();
+        Places { locations, scratch: saturated(scratch), workspaces }
+    }
+}
+
+/// The number, in the order of the nodes, of each value's last reader, of views of it too.
+fn last_reads(graph: &Graph, steps: &[Step]) -> Vec<usize> {
+    let mut last = alloc::vec![0; graph.values.len()];
+    for id in graph.results() {
+        last[id] = usize::MAX;
+    }
+    let order: Vec<usize> = steps.iter().flat_map(|step| step.nodes.iter().copied()).collect();
+    for (position, &index) in order.iter().enumerate().rev() {
+        let node = &graph.nodes[index];
+        for &id in &node.inputs {
+            let through = if is_view(graph, node) { last[node.outputs[0]] } else { 0 };
+            last[id] = last[id].max(position).max(through);
+        }
+    }
+    last
+}

@@ -1,0 +1,158 @@
+//! Rewrites of a graph that keep its bits: dead code, constants, what does nothing, and the optimizer step fused with
+//! the op that makes its gradient.
+
+use crate::base::dtype::DType;
+use crate::base::error::Result;
+use crate::base::op::OpCode;
+use crate::compile::inline::{inline, prune};
+use crate::ops;
+use crate::tensor::Tensor;
+use crate::tensor::graph::{Graph, Node, Origin, has_effect};
+use crate::tensor::scope::Op;
+use alloc::vec::Vec;
+
+/// Constants larger than this are not made by folding: they would cost more flash than computing them costs time.
+const FOLD_LIMIT: u32 = 4096;
+
+/// Optimises `graph` until nothing changes.
+pub fn optimize(graph: &mut Graph) -> Result<()> {
+    rewrite(graph)?;
+    drop_unused_captures(graph);
+    Ok(())
+}
+
+/// Rewrites a graph, and what its branches and loops run.
+fn rewrite(graph: &mut Graph) -> Result<()> {
+    loop {
+        let inlined = inline(graph)?;
+        drop_dead_nodes(graph);
+        for node in &mut graph.nodes {
+            node.bodies.iter_mut().try_for_each(rewrite)?;
+        }
+        let pruned = prune(graph);
+        let folded = fold_constants(graph)?;
+        let simplified = simplify(graph);
+        let fused = fuse_steps(graph);
+        if !(inlined || pruned || folded || simplified || fused) {
+            return Ok(());
+        }
+    }
+}
+
+/// Drops nodes that no result needs, and that have no effect.
+fn drop_dead_nodes(graph: &mut Graph) {
+    let mut needed = alloc::vec![false; graph.values.len()];
+    graph.results().collect::<Vec<_>>().into_iter().for_each(|id| needed[id] = true);
+    let mut keep: Vec<bool> = Vec::new();
+    for node in graph.nodes.iter().rev() {
+        let alive = node.outputs.iter().any(|&id| needed[id]) || has_effect(node);
+        if alive {
+            node.inputs.iter().for_each(|&id| needed[id] = true);
+        }
+        keep.push(alive);
+    }
+    let mut keep = keep.into_iter().rev();
+    graph.nodes.retain(|_| keep.next() == Some(true));
+}
+
+/// Computes nodes whose inputs are all constants.
+fn fold_constants(graph: &mut Graph) -> Result<bool> {
+    let mut changed = false;
+    let nodes = core::mem::take(&mut graph.nodes);
+    for node in nodes {
+        let inputs: Option<Vec<Tensor>> = node.inputs.iter().map(|&id| graph.constant(id).cloned()).collect();
+        let small = node.outputs.iter().all(|&id| graph.values[id].tensor_type.bytes().is_some_and(|bytes| bytes <= FOLD_LIMIT));
+        let view = node.op.def.code == ops::code::reshape;
+        match inputs {
+            Some(inputs) if (small || view) && !inputs.is_empty() && node.bodies.is_empty() && !has_effect(&node) => {
+                let computed = Tensor::compute(node.op, &node.attributes, &inputs.iter().collect::<Vec<_>>())?;
+                for (&id, tensor) in node.outputs.iter().zip(computed) {
+                    graph.values[id].origin = Origin::Constant(tensor);
+                }
+                changed = true;
+            }
+            _ => graph.nodes.push(node),
+        }
+    }
+    Ok(changed)
+}
+
+/// Drops nodes that give their input again, and makes broadcasts and transposes that move nothing the views that they
+/// are. A sum over single elements is not among them: it starts from +0, and so turns −0 into +0.
+fn simplify(graph: &mut Graph) -> bool {
+    let mut changed = false;
+    let mut index = 0;
+    while let Some(node) = graph.nodes.get(index) {
+        index += 1;
+        let (Some(&input), &[output]) = (node.inputs.first(), node.outputs.as_slice()) else { continue };
+        let (from, to) = (graph.values[input].tensor_type, graph.values[output].tensor_type);
+        let code = node.op.def.code;
+        let copies = [ops::code::reshape, ops::code::broadcast_to, ops::code::identity, ops::code::cast].contains(&code);
+        let assigned = graph.captures.iter().any(|capture| capture.assigned == Some(output));
+        if from == to && (copies || times_one(graph, node)) && !assigned {
+            graph.replace(output, input);
+            graph.nodes.remove(index - 1);
+            changed = true;
+            index -= 1;
+        } else if from.shape.elements() == to.shape.elements() && moves_nothing(node, from.shape.dims()) {
+            let attributes = to.shape.dims().to_vec();
+            let (inputs, outputs) = (alloc::vec![input], alloc::vec![output]);
+            let name = node.name.clone();
+            graph.nodes[index - 1] = Node { name, ..Node::new(&ops::reshape::OP, attributes, inputs, outputs) };
+            changed = true;
+        }
+    }
+    changed
+}
+
+/// True for `x * 1` with a constant 1.
+fn times_one(graph: &Graph, node: &Node) -> bool {
+    let one = |tensor: &Tensor| tensor.to_vec::<f32>().is_ok_and(|elements| elements.iter().all(|&element| element == 1.0));
+    node.op.def.code == ops::code::mul && node.inputs.get(1).and_then(|&id| graph.constant(id)).is_some_and(one)
+}
+
+/// True if a broadcast only adds axes of size 1, or a transpose only moves such axes.
+fn moves_nothing(node: &Node, dims: &[u32]) -> bool {
+    let wide = |axis: &&u32| dims.get(**axis as usize).is_some_and(|&dim| dim != 1);
+    match node.op.def.code {
+        ops::code::broadcast_to => true,
+        ops::code::transpose => node.attributes.iter().filter(wide).is_sorted(),
+        _ => false,
+    }
+}
+
+/// The steps of optimizers: the number of the gradient's input, and the op that makes the gradient `xᵀ · dy` itself, which takes x and
+/// dy in its place.
+const STEPS: [(OpCode, usize, &Op); 2] = [(ops::code::sgd_step, 1, &ops::matmul_sgd::OP), (ops::code::adam_step, 3, &ops::matmul_adam::OP)];
+
+/// A step and the product that makes its gradient in one node, so that the gradient of a dense kernel never exists as a whole.
+fn fuse_steps(graph: &mut Graph) -> bool {
+    let uses = graph.uses();
+    for index in 0..graph.nodes.len() {
+        let step = &graph.nodes[index];
+        let Some(&(_, input, op)) = STEPS.iter().find(|(code, ..)| *code == step.op.def.code) else { continue };
+        let gradient = step.inputs[input];
+        let Some(made) = graph.nodes.iter().find(|node| node.outputs.contains(&gradient)) else { continue };
+        let transposed = made.op.def.code == ops::code::matmul && made.attributes == [1, 0];
+        let flat = made.inputs.iter().all(|&id| graph.values[id].tensor_type.shape.rank() == 2);
+        let float = matches!(graph.values[gradient].tensor_type.dtype, DType::F32 | DType::F64);
+        if transposed && flat && float && uses[gradient] == 1 {
+            let mut inputs = step.inputs.clone();
+            inputs.splice(input..=input, made.inputs.iter().copied());
+            let (attributes, outputs, name) = (step.attributes.clone(), step.outputs.clone(), step.name.clone());
+            graph.nodes[index] = Node { name, ..Node::new(op, attributes, inputs, outputs) };
+            return true;
+        }
+    }
+    false
+}
+
+/// Forgets assignments of a variable's own value, and variables that are neither read nor assigned any more.
+fn drop_unused_captures(graph: &mut Graph) {
+    graph.captures.iter_mut().filter(|capture| capture.assigned == Some(capture.initial)).for_each(|capture| capture.assigned = None);
+    let uses = graph.uses();
+    graph.captures.retain(|capture| uses[capture.initial] > 0 || capture.assigned.is_some());
+    for (index, capture) in graph.captures.iter().enumerate() {
+        graph.values[capture.initial].origin = Origin::Variable(index);
+    }
+}

@@ -1,0 +1,57 @@
+//! The steps of a compiled function that decide what runs next, and those that only have an effect.
+
+use crate::base::error::Result;
+use crate::base::format::Said;
+use crate::base::op::{Call, Kernel, MAX_INPUTS, NONE};
+use crate::base::shape::TensorType;
+use crate::base::view::{TensorView, TensorViewMut};
+use crate::host::executable::{Caller, Step, run};
+use crate::host::kernel_step::{BROKEN, Memory, Operand};
+use crate::ops;
+use crate::tensor::device::Device;
+use alloc::vec::Vec;
+
+/// A branch or a loop: its kernel says which block runs next.
+pub(crate) struct Branches {
+    pub(crate) kernel: &'static Kernel,
+    /// As in a program; the blocks are numbered as they stand here.
+    pub(crate) attributes: Vec<u32>,
+    /// What it is decided by.
+    pub(crate) by: Operand,
+    pub(crate) blocks: Vec<Vec<Step>>,
+}
+
+impl Branches {
+    pub(crate) fn run(&self, mut memory: Memory<'_>, caller: &Caller<'_>) -> Result<()> {
+        let mut words = [0, NONE];
+        loop {
+            let data = memory.bytes(&self.by).ok_or(BROKEN)?;
+            ask(self.kernel, &self.attributes, &[TensorView { tensor_type: &self.by.tensor_type, data: Some(data) }], &mut words)?;
+            let Some(block) = self.blocks.get(words[1] as usize) else { return Ok(()) };
+            run(block, &mut memory, caller)?;
+        }
+    }
+}
+
+/// A node without outputs: it may stop the run, or have something printed.
+pub(crate) struct Effect {
+    pub(crate) kernel: &'static Kernel,
+    pub(crate) attributes: Vec<u32>,
+    pub(crate) inputs: Vec<Operand>,
+}
+
+impl Effect {
+    pub(crate) fn run(&self, memory: &Memory<'_>, device: &Device) -> Result<()> {
+        let inputs = self.inputs.iter().map(|input| TensorView { tensor_type: &input.tensor_type, data: memory.bytes(input) });
+        let inputs: heapless::Vec<TensorView<'_>, MAX_INPUTS> = inputs.collect();
+        let mut words = [0, NONE];
+        ask(self.kernel, &self.attributes, &inputs, &mut words).map_err(|error| ops::assert::explain(error, &self.attributes))?;
+        Said::new(words[1], &self.attributes, &inputs).map_or(Ok(()), |said| device.say(&said))
+    }
+}
+
+/// Calls the kernel of an op without outputs, which is given two words instead.
+fn ask(kernel: &Kernel, attributes: &[u32], inputs: &[TensorView<'_>], words: &mut [u32; 2]) -> Result<()> {
+    let data = bytemuck::bytes_of_mut(words);
+    (kernel.run)(&mut Call { attributes, inputs, outputs: &mut [TensorViewMut { tensor_type: &TensorType::I32, data }] })
+}

@@ -1,0 +1,436 @@
+//! A traced function on the host: steps that compute in the very buffers of arguments, results and variables.
+//!
+//! While a function runs, the variables that it assigns are taken from everybody else, and changed in place.
+
+use crate::base::dtype::DType;
+use crate::base::error::{Error, Result, Rule};
+use crate::base::shape::{Shape, TensorType};
+use crate::base::sync::Shared;
+use crate::compile::fuse::{Division, Fusion};
+use crate::compile::plan;
+use crate::compile::plan::{Location, Plan, Target, plan};
+use crate::host::control_step::{Branches, Effect};
+use crate::host::fused_group::{Cut, Group, Member};
+use crate::host::kernel_step::{Memory, Operand, Place, Single};
+use crate::runtime::verify;
+use crate::tensor::Tensor;
+use crate::tensor::device::{AlignedBytes, Buffer, Device};
+use crate::tensor::graph::{Graph, Node, Origin, ValueId};
+use crate::tensor::profile::{Activity, NamedOp, Ops, Profiler, during};
+use crate::tensor::variable::Variable;
+use alloc::boxed::Box;
+use alloc::format;
+use alloc::vec::Vec;
+use core::ops::Range;
+
+/// A planned function, ready to run. It allocates only what its caller still holds of earlier results.
+pub(crate) struct Executable {
+    device: Device,
+    steps: Vec<Step>,
+    scratch: AlignedBytes,
+    /// Those of constants, results, arguments and variables, in this order. The last two are here during a run only.
+    buffers: Vec<Option<Shared<Buffer>>>,
+    results: Range<usize>,
+    /// The arguments' types; their buffers follow the results'.
+    arguments: Vec<TensorType>,
+    variables: Vec<Bound>,
+    outputs: Vec<(TensorType, usize)>,
+}
+
+pub(crate) struct Step {
+    work: Work,
+    /// What a profiler is told.
+    ops: Box<Ops>,
+}
+
+enum Work {
+    Single(Single),
+    Group(Group),
+    Branches(Branches),
+    Effect(Effect),
+}
+
+/// Where a run is, and who is told of it.
+#[derive(Clone, Copy)]
+pub(crate) struct Caller<'c> {
+    pub(crate) device: &'c Device,
+    profiler: Option<&'c dyn Profiler>,
+}
+
+impl<'c> Caller<'c> {
+    /// One on `device`.
+    pub(crate) fn on(device: &'c Device) -> Caller<'c> {
+        Caller { device, profiler: device.profiler() }
+    }
+
+    /// What `work` gives, which is part of a run.
+    #[inline(always)]
+    pub(crate) fn during<R>(&self, activity: Activity<'_>, work: impl FnOnce() -> R) -> R {
+        during(self.profiler, activity, work)
+    }
+
+    /// Shows a profiler the graph of what it is told.
+    pub(crate) fn show(&self, name: &str, traced: &Graph, optimized: &Graph) {
+        if let Some(profiler) = self.profiler {
+            self.during(Activity::Gap("show the graph"), || profiler.function(name, traced, optimized));
+        }
+    }
+}
+
+/// Runs steps one after the other.
+pub(crate) fn run(steps: &[Step], memory: &mut Memory<'_>, caller: &Caller<'_>) -> Result<()> {
+    for (index, step) in steps.iter().enumerate() {
+        let here = Memory { scratch: &mut *memory.scratch, buffers: &mut *memory.buffers };
+        let ran = match caller.profiler {
+            None => step.work.run(here, caller),
+            Some(_) => step.told(here, caller),
+        };
+        if let Err(error) = ran {
+            let before: usize = steps.iter().take(index).map(|step| step.ops.nodes.len()).sum();
+            return Err(error.at(before as u32));
+        }
+    }
+    Ok(())
+}
+
+impl Step {
+    /// Runs the step, and tells of it. Apart, so that the loop of those that nobody listens to stays short.
+    #[cold]
+    #[inline(never)]
+    fn told(&self, memory: Memory<'_>, caller: &Caller<'_>) -> Result<()> {
+        caller.during(Activity::Ops(&self.ops), || self.work.run(memory, caller))
+    }
+}
+
+impl Work {
+    #[inline(always)]
+    fn run(&self, memory: Memory<'_>, caller: &Caller<'_>) -> Result<()> {
+        match self {
+            Work::Single(single) => single.run(memory),
+            Work::Group(group) => group.run(memory, caller.device),
+            Work::Branches(branches) => branches.run(memory, caller),
+            Work::Effect(effect) => effect.run(&memory, caller.device),
+        }
+    }
+}
+
+/// A variable of the function, and the number of its buffer.
+struct Bound {
+    variable: Variable,
+    assigned: bool,
+    buffer: usize,
+}
+
+impl Executable {
+    pub(crate) fn new(graph: &Graph, device: &Device, fusion: Fusion) -> Result<Executable> {
+        let plan = plan(graph, Target::Host(fusion));
+        if plan.scratch == u32::MAX {
+            return Err(Error::TooLarge);
+        }
+        Builder::new(&plan, device)?.finish(&plan)
+    }
+
+    /// The bytes of scratch memory, results, constants and variables.
+    pub(crate) fn planned_bytes(&self) -> Result<usize> {
+        let here = self.buffers.iter().flatten().map(|buffer| buffer.bytes().len()).sum::<usize>();
+        let variables = self.variables.iter().map(|bound| Ok(bound.variable.tensor_type()?.bytes().unwrap_or(0) as usize));
+        Ok(self.scratch.len() + here + variables.sum::<Result<usize>>()?)
+    }
+
+    /// Runs the function on the tensors that `gather` gives, and gives its results to `build`.
+    pub(crate) fn run<R>(
+        &mut self,
+        caller: &Caller<'_>,
+        gather: impl FnOnce(&mut dyn FnMut(&Tensor)),
+        build: impl FnOnce(&mut dyn FnMut() -> Tensor) -> R,
+    ) -> Result<R> {
+        let run = Run(self);
+        caller.during(Activity::Gap("take arguments"), || run.0.set_arguments(gather))?;
+        caller.during(Activity::Gap("take variables"), || run.0.take_variables())?;
+        caller.during(Activity::Gap("renew results"), || run.0.renew_results());
+        run.0.compute(caller)?;
+        let results = caller.during(Activity::Gap("give results"), || run.0.give(build));
+        caller.during(Activity::Gap("put variables back"), || drop(run));
+        Ok(results)
+    }
+
+    fn give<R>(&self, build: impl FnOnce(&mut dyn FnMut() -> Tensor) -> R) -> R {
+        let mut outputs = self.outputs.iter();
+        // The structure that is built has as many tensors as the function has outputs.
+        let mut next = || {
+            let (tensor_type, buffer) = outputs.next()?;
+            Some(Tensor::shared(*tensor_type, self.buffers.get(*buffer)?.clone()?))
+        };
+        build(&mut || next().unwrap_or_else(|| Tensor::scalar(&self.device, 0.0f32)))
+    }
+
+    fn set_arguments(&mut self, gather: impl FnOnce(&mut dyn FnMut(&Tensor))) -> Result<()> {
+        let Executable { arguments, buffers, results, .. } = self;
+        let (mut count, mut set) = (0, Ok(()));
+        gather(&mut |tensor| {
+            let index = count;
+            count += 1;
+            let Some(wanted) = arguments.get(index).filter(|_| set.is_ok()) else { return };
+            match tensor.buffer() {
+                _ if *wanted != tensor.tensor_type() => {
+                    set = Err(Error::message(format!("input {index} is {wanted}, got {}", tensor.tensor_type())));
+                }
+                Err(error) => set = Err(error),
+                Ok(buffer) => buffers[results.end + index] = Some(buffer.clone()),
+            }
+        });
+        if count != arguments.len() {
+            return Err(Error::message(format!("the function takes {} tensors, got {count}", arguments.len())));
+        }
+        set
+    }
+
+    fn take_variables(&mut self) -> Result<()> {
+        for bound in &self.variables {
+            let variable = &bound.variable;
+            self.buffers[bound.buffer] = Some(if bound.assigned { variable.take()? } else { variable.buffer()? });
+        }
+        Ok(())
+    }
+
+    /// New buffers for the results that somebody holds.
+    fn renew_results(&mut self) {
+        for buffer in self.buffers[self.results.clone()].iter_mut().flatten() {
+            if Shared::get_mut(buffer).is_none() {
+                *buffer = Shared::new(self.device.zeros(buffer.bytes().len()));
+            }
+        }
+    }
+
+    fn compute(&mut self, caller: &Caller<'_>) -> Result<()> {
+        run(&self.steps, &mut Memory { scratch: &mut self.scratch, buffers: &mut self.buffers }, caller)
+    }
+}
+
+/// A run: when it ends, in whatever way, everybody has their buffers again.
+struct Run<'e>(&'e mut Executable);
+
+impl Drop for Run<'_> {
+    fn drop(&mut self) {
+        let Executable { buffers, results, variables, .. } = &mut *self.0;
+        for bound in variables {
+            match buffers[bound.buffer].take() {
+                Some(buffer) if bound.assigned => bound.variable.put(buffer),
+                _ => (),
+            }
+        }
+        buffers[results.end..].iter_mut().for_each(|buffer| *buffer = None);
+    }
+}
+
+/// An executable under construction.
+struct Builder<'d> {
+    device: &'d Device,
+    /// Those of constants, then those of results.
+    buffers: Vec<Option<Shared<Buffer>>>,
+    results: Range<usize>,
+    inputs: usize,
+}
+
+/// Calls `visit` with every constant that a plan's nodes read or that it gives.
+fn constants(plan: &Plan, visit: &mut dyn FnMut(&Tensor)) {
+    let graph = &plan.graph;
+    let nodes = plan.steps.iter().flat_map(|step| &step.nodes);
+    for &id in nodes.flat_map(|&node| &graph.nodes[node].inputs).chain(&graph.outputs) {
+        if let Origin::Constant(tensor) = &graph.values[id].origin {
+            visit(tensor);
+        }
+    }
+    plan.bodies.iter().flat_map(|bodies| &bodies.plans).for_each(|body| constants(body, visit));
+}
+
+impl<'d> Builder<'d> {
+    fn new(plan: &Plan, device: &'d Device) -> Result<Builder<'d>> {
+        let mut buffers: Vec<Option<Shared<Buffer>>> = Vec::new();
+        let mut computed = Ok(());
+        constants(plan, &mut |tensor| match tensor.buffer() {
+            Ok(buffer) if !buffers.iter().flatten().any(|other| Shared::ptr_eq(other, buffer)) => buffers.push(Some(buffer.clone())),
+            Ok(_) => (),
+            Err(error) => computed = Err(error),
+        });
+        computed?;
+        let first = buffers.len();
+        for (value, location) in plan.graph.values.iter().zip(&plan.locations) {
+            if let Location::Result(index) = *location {
+                let bytes = value.tensor_type.bytes().ok_or(Error::TooLarge)? as usize;
+                buffers.resize(buffers.len().max(first + index + 1), None);
+                buffers[first + index].get_or_insert_with(|| Shared::new(device.zeros(bytes)));
+            }
+        }
+        let results = first..buffers.len();
+        let inputs = plan.graph.inputs.len();
+        buffers.resize(results.end + inputs + plan.graph.captures.len(), None);
+        Ok(Builder { device, buffers, results, inputs })
+    }
+
+    fn finish(self, plan: &Plan) -> Result<Executable> {
+        let graph = &plan.graph;
+        let steps = self.steps(plan, &|name| name.clone())?;
+        let outputs = graph.outputs.iter().map(|&id| match self.place(plan, id)? {
+            Place::Buffer(buffer) => Ok((graph.values[id].tensor_type, buffer)),
+            Place::Scratch(_) => Err(Error::Traced),
+        });
+        let outputs = outputs.collect::<Result<_>>()?;
+        let mut variables: Vec<Bound> = Vec::new();
+        for (capture, buffer) in graph.captures.iter().zip(self.first_variable()..) {
+            let variable = capture.source.variable().ok_or(Error::Traced)?.clone();
+            variables.push(Bound { variable, assigned: capture.assigned.is_some(), buffer });
+        }
+        variables.sort_by_key(|bound| bound.variable.id());
+        Ok(Executable {
+            device: self.device.clone(),
+            steps,
+            scratch: AlignedBytes::zeroed(plan.scratch as usize),
+            results: self.results,
+            arguments: graph.inputs.iter().map(|&id| graph.values[id].tensor_type).collect(),
+            variables,
+            outputs,
+            buffers: self.buffers,
+        })
+    }
+
+    fn first_variable(&self) -> usize {
+        self.results.end + self.inputs
+    }
+
+    fn place(&self, plan: &Plan, id: ValueId) -> Result<Place> {
+        Ok(match plan.locations[id] {
+            Location::Scratch(start) | Location::Block(start) => Place::Scratch(start as usize),
+            Location::Constant => {
+                let buffer = plan.graph.constant(id).ok_or(Error::Traced)?.buffer()?;
+                let same = |other: &Option<Shared<Buffer>>| other.as_ref().is_some_and(|other| Shared::ptr_eq(other, buffer));
+                Place::Buffer(self.buffers.iter().position(same).ok_or(Error::Traced)?)
+            }
+            Location::Result(index) => Place::Buffer(self.results.start + index),
+            Location::Input(index) => Place::Buffer(self.results.end + index),
+            Location::Variable(index) => Place::Buffer(self.first_variable() + index),
+        })
+    }
+
+    /// The steps of a plan, whose nodes have the names that `named` makes of theirs.
+    fn steps(&self, plan: &Plan, named: &Named<'_>) -> Result<Vec<Step>> {
+        let step = |step| Ok(Step { work: self.work(plan, step, named)?, ops: Box::new(ops(plan, step, named)) });
+        plan.steps.iter().map(step).collect()
+    }
+
+    fn work(&self, plan: &Plan, step: &plan::Step, named: &Named<'_>) -> Result<Work> {
+        if let Some(bodies) = plan.bodies.iter().find(|bodies| *step.nodes == [bodies.node]) {
+            return self.branches(plan, &plan.graph.nodes[bodies.node], &bodies.plans, named);
+        }
+        let mut members = Vec::new();
+        for &index in &step.nodes {
+            let node = &plan.graph.nodes[index];
+            let member = self.member(plan, node, &step.division)?;
+            verify::at(index as u32, self.check(plan, node, &member))?;
+            members.push(member);
+        }
+        match members.as_slice() {
+            [Member { outputs, .. }] if outputs.len() < 2 && step.division == Division::NONE => (),
+            _ => return Ok(Work::Group(Group::new(members, step.division))),
+        }
+        let Some(Member { kernel, attributes, inputs, outputs }) = members.pop() else { return Err(Error::Traced) };
+        let inputs = inputs.into_iter().map(|(operand, _)| operand).collect();
+        Ok(match outputs.first() {
+            Some(&(output, _)) => Work::Single(Single { kernel, attributes, inputs, output }),
+            None => Work::Effect(Effect { kernel, attributes, inputs }),
+        })
+    }
+
+    /// A branch or a loop.
+    fn branches(&self, plan: &Plan, node: &Node, bodies: &[Plan], named: &Named<'_>) -> Result<Work> {
+        let own = Node { name: node.name.as_ref().map(named), ..node.clone() };
+        let steps = |(body, plan)| self.steps(plan, &|name| own.inner_name(bodies.len(), body, name));
+        let mut blocks = bodies.iter().enumerate().map(steps).collect::<Result<Vec<_>>>()?;
+        // A loop is decided by what its condition gives, a branch by its first input.
+        let (decided, id, words) = match (node.attributes.as_slice(), bodies.first()) {
+            (&[most], Some(condition)) => {
+                // The body computes the condition again at its end.
+                blocks[1].extend(self.steps(condition, &|name| own.inner_name(bodies.len(), 0, name))?);
+                (condition, condition.graph.outputs[0], alloc::vec![0, 1, most])
+            }
+            _ => (plan, node.inputs[0], (0..blocks.len() as u32).collect()),
+        };
+        let (by, _) = self.operand(decided, id, &Division::NONE)?;
+        let kernel = self.device.kernel(node.op.def, by.tensor_type.dtype)?;
+        Ok(Work::Branches(Branches { kernel, attributes: words, by, blocks }))
+    }
+
+    fn member(&self, plan: &Plan, node: &Node, division: &Division) -> Result<Member> {
+        let operands = |ids: &[ValueId]| ids.iter().map(|&id| self.operand(plan, id, division)).collect::<Result<Vec<_>>>();
+        let dtype = node.inputs.first().or(node.outputs.first()).map_or(DType::U8, |&id| plan.graph.values[id].tensor_type.dtype);
+        Ok(Member {
+            kernel: self.device.kernel(node.op.def, dtype)?,
+            attributes: node.attributes.clone(),
+            inputs: operands(&node.inputs)?,
+            outputs: operands(&node.outputs)?,
+        })
+    }
+
+    /// Value `id`, and how it is divided.
+    fn operand(&self, plan: &Plan, id: ValueId, division: &Division) -> Result<(Operand, Cut)> {
+        let tensor_type = plan.graph.values[id].tensor_type;
+        let (size, bytes) = (tensor_type.dtype.size(), tensor_type.bytes().ok_or(Error::TooLarge)? as usize);
+        let operand = Operand { tensor_type, bytes, place: self.place(plan, id)? };
+        Ok(match plan.locations[id] {
+            _ if *division == Division::NONE => (operand, Cut::Whole),
+            Location::Block(_) => (Operand { bytes: division.threads * division.block * size, ..operand }, Cut::Block(size)),
+            _ if bytes == division.elements * size => (operand, Cut::Elements(size)),
+            _ => (Operand { tensor_type: TensorType::new(tensor_type.dtype, trailing(&tensor_type)), ..operand }, Cut::Whole),
+        })
+    }
+
+    /// Checks a node by the rules that artifacts must keep.
+    fn check(&self, plan: &Plan, node: &Node, member: &Member) -> Result<(), Rule> {
+        let types = |ids: &[ValueId]| ids.iter().map(|&id| plan.graph.values[id].tensor_type).collect::<Vec<_>>();
+        let places = |operands: &[(Operand, Cut)]| operands.iter().map(|(operand, _)| self.verified(operand)).collect::<Vec<_>>();
+        verify::types(node.op.def, &node.attributes, &types(&node.inputs), &types(&node.outputs))?;
+        verify::places(node.op.def, &places(&member.inputs), &places(&member.outputs))
+    }
+
+    fn verified(&self, operand: &Operand) -> verify::Place {
+        let bytes = operand.bytes as u32;
+        match operand.place {
+            Place::Scratch(start) => verify::Place { space: verify::Place::SCRATCH, start: start as u32, bytes },
+            Place::Buffer(index) => {
+                let argument = self.results.end..self.first_variable();
+                let constant = index < self.results.start || argument.contains(&index);
+                let space = if constant { verify::Place::FLASH } else { verify::Place::variable(index as u32) };
+                verify::Place { space, start: 0, bytes }
+            }
+        }
+    }
+}
+
+/// What a body's nodes are called in the whole.
+type Named<'n> = dyn Fn(&Shared<str>) -> Shared<str> + 'n;
+
+/// What a profiler is told of a step.
+fn ops(plan: &Plan, step: &plan::Step, named: &Named<'_>) -> Ops {
+    let graph = &plan.graph;
+    let nodes = || step.nodes.iter().map(|&index| &graph.nodes[index]);
+    let whole = |id: &ValueId| !matches!(plan.locations[*id], Location::Block(_));
+    let mut written: Vec<ValueId> = nodes().flat_map(|node| &node.outputs).copied().filter(whole).collect();
+    let mut read: Vec<ValueId> = nodes().flat_map(|node| &node.inputs).copied().filter(whole).collect();
+    let bytes = |ids: &mut Vec<ValueId>| {
+        ids.sort_unstable();
+        ids.dedup();
+        ids.iter().map(|&id| u64::from(graph.values[id].tensor_type.bytes().unwrap_or(0))).sum()
+    };
+    read.retain(|id| !written.contains(id));
+    let output = |node: &Node| Some(graph.values[*node.outputs.first()?].tensor_type);
+    let named = |node: &Node| NamedOp { name: node.name.as_ref().map(named), op: node.op.def, output: output(node) };
+    Ops { nodes: nodes().map(named).collect(), read: bytes(&mut read), written: bytes(&mut written) }
+}
+
+/// The shape of an operand that every block reads: a scalar, or one axis.
+fn trailing(tensor_type: &TensorType) -> Shape {
+    match tensor_type.shape.elements() {
+        None | Some(1) => Shape::SCALAR,
+        Some(columns) => Shape::new(&[columns]).unwrap_or(Shape::SCALAR),
+    }
+}

@@ -1,0 +1,125 @@
+//! The steps of a function compiled for the host: kernels, with the places of what they read and write.
+
+use crate::base::error::{Error, Result};
+use crate::base::op::{Call, Kernel, MAX_INPUTS};
+use crate::base::shape::TensorType;
+use crate::base::sync::Shared;
+use crate::base::view::{TensorView, TensorViewMut};
+use crate::tensor::device::Buffer;
+use alloc::vec::Vec;
+
+/// Where the bytes of an operand are.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) enum Place {
+    /// From this byte of scratch memory.
+    Scratch(usize),
+    /// In buffer number so much: all of it.
+    Buffer(usize),
+}
+
+/// A tensor that a step reads or writes.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Operand {
+    pub(crate) tensor_type: TensorType,
+    pub(crate) bytes: usize,
+    pub(crate) place: Place,
+}
+
+/// What steps compute in. Nobody else holds the buffers that a step writes.
+pub(crate) struct Memory<'m> {
+    pub(crate) scratch: &'m mut [u8],
+    pub(crate) buffers: &'m mut [Option<Shared<Buffer>>],
+}
+
+impl Memory<'_> {
+    /// The bytes of an operand that nobody writes now.
+    pub(crate) fn bytes(&self, operand: &Operand) -> Option<&[u8]> {
+        match operand.place {
+            Place::Scratch(start) => part(self.scratch, start, operand.bytes),
+            Place::Buffer(index) => Some(self.buffers.get(index)?.as_ref()?.bytes()),
+        }
+    }
+}
+
+/// What no plan gives that was checked.
+pub(crate) const BROKEN: Error = Error::Misaligned;
+
+/// A kernel with one output.
+pub(crate) struct Single {
+    pub(crate) kernel: &'static Kernel,
+    pub(crate) attributes: Vec<u32>,
+    pub(crate) inputs: Vec<Operand>,
+    pub(crate) output: Operand,
+}
+
+impl Single {
+    /// Runs the kernel. This is what a node costs beside it: one or two inputs take the short way.
+    #[inline]
+    pub(crate) fn run(&self, memory: Memory<'_>) -> Result<()> {
+        let (data, around) = Around::split(memory, &self.output).ok_or(BROKEN)?;
+        let outputs = &mut [TensorViewMut { tensor_type: &self.output.tensor_type, data }];
+        let attributes = &self.attributes;
+        match self.inputs.as_slice() {
+            [x] => (self.kernel.run)(&mut Call { attributes, inputs: &[around.view(x)], outputs }),
+            [a, b] => (self.kernel.run)(&mut Call { attributes, inputs: &[around.view(a), around.view(b)], outputs }),
+            inputs => {
+                let inputs: heapless::Vec<TensorView<'_>, MAX_INPUTS> = inputs.iter().map(|input| around.view(input)).collect();
+                (self.kernel.run)(&mut Call { attributes, inputs: &inputs, outputs })
+            }
+        }
+    }
+}
+
+/// The memory around an output.
+struct Around<'m> {
+    before: &'m [u8],
+    /// Where the output ends in scratch.
+    end: usize,
+    after: &'m [u8],
+    low: &'m [Option<Shared<Buffer>>],
+    high: &'m [Option<Shared<Buffer>>],
+}
+
+impl<'m> Around<'m> {
+    /// Divides `memory` into the bytes of `output` and what is around them.
+    #[inline(always)]
+    fn split(memory: Memory<'m>, output: &Operand) -> Option<(&'m mut [u8], Around<'m>)> {
+        let Memory { scratch, buffers } = memory;
+        match output.place {
+            Place::Scratch(start) => {
+                let (before, rest) = scratch.split_at_mut_checked(start)?;
+                let (data, after) = rest.split_at_mut_checked(output.bytes)?;
+                Some((data, Around { before, end: start + output.bytes, after, low: buffers, high: &[] }))
+            }
+            Place::Buffer(index) => {
+                let (low, rest) = buffers.split_at_mut_checked(index)?;
+                let (own, high) = rest.split_first_mut()?;
+                let data = Shared::get_mut(own.as_mut()?)?.bytes_mut();
+                Some((data, Around { before: scratch, end: 0, after: &[], low, high }))
+            }
+        }
+    }
+
+    /// Operand `input`; in place, if it is where the output is.
+    #[inline(always)]
+    fn view<'v>(&self, input: &'v Operand) -> TensorView<'v>
+    where
+        'm: 'v,
+    {
+        let data = match input.place {
+            Place::Scratch(start) if start <= self.before.len() => part(self.before, start, input.bytes),
+            Place::Scratch(start) => part(self.after, start.wrapping_sub(self.end), input.bytes),
+            Place::Buffer(index) => {
+                let buffer = self.low.get(index).or_else(|| self.high.get(index.wrapping_sub(self.low.len() + 1)));
+                buffer.and_then(Option::as_ref).map(|buffer| buffer.bytes())
+            }
+        };
+        TensorView { tensor_type: &input.tensor_type, data }
+    }
+}
+
+/// The `count` bytes from `first`.
+#[inline(always)]
+pub(crate) fn part(bytes: &[u8], first: usize, count: usize) -> Option<&[u8]> {
+    bytes.get(first..)?.get(..count)
+}

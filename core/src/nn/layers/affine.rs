@@ -1,0 +1,101 @@
+//! What layers with a kernel, a bias and an activation share.
+
+use super::{Activation, Initializer, Module, Visitor};
+use crate::base::error::Result;
+use crate::tensor::Tensor;
+use crate::tensor::scope::Scope;
+use crate::tensor::variable::Variable;
+
+/// A kernel, a bias, how they begin, and what is done at last.
+pub(super) struct Affine {
+    kernel: Variable,
+    /// The kernel's name in TensorFlow's checkpoints, where it differs from one of Keras's layers to the other.
+    tracked: &'static str,
+    pub(super) bias: Option<Variable>,
+    pub(super) kernel_initializer: Initializer,
+    pub(super) bias_initializer: Initializer,
+    pub(super) activation: Activation,
+}
+
+impl Module for Affine {
+    fn visit(&self, visitor: &mut dyn Visitor) {
+        visitor.module(if visitor.tracks() { self.tracked } else { "kernel" }, &self.kernel);
+        visitor.module("bias", &self.bias);
+    }
+}
+
+impl Affine {
+    /// With Keras's defaults: Glorot uniform, zeros, no activation.
+    pub(super) fn new() -> Affine {
+        Affine {
+            kernel: Variable::deferred("kernel"),
+            tracked: "_kernel",
+            bias: Some(Variable::deferred("bias")),
+            kernel_initializer: Initializer::glorot_uniform(),
+            bias_initializer: Initializer::zeros(),
+            activation: Activation::Linear,
+        }
+    }
+
+    /// The same with this name for the kernel in TensorFlow's checkpoints.
+    pub(super) fn tracked(self, tracked: &'static str) -> Affine {
+        Affine { tracked, ..self }
+    }
+
+    pub(super) fn build(&self, scope: &dyn Scope, kernel: &[u32], bias: u32) -> Result<()> {
+        self.kernel.create(scope, &self.kernel_initializer.call(scope, kernel)?)?;
+        self.bias.iter().try_for_each(|variable| variable.create(scope, &self.bias_initializer.call(scope, &[bias])?))
+    }
+
+    pub(super) fn read(&self, scope: &dyn Scope) -> Result<(Tensor, Option<Tensor>)> {
+        Ok((scope.read(&self.kernel)?, self.bias.as_ref().map(|bias| scope.read(bias)).transpose()?))
+    }
+}
+
+/// The methods of a layer with a field `affine` that give the same layer with another value of it.
+macro_rules! affine_options {
+    ($layer:ident, $kernel_initializer:ident) => {
+        impl $layer {
+            /// The same with `activation`; at first there is none.
+            pub fn activation(mut self, activation: $crate::nn::layers::Activation) -> $layer {
+                self.affine.activation = activation;
+                self
+            }
+
+            /// The same with or without a bias; at first with one.
+            pub fn use_bias(mut self, use_bias: bool) -> $layer {
+                self.affine.bias = use_bias.then(|| $crate::tensor::variable::Variable::deferred("bias"));
+                self
+            }
+
+            /// The same with a kernel that begins so; at first Glorot uniform.
+            pub fn $kernel_initializer(mut self, initializer: $crate::nn::layers::Initializer) -> $layer {
+                self.affine.kernel_initializer = initializer;
+                self
+            }
+
+            /// The same with a bias that begins so; at first zeros.
+            pub fn bias_initializer(mut self, initializer: $crate::nn::layers::Initializer) -> $layer {
+                self.affine.bias_initializer = initializer;
+                self
+            }
+        }
+    };
+}
+
+/// The methods of a layer that give the same layer with another value in a field.
+macro_rules! options {
+    ($layer:ident { $($(#[$doc:meta])* $field:ident: $ty:ty,)* }) => {
+        impl $layer {
+            $(
+                $(#[$doc])*
+                pub fn $field(mut self, $field: $ty) -> $layer {
+                    self.$field = $field;
+                    self
+                }
+            )*
+        }
+    };
+}
+
+pub(super) use {affine_options, options};

@@ -1,0 +1,134 @@
+//! Batch normalisation: Keras's `BatchNormalization`.
+
+use super::affine::options;
+use super::scaled::{Scaled, scaled_options};
+use super::{Initializer, Layer, Module, inputs};
+use crate::base::error::{Error, Result};
+use crate::base::shape::Shape;
+use crate::tensor::Tensor;
+use crate::tensor::scope::Scope;
+use crate::tensor::variable::Variable;
+use alloc::format;
+
+/// `gamma · (x − mean) / √(variance + ε) + beta` for each index along one axis, the last one at first.
+///
+/// In training, mean and variance are those of the batch, and the moving ones, which no optimizer trains, go on to them: `moving ·
+/// momentum + batch · (1 − momentum)`. Otherwise they are the moving ones. The variance is that of the batch, not an estimate from it, as
+/// in Keras 3.
+///
+/// ```
+/// use gradlet_core::layers::{BatchNormalization, Layer};
+/// use gradlet_core::{Eager, Scope, Tensor, ops};
+/// let scope = Eager::new(&ops::portable_cpu());
+/// let layer = BatchNormalization::default().momentum(0.9);
+/// let x = Tensor::new(&scope.device(), &[1.0f32, 3.0], &[2, 1])?;
+/// let y = layer.apply(&scope.with_training(true), &x)?.to_vec::<f32>()?;
+/// assert!((y[1] - 1.0).abs() < 1e-3 && (y[0] + 1.0).abs() < 1e-3);
+/// # Ok::<(), gradlet_core::Error>(())
+/// ```
+#[derive(Module)]
+pub struct BatchNormalization {
+    axis: i32,
+    momentum: f64,
+    epsilon: f64,
+    moving_mean_initializer: Initializer,
+    moving_variance_initializer: Initializer,
+    #[module(name = "")]
+    scaled: Scaled,
+    moving_mean: Variable,
+    moving_variance: Variable,
+}
+
+/// The values of a batch normalisation's variables.
+#[derive(Clone, Debug)]
+pub struct BatchNormalizationWeights {
+    /// The factor, if there is one.
+    pub gamma: Option<Tensor>,
+    /// What is added, if there is something.
+    pub beta: Option<Tensor>,
+    /// The moving mean.
+    pub moving_mean: Tensor,
+    /// The moving variance.
+    pub moving_variance: Tensor,
+}
+
+impl Default for BatchNormalization {
+    fn default() -> BatchNormalization {
+        BatchNormalization {
+            axis: -1,
+            momentum: 0.99,
+            epsilon: 1e-3,
+            moving_mean_initializer: Initializer::zeros(),
+            moving_variance_initializer: Initializer::ones(),
+            scaled: Scaled::new(),
+            moving_mean: Variable::untrained("moving_mean"),
+            moving_variance: Variable::untrained("moving_variance"),
+        }
+    }
+}
+
+scaled_options!(BatchNormalization);
+options! { BatchNormalization {
+    /// The same along this axis, which counts from the end where it is negative; at first the last one.
+    axis: i32,
+    /// The same with moving statistics that keep so much of what they are; at first 0.99.
+    momentum: f64,
+    /// The same with this under the root, beside the variance; at first 0.001.
+    epsilon: f64,
+    /// The same with a moving mean that begins so; at first zeros.
+    moving_mean_initializer: Initializer,
+    /// The same with a moving variance that begins so; at first ones.
+    moving_variance_initializer: Initializer,
+}}
+
+impl BatchNormalization {
+    /// The output for `x`, and the moving mean and variance after it.
+    ///
+    /// Fails where the axis is not one of `x`, and where the weights do not have its dimension.
+    pub fn normalize(&self, x: &Tensor, weights: &BatchNormalizationWeights, training: bool) -> Result<[Tensor; 3]> {
+        let BatchNormalizationWeights { gamma, beta, moving_mean, moving_variance } = weights;
+        let wide = x.in_32_bits()?;
+        let [gamma, beta] = [gamma, beta].map(|weight| weight.as_ref().map(Tensor::in_32_bits).transpose());
+        let (gamma, beta) = (gamma?, beta?);
+        if !training {
+            let moments = [&moving_mean.in_32_bits()?, &moving_variance.in_32_bits()?];
+            let y = wide.batch_normalization_along(self.axis, moments, beta.as_ref(), gamma.as_ref(), self.epsilon)?;
+            return Ok([y.cast(x.dtype())?, moving_mean.clone(), moving_variance.clone()]);
+        }
+        let [y, mean, variance] = wide.batch_norm(self.axis, beta.as_ref(), gamma.as_ref(), self.epsilon)?;
+        let moved = |moving: &Tensor, batch: &Tensor| {
+            moving.mul_scalar(self.momentum)?.add(&batch.cast(moving.dtype())?.mul_scalar(1.0 - self.momentum)?)
+        };
+        Ok([y.cast(x.dtype())?, moved(moving_mean, &mean)?, moved(moving_variance, &variance)?])
+    }
+}
+
+impl Layer for BatchNormalization {
+    fn name(&self) -> &str {
+        "batch_normalization"
+    }
+
+    fn build(&self, scope: &dyn Scope, input: &Shape) -> Result<()> {
+        let dims = [inputs::dim(self.name(), self.axis, input)?];
+        self.scaled.build(scope, &dims)?;
+        self.moving_mean.create(scope, &self.moving_mean_initializer.call(scope, &dims)?)?;
+        self.moving_variance.create(scope, &self.moving_variance_initializer.call(scope, &dims)?)
+    }
+
+    fn call(&self, scope: &dyn Scope, x: &Tensor) -> Result<Tensor> {
+        let [gamma, beta] = self.scaled.read(scope)?;
+        let (moving_mean, moving_variance) = (scope.read(&self.moving_mean)?, scope.read(&self.moving_variance)?);
+        let (built, got) = (moving_mean.dims()[0], inputs::dim(self.name(), self.axis, x.shape())?);
+        if got != built {
+            let text = format!("batch_normalization was built for {built} along axis {}, not for {}", self.axis, x.tensor_type());
+            return Err(Error::message(text));
+        }
+        let weights = BatchNormalizationWeights { gamma, beta, moving_mean, moving_variance };
+        let [y, mean, variance] = self.normalize(x, &weights, scope.training())?;
+        if scope.training() {
+            scope.assign(&self.moving_mean, &mean)?;
+            scope.assign(&self.moving_variance, &variance)?;
+        }
+        Ok(y)
+    }
+}

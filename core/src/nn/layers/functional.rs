@@ -1,0 +1,177 @@
+//! Layers that are fed by any earlier ones: Keras's functional API.
+
+use super::merge::Merge;
+use super::sequential::{input, unused};
+use super::{Layer, Module, Visitor, observed_call};
+use crate::base::dtype::DType;
+use crate::base::error::{Error, Result};
+use crate::base::shape::{Shape, TensorType};
+use crate::tensor::Tensor;
+use crate::tensor::scope::Scope;
+use crate::trace::tracing::dry_run;
+use alloc::boxed::Box;
+use alloc::string::String;
+use alloc::vec::Vec;
+
+/// A model whose layers are fed by its input, or by layers that were added before: with shortcuts, where those are wanted. The last
+/// one gives the output.
+///
+/// ```
+/// use gradlet_core::layers::{Add, Dense, Functional, Layer, Module};
+/// use gradlet_core::{Eager, Scope, Tensor, ops};
+/// let scope = Eager::new(&ops::portable_cpu());
+/// let mut model = Functional::new("residual");
+/// let x = model.layer("first", Dense::new(4), Functional::INPUT);
+/// let y = model.layer("second", Dense::new(4), x);
+/// model.merge("sum", Add, &[x, y]);
+/// let y = model.apply(&scope, &Tensor::full(&scope.device(), 1.0f32, &[2, 3])?)?;
+/// assert_eq!(y.dims(), [2, 4]);
+/// assert_eq!(model.named_variables()[2].0, "second/kernel");
+/// # Ok::<(), gradlet_core::Error>(())
+/// ```
+pub struct Functional {
+    name: String,
+    nodes: Vec<Node>,
+}
+
+/// A value in a [`Functional`] model: its input, or what a layer gives.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Value(usize);
+
+struct Node {
+    name: String,
+    step: Step,
+    inputs: Vec<Value>,
+    /// The last node that this one's value feeds.
+    last_use: usize,
+}
+
+enum Step {
+    Layer(Box<dyn Layer>),
+    Merge(Box<dyn Merge>),
+}
+
+impl Functional {
+    /// The model's input.
+    pub const INPUT: Value = Value(0);
+
+    /// A model of this name without layers.
+    pub fn new(name: &str) -> Functional {
+        Functional { name: name.into(), nodes: Vec::new() }
+    }
+
+    /// Adds a layer that is fed by `input`. Its name gets a number after it if another one has it already.
+    pub fn layer(&mut self, name: &str, layer: impl Layer + 'static, input: Value) -> Value {
+        self.push(name, Step::Layer(Box::new(layer)), &[input])
+    }
+
+    /// Adds a layer that makes one value of several.
+    pub fn merge(&mut self, name: &str, merge: impl Merge + 'static, inputs: &[Value]) -> Value {
+        self.push(name, Step::Merge(Box::new(merge)), inputs)
+    }
+
+    fn push(&mut self, name: &str, step: Step, inputs: &[Value]) -> Value {
+        let index = self.nodes.len();
+        for Value(input) in inputs {
+            if let Some(node) = input.checked_sub(1).and_then(|input| self.nodes.get_mut(input)) {
+                node.last_use = index;
+            }
+        }
+        let name = unused(name, |name| self.nodes.iter().all(|node| node.name != name));
+        self.nodes.push(Node { name, step, inputs: inputs.to_vec(), last_use: usize::MAX });
+        Value(index + 1)
+    }
+}
+
+impl Functional {
+    /// The nodes in the order of Keras's operations: by their distance from the output, the farthest first, then in the order in which a
+    /// walk from the output to the input comes by. Those that do not lead to the output are the last.
+    fn operations(&self) -> Vec<usize> {
+        let Some(last) = self.nodes.len().checked_sub(1) else { return Vec::new() };
+        let mut met = Vec::new();
+        let mut to_meet = alloc::vec![last];
+        while let Some(node) = to_meet.pop() {
+            if !met.contains(&node) {
+                met.push(node);
+                to_meet.extend(self.feeding(node).rev());
+            }
+        }
+        let mut depths = alloc::vec![0usize; self.nodes.len()];
+        for node in (0..self.nodes.len()).rev().filter(|node| met.contains(node)) {
+            self.feeding(node).for_each(|input| depths[input] = depths[input].max(depths[node] + 1));
+        }
+        // The sort is stable: nodes of one depth stay in the order in which they were met.
+        met.sort_by_key(|&node| core::cmp::Reverse(depths[node]));
+        let unused: Vec<usize> = (0..last).filter(|node| !met.contains(node)).collect();
+        met.extend(unused);
+        met
+    }
+
+    /// The nodes whose values `node` takes.
+    fn feeding(&self, node: usize) -> impl DoubleEndedIterator<Item = usize> {
+        self.nodes[node].inputs.iter().filter_map(|Value(input)| input.checked_sub(1))
+    }
+}
+
+impl Node {
+    fn module(&self) -> &dyn Module {
+        match &self.step {
+            Step::Layer(layer) => &**layer,
+            Step::Merge(merge) => &**merge,
+        }
+    }
+
+    fn call(&self, scope: &dyn Scope, inputs: &[&Tensor]) -> Result<Tensor> {
+        match (&self.step, inputs) {
+            (Step::Layer(layer), [x]) => layer.apply_as(&self.name, scope, x),
+            (Step::Layer(_), _) => Err(Error::Arity { got: inputs.len() as u8 }),
+            (Step::Merge(merge), inputs) => {
+                observed_call(scope, &self.name, merge.kind(), &**merge, &|| merge.named_variables(), || merge.call(scope, inputs))
+            }
+        }
+    }
+}
+
+impl Module for Functional {
+    fn visit(&self, visitor: &mut dyn Visitor) {
+        let nodes = || self.operations().into_iter().map(|node| &self.nodes[node]);
+        if visitor.tracks() {
+            visitor.module("_operations", &input().chain(nodes().map(Node::module)).collect::<Vec<_>>());
+        } else {
+            nodes().for_each(|node| visitor.module(&node.name, &node.module()));
+        }
+    }
+}
+
+impl Layer for Functional {
+    fn name(&self) -> &str {
+        &self.name
+    }
+
+    /// Builds every layer, for inputs of f32.
+    fn build(&self, scope: &dyn Scope, input: &Shape) -> Result<()> {
+        dry_run(scope, TensorType::new(DType::F32, *input), |scope, x| self.call(scope, x)).map(drop)
+    }
+
+    /// Nothing: the layers are built when they are applied.
+    fn ensure_built(&self, _: &dyn Scope, _: &Tensor) -> Result<()> {
+        Ok(())
+    }
+
+    fn call(&self, scope: &dyn Scope, x: &Tensor) -> Result<Tensor> {
+        let mut values: Vec<Option<Tensor>> = alloc::vec![Some(x.clone())];
+        for (index, node) in self.nodes.iter().enumerate() {
+            let missing = || Error::message("a layer is fed by a value of another model");
+            let input = |Value(input): &Value| values.get(*input).and_then(Option::as_ref).ok_or_else(missing);
+            let y = node.call(scope, &node.inputs.iter().map(input).collect::<Result<Vec<_>>>()?)?;
+            for Value(input) in &node.inputs {
+                // What nobody needs any more is given back at once.
+                if *input > 0 && self.nodes[input - 1].last_use == index {
+                    values[*input] = None;
+                }
+            }
+            values.push(Some(y));
+        }
+        values.pop().flatten().ok_or_else(|| Error::message("the model has no layers"))
+    }
+}

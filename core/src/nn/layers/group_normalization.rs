@@ -1,0 +1,65 @@
+//! Group normalisation: Keras's `GroupNormalization`.
+
+use super::affine::options;
+use super::scaled::{Scaled, scaled_options};
+use super::{Layer, Module, inputs};
+use crate::base::error::Result;
+use crate::base::shape::Shape;
+use crate::tensor::Tensor;
+use crate::tensor::scope::Scope;
+
+/// `gamma · (x − mean) / √(variance + ε) + beta`, with mean and variance of each sample's groups of neighbours along an axis, the last one
+/// at first, over all other axes. Gamma and beta have the dimension of that axis.
+///
+/// ```
+/// use gradlet_core::layers::{GroupNormalization, Layer};
+/// use gradlet_core::{Eager, Scope, Tensor, ops};
+/// let scope = Eager::new(&ops::portable_cpu());
+/// let x = Tensor::full(&scope.device(), 5.0f32, &[2, 3, 4])?;
+/// assert_eq!(GroupNormalization::new(2).apply(&scope, &x)?.to_vec::<f32>()?, [0.0; 24]);
+/// # Ok::<(), gradlet_core::Error>(())
+/// ```
+#[derive(Module)]
+pub struct GroupNormalization {
+    groups: Option<u32>,
+    axis: i32,
+    epsilon: f64,
+    #[module(name = "")]
+    scaled: Scaled,
+}
+
+impl GroupNormalization {
+    /// So many groups. Keras's default is 32.
+    pub fn new(groups: u32) -> GroupNormalization {
+        GroupNormalization { groups: Some(groups), axis: -1, epsilon: 1e-3, scaled: Scaled::new() }
+    }
+
+    /// As many groups as there are channels: instance normalisation, Keras's `groups=-1`.
+    pub fn instance() -> GroupNormalization {
+        GroupNormalization { groups: None, ..GroupNormalization::new(1) }
+    }
+}
+
+scaled_options!(GroupNormalization);
+options! { GroupNormalization {
+    /// The same along this axis, which counts from the end where it is negative; at first the last one.
+    axis: i32,
+    /// The same with this under the root, beside the variance; at first 0.001.
+    epsilon: f64,
+}}
+
+impl Layer for GroupNormalization {
+    fn name(&self) -> &str {
+        "group_normalization"
+    }
+
+    fn build(&self, scope: &dyn Scope, input: &Shape) -> Result<()> {
+        self.scaled.build(scope, &[inputs::dim(self.name(), self.axis, input)?])
+    }
+
+    fn call(&self, scope: &dyn Scope, x: &Tensor) -> Result<Tensor> {
+        let [gamma, beta] = self.scaled.read(scope)?;
+        let groups = self.groups.map_or_else(|| inputs::dim(self.name(), self.axis, x.shape()), Ok)?;
+        x.group_norm(groups, self.axis, gamma.as_ref(), beta.as_ref(), self.epsilon)
+    }
+}

@@ -1,0 +1,43 @@
+//! What layers say of inputs that do not fit them.
+
+use crate::base::error::{Error, Result};
+use crate::base::shape::Shape;
+use crate::tensor::Tensor;
+use alloc::format;
+
+/// The dimensions of an input that must have `N` axes.
+///
+/// Fails with what `layer` takes (`images [batch, height, width, channels]`) and what it was given.
+pub(super) fn dims<const N: usize>(layer: &str, takes: &str, dims: &[u32]) -> Result<[u32; N]> {
+    dims.try_into().map_err(|_| Error::message(format!("{layer} takes {takes}, not {dims:?}")))
+}
+
+/// Checks that the last axis of `x` has the size that `layer` was built for.
+pub(super) fn features(layer: &str, built: u32, x: &Tensor) -> Result<()> {
+    match x.shape().back(0) {
+        Some(got) if got == built => Ok(()),
+        _ => Err(Error::message(format!("{layer} was built for inputs […, {built}], not {}", x.tensor_type()))),
+    }
+}
+
+/// What layers of images take.
+pub(super) const IMAGES: &str = "images [batch, height, width, channels]";
+/// What layers of sequences take.
+pub(super) const SEQUENCES: &str = "sequences [batch, steps, features]";
+
+/// The images that a layer takes.
+pub(super) fn images(layer: &str, x: &Tensor) -> Result<[u32; 4]> {
+    dims(layer, IMAGES, x.dims())
+}
+
+/// The sequences that a layer takes.
+pub(super) fn sequences(layer: &str, x: &Tensor) -> Result<[u32; 3]> {
+    dims(layer, SEQUENCES, x.dims())
+}
+
+/// The dimension of an input along `axis`, which counts from the end where it is negative.
+pub(super) fn dim(layer: &str, axis: i32, input: &Shape) -> Result<u32> {
+    let counted = if axis < 0 { axis + input.rank() as i32 } else { axis };
+    let dim = usize::try_from(counted).ok().and_then(|axis| input.dims().get(axis).copied());
+    dim.ok_or_else(|| Error::message(format!("{layer} works along axis {axis}, which inputs of shape {input} do not have")))
+}

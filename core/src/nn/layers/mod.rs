@@ -1,0 +1,199 @@
+//! Layers: what models are made of. They have Keras's names, defaults and weight layouts.
+
+mod activation;
+mod activation_layers;
+mod affine;
+mod batch_normalization;
+mod conv1d;
+mod conv2d;
+mod conv2d_transpose;
+mod dense;
+mod depthwise_conv2d;
+mod dropout;
+mod embedding;
+mod functional;
+mod global_pooling;
+mod group_normalization;
+mod initializers;
+mod inputs;
+mod layer_normalization;
+mod merge;
+mod module;
+mod multi_head_attention;
+mod pooling;
+mod recurrent;
+mod reshape;
+mod scaled;
+mod separable_conv2d;
+mod sequential;
+mod summary;
+mod up_sampling2d;
+
+pub use activation::Activation;
+pub use activation_layers::{LeakyReLU, ReLU, Softmax};
+pub use batch_normalization::{BatchNormalization, BatchNormalizationWeights};
+pub use conv1d::Conv1D;
+pub use conv2d::Conv2D;
+pub use conv2d_transpose::Conv2DTranspose;
+pub use dense::Dense;
+pub use depthwise_conv2d::DepthwiseConv2D;
+pub use dropout::Dropout;
+pub use embedding::Embedding;
+pub use functional::{Functional, Value};
+pub use global_pooling::{GlobalAveragePooling1D, GlobalAveragePooling2D, GlobalMaxPooling1D, GlobalMaxPooling2D};
+pub use gradlet_derive::Module;
+pub use group_normalization::GroupNormalization;
+pub use initializers::Initializer;
+pub use layer_normalization::LayerNormalization;
+pub use merge::{Add, Concatenate, Merge};
+pub use module::{Later, Module, State, Visitor, Waiting};
+pub use multi_head_attention::{Attend, MultiHeadAttention};
+pub use pooling::{AveragePooling1D, AveragePooling2D, MaxPool2D, MaxPooling1D, MaxPooling2D};
+pub use recurrent::{GRU, GRUCell, LSTM, LSTMCell, RNN, RNNCell, Sequence, SimpleRNN, SimpleRNNCell};
+pub use reshape::{Flatten, Permute, Reshape, ZeroPadding2D};
+pub use separable_conv2d::SeparableConv2D;
+pub use sequential::Sequential;
+pub use summary::{LayerSummary, Size, Summary};
+pub use up_sampling2d::UpSampling2D;
+
+pub use crate::ops::conv1d::Padding1D;
+pub use crate::ops::conv2d::Padding;
+pub use crate::ops::resize::Resize;
+
+use crate::base::dtype::DType;
+use crate::base::error::Result;
+use crate::base::shape::{Shape, TensorType};
+use crate::base::sync::{Shared, ThreadSafe};
+use crate::tensor::Tensor;
+use crate::tensor::scope::{Entered, Scope};
+use crate::tensor::variable::Variable;
+use crate::trace::tracing::dry_run;
+use alloc::boxed::Box;
+use alloc::format;
+use alloc::string::String;
+use alloc::vec::Vec;
+
+/// A layer: from a tensor to a tensor, with variables that are created when the input shape is known.
+///
+/// ```
+/// use gradlet_core::layers::{Layer, Module};
+/// use gradlet_core::{Eager, Result, Scope, Shape, Tensor, Variable, ops};
+///
+/// #[derive(Module)]
+/// struct Scale { factor: Variable }
+///
+/// impl Layer for Scale {
+///     fn name(&self) -> &str { "scale" }
+///     fn build(&self, scope: &dyn Scope, input: &Shape) -> Result<()> {
+///         let channels = input.back(0).unwrap_or(1);
+///         self.factor.create(scope, &Tensor::full(&scope.device(), 1.0f32, &[channels])?)
+///     }
+///     fn call(&self, scope: &dyn Scope, x: &Tensor) -> Result<Tensor> {
+///         x.mul(&scope.read(&self.factor)?)
+///     }
+/// }
+///
+/// let scope = Eager::new(&ops::portable_cpu());
+/// let layer = Scale { factor: Variable::deferred("factor") };
+/// let y = layer.apply(&scope, &Tensor::full(&scope.device(), 2.0f32, &[4, 3])?)?;
+/// assert_eq!(y.dims(), [4, 3]);
+/// # Ok::<(), gradlet_core::Error>(())
+/// ```
+pub trait Layer: Module + ThreadSafe {
+    /// What kind of layer it is: `dense`, `conv2d`. A model numbers those of the same name.
+    fn name(&self) -> &str;
+
+    /// The type's name, for people: `Conv2D`.
+    fn kind(&self) -> &str {
+        type_name::<Self>()
+    }
+
+    /// Creates the variables for inputs of this shape. A layer without variables needs none; nor does one that is made of layers,
+    /// for those are built when they are applied.
+    fn build(&self, scope: &dyn Scope, input: &Shape) -> Result<()> {
+        let _ = (scope, input);
+        Ok(())
+    }
+
+    /// Computes the output. The layer's own variables exist; layers in it are called by [`Layer::apply`].
+    fn call(&self, scope: &dyn Scope, x: &Tensor) -> Result<Tensor>;
+
+    /// Builds the layer if it is not built yet, then calls it: what Keras does when a layer is called.
+    fn apply(&self, scope: &dyn Scope, x: &Tensor) -> Result<Tensor> {
+        self.apply_as(self.name(), scope, x)
+    }
+
+    /// What [`Layer::apply`] does first: builds the layer for inputs like `x` if it is not built yet.
+    fn ensure_built(&self, scope: &dyn Scope, x: &Tensor) -> Result<()> {
+        if self.is_built() { Ok(()) } else { self.build(scope, x.shape()) }
+    }
+
+    /// [`Layer::apply`] under a name that the layer has in its model: errors and summaries say it.
+    fn apply_as(&self, name: &str, scope: &dyn Scope, x: &Tensor) -> Result<Tensor> {
+        let call = || self.ensure_built(scope, x).and_then(|()| self.call(scope, x));
+        observed_call(scope, name, self.kind(), self, &|| self.named_variables(), call)
+    }
+
+    /// The type of the output for an input of this type: Keras's `compute_output_spec`. Creates all variables, those of inner
+    /// layers too, but computes nothing.
+    fn output_type(&self, scope: &dyn Scope, input: TensorType) -> Result<TensorType> {
+        dry_run(scope, input, |scope, x| self.apply(scope, x)).map(|y| y.tensor_type())
+    }
+
+    /// The layers with their output shapes and numbers of parameters, as Keras prints them, for inputs of f32 of these
+    /// dimensions after the batch. Creates all variables.
+    fn summary(&self, scope: &dyn Scope, input: &[u32]) -> Result<Summary> {
+        let shape = Shape::new(&[&[1], input].concat())?;
+        Summary::new(self, scope, TensorType::new(DType::F32, shape))
+    }
+}
+
+/// The name of a type, without its path and its parameters.
+pub(crate) fn type_name<T: ?Sized>() -> &'static str {
+    let name = core::any::type_name::<T>();
+    let name = name.split_once('<').map_or(name, |(name, _)| name);
+    name.rsplit_once("::").map_or(name, |(_, name)| name)
+}
+
+/// What `call` gives; those who observe the scope hear of `layer`, and errors name it.
+fn observed_call<L: ?Sized>(
+    scope: &dyn Scope,
+    name: &str,
+    kind: &str,
+    layer: &L,
+    variables: &dyn Fn() -> Vec<(String, Variable)>,
+    call: impl FnOnce() -> Result<Tensor>,
+) -> Result<Tensor> {
+    let recorder = scope.handle().recorder;
+    let id = (core::mem::size_of_val(layer) > 0).then_some(core::ptr::from_ref(layer).cast::<u8>() as usize);
+    recorder.enter(&Entered { name, kind, id, variables });
+    let y = call();
+    recorder.leave(y.as_ref().ok().map(Tensor::tensor_type));
+    y.map_err(|error| error.context(format!("layer {name:?}")))
+}
+
+macro_rules! transparent {
+    ($([$($generics:tt)*] $ty:ty),*) => {$(
+        impl<$($generics)*> Layer for $ty {
+            fn name(&self) -> &str {
+                (**self).name()
+            }
+            fn kind(&self) -> &str {
+                (**self).kind()
+            }
+            fn build(&self, scope: &dyn Scope, input: &Shape) -> Result<()> {
+                (**self).build(scope, input)
+            }
+            fn call(&self, scope: &dyn Scope, x: &Tensor) -> Result<Tensor> {
+                (**self).call(scope, x)
+            }
+            fn ensure_built(&self, scope: &dyn Scope, x: &Tensor) -> Result<()> {
+                (**self).ensure_built(scope, x)
+            }
+            fn apply_as(&self, name: &str, scope: &dyn Scope, x: &Tensor) -> Result<Tensor> {
+                (**self).apply_as(name, scope, x)
+            }
+        }
+    )*};
+}
+transparent!([L: Layer + ?Sized] &L, [L: Layer + ?Sized] Box<L>, [L: Layer + ?Sized] Shared<L>);

@@ -1,0 +1,377 @@
+//! What has variables.
+
+use super::{Activation, Initializer, Padding, Padding1D, Resize};
+use crate::base::dtype::{DType, Element};
+use crate::base::error::Result;
+use crate::base::shape::{Shape, TensorType};
+use crate::base::sync::{Lock, Shared, ThreadSafe};
+use crate::nn::losses::Reduction;
+use crate::ops::conv1d::Conv1DOptions;
+use crate::ops::conv2d::Conv2DOptions;
+use crate::ops::portable_cpu;
+use crate::tensor::Tensor;
+use crate::tensor::variable::Variable;
+use alloc::boxed::Box;
+use alloc::collections::BTreeMap;
+use alloc::format;
+use alloc::string::String;
+use alloc::vec::Vec;
+use core::cell::Cell;
+
+/// What has variables, and knows their names.
+///
+/// `#[derive(Module)]` writes it for a struct (or an enum) whose fields are modules. A field gives its variables under its own
+/// name; a `Vec`, an array, a tuple or a `BTreeMap` gives those of its elements under their indices or keys; an `Option`, a `Box`, an
+/// `Arc`, and a struct with one unnamed field say nothing of their own. Numbers, strings, tensors, shapes and the like have no variables;
+/// numbers in a [`Cell`](core::cell::Cell) and atomic ones have none either, but are kept in checkpoints. Where TensorFlow's object has
+/// another name for a field, `#[module(tracked = "_kernel")]` says it: checkpoints use that one.
+///
+/// ```
+/// use gradlet_core::Variable;
+/// use gradlet_core::layers::{Activation, Dense, Module};
+///
+/// #[derive(Module)]
+/// struct Gated {
+///     towers: Vec<Dense>,
+///     #[module(name = "gate")]
+///     scale: Variable,
+///     activation: Activation,
+///     #[module(skip)]
+///     created: core::time::Duration,
+/// }
+///
+/// let towers = vec![Dense::new(4), Dense::new(4)];
+/// let scale = Variable::deferred("scale");
+/// let gated = Gated { towers, scale, activation: Activation::Relu, created: core::time::Duration::ZERO };
+/// let names: Vec<String> = gated.named_variables().into_iter().map(|(name, _)| name).collect();
+/// assert_eq!(names, ["towers/0/kernel", "towers/0/bias", "towers/1/kernel", "towers/1/bias", "gate"]);
+/// ```
+///
+/// A field that is no module must be left out by `#[module(skip)]`:
+///
+/// ```compile_fail,E0277
+/// #[derive(gradlet_core::layers::Module)]
+/// struct Gated { created: core::time::Duration }
+/// ```
+///
+/// And a misspelt attribute is an error:
+///
+/// ```compile_fail
+/// #[derive(gradlet_core::layers::Module)]
+/// struct Gated { #[module(skipped)] created: core::time::Duration }
+/// ```
+///
+/// In a crate that knows gradlet under another name, `#[module(crate = name)]` stands before the struct.
+#[diagnostic::on_unimplemented(
+    message = "`{Self}` is no `Module`: gradlet does not know which variables it has",
+    label = "this has to be a `Module`",
+    note = "derive `Module` for `{Self}`, or leave the field out with `#[module(skip)]`"
+)]
+pub trait Module {
+    /// Tells `visitor` of each variable and each module in this one.
+    fn visit(&self, visitor: &mut dyn Visitor);
+
+    /// Every variable with its path, in the order of the fields. One that is shared stands there once, under its first path.
+    fn named_variables(&self) -> Vec<(String, Variable)> {
+        let mut paths = Paths::default();
+        self.visit(&mut paths);
+        paths.found
+    }
+
+    /// Every variable.
+    fn variables(&self) -> Vec<Variable> {
+        self.named_variables().into_iter().map(|(_, variable)| variable).collect()
+    }
+
+    /// The variables that optimizers train.
+    fn trainable_variables(&self) -> Vec<Variable> {
+        self.variables().into_iter().filter(Variable::trainable).collect()
+    }
+
+    /// Whether every variable has a value.
+    fn is_built(&self) -> bool {
+        self.variables().iter().all(Variable::is_built)
+    }
+}
+
+/// Who goes through modules, and is told by [`Module::visit`] what is in them.
+pub trait Visitor {
+    /// Here is a variable.
+    fn variable(&mut self, variable: &Variable);
+
+    /// In here is a module of this name. Under the name "" it says nothing of its own: what is in it is in here.
+    fn module(&mut self, name: &str, module: &dyn Module);
+
+    /// Here is something that is no variable, but kept in checkpoints with them.
+    fn state(&mut self, state: &dyn State) {
+        let _ = state;
+    }
+
+    /// More variables will be in here later.
+    fn later(&mut self, later: &Later) {
+        let _ = later;
+    }
+
+    /// Whether names are those of TensorFlow's checkpoints, where these differ: the attributes of Keras's objects.
+    fn tracks(&self) -> bool {
+        false
+    }
+}
+
+/// A number, or what can be told by one tensor, that is no variable but is kept in checkpoints: a [`Cell`](core::cell::Cell) with a
+/// number or an atomic one, the position in a dataset.
+///
+/// ```
+/// use gradlet_core::layers::{Module, State};
+/// let epoch = core::cell::Cell::new(3i64);
+/// let saved = State::value(&epoch)?;
+/// epoch.set(0);
+/// epoch.restore(&saved)?;
+/// assert_eq!(epoch.get(), 3);
+/// # Ok::<(), gradlet_core::Error>(())
+/// ```
+pub trait State {
+    /// What is to be kept.
+    fn value(&self) -> Result<Tensor>;
+
+    /// Takes a value that was kept. Fails where it cannot be one.
+    fn restore(&self, value: &Tensor) -> Result<()>;
+}
+
+/// Who waits for variables that a module creates later: a checkpoint that was restored before they were there.
+///
+/// A module that creates variables when it knows for what has one of these, tells its visitors of it, and calls
+/// [`created`](Later::created) once the variables are there but have no value yet.
+#[derive(Default)]
+pub struct Later(Lock<Option<Shared<dyn Waiting>>>);
+
+/// What is done by who waits. It is asked once more each time that variables were created.
+pub trait Waiting: ThreadSafe {
+    /// `module` has new variables, without values so far: [`Variable::first_value_from`] gives them theirs.
+    fn created(&self, module: &dyn Module) -> Result<()>;
+}
+
+impl Later {
+    /// Lets this one wait, and none that waited before.
+    pub fn wait(&self, waiting: Shared<dyn Waiting>) {
+        *self.0.lock() = Some(waiting);
+    }
+
+    /// Tells who waits that `module` has new variables, which have no value yet.
+    pub fn created(&self, module: &dyn Module) -> Result<()> {
+        let waiting = self.0.lock().clone();
+        waiting.map_or(Ok(()), |waiting| waiting.created(module))
+    }
+}
+
+/// Finds every variable, once, with its path.
+#[derive(Default)]
+struct Paths {
+    path: String,
+    found: Vec<(String, Variable)>,
+}
+
+impl Visitor for Paths {
+    fn variable(&mut self, variable: &Variable) {
+        if self.found.iter().all(|(_, known)| known != variable) {
+            self.found.push((self.path.clone(), variable.clone()));
+        }
+    }
+
+    fn module(&mut self, name: &str, module: &dyn Module) {
+        let outer = self.path.len();
+        if outer > 0 && !name.is_empty() {
+            self.path.push('/');
+        }
+        self.path.push_str(name);
+        module.visit(self);
+        self.path.truncate(outer);
+    }
+}
+
+impl Module for Variable {
+    fn visit(&self, visitor: &mut dyn Visitor) {
+        visitor.variable(self);
+    }
+}
+
+impl<T: Element + Copy> State for Cell<T> {
+    fn value(&self) -> Result<Tensor> {
+        Ok(Tensor::scalar(&portable_cpu(), self.get()))
+    }
+
+    fn restore(&self, value: &Tensor) -> Result<()> {
+        self.set(value.item::<T>()?);
+        Ok(())
+    }
+}
+
+impl<T: Element + Copy> Module for Cell<T> {
+    fn visit(&self, visitor: &mut dyn Visitor) {
+        visitor.state(self);
+    }
+}
+
+macro_rules! atomics {
+    ($($width:literal $atomic:ident $number:ty),*) => {$(
+        #[cfg(target_has_atomic = $width)]
+        impl State for core::sync::atomic::$atomic {
+            fn value(&self) -> Result<Tensor> {
+                Ok(Tensor::scalar(&portable_cpu(), self.load(core::sync::atomic::Ordering::Relaxed)))
+            }
+
+            fn restore(&self, value: &Tensor) -> Result<()> {
+                self.store(value.item::<$number>()?, core::sync::atomic::Ordering::Relaxed);
+                Ok(())
+            }
+        }
+
+        #[cfg(target_has_atomic = $width)]
+        impl Module for core::sync::atomic::$atomic {
+            fn visit(&self, visitor: &mut dyn Visitor) {
+                visitor.state(self);
+            }
+        }
+    )*};
+}
+atomics!("32" AtomicI32 i32, "64" AtomicI64 i64);
+
+macro_rules! transparent {
+    ($([$($generics:tt)*] $ty:ty),*) => {$(
+        impl<$($generics)*> Module for $ty {
+            fn visit(&self, visitor: &mut dyn Visitor) {
+                (**self).visit(visitor);
+            }
+        }
+    )*};
+}
+transparent!([M: Module + ?Sized] &M, [M: Module + ?Sized] Box<M>, [M: Module + ?Sized] Shared<M>, [M: Module] Vec<M>);
+
+impl<M: Module> Module for [M] {
+    fn visit(&self, visitor: &mut dyn Visitor) {
+        self.iter().enumerate().for_each(|(index, module)| visitor.module(&format!("{index}"), module));
+    }
+}
+
+impl<M: Module, const N: usize> Module for [M; N] {
+    fn visit(&self, visitor: &mut dyn Visitor) {
+        self.as_slice().visit(visitor);
+    }
+}
+
+impl<M: Module> Module for Option<M> {
+    fn visit(&self, visitor: &mut dyn Visitor) {
+        self.iter().for_each(|module| module.visit(visitor));
+    }
+}
+
+impl<M: Module> Module for BTreeMap<String, M> {
+    fn visit(&self, visitor: &mut dyn Visitor) {
+        self.iter().for_each(|(name, module)| visitor.module(name, module));
+    }
+}
+
+macro_rules! tuples {
+    ($(($($name:ident $index:tt),*);)*) => {$(
+        impl<$($name: Module),*> Module for ($($name,)*) {
+            fn visit(&self, visitor: &mut dyn Visitor) {
+                $(visitor.module(stringify!($index), &self.$index);)*
+            }
+        }
+    )*};
+}
+tuples! { (A 0); (A 0, B 1); (A 0, B 1, C 2); (A 0, B 1, C 2, D 3); (A 0, B 1, C 2, D 3, E 4); (A 0, B 1, C 2, D 3, E 4, F 5); }
+
+macro_rules! no_variables {
+    ($($ty:ty),* $(,)?) => {$(
+        impl Module for $ty {
+            fn visit(&self, _: &mut dyn Visitor) {}
+        }
+    )*};
+}
+no_variables!(
+    (),
+    bool,
+    char,
+    f32,
+    f64,
+    i8,
+    i16,
+    i32,
+    i64,
+    isize,
+    u8,
+    u16,
+    u32,
+    u64,
+    usize,
+    str,
+    String,
+    Activation,
+    Conv1DOptions,
+    Conv2DOptions,
+    DType,
+    Initializer,
+    Padding,
+    Padding1D,
+    Reduction,
+    Resize,
+    Shape,
+    Tensor,
+    TensorType,
+);
+
+impl<T: ?Sized> Module for core::marker::PhantomData<T> {
+    fn visit(&self, _: &mut dyn Visitor) {}
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use alloc::string::ToString;
+    use alloc::vec;
+    use gradlet_derive::Module;
+
+    #[derive(Module)]
+    struct Leaf(Variable);
+
+    #[derive(Module)]
+    enum Choice<L> {
+        One { layer: L, width: u32 },
+        Both(L, L),
+        Wrapped(L),
+        Nothing,
+    }
+
+    #[derive(Module)]
+    struct Tree<'a, const N: usize> {
+        choices: [Choice<Leaf>; N],
+        pair: (Leaf, Option<Leaf>),
+        boxed: Option<Box<dyn Module + 'a>>,
+        map: BTreeMap<String, Leaf>,
+        #[module(name = "")]
+        inner: (Variable, &'a str),
+        again: Variable,
+    }
+
+    fn leaf() -> Leaf {
+        Leaf(Variable::deferred("leaf"))
+    }
+
+    #[test]
+    fn paths_follow_the_fields() {
+        let shared = Variable::deferred("shared");
+        let choices = [Choice::One { layer: leaf(), width: 3 }, Choice::Both(leaf(), leaf()), Choice::Wrapped(leaf()), Choice::Nothing];
+        let tree = Tree {
+            choices,
+            pair: (leaf(), None),
+            boxed: Some(Box::new(vec![leaf()])),
+            map: [("key".to_string(), leaf())].into(),
+            inner: (shared.clone(), "text"),
+            again: shared,
+        };
+        let paths: Vec<String> = tree.named_variables().into_iter().map(|(path, _)| path).collect();
+        assert_eq!(paths, ["choices/0/layer", "choices/1/0", "choices/1/1", "choices/2", "pair/0", "boxed/0", "map/key", "0"]);
+        assert!(!tree.is_built());
+    }
+}

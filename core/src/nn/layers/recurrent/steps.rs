@@ -1,0 +1,232 @@
+//! How a recurrent layer goes through its steps: in a loop of the program, or one by one.
+
+use super::{RNN, RNNCell, Sequence, read};
+use crate::base::error::{Error, Result};
+use crate::base::shape::{Shape, TensorType};
+use crate::nn::layers::{Layer, inputs};
+use crate::tensor::Tensor;
+use crate::tensor::scope::{Scope, ScopeHandle};
+use crate::trace::control::{WhileOptions, meeting, while_loop};
+use crate::trace::tensor_array::TensorArray;
+use alloc::format;
+use alloc::vec::Vec;
+
+/// What all steps have in common.
+struct Steps<'a, C> {
+    layer: &'a RNN<C>,
+    scope: ScopeHandle,
+    /// How many there are, and how many of them are gone through, if that is told.
+    count: u32,
+    length: Option<&'a Tensor>,
+    weights: Vec<Tensor>,
+    /// Projected, `[batch, steps, …]`.
+    x: Tensor,
+    mask: Option<&'a Tensor>,
+    /// What recurrent dropout multiplies the first state by.
+    dropped: Option<Tensor>,
+}
+
+impl<C: RNNCell> RNN<C> {
+    /// Builds the layer if it is not built yet, and runs it: from these states; from its own, if it is stateful, or zeros, if there are
+    /// none. Steps at which the mask, boolean `[batch, steps]`, is false leave the states as they are.
+    ///
+    /// Fails where the shapes do not fit, and where there are no steps.
+    pub fn run(&self, scope: &dyn Scope, x: &Tensor, initial_state: Option<&[Tensor]>, mask: Option<&Tensor>) -> Result<Sequence> {
+        self.ensure_built(scope, x)?;
+        self.with_states(scope, initial_state, |initial| self.go(scope, read(&self.cell, scope)?, x, initial, mask, None))
+    }
+
+    /// [`RNN::run`] on the first `length` steps only, a scalar of i32: with `x` of as many steps as a sequence can have, a program that
+    /// is traced once takes shorter ones too. The outputs of further steps are zeros.
+    ///
+    /// ```
+    /// use gradlet_core::layers::LSTM;
+    /// use gradlet_core::{Eager, Function, Scope, Tensor, ops};
+    /// let scope = Eager::new(&ops::portable_cpu());
+    /// let layer = LSTM::new(4);
+    /// let f = Function::new(move |scope: &dyn Scope, (x, length): (Tensor, Tensor)| {
+    ///     Ok(layer.run_first(scope, &x, &length, None)?.output)
+    /// });
+    /// let x = Tensor::full(&scope.device(), 0.5f32, &[1, 10, 3])?;
+    /// for length in [3, 10] {
+    ///     f.call(&scope, (x.clone(), Tensor::scalar(&scope.device(), length)))?;
+    /// }
+    /// assert_eq!(f.traces(), 1);
+    /// # Ok::<(), gradlet_core::Error>(())
+    /// ```
+    ///
+    /// Fails as [`RNN::run`].
+    pub fn run_first(&self, scope: &dyn Scope, x: &Tensor, length: &Tensor, initial_state: Option<&[Tensor]>) -> Result<Sequence> {
+        if length.tensor_type() != TensorType::I32 {
+            return Err(Error::message(format!("{} takes a length i32[], not {}", self.name(), length.tensor_type())));
+        }
+        self.ensure_built(scope, x)?;
+        self.with_states(scope, initial_state, |initial| self.go(scope, read(&self.cell, scope)?, x, initial, None, Some(length)))
+    }
+
+    /// [`RNN::run`] with these values of the cell's variables; the layer's own states are not used.
+    pub fn compute(
+        &self,
+        scope: &dyn Scope,
+        weights: Vec<Tensor>,
+        x: &Tensor,
+        initial_state: Option<&[Tensor]>,
+        mask: Option<&Tensor>,
+    ) -> Result<Sequence> {
+        self.go(scope, weights, x, initial_state, mask, None)
+    }
+
+    /// Runs from the layer's own states, if it has some and no others are given, and keeps the last ones.
+    fn with_states(
+        &self,
+        scope: &dyn Scope,
+        given: Option<&[Tensor]>,
+        run: impl FnOnce(Option<&[Tensor]>) -> Result<Sequence>,
+    ) -> Result<Sequence> {
+        let own;
+        let given = match given {
+            None if !self.states.is_empty() => {
+                own = self.states.iter().map(|variable| scope.read(variable)).collect::<Result<Vec<_>>>()?;
+                Some(own.as_slice())
+            }
+            given => given,
+        };
+        let sequence = run(given)?;
+        self.states.iter().zip(&sequence.states).try_for_each(|(variable, state)| scope.assign(variable, state))?;
+        Ok(sequence)
+    }
+
+    fn go(
+        &self,
+        scope: &dyn Scope,
+        weights: Vec<Tensor>,
+        x: &Tensor,
+        initial_state: Option<&[Tensor]>,
+        mask: Option<&Tensor>,
+        length: Option<&Tensor>,
+    ) -> Result<Sequence> {
+        let [batch, count, features] = inputs::sequences(self.name(), x)?;
+        if count == 0 {
+            return Err(Error::message(format!("{} takes sequences of at least one step", self.name())));
+        }
+        if let Some(mask) = mask.filter(|mask| mask.dims() != [batch, count]) {
+            let dims = [batch, count];
+            return Err(Error::message(format!("{} takes a mask of shape {dims:?}, not {}", self.name(), mask.tensor_type())));
+        }
+        let states = self.initial(x, batch, initial_state)?;
+        let weights = self.cell.prepare(weights)?;
+        let scope = meeting(scope, &[x])?;
+        let drop = |rate: f64, dims: &[u32]| match scope.training() && rate > 0.0 {
+            true => x.like(1.0)?.broadcast_to(dims)?.dropout(&scope, rate, dims).map(Some),
+            false => Ok(None),
+        };
+        let kept = drop(self.dropout, &[batch, 1, features])?;
+        let dropped = match self.cell.state_sizes().first() {
+            Some(&size) => drop(self.recurrent_dropout, &[batch, size])?,
+            None => None,
+        };
+        let x = self.cell.project(&weights, &kept.map_or(Ok(x.clone()), |kept| x.mul(&kept))?)?;
+        let steps = Steps { layer: self, scope, count, length, weights, x, mask, dropped };
+        let computed = length.is_none_or(|length| length.buffer().is_ok());
+        match computed && (self.unroll || count == 1 || !steps.scope.recorder.traces()) {
+            true => steps.one_by_one(states),
+            false => steps.looped(states),
+        }
+    }
+
+    fn initial(&self, x: &Tensor, batch: u32, given: Option<&[Tensor]>) -> Result<Vec<Tensor>> {
+        let mut wanted = Vec::new();
+        for size in self.cell.state_sizes() {
+            wanted.push(TensorType::new(x.dtype(), Shape::new(&[batch, size])?));
+        }
+        let Some(given) = given else {
+            let device = x.device()?;
+            return wanted.into_iter().map(|wanted| Tensor::zeros(&device, wanted)).collect();
+        };
+        if given.iter().map(Tensor::tensor_type).eq(wanted.iter().copied()) {
+            return Ok(given.to_vec());
+        }
+        let got: Vec<TensorType> = given.iter().map(Tensor::tensor_type).collect();
+        Err(Error::message(format!("{} takes initial states {wanted:?}, not {got:?}", self.name())))
+    }
+}
+
+impl<C: RNNCell> Steps<'_, C> {
+    /// The output and the states after a step, where `before` is the output of the step before.
+    fn step(&self, x: &Tensor, mask: Option<&Tensor>, states: &[Tensor], before: Option<&Tensor>) -> Result<(Tensor, Vec<Tensor>)> {
+        // So that all gradients of a state that come from one step are added up first: then a loop's gradients have the bits of those of
+        // unrolled steps.
+        let states = &states.iter().map(Tensor::identity).collect::<Result<Vec<_>>>()?;
+        let (output, next) = match &self.dropped {
+            Some(dropped) => self.layer.cell.step_dropped(&self.weights, x, states, dropped)?,
+            None => self.layer.cell.step(&self.weights, x, states)?,
+        };
+        let Some(mask) = mask else { return Ok((output, next)) };
+        let mask = mask.expand_dims(1)?;
+        let zeros = output.like(0.0)?;
+        let output = mask.select(&output, before.filter(|_| !self.layer.zero_output_for_mask).unwrap_or(&zeros))?;
+        let next = next.iter().zip(states).map(|(next, state)| mask.select(next, state)).collect::<Result<_>>()?;
+        Ok((output, next))
+    }
+
+    fn one_by_one(&self, mut states: Vec<Tensor>) -> Result<Sequence> {
+        let x = self.x.unstack(1)?;
+        let masks = self.mask.map(|mask| mask.unstack(1)).transpose()?;
+        let length = self.length.map(Tensor::item::<i32>).transpose()?.map(|length| length.max(0) as usize);
+        let length = length.unwrap_or(x.len()).min(x.len());
+        let mut outputs: Vec<Tensor> = Vec::new();
+        for step in 0..length {
+            let at = if self.layer.go_backwards { length - 1 - step } else { step };
+            let mask = masks.as_ref().map(|masks| &masks[at]);
+            let (output, next) = self.step(&x[at], mask, &states, outputs.last())?;
+            states = next;
+            outputs.push(output);
+        }
+        let nothing = self.nothing()?;
+        let output = match self.layer.return_sequences {
+            true => Tensor::stack(&outputs.into_iter().chain(core::iter::repeat(nothing)).take(x.len()).collect::<Vec<_>>(), 1)?,
+            false => outputs.pop().unwrap_or(nothing),
+        };
+        Ok(Sequence { output, states })
+    }
+
+    /// The output before the first step.
+    fn nothing(&self) -> Result<Tensor> {
+        let shape = Shape::new(&[self.x.dims()[0], self.layer.cell.output_size()])?;
+        Tensor::zeros(&self.scope.device(), TensorType::new(self.x.dtype(), shape))
+    }
+
+    /// The steps as a loop in a trace.
+    fn looped(&self, states: Vec<Tensor>) -> Result<Sequence> {
+        let scope = &self.scope;
+        let device = scope.device();
+        let number = |number: u32| Tensor::scalar(&device, number as i32);
+        let end = self.length.map_or(Ok(number(self.count)), |length| length.minimum(&number(self.count)))?;
+        let last = end.add_scalar(-1.0)?;
+        let before = self.nothing()?;
+        let outputs = match self.layer.return_sequences {
+            true => Some(TensorArray::new(scope, before.dtype(), self.count, false).with_element_shape(before.dims())?),
+            false => None,
+        };
+        let options = WhileOptions { max_iterations: Some(self.count) };
+        let state = (number(0), states, before, outputs);
+        let (_, states, output, outputs) = while_loop(
+            scope,
+            options,
+            state,
+            |(step, ..)| step.less(&end),
+            |(step, states, before, outputs)| {
+                let at = if self.layer.go_backwards { last.sub(&step)? } else { step.clone() };
+                let mask = self.mask.map(|mask| mask.gather(&at, 1)).transpose()?;
+                let (output, states) = self.step(&self.x.gather(&at, 1)?, mask.as_ref(), &states, Some(&before))?;
+                let outputs = outputs.map(|outputs| outputs.write(&step, &output)).transpose()?;
+                Ok((step.add_scalar(1.0)?, states, output, outputs))
+            },
+        )?;
+        let output = match outputs {
+            Some(outputs) => outputs.stack()?.transpose(&[1, 0, 2])?,
+            None => output,
+        };
+        Ok(Sequence { output, states })
+    }
+}

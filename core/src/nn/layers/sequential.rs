@@ -1,0 +1,105 @@
+//! Sequential: Keras's `Sequential`.
+
+use super::{Layer, Module, Visitor};
+use crate::base::dtype::DType;
+use crate::base::error::Result;
+use crate::base::shape::{Shape, TensorType};
+use crate::tensor::Tensor;
+use crate::tensor::scope::Scope;
+use crate::trace::tracing::dry_run;
+use alloc::boxed::Box;
+use alloc::collections::BTreeMap;
+use alloc::format;
+use alloc::string::String;
+use alloc::vec::Vec;
+
+/// Layers one after the other. Layers of the same kind are numbered: `dense`, `dense_1`, …
+///
+/// ```
+/// use gradlet_core::layers::{Activation, Dense, Flatten, Layer, Module, Sequential};
+/// use gradlet_core::{Eager, Scope, Tensor, ops};
+/// let scope = Eager::new(&ops::portable_cpu());
+/// let model = Sequential::new().with(Flatten).with(Dense::new(32).activation(Activation::Relu)).with(Dense::new(10));
+/// let y = model.call(&scope, &Tensor::full(&scope.device(), 0.0f32, &[1, 8, 8])?)?;
+/// assert_eq!(y.dims(), [1, 10]);
+/// let names: Vec<String> = model.named_variables().into_iter().map(|(name, _)| name).collect();
+/// assert_eq!(names, ["dense/kernel", "dense/bias", "dense_1/kernel", "dense_1/bias"]);
+/// # Ok::<(), gradlet_core::Error>(())
+/// ```
+#[derive(Default)]
+pub struct Sequential {
+    layers: Vec<(String, Box<dyn Layer>)>,
+}
+
+impl Sequential {
+    /// A model without layers.
+    pub fn new() -> Sequential {
+        Sequential::default()
+    }
+
+    /// The model with `layer` at its end.
+    pub fn with(self, layer: impl Layer + 'static) -> Sequential {
+        let name = String::from(layer.name());
+        self.with_named(&name, layer)
+    }
+
+    /// The model with `layer` at its end, under this name; with a number after it, if another layer has it already.
+    pub fn with_named(mut self, name: &str, layer: impl Layer + 'static) -> Sequential {
+        let name = unused(name, |name| self.layer(name).is_none());
+        self.layers.push((name, Box::new(layer)));
+        self
+    }
+
+    /// The layer of this name.
+    pub fn layer(&self, name: &str) -> Option<&dyn Layer> {
+        self.layers().find(|(known, _)| *known == name).map(|(_, layer)| layer)
+    }
+
+    /// The layers with their names.
+    pub fn layers(&self) -> impl DoubleEndedIterator<Item = (&str, &dyn Layer)> {
+        self.layers.iter().map(|(name, layer)| (name.as_str(), &**layer))
+    }
+}
+
+/// `name`, or the first of `name_1`, `name_2`, … that is free.
+pub(super) fn unused(name: &str, free: impl Fn(&str) -> bool) -> String {
+    let numbered = (1..).map(|number| format!("{name}_{number}"));
+    core::iter::once(name.into()).chain(numbered).find(|name| free(name)).unwrap_or_default()
+}
+
+/// What stands for Keras's input layer, which has no variables.
+pub(super) fn input<'a>() -> impl Iterator<Item = &'a dyn Module> {
+    core::iter::once(&() as &dyn Module)
+}
+
+impl Module for Sequential {
+    fn visit(&self, visitor: &mut dyn Visitor) {
+        if visitor.tracks() {
+            // Keras's has a functional model within, whose first operation is the input.
+            let operations: Vec<&dyn Module> = input().chain(self.layers().map(|(_, layer)| layer as &dyn Module)).collect();
+            visitor.module("_functional", &BTreeMap::from([(String::from("_operations"), operations)]));
+        } else {
+            self.layers().for_each(|(name, layer)| visitor.module(name, &layer));
+        }
+    }
+}
+
+impl Layer for Sequential {
+    fn name(&self) -> &str {
+        "sequential"
+    }
+
+    /// Builds every layer, for inputs of f32.
+    fn build(&self, scope: &dyn Scope, input: &Shape) -> Result<()> {
+        dry_run(scope, TensorType::new(DType::F32, *input), |scope, x| self.call(scope, x)).map(drop)
+    }
+
+    /// Nothing: the layers are built when they are applied.
+    fn ensure_built(&self, _: &dyn Scope, _: &Tensor) -> Result<()> {
+        Ok(())
+    }
+
+    fn call(&self, scope: &dyn Scope, x: &Tensor) -> Result<Tensor> {
+        self.layers.iter().try_fold(x.clone(), |x, (name, layer)| layer.apply_as(name, scope, &x))
+    }
+}

@@ -1,0 +1,362 @@
+//! Summaries: a model's layers, shapes and parameters in Keras's table.
+
+use super::Layer;
+use super::sequential::unused;
+use crate::base::error::Result;
+use crate::base::shape::{Shape, TensorType};
+use crate::base::sync::{Lock, Shared};
+use crate::tensor::scope::{Entered, Scope};
+use crate::tensor::variable::Variable;
+use crate::trace::observe::{Observer, observed};
+use crate::trace::tracing::dry_run;
+use alloc::format;
+use alloc::string::{String, ToString};
+use alloc::vec::Vec;
+use core::fmt;
+
+/// The layers of a model, in the order in which they were called, as Keras's `model.summary()` prints them.
+///
+/// `{}` prints the layers of the model itself, `{:#}` those within them too; a width, as in `{:100}`, is that of the table.
+///
+/// ```
+/// use gradlet_core::layers::{Activation, Dense, Layer, Sequential};
+/// use gradlet_core::{Eager, ops};
+/// let scope = Eager::new(&ops::portable_cpu());
+/// let model = Sequential::new().with(Dense::new(100).activation(Activation::Relu)).with(Dense::new(10));
+/// let summary = model.summary(&scope, &[784])?;
+/// assert_eq!(summary.parameters().count, 79_510);
+/// assert!(summary.to_string().ends_with(" Non-trainable params: 0 (0.00 B)\n"));
+/// # Ok::<(), gradlet_core::Error>(())
+/// ```
+#[derive(Clone, Debug, PartialEq)]
+pub struct Summary {
+    /// The model's name.
+    pub name: String,
+    /// The layers, each before those within it.
+    pub layers: Vec<LayerSummary>,
+    /// The parameters that optimizers train.
+    pub trainable: Size,
+    /// The other parameters.
+    pub non_trainable: Size,
+    /// The state of the optimizer, if the model has one.
+    pub optimizer: Option<Size>,
+}
+
+/// A layer in a summary.
+#[derive(Clone, Debug, PartialEq)]
+pub struct LayerSummary {
+    /// Its name in the layer that it stands in.
+    pub name: String,
+    /// Its type, such as `Conv2D`.
+    pub kind: String,
+    /// In how many layers of the model it stands.
+    pub depth: usize,
+    /// The shape of its output.
+    pub output: Shape,
+    /// Its parameters, with those of the layers within it.
+    pub parameters: Size,
+}
+
+/// How many elements variables have, and how many bytes.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Size {
+    /// Elements.
+    pub count: u64,
+    /// Bytes.
+    pub bytes: u64,
+}
+
+impl Size {
+    /// The size of these variables. Those that are unbuilt count nothing.
+    pub fn of<'a>(variables: impl IntoIterator<Item = &'a Variable>) -> Size {
+        let types = variables.into_iter().filter_map(|variable| variable.tensor_type().ok());
+        types.fold(Size::default(), |sum, of| {
+            let count = u64::from(of.shape.elements().unwrap_or(0));
+            Size { count: sum.count + count, bytes: sum.bytes + count * of.dtype.size() as u64 }
+        })
+    }
+}
+
+impl Summary {
+    /// The summary of `model` for inputs of type `input`, the batch among its dimensions. Creates all variables.
+    pub fn new<L: Layer + ?Sized>(model: &L, scope: &dyn Scope, input: TensorType) -> Result<Summary> {
+        let heard = Shared::new(Heard::default());
+        dry_run(scope, input, |scope, x| model.apply(&observed(scope, heard.clone()), x))?;
+        let variables = model.named_variables();
+        let size =
+            |trainable| Size::of(variables.iter().map(|(_, variable)| variable).filter(|variable| variable.trainable() == trainable));
+        let calls = core::mem::take(&mut heard.0.lock().calls);
+        let (trainable, non_trainable) = (size(true), size(false));
+        Ok(Summary { name: model.name().into(), layers: layers(calls, &variables), trainable, non_trainable, optimizer: None })
+    }
+
+    /// All parameters, those of the optimizer among them.
+    pub fn parameters(&self) -> Size {
+        let parts = [self.trainable, self.non_trainable, self.optimizer.unwrap_or_default()];
+        parts.iter().fold(Size::default(), |sum, part| Size { count: sum.count + part.count, bytes: sum.bytes + part.bytes })
+    }
+}
+
+/// Listens while a model is called.
+#[derive(Default)]
+struct Heard(Lock<Calls>);
+
+#[derive(Default)]
+struct Calls {
+    calls: Vec<Call>,
+    /// Which of the calls are not done.
+    open: Vec<usize>,
+}
+
+/// A layer that was called.
+struct Call {
+    name: String,
+    kind: String,
+    id: Option<usize>,
+    /// The call that it was made in.
+    parent: Option<usize>,
+    depth: usize,
+    variables: Vec<(String, Variable)>,
+    output: Option<TensorType>,
+}
+
+impl Observer for Heard {
+    fn enter(&self, layer: &Entered<'_>) {
+        let mut heard = self.0.lock();
+        let (index, parent, depth) = (heard.calls.len(), heard.open.last().copied(), heard.open.len());
+        let (name, kind) = (layer.name.into(), layer.kind.into());
+        heard.calls.push(Call { name, kind, id: layer.id, parent, depth, variables: Vec::new(), output: None });
+        heard.open.push(index);
+        drop(heard);
+        let variables = (layer.variables)();
+        self.0.lock().calls[index].variables = variables;
+    }
+
+    fn leave(&self, output: Option<TensorType>) {
+        let mut heard = self.0.lock();
+        if let Some(index) = heard.open.pop() {
+            heard.calls[index].output = output;
+        }
+    }
+}
+
+/// The calls as layers: each layer once, under the name that the model's variables show, or a numbered one.
+fn layers(mut calls: Vec<Call>, variables: &[(String, Variable)]) -> Vec<LayerSummary> {
+    let mut layers: Vec<LayerSummary> = Vec::new();
+    let mut paths: Vec<Option<String>> = Vec::new();
+    let mut taken: Vec<(Option<usize>, String)> = Vec::new();
+    for index in 0..calls.len() {
+        let path = path(&calls[index], variables);
+        let call = &calls[index];
+        let again = |other: &Call| other.parent == call.parent && other.kind == call.kind && other.id.is_some() && other.id == call.id;
+        let hidden = |parent: usize| calls[parent].output.is_none();
+        if call.depth > 0 && (calls[..index].iter().any(again) || call.parent.is_some_and(hidden)) {
+            // Nor are the layers within it listed again.
+            calls[index].output = None;
+        }
+        let call = &calls[index];
+        if let (1.., Some(output)) = (call.depth, call.output) {
+            let parent = call.parent.and_then(|parent| paths[parent].as_deref()).unwrap_or_default();
+            let inner = path.as_deref().map(|path| path.strip_prefix(parent).unwrap_or(path).trim_start_matches('/'));
+            let name = inner.filter(|name| !name.is_empty()).unwrap_or(&call.name);
+            let siblings = || taken.iter().filter(|(parent, _)| *parent == call.parent).map(|(_, name)| name);
+            let name = unused(name, |name| siblings().all(|sibling| sibling != name));
+            taken.push((call.parent, name.clone()));
+            let parameters = Size::of(call.variables.iter().map(|(_, variable)| variable));
+            layers.push(LayerSummary { name, kind: call.kind.clone(), depth: call.depth - 1, output: output.shape, parameters });
+        }
+        paths.push(path);
+    }
+    layers
+}
+
+/// Where the variables of the layer stand in the model: `blocks/0`, if its kernel is `blocks/0/kernel`. `None` if it has none.
+fn path(call: &Call, variables: &[(String, Variable)]) -> Option<String> {
+    let (inner, variable) = call.variables.first()?;
+    let (outer, _) = variables.iter().find(|(_, other)| other == variable)?;
+    Some(outer.strip_suffix(inner.as_str())?.trim_end_matches('/').into())
+}
+
+/// The width of a table where none is asked for: Keras's, where there is no terminal.
+const WIDTH: usize = 76;
+
+impl fmt::Display for Summary {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let widths = widths(f.width().unwrap_or(WIDTH));
+        writeln!(f, "Model: \"{}\"", self.name)?;
+        line(f, widths, "┏━┳┓")?;
+        row(f, widths, ["Layer (type)", "Output Shape", "Param #"], "┃")?;
+        line(f, widths, "┡━╇┩")?;
+        let deepest = if f.alternate() { usize::MAX } else { 0 };
+        let shown = self.layers.iter().filter(|layer| layer.depth <= deepest);
+        for (index, layer) in shown.enumerate() {
+            if index > 0 {
+                line(f, widths, "├─┼┤")?;
+            }
+            let nested = if layer.depth > 0 { format!("{}└ ", "   ".repeat(layer.depth)) } else { String::new() };
+            let name = format!("{nested}{} ({})", layer.name, layer.kind);
+            row(f, widths, [&name, &shape(&layer.output), &grouped(layer.parameters.count)], "│")?;
+        }
+        line(f, widths, "└─┴┘")?;
+        let mut total = |name, size: Size| writeln!(f, " {name} params: {} ({})", grouped(size.count), readable(size.bytes));
+        total("Total", self.parameters())?;
+        total("Trainable", self.trainable)?;
+        total("Non-trainable", self.non_trainable)?;
+        self.optimizer.map_or(Ok(()), |size| total("Optimizer", size))
+    }
+}
+
+/// The widths of the columns in a table of this width. Keras wants 45, 35 and 20 parts of it; what borders and padding take is divided
+/// evenly, left to right.
+fn widths(width: usize) -> [usize; 3] {
+    let (first, second) = (width * 45 / 100, width * 80 / 100);
+    let mut widths = [first + 2, second - first + 2, width - second + 2];
+    let mut excess = 10;
+    for (index, width) in widths.iter_mut().enumerate() {
+        let left = 3 - index;
+        // Rounded half to even.
+        let part = (excess / left) + usize::from(2 * (excess % left) + (excess / left) % 2 > left);
+        *width = width.saturating_sub(part).max(4);
+        excess -= part;
+    }
+    widths
+}
+
+/// A line of the table from its four signs: left, fill, between, right.
+fn line(f: &mut fmt::Formatter<'_>, widths: [usize; 3], signs: &str) -> fmt::Result {
+    let signs: Vec<String> = signs.chars().map(String::from).collect();
+    let [left, fill, between, right] = signs.as_slice() else { return Err(fmt::Error) };
+    let [a, b, c] = widths.map(|width| fill.repeat(width));
+    writeln!(f, "{left}{a}{between}{b}{between}{c}{right}")
+}
+
+/// A row: its cells wrapped, the last one to the right.
+fn row(f: &mut fmt::Formatter<'_>, widths: [usize; 3], cells: [&str; 3], bar: &str) -> fmt::Result {
+    let [a, b, c] = [0, 1, 2].map(|column| wrapped(cells[column], widths[column] - 2));
+    for index in 0..a.len().max(b.len()).max(c.len()) {
+        let [a, b, c] = [&a, &b, &c].map(|lines| lines.get(index).map_or("", String::as_str));
+        let [first, second, third] = widths.map(|width| width - 2);
+        writeln!(f, "{bar} {a:first$} {bar} {b:second$} {bar} {c:>third$} {bar}")?;
+    }
+    Ok(())
+}
+
+/// `text` in lines of at most `width`, broken between words; a word that is too long is cut.
+fn wrapped(text: &str, width: usize) -> Vec<String> {
+    let mut lines: Vec<String> = Vec::new();
+    let length = |text: &str| text.chars().count();
+    for word in text.split_inclusive(' ') {
+        match lines.last_mut() {
+            Some(line) if length(line) + length(word.trim_end()) <= width => line.push_str(word),
+            _ => lines.push(word.into()),
+        }
+    }
+    let cut = |line: &String| {
+        let line = line.trim_end();
+        if length(line) <= width { line.into() } else { line.chars().take(width - 1).chain(['…']).collect() }
+    };
+    lines.iter().map(cut).collect()
+}
+
+/// `(None, 28, 28, 1)`: the batch may have any size.
+fn shape(shape: &Shape) -> String {
+    match shape.dims() {
+        [] => "()".into(),
+        [_] => "(None,)".into(),
+        [_, dims @ ..] => dims.iter().fold("(None".to_string(), |text, dim| format!("{text}, {dim}")) + ")",
+    }
+}
+
+/// `3,538,984`.
+fn grouped(number: u64) -> String {
+    let digits = number.to_string();
+    let comma = |index: usize| if index > 0 && (digits.len() - index).is_multiple_of(3) { "," } else { "" };
+    digits.chars().enumerate().map(|(index, digit)| format!("{}{digit}", comma(index))).collect()
+}
+
+/// `12.49 MB`.
+fn readable(bytes: u64) -> String {
+    let units = ["B", "KB", "MB", "GB", "TB", "PB"];
+    let unit = units.iter().enumerate().find(|(power, _)| bytes >> (10 * power) < 1024);
+    let (power, unit) = unit.unwrap_or((units.len() - 1, &"PB"));
+    format!("{:.2} {unit}", bytes as f64 / (1u64 << (10 * power)) as f64)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::nn::layers::{Conv2D, Dense, Flatten, MaxPool2D, Padding, Sequential};
+    use crate::tensor::Tensor;
+    use crate::trace::eager::Eager;
+    use gradlet_derive::Module;
+
+    fn conv(filters: u32) -> Conv2D {
+        Conv2D::new(filters, [5, 5]).padding(Padding::Same)
+    }
+
+    fn book_cnn() -> Sequential {
+        let pool = || MaxPool2D::new([2, 2]);
+        Sequential::new().with(conv(32)).with(pool()).with(conv(64)).with(pool()).with(Flatten).with(Dense::new(1024)).with(Dense::new(10))
+    }
+
+    fn scope() -> Eager {
+        Eager::new(&crate::ops::portable_cpu())
+    }
+
+    #[test]
+    fn the_table_is_keras_s() {
+        let summary = book_cnn().summary(&scope(), &[28, 28, 1]).unwrap();
+        assert_eq!(summary.to_string(), include_str!("summary_of_book_cnn.txt"));
+    }
+
+    #[derive(Module)]
+    struct Wide {
+        first: Sequential,
+        pool: MaxPool2D,
+        batch_normalization: Dense,
+    }
+
+    impl Layer for Wide {
+        fn name(&self) -> &str {
+            "wide"
+        }
+        fn call(&self, scope: &dyn Scope, x: &Tensor) -> Result<Tensor> {
+            let x = self.pool.apply(scope, &self.first.apply(scope, x)?)?;
+            let x = Flatten.apply(scope, &self.pool.apply(scope, &x)?)?;
+            let x = Flatten.apply(scope, &x)?;
+            self.batch_normalization.apply(scope, &x)
+        }
+    }
+
+    #[test]
+    fn layers_have_the_names_of_their_fields_and_stand_there_once() {
+        let wide = Wide { first: Sequential::new().with(conv(3)), pool: MaxPool2D::new([2, 2]), batch_normalization: Dense::new(4) };
+        let summary = wide.summary(&scope(), &[8, 8, 1]).unwrap();
+        let names: Vec<(&str, &str, usize)> =
+            summary.layers.iter().map(|layer| (layer.name.as_str(), layer.kind.as_str(), layer.depth)).collect();
+        let (pool, flat, dense) = (("max_pooling2d", "MaxPooling2D", 0), ("flatten", "Flatten", 0), ("batch_normalization", "Dense", 0));
+        let first_layers = [("first", "Sequential", 0), ("conv2d", "Conv2D", 1)];
+        assert_eq!(names, [&first_layers[..], &[pool, flat, ("flatten_1", "Flatten", 0), dense]].concat());
+    }
+
+    #[test]
+    fn nested_layers_and_long_names_are_keras_s() {
+        let pool = MaxPool2D::new([2, 2]);
+        let model = Sequential::new().with_named("first", Sequential::new().with(conv(3))).with(pool).with(Flatten);
+        let model = model.with_named("batch_normalization_dense", Dense::new(4));
+        let summary = Summary { name: "wide".into(), ..model.summary(&scope(), &[8, 8, 1]).unwrap() };
+        assert_eq!(format!("{summary:#64}"), include_str!("summary_of_nested.txt"));
+        assert!(!summary.to_string().contains("└ conv2d"));
+    }
+
+    #[test]
+    fn columns_and_cells() {
+        assert_eq!((widths(76), widths(60), widths(100)), ([33, 24, 15], [26, 19, 11], [44, 33, 19]));
+        assert_eq!(wrapped("batch_normalization (BatchNormalization)", 31), ["batch_normalization", "(BatchNormalization)"]);
+        assert_eq!(wrapped("ab cd", 5), ["ab cd"]);
+        assert_eq!(wrapped("abcdef g", 4), ["abc…", "g"]);
+        assert_eq!([999, 1_000, 3_538_984].map(grouped), ["999", "1,000", "3,538,984"]);
+        assert_eq!([256, 1024, 1_007_400].map(readable), ["256.00 B", "1.00 KB", "983.79 KB"]);
+        assert_eq!(shape(&Shape::new(&[1, 28, 28]).unwrap()), "(None, 28, 28)");
+    }
+}

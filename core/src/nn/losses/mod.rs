@@ -1,0 +1,183 @@
+//! Losses: Keras's, with its arguments, defaults and reductions. A custom one is a trait away.
+//!
+//! A loss takes `y_true` and `y_pred` as Keras does: of one shape, or one of them with a last axis of size 1 more. It is computed
+//! in f32, or in f64 if `y_pred` is of that. Where probabilities or divisors could be 0 they are kept from it by [`EPSILON`].
+
+mod hinge;
+mod probabilistic;
+mod regression;
+
+pub use hinge::{CategoricalHinge, Hinge, SquaredHinge};
+pub use probabilistic::{
+    BinaryCrossentropy, BinaryFocalCrossentropy, CategoricalCrossentropy, KLDivergence, Poisson, SparseCategoricalCrossentropy,
+};
+pub use regression::{
+    CosineSimilarity, Huber, LogCosh, MeanAbsoluteError, MeanAbsolutePercentageError, MeanSquaredError, MeanSquaredLogarithmicError,
+};
+
+use crate::base::dtype::DType;
+use crate::base::error::Result;
+use crate::base::sync::ThreadSafe;
+use crate::nn::layers::type_name;
+use crate::tensor::Tensor;
+use crate::tensor::scope::{Scope, innermost};
+use crate::trace::node_names::snake;
+
+/// Keras's small number.
+pub const EPSILON: f64 = 1e-7;
+
+/// How the losses of the samples become one.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Reduction {
+    /// Their sum divided by their number, whatever their weights: Keras's default.
+    #[default]
+    SumOverBatchSize,
+    /// Their sum.
+    Sum,
+    /// As they are.
+    None,
+    /// As [`Reduction::SumOverBatchSize`].
+    Mean,
+    /// Their sum divided by the sum of their weights.
+    MeanWithSampleWeight,
+}
+
+/// A loss function.
+///
+/// ```
+/// use gradlet_core::losses::{Loss, Reduction};
+/// use gradlet_core::{Result, Tensor, ops};
+///
+/// struct MeanDifference;
+/// impl Loss for MeanDifference {
+///     fn losses(&self, y_true: &Tensor, y_pred: &Tensor) -> Result<Tensor> {
+///         y_true.sub(y_pred)?.mean(&[-1], false)
+///     }
+/// }
+/// let y = Tensor::new(&ops::portable_cpu(), &[1.0f32, 3.0], &[1, 2])?;
+/// assert_eq!(MeanDifference.call(&y, &y)?.item::<f32>()?, 0.0);
+/// assert_eq!(MeanDifference.with_reduction(Reduction::None).call(&y, &y)?.dims(), [1]);
+/// # Ok::<(), gradlet_core::Error>(())
+/// ```
+pub trait Loss: ThreadSafe {
+    /// The loss of each sample.
+    fn losses(&self, y_true: &Tensor, y_pred: &Tensor) -> Result<Tensor>;
+
+    /// Which losses count, as booleans of their shape; `None` if all do.
+    fn mask(&self, y_true: &Tensor, y_pred: &Tensor) -> Result<Option<Tensor>> {
+        let _ = (y_true, y_pred);
+        Ok(None)
+    }
+
+    /// How the losses become one.
+    fn reduction(&self) -> Reduction {
+        Reduction::default()
+    }
+
+    /// The same loss with another reduction.
+    fn with_reduction(self, reduction: Reduction) -> Reduced<Self>
+    where
+        Self: Sized,
+    {
+        Reduced { loss: self, reduction }
+    }
+
+    /// The loss.
+    fn call(&self, y_true: &Tensor, y_pred: &Tensor) -> Result<Tensor> {
+        self.call_weighted(y_true, y_pred, None)
+    }
+
+    /// The loss with a weight for each sample, broadcast to the losses.
+    fn call_weighted(&self, y_true: &Tensor, y_pred: &Tensor, weights: Option<&Tensor>) -> Result<Tensor> {
+        let scope = innermost(&[y_true, y_pred])?;
+        let _named = scope.map(|scope| scope.name_scope(&snake(type_name::<Self>())));
+        let losses = self.losses(y_true, y_pred)?;
+        let counted = match self.mask(y_true, y_pred)? {
+            Some(mask) => Some(counted(&mask, &losses, self.reduction())?),
+            None => None,
+        };
+        let weights = match (weights, counted) {
+            (None, counted) => counted,
+            (Some(weights), None) => Some(as_type(weights, losses.dtype())?),
+            (Some(weights), Some(counted)) => {
+                let (counted, weights) = same_rank(&counted, &as_type(weights, losses.dtype())?)?;
+                Some(weights.mul(&counted)?)
+            }
+        };
+        let Some(weights) = weights else { return reduce(losses, None, self.reduction()) };
+        let (losses, weights) = same_rank(&losses, &weights)?;
+        reduce(losses.mul(&weights)?, Some(&weights), self.reduction())
+    }
+}
+
+/// A loss with another reduction: see [`Loss::with_reduction`].
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Reduced<L> {
+    loss: L,
+    reduction: Reduction,
+}
+
+impl<L: Loss> Loss for Reduced<L> {
+    fn losses(&self, y_true: &Tensor, y_pred: &Tensor) -> Result<Tensor> {
+        self.loss.losses(y_true, y_pred)
+    }
+
+    fn mask(&self, y_true: &Tensor, y_pred: &Tensor) -> Result<Option<Tensor>> {
+        self.loss.mask(y_true, y_pred)
+    }
+
+    fn reduction(&self) -> Reduction {
+        self.reduction
+    }
+}
+
+/// A mask as weights: a mean is then one over what counts only.
+fn counted(mask: &Tensor, losses: &Tensor, reduction: Reduction) -> Result<Tensor> {
+    let counted = mask.cast(losses.dtype())?;
+    match reduction {
+        Reduction::SumOverBatchSize | Reduction::Mean => {
+            let all = counted.like(counted.shape().elements().unwrap_or(0).into())?;
+            counted.mul(&all.divide_no_nan(&counted.sum(&[], false)?)?)
+        }
+        _ => Ok(counted),
+    }
+}
+
+/// The losses, with their weights in them, reduced. As in Keras, a scalar and an empty vector stay what they are.
+fn reduce(losses: Tensor, weights: Option<&Tensor>, reduction: Reduction) -> Result<Tensor> {
+    let empty = losses.shape().elements() == Some(0);
+    match (reduction, weights) {
+        (Reduction::None, _) => Ok(losses),
+        _ if matches!(losses.dims(), [] | [0]) => Ok(losses),
+        (Reduction::Sum, _) => losses.sum(&[], false),
+        (Reduction::MeanWithSampleWeight, Some(weights)) => losses.sum(&[], false)?.divide_no_nan(&weights.sum(&[], false)?),
+        _ if empty => losses.sum(&[], false),
+        _ => losses.mean(&[], false),
+    }
+}
+
+/// `a` and `b` of one rank, where one has a last axis of size 1 more: a vector gets that axis too, anything else loses it.
+pub(crate) fn same_rank(a: &Tensor, b: &Tensor) -> Result<(Tensor, Tensor)> {
+    match (a.dims(), b.dims()) {
+        (&[_, 1], &[n]) => Ok((a.clone(), b.reshape(&[n, 1])?)),
+        (&[n], &[_, 1]) => Ok((a.reshape(&[n, 1])?, b.clone())),
+        ([rest @ .., 1], other) if rest.len() == other.len() => Ok((a.reshape(rest)?, b.clone())),
+        (other, [rest @ .., 1]) if rest.len() == other.len() => Ok((a.clone(), b.reshape(rest)?)),
+        _ => Ok((a.clone(), b.clone())),
+    }
+}
+
+/// `y_true` and `y_pred` of one rank and one element type: f64 if `y_pred` is of that, else f32.
+pub(crate) fn alike(y_true: &Tensor, y_pred: &Tensor) -> Result<(Tensor, Tensor)> {
+    let (y_true, y_pred) = same_rank(y_true, &wide(y_pred)?)?;
+    Ok((as_type(&y_true, y_pred.dtype())?, y_pred))
+}
+
+/// The predictions in f64 if they are of that, else in f32.
+fn wide(y_pred: &Tensor) -> Result<Tensor> {
+    as_type(y_pred, if y_pred.dtype() == DType::F64 { DType::F64 } else { DType::F32 })
+}
+
+fn as_type(x: &Tensor, dtype: DType) -> Result<Tensor> {
+    if x.dtype() == dtype { Ok(x.clone()) } else { x.cast(dtype) }
+}

@@ -1,0 +1,282 @@
+//! Metrics of right and wrong positives and negatives.
+
+use super::{Metric, accumulate};
+use crate::base::dtype::DType;
+use crate::base::error::{Error, Result};
+use crate::nn::layers::{Module, Visitor};
+use crate::nn::losses::{EPSILON, same_rank};
+use crate::tensor::Tensor;
+use crate::tensor::scope::Scope;
+use crate::tensor::variable::Variable;
+use alloc::format;
+use alloc::vec::Vec;
+
+/// What a prediction is: above a threshold (positive) or not, and rightly so or not.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Cell {
+    TruePositives,
+    FalsePositives,
+    TrueNegatives,
+    FalseNegatives,
+}
+
+impl Cell {
+    pub(super) fn variable(self) -> Variable {
+        Variable::untrained(match self {
+            Cell::TruePositives => "true_positives",
+            Cell::FalsePositives => "false_positives",
+            Cell::TrueNegatives => "true_negatives",
+            Cell::FalseNegatives => "false_negatives",
+        })
+    }
+}
+
+/// Which predictions are positive.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Rules {
+    pub(super) thresholds: Vec<f64>,
+    pub(super) top_k: Option<u32>,
+    pub(super) class_id: Option<u32>,
+}
+
+/// What stands for "not among the first k" in place of a prediction.
+const LOWEST: f64 = -1e10;
+
+impl Rules {
+    /// The thresholds; where none is given, 0.5, or with `top_k` any prediction that is among the first.
+    fn thresholds(&self) -> Result<Vec<f64>> {
+        match (&*self.thresholds, self.top_k) {
+            ([], None) => Ok([0.5].into()),
+            ([], Some(_)) => Ok([LOWEST].into()),
+            (given, _) if given.iter().all(|threshold| (0.0..=1.0).contains(threshold)) => Ok(given.into()),
+            (given, _) => Err(Error::message(format!("thresholds must be from 0 to 1, not {given:?}"))),
+        }
+    }
+
+    /// Creates a count for each threshold.
+    fn build(&self, scope: &dyn Scope, cells: &[(Cell, &Variable)]) -> Result<()> {
+        let zeros = Tensor::full(&scope.device(), 0.0f32, &[self.thresholds()?.len() as u32])?;
+        cells.iter().try_for_each(|(_, variable)| variable.create(scope, &zeros))
+    }
+
+    /// A result for each threshold, or a scalar for one.
+    fn result(&self, result: Tensor) -> Result<Tensor> {
+        if result.dims() == [1] { result.reshape(&[]) } else { Ok(result) }
+    }
+
+    fn update(
+        &self,
+        scope: &dyn Scope,
+        cells: &[(Cell, &Variable)],
+        [y_true, y_pred]: [&Tensor; 2],
+        sample_weight: Option<&Tensor>,
+    ) -> Result<()> {
+        self.build(scope, cells)?;
+        let (y_true, y_pred, weights) = paired(y_true, y_pred, sample_weight)?;
+        let y_pred = match self.top_k {
+            Some(k) => first(&y_pred, k)?,
+            None => y_pred,
+        };
+        let (y_true, y_pred) = match self.class_id {
+            Some(class) => (one_class(&y_true, class)?, one_class(&y_pred, class)?),
+            None => (y_true, y_pred),
+        };
+        count(scope, cells, &self.thresholds()?, [&y_true, &y_pred], weights.as_ref())
+    }
+}
+
+/// Adds to the count of each cell, at each threshold, the weights of the predictions in it.
+pub(super) fn count(
+    scope: &dyn Scope,
+    cells: &[(Cell, &Variable)],
+    thresholds: &[f64],
+    [y_true, y_pred]: [&Tensor; 2],
+    weights: Option<&Tensor>,
+) -> Result<()> {
+    let flat = [y_pred.shape().elements().unwrap_or(0)];
+    let label = y_true.cast(DType::Bool)?.reshape(&flat)?;
+    let positive = above(&y_pred.reshape(&flat)?, thresholds)?;
+    let weights = match weights {
+        Some(weights) => weights.broadcast_to(y_pred.dims())?.reshape(&flat)?,
+        None => Tensor::scalar(&scope.device(), 1.0f32),
+    };
+    for (cell, variable) in cells {
+        let right_label = if matches!(cell, Cell::TruePositives | Cell::FalseNegatives) { label.clone() } else { label.logical_not()? };
+        let predicted =
+            if matches!(cell, Cell::TruePositives | Cell::FalsePositives) { positive.clone() } else { positive.logical_not()? };
+        let counted = predicted.logical_and(&right_label)?.select(&weights, &weights.like(0.0)?)?;
+        accumulate(scope, variable, &counted.sum(&[1], false)?)?;
+    }
+    Ok(())
+}
+
+/// Whether each of the predictions is above each threshold: `[thresholds, predictions]`.
+fn above(y_pred: &Tensor, thresholds: &[f64]) -> Result<Tensor> {
+    let last = thresholds.len() as f64 - 1.0;
+    let column = |values: Vec<f32>| Tensor::new(&y_pred.device()?, &values, &[values.len() as u32, 1]);
+    if !even(thresholds) {
+        return y_pred.greater(&column(thresholds.iter().map(|&threshold| threshold as f32).collect())?);
+    }
+    // As Keras does, which then looks for the number of thresholds below a prediction, rounded as here.
+    let mut below = y_pred.clip_by_value(0.0, 1.0)?.mul_scalar(last)?.ceil()?;
+    if thresholds.first().is_some_and(|&first| first < 0.0) {
+        below = below.maximum(&below.like(1.0)?)?;
+    }
+    below.greater(&column((0..thresholds.len()).map(|index| index as f32).collect())?)
+}
+
+/// True if three thresholds or more divide the numbers from 0 to 1 evenly.
+fn even(thresholds: &[f64]) -> bool {
+    let last = thresholds.len().saturating_sub(1) as f64;
+    let near = |(index, &threshold): (usize, &f64)| {
+        let wanted = index as f64 / last;
+        libm::fabs(threshold - wanted) <= 2.0 * EPSILON + 1e-5 * wanted
+    };
+    thresholds.len() >= 3 && thresholds.iter().enumerate().all(near)
+}
+
+/// Labels, predictions and weights of one rank.
+pub(super) fn paired(y_true: &Tensor, y_pred: &Tensor, weights: Option<&Tensor>) -> Result<(Tensor, Tensor, Option<Tensor>)> {
+    let (y_true, y_pred) = same_rank(&y_true.cast(DType::F32)?, &y_pred.cast(DType::F32)?)?;
+    let Some(weights) = weights else { return Ok((y_true, y_pred, None)) };
+    let wide = [weights.dims(), &[1]].concat();
+    let fits = wide.len() <= y_true.dims().len();
+    let weights = weights.cast(DType::F32)?.reshape(if fits { &wide } else { weights.dims() })?;
+    Ok((y_true, y_pred, Some(weights)))
+}
+
+/// The predictions of one class, along an axis of size 1.
+fn one_class(y: &Tensor, class: u32) -> Result<Tensor> {
+    match y.dims() {
+        [outer @ .., classes] if !outer.is_empty() && class < *classes => {
+            let begin = [&alloc::vec![0; outer.len()][..], &[class]].concat();
+            let size = [&alloc::vec![-1; outer.len()][..], &[1]].concat();
+            y.slice(&begin, &size)
+        }
+        _ => Err(Error::message(format!("class_id {class} needs predictions of [samples, more than {class}], not {}", y.shape()))),
+    }
+}
+
+/// The `k` largest predictions of each sample, the first ones of equal ones, and a very low number in place of the others.
+fn first(y_pred: &Tensor, k: u32) -> Result<Tensor> {
+    let classes = y_pred.shape().back(0).ok_or(Error::Rank { input: 1 })?;
+    let (_, best) = y_pred.top_k(k)?;
+    let kept = best.one_hot(classes, -1, DType::F32)?.sum(&[-2], false)?;
+    let others = kept.like(1.0)?.sub(&kept)?.mul_scalar(LOWEST)?;
+    y_pred.mul(&kept)?.add(&others)
+}
+
+macro_rules! counts {
+    ($($name:ident: $what:literal;)*) => {$(
+        #[doc = concat!("Keras's `", stringify!($name), "`: ", $what, ", each with its weight. A scalar, or one for each threshold.")]
+        #[derive(Debug)]
+        pub struct $name {
+            rules: Rules,
+            accumulator: Variable,
+        }
+
+        impl $name {
+            /// At these thresholds, which are from 0 to 1.
+            pub fn thresholds(thresholds: &[f64]) -> $name {
+                $name { rules: Rules { thresholds: thresholds.into(), ..Rules::default() }, ..$name::default() }
+            }
+        }
+
+        impl Default for $name {
+            /// At the threshold 0.5.
+            fn default() -> $name {
+                $name { rules: Rules::default(), accumulator: Variable::untrained("accumulator") }
+            }
+        }
+
+        impl Module for $name {
+            fn visit(&self, visitor: &mut dyn Visitor) {
+                visitor.module("accumulator", &self.accumulator);
+            }
+        }
+
+        impl Metric for $name {
+            fn update_weighted(&self, scope: &dyn Scope, y_true: &Tensor, y_pred: &Tensor, sample_weight: Option<&Tensor>) -> Result<()> {
+                self.rules.update(scope, &[(Cell::$name, &self.accumulator)], [y_true, y_pred], sample_weight)
+            }
+
+            fn result(&self, scope: &dyn Scope) -> Result<Tensor> {
+                self.rules.build(scope, &[(Cell::$name, &self.accumulator)])?;
+                self.rules.result(scope.read(&self.accumulator)?)
+            }
+        }
+    )*};
+}
+
+counts! {
+    TruePositives: "how many predictions are above the threshold where the label is not 0";
+    FalsePositives: "how many predictions are above the threshold where the label is 0";
+    TrueNegatives: "how many predictions are not above the threshold where the label is 0";
+    FalseNegatives: "how many predictions are not above the threshold where the label is not 0";
+}
+
+macro_rules! shares {
+    ($($name:ident: $other:ident, $what:literal;)*) => {$(
+        #[doc = concat!("Keras's `", stringify!($name), "`: ", $what, ". A scalar, or one for each threshold; 0 where there is none.")]
+        #[derive(Debug)]
+        pub struct $name {
+            rules: Rules,
+            hits: Variable,
+            others: Variable,
+        }
+
+        impl $name {
+            /// At these thresholds, which are from 0 to 1.
+            pub fn thresholds(mut self, thresholds: &[f64]) -> $name {
+                self.rules.thresholds = thresholds.into();
+                self
+            }
+
+            /// Only the `k` largest predictions of a sample are positive, at whatever threshold, if none is given.
+            pub fn top_k(mut self, k: u32) -> $name {
+                self.rules.top_k = Some(k);
+                self
+            }
+
+            /// Only the predictions of this class count.
+            pub fn class_id(mut self, class: u32) -> $name {
+                self.rules.class_id = Some(class);
+                self
+            }
+
+            fn cells(&self) -> [(Cell, &Variable); 2] {
+                [(Cell::TruePositives, &self.hits), (Cell::$other, &self.others)]
+            }
+        }
+
+        impl Default for $name {
+            /// At the threshold 0.5, over all classes.
+            fn default() -> $name {
+                $name { rules: Rules::default(), hits: Cell::TruePositives.variable(), others: Cell::$other.variable() }
+            }
+        }
+
+        impl Module for $name {
+            fn visit(&self, visitor: &mut dyn Visitor) {
+                self.cells().into_iter().for_each(|(_, variable)| visitor.module(variable.name(), variable));
+            }
+        }
+
+        impl Metric for $name {
+            fn update_weighted(&self, scope: &dyn Scope, y_true: &Tensor, y_pred: &Tensor, sample_weight: Option<&Tensor>) -> Result<()> {
+                self.rules.update(scope, &self.cells(), [y_true, y_pred], sample_weight)
+            }
+
+            fn result(&self, scope: &dyn Scope) -> Result<Tensor> {
+                self.rules.build(scope, &self.cells())?;
+                let (hits, others) = (scope.read(&self.hits)?, scope.read(&self.others)?);
+                self.rules.result(hits.divide_no_nan(&hits.add(&others)?)?)
+            }
+        }
+    )*};
+}
+
+shares! {
+    Precision: FalsePositives, "the share of the positive predictions that are right";
+    Recall: FalseNegatives, "the share of the labels that are not 0 whose predictions are positive";
+}

@@ -1,0 +1,74 @@
+//! Adadelta.
+
+use super::descent::{Descent, Rule, Step};
+use super::{Gradient, LearningRate};
+use crate::base::error::{Error, Result};
+use crate::tensor::Tensor;
+use alloc::vec::Vec;
+
+/// Keras's `Adadelta` (Zeiler, arXiv:1212.5701):
+///
+/// ```text
+/// s' = ρ·s + (1 - ρ)·g²     d = √(t + ε)·g / √(s' + ε)
+/// t' = ρ·t + (1 - ρ)·d²     w' = w - a·d
+/// ```
+pub type Adadelta = Descent<AdadeltaRule>;
+
+/// The rule of [`Adadelta`].
+#[derive(Clone, Debug)]
+pub struct AdadeltaRule {
+    rho: f64,
+    epsilon: f64,
+}
+
+impl Adadelta {
+    /// With this learning rate or schedule (1 is that of the paper); ρ 0.95, ε 1e-7.
+    pub fn new(learning_rate: impl Into<LearningRate>) -> Adadelta {
+        Descent::by(AdadeltaRule { rho: 0.95, epsilon: 1e-7 }, learning_rate)
+    }
+
+    /// How much of the means is kept in a step.
+    pub fn rho(mut self, rho: f64) -> Adadelta {
+        self.rule.rho = rho;
+        self
+    }
+
+    /// What is added below the roots.
+    pub fn epsilon(mut self, epsilon: f64) -> Adadelta {
+        self.rule.epsilon = epsilon;
+        self
+    }
+}
+
+impl Default for Adadelta {
+    /// With Keras's learning rate, 0.001.
+    fn default() -> Adadelta {
+        Adadelta::new(0.001)
+    }
+}
+
+impl AdadeltaRule {
+    /// `ρ·mean + (1 - ρ)·x`.
+    fn mean(&self, mean: &Tensor, x: &Tensor) -> Result<Tensor> {
+        mean.mul_scalar(self.rho)?.add(&x.mul_scalar(1.0 - self.rho)?)
+    }
+
+    fn root(&self, mean: &Tensor) -> Result<Tensor> {
+        mean.add_scalar(self.epsilon)?.sqrt()
+    }
+}
+
+impl Rule for AdadeltaRule {
+    fn slots(&self) -> &'static [&'static [&'static str]] {
+        &[&["accumulated_grad", "accumulated_delta_var"]]
+    }
+
+    fn update(&self, step: &Step<'_>, variable: &Tensor, gradient: &Gradient, slots: &[Tensor]) -> Result<Vec<Tensor>> {
+        let [squares, ways] = slots else { return Err(Error::Unbuilt) };
+        let squares = self.mean(squares, &gradient.map(Tensor::square)?)?;
+        let way = self.root(ways)?.mul(&gradient.dense()?)?.div(&self.root(&squares)?)?;
+        let ways = self.mean(ways, &way.square()?)?;
+        let variable = variable.sub(&way.mul(&step.learning_rate(variable)?)?)?;
+        Ok([variable, squares, ways].into())
+    }
+}

@@ -1,0 +1,130 @@
+//! Adam and AdamW.
+
+use super::descent::{Descent, InPlace, Rule, Step};
+use super::{Gradient, LearningRate};
+use crate::base::error::{Error, Result};
+use crate::ops::adam_step;
+use crate::tensor::Tensor;
+use alloc::vec::Vec;
+
+/// Keras's `Adam` (Kingma and Ba, arXiv:1412.6980); [`adam_step`](crate::ops::adam_step) has the formula.
+///
+/// ```
+/// use gradlet_core::optimizers::{Adam, Optimizer};
+/// use gradlet_core::schedules::ExponentialDecay;
+/// use gradlet_core::{Eager, Scope, Tensor, Variable, ops};
+/// let scope = Eager::new(&ops::portable_cpu());
+/// let w = Variable::new(&scope, "w", &Tensor::scalar(&scope.device(), 3.0f32))?;
+/// let adam = Adam::new(ExponentialDecay::new(0.5, 100, 0.9)).amsgrad(true).clipnorm(1.0);
+/// adam.apply_gradients(&scope, &[(w.clone(), Some(Tensor::scalar(&scope.device(), 7.0f32)))])?;
+/// assert!((scope.read(&w)?.item::<f32>()? - 2.5).abs() < 1e-4);
+/// # Ok::<(), gradlet_core::Error>(())
+/// ```
+pub type Adam = Descent<AdamRule<false>>;
+
+/// Keras's `AdamW` (Loshchilov and Hutter, arXiv:1711.05101): [`Adam`] with a weight decay, of 0.004 unless another is given.
+pub type AdamW = Descent<AdamRule<true>>;
+
+/// The rule of [`Adam`] and, with `DECOUPLED`, of [`AdamW`], which differs in its default options only.
+#[derive(Clone, Debug)]
+pub struct AdamRule<const DECOUPLED: bool> {
+    beta_1: f64,
+    beta_2: f64,
+    epsilon: f64,
+    amsgrad: bool,
+}
+
+impl Adam {
+    /// With this learning rate or schedule; β₁ 0.9, β₂ 0.999, ε 1e-7.
+    pub fn new(learning_rate: impl Into<LearningRate>) -> Adam {
+        Descent::by(AdamRule::default(), learning_rate)
+    }
+}
+
+impl AdamW {
+    /// With this learning rate or schedule, and a weight decay of 0.004; β₁ 0.9, β₂ 0.999, ε 1e-7.
+    pub fn new(learning_rate: impl Into<LearningRate>) -> AdamW {
+        Descent::by(AdamRule::default(), learning_rate).weight_decay(0.004)
+    }
+}
+
+impl<const DECOUPLED: bool> Descent<AdamRule<DECOUPLED>> {
+    /// How much of the first moment is kept in a step.
+    pub fn beta_1(mut self, beta_1: f64) -> Self {
+        self.rule.beta_1 = beta_1;
+        self
+    }
+
+    /// How much of the second moment is kept in a step.
+    pub fn beta_2(mut self, beta_2: f64) -> Self {
+        self.rule.beta_2 = beta_2;
+        self
+    }
+
+    /// What is added to the root of the second moment.
+    pub fn epsilon(mut self, epsilon: f64) -> Self {
+        self.rule.epsilon = epsilon;
+        self
+    }
+
+    /// Divides by the largest second moment so far (Reddi, Kale and Kumar, 2018).
+    pub fn amsgrad(mut self, amsgrad: bool) -> Self {
+        self.rule.amsgrad = amsgrad;
+        self
+    }
+}
+
+impl Default for Adam {
+    /// With Keras's learning rate, 0.001.
+    fn default() -> Adam {
+        Adam::new(0.001)
+    }
+}
+
+impl Default for AdamW {
+    /// With Keras's learning rate, 0.001.
+    fn default() -> AdamW {
+        AdamW::new(0.001)
+    }
+}
+
+impl<const DECOUPLED: bool> Default for AdamRule<DECOUPLED> {
+    fn default() -> Self {
+        AdamRule { beta_1: 0.9, beta_2: 0.999, epsilon: 1e-7, amsgrad: false }
+    }
+}
+
+impl<const DECOUPLED: bool> Rule for AdamRule<DECOUPLED> {
+    fn slots(&self) -> &'static [&'static [&'static str]] {
+        if self.amsgrad { &[&["momentum", "velocity"], &["velocity_hat"]] } else { &[&["momentum", "velocity"]] }
+    }
+
+    fn in_place(&self, step: &Step<'_>, gradient: &Gradient) -> Result<Option<InPlace>> {
+        if self.amsgrad || gradient.is_of_rows() {
+            return Ok(None);
+        }
+        let gradient = gradient.dense()?;
+        let inputs = [gradient.clone(), step.learning_rate(&gradient)?, step.iterations().clone()].into();
+        let attributes = adam_step::Attributes::new([self.beta_1, self.beta_2], self.epsilon);
+        Ok(Some(InPlace { op: &adam_step::OP, attributes: bytemuck::cast_slice(&[attributes]).to_vec(), inputs }))
+    }
+
+    fn update(&self, step: &Step<'_>, variable: &Tensor, gradient: &Gradient, slots: &[Tensor]) -> Result<Vec<Tensor>> {
+        let rate = step.learning_rate(variable)?;
+        let [m, v, largest @ ..] = slots else { return Err(Error::Unbuilt) };
+        let (one, number) = (variable.like(1.0)?, step.number(0, variable)?);
+        let left = |beta: f64| one.sub(&variable.like(beta)?.pow(&number)?);
+        let alpha = rate.mul(&left(self.beta_2)?.sqrt()?)?.div(&left(self.beta_1)?)?;
+        let m = towards(m, &gradient.dense()?, &m.like(1.0 - self.beta_1)?)?;
+        let v = towards(v, &gradient.map(Tensor::square)?, &v.like(1.0 - self.beta_2)?)?;
+        let largest = largest.first().map(|largest| largest.maximum(&v)).transpose()?;
+        let divisor = largest.as_ref().unwrap_or(&v).sqrt()?.add_scalar(self.epsilon)?;
+        let variable = variable.sub(&m.mul(&alpha)?.div(&divisor)?)?;
+        Ok([variable, m, v].into_iter().chain(largest).collect())
+    }
+}
+
+/// The moment `old`, gone from there towards `new` by the fraction `rate`.
+pub(super) fn towards(old: &Tensor, new: &Tensor, rate: &Tensor) -> Result<Tensor> {
+    old.add(&new.sub(old)?.mul(rate)?)
+}

@@ -1,0 +1,348 @@
+//! Gradient descent by a rule: what all optimizers share.
+
+use super::options::Options;
+use super::{Gradient, LearningRate, Optimizer};
+use crate::base::error::{Error, Result};
+use crate::base::sync::{Lock, Shared, ThreadSafe};
+use crate::nn::layers::{Later, Module, Visitor, type_name};
+use crate::tensor::Tensor;
+use crate::tensor::scope::{Op, Scope};
+use crate::tensor::variable::Variable;
+use crate::trace::node_names::snake;
+use alloc::format;
+use alloc::string::String;
+use alloc::vec::Vec;
+
+/// How a variable is changed by its gradient: all that one optimizer has of its own.
+///
+/// ```
+/// use gradlet_core::optimizers::{Descent, Gradient, Optimizer, Rule, Step};
+/// use gradlet_core::{Eager, Result, Scope, Tensor, Variable, ops};
+///
+/// /// The learning rate upward or downward, whatever the size of the gradient.
+/// struct SignDescent;
+/// impl Rule for SignDescent {
+///     fn update(&self, step: &Step<'_>, variable: &Tensor, gradient: &Gradient, _: &[Tensor]) -> Result<Vec<Tensor>> {
+///         Ok(vec![variable.sub(&gradient.dense()?.sign()?.mul(&step.learning_rate(variable)?)?)?])
+///     }
+/// }
+///
+/// let scope = Eager::new(&ops::portable_cpu());
+/// let w = Variable::new(&scope, "w", &Tensor::scalar(&scope.device(), 1.0f32))?;
+/// let gradient = Tensor::scalar(&scope.device(), 20.0f32);
+/// Descent::by(SignDescent, 0.25).apply_gradients(&scope, &[(w.clone(), Some(gradient))])?;
+/// assert_eq!(scope.read(&w)?.item::<f32>()?, 0.75);
+/// # Ok::<(), gradlet_core::Error>(())
+/// ```
+pub trait Rule: ThreadSafe {
+    /// The names of a variable's slots, which are state of the shape of the variable. In groups: an optimizer has the slots
+    /// of the first group for each variable, then those of the second for each, as Keras orders them.
+    fn slots(&self) -> &'static [&'static [&'static str]] {
+        &[]
+    }
+
+    /// What slots are filled with at first.
+    fn initial(&self) -> f64 {
+        0.0
+    }
+
+    /// The variables that the rule has itself, beside the slots, each with the name of Keras's attribute.
+    fn variables(&self) -> Vec<(&'static str, Variable)> {
+        Vec::new()
+    }
+
+    /// Fails where the rule's constants are not allowed.
+    fn check(&self) -> Result<()> {
+        Ok(())
+    }
+
+    /// Creates the variables that the rule has itself, for an optimizer of `variables`.
+    fn build(&self, scope: &dyn Scope, variables: &[Variable]) -> Result<()> {
+        let _ = (scope, variables);
+        Ok(())
+    }
+
+    /// What is done once a step, before any variable's update.
+    fn begin(&self, step: &Step<'_>) -> Result<()> {
+        let _ = step;
+        Ok(())
+    }
+
+    /// The op that makes the whole update in the bytes of the variable and its slots; where there is none,
+    /// [`Rule::update`] is asked.
+    fn in_place(&self, step: &Step<'_>, gradient: &Gradient) -> Result<Option<InPlace>> {
+        let _ = (step, gradient);
+        Ok(None)
+    }
+
+    /// The new values of `variable` and then of each slot.
+    fn update(&self, step: &Step<'_>, variable: &Tensor, gradient: &Gradient, slots: &[Tensor]) -> Result<Vec<Tensor>>;
+}
+
+/// An update by [`Scope::update`].
+pub struct InPlace {
+    /// The op. It takes the variable, its slots and the inputs, and gives the new values of the variable and its slots.
+    pub op: &'static Op,
+    /// Its attribute words.
+    pub attributes: Vec<u32>,
+    /// What it takes after the slots.
+    pub inputs: Vec<Tensor>,
+}
+
+/// A step, as a rule sees it.
+pub struct Step<'a> {
+    scope: &'a dyn Scope,
+    iterations: Tensor,
+    learning_rate: Tensor,
+}
+
+impl Step<'_> {
+    /// The scope that the step is taken in.
+    pub fn scope(&self) -> &dyn Scope {
+        self.scope
+    }
+
+    /// The number of steps before this one: i64.
+    pub fn iterations(&self) -> &Tensor {
+        &self.iterations
+    }
+
+    /// The learning rate, in the element type of `like`.
+    pub fn learning_rate(&self, like: &Tensor) -> Result<Tensor> {
+        as_type(&self.learning_rate, like)
+    }
+
+    /// The number of this step plus `later`, in the element type of `like`. The first step is number 1.
+    pub fn number(&self, later: i64, like: &Tensor) -> Result<Tensor> {
+        as_type(&self.iterations.add(&Tensor::scalar(&self.scope.device(), 1 + later))?, like)
+    }
+}
+
+fn as_type(x: &Tensor, like: &Tensor) -> Result<Tensor> {
+    if x.dtype() == like.dtype() { Ok(x.clone()) } else { x.cast(like.dtype()) }
+}
+
+/// Gradient descent by a rule, with the options of every Keras optimizer; each of them changes the optimizer that is to be
+/// made: `Adam::new(0.001).amsgrad(true).clipnorm(1.0)`.
+///
+/// Its variables are `iteration`, `learning_rate` (unless there is a schedule), the moving averages, and the slots, in Keras's
+/// order.
+pub struct Descent<R> {
+    pub(super) rule: R,
+    pub(super) options: Options,
+    learning_rate: LearningRate,
+    rate: Variable,
+    iterations: Variable,
+    trained: Lock<Shared<[Trained]>>,
+    later: Later,
+}
+
+/// A variable, and the state that the optimizer has for it.
+struct Trained {
+    variable: Variable,
+    /// How it is called in the names of its state.
+    name: String,
+    slots: Vec<Variable>,
+    average: Option<Variable>,
+}
+
+impl<R: Rule> Descent<R> {
+    /// Descent by `rule`, with a learning rate or a schedule.
+    pub fn by(rule: R, learning_rate: impl Into<LearningRate>) -> Descent<R> {
+        Descent {
+            rule,
+            options: Options::default(),
+            learning_rate: learning_rate.into(),
+            rate: Variable::untrained("learning_rate"),
+            iterations: Variable::untrained("iteration"),
+            trained: Lock::new(Shared::from(Vec::new())),
+            later: Later::default(),
+        }
+    }
+
+    fn trained(&self) -> Shared<[Trained]> {
+        self.trained.lock().clone()
+    }
+
+    /// The state, which is created for these named variables if there is none.
+    fn built(&self, scope: &dyn Scope, named: impl Iterator<Item = (String, Variable)>) -> Result<Shared<[Trained]>> {
+        let known = self.trained();
+        let named: Vec<_> = named.collect();
+        if !known.is_empty() {
+            return match named.iter().find(|(_, variable)| !known.iter().any(|trained| trained.variable == *variable)) {
+                Some((name, _)) => Err(Error::message(format!(
+                    "variable {name:?} is not among those that the optimizer was built for; build it for the whole model first"
+                ))),
+                None => Ok(known),
+            };
+        }
+        self.options.check()?;
+        self.rule.check()?;
+        let device = scope.device();
+        self.iterations.create(scope, &Tensor::scalar(&device, 0i64))?;
+        if let LearningRate::Value(rate) = self.learning_rate {
+            self.rate.create(scope, &Tensor::scalar(&device, rate))?;
+        }
+        let variables: Vec<Variable> = named.iter().map(|(_, variable)| variable.clone()).collect();
+        let trained: Shared<[Trained]> = named.into_iter().map(|(name, variable)| self.state_of(name, variable)).collect();
+        *self.trained.lock() = trained.clone();
+        let created = self.later.created(self).and_then(|()| {
+            trained.iter().try_for_each(|trained| trained.create(scope, self.rule.initial()))?;
+            self.rule.build(scope, &variables)
+        });
+        match created {
+            Ok(()) => Ok(trained),
+            Err(error) => {
+                *self.trained.lock() = Shared::from(Vec::new());
+                Err(error)
+            }
+        }
+    }
+
+    /// The state for a variable, without values.
+    fn state_of(&self, name: String, variable: Variable) -> Trained {
+        let slot = |kind: &str| Variable::untrained(&format!("{name}_{kind}"));
+        let slots = self.rule.slots().iter().copied().flatten().map(|kind| slot(kind)).collect();
+        let average = self.options.averages().then(|| slot("average"));
+        Trained { variable, slots, average, name }
+    }
+
+    /// All variables of the optimizer, in Keras's order.
+    fn state(&self) -> Vec<Variable> {
+        let trained = self.trained();
+        let mut state = Vec::from([self.iterations.clone()]);
+        if let LearningRate::Value(_) = self.learning_rate {
+            state.push(self.rate.clone());
+        }
+        state.extend(trained.iter().filter_map(|trained| trained.average.clone()));
+        let mut first = 0;
+        for group in self.rule.slots() {
+            state.extend(trained.iter().flat_map(|trained| trained.slots.iter().skip(first).take(group.len()).cloned()));
+            first += group.len();
+        }
+        state.extend(self.rule.variables().into_iter().map(|(_, variable)| variable));
+        state
+    }
+
+    fn rate(&self, scope: &dyn Scope, iterations: &Tensor) -> Result<Tensor> {
+        match &self.learning_rate {
+            LearningRate::Value(rate) if !self.rate.is_built() => Ok(Tensor::scalar(&scope.device(), *rate)),
+            LearningRate::Value(_) => scope.read(&self.rate),
+            LearningRate::Schedule(schedule) => schedule.rate(iterations).map_err(|error| error.context("the learning rate")),
+        }
+    }
+}
+
+impl Trained {
+    /// Gives the slots their first values.
+    fn create(&self, scope: &dyn Scope, initial: f64) -> Result<()> {
+        let tensor_type = self.variable.tensor_type().map_err(|error| error.context(format!("variable {:?}", self.name)))?;
+        let filled = |value: f64| Tensor::full(&scope.device(), value as f32, tensor_type.shape.dims())?.cast(tensor_type.dtype);
+        self.average.iter().try_for_each(|average| average.create(scope, &filled(0.0)?))?;
+        self.slots.iter().try_for_each(|slot| slot.create(scope, &filled(initial)?))
+    }
+
+    /// Takes a step of `rule`.
+    fn update<R: Rule>(&self, rule: &R, options: &Options, step: &Step<'_>, gradient: &Gradient) -> Result<()> {
+        let scope = step.scope;
+        options.decay(&self.variable, step)?;
+        let variables: Vec<&Variable> = core::iter::once(&self.variable).chain(&self.slots).collect();
+        if let Some(InPlace { op, attributes, inputs }) = rule.in_place(step, gradient)? {
+            return scope.update(op, &attributes, &variables, &inputs.iter().collect::<Vec<_>>());
+        }
+        let value = scope.read(&self.variable)?;
+        let slots = self.slots.iter().map(|slot| scope.read(slot)).collect::<Result<Vec<_>>>()?;
+        let updated = rule.update(step, &value, gradient, &slots)?;
+        variables.iter().zip(&updated).try_for_each(|(variable, value)| scope.assign(variable, value))
+    }
+}
+
+/// Names for variables without a path: their own, numbered where several have the same.
+fn numbered(gradients: &[(Variable, Option<Gradient>)]) -> impl Iterator<Item = (String, Variable)> {
+    gradients.iter().enumerate().map(|(index, (variable, _))| {
+        let name = variable.name();
+        match gradients.iter().take(index).filter(|(other, _)| other.name() == name).count() {
+            0 => (name.into(), variable.clone()),
+            number => (format!("{name}_{number}"), variable.clone()),
+        }
+    })
+}
+
+impl<R: Rule> Module for Descent<R> {
+    fn visit(&self, visitor: &mut dyn Visitor) {
+        let state = self.state();
+        if !visitor.tracks() {
+            return state.iter().for_each(|variable| visitor.module(variable.name(), variable));
+        }
+        visitor.module("_variables", &state);
+        visitor.module("_trainable_variables", &self.trained().iter().map(|trained| trained.variable.clone()).collect::<Vec<_>>());
+        visitor.module("_iterations", &self.iterations);
+        if let LearningRate::Value(_) = self.learning_rate {
+            visitor.module("_learning_rate", &self.rate);
+        }
+        self.rule.variables().iter().for_each(|(attribute, variable)| visitor.module(attribute, variable));
+        visitor.later(&self.later);
+    }
+}
+
+impl<R: Rule> Optimizer for Descent<R> {
+    fn build(&self, scope: &dyn Scope, model: &dyn Module) -> Result<()> {
+        let named = model.named_variables().into_iter().filter(|(_, variable)| variable.trainable());
+        self.built(scope, named.map(|(path, variable)| (path.replace('/', "_"), variable))).map(drop)
+    }
+
+    fn apply(&self, scope: &dyn Scope, gradients: &[(Variable, Option<Gradient>)]) -> Result<()> {
+        if gradients.is_empty() {
+            return Ok(());
+        }
+        let built = self.built(scope, numbered(gradients))?;
+        let mut trained = Vec::new();
+        let mut found = Vec::new();
+        for (variable, gradient) in gradients {
+            let state = built.iter().find(|trained| trained.variable == *variable);
+            let (Some(state), Some(gradient)) = (state, gradient) else { continue };
+            found.push(gradient.fitted(&state.name, variable.tensor_type()?)?);
+            trained.push(state);
+        }
+        if trained.is_empty() {
+            let names: Vec<&str> = gradients.iter().map(|(variable, _)| variable.name()).collect();
+            return Err(Error::message(format!("no gradient for any variable: the loss depends on none of {}", names.join(", "))));
+        }
+        let _named = scope.name_scope(&snake(type_name::<R>().trim_end_matches("Rule")));
+        let iterations = scope.read(&self.iterations)?;
+        let step = Step { scope, learning_rate: self.rate(scope, &iterations)?, iterations };
+        let found = self.options.clip(found)?;
+        self.rule.begin(&step)?;
+        for (trained, gradient) in trained.into_iter().zip(&found) {
+            trained.update(&self.rule, &self.options, &step, gradient)?;
+        }
+        for trained in built.iter() {
+            if let Some(average) = &trained.average {
+                self.options.average(&step, &trained.variable, average)?;
+            }
+        }
+        scope.assign(&self.iterations, &step.iterations.add(&Tensor::scalar(&scope.device(), 1i64))?)
+    }
+
+    fn learning_rate(&self, scope: &dyn Scope) -> Result<Tensor> {
+        let iterations = if self.iterations.is_built() { scope.read(&self.iterations)? } else { Tensor::scalar(&scope.device(), 0i64) };
+        self.rate(scope, &iterations)
+    }
+
+    fn set_learning_rate(&self, scope: &dyn Scope, rate: f32) -> Result<()> {
+        if let LearningRate::Schedule(_) = self.learning_rate {
+            return Err(Error::message("the optimizer was made with a schedule: its learning rate cannot be set"));
+        }
+        let rate = Tensor::scalar(&scope.device(), rate);
+        self.rate.create(scope, &rate)?;
+        scope.assign(&self.rate, &rate)
+    }
+
+    fn finalize_variable_values(&self, scope: &dyn Scope) -> Result<()> {
+        let averaged = |trained: &Trained| match &trained.average {
+            Some(average) => scope.assign(&trained.variable, &scope.read(average)?),
+            None => Ok(()),
+        };
+        self.trained().iter().try_for_each(averaged)
+    }
+}

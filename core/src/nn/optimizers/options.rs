@@ -1,0 +1,139 @@
+//! The options of every optimizer: decay of the weights, clipping of the gradients, moving averages of the variables.
+
+use super::Gradient;
+use super::descent::{Descent, Rule, Step};
+use crate::base::error::{Error, Result};
+use crate::tensor::Tensor;
+use crate::tensor::variable::Variable;
+use alloc::format;
+use alloc::string::String;
+use alloc::vec::Vec;
+
+/// The options, with Keras's defaults.
+#[derive(Default)]
+pub(super) struct Options {
+    weight_decay: Option<f64>,
+    undecayed: Vec<String>,
+    clipnorm: Option<f64>,
+    global_clipnorm: Option<f64>,
+    clipvalue: Option<f64>,
+    use_ema: bool,
+    ema_momentum: Option<f64>,
+    ema_overwrite_frequency: Option<u32>,
+}
+
+impl<R: Rule> Descent<R> {
+    /// Takes `weight_decay · learning_rate` of each variable off it, before each step.
+    pub fn weight_decay(mut self, weight_decay: f64) -> Descent<R> {
+        self.options.weight_decay = Some(weight_decay);
+        self
+    }
+
+    /// No decay for variables in whose names one of `names` occurs: `["bias", "gamma"]`.
+    pub fn exclude_from_weight_decay(mut self, names: &[&str]) -> Descent<R> {
+        self.options.undecayed = names.iter().map(|&name| name.into()).collect();
+        self
+    }
+
+    /// Scales each gradient so that its norm is at most `norm`.
+    pub fn clipnorm(mut self, norm: f64) -> Descent<R> {
+        self.options.clipnorm = Some(norm);
+        self
+    }
+
+    /// Scales all gradients so that the norm of all of them together is at most `norm`.
+    pub fn global_clipnorm(mut self, norm: f64) -> Descent<R> {
+        self.options.global_clipnorm = Some(norm);
+        self
+    }
+
+    /// Clips each element of a gradient to between `-value` and `value`.
+    pub fn clipvalue(mut self, value: f64) -> Descent<R> {
+        self.options.clipvalue = Some(value);
+        self
+    }
+
+    /// Keeps a moving average of each variable.
+    pub fn use_ema(mut self, use_ema: bool) -> Descent<R> {
+        self.options.use_ema = use_ema;
+        self
+    }
+
+    /// How much of a moving average is kept in a step: 0.99 unless given.
+    pub fn ema_momentum(mut self, momentum: f64) -> Descent<R> {
+        self.options.ema_momentum = Some(momentum);
+        self
+    }
+
+    /// Sets the variables to their moving averages every so many steps.
+    pub fn ema_overwrite_frequency(mut self, steps: u32) -> Descent<R> {
+        self.options.ema_overwrite_frequency = Some(steps);
+        self
+    }
+}
+
+impl Options {
+    /// Fails where options have values that Keras does not allow.
+    pub(super) fn check(&self) -> Result<()> {
+        if [self.clipnorm, self.global_clipnorm, self.clipvalue].iter().flatten().count() > 1 {
+            return Err(Error::message("only one of clipnorm, global_clipnorm and clipvalue can be set"));
+        }
+        if !(0.0..=1.0).contains(&self.momentum()) {
+            return Err(Error::message(format!("ema_momentum must be from 0 to 1, not {}", self.momentum())));
+        }
+        if self.ema_overwrite_frequency == Some(0) {
+            return Err(Error::message("ema_overwrite_frequency must be at least 1"));
+        }
+        Ok(())
+    }
+
+    pub(super) fn averages(&self) -> bool {
+        self.use_ema
+    }
+
+    fn momentum(&self) -> f64 {
+        self.ema_momentum.unwrap_or(0.99)
+    }
+
+    /// The gradients, clipped.
+    pub(super) fn clip(&self, gradients: Vec<Gradient>) -> Result<Vec<Gradient>> {
+        let positive = |limit: Option<f64>| limit.filter(|&limit| limit > 0.0);
+        let values = || gradients.iter().map(Gradient::values);
+        let clipped: Result<Vec<Tensor>> = if let Some(norm) = positive(self.clipnorm) {
+            values().map(|values| values.clip_by_norm(norm, &[])).collect()
+        } else if let Some(norm) = positive(self.global_clipnorm) {
+            Tensor::clip_by_global_norm(&values().collect::<Vec<_>>(), norm).map(|(clipped, _)| clipped)
+        } else if let Some(value) = positive(self.clipvalue) {
+            values().map(|values| values.clip_by_value(-value, value)).collect()
+        } else {
+            return Ok(gradients);
+        };
+        Ok(gradients.iter().zip(clipped?).map(|(gradient, values)| gradient.with_values(values)).collect())
+    }
+
+    /// Decays the value of `variable`.
+    pub(super) fn decay(&self, variable: &Variable, step: &Step<'_>) -> Result<()> {
+        match self.weight_decay {
+            Some(decay) if !self.undecayed.iter().any(|name| variable.name().contains(name.as_str())) => {
+                let value = step.scope().read(variable)?;
+                let decayed = value.sub(&value.mul_scalar(decay)?.mul(&step.learning_rate(&value)?)?)?;
+                step.scope().assign(variable, &decayed)
+            }
+            _ => Ok(()),
+        }
+    }
+
+    /// Moves `average` towards the new value of `variable`, or to it in the first step.
+    pub(super) fn average(&self, step: &Step<'_>, variable: &Variable, average: &Variable) -> Result<()> {
+        let (scope, value) = (step.scope(), step.scope().read(variable)?);
+        let number = step.number(0, &Tensor::scalar(&scope.device(), 0i64))?;
+        let later = number.greater(&number.like(1.0)?)?.cast(value.dtype())?;
+        let momentum = later.mul_scalar(self.momentum())?;
+        let kept = momentum.mul(&scope.read(average)?)?;
+        let moved = kept.add(&value.like(1.0)?.sub(&momentum)?.mul(&value)?)?;
+        scope.assign(average, &moved)?;
+        let Some(frequency) = self.ema_overwrite_frequency else { return Ok(()) };
+        let left = number.floormod(&number.like(frequency.into())?)?;
+        scope.assign(variable, &left.equal(&left.like(0.0)?)?.select(&moved, &value)?)
+    }
+}

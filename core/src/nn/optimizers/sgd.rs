@@ -1,0 +1,94 @@
+//! SGD.
+
+use super::descent::{Descent, InPlace, Rule, Step};
+use super::{Gradient, LearningRate};
+use crate::base::error::{Error, Result};
+use crate::ops::sgd_step;
+use crate::tensor::Tensor;
+use alloc::format;
+use alloc::vec::Vec;
+
+/// Keras's `SGD`, with momentum (Nesterov's too) if wanted:
+///
+/// ```text
+/// without:  w' = w - a·g
+/// with:     m' = μ·m - a·g     w' = w + m', with Nesterov's w + μ·m' - a·g
+/// ```
+///
+/// ```
+/// use gradlet_core::optimizers::{Optimizer, Sgd};
+/// use gradlet_core::{Eager, Record, Scope, Tensor, Variable, ops};
+/// let scope = Eager::new(&ops::portable_cpu());
+/// let w = Variable::new(&scope, "w", &Tensor::scalar(&scope.device(), 3.0f32))?;
+/// let tape = scope.tape();
+/// let x = tape.read(&w)?;
+/// let gradients = tape.gradient(&x.square()?, &vec![w.clone()])?;
+/// Sgd::new(0.5).apply_gradients(&scope, &gradients)?;
+/// assert_eq!(scope.read(&w)?.item::<f32>()?, 0.0);
+/// # Ok::<(), gradlet_core::Error>(())
+/// ```
+pub type Sgd = Descent<SgdRule>;
+
+/// The rule of [`Sgd`].
+#[derive(Clone, Debug, Default)]
+pub struct SgdRule {
+    momentum: f64,
+    nesterov: bool,
+}
+
+impl Sgd {
+    /// With this learning rate or schedule, without momentum.
+    pub fn new(learning_rate: impl Into<LearningRate>) -> Sgd {
+        Descent::by(SgdRule::default(), learning_rate)
+    }
+
+    /// How much of the last step is taken again: from 0 to 1.
+    pub fn momentum(mut self, momentum: f64) -> Sgd {
+        self.rule.momentum = momentum;
+        self
+    }
+
+    /// Applies the momentum ahead.
+    pub fn nesterov(mut self, nesterov: bool) -> Sgd {
+        self.rule.nesterov = nesterov;
+        self
+    }
+}
+
+impl Default for Sgd {
+    /// With Keras's learning rate, 0.01.
+    fn default() -> Sgd {
+        Sgd::new(0.01)
+    }
+}
+
+impl Rule for SgdRule {
+    fn slots(&self) -> &'static [&'static [&'static str]] {
+        if self.momentum == 0.0 { &[] } else { &[&["momentum"]] }
+    }
+
+    fn check(&self) -> Result<()> {
+        match self.momentum {
+            0.0..=1.0 => Ok(()),
+            momentum => Err(Error::message(format!("momentum must be from 0 to 1, not {momentum}"))),
+        }
+    }
+
+    fn in_place(&self, step: &Step<'_>, gradient: &Gradient) -> Result<Option<InPlace>> {
+        if self.momentum != 0.0 {
+            return Ok(None);
+        }
+        let gradient = gradient.dense()?;
+        let rate = step.learning_rate(&gradient)?;
+        Ok(Some(InPlace { op: &sgd_step::OP, attributes: Vec::new(), inputs: [gradient, rate].into() }))
+    }
+
+    fn update(&self, step: &Step<'_>, variable: &Tensor, gradient: &Gradient, slots: &[Tensor]) -> Result<Vec<Tensor>> {
+        let rate = step.learning_rate(variable)?;
+        let [velocity] = slots else { return Err(Error::Unbuilt) };
+        let (momentum, pull) = (variable.like(self.momentum)?, gradient.dense()?.mul(&rate)?);
+        let velocity = velocity.mul(&momentum)?.sub(&pull)?;
+        let way = if self.nesterov { velocity.mul(&momentum)?.sub(&pull)? } else { velocity.clone() };
+        Ok([variable.add(&way)?, velocity].into())
+    }
+}

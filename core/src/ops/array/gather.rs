@@ -1,0 +1,247 @@
+//! Slices of `x` along one axis, chosen by indices: `y[b…, o…, i…, r…] = x[b…, o…, index[b…, i…], r…]`, where b are the batch
+//! axes, which x and the indices have in common. Every element type, indices of i32 or i64. An index that is out of range is
+//! an error; or, with the third attribute, a negative one gives zeros. As `tf.gather`.
+
+use crate::base::error::{Error, Result};
+use crate::base::op::{Call, Kernel, OpDef, read_attributes};
+use crate::base::shape::TensorType;
+use crate::ops::shared::elementwise;
+use crate::ops::shared::indices;
+use crate::ops::shared::indices::{Indices, collect, product};
+#[cfg(feature = "alloc")]
+use crate::{
+    tensor::Tensor,
+    tensor::scope::{Backward, Gradient, InputGradients, Op},
+};
+use bytemuck::{Pod, Zeroable};
+
+/// The attribute words.
+#[derive(Clone, Copy, Debug, Pod, Zeroable)]
+#[repr(C)]
+pub struct Attributes {
+    /// The axis, counted from the outermost.
+    pub axis: u32,
+    /// How many of the outermost axes are batch axes; none of them is the axis.
+    pub batch_dims: u32,
+    /// What a negative index does: 0 is an error, 1 gives zeros.
+    pub negative: u32,
+}
+
+/// The op.
+pub static DEF: OpDef = OpDef { code: crate::ops::code::gather, name: "gather", inputs: (2, 2), outputs: 1, infer, in_place: &[] };
+
+fn infer(inputs: &[TensorType], attributes: &[u32], outputs: &mut [TensorType]) -> Result<()> {
+    let [x, index] = inputs else { return Err(Error::Arity { got: inputs.len() as u8 }) };
+    let Attributes { axis, batch_dims, negative } = read_attributes(attributes)?;
+    if negative > 1 {
+        return Err(Error::Attribute { index: 2 });
+    }
+    if axis as usize >= x.shape.rank() {
+        return Err(Error::Attribute { index: 0 });
+    }
+    let (before, after) = x.shape.dims().split_at_checked(axis as usize).unwrap_or_default();
+    let chosen = batched(before, index, batch_dims)?;
+    let dims = before.iter().chain(chosen).chain(after.iter().skip(1));
+    elementwise::set(outputs, TensorType::new(x.dtype, collect(dims)?))
+}
+
+/// The dimensions of `index` after the batch axes, which must be those of input 0, whose dimensions before the axis are `before`.
+pub(in crate::ops) fn batched<'a>(before: &[u32], index: &'a TensorType, batch_dims: u32) -> Result<&'a [u32]> {
+    indices::check_dtype(1, index)?;
+    let batch = before.get(..batch_dims as usize).ok_or(Error::Attribute { index: 1 })?;
+    let (common, chosen) = index.shape.dims().split_at_checked(batch.len()).ok_or(Error::Rank { input: 1 })?;
+    elementwise::same_dims(1, batch, common)?;
+    Ok(chosen)
+}
+
+/// How the elements of a tensor lie about an axis: so many slabs for each batch, of so many rows of so many elements.
+pub(in crate::ops) struct Slabs {
+    pub batches: usize,
+    pub outer: usize,
+    pub extent: usize,
+    pub row: usize,
+}
+
+impl Slabs {
+    pub(in crate::ops) fn new(dims: &[u32], axis: u32, batch_dims: u32) -> Slabs {
+        let (before, after) = dims.split_at_checked(axis as usize).unwrap_or_default();
+        let (batch, outer) = before.split_at_checked(batch_dims as usize).unwrap_or_default();
+        let (extent, row) = (after.first().map_or(1, |&dim| dim as usize), product(after.get(1..).unwrap_or(&[])));
+        Slabs { batches: product(batch), outer: product(outer), extent, row }
+    }
+}
+
+fn run(call: &mut Call<'_, '_>) -> Result<()> {
+    let Attributes { axis, batch_dims, negative } = call.attributes()?;
+    let (x, index) = (call.input(0)?, Indices::new(&call.input(1)?));
+    let Slabs { batches, outer, extent, row } = Slabs::new(x.dims(), axis, batch_dims);
+    index.check(extent, negative == 1)?;
+    let (row, each) = (row * x.dtype().size(), index.len() / batches.max(1));
+    let mut output = call.output()?.data.chunks_exact_mut(row.max(1));
+    for slab in 0..batches * outer {
+        let first = slab / outer * each;
+        let from = x.bytes().get(slab * extent * row..).unwrap_or(&[]);
+        for (position, to) in (first..first + each).zip(&mut output) {
+            match usize::try_from(index.get(position)).ok().and_then(|at| from.get(at * row..(at + 1) * row)) {
+                Some(from) => to.copy_from_slice(from),
+                None => to.fill(0),
+            }
+        }
+    }
+    Ok(())
+}
+
+crate::ops::moving_kernels!(bytes run);
+
+/// The op with its gradient: each slice of upstream added where it came from.
+#[cfg(feature = "alloc")]
+pub static OP: Op = Op {
+    def: &DEF,
+    usage: "gather(x, index), the index of i32 or i64; batch axes stand first in both, and before the axis",
+    grad: Gradient::Rule(grad),
+};
+
+#[cfg(feature = "alloc")]
+fn grad(of: &Backward<'_>) -> Result<InputGradients> {
+    let Attributes { axis, batch_dims, .. } = read_attributes(of.attributes)?;
+    let (x, index) = (&of.inputs[0], &of.inputs[1]);
+    let dx = of.if_wanted(0, || of.dy()?.gather_grad(index, axis, batch_dims, x.dims()[axis as usize]))?;
+    Ok([dx, None].into_iter().collect())
+}
+
+#[cfg(feature = "alloc")]
+impl Tensor {
+    /// The slices of `self` along `axis`, which counts from the end where it is negative, that `index` names: its dimensions
+    /// stand in the place of that axis.
+    ///
+    /// Fails where the axis is out of range or the index is not of i32 or i64, and with [`Error::IndexOutOfRange`] where an
+    /// index is. As `tf.gather`.
+    ///
+    /// ```
+    /// # use gradlet_core::{Tensor, ops};
+    /// # let device = ops::portable_cpu();
+    /// let x = Tensor::new(&device, &[1, 2, 3, 4, 5, 6], &[3, 2])?;
+    /// let index = Tensor::new(&device, &[2, 0, 2], &[3])?;
+    /// assert_eq!(x.gather(&index, 0)?.to_vec::<i32>()?, [5, 6, 1, 2, 5, 6]);
+    /// # Ok::<(), gradlet_core::Error>(())
+    /// ```
+    pub fn gather(&self, index: &Tensor, axis: i32) -> Result<Tensor> {
+        self.gather_batched(index, axis, 0)
+    }
+
+    /// As [`Tensor::gather`], for each of the first `batch_dims` axes, which `self` and `index` have in common, apart.
+    ///
+    /// Fails as that, and where the batch axes differ or reach the axis. As `tf.gather` with `batch_dims`.
+    ///
+    /// ```
+    /// # use gradlet_core::{Tensor, ops};
+    /// # let device = ops::portable_cpu();
+    /// let x = Tensor::new(&device, &[1, 2, 3, 4, 5, 6], &[2, 3])?;
+    /// let index = Tensor::new(&device, &[2, 0], &[2, 1])?;
+    /// assert_eq!(x.gather_batched(&index, 1, 1)?.to_vec::<i32>()?, [3, 4]);
+    /// # Ok::<(), gradlet_core::Error>(())
+    /// ```
+    pub fn gather_batched(&self, index: &Tensor, axis: i32, batch_dims: u32) -> Result<Tensor> {
+        Tensor::emit1(&OP, &[crate::ops::shared::reduce::axis(self, axis)?, batch_dims, 0], &[self, index])
+    }
+
+    /// The rows of the table `self` that `ids` name. Fails as [`Tensor::gather`]. As `tf.nn.embedding_lookup`.
+    pub fn embedding_lookup(&self, ids: &Tensor) -> Result<Tensor> {
+        self.gather(ids, 0)
+    }
+}
+
+#[cfg(test)]
+pub(in crate::ops) mod tests {
+    extern crate std;
+    use super::*;
+    use crate::ops::shared::testing::{Value, indices, numbers, position, run, shapes};
+    use std::vec::Vec;
+
+    /// Shapes of x with attributes and shapes of the index.
+    pub fn cases() -> Vec<(Vec<u32>, [u32; 2], Vec<u32>)> {
+        let mut cases = Vec::new();
+        for dims in shapes(4, &[0, 1, 3]).iter().filter(|dims| !dims.is_empty()) {
+            for axis in 0..dims.len() {
+                for batch_dims in 0..=axis {
+                    for chosen in [&[][..], &[2], &[0], &[2, 3]] {
+                        let index = [&dims[..batch_dims], chosen].concat();
+                        if dims.len() + index.len() <= 6 {
+                            cases.push((dims.clone(), [axis as u32, batch_dims as u32], index));
+                        }
+                    }
+                }
+            }
+        }
+        cases
+    }
+
+    /// Some indices of `-1..extent`, without -1 unless `negative`.
+    pub fn some_indices(dims: &[u32], extent: u32, negative: bool) -> Vec<i64> {
+        let from = if negative { extent + 1 } else { extent.max(1) };
+        let index = |x: f64| ((x + 4.0) * 1e6) as i64 % i64::from(from) - i64::from(negative);
+        numbers(dims, 9).into_iter().map(index).collect()
+    }
+
+    #[test]
+    fn same_as_one_element_at_a_time() {
+        for (dims, [axis, batch_dims], index_dims) in cases() {
+            for negative in [false, true] {
+                let (at, batch) = (axis as usize, batch_dims as usize);
+                let index = some_indices(&index_dims, dims[at], negative);
+                if dims[at] == 0 && !negative && !index.is_empty() {
+                    continue;
+                }
+                let x: Vec<i32> = numbers(&dims, 3).iter().map(|x| (x * 1e6) as i32).collect();
+                let to = [&dims[..at], &index_dims[batch..], &dims[at + 1..]].concat();
+                let element = |y: Vec<u32>| {
+                    let chosen = index_dims.len() - batch;
+                    let row = index[position(&index_dims, &[&y[..batch], &y[at..at + chosen]].concat())];
+                    let from = |row| x[position(&dims, &[&y[..at], &[row], &y[at + chosen..]].concat())];
+                    u32::try_from(row).map_or(0, from)
+                };
+                let want: Vec<i32> = indices(&to).into_iter().map(element).collect();
+                let inputs = [&Value::new(&x, &dims), &Value::new(&index, &index_dims)];
+                let (result, got) = run(&I32, &[axis, batch_dims, negative.into()], &inputs, &[]);
+                assert_eq!((result, got), (Ok(()), std::vec![Value::new(&want, &to)]), "{dims:?} {axis} {batch_dims} {index_dims:?}");
+            }
+        }
+    }
+
+    #[test]
+    fn indices_are_checked_before_anything_is_written() {
+        let x = Value::new(&[1i8, 2, 3], &[3]);
+        let check = |index: &Value, position, value| {
+            let (result, outputs) = run(&I8, &[0, 0, 0], &[&x, index], &[]);
+            assert_eq!(result, Err(Error::IndexOutOfRange { node: 0, position, value, limit: 3 }));
+            assert_eq!(outputs[0].elements::<i8>(), [-91; 2]);
+        };
+        check(&Value::new(&[0, 3], &[2]), 1, 3);
+        check(&Value::new(&[-1i64, 9], &[2]), 0, -1);
+        check(&Value::new(&[0i64, 1 << 40], &[2]), 1, i32::MAX);
+    }
+
+    #[test]
+    fn inputs_must_fit() {
+        let (x, index) = (Value::new(&[0u8; 6], &[2, 3]), Value::new(&[0; 2], &[2]));
+        let refused = |words: &[u32], index: &Value| run(&U8, words, &[&x, index], &[]).0;
+        assert_eq!(refused(&[1, 1, 0], &index), Ok(()));
+        assert_eq!(refused(&[2, 0, 0], &index), Err(Error::Attribute { index: 0 }));
+        assert_eq!(refused(&[1, 2, 0], &index), Err(Error::Attribute { index: 1 }));
+        assert_eq!(refused(&[0, 1, 0], &index), Err(Error::Attribute { index: 1 }));
+        assert_eq!(refused(&[1, 1, 2], &index), Err(Error::Attribute { index: 2 }));
+        assert_eq!(refused(&[1, 1], &index), Err(Error::Attribute { index: 0 }));
+        assert_eq!(refused(&[1, 1, 0], &Value::new(&[0; 3], &[3])), Err(Error::Dimension { input: 1, axis: 0, want: 2, got: 3 }));
+        assert_eq!(refused(&[1, 1, 0], &Value::new(&[0], &[])), Err(Error::Rank { input: 1 }));
+        assert_eq!(refused(&[1, 0, 0], &Value::new(&[0.0f32], &[1])), Err(Error::DType { input: 1 }));
+    }
+
+    #[cfg(feature = "alloc")]
+    #[test]
+    fn gradient() {
+        use crate::ops::shared::testing::{check_gradient, device, tensor};
+        let index = Tensor::new(device(), &[2i64, 0, 2, 1, 1, 1], &[2, 3]).unwrap();
+        check_gradient(&OP, &[1, 0, 0], &[tensor(&[2, 3, 2], 1), index.clone()]);
+        check_gradient(&OP, &[2, 1, 0], &[tensor(&[2, 2, 3], 1), index]);
+    }
+}

@@ -1,0 +1,137 @@
+//! `x` with slices of it replaced, each named by a row of indices; of several for one place the last stays. Every element type,
+//! indices of i32 or i64; one that is out of range is an error. As `tf.tensor_scatter_nd_update`.
+
+use crate::base::error::{Error, Result};
+use crate::base::op::{Call, Kernel, OpDef};
+use crate::base::shape::TensorType;
+use crate::ops::shared::elementwise;
+use crate::ops::shared::indices::Slices;
+#[cfg(feature = "alloc")]
+use crate::{
+    tensor::Tensor,
+    tensor::scope::{Backward, Gradient, InputGradients, Op},
+};
+
+/// The op.
+pub static DEF: OpDef = OpDef {
+    code: crate::ops::code::tensor_scatter_update,
+    name: "tensor_scatter_update",
+    inputs: (3, 3),
+    outputs: 1,
+    infer,
+    in_place: &[(0, 0)],
+};
+
+fn infer(inputs: &[TensorType], attributes: &[u32], outputs: &mut [TensorType]) -> Result<()> {
+    let [x, updates, index] = inputs else { return Err(Error::Arity { got: inputs.len() as u8 }) };
+    if !attributes.is_empty() {
+        return Err(Error::Attribute { index: 0 });
+    }
+    if updates.dtype != x.dtype {
+        return Err(Error::DType { input: 1 });
+    }
+    elementwise::same_dims(1, Slices::shape(2, index, x.shape.dims())?.dims(), updates.shape.dims())?;
+    elementwise::set(outputs, *x)
+}
+
+fn run(call: &mut Call<'_, '_>) -> Result<()> {
+    let (updates, index) = (call.input(1)?, call.input(2)?);
+    let slices = Slices::new(&index, call.output()?.dims());
+    slices.check()?;
+    elementwise::copy(call)?;
+    let element = updates.dtype().size();
+    let bytes = slices.size * element;
+    let output = call.output()?;
+    for (row, update) in updates.bytes().chunks_exact(bytes.max(1)).enumerate() {
+        let start = slices.start(row) * element;
+        if let Some(to) = output.data.get_mut(start..start + bytes) {
+            to.copy_from_slice(update);
+        }
+    }
+    Ok(())
+}
+
+crate::ops::moving_kernels!(bytes run);
+
+/// The op with its gradient: to x upstream with zeros where it was replaced, to each update the slice of upstream at its place.
+#[cfg(feature = "alloc")]
+pub static OP: Op = Op {
+    def: &DEF,
+    usage: "tensor_scatter_update(x, updates, index[…,k]), the index of i32 or i64; the updates have the rows of the index, and \
+            then the dimensions of x after the first k",
+    grad: Gradient::Rule(grad),
+};
+
+#[cfg(feature = "alloc")]
+fn grad(of: &Backward<'_>) -> Result<InputGradients> {
+    let (updates, index) = (&of.inputs[1], &of.inputs[2]);
+    let dx = of.if_wanted(0, || of.dy()?.tensor_scatter_update(index, &updates.zeros_like()?))?;
+    let dupdates = of.if_wanted(1, || of.dy()?.gather_nd(index))?;
+    Ok([dx, dupdates, None].into_iter().collect())
+}
+
+#[cfg(feature = "alloc")]
+impl Tensor {
+    /// `self` with the elements or slices that the rows along the last axis of `index` name replaced by those of `updates`. Of
+    /// several for one place the last stays.
+    ///
+    /// Fails where the shapes do not fit, the index is not of i32 or i64, or the element types differ, and with
+    /// [`Error::IndexOutOfRange`] where an index is. As `tf.tensor_scatter_nd_update`.
+    ///
+    /// ```
+    /// # use gradlet_core::{Tensor, ops};
+    /// # let device = ops::portable_cpu();
+    /// let x = Tensor::new(&device, &[1, 2, 3, 4], &[4])?;
+    /// let index = Tensor::new(&device, &[3, 0], &[2, 1])?;
+    /// let y = x.tensor_scatter_update(&index, &Tensor::new(&device, &[8, 9], &[2])?)?;
+    /// assert_eq!(y.to_vec::<i32>()?, [9, 2, 3, 8]);
+    /// # Ok::<(), gradlet_core::Error>(())
+    /// ```
+    pub fn tensor_scatter_update(&self, index: &Tensor, updates: &Tensor) -> Result<Tensor> {
+        Tensor::emit1(&OP, &[], &[self, updates, index])
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    extern crate std;
+    use super::*;
+    use crate::ops::gather_nd::tests::{cases, index_in_whole, together};
+    use crate::ops::shared::testing::{Value, indices, numbers, position, run, run_every_way};
+    use std::vec::Vec;
+
+    #[test]
+    fn same_as_one_element_at_a_time() {
+        let elements = |dims: &[u32], seed| numbers(dims, seed).iter().map(|x| (x * 1e6) as i64).collect::<Vec<_>>();
+        for (dims, index_dims, index) in cases() {
+            let from = together(&dims, &index_dims);
+            let (x, updates) = (elements(&dims, 1), elements(&from, 2));
+            let mut want = x.clone();
+            for (at, update) in indices(&from).iter().zip(&updates) {
+                want[position(&dims, &index_in_whole(at, &index_dims, &index))] = *update;
+            }
+            let inputs = [&Value::new(&x, &dims), &Value::new(&updates, &from), &Value::new(&index, &index_dims)];
+            assert_eq!(run_every_way(&I64, &[], &inputs), [Value::new(&want, &dims)], "{dims:?} {index_dims:?}");
+        }
+    }
+
+    #[test]
+    fn inputs_must_fit() {
+        let (x, update) = (Value::new(&[1u8; 6], &[2, 3]), Value::new(&[1u8; 3], &[1, 3]));
+        let refused = |update: &Value, index: &Value| run(&U8, &[], &[&x, update, index], &[]).0;
+        assert_eq!(refused(&update, &Value::new(&[1], &[1, 1])), Ok(()));
+        let out = Error::IndexOutOfRange { node: 0, position: 0, value: 2, limit: 2 };
+        assert_eq!(refused(&update, &Value::new(&[2], &[1, 1])), Err(out));
+        assert_eq!(refused(&update, &Value::new(&[1], &[1])), Err(Error::Rank { input: 1 }));
+        assert_eq!(refused(&Value::new(&[1i8; 3], &[1, 3]), &Value::new(&[1], &[1, 1])), Err(Error::DType { input: 1 }));
+        assert_eq!(refused(&update, &Value::new(&[1u8], &[1, 1])), Err(Error::DType { input: 2 }));
+    }
+
+    #[cfg(feature = "alloc")]
+    #[test]
+    fn gradient() {
+        use crate::ops::shared::testing::{check_gradient, device, tensor};
+        let index = Tensor::new(device(), &[2i64, 0], &[2, 1]).unwrap();
+        check_gradient(&OP, &[], &[tensor(&[3, 2], 1), tensor(&[2, 2], 2), index]);
+    }
+}

@@ -1,0 +1,124 @@
+//! What picks elements where a mask is true. The shapes of the results depend on data: so these are computed at once, or under
+//! a tape over what is, but not traced.
+
+use crate::base::dtype::{Bool, DType};
+use crate::base::error::{Error, Result};
+use crate::tensor::Tensor;
+use alloc::format;
+use alloc::vec::Vec;
+
+impl Tensor {
+    /// The indices of all elements that are not 0 or false, in row-major order, as i64 `[count, rank]`.
+    ///
+    /// Fails in a trace: there, what `self` holds is not known, nor so the shape of the result. As `tf.where` with one argument.
+    ///
+    /// ```
+    /// # use gradlet_core::{Tensor, ops};
+    /// # let device = ops::portable_cpu();
+    /// let x = Tensor::new(&device, &[0, 7, 8, 0], &[2, 2])?;
+    /// assert_eq!(x.where_index()?.to_vec::<i64>()?, [0, 1, 1, 0]);
+    /// # Ok::<(), gradlet_core::Error>(())
+    /// ```
+    pub fn where_index(&self) -> Result<Tensor> {
+        self.buffer().map_err(|_| shape_depends_on_data("where_index"))?;
+        let mut indices: Vec<i64> = Vec::new();
+        let mut count = 0;
+        for (position, _) in self.cast(DType::Bool)?.to_vec::<Bool>()?.iter().enumerate().filter(|(_, truth)| truth.get()) {
+            let first = indices.len();
+            let mut rest = position;
+            for &dim in self.dims().iter().rev() {
+                indices.push((rest % dim as usize) as i64);
+                rest /= dim as usize;
+            }
+            indices[first..].reverse();
+            count += 1;
+        }
+        Tensor::new(&self.device()?, &indices, &[count, self.shape().rank() as u32])
+    }
+
+    /// The slices of `self` where `mask`, of booleans, is true: its axes are those of `self` from `axis` on, which counts from
+    /// the end where it is negative, and become one.
+    ///
+    /// Fails where they are not, where the mask has none, and in a trace if the mask is traced: then the shape of the result is
+    /// not known. As `tf.boolean_mask`.
+    ///
+    /// ```
+    /// # use gradlet_core::{Bool, Tensor, ops};
+    /// # let device = ops::portable_cpu();
+    /// let x = Tensor::new(&device, &[1, 2, 3, 4, 5, 6], &[3, 2])?;
+    /// let mask = Tensor::new(&device, &[true, false, true].map(Bool::from), &[3])?;
+    /// assert_eq!(x.boolean_mask(&mask, 0)?.to_vec::<i32>()?, [1, 2, 5, 6]);
+    /// # Ok::<(), gradlet_core::Error>(())
+    /// ```
+    pub fn boolean_mask(&self, mask: &Tensor, axis: i32) -> Result<Tensor> {
+        let at = crate::ops::shared::reduce::axis(self, axis)? as usize;
+        let (before, rest) = self.dims().split_at(at);
+        let after = rest.strip_prefix(mask.dims()).filter(|_| mask.dtype() == DType::Bool && mask.shape().rank() > 0);
+        let Some(after) = after else {
+            let (x, mask) = (self.tensor_type(), mask.tensor_type());
+            return Err(Error::message(format!("the mask {mask} does not fit {x} from axis {at} on: it must be bool, of its dimensions")));
+        };
+        mask.buffer().map_err(|_| shape_depends_on_data("boolean_mask"))?;
+        let elements = mask.shape().elements().ok_or(Error::TooLarge)?;
+        let chosen = mask.reshape(&[elements])?.where_index()?;
+        let flat = self.reshape(&[before, &[elements], after].concat())?;
+        flat.gather(&chosen.reshape(&[chosen.dims()[0]])?, at as i32)
+    }
+}
+
+fn shape_depends_on_data(name: &str) -> Error {
+    Error::message(format!("the shape of what {name} gives depends on data, so it cannot be traced: call it outside of the function"))
+}
+
+#[cfg(test)]
+mod tests {
+    extern crate std;
+    use super::*;
+    use crate::ops::shared::testing::{device, tensor};
+
+    fn mask(elements: &[u8], dims: &[u32]) -> Tensor {
+        Tensor::new(device(), &elements.iter().copied().map(Bool).collect::<Vec<_>>(), dims).unwrap()
+    }
+
+    #[test]
+    fn indices_of_what_is_true() {
+        let indices = |x: Tensor| x.where_index().map(|y| (y.dims().to_vec(), y.to_vec::<i64>().unwrap())).unwrap();
+        assert_eq!(indices(mask(&[0, 1, 9, 0, 0, 1], &[1, 3, 2])), ([3, 3].to_vec(), [0, 0, 1, 0, 1, 0, 0, 2, 1].to_vec()));
+        assert_eq!(indices(mask(&[1], &[])), ([1, 0].to_vec(), [].to_vec()));
+        assert_eq!(indices(mask(&[], &[2, 0])), ([0, 2].to_vec(), [].to_vec()));
+        let floats = Tensor::new(device(), &[f32::NAN, 0.0, -0.0, -1.0], &[4]).unwrap();
+        assert_eq!(indices(floats), ([2, 1].to_vec(), [0, 3].to_vec()));
+    }
+
+    #[test]
+    fn masks_of_some_axes() {
+        let x = tensor(&[2, 3, 2], 1);
+        assert_eq!(x.boolean_mask(&mask(&[1, 0, 0, 1, 1, 0], &[2, 3]), 0).unwrap().dims(), [3, 2]);
+        assert_eq!(x.boolean_mask(&mask(&[1, 0, 0, 1, 1, 0], &[3, 2]), -2).unwrap().dims(), [2, 3]);
+        assert_eq!(x.boolean_mask(&mask(&[0, 0, 0], &[3]), 1).unwrap().dims(), [2, 0, 2]);
+        assert!(x.boolean_mask(&mask(&[1, 0], &[2]), 1).is_err());
+        assert!(x.boolean_mask(&mask(&[1], &[]), 0).is_err());
+        assert!(x.boolean_mask(&Tensor::new(device(), &[1u8, 1], &[2]).unwrap(), 0).is_err());
+    }
+
+    /// Under a tape the mask is known, and gradients flow; in a trace it is not.
+    #[test]
+    fn in_every_scope() {
+        use crate::{Eager, Function, Record, Scope};
+        let scope = Eager::new(device());
+        let (x, mask) = (tensor(&[3], 1), mask(&[1, 0, 1], &[3]));
+        let tape = scope.tape();
+        let watched = tape.watch(&x).unwrap();
+        let y = watched.boolean_mask(&mask, 0).unwrap();
+        assert_eq!(tape.gradient(&y, &watched).unwrap().unwrap().to_vec::<f64>().unwrap(), [1.0, 0.0, 1.0]);
+        let known = mask.clone();
+        let chosen = Function::new(move |_: &dyn Scope, x: Tensor| x.boolean_mask(&known, 0));
+        assert_eq!(chosen.call(&scope, x.clone()).unwrap().dims(), [2]);
+        let unknown = Function::new(|_: &dyn Scope, (x, mask): (Tensor, Tensor)| x.boolean_mask(&mask, 0));
+        let refused = unknown.call(&scope, (x, mask)).unwrap_err();
+        assert_eq!(
+            std::format!("{refused}"),
+            "the shape of what boolean_mask gives depends on data, so it cannot be traced: call it outside of the function"
+        );
+    }
+}

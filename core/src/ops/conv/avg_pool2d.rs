@@ -1,0 +1,110 @@
+//! The average of each window of each channel: `y[n,oh,ow,c] = Σ x[n,ih,iw,c] / count`, where the count is that of the
+//! positions inside of x. f32 and f64. As `tf.nn.avg_pool2d` in NHWC.
+//!
+//! Bits: each element is summed from +0 over its window in row-major order, and then divided.
+
+use crate::base::dtype::Float;
+use crate::base::error::{Error, Result};
+use crate::base::op::{Call, Kernel, OpDef};
+pub use crate::ops::shared::pooling::Attributes;
+use crate::ops::shared::pooling::{infer, windows};
+#[cfg(feature = "alloc")]
+use crate::ops::shared::window::Padding;
+#[cfg(feature = "alloc")]
+use crate::{
+    base::op::read_attributes,
+    ops::conv2d::middle,
+    tensor::Tensor,
+    tensor::scope::{Backward, Gradient, InputGradients, Op},
+};
+
+/// The op.
+pub static DEF: OpDef = OpDef { code: crate::ops::code::avg_pool2d, name: "avg_pool2d", inputs: (1, 1), outputs: 1, infer, in_place: &[] };
+
+fn run<T: Float>(call: &mut Call<'_, '_>) -> Result<()> {
+    let attributes: Attributes = call.attributes()?;
+    let x = call.input(0)?;
+    let &[_, h, w, c] = x.dims() else { return Err(Error::Rank { input: 0 }) };
+    let axes = attributes.axes([h, w])?;
+    let (image, c) = (h as usize * w as usize * c as usize, c as usize);
+    let mut results = call.output()?.slice_mut::<T>().chunks_exact_mut(c.max(1));
+    for x in x.slice::<T>().chunks_exact(image.max(1)) {
+        windows(axes, c, |window| {
+            let Some(y) = results.next() else { return };
+            y.fill(T::ZERO);
+            for row in window.rows(x, c) {
+                for pixel in row.chunks_exact(c.max(1)) {
+                    y.iter_mut().zip(pixel).for_each(|(y, &x)| *y = y.add(x));
+                }
+            }
+            let count = T::from_count(window.count());
+            y.iter_mut().for_each(|y| *y = y.div(count));
+        });
+    }
+    Ok(())
+}
+
+crate::ops::kernels!(run: F32 = f32, F64 = f64);
+
+/// The op with its gradient: `avg_pool2d_grad`.
+#[cfg(feature = "alloc")]
+pub static OP: Op = Op { def: &DEF, usage: "avg_pool2d(x[n,h,w,c]), x of f32 or f64", grad: Gradient::Rule(grad) };
+
+#[cfg(feature = "alloc")]
+fn grad(of: &Backward<'_>) -> Result<InputGradients> {
+    let pooling: Attributes = read_attributes(of.attributes)?;
+    let dx = || of.dy()?.avg_pool2d_grad(pooling, middle(&of.inputs[0])?);
+    Ok([of.if_wanted(0, dx)?].into_iter().collect())
+}
+
+#[cfg(feature = "alloc")]
+impl Tensor {
+    /// The averages of windows of `ksize` that move by `strides` (vertical, horizontal) over images `[n,h,w,c]`, channel
+    /// by channel: `[n,oh,ow,c]`. What lies outside of an image does not count. As `tf.nn.avg_pool2d` in NHWC.
+    ///
+    /// Fails where the tensor is not of rank 4 or not of f32 or f64, where the window is larger than the image, where a
+    /// size is 0, and for explicit padding.
+    ///
+    /// ```
+    /// # use gradlet_core::{Tensor, ops};
+    /// use gradlet_core::ops::conv2d::Padding;
+    /// # let device = ops::portable_cpu();
+    /// let x = Tensor::new(&device, &[1.0f32, 5.0, 2.0, 3.0, 7.0, 9.0], &[1, 2, 3, 1])?;
+    /// assert_eq!(x.avg_pool2d([2, 2], [2, 2], Padding::Same)?.to_vec::<f32>()?, [4.0, 5.5]);
+    /// # Ok::<(), gradlet_core::Error>(())
+    /// ```
+    pub fn avg_pool2d(&self, ksize: [u32; 2], strides: [u32; 2], padding: Padding) -> Result<Tensor> {
+        Tensor::emit1(&OP, bytemuck::cast_slice(&[Attributes::new(ksize, strides, padding)?]), &[self])
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    extern crate std;
+    use super::*;
+    use crate::ops::conv2d::tests::words;
+    use crate::ops::shared::pooling::tests::{cases, positions};
+    use crate::ops::shared::testing::{Value, floats, run_every_way};
+    use std::vec::Vec;
+
+    #[test]
+    fn agrees_with_the_formula() {
+        for (x_dims, attributes, y_dims) in cases() {
+            let x = floats(&x_dims, 1);
+            let elements = x.elements::<f32>();
+            let average = |window: Vec<usize>| window.iter().fold(0.0, |sum, &at| sum + elements[at]) / window.len() as f32;
+            let want: Vec<f32> = positions(x_dims, &attributes, y_dims).into_iter().map(average).collect();
+            let got = run_every_way(&F32, &words(attributes), &[&x]);
+            assert!(got[0] == Value::new(&want, &y_dims), "{x_dims:?} {attributes:?}");
+        }
+    }
+
+    #[cfg(feature = "alloc")]
+    #[test]
+    fn gradient() {
+        use crate::ops::shared::testing::{check_gradient, tensor};
+        for (x, attributes, _) in cases().into_iter().step_by(5) {
+            check_gradient(&OP, &words(attributes), &[tensor(&x, 1)]);
+        }
+    }
+}

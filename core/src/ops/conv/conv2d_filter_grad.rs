@@ -1,0 +1,169 @@
+//! The gradient of [`conv2d`] with respect to its filter:
+//! `dfilter[kh,kw,ci,co] = Σ x[n,ih,iw,ci] · dy[n,oh,ow,co]` over the positions whose tap lies on x. f32 and f64.
+//! As `tf.raw_ops.Conv2DBackpropFilter` in NHWC.
+//!
+//! Bits: each element is summed from +0 over (n, oh, ow) ascending, without the positions whose tap lies outside of x.
+
+use crate::base::dtype::Float;
+use crate::base::error::{Error, Result};
+use crate::base::op::{Call, Kernel, OpDef, read_attributes};
+use crate::base::shape::{Shape, TensorType};
+use crate::ops::conv2d;
+use crate::ops::conv2d::{check_output, dims4};
+use crate::ops::shared::contraction::{Rows, add_rows};
+use crate::ops::shared::window::part;
+#[cfg(feature = "alloc")]
+use crate::{
+    ops::conv2d::{Conv2DOptions, middle},
+    tensor::Tensor,
+    tensor::scope::{Backward, Gradient, InputGradients, Op},
+};
+
+/// The attributes.
+#[repr(C)]
+#[derive(Clone, Copy, Debug, bytemuck::Pod, bytemuck::Zeroable)]
+pub struct Attributes {
+    /// Those of the convolution.
+    pub conv: conv2d::Attributes,
+    /// Height and width of its filter.
+    pub kernel: [u32; 2],
+}
+
+/// The op.
+pub static DEF: OpDef =
+    OpDef { code: crate::ops::code::conv2d_filter_grad, name: "conv2d_filter_grad", inputs: (2, 2), outputs: 1, infer, in_place: &[] };
+
+fn infer(inputs: &[TensorType], attributes: &[u32], outputs: &mut [TensorType]) -> Result<()> {
+    let attributes: Attributes = read_attributes(attributes)?;
+    let [n, h, w, c] = dims4(inputs, 0)?;
+    let dy = dims4(inputs, 1)?;
+    let ([x, _], [output, ..]) = (inputs, outputs) else { return Err(Error::Arity { got: inputs.len() as u8 }) };
+    let ([kh, kw], [_, _, _, co]) = (attributes.kernel, dy);
+    if kh == 0 || kw == 0 {
+        return Err(Error::Attribute { index: 9 + u8::from(kh != 0) });
+    }
+    check_output(1, dy, n, attributes.conv.axes([h, w], attributes.kernel)?, co)?;
+    *output = TensorType::new(x.dtype, Shape::new(&[kh, kw, c, co])?);
+    Ok(())
+}
+
+fn run<T: Float>(call: &mut Call<'_, '_>) -> Result<()> {
+    let attributes: Attributes = call.attributes()?;
+    let (x, dy) = (call.input(0)?, call.input(1)?);
+    let (&[_, h, w, c], co) = (x.dims(), dy.dim(3)) else { return Err(Error::Rank { input: 0 }) };
+    let [down, across] = attributes.conv.axes([h, w], attributes.kernel)?;
+    let (w, c) = (w as usize, c as usize);
+    let (x, dy) = (x.slice::<T>(), dy.slice::<T>());
+    let kernel_row = attributes.kernel.last().map_or(0, |&kw| kw as usize) * c * co;
+    let output = call.output()?.slice_mut::<T>();
+    output.fill(T::ZERO);
+    let (image, result) = (down.input * w * c, down.output * across.output * co);
+    if image == 0 || result == 0 {
+        return Ok(());
+    }
+    let step = (across.stride() * c).max(1);
+    let mut results = dy.chunks_exact(result.max(1));
+    for x in x.chunks_exact(image.max(1)) {
+        let Some(dy) = results.next() else { break };
+        for (kh, output) in output.chunks_exact_mut(kernel_row.max(1)).enumerate() {
+            let (first, end) = down.outputs(kh);
+            for oh in first..end {
+                let (ih, row) = (down.input_at(oh, kh) * w, oh * across.output);
+                for (kw, output) in output.chunks_exact_mut((c * co).max(1)).enumerate() {
+                    let (first, end) = across.outputs(kw);
+                    let count = end.saturating_sub(first);
+                    let pixels = x.get((ih + across.input_at(first, kw)) * c..).unwrap_or(&[]);
+                    let rows = Rows::new(part(dy, (row + first) * co, count * co), co);
+                    // At the end of the image, the last pixel is not followed by a whole step.
+                    let whole = count.min(pixels.len() / step);
+                    for (ci, filter) in output.chunks_exact_mut(co.max(1)).enumerate() {
+                        add_rows(filter, Rows::new(pixels, step).at_column(ci), rows);
+                        if whole < count {
+                            let (last, rows) = (part(pixels, whole * step, c), part(dy, (row + first + whole) * co, co));
+                            add_rows(filter, Rows::new(last, c).at_column(ci), Rows::new(rows, co));
+                        }
+                    }
+                }
+            }
+        }
+    }
+    Ok(())
+}
+
+crate::ops::kernels!(run: F32 = f32, F64 = f64);
+
+/// The op with its gradient: linear in x and in dy, so `conv2d_input_grad` and `conv2d` with the upstream as filter.
+#[cfg(feature = "alloc")]
+pub static OP: Op = Op { def: &DEF, usage: "conv2d_filter_grad(x[n,h,w,c], dy[n,oh,ow,co]), of f32 or f64", grad: Gradient::Rule(grad) };
+
+#[cfg(feature = "alloc")]
+fn grad(of: &Backward<'_>) -> Result<InputGradients> {
+    let attributes: Attributes = read_attributes(of.attributes)?;
+    let options = Conv2DOptions::from(attributes.conv);
+    let ([x, dy], upstream) = (of.inputs, of.dy()?) else { return Err(Error::Arity { got: of.inputs.len() as u8 }) };
+    let dx = of.if_wanted(0, || dy.conv2d_input_grad(upstream, &options, middle(x)?))?;
+    let ddy = of.if_wanted(1, || x.conv2d(upstream, None, &options))?;
+    Ok([dx, ddy].into_iter().collect())
+}
+
+#[cfg(feature = "alloc")]
+impl Tensor {
+    /// The gradient of the convolution of `self`, images `[n,h,w,c]`, with respect to its filter of height and width
+    /// `kernel`, where `dy[n,oh,ow,co]` is the gradient of its result: `[kh,kw,c,co]`.
+    ///
+    /// Fails where the convolution with `options` and such a filter does not give `dy`'s shape.
+    ///
+    /// ```
+    /// # use gradlet_core::{Tensor, ops};
+    /// # let device = ops::portable_cpu();
+    /// let x = Tensor::new(&device, &[1.0f32, 2.0, 3.0, 4.0], &[1, 2, 2, 1])?;
+    /// let dy = Tensor::full(&device, 1.0f32, &[1, 2, 1, 1])?;
+    /// let dfilter = x.conv2d_filter_grad(&dy, &Default::default(), [1, 2])?;
+    /// assert_eq!(dfilter.to_vec::<f32>()?, [4.0, 6.0]);
+    /// # Ok::<(), gradlet_core::Error>(())
+    /// ```
+    pub fn conv2d_filter_grad(&self, dy: &Tensor, options: &Conv2DOptions, kernel: [u32; 2]) -> Result<Tensor> {
+        let attributes = Attributes { conv: options.attributes(), kernel };
+        Tensor::emit1(&OP, bytemuck::cast_slice(&[attributes]), &[self, dy])
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    extern crate std;
+    use super::*;
+    use crate::ops::conv2d::tests::{cases, meetings, output, words};
+    use crate::ops::shared::testing::{Value, floats, indices, position, run_every_way};
+
+    #[test]
+    fn agrees_with_the_formula() {
+        for (x_dims, filter_dims, conv) in cases() {
+            let Some(y_dims) = output(x_dims, filter_dims, &conv) else { continue };
+            let (x, dy) = (floats(&x_dims, 1), floats(&y_dims, 2));
+            let (left, right) = (x.elements::<f32>(), dy.elements::<f32>());
+            let mut want = std::vec![0.0f32; indices(&filter_dims).len()];
+            let [kh, kw, c, co] = filter_dims;
+            for ([n, ih, iw], [oh, ow], [kh, kw]) in meetings(x_dims, [kh, kw], [y_dims[1], y_dims[2]], &conv) {
+                for channels in indices(&[c, co]) {
+                    let (ci, co) = (channels[0], channels[1]);
+                    let product = left[position(&x_dims, &[n, ih, iw, ci])] * right[position(&y_dims, &[n, oh, ow, co])];
+                    want[position(&filter_dims, &[kh, kw, ci, co])] += product;
+                }
+            }
+            let attributes = Attributes { conv, kernel: [kh, kw] };
+            let got = run_every_way(&F32, &words(attributes), &[&x, &dy]);
+            assert!(got[0] == Value::new(&want, &filter_dims), "{x_dims:?} {filter_dims:?} {conv:?}");
+        }
+    }
+
+    #[cfg(feature = "alloc")]
+    #[test]
+    fn gradient() {
+        use crate::ops::shared::testing::{check_gradient, tensor};
+        for (x, filter, conv) in cases().into_iter().step_by(11) {
+            let Some(dy) = output(x, filter, &conv) else { continue };
+            let attributes = Attributes { conv, kernel: [filter[0], filter[1]] };
+            check_gradient(&OP, &words(attributes), &[tensor(&x, 1), tensor(&dy, 2)]);
+        }
+    }
+}

@@ -1,0 +1,189 @@
+//! The gradient of [`conv2d`] with respect to its images, which is also a transposed convolution:
+//! `dx[n,ih,iw,ci] = Σ filter[kh,kw,ci,co] · dy[n,oh,ow,co]` over the (kh, kw) whose window meets the position.
+//! f32 and f64. As `tf.raw_ops.Conv2DBackpropInput` in NHWC.
+//!
+//! Bits: each element is summed from +0 over (kh, kw, co) ascending.
+
+use crate::base::dtype::Float;
+use crate::base::error::{Error, Result};
+use crate::base::op::{Call, Kernel, OpDef, read_attributes};
+use crate::base::shape::{Shape, TensorType};
+use crate::ops::conv2d;
+use crate::ops::conv2d::{check_dim, check_output, dims4, filter4};
+use crate::ops::shared::contraction::{Rows, add_dots};
+use crate::ops::shared::window::part;
+#[cfg(feature = "alloc")]
+use crate::{
+    ops::conv2d::{Conv2DOptions, front},
+    tensor::Tensor,
+    tensor::scope::{Backward, Gradient, InputGradients, Op},
+};
+
+/// The attributes.
+#[repr(C)]
+#[derive(Clone, Copy, Debug, bytemuck::Pod, bytemuck::Zeroable)]
+pub struct Attributes {
+    /// Those of the convolution.
+    pub conv: conv2d::Attributes,
+    /// Height and width of its images.
+    pub input: [u32; 2],
+}
+
+/// The op.
+pub static DEF: OpDef =
+    OpDef { code: crate::ops::code::conv2d_input_grad, name: "conv2d_input_grad", inputs: (2, 2), outputs: 1, infer, in_place: &[] };
+
+fn infer(inputs: &[TensorType], attributes: &[u32], outputs: &mut [TensorType]) -> Result<()> {
+    let attributes: Attributes = read_attributes(attributes)?;
+    let [kh, kw, c, co] = filter4(inputs, 0)?;
+    let dy = dims4(inputs, 1)?;
+    let ([filter, _], [output, ..]) = (inputs, outputs) else { return Err(Error::Arity { got: inputs.len() as u8 }) };
+    let [n, _, _, channels] = dy;
+    check_dim(1, 3, co, channels)?;
+    check_output(1, dy, n, attributes.conv.axes(attributes.input, [kh, kw])?, co)?;
+    let [h, w] = attributes.input;
+    *output = TensorType::new(filter.dtype, Shape::new(&[n, h, w, c])?);
+    Ok(())
+}
+
+fn run<T: Float>(call: &mut Call<'_, '_>) -> Result<()> {
+    let attributes: Attributes = call.attributes()?;
+    let (filter, dy) = (call.input(0)?, call.input(1)?);
+    let &[kh, kw, c, co] = filter.dims() else { return Err(Error::Rank { input: 0 }) };
+    let [down, across] = attributes.conv.axes(attributes.input, [kh, kw])?;
+    let (kw, c, co) = (kw as usize, c as usize, co as usize);
+    let (filter, dy) = (filter.slice::<T>(), dy.slice::<T>());
+    let output = call.output()?.slice_mut::<T>();
+    output.fill(T::ZERO);
+    let (image, row) = (down.output * across.output * co, across.input * c);
+    if image == 0 || row == 0 {
+        return Ok(());
+    }
+    let mut images = dy.chunks_exact(image.max(1));
+    for output in output.chunks_exact_mut((down.input * row).max(1)) {
+        let Some(dy) = images.next() else { break };
+        for (ih, output) in output.chunks_exact_mut(row.max(1)).enumerate() {
+            let vertical = down.taps_on(ih);
+            for (iw, dx) in output.chunks_exact_mut(c.max(1)).enumerate() {
+                let horizontal = across.taps_on(iw);
+                for kh in vertical.first..vertical.end {
+                    let Some(oh) = down.output_at(ih, kh) else { continue };
+                    for tap in horizontal.first..horizontal.end {
+                        let Some(ow) = across.output_at(iw, tap) else { continue };
+                        let rows = part(filter, (kh * kw + tap) * c * co, c * co);
+                        add_dots(dx, part(dy, (oh * across.output + ow) * co, co), Rows::new(rows, co));
+                    }
+                }
+            }
+        }
+    }
+    Ok(())
+}
+
+crate::ops::kernels!(run: F32 = f32, F64 = f64);
+
+/// The op with its gradient: a convolution in dy, so `conv2d` and `conv2d_filter_grad` of the upstream.
+#[cfg(feature = "alloc")]
+pub static OP: Op =
+    Op { def: &DEF, usage: "conv2d_input_grad(filter[kh,kw,c,co], dy[n,oh,ow,co]), of f32 or f64", grad: Gradient::Rule(grad) };
+
+#[cfg(feature = "alloc")]
+fn grad(of: &Backward<'_>) -> Result<InputGradients> {
+    let attributes: Attributes = read_attributes(of.attributes)?;
+    let options = Conv2DOptions::from(attributes.conv);
+    let ([filter, dy], upstream) = (of.inputs, of.dy()?) else { return Err(Error::Arity { got: of.inputs.len() as u8 }) };
+    let dfilter = of.if_wanted(0, || upstream.conv2d_filter_grad(dy, &options, front(filter)?))?;
+    let ddy = of.if_wanted(1, || upstream.conv2d(filter, None, &options))?;
+    Ok([dfilter, ddy].into_iter().collect())
+}
+
+#[cfg(feature = "alloc")]
+impl Tensor {
+    /// The gradient of a convolution with respect to its images of height and width `input`, where `self` is the
+    /// gradient of its result: `[n,oh,ow,co]` gives `[n,h,w,c]`. Also known as transposed convolution.
+    ///
+    /// Fails where the convolution with `options` of such images does not give `self`'s shape.
+    ///
+    /// ```
+    /// # use gradlet_core::{Tensor, ops};
+    /// # let device = ops::portable_cpu();
+    /// let dy = Tensor::full(&device, 1.0f32, &[1, 1, 1, 1])?;
+    /// let filter = Tensor::new(&device, &[1.0f32, 2.0, 3.0, 4.0], &[2, 2, 1, 1])?;
+    /// let dx = dy.conv2d_input_grad(&filter, &Default::default(), [2, 2])?;
+    /// assert_eq!(dx.to_vec::<f32>()?, [1.0, 2.0, 3.0, 4.0]);
+    /// # Ok::<(), gradlet_core::Error>(())
+    /// ```
+    pub fn conv2d_input_grad(&self, filter: &Tensor, options: &Conv2DOptions, input: [u32; 2]) -> Result<Tensor> {
+        let attributes = Attributes { conv: options.attributes(), input };
+        Tensor::emit1(&OP, bytemuck::cast_slice(&[attributes]), &[filter, self])
+    }
+
+    /// The transposed convolution of images `[n,h,w,c]` with `filter[kh,kw,co,c]`, for a result of height and width `output`:
+    /// `[n,oh,ow,co]`. It is what the gradient of a convolution is for its images. As `tf.nn.conv2d_transpose` in NHWC.
+    ///
+    /// Fails where the convolution with `options` of such a result does not give `self`'s shape.
+    ///
+    /// ```
+    /// # use gradlet_core::{Tensor, ops};
+    /// # let device = ops::portable_cpu();
+    /// let x = Tensor::new(&device, &[1.0f32, 10.0], &[1, 1, 2, 1])?;
+    /// let filter = Tensor::new(&device, &[1.0f32, 2.0], &[1, 2, 1, 1])?;
+    /// let y = x.conv2d_transpose(&filter, &Default::default(), [1, 3])?;
+    /// assert_eq!(y.to_vec::<f32>()?, [1.0, 12.0, 20.0]);
+    /// # Ok::<(), gradlet_core::Error>(())
+    /// ```
+    pub fn conv2d_transpose(&self, filter: &Tensor, options: &Conv2DOptions, output: [u32; 2]) -> Result<Tensor> {
+        self.conv2d_input_grad(filter, options, output)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    extern crate std;
+    use super::*;
+    use crate::ops::conv2d::tests::{cases, meetings, output, words};
+    use crate::ops::shared::testing::{Value, floats, indices, position, run_every_way};
+
+    #[test]
+    fn agrees_with_the_formula() {
+        for (x_dims, filter_dims, conv) in cases() {
+            let Some(y_dims) = output(x_dims, filter_dims, &conv) else { continue };
+            let (filter, dy) = (floats(&filter_dims, 1), floats(&y_dims, 2));
+            let (left, right) = (filter.elements::<f32>(), dy.elements::<f32>());
+            let mut want = std::vec![0.0f32; indices(&x_dims).len()];
+            let [kh, kw, c, co] = filter_dims;
+            let mut meetings = meetings(x_dims, [kh, kw], [y_dims[1], y_dims[2]], &conv);
+            meetings.sort_by_key(|&(_, _, tap)| tap);
+            for ([n, ih, iw], [oh, ow], [kh, kw]) in meetings {
+                for channels in indices(&[c, co]) {
+                    let (ci, co) = (channels[0], channels[1]);
+                    let product = left[position(&filter_dims, &[kh, kw, ci, co])] * right[position(&y_dims, &[n, oh, ow, co])];
+                    want[position(&x_dims, &[n, ih, iw, ci])] += product;
+                }
+            }
+            let attributes = Attributes { conv, input: [x_dims[1], x_dims[2]] };
+            let got = run_every_way(&F32, &words(attributes), &[&filter, &dy]);
+            assert!(got[0] == Value::new(&want, &x_dims), "{x_dims:?} {filter_dims:?} {conv:?}");
+        }
+    }
+
+    #[test]
+    fn another_size_is_refused() {
+        let conv = conv2d::Attributes { strides: [1, 1], dilations: [1, 1], padding: 0, pads: [0; 4] };
+        let types = [[2, 2, 1, 3], [1, 3, 3, 3]].map(|dims| TensorType::new(crate::base::dtype::DType::F32, Shape::new(&dims).unwrap()));
+        assert!(DEF.output_types(&types, &words(Attributes { conv, input: [4, 4] })).is_ok());
+        let refused = DEF.output_types(&types, &words(Attributes { conv, input: [4, 5] })).map(|_| ());
+        assert_eq!(refused, Err(Error::Dimension { input: 1, axis: 2, want: 4, got: 3 }));
+    }
+
+    #[cfg(feature = "alloc")]
+    #[test]
+    fn gradient() {
+        use crate::ops::shared::testing::{check_gradient, tensor};
+        for (x, filter, conv) in cases().into_iter().step_by(11) {
+            let Some(dy) = output(x, filter, &conv) else { continue };
+            let attributes = Attributes { conv, input: [x[1], x[2]] };
+            check_gradient(&OP, &words(attributes), &[tensor(&filter, 1), tensor(&dy, 2)]);
+        }
+    }
+}

@@ -1,0 +1,120 @@
+//! The maximum of each window of each channel: `y[n,oh,ow,c] = max x[n,ih,iw,c]`. Positions outside of x do not count;
+//! NaN in a window gives NaN. f32 and f64. As `tf.nn.max_pool2d` in NHWC (which leaves open what NaN gives, and gives
+//! the lowest finite number instead of −∞).
+
+use crate::base::dtype::Float;
+use crate::base::error::{Error, Result};
+use crate::base::op::{Call, Kernel, OpDef};
+pub use crate::ops::shared::pooling::Attributes;
+use crate::ops::shared::pooling::{beats, infer, windows};
+#[cfg(feature = "alloc")]
+use crate::ops::shared::window::Padding;
+#[cfg(feature = "alloc")]
+use crate::{
+    ops::pad::PadMode,
+    tensor::Tensor,
+    tensor::scope::{Backward, Gradient, InputGradients, Op},
+};
+
+/// The op.
+pub static DEF: OpDef = OpDef { code: crate::ops::code::max_pool2d, name: "max_pool2d", inputs: (1, 1), outputs: 1, infer, in_place: &[] };
+
+fn run<T: Float>(call: &mut Call<'_, '_>) -> Result<()> {
+    let attributes: Attributes = call.attributes()?;
+    let x = call.input(0)?;
+    let &[_, h, w, c] = x.dims() else { return Err(Error::Rank { input: 0 }) };
+    let axes = attributes.axes([h, w])?;
+    let (image, c) = (h as usize * w as usize * c as usize, c as usize);
+    let mut results = call.output()?.slice_mut::<T>().chunks_exact_mut(c.max(1));
+    for x in x.slice::<T>().chunks_exact(image.max(1)) {
+        windows(axes, c, |window| {
+            let Some(y) = results.next() else { return };
+            y.fill(T::LEAST);
+            for row in window.rows(x, c) {
+                for pixel in row.chunks_exact(c.max(1)) {
+                    y.iter_mut().zip(pixel).for_each(|(y, &x)| *y = if beats(x, *y) { x } else { *y });
+                }
+            }
+        });
+    }
+    Ok(())
+}
+
+crate::ops::kernels!(run: F32 = f32, F64 = f64);
+
+/// The op with its gradient: `max_pool2d_grad`.
+#[cfg(feature = "alloc")]
+pub static OP: Op = Op { def: &DEF, usage: "max_pool2d(x[n,h,w,c]), x of f32 or f64", grad: Gradient::Rule(grad) };
+
+#[cfg(feature = "alloc")]
+fn grad(of: &Backward<'_>) -> Result<InputGradients> {
+    let [x] = of.inputs else { return Err(Error::Arity { got: of.inputs.len() as u8 }) };
+    let dx = || Tensor::emit1(&crate::ops::max_pool2d_grad::OP, of.attributes, &[x, of.dy()?]);
+    Ok([of.if_wanted(0, dx)?].into_iter().collect())
+}
+
+#[cfg(feature = "alloc")]
+impl Tensor {
+    /// The maxima of windows of `ksize` that move by `strides` (vertical, horizontal) over images `[n,h,w,c]`, channel by
+    /// channel: `[n,oh,ow,c]`. NaN in a window gives NaN. As `tf.nn.max_pool2d` in NHWC.
+    ///
+    /// Fails where the tensor is not of rank 4 or not of floats, where the window is larger than the image, and where a size is 0.
+    ///
+    /// ```
+    /// # use gradlet_core::{Tensor, ops};
+    /// use gradlet_core::ops::conv2d::Padding;
+    /// # let device = ops::portable_cpu();
+    /// let x = Tensor::new(&device, &[1.0f32, 5.0, 2.0, 3.0, 4.0, 9.0], &[1, 2, 3, 1])?;
+    /// assert_eq!(x.max_pool2d([2, 2], [2, 2], Padding::Same)?.to_vec::<f32>()?, [5.0, 9.0]);
+    /// # Ok::<(), gradlet_core::Error>(())
+    /// ```
+    pub fn max_pool2d(&self, ksize: [u32; 2], strides: [u32; 2], padding: Padding) -> Result<Tensor> {
+        if let (Padding::Explicit { top, bottom, left, right }, &[_, _, _, _]) = (padding, self.dims()) {
+            let padded = self.pad(&[(0, 0), (top, bottom), (left, right), (0, 0)], PadMode::Constant(f64::NEG_INFINITY))?;
+            return padded.max_pool2d(ksize, strides, Padding::Valid);
+        }
+        Tensor::emit1(&OP, bytemuck::cast_slice(&[Attributes::new(ksize, strides, padding)?]), &[self])
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    extern crate std;
+    use super::*;
+    use crate::ops::conv2d::tests::words;
+    use crate::ops::shared::pooling::tests::{cases, positions};
+    use crate::ops::shared::testing::{Value, floats, run_every_way};
+    use std::vec::Vec;
+
+    #[test]
+    fn agrees_with_the_formula() {
+        for (x_dims, attributes, y_dims) in cases() {
+            let x = floats(&x_dims, 1);
+            let elements = x.elements::<f32>();
+            let maximum = |window: Vec<usize>| window.into_iter().map(|at| elements[at]).fold(f32::NEG_INFINITY, f32::max);
+            let want: Vec<f32> = positions(x_dims, &attributes, y_dims).into_iter().map(maximum).collect();
+            let got = run_every_way(&F32, &words(attributes), &[&x]);
+            assert!(got[0] == Value::new(&want, &y_dims), "{x_dims:?} {attributes:?}");
+        }
+    }
+
+    #[test]
+    fn nan_stays() {
+        for at in 0..4 {
+            let mut x = [1.0f32, 4.0, 3.0, f32::NEG_INFINITY];
+            x[at] = f32::NAN;
+            let attributes = Attributes { ksize: [2, 2], strides: [2, 2], padding: 0 };
+            let got = run_every_way(&F32, &words(attributes), &[&Value::new(&x, &[1, 2, 2, 1])]);
+            assert!(got[0].elements::<f32>()[0].is_nan());
+        }
+    }
+
+    #[cfg(feature = "alloc")]
+    #[test]
+    fn gradient() {
+        use crate::ops::shared::testing::{check_gradient, tensor};
+        for (x, attributes, _) in cases().into_iter().step_by(5) {
+            check_gradient(&OP, &words(attributes), &[tensor(&x, 1)]);
+        }
+    }
+}

@@ -1,0 +1,47 @@
+//! Runs one of several blocks: `cond` chooses by a bool, `switch_case` by an i32; [`crate::trace::control`] has both.
+
+use crate::base::dtype::{Bool, DType};
+use crate::base::error::{Error, Result};
+use crate::base::op::{Call, Kernel, NONE, OpDef};
+use crate::base::shape::TensorType;
+#[cfg(feature = "alloc")]
+use crate::tensor::scope::{Gradient, Op};
+
+/// The op. In a program, its attribute words are the numbers of the blocks: first that for true, or those for 0, 1, …
+pub static DEF: OpDef = OpDef { code: crate::ops::code::cond, name: "cond", inputs: (1, 1), outputs: 0, infer, in_place: &[] };
+
+fn infer(inputs: &[TensorType], attributes: &[u32], _: &mut [TensorType]) -> Result<()> {
+    match (inputs, attributes) {
+        (_, []) => Err(Error::Attribute { index: 0 }),
+        ([TensorType::BOOL], [_, _]) | ([TensorType::I32], _) => Ok(()),
+        _ => Err(Error::DType { input: 0 }),
+    }
+}
+
+/// Given `[step, _]`, sets `[next step, block to run]`: the chosen block at step 0; there is no next step.
+fn run(call: &mut Call<'_, '_>) -> Result<()> {
+    let by = call.input(0)?;
+    let last = call.attributes.len().saturating_sub(1);
+    let index = match by.dtype() {
+        DType::Bool => usize::from(!by.scalar::<Bool>().get()),
+        _ => usize::try_from(by.scalar::<i32>()).unwrap_or(last).min(last),
+    };
+    let chosen = call.attributes.get(index).copied().unwrap_or(NONE);
+    let Some([step, block]) = call.output()?.words_mut() else { return Err(Error::Arity { got: 0 }) };
+    *block = if *step == 0 { chosen } else { NONE };
+    *step = NONE;
+    Ok(())
+}
+
+/// Chooses the first block if the input is true, else the second.
+pub static BOOL: Kernel = Kernel { def: &DEF, dtype: DType::Bool, run };
+/// Chooses the block that the input numbers; the last one if there is no such.
+pub static I32: Kernel = Kernel { def: &DEF, dtype: DType::I32, run };
+
+/// The op.
+#[cfg(feature = "alloc")]
+pub static OP: Op = Op {
+    def: &DEF,
+    usage: "cond(predicate), see gradlet::control",
+    grad: Gradient::None("the tape takes the gradient of the branches themselves"),
+};

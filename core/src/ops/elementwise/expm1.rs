@@ -1,0 +1,61 @@
+//! `y = eˣ - 1`, exact near 0. f32 and f64. As `tf.math.expm1`.
+
+use crate::base::dtype::Float;
+use crate::base::error::Result;
+use crate::base::op::{Call, Kernel, OpDef};
+use crate::ops::shared::elementwise;
+#[cfg(feature = "alloc")]
+use crate::{
+    tensor::Tensor,
+    tensor::scope::{Backward, Gradient, InputGradients, Op},
+};
+
+/// The op.
+pub static DEF: OpDef =
+    OpDef { code: crate::ops::code::expm1, name: "expm1", inputs: (1, 1), outputs: 1, infer: elementwise::same_float, in_place: &[(0, 0)] };
+
+fn run<T: Float>(call: &mut Call<'_, '_>) -> Result<()> {
+    elementwise::unary(call, T::expm1)
+}
+
+crate::ops::kernels!(run: F32 = f32, F64 = f64);
+
+/// The op with its gradient: dy · eˣ.
+#[cfg(feature = "alloc")]
+pub static OP: Op = Op { def: &DEF, usage: "expm1(x), x of f32 or f64", grad: Gradient::Rule(grad) };
+
+#[cfg(feature = "alloc")]
+fn grad(of: &Backward<'_>) -> Result<InputGradients> {
+    Ok([of.if_wanted(0, || of.dy()?.mul(&of.inputs[0].exp()?))?].into_iter().collect())
+}
+
+#[cfg(feature = "alloc")]
+impl Tensor {
+    /// `eˣ - 1` of each element, exact near 0, as `tf.math.expm1`. Fails on integers.
+    pub fn expm1(&self) -> Result<Tensor> {
+        Tensor::emit1(&OP, &[], &[self])
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::ops::shared::testing::*;
+
+    #[test]
+    fn values() {
+        check_unary(
+            &F32,
+            &[
+                (0.0, 0.0),
+                (-0.0, -0.0),
+                (1e-8, 1e-8),
+                (1.0, 1.718_281_8),
+                (-50.0, -1.0),
+                (f32::INFINITY, f32::INFINITY),
+                (f32::NEG_INFINITY, -1.0),
+                (f32::NAN, f32::NAN),
+            ],
+        );
+    }
+}

@@ -1,0 +1,81 @@
+//! `y = ⌊a / b⌋`, broadcast: rounded down. f32, f64 and integers, of which a division by 0 is an error. As `tf.math.floordiv`.
+
+use crate::base::dtype::{Float, Number};
+use crate::base::error::Result;
+use crate::base::op::{Call, Kernel, OpDef};
+use crate::ops::shared::elementwise;
+#[cfg(feature = "alloc")]
+use crate::{
+    tensor::Tensor,
+    tensor::scope::{Gradient, Op},
+};
+
+/// The op.
+pub static DEF: OpDef = OpDef {
+    code: crate::ops::code::floordiv,
+    name: "floordiv",
+    inputs: (2, 2),
+    outputs: 1,
+    infer: elementwise::broadcast,
+    in_place: &[(0, 0)],
+};
+
+fn run<T: Float>(call: &mut Call<'_, '_>) -> Result<()> {
+    elementwise::binary(call, |a: T, b: T| a.div(b).floor())
+}
+
+fn run_integers<T: Number>(call: &mut Call<'_, '_>) -> Result<()> {
+    elementwise::nonzero_divisor::<T>(call)?;
+    elementwise::binary_small(call, |a: T, b: T| {
+        let (quotient, remainder) = elementwise::quotient_remainder(a, b);
+        if elementwise::signs_differ(remainder, b) { quotient.sub(T::ONE) } else { quotient }
+    })
+}
+
+crate::ops::kernels!(run: F32 = f32, F64 = f64);
+crate::ops::kernels!(run_integers: I32 = i32, I64 = i64, I8 = i8, U8 = u8);
+
+/// The op, which has no gradient.
+#[cfg(feature = "alloc")]
+pub static OP: Op = Op {
+    def: &DEF,
+    usage: "floordiv(a, b), broadcast, of one element type",
+    grad: Gradient::None("a step in both operands, as TensorFlow has it"),
+};
+
+#[cfg(feature = "alloc")]
+impl Tensor {
+    /// `⌊self / other⌋`, broadcast, as `tf.math.floordiv`.
+    ///
+    /// Fails with [`Error::DivisionByZero`](crate::Error::DivisionByZero) where an integer is divided by 0, and where the
+    /// shapes do not broadcast or the element types differ.
+    pub fn floordiv(&self, other: &Tensor) -> Result<Tensor> {
+        Tensor::emit1(&OP, &[], &[self, other])
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::ops::shared::testing::*;
+
+    #[test]
+    fn values() {
+        check_binary(
+            &F32,
+            &[
+                (7.0, 2.0, 3.0),
+                (-7.0, 2.0, -4.0),
+                (7.0, -2.0, -4.0),
+                (-1e-10, 1e10, -1.0),
+                (1.0, 0.0, f32::INFINITY),
+                (0.0, 0.0, f32::NAN),
+                (-2.0, f32::INFINITY, -0.0),
+                (f32::NAN, 1.0, f32::NAN),
+            ],
+        );
+        let (a, b) = (Value::new(&[7, -7, 7, -7, 6, i32::MIN], &[6]), Value::new(&[2, 2, -2, -2, -3, -1], &[6]));
+        assert_eq!(run_every_way(&I32, &[], &[&a, &b])[0].elements::<i32>(), [3, -4, -4, 3, -2, i32::MIN]);
+        check_division(&I32);
+    }
+}

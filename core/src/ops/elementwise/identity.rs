@@ -1,0 +1,82 @@
+//! `y = x`: a copy, where a value must have a place of its own. Every element type. As `tf.identity`.
+
+#[cfg(feature = "alloc")]
+use crate::base::error::Result;
+use crate::base::op::{Kernel, OpDef};
+use crate::ops::shared::elementwise;
+#[cfg(feature = "alloc")]
+use crate::{
+    tensor::Tensor,
+    tensor::scope::{Backward, Gradient, InputGradients, Op},
+};
+
+/// The op.
+pub static DEF: OpDef =
+    OpDef { code: crate::ops::code::identity, name: "identity", inputs: (1, 1), outputs: 1, infer: elementwise::same, in_place: &[(0, 0)] };
+
+crate::ops::moving_kernels!(bytes elementwise::copy);
+
+/// The op with its gradient: upstream.
+#[cfg(feature = "alloc")]
+pub static OP: Op = Op { def: &DEF, usage: "identity(x)", grad: Gradient::Rule(grad) };
+
+#[cfg(feature = "alloc")]
+fn grad(of: &Backward<'_>) -> Result<InputGradients> {
+    Ok([of.if_wanted(0, || of.dy().cloned())?].into_iter().collect())
+}
+
+/// The same op, through which no gradient flows.
+#[cfg(feature = "alloc")]
+pub(crate) static STOP: Op = Op { def: &DEF, usage: "stop_gradient(x)", grad: Gradient::None("it stops gradients") };
+
+#[cfg(feature = "alloc")]
+impl Tensor {
+    /// The same value, as a constant to every gradient: TensorFlow's `stop_gradient`.
+    ///
+    /// ```
+    /// # use gradlet_core::{Eager, Record, Tensor, ops};
+    /// # let device = ops::portable_cpu();
+    /// let tape = Eager::new(&device).tape();
+    /// let x = tape.watch(&Tensor::scalar(&device, 3.0f32))?;
+    /// let y = x.mul(&x.stop_gradient()?)?;
+    /// assert_eq!(tape.gradient(&y, &x)?.unwrap().item::<f32>()?, 3.0);
+    /// # Ok::<(), gradlet_core::Error>(())
+    /// ```
+    pub fn stop_gradient(&self) -> Result<Tensor> {
+        Tensor::emit1(&STOP, &[], &[self])
+    }
+
+    /// The same value, as another tensor.
+    ///
+    /// ```
+    /// # use gradlet_core::{Tensor, ops};
+    /// # let device = ops::portable_cpu();
+    /// let x = Tensor::new(&device, &[1, 2], &[2])?;
+    /// assert_eq!(x.identity()?.to_vec::<i32>()?, [1, 2]);
+    /// # Ok::<(), gradlet_core::Error>(())
+    /// ```
+    pub fn identity(&self) -> Result<Tensor> {
+        Tensor::emit1(&OP, &[], &[self])
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::base::dtype::Bool;
+    use crate::ops::shared::testing::{Value, run_every_way};
+
+    #[test]
+    fn every_size() {
+        let x = Value::new(&[1i64, -2, 3], &[3, 1]);
+        assert_eq!(run_every_way(&super::I64, &[], &[&x]), [x]);
+        let x = Value::new(&[Bool(1), Bool(0), Bool(1)], &[3]);
+        assert_eq!(run_every_way(&super::BOOL, &[], &[&x]), [x]);
+        run_every_way(&super::F32, &[], &[&Value::new::<f32>(&[], &[0])]);
+    }
+
+    #[cfg(feature = "alloc")]
+    #[test]
+    fn gradient() {
+        crate::ops::shared::testing::check_gradient(&super::OP, &[], &[crate::ops::shared::testing::tensor(&[2, 3], 1)]);
+    }
+}

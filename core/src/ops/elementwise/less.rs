@@ -1,0 +1,57 @@
+//! `y = (a < b)`, broadcast, as booleans; false if either is NaN. f32, f64 and integers. As `tf.math.less`.
+
+use crate::base::dtype::Number;
+use crate::base::error::Result;
+use crate::base::op::{Call, Kernel, OpDef};
+use crate::ops::shared::elementwise;
+#[cfg(feature = "alloc")]
+use crate::{
+    tensor::Tensor,
+    tensor::scope::{Gradient, Op},
+};
+
+/// The op.
+pub static DEF: OpDef =
+    OpDef { code: crate::ops::code::less, name: "less", inputs: (2, 2), outputs: 1, infer: elementwise::comparison, in_place: &[] };
+
+fn run<T: Number>(call: &mut Call<'_, '_>) -> Result<()> {
+    elementwise::compare(call, |a: T, b: T| a < b)
+}
+
+crate::ops::kernels!(run: F32 = f32, F64 = f64, I32 = i32, I64 = i64, I8 = i8, U8 = u8);
+
+/// The op, which has no gradient.
+#[cfg(feature = "alloc")]
+pub static OP: Op = Op {
+    def: &DEF,
+    usage: "less(a, b), broadcast, of one element type",
+    grad: Gradient::None("the result is boolean, a step in both operands"),
+};
+
+#[cfg(feature = "alloc")]
+impl Tensor {
+    /// Where `self` is below `other`, broadcast, as booleans; false if either is NaN. As `tf.math.less`.
+    ///
+    /// Fails where the shapes do not broadcast or the element types differ.
+    pub fn less(&self, other: &Tensor) -> Result<Tensor> {
+        Tensor::emit1(&OP, &[], &[self, other])
+    }
+
+    /// Where `self` is above `other`, broadcast, as booleans; false if either is NaN. As `tf.math.greater`.
+    ///
+    /// Fails where the shapes do not broadcast or the element types differ.
+    pub fn greater(&self, other: &Tensor) -> Result<Tensor> {
+        other.less(self)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::ops::shared::testing::*;
+
+    #[test]
+    fn values() {
+        check_comparison(&F32, |a, b| a < b);
+    }
+}

@@ -1,0 +1,52 @@
+//! `y = !x`. Booleans. As `tf.math.logical_not`.
+
+use crate::base::dtype::{Bool, DType};
+use crate::base::error::Result;
+use crate::base::op::{Call, Kernel, OpDef};
+use crate::base::shape::TensorType;
+use crate::ops::shared::elementwise;
+#[cfg(feature = "alloc")]
+use crate::{
+    tensor::Tensor,
+    tensor::scope::{Gradient, Op},
+};
+
+/// The op.
+pub static DEF: OpDef =
+    OpDef { code: crate::ops::code::logical_not, name: "logical_not", inputs: (1, 1), outputs: 1, infer, in_place: &[(0, 0)] };
+
+fn infer(inputs: &[TensorType], attributes: &[u32], outputs: &mut [TensorType]) -> Result<()> {
+    elementwise::boolean(0, inputs)?;
+    elementwise::same(inputs, attributes, outputs)
+}
+
+fn run(call: &mut Call<'_, '_>) -> Result<()> {
+    elementwise::unary(call, |x: Bool| (!x.get()).into())
+}
+
+/// The portable kernel for bool.
+pub static BOOL: Kernel = Kernel { def: &DEF, dtype: DType::Bool, run };
+
+/// The op, which has no gradient.
+#[cfg(feature = "alloc")]
+pub static OP: Op = Op { def: &DEF, usage: "logical_not(x), x of bool", grad: Gradient::None("booleans have no gradient") };
+
+#[cfg(feature = "alloc")]
+impl Tensor {
+    /// Whether each element is false, as `tf.math.logical_not`. Fails on all but booleans.
+    pub fn logical_not(&self) -> Result<Tensor> {
+        Tensor::emit1(&OP, &[], &[self])
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::ops::shared::testing::*;
+
+    #[test]
+    fn values() {
+        let y = run_every_way(&BOOL, &[], &[&Value::new(&[Bool(0), Bool(1), Bool(7)], &[3])]);
+        assert_eq!(y[0].elements::<Bool>(), [Bool(1), Bool(0), Bool(0)]);
+    }
+}

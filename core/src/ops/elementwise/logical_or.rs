@@ -1,0 +1,51 @@
+//! `y` = whether either is true, broadcast. Booleans. As `tf.math.logical_or`.
+
+use crate::base::dtype::{Bool, DType};
+use crate::base::error::Result;
+use crate::base::op::{Call, Kernel, OpDef};
+use crate::ops::shared::elementwise;
+#[cfg(feature = "alloc")]
+use crate::{
+    tensor::Tensor,
+    tensor::scope::{Gradient, Op},
+};
+
+/// The op.
+pub static DEF: OpDef = OpDef {
+    code: crate::ops::code::logical_or,
+    name: "logical_or",
+    inputs: (2, 2),
+    outputs: 1,
+    infer: elementwise::logical,
+    in_place: &[(0, 0), (1, 0)],
+};
+
+fn run(call: &mut Call<'_, '_>) -> Result<()> {
+    elementwise::binary_small(call, |a: Bool, b: Bool| (a.get() | b.get()).into())
+}
+
+/// The portable kernel for bool.
+pub static BOOL: Kernel = Kernel { def: &DEF, dtype: DType::Bool, run };
+
+/// The op, which has no gradient.
+#[cfg(feature = "alloc")]
+pub static OP: Op = Op { def: &DEF, usage: "logical_or(a, b), broadcast, both bool", grad: Gradient::None("booleans have no gradient") };
+
+#[cfg(feature = "alloc")]
+impl Tensor {
+    /// Whether either is true, broadcast, as `tf.math.logical_or`. Fails on all but booleans, and where the shapes do not broadcast.
+    pub fn logical_or(&self, other: &Tensor) -> Result<Tensor> {
+        Tensor::emit1(&OP, &[], &[self, other])
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::ops::shared::testing::*;
+
+    #[test]
+    fn values() {
+        check_logical(&BOOL, |a, b| a | b);
+    }
+}

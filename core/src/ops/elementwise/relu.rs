@@ -1,0 +1,42 @@
+//! `y = max(x, 0)`, NaN kept. f32 and f64. As `tf.nn.relu`.
+
+use crate::base::dtype::Float;
+use crate::base::error::Result;
+use crate::base::op::{Call, Kernel, OpDef};
+use crate::ops::shared::elementwise;
+#[cfg(feature = "alloc")]
+use crate::{
+    tensor::Tensor,
+    tensor::scope::{Backward, Gradient, InputGradients, Op},
+};
+
+/// The op.
+pub static DEF: OpDef =
+    OpDef { code: crate::ops::code::relu, name: "relu", inputs: (1, 1), outputs: 1, infer: elementwise::same_float, in_place: &[(0, 0)] };
+
+fn run<T: Float>(call: &mut Call<'_, '_>) -> Result<()> {
+    elementwise::unary(call, |x: T| if x <= T::ZERO { T::ZERO } else { x })
+}
+
+crate::ops::kernels!(run: F32 = f32, F64 = f64);
+
+/// The op with its gradient: upstream where the result is above 0.
+#[cfg(feature = "alloc")]
+pub static OP: Op = Op { def: &DEF, usage: "relu(x), x of f32 or f64", grad: Gradient::Rule(grad) };
+
+#[cfg(feature = "alloc")]
+fn grad(of: &Backward<'_>) -> Result<InputGradients> {
+    // From the result, not from x: so x's memory is free for the result.
+    Ok([of.if_wanted(0, || of.dy()?.relu_grad(&of.outputs[0]))?].into_iter().collect())
+}
+
+#[cfg(feature = "alloc")]
+impl Tensor {
+    /// `max(self, 0)`; NaN stays NaN.
+    pub fn relu(&self) -> Result<Tensor> {
+        if !self.dtype().is_float() {
+            return self.maximum(&self.like(0.0)?);
+        }
+        Tensor::emit1(&OP, &[], &[self])
+    }
+}

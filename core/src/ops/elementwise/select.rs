@@ -1,0 +1,137 @@
+//! `y = x where the condition is true, else z`, broadcast. x and z of one element type, whatever it is; the condition boolean. As
+//! `tf.where` with three arguments.
+//!
+//! The condition is the last input: a kernel is for the element type of the first.
+
+use crate::base::dtype::DType;
+use crate::base::error::{Error, Result};
+use crate::base::op::{Call, Kernel, OpDef};
+use crate::base::shape::TensorType;
+use crate::base::view::TensorView;
+use crate::ops::shared::elementwise;
+#[cfg(feature = "alloc")]
+use crate::{
+    tensor::Tensor,
+    tensor::scope::{Backward, Gradient, InputGradients, Op},
+};
+use bytemuck::Pod;
+
+/// The op.
+pub static DEF: OpDef =
+    OpDef { code: crate::ops::code::select, name: "select", inputs: (3, 3), outputs: 1, infer, in_place: &[(0, 0), (1, 0)] };
+
+fn infer(inputs: &[TensorType], attributes: &[u32], outputs: &mut [TensorType]) -> Result<()> {
+    let [x, z, condition] = inputs else { return Err(Error::Arity { got: inputs.len() as u8 }) };
+    if condition.dtype != DType::Bool {
+        return Err(Error::DType { input: 2 });
+    }
+    elementwise::broadcast(&[*x, *z], attributes, outputs)?;
+    for output in outputs.iter_mut().take(1) {
+        output.shape = output.shape.broadcast(&condition.shape)?;
+    }
+    Ok(())
+}
+
+fn run<'d, T: Pod>(call: &mut Call<'_, 'd>) -> Result<()> {
+    let (x, z, condition) = (call.input(0)?, call.input(1)?, call.input(2)?);
+    let output = call.output()?;
+    let dims = output.dims();
+    let (length, [p, q, r]) = elementwise::runs(dims, [x.dims(), z.dims(), condition.dims()]);
+    let elements = |view: TensorView<'d>, start| {
+        let elements = bytemuck::try_cast_slice::<u8, T>(view.bytes()).unwrap_or(&[]);
+        elements.get(elementwise::position(start, dims, view.dims())..).unwrap_or(&[])
+    };
+    let mut start = 0;
+    for run in bytemuck::try_cast_slice_mut::<u8, T>(output.data).unwrap_or(&mut []).chunks_mut(length.max(1)) {
+        let (x, z) = (elements(x, start), elements(z, start));
+        let condition = condition.bytes().get(elementwise::position(start, dims, condition.dims())..).unwrap_or(&[]);
+        start += length;
+        for (k, slot) in run.iter_mut().enumerate() {
+            // An input that lies in the output has no slice of its own.
+            let chosen = if condition.get(k & r).is_some_and(|&byte| byte != 0) { x.get(k & p) } else { z.get(k & q) };
+            *slot = chosen.copied().unwrap_or(*slot);
+        }
+    }
+    Ok(())
+}
+
+crate::ops::moving_kernels!(sized run);
+
+/// The op with its gradient: upstream to the one that was chosen, 0 to the other, each summed where it was broadcast.
+#[cfg(feature = "alloc")]
+pub static OP: Op = Op {
+    def: &DEF,
+    usage: "select(x, z, condition), broadcast, x and z of one element type, condition of bool",
+    grad: Gradient::Rule(grad),
+};
+
+#[cfg(feature = "alloc")]
+fn grad(of: &Backward<'_>) -> Result<InputGradients> {
+    let (x, z, condition) = (&of.inputs[0], &of.inputs[1], &of.inputs[2]);
+    let (dy, zero) = (of.dy()?, of.dy()?.like(0.0)?);
+    let dx = of.if_wanted(0, || elementwise::unbroadcast(&condition.select(dy, &zero)?, x))?;
+    let dz = of.if_wanted(1, || elementwise::unbroadcast(&condition.select(&zero, dy)?, z))?;
+    Ok([dx, dz, None].into_iter().collect())
+}
+
+#[cfg(feature = "alloc")]
+impl Tensor {
+    /// `x` where `self` is true, `otherwise` where it is false, broadcast. As `tf.where` with three arguments.
+    ///
+    /// Fails where `self` is not boolean, the shapes do not broadcast, or the element types of the two differ.
+    ///
+    /// ```
+    /// # use gradlet_core::{Tensor, ops};
+    /// # let device = ops::portable_cpu();
+    /// let x = Tensor::new(&device, &[1.0f32, -2.0, 3.0], &[3])?;
+    /// let zero = x.like(0.0)?;
+    /// assert_eq!(x.greater(&zero)?.select(&x, &zero)?.to_vec::<f32>()?, [1.0, 0.0, 3.0]);
+    /// # Ok::<(), gradlet_core::Error>(())
+    /// ```
+    pub fn select(&self, x: &Tensor, otherwise: &Tensor) -> Result<Tensor> {
+        Tensor::emit1(&OP, &[], &[x, otherwise, self])
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    extern crate std;
+    use super::{Error, F32};
+    use crate::base::dtype::Bool;
+    use crate::ops::shared::testing::{Value, floats, indices, numbers, position, run, run_every_way};
+    use std::vec::Vec;
+
+    fn condition(dims: &[u32]) -> Value {
+        Value::new(&numbers(dims, 3).iter().map(|&x| Bool::from(x > 0.0)).collect::<Vec<_>>(), dims)
+    }
+
+    #[test]
+    fn broadcast_in_place_and_apart() {
+        let all: [&[u32]; 6] = [&[], &[3], &[2, 1], &[2, 3], &[4, 1, 3], &[0, 2, 1]];
+        for triple in indices(&[6, 6, 6]) {
+            let [x, z, c] = [0, 1, 2].map(|place| all[triple[place] as usize]);
+            let values = [floats(x, 1), floats(z, 2), condition(c)];
+            let (result, y) = run(&F32, &[], &[&values[0], &values[1], &values[2]], &[]);
+            if result.is_err() {
+                continue;
+            }
+            let dims = y[0].dims().to_vec();
+            let at = |dims: &[u32], index: &[u32]| {
+                let own: Vec<u32> = index[index.len() - dims.len()..].iter().zip(dims).map(|(&index, &dim)| index.min(dim - 1)).collect();
+                position(dims, &own)
+            };
+            let (left, right, mask) = (values[0].elements::<f32>(), values[1].elements::<f32>(), values[2].elements::<Bool>());
+            let naive = |index: Vec<u32>| if mask[at(c, &index)].get() { left[at(x, &index)] } else { right[at(z, &index)] };
+            assert_eq!(y[0].elements::<f32>(), indices(&dims).into_iter().map(naive).collect::<Vec<f32>>(), "{x:?} {z:?} {c:?}");
+            run_every_way(&F32, &[], &[&values[0], &values[1], &values[2]]);
+        }
+    }
+
+    #[test]
+    fn wrong_types_are_refused() {
+        let (x, c) = (floats(&[2], 1), condition(&[2]));
+        let refused = |inputs: &[&Value]| run(&F32, &[], inputs, &[]).0;
+        assert_eq!(refused(&[&x, &x, &x]), Err(Error::DType { input: 2 }));
+        assert_eq!(refused(&[&x, &c, &c]), Err(Error::DType { input: 1 }));
+    }
+}

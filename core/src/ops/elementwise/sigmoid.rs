@@ -1,0 +1,68 @@
+//! `y = 1 / (1 + e⁻ˣ)`. f32 and f64. As `tf.math.sigmoid`.
+
+use crate::base::dtype::Float;
+use crate::base::error::Result;
+use crate::base::op::{Call, Kernel, OpDef};
+use crate::ops::shared::elementwise;
+#[cfg(feature = "alloc")]
+use crate::{
+    tensor::Tensor,
+    tensor::scope::{Backward, Gradient, InputGradients, Op},
+};
+
+/// The op.
+pub static DEF: OpDef = OpDef {
+    code: crate::ops::code::sigmoid,
+    name: "sigmoid",
+    inputs: (1, 1),
+    outputs: 1,
+    infer: elementwise::same_float,
+    in_place: &[(0, 0)],
+};
+
+fn run<T: Float>(call: &mut Call<'_, '_>) -> Result<()> {
+    elementwise::unary(call, |x: T| T::ONE.div(T::ONE.add(x.neg().exp())))
+}
+
+crate::ops::kernels!(run: F32 = f32, F64 = f64);
+
+/// The op with its gradient: dy · y · (1 - y).
+#[cfg(feature = "alloc")]
+pub static OP: Op = Op { def: &DEF, usage: "sigmoid(x), x of f32 or f64", grad: Gradient::Rule(grad) };
+
+#[cfg(feature = "alloc")]
+fn grad(of: &Backward<'_>) -> Result<InputGradients> {
+    let y = &of.outputs[0];
+    Ok([of.if_wanted(0, || of.dy()?.mul(y)?.mul(&y.like(1.0)?.sub(y)?))?].into_iter().collect())
+}
+
+#[cfg(feature = "alloc")]
+impl Tensor {
+    /// `1 / (1 + e⁻ˣ)` of each element, as `tf.math.sigmoid`. Fails on integers.
+    pub fn sigmoid(&self) -> Result<Tensor> {
+        Tensor::emit1(&OP, &[], &[self])
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::ops::shared::testing::*;
+
+    #[test]
+    fn values() {
+        check_unary(
+            &F32,
+            &[
+                (0.0, 0.5),
+                (1.0, 0.731_058_6),
+                (-20.0, 2.061_153_6e-9),
+                (20.0, 1.0),
+                (-90.0, 0.0),
+                (f32::INFINITY, 1.0),
+                (f32::NEG_INFINITY, 0.0),
+                (f32::NAN, f32::NAN),
+            ],
+        );
+    }
+}

@@ -1,0 +1,79 @@
+//! The remainder of a / b rounded toward zero, with the sign of a, broadcast. f32, f64 and integers, of which a division by 0 is an
+//! error. As `tf.truncatemod`.
+
+use crate::base::dtype::{Float, Number};
+use crate::base::error::Result;
+use crate::base::op::{Call, Kernel, OpDef};
+use crate::ops::shared::elementwise;
+#[cfg(feature = "alloc")]
+use crate::{
+    tensor::Tensor,
+    tensor::scope::{Gradient, Op},
+};
+
+/// The op.
+pub static DEF: OpDef = OpDef {
+    code: crate::ops::code::truncatemod,
+    name: "truncatemod",
+    inputs: (2, 2),
+    outputs: 1,
+    infer: elementwise::broadcast,
+    in_place: &[(0, 0)],
+};
+
+fn run<T: Float>(call: &mut Call<'_, '_>) -> Result<()> {
+    elementwise::binary(call, T::rem)
+}
+
+fn run_integers<T: Number>(call: &mut Call<'_, '_>) -> Result<()> {
+    elementwise::nonzero_divisor::<T>(call)?;
+    elementwise::binary_small(call, |a: T, b: T| elementwise::quotient_remainder(a, b).1)
+}
+
+crate::ops::kernels!(run: F32 = f32, F64 = f64);
+crate::ops::kernels!(run_integers: I32 = i32, I64 = i64, I8 = i8, U8 = u8);
+
+/// The op, which has no gradient.
+#[cfg(feature = "alloc")]
+pub static OP: Op = Op {
+    def: &DEF,
+    usage: "truncatemod(a, b), broadcast, of one element type",
+    grad: Gradient::Missing("TensorFlow has none; floormod has one"),
+};
+
+#[cfg(feature = "alloc")]
+impl Tensor {
+    /// The remainder of `self / other` rounded toward zero, with the sign of `self`, broadcast, as `tf.truncatemod`.
+    ///
+    /// Fails with [`Error::DivisionByZero`](crate::Error::DivisionByZero) where an integer is divided by 0, and where the
+    /// shapes do not broadcast or the element types differ.
+    pub fn truncatemod(&self, other: &Tensor) -> Result<Tensor> {
+        Tensor::emit1(&OP, &[], &[self, other])
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::ops::shared::testing::*;
+
+    #[test]
+    fn values() {
+        check_binary(
+            &F32,
+            &[
+                (7.0, 2.0, 1.0),
+                (-7.0, 2.0, -1.0),
+                (7.0, -2.0, 1.0),
+                (2.0, f32::NEG_INFINITY, 2.0),
+                (-2.0, f32::INFINITY, -2.0),
+                (1.0, 0.0, f32::NAN),
+                (f32::INFINITY, 2.0, f32::NAN),
+                (f32::NAN, 1.0, f32::NAN),
+            ],
+        );
+        let (a, b) = (Value::new(&[7, -7, 7, -7, 6, i32::MIN], &[6]), Value::new(&[2, 2, -2, -2, -3, -1], &[6]));
+        assert_eq!(run_every_way(&I32, &[], &[&a, &b])[0].elements::<i32>(), [1, -1, 1, -1, 0, 0]);
+        check_division(&I32);
+    }
+}

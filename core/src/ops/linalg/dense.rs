@@ -1,0 +1,157 @@
+//! A dense layer, `y[..,n] = x[..,k] · kernel[k,n] + bias[n]`; the bias can be left out. f32 and f64.
+//! As `tf.keras.layers.Dense` without its activation.
+//!
+//! Bits: each element is summed from +0 over ascending k; the bias is added last.
+
+use crate::base::dtype::Float;
+use crate::base::error::{Error, Result};
+use crate::base::op::{Call, Kernel, OpDef, read_attributes};
+use crate::base::shape::TensorType;
+use crate::ops::shared::contraction::{Rows, add_dots, add_rows};
+#[cfg(feature = "alloc")]
+use crate::{
+    tensor::Tensor,
+    tensor::scope::{Backward, Gradient, InputGradients, Op},
+};
+
+/// The attributes.
+#[derive(Clone, Copy, Debug, bytemuck::Pod, bytemuck::Zeroable)]
+#[repr(C)]
+pub struct Attributes {
+    /// 1 if the kernel is given as `[n,k]`: so the gradient of `x` is this op as well.
+    pub transpose: u32,
+}
+
+/// The op.
+pub static DEF: OpDef = OpDef { code: crate::ops::code::dense, name: "dense", inputs: (2, 3), outputs: 1, infer, in_place: &[] };
+
+fn infer(inputs: &[TensorType], attributes: &[u32], outputs: &mut [TensorType]) -> Result<()> {
+    let ([x, kernel, bias @ ..], [output, ..]) = (inputs, outputs) else {
+        return Err(Error::Arity { got: inputs.len() as u8 });
+    };
+    let Attributes { transpose } = read_attributes(attributes)?;
+    if transpose > 1 {
+        return Err(Error::Attribute { index: 0 });
+    }
+    crate::ops::shared::elementwise::float(0, inputs)?;
+    let &[rows, columns] = kernel.shape.dims() else { return Err(Error::Rank { input: 1 }) };
+    let (k, n) = if transpose == 0 { (rows, columns) } else { (columns, rows) };
+    if kernel.dtype != x.dtype {
+        return Err(Error::DType { input: 1 });
+    }
+    let mut shape = x.shape;
+    let axis = shape.rank().wrapping_sub(1) as u8;
+    let Some(last) = shape.dims_mut().last_mut() else { return Err(Error::Rank { input: 0 }) };
+    if *last != k {
+        return Err(Error::Dimension { input: 0, axis, want: k, got: *last });
+    }
+    *last = n;
+    crate::ops::shared::contraction::check_bias(bias, x.dtype, n)?;
+    *output = TensorType::new(x.dtype, shape);
+    Ok(())
+}
+
+fn run<T: Float>(call: &mut Call<'_, '_>) -> Result<()> {
+    let (x, kernel) = (call.input(0)?, call.input(1)?);
+    let bias = call.inputs.get(2).map_or(&[][..], |bias| bias.slice::<T>());
+    let transpose = call.attributes::<Attributes>()?.transpose != 0;
+    let (k, n) = if transpose { (kernel.dim(1), kernel.dim(0)) } else { (kernel.dim(0), kernel.dim(1)) };
+    let rows = Rows::new(kernel.slice::<T>(), kernel.dim(1));
+    for (i, y) in call.output()?.slice_mut::<T>().chunks_mut(n.max(1)).enumerate() {
+        let x = x.slice().get(i * k..(i + 1) * k).unwrap_or(&[]);
+        y.fill(T::ZERO);
+        if transpose {
+            add_dots(y, x, rows);
+        } else {
+            add_rows(y, Rows::new(x, 1), rows);
+        }
+        y.iter_mut().zip(bias).for_each(|(y, &bias)| *y = y.add(bias));
+    }
+    Ok(())
+}
+
+crate::ops::kernels!(run: F32 = f32, F64 = f64);
+
+/// The op with its gradient: `dx = dy · kernelᵀ`, `dkernel = xᵀ · dy`, and for the bias dy summed over all rows.
+#[cfg(feature = "alloc")]
+pub static OP: Op = Op { def: &DEF, usage: "dense(x[..,k], kernel[k,n], optional bias[n]), of f32 or f64", grad: Gradient::Rule(grad) };
+
+#[cfg(feature = "alloc")]
+fn grad(of: &Backward<'_>) -> Result<InputGradients> {
+    let ([x, kernel, bias @ ..], dy) = (of.inputs, of.dy()?) else { return Err(Error::Arity { got: of.inputs.len() as u8 }) };
+    let Attributes { transpose } = read_attributes(of.attributes)?;
+    let dx = of.if_wanted(0, || Tensor::emit1(&OP, &[1 - transpose], &[dy, kernel]))?;
+    let dkernel = of.if_wanted(1, || {
+        let (rows, columns) = if transpose == 0 { (x, dy) } else { (dy, x) };
+        matrix(rows)?.matmul_with(&matrix(columns)?, true, false)
+    })?;
+    let dbias = of.if_wanted(2, || matrix(dy)?.sum(&[0], false))?;
+    Ok([dx, dkernel].into_iter().chain(bias.iter().map(|_| dbias.clone())).collect())
+}
+
+/// As a matrix: all but the last dimension are rows.
+#[cfg(feature = "alloc")]
+fn matrix(tensor: &Tensor) -> Result<Tensor> {
+    let [rows @ .., columns] = tensor.dims() else { return Err(Error::Rank { input: 0 }) };
+    if rows.len() == 1 { Ok(tensor.clone()) } else { tensor.reshape(&[rows.iter().product(), *columns]) }
+}
+
+#[cfg(feature = "alloc")]
+impl Tensor {
+    /// `self · kernel + bias` over the last dimension: `[..,k]` with `kernel[k,n]` and `bias[n]` gives `[..,n]`. As
+    /// `tf.keras.layers.Dense` without its activation.
+    ///
+    /// Fails where `k`, `n` or the element types do not fit, and on integers.
+    ///
+    /// ```
+    /// # use gradlet_core::{Tensor, ops};
+    /// # let device = ops::portable_cpu();
+    /// let x = Tensor::new(&device, &[1.0f32, 2.0], &[1, 2])?;
+    /// let kernel = Tensor::new(&device, &[1.0f32, 2.0, 3.0, 4.0], &[2, 2])?;
+    /// let bias = Tensor::new(&device, &[0.5f32, -0.5], &[2])?;
+    /// assert_eq!(x.dense(&kernel, Some(&bias))?.to_vec::<f32>()?, [7.5, 9.5]);
+    /// # Ok::<(), gradlet_core::Error>(())
+    /// ```
+    pub fn dense(&self, kernel: &Tensor, bias: Option<&Tensor>) -> Result<Tensor> {
+        let inputs: heapless::Vec<&Tensor, 3> = [self, kernel].into_iter().chain(bias).collect();
+        Tensor::emit1(&OP, &[0], &inputs)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    extern crate std;
+    use super::*;
+    use crate::ops::shared::testing::{Value, floats, run_every_way};
+    use std::vec::Vec;
+
+    #[test]
+    fn agrees_with_the_formula() {
+        for (rows, k, n) in [(&[1][..], 5, 10), (&[], 3, 4), (&[3, 2], 9, 13), (&[2], 0, 3), (&[0], 2, 3), (&[2], 3, 0), (&[7], 31, 1)] {
+            let (x_dims, y_dims) = ([rows, &[k]].concat(), [rows, &[n]].concat());
+            let (x, kernel, bias) = (floats(&x_dims, 1), floats(&[k, n], 2), floats(&[n], 3));
+            let (left, right, added) = (x.elements::<f32>(), kernel.elements::<f32>(), bias.elements::<f32>());
+            let (k, n) = (k as usize, n as usize);
+            let count: u32 = rows.iter().product();
+            let sums: Vec<f32> =
+                (0..count as usize * n).map(|at| (0..k).fold(0.0, |sum, p| sum + left[at / n * k + p] * right[p * n + at % n])).collect();
+            assert!(run_every_way(&F32, &[0], &[&x, &kernel])[0] == Value::new(&sums, &y_dims));
+            let biased: Vec<f32> = sums.iter().zip(added.iter().cycle()).map(|(sum, bias)| sum + bias).collect();
+            assert!(run_every_way(&F32, &[0], &[&x, &kernel, &bias])[0] == Value::new(&biased, &y_dims));
+            let turned: Vec<f32> = (0..n * k).map(|at| right[at % k * n + at / k]).collect();
+            let turned = Value::new(&turned, &[n as u32, k as u32]);
+            assert!(run_every_way(&F32, &[1], &[&x, &turned, &bias])[0] == Value::new(&biased, &y_dims));
+        }
+    }
+
+    #[cfg(feature = "alloc")]
+    #[test]
+    fn gradient() {
+        use crate::ops::shared::testing::{check_gradient, tensor};
+        for dims in [&[2, 3][..], &[3], &[2, 2, 3]] {
+            check_gradient(&OP, &[0], &[tensor(dims, 1), tensor(&[3, 4], 2), tensor(&[4], 3)]);
+            check_gradient(&OP, &[0], &[tensor(dims, 1), tensor(&[3, 4], 2)]);
+            check_gradient(&OP, &[1], &[tensor(dims, 1), tensor(&[4, 3], 2), tensor(&[4], 3)]);
+        }
+    }
+}

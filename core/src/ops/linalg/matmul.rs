@@ -1,0 +1,271 @@
+//! The product of matrices, `a[..,m,k] · b[..,k,n] = y[..,m,n]`, where either can be given transposed and leading
+//! dimensions are batches that broadcast. f32, f64 and i32 (which wraps). As `tf.linalg.matmul`.
+//!
+//! Bits: each element is summed from +0 over ascending k.
+
+use crate::base::dtype::{DType, Number};
+use crate::base::error::{Error, Result};
+use crate::base::op::{Call, Kernel, OpDef, read_attributes};
+use crate::base::shape::{Shape, TensorType};
+use crate::ops::shared::contraction::{Rows, add_dots, add_rows, outer};
+use crate::ops::shared::elementwise::position;
+#[cfg(feature = "alloc")]
+use crate::{
+    ops::shared::elementwise::unbroadcast,
+    tensor::Tensor,
+    tensor::scope::{Backward, Gradient, InputGradients, Op},
+};
+
+/// The attributes: which matrices are given transposed, 0 or 1 each.
+#[repr(C)]
+#[derive(Clone, Copy, Debug, bytemuck::Pod, bytemuck::Zeroable)]
+pub struct Attributes {
+    /// 1 if a is given as `[..,k,m]`.
+    pub transpose_a: u32,
+    /// 1 if b is given as `[..,n,k]`.
+    pub transpose_b: u32,
+}
+
+/// The op.
+pub static DEF: OpDef = OpDef { code: crate::ops::code::matmul, name: "matmul", inputs: (2, 2), outputs: 1, infer, in_place: &[] };
+
+fn infer(inputs: &[TensorType], attributes: &[u32], outputs: &mut [TensorType]) -> Result<()> {
+    let ([a, b], [output, ..]) = (inputs, outputs) else { return Err(Error::Arity { got: inputs.len() as u8 }) };
+    let Attributes { transpose_a, transpose_b } = read_attributes(attributes)?;
+    if transpose_a > 1 {
+        return Err(Error::Attribute { index: 0 });
+    }
+    if transpose_b > 1 {
+        return Err(Error::Attribute { index: 1 });
+    }
+    if !a.dtype.is_float() && a.dtype != DType::I32 {
+        return Err(Error::DType { input: 0 });
+    }
+    if b.dtype != a.dtype {
+        return Err(Error::DType { input: 1 });
+    }
+    let [a_batch @ .., rows, columns] = a.shape.dims() else { return Err(Error::Rank { input: 0 }) };
+    let (m, k) = if transpose_a == 0 { (rows, columns) } else { (columns, rows) };
+    let [b_batch @ .., rows, columns] = b.shape.dims() else { return Err(Error::Rank { input: 1 }) };
+    let (got, n) = if transpose_b == 0 { (rows, columns) } else { (columns, rows) };
+    if got != k {
+        let axis = b_batch.len() as u8 + u8::from(transpose_b != 0);
+        return Err(Error::Dimension { input: 1, axis, want: *k, got: *got });
+    }
+    let mut shape = Shape::new(a_batch)?.broadcast(&Shape::new(b_batch)?)?;
+    shape.push(*m)?;
+    shape.push(*n)?;
+    *output = TensorType::new(a.dtype, shape);
+    Ok(())
+}
+
+fn run<T: Number>(call: &mut Call<'_, '_>) -> Result<()> {
+    let attributes: Attributes = call.attributes()?;
+    let (a, b) = (call.input(0)?, call.input(1)?);
+    let output = call.output()?;
+    let ([a_batch @ .., _, columns], [b_batch @ .., b_rows, _], [batch @ .., m, n]) = (a.dims(), b.dims(), output.dims()) else {
+        return Err(Error::Rank { input: 0 });
+    };
+    let (m, n) = (*m as usize, *n as usize);
+    let k = if attributes.transpose_a == 0 {
+        *columns as usize
+    } else if attributes.transpose_b == 0 {
+        *b_rows as usize
+    } else {
+        b.dims().last().map_or(0, |&dim| dim as usize)
+    };
+    for (index, product) in output.slice_mut::<T>().chunks_mut((m * n).max(1)).enumerate() {
+        let (i, j) = (position(index, batch, a_batch), position(index, batch, b_batch));
+        let a = a.slice::<T>().get(i * m * k..).unwrap_or(&[]);
+        let b = b.slice::<T>().get(j * k * n..).unwrap_or(&[]);
+        let (a, b) = (a.get(..m * k).unwrap_or(&[]), b.get(..k * n).unwrap_or(&[]));
+        if k == 1 {
+            outer(product, a, b, |_, a, b| T::ZERO.add(a.mul(b)));
+            continue;
+        }
+        product.fill(T::ZERO);
+        for (i, row) in product.chunks_mut(n.max(1)).enumerate() {
+            match (attributes.transpose_a == 0, attributes.transpose_b == 0) {
+                (true, true) => add_rows(row, Rows::new(a.get(i * k..(i + 1) * k).unwrap_or(&[]), 1), Rows::new(b, n)),
+                (false, true) => add_rows(row, Rows::new(a, m).at_column(i), Rows::new(b, n)),
+                (true, false) => add_dots(row, a.get(i * k..(i + 1) * k).unwrap_or(&[]), Rows::new(b, k)),
+                (false, false) => {
+                    // The column of a is gathered in pieces, so that the dot products can share it.
+                    let mut piece = [T::ZERO; 16];
+                    let mut column = a.get(i..).unwrap_or(&[]).iter().step_by(m.max(1)).enumerate().peekable();
+                    while let Some(&(p, _)) = column.peek() {
+                        let length = piece.iter_mut().zip(&mut column).map(|(slot, (_, &x))| *slot = x).count();
+                        add_dots(row, piece.get(..length).unwrap_or(&[]), Rows::new(b, k).at_column(p));
+                    }
+                }
+            }
+        }
+    }
+    Ok(())
+}
+
+crate::ops::kernels!(run: F32 = f32, F64 = f64, I32 = i32);
+
+/// The op with its gradient: products of the upstream and the other matrix, summed over batches that were broadcast.
+#[cfg(feature = "alloc")]
+pub static OP: Op = Op {
+    def: &DEF,
+    usage: "matmul(a[..,m,k], b[..,k,n]), either transposed on demand, of one element type: f32, f64 or i32",
+    grad: Gradient::Rule(grad),
+};
+
+#[cfg(feature = "alloc")]
+fn grad(of: &Backward<'_>) -> Result<InputGradients> {
+    let Attributes { transpose_a, transpose_b } = read_attributes(of.attributes)?;
+    let (transpose_a, transpose_b) = (transpose_a != 0, transpose_b != 0);
+    let ([a, b], dy) = (of.inputs, of.dy()?) else { return Err(Error::Arity { got: of.inputs.len() as u8 }) };
+    let da = of.if_wanted(0, || {
+        let da = if transpose_a { b.matmul_with(dy, transpose_b, true)? } else { dy.matmul_with(b, false, !transpose_b)? };
+        unbroadcast(&da, a)
+    })?;
+    let db = of.if_wanted(1, || {
+        let db = if transpose_b { dy.matmul_with(a, true, transpose_a)? } else { a.matmul_with(dy, !transpose_a, false)? };
+        unbroadcast(&db, b)
+    })?;
+    Ok([da, db].into_iter().collect())
+}
+
+#[cfg(feature = "alloc")]
+impl Tensor {
+    /// The product of matrices, `self[..,m,k] · other[..,k,n]`: `[..,m,n]`. Leading dimensions are batches and broadcast.
+    /// i32 wraps. As `tf.linalg.matmul`.
+    ///
+    /// Fails where a rank is below 2, where `k` or the batches do not fit, and where the element types differ.
+    ///
+    /// ```
+    /// # use gradlet_core::{Tensor, ops};
+    /// # let device = ops::portable_cpu();
+    /// let a = Tensor::new(&device, &[1.0f32, 2.0, 3.0, 4.0], &[2, 2])?;
+    /// let b = Tensor::new(&device, &[10.0f32, 1.0], &[2, 1])?;
+    /// assert_eq!(a.matmul(&b)?.to_vec::<f32>()?, [12.0, 34.0]);
+    /// # Ok::<(), gradlet_core::Error>(())
+    /// ```
+    pub fn matmul(&self, other: &Tensor) -> Result<Tensor> {
+        self.matmul_with(other, false, false)
+    }
+
+    /// [`Tensor::matmul`] with `self` given as `[..,k,m]` if `transpose_a`, `other` as `[..,n,k]` if `transpose_b`.
+    ///
+    /// ```
+    /// # use gradlet_core::{Tensor, ops};
+    /// # let device = ops::portable_cpu();
+    /// let a = Tensor::new(&device, &[1, 2, 3], &[1, 3])?;
+    /// assert_eq!(a.matmul_with(&a, false, true)?.to_vec::<i32>()?, [14]);
+    /// assert_eq!(a.matmul_with(&a, true, false)?.dims(), [3, 3]);
+    /// # Ok::<(), gradlet_core::Error>(())
+    /// ```
+    pub fn matmul_with(&self, other: &Tensor, transpose_a: bool, transpose_b: bool) -> Result<Tensor> {
+        Tensor::emit1(&OP, &[transpose_a.into(), transpose_b.into()], &[self, other])
+    }
+
+    /// The product of matrices `[..,m,k]` and vectors `[..,k]`: `[..,m]`. As `tf.linalg.matvec`. Fails as [`Tensor::matmul`].
+    ///
+    /// ```
+    /// # use gradlet_core::{Tensor, ops};
+    /// # let device = ops::portable_cpu();
+    /// let a = Tensor::new(&device, &[1, 2, 3, 4], &[2, 2])?;
+    /// assert_eq!(a.matvec(&Tensor::new(&device, &[10, 1], &[2])?)?.to_vec::<i32>()?, [12, 34]);
+    /// # Ok::<(), gradlet_core::Error>(())
+    /// ```
+    pub fn matvec(&self, vector: &Tensor) -> Result<Tensor> {
+        self.matvec_with(vector, false)
+    }
+
+    /// [`Tensor::matvec`] with `self` given as `[..,k,m]` if `transpose`.
+    pub fn matvec_with(&self, vector: &Tensor, transpose: bool) -> Result<Tensor> {
+        self.matmul_with(&vector.expand_dims(-1)?, transpose, false)?.squeeze(&[-1])
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    extern crate std;
+    use super::*;
+    use crate::ops::shared::testing::{Value, floats, indices, numbers, position, run_every_way};
+    use std::vec::Vec;
+
+    /// The formula, element by element.
+    fn naive<T: Number>(a: &Value, b: &Value, flags: [u32; 2], y: &[u32]) -> Vec<T> {
+        let (left, right) = (a.elements::<T>(), b.elements::<T>());
+        let (batch, k) = (y.len() - 2, a.dims()[a.dims().len() - 2 + usize::from(flags[0] == 0)]);
+        let at = |operand: &Value, index: &[u32], [row, column]: [u32; 2], flipped: bool| {
+            let dims = operand.dims();
+            let skip = y.len() - dims.len();
+            let mut position_in: Vec<u32> = (skip..batch).map(|axis| index[axis].min(dims[axis - skip] - 1)).collect();
+            position_in.extend(if flipped { [column, row] } else { [row, column] });
+            position(dims, &position_in)
+        };
+        let element = |index: Vec<u32>| {
+            (0..k).fold(T::ZERO, |sum, p| {
+                let x = left[at(a, &index, [index[batch], p], flags[0] == 1)];
+                sum.add(x.mul(right[at(b, &index, [p, index[batch + 1]], flags[1] == 1)]))
+            })
+        };
+        indices(y).into_iter().map(element).collect()
+    }
+
+    #[test]
+    fn every_case_agrees_with_the_formula() {
+        for (m, k, n) in [(1, 1, 1), (1, 7, 13), (3, 1, 20), (5, 4, 3), (2, 19, 8), (9, 33, 12), (4, 0, 3), (0, 3, 2), (2, 3, 0)] {
+            for (a_batch, b_batch, batch) in [
+                (&[][..], &[][..], &[][..]),
+                (&[2], &[], &[2]),
+                (&[], &[3], &[3]),
+                (&[2, 1], &[3], &[2, 3]),
+                (&[1], &[2], &[2]),
+                (&[0], &[1], &[0]),
+            ] {
+                for flags in [[0, 0], [0, 1], [1, 0], [1, 1]] {
+                    let dims =
+                        |batch: &[u32], rows, columns, flip| [batch, &if flip == 1 { [columns, rows] } else { [rows, columns] }].concat();
+                    let (a, b) = (dims(a_batch, m, k, flags[0]), dims(b_batch, k, n, flags[1]));
+                    let y = [batch, &[m, n]].concat();
+                    let (p, q) = (floats(&a, 1), floats(&b, 2));
+                    let got = run_every_way(&F32, &flags, &[&p, &q]);
+                    assert!(got[0] == Value::new(&naive::<f32>(&p, &q, flags, &y), &y), "{a:?} {b:?} {flags:?}");
+                    let (p, q) = (Value::new(&numbers(&a, 1), &a), Value::new(&numbers(&b, 2), &b));
+                    let got = run_every_way(&F64, &flags, &[&p, &q]);
+                    assert!(got[0] == Value::new(&naive::<f64>(&p, &q, flags, &y), &y), "{a:?} {b:?} {flags:?}");
+                    let whole = |dims: &[u32]| numbers(dims, 3).iter().map(|&x| (x * 1e9) as i32).collect::<Vec<_>>();
+                    let (p, q) = (Value::new(&whole(&a), &a), Value::new(&whole(&b), &b));
+                    let got = run_every_way(&I32, &flags, &[&p, &q]);
+                    assert!(got[0] == Value::new(&naive::<i32>(&p, &q, flags, &y), &y), "{a:?} {b:?} {flags:?}");
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn what_does_not_fit_is_refused() {
+        let types = |a: &[u32], b: &[u32]| [a, b].map(|dims| TensorType::new(DType::F32, Shape::new(dims).unwrap()));
+        let refuse = |a: &[u32], b: &[u32], flags: &[u32]| DEF.output_types(&types(a, b), flags).map(|_| ()).unwrap_err();
+        assert_eq!(refuse(&[2, 3], &[4, 2], &[0, 0]), Error::Dimension { input: 1, axis: 0, want: 3, got: 4 });
+        assert_eq!(refuse(&[2, 3], &[2, 4], &[0, 1]), Error::Dimension { input: 1, axis: 1, want: 3, got: 4 });
+        assert_eq!(refuse(&[3], &[3, 2], &[0, 0]), Error::Rank { input: 0 });
+        assert_eq!(refuse(&[2, 3], &[3], &[0, 0]), Error::Rank { input: 1 });
+        assert_eq!(refuse(&[2, 3], &[3, 2], &[0, 2]), Error::Attribute { index: 1 });
+        assert_eq!(refuse(&[2, 3], &[3, 2], &[0]), Error::Attribute { index: 0 });
+        assert!(matches!(refuse(&[2, 2, 3], &[3, 3, 2], &[0, 0]), Error::Dimension { .. }));
+    }
+
+    #[cfg(feature = "alloc")]
+    #[test]
+    fn gradient() {
+        use crate::ops::shared::testing::{check_gradient, tensor};
+        for (a, b, flags) in [
+            (&[2, 3][..], &[3, 4][..], [0, 0]),
+            (&[3, 2], &[3, 4], [1, 0]),
+            (&[2, 3], &[4, 3], [0, 1]),
+            (&[3, 2], &[4, 3], [1, 1]),
+            (&[2, 1, 2, 3], &[3, 3, 4], [0, 0]),
+            (&[3, 2], &[2, 4, 3], [1, 1]),
+        ] {
+            check_gradient(&OP, &flags, &[tensor(a, 1), tensor(b, 2)]);
+        }
+    }
+}

@@ -1,0 +1,4 @@
+//! Products of matrices.
+
+pub mod dense;
+pub mod matmul;

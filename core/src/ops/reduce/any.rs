@@ -1,0 +1,70 @@
+//! `y` = whether any of `x` over some axes is true. Booleans. Of nothing it is false. As `tf.reduce_any`.
+//!
+//! Attribute words are those of [`sum`](crate::ops::sum).
+
+use crate::base::dtype::{Bool, DType};
+use crate::base::error::Result;
+use crate::base::op::{Call, Kernel, OpDef};
+use crate::base::shape::TensorType;
+use crate::ops::shared::{elementwise, reduce};
+#[cfg(feature = "alloc")]
+use crate::{
+    tensor::Tensor,
+    tensor::scope::{Gradient, Op},
+};
+
+/// The op.
+pub static DEF: OpDef = OpDef { code: crate::ops::code::any, name: "any", inputs: (1, 1), outputs: 1, infer, in_place: &[] };
+
+fn infer(inputs: &[TensorType], attributes: &[u32], outputs: &mut [TensorType]) -> Result<()> {
+    elementwise::boolean(0, inputs)?;
+    reduce::infer(inputs, attributes, outputs)
+}
+
+fn run(call: &mut Call<'_, '_>) -> Result<()> {
+    reduce::fold(call, Bool::from(false), |a: Bool, b: Bool| (a.get() || b.get()).into())
+}
+
+/// The portable kernel.
+pub static BOOL: Kernel = Kernel { def: &DEF, dtype: DType::Bool, run };
+
+/// The op, which has no gradient.
+#[cfg(feature = "alloc")]
+pub static OP: Op =
+    Op { def: &DEF, usage: "any(x), of booleans, over distinct axes of x", grad: Gradient::None("booleans have no derivative") };
+
+#[cfg(feature = "alloc")]
+impl Tensor {
+    /// Whether any element over `axes` is true; the axes count from the end where they are negative, and are all if none is
+    /// listed. They stay as 1 in the shape with `keepdims`. Of nothing, false.
+    ///
+    /// Fails on all but booleans, and where an axis is out of range or listed twice. As `tf.reduce_any`.
+    ///
+    /// ```
+    /// # use gradlet_core::{Bool, Tensor, ops};
+    /// # let device = ops::portable_cpu();
+    /// let x = Tensor::new(&device, &[true, false, true, true].map(Bool::from), &[2, 2])?;
+    /// assert_eq!(x.any(&[0], false)?.to_vec::<Bool>()?, [true, true].map(Bool::from));
+    /// # Ok::<(), gradlet_core::Error>(())
+    /// ```
+    pub fn any(&self, axes: &[i32], keepdims: bool) -> Result<Tensor> {
+        reduce::emit(&OP, self, axes, keepdims)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::ops::shared::testing::{Value, run};
+
+    #[test]
+    fn of_nothing_and_of_odd_bytes() {
+        let (_, nothing) = run(&BOOL, &[0, 1], &[&Value::new::<Bool>(&[], &[2, 0])], &[]);
+        assert_eq!(nothing[0], Value::new(&[Bool::from(false); 2], &[2]));
+        for x in [[0, 0], [0, 7], [7, 0], [7, 9]] {
+            let (_, y) = run(&BOOL, &[0, 0], &[&Value::new(&x.map(Bool), &[2])], &[]);
+            assert_eq!(y[0], Value::new(&[Bool::from(x[0] != 0 || x[1] != 0)], &[]), "{x:?}");
+        }
+        assert!(run(&BOOL, &[0, 0, 0], &[&Value::new(&[Bool(1)], &[1])], &[]).0.is_err());
+    }
+}

@@ -1,0 +1,79 @@
+//! `y` = the greatest `x` over some axes; NaN if there is one. f32, f64 and integers. Of nothing it is minus infinity or the least
+//! integer. As
+//! `tf.reduce_max`.
+//!
+//! Attribute words are those of [`sum`](crate::ops::sum).
+
+use crate::base::dtype::Number;
+use crate::base::error::Result;
+use crate::base::op::{Call, Kernel, OpDef};
+use crate::ops::maximum::greater;
+use crate::ops::shared::reduce;
+#[cfg(feature = "alloc")]
+use crate::{
+    tensor::Tensor,
+    tensor::scope::{Gradient, Op},
+};
+
+/// The op.
+pub static DEF: OpDef =
+    OpDef { code: crate::ops::code::max, name: "max", inputs: (1, 1), outputs: 1, infer: reduce::numbers, in_place: &[] };
+
+fn run<T: Number>(call: &mut Call<'_, '_>) -> Result<()> {
+    reduce::fold(call, T::LEAST, greater::<T>)
+}
+
+crate::ops::kernels!(run: F32 = f32, F64 = f64, I32 = i32, I64 = i64, I8 = i8, U8 = u8);
+
+/// The op with its gradient: upstream in equal shares to all elements that are the greatest.
+#[cfg(feature = "alloc")]
+pub static OP: Op = Op { def: &DEF, usage: "max(x), over distinct axes of x", grad: Gradient::Rule(reduce::shared_gradient) };
+
+#[cfg(feature = "alloc")]
+impl Tensor {
+    /// The greatest element over `axes`, which count from the end where they are negative; over all of them if none is listed. They
+    /// stay as 1 in the shape with `keepdims`. NaN if there is one; of nothing, minus infinity or the least integer.
+    ///
+    /// Fails on booleans, and where an axis is out of range or listed twice. As `tf.reduce_max`.
+    ///
+    /// ```
+    /// # use gradlet_core::{Tensor, ops};
+    /// # let device = ops::portable_cpu();
+    /// let x = Tensor::new(&device, &[1, 5, 3, 4, 2, 6], &[2, 3])?;
+    /// assert_eq!(x.max(&[1], false)?.to_vec::<i32>()?, [5, 6]);
+    /// # Ok::<(), gradlet_core::Error>(())
+    /// ```
+    pub fn max(&self, axes: &[i32], keepdims: bool) -> Result<Tensor> {
+        reduce::emit(&OP, self, axes, keepdims)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::ops::shared::testing::{Value, run};
+
+    #[test]
+    fn of_nothing_and_of_nan() {
+        let (_, nothing) = run(&F32, &[0, 1], &[&Value::new::<f32>(&[], &[2, 0])], &[]);
+        assert_eq!(nothing[0].elements::<f32>(), [f32::NEG_INFINITY; 2]);
+        let (_, nothing) = run(&U8, &[0, 1], &[&Value::new::<u8>(&[], &[2, 0])], &[]);
+        assert_eq!(nothing[0].elements::<u8>(), [u8::MIN; 2]);
+        for place in 0..3 {
+            let mut x = [1.0f32, f32::INFINITY, f32::NEG_INFINITY];
+            x[place] = f32::NAN;
+            for dims in [&[3][..], &[3, 1]] {
+                assert!(run(&F32, &[0, 0], &[&Value::new(&x, dims)], &[]).1[0].elements::<f32>()[0].is_nan());
+            }
+        }
+    }
+
+    #[cfg(feature = "alloc")]
+    #[test]
+    fn gradient() {
+        use crate::ops::shared::testing::{check_gradient, tensor};
+        for attributes in [&[0u32, 0, 1][..], &[0, 0], &[1, 1]] {
+            check_gradient(&OP, attributes, &[tensor(&[2, 3], 1)]);
+        }
+    }
+}

@@ -1,0 +1,87 @@
+//! `y = Π x` over some axes. f32, f64 and integers, which wrap. The product of nothing is 1. As `tf.reduce_prod`.
+//!
+//! Attribute words are those of [`sum`](crate::ops::sum). Each product starts at 1 and takes its elements in row-major order.
+
+use crate::base::dtype::Number;
+use crate::base::error::Result;
+use crate::base::op::{Call, Kernel, OpDef};
+use crate::ops::shared::reduce;
+#[cfg(feature = "alloc")]
+use crate::{
+    tensor::Tensor,
+    tensor::scope::{Backward, Gradient, InputGradients, Op},
+};
+
+/// The op.
+pub static DEF: OpDef =
+    OpDef { code: crate::ops::code::prod, name: "prod", inputs: (1, 1), outputs: 1, infer: reduce::numbers, in_place: &[] };
+
+fn run<T: Number>(call: &mut Call<'_, '_>) -> Result<()> {
+    reduce::fold(call, T::ONE, T::mul)
+}
+
+crate::ops::kernels!(run: F32 = f32, F64 = f64, I32 = i32, I64 = i64, I8 = i8, U8 = u8);
+
+/// The op with its gradient: upstream times the product of all other elements, which is right beside zeros, too.
+#[cfg(feature = "alloc")]
+pub static OP: Op = Op { def: &DEF, usage: "prod(x), over distinct axes of x", grad: Gradient::Rule(grad) };
+
+#[cfg(feature = "alloc")]
+fn grad(of: &Backward<'_>) -> Result<InputGradients> {
+    let x = &of.inputs[0];
+    let dx = || {
+        // The axes of the product first, as one.
+        let axes = &of.attributes[1..];
+        let others = (0..x.shape().rank() as u32).filter(|axis| !axes.contains(axis));
+        let order: alloc::vec::Vec<u32> = axes.iter().copied().chain(others).collect();
+        let mut back = order.clone();
+        (0..).zip(&order).for_each(|(index, &axis)| back[axis as usize] = index);
+        let count = reduce::count(x.dims(), of.attributes) as u32;
+        let moved = x.transpose(&order)?;
+        let rows = moved.reshape(&[count, of.outputs[0].shape().elements().unwrap_or(0)])?;
+        let rest = rows.cumprod(0, true, false)?.mul(&rows.cumprod(0, true, true)?)?;
+        let rest = rest.reshape(moved.dims())?.transpose(&back)?;
+        of.dy()?.reshape(reduce::kept_dims(of.attributes, x)?.dims())?.mul(&rest)
+    };
+    Ok([of.if_wanted(0, dx)?].into_iter().collect())
+}
+
+#[cfg(feature = "alloc")]
+impl Tensor {
+    /// The product over `axes`, which count from the end where they are negative; over all of them if none is listed. They
+    /// stay as 1 in the shape with `keepdims`. Integers wrap.
+    ///
+    /// Fails on booleans, and where an axis is out of range or listed twice. As `tf.reduce_prod`.
+    ///
+    /// ```
+    /// # use gradlet_core::{Tensor, ops};
+    /// # let device = ops::portable_cpu();
+    /// let x = Tensor::new(&device, &[1, 2, 3, 4, 5, 6], &[2, 3])?;
+    /// assert_eq!(x.prod(&[0], false)?.to_vec::<i32>()?, [4, 10, 18]);
+    /// # Ok::<(), gradlet_core::Error>(())
+    /// ```
+    pub fn prod(&self, axes: &[i32], keepdims: bool) -> Result<Tensor> {
+        reduce::emit(&OP, self, axes, keepdims)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #[test]
+    fn of_nothing() {
+        use crate::ops::shared::testing::{Value, run};
+        let (_, nothing) = run(&super::F32, &[0, 1], &[&Value::new::<f32>(&[], &[2, 0])], &[]);
+        assert_eq!(nothing[0].elements::<f32>(), [1.0; 2]);
+    }
+
+    #[cfg(feature = "alloc")]
+    #[test]
+    fn gradient() {
+        use crate::ops::shared::testing::{check_gradient, device, tensor};
+        for attributes in [&[0u32, 0, 1, 2][..], &[0, 1], &[1, 0, 2], &[0, 2]] {
+            check_gradient(&super::OP, attributes, &[tensor(&[2, 3, 2], 1)]);
+        }
+        let zeros = crate::Tensor::new(device(), &[0.0f64, 2.0, 3.0, 0.0, 0.0, 5.0], &[2, 3]).unwrap();
+        check_gradient(&super::OP, &[0, 1], &[zeros]);
+    }
+}

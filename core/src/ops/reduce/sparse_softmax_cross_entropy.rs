@@ -1,0 +1,152 @@
+//! `loss = ln Σ exp(x - max x) - (x[label] - max x)` for the logits `x[…, classes]` and the classes `label[…]`. f32 and f64,
+//! labels of i32 or i64. A label that is not a class is an error. As `tf.nn.sparse_softmax_cross_entropy_with_logits`.
+
+use crate::base::dtype::{DType, Float};
+use crate::base::error::{Error, Result};
+use crate::base::op::{Call, Kernel, OpDef};
+use crate::base::shape::{Shape, TensorType};
+use crate::base::view::TensorView;
+use crate::ops::shared::{elementwise, lanes};
+#[cfg(feature = "alloc")]
+use crate::{
+    tensor::Tensor,
+    tensor::scope::{Backward, Gradient, InputGradients, Op},
+};
+
+/// The op.
+pub static DEF: OpDef = OpDef {
+    code: crate::ops::code::sparse_softmax_cross_entropy,
+    name: "sparse_softmax_cross_entropy",
+    inputs: (2, 2),
+    outputs: 1,
+    infer,
+    in_place: &[],
+};
+
+fn infer(inputs: &[TensorType], attributes: &[u32], outputs: &mut [TensorType]) -> Result<()> {
+    let [logits, labels] = inputs else { return Err(Error::Arity { got: inputs.len() as u8 }) };
+    if !attributes.is_empty() {
+        return Err(Error::Attribute { index: 0 });
+    }
+    elementwise::set(outputs, TensorType::new(logits.dtype, batch(logits, labels)?))
+}
+
+/// The shape of the batch: that of the logits less the classes, which must be that of the labels.
+pub(in crate::ops) fn batch(logits: &TensorType, labels: &TensorType) -> Result<Shape> {
+    if !logits.dtype.is_float() {
+        return Err(Error::DType { input: 0 });
+    }
+    if !matches!(labels.dtype, DType::I32 | DType::I64) {
+        return Err(Error::DType { input: 1 });
+    }
+    let (_, batch) = logits.shape.dims().split_last().ok_or(Error::Rank { input: 0 })?;
+    elementwise::same_dims(1, batch, labels.shape.dims())?;
+    Shape::new(batch)
+}
+
+/// The labels, all of which were checked to be less than `classes`.
+pub(in crate::ops) fn labels<'a>(view: &TensorView<'a>, classes: usize) -> Result<impl Iterator<Item = usize> + use<'a>> {
+    let narrow = if view.dtype() == DType::I32 { view.slice::<i32>() } else { &[] };
+    let wide = if view.dtype() == DType::I64 { view.slice::<i64>() } else { &[] };
+    let labels = narrow.iter().map(|&label| i64::from(label)).chain(wide.iter().copied());
+    for (position, label) in (0..).zip(labels.clone()) {
+        if label < 0 || label >= classes as i64 {
+            let value = label.clamp(i32::MIN.into(), i32::MAX.into()) as i32;
+            return Err(Error::IndexOutOfRange { node: 0, position, value, limit: classes as u32 });
+        }
+    }
+    Ok(labels.map(|label| label as usize))
+}
+
+fn run<T: Float>(call: &mut Call<'_, '_>) -> Result<()> {
+    let (logits, labels_view) = (call.input(0)?, call.input(1)?);
+    let classes = logits.dims().last().map_or(0, |&dim| dim as usize);
+    let labels = labels(&labels_view, classes)?;
+    let rows = logits.slice::<T>().chunks_exact(classes.max(1));
+    for ((loss, row), label) in call.output()?.slice_mut::<T>().iter_mut().zip(rows).zip(labels) {
+        let shift = lanes::greatest(row.iter());
+        let sum = row.iter().fold(T::ZERO, |sum, x| sum.add(x.sub(shift).exp()));
+        let hit = row.get(label).copied().unwrap_or(T::ZERO);
+        *loss = sum.ln().sub(hit.sub(shift));
+    }
+    Ok(())
+}
+
+crate::ops::kernels!(run: F32 = f32, F64 = f64);
+
+/// The op with its gradient: (softmax(logits) - one at the label) · dloss to the logits, none to the labels.
+#[cfg(feature = "alloc")]
+pub static OP: Op = Op {
+    def: &DEF,
+    usage: "sparse_softmax_cross_entropy(logits[…,classes], labels[…]), logits of f32 or f64, labels of i32 or i64",
+    grad: Gradient::Rule(grad),
+};
+
+#[cfg(feature = "alloc")]
+fn grad(of: &Backward<'_>) -> Result<InputGradients> {
+    let (logits, labels) = (&of.inputs[0], &of.inputs[1]);
+    let dlogits = of.if_wanted(0, || logits.sparse_softmax_cross_entropy_grad(labels, of.dy()?))?;
+    Ok([dlogits, None].into_iter().collect())
+}
+
+#[cfg(feature = "alloc")]
+impl Tensor {
+    /// The cross entropy of each row of the logits `self[…, classes]` against its class in `labels[…]`.
+    ///
+    /// Fails where the shapes do not fit, on integer logits or labels that are not integers, and with
+    /// [`Error::IndexOutOfRange`] where a label is not a class. As `tf.nn.sparse_softmax_cross_entropy_with_logits`.
+    ///
+    /// ```
+    /// # use gradlet_core::{Tensor, ops};
+    /// # let device = ops::portable_cpu();
+    /// let logits = Tensor::new(&device, &[0.0f32, 0.0, 100.0, 0.0], &[2, 2])?;
+    /// let labels = Tensor::new(&device, &[1, 0], &[2])?;
+    /// let loss = logits.sparse_softmax_cross_entropy(&labels)?.to_vec::<f32>()?;
+    /// assert!((loss[0] - core::f32::consts::LN_2).abs() < 1e-6 && loss[1] == 0.0);
+    /// # Ok::<(), gradlet_core::Error>(())
+    /// ```
+    pub fn sparse_softmax_cross_entropy(&self, labels: &Tensor) -> Result<Tensor> {
+        Tensor::emit1(&OP, &[], &[self, labels])
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::ops::shared::testing::{Value, floats, run};
+
+    #[test]
+    fn labels_are_checked_before_anything_is_written() {
+        let logits = floats(&[3, 4], 1);
+        let check = |labels: &Value, position, value| {
+            let (result, outputs) = run(&F32, &[], &[&logits, labels], &[]);
+            assert_eq!(result, Err(Error::IndexOutOfRange { node: 0, position, value, limit: 4 }));
+            assert_eq!(outputs[0].elements::<f32>(), [f32::from_bits(0xa5a5_a5a5); 3]);
+        };
+        check(&Value::new(&[0, 1, 4], &[3]), 2, 4);
+        check(&Value::new(&[0, -1, 9], &[3]), 1, -1);
+        check(&Value::new(&[1i64 << 40, 0, 0], &[3]), 0, i32::MAX);
+        check(&Value::new(&[i64::MIN, 0, 0], &[3]), 0, i32::MIN);
+    }
+
+    #[test]
+    fn odd_shapes() {
+        let nothing = Value::new::<i32>(&[], &[0]);
+        assert_eq!(run(&F32, &[], &[&floats(&[0, 4], 1), &nothing], &[]).0, Ok(()));
+        assert_eq!(run(&F32, &[], &[&floats(&[0, 0], 1), &nothing], &[]).0, Ok(()));
+        let refused = |dims: &[u32], labels: &Value| run(&F32, &[], &[&floats(dims, 1), labels], &[]).0;
+        assert!(matches!(refused(&[1, 0], &Value::new(&[0], &[1])), Err(Error::IndexOutOfRange { limit: 0, .. })));
+        assert_eq!(refused(&[], &Value::new(&[0], &[])), Err(Error::Rank { input: 0 }));
+        assert_eq!(refused(&[2, 3], &Value::new(&[0], &[])), Err(Error::Rank { input: 1 }));
+        assert_eq!(refused(&[2, 3], &Value::new(&[0], &[1])), Err(Error::Dimension { input: 1, axis: 0, want: 2, got: 1 }));
+        assert_eq!(refused(&[1, 3], &Value::new(&[0.0f32], &[1])), Err(Error::DType { input: 1 }));
+    }
+
+    #[cfg(feature = "alloc")]
+    #[test]
+    fn gradient() {
+        use crate::ops::shared::testing::{check_gradient, device, tensor};
+        let labels = crate::tensor::Tensor::new(device(), &[3i64, 0, 1, 2, 3, 3], &[2, 3]).unwrap();
+        check_gradient(&OP, &[], &[tensor(&[2, 3, 4], 1), labels]);
+    }
+}

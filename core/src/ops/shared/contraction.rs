@@ -1,0 +1,221 @@
+//! What contractions share: the loops that matmul, dense and convolution spend their time in.
+//!
+//! Each keeps one accumulator per output and takes the contraction index upwards, so blocking does not change the bits.
+//! They stand alone (`inline(never)`), so a firmware has each of them once per element type. [`add_rows`] and
+//! [`add_dots`] add to what `out` holds, so that a contraction can come in pieces.
+
+use crate::base::dtype::{DType, Number};
+use crate::base::error::{Error, Result};
+use crate::base::shape::TensorType;
+use core::num::NonZeroUsize;
+
+/// Part of a matrix: row `p` is the `stride` elements of `data` from `p * stride`; of it, what begins at `offset`.
+#[derive(Clone, Copy)]
+pub(in crate::ops) struct Rows<'a, T> {
+    data: &'a [T],
+    stride: NonZeroUsize,
+    offset: usize,
+}
+
+impl<'a, T> Rows<'a, T> {
+    /// A matrix of rows of `stride` elements.
+    pub(in crate::ops) fn new(data: &'a [T], stride: usize) -> Rows<'a, T> {
+        Rows { data, stride: NonZeroUsize::new(stride).unwrap_or(NonZeroUsize::MIN), offset: 0 }
+    }
+
+    /// The same from column `offset`.
+    pub(in crate::ops) fn at_column(self, offset: usize) -> Rows<'a, T> {
+        Rows { offset, ..self }
+    }
+
+    #[inline(always)]
+    fn iter(self) -> core::slice::ChunksExact<'a, T> {
+        self.data.chunks_exact(self.stride.get())
+    }
+}
+
+/// Adds products to sums that stay in registers, as many as there are names.
+///
+/// Blocks are written out because at opt-level "s" loops over arrays stay loops.
+macro_rules! add_products {
+    ($pairs:expr, $x_column:expr, $column:expr; $($sum:ident $y:ident),*) => {
+        for (x, row) in $pairs {
+            let (Some(&x), Some(&[$($y),*])) = (x.get($x_column), row.get($column..).and_then(|row| row.first_chunk())) else { break };
+            $($sum = $sum.add(x.mul($y));)*
+            rolled();
+        }
+    };
+}
+
+/// [`add_products`] to a block of outputs.
+macro_rules! add_block {
+    ($block:expr, $pairs:expr, $x:expr, $rows:expr, $column:expr; $count:literal: $($sum:ident $y:ident),*) => {
+        // The conditions of the loop, asked before it, so that the compiler leaves them out there.
+        if $column > $rows.stride.get() || $rows.stride.get() - $column < $count || $x.offset >= $x.stride.get() {
+            return;
+        }
+        let [$(mut $sum),*] = *$block;
+        add_products!($pairs.clone(), $x.offset, $column; $($sum $y),*);
+        *$block = [$($sum),*];
+    };
+}
+
+/// What a window covers of an image, and the part of the filter above it.
+pub(in crate::ops) struct Window<'a, T> {
+    /// The image from the first covered pixel.
+    pub(in crate::ops) pixels: &'a [T],
+    /// From one covered row of the image to the next.
+    pub(in crate::ops) pixel_step: usize,
+    /// Elements covered in each row.
+    pub(in crate::ops) length: usize,
+    /// The filter from the first tap on a covered pixel: a matrix with a row of weights for each element of a pixel.
+    pub(in crate::ops) filter: &'a [T],
+    /// From one row of taps to the next.
+    pub(in crate::ops) filter_step: usize,
+    /// How many rows are covered.
+    pub(in crate::ops) rows: usize,
+}
+
+/// The sums of a window for each of its output channels, plus the bias if there is one.
+#[inline(never)]
+pub(in crate::ops) fn convolve<T: Number>(out: &mut [T], window: &Window<'_, T>, bias: &[T]) {
+    let Some(width) = NonZeroUsize::new(out.len()) else { return };
+    macro_rules! blocks {
+        ($blocks:expr, $column:ident, $count:literal: $($sum:ident $y:ident $bias:ident),*) => {
+            for block in $blocks {
+                if $column > width.get() || width.get() - $column < $count {
+                    return;
+                }
+                $(let mut $sum = T::ZERO;)*
+                let (mut pixels, mut filter) = (window.pixels, window.filter);
+                for _ in 0..window.rows {
+                    let row = pixels.get(..window.length).unwrap_or(&[]);
+                    add_products!(row.chunks_exact(1).zip(filter.chunks_exact(width.get())), 0, $column; $($sum $y),*);
+                    pixels = pixels.get(window.pixel_step..).unwrap_or(&[]);
+                    filter = filter.get(window.filter_step..).unwrap_or(&[]);
+                }
+                if let Some(&[$($bias),*]) = bias.get($column..).and_then(|bias| bias.first_chunk()) {
+                    $($sum = $sum.add($bias);)*
+                }
+                *block = [$($sum),*];
+                $column += $count;
+            }
+        };
+    }
+    let mut column = 0;
+    let (blocks, rest) = out.as_chunks_mut::<8>();
+    blocks!(blocks, column, 8: a p bias0, b q bias1, c r bias2, d s bias3, e t bias4, f u bias5, g v bias6, h w bias7);
+    let (blocks, rest) = rest.as_chunks_mut::<4>();
+    blocks!(blocks, column, 4: a p bias0, b q bias1, c r bias2, d s bias3);
+    blocks!(rest.as_chunks_mut::<1>().0, column, 1: a p bias0);
+}
+
+/// Keeps the compiler from unrolling the loop around it, which would cost flash and gain nothing. It emits no code.
+#[inline(always)]
+pub(in crate::ops) fn rolled() {
+    core::hint::black_box(());
+}
+
+/// `out[j] += Σ_p x[p] · rows[p][j]`: x is a column (of each of its rows, one element), `rows` a matrix.
+#[inline(never)]
+pub(in crate::ops) fn add_rows<T: Number>(out: &mut [T], x: Rows<'_, T>, rows: Rows<'_, T>) {
+    let pairs = x.iter().zip(rows.iter());
+    let mut column = rows.offset;
+    let (blocks, rest) = out.as_chunks_mut::<8>();
+    for block in blocks {
+        add_block!(block, pairs, x, rows, column; 8: a p, b q, c r, d s, e t, f u, g v, h w);
+        column += 8;
+    }
+    let (blocks, rest) = rest.as_chunks_mut::<4>();
+    for block in blocks {
+        add_block!(block, pairs, x, rows, column; 4: a p, b q, c r, d s);
+        column += 4;
+    }
+    for sum in rest.as_chunks_mut::<1>().0 {
+        add_block!(sum, pairs, x, rows, column; 1: a p);
+        column += 1;
+    }
+}
+
+/// `out[j] += Σ_p x[p] · rows[j][p]`: each output is the dot product of x with a row. Four rows share the loads of x.
+#[inline(never)]
+pub(in crate::ops) fn add_dots<T: Number>(out: &mut [T], x: &[T], rows: Rows<'_, T>) {
+    // The condition of `each`, asked before it, so that the compiler leaves it out there and knows that the lengths are equal.
+    if rows.offset > rows.stride.get() || rows.stride.get() - rows.offset < x.len() {
+        return;
+    }
+    let mut each = rows.iter().map_while(|row| row.get(rows.offset..)?.get(..x.len()));
+    let (x4, x1) = x.as_chunks();
+    let (blocks, rest) = out.as_chunks_mut::<4>();
+    for block in blocks {
+        let Some(a) = each.next() else { return };
+        let Some(b) = each.next() else { return };
+        let Some(c) = each.next() else { return };
+        let Some(d) = each.next() else { return };
+        let ((a4, a1), (b4, b1), (c4, c1), (d4, d1)) = (a.as_chunks(), b.as_chunks(), c.as_chunks(), d.as_chunks());
+        let [mut p, mut q, mut r, mut s] = *block;
+        for ((((x, a), b), c), d) in x4.iter().zip(a4).zip(b4).zip(c4).zip(d4) {
+            (p, q, r, s) = (dot(p, x, a), dot(q, x, b), dot(r, x, c), dot(s, x, d));
+            rolled();
+        }
+        for ((((&x, &a), &b), &c), &d) in x1.iter().zip(a1).zip(b1).zip(c1).zip(d1) {
+            (p, q, r, s) = (p.add(x.mul(a)), q.add(x.mul(b)), r.add(x.mul(c)), s.add(x.mul(d)));
+            rolled();
+        }
+        *block = [p, q, r, s];
+    }
+    for sum in rest {
+        let Some(row) = each.next() else { return };
+        for (&x, &y) in x.iter().zip(row) {
+            *sum = sum.add(x.mul(y));
+            rolled();
+        }
+    }
+}
+
+/// `sum + Σ_p x[p] · y[p]`, upwards.
+#[inline(always)]
+fn dot<T: Number>(sum: T, &[x0, x1, x2, x3]: &[T; 4], &[y0, y1, y2, y3]: &[T; 4]) -> T {
+    sum.add(x0.mul(y0)).add(x1.mul(y1)).add(x2.mul(y2)).add(x3.mul(y3))
+}
+
+/// `out[i][j] = f(out[i][j], x[i], y[j])`: an outer product. Eight elements of y stay in registers for a whole column.
+#[inline(always)]
+pub(in crate::ops) fn outer<T: Number>(out: &mut [T], x: &[T], y: &[T], f: impl Fn(T, T, T) -> T) {
+    if y.is_empty() {
+        return;
+    }
+    let mut column = 0;
+    let (blocks, rest) = y.as_chunks();
+    for &[a, b, c, d, e, g, h, i] in blocks {
+        for (row, &x) in out.chunks_exact_mut(y.len()).zip(x) {
+            let Some(row) = row.get_mut(column..).and_then(<[T]>::first_chunk_mut) else { break };
+            let [p, q, r, s, t, u, v, w] = *row;
+            let (p, q, r, s) = (f(p, x, a), f(q, x, b), f(r, x, c), f(s, x, d));
+            *row = [p, q, r, s, f(t, x, e), f(u, x, g), f(v, x, h), f(w, x, i)];
+            rolled();
+        }
+        column += 8;
+    }
+    for &y_column in rest {
+        for (row, &x) in out.chunks_exact_mut(y.len()).zip(x) {
+            let Some(slot) = row.get_mut(column) else { break };
+            *slot = f(*slot, x, y_column);
+            rolled();
+        }
+        column += 1;
+    }
+}
+
+/// Checks input 2, a bias of `n` elements, if it is there.
+pub(in crate::ops) fn check_bias(bias: &[TensorType], dtype: DType, n: u32) -> Result<()> {
+    let [bias] = bias else { return Ok(()) };
+    if bias.dtype != dtype {
+        return Err(Error::DType { input: 2 });
+    }
+    let &[got] = bias.shape.dims() else { return Err(Error::Rank { input: 2 }) };
+    if got != n {
+        return Err(Error::Dimension { input: 2, axis: 0, want: n, got });
+    }
+    Ok(())
+}

@@ -1,0 +1,328 @@
+//! What elementwise ops share: walking their operands, in place and broadcast.
+
+use crate::base::dtype::{Bool, DType, Element, Number};
+use crate::base::error::{Error, Result};
+use crate::base::op::Call;
+use crate::base::shape::TensorType;
+use crate::base::view::{TensorView, TensorViewMut};
+#[cfg(feature = "alloc")]
+use crate::tensor::Tensor;
+
+/// The shape rule of an op with one input whose output has the same type.
+pub(in crate::ops) fn same(inputs: &[TensorType], attributes: &[u32], outputs: &mut [TensorType]) -> Result<()> {
+    if !attributes.is_empty() {
+        return Err(Error::Attribute { index: 0 });
+    }
+    let [x, ..] = inputs else { return Err(Error::Arity { got: 0 }) };
+    set(outputs, *x)
+}
+
+/// Sets the type of output 0.
+pub(in crate::ops) fn set(outputs: &mut [TensorType], tensor_type: TensorType) -> Result<()> {
+    *outputs.first_mut().ok_or(Error::Arity { got: 0 })? = tensor_type;
+    Ok(())
+}
+
+/// The shape rule of an op with two inputs of one element type, broadcast.
+pub(in crate::ops) fn broadcast(inputs: &[TensorType], attributes: &[u32], outputs: &mut [TensorType]) -> Result<()> {
+    if !attributes.is_empty() {
+        return Err(Error::Attribute { index: 0 });
+    }
+    let [a, b] = inputs else { return Err(Error::Arity { got: inputs.len() as u8 }) };
+    if b.dtype != a.dtype {
+        return Err(Error::DType { input: 1 });
+    }
+    set(outputs, TensorType::new(a.dtype, a.shape.broadcast(&b.shape)?))
+}
+
+/// [`same`], of floats only.
+pub(in crate::ops) fn same_float(inputs: &[TensorType], attributes: &[u32], outputs: &mut [TensorType]) -> Result<()> {
+    float(0, inputs)?;
+    same(inputs, attributes, outputs)
+}
+
+/// [`broadcast`], of floats only.
+pub(in crate::ops) fn broadcast_float(inputs: &[TensorType], attributes: &[u32], outputs: &mut [TensorType]) -> Result<()> {
+    float(0, inputs)?;
+    broadcast(inputs, attributes, outputs)
+}
+
+/// The shape rule of a comparison: two inputs of one element type, broadcast, to booleans.
+pub(in crate::ops) fn comparison(inputs: &[TensorType], attributes: &[u32], outputs: &mut [TensorType]) -> Result<()> {
+    broadcast(inputs, attributes, outputs)?;
+    outputs.iter_mut().take(1).for_each(|output| output.dtype = DType::Bool);
+    Ok(())
+}
+
+/// [`broadcast`], of booleans only.
+pub(in crate::ops) fn logical(inputs: &[TensorType], attributes: &[u32], outputs: &mut [TensorType]) -> Result<()> {
+    boolean(0, inputs)?;
+    broadcast(inputs, attributes, outputs)
+}
+
+/// Fails unless input `index` is of the type of input 0.
+pub(in crate::ops) fn like_first(index: usize, inputs: &[TensorType]) -> Result<()> {
+    let input = index as u8;
+    let (Some(want), Some(got)) = (inputs.first(), inputs.get(index)) else { return Err(Error::Arity { got: input }) };
+    if got.dtype != want.dtype {
+        return Err(Error::DType { input });
+    }
+    same_dims(input, want.shape.dims(), got.shape.dims())
+}
+
+/// Fails unless `got`, the dimensions of `input`, are `want`.
+pub(in crate::ops) fn same_dims(input: u8, want: &[u32], got: &[u32]) -> Result<()> {
+    if got.len() != want.len() {
+        return Err(Error::Rank { input });
+    }
+    for (axis, (&want, &got)) in want.iter().zip(got).enumerate() {
+        if got != want {
+            return Err(Error::Dimension { input, axis: axis as u8, want, got });
+        }
+    }
+    Ok(())
+}
+
+/// Only floats: gradients, exponentials and what else has no meaning on integers.
+pub(in crate::ops) fn float(input: usize, inputs: &[TensorType]) -> Result<()> {
+    if inputs.get(input).is_some_and(|x| x.dtype.is_float()) { Ok(()) } else { Err(Error::DType { input: input as u8 }) }
+}
+
+/// Only booleans.
+pub(in crate::ops) fn boolean(input: usize, inputs: &[TensorType]) -> Result<()> {
+    if inputs.get(input).is_some_and(|x| x.dtype == DType::Bool) { Ok(()) } else { Err(Error::DType { input: input as u8 }) }
+}
+
+/// Computes `f` of each element.
+#[inline(always)]
+pub(in crate::ops) fn unary<T: Element>(call: &mut Call<'_, '_>, f: impl Fn(T) -> T) -> Result<()> {
+    let x = call.input(0)?;
+    let output = call.output()?.slice_mut::<T>();
+    if x.in_place() {
+        output.iter_mut().for_each(|y| *y = f(*y));
+    } else {
+        output.iter_mut().zip(x.slice()).for_each(|(y, &x)| *y = f(x));
+    }
+    Ok(())
+}
+
+/// Computes `f` of each pair of elements of two inputs of one type. The first may lie in the output; if it does not, it is
+/// copied there, so that a firmware has one loop.
+#[inline(always)]
+pub(in crate::ops) fn pairs<T: Element>(call: &mut Call<'_, '_>, f: impl Fn(T, T) -> T) -> Result<()> {
+    copy(call)?;
+    let b = call.input(1)?;
+    each_pair(call.output()?.slice_mut::<T>(), b.slice(), f);
+    Ok(())
+}
+
+/// Makes each `to` `f` of it and its partner in `from`: four at a time, written out, as `-Os` does not unroll.
+#[inline(always)]
+fn each_pair<T: Element>(to: &mut [T], from: &[T], f: impl Fn(T, T) -> T) {
+    let (blocks, rest) = to.as_chunks_mut::<4>();
+    let (from_blocks, from_rest) = from.as_chunks::<4>();
+    for ([a, b, c, d], &[p, q, r, s]) in blocks.iter_mut().zip(from_blocks) {
+        (*a, *b, *c, *d) = (f(*a, p), f(*b, q), f(*c, r), f(*d, s));
+    }
+    rest.iter_mut().zip(from_rest).for_each(|(to, &from)| *to = f(*to, from));
+}
+
+/// Copies the bytes of input 0 to output 0, unless they are there.
+pub(in crate::ops) fn copy(call: &mut Call<'_, '_>) -> Result<()> {
+    let x = call.input(0)?;
+    copy_bytes(&x, call.output()?);
+    Ok(())
+}
+
+/// Copies the bytes of `from` to `to`, unless they are there.
+pub(in crate::ops) fn copy_bytes(from: &TensorView<'_>, to: &mut TensorViewMut<'_>) {
+    if let (Some(from), Some(to)) = (from.data, to.data.get_mut(..from.bytes().len())) {
+        to.copy_from_slice(from);
+    }
+}
+
+/// Computes `f` of each pair of elements, broadcast, into a result of the same element type.
+#[inline(always)]
+pub(in crate::ops) fn binary<T: Element>(call: &mut Call<'_, '_>, f: impl Fn(T, T) -> T) -> Result<()> {
+    let (a, b) = (call.input(0)?, call.input(1)?);
+    let output = call.output()?;
+    let dims = output.dims();
+    let (length, [p, q]) = runs(dims, [a.dims(), b.dims()]);
+    let (left, right) = (a.slice::<T>(), b.slice::<T>());
+    let mut start = 0;
+    for run in output.slice_mut::<T>().chunks_mut(length.max(1)) {
+        let left = left.get(position(start, dims, a.dims())..).unwrap_or(&[]);
+        let right = right.get(position(start, dims, b.dims())..).unwrap_or(&[]);
+        start += length;
+        if p != 0 && !b.in_place() {
+            // The first operand is brought into the output, so that there is one fast loop; a scalar is repeated for it.
+            if let Some(left) = left.get(..run.len()) {
+                run.copy_from_slice(left);
+            }
+            let repeated = [right.first().copied().unwrap_or(T::zeroed()); 8];
+            let right = if q != 0 { right } else { &repeated };
+            for part in run.chunks_mut(right.len().max(1)) {
+                part.iter_mut().zip(right).for_each(|(y, &b)| *y = f(*y, b));
+            }
+        } else {
+            for (k, slot) in run.iter_mut().enumerate() {
+                // An input that lies in the output has no slice of its own.
+                *slot = f(left.get(k & p).copied().unwrap_or(*slot), right.get(k & q).copied().unwrap_or(*slot));
+            }
+        }
+    }
+    Ok(())
+}
+
+/// [`binary`] in as little flash as can be, for integers.
+#[inline(always)]
+pub(in crate::ops) fn binary_small<T: Element>(call: &mut Call<'_, '_>, f: impl Fn(T, T) -> T) -> Result<()> {
+    let (a, b) = (call.input(0)?, call.input(1)?);
+    let output = call.output()?;
+    let dims = output.dims();
+    let (left, right) = (a.slice::<T>(), b.slice::<T>());
+    let (a_whole, b_whole) = (a.dims() == dims, b.dims() == dims);
+    for (index, slot) in output.slice_mut::<T>().iter_mut().enumerate() {
+        let i = if a_whole { index } else { position(index, dims, a.dims()) };
+        let j = if b_whole { index } else { position(index, dims, b.dims()) };
+        *slot = f(left.get(i).copied().unwrap_or(*slot), right.get(j).copied().unwrap_or(*slot));
+    }
+    Ok(())
+}
+
+/// Computes `f` of each pair of elements, broadcast, into booleans.
+#[inline(always)]
+pub(in crate::ops) fn compare<T: Element>(call: &mut Call<'_, '_>, f: impl Fn(T, T) -> bool) -> Result<()> {
+    let (a, b) = (call.input(0)?, call.input(1)?);
+    let output = call.output()?;
+    let dims = output.dims();
+    let (left, right) = (a.slice::<T>(), b.slice::<T>());
+    // What loops are decided by.
+    if let ([y], [a], [b]) = (output.slice_mut::<Bool>(), left, right) {
+        *y = f(*a, *b).into();
+        return Ok(());
+    }
+    let (length, [p, q]) = runs(dims, [a.dims(), b.dims()]);
+    let mut start = 0;
+    for run in output.slice_mut::<Bool>().chunks_mut(length.max(1)) {
+        let left = left.get(position(start, dims, a.dims())..).unwrap_or(&[]);
+        let right = right.get(position(start, dims, b.dims())..).unwrap_or(&[]);
+        start += length;
+        for (k, slot) in run.iter_mut().enumerate() {
+            if let (Some(&a), Some(&b)) = (left.get(k & p), right.get(k & q)) {
+                *slot = f(a, b).into();
+            }
+        }
+    }
+    Ok(())
+}
+
+/// Fails with [`Error::DivisionByZero`] where input 1, the divisor of an integer division, holds a 0 that is used.
+pub(in crate::ops) fn nonzero_divisor<T: Number>(call: &mut Call<'_, '_>) -> Result<()> {
+    let divisor = call.input(1)?;
+    let used = !call.output()?.data.is_empty();
+    match divisor.slice::<T>().iter().position(|&divisor| divisor == T::ZERO) {
+        Some(position) if used => Err(Error::DivisionByZero { node: 0, position: position as u32 }),
+        _ => Ok(()),
+    }
+}
+
+/// The quotient of two integers, truncated toward zero, and the remainder.
+#[inline(always)]
+pub(in crate::ops) fn quotient_remainder<T: Number>(a: T, b: T) -> (T, T) {
+    let quotient = a.div(b);
+    (quotient, a.sub(quotient.mul(b)))
+}
+
+/// True if a remainder is not 0 and has another sign than the divisor.
+#[inline(always)]
+pub(in crate::ops) fn signs_differ<T: Number>(remainder: T, divisor: T) -> bool {
+    remainder != T::ZERO && (remainder < T::ZERO) != (divisor < T::ZERO)
+}
+
+/// How a broadcast result is walked: in runs of so many elements, along which each operand either goes on with them or stays
+/// where it is, for which the number of the element in the run is masked by all ones or by 0.
+pub(in crate::ops) fn runs<const N: usize>(dims: &[u32], operands: [&[u32]; N]) -> (usize, [usize; N]) {
+    let (mut length, mut masks) = (1, [0; N]);
+    for (back, &dim) in dims.iter().rev().enumerate().filter(|(_, dim)| **dim != 1) {
+        let own = |operand: &[u32]| operand.iter().rev().nth(back).is_some_and(|&own| own != 1);
+        let goes_on = operands.map(|operand| if own(operand) { usize::MAX } else { 0 });
+        if length != 1 && goes_on != masks {
+            break;
+        }
+        (length, masks) = ((dim as usize).wrapping_mul(length), goes_on);
+    }
+    (length, masks)
+}
+
+/// The position in an operand, of dimensions `operand`, of the element `index` of a result of `dims` that it broadcasts to.
+#[inline(never)]
+pub(in crate::ops) fn position(index: usize, dims: &[u32], operand: &[u32]) -> usize {
+    let (mut rest, mut stride, mut position) = (index as u32, 1u32, 0u32);
+    for (&dim, &own) in dims.iter().rev().zip(operand.iter().rev()) {
+        let dim = dim.max(1);
+        if own != 1 {
+            position = position.wrapping_add((rest % dim).wrapping_mul(stride));
+            stride = stride.wrapping_mul(own);
+        }
+        rest /= dim;
+    }
+    position as usize
+}
+
+/// The gradient of a broadcast operand: `gradient` summed over the axes that were broadcast, in the operand's shape.
+#[cfg(feature = "alloc")]
+pub(in crate::ops) fn unbroadcast(gradient: &Tensor, operand: &Tensor) -> Result<Tensor> {
+    let (from, to) = (gradient.dims(), operand.dims());
+    if from == to {
+        return Ok(gradient.clone());
+    }
+    let skip = from.len() - to.len();
+    let widened = |axis: &usize| *axis < skip || (to[axis - skip] == 1 && from[*axis] != 1);
+    let axes: alloc::vec::Vec<i32> = (0..from.len()).filter(widened).map(|axis| axis as i32).collect();
+    gradient.sum(&axes, false)?.reshape(to)
+}
+
+#[cfg(test)]
+mod tests {
+    extern crate std;
+    use super::super::testing::{Value, floats, indices, position, run, run_every_way, shapes};
+    use crate::base::dtype::Bool;
+    use crate::ops::{less, sub};
+    use std::vec::Vec;
+
+    /// The element of an operand that belongs to an index of the result.
+    fn element(operand: &Value, index: &[u32]) -> f32 {
+        let dims = operand.dims();
+        let own = index[index.len() - dims.len()..].iter().zip(dims).map(|(&index, &dim)| if dim == 1 { 0 } else { index });
+        operand.elements::<f32>()[position(dims, &own.collect::<Vec<u32>>())]
+    }
+
+    #[test]
+    fn every_broadcast_is_as_the_naive_one() {
+        let shapes = shapes(3, &[0, 1, 2, 3]);
+        for (a, b) in shapes.iter().flat_map(|a| shapes.iter().map(move |b| (a, b))) {
+            let (x, y) = (floats(a, 1), floats(b, 2));
+            let (result, compared) = run(&less::F32, &[], &[&x, &y], &[]);
+            if result.is_err() {
+                continue;
+            }
+            let difference = &run_every_way(&sub::F32, &[], &[&x, &y])[0];
+            let pairs: Vec<_> = indices(difference.dims()).iter().map(|index| (element(&x, index), element(&y, index))).collect();
+            assert_eq!(difference.elements::<f32>(), pairs.iter().map(|(x, y)| x - y).collect::<Vec<f32>>(), "{a:?} {b:?}");
+            let want: Vec<Bool> = pairs.iter().map(|(x, y)| (x < y).into()).collect();
+            assert_eq!(compared[0].elements::<Bool>(), want, "{a:?} {b:?}");
+        }
+    }
+
+    #[test]
+    fn long_rows_and_scalars_are_walked_to_their_end() {
+        for (a, b) in [(&[19u32][..], &[][..]), (&[], &[19]), (&[3, 11], &[1, 1]), (&[5, 1], &[1, 13]), (&[2, 9], &[9]), (&[2, 9], &[2, 1])]
+        {
+            let (x, y) = (floats(a, 1), floats(b, 2));
+            let difference = &run_every_way(&sub::F32, &[], &[&x, &y])[0];
+            let want = indices(difference.dims()).iter().map(|index| element(&x, index) - element(&y, index)).collect::<Vec<f32>>();
+            assert_eq!(difference.elements::<f32>(), want, "{a:?} {b:?}");
+        }
+    }
+}

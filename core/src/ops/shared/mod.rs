@@ -1,0 +1,14 @@
+//! What kernels of several ops share.
+
+pub(in crate::ops) mod contraction;
+pub(in crate::ops) mod depthwise;
+pub(in crate::ops) mod elementwise;
+pub(in crate::ops) mod indices;
+pub(in crate::ops) mod lanes;
+pub(in crate::ops) mod pooling;
+pub(in crate::ops) mod reduce;
+pub(in crate::ops) mod runs;
+pub(in crate::ops) mod scan;
+#[cfg(test)]
+pub(in crate::ops) mod testing;
+pub(in crate::ops) mod window;

@@ -1,0 +1,219 @@
+//! What pooling ops share: their attributes, and the windows that slide over an image.
+
+use super::window::{Axis, Padding, positive};
+use crate::base::dtype::{DType, Float};
+use crate::base::error::{Error, Result};
+use crate::base::op::read_attributes;
+use crate::base::shape::{Shape, TensorType};
+use crate::ops::conv2d::dims4;
+#[cfg(feature = "alloc")]
+use crate::tensor::Tensor;
+use core::num::NonZeroU32;
+
+/// The attributes, for the vertical axis first.
+#[repr(C)]
+#[derive(Clone, Copy, Debug, bytemuck::Pod, bytemuck::Zeroable)]
+pub struct Attributes {
+    /// Height and width of the window.
+    pub ksize: [u32; 2],
+    /// How far it moves.
+    pub strides: [u32; 2],
+    /// 0 valid, 1 same.
+    pub padding: u32,
+}
+
+impl Attributes {
+    /// Attributes from what a user says. Fails for explicit padding.
+    #[cfg(feature = "alloc")]
+    pub(in crate::ops) fn new(ksize: [u32; 2], strides: [u32; 2], padding: Padding) -> Result<Attributes> {
+        match padding.words() {
+            (Padding::EXPLICIT, _) => Err(Error::message("this pooling takes a padding of Valid or Same, not Explicit")),
+            (padding, _) => Ok(Attributes { ksize, strides, padding }),
+        }
+    }
+
+    /// Checks the attributes, and gives how the window slides, vertically and horizontally.
+    pub(in crate::ops) fn axes(&self, [height, width]: [u32; 2]) -> Result<[Axis; 2]> {
+        let ([kh, kw], [down, across]) = (self.ksize, self.strides);
+        let (kh, kw) = (positive(kh, 0)?.get(), positive(kw, 1)?.get());
+        let (down, across) = (positive(down, 2)?, positive(across, 3)?);
+        if self.padding > Padding::SAME {
+            return Err(Error::Attribute { index: 4 });
+        }
+        let (one, padding) = (NonZeroU32::MIN, (self.padding, 0, 0));
+        Ok([Axis::new(1, [height, kh], [down, one], padding)?, Axis::new(2, [width, kw], [across, one], padding)?])
+    }
+}
+
+/// The shape rule of pooling input 0.
+pub(in crate::ops) fn infer(inputs: &[TensorType], attributes: &[u32], outputs: &mut [TensorType]) -> Result<()> {
+    super::elementwise::set(outputs, pooled(inputs, attributes)?)
+}
+
+/// The type of the result of pooling input 0.
+pub(in crate::ops) fn pooled(inputs: &[TensorType], attributes: &[u32]) -> Result<TensorType> {
+    let attributes: Attributes = read_attributes(attributes)?;
+    let [n, h, w, c] = dims4(inputs, 0)?;
+    let [down, across] = attributes.axes([h, w])?;
+    let dtype = inputs.first().map_or(DType::F32, |x| x.dtype);
+    Ok(TensorType::new(dtype, Shape::new(&[n, down.output as u32, across.output as u32, c])?))
+}
+
+/// The pixels of an image that a window covers.
+#[derive(Clone, Copy)]
+pub(in crate::ops) struct Covered {
+    /// Where the first one begins.
+    pub(in crate::ops) start: usize,
+    /// How many rows of them.
+    pub(in crate::ops) rows: usize,
+    /// How many in each row.
+    pub(in crate::ops) columns: usize,
+    /// From one row of the image to the next.
+    pub(in crate::ops) row: usize,
+}
+
+impl Covered {
+    /// How many pixels.
+    pub(in crate::ops) fn count(&self) -> usize {
+        self.rows * self.columns
+    }
+
+    /// The elements of each covered row of `image`, which has `channels`.
+    pub(in crate::ops) fn rows<'a, T>(&self, image: &'a [T], channels: usize) -> impl Iterator<Item = &'a [T]> + use<'a, T> {
+        let (row, length) = (self.row.max(1), self.columns * channels);
+        image.get(self.start..).unwrap_or(&[]).chunks(row).take(self.rows).map(move |row| row.get(..length).unwrap_or(&[]))
+    }
+
+    /// [`Covered::rows`], to be written.
+    pub(in crate::ops) fn rows_mut<'a, T>(&self, image: &'a mut [T], channels: usize) -> impl Iterator<Item = &'a mut [T]> + use<'a, T> {
+        let (row, length) = (self.row.max(1), self.columns * channels);
+        image
+            .get_mut(self.start..)
+            .unwrap_or(&mut [])
+            .chunks_mut(row)
+            .take(self.rows)
+            .map(move |row| row.get_mut(..length).unwrap_or(&mut []))
+    }
+
+    /// Where the greatest element of `channel` lies in `image`: the first of equals in row-major order, or the first NaN.
+    #[inline(always)]
+    pub(in crate::ops) fn greatest<T: Float>(&self, image: &[T], channel: usize, channels: usize) -> usize {
+        let (mut line, mut first) = (self.start + channel, self.start + channel);
+        let mut best = image.get(first).copied().unwrap_or(T::ZERO);
+        for _ in 0..self.rows {
+            let mut at = line;
+            for _ in 0..self.columns {
+                let Some(&x) = image.get(at) else { break };
+                if beats(x, best) {
+                    (best, first) = (x, at);
+                }
+                at += channels;
+            }
+            line += self.row;
+        }
+        first
+    }
+}
+
+/// Calls `f` for each window of one image of `channels`, in row-major order: with what it covers.
+#[inline(always)]
+pub(in crate::ops) fn windows([down, across]: [Axis; 2], channels: usize, mut f: impl FnMut(Covered)) {
+    let row = across.input * channels;
+    for oh in 0..down.output {
+        let vertical = down.taps(oh);
+        let rows = vertical.end.saturating_sub(vertical.first);
+        for ow in 0..across.output {
+            let horizontal = across.taps(ow);
+            let columns = horizontal.end.saturating_sub(horizontal.first);
+            let start = down.input_at(oh, vertical.first) * row + across.input_at(ow, horizontal.first) * channels;
+            f(Covered { start, rows, columns, row });
+        }
+    }
+}
+
+/// Whether `x` takes the place of `best`: it is greater, or the first NaN.
+#[inline(always)]
+#[allow(clippy::eq_op, clippy::neg_cmp_op_on_partial_ord)]
+pub(in crate::ops) fn beats<T: Float>(x: T, best: T) -> bool {
+    !(x <= best) && best == best
+}
+
+#[cfg(feature = "alloc")]
+impl Tensor {
+    /// The maxima of windows of `size` that move by `stride` over sequences `[n,w,c]`, channel by channel: `[n,ow,c]`. As
+    /// `tf.nn.max_pool1d`. Fails as [`Tensor::max_pool2d`].
+    pub fn max_pool1d(&self, size: u32, stride: u32, padding: Padding) -> Result<Tensor> {
+        self.pool1d(|x| x.max_pool2d([1, size], [1, stride], padding))
+    }
+
+    /// The averages of windows of `size` that move by `stride` over sequences `[n,w,c]`, channel by channel: `[n,ow,c]`. As
+    /// `tf.nn.avg_pool1d`. Fails as [`Tensor::avg_pool2d`].
+    pub fn avg_pool1d(&self, size: u32, stride: u32, padding: Padding) -> Result<Tensor> {
+        self.pool1d(|x| x.avg_pool2d([1, size], [1, stride], padding))
+    }
+
+    /// Pools sequences as images of one row.
+    fn pool1d(&self, pool: impl Fn(&Tensor) -> Result<Tensor>) -> Result<Tensor> {
+        let &[n, w, c] = self.dims() else {
+            return Err(Error::message(alloc::format!("pooling wants sequences [n,w,c], not {}", self.tensor_type())));
+        };
+        let y = pool(&self.reshape(&[n, 1, w, c])?)?;
+        let &[n, _, w, c] = y.dims() else { return Err(Error::Rank { input: 0 }) };
+        y.reshape(&[n, w, c])
+    }
+}
+
+#[cfg(test)]
+pub(in crate::ops) mod tests {
+    extern crate std;
+    use super::super::testing::{indices, position};
+    use super::*;
+    use crate::ops::conv2d;
+    use crate::ops::conv2d::tests::{meetings, words};
+    use std::vec::Vec;
+
+    /// Poolings of all kinds: images, attributes, the dimensions of the result.
+    pub(in crate::ops) fn cases() -> Vec<([u32; 4], Attributes, [u32; 4])> {
+        let mut cases = Vec::new();
+        for x in [[2, 5, 6, 3], [1, 4, 4, 1], [1, 3, 7, 8], [1, 5, 5, 0], [0, 5, 5, 2], [1, 0, 5, 1]] {
+            for ksize in [[1, 1], [2, 2], [3, 2], [4, 3]] {
+                for strides in [[1, 1], [2, 2], [1, 3], [5, 4]] {
+                    for padding in [0, 1] {
+                        let attributes = Attributes { ksize, strides, padding };
+                        let x_type = TensorType::new(DType::F32, Shape::new(&x).unwrap());
+                        let Ok(y) = pooled(&[x_type], &words(attributes)) else { continue };
+                        cases.push((x, attributes, y.shape.dims().try_into().unwrap()));
+                    }
+                }
+            }
+        }
+        assert!(cases.len() > 100);
+        cases
+    }
+
+    /// For each element of the result, the positions of its window in x, in row-major order.
+    pub(in crate::ops) fn positions(x: [u32; 4], attributes: &Attributes, y: [u32; 4]) -> Vec<Vec<usize>> {
+        let Attributes { ksize, strides, padding } = *attributes;
+        let conv = conv2d::Attributes { strides, dilations: [1, 1], padding, pads: [0; 4] };
+        let mut windows = std::vec![Vec::new(); indices(&y).len()];
+        for ([n, ih, iw], [oh, ow], _) in meetings(x, ksize, [y[1], y[2]], &conv) {
+            for c in 0..x[3] {
+                windows[position(&y, &[n, oh, ow, c])].push(position(&x, &[n, ih, iw, c]));
+            }
+        }
+        windows
+    }
+
+    #[test]
+    fn absurd_attributes_are_refused() {
+        let x = TensorType::new(DType::F32, Shape::new(&[1, 4, 4, 1]).unwrap());
+        let refuse = |words: &[u32]| pooled(&[x], words).map(|_| ()).unwrap_err();
+        assert_eq!(refuse(&[0, 1, 1, 1, 0]), Error::Attribute { index: 0 });
+        assert_eq!(refuse(&[1, 1, 1, 0, 0]), Error::Attribute { index: 3 });
+        assert_eq!(refuse(&[1, 1, 1, 1, 2]), Error::Attribute { index: 4 });
+        assert_eq!(refuse(&[1, 1, 1, 1, 0, 0]), Error::Attribute { index: 0 });
+        assert_eq!(refuse(&[1, u32::MAX, 1, 1, 1]), Error::TooLarge);
+        assert_eq!(refuse(&[1, 1 << 30, 1, 1, 0]), Error::Dimension { input: 0, axis: 2, want: 1 << 30, got: 4 });
+        assert!(pooled(&[x], &[1 << 30, 1 << 30, 1, 1, 1]).is_ok());
+    }
+}

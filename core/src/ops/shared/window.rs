@@ -1,0 +1,164 @@
+//! Windows that slide over images: the arithmetic that convolution and pooling share.
+
+use crate::base::error::{Error, Result};
+use core::num::{NonZeroU32, NonZeroUsize};
+
+/// What surrounds an image while a window slides over it.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Padding {
+    /// Nothing: the window stays inside.
+    #[default]
+    Valid,
+    /// As much as makes the output `ceil(input / stride)`; where it is odd, the larger part is below and to the right.
+    Same,
+    /// This much.
+    Explicit {
+        /// Rows above.
+        top: u32,
+        /// Rows below.
+        bottom: u32,
+        /// Columns to the left.
+        left: u32,
+        /// Columns to the right.
+        right: u32,
+    },
+}
+
+impl Padding {
+    /// [`Padding::Valid`] as an attribute.
+    #[cfg(feature = "alloc")]
+    pub(in crate::ops) const VALID: u32 = 0;
+    /// [`Padding::Same`] as an attribute.
+    pub(in crate::ops) const SAME: u32 = 1;
+    /// [`Padding::Explicit`] as an attribute.
+    pub(in crate::ops) const EXPLICIT: u32 = 2;
+
+    /// As attributes: the kind; above, below, to the left, to the right.
+    #[cfg(feature = "alloc")]
+    pub(in crate::ops) fn words(self) -> (u32, [u32; 4]) {
+        match self {
+            Padding::Valid => (Padding::VALID, [0; 4]),
+            Padding::Same => (Padding::SAME, [0; 4]),
+            Padding::Explicit { top, bottom, left, right } => (Padding::EXPLICIT, [top, bottom, left, right]),
+        }
+    }
+
+    /// From attributes that were checked.
+    #[cfg(feature = "alloc")]
+    pub(in crate::ops) fn from_words(kind: u32, pads: [u32; 4]) -> Padding {
+        let [top, bottom, left, right] = pads;
+        match kind {
+            Padding::VALID => Padding::Valid,
+            Padding::SAME => Padding::Same,
+            _ => Padding::Explicit { top, bottom, left, right },
+        }
+    }
+}
+
+/// How a window slides along one axis. Every number, and every position in the padded input, is at most `i32::MAX`.
+#[derive(Clone, Copy)]
+pub(in crate::ops) struct Axis {
+    pub(in crate::ops) input: usize,
+    pub(in crate::ops) output: usize,
+    kernel: usize,
+    stride: NonZeroUsize,
+    dilation: NonZeroUsize,
+    before: usize,
+}
+
+/// The taps of a window that lie on the input: `first..end`, which can be empty.
+#[derive(Clone, Copy)]
+pub(in crate::ops) struct Taps {
+    pub(in crate::ops) first: usize,
+    pub(in crate::ops) end: usize,
+}
+
+impl Axis {
+    /// A window of `kernel` taps along an axis, for a known kind of padding.
+    ///
+    /// Fails with [`Error::Dimension`] (of `axis` of input 0) where the window is larger than the padded input by more
+    /// than a stride, which gives no output at all, and with [`Error::TooLarge`] beyond `i32::MAX`.
+    pub(in crate::ops) fn new(
+        axis: u8,
+        [input, kernel]: [u32; 2],
+        [stride, dilation]: [NonZeroU32; 2],
+        (padding, before, after): (u32, u32, u32),
+    ) -> Result<Axis> {
+        let usize_of = |value: NonZeroU32| NonZeroUsize::new(value.get() as usize).unwrap_or(NonZeroUsize::MIN);
+        let fits = |value: Option<u32>| value.filter(|&value| value <= i32::MAX as u32).ok_or(Error::TooLarge);
+        let window = fits(kernel.saturating_sub(1).checked_mul(dilation.get()).and_then(|reach| reach.checked_add(1)))?;
+        fits(Some(stride.get()))?;
+        let (before, output) = if padding == Padding::SAME {
+            let output = input.div_ceil(stride.get());
+            let last = output.saturating_sub(1).saturating_mul(stride.get());
+            let total = fits(last.checked_add(window))?.saturating_sub(input);
+            fits(input.checked_add(total))?;
+            (total / 2, output)
+        } else {
+            let padded = fits(before.checked_add(after).and_then(|pads| pads.checked_add(input)))?;
+            let Some(room) = (padded + stride.get()).checked_sub(window) else {
+                return Err(Error::Dimension { input: 0, axis, want: input + (window - padded), got: input });
+            };
+            (before, room / stride)
+        };
+        let [input, output, kernel] = [input as usize, output as usize, kernel as usize];
+        Ok(Axis { input, output, kernel, stride: usize_of(stride), dilation: usize_of(dilation), before: before as usize })
+    }
+
+    /// The stride.
+    pub(in crate::ops) fn stride(&self) -> usize {
+        self.stride.get()
+    }
+
+    /// The dilation.
+    pub(in crate::ops) fn dilation(&self) -> usize {
+        self.dilation.get()
+    }
+
+    /// The taps of the window at output position `at` that lie on the input.
+    pub(in crate::ops) fn taps(&self, at: usize) -> Taps {
+        let start = at * self.stride.get();
+        Taps {
+            first: self.before.saturating_sub(start).div_ceil(self.dilation.get()),
+            end: (self.input + self.before).saturating_sub(start).div_ceil(self.dilation.get()).min(self.kernel),
+        }
+    }
+
+    /// Where tap `tap` of the window at output position `at` lies on the input, for a tap that does.
+    pub(in crate::ops) fn input_at(&self, at: usize, tap: usize) -> usize {
+        (at * self.stride.get() + tap * self.dilation.get()).wrapping_sub(self.before)
+    }
+
+    /// The output positions at which tap `tap` lies on the input: from the first to before the second.
+    pub(in crate::ops) fn outputs(&self, tap: usize) -> (usize, usize) {
+        let reach = tap * self.dilation.get();
+        let first = self.before.saturating_sub(reach).div_ceil(self.stride.get());
+        (first, (self.input + self.before).saturating_sub(reach).div_ceil(self.stride.get()).min(self.output))
+    }
+
+    /// The taps that can lie on input position `position`: those for which [`Axis::output_at`] gives an output.
+    pub(in crate::ops) fn taps_on(&self, position: usize) -> Taps {
+        let position = position + self.before;
+        let beyond = position.checked_sub(self.output * self.stride.get());
+        Taps { first: beyond.map_or(0, |beyond| beyond / self.dilation + 1), end: (position / self.dilation + 1).min(self.kernel) }
+    }
+
+    /// The output position whose window lies with tap `tap`, one of [`Axis::taps_on`], on input position `position`;
+    /// `None` if strides step over it.
+    pub(in crate::ops) fn output_at(&self, position: usize, tap: usize) -> Option<usize> {
+        let start = (position + self.before).wrapping_sub(tap * self.dilation.get());
+        let output = start / self.stride;
+        (output * self.stride.get() == start).then_some(output)
+    }
+}
+
+/// Attribute `index` as a number above 0.
+pub(in crate::ops) fn positive(word: u32, index: u8) -> Result<NonZeroU32> {
+    NonZeroU32::new(word).ok_or(Error::Attribute { index })
+}
+
+/// `length` elements from `start`; none where they are not all there.
+#[inline]
+pub(in crate::ops) fn part<T>(elements: &[T], start: usize, length: usize) -> &[T] {
+    elements.get(start..).and_then(|elements| elements.get(..length)).unwrap_or(&[])
+}

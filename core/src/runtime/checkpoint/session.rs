@@ -1,0 +1,276 @@
+//! Checkpoints of a session: out of its variables, and back into them.
+
+use super::{
+    ENTRY_BYTES, Fault, HEAD, HEADER_BYTES, Header, Outcome, Put, Source, Take, Value, Writer, measure, parts, put_header, put_value,
+    take_frame, told,
+};
+use crate::base::error::{Error, Result};
+use crate::base::shape::TensorType;
+use crate::runtime::exec::Session;
+use crate::runtime::program::{Checksum, NONE, Program, VariableRecord};
+use embedded_io::{Error as _, Read, Write};
+
+/// The bytes that are read at once.
+const CHUNK: usize = 64;
+
+/// Which variables a checkpoint has.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Contents {
+    /// All.
+    Full,
+    /// Those whose value is not the one that the artifact gives them: what was learnt.
+    Changed,
+}
+
+impl Session<'_, '_> {
+    /// Writes a checkpoint of the variables, optimizer's state included.
+    ///
+    /// ```no_run
+    /// use gradlet_core::Contents;
+    /// # fn firmware(session: &mut gradlet_core::Session<'_, '_>) -> gradlet_core::Result<()> {
+    /// let mut memory = [0; 4096]; // or a UART, a file: whatever is `embedded_io::Write`
+    /// session.save(&mut &mut memory[..], Contents::Changed)?;
+    /// session.restore(&mut &memory[..])
+    /// # }
+    /// ```
+    ///
+    /// Fails with [`Error::Io`] if the writer does.
+    pub fn save<W: Write>(&self, writer: &mut W, contents: Contents) -> Result<()> {
+        let mut writer = Writer(writer);
+        told(self.save_to(&mut writer, contents).and_then(|()| writer.flush()))
+    }
+
+    pub(crate) fn save_to(&self, put: &mut dyn Put, contents: Contents) -> Outcome {
+        let [count, bytes] = self.extent(contents);
+        put_header(put, self.program().identity(), count, bytes)?;
+        self.saved(contents).try_for_each(|value| put_value(put, value))
+    }
+
+    /// The bytes that [`Session::save`] writes.
+    pub fn checkpoint_len(&self, contents: Contents) -> u32 {
+        let [_, bytes] = self.extent(contents);
+        bytes
+    }
+
+    /// The number of variables in a checkpoint, and its bytes.
+    #[inline(never)]
+    fn extent(&self, contents: Contents) -> [u32; 2] {
+        let [mut count, mut bytes] = [0, HEADER_BYTES];
+        self.saved(contents).for_each(|value| measure(value, &mut count, &mut bytes));
+        [count, bytes]
+    }
+
+    fn saved(&self, contents: Contents) -> impl Iterator<Item = Value<'_>> {
+        (0..self.variable_count() as u32).filter_map(move |variable| self.saved_value(variable, contents))
+    }
+
+    /// A variable's value, if a checkpoint has it. One without a value, because it is zeros that no loaded signature assigns, is in none.
+    #[inline(never)]
+    fn saved_value(&self, variable: u32, contents: Contents) -> Option<Value<'_>> {
+        let program = self.program();
+        let (record, tensor_type) = find(program, variable)?;
+        let data = self.value(variable as usize)?;
+        let is_saved = contents == Contents::Full || !is_initial(program, record, 0, data);
+        is_saved.then_some((variable, tensor_type, data))
+    }
+
+    /// Sets the variables to what the checkpoint has; those that it does not have, to their initial values.
+    ///
+    /// All or nothing: a checkpoint of another artifact changes nothing. A stream is not read twice, so a checkpoint that turns out to be
+    /// damaged later leaves all variables with their initial values, as [`Session::reset`] does. What can be read twice can be tried
+    /// first, by [`Session::verify`]; [`Slots`](crate::Slots) checks its bytes first.
+    ///
+    /// Fails with [`Error::NotACheckpoint`], [`Error::CheckpointVersion`], [`Error::OtherArtifact`], [`Error::CutShort`], [`Error::Io`];
+    /// with [`Error::Damaged`], which names the variable; and with [`Error::InFlash`] where the checkpoint changes a variable that no
+    /// loaded signature assigns.
+    pub fn restore<R: Read>(&mut self, reader: &mut R) -> Result<()> {
+        self.restore_from(&mut Reader(reader))
+    }
+
+    pub(crate) fn restore_from(&mut self, bytes: &mut dyn Take) -> Result<()> {
+        let mut source = Source::new(bytes);
+        let outcome = read(self.program(), &mut source, true, self);
+        source.outcome(outcome)
+    }
+
+    /// Reads a checkpoint as [`Session::restore`] does, and fails as that does, but changes nothing.
+    pub fn verify<R: Read>(&self, reader: &mut R) -> Result<()> {
+        let mut reader = Reader(reader);
+        let mut source = Source::new(&mut reader);
+        let outcome = read(self.program(), &mut source, true, &mut Unchanged);
+        source.outcome(outcome)
+    }
+
+    /// Restores what can be read of a damaged checkpoint. `lost` is told each variable that cannot be, and why; it then has its initial
+    /// value.
+    ///
+    /// Fails as [`Session::restore`] where nothing can be read, and where what follows cannot be found: because the checkpoint is cut
+    /// short, or both copies of an entry's head are damaged. What was read before that stays, the rest has its initial values.
+    pub fn restore_readable<R: Read>(&mut self, reader: &mut R, lost: &mut dyn FnMut(u32, Error)) -> Result<()> {
+        let program = self.program();
+        let mut reader = Reader(reader);
+        let mut source = Source::new(&mut reader);
+        let outcome = read(program, &mut source, false, &mut Readable { session: self, lost });
+        source.outcome(outcome)
+    }
+}
+
+struct Reader<'a, R>(&'a mut R);
+
+impl<R: Read> Take for Reader<'_, R> {
+    // As `read_exact`, which would link a panic.
+    fn take(&mut self, mut bytes: &mut [u8]) -> Outcome {
+        while !bytes.is_empty() {
+            let read = self.0.read(bytes).map_err(|error| Fault::Io(error.kind()))?;
+            bytes = bytes.get_mut(read..).filter(|_| read > 0).ok_or(Fault::CutShort)?;
+        }
+        Ok(())
+    }
+}
+
+/// A variable's first value; nothing for zeros.
+fn initial<'p>(program: &'p Program<'_>, record: &VariableRecord) -> &'p [u8] {
+    if record.initial == NONE { &[] } else { program.flash(record.initial, program.bytes_of(record)) }
+}
+
+/// True if a variable's first value has these bytes from `at` on.
+fn is_initial(program: &Program<'_>, record: &VariableRecord, at: usize, bytes: &[u8]) -> bool {
+    match initial(program, record) {
+        [] => bytes.iter().all(|&byte| byte == 0),
+        initial => initial.get(at..).is_some_and(|rest| rest.starts_with(bytes)),
+    }
+}
+
+/// A variable and its type.
+#[inline(never)]
+fn find<'p>(program: &'p Program<'_>, variable: u32) -> Option<(&'p VariableRecord, &'p TensorType)> {
+    let record = program.variables.get(variable as usize)?;
+    let tensor = program.tensors.get(record.tensor as usize)?;
+    Some((record, program.types.get(usize::from(tensor.tensor_type))?))
+}
+
+/// What is done with the values of a checkpoint.
+trait Target {
+    /// Sets all variables to their initial values: before the first one is set, and after an error.
+    fn reset(&mut self) {}
+
+    /// Takes bytes of a variable that is in memory: those from `at` on.
+    fn set(&mut self, _variable: u32, _at: usize, _bytes: &[u8]) {}
+
+    /// A variable that cannot be read, or has no place. An error ends the reading.
+    fn lose(&mut self, _variable: u32, fault: Fault) -> Outcome {
+        Err(fault)
+    }
+}
+
+struct Unchanged;
+
+impl Target for Unchanged {}
+
+impl Target for Session<'_, '_> {
+    fn reset(&mut self) {
+        Session::reset(self);
+    }
+
+    fn set(&mut self, variable: u32, at: usize, bytes: &[u8]) {
+        self.set_variable(variable, at, bytes);
+    }
+}
+
+struct Readable<'a, 'p, 'm> {
+    session: &'a mut Session<'p, 'm>,
+    lost: &'a mut dyn FnMut(u32, Error),
+}
+
+impl Target for Readable<'_, '_, '_> {
+    fn reset(&mut self) {
+        self.session.reset();
+    }
+
+    fn set(&mut self, variable: u32, at: usize, bytes: &[u8]) {
+        self.session.set(variable, at, bytes);
+    }
+
+    fn lose(&mut self, variable: u32, fault: Fault) -> Outcome {
+        let program = self.session.program();
+        if let (Some(record), Ok(value)) = (program.variables.get(variable as usize), self.session.variable_mut(variable as usize)) {
+            value.fill(0);
+            value.iter_mut().zip(initial(program, record)).for_each(|(byte, initial)| *byte = *initial);
+        }
+        (self.lost)(variable, fault.error(variable));
+        Ok(())
+    }
+}
+
+/// Reads a checkpoint, which must be this program's. If not `strict`, one whole copy of the header and of each head will do, and what was
+/// read before an error stays.
+fn read(program: &Program<'_>, source: &mut Source<'_>, strict: bool, target: &mut impl Target) -> Outcome {
+    let header = Header::take(source)?;
+    let (own, other) = (program.identity(), header.artifact);
+    if strict && !header.whole {
+        return Err(Fault::Damaged);
+    }
+    if own != other {
+        source.detail = other.checksum;
+        return Err(Fault::OtherArtifact);
+    }
+    target.reset();
+    let done = entries(program, &header, source, strict, target);
+    if strict && done.is_err() {
+        target.reset();
+    }
+    done
+}
+
+/// Reads all entries.
+fn entries(program: &Program<'_>, header: &Header, source: &mut Source<'_>, strict: bool, target: &mut impl Target) -> Outcome {
+    let (mut next, mut left) = (0, header.bytes);
+    for _ in 0..header.count {
+        let mut head = [0; HEAD];
+        source.detail = NONE;
+        let copies = take_frame(source, &mut head)?;
+        let [variable, _, bytes] = head;
+        if copies > 0 {
+            source.detail = variable;
+        }
+        let rest = left.checked_sub(ENTRY_BYTES).and_then(|left| left.checked_sub(bytes));
+        left = rest.filter(|_| variable >= next && copies > u8::from(strict)).ok_or(Fault::Damaged)?;
+        next = variable.saturating_add(1);
+        if let Some(fault) = body(program, head, source, target)? {
+            target.lose(variable, fault)?;
+        }
+    }
+    source.detail = NONE;
+    if left == 0 { Ok(()) } else { Err(Fault::Damaged) }
+}
+
+/// Reads the body of an entry to its end. Gives what is wrong with it.
+#[inline(always)]
+fn body(program: &Program<'_>, head: [u32; HEAD], source: &mut Source<'_>, target: &mut impl Target) -> Outcome<Option<Fault>> {
+    let [variable, kind, bytes] = head;
+    let bytes = bytes as usize;
+    let (record, tensor_type) = find(program, variable).ok_or(Fault::NoSuchTensor)?;
+    let (own, dims) = parts(tensor_type);
+    if own != kind || dims.len() + program.bytes_of(record) as usize != bytes {
+        return Err(Fault::TensorType);
+    }
+    let mut sum = Checksum::NEW.add(bytemuck::cast_slice(&head));
+    let (mut buffer, mut stored, mut at, mut wrong) = ([0; CHUNK], [0; 4], 0, None);
+    while at < bytes {
+        // The dimensions come first.
+        let part = if at < dims.len() { dims.len() } else { CHUNK };
+        let chunk = buffer.get_mut(..part.min(bytes - at)).unwrap_or_default();
+        source.bytes.take(chunk)?;
+        sum = sum.add(chunk);
+        if at < dims.len() {
+            wrong = (chunk != dims).then_some(Fault::TensorType);
+        } else if program.in_ram(record) {
+            target.set(variable, at - dims.len(), chunk);
+        } else if !is_initial(program, record, at - dims.len(), chunk) {
+            wrong = Some(Fault::InFlash);
+        }
+        at += chunk.len();
+    }
+    source.bytes.take(&mut stored)?;
+    Ok(if stored == sum.get().to_le_bytes() { wrong } else { Some(Fault::Damaged) })
+}

@@ -1,0 +1,416 @@
+//! The interpreter: runs a checked program in memory that the caller gives.
+
+use crate::base::dtype::Element;
+use crate::base::error::{Error, Result};
+use crate::base::format::{PRINT, SUMMARY, Said};
+use crate::base::op::{Call, MAX_INPUTS, MAX_OUTPUTS};
+use crate::base::shape::TensorType;
+use crate::base::view::{TensorView, TensorViewMut};
+use crate::runtime::arena::{Around, Bytes, Pieces, Places, part};
+use crate::runtime::program::{ALIGN, BlockRecord, InstructionRecord, MAX_DEPTH, NONE, Program, SignatureId, align};
+use heapless::Vec;
+
+/// Hears of every instruction that [`Session::run_profiled`] runs. A loop's own instruction runs each time that the loop is asked whether
+/// it goes on.
+pub trait Profile {
+    /// The instruction with this number in the artifact begins.
+    fn begin(&mut self, instruction: u32);
+
+    /// It ended.
+    fn end(&mut self, instruction: u32);
+}
+
+impl Profile for () {
+    fn begin(&mut self, _: u32) {}
+
+    fn end(&mut self, _: u32) {}
+}
+
+/// A program with its memory: variables keep their values from run to run.
+///
+/// The arena holds `[scratch | variables | offsets of the variables]`, with nothing pointer-sized in it, so its size is
+/// the same on every target. An input's bytes may be reused during a run: set inputs before each one. An output's
+/// bytes stay until an input of any signature is set, or the next run.
+pub struct Session<'p, 'm> {
+    places: Places<'p, 'm>,
+    /// Scratch and variables.
+    memory: &'m mut [u8],
+}
+
+impl<'p, 'm> Session<'p, 'm> {
+    /// Takes `arena`, and gives every variable its initial value.
+    ///
+    /// Fails with [`Error::Misaligned`] if `arena` does not begin at a multiple of 16, and with
+    /// [`Error::ArenaTooSmall`], which names the bytes needed.
+    pub fn new(program: &'p Program<'p>, arena: &'m mut [u8]) -> Result<Session<'p, 'm>> {
+        let mut session = Session::resume(program, arena)?;
+        session.reset();
+        Ok(session)
+    }
+
+    /// Takes an `arena` that a session over the same program and signatures had before, with the values in it.
+    pub fn resume(program: &'p Program<'p>, arena: &'m mut [u8]) -> Result<Session<'p, 'm>> {
+        if !(arena.as_ptr() as usize).is_multiple_of(ALIGN) {
+            return Err(Error::Misaligned);
+        }
+        let small = Error::ArenaTooSmall { needed: program.arena_bytes() as u32, got: arena.len() as u32 };
+        let arena = arena.get_mut(..program.arena_bytes()).ok_or(small)?;
+        let (memory, offsets) = arena.split_at_mut_checked(program.memory_bytes()).unwrap_or_default();
+        let offsets: &mut [u32] = bytemuck::try_cast_slice_mut(offsets).unwrap_or_default();
+        let mut end = program.scratch_bytes();
+        for (record, offset) in program.variables.iter().zip(offsets.iter_mut()) {
+            *offset = NONE;
+            if program.in_ram(record) {
+                *offset = end as u32;
+                end += align(program.bytes_of(record) as usize);
+            }
+        }
+        Ok(Session { places: Places { program, offsets }, memory })
+    }
+
+    /// Gives every variable its initial value again.
+    pub fn reset(&mut self) {
+        let program = self.places.program;
+        for (record, &offset) in program.variables.iter().zip(self.places.offsets.iter()) {
+            let bytes = program.bytes_of(record);
+            let initial = if record.initial == NONE { &[] } else { program.flash(record.initial, bytes) };
+            let value = self.memory.get_mut(offset as usize..).and_then(|rest| rest.get_mut(..bytes as usize));
+            let Some(value) = value.filter(|_| offset != NONE) else { continue };
+            match value.get_mut(..initial.len()) {
+                Some(value) if !initial.is_empty() => value.copy_from_slice(initial),
+                _ => value.fill(0),
+            }
+        }
+    }
+
+    /// Runs `signature` on the inputs that were set.
+    ///
+    /// Fails with [`Error::IndexOutOfRange`] or [`Error::DivisionByZero`], which name the instruction, where the data
+    /// does not fit; variables that were assigned before that instruction keep their new values. What the program prints or tells
+    /// of is left unsaid: [`Session::run_printing`].
+    pub fn run(&mut self, signature: SignatureId) -> Result<()> {
+        self.run_with::<false>(signature, &mut |_| (), &mut ())
+    }
+
+    /// [`Session::run`]; what the program prints, and the summaries that it tells, are given to `print`: to be displayed by `write!` on a
+    /// console, or as telemetry likes it. Only firmware that displays them carries code to write numbers.
+    ///
+    /// ```no_run
+    /// # fn firmware(session: &mut gradlet_core::Session<'_, '_>, train: gradlet_core::SignatureId) -> gradlet_core::Result<()> {
+    /// let mut console = String::new(); // or a UART: whatever is `core::fmt::Write`
+    /// session.run_printing(train, &mut |text| {
+    ///     let _ = std::fmt::Write::write_fmt(&mut console, format_args!("{text}"));
+    /// })
+    /// # }
+    /// ```
+    pub fn run_printing(&mut self, signature: SignatureId, print: &mut dyn FnMut(Said<'_>)) -> Result<()> {
+        self.run_with::<true>(signature, print, &mut ())
+    }
+
+    /// [`Session::run`]; `profile` hears of each instruction. [`Profiler`](crate::runtime::telemetry::Profiler) counts how long they take.
+    pub fn run_profiled(&mut self, signature: SignatureId, profile: &mut impl Profile) -> Result<()> {
+        self.run_with::<false>(signature, &mut |_| (), profile)
+    }
+
+    fn run_with<const PRINTS: bool>(
+        &mut self,
+        signature: SignatureId,
+        print: &mut dyn FnMut(Said<'_>),
+        profile: &mut impl Profile,
+    ) -> Result<()> {
+        let program = self.places.program;
+        let mut around: Vec<Frame, MAX_DEPTH> = Vec::new();
+        let mut frame = Frame::new(program.block(signature)?);
+        // How often the next instruction was asked which block is to run, and the answer.
+        let mut words = [0, NONE];
+        loop {
+            if frame.next == frame.end {
+                let Some(outer) = around.pop() else { return Ok(()) };
+                (frame, words[0]) = (outer, outer.step);
+                continue;
+            }
+            let Some(instruction) = program.instructions.get(frame.next as usize) else { return Err(BROKEN) };
+            profile.begin(frame.next);
+            self.step(instruction, &mut words).map_err(|error| error.at(frame.next))?;
+            profile.end(frame.next);
+            if words[1] == NONE {
+                frame.next += 1;
+                continue;
+            }
+            match program.blocks.get(words[1] as usize) {
+                None => {
+                    if PRINTS && matches!(words[1], PRINT | SUMMARY) {
+                        self.say(words[1], instruction, print);
+                    }
+                    frame.next += 1;
+                }
+                Some(block) => {
+                    // An instruction that is not to be asked again is done when the block is.
+                    let done = words[0] == NONE;
+                    let outer = Frame { next: frame.next + u32::from(done), end: frame.end, step: if done { 0 } else { words[0] } };
+                    around.push(outer).map_err(|_| BROKEN)?;
+                    (frame, words[0]) = (Frame::new(block), 0);
+                }
+            }
+            words[1] = NONE;
+        }
+    }
+
+    /// Runs an instruction. This is what a node costs beside its kernel: one output or none, and one or two inputs, take the
+    /// short way. An instruction without outputs is given `words` instead: they say how often it was asked which block is to run next,
+    /// and take the answer.
+    #[inline(always)]
+    fn step(&mut self, instruction: &InstructionRecord, words: &mut [u32; 2]) -> Result<()> {
+        if instruction.outputs > 1 {
+            return self.step_many(instruction);
+        }
+        let places = &self.places;
+        let program = places.program;
+        let count = usize::from(instruction.inputs) + usize::from(instruction.outputs);
+        let Some(operands) = part(program.operands, instruction.operands as usize, count) else { return Err(BROKEN) };
+        let (inputs, written, tensor_type, data, around) = if instruction.outputs == 0 {
+            (operands, u16::MAX, &TensorType::I32, bytemuck::bytes_of_mut(words), Around::whole(places, self.memory))
+        } else {
+            let Some((&written, inputs)) = operands.split_last() else { return Err(BROKEN) };
+            let Some(output) = program.tensors.get(usize::from(written)) else { return Err(BROKEN) };
+            let Some(tensor_type) = program.types.get(usize::from(output.tensor_type)) else { return Err(BROKEN) };
+            let Some((data, around)) = Around::split(places, self.memory, output) else { return Err(BROKEN) };
+            (inputs, written, tensor_type, data, around)
+        };
+        let outputs = &mut [TensorViewMut { tensor_type, data }];
+        let in_place = TensorView { tensor_type, data: None };
+        let (mut one, mut two, mut many);
+        let inputs: &[TensorView<'_>] = match *inputs {
+            [x] => {
+                one = [in_place];
+                around.input(x, written, &mut one[0]);
+                &one
+            }
+            [a, b] => {
+                two = [in_place, in_place];
+                around.input(a, written, &mut two[0]);
+                around.input(b, written, &mut two[1]);
+                &two
+            }
+            _ => {
+                many = Vec::<TensorView<'_>, MAX_INPUTS>::new();
+                for &operand in inputs {
+                    let mut view = in_place;
+                    around.input(operand, written, &mut view);
+                    let _ = many.push(view);
+                }
+                &many
+            }
+        };
+        call(program, instruction, inputs, outputs)
+    }
+
+    /// Runs an instruction with several outputs.
+    #[cold]
+    #[inline(never)]
+    fn step_many(&mut self, instruction: &InstructionRecord) -> Result<()> {
+        let mut pieces = Pieces::new(self.memory);
+        let (mut inputs, mut outputs) = (Vec::new(), Vec::new());
+        views(&self.places, instruction, &mut pieces, &mut inputs, &mut outputs).ok_or(BROKEN)?;
+        call(self.places.program, instruction, &inputs, &mut outputs)
+    }
+
+    fn say(&mut self, word: u32, instruction: &InstructionRecord, print: &mut dyn FnMut(Said<'_>)) {
+        let mut pieces = Pieces::new(self.memory);
+        let (mut inputs, mut outputs) = (Vec::new(), Vec::new());
+        if views(&self.places, instruction, &mut pieces, &mut inputs, &mut outputs).is_some() {
+            Said::new(word, self.places.program.attributes(instruction), &inputs).into_iter().for_each(print);
+        }
+    }
+
+    fn locate(&self, operand: u16) -> Option<Bytes<'p>> {
+        self.places.of(self.places.program.tensors.get(usize::from(operand))?)
+    }
+
+    fn variable_bytes(&self, index: usize) -> Option<Bytes<'p>> {
+        let program = self.places.program;
+        self.places.of(program.tensors.get(program.variables.get(index)?.tensor as usize)?)
+    }
+
+    /// Input `index` of `signature`, to be set. Fails where there is none, or it has other elements than `T`.
+    pub fn input_mut<T: Element>(&mut self, signature: SignatureId, index: usize) -> Result<&mut [T]> {
+        let wrong = Error::TensorType { index: index as u32 };
+        let operand = self.input_operand(signature, index)?;
+        if !self.is::<T>(operand) {
+            return Err(wrong);
+        }
+        bytemuck::try_cast_slice_mut(self.bytes_mut(self.locate(operand))).map_err(|_| wrong)
+    }
+
+    /// Output `index` of `signature`, as the last run left it. Fails where there is none, or it has other elements than `T`.
+    pub fn output<T: Element>(&self, signature: SignatureId, index: usize) -> Result<&[T]> {
+        let wrong = Error::TensorType { index: index as u32 };
+        let operand = self.output_operand(signature, index)?;
+        if !self.is::<T>(operand) {
+            return Err(wrong);
+        }
+        bytemuck::try_cast_slice(self.bytes(self.locate(operand))).map_err(|_| wrong)
+    }
+
+    fn is<T: Element>(&self, operand: u16) -> bool {
+        self.tensor_type(operand).dtype == T::DTYPE
+    }
+
+    /// The bytes of input `index` of `signature`, to be set.
+    pub fn input_bytes_mut(&mut self, signature: SignatureId, index: usize) -> Result<&mut [u8]> {
+        let operand = self.input_operand(signature, index)?;
+        Ok(self.bytes_mut(self.locate(operand)))
+    }
+
+    /// The bytes of output `index` of `signature`, as the last run left it.
+    pub fn output_bytes(&self, signature: SignatureId, index: usize) -> Result<&[u8]> {
+        let operand = self.output_operand(signature, index)?;
+        Ok(self.bytes(self.locate(operand)))
+    }
+
+    /// The type of input `index` of `signature`.
+    pub fn input_type(&self, signature: SignatureId, index: usize) -> Result<TensorType> {
+        let operand = self.input_operand(signature, index)?;
+        Ok(*self.tensor_type(operand))
+    }
+
+    /// The type of output `index` of `signature`.
+    pub fn output_type(&self, signature: SignatureId, index: usize) -> Result<TensorType> {
+        let operand = self.output_operand(signature, index)?;
+        Ok(*self.tensor_type(operand))
+    }
+
+    /// The bytes of variable `index`, in the artifact's order. Fails where there is none, or it has no value: zeros that no
+    /// loaded signature assigns.
+    pub fn variable(&self, index: usize) -> Result<&[u8]> {
+        match self.variable_bytes(index) {
+            None => Err(Error::NoSuchTensor { index: index as u32 }),
+            place => Ok(self.bytes(place)),
+        }
+    }
+
+    /// The bytes of variable `index`, to be set. Fails where there is none or it is in flash.
+    pub fn variable_mut(&mut self, index: usize) -> Result<&mut [u8]> {
+        match self.variable_bytes(index) {
+            Some(place @ Bytes::Memory(..)) => Ok(self.bytes_mut(Some(place))),
+            _ => Err(Error::NoSuchTensor { index: index as u32 }),
+        }
+    }
+
+    /// The program that it runs.
+    pub fn program(&self) -> &'p Program<'p> {
+        self.places.program
+    }
+
+    /// The bytes of variable `index`, if it has a value.
+    pub(crate) fn value(&self, index: usize) -> Option<&[u8]> {
+        let place = self.variable_bytes(index)?;
+        Some(self.bytes(Some(place)))
+    }
+
+    /// Sets the bytes of a variable in memory from `at` on.
+    pub(crate) fn set_variable(&mut self, variable: u32, at: usize, bytes: &[u8]) {
+        let start = (self.places.offset(variable) as usize).saturating_add(at);
+        if let Some(value) = self.memory.get_mut(start..).and_then(|rest| rest.get_mut(..bytes.len())) {
+            value.copy_from_slice(bytes);
+        }
+    }
+
+    /// The number of variables.
+    pub fn variable_count(&self) -> usize {
+        self.places.program.variables.len()
+    }
+
+    fn input_operand(&self, signature: SignatureId, index: usize) -> Result<u16> {
+        nth(self.places.program.inputs(self.places.program.block(signature)?), index)
+    }
+
+    fn output_operand(&self, signature: SignatureId, index: usize) -> Result<u16> {
+        nth(self.places.program.outputs(self.places.program.block(signature)?), index)
+    }
+
+    fn bytes<'s>(&'s self, place: Option<Bytes<'s>>) -> &'s [u8] {
+        match place {
+            Some(Bytes::Flash(data)) => data,
+            Some(Bytes::Memory(start, bytes)) => self.memory.get(start..start + bytes).unwrap_or(&[]),
+            None => &[],
+        }
+    }
+
+    fn bytes_mut(&mut self, place: Option<Bytes<'_>>) -> &mut [u8] {
+        match place {
+            Some(Bytes::Memory(start, bytes)) => self.memory.get_mut(start..start + bytes).unwrap_or(&mut []),
+            _ => &mut [],
+        }
+    }
+
+    fn tensor_type(&self, operand: u16) -> &'p TensorType {
+        let program = self.places.program;
+        program.tensors.get(usize::from(operand)).map_or(&TensorType::EMPTY, |record| program.tensor_type(record))
+    }
+}
+
+fn nth(numbers: &[u16], index: usize) -> Result<u16> {
+    numbers.get(index).copied().ok_or(Error::NoSuchTensor { index: index as u32 })
+}
+
+#[inline(always)]
+fn call<'a>(
+    program: &Program<'_>,
+    instruction: &InstructionRecord,
+    inputs: &[TensorView<'a>],
+    outputs: &mut [TensorViewMut<'a>],
+) -> Result<()> {
+    let Some(kernel) = program.kernel(instruction.kernel) else {
+        return Err(Error::MissingKernel { kernel: instruction.kernel.into() });
+    };
+    (kernel.run)(&mut Call { attributes: program.attributes(instruction), inputs, outputs })
+}
+
+/// Collects the operands of `instruction`. `None` where they are not as they were checked.
+fn views<'a, 'p: 'a>(
+    places: &Places<'p, '_>,
+    instruction: &InstructionRecord,
+    pieces: &'a mut Pieces<'_>,
+    inputs: &mut Vec<TensorView<'a>, MAX_INPUTS>,
+    outputs: &mut Vec<TensorViewMut<'a>, MAX_OUTPUTS>,
+) -> Option<()> {
+    let program = places.program;
+    let operands = program.operands.get(instruction.operands as usize..)?;
+    let (read, written) = operands.split_at_checked(instruction.inputs.into())?;
+    for &operand in written.get(..instruction.outputs.into())? {
+        let record = program.tensors.get(usize::from(operand))?;
+        let Bytes::Memory(start, bytes) = places.of(record)? else { return None };
+        let data = pieces.take(start, bytes)?;
+        outputs.push(TensorViewMut { tensor_type: program.tensor_type(record), data }).ok()?;
+    }
+    for &operand in read {
+        let record = program.tensors.get(usize::from(operand))?;
+        let data = match places.of(record)? {
+            Bytes::Flash(data) => Some(data),
+            Bytes::Memory(start, bytes) => pieces.read(start, bytes),
+        };
+        inputs.push(TensorView { tensor_type: program.tensor_type(record), data }).ok()?;
+    }
+    Some(())
+}
+
+/// A block that is running.
+#[derive(Clone, Copy)]
+struct Frame {
+    /// The number of the next instruction.
+    next: u32,
+    /// That of the instruction after the block.
+    end: u32,
+    /// While a block that it runs is running: how often the next instruction was asked.
+    step: u32,
+}
+
+impl Frame {
+    fn new(block: &BlockRecord) -> Frame {
+        Frame { next: block.first, end: block.first + block.instructions, step: 0 }
+    }
+}
+
+/// What no program gives that was checked.
+const BROKEN: Error = Error::Misaligned;

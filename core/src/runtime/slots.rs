@@ -1,0 +1,259 @@
+//! Checkpoints in flash that a loss of power cannot take: two slots or more, written in turn.
+//!
+//! A slot is a record, a word that commits it, and a checkpoint. A save erases the slot after the newest whole one, writes the checkpoint,
+//! then the record (sequence number, length, checksum), and last the commit word: all of its bits are cleared, so that one that was
+//! interrupted at any of its bits commits nothing. Until then the newest whole slot is as it was. `SPEC.md` has the bytes.
+
+use crate::base::error::{Error, Result};
+use crate::runtime::checkpoint::{Contents, Fault, Outcome, Put, Take};
+use crate::runtime::exec::Session;
+use crate::runtime::program::{Checksum, NONE};
+use bytemuck::{Pod, Zeroable};
+use core::ops::Range;
+use embedded_io::ErrorKind;
+use embedded_storage::nor_flash::NorFlash;
+
+/// The first bytes of a slot's record.
+pub const MAGIC: [u8; 4] = *b"GRDS";
+/// The bytes of a record and of its checksum.
+const RECORD: usize = size_of::<Record>() + 4;
+
+/// What a driver says of flash is its own; words and blocks it is asked for are whole and inside.
+const FAILED: Fault = Fault::Io(ErrorKind::Other);
+
+/// Checkpoints in a range of NOR flash.
+///
+/// `BUFFER` bytes hold what is written and read at once: a multiple of the flash's `WRITE_SIZE` and `READ_SIZE`.
+///
+/// ```no_run
+/// use embedded_storage::nor_flash::NorFlash;
+/// use gradlet_core::{Contents, Session, Slots};
+/// # fn train(session: &mut Session<'_, '_>) -> gradlet_core::Result<()> { Ok(()) }
+/// fn firmware(flash: impl NorFlash, session: &mut Session<'_, '_>) -> gradlet_core::Result<()> {
+///     let mut slots = Slots::new(flash, 0x10_0000..0x11_0000, 2)?;
+///     slots.restore(session)?; // goes on where the newest whole checkpoint left off, or from the artifact's values
+///     loop {
+///         train(session)?;
+///         slots.save(session, Contents::Changed)?;
+///     }
+/// }
+/// ```
+pub struct Slots<F, const BUFFER: usize = 64> {
+    flash: F,
+    start: u32,
+    /// The bytes of a slot.
+    size: u32,
+    count: u32,
+    /// What is read, or is to be written.
+    words: [u8; BUFFER],
+    /// Where the slot begins that is read or written.
+    begin: u32,
+    /// The next byte in it.
+    at: u32,
+    /// The byte in it that is first in `words`; [`NONE`] if there is none.
+    held: u32,
+    /// The checksum of what was read or written since.
+    sum: Checksum,
+}
+
+/// What a committed slot says of its checkpoint.
+#[derive(Clone, Copy, Pod, Zeroable)]
+#[repr(C)]
+struct Record {
+    magic: [u8; 4],
+    /// The newer the higher; from 1 on.
+    sequence: u32,
+    bytes: u32,
+    checksum: u32,
+}
+
+impl<F: NorFlash> Slots<F> {
+    /// Divides the bytes `range` of `flash` into `count` slots, each of as many whole erase blocks as there are for it.
+    ///
+    /// Nothing is read or erased. Fails with [`Error::Slots`] if there are fewer than two slots, or a slot has no erase block; if `range`
+    /// does not begin with an erase block or passes the flash's end; and if the words of the flash are larger than 64 bytes
+    /// ([`Slots::with_buffer`]).
+    pub fn new(flash: F, range: Range<u32>, count: u32) -> Result<Slots<F>> {
+        Slots::with_buffer(flash, range, count)
+    }
+}
+
+impl<F: NorFlash, const BUFFER: usize> Slots<F, BUFFER> {
+    /// The bytes from a slot's begin to its checkpoint: the record and the commit word, in whole words.
+    const HEAD: u32 = (RECORD.next_multiple_of(F::WRITE_SIZE) + F::WRITE_SIZE) as u32;
+
+    /// [`Slots::new`], with another buffer.
+    pub fn with_buffer(flash: F, range: Range<u32>, count: u32) -> Result<Slots<F, BUFFER>> {
+        let block = F::ERASE_SIZE as u32;
+        let words = [F::READ_SIZE, F::WRITE_SIZE];
+        let whole = words.iter().all(|&word| BUFFER.checked_rem(word) == Some(0) && F::ERASE_SIZE.checked_rem(word) == Some(0));
+        let inside = range.start <= range.end && range.end as usize <= flash.capacity() && range.start.checked_rem(block) == Some(0);
+        let size = range.len() as u32 / count.max(2) / block.max(1) * block;
+        if !whole || !inside || count < 2 || size == 0 {
+            return Err(Error::Slots);
+        }
+        Ok(Slots { flash, start: range.start, size, count, words: [0; BUFFER], begin: 0, at: 0, held: NONE, sum: Checksum::NEW })
+    }
+
+    /// The flash.
+    pub fn into_inner(self) -> F {
+        self.flash
+    }
+
+    /// Writes a checkpoint of the session into the slot after the newest whole one. Gives its sequence number: 1 for the first, then one
+    /// more each time.
+    ///
+    /// Whatever happens to the power, [`Slots::restore`] then finds either this checkpoint or the one that it would have found before.
+    /// Fails with [`Error::SlotTooSmall`] before anything is erased, with [`Error::Io`] if the flash does, and with [`Error::Worn`] if it
+    /// does not hold the checkpoint's bytes; the next save tries the same slot again. The record and the commit word are not read back.
+    pub fn save(&mut self, session: &Session<'_, '_>, contents: Contents) -> Result<u32> {
+        let bytes = session.checkpoint_len(contents);
+        let needed = bytes.saturating_add(Self::HEAD);
+        if needed > self.size {
+            return Err(Error::SlotTooSmall { needed, got: self.size });
+        }
+        let (highest, newest, _) = self.newest_whole();
+        let slot = if newest.wrapping_add(1) < self.count { newest.wrapping_add(1) } else { 0 };
+        let sequence = highest.checked_add(1).ok_or(Error::TooLarge)?;
+
+        let outcome = self.write(session, contents, slot, Record { magic: MAGIC, sequence, bytes, checksum: 0 });
+        outcome.map_err(|fault| fault.error(slot))?;
+        Ok(sequence)
+    }
+
+    /// Writes the checkpoint, the record, and then the commit word.
+    fn write(&mut self, session: &Session<'_, '_>, contents: Contents, slot: u32, mut record: Record) -> Outcome {
+        self.seek(slot, Self::HEAD);
+        let end = self.begin + (Self::HEAD + record.bytes).next_multiple_of(F::ERASE_SIZE as u32);
+        self.flash.erase(self.begin, end).map_err(|_| FAILED)?;
+        session.save_to(self, contents)?;
+        record.checksum = self.sum.get();
+        self.flush()?;
+        if !self.is_whole(slot, &record) {
+            return Err(Fault::Worn);
+        }
+        self.seek(slot, 0);
+        self.put(bytemuck::bytes_of(&record))?;
+        self.put(&self.sum.get().to_le_bytes())?;
+        self.flush()?;
+        self.words.fill(0);
+        self.at += F::WRITE_SIZE as u32;
+        self.flush()
+    }
+
+    /// Sets the session's variables to the newest checkpoint that is whole and this artifact's. Gives its sequence number, or `None` where
+    /// no slot says that it was committed; the session is then as it was. A slot whose record the flash cannot read says nothing: make sure
+    /// that the flash answers before.
+    ///
+    /// A checkpoint's bytes are checked before one of a variable is changed; where they are damaged, the checkpoint before it is taken.
+    /// Fails with [`Error::Damaged`] where no slot is whole, and as [`Session::restore`] does with the newest whole one:
+    /// [`Error::OtherArtifact`] after an update of the firmware, which leaves the session as it was.
+    pub fn restore(&mut self, session: &mut Session<'_, '_>) -> Result<Option<u32>> {
+        match self.newest_whole() {
+            (0, ..) => Ok(None),
+            (_, _, 0) => Err(Error::Damaged { variable: None }),
+            (_, slot, sequence) => {
+                self.seek(slot, Self::HEAD);
+                session.restore_from(self)?;
+                Ok(Some(sequence))
+            }
+        }
+    }
+
+    /// The highest sequence number; the newest slot whose bytes are those that were written, or what comes before the first slot; and its
+    /// sequence number, or 0.
+    #[inline(never)]
+    fn newest_whole(&mut self) -> (u32, u32, u32) {
+        let (mut highest, mut newest) = (0, (NONE, 0));
+        for slot in 0..self.count {
+            let Some(record) = self.committed(slot) else { continue };
+            highest = record.sequence.max(highest);
+            if record.sequence > newest.1 && self.is_whole(slot, &record) {
+                newest = (slot, record.sequence);
+            }
+        }
+        (highest, newest.0, newest.1)
+    }
+
+    /// What slot `slot` says, if it was committed. One that cannot be read was not.
+    #[inline(always)]
+    fn committed(&mut self, slot: u32) -> Option<Record> {
+        let (mut record, mut sum, mut byte) = (Record::zeroed(), [0; 4], [0]);
+        self.seek(slot, 0);
+        self.take(bytemuck::bytes_of_mut(&mut record)).ok()?;
+        let computed = self.sum.get().to_le_bytes();
+        self.take(&mut sum).ok()?;
+        self.seek(slot, Self::HEAD - F::WRITE_SIZE as u32);
+        let committed = (0..F::WRITE_SIZE).all(|_| self.take(&mut byte).is_ok() && byte == [0]);
+        (committed && record.magic == MAGIC && sum == computed).then_some(record)
+    }
+
+    /// True if the checkpoint in a slot has the checksum that was written with it.
+    #[inline(never)]
+    fn is_whole(&mut self, slot: u32, record: &Record) -> bool {
+        self.seek(slot, Self::HEAD);
+        let mut byte = [0];
+        (0..record.bytes).all(|_| self.take(&mut byte).is_ok()) && self.sum.get() == record.checksum
+    }
+
+    /// Goes to a byte of a slot.
+    #[inline(never)]
+    fn seek(&mut self, slot: u32, at: u32) {
+        (self.begin, self.at, self.held, self.sum) = (self.start + slot * self.size, at, NONE, Checksum::NEW);
+    }
+
+    /// Writes what there is, in whole words; the rest of the last one stays erased.
+    #[inline(never)]
+    fn flush(&mut self) -> Outcome {
+        let filled = self.at.saturating_sub(self.held) as usize;
+        let end = filled.next_multiple_of(F::WRITE_SIZE);
+        self.words.get_mut(filled..end).unwrap_or_default().fill(0xff);
+        if filled > 0 {
+            self.flash.write(self.begin + self.held, self.words.get(..end).unwrap_or_default()).map_err(|_| FAILED)?;
+            self.at = self.held + end as u32;
+            self.held = self.at;
+        }
+        Ok(())
+    }
+}
+
+impl<F: NorFlash, const BUFFER: usize> Take for Slots<F, BUFFER> {
+    #[inline(never)]
+    fn take(&mut self, bytes: &mut [u8]) -> Outcome {
+        for byte in &mut *bytes {
+            if self.at >= self.size {
+                return Err(Fault::CutShort);
+            }
+            let place = self.at % BUFFER as u32;
+            let block = self.at - place;
+            if self.held != block {
+                let words = self.words.get_mut(..BUFFER.min((self.size - block) as usize)).unwrap_or_default();
+                self.flash.read(self.begin + block, words).map_err(|_| FAILED)?;
+                self.held = block;
+            }
+            *byte = self.words.get(place as usize).copied().unwrap_or_default();
+            self.at += 1;
+        }
+        self.sum = self.sum.add(bytes);
+        Ok(())
+    }
+}
+
+impl<F: NorFlash, const BUFFER: usize> Put for Slots<F, BUFFER> {
+    /// Writes once there are enough bytes.
+    #[inline(never)]
+    fn put(&mut self, bytes: &[u8]) -> Outcome {
+        self.sum = self.sum.add(bytes);
+        for &byte in bytes {
+            self.held = self.held.min(self.at);
+            if let Some(free) = self.words.get_mut((self.at - self.held) as usize) {
+                *free = byte;
+            }
+            self.at += 1;
+            if self.at - self.held == BUFFER as u32 {
+                self.flush()?;
+            }
+        }
+        Ok(())
+    }
+}

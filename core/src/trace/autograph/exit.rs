@@ -1,0 +1,225 @@
+//! How a block is left: at its end, or by `break`, `continue` or `return`.
+
+use super::carry::{Named, Ops, Owned, agree, all_tensors, tensors_of};
+use crate::base::error::{Error, Result};
+use crate::tensor::Tensor;
+use crate::tensor::scope::ScopeHandle;
+use crate::tensor::structure::Structure;
+use crate::trace::control::{Open, record};
+use alloc::vec::Vec;
+
+/// At its end.
+pub(super) const NEXT: u8 = 0;
+/// By `continue`.
+pub(super) const CONTINUE: u8 = 1;
+/// By `break`.
+pub(super) const BREAK: u8 = 2;
+/// By `return`.
+pub(super) const RETURN: u8 = 3;
+
+/// How a block was left: at its end with a `V`, by `break` or `continue`, or by `return` with an `R`. Where a tensor decided that, it
+/// may be any of several.
+pub struct Exit<V, R> {
+    /// One bit for each way that is possible.
+    pub(super) ways: u8,
+    /// Which it is, where several are possible.
+    pub(super) code: Option<Tensor>,
+    pub(super) value: Option<V>,
+    pub(super) returned: Option<R>,
+}
+
+impl<V, R> Exit<V, R> {
+    fn by(way: u8) -> Exit<V, R> {
+        Exit { ways: 1 << way, code: None, value: None, returned: None }
+    }
+
+    /// At its end.
+    pub fn next(value: V) -> Exit<V, R> {
+        Exit { value: Some(value), ..Exit::by(NEXT) }
+    }
+
+    /// By `return`.
+    pub fn returns(value: R) -> Exit<V, R> {
+        Exit { returned: Some(value), ..Exit::by(RETURN) }
+    }
+
+    /// By `break`.
+    pub fn breaks() -> Exit<V, R> {
+        Exit::by(BREAK)
+    }
+
+    /// By `continue`.
+    pub fn continues() -> Exit<V, R> {
+        Exit::by(CONTINUE)
+    }
+
+    pub(super) fn may(&self, way: u8) -> bool {
+        self.ways & (1 << way) != 0
+    }
+
+    /// The way, where only one is possible.
+    pub(super) fn known(&self) -> Option<u8> {
+        self.ways.is_power_of_two().then(|| self.ways.trailing_zeros() as u8)
+    }
+
+    /// The number of the way, as a tensor.
+    pub(super) fn number(&self, scope: &ScopeHandle) -> Tensor {
+        let known = self.known().unwrap_or(NEXT);
+        self.code.clone().unwrap_or_else(|| Tensor::scalar(scope.recorder.device(), i32::from(known)))
+    }
+
+    /// The same exit of another block, which has no value.
+    pub fn out<W>(self) -> Exit<W, R> {
+        Exit { ways: self.ways & !(1 << NEXT), code: self.code, value: None, returned: self.returned }
+    }
+}
+
+/// What a function returns that was left so. Fails where it was left without a value.
+pub fn returned<V, R>(exit: Exit<V, R>) -> Result<R> {
+    exit.returned.ok_or_else(|| Error::message("the function must return a value whatever its tensors are"))
+}
+
+/// How a block is left by what is no statement of its own; nothing, if it is not. Fails where a tensor decides that.
+pub fn settled<V, W, R>(exit: Exit<V, R>) -> Result<Option<Exit<W, R>>> {
+    match exit.known() {
+        Some(NEXT) => Ok(None),
+        Some(_) => Ok(Some(exit.out())),
+        None => Err(Error::message("what a tensor decides to return from must be a statement of its own")),
+    }
+}
+
+/// A result of this crate.
+pub fn ok<T>(result: Result<T>) -> Result<T> {
+    result
+}
+
+/// What follows a statement that may leave its block.
+pub enum After<V, W, R> {
+    /// The rest of the block, with the statement's value.
+    Rest(V, super::branch::Guard<R>),
+    /// Nothing: the block was left.
+    Left(Exit<W, R>),
+}
+
+/// One of two ways that a block went in a trace.
+pub(super) struct Side<V, R> {
+    pub(super) open: Open,
+    pub(super) variables: Vec<Named>,
+    pub(super) exit: Exit<V, R>,
+}
+
+/// How values and results are carried.
+pub(super) struct Carriers<V, R> {
+    pub(super) value: Option<Ops<V>>,
+    pub(super) returned: Option<Ops<R>>,
+}
+
+fn uncarried<T>(what: &str) -> Error {
+    let ty = core::any::type_name::<T>();
+    Error::message(alloc::format!("{what} is a {ty}: where a tensor decides, it can only be a structure of tensors"))
+}
+
+/// The parts of one of two values that exist only where their blocks were left so.
+fn parts<T>(name: &str, values: [&Option<T>; 2], ops: Option<Ops<T>>, places: [&str; 2]) -> Result<[Vec<Owned>; 2]> {
+    let parts = |value: &Option<T>| match value {
+        Some(value) => Ok(Some(ops.ok_or_else(|| uncarried::<T>(name))?.parts(value))),
+        None => Ok(None),
+    };
+    let [one, other] = values;
+    Ok(match (parts(one)?, parts(other)?) {
+        (None, None) => [Vec::new(), Vec::new()],
+        (Some(one), None) => [one.clone(), zeros(&one)?],
+        (None, Some(other)) => [zeros(&other)?, other],
+        (Some(one), Some(other)) => {
+            agree(name, &one, &other, places)?;
+            [one, other]
+        }
+    })
+}
+
+/// Zeros of the types of `parts`, for where nobody asks for the values.
+pub(super) fn zeros(parts: &[Owned]) -> Result<Vec<Owned>> {
+    let zero = |part: &Owned| {
+        Ok(match part {
+            Owned::Tensor(tensor) => Owned::Tensor(Tensor::zeros(&tensor.device()?, tensor.tensor_type())?),
+            host => host.clone(),
+        })
+    };
+    parts.iter().map(zero).collect()
+}
+
+/// What both sides come to, of which `predicate` chooses one: the variables' values, and how the block is left.
+pub(super) fn merge<V, R>(
+    scope: &ScopeHandle,
+    predicate: &Tensor,
+    sides: [Side<V, R>; 2],
+    carriers: &Carriers<V, R>,
+    places: [&str; 2],
+) -> Result<(Vec<Tensor>, Exit<V, R>)> {
+    let [one, other] = sides;
+    for (one, other) in one.variables.iter().zip(&other.variables) {
+        agree(one.name, &one.parts, &other.parts, places)?;
+    }
+    let values = parts("its value", [&one.exit.value, &other.exit.value], carriers.value, places)?;
+    let returned = parts("what is returned", [&one.exit.returned, &other.exit.returned], carriers.returned, places)?;
+    let ways = one.exit.ways | other.exit.ways;
+    let several = !ways.is_power_of_two();
+    let mut bodies = Vec::new();
+    let mut exits = Vec::new();
+    let mut results = Vec::new();
+    for ((side, values), returned) in [one, other].into_iter().zip(&values).zip(&returned) {
+        results = all_tensors(&side.variables);
+        results.extend(several.then(|| side.exit.number(scope)));
+        results.extend(tensors_of(values).into_iter().chain(tensors_of(returned)));
+        bodies.push(side.open.close(&results)?);
+        exits.push((side.exit, all_tensors(&side.variables).len()));
+    }
+    let mut merged = record(scope, predicate, bodies, &results)?.into_iter();
+    let (other, count) = exits.pop().ok_or(Error::Arity { got: 0 })?;
+    let (one, _) = exits.pop().ok_or(Error::Arity { got: 0 })?;
+    let variables = merged.by_ref().take(count).collect();
+    let code = if several { merged.next() } else { None };
+    let value = with(one.value.or(other.value), carriers.value, &mut merged)?;
+    let returned = with(one.returned.or(other.returned), carriers.returned, &mut merged)?;
+    Ok((variables, Exit { ways, code, value, returned }))
+}
+
+pub(super) fn with<T>(value: Option<T>, ops: Option<Ops<T>>, tensors: &mut dyn Iterator<Item = Tensor>) -> Result<Option<T>> {
+    match (value, ops) {
+        (Some(value), Some(ops)) => ops.with(&value, tensors).map(Some),
+        (value, _) => Ok(value),
+    }
+}
+
+/// How the value of an exit is carried, if it can be.
+pub struct Values<'a, V, R>(pub &'a Exit<V, R>);
+
+/// How what an exit returns is carried, if it can be.
+pub struct Returns<'a, V, R>(pub &'a Exit<V, R>);
+
+macro_rules! carriers {
+    ($($name:ident $none:ident $ty:ident),*) => {$(
+        impl<V, R> $name<'_, V, R>
+        where
+            $ty: Structure,
+        {
+            /// How.
+            pub fn ops(self) -> Option<Ops<$ty>> {
+                Some(Ops::OF)
+            }
+        }
+
+        /// Where it cannot be.
+        pub trait $none<T> {
+            /// Nothing.
+            fn ops(self) -> Option<Ops<T>>;
+        }
+
+        impl<V, R> $none<$ty> for $name<'_, V, R> {
+            fn ops(self) -> Option<Ops<$ty>> {
+                None
+            }
+        }
+    )*};
+}
+carriers!(Values NoValues V, Returns NoReturns R);

@@ -1,0 +1,393 @@
+//! `while` and `for`.
+
+use super::branch::{Guard, Rest, after, around};
+use super::carry::{Carries, Kind, Named, Ops, Slot, Slots, agree, all_tensors, tensors_of};
+use super::exit::{After, BREAK, CONTINUE, Exit, NEXT, RETURN, with, zeros};
+use super::source::Source;
+use super::{Condition, Decision};
+use crate::base::dtype::DType;
+use crate::base::error::{Error, Result};
+use crate::tensor::Tensor;
+use crate::tensor::scope::ScopeHandle;
+use crate::trace::control::{Body, Open, record_loop};
+use alloc::vec::Vec;
+use core::marker::PhantomData;
+
+/// A loop while it is traced: its condition once, its body once; twice, if the body can leave the loop.
+struct Trace<S, R> {
+    scope: ScopeHandle,
+    saved: S,
+    before: Vec<Named>,
+    /// What the loop counts by, the variables, and if the body can leave the loop, how it did and with what.
+    state: Vec<Tensor>,
+    counters: usize,
+    carried: usize,
+    leaves: bool,
+    /// How the body has left the loop, in the body that is traced.
+    code: Option<Tensor>,
+    condition: Option<Body>,
+    open: Option<Open>,
+    returned: Option<Ops<R>>,
+}
+
+impl<S, R> Trace<S, R> {
+    fn new(scope: &ScopeHandle, counters: Vec<Tensor>, slots: &mut impl Slots<Saved = S>, returned: Option<Ops<R>>) -> Result<Trace<S, R>> {
+        let (scope, mut before) = (around(scope, slots)?, Vec::new());
+        slots.settle(&scope, None)?;
+        slots.parts(&mut before)?;
+        let saved = slots.save()?;
+        let (count, mut state) = (counters.len(), counters);
+        state.extend(all_tensors(&before));
+        let carried = state.len() - count;
+        Ok(Trace {
+            carried,
+            scope,
+            saved,
+            before,
+            state,
+            counters: count,
+            leaves: false,
+            code: None,
+            condition: None,
+            open: None,
+            returned,
+        })
+    }
+
+    /// Begins the condition or the body. Gives what the loop counts by.
+    fn open(&mut self, slots: &mut impl Slots<Saved = S>) -> Result<Vec<Tensor>> {
+        let open = Open::new(&self.scope);
+        let mut inputs = open.inputs(&self.state).into_iter();
+        let counters = inputs.by_ref().take(self.counters).collect();
+        slots.restore(&self.saved)?;
+        slots.fill(&mut inputs)?;
+        self.code = inputs.next();
+        self.open = Some(open);
+        Ok(counters)
+    }
+
+    /// Checks that an iteration kept the types of the variables.
+    fn keeps(&self, after: &[Named]) -> Result<()> {
+        let mut pairs = self.before.iter().zip(after);
+        pairs.try_for_each(|(one, other)| agree(one.name, &one.parts, &other.parts, ["before the loop", "after one iteration"]))
+    }
+
+    /// Ends the condition.
+    fn holds(&mut self, holds: Tensor) -> Result<()> {
+        let mut open = self.open.take().ok_or(Error::Traced)?;
+        let holds = match &self.code {
+            Some(code) => holds.logical_and(&code.equal(&code.like(NEXT.into())?)?)?,
+            None => holds,
+        };
+        open.pause();
+        self.condition = Some(open.close(&alloc::vec![holds])?);
+        Ok(())
+    }
+
+    /// Ends the body, which was left so; nothing, if it must be traced again because it can leave the loop. Else, how the loop is left.
+    fn end(
+        &mut self,
+        counters: Vec<Tensor>,
+        exit: Exit<(), R>,
+        most: u32,
+        slots: &mut impl Slots<Saved = S>,
+    ) -> Result<Option<Exit<(), R>>> {
+        let mut open = self.open.take().ok_or(Error::Traced)?;
+        slots.settle(&self.scope, None)?;
+        let mut variables = Vec::new();
+        slots.parts(&mut variables)?;
+        if let Err(error) = self.keeps(&variables) {
+            // The body may have found out what was not known before the loop.
+            open.pause();
+            let after = slots.save()?;
+            slots.restore(&self.saved)?;
+            slots.settle(&self.scope, Some(&after))?;
+            self.before.clear();
+            slots.parts(&mut self.before)?;
+            self.keeps(&variables).map_err(|_| error)?;
+            self.saved = slots.save()?;
+            let tensors = all_tensors(&self.before);
+            let rest = self.state.split_off(self.counters + self.carried);
+            self.state.truncate(self.counters);
+            self.carried = tensors.len();
+            self.state.extend(tensors.into_iter().chain(rest));
+            return Ok(None);
+        }
+        let returned = match (&exit.returned, self.returned) {
+            (Some(value), Some(ops)) => ops.parts(value),
+            (Some(_), None) => return Err(Error::message("where a tensor decides, only structures of tensors can be returned")),
+            (None, _) => Vec::new(),
+        };
+        if !self.leaves && (exit.may(BREAK) || exit.may(RETURN)) {
+            self.leaves = true;
+            self.state.push(Tensor::scalar(self.scope.recorder.device(), i32::from(NEXT)));
+            self.state.extend(tensors_of(&zeros(&returned)?));
+            return Ok(None);
+        }
+        let mut results = counters;
+        results.extend(all_tensors(&variables));
+        if self.leaves {
+            let code = exit.number(&self.scope);
+            results.push(if exit.may(CONTINUE) { without(&code, CONTINUE)? } else { code });
+            results.extend(tensors_of(&returned));
+        }
+        open.pause();
+        let bodies = [self.condition.take().ok_or(Error::Traced)?, open.close(&results)?];
+        let mut state = record_loop(&self.scope, most, bodies, &self.state)?.into_iter().skip(self.counters);
+        slots.fill(&mut state)?;
+        let Some(code) = state.next() else { return Ok(Some(Exit::next(()))) };
+        if !exit.may(RETURN) {
+            return Ok(Some(Exit::next(())));
+        }
+        let returned = with(exit.returned, self.returned, &mut state)?;
+        Ok(Some(Exit { ways: 1 << NEXT | 1 << RETURN, code: Some(without(&code, BREAK)?), value: Some(()), returned }))
+    }
+}
+
+/// `code`, with [`NEXT`] in place of `way`.
+fn without(code: &Tensor, way: u8) -> Result<Tensor> {
+    code.mul(&code.not_equal(&code.like(way.into())?)?.cast(DType::I32)?)
+}
+
+/// A `while`. Where a bool decides, or a tensor that has a value, it is Rust's own; where a traced tensor decides, its condition and its
+/// body are traced.
+pub struct Looping<K, S, R> {
+    most: Option<u32>,
+    iterations: u32,
+    stage: Stage,
+    found: Option<ScopeHandle>,
+    trace: Option<Trace<S, R>>,
+    exit: Exit<(), R>,
+    kind: PhantomData<K>,
+}
+
+/// What a `while` does next.
+#[derive(PartialEq)]
+enum Stage {
+    Runs,
+    Condition,
+    Body,
+    Over,
+}
+
+/// A `while` of at most so many iterations.
+pub fn looping<K, S, R>(most: Option<u32>) -> Looping<K, S, R> {
+    Looping { most, iterations: 0, stage: Stage::Runs, found: None, trace: None, exit: Exit::next(()), kind: PhantomData }
+}
+
+impl<K: Kind, S, R> Looping<K, S, R> {
+    /// A variable that is assigned in it.
+    pub fn slot<'a, T>(&self, name: &'static str, value: &'a mut T) -> Slot<'a, T>
+    where
+        K: Carries<T>,
+    {
+        Slot { name, value, ops: K::ops() }
+    }
+
+    /// Whether it goes on.
+    pub fn again(&mut self, mut slots: impl Slots<Saved = S>) -> Result<bool>
+    where
+        K: Carries<R>,
+    {
+        if let Some(scope) = self.found.take() {
+            let mut trace = Trace::new(&scope, Vec::new(), &mut slots, K::ops())?;
+            trace.open(&mut slots)?;
+            self.stage = Stage::Condition;
+            self.trace = Some(trace);
+            return Ok(true);
+        }
+        let Some(trace) = &mut self.trace else { return Ok(self.stage == Stage::Runs) };
+        match self.stage {
+            Stage::Condition => {
+                trace.open(&mut slots)?;
+                self.stage = Stage::Body;
+            }
+            Stage::Body => {
+                let exit = core::mem::replace(&mut self.exit, Exit::next(()));
+                match trace.end(Vec::new(), exit, self.most.unwrap_or(u32::MAX), &mut slots)? {
+                    Some(exit) => {
+                        self.exit = exit;
+                        self.stage = Stage::Over;
+                    }
+                    None => {
+                        trace.open(&mut slots)?;
+                        self.stage = Stage::Condition;
+                    }
+                }
+            }
+            Stage::Runs | Stage::Over => (),
+        }
+        Ok(self.stage != Stage::Over)
+    }
+
+    /// Whether the condition is asked now.
+    pub fn asks(&self) -> bool {
+        self.stage != Stage::Body
+    }
+
+    /// Whether the body runs now.
+    pub fn holds<C: Condition<Kind = K>>(&mut self, condition: C) -> Result<bool> {
+        let Decision { holds, tensor, scope } = condition.decide()?;
+        match (&mut self.trace, scope) {
+            (Some(trace), _) => {
+                trace.holds(tensor.ok_or(Error::Traced)?)?;
+                Ok(false)
+            }
+            (None, Some(scope)) => {
+                self.found = Some(scope);
+                Ok(false)
+            }
+            (None, None) => {
+                let holds = holds && self.most.is_none_or(|most| self.iterations < most);
+                self.iterations = self.iterations.saturating_add(1);
+                if !holds {
+                    self.stage = Stage::Over;
+                }
+                Ok(holds)
+            }
+        }
+    }
+
+    /// Ends an iteration whose body was left so; false, if the loop is left too.
+    pub fn leave(&mut self, exit: Exit<(), R>) -> Result<bool> {
+        if self.trace.is_some() {
+            self.exit = exit;
+            return Ok(true);
+        }
+        match exit.known() {
+            Some(NEXT | CONTINUE) => Ok(true),
+            Some(BREAK) => Ok(false),
+            Some(_) => {
+                self.exit = exit;
+                Ok(false)
+            }
+            None if !exit.may(BREAK) && !exit.may(RETURN) => Ok(true),
+            None => Err(Error::message("a tensor decides whether this `while` is left: a tensor must decide whether it goes on, too")),
+        }
+    }
+
+    /// How the loop was left.
+    pub fn exit(self) -> Exit<(), R> {
+        self.exit
+    }
+}
+
+/// A `for`. Over what Rust iterates over, it is Rust's own; over a traced tensor, its body is traced.
+pub struct Each<I, S, R> {
+    source: I,
+    most: Option<u32>,
+    iterations: u32,
+    trace: Option<(Trace<S, R>, Vec<Tensor>)>,
+    /// How the last iteration was left, or the loop.
+    exit: Exit<(), R>,
+    rest: Option<Rest<S, R>>,
+    returned: Option<Ops<R>>,
+}
+
+/// A `for` over `source`, of at most so many iterations.
+pub fn each<I: super::Iterable, S, R>(source: I, most: Option<u32>) -> Result<Each<I::Source, S, R>> {
+    let source = source.source()?;
+    Ok(Each { source, most, iterations: 0, trace: None, exit: Exit::next(()), rest: None, returned: None })
+}
+
+impl<I: Source, S, R> Each<I, S, R> {
+    /// A variable that is assigned in it.
+    pub fn slot<'a, T>(&self, slot: Slot<'a, T>) -> Slot<'a, T>
+    where
+        I::Kind: Carries<T>,
+    {
+        slot
+    }
+
+    /// What the next iteration is given, if there is one.
+    pub fn next(&mut self, mut slots: impl Slots<Saved = S>) -> Result<Option<I::Item>>
+    where
+        I::Kind: Carries<R>,
+    {
+        let most = self.most.or(self.source.most());
+        if let Some(scope) = self.source.scope()? {
+            if let Some((trace, counters)) = &mut self.trace {
+                let next = counters.iter().map(|counter| self.source.advance(counter)).collect::<Result<Vec<_>>>()?;
+                let exit = core::mem::replace(&mut self.exit, Exit::next(()));
+                if let Some(exit) = trace.end(next, exit, most.unwrap_or(u32::MAX), &mut slots)? {
+                    self.exit = exit;
+                    return Ok(None);
+                }
+            } else {
+                let first = alloc::vec![self.source.first()?];
+                self.trace = Some((Trace::new(&scope, first, &mut slots, <I::Kind as Carries<R>>::ops())?, Vec::new()));
+            }
+            return self.body(&mut slots).map(Some);
+        }
+        self.end(&mut slots)?;
+        let open = self.exit.may(NEXT) || self.exit.may(CONTINUE);
+        if !open || most.is_some_and(|most| self.iterations >= most) {
+            return Ok(None);
+        }
+        let Some(item) = self.source.next()? else { return Ok(None) };
+        self.iterations += 1;
+        if self.exit.known().is_none() {
+            let exit = core::mem::replace(&mut self.exit, Exit::next(()));
+            let after: After<(), (), R> = after(exit)?;
+            if let After::Rest((), guard) = after {
+                self.begin(guard, slots)?;
+            }
+        }
+        Ok(Some(item))
+    }
+
+    fn begin(&mut self, guard: Guard<R>, slots: impl Slots<Saved = S>) -> Result<()> {
+        self.rest = Some(guard.begin(slots)?);
+        Ok(())
+    }
+
+    /// Ends an iteration of a loop that may have been left before.
+    fn end(&mut self, slots: &mut impl Slots<Saved = S>) -> Result<()> {
+        if let Some(rest) = self.rest.take() {
+            let exit = core::mem::replace(&mut self.exit, Exit::next(()));
+            self.exit = continued(rest.end((Some(Ops::OF), self.returned), exit, slots)?)?;
+        }
+        Ok(())
+    }
+
+    /// Traces the condition, and begins the body.
+    fn body(&mut self, slots: &mut impl Slots<Saved = S>) -> Result<I::Item> {
+        let (trace, counters) = self.trace.as_mut().ok_or(Error::Traced)?;
+        let counter = trace.open(slots)?;
+        let holds = self.source.holds(counter.first().ok_or(Error::Traced)?)?;
+        trace.holds(holds)?;
+        *counters = trace.open(slots)?;
+        self.source.item(counters.first().ok_or(Error::Traced)?)
+    }
+
+    /// Ends an iteration whose body was left so; false, if the loop is left too.
+    pub fn leave(&mut self, returned: Option<Ops<R>>, exit: Exit<(), R>) -> Result<bool> {
+        self.returned = returned;
+        if self.trace.is_some() || self.rest.is_some() {
+            self.exit = exit;
+            return Ok(true);
+        }
+        self.exit = continued(exit)?;
+        Ok(!matches!(self.exit.known(), Some(BREAK | RETURN)))
+    }
+
+    /// How the loop was left.
+    pub fn exit(self) -> Result<Exit<(), R>> {
+        let Exit { mut ways, code, returned, .. } = self.exit;
+        let code = code.filter(|_| ways & (1 << RETURN) != 0 && ways != 1 << RETURN);
+        let code = code.map(|code| without(&code, BREAK)).transpose()?;
+        if ways & !(1 << RETURN) != 0 {
+            ways = ways & (1 << RETURN) | 1 << NEXT;
+        }
+        Ok(Exit { ways, code, value: Some(()), returned })
+    }
+}
+
+/// `continue` ends an iteration as its end does.
+fn continued<R>(exit: Exit<(), R>) -> Result<Exit<(), R>> {
+    if !exit.may(CONTINUE) {
+        return Ok(exit);
+    }
+    let code = exit.code.map(|code| without(&code, CONTINUE)).transpose()?;
+    Ok(Exit { ways: exit.ways & !(1 << CONTINUE) | 1 << NEXT, code, value: Some(()), returned: exit.returned })
+}

@@ -1,0 +1,228 @@
+//! Immediate execution.
+
+use crate::base::error::{Error, Result};
+use crate::base::op::{Call, MAX_INPUTS, MAX_OUTPUTS};
+use crate::base::random::Stream;
+use crate::base::shape::TensorType;
+use crate::base::sync::{Lock, Shared};
+use crate::base::view::{TensorView, TensorViewMut};
+use crate::ops;
+use crate::tensor::Tensor;
+use crate::tensor::device::Device;
+use crate::tensor::graph::Control;
+use crate::tensor::profile::Activity;
+use crate::tensor::scope::{Entered, Op, Outputs, Recorder, Scope, ScopeHandle};
+use crate::tensor::variable::{Taken, Variable};
+use crate::trace::replay::interpret;
+use alloc::vec::Vec;
+
+/// The scope that computes at once and records nothing.
+///
+/// ```
+/// use gradlet_core::{Eager, ops};
+/// let scope = Eager::new(&ops::portable_cpu());
+/// ```
+#[derive(Clone)]
+pub struct Eager(Shared<Immediate>);
+
+struct Immediate {
+    device: Device,
+    seed: u64,
+    random: Variable,
+}
+
+impl Eager {
+    /// A scope whose new tensors are made on `device`, with the random seed 0.
+    pub fn new(device: &Device) -> Eager {
+        Eager::with_seed(device, 0)
+    }
+
+    /// A scope whose new tensors are made on `device`, with this random seed.
+    pub fn with_seed(device: &Device, seed: u64) -> Eager {
+        let random = Variable::untrained("seed_generator_state");
+        Eager(Shared::new(Immediate { device: device.clone(), seed, random }))
+    }
+}
+
+impl Scope for Eager {
+    fn handle(&self) -> ScopeHandle {
+        ScopeHandle::new(self.0.clone())
+    }
+}
+
+impl Immediate {
+    /// The types of all operands of an update, if it can be done in place. What does not fit is left to be told by the long way.
+    fn update_types(&self, op: &Op, attributes: &[u32], variables: &[&Variable], inputs: &[&Tensor]) -> Option<UpdateTypes> {
+        let able = |(index, variable): (usize, &&Variable)| {
+            op.def.in_place.contains(&(index as u8, index as u8)) && !variables.iter().take(index).any(|other| other == variable)
+        };
+        let here = |tensor: &&Tensor| tensor.buffer().is_ok_and(|buffer| *buffer.device() == self.device);
+        let own = variables.iter().map(|variable| variable.tensor_type());
+        let types = own.chain(inputs.iter().map(|tensor| Ok(tensor.tensor_type()))).collect::<Result<UpdateTypes>>().ok()?;
+        let outputs = op.def.output_types(&types, attributes).ok()?;
+        let same = types.starts_with(outputs.get(..variables.len())?);
+        let dtype = types.first()?.dtype;
+        let computes = self.device.has_kernel(op.def, dtype) && !ops::checks_data(op.def.code, dtype);
+        (same && computes && variables.iter().enumerate().all(able) && inputs.iter().all(here)).then_some(types)
+    }
+}
+
+type UpdateTypes = heapless::Vec<TensorType, MAX_INPUTS>;
+
+impl Recorder for Immediate {
+    fn emit(&self, op: &'static Op, attributes: &[u32], inputs: &[&Tensor]) -> Result<Outputs> {
+        if op.def.outputs == 0 {
+            // An effect is the scope's, not that of some tensor.
+            return Tensor::compute_on(&self.device, op, attributes, inputs);
+        }
+        Tensor::compute_on(Tensor::common_device(inputs)?.or_profiled(&self.device), op, attributes, inputs)
+    }
+
+    fn control(&self, control: &Control, inputs: &[Tensor]) -> Result<Vec<Tensor>> {
+        interpret(control, None, inputs)
+    }
+
+    fn body(&self) -> Option<&Lock<Option<ScopeHandle>>> {
+        None
+    }
+
+    fn read(&self, variable: &Variable) -> Result<Tensor> {
+        variable.value()
+    }
+
+    fn assign(&self, variable: &Variable, value: &Tensor) -> Result<()> {
+        variable.set(value)
+    }
+
+    fn update_in_place(&self, op: &'static Op, attributes: &[u32], variables: &[&Variable], inputs: &[&Tensor]) -> Result<bool> {
+        let Some(types) = self.update_types(op, attributes, variables, inputs) else { return Ok(false) };
+        let (own, theirs) = types.split_at(variables.len());
+        let mut operands: heapless::Vec<TensorView<'_>, MAX_INPUTS> =
+            own.iter().map(|tensor_type| TensorView { tensor_type, data: None }).collect();
+        for (tensor, tensor_type) in inputs.iter().zip(theirs) {
+            let view = TensorView { tensor_type, data: Some(tensor.buffer()?.bytes()) };
+            operands.push(view).map_err(|_| Error::Arity { got: types.len() as u8 })?;
+        }
+        let mut taken = Taken::new(variables)?;
+        let results = taken.bytes_mut().zip(own).map(|(data, tensor_type)| TensorViewMut { tensor_type, data });
+        let mut results: heapless::Vec<TensorViewMut<'_>, MAX_OUTPUTS> = results.collect();
+        self.device.compute(op.def, &mut Call { attributes, inputs: &operands, outputs: &mut results })?;
+        Ok(true)
+    }
+
+    fn device(&self) -> &Device {
+        &self.device
+    }
+
+    fn enter(&self, layer: &Entered<'_>) {
+        self.enter_scope(layer.name);
+    }
+
+    fn leave(&self, _: Option<TensorType>) {
+        self.leave_scope();
+    }
+
+    fn enter_scope(&self, name: &str) {
+        if let Some(profiler) = self.device.profiler() {
+            profiler.begin(&Activity::Scope(name));
+        }
+    }
+
+    fn leave_scope(&self) {
+        if let Some(profiler) = self.device.profiler() {
+            profiler.end();
+        }
+    }
+
+    fn parent(&self) -> Option<&ScopeHandle> {
+        None
+    }
+
+    fn recording(&self) -> bool {
+        true
+    }
+
+    fn may_create(&self) -> bool {
+        true
+    }
+
+    fn random_state(&self) -> Result<Variable> {
+        self.random.create_with(|| Tensor::new(&self.device, &[self.seed as i64, 0], &[2]))?;
+        Ok(self.random.clone())
+    }
+
+    fn next_stream(&self) -> Result<Stream> {
+        let state = self.random_state()?;
+        let variables = [&state];
+        let mut taken = Taken::new(&variables)?;
+        let words = taken.bytes_mut().next().and_then(|bytes| bytemuck::try_cast_slice_mut::<u8, i64>(bytes).ok());
+        let Some([key, next]) = words else { return Err(Error::TensorType { index: 0 }) };
+        let (key, stream) = (*key, *next);
+        *next = stream.wrapping_add(1);
+        Ok(Stream { key: key as u64, stream: stream as u64 })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    extern crate std;
+    use super::*;
+    use std::string::ToString;
+    use std::vec;
+
+    fn setting(values: &[f32]) -> (Eager, Variable) {
+        let scope = Eager::new(&ops::portable_cpu());
+        let value = Tensor::new(&scope.device(), values, &[values.len() as u32]).unwrap();
+        let variable = Variable::new(&scope, "v", &value).unwrap();
+        (scope, variable)
+    }
+
+    fn elements(variable: &Variable) -> vec::Vec<f32> {
+        variable.value().unwrap().to_vec().unwrap()
+    }
+
+    #[test]
+    fn an_update_is_in_place_unless_somebody_holds_the_value() {
+        let (scope, variable) = setting(&[1.0, 2.0]);
+        let one = Tensor::scalar(&scope.device(), 1.0f32);
+        let place = |variable: &Variable| variable.value().unwrap().buffer().unwrap().bytes().as_ptr();
+        let first = place(&variable);
+        scope.update(&ops::sub::OP, &[], &[&variable], &[&one]).unwrap();
+        assert_eq!((elements(&variable), place(&variable)), (vec![0.0, 1.0], first));
+        let held = scope.read(&variable).unwrap();
+        scope.update(&ops::add::OP, &[], &[&variable], &[&held]).unwrap();
+        assert_eq!((elements(&variable), held.to_vec::<f32>().unwrap()), (vec![0.0, 2.0], vec![0.0, 1.0]));
+        assert_ne!(place(&variable), first);
+    }
+
+    #[test]
+    fn several_variables_are_updated_together() {
+        let (scope, w) = setting(&[1.0, 2.0]);
+        let ((_, m), (_, v)) = (setting(&[0.5, 0.5]), setting(&[0.25, 0.25]));
+        let before = [&w, &m, &v].map(|variable| scope.read(variable).unwrap());
+        let gradient = Tensor::new(&scope.device(), &[3.0f32, -1.0], &[2]).unwrap();
+        let (rate, steps) = (Tensor::scalar(&scope.device(), 0.1f32), Tensor::scalar(&scope.device(), 3i64));
+        let wanted = before[0].adam_step([&before[1], &before[2]], &gradient, &rate, &steps, [0.9, 0.999], 1e-7).unwrap();
+        drop(before);
+        let attributes = [0.9f64, 0.999, 1e-7, 1.0 - 0.9, 1.0 - 0.999].map(|value| (value as f32).to_bits());
+        scope.update(&ops::adam_step::OP, &attributes, &[&w, &m, &v], &[&gradient, &rate, &steps]).unwrap();
+        for (variable, wanted) in [&w, &m, &v].into_iter().zip(wanted) {
+            assert_eq!(elements(variable), wanted.to_vec::<f32>().unwrap());
+        }
+    }
+
+    #[test]
+    fn what_does_not_fit_is_told_as_by_the_op() {
+        let (scope, variable) = setting(&[1.0, 2.0]);
+        let wrong = Tensor::new(&scope.device(), &[1.0f32; 3], &[3]).unwrap();
+        let error = scope.update(&ops::add::OP, &[], &[&variable], &[&wrong]).unwrap_err().to_string();
+        assert!(error.starts_with("add(f32[2], f32[3]): "), "{error}");
+        let wide = Tensor::new(&scope.device(), &[1.0f32; 4], &[2, 2]).unwrap();
+        let error = scope.update(&ops::add::OP, &[], &[&variable], &[&wide]).unwrap_err().to_string();
+        assert_eq!(error, "variable \"v\" is f32[2], it cannot hold f32[2,2]");
+        assert_eq!(scope.update(&ops::add::OP, &[], &[&variable, &variable], &[]), Err(Error::Arity { got: 2 }));
+        // An op that cannot work in place takes the long way.
+        scope.update(&ops::sin::OP, &[], &[&variable], &[]).unwrap();
+        assert!(elements(&variable)[0] < 1.0);
+    }
+}

@@ -1,0 +1,130 @@
+//! Loops over the slices of tensors: [`scan`], [`foldl`], [`map_fn`].
+
+use crate::base::dtype::DType;
+use crate::base::error::{Error, Result};
+use crate::tensor::Tensor;
+use crate::tensor::scope::Scope;
+use crate::tensor::structure::Structure;
+use crate::trace::control::{WhileOptions, while_loop};
+use crate::trace::tensor_array::TensorArray;
+use alloc::format;
+use alloc::vec::Vec;
+
+/// What a [`scan`] is told beside what it runs.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct ScanOptions {
+    /// From the last slice to the first; the results stay in the order of the slices.
+    pub reverse: bool,
+}
+
+/// The states that `f` gives for one slice of `elements` along their first axis after the other, from `initial` on; side by side along
+/// a new first axis: TensorFlow's `scan`.
+///
+/// ```
+/// use gradlet_core::scan::{ScanOptions, scan};
+/// use gradlet_core::{Eager, Scope, Tensor, ops};
+/// let scope = Eager::new(&ops::portable_cpu());
+/// let x = Tensor::new(&scope.device(), &[1, 2, 3, 4], &[4])?;
+/// let sums = |reverse| scan(&scope, ScanOptions { reverse }, &x, Tensor::scalar(&scope.device(), 0), |sum, x| sum.add(&x));
+/// assert_eq!(sums(false)?.to_vec::<i32>()?, [1, 3, 6, 10]);
+/// assert_eq!(sums(true)?.to_vec::<i32>()?, [10, 9, 7, 4]);
+/// # Ok::<(), gradlet_core::Error>(())
+/// ```
+///
+/// Fails where the elements have not all as many slices, where `f` changes the types of the state, and as `f` does.
+pub fn scan<E: Structure, S: Structure>(
+    scope: &dyn Scope,
+    options: ScanOptions,
+    elements: &E,
+    initial: S,
+    f: impl Fn(S, E) -> Result<S>,
+) -> Result<S> {
+    let mut arrays = Vec::new();
+    let count = count(elements)?;
+    for tensor in tensors(&initial) {
+        arrays.push(TensorArray::new(scope, tensor.dtype(), count, false).with_element_shape(tensor.dims())?);
+    }
+    let body = |state: S, mut arrays: Vec<TensorArray>, index: &Tensor| {
+        let state = f(state, slice(elements, index)?)?;
+        for (array, value) in arrays.iter_mut().zip(tensors(&state)) {
+            *array = array.write(index, &value)?;
+        }
+        Ok((state, arrays))
+    };
+    let (state, arrays) = each(scope, count, options.reverse, (initial, arrays), |(state, arrays), index| body(state, arrays, index))?;
+    let mut arrays = arrays.iter();
+    replace(&state, |_| arrays.next().ok_or(Error::Arity { got: 0 })?.stack())
+}
+
+/// The last state that `f` gives for one slice of `elements` along their first axis after the other, from `initial` on: TensorFlow's
+/// `foldl`.
+///
+/// Fails as [`scan`].
+pub fn foldl<E: Structure, S: Structure>(scope: &dyn Scope, elements: &E, initial: S, f: impl Fn(S, E) -> Result<S>) -> Result<S> {
+    each(scope, count(elements)?, false, initial, |state, index| f(state, slice(elements, index)?))
+}
+
+/// What `f` gives for each slice of `elements` along their first axis, all of the type `dtype` and one shape, side by side: TensorFlow's
+/// `map_fn`.
+///
+/// ```
+/// use gradlet_core::scan::map_fn;
+/// use gradlet_core::{DType, Eager, Scope, Tensor, ops};
+/// let scope = Eager::new(&ops::portable_cpu());
+/// let x = Tensor::new(&scope.device(), &[1, 2, 3, 4], &[2, 2])?;
+/// let sums = map_fn(&scope, DType::I32, &x, |x| x.sum(&[], false))?;
+/// assert_eq!(sums.to_vec::<i32>()?, [3, 7]);
+/// # Ok::<(), gradlet_core::Error>(())
+/// ```
+///
+/// Fails where the elements have not all as many slices, where `f` gives tensors of several types, and as `f` does.
+pub fn map_fn<E: Structure>(scope: &dyn Scope, dtype: DType, elements: &E, f: impl Fn(E) -> Result<Tensor>) -> Result<Tensor> {
+    let count = count(elements)?;
+    let results = TensorArray::new(scope, dtype, count, false);
+    each(scope, count, false, results, |results, index| results.write(index, &f(slice(elements, index)?)?))?.stack()
+}
+
+/// Gives `state` to `body` with each index below `count`.
+fn each<S: Structure>(scope: &dyn Scope, count: u32, reverse: bool, state: S, body: impl Fn(S, &Tensor) -> Result<S>) -> Result<S> {
+    let device = scope.device();
+    let number = |value: i64| Tensor::scalar(&device, value as i32);
+    let (first, end, step) = if reverse { (i64::from(count) - 1, -1, -1) } else { (0, i64::from(count), 1) };
+    let (end, step) = (number(end), number(step));
+    let options = WhileOptions { max_iterations: Some(count) };
+    let body = |(index, state): (Tensor, S)| Ok((index.add(&step)?, body(state, &index)?));
+    let (_, state) = while_loop(scope, options, (number(first), state), |(index, _)| index.not_equal(&end), body)?;
+    Ok(state)
+}
+
+/// How many slices the elements have.
+fn count(elements: &impl Structure) -> Result<u32> {
+    let all = tensors(elements);
+    let counts: Vec<Option<u32>> = all.iter().map(|tensor| tensor.dims().first().copied()).collect();
+    match counts.first() {
+        Some(&Some(count)) if counts.iter().all(|other| *other == Some(count)) => Ok(count),
+        _ => {
+            let types: Vec<_> = all.iter().map(Tensor::tensor_type).collect();
+            Err(Error::message(format!("the elements of a scan have as many slices along their first axes as one another, not {types:?}")))
+        }
+    }
+}
+
+fn slice<E: Structure>(elements: &E, index: &Tensor) -> Result<E> {
+    replace(elements, |tensor| tensor.gather(index, 0))
+}
+
+fn tensors(structure: &impl Structure) -> Vec<Tensor> {
+    let mut tensors = Vec::new();
+    structure.tensors(&mut |tensor| tensors.push(tensor.clone()));
+    tensors
+}
+
+/// The structure with what `f` makes of each tensor.
+fn replace<S: Structure>(structure: &S, f: impl FnMut(&Tensor) -> Result<Tensor>) -> Result<S> {
+    let made = tensors(structure).iter().map(f).collect::<Result<Vec<_>>>()?;
+    let mut next = 0;
+    Ok(structure.with(&mut || {
+        next += 1;
+        made[next - 1].clone()
+    }))
+}

@@ -1,0 +1,271 @@
+//! Tracing: the scope that only records.
+
+use crate::base::error::{Error, Result};
+use crate::base::op::{MAX_INPUTS, OpCode, OpDef};
+use crate::base::random::Stream;
+use crate::base::shape::TensorType;
+use crate::base::sync::{Lock, Shared, Weak};
+use crate::ops;
+use crate::tensor::device::Device;
+use crate::tensor::graph::{Capture, Captured, Control, Graph, Node, Origin, ValueId};
+use crate::tensor::scope::{CustomRule, Entered, Forward, Gradient, Op, Outputs, Recorder, Scope, ScopeHandle};
+use crate::tensor::structure::Structure;
+use crate::tensor::variable::Variable;
+use crate::tensor::{self, Tensor};
+use crate::trace::control::Body;
+use crate::trace::node_names::Names;
+use alloc::collections::BTreeMap;
+use alloc::vec::Vec;
+
+/// What stands behind the scope of a function's body while it is traced.
+pub(crate) struct Tracing {
+    this: Weak<Tracing>,
+    parent: ScopeHandle,
+    may_create: bool,
+    /// Whether this is the body of a branch or a loop, which has the values of the scopes around it.
+    inner: bool,
+    record: Lock<Record>,
+    body: Lock<Option<ScopeHandle>>,
+}
+
+/// What was recorded.
+#[derive(Default)]
+pub(crate) struct Record {
+    pub(crate) graph: Graph,
+    /// The value that each captured variable has now.
+    current: Vec<ValueId>,
+    /// The tensors of the scopes around, as values.
+    pub(crate) captured: Vec<(Tensor, ValueId)>,
+    names: Names,
+    /// The names of the nodes by their outputs.
+    named: BTreeMap<ValueId, Shared<str>>,
+}
+
+impl Record {
+    fn capture(&mut self, variable: &Variable) -> Result<usize> {
+        if let Some(index) = self.graph.captures.iter().position(|capture| capture.source.variable() == Some(variable)) {
+            if !variable.is_argument() {
+                // Who names a variable means that one, whatever the arguments are.
+                self.graph.captures[index].source = Captured::Variable(variable.clone());
+            }
+            return Ok(index);
+        }
+        let index = self.graph.captures.len();
+        let initial = self.graph.value(variable.tensor_type()?, Origin::Variable(index));
+        self.graph.captures.push(Capture { source: Captured::Variable(variable.clone()), initial, assigned: None });
+        self.current.push(initial);
+        Ok(index)
+    }
+}
+
+/// A part of a graph that stands for itself: its gradient is a rule of its own. It is not run, but taken apart.
+pub(crate) static CALL: Op = Op { def: &CALL_DEF, usage: "call", grad: Gradient::None("its rule is its node's") };
+static CALL_DEF: OpDef =
+    OpDef { code: OpCode(0), name: "call", inputs: (0, 0), outputs: 0, infer: |_, _, _| Err(Error::Attribute { index: 0 }), in_place: &[] };
+
+impl Tracing {
+    /// A trace in `parent`.
+    pub(crate) fn new(parent: ScopeHandle, may_create: bool, inner: bool) -> Shared<Tracing> {
+        Shared::new_cyclic(|this| Tracing { this: this.clone(), parent, may_create, inner, record: Lock::default(), body: Lock::default() })
+    }
+
+    /// The graph of what `body` does with arguments like these, and what it returns.
+    pub(crate) fn function<A: Structure, R: Structure>(
+        scope: &ScopeHandle,
+        first: bool,
+        arguments: &A,
+        body: impl FnOnce(&dyn Scope, A) -> Result<R>,
+    ) -> Result<(Graph, R)> {
+        let tracing = Tracing::new(scope.clone(), first, false);
+        let arguments = tracing.inputs(arguments);
+        let results = body(&ScopeHandle::new(tracing.clone()).trains(scope.training()), arguments)?;
+        let record = tracing.finish(&results)?;
+        Ok((record.graph, results))
+    }
+
+    /// The structure with an input of the graph in place of each tensor.
+    pub(crate) fn inputs<A: Structure>(&self, arguments: &A) -> A {
+        let mut types = Vec::new();
+        arguments.tensors(&mut |tensor| types.push(tensor.tensor_type()));
+        let mut types = types.into_iter();
+        arguments.with(&mut || self.input(types.next().unwrap_or(TensorType::EMPTY)))
+    }
+
+    /// An input of the graph.
+    pub(crate) fn input(&self, tensor_type: TensorType) -> Tensor {
+        let graph = &mut self.record.lock().graph;
+        let id = graph.value(tensor_type, Origin::Input(graph.inputs.len()));
+        graph.inputs.push(id);
+        self.tensor(tensor_type, id)
+    }
+
+    /// What `work` makes of the record so far.
+    pub(crate) fn with_record<R>(&self, work: impl FnOnce(&mut Record) -> R) -> R {
+        work(&mut self.record.lock())
+    }
+
+    /// The record, with the tensors of `results` as the outputs of the graph.
+    pub(crate) fn finish(&self, results: &impl Structure) -> Result<Record> {
+        let mut record = core::mem::take(&mut *self.record.lock());
+        let mut outputs = Vec::new();
+        results.tensors(&mut |tensor| outputs.push(self.id(tensor, &mut record)));
+        record.graph.outputs = outputs.into_iter().collect::<Result<_>>()?;
+        Ok(record)
+    }
+
+    /// Value `id` of the graph as a tensor.
+    pub(crate) fn tensor(&self, tensor_type: TensorType, id: ValueId) -> Tensor {
+        Tensor::recorded(tensor_type, self.this.clone(), id as u32, None)
+    }
+
+    /// The number of `tensor` in the graph; a computed tensor becomes a constant.
+    pub(crate) fn id(&self, tensor: &Tensor, record: &mut Record) -> Result<ValueId> {
+        if let Some((id, _)) = tensor.in_scope(core::ptr::from_ref(self).cast()) {
+            return Ok(id as ValueId);
+        }
+        let graph = &mut record.graph;
+        let Ok(buffer) = tensor.buffer() else {
+            let known = record.captured.iter().find(|(other, _)| other.is_same(tensor)).map(|(_, id)| *id);
+            // Only a body has what is around it, as long as that is being recorded.
+            tensor.scope()?.filter(|_| self.inner).ok_or(Error::UnrelatedScopes)?;
+            return Ok(known.unwrap_or_else(|| {
+                let id = graph.value(tensor.tensor_type(), Origin::Node);
+                record.captured.push((tensor.clone(), id));
+                id
+            }));
+        };
+        let same = |other: &Tensor| other.buffer().is_ok_and(|other| Shared::ptr_eq(other, buffer));
+        let known = (0..graph.values.len())
+            .find(|&id| graph.constant(id).is_some_and(|constant| constant.tensor_type() == tensor.tensor_type() && same(constant)));
+        Ok(known.unwrap_or_else(|| {
+            let constant = Tensor::shared(tensor.tensor_type(), buffer.clone());
+            graph.value(tensor.tensor_type(), Origin::Constant(constant))
+        }))
+    }
+
+    /// Records a node, and gives its outputs.
+    fn node<T: FromIterator<Tensor>>(&self, node: Node, inputs: &[&Tensor], types: &[TensorType]) -> Result<T> {
+        let mut record = self.record.lock();
+        let inputs = inputs.iter().map(|tensor| self.id(tensor, &mut record)).collect::<Result<Vec<_>>>()?;
+        let graph = &mut record.graph;
+        let outputs: Vec<ValueId> = types.iter().map(|&tensor_type| graph.value(tensor_type, Origin::Node)).collect();
+        let tensors = outputs.iter().zip(types).map(|(&id, &tensor_type)| self.tensor(tensor_type, id)).collect();
+        let name = record.names.node(node.op.def.name);
+        record.named.extend(outputs.iter().map(|&id| (id, name.clone())));
+        record.graph.nodes.push(Node { inputs, outputs, name: Some(name), ..node });
+        Ok(tensors)
+    }
+}
+
+impl Recorder for Tracing {
+    fn emit(&self, op: &'static Op, attributes: &[u32], inputs: &[&Tensor]) -> Result<Outputs> {
+        let types: heapless::Vec<TensorType, MAX_INPUTS> = inputs.iter().map(|tensor| tensor.tensor_type()).collect();
+        let types = op.def.output_types(&types, attributes).map_err(|error| tensor::explain(op, inputs, error))?;
+        let types = types.get(..op.def.outputs.into()).unwrap_or(&[]);
+        self.node(Node::new(op, attributes.to_vec(), Vec::new(), Vec::new()), inputs, types)
+    }
+
+    fn control(&self, control: &Control, inputs: &[Tensor]) -> Result<Vec<Tensor>> {
+        let types = control.output_types(&inputs.iter().map(Tensor::tensor_type).collect::<Vec<_>>())?;
+        let Control { op, attributes, bodies } = control.clone();
+        self.node(Node { bodies, ..Node::new(op, attributes, Vec::new(), Vec::new()) }, &inputs.iter().collect::<Vec<_>>(), &types)
+    }
+
+    fn custom(&self, inputs: &[&Tensor], forward: &Forward<'_>, rule: &Shared<dyn CustomRule>) -> Result<Vec<Tensor>> {
+        let scope = ScopeHandle::new(self.this.upgrade().ok_or(Error::Traced)?);
+        let own: Vec<Tensor> = inputs.iter().map(|&tensor| tensor.clone()).collect();
+        let (body, _) = Body::trace(&scope, &own, |inputs: Vec<Tensor>| forward(&inputs.iter().collect::<Vec<_>>()))?;
+        let (graph, others, assigned) = body.close(&scope, own.len())?;
+        let types: Vec<TensorType> = graph.outputs.iter().map(|&id| graph.values[id].tensor_type).collect();
+        let attributes = alloc::vec![own.len() as u32];
+        let node = Node { bodies: alloc::vec![graph], rule: Some(rule.clone()), ..Node::new(&CALL, attributes, Vec::new(), Vec::new()) };
+        let inputs: Vec<&Tensor> = own.iter().chain(&others).collect();
+        let mut outputs: Vec<Tensor> = self.node(node, &inputs, &types)?;
+        let values = outputs.split_off(outputs.len() - assigned.len());
+        assigned.iter().zip(values).try_for_each(|(variable, value)| self.assign(variable, &value))?;
+        Ok(outputs)
+    }
+
+    fn traces(&self) -> bool {
+        true
+    }
+
+    fn body(&self) -> Option<&Lock<Option<ScopeHandle>>> {
+        Some(&self.body)
+    }
+
+    fn read(&self, variable: &Variable) -> Result<Tensor> {
+        let mut record = self.record.lock();
+        let index = record.capture(variable)?;
+        let id = record.current[index];
+        Ok(self.tensor(variable.tensor_type()?, id))
+    }
+
+    fn assign(&self, variable: &Variable, value: &Tensor) -> Result<()> {
+        variable.accepts(value.tensor_type())?;
+        // No gradient flows through an assignment; tapes around a body do not see those in it.
+        let stopped = if self.inner { self.emit(&ops::identity::STOP, &[], &[value])?.pop() } else { None };
+        let value = stopped.as_ref().unwrap_or(value);
+        let mut record = self.record.lock();
+        let index = record.capture(variable)?;
+        let id = self.id(value, &mut record)?;
+        record.current[index] = id;
+        record.graph.captures[index].assigned = Some(id);
+        Ok(())
+    }
+
+    fn device(&self) -> &Device {
+        self.parent.recorder.device()
+    }
+
+    fn parent(&self) -> Option<&ScopeHandle> {
+        Some(&self.parent)
+    }
+
+    fn recording(&self) -> bool {
+        true
+    }
+
+    fn may_create(&self) -> bool {
+        self.may_create
+    }
+
+    fn random_state(&self) -> Result<Variable> {
+        self.parent.recorder.random_state()
+    }
+
+    fn next_stream(&self) -> Result<Stream> {
+        self.parent.recorder.next_stream()
+    }
+
+    fn enter(&self, layer: &Entered<'_>) {
+        self.record.lock().names.enter_layer(layer.name, layer.id);
+    }
+
+    fn leave(&self, _: Option<TensorType>) {
+        self.leave_scope();
+    }
+
+    fn enter_scope(&self, name: &str) {
+        self.record.lock().names.enter(name);
+    }
+
+    fn leave_scope(&self) {
+        self.record.lock().names.leave();
+    }
+
+    fn name_of(&self, tensor: &Tensor) -> Option<Shared<str>> {
+        let (id, _) = tensor.in_scope(core::ptr::from_ref(self).cast())?;
+        self.record.lock().named.get(&(id as ValueId)).cloned()
+    }
+}
+
+/// What `body` gives in a trace that is thrown away: variables are created and the types of results are found, but nothing is
+/// computed or assigned. The tensor that `body` is given is of type `input`.
+pub fn dry_run<R>(scope: &dyn Scope, input: TensorType, body: impl FnOnce(&dyn Scope, &Tensor) -> Result<R>) -> Result<R> {
+    let parent = scope.handle();
+    let first = parent.recorder.may_create();
+    let tracing = Tracing::new(parent, first, false);
+    let input = tracing.input(input);
+    body(&ScopeHandle::new(tracing).trains(scope.training()), &input)
+}

@@ -1,0 +1,302 @@
+//! Artifacts on the host: [`load`] gives their signatures as functions of tensors. No model source is needed.
+
+use crate::artifact::{firmware, first_values};
+use crate::files::write_whole;
+use crate::files::{FileError, FileResult};
+use gradlet_core::describe::{Description, OperandInfo, SignatureInfo};
+use gradlet_core::device::AlignedBytes;
+use gradlet_core::format::Said;
+use gradlet_core::program::missing_kernel;
+use gradlet_core::{Device, Error, Program, Result, Session, SignatureId, Tensor, TensorType, ops};
+use std::fmt::Arguments;
+use std::path::Path;
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+/// Loads all signatures of the artifact at `path`: TensorFlow's `saved_model.load`.
+///
+/// Fails, naming the file, where it is damaged or needs kernels that this gradlet does not have.
+///
+/// ```
+/// use gradlet::{Artifact, Eager, Function, Scope, Tensor, Variable};
+/// let scope = Eager::new(&gradlet::cpu());
+/// let total = Variable::new(&scope, "total", &Tensor::scalar(&scope.device(), 0.0f32))?;
+/// let add = Function::new(move |scope: &dyn Scope, x: Tensor| {
+///     scope.assign_add(&total, &x)?;
+///     scope.read(&total)
+/// });
+/// let two = Tensor::scalar(&scope.device(), 2.0f32);
+/// let mut artifact = Artifact::new();
+/// artifact.signature("add", &*add.concrete(&scope, &two)?, &["x"], &["total"])?.doc("add", "Adds x to the total.")?;
+/// let folder = tempfile::tempdir()?;
+/// let path = folder.path().join("total.grdl");
+/// gradlet::write_whole(&path, &artifact.to_bytes()?)?;
+///
+/// let loaded = gradlet::load(&path)?;
+/// let add = loaded.signature("add")?;
+/// assert_eq!(add.doc(), Some("Adds x to the total."));
+/// add.call(&[two.clone()])?;
+/// assert_eq!(add.call(&[two])?[0].item::<f32>()?, 4.0); // variables keep their values
+/// loaded.save(&path)?;
+/// assert_eq!(gradlet::load(&path)?.variable("total")?.item::<f32>()?, 4.0);
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+pub fn load(path: impl AsRef<Path>) -> FileResult<Loaded> {
+    read(path.as_ref(), None)
+}
+
+/// [`load`], for these signatures only: the others' kernels are not needed, and variables that only they assign are constants.
+pub fn load_signatures(path: impl AsRef<Path>, signatures: &[&str]) -> FileResult<Loaded> {
+    read(path.as_ref(), Some(signatures))
+}
+
+fn read(path: &Path, signatures: Option<&[&str]>) -> FileResult<Loaded> {
+    let bytes = std::fs::read(path).map_err(|error| FileError::io(path, error))?;
+    Loaded::new(&bytes, signatures).map_err(|error| FileError::model(path, error))
+}
+
+self_cell::self_cell!(
+    struct Checked {
+        owner: AlignedBytes,
+        #[covariant]
+        dependent: Program,
+    }
+);
+
+/// A loaded artifact. Its variables keep their values from call to call, and all its signatures share them.
+pub struct Loaded {
+    checked: Checked,
+    description: Description,
+    arena: Mutex<AlignedBytes>,
+    device: Device,
+    out: Box<Out>,
+}
+
+/// Where it is printed to.
+type Out = dyn Fn(Arguments<'_>) + Send + Sync;
+
+impl Loaded {
+    /// Loads `signatures` of the artifact `bytes`, or all.
+    ///
+    /// Fails as [`load`].
+    pub fn new(bytes: &[u8], signatures: Option<&[&str]>) -> Result<Loaded> {
+        let mut description = Description::read(bytes)?;
+        if let Some(names) = signatures {
+            names.iter().try_for_each(|name| find(&description, name).map(drop))?;
+            description.signatures.retain(|signature| names.contains(&signature.name.as_str()));
+        }
+        let names: Vec<&str> = description.signatures.iter().map(|signature| signature.name.as_str()).collect();
+        let checked = Checked::try_new(AlignedBytes::from(bytes), |bytes| Program::load(bytes, ops::KERNELS, &names));
+        let checked = checked.map_err(|error| explain(bytes, error))?;
+        let mut arena = AlignedBytes::zeroed(checked.borrow_dependent().arena_bytes());
+        Session::new(checked.borrow_dependent(), &mut arena)?;
+        Ok(Loaded {
+            checked,
+            description,
+            arena: Mutex::new(arena),
+            device: crate::compute::devices::cpu(),
+            out: Box::new(|text| print!("{text}")),
+        })
+    }
+
+    /// The same, but what its signatures print goes to `out`, not to standard output.
+    pub fn printing(self, out: impl Fn(Arguments<'_>) + Send + Sync + 'static) -> Loaded {
+        Loaded { out: Box::new(out), ..self }
+    }
+
+    /// The signatures that were loaded.
+    pub fn signatures(&self) -> impl Iterator<Item = LoadedSignature<'_>> {
+        self.description.signatures.iter().filter_map(|info| {
+            let id = self.checked.borrow_dependent().signature(&info.name).ok()?;
+            Some(LoadedSignature { loaded: self, info, id })
+        })
+    }
+
+    /// The signature called `name`. Fails where it was not loaded; the error says which were.
+    pub fn signature(&self, name: &str) -> Result<LoadedSignature<'_>> {
+        let info = find(&self.description, name)?;
+        Ok(LoadedSignature { loaded: self, info, id: self.checked.borrow_dependent().signature(name)? })
+    }
+
+    /// What is in the artifact.
+    pub fn description(&self) -> &Description {
+        &self.description
+    }
+
+    /// What tells the artifact from others: flat checkpoints say which one they belong to.
+    pub fn identity(&self) -> gradlet_core::checkpoint::Identity {
+        self.checked.borrow_dependent().identity()
+    }
+
+    /// The value of the variable called `name`. Fails where there is none, or it has none that a loaded signature could read.
+    pub fn variable(&self, name: &str) -> Result<Tensor> {
+        let index = self.index(name)?;
+        self.with_session(|session| {
+            Tensor::from_bytes(&self.device, self.description.variables[index].tensor_type, session.variable(index)?)
+        })
+    }
+
+    /// Sets the variable called `name`. Fails where there is none, it is of another type, or no loaded signature assigns it: it is a
+    /// constant then.
+    pub fn assign(&self, name: &str, value: &Tensor) -> Result<()> {
+        let index = self.index(name)?;
+        let wanted = self.description.variables[index].tensor_type;
+        if value.tensor_type() != wanted {
+            return Err(Error::message(format!("variable {name:?} is {wanted}, it cannot hold {}", value.tensor_type())));
+        }
+        let constant = |_| Error::message(format!("variable {name:?} is a constant: no loaded signature assigns it"));
+        self.with_session(|session| {
+            session.variable_mut(index).map_err(constant)?.copy_from_slice(value.bytes()?);
+            Ok(())
+        })
+    }
+
+    /// The artifact with the present values of its variables as their first values.
+    pub fn to_bytes(&self) -> Result<AlignedBytes> {
+        let values = self.with_session(|session| {
+            Ok((0..session.variable_count()).map(|index| session.variable(index).ok().map(<[u8]>::to_vec)).collect::<Vec<_>>())
+        })?;
+        first_values::replaced(self.checked.borrow_owner(), &values)
+    }
+
+    /// The artifact with these first values of variables, whether a signature assigns them or not; the others' stay as they were.
+    ///
+    /// Fails where there is no variable of a name, and where it is of another type.
+    pub fn with_values(&self, values: &[(&str, Tensor)]) -> Result<AlignedBytes> {
+        let mut replaced = vec![None; self.description.variables.len()];
+        for (name, value) in values {
+            let index = self.index(name)?;
+            let wanted = self.description.variables[index].tensor_type;
+            if value.tensor_type() != wanted {
+                return Err(Error::message(format!("variable {name:?} is {wanted}, it cannot hold {}", value.tensor_type())));
+            }
+            replaced[index] = Some(value.bytes()?.to_vec());
+        }
+        first_values::replaced(self.checked.borrow_owner(), &replaced)
+    }
+
+    /// Writes [`Loaded::to_bytes`] to `path`, whole or not at all: what was learnt is there when it is loaded again.
+    pub fn save(&self, path: impl AsRef<Path>) -> FileResult<()> {
+        let path = path.as_ref();
+        write_whole(path, &self.to_bytes().map_err(|error| FileError::model(path, error))?)
+    }
+
+    fn index(&self, name: &str) -> Result<usize> {
+        let names: Vec<&str> = self.description.variables.iter().map(|variable| variable.name.as_str()).collect();
+        let known = names.iter().position(|known| *known == name);
+        known.ok_or_else(|| Error::message(format!("there is no variable {name:?}; the artifact has {}", names.join(", "))))
+    }
+
+    fn with_session<R>(&self, work: impl FnOnce(&mut Session<'_, '_>) -> Result<R>) -> Result<R> {
+        let mut arena: MutexGuard<'_, AlignedBytes> = self.arena.lock().unwrap_or_else(PoisonError::into_inner);
+        work(&mut Session::resume(self.checked.borrow_dependent(), &mut arena)?)
+    }
+}
+
+/// A signature of a [`Loaded`] artifact, to be called.
+#[derive(Clone, Copy)]
+pub struct LoadedSignature<'l> {
+    loaded: &'l Loaded,
+    info: &'l SignatureInfo,
+    id: SignatureId,
+}
+
+impl<'l> LoadedSignature<'l> {
+    /// Its name.
+    pub fn name(&self) -> &'l str {
+        &self.info.name
+    }
+
+    /// What it is for, if the artifact says so.
+    pub fn doc(&self) -> Option<&'l str> {
+        self.info.doc.as_deref()
+    }
+
+    /// The names and types of its inputs.
+    pub fn inputs(&self) -> impl Iterator<Item = (&'l str, TensorType)> + use<'l> {
+        typed(&self.info.inputs)
+    }
+
+    /// The names and types of its outputs.
+    pub fn outputs(&self) -> impl Iterator<Item = (&'l str, TensorType)> + use<'l> {
+        typed(&self.info.outputs)
+    }
+
+    /// Runs it on computed tensors, in the order of its inputs; gives its outputs in theirs. Callers in other threads wait.
+    ///
+    /// Fails where an input has another type than the signature's, and where the data does not fit.
+    pub fn call(&self, inputs: &[Tensor]) -> Result<Vec<Tensor>> {
+        let name = self.name();
+        if inputs.len() != self.info.inputs.len() {
+            let (wanted, got) = (list(&self.info.inputs), inputs.len());
+            return Err(Error::message(format!("{name:?} takes {} inputs ({wanted}), got {got}", self.info.inputs.len())));
+        }
+        for (index, (input, (_, wanted))) in inputs.iter().zip(self.inputs()).enumerate() {
+            if input.tensor_type() != wanted {
+                return Err(Error::message(format!("input {index} of {name:?} is {wanted}, got {}", input.tensor_type())));
+            }
+        }
+        self.loaded.with_session(|session| {
+            for (index, input) in inputs.iter().enumerate() {
+                session.input_bytes_mut(self.id, index)?.copy_from_slice(input.bytes()?);
+            }
+            let mut told = Ok(());
+            let say = &mut |said: Said<'_>| match said {
+                Said::Print(text) => (self.loaded.out)(format_args!("{text}")),
+                Said::Summary(_) => told = told.clone().and(self.loaded.device.say(&said)),
+            };
+            session.run_printing(self.id, say).map_err(|error| error.context(format!("signature {name:?}")))?;
+            told?;
+            let outputs = self.outputs().enumerate();
+            outputs.map(|(index, (_, of))| Tensor::from_bytes(&self.loaded.device, of, session.output_bytes(self.id, index)?)).collect()
+        })
+    }
+
+    /// [`LoadedSignature::call`] with inputs by name, in any order; gives outputs by name.
+    ///
+    /// Fails also where an input is missing or given twice, or there is no such input.
+    pub fn call_named(&self, inputs: &[(&str, Tensor)]) -> Result<Vec<(&'l str, Tensor)>> {
+        let has = list(&self.info.inputs);
+        for (index, (name, _)) in inputs.iter().enumerate() {
+            if self.inputs().all(|(known, _)| known != *name) {
+                return Err(Error::message(format!("{:?} has no input {name:?}; it has {has}", self.name())));
+            }
+            if inputs.iter().take(index).any(|(other, _)| other == name) {
+                return Err(Error::message(format!("input {name:?} of {:?} is given twice", self.name())));
+            }
+        }
+        let given = |wanted: &str| inputs.iter().find(|(name, _)| *name == wanted).map(|(_, tensor)| tensor.clone());
+        let missing = |name| Error::message(format!("input {name:?} of {:?} is not given; it has {has}", self.name()));
+        let ordered = self.inputs().map(|(name, _)| given(name).ok_or_else(|| missing(name))).collect::<Result<Vec<_>>>()?;
+        Ok(self.outputs().map(|(name, _)| name).zip(self.call(&ordered)?).collect())
+    }
+}
+
+fn typed(named: &[(String, OperandInfo)]) -> impl Iterator<Item = (&str, TensorType)> {
+    named.iter().map(|(name, operand)| (name.as_str(), operand.tensor_type))
+}
+
+fn list(named: &[(String, OperandInfo)]) -> String {
+    typed(named).map(|(name, tensor_type)| format!("{name}: {tensor_type}")).collect::<Vec<_>>().join(", ")
+}
+
+/// Signature `name`. The error says which there are.
+fn find<'d>(description: &'d Description, name: &str) -> Result<&'d SignatureInfo> {
+    let names = || description.signatures.iter().map(|signature| signature.name.as_str()).collect::<Vec<_>>().join(", ");
+    let found = description.signatures.iter().find(|signature| signature.name == name);
+    found.ok_or_else(|| Error::message(format!("there is no signature {name:?}; the artifact has {}", names())))
+}
+
+/// The error with what would help, in words of the artifact.
+fn explain(bytes: &[u8], error: Error) -> Error {
+    let bytes = AlignedBytes::from(bytes);
+    match error.root() {
+        Error::MissingKernel { kernel } => match missing_kernel(&bytes, *kernel) {
+            Some((op, dtype)) => {
+                let line = firmware::kernel(op, dtype);
+                Error::message(format!("it needs the op {op} for {dtype}, which is not linked: add {line} to the kernels"))
+            }
+            None => error,
+        },
+        _ => error,
+    }
+}

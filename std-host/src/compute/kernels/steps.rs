@@ -1,0 +1,180 @@
+//! Steps of optimizers, by themselves and with the product that makes the gradient: part by part, so that the gradient stays in the
+//! cache.
+
+use super::matmul::{CACHED, Multiply, Part};
+use super::product::{ARCH, Left};
+use super::scratch;
+use crate::compute::team;
+use gradlet_core::op::{Call, Kernel};
+use gradlet_core::ops::{adam_step, matmul_adam, matmul_sgd};
+use gradlet_core::{DType, Error, Result, TensorView, TensorViewMut};
+
+/// The elements that a thread steps at a time.
+const BLOCK: usize = 1 << 12;
+/// Below so many multiplications one thread is faster.
+const ALONE: usize = 1 << 17;
+
+/// [`adam_step`].
+pub static ADAM_STEP: Kernel = Kernel { def: &adam_step::DEF, dtype: DType::F32, run: run_adam_step };
+/// [`matmul_adam`].
+pub static MATMUL_ADAM: Kernel = Kernel { def: &matmul_adam::DEF, dtype: DType::F32, run: run_matmul_adam };
+/// [`matmul_sgd`].
+pub static MATMUL_SGD: Kernel = Kernel { def: &matmul_sgd::DEF, dtype: DType::F32, run: run_matmul_sgd };
+
+fn run_adam_step(call: &mut Call<'_, '_>) -> Result<()> {
+    let rule = Adam::new(call, 4)?;
+    let gradient = call.input(3)?.slice::<f32>();
+    let state = State::of(call.inputs, call.outputs)?;
+    let blocks = state.parts(BLOCK).zip(gradient.chunks(BLOCK));
+    team::each(gradient.len() >= 8 * BLOCK, blocks, |(state, gradient)| rule.step(state.fetch(), gradient));
+    Ok(())
+}
+
+fn run_matmul_adam(call: &mut Call<'_, '_>) -> Result<()> {
+    let rule = Adam::new(call, 5)?;
+    let (x, dy) = (call.input(3)?, call.input(4)?);
+    with_gradient(x, dy, State::of(call.inputs, call.outputs)?, |state, gradient| rule.step(state, gradient));
+    Ok(())
+}
+
+fn run_matmul_sgd(call: &mut Call<'_, '_>) -> Result<()> {
+    let (x, dy, rate) = (call.input(1)?, call.input(2)?, call.input(3)?.scalar::<f32>());
+    with_gradient(x, dy, State::of(call.inputs, call.outputs)?, |[w], gradient| {
+        w.iter_mut().zip(gradient).for_each(|(w, g)| *w -= rate * g);
+    });
+    Ok(())
+}
+
+/// Calls `step` with each part of the state, and of the gradient `xᵀ · dy`.
+fn with_gradient<const N: usize>(
+    x: TensorView<'_>,
+    dy: TensorView<'_>,
+    state: State<'_, N>,
+    step: impl Fn([&mut [f32]; N], &[f32]) + Sync,
+) {
+    let (m, k, n) = (x.dim(0), x.dim(1), dy.dim(1));
+    let (x, dy) = (x.slice::<f32>(), dy.slice::<f32>());
+    let parallel = m * k * n > ALONE;
+    let fair = if parallel { k.div_ceil(2 * team::threads()) } else { k };
+    let rows = (CACHED / 2 / n.max(1)).clamp(1, fair.max(1)).next_multiple_of(2);
+    team::each(parallel, state.parts((rows * n).max(1)).enumerate(), |(index, state)| {
+        let left = Left::matrix(x.get(index * rows..).unwrap_or(&[]), [1, k], m);
+        let product = Multiply { left, right: dy, right_row: n, right_transposed: false, bias: None, k: m };
+        scratch::with(state.new[0].len(), |gradient| {
+            ARCH.dispatch(Part { product, columns: n, result: gradient });
+            step(state.fetch(), gradient);
+        });
+    });
+}
+
+/// The variables of a step: where they are to be, and where they are now if that is somewhere else.
+struct State<'a, const N: usize> {
+    old: [Option<&'a [f32]>; N],
+    new: [&'a mut [f32]; N],
+}
+
+impl<'a, const N: usize> State<'a, N> {
+    /// The first N inputs and all outputs.
+    fn of(inputs: &[TensorView<'a>], outputs: &'a mut [TensorViewMut<'_>]) -> Result<State<'a, N>> {
+        let wrong = Error::Arity { got: inputs.len() as u8 };
+        let old: &[TensorView<'a>; N] = inputs.first_chunk().ok_or(wrong.clone())?;
+        let new: &'a mut [TensorViewMut<'_>; N] = outputs.first_chunk_mut().ok_or(wrong)?;
+        Ok(State { old: old.map(|old| (!old.in_place()).then(|| old.slice())), new: new.each_mut().map(|new| new.slice_mut()) })
+    }
+
+    /// The same in parts of `length` elements.
+    fn parts(self, length: usize) -> impl Iterator<Item = State<'a, N>> + Send {
+        let mut old = self.old.map(|old| old.map(|old| old.chunks(length)));
+        let mut new = self.new.map(|new| new.chunks_mut(length));
+        std::iter::from_fn(move || {
+            let mut parts = new.each_mut().map(|new| new.next());
+            parts[0].as_ref()?;
+            let new = parts.each_mut().map(|part| part.take().unwrap_or_default());
+            Some(State { old: old.each_mut().map(|old| old.as_mut().and_then(Iterator::next)), new })
+        })
+    }
+
+    /// The variables, where they are to be.
+    fn fetch(self) -> [&'a mut [f32]; N] {
+        let State { old, mut new } = self;
+        for (old, new) in old.into_iter().zip(&mut new) {
+            old.into_iter().for_each(|old| new.copy_from_slice(old));
+        }
+        new
+    }
+}
+
+/// What a step of Adam does to each element.
+#[derive(Clone, Copy)]
+struct Adam {
+    rate_1: f32,
+    rate_2: f32,
+    alpha: f32,
+    epsilon: f32,
+}
+
+impl Adam {
+    /// The rule that the attributes of `call` give, and its inputs from `scalars` on: the learning rate and the number of steps.
+    fn new(call: &Call<'_, '_>, scalars: usize) -> Result<Adam> {
+        let adam_step::Attributes { beta_1, beta_2, epsilon, rate_1, rate_2 } = call.attributes()?;
+        let (learning_rate, iterations) = (call.input(scalars)?.scalar::<f32>(), call.input(scalars + 1)?.scalar::<i64>());
+        let step = u32::try_from(iterations.saturating_add(1)).unwrap_or(u32::MAX) as f32;
+        let alpha = learning_rate * ((1.0 - beta_2.powf(step)).sqrt() / (1.0 - beta_1.powf(step)));
+        Ok(Adam { rate_1, rate_2, alpha, epsilon })
+    }
+
+    /// Steps variables and their moments against `gradient`.
+    fn step(self, [w, m, v]: [&mut [f32]; 3], gradient: &[f32]) {
+        let Adam { rate_1, rate_2, alpha, epsilon } = self;
+        ARCH.dispatch(
+            #[inline(always)]
+            || {
+                for (((w, m), v), &g) in w.iter_mut().zip(m).zip(v).zip(gradient) {
+                    *m += (g - *m) * rate_1;
+                    *v += (g * g - *v) * rate_2;
+                    *w -= *m * alpha / (v.sqrt() + epsilon);
+                }
+            },
+        );
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::testing::{Random, Value, same};
+    use super::*;
+
+    const ADAM: [f32; 5] = [0.9, 0.999, 1e-7, 0.1, 0.001];
+
+    /// A variable and its moments.
+    fn state(random: &mut Random, dims: &[u32]) -> [Value; 3] {
+        let [w, m, mut v] = [(); 3].map(|()| random.tensor(dims));
+        v.floats_mut().iter_mut().for_each(|v| *v = v.abs());
+        [w, m, v]
+    }
+
+    #[test]
+    fn adam_as_the_portable_kernel() {
+        for (seed, count) in [(1, 0), (2, 1), (3, 100), (4, 40_000), (5, 8 * BLOCK as u32 + 3)] {
+            let random = &mut Random::new(seed);
+            let ([w, m, v], gradient) = (state(random, &[count]), random.tensor(&[count]));
+            let (rate, iterations) = (random.tensor(&[]), Value::zeros(DType::I64, &[]));
+            let words = ADAM.map(f32::to_bits);
+            assert!(same(&ADAM_STEP, &adam_step::F32, &words, &[&w, &m, &v, &gradient, &rate, &iterations]));
+        }
+    }
+
+    #[test]
+    fn with_products_as_the_portable_kernels() {
+        for seed in 0..60 {
+            let random = &mut Random::new(seed);
+            let most = if seed % 10 == 0 { 300 } else { 40 };
+            let [m, k, n] = [random.between(0, most), random.between(0, most), random.between(0, most)];
+            let ([w, first, second], x, dy) = (state(random, &[k, n]), random.tensor(&[m, k]), random.tensor(&[m, n]));
+            let (rate, iterations) = (random.tensor(&[]), Value::zeros(DType::I64, &[]));
+            let words = ADAM.map(f32::to_bits);
+            assert!(same(&MATMUL_ADAM, &matmul_adam::F32, &words, &[&w, &first, &second, &x, &dy, &rate, &iterations]));
+            assert!(same(&MATMUL_SGD, &matmul_sgd::F32, &[], &[&w, &x, &dy, &rate]));
+        }
+    }
+}

@@ -1,0 +1,315 @@
+//! What stages can do with elements: put them together, and take them apart.
+
+use super::ElementSpec;
+use crate::values::strings::Strings;
+use bytes::Bytes;
+use gradlet_core::{DType, Error, Result, Shape, Tensor, TensorSpec, TensorType};
+use std::collections::BTreeMap;
+use std::path::PathBuf;
+
+/// Elements that know their own type.
+pub trait Element: Send + 'static {
+    /// The type, if it is one that tensors have.
+    fn spec(&self) -> Option<ElementSpec>;
+}
+
+/// What can be taken apart along its first axis: tensors, strings, vectors, and tuples and maps of such.
+pub trait Slices: Element + Sync {
+    /// A part.
+    type Slice: Send + 'static;
+    /// How many parts there are. Fails for scalars, and where several tensors differ in it.
+    fn length(&self) -> Result<usize>;
+    /// Part `index`. Fails where there is none.
+    fn slice(&self, index: usize) -> Result<Self::Slice>;
+}
+
+/// Elements that can be put together along a new first axis: tensors and numbers become tensors, byte strings [`Strings`], texts and
+/// paths vectors, tuples and maps tuples and maps of such.
+///
+/// ```
+/// use gradlet::data::{Batch, Dataset};
+/// use gradlet::{Result, Tensor};
+/// struct Sample { image: Tensor, label: i32 }
+/// impl Batch for Sample {
+///     type Batched = (Tensor, Tensor);
+///     fn batch(samples: Vec<Sample>) -> Result<(Tensor, Tensor)> {
+///         Batch::batch(samples.into_iter().map(|sample| (sample.image, sample.label)).collect())
+///     }
+/// }
+/// # let blank = Tensor::full(&gradlet::cpu(), 0.0f32, &[2, 2])?;
+/// let samples = Dataset::range(0..10).map(move |x| Ok(Sample { image: blank.clone(), label: x as i32 }));
+/// let (images, labels) = samples.batch(10).get_single_element()?;
+/// assert_eq!((images.dims(), labels.dims()), (&[10, 2, 2][..], &[10][..]));
+/// # Ok::<(), gradlet::Error>(())
+/// ```
+pub trait Batch: Sized + Send + 'static {
+    /// What several elements become.
+    type Batched: Send + 'static;
+    /// Puts elements together; there is at least one. Fails where their shapes differ.
+    fn batch(elements: Vec<Self>) -> Result<Self::Batched>;
+}
+
+fn row_type(tensor: &Tensor) -> Result<TensorType> {
+    match tensor.dims() {
+        [] => Err(Error::message("Unbatching a tensor is only supported for rank >= 1")),
+        [_, inner @ ..] => Ok(TensorType::new(tensor.dtype(), Shape::new(inner)?)),
+    }
+}
+
+impl Element for Tensor {
+    fn spec(&self) -> Option<ElementSpec> {
+        Some(TensorSpec::from(self.tensor_type()).into())
+    }
+}
+
+impl Slices for Tensor {
+    type Slice = Tensor;
+
+    fn length(&self) -> Result<usize> {
+        row_type(self)?;
+        Ok(self.dims()[0] as usize)
+    }
+
+    fn slice(&self, index: usize) -> Result<Tensor> {
+        let row = row_type(self)?;
+        let size = row.bytes().ok_or(Error::TooLarge)? as usize;
+        let bytes = self.bytes()?.get(index * size..).and_then(|bytes| bytes.get(..size));
+        let bytes = bytes.ok_or_else(|| Error::message(format!("there is no part {index} of {}", self.tensor_type())))?;
+        Tensor::from_bytes(&self.device()?, row, bytes)
+    }
+}
+
+impl Batch for Tensor {
+    type Batched = Tensor;
+
+    fn batch(elements: Vec<Tensor>) -> Result<Tensor> {
+        let first = elements.first().ok_or_else(|| Error::message("there is nothing to batch"))?;
+        let element = first.tensor_type();
+        if let Some((index, other)) = elements.iter().enumerate().find(|(_, other)| other.tensor_type() != element) {
+            return Err(Error::message(format!(
+                "Cannot batch tensors with different shapes. First element had shape {element} and element {index} had shape {}. \
+                     padded_batch pads them",
+                other.tensor_type()
+            )));
+        }
+        let mut shape = Shape::new(&[elements.len() as u32])?;
+        element.shape.dims().iter().try_for_each(|&dim| shape.push(dim))?;
+        let rows = elements.iter().map(Tensor::bytes).collect::<Result<Vec<_>>>()?;
+        Tensor::from_parts(&first.device()?, TensorType::new(element.dtype, shape), &rows)
+    }
+}
+
+macro_rules! numbers {
+    ($($ty:ty)*) => {$(
+        impl Element for $ty {
+            fn spec(&self) -> Option<ElementSpec> {
+                Some(TensorSpec::new(<$ty as gradlet_core::Element>::DTYPE, &[]).into())
+            }
+        }
+
+        impl Batch for $ty {
+            type Batched = Tensor;
+            fn batch(elements: Vec<$ty>) -> Result<Tensor> {
+                Tensor::new(&crate::compute::devices::cpu(), &elements, &[elements.len() as u32])
+            }
+        }
+    )*};
+}
+numbers! { f32 f64 i8 u8 i32 i64 }
+
+impl Element for bool {
+    fn spec(&self) -> Option<ElementSpec> {
+        Some(TensorSpec::new(DType::Bool, &[]).into())
+    }
+}
+
+impl Batch for bool {
+    type Batched = Tensor;
+    fn batch(elements: Vec<bool>) -> Result<Tensor> {
+        Tensor::constant(&crate::compute::devices::cpu(), elements)
+    }
+}
+
+impl Element for Bytes {
+    fn spec(&self) -> Option<ElementSpec> {
+        Some(ElementSpec::Strings(Vec::new()))
+    }
+}
+
+impl Batch for Bytes {
+    type Batched = Strings;
+    fn batch(elements: Vec<Bytes>) -> Result<Strings> {
+        let dims = [elements.len() as u32];
+        Strings::new(elements, &dims)
+    }
+}
+
+impl Element for Strings {
+    fn spec(&self) -> Option<ElementSpec> {
+        Some(ElementSpec::Strings(self.dims().iter().copied().map(Some).collect()))
+    }
+}
+
+impl Slices for Strings {
+    type Slice = Strings;
+
+    fn length(&self) -> Result<usize> {
+        let scalar = || Error::message("Unbatching a tensor is only supported for rank >= 1");
+        self.dims().first().map(|&dim| dim as usize).ok_or_else(scalar)
+    }
+
+    fn slice(&self, index: usize) -> Result<Strings> {
+        let inner = self.dims().get(1..).unwrap_or(&[]);
+        let size: usize = inner.iter().map(|&dim| dim as usize).product();
+        let part = self.values().get(index * size..).and_then(|values| values.get(..size));
+        let part = part.ok_or_else(|| Error::message(format!("there is no part {index} of strings {:?}", self.dims())))?;
+        Strings::new(part.to_vec(), inner)
+    }
+}
+
+impl Batch for Strings {
+    type Batched = Strings;
+
+    fn batch(elements: Vec<Strings>) -> Result<Strings> {
+        let first = elements.first().ok_or_else(|| Error::message("there is nothing to batch"))?;
+        if let Some((index, other)) = elements.iter().enumerate().find(|(_, other)| other.dims() != first.dims()) {
+            return Err(Error::message(format!(
+                "Cannot batch strings with different shapes. First element had shape {} and element {index} had shape {}. \
+                     padded_batch pads them",
+                first.shape(),
+                other.shape()
+            )));
+        }
+        let dims = [&[elements.len() as u32], first.dims()].concat();
+        Strings::new(elements.iter().flat_map(|strings| strings.values().iter().cloned()).collect(), &dims)
+    }
+}
+
+macro_rules! texts {
+    ($($ty:ty)*) => {$(
+        impl Element for $ty {
+            fn spec(&self) -> Option<ElementSpec> {
+                Some(ElementSpec::Strings(Vec::new()))
+            }
+        }
+
+        impl Batch for $ty {
+            type Batched = Vec<$ty>;
+            fn batch(elements: Vec<$ty>) -> Result<Vec<$ty>> {
+                Ok(elements)
+            }
+        }
+    )*};
+}
+texts! { String PathBuf }
+
+/// A vector is taken apart into its elements.
+impl<T: Element + Clone + Sync> Element for Vec<T> {
+    fn spec(&self) -> Option<ElementSpec> {
+        Some(self.first()?.spec()?.batched(Some(self.len() as u32)))
+    }
+}
+
+impl<T: Element + Clone + Sync> Slices for Vec<T> {
+    type Slice = T;
+
+    fn length(&self) -> Result<usize> {
+        Ok(self.len())
+    }
+
+    fn slice(&self, index: usize) -> Result<T> {
+        self.get(index).cloned().ok_or_else(|| Error::message(format!("there is no part {index} of {}", self.len())))
+    }
+}
+
+fn same_lengths(mut lengths: impl Iterator<Item = Result<usize>>) -> Result<usize> {
+    let first = lengths.next().ok_or_else(|| Error::message("there is nothing to take apart"))??;
+    lengths.try_fold(first, |first, length| match length? {
+        length if length == first => Ok(first),
+        length => Err(Error::message(format!("Dimensions {first} and {length} are not compatible"))),
+    })
+}
+
+macro_rules! tuples {
+    ($(($($name:ident $values:ident $index:tt),*))*) => {$(
+        impl<$($name: Element),*> Element for ($($name,)*) {
+            fn spec(&self) -> Option<ElementSpec> {
+                Some(ElementSpec::Tuple(vec![$(self.$index.spec()?),*]))
+            }
+        }
+
+        impl<$($name: Slices),*> Slices for ($($name,)*) {
+            type Slice = ($($name::Slice,)*);
+
+            fn length(&self) -> Result<usize> {
+                same_lengths([$(self.$index.length()),*].into_iter())
+            }
+
+            fn slice(&self, index: usize) -> Result<Self::Slice> {
+                Ok(($(self.$index.slice(index)?,)*))
+            }
+        }
+
+        impl<$($name: Batch),*> Batch for ($($name,)*) {
+            type Batched = ($($name::Batched,)*);
+
+            fn batch(elements: Vec<Self>) -> Result<Self::Batched> {
+                $(let mut $values = Vec::with_capacity(elements.len());)*
+                for element in elements {
+                    $($values.push(element.$index);)*
+                }
+                Ok(($(in_component($index, $name::batch($values))?,)*))
+            }
+        }
+    )*};
+}
+tuples! { (A a 0) (A a 0, B b 1) (A a 0, B b 1, C c 2) (A a 0, B b 1, C c 2, D d 3) }
+
+/// The error with the part of a tuple that it is about.
+pub(super) fn in_component<T>(index: usize, result: Result<T>) -> Result<T> {
+    result.map_err(|error| error.context(format!("component {index}")))
+}
+
+impl<T: Element> Element for BTreeMap<String, T> {
+    fn spec(&self) -> Option<ElementSpec> {
+        let parts = self.iter().map(|(name, part)| Some((name.clone(), part.spec()?)));
+        Some(ElementSpec::Dict(parts.collect::<Option<_>>()?))
+    }
+}
+
+impl<T: Slices> Slices for BTreeMap<String, T> {
+    type Slice = BTreeMap<String, T::Slice>;
+
+    fn length(&self) -> Result<usize> {
+        same_lengths(self.values().map(Slices::length))
+    }
+
+    fn slice(&self, index: usize) -> Result<Self::Slice> {
+        self.iter().map(|(name, part)| Ok((name.clone(), part.slice(index)?))).collect()
+    }
+}
+
+impl<T: Batch> Batch for BTreeMap<String, T> {
+    type Batched = BTreeMap<String, T::Batched>;
+
+    fn batch(elements: Vec<Self>) -> Result<Self::Batched> {
+        by_name(elements, |name, values| T::batch(values).map_err(|error| error.context(format!("component {name:?}"))))
+    }
+}
+
+/// What `put` makes of all values of each name. Fails where the maps differ in their names.
+pub(super) fn by_name<T, U>(
+    elements: Vec<BTreeMap<String, T>>,
+    mut put: impl FnMut(&str, Vec<T>) -> Result<U>,
+) -> Result<BTreeMap<String, U>> {
+    let count = elements.len();
+    let mut columns = BTreeMap::<String, Vec<T>>::new();
+    for (name, value) in elements.into_iter().flatten() {
+        columns.entry(name).or_default().push(value);
+    }
+    let put = |(name, values): (String, Vec<T>)| match values.len() == count {
+        true => Ok((name.clone(), put(&name, values)?)),
+        false => Err(Error::message(format!("only {} of {count} elements of the batch have a component {name:?}", values.len()))),
+    };
+    columns.into_iter().map(put).collect()
+}

@@ -1,0 +1,205 @@
+//! Elements by key.
+
+use super::pad::{Pad, PaddedBatch};
+use super::{Cardinality, Dataset, Elements, Stage};
+use gradlet_core::{Error, Result};
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+type Key<T> = dyn Fn(&T) -> Result<i64> + Send + Sync;
+type Reduce<T, U> = dyn Fn(i64, Dataset<T>) -> Result<Dataset<U>> + Send + Sync;
+type Size = dyn Fn(i64) -> usize + Send + Sync;
+
+/// A pass of [`Dataset::group_by_window`].
+struct Groups<T, U> {
+    from: Elements<T>,
+    stage: Stage,
+    index: u64,
+    key: Arc<Key<T>>,
+    reduce: Arc<Reduce<T, U>>,
+    size: Arc<Size>,
+    groups: BTreeMap<i64, Vec<T>>,
+    /// What remains of a reduced group.
+    given: Option<Elements<U>>,
+}
+
+impl<T: Clone + Send + Sync + 'static, U: Send + 'static> Groups<T, U> {
+    /// A full group, or one that is left over at the end.
+    fn group(&mut self) -> Result<Option<(i64, Vec<T>)>> {
+        for element in self.from.by_ref() {
+            let (element, index) = (element?, self.index);
+            self.index += 1;
+            let key = (self.key)(&element).map_err(|error| self.stage.at(index, error))?;
+            let size = (self.size)(key);
+            if size == 0 {
+                return Err(self.stage.at(index, Error::message("Window size must be greater than zero, but got 0.")));
+            }
+            let group = self.groups.entry(key).or_default();
+            group.push(element);
+            if group.len() >= size {
+                return Ok(self.groups.remove_entry(&key));
+            }
+        }
+        Ok(self.groups.pop_first())
+    }
+
+    fn reduced(&mut self) -> Result<bool> {
+        let Some((key, group)) = self.group()? else { return Ok(false) };
+        let reduced = (self.reduce)(key, group.into_iter().collect()).and_then(|reduced| reduced.start());
+        self.given = Some(reduced.map_err(|error| error.context(format!("{}, key {key}", self.stage)))?);
+        Ok(true)
+    }
+}
+
+impl<T: Clone + Send + Sync + 'static, U: Send + 'static> Iterator for Groups<T, U> {
+    type Item = Result<U>;
+
+    fn next(&mut self) -> Option<Result<U>> {
+        loop {
+            if let Some(element) = self.given.as_mut().and_then(Iterator::next) {
+                return Some(element);
+            }
+            self.given = None;
+            match self.reduced() {
+                Ok(true) => {}
+                Ok(false) => return None,
+                Err(error) => return Some(Err(error)),
+            }
+        }
+    }
+}
+
+impl<T: Clone + Send + Sync + 'static> Dataset<T> {
+    /// What `reduce` makes of groups: elements with the same `key` are put together until there are `size(key)` of them. What is left over
+    /// at the end is reduced too, by rising keys.
+    ///
+    /// ```
+    /// use gradlet::data::Dataset;
+    /// let even_odd = Dataset::range(0..10).group_by_window(|x| Ok(x % 2), |_, group| Ok(group.batch(5)), |_| 5);
+    /// let rows: Vec<_> = even_odd.iter().map(|row| row?.to_vec::<i64>()).collect::<Result<_, _>>()?;
+    /// assert_eq!(rows, [[0, 2, 4, 6, 8], [1, 3, 5, 7, 9]]);
+    /// # Ok::<(), gradlet::Error>(())
+    /// ```
+    pub fn group_by_window<U: Send + 'static>(
+        &self,
+        key: impl Fn(&T) -> Result<i64> + Send + Sync + 'static,
+        reduce: impl Fn(i64, Dataset<T>) -> Result<Dataset<U>> + Send + Sync + 'static,
+        size: impl Fn(i64) -> usize + Send + Sync + 'static,
+    ) -> Dataset<U> {
+        self.group_as("group_by_window", Arc::new(key), Arc::new(reduce), Arc::new(size))
+    }
+
+    fn group_as<U: Send + 'static>(&self, name: &'static str, key: Arc<Key<T>>, reduce: Arc<Reduce<T, U>>, size: Arc<Size>) -> Dataset<U> {
+        let pass = move |from: Elements<T>, stage: Stage| {
+            let (key, reduce, size) = (key.clone(), reduce.clone(), size.clone());
+            Box::new(Groups { from, stage, index: 0, key, reduce, size, groups: BTreeMap::new(), given: None }) as Elements<U>
+        };
+        self.stage(name, pass).with_cardinality(Cardinality::Unknown).with_any_spec(None)
+    }
+
+    /// Batches of elements of similar length, padded: see [`Buckets`].
+    ///
+    /// Fails where there is not one batch size more than boundaries, and, in place of a batch, where shapes differ that are not padded.
+    pub fn bucket_by_sequence_length(
+        &self,
+        length: impl Fn(&T) -> Result<u64> + Send + Sync + 'static,
+        buckets: Buckets,
+    ) -> Dataset<T::Batched>
+    where
+        T: Pad,
+    {
+        let Buckets { boundaries, batch_sizes, padding, pad_to_bucket_boundary, no_padding, drop_remainder } = buckets;
+        let check = match batch_sizes.len() == boundaries.len() + 1 {
+            true if batch_sizes.contains(&0) => Err(Error::message("Batch size must be greater than zero.")),
+            true => Ok(()),
+            false => Err(Error::message(format!(
+                "`len(bucket_batch_sizes)` must equal `len(bucket_boundaries) + 1` but \
+                 `len(bucket_batch_sizes)={}` and `len(bucket_boundaries)={}`.",
+                batch_sizes.len(),
+                boundaries.len()
+            ))),
+        };
+        let (bounds, sizes) = (boundaries.clone(), batch_sizes.clone());
+        let key = move |element: &T| {
+            let length = length(element)?;
+            Ok(bounds.partition_point(|&boundary| boundary <= length) as i64)
+        };
+        let spec = self.element_spec().map(|spec| spec.each(&mut |dims| vec![None; dims.len()]).batched(None));
+        let inner = self.element_spec().cloned();
+        let reduce = move |bucket: i64, group: Dataset<T>| {
+            let size = batch_sizes[bucket as usize];
+            let group = group.with_any_spec(inner.clone());
+            if no_padding {
+                return Ok(if drop_remainder { group.batch_drop_remainder(size) } else { group.batch(size) });
+            }
+            let mut padding = padding.clone().batch_size(size).drop_remainder(drop_remainder);
+            if pad_to_bucket_boundary {
+                let boundary = boundaries.get(bucket as usize).ok_or_else(|| {
+                    Error::message("When pad_to_bucket_boundary=True, elements must have length < max(bucket_boundaries): some are longer")
+                })?;
+                padding = padding.open_dims(boundary.saturating_sub(1) as u32);
+            }
+            Ok(group.padded_batch(padding))
+        };
+        let size = move |bucket: i64| sizes[bucket as usize];
+        let batches = self.group_as("bucket_by_sequence_length", Arc::new(key), Arc::new(reduce), Arc::new(size));
+        batches.with_any_spec(spec).checked(check)
+    }
+}
+
+/// The arguments of [`Dataset::bucket_by_sequence_length`].
+///
+/// ```
+/// use gradlet::data::{Buckets, Dataset};
+/// use gradlet::Tensor;
+/// let cpu = gradlet::cpu();
+/// let rows = Dataset::range(1..6).map(move |x| Tensor::full(&cpu, x, &[x as u32]));
+/// // Up to 3 long: 2 at a time. From 4 on: 1 at a time.
+/// let batches = rows.bucket_by_sequence_length(|row| Ok(row.dims()[0].into()), Buckets::new(&[4], &[2, 1]));
+/// let shapes: Vec<_> = batches.iter().map(|batch| Ok(batch?.dims().to_vec())).collect::<gradlet::Result<_>>()?;
+/// assert_eq!(shapes, [[2, 2], [1, 4], [1, 5], [1, 3]]);
+/// # Ok::<(), gradlet::Error>(())
+/// ```
+#[derive(Clone, Debug)]
+pub struct Buckets {
+    boundaries: Vec<u64>,
+    batch_sizes: Vec<usize>,
+    padding: PaddedBatch,
+    pad_to_bucket_boundary: bool,
+    no_padding: bool,
+    drop_remainder: bool,
+}
+
+impl Buckets {
+    /// Buckets with these upper bounds, which no longer belong to them, and the batch size of each: one more for what is longer.
+    pub fn new(boundaries: &[u64], batch_sizes: &[usize]) -> Buckets {
+        Buckets {
+            boundaries: boundaries.into(),
+            batch_sizes: batch_sizes.into(),
+            padding: PaddedBatch::new(1),
+            pad_to_bucket_boundary: false,
+            no_padding: false,
+            drop_remainder: false,
+        }
+    }
+
+    /// Shapes and values to pad with; its batch size does not count.
+    pub fn padding(self, padding: PaddedBatch) -> Buckets {
+        Buckets { padding, ..self }
+    }
+
+    /// Whether batches are padded to one less than the bound of their bucket, not to their longest element.
+    pub fn pad_to_bucket_boundary(self, pad: bool) -> Buckets {
+        Buckets { pad_to_bucket_boundary: pad, ..self }
+    }
+
+    /// Whether nothing is padded, so the elements of a bucket must have the same shape.
+    pub fn no_padding(self, no_padding: bool) -> Buckets {
+        Buckets { no_padding, ..self }
+    }
+
+    /// Whether batches at the end with fewer elements are dropped.
+    pub fn drop_remainder(self, drop_remainder: bool) -> Buckets {
+        Buckets { drop_remainder, ..self }
+    }
+}

@@ -1,0 +1,205 @@
+//! Where in a dataset an iterator stands.
+
+use super::{Dataset, Elements};
+use gradlet_core::layers::{Module, State, Visitor};
+use gradlet_core::{Device, Error, Result, Tensor};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+/// One pass through a dataset. Each item is an element or what went wrong in its place.
+pub struct Iter<T> {
+    dataset: Dataset<T>,
+    elements: Elements<T>,
+    /// How many elements are to be passed over.
+    skip: usize,
+    place: Arc<Mutex<Place>>,
+}
+
+/// Where an iterator stands, and whether a checkpoint has set that.
+struct Place {
+    position: Position,
+    moved: bool,
+}
+
+/// An iterator as an object of a [`Checkpoint`](crate::checkpoint::Checkpoint): its position is saved, and restoring moves the iterator
+/// there, which gives what follows next.
+///
+/// ```
+/// use gradlet::checkpoint::Checkpoint;
+/// use gradlet::data::Dataset;
+/// let folder = tempfile::tempdir()?;
+/// let mut iterator = Dataset::range(0..100).shuffle(20).iter();
+/// let checkpoint = Checkpoint::new().with("iterator", iterator.tracked());
+/// iterator.nth(9);
+/// let prefix = checkpoint.save(folder.path().join("ckpt"))?;
+/// let eleventh = iterator.next();
+/// checkpoint.restore(&prefix)?;
+/// assert_eq!(iterator.next(), eleventh);
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+pub struct Tracked(Arc<Mutex<Place>>);
+
+impl State for Tracked {
+    fn value(&self) -> Result<Tensor> {
+        lock(&self.0).position.to_tensor(&crate::compute::devices::cpu())
+    }
+
+    fn restore(&self, value: &Tensor) -> Result<()> {
+        let position = Position::from_tensor(value)?;
+        let mut place = lock(&self.0);
+        position.fits(place.position.seeds.len())?;
+        *place = Place { position, moved: true };
+        Ok(())
+    }
+}
+
+impl Module for Tracked {
+    fn visit(&self, visitor: &mut dyn Visitor) {
+        visitor.state(self);
+    }
+}
+
+fn lock(place: &Mutex<Place>) -> MutexGuard<'_, Place> {
+    place.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// Where an iterator stands: how many elements it gave, and the random numbers that its pass began with.
+///
+/// A pipeline that is built by the same program goes on from there, in this process or in another one, with the same elements, as long
+/// as it is deterministic. What functions compute is computed again only where a stage needs it, such as a filter or the buffer of a
+/// shuffle. Random numbers of datasets that functions make, for `flat_map` and such, are not part of it.
+///
+/// ```
+/// use gradlet::data::{Dataset, Position};
+/// let dataset = Dataset::range(0..100).shuffle(20).repeat();
+/// let mut iterator = dataset.iter();
+/// let first: Vec<i64> = iterator.by_ref().take(130).collect::<Result<_, _>>()?;
+/// let saved = iterator.position().to_tensor(&gradlet::cpu())?; // goes into a checkpoint like any other tensor
+/// let mut again = dataset.iter_from(&Position::from_tensor(&saved)?)?;
+/// assert_eq!(again.next(), iterator.next());
+/// # Ok::<(), gradlet::Error>(())
+/// ```
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Position {
+    delivered: u64,
+    /// Key and epoch of each seed.
+    seeds: Vec<[u64; 2]>,
+}
+
+/// The first number of a stored position.
+const VERSION: i64 = 1;
+
+impl Position {
+    /// How many elements were given.
+    pub fn delivered(&self) -> u64 {
+        self.delivered
+    }
+
+    /// The position as i64\[n\]: version 1, the elements given, then a key and an epoch for each random stage.
+    pub fn to_tensor(&self, device: &Device) -> Result<Tensor> {
+        let seeds = self.seeds.iter().flatten().map(|&word| word as i64);
+        let words: Vec<i64> = [VERSION, self.delivered as i64].into_iter().chain(seeds).collect();
+        Tensor::new(device, &words, &[words.len() as u32])
+    }
+
+    /// The position that [`Position::to_tensor`] made this of. Fails for other tensors.
+    pub fn from_tensor(tensor: &Tensor) -> Result<Position> {
+        let words = tensor.to_vec::<i64>()?;
+        match words.as_slice() {
+            [VERSION, delivered, seeds @ ..] if *delivered >= 0 && seeds.len() % 2 == 0 => {
+                let seeds = seeds.as_chunks().0.iter().map(|pair: &[i64; 2]| pair.map(|word| word as u64)).collect();
+                Ok(Position { delivered: *delivered as u64, seeds })
+            }
+            _ => Err(Error::message(format!("{} is not the position of an iterator", tensor.tensor_type()))),
+        }
+    }
+
+    /// Checks that it is of a dataset with so many random stages.
+    fn fits(&self, own: usize) -> Result<()> {
+        match self.seeds.len() {
+            got if got == own => Ok(()),
+            got => Err(Error::message(format!("the position is of a dataset with {got} random stages, this one has {own}"))),
+        }
+    }
+}
+
+impl<T: Send + 'static> Dataset<T> {
+    /// Begins a pass. `for element in &dataset` does the same.
+    pub fn iter(&self) -> Iter<T> {
+        let seeds = self.about.seeds.iter().map(|seed| seed.get()).collect();
+        let place = Place { position: Position { delivered: 0, seeds }, moved: false };
+        Iter { dataset: self.clone(), elements: self.elements(), skip: 0, place: Arc::new(Mutex::new(place)) }
+    }
+
+    /// Goes on where an iterator of this dataset, or of one built by the same program, stood. The next passes follow as they would have.
+    ///
+    /// Fails where the position is of a dataset with another number of random stages.
+    pub fn iter_from(&self, position: &Position) -> Result<Iter<T>> {
+        let (elements, skip) = self.elements_from(position)?;
+        let place = Place { position: position.clone(), moved: false };
+        Ok(Iter { dataset: self.clone(), elements, skip, place: Arc::new(Mutex::new(place)) })
+    }
+
+    /// A pass that begins as that of `position` did, and how many elements of it are to be passed over.
+    fn elements_from(&self, position: &Position) -> Result<(Elements<T>, usize)> {
+        position.fits(self.about.seeds.len())?;
+        self.about.seeds.iter().zip(&position.seeds).for_each(|(seed, state)| seed.set(*state));
+        let skip = usize::try_from(position.delivered).map_err(|_| Error::message("the position is past what this machine can count"))?;
+        Ok((self.start()?, skip))
+    }
+}
+
+impl<T> Iter<T> {
+    /// Where the iterator stands.
+    pub fn position(&self) -> Position {
+        lock(&self.place).position.clone()
+    }
+
+    /// The iterator as an object of a checkpoint.
+    pub fn tracked(&self) -> Tracked {
+        Tracked(self.place.clone())
+    }
+}
+
+impl<T: Send + 'static> Iterator for Iter<T> {
+    type Item = Result<T>;
+
+    fn next(&mut self) -> Option<Result<T>> {
+        self.nth(0)
+    }
+
+    fn nth(&mut self, skip: usize) -> Option<Result<T>> {
+        let moved = {
+            let mut place = lock(&self.place);
+            std::mem::take(&mut place.moved).then(|| place.position.clone())
+        };
+        if let Some(position) = moved {
+            match self.dataset.elements_from(&position) {
+                Ok(pass) => (self.elements, self.skip) = pass,
+                Err(error) => return Some(Err(error)),
+            }
+        }
+        let element = self.elements.nth(std::mem::take(&mut self.skip) + skip)?;
+        let mut place = lock(&self.place);
+        if !place.moved {
+            place.position.delivered += skip as u64 + 1;
+        }
+        drop(place);
+        Some(element)
+    }
+}
+
+impl<T: Send + 'static> IntoIterator for &Dataset<T> {
+    type Item = Result<T>;
+    type IntoIter = Iter<T>;
+    fn into_iter(self) -> Iter<T> {
+        self.iter()
+    }
+}
+
+impl<T: Send + 'static> IntoIterator for Dataset<T> {
+    type Item = Result<T>;
+    type IntoIter = Iter<T>;
+    fn into_iter(self) -> Iter<T> {
+        self.iter()
+    }
+}

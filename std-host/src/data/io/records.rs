@@ -1,0 +1,36 @@
+//! Record files as a dataset.
+
+use crate::data::dataset::{Dataset, Interleave};
+use crate::formats::tfrecord::RecordFiles;
+use bytes::Bytes;
+
+impl RecordFiles {
+    /// The records as a dataset: TensorFlow's `TFRecordDataset`. The files are opened when somebody goes through it.
+    ///
+    /// Compressed files that take turns are inflated on a thread each. Others are read where they are asked for, which is faster than
+    /// handing records from thread to thread; [`Dataset::prefetch`] reads ahead.
+    ///
+    /// ```
+    /// use gradlet::tfrecord::{Compression, RecordFiles, RecordWriter};
+    ///
+    /// let folder = tempfile::tempdir()?;
+    /// let path = folder.path().join("lines.tfrecord");
+    /// let mut writer = RecordWriter::create(&path, Compression::None)?;
+    /// ["a", "b", "c"].iter().try_for_each(|line| writer.write(line.as_bytes()))?;
+    /// writer.finish()?;
+    ///
+    /// let batches = RecordFiles::new([&path]).dataset().map(|record| Ok(record.len() as i64)).batch(2);
+    /// assert_eq!(batches.iter().count(), 2);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn dataset(&self) -> Dataset<Bytes> {
+        let files = self.clone();
+        if !self.inflates_in_turns() {
+            return Dataset::from_fn("tf_record", move || Ok(files.clone().into_iter().map(|record| Ok(record?))));
+        }
+        let turns = self.turns();
+        let options = Interleave::new(turns).num_parallel_calls(turns);
+        let paths: Dataset<_> = self.paths().iter().cloned().collect();
+        paths.interleave(options, move |path| Ok(files.clone().only(path).dataset()))
+    }
+}

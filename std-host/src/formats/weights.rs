@@ -1,0 +1,109 @@
+//! Weights as safetensors files: a tensor for each variable of a model, under its path, such as `dense_1/kernel`.
+
+use crate::files::write_whole;
+use crate::files::{FileError, FileResult};
+use gradlet_core::layers::Module;
+use gradlet_core::{DType, Scope, Shape, Tensor, TensorType};
+use safetensors::tensor::{Dtype, SafeTensors, TensorView, serialize};
+use std::collections::HashMap;
+use std::path::Path;
+
+/// The key of the metadata line that names the model.
+const MODEL: &str = "model";
+
+/// Writes the variables of `model` to `path`, whole or not at all. `name` says what model it is, for who looks into the file.
+///
+/// Fails where a variable has no value yet, and where the file cannot be written.
+///
+/// ```
+/// use gradlet::layers::Module;
+/// use gradlet::{Eager, ModelSpec, Scope, weights};
+/// let scope = Eager::new(&gradlet::cpu());
+/// let spec: ModelSpec = "mlp:4-2".parse()?;
+/// let (one, other) = (spec.build(&scope)?, spec.build(&scope)?);
+/// let folder = tempfile::tempdir()?;
+/// let path = folder.path().join("mlp.safetensors");
+/// weights::save(&scope, &one, "mlp:4-2", &path)?;
+/// weights::load(&scope, &other, &path)?;
+/// let kernel = |model: &dyn Module| scope.read(&model.variables()[0])?.to_vec::<f32>();
+/// assert_eq!(kernel(&one)?, kernel(&other)?);
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+pub fn save(scope: &dyn Scope, model: &dyn Module, name: &str, path: &Path) -> FileResult<()> {
+    let mut values = Vec::new();
+    for (name, variable) in model.named_variables() {
+        let value = scope.read(&variable).map_err(|error| FileError::model(path, error.context(format!("variable {name:?}"))))?;
+        values.push((name, value.tensor_type(), value.bytes().map_err(|error| FileError::model(path, error))?.to_vec()));
+    }
+    let views = values.iter().map(|(name, tensor_type, bytes)| {
+        let dims = tensor_type.shape.dims().iter().map(|&dim| dim as usize).collect();
+        TensorView::new(to_safetensors(tensor_type.dtype), dims, bytes).map(|view| (name, view))
+    });
+    let unwritable = |error: safetensors::SafeTensorError| FileError::new(path, error.to_string());
+    let views = views.collect::<Result<Vec<_>, _>>().map_err(unwritable)?;
+    let metadata = HashMap::from([(MODEL.to_string(), name.to_string())]);
+    write_whole(path, &serialize(views, Some(metadata)).map_err(unwritable)?)
+}
+
+/// Sets the variables of `model` to the values in `path`. They must exist.
+///
+/// Fails, and changes none, where the file is damaged, where it lacks a variable or has one that the model has not, and
+/// where one has another element type or shape.
+pub fn load(scope: &dyn Scope, model: &dyn Module, path: &Path) -> FileResult<()> {
+    let file = std::fs::read(path).map_err(|error| FileError::io(path, error))?;
+    let tensors = SafeTensors::deserialize(&file).map_err(|error| FileError::new(path, format!("not a safetensors file: {error}")))?;
+    let variables = model.named_variables();
+    if let Some(name) = tensors.names().into_iter().filter(|name| variables.iter().all(|(known, _)| known != name)).min() {
+        return Err(FileError::new(path, format!("it holds a tensor {name:?}, which the model has not{}", made_for(&file))));
+    }
+    let missing = |name: &str| FileError::new(path, format!("it holds no tensor {name:?}, which the model has{}", made_for(&file)));
+    if let Some((name, _)) = variables.iter().find(|(name, _)| tensors.tensor(name).is_err()) {
+        return Err(missing(name));
+    }
+    let mut values = Vec::new();
+    for (name, variable) in &variables {
+        let view = tensors.tensor(name).map_err(|_| missing(name))?;
+        let wanted = variable.tensor_type().map_err(|error| FileError::model(path, error))?;
+        values.push(value(scope, &view, wanted).map_err(|text| FileError::new(path, format!("tensor {name:?} {text}")))?);
+    }
+    for ((_, variable), value) in variables.iter().zip(&values) {
+        scope.assign(variable, value).map_err(|error| FileError::model(path, error))?;
+    }
+    Ok(())
+}
+
+fn value(scope: &dyn Scope, view: &TensorView<'_>, wanted: TensorType) -> Result<Tensor, String> {
+    let dims: Option<Vec<u32>> = view.shape().iter().map(|&dim| dim.try_into().ok()).collect();
+    let shape = dims.and_then(|dims| Shape::new(&dims).ok());
+    let got = from_safetensors(view.dtype()).zip(shape).map(|(dtype, shape)| TensorType::new(dtype, shape));
+    match got {
+        Some(got) if got == wanted => Tensor::from_bytes(&scope.device(), wanted, view.data()).map_err(|error| error.to_string()),
+        Some(got) => Err(format!("is {got}, but the model's is {wanted}")),
+        None => Err(format!("is {:?}{:?}, but the model's is {wanted}", view.dtype(), view.shape())),
+    }
+}
+
+/// What the metadata says the file was made for, to be put after an error.
+fn made_for(file: &[u8]) -> String {
+    let metadata = SafeTensors::read_metadata(file).ok();
+    let model = metadata.and_then(|(_, metadata)| metadata.metadata().as_ref()?.get(MODEL).cloned());
+    model.map_or(String::new(), |model| format!("; it was saved from {model}"))
+}
+
+fn to_safetensors(dtype: DType) -> Dtype {
+    match dtype {
+        DType::F32 => Dtype::F32,
+        DType::F64 => Dtype::F64,
+        DType::F16 => Dtype::F16,
+        DType::Bf16 => Dtype::BF16,
+        DType::I8 => Dtype::I8,
+        DType::U8 => Dtype::U8,
+        DType::I32 => Dtype::I32,
+        DType::I64 => Dtype::I64,
+        DType::Bool => Dtype::BOOL,
+    }
+}
+
+fn from_safetensors(dtype: Dtype) -> Option<DType> {
+    DType::ALL.into_iter().find(|&own| to_safetensors(own) == dtype)
+}

@@ -1,0 +1,234 @@
+//! Devices that learn, in TensorBoard: their [telemetry](crate::telemetry), off any line, becomes events and timelines.
+//!
+//! `gradlet monitor` is this with a serial port, a socket or a pipe before it, and the terminal behind it.
+
+mod profile;
+#[cfg(unix)]
+mod serial;
+
+#[cfg(unix)]
+pub use serial::open_serial;
+
+use crate::files::{FileError, FileResult};
+use crate::formats::proto::session_log::SessionStatus;
+use crate::formats::proto::{Event, SessionLog, event};
+use crate::tensorboard::summary::SummaryWriter;
+use gradlet_core::describe::Description;
+use gradlet_core::telemetry::{Decoder, Frame, Hello, Link, Received};
+use gradlet_core::{Error, Result};
+use profile::Profiles;
+use std::collections::{BTreeMap, BTreeSet};
+use std::fmt;
+use std::path::{Path, PathBuf};
+use std::time::{SystemTime, UNIX_EPOCH};
+
+/// The longest frame.
+const LONGEST: usize = 64 << 10;
+
+/// Turns what a device sends into a run of TensorBoard's, live.
+///
+/// Scalars and texts stand under their tags; statistics as `TAG/min`, `max`, `mean`, `std` and `non_finite`; and what each op of a
+/// signature took as a profile called after the signature and the step, `train-1`.
+///
+/// ```
+/// use gradlet::monitor::Monitor;
+/// use gradlet::{Telemetry, summary};
+/// let (mut line, mut buffer) = ([0; 64], [0; 64]);
+/// let mut device = Telemetry::new(&mut line[..], &mut buffer);
+/// device.scalar("loss", 7, 0.25);
+/// device.flush().expect("room");
+///
+/// let folder = tempfile::tempdir()?;
+/// let mut monitor = Monitor::new(summary::create_file_writer(folder.path())?);
+/// monitor.feed(&line, &mut |received| println!("{:?}", received.frame))?;
+/// let report = monitor.finish()?;
+/// assert_eq!((report.link.frames, report.link.lost), (1, 0));
+/// assert_eq!(summary::Run::read(folder.path())?.series("loss").unwrap().points[0].number(), Some(0.25));
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+pub struct Monitor {
+    decoder: Decoder<Vec<u8>>,
+    events: Events,
+    bytes: u64,
+}
+
+/// What came over a line, and what did not.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Report {
+    /// All bytes.
+    pub bytes: u64,
+    /// Frames.
+    pub link: Link,
+    /// Frames that the device dropped because its line was too slow, as it told.
+    pub dropped: u64,
+    /// The profiles.
+    pub profiles: Vec<PathBuf>,
+    /// Profiles that could not be written, because the device never said what its clock counts.
+    pub unclocked: usize,
+}
+
+impl fmt::Display for Report {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Link { frames, lost, before, corrupt, unknown, restarts, foreign: _ } = self.link;
+        write!(f, "{frames} frames came, {lost} were lost, {corrupt} pieces were corrupt")?;
+        write!(f, "; {} frames were dropped by the device", self.dropped)?;
+        if before > 0 {
+            write!(f, "; {before} were sent before the first that came")?;
+        }
+        if unknown > 0 {
+            write!(f, "; {unknown} were of kinds that this version does not know")?;
+        }
+        if restarts > 0 {
+            write!(f, "; the device started anew {restarts} times")?;
+        }
+        if self.unclocked > 0 {
+            write!(f, "; {} profiles have no clock, because no hello came", self.unclocked)?;
+        }
+        Ok(())
+    }
+}
+
+impl Monitor {
+    /// Nothing came yet.
+    pub fn new(writer: SummaryWriter) -> Monitor {
+        let profiles = Profiles::new(writer.directory());
+        let events = Events { writer, profiles, latest: BTreeMap::new(), starts: BTreeSet::new(), dropped: 0, dropped_before: 0 };
+        Monitor { decoder: Decoder::new(vec![0; LONGEST]), events, bytes: 0 }
+    }
+
+    /// The same; the ops of profiles have the names that the artifact in `path` gives them.
+    ///
+    /// Fails where that is no artifact. [`feed`](Monitor::feed) then fails if the device runs another one.
+    pub fn with_model(mut self, path: &Path) -> FileResult<Monitor> {
+        let bytes = std::fs::read(path).map_err(|error| FileError::io(path, error))?;
+        let description = Description::read(&bytes).map_err(|error| FileError::model(path, error))?;
+        self.events.profiles.model = Some((path.into(), description));
+        Ok(self)
+    }
+
+    /// Takes bytes as they come. `show` sees each frame.
+    ///
+    /// Fails where the events cannot be written, where the device speaks another version of the protocol, and where it runs another model
+    /// than [`with_model`](Monitor::with_model) was given.
+    pub fn feed(&mut self, bytes: &[u8], show: &mut dyn FnMut(&Received<'_>)) -> Result<()> {
+        self.bytes += bytes.len() as u64;
+        let mut outcome = Ok(());
+        self.decoder.feed(bytes, &mut |received| {
+            show(&received);
+            if outcome.is_ok() {
+                outcome = self.events.take(&received);
+            }
+        });
+        match self.decoder.link().foreign {
+            Some(version) => {
+                let own = gradlet_core::telemetry::VERSION;
+                Err(Error::message(format!("the device sends version {version} of the telemetry, and this gradlet reads version {own}")))
+            }
+            None => outcome,
+        }
+    }
+
+    /// Puts all that came into the event file.
+    pub fn flush(&self) -> Result<()> {
+        self.events.writer.flush()
+    }
+
+    /// What came so far.
+    pub fn report(&self) -> Report {
+        let Events { dropped, dropped_before, profiles, .. } = &self.events;
+        Report {
+            bytes: self.bytes,
+            link: *self.decoder.link(),
+            dropped: dropped_before + dropped,
+            profiles: profiles.written.clone(),
+            unclocked: profiles.unclocked(),
+        }
+    }
+
+    /// Writes what is left, profiles with what is missing of them among it, and closes the event file.
+    pub fn finish(mut self) -> Result<Report> {
+        self.events.profiles.finish()?;
+        self.events.writer.close()?;
+        Ok(self.report())
+    }
+}
+
+/// What becomes of frames.
+struct Events {
+    writer: SummaryWriter,
+    profiles: Profiles,
+    /// The latest step of each tag.
+    latest: BTreeMap<String, u32>,
+    /// The tags that had no step yet since the device started anew.
+    starts: BTreeSet<String>,
+    /// What the device dropped since its start, and before.
+    dropped: u64,
+    dropped_before: u64,
+}
+
+impl Events {
+    fn take(&mut self, received: &Received<'_>) -> Result<()> {
+        if received.restarted {
+            self.starts = self.latest.keys().cloned().collect();
+            self.dropped_before += std::mem::take(&mut self.dropped);
+        }
+        match received.frame {
+            Frame::Hello(hello) => self.hello(&hello),
+            Frame::Scalar { tag, step, value } => {
+                self.step(tag, step)?;
+                self.writer.scalar(tag, value, i64::from(step))
+            }
+            Frame::Statistics { tag, step, statistics } => {
+                self.step(tag, step)?;
+                let numbers = [
+                    ("min", statistics.min),
+                    ("max", statistics.max),
+                    ("mean", statistics.mean),
+                    ("std", statistics.variance.sqrt()),
+                    ("non_finite", statistics.non_finite as f32),
+                ];
+                numbers.iter().try_for_each(|(name, value)| self.writer.scalar(&format!("{tag}/{name}"), *value, i64::from(step)))
+            }
+            Frame::Text { tag, step, text } => {
+                self.step(tag, step)?;
+                self.writer.text(tag, text, i64::from(step))
+            }
+            Frame::Counts { signature, step, total, first, of, at, ticks } => {
+                let part = profile::Part { step, total, first, of, at, ticks };
+                Ok(self.profiles.add(signature, part)?)
+            }
+            Frame::Dropped { frames } => {
+                self.dropped = frames.into();
+                Ok(())
+            }
+            // What is shown only.
+            _ => Ok(()),
+        }
+    }
+
+    fn hello(&mut self, hello: &Hello<'_>) -> Result<()> {
+        self.profiles.hello(hello)?;
+        let Hello { sender, clock, hz, .. } = hello;
+        self.writer.text("device", format!("{sender}, whose clock counts {clock}: {hz} a second"), 0)
+    }
+
+    /// Where a device that started anew comes to steps of a tag again, TensorBoard is told to forget all from there on, as TensorFlow
+    /// tells it.
+    fn step(&mut self, tag: &str, step: u32) -> Result<()> {
+        if self.starts.remove(tag) && self.latest.get(tag).is_some_and(|latest| step <= *latest) {
+            let status = SessionLog { status: SessionStatus::Start.into(), ..SessionLog::default() };
+            let wall_time = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0.0, |passed| passed.as_secs_f64());
+            let what = Some(event::What::SessionLog(status));
+            self.writer.write_event(&Event { wall_time, step: step.into(), what, ..Event::default() })?;
+            match step.checked_sub(1) {
+                Some(before) => self.latest.values_mut().for_each(|latest| *latest = before.min(*latest)),
+                None => self.latest.clear(),
+            }
+        }
+        match self.latest.get_mut(tag) {
+            Some(latest) => *latest = step.max(*latest),
+            None => drop(self.latest.insert(tag.into(), step)),
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,286 @@
+//! What a profiled device told, with the time of it.
+
+use super::timeline::{Line, Plane, Span, Stat, Timeline};
+use super::trace::Options;
+use gradlet_core::Variable;
+use gradlet_core::graph::Graph;
+use gradlet_core::node_names::op_type;
+use gradlet_core::profile::{Activity, NamedOp, Profiler};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::thread::{self, ThreadId};
+use std::time::{Instant, SystemTime, UNIX_EPOCH};
+
+/// Keeps what it is told, until it is taken.
+pub(super) struct Recording {
+    device: String,
+    options: Options,
+    start: Instant,
+    start_ns: u64,
+    /// Whether what is told is kept.
+    on: AtomicBool,
+    state: Mutex<Option<Record>>,
+}
+
+/// What was told.
+#[derive(Default)]
+pub(super) struct Record {
+    threads: Vec<Thread>,
+    pub(super) functions: Vec<Traced>,
+}
+
+/// A function that ran.
+pub(super) struct Traced {
+    name: String,
+    pub(super) traced: Graph,
+    pub(super) optimized: Graph,
+}
+
+struct Thread {
+    id: ThreadId,
+    name: String,
+    events: Vec<Event>,
+    /// The events that are not over.
+    open: Vec<usize>,
+}
+
+/// Something that ran, in nanoseconds from the start.
+struct Event {
+    what: What,
+    around: Option<usize>,
+    start: u64,
+    end: u64,
+}
+
+enum What {
+    /// A function, and which of those that ran.
+    Function(String, Option<usize>),
+    Step(String, i64),
+    Scope(String),
+    Ops {
+        nodes: Vec<NamedOp>,
+        read: u64,
+        written: u64,
+    },
+    Gap(&'static str),
+}
+
+/// An op of a function's last run: its node, and when it began and how long it ran, in nanoseconds of Unix time.
+pub(super) struct Timed<'r> {
+    pub(super) nodes: &'r [NamedOp],
+    pub(super) start_ns: u64,
+    pub(super) duration_ns: u64,
+}
+
+impl Recording {
+    pub(super) fn new(device: &str, options: Options) -> Recording {
+        let start_ns = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_nanos() as u64);
+        let state = Mutex::new(Some(Record::default()));
+        Recording { device: device.into(), options, start: Instant::now(), start_ns, on: AtomicBool::new(true), state }
+    }
+
+    /// The name of the device.
+    pub(super) fn device(&self) -> &str {
+        &self.device
+    }
+
+    fn now(&self) -> u64 {
+        self.start.elapsed().as_nanos() as u64
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Option<Record>> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// All that was told. What is told from now on is not kept.
+    pub(super) fn take(&self) -> Option<Record> {
+        self.on.store(false, Ordering::Relaxed);
+        let now = self.now();
+        let mut record = self.lock().take()?;
+        for thread in &mut record.threads {
+            for open in thread.open.drain(..) {
+                thread.events[open].end = now;
+            }
+        }
+        Some(record)
+    }
+
+    /// Takes back what could not be written.
+    pub(super) fn give_back(&self, record: Record) {
+        *self.lock() = Some(record);
+    }
+
+    fn open(&self, what: What) {
+        let mut state = self.lock();
+        let Some(thread) = state.as_mut().map(Record::thread) else { return };
+        thread.open.push(thread.events.len());
+        let around = thread.open.len().checked_sub(2).map(|before| thread.open[before]);
+        thread.events.push(Event { what, around, start: 0, end: 0 });
+        // Last, so that what is done here is not part of it.
+        let now = self.now();
+        thread.events.last_mut().into_iter().for_each(|event| event.start = now);
+    }
+
+    pub(super) fn step(&self, name: &str, number: i64) {
+        if self.options.profiler {
+            self.open(What::Step(name.into(), number));
+        }
+    }
+
+    pub(super) fn step_over(&self) {
+        if self.options.profiler {
+            self.end();
+        }
+    }
+
+    /// What ran, by thread.
+    pub(super) fn timeline(&self, record: &Record, host: &str) -> Timeline {
+        let mut calls = 0;
+        let name = format!("/device:{}", self.device);
+        let mut line =
+            |thread: &Thread| Line { name: thread.name.clone(), start_ns: self.start_ns, spans: thread.spans(&mut calls, &name) };
+        let lines = record.threads.iter().map(&mut line).collect();
+        let plane = Plane { name, lines };
+        Timeline { host: host.into(), planes: vec![plane] }
+    }
+
+    /// The ops of the last run of function number `index`.
+    pub(super) fn last_run<'r>(&self, record: &'r Record, index: usize) -> Vec<Timed<'r>> {
+        let is_run = |event: &Event| matches!(event.what, What::Function(_, Some(of)) if of == index);
+        let runs = record.threads.iter().filter_map(|thread| Some((thread, thread.events.iter().rposition(is_run)?)));
+        let Some((thread, run)) = runs.max_by_key(|(thread, run)| thread.events[*run].start) else { return Vec::new() };
+        let within = thread.events.iter().enumerate().skip(run).filter(|(event, _)| thread.around(*event).any(|around| around == run));
+        let timed = within.filter_map(|(_, event)| match &event.what {
+            What::Ops { nodes, .. } => {
+                Some(Timed { nodes, start_ns: self.start_ns + event.start, duration_ns: event.end.saturating_sub(event.start) })
+            }
+            _ => None,
+        });
+        timed.collect()
+    }
+}
+
+impl Profiler for Recording {
+    fn is_on(&self) -> bool {
+        self.on.load(Ordering::Relaxed)
+    }
+
+    fn begin(&self, activity: &Activity<'_>) {
+        if self.options.profiler && self.is_on() {
+            self.open(match *activity {
+                Activity::Function(name) => What::Function(name.into(), None),
+                Activity::Scope(name) => What::Scope(name.into()),
+                Activity::Ops(ops) => What::Ops { nodes: ops.nodes.clone(), read: ops.read, written: ops.written },
+                Activity::Gap(name) => What::Gap(name),
+            });
+        }
+    }
+
+    fn end(&self) {
+        let now = self.now();
+        if let Some(record) = self.lock().as_mut() {
+            let thread = record.thread();
+            if let Some(event) = thread.open.pop().and_then(|open| thread.events.get_mut(open)) {
+                event.end = now;
+            }
+        }
+    }
+
+    fn function(&self, name: &str, traced: &Graph, optimized: &Graph) {
+        let mut state = self.lock();
+        let Some(record) = state.as_mut().filter(|_| self.options.graph) else { return };
+        let alike = |known: &Traced| known.name == name && same(&known.traced, traced);
+        let index = record.functions.iter().position(alike).unwrap_or_else(|| {
+            record.functions.push(Traced { name: name.into(), traced: traced.clone(), optimized: optimized.clone() });
+            record.functions.len() - 1
+        });
+        let thread = record.thread();
+        let run = thread.open.iter().rev().copied().find(|&open| matches!(thread.events[open].what, What::Function(..)));
+        if let Some(What::Function(_, of)) = run.map(|run| &mut thread.events[run].what) {
+            *of = Some(index);
+        }
+    }
+}
+
+impl Record {
+    /// This thread's part.
+    fn thread(&mut self) -> &mut Thread {
+        let current = thread::current();
+        let index = self.threads.iter().position(|thread| thread.id == current.id()).unwrap_or_else(|| {
+            let name = current.name().map_or_else(|| format!("thread {}", self.threads.len() + 1), Into::into);
+            self.threads.push(Thread { id: current.id(), name, events: Vec::new(), open: Vec::new() });
+            self.threads.len() - 1
+        });
+        &mut self.threads[index]
+    }
+}
+
+impl Thread {
+    /// The events around an event, innermost first.
+    fn around(&self, event: usize) -> impl Iterator<Item = usize> {
+        std::iter::successors(self.events[event].around, |&around| self.events[around].around)
+    }
+
+    /// The scopes around an event, each with a `/` after it.
+    fn path(&self, event: usize) -> String {
+        let scopes = self.around(event).filter_map(|around| match &self.events[around].what {
+            What::Scope(name) => Some(format!("{name}/")),
+            _ => None,
+        });
+        scopes.collect::<Vec<_>>().into_iter().rev().collect()
+    }
+
+    fn spans(&self, calls: &mut i64, device: &str) -> Vec<Span> {
+        let span = |(index, event): (usize, &Event)| {
+            let (start_ps, duration_ps) = (event.start * 1000, event.end.saturating_sub(event.start) * 1000);
+            let within_step = || self.around(index).any(|around| matches!(self.events[around].what, What::Step(..) | What::Function(..)));
+            let plain = |name: String| Span { name, start_ps, duration_ps, stats: Vec::new() };
+            match &event.what {
+                What::Step(name, number) => Span::step(name, *number, start_ps, duration_ps),
+                What::Function(name, _) if within_step() => plain(name.clone()),
+                What::Function(name, _) => {
+                    *calls += 1;
+                    Span::step(name, *calls - 1, start_ps, duration_ps)
+                }
+                What::Scope(name) => plain(format!("{}{name}", self.path(index))),
+                What::Gap(name) => plain(name.to_string()),
+                What::Ops { nodes, read, written } => {
+                    let mut stats = vec![
+                        ("device", Stat::Text(device.into())),
+                        ("bytes_accessed", Stat::Number((read + written) as i64)),
+                        ("bytes_read", Stat::Number(*read as i64)),
+                        ("bytes_written", Stat::Number(*written as i64)),
+                    ];
+                    if let Some(output) = nodes.last().and_then(|node| node.output) {
+                        stats.push(("output", Stat::Text(output.to_string())));
+                    }
+                    if nodes.len() > 1 {
+                        let names: Vec<String> = nodes.iter().map(|node| node_name(node, "")).collect();
+                        stats.push(("fused", Stat::Text(names.join(", "))));
+                    }
+                    Span { stats, ..plain(label(nodes, &self.path(index))) }
+                }
+            }
+        };
+        self.events.iter().enumerate().map(span).collect()
+    }
+}
+
+fn node_name(node: &NamedOp, path: &str) -> String {
+    node.name.as_deref().map_or_else(|| format!("{path}{}", op_type(node.op.name)), Into::into)
+}
+
+/// What TensorBoard takes for an op: the name, a colon, the type. Ops that run together are one, called as the last.
+pub(super) fn label(nodes: &[NamedOp], path: &str) -> String {
+    let types: Vec<String> = nodes.iter().map(|node| op_type(node.op.name)).collect();
+    let name = nodes.last().map_or_else(String::new, |node| node_name(node, path));
+    format!("{name}:{}", types.join("_"))
+}
+
+/// Whether two graphs of the same name are one.
+fn same(one: &Graph, other: &Graph) -> bool {
+    let types = |graph: &Graph| graph.inputs.iter().map(|&id| graph.values[id].tensor_type).collect::<Vec<_>>();
+    let variables = |graph: &Graph| graph.captures.iter().map(|capture| capture.source.variable().map(Variable::id)).collect::<Vec<_>>();
+    let names = |graph: &Graph| graph.nodes.iter().map(|node| node.name.clone()).collect::<Vec<_>>();
+    types(one) == types(other) && variables(one) == variables(other) && names(one) == names(other)
+}

@@ -1,0 +1,44 @@
+//! TensorFlow's `RunMetadata`: the graphs of functions, and how long their nodes took, for TensorBoard's Graphs tab.
+
+use super::graph_def::graph_def;
+use super::recording::{Record, Recording, Timed, label};
+use crate::formats::proto::run_metadata::FunctionGraphs;
+use crate::formats::proto::{DeviceStepStats, NodeExecStats, RunMetadata, StepStats};
+
+/// The graphs of a record, and, of the last run of each, the times.
+pub(super) fn run_metadata(record: &Record, recording: &Recording, profiler: bool) -> RunMetadata {
+    let graphs = record.functions.iter().map(|function| FunctionGraphs {
+        pre_optimization_graph: Some(graph_def(&function.traced, recording.device())),
+        post_optimization_graph: Some(graph_def(&function.optimized, recording.device())),
+        ..FunctionGraphs::default()
+    });
+    let function_graphs: Vec<FunctionGraphs> = graphs.collect();
+    let stats = (0..function_graphs.len()).flat_map(|index| {
+        // Of several graphs TensorBoard makes one, in which each has a scope of its own.
+        let scope = if function_graphs.len() > 1 { format!("graph_{}/", index + 1) } else { String::new() };
+        let timed = recording.last_run(record, index).into_iter();
+        timed.filter_map(move |timed| node_stats(&timed, &scope))
+    });
+    let node_stats = if profiler { stats.collect() } else { Vec::new() };
+    let device = DeviceStepStats { device: format!("/device:{}", recording.device()), node_stats, ..DeviceStepStats::default() };
+    let step_stats = profiler.then(|| StepStats { dev_stats: vec![device] });
+    RunMetadata { step_stats, function_graphs, ..RunMetadata::default() }
+}
+
+/// The time of a step: of the last node that has a name, if several run together.
+fn node_stats(timed: &Timed<'_>, scope: &str) -> Option<NodeExecStats> {
+    let name = timed.nodes.iter().rev().find_map(|node| node.name.as_deref())?;
+    let (start, nanos) = (timed.start_ns as i64, timed.duration_ns as i64);
+    let micros = (nanos + 999) / 1000;
+    Some(NodeExecStats {
+        node_name: format!("{scope}{name}"),
+        all_start_micros: start / 1000,
+        op_end_rel_micros: micros,
+        all_end_rel_micros: micros,
+        all_start_nanos: start,
+        op_end_rel_nanos: nanos,
+        all_end_rel_nanos: nanos,
+        timeline_label: label(timed.nodes, ""),
+        ..NodeExecStats::default()
+    })
+}

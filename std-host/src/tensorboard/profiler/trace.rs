@@ -1,0 +1,194 @@
+//! Traces, from on to export.
+
+use super::recording::{Record, Recording};
+use super::run_metadata::run_metadata;
+use super::timeline::Timeline;
+use crate::formats::proto::summary_metadata::PluginData;
+use crate::formats::proto::{DataType, SummaryMetadata, TensorProto, TensorShapeProto};
+use crate::tensorboard::summary::{SummaryWriter, host};
+use gradlet_core::{Device, Error, Result};
+use prost::Message;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::{SystemTime, UNIX_EPOCH};
+
+/// What a trace keeps. The default is the graphs only, as TensorFlow's.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Options {
+    /// The graphs of functions that run.
+    pub graph: bool,
+    /// When everything began, and how long it ran.
+    pub profiler: bool,
+}
+
+impl Default for Options {
+    fn default() -> Options {
+        Options { graph: true, profiler: false }
+    }
+}
+
+/// A trace that is on: TensorFlow's `tf.summary.trace_on`. See [`trace_on`].
+pub struct Trace {
+    device: Device,
+    options: Options,
+    recording: Arc<Recording>,
+}
+
+/// Begins to keep what is run on [`Trace::device`], which is like `device`: TensorFlow's `tf.summary.trace_on`.
+///
+/// Eager code is kept as far as its scope, or one of the tensors that it computes with, is of that device; functions where they are
+/// called in a scope of it. What was built on `device` before, models or functions, can be used with both. All that runs is kept in
+/// memory until it is exported, so trace a few steps, not all of a training.
+///
+/// ```
+/// use gradlet::{Eager, Function, Scope, Tensor, profiler, summary};
+/// let folder = tempfile::tempdir()?;
+/// let writer = summary::create_file_writer(folder.path())?;
+/// let square = Function::new(|_: &dyn Scope, x: Tensor| x.matmul(&x)?.relu()).named("square");
+///
+/// let trace = profiler::trace_on(&gradlet::cpu(), profiler::Options { graph: true, profiler: true });
+/// let scope = Eager::new(trace.device());
+/// square.call(&scope, Tensor::full(&scope.device(), 1.0f32, &[2, 2])?)?;
+/// let profile = trace.export("model_trace", 0, &writer)?.unwrap();
+/// writer.close()?;
+///
+/// assert!(profile.starts_with(folder.path().join("plugins/profile")));
+/// assert!(summary::Run::read(folder.path())?.series("model_trace").is_some());
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+pub fn trace_on(device: &Device, options: Options) -> Trace {
+    let recording = Arc::new(Recording::new(device.name(), options));
+    Trace { device: device.profiling(recording.clone()), options, recording }
+}
+
+impl Trace {
+    /// The device whose runs are kept.
+    pub fn device(&self) -> &Device {
+        &self.device
+    }
+
+    /// Names what is done until the guard is dropped as step `number` of a training, for the profile's overview:
+    /// TensorFlow's `tf.profiler.experimental.Trace`. Without such, each call of a function counts as a step.
+    ///
+    /// ```
+    /// use gradlet::{Tensor, profiler};
+    /// let trace = profiler::trace_on(&gradlet::cpu(), profiler::Options { profiler: true, ..Default::default() });
+    /// for number in 0..2 {
+    ///     let _step = trace.step("train", number);
+    ///     Tensor::scalar(trace.device(), 2.0f32).sqrt()?;
+    /// }
+    /// let timeline = trace.timeline()?;
+    /// let names: Vec<&str> = timeline.planes[0].lines[0].spans.iter().map(|span| span.name.as_str()).collect();
+    /// assert_eq!(names, ["train", "Sqrt:Sqrt", "train", "Sqrt:Sqrt"]);
+    /// # Ok::<(), gradlet::Error>(())
+    /// ```
+    pub fn step(&self, name: &str, number: i64) -> Step<'_> {
+        self.recording.step(name, number);
+        Step(self)
+    }
+
+    /// Ends the trace, and writes it: the graphs as a summary under `name`, in the writer's file; the profile below the writer's
+    /// folder, of which it gives the path. TensorFlow's `tf.summary.trace_export`.
+    ///
+    /// Fails where the trace is over, by [`Trace::off`] or an export, and where a file cannot be written: then it can be exported to
+    /// another writer.
+    pub fn export(&self, name: &str, step: i64, writer: &SummaryWriter) -> Result<Option<PathBuf>> {
+        let record = self.take("export")?;
+        let written = self.write(&record, name, step, writer);
+        if written.is_err() {
+            self.recording.give_back(record);
+        }
+        written
+    }
+
+    fn write(&self, record: &Record, name: &str, step: i64, writer: &SummaryWriter) -> Result<Option<PathBuf>> {
+        let Options { graph, profiler } = self.options;
+        if graph || profiler {
+            let metadata = run_metadata(record, &self.recording, profiler);
+            let plugin_name = if profiler { "graph_run_metadata" } else { "graph_run_metadata_graph" };
+            let plugin_data = Some(PluginData { plugin_name: plugin_name.into(), content: b"1".as_slice().into() });
+            let about = SummaryMetadata { plugin_data, ..SummaryMetadata::default() };
+            writer.write(name, bytes_proto(metadata.encode_to_vec()), Some(about), step)?;
+        }
+        if !profiler {
+            return Ok(None);
+        }
+        let timeline = self.recording.timeline(record, &host());
+        Ok(Some(timeline.write(writer.directory(), &new_run(writer.directory(), SystemTime::now()))?))
+    }
+
+    /// Ends the trace, and gives when all ran. Fails where it is over already.
+    pub fn timeline(&self) -> Result<Timeline> {
+        Ok(self.recording.timeline(&self.take("timeline")?, &host()))
+    }
+
+    /// Ends the trace, and forgets it: TensorFlow's `tf.summary.trace_off`.
+    pub fn off(&self) {
+        drop(self.recording.take());
+    }
+
+    fn take(&self, what: &str) -> Result<Record> {
+        let over =
+            || Error::message(format!("must enable trace before {what}: this one was exported or turned off; begin one by trace_on"));
+        self.recording.take().ok_or_else(over)
+    }
+}
+
+impl Drop for Trace {
+    fn drop(&mut self) {
+        self.off();
+    }
+}
+
+/// A step of a training, which ends when this is dropped.
+#[must_use = "the step is over once this is dropped"]
+pub struct Step<'t>(&'t Trace);
+
+impl Drop for Step<'_> {
+    fn drop(&mut self) {
+        self.0.recording.step_over();
+    }
+}
+
+/// A scalar of bytes.
+fn bytes_proto(bytes: Vec<u8>) -> TensorProto {
+    let (dtype, tensor_shape) = (DataType::DtString.into(), Some(TensorShapeProto::default()));
+    TensorProto { dtype, tensor_shape, string_val: vec![bytes.into()], ..TensorProto::default() }
+}
+
+/// The name of a profile that is not there yet.
+fn new_run(logdir: &Path, time: SystemTime) -> String {
+    let name = run_name(time);
+    let numbered = (1..).map(|number| format!("{name}_{number}"));
+    let mut names = std::iter::once(name.clone()).chain(numbered);
+    names.find(|name| !logdir.join("plugins/profile").join(name).exists()).unwrap_or(name)
+}
+
+/// A name for a profile, as TensorFlow makes it of the time: `2024_01_31_23_59_59`, in UTC.
+fn run_name(time: SystemTime) -> String {
+    let seconds = time.duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs());
+    // The calendar from March on, in eras of 400 years, as in Howard Hinnant's "chrono-Compatible Low-Level Date Algorithms".
+    let (days, second) = (seconds / 86400 + 719_468, seconds % 86400);
+    let (era, day) = (days / 146_097, days % 146_097);
+    let year = (day - day / 1460 + day / 36524 - day / 146_096) / 365;
+    let day = day - (365 * year + year / 4 - year / 100);
+    let month = (5 * day + 2) / 153;
+    let day = day - (153 * month + 2) / 5 + 1;
+    let (year, month) = if month < 10 { (year, month + 3) } else { (year + 1, month - 9) };
+    format!("{:04}_{month:02}_{day:02}_{:02}_{:02}_{:02}", era * 400 + year, second / 3600, second / 60 % 60, second % 60)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::time::Duration;
+
+    #[test]
+    fn runs_are_named_after_the_time() {
+        let named = |seconds| run_name(UNIX_EPOCH + Duration::from_secs(seconds));
+        assert_eq!(named(0), "1970_01_01_00_00_00");
+        assert_eq!(named(951_868_799), "2000_02_29_23_59_59");
+        assert_eq!(named(1_704_067_199), "2023_12_31_23_59_59");
+        assert_eq!(named(4_107_542_400), "2100_03_01_00_00_00");
+    }
+}

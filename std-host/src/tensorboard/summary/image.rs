@@ -1,0 +1,70 @@
+//! Images as TensorBoard keeps them.
+
+use crate::data::image::encode_png;
+use crate::values::strings::Strings;
+use gradlet_core::{DType, Error, Result, Shape, Tensor, TensorType};
+
+/// As TensorFlow.
+pub(super) const MAX_OUTPUTS: u32 = 3;
+
+/// `[width, height, PNG file, …]` of the first `most` of `images` `[images, height, width, channels]`.
+pub(super) fn images(images: &Tensor, most: u32) -> Result<Strings> {
+    let &[count, height, width, channels @ 1..=4] = images.dims() else {
+        return Err(Error::message(format!("images are [images,height,width,1 to 4 channels], not {}", images.tensor_type())));
+    };
+    let size = [height, width, channels].iter().map(|&size| size as usize).product::<usize>();
+    let shown = count.min(most);
+    let first = TensorType::new(images.dtype(), Shape::new(&[shown, height, width, channels])?);
+    let bytes = &images.bytes()?[..shown as usize * size * images.dtype().size()];
+    let samples = to_u8(&Tensor::from_bytes(&crate::compute::devices::cpu(), first, bytes)?)?;
+    let tensor_type = TensorType::new(DType::U8, Shape::new(&[height, width, channels])?);
+    let mut strings = vec![width.to_string().into_bytes(), height.to_string().into_bytes()];
+    for index in 0..shown as usize {
+        let pixels = &samples[index * size..(index + 1) * size];
+        strings.push(encode_png(&Tensor::from_bytes(&crate::compute::devices::cpu(), tensor_type, pixels)?)?);
+    }
+    Ok(Strings::vector(strings))
+}
+
+/// Samples of 0 to 255, as TensorFlow makes them: floats of 0 to 1 fill the range, integers lose their low bits.
+fn to_u8(images: &Tensor) -> Result<Vec<u8>> {
+    Ok(match images.dtype() {
+        DType::U8 => images.to_vec()?,
+        // TensorFlow adds the half before it cuts off, and computes in the images' own type.
+        DType::F64 | DType::F32 | DType::F16 | DType::Bf16 => {
+            let scaled = images.mul(&images.like(255.5)?)?.cast(DType::F64)?;
+            scaled.to_vec::<f64>()?.into_iter().map(|sample| sample as u8).collect()
+        }
+        DType::I8 => images.to_vec::<i8>()?.iter().map(|&sample| 2 * sample.max(0) as u8).collect(),
+        DType::I32 => images.to_vec::<i32>()?.iter().map(|sample| (sample >> 23).max(0) as u8).collect(),
+        DType::I64 => images.to_vec::<i64>()?.iter().map(|sample| (sample >> 55).max(0) as u8).collect(),
+        DType::Bool => return Err(Error::message("images are of numbers, not of booleans")),
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::data::image::decode_image;
+
+    #[test]
+    fn floats_fill_the_range() {
+        let device = crate::compute::devices::cpu();
+        let tensor = Tensor::new(&device, &[-1.0f32, 0.0, 0.5, 0.998, 1.0, 7.0], &[1, 1, 6, 1]).unwrap();
+        let strings = images(&tensor, 3).unwrap();
+        assert_eq!(strings.values()[..2], ["6", "1"]);
+        assert_eq!(decode_image(&strings.values()[2], 1).unwrap().to_vec::<u8>().unwrap(), [0, 0, 127, 254, 255, 255]);
+        let deep = Tensor::new(&device, &[i32::MIN, -1, 1 << 23, i32::MAX], &[4, 1, 1, 1]).unwrap();
+        let strings = images(&deep, 9).unwrap();
+        let samples: Vec<u8> = strings.values()[2..].iter().map(|png| decode_image(png, 1).unwrap().to_vec::<u8>().unwrap()[0]).collect();
+        assert_eq!(samples, [0, 0, 1, 255]);
+    }
+
+    #[test]
+    fn other_shapes_are_refused() {
+        for dims in [&[2, 2, 1][..], &[1, 2, 2, 5]] {
+            let error = images(&Tensor::full(&crate::compute::devices::cpu(), 0u8, dims).unwrap(), 3).unwrap_err().to_string();
+            assert!(error.contains("[images,height,width,1 to 4 channels]"), "{error}");
+        }
+    }
+}

@@ -1,0 +1,179 @@
+//! Reads event files, damaged ones too.
+
+use crate::files::{FileError, FileResult};
+use crate::formats::proto::Event;
+use crate::formats::tfrecord::{Compression, Fault, RecordError, RecordReader, find_record, is_record};
+use prost::Message;
+use std::fs::File;
+use std::path::{Path, PathBuf};
+
+/// What a reader passed over.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Skipped {
+    /// How many places were damaged.
+    pub places: u64,
+    /// How many bytes there were of them.
+    pub bytes: u64,
+}
+
+/// The events of a file, one after the other. Where the file is damaged, it gives an error that says what is wrong and how far it
+/// skips, to the next whole record, and goes on there.
+///
+/// ```
+/// use gradlet::summary::{self, EventReader};
+/// let folder = tempfile::tempdir()?;
+/// let writer = summary::create_file_writer(folder.path())?;
+/// (0..3).try_for_each(|step| writer.scalar("loss", 0.5, step))?;
+/// writer.close()?;
+///
+/// let mut bytes = std::fs::read(writer.path())?;
+/// let last = bytes.len() - 1;
+/// bytes[last] ^= 1;
+/// std::fs::write(writer.path(), bytes)?;
+/// let mut reader = EventReader::open(writer.path())?;
+/// let steps: Vec<i64> = reader.by_ref().flatten().map(|event| event.step).collect();
+/// assert_eq!(steps, [0, 0, 1]); // the first one tells the version
+/// assert_eq!(reader.skipped().places, 1);
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+pub struct EventReader {
+    path: PathBuf,
+    records: RecordReader<File>,
+    skipped: Skipped,
+    ended: bool,
+}
+
+impl EventReader {
+    /// Opens the file at `path`. Fails if it cannot be opened.
+    pub fn open(path: &Path) -> FileResult<EventReader> {
+        let records = RecordReader::open(path, Compression::None).map_err(|error| plain(path, &error))?;
+        Ok(EventReader { path: path.into(), records, skipped: Skipped::default(), ended: false })
+    }
+
+    /// What was passed over so far.
+    pub fn skipped(&self) -> Skipped {
+        self.skipped
+    }
+
+    /// Where the next record begins, in bytes.
+    pub fn offset(&self) -> u64 {
+        self.records.offset()
+    }
+
+    /// Goes on at the next whole record behind the one that begins at `start` and is wrong as `text` says. If its length is right, that
+    /// one begins at `behind`; if no record begins there, the length may have been that of another.
+    fn skip(&mut self, start: u64, behind: Option<u64>, text: &str) -> FileResult<FileError> {
+        let io = |error| FileError::io(&self.path, error);
+        let end = std::fs::metadata(&self.path).map_or(start, |known| known.len().max(start));
+        let next = match behind {
+            Some(behind) if behind == end => None,
+            Some(behind) if is_record(&self.path, behind).map_err(io)? => Some(behind),
+            _ => find_record(&self.path, start + 1).map_err(io)?,
+        };
+        let to = next.unwrap_or(end);
+        self.records = RecordReader::open_at(&self.path, to).map_err(|error| plain(&self.path, &error))?;
+        self.skipped.places += 1;
+        self.skipped.bytes += to - start;
+        self.ended = next.is_none();
+        let rest = if next.is_some() { format!("up to the record at {to}") } else { "no whole record follows".into() };
+        Ok(FileError::new(&self.path, format!("{text}; {} bytes are skipped: {rest}", to - start)))
+    }
+}
+
+impl Iterator for EventReader {
+    type Item = FileResult<Event>;
+
+    fn next(&mut self) -> Option<Self::Item> {
+        if self.ended {
+            return None;
+        }
+        let start = self.records.offset();
+        let (behind, text) = match self.records.next_record() {
+            Some(Ok(record)) => match Event::decode(record) {
+                Ok(event) => return Some(Ok(event)),
+                Err(error) => (Some(self.records.offset()), format!("the record at {start} is no event: {error}")),
+            },
+            Some(Err(error)) => match error.fault() {
+                Fault::Data { offset, length, .. } => (Some(offset + length + 4), error.fault().to_string()),
+                Fault::Length { .. } | Fault::Truncated { .. } => (None, error.fault().to_string()),
+                _ => {
+                    self.ended = true;
+                    return Some(Err(plain(&self.path, &error)));
+                }
+            },
+            None => {
+                self.ended = true;
+                let end = std::fs::metadata(&self.path).map_or(start, |known| known.len());
+                if self.records.cut().is_none() || end <= start {
+                    return None;
+                }
+                (Some(end), format!("the file ends {} bytes into a record's length", end - start))
+            }
+        };
+        let skipped = self.skip(start, behind, &text);
+        self.ended |= skipped.is_err();
+        Some(Err(skipped.unwrap_or_else(|error| error)))
+    }
+}
+
+fn plain(path: &Path, error: &RecordError) -> FileError {
+    FileError::new(path, error.fault().to_string())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::tensorboard::summary::create_file_writer;
+
+    fn written(folder: &Path, steps: i64) -> (PathBuf, Vec<u8>) {
+        let writer = create_file_writer(folder).unwrap();
+        (0..steps).for_each(|step| writer.scalar("loss", step, step).unwrap());
+        writer.close().unwrap();
+        (writer.path().into(), std::fs::read(writer.path()).unwrap())
+    }
+
+    fn read(path: &Path) -> (Vec<i64>, Vec<String>, Skipped) {
+        let mut reader = EventReader::open(path).unwrap();
+        let (mut steps, mut errors) = (Vec::new(), Vec::new());
+        for event in reader.by_ref() {
+            match event {
+                Ok(event) => steps.push(event.step),
+                Err(error) => errors.push(error.to_string()),
+            }
+        }
+        (steps, errors, reader.skipped())
+    }
+
+    #[test]
+    fn any_wrong_byte_costs_one_event() {
+        let folder = tempfile::tempdir().unwrap();
+        let (path, bytes) = written(folder.path(), 4);
+        for at in 0..bytes.len() {
+            let mut damaged = bytes.clone();
+            damaged[at] ^= 0x10;
+            std::fs::write(&path, &damaged).unwrap();
+            let (steps, errors, skipped) = read(&path);
+            assert_eq!((steps.len(), errors.len(), skipped.places), (4, 1, 1), "byte {at}: {errors:?}");
+            assert!(errors[0].contains("skipped"), "{}", errors[0]);
+        }
+    }
+
+    #[test]
+    fn any_end_and_anything_between_is_survived() {
+        let folder = tempfile::tempdir().unwrap();
+        let (path, bytes) = written(folder.path(), 3);
+        let whole = read(&path).0;
+        for end in 0..bytes.len() {
+            std::fs::write(&path, &bytes[..end]).unwrap();
+            let (steps, errors, _) = read(&path);
+            assert!(whole.starts_with(&steps) && errors.len() <= 1, "cut at {end}: {steps:?} {errors:?}");
+            // What a second writer appended to a torn file is found.
+            std::fs::write(&path, [&bytes[..end], &bytes[..]].concat()).unwrap();
+            assert!(read(&path).0.ends_with(&whole), "cut at {end}, then appended to");
+        }
+        let noise: Vec<u8> = (0..5000u32).map(|number| (number.wrapping_mul(2_654_435_761) >> 24) as u8).collect();
+        std::fs::write(&path, [&noise[..], &bytes, &noise].concat()).unwrap();
+        let (steps, errors, skipped) = read(&path);
+        assert_eq!((steps, errors.len(), skipped.bytes), (whole, 2, 10_000));
+    }
+}

@@ -1,0 +1,407 @@
+//! The writer of event files.
+
+use super::queue::Queue;
+use super::{audio, histogram, image, scalar::Scalar};
+use crate::files;
+use crate::files::{FileError, FileResult};
+use crate::formats::proto::summary_metadata::PluginData;
+use crate::formats::proto::{
+    DataType, Event, GraphDef, SourceMetadata, Summary, SummaryMetadata, TensorProto, TensorShapeProto, event, summary,
+};
+use crate::formats::tensor_proto;
+use crate::values::strings::Strings;
+use bytes::Bytes;
+use gradlet_core::format::{self, SummaryKind};
+use gradlet_core::{Device, Error, Result, Tensor};
+use prost::Message;
+use std::fs::{File, OpenOptions};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicI64, Ordering};
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+/// How a [`SummaryWriter`] writes.
+#[derive(Clone, Debug)]
+pub struct Options {
+    /// How many bytes of events wait in memory at most, beside those that are being written, before a caller waits for the disk. They
+    /// are written when it is half of that.
+    pub max_queue_bytes: usize,
+    /// After how long an event is in the file at the latest.
+    pub flush_interval: Duration,
+    /// How the file's name ends.
+    pub filename_suffix: String,
+}
+
+impl Default for Options {
+    fn default() -> Options {
+        Options { max_queue_bytes: 8 << 20, flush_interval: Duration::from_secs(1), filename_suffix: ".v2".into() }
+    }
+}
+
+/// Writes summaries to an event file, on a thread of its own. A clone writes to the same file.
+///
+/// All that was [flushed](SummaryWriter::flush), or is older than [`Options::flush_interval`], is in the file, whatever becomes of the
+/// program. The last handle closes the file when it is dropped; [`close`](SummaryWriter::close) says whether that went well.
+///
+/// Steps are numbers, or `None` for the one of [`set_step`](SummaryWriter::set_step). Every method fails where an earlier event could not
+/// be written, and where the writer is closed.
+#[derive(Clone)]
+pub struct SummaryWriter {
+    queue: Arc<Queue>,
+    /// The step of what comes without one; [`UNSET`] if there is none.
+    step: Arc<AtomicI64>,
+    /// What tags begin with.
+    scope: Arc<str>,
+    description: Arc<str>,
+    records: bool,
+}
+
+/// No step.
+const UNSET: i64 = i64::MIN;
+
+impl SummaryWriter {
+    /// A writer to a new event file in `directory`, which is made if it is not there. Fails where that cannot be.
+    pub fn with_options(directory: impl AsRef<Path>, options: Options) -> FileResult<SummaryWriter> {
+        let directory = directory.as_ref();
+        files::create_folder(directory)?;
+        let (path, file) = create(directory, &options.filename_suffix)?;
+        let writer = SummaryWriter {
+            queue: Arc::new(Queue::new(&path, file, options.max_queue_bytes, options.flush_interval)?),
+            step: Arc::new(AtomicI64::new(UNSET)),
+            scope: "".into(),
+            description: "".into(),
+            records: true,
+        };
+        let version = Event {
+            wall_time: now().floor(),
+            what: Some(event::What::FileVersion("brain.Event:2".into())),
+            source_metadata: Some(SourceMetadata { writer: "gradlet".into() }),
+            ..Event::default()
+        };
+        writer.queue.push(&version).map_err(|error| FileError::model(&path, error))?;
+        Ok(writer)
+    }
+
+    /// The event file.
+    pub fn path(&self) -> &Path {
+        self.queue.path()
+    }
+
+    /// The run: the folder with the event file.
+    pub fn directory(&self) -> &Path {
+        self.path().parent().unwrap_or(Path::new("."))
+    }
+
+    /// The same writer, which records nothing if `condition` is false. TensorFlow's `tf.summary.record_if`.
+    pub fn record_if(&self, condition: bool) -> SummaryWriter {
+        SummaryWriter { records: self.records && condition, ..self.clone() }
+    }
+
+    /// The same writer; tags begin with `name/`. TensorFlow's `tf.name_scope`.
+    pub fn name_scope(&self, name: &str) -> SummaryWriter {
+        SummaryWriter { scope: format!("{}{name}/", self.scope).into(), ..self.clone() }
+    }
+
+    /// The same writer; TensorBoard shows `description`, in Markdown, beside what is written.
+    pub fn described(&self, description: &str) -> SummaryWriter {
+        SummaryWriter { description: description.into(), ..self.clone() }
+    }
+
+    /// The same writer, outside of all name scopes: for tags that a plugin looks for.
+    pub(super) fn outside(&self) -> SummaryWriter {
+        SummaryWriter { scope: "".into(), ..self.clone() }
+    }
+
+    /// The step of all that comes without one. TensorFlow's `tf.summary.experimental.set_step`.
+    pub fn set_step(&self, step: i64) {
+        self.step.store(step, Ordering::Relaxed);
+    }
+
+    /// The same device, whose programs' summaries come here: those of [`Summarize`](crate::Summarize), eager and in functions.
+    /// TensorFlow's `writer.as_default()`.
+    ///
+    /// Whatever is made on that device, a model's variables for instance, holds it, and so the writer: say [`close`](SummaryWriter::close)
+    /// when a run is over.
+    ///
+    /// ```
+    /// use gradlet::{Eager, Function, Scope, Summarize, Tensor, summary};
+    /// let folder = tempfile::tempdir()?;
+    /// let writer = summary::create_file_writer(folder.path())?;
+    /// let scope = Eager::new(&writer.as_default(&gradlet::cpu()));
+    /// let square = Function::new(|scope: &dyn Scope, (x, step): (Tensor, Tensor)| {
+    ///     let y = x.mul(&x)?;
+    ///     scope.scalar("square", &y, &step)?;
+    ///     Ok(y)
+    /// });
+    /// for step in 0..3i64 {
+    ///     let device = scope.device();
+    ///     square.call(&scope, (Tensor::scalar(&device, step as f32), Tensor::scalar(&device, step)))?;
+    /// }
+    /// writer.close()?;
+    /// let run = summary::Run::read(folder.path())?;
+    /// let squares: Vec<_> = run.series("square").unwrap().points.iter().filter_map(|point| point.number()).collect();
+    /// assert_eq!(squares, [0.0, 1.0, 4.0]);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn as_default(&self, device: &Device) -> Device {
+        let writer = self.clone();
+        device.summarizing(move |summary| writer.told(summary))
+    }
+
+    fn told(&self, summary: &format::Summary<'_>) -> Result<()> {
+        if !self.records {
+            return Ok(());
+        }
+        let value = Tensor::from_bytes(&crate::compute::devices::cpu(), *summary.value.tensor_type, summary.value.bytes())?;
+        let (tag, step) = (summary.tag, summary.step);
+        match summary.kind {
+            SummaryKind::Scalar => self.scalar(tag, &value, step),
+            SummaryKind::Histogram => self.histogram_with(tag, &value, step, summary.parameter),
+            SummaryKind::Image => self.image_with(tag, &value, step, summary.parameter),
+        }
+    }
+
+    /// A number, for the pages "Time series" and "Scalars". Fails where a tensor is no scalar.
+    pub fn scalar(&self, tag: &str, value: impl Scalar, step: impl Into<Option<i64>>) -> Result<()> {
+        if !self.records {
+            return Ok(());
+        }
+        let tensor_content = Bytes::copy_from_slice(&value.to_f32()?.to_le_bytes());
+        let tensor_shape = Some(TensorShapeProto::default());
+        let tensor = TensorProto { dtype: DataType::DtFloat.into(), tensor_shape, tensor_content, ..TensorProto::default() };
+        self.write(tag, tensor, Some(metadata("scalars", Bytes::new())), step)
+    }
+
+    /// How the elements of a tensor are spread, for the pages "Histograms" and "Distributions": over 30 buckets of equal width.
+    pub fn histogram(&self, tag: &str, values: &Tensor, step: impl Into<Option<i64>>) -> Result<()> {
+        self.histogram_with(tag, values, step, histogram::BUCKETS)
+    }
+
+    /// As [`histogram`](SummaryWriter::histogram), over this many buckets.
+    pub fn histogram_with(&self, tag: &str, values: &Tensor, step: impl Into<Option<i64>>, buckets: u32) -> Result<()> {
+        if !self.records {
+            return Ok(());
+        }
+        let tensor = tensor_proto::to_proto(&histogram::histogram(values, buckets)?)?;
+        self.write(tag, tensor, Some(metadata("histograms", Bytes::new())), step)
+    }
+
+    /// The first 3 images of `[images, height, width, channels]`, for the page "Images": of u8, or of floats from 0 to 1, with
+    /// 1 (grey), 2 (grey, alpha), 3 (RGB) or 4 (RGBA) channels.
+    pub fn image(&self, tag: &str, images: &Tensor, step: impl Into<Option<i64>>) -> Result<()> {
+        self.image_with(tag, images, step, image::MAX_OUTPUTS)
+    }
+
+    /// As [`image`](SummaryWriter::image), of this many images at most.
+    pub fn image_with(&self, tag: &str, images: &Tensor, step: impl Into<Option<i64>>, max_outputs: u32) -> Result<()> {
+        if !self.records {
+            return Ok(());
+        }
+        let tensor = tensor_proto::strings_to_proto(&image::images(images, max_outputs)?);
+        self.write(tag, tensor, Some(metadata("images", Bytes::new())), step)
+    }
+
+    /// Text in Markdown, for the page "Text": one, or a table of them.
+    pub fn text(&self, tag: &str, text: impl Into<Strings>, step: impl Into<Option<i64>>) -> Result<()> {
+        if !self.records {
+            return Ok(());
+        }
+        self.write(tag, tensor_proto::strings_to_proto(&text.into()), Some(metadata("text", Bytes::new())), step)
+    }
+
+    /// The first 3 sounds of f32 `[sounds, frames, channels]`, from -1 to 1, for the page "Audio".
+    pub fn audio(&self, tag: &str, sounds: &Tensor, sample_rate: u32, step: impl Into<Option<i64>>) -> Result<()> {
+        self.audio_with(tag, sounds, sample_rate, step, audio::MAX_OUTPUTS)
+    }
+
+    /// As [`audio`](SummaryWriter::audio), of this many sounds at most.
+    pub fn audio_with(&self, tag: &str, sounds: &Tensor, sample_rate: u32, step: impl Into<Option<i64>>, max_outputs: u32) -> Result<()> {
+        if !self.records {
+            return Ok(());
+        }
+        let tensor = tensor_proto::strings_to_proto(&audio::sounds(sounds, sample_rate, max_outputs)?);
+        self.write(tag, tensor, Some(metadata("audio", Bytes::from_static(audio::CONTENT))), step)
+    }
+
+    /// A graph, for the page "Graphs". A run shows its last one.
+    pub fn graph(&self, graph: &GraphDef) -> Result<()> {
+        if !self.records {
+            return Ok(());
+        }
+        let what = Some(event::What::GraphDef(graph.encode_to_vec().into()));
+        self.write_event(&Event { wall_time: now(), what, ..Event::default() })
+    }
+
+    /// Any tensor, with metadata that name the plugin that shows it. TensorFlow's `tf.summary.write`.
+    pub fn write(&self, tag: &str, tensor: TensorProto, metadata: Option<SummaryMetadata>, step: impl Into<Option<i64>>) -> Result<()> {
+        let set = || Some(self.step.load(Ordering::Relaxed)).filter(|&step| step != UNSET);
+        if !self.records {
+            return Ok(());
+        }
+        let no_step = || Error::message(format!("the summary {tag:?} has no step: give it one, or the writer by set_step"));
+        let step = step.into().or_else(set).ok_or_else(no_step)?;
+        let describe = |metadata| SummaryMetadata { summary_description: self.description.to_string(), ..metadata };
+        let metadata = if self.description.is_empty() { metadata } else { metadata.map(describe) };
+        let tag = if self.scope.is_empty() { tag.to_string() } else { format!("{}{tag}", self.scope) };
+        let value = summary::Value { tag, metadata, value: Some(summary::value::Value::Tensor(tensor)), ..summary::Value::default() };
+        let what = Some(event::What::Summary(Summary { value: vec![value] }));
+        self.write_event(&Event { wall_time: now(), step, what, ..Event::default() })
+    }
+
+    /// An event as it is, with a time of its own in seconds since 1970.
+    pub fn write_event(&self, event: &Event) -> Result<()> {
+        if self.records { self.queue.push(event) } else { Ok(()) }
+    }
+
+    /// Waits until all that was written so far is in the file, where other programs see it. Of a closed writer, all is.
+    pub fn flush(&self) -> Result<()> {
+        self.queue.flush()
+    }
+
+    /// Writes what is left and closes the file, for all handles. To close twice is no error.
+    pub fn close(&self) -> Result<()> {
+        self.queue.close()
+    }
+}
+
+/// Seconds since 1970.
+pub(super) fn now() -> f64 {
+    SystemTime::now().duration_since(UNIX_EPOCH).map_or(0.0, |passed| passed.as_secs_f64())
+}
+
+/// Metadata that name a plugin.
+pub(super) fn metadata(plugin: &str, content: impl Into<Bytes>) -> SummaryMetadata {
+    SummaryMetadata { plugin_data: Some(PluginData { plugin_name: plugin.into(), content: content.into() }), ..SummaryMetadata::default() }
+}
+
+/// What this computer is called, as part of a file's name.
+pub(crate) fn host() -> String {
+    let name = gethostname::gethostname().to_string_lossy().replace(['/', '\\', ':'], "_");
+    if name.is_empty() || name.starts_with('.') { "localhost".into() } else { name }
+}
+
+/// A new file whose name is TensorFlow's: time, host, process, and a number if that is not enough.
+fn create(directory: &Path, suffix: &str) -> FileResult<(PathBuf, File)> {
+    let begins = format!("events.out.tfevents.{:010}.{}.{}", now() as u64, host(), std::process::id());
+    for number in 0.. {
+        let path = directory.join(format!("{begins}.{number}{suffix}"));
+        match OpenOptions::new().write(true).create_new(true).open(&path) {
+            Ok(file) => return Ok((path, file)),
+            Err(error) if error.kind() == std::io::ErrorKind::AlreadyExists => (),
+            Err(error) => return Err(FileError::io(&path, error)),
+        }
+    }
+    Err(FileError::new(directory, "every name for an event file is taken"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::tensorboard::summary::{EventReader, Run, create_file_writer};
+
+    fn steps(folder: &Path, tag: &str) -> Vec<i64> {
+        Run::read(folder).unwrap().series(tag).map_or(Vec::new(), |series| series.points.iter().map(|point| point.step).collect())
+    }
+
+    #[test]
+    fn only_what_is_flushed_is_seen() {
+        let folder = tempfile::tempdir().unwrap();
+        let options = Options { flush_interval: Duration::from_secs(3600), ..Options::default() };
+        let writer = SummaryWriter::with_options(folder.path(), options).unwrap();
+        writer.scalar("x", 0.5, 0).unwrap();
+        assert_eq!(steps(folder.path(), "x"), [0; 0]);
+        writer.flush().unwrap();
+        writer.scalar("x", 0.5, 1).unwrap();
+        assert_eq!(steps(folder.path(), "x"), [0]);
+        drop(writer);
+        assert_eq!(steps(folder.path(), "x"), [0, 1]);
+    }
+
+    #[test]
+    fn an_event_is_in_the_file_after_the_interval() {
+        let folder = tempfile::tempdir().unwrap();
+        let options = Options { flush_interval: Duration::from_millis(20), ..Options::default() };
+        let writer = SummaryWriter::with_options(folder.path(), options).unwrap();
+        writer.scalar("x", 0.5, 7).unwrap();
+        let begun = std::time::Instant::now();
+        while steps(folder.path(), "x").is_empty() {
+            assert!(begun.elapsed() < Duration::from_secs(20), "nothing came");
+            std::thread::sleep(Duration::from_millis(5));
+        }
+        writer.close().unwrap();
+    }
+
+    #[test]
+    fn all_arrive_from_many_threads_through_a_short_queue() {
+        let folder = tempfile::tempdir().unwrap();
+        let writer = SummaryWriter::with_options(folder.path(), Options { max_queue_bytes: 300, ..Options::default() }).unwrap();
+        std::thread::scope(|threads| {
+            for thread in 0..4 {
+                let writer = writer.name_scope(&format!("thread{thread}"));
+                threads.spawn(move || (0..500).for_each(|step| writer.scalar("x", step, step).unwrap()));
+            }
+        });
+        writer.close().unwrap();
+        for thread in 0..4 {
+            assert_eq!(steps(folder.path(), &format!("thread{thread}/x")), (0..500).collect::<Vec<_>>());
+        }
+    }
+
+    #[test]
+    fn settings_are_those_of_the_handle() {
+        let folder = tempfile::tempdir().unwrap();
+        let writer = create_file_writer(folder.path()).unwrap();
+        let error = writer.scalar("x", 1, None).unwrap_err().to_string();
+        assert!(error.contains("\"x\" has no step"), "{error}");
+        writer.set_step(42);
+        writer.scalar("x", 1, None).unwrap();
+        writer.record_if(false).scalar("x", 1, None).unwrap();
+        writer.name_scope("a").name_scope("b").described("*why*").scalar("x", true, 1).unwrap();
+        writer.close().unwrap();
+        writer.close().unwrap();
+        assert!(writer.scalar("x", 1, 1).unwrap_err().to_string().contains("closed already"));
+        let run = Run::read(folder.path()).unwrap();
+        assert_eq!(run.series("x").unwrap().points.len(), 1);
+        assert_eq!(run.series("a/b/x").unwrap().metadata.summary_description, "*why*");
+    }
+
+    #[test]
+    fn two_writers_in_a_second_have_a_file_each() {
+        let folder = tempfile::tempdir().unwrap();
+        let writers = [create_file_writer(folder.path()).unwrap(), create_file_writer(folder.path()).unwrap()];
+        assert_ne!(writers[0].path(), writers[1].path());
+        writers[0].scalar("x", 0, 0).unwrap();
+        writers[1].scalar("x", 1, 1).unwrap();
+        drop(writers);
+        assert_eq!(steps(folder.path(), "x"), [0, 1]);
+    }
+
+    #[test]
+    #[cfg(target_os = "linux")]
+    fn a_full_disk_is_an_error_of_later_calls() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("full");
+        let file = OpenOptions::new().write(true).open("/dev/full").unwrap();
+        let queue = Queue::new(&path, file, 4, Duration::from_secs(3600)).unwrap();
+        queue.push(&Event::default()).unwrap();
+        let error = queue.flush().unwrap_err().to_string();
+        assert!(error.contains("full: events cannot be written"), "{error}");
+        assert!(queue.push(&Event::default()).is_err());
+        assert!(queue.close().is_err());
+    }
+
+    #[test]
+    fn the_file_is_tensorflows() {
+        let folder = tempfile::tempdir().unwrap();
+        let writer = create_file_writer(folder.path()).unwrap();
+        writer.scalar("loss", 1.5f32, 1).unwrap();
+        writer.close().unwrap();
+        let events: Vec<Event> = EventReader::open(writer.path()).unwrap().map(|event| event.unwrap()).collect();
+        assert!(matches!(&events[0].what, Some(event::What::FileVersion(version)) if version == "brain.Event:2"));
+        let bytes = Event { wall_time: 0.0, ..events[1].clone() }.encode_to_vec();
+        assert_eq!(
+            bytes,
+            b"\x10\x01\x2a\x21\x0a\x1f\x0a\x04loss\x42\x0a\x08\x01\x12\x00\x22\x04\0\0\xc0\x3f\x4a\x0b\x0a\x09\x0a\x07scalars"
+        );
+    }
+}

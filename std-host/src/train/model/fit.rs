@@ -1,0 +1,316 @@
+//! `fit` and `evaluate`: epochs of steps.
+
+use super::Model;
+use super::callbacks::Callback;
+use super::logs::{History, Logs};
+use super::source::{Order, Pass, Source};
+use super::steps::{Compiled, Kind};
+use crate::train::progress::{Progress, Verbose};
+use gradlet_core::{Error, Result, Scope};
+use std::ops::ControlFlow;
+
+/// The arguments of [`Model::fit`], with Keras's names and defaults.
+pub struct Fit<'a> {
+    batch_size: Option<usize>,
+    epochs: usize,
+    verbose: Verbose,
+    callbacks: Vec<Box<dyn Callback + 'a>>,
+    validation_split: f64,
+    validation_data: Option<Box<dyn Source + 'a>>,
+    shuffle: bool,
+    class_weight: Vec<(i64, f32)>,
+    initial_epoch: usize,
+    steps_per_epoch: Option<usize>,
+    validation_steps: Option<usize>,
+    validation_batch_size: Option<usize>,
+    validation_freq: usize,
+    check_numerics: bool,
+}
+
+impl Default for Fit<'_> {
+    fn default() -> Self {
+        Fit {
+            batch_size: None,
+            epochs: 1,
+            verbose: Verbose::Auto,
+            callbacks: Vec::new(),
+            validation_split: 0.0,
+            validation_data: None,
+            shuffle: true,
+            class_weight: Vec::new(),
+            initial_epoch: 0,
+            steps_per_epoch: None,
+            validation_steps: None,
+            validation_batch_size: None,
+            validation_freq: 1,
+            check_numerics: false,
+        }
+    }
+}
+
+impl<'a> Fit<'a> {
+    /// One epoch, in batches of 32, shuffled.
+    pub fn new() -> Fit<'a> {
+        Fit::default()
+    }
+
+    /// The samples of a step; the last one of an epoch may have fewer. 32 for arrays.
+    pub fn batch_size(self, batch_size: usize) -> Self {
+        Fit { batch_size: Some(batch_size), ..self }
+    }
+
+    /// The epoch to stop at: as many as there are, from the first one.
+    pub fn epochs(self, epochs: usize) -> Self {
+        Fit { epochs, ..self }
+    }
+
+    /// How progress is shown.
+    pub fn verbose(self, verbose: Verbose) -> Self {
+        Fit { verbose, ..self }
+    }
+
+    /// Calls `callback` too, after those given before.
+    pub fn callback(mut self, callback: impl Callback + 'a) -> Self {
+        self.callbacks.push(Box::new(callback));
+        self
+    }
+
+    /// The share of the samples to validate with: the last ones, before anything is shuffled.
+    pub fn validation_split(self, validation_split: f64) -> Self {
+        Fit { validation_split, ..self }
+    }
+
+    /// What to evaluate the model on at the end of each epoch, in place of a part of the samples.
+    pub fn validation_data(self, data: impl Source + 'a) -> Self {
+        Fit { validation_data: Some(Box::new(data)), ..self }
+    }
+
+    /// Whether the samples are shuffled anew for each epoch, by the random numbers of the model's scope.
+    pub fn shuffle(self, shuffle: bool) -> Self {
+        Fit { shuffle, ..self }
+    }
+
+    /// How much samples of these classes count. Others count 1.
+    pub fn class_weight(self, weights: &[(i64, f32)]) -> Self {
+        Fit { class_weight: weights.to_vec(), ..self }
+    }
+
+    /// The epoch to begin with: training goes on where it was stopped.
+    pub fn initial_epoch(self, initial_epoch: usize) -> Self {
+        Fit { initial_epoch, ..self }
+    }
+
+    /// The steps of an epoch at most. The next epoch goes on in the data where the last one stopped.
+    pub fn steps_per_epoch(self, steps: usize) -> Self {
+        Fit { steps_per_epoch: Some(steps), ..self }
+    }
+
+    /// How many batches to validate with at most.
+    pub fn validation_steps(self, steps: usize) -> Self {
+        Fit { validation_steps: Some(steps), ..self }
+    }
+
+    /// The samples of a batch in validation; as in training, if it is not given.
+    pub fn validation_batch_size(self, batch_size: usize) -> Self {
+        Fit { validation_batch_size: Some(batch_size), ..self }
+    }
+
+    /// Validate only after every so many epochs.
+    pub fn validation_freq(self, epochs: usize) -> Self {
+        Fit { validation_freq: epochs, ..self }
+    }
+
+    /// Whether to stop at the first number that is NaN or infinite, with an error that names epoch, step, op and layer. Steps are
+    /// then computed op by op, which is slow.
+    pub fn check_numerics(self, check: bool) -> Self {
+        Fit { check_numerics: check, ..self }
+    }
+}
+
+/// The arguments of [`Model::evaluate`], with Keras's names and defaults.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Evaluate {
+    batch_size: Option<usize>,
+    steps: Option<usize>,
+    verbose: Verbose,
+}
+
+impl Evaluate {
+    /// All samples, in batches of 32.
+    pub fn new() -> Evaluate {
+        Evaluate::default()
+    }
+
+    /// The samples of a batch.
+    pub fn batch_size(self, batch_size: usize) -> Evaluate {
+        Evaluate { batch_size: Some(batch_size), ..self }
+    }
+
+    /// How many batches at most.
+    pub fn steps(self, steps: usize) -> Evaluate {
+        Evaluate { steps: Some(steps), ..self }
+    }
+
+    /// How progress is shown.
+    pub fn verbose(self, verbose: Verbose) -> Evaluate {
+        Evaluate { verbose, ..self }
+    }
+}
+
+impl Model {
+    /// Trains the model, epoch by epoch, on `(&x, &y)`, `(&x, &y, &sample_weight)`, or another source of batches.
+    ///
+    /// The step is traced once for each size of batch and runs compiled, unless the model was compiled to run eagerly. The same
+    /// seed gives the same weights.
+    ///
+    /// Fails where the model is not compiled, where there are no samples or not as many targets, where data does not fit the
+    /// model, and where a label is out of range.
+    pub fn fit(&self, data: impl Source, mut options: Fit<'_>) -> Result<History> {
+        let mut callbacks = std::mem::take(&mut options.callbacks);
+        let halves = match options.validation_data {
+            None if options.validation_split != 0.0 => Some(data.split(options.validation_split)?),
+            _ => None,
+        };
+        let (train, validation): (&dyn Source, Option<&dyn Source>) = match &halves {
+            Some((train, validation)) => (train, Some(validation)),
+            None => (&data, options.validation_data.as_deref()),
+        };
+        Run { model: self, compiled: self.compiled()?, train, validation, options: &options, rest: None }.epochs(&mut callbacks)
+    }
+
+    /// The loss and the metrics on `(&x, &y)`, `(&x, &y, &sample_weight)`, or another source of batches.
+    ///
+    /// Fails as [`Model::fit`].
+    pub fn evaluate(&self, data: impl Source, options: Evaluate) -> Result<Logs> {
+        let steps = at_most(data.steps(options.batch_size)?, options.steps);
+        let mut progress = Progress::new(options.verbose, steps);
+        let logs = self.test(&data, options.batch_size, options.steps, &mut |step, logs| progress.step(step, logs))?;
+        progress.finish(&logs);
+        Ok(logs)
+    }
+
+    /// Evaluates the model on at most so many batches of `data`, and calls `report` after each.
+    fn test(
+        &self,
+        data: &dyn Source,
+        batch_size: Option<usize>,
+        steps: Option<usize>,
+        report: &mut dyn FnMut(usize, &Logs),
+    ) -> Result<Logs> {
+        let compiled = self.compiled()?;
+        compiled.reset(&self.scope)?;
+        let mut last = None;
+        for (index, batch) in data.pass(Order { batch_size, shuffle: None })?.take(steps.unwrap_or(usize::MAX)).enumerate() {
+            let logs = batch.and_then(|batch| {
+                self.build_for(batch.x.tensor_type())?;
+                compiled.run(Kind::Test, &self.scope, &batch, false)
+            });
+            let logs = logs.map_err(|error| error.context(format!("evaluation step {}", index + 1)))?;
+            report(index + 1, &logs);
+            last = Some(logs);
+        }
+        last.ok_or_else(no_batch)
+    }
+}
+
+/// The steps of an epoch, if the data has `all` and no more than `limit` are wanted.
+fn at_most(all: Option<usize>, limit: Option<usize>) -> Option<usize> {
+    all.into_iter().chain(limit).min()
+}
+
+fn no_batch() -> Error {
+    Error::message("the data has no batch")
+}
+
+/// A call of `fit`.
+struct Run<'a> {
+    model: &'a Model,
+    compiled: &'a Compiled,
+    train: &'a dyn Source,
+    validation: Option<&'a dyn Source>,
+    options: &'a Fit<'a>,
+    /// What an epoch of few steps left of its pass.
+    rest: Option<Pass<'a>>,
+}
+
+type Callbacks<'a> = [Box<dyn Callback + 'a>];
+
+impl<'a> Run<'a> {
+    fn epochs(mut self, callbacks: &mut Callbacks<'_>) -> Result<History> {
+        let (model, options) = (self.model, self.options);
+        let mut pass = self.pass()?;
+        if let Some(Ok(batch)) = pass.peek() {
+            model.prepare(batch)?;
+        }
+        self.rest = Some(pass);
+        let mut history = History::default();
+        callbacks.iter_mut().try_for_each(|callback| callback.on_train_begin(model))?;
+        for epoch in options.initial_epoch..options.epochs {
+            let epoch_of = |error: Error| error.context(format!("epoch {}", epoch + 1));
+            callbacks.iter_mut().try_for_each(|callback| callback.on_epoch_begin(model, epoch))?;
+            let mut progress = Progress::new(options.verbose, at_most(self.train.steps(options.batch_size)?, options.steps_per_epoch));
+            if options.epochs > 1 {
+                progress.title(&format!("Epoch {}/{}", epoch + 1, options.epochs));
+            }
+            let (mut logs, mut flow) = self.epoch(callbacks, &mut progress).map_err(epoch_of)?;
+            if let Some(data) = self.validation.filter(|_| (epoch + 1).is_multiple_of(options.validation_freq.max(1))) {
+                let batch_size = options.validation_batch_size.or(options.batch_size);
+                let validation = model.test(data, batch_size, options.validation_steps, &mut |_, _| ()).map_err(epoch_of)?;
+                validation.iter().for_each(|(name, value)| logs.set(&format!("val_{name}"), value));
+            }
+            for callback in callbacks.iter_mut() {
+                flow = either(flow, callback.on_epoch_end(model, epoch, &mut logs)?);
+            }
+            progress.finish(&logs);
+            history.epochs.push((epoch, logs));
+            if flow.is_break() {
+                break;
+            }
+        }
+        self.compiled.optimizer().finalize_variable_values(&model.scope)?;
+        callbacks.iter_mut().try_for_each(|callback| callback.on_train_end(model))?;
+        Ok(history)
+    }
+
+    /// The steps of an epoch: the logs of the last one, and whether a callback wants to go on.
+    fn epoch(&mut self, callbacks: &mut Callbacks<'_>, progress: &mut Progress) -> Result<(Logs, ControlFlow<()>)> {
+        let (model, options) = (self.model, self.options);
+        self.compiled.reset(&model.scope)?;
+        let mut pass = match self.rest.take() {
+            Some(pass) => pass,
+            None => self.pass()?,
+        };
+        let mut last = None;
+        let mut flow = ControlFlow::Continue(());
+        for (step, batch) in pass.by_ref().take(options.steps_per_epoch.unwrap_or(usize::MAX)).enumerate() {
+            let logs = batch.and_then(|batch| {
+                let batch = batch.class_weighted(&options.class_weight)?;
+                callbacks.iter_mut().try_for_each(|callback| callback.on_batch_begin(model, step, &batch))?;
+                self.compiled.run(Kind::Train, &model.scope, &batch, options.check_numerics)
+            });
+            let logs = logs.map_err(|error| error.context(format!("step {}", step + 1)))?;
+            progress.step(step + 1, &logs);
+            for callback in callbacks.iter_mut() {
+                flow = either(flow, callback.on_batch_end(model, step, &logs)?);
+            }
+            last = Some(logs);
+            if flow.is_break() {
+                break;
+            }
+        }
+        if options.steps_per_epoch.is_some() && pass.peek().is_some() {
+            self.rest = Some(pass);
+        }
+        Ok((last.ok_or_else(no_batch)?, flow))
+    }
+
+    fn pass(&self) -> Result<Pass<'a>> {
+        let shuffle = self.options.shuffle.then(|| self.model.scope.next_stream()).transpose()?;
+        self.train.pass(Order { batch_size: self.options.batch_size, shuffle })
+    }
+}
+
+/// Breaks if one of them does.
+fn either(one: ControlFlow<()>, other: ControlFlow<()>) -> ControlFlow<()> {
+    if one.is_break() { one } else { other }
+}

@@ -1,0 +1,50 @@
+//! What training reports: numbers by name.
+
+/// Numbers by name, such as `loss` and `val_accuracy`, in the order in which they are shown.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Logs(Vec<(String, f64)>);
+
+impl Logs {
+    /// These, sorted by name.
+    pub(super) fn sorted(mut entries: Vec<(String, f64)>) -> Logs {
+        entries.sort_by(|(a, _), (b, _)| a.cmp(b));
+        Logs(entries)
+    }
+
+    /// The number of this name.
+    pub fn get(&self, name: &str) -> Option<f64> {
+        self.0.iter().find(|(known, _)| known == name).map(|(_, value)| *value)
+    }
+
+    /// Sets the number of this name, which comes last if it is new.
+    pub fn set(&mut self, name: &str, value: f64) {
+        match self.0.iter_mut().find(|(known, _)| known == name) {
+            Some((_, known)) => *known = value,
+            None => self.0.push((name.into(), value)),
+        }
+    }
+
+    /// The names with their numbers.
+    pub fn iter(&self) -> impl Iterator<Item = (&str, f64)> {
+        self.0.iter().map(|(name, value)| (name.as_str(), *value))
+    }
+}
+
+/// The logs of every epoch: what `fit` gives.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct History {
+    /// Each epoch, counted from 0, with its logs at its end.
+    pub epochs: Vec<(usize, Logs)>,
+}
+
+impl History {
+    /// The numbers of this name, one for each epoch that has one.
+    pub fn get(&self, name: &str) -> Vec<f64> {
+        self.epochs.iter().filter_map(|(_, logs)| logs.get(name)).collect()
+    }
+
+    /// The logs of the last epoch.
+    pub fn last(&self) -> Option<&Logs> {
+        self.epochs.last().map(|(_, logs)| logs)
+    }
+}

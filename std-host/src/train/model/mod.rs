@@ -1,0 +1,239 @@
+//! Models: Keras's `compile`, `fit`, `evaluate` and `predict` for any layer.
+
+pub mod callbacks;
+mod dataset;
+mod fit;
+mod logs;
+mod source;
+mod steps;
+
+pub use callbacks::Callback;
+pub use dataset::Inputs;
+pub use fit::{Evaluate, Fit};
+pub use logs::{History, Logs};
+pub use source::{Arrays, Batch, Order, Pass, Source};
+pub use steps::Compile;
+
+pub use crate::train::progress::Verbose;
+
+use crate::files::{FileError, FileResult};
+use crate::formats::proto::GraphDef;
+use crate::formats::weights;
+use gradlet_core::layers::{Layer, Module, Size, Summary, Visitor};
+use gradlet_core::optimizers::Optimizer;
+use gradlet_core::{DType, Eager, Error, Function, Result, Scope, Shape, Tensor, TensorType, Variable};
+use std::path::Path;
+use std::sync::{Arc, OnceLock};
+use steps::{Compiled, Kind};
+
+/// A layer to be trained, judged and used: Keras's `Model`.
+///
+/// ```
+/// use gradlet::layers::{Activation, Dense, Sequential};
+/// use gradlet::losses::SparseCategoricalCrossentropy;
+/// use gradlet::metrics::SparseCategoricalAccuracy;
+/// use gradlet::model::{Compile, Evaluate, Fit, Model};
+/// use gradlet::optimizers::Adam;
+/// use gradlet::{Eager, Scope, Tensor};
+///
+/// let scope = Eager::with_seed(&gradlet::cpu(), 42);
+/// let layers = Sequential::new().with(Dense::new(8).activation(Activation::Relu)).with(Dense::new(2));
+/// let mut model = Model::new(&scope, layers);
+/// let loss = SparseCategoricalCrossentropy::default().from_logits(true);
+/// model.compile(Compile::new(Adam::new(0.1), loss).metric("accuracy", SparseCategoricalAccuracy::default()))?;
+///
+/// // Which of two numbers is larger?
+/// let x = Tensor::random_uniform(&scope, &[64, 2])?;
+/// let y = x.argmax(-1, gradlet::DType::I32)?;
+/// let history = model.fit((&x, &y), Fit::new().epochs(20).batch_size(16))?;
+/// assert!(history.get("loss")[19] < history.get("loss")[0]);
+/// assert!(model.evaluate((&x, &y), Evaluate::new())?.get("accuracy") > Some(0.9));
+/// assert_eq!(model.predict(&x)?.dims(), [64, 2]);
+/// # Ok::<(), gradlet::Error>(())
+/// ```
+pub struct Model {
+    scope: Eager,
+    layer: Arc<dyn Layer>,
+    /// What the model was built for.
+    input: OnceLock<TensorType>,
+    predict: Function<Tensor, Tensor>,
+    compiled: Option<Compiled>,
+}
+
+impl Model {
+    /// A model of `layer`, whose tensors are made in `scope`. To go on using the layer itself, give a clone of an `Arc` of it.
+    pub fn new(scope: &Eager, layer: impl Layer + 'static) -> Model {
+        let layer: Arc<dyn Layer> = Arc::new(layer);
+        let called = layer.clone();
+        let predict = Function::new(move |scope: &dyn Scope, x: Tensor| called.apply(scope, &x));
+        Model { scope: scope.clone(), layer, input: OnceLock::new(), predict, compiled: None }
+    }
+
+    /// Says how the model is trained. Fails where two metrics have one name.
+    pub fn compile(&mut self, compile: Compile) -> Result<()> {
+        self.compiled = Some(Compiled::new(&self.layer, compile)?);
+        Ok(())
+    }
+
+    /// Creates the variables, for inputs of f32 with these dimensions after the batch.
+    pub fn build(&self, input: &[u32]) -> Result<()> {
+        self.build_for(TensorType::new(DType::F32, Shape::new(&[&[1], input].concat())?))
+    }
+
+    fn build_for(&self, input: TensorType) -> Result<()> {
+        if !self.layer.is_built() || self.input.get().is_none() {
+            self.layer.output_type(&self.scope, input)?;
+        }
+        self.input.get_or_init(|| input);
+        Ok(())
+    }
+
+    /// Builds the model and its optimizer for batches like this one.
+    fn prepare(&self, batch: &Batch) -> Result<()> {
+        batch.samples()?;
+        self.build_for(batch.x.tensor_type())?;
+        self.compiled()?.optimizer().build(&self.scope, &*self.layer)
+    }
+
+    /// The scope that the model's tensors are made in.
+    pub fn scope(&self) -> &Eager {
+        &self.scope
+    }
+
+    /// The layer.
+    pub fn layer(&self) -> &Arc<dyn Layer> {
+        &self.layer
+    }
+
+    /// The optimizer that the model was compiled with.
+    pub fn optimizer(&self) -> Result<&Arc<dyn Optimizer>> {
+        Ok(self.compiled()?.optimizer())
+    }
+
+    fn compiled(&self) -> Result<&Compiled> {
+        self.compiled.as_ref().ok_or_else(|| Error::message("the model is not compiled: call compile() first"))
+    }
+
+    /// The layers, their output shapes and parameters, and the size of the optimizer's state, as Keras prints them.
+    ///
+    /// Fails where the model was neither built nor called yet.
+    pub fn summary(&self) -> Result<Summary> {
+        let input = self.input.get().ok_or_else(unbuilt)?;
+        let state = self.compiled.as_ref().map(|compiled| compiled.optimizer().variables()).unwrap_or_default();
+        let optimizer = state.iter().any(Variable::is_built).then(|| Size::of(&state));
+        Ok(Summary { optimizer, ..Summary::new(&*self.layer, &self.scope, *input)? })
+    }
+
+    /// One step of training: gives the loss and the metrics of this batch.
+    ///
+    /// Fails, as `fit` does, where the model is not compiled, and where the batch does not fit it.
+    pub fn train_on_batch(&self, batch: impl Into<Batch>) -> Result<Logs> {
+        let batch = batch.into();
+        self.prepare(&batch)?;
+        self.reset_metrics()?;
+        self.compiled()?.run(Kind::Train, &self.scope, &batch, false)
+    }
+
+    /// The graph of a training step for batches like this one, for TensorBoard; none where steps are computed op by op.
+    pub(crate) fn train_graph(&self, batch: &Batch) -> Result<Option<GraphDef>> {
+        self.compiled()?.train_graph(&self.scope, batch)
+    }
+
+    /// As [`Model::train_on_batch`], but nothing is trained.
+    pub fn test_on_batch(&self, batch: impl Into<Batch>) -> Result<Logs> {
+        let batch = batch.into();
+        self.build_for(batch.x.tensor_type())?;
+        self.reset_metrics()?;
+        self.compiled()?.run(Kind::Test, &self.scope, &batch, false)
+    }
+
+    fn reset_metrics(&self) -> Result<()> {
+        self.compiled()?.reset(&self.scope)
+    }
+
+    /// The outputs for all samples: of a tensor, computed in batches of 32, or of a dataset of batches. Fails where there is no sample.
+    pub fn predict(&self, x: impl Inputs) -> Result<Tensor> {
+        self.outputs(x.inputs()?)
+    }
+
+    /// The outputs for all samples of `x`, computed in batches of this size.
+    pub fn predict_in_batches(&self, x: &Tensor, batch_size: usize) -> Result<Tensor> {
+        self.outputs(dataset::batches_of(x, batch_size)?)
+    }
+
+    fn outputs(&self, batches: impl Iterator<Item = Result<Tensor>>) -> Result<Tensor> {
+        let outputs = batches.map(|batch| self.predict_on_batch(&batch?)).collect::<Result<Vec<Tensor>>>()?;
+        match outputs.as_slice() {
+            [] => Err(Error::message("there are no samples: the dataset has no batch")),
+            outputs => Tensor::concat(outputs, 0),
+        }
+    }
+
+    /// The outputs for one batch, computed at once.
+    pub fn predict_on_batch(&self, x: &Tensor) -> Result<Tensor> {
+        self.build_for(x.tensor_type())?;
+        self.predict.call(&self.scope, x.clone())
+    }
+
+    /// The values of all variables.
+    ///
+    /// Fails where the model is not built.
+    pub fn get_weights(&self) -> Result<Vec<Tensor>> {
+        self.built_variables()?.iter().map(|(_, variable)| self.scope.read(variable)).collect()
+    }
+
+    /// Sets all variables, in the order of [`Model::get_weights`].
+    ///
+    /// Fails, and changes none, where the model is not built, where there are more or fewer values than variables, and where
+    /// one has another element type or shape than its variable.
+    pub fn set_weights(&self, weights: &[Tensor]) -> Result<()> {
+        let variables = self.built_variables()?;
+        if variables.len() != weights.len() {
+            return Err(Error::message(format!("the model has {} variables, got {} weights", variables.len(), weights.len())));
+        }
+        for ((name, variable), weight) in variables.iter().zip(weights) {
+            let (own, got) = (variable.tensor_type()?, weight.tensor_type());
+            if own != got {
+                return Err(Error::message(format!("variable {name:?} is {own}, its weight is {got}")));
+            }
+        }
+        variables.iter().zip(weights).try_for_each(|((_, variable), weight)| self.scope.assign(variable, weight))
+    }
+
+    /// Writes all variables to a safetensors file, whole or not at all: a tensor for each path, such as `dense_1/kernel`.
+    pub fn save_weights(&self, path: impl AsRef<Path>) -> FileResult<()> {
+        let path = path.as_ref();
+        self.built_variables().map_err(|error| FileError::model(path, error))?;
+        weights::save(&self.scope, &*self.layer, self.layer.name(), path)
+    }
+
+    /// Sets all variables from a safetensors file.
+    ///
+    /// Fails, and changes none, where the model is not built, the file is damaged, lacks a variable or has one that the model
+    /// has not, and where one has another element type or shape.
+    pub fn load_weights(&self, path: impl AsRef<Path>) -> FileResult<()> {
+        let path = path.as_ref();
+        self.built_variables().map_err(|error| FileError::model(path, error))?;
+        weights::load(&self.scope, &*self.layer, path)
+    }
+
+    fn built_variables(&self) -> Result<Vec<(String, Variable)>> {
+        let variables = self.layer.named_variables();
+        let built = !variables.is_empty() && variables.iter().all(|(_, variable)| variable.is_built());
+        // A model whose layers make no variables is built once it was called.
+        if built || self.input.get().is_some() { Ok(variables) } else { Err(unbuilt()) }
+    }
+}
+
+impl Module for Model {
+    fn visit(&self, visitor: &mut dyn Visitor) {
+        self.layer.visit(visitor);
+        if let Some(compiled) = self.compiled.as_ref().filter(|_| visitor.tracks()) {
+            visitor.module("optimizer", compiled.optimizer());
+        }
+    }
+}
+
+fn unbuilt() -> Error {
+    Error::message("the model is not built: call build() with the dimensions of an input, or call the model once")
+}

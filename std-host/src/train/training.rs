@@ -1,0 +1,60 @@
+//! Training classifiers.
+
+use crate::train::model::{Compile, Model};
+use gradlet_core::layers::{Layer, Sequential};
+use gradlet_core::losses::{Loss, SparseCategoricalCrossentropy};
+use gradlet_core::metrics::SparseCategoricalAccuracy;
+use gradlet_core::optimizers::Optimizer;
+use gradlet_core::{Eager, Function, Record, Result, Scope, Tensor, Variable};
+use std::sync::Arc;
+
+/// A traced step: from inputs `x` and labels `y` (i32) to the mean loss.
+pub type Step = Function<(Tensor, Tensor), Tensor>;
+
+/// A training step of `model`, which gives logits: forward, softmax cross-entropy, backward, and the optimizer's update of
+/// `variables`. It is traced once for each shape of `x`.
+///
+/// ```
+/// use gradlet::optimizers::Sgd;
+/// use gradlet::{Eager, ModelSpec, Scope, Tensor, layers::Module, training};
+/// use std::sync::Arc;
+/// let scope = Eager::new(&gradlet::cpu());
+/// let model = Arc::new(ModelSpec::build(&"mlp:4-2".parse()?, &scope)?);
+/// let step = training::step(&model, Arc::new(Sgd::new(0.5)), model.trainable_variables());
+/// let (x, y) = (Tensor::full(&scope.device(), 1.0f32, &[3, 4])?, Tensor::full(&scope.device(), 1i32, &[3])?);
+/// let first = step.call(&scope, (x.clone(), y.clone()))?.item::<f32>()?;
+/// let second = step.call(&scope, (x, y))?.item::<f32>()?;
+/// assert!(second < first);
+/// # Ok::<(), gradlet::Error>(())
+/// ```
+pub fn step(model: &Arc<Sequential>, optimizer: Arc<dyn Optimizer>, variables: Vec<Variable>) -> Step {
+    let model = model.clone();
+    Function::new(move |scope: &dyn Scope, (x, y): (Tensor, Tensor)| {
+        let tape = scope.tape();
+        let loss = loss().call(&y, &model.call(&tape, &x)?)?;
+        let gradients = tape.gradient(&loss, &variables)?;
+        optimizer.apply_gradients(scope, &gradients)?;
+        Ok(loss)
+    })
+}
+
+/// What models that give logits are trained by.
+fn loss() -> SparseCategoricalCrossentropy {
+    SparseCategoricalCrossentropy::default().from_logits(true)
+}
+
+/// A model of `layer`, which gives logits, compiled to be trained with `optimizer` on labels: by softmax cross-entropy, and with
+/// the metric `accuracy`.
+///
+/// ```
+/// use gradlet::optimizers::Sgd;
+/// use gradlet::{Eager, models, training};
+/// let scope = Eager::new(&gradlet::cpu());
+/// let model = training::classifier(&scope, models::mlp(&[8], 2), Sgd::new(0.5))?;
+/// # Ok::<(), gradlet::Error>(())
+/// ```
+pub fn classifier(scope: &Eager, layer: impl Layer + 'static, optimizer: impl Optimizer + 'static) -> Result<Model> {
+    let mut model = Model::new(scope, layer);
+    model.compile(Compile::new(optimizer, loss()).metric("accuracy", SparseCategoricalAccuracy::default()))?;
+    Ok(model)
+}
