@@ -133,7 +133,7 @@ fn checkpoints_by_names_are_restored_too() {
     struct Scoped {
         w: Variable,
     }
-    let fixture = Path::new(env!("CARGO_MANIFEST_DIR")).join("../tests/fixtures/checkpoint/g_v1_saver/model-5");
+    let fixture = Path::new(env!("CARGO_MANIFEST_DIR")).join("../tests/fixtures/checkpoint/saver_v1/g_v1_saver/model-5");
     let zeros = |dims: &[u32], dtype: DType| {
         let value = Tensor::full(&gradlet::cpu(), 0.0f32, dims).unwrap().cast(dtype).unwrap();
         Variable::new(&scope(), "v", &value).unwrap()

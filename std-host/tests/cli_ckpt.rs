@@ -50,38 +50,39 @@ fn copied(folder: &TempDir, name: &str) -> PathBuf {
 #[test]
 fn inspect_shows_tensors_and_objects() {
     let folder = TempDir::new().unwrap();
-    let text = succeeds(&folder, &["inspect", &fixture("h_restore/src-1")]);
-    assert!(text.starts_with(&format!("{}: TensorFlow checkpoint, 5 tensors, ", fixture("h_restore/src-1"))), "{text}");
+    let text = succeeds(&folder, &["inspect", &fixture("restore/h_restore/src-1")]);
+    assert!(text.starts_with(&format!("{}: TensorFlow checkpoint, 5 tensors, ", fixture("restore/h_restore/src-1"))), "{text}");
     assert!(text.lines().any(|line| line.split_whitespace().take(4).eq(["m/a", "float32", "[2]", "8"])), "{text}");
     // A folder is its latest checkpoint; a file of a checkpoint is that checkpoint.
-    assert_eq!(succeeds(&folder, &["inspect", &fixture("h_restore")]), text);
-    assert_eq!(succeeds(&folder, &["inspect", &fixture("h_restore/src-1.index")]), text);
-    let json: serde_json::Value = serde_json::from_str(&succeeds(&folder, &["inspect", "--json", &fixture("a_dtypes/ckpt")])).unwrap();
+    assert_eq!(succeeds(&folder, &["inspect", &fixture("restore/h_restore")]), text);
+    assert_eq!(succeeds(&folder, &["inspect", &fixture("restore/h_restore/src-1.index")]), text);
+    let json: serde_json::Value =
+        serde_json::from_str(&succeeds(&folder, &["inspect", "--json", &fixture("dtypes_and_names/a_dtypes/ckpt")])).unwrap();
     let tensors = json["tensors"].as_array().unwrap();
     assert_eq!(tensors.len(), 20);
     let special = tensors.iter().find(|tensor| tensor["name"] == "model/f32_special").unwrap();
     assert_eq!(special["key"], "model/f32_special/.ATTRIBUTES/VARIABLE_VALUE");
     assert_eq!(special["statistics"]["nan"], 1);
     assert!(tensors.iter().any(|tensor| tensor["dtype"] == "string" && tensor["first"][0] == "a"));
-    let tree = succeeds(&folder, &["inspect", "--tree", &fixture("a_names/ckpt-1")]);
+    let tree = succeeds(&folder, &["inspect", "--tree", &fixture("dtypes_and_names/a_names/ckpt-1")]);
     assert!(tree.starts_with("(root)\n") && tree.contains("  dot.ted") && tree.contains("(as above)"), "{tree}");
     let (_, error) = fails(&folder, &["inspect", "none"]);
     assert!(error.contains("none.index: there is no such file"), "{error}");
-    let (_, error) = fails(&folder, &["inspect", "--tree", &fixture("g_v1_saver/model-5")]);
+    let (_, error) = fails(&folder, &["inspect", "--tree", &fixture("saver_v1/g_v1_saver/model-5")]);
     assert!(error.contains("has no objects"), "{error}");
 }
 
 #[test]
 fn verify_names_what_is_damaged() {
     let folder = TempDir::new().unwrap();
-    let prefix = copied(&folder, "b_mlp/model-1");
+    let prefix = copied(&folder, "modules/b_mlp/model-1");
     let count = BundleReader::open(&prefix).unwrap().entries().len();
     assert_eq!(succeeds(&folder, &["verify", "ckpt"]), format!("ckpt: whole, {count} tensors\n"));
     let data = data_path(&prefix, 0, 1);
     let mut bytes = fs::read(&data).unwrap();
     bytes[0] ^= 1;
     fs::write(&data, bytes).unwrap();
-    let (text, error) = fails(&folder, &["verify", "ckpt", &fixture("b_cnn")]);
+    let (text, error) = fails(&folder, &["verify", "ckpt", &fixture("modules/b_cnn")]);
     let first = format!("ckpt: damaged, {} of {count} tensors whole\n", count - 1);
     assert!(text.starts_with(&first) && text.contains("tensor \"step/") && text.contains("checksum does not match"), "{text}");
     assert!(text.contains("b_cnn: whole"), "{text}");
@@ -102,14 +103,14 @@ fn verify_names_what_is_damaged() {
 #[test]
 fn diff_tells_what_differs() {
     let folder = TempDir::new().unwrap();
-    let (five, six) = (fixture("d_manager/ckpt-5"), fixture("d_manager/ckpt-6"));
-    let same = succeeds(&folder, &["diff", &six, &fixture("d_manager")]);
+    let (five, six) = (fixture("managers/d_manager/ckpt-5"), fixture("managers/d_manager/ckpt-6"));
+    let same = succeeds(&folder, &["diff", &six, &fixture("managers/d_manager")]);
     assert!(same.ends_with("tensors are the same, 0 differ, 0 are only in one\n"), "{same}");
     let (text, error) = fails(&folder, &["diff", &five, &six]);
     assert!(text.contains("save_counter: 1 of 1 elements differ, by 1 at most: 5 and 6 at []\n"), "{text}");
     assert!(error.contains("differ"), "{error}");
     assert!(succeeds(&folder, &["diff", &five, &six, "--tolerance", "1000"]).contains(" 0 differ"));
-    let (text, _) = fails(&folder, &["diff", &six, &fixture("b_mlp")]);
+    let (text, _) = fails(&folder, &["diff", &six, &fixture("modules/b_mlp")]);
     assert!(text.contains(", only in "), "{text}");
     succeeds(&folder, &["convert", &six, "six.safetensors"]);
     succeeds(&folder, &["diff", &six, "six.safetensors"]);
@@ -118,7 +119,7 @@ fn diff_tells_what_differs() {
 #[test]
 fn tensors_go_from_kind_to_kind_and_back() {
     let folder = TempDir::new().unwrap();
-    let from = fixture("a_dtypes/ckpt");
+    let from = fixture("dtypes_and_names/a_dtypes/ckpt");
     let text = succeeds(&folder, &["convert", &from, "all.safetensors"]);
     assert!(text.contains("model/s is left out: it is string[4]\n"), "{text}");
     assert!(text.ends_with("all.safetensors has 17 tensors\n"), "{text}");
@@ -129,7 +130,7 @@ fn tensors_go_from_kind_to_kind_and_back() {
     for (key, _) in back.entries().filter(|(key, _)| *key != "_CHECKPOINTABLE_OBJECT_GRAPH") {
         assert_eq!(original.bytes(key).unwrap(), back.bytes(key).unwrap());
     }
-    succeeds(&folder, &["convert", &fixture("e_sharded_max_size/ckpt"), "whole"]);
+    succeeds(&folder, &["convert", &fixture("shards/e_sharded_max_size/ckpt"), "whole"]);
     succeeds(&folder, &["verify", "whole"]);
     let text = succeeds(&folder, &["convert", "--dry-run", "whole", "none.safetensors", "--map", "a=renamed"]);
     assert!(text.contains("renamed: float32") && text.contains("none.safetensors would get"), "{text}");
@@ -194,7 +195,7 @@ fn flat_checkpoints_belong_to_an_artifact() {
 #[test]
 fn keras_names_are_matched() {
     let folder = TempDir::new().unwrap();
-    let keras = fixture("c_keras_mlp_adam");
+    let keras = fixture("keras/c_keras_mlp_adam");
     let json: serde_json::Value = serde_json::from_str(&succeeds(&folder, &["inspect", "--json", &keras])).unwrap();
     let tensors = json["tensors"].as_array().unwrap();
     let bias =
@@ -213,6 +214,6 @@ fn keras_names_are_matched() {
     assert!(text.contains("bn/beta: float32") && text.contains("(by its path)"), "{text}");
     let file = fs::read(folder.path().join("out.safetensors")).unwrap();
     let found = safetensors::SafeTensors::deserialize(&file).unwrap();
-    let reader = BundleReader::open(Path::new(&fixture("c_keras_mlp_adam/ckpt-1"))).unwrap();
+    let reader = BundleReader::open(Path::new(&fixture("keras/c_keras_mlp_adam/ckpt-1"))).unwrap();
     assert_eq!(found.tensor("bn/beta").unwrap().data(), reader.bytes(bias["key"].as_str().unwrap()).unwrap());
 }

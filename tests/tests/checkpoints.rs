@@ -15,7 +15,13 @@ const LIMIT: Duration = Duration::from_secs(2);
 /// Indices that TensorFlow wrote: as they are, and as keys and values from which a table is made.
 fn seeds() -> Vec<Vec<u8>> {
     let mut seeds = Vec::new();
-    for name in ["a_dtypes/ckpt", "a_names/ckpt-1", "e_sharded_max_size/ckpt", "g_v1_saver/model-5", "e_two_blocks/ckpt"] {
+    for name in [
+        "dtypes_and_names/a_dtypes/ckpt",
+        "dtypes_and_names/a_names/ckpt-1",
+        "shards/e_sharded_max_size/ckpt",
+        "saver_v1/g_v1_saver/model-5",
+        "shards/e_two_blocks/ckpt",
+    ] {
         let prefix = fixtures("checkpoint").join(name);
         let file = std::fs::read(index_path(&prefix)).unwrap();
         seeds.push([&[0], &file[..]].concat());

@@ -32,20 +32,25 @@ const COMPANIONS: [&str; 2] = [".graph.pbtxt", ".safetensors"];
 /// What a listing has, and nothing else.
 const LISTING: &str = "\"keys_in_file_order\"";
 
-/// Whether a folder is of this form: there is a listing.
+/// Whether a folder, or one in it, is of this form: there is a listing.
 pub fn are_in(folder: &Path) -> bool {
-    let Ok(files) = fs::read_dir(folder) else { return false };
-    let paths = files.flatten().map(|file| file.path()).filter(|path| path.extension().is_some_and(|ending| ending == "json"));
-    paths.into_iter().any(|path| fs::read_to_string(path).is_ok_and(|text| text.contains(LISTING)))
+    let Ok(entries) = fs::read_dir(folder) else { return false };
+    let is_listing = |path: &Path| fs::read_to_string(path).is_ok_and(|text| text.contains(LISTING));
+    entries.flatten().map(|entry| entry.path()).any(|path| match path.extension() {
+        Some(ending) => ending == "json" && is_listing(&path),
+        None => path.is_dir() && are_in(&path),
+    })
 }
 
-/// Runs the cases of all files in a folder; one of a form that is not known is a failure.
+/// Runs the cases of all files in a folder, and in those of its folders that have cases; a file of a form that is not known is a failure.
 pub fn run(folder: &Path, checks: &mut Checks) -> Result<()> {
     let mut names = Vec::new();
     for entry in fs::read_dir(folder)? {
         let entry = entry?;
         if entry.file_type()?.is_file() {
             names.push(entry.file_name().into_string().ok().context("a file name that is not UTF-8")?);
+        } else if are_in(&entry.path()) {
+            run(&entry.path(), checks)?;
         }
     }
     names.sort();
