@@ -91,5 +91,5 @@ pub use {
     tensor::{device, graph, nested, profile, scope, structure, variable},
     trace::eager::Eager,
     trace::tensor_array::TensorArray,
-    trace::{autograph, control, eager, node_names, observe, scan, tensor_array, tracing},
+    trace::{autograph, control, eager, observe, scan, tensor_array, tracing},
 };

@@ -144,7 +144,7 @@ fn a_refused_run_gives_the_variables_back() {
 
 static PANICS: AtomicBool = AtomicBool::new(true);
 static FUSE: OpDef = OpDef { code: ops::relu::DEF.code, in_place: &[], ..ops::relu::DEF };
-static FUSE_OP: Op = Op { def: &FUSE, usage: "fuse(x)", grad: Gradient::Missing("it blows") };
+static FUSE_OP: Op = Op::new(&FUSE, "fuse(x)", Gradient::Missing("it blows"));
 static FUSE_F32: Kernel = Kernel { def: &FUSE, dtype: DType::F32, run: blow };
 
 fn blow(call: &mut Call<'_, '_>) -> Result<()> {

@@ -4,8 +4,6 @@
 use crate::base::dtype::DType;
 use crate::base::shape::{Shape, TensorType};
 use crate::compile::plan::{Step, is_view};
-
-use crate::ops;
 use crate::tensor::device::Device;
 use crate::tensor::graph::{Graph, Node, ValueId};
 use alloc::vec::Vec;
@@ -89,10 +87,9 @@ impl Fusion {
         let tensor_type = |id: ValueId| graph.values[id].tensor_type;
         let count = |id: ValueId| tensor_type(id).shape.elements().map(|elements| elements as usize);
         let (&input, &output) = (node.inputs.first()?, node.outputs.first()?);
-        let op = node.op.def.code;
         let elements = count(output)?;
         let even = node.outputs.iter().all(|&id| count(id) == Some(elements));
-        if !ops::ELEMENTWISE.contains(&op) || ops::checks_data(op, tensor_type(input).dtype) || !even || elements <= self.block {
+        if !node.op.elementwise || node.op.may_refuse(tensor_type(input).dtype) || !even || elements <= self.block {
             return None;
         }
         let mut columns = 1;
@@ -166,6 +163,7 @@ mod tests {
     use crate::base::sync::Task;
     use crate::compile::plan::{Location, Plan, Target, plan};
     use crate::host::executable::{Caller, Executable};
+    use crate::ops;
     use crate::tensor::device::Backend;
     use crate::tensor::scope::Op;
     use crate::{Eager, Error, Function, Result, Scope, Tensor, Variable};
@@ -225,18 +223,18 @@ mod tests {
             for variable in &variables {
                 values.push(scope.read(variable)?);
             }
+            let elementwise: Vec<&'static Op> = ops::OPS.iter().copied().filter(|op| op.elementwise).collect();
             for _ in 0..20 + dice.roll(100) {
-                let code = ops::ELEMENTWISE[dice.roll(ops::ELEMENTWISE.len())];
-                let op: &'static Op = ops::OPS.iter().find(|op| op.def.code == code).unwrap();
+                let op = elementwise[dice.roll(elementwise.len())];
                 let arity = usize::from(op.def.inputs.0);
                 let inputs: Vec<Tensor> = (0..arity).map(|_| dice.choose(&values)).collect();
-                let attributes = match code {
+                let attributes = match op.def.code {
                     ops::code::adam_step => ADAM.map(f32::to_bits).to_vec(),
                     ops::code::cast => vec![1 + dice.roll(9) as u32],
                     ops::code::reshape => [vec![6, 7], vec![42], vec![1, 7, 6], DIMS.to_vec()][dice.roll(4)].clone(),
                     _ => vec![],
                 };
-                if !scope.device().has_kernel(op.def, inputs[0].dtype()) || ops::checks_data(code, inputs[0].dtype()) {
+                if !scope.device().has_kernel(op.def, inputs[0].dtype()) || op.may_refuse(inputs[0].dtype()) {
                     continue;
                 }
                 match scope.emit(op, &attributes, &inputs.iter().collect::<Vec<_>>()) {

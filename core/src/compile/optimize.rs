@@ -3,12 +3,11 @@
 
 use crate::base::dtype::DType;
 use crate::base::error::Result;
-use crate::base::op::OpCode;
 use crate::compile::inline::{inline, prune};
 use crate::ops;
 use crate::tensor::Tensor;
 use crate::tensor::graph::{Graph, Node, Origin, has_effect};
-use crate::tensor::scope::Op;
+use crate::tensor::scope::Keeps;
 use alloc::vec::Vec;
 
 /// Constants larger than this are not made by folding: they would cost more flash than computing them costs time.
@@ -62,9 +61,8 @@ fn fold_constants(graph: &mut Graph) -> Result<bool> {
     for node in nodes {
         let inputs: Option<Vec<Tensor>> = node.inputs.iter().map(|&id| graph.constant(id).cloned()).collect();
         let small = node.outputs.iter().all(|&id| graph.values[id].tensor_type.bytes().is_some_and(|bytes| bytes <= FOLD_LIMIT));
-        let view = node.op.def.code == ops::code::reshape;
         match inputs {
-            Some(inputs) if (small || view) && !inputs.is_empty() && node.bodies.is_empty() && !has_effect(&node) => {
+            Some(inputs) if (small || node.op.is_view()) && !inputs.is_empty() && node.bodies.is_empty() && !has_effect(&node) => {
                 let computed = Tensor::compute(node.op, &node.attributes, &inputs.iter().collect::<Vec<_>>())?;
                 for (&id, tensor) in node.outputs.iter().zip(computed) {
                     graph.values[id].origin = Origin::Constant(tensor);
@@ -86,15 +84,16 @@ fn simplify(graph: &mut Graph) -> bool {
         index += 1;
         let (Some(&input), &[output]) = (node.inputs.first(), node.outputs.as_slice()) else { continue };
         let (from, to) = (graph.values[input].tensor_type, graph.values[output].tensor_type);
-        let code = node.op.def.code;
-        let copies = [ops::code::reshape, ops::code::broadcast_to, ops::code::identity, ops::code::cast].contains(&code);
+        let even = from.dtype == to.dtype && from.shape.elements() == to.shape.elements();
+        let moves_nothing = matches!(node.op.keeps, Keeps::Where(holds) if even && holds(&node.attributes, from.shape.dims()));
+        let same = moves_nothing || matches!(node.op.keeps, Keeps::SameType | Keeps::Always) || by_neutral(graph, node);
         let assigned = graph.captures.iter().any(|capture| capture.assigned == Some(output));
-        if from == to && (copies || times_one(graph, node)) && !assigned {
+        if from == to && same && !assigned {
             graph.replace(output, input);
             graph.nodes.remove(index - 1);
             changed = true;
             index -= 1;
-        } else if from.shape.elements() == to.shape.elements() && moves_nothing(node, from.shape.dims()) {
+        } else if moves_nothing {
             let attributes = to.shape.dims().to_vec();
             let (inputs, outputs) = (alloc::vec![input], alloc::vec![output]);
             let name = node.name.clone();
@@ -105,32 +104,19 @@ fn simplify(graph: &mut Graph) -> bool {
     changed
 }
 
-/// True for `x * 1` with a constant 1.
-fn times_one(graph: &Graph, node: &Node) -> bool {
-    let one = |tensor: &Tensor| tensor.to_vec::<f32>().is_ok_and(|elements| elements.iter().all(|&element| element == 1.0));
-    node.op.def.code == ops::code::mul && node.inputs.get(1).and_then(|&id| graph.constant(id)).is_some_and(one)
+/// True if every element of input 1 is a constant that gives input 0 again, as in `x * 1`.
+fn by_neutral(graph: &Graph, node: &Node) -> bool {
+    let (Some(neutral), Some(&id)) = (node.op.neutral, node.inputs.get(1)) else { return false };
+    let all = |tensor: &Tensor| tensor.to_vec::<f32>().is_ok_and(|elements| elements.iter().all(|&element| element == neutral));
+    graph.constant(id).is_some_and(all)
 }
-
-/// True if a broadcast only adds axes of size 1, or a transpose only moves such axes.
-fn moves_nothing(node: &Node, dims: &[u32]) -> bool {
-    let wide = |axis: &&u32| dims.get(**axis as usize).is_some_and(|&dim| dim != 1);
-    match node.op.def.code {
-        ops::code::broadcast_to => true,
-        ops::code::transpose => node.attributes.iter().filter(wide).is_sorted(),
-        _ => false,
-    }
-}
-
-/// The steps of optimizers: the number of the gradient's input, and the op that makes the gradient `xᵀ · dy` itself, which takes x and
-/// dy in its place.
-const STEPS: [(OpCode, usize, &Op); 2] = [(ops::code::sgd_step, 1, &ops::matmul_sgd::OP), (ops::code::adam_step, 3, &ops::matmul_adam::OP)];
 
 /// A step and the product that makes its gradient in one node, so that the gradient of a dense kernel never exists as a whole.
 fn fuse_steps(graph: &mut Graph) -> bool {
     let uses = graph.uses();
     for index in 0..graph.nodes.len() {
         let step = &graph.nodes[index];
-        let Some(&(_, input, op)) = STEPS.iter().find(|(code, ..)| *code == step.op.def.code) else { continue };
+        let Some((input, op)) = step.op.with_product else { continue };
         let gradient = step.inputs[input];
         let Some(made) = graph.nodes.iter().find(|node| node.outputs.contains(&gradient)) else { continue };
         let transposed = made.op.def.code == ops::code::matmul && made.attributes == [1, 0];

@@ -136,7 +136,7 @@ fn fuse<'g>(graph: &'g Graph, decided: &Decided, single: (Places, Layout<'g>), f
 pub(crate) fn is_view(graph: &Graph, node: &Node) -> bool {
     let (Some(&input), Some(&output)) = (node.inputs.first(), node.outputs.first()) else { return false };
     let assigned = graph.captures.iter().any(|capture| capture.assigned == Some(output) || capture.assigned == Some(input));
-    node.op.def.code == ops::code::reshape && !assigned && !matches!(graph.values[input].origin, Origin::Variable(_) | Origin::Constant(_))
+    node.op.is_view() && !assigned && !matches!(graph.values[input].origin, Origin::Variable(_) | Origin::Constant(_))
 }
 
 pub(crate) fn producers(graph: &Graph) -> Vec<Option<usize>> {
@@ -282,7 +282,7 @@ fn effects(graph: &Graph) -> Vec<usize> {
 fn hoist_checks(graph: &Graph, direct: &[Option<usize>], edges: &mut [Vec<usize>]) {
     let checks = |index: &usize| {
         let node = &graph.nodes[*index];
-        node.inputs.first().is_some_and(|&input| ops::checks_data(node.op.def.code, graph.values[input].tensor_type.dtype))
+        node.inputs.first().is_some_and(|&input| node.op.may_refuse(graph.values[input].tensor_type.dtype))
     };
     let writes = |index: &usize| graph.nodes[*index].outputs.iter().any(|&id| direct[id].is_some());
     for check in (0..edges.len()).filter(checks) {

@@ -44,7 +44,7 @@ pub(crate) fn plan(graph: &mut Graph, direct: &[Option<usize>], target: Target) 
             let in_variable = direct[output].is_some_and(|capture| graph.captures[capture].initial == value);
             let maker = producers[value].map(|maker| &graph.nodes[maker]);
             let alone = uses[value] == 1 && direct[value].is_none();
-            if !(in_variable || alone && maker.is_some_and(|maker| maker.op.def.code != ops::code::reshape)) {
+            if !(in_variable || alone && maker.is_some_and(|maker| !maker.op.is_view())) {
                 graph.nodes[node].inputs[state] = plan::copy(graph, value);
             }
         }

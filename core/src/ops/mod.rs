@@ -1,4 +1,4 @@
-//! The catalogue: one op, one file; adding one costs its file and a line here.
+//! The catalogue: one op, one file; adding one costs its file, its `mod` and a line in the list here.
 
 mod array;
 #[cfg(feature = "alloc")]
@@ -34,8 +34,6 @@ pub use reduce::{
 pub use steps::{adam_step, matmul_adam, matmul_sgd, sgd_step};
 
 use crate::base::op::Kernel;
-#[cfg(feature = "alloc")]
-use crate::{base::dtype::DType, base::op::OpCode};
 
 /// One kernel static for each element type, all of the same generic function.
 macro_rules! kernels {
@@ -197,39 +195,14 @@ pub(crate) fn blocks(op: crate::base::op::OpCode, attributes: &[u32]) -> &[u32] 
     }
 }
 
-/// The ops whose kernels may refuse their data: an index out of range. Planned before any variable is written.
+/// The type that TensorFlow gives the op of this definition: [`Op::type_name`](crate::tensor::scope::Op::type_name), for those who have only
+/// the definition. An op that is not in the catalogue has its name in TensorFlow's spelling.
 #[cfg(feature = "alloc")]
-const DATA_CHECKS: &[OpCode] = &[
-    code::sparse_softmax_cross_entropy,
-    code::sparse_softmax_cross_entropy_grad,
-    code::gather,
-    code::gather_grad,
-    code::gather_nd,
-    code::scatter_nd,
-    code::tensor_scatter_update,
-];
-
-/// The ops whose kernels may refuse integers: a division by zero, a negative exponent.
-#[cfg(feature = "alloc")]
-const INTEGER_CHECKS: [OpCode; 5] = [code::floordiv, code::floormod, code::truncatediv, code::truncatemod, code::pow];
-
-/// The ops that compute each element of their outputs from those at the same position of their inputs, broadcast: with an
-/// operand for all elements, or for the trailing axes. Compiled functions run them block by block.
-#[cfg(feature = "alloc")]
-#[rustfmt::skip]
-pub(crate) const ELEMENTWISE: &[OpCode] = &[
-    code::add, code::relu, code::relu_grad, code::sub, code::mul, code::div, code::neg, code::equal, code::cast, code::reshape,
-    code::sgd_step, code::adam_step, code::identity, code::exp, code::log, code::sqrt, code::rsqrt, code::abs, code::sign,
-    code::floor, code::ceil, code::round, code::sin, code::cos, code::tanh, code::sigmoid, code::erf, code::log1p, code::expm1,
-    code::softplus, code::multiply_no_nan, code::logical_not, code::maximum, code::minimum, code::pow, code::floordiv,
-    code::floormod, code::truncatediv, code::truncatemod, code::not_equal, code::less, code::less_equal, code::logical_and,
-    code::logical_or, code::logical_xor, code::select, code::divide_no_nan,
-];
-
-/// True if the kernel of the op for inputs of `dtype` may refuse its data.
-#[cfg(feature = "alloc")]
-pub(crate) fn checks_data(op: OpCode, dtype: DType) -> bool {
-    DATA_CHECKS.contains(&op) || !dtype.is_float() && INTEGER_CHECKS.contains(&op)
+pub fn type_name(def: &crate::base::op::OpDef) -> alloc::string::String {
+    match OPS.iter().find(|op| core::ptr::eq(op.def, def)) {
+        Some(op) => op.type_name(),
+        None => crate::tensor::facts::camel(def.name),
+    }
 }
 
 /// A CPU that computes with the portable kernels, which give the same bits on every target.

@@ -2,6 +2,7 @@
 
 pub mod device;
 pub(crate) mod display;
+pub(crate) mod facts;
 pub mod graph;
 pub mod nested;
 pub mod profile;

@@ -6,7 +6,7 @@
 
 use crate::base::dtype::DType;
 use crate::base::error::{Error, Result};
-use crate::base::op::{MAX_INPUTS, MAX_OUTPUTS, OpDef};
+use crate::base::op::{MAX_INPUTS, MAX_OUTPUTS};
 use crate::base::random::Stream;
 use crate::base::shape::TensorType;
 use crate::base::sync::{Lock, Shared, ThreadSafe};
@@ -17,25 +17,7 @@ use crate::tensor::variable::Variable;
 use alloc::string::String;
 use alloc::vec::Vec;
 
-/// An op as user code emits it: its definition, and how gradients go through it.
-pub struct Op {
-    /// What it computes.
-    pub def: &'static OpDef,
-    /// What it takes and gives, for error texts: `matmul(a[..,m,k], b[..,k,n]) -> [..,m,n]`.
-    pub usage: &'static str,
-    /// Its gradient.
-    pub grad: Gradient,
-}
-
-/// How gradients go through an op.
-pub enum Gradient {
-    /// A rule that emits forward ops; so it serves tapes and traces, and has gradients itself.
-    Rule(fn(&Backward<'_>) -> Result<InputGradients>),
-    /// None flows: the op is constant almost everywhere, or its result is not a float. With the reason.
-    None(&'static str),
-    /// There would be one, but the op does not have it, for this reason: asking for it is an error.
-    Missing(&'static str),
-}
+pub use crate::tensor::facts::{Gradient, Keeps, Op, Refusal};
 
 /// A gradient for each input of an op; `None` where none flows.
 pub type InputGradients = heapless::Vec<Option<Tensor>, MAX_INPUTS>;

@@ -6,7 +6,6 @@ use crate::base::random::Stream;
 use crate::base::shape::TensorType;
 use crate::base::sync::{Lock, Shared};
 use crate::base::view::{TensorView, TensorViewMut};
-use crate::ops;
 use crate::tensor::Tensor;
 use crate::tensor::device::Device;
 use crate::tensor::graph::Control;
@@ -62,7 +61,7 @@ impl Immediate {
         let outputs = op.def.output_types(&types, attributes).ok()?;
         let same = types.starts_with(outputs.get(..variables.len())?);
         let dtype = types.first()?.dtype;
-        let computes = self.device.has_kernel(op.def, dtype) && !ops::checks_data(op.def.code, dtype);
+        let computes = self.device.has_kernel(op.def, dtype) && !op.may_refuse(dtype);
         (same && computes && variables.iter().enumerate().all(able) && inputs.iter().all(here)).then_some(types)
     }
 }
@@ -167,6 +166,7 @@ impl Recorder for Immediate {
 mod tests {
     extern crate std;
     use super::*;
+    use crate::ops;
     use std::string::ToString;
     use std::vec;
 

@@ -3,7 +3,7 @@
 pub mod autograph;
 pub mod control;
 pub mod eager;
-pub mod node_names;
+pub(crate) mod node_names;
 pub mod observe;
 pub(crate) mod replay;
 pub mod scan;

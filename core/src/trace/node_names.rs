@@ -1,6 +1,7 @@
 //! The names of a traced graph's nodes: where they were made, and the op, called and numbered as TensorFlow does it.
 
 use crate::base::sync::Shared;
+use crate::tensor::facts::Op;
 use alloc::collections::BTreeMap;
 use alloc::format;
 use alloc::string::String;
@@ -18,64 +19,6 @@ pub(crate) fn snake(name: &str) -> String {
         snake.extend(character.to_lowercase());
     }
     snake
-}
-
-/// What TensorFlow calls ops that it does not call as we do.
-const TYPES: [(&str, &str); 35] = [
-    ("adam_step", "ResourceApplyAdam"),
-    ("add", "AddV2"),
-    ("argmax", "ArgMax"),
-    ("argmin", "ArgMin"),
-    ("avg_pool2d", "AvgPool"),
-    ("avg_pool2d_grad", "AvgPoolGrad"),
-    ("call", "PartitionedCall"),
-    ("concat", "ConcatV2"),
-    ("cond", "If"),
-    ("conv2d", "Conv2D"),
-    ("conv2d_filter_grad", "Conv2DBackpropFilter"),
-    ("conv2d_input_grad", "Conv2DBackpropInput"),
-    ("dense", "_FusedMatMul"),
-    ("depthwise_conv2d", "DepthwiseConv2dNative"),
-    ("depthwise_conv2d_filter_grad", "DepthwiseConv2dNativeBackpropFilter"),
-    ("depthwise_conv2d_input_grad", "DepthwiseConv2dNativeBackpropInput"),
-    ("div", "RealDiv"),
-    ("divide_no_nan", "DivNoNan"),
-    ("floordiv", "FloorDiv"),
-    ("floormod", "FloorMod"),
-    ("gather", "GatherV2"),
-    ("matmul", "MatMul"),
-    ("matmul_adam", "MatMulAdam"),
-    ("matmul_sgd", "MatMulSgd"),
-    ("max_pool2d", "MaxPool"),
-    ("max_pool2d_grad", "MaxPoolGrad"),
-    ("multiply_no_nan", "MulNoNan"),
-    ("pad", "PadV2"),
-    ("print", "PrintV2"),
-    ("select", "SelectV2"),
-    ("sgd_step", "ResourceApplyGradientDescent"),
-    ("sparse_softmax_cross_entropy", "SparseSoftmaxCrossEntropyWithLogits"),
-    ("top_k", "TopKV2"),
-    ("truncatediv", "TruncateDiv"),
-    ("while_loop", "While"),
-];
-
-/// The type that TensorFlow gives an op of this name; where it has none, the name in its spelling: `relu_grad` is `ReluGrad`.
-///
-/// ```
-/// use gradlet_core::names::op_type;
-/// assert_eq!(["matmul", "add", "relu_grad"].map(op_type), ["MatMul", "AddV2", "ReluGrad"]);
-/// ```
-pub fn op_type(op: &str) -> String {
-    if let Ok(index) = TYPES.binary_search_by_key(&op, |(own, _)| own) {
-        return TYPES[index].1.into();
-    }
-    let mut camel = String::new();
-    for word in op.split('_') {
-        let mut letters = word.chars();
-        camel.extend(letters.next().map(|first| first.to_ascii_uppercase()));
-        camel += letters.as_str();
-    }
-    camel
 }
 
 /// Gives names that differ.
@@ -112,8 +55,8 @@ impl Names {
     }
 
     /// A name for a node of this op here: `dense/MatMul`, then `dense/MatMul_1`.
-    pub(crate) fn node(&mut self, op: &str) -> Shared<str> {
-        let name = format!("{}{}", self.path, op_type(op));
+    pub(crate) fn node(&mut self, op: &Op) -> Shared<str> {
+        let name = format!("{}{}", self.path, op.type_name());
         let count = self.counts.entry(name.clone()).or_insert(0);
         *count += 1;
         if *count == 1 { name.into() } else { format!("{name}_{}", *count - 1).into() }
@@ -123,14 +66,16 @@ impl Names {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::ops::{self, OPS};
 
     #[test]
     fn every_op_has_a_type_of_its_own() {
-        assert!(TYPES.is_sorted());
-        let types = crate::ops::KERNELS.iter().map(|kernel| (op_type(kernel.def.name), kernel.def.name));
         let mut known = BTreeMap::new();
-        for (of, name) in types {
-            assert_eq!(*known.entry(of).or_insert(name), name);
+        for op in OPS {
+            let name = op.def.name;
+            assert_eq!(*known.entry(op.type_name()).or_insert(name), name);
+            assert_eq!(ops::type_name(op.def), op.type_name());
+            assert_ne!(op.tf_type, Some(crate::tensor::facts::camel(name).as_str()), "{name} need not say so");
         }
     }
 
@@ -142,15 +87,15 @@ mod tests {
     #[test]
     fn names_differ_and_say_where() {
         let mut names = Names::default();
-        assert_eq!(&*names.node("add"), "AddV2");
+        assert_eq!(&*names.node(&ops::add::OP), "AddV2");
         names.enter("model");
         names.enter("dense");
-        assert_eq!(&*names.node("add"), "model/dense/AddV2");
-        assert_eq!(&*names.node("add"), "model/dense/AddV2_1");
+        assert_eq!(&*names.node(&ops::add::OP), "model/dense/AddV2");
+        assert_eq!(&*names.node(&ops::add::OP), "model/dense/AddV2_1");
         names.leave();
-        assert_eq!(&*names.node("mul"), "model/Mul");
+        assert_eq!(&*names.node(&ops::mul::OP), "model/Mul");
         names.leave();
-        assert_eq!(&*names.node("add"), "AddV2_1");
+        assert_eq!(&*names.node(&ops::add::OP), "AddV2_1");
     }
 
     #[test]
@@ -158,7 +103,7 @@ mod tests {
         let mut names = Names::default();
         let named = [Some(7), Some(9), Some(7), None].map(|id| {
             names.enter_layer("dense", id);
-            let name = names.node("matmul");
+            let name = names.node(&ops::matmul::OP);
             names.leave();
             name
         });

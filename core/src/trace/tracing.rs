@@ -59,7 +59,8 @@ impl Record {
 }
 
 /// A part of a graph that stands for itself: its gradient is a rule of its own. It is not run, but taken apart.
-pub(crate) static CALL: Op = Op { def: &CALL_DEF, usage: "call", grad: Gradient::None("its rule is its node's") };
+pub(crate) static CALL: Op =
+    Op { tf_type: Some("PartitionedCall"), ..Op::new(&CALL_DEF, "call", Gradient::None("its rule is its node's")) };
 static CALL_DEF: OpDef =
     OpDef { code: OpCode(0), name: "call", inputs: (0, 0), outputs: 0, infer: |_, _, _| Err(Error::Attribute { index: 0 }), in_place: &[] };
 
@@ -150,7 +151,7 @@ impl Tracing {
         let graph = &mut record.graph;
         let outputs: Vec<ValueId> = types.iter().map(|&tensor_type| graph.value(tensor_type, Origin::Node)).collect();
         let tensors = outputs.iter().zip(types).map(|(&id, &tensor_type)| self.tensor(tensor_type, id)).collect();
-        let name = record.names.node(node.op.def.name);
+        let name = record.names.node(node.op);
         record.named.extend(outputs.iter().map(|&id| (id, name.clone())));
         record.graph.nodes.push(Node { inputs, outputs, name: Some(name), ..node });
         Ok(tensors)

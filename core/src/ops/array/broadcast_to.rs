@@ -12,7 +12,7 @@ use crate::ops::shared::runs::Runs;
 #[cfg(feature = "alloc")]
 use crate::{
     tensor::Tensor,
-    tensor::scope::{Backward, Gradient, InputGradients, Op},
+    tensor::scope::{Backward, Gradient, InputGradients, Keeps, Op},
 };
 
 /// The op.
@@ -54,7 +54,8 @@ crate::ops::moving_kernels!(sized run);
 
 /// The op with its gradient: upstream, summed over what was repeated.
 #[cfg(feature = "alloc")]
-pub static OP: Op = Op { def: &DEF, usage: "broadcast_to(x), to dimensions that x broadcasts to", grad: Gradient::Rule(grad) };
+pub static OP: Op =
+    Op { keeps: Keeps::Where(|_, _| true), ..Op::total(&DEF, "broadcast_to(x), to dimensions that x broadcasts to", Gradient::Rule(grad)) };
 
 #[cfg(feature = "alloc")]
 fn grad(of: &Backward<'_>) -> Result<InputGradients> {

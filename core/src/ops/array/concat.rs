@@ -69,9 +69,12 @@ crate::ops::moving_kernels!(bytes run);
 /// The op with its gradient: to each input its part of upstream.
 #[cfg(feature = "alloc")]
 pub static OP: Op = Op {
-    def: &DEF,
-    usage: "concat(x, …), of one element type, and of one shape but for the axis; at most 8 inputs in one op",
-    grad: Gradient::Rule(grad),
+    tf_type: Some("ConcatV2"),
+    ..Op::total(
+        &DEF,
+        "concat(x, …), of one element type, and of one shape but for the axis; at most 8 inputs in one op",
+        Gradient::Rule(grad),
+    )
 };
 
 #[cfg(feature = "alloc")]

@@ -96,9 +96,8 @@ crate::ops::moving_kernels!(bytes run);
 /// The op with its gradient: each slice of upstream added where it came from.
 #[cfg(feature = "alloc")]
 pub static OP: Op = Op {
-    def: &DEF,
-    usage: "gather(x, index), the index of i32 or i64; batch axes stand first in both, and before the axis",
-    grad: Gradient::Rule(grad),
+    tf_type: Some("GatherV2"),
+    ..Op::new(&DEF, "gather(x, index), the index of i32 or i64; batch axes stand first in both, and before the axis", Gradient::Rule(grad))
 };
 
 #[cfg(feature = "alloc")]

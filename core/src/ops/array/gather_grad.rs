@@ -74,11 +74,11 @@ crate::ops::kernels!(run: F32 = f32, F64 = f64, I32 = i32, I64 = i64, I8 = i8, U
 
 /// The op with its gradient: to each slice of dy the one of upstream that its index names.
 #[cfg(feature = "alloc")]
-pub static OP: Op = Op {
-    def: &DEF,
-    usage: "gather_grad(dy, index), the index of i32 or i64; batch axes stand first in both, and before the axis",
-    grad: Gradient::Rule(grad),
-};
+pub static OP: Op = Op::new(
+    &DEF,
+    "gather_grad(dy, index), the index of i32 or i64; batch axes stand first in both, and before the axis",
+    Gradient::Rule(grad),
+);
 
 #[cfg(feature = "alloc")]
 fn grad(of: &Backward<'_>) -> Result<InputGradients> {

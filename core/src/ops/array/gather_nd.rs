@@ -42,8 +42,7 @@ crate::ops::moving_kernels!(bytes run);
 
 /// The op with its gradient: each slice of upstream added where it came from.
 #[cfg(feature = "alloc")]
-pub static OP: Op =
-    Op { def: &DEF, usage: "gather_nd(x, index[…,k]), the index of i32 or i64, k at most the rank of x", grad: Gradient::Rule(grad) };
+pub static OP: Op = Op::new(&DEF, "gather_nd(x, index[…,k]), the index of i32 or i64, k at most the rank of x", Gradient::Rule(grad));
 
 #[cfg(feature = "alloc")]
 fn grad(of: &Backward<'_>) -> Result<InputGradients> {

@@ -60,7 +60,8 @@ crate::ops::moving_kernels!(sized run);
 
 /// The op with its gradient: to x its part of upstream, to the value the sum of the rest.
 #[cfg(feature = "alloc")]
-pub static OP: Op = Op { def: &DEF, usage: "pad(x, value), a scalar of the element type of x", grad: Gradient::Rule(grad) };
+pub static OP: Op =
+    Op { tf_type: Some("PadV2"), ..Op::total(&DEF, "pad(x, value), a scalar of the element type of x", Gradient::Rule(grad)) };
 
 #[cfg(feature = "alloc")]
 fn grad(of: &Backward<'_>) -> Result<InputGradients> {

@@ -9,7 +9,7 @@ use crate::ops::shared::elementwise;
 #[cfg(feature = "alloc")]
 use crate::{
     tensor::Tensor,
-    tensor::scope::{Backward, Gradient, InputGradients, Op},
+    tensor::scope::{Backward, Gradient, InputGradients, Keeps, Op},
 };
 
 /// The op.
@@ -28,7 +28,8 @@ crate::ops::moving_kernels!(bytes elementwise::copy);
 
 /// The op with its gradient: upstream under the dimensions of x.
 #[cfg(feature = "alloc")]
-pub static OP: Op = Op { def: &DEF, usage: "reshape(x), to dimensions of as many elements", grad: Gradient::Rule(grad) };
+pub static OP: Op =
+    Op { keeps: Keeps::Always, ..Op::elementwise(&DEF, "reshape(x), to dimensions of as many elements", Gradient::Rule(grad)) };
 
 #[cfg(feature = "alloc")]
 fn grad(of: &Backward<'_>) -> Result<InputGradients> {

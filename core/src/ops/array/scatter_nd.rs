@@ -46,12 +46,12 @@ crate::ops::kernels!(run: F32 = f32, F64 = f64, I32 = i32, I64 = i64, I8 = i8, U
 
 /// The op with its gradient: to each slice the one of upstream where it was added.
 #[cfg(feature = "alloc")]
-pub static OP: Op = Op {
-    def: &DEF,
-    usage: "scatter_nd(updates, index[…,k]), the index of i32 or i64; the updates have the rows of the index, and then the \
+pub static OP: Op = Op::new(
+    &DEF,
+    "scatter_nd(updates, index[…,k]), the index of i32 or i64; the updates have the rows of the index, and then the \
             dimensions of the result after the first k",
-    grad: Gradient::Rule(grad),
-};
+    Gradient::Rule(grad),
+);
 
 #[cfg(feature = "alloc")]
 fn grad(of: &Backward<'_>) -> Result<InputGradients> {

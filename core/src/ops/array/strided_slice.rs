@@ -90,7 +90,7 @@ crate::ops::moving_kernels!(sized run);
 
 /// The op with its gradient: upstream at the places where its elements came from, and zeros.
 #[cfg(feature = "alloc")]
-pub static OP: Op = Op { def: &DEF, usage: "strided_slice(x), from within x", grad: Gradient::Rule(grad) };
+pub static OP: Op = Op::total(&DEF, "strided_slice(x), from within x", Gradient::Rule(grad));
 
 #[cfg(feature = "alloc")]
 fn grad(of: &Backward<'_>) -> Result<InputGradients> {

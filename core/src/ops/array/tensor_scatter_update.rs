@@ -55,12 +55,12 @@ crate::ops::moving_kernels!(bytes run);
 
 /// The op with its gradient: to x upstream with zeros where it was replaced, to each update the slice of upstream at its place.
 #[cfg(feature = "alloc")]
-pub static OP: Op = Op {
-    def: &DEF,
-    usage: "tensor_scatter_update(x, updates, index[…,k]), the index of i32 or i64; the updates have the rows of the index, and \
+pub static OP: Op = Op::new(
+    &DEF,
+    "tensor_scatter_update(x, updates, index[…,k]), the index of i32 or i64; the updates have the rows of the index, and \
             then the dimensions of x after the first k",
-    grad: Gradient::Rule(grad),
-};
+    Gradient::Rule(grad),
+);
 
 #[cfg(feature = "alloc")]
 fn grad(of: &Backward<'_>) -> Result<InputGradients> {

@@ -13,7 +13,7 @@ use crate::ops::shared::runs::Runs;
 #[cfg(feature = "alloc")]
 use crate::{
     tensor::Tensor,
-    tensor::scope::{Backward, Gradient, InputGradients, Op},
+    tensor::scope::{Backward, Gradient, InputGradients, Keeps, Op},
 };
 #[cfg(feature = "alloc")]
 use heapless::Vec;
@@ -51,7 +51,14 @@ crate::ops::moving_kernels!(sized run);
 
 /// The op with its gradient: upstream with its axes put back.
 #[cfg(feature = "alloc")]
-pub static OP: Op = Op { def: &DEF, usage: "transpose(x), to an order of all axes of x", grad: Gradient::Rule(grad) };
+pub static OP: Op =
+    Op { keeps: Keeps::Where(moves_nothing), ..Op::total(&DEF, "transpose(x), to an order of all axes of x", Gradient::Rule(grad)) };
+
+/// True if only axes of 1 change their places.
+#[cfg(feature = "alloc")]
+fn moves_nothing(order: &[u32], dims: &[u32]) -> bool {
+    order.iter().filter(|axis| dims.get(**axis as usize).is_some_and(|&dim| dim != 1)).is_sorted()
+}
 
 #[cfg(feature = "alloc")]
 fn grad(of: &Backward<'_>) -> Result<InputGradients> {

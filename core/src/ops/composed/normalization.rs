@@ -10,8 +10,8 @@ use crate::tensor::Tensor;
 use alloc::vec::Vec;
 
 impl Tensor {
-    /// Mean and variance over `axes`, which count from the end where they are negative; over all of them if none is listed. They stay as
-    /// 1 in the shapes with `keepdims`. As `tf.nn.moments`.
+    /// Mean and variance over `axes`, which count from the end where they are negative; over all of them if none is listed. They stay as 1
+    /// in the shapes with `keepdims`. As `tf.nn.moments`.
     ///
     /// ```
     /// # use gradlet_core::{Tensor, ops};

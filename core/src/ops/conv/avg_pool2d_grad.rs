@@ -65,7 +65,8 @@ crate::ops::kernels!(run: F32 = f32, F64 = f64);
 
 /// The op with its gradient: linear in dy, so `avg_pool2d` of the upstream.
 #[cfg(feature = "alloc")]
-pub static OP: Op = Op { def: &DEF, usage: "avg_pool2d_grad(dy[n,oh,ow,c]), of f32 or f64", grad: Gradient::Rule(grad) };
+pub static OP: Op =
+    Op { tf_type: Some("AvgPoolGrad"), ..Op::total(&DEF, "avg_pool2d_grad(dy[n,oh,ow,c]), of f32 or f64", Gradient::Rule(grad)) };
 
 #[cfg(feature = "alloc")]
 fn grad(of: &Backward<'_>) -> Result<InputGradients> {

@@ -158,8 +158,10 @@ crate::ops::kernels!(run: F32 = f32, F64 = f64);
 
 /// The op with its gradient: `conv2d_input_grad`, `conv2d_filter_grad`, and for the bias upstream summed over positions.
 #[cfg(feature = "alloc")]
-pub static OP: Op =
-    Op { def: &DEF, usage: "conv2d(x[n,h,w,c], filter[kh,kw,c,co], optional bias[co]), of f32 or f64", grad: Gradient::Rule(grad) };
+pub static OP: Op = Op {
+    tf_type: Some("Conv2D"),
+    ..Op::total(&DEF, "conv2d(x[n,h,w,c], filter[kh,kw,c,co], optional bias[co]), of f32 or f64", Gradient::Rule(grad))
+};
 
 #[cfg(feature = "alloc")]
 fn grad(of: &Backward<'_>) -> Result<InputGradients> {

@@ -94,7 +94,10 @@ crate::ops::kernels!(run: F32 = f32, F64 = f64);
 
 /// The op with its gradient: linear in x and in dy, so `conv2d_input_grad` and `conv2d` with the upstream as filter.
 #[cfg(feature = "alloc")]
-pub static OP: Op = Op { def: &DEF, usage: "conv2d_filter_grad(x[n,h,w,c], dy[n,oh,ow,co]), of f32 or f64", grad: Gradient::Rule(grad) };
+pub static OP: Op = Op {
+    tf_type: Some("Conv2DBackpropFilter"),
+    ..Op::total(&DEF, "conv2d_filter_grad(x[n,h,w,c], dy[n,oh,ow,co]), of f32 or f64", Gradient::Rule(grad))
+};
 
 #[cfg(feature = "alloc")]
 fn grad(of: &Backward<'_>) -> Result<InputGradients> {

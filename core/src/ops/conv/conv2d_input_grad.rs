@@ -84,8 +84,10 @@ crate::ops::kernels!(run: F32 = f32, F64 = f64);
 
 /// The op with its gradient: a convolution in dy, so `conv2d` and `conv2d_filter_grad` of the upstream.
 #[cfg(feature = "alloc")]
-pub static OP: Op =
-    Op { def: &DEF, usage: "conv2d_input_grad(filter[kh,kw,c,co], dy[n,oh,ow,co]), of f32 or f64", grad: Gradient::Rule(grad) };
+pub static OP: Op = Op {
+    tf_type: Some("Conv2DBackpropInput"),
+    ..Op::total(&DEF, "conv2d_input_grad(filter[kh,kw,c,co], dy[n,oh,ow,co]), of f32 or f64", Gradient::Rule(grad))
+};
 
 #[cfg(feature = "alloc")]
 fn grad(of: &Backward<'_>) -> Result<InputGradients> {

@@ -74,9 +74,8 @@ crate::ops::kernels!(run: F32 = f32, F64 = f64);
 /// summed over positions.
 #[cfg(feature = "alloc")]
 pub static OP: Op = Op {
-    def: &DEF,
-    usage: "depthwise_conv2d(x[n,h,w,c], filter[kh,kw,c,m], optional bias[c*m]), of f32 or f64",
-    grad: Gradient::Rule(grad),
+    tf_type: Some("DepthwiseConv2dNative"),
+    ..Op::total(&DEF, "depthwise_conv2d(x[n,h,w,c], filter[kh,kw,c,m], optional bias[c*m]), of f32 or f64", Gradient::Rule(grad))
 };
 
 #[cfg(feature = "alloc")]

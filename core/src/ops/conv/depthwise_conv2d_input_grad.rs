@@ -89,8 +89,10 @@ crate::ops::kernels!(run: F32 = f32, F64 = f64);
 /// The op with its gradient: linear in the filter and in dy, so `depthwise_conv2d_filter_grad` and `depthwise_conv2d` of the
 /// upstream.
 #[cfg(feature = "alloc")]
-pub static OP: Op =
-    Op { def: &DEF, usage: "depthwise_conv2d_input_grad(filter[kh,kw,c,m], dy[n,oh,ow,c*m]), of f32 or f64", grad: Gradient::Rule(grad) };
+pub static OP: Op = Op {
+    tf_type: Some("DepthwiseConv2dNativeBackpropInput"),
+    ..Op::total(&DEF, "depthwise_conv2d_input_grad(filter[kh,kw,c,m], dy[n,oh,ow,c*m]), of f32 or f64", Gradient::Rule(grad))
+};
 
 #[cfg(feature = "alloc")]
 fn grad(of: &Backward<'_>) -> Result<InputGradients> {

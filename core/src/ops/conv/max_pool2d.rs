@@ -44,7 +44,7 @@ crate::ops::kernels!(run: F32 = f32, F64 = f64);
 
 /// The op with its gradient: `max_pool2d_grad`.
 #[cfg(feature = "alloc")]
-pub static OP: Op = Op { def: &DEF, usage: "max_pool2d(x[n,h,w,c]), x of f32 or f64", grad: Gradient::Rule(grad) };
+pub static OP: Op = Op { tf_type: Some("MaxPool"), ..Op::total(&DEF, "max_pool2d(x[n,h,w,c]), x of f32 or f64", Gradient::Rule(grad)) };
 
 #[cfg(feature = "alloc")]
 fn grad(of: &Backward<'_>) -> Result<InputGradients> {

@@ -52,7 +52,10 @@ crate::ops::kernels!(run: F32 = f32, F64 = f64);
 
 /// The op with its gradient: none for x, as the places change only where elements are equal; for dy `max_pool2d_pick`.
 #[cfg(feature = "alloc")]
-pub static OP: Op = Op { def: &DEF, usage: "max_pool2d_grad(x[n,h,w,c], dy[n,oh,ow,c]), of f32 or f64", grad: Gradient::Rule(grad) };
+pub static OP: Op = Op {
+    tf_type: Some("MaxPoolGrad"),
+    ..Op::total(&DEF, "max_pool2d_grad(x[n,h,w,c], dy[n,oh,ow,c]), of f32 or f64", Gradient::Rule(grad))
+};
 
 #[cfg(feature = "alloc")]
 fn grad(of: &Backward<'_>) -> Result<InputGradients> {

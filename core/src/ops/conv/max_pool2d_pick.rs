@@ -45,7 +45,7 @@ crate::ops::kernels!(run: F32 = f32, F64 = f64);
 
 /// The op with its gradient: none for x, as the places change only where elements are equal; for values `max_pool2d_grad`.
 #[cfg(feature = "alloc")]
-pub static OP: Op = Op { def: &DEF, usage: "max_pool2d_pick(x[n,h,w,c], values[n,h,w,c]), of f32 or f64", grad: Gradient::Rule(grad) };
+pub static OP: Op = Op::total(&DEF, "max_pool2d_pick(x[n,h,w,c], values[n,h,w,c]), of f32 or f64", Gradient::Rule(grad));
 
 #[cfg(feature = "alloc")]
 fn grad(of: &Backward<'_>) -> Result<InputGradients> {

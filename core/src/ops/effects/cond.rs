@@ -41,7 +41,6 @@ pub static I32: Kernel = Kernel { def: &DEF, dtype: DType::I32, run };
 /// The op.
 #[cfg(feature = "alloc")]
 pub static OP: Op = Op {
-    def: &DEF,
-    usage: "cond(predicate), see gradlet::control",
-    grad: Gradient::None("the tape takes the gradient of the branches themselves"),
+    tf_type: Some("If"),
+    ..Op::total(&DEF, "cond(predicate), see gradlet::control", Gradient::None("the tape takes the gradient of the branches themselves"))
 };

@@ -30,7 +30,8 @@ crate::ops::moving_kernels!(bytes run);
 
 /// The op.
 #[cfg(feature = "alloc")]
-pub static OP: Op = Op { def: &DEF, usage: "print(\"text {} text\", value)", grad: Gradient::None("it has no result to have one") };
+pub static OP: Op =
+    Op { tf_type: Some("PrintV2"), ..Op::total(&DEF, "print(\"text {} text\", value)", Gradient::None("it has no result to have one")) };
 
 #[cfg(feature = "alloc")]
 mod emit {

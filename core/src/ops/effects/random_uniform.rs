@@ -41,11 +41,11 @@ pub static I64: Kernel = Kernel { def: &DEF, dtype: DType::I64, run };
 
 /// The op.
 #[cfg(feature = "alloc")]
-pub static OP: Op = Op {
-    def: &DEF,
-    usage: "random_uniform(state), state of i64[2]",
-    grad: Gradient::None("the numbers do not depend on the state in any way that has a derivative"),
-};
+pub static OP: Op = Op::total(
+    &DEF,
+    "random_uniform(state), state of i64[2]",
+    Gradient::None("the numbers do not depend on the state in any way that has a derivative"),
+);
 
 #[cfg(feature = "alloc")]
 impl Tensor {

@@ -44,7 +44,7 @@ crate::ops::moving_kernels!(bytes run);
 
 /// The op.
 #[cfg(feature = "alloc")]
-pub static OP: Op = Op { def: &DEF, usage: "summary(value, step i64)", grad: Gradient::None("it has no result to have one") };
+pub static OP: Op = Op::total(&DEF, "summary(value, step i64)", Gradient::None("it has no result to have one"));
 
 #[cfg(feature = "alloc")]
 mod emit {

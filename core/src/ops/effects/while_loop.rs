@@ -42,7 +42,6 @@ pub static BOOL: Kernel = Kernel { def: &DEF, dtype: DType::Bool, run };
 /// The op.
 #[cfg(feature = "alloc")]
 pub static OP: Op = Op {
-    def: &DEF,
-    usage: "while_loop(condition), see gradlet::control",
-    grad: Gradient::None("the tape takes the gradient of the body itself"),
+    tf_type: Some("While"),
+    ..Op::total(&DEF, "while_loop(condition), see gradlet::control", Gradient::None("the tape takes the gradient of the body itself"))
 };

@@ -27,7 +27,7 @@ crate::ops::kernels!(run_integer: I8 = i8, I32 = i32, I64 = i64);
 
 /// The op with its gradient: dy · sign(x), 0 at 0.
 #[cfg(feature = "alloc")]
-pub static OP: Op = Op { def: &DEF, usage: "abs(x)", grad: Gradient::Rule(grad) };
+pub static OP: Op = Op::elementwise(&DEF, "abs(x)", Gradient::Rule(grad));
 
 #[cfg(feature = "alloc")]
 fn grad(of: &Backward<'_>) -> Result<InputGradients> {

@@ -33,7 +33,8 @@ crate::ops::kernels!(run_integers: I32 = i32, I64 = i64, I8 = i8, U8 = u8);
 
 /// The op with its gradient: each operand gets the upstream gradient, summed where it was broadcast.
 #[cfg(feature = "alloc")]
-pub static OP: Op = Op { def: &DEF, usage: "add(a, b), broadcast, of one element type", grad: Gradient::Rule(grad) };
+pub static OP: Op =
+    Op { tf_type: Some("AddV2"), ..Op::elementwise(&DEF, "add(a, b), broadcast, of one element type", Gradient::Rule(grad)) };
 
 #[cfg(feature = "alloc")]
 fn grad(of: &Backward<'_>) -> Result<InputGradients> {

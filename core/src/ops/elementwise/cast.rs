@@ -14,7 +14,7 @@ use crate::ops::shared::elementwise;
 #[cfg(feature = "alloc")]
 use crate::{
     tensor::Tensor,
-    tensor::scope::{Backward, Gradient, InputGradients, Op},
+    tensor::scope::{Backward, Gradient, InputGradients, Keeps, Op},
 };
 use bytemuck::{Pod, Zeroable};
 use half::{bf16, f16};
@@ -112,7 +112,7 @@ crate::ops::kernels!(run: BOOL = Bool);
 
 /// The op with its gradient: upstream cast back between floats, else none.
 #[cfg(feature = "alloc")]
-pub static OP: Op = Op { def: &DEF, usage: "cast(x), to any element type", grad: Gradient::Rule(grad) };
+pub static OP: Op = Op { keeps: Keeps::SameType, ..Op::elementwise(&DEF, "cast(x), to any element type", Gradient::Rule(grad)) };
 
 #[cfg(feature = "alloc")]
 fn grad(of: &Backward<'_>) -> Result<InputGradients> {

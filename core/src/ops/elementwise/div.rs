@@ -29,7 +29,8 @@ crate::ops::kernels!(run: F32 = f32, F64 = f64);
 
 /// The op with its gradient: dy / b to a, dy · ((-a / b) / b) to b, each summed where it was broadcast.
 #[cfg(feature = "alloc")]
-pub static OP: Op = Op { def: &DEF, usage: "div(a, b), broadcast, both f32 or both f64", grad: Gradient::Rule(grad) };
+pub static OP: Op =
+    Op { tf_type: Some("RealDiv"), ..Op::elementwise(&DEF, "div(a, b), broadcast, both f32 or both f64", Gradient::Rule(grad)) };
 
 #[cfg(feature = "alloc")]
 fn grad(of: &Backward<'_>) -> Result<InputGradients> {

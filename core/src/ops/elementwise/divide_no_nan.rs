@@ -28,7 +28,8 @@ crate::ops::kernels!(run: F32 = f32, F64 = f64);
 
 /// The op with its gradient: that of a division, with 0 where b is 0, summed where it was broadcast.
 #[cfg(feature = "alloc")]
-pub static OP: Op = Op { def: &DEF, usage: "divide_no_nan(a, b), broadcast, both f32 or both f64", grad: Gradient::Rule(grad) };
+pub static OP: Op =
+    Op { tf_type: Some("DivNoNan"), ..Op::elementwise(&DEF, "divide_no_nan(a, b), broadcast, both f32 or both f64", Gradient::Rule(grad)) };
 
 #[cfg(feature = "alloc")]
 fn grad(of: &Backward<'_>) -> Result<InputGradients> {

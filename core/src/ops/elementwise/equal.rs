@@ -23,11 +23,8 @@ crate::ops::kernels!(run: BOOL = Bool);
 
 /// The op, which has no gradient.
 #[cfg(feature = "alloc")]
-pub static OP: Op = Op {
-    def: &DEF,
-    usage: "equal(a, b), broadcast, of one element type",
-    grad: Gradient::None("the result is boolean, a step in both operands"),
-};
+pub static OP: Op =
+    Op::elementwise(&DEF, "equal(a, b), broadcast, of one element type", Gradient::None("the result is boolean, a step in both operands"));
 
 #[cfg(feature = "alloc")]
 impl Tensor {

@@ -1,5 +1,5 @@
-//! `y = a - b · ⌊a / b⌋`, broadcast: the remainder with the sign of b. f32, f64 and integers, of which a division by 0 is an error. As
-//! `tf.math.floormod`.
+//! `y = a - b · ⌊a / b⌋`, broadcast: the remainder with the sign of b. f32, f64 and integers, of which a division
+//! by 0 is an error. As `tf.math.floormod`.
 
 use crate::base::dtype::{Float, Number};
 use crate::base::error::Result;
@@ -8,7 +8,7 @@ use crate::ops::shared::elementwise;
 #[cfg(feature = "alloc")]
 use crate::{
     tensor::Tensor,
-    tensor::scope::{Backward, Gradient, InputGradients, Op},
+    tensor::scope::{Backward, Gradient, InputGradients, Op, Refusal},
 };
 
 /// The op.
@@ -41,7 +41,11 @@ crate::ops::kernels!(run_integers: I32 = i32, I64 = i64, I8 = i8, U8 = u8);
 
 /// The op with its gradient: dy to a, -dy · ⌊a / b⌋ to b, each summed where it was broadcast.
 #[cfg(feature = "alloc")]
-pub static OP: Op = Op { def: &DEF, usage: "floormod(a, b), broadcast, of one element type", grad: Gradient::Rule(grad) };
+pub static OP: Op = Op {
+    tf_type: Some("FloorMod"),
+    refusal: Refusal::Integers,
+    ..Op::elementwise(&DEF, "floormod(a, b), broadcast, of one element type", Gradient::Rule(grad))
+};
 
 #[cfg(feature = "alloc")]
 fn grad(of: &Backward<'_>) -> Result<InputGradients> {

@@ -7,7 +7,7 @@ use crate::ops::shared::elementwise;
 #[cfg(feature = "alloc")]
 use crate::{
     tensor::Tensor,
-    tensor::scope::{Backward, Gradient, InputGradients, Op},
+    tensor::scope::{Backward, Gradient, InputGradients, Keeps, Op},
 };
 
 /// The op.
@@ -18,7 +18,7 @@ crate::ops::moving_kernels!(bytes elementwise::copy);
 
 /// The op with its gradient: upstream.
 #[cfg(feature = "alloc")]
-pub static OP: Op = Op { def: &DEF, usage: "identity(x)", grad: Gradient::Rule(grad) };
+pub static OP: Op = Op { keeps: Keeps::SameType, ..Op::elementwise(&DEF, "identity(x)", Gradient::Rule(grad)) };
 
 #[cfg(feature = "alloc")]
 fn grad(of: &Backward<'_>) -> Result<InputGradients> {
@@ -27,7 +27,8 @@ fn grad(of: &Backward<'_>) -> Result<InputGradients> {
 
 /// The same op, through which no gradient flows.
 #[cfg(feature = "alloc")]
-pub(crate) static STOP: Op = Op { def: &DEF, usage: "stop_gradient(x)", grad: Gradient::None("it stops gradients") };
+pub(crate) static STOP: Op =
+    Op { keeps: Keeps::SameType, ..Op::elementwise(&DEF, "stop_gradient(x)", Gradient::None("it stops gradients")) };
 
 #[cfg(feature = "alloc")]
 impl Tensor {

@@ -29,7 +29,7 @@ pub static BOOL: Kernel = Kernel { def: &DEF, dtype: DType::Bool, run };
 
 /// The op, which has no gradient.
 #[cfg(feature = "alloc")]
-pub static OP: Op = Op { def: &DEF, usage: "logical_or(a, b), broadcast, both bool", grad: Gradient::None("booleans have no gradient") };
+pub static OP: Op = Op::elementwise(&DEF, "logical_or(a, b), broadcast, both bool", Gradient::None("booleans have no gradient"));
 
 #[cfg(feature = "alloc")]
 impl Tensor {

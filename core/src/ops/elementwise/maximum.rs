@@ -44,7 +44,7 @@ crate::ops::kernels!(run_integers: I32 = i32, I64 = i64, I8 = i8, U8 = u8);
 
 /// The op with its gradient: upstream to the one that was taken, to a of equals, and to b of NaN; summed where it was broadcast.
 #[cfg(feature = "alloc")]
-pub static OP: Op = Op { def: &DEF, usage: "maximum(a, b), broadcast, of one element type", grad: Gradient::Rule(grad) };
+pub static OP: Op = Op::elementwise(&DEF, "maximum(a, b), broadcast, of one element type", Gradient::Rule(grad));
 
 #[cfg(feature = "alloc")]
 fn grad(of: &Backward<'_>) -> Result<InputGradients> {

@@ -28,7 +28,10 @@ crate::ops::kernels!(run: F32 = f32, F64 = f64);
 
 /// The op with its gradient: of the same kind, summed where it was broadcast.
 #[cfg(feature = "alloc")]
-pub static OP: Op = Op { def: &DEF, usage: "multiply_no_nan(a, b), broadcast, both f32 or both f64", grad: Gradient::Rule(grad) };
+pub static OP: Op = Op {
+    tf_type: Some("MulNoNan"),
+    ..Op::elementwise(&DEF, "multiply_no_nan(a, b), broadcast, both f32 or both f64", Gradient::Rule(grad))
+};
 
 #[cfg(feature = "alloc")]
 fn grad(of: &Backward<'_>) -> Result<InputGradients> {

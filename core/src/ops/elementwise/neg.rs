@@ -27,7 +27,7 @@ crate::ops::kernels!(run_integer: I32 = i32, I64 = i64, I8 = i8);
 
 /// The op with its gradient: minus upstream.
 #[cfg(feature = "alloc")]
-pub static OP: Op = Op { def: &DEF, usage: "neg(x)", grad: Gradient::Rule(grad) };
+pub static OP: Op = Op::elementwise(&DEF, "neg(x)", Gradient::Rule(grad));
 
 #[cfg(feature = "alloc")]
 fn grad(of: &Backward<'_>) -> Result<InputGradients> {

@@ -8,7 +8,7 @@ use crate::ops::shared::elementwise;
 #[cfg(feature = "alloc")]
 use crate::{
     tensor::Tensor,
-    tensor::scope::{Backward, Gradient, InputGradients, Op},
+    tensor::scope::{Backward, Gradient, InputGradients, Op, Refusal},
 };
 
 /// The op.
@@ -43,7 +43,8 @@ crate::ops::kernels!(run_integers: I32 = i32, I64 = i64, I8 = i8);
 
 /// The op with its gradient: dy · b · aᵇ⁻¹ to a; dy · y · ln a to b, and 0 where a is not above 0, as TensorFlow has it.
 #[cfg(feature = "alloc")]
-pub static OP: Op = Op { def: &DEF, usage: "pow(a, b), broadcast, of one element type", grad: Gradient::Rule(grad) };
+pub static OP: Op =
+    Op { refusal: Refusal::Integers, ..Op::elementwise(&DEF, "pow(a, b), broadcast, of one element type", Gradient::Rule(grad)) };
 
 #[cfg(feature = "alloc")]
 fn grad(of: &Backward<'_>) -> Result<InputGradients> {

@@ -30,7 +30,7 @@ crate::ops::kernels!(run: F32 = f32, F64 = f64);
 
 /// The op with its gradient: to dy where y is above 0, none to y.
 #[cfg(feature = "alloc")]
-pub static OP: Op = Op { def: &DEF, usage: "relu_grad(dy, y), of one shape, f32 or f64", grad: Gradient::Rule(grad) };
+pub static OP: Op = Op::elementwise(&DEF, "relu_grad(dy, y), of one shape, f32 or f64", Gradient::Rule(grad));
 
 #[cfg(feature = "alloc")]
 fn grad(of: &Backward<'_>) -> Result<InputGradients> {

@@ -60,9 +60,8 @@ crate::ops::moving_kernels!(sized run);
 /// The op with its gradient: upstream to the one that was chosen, 0 to the other, each summed where it was broadcast.
 #[cfg(feature = "alloc")]
 pub static OP: Op = Op {
-    def: &DEF,
-    usage: "select(x, z, condition), broadcast, x and z of one element type, condition of bool",
-    grad: Gradient::Rule(grad),
+    tf_type: Some("SelectV2"),
+    ..Op::elementwise(&DEF, "select(x, z, condition), broadcast, x and z of one element type, condition of bool", Gradient::Rule(grad))
 };
 
 #[cfg(feature = "alloc")]

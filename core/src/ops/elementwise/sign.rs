@@ -28,7 +28,7 @@ crate::ops::kernels!(run: F32 = f32, F64 = f64, I8 = i8, I32 = i32, I64 = i64);
 
 /// The op, which has no gradient.
 #[cfg(feature = "alloc")]
-pub static OP: Op = Op { def: &DEF, usage: "sign(x)", grad: Gradient::None("a step: its slope is 0 but where it jumps") };
+pub static OP: Op = Op::elementwise(&DEF, "sign(x)", Gradient::None("a step: its slope is 0 but where it jumps"));
 
 #[cfg(feature = "alloc")]
 impl Tensor {

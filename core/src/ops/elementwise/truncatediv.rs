@@ -7,7 +7,7 @@ use crate::ops::shared::elementwise;
 #[cfg(feature = "alloc")]
 use crate::{
     tensor::Tensor,
-    tensor::scope::{Gradient, Op},
+    tensor::scope::{Gradient, Op, Refusal},
 };
 
 /// The op.
@@ -35,9 +35,13 @@ crate::ops::kernels!(run_integers: I32 = i32, I64 = i64, I8 = i8, U8 = u8);
 /// The op, which has no gradient.
 #[cfg(feature = "alloc")]
 pub static OP: Op = Op {
-    def: &DEF,
-    usage: "truncatediv(a, b), broadcast, of one element type",
-    grad: Gradient::None("a step in both operands, as TensorFlow has it"),
+    tf_type: Some("TruncateDiv"),
+    refusal: Refusal::Integers,
+    ..Op::elementwise(
+        &DEF,
+        "truncatediv(a, b), broadcast, of one element type",
+        Gradient::None("a step in both operands, as TensorFlow has it"),
+    )
 };
 
 #[cfg(feature = "alloc")]

@@ -1,5 +1,5 @@
-//! The remainder of a / b rounded toward zero, with the sign of a, broadcast. f32, f64 and integers, of which a division by 0 is an
-//! error. As `tf.truncatemod`.
+//! The remainder of a / b rounded toward zero, with the sign of a, broadcast. f32, f64 and integers, of which a division
+//! by 0 is an error. As `tf.truncatemod`.
 
 use crate::base::dtype::{Float, Number};
 use crate::base::error::Result;
@@ -8,7 +8,7 @@ use crate::ops::shared::elementwise;
 #[cfg(feature = "alloc")]
 use crate::{
     tensor::Tensor,
-    tensor::scope::{Gradient, Op},
+    tensor::scope::{Gradient, Op, Refusal},
 };
 
 /// The op.
@@ -36,9 +36,8 @@ crate::ops::kernels!(run_integers: I32 = i32, I64 = i64, I8 = i8, U8 = u8);
 /// The op, which has no gradient.
 #[cfg(feature = "alloc")]
 pub static OP: Op = Op {
-    def: &DEF,
-    usage: "truncatemod(a, b), broadcast, of one element type",
-    grad: Gradient::Missing("TensorFlow has none; floormod has one"),
+    refusal: Refusal::Integers,
+    ..Op::elementwise(&DEF, "truncatemod(a, b), broadcast, of one element type", Gradient::Missing("TensorFlow has none; floormod has one"))
 };
 
 #[cfg(feature = "alloc")]

@@ -74,7 +74,10 @@ crate::ops::kernels!(run: F32 = f32, F64 = f64);
 
 /// The op with its gradient: `dx = dy · kernelᵀ`, `dkernel = xᵀ · dy`, and for the bias dy summed over all rows.
 #[cfg(feature = "alloc")]
-pub static OP: Op = Op { def: &DEF, usage: "dense(x[..,k], kernel[k,n], optional bias[n]), of f32 or f64", grad: Gradient::Rule(grad) };
+pub static OP: Op = Op {
+    tf_type: Some("_FusedMatMul"),
+    ..Op::total(&DEF, "dense(x[..,k], kernel[k,n], optional bias[n]), of f32 or f64", Gradient::Rule(grad))
+};
 
 #[cfg(feature = "alloc")]
 fn grad(of: &Backward<'_>) -> Result<InputGradients> {

@@ -109,9 +109,12 @@ crate::ops::kernels!(run: F32 = f32, F64 = f64, I32 = i32);
 /// The op with its gradient: products of the upstream and the other matrix, summed over batches that were broadcast.
 #[cfg(feature = "alloc")]
 pub static OP: Op = Op {
-    def: &DEF,
-    usage: "matmul(a[..,m,k], b[..,k,n]), either transposed on demand, of one element type: f32, f64 or i32",
-    grad: Gradient::Rule(grad),
+    tf_type: Some("MatMul"),
+    ..Op::total(
+        &DEF,
+        "matmul(a[..,m,k], b[..,k,n]), either transposed on demand, of one element type: f32, f64 or i32",
+        Gradient::Rule(grad),
+    )
 };
 
 #[cfg(feature = "alloc")]

@@ -27,9 +27,12 @@ crate::ops::kernels!(run: F32 = f32, F64 = f64, I32 = i32, I64 = i64, I8 = i8, U
 /// The op, which has no gradient.
 #[cfg(feature = "alloc")]
 pub static OP: Op = Op {
-    def: &DEF,
-    usage: "argmin(x), along one axis that is not empty, to i32 or i64",
-    grad: Gradient::None("positions are integers: they do not change with small changes of x"),
+    tf_type: Some("ArgMin"),
+    ..Op::total(
+        &DEF,
+        "argmin(x), along one axis that is not empty, to i32 or i64",
+        Gradient::None("positions are integers: they do not change with small changes of x"),
+    )
 };
 
 #[cfg(feature = "alloc")]

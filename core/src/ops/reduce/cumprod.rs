@@ -1,5 +1,5 @@
-//! `y` = the product of the elements of `x` up to each one, along one axis; the first comes first. f32, f64 and integers, which wrap. As
-//! `tf.math.cumprod`.
+//! `y` = the product of the elements of `x` up to each one, along one axis; the first comes first. f32, f64 and integers,
+//! which wrap. As `tf.math.cumprod`.
 
 use crate::base::dtype::Number;
 use crate::base::error::Result;
@@ -27,7 +27,7 @@ crate::ops::kernels!(run: F32 = f32, F64 = f64, I32 = i32, I64 = i64, I8 = i8, U
 /// The op with its gradient: the cumulative sum of `y · dy` the other way, over x; 0 where x is 0, as
 /// TensorFlow has it.
 #[cfg(feature = "alloc")]
-pub static OP: Op = Op { def: &DEF, usage: "cumprod(x), along one axis", grad: Gradient::Rule(grad) };
+pub static OP: Op = Op::total(&DEF, "cumprod(x), along one axis", Gradient::Rule(grad));
 
 #[cfg(feature = "alloc")]
 fn grad(of: &Backward<'_>) -> Result<InputGradients> {

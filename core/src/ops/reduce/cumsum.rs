@@ -1,5 +1,5 @@
-//! `y` = the sum of the elements of `x` up to each one, along one axis; the first comes first. f32, f64 and integers, which wrap. As
-//! `tf.math.cumsum`.
+//! `y` = the sum of the elements of `x` up to each one, along one axis; the first comes first. f32, f64 and integers,
+//! which wrap. As `tf.math.cumsum`.
 
 use crate::base::dtype::Number;
 use crate::base::error::Result;
@@ -26,7 +26,7 @@ crate::ops::kernels!(run: F32 = f32, F64 = f64, I32 = i32, I64 = i64, I8 = i8, U
 
 /// The op with its gradient: the cumulative sum of upstream the other way.
 #[cfg(feature = "alloc")]
-pub static OP: Op = Op { def: &DEF, usage: "cumsum(x), along one axis", grad: Gradient::Rule(grad) };
+pub static OP: Op = Op::total(&DEF, "cumsum(x), along one axis", Gradient::Rule(grad));
 
 #[cfg(feature = "alloc")]
 fn grad(of: &Backward<'_>) -> Result<InputGradients> {

@@ -1,6 +1,5 @@
-//! `y` = the greatest `x` over some axes; NaN if there is one. f32, f64 and integers. Of nothing it is minus infinity or the least
-//! integer. As
-//! `tf.reduce_max`.
+//! `y` = the greatest `x` over some axes; NaN if there is one. f32, f64 and integers. Of nothing it is minus infinity or the least integer.
+//! As `tf.reduce_max`.
 //!
 //! Attribute words are those of [`sum`](crate::ops::sum).
 
@@ -27,7 +26,7 @@ crate::ops::kernels!(run: F32 = f32, F64 = f64, I32 = i32, I64 = i64, I8 = i8, U
 
 /// The op with its gradient: upstream in equal shares to all elements that are the greatest.
 #[cfg(feature = "alloc")]
-pub static OP: Op = Op { def: &DEF, usage: "max(x), over distinct axes of x", grad: Gradient::Rule(reduce::shared_gradient) };
+pub static OP: Op = Op::total(&DEF, "max(x), over distinct axes of x", Gradient::Rule(reduce::shared_gradient));
 
 #[cfg(feature = "alloc")]
 impl Tensor {

@@ -35,7 +35,7 @@ crate::ops::kernels!(run: F32 = f32, F64 = f64);
 
 /// The op with its gradient: upstream over the count, broadcast over the axes that were averaged.
 #[cfg(feature = "alloc")]
-pub static OP: Op = Op { def: &DEF, usage: "mean(x), over distinct axes of x", grad: Gradient::Rule(grad) };
+pub static OP: Op = Op::total(&DEF, "mean(x), over distinct axes of x", Gradient::Rule(grad));
 
 #[cfg(feature = "alloc")]
 fn grad(of: &Backward<'_>) -> Result<InputGradients> {

@@ -26,7 +26,7 @@ crate::ops::kernels!(run: F32 = f32, F64 = f64, I32 = i32, I64 = i64, I8 = i8, U
 
 /// The op with its gradient: upstream in equal shares to all elements that are the least.
 #[cfg(feature = "alloc")]
-pub static OP: Op = Op { def: &DEF, usage: "min(x), over distinct axes of x", grad: Gradient::Rule(reduce::shared_gradient) };
+pub static OP: Op = Op::total(&DEF, "min(x), over distinct axes of x", Gradient::Rule(reduce::shared_gradient));
 
 #[cfg(feature = "alloc")]
 impl Tensor {

@@ -77,9 +77,12 @@ crate::ops::kernels!(run: F32 = f32, F64 = f64);
 /// The op with its gradient: (softmax(logits) - one at the label) · dloss to the logits, none to the labels.
 #[cfg(feature = "alloc")]
 pub static OP: Op = Op {
-    def: &DEF,
-    usage: "sparse_softmax_cross_entropy(logits[…,classes], labels[…]), logits of f32 or f64, labels of i32 or i64",
-    grad: Gradient::Rule(grad),
+    tf_type: Some("SparseSoftmaxCrossEntropyWithLogits"),
+    ..Op::new(
+        &DEF,
+        "sparse_softmax_cross_entropy(logits[…,classes], labels[…]), logits of f32 or f64, labels of i32 or i64",
+        Gradient::Rule(grad),
+    )
 };
 
 #[cfg(feature = "alloc")]

@@ -54,11 +54,11 @@ crate::ops::kernels!(run: F32 = f32, F64 = f64);
 /// The op with its gradients, for upstream `v` and the softmax `p`: `(v·dloss - Σ p·v·dloss) · p` to the logits,
 /// `Σ v·(p - one at the label)` to dloss, none to the labels.
 #[cfg(feature = "alloc")]
-pub static OP: Op = Op {
-    def: &DEF,
-    usage: "sparse_softmax_cross_entropy_grad(logits[…,classes], labels[…], dloss[…]), labels of i32 or i64, the others f32 or f64",
-    grad: Gradient::Rule(grad),
-};
+pub static OP: Op = Op::new(
+    &DEF,
+    "sparse_softmax_cross_entropy_grad(logits[…,classes], labels[…], dloss[…]), labels of i32 or i64, the others f32 or f64",
+    Gradient::Rule(grad),
+);
 
 #[cfg(feature = "alloc")]
 fn grad(of: &Backward<'_>) -> Result<InputGradients> {

@@ -25,7 +25,7 @@ crate::ops::kernels!(run: F32 = f32, F64 = f64, I32 = i32, I64 = i64, I8 = i8, U
 
 /// The op with its gradient: upstream, broadcast over the axes that were summed.
 #[cfg(feature = "alloc")]
-pub static OP: Op = Op { def: &DEF, usage: "sum(x), over distinct axes of x", grad: Gradient::Rule(grad) };
+pub static OP: Op = Op::total(&DEF, "sum(x), over distinct axes of x", Gradient::Rule(grad));
 
 #[cfg(feature = "alloc")]
 fn grad(of: &Backward<'_>) -> Result<InputGradients> {

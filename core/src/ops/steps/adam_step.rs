@@ -137,9 +137,13 @@ crate::ops::kernels!(run: F32 = f32, F64 = f64);
 /// The op, which has no gradient.
 #[cfg(feature = "alloc")]
 pub static OP: Op = Op {
-    def: &DEF,
-    usage: "adam_step(variable, m, v, gradient, learning_rate[], iterations[]), iterations of i64, the others all f32 or all f64",
-    grad: Gradient::Missing("an optimizer's step is the end of a training step"),
+    tf_type: Some("ResourceApplyAdam"),
+    with_product: Some((3, &crate::ops::matmul_adam::OP)),
+    ..Op::elementwise(
+        &DEF,
+        "adam_step(variable, m, v, gradient, learning_rate[], iterations[]), iterations of i64, the others all f32 or all f64",
+        Gradient::Missing("an optimizer's step is the end of a training step"),
+    )
 };
 
 #[cfg(feature = "alloc")]

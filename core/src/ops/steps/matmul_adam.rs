@@ -75,10 +75,13 @@ crate::ops::kernels!(run: F32 = f32, F64 = f64);
 /// The op.
 #[cfg(feature = "alloc")]
 pub static OP: Op = Op {
-    def: &DEF,
-    usage: "matmul_adam(variable[k,n], m[k,n], v[k,n], x[m,k], dy[m,n], learning_rate[], iterations[]), iterations of i64, the others all \
+    tf_type: Some("MatMulAdam"),
+    ..Op::total(
+        &DEF,
+        "matmul_adam(variable[k,n], m[k,n], v[k,n], x[m,k], dy[m,n], learning_rate[], iterations[]), iterations of i64, the others all \
             f32 or all f64",
-    grad: Gradient::Missing("a step of an optimizer is not differentiated"),
+        Gradient::Missing("a step of an optimizer is not differentiated"),
+    )
 };
 
 #[cfg(test)]

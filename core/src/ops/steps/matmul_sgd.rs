@@ -73,9 +73,12 @@ crate::ops::kernels!(run: F32 = f32, F64 = f64);
 /// The op.
 #[cfg(feature = "alloc")]
 pub static OP: Op = Op {
-    def: &DEF,
-    usage: "matmul_sgd(variable[k,n], x[m,k], dy[m,n], learning_rate[]), of f32 or f64",
-    grad: Gradient::Missing("a step of an optimizer is not differentiated"),
+    tf_type: Some("MatMulSgd"),
+    ..Op::total(
+        &DEF,
+        "matmul_sgd(variable[k,n], x[m,k], dy[m,n], learning_rate[]), of f32 or f64",
+        Gradient::Missing("a step of an optimizer is not differentiated"),
+    )
 };
 
 #[cfg(test)]

@@ -36,9 +36,13 @@ crate::ops::kernels!(run: F32 = f32, F64 = f64);
 /// The op, which has no gradient.
 #[cfg(feature = "alloc")]
 pub static OP: Op = Op {
-    def: &DEF,
-    usage: "sgd_step(variable, gradient, learning_rate[]), all f32 or all f64",
-    grad: Gradient::Missing("an optimizer's step is the end of a training step"),
+    tf_type: Some("ResourceApplyGradientDescent"),
+    with_product: Some((1, &crate::ops::matmul_sgd::OP)),
+    ..Op::elementwise(
+        &DEF,
+        "sgd_step(variable, gradient, learning_rate[]), all f32 or all f64",
+        Gradient::Missing("an optimizer's step is the end of a training step"),
+    )
 };
 
 #[cfg(feature = "alloc")]

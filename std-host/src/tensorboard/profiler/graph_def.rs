@@ -4,7 +4,6 @@ use crate::formats::proto::attr_value::{ListValue, Value};
 use crate::formats::proto::{AttrValue, DataType, GraphDef, NodeDef, TensorProto, TensorShapeProto, VersionDef, tensor_shape_proto};
 use crate::formats::tensor_proto::{data_type, serialize_tensor};
 use gradlet_core::graph::{Graph, Node, Origin, ValueId};
-use gradlet_core::node_names::op_type;
 use gradlet_core::{Shape, Tensor, TensorType, Variable};
 use prost::Message;
 use std::collections::{BTreeMap, BTreeSet};
@@ -105,7 +104,7 @@ impl Builder {
         for node in &graph.nodes {
             let name = match &node.name {
                 Some(name) => renamed(name),
-                None => self.unique(&renamed(&op_type(node.op.def.name))),
+                None => self.unique(&renamed(&node.op.type_name())),
             };
             let mut input: Vec<String> = node.inputs.iter().map(|&id| self.source(graph, &mut sources, id, &name)).collect();
             let own = whole(node, renamed);
@@ -122,7 +121,7 @@ impl Builder {
             }
             input.extend(inner);
             let types: Vec<TensorType> = node.outputs.iter().map(|&id| graph.values[id].tensor_type).collect();
-            self.add(name.clone(), &op_type(node.op.def.name), input, &types);
+            self.add(name.clone(), &node.op.type_name(), input, &types);
             for (index, &id) in node.outputs.iter().enumerate() {
                 sources[id] = if index == 0 { name.clone() } else { format!("{name}:{index}") };
             }

@@ -4,7 +4,7 @@ use super::timeline::{Line, Plane, Span, Stat, Timeline};
 use super::trace::Options;
 use gradlet_core::Variable;
 use gradlet_core::graph::Graph;
-use gradlet_core::node_names::op_type;
+use gradlet_core::ops::type_name;
 use gradlet_core::profile::{Activity, NamedOp, Profiler};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -267,12 +267,12 @@ impl Thread {
 }
 
 fn node_name(node: &NamedOp, path: &str) -> String {
-    node.name.as_deref().map_or_else(|| format!("{path}{}", op_type(node.op.name)), Into::into)
+    node.name.as_deref().map_or_else(|| format!("{path}{}", type_name(node.op)), Into::into)
 }
 
 /// What TensorBoard takes for an op: the name, a colon, the type. Ops that run together are one, called as the last.
 pub(super) fn label(nodes: &[NamedOp], path: &str) -> String {
-    let types: Vec<String> = nodes.iter().map(|node| op_type(node.op.name)).collect();
+    let types: Vec<String> = nodes.iter().map(|node| type_name(node.op)).collect();
     let name = nodes.last().map_or_else(String::new, |node| node_name(node, path));
     format!("{name}:{}", types.join("_"))
 }
