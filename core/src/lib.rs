@@ -79,7 +79,6 @@ pub use {
     artifact::{Artifact, describe},
     autodiff::{Record, Tape, sources},
     base::sync,
-    compile::{fuse, optimize, plan, subgraphs},
     function::{ConcreteFunction, Function, TensorSpec},
     nn::{layers, losses, metrics, optimizers, schedules},
     ops::print::Print,

@@ -1,9 +1,7 @@
 //! Which nodes run together: neighbours that compute element by element. They run block by block, so that what passes between
 //! them stays in the cache, and what nobody else reads exists for one block only.
 
-use crate::base::dtype::DType;
-use crate::base::shape::{Shape, TensorType};
-use crate::compile::plan::{Step, is_view};
+use crate::compile::plan::{Division, Fusion, Step, is_view};
 use crate::tensor::device::Device;
 use crate::tensor::graph::{Graph, Node, ValueId};
 use alloc::vec::Vec;
@@ -15,43 +13,6 @@ pub(crate) const MAX_READS: usize = 24;
 
 /// The most threads that blocks are spread over.
 pub(crate) const MAX_THREADS: usize = 16;
-
-/// How nodes are to run together.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Fusion {
-    /// The elements of a block: a few operands of them stay in the innermost cache.
-    pub block: usize,
-    /// Over how many threads blocks may be spread.
-    pub threads: usize,
-    /// How many elements a thread must compute to be worth its start.
-    pub grain: usize,
-}
-
-/// How the elements of a group's tensors are divided.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Division {
-    /// How many there are.
-    pub elements: usize,
-    /// The elements of a row: of the operands of trailing axes, or 1.
-    pub columns: usize,
-    /// The elements of a block: whole rows.
-    pub block: usize,
-    /// Over how many threads the blocks are spread.
-    pub threads: usize,
-}
-
-impl Division {
-    /// One block that is everything.
-    pub const NONE: Division = Division { elements: 1, columns: 1, block: 1, threads: 1 };
-
-    /// The types of a block's tensors, by element type.
-    pub(crate) fn types(&self, elements: usize) -> [TensorType; DType::ALL.len()] {
-        let dims = [(elements / self.columns) as u32, self.columns as u32];
-        let dims = if self.columns == 1 { &dims[..1] } else { &dims[..] };
-        let shape = Shape::new(dims).unwrap_or(Shape::SCALAR);
-        DType::ALL.map(|dtype| TensorType::new(dtype, shape))
-    }
-}
 
 impl Fusion {
     /// What suits `device`.
@@ -158,10 +119,12 @@ impl Open {
 mod tests {
     extern crate std;
     use super::*;
+    use crate::base::dtype::DType;
     use crate::base::op::{Call, Kernel, OpDef};
     use crate::base::random::Stream;
     use crate::base::sync::Task;
-    use crate::compile::plan::{Location, Plan, Target, plan};
+    use crate::compile::plan::{Location, Plan, Target};
+    use crate::compile::planner::plan;
     use crate::host::executable::{Caller, Executable};
     use crate::ops;
     use crate::tensor::device::Backend;

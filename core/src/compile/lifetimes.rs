@@ -3,9 +3,7 @@
 //! Values that are views of one another, or computed in place, share a storage. A storage lives from its first writer to its
 //! last reader; storages that are never alive together share bytes of scratch memory.
 
-use crate::compile::fuse::Division;
-use crate::compile::plan::{Decided, Location, Step, Target, is_view};
-use crate::compile::subgraphs::Bodies;
+use crate::compile::plan::{Bodies, Decisions, Division, Location, Step, Target, is_view};
 use crate::runtime::program::ALIGN;
 use crate::tensor::graph::{Graph, Node, Origin, ValueId};
 use alloc::vec::Vec;
@@ -13,31 +11,15 @@ use alloc::vec::Vec;
 /// Bytes that several values share, one after the other.
 #[derive(Clone, Debug)]
 struct Storage {
-    place: Place,
+    /// At which byte of scratch memory is decided last.
+    location: Location,
     bytes: u32,
     first: usize,
     last: usize,
 }
 
-#[derive(Clone, Copy, Debug, PartialEq)]
-enum Place {
-    Constant,
-    Input(usize),
-    Scratch,
-    Result(usize),
-    Variable(usize),
-    /// In scratch, one block for each thread.
-    Block,
-}
-
-impl Place {
-    fn in_scratch(self) -> bool {
-        matches!(self, Place::Scratch | Place::Block)
-    }
-}
-
 /// Where everything lies.
-pub(crate) struct Places {
+pub(crate) struct Placement {
     pub(crate) locations: Vec<Location>,
     /// The bytes of scratch memory; `u32::MAX` where they are too many.
     pub(crate) scratch: u32,
@@ -69,15 +51,15 @@ struct Position<'s> {
 
 impl<'g> Layout<'g> {
     /// Lays out `graph`, whose nodes run in `steps`.
-    pub(crate) fn new(graph: &'g Graph, decided: &Decided, steps: Vec<Step>, target: Target) -> Layout<'g> {
+    pub(crate) fn new(graph: &'g Graph, decided: &Decisions, steps: Vec<Step>, target: Target) -> Layout<'g> {
         let storage_of = alloc::vec![None; graph.values.len()];
         let mut layout = Layout { graph, steps: Vec::new(), storages: Vec::new(), storage_of, workspaces: Vec::new() };
         for id in 0..graph.values.len() {
             let place = match graph.values[id].origin {
-                Origin::Constant(_) => Place::Constant,
-                Origin::Variable(index) => Place::Variable(index),
-                Origin::Input(index) if target != Target::Device => Place::Input(index),
-                Origin::Input(_) => Place::Scratch,
+                Origin::Constant(_) => Location::Constant,
+                Origin::Variable(index) => Location::Variable(index),
+                Origin::Input(index) if target != Target::Device => Location::Input(index),
+                Origin::Input(_) => Location::SCRATCH,
                 Origin::Node => continue,
             };
             layout.open(id, place, 0);
@@ -101,7 +83,7 @@ impl<'g> Layout<'g> {
     }
 
     /// Gives each output of `node` a storage.
-    fn place_node(&mut self, index: usize, at: &Position<'_>, decided: &Decided, last_reads: &[usize]) {
+    fn place_node(&mut self, index: usize, at: &Position<'_>, decided: &Decisions, last_reads: &[usize]) {
         let node = &self.graph.nodes[index];
         let bodies = decided.bodies[index].as_ref();
         for &id in &node.inputs {
@@ -110,32 +92,32 @@ impl<'g> Layout<'g> {
         for (output, &id) in node.outputs.iter().enumerate() {
             let internal = at.step.nodes.len() > 1 && last_reads[id] < at.end;
             if let Some(variable) = decided.direct[id] {
-                self.open(id, Place::Variable(variable), at.time);
+                self.open(id, Location::Variable(variable), at.time);
             } else if let Some(input) = bodies.and_then(|bodies| bodies.updated(output)) {
                 self.storage_of[id] = self.storage_of[node.inputs[input]];
             } else if let Some(shared) = self.shared_with(node, output, internal, at, last_reads) {
                 self.storage_of[id] = Some(shared);
             } else if internal && at.step.division != Division::NONE {
-                self.open(id, Place::Block, at.time);
+                self.open(id, Location::BLOCK, at.time);
                 let size = self.graph.values[id].tensor_type.dtype.size();
                 let blocks = self.storages.last_mut().into_iter();
                 blocks.for_each(|storage| storage.bytes = (at.step.division.threads * at.step.division.block * size) as u32);
             } else {
-                self.open(id, Place::Scratch, at.time);
+                self.open(id, Location::SCRATCH, at.time);
             }
             self.touch(id, at.time);
         }
         if let Some(bytes) = bodies.map(Bodies::workspace).filter(|&bytes| bytes > 0) {
             self.workspaces.push((index, self.storages.len()));
-            self.storages.push(Storage { place: Place::Scratch, bytes, first: at.time, last: at.time });
+            self.storages.push(Storage { location: Location::SCRATCH, bytes, first: at.time, last: at.time });
         }
     }
 
     /// A new storage for value `id`, written at time `first`. Time 0 is before the first step.
-    fn open(&mut self, id: ValueId, place: Place, first: usize) {
+    fn open(&mut self, id: ValueId, location: Location, first: usize) {
         let bytes = self.graph.values[id].tensor_type.bytes().unwrap_or(0);
         self.storage_of[id] = Some(self.storages.len());
-        self.storages.push(Storage { place, bytes, first, last: first });
+        self.storages.push(Storage { location, bytes, first, last: first });
     }
 
     fn touch(&mut self, id: ValueId, time: usize) {
@@ -148,8 +130,8 @@ impl<'g> Layout<'g> {
     fn move_results(&mut self) {
         let mut results = 0;
         for storage in self.graph.outputs.iter().filter_map(|&id| self.storage_of[id]) {
-            if self.storages[storage].place == Place::Scratch {
-                self.storages[storage].place = Place::Result(results);
+            if self.storages[storage].location == Location::SCRATCH {
+                self.storages[storage].location = Location::Result(results);
                 results += 1;
             }
         }
@@ -169,8 +151,8 @@ impl<'g> Layout<'g> {
             let holds = |id: ValueId| self.storage_of[id] == Some(storage);
             let read_later = (0..self.graph.values.len()).any(|id| holds(id) && last_reads[id] > at.node);
             let others_allowed = node.inputs.iter().enumerate().all(|(input, &id)| !holds(id) || allowed(input));
-            let place = self.storages[storage].place;
-            (place == Place::Scratch || internal && place == Place::Block) && !read_later && others_allowed && !taken(storage)
+            let place = self.storages[storage].location;
+            (place == Location::SCRATCH || internal && place == Location::BLOCK) && !read_later && others_allowed && !taken(storage)
         };
         let own = node.inputs.iter().enumerate().filter(|&(input, _)| allowed(input)).map(|(_, &id)| id);
         let earlier = at.step.nodes.iter().take(at.step.nodes.len() - (at.end - at.node));
@@ -186,7 +168,8 @@ impl<'g> Layout<'g> {
     /// The step of several nodes that most bytes of scratch are alive with.
     pub(crate) fn largest_group(&self) -> Option<usize> {
         let alive = |time: usize| {
-            let alive = self.storages.iter().filter(|storage| storage.place.in_scratch() && storage.first <= time && time <= storage.last);
+            let alive =
+                self.storages.iter().filter(|storage| storage.location.in_scratch() && storage.first <= time && time <= storage.last);
             alive.map(|storage| u64::from(storage.bytes)).sum::<u64>()
         };
         (0..self.steps.len()).filter(|&step| self.steps[step].nodes.len() > 1).max_by_key(|&step| alive(step + 1))
@@ -194,8 +177,8 @@ impl<'g> Layout<'g> {
 
     /// Gives every scratch storage its offset: the largest first, each at the lowest place where it overlaps no other
     /// that lives at the same time.
-    pub(crate) fn place(&self) -> Places {
-        let mut by_size: Vec<usize> = (0..self.storages.len()).filter(|&index| self.storages[index].place.in_scratch()).collect();
+    pub(crate) fn place(&self) -> Placement {
+        let mut by_size: Vec<usize> = (0..self.storages.len()).filter(|&index| self.storages[index].location.in_scratch()).collect();
         by_size
             .sort_by_key(|&index| core::cmp::Reverse((self.storages[index].bytes, self.storages[index].last - self.storages[index].first)));
         let mut offsets: Vec<u64> = alloc::vec![0; self.storages.len()];
@@ -220,17 +203,15 @@ impl<'g> Layout<'g> {
             placed.push(index);
         }
         let saturated = |offset: u64| u32::try_from(offset).unwrap_or(u32::MAX);
-        let locate = |storage: &Option<usize>| match storage.map(|index| (index, self.storages[index].place)) {
-            Some((_, Place::Constant)) | None => Location::Constant,
-            Some((index, Place::Scratch)) => Location::Scratch(saturated(offsets[index])),
-            Some((index, Place::Block)) => Location::Block(saturated(offsets[index])),
-            Some((_, Place::Input(index))) => Location::Input(index),
-            Some((_, Place::Result(index))) => Location::Result(index),
-            Some((_, Place::Variable(variable))) => Location::Variable(variable),
+        let locate = |storage: &Option<usize>| match storage.map(|index| (index, self.storages[index].location)) {
+            Some((index, Location::Scratch(_))) => Location::Scratch(saturated(offsets[index])),
+            Some((index, Location::Block(_))) => Location::Block(saturated(offsets[index])),
+            Some((_, location)) => location,
+            None => Location::Constant,
         };
         let locations = self.storage_of.iter().map(locate).collect();
         let workspaces = self.workspaces.iter().map(|&(node, storage)| (node, saturated(offsets[storage]))).collect();
-        Places { locations, scratch: saturated(scratch), workspaces }
+        Placement { locations, scratch: saturated(scratch), workspaces }
     }
 }
 

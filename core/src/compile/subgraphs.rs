@@ -4,39 +4,14 @@
 //! where the branch or the loop is to leave it: so nothing is copied from one iteration to the next, and a loop's state changes in
 //! place, as a variable does.
 
-use crate::compile::plan;
-use crate::compile::plan::{Location, Plan, Target, plan_part};
+use crate::compile::plan::{Bodies, Location, Plan, copy, producers};
 use crate::ops;
 use crate::tensor::graph::{Capture, Captured, Graph, Node, Origin, ValueId};
 use alloc::vec::Vec;
 
-/// The plans of what a node runs.
-pub struct Bodies {
-    /// The node.
-    pub node: usize,
-    /// The plans, in the order of the node's bodies.
-    pub plans: Vec<Plan>,
-    /// Where their scratch memory begins in that of the graph around.
-    pub(crate) at: u32,
-    /// Inputs that the node updates in place, each with the output that it becomes.
-    pub(crate) updates: Vec<(usize, usize)>,
-}
-
-impl Bodies {
-    /// The input that output `output` is the new value of.
-    pub(crate) fn updated(&self, output: usize) -> Option<usize> {
-        self.updates.iter().find(|update| update.1 == output).map(|update| update.0)
-    }
-
-    /// The bytes of scratch memory that the bodies need; they run one after the other.
-    pub(crate) fn workspace(&self) -> u32 {
-        self.plans.iter().map(|plan| plan.scratch).max().unwrap_or(0)
-    }
-}
-
-/// Plans what each node of `graph` runs. The first state of a loop is copied, unless the loop is its only reader.
-pub(crate) fn plan(graph: &mut Graph, direct: &[Option<usize>], target: Target) -> Vec<Option<Bodies>> {
-    let (uses, producers) = (graph.uses(), plan::producers(graph));
+/// Lets `plan` plan what each node of `graph` runs. The first state of a loop is copied, unless the loop is its only reader.
+pub(crate) fn plan(graph: &mut Graph, direct: &[Option<usize>], plan: &dyn Fn(Graph) -> Plan) -> Vec<Option<Bodies>> {
+    let (uses, producers) = (graph.uses(), producers(graph));
     let loops: Vec<usize> = (0..graph.nodes.len()).filter(|&node| is_loop(&graph.nodes[node])).collect();
     for node in loops {
         for state in 0..graph.nodes[node].outputs.len() {
@@ -45,11 +20,11 @@ pub(crate) fn plan(graph: &mut Graph, direct: &[Option<usize>], target: Target) 
             let maker = producers[value].map(|maker| &graph.nodes[maker]);
             let alone = uses[value] == 1 && direct[value].is_none();
             if !(in_variable || alone && maker.is_some_and(|maker| !maker.op.is_view())) {
-                graph.nodes[node].inputs[state] = plan::copy(graph, value);
+                graph.nodes[node].inputs[state] = copy(graph, value);
             }
         }
     }
-    let planned = |(index, node): (usize, &Node)| (!node.bodies.is_empty()).then(|| self::bodies(graph, direct, index, node, target));
+    let planned = |(index, node): (usize, &Node)| (!node.bodies.is_empty()).then(|| bodies(graph, direct, index, node, plan));
     let planned = graph.nodes.iter().enumerate().map(planned).collect();
     graph.nodes.iter_mut().for_each(|node| node.bodies.clear());
     planned
@@ -59,7 +34,7 @@ fn is_loop(node: &Node) -> bool {
     !node.bodies.is_empty() && node.op.def.code == ops::code::while_loop
 }
 
-fn bodies(graph: &Graph, direct: &[Option<usize>], index: usize, node: &Node, target: Target) -> Bodies {
+fn bodies(graph: &Graph, direct: &[Option<usize>], index: usize, node: &Node, plan: &dyn Fn(Graph) -> Plan) -> Bodies {
     let outputs = 0..node.outputs.len();
     // A branch updates the variables that its outputs are written into; what else it gives is new.
     let of_variable = |output: usize| {
@@ -70,28 +45,26 @@ fn bodies(graph: &Graph, direct: &[Option<usize>], index: usize, node: &Node, ta
     let bodies = Bodies { node: index, plans: Vec::new(), at: 0, updates };
     let plan_body = |(number, body): (usize, &Graph)| {
         let condition = is_loop(node) && number == 0;
-        plan_part(bodies.within(node, body, condition), target, false)
+        plan(within(&bodies, node, body, condition))
     };
     Bodies { plans: node.bodies.iter().enumerate().map(plan_body).collect(), ..bodies }
 }
 
-impl Bodies {
-    /// The body of `node` as a graph that captures its inputs, and assigns what it gives. A condition keeps its output.
-    fn within(&self, node: &Node, body: &Graph, condition: bool) -> Graph {
-        let mut graph = body.clone();
-        let first = node.inputs.len() - body.inputs.len();
-        let outputs = if condition { Vec::new() } else { core::mem::take(&mut graph.outputs) };
-        for (&initial, input) in core::mem::take(&mut graph.inputs).iter().zip(first..) {
-            let update = self.updates.iter().find(|update| update.0 == input);
-            let assigned = update.and_then(|update| outputs.get(update.1)).copied().filter(|&value| value != initial);
-            capture(&mut graph, node.inputs[input], initial, assigned);
-        }
-        for (output, &value) in outputs.iter().enumerate().filter(|(output, _)| self.updated(*output).is_none()) {
-            let initial = graph.value(graph.values[value].tensor_type, Origin::Node);
-            capture(&mut graph, node.outputs[output], initial, Some(value));
-        }
-        graph
+/// The body of `node` as a graph that captures its inputs, and assigns what it gives. A condition keeps its output.
+fn within(bodies: &Bodies, node: &Node, body: &Graph, condition: bool) -> Graph {
+    let mut graph = body.clone();
+    let first = node.inputs.len() - body.inputs.len();
+    let outputs = if condition { Vec::new() } else { core::mem::take(&mut graph.outputs) };
+    for (&initial, input) in core::mem::take(&mut graph.inputs).iter().zip(first..) {
+        let update = bodies.updates.iter().find(|update| update.0 == input);
+        let assigned = update.and_then(|update| outputs.get(update.1)).copied().filter(|&value| value != initial);
+        capture(&mut graph, node.inputs[input], initial, assigned);
     }
+    for (output, &value) in outputs.iter().enumerate().filter(|(output, _)| bodies.updated(*output).is_none()) {
+        let initial = graph.value(graph.values[value].tensor_type, Origin::Node);
+        capture(&mut graph, node.outputs[output], initial, Some(value));
+    }
+    graph
 }
 
 fn capture(graph: &mut Graph, outer: ValueId, initial: ValueId, assigned: Option<ValueId>) {

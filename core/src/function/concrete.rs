@@ -4,7 +4,7 @@ use super::signature::TensorSpec;
 use crate::base::error::Result;
 use crate::base::shape::TensorType;
 use crate::base::sync::Lock;
-use crate::compile::fuse::Fusion;
+use crate::compile::plan::Fusion;
 use crate::host::executable::{Caller, Executable};
 use crate::tensor::Tensor;
 use crate::tensor::device::Device;

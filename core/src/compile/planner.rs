@@ -1,0 +1,73 @@
+//! The planner, which all of this folder serves.
+//!
+//! 1. Each assignment gets a place: the variable's own bytes, or a copy ([`assignments`](crate::compile::assignments)).
+//! 2. What branches and loops run is planned, inside out ([`subgraphs`]): it works in a piece of the scratch memory of the graph around
+//!    it, and reads and writes that graph's values where they are.
+//! 3. What must run before what follows from the values, from overwritten variables, and from effects. Nodes that may refuse their data
+//!    run before any variable is written. Two orders are tried: the trace's own, and one that runs what frees most memory first
+//!    ([`order`](crate::compile::order)).
+//! 4. In each order, values that can share bytes become one storage, from its first writer to its last reader; the largest storage takes
+//!    the lowest offset that is free all that time, then the next ([`lifetimes`](crate::compile::lifetimes)). The order that needs less scratch memory is taken.
+//! 5. For a host, neighbours are fused, and taken apart again as long as the plan needs more memory than without ([`fuse`](crate::compile::fuse)).
+
+use crate::compile::assignments::place_assignments;
+use crate::compile::lifetimes::{Layout, Placement};
+use crate::compile::order::{edges, hoist_checks, in_order, lowest_first};
+use crate::compile::plan::{Bodies, Decisions, Fusion, Plan, Step, Target, effects, is_view};
+use crate::compile::subgraphs;
+use crate::tensor::graph::Graph;
+use alloc::vec::Vec;
+
+/// Plans `graph`.
+pub fn plan(graph: &Graph, target: Target) -> Plan {
+    let mut plan = plan_part(graph.clone(), target, target != Target::Device);
+    subgraphs::settle(&mut plan);
+    plan
+}
+
+/// Plans a graph, which may give results away, or what a branch or loop runs. What branches and loops in it run lies relative to their
+/// own scratch memory.
+fn plan_part(mut graph: Graph, target: Target, gives: bool) -> Plan {
+    let mut direct = place_assignments(&mut graph);
+    let effects = effects(&graph);
+    let bodies = subgraphs::plan(&mut graph, &direct, &|body| plan_part(body, target, false));
+    direct.resize(graph.values.len(), None);
+    let decided = Decisions { direct, bodies, gives };
+    let mut edges = edges(&graph, &decided.direct);
+    // Nodes with effects run in the order of the trace.
+    effects.windows(2).for_each(|pair| edges[pair[1]].push(pair[0]));
+    hoist_checks(&graph, &decided.direct, &mut edges);
+    let orders = [in_order(&edges), lowest_first(&graph, &edges, target)];
+    let layouts = orders.map(|order| Layout::new(&graph, &decided, order.into_iter().map(Step::single).collect(), target));
+    let [first, second] = layouts.map(|layout| (layout.place(), layout));
+    let (mut placement, mut layout) = if second.0.scratch < first.0.scratch { second } else { first };
+    if let Target::Host(fusion) = target {
+        (placement, layout) = fuse(&graph, &decided, (placement, layout), fusion);
+    }
+    let mut steps = layout.steps;
+    steps.iter_mut().for_each(|step| step.nodes.retain(|&index| !is_view(&graph, &graph.nodes[index])));
+    steps.retain(|step| !step.nodes.is_empty());
+    let place = |(node, bodies): (usize, Option<Bodies>)| {
+        let at = placement.workspaces.iter().find(|(other, _)| *other == node).map_or(0, |(_, at)| *at);
+        Some(Bodies { at, ..bodies? })
+    };
+    let bodies = decided.bodies.into_iter().enumerate().filter_map(place).collect();
+    Plan { steps, locations: placement.locations, scratch: placement.scratch, bodies, graph }
+}
+
+/// Lets nodes run together. Where that would take more memory, the steps that need most are taken apart again.
+fn fuse<'g>(graph: &'g Graph, decided: &Decisions, single: (Placement, Layout<'g>), fusion: Fusion) -> (Placement, Layout<'g>) {
+    let order: Vec<usize> = single.1.steps.iter().flat_map(|step| step.nodes.iter().copied()).collect();
+    let mut steps = fusion.steps(graph, &order);
+    loop {
+        let layout = Layout::new(graph, decided, steps, Target::Host(fusion));
+        let placement = layout.place();
+        if placement.scratch <= single.0.scratch {
+            return (placement, layout);
+        }
+        let Some(largest) = layout.largest_group() else { return single };
+        steps = layout.steps;
+        let apart = steps[largest].nodes.clone().into_iter().map(Step::single);
+        steps.splice(largest..=largest, apart);
+    }
+}
