@@ -10,10 +10,20 @@ use gradlet_core::{Artifact, DType, Eager, Function, Program, Record, Scope, Ses
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+/// Where the samples are: `NAME-VERSION.grdl`, and their answers, `NAME-VERSION.out`.
+const FOLDER: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/fixtures/artifacts");
+
 /// The artifact of `version`, and its answers.
 pub fn folder((major, minor): (u16, u16)) -> (PathBuf, PathBuf) {
-    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("fixtures/artifacts");
-    (folder.join(format!("cnn-{major}.{minor}.grdl")), folder.join(format!("cnn-{major}.{minor}.out")))
+    let path = |ending: &str| Path::new(FOLDER).join(format!("cnn-{major}.{minor}.{ending}"));
+    (path("grdl"), path("out"))
+}
+
+/// Every artifact that is kept, and its answers: a CNN of each version; and an LSTM, branches and loops, and a step of Adam.
+pub fn samples() -> Result<Vec<(PathBuf, PathBuf)>> {
+    let paths = std::fs::read_dir(FOLDER)?.map(|entry| Ok(entry?.path())).collect::<Result<Vec<_>>>()?;
+    let artifacts = paths.into_iter().filter(|path| path.extension().is_some_and(|ending| ending == "grdl"));
+    Ok(artifacts.map(|path| (path.clone(), path.with_extension("out"))).collect())
 }
 
 /// A small CNN with `infer`, and training steps of both optimizers: most ops, and every table of the format.
