@@ -5,3 +5,10 @@ pub mod losses;
 pub mod metrics;
 pub mod optimizers;
 pub mod schedules;
+
+/// The name of a type, without its path and its parameters.
+pub(crate) fn type_name<T: ?Sized>() -> &'static str {
+    let name = core::any::type_name::<T>();
+    let name = name.split_once('<').map_or(name, |(name, _)| name);
+    name.rsplit_once("::").map_or(name, |(_, name)| name)
+}

@@ -4,6 +4,7 @@ pub(crate) mod arena;
 pub(crate) mod check;
 pub mod checkpoint;
 pub(crate) mod exec;
+mod load;
 pub mod program;
 pub mod slots;
 pub mod telemetry;

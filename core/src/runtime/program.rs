@@ -287,32 +287,6 @@ impl Checksum {
 }
 
 impl<'a> Program<'a> {
-    /// Checks the artifact `bytes` for running `signatures` with `kernels`, and opens it.
-    ///
-    /// `bytes` must begin at a multiple of 16 ([`crate::Aligned`]); bytes after the artifact's own length are ignored.
-    /// Kernels are needed only for the named signatures. The errors name the place: the record of a table, or the
-    /// instruction and the rule it breaks; [`Error::MissingKernel`] where `kernels` lacks one ([`missing_kernel`] names it).
-    pub fn load(bytes: &'a [u8], kernels: &'a [&'a Kernel], signatures: &[&str]) -> Result<Program<'a>> {
-        let mut program = Program::open(bytes, kernels)?;
-        let header = program.header;
-        let covered = bytes.get(CHECKSUM_FROM..header.length as usize).unwrap_or(&[]);
-        let computed = checksum(covered);
-        if computed != header.checksum {
-            return Err(Error::Checksum { stored: header.checksum, computed });
-        }
-        crate::runtime::check::tables(&program)?;
-        for name in signatures {
-            program.loaded |= 1 << program.find(name)?.0;
-        }
-        // Which variables are in RAM depends on all of them.
-        for index in 0..program.signatures.len() as u32 {
-            if program.loaded & (1 << index) != 0 {
-                crate::runtime::check::block(&program, index)?;
-            }
-        }
-        Ok(program)
-    }
-
     /// Reads the header and finds the tables, without checking checksum or records: for bytes that were loaded before.
     pub(crate) fn open(bytes: &'a [u8], kernels: &'a [&'a Kernel]) -> Result<Program<'a>> {
         let got = bytes.len() as u32;
@@ -363,7 +337,7 @@ impl<'a> Program<'a> {
         if self.loaded & (1 << id.0) == 0 { Err(Error::UnknownSignature) } else { Ok(id) }
     }
 
-    fn find(&self, name: &str) -> Result<SignatureId> {
+    pub(crate) fn find(&self, name: &str) -> Result<SignatureId> {
         let named = |record: &SignatureRecord| self.name_bytes(record.name) == Some(name.as_bytes());
         self.signatures.iter().position(named).map(|index| SignatureId(index as u32)).ok_or(Error::UnknownSignature)
     }

@@ -1,8 +1,9 @@
 //! Layers of several inputs: Keras's `Add` and `Concatenate`.
 
-use super::{Module, type_name};
+use super::Module;
 use crate::base::error::{Error, Result};
 use crate::base::sync::ThreadSafe;
+use crate::nn::type_name;
 use crate::tensor::Tensor;
 use crate::tensor::scope::Scope;
 

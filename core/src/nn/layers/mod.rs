@@ -64,6 +64,7 @@ use crate::base::dtype::DType;
 use crate::base::error::Result;
 use crate::base::shape::{Shape, TensorType};
 use crate::base::sync::{Shared, ThreadSafe};
+use crate::nn::type_name;
 use crate::tensor::Tensor;
 use crate::tensor::scope::{Entered, Scope};
 use crate::tensor::variable::Variable;
@@ -146,13 +147,6 @@ pub trait Layer: Module + ThreadSafe {
         let shape = Shape::new(&[&[1], input].concat())?;
         Summary::new(self, scope, TensorType::new(DType::F32, shape))
     }
-}
-
-/// The name of a type, without its path and its parameters.
-pub(crate) fn type_name<T: ?Sized>() -> &'static str {
-    let name = core::any::type_name::<T>();
-    let name = name.split_once('<').map_or(name, |(name, _)| name);
-    name.rsplit_once("::").map_or(name, |(_, name)| name)
 }
 
 /// What `call` gives; those who observe the scope hear of `layer`, and errors name it.

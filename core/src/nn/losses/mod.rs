@@ -18,7 +18,7 @@ pub use regression::{
 use crate::base::dtype::DType;
 use crate::base::error::Result;
 use crate::base::sync::ThreadSafe;
-use crate::nn::layers::type_name;
+use crate::nn::type_name;
 use crate::tensor::Tensor;
 use crate::tensor::scope::{Scope, innermost};
 use crate::trace::node_names::snake;
