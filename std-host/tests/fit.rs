@@ -1,7 +1,7 @@
 //! `fit` and its friends give what Keras gives: tests/fixtures/keras_fit.py recorded it.
 
 use gradlet::checkpoint::{Checkpoint, latest_checkpoint};
-use gradlet::layers::{Activation, Dense, Flatten, Layer, Module, Sequential};
+use gradlet::layers::{Activation, Dense, Flatten, Layer, Module, Sequential, Visitor};
 use gradlet::losses::SparseCategoricalCrossentropy;
 use gradlet::metrics::{SparseCategoricalAccuracy, TopKCategoricalAccuracy};
 use gradlet::model::callbacks::{
@@ -9,9 +9,10 @@ use gradlet::model::callbacks::{
 };
 use gradlet::model::{Callback, Compile, Evaluate, Fit, Logs, Model, Verbose};
 use gradlet::optimizers::{Adam, Sgd};
-use gradlet::{Eager, Result, Tensor};
+use gradlet::{Eager, Result, Scope, Shape, Tensor, Variable};
 use serde_json::Value;
 use std::collections::BTreeSet;
+use std::sync::Arc;
 
 fn recorded() -> Value {
     serde_json::from_str(include_str!("fixtures/keras_fit.json")).unwrap()
@@ -421,4 +422,46 @@ fn weights_are_saved_and_loaded() {
     assert!(error.ends_with(r#"tensor "dense/kernel" is f32[4,6], but the model's is f32[4,7]"#), "{error}");
     assert_eq!(Module::variables(&wider).len(), 4);
     assert_eq!(wider.layer().name(), "sequential");
+}
+
+/// A layer whose kernel is not to be trained.
+struct BiasOnly(Dense);
+
+impl Module for BiasOnly {
+    fn visit(&self, visitor: &mut dyn Visitor) {
+        self.0.visit(visitor);
+    }
+    fn trainable_variables(&self) -> Vec<Variable> {
+        self.0.variables().into_iter().filter(|variable| variable.name() == "bias").collect()
+    }
+}
+
+impl Layer for BiasOnly {
+    fn name(&self) -> &str {
+        "bias_only"
+    }
+    fn build(&self, scope: &dyn Scope, input: &Shape) -> Result<()> {
+        self.0.build(scope, input)
+    }
+    fn call(&self, scope: &dyn Scope, x: &Tensor) -> Result<Tensor> {
+        self.0.call(scope, x)
+    }
+}
+
+#[test]
+fn what_a_layer_leaves_out_is_not_trained() {
+    let own = || Arc::new(BiasOnly(Dense::new(3)));
+    let alone = Model::new(&scope(), own());
+    let nested = Model::new(&scope(), Arc::new(Sequential::new().with(Box::new(own()) as Box<dyn Layer>)));
+    for mut model in [alone, nested] {
+        model.build(&[4]).unwrap();
+        model.compile(compile()).unwrap();
+        let names = |variables: Vec<Variable>| variables.iter().map(|variable| variable.name().to_string()).collect::<Vec<_>>();
+        assert_eq!((names(model.trainable_variables()), model.variables().len()), (vec!["bias".to_string()], 2));
+        let before: Vec<Vec<f32>> = model.get_weights().unwrap().iter().map(|weight| weight.to_vec().unwrap()).collect();
+        let data = samples();
+        model.fit((&data.x, &data.y), Fit::new().verbose(Verbose::Silent)).unwrap();
+        let after: Vec<Vec<f32>> = model.get_weights().unwrap().iter().map(|weight| weight.to_vec().unwrap()).collect();
+        assert!(before[0] == after[0] && before[1] != after[1], "the kernel stays, the bias is trained");
+    }
 }

@@ -5,17 +5,22 @@
 use gradlet_core::layers::{Activation, Dense, Layer, Module, Sequential};
 use gradlet_core::losses::{Loss, SparseCategoricalCrossentropy};
 use gradlet_core::optimizers::{Adam, Optimizer, Sgd};
-use gradlet_core::{Eager, Function, Record, Scope, Shape, Tensor, Variable, ops};
+use gradlet_core::{DType, Eager, Function, Record, Scope, Shape, Tensor, TensorSpec, Variable, ops};
 use std::alloc::{GlobalAlloc, Layout, System};
 use std::cell::Cell;
 use std::sync::Arc;
 
-/// Counts the allocations of each thread, and remembers the largest.
+/// Counts the allocations of each thread and the bytes that it holds, and remembers the largest.
 struct Counting;
 
 thread_local! {
     static COUNT: Cell<usize> = const { Cell::new(0) };
     static LARGEST: Cell<usize> = const { Cell::new(0) };
+    static HELD: Cell<isize> = const { Cell::new(0) };
+}
+
+fn hold(bytes: isize) {
+    let _ = HELD.try_with(|held| held.set(held.get() + bytes));
 }
 
 fn count(bytes: usize) {
@@ -28,17 +33,21 @@ fn count(bytes: usize) {
 unsafe impl GlobalAlloc for Counting {
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
         count(layout.size());
+        hold(layout.size() as isize);
         unsafe { System.alloc(layout) }
     }
     unsafe fn alloc_zeroed(&self, layout: Layout) -> *mut u8 {
         count(layout.size());
+        hold(layout.size() as isize);
         unsafe { System.alloc_zeroed(layout) }
     }
     unsafe fn realloc(&self, memory: *mut u8, layout: Layout, size: usize) -> *mut u8 {
         count(size);
+        hold(size as isize - layout.size() as isize);
         unsafe { System.realloc(memory, layout, size) }
     }
     unsafe fn dealloc(&self, memory: *mut u8, layout: Layout) {
+        hold(-(layout.size() as isize));
         unsafe { System.dealloc(memory, layout) }
     }
 }
@@ -96,4 +105,32 @@ fn an_eager_step_changes_the_weights_in_place() {
         assert!(LARGEST.get() < 4000, "{} bytes", LARGEST.get());
         assert!(scope.read(&variable).unwrap().to_vec::<f32>().unwrap()[9999] < before[9999]);
     }
+}
+
+/// A model of sequences that is called with 600 lengths: without a bound, its plans hold some hundred megabytes.
+#[test]
+fn plans_of_many_lengths_hold_little() {
+    let scope = Eager::new(&ops::portable_cpu());
+    let model = Arc::new(Sequential::new().with(Dense::new(64).activation(Activation::Relu)).with(Dense::new(64)).with(Dense::new(1)));
+    model.build(&scope, &Shape::new(&[1, 16]).unwrap()).unwrap();
+    let infer = Function::new(move |scope: &dyn Scope, x: Tensor| model.call(scope, &x)?.sum(&[], false));
+    let infer = infer.with_signature(&[TensorSpec::new(DType::F32, &[None, Some(16)])]);
+    let call = |length: u32| {
+        let x = Tensor::full(&scope.device(), 0.5f32, &[length, 16]).unwrap();
+        infer.call(&scope, x).unwrap().item::<f32>().unwrap()
+    };
+    /// 64 plans, and the scratch memory of the longest.
+    const BOUND: isize = 2 << 20;
+    let first = call(1);
+    let before = HELD.get();
+    for length in 1..=600 {
+        let sum = call(length);
+        assert!((sum - first * length as f32).abs() <= 1e-3 * sum.abs(), "{sum} for {length} rows");
+    }
+    let held = HELD.get() - before;
+    assert!(held < BOUND, "{held} bytes");
+    // Long forgotten, and never forgotten.
+    assert_eq!(call(1), first);
+    assert_eq!(call(1), first);
+    assert!(HELD.get() - before < BOUND);
 }

@@ -373,8 +373,8 @@ impl Tables {
             let (space, location) = match plan.locations[id] {
                 Location::Scratch(offset) => (Space::Scratch, offset),
                 Location::Variable(capture) => (Space::Variable, captured[capture]),
-                Location::Constant => (Space::Flash, self.data(plan.graph.constant(id).ok_or(Error::Traced)?.buffer()?.bytes())?),
-                Location::Input(_) | Location::Result(_) | Location::Block(_) => return Err(Error::Traced),
+                Location::Constant => (Space::Flash, self.data(plan.graph.constant(id).ok_or(Error::Internal)?.buffer()?.bytes())?),
+                Location::Input(_) | Location::Result(_) | Location::Block(_) => return Err(Error::Internal),
             };
             let tensor = self.tensor(plan.graph.values[id].tensor_type, space, location)?;
             let operand = u16::try_from(tensor).map_err(|_| Error::message("an artifact has at most 65,536 tensors"))?;

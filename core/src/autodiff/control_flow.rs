@@ -62,7 +62,7 @@ fn stack(scope: &ScopeHandle, rows: u32, value: &Tensor) -> Result<Tensor> {
 
 /// Zeros that are computed rather than stored.
 fn zeros(scope: &ScopeHandle, like: &Tensor, dims: &[u32]) -> Result<Tensor> {
-    scope.emit(&ops::broadcast_to::OP, dims, &[&like.like(0.0)?])?.pop().ok_or(Error::Arity { got: 0 })
+    scope.emit(&ops::broadcast_to::OP, dims, &[&like.like(0.0)?])?.pop().ok_or(Error::Internal)
 }
 
 fn set_row(stack: &Tensor, row: &Tensor, value: &Tensor) -> Result<Tensor> {
@@ -113,7 +113,7 @@ impl Rewind {
     }
 
     fn of_loop(&self, scope: &ScopeHandle, of: &Backward<'_>) -> Result<Vec<Option<Tensor>>> {
-        let [_, body] = self.control.bodies.as_slice() else { return Err(Error::Arity { got: 0 }) };
+        let [_, body] = self.control.bodies.as_slice() else { return Err(Error::Internal) };
         let states = body.outputs.len();
         // The gradients that go from iteration to iteration, and those that are summed up.
         let carried: Vec<usize> = (0..states).filter(|&state| is_float(&of.inputs[state])).collect();

@@ -325,7 +325,7 @@ impl Recorder for Recording {
     }
 
     fn control(&self, control: &Control, inputs: &[Tensor]) -> Result<Vec<Tensor>> {
-        let scope = ScopeHandle::new(self.this.upgrade().ok_or(Error::SpentTape)?);
+        let scope = ScopeHandle::new(self.this.upgrade().ok_or(Error::Internal)?);
         if !self.traces() {
             return interpret(control, Some(&scope), inputs);
         }

@@ -86,10 +86,10 @@ impl<'d> Call<'_, 'd> {
         read_attributes(self.attributes)
     }
 
-    /// Output 0. Fails with [`Error::Arity`] where there is none.
+    /// Output 0. Fails with [`Error::Internal`] where there is none.
     #[inline]
     pub fn output(&mut self) -> Result<&mut TensorViewMut<'d>> {
-        self.outputs.first_mut().ok_or(Error::Arity { got: 0 })
+        self.outputs.first_mut().ok_or(Error::Internal)
     }
 }
 

@@ -1,4 +1,6 @@
 //! Sharing: `Arc` and a lock where the target has atomic pointers, else `Rc` and `RefCell`.
+//!
+//! The lock spins, so it is held for moments only. What takes longer is waited for through the device: see `waiting.rs`.
 
 #[cfg(target_has_atomic = "ptr")]
 mod imp {

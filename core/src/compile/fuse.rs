@@ -122,7 +122,7 @@ mod tests {
     use crate::base::dtype::DType;
     use crate::base::op::{Call, Kernel, OpDef};
     use crate::base::random::Stream;
-    use crate::base::sync::Task;
+    use crate::base::sync::{Shared, Task};
     use crate::compile::plan::{Location, Plan, Target};
     use crate::compile::planner::plan;
     use crate::host::executable::{Caller, Executable};
@@ -136,8 +136,9 @@ mod tests {
     struct Threads(Device, usize);
 
     impl Backend for Threads {
+        // The same device: the arguments are there.
         fn name(&self) -> &str {
-            "threads"
+            self.0.name()
         }
         fn run(&self, def: &'static OpDef, _: &mut Call<'_, '_>) -> Result<()> {
             Err(Error::NoKernel { op: def.name, dtype: DType::F32 })
@@ -228,11 +229,12 @@ mod tests {
     /// The results and the variables after each of two runs.
     fn two_runs(graph: &Graph, device: &Device, fusion: Fusion, inputs: &[Tensor], variables: &[(Variable, Tensor)]) -> Vec<Vec<u64>> {
         variables.iter().for_each(|(variable, value)| variable.set(value).unwrap());
-        let mut executable = Executable::new(graph, device, fusion).unwrap();
+        let mut executable = Executable::new(graph, device, fusion, &Shared::default()).unwrap();
         let mut seen = Vec::new();
         for _ in 0..2 {
             let results: Result<Vec<Tensor>> = executable.run(
                 &Caller::on(device),
+                &|_, _| Error::Internal,
                 |take| inputs.iter().for_each(take),
                 |next| graph.outputs.iter().map(|_| next()).collect(),
             );

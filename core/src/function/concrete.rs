@@ -1,16 +1,19 @@
 //! A function traced for one signature.
 
-use super::signature::TensorSpec;
+use super::signature::{TensorSpec, misplaced};
 use crate::base::error::Result;
 use crate::base::shape::TensorType;
-use crate::base::sync::Lock;
+use crate::base::sync::Shared;
 use crate::compile::plan::Fusion;
 use crate::host::executable::{Caller, Executable};
+use crate::host::kernel_step::Scratch;
 use crate::tensor::Tensor;
 use crate::tensor::device::Device;
 use crate::tensor::graph::{Captured, Graph};
 use crate::tensor::profile::Activity;
 use crate::tensor::variable::Variable;
+use crate::tensor::waiting::Monitor;
+use alloc::boxed::Box;
 use alloc::string::String;
 use alloc::vec::Vec;
 
@@ -31,14 +34,18 @@ pub struct ConcreteFunction {
     /// As it was traced.
     pub(super) traced: Graph,
     graph: Graph,
-    executable: Lock<Option<Executable>>,
+    /// What plans of one function share.
+    scratch: Shared<Scratch>,
+    /// Once it ran. Who runs it has it.
+    executable: Monitor<Option<Option<Box<Executable>>>>,
 }
 
 impl ConcreteFunction {
-    pub(super) fn new(name: &str, traced: Graph, device: Device) -> Result<ConcreteFunction> {
+    pub(super) fn new(name: &str, traced: Graph, device: Device, scratch: Shared<Scratch>) -> Result<ConcreteFunction> {
         let mut graph = traced.clone();
         crate::compile::optimize::optimize(&mut graph)?;
-        Ok(ConcreteFunction { name: name.into(), signature: Vec::new(), device, traced, graph, executable: Lock::new(None) })
+        let executable = Monitor::new(Some(None));
+        Ok(ConcreteFunction { name: name.into(), signature: Vec::new(), device, traced, graph, scratch, executable })
     }
 
     /// The optimised graph.
@@ -77,7 +84,7 @@ impl ConcreteFunction {
         self.traced.captures.iter().filter_map(|capture| variable(&capture.source)).collect()
     }
 
-    /// Runs the function on computed tensors of the types that it was traced for.
+    /// Runs the function on computed tensors of the types that it was traced for, which are on its device.
     ///
     /// While it runs, the variables that it assigns are its own: whoever reads or assigns one waits for its end.
     pub fn run(&self, inputs: &[Tensor]) -> Result<Vec<Tensor>> {
@@ -99,22 +106,17 @@ impl ConcreteFunction {
         build: impl FnOnce(&mut dyn FnMut() -> Tensor) -> R,
     ) -> Result<R> {
         caller.show(&self.name, &self.traced, &self.graph);
-        self.with_executable(caller, |executable| executable.run(caller, gather, build))
+        let misplaced = |index, other: &Device| misplaced(&self.name, &self.signature, index, other, &self.device);
+        self.with_executable(caller, |executable| executable.run(caller, &misplaced, gather, build))
     }
 
     /// One caller at a time; the others wait.
     fn with_executable<R>(&self, caller: &Caller<'_>, work: impl FnOnce(&mut Executable) -> Result<R>) -> Result<R> {
-        let mut slot = loop {
-            match self.executable.try_lock() {
-                Some(slot) => break slot,
-                None => self.device.pause(),
-            }
-        };
-        match &mut *slot {
+        match &mut *self.executable.turn(&self.device) {
             Some(executable) => work(executable),
             empty => {
-                let plan = || Executable::new(&self.graph, &self.device, Fusion::of(&self.device));
-                work(empty.insert(caller.during(Activity::Gap("plan"), plan)?))
+                let plan = || Executable::new(&self.graph, &self.device, Fusion::of(&self.device), &self.scratch);
+                work(empty.insert(Box::new(caller.during(Activity::Gap("plan"), plan)?)))
             }
         }
     }

@@ -4,6 +4,8 @@ mod concrete;
 mod listing;
 mod retracing;
 mod signature;
+#[cfg(test)]
+mod tests;
 
 pub use concrete::ConcreteFunction;
 pub use signature::TensorSpec;
@@ -12,7 +14,9 @@ use crate::base::error::Result;
 use crate::base::shape::TensorType;
 use crate::base::sync::{Lock, Shared, ThreadSafe};
 use crate::host::executable::Caller;
+use crate::host::kernel_step::Scratch;
 use crate::tensor::Tensor;
+use crate::tensor::device::Device;
 use crate::tensor::graph::{Captured, Graph};
 use crate::tensor::profile::Activity;
 use crate::tensor::scope::{Scope, ScopeHandle, deepest};
@@ -25,7 +29,10 @@ use alloc::boxed::Box;
 use alloc::string::String;
 use alloc::vec::Vec;
 use retracing::Retracing;
-use signature::{Part, Trace, check};
+use signature::{Part, Trace, check, misplaced};
+
+/// The most plans that a function keeps: those that were used last.
+pub const MAX_PLANS: usize = 64;
 
 /// What a function was planned for.
 #[derive(PartialEq)]
@@ -53,15 +60,20 @@ type Body<A, R> = Box<dyn Fn(&dyn Scope, A) -> Result<R>>;
 /// assert_eq!(double.traces(), 1);
 /// # Ok::<(), gradlet_core::Error>(())
 /// ```
+///
+/// A plan is made for fixed shapes. Of these, the last [`MAX_PLANS`] that were used are kept, and share their scratch memory; for another
+/// one, even if it was there before, the body runs again.
 pub struct Function<A, R> {
     body: Body<A, R>,
     name: String,
     signature: Option<Vec<TensorSpec>>,
     relaxed: bool,
+    scratch: Shared<Scratch>,
     state: Lock<State<R>>,
 }
 
 struct State<R> {
+    /// At most [`MAX_PLANS`], the one that was used last at the end.
     plans: Vec<Planned<R>>,
     traces: Vec<Trace>,
     retracing: Retracing,
@@ -92,7 +104,7 @@ impl<A: Structure, R: Structure> Function<A, R> {
 
     fn of(body: Body<A, R>, name: &str) -> Function<A, R> {
         let state = State { plans: Vec::new(), traces: Vec::new(), retracing: Retracing::default() };
-        Function { body, name: name.into(), signature: None, relaxed: false, state: Lock::new(state) }
+        Function { body, name: name.into(), signature: None, relaxed: false, scratch: Shared::default(), state: Lock::new(state) }
     }
 
     /// The same function with a name, for warnings, errors and listings.
@@ -137,13 +149,14 @@ impl<A: Structure, R: Structure> Function<A, R> {
     /// Calls the function. Over `Eager` it runs compiled; in a tape or a trace, the ops of its graph become part of that. So its
     /// body runs only to trace it, wherever it is called.
     ///
-    /// Fails as the ops of its body do, where the arguments are not those of its signature, and with
+    /// Fails as the ops of its body do, where the arguments are not those of its signature or on another device than `scope`, and with
     /// [`Error::LateVariable`](crate::Error::LateVariable) if it creates a variable in a later trace.
     pub fn call(&self, scope: &dyn Scope, arguments: A) -> Result<R> {
         // As with ops, arguments that come from an inner scope take the call there.
         let mut inner = Ok(None);
         arguments.tensors(&mut |tensor| inner = core::mem::replace(&mut inner, Ok(None)).and_then(|inner| deepest(inner, tensor)));
         let scope = inner?.unwrap_or(scope.handle()).deeper(scope.handle()).trains(scope.training());
+        self.check_devices(scope.recorder.device(), &arguments)?;
         if scope.recorder.parent().is_none() {
             let caller = Caller::on(scope.recorder.device());
             return caller.during(Activity::Function(&self.name), || self.compute(&scope, &caller, &arguments));
@@ -154,6 +167,22 @@ impl<A: Structure, R: Structure> Function<A, R> {
         let mut outputs = replay(concrete.traced(), Some(&scope), &inputs)?.into_iter();
         // There are as many as the structure has tensors.
         Ok(results.with(&mut || outputs.next().unwrap_or_else(|| Tensor::scalar(&concrete.device, 0.0f32))))
+    }
+
+    /// Checks that the arguments are where the function runs.
+    fn check_devices(&self, device: &Device, arguments: &A) -> Result<()> {
+        let (mut index, mut checked) = (0, Ok(()));
+        arguments.tensors(&mut |tensor| {
+            match tensor.buffer() {
+                Ok(buffer) if buffer.device() != device && checked.is_ok() => {
+                    checked = Err(misplaced(&self.name, self.signature.as_deref().unwrap_or_default(), index, buffer.device(), device));
+                }
+                // What is traced is where the scope is.
+                _ => (),
+            }
+            index += 1;
+        });
+        checked
     }
 
     /// Runs the function, compiled.
@@ -170,14 +199,16 @@ impl<A: Structure, R: Structure> Function<A, R> {
     fn traced(&self, scope: &ScopeHandle, arguments: &A, called: bool) -> Result<Found<R>> {
         let device = scope.device();
         let mut state = self.state.lock();
-        let fits = |planned: &&Planned<R>| {
+        let fits = |planned: &Planned<R>| {
             let mut rest = planned.key.iter();
             let mut same = planned.concrete.device == device;
             keys(scope, arguments, &mut |key| same &= rest.next() == Some(&key));
             same && rest.next().is_none()
         };
-        if let Some(planned) = state.plans.iter().find(fits) {
+        if let Some(index) = state.plans.iter().rposition(fits) {
+            let planned = state.plans.remove(index);
             let found = (planned.concrete.clone(), planned.results.clone());
+            state.plans.push(planned);
             if called {
                 state.retracing.called();
             }
@@ -203,7 +234,7 @@ impl<A: Structure, R: Structure> Function<A, R> {
                 (graph, Shared::new(results))
             }
         };
-        let mut concrete = ConcreteFunction::new(&self.name, graph, device.clone())?;
+        let mut concrete = ConcreteFunction::new(&self.name, graph, device.clone(), self.scratch.clone())?;
         let mut state = self.state.lock();
         let known = state.traces.iter().position(|trace| trace.takes(&device, &parts));
         let index = known.unwrap_or(state.traces.len());
@@ -223,8 +254,11 @@ impl<A: Structure, R: Structure> Function<A, R> {
         concrete.signature = state.traces[index].specs();
         let concrete = Shared::new(concrete);
         let key = keys_of(scope, arguments);
+        let oldest = (state.plans.len() >= MAX_PLANS).then(|| state.plans.remove(0));
         state.plans.push(Planned { key, concrete: concrete.clone(), results: results.clone() });
         drop(state);
+        // Who runs it has it still.
+        drop(oldest);
         if let Some(warning) = warning {
             device.warn(format_args!("{warning}"));
         }

@@ -110,6 +110,13 @@ pub(super) fn check(name: &str, specs: &[TensorSpec], types: &[TensorType]) -> R
     }
 }
 
+/// The error of an argument that is on another device than the function's.
+pub(super) fn misplaced(name: &str, specs: &[TensorSpec], index: usize, other: &Device, own: &Device) -> Error {
+    let (other, own) = (other.name(), own.name());
+    let argument = specs.get(index).and_then(TensorSpec::name).map_or(String::new(), |argument| format!(" ({argument})"));
+    Error::message(format!("argument {index}{argument} of {name} is on {other}, the function runs on {own}: copy it"))
+}
+
 /// A part of what a function was traced for.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) enum Part {

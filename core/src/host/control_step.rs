@@ -1,12 +1,12 @@
 //! The steps of a compiled function that decide what runs next, and those that only have an effect.
 
-use crate::base::error::Result;
+use crate::base::error::{Error, Result};
 use crate::base::format::Said;
 use crate::base::op::{Call, Kernel, MAX_INPUTS, NONE};
 use crate::base::shape::TensorType;
 use crate::base::view::{TensorView, TensorViewMut};
 use crate::host::executable::{Caller, Step, run};
-use crate::host::kernel_step::{BROKEN, Memory, Operand};
+use crate::host::kernel_step::{Memory, Operand};
 use crate::ops;
 use crate::tensor::device::Device;
 use alloc::vec::Vec;
@@ -25,7 +25,7 @@ impl Branches {
     pub(crate) fn run(&self, mut memory: Memory<'_>, caller: &Caller<'_>) -> Result<()> {
         let mut words = [0, NONE];
         loop {
-            let data = memory.bytes(&self.by).ok_or(BROKEN)?;
+            let data = memory.bytes(&self.by).ok_or(Error::Internal)?;
             ask(self.kernel, &self.attributes, &[TensorView { tensor_type: &self.by.tensor_type, data: Some(data) }], &mut words)?;
             let Some(block) = self.blocks.get(words[1] as usize) else { return Ok(()) };
             run(block, &mut memory, caller)?;

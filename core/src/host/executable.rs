@@ -12,10 +12,10 @@ use crate::compile::plan::{Location, Plan, Target};
 use crate::compile::planner::plan;
 use crate::host::control_step::{Branches, Effect};
 use crate::host::fused_group::{Cut, Group, Member};
-use crate::host::kernel_step::{Memory, Operand, Place, Single};
+use crate::host::kernel_step::{Memory, Operand, Place, Scratch, Single};
 use crate::runtime::verify;
 use crate::tensor::Tensor;
-use crate::tensor::device::{AlignedBytes, Buffer, Device};
+use crate::tensor::device::{Buffer, Device};
 use crate::tensor::graph::{Graph, Node, Origin, ValueId};
 use crate::tensor::profile::{Activity, NamedOp, Ops, Profiler, during};
 use crate::tensor::variable::Variable;
@@ -28,7 +28,8 @@ use core::ops::Range;
 pub(crate) struct Executable {
     device: Device,
     steps: Vec<Step>,
-    scratch: AlignedBytes,
+    scratch: Shared<Scratch>,
+    scratch_bytes: usize,
     /// Those of constants, results, arguments and variables, in this order. The last two are here during a run only.
     buffers: Vec<Option<Shared<Buffer>>>,
     results: Range<usize>,
@@ -123,30 +124,33 @@ struct Bound {
 }
 
 impl Executable {
-    pub(crate) fn new(graph: &Graph, device: &Device, fusion: Fusion) -> Result<Executable> {
+    /// A plan of `graph`, which works in `scratch` while it runs.
+    pub(crate) fn new(graph: &Graph, device: &Device, fusion: Fusion, scratch: &Shared<Scratch>) -> Result<Executable> {
         let plan = plan(graph, Target::Host(fusion));
         if plan.scratch == u32::MAX {
             return Err(Error::TooLarge);
         }
-        Builder::new(&plan, device)?.finish(&plan)
+        Builder::new(&plan, device)?.finish(&plan, scratch.clone())
     }
 
     /// The bytes of scratch memory, results, constants and variables.
     pub(crate) fn planned_bytes(&self) -> Result<usize> {
         let here = self.buffers.iter().flatten().map(|buffer| buffer.bytes().len()).sum::<usize>();
         let variables = self.variables.iter().map(|bound| Ok(bound.variable.tensor_type()?.bytes().unwrap_or(0) as usize));
-        Ok(self.scratch.len() + here + variables.sum::<Result<usize>>()?)
+        Ok(self.scratch_bytes + here + variables.sum::<Result<usize>>()?)
     }
 
-    /// Runs the function on the tensors that `gather` gives, and gives its results to `build`.
+    /// Runs the function on the tensors that `gather` gives, and gives its results to `build`. `misplaced` is the error of an argument
+    /// that is on another device.
     pub(crate) fn run<R>(
         &mut self,
         caller: &Caller<'_>,
+        misplaced: &dyn Fn(usize, &Device) -> Error,
         gather: impl FnOnce(&mut dyn FnMut(&Tensor)),
         build: impl FnOnce(&mut dyn FnMut() -> Tensor) -> R,
     ) -> Result<R> {
         let run = Run(self);
-        caller.during(Activity::Gap("take arguments"), || run.0.set_arguments(gather))?;
+        caller.during(Activity::Gap("take arguments"), || run.0.set_arguments(misplaced, gather))?;
         caller.during(Activity::Gap("take variables"), || run.0.take_variables())?;
         caller.during(Activity::Gap("renew results"), || run.0.renew_results());
         run.0.compute(caller)?;
@@ -165,8 +169,8 @@ impl Executable {
         build(&mut || next().unwrap_or_else(|| Tensor::scalar(&self.device, 0.0f32)))
     }
 
-    fn set_arguments(&mut self, gather: impl FnOnce(&mut dyn FnMut(&Tensor))) -> Result<()> {
-        let Executable { arguments, buffers, results, .. } = self;
+    fn set_arguments(&mut self, misplaced: &dyn Fn(usize, &Device) -> Error, gather: impl FnOnce(&mut dyn FnMut(&Tensor))) -> Result<()> {
+        let Executable { device, arguments, buffers, results, .. } = self;
         let (mut count, mut set) = (0, Ok(()));
         gather(&mut |tensor| {
             let index = count;
@@ -177,6 +181,7 @@ impl Executable {
                     set = Err(Error::message(format!("input {index} is {wanted}, got {}", tensor.tensor_type())));
                 }
                 Err(error) => set = Err(error),
+                Ok(buffer) if buffer.device() != device => set = Err(misplaced(index, buffer.device())),
                 Ok(buffer) => buffers[results.end + index] = Some(buffer.clone()),
             }
         });
@@ -189,7 +194,11 @@ impl Executable {
     fn take_variables(&mut self) -> Result<()> {
         for bound in &self.variables {
             let variable = &bound.variable;
-            self.buffers[bound.buffer] = Some(if bound.assigned { variable.take()? } else { variable.buffer()? });
+            let buffer = self.buffers[bound.buffer].insert(if bound.assigned { variable.take()? } else { variable.buffer()? });
+            if *buffer.device() != self.device {
+                let (name, other, own) = (variable.name(), buffer.device().name(), self.device.name());
+                return Err(Error::message(format!("variable {name:?} is on {other}, the function runs on {own}: copy its value")));
+            }
         }
         Ok(())
     }
@@ -204,7 +213,8 @@ impl Executable {
     }
 
     fn compute(&mut self, caller: &Caller<'_>) -> Result<()> {
-        run(&self.steps, &mut Memory { scratch: &mut self.scratch, buffers: &mut self.buffers }, caller)
+        let Executable { steps, buffers, .. } = self;
+        self.scratch.with(self.scratch_bytes, |scratch| run(steps, &mut Memory { scratch, buffers }, caller))
     }
 }
 
@@ -250,6 +260,12 @@ impl<'d> Builder<'d> {
         let mut buffers: Vec<Option<Shared<Buffer>>> = Vec::new();
         let mut computed = Ok(());
         constants(plan, &mut |tensor| match tensor.buffer() {
+            Ok(buffer) if buffer.device() != device => {
+                let (tensor_type, other, own) = (tensor.tensor_type(), buffer.device().name(), device.name());
+                let text =
+                    format!("a tensor {tensor_type} that the function's body names is on {other}, the function runs on {own}: copy it");
+                computed = Err(Error::message(text));
+            }
             Ok(buffer) if !buffers.iter().flatten().any(|other| Shared::ptr_eq(other, buffer)) => buffers.push(Some(buffer.clone())),
             Ok(_) => (),
             Err(error) => computed = Err(error),
@@ -269,24 +285,25 @@ impl<'d> Builder<'d> {
         Ok(Builder { device, buffers, results, inputs })
     }
 
-    fn finish(self, plan: &Plan) -> Result<Executable> {
+    fn finish(self, plan: &Plan, scratch: Shared<Scratch>) -> Result<Executable> {
         let graph = &plan.graph;
         let steps = self.steps(plan, &|name| name.clone())?;
         let outputs = graph.outputs.iter().map(|&id| match self.place(plan, id)? {
             Place::Buffer(buffer) => Ok((graph.values[id].tensor_type, buffer)),
-            Place::Scratch(_) => Err(Error::Traced),
+            Place::Scratch(_) => Err(Error::Internal),
         });
         let outputs = outputs.collect::<Result<_>>()?;
         let mut variables: Vec<Bound> = Vec::new();
         for (capture, buffer) in graph.captures.iter().zip(self.first_variable()..) {
-            let variable = capture.source.variable().ok_or(Error::Traced)?.clone();
+            let variable = capture.source.variable().ok_or(Error::Internal)?.clone();
             variables.push(Bound { variable, assigned: capture.assigned.is_some(), buffer });
         }
         variables.sort_by_key(|bound| bound.variable.id());
         Ok(Executable {
             device: self.device.clone(),
             steps,
-            scratch: AlignedBytes::zeroed(plan.scratch as usize),
+            scratch,
+            scratch_bytes: plan.scratch as usize,
             results: self.results,
             arguments: graph.inputs.iter().map(|&id| graph.values[id].tensor_type).collect(),
             variables,
@@ -303,9 +320,9 @@ impl<'d> Builder<'d> {
         Ok(match plan.locations[id] {
             Location::Scratch(start) | Location::Block(start) => Place::Scratch(start as usize),
             Location::Constant => {
-                let buffer = plan.graph.constant(id).ok_or(Error::Traced)?.buffer()?;
+                let buffer = plan.graph.constant(id).ok_or(Error::Internal)?.buffer()?;
                 let same = |other: &Option<Shared<Buffer>>| other.as_ref().is_some_and(|other| Shared::ptr_eq(other, buffer));
-                Place::Buffer(self.buffers.iter().position(same).ok_or(Error::Traced)?)
+                Place::Buffer(self.buffers.iter().position(same).ok_or(Error::Internal)?)
             }
             Location::Result(index) => Place::Buffer(self.results.start + index),
             Location::Input(index) => Place::Buffer(self.results.end + index),
@@ -334,7 +351,7 @@ impl<'d> Builder<'d> {
             [Member { outputs, .. }] if outputs.len() < 2 && step.division == Division::NONE => (),
             _ => return Ok(Work::Group(Group::new(members, step.division))),
         }
-        let Some(Member { kernel, attributes, inputs, outputs }) = members.pop() else { return Err(Error::Traced) };
+        let Some(Member { kernel, attributes, inputs, outputs }) = members.pop() else { return Err(Error::Internal) };
         let inputs = inputs.into_iter().map(|(operand, _)| operand).collect();
         Ok(match outputs.first() {
             Some(&(output, _)) => Work::Single(Single { kernel, attributes, inputs, output }),

@@ -2,14 +2,14 @@
 //! them stays in the cache, and the blocks are spread over the device's threads.
 
 use crate::base::dtype::DType;
-use crate::base::error::Result;
+use crate::base::error::{Error, Result};
 use crate::base::op::{Call, Kernel, MAX_INPUTS, MAX_OUTPUTS};
 use crate::base::shape::TensorType;
 use crate::base::sync::{Shared, Task};
 use crate::base::view::{TensorView, TensorViewMut};
 use crate::compile::fuse::{MAX_READS, MAX_THREADS, MAX_WRITES};
 use crate::compile::plan::Division;
-use crate::host::kernel_step::{BROKEN, Memory, Operand, Place, part};
+use crate::host::kernel_step::{Memory, Operand, Place, part};
 use crate::tensor::device::{Buffer, Device};
 use alloc::vec::Vec;
 use core::ops::Range;
@@ -94,9 +94,9 @@ impl Group {
     }
 
     pub(crate) fn run(&self, memory: Memory<'_>, device: &Device) -> Result<()> {
-        let divided = Divided::new(memory, &self.writes).ok_or(BROKEN)?;
+        let divided = Divided::new(memory, &self.writes).ok_or(Error::Internal)?;
         let reads: Option<heapless::Vec<&[u8], MAX_READS>> = self.reads.iter().map(|storage| divided.read(storage)).collect();
-        let reads = reads.ok_or(BROKEN)?;
+        let reads = reads.ok_or(Error::Internal)?;
         let mut portion = Portion { group: self, elements: 0..self.division.elements, written: divided.written, reads: &reads };
         if self.division.threads == 1 { portion.run() } else { portion.spread(device) }
     }
@@ -168,8 +168,8 @@ impl<'g, 'm> Portion<'g, 'm> {
         let mut portions = heapless::Vec::<(Portion<'_, '_>, Result<()>), MAX_THREADS>::new();
         for thread in 0..threads {
             let end = (blocks * (thread + 1) / threads * block).min(self.group.division.elements);
-            let first = self.take_until(end).ok_or(BROKEN)?;
-            portions.push((first, Ok(()))).map_err(|_| BROKEN)?;
+            let first = self.take_until(end).ok_or(Error::Internal)?;
+            portions.push((first, Ok(()))).map_err(|_| Error::Internal)?;
         }
         let mut work = portions.iter_mut().map(|(portion, result)| move || *result = portion.run());
         let mut work: [_; MAX_THREADS] = core::array::from_fn(|_| work.next());
@@ -233,7 +233,7 @@ impl Block<'_> {
         // What is written by other nodes; `None` where this one writes, for it then reads in place.
         let mut others = heapless::Vec::<Option<&[u8]>, MAX_WRITES>::new();
         for (index, (data, storage)) in written.iter_mut().zip(&self.group.writes).enumerate() {
-            let data = data.get_mut(self.range(storage, self.done)).ok_or(BROKEN)?;
+            let data = data.get_mut(self.range(storage, self.done)).ok_or(Error::Internal)?;
             let output = node.outputs.iter().position(|&(_, written)| written == index);
             let other = match output.and_then(|output| own.get_mut(output)) {
                 Some(own) => {
@@ -242,26 +242,26 @@ impl Block<'_> {
                 }
                 None => Some(&*data),
             };
-            others.push(other).map_err(|_| BROKEN)?;
+            others.push(other).map_err(|_| Error::Internal)?;
         }
         let mut inputs = heapless::Vec::<TensorView<'_>, MAX_INPUTS>::new();
         for (tensor_type, source) in &node.inputs {
             let (storage, data) = match *source {
                 Source::Written(index) => (self.group.writes.get(index), others.get(index).copied().flatten()),
                 Source::Read(index) => {
-                    let storage = self.group.reads.get(index).ok_or(BROKEN)?;
+                    let storage = self.group.reads.get(index).ok_or(Error::Internal)?;
                     let data = reads.get(index).and_then(|data| data.get(self.range(storage, self.first + self.done)));
-                    (Some(storage), Some(data.ok_or(BROKEN)?))
+                    (Some(storage), Some(data.ok_or(Error::Internal)?))
                 }
             };
-            let tensor_type = self.block_type(tensor_type, storage.ok_or(BROKEN)?);
-            inputs.push(TensorView { tensor_type, data }).map_err(|_| BROKEN)?;
+            let tensor_type = self.block_type(tensor_type, storage.ok_or(Error::Internal)?);
+            inputs.push(TensorView { tensor_type, data }).map_err(|_| Error::Internal)?;
         }
         let mut outputs = heapless::Vec::<TensorViewMut<'_>, MAX_OUTPUTS>::new();
         for ((tensor_type, written), data) in node.outputs.iter().zip(own) {
-            let storage = self.group.writes.get(*written).ok_or(BROKEN)?;
+            let storage = self.group.writes.get(*written).ok_or(Error::Internal)?;
             let tensor_type = self.block_type(tensor_type, storage);
-            outputs.push(TensorViewMut { tensor_type, data: data.ok_or(BROKEN)? }).map_err(|_| BROKEN)?;
+            outputs.push(TensorViewMut { tensor_type, data: data.ok_or(Error::Internal)? }).map_err(|_| Error::Internal)?;
         }
         (node.kernel.run)(&mut Call { attributes: &node.attributes, inputs: &inputs, outputs: &mut outputs })
     }

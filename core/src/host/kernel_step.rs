@@ -3,9 +3,9 @@
 use crate::base::error::{Error, Result};
 use crate::base::op::{Call, Kernel, MAX_INPUTS};
 use crate::base::shape::TensorType;
-use crate::base::sync::Shared;
+use crate::base::sync::{Lock, Shared};
 use crate::base::view::{TensorView, TensorViewMut};
-use crate::tensor::device::Buffer;
+use crate::tensor::device::{AlignedBytes, Buffer};
 use alloc::vec::Vec;
 
 /// Where the bytes of an operand are.
@@ -41,8 +41,28 @@ impl Memory<'_> {
     }
 }
 
-/// What no plan gives that was checked.
-pub(crate) const BROKEN: Error = Error::Misaligned;
+/// Scratch memory for all plans of a function. Who finds none, because another plan runs, makes its own; the larger one is kept.
+#[derive(Default)]
+pub(crate) struct Scratch(Lock<AlignedBytes>);
+
+impl Scratch {
+    /// What `work` makes of so many bytes, which hold anything.
+    pub(crate) fn with<R>(&self, bytes: usize, work: impl FnOnce(&mut [u8]) -> R) -> R {
+        if bytes == 0 {
+            return work(&mut []);
+        }
+        let mut own = core::mem::take(&mut *self.0.lock());
+        if own.len() < bytes {
+            own = AlignedBytes::zeroed(bytes);
+        }
+        let result = work(own.get_mut(..bytes).unwrap_or_default());
+        let mut kept = self.0.lock();
+        if kept.len() < own.len() {
+            core::mem::swap(&mut *kept, &mut own);
+        }
+        result
+    }
+}
 
 /// A kernel with one output.
 pub(crate) struct Single {
@@ -56,7 +76,7 @@ impl Single {
     /// Runs the kernel. This is what a node costs beside it: one or two inputs take the short way.
     #[inline]
     pub(crate) fn run(&self, memory: Memory<'_>) -> Result<()> {
-        let (data, around) = Around::split(memory, &self.output).ok_or(BROKEN)?;
+        let (data, around) = Around::split(memory, &self.output).ok_or(Error::Internal)?;
         let outputs = &mut [TensorViewMut { tensor_type: &self.output.tensor_type, data }];
         let attributes = &self.attributes;
         match self.inputs.as_slice() {

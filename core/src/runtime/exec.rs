@@ -129,7 +129,7 @@ impl<'p, 'm> Session<'p, 'm> {
                 (frame, words[0]) = (outer, outer.step);
                 continue;
             }
-            let Some(instruction) = program.instructions.get(frame.next as usize) else { return Err(BROKEN) };
+            let Some(instruction) = program.instructions.get(frame.next as usize) else { return Err(Error::Internal) };
             profile.begin(frame.next);
             self.step(instruction, &mut words).map_err(|error| error.at(frame.next))?;
             profile.end(frame.next);
@@ -148,7 +148,7 @@ impl<'p, 'm> Session<'p, 'm> {
                     // An instruction that is not to be asked again is done when the block is.
                     let done = words[0] == NONE;
                     let outer = Frame { next: frame.next + u32::from(done), end: frame.end, step: if done { 0 } else { words[0] } };
-                    around.push(outer).map_err(|_| BROKEN)?;
+                    around.push(outer).map_err(|_| Error::Internal)?;
                     (frame, words[0]) = (Frame::new(block), 0);
                 }
             }
@@ -167,14 +167,14 @@ impl<'p, 'm> Session<'p, 'm> {
         let places = &self.places;
         let program = places.program;
         let count = usize::from(instruction.inputs) + usize::from(instruction.outputs);
-        let Some(operands) = part(program.operands, instruction.operands as usize, count) else { return Err(BROKEN) };
+        let Some(operands) = part(program.operands, instruction.operands as usize, count) else { return Err(Error::Internal) };
         let (inputs, written, tensor_type, data, around) = if instruction.outputs == 0 {
             (operands, u16::MAX, &TensorType::I32, bytemuck::bytes_of_mut(words), Around::whole(places, self.memory))
         } else {
-            let Some((&written, inputs)) = operands.split_last() else { return Err(BROKEN) };
-            let Some(output) = program.tensors.get(usize::from(written)) else { return Err(BROKEN) };
-            let Some(tensor_type) = program.types.get(usize::from(output.tensor_type)) else { return Err(BROKEN) };
-            let Some((data, around)) = Around::split(places, self.memory, output) else { return Err(BROKEN) };
+            let Some((&written, inputs)) = operands.split_last() else { return Err(Error::Internal) };
+            let Some(output) = program.tensors.get(usize::from(written)) else { return Err(Error::Internal) };
+            let Some(tensor_type) = program.types.get(usize::from(output.tensor_type)) else { return Err(Error::Internal) };
+            let Some((data, around)) = Around::split(places, self.memory, output) else { return Err(Error::Internal) };
             (inputs, written, tensor_type, data, around)
         };
         let outputs = &mut [TensorViewMut { tensor_type, data }];
@@ -211,7 +211,7 @@ impl<'p, 'm> Session<'p, 'm> {
     fn step_many(&mut self, instruction: &InstructionRecord) -> Result<()> {
         let mut pieces = Pieces::new(self.memory);
         let (mut inputs, mut outputs) = (Vec::new(), Vec::new());
-        views(&self.places, instruction, &mut pieces, &mut inputs, &mut outputs).ok_or(BROKEN)?;
+        views(&self.places, instruction, &mut pieces, &mut inputs, &mut outputs).ok_or(Error::Internal)?;
         call(self.places.program, instruction, &inputs, &mut outputs)
     }
 
@@ -411,6 +411,3 @@ impl Frame {
         Frame { next: block.first, end: block.first + block.instructions, step: 0 }
     }
 }
-
-/// What no program gives that was checked.
-const BROKEN: Error = Error::Misaligned;

@@ -135,10 +135,16 @@ pub trait Backend: ThreadSafe {
     fn warn(&self, text: fmt::Arguments<'_>) {
         let _ = text;
     }
-    /// Lets others go on for a moment: what waits for another thread calls this again and again.
-    fn pause(&self) {
-        core::hint::spin_loop();
+    /// Returns once `ready` says true: this is how a thread waits for what another one has. It asks at least once, and again after each
+    /// [`wake`](Backend::wake) that follows an answer; where there are threads that can sleep, they sleep in between. `ready` waits for
+    /// nobody.
+    fn wait(&self, ready: &mut dyn FnMut() -> bool) {
+        while !ready() {
+            core::hint::spin_loop();
+        }
     }
+    /// Lets all threads that [`wait`](Backend::wait) ask again.
+    fn wake(&self) {}
     /// Who is told what runs here, if somebody is.
     fn profiler(&self) -> Option<&dyn Profiler> {
         None
@@ -188,8 +194,17 @@ impl Device {
         self.0.join(tasks);
     }
 
-    pub(crate) fn pause(&self) {
-        self.0.pause();
+    pub(crate) fn wait(&self, ready: &mut dyn FnMut() -> bool) {
+        self.0.wait(ready);
+    }
+
+    pub(crate) fn wake(&self) {
+        self.0.wake();
+    }
+
+    /// True if both are handles of one backend.
+    pub(crate) fn is(&self, other: &Device) -> bool {
+        Shared::ptr_eq(&self.0, &other.0)
     }
 
     /// Does what a program says. Fails where who listens to its summaries does.
@@ -262,8 +277,7 @@ impl Device {
 
     /// This device, or `other`, if that is the same but for a profiler, which this one has not.
     pub(crate) fn or_profiled<'d>(&'d self, other: &'d Device) -> &'d Device {
-        let same = Shared::ptr_eq(&self.0, &other.0);
-        if !same && other.profiler().is_some() && self.profiler().is_none() && self == other { other } else { self }
+        if !self.is(other) && other.profiler().is_some() && self.profiler().is_none() && self == other { other } else { self }
     }
 
     /// The device's first choice of a kernel, for programs of its own.
@@ -311,7 +325,7 @@ impl Device {
 
 impl PartialEq for Device {
     fn eq(&self, other: &Device) -> bool {
-        Shared::ptr_eq(&self.0, &other.0) || (self.name() == other.name() && core::ptr::eq(self.kernels(), other.kernels()))
+        self.is(other) || (self.name() == other.name() && core::ptr::eq(self.kernels(), other.kernels()))
     }
 }
 
@@ -413,8 +427,11 @@ impl<L: Listener> Backend for Heard<L> {
     fn summary(&self, summary: &Summary<'_>) -> Result<()> {
         self.by.summary(&self.device, summary)
     }
-    fn pause(&self) {
-        self.device.pause();
+    fn wait(&self, ready: &mut dyn FnMut() -> bool) {
+        self.device.wait(ready);
+    }
+    fn wake(&self) {
+        self.device.wake();
     }
     fn profiler(&self) -> Option<&dyn Profiler> {
         self.by.profiler(&self.device)
@@ -455,7 +472,7 @@ impl Backend for Cpu {
 
     fn run(&self, def: &'static OpDef, call: &mut Call<'_, '_>) -> Result<()> {
         let dtype = call.inputs.first().map(|view| view.dtype()).or(call.outputs.first().map(|view| view.dtype()));
-        let dtype = dtype.ok_or(Error::Arity { got: 0 })?;
+        let dtype = dtype.ok_or(Error::Internal)?;
         let kernel = self.kernel(def, dtype);
         (kernel.ok_or(Error::NoKernel { op: def.name, dtype })?.run)(call)
     }

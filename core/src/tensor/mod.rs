@@ -9,6 +9,7 @@ pub mod profile;
 pub mod scope;
 pub mod structure;
 pub mod variable;
+pub(crate) mod waiting;
 
 use crate::base::dtype::{DType, Element};
 use crate::base::error::{Error, Result};
@@ -263,7 +264,7 @@ impl Tensor {
 
     /// [`Tensor::emit`], for an op with one output.
     pub(crate) fn emit1(op: &'static Op, attributes: &[u32], inputs: &[&Tensor]) -> Result<Tensor> {
-        Tensor::emit(op, attributes, inputs)?.pop().ok_or(Error::Arity { got: 0 })
+        Tensor::emit(op, attributes, inputs)?.pop().ok_or(Error::Internal)
     }
 }
 

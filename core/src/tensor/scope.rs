@@ -41,8 +41,11 @@ pub struct Backward<'a> {
 
 impl Backward<'_> {
     /// The gradient of output 0. A rule is called only if one of its outputs has a gradient, so an op with one output has it.
+    ///
+    /// Fails where only other outputs have one.
     pub fn dy(&self) -> Result<&Tensor> {
-        self.upstream.first().and_then(Option::as_ref).ok_or(Error::Arity { got: 0 })
+        let missing = || Error::message("output 0 has no gradient, only others have: look at each one in `upstream`");
+        self.upstream.first().and_then(Option::as_ref).ok_or_else(missing)
     }
 
     /// `gradient()` if input `index` wants one.

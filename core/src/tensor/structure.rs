@@ -118,7 +118,7 @@ impl<S: Structure, const N: usize> Structure for [S; N] {
     fn carried(self, scope: &dyn Scope, like: Option<&Self>) -> Result<[S; N]> {
         let one = |(index, structure): (usize, S)| structure.carried(scope, like.map(|like| &like[index]));
         let carried = self.into_iter().enumerate().map(one).collect::<Result<Vec<S>>>()?;
-        carried.try_into().map_err(|_| Error::Arity { got: 0 })
+        carried.try_into().map_err(|_| Error::Internal)
     }
 }
 

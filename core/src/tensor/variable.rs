@@ -8,6 +8,7 @@ use crate::base::sync::{Lock, Shared, ThreadSafe};
 use crate::tensor::Tensor;
 use crate::tensor::device::{Buffer, Device};
 use crate::tensor::scope::Scope;
+use crate::tensor::waiting::Monitor;
 use alloc::format;
 use alloc::string::String;
 use core::fmt;
@@ -38,7 +39,9 @@ pub struct Variable {
 struct Cell {
     name: String,
     trainable: bool,
-    state: Lock<Option<State>>,
+    state: Monitor<Option<State>>,
+    /// The turn of who creates it.
+    creation: Monitor<Option<()>>,
     /// Where the first value comes from, if not from who creates it.
     first: Lock<Option<Shared<dyn FirstValue>>>,
 }
@@ -73,31 +76,28 @@ impl Variable {
         Ok(variable)
     }
 
-    fn of(cell: Cell) -> Variable {
-        Variable { cell: Shared::new(cell), argument: false }
+    fn of(name: &str, trainable: bool) -> Variable {
+        let (state, creation) = (Monitor::new(None), Monitor::new(Some(())));
+        Variable { cell: Shared::new(Cell { name: name.into(), trainable, state, creation, first: Lock::new(None) }), argument: false }
     }
 
     /// A trainable variable that [`Variable::create`] will give its value.
     pub fn deferred(name: &str) -> Variable {
-        Variable::of(Cell { name: name.into(), trainable: true, state: Lock::new(None), first: Lock::new(None) })
+        Variable::of(name, true)
     }
 
     /// As [`Variable::deferred`], but no optimizer trains it.
     pub fn untrained(name: &str) -> Variable {
-        Variable::of(Cell { name: name.into(), trainable: false, state: Lock::new(None), first: Lock::new(None) })
+        Variable::of(name, false)
     }
 
     /// Gives a deferred variable its first value; does nothing if it has one. If the value is to come [from somewhere
     /// else](Variable::first_value_from), it is that one.
     pub fn create(&self, scope: &dyn Scope, value: &Tensor) -> Result<()> {
-        let mut state = self.cell.state.lock();
-        if state.is_none() {
-            if !scope.handle().recorder.may_create() {
-                return Err(Error::LateVariable);
-            }
-            *state = Some(State::new(&self.first_value(value)?)?);
+        if !self.is_built() && !scope.handle().recorder.may_create() {
+            return Err(Error::LateVariable);
         }
-        Ok(())
+        self.create_with(|| Ok(value.clone()))
     }
 
     /// Lets the first value come from `first`, once the variable is created: a checkpoint was restored before. Does nothing if it has a
@@ -121,10 +121,17 @@ impl Variable {
 
     /// Gives a deferred variable its first value, whatever scope is recording; does nothing if it has one.
     pub(crate) fn create_with(&self, value: impl FnOnce() -> Result<Tensor>) -> Result<()> {
-        let mut state = self.cell.state.lock();
-        if state.is_none() {
-            *state = Some(State::new(&self.first_value(&value()?)?)?);
+        if self.is_built() {
+            return Ok(());
         }
+        let value = value()?;
+        // A first value from elsewhere may be long in coming.
+        let turn = self.cell.creation.turn(&value.device()?);
+        if !self.is_built() {
+            let state = State::new(&self.first_value(&value)?)?;
+            self.cell.state.change(|place| *place = Some(state));
+        }
+        drop(turn);
         Ok(())
     }
 
@@ -140,31 +147,25 @@ impl Variable {
 
     /// Whether it has a value.
     pub fn is_built(&self) -> bool {
-        self.cell.state.lock().is_some()
+        self.cell.state.look(Option::is_some)
     }
 
     /// The element type and shape. Fails with [`Error::Unbuilt`].
     pub fn tensor_type(&self) -> Result<TensorType> {
-        self.cell.state.lock().as_ref().map(|state| state.tensor_type).ok_or(Error::Unbuilt)
+        self.cell.state.look(|state| state.as_ref().map(|state| state.tensor_type)).ok_or(Error::Unbuilt)
     }
 
-    /// What `use_buffer` makes of the buffer's place, once nobody computes in it.
-    fn wait<R>(&self, mut use_buffer: impl FnMut(&mut Option<Shared<Buffer>>) -> R) -> Result<R> {
-        loop {
-            let mut guard = self.cell.state.lock();
-            let state = guard.as_mut().ok_or(Error::Unbuilt)?;
-            if state.buffer.is_some() {
-                return Ok(use_buffer(&mut state.buffer));
-            }
-            let device = state.device.clone();
-            drop(guard);
-            device.pause();
-        }
+    /// What `use_buffer` makes of the buffer's place, once it makes something of it: it does not while somebody computes in the buffer.
+    fn wait<R>(&self, use_buffer: impl Fn(&mut Option<Shared<Buffer>>) -> Option<R>) -> Result<R> {
+        self.cell.state.when(|state| match state {
+            Some(state) => use_buffer(&mut state.buffer).map(Ok).ok_or_else(|| state.device.clone()),
+            None => Ok(Err(Error::Unbuilt)),
+        })
     }
 
     /// The value's bytes.
     pub(crate) fn buffer(&self) -> Result<Shared<Buffer>> {
-        self.wait(|buffer| buffer.clone())?.ok_or(Error::Unbuilt)
+        self.wait(|buffer| buffer.clone())
     }
 
     /// The value as a computed tensor.
@@ -200,7 +201,7 @@ impl Variable {
         let dtype = self.tensor_type()?.dtype;
         let variables = [self];
         let mut taken = Taken::new(&variables)?;
-        let bytes = taken.bytes_mut().next().ok_or(Error::Unbuilt)?;
+        let bytes = taken.bytes_mut().next().ok_or(Error::Internal)?;
         let result = write(bytes);
         if dtype == DType::Bool {
             bytes.iter_mut().for_each(|byte| *byte = u8::from(*byte != 0));
@@ -212,7 +213,7 @@ impl Variable {
     pub(crate) fn set(&self, value: &Tensor) -> Result<()> {
         self.accepts(value.tensor_type())?;
         let value = value.buffer()?;
-        let old = self.wait(|buffer| buffer.replace(value.clone()))?;
+        let old = self.wait(|buffer| buffer.as_mut().map(|own| core::mem::replace(own, value.clone())))?;
         drop(old);
         Ok(())
     }
@@ -220,7 +221,7 @@ impl Variable {
     /// Takes the value's bytes away, to be computed in: they are copied if somebody else holds them. Until [`Variable::put`],
     /// all others wait. Who takes several variables, or reads some meanwhile, does so in the order of their `id`.
     pub(crate) fn take(&self) -> Result<Shared<Buffer>> {
-        let mut buffer = self.wait(Option::take)?.ok_or(Error::Unbuilt)?;
+        let mut buffer = self.wait(Option::take)?;
         if Shared::get_mut(&mut buffer).is_none() {
             buffer = Shared::new(buffer.copy());
         }
@@ -229,9 +230,11 @@ impl Variable {
 
     /// Gives back what [`Variable::take`] took.
     pub(crate) fn put(&self, buffer: Shared<Buffer>) {
-        if let Some(state) = self.cell.state.lock().as_mut() {
-            state.buffer = Some(buffer);
-        }
+        self.cell.state.change(|state| {
+            if let Some(state) = state {
+                state.buffer = Some(buffer);
+            }
+        });
     }
 
     /// The same variable, as an argument of a function, or as one that its body names.

@@ -83,7 +83,7 @@ impl Body {
     /// outputs are to be assigned to.
     pub(crate) fn close(self, scope: &ScopeHandle, own: usize) -> Result<(Graph, Vec<Tensor>, Vec<Variable>)> {
         let (mut graphs, inputs, assigned) = close(alloc::vec![self], scope, own)?;
-        Ok((graphs.pop().ok_or(Error::Arity { got: 0 })?, inputs, assigned))
+        Ok((graphs.pop().ok_or(Error::Internal)?, inputs, assigned))
     }
 }
 
@@ -169,11 +169,11 @@ impl Control {
         let types = |graph: &Graph| graph.outputs.iter().map(|&id| graph.values[id].tensor_type).collect::<Vec<_>>();
         let all: Vec<Vec<TensorType>> = self.bodies.iter().map(types).collect();
         if self.op.def.code == ops::code::while_loop {
-            let [condition, body] = all.as_slice() else { return Err(Error::Arity { got: all.len() as u8 }) };
+            let [condition, body] = all.as_slice() else { return Err(Error::Internal) };
             let fits = condition.len() == 1 && inputs.get(..body.len()) == Some(body);
             return if fits { Ok(body.clone()) } else { Err(Error::message("a loop's body must keep the types of its state")) };
         }
-        let first = all.first().ok_or(Error::Arity { got: 0 })?;
+        let first = all.first().ok_or(Error::Internal)?;
         if all.iter().all(|types| types == first) { Ok(first.clone()) } else { Err(Error::message("branches must give the same types")) }
     }
 }
@@ -236,7 +236,7 @@ pub fn switch_case<R: Structure>(scope: &dyn Scope, index: &Tensor, branches: &[
     }
     if !scope.recorder.traces() {
         let index = usize::try_from(index.item::<i32>()?).unwrap_or(usize::MAX);
-        return branches.get(index).or(branches.last()).ok_or(Error::Arity { got: 0 })?();
+        return branches.get(index).or(branches.last()).ok_or(Error::Internal)?();
     }
     branch(&scope, index, branches)
 }
@@ -252,7 +252,7 @@ pub(crate) fn branch<R: Structure>(scope: &ScopeHandle, by: &Tensor, branches: &
     for (number, pair) in results.windows(2).enumerate() {
         agree(&pair[0], &pair[1], [&format!("branch {number}"), &format!("branch {}", number + 1)])?;
     }
-    let results = results.pop().ok_or(Error::Arity { got: 0 })?;
+    let results = results.pop().ok_or(Error::Internal)?;
     record(scope, by, bodies, &results)
 }
 

@@ -100,7 +100,7 @@ impl Recorder for Immediate {
             own.iter().map(|tensor_type| TensorView { tensor_type, data: None }).collect();
         for (tensor, tensor_type) in inputs.iter().zip(theirs) {
             let view = TensorView { tensor_type, data: Some(tensor.buffer()?.bytes()) };
-            operands.push(view).map_err(|_| Error::Arity { got: types.len() as u8 })?;
+            operands.push(view).map_err(|_| Error::Internal)?;
         }
         let mut taken = Taken::new(variables)?;
         let results = taken.bytes_mut().zip(own).map(|(data, tensor_type)| TensorViewMut { tensor_type, data });
@@ -155,7 +155,7 @@ impl Recorder for Immediate {
         let variables = [&state];
         let mut taken = Taken::new(&variables)?;
         let words = taken.bytes_mut().next().and_then(|bytes| bytemuck::try_cast_slice_mut::<u8, i64>(bytes).ok());
-        let Some([key, next]) = words else { return Err(Error::TensorType { index: 0 }) };
+        let Some([key, next]) = words else { return Err(Error::Internal) };
         let (key, stream) = (*key, *next);
         *next = stream.wrapping_add(1);
         Ok(Stream { key: key as u64, stream: stream as u64 })

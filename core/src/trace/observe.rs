@@ -94,7 +94,7 @@ impl Recorder for Observed {
 
     fn control(&self, control: &Control, inputs: &[Tensor]) -> Result<Vec<Tensor>> {
         if !self.traces() {
-            let scope = ScopeHandle::new(self.this.upgrade().ok_or(Error::Traced)?);
+            let scope = ScopeHandle::new(self.this.upgrade().ok_or(Error::Internal)?);
             return interpret(control, Some(&scope), inputs);
         }
         let unders: Vec<Tensor> = inputs.iter().map(|tensor| self.under(tensor)).collect();

@@ -13,16 +13,16 @@ pub(crate) fn replay(graph: &Graph, scope: Option<&ScopeHandle>, inputs: &[Tenso
     let mut values: Vec<Option<Tensor>> = Vec::with_capacity(graph.values.len());
     for value in &graph.values {
         values.push(match &value.origin {
-            Origin::Input(index) => Some(inputs.get(*index).ok_or(Error::Arity { got: inputs.len() as u8 })?.clone()),
+            Origin::Input(index) => Some(inputs.get(*index).ok_or(Error::Internal)?.clone()),
             Origin::Constant(tensor) => Some(tensor.clone()),
             Origin::Variable(index) => {
-                let variable = graph.captures[*index].source.variable().ok_or(Error::Traced)?;
-                Some(scope.ok_or(Error::Traced)?.read(&variable.as_argument(false))?)
+                let variable = graph.captures[*index].source.variable().ok_or(Error::Internal)?;
+                Some(scope.ok_or(Error::Internal)?.read(&variable.as_argument(false))?)
             }
             Origin::Node => None,
         });
     }
-    let get = |values: &[Option<Tensor>], id: ValueId| values[id].clone().ok_or(Error::Traced);
+    let get = |values: &[Option<Tensor>], id: ValueId| values[id].clone().ok_or(Error::Internal);
     for node in &graph.nodes {
         let inputs = node.inputs.iter().map(|&id| get(&values, id)).collect::<Result<Vec<_>>>()?;
         let around = node.name.as_deref().and_then(|name| name.rsplit_once('/'));
@@ -72,16 +72,15 @@ pub(crate) fn emit(node: &Node, scope: Option<&ScopeHandle>, inputs: &[Tensor]) 
 
 /// Runs a branch or loop on computed tensors.
 pub(crate) fn interpret(control: &Control, scope: Option<&ScopeHandle>, inputs: &[Tensor]) -> Result<Vec<Tensor>> {
-    let missing = Error::Arity { got: inputs.len() as u8 };
     let bodies = control.bodies.as_slice();
     if control.op.def.code == ops::code::while_loop {
-        let ([condition, body], [most]) = (bodies, control.attributes.as_slice()) else { return Err(missing) };
-        let (mut state, invariants) = inputs.split_at_checked(body.outputs.len()).ok_or(missing)?;
+        let ([condition, body], [most]) = (bodies, control.attributes.as_slice()) else { return Err(Error::Internal) };
+        let (mut state, invariants) = inputs.split_at_checked(body.outputs.len()).ok_or(Error::Internal)?;
         let mut current: Vec<Tensor>;
         let mut left = *most;
         loop {
             let all: Vec<Tensor> = state.iter().chain(invariants).cloned().collect();
-            let holds = left > 0 && replay(condition, scope, &all)?.first().ok_or(Error::Traced)?.item::<Bool>()?.get();
+            let holds = left > 0 && replay(condition, scope, &all)?.first().ok_or(Error::Internal)?.item::<Bool>()?.get();
             if !holds {
                 return Ok(state.to_vec());
             }
@@ -90,10 +89,10 @@ pub(crate) fn interpret(control: &Control, scope: Option<&ScopeHandle>, inputs: 
             left -= 1;
         }
     }
-    let (by, inputs) = inputs.split_first().ok_or(missing)?;
+    let (by, inputs) = inputs.split_first().ok_or(Error::Internal)?;
     let index = match by.tensor_type() {
         crate::base::shape::TensorType::BOOL => usize::from(!by.item::<Bool>()?.get()),
         _ => usize::try_from(by.item::<i32>()?).unwrap_or(usize::MAX),
     };
-    replay(bodies.get(index).or(bodies.last()).ok_or(Error::Traced)?, scope, inputs)
+    replay(bodies.get(index).or(bodies.last()).ok_or(Error::Internal)?, scope, inputs)
 }

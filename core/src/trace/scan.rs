@@ -53,7 +53,7 @@ pub fn scan<E: Structure, S: Structure>(
     };
     let (state, arrays) = each(scope, count, options.reverse, (initial, arrays), |(state, arrays), index| body(state, arrays, index))?;
     let mut arrays = arrays.iter();
-    replace(&state, |_| arrays.next().ok_or(Error::Arity { got: 0 })?.stack())
+    replace(&state, |_| arrays.next().ok_or(Error::Internal)?.stack())
 }
 
 /// The last state that `f` gives for one slice of `elements` along their first axis after the other, from `initial` on: TensorFlow's

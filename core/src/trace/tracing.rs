@@ -173,7 +173,7 @@ impl Recorder for Tracing {
     }
 
     fn custom(&self, inputs: &[&Tensor], forward: &Forward<'_>, rule: &Shared<dyn CustomRule>) -> Result<Vec<Tensor>> {
-        let scope = ScopeHandle::new(self.this.upgrade().ok_or(Error::Traced)?);
+        let scope = ScopeHandle::new(self.this.upgrade().ok_or(Error::Internal)?);
         let own: Vec<Tensor> = inputs.iter().map(|&tensor| tensor.clone()).collect();
         let (body, _) = Body::trace(&scope, &own, |inputs: Vec<Tensor>| forward(&inputs.iter().collect::<Vec<_>>()))?;
         let (graph, others, assigned) = body.close(&scope, own.len())?;

@@ -221,18 +221,26 @@ impl<'l> LoadedSignature<'l> {
         typed(&self.info.outputs)
     }
 
-    /// Runs it on computed tensors, in the order of its inputs; gives its outputs in theirs. Callers in other threads wait.
+    /// Runs it on computed tensors of [`cpu`](crate::compute::devices::cpu), in the order of its inputs; gives its outputs in theirs. Callers in other
+    /// threads wait.
     ///
-    /// Fails where an input has another type than the signature's, and where the data does not fit.
+    /// Fails where an input has another type than the signature's or is on another device, and where the data does not fit.
     pub fn call(&self, inputs: &[Tensor]) -> Result<Vec<Tensor>> {
         let name = self.name();
         if inputs.len() != self.info.inputs.len() {
             let (wanted, got) = (list(&self.info.inputs), inputs.len());
             return Err(Error::message(format!("{name:?} takes {} inputs ({wanted}), got {got}", self.info.inputs.len())));
         }
-        for (index, (input, (_, wanted))) in inputs.iter().zip(self.inputs()).enumerate() {
+        for (index, (input, (input_name, wanted))) in inputs.iter().zip(self.inputs()).enumerate() {
             if input.tensor_type() != wanted {
                 return Err(Error::message(format!("input {index} of {name:?} is {wanted}, got {}", input.tensor_type())));
+            }
+            let (device, own) = (input.device()?, &self.loaded.device);
+            if device != *own {
+                let (other, own) = (device.name(), own.name());
+                return Err(Error::message(format!(
+                    "input {index} ({input_name}) of {name:?} is on {other}, the signature runs on {own}: copy it"
+                )));
             }
         }
         self.loaded.with_session(|session| {

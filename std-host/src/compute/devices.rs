@@ -6,7 +6,7 @@ use gradlet_core::op::{Call, Kernel, OpDef};
 use gradlet_core::sync::Task;
 use gradlet_core::{DType, Device, Result, ops};
 use std::fmt;
-use std::sync::LazyLock;
+use std::sync::{Condvar, LazyLock, Mutex, PoisonError};
 
 /// The CPU, with kernels for its vectors and cores (as many as `GRADLET_NUM_THREADS` says, or all). Their results differ by
 /// rounding from those of [`portable_cpu`], which gives the bits of every microcontroller.
@@ -18,14 +18,13 @@ use std::sync::LazyLock;
 /// # Ok::<(), gradlet::Error>(())
 /// ```
 pub fn cpu() -> Device {
-    static CPU: LazyLock<Device> =
-        LazyLock::new(|| Device::new(Host { cpu: Cpu::new("CPU:0", &kernels::KERNELS), threads: team::threads }));
+    static CPU: LazyLock<Device> = LazyLock::new(|| Device::new(Host::new(Cpu::new("CPU:0", &kernels::KERNELS), team::threads)));
     CPU.clone()
 }
 
 /// The CPU with the portable kernels, which give the bits of every microcontroller.
 pub fn portable_cpu() -> Device {
-    static CPU: LazyLock<Device> = LazyLock::new(|| Device::new(Host { cpu: Cpu::new("portable CPU:0", ops::KERNELS), threads: || 1 }));
+    static CPU: LazyLock<Device> = LazyLock::new(|| Device::new(Host::new(Cpu::new("portable CPU:0", ops::KERNELS), || 1)));
     CPU.clone()
 }
 
@@ -33,6 +32,18 @@ pub fn portable_cpu() -> Device {
 struct Host {
     cpu: Cpu,
     threads: fn() -> usize,
+    /// Where threads sleep that wait for others.
+    bed: Mutex<()>,
+    bell: Condvar,
+}
+
+/// How often a thread looks before it sleeps: most waits are shorter than falling asleep.
+const LOOKS: usize = 64;
+
+impl Host {
+    fn new(cpu: Cpu, threads: fn() -> usize) -> Host {
+        Host { cpu, threads, bed: Mutex::new(()), bell: Condvar::new() }
+    }
 }
 
 impl Backend for Host {
@@ -68,7 +79,22 @@ impl Backend for Host {
         eprint!("{text}");
     }
 
-    fn pause(&self) {
-        std::thread::yield_now();
+    fn wait(&self, ready: &mut dyn FnMut() -> bool) {
+        for _ in 0..LOOKS {
+            if ready() {
+                return;
+            }
+            std::thread::yield_now();
+        }
+        // Who wakes comes to the bed first: so nobody falls asleep between an answer and the wake that it asked for.
+        let mut bed = self.bed.lock().unwrap_or_else(PoisonError::into_inner);
+        while !ready() {
+            bed = self.bell.wait(bed).unwrap_or_else(PoisonError::into_inner);
+        }
+    }
+
+    fn wake(&self) {
+        drop(self.bed.lock().unwrap_or_else(PoisonError::into_inner));
+        self.bell.notify_all();
     }
 }

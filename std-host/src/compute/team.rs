@@ -10,7 +10,7 @@
 use std::any::Any;
 use std::cell::Cell;
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
-use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Condvar, LazyLock, Mutex, MutexGuard, PoisonError, TryLockError};
 use std::time::{Duration, Instant};
 
@@ -64,6 +64,8 @@ struct Board {
     work: Mutex<Option<Work<'static>>>,
     panic: Mutex<Option<Box<dyn Any + Send>>>,
     asleep: AtomicUsize,
+    /// Whether who offered work sleeps until the helpers have left.
+    waiting: AtomicBool,
     bed: Mutex<()>,
     bell: Condvar,
 }
@@ -79,6 +81,7 @@ impl Team {
             work: Mutex::new(None),
             panic: Mutex::new(None),
             asleep: AtomicUsize::new(0),
+            waiting: AtomicBool::new(false),
             bed: Mutex::new(()),
             bell: Condvar::new(),
         });
@@ -134,10 +137,14 @@ impl<'b> Offer<'b> {
 impl Drop for Offer<'_> {
     fn drop(&mut self) {
         self.0.state.fetch_and(!OPEN, Ordering::SeqCst);
-        let mut spins = 0;
+        let (mut spins, mut start) = (0, None);
         while self.0.state.load(Ordering::Acquire) & HELPERS > 0 {
             spins += 1;
             if spins % 1024 == 0 {
+                if start.get_or_insert_with(Instant::now).elapsed() > PATIENCE {
+                    self.0.sleep_until_left();
+                    break;
+                }
                 std::thread::yield_now();
             }
             std::hint::spin_loop();
@@ -201,7 +208,21 @@ impl Board {
     }
 
     fn leave(&self) {
-        self.state.fetch_sub(1, Ordering::Release);
+        self.state.fetch_sub(1, Ordering::SeqCst);
+        if self.waiting.load(Ordering::SeqCst) {
+            drop(lock(&self.bed));
+            self.bell.notify_all();
+        }
+    }
+
+    /// Sleeps until no helper is at work.
+    fn sleep_until_left(&self) {
+        let mut bed = lock(&self.bed);
+        self.waiting.store(true, Ordering::SeqCst);
+        while self.state.load(Ordering::SeqCst) & HELPERS > 0 {
+            bed = self.bell.wait(bed).unwrap_or_else(PoisonError::into_inner);
+        }
+        self.waiting.store(false, Ordering::SeqCst);
     }
 }
 
@@ -242,6 +263,27 @@ mod tests {
             each(true, done.iter_mut(), |done| *done += 1);
         }
         assert_eq!(done, [5; 2]);
+    }
+
+    #[cfg(unix)]
+    #[test]
+    fn who_waits_for_a_helper_sleeps() {
+        use rustix::time::{ClockId, clock_gettime};
+        let (team, owner, begun) = (Team::new(2), std::thread::current().id(), AtomicBool::new(false));
+        let before = clock_gettime(ClockId::ThreadCPUTime);
+        team.offer(&|| {
+            let own = std::thread::current().id() == owner;
+            while own && !begun.load(Ordering::SeqCst) {
+                std::thread::sleep(PATIENCE);
+            }
+            if !own {
+                begun.store(true, Ordering::SeqCst);
+                std::thread::sleep(Duration::from_millis(300));
+            }
+        });
+        let after = clock_gettime(ClockId::ThreadCPUTime);
+        let computed = (after.tv_sec - before.tv_sec) * 1_000_000_000 + i64::from(after.tv_nsec) - i64::from(before.tv_nsec);
+        assert!(computed < 30_000_000, "{computed} ns");
     }
 
     #[test]

@@ -47,7 +47,7 @@ impl Session {
     /// What `fetches` give, with these values in place of placeholders, or of any other tensors of the graph.
     ///
     /// Fails where a variable is read before it was initialised, a placeholder is needed and not fed, and a value fed is of another
-    /// type.
+    /// type or on another device.
     pub fn run<F: Fetch>(&self, fetches: F, feed: &[(&Tensor, &Tensor)]) -> Result<F::Values> {
         let compiled = self.compiled(&fetches, feed)?;
         let ready = self.initialized.lock();
@@ -84,8 +84,15 @@ impl Session {
             let id = building.id(tensor)?;
             let name = building.record.lock().placeholders.iter().find(|(_, other)| *other == id).map(|(name, _)| name.clone());
             let named = name.map_or("a tensor".into(), |name| format!("placeholder {name:?}"));
-            let wrong = Error::message(format!("{named} is {wanted}, it was fed {got}"));
-            if wanted == got { Ok(id) } else { Err(wrong) }
+            if wanted != got {
+                return Err(Error::message(format!("{named} is {wanted}, it was fed {got}")));
+            }
+            let (device, own) = (value.device()?, self.graph.device());
+            if device == own {
+                return Ok(id);
+            }
+            let (other, own) = (device.name(), own.name());
+            Err(Error::message(format!("{named} was fed a value on {other}, the session runs on {own}: copy it")))
         });
         let fed = fed.collect::<Result<Vec<ValueId>>>()?;
         let known = self.compiled.lock().iter().find(|known| known.targets == targets && known.fed == fed).cloned();

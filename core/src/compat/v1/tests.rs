@@ -11,6 +11,7 @@ use crate::nn::layers::{BatchNormalization, Layer as _, Module as _};
 use crate::nn::optimizers::Optimizer as _;
 use crate::ops;
 use crate::tensor::Tensor;
+use crate::tensor::device::Device;
 use crate::tensor::scope::Scope;
 use crate::tensor::variable::Variable;
 use crate::trace::control::{WhileOptions, cond, while_loop};
@@ -51,6 +52,9 @@ fn only_what_is_fetched_runs() -> Result<()> {
     let wide = Tensor::full(&ops::portable_cpu(), 1.0f32, &[2])?;
     let error = session.run(&product, &[(&a, &wide)]).unwrap_err().to_string();
     assert_eq!(error, "placeholder \"a\" is f32[], it was fed f32[2]");
+    let elsewhere = Tensor::scalar(&Device::cpu("other CPU", ops::KERNELS), 1.0f32);
+    let error = session.run(&product, &[(&a, &scalar(2.0)), (&b, &elsewhere)]).unwrap_err().to_string();
+    assert_eq!(error, "placeholder \"b\" was fed a value on other CPU, the session runs on portable CPU:0: copy it");
     assert_eq!(session.compiled_programs(), 3, "compiled once for each set of fetches and feeds");
     Ok(())
 }

@@ -168,6 +168,8 @@ fn observed_call<L: ?Sized>(
 
 macro_rules! transparent {
     ($([$($generics:tt)*] $ty:ty),*) => {$(
+        // What it wraps may have methods of its own.
+        #[deny(clippy::missing_trait_methods)]
         impl<$($generics)*> Layer for $ty {
             fn name(&self) -> &str {
                 (**self).name()
@@ -181,13 +183,25 @@ macro_rules! transparent {
             fn call(&self, scope: &dyn Scope, x: &Tensor) -> Result<Tensor> {
                 (**self).call(scope, x)
             }
+            fn apply(&self, scope: &dyn Scope, x: &Tensor) -> Result<Tensor> {
+                (**self).apply(scope, x)
+            }
             fn ensure_built(&self, scope: &dyn Scope, x: &Tensor) -> Result<()> {
                 (**self).ensure_built(scope, x)
             }
             fn apply_as(&self, name: &str, scope: &dyn Scope, x: &Tensor) -> Result<Tensor> {
                 (**self).apply_as(name, scope, x)
             }
+            fn output_type(&self, scope: &dyn Scope, input: TensorType) -> Result<TensorType> {
+                (**self).output_type(scope, input)
+            }
+            fn summary(&self, scope: &dyn Scope, input: &[u32]) -> Result<Summary> {
+                (**self).summary(scope, input)
+            }
         }
     )*};
 }
 transparent!([L: Layer + ?Sized] &L, [L: Layer + ?Sized] Box<L>, [L: Layer + ?Sized] Shared<L>);
+
+#[cfg(test)]
+mod tests;

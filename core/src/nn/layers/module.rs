@@ -26,6 +26,9 @@ use core::cell::Cell;
 /// numbers in a [`Cell`](core::cell::Cell) and atomic ones have none either, but are kept in checkpoints. Where TensorFlow's object has
 /// another name for a field, `#[module(tracked = "_kernel")]` says it: checkpoints use that one.
 ///
+/// A module that has a method of its own for one of the others, such as [`Module::trainable_variables`], is asked by it wherever it is:
+/// what the module around it has of its modules is what these say.
+///
 /// ```
 /// use gradlet_core::Variable;
 /// use gradlet_core::layers::{Activation, Dense, Module};
@@ -75,22 +78,24 @@ pub trait Module {
     fn named_variables(&self) -> Vec<(String, Variable)> {
         let mut paths = Paths::default();
         self.visit(&mut paths);
-        paths.found
+        paths.0
     }
 
     /// Every variable.
     fn variables(&self) -> Vec<Variable> {
-        self.named_variables().into_iter().map(|(_, variable)| variable).collect()
+        gather(self, |variable| Some(variable.clone()), |module| module.variables())
     }
 
-    /// The variables that optimizers train.
+    /// The variables that optimizers train. A layer that is to be frozen gives none here, wherever it is in a model.
     fn trainable_variables(&self) -> Vec<Variable> {
-        self.variables().into_iter().filter(Variable::trainable).collect()
+        gather(self, |variable| variable.trainable().then(|| variable.clone()), |module| module.trainable_variables())
     }
 
     /// Whether every variable has a value.
     fn is_built(&self) -> bool {
-        self.variables().iter().all(Variable::is_built)
+        let mut built = Built(true);
+        self.visit(&mut built);
+        built.0
     }
 }
 
@@ -164,28 +169,78 @@ impl Later {
     }
 }
 
-/// Finds every variable, once, with its path.
+/// Every variable, once, with its path.
 #[derive(Default)]
-struct Paths {
-    path: String,
-    found: Vec<(String, Variable)>,
+struct Paths(Vec<(String, Variable)>);
+
+impl Paths {
+    fn add(&mut self, path: String, variable: Variable) {
+        if self.0.iter().all(|(_, known)| *known != variable) {
+            self.0.push((path, variable));
+        }
+    }
 }
 
 impl Visitor for Paths {
     fn variable(&mut self, variable: &Variable) {
-        if self.found.iter().all(|(_, known)| known != variable) {
-            self.found.push((self.path.clone(), variable.clone()));
-        }
+        self.add(String::new(), variable.clone());
     }
 
     fn module(&mut self, name: &str, module: &dyn Module) {
-        let outer = self.path.len();
-        if outer > 0 && !name.is_empty() {
-            self.path.push('/');
+        for (path, variable) in module.named_variables() {
+            let between = if name.is_empty() || path.is_empty() { "" } else { "/" };
+            self.add(format!("{name}{between}{path}"), variable);
         }
-        self.path.push_str(name);
-        module.visit(self);
-        self.path.truncate(outer);
+    }
+}
+
+/// Every variable that `own` gives of a module's own, and `inner` of the modules in it, once.
+struct Gathered<O, I> {
+    found: Vec<Variable>,
+    own: O,
+    inner: I,
+}
+
+fn gather(
+    module: &(impl Module + ?Sized),
+    own: impl Fn(&Variable) -> Option<Variable>,
+    inner: impl Fn(&dyn Module) -> Vec<Variable>,
+) -> Vec<Variable> {
+    let mut gathered = Gathered { found: Vec::new(), own, inner };
+    module.visit(&mut gathered);
+    gathered.found
+}
+
+impl<O, I> Gathered<O, I> {
+    fn add(&mut self, variables: impl IntoIterator<Item = Variable>) {
+        for variable in variables {
+            if !self.found.contains(&variable) {
+                self.found.push(variable);
+            }
+        }
+    }
+}
+
+impl<O: Fn(&Variable) -> Option<Variable>, I: Fn(&dyn Module) -> Vec<Variable>> Visitor for Gathered<O, I> {
+    fn variable(&mut self, variable: &Variable) {
+        self.add((self.own)(variable));
+    }
+
+    fn module(&mut self, _: &str, module: &dyn Module) {
+        self.add((self.inner)(module));
+    }
+}
+
+/// Whether all that was visited is built.
+struct Built(bool);
+
+impl Visitor for Built {
+    fn variable(&mut self, variable: &Variable) {
+        self.0 &= variable.is_built();
+    }
+
+    fn module(&mut self, _: &str, module: &dyn Module) {
+        self.0 = self.0 && module.is_built();
     }
 }
 
@@ -238,9 +293,23 @@ atomics!("32" AtomicI32 i32, "64" AtomicI64 i64);
 
 macro_rules! transparent {
     ($([$($generics:tt)*] $ty:ty),*) => {$(
+        // What it wraps may have methods of its own.
+        #[deny(clippy::missing_trait_methods)]
         impl<$($generics)*> Module for $ty {
             fn visit(&self, visitor: &mut dyn Visitor) {
                 (**self).visit(visitor);
+            }
+            fn named_variables(&self) -> Vec<(String, Variable)> {
+                (**self).named_variables()
+            }
+            fn variables(&self) -> Vec<Variable> {
+                (**self).variables()
+            }
+            fn trainable_variables(&self) -> Vec<Variable> {
+                (**self).trainable_variables()
+            }
+            fn is_built(&self) -> bool {
+                (**self).is_built()
             }
         }
     )*};
@@ -261,7 +330,7 @@ impl<M: Module, const N: usize> Module for [M; N] {
 
 impl<M: Module> Module for Option<M> {
     fn visit(&self, visitor: &mut dyn Visitor) {
-        self.iter().for_each(|module| module.visit(visitor));
+        self.iter().for_each(|module| visitor.module("", module));
     }
 }
 

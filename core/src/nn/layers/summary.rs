@@ -82,9 +82,9 @@ impl Summary {
     pub fn new<L: Layer + ?Sized>(model: &L, scope: &dyn Scope, input: TensorType) -> Result<Summary> {
         let heard = Shared::new(Heard::default());
         dry_run(scope, input, |scope, x| model.apply(&observed(scope, heard.clone()), x))?;
-        let variables = model.named_variables();
+        let (variables, trained) = (model.named_variables(), model.trainable_variables());
         let size =
-            |trainable| Size::of(variables.iter().map(|(_, variable)| variable).filter(|variable| variable.trainable() == trainable));
+            |trainable| Size::of(variables.iter().map(|(_, variable)| variable).filter(|variable| trained.contains(variable) == trainable));
         let calls = core::mem::take(&mut heard.0.lock().calls);
         let (trainable, non_trainable) = (size(true), size(false));
         Ok(Summary { name: model.name().into(), layers: layers(calls, &variables), trainable, non_trainable, optimizer: None })

@@ -64,7 +64,7 @@ impl Rule for AdadeltaRule {
     }
 
     fn update(&self, step: &Step<'_>, variable: &Tensor, gradient: &Gradient, slots: &[Tensor]) -> Result<Vec<Tensor>> {
-        let [squares, ways] = slots else { return Err(Error::Unbuilt) };
+        let [squares, ways] = slots else { return Err(Error::Internal) };
         let squares = self.mean(squares, &gradient.map(Tensor::square)?)?;
         let way = self.root(ways)?.mul(&gradient.dense()?)?.div(&self.root(&squares)?)?;
         let ways = self.mean(ways, &way.square()?)?;

@@ -52,7 +52,7 @@ impl Rule for AdagradRule {
     }
 
     fn update(&self, step: &Step<'_>, variable: &Tensor, gradient: &Gradient, slots: &[Tensor]) -> Result<Vec<Tensor>> {
-        let [accumulator] = slots else { return Err(Error::Unbuilt) };
+        let [accumulator] = slots else { return Err(Error::Internal) };
         let accumulator = accumulator.add(&gradient.map(Tensor::square)?)?;
         let root = accumulator.add_scalar(self.epsilon)?.sqrt()?;
         let way = gradient.dense()?.mul(&step.learning_rate(variable)?)?.div(&root)?;

@@ -111,7 +111,7 @@ impl<const DECOUPLED: bool> Rule for AdamRule<DECOUPLED> {
 
     fn update(&self, step: &Step<'_>, variable: &Tensor, gradient: &Gradient, slots: &[Tensor]) -> Result<Vec<Tensor>> {
         let rate = step.learning_rate(variable)?;
-        let [m, v, largest @ ..] = slots else { return Err(Error::Unbuilt) };
+        let [m, v, largest @ ..] = slots else { return Err(Error::Internal) };
         let (one, number) = (variable.like(1.0)?, step.number(0, variable)?);
         let left = |beta: f64| one.sub(&variable.like(beta)?.pow(&number)?);
         let alpha = rate.mul(&left(self.beta_2)?.sqrt()?)?.div(&left(self.beta_1)?)?;

@@ -60,7 +60,7 @@ impl Rule for AdamaxRule {
     }
 
     fn update(&self, step: &Step<'_>, variable: &Tensor, gradient: &Gradient, slots: &[Tensor]) -> Result<Vec<Tensor>> {
-        let [moment, norm] = slots else { return Err(Error::Unbuilt) };
+        let [moment, norm] = slots else { return Err(Error::Internal) };
         let moment = towards(moment, &gradient.dense()?, &moment.like(1.0 - self.beta_1)?)?;
         let norm = norm.mul_scalar(self.beta_2)?.maximum(&gradient.map(Tensor::abs)?)?;
         let left = variable.like(1.0)?.sub(&variable.like(self.beta_1)?.pow(&step.number(0, variable)?)?)?;

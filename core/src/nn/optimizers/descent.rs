@@ -288,7 +288,8 @@ impl<R: Rule> Module for Descent<R> {
 
 impl<R: Rule> Optimizer for Descent<R> {
     fn build(&self, scope: &dyn Scope, model: &dyn Module) -> Result<()> {
-        let named = model.named_variables().into_iter().filter(|(_, variable)| variable.trainable());
+        let trainable = model.trainable_variables();
+        let named = model.named_variables().into_iter().filter(|(_, variable)| trainable.contains(variable));
         self.built(scope, named.map(|(path, variable)| (path.replace('/', "_"), variable))).map(drop)
     }
 

@@ -89,7 +89,7 @@ impl Rule for NadamRule {
     }
 
     fn update(&self, step: &Step<'_>, variable: &Tensor, gradient: &Gradient, slots: &[Tensor]) -> Result<Vec<Tensor>> {
-        let [m, v] = slots else { return Err(Error::Unbuilt) };
+        let [m, v] = slots else { return Err(Error::Internal) };
         let (one, number) = (variable.like(1.0)?, step.number(0, variable)?);
         let (now, next) = (self.momentum(&number)?, self.momentum(&step.number(1, variable)?)?);
         let product = step.scope().read(&self.product)?.cast(variable.dtype())?;

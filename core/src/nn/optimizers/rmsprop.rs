@@ -81,7 +81,7 @@ impl Rule for RMSpropRule {
     fn update(&self, step: &Step<'_>, variable: &Tensor, gradient: &Gradient, slots: &[Tensor]) -> Result<Vec<Tensor>> {
         let (squares, gradient) = (gradient.map(Tensor::square)?, &gradient.dense()?);
         let mut slots = slots.iter();
-        let mut slot = || slots.next().ok_or(Error::Unbuilt);
+        let mut slot = || slots.next().ok_or(Error::Internal);
         let velocity = self.mean(slot()?, &squares)?;
         let momentum = if self.momentum > 0.0 { Some(slot()?) } else { None };
         let mut spread = velocity.clone();

@@ -85,7 +85,7 @@ impl Rule for SgdRule {
 
     fn update(&self, step: &Step<'_>, variable: &Tensor, gradient: &Gradient, slots: &[Tensor]) -> Result<Vec<Tensor>> {
         let rate = step.learning_rate(variable)?;
-        let [velocity] = slots else { return Err(Error::Unbuilt) };
+        let [velocity] = slots else { return Err(Error::Internal) };
         let (momentum, pull) = (variable.like(self.momentum)?, gradient.dense()?.mul(&rate)?);
         let velocity = velocity.mul(&momentum)?.sub(&pull)?;
         let way = if self.nesterov { velocity.mul(&momentum)?.sub(&pull)? } else { velocity.clone() };

@@ -20,7 +20,7 @@ pub static DEF: OpDef =
 fn infer(inputs: &[TensorType], attributes: &[u32], outputs: &mut [TensorType]) -> Result<()> {
     let Attributes { axis } = read_attributes(attributes)?;
     let axis = axis as usize;
-    let (first, others) = inputs.split_first().ok_or(Error::Arity { got: 0 })?;
+    let (first, others) = inputs.split_first().ok_or(Error::Internal)?;
     let mut result = *first;
     for (index, other) in (1u8..).zip(others) {
         if other.dtype != first.dtype {
@@ -115,7 +115,7 @@ impl Tensor {
             };
             parts = parts.chunks(MAX_INPUTS).map(joined).collect::<Result<_>>()?;
         }
-        parts.pop().ok_or(Error::Arity { got: 0 })
+        parts.pop().ok_or(Error::Internal)
     }
 
     /// The `tensors`, all of one shape, side by side along a new axis: `axis` of the result, which counts from the end where

@@ -33,7 +33,7 @@ impl Tensor {
             let dlabels = of.if_wanted(1, || dy.mul(&logits.log_softmax(axis)?)?.neg())?;
             Ok([dlogits, dlabels].into_iter().collect())
         };
-        custom_gradient(&[self, labels], forward, rule)?.pop().ok_or(Error::Arity { got: 0 })
+        custom_gradient(&[self, labels], forward, rule)?.pop().ok_or(Error::Internal)
     }
 
     /// The cross entropy of `labels`, probabilities, and the sigmoid of `self`, logits, each by itself: `softplus(self) − self · labels`.

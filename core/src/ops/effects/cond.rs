@@ -27,7 +27,7 @@ fn run(call: &mut Call<'_, '_>) -> Result<()> {
         _ => usize::try_from(by.scalar::<i32>()).unwrap_or(last).min(last),
     };
     let chosen = call.attributes.get(index).copied().unwrap_or(NONE);
-    let Some([step, block]) = call.output()?.words_mut() else { return Err(Error::Arity { got: 0 }) };
+    let Some([step, block]) = call.output()?.words_mut() else { return Err(Error::Internal) };
     *block = if *step == 0 { chosen } else { NONE };
     *step = NONE;
     Ok(())

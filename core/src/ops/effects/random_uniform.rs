@@ -62,7 +62,7 @@ impl Tensor {
     pub fn random_uniform(scope: &dyn Scope, dims: &[u32]) -> Result<Tensor> {
         let variable = scope.random_state()?;
         let state = scope.read(&variable)?;
-        let numbers = scope.emit(&OP, dims, &[&state])?.pop().ok_or(Error::Arity { got: 0 })?;
+        let numbers = scope.emit(&OP, dims, &[&state])?.pop().ok_or(Error::Internal)?;
         let next = state.add(&Tensor::new(&scope.device(), &[0i64, 1], &[2])?)?;
         scope.assign(&variable, &next)?;
         Ok(numbers)

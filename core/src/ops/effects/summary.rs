@@ -16,7 +16,7 @@ pub static DEF: OpDef = OpDef { code: crate::ops::code::summary, name: "summary"
 
 fn infer(inputs: &[TensorType], attributes: &[u32], _: &mut [TensorType]) -> Result<()> {
     let (kind, ..) = Summary::words(attributes).ok_or(Error::Attribute { index: 2 })?;
-    let [value, step @ ..] = inputs else { return Err(Error::Arity { got: 0 }) };
+    let [value, step @ ..] = inputs else { return Err(Error::Internal) };
     match (kind, value.shape.dims()) {
         (SummaryKind::Scalar, []) | (SummaryKind::Histogram, _) => (),
         (SummaryKind::Image, _) if value.dtype == DType::Bool => return Err(Error::DType { input: 0 }),
@@ -35,7 +35,7 @@ fn infer(inputs: &[TensorType], attributes: &[u32], _: &mut [TensorType]) -> Res
 }
 
 fn run(call: &mut Call<'_, '_>) -> Result<()> {
-    let Some([_, said]) = call.output()?.words_mut() else { return Err(Error::Arity { got: 0 }) };
+    let Some([_, said]) = call.output()?.words_mut() else { return Err(Error::Internal) };
     *said = SUMMARY;
     Ok(())
 }

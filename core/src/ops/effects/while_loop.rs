@@ -24,7 +24,7 @@ fn infer(inputs: &[TensorType], attributes: &[u32], _: &mut [TensorType]) -> Res
 fn run(call: &mut Call<'_, '_>) -> Result<()> {
     let holds = call.input(0)?.scalar::<Bool>().get();
     let &[condition, body, most] = call.attributes else { return Err(Error::Attribute { index: 0 }) };
-    let Some([step, block]) = call.output()?.words_mut() else { return Err(Error::Arity { got: 0 }) };
+    let Some([step, block]) = call.output()?.words_mut() else { return Err(Error::Internal) };
     (*step, *block) = match *step {
         0 => (1, condition),
         next if holds && next <= most.min(MOST) => (next + 1, body),

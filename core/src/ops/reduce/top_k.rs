@@ -30,7 +30,7 @@ fn infer(inputs: &[TensorType], attributes: &[u32], outputs: &mut [TensorType]) 
     }
     *last = k;
     elementwise::set(outputs, values)?;
-    outputs.get_mut(1).ok_or(Error::Arity { got: 1 }).map(|positions| *positions = TensorType::new(DType::I32, values.shape))
+    outputs.get_mut(1).ok_or(Error::Internal).map(|positions| *positions = TensorType::new(DType::I32, values.shape))
 }
 
 fn run<T: Number>(call: &mut Call<'_, '_>) -> Result<()> {
@@ -92,7 +92,7 @@ impl Tensor {
     /// ```
     pub fn top_k(&self, k: u32) -> Result<(Tensor, Tensor)> {
         let mut outputs = Tensor::emit(&OP, &[k], &[self])?.into_iter();
-        outputs.next().zip(outputs.next()).ok_or(Error::Arity { got: 0 })
+        outputs.next().zip(outputs.next()).ok_or(Error::Internal)
     }
 }
 

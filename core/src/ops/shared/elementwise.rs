@@ -13,13 +13,13 @@ pub(in crate::ops) fn same(inputs: &[TensorType], attributes: &[u32], outputs: &
     if !attributes.is_empty() {
         return Err(Error::Attribute { index: 0 });
     }
-    let [x, ..] = inputs else { return Err(Error::Arity { got: 0 }) };
+    let [x, ..] = inputs else { return Err(Error::Internal) };
     set(outputs, *x)
 }
 
 /// Sets the type of output 0.
 pub(in crate::ops) fn set(outputs: &mut [TensorType], tensor_type: TensorType) -> Result<()> {
-    *outputs.first_mut().ok_or(Error::Arity { got: 0 })? = tensor_type;
+    *outputs.first_mut().ok_or(Error::Internal)? = tensor_type;
     Ok(())
 }
 

@@ -76,7 +76,7 @@ impl<K: Kind, S, V> Branch<K, S, Exit<V, ()>> {
         K: Carries<V> + Carries<()>,
     {
         Ok(match self.leave(Exit::next(value), slots)? {
-            Ran::Done(exit) => Ran::Done(exit.value.ok_or(Error::Arity { got: 0 })?),
+            Ran::Done(exit) => Ran::Done(exit.value.ok_or(Error::Internal)?),
             Ran::Again(again) => Ran::Again(again),
         })
     }
@@ -102,7 +102,7 @@ impl<K: Kind, S, V, R> Branch<K, S, Exit<V, R>> {
             self.chosen = false;
             return Ok(Ran::Again(again));
         }
-        let (one, names, _, first) = self.first.take().ok_or(Error::Traced)?;
+        let (one, names, _, first) = self.first.take().ok_or(Error::Internal)?;
         let sides = [Side { open: one, variables: names, exit: first }, Side { open, variables, exit }];
         let carriers = Carriers { value: <K as Carries<V>>::ops(), returned: <K as Carries<R>>::ops() };
         let (variables, exit) = merge(scope, predicate, sides, &carriers, ["in the main branch", "in the else branch"])?;
@@ -126,7 +126,7 @@ impl<S, E> Branch<Plain, S, E> {
 impl<S, E> Branch<Dynamic, S, E> {
     /// A literal beside another value: a tensor, if that is one.
     pub fn literal<L, T: Literal<L>>(&self, value: L) -> Result<T> {
-        Ok(T::literal(value, &self.predicate.as_ref().ok_or(Error::Traced)?.device()?))
+        Ok(T::literal(value, &self.predicate.as_ref().ok_or(Error::Internal)?.device()?))
     }
 
     /// A literal beside other literals: a tensor.

@@ -53,7 +53,7 @@ impl<T> Ops<T> {
             // A structure asks for as many as it has.
             next.or(own).unwrap_or_else(|| Tensor::scalar(&crate::ops::portable_cpu(), 0.0f32))
         });
-        if missing { Err(Error::Arity { got: 0 }) } else { Ok(value) }
+        if missing { Err(Error::message("a structure asks for more tensors than it visits")) } else { Ok(value) }
     }
 
     fn copy(&self, value: &T) -> Result<T> {

@@ -175,8 +175,8 @@ pub(super) fn merge<V, R>(
         exits.push((side.exit, all_tensors(&side.variables).len()));
     }
     let mut merged = record(scope, predicate, bodies, &results)?.into_iter();
-    let (other, count) = exits.pop().ok_or(Error::Arity { got: 0 })?;
-    let (one, _) = exits.pop().ok_or(Error::Arity { got: 0 })?;
+    let (other, count) = exits.pop().ok_or(Error::Internal)?;
+    let (one, _) = exits.pop().ok_or(Error::Internal)?;
     let variables = merged.by_ref().take(count).collect();
     let code = if several { merged.next() } else { None };
     let value = with(one.value.or(other.value), carriers.value, &mut merged)?;

@@ -74,7 +74,7 @@ impl<S, R> Trace<S, R> {
 
     /// Ends the condition.
     fn holds(&mut self, holds: Tensor) -> Result<()> {
-        let mut open = self.open.take().ok_or(Error::Traced)?;
+        let mut open = self.open.take().ok_or(Error::Internal)?;
         let holds = match &self.code {
             Some(code) => holds.logical_and(&code.equal(&code.like(NEXT.into())?)?)?,
             None => holds,
@@ -92,7 +92,7 @@ impl<S, R> Trace<S, R> {
         most: u32,
         slots: &mut impl Slots<Saved = S>,
     ) -> Result<Option<Exit<(), R>>> {
-        let mut open = self.open.take().ok_or(Error::Traced)?;
+        let mut open = self.open.take().ok_or(Error::Internal)?;
         slots.settle(&self.scope, None)?;
         let mut variables = Vec::new();
         slots.parts(&mut variables)?;
@@ -132,7 +132,7 @@ impl<S, R> Trace<S, R> {
             results.extend(tensors_of(&returned));
         }
         open.pause();
-        let bodies = [self.condition.take().ok_or(Error::Traced)?, open.close(&results)?];
+        let bodies = [self.condition.take().ok_or(Error::Internal)?, open.close(&results)?];
         let mut state = record_loop(&self.scope, most, bodies, &self.state)?.into_iter().skip(self.counters);
         slots.fill(&mut state)?;
         let Some(code) = state.next() else { return Ok(Some(Exit::next(()))) };
@@ -352,12 +352,12 @@ impl<I: Source, S, R> Each<I, S, R> {
 
     /// Traces the condition, and begins the body.
     fn body(&mut self, slots: &mut impl Slots<Saved = S>) -> Result<I::Item> {
-        let (trace, counters) = self.trace.as_mut().ok_or(Error::Traced)?;
+        let (trace, counters) = self.trace.as_mut().ok_or(Error::Internal)?;
         let counter = trace.open(slots)?;
-        let holds = self.source.holds(counter.first().ok_or(Error::Traced)?)?;
+        let holds = self.source.holds(counter.first().ok_or(Error::Internal)?)?;
         trace.holds(holds)?;
         *counters = trace.open(slots)?;
-        self.source.item(counters.first().ok_or(Error::Traced)?)
+        self.source.item(counters.first().ok_or(Error::Internal)?)
     }
 
     /// Ends an iteration whose body was left so; false, if the loop is left too.

@@ -350,7 +350,7 @@ macro_rules! assigning {
                 where
                     A: Becomes,
                 {
-                    Err(Error::Traced)
+                    Err(Error::Internal)
                 }
             )*
         }

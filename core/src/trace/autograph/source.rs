@@ -39,19 +39,19 @@ pub trait Source {
     }
     #[doc(hidden)]
     fn first(&self) -> Result<Tensor> {
-        Err(Error::Traced)
+        Err(Error::Internal)
     }
     #[doc(hidden)]
     fn holds(&self, _: &Tensor) -> Result<Tensor> {
-        Err(Error::Traced)
+        Err(Error::Internal)
     }
     #[doc(hidden)]
     fn item(&self, _: &Tensor) -> Result<Self::Item> {
-        Err(Error::Traced)
+        Err(Error::Internal)
     }
     #[doc(hidden)]
     fn advance(&self, _: &Tensor) -> Result<Tensor> {
-        Err(Error::Traced)
+        Err(Error::Internal)
     }
 }
 

@@ -99,7 +99,7 @@ pub(super) fn slice_shape(value: &Tensor) -> Result<Shape> {
 fn zeros(scope: Option<&ScopeHandle>, device: &Device, dtype: DType, dims: &[u32]) -> Result<Tensor> {
     let zero = Tensor::zeros(device, TensorType::new(dtype, Shape::SCALAR))?;
     match scope {
-        Some(scope) => scope.emit_op(&ops::broadcast_to::OP, dims, &[&zero])?.pop().ok_or(Error::Arity { got: 0 }),
+        Some(scope) => scope.emit_op(&ops::broadcast_to::OP, dims, &[&zero])?.pop().ok_or(Error::Internal),
         None => zero.broadcast_to(dims),
     }
 }
@@ -200,7 +200,9 @@ impl TensorArray {
             Content::Apart(slots) => {
                 let slots = slots.lock();
                 let some = slots.iter().any(|slot| !matches!(slot, Slot::Unwritten));
-                some.then(|| self.side_by_side(&self.all(&slots)?)).transpose()?
+                let all = some.then(|| self.all(&slots)).transpose()?;
+                drop(slots);
+                all.map(|all| self.side_by_side(&all)).transpose()?
             }
         };
         let count = self.known_size()?.unwrap_or(0) as u32;

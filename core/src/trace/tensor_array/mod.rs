@@ -185,7 +185,7 @@ impl TensorArray {
         let index = index.into();
         let known = index.known()?.map(|known| self.place(known)).transpose()?;
         if let (Some(known), Content::Apart(slots)) = (known, &self.content) {
-            let element = self.elements(&slots.lock(), &[known])?.pop().ok_or(Error::Arity { got: 0 })?;
+            let element = self.elements(&slots.lock(), &[known])?.pop().ok_or(Error::Internal)?;
             if let (true, Some(slot)) = (self.clears && !self.traced && element.buffer().is_ok(), slots.lock().get_mut(known)) {
                 *slot = Slot::Cleared;
             }
@@ -201,7 +201,10 @@ impl TensorArray {
     pub fn gather(&self, indices: &Tensor) -> Result<Tensor> {
         let places = known(indices)?.map(|known| known.into_iter().map(|index| self.place(index)).collect::<Result<Vec<_>>>());
         match (places.transpose()?, &self.content) {
-            (Some(places), Content::Apart(slots)) => self.side_by_side(&self.elements(&slots.lock(), &places)?),
+            (Some(places), Content::Apart(slots)) => {
+                let elements = self.elements(&slots.lock(), &places)?;
+                self.side_by_side(&elements)
+            }
             _ => self.together(&[indices], None)?.0.gather(indices, 0),
         }
     }
@@ -211,7 +214,10 @@ impl TensorArray {
     /// Fails where one was cleared, the shape of unwritten ones is not known, or shapes differ.
     pub fn stack(&self) -> Result<Tensor> {
         match &self.content {
-            Content::Apart(slots) => self.side_by_side(&self.all(&slots.lock())?),
+            Content::Apart(slots) => {
+                let all = self.all(&slots.lock())?;
+                self.side_by_side(&all)
+            }
             Content::Together(values, _) => match self.known_size()?.filter(|&size| size < capacity(values)) {
                 Some(size) => values.index(..size as i32),
                 None => Ok(values.clone()),

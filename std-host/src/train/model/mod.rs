@@ -227,7 +227,7 @@ impl Model {
 
 impl Module for Model {
     fn visit(&self, visitor: &mut dyn Visitor) {
-        self.layer.visit(visitor);
+        visitor.module("", &self.layer);
         if let Some(compiled) = self.compiled.as_ref().filter(|_| visitor.tracks()) {
             visitor.module("optimizer", compiled.optimizer());
         }

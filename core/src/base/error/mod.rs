@@ -1,5 +1,7 @@
 //! Everything that can go wrong, as codes and indices; text is rendered only where somebody asks for it.
 
+mod code;
+
 use core::fmt;
 
 /// A result whose error is gradlet's.
@@ -182,6 +184,8 @@ pub enum Error {
         /// The slot.
         slot: u32,
     },
+    /// A rule that gradlet keeps itself is broken: this is never the fault of a program, its data or a device.
+    Internal,
     /// No kernel on the device computes this op for this element type.
     #[cfg(feature = "alloc")]
     NoKernel {
@@ -370,6 +374,7 @@ impl fmt::Display for Error {
             ),
             Error::SlotTooSmall { needed, got } => write!(f, "the checkpoint needs a slot of {needed} bytes, and it has {got}"),
             Error::Worn { slot } => write!(f, "slot {slot} does not hold what was written: the flash is worn"),
+            Error::Internal => f.write_str("gradlet broke a rule of its own: please report how it came to this"),
             #[cfg(feature = "alloc")]
             Error::NoKernel { op, dtype } => write!(f, "the device has no kernel for {op} on {dtype}"),
             #[cfg(feature = "alloc")]

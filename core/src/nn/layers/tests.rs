@@ -1,0 +1,226 @@
+//! What wraps a layer gives what the layer's own methods give.
+
+use super::*;
+use crate::base::sync::Lock;
+use crate::nn::layers::module::Visitor;
+use crate::ops::portable_cpu;
+use crate::trace::eager::Eager;
+use alloc::collections::BTreeMap;
+use alloc::string::ToString;
+use alloc::vec;
+
+/// A layer that has every method of its own, and notes which was called. Its answers are none that a default would give.
+struct Own {
+    visited: Variable,
+    named: Variable,
+    all: Variable,
+    trained: Variable,
+    calls: Lock<Vec<&'static str>>,
+}
+
+impl Own {
+    fn new() -> Own {
+        let [visited, named, all, trained] = ["visited", "named", "all", "trained"].map(Variable::deferred);
+        Own { visited, named, all, trained, calls: Lock::new(Vec::new()) }
+    }
+
+    fn note(&self, method: &'static str) {
+        self.calls.lock().push(method);
+    }
+
+    fn answer(&self, method: &'static str) -> Result<Tensor> {
+        self.note(method);
+        Ok(Tensor::scalar(&portable_cpu(), 1.0f32))
+    }
+}
+
+#[deny(clippy::missing_trait_methods)]
+impl Module for Own {
+    fn visit(&self, visitor: &mut dyn Visitor) {
+        self.note("visit");
+        visitor.module("visited", &self.visited);
+    }
+    fn named_variables(&self) -> Vec<(String, Variable)> {
+        self.note("named_variables");
+        vec![("its/name".into(), self.named.clone())]
+    }
+    fn variables(&self) -> Vec<Variable> {
+        self.note("variables");
+        vec![self.all.clone()]
+    }
+    fn trainable_variables(&self) -> Vec<Variable> {
+        self.note("trainable_variables");
+        vec![self.trained.clone()]
+    }
+    fn is_built(&self) -> bool {
+        self.note("is_built");
+        true
+    }
+}
+
+#[deny(clippy::missing_trait_methods)]
+impl Layer for Own {
+    fn name(&self) -> &str {
+        self.note("name");
+        "own"
+    }
+    fn kind(&self) -> &str {
+        self.note("kind");
+        "Own"
+    }
+    fn build(&self, _: &dyn Scope, _: &Shape) -> Result<()> {
+        self.note("build");
+        Ok(())
+    }
+    fn call(&self, _: &dyn Scope, _: &Tensor) -> Result<Tensor> {
+        self.answer("call")
+    }
+    fn apply(&self, _: &dyn Scope, _: &Tensor) -> Result<Tensor> {
+        self.answer("apply")
+    }
+    fn ensure_built(&self, _: &dyn Scope, _: &Tensor) -> Result<()> {
+        self.note("ensure_built");
+        Ok(())
+    }
+    fn apply_as(&self, _: &str, _: &dyn Scope, _: &Tensor) -> Result<Tensor> {
+        self.answer("apply_as")
+    }
+    fn output_type(&self, _: &dyn Scope, _: TensorType) -> Result<TensorType> {
+        self.note("output_type");
+        Ok(TensorType::BOOL)
+    }
+    fn summary(&self, _: &dyn Scope, _: &[u32]) -> Result<Summary> {
+        self.note("summary");
+        Err(crate::base::error::Error::message("its own"))
+    }
+}
+
+/// Calls every method of `wrapper`, which wraps `own` and nothing else.
+fn all_are_its_own(own: &Own, wrapper: &(impl Layer + ?Sized)) {
+    let scope = Eager::new(&portable_cpu());
+    let x = Tensor::scalar(&portable_cpu(), 1.0f32);
+    let seen = |method: &str| {
+        let calls = core::mem::take(&mut *own.calls.lock());
+        assert_eq!(calls, [method]);
+    };
+    seen_by(own, wrapper);
+    wrapper.name();
+    seen("name");
+    wrapper.kind();
+    seen("kind");
+    wrapper.build(&scope, x.shape()).unwrap();
+    seen("build");
+    wrapper.call(&scope, &x).unwrap();
+    seen("call");
+    wrapper.apply(&scope, &x).unwrap();
+    seen("apply");
+    wrapper.ensure_built(&scope, &x).unwrap();
+    seen("ensure_built");
+    wrapper.apply_as("other", &scope, &x).unwrap();
+    seen("apply_as");
+    wrapper.output_type(&scope, x.tensor_type()).unwrap();
+    seen("output_type");
+    assert_eq!(wrapper.summary(&scope, &[]).unwrap_err().to_string(), "its own");
+    seen("summary");
+}
+
+/// Calls every method of a module, in whatever way it holds `own`.
+fn seen_by(own: &Own, module: &(impl Module + ?Sized)) {
+    struct Finds(Vec<Variable>);
+    impl Visitor for Finds {
+        fn variable(&mut self, variable: &Variable) {
+            self.0.push(variable.clone());
+        }
+        fn module(&mut self, _: &str, module: &dyn Module) {
+            module.visit(self);
+        }
+    }
+    let mut finds = Finds(Vec::new());
+    module.visit(&mut finds);
+    assert_eq!(finds.0, core::slice::from_ref(&own.visited));
+    let named = module.named_variables();
+    let [(path, variable)] = named.as_slice() else { panic!("{named:?}") };
+    assert!(path.ends_with("its/name") && *variable == own.named, "{named:?}");
+    assert_eq!(module.variables(), core::slice::from_ref(&own.all));
+    assert_eq!(module.trainable_variables(), core::slice::from_ref(&own.trained));
+    assert!(module.is_built());
+    let calls = core::mem::take(&mut *own.calls.lock());
+    assert_eq!(calls, ["visit", "named_variables", "variables", "trainable_variables", "is_built"]);
+}
+
+#[test]
+fn what_wraps_a_layer_forwards_every_method() {
+    let own = Shared::new(Own::new());
+    all_are_its_own(&own, &*own);
+    all_are_its_own(&own, &&*own);
+    all_are_its_own(&own, &own);
+    all_are_its_own(&own, &Box::new(own.clone()));
+    let layer: Shared<dyn Layer> = own.clone();
+    all_are_its_own(&own, &layer);
+    let layer: Box<dyn Layer> = Box::new(layer);
+    all_are_its_own(&own, &layer);
+    all_are_its_own(&own, &&layer);
+}
+
+#[test]
+fn what_holds_a_module_asks_it() {
+    #[derive(crate::nn::layers::Module)]
+    struct Derived<M> {
+        inner: M,
+        width: u32,
+    }
+    #[derive(crate::nn::layers::Module)]
+    struct Newtype<M>(M);
+
+    let own = Shared::new(Own::new());
+    seen_by(&own, &Some(own.clone()));
+    seen_by(&own, &vec![own.clone()]);
+    seen_by(&own, &[own.clone()]);
+    seen_by(&own, &(own.clone(),));
+    seen_by(&own, &BTreeMap::from([(String::from("key"), own.clone())]));
+    seen_by(&own, &Newtype(own.clone()));
+    seen_by(&own, &Derived { inner: Newtype(own.clone()), width: 3 });
+    let sequential = Sequential::new().with(own.clone());
+    own.calls.lock().clear();
+    seen_by(&own, &sequential);
+    seen_by(&own, &Newtype(sequential));
+    let mut functional = Functional::new("functional");
+    functional.layer("own", own.clone(), Functional::INPUT);
+    own.calls.lock().clear();
+    seen_by(&own, &functional);
+}
+
+#[test]
+fn an_optimizer_trains_what_a_layer_lets_it_train() {
+    use crate::nn::optimizers::{Adam, Optimizer};
+    #[derive(crate::nn::layers::Module)]
+    struct Model(Sequential);
+    struct Frozen(Dense);
+    impl Module for Frozen {
+        fn visit(&self, visitor: &mut dyn Visitor) {
+            self.0.visit(visitor);
+        }
+        fn trainable_variables(&self) -> Vec<Variable> {
+            Vec::new()
+        }
+    }
+    impl Layer for Frozen {
+        fn name(&self) -> &str {
+            "frozen"
+        }
+        fn build(&self, scope: &dyn Scope, input: &Shape) -> Result<()> {
+            self.0.build(scope, input)
+        }
+        fn call(&self, scope: &dyn Scope, x: &Tensor) -> Result<Tensor> {
+            self.0.call(scope, x)
+        }
+    }
+    let scope = Eager::new(&portable_cpu());
+    let model = Model(Sequential::new().with(Frozen(Dense::new(2))).with(Dense::new(3)));
+    let summary = model.0.summary(&scope, &[4]).unwrap();
+    assert_eq!((summary.trainable.count, summary.non_trainable.count), (9, 10));
+    let adam = Adam::new(0.1);
+    adam.build(&scope, &model).unwrap();
+    let paths: Vec<String> = adam.variables().iter().map(|variable| variable.name().to_string()).collect();
+    assert!(paths.iter().any(|path| path.contains("dense_kernel")) && paths.iter().all(|path| !path.contains("frozen")), "{paths:?}");
+}
