@@ -28,20 +28,22 @@ impl Value {
     }
 }
 
-/// How far a float may be off: `|got - want| <= atol + rtol * |want|`.
+/// How far a float may be off: `|got - want| <= atol + rtol * |want| + ulps * ulp(want)`.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Tolerance {
     /// The absolute part.
     pub atol: f64,
     /// The relative part.
     pub rtol: f64,
+    /// The part in units in the last place of the wanted element.
+    pub ulps: f64,
 }
 
 impl Tolerance {
     /// The field `tolerance` of a case; zero where there is none.
     pub fn read(case: &Json) -> Tolerance {
         let part = |name| case.get("tolerance").and_then(|tolerance| tolerance.get(name)).and_then(Json::as_f64).unwrap_or(0.0);
-        Tolerance { atol: part("atol"), rtol: part("rtol") }
+        Tolerance { atol: part("atol"), rtol: part("rtol"), ulps: 0.0 }
     }
 }
 
@@ -60,41 +62,79 @@ pub struct Case {
     pub inputs: Vec<Value>,
     /// What the body must give.
     pub wanted: Vec<Value>,
+    /// How many of `wanted`, the last ones, are gradients.
+    pub gradients: usize,
+    /// What is known of outputs beside their values: of all of them, or nothing.
+    pub known: Vec<Known>,
     /// What it computes; `None` if that is not known yet.
     pub body: Option<Body>,
 }
 
+/// What is known of an output beside its value.
+#[derive(Clone, Debug, Default)]
+pub struct Known {
+    /// The bits that it may have; any, if none are listed.
+    pub bits: Vec<Vec<u8>>,
+    /// How far each element may be off beyond the tolerance; no further, if nothing is listed.
+    pub slack: Vec<f64>,
+}
+
+impl Known {
+    /// What is wrong with an output that is called `name`: it has none of the bits.
+    pub fn differs(&self, name: &str, dtype: DType, got: &[u8]) -> Option<String> {
+        let right = |bits: &Vec<u8>| others(dtype, bits, got).next().is_none() && bits.len() == got.len();
+        let nearest = self.bits.iter().min_by_key(|bits| others(dtype, bits, got).count())?;
+        if self.bits.iter().any(right) {
+            return None;
+        }
+        let first = others(dtype, nearest, got).next();
+        let first = first.map_or(String::new(), |(index, right, got)| format!(": [{index}] is {got} instead of {right}"));
+        Some(format!("{name}: {} elements are not f32's, rounded{first}", others(dtype, nearest, got).count()))
+    }
+}
+
+/// The elements with other bits: number, right value, value.
+fn others<'b>(dtype: DType, right: &'b [u8], got: &'b [u8]) -> impl Iterator<Item = (usize, f64, f64)> + 'b {
+    let pairs = elements(dtype, right).zip(elements(dtype, got)).enumerate();
+    pairs.filter(|(_, (a, b))| a.1 != b.1 && !(a.0.is_nan() && b.0.is_nan())).map(|(index, (a, b))| (index, a.0, b.0))
+}
+
 /// Compares outputs with what the reference computed. Gives a line for each tensor that is wrong.
 pub fn compare(wanted: &[Value], got: &[Vec<u8>], tolerance: Tolerance) -> Vec<String> {
+    compare_known(wanted, &[], got, tolerance)
+}
+
+/// As [`compare`], with the slack of what is known of the outputs.
+pub fn compare_known(wanted: &[Value], known: &[Known], got: &[Vec<u8>], tolerance: Tolerance) -> Vec<String> {
     if wanted.len() != got.len() {
         return vec![format!("{} outputs, not {}", got.len(), wanted.len())];
     }
-    wanted.iter().zip(got).filter_map(|(want, got)| differs(want, got, tolerance)).collect()
+    let slack = |index: usize| known.get(index).map_or(&[][..], |known| &known.slack);
+    wanted.iter().zip(got).enumerate().filter_map(|(index, (want, got))| differs(want, got, tolerance, slack(index))).collect()
 }
 
 /// Compares outputs bit for bit with those of another runtime; any two NaNs are equal.
 pub fn compare_bits(wanted: &[Value], eager: &[Vec<u8>], got: &[Vec<u8>]) -> Vec<String> {
     let different = |(want, (eager, got)): (&Value, (&Vec<u8>, &Vec<u8>))| {
-        let dtype = want.tensor_type.dtype;
-        let count = elements(dtype, eager).zip(elements(dtype, got)).filter(|(a, b)| a.1 != b.1 && !(a.0.is_nan() && b.0.is_nan())).count();
+        let count = others(want.tensor_type.dtype, eager, got).count();
         (count > 0 || eager.len() != got.len()).then(|| format!("{}: {count} elements have other bits than eagerly", want.name))
     };
     wanted.iter().zip(eager.iter().zip(got)).filter_map(different).collect()
 }
 
-fn differs(want: &Value, got: &[u8], tolerance: Tolerance) -> Option<String> {
+fn differs(want: &Value, got: &[u8], tolerance: Tolerance, slack: &[f64]) -> Option<String> {
     if want.bytes.len() != got.len() {
         return Some(format!("{}: {} bytes, not the {} of {}", want.name, got.len(), want.bytes.len(), want.tensor_type));
     }
     let dtype = want.tensor_type.dtype;
-    let outside = |want: f64, got: f64| error(want, got) > allowed(dtype, tolerance, want);
+    let allowed = |index: usize, want: f64| allowed(dtype, tolerance, want) + slack.get(index).copied().unwrap_or(0.0);
     let worst = elements(dtype, &want.bytes)
         .zip(elements(dtype, got))
         .enumerate()
-        .filter(|(_, (want, got))| outside(want.0, got.0) || !dtype.is_float() && want.1 != got.1)
+        .filter(|(index, (want, got))| error(want.0, got.0) > allowed(*index, want.0) || !dtype.is_float() && want.1 != got.1)
         .max_by(|(_, a), (_, b)| error(a.0.0, a.1.0).total_cmp(&error(b.0.0, b.1.0)));
     worst.map(|(index, (want_at, got_at))| {
-        let (error, allowed) = (error(want_at.0, got_at.0), allowed(dtype, tolerance, want_at.0));
+        let (error, allowed) = (error(want_at.0, got_at.0), allowed(index, want_at.0));
         format!("{}[{index}]: {} instead of {}: off by {error:.3e}, allowed {allowed:.3e}", want.name, got_at.0, want_at.0)
     })
 }
@@ -111,11 +151,27 @@ fn error(want: f64, got: f64) -> f64 {
 }
 
 fn allowed(dtype: DType, tolerance: Tolerance, want: f64) -> f64 {
-    if dtype.is_float() && want.is_finite() { tolerance.atol + tolerance.rtol * want.abs() } else { 0.0 }
+    if !dtype.is_float() || !want.is_finite() {
+        return 0.0;
+    }
+    tolerance.atol + tolerance.rtol * want.abs() + tolerance.ulps * ulp(dtype, want)
+}
+
+/// The distance between the neighbours of `want` among the floats of a type.
+pub fn ulp(dtype: DType, want: f64) -> f64 {
+    // The bits behind the point, and the least exponent.
+    let (digits, least) = match dtype {
+        DType::F16 => (10, -14),
+        DType::Bf16 => (7, -126),
+        DType::F32 => (23, -126),
+        _ => (52, -1022),
+    };
+    let exponent = if want == 0.0 { least } else { (want.abs().log2().floor() as i32).max(least) };
+    f64::powi(2.0, exponent - digits)
 }
 
 /// Each element as a number, and as its bits.
-fn elements(dtype: DType, bytes: &[u8]) -> impl Iterator<Item = (f64, u64)> + '_ {
+pub fn elements(dtype: DType, bytes: &[u8]) -> impl Iterator<Item = (f64, u64)> + '_ {
     bytes.chunks_exact(dtype.size()).map(move |element| {
         let mut wide = [0; 8];
         wide[..element.len()].copy_from_slice(element);
@@ -149,11 +205,25 @@ mod tests {
 
     #[test]
     fn tolerance_is_absolute_and_relative() {
-        let tolerance = Tolerance { atol: 0.5, rtol: 0.25 };
+        let tolerance = Tolerance { atol: 0.5, rtol: 0.25, ulps: 0.0 };
         let wrong = |want: f32, got: f32| !compare(&[floats(&[want])], &[floats(&[got]).bytes], tolerance).is_empty();
         assert!(!wrong(2.0, 3.0) && wrong(2.0, 3.001) && !wrong(-2.0, -3.0));
         assert!(!wrong(f32::NAN, f32::NAN) && wrong(0.0, f32::NAN) && wrong(f32::NAN, 0.0));
         assert!(!wrong(f32::INFINITY, f32::INFINITY) && wrong(f32::INFINITY, f32::NEG_INFINITY) && wrong(f32::INFINITY, 1e30));
+    }
+
+    #[test]
+    fn a_unit_in_the_last_place_is_the_element_s_own() {
+        use half::{bf16, f16};
+        let next = |x: f16| f16::from_bits(x.to_bits() + 1).to_f64() - x.to_f64();
+        for x in [0.0, 1e-7, 1e-4, 0.999, 1.0, 1.5, 1000.0].map(f16::from_f64) {
+            assert_eq!(ulp(DType::F16, x.to_f64()), next(x), "{x}");
+            assert_eq!(ulp(DType::F16, -x.to_f64()), next(x), "{x}");
+        }
+        let next = |x: bf16| bf16::from_bits(x.to_bits() + 1).to_f64() - x.to_f64();
+        for x in [0.0, 1e-39, 1e-4, 0.999, 1.0, 1.5, 1e30].map(bf16::from_f64) {
+            assert_eq!(ulp(DType::Bf16, x.to_f64()), next(x), "{x}");
+        }
     }
 
     #[test]

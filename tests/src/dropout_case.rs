@@ -22,7 +22,7 @@ pub fn read(folder: &mut Folder, json: &Json, case: &mut Case) -> Result<()> {
     let wanted = [("kept part", 1.0 - rate), ("wrong outputs", 0.0), ("wrong gradients", 0.0), ("changed without training", 0.0)];
     case.wanted = wanted.into_iter().map(|(name, value)| Value::scalar(name.into(), value as f32)).collect();
     // Whole numbers of wrong elements are not within this.
-    case.tolerance = Tolerance { atol: 5.0 * (rate * (1.0 - rate) / f64::from(count.max(1))).sqrt() + 1e-6, rtol: 0.0 };
+    case.tolerance = Tolerance { atol: 5.0 * (rate * (1.0 - rate) / f64::from(count.max(1))).sqrt() + 1e-6, ..Tolerance::default() };
     case.body = Some(body(rate));
     Ok(())
 }

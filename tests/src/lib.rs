@@ -33,6 +33,8 @@ pub mod ops_table;
 pub mod parsed_json;
 pub mod random;
 pub mod readers;
+pub mod repeated;
+pub mod rounded;
 pub mod runtimes;
 pub mod skips;
 pub mod state_cases;

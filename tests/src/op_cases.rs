@@ -26,6 +26,8 @@ fn read_case(folder: &mut Folder, json: &Json) -> Result<Case> {
         tolerance: Tolerance::read(json),
         inputs: Vec::new(),
         wanted: Vec::new(),
+        gradients: 0,
+        known: Vec::new(),
         body: None,
     };
     if op == "dropout" {
@@ -50,6 +52,7 @@ fn read_case(folder: &mut Folder, json: &Json) -> Result<Case> {
     let renamed = |kind: &str, values: Vec<Value>| -> Vec<Value> {
         values.into_iter().map(|value| Value { name: format!("{kind} {}", value.name), ..value }).collect()
     };
+    case.gradients = gradients.len();
     case.inputs = [inputs, renamed("cotangent", cotangents)].concat();
     case.wanted = [renamed("output", outputs), renamed("gradient", gradients)].concat();
     Ok(case)

@@ -1,22 +1,33 @@
-//! The runtimes of the host: how each of them computes a case.
+//! The runtimes, and how each of the host's computes a case.
 
 use crate::case::{Body, Case};
-use anyhow::{Context, Result};
+use anyhow::{Context, Result, bail};
 use gradlet_core::device::AlignedBytes;
-use gradlet_core::graph::Node;
-use gradlet_core::{Artifact, Bool, ConcreteFunction, DType, Eager, Function, Program, Scope, Session, Tensor, ops};
+use gradlet_core::graph::{Graph, Node};
+use gradlet_core::{Artifact, Bool, ConcreteFunction, DType, Device, Eager, Function, Program, Scope, Session, Tensor, ops};
 use std::sync::Arc;
 
 /// Op by op, with portable kernels.
 pub const EAGER: &str = "eager";
-/// One traced function, compiled for the host.
+/// One traced function, compiled for the host's portable kernels.
 pub const COMPILED: &str = "compiled";
+/// [`gradlet::cpu`], with its fast kernels and all cores: op by op, and as one compiled function.
+pub const CPU: &str = "cpu";
 /// The same function exported, loaded, and run without a heap.
 pub const DEVICE: &str = "device";
 /// The same artifact on a Cortex-M.
 pub const CORTEX_M: &str = "cortex-m";
 /// Every runtime.
-pub const NAMES: [&str; 4] = [EAGER, COMPILED, DEVICE, CORTEX_M];
+pub const NAMES: [&str; 5] = [EAGER, COMPILED, CPU, DEVICE, CORTEX_M];
+
+/// The runtimes of these names, in the order of [`NAMES`]; all of them where no name is given. Fails on an unknown name.
+pub fn select<S: AsRef<str>>(names: &[S]) -> Result<Vec<&'static str>> {
+    if let Some(unknown) = names.iter().map(AsRef::as_ref).find(|name| !NAMES.contains(name)) {
+        bail!("no runtime is called {unknown:?}: there are {}", NAMES.join(", "));
+    }
+    let chosen = |runtime: &&str| names.is_empty() || names.iter().any(|name| name.as_ref() == *runtime);
+    Ok(NAMES.into_iter().filter(chosen).collect())
+}
 
 /// The signature of exported cases.
 pub const SIGNATURE: &str = "call";
@@ -24,9 +35,9 @@ pub const SIGNATURE: &str = "call";
 /// The bytes of a case's outputs.
 pub type Outputs = Vec<Vec<u8>>;
 
-/// Runs a case op by op.
-pub fn eager(case: &Case, body: &Body) -> Result<Outputs> {
-    let scope = Eager::new(&ops::portable_cpu());
+/// Runs a case op by op on `device`.
+pub fn eager(device: &Device, case: &Case, body: &Body) -> Result<Outputs> {
+    let scope = Eager::new(device);
     bytes(&body(&scope, &inputs(case, &scope)?)?)
 }
 
@@ -37,9 +48,14 @@ pub struct Traced {
 }
 
 impl Traced {
-    /// Traces a case.
+    /// Traces a case, to be run by the portable kernels.
     pub fn new(case: &Case, body: &Body) -> Result<Traced> {
-        let scope = Eager::new(&ops::portable_cpu());
+        Traced::on(&ops::portable_cpu(), case, body)
+    }
+
+    /// Traces a case, to be run on `device`.
+    pub fn on(device: &Device, case: &Case, body: &Body) -> Result<Traced> {
+        let scope = Eager::new(device);
         let inputs = inputs(case, &scope)?;
         let body = body.clone();
         let function = Function::new(move |scope: &dyn Scope, inputs: Vec<Tensor>| body(scope, &inputs));
@@ -56,9 +72,14 @@ impl Traced {
         Ok(artifact.to_bytes()?)
     }
 
+    /// The optimised graph.
+    pub fn graph(&self) -> &Graph {
+        self.function.graph()
+    }
+
     /// The names of the ops in the optimised graph, with the element types that they are computed for.
     pub fn ops(&self) -> impl Iterator<Item = (&'static str, DType)> {
-        let graph = self.function.graph();
+        let graph = self.graph();
         let of = |node: &Node| graph.values[node.inputs[0]].tensor_type.dtype;
         graph.nodes.iter().map(move |node| (node.op.def.name, of(node)))
     }
@@ -103,4 +124,17 @@ pub fn tensor_bytes(tensor: &Tensor) -> Result<Vec<u8>> {
         };
     }
     Ok(bytes_of!(F32 f32, F64 f64, F16 half::f16, Bf16 half::bf16, I8 i8, U8 u8, I32 i32, I64 i64, Bool Bool))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn runtimes_are_selected_by_name() {
+        assert_eq!(select::<&str>(&[]).unwrap(), NAMES);
+        assert_eq!(select(&[DEVICE, CPU, DEVICE]).unwrap(), [CPU, DEVICE]);
+        let error = select(&["cpu", "gpu"]).unwrap_err().to_string();
+        assert_eq!(error, "no runtime is called \"gpu\": there are eager, compiled, cpu, device, cortex-m");
+    }
 }

@@ -7,7 +7,7 @@ use gradlet_tests::skips::{COMMITTED, Skips};
 #[test]
 fn golden_vectors() {
     let mut skips = Skips::parse(COMMITTED).unwrap();
-    let counts = golden::run_with(&[golden::own_folder()], None, &mut skips, &mut Coverage::default()).unwrap();
+    let counts = golden::run_with(&[], &[golden::own_folder()], None, &mut skips, &mut Coverage::default()).unwrap();
     assert_eq!(counts.failed, 0);
     assert!(counts.passed > 0);
     assert_eq!(skips.unused(), [""; 0], "these lines of skips.txt leave nothing out");
@@ -17,7 +17,29 @@ fn golden_vectors() {
 #[test]
 fn golden_data() {
     let mut skips = Skips::parse(COMMITTED).unwrap();
-    let counts = golden::run_with(&golden::data_folders(), None, &mut skips, &mut Coverage::default()).unwrap();
+    let counts = golden::run_with(&[], &golden::data_folders(), None, &mut skips, &mut Coverage::default()).unwrap();
     assert_eq!(counts.failed, 0);
     assert!(counts.passed > 0);
+}
+
+/// The counts of the project's own cases on some runtimes, where this is the list of skips.
+fn counts(runtimes: &[&str], skips: &str) -> golden::Counts {
+    let mut skips = Skips::parse(skips).unwrap();
+    golden::run_with(runtimes, &[golden::own_folder()], None, &mut skips, &mut Coverage::default()).unwrap()
+}
+
+#[test]
+fn only_the_selected_runtimes_run() {
+    let [eager, cpu, both] = [&["eager"][..], &["cpu"], &["cpu", "eager"]].map(|runtimes| counts(runtimes, COMMITTED));
+    assert!(eager.failed + cpu.failed == 0 && cpu.passed == eager.passed, "{eager:?} {cpu:?}");
+    assert_eq!(both.passed, eager.passed + cpu.passed);
+    let error = golden::run(&["gpu"], &[], None).unwrap_err().to_string();
+    assert_eq!(error, "no runtime is called \"gpu\": there are eager, compiled, cpu, device, cortex-m");
+}
+
+#[test]
+fn a_skip_that_is_out_of_date_fails() {
+    let all = counts(&["eager"], COMMITTED);
+    let skipped = counts(&["eager"], "neg/random eager it was not known once");
+    assert_eq!((skipped.passed, skipped.failed), (all.passed - 1, 1));
 }

@@ -5,6 +5,7 @@ use crate::{firmware, models, shell};
 use anyhow::{Context, Result, ensure};
 use gradlet_tests::coverage::Coverage;
 use gradlet_tests::golden;
+use gradlet_tests::runtimes::{self, CORTEX_M};
 use gradlet_tests::skips::{self, Skips};
 use std::path::PathBuf;
 use std::time::Duration;
@@ -13,12 +14,12 @@ const LIMIT: Duration = Duration::from_secs(900);
 /// Where the table of what runs where is committed.
 const TABLE: &str = "COVERAGE.md";
 
-/// `cargo xtask golden`: the cases in `folders`, or the project's own.
-pub fn run(folders: &[PathBuf]) -> Result<()> {
-    let toolchain = setup::ensure()?;
-    let own = [vec![golden::own_folder()], golden::data_folders()].concat();
-    let folders = if folders.is_empty() { &own } else { folders };
-    let counts = golden::run(folders, Some(&mut |cases| cortex_m(&toolchain, cases)))?;
+/// `cargo xtask golden`: the cases in `folders`, or the project's own, on the runtimes of these names, or on all.
+pub fn run(names: &[String], folders: &[PathBuf]) -> Result<()> {
+    let runtimes = runtimes::select(names)?;
+    let toolchain = runtimes.contains(&CORTEX_M).then(setup::ensure).transpose()?;
+    let mut machine = toolchain.map(|toolchain| move |cases: &[u8]| cortex_m(&toolchain, cases));
+    let counts = golden::run(&runtimes, folders, machine.as_mut().map(|machine| machine as golden::Machine<'_>))?;
     ensure!(counts.failed == 0, "{} golden cases failed", counts.failed);
     Ok(())
 }
@@ -43,7 +44,7 @@ fn table() -> Result<String> {
     let mut skips = Skips::parse(skips::COMMITTED)?;
     let mut coverage = Coverage::default();
     let machine = &mut |cases: &[u8]| cortex_m(&toolchain, cases);
-    let counts = golden::run_with(&[golden::own_folder()], Some(machine), &mut skips, &mut coverage)?;
+    let counts = golden::run_with(&[], &[golden::own_folder()], Some(machine), &mut skips, &mut coverage)?;
     ensure!(counts.failed == 0, "{} golden cases failed", counts.failed);
     Ok(coverage.table())
 }

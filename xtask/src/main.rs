@@ -47,9 +47,12 @@ enum Task {
         #[arg(value_name = "STEP")]
         steps: Vec<String>,
     },
-    /// Run golden vectors on every runtime.
+    /// Run golden vectors on every runtime, or on some.
     Golden {
-        /// Folders of cases; without any, those under tests/fixtures.
+        /// Only this runtime, and others that are named so: eager, compiled, cpu, device, cortex-m.
+        #[arg(long = "runtime", value_name = "NAME")]
+        runtimes: Vec<String>,
+        /// Folders of cases; without any, those under tests/fixtures: with some runtimes only, the cases that are for all.
         #[arg(value_name = "DIR")]
         folders: Vec<PathBuf>,
     },
@@ -145,7 +148,7 @@ fn main() -> ExitCode {
         Task::Setup => setup::ensure().map(|toolchain| println!("ready: {toolchain}, qemu-system-arm")),
         Task::Demo { json, logdir } => demo::run(json.as_deref(), logdir.as_deref()),
         Task::Test { steps } => test::run(&steps),
-        Task::Golden { folders } => golden::run(&folders),
+        Task::Golden { runtimes, folders } => golden::run(&runtimes, &folders),
         Task::Coverage => golden::write_coverage(),
         Task::Proto => proto::write(),
         Task::Size { json, update } => size::run(json.as_deref(), update),

@@ -8,6 +8,7 @@ mod recurrent;
 mod reduce;
 
 use crate::fixtures::number;
+use gradlet_core::layers::Activation;
 use gradlet_core::ops::conv2d::Padding;
 use gradlet_core::{DType, Error, Result, Tensor};
 use serde_json::Value as Json;
@@ -43,8 +44,18 @@ pub fn find(op: &str, attributes: &Json) -> Result<&'static Row, String> {
         if !known {
             return Err(format!("{op}.{name}"));
         }
+        if let (true, Some(activation)) = (name.ends_with("activation"), value.as_str())
+            && activation.parse::<Activation>().is_err()
+        {
+            return Err(format!("{op}.{name}={activation}"));
+        }
     }
     Ok(row)
+}
+
+/// True if `op` computes each element by itself, but for norms.
+pub fn is_elementwise(op: &str) -> bool {
+    elementwise::ROWS.iter().any(|row| row.name == op)
 }
 
 impl Call<'_> {
@@ -105,6 +116,19 @@ impl Call<'_> {
         }
     }
 
+    /// The activation that an attribute names: none where it is null, `default` where it is not there.
+    fn activation(&self, name: &str, default: Activation) -> Result<Activation> {
+        match self.attributes.get(name) {
+            None => Ok(default),
+            Some(name) => name.as_str().map_or(Ok(Activation::Linear), str::parse),
+        }
+    }
+
+    /// What the attribute `activation` makes of a result.
+    fn activated(&self, y: Result<Tensor>) -> Result<Vec<Tensor>> {
+        Ok(vec![self.activation("activation", Activation::Linear)?.call(&y?)?])
+    }
+
     fn padding(&self) -> Result<Padding> {
         match self.text("padding") {
             "VALID" => Ok(Padding::Valid),
@@ -139,3 +163,79 @@ const fn row(name: &'static str, attributes: &'static [&'static str], forward: f
 
 /// Every row, by what the ops do.
 static TABLE: [&[Row]; 6] = [elementwise::ROWS, reduce::ROWS, array::ROWS, nn::ROWS, recurrent::ROWS, losses::ROWS];
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use gradlet_core::ops;
+    use serde_json::json;
+
+    /// Keras's names of activations that need no argument.
+    const ACTIVATIONS: [&str; 31] = [
+        "celu",
+        "elu",
+        "exponential",
+        "gelu",
+        "glu",
+        "hard_shrink",
+        "hard_sigmoid",
+        "hard_silu",
+        "hard_swish",
+        "hard_tanh",
+        "leaky_relu",
+        "linear",
+        "log_sigmoid",
+        "log_softmax",
+        "mish",
+        "relu",
+        "relu6",
+        "selu",
+        "sigmoid",
+        "silu",
+        "soft_shrink",
+        "softmax",
+        "softplus",
+        "softsign",
+        "sparse_plus",
+        "sparse_sigmoid",
+        "sparsemax",
+        "squareplus",
+        "swish",
+        "tanh",
+        "tanh_shrink",
+    ];
+
+    #[test]
+    fn layers_have_every_activation_of_keras() {
+        let numbers = |dims: &[u32]| {
+            let numbers: Vec<f32> = (0..dims.iter().product()).map(|number| (number as f32).sin()).collect();
+            Tensor::new(&ops::portable_cpu(), &numbers, dims).unwrap()
+        };
+        let same = json!({ "padding": "SAME", "output_shape": [1, 4, 4, 2] });
+        let layers: [(&str, [&str; 2], [&[u32]; 2]); 5] = [
+            ("dense", ["x", "kernel"], [&[3, 4], &[4, 2]]),
+            ("conv1d", ["x", "w"], [&[1, 4, 3], &[2, 3, 2]]),
+            ("conv2d", ["x", "w"], [&[1, 4, 4, 3], &[2, 2, 3, 2]]),
+            ("conv2d_transpose", ["x", "w"], [&[1, 4, 4, 3], &[2, 2, 2, 3]]),
+            ("depthwise_conv2d", ["x", "w"], [&[1, 4, 4, 2], &[2, 2, 2, 1]]),
+        ];
+        for (op, names, dims) in layers {
+            let (names, tensors) = (names.map(String::from), dims.map(numbers));
+            let run = |activation: &str| {
+                let mut attributes = if op == "dense" { json!({}) } else { same.clone() };
+                if op != "conv2d_transpose" {
+                    attributes.as_object_mut().unwrap().remove("output_shape");
+                }
+                attributes["activation"] = activation.into();
+                let row = find(op, &attributes).unwrap();
+                (row.forward)(&Call { names: &names, tensors: &tensors, attributes: &attributes }).unwrap().remove(0)
+            };
+            let plain = run("linear");
+            for activation in ACTIVATIONS {
+                let wanted = activation.parse::<Activation>().unwrap().call(&plain).unwrap();
+                assert_eq!(run(activation).to_vec::<f32>().unwrap(), wanted.to_vec::<f32>().unwrap(), "{op} {activation}");
+            }
+        }
+        assert_eq!(find("dense", &json!({ "activation": "rleu" })).err().as_deref(), Some("dense.activation=rleu"));
+    }
+}

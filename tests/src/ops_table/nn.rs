@@ -13,11 +13,15 @@ pub static ROWS: &[Row] = &[
     row("bias_add", &[], |call| Ok(vec![call.input("x")?.add(call.input("b")?)?])),
     row("matmul", &["transpose_a", "transpose_b"], matmul),
     row("dense", &["activation"], dense),
-    row("conv2d", &["strides", "padding", "explicit_paddings", "dilations", "data_format=NHWC"], conv2d),
+    row("conv2d", &["strides", "padding", "explicit_paddings", "dilations", "data_format=NHWC", "activation"], conv2d),
     row("matvec", &["transpose_a"], |call| Ok(vec![call.input("a")?.matvec_with(call.input("x")?, call.flag("transpose_a"))?])),
-    row("conv1d", &["stride", "padding", "dilation", "data_format=NWC"], conv1d),
-    row("conv2d_transpose", &["strides", "padding", "dilations", "output_shape", "data_format=NHWC"], conv2d_transpose),
-    row("depthwise_conv2d", &["strides", "padding", "explicit_paddings", "dilations", "multiplier", "data_format=NHWC"], depthwise_conv2d),
+    row("conv1d", &["stride", "padding", "dilation", "data_format=NWC", "activation"], conv1d),
+    row("conv2d_transpose", &["strides", "padding", "dilations", "output_shape", "data_format=NHWC", "activation"], conv2d_transpose),
+    row(
+        "depthwise_conv2d",
+        &["strides", "padding", "explicit_paddings", "dilations", "multiplier", "data_format=NHWC", "activation"],
+        depthwise_conv2d,
+    ),
     row("max_pool", &["ksize", "strides", "padding", "explicit_paddings", "data_format=NHWC"], max_pool),
     row("avg_pool", &["ksize", "strides", "padding", "data_format=NHWC"], avg_pool),
     row("global_avg_pool", &["keepdims"], |call| call.unary(|x| x.mean(&[1, 2], call.flag("keepdims")))),
@@ -40,12 +44,7 @@ fn matmul(call: &Call<'_>) -> Result<Vec<Tensor>> {
 }
 
 fn dense(call: &Call<'_>) -> Result<Vec<Tensor>> {
-    let y = call.input("x")?.dense(call.input("kernel")?, call.optional("bias"))?;
-    match call.text("activation") {
-        "" | "linear" => Ok(vec![y]),
-        "relu" => Ok(vec![y.relu()?]),
-        other => Err(Error::message(format!("no activation {other}"))),
-    }
+    call.activated(call.input("x")?.dense(call.input("kernel")?, call.optional("bias")))
 }
 
 impl Call<'_> {
@@ -59,11 +58,11 @@ impl Call<'_> {
 }
 
 fn conv2d(call: &Call<'_>) -> Result<Vec<Tensor>> {
-    Ok(vec![call.input("x")?.conv2d(call.input("w")?, call.optional("b"), &call.conv_options()?)?])
+    call.activated(call.input("x")?.conv2d(call.input("w")?, call.optional("b"), &call.conv_options()?))
 }
 
 fn depthwise_conv2d(call: &Call<'_>) -> Result<Vec<Tensor>> {
-    Ok(vec![call.input("x")?.depthwise_conv2d(call.input("w")?, call.optional("b"), &call.conv_options()?)?])
+    call.activated(call.input("x")?.depthwise_conv2d(call.input("w")?, call.optional("b"), &call.conv_options()?))
 }
 
 fn max_pool(call: &Call<'_>) -> Result<Vec<Tensor>> {
@@ -81,12 +80,13 @@ fn conv1d(call: &Call<'_>) -> Result<Vec<Tensor>> {
         _ => Padding1D::Valid,
     };
     let options = Conv1DOptions::default().stride(call.pair("stride")[0]).dilation(call.pair("dilation")[0]).padding(padding);
-    Ok(vec![call.input("x")?.conv1d(call.input("w")?, call.optional("b"), &options)?])
+    call.activated(call.input("x")?.conv1d(call.input("w")?, call.optional("b"), &options))
 }
 
 fn conv2d_transpose(call: &Call<'_>) -> Result<Vec<Tensor>> {
     let &[_, height, width, _] = call.dims("output_shape").as_slice() else { return Err(Error::message("no output_shape")) };
-    Ok(vec![call.input("x")?.conv2d_transpose(call.input("w")?, &call.conv_options()?, [height, width])?])
+    let y = call.input("x")?.conv2d_transpose(call.input("w")?, &call.conv_options()?, [height, width])?;
+    call.activated(call.optional("b").map_or(Ok(y.clone()), |bias| y.add(bias)))
 }
 
 fn upsampling2d(call: &Call<'_>) -> Result<Vec<Tensor>> {

@@ -36,13 +36,6 @@ impl Call<'_> {
         self.dims("units").first().copied().ok_or_else(|| Error::message("the case has no units"))
     }
 
-    fn activation(&self, name: &str, default: Activation) -> Result<Activation> {
-        match self.text(name) {
-            "" => Ok(default),
-            text => text.parse(),
-        }
-    }
-
     fn simple_rnn(&self) -> Result<SimpleRNNCell> {
         Ok(SimpleRNNCell::new(self.units()?).activation(self.activation("activation", Activation::Tanh)?))
     }

@@ -23,8 +23,9 @@ fn read_file(folder: &mut Folder, file: &str, fill: impl Fn(&mut Folder, &Json, 
     let cases = folder.cases(file)?;
     let read = |json: &Json| {
         let id = format!("{kind}/{}", text(json, "id")?);
-        let mut case =
-            Case { id, group: String::new(), tolerance: Tolerance::read(json), inputs: Vec::new(), wanted: Vec::new(), body: None };
+        let (inputs, wanted, tolerance) = (Vec::new(), Vec::new(), Tolerance::read(json));
+        let (gradients, known) = (0, Vec::new());
+        let mut case = Case { id, group: String::new(), tolerance, inputs, wanted, gradients, known, body: None };
         fill(folder, json, &mut case).with_context(|| format!("case {}", case.id))?;
         Ok(case)
     };

@@ -88,6 +88,8 @@ activations! {
     Softsign "softsign" => Tensor::softsign;
     /// [`Tensor::sparse_plus`].
     SparsePlus "sparse_plus" => Tensor::sparse_plus;
+    /// [`Tensor::sparsemax`].
+    Sparsemax "sparsemax" => Tensor::sparsemax;
     /// [`Tensor::sparse_sigmoid`].
     SparseSigmoid "sparse_sigmoid" => Tensor::sparse_sigmoid;
     /// [`Tensor::squareplus`] with b 4.

@@ -1,8 +1,10 @@
 //! Activations, made of ops, with TensorFlow's and Keras's values and gradients at the kinks.
 
 use crate::base::dtype::DType;
-use crate::base::error::Result;
+use crate::base::error::{Error, Result};
 use crate::tensor::Tensor;
+use crate::tensor::scope::{Backward, InputGradients, custom_gradient};
+use alloc::vec::Vec;
 
 /// Keras's constants of [`Tensor::selu`]: the fixed point of mean 0 and variance 1.
 const SELU: (f64, f64) = (1.673_263_242_354_377_3, 1.050_700_987_355_480_5);
@@ -37,9 +39,21 @@ impl Tensor {
         self.less(&self.like(0.0)?)?.select(&below, self)?.mul_scalar(SELU.1)
     }
 
-    /// `self / (1 + |self|)`, as `tf.nn.softsign`.
+    /// `self / (1 + |self|)`, as `tf.nn.softsign`. Its gradient is `1 / (1 + |self|)²`: those of its ops would cancel where `self` is large.
     pub fn softsign(&self) -> Result<Tensor> {
-        self.div(&self.abs()?.add_scalar(1.0)?)
+        fn divisor(x: &Tensor) -> Result<Tensor> {
+            x.abs()?.add_scalar(1.0)
+        }
+        let rule = |of: &Backward<'_>| -> Result<InputGradients> {
+            let dx = of.if_wanted(0, || {
+                // Two divisions, because the square overflows before they do.
+                let divisor = divisor(&of.inputs[0])?;
+                of.dy()?.div(&divisor)?.div(&divisor)
+            })?;
+            Ok([dx].into_iter().collect())
+        };
+        let forward = |x: &[&Tensor]| Ok(alloc::vec![x[0].div(&divisor(x[0])?)?]);
+        custom_gradient(&[self], forward, rule)?.pop().ok_or(Error::Arity { got: 0 })
     }
 
     /// `self · sigmoid(self)`, as `tf.nn.silu`; also called swish.
@@ -123,6 +137,31 @@ impl Tensor {
     /// `(self + √(self² + b)) / 2`, as Keras's `squareplus`.
     pub fn squareplus(&self, b: f64) -> Result<Tensor> {
         self.add(&self.square()?.add_scalar(b)?.sqrt()?)?.mul_scalar(0.5)
+    }
+
+    /// The logits moved down until few of them are above 0, and the others 0, along the last axis. As Keras's `sparsemax`, whose threshold
+    /// has the sum of all cumulative sums of the support, where Martins and Astudillo (2016) have the last of them.
+    ///
+    /// Fails on integers and scalars.
+    ///
+    /// ```
+    /// # use gradlet_core::{Tensor, ops};
+    /// # let device = ops::portable_cpu();
+    /// let x = Tensor::new(&device, &[0.5f32, 2.0, -1.0], &[3])?;
+    /// assert_eq!(x.sparsemax()?.to_vec::<f32>()?, [0.0, 1.0, 0.0]);
+    /// # Ok::<(), gradlet_core::Error>(())
+    /// ```
+    pub fn sparsemax(&self) -> Result<Tensor> {
+        let &extent = self.dims().last().ok_or(Error::Rank { input: 0 })?;
+        let zero = self.like(0.0)?;
+        let (descending, _) = self.top_k(extent)?;
+        let sums = descending.cumsum(-1, false, false)?;
+        let counts: Vec<f32> = (1..=extent).map(|count| count as f32).collect();
+        let counts = Tensor::new(&self.device()?, &counts, &[extent])?.cast(self.dtype())?;
+        let support = descending.sub(&sums.add_scalar(-1.0)?.div(&counts)?)?.greater(&zero)?;
+        let size = support.cast(self.dtype())?.sum(&[-1], true)?;
+        let threshold = support.select(&sums, &zero)?.sum(&[-1], true)?.add_scalar(-1.0)?.div(&size)?;
+        self.sub(&threshold)?.maximum(&zero)
     }
 
     /// The first half along `axis`, times the sigmoid of the second, as Keras's `glu`.

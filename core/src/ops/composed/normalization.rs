@@ -1,7 +1,7 @@
 //! Normalisation, composed of other ops: batch, layer, group and l2.
 //!
 //! All but the last compute `x · inv + (offset − mean · inv)` with `inv = scale / √(variance + ε)`, as TensorFlow and Keras do. Layer,
-//! group and l2 normalisation compute in f32 what is given in 16 bits.
+//! group and l2 normalisation, and the fused one of batches, compute in f32 what is given in 16 bits.
 
 use crate::base::dtype::DType;
 use crate::base::error::{Error, Result};
@@ -79,10 +79,13 @@ impl Tensor {
     /// correction: n/(n−1) times what the images were normalised by), and no gradient flows through the last two results. As
     /// `tf.compat.v1.nn.fused_batch_norm` in training.
     pub fn fused_batch_norm(&self, scale: &Tensor, offset: &Tensor, epsilon: f64) -> Result<[Tensor; 3]> {
-        let [y, mean, variance] = self.batch_norm(-1, Some(offset), Some(scale), epsilon)?;
+        let (x, offset, scale) = (self.in_32_bits()?, offset.in_32_bits()?, scale.in_32_bits()?);
+        let [y, mean, variance] = x.batch_norm(-1, Some(&offset), Some(&scale), epsilon)?;
         let count = self.dims().iter().rev().skip(1).map(|&dim| f64::from(dim)).product::<f64>();
         let correction = if count > 1.0 { count / (count - 1.0) } else { 1.0 };
-        Ok([y, mean.stop_gradient()?, variance.stop_gradient()?.mul_scalar(correction)?])
+        let dtype = self.dtype();
+        let (mean, variance) = (mean.stop_gradient()?, variance.stop_gradient()?.mul_scalar(correction)?);
+        Ok([y.cast(dtype)?, mean.cast(dtype)?, variance.cast(dtype)?])
     }
 
     /// The axes other than `axis`, which counts from the end where it is negative.

@@ -15,7 +15,7 @@ pub enum Resize {
 }
 
 impl Tensor {
-    /// Images `[n,h,w,c]` as `[n,height,width,c]`.
+    /// Images `[n,h,w,c]` as `[n,height,width,c]`. `Bilinear` computes in f32 what is given in 16 bits, as Keras's `UpSampling2D` does.
     ///
     /// Fails where the tensor is not of rank 4, a side is 0, and for `Bilinear` on integers.
     ///
@@ -35,7 +35,11 @@ impl Tensor {
         if [h, w, height, width].contains(&0) {
             return Err(Error::message(alloc::format!("{} cannot be resized to [{height},{width}]: a side is 0", self.tensor_type())));
         }
-        self.resize_axis(2, width, method)?.resize_axis(1, height, method)
+        let resized = |x: &Tensor| x.resize_axis(2, width, method)?.resize_axis(1, height, method);
+        match method {
+            Resize::Nearest => resized(self),
+            Resize::Bilinear => resized(&self.in_32_bits()?)?.cast(self.dtype()),
+        }
     }
 
     fn resize_axis(&self, axis: usize, size: u32, method: Resize) -> Result<Tensor> {
