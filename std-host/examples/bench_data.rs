@@ -1,8 +1,8 @@
 //! Measures how fast data comes: records and what is made of them.
 //!
-//! `cargo run --release -p gradlet --example bench_data -- DIR` makes its data in DIR, if they are not there, and prints one JSON
-//! object. With `--serve` it answers requests from its standard input instead, one a line: the NAME of a figure, and how often it
-//! is to be measured; the answer is the median. So two programs can take turns.
+//! `cargo run --release -p gradlet --example bench_data` prints one JSON object. It makes 700 MB of data in a folder that it removes at the
+//! end; with `--scratch DIR`, in DIR, where they stay for the next time. With `--serve` it answers requests from its standard input
+//! instead, one a line: the NAME of a figure, and how often it is to be measured; the answer is the median. So two programs can take turns.
 
 #[path = "bench_data/examples.rs"]
 mod examples;
@@ -13,8 +13,9 @@ use gradlet::tfrecord::{Compression, RecordFiles, RecordWriter};
 use std::error::Error;
 use std::fs::File;
 use std::io::BufRead;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::time::Instant;
+use tempfile::TempDir;
 
 type Outcome<T> = Result<T, Box<dyn Error>>;
 
@@ -42,9 +43,8 @@ const RECORD_FILE: &str = "records-8k.tfrecord";
 fn main() -> Outcome<()> {
     let mut arguments: Vec<String> = std::env::args().skip(1).collect();
     let serve = arguments.iter().position(|argument| argument == "--serve").map(|at| arguments.remove(at)).is_some();
-    let [folder] = arguments.as_slice() else { return Err("usage: bench_data DIR [--serve]".into()) };
-    let folder = Path::new(folder);
-    std::fs::create_dir_all(folder)?;
+    let (folder, _removed_at_the_end) = scratch(&arguments)?;
+    let folder = folder.as_path();
     make_records(folder)?;
     examples::make(folder)?;
     jpeg::make(folder)?;
@@ -54,6 +54,21 @@ fn main() -> Outcome<()> {
     let figures = FIGURES.iter().map(|(name, measure)| Ok(format!("  \"{name}\": {:.1}", median(ROUNDS, || measure(folder))?)));
     println!("{{\n{}\n}}", figures.collect::<Outcome<Vec<_>>>()?.join(",\n"));
     Ok(())
+}
+
+/// The folder that everything is written to, made if it is not there; a temporary one is removed with what is given beside it.
+pub fn scratch(arguments: &[String]) -> Outcome<(PathBuf, Option<TempDir>)> {
+    match arguments {
+        [] => {
+            let folder = tempfile::tempdir()?;
+            Ok((folder.path().into(), Some(folder)))
+        }
+        [option, folder] if option == "--scratch" => {
+            std::fs::create_dir_all(folder)?;
+            Ok((folder.into(), None))
+        }
+        _ => Err("usage: bench_data [--scratch DIR] [--serve]".into()),
+    }
 }
 
 /// Says that it is ready, and answers requests until the input ends.

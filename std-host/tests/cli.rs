@@ -295,6 +295,7 @@ fn outputs_that_cannot_be_written() {
     fails(&folder, &["export", "cnn", "--output", "taken"], "taken: is not a regular file");
     // Said before training, not after it.
     fails(&folder, &["train", "cnn", "--data", DATA, "--weights", "none/w"], "none/w: cannot be written");
+    fails(&folder, &["train", "cnn", "--data", DATA, "--weights", "w.h5"], "w.h5: weights are saved as safetensors");
     assert_eq!(names(&folder), ["taken"]);
 }
 

@@ -137,6 +137,30 @@ fn tensors_go_from_kind_to_kind_and_back() {
     assert!(!folder.path().join("none.safetensors").exists());
 }
 
+/// Keys of TensorFlow's in another kind of file are those of the same variables.
+#[test]
+fn keys_are_not_made_keys_again() {
+    let folder = TempDir::new().unwrap();
+    let value = 1.5f32.to_le_bytes();
+    let keys = ["m/a..b/c.Sd/.ATTRIBUTES/VARIABLE_VALUE", "m/w/.ATTRIBUTES/VARIABLE_VALUE", "plain/w"];
+    let view = || safetensors::tensor::TensorView::new(safetensors::tensor::Dtype::F32, vec![], &value).unwrap();
+    let file = safetensors::tensor::serialize(keys.map(|key| (key, view())), None).unwrap();
+    fs::write(folder.path().join("keys.safetensors"), file).unwrap();
+    let text = succeeds(&folder, &["convert", "keys.safetensors", "ckpt"]);
+    assert!(text.contains("m/w: float32[]\n") && text.contains("m/a.b/c/d: float32[]\n"), "{text}");
+    let found = |prefix: &str| {
+        let reader = BundleReader::open(&folder.path().join(prefix)).unwrap();
+        let keys = reader.entries().map(|(key, _)| key.to_string()).filter(|key| !key.starts_with('_'));
+        keys.collect::<Vec<_>>()
+    };
+    assert_eq!(found("ckpt"), [keys[0], keys[1], "plain/w/.ATTRIBUTES/VARIABLE_VALUE"]);
+    succeeds(&folder, &["convert", "keys.safetensors", "renamed", "--map", "m/w=n/.ATTRIBUTES/VARIABLE_VALUE"]);
+    assert_eq!(found("renamed")[1], "n/.ATTRIBUTES/VARIABLE_VALUE");
+    succeeds(&folder, &["diff", "keys.safetensors", "ckpt"]);
+    let (_, error) = fails(&folder, &["convert", "keys.safetensors", "x.h5"]);
+    assert!(error.contains("models are not saved as .h5"), "{error}");
+}
+
 /// The weights of a Keras model, which stand under the optimizer there, become the first values of an artifact.
 #[test]
 fn weights_get_into_an_artifact_and_out_of_it() {

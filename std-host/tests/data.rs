@@ -1,6 +1,6 @@
 //! Datasets with threads: order, panics, ends, tuning; memory; positions across processes.
 
-use gradlet::data::{AUTOTUNE, Dataset, Interleave, Parallel, Shuffle};
+use gradlet::data::{AUTOTUNE, Cardinality, Dataset, Interleave, Parallel, Shuffle};
 use gradlet::tfrecord::{Compression, RecordFiles, RecordWriter};
 use gradlet::{Error, Tensor};
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -23,6 +23,23 @@ fn all<T: Send + 'static>(dataset: &Dataset<T>) -> Vec<T> {
 fn data_threads() -> usize {
     let tasks = std::fs::read_dir("/proc/self/task").unwrap().flatten();
     tasks.filter(|task| std::fs::read_to_string(task.path().join("comm")).is_ok_and(|name| name.starts_with("gradlet-data"))).count()
+}
+
+/// What TensorFlow 2.21 says of the same stages.
+#[test]
+fn what_is_taken_of_an_unknown_number_is_unknown() {
+    let five = Dataset::range(0..5);
+    let unknown = five.filter(|_| Ok(true));
+    for count in [0, 3] {
+        assert_eq!(unknown.take(count).cardinality(), Cardinality::Unknown);
+        assert_eq!(unknown.skip(count).cardinality(), Cardinality::Unknown);
+        assert_eq!(five.repeat().take(count).cardinality(), Cardinality::Finite(count));
+        assert_eq!(five.repeat().skip(count).cardinality(), Cardinality::Infinite);
+        assert_eq!(five.take(count).cardinality(), Cardinality::Finite(count));
+    }
+    assert_eq!(unknown.take(0).repeat().cardinality(), Cardinality::Infinite);
+    assert_eq!(unknown.repeat_times(0).cardinality(), Cardinality::Finite(0));
+    assert_eq!(all(&unknown.take(0)), [0i64; 0]);
 }
 
 #[test]

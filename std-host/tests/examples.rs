@@ -4,6 +4,8 @@
 
 #[path = "../examples/autograph.rs"]
 mod autograph;
+#[path = "../examples/bench_data.rs"]
+mod bench_data;
 #[path = "../examples/checkpoint_manager.rs"]
 mod checkpoint_manager;
 #[path = "../examples/cnn.rs"]
@@ -33,6 +35,21 @@ fn number(line: &str, name: &str) -> f64 {
     let number = line.strip_prefix(name).unwrap_or_else(|| panic!("{line:?} does not begin with {name:?}"));
     assert_eq!(number.split_once('.').map(|(_, digits)| digits.len()), Some(6), "{line}");
     number.parse().unwrap()
+}
+
+/// A folder that is only named, as one of data would be, gets nothing written to it.
+#[test]
+fn bench_data_writes_to_its_scratch_folder_only() {
+    let scratch = |arguments: &[&str]| bench_data::scratch(&arguments.iter().map(|argument| argument.to_string()).collect::<Vec<_>>());
+    let input = tempfile::tempdir().unwrap();
+    let name = input.path().to_str().unwrap();
+    assert!(scratch(&[name]).unwrap_err().to_string().starts_with("usage: bench_data [--scratch DIR]"));
+    let (folder, temporary) = scratch(&[]).unwrap();
+    assert!(folder.is_dir() && !folder.starts_with(input.path()));
+    drop(temporary);
+    assert!(!folder.exists());
+    let told = input.path().join("scratch");
+    assert_eq!(scratch(&["--scratch", told.to_str().unwrap()]).unwrap().0, told);
 }
 
 #[test]

@@ -406,6 +406,31 @@ fn errors_say_what_does_not_fit() {
     fails(model.fit((&x, &y), fit().callback(factor)), "the factor of ReduceLROnPlateau must be less than 1, not 1");
 }
 
+/// A name that promises another format gets nothing written under it.
+#[test]
+fn weights_of_other_formats_are_refused() {
+    let Samples { x, y, .. } = samples();
+    let folder = tempfile::tempdir().unwrap();
+    let model = model();
+    for name in ["x.h5", "x.weights.h5", "x.keras", "x.npz", "x.bin", "x", "x.safetensors.h5"] {
+        let path = folder.path().join(name);
+        let error = model.save_weights(&path).unwrap_err().to_string();
+        assert!(error.ends_with(".safetensors. checkpoint::Checkpoint saves TensorFlow checkpoints"), "{error}");
+    }
+    for name in ["{epoch}.keras", "best.weights.h5", "x.NPZ"] {
+        let callback = ModelCheckpoint::new(folder.path().join(name));
+        let error = model_with(compile()).fit((&x, &y), quiet().callback(callback)).unwrap_err().to_string();
+        assert!(error.contains("models are not saved as ."), "{error}");
+    }
+    assert_eq!(std::fs::read_dir(folder.path()).unwrap().count(), 0);
+    let path = folder.path().join("x.h5");
+    for (begin, kind) in [(&b"\x89HDF\r\n\x1a\n"[..], "it is an HDF5 file"), (b"PK\x03\x04", "it is a ZIP file, as Keras's .keras")] {
+        std::fs::write(&path, [begin, &[0; 100]].concat()).unwrap();
+        let error = model.load_weights(&path).unwrap_err().to_string();
+        assert!(error.contains("not a safetensors file") && error.contains(kind), "{error}");
+    }
+}
+
 #[test]
 fn weights_are_saved_and_loaded() {
     let Samples { x, .. } = samples();

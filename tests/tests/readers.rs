@@ -1,10 +1,12 @@
 //! Damaged files cost no more than they hold.
 #![allow(unsafe_code)]
 
+use gradlet::tfrecord::{Compression, RecordFiles, RecordReader, masked_crc32c};
 use gradlet_tests::random::Random;
 use gradlet_tests::readers::{READERS, mutate};
 use std::alloc::{GlobalAlloc, Layout, System};
 use std::cell::Cell;
+use std::io::Write;
 use std::time::{Duration, Instant};
 
 /// Remembers the largest allocation of each thread.
@@ -81,6 +83,35 @@ fn claims_cost_nothing() {
         let said = read(name)(&file);
         assert!(said.is_err() && LARGEST.get() < 64 << 10, "{name}: {said:?}, {} bytes", LARGEST.get());
     }
+}
+
+/// Three MB of GZIP data that are a record of three GB.
+#[test]
+fn a_record_that_is_too_long_costs_nothing() {
+    let packed = |bytes: &[u8]| {
+        let mut gzip = flate2::write::GzEncoder::new(Vec::new(), flate2::Compression::best());
+        gzip.write_all(bytes).and_then(|()| gzip.finish()).unwrap()
+    };
+    let length = (3u64 << 30).to_le_bytes();
+    let header = [&length[..], &masked_crc32c(&length).to_le_bytes()].concat();
+    let bomb = [packed(&header), packed(&vec![0; 1 << 20]).repeat(3 << 10)].concat();
+    assert!(bomb.len() < 4 << 20);
+    LARGEST.set(0);
+    let mut reader = RecordReader::new(&bomb[..], Compression::Gzip);
+    let error = reader.next_record().unwrap().unwrap_err();
+    let text = "the record at 0 has 3221225472 bytes of data, but 268435456 are the most that are accepted: max_record_bytes() of";
+    assert!(error.to_string().starts_with(text) && !error.is_data_loss() && error.offset() == Some(0), "{error}");
+    assert!(reader.next_record().is_none());
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("bomb");
+    std::fs::write(&path, &bomb).unwrap();
+    let files = RecordFiles::new([&path]).compression(Compression::Gzip).max_record_bytes(1 << 30);
+    let errors: Vec<_> = files.dataset().iter().map(|record| record.unwrap_err().to_string()).collect();
+    assert!(errors.len() == 1 && errors[0].contains("but 1073741824 are the most"), "{errors:?}");
+    // What is cut before the limit is truncated, as it is without one.
+    let mut cut = RecordReader::new(&bomb[..100_000], Compression::Gzip);
+    assert!(cut.next_record().unwrap().unwrap_err().to_string().contains("truncated record at 0"));
+    assert!(LARGEST.get() <= 512 << 10, "{} bytes", LARGEST.get());
 }
 
 fn crc32(bytes: &[u8]) -> [u8; 4] {

@@ -101,7 +101,7 @@ enum Task {
     },
     /// Time reading, writing and making batches of data beside TensorFlow's, taking turns, and print the ratios.
     BenchData {
-        /// The folder for the data, of about a GiB, which stay there.
+        /// The scratch folder: the data are made in it, about a GiB, and stay there.
         #[arg(value_name = "DIR", default_value = "target/bench-data")]
         folder: PathBuf,
         /// How often to take turns.

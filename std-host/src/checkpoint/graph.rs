@@ -14,6 +14,8 @@ use std::path::Path;
 pub const OBJECT_GRAPH: &str = "_CHECKPOINTABLE_OBJECT_GRAPH";
 /// What every value of gradlet's is, and of TensorFlow's variables.
 const VARIABLE_VALUE: &str = "VARIABLE_VALUE";
+/// What stands between the path of an object and the name of what is saved of it.
+const ATTRIBUTES: &str = ".ATTRIBUTES";
 
 /// Objects further in than so many bytes of names are told by their numbers.
 const LONGEST_PATH: usize = 4096;
@@ -178,14 +180,34 @@ fn tell_values(nodes: &mut [TrackableObject]) {
     nodes.iter_mut().enumerate().for_each(|(index, node)| node.has_checkpoint_values = Some(holding.contains(&index)));
 }
 
-/// The key of the value of the object at `path`.
+/// The key of the value of the object at `path`, whose names are escaped.
 fn key(path: &str) -> String {
-    format!("{path}/.ATTRIBUTES/{VARIABLE_VALUE}")
+    format!("{path}/{ATTRIBUTES}/{VARIABLE_VALUE}")
 }
 
 /// A name as a part of a key.
 fn escape(name: &str) -> String {
     name.replace('.', "..").replace('/', ".S")
+}
+
+/// The key under which a TensorFlow checkpoint has the value of the variable at a path of its object graph.
+///
+/// ```
+/// use gradlet::checkpoint::{variable_key, variable_path};
+/// let key = variable_key(["layer.1", "kernel"]);
+/// assert_eq!(key, "layer..1/kernel/.ATTRIBUTES/VARIABLE_VALUE");
+/// assert_eq!(variable_path(&key).unwrap(), ["layer.1", "kernel"]);
+/// assert_eq!(variable_path("scope/w"), None);
+/// ```
+pub fn variable_key<'n>(path: impl IntoIterator<Item = &'n str>) -> String {
+    key(&path.into_iter().map(escape).collect::<Vec<_>>().join("/"))
+}
+
+/// The path of the variable whose value has this key, or `None` where it is not the key of a variable: see [`variable_key`].
+pub fn variable_path(key: &str) -> Option<Vec<String>> {
+    let path = key.strip_suffix(VARIABLE_VALUE)?.strip_suffix('/')?.strip_suffix(ATTRIBUTES)?.strip_suffix('/')?;
+    // A zero byte stands for a dot, which another escape must not be found at.
+    Some(path.split('/').map(|name| name.replace("..", "\0").replace(".S", "/").replace('\0', ".")).collect())
 }
 
 /// A graph of the paths that the keys are.

@@ -15,7 +15,7 @@ mod state;
 mod status;
 mod text;
 
-pub use graph::OBJECT_GRAPH;
+pub use graph::{OBJECT_GRAPH, variable_key, variable_path};
 pub use manager::CheckpointManager;
 pub use state::{State, latest_checkpoint};
 pub use status::Status;

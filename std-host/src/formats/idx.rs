@@ -5,6 +5,7 @@
 
 use crate::files::write_whole;
 use crate::files::{FileError, FileResult};
+use crate::formats::tfrecord::{Compression, Inflated};
 use gradlet_core::{DType, Device, Result, Shape, Tensor, TensorType};
 use std::fs::File;
 use std::io::{self, BufReader, Read, Seek};
@@ -68,11 +69,10 @@ pub fn parse(path: &Path, mut file: impl Read + Seek) -> FileResult<Idx> {
         Err(error) => return Err(FileError::io(path, error)),
     };
     file.rewind().map_err(|error| FileError::io(path, error))?;
-    let file = BufReader::new(file);
     if gzip {
-        Reader { path, from: flate2::bufread::MultiGzDecoder::new(file), offset: 0 }.idx()
+        Reader { path, from: Inflated::new(file, Compression::Gzip, None), offset: 0 }.idx()
     } else {
-        Reader { path, from: file, offset: 0 }.idx()
+        Reader { path, from: BufReader::new(file), offset: 0 }.idx()
     }
 }
 
@@ -155,16 +155,8 @@ impl<R: Read> Reader<'_, R> {
         self.offset += bytes.len() as u64;
         match read {
             Ok(_) => Ok(bytes),
-            Err(error) => Err(FileError::at(self.path, self.offset, damage(&error))),
+            Err(error) => Err(FileError::at(self.path, self.offset, error.to_string())),
         }
-    }
-}
-
-fn damage(error: &io::Error) -> String {
-    match error.kind() {
-        io::ErrorKind::UnexpectedEof => "the compressed file is cut short".into(),
-        io::ErrorKind::InvalidInput | io::ErrorKind::InvalidData => format!("the compressed file is damaged: {error}"),
-        _ => error.to_string(),
     }
 }
 
@@ -222,7 +214,8 @@ mod tests {
         let mut packed = gzip(&GOOD);
         let checksum = packed.len() - 8;
         packed[checksum] ^= 1;
-        assert!(try_read(&packed).unwrap_err().contains("the compressed file is damaged"), "{:?}", try_read(&packed));
+        let damaged = format!("GZIP data damaged near byte {} of the compressed file: incorrect data check", packed.len());
+        assert!(try_read(&packed).unwrap_err().ends_with(&damaged), "{:?}", try_read(&packed));
     }
 
     #[test]

@@ -11,9 +11,41 @@ use std::path::Path;
 /// The key of the metadata line that names the model.
 const MODEL: &str = "model";
 
+/// What the names of files of other formats end with, which are not written here.
+const FOREIGN: [&str; 10] = ["h5", "hdf5", "keras", "npy", "npz", "onnx", "pb", "pt", "pth", "tflite"];
+
+/// Fails where the name of a file does not end in `.safetensors`, the one format of weights.
+pub fn check_name(path: &Path) -> FileResult<()> {
+    match ending(path).is_some_and(|ending| ending == "safetensors") {
+        true => Ok(()),
+        false => {
+            let text =
+                "weights are saved as safetensors: the name must end in .safetensors. checkpoint::Checkpoint saves TensorFlow checkpoints";
+            Err(FileError::new(path, text))
+        }
+    }
+}
+
+/// Fails where the name of a file, or the prefix of a checkpoint, ends as those of a format do that is not written here, such as `.h5`,
+/// `.keras` or `.npz`.
+pub fn check_foreign(path: &Path) -> FileResult<()> {
+    match ending(path).filter(|ending| FOREIGN.contains(&ending.as_str())) {
+        None => Ok(()),
+        Some(ending) => {
+            let ways = "a name that ends in .safetensors is that of weights, one without an ending the prefix of a checkpoint";
+            Err(FileError::new(path, format!("models are not saved as .{ending}: {ways}")))
+        }
+    }
+}
+
+fn ending(path: &Path) -> Option<String> {
+    Some(path.extension()?.to_str()?.to_lowercase())
+}
+
 /// Writes the variables of `model` to `path`, whole or not at all. `name` says what model it is, for who looks into the file.
 ///
-/// Fails where a variable has no value yet, and where the file cannot be written.
+/// Fails where the name of the file does not end in `.safetensors`, where a variable has no value yet, and where the file cannot be
+/// written.
 ///
 /// ```
 /// use gradlet::layers::Module;
@@ -30,6 +62,7 @@ const MODEL: &str = "model";
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 pub fn save(scope: &dyn Scope, model: &dyn Module, name: &str, path: &Path) -> FileResult<()> {
+    check_name(path)?;
     let mut values = Vec::new();
     for (name, variable) in model.named_variables() {
         let value = scope.read(&variable).map_err(|error| FileError::model(path, error.context(format!("variable {name:?}"))))?;
@@ -45,13 +78,23 @@ pub fn save(scope: &dyn Scope, model: &dyn Module, name: &str, path: &Path) -> F
     write_whole(path, &serialize(views, Some(metadata)).map_err(unwritable)?)
 }
 
+/// What files of other formats begin with.
+const KINDS: [(&[u8], &str); 3] = [
+    (b"\x89HDF\r\n\x1a\n", "it is an HDF5 file, as Keras's .h5"),
+    (b"PK\x03\x04", "it is a ZIP file, as Keras's .keras and NumPy's .npz"),
+    (b"\x93NUMPY", "it is a NumPy array"),
+];
+
 /// Sets the variables of `model` to the values in `path`. They must exist.
 ///
 /// Fails, and changes none, where the file is damaged, where it lacks a variable or has one that the model has not, and
 /// where one has another element type or shape.
 pub fn load(scope: &dyn Scope, model: &dyn Module, path: &Path) -> FileResult<()> {
     let file = std::fs::read(path).map_err(|error| FileError::io(path, error))?;
-    let tensors = SafeTensors::deserialize(&file).map_err(|error| FileError::new(path, format!("not a safetensors file: {error}")))?;
+    let tensors = SafeTensors::deserialize(&file).map_err(|error| {
+        let kind = KINDS.iter().find(|(begin, _)| file.starts_with(begin)).map_or(String::new(), |(_, kind)| format!("{kind}: "));
+        FileError::new(path, format!("not a safetensors file, the format that weights are loaded from: {kind}{error}"))
+    })?;
     let variables = model.named_variables();
     if let Some(name) = tensors.names().into_iter().filter(|name| variables.iter().all(|(known, _)| known != name)).min() {
         return Err(FileError::new(path, format!("it holds a tensor {name:?}, which the model has not{}", made_for(&file))));

@@ -5,7 +5,8 @@ use gradlet_core::{Error, Result};
 
 /// A tensor whose rows have different lengths: the rows one after another, and where each begins and ends.
 ///
-/// With several lists of splits, rows are divided into rows again: the first list divides the rows of the second one.
+/// With several lists of splits, rows are divided into rows again: the first list divides the rows of the second one. Their number is the
+/// ragged rank; without any, the values are a [dense](RaggedTensor::dense) tensor.
 ///
 /// ```
 /// use gradlet::{RaggedTensor, Tensor};
@@ -42,7 +43,26 @@ impl RaggedTensor {
         Ok(RaggedTensor { values, row_splits })
     }
 
-    /// All rows, one after another.
+    /// A dense tensor: rows of one length, and a ragged rank of 0. Fails for scalars, which have no rows.
+    ///
+    /// ```
+    /// use gradlet::{RaggedTensor, Tensor};
+    /// let dense = RaggedTensor::dense(Tensor::new(&gradlet::cpu(), &[1i64, 2, 3, 4], &[2, 2])?)?;
+    /// assert_eq!((dense.ragged_rank(), dense.rows()), (0, 2));
+    /// # Ok::<(), gradlet::Error>(())
+    /// ```
+    pub fn dense(values: impl Into<Values>) -> Result<RaggedTensor> {
+        let values = values.into();
+        values.rows()?;
+        Ok(RaggedTensor { values, row_splits: Vec::new() })
+    }
+
+    /// How many dimensions, after the first, have rows of different lengths or hold such: the number of lists of splits.
+    pub fn ragged_rank(&self) -> usize {
+        self.row_splits.len()
+    }
+
+    /// All rows, one after another: of a dense tensor, the tensor itself.
     pub fn values(&self) -> &Values {
         &self.values
     }
@@ -54,7 +74,10 @@ impl RaggedTensor {
 
     /// How many rows there are, in the outermost dimension.
     pub fn rows(&self) -> usize {
-        self.row_splits[0].len() - 1
+        match self.row_splits.first() {
+            Some(splits) => splits.len() - 1,
+            None => self.values.dims()[0] as usize,
+        }
     }
 }
 

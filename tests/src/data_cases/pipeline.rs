@@ -226,12 +226,7 @@ fn batched(from: &Dataset<Value>, name: &str, arguments: &Arguments<'_>) -> Resu
         "padded_batch" => {
             from.padded_batch(padding(arguments, arguments.size("batch_size")?, &spec_of(from)?)?.drop_remainder(drop_remainder))
         }
-        "ragged_batch" => {
-            let scalars = spec_of(from)?.to_string().ends_with("[]");
-            let ragged = from.ragged_batch(arguments.size("batch_size")?, drop_remainder);
-            let spec = if scalars { Some(functions::batched(&spec_of(from)?)) } else { ragged.element_spec().cloned() };
-            with_spec(ragged, spec)
-        }
+        "ragged_batch" => from.ragged_batch(arguments.size("batch_size")?, drop_remainder),
         "rebatch" => {
             let sizes = match &arguments.0["batch_size"] {
                 Json::Array(sizes) => sizes.iter().map(|size| size.as_u64().unwrap_or(0) as usize).collect(),

@@ -73,21 +73,34 @@ impl Pad for Value {
     }
 }
 
-/// As in TensorFlow, scalars make a plain batch.
+/// The types of the tensors of an element, in their order.
+fn leaves(spec: &ElementSpec) -> Vec<&ElementSpec> {
+    match spec {
+        ElementSpec::Tuple(parts) => parts.iter().flat_map(leaves).collect(),
+        ElementSpec::Dict(parts) => parts.values().flat_map(leaves).collect(),
+        leaf => vec![leaf],
+    }
+}
+
 impl RaggedBatch for Value {
     type Ragged = Value;
-    fn ragged_batch(elements: Vec<Value>) -> gradlet::Result<Value> {
-        together(
-            elements,
-            &mut |all| match all.iter().all(|tensor| tensor.dims().is_empty()) {
-                true => Ok(Value::Tensor(Batch::batch(all)?)),
-                false => Ok(Value::Ragged(RaggedBatch::ragged_batch(all)?)),
-            },
-            &mut |all| match all.iter().all(|strings| strings.dims().is_empty()) {
-                true => Ok(Value::Strings(Batch::batch(all)?)),
-                false => Ok(Value::Ragged(RaggedBatch::ragged_batch(all)?)),
-            },
-        )
+    fn ragged_batch(elements: Vec<Value>, spec: Option<&ElementSpec>) -> gradlet::Result<Value> {
+        let leaves = std::cell::RefCell::new(spec.map(leaves).unwrap_or_default().into_iter());
+        let next = || leaves.borrow_mut().next();
+        together(elements, &mut |all| Ok(RaggedBatch::ragged_batch(all, next())?.into()), &mut |all| {
+            Ok(RaggedBatch::ragged_batch(all, next())?.into())
+        })
+    }
+}
+
+/// A ragged tensor that is dense is a plain one.
+impl From<RaggedTensor> for Value {
+    fn from(ragged: RaggedTensor) -> Value {
+        match (ragged.ragged_rank(), ragged.values()) {
+            (0, Values::Numbers(tensor)) => Value::Tensor(tensor.clone()),
+            (0, Values::Strings(strings)) => Value::Strings(strings.clone()),
+            _ => Value::Ragged(ragged),
+        }
     }
 }
 

@@ -27,7 +27,7 @@ pub fn run(folder: &Path, rounds: usize, python: Option<&Path>, json: Option<&Pa
     let python = python.map_or_else(install_tensorflow, |path| Ok(path.to_path_buf()))?;
     let script = write_script("bench_tensorflow_data.py", SCRIPT)?;
     // Ours comes first, because it makes the data.
-    let mut ours = Runner::start(Command::new(&program).arg(folder).arg("--serve"))?;
+    let mut ours = Runner::start(Command::new(&program).arg("--scratch").arg(folder).arg("--serve"))?;
     let mut theirs = Runner::start(Command::new(&python).arg(&script).arg(folder))?;
 
     let (mut rates, mut serial) = (RACES.map(|_| [Vec::new(), Vec::new()]), Vec::new());

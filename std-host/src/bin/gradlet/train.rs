@@ -35,7 +35,7 @@ pub struct Train {
     /// Start from the weights in this file
     #[arg(long, value_name = "FILE")]
     from: Option<PathBuf>,
-    /// Save the weights to this file, as safetensors
+    /// Save the weights to this file, as safetensors: its name ends in .safetensors
     #[arg(long, value_name = "FILE")]
     weights: Option<PathBuf>,
 }
@@ -50,7 +50,7 @@ impl Train {
     pub fn run(&self, quiet: bool) -> Result<()> {
         let start = Instant::now();
         // Better to fail now than after an hour of training.
-        self.weights.iter().try_for_each(|path| writable(path))?;
+        self.weights.iter().try_for_each(|path| writable(path).and_then(|()| weights::check_name(path)))?;
         let (train, test) = self.data.load()?;
         ensure!(!train.is_empty() && !test.is_empty(), "there are no digits to train on, or none to test on");
         let scope = Eager::with_seed(&gradlet::cpu(), self.model.seed);

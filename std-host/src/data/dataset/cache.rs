@@ -125,7 +125,7 @@ impl<T: Stored + Send + 'static> Dataset<T> {
         self.restarting("cache", move |_| {
             Ok(match path.exists() {
                 true => {
-                    let records = RecordReader::open(&path, Compression::None)?;
+                    let records = RecordReader::open(&path, Compression::None)?.max_record_bytes(u64::MAX);
                     Box::new(records.map(|record| T::load(&mut record?))) as Elements<T>
                 }
                 false => {

@@ -9,7 +9,6 @@ impl<T: Send + 'static> Dataset<T> {
         let cardinality = match self.cardinality() {
             Cardinality::Finite(all) => Cardinality::Finite(all.min(count)),
             Cardinality::Infinite => Cardinality::Finite(count),
-            Cardinality::Unknown if count == 0 => Cardinality::Finite(0),
             Cardinality::Unknown => Cardinality::Unknown,
         };
         self.stage("take", move |from, _| Box::new(from.take(index(count)))).with_cardinality(cardinality)

@@ -64,13 +64,17 @@ impl ElementSpec {
         }
     }
 
-    /// The type with ragged tensors in place of all others.
-    pub(super) fn ragged(&self) -> ElementSpec {
+    /// The type of so many such elements together, with ragged tensors in place of those with an open dimension.
+    pub(super) fn ragged_batched(&self, size: Option<u32>) -> ElementSpec {
         match self {
-            ElementSpec::Tensor(spec) => ElementSpec::Ragged(spec.clone()),
-            ElementSpec::Tuple(parts) => ElementSpec::Tuple(parts.iter().map(ElementSpec::ragged).collect()),
-            ElementSpec::Dict(parts) => ElementSpec::Dict(parts.iter().map(|(name, part)| (name.clone(), part.ragged())).collect()),
-            other => other.clone(),
+            ElementSpec::Tensor(spec) if spec.dims().is_some_and(|dims| dims.contains(&None)) => {
+                ElementSpec::Ragged(with_dims(spec, &mut |dims| [&[size], dims].concat()))
+            }
+            ElementSpec::Tuple(parts) => ElementSpec::Tuple(parts.iter().map(|part| part.ragged_batched(size)).collect()),
+            ElementSpec::Dict(parts) => {
+                ElementSpec::Dict(parts.iter().map(|(name, part)| (name.clone(), part.ragged_batched(size))).collect())
+            }
+            other => other.batched(size),
         }
     }
 

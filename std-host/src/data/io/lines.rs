@@ -2,9 +2,8 @@
 
 use crate::data::dataset::Dataset;
 use crate::files::{FileError, FileResult};
-use crate::formats::tfrecord::Compression;
+use crate::formats::tfrecord::{Compression, Inflated};
 use bytes::Bytes;
-use flate2::bufread::{MultiGzDecoder, ZlibDecoder};
 use gradlet_core::Result;
 use std::fs::File;
 use std::io::{self, BufRead, BufReader, Read};
@@ -15,11 +14,10 @@ const BUFFER: usize = 256 << 10;
 
 /// A file's content, decompressed.
 pub(super) fn open(path: &Path, compression: Compression) -> FileResult<Box<dyn BufRead + Send>> {
-    let file = BufReader::with_capacity(BUFFER, File::open(path).map_err(|error| missing(path, error))?);
+    let file = File::open(path).map_err(|error| missing(path, error))?;
     Ok(match compression {
-        Compression::None => Box::new(file),
-        Compression::Gzip => Box::new(BufReader::with_capacity(BUFFER, MultiGzDecoder::new(file))),
-        Compression::Zlib => Box::new(BufReader::with_capacity(BUFFER, ZlibDecoder::new(file))),
+        Compression::None => Box::new(BufReader::with_capacity(BUFFER, file)),
+        _ => Box::new(BufReader::with_capacity(BUFFER, Inflated::new(file, compression, Some(path)))),
     })
 }
 
@@ -54,7 +52,7 @@ where
 }
 
 impl Dataset<Bytes> {
-    /// The lines of text files, without their ends (`\n` or `\r\n`). As `tf.data.TextLineDataset`.
+    /// The lines of text files, without their ends. As `tf.data.TextLineDataset`, which drops every `\r`, wherever it stands.
     ///
     /// A file that cannot be read, or is damaged where it is compressed, is an error in its place.
     ///
@@ -93,14 +91,15 @@ impl Iterator for Lines {
     fn next(&mut self) -> Option<Result<Bytes>> {
         let mut line = Vec::new();
         match self.from.as_mut()?.read_until(b'\n', &mut line) {
-            Ok(0) => {
-                self.from = None;
-                None
-            }
             Ok(_) => {
-                if line.ends_with(b"\n") {
-                    line.pop();
-                    line.pop_if(|last| *last == b'\r');
+                let ended = line.pop_if(|last| *last == b'\n').is_some();
+                if line.contains(&b'\r') {
+                    line.retain(|byte| *byte != b'\r');
+                }
+                // The file ends here, with nothing or with `\r` alone.
+                if !ended && line.is_empty() {
+                    self.from = None;
+                    return None;
                 }
                 Some(Ok(line.into()))
             }
@@ -198,7 +197,7 @@ mod tests {
         let (plain, packed, cut) = (folder.path().join("a"), folder.path().join("b.gz"), folder.path().join("c.z"));
         std::fs::write(&plain, b"first\nsecond\r\n\nlast\rword").unwrap();
         let lines = all(Dataset::text_lines(&[plain.clone(), folder.path().join("none"), plain.clone()], Compression::None));
-        assert_eq!(lines[..4], ["first", "second", "", "last\rword"].map(|line| Ok(Bytes::from(line))));
+        assert_eq!(lines[..4], ["first", "second", "", "lastword"].map(|line| Ok(Bytes::from(line))));
         assert!(lines[4].as_ref().unwrap_err().contains("none: No such file or directory"), "{:?}", lines[4]);
         assert_eq!(lines.len(), 9);
         let mut gzip = flate2::write::GzEncoder::new(Vec::new(), flate2::Compression::fast());
@@ -209,6 +208,45 @@ mod tests {
         zlib.write_all(&[b'a'; 1000]).unwrap();
         std::fs::write(&cut, &zlib.finish().unwrap()[..9]).unwrap();
         assert!(matches!(&all(Dataset::text_lines(&[cut], Compression::Zlib))[..], [.., Err(_)]));
+    }
+
+    /// What TensorFlow 2.21 gives of the same bytes.
+    #[test]
+    fn lines_lose_every_carriage_return() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("text");
+        let cases: [(&[u8], &[&str]); 6] = [
+            (b"first\nsecond\r\n\nlast\rword", &["first", "second", "", "lastword"]),
+            (b"a\r\rb\r\nc\r", &["ab", "c"]),
+            (b"x\r\n\ry\n", &["x", "y"]),
+            (b"\r\n\r", &[""]),
+            (b"\r", &[]),
+            (b"", &[]),
+        ];
+        for (text, wanted) in cases {
+            std::fs::write(&path, text).unwrap();
+            let lines: Vec<_> = all(Dataset::text_lines(&[&path], Compression::None)).into_iter().map(Result::unwrap).collect();
+            assert_eq!(lines, wanted, "{text:?}");
+        }
+    }
+
+    #[test]
+    fn damage_is_told_in_the_words_of_zlib() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("text.gz");
+        let mut gzip = flate2::write::GzEncoder::new(Vec::new(), flate2::Compression::fast());
+        gzip.write_all(b"one\ntwo\n").unwrap();
+        let mut bytes = gzip.finish().unwrap();
+        let checksum = bytes.len() - 8;
+        bytes[checksum] ^= 1;
+        std::fs::write(&path, &bytes).unwrap();
+        let lines = all(Dataset::text_lines(&[&path], Compression::Gzip));
+        let error = lines.last().unwrap().as_ref().unwrap_err();
+        let wanted = format!("text.gz: GZIP data damaged near byte {} of the compressed file: incorrect data check", bytes.len());
+        assert!(error.ends_with(&wanted), "{error}");
+        std::fs::write(&path, &bytes[..checksum]).unwrap();
+        let lines = all(Dataset::text_lines(&[&path], Compression::Gzip));
+        assert!(lines.last().unwrap().as_ref().unwrap_err().ends_with("text.gz: the compressed file is cut short"), "{lines:?}");
     }
 
     #[test]

@@ -51,6 +51,15 @@ pub enum Fault {
         /// How many bytes of data and checksum are there.
         there: u64,
     },
+    /// The record that begins at `offset` is longer than the reader accepts.
+    TooLong {
+        /// Where the record begins.
+        offset: u64,
+        /// The length of its data.
+        length: u64,
+        /// The longest that is accepted.
+        limit: u64,
+    },
     /// The compressed stream is damaged, or is none.
     Inflate {
         /// About where in the compressed file.
@@ -99,14 +108,17 @@ impl RecordError {
     /// The byte of the uncompressed stream that TensorFlow names too: where a record begins, or its data.
     pub fn offset(&self) -> Option<u64> {
         match self.0.fault {
-            Fault::Length { offset, .. } | Fault::Data { offset, .. } | Fault::Truncated { offset, .. } => Some(offset),
+            Fault::Length { offset, .. } | Fault::Data { offset, .. } | Fault::Truncated { offset, .. } | Fault::TooLong { offset, .. } => {
+                Some(offset)
+            }
             Fault::Inflate { .. } | Fault::Io(_) | Fault::File(_) => None,
         }
     }
 
-    /// True if the content is damaged (TensorFlow's `DataLossError`), false if a file could not be opened, read or written.
+    /// True if the content is damaged (TensorFlow's `DataLossError`), false if a file could not be opened, read or written, or has a
+    /// record that is longer than the reader accepts.
     pub fn is_data_loss(&self) -> bool {
-        !matches!(self.0.fault, Fault::Io(_) | Fault::File(_))
+        !matches!(self.0.fault, Fault::TooLong { .. } | Fault::Io(_) | Fault::File(_))
     }
 }
 
@@ -164,6 +176,11 @@ impl fmt::Display for Fault {
                 f,
                 "truncated record at {offset}: {length} bytes of data and 4 of checksum should follow its length, \
                  but the file has {there} more"
+            ),
+            Fault::TooLong { offset, length, limit } => write!(
+                f,
+                "the record at {offset} has {length} bytes of data, but {limit} are the most that are accepted: max_record_bytes() of \
+                 RecordReader and RecordFiles, and --max-record-bytes of the command, set another limit"
             ),
             Fault::Inflate { offset, text, compression, begins } => {
                 write!(f, "{compression} data damaged near byte {offset} of the compressed file: {text}")?;

@@ -1,10 +1,10 @@
 //! Records of many files.
 
-use super::BLOCK;
 use super::compression::Compression;
 use super::error::RecordError;
 use super::mapped::Records;
 use super::reader::RecordReader;
+use super::{BLOCK, MAX_RECORD_BYTES};
 use bytes::Bytes;
 use std::collections::VecDeque;
 use std::fs::File;
@@ -37,13 +37,15 @@ pub struct RecordFiles {
     buffer_size: usize,
     turns: usize,
     mapped: bool,
+    limit: u64,
 }
 
 impl RecordFiles {
     /// The records of these files, which are not compressed, after each other.
     pub fn new<P: AsRef<Path>>(paths: impl IntoIterator<Item = P>) -> RecordFiles {
         let paths = paths.into_iter().map(|path| path.as_ref().to_path_buf()).collect();
-        RecordFiles { paths, compression: Compression::None, buffer_size: BLOCK, turns: 1, mapped: false }
+        let compression = Compression::None;
+        RecordFiles { paths, compression, buffer_size: BLOCK, turns: 1, mapped: false, limit: MAX_RECORD_BYTES }
     }
 
     /// All files are compressed so.
@@ -54,6 +56,12 @@ impl RecordFiles {
     /// Files are read so many bytes at a time: 256 KiB unless another size is given.
     pub fn buffer_size(self, buffer_size: usize) -> RecordFiles {
         RecordFiles { buffer_size, ..self }
+    }
+
+    /// The bytes of data that a record has at most, [`MAX_RECORD_BYTES`] unless another limit is given. A longer one is an error; in files
+    /// that are [mapped](RecordFiles::memory_mapped), where a record costs no memory, any length is accepted.
+    pub fn max_record_bytes(self, limit: u64) -> RecordFiles {
+        RecordFiles { limit, ..self }
     }
 
     /// Takes a record of each of so many files in turns; when one ends, the next file takes its turns.
@@ -70,7 +78,10 @@ impl RecordFiles {
     fn open(&self, path: &Path) -> Result<Open, RecordError> {
         Ok(match self.mapped && self.compression == Compression::None {
             true => Open::Mapped(Records::open(path)?),
-            false => Open::Read(RecordReader::open_with(path, self.compression, self.buffer_size)?),
+            false => {
+                let reader = RecordReader::open_with(path, self.compression, self.buffer_size)?;
+                Open::Read(reader.max_record_bytes(self.limit))
+            }
         })
     }
 

@@ -4,7 +4,16 @@ use super::BLOCK;
 use super::compression::Compression;
 use super::error::Fault;
 use flate2::{Decompress, FlushDecompress, Status};
+use std::fs::File;
 use std::io::{self, Read};
+use std::path::{Path, PathBuf};
+
+/// What zlib-rs 0.6 says where its fast loop meets damage: it loses what that was. Its slow loop, which takes three times as long, tells.
+const LOST: &str = "repeated call with bad state";
+/// What it can be.
+const CAUSES: &str = "invalid literal/length code, invalid distance code or invalid distance too far back";
+/// The fast loop needs room for 260 bytes of output.
+const SLOW: usize = 128;
 
 /// The inflated bytes of a compressed stream. One that is cut short ends where its bytes do.
 pub(super) struct Inflate<R> {
@@ -28,6 +37,11 @@ pub(super) struct Inflate<R> {
 
 impl<R: Read> Inflate<R> {
     pub fn new(from: R, compression: Compression, input: usize) -> Inflate<R> {
+        Inflate::with_room(from, compression, input, BLOCK)
+    }
+
+    /// As [`new`](Inflate::new), with room for `output` bytes at a time.
+    fn with_room(from: R, compression: Compression, input: usize, output: usize) -> Inflate<R> {
         Inflate {
             from,
             compression,
@@ -36,7 +50,7 @@ impl<R: Read> Inflate<R> {
             input_at: 0,
             input_end: 0,
             consumed: 0,
-            output: Vec::with_capacity(BLOCK),
+            output: Vec::with_capacity(output),
             output_at: 0,
             begins: None,
             failed: None,
@@ -107,6 +121,57 @@ impl<R: Read> Read for Inflate<R> {
         let read = (&self.output[self.output_at..]).read(into)?;
         self.output_at += read;
         Ok(read)
+    }
+}
+
+/// The fault, with the cause that zlib-rs lost: found in the file at `path`, if it was met there.
+pub(super) fn explained(fault: Fault, path: Option<&Path>) -> Fault {
+    match fault {
+        Fault::Inflate { offset, text, compression, begins } if text == LOST => {
+            let text = path.and_then(|path| cause(path, compression, offset)).unwrap_or_else(|| CAUSES.into());
+            Fault::Inflate { offset, text, compression, begins }
+        }
+        fault => fault,
+    }
+}
+
+/// Why a file cannot be inflated at byte `wanted`.
+fn cause(path: &Path, compression: Compression, wanted: u64) -> Option<String> {
+    let file = path.is_file().then(|| File::open(path).ok())??;
+    let mut again = Inflate::with_room(file, compression, BLOCK, SLOW);
+    io::copy(&mut again, &mut io::sink()).ok()?;
+    match again.take_failure()? {
+        Fault::Inflate { offset, text, .. } if offset == wanted && text != LOST => Some(text),
+        _ => None,
+    }
+}
+
+/// The inflated bytes of a stream, for who has no use for those of a damaged one: reading it fails, and says what is wrong.
+pub(crate) struct Inflated<R> {
+    inflate: Inflate<R>,
+    path: Option<PathBuf>,
+}
+
+impl<R: Read> Inflated<R> {
+    /// Inflates `from`, which is the file at `path`, if that is given.
+    pub fn new(from: R, compression: Compression, path: Option<&Path>) -> Inflated<R> {
+        Inflated { inflate: Inflate::new(from, compression, BLOCK), path: path.map(Path::to_path_buf) }
+    }
+}
+
+impl<R: Read> Read for Inflated<R> {
+    fn read(&mut self, into: &mut [u8]) -> io::Result<usize> {
+        let read = self.inflate.read(into)?;
+        if read > 0 || into.is_empty() {
+            return Ok(read);
+        }
+        if let Some(fault) = self.inflate.take_failure() {
+            return Err(io::Error::new(io::ErrorKind::InvalidData, explained(fault, self.path.as_deref()).to_string()));
+        }
+        match self.inflate.is_whole() {
+            true => Ok(0),
+            false => Err(io::Error::new(io::ErrorKind::UnexpectedEof, "the compressed file is cut short")),
+        }
     }
 }
 

@@ -55,6 +55,7 @@ pub use error::{Fault, RecordError};
 pub use files::{RecordFiles, RecordFilesIter};
 pub use frame::masked_crc32c;
 pub use index::RecordIndex;
+pub(crate) use inflate::Inflated;
 pub use mapped::{Records, map};
 pub use reader::RecordReader;
 pub(crate) use resync::{find_record, is_record};
@@ -64,3 +65,8 @@ pub(crate) use writer::frame;
 
 /// The bytes that are read, or inflated, at a time: TensorFlow's default.
 const BLOCK: usize = 256 << 10;
+
+/// The bytes of the longest record that a reader accepts, unless another limit is set: 268,435,456, which are 256 MiB.
+///
+/// A reader holds a whole record in memory, and a few kilobytes of a compressed file can be a record of any length.
+pub const MAX_RECORD_BYTES: u64 = 256 << 20;

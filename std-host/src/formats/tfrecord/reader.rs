@@ -1,10 +1,11 @@
 //! Records of a stream, one after the other.
 
-use super::BLOCK;
 use super::compression::Compression;
 use super::error::{Fault, RecordError};
 use super::frame::{FOOTER, HEADER, check, length};
+use super::inflate::explained;
 use super::window::Window;
+use super::{BLOCK, MAX_RECORD_BYTES};
 use bytes::Bytes;
 use std::fs::File;
 use std::io::{Read, Seek, SeekFrom};
@@ -18,7 +19,8 @@ use std::path::{Path, PathBuf};
 ///
 /// The first error is the last item; all records before it are given. A file that ends before a record's length and its
 /// checksum are whole just ends, as it does for TensorFlow; one that ends after them is truncated. A compressed file
-/// that is cut short ends where its bytes do. A length is believed only as far as there are bytes.
+/// that is cut short ends where its bytes do. A length is believed only as far as there are bytes, and a record longer than
+/// [`MAX_RECORD_BYTES`], or another [limit](RecordReader::max_record_bytes), is an error that costs no memory.
 ///
 /// ```
 /// use gradlet::tfrecord::{Compression, RecordReader, RecordWriter};
@@ -44,6 +46,7 @@ use std::path::{Path, PathBuf};
 pub struct RecordReader<R> {
     window: Window<R>,
     path: Option<PathBuf>,
+    limit: u64,
     ended: bool,
     failed: bool,
 }
@@ -79,7 +82,25 @@ impl<R: Read> RecordReader<R> {
 
     /// As [`new`](RecordReader::new); reads `buffer_size` bytes at a time, of which as many stay in memory.
     pub fn with_buffer_size(from: R, compression: Compression, buffer_size: usize) -> RecordReader<R> {
-        RecordReader { window: Window::new(from, compression, buffer_size), path: None, ended: false, failed: false }
+        let window = Window::new(from, compression, buffer_size);
+        RecordReader { window, path: None, limit: MAX_RECORD_BYTES, ended: false, failed: false }
+    }
+
+    /// The bytes of data that a record has at most: [`MAX_RECORD_BYTES`] unless another limit is given. A longer one is an error.
+    ///
+    /// ```
+    /// use gradlet::tfrecord::{Compression, RecordReader, RecordWriter};
+    ///
+    /// let mut writer = RecordWriter::new(Vec::new(), Compression::Gzip);
+    /// writer.write(&[0; 5000])?;
+    /// let bytes = writer.into_inner()?;
+    /// let reader = || RecordReader::new(&bytes[..], Compression::Gzip);
+    /// assert!(reader().max_record_bytes(4999).next().unwrap().is_err());
+    /// assert_eq!(reader().max_record_bytes(5000).next().unwrap()?.len(), 5000);
+    /// # Ok::<(), gradlet::tfrecord::RecordError>(())
+    /// ```
+    pub fn max_record_bytes(self, limit: u64) -> RecordReader<R> {
+        RecordReader { limit, ..self }
     }
 
     /// Where the next record begins, in bytes of the uncompressed stream.
@@ -101,7 +122,8 @@ impl<R: Read> RecordReader<R> {
                 (self.ended, self.failed) = (true, true);
                 // Where zlib knows of damage, it is the cause of what does not fit.
                 let cause = self.window.failure().unwrap_or(fault);
-                return Some(Err(RecordError::from(cause).maybe_of(self.path.as_deref())));
+                let path = self.path.as_deref();
+                return Some(Err(RecordError::from(explained(cause, path)).maybe_of(path)));
             }
         }
         None
@@ -123,6 +145,9 @@ impl<R: Read> RecordReader<R> {
     fn advance(&mut self) -> Result<Option<Range<usize>>, Fault> {
         let offset = self.offset();
         let Some(length) = self.length()? else { return Ok(None) };
+        if length > self.limit {
+            return Err(self.too_long(offset, length)?);
+        }
         // No stream has as many bytes as a number can claim.
         let whole = usize::try_from(length).unwrap_or(usize::MAX).saturating_add(FOOTER);
         let there = self.window.want(whole)? as u64;
@@ -132,6 +157,21 @@ impl<R: Read> RecordReader<R> {
         let length = check(&self.window.bytes()[..whole], self.offset())?;
         let range = self.window.take(whole);
         Ok(Some(range.start..range.start + length))
+    }
+
+    /// What is wrong with a record whose length is above the limit: it is truncated where the stream ends before the limit does. The
+    /// bytes are passed over, and not kept.
+    fn too_long(&mut self, offset: u64, length: u64) -> Result<Fault, Fault> {
+        let mut there = 0;
+        while there <= self.limit {
+            if self.window.want(1)? == 0 {
+                return Ok(Fault::Truncated { offset, length, there });
+            }
+            let bytes = self.window.bytes().len();
+            self.window.take(bytes);
+            there += bytes as u64;
+        }
+        Ok(Fault::TooLong { offset, length, limit: self.limit })
     }
 
     /// Takes a record's header.

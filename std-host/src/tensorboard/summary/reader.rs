@@ -47,6 +47,8 @@ impl EventReader {
     /// Opens the file at `path`. Fails if it cannot be opened.
     pub fn open(path: &Path) -> FileResult<EventReader> {
         let records = RecordReader::open(path, Compression::None).map_err(|error| plain(path, &error))?;
+        // An event costs no more memory than its file has bytes.
+        let records = records.max_record_bytes(u64::MAX);
         Ok(EventReader { path: path.into(), records, skipped: Skipped::default(), ended: false })
     }
 
@@ -71,7 +73,8 @@ impl EventReader {
             _ => find_record(&self.path, start + 1).map_err(io)?,
         };
         let to = next.unwrap_or(end);
-        self.records = RecordReader::open_at(&self.path, to).map_err(|error| plain(&self.path, &error))?;
+        let records = RecordReader::open_at(&self.path, to).map_err(|error| plain(&self.path, &error))?;
+        self.records = records.max_record_bytes(u64::MAX);
         self.skipped.places += 1;
         self.skipped.bytes += to - start;
         self.ended = next.is_none();

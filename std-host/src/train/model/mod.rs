@@ -201,13 +201,16 @@ impl Model {
     }
 
     /// Writes all variables to a safetensors file, whole or not at all: a tensor for each path, such as `dense_1/kernel`.
+    ///
+    /// Fails where the name of the file does not end in `.safetensors`: Keras's `.weights.h5` and `.keras` are not written. Another way
+    /// is a [`Checkpoint`](crate::checkpoint::Checkpoint), which TensorFlow reads too.
     pub fn save_weights(&self, path: impl AsRef<Path>) -> FileResult<()> {
         let path = path.as_ref();
         self.built_variables().map_err(|error| FileError::model(path, error))?;
         weights::save(&self.scope, &*self.layer, self.layer.name(), path)
     }
 
-    /// Sets all variables from a safetensors file.
+    /// Sets all variables from a safetensors file, whatever its name is.
     ///
     /// Fails, and changes none, where the model is not built, the file is damaged, lacks a variable or has one that the model
     /// has not, and where one has another element type or shape.

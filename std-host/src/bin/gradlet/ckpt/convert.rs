@@ -8,6 +8,7 @@ use anyhow::{Result, bail};
 use clap::Args;
 use gradlet::checkpoint::bundle::element_bytes;
 use gradlet::proto::DataType;
+use gradlet::weights::check_foreign;
 use std::path::{Path, PathBuf};
 
 /// Write the tensors of a checkpoint as one of another kind
@@ -54,7 +55,10 @@ pub struct Convert {
 
 impl Convert {
     pub fn run(&self, quiet: bool) -> Result<()> {
-        let kind = self.to.unwrap_or_else(|| Kind::of(&self.output));
+        let kind = match self.to {
+            Some(kind) => kind,
+            None => check_foreign(&self.output).map(|()| Kind::of(&self.output))?,
+        };
         let mut text = String::new();
         let artifact = self.artifact.as_deref().or(self.like.as_deref().filter(|like| Kind::of(like) == Kind::Artifact));
         let input = match self.skip_damaged {

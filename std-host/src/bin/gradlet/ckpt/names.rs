@@ -2,24 +2,13 @@
 
 use super::source::Item;
 use anyhow::{Result, bail};
+use gradlet::checkpoint::variable_path;
 use gradlet::proto::TrackableObjectGraph;
 use std::collections::{BTreeMap, VecDeque};
 
-/// What TensorFlow puts behind the path of a variable.
-const VALUE: &str = "/.ATTRIBUTES/VARIABLE_VALUE";
-
-/// A key without what TensorFlow puts behind it, and without its escapes: in a key, `.S` is a slash in a name, and `..` a dot.
+/// A key without what TensorFlow puts behind it, and without its escapes.
 pub fn plain(key: &str) -> String {
-    match key.strip_suffix(VALUE) {
-        Some(path) => path.replace("..", "\0").replace(".S", "/").replace('\0', "."),
-        None => key.into(),
-    }
-}
-
-/// The key of the variable at a path of an object graph.
-pub fn key(path: &[&str]) -> String {
-    let parts: Vec<String> = path.iter().map(|part| part.replace('.', "..")).collect();
-    parts.join("/") + VALUE
+    variable_path(key).map_or_else(|| key.into(), |path| path.join("/"))
 }
 
 /// Names of more bytes than that are no help to anybody.
@@ -145,11 +134,12 @@ fn parts(name: &str) -> Vec<String> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use gradlet::checkpoint::variable_key;
     use gradlet::proto::DataType;
 
     fn item(name: &str, aliases: &[&str], dims: &[u64]) -> Item {
         let aliases = aliases.iter().map(|name| name.to_string()).collect();
-        Item { key: key(&[name]), name: name.into(), aliases, dtype: DataType::DtFloat, dims: dims.into(), bytes: 0 }
+        Item { key: variable_key([name]), name: name.into(), aliases, dtype: DataType::DtFloat, dims: dims.into(), bytes: 0 }
     }
 
     #[test]
@@ -174,7 +164,7 @@ mod tests {
 
     #[test]
     fn keys_are_escaped() {
-        assert_eq!(key(&["a.b", "c"]), "a..b/c/.ATTRIBUTES/VARIABLE_VALUE");
+        assert_eq!(variable_key(["a.b", "c/d"]), "a..b/c.Sd/.ATTRIBUTES/VARIABLE_VALUE");
         assert_eq!(plain("a..b/c.Sd/.ATTRIBUTES/VARIABLE_VALUE"), "a.b/c/d");
         assert_eq!(plain("scope/w"), "scope/w");
     }

@@ -153,7 +153,7 @@ impl Checkpoint {
             let Some((_, dtype)) = known else { bail!(wrong(format!("tensor {key:?} has elements of {:?}", info.dtype))) };
             let dims = info.shape.iter().map(|&dim| dim as u64).collect();
             let (start, end) = info.data_offsets;
-            items.push(Item { name: key.clone(), key, aliases: Vec::new(), dtype: *dtype, dims, bytes: (end - start) as u64 });
+            items.push(Item { name: names::plain(&key), key, aliases: Vec::new(), dtype: *dtype, dims, bytes: (end - start) as u64 });
             places.push((start, end));
         }
         Ok(Checkpoint { path: path.into(), items, content: Content::Safetensors { data: 8 + length, file, places } })

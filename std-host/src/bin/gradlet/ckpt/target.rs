@@ -1,11 +1,11 @@
 //! Checkpoints of each kind, as they are written.
 
-use super::names::key;
 use super::source::{Checkpoint, GRAPH, Item, to_safetensors};
 use anyhow::{Context, Result, bail};
 use bytes::Bytes;
 use clap::ValueEnum;
 use gradlet::checkpoint::bundle::{BundleReader, BundleWriter};
+use gradlet::checkpoint::{variable_key, variable_path};
 use gradlet::flat::Entry;
 use gradlet::proto::trackable_object_graph::TrackableObject;
 use gradlet::proto::trackable_object_graph::trackable_object::{ObjectReference, SerializedTensor};
@@ -55,6 +55,14 @@ impl Output<'_> {
 
     fn bytes(&self) -> Result<Bytes> {
         self.from.bytes(self.index)
+    }
+
+    /// The path to it among objects: that of its key, where it has one of a checkpoint of objects, else the parts of its name.
+    fn path(&self) -> Vec<String> {
+        let item = self.item();
+        let key = if self.name == item.name { &item.key } else { &self.name };
+        let parts = || self.name.split('/').filter(|part| !part.is_empty()).map(String::from).collect();
+        variable_path(key).unwrap_or_else(parts)
     }
 }
 
@@ -128,9 +136,9 @@ pub fn bundle(prefix: &Path, outputs: &[Output<'_>]) -> Result<()> {
     let mut writer = BundleWriter::create(prefix)?;
     let mut graph = TrackableObjectGraph { nodes: vec![object()] };
     for output in outputs {
-        let path: Vec<&str> = output.name.split('/').filter(|part| !part.is_empty()).collect();
+        let path = output.path();
         let Some(last) = path.last() else { bail!("a tensor without a name has no place among objects") };
-        let key = key(&path);
+        let key = variable_key(path.iter().map(String::as_str));
         let node = path.iter().fold(0, |node, part| child(&mut graph, node, part));
         let attribute = SerializedTensor { name: "VARIABLE_VALUE".into(), full_name: last.to_string(), checkpoint_key: key.clone() };
         graph.nodes[node].attributes.push(attribute);

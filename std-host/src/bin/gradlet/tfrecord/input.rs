@@ -2,7 +2,7 @@
 
 use anyhow::Result;
 use clap::{Args, ValueEnum};
-use gradlet::tfrecord::{Compression, RecordError, RecordReader, RecordWriter, ShardedWriter};
+use gradlet::tfrecord::{Compression, MAX_RECORD_BYTES, RecordError, RecordReader, RecordWriter, ShardedWriter};
 use gradlet::{FileError, WholeFile};
 use indicatif::{ProgressBar, ProgressBarIter, ProgressDrawTarget, ProgressStyle};
 use std::fs::File;
@@ -18,6 +18,9 @@ pub struct Input {
     /// How they are compressed, if not as their first bytes say
     #[arg(long, value_name = "KIND")]
     compression: Option<Packing>,
+    /// The bytes of the longest record that is accepted: it is held in memory
+    #[arg(long, value_name = "BYTES", default_value_t = MAX_RECORD_BYTES)]
+    max_record_bytes: u64,
 }
 
 /// How files are compressed.
@@ -54,7 +57,12 @@ impl Input {
     pub fn open(&self, path: &Path, bar: &ProgressBar) -> Result<RecordReader<ProgressBarIter<File>>> {
         let compression = self.compression(path)?;
         let file = File::open(path).map_err(|error| FileError::io(path, error))?;
-        Ok(RecordReader::new(bar.wrap_read(file), compression).with_path(path))
+        Ok(RecordReader::new(bar.wrap_read(file), compression).with_path(path).max_record_bytes(self.max_record_bytes))
+    }
+
+    /// Opens a file that is not compressed at the record that begins at byte `offset`.
+    pub fn open_at(&self, path: &Path, offset: u64) -> Result<RecordReader<File>> {
+        Ok(RecordReader::open_at(path, offset)?.max_record_bytes(self.max_record_bytes))
     }
 }
 

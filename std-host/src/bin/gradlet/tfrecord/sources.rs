@@ -4,9 +4,9 @@ use super::input::size;
 use anyhow::{Result, bail};
 use bytes::Bytes;
 use gradlet::example::{Example, Feature};
-use gradlet::{FileError, idx as idx_file};
-use std::fs::{self, File};
-use std::io::{BufRead, BufReader};
+use gradlet::tfrecord::Compression;
+use gradlet::{Dataset, FileError, idx as idx_file};
+use std::fs;
 use std::path::{Path, PathBuf};
 
 /// The endings of the files that are images.
@@ -126,22 +126,14 @@ pub fn csv(path: &Path) -> Result<Source> {
     Ok(Source { bytes, records: Box::new(reader.into_records().map(record)) })
 }
 
-/// A record for each line.
+/// A record for each line, as [`Dataset::text_lines`] reads them.
 pub fn lines(path: &Path) -> Result<Source> {
-    let (path, bytes) = (path.to_path_buf(), size(path)?);
-    let mut reader = BufReader::new(File::open(&path).map_err(|error| FileError::io(&path, error))?);
-    let next = move || {
-        let mut line = Vec::new();
-        match reader.read_until(b'\n', &mut line) {
-            Ok(0) => None,
-            Ok(read) => {
-                line.pop_if(|end| *end == b'\n').and_then(|_| line.pop_if(|end| *end == b'\r'));
-                Some(Ok((line.into(), read as u64)))
-            }
-            Err(error) => Some(Err(FileError::io(&path, error).into())),
-        }
+    let record = |line: gradlet::Result<Bytes>| {
+        let line = line?;
+        let read = line.len() as u64 + 1;
+        Ok((line, read))
     };
-    Ok(Source { bytes, records: Box::new(std::iter::from_fn(next)) })
+    Ok(Source { bytes: size(path)?, records: Box::new(Dataset::text_lines(&[path], Compression::None).iter().map(record)) })
 }
 
 /// A record for each file.

@@ -71,7 +71,7 @@ impl Verify {
     /// Reads on after records whose data is damaged, where that can be done.
     fn go_on(&self, path: &Path, mut next: Option<u64>, found: &mut Found, save: &mut Option<Output>) -> Result<()> {
         while let Some(offset) = next.filter(|_| self.input.compression(path).is_ok_and(|kind| kind == Compression::None)) {
-            next = found.read(RecordReader::open_at(path, offset)?, save)?;
+            next = found.read(self.input.open_at(path, offset)?, save)?;
         }
         Ok(())
     }

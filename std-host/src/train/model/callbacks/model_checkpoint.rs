@@ -4,6 +4,7 @@ use super::monitor::{Mode, Monitor};
 use super::{Callback, Logs, Model, invalid};
 use crate::checkpoint::{Checkpoint, State};
 use crate::files::create_folder;
+use crate::formats::weights::check_foreign;
 use gradlet_core::Result;
 use std::ops::ControlFlow;
 use std::path::Path;
@@ -11,7 +12,8 @@ use std::path::Path;
 /// Keras's `ModelCheckpoint`: saves the model after each epoch, or after so many batches; all of them, or only better ones.
 ///
 /// To a path that ends in `.safetensors` the weights are saved, as [`Model::save_weights`] does. Another path is the prefix of a
-/// [`Checkpoint`] of `model` and `optimizer`, which [`latest_checkpoint`](crate::checkpoint::latest_checkpoint) finds.
+/// [`Checkpoint`] of `model` and `optimizer`, which [`latest_checkpoint`](crate::checkpoint::latest_checkpoint) finds. Paths with the
+/// endings of other formats, such as Keras's `.keras` and `.weights.h5`, are refused as training begins.
 ///
 /// `{epoch}` in the path stands for the number of the epoch, counted from 1, `{batch}` for that of the batch, and each number of the logs
 /// for itself; how they are written stands after a colon, as in Python: `{epoch:02d}-{val_loss:.2f}`.
@@ -125,6 +127,10 @@ impl ModelCheckpoint {
 }
 
 impl Callback for ModelCheckpoint {
+    fn on_train_begin(&mut self, _: &Model) -> Result<()> {
+        Ok(check_foreign(Path::new(&self.filepath))?)
+    }
+
     fn on_epoch_begin(&mut self, _: &Model, epoch: usize) -> Result<()> {
         self.epoch = epoch;
         Ok(())
