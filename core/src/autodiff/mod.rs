@@ -20,7 +20,7 @@ use crate::base::sync::{Lock, Shared, Weak};
 use crate::tensor::Tensor;
 use crate::tensor::device::Device;
 use crate::tensor::graph::Control;
-use crate::tensor::scope::{Backward, CustomRule, Entered, Forward, Gradient, Op, Outputs, Recorder, Scope, ScopeHandle};
+use crate::tensor::scope::{Backward, CustomRule, Emitter, Entered, Forward, Gradient, Op, Outputs, Scope, ScopeHandle};
 use crate::tensor::variable::Variable;
 use crate::trace::replay::interpret;
 use alloc::format;
@@ -315,7 +315,7 @@ impl Recording {
     }
 }
 
-impl Recorder for Recording {
+impl Emitter for Recording {
     fn emit(&self, op: &'static Op, attributes: &[u32], inputs: &[&Tensor]) -> Result<Outputs> {
         let inputs: heapless::Vec<(Option<u32>, Tensor), MAX_INPUTS> = inputs.iter().map(|tensor| self.under(tensor)).collect();
         let unders: heapless::Vec<&Tensor, MAX_INPUTS> = inputs.iter().map(|(_, under)| under).collect();

@@ -5,7 +5,7 @@ use crate::base::format::Said;
 use crate::base::op::{Call, Kernel, MAX_INPUTS, NONE};
 use crate::base::shape::TensorType;
 use crate::base::view::{TensorView, TensorViewMut};
-use crate::host::executable::{Caller, Step, run};
+use crate::host::executable::{Caller, HostStep, run};
 use crate::host::kernel_step::{Memory, Operand};
 use crate::ops;
 use crate::tensor::device::Device;
@@ -18,7 +18,7 @@ pub(crate) struct Branches {
     pub(crate) attributes: Vec<u32>,
     /// What it is decided by.
     pub(crate) by: Operand,
-    pub(crate) blocks: Vec<Vec<Step>>,
+    pub(crate) blocks: Vec<Vec<HostStep>>,
 }
 
 impl Branches {

@@ -12,7 +12,7 @@ use crate::compile::plan::{Location, Plan, Target};
 use crate::compile::planner::plan;
 use crate::host::control_step::{Branches, Effect};
 use crate::host::fused_group::{Cut, Group, Member};
-use crate::host::kernel_step::{Memory, Operand, Place, Scratch, Single};
+use crate::host::kernel_step::{Address, Memory, Operand, Scratch, Single};
 use crate::runtime::verify;
 use crate::tensor::Tensor;
 use crate::tensor::device::{Buffer, Device};
@@ -27,7 +27,7 @@ use core::ops::Range;
 /// A planned function, ready to run. It allocates only what its caller still holds of earlier results.
 pub(crate) struct Executable {
     device: Device,
-    steps: Vec<Step>,
+    steps: Vec<HostStep>,
     scratch: Shared<Scratch>,
     scratch_bytes: usize,
     /// Those of constants, results, arguments and variables, in this order. The last two are here during a run only.
@@ -39,7 +39,7 @@ pub(crate) struct Executable {
     outputs: Vec<(TensorType, usize)>,
 }
 
-pub(crate) struct Step {
+pub(crate) struct HostStep {
     work: Work,
     /// What a profiler is told.
     ops: Box<Ops>,
@@ -80,7 +80,7 @@ impl<'c> Caller<'c> {
 }
 
 /// Runs steps one after the other.
-pub(crate) fn run(steps: &[Step], memory: &mut Memory<'_>, caller: &Caller<'_>) -> Result<()> {
+pub(crate) fn run(steps: &[HostStep], memory: &mut Memory<'_>, caller: &Caller<'_>) -> Result<()> {
     for (index, step) in steps.iter().enumerate() {
         let here = Memory { scratch: &mut *memory.scratch, buffers: &mut *memory.buffers };
         let ran = match caller.profiler {
@@ -95,7 +95,7 @@ pub(crate) fn run(steps: &[Step], memory: &mut Memory<'_>, caller: &Caller<'_>) 
     Ok(())
 }
 
-impl Step {
+impl HostStep {
     /// Runs the step, and tells of it. Apart, so that the loop of those that nobody listens to stays short.
     #[cold]
     #[inline(never)]
@@ -289,8 +289,8 @@ impl<'d> Builder<'d> {
         let graph = &plan.graph;
         let steps = self.steps(plan, &|name| name.clone())?;
         let outputs = graph.outputs.iter().map(|&id| match self.place(plan, id)? {
-            Place::Buffer(buffer) => Ok((graph.values[id].tensor_type, buffer)),
-            Place::Scratch(_) => Err(Error::Internal),
+            Address::Buffer(buffer) => Ok((graph.values[id].tensor_type, buffer)),
+            Address::Scratch(_) => Err(Error::Internal),
         });
         let outputs = outputs.collect::<Result<_>>()?;
         let mut variables: Vec<Bound> = Vec::new();
@@ -316,23 +316,23 @@ impl<'d> Builder<'d> {
         self.results.end + self.inputs
     }
 
-    fn place(&self, plan: &Plan, id: ValueId) -> Result<Place> {
+    fn place(&self, plan: &Plan, id: ValueId) -> Result<Address> {
         Ok(match plan.locations[id] {
-            Location::Scratch(start) | Location::Block(start) => Place::Scratch(start as usize),
+            Location::Scratch(start) | Location::Block(start) => Address::Scratch(start as usize),
             Location::Constant => {
                 let buffer = plan.graph.constant(id).ok_or(Error::Internal)?.buffer()?;
                 let same = |other: &Option<Shared<Buffer>>| other.as_ref().is_some_and(|other| Shared::ptr_eq(other, buffer));
-                Place::Buffer(self.buffers.iter().position(same).ok_or(Error::Internal)?)
+                Address::Buffer(self.buffers.iter().position(same).ok_or(Error::Internal)?)
             }
-            Location::Result(index) => Place::Buffer(self.results.start + index),
-            Location::Input(index) => Place::Buffer(self.results.end + index),
-            Location::Variable(index) => Place::Buffer(self.first_variable() + index),
+            Location::Result(index) => Address::Buffer(self.results.start + index),
+            Location::Input(index) => Address::Buffer(self.results.end + index),
+            Location::Variable(index) => Address::Buffer(self.first_variable() + index),
         })
     }
 
     /// The steps of a plan, whose nodes have the names that `named` makes of theirs.
-    fn steps(&self, plan: &Plan, named: &Named<'_>) -> Result<Vec<Step>> {
-        let step = |step| Ok(Step { work: self.work(plan, step, named)?, ops: Box::new(ops(plan, step, named)) });
+    fn steps(&self, plan: &Plan, named: &Named<'_>) -> Result<Vec<HostStep>> {
+        let step = |step| Ok(HostStep { work: self.work(plan, step, named)?, ops: Box::new(ops(plan, step, named)) });
         plan.steps.iter().map(step).collect()
     }
 
@@ -407,18 +407,18 @@ impl<'d> Builder<'d> {
         let types = |ids: &[ValueId]| ids.iter().map(|&id| plan.graph.values[id].tensor_type).collect::<Vec<_>>();
         let places = |operands: &[(Operand, Cut)]| operands.iter().map(|(operand, _)| self.verified(operand)).collect::<Vec<_>>();
         verify::types(node.op.def, &node.attributes, &types(&node.inputs), &types(&node.outputs))?;
-        verify::places(node.op.def, &places(&member.inputs), &places(&member.outputs))
+        verify::regions(node.op.def, &places(&member.inputs), &places(&member.outputs))
     }
 
-    fn verified(&self, operand: &Operand) -> verify::Place {
+    fn verified(&self, operand: &Operand) -> verify::Region {
         let bytes = operand.bytes as u32;
         match operand.place {
-            Place::Scratch(start) => verify::Place { space: verify::Place::SCRATCH, start: start as u32, bytes },
-            Place::Buffer(index) => {
+            Address::Scratch(start) => verify::Region { space: verify::Region::SCRATCH, start: start as u32, bytes },
+            Address::Buffer(index) => {
                 let argument = self.results.end..self.first_variable();
                 let constant = index < self.results.start || argument.contains(&index);
-                let space = if constant { verify::Place::FLASH } else { verify::Place::variable(index as u32) };
-                verify::Place { space, start: 0, bytes }
+                let space = if constant { verify::Region::FLASH } else { verify::Region::variable(index as u32) };
+                verify::Region { space, start: 0, bytes }
             }
         }
     }

@@ -9,7 +9,7 @@ use crate::base::sync::{Shared, Task};
 use crate::base::view::{TensorView, TensorViewMut};
 use crate::compile::fuse::{MAX_READS, MAX_THREADS, MAX_WRITES};
 use crate::compile::plan::Division;
-use crate::host::kernel_step::{Memory, Operand, Place, part};
+use crate::host::kernel_step::{Address, Memory, Operand, part};
 use crate::tensor::device::{Buffer, Device};
 use alloc::vec::Vec;
 use core::ops::Range;
@@ -35,15 +35,15 @@ pub(crate) struct Member {
 
 /// Bytes that a group reads or writes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-struct Storage {
-    place: Place,
+struct Span {
+    place: Address,
     bytes: usize,
     cut: Cut,
 }
 
 /// Where an operand of a group's node is found.
 #[derive(Clone, Copy, Debug)]
-enum Source {
+enum Access {
     /// In this storage of those that the group writes.
     Written(usize),
     /// In this storage of those that it only reads.
@@ -54,7 +54,7 @@ enum Source {
 struct GroupNode {
     kernel: &'static Kernel,
     attributes: Vec<u32>,
-    inputs: Vec<(TensorType, Source)>,
+    inputs: Vec<(TensorType, Access)>,
     /// Each output, and in which of the storages that the group writes it is.
     outputs: Vec<(TensorType, usize)>,
 }
@@ -63,26 +63,26 @@ struct GroupNode {
 pub(crate) struct Group {
     nodes: Vec<GroupNode>,
     /// In the order of memory.
-    writes: Vec<Storage>,
-    reads: Vec<Storage>,
+    writes: Vec<Span>,
+    reads: Vec<Span>,
     division: Division,
 }
 
 impl Group {
     /// A group of `members`, which run one after the other on each block.
     pub(crate) fn new(members: Vec<Member>, division: Division) -> Group {
-        let storage = |&(operand, cut): &(Operand, Cut)| Storage { place: operand.place, bytes: operand.bytes, cut };
-        let mut writes: Vec<Storage> = members.iter().flat_map(|member| &member.outputs).map(storage).collect();
+        let storage = |&(operand, cut): &(Operand, Cut)| Span { place: operand.place, bytes: operand.bytes, cut };
+        let mut writes: Vec<Span> = members.iter().flat_map(|member| &member.outputs).map(storage).collect();
         writes.sort_unstable();
         writes.dedup();
-        let mut reads: Vec<Storage> = members.iter().flat_map(|member| &member.inputs).map(storage).collect();
+        let mut reads: Vec<Span> = members.iter().flat_map(|member| &member.inputs).map(storage).collect();
         reads.sort_unstable();
         reads.dedup();
         reads.retain(|storage| !writes.contains(storage));
         let nodes = members.into_iter().map(|member| {
             let written = |operand| writes.iter().position(|other| *other == storage(operand));
             let read = |operand| reads.iter().position(|other| *other == storage(operand)).unwrap_or(0);
-            let source = |operand| written(operand).map_or_else(|| Source::Read(read(operand)), Source::Written);
+            let source = |operand| written(operand).map_or_else(|| Access::Read(read(operand)), Access::Written);
             GroupNode {
                 kernel: member.kernel,
                 inputs: member.inputs.iter().map(|operand| (operand.0.tensor_type, source(operand))).collect(),
@@ -113,19 +113,19 @@ struct Divided<'m> {
 
 impl<'m> Divided<'m> {
     /// `None` where what is written is not apart.
-    fn new(memory: Memory<'m>, writes: &[Storage]) -> Option<Divided<'m>> {
+    fn new(memory: Memory<'m>, writes: &[Span]) -> Option<Divided<'m>> {
         let mut divided = Divided { written: heapless::Vec::new(), scratch: heapless::Vec::new(), buffers: heapless::Vec::new() };
         let (mut scratch, mut buffers) = ((0, memory.scratch), (0, memory.buffers));
         for storage in writes {
             let data = match storage.place {
-                Place::Scratch(start) => {
+                Address::Scratch(start) => {
                     let (before, rest) = scratch.1.split_at_mut_checked(start.checked_sub(scratch.0)?)?;
                     let (data, after) = rest.split_at_mut_checked(storage.bytes)?;
                     divided.scratch.push((scratch.0, before)).ok()?;
                     scratch = (start + storage.bytes, after);
                     data
                 }
-                Place::Buffer(index) => {
+                Address::Buffer(index) => {
                     let (before, rest) = buffers.1.split_at_mut_checked(index.checked_sub(buffers.0)?)?;
                     let (own, after) = rest.split_first_mut()?;
                     divided.buffers.push((buffers.0, before)).ok()?;
@@ -140,10 +140,12 @@ impl<'m> Divided<'m> {
         Some(divided)
     }
 
-    fn read(&self, storage: &Storage) -> Option<&'m [u8]> {
+    fn read(&self, storage: &Span) -> Option<&'m [u8]> {
         match storage.place {
-            Place::Scratch(start) => self.scratch.iter().find_map(|(first, bytes)| part(bytes, start.checked_sub(*first)?, storage.bytes)),
-            Place::Buffer(index) => {
+            Address::Scratch(start) => {
+                self.scratch.iter().find_map(|(first, bytes)| part(bytes, start.checked_sub(*first)?, storage.bytes))
+            }
+            Address::Buffer(index) => {
                 let buffer = self.buffers.iter().find_map(|(first, buffers)| buffers.get(index.checked_sub(*first)?));
                 buffer.and_then(Option::as_ref).map(|buffer| buffer.bytes())
             }
@@ -247,8 +249,8 @@ impl Block<'_> {
         let mut inputs = heapless::Vec::<TensorView<'_>, MAX_INPUTS>::new();
         for (tensor_type, source) in &node.inputs {
             let (storage, data) = match *source {
-                Source::Written(index) => (self.group.writes.get(index), others.get(index).copied().flatten()),
-                Source::Read(index) => {
+                Access::Written(index) => (self.group.writes.get(index), others.get(index).copied().flatten()),
+                Access::Read(index) => {
                     let storage = self.group.reads.get(index).ok_or(Error::Internal)?;
                     let data = reads.get(index).and_then(|data| data.get(self.range(storage, self.first + self.done)));
                     (Some(storage), Some(data.ok_or(Error::Internal)?))
@@ -267,7 +269,7 @@ impl Block<'_> {
     }
 
     /// The bytes of a storage that belong to this block, which begins at element `first`.
-    fn range(&self, storage: &Storage, first: usize) -> Range<usize> {
+    fn range(&self, storage: &Span, first: usize) -> Range<usize> {
         match storage.cut {
             Cut::Whole => 0..storage.bytes,
             Cut::Elements(size) => first * size..(first + self.length) * size,
@@ -276,7 +278,7 @@ impl Block<'_> {
     }
 
     /// The type of this block of a tensor.
-    fn block_type<'t>(&'t self, tensor_type: &'t TensorType, storage: &Storage) -> &'t TensorType {
+    fn block_type<'t>(&'t self, tensor_type: &'t TensorType, storage: &Span) -> &'t TensorType {
         match storage.cut {
             Cut::Whole => tensor_type,
             _ => self.types.get(tensor_type.dtype as usize - 1).unwrap_or(tensor_type),

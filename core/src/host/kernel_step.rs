@@ -10,7 +10,7 @@ use alloc::vec::Vec;
 
 /// Where the bytes of an operand are.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(crate) enum Place {
+pub(crate) enum Address {
     /// From this byte of scratch memory.
     Scratch(usize),
     /// In buffer number so much: all of it.
@@ -22,7 +22,7 @@ pub(crate) enum Place {
 pub(crate) struct Operand {
     pub(crate) tensor_type: TensorType,
     pub(crate) bytes: usize,
-    pub(crate) place: Place,
+    pub(crate) place: Address,
 }
 
 /// What steps compute in. Nobody else holds the buffers that a step writes.
@@ -35,8 +35,8 @@ impl Memory<'_> {
     /// The bytes of an operand that nobody writes now.
     pub(crate) fn bytes(&self, operand: &Operand) -> Option<&[u8]> {
         match operand.place {
-            Place::Scratch(start) => part(self.scratch, start, operand.bytes),
-            Place::Buffer(index) => Some(self.buffers.get(index)?.as_ref()?.bytes()),
+            Address::Scratch(start) => part(self.scratch, start, operand.bytes),
+            Address::Buffer(index) => Some(self.buffers.get(index)?.as_ref()?.bytes()),
         }
     }
 }
@@ -106,12 +106,12 @@ impl<'m> Around<'m> {
     fn split(memory: Memory<'m>, output: &Operand) -> Option<(&'m mut [u8], Around<'m>)> {
         let Memory { scratch, buffers } = memory;
         match output.place {
-            Place::Scratch(start) => {
+            Address::Scratch(start) => {
                 let (before, rest) = scratch.split_at_mut_checked(start)?;
                 let (data, after) = rest.split_at_mut_checked(output.bytes)?;
                 Some((data, Around { before, end: start + output.bytes, after, low: buffers, high: &[] }))
             }
-            Place::Buffer(index) => {
+            Address::Buffer(index) => {
                 let (low, rest) = buffers.split_at_mut_checked(index)?;
                 let (own, high) = rest.split_first_mut()?;
                 let data = Shared::get_mut(own.as_mut()?)?.bytes_mut();
@@ -127,9 +127,9 @@ impl<'m> Around<'m> {
         'm: 'v,
     {
         let data = match input.place {
-            Place::Scratch(start) if start <= self.before.len() => part(self.before, start, input.bytes),
-            Place::Scratch(start) => part(self.after, start.wrapping_sub(self.end), input.bytes),
-            Place::Buffer(index) => {
+            Address::Scratch(start) if start <= self.before.len() => part(self.before, start, input.bytes),
+            Address::Scratch(start) => part(self.after, start.wrapping_sub(self.end), input.bytes),
+            Address::Buffer(index) => {
                 let buffer = self.low.get(index).or_else(|| self.high.get(index.wrapping_sub(self.low.len() + 1)));
                 buffer.and_then(Option::as_ref).map(|buffer| buffer.bytes())
             }

@@ -24,13 +24,13 @@ pub(crate) enum Bytes<'a> {
 }
 
 /// What says where each tensor is.
-pub(crate) struct Places<'p, 'm> {
+pub(crate) struct Tables<'p, 'm> {
     pub(crate) program: &'p Program<'p>,
     /// Where each variable is in memory; [`NONE`] if it is in flash.
     pub(crate) offsets: &'m mut [u32],
 }
 
-impl<'p> Places<'p, '_> {
+impl<'p> Tables<'p, '_> {
     /// Where a variable is in memory; [`NONE`] if it is in flash.
     #[inline]
     pub(crate) fn offset(&self, variable: u32) -> u32 {
@@ -64,7 +64,7 @@ impl<'p> Places<'p, '_> {
 
 /// The memory around the only output of an instruction. Made for speed: every node of a program passes here.
 pub(crate) struct Around<'a> {
-    places: &'a Places<'a, 'a>,
+    places: &'a Tables<'a, 'a>,
     before: &'a [u8],
     /// Where the output ends.
     end: usize,
@@ -74,7 +74,7 @@ pub(crate) struct Around<'a> {
 impl<'a> Around<'a> {
     /// Divides `memory` into the bytes of `output` and what is around them.
     #[inline(always)]
-    pub(crate) fn split(places: &'a Places<'a, 'a>, memory: &'a mut [u8], output: &TensorRecord) -> Option<(&'a mut [u8], Around<'a>)> {
+    pub(crate) fn split(places: &'a Tables<'a, 'a>, memory: &'a mut [u8], output: &TensorRecord) -> Option<(&'a mut [u8], Around<'a>)> {
         let start = if output.space == Space::SCRATCH { output.location } else { places.offset(output.location) } as usize;
         let (before, rest) = memory.split_at_mut_checked(start)?;
         let (data, after) = rest.split_at_mut_checked(output.bytes as usize)?;
@@ -84,7 +84,7 @@ impl<'a> Around<'a> {
 
     /// All of `memory`: there is no output in it.
     #[inline(always)]
-    pub(crate) fn whole(places: &'a Places<'a, 'a>, memory: &'a [u8]) -> Around<'a> {
+    pub(crate) fn whole(places: &'a Tables<'a, 'a>, memory: &'a [u8]) -> Around<'a> {
         Around { places, before: memory, end: memory.len(), after: &[] }
     }
 

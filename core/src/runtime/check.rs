@@ -10,7 +10,7 @@ use crate::runtime::program::{
     ALIGN, BlockRecord, InstructionRecord, MAX_DEPTH, MAX_SIGNATURES, NONE, Program, SignatureId, Space, TensorRecord,
 };
 use crate::runtime::verify;
-use crate::runtime::verify::Place;
+use crate::runtime::verify::Region;
 use heapless::Vec;
 
 /// Checks each record of `table`; an error names the first that breaks a rule.
@@ -155,28 +155,28 @@ fn io(program: &Program<'_>, block: &BlockRecord) -> Option<()> {
         let (_, place) = operand_type(program, block, operand)?;
         let apart = |&other: &u16| operand_type(program, block, other).is_some_and(|(_, other)| !other.overlaps(&place));
         let alone = inputs.iter().skip(index + 1).all(apart);
-        (place.space == Place::SCRATCH && alone).then_some(())?;
+        (place.space == Region::SCRATCH && alone).then_some(())?;
     }
     program.outputs(block).iter().try_for_each(|&operand| operand_type(program, block, operand).map(drop))
 }
 
 /// The type and place of an operand, if it lies within its block's scratch.
-fn operand_type(program: &Program<'_>, block: &BlockRecord, operand: u16) -> Option<(TensorType, Place)> {
+fn operand_type(program: &Program<'_>, block: &BlockRecord, operand: u16) -> Option<(TensorType, Region)> {
     let record = program.tensors.get(usize::from(operand))?;
     let (space, start) = match space(record)? {
-        Space::Flash => (Place::FLASH, record.location),
-        Space::Scratch => (Place::SCRATCH, record.location),
+        Space::Flash => (Region::FLASH, record.location),
+        Space::Scratch => (Region::SCRATCH, record.location),
         Space::Variable => {
             let variable = program.variables.get(record.location as usize)?;
             // A variable without an initial value has no bytes unless it is in RAM.
-            (variable.initial != NONE || program.in_ram(variable)).then_some((Place::variable(record.location), 0))?
+            (variable.initial != NONE || program.in_ram(variable)).then_some((Region::variable(record.location), 0))?
         }
     };
-    let place = Place { space, start, bytes: record.bytes };
-    (space != Place::SCRATCH || within(start, record.bytes, block.scratch as usize)).then(|| (*program.tensor_type(record), place))
+    let place = Region { space, start, bytes: record.bytes };
+    (space != Region::SCRATCH || within(start, record.bytes, block.scratch as usize)).then(|| (*program.tensor_type(record), place))
 }
 
-type Operands = (Vec<TensorType, MAX_INPUTS>, Vec<Place, MAX_INPUTS>);
+type Operands = (Vec<TensorType, MAX_INPUTS>, Vec<Region, MAX_INPUTS>);
 
 fn operands(program: &Program<'_>, block: &BlockRecord, numbers: &[u16]) -> Result<Operands, Rule> {
     let (mut types, mut places) = (Vec::new(), Vec::new());
@@ -212,9 +212,9 @@ fn check_instruction(
     if input_types.first().or(output_types.first()).map_or(DType::U8, |first| first.dtype) != kernel.dtype {
         return Err(Rule::Kernel);
     }
-    verify::places(kernel.def, &input_places, &output_places)?;
-    let assigns = |place: &Place| {
-        let variable = program.variables.get(place.space.wrapping_sub(Place::variable(0)) as usize);
+    verify::regions(kernel.def, &input_places, &output_places)?;
+    let assigns = |place: &Region| {
+        let variable = program.variables.get(place.space.wrapping_sub(Region::variable(0)) as usize);
         variable.is_none_or(|record| record.assigned_by & signature != 0)
     };
     if !output_places.iter().all(assigns) {

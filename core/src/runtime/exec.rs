@@ -6,7 +6,7 @@ use crate::base::format::{PRINT, SUMMARY, Said};
 use crate::base::op::{Call, MAX_INPUTS, MAX_OUTPUTS};
 use crate::base::shape::TensorType;
 use crate::base::view::{TensorView, TensorViewMut};
-use crate::runtime::arena::{Around, Bytes, Pieces, Places, part};
+use crate::runtime::arena::{Around, Bytes, Pieces, Tables, part};
 use crate::runtime::program::{ALIGN, BlockRecord, InstructionRecord, MAX_DEPTH, NONE, Program, SignatureId, align};
 use heapless::Vec;
 
@@ -32,7 +32,7 @@ impl Profile for () {
 /// the same on every target. An input's bytes may be reused during a run: set inputs before each one. An output's
 /// bytes stay until an input of any signature is set, or the next run.
 pub struct Session<'p, 'm> {
-    places: Places<'p, 'm>,
+    places: Tables<'p, 'm>,
     /// Scratch and variables.
     memory: &'m mut [u8],
 }
@@ -65,7 +65,7 @@ impl<'p, 'm> Session<'p, 'm> {
                 end += align(program.bytes_of(record) as usize);
             }
         }
-        Ok(Session { places: Places { program, offsets }, memory })
+        Ok(Session { places: Tables { program, offsets }, memory })
     }
 
     /// Gives every variable its initial value again.
@@ -369,7 +369,7 @@ fn call<'a>(
 
 /// Collects the operands of `instruction`. `None` where they are not as they were checked.
 fn views<'a, 'p: 'a>(
-    places: &Places<'p, '_>,
+    places: &Tables<'p, '_>,
     instruction: &InstructionRecord,
     pieces: &'a mut Pieces<'_>,
     inputs: &mut Vec<TensorView<'a>, MAX_INPUTS>,

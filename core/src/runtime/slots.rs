@@ -16,7 +16,7 @@ use embedded_storage::nor_flash::NorFlash;
 /// The first bytes of a slot's record.
 pub const MAGIC: [u8; 4] = *b"GRDS";
 /// The bytes of a record and of its checksum.
-const RECORD: usize = size_of::<Record>() + 4;
+const RECORD: usize = size_of::<Committed>() + 4;
 
 /// What a driver says of flash is its own; words and blocks it is asked for are whole and inside.
 const FAILED: Fault = Fault::Io(ErrorKind::Other);
@@ -59,7 +59,7 @@ pub struct Slots<F, const BUFFER: usize = 64> {
 /// What a committed slot says of its checkpoint.
 #[derive(Clone, Copy, Pod, Zeroable)]
 #[repr(C)]
-struct Record {
+struct Committed {
     magic: [u8; 4],
     /// The newer the higher; from 1 on.
     sequence: u32,
@@ -116,13 +116,13 @@ impl<F: NorFlash, const BUFFER: usize> Slots<F, BUFFER> {
         let slot = if newest.wrapping_add(1) < self.count { newest.wrapping_add(1) } else { 0 };
         let sequence = highest.checked_add(1).ok_or(Error::TooLarge)?;
 
-        let outcome = self.write(session, contents, slot, Record { magic: MAGIC, sequence, bytes, checksum: 0 });
+        let outcome = self.write(session, contents, slot, Committed { magic: MAGIC, sequence, bytes, checksum: 0 });
         outcome.map_err(|fault| fault.error(slot))?;
         Ok(sequence)
     }
 
     /// Writes the checkpoint, the record, and then the commit word.
-    fn write(&mut self, session: &Session<'_, '_>, contents: Contents, slot: u32, mut record: Record) -> Outcome {
+    fn write(&mut self, session: &Session<'_, '_>, contents: Contents, slot: u32, mut record: Committed) -> Outcome {
         self.seek(slot, Self::HEAD);
         let end = self.begin + (Self::HEAD + record.bytes).next_multiple_of(F::ERASE_SIZE as u32);
         self.flash.erase(self.begin, end).map_err(|_| FAILED)?;
@@ -177,8 +177,8 @@ impl<F: NorFlash, const BUFFER: usize> Slots<F, BUFFER> {
 
     /// What slot `slot` says, if it was committed. One that cannot be read was not.
     #[inline(always)]
-    fn committed(&mut self, slot: u32) -> Option<Record> {
-        let (mut record, mut sum, mut byte) = (Record::zeroed(), [0; 4], [0]);
+    fn committed(&mut self, slot: u32) -> Option<Committed> {
+        let (mut record, mut sum, mut byte) = (Committed::zeroed(), [0; 4], [0]);
         self.seek(slot, 0);
         self.take(bytemuck::bytes_of_mut(&mut record)).ok()?;
         let computed = self.sum.get().to_le_bytes();
@@ -190,7 +190,7 @@ impl<F: NorFlash, const BUFFER: usize> Slots<F, BUFFER> {
 
     /// True if the checkpoint in a slot has the checksum that was written with it.
     #[inline(never)]
-    fn is_whole(&mut self, slot: u32, record: &Record) -> bool {
+    fn is_whole(&mut self, slot: u32, record: &Committed) -> bool {
         self.seek(slot, Self::HEAD);
         let mut byte = [0];
         (0..record.bytes).all(|_| self.take(&mut byte).is_ok()) && self.sum.get() == record.checksum

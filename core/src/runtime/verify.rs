@@ -6,7 +6,7 @@ use crate::base::shape::TensorType;
 
 /// Where an operand's bytes are: a space and a range in it. Ranges of different spaces never overlap.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Place {
+pub struct Region {
     /// The space: flash, scratch, or one for each variable.
     pub space: u32,
     /// The first byte.
@@ -15,7 +15,7 @@ pub struct Place {
     pub bytes: u32,
 }
 
-impl Place {
+impl Region {
     /// The space of constants, which nothing writes.
     pub const FLASH: u32 = 0;
     /// The space of scratch memory.
@@ -27,8 +27,8 @@ impl Place {
     }
 
     /// True if the two share a byte.
-    pub fn overlaps(&self, other: &Place) -> bool {
-        let ends = |place: &Place| u64::from(place.start) + u64::from(place.bytes);
+    pub fn overlaps(&self, other: &Region) -> bool {
+        let ends = |place: &Region| u64::from(place.start) + u64::from(place.bytes);
         self.space == other.space && u64::from(self.start) < ends(other) && u64::from(other.start) < ends(self)
     }
 }
@@ -41,12 +41,12 @@ pub fn types(def: &OpDef, attributes: &[u32], inputs: &[TensorType], outputs: &[
 
 /// The places: outputs are written, so they lie outside flash, apart from one another, and apart from the inputs but
 /// for those that `def` lets share an output, byte for byte.
-pub fn places(def: &OpDef, inputs: &[Place], outputs: &[Place]) -> Result<(), Rule> {
+pub fn regions(def: &OpDef, inputs: &[Region], outputs: &[Region]) -> Result<(), Rule> {
     for (o, output) in outputs.iter().enumerate() {
         let apart = outputs.iter().skip(o + 1).all(|other| !output.overlaps(other));
-        let shares = |i: usize, input: &Place| input == output && def.in_place.contains(&(i as u8, o as u8));
+        let shares = |i: usize, input: &Region| input == output && def.in_place.contains(&(i as u8, o as u8));
         let inputs_fit = inputs.iter().enumerate().all(|(i, input)| !input.overlaps(output) || shares(i, input));
-        if output.space == Place::FLASH || !apart || !inputs_fit {
+        if output.space == Region::FLASH || !apart || !inputs_fit {
             return Err(Rule::Alias);
         }
     }

@@ -18,7 +18,7 @@ use crate::base::shape::{Shape, TensorType};
 use crate::base::sync::{Shared, Weak};
 use crate::base::view::TensorView;
 use crate::tensor::device::{AlignedBytes, Buffer, Device};
-use crate::tensor::scope::{Op, Outputs, Recorder, ScopeHandle};
+use crate::tensor::scope::{Emitter, Op, Outputs, ScopeHandle};
 use alloc::format;
 use alloc::vec::Vec;
 use core::fmt;
@@ -46,7 +46,7 @@ enum Value {
 
 /// A value in a scope's record.
 struct Recorded {
-    scope: Weak<dyn Recorder>,
+    scope: Weak<dyn Emitter>,
     id: u32,
     /// The same value in the scope's parent; none in a trace, which computes nothing.
     under: Option<Tensor>,
@@ -122,7 +122,7 @@ impl Tensor {
         Tensor { tensor_type, value: Value::Computed(buffer) }
     }
 
-    pub(crate) fn recorded(tensor_type: TensorType, scope: Weak<dyn Recorder>, id: u32, under: Option<Tensor>) -> Tensor {
+    pub(crate) fn recorded(tensor_type: TensorType, scope: Weak<dyn Emitter>, id: u32, under: Option<Tensor>) -> Tensor {
         Tensor { tensor_type, value: Value::Recorded(Shared::new(Recorded { scope, id, under })) }
     }
 

@@ -70,7 +70,7 @@ impl<F: Fn(&Backward<'_>) -> Result<InputGradients> + ThreadSafe> CustomRule for
 }
 
 /// What stands behind a scope.
-pub trait Recorder: ThreadSafe {
+pub trait Emitter: ThreadSafe {
     /// Computes or records `op`.
     fn emit(&self, op: &'static Op, attributes: &[u32], inputs: &[&Tensor]) -> Result<Outputs>;
     /// Runs or records a branch or a loop.
@@ -148,7 +148,7 @@ pub struct Entered<'a> {
 
 /// A part of a program that has a name, for as long as this lives: see [`Scope::name_scope`].
 #[must_use = "the part is over once this is dropped"]
-pub struct NameScope(Shared<dyn Recorder>);
+pub struct NameScope(Shared<dyn Emitter>);
 
 impl Drop for NameScope {
     fn drop(&mut self) {
@@ -159,13 +159,13 @@ impl Drop for NameScope {
 /// A scope, shared, and whether it trains.
 #[derive(Clone)]
 pub struct ScopeHandle {
-    pub(crate) recorder: Shared<dyn Recorder>,
+    pub(crate) recorder: Shared<dyn Emitter>,
     training: bool,
 }
 
 impl ScopeHandle {
     /// The scope that `recorder` implements. It does not train.
-    pub fn new(recorder: Shared<dyn Recorder>) -> ScopeHandle {
+    pub fn new(recorder: Shared<dyn Emitter>) -> ScopeHandle {
         ScopeHandle { recorder, training: false }
     }
 

@@ -10,7 +10,7 @@ use crate::tensor::Tensor;
 use crate::tensor::device::Device;
 use crate::tensor::graph::Control;
 use crate::tensor::profile::Activity;
-use crate::tensor::scope::{Entered, Op, Outputs, Recorder, Scope, ScopeHandle};
+use crate::tensor::scope::{Emitter, Entered, Op, Outputs, Scope, ScopeHandle};
 use crate::tensor::variable::{Taken, Variable};
 use crate::trace::replay::interpret;
 use alloc::vec::Vec;
@@ -68,7 +68,7 @@ impl Immediate {
 
 type UpdateTypes = heapless::Vec<TensorType, MAX_INPUTS>;
 
-impl Recorder for Immediate {
+impl Emitter for Immediate {
     fn emit(&self, op: &'static Op, attributes: &[u32], inputs: &[&Tensor]) -> Result<Outputs> {
         if op.def.outputs == 0 {
             // An effect is the scope's, not that of some tensor.

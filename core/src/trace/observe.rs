@@ -8,7 +8,7 @@ use crate::base::shape::TensorType;
 use crate::base::sync::{Lock, Shared, ThreadSafe, Weak};
 use crate::tensor::device::Device;
 use crate::tensor::graph::Control;
-use crate::tensor::scope::{CustomRule, Entered, Forward, Op, Outputs, Recorder, Scope, ScopeHandle};
+use crate::tensor::scope::{CustomRule, Emitter, Entered, Forward, Op, Outputs, Scope, ScopeHandle};
 use crate::tensor::variable::Variable;
 use crate::tensor::{self, Tensor};
 use crate::trace::replay::interpret;
@@ -73,7 +73,7 @@ impl Observed {
     }
 }
 
-impl Recorder for Observed {
+impl Emitter for Observed {
     fn emit(&self, op: &'static Op, attributes: &[u32], inputs: &[&Tensor]) -> Result<Outputs> {
         let unders: heapless::Vec<Tensor, MAX_INPUTS> = inputs.iter().map(|tensor| self.under(tensor)).collect();
         let unders: heapless::Vec<&Tensor, MAX_INPUTS> = unders.iter().collect();

@@ -8,7 +8,7 @@ use crate::base::sync::{Lock, Shared, Weak};
 use crate::ops;
 use crate::tensor::device::Device;
 use crate::tensor::graph::{Capture, Captured, Control, Graph, Node, Origin, ValueId};
-use crate::tensor::scope::{CustomRule, Entered, Forward, Gradient, Op, Outputs, Recorder, Scope, ScopeHandle};
+use crate::tensor::scope::{CustomRule, Emitter, Entered, Forward, Gradient, Op, Outputs, Scope, ScopeHandle};
 use crate::tensor::structure::Structure;
 use crate::tensor::variable::Variable;
 use crate::tensor::{self, Tensor};
@@ -24,13 +24,13 @@ pub(crate) struct Tracing {
     may_create: bool,
     /// Whether this is the body of a branch or a loop, which has the values of the scopes around it.
     inner: bool,
-    record: Lock<Record>,
+    record: Lock<Traced>,
     body: Lock<Option<ScopeHandle>>,
 }
 
 /// What was recorded.
 #[derive(Default)]
-pub(crate) struct Record {
+pub(crate) struct Traced {
     pub(crate) graph: Graph,
     /// The value that each captured variable has now.
     current: Vec<ValueId>,
@@ -41,7 +41,7 @@ pub(crate) struct Record {
     named: BTreeMap<ValueId, Shared<str>>,
 }
 
-impl Record {
+impl Traced {
     fn capture(&mut self, variable: &Variable) -> Result<usize> {
         if let Some(index) = self.graph.captures.iter().position(|capture| capture.source.variable() == Some(variable)) {
             if !variable.is_argument() {
@@ -101,12 +101,12 @@ impl Tracing {
     }
 
     /// What `work` makes of the record so far.
-    pub(crate) fn with_record<R>(&self, work: impl FnOnce(&mut Record) -> R) -> R {
+    pub(crate) fn with_record<R>(&self, work: impl FnOnce(&mut Traced) -> R) -> R {
         work(&mut self.record.lock())
     }
 
     /// The record, with the tensors of `results` as the outputs of the graph.
-    pub(crate) fn finish(&self, results: &impl Structure) -> Result<Record> {
+    pub(crate) fn finish(&self, results: &impl Structure) -> Result<Traced> {
         let mut record = core::mem::take(&mut *self.record.lock());
         let mut outputs = Vec::new();
         results.tensors(&mut |tensor| outputs.push(self.id(tensor, &mut record)));
@@ -120,7 +120,7 @@ impl Tracing {
     }
 
     /// The number of `tensor` in the graph; a computed tensor becomes a constant.
-    pub(crate) fn id(&self, tensor: &Tensor, record: &mut Record) -> Result<ValueId> {
+    pub(crate) fn id(&self, tensor: &Tensor, record: &mut Traced) -> Result<ValueId> {
         if let Some((id, _)) = tensor.in_scope(core::ptr::from_ref(self).cast()) {
             return Ok(id as ValueId);
         }
@@ -158,7 +158,7 @@ impl Tracing {
     }
 }
 
-impl Recorder for Tracing {
+impl Emitter for Tracing {
     fn emit(&self, op: &'static Op, attributes: &[u32], inputs: &[&Tensor]) -> Result<Outputs> {
         let types: heapless::Vec<TensorType, MAX_INPUTS> = inputs.iter().map(|tensor| tensor.tensor_type()).collect();
         let types = op.def.output_types(&types, attributes).map_err(|error| tensor::explain(op, inputs, error))?;

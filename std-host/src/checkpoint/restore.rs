@@ -17,13 +17,13 @@ const LARGE: u64 = 64 << 20;
 
 /// A checkpoint that values come from, and which of them arrived.
 #[derive(Clone)]
-pub struct Source {
+pub struct SavedValues {
     pub reader: BundleReader,
     pub graph: Arc<Graph>,
     arrived: Arc<Mutex<HashSet<String>>>,
 }
 
-impl Source {
+impl SavedValues {
     /// Whether the value under this key is that of a variable now.
     pub fn has_arrived(&self, key: &str) -> bool {
         self.arrived.lock().unwrap_or_else(PoisonError::into_inner).contains(key)
@@ -98,7 +98,7 @@ impl Source {
 
 /// The value of a variable that is not created yet.
 struct Promise {
-    source: Source,
+    source: SavedValues,
     key: String,
 }
 
@@ -113,7 +113,7 @@ impl FirstValue for Promise {
 
 /// An object of the checkpoint whose variables are created later.
 struct Expected {
-    source: Source,
+    source: SavedValues,
     object: usize,
 }
 
@@ -129,8 +129,8 @@ impl Waiting for Expected {
 }
 
 /// Gives the objects in `root` what `reader` has for them.
-pub fn restore(root: &dyn Module, reader: &BundleReader, graph: &Arc<Graph>) -> FileResult<Source> {
-    let source = Source { reader: reader.clone(), graph: graph.clone(), arrived: Arc::default() };
+pub fn restore(root: &dyn Module, reader: &BundleReader, graph: &Arc<Graph>) -> FileResult<SavedValues> {
+    let source = SavedValues { reader: reader.clone(), graph: graph.clone(), arrived: Arc::default() };
     let of_model = |error| FileError::model(reader.prefix(), error);
     let objects = Objects::of(root, graph.own_paths(), &mut ()).map_err(of_model)?;
     let matching = graph.matching(&objects, 0);
@@ -152,7 +152,7 @@ struct Checked {
 }
 
 /// Finds, and checks, the values of those in `objects` that can be set at once and were not yet.
-fn check(source: &Source, objects: &Objects, matching: &[Option<usize>]) -> FileResult<Checked> {
+fn check(source: &SavedValues, objects: &Objects, matching: &[Option<usize>]) -> FileResult<Checked> {
     let (mut variables, mut states, mut known) = (Vec::new(), HashMap::new(), HashSet::new());
     for (index, object) in objects.all.iter().enumerate() {
         let key = matching[index].and_then(|saved| source.graph.key(saved));
@@ -176,7 +176,7 @@ fn check(source: &Source, objects: &Objects, matching: &[Option<usize>]) -> File
 
 /// Sets the states, and waits for what comes later.
 struct Setting<'s> {
-    source: &'s Source,
+    source: &'s SavedValues,
     matching: &'s [Option<usize>],
     states: HashMap<usize, (String, Tensor)>,
 }

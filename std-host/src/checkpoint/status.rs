@@ -2,7 +2,7 @@
 
 use super::Checkpoint;
 use super::objects::{Objects, Value};
-use super::restore::Source;
+use super::restore::SavedValues;
 use gradlet_core::{Error, Result};
 use std::fmt;
 
@@ -10,11 +10,11 @@ use std::fmt;
 /// their values, long after [`Checkpoint::restore`].
 pub struct Status<'c, 'a> {
     checkpoint: &'c Checkpoint<'a>,
-    source: Source,
+    source: SavedValues,
 }
 
 impl<'c, 'a> Status<'c, 'a> {
-    pub(super) fn new(checkpoint: &'c Checkpoint<'a>, source: Source) -> Status<'c, 'a> {
+    pub(super) fn new(checkpoint: &'c Checkpoint<'a>, source: SavedValues) -> Status<'c, 'a> {
         Status { checkpoint, source }
     }
 

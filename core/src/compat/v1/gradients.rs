@@ -1,7 +1,7 @@
 //! Gradients of a graph that is there already.
 
 use super::graph::{Building, Graph, What};
-use super::session::{Part, Step};
+use super::session::{Part, Task};
 use crate::autodiff::sources::{Source, Sources};
 use crate::autodiff::{Record as _, Tape};
 use crate::base::error::Result;
@@ -11,7 +11,7 @@ use crate::ops;
 use crate::tensor::Tensor;
 use crate::tensor::device::Device;
 use crate::tensor::graph::{Control, Origin, ValueId};
-use crate::tensor::scope::{CustomRule, Forward, Op, Outputs, Recorder, Scope, ScopeHandle};
+use crate::tensor::scope::{CustomRule, Emitter, Forward, Op, Outputs, Scope, ScopeHandle};
 use crate::tensor::variable::Variable;
 use crate::trace::replay;
 use alloc::vec::Vec;
@@ -42,7 +42,7 @@ pub fn gradients<S: Sources + ?Sized>(graph: &Graph, target: &Tensor, sources: &
     let ids = list.iter().map(id).collect::<Result<Vec<Option<ValueId>>>>()?;
     let part = Part::of(building, target);
     let echo = Shared::new(Echo { graph: graph.handle(), known: Lock::default(), body: Lock::default() });
-    let recorder: Shared<dyn Recorder> = echo.clone();
+    let recorder: Shared<dyn Emitter> = echo.clone();
     let tape = ScopeHandle::new(recorder).tape();
     let tracked = Again { building, part: &part, echo: &echo, tape: &tape }.record(&list, &ids)?;
     let value = |id: ValueId| tracked[id].clone().unwrap_or_else(|| building.value(&part.graph, id));
@@ -71,7 +71,7 @@ impl Again<'_> {
         }
         for step in self.part.steps() {
             match step {
-                Step::Event(index) => {
+                Task::Event(index) => {
                     let What::Read(variable, id) = &self.part.events[index].what else { continue };
                     let wanted = sources.iter().any(|source| matches!(source, Source::Variable(other) if *other == variable));
                     if wanted && tracked[*id].is_none() {
@@ -79,7 +79,7 @@ impl Again<'_> {
                         tracked[*id] = Some(self.tape.read(variable)?);
                     }
                 }
-                Step::Node(index) => {
+                Task::Node(index) => {
                     let node = &graph.nodes[index];
                     if node.inputs.iter().all(|&id| tracked[id].is_none()) {
                         continue;
@@ -116,7 +116,7 @@ impl Echo {
     }
 }
 
-impl Recorder for Echo {
+impl Emitter for Echo {
     fn emit(&self, op: &'static Op, attributes: &[u32], inputs: &[&Tensor]) -> Result<Outputs> {
         match self.known() {
             Some(outputs) => Ok(outputs.into_iter().collect()),

@@ -9,7 +9,7 @@ use crate::base::sync::{Lock, Shared};
 use crate::tensor::Tensor;
 use crate::tensor::device::Device;
 use crate::tensor::graph::{Control, ValueId, has_effect};
-use crate::tensor::scope::{CustomRule, Forward, Op, Outputs, Recorder, Scope, ScopeHandle};
+use crate::tensor::scope::{CustomRule, Emitter, Forward, Op, Outputs, Scope, ScopeHandle};
 use crate::tensor::variable::Variable;
 use crate::trace::tracing::Tracing;
 use alloc::format;
@@ -33,12 +33,12 @@ pub(super) struct Building {
     pub(super) tracing: Shared<Tracing>,
     trace: ScopeHandle,
     pub(super) base: ScopeHandle,
-    pub(super) record: Lock<Record>,
+    pub(super) record: Lock<NodeRecord>,
     body: Lock<Option<ScopeHandle>>,
 }
 
 #[derive(Default)]
-pub(super) struct Record {
+pub(super) struct NodeRecord {
     pub(super) events: Vec<Event>,
     pub(super) placeholders: Vec<(String, ValueId)>,
     /// With their first values.
@@ -232,7 +232,7 @@ impl Building {
     /// Remembers the first value of a variable.
     fn know(&self, variable: &Variable) -> Result<()> {
         let value = variable.value()?;
-        let known = |record: &Record| record.variables.iter().any(|(other, _)| other == variable);
+        let known = |record: &NodeRecord| record.variables.iter().any(|(other, _)| other == variable);
         if *variable == self.base.recorder.random_state()? {
             return Ok(());
         }
@@ -246,12 +246,12 @@ impl Building {
 
 impl Scope for Graph {
     fn handle(&self) -> ScopeHandle {
-        let recorder: Shared<dyn Recorder> = self.0.clone();
+        let recorder: Shared<dyn Emitter> = self.0.clone();
         ScopeHandle::new(recorder).trains(self.0.base.training()).current()
     }
 }
 
-impl Recorder for Building {
+impl Emitter for Building {
     fn emit(&self, op: &'static Op, attributes: &[u32], inputs: &[&Tensor]) -> Result<Outputs> {
         self.trace.recorder.emit(op, attributes, inputs)
     }

@@ -135,7 +135,7 @@ pub(super) struct Part {
 
 /// A node or an event, by number.
 #[derive(Clone, Copy)]
-pub(super) enum Step {
+pub(super) enum Task {
     Node(usize),
     Event(usize),
 }
@@ -158,24 +158,24 @@ impl Part {
     }
 
     /// All steps of the graph, in the order in which they were recorded.
-    fn order(&self) -> Vec<Step> {
+    fn order(&self) -> Vec<Task> {
         let mut events = self.events.iter().enumerate().peekable();
         let mut order = Vec::new();
         for node in 0..=self.graph.nodes.len() {
             while let Some((index, _)) = events.next_if(|(_, event)| event.at <= node) {
-                order.push(Step::Event(index));
+                order.push(Task::Event(index));
             }
-            order.push(Step::Node(node));
+            order.push(Task::Node(node));
         }
         order.pop();
         order
     }
 
     /// The steps that run.
-    pub(super) fn steps(&self) -> Vec<Step> {
-        let runs = |step: &Step| match *step {
-            Step::Node(index) => self.runs[0][index],
-            Step::Event(index) => self.runs[1][index],
+    pub(super) fn steps(&self) -> Vec<Task> {
+        let runs = |step: &Task| match *step {
+            Task::Node(index) => self.runs[0][index],
+            Task::Event(index) => self.runs[1][index],
         };
         self.order().into_iter().filter(runs).collect()
     }
@@ -210,7 +210,7 @@ impl Part {
         for step in self.order().into_iter().rev() {
             let wanted = |id: &ValueId, part: &Part| part.values[*id] && !part.fed.contains(id);
             let region = match step {
-                Step::Node(index) => {
+                Task::Node(index) => {
                     let node = &self.graph.nodes[index];
                     if !self.runs[0][index] && !node.outputs.iter().any(|id| wanted(id, self)) {
                         continue;
@@ -219,7 +219,7 @@ impl Part {
                     node.inputs.iter().for_each(|&id| self.values[id] = true);
                     self.regions.iter().filter(|region| region.nodes.contains(&index)).map(|region| region.after.clone()).collect()
                 }
-                Step::Event(index) => {
+                Task::Event(index) => {
                     match &self.events[index].what {
                         What::Read(_, id) => self.runs[1][index] |= wanted(id, self),
                         What::Assign(_, id) if self.runs[1][index] => self.values[*id] = true,
@@ -243,7 +243,7 @@ impl Part {
     fn variables(&self, targets: &[Target], random: &Variable) -> (Vec<Variable>, Vec<Variable>) {
         let (mut needs, mut sets) = (Vec::new(), Vec::<Variable>::new());
         for step in self.steps() {
-            let Step::Event(index) = step else { continue };
+            let Task::Event(index) = step else { continue };
             match &self.events[index].what {
                 What::Read(variable, _) if !sets.contains(variable) => needs.push(variable.clone()),
                 What::Read(..) => (),
@@ -268,7 +268,7 @@ impl Part {
         let get = |values: &[Option<Tensor>], id: ValueId| values[id].clone().ok_or(Error::Traced);
         for step in self.steps() {
             match step {
-                Step::Node(index) => {
+                Task::Node(index) => {
                     let node = &self.graph.nodes[index];
                     let inputs = node.inputs.iter().map(|&id| get(&values, id)).collect::<Result<Vec<_>>>()?;
                     for (&id, output) in node.outputs.iter().zip(replay::emit(node, Some(scope), &inputs)?) {
@@ -277,7 +277,7 @@ impl Part {
                         }
                     }
                 }
-                Step::Event(index) => match &self.events[index].what {
+                Task::Event(index) => match &self.events[index].what {
                     What::Read(variable, id) => values[*id] = Some(scope.read(variable)?),
                     What::Assign(variable, id) => scope.assign(variable, &get(&values, *id)?)?,
                     What::Initialize(all) => all.iter().try_for_each(|(variable, value)| scope.assign(variable, value))?,

@@ -40,13 +40,13 @@ pub struct Value(usize);
 
 struct Node {
     name: String,
-    step: Step,
+    step: Stage,
     inputs: Vec<Value>,
     /// The last node that this one's value feeds.
     last_use: usize,
 }
 
-enum Step {
+enum Stage {
     Layer(Box<dyn Layer>),
     Merge(Box<dyn Merge>),
 }
@@ -62,15 +62,15 @@ impl Functional {
 
     /// Adds a layer that is fed by `input`. Its name gets a number after it if another one has it already.
     pub fn layer(&mut self, name: &str, layer: impl Layer + 'static, input: Value) -> Value {
-        self.push(name, Step::Layer(Box::new(layer)), &[input])
+        self.push(name, Stage::Layer(Box::new(layer)), &[input])
     }
 
     /// Adds a layer that makes one value of several.
     pub fn merge(&mut self, name: &str, merge: impl Merge + 'static, inputs: &[Value]) -> Value {
-        self.push(name, Step::Merge(Box::new(merge)), inputs)
+        self.push(name, Stage::Merge(Box::new(merge)), inputs)
     }
 
-    fn push(&mut self, name: &str, step: Step, inputs: &[Value]) -> Value {
+    fn push(&mut self, name: &str, step: Stage, inputs: &[Value]) -> Value {
         let index = self.nodes.len();
         for Value(input) in inputs {
             if let Some(node) = input.checked_sub(1).and_then(|input| self.nodes.get_mut(input)) {
@@ -116,16 +116,16 @@ impl Functional {
 impl Node {
     fn module(&self) -> &dyn Module {
         match &self.step {
-            Step::Layer(layer) => &**layer,
-            Step::Merge(merge) => &**merge,
+            Stage::Layer(layer) => &**layer,
+            Stage::Merge(merge) => &**merge,
         }
     }
 
     fn call(&self, scope: &dyn Scope, inputs: &[&Tensor]) -> Result<Tensor> {
         match (&self.step, inputs) {
-            (Step::Layer(layer), [x]) => layer.apply_as(&self.name, scope, x),
-            (Step::Layer(_), _) => Err(Error::Arity { got: inputs.len() as u8 }),
-            (Step::Merge(merge), inputs) => {
+            (Stage::Layer(layer), [x]) => layer.apply_as(&self.name, scope, x),
+            (Stage::Layer(_), _) => Err(Error::Arity { got: inputs.len() as u8 }),
+            (Stage::Merge(merge), inputs) => {
                 observed_call(scope, &self.name, merge.kind(), &**merge, &|| merge.named_variables(), || merge.call(scope, inputs))
             }
         }

@@ -135,15 +135,15 @@ impl<W: Write> Writer<'_, W> {
 }
 
 /// Where a checkpoint is read from.
-pub(crate) struct Source<'a> {
+pub(crate) struct Reading<'a> {
     bytes: &'a mut dyn Take,
     /// What a fault is about: a variable, a version, an artifact.
     detail: u32,
 }
 
-impl<'a> Source<'a> {
-    fn new(bytes: &'a mut dyn Take) -> Source<'a> {
-        Source { bytes, detail: NONE }
+impl<'a> Reading<'a> {
+    fn new(bytes: &'a mut dyn Take) -> Reading<'a> {
+        Reading { bytes, detail: NONE }
     }
 
     /// What was read, or the error of a fault.
@@ -232,7 +232,7 @@ fn put_frame(put: &mut dyn Put, words: &[u32]) -> Outcome {
 
 /// Reads `words` as [`put_frame`] writes them: from a copy that is whole, or the second one if none is. Gives how many are.
 #[inline(never)]
-fn take_frame(source: &mut Source<'_>, words: &mut [u32]) -> Outcome<u8> {
+fn take_frame(source: &mut Reading<'_>, words: &mut [u32]) -> Outcome<u8> {
     let (mut copy, mut sum, mut whole) = ([0; HEADER], [0; 4], 0);
     let copy = copy.get_mut(..words.len()).unwrap_or_default();
     for _ in 0..2 {
@@ -261,7 +261,7 @@ struct Header {
 
 impl Header {
     #[inline(always)]
-    fn take(source: &mut Source<'_>) -> Outcome<Header> {
+    fn take(source: &mut Reading<'_>) -> Outcome<Header> {
         let mut words = [0; HEADER];
         let copies = take_frame(source, &mut words)?;
         let [magic, version, length, checksum, count, bytes] = words;

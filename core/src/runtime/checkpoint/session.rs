@@ -1,7 +1,7 @@
 //! Checkpoints of a session: out of its variables, and back into them.
 
 use super::{
-    ENTRY_BYTES, Fault, HEAD, HEADER_BYTES, Header, Outcome, Put, Source, Take, Value, Writer, measure, parts, put_header, put_value,
+    ENTRY_BYTES, Fault, HEAD, HEADER_BYTES, Header, Outcome, Put, Reading, Take, Value, Writer, measure, parts, put_header, put_value,
     take_frame, told,
 };
 use crate::base::error::{Error, Result};
@@ -88,7 +88,7 @@ impl Session<'_, '_> {
     }
 
     pub(crate) fn restore_from(&mut self, bytes: &mut dyn Take) -> Result<()> {
-        let mut source = Source::new(bytes);
+        let mut source = Reading::new(bytes);
         let outcome = read(self.program(), &mut source, true, self);
         source.outcome(outcome)
     }
@@ -96,7 +96,7 @@ impl Session<'_, '_> {
     /// Reads a checkpoint as [`Session::restore`] does, and fails as that does, but changes nothing.
     pub fn verify<R: Read>(&self, reader: &mut R) -> Result<()> {
         let mut reader = Reader(reader);
-        let mut source = Source::new(&mut reader);
+        let mut source = Reading::new(&mut reader);
         let outcome = read(self.program(), &mut source, true, &mut Unchanged);
         source.outcome(outcome)
     }
@@ -109,7 +109,7 @@ impl Session<'_, '_> {
     pub fn restore_readable<R: Read>(&mut self, reader: &mut R, lost: &mut dyn FnMut(u32, Error)) -> Result<()> {
         let program = self.program();
         let mut reader = Reader(reader);
-        let mut source = Source::new(&mut reader);
+        let mut source = Reading::new(&mut reader);
         let outcome = read(program, &mut source, false, &mut Readable { session: self, lost });
         source.outcome(outcome)
     }
@@ -204,7 +204,7 @@ impl Target for Readable<'_, '_, '_> {
 
 /// Reads a checkpoint, which must be this program's. If not `strict`, one whole copy of the header and of each head will do, and what was
 /// read before an error stays.
-fn read(program: &Program<'_>, source: &mut Source<'_>, strict: bool, target: &mut impl Target) -> Outcome {
+fn read(program: &Program<'_>, source: &mut Reading<'_>, strict: bool, target: &mut impl Target) -> Outcome {
     let header = Header::take(source)?;
     let (own, other) = (program.identity(), header.artifact);
     if strict && !header.whole {
@@ -223,7 +223,7 @@ fn read(program: &Program<'_>, source: &mut Source<'_>, strict: bool, target: &m
 }
 
 /// Reads all entries.
-fn entries(program: &Program<'_>, header: &Header, source: &mut Source<'_>, strict: bool, target: &mut impl Target) -> Outcome {
+fn entries(program: &Program<'_>, header: &Header, source: &mut Reading<'_>, strict: bool, target: &mut impl Target) -> Outcome {
     let (mut next, mut left) = (0, header.bytes);
     for _ in 0..header.count {
         let mut head = [0; HEAD];
@@ -246,7 +246,7 @@ fn entries(program: &Program<'_>, header: &Header, source: &mut Source<'_>, stri
 
 /// Reads the body of an entry to its end. Gives what is wrong with it.
 #[inline(always)]
-fn body(program: &Program<'_>, head: [u32; HEAD], source: &mut Source<'_>, target: &mut impl Target) -> Outcome<Option<Fault>> {
+fn body(program: &Program<'_>, head: [u32; HEAD], source: &mut Reading<'_>, target: &mut impl Target) -> Outcome<Option<Fault>> {
     let [variable, kind, bytes] = head;
     let bytes = bytes as usize;
     let (record, tensor_type) = find(program, variable).ok_or(Fault::NoSuchTensor)?;

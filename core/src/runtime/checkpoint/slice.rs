@@ -1,6 +1,6 @@
 //! Checkpoints that are in memory whole: their entries, read in place.
 
-use super::{Entry, Fault, HEAD, HEADER_BYTES, Header, Identity, Outcome, Source, Take, take_frame};
+use super::{Entry, Fault, HEAD, HEADER_BYTES, Header, Identity, Outcome, Reading, Take, take_frame};
 use crate::base::dtype::DType;
 use crate::base::error::{Error, Result};
 use crate::base::shape::{MAX_RANK, Shape, TensorType};
@@ -33,7 +33,7 @@ impl<'a> FlatCheckpoint<'a> {
     /// [`Error::Damaged`] if both copies of the header are.
     pub fn parse(bytes: &'a [u8]) -> Result<FlatCheckpoint<'a>> {
         let mut rest = bytes;
-        let mut source = Source::new(&mut rest);
+        let mut source = Reading::new(&mut rest);
         let header = Header::take(&mut source);
         let header = source.outcome(header)?;
         Ok(FlatCheckpoint { header, rest: rest.get(..header.bytes as usize).unwrap_or(rest) })
@@ -105,7 +105,7 @@ impl<'a> Entries<'a> {
     /// The head of the next entry, and its body with its checksum.
     fn find(&mut self) -> Result<([u32; HEAD], &'a [u8])> {
         let mut head = [0; HEAD];
-        let mut source = Source::new(&mut self.rest);
+        let mut source = Reading::new(&mut self.rest);
         let copies = take_frame(&mut source, &mut head);
         let copies = source.outcome(copies)?;
         self.whole = copies == 2;

@@ -3,7 +3,7 @@
 use super::branch::{Guard, Rest, after, around};
 use super::carry::{Carries, Kind, Named, Ops, Slot, Slots, agree, all_tensors, tensors_of};
 use super::exit::{After, BREAK, CONTINUE, Exit, NEXT, RETURN, with, zeros};
-use super::source::Source;
+use super::source::LoopItems;
 use super::{Condition, Decision};
 use crate::base::dtype::DType;
 use crate::base::error::{Error, Result};
@@ -285,12 +285,12 @@ pub struct Each<I, S, R> {
 }
 
 /// A `for` over `source`, of at most so many iterations.
-pub fn each<I: super::Iterable, S, R>(source: I, most: Option<u32>) -> Result<Each<I::Source, S, R>> {
+pub fn each<I: super::Iterable, S, R>(source: I, most: Option<u32>) -> Result<Each<I::LoopItems, S, R>> {
     let source = source.source()?;
     Ok(Each { source, most, iterations: 0, trace: None, exit: Exit::next(()), rest: None, returned: None })
 }
 
-impl<I: Source, S, R> Each<I, S, R> {
+impl<I: LoopItems, S, R> Each<I, S, R> {
     /// A variable that is assigned in it.
     pub fn slot<'a, T>(&self, slot: Slot<'a, T>) -> Slot<'a, T>
     where

@@ -88,7 +88,7 @@ pub mod code {
     pub use super::exit::{After, Exit, NoReturns, NoValues, Returns, Values, ok, returned, settled};
     pub use super::looping::{Each, Looping, each, looping};
     pub use super::operators::*;
-    pub use super::source::{Items, Rows, Source};
+    pub use super::source::{Items, LoopItems, Rows};
     pub use super::{Condition, Decision, fails, plain};
     pub use alloc::format;
     pub use gradlet_core::{__leave as leave, __own as own};

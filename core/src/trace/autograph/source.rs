@@ -15,13 +15,13 @@ use alloc::format;
 )]
 pub trait Iterable {
     /// What gives the items.
-    type Source: Source;
+    type LoopItems: LoopItems;
     /// What gives the items. Fails where a tensor has no axis.
-    fn source(self) -> Result<Self::Source>;
+    fn source(self) -> Result<Self::LoopItems>;
 }
 
 /// What gives a loop's items.
-pub trait Source {
+pub trait LoopItems {
     /// What decides how long the loop runs.
     type Kind: Kind;
     /// What an iteration is given.
@@ -59,13 +59,13 @@ pub trait Source {
 pub struct Items<I>(I);
 
 impl<I: IntoIterator> Iterable for I {
-    type Source = Items<I::IntoIter>;
+    type LoopItems = Items<I::IntoIter>;
     fn source(self) -> Result<Items<I::IntoIter>> {
         Ok(Items(self.into_iter()))
     }
 }
 
-impl<I: Iterator> Source for Items<I> {
+impl<I: Iterator> LoopItems for Items<I> {
     type Kind = Plain;
     type Item = I::Item;
     fn next(&mut self) -> Result<Option<I::Item>> {
@@ -81,7 +81,7 @@ pub struct Rows {
 }
 
 impl Iterable for &Tensor {
-    type Source = Rows;
+    type LoopItems = Rows;
     fn source(self) -> Result<Rows> {
         let Some(&count) = self.dims().first() else {
             return Err(Error::message(format!("`for` cannot go over {}: it has no axis", self.tensor_type())));
@@ -91,13 +91,13 @@ impl Iterable for &Tensor {
 }
 
 impl Iterable for Tensor {
-    type Source = Rows;
+    type LoopItems = Rows;
     fn source(self) -> Result<Rows> {
         (&self).source()
     }
 }
 
-impl Source for Rows {
+impl LoopItems for Rows {
     type Kind = Dynamic;
     type Item = Tensor;
     fn next(&mut self) -> Result<Option<Tensor>> {
@@ -235,13 +235,13 @@ impl Range {
 }
 
 impl Iterable for Range {
-    type Source = Range;
+    type LoopItems = Range;
     fn source(self) -> Result<Range> {
         Ok(self)
     }
 }
 
-impl Source for Range {
+impl LoopItems for Range {
     type Kind = Dynamic;
     type Item = Tensor;
     fn next(&mut self) -> Result<Option<Tensor>> {

@@ -76,14 +76,14 @@ fn flipped_bit(difference: u32, length: usize) -> Option<usize> {
 }
 
 /// A key and a value, and which bytes of the block they are.
-pub struct Record<'a> {
+pub struct Entry<'a> {
     pub key: Vec<u8>,
     pub value: &'a [u8],
     pub place: Range<usize>,
 }
 
 /// The keys and values of a block, in order; an error ends them.
-pub struct Records<'a> {
+pub struct Entries<'a> {
     contents: &'a [u8],
     /// Where the restarts begin.
     end: usize,
@@ -91,16 +91,16 @@ pub struct Records<'a> {
     key: Vec<u8>,
 }
 
-impl<'a> Records<'a> {
+impl<'a> Entries<'a> {
     /// Fails where the block has no list of restarts.
-    pub fn new(contents: &'a [u8]) -> Result<Records<'a>, String> {
+    pub fn new(contents: &'a [u8]) -> Result<Entries<'a>, String> {
         let restarts = contents.last_chunk().map_or(0, |&count| u32::from_le_bytes(count) as usize);
         let end = restarts.checked_add(1).and_then(|words| contents.len().checked_sub(words.checked_mul(4)?));
         let end = end.filter(|_| restarts > 0).ok_or_else(|| format!("a block of {} bytes has no {restarts} restarts", contents.len()))?;
-        Ok(Records { contents, end, at: 0, key: Vec::new() })
+        Ok(Entries { contents, end, at: 0, key: Vec::new() })
     }
 
-    fn record(&mut self) -> Option<Record<'a>> {
+    fn record(&mut self) -> Option<Entry<'a>> {
         let start = self.at;
         let mut rest = &self.contents[start..self.end];
         let [shared, own, value] = [varint(&mut rest)?, varint(&mut rest)?, varint(&mut rest)?];
@@ -113,12 +113,12 @@ impl<'a> Records<'a> {
         self.key.truncate(shared as usize);
         self.key.extend(own);
         self.at = self.end - rest.len();
-        Some(Record { key: self.key.clone(), value, place: start..self.at })
+        Some(Entry { key: self.key.clone(), value, place: start..self.at })
     }
 }
 
-impl<'a> Iterator for Records<'a> {
-    type Item = Result<Record<'a>, String>;
+impl<'a> Iterator for Entries<'a> {
+    type Item = Result<Entry<'a>, String>;
 
     fn next(&mut self) -> Option<Self::Item> {
         if self.at >= self.end {

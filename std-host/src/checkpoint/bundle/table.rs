@@ -7,7 +7,7 @@
 //! | index block | for each data block: a key not below any of its own, and where it is |
 //! | 48 bytes | where the metaindex and the index block are, zeros, the magic number |
 
-use super::block::{self, Records, TRAILER, put_varint, varint};
+use super::block::{self, Entries, TRAILER, put_varint, varint};
 use super::crc::Crc;
 use std::ops::Range;
 
@@ -97,7 +97,7 @@ impl Table {
             return None;
         };
         let block = self.block(blocks, metaindex.clone(), "the metaindex block");
-        if block.is_some_and(|block| Records::new(&block).map_or(true, |mut records| records.next().is_some())) {
+        if block.is_some_and(|block| Entries::new(&block).map_or(true, |mut records| records.next().is_some())) {
             self.fault(metaindex.start, "the metaindex block has keys: such tables are not read");
         }
         let contents = self.block(blocks, index.clone(), "the index block")?;
@@ -130,7 +130,7 @@ impl Table {
             Err(wrong) => return self.fault(place.start, wrong + &lost()),
         };
         let mut hit = None;
-        match Records::new(&block.contents) {
+        match Entries::new(&block.contents) {
             Err(wrong) => self.fault(place.start, wrong + &lost()),
             Ok(records) => {
                 for record in records {
@@ -172,7 +172,7 @@ fn places(blocks: &[u8], end: &[u8; FOOTER]) -> Option<(Range<usize>, Range<usiz
 /// The data blocks that an index block lists, which fill `blocks`.
 fn data_blocks(contents: &[u8], blocks: &[u8]) -> Result<Vec<DataBlock>, String> {
     let (mut places, mut end) = (Vec::new(), 0);
-    for record in Records::new(contents)? {
+    for record in Entries::new(contents)? {
         let record = record?;
         let handle = Handle::read(&mut &record.value[..]).and_then(|handle| handle.place(blocks));
         let place = handle.filter(|place| place.start == end).ok_or("the index block does not say where the data blocks are")?;

@@ -136,7 +136,7 @@ pub(super) struct Background<T, U> {
 }
 
 struct Shared<T, U> {
-    from: Mutex<Source<T>>,
+    from: Mutex<Upstream<T>>,
     queue: Mutex<Queue<U>>,
     work: Arc<Work<T, U>>,
     ordered: bool,
@@ -148,14 +148,14 @@ struct Shared<T, U> {
     more: Condvar,
 }
 
-struct Source<T> {
+struct Upstream<T> {
     elements: Elements<T>,
     next: u64,
     /// How many elements are to be passed over.
     skip: usize,
 }
 
-impl<T> Source<T> {
+impl<T> Upstream<T> {
     fn next(&mut self) -> Option<Result<T>> {
         self.elements.nth(std::mem::take(&mut self.skip))
     }
@@ -254,7 +254,7 @@ impl<T: Send + 'static, U: Send + 'static> Background<T, U> {
         let ahead = plan.ahead.map_or(2 * calls, |ahead| tuned.unwrap_or(ahead));
         let queue = Queue { slots: VecDeque::new(), taken: 0, ahead, calls, was_full: false, ended: false, stopped: false };
         let shared = Arc::new(Shared {
-            from: Mutex::new(Source { elements, next: 0, skip: 0 }),
+            from: Mutex::new(Upstream { elements, next: 0, skip: 0 }),
             queue: Mutex::new(queue),
             work,
             ordered: plan.ordered,

@@ -75,7 +75,7 @@ impl Dataset<Bytes> {
     ///
     /// A file that cannot be read, is damaged where it is compressed, or has no whole number of records is an error in its place.
     pub fn fixed_length_records(files: &[impl AsRef<Path>], layout: FixedLength, compression: Compression) -> Dataset<Bytes> {
-        of_files("fixed_length_records", files, move |path| Records::open(path, layout, compression))
+        of_files("fixed_length_records", files, move |path| FixedRecords::open(path, layout, compression))
     }
 }
 
@@ -123,22 +123,22 @@ pub struct FixedLength {
 }
 
 impl FixedLength {
-    /// Records of so many bytes, with nothing around them.
+    /// FixedRecords of so many bytes, with nothing around them.
     pub fn new(record_bytes: usize) -> FixedLength {
         FixedLength { record_bytes, header_bytes: 0, footer_bytes: 0 }
     }
 }
 
 /// The records of a file, of which so many bytes are left.
-struct Records {
+struct FixedRecords {
     path: PathBuf,
     from: Box<dyn BufRead + Send>,
     record: usize,
     left: u64,
 }
 
-impl Records {
-    fn open(path: &Path, layout: FixedLength, compression: Compression) -> FileResult<Records> {
+impl FixedRecords {
+    fn open(path: &Path, layout: FixedLength, compression: Compression) -> FileResult<FixedRecords> {
         let FixedLength { record_bytes, header_bytes, footer_bytes } = layout;
         let failed = |error| FileError::io(path, error);
         let mut from = open(path, compression)?;
@@ -151,7 +151,7 @@ impl Records {
         match body {
             Some(left) if record_bytes > 0 && left % record_bytes as u64 == 0 => {
                 io::copy(&mut from.by_ref().take(header_bytes as u64), &mut io::sink()).map_err(failed)?;
-                Ok(Records { path: path.into(), from, record: record_bytes, left })
+                Ok(FixedRecords { path: path.into(), from, record: record_bytes, left })
             }
             _ => {
                 let body = i128::from(size) - header_bytes as i128 - footer_bytes as i128;
@@ -166,7 +166,7 @@ impl Records {
     }
 }
 
-impl Iterator for Records {
+impl Iterator for FixedRecords {
     type Item = Result<Bytes>;
 
     fn next(&mut self) -> Option<Result<Bytes>> {

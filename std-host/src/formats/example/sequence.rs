@@ -48,12 +48,12 @@ pub fn parse_single_sequence_example<R: Record>(
     let device = crate::compute::devices::cpu();
     // Types are judged before sizes.
     let context = context.0.iter().map(|(name, spec)| {
-        let (source, feature) = (Source { name, spec, record, device: &device }, of_context.get(name.as_str()).copied());
+        let (source, feature) = (Requested { name, spec, record, device: &device }, of_context.get(name.as_str()).copied());
         Ok((source.context_list(feature.unwrap_or_default())?, source, feature.is_some()))
     });
     let context = context.collect::<Result<Vec<_>>>()?;
     let steps = steps.0.iter().map(|(name, spec)| {
-        let (source, features) = (Source { name, spec, record, device: &device }, of_steps.get(name.as_str()).copied());
+        let (source, features) = (Requested { name, spec, record, device: &device }, of_steps.get(name.as_str()).copied());
         Ok((source.step_lists(features.unwrap_or_default())?, source, features.is_some()))
     });
     let steps = steps.collect::<Result<Vec<_>>>()?;
@@ -98,14 +98,14 @@ fn read_map<'a>(mut map: Wire<'a>, features: &'a Features, found: &mut Found<'a>
 }
 
 /// A feature that was asked for, and what it is read from.
-struct Source<'a, R> {
+struct Requested<'a, R> {
     name: &'a str,
     spec: &'a FeatureSpec,
     record: &'a R,
     device: &'a Device,
 }
 
-impl<R: Record> Source<'_, R> {
+impl<R: Record> Requested<'_, R> {
     /// Appends the list of a feature, which must be of the type asked for.
     fn append(&self, list: &mut List, feature: &mut Wire<'_>) -> Option<()> {
         let key = feature_key(self.spec.feature_type());

@@ -7,7 +7,7 @@ use std::io::{self, Read};
 
 /// A part of a stream, which moves on.
 pub(super) struct Window<R> {
-    source: Source<R>,
+    source: Input<R>,
     /// Of this, `start..end` was read and not yet taken.
     block: Vec<u8>,
     start: usize,
@@ -16,7 +16,7 @@ pub(super) struct Window<R> {
     offset: u64,
 }
 
-enum Source<R> {
+enum Input<R> {
     Plain(R),
     Deflated(Box<Inflate<R>>),
 }
@@ -26,8 +26,8 @@ impl<R: Read> Window<R> {
     pub fn new(from: R, compression: Compression, size: usize) -> Window<R> {
         let size = size.max(64);
         let source = match compression {
-            Compression::None => Source::Plain(from),
-            Compression::Gzip | Compression::Zlib => Source::Deflated(Box::new(Inflate::new(from, compression, size))),
+            Compression::None => Input::Plain(from),
+            Compression::Gzip | Compression::Zlib => Input::Deflated(Box::new(Inflate::new(from, compression, size))),
         };
         Window { source, block: vec![0; size], start: 0, end: 0, offset: 0 }
     }
@@ -90,25 +90,25 @@ impl<R: Read> Window<R> {
     /// False if a compressed stream ended before its end.
     pub fn is_whole(&self) -> bool {
         match &self.source {
-            Source::Plain(_) => true,
-            Source::Deflated(inflate) => inflate.is_whole(),
+            Input::Plain(_) => true,
+            Input::Deflated(inflate) => inflate.is_whole(),
         }
     }
 
     /// Why a stream is damaged at what was read last, if that is known better than by what is in it.
     pub fn failure(&mut self) -> Option<Fault> {
         match &mut self.source {
-            Source::Plain(_) => None,
-            Source::Deflated(inflate) => inflate.take_failure(),
+            Input::Plain(_) => None,
+            Input::Deflated(inflate) => inflate.take_failure(),
         }
     }
 }
 
-impl<R: Read> Read for Source<R> {
+impl<R: Read> Read for Input<R> {
     fn read(&mut self, into: &mut [u8]) -> io::Result<usize> {
         match self {
-            Source::Plain(from) => from.read(into),
-            Source::Deflated(inflate) => inflate.read(into),
+            Input::Plain(from) => from.read(into),
+            Input::Deflated(inflate) => inflate.read(into),
         }
     }
 }

@@ -19,12 +19,12 @@ pub(super) struct Recording {
     start_ns: u64,
     /// Whether what is told is kept.
     on: AtomicBool,
-    state: Mutex<Option<Record>>,
+    state: Mutex<Option<Observation>>,
 }
 
 /// What was told.
 #[derive(Default)]
-pub(super) struct Record {
+pub(super) struct Observation {
     threads: Vec<Thread>,
     pub(super) functions: Vec<Traced>,
 }
@@ -75,7 +75,7 @@ pub(super) struct Timed<'r> {
 impl Recording {
     pub(super) fn new(device: &str, options: Options) -> Recording {
         let start_ns = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_nanos() as u64);
-        let state = Mutex::new(Some(Record::default()));
+        let state = Mutex::new(Some(Observation::default()));
         Recording { device: device.into(), options, start: Instant::now(), start_ns, on: AtomicBool::new(true), state }
     }
 
@@ -88,12 +88,12 @@ impl Recording {
         self.start.elapsed().as_nanos() as u64
     }
 
-    fn lock(&self) -> MutexGuard<'_, Option<Record>> {
+    fn lock(&self) -> MutexGuard<'_, Option<Observation>> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// All that was told. What is told from now on is not kept.
-    pub(super) fn take(&self) -> Option<Record> {
+    pub(super) fn take(&self) -> Option<Observation> {
         self.on.store(false, Ordering::Relaxed);
         let now = self.now();
         let mut record = self.lock().take()?;
@@ -106,13 +106,13 @@ impl Recording {
     }
 
     /// Takes back what could not be written.
-    pub(super) fn give_back(&self, record: Record) {
+    pub(super) fn give_back(&self, record: Observation) {
         *self.lock() = Some(record);
     }
 
     fn open(&self, what: What) {
         let mut state = self.lock();
-        let Some(thread) = state.as_mut().map(Record::thread) else { return };
+        let Some(thread) = state.as_mut().map(Observation::thread) else { return };
         thread.open.push(thread.events.len());
         let around = thread.open.len().checked_sub(2).map(|before| thread.open[before]);
         thread.events.push(Event { what, around, start: 0, end: 0 });
@@ -134,7 +134,7 @@ impl Recording {
     }
 
     /// What ran, by thread.
-    pub(super) fn timeline(&self, record: &Record, host: &str) -> Timeline {
+    pub(super) fn timeline(&self, record: &Observation, host: &str) -> Timeline {
         let mut calls = 0;
         let name = format!("/device:{}", self.device);
         let mut line =
@@ -145,7 +145,7 @@ impl Recording {
     }
 
     /// The ops of the last run of function number `index`.
-    pub(super) fn last_run<'r>(&self, record: &'r Record, index: usize) -> Vec<Timed<'r>> {
+    pub(super) fn last_run<'r>(&self, record: &'r Observation, index: usize) -> Vec<Timed<'r>> {
         let is_run = |event: &Event| matches!(event.what, What::Function(_, Some(of)) if of == index);
         let runs = record.threads.iter().filter_map(|thread| Some((thread, thread.events.iter().rposition(is_run)?)));
         let Some((thread, run)) = runs.max_by_key(|(thread, run)| thread.events[*run].start) else { return Vec::new() };
@@ -202,7 +202,7 @@ impl Profiler for Recording {
     }
 }
 
-impl Record {
+impl Observation {
     /// This thread's part.
     fn thread(&mut self) -> &mut Thread {
         let current = thread::current();

@@ -1,12 +1,12 @@
 //! TensorFlow's `RunMetadata`: the graphs of functions, and how long their nodes took, for TensorBoard's Graphs tab.
 
 use super::graph_def::graph_def;
-use super::recording::{Record, Recording, Timed, label};
+use super::recording::{Observation, Recording, Timed, label};
 use crate::formats::proto::run_metadata::FunctionGraphs;
 use crate::formats::proto::{DeviceStepStats, NodeExecStats, RunMetadata, StepStats};
 
 /// The graphs of a record, and, of the last run of each, the times.
-pub(super) fn run_metadata(record: &Record, recording: &Recording, profiler: bool) -> RunMetadata {
+pub(super) fn run_metadata(record: &Observation, recording: &Recording, profiler: bool) -> RunMetadata {
     let graphs = record.functions.iter().map(|function| FunctionGraphs {
         pre_optimization_graph: Some(graph_def(&function.traced, recording.device())),
         post_optimization_graph: Some(graph_def(&function.optimized, recording.device())),

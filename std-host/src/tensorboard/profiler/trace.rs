@@ -1,6 +1,6 @@
 //! Traces, from on to export.
 
-use super::recording::{Record, Recording};
+use super::recording::{Observation, Recording};
 use super::run_metadata::run_metadata;
 use super::timeline::Timeline;
 use crate::formats::proto::summary_metadata::PluginData;
@@ -101,7 +101,7 @@ impl Trace {
         written
     }
 
-    fn write(&self, record: &Record, name: &str, step: i64, writer: &SummaryWriter) -> Result<Option<PathBuf>> {
+    fn write(&self, record: &Observation, name: &str, step: i64, writer: &SummaryWriter) -> Result<Option<PathBuf>> {
         let Options { graph, profiler } = self.options;
         if graph || profiler {
             let metadata = run_metadata(record, &self.recording, profiler);
@@ -127,7 +127,7 @@ impl Trace {
         drop(self.recording.take());
     }
 
-    fn take(&self, what: &str) -> Result<Record> {
+    fn take(&self, what: &str) -> Result<Observation> {
         let over =
             || Error::message(format!("must enable trace before {what}: this one was exported or turned off; begin one by trace_on"));
         self.recording.take().ok_or_else(over)

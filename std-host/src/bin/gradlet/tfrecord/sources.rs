@@ -13,13 +13,13 @@ use std::path::{Path, PathBuf};
 const IMAGES: [&str; 5] = ["bmp", "gif", "jpeg", "jpg", "png"];
 
 /// Records that are to be written, each with how many bytes of the source it took; and how many bytes there are.
-pub struct Source {
+pub struct Feed {
     pub bytes: u64,
     pub records: Box<dyn Iterator<Item = Result<(Bytes, u64)>>>,
 }
 
 /// An Example for each image and its label.
-pub fn idx(images: &Path, labels: &Path) -> Result<Source> {
+pub fn idx(images: &Path, labels: &Path) -> Result<Feed> {
     let (pixels, classes) = (idx_file::read(images)?, idx_file::read(labels)?);
     let &[count, height, width] = pixels.dims.as_slice() else {
         bail!(FileError::new(images, format!("images have 3 dimensions (number, height, width), not {:?}", pixels.dims)));
@@ -33,11 +33,11 @@ pub fn idx(images: &Path, labels: &Path) -> Result<Source> {
         let example = Example::new().with("image", image).with("label", i64::from(classes.data[index]));
         Ok((example.with("height", i64::from(height)).with("width", i64::from(width)).to_bytes(), area as u64))
     };
-    Ok(Source { bytes: u64::from(count) * area as u64, records: Box::new((0..count as usize).map(record)) })
+    Ok(Feed { bytes: u64::from(count) * area as u64, records: Box::new((0..count as usize).map(record)) })
 }
 
 /// An Example for each file of each folder in a folder: the folders are the classes, in the order of their names.
-pub fn images(folder: &Path) -> Result<Source> {
+pub fn images(folder: &Path) -> Result<Feed> {
     let (mut files, mut bytes) = (Vec::new(), 0);
     let classes: Vec<PathBuf> = list(folder)?.into_iter().filter(|path| path.is_dir()).collect();
     for (label, class) in classes.iter().enumerate() {
@@ -59,7 +59,7 @@ pub fn images(folder: &Path) -> Result<Source> {
         let example = Example::new().with("image", image).with("label", label as i64);
         Ok((example.with("class", name(path.parent())).with("filename", name(Some(&path))).to_bytes(), length))
     };
-    Ok(Source { bytes, records: Box::new(files.into_iter().map(record)) })
+    Ok(Feed { bytes, records: Box::new(files.into_iter().map(record)) })
 }
 
 fn is_image(path: &Path) -> bool {
@@ -104,7 +104,7 @@ impl Kind {
 }
 
 /// An Example for each row; an empty cell is a feature that is not there. The file is read twice: first for its columns' kinds.
-pub fn csv(path: &Path) -> Result<Source> {
+pub fn csv(path: &Path) -> Result<Feed> {
     let broken = |path: &Path, error: ::csv::Error| FileError::new(path, error.to_string());
     let open = || ::csv::Reader::from_path(path).map_err(|error| broken(path, error));
     let mut reader = open()?;
@@ -123,26 +123,26 @@ pub fn csv(path: &Path) -> Result<Source> {
         let example = cells.fold(Example::new(), |example, ((name, kind), cell)| example.with(name, kind.feature(cell)));
         Ok((example.to_bytes(), row.as_slice().len() as u64 + row.len() as u64))
     };
-    Ok(Source { bytes, records: Box::new(reader.into_records().map(record)) })
+    Ok(Feed { bytes, records: Box::new(reader.into_records().map(record)) })
 }
 
 /// A record for each line, as [`Dataset::text_lines`] reads them.
-pub fn lines(path: &Path) -> Result<Source> {
+pub fn lines(path: &Path) -> Result<Feed> {
     let record = |line: gradlet::Result<Bytes>| {
         let line = line?;
         let read = line.len() as u64 + 1;
         Ok((line, read))
     };
-    Ok(Source { bytes: size(path)?, records: Box::new(Dataset::text_lines(&[path], Compression::None).iter().map(record)) })
+    Ok(Feed { bytes: size(path)?, records: Box::new(Dataset::text_lines(&[path], Compression::None).iter().map(record)) })
 }
 
 /// A record for each file.
-pub fn files(paths: Vec<PathBuf>) -> Result<Source> {
+pub fn files(paths: Vec<PathBuf>) -> Result<Feed> {
     let bytes = paths.iter().map(|path| size(path)).sum::<Result<u64>>()?;
     let record = |path: PathBuf| {
         let content = fs::read(&path).map_err(|error| FileError::io(&path, error))?;
         let length = content.len() as u64;
         Ok((content.into(), length))
     };
-    Ok(Source { bytes, records: Box::new(paths.into_iter().map(record)) })
+    Ok(Feed { bytes, records: Box::new(paths.into_iter().map(record)) })
 }

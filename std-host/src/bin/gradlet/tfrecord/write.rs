@@ -1,7 +1,7 @@
 //! `gradlet tfrecord write`.
 
 use super::input::{Output, Packing, bar, records};
-use super::sources::{self, Source};
+use super::sources::{self, Feed};
 use crate::print;
 use anyhow::Result;
 use clap::Args;
@@ -50,7 +50,7 @@ struct From {
 }
 
 impl From {
-    fn open(&self) -> Result<Source> {
+    fn open(&self) -> Result<Feed> {
         match self {
             From { idx: Some(paths), .. } => sources::idx(&paths[0], &paths[1]),
             From { images: Some(path), .. } => sources::images(path),
@@ -63,7 +63,7 @@ impl From {
 
 impl Write {
     pub fn run(&self, quiet: bool) -> Result<()> {
-        let Source { bytes, records: source } = self.from.open()?;
+        let Feed { bytes, records: source } = self.from.open()?;
         let bar = bar(bytes, quiet);
         let mut output = Output::create(&self.output, self.shards.map(|shards| shards as usize), self.compression.into())?;
         let mut count = 0;
