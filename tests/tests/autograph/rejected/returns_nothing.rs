@@ -1,5 +1,5 @@
-use gradlet_core::autograph::autograph;
 use gradlet_core::Tensor;
+use gradlet_core::autograph::autograph;
 
 #[autograph]
 fn f(_x: Tensor) {}
