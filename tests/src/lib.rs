@@ -8,6 +8,7 @@
 
 pub mod bundle;
 pub mod bundle_fuzz;
+pub mod campaign;
 pub mod case;
 pub mod checkpoint_cases;
 pub mod checks;

@@ -1,4 +1,5 @@
-//! Finds or installs what the firmwares need, Rust for the Cortex-M4F and QEMU, TensorFlow to compare with, and a browser.
+//! Finds or installs what the firmwares need, Rust for the Cortex-M4F and QEMU, what runs programs for a Jetson's CPU, TensorFlow to
+//! compare with, and a browser.
 
 use crate::shell::{self, answer};
 use anyhow::{Context, Result, bail};
@@ -9,18 +10,26 @@ use std::process::Command;
 
 /// The target of the firmwares.
 pub const TARGET: &str = "thumbv7em-none-eabihf";
+/// A target without atomics.
+pub const SMALL: &str = "thumbv6m-none-eabi";
+/// The target of a Jetson.
+pub const JETSON: &str = "aarch64-unknown-linux-gnu";
 const QEMU: &str = "qemu-system-arm";
+const JETSON_QEMU: &str = "qemu-aarch64";
+const JETSON_LINKER: &str = "aarch64-linux-gnu-gcc";
+const JETSON_PACKAGES: [&str; 3] = ["qemu-user", "gcc-aarch64-linux-gnu", "libc6-dev-arm64-cross"];
 const DEBIAN_RUSTC: &str = "/usr/bin/rustc";
 const DEBIAN_CARGO: &str = "/usr/bin/cargo";
 const DEBIAN_LLD: &str = "/usr/bin/rust-lld";
 const CHROMIUMS: [&str; 4] = ["chromium", "chromium-browser", "google-chrome", "/Applications/Chromium.app/Contents/MacOS/Chromium"];
 const DEBIAN_PACKAGES: [&str; 4] = ["rustc-web", "cargo-web", "rust-web-src", "rust-web-llvm"];
 
-/// A Rust that builds for [`TARGET`].
+/// A Rust that builds for a target.
+#[derive(Clone, Copy)]
 pub enum Toolchain {
     /// The active one, which has the target.
     Active,
-    /// Debian's, which builds `core` from the library sources it comes with.
+    /// Debian's, which builds the library from the sources it comes with.
     Debian,
 }
 
@@ -32,10 +41,15 @@ impl fmt::Display for Toolchain {
 }
 
 impl Toolchain {
-    /// The one to use, if there is one.
+    /// The one to use for the firmwares, if there is one.
     pub fn find() -> Option<Toolchain> {
+        Toolchain::with_target(TARGET)
+    }
+
+    /// The one to use for `target`, if there is one.
+    pub fn with_target(target: &str) -> Option<Toolchain> {
         let has = |rustc: &str, path: &str| answer(rustc, &["--print", "sysroot"]).is_some_and(|root| Path::new(&root).join(path).exists());
-        if has("rustc", &format!("lib/rustlib/{TARGET}/lib")) {
+        if has("rustc", &format!("lib/rustlib/{target}/lib")) {
             return Some(Toolchain::Active);
         }
         let sources = has(DEBIAN_RUSTC, "lib/rustlib/src/rust/library/core");
@@ -43,21 +57,28 @@ impl Toolchain {
         whole.then_some(Toolchain::Debian)
     }
 
-    /// `cargo SUBCOMMAND` in boards/, for [`TARGET`].
+    /// `cargo SUBCOMMAND` in boards/, for the firmwares.
     pub fn cargo(&self, subcommand: &str) -> Command {
+        let mut command = self.cargo_for(TARGET, "core,alloc", subcommand);
+        command.current_dir(shell::root().join("boards"));
+        command
+    }
+
+    /// `cargo SUBCOMMAND` for `target`. Its `library` is built where the toolchain does not have it.
+    pub fn cargo_for(&self, target: &str, library: &str, subcommand: &str) -> Command {
         let mut command = match self {
             Toolchain::Active => shell::cargo(),
             Toolchain::Debian => Command::new(DEBIAN_CARGO),
         };
-        // Flags and libraries of the cargo that runs this task are not the firmware's.
+        // Flags and libraries of the cargo that runs this task are not the target's.
         for name in ["RUSTFLAGS", "CARGO_ENCODED_RUSTFLAGS", "LD_LIBRARY_PATH"] {
             command.env_remove(name);
         }
-        let boards = shell::root().join("boards");
-        command.current_dir(&boards).args([subcommand, "--target", TARGET, "--target-dir"]).arg(boards.join("target"));
+        let root = shell::root();
+        command.current_dir(&root).args([subcommand, "--target", target, "--target-dir"]).arg(root.join("boards/target"));
         if let Toolchain::Debian = self {
             command.envs([("RUSTC_BOOTSTRAP", "1"), ("RUSTC", DEBIAN_RUSTC), ("RUSTDOC", "/usr/bin/rustdoc")]);
-            command.arg("-Zbuild-std=core,alloc");
+            command.arg(format!("-Zbuild-std={library}"));
         }
         command
     }
@@ -111,6 +132,32 @@ fn install(target: bool, qemu: bool) -> Result<()> {
         (true, false) => shell::run(Command::new("rustup").args(["target", "add", TARGET])),
         _ => Ok(()),
     }
+}
+
+/// A Rust that builds for a Jetson's CPU, and what runs such programs here; where there is none, why. Installed where there is apt-get.
+pub fn ensure_jetson() -> Result<Result<Toolchain, String>> {
+    if cfg!(not(all(target_os = "linux", target_arch = "x86_64"))) {
+        return Ok(Err("programs of a Jetson are run on x86-64 Linux only".into()));
+    }
+    let missing = || [JETSON_QEMU, JETSON_LINKER].into_iter().find(|program| answer(program, &["--version"]).is_none());
+    if let Some(program) = missing() {
+        if answer("apt-get", &["--version"]).is_none() {
+            return Ok(Err(format!("{program} is missing, and there is no apt-get to install it with")));
+        }
+        println!("The programs of a Jetson need what is not here yet. To be installed:");
+        JETSON_PACKAGES.iter().for_each(|package| println!("  {package} (apt)"));
+        confirm()?;
+        install_packages(&JETSON_PACKAGES)?;
+    }
+    Ok(Toolchain::with_target(JETSON).ok_or_else(|| format!("there is no Rust for {JETSON}: `rustup target add {JETSON}` brings one")))
+}
+
+/// `cargo SUBCOMMAND` for a Jetson's CPU, whose programs QEMU runs.
+pub fn jetson_cargo(toolchain: Toolchain, subcommand: &str) -> Command {
+    let mut command = toolchain.cargo_for(JETSON, "std,panic_unwind,test", subcommand);
+    command.env("CARGO_TARGET_AARCH64_UNKNOWN_LINUX_GNU_LINKER", JETSON_LINKER);
+    command.env("CARGO_TARGET_AARCH64_UNKNOWN_LINUX_GNU_RUNNER", format!("{JETSON_QEMU} -cpu max -L /usr/aarch64-linux-gnu"));
+    command
 }
 
 fn confirm() -> Result<()> {

@@ -16,6 +16,22 @@ pub fn cargo() -> Command {
     command
 }
 
+/// `cargo SUBCOMMAND` for the tools, in the folder that this task was started in.
+pub fn tools(subcommand: &str) -> Command {
+    program(subcommand, "gradlet-tools")
+}
+
+/// `cargo SUBCOMMAND` for the program that runs golden vectors, in the same way.
+pub fn suite(subcommand: &str) -> Command {
+    program(subcommand, "gradlet-tests")
+}
+
+fn program(subcommand: &str, package: &str) -> Command {
+    let mut command = Command::new(std::env::var_os("CARGO").unwrap_or("cargo".into()));
+    command.args([subcommand, "--package", package, "--manifest-path"]).arg(root().join("Cargo.toml"));
+    command
+}
+
 /// Runs `command` and waits for it; anything but success is an error that names it.
 pub fn run(command: &mut Command) -> Result<()> {
     let status = command.status().with_context(|| format!("cannot start {}", name(command)))?;
@@ -31,11 +47,13 @@ pub fn answer(program: &str, arguments: &[&str]) -> Option<String> {
     output.status.success().then(|| String::from_utf8_lossy(&output.stdout).trim().to_string())
 }
 
-fn name(command: &Command) -> String {
+/// The program of `command`.
+pub fn name(command: &Command) -> String {
     command.get_program().to_string_lossy().into_owned()
 }
 
-fn line(command: &Command) -> String {
+/// The words of `command`.
+pub fn line(command: &Command) -> String {
     let words = command.get_args().map(|word| word.to_string_lossy().into_owned());
     std::iter::once(name(command)).chain(words).collect::<Vec<_>>().join(" ")
 }

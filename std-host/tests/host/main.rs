@@ -1,0 +1,17 @@
+//! The tests of this package, as one program: each links all of gradlet. What counts threads or memory is alone, in `data.rs`.
+
+mod applications;
+mod checkpoints;
+mod cli;
+mod cli_ckpt;
+mod cli_monitor;
+mod cli_summary;
+mod cli_tfrecord;
+mod examples;
+mod fit;
+mod loaded;
+mod pipelines;
+mod seeds;
+mod tensorboard;
+mod trace;
+mod waiting;

@@ -1,0 +1,79 @@
+//! `cargo xtask golden` and `coverage`: golden vectors, on every runtime.
+
+use anyhow::{Context, Result, ensure};
+use clap::Parser;
+use gradlet_tests::coverage::Coverage;
+use gradlet_tests::golden;
+use gradlet_tests::runtimes::{self, CORTEX_M};
+use gradlet_tests::skips::{self, Skips};
+use gradlet_tools::firmware;
+use std::path::PathBuf;
+use std::process::ExitCode;
+use std::time::Duration;
+use xtask::boards;
+use xtask::cli::{Suite, SuiteTasks};
+use xtask::setup::{self, Toolchain};
+use xtask::shell;
+
+fn main() -> ExitCode {
+    let result = match SuiteTasks::parse().task {
+        Suite::Golden { runtimes, folders } => run(&runtimes, &folders),
+        Suite::Coverage => write_coverage(),
+        Suite::CheckGolden => check(),
+    };
+    match result {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            eprintln!("error: {error:#}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+const LIMIT: Duration = Duration::from_secs(900);
+/// Where the table of what runs where is committed.
+const TABLE: &str = "COVERAGE.md";
+
+/// `cargo xtask golden`: the cases in `folders`, or the project's own, on the runtimes of these names, or on all.
+fn run(names: &[String], folders: &[PathBuf]) -> Result<()> {
+    let runtimes = runtimes::select(names)?;
+    let toolchain = runtimes.contains(&CORTEX_M).then(setup::ensure).transpose()?;
+    let mut machine = toolchain.map(|toolchain| move |cases: &[u8]| cortex_m(&toolchain, cases));
+    let counts = golden::run(&runtimes, folders, machine.as_mut().map(|machine| machine as golden::Machine<'_>))?;
+    ensure!(counts.failed == 0, "{} golden cases failed", counts.failed);
+    Ok(())
+}
+
+/// `cargo xtask coverage`: the table of what runs where, written over the committed one.
+fn write_coverage() -> Result<()> {
+    let path = shell::root().join(TABLE);
+    std::fs::write(&path, table()?).with_context(|| format!("cannot write {}", path.display()))?;
+    println!("{}", path.display());
+    Ok(())
+}
+
+/// Runs the project's own cases; fails if one fails, or the committed table of what runs where is not what they show.
+fn check() -> Result<()> {
+    let committed = std::fs::read_to_string(shell::root().join(TABLE)).unwrap_or_default();
+    ensure!(table()? == committed, "{TABLE} is out of date: run `cargo xtask coverage`, and look at what changed");
+    Ok(())
+}
+
+fn table() -> Result<String> {
+    let toolchain = setup::ensure()?;
+    let mut skips = Skips::parse(skips::COMMITTED)?;
+    let mut coverage = Coverage::default();
+    let machine = &mut |cases: &[u8]| cortex_m(&toolchain, cases);
+    let counts = golden::run_with(&[], &[golden::own_folder()], Some(machine), &mut skips, &mut coverage)?;
+    ensure!(counts.failed == 0, "{} golden cases failed", counts.failed);
+    Ok(coverage.table())
+}
+
+/// Hands the cases to the generic firmware, and gives its answers.
+fn cortex_m(toolchain: &Toolchain, cases: &[u8]) -> Result<Vec<u8>> {
+    let folder = boards::no_model()?;
+    let elf = firmware::build(toolchain, "runner", None)?;
+    std::fs::write(folder.join("cases.bin"), cases)?;
+    firmware::run(&elf, &folder, &["cases.bin", "answers.bin"], LIMIT)?.ok()?;
+    std::fs::read(folder.join("answers.bin")).context("the firmware wrote no answers")
+}

@@ -1,0 +1,42 @@
+//! `#[autograph]`: programs that it takes, with what they give as plain Rust and what TensorFlow gives; programs that it does not take;
+//! and the code that it makes.
+
+mod accepted;
+mod messages;
+mod plain;
+mod value;
+
+use gradlet_core::Tensor;
+use gradlet_core::autograph::{autograph, to_code};
+
+/// Programs that are wrong, with what the compiler says of them.
+#[test]
+fn rejected_programs() {
+    trybuild::TestCases::new().compile_fail("tests/suite/autograph/rejected/*.rs");
+}
+
+#[autograph]
+fn doubled_while_small(mut x: Tensor) -> gradlet_core::Result<Tensor> {
+    while x < 100 {
+        x = x * 2;
+    }
+    Ok(x)
+}
+
+#[test]
+fn the_code_reads_as_one_would_write_it() {
+    let code = r#"fn doubled_while_small(mut x: Tensor) -> gradlet_core::Result<Tensor> {
+    {
+        let mut looping = ag::looping::<_, _, ()>(None);
+        while looping.again((looping.slot("x", &mut x),))? {
+            if looping.asks() && !looping.holds(ag::Pair(&x, &100).less()?)? {
+                continue;
+            }
+            x = ag::Pair(&x, &2).mul()?;
+        }
+    }
+    Ok(x)
+}
+"#;
+    assert_eq!(to_code!(doubled_while_small), code);
+}

@@ -1,0 +1,83 @@
+//! Every target in `fuzz/` builds and runs, without a fuzzer: [`fuzz_target`](crate::fuzz_target) makes a function of each, and inputs
+//! are mutations of good ones.
+
+use crate::{checkpoints, tfrecord};
+use gradlet_tests::random::Random;
+use gradlet_tests::readers::{mutate, reader};
+use gradlet_tests::{campaign, example_damage, flat_fuzz};
+use std::collections::BTreeSet;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::path::Path;
+use std::time::{Duration, Instant};
+
+/// Seconds for each target.
+const SECONDS: [u64; 2] = [2, 60];
+
+/// Gives mutations of `seeds` to a target, the same ones in every run.
+fn drive(seeds: Vec<Vec<u8>>, target: fn(&[u8])) {
+    let give = |data: &[u8]| {
+        assert!(catch_unwind(AssertUnwindSafe(|| target(data))).is_ok(), "the input is {data:?}");
+    };
+    seeds.iter().for_each(|seed| give(seed));
+    let limit = Duration::from_secs(SECONDS[usize::from(campaign::is_full())]);
+    let (start, mut random, mut inputs) = (Instant::now(), Random::new(1), 0);
+    while start.elapsed() < limit {
+        let mut data = seeds[random.below(seeds.len())].clone();
+        mutate(&mut data, &mut random);
+        give(&data);
+        inputs += 1;
+    }
+    println!("{inputs} inputs");
+}
+
+/// Choices of a sample and of changes to it: the target makes the artifact.
+fn changes() -> Vec<Vec<u8>> {
+    let mut random = Random::new(2);
+    (0..=u8::MAX).map(|choice| [choice].into_iter().chain((0..24).map(|_| random.bits() as u8)).collect()).collect()
+}
+
+macro_rules! targets {
+    ($($name:ident: $file:literal, $seeds:expr;)*) => {
+        $(
+            #[allow(unused_attributes)]
+            #[path = $file]
+            mod $name;
+        )*
+
+        mod runs {
+            use super::*;
+
+            $(
+                #[test]
+                fn $name() {
+                    drive($seeds, super::$name::target);
+                }
+            )*
+        }
+
+        const NAMES: &[&str] = &[$(stringify!($name)),*];
+    };
+}
+
+targets! {
+    artifact: "../../../fuzz/fuzz_targets/artifact.rs", changes();
+    bundle: "../../../fuzz/fuzz_targets/bundle.rs", checkpoints::seeds();
+    csv: "../../../fuzz/fuzz_targets/csv.rs", (reader("csv").samples)();
+    events: "../../../fuzz/fuzz_targets/events.rs", crate::events::seeds();
+    example: "../../../fuzz/fuzz_targets/example.rs", example_damage::samples().iter().map(|sample| sample.to_vec()).collect();
+    flat: "../../../fuzz/fuzz_targets/flat.rs", flat_fuzz::samples().unwrap();
+    idx: "../../../fuzz/fuzz_targets/idx.rs", (reader("idx").samples)();
+    image: "../../../fuzz/fuzz_targets/image.rs", (reader("image").samples)();
+    npy: "../../../fuzz/fuzz_targets/npy.rs", (reader("npy").samples)();
+    npz: "../../../fuzz/fuzz_targets/npz.rs", (reader("npz").samples)();
+    records: "../../../fuzz/fuzz_targets/records.rs", tfrecord::seeds();
+    telemetry: "../../../fuzz/fuzz_targets/telemetry.rs", vec![crate::telemetry::sent(20)];
+}
+
+#[test]
+fn every_target_is_run() {
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../fuzz/fuzz_targets");
+    let files = std::fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().file_name().into_string().unwrap());
+    let files: BTreeSet<String> = files.map(|name| name.trim_end_matches(".rs").to_string()).collect();
+    assert_eq!(files, NAMES.iter().map(|name| name.to_string()).collect());
+}

@@ -1,0 +1,92 @@
+//! Telemetry over lines that are slow, lose bytes and change them: every frame that comes is true, and what is missing is counted.
+
+use gradlet_core::Telemetry;
+use gradlet_core::telemetry::{Frame, Statistics};
+use gradlet_tests::random::Random;
+use gradlet_tests::telemetry_fuzz::{Line, frames, read};
+use proptest::prelude::*;
+
+/// What a device sends in so many steps.
+pub fn sent(steps: u32) -> Vec<u8> {
+    let mut buffer = [0; 256];
+    let mut telemetry = Telemetry::new(Line::default(), &mut buffer);
+    telemetry.hello("board", "cycles", 64_000_000, None);
+    for step in 0..steps {
+        telemetry.scalar("train/loss", step, 1.0 / (step + 1) as f32);
+        telemetry.progress(step + 1, steps, 0);
+        let Ok(()) = telemetry.flush();
+    }
+    std::mem::take(&mut telemetry.writer_mut().bytes)
+}
+
+#[test]
+fn noise_makes_no_frames_and_is_counted() {
+    let clean = sent(500);
+    let (truth, _) = frames(&clean, 64);
+    let mut random = Random::new(3);
+    let (mut seen_lost, mut seen_corrupt) = (0, 0);
+    for noise in [10, 30, 100, 1000] {
+        for _ in 0..10 {
+            // Bytes change, go, and come from nowhere; the last frame stays whole, so that it ends the account.
+            let (dirty, last) = clean.split_at(clean.len() - 40);
+            let mut line: Vec<u8> = Vec::new();
+            for &byte in dirty {
+                match random.below(noise) {
+                    0 => line.push(random.below(256) as u8),
+                    1 => {}
+                    2 => line.extend([byte, random.below(256) as u8]),
+                    _ => line.push(byte),
+                }
+            }
+            line.extend(last);
+            let (came, link) = frames(&line, 5);
+            let mut rest = truth.iter();
+            assert!(came.iter().all(|frame| rest.any(|true_frame| true_frame == frame)), "a frame that was never sent");
+            let missing = (truth.len() - came.len()) as u64;
+            assert_eq!(link.lost + u64::from(link.before), missing);
+            assert_eq!(link.restarts, 0);
+            (seen_lost, seen_corrupt) = (seen_lost + link.lost, seen_corrupt + link.corrupt);
+        }
+    }
+    assert!(seen_lost > 1000 && seen_corrupt > 1000, "{seen_lost} {seen_corrupt}");
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(2000))]
+
+    #[test]
+    fn any_bytes_are_read(bytes in proptest::collection::vec(prop_oneof![Just(0u8), Just(1), Just(2), any::<u8>()], 0..600)) {
+        read(&bytes);
+    }
+
+    /// What is written by hand is what the postcard and COBS crates write.
+    #[test]
+    fn the_encoding_is_postcard_in_cobs(tag in ".{0,300}", step: u32, bits: u32, count: u16) {
+        let value = f32::from_bits(bits);
+        let mut buffer = [0; 4096];
+        let mut telemetry = Telemetry::new(Line::default(), &mut buffer);
+        telemetry.scalar(&tag, step, value);
+        telemetry.text("t", step, &tag);
+        let elements = vec![7u8; usize::from(count)];
+        let tensor_type = gradlet_core::TensorType::new(gradlet_core::DType::U8, gradlet_core::Shape::new(&[count.into()]).unwrap());
+        telemetry.statistics(&tag, step, &gradlet_core::TensorView { tensor_type: &tensor_type, data: Some(&elements) });
+        telemetry.progress(step, bits, 9);
+        let Ok(()) = telemetry.flush();
+        let seven = if count == 0 { 0.0 } else { 7.0 };
+        let statistics = Statistics { min: seven, max: seven, mean: seven, variance: 0.0, count: count.into(), non_finite: 0 };
+        let frames = [
+            Frame::Scalar { tag: &tag, step, value },
+            Frame::Text { tag: "t", step, text: &tag },
+            Frame::Statistics { tag: &tag, step, statistics },
+            Frame::Progress { step, of: bits, epoch: 9 },
+        ];
+        let mut expected = vec![0];
+        for (sequence, frame) in frames.iter().enumerate() {
+            let mut bytes = postcard::to_stdvec(&(sequence as u32, frame)).unwrap();
+            bytes.extend(gradlet_core::program::checksum(&bytes).to_le_bytes());
+            expected.extend(cobs::encode_vec(&bytes));
+            expected.push(0);
+        }
+        prop_assert_eq!(&telemetry.writer_mut().bytes, &expected);
+    }
+}

@@ -1,0 +1,104 @@
+//! The same bits on the device: the training steps of an MLP and of an LSTM under QEMU against the host's, compiled and op by op.
+
+#[path = "../../boards/mps2-an386/src/learn.rs"]
+mod learn;
+
+use crate::models;
+use anyhow::{Result, ensure};
+use gradlet::device::AlignedBytes;
+use gradlet::{Program, Session, ops};
+use gradlet_tools::firmware;
+use std::fs;
+use std::time::Duration;
+use xtask::boards;
+use xtask::setup::Toolchain;
+
+const STEPS: u32 = 100;
+const LOG: &str = "bits.out";
+const LIMIT: Duration = Duration::from_secs(120);
+
+/// Fails unless the firmware `mlp` or `lstm` gives every loss of its steps, and every weight after them, as the host does.
+pub fn check(toolchain: &Toolchain, name: &str) -> Result<()> {
+    let folder = models::export(name)?;
+    let elf = firmware::build(toolchain, name, Some(&folder))?;
+    firmware::run(&elf, &folder, &[&STEPS.to_string(), LOG], LIMIT)?.ok()?;
+    compare(&fs::read(folder.join(LOG))?, &host(&fs::read(folder.join("model.grdl"))?, STEPS)?)
+}
+
+/// Fails unless the firmware `eager`, which builds its model itself, gives every loss and every variable as the host does.
+pub fn check_eager(toolchain: &Toolchain) -> Result<()> {
+    let folder = boards::no_model()?;
+    let elf = firmware::build(toolchain, "eager", None)?;
+    let run = firmware::run(&elf, &folder, &[&STEPS.to_string(), LOG], LIMIT)?.ok()?;
+    let mut host = Vec::new();
+    learn::learn(STEPS, |step| step(), |bytes| host.extend(bytes))?;
+    println!("heap {} bytes at most, {} instructions a step", run.number("heap_peak")?, run.number("instructions_train_step")?);
+    compare(&fs::read(folder.join(LOG))?, &host)
+}
+
+/// Steps between two saves of the firmware `restart`, and how often it saves.
+const SAVES: [u32; 2] = [10, 4];
+
+/// Fails unless the firmware `restart`, which restarts after each save, gives every loss and every variable as the host does without a
+/// restart; and so again wherever power goes in the middle of its second save.
+pub fn check_restart(toolchain: &Toolchain) -> Result<()> {
+    let folder = models::export("restart")?;
+    let elf = firmware::build(toolchain, "restart", Some(&folder))?;
+    let [steps, saves] = SAVES;
+    let host = host(&fs::read(folder.join("model.grdl"))?, steps * saves)?;
+    let (losses, variables) = host.split_at(4 * (steps * saves) as usize);
+    let run = |cut: Option<u64>| {
+        let words = [steps.to_string(), saves.to_string(), LOG.into()].into_iter().chain(cut.map(|cut| cut.to_string()));
+        let words: Vec<String> = words.collect();
+        let run = firmware::run(&elf, &folder, &words.iter().map(String::as_str).collect::<Vec<_>>(), LIMIT)?.ok()?;
+        // A save that is cut is nothing: its steps come again.
+        let part = |save: u32| save * steps..(save + 1) * steps;
+        let parts = [0, 1].into_iter().chain(cut.map(|_| 1)).chain(2..saves);
+        let expected = parts.flat_map(part).flat_map(|step| {
+            let loss = &losses[4 * step as usize..][..4];
+            [&step.to_le_bytes(), loss].concat()
+        });
+        let expected: Vec<u8> = expected.chain(variables.iter().copied()).collect();
+        ensure!(fs::read(folder.join(LOG))? == expected, "device and host differ, power cut: {cut:?}");
+        ensure!(run.number("restarts")? == u64::from(saves) + u64::from(cut.is_some()), "power cut: {cut:?}");
+        run.number("flash_operations")
+    };
+    let operations = run(None)?;
+    let cuts = [0, 1, 2, operations / 3, operations / 2, operations - 5, operations - 4, operations - 3, operations - 2, operations - 1];
+    cuts.iter().try_for_each(|&cut| run(Some(cut)).map(drop))?;
+    println!("{saves} restarts, and {} losses of power in a save of {operations} operations: the same bits", cuts.len());
+    Ok(())
+}
+
+/// Fails unless both logs hold the same bytes: the losses, then the variables.
+fn compare(device: &[u8], host: &[u8]) -> Result<()> {
+    let differs = host.iter().zip(device).position(|(host, device)| host != device);
+    ensure!(device.len() == host.len(), "the device wrote {} bytes, the host {}", device.len(), host.len());
+    ensure!(differs.is_none(), "device and host differ from byte {differs:?} on: {STEPS} losses come first, then the variables");
+    println!("{STEPS} losses and {} bytes of variables: the same bits", host.len() - 4 * STEPS as usize);
+    Ok(())
+}
+
+/// The losses, then the variables, as `boards/mps2-an386/src/mlp.rs` writes them.
+fn host(artifact: &[u8], steps: u32) -> Result<Vec<u8>> {
+    let artifact = AlignedBytes::from(artifact);
+    let program = Program::load(&artifact, ops::KERNELS, &["train"])?;
+    let train = program.signature("train")?;
+    let mut arena = AlignedBytes::zeroed(program.arena_bytes());
+    let mut session = Session::new(&program, &mut arena)?;
+    let mut log = Vec::new();
+    for example in (0..steps).map(|step| step % 8) {
+        let mut state = example;
+        for value in session.input_mut::<f32>(train, 0)? {
+            state = state.wrapping_mul(1_664_525).wrapping_add(1_013_904_223);
+            *value = (state >> 16) as f32 / 65_536.0;
+        }
+        session.input_mut::<i32>(train, 1)?.fill(example as i32);
+        session.run(train)?;
+        log.extend(session.output_bytes(train, 0)?);
+    }
+    for variable in 0..session.variable_count() {
+        log.extend(session.variable(variable)?);
+    }
+    Ok(log)
+}

@@ -1,0 +1,174 @@
+//! Builds firmwares and runs them under QEMU.
+
+use crate::elf::Elf;
+use anyhow::{Context, Result, bail, ensure};
+use std::collections::BTreeMap;
+use std::io::Read;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::thread;
+use std::time::{Duration, Instant};
+use xtask::boards;
+use xtask::setup::{self, TARGET, Toolchain};
+use xtask::shell;
+
+/// Every firmware of the board.
+pub const ALL: [&str; 12] = ["bare", "empty", "flat", "telemetry", "mlp", "lstm", "book", "demo", "dispatch", "restart", "runner", EAGER];
+/// The only one with a heap.
+const EAGER: &str = "eager";
+
+/// Builds firmware `name` around the model in `folder` (none for those without a model). Gives the ELF file's path.
+pub fn build(toolchain: &Toolchain, name: &str, folder: Option<&Path>) -> Result<PathBuf> {
+    let mut command = toolchain.cargo("build");
+    command.args(["--release", "--quiet", "--locked", "--bin", name]);
+    if name == EAGER {
+        command.args(["--features", "alloc"]);
+    }
+    if let Some(folder) = folder {
+        let folder = folder.canonicalize().with_context(|| format!("no folder {}", folder.display()))?;
+        command.env("GRADLET_FIRMWARE_DIR", folder);
+    }
+    shell::run(&mut command)?;
+    let path = shell::root().join("boards/target").join(TARGET).join("release").join(name);
+    let allocator = Elf::read(&path)?.allocator_symbols()?;
+    ensure!(allocator.is_empty() || name == EAGER, "the firmware {name} has an allocator: {}", allocator.join(", "));
+    Ok(path)
+}
+
+/// Builds what the firmwares without a heap have in common: the library and gradlet's core for the device.
+pub fn prepare(toolchain: Toolchain) -> Result<()> {
+    shell::run(toolchain.cargo("build").args(["--release", "--quiet", "--locked", "--lib"]))
+}
+
+/// What a firmware said.
+pub struct Run {
+    values: BTreeMap<String, String>,
+    /// Everything on its console.
+    pub console: String,
+    /// True if it ended with success.
+    pub success: bool,
+}
+
+impl Run {
+    /// The number it reported as `key`.
+    pub fn number(&self, key: &str) -> Result<u64> {
+        let value = self.values.get(key).with_context(|| format!("the firmware did not report {key}:\n{}", self.console))?;
+        value.parse().with_context(|| format!("the firmware reported {key}={value}"))
+    }
+
+    /// An error with the console's text, unless the firmware ended with success.
+    pub fn ok(self) -> Result<Run> {
+        ensure!(self.success, "the firmware failed; its console:\n{}", self.console);
+        Ok(self)
+    }
+}
+
+/// Runs a firmware under QEMU. It finds its files in `folder`; words in `arguments` hold no spaces or commas.
+///
+/// Fails if it takes longer than `limit`.
+pub fn run(elf: &Path, folder: &Path, arguments: &[&str], limit: Duration) -> Result<Run> {
+    run_with_uart(elf, folder, arguments, limit, &mut |_| ())
+}
+
+/// [`run`]; what the firmware sends over its UART goes to `uart` as it comes.
+pub fn run_with_uart(elf: &Path, folder: &Path, arguments: &[&str], limit: Duration, uart: &mut (dyn FnMut(&[u8]) + Send)) -> Result<Run> {
+    let mut command = qemu(elf, arguments);
+    let mut child = command
+        .current_dir(folder)
+        .stdin(Stdio::null())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .context("cannot start QEMU")?;
+    let (serial, errors) = (child.stdout.take(), reader(child.stderr.take()));
+    let success = thread::scope(|threads| {
+        threads.spawn(|| pass_on(serial, uart));
+        wait(&mut child, limit)
+    });
+    let console = errors.join().unwrap_or_default();
+    let name = elf.file_name().unwrap_or_default().to_string_lossy();
+    let Some(success) = success? else { bail!("the firmware {name} ran for more than {limit:?}; its console:\n{console}") };
+    let mut values = BTreeMap::new();
+    for (key, value) in console.lines().filter_map(|line| line.split_once('=')) {
+        // A firmware that restarts says some figures again: the highest counts.
+        let figure = |value: &str| value.parse::<u64>().ok();
+        if values.get(key).is_none_or(|old: &String| figure(old) < figure(value)) {
+            values.insert(key.to_string(), value.to_string());
+        }
+    }
+    Ok(Run { values, console, success })
+}
+
+/// QEMU with a firmware, its UART on stdout and its console on stderr.
+pub fn qemu(elf: &Path, arguments: &[&str]) -> Command {
+    let name = elf.file_name().unwrap_or_default().to_string_lossy();
+    let words = std::iter::once(&*name).chain(arguments.iter().copied());
+    let arguments: String = words.map(|word| format!(",arg={word}")).collect();
+    let mut command = Command::new("qemu-system-arm");
+    // While the firmware waits, time passes at once.
+    command.args(["-machine", "mps2-an386", "-icount", "shift=6,sleep=off", "-display", "none", "-monitor", "none", "-serial", "stdio"]);
+    command.arg("-semihosting-config").arg(format!("enable=on,target=native{arguments}"));
+    command.arg("-kernel").arg(elf);
+    command
+}
+
+/// Waits for the child: whether it ended with success, or `None` if it had to be stopped.
+fn wait(child: &mut Child, limit: Duration) -> Result<Option<bool>> {
+    let start = Instant::now();
+    loop {
+        if let Some(status) = child.try_wait()? {
+            return Ok(Some(status.success()));
+        }
+        if start.elapsed() > limit {
+            child.kill()?;
+            child.wait()?;
+            return Ok(None);
+        }
+        thread::sleep(Duration::from_millis(5));
+    }
+}
+
+/// Gives `each` what comes, until the end.
+fn pass_on(stream: Option<impl Read>, each: &mut (dyn FnMut(&[u8]) + Send)) {
+    let (Some(mut stream), mut buffer) = (stream, [0; 4096]) else { return };
+    while let Ok(count @ 1..) = stream.read(&mut buffer) {
+        each(&buffer[..count]);
+    }
+}
+
+fn reader(stream: Option<impl Read + Send + 'static>) -> thread::JoinHandle<String> {
+    thread::spawn(move || {
+        let mut bytes = Vec::new();
+        if let Some(mut stream) = stream {
+            let _ = stream.read_to_end(&mut bytes);
+        }
+        String::from_utf8_lossy(&bytes).into_owned()
+    })
+}
+
+/// The instruction counter counts a loop of known length.
+pub fn check(toolchain: &Toolchain) -> Result<()> {
+    let elf = build(toolchain, "bare", None)?;
+    let run = run(&elf, &boards::no_model()?, &[], Duration::from_secs(60))?.ok()?;
+    // 2,001 turns of a loop of two instructions.
+    let counted = run.number("instructions")?;
+    ensure!((4_000..4_010).contains(&counted), "the counter gave {counted} instructions instead of 4,002");
+    Ok(())
+}
+
+/// `cargo xtask firmware`.
+pub fn task(names: &[String], model: Option<&Path>, arguments: Option<&[String]>) -> Result<()> {
+    let toolchain = setup::ensure()?;
+    for name in names {
+        ensure!(ALL.contains(&name.as_str()), "there is no firmware {name}; there are {}", ALL.join(", "));
+        let elf = build(&toolchain, name, model)?;
+        println!("{}", elf.display());
+        if let Some(arguments) = arguments {
+            let arguments: Vec<&str> = arguments.iter().map(String::as_str).collect();
+            let run = run(&elf, &std::env::current_dir()?, &arguments, Duration::from_secs(600))?;
+            print!("{}", run.console);
+            ensure!(run.success, "the firmware {name} ended with failure");
+        }
+    }
+    Ok(())
+}

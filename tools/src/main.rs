@@ -1,0 +1,60 @@
+//! The tasks of `cargo xtask` that link gradlet. `xtask` starts them with its own command line.
+
+extern crate alloc;
+
+mod bench;
+mod bits;
+mod demo;
+mod models;
+#[allow(dead_code)]
+#[path = "../../tests/src/random.rs"]
+mod random;
+mod size;
+mod telemetry;
+
+use anyhow::Result;
+use clap::Parser;
+use gradlet_tools::firmware;
+use std::process::ExitCode;
+use xtask::cli::{Check, Race, Tool, Tools};
+use xtask::setup;
+
+fn main() -> ExitCode {
+    match run(Tools::parse().tool) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            eprintln!("error: {error:#}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+fn run(tool: Tool) -> Result<()> {
+    match tool {
+        Tool::Demo { json, logdir } => demo::run(json.as_deref(), logdir.as_deref()),
+        Tool::Size { json, update } => size::run(json.as_deref(), update),
+        Tool::Bench { race: Race::Train, options } => bench::train::run(&options),
+        Tool::Bench { race: Race::Data, options } => bench::data::run(&options),
+        Tool::Bench { race: Race::Checkpoint, options } => bench::checkpoint::run(&options),
+        Tool::Bench { race: Race::Summary, options } => bench::summary::run(&options),
+        Tool::Firmware { names, model, run } => firmware::task(&names, model.as_deref(), run.as_deref()),
+        Tool::Check { check } => self::check(check),
+    }
+}
+
+fn check(check: Check) -> Result<()> {
+    let toolchain = &setup::ensure()?;
+    match check {
+        Check::Harness => firmware::check(toolchain),
+        Check::BitsMlp => bits::check(toolchain, "mlp"),
+        Check::BitsLstm => bits::check(toolchain, "lstm"),
+        Check::BitsEager => bits::check_eager(toolchain),
+        Check::BitsRestart => bits::check_restart(toolchain),
+        Check::Telemetry => telemetry::check(toolchain),
+        Check::Size => size::check(),
+        Check::Learning => {
+            println!("{}", demo::learning(toolchain)?);
+            Ok(())
+        }
+    }
+}

@@ -1,0 +1,139 @@
+//! The folders that firmwares are built around: an exported model, its kernel list, its data.
+
+use anyhow::{Context, Result};
+use gradlet::control::{WhileOptions, cond, while_loop};
+use gradlet::export::{self, Options};
+use gradlet::layers::{self, Layer, Module, Sequential};
+use gradlet::optimizers::{Adam, Sgd};
+use gradlet::{Artifact, Bool, Eager, Function, ModelSpec, Scope, Tensor, firmware, portable_cpu, training};
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use xtask::boards::folder;
+
+/// The learning rate of the exported training steps: Keras's default for SGD.
+pub const LEARNING_RATE: f32 = 0.01;
+
+/// The folder of firmware `name`'s model (`mlp`, `lstm`, `book`, `dispatch`, `restart`), exported anew.
+pub fn export(name: &str) -> Result<PathBuf> {
+    let artifact = match name {
+        "mlp" => mlp("mlp:64-32-10")?,
+        "book" => mlp("mlp:784-100-10")?,
+        "lstm" => lstm()?,
+        "dispatch" => chains()?,
+        "restart" => adam()?,
+        _ => anyhow::bail!("firmware {name} has no model of its own: give one with --model"),
+    };
+    write(name, &artifact)
+}
+
+/// Writes `model.grdl` and `model.rs` into the folder of firmware `name`.
+pub fn write(name: &str, artifact: &[u8]) -> Result<PathBuf> {
+    let folder = folder(name)?;
+    fs::write(folder.join("model.grdl"), artifact)?;
+    fs::write(folder.join("model.rs"), firmware::source(artifact, "cargo xtask")?)?;
+    Ok(folder)
+}
+
+/// An untrained MLP with `infer` and `train`.
+fn mlp(spec: &str) -> Result<Vec<u8>> {
+    let scope = Eager::new(&portable_cpu());
+    let spec: ModelSpec = spec.parse()?;
+    let model = Arc::new(spec.build(&scope)?);
+    let signatures = ["infer", "train"].map(String::from).into();
+    let options = Options { batch: 1, learning_rate: LEARNING_RATE, signatures };
+    Ok(export::artifact(&scope, &model, &spec, &options)?.to_vec())
+}
+
+/// The training step of an MLP 64-32-10 with Adam, which has a state of its own.
+fn adam() -> Result<Vec<u8>> {
+    let scope = Eager::new(&portable_cpu());
+    let model = Arc::new("mlp:64-32-10".parse::<ModelSpec>()?.build(&scope)?);
+    let x = Tensor::full(&scope.device(), 0.5f32, &[1, 64])?;
+    let labels = Tensor::full(&scope.device(), 0i32, &[1])?;
+    let train = training::step(&model, Arc::new(Adam::new(LEARNING_RATE)), model.trainable_variables());
+    let mut artifact = Artifact::new();
+    artifact.variables(model.named_variables());
+    artifact.signature("train", &*train.concrete(&scope, &(x, labels))?, &["features", "labels"], &["loss"])?;
+    Ok(artifact.to_bytes()?.to_vec())
+}
+
+/// Steps of a sequence, features of a step, units, classes.
+const LSTM: [u32; 4] = [100, 3, 8, 10];
+
+/// An untrained LSTM that tells classes of sequences apart, with `infer` and `train`: loops over the steps.
+fn lstm() -> Result<Vec<u8>> {
+    let scope = Eager::new(&portable_cpu());
+    let [steps, features, units, classes] = LSTM;
+    let model = Arc::new(Sequential::new().with(layers::LSTM::new(units)).with(layers::Dense::new(classes)));
+    let x = Tensor::full(&scope.device(), 0.5f32, &[1, steps, features])?;
+    let labels = Tensor::full(&scope.device(), 0i32, &[1])?;
+    model.apply(&scope, &x)?;
+    let forward = model.clone();
+    let infer = Function::new(move |scope: &dyn Scope, x: Tensor| forward.apply(scope, &x)?.softmax(-1));
+    let train = training::step(&model, Arc::new(Sgd::new(LEARNING_RATE)), model.trainable_variables());
+    let mut artifact = Artifact::new();
+    artifact.variables(model.named_variables());
+    artifact.signature("infer", &*infer.concrete(&scope, &x)?, &["sequence"], &["probabilities"])?;
+    artifact.signature("train", &*train.concrete(&scope, &(x, labels))?, &["sequence", "labels"], &["loss"])?;
+    Ok(artifact.to_bytes()?.to_vec())
+}
+
+/// Additions on one element, in chains, in loops, and each behind a branch: of what is `long` there are 64 more than of what is `short`.
+fn chains() -> Result<Vec<u8>> {
+    let scope = Eager::new(&portable_cpu());
+    let one = Tensor::full(&scope.device(), 1.0f32, &[1])?;
+    let mut artifact = Artifact::new();
+    for (name, length) in [("short", 4), ("long", 68)] {
+        let constant = one.clone();
+        let chain = Function::new(move |_: &dyn Scope, x: Tensor| (0..length).try_fold(x, |x, _| x.add(&constant)));
+        artifact.signature(name, &*chain.concrete(&scope, &one)?, &["x"], &["y"])?;
+    }
+    // A loop that only its limit ends, and one that counts.
+    for (name, length, counts) in [("loop_short", 4, false), ("loop_long", 68, false), ("count_short", 4, true), ("count_long", 68, true)] {
+        let constant = one.clone();
+        let turns = Function::new(move |scope: &dyn Scope, x: Tensor| {
+            let options = WhileOptions { max_iterations: Some(if counts { 100 } else { length }) };
+            if !counts {
+                let always = Tensor::scalar(&scope.device(), Bool::from(true));
+                return while_loop(scope, options, x, |_| Ok(always.clone()), |x| x.add(&constant));
+            }
+            let count = Tensor::scalar(&scope.device(), 0i32);
+            let next = |(i, x): (Tensor, Tensor)| Ok((i.add_scalar(1.0)?, x.add(&constant)?));
+            Ok(while_loop(scope, options, (count, x), |(i, _)| i.less(&i.like(length.into())?), next)?.1)
+        });
+        artifact.signature(name, &*turns.concrete(&scope, &one)?, &["x"], &["y"])?;
+    }
+    for (name, length) in [("branch_short", 4), ("branch_long", 68)] {
+        let constant = one.clone();
+        let branches = Function::new(move |scope: &dyn Scope, x: Tensor| {
+            let positive = x.like(0.0)?.less(&x)?.reshape(&[])?;
+            (0..length).try_fold(x, |x, _| cond(scope, &positive, || x.add(&constant), || x.sub(&constant)))
+        });
+        artifact.signature(name, &*branches.concrete(&scope, &one)?, &["x"], &["y"])?;
+    }
+    Ok(artifact.to_bytes()?.to_vec())
+}
+
+/// An untrained CNN with the signatures that the firmware `demo` runs.
+pub fn cnn() -> Result<Vec<u8>> {
+    let (scope, spec) = (Eager::with_seed(&portable_cpu(), 1), ModelSpec::Cnn);
+    let model = Arc::new(spec.build(&scope)?);
+    Ok(export::artifact(&scope, &model, &spec, &Options { learning_rate: LEARNING_RATE, ..Options::default() })?.to_vec())
+}
+
+/// The folder `path`, with nothing in it.
+pub fn empty(path: &Path) -> Result<PathBuf> {
+    if path.exists() {
+        fs::remove_dir_all(path).with_context(|| format!("cannot empty {}", path.display()))?;
+    }
+    fs::create_dir_all(path).with_context(|| format!("cannot make {}", path.display()))?;
+    Ok(path.into())
+}
+
+/// Writes digits as the firmware reads them: two counts, the labels, the pictures; those to train on first.
+pub fn write_digits(path: &Path, train: &gradlet::Digits, test: &gradlet::Digits) -> Result<()> {
+    let counts = [train.len() as u32, test.len() as u32].map(u32::to_le_bytes).concat();
+    let bytes = [&counts, &train.labels, &test.labels, &train.images, &test.images].map(|part| &part[..]).concat();
+    fs::write(path, bytes).with_context(|| format!("cannot write {}", path.display()))
+}

@@ -1,0 +1,140 @@
+//! Flash, RAM and instructions of the firmwares, beside the committed figures and the bars.
+
+use crate::models;
+use anyhow::{Context, Result, ensure};
+use gradlet_tools::elf::{Bytes, Elf};
+use gradlet_tools::firmware;
+use serde_json::{Map, Value, json};
+use std::path::Path;
+use std::time::Duration;
+use xtask::setup::{self, Toolchain};
+use xtask::shell;
+
+const COMMITTED: &str = "tests/sizes.json";
+const LIMIT: Duration = Duration::from_secs(120);
+
+/// A figure, and the most that it may be.
+struct Row {
+    name: String,
+    value: u64,
+    bar: Option<u64>,
+}
+
+/// `cargo xtask size`.
+pub fn run(json: Option<&Path>, update: bool) -> Result<()> {
+    let toolchain = setup::ensure()?;
+    let rows = rows(&toolchain)?;
+    let committed = committed()?;
+    print(&rows, &committed);
+    let figures = figures(&toolchain, &rows);
+    if let Some(path) = json {
+        write(path, &figures)?;
+    }
+    if update {
+        write(&shell::root().join(COMMITTED), &figures)?;
+    }
+    Ok(())
+}
+
+/// Fails if a figure is over its bar, or more than 1 % over the committed one measured with the same compiler.
+pub fn check() -> Result<()> {
+    let toolchain = setup::ensure()?;
+    let rows = rows(&toolchain)?;
+    let committed = committed()?;
+    print(&rows, &committed);
+    let same = committed.get("toolchain").and_then(Value::as_str) == Some(&toolchain.to_string());
+    let grown = |row: &&Row| same && committed.get(&row.name).and_then(Value::as_u64).is_some_and(|old| row.value * 100 > old * 101);
+    let over = |row: &&Row| row.bar.is_some_and(|bar| row.value > bar);
+    let bad: Vec<&str> = rows.iter().filter(|row| grown(row) || over(row)).map(|row| row.name.as_str()).collect();
+    ensure!(bad.is_empty(), "too large: {} (`cargo xtask size --update` commits a growth that is meant)", bad.join(", "));
+    Ok(())
+}
+
+fn rows(toolchain: &Toolchain) -> Result<Vec<Row>> {
+    let mut rows = Vec::new();
+    executor(toolchain, &mut rows)?;
+    for (name, arguments, bars) in FIRMWARES {
+        model(toolchain, name, arguments, bars, &mut rows)?;
+    }
+    Ok(rows)
+}
+
+/// Executor and verifier: what `empty` has more than `bare`. Checkpoints and slots: what `flat` has more than `empty`. Telemetry: what the
+/// firmware of that name has more than `empty`.
+fn executor(toolchain: &Toolchain, rows: &mut Vec<Row>) -> Result<()> {
+    let flash = |name| Ok::<_, anyhow::Error>(Elf::read(&firmware::build(toolchain, name, None)?)?.bytes()?.flash_code);
+    let empty = flash("empty")?;
+    rows.push(Row { name: "executor.flash".into(), value: empty - flash("bare")?, bar: Some(9_732) });
+    rows.push(Row { name: "flat.flash".into(), value: flash("flat")? - empty, bar: Some(4 << 10) });
+    rows.push(Row { name: "telemetry.flash".into(), value: flash("telemetry")? - empty, bar: Some(2 << 10) });
+    Ok(())
+}
+
+type Bars = &'static [(&'static str, u64)];
+
+/// Firmwares around a model: name, arguments, and the bars of what is measured.
+const FIRMWARES: [(&str, &[&str], Bars); 5] = [
+    ("mlp", &["8", "mlp.out"], &[("instructions_train_step", 45_000), ("ram_static", 16 << 10)]),
+    ("book", &["2", "book.out"], &[("flash_code", 24 << 10)]),
+    ("lstm", &["2", "lstm.out"], &[]),
+    ("restart", &["4", "2", "restart.out"], &[("stack_save", 512), ("stack_restore", 512)]),
+    ("dispatch", &[], &[("instructions_dispatch", 150), ("instructions_iteration", 300), ("instructions_branch", 300)]),
+];
+
+/// What a firmware reports that is a row.
+const REPORTED: [&str; 12] = [
+    "arena_planned",
+    "arena_used",
+    "stack_high_water",
+    "stack_save",
+    "stack_restore",
+    "checkpoint_bytes",
+    "instructions_infer",
+    "instructions_train_step",
+    "instructions_dispatch",
+    "instructions_iteration",
+    "instructions_counted_iteration",
+    "instructions_branch",
+];
+
+fn model(toolchain: &Toolchain, name: &str, arguments: &[&str], bars: Bars, rows: &mut Vec<Row>) -> Result<()> {
+    let folder = models::export(name)?;
+    let elf = firmware::build(toolchain, name, Some(&folder))?;
+    let Bytes { flash_code, flash_model, ram_static } = Elf::read(&elf)?.bytes()?;
+    let run = firmware::run(&elf, &folder, arguments, LIMIT)?.ok()?;
+    let reported = REPORTED.iter().filter_map(|&key| Some((key, run.number(key).ok()?)));
+    let measured = [("flash_code", flash_code), ("flash_model", flash_model), ("ram_static", ram_static)];
+    for (key, value) in measured.into_iter().chain(reported) {
+        let bar = bars.iter().find(|bar| bar.0 == key).map(|bar| bar.1);
+        rows.push(Row { name: format!("{name}.{key}"), value, bar });
+    }
+    Ok(())
+}
+
+fn committed() -> Result<Map<String, Value>> {
+    let path = shell::root().join(COMMITTED);
+    if !path.exists() {
+        return Ok(Map::new());
+    }
+    serde_json::from_slice(&std::fs::read(&path)?).with_context(|| format!("{COMMITTED} is not a JSON object"))
+}
+
+fn figures(toolchain: &Toolchain, rows: &[Row]) -> Map<String, Value> {
+    let first = ("toolchain".to_string(), json!(toolchain.to_string()));
+    std::iter::once(first).chain(rows.iter().map(|row| (row.name.clone(), json!(row.value)))).collect()
+}
+
+fn write(path: &Path, figures: &Map<String, Value>) -> Result<()> {
+    let text = serde_json::to_string_pretty(figures)? + "\n";
+    std::fs::write(path, text).with_context(|| format!("cannot write {}", path.display()))
+}
+
+fn print(rows: &[Row], committed: &Map<String, Value>) {
+    println!("{:<32} {:>10} {:>10} {:>8} {:>10}", "", "now", "committed", "change", "bar");
+    for Row { name, value, bar } in rows {
+        let old = committed.get(name).and_then(Value::as_u64);
+        let change = old.map_or(String::new(), |old| format!("{:+}", *value as i64 - old as i64));
+        let text = |figure: Option<u64>| figure.map_or(String::new(), |figure| figure.to_string());
+        println!("{name:<32} {value:>10} {:>10} {change:>8} {:>10}", text(old), text(*bar));
+    }
+}

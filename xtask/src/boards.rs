@@ -1,0 +1,22 @@
+//! The folders that firmwares are built around.
+
+use crate::shell;
+use anyhow::{Context, Result};
+use std::fs;
+use std::path::PathBuf;
+
+/// The folder of firmware `name`'s model.
+pub fn folder(name: &str) -> Result<PathBuf> {
+    let folder = shell::root().join("target/firmware").join(name);
+    fs::create_dir_all(&folder).with_context(|| format!("cannot make {}", folder.display()))?;
+    Ok(folder)
+}
+
+/// A folder without a model, which every firmware compiles with: for lints.
+pub fn no_model() -> Result<PathBuf> {
+    let folder = folder("none")?;
+    fs::write(folder.join("model.grdl"), [])?;
+    fs::write(folder.join("model.rs"), "pub static KERNELS: &[&gradlet_core::Kernel] = &[];\npub const ARENA_BYTES: usize = 16;\n")?;
+    fs::write(folder.join("digits.bin"), [0; 8])?;
+    Ok(folder)
+}

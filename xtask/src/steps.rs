@@ -1,0 +1,195 @@
+//! The steps of `cargo xtask test`.
+
+use crate::log::Log;
+use anyhow::{Context, Result, ensure};
+use std::env;
+use std::process::Command;
+use xtask::boards;
+use xtask::setup::{self, SMALL, Toolchain};
+use xtask::shell::{answer, cargo, root};
+
+/// What the steps run on.
+pub struct Machine {
+    /// For the firmwares.
+    pub toolchain: Toolchain,
+    /// True if campaigns run with their full number of cases.
+    pub all: bool,
+}
+
+/// A step: it passes, or says why not.
+pub struct Step {
+    /// What it is called.
+    pub name: &'static str,
+    /// True if it runs the tools.
+    pub needs_tools: bool,
+    /// Runs it.
+    pub run: fn(&Machine, &mut Log) -> Result<()>,
+}
+
+const fn step(name: &'static str, run: fn(&Machine, &mut Log) -> Result<()>) -> Step {
+    Step { name, needs_tools: false, run }
+}
+
+const fn tool(name: &'static str, run: fn(&Machine, &mut Log) -> Result<()>) -> Step {
+    Step { name, needs_tools: true, run }
+}
+
+/// The step that builds tests and tools, so that the others only run them.
+pub const BUILD: &str = "build";
+
+/// Builds only the programs that steps run, with the features that all packages together ask for.
+pub const BINARIES: [&str; 3] = ["build", "--workspace", "--bins"];
+
+/// What comes first, one after the other.
+pub static FIRST: [Step; 2] = [
+    step("format", |_, log| format(log)),
+    step(BUILD, |_, log| log.run(cargo().args(["build", "--workspace", "--bins", "--tests", "--examples"]))),
+];
+
+/// What follows: two chains side by side, of the host and of the devices. Neither waits for what the other builds.
+pub static CHAINS: [&[Step]; 2] = [&HOST, &DEVICES];
+
+static HOST: [Step; 7] = [
+    step("tests", tests),
+    step("TensorFlow, both ways", |_, log| log.run(&mut ignored("tensorflow::")?)),
+    tool("TensorBoard, in Chromium", |_, log| tensorboard(log)),
+    step("lints", |_, log| log.run(cargo().args(["clippy", "--workspace", "--all-targets", "--all-features", "--", "-D", "warnings"]))),
+    tool("messages", |_, log| log.run(built("gradlet-proto").arg("--check"))),
+    step("docs", |_, log| log.run(cargo().args(["doc", "--no-deps", "--workspace"]).env("RUSTDOCFLAGS", "-D warnings"))),
+    step("oldest Rust", |_, log| oldest_rust(log)),
+];
+
+static DEVICES: [Step; 12] = [
+    step("core without alloc, for the device", |machine, log| {
+        log.run(machine.toolchain.cargo("build").args(["--package", "gradlet-core"]))
+    }),
+    step("core without atomics", |_, log| without_atomics(log)),
+    step("firmware lints", |machine, log| firmware_lints(machine.toolchain, log)),
+    tool("firmware harness", |_, log| check("harness", log)),
+    tool("golden vectors", |_, log| log.run(built("golden").arg("check-golden"))),
+    tool("the device's bits", |_, log| check("bits-mlp", log)),
+    tool("the device's bits, in loops", |_, log| check("bits-lstm", log)),
+    tool("the device's bits, op by op", |_, log| check("bits-eager", log)),
+    tool("the device's bits, through restarts", |_, log| check("bits-restart", log)),
+    tool("the device's telemetry", |_, log| check("telemetry", log)),
+    tool("sizes", |_, log| check("size", log)),
+    step("a Jetson's CPU", |_, log| jetson(log)),
+];
+
+fn format(log: &mut Log) -> Result<()> {
+    log.run(cargo().args(["fmt", "--all", "--check"]))?;
+    log.run(cargo().args(["fmt", "--package", "mps2-an386", "--check"]).current_dir(root().join("boards")))
+}
+
+fn tests(machine: &Machine, log: &mut Log) -> Result<()> {
+    let mut command = cargo();
+    if machine.all {
+        command.env("GRADLET_CAMPAIGN", "all");
+    }
+    log.run(command.args(["test", "--workspace"]))
+}
+
+/// The stated oldest Rust is not newer than this one; and it builds all, where rustup has it.
+fn oldest_rust(log: &mut Log) -> Result<()> {
+    let manifest = std::fs::read_to_string(root().join("Cargo.toml"))?;
+    let stated = manifest.lines().find_map(|line| line.strip_prefix("rust-version = ")).context("Cargo.toml states no rust-version")?;
+    let stated = stated.trim_matches('"');
+    let running = answer("rustc", &["--version"]).context("no rustc")?;
+    let running = running.split(' ').nth(1).unwrap_or_default();
+    ensure!(minor(stated) <= minor(running), "Cargo.toml states Rust {stated}, but this is {running}");
+    let toolchains = answer("rustup", &["toolchain", "list"]).unwrap_or_default();
+    if toolchains.lines().any(|name| name.starts_with(&format!("{stated}-")) || name.starts_with(&format!("{stated}."))) {
+        let mut check = Command::new("rustup");
+        check.args(["run", stated, "cargo", "check", "--workspace", "--target-dir", "target/oldest"]).current_dir(root());
+        return log.run(check.env_remove("CARGO").env_remove("RUSTUP_TOOLCHAIN"));
+    }
+    log.say(&format!("Rust {stated} is not installed, so only the number was checked (this is {running})"));
+    Ok(())
+}
+
+fn minor(version: &str) -> Option<u32> {
+    version.split('.').nth(1)?.parse().ok()
+}
+
+/// What gradlet writes, TensorBoard reads and shows. `GRADLET_PYTHON` names a Python that has TensorBoard, `GRADLET_CHROMIUM` a browser.
+fn tensorboard(log: &mut Log) -> Result<()> {
+    let chromium = env::var_os("GRADLET_CHROMIUM").map_or_else(setup::install_chromium, |path| Ok(path.into()))?;
+    let learning = built("gradlet-tools").args(["check", "learning"]).output()?;
+    ensure!(learning.status.success(), "{}", String::from_utf8_lossy(&learning.stderr));
+    let device = String::from_utf8_lossy(&learning.stdout).trim_end().to_string();
+    // A page is slow enough alone.
+    let mut command = ignored("tensorboard::")?;
+    command.arg("--test-threads=1").envs([("GRADLET_CHROMIUM", chromium), ("GRADLET_DEVICE", device.into())]);
+    log.run(&mut command)?;
+    log.say(&format!("pictures of the pages: {}", root().join("target/tensorboard").display()));
+    Ok(())
+}
+
+/// The tests below `module` that need Python. `GRADLET_PYTHON` names one that has TensorFlow.
+fn ignored(module: &str) -> Result<Command> {
+    let python = env::var_os("GRADLET_PYTHON").map_or_else(setup::install_tensorflow, |path| Ok(path.into()))?;
+    let mut command = cargo();
+    command.args(["test", "--workspace", "--test", "suite", "--", "--ignored", module]).env("GRADLET_PYTHON", python);
+    Ok(command)
+}
+
+/// A program that the step `build` built, beside this one.
+fn built(name: &str) -> Command {
+    let own = env::current_exe().unwrap_or_default();
+    let mut command = Command::new(own.with_file_name(format!("{name}{}", env::consts::EXE_SUFFIX)));
+    command.current_dir(root());
+    command
+}
+
+fn check(which: &str, log: &mut Log) -> Result<()> {
+    log.run(built("gradlet-tools").args(["check", which]))
+}
+
+/// The core runs on processors that cannot swap a word at once, as the Cortex-M0 is.
+fn without_atomics(log: &mut Log) -> Result<()> {
+    match Toolchain::with_target(SMALL) {
+        Some(toolchain) => {
+            let cargo = || toolchain.cargo_for(SMALL, "core,alloc", "build");
+            log.run(cargo().args(["--package", "gradlet-core"]))?;
+            log.run(cargo().args(["--package", "gradlet-core", "--features", "alloc"]))
+        }
+        None => {
+            log.say(&format!("skipped: there is no Rust for {SMALL}; `rustup target add {SMALL}` brings one"));
+            Ok(())
+        }
+    }
+}
+
+fn firmware_lints(toolchain: Toolchain, log: &mut Log) -> Result<()> {
+    for which in [&["--bins"][..], &["--bin", "eager", "--features", "alloc"]] {
+        let mut command = match toolchain {
+            // Debian's Rust brings no clippy; the compiler's own lints remain.
+            Toolchain::Debian => toolchain.cargo("check"),
+            Toolchain::Active => toolchain.cargo("clippy"),
+        };
+        command.args(["--release", "--locked"]).args(which).env("GRADLET_FIRMWARE_DIR", boards::no_model()?);
+        log.run(&mut command)?;
+    }
+    Ok(())
+}
+
+/// The kernels give the same on the CPU of a Jetson, in QEMU.
+fn jetson(log: &mut Log) -> Result<()> {
+    let toolchain = match setup::ensure_jetson()? {
+        Ok(toolchain) => toolchain,
+        Err(why) => {
+            log.say(&format!("skipped: {why}"));
+            return Ok(());
+        }
+    };
+    log.run(setup::jetson_cargo(toolchain, "test").args([
+        "--package",
+        "gradlet-core",
+        "--package",
+        "gradlet",
+        "--lib",
+        "--",
+        "kernels::",
+        "ops::",
+    ]))
+}
