@@ -84,6 +84,11 @@ impl Traced {
         graph.nodes.iter().map(move |node| (node.op.def.name, of(node)))
     }
 
+    /// The graph as it was traced, and as it was optimised.
+    pub fn graphs(&self) -> [&Graph; 2] {
+        [self.function.traced(), self.function.graph()]
+    }
+
     /// Runs the function compiled.
     pub fn run(&self) -> Result<Outputs> {
         bytes(&self.function.run(&self.inputs)?)

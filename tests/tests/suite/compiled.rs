@@ -1,7 +1,7 @@
 //! What a compiled function does with its caller's buffers: it reads arguments where they are, changes variables in place, and
 //! never what somebody else holds.
 
-use gradlet_core::op::{Call, OpDef};
+use gradlet_core::op::{Call, OpCode, OpDef};
 use gradlet_core::scope::{Gradient, Op};
 use gradlet_core::{DType, Device, Eager, Error, Function, Kernel, Result, Scope, Tensor, Variable, ops};
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -140,6 +140,41 @@ fn a_refused_run_gives_the_variables_back() {
     assert_eq!(scope.read(&variable).unwrap().to_vec::<f32>().unwrap(), [1.0, 2.0]);
     choose.call(&scope, label(1)).unwrap();
     assert!(scope.read(&variable).unwrap().to_vec::<f32>().unwrap()[0] > 1.0);
+}
+
+/// Calls a function that adds to a variable, and then `checks` its argument, which fails: the variable must stay as it was.
+fn check_refused(device: &Device, checks: fn(&dyn Scope, Tensor) -> Result<Tensor>) {
+    let scope = Eager::new(device);
+    let variable = Variable::new(&scope, "v", &vector(&scope, &[1.0, 2.0])).unwrap();
+    let assigned = variable.clone();
+    let function = Function::new(move |scope: &dyn Scope, x: Tensor| {
+        scope.assign(&assigned, &scope.read(&assigned)?.add(&x)?)?;
+        checks(scope, x)
+    });
+    function.call(&scope, vector(&scope, &[3.0, 4.0])).unwrap();
+    function.call(&scope, vector(&scope, &[1.0, 9.0])).unwrap_err();
+    assert_eq!(scope.read(&variable).unwrap().to_vec::<f32>().unwrap(), [4.0, 6.0]);
+}
+
+#[test]
+fn a_failed_assertion_leaves_the_variables() {
+    check_refused(&ops::portable_cpu(), |_, x| x.less(&x.like(5.0)?)?.assert("x must be small").map(|()| x));
+}
+
+static PICKY: OpDef = OpDef { code: OpCode(60_000), name: "picky", in_place: &[], ..ops::relu::DEF };
+static PICKY_OP: Op = Op::new(&PICKY, "picky(x), of elements below 5", Gradient::Missing("nobody asked"));
+static PICKY_F32: Kernel = Kernel { def: &PICKY, dtype: DType::F32, run: pick };
+
+fn pick(call: &mut Call<'_, '_>) -> Result<()> {
+    let small = call.input(0)?.slice::<f32>().iter().all(|&element| element < 5.0);
+    if small { (ops::relu::F32.run)(call) } else { Err(Error::message("an element is too large")) }
+}
+
+/// An op from outside the catalogue may refuse its data, as long as it does not say that it never does.
+#[test]
+fn an_op_of_ones_own_is_checked_before_variables_are_written() {
+    static KERNELS: &[&Kernel] = &[&PICKY_F32, &ops::add::F32];
+    check_refused(&Device::cpu("picky", KERNELS), |scope, x| Ok(scope.emit(&PICKY_OP, &[], &[&x])?.remove(0)));
 }
 
 static PANICS: AtomicBool = AtomicBool::new(true);

@@ -23,6 +23,7 @@ mod layers;
 mod narrow;
 mod optimizers;
 mod readers;
+mod refusals;
 mod scopes;
 mod slots;
 mod spine;

@@ -32,7 +32,7 @@ pub static BOOL: Kernel = Kernel { def: &DEF, dtype: DType::Bool, run };
 
 /// The op, which has no gradient.
 #[cfg(feature = "alloc")]
-pub static OP: Op = Op::total(&DEF, "assert(x), x of bool", Gradient::None("it has no output that anything depends on"));
+pub static OP: Op = Op::new(&DEF, "assert(x), x of bool", Gradient::None("it has no output that anything depends on"));
 
 /// The error with the text in `attributes` before it, if it is that of a failed assertion.
 #[cfg(feature = "alloc")]
