@@ -124,7 +124,8 @@ pub enum Tool {
 pub enum Race {
     /// Training steps, and the memory that they take. DIR has the MNIST files (data/mnist10k).
     Train,
-    /// Reading, writing and making batches of data. DIR is a scratch folder: about a GiB is made in it, and stays there (target/bench-data).
+    /// Reading, writing and making batches of data. DIR is a scratch folder: about a GiB is made in it, and stays there
+    /// (target/bench-data).
     Data,
     /// Saving and restoring a GiB of variables. DIR is for the checkpoints, of 4 GiB (target/bench-checkpoint).
     Checkpoint,

@@ -3,10 +3,14 @@
 use crate::log::Log;
 use anyhow::{Context, Result, ensure};
 use std::env;
+use std::path::{Path, PathBuf};
 use std::process::Command;
 use xtask::boards;
 use xtask::setup::{self, SMALL, Toolchain};
 use xtask::shell::{answer, cargo, root};
+
+/// Sources that `cargo xtask proto` makes.
+const GENERATED: &str = "std-host/src/formats/proto";
 
 /// What the steps run on.
 pub struct Machine {
@@ -77,8 +81,24 @@ static DEVICES: [Step; 12] = [
 ];
 
 fn format(log: &mut Log) -> Result<()> {
-    log.run(cargo().args(["fmt", "--all", "--check"]))?;
-    log.run(cargo().args(["fmt", "--package", "mps2-an386", "--check"]).current_dir(root().join("boards")))
+    let mut sources = Vec::new();
+    rust_files(&root(), &mut sources)?;
+    log.run(Command::new("rustfmt").args(["--check", "--edition", "2024", "--config-path"]).arg(root()).args(sources))
+}
+
+/// Every `.rs` file below `folder` that is not generated, in a module tree or not.
+fn rust_files(folder: &Path, found: &mut Vec<PathBuf>) -> Result<()> {
+    for entry in std::fs::read_dir(folder)? {
+        let path = entry?.path();
+        let name = path.file_name().unwrap_or_default().to_string_lossy().into_owned();
+        let skipped = name.starts_with('.') || name == "target" || path.ends_with(GENERATED);
+        if path.is_dir() && !skipped {
+            rust_files(&path, found)?;
+        } else if name.ends_with(".rs") {
+            found.push(path);
+        }
+    }
+    Ok(())
 }
 
 fn tests(machine: &Machine, log: &mut Log) -> Result<()> {

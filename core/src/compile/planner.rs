@@ -7,8 +7,10 @@
 //!    run before any variable is written. Two orders are tried: the trace's own, and one that runs what frees most memory first
 //!    ([`order`](crate::compile::order)).
 //! 4. In each order, values that can share bytes become one storage, from its first writer to its last reader; the largest storage takes
-//!    the lowest offset that is free all that time, then the next ([`lifetimes`](crate::compile::lifetimes)). The order that needs less scratch memory is taken.
-//! 5. For a host, neighbours are fused, and taken apart again as long as the plan needs more memory than without ([`fuse`](crate::compile::fuse)).
+//!    the lowest offset that is free all that time, then the next ([`lifetimes`](crate::compile::lifetimes)). The order that needs less
+//!    scratch memory is taken.
+//! 5. For a host, neighbours are fused, and taken apart again as long as the plan needs more memory than without
+//!    ([`fuse`](crate::compile::fuse)).
 
 use crate::compile::assignments::place_assignments;
 use crate::compile::lifetimes::{Layout, Placement};

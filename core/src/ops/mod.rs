@@ -195,8 +195,8 @@ pub(crate) fn blocks(op: crate::base::op::OpCode, attributes: &[u32]) -> &[u32] 
     }
 }
 
-/// The type that TensorFlow gives the op of this definition: [`Op::type_name`](crate::tensor::scope::Op::type_name), for those who have only
-/// the definition. An op that is not in the catalogue has its name in TensorFlow's spelling.
+/// The type that TensorFlow gives the op of this definition: [`Op::type_name`](crate::tensor::scope::Op::type_name), for those who have
+/// only the definition. An op that is not in the catalogue has its name in TensorFlow's spelling.
 #[cfg(feature = "alloc")]
 pub fn type_name(def: &crate::base::op::OpDef) -> alloc::string::String {
     match OPS.iter().find(|op| core::ptr::eq(op.def, def)) {

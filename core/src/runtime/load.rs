@@ -10,7 +10,8 @@ impl<'a> Program<'a> {
     ///
     /// `bytes` must begin at a multiple of 16 ([`crate::Aligned`]); bytes after the artifact's own length are ignored.
     /// Kernels are needed only for the named signatures. The errors name the place: the record of a table, or the
-    /// instruction and the rule it breaks; [`Error::MissingKernel`] where `kernels` lacks one ([`missing_kernel`](crate::runtime::program::missing_kernel) names it).
+    /// instruction and the rule it breaks; [`Error::MissingKernel`] where `kernels` lacks one
+    /// ([`missing_kernel`](crate::runtime::program::missing_kernel) names it).
     pub fn load(bytes: &'a [u8], kernels: &'a [&'a Kernel], signatures: &[&str]) -> Result<Program<'a>> {
         let mut program = Program::open(bytes, kernels)?;
         let header = program.header;

@@ -221,8 +221,8 @@ impl<'l> LoadedSignature<'l> {
         typed(&self.info.outputs)
     }
 
-    /// Runs it on computed tensors of [`cpu`](crate::compute::devices::cpu), in the order of its inputs; gives its outputs in theirs. Callers in other
-    /// threads wait.
+    /// Runs it on computed tensors of [`cpu`](crate::compute::devices::cpu), in the order of its inputs; gives its outputs in theirs.
+    /// Callers in other threads wait.
     ///
     /// Fails where an input has another type than the signature's or is on another device, and where the data does not fit.
     pub fn call(&self, inputs: &[Tensor]) -> Result<Vec<Tensor>> {

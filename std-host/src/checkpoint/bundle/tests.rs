@@ -10,7 +10,8 @@ fn fixtures() -> PathBuf {
 /// The checkpoints that TensorFlow wrote, by prefix.
 fn prefixes() -> Vec<PathBuf> {
     let mut found = Vec::new();
-    for folder in std::fs::read_dir(fixtures()).unwrap().map(|entry| entry.unwrap().path()).filter(|path| path.is_dir()) {
+    let inside = |folder: &Path| std::fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().path()).filter(|path| path.is_dir());
+    for folder in inside(&fixtures()).flat_map(|kind| inside(&kind).collect::<Vec<_>>()) {
         let damaged = folder.ends_with("f_corrupt");
         let files = std::fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().path());
         let whole = files.filter(|path| path.extension().is_some_and(|ending| ending == "index"));
@@ -68,7 +69,7 @@ fn files_are_written_as_tensorflow_writes_them() {
 #[test]
 fn slices_become_whole() {
     let folder = tempfile::tempdir().unwrap();
-    for name in ["e_sharded_max_size/ckpt", "g_v1_saver/model-5"] {
+    for name in ["shards/e_sharded_max_size/ckpt", "saver_v1/g_v1_saver/model-5"] {
         let reader = BundleReader::open(&fixtures().join(name)).unwrap();
         assert!(reader.slices().len() > 0);
         let own = folder.path().join("own");
@@ -245,8 +246,8 @@ fn every_flipped_bit_of_the_index_is_found_and_costs_nothing() {
 fn a_lost_block_says_what_it_held() {
     let folder = tempfile::tempdir().unwrap();
     let prefix = folder.path().join("ckpt");
-    std::fs::copy(data_path(&fixtures().join("e_two_blocks/ckpt"), 0, 1), data_path(&prefix, 0, 1)).unwrap();
-    let mut index = std::fs::read(index_path(&fixtures().join("e_two_blocks/ckpt"))).unwrap();
+    std::fs::copy(data_path(&fixtures().join("shards/e_two_blocks/ckpt"), 0, 1), data_path(&prefix, 0, 1)).unwrap();
+    let mut index = std::fs::read(index_path(&fixtures().join("shards/e_two_blocks/ckpt"))).unwrap();
     index[100..140].fill(0x33);
     std::fs::write(index_path(&prefix), index).unwrap();
     let error = BundleReader::open(&prefix).err().unwrap().to_string();
