@@ -55,8 +55,8 @@ const HEAD: &str = "# Which op runs where
 
 Made by `cargo xtask coverage` from the catalogue of ops and the golden suite; `cargo xtask test` fails where it is out of date.
 
-A cell is for an op on an element type (of its first input): `E` eager, `C` compiled on the host, `F` both with the host's fast
-kernels, `D` the heap-free executor, `M` the same on a Cortex-M4 under QEMU: golden cases that compute it there give the reference's
+A cell is for an op on an element type (of its first input): `E` eager, `C` compiled on the host, `F` both with the host's fast kernels
+(`cpu()`), `D` the heap-free executor, `M` the same on a Cortex-M4 under QEMU: golden cases that compute it there give the reference's
 values. `k`: there is a kernel, but no golden case; its own tests and the gradient tests (in f64) hold it. `f32`: computed in f32 and
 rounded. Nothing: the op does not take the type.
 

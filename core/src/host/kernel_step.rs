@@ -41,9 +41,9 @@ impl Memory<'_> {
     }
 }
 
-/// Scratch memory for all plans of a function. Who finds none, because another plan runs, makes its own; the larger one is kept.
+/// Scratch memory for all plans of a function: as many pieces as ever ran at a time.
 #[derive(Default)]
-pub(crate) struct Scratch(Lock<AlignedBytes>);
+pub(crate) struct Scratch(Lock<Vec<AlignedBytes>>);
 
 impl Scratch {
     /// What `work` makes of so many bytes, which hold anything.
@@ -51,15 +51,12 @@ impl Scratch {
         if bytes == 0 {
             return work(&mut []);
         }
-        let mut own = core::mem::take(&mut *self.0.lock());
-        if own.len() < bytes {
-            own = AlignedBytes::zeroed(bytes);
+        let mut piece = self.0.lock().pop().unwrap_or_default();
+        if piece.len() < bytes {
+            piece = AlignedBytes::zeroed(bytes);
         }
-        let result = work(own.get_mut(..bytes).unwrap_or_default());
-        let mut kept = self.0.lock();
-        if kept.len() < own.len() {
-            core::mem::swap(&mut *kept, &mut own);
-        }
+        let result = work(piece.get_mut(..bytes).unwrap_or_default());
+        self.0.lock().push(piece);
         result
     }
 }
