@@ -129,7 +129,7 @@ fn inflating_fails_in_the_words_of_zlib() {
         std::fs::write(&path, &bytes).unwrap();
         let text = |mut reader: RecordReader<_>| match reader.next_record() {
             Some(Err(error)) if matches!(error.fault(), Fault::Inflate { .. }) => {
-                assert!(error.to_string().starts_with(&path.display().to_string()));
+                assert!(error.to_string().contains("damaged.gz: "), "{error}");
                 Some(error.to_string().rsplit_once("of the compressed file: ").unwrap().1.to_string())
             }
             _ => None,
