@@ -129,7 +129,10 @@ pub fn damage(folder: &Path, checks: &mut Checks) -> Result<()> {
         for (reader, wanted) in case.as_object().context("no object")? {
             let check = || match (name.as_str(), reader.as_str()) {
                 ("bad_compression_name", "ok") => same(&list(wanted)?, RecordReader::open(&folder.join("good.tfrecord"), "BAD".into())?),
-                ("missing_file", _) => damaged(&folder.join("none.tfrecord"), reader, compression, wanted, &good),
+                ("missing_file", _) => {
+                    let path = wanted["end"]["core"].as_str().and_then(|text| text.strip_prefix("<DIR>/")?.split(';').next());
+                    damaged(&folder.join(path.context("no path")?), reader, compression, wanted, &good)
+                }
                 _ => damaged(&folder.join(name), reader, compression, wanted, &good),
             };
             if !["compression_type", "note"].contains(&reader.as_str()) {

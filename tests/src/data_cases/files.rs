@@ -16,7 +16,8 @@ pub fn one(folder: &Path, name: &str, wanted: &Json) -> Result<()> {
     match name {
         "text_line" => {
             same(&Dataset::text_lines(&[file(wanted)?], Compression::None), &wanted["lines"])?;
-            let missing = Dataset::text_lines(&[folder.join("none.txt")], Compression::None);
+            let text = wanted["missing_file"]["error"]["core"].as_str().context("no error")?;
+            let missing = Dataset::text_lines(&[folder.join(inside(text, ';')?)], Compression::None);
             fails(missing.iter().next(), &wanted["missing_file"], folder)
         }
         "fixed_length" => {
@@ -34,12 +35,19 @@ pub fn one(folder: &Path, name: &str, wanted: &Json) -> Result<()> {
             fails(odd.iter().next(), &wanted["not_divisible"], folder)
         }
         _ => {
-            let found = list_files(&[folder.join("nope-*").display().to_string()], None);
+            let pattern = inside(wanted["error"]["message"].as_str().context("no error")?, '\'')?;
+            let found = list_files(&[folder.join(pattern).display().to_string()], None);
             let error = found.err().context("it succeeds")?.to_string();
             ensure!(error.contains("No files matched pattern"), "{error:?}, wanted {wanted}");
             Ok(())
         }
     }
+}
+
+/// The path in the folder that a text names, up to `end`.
+fn inside(text: &str, end: char) -> Result<&str> {
+    let path = text.split_once("<DIR>/").and_then(|(_, rest)| rest.split(end).next());
+    path.with_context(|| format!("{text:?} names no path"))
 }
 
 fn same(dataset: &Dataset<Bytes>, wanted: &Json) -> Result<()> {

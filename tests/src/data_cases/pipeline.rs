@@ -1,13 +1,15 @@
 //! The pipelines that cases describe, built with the stages of `Dataset`.
 
-use super::functions;
+use super::expression::Function;
+use super::functions::{self, Functions};
 use super::value::Value;
 use anyhow::{Context, Result, bail, ensure};
 use gradlet::data::{AUTOTUNE, Buckets, ElementSpec, Interleave, PaddedBatch, Parallel, Setting, Shuffle};
-use gradlet::{Dataset, Values};
+use gradlet::{DType, Dataset, Values};
 use serde_json::Value as Json;
 use std::collections::BTreeMap;
 use std::fmt;
+use std::sync::Arc;
 
 /// What a Rust program could not say: functions of other types than their elements have, negative sizes.
 #[derive(Debug)]
@@ -25,28 +27,25 @@ fn refused(error: anyhow::Error) -> anyhow::Error {
     DoesNotCompile(format!("{error:#}")).into()
 }
 
-/// The pipeline of a list of steps. Fails with [`DoesNotCompile`], or where a step is not known.
-pub fn build(steps: &Json) -> Result<Dataset<Value>> {
+/// The pipeline of a list of steps, which name `functions`. Fails with [`DoesNotCompile`], or where a step is not known.
+pub fn build(steps: &Json, functions: &Functions) -> Result<Dataset<Value>> {
     let steps = steps.as_array().context("a pipeline is a list")?;
     let (first, rest) = steps.split_first().context("a pipeline begins with a source")?;
-    let dataset = source(first).with_context(|| format!("{first}"))?;
-    rest.iter().try_fold(dataset, |dataset, step| stage(&dataset, step).with_context(|| format!("{step}")))
+    let dataset = source(first, functions).with_context(|| format!("{first}"))?;
+    rest.iter().try_fold(dataset, |dataset, step| stage(&dataset, step, functions).with_context(|| format!("{step}")))
 }
 
 /// The arguments of a step.
-struct Arguments<'a>(&'a Json);
+struct Arguments<'a>(&'a Json, &'a Functions);
 
 impl<'a> Arguments<'a> {
-    fn of(step: &'a Json) -> Result<(&'a str, Arguments<'a>)> {
-        Ok((step[0].as_str().context("a step begins with a name")?, Arguments(&step[1])))
+    fn of(step: &'a Json, functions: &'a Functions) -> Result<(&'a str, Arguments<'a>)> {
+        Ok((step[0].as_str().context("a step begins with a name")?, Arguments(&step[1], functions)))
     }
 
-    fn text(&self, name: &str) -> Result<&'a str> {
-        self.0[name].as_str().with_context(|| format!("no {name:?}"))
-    }
-
-    fn function(&self) -> Result<&'a str> {
-        self.text("fn")
+    /// The function that an argument names.
+    fn function(&self, name: &str) -> Result<Arc<Function>> {
+        self.1.named(self.0[name].as_str().with_context(|| format!("no {name:?}"))?)
     }
 
     fn flag(&self, name: &str) -> bool {
@@ -83,8 +82,9 @@ impl<'a> Arguments<'a> {
     }
 }
 
-fn source(step: &Json) -> Result<Dataset<Value>> {
-    let (name, arguments) = Arguments::of(step)?;
+fn source(step: &Json, functions: &Functions) -> Result<Dataset<Value>> {
+    let (name, arguments) = Arguments::of(step, functions)?;
+    let build = |steps: &Json| build(steps, functions);
     Ok(match name {
         "range" => {
             let numbers: Vec<i64> = serde_json::from_value(arguments.0.clone())?;
@@ -143,16 +143,16 @@ fn spec_of(dataset: &Dataset<Value>) -> Result<ElementSpec> {
     dataset.element_spec().cloned().context("the type of the elements is not known")
 }
 
-fn stage(from: &Dataset<Value>, step: &Json) -> Result<Dataset<Value>> {
-    let (name, arguments) = Arguments::of(step)?;
+fn stage(from: &Dataset<Value>, step: &Json, functions: &Functions) -> Result<Dataset<Value>> {
+    let (name, arguments) = Arguments::of(step, functions)?;
     Ok(match name {
         "take" | "skip" | "repeat" | "shard" | "prefetch" | "shuffle" => return counted(from, name, &arguments),
         "batch" | "padded_batch" | "ragged_batch" | "rebatch" | "bucket_by_sequence_length" => return batched(from, name, &arguments),
         "flat_map" | "interleave" | "window" | "group_by_window" => return nested(from, name, &arguments),
         "map" => {
-            let function = arguments.function()?.to_string();
-            let spec = functions::spec(&function, &spec_of(from)?).map_err(refused)?;
-            let f = move |value| functions::call(&function, value);
+            let function = arguments.function("fn")?;
+            let spec = function.spec(&spec_of(from)?).map_err(refused)?;
+            let f = move |value| function.call(value);
             match arguments.parallel()? {
                 Some(parallel) => from.map_parallel(parallel, f),
                 None => from.map(f),
@@ -160,16 +160,19 @@ fn stage(from: &Dataset<Value>, step: &Json) -> Result<Dataset<Value>> {
             .with_spec(spec)
         }
         "filter" | "take_while" => {
-            let predicate = arguments.function()?.to_string();
-            functions::predicate(&predicate, &spec_of(from)?).map_err(refused)?;
-            let holds = move |value: &Value| functions::holds(&predicate, value);
+            let predicate = arguments.function("fn")?;
+            let says = predicate.spec(&spec_of(from)?).map_err(refused)?;
+            let flag = matches!(&says, ElementSpec::Tensor(says) if says.dtype() == DType::Bool);
+            ensure!(flag, DoesNotCompile(format!("a predicate gives a bool, not {says}")));
+            let holds = move |value: &Value| predicate.holds(value);
             if name == "filter" { from.filter(holds) } else { from.take_while(holds) }
         }
         "scan" => {
-            let (function, initial) = (arguments.function()?.to_string(), Value::from_json(&arguments.0["initial_state"])?);
+            let (function, initial) = (arguments.function("fn")?, Value::from_json(&arguments.0["initial_state"])?);
             let (spec, state) = (spec_of(from)?, gradlet::data::Element::spec(&initial));
             ensure!(state.as_ref() == Some(&spec), DoesNotCompile(format!("a state {state:?} of elements {spec}")));
-            from.scan(initial, move |state, value| functions::scan(&function, state, value)).with_spec(spec)
+            from.scan(initial, move |state, value| function.call_with(vec![state, value])?.parts().map(|[state, element]| (state, element)))
+                .with_spec(spec)
         }
         "unique" => from.unique_by(|value| match value {
             Value::Strings(strings) => Ok(strings.values().concat()),
@@ -183,7 +186,7 @@ fn stage(from: &Dataset<Value>, step: &Json) -> Result<Dataset<Value>> {
         "ignore_errors" => from.ignore_errors(),
         "cache" => from.cache(),
         "unbatch" => from.unbatch(),
-        "concatenate" => from.concatenate(&build(arguments.0)?),
+        "concatenate" => from.concatenate(&build(arguments.0, functions)?),
         other => bail!("the stage {other:?} is not known"),
     })
 }
@@ -242,8 +245,8 @@ fn batched(from: &Dataset<Value>, name: &str, arguments: &Arguments<'_>) -> Resu
                 .pad_to_bucket_boundary(arguments.flag("pad_to_bucket_boundary"))
                 .no_padding(arguments.flag("no_padding"))
                 .drop_remainder(drop_remainder);
-            let length = arguments.text("element_length_func")?.to_string();
-            from.bucket_by_sequence_length(move |value| Ok(functions::call(&length, value.clone())?.integer()? as u64), buckets)
+            let length = arguments.function("element_length_func")?;
+            from.bucket_by_sequence_length(move |value| Ok(length.call(value.clone())?.integer()? as u64), buckets)
         }
     })
 }
@@ -310,20 +313,25 @@ fn nested(from: &Dataset<Value>, name: &str, arguments: &Arguments<'_>) -> Resul
             Ok(windows.map(move |window| Ok(split(&window, &spec))).with_spec(outer))
         }
         "group_by_window" => {
-            let text = |name| arguments.text(name).map(str::to_string);
-            let (key, reduce, size) = (text("key_func")?, text("reduce_func")?, arguments.size("window_size")?);
-            let spec = functions::batched(&spec_of(from)?);
+            let (key, reduce) = (arguments.function("key_func")?, arguments.function("reduce_func")?);
+            let (own, size) = (spec_of(from)?, arguments.size("window_size")?);
+            let group = ElementSpec::Dataset(own.clone().into());
+            let spec = reduce.inner_spec(&[key.spec(&own).map_err(refused)?, group]).map_err(refused)?;
             let grouped = from.group_by_window(
-                move |value| functions::call(&key, value.clone())?.integer(),
-                move |_, group| functions::reduce(&reduce, &group),
+                move |value| key.call(value.clone())?.integer(),
+                move |key, group| {
+                    let key = Value::Tensor(gradlet::Tensor::scalar(&gradlet::cpu(), key));
+                    let group = reduce.call_with(vec![key, Value::Dataset(group)])?;
+                    if let Value::Dataset(group) = group { Ok(group) } else { Err(gradlet::Error::message("a group becomes a dataset")) }
+                },
                 move |_| size,
             );
             Ok(grouped.with_spec(spec))
         }
         _ => {
-            let function = arguments.function()?.to_string();
-            let spec = functions::inner_spec(&function, Some(&spec_of(from)?)).map_err(refused)?;
-            let f = move |value| functions::dataset(&function, value);
+            let function = arguments.function("fn")?;
+            let spec = function.inner_spec(&[spec_of(from)?]).map_err(refused)?;
+            let f = move |value| function.dataset(value);
             if name == "flat_map" {
                 return Ok(from.flat_map(f).with_spec(spec));
             }
