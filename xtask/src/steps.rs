@@ -202,14 +202,6 @@ fn jetson(log: &mut Log) -> Result<()> {
             return Ok(());
         }
     };
-    log.run(setup::jetson_cargo(toolchain, "test").args([
-        "--package",
-        "gradlet-core",
-        "--package",
-        "gradlet",
-        "--lib",
-        "--",
-        "kernels::",
-        "ops::",
-    ]))
+    let tests = ["-p", "gradlet-core", "-p", "gradlet", "--lib", "--", "kernels::", "ops::"];
+    log.run(setup::jetson_cargo(toolchain, "test").args(tests))
 }
