@@ -3,11 +3,11 @@
 
 #![no_main]
 
-use gradlet_tests::damage::{self, Sample};
+use gradlet_tests::fuzz::artifact::{self, Sample};
 use libfuzzer_sys::fuzz_target;
 use std::sync::LazyLock;
 
-static SAMPLES: LazyLock<Vec<Sample>> = LazyLock::new(|| damage::samples().unwrap_or_default());
+static SAMPLES: LazyLock<Vec<Sample>> = LazyLock::new(|| artifact::samples().unwrap_or_default());
 
 fuzz_target!(|data: &[u8]| {
     let Some((&choice, rest)) = data.split_first() else { return };
@@ -16,10 +16,10 @@ fuzz_target!(|data: &[u8]| {
         None => (rest.to_vec(), &["infer"][..]),
     };
     if choice & 0x80 != 0 {
-        damage::fix_tensors(&mut bytes);
+        artifact::fix_tensors(&mut bytes);
     }
-    damage::fix_checksum(&mut bytes);
-    if let damage::Verdict::Refused(error) | damage::Verdict::Ran(Err(error)) = damage::exercise(&bytes, signatures) {
+    artifact::fix_checksum(&mut bytes);
+    if let artifact::Verdict::Refused(error) | artifact::Verdict::Ran(Err(error)) = artifact::exercise(&bytes, signatures) {
         assert!(!error.to_string().is_empty());
     }
 });

@@ -1,8 +1,8 @@
-//! Any bytes as a checkpoint: see `gradlet_tests::bundle_fuzz`.
+//! Any bytes as a checkpoint: see `gradlet_tests::fuzz::bundle`.
 
 #![no_main]
 
-use gradlet_tests::bundle_fuzz::{exercise, folder};
+use gradlet_tests::fuzz::bundle::{exercise, folder};
 use libfuzzer_sys::fuzz_target;
 
 fuzz_target!(|data: &[u8]| {

@@ -1,9 +1,9 @@
-//! Any bytes as an event file: see `gradlet_tests::event_fuzz`.
+//! Any bytes as an event file: see `gradlet_tests::fuzz::events`.
 
 #![no_main]
 
-use gradlet_tests::bundle_fuzz::folder;
-use gradlet_tests::event_fuzz::exercise;
+use gradlet_tests::fuzz::bundle::folder;
+use gradlet_tests::fuzz::events::exercise;
 use libfuzzer_sys::fuzz_target;
 
 fuzz_target!(|data: &[u8]| {

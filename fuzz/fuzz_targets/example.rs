@@ -2,7 +2,7 @@
 
 #![no_main]
 
-use gradlet_tests::example_damage;
+use gradlet_tests::fuzz::examples;
 use libfuzzer_sys::fuzz_target;
 
-fuzz_target!(|data: &[u8]| example_damage::exercise(data));
+fuzz_target!(|data: &[u8]| examples::exercise(data));

@@ -1,10 +1,10 @@
-//! Arbitrary bytes as a flat checkpoint, and as flash with slots, for `gradlet_tests::flat_fuzz`.
+//! Arbitrary bytes as a flat checkpoint, and as flash with slots, for `gradlet_tests::fuzz::flat`.
 
 #![no_main]
 
-use gradlet_tests::flat_fuzz;
+use gradlet_tests::fuzz::flat;
 use libfuzzer_sys::fuzz_target;
 
 fuzz_target!(|data: &[u8]| {
-    let _ = flat_fuzz::read(data);
+    let _ = flat::read(data);
 });

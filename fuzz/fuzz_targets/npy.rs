@@ -1,8 +1,8 @@
-//! Damaged files for the reader `npy` of `gradlet_tests::readers`.
+//! Damaged files for the reader `npy` of `gradlet_tests::fuzz::readers`.
 
 #![no_main]
 
-use gradlet_tests::readers;
+use gradlet_tests::fuzz::readers;
 use libfuzzer_sys::fuzz_target;
 
 fuzz_target!(|data: &[u8]| {

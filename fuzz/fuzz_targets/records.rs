@@ -1,8 +1,8 @@
-//! Any bytes as records: see `gradlet_tests::tfrecord_fuzz`.
+//! Any bytes as records: see `gradlet_tests::fuzz::records`.
 
 #![no_main]
 
-use gradlet_tests::tfrecord_fuzz::exercise;
+use gradlet_tests::fuzz::records::exercise;
 use libfuzzer_sys::fuzz_target;
 
 fuzz_target!(|data: &[u8]| {

@@ -1,8 +1,8 @@
-//! Any bytes as what comes over a line: see `gradlet_tests::telemetry_fuzz`.
+//! Any bytes as what comes over a line: see `gradlet_tests::fuzz::telemetry`.
 
 #![no_main]
 
-use gradlet_tests::telemetry_fuzz::read;
+use gradlet_tests::fuzz::telemetry::read;
 use libfuzzer_sys::fuzz_target;
 
 fuzz_target!(|data: &[u8]| read(data));

@@ -2,10 +2,10 @@
 
 use anyhow::{Context, Result, ensure};
 use clap::Parser;
-use gradlet_tests::coverage::Coverage;
 use gradlet_tests::golden;
-use gradlet_tests::runtimes::{self, CORTEX_M};
-use gradlet_tests::skips::{self, Skips};
+use gradlet_tests::golden::coverage::Coverage;
+use gradlet_tests::golden::runtimes::{self, CORTEX_M};
+use gradlet_tests::golden::skips::{self, Skips};
 use gradlet_tools::firmware;
 use std::path::PathBuf;
 use std::process::ExitCode;

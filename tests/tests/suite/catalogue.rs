@@ -3,7 +3,7 @@
 use gradlet_core::scope::Gradient;
 use gradlet_core::{Kernel, ops};
 use gradlet_tests::golden;
-use gradlet_tests::runtimes::Traced;
+use gradlet_tests::golden::runtimes::Traced;
 use std::collections::HashSet;
 
 /// Ops without a golden case and without a gradient to test, and what tests them instead.

@@ -1,7 +1,7 @@
 //! Damaged checkpoints: each gives an error or what is whole, in little time and memory.
 
 use gradlet::checkpoint::bundle::{BundleReader, index_path};
-use gradlet_tests::bundle_fuzz::exercise;
+use gradlet_tests::fuzz::bundle::exercise;
 use gradlet_tests::golden::fixtures;
 use gradlet_tests::random::Random;
 use prost::Message;

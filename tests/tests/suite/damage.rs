@@ -2,11 +2,11 @@
 
 use gradlet_core::Error;
 use gradlet_core::program::Header;
-use gradlet_tests::case::Case;
-use gradlet_tests::damage::{self, HEADER, Sample, Verdict};
+use gradlet_tests::fuzz::artifact::{self, HEADER, Sample, Verdict};
 use gradlet_tests::golden;
+use gradlet_tests::golden::case::Case;
+use gradlet_tests::golden::runtimes::{SIGNATURE, Traced};
 use gradlet_tests::random::Random;
-use gradlet_tests::runtimes::{SIGNATURE, Traced};
 use std::collections::BTreeMap;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::time::{Duration, Instant};
@@ -22,29 +22,29 @@ const LIMIT: Duration = Duration::from_secs(1);
 
 #[test]
 fn samples_are_whole() {
-    for sample in damage::samples().unwrap().into_iter().chain(damage::deciding().unwrap()) {
-        let verdict = damage::exercise(&sample.bytes, sample.signatures);
+    for sample in artifact::samples().unwrap().into_iter().chain(artifact::deciding().unwrap()) {
+        let verdict = artifact::exercise(&sample.bytes, sample.signatures);
         assert!(matches!(verdict, Verdict::Ran(Ok(()))), "{}: {verdict:?}", sample.name);
     }
 }
 
 #[test]
 fn every_truncation_is_refused() {
-    for sample in damage::samples().unwrap() {
+    for sample in artifact::samples().unwrap() {
         for length in 0..sample.bytes.len() {
             let mut cut = sample.bytes[..length].to_vec();
             refused(&cut, &sample, length);
             // Cut short, but saying so: what is missing then is a part of a table.
-            damage::fix_length(&mut cut);
-            damage::fix_checksum(&mut cut);
-            let verdict = damage::exercise(&cut, sample.signatures);
+            artifact::fix_length(&mut cut);
+            artifact::fix_checksum(&mut cut);
+            let verdict = artifact::exercise(&cut, sample.signatures);
             assert!(matches!(verdict, Verdict::Refused(_)), "{} cut to {length} bytes: {verdict:?}", sample.name);
         }
     }
 }
 
 fn refused(bytes: &[u8], sample: &Sample, length: usize) {
-    match damage::exercise(bytes, sample.signatures) {
+    match artifact::exercise(bytes, sample.signatures) {
         Verdict::Refused(error) => assert!(!error.to_string().is_empty()),
         other => panic!("{} cut to {length} bytes: {other:?}", sample.name),
     }
@@ -52,14 +52,14 @@ fn refused(bytes: &[u8], sample: &Sample, length: usize) {
 
 #[test]
 fn mutations_are_refused_or_run() {
-    let tally = mutations(&damage::samples().unwrap(), MUTATIONS, &ALL);
+    let tally = mutations(&artifact::samples().unwrap(), MUTATIONS, &ALL);
     assert!(tally.contains_key("accepted, and ran") && tally.keys().any(|kind| kind.starts_with("refused")));
 }
 
 /// Branches and loops: a damaged one is refused, or ends within the iterations that it says.
 #[test]
 fn mutations_of_branches_and_loops_are_refused_or_end() {
-    let tally = mutations(&damage::deciding().unwrap(), MUTATIONS, &CONTROL);
+    let tally = mutations(&artifact::deciding().unwrap(), MUTATIONS, &CONTROL);
     assert!(tally.contains_key("accepted, and ran") && tally.contains_key("refused: an instruction"));
 }
 
@@ -83,7 +83,7 @@ fn mutations(samples: &[Sample], count: u64, sections: &[usize]) -> BTreeMap<&'s
         let sample = &samples[(seed % samples.len() as u64) as usize];
         let bytes = mutate(sample, seed, sections);
         let start = Instant::now();
-        let verdict = catch_unwind(AssertUnwindSafe(|| damage::exercise(&bytes, sample.signatures)));
+        let verdict = catch_unwind(AssertUnwindSafe(|| artifact::exercise(&bytes, sample.signatures)));
         let verdict = verdict.unwrap_or_else(|_| panic!("mutation {seed} of {} panicked", sample.name));
         slowest = slowest.max(start.elapsed());
         assert!(start.elapsed() < LIMIT, "mutation {seed} of {} took {:?}", sample.name, start.elapsed());
@@ -118,20 +118,20 @@ fn kind(verdict: &Verdict) -> &'static str {
 fn mutate(sample: &Sample, seed: u64, sections: &[usize]) -> Vec<u8> {
     let mut random = Random::new(seed);
     let mut bytes = sample.bytes.clone();
-    let header = damage::header(&bytes).unwrap();
+    let header = artifact::header(&bytes).unwrap();
     let data = header.sections[11].offset as usize;
     for _ in 0..random.range(1, 4) {
         change(&mut bytes[..data], &mut random, &header, sections);
     }
     if random.coin() {
-        damage::fix_tensors(&mut bytes);
+        artifact::fix_tensors(&mut bytes);
     }
     if random.below(20) == 0 {
         let length = random.below(bytes.len() + 64);
         bytes.resize(length, 0);
-        damage::fix_length(&mut bytes);
+        artifact::fix_length(&mut bytes);
     }
-    damage::fix_checksum(&mut bytes);
+    artifact::fix_checksum(&mut bytes);
     bytes
 }
 

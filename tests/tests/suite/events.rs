@@ -2,7 +2,7 @@
 
 use gradlet::summary::{EventReader, Options, Run, SummaryWriter};
 use gradlet::tfrecord::{Compression, RecordReader};
-use gradlet_tests::event_fuzz::exercise;
+use gradlet_tests::fuzz::events::exercise;
 use gradlet_tests::golden::fixtures;
 use gradlet_tests::random::Random;
 use std::io::{BufRead, BufReader};

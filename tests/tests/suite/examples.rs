@@ -1,7 +1,7 @@
 //! Examples, damaged.
 
 use gradlet::example::{Example, FeatureType, Features, VarLenFeature, parse_single_example};
-use gradlet_tests::example_damage::{exercise, samples};
+use gradlet_tests::fuzz::examples::{exercise, samples};
 use gradlet_tests::random::Random;
 
 #[test]

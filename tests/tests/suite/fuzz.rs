@@ -2,9 +2,10 @@
 //! are mutations of good ones.
 
 use crate::{checkpoints, tfrecord};
+use gradlet_tests::campaign;
+use gradlet_tests::fuzz;
+use gradlet_tests::fuzz::readers::{mutate, reader};
 use gradlet_tests::random::Random;
-use gradlet_tests::readers::{mutate, reader};
-use gradlet_tests::{campaign, example_damage, flat_fuzz};
 use std::collections::BTreeSet;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::Path;
@@ -64,8 +65,8 @@ targets! {
     bundle: "../../../fuzz/fuzz_targets/bundle.rs", checkpoints::seeds();
     csv: "../../../fuzz/fuzz_targets/csv.rs", (reader("csv").samples)();
     events: "../../../fuzz/fuzz_targets/events.rs", crate::events::seeds();
-    example: "../../../fuzz/fuzz_targets/example.rs", example_damage::samples().iter().map(|sample| sample.to_vec()).collect();
-    flat: "../../../fuzz/fuzz_targets/flat.rs", flat_fuzz::samples().unwrap();
+    example: "../../../fuzz/fuzz_targets/example.rs", fuzz::examples::samples().iter().map(|sample| sample.to_vec()).collect();
+    flat: "../../../fuzz/fuzz_targets/flat.rs", fuzz::flat::samples().unwrap();
     idx: "../../../fuzz/fuzz_targets/idx.rs", (reader("idx").samples)();
     image: "../../../fuzz/fuzz_targets/image.rs", (reader("image").samples)();
     npy: "../../../fuzz/fuzz_targets/npy.rs", (reader("npy").samples)();

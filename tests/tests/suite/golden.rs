@@ -1,8 +1,8 @@
 //! The golden vectors on the host's runtimes.
 
-use gradlet_tests::coverage::Coverage;
 use gradlet_tests::golden;
-use gradlet_tests::skips::{COMMITTED, Skips};
+use gradlet_tests::golden::coverage::Coverage;
+use gradlet_tests::golden::skips::{COMMITTED, Skips};
 
 #[test]
 fn golden_vectors() {

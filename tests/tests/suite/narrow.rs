@@ -4,10 +4,11 @@ use gradlet_core::graph::{Graph, Origin};
 use gradlet_core::layers::Activation;
 use gradlet_core::ops::resize::Resize;
 use gradlet_core::{DType, Eager, Record, Scope, Tensor, TensorType, ops};
-use gradlet_tests::case::{Case, Value};
-use gradlet_tests::rounded::round;
-use gradlet_tests::runtimes::{Outputs, Traced, eager, tensor_bytes};
-use gradlet_tests::{dtypes, golden};
+use gradlet_tests::golden;
+use gradlet_tests::golden::case::{Case, Value};
+use gradlet_tests::golden::dtypes;
+use gradlet_tests::golden::rounded::round;
+use gradlet_tests::golden::runtimes::{Outputs, Traced, eager, tensor_bytes};
 use std::collections::{BTreeSet, HashMap};
 
 const NARROW: [DType; 2] = [DType::F16, DType::Bf16];

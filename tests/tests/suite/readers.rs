@@ -2,8 +2,8 @@
 
 use crate::counting::LARGEST;
 use gradlet::tfrecord::{Compression, RecordFiles, RecordReader, masked_crc32c};
+use gradlet_tests::fuzz::readers::{READERS, mutate};
 use gradlet_tests::random::Random;
-use gradlet_tests::readers::{READERS, mutate};
 use std::io::Write;
 use std::time::{Duration, Instant};
 
@@ -36,7 +36,7 @@ fn damaged_files_are_read_or_refused() {
 /// What is claimed and not there is not allocated, be it as large as it may.
 #[test]
 fn claims_cost_nothing() {
-    let read = |name| gradlet_tests::readers::reader(name).read;
+    let read = |name| gradlet_tests::fuzz::readers::reader(name).read;
     let header = b"\x89PNG\r\n\x1a\n\0\0\0\rIHDR\x7f\xff\xff\xff\x7f\xff\xff\xff\x08\x06\0\0\0";
     let png = [&[0], &header[..], &crc32(&header[12..])[..]].concat();
     let jpeg = [&[0][..], b"\xff\xd8\xff\xc0\0\x11\x08\xff\xff\xff\xff\x03\x01\x22\0\x02\x11\x01\x03\x11\x01"].concat();

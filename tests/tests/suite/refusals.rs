@@ -10,7 +10,7 @@ use gradlet_core::{
     DType, Eager, Function, Kernel, Print, Result, Scope, Shape, Summarize, Tensor, TensorType, TensorView, TensorViewMut, ops,
 };
 use gradlet_tests::golden;
-use gradlet_tests::runtimes::Traced;
+use gradlet_tests::golden::runtimes::Traced;
 use std::collections::BTreeSet;
 
 /// Attribute words and input types that an op takes.

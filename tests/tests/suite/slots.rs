@@ -4,7 +4,7 @@ use gradlet_core::device::AlignedBytes;
 use gradlet_core::{Contents, Error, Session, Slots};
 use gradlet_tests::flash::{Flash, Operation};
 use gradlet_tests::flat::{arena, artifact, load, program, state, step};
-use gradlet_tests::flat_fuzz;
+use gradlet_tests::fuzz;
 use gradlet_tests::random::Random;
 use std::ops::Range;
 use std::time::{Duration, Instant};
@@ -327,8 +327,8 @@ fn another_artifacts_slots_are_refused_and_then_used() {
 
 #[test]
 fn arbitrary_checkpoints_and_flash_are_read_or_refused() {
-    let samples = flat_fuzz::samples().unwrap();
-    assert!(samples.iter().all(|sample| flat_fuzz::read(sample).is_ok()));
+    let samples = fuzz::flat::samples().unwrap();
+    assert!(samples.iter().all(|sample| fuzz::flat::read(sample).is_ok()));
     let mut random = Random::new(11);
     let mut refused = 0;
     for round in 0..20_000 {
@@ -347,7 +347,7 @@ fn arbitrary_checkpoints_and_flash_are_read_or_refused() {
             }
         }
         let begin = Instant::now();
-        refused += u32::from(flat_fuzz::read(&bytes).is_err());
+        refused += u32::from(fuzz::flat::read(&bytes).is_err());
         assert!(begin.elapsed() < Duration::from_secs(5), "round {round}");
     }
     println!("20000 damaged checkpoints and flash images, {refused} refused");

@@ -2,8 +2,8 @@
 
 use gradlet_core::Telemetry;
 use gradlet_core::telemetry::{Frame, Statistics};
+use gradlet_tests::fuzz::telemetry::{Line, frames, read};
 use gradlet_tests::random::Random;
-use gradlet_tests::telemetry_fuzz::{Line, frames, read};
 use proptest::prelude::*;
 
 /// What a device sends in so many steps.

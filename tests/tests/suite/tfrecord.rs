@@ -1,8 +1,8 @@
 //! Damaged TFRecord files: each ends in an error or just ends, and gives what is whole before.
 
 use gradlet::tfrecord::{Compression, Fault, RecordReader, RecordWriter};
+use gradlet_tests::fuzz::records::exercise;
 use gradlet_tests::random::Random;
-use gradlet_tests::tfrecord_fuzz::exercise;
 use std::collections::BTreeMap;
 use std::path::Path;
 use std::time::{Duration, Instant};

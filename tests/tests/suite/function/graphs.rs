@@ -5,7 +5,7 @@ use crate::function::python::{scalar, vector};
 use gradlet_core::control::{WhileOptions, cond, while_loop};
 use gradlet_core::graph::Graph;
 use gradlet_core::{ConcreteFunction, Eager, Function, Print, Record, Result, Scope, Shape, Tensor, TensorSpec, TensorType, Variable, ops};
-use gradlet_tests::parsed_json::dtype;
+use gradlet_tests::golden::parsed_json::dtype;
 use serde_json::Value as Json;
 use std::collections::BTreeSet;
 

@@ -3,8 +3,8 @@
 use crate::function::python::Call;
 use gradlet_core::device::Device;
 use gradlet_core::{DType, Eager, Error, Result, Tensor, ops};
-use gradlet_tests::fixtures::number;
-use gradlet_tests::parsed_json::dtype;
+use gradlet_tests::golden::fixtures::number;
+use gradlet_tests::golden::parsed_json::dtype;
 use serde_json::Value as Json;
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex};

@@ -2,7 +2,7 @@
 
 use gradlet_core::structure::{Part, Structure};
 use gradlet_core::{Bool, DType, Element, Tensor, Variable, ops};
-use gradlet_tests::parsed_json::dtype;
+use gradlet_tests::golden::parsed_json::dtype;
 use std::collections::HashMap;
 
 /// An argument of a call.

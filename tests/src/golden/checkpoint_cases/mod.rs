@@ -1,0 +1,68 @@
+//! Checkpoints that TensorFlow wrote, whole and damaged, and what it says of them.
+
+mod damage;
+mod graph;
+mod keras;
+mod listing;
+mod managed;
+mod modules;
+mod restored;
+mod transcripts;
+
+use crate::golden::checks::Checks;
+use anyhow::{Context, Result, bail};
+use std::fs;
+use std::path::Path;
+
+/// Runs the cases of a file: in which folder, its name without the form's ending.
+type Run = fn(&Path, &str, &mut Checks) -> Result<()>;
+
+/// The forms of files, by the ends of their names: the first that fits counts.
+const FORMS: [(&str, Run); 5] = [
+    ("_expected.json", damage::damage),
+    ("_transcript.json", transcripts::transcript),
+    (".io.safetensors", modules::in_and_out),
+    (".next_step.safetensors", keras::next_step),
+    (".json", listing::listing),
+];
+
+/// What is told by a file of their name that ends in `.json`: listings have both.
+const COMPANIONS: [&str; 2] = [".graph.pbtxt", ".safetensors"];
+
+/// What a listing has, and nothing else.
+const LISTING: &str = "\"keys_in_file_order\"";
+
+/// Whether a folder, or one in it, is of this form: there is a listing.
+pub fn are_in(folder: &Path) -> bool {
+    let Ok(entries) = fs::read_dir(folder) else { return false };
+    let is_listing = |path: &Path| fs::read_to_string(path).is_ok_and(|text| text.contains(LISTING));
+    entries.flatten().map(|entry| entry.path()).any(|path| match path.extension() {
+        Some(ending) => ending == "json" && is_listing(&path),
+        None => path.is_dir() && are_in(&path),
+    })
+}
+
+/// Runs the cases of all files in a folder, and in those of its folders that have cases; a file of a form that is not known is a failure.
+pub fn run(folder: &Path, checks: &mut Checks) -> Result<()> {
+    let mut names = Vec::new();
+    for entry in fs::read_dir(folder)? {
+        let entry = entry?;
+        if entry.file_type()?.is_file() {
+            names.push(entry.file_name().into_string().ok().context("a file name that is not UTF-8")?);
+        } else if are_in(&entry.path()) {
+            run(&entry.path(), checks)?;
+        }
+    }
+    names.sort();
+    for name in names.iter().filter(|name| !["MANIFEST.json", "README.md"].contains(&name.as_str())) {
+        let companion = COMPANIONS.iter().find_map(|ending| name.strip_suffix(ending));
+        if companion.is_some_and(|stem| names.contains(&format!("{stem}.json"))) {
+            continue;
+        }
+        match FORMS.iter().find_map(|(ending, run)| Some((name.strip_suffix(ending)?, run))) {
+            Some((stem, run)) => run(folder, stem, checks).with_context(|| folder.join(name).display().to_string())?,
+            None => checks.check(name, || bail!("no form is known by this file")),
+        }
+    }
+    Ok(())
+}

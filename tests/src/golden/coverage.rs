@@ -1,0 +1,71 @@
+//! Which op is computed in which element type on which runtime, by the golden cases that passed.
+
+use crate::golden::runtimes::NAMES;
+use gradlet_core::device::Device;
+use gradlet_core::scope::{Gradient, Op};
+use gradlet_core::{DType, ops};
+use std::collections::{BTreeMap, BTreeSet};
+use std::fmt::Write;
+
+/// What was computed: op and element type, and the runtimes that did it right.
+#[derive(Default)]
+pub struct Coverage(BTreeMap<(&'static str, u8), BTreeSet<usize>>);
+
+impl Coverage {
+    /// Notes that a case that computes these ops passed on `runtime`.
+    pub fn add(&mut self, runtime: &str, computed: &[(&'static str, DType)]) {
+        let Some(runtime) = NAMES.iter().position(|name| *name == runtime) else { return };
+        for &(op, dtype) in computed {
+            self.0.entry((op, dtype as u8)).or_default().insert(runtime);
+        }
+    }
+
+    /// The table as Markdown.
+    pub fn table(&self) -> String {
+        let mut text = HEAD.to_string();
+        let types: Vec<&str> = DType::ALL.iter().map(|dtype| dtype.name()).collect();
+        let _ = writeln!(text, "| op | {} | gradient |\n|---|{}---|", types.join(" | "), "---|".repeat(types.len()));
+        for op in ops::OPS {
+            let cells: Vec<String> = DType::ALL.iter().map(|&dtype| self.cell(op, dtype)).collect();
+            let _ = writeln!(text, "| {} | {} | {} |", op.def.name, cells.join(" | "), gradient(op));
+        }
+        text
+    }
+
+    fn cell(&self, op: &Op, dtype: DType) -> String {
+        let device: Device = ops::portable_cpu();
+        let narrow = matches!(dtype, DType::F16 | DType::Bf16);
+        let kernel = device.has_kernel(op.def, dtype);
+        if !kernel && narrow && device.has_kernel(op.def, DType::F32) {
+            return "f32".into();
+        }
+        let ran = self.0.get(&(op.def.name, dtype as u8));
+        match ran {
+            _ if !kernel => String::new(),
+            None => "k".into(),
+            Some(ran) => ran.iter().map(|&runtime| LETTERS[runtime]).collect(),
+        }
+    }
+}
+
+/// One for each of [`NAMES`].
+const LETTERS: [char; NAMES.len()] = ['E', 'C', 'F', 'D', 'M'];
+
+const HEAD: &str = "# Which op runs where
+
+Made by `cargo xtask coverage` from the catalogue of ops and the golden suite; `cargo xtask test` fails where it is out of date.
+
+A cell is for an op on an element type (of its first input): `E` eager, `C` compiled on the host, `F` both with the host's fast kernels
+(`cpu()`), `D` the heap-free executor, `M` the same on a Cortex-M4 under QEMU: golden cases that compute it there give the reference's
+values. `k`: there is a kernel, but no golden case; its own tests and the gradient tests (in f64) hold it. `f32`: computed in f32 and
+rounded. Nothing: the op does not take the type.
+
+";
+
+fn gradient(op: &Op) -> String {
+    match op.grad {
+        Gradient::Rule(_) => "yes".into(),
+        Gradient::None(reason) => format!("none: {reason}"),
+        Gradient::Missing(reason) => format!("missing: {reason}"),
+    }
+}

@@ -1,0 +1,219 @@
+//! What else `tf.data` does: iterators, reductions, calls of functions, files.
+
+use crate::golden::checks::{Checks, json};
+use crate::golden::parsed_json::list;
+use anyhow::{Context, Result, bail, ensure};
+use gradlet::data::{Cardinality, Interleave, Position};
+use gradlet::{Dataset, Tensor};
+use serde_json::{Value as Json, json};
+use std::path::Path;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, Ordering};
+
+/// What is about Python only: types that are checked while a program runs, `Optional`, truth of objects, tracing.
+const PYTHON: [&str; 6] =
+    ["reduce_dtype_mismatch", "optional_get_value_empty", "bool_of_dataset", "from_generator_bad_type", "map_sees_graph_once", "options"];
+
+/// `other.json`: a result for each of TensorFlow's programs of these names.
+pub fn others(folder: &Path, checks: &mut Checks) -> Result<()> {
+    for (name, wanted) in json(folder, "other.json")?.as_object().context("no object")? {
+        if !PYTHON.contains(&name.as_str()) {
+            checks.check(name, || one(folder, name, wanted));
+        }
+    }
+    Ok(())
+}
+
+/// Elements for programs that do not say which they have.
+fn some() -> Dataset<i64> {
+    Dataset::range(0..3)
+}
+
+fn one(folder: &Path, name: &str, wanted: &Json) -> Result<()> {
+    let ok = &wanted["ok"];
+    match name {
+        "reduce_sum" => is(up_to_sum(integer(ok)?)?.reduce(0, |sum, x| Ok(sum + x))?, ok),
+        "reduce_count" => is(Dataset::range(0..integer(ok)?).reduce(0, |count, _| Ok(count + 1))?, ok),
+        "reduce_empty" => is(Dataset::range(0..0).reduce(integer(ok)?, |sum, x| Ok(sum + x))?, ok),
+        "reduce_tuple_state" => {
+            let numbers = up_to_sum(ok[0].as_f64().context("no sum")? as i64)?.skip(1);
+            let (sum, product) = numbers.reduce((0.0, 1.0), |(sum, product), x| Ok((sum + x as f64, product * x as f64)))?;
+            is(vec![sum, product], ok)
+        }
+        "reduce_shape_change" => {
+            let all = Dataset::range(0..list(ok)?.len() as i64).reduce(Vec::new(), |mut all, x| {
+                all.push(x);
+                Ok(all)
+            })?;
+            is(all, ok)
+        }
+        "len_infinite" => fails(some().repeat().len(), wanted),
+        "len_unknown" => fails(some().filter(|_| Ok(true)).len(), wanted),
+        "get_single_element_ok" => is(Dataset::range(integer(ok)?..integer(ok)? + 1).get_single_element()?, ok),
+        "get_single_element_empty" => fails(some().take(0).get_single_element(), wanted),
+        "get_single_element_two" => fails(some().take(2).get_single_element(), wanted),
+        "as_numpy_iterator" => is(all(&Dataset::range(0..list(wanted)?.len() as i64))?, wanted),
+        "assert_cardinality_wrong" => {
+            let text = wanted["error"]["core"].as_str().context("no error")?;
+            let numbers: Vec<i64> = text.split(' ').filter_map(|word| word.parse().ok()).collect();
+            let [count, there] = numbers[..] else { bail!("{text:?} has not two numbers") };
+            fails(all(&Dataset::range(0..there).assert_cardinality(count as u64)), wanted)
+        }
+        "cardinality_after" => cardinalities(wanted),
+        _ if name.starts_with("map_calls") => is(calls(name, list(wanted)?)?, wanted),
+        _ => stateful(folder, name, wanted),
+    }
+}
+
+/// The numbers from 0 on whose sum is `sum`.
+fn up_to_sum(sum: i64) -> Result<Dataset<i64>> {
+    let stop = (0..=sum).find(|stop| (0..*stop).sum::<i64>() == sum);
+    Ok(Dataset::range(0..stop.with_context(|| format!("no numbers from 0 on have the sum {sum}"))?))
+}
+
+fn stateful(folder: &Path, name: &str, wanted: &Json) -> Result<()> {
+    match name {
+        "iterator_exhausted" => {
+            // Where TensorFlow raises or has an empty `Optional`, an iterator of Rust gives `None`.
+            let wanted: Vec<Option<i64>> = list(wanted)?.iter().map(Json::as_i64).collect();
+            let mut iterator = Dataset::range(0..wanted.iter().flatten().count() as i64).iter();
+            let items: Vec<_> = wanted.iter().map(|_| iterator.next().transpose()).collect::<gradlet::Result<_>>()?;
+            ensure!(items == wanted, "{items:?}, wanted {wanted:?}");
+            Ok(())
+        }
+        "two_iterators_independent" => {
+            // The second iterator begins where the numbers do again.
+            let wanted = list(wanted)?.iter().map(integer).collect::<Result<Vec<_>>>()?;
+            let first = wanted.iter().rposition(|number| *number == 0).context("nothing begins")?;
+            let dataset = Dataset::range(0..wanted.len() as i64);
+            let (mut one, mut other) = (dataset.iter(), dataset.iter());
+            let items = (0..wanted.len()).map(|at| if at < first { one.next() } else { other.next() });
+            let items = items.map(|item| Ok(item.context("too few")??)).collect::<Result<Vec<_>>>()?;
+            ensure!(items == wanted, "{items:?}, wanted {wanted:?}");
+            Ok(())
+        }
+        "iterator_checkpoint" => {
+            let ok = &wanted["ok"];
+            let count = |name: &str| list(&ok[name]).map(Vec::len);
+            let dataset = Dataset::range(0..(count("before")? + count("after_save")? + count("after_restore")?) as i64);
+            let take =
+                |iterator: &mut gradlet::data::Iter<i64>, count| iterator.by_ref().take(count).collect::<gradlet::Result<Vec<i64>>>();
+            let mut iterator = dataset.iter();
+            let before = take(&mut iterator, count("before")?)?;
+            let saved = iterator.position().to_tensor(&gradlet::cpu())?;
+            let after_save = take(&mut iterator, count("after_save")?)?;
+            let after_restore = take(&mut dataset.iter_from(&Position::from_tensor(&saved)?)?, count("after_restore")?)?;
+            is(json!({ "before": before, "after_save": after_save, "after_restore": after_restore }), ok)
+        }
+        "from_generator_ok" => {
+            let wanted = list(wanted)?;
+            let elements = wanted.iter().map(super::Value::from_json).collect::<Result<Vec<_>>>()?;
+            let generated = Dataset::from_generator(move || elements.clone().into_iter());
+            ensure!(generated.iter().count() == wanted.len(), "another number of elements than {}", wanted.len());
+            generated.iter().zip(wanted).try_for_each(|(element, wanted)| element?.compare(wanted))
+        }
+        "map_error_full" => {
+            // What the function says stands behind the last stage; the element that it fails for is any.
+            let words = super::translated(wanted["error"]["core"].as_str().context("no error")?);
+            let said = words.clone();
+            let failing = some().map(move |x| if x == 1 { Err(gradlet::Error::message(said.clone())) } else { Ok(x) });
+            let error = all(&failing).err().context("no error")?.to_string();
+            super::same_words(&error, &wanted["error"])?;
+            ensure!(error.contains("stage 1 (map), element 1") && error.contains(&words), "{error:?} does not name stage and element");
+            Ok(())
+        }
+        "from_generator_bad_shape" => {
+            let text = wanted["error"]["message_first_line"].as_str().context("no error")?;
+            let [got, expected] = &super::shapes(text)[..] else { bail!("{text:?} has not two shapes") };
+            let open: Vec<_> = expected.iter().copied().map(Some).collect();
+            let got = got.clone();
+            let rows = Dataset::from_generator(move || std::iter::once(Tensor::full(&gradlet::cpu(), 0.0f32, &got)));
+            fails(all(&rows.map(|row| row).ensure_spec(gradlet::TensorSpec::new(gradlet::DType::F32, &open))), wanted)
+        }
+        "text_line" | "fixed_length" | "list_files_no_match" => super::files::one(folder, name, wanted),
+        _ => bail!("the program {name:?} is not known"),
+    }
+}
+
+fn integer(json: &Json) -> Result<i64> {
+    json.as_i64().with_context(|| format!("{json} is no integer"))
+}
+
+fn all<T: Send + 'static>(dataset: &Dataset<T>) -> gradlet::Result<Vec<T>> {
+    dataset.iter().collect()
+}
+
+fn is(got: impl Into<Json>, wanted: &Json) -> Result<()> {
+    let got = got.into();
+    ensure!(got == *wanted, "{got}, wanted {wanted}");
+    Ok(())
+}
+
+fn fails<T>(result: gradlet::Result<T>, wanted: &Json) -> Result<()> {
+    match result {
+        Ok(_) => bail!("it succeeds, wanted {wanted}"),
+        Err(error) => super::same_words(&error.to_string(), &wanted["error"]),
+    }
+}
+
+fn cardinalities(wanted: &Json) -> Result<()> {
+    // The programs state no numbers, so these are the ones that they were written with.
+    let seven = Dataset::range(0..integer(&wanted["cache"])?);
+    for (name, wanted) in wanted.as_object().context("no object")? {
+        let cardinality = match name.as_str() {
+            "batch" => seven.batch(3).cardinality(),
+            "batch_drop" => seven.batch_drop_remainder(3).cardinality(),
+            "filter" => seven.filter(|_| Ok(true)).cardinality(),
+            "repeat" => seven.repeat().cardinality(),
+            "repeat2" => seven.repeat_times(2).cardinality(),
+            "take" => seven.take(3).cardinality(),
+            "take_of_infinite" => seven.repeat().take(4).cardinality(),
+            "skip" => seven.skip(10).cardinality(),
+            "flat_map" => seven.flat_map(|x| Ok(Dataset::range(0..x))).cardinality(),
+            "zip" => seven.zip(&Dataset::range(0..3)).cardinality(),
+            "concat" => seven.concatenate(&Dataset::range(0..2)).cardinality(),
+            "shard" => seven.shard(3, 1).cardinality(),
+            "window" => seven.window(3, None, 1, false).cardinality(),
+            "window_drop" => seven.window(3, None, 1, true).cardinality(),
+            "unbatch" => seven.batch(2).unbatch().cardinality(),
+            "shuffle" => seven.shuffle(3).cardinality(),
+            "cache" => seven.cache().cardinality(),
+            "interleave" => seven.interleave(Interleave::new(2), |x| Ok(Dataset::range(0..x))).cardinality(),
+            "take_while" => seven.take_while(|_| Ok(true)).cardinality(),
+            "enumerate" => seven.enumerate(0).cardinality(),
+            other => bail!("the stage {other:?} is not known"),
+        };
+        let number = match cardinality {
+            Cardinality::Finite(count) => count as i64,
+            Cardinality::Infinite => -1,
+            Cardinality::Unknown => -2,
+        };
+        ensure!(*wanted == number, "{name}: {number}, wanted {wanted}");
+    }
+    Ok(())
+}
+
+/// How often a function was called after each of several passes. A pass that took all elements asked for one more: the end of the data is
+/// seen only by who does.
+fn calls(name: &str, passes: &[Json]) -> Result<Json> {
+    let took = passes.iter().map(|pass| list(&pass["took"])).collect::<Result<Vec<_>>>()?;
+    let count = took.iter().flat_map(|took| took.iter()).filter_map(Json::as_i64).max().context("nothing is taken")? + 1;
+    let called = Arc::new(AtomicU32::new(0));
+    let counted = called.clone();
+    let mapped = Dataset::range(0..count).map(move |x| {
+        counted.fetch_add(1, Ordering::Relaxed);
+        Ok(x)
+    });
+    let dataset = match name {
+        "map_calls_without_cache" => mapped,
+        "map_calls_with_cache" | "map_calls_cache_partial_first" => mapped.cache(),
+        "map_calls_cache_then_repeat" => mapped.cache().repeat_times((took[0].len() as i64 / count) as u64),
+        other => bail!("the program {other:?} is not known"),
+    };
+    let pass = |took: &Vec<Json>| -> Result<Json> {
+        let whole = dataset.len()? == took.len() as u64;
+        let took: Vec<i64> = all(&if whole { dataset.clone() } else { dataset.take(took.len() as u64) })?;
+        Ok(json!({ "took": took, "map_calls_so_far": called.load(Ordering::Relaxed) }))
+    };
+    took.into_iter().map(pass).collect()
+}

@@ -1,0 +1,62 @@
+//! Cases of dropout. What a reference drew at random cannot be compared; so they state what must be true of it, and these count what is
+//! not.
+
+use crate::golden::case::{Body, Case, Tolerance, Value};
+use crate::golden::fixtures::{Folder, members, number, text};
+use anyhow::{Context, Result};
+use gradlet_core::layers::{Dropout, Layer};
+use gradlet_core::{DType, Record, Scope, Tensor};
+use serde_json::Value as Json;
+use std::sync::Arc;
+
+/// Fills a case of `op: dropout`: its inputs are x and the cotangent of y, its outputs the kept part and how many elements break a rule.
+pub fn read(folder: &mut Folder, json: &Json, case: &mut Case) -> Result<()> {
+    let file = text(json, "file")?;
+    for list in ["inputs", "cotangents"] {
+        for (name, entry) in members(json, list) {
+            case.inputs.extend(folder.value(file, text(entry, "key")?, &format!("{list} {name}"))?);
+        }
+    }
+    let rate = number(&json["attrs"]["rate"]).context("a case of dropout has no rate")?;
+    let count = case.inputs.first().and_then(|x| x.tensor_type.shape.elements()).unwrap_or(0);
+    let wanted = [("kept part", 1.0 - rate), ("wrong outputs", 0.0), ("wrong gradients", 0.0), ("changed without training", 0.0)];
+    case.wanted = wanted.into_iter().map(|(name, value)| Value::scalar(name.into(), value as f32)).collect();
+    // Whole numbers of wrong elements are not within this.
+    case.tolerance = Tolerance { atol: 5.0 * (rate * (1.0 - rate) / f64::from(count.max(1))).sqrt() + 1e-6, ..Tolerance::default() };
+    case.body = Some(body(rate));
+    Ok(())
+}
+
+fn body(rate: f64) -> Body {
+    Arc::new(move |scope: &dyn Scope, given: &[Tensor]| {
+        let [x, dy] = given else { return Err(gradlet_core::Error::message("dropout has x and a cotangent")) };
+        let layer = Dropout::new(rate);
+        let tape = scope.with_training(true).tape();
+        let x = tape.watch(x)?;
+        let y = layer.call(&tape, &x)?;
+        let dx = tape.gradient_of(&[(&y, Some(dy))], &x)?.map_or_else(|| x.like(0.0), Ok)?;
+        let zero = x.like(0.0)?;
+        let kept = y.not_equal(&zero)?;
+        // An element of `scaled`, where it was kept, is one of `plain` over 1 - rate; else it is 0.
+        let wrong = |scaled: &Tensor, plain: &Tensor| {
+            let off = scaled.mul_scalar(1.0 - rate)?.sub(plain)?.abs()?.greater(&plain.abs()?.mul_scalar(precision(x.dtype()))?)?;
+            let dropped = kept.logical_not()?.logical_and(&scaled.not_equal(&zero)?)?;
+            count(&kept.logical_and(&off)?.logical_or(&dropped)?, x.dtype())
+        };
+        let changed = layer.call(&scope.with_training(false), &x)?.not_equal(&x)?;
+        Ok(vec![kept.cast(x.dtype())?.mean(&[], false)?, wrong(&y, &x)?, wrong(&dx, dy)?, count(&changed, x.dtype())?])
+    })
+}
+
+fn count(flags: &Tensor, dtype: DType) -> gradlet_core::Result<Tensor> {
+    flags.cast(dtype)?.sum(&[], false)
+}
+
+/// How far apart two roundings of one number may be.
+fn precision(dtype: DType) -> f64 {
+    match dtype {
+        DType::F16 => 4e-3,
+        DType::Bf16 => 3e-2,
+        _ => 1e-6,
+    }
+}

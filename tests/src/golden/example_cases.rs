@@ -1,0 +1,249 @@
+//! Examples that TensorFlow wrote, and what it parsed from them: values, or errors by their words.
+
+use crate::golden::checks::{Checks, hex, hex_field, json};
+use crate::golden::parsed_json::{bytes, dtype, float, found, judge, list, same};
+use anyhow::{Context, Result, bail, ensure};
+use bytes::Bytes;
+use gradlet::example::{
+    Example, Feature, FeatureSpec, FeatureType, Features, FixedLenFeature, FixedLenSequenceFeature, ParsedFeatures, RaggedFeature,
+    SequenceExample, VarLenFeature, parse_example, parse_single_example, parse_single_sequence_example,
+};
+use gradlet::raw::{ByteOrder, RawType, decode_raw};
+use gradlet::tensor_proto::{parse_strings, parse_tensor, serialize_strings, serialize_tensor};
+use gradlet::{DType, Strings, Values};
+use serde_json::Value as Json;
+use std::path::Path;
+
+/// `examples/examples.json` and `examples.tfrecord`: Examples and what is in them.
+pub fn examples(folder: &Path, checks: &mut Checks) -> Result<()> {
+    let cases = json(folder, "examples/examples.json")?;
+    let cases = cases.as_object().context("no object")?;
+    // From there on they are in forms that no writer chooses.
+    let by_hand = cases.keys().position(|name| name.starts_with("unpacked_")).unwrap_or(cases.len());
+    for (index, (name, case)) in cases.iter().enumerate() {
+        checks.check(&format!("example {name}"), || {
+            let record = Bytes::from(hex_field(case)?);
+            let example = Example::from_bytes(record.clone())?;
+            let decoded = case["decoded"].as_object().context("nothing decoded")?;
+            let features = example.features.clone().unwrap_or_default().feature;
+            ensure!(features.keys().eq(sorted(decoded.keys())), "other names: {:?}", features.keys());
+            decoded.iter().try_for_each(|(name, wanted)| same_feature(&features[name], wanted).context(name.clone()))?;
+            ensure!(Example::from_bytes(example.to_bytes())?.to_bytes() == example.to_bytes(), "written and read, it is another");
+            ensure!(index >= by_hand || example.to_bytes() == record, "the bytes are others");
+            Ok(())
+        });
+    }
+    checks.check("examples.tfrecord", || {
+        let records = gradlet::tfrecord::Records::new(std::fs::read(folder.join("examples/examples.tfrecord"))?.into());
+        let records = records.collect::<Result<Vec<_>, _>>()?;
+        let wanted = cases.values().map(hex_field).collect::<Result<Vec<_>>>()?;
+        ensure!(records == wanted, "the records are not the Examples");
+        Ok(())
+    });
+    Ok(())
+}
+
+fn sorted<'a>(names: impl Iterator<Item = &'a String>) -> impl Iterator<Item = &'a String> {
+    let mut names: Vec<_> = names.collect();
+    names.sort();
+    names.into_iter()
+}
+
+fn same_feature(feature: &Feature, wanted: &Json) -> Result<()> {
+    match wanted["kind"].as_str() {
+        None => ensure!(feature.kind.is_none(), "there is a list"),
+        Some("bytes_list") => {
+            let wanted = list(&wanted["values"])?.iter().map(bytes).collect::<Result<Vec<_>>>()?;
+            ensure!(feature.strings().context("no strings")? == wanted, "other strings");
+        }
+        Some("float_list") => {
+            let bits = feature.f32s().context("no floats")?.iter().map(|value| Json::from(value.to_bits()));
+            ensure!(bits.eq(list(&wanted["f32_bits"])?.iter().cloned()), "other floats");
+        }
+        Some("int64_list") => {
+            let values = feature.i64s().context("no integers")?.iter().map(|&value| Json::from(value));
+            ensure!(values.eq(list(&wanted["values"])?.iter().cloned()), "other integers");
+        }
+        Some(kind) => bail!("kind {kind:?} is not known"),
+    }
+    Ok(())
+}
+
+/// `examples/parse_cases.json`: features, and what TensorFlow parsed.
+pub fn parse_cases(folder: &Path, checks: &mut Checks) -> Result<()> {
+    for case in list(&json(folder, "examples/parse_cases.json")?)? {
+        let id = case["id"].as_str().context("no id")?;
+        checks.check(&format!("parse_cases {id}"), || parse_case(case));
+    }
+    Ok(())
+}
+
+/// A case of `parse_cases.json`.
+pub fn parse_case(case: &Json) -> Result<()> {
+    judge(parsed(case)?, case, found)
+}
+
+/// What gradlet makes of a case; the outer error is one of the form.
+fn parsed(case: &Json) -> Result<gradlet::Result<ParsedFeatures>> {
+    let features = features(&case["features"])?;
+    match case["fn"].as_str() {
+        Some("parse_single_example") => {
+            let record = Bytes::from(hex(case["serialized_hex"].as_str().context("no record")?)?);
+            Ok(parse_single_example(&record, &features))
+        }
+        Some("parse_example") => {
+            let records = list(&case["serialized_hex"])?.iter().map(|record| Ok(hex(record.as_str().context("no record")?)?.into()));
+            let records = records.collect::<Result<Vec<Bytes>>>()?;
+            Ok(parse_example(&records, &features))
+        }
+        other => bail!("fn {other:?} is not known"),
+    }
+}
+
+/// `examples/sequence_cases.json`: SequenceExamples, and what TensorFlow parsed.
+pub fn sequence_cases(folder: &Path, checks: &mut Checks) -> Result<()> {
+    let cases = json(folder, "examples/sequence_cases.json")?;
+    let cases = list(&cases)?;
+    for case in cases {
+        let id = case["id"].as_str().context("no id")?;
+        checks.check(&format!("sequence_cases {id}"), || sequence_case(case));
+    }
+    checks.check("sequence.tfrecord", || {
+        let records = gradlet::tfrecord::Records::new(std::fs::read(folder.join("examples/sequence.tfrecord"))?.into());
+        let records = records.collect::<Result<Vec<_>, _>>()?;
+        for record in &records {
+            // The order of names in the file is any.
+            let example = SequenceExample::from_bytes(record.clone())?;
+            let again = example.to_bytes();
+            ensure!(
+                again.len() == record.len() && SequenceExample::from_bytes(again.clone())?.to_bytes() == again,
+                "written and read, it is another"
+            );
+        }
+        for case in cases {
+            let record = hex(case["serialized_hex"].as_str().context("no record")?)?;
+            ensure!(case["source"].is_null() || records.iter().any(|known| *known == record), "{} is not in the file", case["id"]);
+        }
+        Ok(())
+    });
+    Ok(())
+}
+
+/// A case of `sequence_cases.json`.
+pub fn sequence_case(case: &Json) -> Result<()> {
+    let record = Bytes::from(hex(case["serialized_hex"].as_str().context("no record")?)?);
+    let (context, steps) = (features(&case["context_features"])?, features(&case["sequence_features"])?);
+    judge(parse_single_sequence_example(&record, &context, &steps), case, |(context, steps), wanted| {
+        found(context, &wanted["context"]).context("context")?;
+        found(steps, &wanted["sequence"]).context("sequence")
+    })
+}
+
+/// The features of a case.
+fn features(json: &Json) -> Result<Features> {
+    let mut features = Features::new();
+    for (name, json) in json.as_object().context("no features")? {
+        features = features.with(name, spec(json).with_context(|| format!("feature {name:?}"))?);
+    }
+    Ok(features)
+}
+
+fn spec(json: &Json) -> Result<FeatureSpec> {
+    let feature_type = match json["dtype"].as_str() {
+        Some("string") => FeatureType::Strings,
+        Some("float32") => FeatureType::F32,
+        Some("int64") => FeatureType::I64,
+        other => bail!("dtype {other:?} is not known"),
+    };
+    let known = ["kind", "dtype", "shape", "default_value", "allow_missing", "row_splits_dtype"];
+    for name in json.as_object().context("no object")?.keys() {
+        ensure!(known.contains(&name.as_str()), "{name:?} is not known");
+    }
+    let dims = || list(&json["shape"])?.iter().map(|dim| Ok(dim.as_u64().context("no size")? as u32)).collect::<Result<Vec<_>>>();
+    let default = match &json["default_value"] {
+        Json::Null => None,
+        value => Some(default(feature_type, value)?),
+    };
+    Ok(match json["kind"].as_str() {
+        Some("FixedLenFeature") => {
+            let feature = FixedLenFeature::new(feature_type, &dims()?);
+            default.into_iter().fold(feature, FixedLenFeature::with_default).into()
+        }
+        Some("VarLenFeature") => VarLenFeature::new(feature_type).into(),
+        Some("FixedLenSequenceFeature") => {
+            let feature = FixedLenSequenceFeature::new(feature_type, &dims()?).allow_missing(json["allow_missing"] == true);
+            default.into_iter().fold(feature, FixedLenSequenceFeature::with_default).into()
+        }
+        Some("RaggedFeature") => RaggedFeature::new(feature_type).into(),
+        other => bail!("kind {other:?} is not known"),
+    })
+}
+
+fn default(feature_type: FeatureType, json: &Json) -> Result<Feature> {
+    let values = flat(json);
+    Ok(match feature_type {
+        FeatureType::Strings => values.into_iter().map(bytes).collect::<Result<Vec<_>>>()?.into(),
+        FeatureType::F32 => values.into_iter().map(|value| Ok(float(value)? as f32)).collect::<Result<Vec<_>>>()?.into(),
+        FeatureType::I64 => values.into_iter().map(|value| value.as_i64().context("no integer")).collect::<Result<Vec<_>>>()?.into(),
+    })
+}
+
+/// The values of nested lists.
+fn flat(json: &Json) -> Vec<&Json> {
+    match json {
+        Json::Array(values) => values.iter().flat_map(flat).collect(),
+        value => vec![value],
+    }
+}
+
+/// `serialize_tensor.json`: tensors as messages, and numbers in bare bytes.
+pub fn tensors(folder: &Path, checks: &mut Checks) -> Result<()> {
+    let json = json(folder, "serialize_tensor.json")?;
+    for case in list(&json["serialize_tensor"])? {
+        checks.check(&format!("serialize_tensor {case}"), || serialized(case));
+    }
+    for case in list(&json["decode_raw"])? {
+        checks.check(&format!("decode_raw {case}"), || {
+            let strings = Strings::scalar(hex(case["bytes_hex"].as_str().context("no bytes")?)?);
+            let order = if case["little_endian"] == true { ByteOrder::Little } else { ByteOrder::Big };
+            let to = raw_type(case["out_type"].as_str().context("no type")?)?;
+            judge(decode_raw(&strings, to, order), case, |tensor, wanted| same(&tensor.clone().into(), wanted))
+        });
+    }
+    if let Some(case) = json.get("parse_wrong_type") {
+        // The case names the types in its message only.
+        checks.check("parse_wrong_type", || {
+            let float = gradlet::Tensor::scalar(&gradlet::cpu(), 1.0f32);
+            judge(parse_tensor(&serialize_tensor(&float)?, DType::I32), case, |_, _| bail!("it was parsed"))
+        });
+    }
+    Ok(())
+}
+
+fn serialized(case: &Json) -> Result<()> {
+    let again = match parsed_tensor(case)? {
+        Values::Strings(strings) => serialize_strings(&strings),
+        Values::Numbers(tensor) => serialize_tensor(&tensor)?,
+    };
+    ensure!(again == hex(case["serialized_tensorproto_hex"].as_str().context("no message")?)?, "the bytes are others");
+    Ok(())
+}
+
+/// What a case's message holds, which must be the case's values.
+pub fn parsed_tensor(case: &Json) -> Result<Values> {
+    let message = hex(case["serialized_tensorproto_hex"].as_str().context("no message")?)?;
+    let values = match case["dtype"].as_str().context("no type")? {
+        "string" => parse_strings(&message)?.into(),
+        name => parse_tensor(&message, dtype(name)?)?.into(),
+    };
+    same(&values, &serde_json::json!({ "dtype": case["dtype"], "shape": case["shape"], "data": flat(&case["values"]) }))?;
+    Ok(values)
+}
+
+fn raw_type(name: &str) -> Result<RawType> {
+    Ok(match name {
+        "int16" => RawType::I16,
+        "uint16" => RawType::U16,
+        name => dtype(name)?.into(),
+    })
+}

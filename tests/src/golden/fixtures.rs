@@ -1,0 +1,122 @@
+//! Reads a folder of golden vectors: JSON files that index tensors in safetensors files.
+
+use crate::golden::case::Value;
+use anyhow::{Context, Result, bail};
+use gradlet_core::{DType, Shape, Tensor, TensorType};
+use safetensors::{Dtype, SafeTensors};
+use serde_json::Value as Json;
+use std::collections::HashMap;
+use std::fs;
+use std::path::{Path, PathBuf};
+
+/// A folder, with the tensor files that were read from it.
+pub struct Folder {
+    path: PathBuf,
+    files: HashMap<String, HashMap<String, Array>>,
+}
+
+/// A tensor as a file holds it: of a type that gradlet may not have.
+struct Array {
+    dtype: Dtype,
+    shape: Vec<usize>,
+    bytes: Vec<u8>,
+}
+
+impl Folder {
+    /// The folder at `path`. Fails if there is none.
+    pub fn open(path: &Path) -> Result<Folder> {
+        if !path.is_dir() {
+            bail!("{} is not a folder", path.display());
+        }
+        Ok(Folder { path: path.into(), files: HashMap::new() })
+    }
+
+    /// The list `cases` of a JSON file; empty if the folder does not have the file.
+    pub fn cases(&self, file: &str) -> Result<Vec<Json>> {
+        let path = self.path.join(file);
+        if !path.exists() {
+            return Ok(Vec::new());
+        }
+        let text = fs::read(&path).with_context(|| path.display().to_string())?;
+        let mut index: Json = serde_json::from_slice(&text).with_context(|| path.display().to_string())?;
+        match index.get_mut("cases").map(Json::take) {
+            Some(Json::Array(cases)) => Ok(cases),
+            _ => bail!("{} has no list \"cases\"", path.display()),
+        }
+    }
+
+    /// The tensor `key` of a safetensors file, to be called `name`; `Ok(None)` if gradlet does not have its element type.
+    ///
+    /// Fails if the file cannot be read or has no such tensor.
+    pub fn value(&mut self, file: &str, key: &str, name: &str) -> Result<Option<Value>> {
+        if !self.files.contains_key(file) {
+            let path = self.path.join(file);
+            let arrays = read_arrays(&path).with_context(|| path.display().to_string())?;
+            self.files.insert(file.into(), arrays);
+        }
+        let Some(array) = self.files[file].get(key) else { bail!("{file} has no tensor {key:?}") };
+        let Some(dtype) = dtype(array.dtype) else { return Ok(None) };
+        let dims = array.shape.iter().map(|&dim| Ok(u32::try_from(dim)?)).collect::<Result<Vec<_>>>()?;
+        let tensor_type = TensorType::new(dtype, Shape::new(&dims)?);
+        Ok(Some(Value { name: name.into(), tensor_type, bytes: array.bytes.clone() }))
+    }
+}
+
+/// All tensors of a safetensors file, which have element types of gradlet's; 16-bit integers, which gradlet has not, are i32.
+pub fn tensors(path: &Path) -> Result<HashMap<String, Tensor>> {
+    let tensor = |(name, mut array): (String, Array)| {
+        if array.dtype == Dtype::I16 {
+            let wide = |two: &[u8]| i32::from(i16::from_le_bytes([two[0], two[1]])).to_le_bytes();
+            array = Array { dtype: Dtype::I32, bytes: array.bytes.chunks_exact(2).flat_map(wide).collect(), ..array };
+        }
+        let dims = array.shape.iter().map(|&dim| Ok(u32::try_from(dim)?)).collect::<Result<Vec<_>>>()?;
+        let tensor_type = TensorType::new(dtype(array.dtype).context("an element type that gradlet has not")?, Shape::new(&dims)?);
+        Ok((name, Tensor::from_bytes(&gradlet::cpu(), tensor_type, &array.bytes)?))
+    };
+    let arrays = read_arrays(path).with_context(|| path.display().to_string())?;
+    arrays.into_iter().map(tensor).collect()
+}
+
+fn read_arrays(path: &Path) -> Result<HashMap<String, Array>> {
+    let bytes = fs::read(path)?;
+    let tensors = SafeTensors::deserialize(&bytes)?;
+    let array = |(name, view): (String, safetensors::tensor::TensorView<'_>)| {
+        (name, Array { dtype: view.dtype(), shape: view.shape().to_vec(), bytes: view.data().to_vec() })
+    };
+    Ok(tensors.tensors().into_iter().map(array).collect())
+}
+
+fn dtype(dtype: Dtype) -> Option<DType> {
+    Some(match dtype {
+        Dtype::F32 => DType::F32,
+        Dtype::F64 => DType::F64,
+        Dtype::F16 => DType::F16,
+        Dtype::BF16 => DType::Bf16,
+        Dtype::I8 => DType::I8,
+        Dtype::U8 => DType::U8,
+        Dtype::I32 => DType::I32,
+        Dtype::I64 => DType::I64,
+        Dtype::BOOL => DType::Bool,
+        _ => return None,
+    })
+}
+
+/// Field `name` of an object, as text. Fails if it is not there.
+pub fn text<'a>(object: &'a Json, name: &str) -> Result<&'a str> {
+    object.get(name).and_then(Json::as_str).with_context(|| format!("no text {name:?}"))
+}
+
+/// The members of object `name` in the order of the file; none if it is not there.
+pub fn members<'a>(object: &'a Json, name: &str) -> impl Iterator<Item = (&'a String, &'a Json)> + use<'a> {
+    object.get(name).and_then(Json::as_object).into_iter().flatten()
+}
+
+/// A number, or one of the texts that stand for numbers which JSON lacks.
+pub fn number(value: &Json) -> Option<f64> {
+    match value.as_str() {
+        Some("NaN") => Some(f64::NAN),
+        Some("Infinity") => Some(f64::INFINITY),
+        Some("-Infinity") => Some(f64::NEG_INFINITY),
+        _ => value.as_f64(),
+    }
+}

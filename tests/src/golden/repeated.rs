@@ -1,0 +1,48 @@
+//! Cases of single elements, repeated until the host's compiled functions divide them into blocks and over cores.
+
+use crate::golden::case::{Case, Value};
+use crate::golden::ops_table;
+use crate::golden::runtimes::Traced;
+use anyhow::{Context, Result};
+use gradlet_core::{Shape, TensorType};
+
+/// So many elements are shared among threads, as soon as two ops run together.
+const ELEMENTS: usize = 1 << 17;
+
+/// The case with each tensor so often that there are [`ELEMENTS`]. `None` where elements depend on each other, or the case is one of
+/// other element types.
+pub fn repeated(case: &Case, traced: &Traced) -> Result<Option<Case>> {
+    let values = || case.inputs.iter().chain(&case.wanted);
+    let Some(shape) = values().next().map(|value| value.tensor_type.shape) else { return Ok(None) };
+    let count = shape.elements().unwrap_or(0) as usize;
+    let even = values().all(|value| value.tensor_type.shape == shape);
+    let Some(op) = case.group.strip_prefix("op:") else { return Ok(None) };
+    if !even || count < 2 || !ops_table::is_elementwise(op) || !alone(traced, count) {
+        return Ok(None);
+    }
+    let times = ELEMENTS.div_ceil(count);
+    let longer = |value: &Value| {
+        let mut dims = shape.dims().to_vec();
+        *dims.first_mut().context("more than one element, and no axis")? *= times as u32;
+        let tensor_type = TensorType::new(value.tensor_type.dtype, Shape::new(&dims)?);
+        Ok(Value { name: value.name.clone(), tensor_type, bytes: value.bytes.repeat(times) })
+    };
+    let longer = |values: &[Value]| values.iter().map(longer).collect::<Result<Vec<_>>>();
+    Ok(Some(Case {
+        id: format!("{}, repeated", case.id),
+        group: case.group.clone(),
+        tolerance: case.tolerance,
+        inputs: longer(&case.inputs)?,
+        wanted: longer(&case.wanted)?,
+        gradients: case.gradients,
+        known: Vec::new(),
+        body: case.body.clone(),
+    }))
+}
+
+/// True if no op makes fewer of `count` elements: they do not meet.
+fn alone(traced: &Traced, count: usize) -> bool {
+    let graph = traced.graph();
+    let elements = |&id: &usize| graph.values[id].tensor_type.shape.elements().unwrap_or(0) as usize;
+    graph.nodes.iter().all(|node| node.inputs.iter().all(|id| elements(id) < count) || node.outputs.iter().all(|id| elements(id) >= count))
+}

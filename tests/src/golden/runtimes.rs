@@ -1,0 +1,145 @@
+//! The runtimes, and how each of the host's computes a case.
+
+use crate::golden::case::{Body, Case};
+use anyhow::{Context, Result, bail};
+use gradlet_core::device::AlignedBytes;
+use gradlet_core::graph::{Graph, Node};
+use gradlet_core::{Artifact, Bool, ConcreteFunction, DType, Device, Eager, Function, Program, Scope, Session, Tensor, ops};
+use std::sync::Arc;
+
+/// Op by op, with portable kernels.
+pub const EAGER: &str = "eager";
+/// One traced function, compiled for the host's portable kernels.
+pub const COMPILED: &str = "compiled";
+/// [`gradlet::cpu`], with its fast kernels and all cores: op by op, and as one compiled function.
+pub const CPU: &str = "cpu";
+/// The same function exported, loaded, and run without a heap.
+pub const DEVICE: &str = "device";
+/// The same artifact on a Cortex-M.
+pub const CORTEX_M: &str = "cortex-m";
+/// Every runtime.
+pub const NAMES: [&str; 5] = [EAGER, COMPILED, CPU, DEVICE, CORTEX_M];
+
+/// The runtimes of these names, in the order of [`NAMES`]; all of them where no name is given. Fails on an unknown name.
+pub fn select<S: AsRef<str>>(names: &[S]) -> Result<Vec<&'static str>> {
+    if let Some(unknown) = names.iter().map(AsRef::as_ref).find(|name| !NAMES.contains(name)) {
+        bail!("no runtime is called {unknown:?}: there are {}", NAMES.join(", "));
+    }
+    let chosen = |runtime: &&str| names.is_empty() || names.iter().any(|name| name.as_ref() == *runtime);
+    Ok(NAMES.into_iter().filter(chosen).collect())
+}
+
+/// The signature of exported cases.
+pub const SIGNATURE: &str = "call";
+
+/// The bytes of a case's outputs.
+pub type Outputs = Vec<Vec<u8>>;
+
+/// Runs a case op by op on `device`.
+pub fn eager(device: &Device, case: &Case, body: &Body) -> Result<Outputs> {
+    let scope = Eager::new(device);
+    bytes(&body(&scope, &inputs(case, &scope)?)?)
+}
+
+/// A case as a function of all its inputs that was traced once: forward, backward and updates in one graph.
+pub struct Traced {
+    inputs: Vec<Tensor>,
+    function: Arc<ConcreteFunction>,
+}
+
+impl Traced {
+    /// Traces a case, to be run by the portable kernels.
+    pub fn new(case: &Case, body: &Body) -> Result<Traced> {
+        Traced::on(&ops::portable_cpu(), case, body)
+    }
+
+    /// Traces a case, to be run on `device`.
+    pub fn on(device: &Device, case: &Case, body: &Body) -> Result<Traced> {
+        let scope = Eager::new(device);
+        let inputs = inputs(case, &scope)?;
+        let body = body.clone();
+        let function = Function::new(move |scope: &dyn Scope, inputs: Vec<Tensor>| body(scope, &inputs));
+        let function = function.concrete(&scope, &inputs)?;
+        Ok(Traced { inputs, function })
+    }
+
+    /// The function as an artifact with one signature. Variables have the values that they have now.
+    pub fn export(&self, case: &Case) -> Result<AlignedBytes> {
+        let inputs: Vec<&str> = case.inputs.iter().map(|value| value.name.as_str()).collect();
+        let outputs: Vec<&str> = case.wanted.iter().map(|value| value.name.as_str()).collect();
+        let mut artifact = Artifact::new();
+        artifact.signature(SIGNATURE, &self.function, &inputs, &outputs)?;
+        Ok(artifact.to_bytes()?)
+    }
+
+    /// The optimised graph.
+    pub fn graph(&self) -> &Graph {
+        self.function.graph()
+    }
+
+    /// The names of the ops in the optimised graph, with the element types that they are computed for.
+    pub fn ops(&self) -> impl Iterator<Item = (&'static str, DType)> {
+        let graph = self.graph();
+        let of = |node: &Node| graph.values[node.inputs[0]].tensor_type.dtype;
+        graph.nodes.iter().map(move |node| (node.op.def.name, of(node)))
+    }
+
+    /// The graph as it was traced, and as it was optimised.
+    pub fn graphs(&self) -> [&Graph; 2] {
+        [self.function.traced(), self.function.graph()]
+    }
+
+    /// Runs the function compiled.
+    pub fn run(&self) -> Result<Outputs> {
+        bytes(&self.function.run(&self.inputs)?)
+    }
+}
+
+/// Runs an exported case in an arena of exactly the bytes that it asks for.
+pub fn device(case: &Case, artifact: &[u8]) -> Result<Outputs> {
+    let program = Program::load(artifact, ops::KERNELS, &[SIGNATURE]).context("load")?;
+    let signature = program.signature(SIGNATURE)?;
+    let mut arena = AlignedBytes::zeroed(program.arena_bytes());
+    let mut session = Session::new(&program, &mut arena)?;
+    for (index, input) in case.inputs.iter().enumerate() {
+        let slot = session.input_bytes_mut(signature, index)?;
+        anyhow::ensure!(slot.len() == input.bytes.len(), "input {} has {} bytes", input.name, slot.len());
+        slot.copy_from_slice(&input.bytes);
+    }
+    session.run(signature)?;
+    (0..case.wanted.len()).map(|index| Ok(session.output_bytes(signature, index)?.to_vec())).collect()
+}
+
+fn inputs(case: &Case, scope: &Eager) -> Result<Vec<Tensor>> {
+    case.inputs.iter().map(|value| Ok(value.tensor(&scope.device())?)).collect()
+}
+
+/// The bytes of computed tensors.
+fn bytes(tensors: &[Tensor]) -> Result<Outputs> {
+    tensors.iter().map(tensor_bytes).collect()
+}
+
+/// The bytes of a computed tensor.
+pub fn tensor_bytes(tensor: &Tensor) -> Result<Vec<u8>> {
+    macro_rules! bytes_of {
+        ($($dtype:ident $element:ty),*) => {
+            match tensor.dtype() {
+                $(DType::$dtype => bytemuck::cast_slice(&tensor.to_vec::<$element>()?).to_vec(),)*
+            }
+        };
+    }
+    Ok(bytes_of!(F32 f32, F64 f64, F16 half::f16, Bf16 half::bf16, I8 i8, U8 u8, I32 i32, I64 i64, Bool Bool))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn runtimes_are_selected_by_name() {
+        assert_eq!(select::<&str>(&[]).unwrap(), NAMES);
+        assert_eq!(select(&[DEVICE, CPU, DEVICE]).unwrap(), [CPU, DEVICE]);
+        let error = select(&["cpu", "gpu"]).unwrap_err().to_string();
+        assert_eq!(error, "no runtime is called \"gpu\": there are eager, compiled, cpu, device, cortex-m");
+    }
+}
