@@ -52,8 +52,13 @@ pub fn name(command: &Command) -> String {
     command.get_program().to_string_lossy().into_owned()
 }
 
-/// The words of `command`.
+/// The words of `command`: of a long list, the first ones.
 pub fn line(command: &Command) -> String {
+    const MOST: usize = 20;
     let words = command.get_args().map(|word| word.to_string_lossy().into_owned());
-    std::iter::once(name(command)).chain(words).collect::<Vec<_>>().join(" ")
+    let mut words: Vec<String> = std::iter::once(name(command)).chain(words).collect();
+    let rest = words.len().saturating_sub(MOST);
+    words.truncate(MOST);
+    words.extend((rest > 0).then(|| format!("… {rest} more")));
+    words.join(" ")
 }
