@@ -51,8 +51,8 @@ pub enum Gradient {
     Missing(&'static str),
 }
 
-/// Which data the kernels of an op may refuse with an error; `tests/tests/refusals.rs` holds the catalogue to it. An op that may refuse
-/// its data is planned before any variable is written, and never works in a variable's own bytes.
+/// Which data the kernels of an op may refuse with an error; `tests/tests/suite/refusals.rs` holds the catalogue to it. An op that may
+/// refuse its data is planned before any variable is written, and never works in a variable's own bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Refusal {
     /// None.
