@@ -19,8 +19,8 @@ use std::sync::Arc;
 /// How many units in its last place an element of 16 bits may be off: a rounding of each of a few ops.
 const ULPS: f64 = 4.0;
 
-/// Ops in which numbers that were rounded cancel, and why. An element may be off by twice as much more as it moves, at most, when every
-/// result on the way to it is one of its two neighbours among the 16-bit floats, by chance.
+/// Ops in which rounded numbers cancel, and why. Beyond [`ULPS`], an element may be off by twice the most that it moved in [`SAMPLES`]
+/// runs in which every result on the way to it became one of its two neighbours among the 16-bit floats, by chance.
 const CANCELS: [(&str, &str); 15] = [
     ("batch_normalization", MEAN),
     ("clip_by_norm", "the gradient loses its part along x"),
@@ -44,7 +44,7 @@ const STEPS: &str = "rounded states and gates pass through sums of both signs, a
 /// Ops that round what they computed in f32 again: which bits they have is not known beforehand.
 const MIXED: [(&str, &str); 1] = [("keras_batch_norm", "the moving statistics go on in 16 bits from moments that are f32")];
 
-/// How often results are moved by chance.
+/// The number of runs with results moved by chance.
 const SAMPLES: u64 = 16;
 
 /// The case in every other float type that it makes sense in, to be run by the kernels of `device`.

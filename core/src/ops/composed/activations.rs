@@ -39,8 +39,7 @@ impl Tensor {
         self.less(&self.like(0.0)?)?.select(&below, self)?.mul_scalar(SELU.1)
     }
 
-    /// `self / (1 + |self|)`, as `tf.nn.softsign`. Its gradient is `1 / (1 + |self|)²`: those of its ops would cancel where `self` is
-    /// large.
+    /// `self / (1 + |self|)`, as `tf.nn.softsign`. Its gradient is `1 / (1 + |self|)²`: those of its ops cancel where `self` is large.
     pub fn softsign(&self) -> Result<Tensor> {
         fn divisor(x: &Tensor) -> Result<Tensor> {
             x.abs()?.add_scalar(1.0)
