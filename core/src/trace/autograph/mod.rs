@@ -61,7 +61,7 @@ pub use gradlet_core::__to_code as to_code;
 /// What is to be known:
 ///
 /// - What a tensor's branch or loop assigns must be a [`Structure`](crate::tensor::structure::Structure), and keep its types; host
-/// numbers in it   must come out the same from both branches. What is changed by a method, such as `list.push(x)`, is not seen.
+///   numbers in it must come out the same from both branches. What is changed by a method, such as `list.push(x)`, is not seen.
 /// - `break` and `continue` that a tensor decides leave the innermost `while` or `for`; `loop`, `while let`, labels of other loops and
 ///   `break` with a value take a bool.
 /// - Operators on values that are no tensors clone their operands, if these are variables.
