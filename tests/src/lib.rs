@@ -8,7 +8,6 @@
 //!
 //! [`fuzz`] has what must hold of damaged bytes, for the targets in `fuzz/` and for the tests.
 
-pub mod campaign;
 pub mod flash;
 pub mod flat;
 pub mod frozen;

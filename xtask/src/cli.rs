@@ -19,7 +19,7 @@ pub enum Task {
     Setup,
     /// Run all tests: format, lints, docs, tests, firmware, golden vectors, bits, sizes. Stops at the first failure.
     Test {
-        /// Only the steps whose names contain one of these; `all` runs every step with its full number of cases.
+        /// Only the steps whose names contain one of these; `all` runs every step, and each fuzz target for a minute.
         #[arg(value_name = "STEP")]
         steps: Vec<String>,
     },

@@ -16,7 +16,7 @@ const GENERATED: &str = "std-host/src/formats/proto";
 pub struct Machine {
     /// For the firmwares.
     pub toolchain: Toolchain,
-    /// True if campaigns run with their full number of cases.
+    /// True if each fuzz target runs for a minute.
     pub all: bool,
 }
 

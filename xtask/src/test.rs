@@ -9,7 +9,7 @@ use std::time::Instant;
 use xtask::setup;
 use xtask::shell::{self, cargo};
 
-/// The word for every step with its full number of cases.
+/// The word for every step, with longer runs of the fuzz targets.
 const ALL: &str = "all";
 
 /// Runs the steps whose names contain one of `wanted`, or every step.
