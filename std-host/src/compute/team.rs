@@ -282,7 +282,8 @@ mod tests {
             }
         });
         let after = clock_gettime(ClockId::ThreadCPUTime);
-        let computed = (after.tv_sec - before.tv_sec) * 1_000_000_000 + i64::from(after.tv_nsec) - i64::from(before.tv_nsec);
+        let nanoseconds = |time: rustix::time::Timespec| time.tv_sec as i128 * 1_000_000_000 + time.tv_nsec as i128;
+        let computed = nanoseconds(after) - nanoseconds(before);
         assert!(computed < 30_000_000, "{computed} ns");
     }
 

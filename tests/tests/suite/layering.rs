@@ -139,7 +139,8 @@ fn imports_go_one_way() {
             fs::read_dir(&source).unwrap().map(|entry| entry.unwrap().file_name().into_string().unwrap()).collect();
         folders.retain(|name| name != "lib.rs" && name != "bin");
         let mut named = order.clone();
-        (folders.sort(), named.sort());
+        folders.sort();
+        named.sort();
         assert_eq!(named, folders, "{heading} of ARCHITECTURE.md (left), and the folders (right)");
         let paths = files(&source, ".rs").into_iter().map(|path| path.strip_prefix(&source).unwrap().to_path_buf());
         let inner = paths.filter(|path| !path.starts_with("bin") && path.as_os_str() != "lib.rs");
