@@ -105,7 +105,7 @@ impl Counts {
                 self.tests += numbers().next().unwrap_or(0);
             } else if line.ends_with(" skipped") && line.contains(" passed, ") {
                 self.golden += numbers().next().unwrap_or(0);
-                self.skipped += numbers().last().unwrap_or(0);
+                self.skipped += numbers().next_back().unwrap_or(0);
             }
         }
     }

@@ -175,7 +175,7 @@ fn what_holds_a_module_asks_it() {
     let own = Shared::new(Own::new());
     seen_by(&own, &Some(own.clone()));
     seen_by(&own, &vec![own.clone()]);
-    seen_by(&own, &[own.clone()]);
+    seen_by(&own, core::array::from_ref(&own));
     seen_by(&own, &(own.clone(),));
     seen_by(&own, &BTreeMap::from([(String::from("key"), own.clone())]));
     seen_by(&own, &Newtype(own.clone()));
