@@ -205,6 +205,9 @@ mod tests {
         "tanh_shrink",
     ];
 
+    /// A layer's op, the names of its tensors, and their dimensions.
+    type Sample = (&'static str, [&'static str; 2], [&'static [u32]; 2]);
+
     #[test]
     fn layers_have_every_activation_of_keras() {
         let numbers = |dims: &[u32]| {
@@ -212,7 +215,7 @@ mod tests {
             Tensor::new(&ops::portable_cpu(), &numbers, dims).unwrap()
         };
         let same = json!({ "padding": "SAME", "output_shape": [1, 4, 4, 2] });
-        let layers: [(&str, [&str; 2], [&[u32]; 2]); 5] = [
+        let layers: [Sample; 5] = [
             ("dense", ["x", "kernel"], [&[3, 4], &[4, 2]]),
             ("conv1d", ["x", "w"], [&[1, 4, 3], &[2, 3, 2]]),
             ("conv2d", ["x", "w"], [&[1, 4, 4, 3], &[2, 2, 3, 2]]),
