@@ -2,7 +2,7 @@
 
 #[allow(dead_code)]
 #[path = "../../examples/tensorboard.rs"]
-mod tensorboard;
+mod program;
 
 use gradlet::summary::Run;
 use std::path::Path;
@@ -18,7 +18,7 @@ fn the_curve_is_the_training_s() {
     let points = &run.series("loss").unwrap().points;
     let lines = points.iter().map(|point| format!("batch {}: loss {:.6}", point.step, point.number().unwrap()));
     let mut printed = Vec::new();
-    tensorboard::mlp::run(Path::new(DATA), 1, &mut printed).unwrap();
+    program::mlp::run(Path::new(DATA), 1, &mut printed).unwrap();
     let printed = String::from_utf8(printed).unwrap();
     assert_eq!(lines.collect::<Vec<_>>(), printed.lines().take(160).collect::<Vec<_>>());
 }

@@ -5,7 +5,7 @@
 mod cnn;
 #[allow(dead_code)]
 #[path = "../../examples/trace.rs"]
-mod trace;
+mod program;
 
 use gradlet::control::{WhileOptions, cond, while_loop};
 use gradlet::layers::{Dense, Layer, Module};
@@ -204,7 +204,7 @@ fn eager_code_is_kept_under_the_names_of_its_layers() {
 fn the_example_writes_what_tensorboard_reads() -> Result<()> {
     let folder = tempfile::tempdir().unwrap();
     let digits = Digits::load(Path::new(DATA), "train")?;
-    let profile = trace::run(&digits, folder.path(), 3).unwrap();
+    let profile = program::run(&digits, folder.path(), 3).unwrap();
     let space = proto::XSpace::decode(std::fs::read(&profile).unwrap().as_slice()).unwrap();
     assert_eq!(space.planes[0].name, "/host:CPU");
     let run = summary::Run::read(folder.path())?;
