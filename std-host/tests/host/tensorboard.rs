@@ -13,7 +13,7 @@ const DATA: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../data/mnist10k");
 #[test]
 fn the_curve_is_the_training_s() {
     let folder = tempfile::tempdir().unwrap();
-    tensorboard::run(Path::new(DATA), folder.path(), 1).unwrap();
+    program::run(Path::new(DATA), folder.path(), 1).unwrap();
     let run = Run::read(folder.path()).unwrap();
     let points = &run.series("loss").unwrap().points;
     let lines = points.iter().map(|point| format!("batch {}: loss {:.6}", point.step, point.number().unwrap()));
