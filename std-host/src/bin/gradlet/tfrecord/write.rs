@@ -9,7 +9,7 @@ use std::path::PathBuf;
 
 /// Write TFRecord files from IDX files, folders of images, CSV, lines of text, or files
 ///
-/// Images, IDX and CSV become Examples, which `parse_example` reads; lines and files become records as they are.
+/// Images, IDX and CSV become Examples, which `parse_example` reads; files become records as they are, and so do lines, without `\r`.
 #[derive(Args)]
 #[command(after_help = "Examples:
   gradlet tfrecord write digits.tfrecord --idx train-images-idx3-ubyte.gz train-labels-idx1-ubyte.gz
