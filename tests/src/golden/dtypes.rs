@@ -6,7 +6,7 @@
 //! - The outputs have the bits of that, rounded at last or after each op ([`rounded`]); so an op alone is gradlet's own f32 kernel on the
 //!   widened inputs, rounded once.
 //! - The gradients of an op alone have the bits of f32's, rounded once: its rule is computed in f32.
-//! - Every element is within [`ULPS`] of f32's, but for the ops of [`CANCELS`].
+//! - Every element is within `ULPS` of f32's, but for the ops of `CANCELS`.
 
 use crate::golden::case::{Body, Case, Known, Tolerance, Value, elements};
 use crate::golden::rounded::{jittered, round, rounded};

@@ -9,7 +9,7 @@ use gradlet_core::{Shape, TensorType};
 /// So many elements are shared among threads, as soon as two ops run together.
 const ELEMENTS: usize = 1 << 17;
 
-/// The case with each tensor so often that there are [`ELEMENTS`]. `None` where elements depend on each other, or the case is one of
+/// The case with each tensor so often that there are `ELEMENTS`. `None` where elements depend on each other, or the case is one of
 /// other element types.
 pub fn repeated(case: &Case, traced: &Traced) -> Result<Option<Case>> {
     let values = || case.inputs.iter().chain(&case.wanted);
