@@ -156,8 +156,6 @@ pub fn ensure_jetson() -> Result<Result<Toolchain, String>> {
 pub fn jetson_cargo(toolchain: Toolchain, subcommand: &str) -> Command {
     let mut command = toolchain.cargo_for(JETSON, "std,panic_unwind,test", subcommand);
     command.env("CARGO_TARGET_AARCH64_UNKNOWN_LINUX_GNU_LINKER", JETSON_LINKER);
-    // The library and all packages are compiled for it: that takes longer than the tests.
-    command.env("CARGO_PROFILE_DEV_OPT_LEVEL", "0");
     command.env("CARGO_TARGET_AARCH64_UNKNOWN_LINUX_GNU_RUNNER", format!("{JETSON_QEMU} -cpu max -L /usr/aarch64-linux-gnu"));
     command
 }
