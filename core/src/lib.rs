@@ -16,24 +16,24 @@ extern crate self as gradlet_core;
 #[cfg(target_endian = "big")]
 compile_error!("gradlet reads its formats in place, and they are little-endian");
 
-// The ground: errors, element types, shapes, views of bytes, random numbers, the artifact's records, and what an op is.
+// Errors, element types, shapes, views of bytes, random numbers, the records of an artifact, the definition of an op.
 mod base;
 
-// What a user holds: tensors, variables, devices, scopes; and graphs, which are tensors that were not computed yet.
+// Tensors, variables, devices and scopes; and graphs, whose tensors are not computed yet.
 #[cfg(feature = "alloc")]
 pub mod tensor;
 
 // One op, one file: shape rule, kernels, gradient, the method of `Tensor`. The catalogue gives each its number.
 pub mod ops;
 
-// What a firmware links beside the kernels: reader, verifier, executor, checkpoints, telemetry. Nothing here allocates.
+// The device's runtime, linked beside the kernels: reader, verifier, executor, checkpoints, telemetry. It never allocates.
 mod runtime;
 
-// Scopes that compute at once, record a graph, or watch; and the control flow, arrays and loops that graphs have.
+// Scopes that compute eagerly, record a graph or observe; control flow, TensorArray and autograph.
 #[cfg(feature = "alloc")]
 mod trace;
 
-// The tape: it records over any scope, and walks back by ops of the same scope.
+// The tape: it records over any scope, and emits the backward pass into the same scope.
 #[cfg(feature = "alloc")]
 pub mod autodiff;
 
@@ -41,19 +41,19 @@ pub mod autodiff;
 #[cfg(feature = "alloc")]
 mod compile;
 
-// A plan run on a host, in buffers of its own.
+// The host's executable: it runs a plan in buffers of its own.
 #[cfg(feature = "alloc")]
 mod host;
 
-// `Function`: traced once for each signature, compiled, called.
+// `Function`: traced once per signature, then compiled.
 #[cfg(feature = "alloc")]
 pub mod function;
 
-// The flat file: functions and variables written as one artifact, and described.
+// Artifacts: flat files of functions and variables, written and described.
 #[cfg(feature = "alloc")]
 pub mod artifact;
 
-// What models are made of and trained with, in Keras's terms.
+// Layers, losses, metrics, optimizers and schedules, with Keras's names.
 #[cfg(feature = "alloc")]
 mod nn;
 

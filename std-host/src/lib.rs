@@ -10,10 +10,10 @@ mod files;
 // The host's CPU as a device: fast kernels, spread over its cores.
 mod compute;
 
-// What has no shape of its own in core: strings, sparse and ragged tensors, arrays of `ndarray`.
+// Values without a type in core: strings, sparse and ragged tensors, arrays of `ndarray`.
 mod values;
 
-// Bytes of other programs' formats: TensorFlow's messages and records, IDX, NumPy, safetensors.
+// Foreign formats: TensorFlow's messages and records, IDX, NumPy, safetensors.
 mod formats;
 
 // From files to batches: `Dataset`, known sets, images, lines and CSV.
@@ -22,13 +22,13 @@ pub mod data;
 // TensorFlow's checkpoints: named objects, saved and restored.
 pub mod checkpoint;
 
-// What TensorBoard shows: summaries, traces, and what a device tells over a line.
+// Data for TensorBoard: summaries, traces, and the telemetry of devices.
 mod tensorboard;
 
-// Keras's `compile`, `fit`, `evaluate` and `predict`, and models that are known by name.
+// Keras's `compile`, `fit`, `evaluate` and `predict`; named models.
 mod train;
 
-// The flat file on the host: written, loaded, looked at, handed to a firmware.
+// Artifacts on the host: exported, loaded, inspected, prepared for firmware.
 pub mod artifact;
 
 /// Layers: what models are made of. They have Keras's names, defaults and weight layouts.

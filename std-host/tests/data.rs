@@ -25,7 +25,7 @@ fn data_threads() -> usize {
     tasks.filter(|task| std::fs::read_to_string(task.path().join("comm")).is_ok_and(|name| name.starts_with("gradlet-data"))).count()
 }
 
-/// What TensorFlow 2.21 says of the same stages.
+/// The cardinalities are TensorFlow 2.21's of the same stages.
 #[test]
 fn what_is_taken_of_an_unknown_number_is_unknown() {
     let five = Dataset::range(0..5);

@@ -7,12 +7,12 @@ use std::path::PathBuf;
 #[derive(Parser)]
 #[command(name = "cargo xtask", bin_name = "cargo xtask")]
 pub struct Cli {
-    /// What to do.
+    /// The task.
     #[command(subcommand)]
     pub task: Task,
 }
 
-/// What is done here, and what the tools do.
+/// Every task of `cargo xtask`.
 #[derive(Subcommand)]
 pub enum Task {
     /// Install what is missing: a Rust toolchain for the Cortex-M4F, and QEMU. The other tasks do this too.
@@ -25,10 +25,10 @@ pub enum Task {
     },
     /// Make the Rust of TensorFlow's messages (std-host/src/formats/proto) anew.
     Proto,
-    /// What the tools do.
+    /// The tasks of the tools.
     #[command(flatten)]
     Tool(Tool),
-    /// What the suite does.
+    /// The tasks of the suite.
     #[command(flatten)]
     Suite(Suite),
 }
@@ -37,12 +37,12 @@ pub enum Task {
 #[derive(Parser)]
 #[command(name = "cargo xtask", bin_name = "cargo xtask")]
 pub struct SuiteTasks {
-    /// What to do.
+    /// The task.
     #[command(subcommand)]
     pub task: Suite,
 }
 
-/// What the suite does beside its tests.
+/// The tasks of the suite.
 #[derive(Subcommand)]
 pub enum Suite {
     /// Run golden vectors on every runtime, or on some.
@@ -65,12 +65,12 @@ pub enum Suite {
 #[derive(Parser)]
 #[command(name = "cargo xtask", bin_name = "cargo xtask")]
 pub struct Tools {
-    /// What to do.
+    /// The task.
     #[command(subcommand)]
     pub tool: Tool,
 }
 
-/// What the tools do.
+/// The tasks of the tools.
 #[derive(Subcommand)]
 pub enum Tool {
     /// Train on the host, export, learn on the emulated device: the main job, from end to end.
@@ -93,7 +93,7 @@ pub enum Tool {
     },
     /// Measure gradlet beside TensorFlow, taking turns, and print the ratios.
     Bench {
-        /// What to measure.
+        /// The race to run.
         race: Race,
         /// The options of every race.
         #[command(flatten)]
@@ -119,7 +119,7 @@ pub enum Tool {
     },
 }
 
-/// What is measured beside TensorFlow.
+/// A race against TensorFlow.
 #[derive(Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub enum Race {
     /// Training steps, and the memory that they take. DIR has the MNIST files (data/mnist10k).
@@ -163,7 +163,7 @@ pub enum Check {
     BitsEager,
     /// The bits of training through restarts.
     BitsRestart,
-    /// What the device tells over its line.
+    /// The device's telemetry.
     Telemetry,
     /// Sizes beside bars and committed figures.
     Size,

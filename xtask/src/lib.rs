@@ -1,4 +1,4 @@
-//! What `cargo xtask` and the tools that it starts share: the command line, the machine's programs, and how they are found.
+//! The code that `cargo xtask` shares with the tools that it starts: the command line, and the setup of the machine.
 
 pub mod boards;
 pub mod cli;

@@ -1,4 +1,4 @@
-//! What the programs of a step print: shown as it comes where a step runs alone, else kept until the step is over.
+//! The output of a step: shown as it comes where a step runs alone, else kept until the step ends.
 
 use anyhow::{Context, Result, bail};
 use std::io::{IsTerminal, Read, Write, pipe, stdout};
@@ -58,7 +58,7 @@ impl Log {
         }
     }
 
-    /// What was printed.
+    /// The output so far.
     pub fn text(&self) -> String {
         String::from_utf8_lossy(&self.text).into_owned()
     }

@@ -12,7 +12,7 @@ use xtask::shell::{answer, cargo, root};
 /// Sources that `cargo xtask proto` makes.
 const GENERATED: &str = "std-host/src/formats/proto";
 
-/// What the steps run on.
+/// The machine that the steps run on.
 pub struct Machine {
     /// For the firmwares.
     pub toolchain: Toolchain,
@@ -22,7 +22,7 @@ pub struct Machine {
 
 /// A step: it passes, or says why not.
 pub struct Step {
-    /// What it is called.
+    /// Its name.
     pub name: &'static str,
     /// True if it runs the tools.
     pub needs_tools: bool,
@@ -44,13 +44,13 @@ pub const BUILD: &str = "build";
 /// Builds only the programs that steps run, with the features that all packages together ask for.
 pub const BINARIES: [&str; 3] = ["build", "--workspace", "--bins"];
 
-/// What comes first, one after the other.
+/// The first steps, one after the other.
 pub static FIRST: [Step; 2] = [
     step("format", |_, log| format(log)),
     step(BUILD, |_, log| log.run(cargo().args(["build", "--workspace", "--bins", "--tests", "--examples"]))),
 ];
 
-/// What follows: three chains side by side. None waits for what another one builds; Chromium and QEMU leave a core idle most of the time.
+/// Three chains of steps, side by side. No chain needs what another one builds, and Chromium and QEMU leave a core idle.
 pub static CHAINS: [&[Step]; 3] = [&HOST, &TENSORFLOW, &DEVICES];
 
 static HOST: [Step; 5] = [

@@ -45,7 +45,7 @@ pub fn run(wanted: &[String]) -> Result<()> {
     progress.failed.map_or(Ok(()), Err)
 }
 
-/// What the chains have done so far.
+/// The state of the chains.
 #[derive(Default)]
 struct Progress {
     passed: usize,
@@ -87,7 +87,7 @@ fn chain(steps: &[&Step], machine: &Machine, live: bool, progress: &Mutex<Progre
     }
 }
 
-/// What passed.
+/// Counts of passed cases.
 #[derive(Default)]
 struct Counts {
     tests: usize,

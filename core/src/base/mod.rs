@@ -1,4 +1,4 @@
-//! The ground: errors, element types, shapes, views of bytes, random numbers, the records of an artifact, and what an op is.
+//! Errors, element types, shapes, views of bytes, random numbers, the records of an artifact, the definition of an op.
 
 pub mod dtype;
 pub mod error;

@@ -1,4 +1,4 @@
-//! What planning gives: the order of a graph's nodes as steps, and where each value lives.
+//! The result of planning: the steps of a graph in order, and the location of each value.
 
 use crate::base::dtype::DType;
 use crate::base::shape::{Shape, TensorType};
@@ -35,7 +35,7 @@ impl Location {
     }
 }
 
-/// What a graph is planned for.
+/// The runtime that a graph is planned for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Target {
     /// A device: arguments are copied into scratch memory, and results are read there.
@@ -135,13 +135,13 @@ impl Bodies {
     }
 }
 
-/// What is decided before the order of the nodes.
+/// Decisions that precede the order of the nodes.
 pub(crate) struct Decisions {
     /// The captured variable whose bytes each value takes.
     pub(crate) direct: Vec<Option<usize>>,
-    /// What each node runs, if it is a branch or a loop.
+    /// The plans of each node's bodies, if it is a branch or a loop.
     pub(crate) bodies: Vec<Option<Bodies>>,
-    /// Whether results may lie in buffers that the caller is given.
+    /// True if results may lie in buffers that are handed to the caller.
     pub(crate) gives: bool,
 }
 

@@ -34,9 +34,9 @@ pub struct ConcreteFunction {
     /// As it was traced.
     pub(super) traced: Graph,
     graph: Graph,
-    /// What plans of one function share.
+    /// Scratch memory, shared by all plans of one function.
     scratch: Shared<Scratch>,
-    /// Once it ran. Who runs it has it.
+    /// The compiled graph: the inner `None` until the first run, the outer `None` while a thread runs it.
     executable: Monitor<Option<Option<Box<Executable>>>>,
 }
 

@@ -46,7 +46,7 @@ impl Memory<'_> {
 pub(crate) struct Scratch(Lock<Vec<AlignedBytes>>);
 
 impl Scratch {
-    /// What `work` makes of so many bytes, which hold anything.
+    /// Calls `work` with `bytes` bytes of arbitrary content.
     pub(crate) fn with<R>(&self, bytes: usize, work: impl FnOnce(&mut [u8]) -> R) -> R {
         if bytes == 0 {
             return work(&mut []);

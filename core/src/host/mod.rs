@@ -1,4 +1,4 @@
-//! A plan run on a host, in buffers of its own: what a compiled `Function` calls.
+//! The executable of a compiled `Function`: it runs a plan on a host, in buffers of its own.
 
 pub(crate) mod control_step;
 pub(crate) mod executable;

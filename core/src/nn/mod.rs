@@ -1,4 +1,4 @@
-//! What models are made of and trained with, in Keras's terms.
+//! Layers, losses, metrics, optimizers and schedules, with Keras's names.
 
 pub mod layers;
 pub mod losses;

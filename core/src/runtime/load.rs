@@ -1,4 +1,4 @@
-//! Loading: an artifact is verified once, so nothing that runs it checks it again.
+//! `Program::load`: verifies an artifact once, so that the executor need not check it again.
 
 use crate::base::error::{Error, Result};
 use crate::base::op::Kernel;

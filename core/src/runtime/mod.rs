@@ -1,4 +1,4 @@
-//! What a firmware links beside the kernels: it reads, verifies and runs artifacts, and keeps what was learnt. Nothing here allocates.
+//! The device's runtime: it reads, verifies and runs artifacts, saves checkpoints and sends telemetry. It never allocates.
 
 pub(crate) mod arena;
 pub(crate) mod check;

@@ -155,7 +155,7 @@ impl Variable {
         self.cell.state.look(|state| state.as_ref().map(|state| state.tensor_type)).ok_or(Error::Unbuilt)
     }
 
-    /// What `use_buffer` makes of the buffer's place, once it makes something of it: it does not while somebody computes in the buffer.
+    /// Waits until `use_buffer` returns a value, and returns it. It returns `None` while a function computes in the buffer.
     fn wait<R>(&self, use_buffer: impl Fn(&mut Option<Shared<Buffer>>) -> Option<R>) -> Result<R> {
         self.cell.state.when(|state| match state {
             Some(state) => use_buffer(&mut state.buffer).map(Ok).ok_or_else(|| state.device.clone()),

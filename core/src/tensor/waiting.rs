@@ -1,6 +1,6 @@
-//! Waiting for another thread: asleep, as far as the device lets its threads sleep.
+//! Waiting for another thread, by the means of the device: on the host, the waiting thread sleeps.
 //!
-//! A [`Lock`] is held for moments only, and who waits for it spins. What may take as long as a function runs is watched by a [`Monitor`].
+//! A [`Lock`] is held for moments, so a waiting thread spins. A [`Monitor`] guards values that may be taken for as long as a function runs.
 
 use crate::base::sync::Lock;
 use crate::tensor::device::Device;
@@ -21,12 +21,12 @@ impl<T> Monitor<T> {
         Monitor(Lock::new(Watched { value, waiting: Vec::new() }))
     }
 
-    /// What `look` makes of the value as it is now.
+    /// Calls `look` with the current value.
     pub(crate) fn look<R>(&self, look: impl FnOnce(&T) -> R) -> R {
         look(&self.0.lock().value)
     }
 
-    /// What `change` makes of the value. Who waits looks again.
+    /// Calls `change` with the value, and wakes the waiting threads.
     pub(crate) fn change<R>(&self, change: impl FnOnce(&mut T) -> R) -> R {
         let mut watched = self.0.lock();
         let result = change(&mut watched.value);
@@ -36,7 +36,7 @@ impl<T> Monitor<T> {
         result
     }
 
-    /// What `attempt` makes of the value, as soon as it succeeds. Until then it gives the device by whose means this thread waits.
+    /// Repeats `attempt` until it succeeds. A failed attempt returns the device by whose means this thread waits for a change.
     pub(crate) fn when<R>(&self, mut attempt: impl FnMut(&mut T) -> Result<R, Device>) -> R {
         loop {
             let device = match self.attempt(&mut attempt) {
@@ -54,7 +54,7 @@ impl<T> Monitor<T> {
         }
     }
 
-    /// Whoever changes the value after an attempt that failed knows of its device.
+    /// Attempts once. After a failure the device is registered, so that the next change wakes it.
     fn attempt<R>(&self, attempt: &mut impl FnMut(&mut T) -> Result<R, Device>) -> Result<R, Device> {
         let mut watched = self.0.lock();
         let result = attempt(&mut watched.value);
@@ -68,13 +68,13 @@ impl<T> Monitor<T> {
 }
 
 impl<T: Default> Monitor<Option<T>> {
-    /// The value, for this thread alone until the turn is over. The others' threads wait for theirs, by the means of their devices.
+    /// Takes the value for this thread until the turn is dropped. Other threads wait for their turns by the means of their devices.
     pub(crate) fn turn(&self, device: &Device) -> Turn<'_, T> {
         Turn { monitor: self, value: self.when(|value| value.take().ok_or_else(|| device.clone())) }
     }
 }
 
-/// A value that one thread has.
+/// A value taken by one thread, and put back on drop.
 pub(crate) struct Turn<'m, T: Default> {
     monitor: &'m Monitor<Option<T>>,
     value: T,

@@ -1,4 +1,4 @@
-//! Scopes: computing at once, recording a graph, watching, and the control flow and arrays that are recorded in graphs.
+//! Scopes that compute eagerly, record a graph or observe; control flow, TensorArray and autograph.
 
 pub mod autograph;
 pub mod control;

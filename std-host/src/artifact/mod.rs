@@ -1,4 +1,4 @@
-//! The flat file: written, loaded, looked at, and handed to a firmware.
+//! Artifacts: exported, loaded, inspected, prepared for firmware.
 
 pub mod export;
 pub mod firmware;

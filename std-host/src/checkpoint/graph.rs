@@ -14,7 +14,7 @@ use std::path::Path;
 pub const OBJECT_GRAPH: &str = "_CHECKPOINTABLE_OBJECT_GRAPH";
 /// What every value of gradlet's is, and of TensorFlow's variables.
 const VARIABLE_VALUE: &str = "VARIABLE_VALUE";
-/// What stands between the path of an object and the name of what is saved of it.
+/// The part of a key between an object's path and the name of its saved value.
 const ATTRIBUTES: &str = ".ATTRIBUTES";
 
 /// Objects further in than so many bytes of names are told by their numbers.

@@ -64,7 +64,7 @@ struct Board {
     work: Mutex<Option<Work<'static>>>,
     panic: Mutex<Option<Box<dyn Any + Send>>>,
     asleep: AtomicUsize,
-    /// Whether who offered work sleeps until the helpers have left.
+    /// True while the thread that offered work sleeps until the helpers have left.
     waiting: AtomicBool,
     bed: Mutex<()>,
     bell: Condvar,

@@ -11,7 +11,7 @@ use std::path::Path;
 /// The key of the metadata line that names the model.
 const MODEL: &str = "model";
 
-/// What the names of files of other formats end with, which are not written here.
+/// Endings of other formats' file names. Weights are not written in these formats.
 const FOREIGN: [&str; 10] = ["h5", "hdf5", "keras", "npy", "npz", "onnx", "pb", "pt", "pth", "tflite"];
 
 /// Fails where the name of a file does not end in `.safetensors`, the one format of weights.
@@ -78,7 +78,7 @@ pub fn save(scope: &dyn Scope, model: &dyn Module, name: &str, path: &Path) -> F
     write_whole(path, &serialize(views, Some(metadata)).map_err(unwritable)?)
 }
 
-/// What files of other formats begin with.
+/// The first bytes of other formats' files, with a description of each.
 const KINDS: [(&[u8], &str); 3] = [
     (b"\x89HDF\r\n\x1a\n", "it is an HDF5 file, as Keras's .h5"),
     (b"PK\x03\x04", "it is a ZIP file, as Keras's .keras and NumPy's .npz"),

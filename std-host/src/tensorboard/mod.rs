@@ -1,4 +1,4 @@
-//! What TensorBoard shows: summaries, traces, and what a device tells over a line.
+//! Data for TensorBoard: summaries, traces, and the telemetry of devices.
 
 pub mod monitor;
 pub mod profiler;

@@ -1,4 +1,4 @@
-//! Keras's `compile`, `fit`, `evaluate` and `predict`, and models that are known by name.
+//! Keras's `compile`, `fit`, `evaluate` and `predict`; named models.
 
 pub mod applications;
 pub mod model;

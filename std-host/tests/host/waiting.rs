@@ -1,4 +1,4 @@
-//! Who waits for what another thread has sleeps: a variable, a function, the first value of a variable.
+//! A thread that waits for another thread sleeps: for a variable, a function, the first value of a variable.
 #![cfg(unix)]
 
 use gradlet::{Eager, FirstValue, Function, Print, Result, Scope, Tensor, Variable};
@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 
 const LONG: Duration = Duration::from_millis(300);
 
-/// What this thread has computed so far.
+/// The CPU time of this thread so far.
 fn cpu_time() -> Duration {
     let time = clock_gettime(ClockId::ThreadCPUTime);
     Duration::new(time.tv_sec as u64, time.tv_nsec as u32)

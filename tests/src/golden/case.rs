@@ -64,13 +64,13 @@ pub struct Case {
     pub wanted: Vec<Value>,
     /// How many of `wanted`, the last ones, are gradients.
     pub gradients: usize,
-    /// What is known of outputs beside their values: of all of them, or nothing.
+    /// Further knowledge of the outputs: an entry for each, or none.
     pub known: Vec<Known>,
     /// What it computes; `None` if that is not known yet.
     pub body: Option<Body>,
 }
 
-/// What is known of an output beside its value.
+/// Knowledge of an output beside its value.
 #[derive(Clone, Debug, Default)]
 pub struct Known {
     /// The bits that it may have; any, if none are listed.
@@ -80,7 +80,7 @@ pub struct Known {
 }
 
 impl Known {
-    /// What is wrong with an output that is called `name`: it has none of the bits.
+    /// The problem of the output `name`, if it has none of the bits.
     pub fn differs(&self, name: &str, dtype: DType, got: &[u8]) -> Option<String> {
         let right = |bits: &Vec<u8>| others(dtype, bits, got).next().is_none() && bits.len() == got.len();
         let nearest = self.bits.iter().min_by_key(|bits| others(dtype, bits, got).count())?;

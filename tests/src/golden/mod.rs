@@ -65,7 +65,7 @@ pub fn data_folders() -> Vec<PathBuf> {
     ["checkpoint", "data", "events", "image", "tfrecord"].map(fixtures).into()
 }
 
-/// What is run where no folder is named: on all runtimes everything that this package has, on some of them the cases that are for all.
+/// The folders of a run that names none: all of this package for all runtimes, the cases of ops for a selection.
 fn defaults(runtimes: &[&str]) -> Vec<PathBuf> {
     let data = if runtimes.len() == NAMES.len() { data_folders() } else { Vec::new() };
     [vec![own_folder()], data].concat()
@@ -190,7 +190,7 @@ impl Suite<'_> {
         }
     }
 
-    /// What is wrong on the host's device: op by op, compiled, and compiled with so many elements that ops run together in blocks.
+    /// The problems of the host's device: op by op, compiled, and compiled with enough elements for fused blocks.
     fn cpu(&mut self, case: &Case, body: &Body) -> Vec<String> {
         let device = gradlet::cpu();
         let told = |how: &str, problems: Vec<String>| problems.into_iter().map(|problem| format!("{how}: {problem}")).collect::<Vec<_>>();
@@ -271,8 +271,8 @@ impl Suite<'_> {
     }
 }
 
-/// What is wrong with the outputs of a case: beside what the reference gave, the bits that are known beforehand, and those that the
-/// same kernels gave op by op.
+/// The problems of a case's outputs, compared with the reference, with bits that are known beforehand, and with the bits that the same
+/// kernels gave op by op.
 pub fn judge(case: &Case, outputs: &Result<Outputs>, eager: Option<&Outputs>) -> Vec<String> {
     let outputs = match outputs {
         Ok(outputs) => outputs,

@@ -6,10 +6,10 @@ use crate::golden::runtimes::Traced;
 use anyhow::{Context, Result};
 use gradlet_core::{Shape, TensorType};
 
-/// So many elements are shared among threads, as soon as two ops run together.
+/// The number of elements: enough for several threads, as soon as two ops are fused.
 const ELEMENTS: usize = 1 << 17;
 
-/// The case with each tensor so often that there are `ELEMENTS`. `None` where elements depend on each other, or the case is one of
+/// The case with each tensor repeated to `ELEMENTS` elements. `None` where elements depend on each other, or the case is one of
 /// other element types.
 pub fn repeated(case: &Case, traced: &Traced) -> Result<Option<Case>> {
     let values = || case.inputs.iter().chain(&case.wanted);

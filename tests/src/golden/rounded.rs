@@ -1,4 +1,4 @@
-//! What 16-bit floats must give, bit for bit: a device that computes each op in f32, by the kernels of another one, and rounds its
+//! The reference of 16-bit floats, bit for bit: a device that computes each op in f32, by the kernels of another device, and rounds its
 //! results once to a 16-bit type. They stay f32, so a body runs on it as on any device; it knows nothing of gradlet's own 16-bit types.
 
 use crate::golden::case::ulp;

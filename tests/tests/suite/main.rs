@@ -1,6 +1,6 @@
 //! The tests of this package, as one program: each links all of gradlet.
 //!
-//! Those that compare with TensorFlow and TensorBoard are ignored where `cargo xtask test` does not start them.
+//! Tests that need TensorFlow or TensorBoard are ignored unless `cargo xtask test` starts them.
 
 mod allocations;
 mod autograph;

@@ -90,7 +90,7 @@ fn bf16(id: &str) -> (Case, Outputs) {
     (narrow, outputs)
 }
 
-/// Whether the suite refuses a case if the greatest element of one of its outputs is some units off.
+/// True if the suite refuses a case whose greatest output element is `units` off.
 fn refuses((case, outputs): &(Case, Outputs), output: &str, units: i16) -> bool {
     let at = case.wanted.iter().position(|value| value.name == output).unwrap();
     let mut moved = outputs.clone();

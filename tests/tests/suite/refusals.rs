@@ -1,7 +1,7 @@
-//! Every kernel on data that it may not like: it refuses some exactly where its op says so.
+//! Every kernel is tried on hostile data: it refuses some exactly where its op declares it.
 //!
-//! A plan lets what may refuse its data run before any variable is written, so an op that refuses and does not say so would leave a
-//! failed step half done.
+//! A plan runs ops that may refuse their data before any variable is written. An op that refuses its data undeclared would leave a failed
+//! step half done.
 
 use gradlet_core::device::AlignedBytes;
 use gradlet_core::graph::Graph;
@@ -19,7 +19,7 @@ type Use = (&'static OpDef, Vec<u32>, Vec<TensorType>);
 /// How many uses of an op each of its kernels is tried on: those with the fewest elements.
 const USES: usize = 12;
 
-/// What the ops of a graph are used with, and those of the graphs that its nodes run.
+/// Notes the uses of ops in a graph and in its nodes' bodies.
 fn note(graph: &Graph, uses: &mut Vec<Use>) {
     for node in &graph.nodes {
         node.bodies.iter().for_each(|body| note(body, uses));

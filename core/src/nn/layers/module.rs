@@ -231,7 +231,7 @@ impl<O: Fn(&Variable) -> Option<Variable>, I: Fn(&dyn Module) -> Vec<Variable>> 
     }
 }
 
-/// Whether all that was visited is built.
+/// True if every visited variable is built.
 struct Built(bool);
 
 impl Visitor for Built {

@@ -1,4 +1,4 @@
-//! What wraps a layer gives what the layer's own methods give.
+//! Wrappers of layers forward every method.
 
 use super::*;
 use crate::base::sync::Lock;

@@ -1,4 +1,4 @@
-//! Elements moved, not computed: shapes, slices, gathering and scattering.
+//! Ops that move elements: shapes, slices, gather and scatter.
 
 pub mod broadcast_to;
 pub mod concat;

@@ -1,4 +1,4 @@
-//! Convolutions and pooling over images, with their gradients.
+//! Convolution and pooling over images, with their gradients.
 
 pub mod avg_pool2d;
 pub mod avg_pool2d_grad;

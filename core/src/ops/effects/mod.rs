@@ -1,4 +1,4 @@
-//! More than computing: printing, reporting, stopping, drawing random numbers, running blocks.
+//! Ops with effects: printing, summaries, assertions, random numbers, branches and loops.
 
 pub mod assert;
 pub mod cond;

@@ -1,4 +1,4 @@
-//! Each element of the result comes from the elements at the same position.
+//! Ops that compute each element from the elements at the same position.
 
 pub mod abs;
 pub mod add;

@@ -1,4 +1,4 @@
-//! Along axes: sums, extremes, running sums, softmax and its losses.
+//! Ops along axes: sums, extremes, cumulative sums, softmax and its losses.
 
 pub mod all;
 pub mod any;

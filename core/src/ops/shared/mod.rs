@@ -1,4 +1,4 @@
-//! What kernels of several ops share.
+//! Code that kernels of several ops share.
 
 pub(in crate::ops) mod contraction;
 pub(in crate::ops) mod depthwise;

@@ -161,7 +161,7 @@ mod tests {
         (batch.row_splits().to_vec(), batch.values().dims().to_vec(), batches.element_spec().unwrap().to_string())
     }
 
-    /// What TensorFlow 2.21 gives.
+    /// The values are TensorFlow 2.21's.
     #[test]
     fn a_ragged_batch_of_a_defined_type_is_dense() {
         assert_eq!(batch(&[&[2], &[2]], &[Some(2)]), (vec![], vec![2, 2], "i64[?,2]".into()));
@@ -173,7 +173,7 @@ mod tests {
         assert_eq!((labels.ragged_rank(), labels.rows(), rows.ragged_rank()), (0, 2, 1));
     }
 
-    /// What TensorFlow 2.21 gives.
+    /// The values are TensorFlow 2.21's.
     #[test]
     fn the_last_open_dimension_gives_the_ragged_rank() {
         let two = (vec![vec![0, 1, 3], vec![0, 2, 3, 4]], vec![4], "ragged i64[?,?,?]".into());

@@ -210,7 +210,7 @@ mod tests {
         assert!(matches!(&all(Dataset::text_lines(&[cut], Compression::Zlib))[..], [.., Err(_)]));
     }
 
-    /// What TensorFlow 2.21 gives of the same bytes.
+    /// The lines are TensorFlow 2.21's of the same bytes.
     #[test]
     fn lines_lose_every_carriage_return() {
         let folder = tempfile::tempdir().unwrap();

@@ -8,9 +8,9 @@ use std::fs::File;
 use std::io::{self, Read};
 use std::path::{Path, PathBuf};
 
-/// What zlib-rs 0.6 says where its fast loop meets damage: it loses what that was. Its slow loop, which takes three times as long, tells.
+/// zlib-rs 0.6's message for damage met by its fast loop, which loses the cause. Its slow loop takes three times as long, and keeps it.
 const LOST: &str = "repeated call with bad state";
-/// What it can be.
+/// The causes that the fast loop may have lost.
 const CAUSES: &str = "invalid literal/length code, invalid distance code or invalid distance too far back";
 /// The fast loop needs room for 260 bytes of output.
 const SLOW: usize = 128;

@@ -159,8 +159,8 @@ impl<R: Read> RecordReader<R> {
         Ok(Some(range.start..range.start + length))
     }
 
-    /// What is wrong with a record whose length is above the limit: it is truncated where the stream ends before the limit does. The
-    /// bytes are passed over, and not kept.
+    /// The fault of a record whose length is above the limit: truncated, where the stream ends before the limit does. Its bytes are
+    /// skipped, not kept.
     fn too_long(&mut self, offset: u64, length: u64) -> Result<Fault, Fault> {
         let mut there = 0;
         while there <= self.limit {

@@ -32,7 +32,7 @@ const COMPANIONS: [&str; 2] = [".graph.pbtxt", ".safetensors"];
 /// What a listing has, and nothing else.
 const LISTING: &str = "\"keys_in_file_order\"";
 
-/// Whether a folder, or one in it, is of this form: there is a listing.
+/// True if a folder, or one in it, has a listing.
 pub fn are_in(folder: &Path) -> bool {
     let Ok(entries) = fs::read_dir(folder) else { return false };
     let is_listing = |path: &Path| fs::read_to_string(path).is_ok_and(|text| text.contains(LISTING));

@@ -1,4 +1,4 @@
-//! The functions of cases as their texts say them: expressions of Python, such as `(a, b) -> a + b`, `{'v': x, 'sq': x*x}` or
+//! The functions of cases, parsed from their texts: expressions of Python, such as `(a, b) -> a + b`, `{'v': x, 'sq': x*x}` or
 //! `Dataset.from_tensors(x).repeat(3)`.
 
 use anyhow::{Context, Result, bail, ensure};
@@ -9,7 +9,7 @@ use std::str::Chars;
 pub struct Function {
     /// The names of its values.
     pub parameters: Vec<String>,
-    /// What it gives.
+    /// Its result.
     pub body: Expression,
 }
 
@@ -34,7 +34,7 @@ pub enum Expression {
 
 use Expression::{Binary, Bool, Call, Dict, Float, Index, Integer, List, Name, Text, Tuple};
 
-/// What the cases say in English: how it begins, and the function that is meant.
+/// The phrases of English in the cases: how each begins, and the name of its function.
 const PHRASES: [(&str, &str); 2] = [("decimal string of ", "as_string"), ("length of ", "length")];
 
 /// The operators, of which each line binds more tightly than the one before.
@@ -100,7 +100,7 @@ impl<'t> Parser<'t> {
         Ok(expression)
     }
 
-    /// What is left, without spaces before it.
+    /// The rest, without leading spaces.
     fn text(&self) -> &'t str {
         self.rest.as_str().trim_start()
     }

@@ -30,7 +30,7 @@ impl Functions {
     }
 }
 
-/// What the names in a function stand for.
+/// The values of the names in a function.
 type Names<'n, T> = BTreeMap<&'n str, T>;
 
 fn wrong(text: impl Into<String>) -> Error {
@@ -38,7 +38,7 @@ fn wrong(text: impl Into<String>) -> Error {
 }
 
 impl Function {
-    /// What the function makes of an element, whose parts are its values if it has several.
+    /// Applies the function to an element; to its parts, if the function has several parameters.
     pub fn call(&self, element: Value) -> gradlet::Result<Value> {
         match element {
             Value::Tuple(parts) if self.parameters.len() > 1 => self.call_with(parts),
@@ -46,7 +46,7 @@ impl Function {
         }
     }
 
-    /// What the function makes of these values.
+    /// Applies the function to these values.
     pub fn call_with(&self, values: Vec<Value>) -> gradlet::Result<Value> {
         if values.len() != self.parameters.len() {
             return Err(wrong(format!("a function of {} values is given {}", self.parameters.len(), values.len())));
@@ -54,7 +54,7 @@ impl Function {
         value(&self.body, &self.parameters.iter().map(String::as_str).zip(values).collect())
     }
 
-    /// What a predicate says of an element.
+    /// Applies a predicate to an element.
     pub fn holds(&self, element: &Value) -> gradlet::Result<bool> {
         Ok(self.call(element.clone())?.integer()? != 0)
     }

@@ -124,7 +124,7 @@ impl Call<'_> {
         }
     }
 
-    /// What the attribute `activation` makes of a result.
+    /// Applies the attribute `activation` to a result.
     fn activated(&self, y: Result<Tensor>) -> Result<Vec<Tensor>> {
         Ok(vec![self.activation("activation", Activation::Linear)?.call(&y?)?])
     }
