@@ -1,10 +1,10 @@
-//! Gives each firmware its memory map: what does not fit does not link.
+//! Writes a memory map for each firmware. The linker refuses a firmware that does not fit.
 
 use std::{env, fs, io, path::PathBuf};
 
-/// The RAM of a firmware that is not in [`LARGER`].
+/// RAM of a firmware that is not in [`LARGER`], in bytes. Its flash is 1 MiB.
 const RAM: u32 = 256 << 10;
-/// Firmwares with more RAM, and with flash for what else they hold: (name, flash, RAM).
+/// Firmwares with more memory: (name, bytes of flash, bytes of RAM).
 const LARGER: [(&str, u32, u32); 2] = [("book", 1 << 20, 1 << 20), ("runner", 4 << 20, 4 << 20)];
 
 fn main() -> io::Result<()> {

@@ -1,11 +1,25 @@
-//! The `no_std` heart of gradlet: tensors, autodiff, traced functions, and a heap-free executor that trains.
+//! The `no_std` core of gradlet: tensors, gradients, traced functions, and a heap-free executor that trains.
 //!
-//! Without features, this crate runs exported programs: [`Program`] checks an artifact's bytes, [`Session`] runs its
-//! signatures, training steps included, in memory that the caller gives. With `alloc`, it also builds them.
+//! Without features, this crate runs exported programs on a microcontroller: [`Program`] verifies the bytes of an artifact, [`Session`]
+//! runs its signatures, training steps included, in memory that the caller provides. With the feature `alloc`, it also traces, compiles
+//! and exports them. Programs on a host use the crate `gradlet`, which re-exports everything here.
 //!
-//! A folder imports only from those before it in this file; `ARCHITECTURE.md` has the map.
+//! | group | contents |
+//! |---|---|
+//! | [`tensor`], [`device`] | tensors, variables, element types, shapes; where their memory is |
+//! | [`scope`] | eager execution, and observers of what runs |
+//! | [`autodiff`] | the gradient tape |
+//! | [`function`], [`control`], [`autograph`] | traced functions, branches, loops, `TensorArray` |
+//! | [`layers`], [`losses`], [`metrics`], [`optimizers`] | neural networks, with Keras's names |
+//! | [`ops`], [`custom_op`] | every op with its kernels; how to define another one |
+//! | [`artifact`] | the flat file of an exported program |
+//! | [`runtime`] | what a firmware links: reader, verifier, executor, flat checkpoints, flash slots, telemetry |
+//! | [`compat`] | graphs and sessions of TensorFlow 1 |
 
 #![no_std]
+#![cfg_attr(docsrs, feature(doc_cfg))]
+
+// A folder imports only from those declared before it; `ARCHITECTURE.md` has the map.
 
 #[cfg(feature = "alloc")]
 extern crate alloc;
@@ -19,15 +33,14 @@ compile_error!("gradlet reads its formats in place, and they are little-endian")
 // Errors, element types, shapes, views of bytes, random numbers, the records of an artifact, the definition of an op.
 mod base;
 
-// Tensors, variables, devices and scopes; and graphs, whose tensors are not computed yet.
-#[cfg(feature = "alloc")]
+// Tensors, variables, devices and scopes; graphs, whose tensors are not computed yet.
 pub mod tensor;
 
 // One op, one file: shape rule, kernels, gradient, the method of `Tensor`. The catalogue gives each its number.
 pub mod ops;
 
 // The device's runtime, linked beside the kernels: reader, verifier, executor, checkpoints, telemetry. It never allocates.
-mod runtime;
+pub mod runtime;
 
 // Scopes that compute eagerly, record a graph or observe; control flow, TensorArray and autograph.
 #[cfg(feature = "alloc")]
@@ -53,7 +66,7 @@ pub mod function;
 #[cfg(feature = "alloc")]
 pub mod artifact;
 
-// Layers, losses, metrics, optimizers and schedules, with Keras's names.
+// Layers, losses, metrics and optimizers, with Keras's names.
 #[cfg(feature = "alloc")]
 mod nn;
 
@@ -61,34 +74,82 @@ mod nn;
 #[cfg(feature = "alloc")]
 pub mod compat;
 
-pub use base::dtype::{Bool, DType, Element};
-pub use base::error::{Error, Result};
-pub use base::op::Kernel;
-pub use base::shape::{MAX_RANK, Shape, TensorType};
-pub use base::view::{TensorView, TensorViewMut};
-pub use base::{dtype, error, format, op, random, shape, view};
-pub use runtime::arena::Aligned;
-pub use runtime::checkpoint::{Contents, FlatCheckpoint};
-pub use runtime::exec::{Profile, Session};
-pub use runtime::program::{Program, SignatureId};
-pub use runtime::slots::Slots;
-pub use runtime::telemetry::Telemetry;
-pub use runtime::{checkpoint, program, slots, telemetry, verify};
+/// Errors: the one type of all, and the parts of an artifact that an error names.
+pub mod error {
+    pub use crate::base::error::{Error, Result, Rule, Section};
+}
+
+/// Reproducible random numbers: the Philox generator of TensorFlow.
+pub mod random {
+    pub use crate::base::random::Stream;
+}
+
+/// Devices: their memory, and what computes in it.
+#[cfg(feature = "alloc")]
+pub mod device {
+    pub use crate::tensor::device::{AlignedBytes, Backend, Buffer, Cpu, Device};
+}
+
+/// Scopes: where ops run. [`Eager`] computes them, a tape also records them, a trace only records them.
+#[cfg(feature = "alloc")]
+pub mod scope {
+    pub use crate::tensor::scope::{NameScope, Scope, ScopeHandle};
+    pub use crate::trace::eager::Eager;
+    pub use crate::trace::observe::{Finite, Observer, observed};
+}
+
+/// Branches and loops over tensors, and the arrays that loops write.
+#[cfg(feature = "alloc")]
+pub mod control {
+    pub use crate::trace::control::{WhileOptions, cond, switch_case, while_loop};
+    pub use crate::trace::scan::{ScanOptions, foldl, map_fn, scan};
+    pub use crate::trace::tensor_array::{At, TensorArray};
+}
+
+/// The definition of an op: for ops that a user's crate adds, with kernels and a gradient of its own.
+pub mod custom_op {
+    pub use crate::base::op::{Call, Kernel, MAX_INPUTS, MAX_OUTPUTS, OpCode, OpDef, ShapeRule, read_attributes};
+    #[cfg(feature = "alloc")]
+    pub use crate::tensor::scope::{Backward, CustomRule, Forward, Gradient, InputGradients, Keeps, Op, Outputs, Refusal};
+}
+
+/// Everyday names, for `use gradlet_core::prelude::*`.
+#[cfg(feature = "alloc")]
+pub mod prelude {
+    pub use crate::autodiff::Differentiate;
+    pub use crate::layers::{Layer, Module};
+    pub use crate::losses::Loss;
+    pub use crate::metrics::Metric;
+    pub use crate::optimizers::Optimizer;
+    pub use crate::{
+        Artifact, DType, Device, Eager, Error, Function, Print, Result, Scope, Shape, Summarize, Tensor, TensorArray, TensorSpec,
+        TensorType, Variable,
+    };
+}
+
+/// Parts that the crate `gradlet` shares. They may change in any release.
+#[doc(hidden)]
+pub mod internal {
+    pub use crate::runtime::verify;
+    #[cfg(feature = "alloc")]
+    pub use crate::{base::sync, tensor::profile, trace::tracing::dry_run};
+}
+
+pub use custom_op::Kernel;
+pub use error::{Error, Result};
+pub use runtime::{Program, Session};
+pub use tensor::{DType, Shape, TensorType};
 #[cfg(feature = "alloc")]
 pub use {
-    artifact::{Artifact, describe},
-    autodiff::{Record, Tape, sources},
-    base::sync,
-    function::{ConcreteFunction, Function, TensorSpec},
-    nn::{layers, losses, metrics, optimizers, schedules},
+    artifact::Artifact,
+    autodiff::Differentiate,
+    control::TensorArray,
+    device::Device,
+    function::{Function, TensorSpec},
+    nn::{layers, losses, metrics, optimizers},
     ops::print::Print,
     ops::summary::Summarize,
-    tensor::Tensor,
-    tensor::device::Device,
-    tensor::scope::{Scope, custom_gradient},
-    tensor::variable::{FirstValue, Variable},
-    tensor::{device, graph, nested, profile, scope, structure, variable},
-    trace::eager::Eager,
-    trace::tensor_array::TensorArray,
-    trace::{autograph, control, eager, observe, scan, tensor_array, tracing},
+    scope::{Eager, Scope},
+    tensor::{Tensor, Variable},
+    trace::autograph,
 };

@@ -1,5 +1,6 @@
-//! Damaged artifacts are refused or run. The first byte of the input chooses: an artifact of its own, or changes to one of
-//! the samples of the damage tests, four bytes each: where (two bytes), how, and what.
+//! Runs damaged artifacts: each must be refused or run to its end. The first byte of the input selects one of two forms. Either the
+//! rest is an artifact, or it is a list of changes to a sample of the damage tests. A change has four bytes: the offset (two bytes),
+//! the kind of change, and a value.
 
 #![no_main]
 

@@ -1,4 +1,4 @@
-//! Any bytes as a checkpoint: see `gradlet_tests::fuzz::bundle`.
+//! Reads any bytes as a checkpoint of TensorFlow's format (`gradlet_tests::fuzz::bundle`).
 
 #![no_main]
 

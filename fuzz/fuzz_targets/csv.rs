@@ -1,4 +1,4 @@
-//! Damaged files for the reader `csv` of `gradlet_tests::fuzz::readers`.
+//! Reads any bytes as a CSV file (`gradlet_tests::fuzz::readers`).
 
 #![no_main]
 

@@ -1,4 +1,4 @@
-//! Any bytes as an event file: see `gradlet_tests::fuzz::events`.
+//! Reads any bytes as an event file (`gradlet_tests::fuzz::events`).
 
 #![no_main]
 

@@ -1,4 +1,4 @@
-//! Damaged Examples, SequenceExamples and tensor messages are read or refused.
+//! Reads any bytes as an Example, a SequenceExample and a tensor message (`gradlet_tests::fuzz::examples`).
 
 #![no_main]
 

@@ -1,4 +1,4 @@
-//! Arbitrary bytes as a flat checkpoint, and as flash with slots, for `gradlet_tests::fuzz::flat`.
+//! Reads any bytes as a flat checkpoint, and as flash with slots (`gradlet_tests::fuzz::flat`).
 
 #![no_main]
 

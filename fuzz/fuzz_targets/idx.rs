@@ -1,4 +1,4 @@
-//! Damaged files for the reader `idx` of `gradlet_tests::fuzz::readers`.
+//! Reads any bytes as an IDX file (`gradlet_tests::fuzz::readers`).
 
 #![no_main]
 

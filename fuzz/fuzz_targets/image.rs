@@ -1,4 +1,4 @@
-//! Damaged files for the reader `image` of `gradlet_tests::fuzz::readers`.
+//! Reads any bytes as an image file (`gradlet_tests::fuzz::readers`).
 
 #![no_main]
 

@@ -1,4 +1,4 @@
-//! Damaged files for the reader `npy` of `gradlet_tests::fuzz::readers`.
+//! Reads any bytes as an NPY file (`gradlet_tests::fuzz::readers`).
 
 #![no_main]
 

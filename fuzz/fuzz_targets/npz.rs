@@ -1,4 +1,4 @@
-//! Damaged files for the reader `npz` of `gradlet_tests::fuzz::readers`.
+//! Reads any bytes as an NPZ file (`gradlet_tests::fuzz::readers`).
 
 #![no_main]
 

@@ -1,4 +1,4 @@
-//! Any bytes as records: see `gradlet_tests::fuzz::records`.
+//! Reads any bytes as TFRecord files (`gradlet_tests::fuzz::records`).
 
 #![no_main]
 

@@ -1,4 +1,4 @@
-//! Any bytes as what comes over a line: see `gradlet_tests::fuzz::telemetry`.
+//! Reads any bytes as telemetry from a line (`gradlet_tests::fuzz::telemetry`).
 
 #![no_main]
 

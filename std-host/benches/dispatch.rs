@@ -1,9 +1,12 @@
-//! What the host spends on an op beside its kernel: eager and compiled; and on an iteration of a loop and a branch beside their bodies.
+//! Measures overhead on the host: of an op without its kernel, eager and compiled, and of a loop iteration and a
+//! branch without their bodies.
 //!
-//! `cargo bench --package gradlet --bench dispatch`; the bars are 1 µs, 100 ns, and 200 ns for the last two.
+//! Run it with `cargo bench --package gradlet --bench dispatch`. The limits are 1 µs for an eager op, 100 ns for a compiled node, and 200
+//! ns for an iteration and for a branch.
 
 use gradlet::control::{WhileOptions, cond, while_loop};
-use gradlet::{Bool, Eager, Function, Result, Scope, Tensor};
+use gradlet::{Eager, Function, Result, Scope, Tensor};
+use gradlet::tensor::Bool;
 use std::hint::black_box;
 use std::time::Instant;
 
@@ -27,7 +30,7 @@ fn main() -> Result<()> {
         println!("compiled node: {:6.1} ns, in a call of {nodes}", chain(nodes)? / f64::from(nodes));
     }
 
-    // Of additions in a loop and behind branches, what they cost more than in a chain.
+    // The cost of additions in a loop and in branches, minus the cost of the same additions in a chain.
     let more =
         |long: Body, short: Body| -> Result<f64> { Ok((time(&scope, &one, long)? - time(&scope, &one, short)?) / f64::from(3 * CHAIN)) };
     let plain =
@@ -41,26 +44,26 @@ fn main() -> Result<()> {
 
 type Body = fn(&dyn Scope, Tensor) -> Result<Tensor>;
 
-/// Nanoseconds of a call of `body`, compiled.
+/// Returns the time of a compiled call of `body`, in nanoseconds.
 fn time(scope: &Eager, x: &Tensor, body: Body) -> Result<f64> {
     let concrete = Function::new(move |scope: &dyn Scope, x: Tensor| body(scope, x)).concrete(scope, x)?;
     let inputs = [x.clone()];
     best(200, || concrete.run(black_box(&inputs)).map(drop))
 }
 
-/// Additions in a loop that only its limit ends.
+/// Adds `x` in a loop whose condition is always true: `max_iterations` ends it.
 fn turns(scope: &dyn Scope, x: Tensor, count: u32) -> Result<Tensor> {
     let always = Tensor::scalar(&scope.device(), Bool::from(true));
     while_loop(scope, WhileOptions { max_iterations: Some(count) }, x.clone(), |_| Ok(always.clone()), |sum| sum.add(&x))
 }
 
-/// Additions, each behind a branch.
+/// Adds `x` `count` times, each time in a branch.
 fn branches(scope: &dyn Scope, x: Tensor, count: u32) -> Result<Tensor> {
     let positive = x.like(0.0)?.less(&x)?.reshape(&[])?;
     (0..count).try_fold(x.clone(), |sum, _| cond(scope, &positive, || sum.add(&x), || sum.sub(&x)))
 }
 
-/// Nanoseconds of a call: the best of many rounds, so that what else runs on the machine does not count.
+/// Returns the time of a call, in nanoseconds: the best of many rounds, so that other programs on the machine do not distort it.
 fn best(calls: u32, mut call: impl FnMut() -> Result<()>) -> Result<f64> {
     let mut best = f64::INFINITY;
     for _ in 0..ROUNDS {

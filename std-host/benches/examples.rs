@@ -1,9 +1,9 @@
-//! Examples of a 784-byte image and a label: written, parsed, made into tensors. 128 of them an iteration.
+//! Benchmarks of `tf.train.Example` messages with a 784-byte image and a label: write, parse, and decode to tensors, 128 per iteration.
 
 use criterion::{BatchSize, Criterion, Throughput};
 use gradlet::DType;
-use gradlet::example::{Example, FeatureType, Features, FixedLenFeature, parse_example};
-use gradlet::raw::{ByteOrder, decode_raw};
+use gradlet::io::example::{Example, FeatureType, Features, FixedLenFeature, parse_example};
+use gradlet::io::{ByteOrder, decode_raw};
 
 const BATCH: usize = 128;
 

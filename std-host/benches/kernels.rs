@@ -1,4 +1,4 @@
-//! The kernels that training spends its time in, on the fast device beside the portable one, at the sizes of the handbook's CNN.
+//! Benchmarks of the kernels that dominate training, on the fast and on the portable device, at the sizes of the TensorFlow handbook's CNN.
 
 use criterion::{BenchmarkId, Criterion, Throughput};
 use gradlet::ops::conv2d::{Conv2DOptions, Padding};
@@ -11,7 +11,7 @@ fn tensor(device: &Device, dims: &[u32]) -> Tensor {
     Tensor::new(device, &elements, dims).expect("as many elements as the dimensions say")
 }
 
-/// Times `op` on inputs of `dims` on both devices; `operations` are the multiplications and additions of one run.
+/// Times `op` on inputs of shapes `dims` on both devices. `operations` is the number of multiplications and additions in one run.
 fn kernel(criterion: &mut Criterion, name: &str, operations: u64, dims: &[&[u32]], op: impl Fn(&[Tensor]) -> Result<Tensor>) {
     let mut group = criterion.benchmark_group(name);
     group.throughput(Throughput::Elements(operations)).sample_size(10);

@@ -1,4 +1,4 @@
-//! A function whose `if` a tensor decides, and the code that it becomes.
+//! A function whose `if` condition is a tensor, and the code that `#[autograph]` generates for it.
 //!
 //! `cargo run --release -p gradlet --example autograph`
 
@@ -16,7 +16,7 @@ fn square_if_positive(mut x: Tensor) -> Result<Tensor> {
     Ok(x)
 }
 
-/// Prints what the function gives for 1 and −1, and its code.
+/// Prints the function's results for 1 and −1, and the generated code.
 pub fn run(out: &mut dyn Write) -> std::result::Result<(), Box<dyn std::error::Error>> {
     let scope = Eager::new(&gradlet::cpu());
     let f = Function::new(|_: &dyn Scope, x: Tensor| square_if_positive(x));

@@ -1,8 +1,8 @@
-//! Measures how fast a GiB of variables is saved and restored.
+//! Measures how long it takes to save and to restore 1 GiB of variables.
 //!
-//! `cargo run --release -p gradlet --example bench_checkpoint -- DIR` answers requests from its standard input, one a line: `save_ms`
-//! or `restore_ms`, and how often that is to be done; the answer is the median in milliseconds. So two programs can take turns. The
-//! checkpoint is written to DIR.
+//! `cargo run --release -p gradlet --example bench_checkpoint -- DIR` writes the checkpoint to DIR. It answers requests from its standard
+//! input, one per line: `save_ms ROUNDS` or `restore_ms ROUNDS`. The answer is the median time in milliseconds. With requests, two
+//! programs can measure in turns.
 
 use gradlet::checkpoint::Checkpoint;
 use gradlet::{DType, Eager, Scope, Shape, Tensor, TensorType, Variable};
@@ -13,8 +13,9 @@ use std::time::Instant;
 
 type Outcome<T> = Result<T, Box<dyn Error>>;
 
-/// How many variables there are, and the rows and columns of each.
+/// Number of variables.
 const VARIABLES: usize = 64;
+/// Number of rows, and of columns, of a variable.
 const SIDE: u32 = 2048;
 
 fn main() -> Outcome<()> {
@@ -30,7 +31,7 @@ fn main() -> Outcome<()> {
         let line = line?;
         let (name, rounds) = line.split_once(' ').ok_or("a request is a name and a number")?;
         let time = median(rounds.trim().parse()?, || match name {
-            // Once before the rest, so that there is something to replace and to restore.
+            // Requested first: later rounds then replace a checkpoint, and have one to restore.
             "warm_up" => Ok(checkpoint.write(&prefix).map(drop)?),
             "save_ms" => Ok(checkpoint.write(&prefix).map(drop)?),
             "restore_ms" => Ok(checkpoint.read(&prefix)?.assert_consumed().map(drop)?),
@@ -41,7 +42,7 @@ fn main() -> Outcome<()> {
     Ok(())
 }
 
-/// A variable of numbers that do not repeat soon.
+/// Creates a variable with pseudorandom values.
 fn variable(scope: &dyn Scope, index: usize) -> gradlet::Result<Variable> {
     let tensor_type = TensorType::new(DType::F32, Shape::new(&[SIDE, SIDE])?);
     let value = Tensor::written(&scope.device(), tensor_type, |bytes| {
@@ -55,7 +56,7 @@ fn variable(scope: &dyn Scope, index: usize) -> gradlet::Result<Variable> {
     Variable::new(scope, &format!("v{index}"), &value)
 }
 
-/// The median time of so many rounds, in milliseconds.
+/// Returns the median time of `rounds` rounds, in milliseconds.
 fn median(rounds: usize, mut work: impl FnMut() -> Outcome<()>) -> Outcome<f64> {
     let mut times = Vec::new();
     for _ in 0..rounds.max(1) {

@@ -1,15 +1,16 @@
-//! Measures how fast data comes: records and what is made of them.
+//! Measures the throughput of input data: records, parsed Examples, and decoded JPEG images.
 //!
-//! `cargo run --release -p gradlet --example bench_data` prints one JSON object. It makes 700 MB of data in a folder that it removes at the
-//! end; with `--scratch DIR`, in DIR, where they stay for the next time. With `--serve` it answers requests from its standard input
-//! instead, one a line: the NAME of a figure, and how often it is to be measured; the answer is the median. So two programs can take turns.
+//! `cargo run --release -p gradlet --example bench_data` prints one JSON object. It writes 700 MB of data to a temporary folder, and
+//! removes the folder at the end. With `--scratch DIR`, it writes the data to DIR, and keeps it for the next run. With `--serve`, it
+//! answers requests from its standard input instead, one per line: `NAME ROUNDS`, where NAME is a figure. The answer is the median. With
+//! requests, two programs can measure in turns.
 
 #[path = "bench_data/examples.rs"]
 mod examples;
 #[path = "bench_data/jpeg.rs"]
 mod jpeg;
 
-use gradlet::tfrecord::{Compression, RecordFiles, RecordWriter};
+use gradlet::io::tfrecord::{Compression, RecordFiles, RecordWriter};
 use std::error::Error;
 use std::fs::File;
 use std::io::BufRead;
@@ -22,7 +23,7 @@ type Outcome<T> = Result<T, Box<dyn Error>>;
 /// Measures a figure with the data in a folder.
 type Measure = fn(&Path) -> Outcome<f64>;
 
-/// What is measured, and by what.
+/// Names of the figures, with the functions that measure them.
 const FIGURES: [(&str, Measure); 6] = [
     ("tfrecord_read_MBps", read_records),
     ("tfrecord_write_MBps", write_records),
@@ -31,13 +32,14 @@ const FIGURES: [(&str, Measure); 6] = [
     ("jpeg_epoch_images_per_s", jpeg::epoch_images_per_s),
     ("jpeg_serial_epoch_images_per_s", jpeg::serial_epoch_images_per_s),
 ];
-/// How often each figure is measured.
+/// Number of measurements of each figure.
 const ROUNDS: usize = 5;
 
-/// Records of 8 KiB, half a GiB of them.
+/// Length of a record, in bytes.
 const RECORD: usize = 8 << 10;
+/// Number of records: 512 MiB in total.
 const RECORDS: usize = 65_536;
-/// The file of them.
+/// Name of the file with these records.
 const RECORD_FILE: &str = "records-8k.tfrecord";
 
 fn main() -> Outcome<()> {
@@ -56,7 +58,8 @@ fn main() -> Outcome<()> {
     Ok(())
 }
 
-/// The folder that everything is written to, made if it is not there; a temporary one is removed with what is given beside it.
+/// Returns the folder for the data, and creates it if it does not exist. If the folder is temporary, the second
+/// value removes it when dropped.
 pub fn scratch(arguments: &[String]) -> Outcome<(PathBuf, Option<TempDir>)> {
     match arguments {
         [] => {
@@ -71,7 +74,7 @@ pub fn scratch(arguments: &[String]) -> Outcome<(PathBuf, Option<TempDir>)> {
     }
 }
 
-/// Says that it is ready, and answers requests until the input ends.
+/// Prints `ready`, then answers requests until the input ends.
 fn answer(folder: &Path) -> Outcome<()> {
     println!("ready");
     for line in std::io::stdin().lock().lines() {
@@ -89,7 +92,7 @@ fn median(rounds: usize, mut measure: impl FnMut() -> Outcome<f64>) -> Outcome<f
     Ok(figures[figures.len() / 2])
 }
 
-/// Bytes that cannot be compressed.
+/// Returns pseudorandom bytes, which cannot be compressed.
 fn noise(length: usize) -> Vec<u8> {
     let mut state = 0x9e37_79b9_7f4a_7c15u64;
     let mut next = || {
@@ -101,7 +104,7 @@ fn noise(length: usize) -> Vec<u8> {
     (0..length).map(|_| next()).collect()
 }
 
-/// Makes the file of records, unless it is there.
+/// Writes the file of records, unless it exists.
 fn make_records(folder: &Path) -> Outcome<()> {
     let path = folder.join(RECORD_FILE);
     if path.exists() {
@@ -126,7 +129,7 @@ fn read_records(folder: &Path) -> Outcome<f64> {
     Ok(megabytes_a_second(bytes, start))
 }
 
-/// Writes half as many records to another file, as a stream: TensorFlow's writer does not wait for the disk either.
+/// Writes half as many records to another file, as a stream. Like TensorFlow's writer, it does not wait for the disk.
 fn write_records(folder: &Path) -> Outcome<f64> {
     let path = folder.join("written.tfrecord");
     let data = noise(RECORD);

@@ -1,8 +1,8 @@
-//! Measures how many scalars a second the event writer takes on the caller's thread.
+//! Measures the time that the event writer's `scalar` takes on the caller's thread.
 //!
-//! `cargo run --release -p gradlet --example bench_summary -- DIR` answers requests from its standard input, one a line: `scalar_ms` and
-//! how many scalars are to be written, and then `arrived`; the answers are the milliseconds that the calls took, and how many of them
-//! are in the file. So two programs can take turns.
+//! `cargo run --release -p gradlet --example bench_summary -- DIR` answers requests from its standard input, one per line. `scalar_ms
+//! COUNT` writes COUNT scalars, and answers with the time of the calls in milliseconds. `arrived COUNT` (COUNT is ignored) then answers
+//! with the number of scalars in the file. With requests, two programs can measure in turns.
 
 use gradlet::summary::{self, EventReader};
 use std::error::Error;
@@ -34,7 +34,7 @@ fn main() -> Outcome<()> {
     Ok(())
 }
 
-/// The milliseconds that so many calls take, and the file that they wrote.
+/// Writes `count` scalars. Returns the time of the calls in milliseconds, and the path of the event file.
 fn scalars(folder: &Path, count: i64) -> Outcome<(f64, PathBuf)> {
     if folder.exists() {
         std::fs::remove_dir_all(folder)?;
@@ -50,10 +50,10 @@ fn scalars(folder: &Path, count: i64) -> Outcome<(f64, PathBuf)> {
     Ok((time, path))
 }
 
-/// How many scalars are in a file, whose steps must be 0, 1, 2 ….
+/// Returns the number of scalars in an event file. Their steps must be 0, 1, 2 ….
 fn arrived(path: &Path) -> Outcome<i64> {
     let mut next = 0;
-    // The first event tells the version.
+    // The first event holds the file version.
     for event in EventReader::open(path)?.skip(1) {
         let event = event?;
         if event.step != next || event.what.is_none() {

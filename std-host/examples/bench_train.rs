@@ -1,16 +1,17 @@
 //! Measures training steps on handwritten digits: a small MLP and a CNN, compiled and eager, with Adam and batches of 50.
 //!
-//! `cargo run --release -p gradlet --example bench_train -- DIR` prints one JSON object; DIR holds the MNIST files, as
-//! `data/mnist10k` does. With `--serve` it answers requests from its standard input instead, one a line: `NAME STEPS`, where NAME
-//! is a figure of milliseconds; the answer is the median of that many steps. So two programs can take turns.
+//! `cargo run --release -p gradlet --example bench_train -- DIR` prints one JSON object. DIR holds the MNIST files, like `data/mnist10k`.
+//! With `--serve`, it answers requests from its standard input instead, one per line: `NAME STEPS`, where NAME is a figure in
+//! milliseconds. The answer is the median time of STEPS steps. With requests, two programs can measure in turns.
 
-// A global allocator that counts cannot be written without.
+// A counting global allocator needs unsafe code.
 #![allow(unsafe_code)]
 
 use gradlet::layers::{Activation, Conv2D, Dense, Flatten, Layer, MaxPool2D, Module, Padding, Sequential};
 use gradlet::losses::{Loss, SparseCategoricalCrossentropy};
 use gradlet::optimizers::{Adam, Optimizer};
-use gradlet::{Digits, Eager, Function, Record, Result, Scope, Shape, Tensor, models};
+use gradlet::{Differentiate, Eager, Function, Result, Scope, Shape, Tensor, applications};
+use gradlet::datasets::Digits;
 use std::alloc::{GlobalAlloc, Layout, System};
 use std::error::Error;
 use std::hint::black_box;
@@ -23,7 +24,7 @@ use std::time::Instant;
 const BATCH: usize = 50;
 const LEARNING_RATE: f32 = 1e-3;
 const WARM_UP: usize = 5;
-/// What is timed: its name, and for how many steps.
+/// Names of the timed figures, with their numbers of steps.
 const STEPS: [(&str, usize); 4] = [("mlp_graph_ms", 1000), ("mlp_eager_ms", 200), ("cnn_graph_ms", 60), ("cnn_eager_ms", 40)];
 
 fn main() -> std::result::Result<(), Box<dyn Error>> {
@@ -48,7 +49,7 @@ fn main() -> std::result::Result<(), Box<dyn Error>> {
     Ok(())
 }
 
-/// Says that it is ready, and answers requests until the input ends. What is asked for again goes on where it was.
+/// Prints `ready`, then answers requests until the input ends. A second request for a figure continues to train the same model.
 fn answer(scope: &Eager, digits: &Digits) -> std::result::Result<(), Box<dyn Error>> {
     println!("ready");
     let mut trainers = Vec::new();
@@ -86,7 +87,7 @@ fn cnn() -> Sequential {
 }
 
 fn model(scope: &Eager, cnn_wanted: bool) -> Result<(Arc<Sequential>, Vec<u32>)> {
-    let (model, picture) = if cnn_wanted { (cnn(), vec![28, 28, 1]) } else { (models::mlp(&[100], 10), vec![784]) };
+    let (model, picture) = if cnn_wanted { (cnn(), vec![28, 28, 1]) } else { (applications::mlp(&[100], 10), vec![784]) };
     model.build(scope, &Shape::new(&[&[1], &picture[..]].concat())?)?;
     Ok((Arc::new(model), picture))
 }
@@ -109,7 +110,8 @@ fn batches(scope: &Eager, digits: &Digits, picture: &[u32], batch: usize) -> Res
     order.chunks_exact(batch).map(|indices| digits.batch(&scope.device(), indices, picture)).collect()
 }
 
-/// A new model of the kind that `name` says, and what does a training step of it, on one batch after the other.
+/// Returns a function that does one training step of a new model. `name` is a figure: it selects the model, and compiled or eager
+/// execution. Each step uses the next batch.
 fn trainer(scope: &Eager, digits: &Digits, name: &str) -> Result<Step> {
     let (model, picture) = model(scope, name.starts_with("cnn"))?;
     let mut batches = batches(scope, digits, &picture, BATCH)?.into_iter().cycle();
@@ -125,7 +127,7 @@ fn trainer(scope: &Eager, digits: &Digits, name: &str) -> Result<Step> {
     }))
 }
 
-/// The median of the milliseconds that a step takes.
+/// Returns the median time of a step, in milliseconds.
 fn median(steps: usize, step: &mut Step) -> Result<f64> {
     let mut times = Vec::with_capacity(steps);
     for index in 0..WARM_UP + steps {
@@ -139,7 +141,7 @@ fn median(steps: usize, step: &mut Step) -> Result<f64> {
     Ok(times[times.len() / 2])
 }
 
-/// Nanoseconds of a call: the best of many rounds, so that what else runs on the machine does not count.
+/// Returns the time of a call, in nanoseconds: the best of 50 rounds, so that other programs on the machine do not distort it.
 fn best(calls: u32, mut call: impl FnMut() -> Result<()>) -> Result<f64> {
     let mut best = f64::INFINITY;
     for _ in 0..50 {
@@ -150,13 +152,13 @@ fn best(calls: u32, mut call: impl FnMut() -> Result<()>) -> Result<f64> {
     Ok(best)
 }
 
-/// What an addition of one element costs eagerly.
+/// Returns the time of an eager addition of one element, in nanoseconds.
 fn eager_op(scope: &Eager) -> Result<f64> {
     let one = Tensor::new(&scope.device(), &[1.0f32], &[1])?;
     best(20_000, || black_box(&one).add(&one).map(drop))
 }
 
-/// What a node adds to a compiled call.
+/// Returns the time that each node adds to a compiled call, in nanoseconds.
 fn compiled_node(scope: &Eager) -> Result<f64> {
     let one = Tensor::new(&scope.device(), &[1.0f32], &[1])?;
     let chain = |nodes: u32| {
@@ -167,8 +169,8 @@ fn compiled_node(scope: &Eager) -> Result<f64> {
     Ok((chain(1024)? - chain(64)?) / 960.0)
 }
 
-/// Bytes on the heap at the peak of the CNN's compiled steps, beyond those before the model was made, beside the bytes that the
-/// planner says; and how often a step allocates once the first ones are over.
+/// Measures the CNN's peak heap bytes during a compiled step, without the bytes that were in use before the model was created. Also returns
+/// the bytes that the planner reports, and the number of allocations in a step of each model after warm-up.
 fn memory(scope: &Eager, digits: &Digits) -> Result<[(&'static str, usize); 4]> {
     let inputs = batches(scope, digits, &[28, 28, 1], BATCH)?;
     let [x, y] = [inputs[0].0.clone(), inputs[0].1.clone()];
@@ -201,7 +203,7 @@ fn memory(scope: &Eager, digits: &Digits) -> Result<[(&'static str, usize); 4]> 
     ])
 }
 
-/// The system's allocator, which counts while it is told to.
+/// The system allocator. It counts allocations and bytes while [`COUNTING`] is true.
 struct Counting;
 
 static COUNTING: AtomicBool = AtomicBool::new(false);

@@ -1,20 +1,21 @@
-//! The handbook's program that tells pictures of cats and dogs apart: folders of JPEG files, decoded and resized in parallel, shuffled,
-//! batched and read ahead, train a network; then the same pictures are written to a TFRecord file, and read from it.
+//! The TensorFlow handbook's program that classifies pictures of cats and dogs. It decodes and resizes folders of JPEG files in parallel.
+//! Then it shuffles, batches and prefetches the pictures, and trains a network on them. Finally, it writes the same pictures to a TFRecord
+//! file, and reads them back.
 //!
-//! `cargo run --release -p gradlet --example cats_vs_dogs -- FOLDER [EPOCHS]`; the folder has `train/cats`, `train/dogs`,
-//! `valid/cats` and `valid/dogs`. With `--synthetic` in its place, drawn pictures are made first.
+//! `cargo run --release -p gradlet --example cats_vs_dogs -- FOLDER [EPOCHS]` reads the folders `train/cats`, `train/dogs`, `valid/cats`
+//! and `valid/dogs` in FOLDER. With `--synthetic` in place of FOLDER, the program draws its own pictures first.
 
 use gradlet::data::{AUTOTUNE, Dataset, Shuffle};
 use gradlet::datasets::ImageFolder;
-use gradlet::example::{Example, FeatureType, Features, FixedLenFeature, parse_single_example};
+use gradlet::io::example::{Example, FeatureType, Features, FixedLenFeature, parse_single_example};
 use gradlet::image::{self, ResizeMethod};
 use gradlet::layers::{Activation, Conv2D, Dense, Flatten, MaxPool2D, Sequential};
 use gradlet::losses::SparseCategoricalCrossentropy;
 use gradlet::metrics::SparseCategoricalAccuracy;
-use gradlet::model::{Compile, Evaluate, Fit, Model, Verbose};
+use gradlet::train::{Compile, Evaluate, Fit, Model, Verbose};
 use gradlet::optimizers::Adam;
 use gradlet::random::Stream;
-use gradlet::tfrecord::{Compression, RecordFiles, RecordWriter};
+use gradlet::io::tfrecord::{Compression, RecordFiles, RecordWriter};
 use gradlet::{Eager, Result, Tensor, io};
 use std::error::Error;
 use std::io::Write;
@@ -23,25 +24,25 @@ use std::path::{Path, PathBuf};
 const BATCH_SIZE: usize = 32;
 const LEARNING_RATE: f32 = 0.001;
 
-/// What the program is told.
+/// The program's settings.
 pub struct Options {
     /// The folder of the pictures.
     pub data_dir: PathBuf,
-    /// How many rows and columns they are given.
+    /// Height and width of the resized pictures.
     pub size: [u32; 2],
-    /// How often they are gone through.
+    /// The number of epochs.
     pub num_epochs: usize,
-    /// Decides the weights at first, and the order of the pictures.
+    /// Seed of the initial weights and of the order of the pictures.
     pub seed: u64,
 }
 
-/// A picture with values from 0 to 1.
+/// Decodes a JPEG file to a picture of `size`, with values from 0 to 1.
 fn decode_and_resize(file: &[u8], size: [u32; 2]) -> Result<Tensor> {
     let decoded = image::decode_jpeg(file, 3)?;
     image::resize(&decoded, size, ResizeMethod::Bilinear)?.mul_scalar(1.0 / 255.0)
 }
 
-/// The pictures in the folders of a folder, with the numbers of these.
+/// Returns the pictures in the subfolders of a folder. The label of a picture is the index of its subfolder.
 fn pictures(folder: &Path, size: [u32; 2]) -> Result<Dataset<(Tensor, Tensor)>> {
     let files: Dataset<(PathBuf, i32)> = ImageFolder::open(folder)?.files().iter().cloned().collect();
     Ok(files.map_parallel(AUTOTUNE, move |(path, class)| {
@@ -49,7 +50,7 @@ fn pictures(folder: &Path, size: [u32; 2]) -> Result<Dataset<(Tensor, Tensor)>> 
     }))
 }
 
-/// Trains on `train`, tests on `valid`, and says how good the network became.
+/// Trains on `train`, tests on `valid`, and returns the test accuracy.
 pub fn run(options: &Options, out: &mut dyn Write) -> std::result::Result<f64, Box<dyn Error>> {
     let train_dataset = pictures(&options.data_dir.join("train"), options.size)?;
     let train_dataset = train_dataset.shuffle(Shuffle::new(20_000).seed(options.seed)).batch(BATCH_SIZE).prefetch(AUTOTUNE);
@@ -77,7 +78,8 @@ pub fn run(options: &Options, out: &mut dyn Write) -> std::result::Result<f64, B
     Ok(result.get("sparse_categorical_accuracy").ok_or("no accuracy")?)
 }
 
-/// Writes the files of `train` and their labels as records, and reads them again: how many there are, and of which shape the first is.
+/// Writes the files of `train` and their labels as records, and reads them back. Prints the first picture's shape
+/// and the number of records.
 pub fn records(options: &Options, out: &mut dyn Write) -> std::result::Result<(), Box<dyn Error>> {
     let tfrecord_file = options.data_dir.join("train/train.tfrecords");
     let mut writer = RecordWriter::create(&tfrecord_file, Compression::None)?;
@@ -107,8 +109,8 @@ pub fn records(options: &Options, out: &mut dyn Write) -> std::result::Result<()
     Ok(writeln!(out, "records: {} cats, {} dogs", count[0], count[1])?)
 }
 
-/// Draws pictures that stand for cats and dogs, `count` of each to train on, and half as many to test on: stripes along and across, of
-/// all colours, with noise, in all sizes. They are made up.
+/// Draws synthetic pictures in place of cats and dogs: `count` of each class to train on, and half as many to test on. One class has
+/// horizontal stripes, the other vertical ones. Colors, sizes and noise are random.
 pub fn synthetic(data_dir: &Path, count: u64, out: &mut dyn Write) -> std::result::Result<(), Box<dyn Error>> {
     for (part, count) in [("train", count), ("valid", count / 2)] {
         for (class, name) in ["cats", "dogs"].into_iter().enumerate() {

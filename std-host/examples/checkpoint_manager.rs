@@ -1,4 +1,4 @@
-//! The handbook's program that keeps the last three of its checkpoints, and numbers them by batch.
+//! The TensorFlow handbook's program that keeps its last three checkpoints, and numbers them by batch.
 //!
 //! `cargo run --release -p gradlet --example checkpoint_manager -- --mode=train --num_epochs=8`, then `… -- --mode=test`.
 
@@ -10,13 +10,14 @@ pub mod mnist;
 use clap::Parser;
 use gradlet::checkpoint::{Checkpoint, CheckpointManager};
 use gradlet::optimizers::Adam;
-use gradlet::{Digits, Eager};
+use gradlet::Eager;
+use gradlet::datasets::Digits;
 use mnist::mlp::{Mlp, get_batch};
 use mnist::{Arguments, Mode, SAVES_AFTER, Saved, step, test};
 use std::error::Error;
 use std::io::Write;
 
-/// Does what the arguments say.
+/// Trains or tests, as `arguments` says.
 pub fn run(arguments: &Arguments, out: &mut dyn Write) -> Result<(), Box<dyn Error>> {
     match arguments.mode {
         Mode::Train => train(arguments, out, &mut |_| Ok(())),
@@ -24,7 +25,7 @@ pub fn run(arguments: &Arguments, out: &mut dyn Write) -> Result<(), Box<dyn Err
     }
 }
 
-/// Trains, saves the model, and shows it to `saved` then.
+/// Trains the model and saves it after every [`SAVES_AFTER`] batches. Calls `saved` after each save.
 pub fn train(arguments: &Arguments, out: &mut dyn Write, saved: &mut Saved<'_>) -> Result<(), Box<dyn Error>> {
     let scope = Eager::with_seed(&gradlet::cpu(), 1);
     let digits = Digits::load(&arguments.data, "train")?;

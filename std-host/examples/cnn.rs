@@ -1,18 +1,19 @@
-//! The handbook's convolutional network on digits, with `compile`, `fit` and `evaluate`.
+//! The TensorFlow handbook's convolutional network on digits, with `compile`, `fit` and `evaluate`.
 //!
 //! `cargo run --release -p gradlet --example cnn -- [EPOCHS] [SEED]`
 
 use gradlet::layers::{Activation, Conv2D, Dense, Flatten, Layer, MaxPool2D, Module, Padding};
 use gradlet::losses::SparseCategoricalCrossentropy;
 use gradlet::metrics::SparseCategoricalAccuracy;
-use gradlet::model::{Compile, Evaluate, Fit, Model, Verbose};
+use gradlet::train::{Compile, Evaluate, Fit, Model, Verbose};
 use gradlet::optimizers::Adam;
-use gradlet::{Digits, Eager, Result, Scope, Tensor, digits};
+use gradlet::{Eager, Result, Scope, Tensor};
+use gradlet::datasets::{Digits, digits};
 use std::error::Error;
 use std::io::Write;
 use std::path::Path;
 
-/// Pictures of digits to the probabilities of the classes.
+/// A model that maps pictures of digits to class probabilities.
 #[derive(Module)]
 pub struct Cnn {
     conv1: Conv2D,
@@ -50,7 +51,7 @@ impl Layer for Cnn {
     }
 }
 
-/// Trains on the digits, and tests.
+/// Trains on the first digits, and evaluates the model on the second.
 pub fn run((train, test): (&Digits, &Digits), epochs: usize, seed: u64, out: &mut dyn Write) -> std::result::Result<(), Box<dyn Error>> {
     let scope = Eager::with_seed(&gradlet::cpu(), seed);
     let mut model = Model::new(&scope, Cnn::default());

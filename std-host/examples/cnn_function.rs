@@ -1,4 +1,4 @@
-//! The handbook's convolutional network, trained step by step: traced and compiled by a `Function`, and without one.
+//! The TensorFlow handbook's convolutional network, trained step by step: compiled by a `Function`, and eagerly without one.
 //!
 //! `cargo run --release -p gradlet --example cnn_function -- [BATCHES]`
 
@@ -11,7 +11,8 @@ use cnn::Cnn;
 use gradlet::layers::{Layer, Module};
 use gradlet::losses::{Loss, SparseCategoricalCrossentropy};
 use gradlet::optimizers::{Adam, Optimizer};
-use gradlet::{Digits, Eager, Function, Print, Record, Result, Scope, Tensor};
+use gradlet::{Differentiate, Eager, Function, Print, Result, Scope, Tensor};
+use gradlet::datasets::Digits;
 use std::error::Error;
 use std::fmt::Arguments;
 use std::path::Path;
@@ -21,10 +22,10 @@ use std::time::Instant;
 const BATCH_SIZE: usize = 50;
 const LEARNING_RATE: f32 = 0.001;
 
-/// Where text goes.
+/// A function that prints text.
 pub type Out = Arc<dyn Fn(Arguments<'_>) + Send + Sync>;
 
-/// What a step needs.
+/// A model and its optimizer.
 struct Training {
     model: Cnn,
     optimizer: Adam,
@@ -41,7 +42,8 @@ impl Training {
     }
 }
 
-/// Trains two models alike, the one with a `Function`, the other without. They take turns, so that what else the machine does slows both.
+/// Trains two equal models, one with a `Function`, one eagerly, and prints the time of each. They take turns, so that other programs on the
+/// machine slow both alike.
 pub fn run(digits: &Digits, num_batches: usize, out: &Out) -> Result<()> {
     let sink = out.clone();
     let device = gradlet::cpu().printing(move |text| sink(text));

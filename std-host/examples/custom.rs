@@ -1,17 +1,17 @@
-//! A layer, a loss and a metric of one's own, each by one trait.
+//! A custom layer, loss and metric. Each implements one trait.
 //!
 //! `cargo run --release -p gradlet --example custom`
 
 use gradlet::layers::{Layer, Module};
 use gradlet::losses::Loss;
 use gradlet::metrics::Metric;
-use gradlet::model::{Compile, Fit, Model, Verbose};
+use gradlet::train::{Compile, Fit, Model, Verbose};
 use gradlet::optimizers::Sgd;
 use gradlet::{DType, Eager, Error, Result, Scope, Shape, Tensor, Variable};
 use std::io::Write;
 use std::sync::Arc;
 
-/// `x · w + b`.
+/// A layer that computes `x · w + b`.
 #[derive(Module)]
 struct LinearLayer {
     units: u32,
@@ -30,7 +30,7 @@ impl Layer for LinearLayer {
         "linear_layer"
     }
 
-    /// `input` is the shape of what the layer is first called with.
+    /// Creates the variables. `input` is the shape of the first input.
     fn build(&self, scope: &dyn Scope, input: &Shape) -> Result<()> {
         let features = input.back(0).ok_or_else(|| Error::message("a scalar has no features"))?;
         self.w.create(scope, &Tensor::full(&scope.device(), 0.0f32, &[features, self.units])?)?;
@@ -42,7 +42,7 @@ impl Layer for LinearLayer {
     }
 }
 
-/// The mean of the squares of what predictions are off.
+/// Mean of the squared differences between predictions and labels.
 struct MeanSquaredError;
 
 impl Loss for MeanSquaredError {
@@ -51,7 +51,7 @@ impl Loss for MeanSquaredError {
     }
 }
 
-/// How often the largest prediction is at the label.
+/// Fraction of predictions whose largest element is at the label.
 #[derive(Module)]
 struct SparseCategoricalAccuracy {
     total: Variable,
@@ -63,7 +63,7 @@ impl SparseCategoricalAccuracy {
         SparseCategoricalAccuracy { total: Variable::untrained("total"), count: Variable::untrained("count") }
     }
 
-    /// Adds to a number, which is 0 at first.
+    /// Adds to a counter variable, which starts at 0.
     fn add(scope: &dyn Scope, variable: &Variable, value: &Tensor) -> Result<()> {
         variable.create(scope, &Tensor::scalar(&scope.device(), 0i32))?;
         scope.assign(variable, &scope.read(variable)?.add(value)?)
@@ -82,7 +82,7 @@ impl Metric for SparseCategoricalAccuracy {
     }
 }
 
-/// Learns a line, and judges predictions.
+/// Trains the layer to fit a line, and measures the accuracy of two predictions.
 pub fn run(out: &mut dyn Write) -> std::result::Result<(), Box<dyn std::error::Error>> {
     let scope = Eager::with_seed(&gradlet::cpu(), 1);
     let device = scope.device();

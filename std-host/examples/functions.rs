@@ -1,23 +1,24 @@
-//! The handbook's small programs on traced functions: what runs while a function is traced, and what runs each time it is called.
+//! The TensorFlow handbook's small programs with traced functions. They show which code runs during the trace, and which code runs in each
+//! call.
 //!
 //! `cargo run --release -p gradlet --example functions`
 
 use gradlet::layers::Module;
-use gradlet::structure::{Part, Structure};
+use gradlet::function::{Part, Structure};
 use gradlet::{DType, Eager, Function, Print, Result, Scope, Tensor, TensorArray, TensorSpec, Variable};
 use std::fmt::Arguments;
 use std::sync::Arc;
 
-/// Where text goes.
+/// A function that prints text.
 pub type Out = Arc<dyn Fn(Arguments<'_>) + Send + Sync>;
 
-/// A scope whose device prints to `out`.
+/// Returns an eager scope whose device prints to `out`.
 fn scope(out: &Out) -> Eager {
     let out = out.clone();
     Eager::new(&gradlet::cpu().printing(move |text| out(text)))
 }
 
-/// What `f` takes: a tensor, or a value of the host.
+/// The argument of `f`: a tensor, or a value of the host.
 enum Argument {
     Tensor(Tensor),
     Int(i32),
@@ -42,7 +43,7 @@ impl Structure for Argument {
     }
 }
 
-/// Prints while it is traced, and whenever it runs.
+/// Returns a function that prints one line when it is traced, and its argument each time it runs.
 fn f(out: &Out) -> Function<Argument, ()> {
     let out = out.clone();
     Function::new(move |scope: &dyn Scope, x: Argument| {
@@ -55,7 +56,7 @@ fn f(out: &Out) -> Function<Argument, ()> {
     })
 }
 
-/// A function is traced once for each element type and shape of its tensors.
+/// Shows that a function is traced once for each element type and shape of its tensors.
 pub fn quiz(out: &Out) -> Result<()> {
     let (scope, f) = (scope(out), f(out));
     let device = scope.device();
@@ -64,14 +65,14 @@ pub fn quiz(out: &Out) -> Result<()> {
     let b = Tensor::scalar(&device, 2i32);
     f.call(&scope, Argument::Tensor(b))?;
     let b_ = ndarray::arr0(2i32);
-    f.call(&scope, Argument::Tensor(gradlet::from_ndarray(&device, &b_)?))?;
+    f.call(&scope, Argument::Tensor(gradlet::tensor::from_ndarray(&device, &b_)?))?;
     let c = Tensor::scalar(&device, 0.1f32);
     f.call(&scope, Argument::Tensor(c))?;
     let d = Tensor::scalar(&device, 0.2f32);
     f.call(&scope, Argument::Tensor(d))
 }
 
-/// And once for each value of what the host gives.
+/// Shows that a function is traced once for each value of its host arguments.
 pub fn scalar_quiz(out: &Out) -> Result<()> {
     let (scope, f) = (scope(out), f(out));
     for x in [1, 2, 1] {
@@ -83,7 +84,7 @@ pub fn scalar_quiz(out: &Out) -> Result<()> {
     Ok(())
 }
 
-/// A variable that a function captures is the same one in and out of it.
+/// Shows that a function captures a variable by reference: its assignments stay visible after the call.
 pub fn captured_variable(out: &Out) -> Result<()> {
     let scope = scope(out);
     let a = Variable::new(&scope, "a", &Tensor::scalar(&scope.device(), 0.0f32))?;
@@ -97,7 +98,7 @@ pub fn captured_variable(out: &Out) -> Result<()> {
     Ok(())
 }
 
-/// Every write gives a new array.
+/// Shows that each write to a tensor array returns a new array.
 pub fn tensor_array(out: &Out) -> Result<()> {
     let array_write_and_read = Function::new(|scope: &dyn Scope, ()| {
         let constant = |value: f32| Tensor::scalar(&scope.device(), value);
@@ -119,12 +120,12 @@ pub struct DemoModule {
 }
 
 impl DemoModule {
-    /// A module whose variable begins with `init_value`.
+    /// Creates a module whose variable has the initial value `init_value`.
     pub fn new(scope: &dyn Scope, init_value: f32) -> Result<DemoModule> {
         Ok(DemoModule { x: Variable::new(scope, "x", &Tensor::scalar(&scope.device(), init_value))? })
     }
 
-    /// Adds to the variable, and prints it. It takes scalars of f32 only.
+    /// Returns a function that adds to the variable and prints it. It accepts only f32 scalars.
     pub fn addprint(self: &Arc<DemoModule>) -> Function<Tensor, Tensor> {
         let module = self.clone();
         let addprint = Function::new(move |scope: &dyn Scope, a: Tensor| {
@@ -137,7 +138,7 @@ impl DemoModule {
     }
 }
 
-/// Calls the module's function.
+/// Calls the module's function twice.
 pub fn demo_module(out: &Out) -> Result<()> {
     let scope = scope(out);
     let demo = Arc::new(DemoModule::new(&scope, 1.0)?);

@@ -1,4 +1,4 @@
-//! The handbook's multilayer perceptron on digits: a model of one's own, and a training loop of one's own.
+//! The TensorFlow handbook's multilayer perceptron on digits, with a custom model and a custom training loop.
 //!
 //! `cargo run --release -p gradlet --example mlp`
 
@@ -6,12 +6,13 @@ use gradlet::layers::{Activation, Dense, Flatten, Layer, Module};
 use gradlet::losses::{Loss, SparseCategoricalCrossentropy};
 use gradlet::metrics::{Metric, SparseCategoricalAccuracy};
 use gradlet::optimizers::{Adam, Optimizer};
-use gradlet::{Digits, Eager, Record, Result, Scope, Tensor, digits};
+use gradlet::{Differentiate, Eager, Result, Scope, Tensor};
+use gradlet::datasets::{Digits, digits};
 use std::error::Error;
 use std::io::Write;
 use std::path::Path;
 
-/// Pictures of digits to the probabilities of the classes.
+/// A model that maps pictures of digits to class probabilities.
 #[derive(Module)]
 pub struct Mlp {
     flatten: Flatten,
@@ -38,19 +39,19 @@ impl Layer for Mlp {
     }
 }
 
-/// What the model takes.
+/// Shape of one input picture of the model.
 pub const PICTURE: &[u32] = &[28, 28, 1];
 const BATCH_SIZE: usize = 50;
 const LEARNING_RATE: f32 = 0.001;
 
-/// Digits taken at random.
+/// Returns a batch of random digits, and their labels.
 pub fn get_batch(scope: &Eager, digits: &Digits, batch_size: usize) -> Result<(Tensor, Tensor)> {
     let numbers = scope.next_stream()?.uniform(batch_size);
     let indices: Vec<usize> = numbers.iter().map(|number| (number * digits.len() as f32) as usize).collect();
     digits.batch(&scope.device(), &indices, PICTURE)
 }
 
-/// Trains for so many epochs, and tests.
+/// Trains for `num_epochs` epochs, and prints the test accuracy.
 pub fn run(data: &Path, num_epochs: usize, out: &mut dyn Write) -> std::result::Result<(), Box<dyn Error>> {
     let scope = Eager::with_seed(&gradlet::cpu(), 1);
     let (train, test) = digits::load(data)?;

@@ -1,4 +1,4 @@
-//! The handbook's program that trains on digits, saves its model as it goes, and tests the last one saved.
+//! The TensorFlow handbook's program that trains on digits, saves its model during training, and tests the last saved model.
 //!
 //! `cargo run --release -p gradlet --example mnist -- --mode=train --num_epochs=1 --batch_size=50 --learning_rate=0.001`,
 //! then `… -- --mode=test`.
@@ -13,49 +13,50 @@ use gradlet::checkpoint::{Checkpoint, latest_checkpoint};
 use gradlet::layers::{Layer, Module};
 use gradlet::losses::{Loss, SparseCategoricalCrossentropy};
 use gradlet::optimizers::{Adam, Optimizer};
-use gradlet::{Digits, Eager, Record, Scope, Tensor};
+use gradlet::{Differentiate, Eager, Scope, Tensor};
+use gradlet::datasets::Digits;
 use mlp::{Mlp, PICTURE, get_batch};
 use std::error::Error;
 use std::io::Write;
 use std::path::PathBuf;
 
-/// Learn digits, or tell them apart.
+/// Train a model on digits, or test it
 #[derive(Parser)]
 #[command(rename_all = "snake_case")]
 pub struct Arguments {
     /// train or test
     #[arg(long, value_enum, default_value = "train")]
     pub mode: Mode,
-    /// How often to go through all digits
+    /// Number of epochs
     #[arg(long, default_value_t = 1)]
     pub num_epochs: usize,
-    /// The digits of a step
+    /// Number of digits in a batch
     #[arg(long, default_value_t = 50)]
     pub batch_size: usize,
-    /// How far a step goes
+    /// Learning rate of Adam
     #[arg(long, default_value_t = 0.001)]
     pub learning_rate: f32,
-    /// Where the digits are
+    /// Folder of the MNIST files
     #[arg(long, default_value = "data/mnist10k")]
     pub data: PathBuf,
-    /// Where models are saved
+    /// Folder for the saved models
     #[arg(long, default_value = "save")]
     pub save: PathBuf,
 }
 
-/// What to do.
+/// The task of a run.
 #[derive(Clone, Copy, ValueEnum)]
 pub enum Mode {
-    /// Learn digits.
+    /// Train a model and save it
     Train,
-    /// Test the model that was saved last.
+    /// Test the model that was saved last
     Test,
 }
 
-/// Saves after every so many batches.
+/// Number of batches between two saves.
 pub const SAVES_AFTER: usize = 100;
 
-/// Does what the arguments say.
+/// Trains or tests, as `arguments` says.
 pub fn run(arguments: &Arguments, out: &mut dyn Write) -> Result<(), Box<dyn Error>> {
     match arguments.mode {
         Mode::Train => train(arguments, out, &mut |_| Ok(())),
@@ -63,7 +64,7 @@ pub fn run(arguments: &Arguments, out: &mut dyn Write) -> Result<(), Box<dyn Err
     }
 }
 
-/// Trains, saves the model, and shows it to `saved` then.
+/// Trains the model and saves it after every [`SAVES_AFTER`] batches. Calls `saved` after each save.
 pub fn train(arguments: &Arguments, out: &mut dyn Write, saved: &mut Saved<'_>) -> Result<(), Box<dyn Error>> {
     let scope = Eager::with_seed(&gradlet::cpu(), 1);
     let digits = Digits::load(&arguments.data, "train")?;
@@ -82,10 +83,10 @@ pub fn train(arguments: &Arguments, out: &mut dyn Write, saved: &mut Saved<'_>) 
     Ok(())
 }
 
-/// Who is shown a model that was saved.
+/// A function that receives each saved model.
 pub type Saved<'a> = dyn FnMut(&Mlp) -> Result<(), Box<dyn Error>> + 'a;
 
-/// Learns from a batch.
+/// Does one training step on a batch.
 pub fn step(
     scope: &Eager,
     model: &Mlp,
@@ -114,7 +115,7 @@ pub fn test(arguments: &Arguments, out: &mut dyn Write) -> Result<(), Box<dyn Er
     Ok(())
 }
 
-/// The share of digits that the model tells right.
+/// Returns the fraction of digits that the model classifies correctly.
 pub fn accuracy(model: &Mlp, digits: &Digits) -> Result<f64, Box<dyn Error>> {
     let scope = Eager::new(&gradlet::cpu());
     let (x, y) = digits.tensors(&scope.device(), PICTURE)?;

@@ -1,12 +1,14 @@
-//! Trains an MLP on handwritten digits, and exports it for a microcontroller, in seconds.
+//! Trains an MLP on handwritten digits within seconds, and exports it for a microcontroller.
 //!
-//! `cargo run --release --example quickstart`, from the top folder of the project.
+//! Run it in the project's root folder: `cargo run --release --example quickstart`.
 
 use gradlet::layers::{Activation, Dense, Layer, Module, Sequential};
 use gradlet::losses::{Loss, SparseCategoricalCrossentropy};
 use gradlet::metrics::{Metric, SparseCategoricalAccuracy};
 use gradlet::optimizers::{Adam, Optimizer};
-use gradlet::{Artifact, Eager, Function, Record, Scope, Tensor, digits, write_whole};
+use gradlet::{Artifact, Differentiate, Eager, Function, Scope, Tensor};
+use gradlet::datasets::digits;
+use gradlet::io::write_whole;
 use std::{path::Path, sync::Arc};
 
 fn main() -> Result<(), Box<dyn std::error::Error>> {
@@ -14,7 +16,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     let scope = Eager::with_seed(&gradlet::cpu(), 0);
     let model = Arc::new(Sequential::new().with(Dense::new(32).activation(Activation::Relu)).with(Dense::new(10)));
 
-    // Traced once for each shape of x, then run compiled: forward, backward and the optimizer's update.
+    // gradlet traces this function once for each shape of x. The compiled step runs forward, backward and the optimizer's update.
     let (network, adam) = (model.clone(), Adam::default());
     let train_step = Function::new(move |scope: &dyn Scope, (x, y): (Tensor, Tensor)| {
         let tape = scope.tape();

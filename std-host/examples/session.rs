@@ -1,4 +1,4 @@
-//! The handbook's program that trains with a graph and a session, as TensorFlow 1 does.
+//! The TensorFlow handbook's program that trains with a graph and a session, as in TensorFlow 1.
 //!
 //! `cargo run --release -p gradlet --example session`
 
@@ -12,7 +12,8 @@ use gradlet::compat::v1::{Graph, Session};
 use gradlet::layers::Layer;
 use gradlet::losses::{Loss, SparseCategoricalCrossentropy};
 use gradlet::metrics::{Metric, SparseCategoricalAccuracy};
-use gradlet::{DType, Digits, Eager, Scope, digits};
+use gradlet::{DType, Eager, Scope};
+use gradlet::datasets::{Digits, digits};
 use mlp::{Mlp, PICTURE, get_batch};
 use std::error::Error;
 use std::io::Write;
@@ -21,7 +22,7 @@ use std::path::Path;
 const BATCH_SIZE: usize = 50;
 const LEARNING_RATE: f32 = 0.001;
 
-/// Trains for so many epochs, and tests.
+/// Trains for `num_epochs` epochs, and prints the test accuracy.
 pub fn run((train, test): (&Digits, &Digits), num_epochs: usize, out: &mut dyn Write) -> Result<(), Box<dyn Error>> {
     let scope = Eager::with_seed(&gradlet::cpu(), 1);
     let model = Mlp::default();

@@ -1,11 +1,11 @@
-//! An array of tensors in a function that is traced: `write` gives a new array, which has to be kept.
+//! A tensor array in a traced function. `write` returns a new array, and leaves the old one as it was.
 //!
 //! `cargo run --release -p gradlet --example tensor_array`
 
 use gradlet::{DType, Eager, Function, Scope, Tensor, TensorArray};
 use std::io::Write;
 
-/// Prints what the array holds.
+/// Prints the elements of the array.
 pub fn run(out: &mut dyn Write) -> Result<(), Box<dyn std::error::Error>> {
     let scope = Eager::new(&gradlet::cpu());
     let array_write_and_read = Function::new(|scope: &dyn Scope, ()| {

@@ -1,6 +1,6 @@
-//! The handbook's multilayer perceptron on digits, whose loss TensorBoard shows while it is trained.
+//! The TensorFlow handbook's multilayer perceptron on digits. TensorBoard shows its loss during training.
 //!
-//! `cargo run --release -p gradlet --example tensorboard -- tensorboard` writes to the folder `tensorboard`;
+//! `cargo run --release -p gradlet --example tensorboard -- tensorboard` writes to the folder `tensorboard`.
 //! `tensorboard --logdir=./tensorboard` shows it.
 
 /// The model.
@@ -11,7 +11,8 @@ pub mod mlp;
 use gradlet::layers::{Layer, Module};
 use gradlet::losses::{Loss, SparseCategoricalCrossentropy};
 use gradlet::optimizers::{Adam, Optimizer};
-use gradlet::{Eager, Record, Summarize, digits, summary};
+use gradlet::{Differentiate, Eager, Summarize, summary};
+use gradlet::datasets::digits;
 use mlp::{Mlp, get_batch};
 use std::error::Error;
 use std::path::Path;
@@ -19,7 +20,7 @@ use std::path::Path;
 const BATCH_SIZE: usize = 50;
 const LEARNING_RATE: f32 = 0.001;
 
-/// Trains for so many epochs. The folder becomes a run of TensorBoard's.
+/// Trains for `num_epochs` epochs, and writes the losses to `log_dir` as a run for TensorBoard.
 pub fn run(data: &Path, log_dir: &Path, num_epochs: usize) -> Result<(), Box<dyn Error>> {
     let summary_writer = summary::create_file_writer(log_dir)?;
     let scope = Eager::with_seed(&summary_writer.as_default(&gradlet::cpu()), 1);

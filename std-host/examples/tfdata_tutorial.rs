@@ -1,16 +1,17 @@
-//! The handbook's programs on `tf.data`: prices by years, and pictures of digits turned, in batches and shuffled.
+//! The TensorFlow handbook's programs on `tf.data`: prices by year, and pictures of digits that are rotated, batched and shuffled.
 //!
-//! `cargo run --release -p gradlet --example tfdata_tutorial -- [FOLDER]` prints what they print, and writes the pictures that they
-//! show into the folder.
+//! `cargo run --release -p gradlet --example tfdata_tutorial -- [FOLDER]` prints the same output, and writes the pictures to FOLDER instead
+//! of showing them.
 
 use gradlet::data::{AUTOTUNE, Dataset, Shuffle};
 use gradlet::image::{self, ResizeMethod};
-use gradlet::{DType, Digits, Result, Tensor, datasets, io};
+use gradlet::{DType, Result, Tensor, io};
+use gradlet::datasets::{self, Digits};
 use std::error::Error;
 use std::io::Write;
 use std::path::Path;
 
-/// Elements of years and prices.
+/// Prints a dataset of years and prices.
 pub fn prices(out: &mut dyn Write) -> std::result::Result<(), Box<dyn Error>> {
     let x = Tensor::constant(&gradlet::cpu(), [2013, 2014, 2015, 2016, 2017])?;
     let y = Tensor::constant(&gradlet::cpu(), [12000, 14000, 15000, 16500, 17500])?;
@@ -22,7 +23,7 @@ pub fn prices(out: &mut dyn Write) -> std::result::Result<(), Box<dyn Error>> {
     Ok(())
 }
 
-/// Pictures side by side, eight times as large, as a PNG file.
+/// Writes pictures to a PNG file, side by side and eight times as large.
 fn show(folder: &Path, name: &str, images: &[Tensor]) -> std::result::Result<(), Box<dyn Error>> {
     let sheet = image::convert_image_dtype(&Tensor::concat(images, 1)?, DType::U8, true)?;
     let &[height, width, _] = sheet.dims() else { return Err("a picture has three dimensions".into()) };
@@ -41,8 +42,8 @@ fn show_batch(
     Ok(writeln!(out, "{name}: {:?}", labels.to_vec::<i32>()?)?)
 }
 
-/// Digits as a dataset: shown as they are, turned, in batches of 4, and shuffled before that. Labels are printed, pictures written to
-/// `folder`.
+/// Shows digits as a dataset: unchanged, rotated, in batches of 4, and shuffled before batching. Prints the labels, and writes
+/// the pictures to `folder`.
 pub fn mnist(train: &Digits, folder: &Path, out: &mut dyn Write) -> std::result::Result<(), Box<dyn Error>> {
     let mnist_dataset = Dataset::from_tensor_slices(train.tensors(&gradlet::cpu(), &[28, 28, 1])?);
     let show_first = |name: &str, dataset: &Dataset<(Tensor, Tensor)>, out: &mut dyn Write| {

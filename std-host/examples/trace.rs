@@ -1,4 +1,4 @@
-//! The handbook's look into a training: the graph of its step, and when each op ran, for TensorBoard.
+//! The TensorFlow handbook's program that traces training for TensorBoard: the graph of a step, and the time of each op.
 //!
 //! `cargo run --release -p gradlet --example trace -- [LOG_DIR] [BATCHES]`, then `tensorboard --logdir LOG_DIR`
 
@@ -10,7 +10,8 @@ mod mlp;
 use gradlet::layers::{Layer, Module};
 use gradlet::losses::{Loss, SparseCategoricalCrossentropy};
 use gradlet::optimizers::{Adam, Optimizer};
-use gradlet::{Digits, Eager, Function, Record, Result, Scope, Tensor, profiler, summary};
+use gradlet::{Differentiate, Eager, Function, Result, Scope, Tensor, profiler, summary};
+use gradlet::datasets::Digits;
 use mlp::Mlp;
 use std::error::Error;
 use std::path::{Path, PathBuf};
@@ -18,7 +19,7 @@ use std::path::{Path, PathBuf};
 const BATCH_SIZE: usize = 50;
 const LEARNING_RATE: f32 = 0.001;
 
-/// Trains for so many batches, and writes to `log_dir`. Gives the file of the profile.
+/// Trains on `num_batches` batches, and writes to `log_dir`. Returns the path of the profile.
 pub fn run(digits: &Digits, log_dir: &Path, num_batches: usize) -> std::result::Result<PathBuf, Box<dyn Error>> {
     let (model, optimizer) = (Mlp::default(), Adam::new(LEARNING_RATE));
     let train_one_step = Function::new(move |scope: &dyn Scope, (x, y): (Tensor, Tensor)| -> Result<Tensor> {

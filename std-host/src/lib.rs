@@ -1,8 +1,56 @@
-//! gradlet on the host: datasets, file formats, training, export, and the `gradlet` command.
+//! gradlet on the host: train with TensorFlow's and Keras's names, export one file, keep learning on a microcontroller.
 //!
-//! Everything of [`gradlet_core`] is here too, so a program on the host needs this crate only.
+//! | if you know | here it is |
+//! |---|---|
+//! | `tf.Tensor`, `tf.Variable`, `tf.ragged`, `tf.sparse` | [`tensor`] |
+//! | `tf.device` | [`device`] |
+//! | eager execution, `tf.name_scope` | [`scope`] |
+//! | `tf.GradientTape`, `tf.custom_gradient` | [`autodiff`] |
+//! | `tf.function`, `tf.TensorSpec` | [`function`] |
+//! | `tf.cond`, `tf.while_loop`, `tf.scan`, `tf.TensorArray` | [`control`] |
+//! | `tf.autograph` | [`autograph`] |
+//! | `keras.layers`, `keras.losses`, `keras.metrics`, `keras.optimizers` | [`layers`], [`losses`], [`metrics`], [`optimizers`] |
+//! | `keras.Model`, `keras.callbacks` | [`train`] |
+//! | `keras.applications` | [`applications`] |
+//! | `tf.data` | [`data`] |
+//! | `keras.datasets`, `keras.utils.image_dataset_from_directory` | [`datasets`] |
+//! | `tf.io`, NumPy files, safetensors | [`io`] |
+//! | `tf.image` | [`image`] |
+//! | `tf.train.Checkpoint`, `tf.train.CheckpointManager` | [`checkpoint`] |
+//! | `tf.summary`, `tf.profiler`, TensorBoard | [`summary`], [`profiler`], [`monitor`] |
+//! | `tf.lite.TFLiteConverter`, `tf.saved_model` | [`artifact`] |
+//! | TensorFlow Lite Micro's interpreter | [`runtime`] |
+//! | `tf.compat.v1` | [`compat`] |
+//! | custom ops | [`ops`], [`custom_op`] |
 //!
-//! A folder imports only from those before it in this file; `ARCHITECTURE.md` has the map.
+//! The everyday names are in the [`prelude`], and at the root. The crate `gradlet-core`, which firmware links, is re-exported here, so a
+//! program on a host needs this crate only.
+//!
+//! ```
+//! use gradlet::prelude::*;
+//! use gradlet::layers::Dense;
+//! let scope = Eager::new(&gradlet::cpu());
+//! let layer = Dense::new(2);
+//! let y = layer.call(&scope, &Tensor::full(&scope.device(), 1.0f32, &[1, 3])?)?;
+//! assert_eq!(y.dims(), [1, 2]);
+//! # Ok::<(), gradlet::Error>(())
+//! ```
+//!
+//! # Features
+//!
+//! | feature | adds | crates |
+//! |---|---|---|
+//! | `csv` | CSV files as datasets | `csv`, `serde` |
+//! | `image` | JPEG and PNG files, folders of images as datasets, images in summaries | `png`, `zune-jpeg`, `jpeg-encoder` |
+//! | `ndarray` | tensors from and to arrays of `ndarray` | `ndarray` |
+//! | `npz` | NumPy's `.npz` files | `zip` |
+//! | `full` | all of these | |
+//!
+//! No feature is on by default, and none changes what the others do.
+
+#![cfg_attr(docsrs, feature(doc_cfg))]
+
+// A folder imports only from those declared before it; `ARCHITECTURE.md` has the map.
 
 // Files that are written whole or not at all, and errors that name a file and a place in it.
 mod files;
@@ -26,19 +74,20 @@ pub mod checkpoint;
 mod tensorboard;
 
 // Keras's `compile`, `fit`, `evaluate` and `predict`; named models.
-mod train;
+pub mod train;
 
 // Artifacts on the host: exported, loaded, inspected, prepared for firmware.
 pub mod artifact;
 
-/// Layers: what models are made of. They have Keras's names, defaults and weight layouts.
+/// Layers: the parts of models, with Keras's names, defaults and weight layouts.
 pub mod layers {
     #[doc(inline)]
     pub use gradlet_core::layers::*;
     // The trait comes from the line above; code derived by this one names `gradlet`.
     pub use gradlet_derive::HostModule as Module;
 }
-/// Rust's own `if`, `while` and `for` where tensors decide.
+
+/// Rust's own `if`, `while` and `for` with tensors as conditions.
 pub mod autograph {
     #[doc(inline)]
     pub use gradlet_core::autograph::*;
@@ -46,28 +95,61 @@ pub mod autograph {
     pub use gradlet_derive::autograph_in_host as autograph;
 }
 
-pub use artifact::loaded::{Loaded, load};
-pub use artifact::{export, firmware, inspect, loaded};
-pub use compute::devices::{cpu, portable_cpu};
-pub use data::dataset::Dataset;
-pub use data::digits::Digits;
-pub use data::{datasets, digits, image, io};
-pub use files::{FileError, FileResult, WholeFile, writable, write_whole};
-pub use formats::{example, idx, npy, proto, raw, tensor_proto, tfrecord, weights};
-/// Flat checkpoints, of an artifact's variables: what a device writes.
+/// Tensors and variables, their element types and shapes; strings, sparse and ragged tensors.
+pub mod tensor {
+    #[cfg(feature = "ndarray")]
+    pub use crate::values::arrays::{from_ndarray, to_ndarray};
+    pub use crate::values::{Values, ragged::RaggedTensor, sparse::SparseTensor, strings::Strings};
+    #[doc(inline)]
+    pub use gradlet_core::tensor::*;
+}
+
+/// Devices: their memory, and what computes in it. [`cpu`] is the host's.
+pub mod device {
+    pub use crate::compute::devices::{cpu, portable_cpu};
+    #[doc(inline)]
+    pub use gradlet_core::device::*;
+}
+
+/// Files and formats, as `tf.io`: lines, CSV, TFRecord, `tf.train.Example`, serialized tensors, NumPy, safetensors.
+pub mod io {
+    #[doc(inline)]
+    pub use crate::data::io::*;
+    pub use crate::files::{FileError, FileResult, WholeFile, writable, write_whole};
+    pub use crate::formats::raw::{ByteOrder, RawType, decode_raw};
+    pub use crate::formats::tensor_proto::{
+        from_proto, parse_strings, parse_tensor, serialize_strings, serialize_tensor, strings_to_proto, to_proto,
+    };
+    #[doc(inline)]
+    pub use crate::formats::{example, idx, npy, proto, tfrecord, weights};
+}
+
+/// Everyday names, for `use gradlet::prelude::*`.
+pub mod prelude {
+    pub use crate::layers::Module;
+    pub use crate::{Dataset, Model};
+    #[doc(no_inline)]
+    pub use gradlet_core::prelude::*;
+}
+
+pub use artifact::load;
+pub use data::Dataset;
 #[doc(inline)]
-pub use gradlet_core::checkpoint as flat;
+pub use data::{datasets, image};
+pub use device::{cpu, portable_cpu};
 #[doc(inline)]
-pub use gradlet_core::*;
+pub use gradlet_core::{
+    Artifact, DType, Device, Differentiate, Eager, Error, Function, Kernel, Print, Program, Result, Scope, Session, Shape, Summarize,
+    Tensor, TensorArray, TensorSpec, TensorType, Variable, autodiff, compat, control, custom_op, error, function, losses, metrics, ops,
+    optimizers, random, runtime, scope,
+};
 pub use tensorboard::{monitor, profiler, summary};
-pub use train::model::Model;
-pub use train::models::ModelSpec;
-pub use train::{applications, model, models, training};
-pub use values::Values;
-pub use values::arrays::{from_ndarray, to_ndarray};
-pub use values::ragged::RaggedTensor;
-pub use values::sparse::SparseTensor;
-pub use values::strings::Strings;
+pub use train::Model;
+#[doc(inline)]
+pub use train::applications;
+
+#[doc(hidden)]
+pub use gradlet_core::internal;
 
 /// The README's program compiles.
 #[cfg(doctest)]

@@ -1,7 +1,7 @@
 //! Datasets with threads: order, panics, ends, tuning; memory; positions across processes.
 
 use gradlet::data::{AUTOTUNE, Cardinality, Dataset, Interleave, Parallel, Shuffle};
-use gradlet::tfrecord::{Compression, RecordFiles, RecordWriter};
+use gradlet::io::tfrecord::{Compression, RecordFiles, RecordWriter};
 use gradlet::{Error, Tensor};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::process::{Child, Command, Stdio};

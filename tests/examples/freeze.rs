@@ -1,7 +1,8 @@
-//! Writes the frozen sample of the present format version, once, when that version is released:
-//! `cargo run --release -p gradlet-tests --example freeze`. Samples that are there are left alone.
+//! Writes the frozen sample of the current format version: `cargo run --release -p gradlet-tests --example freeze`.
+//!
+//! Run it once, when that version is released. It never overwrites a sample.
 
-use gradlet_core::program::VERSION;
+use gradlet_core::runtime::program::VERSION;
 use gradlet_tests::frozen;
 
 fn main() -> anyhow::Result<()> {

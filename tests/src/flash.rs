@@ -1,41 +1,41 @@
-//! NOR flash as it is: bits go from 1 to 0 by words, back to 1 by blocks, and power goes at any time.
+//! Simulated NOR flash. A write sets bits from 1 to 0 by words, an erase sets them back to 1 by blocks, and the power can fail at any time.
 
 use crate::random::Random;
 use embedded_storage::nor_flash::{ErrorType, NorFlash, NorFlashError, NorFlashErrorKind, ReadNorFlash};
 
-/// Flash that is read by `READ` bytes, programmed by `WRITE` and erased by `ERASE`.
+/// Flash with reads of `READ` bytes, words of `WRITE` bytes and erase blocks of `ERASE` bytes.
 #[derive(Clone)]
 pub struct Flash<const READ: usize, const WRITE: usize, const ERASE: usize> {
-    /// What it holds.
+    /// Contents of the flash.
     pub bytes: Vec<u8>,
-    /// How often each block was erased.
+    /// Number of erases of each block.
     pub erases: Vec<u32>,
-    /// Words that must be erased before they are programmed.
+    /// For each word, true if it must be erased before it can be programmed.
     spent: Vec<bool>,
-    /// The operations since the last restart, a word or a block each.
+    /// Operations since the last restart: each programs a word or erases a block.
     pub log: Vec<Operation>,
-    /// After how many of them power goes.
+    /// Number of completed operations after which the power fails.
     cut: Option<usize>,
     dead: bool,
 }
 
-/// What is done to flash.
+/// An operation on flash.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Operation {
-    /// The word at this byte is programmed.
+    /// Programs the word at this byte offset.
     Program(usize, Vec<u8>),
-    /// The block at this byte is erased.
+    /// Erases the block at this byte offset.
     Erase(usize),
 }
 
-/// Why flash refused.
+/// Error of an operation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Fault {
     /// The arguments are wrong.
     Arguments(NorFlashErrorKind),
-    /// A word is programmed that was not erased.
+    /// A write programs a word that was not erased.
     NotErased,
-    /// There is no power.
+    /// The power has failed.
     Dead,
 }
 
@@ -49,38 +49,38 @@ impl NorFlashError for Fault {
 }
 
 impl<const READ: usize, const WRITE: usize, const ERASE: usize> Flash<READ, WRITE, ERASE> {
-    /// Flash of `blocks` blocks that hold whatever they were made with.
+    /// Creates flash of `blocks` blocks with random contents.
     pub fn new(blocks: usize, seed: u64) -> Self {
         let mut random = Random::new(seed);
         let bytes = (0..blocks * ERASE).map(|_| random.bits() as u8).collect();
         Flash::holding(bytes)
     }
 
-    /// Flash that holds these bytes.
+    /// Creates flash with the contents `bytes`. Every word must be erased before it can be programmed.
     pub fn holding(bytes: Vec<u8>) -> Self {
         let (blocks, words) = (bytes.len() / ERASE, bytes.len() / WRITE);
         Flash { bytes, erases: vec![0; blocks], spent: vec![true; words], log: Vec::new(), cut: None, dead: false }
     }
 
-    /// Lets power go in place of the operation number `operation` from now on.
+    /// Makes the power fail instead of operation number `operation`. Operations count from 0, starting now.
     pub fn cut_at(&mut self, operation: usize) {
         self.cut = Some(operation);
         self.log.clear();
     }
 
-    /// Gives it power again.
+    /// Restores the power.
     pub fn restart(&mut self) {
         (self.cut, self.dead) = (None, false);
         self.log.clear();
     }
 
-    /// The operation that was interrupted left something else than what was there.
+    /// Writes `bytes` at `at`, as the partial result of an interrupted operation.
     pub fn tear(&mut self, at: usize, bytes: &[u8]) {
         self.bytes[at..at + bytes.len()].copy_from_slice(bytes);
         self.spent[at / WRITE..(at + bytes.len()).div_ceil(WRITE)].fill(true);
     }
 
-    /// Does `operation` as a whole.
+    /// Completes `operation`, whether there is power or not.
     pub fn apply(&mut self, operation: &Operation) -> Result<(), Fault> {
         match operation {
             Operation::Program(at, word) => {

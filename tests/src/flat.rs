@@ -1,4 +1,4 @@
-//! A small model that learns, for tests of checkpoints: an MLP with Adam, loaded once.
+//! A small trainable model for tests of checkpoints: an MLP with Adam, loaded once.
 
 use crate::mlp::Mlp;
 use gradlet_core::device::AlignedBytes;
@@ -6,7 +6,7 @@ use gradlet_core::optimizers::Adam;
 use gradlet_core::{Artifact, Eager, Function, Program, Result, Scope, Session, Tensor, ops};
 use std::sync::LazyLock;
 
-/// The artifact: `infer` assigns no variable, `train` all.
+/// Creates the artifact. Its signature `infer` assigns no variable, and `train` assigns all.
 pub fn artifact(learning_rate: f32) -> Result<Vec<u8>> {
     let scope = Eager::new(&ops::portable_cpu());
     let mlp = std::sync::Arc::new(Mlp::with(&scope, Box::new(Adam::new(learning_rate)))?);
@@ -24,25 +24,25 @@ pub fn artifact(learning_rate: f32) -> Result<Vec<u8>> {
     Ok(artifact.to_bytes()?.to_vec())
 }
 
-/// The program of these bytes with these signatures, for good.
+/// Loads an artifact with these signatures. The bytes are leaked, so the program is `'static`.
 pub fn load(artifact: &[u8], signatures: &[&str]) -> Result<Program<'static>> {
     let bytes: &'static AlignedBytes = Box::leak(Box::new(AlignedBytes::from(artifact)));
     Program::load(bytes, ops::KERNELS, signatures)
 }
 
-/// The program that the tests share, with both signatures.
+/// Returns the program that the tests share, with both signatures.
 pub fn program() -> &'static Program<'static> {
     static PROGRAM: LazyLock<Program<'static>> =
         LazyLock::new(|| artifact(0.01).and_then(|bytes| load(&bytes, &["infer", "train"])).expect("the artifact loads"));
     &PROGRAM
 }
 
-/// An arena for a program.
+/// Creates an arena for a program.
 pub fn arena(program: &Program<'_>) -> AlignedBytes {
     AlignedBytes::zeroed(program.arena_bytes())
 }
 
-/// Step `number` of the training. Gives the loss.
+/// Runs training step `number`, and returns the loss.
 pub fn step(session: &mut Session<'_, '_>, number: u32) -> Result<f32> {
     let train = session.program().signature("train")?;
     let pixels = session.input_mut::<f32>(train, 0)?;
@@ -52,7 +52,7 @@ pub fn step(session: &mut Session<'_, '_>, number: u32) -> Result<f32> {
     Ok(session.output::<f32>(train, 0)?[0])
 }
 
-/// The values of all variables.
+/// Returns the values of all variables.
 pub fn state(session: &Session<'_, '_>) -> Vec<Vec<u8>> {
     (0..session.variable_count()).map(|index| session.variable(index).unwrap_or_default().to_vec()).collect()
 }

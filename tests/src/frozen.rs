@@ -1,32 +1,34 @@
-//! Frozen samples: an artifact of each released format version, with what it computed then.
+//! Frozen samples: an artifact of each released format version, with the results that it computed at that time.
 
 use anyhow::Result;
-use gradlet_core::describe::Description;
+use gradlet_core::artifact::describe::Description;
 use gradlet_core::device::AlignedBytes;
 use gradlet_core::layers::{Activation, Conv2D, Dense, Flatten, Layer, MaxPool2D, Module, Padding, Sequential};
 use gradlet_core::losses::{Loss, SparseCategoricalCrossentropy};
 use gradlet_core::optimizers::{Adam, Optimizer, Sgd};
-use gradlet_core::{Artifact, DType, Eager, Function, Program, Record, Scope, Session, Tensor, ops};
+use gradlet_core::{Artifact, DType, Differentiate, Eager, Function, Program, Scope, Session, Tensor, ops};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-/// Where the samples are: `NAME-VERSION.grdl`, and their answers, `NAME-VERSION.out`.
+/// Folder of the samples `NAME-VERSION.grdl`, and of their results `NAME-VERSION.out`.
 const FOLDER: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/fixtures/artifacts");
 
-/// The artifact of `version`, and its answers.
+/// Returns the paths of the CNN artifact of a version, and of its results.
 pub fn folder((major, minor): (u16, u16)) -> (PathBuf, PathBuf) {
     let path = |ending: &str| Path::new(FOLDER).join(format!("cnn-{major}.{minor}.{ending}"));
     (path("grdl"), path("out"))
 }
 
-/// Every artifact that is kept, and its answers: a CNN of each version; and an LSTM, branches and loops, and a step of Adam.
+/// Returns the paths of all frozen artifacts and of their results. They are a CNN of each version, an LSTM, branches and
+/// loops, and a step of Adam.
 pub fn samples() -> Result<Vec<(PathBuf, PathBuf)>> {
     let paths = std::fs::read_dir(FOLDER)?.map(|entry| Ok(entry?.path())).collect::<Result<Vec<_>>>()?;
     let artifacts = paths.into_iter().filter(|path| path.extension().is_some_and(|ending| ending == "grdl"));
     Ok(artifacts.map(|path| (path.clone(), path.with_extension("out"))).collect())
 }
 
-/// A small CNN with `infer`, and training steps of both optimizers: most ops, and every table of the format.
+/// Creates the artifact of a small CNN with `infer` and the training steps of two optimizers. It has most ops, and
+/// every table of the format.
 pub fn sample() -> Result<AlignedBytes> {
     let scope = Eager::with_seed(&ops::portable_cpu(), 3);
     let conv = Conv2D::new(3, [3, 3]).padding(Padding::Same).activation(Activation::Relu);
@@ -55,7 +57,7 @@ pub fn sample() -> Result<AlignedBytes> {
     Ok(artifact.to_bytes()?)
 }
 
-/// What every signature gives, run in order on made-up inputs, and then every variable.
+/// Runs every signature in order on synthetic inputs. Returns the outputs, then all variables.
 pub fn answers(artifact: &[u8]) -> Result<Vec<u8>> {
     let names: Vec<String> = Description::read(artifact)?.signatures.into_iter().map(|signature| signature.name).collect();
     let names: Vec<&str> = names.iter().map(String::as_str).collect();

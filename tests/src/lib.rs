@@ -1,12 +1,13 @@
-//! One suite, many runtimes.
+//! The test suite, which runs the same cases on many runtimes.
 //!
-//! [`golden::run`] takes folders of golden vectors ([`mod@golden::fixtures`]), turns each into [`golden::case::Case`]s — a function from
-//! input tensors to output tensors, with what a reference computed — and runs every case on every runtime ([`golden::runtimes`]): the
-//! outputs must be within the stated tolerance, and must be the same bits as those of eager execution.
-//! Folders of files and data ([`golden::checks`]) are judged once.
-//! What a runtime leaves out stands in `skips.txt`, with reasons ([`golden::skips`]); nothing else is skipped.
+//! [`golden::run`] reads folders of golden vectors ([`mod@golden::fixtures`]) into [`golden::case::Case`]s. A case is a function from input
+//! tensors to output tensors, with the outputs that a reference computed. Every case runs on every runtime ([`golden::runtimes`]). The
+//! outputs must be within the stated tolerance, and must have the same bits as those of eager execution.
 //!
-//! [`fuzz`] has what must hold of damaged bytes, for the targets in `fuzz/` and for the tests.
+//! Folders of files and data ([`golden::checks`]) run only once, not on every runtime. `skips.txt` lists the skipped cases of each runtime,
+//! with reasons ([`golden::skips`]). Nothing else is skipped.
+//!
+//! [`fuzz`] has the properties that must hold for damaged bytes, for the targets in `fuzz/` and for the tests.
 
 pub mod flash;
 pub mod flat;

@@ -1,7 +1,7 @@
-//! A small training step, as user code writes one.
+//! A small training step, written as in user code.
 
 use gradlet_core::optimizers::{Optimizer, Sgd};
-use gradlet_core::{Eager, Record, Result, Scope, Tensor, Variable};
+use gradlet_core::{Differentiate, Eager, Result, Scope, Tensor, Variable};
 
 /// An MLP 4-3-2 and its optimizer.
 pub struct Mlp {
@@ -11,19 +11,19 @@ pub struct Mlp {
 }
 
 impl Mlp {
-    /// With fixed weights, trained by gradient descent.
+    /// Creates an MLP with fixed weights, and gradient descent as its optimizer.
     pub fn new(scope: &Eager) -> Result<Mlp> {
         Mlp::with(scope, Box::new(Sgd::new(0.1)))
     }
 
-    /// With fixed weights, trained by `optimizer`.
+    /// Creates an MLP with fixed weights, and with `optimizer`.
     pub fn with(scope: &Eager, optimizer: Box<dyn Optimizer>) -> Result<Mlp> {
         let shapes: [(&str, &[u32]); 4] = [("kernel_1", &[4, 3]), ("bias_1", &[3]), ("kernel_2", &[3, 2]), ("bias_2", &[2])];
         let variables = shapes.iter().map(|(name, dims)| weights(scope, name, dims)).collect::<Result<_>>()?;
         Ok(Mlp { variables, optimizer })
     }
 
-    /// Learns from `x[n,4]` with `labels[n]`. Gives the loss before.
+    /// Does one training step on `x[n,4]` with `labels[n]`. Returns the loss before the update.
     pub fn step(&self, scope: &dyn Scope, x: &Tensor, labels: &Tensor) -> Result<Tensor> {
         let tape = scope.tape();
         let read = self.variables.iter().map(|variable| tape.read(variable)).collect::<Result<Vec<_>>>()?;
@@ -35,7 +35,7 @@ impl Mlp {
     }
 }
 
-/// A variable with fixed values of either sign.
+/// Creates a variable with fixed positive and negative values.
 pub fn weights(scope: &Eager, name: &str, dims: &[u32]) -> Result<Variable> {
     let count = dims.iter().product::<u32>();
     let values: Vec<f32> = (0..count).map(|index| (index * 5 % 7) as f32 * 0.25 - 0.75).collect();

@@ -1,15 +1,15 @@
-//! A small generator for tests: the same seed gives the same numbers on every machine.
+//! A small random number generator for tests. The same seed produces the same numbers on every machine.
 
-/// SplitMix64.
+/// A SplitMix64 generator.
 pub struct Random(u64);
 
 impl Random {
-    /// A generator that begins at `seed`.
+    /// Creates a generator with this seed.
     pub fn new(seed: u64) -> Random {
         Random(seed)
     }
 
-    /// 64 random bits.
+    /// Returns 64 random bits.
     pub fn bits(&mut self) -> u64 {
         self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
         let mut z = self.0;
@@ -18,32 +18,32 @@ impl Random {
         z ^ (z >> 31)
     }
 
-    /// A number from 0 to `limit - 1`; 0 if `limit` is 0.
+    /// Returns a number from 0 to `limit - 1`, or 0 if `limit` is 0.
     pub fn below(&mut self, limit: usize) -> usize {
         (self.bits() % limit.max(1) as u64) as usize
     }
 
-    /// A number from `low` to `high`, both among them.
+    /// Returns a number from `low` to `high`, both included.
     pub fn range(&mut self, low: u32, high: u32) -> u32 {
         low + self.below((high - low) as usize + 1) as u32
     }
 
-    /// True or false.
+    /// Returns true or false, with equal probability.
     pub fn coin(&mut self) -> bool {
         self.bits() & 1 == 1
     }
 
-    /// One of the items.
+    /// Returns one of the items.
     pub fn pick<T: Copy>(&mut self, items: &[T]) -> T {
         items[self.below(items.len())]
     }
 
-    /// A number in [-1, 1).
+    /// Returns a number in [-1, 1).
     pub fn unit(&mut self) -> f64 {
         (self.bits() >> 11) as f64 / (1u64 << 52) as f64 - 1.0
     }
 
-    /// The numbers from 0 to `count - 1`, shuffled.
+    /// Returns the numbers from 0 to `count - 1` in random order.
     pub fn permutation(&mut self, count: usize) -> Vec<usize> {
         let mut order: Vec<usize> = (0..count).collect();
         for last in (1..count).rev() {

@@ -1,4 +1,4 @@
-//! The same bits on the device: the training steps of an MLP and of an LSTM under QEMU against the host's, compiled and op by op.
+//! Checks that device and host compute the same bits. Firmwares under QEMU train an MLP and an LSTM, compiled and eagerly.
 
 #[path = "../../boards/mps2-an386/src/learn.rs"]
 mod learn;
@@ -17,7 +17,7 @@ const STEPS: u32 = 100;
 const LOG: &str = "bits.out";
 const LIMIT: Duration = Duration::from_secs(120);
 
-/// Fails unless the firmware `mlp` or `lstm` gives every loss of its steps, and every weight after them, as the host does.
+/// Fails if a loss of the firmware `mlp` or `lstm`, or a weight after its last step, differs from the host's.
 pub fn check(toolchain: &Toolchain, name: &str) -> Result<()> {
     let folder = models::export(name)?;
     let elf = firmware::build(toolchain, name, Some(&folder))?;
@@ -25,7 +25,7 @@ pub fn check(toolchain: &Toolchain, name: &str) -> Result<()> {
     compare(&fs::read(folder.join(LOG))?, &host(&fs::read(folder.join("model.grdl"))?, STEPS)?)
 }
 
-/// Fails unless the firmware `eager`, which builds its model itself, gives every loss and every variable as the host does.
+/// Fails if a loss or a variable of the firmware `eager`, which builds its own model, differs from the host's.
 pub fn check_eager(toolchain: &Toolchain) -> Result<()> {
     let folder = boards::no_model()?;
     let elf = firmware::build(toolchain, "eager", None)?;
@@ -36,11 +36,11 @@ pub fn check_eager(toolchain: &Toolchain) -> Result<()> {
     compare(&fs::read(folder.join(LOG))?, &host)
 }
 
-/// Steps between two saves of the firmware `restart`, and how often it saves.
+/// Steps between two saves of the firmware `restart`, and the number of its saves.
 const SAVES: [u32; 2] = [10, 4];
 
-/// Fails unless the firmware `restart`, which restarts after each save, gives every loss and every variable as the host does without a
-/// restart; and so again wherever power goes in the middle of its second save.
+/// Fails if a loss or a variable of the firmware `restart` differs from the host's. The firmware restarts after each save, the host never.
+/// The check repeats with a loss of power at several operations of the second save.
 pub fn check_restart(toolchain: &Toolchain) -> Result<()> {
     let folder = models::export("restart")?;
     let elf = firmware::build(toolchain, "restart", Some(&folder))?;
@@ -51,7 +51,7 @@ pub fn check_restart(toolchain: &Toolchain) -> Result<()> {
         let words = [steps.to_string(), saves.to_string(), LOG.into()].into_iter().chain(cut.map(|cut| cut.to_string()));
         let words: Vec<String> = words.collect();
         let run = firmware::run(&elf, &folder, &words.iter().map(String::as_str).collect::<Vec<_>>(), LIMIT)?.ok()?;
-        // A save that is cut is nothing: its steps come again.
+        // An interrupted save has no effect, so the firmware repeats its steps.
         let part = |save: u32| save * steps..(save + 1) * steps;
         let parts = [0, 1].into_iter().chain(cut.map(|_| 1)).chain(2..saves);
         let expected = parts.flat_map(part).flat_map(|step| {
@@ -70,7 +70,7 @@ pub fn check_restart(toolchain: &Toolchain) -> Result<()> {
     Ok(())
 }
 
-/// Fails unless both logs hold the same bytes: the losses, then the variables.
+/// Fails if the two logs differ. A log has the losses, then the variables.
 fn compare(device: &[u8], host: &[u8]) -> Result<()> {
     let differs = host.iter().zip(device).position(|(host, device)| host != device);
     ensure!(device.len() == host.len(), "the device wrote {} bytes, the host {}", device.len(), host.len());
@@ -79,7 +79,7 @@ fn compare(device: &[u8], host: &[u8]) -> Result<()> {
     Ok(())
 }
 
-/// The losses, then the variables, as `boards/mps2-an386/src/mlp.rs` writes them.
+/// Runs the training steps on the host. Returns the losses, then the variables, in the form that `boards/mps2-an386/src/mlp.rs` writes.
 fn host(artifact: &[u8], steps: u32) -> Result<Vec<u8>> {
     let artifact = AlignedBytes::from(artifact);
     let program = Program::load(&artifact, ops::KERNELS, &["train"])?;

@@ -1,13 +1,15 @@
-//! The main job from end to end: train on the host, export, learn on the device.
+//! `cargo xtask demo`: the complete workflow. It trains on the host, exports the model, and trains further on the device.
 
 use crate::models;
 use anyhow::{Context, Result, anyhow, ensure};
-use gradlet::export::{self, Options};
-use gradlet::model::{Fit, Logs};
+use gradlet::artifact::export::{self, Options};
+use gradlet::train::{Fit, Logs};
 use gradlet::monitor::{Monitor, Report};
 use gradlet::optimizers::Adam;
-use gradlet::telemetry::Frame;
-use gradlet::{Digits, Eager, ModelSpec, Program, Scope, Session, digits, ops, portable_cpu, summary, training};
+use gradlet::runtime::telemetry::Frame;
+use gradlet::{Eager, Program, Scope, Session, ops, portable_cpu, summary, train};
+use gradlet::applications::ModelSpec;
+use gradlet::datasets::{Digits, digits};
 use gradlet_tools::elf::Elf;
 use gradlet_tools::firmware;
 use serde_json::{Map, Value, json};
@@ -18,23 +20,23 @@ use std::time::{Duration, Instant};
 use xtask::setup::{self, Toolchain};
 use xtask::shell;
 
-/// How many turned digits the device learns from, and how many others it is tested on: what fits into its flash.
+/// Number of rotated digits for training on the device, and number of others for its test. This is as many as fit into its flash.
 const DIGITS: [usize; 2] = [500, 500];
-/// How often the device goes through its digits.
+/// Number of epochs on the device.
 const EPOCHS: u32 = 4;
 const LIMIT: Duration = Duration::from_secs(1800);
-/// After how many steps the host compares every weight.
+/// Number of steps after which the host compares every weight.
 const COMPARED: u32 = 100;
-/// Where the firmware writes what the host compares, in the model's folder.
+/// Name of the file in the model's folder to which the firmware writes the values for the host to compare.
 const LOG: &str = "demo.out";
-/// The speed of the device's line.
+/// Speed of the device's line, in bits per second.
 pub const BAUD: u32 = 115_200;
 
-/// `cargo xtask demo`. The events of the device go to `logdir`, or to a folder of their own, anew.
+/// Runs `cargo xtask demo`. The device's events go to `logdir`. Without `logdir`, they go to a folder of their own, which is emptied first.
 pub fn run(json: Option<&Path>, logdir: Option<&Path>) -> Result<()> {
     let toolchain = setup::ensure()?;
     println!("1. Train a small CNN on 8,000 digits, and test it on 2,000");
-    // Training takes one core; another makes ready what the device needs.
+    // Training takes one core. Another one builds the firmware's library meanwhile.
     let ready = thread::spawn(move || firmware::prepare(toolchain));
     let Host { artifact, logs, seconds, train, test } = host()?;
     let judged = |name| logs.get(name).map(|value| value as f32).context("the training has no result");
@@ -68,10 +70,10 @@ pub fn run(json: Option<&Path>, logdir: Option<&Path>) -> Result<()> {
     }
 }
 
-/// What the host made: the artifact, and the turned digits for the device.
+/// Results of the host: the artifact, and the rotated digits for the device.
 struct Host {
     artifact: Vec<u8>,
-    /// Of the last epoch.
+    /// Logs of the last epoch.
     logs: Logs,
     seconds: f64,
     train: Digits,
@@ -87,7 +89,7 @@ fn host() -> Result<Host> {
     let tensors = |digits: &Digits| digits.tensors(&scope.device(), &spec.input());
     let ((x, y), (test_x, test_y)) = (tensors(&train)?, tensors(&test)?);
     let fit = Fit::new().epochs(6).validation_data((&test_x, &test_y));
-    let history = training::classifier(&scope, model.clone(), Adam::new(0.001))?.fit((&x, &y), fit)?;
+    let history = train::classifier(&scope, model.clone(), Adam::new(0.001))?.fit((&x, &y), fit)?;
     let logs = history.last().context("no epoch")?.clone();
     let seconds = start.elapsed().as_secs_f64();
     let artifact = export::artifact(&scope, &model, &spec, &Options { learning_rate: models::LEARNING_RATE, ..Options::default() })?;
@@ -96,8 +98,8 @@ fn host() -> Result<Host> {
     Ok(Host { artifact: artifact.to_vec(), logs, seconds, train, test })
 }
 
-/// How many of the device's `train` steps, the one after the restart among them, gave the loss that the host's portable kernels give, to
-/// the bit. Fails if a loss, or a weight after [`COMPARED`] steps, differs.
+/// Compares the losses of the device's `train` steps, bit for bit, with those of the host's portable kernels. The step after the restart is
+/// included. Returns the number of equal losses. Fails if a loss, or a weight after [`COMPARED`] steps, differs.
 fn steps_bit_equal(artifact: &[u8], train: &Digits, log: &[u8]) -> Result<u32> {
     let artifact = gradlet::device::AlignedBytes::from(artifact);
     let program = Program::load(&artifact, ops::KERNELS, &["infer", "train"])?;
@@ -107,7 +109,7 @@ fn steps_bit_equal(artifact: &[u8], train: &Digits, log: &[u8]) -> Result<u32> {
     let mut log = log;
     let mut take = |bytes: usize| log.split_off(..bytes).context("the device wrote too little");
     let mut equal = 0;
-    // And the step after the restart.
+    // The last 0 is the step after the restart.
     for index in (0..EPOCHS).flat_map(|_| 0..train.len()).chain([0]) {
         let pixels = session.input_mut::<f32>(signature, 0)?;
         pixels.iter_mut().zip(train.image(index)).for_each(|(value, &pixel)| *value = f32::from(pixel) / 255.0);
@@ -125,21 +127,21 @@ fn steps_bit_equal(artifact: &[u8], train: &Digits, log: &[u8]) -> Result<u32> {
     Ok(equal)
 }
 
-/// What the device did.
+/// Results of the device.
 struct Device {
     /// The figures under their names in the JSON object.
     figures: Map<String, Value>,
-    /// The mean losses on the test digits: before, after the last layer, after all weights.
+    /// Mean losses on the test digits: before training, after training the last layer, and after training all weights.
     losses: [f64; 3],
 }
 
-/// Builds the firmware around the model and the digits in `folder`, and lets it learn for `epochs`.
+/// Builds the firmware with the model and the digits in `folder`, and trains it for `epochs` epochs.
 ///
 /// [`LOG`] then holds the losses of the first [`COMPARED`] steps, every variable after them, and the other losses.
 fn device(toolchain: &Toolchain, folder: &Path, epochs: u32, logdir: &Path) -> Result<Device> {
     let elf = firmware::build(toolchain, "demo", Some(folder))?;
     let bytes = Elf::read(&elf)?.bytes()?;
-    // QEMU says nothing before the end; the spinner shows that it is at work.
+    // The firmware's console is shown only at the end. The spinner shows that it is running.
     let spinner = indicatif::ProgressBar::new_spinner().with_message("the device is learning");
     spinner.set_style(indicatif::ProgressStyle::with_template("   {spinner} {msg}, {elapsed}")?);
     spinner.enable_steady_tick(Duration::from_millis(200));
@@ -187,7 +189,7 @@ fn device(toolchain: &Toolchain, folder: &Path, epochs: u32, logdir: &Path) -> R
     Ok(Device { figures, losses })
 }
 
-/// The one table: a row for each figure, losses beside accuracies.
+/// Formats the result table: a row for each figure, with losses beside the accuracies.
 fn table(figures: &Map<String, Value>, losses: [f64; 3], host_loss: f64) -> String {
     let get = |key: &str| figures.get(key).cloned().unwrap_or(Value::Null);
     let percent = |key: &str| get(key).as_f64().map_or("-".into(), |share| format!("{:.1} %", share * 100.0));
@@ -221,7 +223,7 @@ fn table(figures: &Map<String, Value>, losses: [f64; 3], host_loss: f64) -> Stri
     text
 }
 
-/// Builds the firmware with digits that it learns for half a minute, and gives the command that runs it, a word a line.
+/// Builds the firmware with digits that it learns for half a minute. Returns the command that runs it, one word per line.
 pub fn learning(toolchain: &Toolchain) -> Result<String> {
     let folder = models::write("live", &models::cnn()?)?;
     let (train, test) = digits::load(&shell::root().join("data/mnist10k"))?;

@@ -1,23 +1,23 @@
-//! What lies in a firmware's ELF file.
+//! Sizes and symbols of a firmware's ELF file.
 
 use anyhow::{Context, Result};
 use object::{Object, ObjectSection, ObjectSymbol};
 use std::path::Path;
 
-/// Names that only an allocator has.
+/// Names of functions that only an allocator has.
 const ALLOCATOR: [&str; 6] = ["malloc", "calloc", "realloc", "free", "_sbrk", "_malloc_r"];
 
-/// The bytes of an ELF file.
+/// An ELF file in memory.
 pub struct Elf(Vec<u8>);
 
-/// The bytes that a firmware takes.
+/// Sizes of a firmware, in bytes.
 #[derive(Clone, Copy)]
 pub struct Bytes {
-    /// Flash: code and read-only data, and the initial values of statics, without model and pictures.
+    /// Flash for code, read-only data and the initial values of statics, without model and pictures.
     pub flash_code: u64,
-    /// Flash: the model.
+    /// Flash for the model.
     pub flash_model: u64,
-    /// RAM: all statics, the arena among them; no stack.
+    /// RAM for all statics, including the arena. The stack is not included.
     pub ram_static: u64,
 }
 
@@ -27,7 +27,7 @@ impl Elf {
         std::fs::read(path).map(Elf).with_context(|| format!("cannot read {}", path.display()))
     }
 
-    /// The bytes by kind.
+    /// Returns the sizes, by kind of memory.
     pub fn bytes(&self) -> Result<Bytes> {
         let file = object::File::parse(&*self.0)?;
         let section = |name: &str| file.section_by_name(name).map_or(0, |section| section.size());
@@ -41,7 +41,7 @@ impl Elf {
         })
     }
 
-    /// The names of functions that allocate: a firmware has none.
+    /// Returns the names of functions that allocate. A firmware without a heap has none.
     pub fn allocator_symbols(&self) -> Result<Vec<String>> {
         let file = object::File::parse(&*self.0)?;
         let names = file.symbols().filter_map(|symbol| symbol.name().ok());

@@ -17,7 +17,7 @@ pub const ALL: [&str; 12] = ["bare", "empty", "flat", "telemetry", "mlp", "lstm"
 /// The only one with a heap.
 const EAGER: &str = "eager";
 
-/// Builds firmware `name` around the model in `folder` (none for those without a model). Gives the ELF file's path.
+/// Builds firmware `name` with the model in `folder` (`None` for a firmware without a model). Returns the path of the ELF file.
 pub fn build(toolchain: &Toolchain, name: &str, folder: Option<&Path>) -> Result<PathBuf> {
     let mut command = toolchain.cargo("build");
     command.args(["--release", "--quiet", "--locked", "--bin", name]);
@@ -35,42 +35,42 @@ pub fn build(toolchain: &Toolchain, name: &str, folder: Option<&Path>) -> Result
     Ok(path)
 }
 
-/// Builds what the firmwares without a heap have in common: the library and gradlet's core for the device.
+/// Builds the common parts of the firmwares without a heap for the device: the board library and gradlet's core.
 pub fn prepare(toolchain: Toolchain) -> Result<()> {
     shell::run(toolchain.cargo("build").args(["--release", "--quiet", "--locked", "--lib"]))
 }
 
-/// What a firmware said.
+/// Result of a firmware's run.
 pub struct Run {
     values: BTreeMap<String, String>,
-    /// Everything on its console.
+    /// Complete output on its console.
     pub console: String,
-    /// True if it ended with success.
+    /// True if the firmware ended with success.
     pub success: bool,
 }
 
 impl Run {
-    /// The number it reported as `key`.
+    /// Returns the number that the firmware reported as `key`.
     pub fn number(&self, key: &str) -> Result<u64> {
         let value = self.values.get(key).with_context(|| format!("the firmware did not report {key}:\n{}", self.console))?;
         value.parse().with_context(|| format!("the firmware reported {key}={value}"))
     }
 
-    /// An error with the console's text, unless the firmware ended with success.
+    /// Returns the run if the firmware ended with success, else an error with the console's text.
     pub fn ok(self) -> Result<Run> {
         ensure!(self.success, "the firmware failed; its console:\n{}", self.console);
         Ok(self)
     }
 }
 
-/// Runs a firmware under QEMU. It finds its files in `folder`; words in `arguments` hold no spaces or commas.
+/// Runs a firmware under QEMU. Its file names are relative to `folder`. The words in `arguments` must not contain spaces or commas.
 ///
 /// Fails if it takes longer than `limit`.
 pub fn run(elf: &Path, folder: &Path, arguments: &[&str], limit: Duration) -> Result<Run> {
     run_with_uart(elf, folder, arguments, limit, &mut |_| ())
 }
 
-/// [`run`]; what the firmware sends over its UART goes to `uart` as it comes.
+/// Like [`run`], but passes the bytes that the firmware sends over its UART to `uart` as they arrive.
 pub fn run_with_uart(elf: &Path, folder: &Path, arguments: &[&str], limit: Duration, uart: &mut (dyn FnMut(&[u8]) + Send)) -> Result<Run> {
     let mut command = qemu(elf, arguments);
     let mut child = command
@@ -90,7 +90,7 @@ pub fn run_with_uart(elf: &Path, folder: &Path, arguments: &[&str], limit: Durat
     let Some(success) = success? else { bail!("the firmware {name} ran for more than {limit:?}; its console:\n{console}") };
     let mut values = BTreeMap::new();
     for (key, value) in console.lines().filter_map(|line| line.split_once('=')) {
-        // A firmware that restarts says some figures again: the highest counts.
+        // A firmware that restarts reports some figures again. The highest one counts.
         let figure = |value: &str| value.parse::<u64>().ok();
         if values.get(key).is_none_or(|old: &String| figure(old) < figure(value)) {
             values.insert(key.to_string(), value.to_string());
@@ -99,20 +99,20 @@ pub fn run_with_uart(elf: &Path, folder: &Path, arguments: &[&str], limit: Durat
     Ok(Run { values, console, success })
 }
 
-/// QEMU with a firmware, its UART on stdout and its console on stderr.
+/// Returns the command that runs a firmware in QEMU, with its UART on stdout and its console on stderr.
 pub fn qemu(elf: &Path, arguments: &[&str]) -> Command {
     let name = elf.file_name().unwrap_or_default().to_string_lossy();
     let words = std::iter::once(&*name).chain(arguments.iter().copied());
     let arguments: String = words.map(|word| format!(",arg={word}")).collect();
     let mut command = Command::new("qemu-system-arm");
-    // While the firmware waits, time passes at once.
+    // `sleep=off`: while the firmware waits, the virtual time jumps ahead.
     command.args(["-machine", "mps2-an386", "-icount", "shift=6,sleep=off", "-display", "none", "-monitor", "none", "-serial", "stdio"]);
     command.arg("-semihosting-config").arg(format!("enable=on,target=native{arguments}"));
     command.arg("-kernel").arg(elf);
     command
 }
 
-/// Waits for the child: whether it ended with success, or `None` if it had to be stopped.
+/// Waits for the child. Returns true if it ended with success, or `None` if it ran past `limit` and was killed.
 fn wait(child: &mut Child, limit: Duration) -> Result<Option<bool>> {
     let start = Instant::now();
     loop {
@@ -128,7 +128,7 @@ fn wait(child: &mut Child, limit: Duration) -> Result<Option<bool>> {
     }
 }
 
-/// Gives `each` what comes, until the end.
+/// Passes the bytes of a stream to `each` as they arrive, until the end of the stream.
 fn pass_on(stream: Option<impl Read>, each: &mut (dyn FnMut(&[u8]) + Send)) {
     let (Some(mut stream), mut buffer) = (stream, [0; 4096]) else { return };
     while let Ok(count @ 1..) = stream.read(&mut buffer) {
@@ -146,17 +146,17 @@ fn reader(stream: Option<impl Read + Send + 'static>) -> thread::JoinHandle<Stri
     })
 }
 
-/// The instruction counter counts a loop of known length.
+/// Fails if the instruction counter is wrong for a loop of known length.
 pub fn check(toolchain: &Toolchain) -> Result<()> {
     let elf = build(toolchain, "bare", None)?;
     let run = run(&elf, &boards::no_model()?, &[], Duration::from_secs(60))?.ok()?;
-    // 2,001 turns of a loop of two instructions.
+    // 2,001 iterations of a loop of two instructions.
     let counted = run.number("instructions")?;
     ensure!((4_000..4_010).contains(&counted), "the counter gave {counted} instructions instead of 4,002");
     Ok(())
 }
 
-/// `cargo xtask firmware`.
+/// Runs `cargo xtask firmware`.
 pub fn task(names: &[String], model: Option<&Path>, arguments: Option<&[String]>) -> Result<()> {
     let toolchain = setup::ensure()?;
     for name in names {

@@ -1,4 +1,4 @@
-//! Firmwares: building them, running them under QEMU, and what lies in them.
+//! Firmwares: builds them, runs them under QEMU, and measures their sizes.
 
 pub mod elf;
 pub mod firmware;

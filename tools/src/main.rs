@@ -1,4 +1,4 @@
-//! The tasks of `cargo xtask` that link gradlet. `xtask` starts them with its own command line.
+//! The tasks of `cargo xtask` that link gradlet. `xtask` starts this program with its own command line.
 
 extern crate alloc;
 

@@ -1,20 +1,23 @@
-//! The folders that firmwares are built around: an exported model, its kernel list, its data.
+//! Folders for the builds of firmwares: an exported model, its kernel list and its data.
 
 use anyhow::{Context, Result};
 use gradlet::control::{WhileOptions, cond, while_loop};
-use gradlet::export::{self, Options};
+use gradlet::artifact::export::{self, Options};
 use gradlet::layers::{self, Layer, Module, Sequential};
 use gradlet::optimizers::{Adam, Sgd};
-use gradlet::{Artifact, Bool, Eager, Function, ModelSpec, Scope, Tensor, firmware, portable_cpu, training};
+use gradlet::{Artifact, Eager, Function, Scope, Tensor, portable_cpu, train};
+use gradlet::applications::ModelSpec;
+use gradlet::artifact::firmware;
+use gradlet::tensor::Bool;
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use xtask::boards::folder;
 
-/// The learning rate of the exported training steps: Keras's default for SGD.
+/// Learning rate of the exported training steps. It is Keras's default for SGD.
 pub const LEARNING_RATE: f32 = 0.01;
 
-/// The folder of firmware `name`'s model (`mlp`, `lstm`, `book`, `dispatch`, `restart`), exported anew.
+/// Exports the model of firmware `name` (`mlp`, `lstm`, `book`, `dispatch` or `restart`), and returns its folder.
 pub fn export(name: &str) -> Result<PathBuf> {
     let artifact = match name {
         "mlp" => mlp("mlp:64-32-10")?,
@@ -27,7 +30,7 @@ pub fn export(name: &str) -> Result<PathBuf> {
     write(name, &artifact)
 }
 
-/// Writes `model.grdl` and `model.rs` into the folder of firmware `name`.
+/// Writes `model.grdl` and `model.rs` to the folder of firmware `name`, and returns the folder.
 pub fn write(name: &str, artifact: &[u8]) -> Result<PathBuf> {
     let folder = folder(name)?;
     fs::write(folder.join("model.grdl"), artifact)?;
@@ -35,7 +38,7 @@ pub fn write(name: &str, artifact: &[u8]) -> Result<PathBuf> {
     Ok(folder)
 }
 
-/// An untrained MLP with `infer` and `train`.
+/// Exports an untrained MLP with the signatures `infer` and `train`.
 fn mlp(spec: &str) -> Result<Vec<u8>> {
     let scope = Eager::new(&portable_cpu());
     let spec: ModelSpec = spec.parse()?;
@@ -45,23 +48,23 @@ fn mlp(spec: &str) -> Result<Vec<u8>> {
     Ok(export::artifact(&scope, &model, &spec, &options)?.to_vec())
 }
 
-/// The training step of an MLP 64-32-10 with Adam, which has a state of its own.
+/// Exports the training step of an MLP 64-32-10 with Adam, whose state is part of a checkpoint.
 fn adam() -> Result<Vec<u8>> {
     let scope = Eager::new(&portable_cpu());
     let model = Arc::new("mlp:64-32-10".parse::<ModelSpec>()?.build(&scope)?);
     let x = Tensor::full(&scope.device(), 0.5f32, &[1, 64])?;
     let labels = Tensor::full(&scope.device(), 0i32, &[1])?;
-    let train = training::step(&model, Arc::new(Adam::new(LEARNING_RATE)), model.trainable_variables());
+    let train = train::step(&model, Arc::new(Adam::new(LEARNING_RATE)), model.trainable_variables());
     let mut artifact = Artifact::new();
     artifact.variables(model.named_variables());
     artifact.signature("train", &*train.concrete(&scope, &(x, labels))?, &["features", "labels"], &["loss"])?;
     Ok(artifact.to_bytes()?.to_vec())
 }
 
-/// Steps of a sequence, features of a step, units, classes.
+/// Sizes of the LSTM: steps of a sequence, features of a step, units, classes.
 const LSTM: [u32; 4] = [100, 3, 8, 10];
 
-/// An untrained LSTM that tells classes of sequences apart, with `infer` and `train`: loops over the steps.
+/// Exports an untrained LSTM that classifies sequences, with the signatures `infer` and `train`. Both loop over the steps.
 fn lstm() -> Result<Vec<u8>> {
     let scope = Eager::new(&portable_cpu());
     let [steps, features, units, classes] = LSTM;
@@ -71,7 +74,7 @@ fn lstm() -> Result<Vec<u8>> {
     model.apply(&scope, &x)?;
     let forward = model.clone();
     let infer = Function::new(move |scope: &dyn Scope, x: Tensor| forward.apply(scope, &x)?.softmax(-1));
-    let train = training::step(&model, Arc::new(Sgd::new(LEARNING_RATE)), model.trainable_variables());
+    let train = train::step(&model, Arc::new(Sgd::new(LEARNING_RATE)), model.trainable_variables());
     let mut artifact = Artifact::new();
     artifact.variables(model.named_variables());
     artifact.signature("infer", &*infer.concrete(&scope, &x)?, &["sequence"], &["probabilities"])?;
@@ -79,7 +82,7 @@ fn lstm() -> Result<Vec<u8>> {
     Ok(artifact.to_bytes()?.to_vec())
 }
 
-/// Additions on one element, in chains, in loops, and each behind a branch: of what is `long` there are 64 more than of what is `short`.
+/// Exports additions on one element: in chains, in loops, and each in a branch. Every `long` signature has 64 more than its `short` one.
 fn chains() -> Result<Vec<u8>> {
     let scope = Eager::new(&portable_cpu());
     let one = Tensor::full(&scope.device(), 1.0f32, &[1])?;
@@ -89,7 +92,7 @@ fn chains() -> Result<Vec<u8>> {
         let chain = Function::new(move |_: &dyn Scope, x: Tensor| (0..length).try_fold(x, |x, _| x.add(&constant)));
         artifact.signature(name, &*chain.concrete(&scope, &one)?, &["x"], &["y"])?;
     }
-    // A loop that only its limit ends, and one that counts.
+    // A loop that only `max_iterations` ends, and one that counts.
     for (name, length, counts) in [("loop_short", 4, false), ("loop_long", 68, false), ("count_short", 4, true), ("count_long", 68, true)] {
         let constant = one.clone();
         let turns = Function::new(move |scope: &dyn Scope, x: Tensor| {
@@ -115,14 +118,14 @@ fn chains() -> Result<Vec<u8>> {
     Ok(artifact.to_bytes()?.to_vec())
 }
 
-/// An untrained CNN with the signatures that the firmware `demo` runs.
+/// Exports an untrained CNN with the signatures that the firmware `demo` runs.
 pub fn cnn() -> Result<Vec<u8>> {
     let (scope, spec) = (Eager::with_seed(&portable_cpu(), 1), ModelSpec::Cnn);
     let model = Arc::new(spec.build(&scope)?);
     Ok(export::artifact(&scope, &model, &spec, &Options { learning_rate: LEARNING_RATE, ..Options::default() })?.to_vec())
 }
 
-/// The folder `path`, with nothing in it.
+/// Creates the folder `path`, or empties it if it exists.
 pub fn empty(path: &Path) -> Result<PathBuf> {
     if path.exists() {
         fs::remove_dir_all(path).with_context(|| format!("cannot empty {}", path.display()))?;
@@ -131,8 +134,8 @@ pub fn empty(path: &Path) -> Result<PathBuf> {
     Ok(path.into())
 }
 
-/// Writes digits as the firmware reads them: two counts, the labels, the pictures; those to train on first.
-pub fn write_digits(path: &Path, train: &gradlet::Digits, test: &gradlet::Digits) -> Result<()> {
+/// Writes digits in the form that the firmware reads: two counts, the labels, the pictures. The training digits come first.
+pub fn write_digits(path: &Path, train: &gradlet::datasets::Digits, test: &gradlet::datasets::Digits) -> Result<()> {
     let counts = [train.len() as u32, test.len() as u32].map(u32::to_le_bytes).concat();
     let bytes = [&counts, &train.labels, &test.labels, &train.images, &test.images].map(|part| &part[..]).concat();
     fs::write(path, bytes).with_context(|| format!("cannot write {}", path.display()))

@@ -1,4 +1,4 @@
-//! Flash, RAM and instructions of the firmwares, beside the committed figures and the bars.
+//! `cargo xtask size`: flash, RAM and instruction counts of the firmwares, compared with the committed figures and with upper limits.
 
 use crate::models;
 use anyhow::{Context, Result, ensure};
@@ -13,14 +13,14 @@ use xtask::shell;
 const COMMITTED: &str = "tests/sizes.json";
 const LIMIT: Duration = Duration::from_secs(120);
 
-/// A figure, and the most that it may be.
+/// A figure, with its upper limit if it has one.
 struct Row {
     name: String,
     value: u64,
     bar: Option<u64>,
 }
 
-/// `cargo xtask size`.
+/// Runs `cargo xtask size`.
 pub fn run(json: Option<&Path>, update: bool) -> Result<()> {
     let toolchain = setup::ensure()?;
     let rows = rows(&toolchain)?;
@@ -36,7 +36,7 @@ pub fn run(json: Option<&Path>, update: bool) -> Result<()> {
     Ok(())
 }
 
-/// Fails if a figure is over its bar, or more than 1 % over the committed one measured with the same compiler.
+/// Fails if a figure is above its limit, or more than 1 % above the committed one. The committed figures count only for the same compiler.
 pub fn check() -> Result<()> {
     let toolchain = setup::ensure()?;
     let rows = rows(&toolchain)?;
@@ -59,8 +59,8 @@ fn rows(toolchain: &Toolchain) -> Result<Vec<Row>> {
     Ok(rows)
 }
 
-/// Executor and verifier: what `empty` has more than `bare`. Checkpoints and slots: what `flat` has more than `empty`. Telemetry: what the
-/// firmware of that name has more than `empty`.
+/// Measures flash as differences between firmwares. Executor and verifier: `empty` minus `bare`. Checkpoints and slots: `flat` minus
+/// `empty`. Telemetry: `telemetry` minus `empty`.
 fn executor(toolchain: &Toolchain, rows: &mut Vec<Row>) -> Result<()> {
     let flash = |name| Ok::<_, anyhow::Error>(Elf::read(&firmware::build(toolchain, name, None)?)?.bytes()?.flash_code);
     let empty = flash("empty")?;
@@ -72,7 +72,7 @@ fn executor(toolchain: &Toolchain, rows: &mut Vec<Row>) -> Result<()> {
 
 type Bars = &'static [(&'static str, u64)];
 
-/// Firmwares around a model: name, arguments, and the bars of what is measured.
+/// Firmwares with a model: name, arguments, and the limits of their figures.
 const FIRMWARES: [(&str, &[&str], Bars); 5] = [
     ("mlp", &["8", "mlp.out"], &[("instructions_train_step", 45_000), ("ram_static", 16 << 10)]),
     ("book", &["2", "book.out"], &[("flash_code", 24 << 10)]),
@@ -81,7 +81,7 @@ const FIRMWARES: [(&str, &[&str], Bars); 5] = [
     ("dispatch", &[], &[("instructions_dispatch", 150), ("instructions_iteration", 300), ("instructions_branch", 300)]),
 ];
 
-/// What a firmware reports that is a row.
+/// Keys of a firmware's report that become rows.
 const REPORTED: [&str; 12] = [
     "arena_planned",
     "arena_used",

@@ -1,12 +1,12 @@
-//! The firmware `demo` tells how it learns, over lines that are fast, slow, and bad.
+//! Checks the telemetry of the firmware `demo` over fast, slow and noisy lines.
 
 use crate::random::Random;
 use crate::{demo, models};
 use anyhow::{Context, Result, ensure};
-use gradlet::digits;
+use gradlet::datasets::digits;
 use gradlet::monitor::{Monitor, Report};
 use gradlet::summary::{self, Run};
-use gradlet::telemetry::{Decoder, Frame};
+use gradlet::runtime::telemetry::{Decoder, Frame};
 use gradlet_tools::firmware;
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -14,31 +14,32 @@ use std::time::Duration;
 use xtask::setup::Toolchain;
 use xtask::shell;
 
-/// How many digits the device learns from, once each, and how many others it is tested on.
+/// Number of digits for training on the device, once each, and number of others for its test.
 const DIGITS: [usize; 2] = [40, 5];
 const LOG: &str = "telemetry.out";
 const LIMIT: Duration = Duration::from_secs(300);
-/// Too slow for what a step tells.
+/// Speed of a line that is too slow for the frames of a step, in bits per second.
 const SLOW: u32 = 300;
-/// Of these, one byte each is lost, changed or added.
+/// Noise levels: one byte of this many is lost, changed or added.
 const NOISE: [usize; 3] = [20, 100, 500];
 
-/// A firmware, and where its files are.
+/// A firmware, and the folder of its files.
 struct Device {
     elf: PathBuf,
     folder: PathBuf,
 }
 
-/// What a run gave.
+/// Result of a run.
 struct Learnt {
     run: firmware::Run,
-    /// The losses of `train`, as the device itself wrote them into a file of the host's.
+    /// Losses of `train`. The device wrote them directly to a file on the host.
     losses: Vec<f32>,
-    /// What came over the line.
+    /// Bytes that arrived over the line.
     bytes: Vec<u8>,
 }
 
-/// Fails unless all that arrives is true, what does not is counted, and telling costs no more than 1 % of a training step.
+/// Checks three properties: every frame that arrives is correct, missing frames are counted, and telemetry adds at most 1 % to the
+/// instructions of a training step.
 pub fn check(toolchain: &Toolchain) -> Result<()> {
     let folder = models::write("telemetry", &models::cnn()?)?;
     let (train, test) = digits::load(&shell::root().join("data/mnist10k"))?;
@@ -68,7 +69,7 @@ impl Device {
         Ok(Learnt { run, losses, bytes })
     }
 
-    /// The events that `bytes` become, and the report.
+    /// Feeds `bytes` to a monitor. Returns the events that it wrote, and its report.
     fn monitor(&self, bytes: &[u8]) -> Result<(Run, Report)> {
         let logs = models::empty(&self.folder.join("logs"))?;
         let mut monitor = Monitor::new(summary::create_file_writer(&logs)?).with_model(&self.folder.join("model.grdl"))?;
@@ -78,7 +79,7 @@ impl Device {
     }
 }
 
-/// By how many percent a training step of `told` takes more instructions than one of `silent`. Fails above 1.
+/// Returns the extra instructions of a training step of `told` over one of `silent`, in percent. Fails above 1.
 fn share(silent: &Learnt, told: &Learnt) -> Result<f64> {
     let [silent, told] = [silent, told].map(|learnt| learnt.run.number("instructions_told_step"));
     let more = (told? as f64 / silent? as f64 - 1.0) * 100.0;
@@ -86,7 +87,7 @@ fn share(silent: &Learnt, told: &Learnt) -> Result<f64> {
     Ok(more)
 }
 
-/// A line that is fast enough: every loss in the events is the device's own, and none is missing. Gives all frames, as texts.
+/// Checks a line that is fast enough: the events have exactly the device's losses. Returns all frames as texts.
 fn line_is_whole(device: &Device, whole: &Learnt) -> Result<Vec<String>> {
     let (run, report) = device.monitor(&whole.bytes)?;
     ensure!(report.link.lost == 0 && report.link.before == 0 && report.link.corrupt == 0 && report.dropped == 0, "{report}");
@@ -110,7 +111,7 @@ fn points(run: &Run, tag: &str) -> Result<Vec<(i64, f32)>> {
     Ok(series.points.iter().map(|point| (point.step, point.number().unwrap_or(f64::NAN) as f32)).collect())
 }
 
-/// A line that loses, changes and adds bytes: what arrives is what was sent, and the rest is counted.
+/// Checks a line that loses, changes and adds bytes: every frame that arrives was sent, and the missing ones are counted.
 fn noise_is_seen(device: &Device, whole: &Learnt, sent: &[String]) -> Result<()> {
     let own: Vec<(i64, f32)> = (1..).zip(whole.losses.iter().copied()).collect();
     for noise in NOISE {
@@ -130,7 +131,7 @@ fn noise_is_seen(device: &Device, whole: &Learnt, sent: &[String]) -> Result<()>
         let (run, report) = device.monitor(&bytes)?;
         let losses = points(&run, "train/loss")?;
         ensure!(losses.iter().all(|loss| own.contains(loss)), "noise made a loss: {losses:?}");
-        // The last frames before a start, and the very last ones, have no frame after them that tells of them.
+        // The last frames before a restart, and the last ones of all, have no later frame that reveals their loss.
         let missing = (sent.len() - came.len()) as u64;
         let counted = report.link.lost + u64::from(report.link.before);
         ensure!(counted <= missing && missing - counted < 30, "{missing} frames are missing: {report}");
@@ -140,7 +141,7 @@ fn noise_is_seen(device: &Device, whole: &Learnt, sent: &[String]) -> Result<()>
     Ok(())
 }
 
-/// A line that is too slow: the device is not slowed, and says how many frames it dropped.
+/// Checks a line that is too slow: the device is not slowed down, and reports how many frames it dropped.
 fn slow_line_costs_nothing(device: &Device, silent: &Learnt, sent: &[String]) -> Result<()> {
     let slow = device.learn(SLOW)?;
     ensure!(slow.losses == silent.losses, "a slow line changes what is learnt");
@@ -157,12 +158,12 @@ fn slow_line_costs_nothing(device: &Device, silent: &Learnt, sent: &[String]) ->
     Ok(())
 }
 
-/// The frames in `bytes` as texts, without their numbers.
+/// Decodes the frames in `bytes` to texts, without their sequence numbers.
 fn frames(bytes: &[u8]) -> Vec<String> {
     let (mut decoder, mut frames) = (Decoder::new(vec![0; 1 << 16]), Vec::new());
     decoder.feed(bytes, &mut |received| {
         frames.push(match received.frame {
-            // No two runs take the same instructions, with interrupts between them.
+            // Interrupts make the instruction counts differ from run to run.
             Frame::Counts { signature, at, .. } => format!("Counts {signature} {at}"),
             frame => format!("{frame:?}"),
         });

@@ -1,18 +1,18 @@
-//! The folders that firmwares are built around.
+//! Folders for the builds of firmwares.
 
 use crate::shell;
 use anyhow::{Context, Result};
 use std::fs;
 use std::path::PathBuf;
 
-/// The folder of firmware `name`'s model.
+/// Returns the folder for the model of firmware `name`, and creates it if it does not exist.
 pub fn folder(name: &str) -> Result<PathBuf> {
     let folder = shell::root().join("target/firmware").join(name);
     fs::create_dir_all(&folder).with_context(|| format!("cannot make {}", folder.display()))?;
     Ok(folder)
 }
 
-/// A folder without a model, which every firmware compiles with: for lints.
+/// Returns a folder with an empty model. Every firmware compiles with it, for lints.
 pub fn no_model() -> Result<PathBuf> {
     let folder = folder("none")?;
     fs::write(folder.join("model.grdl"), [])?;

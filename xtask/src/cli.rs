@@ -1,9 +1,9 @@
-//! The tasks and their options, once for `cargo xtask` and for the tools that it starts.
+//! The tasks and their options, for `cargo xtask` and for the tools that it starts.
 
 use clap::{Args, Parser, Subcommand, ValueEnum};
 use std::path::PathBuf;
 
-/// Builds, tests and shows gradlet.
+/// Builds, tests and demonstrates gradlet.
 #[derive(Parser)]
 #[command(name = "cargo xtask", bin_name = "cargo xtask")]
 pub struct Cli {
@@ -15,15 +15,15 @@ pub struct Cli {
 /// Every task of `cargo xtask`.
 #[derive(Subcommand)]
 pub enum Task {
-    /// Install what is missing: a Rust toolchain for the Cortex-M4F, and QEMU. The other tasks do this too.
+    /// Install the missing tools: a Rust toolchain for the Cortex-M4F, and QEMU. The other tasks do this too.
     Setup,
     /// Run all tests: format, lints, docs, tests, firmware, golden vectors, bits, sizes. Stops at the first failure.
     Test {
-        /// Only the steps whose names contain one of these; `all` runs every step, and each fuzz target for a minute.
+        /// Run only the steps whose names contain one of these words. `all` runs every step, and each fuzz target for a minute.
         #[arg(value_name = "STEP")]
         steps: Vec<String>,
     },
-    /// Make the Rust of TensorFlow's messages (std-host/src/formats/proto) anew.
+    /// Generate the Rust code of TensorFlow's protobuf messages (std-host/src/formats/proto).
     Proto,
     /// The tasks of the tools.
     #[command(flatten)]
@@ -45,18 +45,18 @@ pub struct SuiteTasks {
 /// The tasks of the suite.
 #[derive(Subcommand)]
 pub enum Suite {
-    /// Run golden vectors on every runtime, or on some.
+    /// Run golden vectors on all runtimes, or on some.
     Golden {
-        /// Only this runtime, and others that are named so: eager, compiled, cpu, device, cortex-m.
+        /// Run only this runtime: eager, compiled, cpu, device or cortex-m. The option can be repeated.
         #[arg(long = "runtime", value_name = "NAME")]
         runtimes: Vec<String>,
-        /// Folders of cases; without any, those under tests/fixtures: with some runtimes only, the cases that are for all.
+        /// Folders of cases. The default is tests/fixtures; with --runtime, only its cases that run on every runtime.
         #[arg(value_name = "DIR")]
         folders: Vec<PathBuf>,
     },
-    /// Write the table of which op runs in which element type on which runtime (COVERAGE.md).
+    /// Write the table of the element types and runtimes of each op (COVERAGE.md).
     Coverage,
-    /// The step of `cargo xtask test`: the golden vectors, and the committed table of what runs where.
+    /// The step of `cargo xtask test`: runs the golden vectors, and checks the committed COVERAGE.md.
     #[command(hide = true)]
     CheckGolden,
 }
@@ -73,25 +73,25 @@ pub struct Tools {
 /// The tasks of the tools.
 #[derive(Subcommand)]
 pub enum Tool {
-    /// Train on the host, export, learn on the emulated device: the main job, from end to end.
+    /// Train on the host, export, and train further on the emulated device: the complete workflow.
     Demo {
         /// Also write the figures to this file, as one JSON object.
         #[arg(long, value_name = "FILE")]
         json: Option<PathBuf>,
-        /// Write what the device tells as events into this folder, for TensorBoard.
+        /// Write the device's telemetry to this folder as events for TensorBoard.
         #[arg(long, value_name = "DIR")]
         logdir: Option<PathBuf>,
     },
-    /// Measure flash, RAM and instructions of the firmwares, beside the committed figures.
+    /// Measure flash, RAM and instructions of the firmwares, and compare them with the committed figures.
     Size {
         /// Also write the figures to this file, as one JSON object.
         #[arg(long, value_name = "FILE")]
         json: Option<PathBuf>,
-        /// Make these figures the committed ones (tests/sizes.json).
+        /// Replace the committed figures (tests/sizes.json) with these.
         #[arg(long)]
         update: bool,
     },
-    /// Measure gradlet beside TensorFlow, taking turns, and print the ratios.
+    /// Measure gradlet and TensorFlow in turns, and print the ratios.
     Bench {
         /// The race to run.
         race: Race,
@@ -99,9 +99,9 @@ pub enum Tool {
         #[command(flatten)]
         options: BenchOptions,
     },
-    /// Build firmwares and print where they lie.
+    /// Build firmwares and print their paths.
     Firmware {
-        /// Their names: the files in boards/mps2-an386/src/bin.
+        /// Names of the firmwares: the files in boards/mps2-an386/src/bin.
         #[arg(value_name = "BIN", required = true)]
         names: Vec<String>,
         /// The folder with model.grdl and model.rs, as `gradlet export` writes them.
@@ -114,7 +114,7 @@ pub enum Tool {
     /// A step of `cargo xtask test`.
     #[command(hide = true)]
     Check {
-        /// Which one.
+        /// The step.
         check: Check,
     },
 }
@@ -122,27 +122,26 @@ pub enum Tool {
 /// A race against TensorFlow.
 #[derive(Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub enum Race {
-    /// Training steps, and the memory that they take. DIR has the MNIST files (data/mnist10k).
+    /// Training steps, and their memory. DIR has the MNIST files (data/mnist10k).
     Train,
-    /// Reading, writing and making batches of data. DIR is a scratch folder: about a GiB is made in it, and stays there
-    /// (target/bench-data).
+    /// Read and write data, and make batches. DIR is a scratch folder for about 1 GiB of data, which is kept (target/bench-data).
     Data,
-    /// Saving and restoring a GiB of variables. DIR is for the checkpoints, of 4 GiB (target/bench-checkpoint).
+    /// Save and restore 1 GiB of variables. DIR is a folder for the checkpoints, of 4 GiB (target/bench-checkpoint).
     Checkpoint,
-    /// Writing scalars to event files. DIR is for these (target/bench-summary).
+    /// Write scalars to event files. DIR is a folder for these (target/bench-summary).
     Summary,
 }
 
 /// The options of every race.
 #[derive(Args)]
 pub struct BenchOptions {
-    /// The folder for the data; each race has one of its own.
+    /// Folder for the data. Each race has its own default.
     #[arg(value_name = "DIR")]
     pub folder: Option<PathBuf>,
-    /// How often to take turns: 11 times for `train`, 7 times for the others.
+    /// Number of rounds. The default is 11 for `train`, and 7 for the other races.
     #[arg(long, value_name = "N")]
     pub rounds: Option<usize>,
-    /// A Python that has TensorFlow; without one, an environment is made under target/.
+    /// A Python that has TensorFlow. The default is an environment under target/, which is created if missing.
     #[arg(long, value_name = "PYTHON", env = "TENSORFLOW_PYTHON")]
     pub python: Option<PathBuf>,
     /// Also write the figures to this file, as one JSON object.
@@ -153,20 +152,20 @@ pub struct BenchOptions {
 /// A step of the tests that links gradlet.
 #[derive(Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub enum Check {
-    /// The instruction counter is right.
+    /// Checks the instruction counter.
     Harness,
-    /// The bits of an MLP's training steps.
+    /// Compares the bits of an MLP's training steps with the host's.
     BitsMlp,
-    /// The bits of an LSTM's training steps.
+    /// Compares the bits of an LSTM's training steps with the host's.
     BitsLstm,
-    /// The bits of a model that the device builds itself.
+    /// Compares the bits of a model that the device builds itself with the host's.
     BitsEager,
-    /// The bits of training through restarts.
+    /// Compares the bits of training over several restarts with the host's.
     BitsRestart,
-    /// The device's telemetry.
+    /// Checks the device's telemetry.
     Telemetry,
-    /// Sizes beside bars and committed figures.
+    /// Compares sizes with their limits and with the committed figures.
     Size,
-    /// Builds a firmware that learns for half a minute, and prints the command that runs it, a word a line.
+    /// Builds a firmware that learns for half a minute, and prints the command that runs it, one word per line.
     Learning,
 }

@@ -1,4 +1,4 @@
-//! The code that `cargo xtask` shares with the tools that it starts: the command line, and the setup of the machine.
+//! Code that `cargo xtask` shares with the tools that it starts: the command line, and the setup of the machine.
 
 pub mod boards;
 pub mod cli;

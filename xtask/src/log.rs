@@ -1,4 +1,4 @@
-//! The output of a step: shown as it comes where a step runs alone, else kept until the step ends.
+//! The output of a step. It is shown live if the step runs alone, and else kept until the step ends.
 
 use anyhow::{Context, Result, bail};
 use std::io::{IsTerminal, Read, Write, pipe, stdout};
@@ -12,7 +12,7 @@ pub struct Log {
 }
 
 impl Log {
-    /// An empty one, shown as it grows or kept.
+    /// Creates an empty log. If `live` is true, it shows text as soon as it is added.
     pub fn new(live: bool) -> Log {
         Log { live, text: Vec::new() }
     }
@@ -22,7 +22,7 @@ impl Log {
         self.add(format!("{line}\n").as_bytes());
     }
 
-    /// Runs `command` and waits for it; anything but success is an error that names it.
+    /// Runs `command` and waits for it. Returns an error that names the command unless it succeeds.
     pub fn run(&mut self, command: &mut Command) -> Result<()> {
         let (mut output, input) = pipe()?;
         command.stdin(Stdio::null()).stdout(input.try_clone()?).stderr(input);
@@ -30,7 +30,7 @@ impl Log {
             command.env("CARGO_TERM_COLOR", "always");
         }
         let started = command.spawn();
-        // The pipe ends when nobody can write into it any more.
+        // The pipe ends when all its write ends are closed. This drops the ones that `command` holds.
         command.stdout(Stdio::null()).stderr(Stdio::null());
         let mut child = started.with_context(|| format!("cannot start {}", shell::name(command)))?;
         let mut part = [0; 4096];
@@ -51,14 +51,14 @@ impl Log {
         self.text.extend(bytes);
     }
 
-    /// Shows what was kept.
+    /// Shows the kept output.
     pub fn show(&mut self) {
         if !std::mem::replace(&mut self.live, true) {
             print(&self.text);
         }
     }
 
-    /// The output so far.
+    /// Returns the output so far.
     pub fn text(&self) -> String {
         String::from_utf8_lossy(&self.text).into_owned()
     }

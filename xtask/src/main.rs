@@ -1,4 +1,4 @@
-//! `cargo xtask …`: sets the machine up, runs the steps of the tests, and starts the tools, which link gradlet.
+//! `cargo xtask …`: sets up the machine, runs the steps of the tests, and starts the tools, which link gradlet.
 
 mod log;
 mod steps;
@@ -37,7 +37,7 @@ fn ready() -> Result<()> {
     Ok(())
 }
 
-/// Builds a program that links gradlet, and hands it the command line as it came.
+/// Builds and runs a program that links gradlet, with this program's own arguments.
 fn forward(mut command: Command) -> Result<()> {
     shell::run(command.arg("--").args(std::env::args_os().skip(1)))
 }

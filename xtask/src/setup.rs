@@ -1,5 +1,5 @@
-//! Finds or installs what the firmwares need, Rust for the Cortex-M4F and QEMU, what runs programs for a Jetson's CPU, TensorFlow to
-//! compare with, and a browser.
+//! Finds or installs the tools of the tasks: Rust for the Cortex-M4F and QEMU for the firmwares, a compiler and an emulator for a Jetson's
+//! CPU, TensorFlow for comparisons, and a browser.
 
 use crate::shell::{self, answer};
 use anyhow::{Context, Result, bail};
@@ -24,12 +24,12 @@ const DEBIAN_LLD: &str = "/usr/bin/rust-lld";
 const CHROMIUMS: [&str; 4] = ["chromium", "chromium-browser", "google-chrome", "/Applications/Chromium.app/Contents/MacOS/Chromium"];
 const DEBIAN_PACKAGES: [&str; 4] = ["rustc-web", "cargo-web", "rust-web-src", "rust-web-llvm"];
 
-/// A Rust that builds for a target.
+/// A Rust toolchain that builds for a target.
 #[derive(Clone, Copy)]
 pub enum Toolchain {
-    /// The active one, which has the target.
+    /// The active toolchain, with the target's standard library installed.
     Active,
-    /// Debian's, which builds the library from the sources it comes with.
+    /// Debian's toolchain. It builds the standard library from its own sources.
     Debian,
 }
 
@@ -41,12 +41,12 @@ impl fmt::Display for Toolchain {
 }
 
 impl Toolchain {
-    /// The one to use for the firmwares, if there is one.
+    /// Returns the toolchain for the firmwares, if there is one.
     pub fn find() -> Option<Toolchain> {
         Toolchain::with_target(TARGET)
     }
 
-    /// The one to use for `target`, if there is one.
+    /// Returns the toolchain for `target`, if there is one.
     pub fn with_target(target: &str) -> Option<Toolchain> {
         let has = |rustc: &str, path: &str| answer(rustc, &["--print", "sysroot"]).is_some_and(|root| Path::new(&root).join(path).exists());
         if has("rustc", &format!("lib/rustlib/{target}/lib")) {
@@ -57,20 +57,20 @@ impl Toolchain {
         whole.then_some(Toolchain::Debian)
     }
 
-    /// `cargo SUBCOMMAND` in boards/, for the firmwares.
+    /// Returns the command `cargo SUBCOMMAND` in boards/, for the firmwares.
     pub fn cargo(&self, subcommand: &str) -> Command {
         let mut command = self.cargo_for(TARGET, "core,alloc", subcommand);
         command.current_dir(shell::root().join("boards"));
         command
     }
 
-    /// `cargo SUBCOMMAND` for `target`. Its `library` is built where the toolchain does not have it.
+    /// Returns the command `cargo SUBCOMMAND` for `target`. Debian's toolchain also builds the crates in `library` (`-Zbuild-std`).
     pub fn cargo_for(&self, target: &str, library: &str, subcommand: &str) -> Command {
         let mut command = match self {
             Toolchain::Active => shell::cargo(),
             Toolchain::Debian => Command::new(DEBIAN_CARGO),
         };
-        // Flags and libraries of the cargo that runs this task are not the target's.
+        // The cargo that runs this task sets flags and libraries that are wrong for the target.
         for name in ["RUSTFLAGS", "CARGO_ENCODED_RUSTFLAGS", "LD_LIBRARY_PATH"] {
             command.env_remove(name);
         }
@@ -91,7 +91,7 @@ impl Toolchain {
     }
 }
 
-/// Installs what is missing, asking first on a terminal. Quick if all is there.
+/// Installs the missing tools for the firmwares. On a terminal, asks first. Quick if nothing is missing.
 pub fn ensure() -> Result<Toolchain> {
     let target = Toolchain::find().is_none();
     let qemu = answer(QEMU, &["--version"]).is_none();
@@ -134,7 +134,8 @@ fn install(target: bool, qemu: bool) -> Result<()> {
     }
 }
 
-/// A Rust that builds for a Jetson's CPU, and what runs such programs here; where there is none, why. Installed where there is apt-get.
+/// Returns a toolchain for a Jetson's CPU. Installs the linker and the emulator for its programs if they are missing and there is apt-get.
+/// The inner error is the reason why there is none.
 pub fn ensure_jetson() -> Result<Result<Toolchain, String>> {
     if cfg!(not(all(target_os = "linux", target_arch = "x86_64"))) {
         return Ok(Err("programs of a Jetson are run on x86-64 Linux only".into()));
@@ -152,7 +153,7 @@ pub fn ensure_jetson() -> Result<Result<Toolchain, String>> {
     Ok(Toolchain::with_target(JETSON).ok_or_else(|| format!("there is no Rust for {JETSON}: `rustup target add {JETSON}` brings one")))
 }
 
-/// `cargo SUBCOMMAND` for a Jetson's CPU, whose programs QEMU runs.
+/// Returns the command `cargo SUBCOMMAND` for a Jetson's CPU. QEMU runs the programs.
 pub fn jetson_cargo(toolchain: Toolchain, subcommand: &str) -> Command {
     let mut command = toolchain.cargo_for(JETSON, "std,panic_unwind,test", subcommand);
     command.env("CARGO_TARGET_AARCH64_UNKNOWN_LINUX_GNU_LINKER", JETSON_LINKER);
@@ -179,7 +180,7 @@ fn no_lists() -> bool {
     !lists.into_iter().any(|entry| entry.file_name().to_string_lossy().contains("_Packages"))
 }
 
-/// Debian's `rust-lld` is a link to `lld-NN`, of the package of that name.
+/// Returns the name of Debian's lld package, such as `lld-19`. `rust-lld` is a symbolic link to a file of the same name.
 fn lld_package() -> Result<String> {
     let link = std::fs::read_link(DEBIAN_LLD).with_context(|| format!("rust-web-llvm brought no {DEBIAN_LLD}"))?;
     Ok(link.file_name().unwrap_or_default().to_string_lossy().into_owned())
@@ -187,7 +188,7 @@ fn lld_package() -> Result<String> {
 
 fn install_packages(packages: &[&str]) -> Result<()> {
     let install = || shell::run(apt_get(&["install", "--yes", "--no-install-recommends"]).args(packages));
-    // Old lists name packages that are not there any more.
+    // Old lists may name packages that no longer exist.
     install().or_else(|_| shell::run(&mut apt_get(&["update"])).and_then(|()| install()))
 }
 
@@ -201,7 +202,7 @@ fn apt_get(arguments: &[&str]) -> Command {
     command
 }
 
-/// A Python with TensorFlow, TensorBoard and its Profile page, in an environment under target/.
+/// Returns a Python with TensorFlow, TensorBoard and the plugin of its Profile page. Creates it in an environment under target/ if missing.
 pub fn install_tensorflow() -> Result<PathBuf> {
     let folder = shell::root().join("target/tensorflow");
     let python = folder.join("bin/python");
@@ -213,7 +214,7 @@ pub fn install_tensorflow() -> Result<PathBuf> {
     Ok(python)
 }
 
-/// A Chromium, or a browser that is one by another name; installed where there is apt-get.
+/// Returns the name of a Chromium-based browser. Installs Chromium if there is none and there is apt-get.
 pub fn install_chromium() -> Result<PathBuf> {
     let find = || CHROMIUMS.into_iter().find(|name| answer(name, &["--version"]).is_some());
     if find().is_none() {

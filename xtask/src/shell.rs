@@ -1,27 +1,27 @@
-//! Other programs: running them, and asking them.
+//! Functions that run other programs and read their output.
 
 use anyhow::{Context, Result, bail};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
-/// The root of the workspace.
+/// Returns the root of the workspace.
 pub fn root() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).parent().unwrap_or(Path::new(".")).to_path_buf()
 }
 
-/// The cargo that runs this task, in the root of the workspace.
+/// Returns a command of the cargo that runs this task, in the root of the workspace.
 pub fn cargo() -> Command {
     let mut command = Command::new(std::env::var_os("CARGO").unwrap_or("cargo".into()));
     command.current_dir(root());
     command
 }
 
-/// `cargo SUBCOMMAND` for the tools, in the folder that this task was started in.
+/// Returns the command `cargo SUBCOMMAND` for the tools, in the current folder.
 pub fn tools(subcommand: &str) -> Command {
     program(subcommand, "gradlet-tools")
 }
 
-/// `cargo SUBCOMMAND` for the program that runs golden vectors, in the same way.
+/// Returns the command `cargo SUBCOMMAND` for the program that runs golden vectors, in the current folder.
 pub fn suite(subcommand: &str) -> Command {
     program(subcommand, "gradlet-tests")
 }
@@ -32,7 +32,7 @@ fn program(subcommand: &str, package: &str) -> Command {
     command
 }
 
-/// Runs `command` and waits for it; anything but success is an error that names it.
+/// Runs `command` and waits for it. Returns an error that names the command unless it succeeds.
 pub fn run(command: &mut Command) -> Result<()> {
     let status = command.status().with_context(|| format!("cannot start {}", name(command)))?;
     if !status.success() {
@@ -41,18 +41,18 @@ pub fn run(command: &mut Command) -> Result<()> {
     Ok(())
 }
 
-/// What `program` prints with `arguments`; nothing if it fails or is not there.
+/// Runs `program` with `arguments`, and returns its output. Returns `None` if it fails or does not exist.
 pub fn answer(program: &str, arguments: &[&str]) -> Option<String> {
     let output = Command::new(program).args(arguments).stderr(Stdio::null()).output().ok()?;
     output.status.success().then(|| String::from_utf8_lossy(&output.stdout).trim().to_string())
 }
 
-/// The program of `command`.
+/// Returns the program's name of `command`.
 pub fn name(command: &Command) -> String {
     command.get_program().to_string_lossy().into_owned()
 }
 
-/// The words of `command`: of a long list, the first ones.
+/// Returns the words of `command`. A list of more than 20 words is truncated.
 pub fn line(command: &Command) -> String {
     const MOST: usize = 20;
     let words = command.get_args().map(|word| word.to_string_lossy().into_owned());

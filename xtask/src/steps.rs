@@ -9,24 +9,24 @@ use xtask::boards;
 use xtask::setup::{self, SMALL, Toolchain};
 use xtask::shell::{answer, cargo, root};
 
-/// Sources that `cargo xtask proto` makes.
+/// Sources that `cargo xtask proto` generates.
 const GENERATED: &str = "std-host/src/formats/proto";
 
-/// The machine that the steps run on.
+/// Settings of the steps.
 pub struct Machine {
-    /// For the firmwares.
+    /// Toolchain for the firmwares.
     pub toolchain: Toolchain,
     /// True if each fuzz target runs for a minute.
     pub all: bool,
 }
 
-/// A step: it passes, or says why not.
+/// A step of the tests.
 pub struct Step {
-    /// Its name.
+    /// Name of the step.
     pub name: &'static str,
-    /// True if it runs the tools.
+    /// True if the step runs the tools.
     pub needs_tools: bool,
-    /// Runs it.
+    /// Function that runs the step. Its error is the reason of a failure.
     pub run: fn(&Machine, &mut Log) -> Result<()>,
 }
 
@@ -38,19 +38,19 @@ const fn tool(name: &'static str, run: fn(&Machine, &mut Log) -> Result<()>) -> 
     Step { name, needs_tools: true, run }
 }
 
-/// The step that builds tests and tools, so that the others only run them.
+/// Name of the step that builds tests and tools, so that the other steps only run them.
 pub const BUILD: &str = "build";
 
-/// Builds only the programs that steps run, with the features that all packages together ask for.
+/// Arguments of the cargo command that builds only the programs that steps run, with the united features of all packages.
 pub const BINARIES: [&str; 3] = ["build", "--workspace", "--bins"];
 
-/// The first steps, one after the other.
+/// The first steps. They run one after another.
 pub static FIRST: [Step; 2] = [
     step("format", |_, log| format(log)),
     step(BUILD, |_, log| log.run(cargo().args(["build", "--workspace", "--bins", "--tests", "--examples"]))),
 ];
 
-/// Three chains of steps, side by side. No chain needs what another one builds, and Chromium and QEMU leave a core idle.
+/// Three chains of steps, which run in parallel. No chain needs the results of another, and Chromium and QEMU leave a core idle.
 pub static CHAINS: [&[Step]; 3] = [&HOST, &TENSORFLOW, &DEVICES];
 
 static HOST: [Step; 5] = [
@@ -68,7 +68,7 @@ static TENSORFLOW: [Step; 2] = [
 
 static DEVICES: [Step; 12] = [
     step("core without alloc, for the device", |machine, log| {
-        log.run(machine.toolchain.cargo("build").args(["--package", "gradlet-core"]))
+        log.run(machine.toolchain.cargo("check").args(["--package", "gradlet-core"]))
     }),
     step("core without atomics", |_, log| without_atomics(log)),
     step("firmware lints", |machine, log| firmware_lints(machine.toolchain, log)),
@@ -89,7 +89,7 @@ fn format(log: &mut Log) -> Result<()> {
     log.run(Command::new("rustfmt").args(["--check", "--edition", "2024", "--config-path"]).arg(root()).args(sources))
 }
 
-/// Every `.rs` file below `folder` that is not generated, in a module tree or not.
+/// Adds every `.rs` file below `folder` that is not generated to `found`, whether a module includes it or not.
 fn rust_files(folder: &Path, found: &mut Vec<PathBuf>) -> Result<()> {
     for entry in std::fs::read_dir(folder)? {
         let path = entry?.path();
@@ -112,7 +112,7 @@ fn tests(machine: &Machine, log: &mut Log) -> Result<()> {
     log.run(command.args(["test", "--workspace"]))
 }
 
-/// The stated oldest Rust is not newer than this one; and it builds all, where rustup has it.
+/// Checks that the `rust-version` in Cargo.toml is not newer than this compiler. If rustup has that version, checks the workspace with it.
 fn oldest_rust(log: &mut Log) -> Result<()> {
     let manifest = std::fs::read_to_string(root().join("Cargo.toml"))?;
     let stated = manifest.lines().find_map(|line| line.strip_prefix("rust-version = ")).context("Cargo.toml states no rust-version")?;
@@ -134,13 +134,14 @@ fn minor(version: &str) -> Option<u32> {
     version.split('.').nth(1)?.parse().ok()
 }
 
-/// What gradlet writes, TensorBoard reads and shows. `GRADLET_PYTHON` names a Python that has TensorBoard, `GRADLET_CHROMIUM` a browser.
+/// Checks that TensorBoard reads and shows gradlet's files. `GRADLET_PYTHON` names a Python that has TensorBoard,
+/// `GRADLET_CHROMIUM` a browser.
 fn tensorboard(log: &mut Log) -> Result<()> {
     let chromium = env::var_os("GRADLET_CHROMIUM").map_or_else(setup::install_chromium, |path| Ok(path.into()))?;
     let learning = built("gradlet-tools").args(["check", "learning"]).output()?;
     ensure!(learning.status.success(), "{}", String::from_utf8_lossy(&learning.stderr));
     let device = String::from_utf8_lossy(&learning.stdout).trim_end().to_string();
-    // A page is slow enough alone.
+    // One test at a time: several pages together would be too slow.
     let mut command = ignored("tensorboard::")?;
     command.arg("--test-threads=1").envs([("GRADLET_CHROMIUM", chromium), ("GRADLET_DEVICE", device.into())]);
     log.run(&mut command)?;
@@ -148,7 +149,7 @@ fn tensorboard(log: &mut Log) -> Result<()> {
     Ok(())
 }
 
-/// The tests below `module` that need Python. `GRADLET_PYTHON` names one that has TensorFlow.
+/// Returns the command that runs the tests in `module` that need Python. `GRADLET_PYTHON` names a Python that has TensorFlow.
 fn ignored(module: &str) -> Result<Command> {
     let python = env::var_os("GRADLET_PYTHON").map_or_else(setup::install_tensorflow, |path| Ok(path.into()))?;
     let mut command = cargo();
@@ -156,7 +157,7 @@ fn ignored(module: &str) -> Result<Command> {
     Ok(command)
 }
 
-/// A program that the step `build` built, beside this one.
+/// Returns the command for a program that the step `build` built. It is in the same folder as this program.
 fn built(name: &str) -> Command {
     let own = env::current_exe().unwrap_or_default();
     let mut command = Command::new(own.with_file_name(format!("{name}{}", env::consts::EXE_SUFFIX)));
@@ -168,11 +169,11 @@ fn check(which: &str, log: &mut Log) -> Result<()> {
     log.run(built("gradlet-tools").args(["check", which]))
 }
 
-/// The core runs on processors that cannot swap a word at once, as the Cortex-M0 is.
+/// Checks that the core builds for processors without atomic read-modify-write instructions, such as the Cortex-M0.
 fn without_atomics(log: &mut Log) -> Result<()> {
     match Toolchain::with_target(SMALL) {
         Some(toolchain) => {
-            let cargo = || toolchain.cargo_for(SMALL, "core,alloc", "build");
+            let cargo = || toolchain.cargo_for(SMALL, "core,alloc", "check");
             log.run(cargo().args(["--package", "gradlet-core"]))?;
             log.run(cargo().args(["--package", "gradlet-core", "--features", "alloc"]))
         }
@@ -186,7 +187,7 @@ fn without_atomics(log: &mut Log) -> Result<()> {
 fn firmware_lints(toolchain: Toolchain, log: &mut Log) -> Result<()> {
     for which in [&["--bins"][..], &["--bin", "eager", "--features", "alloc"]] {
         let mut command = match toolchain {
-            // Debian's Rust brings no clippy; the compiler's own lints remain.
+            // Debian's Rust has no clippy. The compiler's own lints remain.
             Toolchain::Debian => toolchain.cargo("check"),
             Toolchain::Active => toolchain.cargo("clippy"),
         };
@@ -196,7 +197,7 @@ fn firmware_lints(toolchain: Toolchain, log: &mut Log) -> Result<()> {
     Ok(())
 }
 
-/// The kernels give the same on the CPU of a Jetson, in QEMU.
+/// Runs the tests of kernels and ops on a Jetson's CPU, in QEMU.
 fn jetson(log: &mut Log) -> Result<()> {
     let toolchain = match setup::ensure_jetson()? {
         Ok(toolchain) => toolchain,

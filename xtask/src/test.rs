@@ -1,4 +1,4 @@
-//! `cargo xtask test`: runs the steps, chains of them side by side, until one fails.
+//! `cargo xtask test`: runs the steps, in parallel chains, until one fails.
 
 use crate::log::Log;
 use crate::steps::{BINARIES, BUILD, CHAINS, FIRST, Machine, Step};
@@ -9,7 +9,7 @@ use std::time::Instant;
 use xtask::setup;
 use xtask::shell::{self, cargo};
 
-/// The word for every step, with longer runs of the fuzz targets.
+/// Word on the command line that selects every step, with longer runs of the fuzz targets.
 const ALL: &str = "all";
 
 /// Runs the steps whose names contain one of `wanted`, or every step.
@@ -45,7 +45,7 @@ pub fn run(wanted: &[String]) -> Result<()> {
     progress.failed.map_or(Ok(()), Err)
 }
 
-/// The state of the chains.
+/// Shared state of the chains.
 #[derive(Default)]
 struct Progress {
     passed: usize,
@@ -53,9 +53,9 @@ struct Progress {
     failed: Option<anyhow::Error>,
 }
 
-/// Runs steps one after the other; none begins after a failure in any chain.
+/// Runs steps one after another. No step starts after a failure in any chain.
 fn chain(steps: &[&Step], machine: &Machine, live: bool, progress: &Mutex<Progress>) {
-    // Held while something is printed, too: what steps print is never mixed.
+    // The lock is also held while a step's output is printed, so that outputs never mix.
     let lock = || progress.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
     for Step { name, run, .. } in steps {
         {
@@ -96,8 +96,8 @@ struct Counts {
 }
 
 impl Counts {
-    /// Adds what a step's output counts: `test result: ok. N passed; …` of a test program, `N passed, M failed, K skipped` of the golden
-    /// suite.
+    /// Adds the counts in a step's output: `test result: ok. N passed; …` of a test program, and `N passed, M failed, K
+    /// skipped` of the golden suite.
     fn add(&mut self, text: &str) {
         for line in text.lines() {
             let numbers = || line.split(|c: char| !c.is_ascii_digit()).filter_map(|number| number.parse::<usize>().ok());

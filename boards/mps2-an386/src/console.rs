@@ -1,4 +1,4 @@
-//! Lines of `key=value` on the console of the machine that debugs us, and the command line it gave.
+//! Console lines of the form `key=value`, and the command line. Both go through semihosting to the debugging host.
 
 use cortex_m_semihosting::{nr, syscall1};
 
@@ -36,14 +36,14 @@ fn put(byte: &u8) {
     unsafe { syscall1(nr::WRITEC, byte as *const u8 as usize) };
 }
 
-/// The words of a command line, the program's name first.
+/// Words of a command line. Word 0 is the program's name.
 pub struct Arguments {
     line: [u8; 256],
     length: usize,
 }
 
 impl Arguments {
-    /// The command line given to this firmware; no words where there is none.
+    /// Reads the command line of this firmware. Without one, there are no words.
     pub fn new() -> Arguments {
         let mut arguments = Arguments { line: [0; 256], length: 0 };
         let mut block = [arguments.line.as_mut_ptr() as usize, arguments.line.len()];
@@ -55,7 +55,7 @@ impl Arguments {
         arguments
     }
 
-    /// Word `index`, 0 being the program's name.
+    /// Returns word `index`. Word 0 is the program's name.
     pub fn get(&self, index: usize) -> Option<&[u8]> {
         let mut rest = self.line.get(..self.length)?;
         for _ in 0..index {
@@ -66,7 +66,7 @@ impl Arguments {
         rest.get(..end).filter(|word| !word.is_empty())
     }
 
-    /// Word `index` as a number.
+    /// Returns word `index` as a number. Returns `None` if it is not a decimal `u32`.
     pub fn number(&self, index: usize) -> Option<u32> {
         self.get(index)?.iter().try_fold(0u32, |number, byte| {
             let digit = byte.is_ascii_digit().then_some(u32::from(byte.wrapping_sub(b'0')))?;

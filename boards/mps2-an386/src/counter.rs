@@ -1,6 +1,6 @@
-//! Counts instructions: QEMU under `-icount shift=6` lets 64 ns pass with each, and a timer of the board tells the time.
+//! Instruction counter. Under `-icount shift=6`, QEMU advances time by 64 ns per instruction. A timer of the board measures this time.
 
-/// The board's first CMSDK timer: registers CTRL, VALUE, RELOAD; it counts down at 25 MHz.
+/// Registers of the board's first CMSDK timer: CTRL, VALUE, RELOAD. It counts down at 25 MHz.
 const TIMER: *mut u32 = 0x4000_0000 as *mut u32;
 
 /// Starts the counter. It wraps after 2.6 billion instructions.
@@ -19,10 +19,10 @@ fn ticks() -> u32 {
     !unsafe { TIMER.add(1).read_volatile() }
 }
 
-/// How many instructions the clock counts in a second of the board.
+/// Instructions per second of the board's time.
 pub const HZ: u32 = 1_000_000_000 / 64;
 
-/// A clock that counts instructions, and wraps. It must be read once in 2.6 billion.
+/// Returns a clock that counts instructions, and wraps. The caller must read it at least once in 2.6 billion instructions.
 pub fn clock() -> impl FnMut() -> u32 {
     let (mut last, mut ticks_by_five) = (ticks(), 0u64);
     move || {
@@ -33,12 +33,12 @@ pub fn clock() -> impl FnMut() -> u32 {
     }
 }
 
-/// Runs `work`; gives its result and the instructions it took, to within two.
+/// Runs `work`. Returns its result and its instruction count, which is exact to within 2.
 #[inline]
 pub fn measure<R>(work: impl FnOnce() -> R) -> (R, u32) {
     let before = ticks();
     let result = work();
     let passed = ticks().wrapping_sub(before);
-    // 40 ns a tick, 64 ns an instruction.
+    // A tick is 40 ns, an instruction 64 ns.
     (result, (u64::from(passed) * 5 / 8) as u32)
 }

@@ -1,12 +1,13 @@
-//! Labelled pictures of digits, as the host lays them into flash.
+//! Labelled pictures of digits, in the form that the host stores in flash.
 
 use crate::Failure;
-use gradlet_core::{Session, SignatureId};
+use gradlet_core::Session;
+use gradlet_core::runtime::SignatureId;
 
-/// The bytes of a picture: 28 rows of 28.
+/// Bytes of a picture: 28 rows of 28 pixels.
 const PIXELS: usize = 784;
 
-/// Labels and pictures to train on and to test on.
+/// Labels and pictures for training and for tests.
 pub struct Digits<'a> {
     train: u32,
     test: u32,
@@ -15,7 +16,8 @@ pub struct Digits<'a> {
 }
 
 impl<'a> Digits<'a> {
-    /// Reads `u32 train, u32 test`, then their labels, then their pictures, the ones to train on first in both.
+    /// Reads the counts `u32 train, u32 test`, then all labels, then all pictures. In both, the training digits come first.
+    /// Returns `None` if the length of `bytes` does not match.
     pub fn read(bytes: &'a [u8]) -> Option<Digits<'a>> {
         let (train, rest) = bytes.split_first_chunk()?;
         let (test, rest) = rest.split_first_chunk()?;
@@ -24,17 +26,17 @@ impl<'a> Digits<'a> {
         (images.len() == labels.len().checked_mul(PIXELS)?).then_some(Digits { train, test, labels, images })
     }
 
-    /// The digits to train on, each as label and pixels.
+    /// Returns the training digits, each as label and pixels.
     pub fn train(&self) -> impl Iterator<Item = (u8, &'a [u8])> + use<'a> {
         self.all().take(self.train as usize)
     }
 
-    /// The digits to test on, each as label and pixels.
+    /// Returns the test digits, each as label and pixels.
     pub fn test(&self) -> impl Iterator<Item = (u8, &'a [u8])> + use<'a> {
         self.all().skip(self.train as usize)
     }
 
-    /// How many digits there are to test on.
+    /// Returns the number of test digits.
     pub fn test_count(&self) -> u32 {
         self.test
     }
@@ -44,7 +46,7 @@ impl<'a> Digits<'a> {
     }
 }
 
-/// Sets input 0 of `signature` to the picture: each pixel over 255.
+/// Sets input 0 of `signature` to the picture. Each pixel is divided by 255.
 pub fn set_picture(session: &mut Session<'_, '_>, signature: SignatureId, pixels: &[u8]) -> Result<(), Failure> {
     let input = session.input_mut::<f32>(signature, 0)?;
     input.iter_mut().zip(pixels).for_each(|(value, &pixel)| *value = f32::from(pixel) / 255.0);
@@ -57,13 +59,13 @@ pub fn set_label(session: &mut Session<'_, '_>, signature: SignatureId, label: u
     Ok(())
 }
 
-/// What a pass over the test digits found.
+/// Result of a pass over the test digits.
 pub struct Score {
-    /// How many were recognised.
+    /// Number of digits that were classified correctly.
     pub correct: u32,
-    /// The mean cross-entropy, in millionths.
+    /// Mean cross-entropy, in millionths.
     pub loss_millionths: u32,
-    /// The instructions of the run that took the most.
+    /// Largest instruction count of a run.
     pub instructions: u32,
 }
 

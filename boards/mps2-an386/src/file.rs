@@ -1,25 +1,25 @@
-//! Files of the machine that debugs us.
+//! Files on the debugging host, through semihosting.
 
 use crate::Failure;
 use cortex_m_semihosting::{nr, syscall, syscall1};
 
-/// An open file; closed when dropped.
+/// An open file. Dropping it closes it.
 pub struct File(usize);
 
 impl File {
-    /// Opens a file to be read.
+    /// Opens a file for reading.
     pub fn open(path: &[u8]) -> Result<File, Failure> {
         File::with_mode(path, nr::open::R_BINARY)
     }
 
-    /// Makes a file, or empties the one that is there, to be written.
+    /// Creates a file for writing. Truncates an existing one.
     pub fn create(path: &[u8]) -> Result<File, Failure> {
         File::with_mode(path, nr::open::RW_TRUNC_BINARY)
     }
 
-    /// Opens a file to be written at its end.
+    /// Opens a file for writing at its end.
     pub fn append(path: &[u8]) -> Result<File, Failure> {
-        // QEMU opens to append like to write: from the begin.
+        // In append mode too, QEMU writes from the start of the file.
         let file = File::with_mode(path, nr::open::RW_BINARY)?;
         // SAFETY: the handle is open.
         let sought = unsafe { syscall!(SEEK, file.0, syscall!(FLEN, file.0)) };
@@ -34,7 +34,7 @@ impl File {
         if handle == usize::MAX { Err(Failure::File) } else { Ok(File(handle)) }
     }
 
-    /// Fills `buffer`; gives false at the end of the file.
+    /// Fills `buffer`. Returns false at the end of the file.
     pub fn read(&mut self, buffer: &mut [u8]) -> Result<bool, Failure> {
         // SAFETY: the buffer and its length belong together.
         match unsafe { syscall!(READ, self.0, buffer.as_mut_ptr(), buffer.len()) } {
@@ -44,13 +44,13 @@ impl File {
         }
     }
 
-    /// The next little-endian number; `None` at the end of the file.
+    /// Reads the next little-endian number. Returns `None` at the end of the file.
     pub fn read_u32(&mut self) -> Result<Option<u32>, Failure> {
         let mut bytes = [0; 4];
         Ok(self.read(&mut bytes)?.then(|| u32::from_le_bytes(bytes)))
     }
 
-    /// Passes over `bytes` bytes.
+    /// Skips `bytes` bytes.
     pub fn skip(&mut self, mut bytes: usize) -> Result<(), Failure> {
         let mut buffer = [0u8; 256];
         while bytes > 0 {

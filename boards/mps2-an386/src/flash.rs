@@ -1,7 +1,8 @@
-//! NOR flash that outlives a reset: simulated, because QEMU gives this board no flash controller.
+//! Simulated NOR flash that keeps its contents over a reset. QEMU emulates no flash controller for this board.
 //!
-//! It lies in the board's PSRAM, which neither a reset nor the start of a firmware clears, and does as flash does: bits are cleared by
-//! words and set by blocks, and a word is written once. On your board, the driver of your chip's flash takes its place.
+//! The simulation uses the board's PSRAM, which neither a reset nor the start of a firmware clears. It behaves like flash: a write clears
+//! bits word by word, an erase sets all bits of a block, and a word can be written only once between erases. On your board, use the driver
+//! of your chip's flash instead.
 
 use crate::restart;
 use core::ptr;
@@ -9,11 +10,11 @@ use embedded_storage::nor_flash::{ErrorType, NorFlash, NorFlashErrorKind, ReadNo
 
 const BEGIN: *mut u8 = 0x2100_0000 as *mut u8;
 const BYTES: usize = 1 << 20;
-/// The word after it counts restarts. QEMU's memory begins with zeros.
+/// Address of the restart counter, in the word after the flash. QEMU's memory is zero at first.
 const RESTARTS: *mut u32 = 0x2110_0000 as *mut u32;
 const ERASED: u8 = 0xff;
 
-/// How often this machine was restarted; counts this start.
+/// Returns how many times this machine was restarted, and adds this start to the count. Call it once per start.
 pub fn restarts() -> u32 {
     // SAFETY: the word lies in PSRAM, which the linker gives to nobody.
     unsafe {
@@ -23,21 +24,22 @@ pub fn restarts() -> u32 {
     }
 }
 
-/// The flash.
+/// The simulated flash.
 pub struct Flash {
-    /// After how many operations power goes.
+    /// Number of the operation in which the power fails.
     left: Option<u32>,
-    /// The operations so far: words written, blocks erased.
+    /// Number of operations so far: words written and blocks erased.
     pub operations: u32,
 }
 
 impl Flash {
-    /// Flash whose power goes in the middle of operation number `cut`, if any: half of the bits are done, and the machine restarts.
+    /// Creates the flash. If `cut` is given, the power fails in the middle of operation number `cut`: only the first half of the bytes is
+    /// changed, and the machine restarts.
     pub fn new(cut: Option<u32>) -> Flash {
         Flash { left: cut, operations: 0 }
     }
 
-    /// Sets the bytes from `at` on to what `change` makes of them and of their positions.
+    /// Applies `change` to the `bytes` bytes from offset `at`. Its arguments are the position of a byte and its old value.
     fn operate(&mut self, at: usize, bytes: usize, change: impl Fn(usize, u8) -> u8) {
         let cut = self.left == Some(self.operations);
         self.operations += 1;

@@ -1,4 +1,4 @@
-//! A heap, for firmware that builds and records on the device itself; it knows the most that was in use.
+//! A heap for firmware that builds and records models on the device. It tracks its peak usage.
 
 use core::alloc::{GlobalAlloc, Layout};
 use core::sync::atomic::{AtomicUsize, Ordering};
@@ -11,18 +11,18 @@ pub struct Heap {
 }
 
 impl Heap {
-    /// A heap that has no memory yet.
+    /// Creates a heap without memory.
     pub const fn new() -> Heap {
         Heap { heap: LlffHeap::empty(), peak: AtomicUsize::new(0) }
     }
 
-    /// Gives the heap its memory, for good. Call it once.
+    /// Hands memory to the heap permanently. Call it only once.
     pub fn give(&self, memory: &'static mut [u8]) {
-        // SAFETY: the slice is nobody else's, for as long as the firmware runs.
+        // SAFETY: the slice is exclusive, and lives as long as the firmware runs.
         unsafe { self.heap.init(memory.as_mut_ptr() as usize, memory.len()) }
     }
 
-    /// The most bytes that were in use at once.
+    /// Returns the largest number of bytes that were in use at the same time.
     pub fn peak(&self) -> u32 {
         self.peak.load(Ordering::Relaxed) as u32
     }
@@ -34,7 +34,7 @@ impl Default for Heap {
     }
 }
 
-// SAFETY: both go to the heap, which is a sound allocator.
+// SAFETY: both methods forward to the heap, which is a sound allocator.
 unsafe impl GlobalAlloc for Heap {
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
         // SAFETY: the caller keeps the contract of `GlobalAlloc`.

@@ -1,18 +1,18 @@
-//! A model that is built, taped and trained op by op: this very source runs on the microcontroller, and on the host that it is
-//! compared with.
+//! A model that is built and trained eagerly with a tape. The same source runs on the microcontroller and on the host, which compares the
+//! results.
 
 use alloc::vec::Vec;
 use gradlet_core::layers::{Activation, Dense, Layer, Module, Sequential};
 use gradlet_core::losses::{Loss, SparseCategoricalCrossentropy};
 use gradlet_core::optimizers::{Adam, Optimizer};
-use gradlet_core::{Eager, Record, Result, Scope, Tensor, ops};
+use gradlet_core::{Differentiate, Eager, Result, Scope, Tensor, ops};
 
 const SEED: u64 = 1;
 const BATCH: u32 = 4;
 const FEATURES: u32 = 64;
 const CLASSES: u32 = 10;
 
-/// Trains for `steps`; gives `log` the bytes of every step's loss, then of every variable. `around` runs each step.
+/// Trains for `steps` steps. Passes the bytes of every step's loss to `log`, then the bytes of every variable. `around` calls each step.
 pub fn learn(steps: u32, mut around: impl FnMut(&mut dyn FnMut()), mut log: impl FnMut(&[u8])) -> Result<()> {
     let scope = Eager::with_seed(&ops::portable_cpu(), SEED);
     let model = Sequential::new().with(Dense::new(32).activation(Activation::Relu)).with(Dense::new(CLASSES));
@@ -41,7 +41,7 @@ fn train_step(scope: &Eager, model: &Sequential, loss: &dyn Loss, optimizer: &dy
     loss.item()
 }
 
-/// Made-up images and labels: the class is the eighth of the image that is bright.
+/// Returns synthetic images and labels. An image has eight equal parts; the label is the index of the bright one.
 fn batch(scope: &Eager, step: u32) -> Result<(Tensor, Tensor)> {
     let labels: Vec<i32> = (0..BATCH).map(|example| ((step * BATCH + example) % 8) as i32).collect();
     let noise = Tensor::random_uniform(scope, &[BATCH, FEATURES])?.to_vec::<f32>()?;

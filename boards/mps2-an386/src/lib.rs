@@ -1,4 +1,4 @@
-//! What the firmwares share: console and files of the machine that debugs them, an instruction counter, painted memory.
+//! Shared code of the firmwares: console and files of the debugging host, an instruction counter, and painted memory.
 
 #![no_std]
 
@@ -21,17 +21,18 @@ pub mod model;
 pub mod uart;
 
 use cortex_m_semihosting::debug;
-use gradlet_core::{DType, Error, program};
+use gradlet_core::{DType, Error};
+use gradlet_core::runtime::program;
 
-/// Why a firmware ends early.
+/// Reason why a firmware stops early.
 pub enum Failure {
-    /// gradlet refused; with what was being done.
+    /// gradlet returned an error. The text names the failed stage.
     Core(&'static str, Error),
     /// A file could not be opened, read or written.
     File,
-    /// The command line is not what the firmware takes.
+    /// The command line is wrong. The text lists the expected arguments.
     Usage(&'static str),
-    /// Something measured is not as promised.
+    /// A check failed. The text names it.
     Check(&'static str),
 }
 
@@ -41,7 +42,7 @@ impl From<Error> for Failure {
     }
 }
 
-/// Runs a firmware: paints the stack, starts the counter, and reports how the run ended and how deep the stack got.
+/// Runs a firmware: paints the stack, starts the counter, then reports the outcome and the deepest stack use.
 pub fn run(firmware: fn() -> Result<(), Failure>) -> ! {
     memory::paint_stack();
     counter::start();
@@ -57,7 +58,7 @@ pub fn run(firmware: fn() -> Result<(), Failure>) -> ! {
     halt()
 }
 
-/// Reports how deep the stack got, and restarts the machine: the core, and all that it knows, begins anew.
+/// Reports the deepest stack use, and restarts the machine. The core is reset, and all of its state is lost.
 pub fn restart() -> ! {
     console::report("stack_high_water", memory::stack_high_water());
     cortex_m::peripheral::SCB::sys_reset()
@@ -72,7 +73,7 @@ fn explain(failure: &Failure) {
     }
 }
 
-/// Opens the artifact `bytes`. If a kernel is not linked, the console says which line the kernel list lacks.
+/// Loads the artifact `bytes`. If a kernel is not linked, reports the op and the element type that the kernel list lacks.
 pub fn load<'a>(
     bytes: &'a [u8],
     kernels: &'a [&'a gradlet_core::Kernel],
@@ -89,7 +90,7 @@ pub fn load<'a>(
     })
 }
 
-/// The session over `program` in `arena`. If the arena is too small, the console says how many bytes it must have.
+/// Creates the session of `program` in `arena`. If the arena is too small, reports the number of bytes that it must have.
 pub fn session<'p, 'm>(program: &'p gradlet_core::Program<'p>, arena: &'m mut [u8]) -> Result<gradlet_core::Session<'p, 'm>, Failure> {
     gradlet_core::Session::new(program, arena).map_err(|error| {
         if let Error::ArenaTooSmall { needed, .. } = error {
@@ -99,8 +100,8 @@ pub fn session<'p, 'm>(program: &'p gradlet_core::Program<'p>, arena: &'m mut [u
     })
 }
 
-/// The one element of output 0, which must be an `f32`.
-pub fn scalar(session: &gradlet_core::Session<'_, '_>, signature: gradlet_core::SignatureId) -> Result<f32, Failure> {
+/// Returns the first element of output 0, which must be `f32`.
+pub fn scalar(session: &gradlet_core::Session<'_, '_>, signature: gradlet_core::runtime::SignatureId) -> Result<f32, Failure> {
     let wrong = Failure::Core("output", Error::TensorType { index: DType::F32 as u32 });
     session.output::<f32>(signature, 0)?.first().copied().ok_or(wrong)
 }

@@ -1,16 +1,17 @@
-//! Telemetry over the UART, a byte at each tick of SysTick: so training goes on while frames leave.
+//! Telemetry over the UART. Each tick of SysTick sends one byte, so training continues while frames are sent.
 //!
-//! On a board of yours, the UART's own interrupt calls [`Telemetry::poll`]; QEMU's has no bytes that wait, and so nothing to tell.
+//! On a real board, the UART's own interrupt calls [`Telemetry::poll`]. QEMU's UART sends every byte immediately, and
+//! so has no such interrupt.
 
 use crate::uart::{HZ, Uart};
 use core::cell::RefCell;
 use cortex_m::interrupt::{Mutex, free};
 use cortex_m::peripheral::{SYST, syst::SystClkSource};
-use gradlet_core::Telemetry;
+use gradlet_core::runtime::Telemetry;
 
 static LINE: Mutex<RefCell<Option<Line>>> = Mutex::new(RefCell::new(None));
 
-/// The bytes that it takes, beside the buffer.
+/// Bytes of RAM that the line takes, without its buffer.
 pub const BYTES: usize = size_of_val(&LINE);
 
 struct Line {
@@ -18,7 +19,7 @@ struct Line {
     clock: SYST,
 }
 
-/// Opens the line at so many bits a second; at 0 nothing is ever sent. The firmware calls [`tick`] at each SysTick.
+/// Opens the line at `baud` bits per second. At 0 the line stays closed, and nothing is sent. The firmware calls [`tick`] at each SysTick.
 pub fn open(baud: u32, buffer: &'static mut [u8]) {
     let Some(mut clock) = cortex_m::Peripherals::take().map(|peripherals| peripherals.SYST).filter(|_| baud > 0) else { return };
     clock.set_clock_source(SystClkSource::Core);
@@ -27,7 +28,7 @@ pub fn open(baud: u32, buffer: &'static mut [u8]) {
     free(|section| LINE.borrow(section).replace(Some(Line { telemetry, clock })));
 }
 
-/// Sends something.
+/// Calls `something` with the telemetry if the line is open, and starts the timer that sends the bytes.
 pub fn tell(something: impl FnOnce(&mut Telemetry<'static, Uart>)) {
     free(|section| {
         if let Some(Line { telemetry, clock }) = &mut *LINE.borrow(section).borrow_mut() {
@@ -41,7 +42,7 @@ pub fn tell(something: impl FnOnce(&mut Telemetry<'static, Uart>)) {
     });
 }
 
-/// Sends a byte. The clock rests while there is none.
+/// Sends one byte. Stops the timer when the buffer is empty.
 pub fn tick() {
     free(|section| {
         if let Some(Line { telemetry, clock }) = &mut *LINE.borrow(section).borrow_mut() {
@@ -60,7 +61,7 @@ pub fn is_open() -> bool {
     free(|section| LINE.borrow(section).borrow().is_some())
 }
 
-/// Waits until all was sent. Gives how many frames were dropped.
+/// Waits until all frames are sent. Returns the number of dropped frames.
 pub fn drain() -> u32 {
     loop {
         let dropped = free(|section| {
@@ -70,7 +71,7 @@ pub fn drain() -> u32 {
                 let Ok(()) = telemetry.flush();
                 return Some(telemetry.dropped());
             }
-            // A tick that comes before this wakes it too: it waits for the end of the section.
+            // A tick that fires before this instruction also wakes it. Its handler runs after the critical section.
             cortex_m::asm::wfi();
             None
         });

@@ -1,4 +1,4 @@
-//! Memory that is painted first, so that what was used can be seen afterwards.
+//! Painted memory: it is filled with a known byte first, so that the used part can be measured afterwards.
 
 use core::cell::UnsafeCell;
 use core::hint::black_box;
@@ -6,7 +6,7 @@ use core::sync::atomic::{AtomicBool, Ordering};
 
 const PAINT: u8 = 0xA5;
 const PAINT_WORD: u32 = u32::from_ne_bytes([PAINT; 4]);
-/// Bytes below the stack pointer that painting leaves alone.
+/// Bytes below the stack pointer that are not painted.
 const MARGIN: usize = 64;
 const CANARY: usize = 64;
 
@@ -15,13 +15,13 @@ unsafe extern "C" {
     static _stack_start: u32;
 }
 
-/// Paints what is free between the last static and the stack pointer.
+/// Paints the free memory between the last static and the stack pointer.
 #[inline(never)]
 pub fn paint_stack() {
     let mut word = &raw mut __sheap;
     let end = (cortex_m::register::msp::read() as usize - MARGIN) as *mut u32;
     while word < end {
-        // SAFETY: the linker gives this memory to nobody but the stack, whose live part begins at `end`.
+        // SAFETY: the linker reserves this memory for the stack, whose live part begins at `end`.
         unsafe {
             word.write_volatile(PAINT_WORD);
             word = word.add(1);
@@ -29,18 +29,18 @@ pub fn paint_stack() {
     }
 }
 
-/// The most bytes of stack in use since [`paint_stack`].
+/// Returns the largest stack use since [`paint_stack`], in bytes.
 pub fn stack_high_water() -> u32 {
     let top = (&raw const _stack_start) as usize;
     let mut word = &raw const __sheap;
-    // SAFETY: the words from here to the stack's top are RAM; above it nothing is read.
+    // SAFETY: the words from here to the stack's top are RAM. Nothing above it is read.
     while (word as usize) < top && unsafe { word.read_volatile() } == PAINT_WORD {
         word = word.wrapping_add(1);
     }
     (top - word as usize) as u32
 }
 
-/// What `function` gives, and the most bytes of stack that it takes. Paints the stack anew.
+/// Calls `function`. Returns its result and its largest stack use in bytes. Paints the stack again first.
 #[inline(never)]
 pub fn stack_of<T>(function: impl FnOnce() -> T) -> (T, u32) {
     paint_stack();
@@ -66,13 +66,13 @@ struct Memory<const N: usize> {
 unsafe impl<const N: usize> Sync for Arena<N> {}
 
 impl<const N: usize> Arena<N> {
-    /// An arena for a `static`.
+    /// Creates an arena for a `static`.
     pub const fn new() -> Arena<N> {
         let memory = Memory { below: [0; CANARY], bytes: [0; N], above: [0; CANARY] };
         Arena { memory: UnsafeCell::new(memory), taken: AtomicBool::new(false) }
     }
 
-    /// The arena, the first time this is called; nothing later.
+    /// Returns the arena at the first call, and `None` at later calls.
     pub fn take(&'static self) -> Option<Painted> {
         if self.taken.swap(true, Ordering::AcqRel) {
             return None;
@@ -91,10 +91,10 @@ impl<const N: usize> Default for Arena<N> {
     }
 }
 
-/// An arena whose bytes show whether they were written.
+/// A painted arena, which shows which of its bytes were written.
 pub struct Painted {
     below: &'static mut [u8],
-    /// The arena's own bytes.
+    /// The arena's bytes, without the canaries.
     pub bytes: &'static mut [u8],
     above: &'static mut [u8],
 }
@@ -107,12 +107,12 @@ impl Painted {
         }
     }
 
-    /// The bytes up to the last one that was written since painting.
+    /// Returns the number of bytes up to the last one that was written since painting.
     pub fn used(&self) -> u32 {
         self.bytes.iter().rposition(|&byte| byte != PAINT).map_or(0, |last| last as u32 + 1)
     }
 
-    /// True if nothing was written around the arena.
+    /// True if no canary byte around the arena was overwritten.
     pub fn canaries_whole(&self) -> bool {
         black_box([&*self.below, &*self.above]).iter().all(|canary| canary.iter().all(|&byte| byte == PAINT))
     }

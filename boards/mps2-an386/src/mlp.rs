@@ -1,16 +1,17 @@
-//! Trains an MLP on made-up inputs that the host makes up in the same way.
+//! Training of an MLP on synthetic inputs. The host generates the same inputs.
 
 use crate::console::{self, Arguments};
 use crate::memory::Painted;
 use crate::{Failure, counter, file::File, load, scalar, session};
-use gradlet_core::{Kernel, Session, SignatureId};
+use gradlet_core::{Kernel, Session};
+use gradlet_core::runtime::SignatureId;
 
 const EXAMPLES: u32 = 8;
 const CLASSES: u32 = 10;
 
-/// Runs `train` for the number of steps that the command line gives, and `infer` once.
+/// Runs `infer` once, and `train` for the number of steps in the command line.
 ///
-/// The file that the command line names gets every loss, then every variable.
+/// Writes every loss, then every variable, to the file that the command line names.
 pub fn run(model: &[u8], kernels: &[&Kernel], arena: &mut Painted) -> Result<(), Failure> {
     let arguments = Arguments::new();
     let usage = Failure::Usage("STEPS FILE");
@@ -44,7 +45,7 @@ pub fn run(model: &[u8], kernels: &[&Kernel], arena: &mut Painted) -> Result<(),
     if arena.canaries_whole() { Ok(()) } else { Err(Failure::Check("canaries")) }
 }
 
-/// Sets the inputs of `train` to those of a step.
+/// Sets the inputs of `train` to the example of step `step`.
 pub fn example(session: &mut Session<'_, '_>, train: SignatureId, step: u32) -> Result<(), Failure> {
     let example = step % EXAMPLES;
     inputs(session.input_mut::<f32>(train, 0)?, example);
@@ -52,7 +53,7 @@ pub fn example(session: &mut Session<'_, '_>, train: SignatureId, step: u32) -> 
     Ok(())
 }
 
-/// Made-up values in [0, 1): 16 high bits of a linear congruential generator that begins with the example's number.
+/// Fills `values` with numbers in [0, 1): the 16 high bits of a linear congruential generator. Its seed is the example's number.
 fn inputs(values: &mut [f32], example: u32) {
     let mut state = example;
     for value in values {

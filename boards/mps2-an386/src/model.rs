@@ -1,7 +1,7 @@
-//! The exported model that a firmware is built around.
+//! Macros that embed an exported model in a firmware.
 
-/// Names the artifact `MODEL`, and takes in the list of its `KERNELS` and the size of its arena, `ARENA_BYTES`: all from
-/// the folder that the environment variable `GRADLET_FIRMWARE_DIR` gives.
+/// Embeds the artifact as `MODEL`, and defines `KERNELS`, the list of its kernels, and `ARENA_BYTES`, the size of its arena. They come from
+/// the folder that the environment variable `GRADLET_FIRMWARE_DIR` names.
 #[macro_export]
 macro_rules! model {
     () => {
@@ -13,17 +13,17 @@ macro_rules! model {
     };
 }
 
-/// Names a file of that folder, as bytes that lie in flash. `xtask size` finds them by the symbol.
+/// Embeds a file of that folder in flash, as the static `$name`. `xtask size` finds it by its symbol.
 #[macro_export]
 macro_rules! data {
     ($name:ident, $symbol:literal, $file:literal) => {
         #[unsafe(export_name = $symbol)]
-        static $name: gradlet_core::Aligned<[u8; include_bytes!(concat!($crate::folder!(), "/", $file)).len()]> =
-            gradlet_core::Aligned(*include_bytes!(concat!($crate::folder!(), "/", $file)));
+        static $name: gradlet_core::runtime::Aligned<[u8; include_bytes!(concat!($crate::folder!(), "/", $file)).len()]> =
+            gradlet_core::runtime::Aligned(*include_bytes!(concat!($crate::folder!(), "/", $file)));
     };
 }
 
-/// The folder with the exported model.
+/// Expands to the folder with the exported model.
 #[macro_export]
 macro_rules! folder {
     () => {

@@ -3,22 +3,23 @@
 use core::convert::Infallible;
 use embedded_io::{ErrorType, Write, WriteReady};
 
-/// A CMSDK UART: registers DATA, STATE, CTRL, INTSTATUS, BAUDDIV.
+/// Registers of the CMSDK UART: DATA, STATE, CTRL, INTSTATUS, BAUDDIV.
 const UART: *mut u32 = 0x4000_4000 as *mut u32;
-/// What drives the board, and the UART.
+/// Clock frequency of the board and of the UART, in Hz.
 pub const HZ: u32 = 25_000_000;
-/// In STATE: the byte before is still waiting.
+/// Bit of STATE: the previous byte is still waiting.
 const TX_FULL: u32 = 1;
-/// In CTRL.
+/// Bit of CTRL: enables the transmitter.
 const TX_ENABLE: u32 = 1;
 
-/// The UART. On the board a byte takes its time; QEMU's is gone at once, so [`Uart::tick`] tells when the next one may go.
+/// The UART as a writer. On a real board, sending a byte takes time, but QEMU sends it immediately. The next byte therefore waits for
+/// [`Uart::tick`].
 pub struct Uart {
     ready: bool,
 }
 
 impl Uart {
-    /// Starts to send at so many bits a second, 10 for each byte.
+    /// Enables the UART at `baud` bits per second. A byte takes 10 bits.
     pub fn new(baud: u32) -> Uart {
         // SAFETY: the addresses are registers of the UART, which nothing else uses.
         unsafe {
@@ -28,12 +29,12 @@ impl Uart {
         Uart { ready: true }
     }
 
-    /// The time of a byte is over.
+    /// Allows the next byte: the time that the previous one takes on the line has passed.
     pub fn tick(&mut self) {
         self.ready = true;
     }
 
-    /// True if the byte before is still waiting.
+    /// True if the previous byte is still waiting.
     fn is_full(&self) -> bool {
         // SAFETY: STATE is a register that can be read at any time.
         unsafe { UART.add(1).read_volatile() & TX_FULL != 0 }
@@ -56,13 +57,13 @@ impl Write for Uart {
         while !self.write_ready()? {
             cortex_m::asm::nop();
         }
-        // SAFETY: DATA takes a byte while STATE says so.
+        // SAFETY: DATA accepts a byte while STATE is not full.
         unsafe { UART.write_volatile(byte.into()) };
         self.ready = false;
         Ok(1)
     }
 
-    /// Waits until the last byte is on its way. STATE does not say when it is over.
+    /// Waits until the UART starts to send the last byte. STATE does not report when it is sent.
     fn flush(&mut self) -> Result<(), Infallible> {
         while self.is_full() {
             cortex_m::asm::nop();

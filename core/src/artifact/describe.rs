@@ -1,4 +1,4 @@
-//! What is in an artifact, for people and tools to look at: no kernels are needed.
+//! Describes the contents of an artifact, for people and tools. No kernels are needed.
 
 use crate::artifact::doc_key;
 use crate::base::dtype::DType;
@@ -12,65 +12,66 @@ use alloc::format;
 use alloc::string::String;
 use alloc::vec::Vec;
 
-/// An artifact in words and numbers.
+/// A description of an artifact.
 #[derive(Clone, Debug)]
 pub struct Description {
     /// The format version, as (major, minor).
     pub version: (u16, u16),
-    /// The bytes of the whole artifact.
+    /// Length of the whole artifact, in bytes.
     pub length: u32,
-    /// Its checksum, as its header has it.
+    /// Checksum, as the header stores it.
     pub checksum: u32,
-    /// Of these, constants and initial values.
+    /// Size of constants and initial values, in bytes; a part of `length`.
     pub data_bytes: u32,
-    /// Lines of metadata, beside those that document signatures.
+    /// Metadata as (key, value), without the lines that document signatures.
     pub metadata: Vec<(String, String)>,
-    /// The variables.
+    /// The artifact's variables.
     pub variables: Vec<VariableInfo>,
-    /// The signatures.
+    /// The artifact's signatures.
     pub signatures: Vec<SignatureInfo>,
-    /// The kernels that a firmware must link: op and element type.
+    /// The kernels that firmware must link, as (op, element type).
     pub kernels: Vec<(String, DType)>,
 }
 
 /// A variable of an artifact.
 #[derive(Clone, Debug)]
 pub struct VariableInfo {
-    /// Its name.
+    /// Name of the variable.
     pub name: String,
-    /// Its element type and shape.
+    /// Element type and shape.
     pub tensor_type: TensorType,
-    /// Whether optimizers train it.
+    /// True if optimizers train it.
     pub trainable: bool,
-    /// Its bytes.
+    /// Size of the variable, in bytes.
     pub bytes: u32,
-    /// The signatures that assign it. While none of them is loaded it stays in flash.
+    /// Names of the signatures that assign it. It stays in flash unless one of them is loaded.
     pub assigned_by: Vec<String>,
 }
 
 /// A signature of an artifact.
 #[derive(Clone, Debug)]
 pub struct SignatureInfo {
-    /// Its name.
+    /// Name of the signature.
     pub name: String,
-    /// What it is for, if the artifact says so.
+    /// Documentation, if the artifact has any for this signature.
     pub doc: Option<String>,
-    /// Its inputs.
+    /// Names and places of the inputs.
     pub inputs: Vec<(String, OperandInfo)>,
-    /// Its outputs.
+    /// Names and places of the outputs.
     pub outputs: Vec<(String, OperandInfo)>,
-    /// Its instructions, in the order in which they run.
+    /// The instructions, in execution order.
     pub instructions: Vec<InstructionInfo>,
-    /// Bytes of arena if it is loaded alone.
+    /// Size of the arena in bytes if only this signature is loaded.
     pub arena_bytes: u32,
-    /// Of these, variables in RAM.
+    /// Size of the variables in RAM, in bytes; a part of `arena_bytes`.
     pub variable_bytes: u32,
-    /// Of these, scratch.
+    /// Size of the scratch memory, in bytes; a part of `arena_bytes`.
     pub scratch: u32,
 }
 
 impl SignatureInfo {
-    /// Every instruction, those of branches and loops after the one that runs them, with how deep it stands: 0 at the top.
+    /// Returns every instruction with its nesting depth, which is 0 at the top level. The instructions of branches and loops follow the
+    /// instruction that runs them.
     pub fn walk(&self) -> Vec<(usize, &InstructionInfo)> {
         let mut found = Vec::new();
         walk(&self.instructions, 0, &mut found);
@@ -88,44 +89,44 @@ fn walk<'s>(instructions: &'s [InstructionInfo], depth: usize, found: &mut Vec<(
 /// An instruction of an artifact.
 #[derive(Clone, Debug)]
 pub struct InstructionInfo {
-    /// Its number in the artifact.
+    /// Index in the artifact.
     pub index: u32,
-    /// The op.
+    /// Name of the op.
     pub op: String,
-    /// The element type of its kernel.
+    /// Element type of its kernel.
     pub dtype: DType,
-    /// What it reads.
+    /// The operands that it reads.
     pub inputs: Vec<OperandInfo>,
-    /// What it writes.
+    /// The operands that it writes.
     pub outputs: Vec<OperandInfo>,
-    /// What it runs, if it is a branch or a loop.
+    /// The blocks that it runs, if it is a branch or a loop.
     pub blocks: Vec<BlockInfo>,
 }
 
 /// A block that an instruction runs.
 #[derive(Clone, Debug)]
 pub struct BlockInfo {
-    /// When it runs: `true` or `false`, or the number of a branch; `condition` or `body` of a loop.
+    /// The condition under which it runs: `true`, `false` or an index for a branch; `condition` or `body` for a loop.
     pub when: String,
-    /// Its instructions.
+    /// The block's instructions, in execution order.
     pub instructions: Vec<InstructionInfo>,
 }
 
 /// A tensor that an instruction reads or writes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct OperandInfo {
-    /// Its element type and shape.
+    /// Element type and shape.
     pub tensor_type: TensorType,
-    /// Where it lives.
+    /// The kind of memory that holds it.
     pub space: Space,
-    /// The offset there, or the index of the variable.
+    /// Offset in that memory, or index of the variable.
     pub location: u32,
-    /// Its bytes.
+    /// Size of the tensor, in bytes.
     pub bytes: u32,
 }
 
 impl Description {
-    /// Describes the artifact `bytes`, which need not be aligned. Checks checksum and tables as [`Program::load`] does.
+    /// Describes the artifact `bytes`, which need not be aligned. Checks the checksum and the tables like [`Program::load`].
     pub fn read(bytes: &[u8]) -> Result<Description> {
         let bytes = crate::tensor::device::AlignedBytes::from(bytes);
         let mut program = Program::load(&bytes, &[], &[])?;
@@ -207,7 +208,7 @@ fn signature(program: &Program<'_>, index: usize) -> Result<SignatureInfo> {
     })
 }
 
-/// The instructions of a block; `left` is how many there can be, unless blocks run each other.
+/// Returns the instructions of a block. `left` limits their number, in case blocks run each other.
 fn instructions(program: &Program<'_>, block: &BlockRecord, depth: usize, left: &mut usize) -> Result<Vec<InstructionInfo>> {
     let describe = |(index, instruction): (u32, &InstructionRecord)| {
         *left = left.checked_sub(1).ok_or(Error::Record { section: Section::Blocks, index: 0 })?;
@@ -229,7 +230,7 @@ fn instructions(program: &Program<'_>, block: &BlockRecord, depth: usize, left: 
     (block.first..).zip(program.block_instructions(block)).map(describe).collect()
 }
 
-/// The blocks that an instruction runs, and when.
+/// Returns the blocks that an instruction runs, with the condition under which each runs.
 fn nested(op: OpCode, dtype: DType, attributes: &[u32]) -> Vec<(String, u32)> {
     let names: &[&str] = match (op, dtype) {
         (ops::code::cond, DType::Bool) => &["true", "false"],

@@ -1,4 +1,4 @@
-//! The artifact writer: planned signatures over shared variables, as one flat file. `SPEC.md` has the format.
+//! The artifact writer. It writes planned signatures over shared variables as one flat file. `SPEC.md` specifies the format.
 
 pub mod describe;
 mod signatures;
@@ -24,7 +24,7 @@ use alloc::string::String;
 use alloc::vec::Vec;
 use bytemuck::{Pod, Zeroable};
 
-/// Collects traced functions, and writes them as one artifact. The same functions and values give the same bytes.
+/// Collects traced functions and writes them as one artifact. The same functions and values always produce the same bytes.
 ///
 /// ```
 /// use gradlet_core::{Artifact, Eager, Function, Scope, Tensor, ops};
@@ -52,20 +52,21 @@ struct Signature {
 }
 
 impl Artifact {
-    /// An artifact without signatures.
+    /// Creates an artifact without signatures.
     pub fn new() -> Artifact {
         Artifact::default()
     }
 
-    /// Names variables: with a model's `named_variables`, so that they are called `dense_1/kernel` rather than `kernel`.
+    /// Sets names for variables. With a model's `named_variables`, for example, a variable is called `dense_1/kernel` instead of
+    /// `kernel`.
     pub fn variables(&mut self, names: Vec<(String, Variable)>) -> &mut Artifact {
         self.names.extend(names);
         self
     }
 
-    /// Says what signature `name` is for: a line of metadata `signature.NAME.doc`, which readers show beside the signature.
+    /// Documents signature `name`, with a line of metadata `signature.NAME.doc` that readers show beside the signature.
     ///
-    /// Fails where there is no such signature.
+    /// Fails if there is no such signature.
     pub fn doc(&mut self, name: &str, text: &str) -> Result<&mut Artifact> {
         match self.signatures.iter().any(|signature| signature.name == name) {
             true => Ok(self.metadata(&doc_key(name), text)),
@@ -73,14 +74,14 @@ impl Artifact {
         }
     }
 
-    /// Adds a line of metadata, such as who made the file.
+    /// Adds a line of metadata, such as the author of the file.
     pub fn metadata(&mut self, key: &str, value: &str) -> &mut Artifact {
         self.metadata.push((key.into(), value.into()));
         self
     }
 
-    /// Adds a signature. Fails if the numbers of names are not those of the function's inputs and outputs, the name is
-    /// taken, or there are 32 already.
+    /// Adds a signature. Fails if the number of names differs from the number of the function's inputs or outputs, if the name is already
+    /// used, or if there are already 32 signatures.
     pub fn signature(&mut self, name: &str, function: &ConcreteFunction, inputs: &[&str], outputs: &[&str]) -> Result<&mut Artifact> {
         let graph = function.graph();
         let has = (graph.inputs.len(), graph.outputs.len());
@@ -104,7 +105,7 @@ impl Artifact {
         Ok(self)
     }
 
-    /// The artifact's bytes, with the present values of the variables as their initial values.
+    /// Returns the bytes of the artifact. The current values of the variables become their initial values.
     pub fn to_bytes(&self) -> Result<AlignedBytes> {
         self.check_names()?;
         let mut tables = Tables::default();
@@ -128,12 +129,12 @@ impl Artifact {
         tables.to_bytes()
     }
 
-    /// The variables, in the order of the artifact.
+    /// Returns the variables, in the order of the artifact.
     fn variable_order(&self) -> Vec<Variable> {
         let mut variables: Vec<Variable> = Vec::new();
         let captured =
             self.signatures.iter().flat_map(|signature| &signature.plan.graph.captures).filter_map(|capture| capture.source.variable());
-        // Named variables first, in the model's order.
+        // Named variables come first, in the model's order.
         let named = self.names.iter().map(|(_, variable)| variable).filter(|variable| captured.clone().any(|other| other == *variable));
         for variable in named.chain(captured.clone()) {
             if !variables.contains(variable) {
@@ -143,7 +144,8 @@ impl Artifact {
         variables
     }
 
-    /// A name for each: the one given, with the scopes of its modules, or the variable's own; no two are the same.
+    /// Returns a unique name for each variable: the name that was set for it, which includes the scopes of its modules, or else its own
+    /// name.
     fn variable_names(&self, variables: &[Variable]) -> Vec<String> {
         let mut names: Vec<String> = Vec::new();
         for variable in variables {
@@ -156,7 +158,7 @@ impl Artifact {
         names
     }
 
-    /// A reader takes names of up to three bytes of length.
+    /// Checks the length of all names. Readers accept lengths whose varint has at most three bytes.
     fn check_names(&self) -> Result<()> {
         let signatures = self.signatures.iter().flat_map(|one| one.inputs.iter().chain(&one.outputs).chain([&one.name]));
         let others = self.metadata.iter().flat_map(|(key, value)| [key, value]).chain(self.names.iter().map(|(name, _)| name));
@@ -188,12 +190,12 @@ impl Artifact {
     }
 }
 
-/// The key of the metadata line that says what a signature is for.
+/// Returns the key of the metadata line that documents a signature.
 pub(crate) fn doc_key(signature: &str) -> String {
     format!("signature.{signature}.doc")
 }
 
-/// A string as postcard writes it: its length as a varint, then its bytes.
+/// Writes a postcard string: its length as a varint, then its bytes.
 fn push_name(bytes: &mut Vec<u8>, name: &str) {
     let mut length = name.len();
     while length >= 0x80 {
@@ -220,7 +222,7 @@ struct Tables {
     name_count: u32,
     metadata: Vec<u8>,
     data: Vec<u8>,
-    /// Offset and length of everything in `data`, to find what is there already.
+    /// Offset and length of each piece of `data`, to find bytes that are already stored.
     pieces: Vec<(u32, u32)>,
 }
 
@@ -243,7 +245,7 @@ impl Tables {
         Ok(offset)
     }
 
-    /// The words' place in a table of words, where they may stand already.
+    /// Returns the index of `words` in a table, and adds them if they are not there yet.
     fn words(table: &mut Vec<u32>, words: &[u32]) -> u32 {
         let known = if words.is_empty() { Some(0) } else { table.windows(words.len()).position(|window| window == words) };
         known.unwrap_or_else(|| {
@@ -285,7 +287,7 @@ impl Tables {
         }) as u16
     }
 
-    /// Writes the block of signature `index`, and level by level the blocks that it runs.
+    /// Writes the block of signature `index` and then, level by level, the blocks that it runs.
     fn signature(&mut self, index: usize, plan: &Plan, variables: &[Variable]) -> Result<()> {
         let captured: Vec<u32> = plan.graph.captures.iter().map(|capture| position(variables, capture)).collect();
         let mut named = alloc::vec![Named { plan, then: None, block: index, depth: 0 }];
@@ -304,14 +306,15 @@ impl Tables {
         Ok(())
     }
 
-    /// Sets the inputs and outputs of a block: where they begin in the operands, and how many they are.
+    /// Sets the inputs and outputs of a block. Each pair is the index of the first one in the operands, and their number.
     fn give(&mut self, block: usize, inputs: (u32, usize), outputs: (u32, usize)) {
         let record = &mut self.blocks[block];
         (record.inputs, record.input_count) = (inputs.0, inputs.1 as u32);
         (record.outputs, record.output_count) = (outputs.0, outputs.1 as u32);
     }
 
-    /// Writes the instructions of `block`, and adds the blocks that they run to `named`. `captured` are the numbers of the variables.
+    /// Writes the instructions of `block`, and adds the blocks that they run to `named`. `captured` holds the index of each captured
+    /// variable.
     fn block<'p>(&mut self, block: Named<'p>, captured: &[u32], named: &mut Vec<Named<'p>>) -> Result<()> {
         let mut instructions = Vec::new();
         for plan in core::iter::once(block.plan).chain(block.then) {
@@ -348,10 +351,10 @@ impl Tables {
         })
     }
 
-    /// A branch or loop, and the records of the blocks that it runs.
+    /// Creates the instruction of a branch or loop, and the records of the blocks that it runs.
     fn branch(&mut self, plan: &Plan, node: &Node, bodies: &[Plan], captured: &[u32]) -> Result<InstructionRecord> {
         let is_loop = node.op.def.code == ops::code::while_loop;
-        // A loop is decided by what its condition gives, a branch by its first input.
+        // The output of its condition decides a loop, its first input a branch.
         let (decided, by) = if is_loop { (&bodies[0], bodies[0].graph.outputs[0]) } else { (plan, node.inputs[0]) };
         let kernel = self.kernel(node.op.def, decided.graph.values[by].tensor_type.dtype);
         let operands = self.operands(decided, captured, &[by])?;
@@ -409,18 +412,18 @@ impl Tables {
     }
 }
 
-/// A block that an instruction names, and that is written later.
+/// A block that an instruction refers to and that is written later.
 #[derive(Clone, Copy)]
 struct Named<'p> {
     plan: &'p Plan,
-    /// What else it runs after that: a loop's body computes the condition again.
+    /// A second plan that the block runs afterwards: a loop's body computes the condition again.
     then: Option<&'p Plan>,
     block: usize,
-    /// How many branches and loops it stands in.
+    /// Number of branches and loops around it.
     depth: usize,
 }
 
-/// The blocks that a branch or loop names, from number `first` on.
+/// Returns the blocks of a branch or loop, numbered from `first`.
 fn bodies_of<'p>(node: &Node, bodies: &'p [Plan], first: usize, depth: usize) -> impl Iterator<Item = Named<'p>> {
     let is_loop = node.op.def.code == ops::code::while_loop;
     let condition = bodies.first().filter(|_| is_loop);
@@ -428,12 +431,12 @@ fn bodies_of<'p>(node: &Node, bodies: &'p [Plan], first: usize, depth: usize) ->
     bodies.iter().enumerate().map(named)
 }
 
-/// The number of a captured variable.
+/// Returns the index of a captured variable.
 fn position(variables: &[Variable], capture: &Capture) -> u32 {
     variables.iter().position(|variable| Some(variable) == capture.source.variable()).unwrap_or(0) as u32
 }
 
-/// A type as its record has it.
+/// Returns the record of a type.
 fn type_record(tensor_type: &TensorType) -> [u32; 10] {
     let mut words = [0; 10];
     let shape = &tensor_type.shape;

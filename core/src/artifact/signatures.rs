@@ -1,4 +1,4 @@
-//! Checkpoints as signatures: of an artifact's variables, out of one session and into another.
+//! Checkpoints as signatures: they transfer an artifact's variables from one session to another.
 
 use crate::artifact::Artifact;
 use crate::base::error::Result;
@@ -10,14 +10,16 @@ use alloc::string::String;
 use alloc::vec::Vec;
 
 impl Artifact {
-    /// Adds the signatures `save`, which gives the values of `variables`, and `restore`, which sets them to its inputs: each under the
-    /// variable's name. Values that one session saved, another one restores. A device has no files, so they are tensors.
+    /// Adds two signatures: `save` returns the values of `variables`, and `restore` sets the variables to its inputs. Outputs and inputs
+    /// have the names of the variables. One session can save values as tensors, without files, and another can restore them.
     ///
-    /// The inputs of `restore` lie in scratch memory, all together: firmware without that much loads the other signatures only, and
-    /// reads and sets [`Session::variable_mut`](crate::Session::variable_mut).
+    /// The inputs of `restore` are all in scratch memory at the same time. Firmware without that much memory loads only the other
+    /// signatures, and reads and writes the variables with [`Session::variable_mut`](crate::Session::variable_mut).
     ///
     /// ```
-    /// use gradlet_core::{Aligned, Artifact, Eager, Program, Session, Tensor, Variable, describe::Description, ops};
+    /// use gradlet_core::{Artifact, Eager, Program, Session, Tensor, Variable, ops};
+    /// use gradlet_core::artifact::describe::Description;
+    /// use gradlet_core::runtime::Aligned;
     /// let scope = Eager::new(&ops::portable_cpu());
     /// let w = Variable::new(&scope, "w", &Tensor::new(&ops::portable_cpu(), &[1.0f32, 2.0], &[2])?)?;
     /// let mut artifact = Artifact::new();
@@ -35,7 +37,7 @@ impl Artifact {
     /// # Ok::<(), gradlet_core::Error>(())
     /// ```
     ///
-    /// Fails as [`Artifact::signature`], and where a variable has no value yet.
+    /// Fails like [`Artifact::signature`], and if a variable has no value yet.
     pub fn checkpoint_signatures(&mut self, scope: &dyn Scope, variables: &[(String, Variable)]) -> Result<&mut Artifact> {
         let values = variables.iter().map(|(_, variable)| scope.read(variable)).collect::<Result<Vec<Tensor>>>()?;
         let all = || variables.iter().map(|(_, variable)| variable.clone()).collect::<Vec<_>>();

@@ -5,7 +5,7 @@
 //! a tape. So what is kept is the state, and not every value between; of it, what the gradient does not read is never written, for
 //! the optimiser drops it.
 
-use crate::autodiff::Record;
+use crate::autodiff::Differentiate;
 use crate::base::error::{Error, Result};
 use crate::ops;
 use crate::tensor::Tensor;

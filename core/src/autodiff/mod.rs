@@ -4,14 +4,14 @@
 //! trace they become nodes of the same graph; over another tape they are recorded, which gives higher derivatives.
 
 mod control_flow;
-pub mod sources;
-
+pub(crate) mod sources;
 mod tapes;
 
-pub use tapes::{Record, TapeOptions};
+pub use crate::tensor::scope::custom_gradient;
+pub use sources::{Source, Sources};
+pub use tapes::{Differentiate, TapeOptions};
 
 use crate::autodiff::control_flow::Rewind;
-use crate::autodiff::sources::{Source, Sources};
 use crate::base::error::{Error, Result};
 use crate::base::op::MAX_INPUTS;
 use crate::base::random::Stream;
@@ -31,7 +31,7 @@ use alloc::vec::Vec;
 /// Trainable variables that are read through the tape are watched by themselves, tensors by [`Tape::watch`].
 ///
 /// ```
-/// use gradlet_core::{Eager, Record, Tensor, ops};
+/// use gradlet_core::{Differentiate, Eager, Tensor, ops};
 /// let scope = Eager::new(&ops::portable_cpu());
 /// let x = Tensor::scalar(&ops::portable_cpu(), 3.0f32);
 /// let tape = scope.tape();

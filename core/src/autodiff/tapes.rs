@@ -73,7 +73,7 @@ impl Tape {
     /// What `run` gives, without a record of it: no gradient flows through it.
     ///
     /// ```
-    /// use gradlet_core::{Eager, Record, Tensor, ops};
+    /// use gradlet_core::{Differentiate, Eager, Tensor, ops};
     /// let tape = Eager::new(&ops::portable_cpu()).tape();
     /// let x = tape.watch(&Tensor::scalar(&ops::portable_cpu(), 3.0f32))?;
     /// let frozen = tape.stop_recording(|| x.mul(&x))?;
@@ -127,7 +127,7 @@ impl Tape {
     /// The derivative of each element of `target` with respect to each of `sources`: of the target's dimensions, then the source's.
     ///
     /// ```
-    /// use gradlet_core::{Eager, Record, Tensor, ops};
+    /// use gradlet_core::{Differentiate, Eager, Tensor, ops};
     /// let device = ops::portable_cpu();
     /// let tape = Eager::new(&device).tape();
     /// let x = tape.watch(&Tensor::new(&device, &[1.0f32, 2.0], &[2])?)?;
@@ -192,7 +192,7 @@ impl Tape {
 }
 
 /// Gives every scope its tapes.
-pub trait Record: Scope {
+pub trait Differentiate: Scope {
     /// A tape over this scope, good for one gradient.
     fn tape(&self) -> Tape {
         Tape::new(self.handle(), TapeOptions::default())
@@ -204,7 +204,7 @@ pub trait Record: Scope {
     }
 }
 
-impl<S: Scope + ?Sized> Record for S {}
+impl<S: Scope + ?Sized> Differentiate for S {}
 
 impl Scope for Tape {
     fn handle(&self) -> ScopeHandle {

@@ -14,8 +14,9 @@ pub const SUMMARIZE: u32 = 3;
 /// if that tells it from all others of its type, else with 9 (17). True is `1`.
 ///
 /// ```
-/// use gradlet_core::format::{SUMMARIZE, Values};
-/// use gradlet_core::{DType, Shape, TensorType, TensorView};
+/// use gradlet_core::runtime::format::{SUMMARIZE, Values};
+/// use gradlet_core::{DType, Shape, TensorType};
+/// use gradlet_core::tensor::TensorView;
 /// let tensor_type = TensorType::new(DType::F32, Shape::new(&[4])?);
 /// let tensor = TensorView { tensor_type: &tensor_type, data: Some(bytemuck::cast_slice(&[1.0f32, 0.1, 1e6, -0.0])) };
 /// assert_eq!(Values { tensor, edges: SUMMARIZE }.to_string(), "[1 0.1 1e+06 -0]");

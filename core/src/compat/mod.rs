@@ -1,3 +1,3 @@
-//! Earlier ways of doing things.
+//! APIs of earlier TensorFlow versions.
 
 pub mod v1;

@@ -1,21 +1,21 @@
-//! Which assignments happen in place: the node that makes a variable's new value writes it into the variable's own bytes, if whoever
-//! reads the old value can run before it. Elsewhere a copy is added.
+//! Decides which assignments happen in place. The node that computes a variable's new value writes it into the variable's own bytes, if
+//! all readers of the old value can run before it. Otherwise the planner adds a copy.
 
 use crate::compile::plan::{copy, effects, producers, readers};
 use crate::ops;
 use crate::tensor::graph::{Graph, Origin, ValueId};
 use alloc::vec::Vec;
 
-/// Decides for each assigned variable whether the node that makes its new value can write it straight into the
-/// variable; where it cannot, adds a copy. Gives, for each value, the variable whose bytes it takes.
+/// Decides, for each assigned variable, whether the node that computes its new value can write directly into the variable. If it cannot,
+/// adds a copy. Returns, for each value, the variable in whose bytes it is written.
 pub(crate) fn place_assignments(graph: &mut Graph) -> Vec<Option<usize>> {
     for index in 0..graph.captures.len() {
         let Some(value) = graph.captures[index].assigned else { continue };
-        // Nothing makes a variable's first value, an argument or a constant: a copy does.
+        // No node computes an initial value, an argument or a constant, so a copy writes it.
         if !matches!(graph.values[value].origin, Origin::Node) {
             assign_copy(graph, index, value);
         }
-        // A result that is the old value must outlive it.
+        // A result that is the variable's old value must survive the assignment.
         let old = graph.captures[index].initial;
         if graph.outputs.contains(&old) {
             let kept = copy(graph, old);
@@ -40,7 +40,7 @@ fn assign_copy(graph: &mut Graph, capture: usize, value: ValueId) {
     graph.captures[capture].assigned = Some(copy(graph, value));
 }
 
-/// Which node must run before which, while it is decided which nodes write into variables.
+/// The order constraints of the nodes, while it is decided which nodes write into variables.
 struct Order {
     after: Vec<Vec<usize>>,
     readers: Vec<Vec<usize>>,
@@ -57,8 +57,8 @@ impl Order {
         order
     }
 
-    /// True if the node that makes `value` may write it into variable `capture`: it does not read the old value except in
-    /// place, and no reader of the old value has to run after it. Then the readers are ordered before it.
+    /// True if the node that computes `value` may write it into variable `capture`. The node must read the old value only in place, and
+    /// no reader of the old value may have to run after it. If true, the readers are ordered before the node.
     fn write_direct(&mut self, graph: &Graph, capture: usize, value: ValueId) -> bool {
         let old = graph.captures[capture].initial;
         let Some(maker) = graph.nodes.iter().position(|node| node.outputs.contains(&value)) else { return false };
@@ -73,7 +73,7 @@ impl Order {
             return false;
         }
         let misread = node.inputs.iter().enumerate().any(|(input, &id)| id == old && !in_place(input));
-        // What a branch has twice it could read under one name after it was written under the other.
+        // A branch that has the old value as two inputs could write it through one and then read it through the other.
         let twice = !node.bodies.is_empty() && node.inputs.iter().filter(|&&id| id == old).count() > 1;
         if misread || twice {
             return false;

@@ -1,26 +1,27 @@
-//! Which nodes run together: neighbours that compute element by element. They run block by block, so that what passes between
-//! them stays in the cache, and what nobody else reads exists for one block only.
+//! Decides which nodes run together: neighbours that compute element by element. They run block by block. Intermediate values therefore
+//! stay in the cache, and values that no other node reads exist only one block at a time.
 
 use crate::compile::plan::{Division, Fusion, Step, is_view};
 use crate::tensor::device::Device;
 use crate::tensor::graph::{Graph, Node, ValueId};
 use alloc::vec::Vec;
 
-/// The most storages that a group writes.
+/// Maximum number of storages that a group writes.
 pub(crate) const MAX_WRITES: usize = 12;
-/// The most storages that a group only reads.
+/// Maximum number of storages that a group only reads.
 pub(crate) const MAX_READS: usize = 24;
 
-/// The most threads that blocks are spread over.
+/// Maximum number of threads that share the blocks.
 pub(crate) const MAX_THREADS: usize = 16;
 
 impl Fusion {
-    /// What suits `device`.
+    /// Returns the settings for `device`: blocks of 1024 elements, at most [`MAX_THREADS`] threads, and at least 65,536 elements for each
+    /// thread.
     pub(crate) fn of(device: &Device) -> Fusion {
         Fusion { block: 1024, threads: device.threads().min(MAX_THREADS), grain: 1 << 16 }
     }
 
-    /// The nodes of `order` as steps, neighbours together where they can be.
+    /// Groups the nodes of `order` into steps. Neighbours are fused where possible.
     pub(crate) fn steps(&self, graph: &Graph, order: &[usize]) -> Vec<Step> {
         let mut steps = Vec::new();
         let mut open: Option<Open> = None;
@@ -43,7 +44,8 @@ impl Fusion {
         steps
     }
 
-    /// The elements of a node's outputs and of its operands of trailing axes, if it can run block by block.
+    /// Returns the number of elements of a node's outputs, and of its operands that are broadcast along leading axes (1 if there are
+    /// none). `None` if the node cannot run block by block.
     fn fits(&self, graph: &Graph, node: &Node) -> Option<(usize, usize)> {
         let tensor_type = |id: ValueId| graph.values[id].tensor_type;
         let count = |id: ValueId| tensor_type(id).shape.elements().map(|elements| elements as usize);
@@ -69,7 +71,7 @@ impl Fusion {
         Some((elements, columns))
     }
 
-    /// The steps of a group that takes no more nodes: one, or where nothing is won, one for each node.
+    /// Returns the steps of a complete group: one step, or one for each node where neither fusion nor threads would help.
     fn close(&self, group: Open) -> Vec<Step> {
         let Open { nodes, members, elements, columns, .. } = group;
         let block = (self.block / columns).max(1) * columns;
@@ -81,11 +83,11 @@ impl Fusion {
     }
 }
 
-/// A group that may take more nodes.
+/// A group that may still grow.
 struct Open {
-    /// Its nodes, with views between them.
+    /// Its nodes, including the views between them.
     nodes: Vec<usize>,
-    /// How many are not views.
+    /// Number of its nodes that are not views.
     members: usize,
     elements: usize,
     columns: usize,
@@ -99,7 +101,8 @@ impl Open {
         Open { nodes, members: 1, elements, columns, written: node.outputs.clone(), read: node.inputs.clone() }
     }
 
-    /// Makes `node` part of the group, if it is like the others.
+    /// Adds `node` to the group if it has the same number of elements, compatible rows, and the group has room. Returns whether it was
+    /// added.
     fn join(&mut self, node: &Node, (elements, columns): (usize, usize)) -> bool {
         let read = node.inputs.iter().filter(|id| !self.written.contains(id) && !self.read.contains(id));
         let read: Vec<ValueId> = read.copied().collect();
@@ -136,7 +139,7 @@ mod tests {
     struct Threads(Device, usize);
 
     impl Backend for Threads {
-        // The same device: the arguments are there.
+        // The name is that of the inner device, so the two count as the same device.
         fn name(&self) -> &str {
             self.0.name()
         }
@@ -157,7 +160,7 @@ mod tests {
         }
     }
 
-    /// Numbers below a limit, the same for the same seed.
+    /// A source of random numbers that depend only on the seed.
     struct Dice {
         stream: Stream,
         rolled: u64,
@@ -169,7 +172,7 @@ mod tests {
             self.stream.block(self.rolled)[0] as usize % below
         }
 
-        /// One of `values`, mostly of the last ones.
+        /// Returns one of `values`, mostly one of the last six.
         fn choose(&mut self, values: &[Tensor]) -> Tensor {
             let below = if self.roll(3) == 0 { values.len() } else { values.len().min(6) };
             values[values.len() - 1 - self.roll(below)].clone()
@@ -179,7 +182,7 @@ mod tests {
     const ADAM: [f32; 5] = [0.9, 0.999, 1e-7, 0.1, 0.001];
     const DIMS: [u32; 2] = [7, 6];
 
-    /// A function of elementwise ops, with some others between them, on tensors of every kind that they take.
+    /// Returns a function of elementwise ops, with some other ops between them, on tensors of all kinds that these ops accept.
     fn random_function(seed: u64, variables: Vec<Variable>) -> Function<(Tensor, Tensor), Vec<Tensor>> {
         Function::new(move |scope: &dyn Scope, (x, row): (Tensor, Tensor)| {
             let mut dice = Dice { stream: Stream { key: seed, stream: 1 }, rolled: 0 };
@@ -217,7 +220,7 @@ mod tests {
         })
     }
 
-    /// The elements' bits; every NaN is the same.
+    /// Returns the bits of the elements. All NaNs count as the same.
     fn bits(tensor: &Tensor) -> Vec<u64> {
         match tensor.dtype() {
             DType::F32 => tensor.to_vec::<f32>().unwrap().iter().map(|x| if x.is_nan() { 1 << 40 } else { x.to_bits().into() }).collect(),
@@ -226,7 +229,7 @@ mod tests {
         }
     }
 
-    /// The results and the variables after each of two runs.
+    /// Returns the results and the variables after each of two runs.
     fn two_runs(graph: &Graph, device: &Device, fusion: Fusion, inputs: &[Tensor], variables: &[(Variable, Tensor)]) -> Vec<Vec<u64>> {
         variables.iter().for_each(|(variable, value)| variable.set(value).unwrap());
         let mut executable = Executable::new(graph, device, fusion, &Shared::default()).unwrap();
@@ -285,7 +288,7 @@ mod tests {
         let fusion = Fusion { block: 500, threads: 1, grain: 1 };
         let planned = plan(concrete.graph(), Target::Host(fusion));
         assert_eq!(planned.steps.iter().map(|step| step.nodes.len()).collect::<Vec<_>>(), [7, 1]);
-        // The last one is read by the sum: it is whole.
+        // The sum reads the output of the last fused node, so that value exists as a whole.
         assert!(planned.scratch <= 40_000 + 3 * 2000, "{}", planned.scratch);
         assert_eq!(plan(concrete.graph(), Target::Device).scratch, 3 * 40_000);
     }

@@ -1,5 +1,5 @@
-//! Rewrites of branches and loops that keep their bits: calls and decided branches become part of the graph around them, and what
-//! nobody needs of the others goes, the state that a gradient would have needed above all.
+//! Rewrites of calls, branches and loops that do not change the bits of results. Calls and decided branches become part of the
+//! surrounding graph. Unused parts of the others are removed, in particular the state that only a gradient would have needed.
 
 use crate::base::dtype::Bool;
 use crate::base::error::Result;
@@ -10,7 +10,7 @@ use crate::tensor::graph::{Graph, Node, Origin, ValueId, has_effect};
 use crate::trace::tracing::CALL;
 use alloc::vec::Vec;
 
-/// Puts the bodies of calls, and of branches that a constant decides, in their places.
+/// Replaces calls, and branches that a constant decides, by their bodies.
 pub(crate) fn inline(graph: &mut Graph) -> Result<bool> {
     let mut changed = false;
     for mut node in core::mem::take(&mut graph.nodes) {
@@ -30,7 +30,7 @@ pub(crate) fn inline(graph: &mut Graph) -> Result<bool> {
     Ok(changed)
 }
 
-/// Which body of `node` runs in any case, and the number of its first input.
+/// Returns the index of the body of `node` that always runs, and the index of its first input. `None` if it is not known.
 fn inlined(graph: &Graph, node: &Node) -> Result<Option<(usize, usize)>> {
     if core::ptr::eq(node.op, &CALL) {
         return Ok(Some((0, 0)));
@@ -45,12 +45,12 @@ fn inlined(graph: &Graph, node: &Node) -> Result<Option<(usize, usize)>> {
     Ok(Some((index.min(last), 1)))
 }
 
-/// Adds the nodes of `body` to `graph`. Its outputs take the place of the values `outputs`.
+/// Adds the nodes of `body` to `graph`. The outputs of `body` become the values `outputs`.
 fn insert(graph: &mut Graph, body: Graph, inputs: &[ValueId], outputs: &[ValueId]) {
     let place = |(index, value): (usize, &crate::tensor::graph::Value), graph: &mut Graph| match &value.origin {
         Origin::Input(input) => inputs[*input],
         Origin::Node => match body.outputs.iter().position(|&id| id == index) {
-            // What is an input or a constant, or given twice, is copied below.
+            // The loop at the end copies outputs that are inputs, constants or duplicates of other outputs.
             Some(output) => outputs[output],
             None => graph.value(value.tensor_type, Origin::Node),
         },
@@ -66,7 +66,7 @@ fn insert(graph: &mut Graph, body: Graph, inputs: &[ValueId], outputs: &[ValueId
     }
 }
 
-/// Takes from branches and loops what nobody needs.
+/// Removes the unused inputs, outputs and state of branches and loops.
 pub(crate) fn prune(graph: &mut Graph) -> bool {
     let mut changed = false;
     for index in 0..graph.nodes.len() {
@@ -87,7 +87,7 @@ pub(crate) fn prune(graph: &mut Graph) -> bool {
     changed
 }
 
-/// Drops outputs that nobody reads.
+/// Removes unread outputs.
 fn prune_branch(node: &mut Node, used: &[bool]) -> bool {
     for body in &mut node.bodies {
         keep(&mut body.outputs, used);
@@ -96,7 +96,7 @@ fn prune_branch(node: &mut Node, used: &[bool]) -> bool {
     used.contains(&false)
 }
 
-/// Makes state that never changes an input like others, and drops state that nothing needs that is needed.
+/// Turns state that never changes into an ordinary input, and removes state that no used value depends on.
 fn prune_loop(graph: &mut Graph, node: &mut Node, used: &[bool]) -> bool {
     let states = node.outputs.len();
     let [condition, body] = node.bodies.as_mut_slice() else { return false };
@@ -109,7 +109,7 @@ fn prune_loop(graph: &mut Graph, node: &mut Node, used: &[bool]) -> bool {
             body.inputs.push(input);
             number_inputs(body);
         }
-        // This node is not in the graph while it is rewritten: its own inputs stay.
+        // `replace` does not change this node's inputs, because the rewritten copy is not in the graph.
         graph.replace(output, value);
         return true;
     }
@@ -134,7 +134,7 @@ fn prune_loop(graph: &mut Graph, node: &mut Node, used: &[bool]) -> bool {
     live.contains(&false)
 }
 
-/// Moves constants into the bodies, and drops inputs that no body reads.
+/// Moves constants into the bodies, and removes inputs that no body reads.
 fn settle_inputs(graph: &Graph, node: &mut Node) -> bool {
     let first = node.inputs.len() - node.bodies[0].inputs.len();
     let states = if node.op.def.code == ops::code::while_loop { node.outputs.len() } else { 0 };
@@ -161,7 +161,7 @@ fn hold(body: &mut Graph, input: usize, constant: &Tensor) {
     body.values[id].origin = Origin::Constant(constant.clone());
 }
 
-/// Keeps the items that are said to be kept, and all that follow.
+/// Keeps the items whose flag in `kept` is true, and all items after the last flag.
 fn keep<T>(items: &mut Vec<T>, kept: &[bool]) {
     let mut index = 0;
     items.retain(|_| {
@@ -170,7 +170,7 @@ fn keep<T>(items: &mut Vec<T>, kept: &[bool]) {
     });
 }
 
-/// Gives the inputs of a body the numbers of their places. Those that are none any more are read by nobody.
+/// Renumbers the inputs of a body. A value that is no longer an input gets the origin `Node`; no node reads it.
 fn number_inputs(body: &mut Graph) {
     let inputs = body.values.iter_mut().filter(|value| matches!(value.origin, Origin::Input(_)));
     inputs.for_each(|value| value.origin = Origin::Node);
@@ -179,7 +179,7 @@ fn number_inputs(body: &mut Graph) {
     }
 }
 
-/// The values that `roots` are computed of, or that have an effect.
+/// Returns the values on which `roots`, or nodes with effects, depend, as flags.
 fn needed(graph: &Graph, roots: &[ValueId]) -> Vec<bool> {
     let mut needed = alloc::vec![false; graph.values.len()];
     roots.iter().for_each(|&id| needed[id] = true);

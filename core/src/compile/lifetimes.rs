@@ -1,29 +1,29 @@
-//! The lifetimes of a graph's values in one order, and where their bytes lie.
+//! The lifetimes of a graph's values in one order, and the places of their bytes.
 //!
-//! Values that are views of one another, or computed in place, share a storage. A storage lives from its first writer to its
-//! last reader; storages that are never alive together share bytes of scratch memory.
+//! Values that are views of one another, or that are computed in place, share a storage. A storage lives from its first writer to its
+//! last reader. Storages that are never live at the same time can share bytes of scratch memory.
 
 use crate::compile::plan::{Bodies, Decisions, Division, Location, Step, Target, is_view};
 use crate::runtime::program::ALIGN;
 use crate::tensor::graph::{Graph, Node, Origin, ValueId};
 use alloc::vec::Vec;
 
-/// Bytes that several values share, one after the other.
+/// Bytes that several values use one after the other.
 #[derive(Clone, Debug)]
 struct Storage {
-    /// At which byte of scratch memory is decided last.
+    /// The kind of place. An offset in scratch memory is decided last, outside this struct.
     location: Location,
     bytes: u32,
     first: usize,
     last: usize,
 }
 
-/// Where everything lies.
+/// The places of all values.
 pub(crate) struct Placement {
     pub(crate) locations: Vec<Location>,
-    /// The bytes of scratch memory; `u32::MAX` where they are too many.
+    /// Size of the scratch memory in bytes; `u32::MAX` if it does not fit in a u32.
     pub(crate) scratch: u32,
-    /// Where that of the bodies of each branch and loop begins.
+    /// Pairs (node, offset): each branch or loop whose bodies need scratch memory, and the offset of that memory in bytes.
     pub(crate) workspaces: Vec<(usize, u32)>,
 }
 
@@ -34,23 +34,23 @@ pub(crate) struct Layout<'g> {
     storages: Vec<Storage>,
     /// The storage of each value, once it has one.
     storage_of: Vec<Option<usize>>,
-    /// The storages that branches and loops work in.
+    /// Pairs (node, storage): the storages that the bodies of branches and loops use as scratch memory.
     workspaces: Vec<(usize, usize)>,
 }
 
-/// A node in its step.
+/// The position of a node in the order.
 struct Position<'s> {
     step: &'s Step,
-    /// The step's number. All that a step reads and writes is alive together.
+    /// Index of the step, from 1. All values that a step reads or writes are live during the whole step.
     time: usize,
-    /// The node's number in the order.
+    /// Position of the node in the order.
     node: usize,
-    /// The number of the node after the step.
+    /// Position of the first node after the step.
     end: usize,
 }
 
 impl<'g> Layout<'g> {
-    /// Lays out `graph`, whose nodes run in `steps`.
+    /// Computes the lifetimes of the values of `graph`, whose nodes run in `steps`.
     pub(crate) fn new(graph: &'g Graph, decided: &Decisions, steps: Vec<Step>, target: Target) -> Layout<'g> {
         let storage_of = alloc::vec![None; graph.values.len()];
         let mut layout = Layout { graph, steps: Vec::new(), storages: Vec::new(), storage_of, workspaces: Vec::new() };
@@ -82,7 +82,7 @@ impl<'g> Layout<'g> {
         layout
     }
 
-    /// Gives each output of `node` a storage.
+    /// Assigns a storage to each output of a node.
     fn place_node(&mut self, index: usize, at: &Position<'_>, decided: &Decisions, last_reads: &[usize]) {
         let node = &self.graph.nodes[index];
         let bodies = decided.bodies[index].as_ref();
@@ -113,7 +113,7 @@ impl<'g> Layout<'g> {
         }
     }
 
-    /// A new storage for value `id`, written at time `first`. Time 0 is before the first step.
+    /// Creates a storage for value `id`, first written at time `first`. Time 0 is before the first step.
     fn open(&mut self, id: ValueId, location: Location, first: usize) {
         let bytes = self.graph.values[id].tensor_type.bytes().unwrap_or(0);
         self.storage_of[id] = Some(self.storages.len());
@@ -126,7 +126,7 @@ impl<'g> Layout<'g> {
         }
     }
 
-    /// Gives each result that would end up in scratch a buffer that the caller can keep.
+    /// Moves each result that would be in scratch memory to a buffer that the caller can keep.
     fn move_results(&mut self) {
         let mut results = 0;
         for storage in self.graph.outputs.iter().filter_map(|&id| self.storage_of[id]) {
@@ -137,8 +137,9 @@ impl<'g> Layout<'g> {
         }
     }
 
-    /// The storage of an input that output `output` of `node` may take over: it is a view of it, or the op works in place
-    /// and nobody reads the input later. In a group, also what an earlier node read last.
+    /// Returns the storage that output `output` of `node` can share, if there is one. A view shares the storage of its input. An op that
+    /// works in place takes over an input's storage if no later node reads the input. In a group, an output may also take over a storage
+    /// that an earlier node of the group was the last to read.
     fn shared_with(&self, node: &Node, output: usize, internal: bool, at: &Position<'_>, last_reads: &[usize]) -> Option<usize> {
         if is_view(self.graph, node) {
             return self.storage_of[node.inputs[0]];
@@ -165,7 +166,7 @@ impl<'g> Layout<'g> {
         own.chain(theirs).filter(alike).filter_map(|id| self.storage_of[id]).find(|&storage| free(storage))
     }
 
-    /// The step of several nodes that most bytes of scratch are alive with.
+    /// Returns the step of several nodes during which the most bytes of scratch memory are live.
     pub(crate) fn largest_group(&self) -> Option<usize> {
         let alive = |time: usize| {
             let alive =
@@ -175,8 +176,8 @@ impl<'g> Layout<'g> {
         (0..self.steps.len()).filter(|&step| self.steps[step].nodes.len() > 1).max_by_key(|&step| alive(step + 1))
     }
 
-    /// Gives every scratch storage its offset: the largest first, each at the lowest place where it overlaps no other
-    /// that lives at the same time.
+    /// Assigns an offset to every storage in scratch memory. The largest comes first. Each gets the lowest offset at which it overlaps no
+    /// other storage that is live at the same time.
     pub(crate) fn place(&self) -> Placement {
         let mut by_size: Vec<usize> = (0..self.storages.len()).filter(|&index| self.storages[index].location.in_scratch()).collect();
         by_size
@@ -215,7 +216,7 @@ impl<'g> Layout<'g> {
     }
 }
 
-/// The number, in the order of the nodes, of each value's last reader, of views of it too.
+/// Returns the position in the order of the last node that reads each value, including reads through views. `usize::MAX` for results.
 fn last_reads(graph: &Graph, steps: &[Step]) -> Vec<usize> {
     let mut last = alloc::vec![0; graph.values.len()];
     for id in graph.results() {

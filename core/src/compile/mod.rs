@@ -1,12 +1,12 @@
-//! From a graph to a plan, one stage after the other.
+//! Compiles a graph into a plan, in several stages.
 //!
-//! | stage | what |
+//! | stage | task |
 //! |---|---|
-//! | [`inline`] | calls and decided branches become part of the graph around them |
-//! | [`optimize`] | rewrites that keep the bits |
-//! | [`planner`] | the order of the nodes, and where each value lives: a [`plan`] |
+//! | [`inline`] | makes calls and decided branches part of the graph around them |
+//! | [`optimize`] | rewrites the graph without changing a bit of its results |
+//! | [`planner`] | decides the order of the nodes and the place of each value; the result is a [`plan`] |
 //!
-//! The planner's own stages are [`assignments`], [`subgraphs`], [`order`], [`lifetimes`] and, for a host, [`fuse`].
+//! The planner itself uses [`assignments`], [`subgraphs`], [`order`], [`lifetimes`] and, for a host, [`fuse`].
 
 pub(crate) mod assignments;
 pub mod fuse;

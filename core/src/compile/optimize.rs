@@ -1,5 +1,5 @@
-//! Rewrites of a graph that keep its bits: dead code, constants, what does nothing, and the optimizer step fused with
-//! the op that makes its gradient.
+//! Rewrites of a graph that do not change the bits of its results. They remove dead code, fold constants, remove ops that change nothing,
+//! and fuse an optimizer step with the product that computes its gradient.
 
 use crate::base::dtype::DType;
 use crate::base::error::Result;
@@ -10,17 +10,17 @@ use crate::tensor::graph::{Graph, Node, Origin, has_effect};
 use crate::tensor::scope::Keeps;
 use alloc::vec::Vec;
 
-/// Constants larger than this are not made by folding: they would cost more flash than computing them costs time.
+/// Maximum size of a folded constant, in bytes. A larger constant would cost more flash than its computation costs time.
 const FOLD_LIMIT: u32 = 4096;
 
-/// Optimises `graph` until nothing changes.
+/// Optimizes `graph` until nothing changes.
 pub fn optimize(graph: &mut Graph) -> Result<()> {
     rewrite(graph)?;
     drop_unused_captures(graph);
     Ok(())
 }
 
-/// Rewrites a graph, and what its branches and loops run.
+/// Rewrites a graph and the bodies of its branches and loops.
 fn rewrite(graph: &mut Graph) -> Result<()> {
     loop {
         let inlined = inline(graph)?;
@@ -38,7 +38,7 @@ fn rewrite(graph: &mut Graph) -> Result<()> {
     }
 }
 
-/// Drops nodes that no result needs, and that have no effect.
+/// Removes nodes without effects that no result depends on.
 fn drop_dead_nodes(graph: &mut Graph) {
     let mut needed = alloc::vec![false; graph.values.len()];
     graph.results().collect::<Vec<_>>().into_iter().for_each(|id| needed[id] = true);
@@ -54,7 +54,7 @@ fn drop_dead_nodes(graph: &mut Graph) {
     graph.nodes.retain(|_| keep.next() == Some(true));
 }
 
-/// Computes nodes whose inputs are all constants.
+/// Computes nodes whose inputs are all constants. Such nodes with large outputs stay, unless they are views.
 fn fold_constants(graph: &mut Graph) -> Result<bool> {
     let mut changed = false;
     let nodes = core::mem::take(&mut graph.nodes);
@@ -75,8 +75,8 @@ fn fold_constants(graph: &mut Graph) -> Result<bool> {
     Ok(changed)
 }
 
-/// Drops nodes that give their input again, and makes broadcasts and transposes that move nothing the views that they
-/// are. A sum over single elements is not among them: it starts from +0, and so turns −0 into +0.
+/// Removes nodes that return their input unchanged, and turns broadcasts and transposes that move no element into views. A sum over
+/// single elements is not simplified: it starts from +0 and so turns −0 into +0.
 fn simplify(graph: &mut Graph) -> bool {
     let mut changed = false;
     let mut index = 0;
@@ -104,14 +104,15 @@ fn simplify(graph: &mut Graph) -> bool {
     changed
 }
 
-/// True if every element of input 1 is a constant that gives input 0 again, as in `x * 1`.
+/// True if input 1 is a constant whose elements all leave input 0 unchanged, as in `x * 1`.
 fn by_neutral(graph: &Graph, node: &Node) -> bool {
     let (Some(neutral), Some(&id)) = (node.op.neutral, node.inputs.get(1)) else { return false };
     let all = |tensor: &Tensor| tensor.to_vec::<f32>().is_ok_and(|elements| elements.iter().all(|&element| element == neutral));
     graph.constant(id).is_some_and(all)
 }
 
-/// A step and the product that makes its gradient in one node, so that the gradient of a dense kernel never exists as a whole.
+/// Fuses one optimizer step with the product that computes its gradient. The gradient of a dense kernel then never exists as a whole.
+/// Returns whether a step was fused.
 fn fuse_steps(graph: &mut Graph) -> bool {
     let uses = graph.uses();
     for index in 0..graph.nodes.len() {
@@ -133,7 +134,7 @@ fn fuse_steps(graph: &mut Graph) -> bool {
     false
 }
 
-/// Forgets assignments of a variable's own value, and variables that are neither read nor assigned any more.
+/// Removes assignments of a variable's own value, and variables that are neither read nor assigned.
 fn drop_unused_captures(graph: &mut Graph) {
     graph.captures.iter_mut().filter(|capture| capture.assigned == Some(capture.initial)).for_each(|capture| capture.assigned = None);
     let uses = graph.uses();

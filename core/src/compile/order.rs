@@ -1,10 +1,11 @@
-//! Orders in which a graph's nodes can run.
+//! Orders in which the nodes of a graph can run.
 
 use crate::compile::plan::{Target, producers, readers};
 use crate::tensor::graph::{Graph, Node, Origin, ValueId};
 use alloc::vec::Vec;
 
-/// For each node, the nodes that must run before it: makers of its inputs, and readers of a variable that it overwrites.
+/// Returns, for each node, the nodes that must run before it: the producers of its inputs, and the readers of a variable that it
+/// overwrites.
 pub(crate) fn edges(graph: &Graph, direct: &[Option<usize>]) -> Vec<Vec<usize>> {
     let (producers, readers) = (producers(graph), readers(graph));
     let needs = |(index, node): (usize, &Node)| {
@@ -19,7 +20,7 @@ pub(crate) fn edges(graph: &Graph, direct: &[Option<usize>]) -> Vec<Vec<usize>> 
     graph.nodes.iter().enumerate().map(needs).collect()
 }
 
-/// Lets nodes that may refuse their data run before any variable is written, where they do not depend on its new value.
+/// Makes nodes that may refuse their data run before any write to a variable, unless they depend on the new value.
 pub(crate) fn hoist_checks(graph: &Graph, direct: &[Option<usize>], edges: &mut [Vec<usize>]) {
     let checks = |index: &usize| {
         let node = &graph.nodes[*index];
@@ -38,7 +39,7 @@ pub(crate) fn hoist_checks(graph: &Graph, direct: &[Option<usize>], edges: &mut 
     }
 }
 
-/// The nodes that must run before `node`.
+/// Returns the nodes that must run before `node`, directly or indirectly, as flags.
 fn ancestors(edges: &[Vec<usize>], node: usize) -> Vec<bool> {
     let mut seen = alloc::vec![false; edges.len()];
     let mut open = alloc::vec![node];
@@ -52,7 +53,7 @@ fn ancestors(edges: &[Vec<usize>], node: usize) -> Vec<bool> {
     seen
 }
 
-/// Runs nodes whenever they are ready, choosing with `choose` among them.
+/// Builds an order in which `choose` selects the next node among those that are ready.
 fn schedule(edges: &[Vec<usize>], mut choose: impl FnMut(&[usize]) -> usize) -> Vec<usize> {
     let mut missing: Vec<usize> = edges.iter().map(Vec::len).collect();
     let mut after: Vec<Vec<usize>> = alloc::vec![Vec::new(); edges.len()];
@@ -75,12 +76,12 @@ fn schedule(edges: &[Vec<usize>], mut choose: impl FnMut(&[usize]) -> usize) -> 
     order
 }
 
-/// The order of the trace, as far as overwritten variables allow it.
+/// Returns the order of the trace, except where an overwritten variable requires another one.
 pub(crate) fn in_order(edges: &[Vec<usize>]) -> Vec<usize> {
     schedule(edges, |_| 0)
 }
 
-/// Always the ready node that frees most, or takes least.
+/// Returns an order that always takes the ready node that frees the most memory, or allocates the least.
 pub(crate) fn lowest_first(graph: &Graph, edges: &[Vec<usize>], target: Target) -> Vec<usize> {
     let mut uses = graph.uses();
     let bytes = |id: ValueId| i64::from(graph.values[id].tensor_type.bytes().unwrap_or(0));

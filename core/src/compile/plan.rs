@@ -1,4 +1,4 @@
-//! The result of planning: the steps of a graph in order, and the location of each value.
+//! The result of planning: the steps of a graph in order, and the place of each value.
 
 use crate::base::dtype::DType;
 use crate::base::shape::{Shape, TensorType};
@@ -6,30 +6,30 @@ use crate::ops;
 use crate::tensor::graph::{Graph, Node, Origin, ValueId, has_effect};
 use alloc::vec::Vec;
 
-/// Where a value lives.
+/// The place of a value.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Location {
-    /// In flash: it is a constant.
+    /// Flash, for a constant.
     Constant,
-    /// At this byte of scratch memory.
+    /// Scratch memory, at this offset in bytes.
     Scratch(u32),
-    /// In the bytes of captured variable number so much.
+    /// The bytes of the captured variable with this index.
     Variable(usize),
-    /// In the caller's tensor, which nothing writes: it is argument number so much. Only on the host.
+    /// The caller's tensor for the argument with this index, which no step writes. Only on the host.
     Input(usize),
-    /// In buffer number so much of those that the caller is given. Only on the host.
+    /// The buffer with this index among those that are handed to the caller. Only on the host.
     Result(usize),
-    /// At this byte of scratch memory, one block for each thread: it never exists as a whole. Only on the host.
+    /// Scratch memory at this offset in bytes, with one block for each thread. The value never exists as a whole. Only on the host.
     Block(u32),
 }
 
 impl Location {
-    /// Scratch memory, where it is not known yet at which byte.
+    /// Scratch memory, before its offset is decided.
     pub(crate) const SCRATCH: Location = Location::Scratch(0);
-    /// A block of scratch memory for each thread, where it is not known yet at which byte.
+    /// A block of scratch memory for each thread, before its offset is decided.
     pub(crate) const BLOCK: Location = Location::Block(0);
 
-    /// True if it is scratch memory.
+    /// True if the place is in scratch memory.
     pub(crate) fn in_scratch(self) -> bool {
         matches!(self, Location::Scratch(_) | Location::Block(_))
     }
@@ -38,71 +38,71 @@ impl Location {
 /// The runtime that a graph is planned for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Target {
-    /// A device: arguments are copied into scratch memory, and results are read there.
+    /// A device. The caller copies arguments into scratch memory and reads results there.
     Device,
-    /// A host: arguments are read, and results left, in buffers of their own; elementwise nodes may run together.
+    /// A host. Steps read arguments from and write results to separate buffers, and elementwise nodes can be fused.
     Host(Fusion),
 }
 
-/// Nodes that run together: one, or several elementwise ones, block by block.
+/// A step of a plan: one node, or several elementwise nodes that run together block by block.
 #[derive(Clone, Debug)]
 pub struct Step {
-    /// The nodes, in the order in which they run.
+    /// The nodes, in execution order.
     pub nodes: Vec<usize>,
-    /// How the elements of their tensors are divided.
+    /// The division of their tensors into blocks.
     pub division: Division,
 }
 
 impl Step {
-    /// A step of one node.
+    /// Creates a step of one node.
     pub(crate) fn single(node: usize) -> Step {
         Step { nodes: alloc::vec![node], division: Division::NONE }
     }
 }
 
-/// A graph laid out.
+/// A graph with an order of execution and a place for each value.
 pub struct Plan {
-    /// The graph, with the copies that its assignments need.
+    /// The graph, including the copies that the planner added for assignments and loops.
     pub graph: Graph,
-    /// The nodes in the order in which they run. Views are not among them.
+    /// The steps, in execution order. Views have no step.
     pub steps: Vec<Step>,
-    /// Where each value lives.
+    /// The place of each value.
     pub locations: Vec<Location>,
-    /// The bytes of scratch memory; `u32::MAX` where they are too many.
+    /// Size of the scratch memory in bytes; `u32::MAX` if it does not fit in a u32.
     pub scratch: u32,
-    /// The plans of what branches and loops run.
+    /// The plans of the bodies of branches and loops.
     pub bodies: Vec<Bodies>,
 }
 
-/// How nodes are to run together.
+/// The settings for fusing nodes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Fusion {
-    /// The elements of a block: a few operands of them stay in the innermost cache.
+    /// Number of elements in a block. A few operands of this size fit in the innermost cache.
     pub block: usize,
-    /// Over how many threads blocks may be spread.
+    /// Maximum number of threads that share the blocks.
     pub threads: usize,
-    /// How many elements a thread must compute to be worth its start.
+    /// Minimum number of elements that a thread must compute to make up for its start.
     pub grain: usize,
 }
 
-/// How the elements of a group's tensors are divided.
+/// The division of a group's tensors into blocks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Division {
-    /// How many there are.
+    /// Number of elements.
     pub elements: usize,
-    /// The elements of a row: of the operands of trailing axes, or 1.
+    /// Number of elements in a row: the size of operands that are broadcast along leading axes, or 1 if there are none.
     pub columns: usize,
-    /// The elements of a block: whole rows.
+    /// Number of elements in a block, a multiple of the row.
     pub block: usize,
-    /// Over how many threads the blocks are spread.
+    /// Number of threads that share the blocks.
     pub threads: usize,
 }
 
 impl Division {
-    /// One block that is everything.
+    /// No division: one block that contains everything.
     pub const NONE: Division = Division { elements: 1, columns: 1, block: 1, threads: 1 };
 
-    /// The types of a block's tensors, by element type.
+    /// Returns the tensor types of a block with this number of elements, one for each element type.
     pub(crate) fn types(&self, elements: usize) -> [TensorType; DType::ALL.len()] {
         let dims = [(elements / self.columns) as u32, self.columns as u32];
         let dims = if self.columns == 1 { &dims[..1] } else { &dims[..] };
@@ -111,42 +111,42 @@ impl Division {
     }
 }
 
-/// The plans of what a node runs.
+/// The plans of a node's bodies.
 pub struct Bodies {
-    /// The node.
+    /// Index of the node.
     pub node: usize,
     /// The plans, in the order of the node's bodies.
     pub plans: Vec<Plan>,
-    /// Where their scratch memory begins in that of the graph around.
+    /// Offset of the bodies' scratch memory within that of the surrounding graph, in bytes.
     pub(crate) at: u32,
-    /// Inputs that the node updates in place, each with the output that it becomes.
+    /// Pairs (input, output): inputs that the node updates in place, each with the output that is its new value.
     pub(crate) updates: Vec<(usize, usize)>,
 }
 
 impl Bodies {
-    /// The input that output `output` is the new value of.
+    /// Returns the input whose new value is output `output`, if there is one.
     pub(crate) fn updated(&self, output: usize) -> Option<usize> {
         self.updates.iter().find(|update| update.1 == output).map(|update| update.0)
     }
 
-    /// The bytes of scratch memory that the bodies need; they run one after the other.
+    /// Returns the size of the scratch memory that the bodies need, in bytes. They share it, because they run one after the other.
     pub(crate) fn workspace(&self) -> u32 {
         self.plans.iter().map(|plan| plan.scratch).max().unwrap_or(0)
     }
 }
 
-/// Decisions that precede the order of the nodes.
+/// The decisions made before the order of the nodes is chosen.
 pub(crate) struct Decisions {
-    /// The captured variable whose bytes each value takes.
+    /// The captured variable in whose bytes each value is written, if there is one.
     pub(crate) direct: Vec<Option<usize>>,
-    /// The plans of each node's bodies, if it is a branch or a loop.
+    /// The plans of each node's bodies; `None` for a node that is neither a branch nor a loop.
     pub(crate) bodies: Vec<Option<Bodies>>,
-    /// True if results may lie in buffers that are handed to the caller.
+    /// True if results may be in buffers that are handed to the caller.
     pub(crate) gives: bool,
 }
 
-/// True if a node gives the bytes of its input under another shape: such a node never runs. What becomes a variable's
-/// value, or shows one under another type, is written all the same.
+/// True if a node returns the bytes of its input under another shape; such a node never runs. A node still runs if its output is assigned
+/// to a variable, if its input is a variable's old or new value, or if its input is a constant.
 pub(crate) fn is_view(graph: &Graph, node: &Node) -> bool {
     let (Some(&input), Some(&output)) = (node.inputs.first(), node.outputs.first()) else { return false };
     let assigned = graph.captures.iter().any(|capture| capture.assigned == Some(output) || capture.assigned == Some(input));
@@ -168,7 +168,7 @@ pub(crate) fn copy(graph: &mut Graph, value: ValueId) -> ValueId {
     copy
 }
 
-/// The nodes that read each value.
+/// Returns the nodes that read each value.
 pub(crate) fn readers(graph: &Graph) -> Vec<Vec<usize>> {
     let mut readers: Vec<Vec<usize>> = alloc::vec![Vec::new(); graph.values.len()];
     for (index, node) in graph.nodes.iter().enumerate() {
@@ -177,7 +177,8 @@ pub(crate) fn readers(graph: &Graph) -> Vec<Vec<usize>> {
     readers
 }
 
-/// The nodes with effects, in the order of the trace. Asked for before what they run is planned, and taken from them.
+/// Returns the nodes with effects, in the order of the trace. Must be called before the bodies are planned, because planning removes them
+/// from the nodes.
 pub(crate) fn effects(graph: &Graph) -> Vec<usize> {
     (0..graph.nodes.len()).filter(|&node| has_effect(&graph.nodes[node])).collect()
 }

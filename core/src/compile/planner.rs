@@ -1,15 +1,15 @@
-//! The planner, which all of this folder serves.
+//! The planner, which uses the other modules of this folder. It works in five steps:
 //!
 //! 1. Each assignment gets a place: the variable's own bytes, or a copy ([`assignments`](crate::compile::assignments)).
-//! 2. What branches and loops run is planned, inside out ([`subgraphs`]): it works in a piece of the scratch memory of the graph around
-//!    it, and reads and writes that graph's values where they are.
-//! 3. What must run before what follows from the values, from overwritten variables, and from effects. Nodes that may refuse their data
-//!    run before any variable is written. Two orders are tried: the trace's own, and one that runs what frees most memory first
-//!    ([`order`](crate::compile::order)).
-//! 4. In each order, values that can share bytes become one storage, from its first writer to its last reader; the largest storage takes
-//!    the lowest offset that is free all that time, then the next ([`lifetimes`](crate::compile::lifetimes)). The order that needs less
-//!    scratch memory is taken.
-//! 5. For a host, neighbours are fused, and taken apart again as long as the plan needs more memory than without
+//! 2. The bodies of branches and loops are planned, innermost first ([`subgraphs`]). A body works in a part of the surrounding graph's
+//!    scratch memory. It reads and writes the surrounding graph's values in place.
+//! 3. The order constraints of the nodes are collected. They follow from the values, from overwritten variables, and from effects. Nodes
+//!    that may refuse their data run before any variable is written. Two orders are tried: the order of the trace, and one that always
+//!    runs the node that frees the most memory ([`order`](crate::compile::order)).
+//! 4. In each order, values that can share bytes become one storage, which lives from its first writer to its last reader. The largest
+//!    storage gets the lowest offset that is free for its whole lifetime, then the next largest
+//!    ([`lifetimes`](crate::compile::lifetimes)). The planner takes the order that needs less scratch memory.
+//! 5. For a host, neighbouring nodes are fused. Groups are split again while the plan needs more scratch memory than without fusion
 //!    ([`fuse`](crate::compile::fuse)).
 
 use crate::compile::assignments::place_assignments;
@@ -20,15 +20,15 @@ use crate::compile::subgraphs;
 use crate::tensor::graph::Graph;
 use alloc::vec::Vec;
 
-/// Plans `graph`.
+/// Plans `graph` for `target`.
 pub fn plan(graph: &Graph, target: Target) -> Plan {
     let mut plan = plan_part(graph.clone(), target, target != Target::Device);
     subgraphs::settle(&mut plan);
     plan
 }
 
-/// Plans a graph, which may give results away, or what a branch or loop runs. What branches and loops in it run lies relative to their
-/// own scratch memory.
+/// Plans a whole graph, whose results the caller may receive in buffers (`gives`), or a body. Offsets of nested bodies are relative to
+/// their own scratch memory.
 fn plan_part(mut graph: Graph, target: Target, gives: bool) -> Plan {
     let mut direct = place_assignments(&mut graph);
     let effects = effects(&graph);
@@ -36,7 +36,7 @@ fn plan_part(mut graph: Graph, target: Target, gives: bool) -> Plan {
     direct.resize(graph.values.len(), None);
     let decided = Decisions { direct, bodies, gives };
     let mut edges = edges(&graph, &decided.direct);
-    // Nodes with effects run in the order of the trace.
+    // Nodes with effects keep the order of the trace.
     effects.windows(2).for_each(|pair| edges[pair[1]].push(pair[0]));
     hoist_checks(&graph, &decided.direct, &mut edges);
     let orders = [in_order(&edges), lowest_first(&graph, &edges, target)];
@@ -57,7 +57,7 @@ fn plan_part(mut graph: Graph, target: Target, gives: bool) -> Plan {
     Plan { steps, locations: placement.locations, scratch: placement.scratch, bodies, graph }
 }
 
-/// Lets nodes run together. Where that would take more memory, the steps that need most are taken apart again.
+/// Fuses nodes. While this needs more scratch memory than the plan without fusion, the group with the most live bytes is split again.
 fn fuse<'g>(graph: &'g Graph, decided: &Decisions, single: (Placement, Layout<'g>), fusion: Fusion) -> (Placement, Layout<'g>) {
     let order: Vec<usize> = single.1.steps.iter().flat_map(|step| step.nodes.iter().copied()).collect();
     let mut steps = fusion.steps(graph, &order);

@@ -1,15 +1,16 @@
-//! The plans of what branches and loops run.
+//! The plans of the bodies of branches and loops.
 //!
-//! A body has no memory of its own. Its inputs are the values of the graph around it, read where they are. What it gives, it writes
-//! where the branch or the loop is to leave it: so nothing is copied from one iteration to the next, and a loop's state changes in
-//! place, as a variable does.
+//! A body has no memory of its own. It reads its inputs in place, as values of the surrounding graph. It writes its results directly to
+//! the outputs of the branch or loop. Nothing is therefore copied between iterations, and a loop's state changes in place like a
+//! variable.
 
 use crate::compile::plan::{Bodies, Location, Plan, copy, producers};
 use crate::ops;
 use crate::tensor::graph::{Capture, Captured, Graph, Node, Origin, ValueId};
 use alloc::vec::Vec;
 
-/// Lets `plan` plan what each node of `graph` runs. The first state of a loop is copied, unless the loop is its only reader.
+/// Plans the bodies of each node of `graph` with `plan`. The initial state of a loop is copied, unless the loop is its only reader or it
+/// is the old value of the variable that receives the loop's output.
 pub(crate) fn plan(graph: &mut Graph, direct: &[Option<usize>], plan: &dyn Fn(Graph) -> Plan) -> Vec<Option<Bodies>> {
     let (uses, producers) = (graph.uses(), producers(graph));
     let loops: Vec<usize> = (0..graph.nodes.len()).filter(|&node| is_loop(&graph.nodes[node])).collect();
@@ -36,7 +37,7 @@ fn is_loop(node: &Node) -> bool {
 
 fn bodies(graph: &Graph, direct: &[Option<usize>], index: usize, node: &Node, plan: &dyn Fn(Graph) -> Plan) -> Bodies {
     let outputs = 0..node.outputs.len();
-    // A branch updates the variables that its outputs are written into; what else it gives is new.
+    // A branch updates the variables to which its outputs are assigned. Its other outputs are new values.
     let of_variable = |output: usize| {
         let initial = graph.captures[direct.get(node.outputs[output]).copied().flatten()?].initial;
         Some((node.inputs.iter().position(|&input| input == initial)?, output))
@@ -50,7 +51,7 @@ fn bodies(graph: &Graph, direct: &[Option<usize>], index: usize, node: &Node, pl
     Bodies { plans: node.bodies.iter().enumerate().map(plan_body).collect(), ..bodies }
 }
 
-/// The body of `node` as a graph that captures its inputs, and assigns what it gives. A condition keeps its output.
+/// Turns a body of `node` into a graph that captures its inputs and assigns its outputs. A loop's condition keeps its output.
 fn within(bodies: &Bodies, node: &Node, body: &Graph, condition: bool) -> Graph {
     let mut graph = body.clone();
     let first = node.inputs.len() - body.inputs.len();
@@ -72,7 +73,7 @@ fn capture(graph: &mut Graph, outer: ValueId, initial: ValueId, assigned: Option
     graph.captures.push(Capture { source: Captured::Outer(outer), initial, assigned });
 }
 
-/// Moves what branches and loops run to where it lies in the whole.
+/// Converts the places in all bodies into places in the whole plan.
 pub(crate) fn settle(plan: &mut Plan) {
     shift(plan, 0);
     for bodies in &mut plan.bodies {
@@ -80,7 +81,7 @@ pub(crate) fn settle(plan: &mut Plan) {
     }
 }
 
-/// Moves all scratch memory of a plan up by `base`.
+/// Adds `base` to all scratch offsets of a plan and its bodies.
 fn shift(plan: &mut Plan, base: u32) {
     for location in &mut plan.locations {
         if let Location::Scratch(at) | Location::Block(at) = location {
@@ -93,7 +94,7 @@ fn shift(plan: &mut Plan, base: u32) {
     }
 }
 
-/// Gives the values that a body has from around the places that they have there; so with what the body itself runs.
+/// Gives the values that a body captures the places that they have in the surrounding graph. Nested bodies follow recursively.
 fn place_outer(body: &mut Plan, around: &Graph, locations: &[Location]) {
     for (id, location) in body.locations.iter_mut().enumerate() {
         let Location::Variable(capture) = *location else { continue };

@@ -17,7 +17,7 @@ use alloc::boxed::Box;
 use alloc::string::String;
 use alloc::vec::Vec;
 
-/// A function traced for one signature. Its `Display` lists the graph as it was traced.
+/// A function traced for one signature. Its `Display` implementation lists the graph as it was traced.
 ///
 /// ```
 /// use gradlet_core::{Eager, Function, Scope, Tensor, ops};
@@ -31,12 +31,12 @@ pub struct ConcreteFunction {
     pub(super) name: String,
     pub(super) signature: Vec<TensorSpec>,
     pub(super) device: Device,
-    /// As it was traced.
+    /// The graph as it was traced.
     pub(super) traced: Graph,
     graph: Graph,
-    /// Scratch memory, shared by all plans of one function.
+    /// Scratch memory that all plans of one function share.
     scratch: Shared<Scratch>,
-    /// The compiled graph: the inner `None` until the first run, the outer `None` while a thread runs it.
+    /// The compiled graph. The inner `None` means that there was no run yet. The outer `None` means that a thread is running it.
     executable: Monitor<Option<Option<Box<Executable>>>>,
 }
 
@@ -48,57 +48,59 @@ impl ConcreteFunction {
         Ok(ConcreteFunction { name: name.into(), signature: Vec::new(), device, traced, graph, scratch, executable })
     }
 
-    /// The optimised graph.
+    /// Returns the optimized graph.
     pub fn graph(&self) -> &Graph {
         &self.graph
     }
 
-    /// The graph as it was traced.
+    /// Returns the graph as it was traced.
     pub fn traced(&self) -> &Graph {
         &self.traced
     }
 
-    /// The function's name.
+    /// Returns the function's name.
     pub fn name(&self) -> &str {
         &self.name
     }
 
-    /// What the function takes, as its signature says; TensorFlow's `structured_input_signature`.
+    /// Returns the types of the arguments as the signature states them: TensorFlow's `structured_input_signature`.
     pub fn signature(&self) -> &[TensorSpec] {
         &self.signature
     }
 
-    /// The types of the inputs.
+    /// Returns the types of the inputs.
     pub fn inputs(&self) -> Vec<TensorType> {
         self.traced.inputs.iter().map(|&id| self.traced.values[id].tensor_type).collect()
     }
 
-    /// The types of the outputs.
+    /// Returns the types of the outputs.
     pub fn outputs(&self) -> Vec<TensorType> {
         self.traced.outputs.iter().map(|&id| self.traced.values[id].tensor_type).collect()
     }
 
-    /// The variables that the function reads or assigns.
+    /// Returns the variables that the function reads or assigns.
     pub fn variables(&self) -> Vec<Variable> {
         let variable = |source: &Captured| source.variable().cloned();
         self.traced.captures.iter().filter_map(|capture| variable(&capture.source)).collect()
     }
 
-    /// Runs the function on computed tensors of the types that it was traced for, which are on its device.
+    /// Runs the function on computed tensors. They must have the types that the function was traced for and be on its device.
     ///
-    /// While it runs, the variables that it assigns are its own: whoever reads or assigns one waits for its end.
+    /// While it runs, the function owns the variables that it assigns. A thread that reads or assigns one of them waits until the run
+    /// ends.
     pub fn run(&self, inputs: &[Tensor]) -> Result<Vec<Tensor>> {
         let results = self.graph.outputs.len();
         let caller = Caller::on(&self.device);
         self.compute(&caller, |take| inputs.iter().for_each(take), |next| (0..results).map(|_| next()).collect())
     }
 
-    /// The bytes that a run works with: scratch memory, results, constants and variables; its arguments are its caller's.
+    /// Returns the number of bytes that a run uses: scratch memory, results, constants and variables. The arguments belong to the caller
+    /// and are not counted.
     pub fn planned_bytes(&self) -> Result<usize> {
         self.with_executable(&Caller::on(&self.device), |executable| executable.planned_bytes())
     }
 
-    /// Runs the function on the tensors that `gather` gives, and gives its results to `build`.
+    /// Runs the function on the tensors that `gather` passes to its argument, and builds the results with `build`.
     pub(super) fn compute<R>(
         &self,
         caller: &Caller<'_>,
@@ -110,7 +112,7 @@ impl ConcreteFunction {
         self.with_executable(caller, |executable| executable.run(caller, &misplaced, gather, build))
     }
 
-    /// One caller at a time; the others wait.
+    /// Calls `work` with the executable, which it creates if necessary. One caller uses it at a time; the others wait.
     fn with_executable<R>(&self, caller: &Caller<'_>, work: impl FnOnce(&mut Executable) -> Result<R>) -> Result<R> {
         match &mut *self.executable.turn(&self.device) {
             Some(executable) => work(executable),

@@ -1,4 +1,4 @@
-//! A traced function as text.
+//! Text listings of traced functions.
 
 use super::concrete::ConcreteFunction;
 use crate::base::format::{Printed, SUMMARIZE, Summary, Values};
@@ -10,7 +10,7 @@ use alloc::string::String;
 use alloc::vec::Vec;
 use core::fmt;
 
-/// One line for each node; what a branch or a loop runs stands below it.
+/// Writes one line for each node. The bodies of a branch or loop follow its line.
 impl fmt::Display for ConcreteFunction {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let graph = &self.traced;
@@ -42,7 +42,7 @@ impl Listing<'_, '_> {
         writeln!(self.f, "{:width$}{text}", "", width = 2 * depth)
     }
 
-    /// Lists a graph whose inputs are called `inputs`.
+    /// Lists a graph. `inputs` are the names of its inputs.
     fn graph(&mut self, graph: &Graph, inputs: &[String], depth: usize) -> fmt::Result {
         let mut names: Vec<String> = graph.values.iter().map(|_| String::new()).collect();
         for (id, value) in graph.values.iter().enumerate() {

@@ -7,8 +7,14 @@ mod signature;
 #[cfg(test)]
 mod tests;
 
+pub use crate::tensor::structure::{Part, Structure};
 pub use concrete::ConcreteFunction;
 pub use signature::TensorSpec;
+
+/// The graph of a traced function.
+pub mod graph {
+    pub use crate::tensor::graph::{Capture, Captured, Control, Graph, Node, Origin, Value, ValueId};
+}
 
 use crate::base::error::Result;
 use crate::base::shape::TensorType;
@@ -21,7 +27,6 @@ use crate::tensor::graph::{Captured, Graph};
 use crate::tensor::profile::Activity;
 use crate::tensor::scope::{Scope, ScopeHandle, deepest};
 use crate::tensor::structure;
-use crate::tensor::structure::Structure;
 use crate::tensor::variable::Variable;
 use crate::trace::replay::replay;
 use crate::trace::tracing::Tracing;
@@ -29,17 +34,17 @@ use alloc::boxed::Box;
 use alloc::string::String;
 use alloc::vec::Vec;
 use retracing::Retracing;
-use signature::{Part, Trace, check, misplaced};
+use signature::{ArgumentPart, Trace, check, misplaced};
 
-/// The most plans that a function keeps: those that were used last.
+/// Maximum number of plans that a function keeps. The least recently used plan is dropped first.
 pub const MAX_PLANS: usize = 64;
 
-/// What a function was planned for.
+/// A part of the arguments that a plan depends on.
 #[derive(PartialEq)]
 enum Key {
     Tensor(TensorType),
     Host(u64),
-    /// Its identity.
+    /// The variable's identity.
     Variable(usize),
 }
 
@@ -48,7 +53,7 @@ type Body<A, R> = Box<dyn Fn(&dyn Scope, A) -> Result<R> + Send + Sync>;
 #[cfg(not(target_has_atomic = "ptr"))]
 type Body<A, R> = Box<dyn Fn(&dyn Scope, A) -> Result<R>>;
 
-/// A function that is traced on its first call with each signature, and from then on runs compiled: TensorFlow's `tf.function`.
+/// A function that is traced on its first call with each signature and afterwards runs compiled: TensorFlow's `tf.function`.
 ///
 /// ```
 /// use gradlet_core::{Eager, Function, Scope, Tensor, ops};
@@ -61,8 +66,8 @@ type Body<A, R> = Box<dyn Fn(&dyn Scope, A) -> Result<R>>;
 /// # Ok::<(), gradlet_core::Error>(())
 /// ```
 ///
-/// A plan is made for fixed shapes. Of these, the last [`MAX_PLANS`] that were used are kept, and share their scratch memory; for another
-/// one, even if it was there before, the body runs again.
+/// A plan has fixed shapes. The last [`MAX_PLANS`] plans that were used are kept and share their scratch memory. A call that needs
+/// another plan, even one that was dropped, runs the body again.
 pub struct Function<A, R> {
     body: Body<A, R>,
     name: String,
@@ -73,30 +78,30 @@ pub struct Function<A, R> {
 }
 
 struct State<R> {
-    /// At most [`MAX_PLANS`], the one that was used last at the end.
+    /// At most [`MAX_PLANS`] plans, the most recently used one last.
     plans: Vec<Planned<R>>,
     traces: Vec<Trace>,
     retracing: Retracing,
 }
 
-/// A function planned for the very types of a call.
+/// A function planned for the types of one call.
 struct Planned<R> {
     key: Vec<Key>,
     concrete: Shared<ConcreteFunction>,
-    /// What the body returned, with the tensors of the trace.
+    /// The structure that the body returned, with the tensors of the trace.
     results: Shared<R>,
 }
 
 type Found<R> = (Shared<ConcreteFunction>, Shared<R>);
 
 impl<A: Structure, R: Structure> Function<A, R> {
-    /// A function with this body, which is run only to trace it.
+    /// Creates a function from `body`, which runs only to trace it.
     #[cfg(target_has_atomic = "ptr")]
     pub fn new<F: Fn(&dyn Scope, A) -> Result<R> + Send + Sync + 'static>(body: F) -> Function<A, R> {
         Function::of(Box::new(body), core::any::type_name::<F>())
     }
 
-    /// A function with this body, which is run only to trace it.
+    /// Creates a function from `body`, which runs only to trace it.
     #[cfg(not(target_has_atomic = "ptr"))]
     pub fn new<F: Fn(&dyn Scope, A) -> Result<R> + 'static>(body: F) -> Function<A, R> {
         Function::of(Box::new(body), core::any::type_name::<F>())
@@ -107,15 +112,14 @@ impl<A: Structure, R: Structure> Function<A, R> {
         Function { body, name: name.into(), signature: None, relaxed: false, scratch: Shared::default(), state: Lock::new(state) }
     }
 
-    /// The same function with a name, for warnings, errors and listings.
+    /// Sets the name of the function, for warnings, errors and listings.
     pub fn named(self, name: &str) -> Self {
         Function { name: name.into(), ..self }
     }
 
-    /// The same function, that takes only tensors of these types, in the order of its arguments: TensorFlow's `input_signature`.
+    /// Restricts the function to tensors of these types, in the order of its arguments: TensorFlow's `input_signature`.
     ///
-    /// Plans have fixed shapes: with each shape that is new, the body runs again, to be planned for it. That counts as the same
-    /// trace, and is not warned of.
+    /// Plans have fixed shapes, so the body runs again to plan each new shape. That counts as the same trace and causes no warning.
     ///
     /// ```
     /// use gradlet_core::{DType, Eager, Function, Scope, Tensor, TensorSpec, ops};
@@ -135,24 +139,24 @@ impl<A: Structure, R: Structure> Function<A, R> {
         Function { signature: Some(signature.into()), ..self }
     }
 
-    /// The same function, which opens the dimensions that differ from those of earlier calls, so that further calls count as the
-    /// same trace: TensorFlow's `reduce_retracing`. As with [`Function::with_signature`], the body runs with each new shape.
+    /// Lets dimensions that differ from those of earlier calls become unknown, so that further calls count as the same trace:
+    /// TensorFlow's `reduce_retracing`. As with [`Function::with_signature`], the body runs again for each new shape.
     pub fn reduce_retracing(self) -> Self {
         Function { relaxed: true, ..self }
     }
 
-    /// The name.
+    /// Returns the name.
     pub fn name(&self) -> &str {
         &self.name
     }
 
-    /// Calls the function. Over `Eager` it runs compiled; in a tape or a trace, the ops of its graph become part of that. So its
-    /// body runs only to trace it, wherever it is called.
+    /// Calls the function. In an `Eager` scope it runs compiled. In a tape or a trace, the ops of its graph become part of that tape or
+    /// trace. The body therefore runs only to trace it, wherever the function is called.
     ///
-    /// Fails as the ops of its body do, where the arguments are not those of its signature or on another device than `scope`, and with
-    /// [`Error::LateVariable`](crate::Error::LateVariable) if it creates a variable in a later trace.
+    /// Fails if an op of the body fails, and if an argument does not match the signature or is on another device than `scope`. Fails with
+    /// [`Error::LateVariable`](crate::Error::LateVariable) if the body creates a variable in a later trace.
     pub fn call(&self, scope: &dyn Scope, arguments: A) -> Result<R> {
-        // As with ops, arguments that come from an inner scope take the call there.
+        // As with ops, an argument from an inner scope moves the call into that scope.
         let mut inner = Ok(None);
         arguments.tensors(&mut |tensor| inner = core::mem::replace(&mut inner, Ok(None)).and_then(|inner| deepest(inner, tensor)));
         let scope = inner?.unwrap_or(scope.handle()).deeper(scope.handle()).trains(scope.training());
@@ -165,11 +169,11 @@ impl<A: Structure, R: Structure> Function<A, R> {
         let mut inputs = Vec::new();
         arguments.tensors(&mut |tensor| inputs.push(tensor.clone()));
         let mut outputs = replay(concrete.traced(), Some(&scope), &inputs)?.into_iter();
-        // There are as many as the structure has tensors.
+        // The graph has exactly as many outputs as the structure has tensors, so the fallback scalar is never used.
         Ok(results.with(&mut || outputs.next().unwrap_or_else(|| Tensor::scalar(&concrete.device, 0.0f32))))
     }
 
-    /// Checks that the arguments are where the function runs.
+    /// Checks that the arguments are on the function's device.
     fn check_devices(&self, device: &Device, arguments: &A) -> Result<()> {
         let (mut index, mut checked) = (0, Ok(()));
         arguments.tensors(&mut |tensor| {
@@ -177,7 +181,7 @@ impl<A: Structure, R: Structure> Function<A, R> {
                 Ok(buffer) if buffer.device() != device && checked.is_ok() => {
                     checked = Err(misplaced(&self.name, self.signature.as_deref().unwrap_or_default(), index, buffer.device(), device));
                 }
-                // What is traced is where the scope is.
+                // A traced tensor has no buffer; it is on the scope's device.
                 _ => (),
             }
             index += 1;
@@ -185,13 +189,13 @@ impl<A: Structure, R: Structure> Function<A, R> {
         checked
     }
 
-    /// Runs the function, compiled.
+    /// Runs the compiled function.
     fn compute(&self, scope: &ScopeHandle, caller: &Caller<'_>, arguments: &A) -> Result<R> {
         let (concrete, results) = caller.during(Activity::Gap("find the trace"), || self.traced(scope, arguments, true))?;
         concrete.compute(caller, |take| arguments.tensors(take), |next| results.with(next))
     }
 
-    /// The function as traced for arguments like these: to be inspected, or exported.
+    /// Returns the function as traced for arguments of these types, for inspection or export.
     pub fn concrete(&self, scope: &dyn Scope, arguments: &A) -> Result<Shared<ConcreteFunction>> {
         Ok(self.traced(&scope.handle(), arguments, false)?.0)
     }
@@ -219,14 +223,14 @@ impl<A: Structure, R: Structure> Function<A, R> {
         self.plan(scope, arguments, first, called)
     }
 
-    /// Traces the function, and plans it, for arguments like these.
+    /// Traces and plans the function for these arguments.
     fn plan(&self, scope: &ScopeHandle, arguments: &A, first: bool, called: bool) -> Result<Found<R>> {
         let device = scope.device();
         let parts = self.parts(scope, arguments)?;
         let (graph, results) = match self.rebound(scope, arguments) {
             Some(found) => found,
             None => {
-                // What is traced stands in no other scope: it is the same wherever it is called.
+                // The trace is made over the outermost scope, so it is the same wherever the function is called.
                 let below = core::iter::successors(Some(scope.clone()), |scope| scope.recorder.parent().cloned()).last();
                 let below = below.unwrap_or(scope.clone()).trains(scope.training());
                 let may_create = first && scope.recorder.may_create();
@@ -239,7 +243,7 @@ impl<A: Structure, R: Structure> Function<A, R> {
         let known = state.traces.iter().position(|trace| trace.takes(&device, &parts));
         let index = known.unwrap_or(state.traces.len());
         if known.is_none() {
-            let relax = |parts: Vec<Part>, trace: &Trace| trace.relaxed(&device, &parts).unwrap_or(parts);
+            let relax = |parts: Vec<ArgumentPart>, trace: &Trace| trace.relaxed(&device, &parts).unwrap_or(parts);
             let parts = if self.relaxed { state.traces.iter().fold(parts, relax) } else { parts };
             state.traces.push(Trace { device: device.clone(), parts });
         }
@@ -257,7 +261,7 @@ impl<A: Structure, R: Structure> Function<A, R> {
         let oldest = (state.plans.len() >= MAX_PLANS).then(|| state.plans.remove(0));
         state.plans.push(Planned { key, concrete: concrete.clone(), results: results.clone() });
         drop(state);
-        // Who runs it has it still.
+        // Dropped after the lock is released. A thread that runs the plan still holds it.
         drop(oldest);
         if let Some(warning) = warning {
             device.warn(format_args!("{warning}"));
@@ -265,7 +269,8 @@ impl<A: Structure, R: Structure> Function<A, R> {
         Ok((concrete, results))
     }
 
-    /// The graph that was traced for other variables, over these, if that can be: if the body names none of its arguments.
+    /// Returns a graph that was traced for other variables, with these variables in their place. `None` if there is no such graph, for
+    /// example because the body itself captures one of its arguments.
     fn rebound(&self, scope: &ScopeHandle, arguments: &A) -> Option<(Graph, Shared<R>)> {
         let (device, key) = (scope.device(), keys_of(scope, arguments));
         let mut own = Vec::new();
@@ -279,7 +284,7 @@ impl<A: Structure, R: Structure> Function<A, R> {
             let same = |(one, other): (&Key, &Key)| one == other || matches!((one, other), (Key::Variable(_), Key::Variable(_)));
             let ids = planned.key.iter().filter_map(|key| if let Key::Variable(id) = key { Some(*id) } else { None });
             let pairs: Vec<(usize, &Variable)> = ids.zip(&own).collect();
-            // The same one stands for the same one, of the same type.
+            // Equal variables must correspond to equal variables.
             let maps = |(id, variable): &(usize, &Variable)| pairs.iter().all(|(other, its)| (id == other) == (variable == its));
             let mut results = 0;
             planned.results.visit(&mut |part| results += usize::from(matches!(part, structure::Part::Variable(_))));
@@ -293,8 +298,8 @@ impl<A: Structure, R: Structure> Function<A, R> {
         None
     }
 
-    /// What the arguments are, as far as the function is traced for it.
-    fn parts(&self, scope: &ScopeHandle, arguments: &A) -> Result<Vec<Part>> {
+    /// Returns the parts of the arguments that a trace depends on.
+    fn parts(&self, scope: &ScopeHandle, arguments: &A) -> Result<Vec<ArgumentPart>> {
         let mut types = Vec::new();
         arguments.tensors(&mut |tensor| types.push(tensor.tensor_type()));
         let specs: Vec<TensorSpec> = match &self.signature {
@@ -302,29 +307,29 @@ impl<A: Structure, R: Structure> Function<A, R> {
             None => types.into_iter().map(TensorSpec::from).collect(),
         };
         let (mut specs, mut variables) = (specs.into_iter(), Vec::new());
-        let mut parts = alloc::vec![Part::Host(scope.training().into())];
+        let mut parts = alloc::vec![ArgumentPart::Host(scope.training().into())];
         arguments.visit(&mut |part| {
             parts.extend(match part {
-                structure::Part::Tensor(_) => specs.next().map(Part::Tensor),
-                structure::Part::Host(value) => Some(Part::Host(value)),
+                structure::Part::Tensor(_) => specs.next().map(ArgumentPart::Tensor),
+                structure::Part::Host(value) => Some(ArgumentPart::Host(value)),
                 structure::Part::Variable(variable) => {
                     variables.push(variable.id());
                     let same = variables.iter().position(|&id| id == variable.id()).unwrap_or(0);
-                    Some(Part::Variable(variable.tensor_type().unwrap_or(TensorType::EMPTY), same))
+                    Some(ArgumentPart::Variable(variable.tensor_type().unwrap_or(TensorType::EMPTY), same))
                 }
             });
         });
         Ok(parts)
     }
 
-    /// How often the function has been traced: for how many signatures, host values and devices.
+    /// Returns how often the function has been traced: the number of different signatures, host values and devices.
     pub fn traces(&self) -> usize {
         self.state.lock().traces.len()
     }
 }
 
-/// `graph` with each variable whose identity stands in a pair replaced by the other. None where the graph names it itself, the types
-/// differ, or two captures would become one.
+/// Returns `graph` with the variables replaced by `pairs` (identity of the old variable, new variable). `None` if the body captures an
+/// old variable itself, if the types differ, or if two captures would become the same variable.
 fn over(graph: &Graph, pairs: &[(usize, &Variable)]) -> Option<Graph> {
     let mut graph = graph.clone();
     for capture in &mut graph.captures {
@@ -347,7 +352,7 @@ fn keys_of(scope: &dyn Scope, arguments: &impl Structure) -> Vec<Key> {
     all
 }
 
-/// Calls `visit` with all that a function is planned for.
+/// Calls `visit` with all parts that a plan depends on.
 fn keys(scope: &dyn Scope, arguments: &impl Structure, visit: &mut dyn FnMut(Key)) {
     visit(Key::Host(scope.training().into()));
     arguments.visit(&mut |part| match part {
@@ -357,7 +362,7 @@ fn keys(scope: &dyn Scope, arguments: &impl Structure, visit: &mut dyn FnMut(Key
     });
 }
 
-/// Traces `Function`s are shared between threads where the target has atomics.
+/// Checks that functions can be shared between threads where the target has atomics.
 const _: fn() = || {
     fn thread_safe<T: ThreadSafe>() {}
     thread_safe::<Tensor>();

@@ -1,20 +1,20 @@
-//! Warns of functions that are traced again and again.
+//! Warns about functions that are traced too often.
 
 use alloc::collections::VecDeque;
 use alloc::format;
 use alloc::string::String;
 
-/// So many traces are warned of,
+/// Number of traces among the last [`CALLS`] calls that causes a warning.
 const MANY: usize = 5;
-/// among so many calls,
+/// Number of recent calls that are considered.
 const CALLS: usize = 10;
-/// so often.
+/// Maximum number of warnings for each function.
 const WARNINGS: usize = 2;
 
-/// Counts the last calls of a function, and those that traced, by TensorFlow's rule.
+/// Counts the recent calls of a function and the traces among them, by TensorFlow's rule.
 #[derive(Default)]
 pub(super) struct Retracing {
-    /// The calls from one trace to the next.
+    /// Number of calls from each trace to the next.
     spans: VecDeque<usize>,
     calls: usize,
     warnings: usize,
@@ -31,7 +31,7 @@ impl Retracing {
         }
     }
 
-    /// A warning for function `name`, if this trace was one too many.
+    /// Counts a call that traced, and returns a warning for function `name` if it traced too often.
     pub(super) fn traced(&mut self, name: &str) -> Option<String> {
         self.calls += 1;
         self.spans.push_back(1);
@@ -46,9 +46,9 @@ impl Retracing {
         self.warnings += 1;
         let calls = self.calls;
         Some(format!(
-            "warning: {traces} of the last {calls} calls of {name} traced it again, which is slow. Make the Function once, outside of \
-             loops; pass numbers that change as tensors, not as host values; and give tensors that change their shape a signature \
-             (with_signature), or let it be found (reduce_retracing).\n"
+            "warning: {traces} of the last {calls} calls of {name} traced it again, which is slow. Create the Function once, outside of \
+             loops. Pass numbers that change as tensors instead of host values. If the shapes of tensors change, set a signature \
+             (with_signature) or call reduce_retracing.\n"
         ))
     }
 }

@@ -1,4 +1,4 @@
-//! What a function takes: types with dimensions that may be open.
+//! The types of a function's arguments. Dimensions may be unknown.
 
 use crate::base::dtype::DType;
 use crate::base::error::{Error, Result};
@@ -9,7 +9,7 @@ use alloc::string::String;
 use alloc::vec::Vec;
 use core::fmt;
 
-/// The type of an argument; `None` is any dimension, or any shape at all: TensorFlow's `TensorSpec`.
+/// The type of an argument: TensorFlow's `TensorSpec`. A dimension may be unknown (`None`), and so may the whole shape.
 ///
 /// ```
 /// use gradlet_core::{DType, TensorSpec};
@@ -24,37 +24,37 @@ pub struct TensorSpec {
 }
 
 impl TensorSpec {
-    /// Tensors of `dtype` with these dimensions.
+    /// Creates the type of tensors with this element type and these dimensions. `None` stands for any dimension.
     pub fn new(dtype: DType, dims: &[Option<u32>]) -> TensorSpec {
         TensorSpec { dtype, dims: Some(dims.into()), name: None }
     }
 
-    /// Tensors of `dtype` with any shape.
+    /// Creates the type of tensors with this element type and any shape.
     pub fn any(dtype: DType) -> TensorSpec {
         TensorSpec { dtype, dims: None, name: None }
     }
 
-    /// The same, with a name for error texts and listings.
+    /// Sets a name for error messages and listings.
     pub fn named(self, name: &str) -> TensorSpec {
         TensorSpec { name: Some(name.into()), ..self }
     }
 
-    /// The name, if it has one.
+    /// Returns the name, if there is one.
     pub fn name(&self) -> Option<&str> {
         self.name.as_deref()
     }
 
-    /// The element type.
+    /// Returns the element type.
     pub fn dtype(&self) -> DType {
         self.dtype
     }
 
-    /// The dimensions, `None` where any will do; or `None` where any shape will do.
+    /// Returns the dimensions, in which `None` stands for any dimension, or `None` if any shape is accepted.
     pub fn dims(&self) -> Option<&[Option<u32>]> {
         self.dims.as_deref()
     }
 
-    /// Whether tensors of this type are such.
+    /// True if tensors of type `tensor_type` are accepted.
     pub fn accepts(&self, tensor_type: &TensorType) -> bool {
         let fits = |dims: &Vec<Option<u32>>| {
             let got = tensor_type.shape.dims();
@@ -63,7 +63,7 @@ impl TensorSpec {
         self.dtype == tensor_type.dtype && self.dims.as_ref().is_none_or(fits)
     }
 
-    /// What takes all that either takes, if the element types are the same.
+    /// Returns the narrowest type that accepts all tensors that either type accepts. `None` if the element types differ.
     pub fn join(&self, other: &TensorSpec) -> Option<TensorSpec> {
         let same = |(one, other): (&Option<u32>, &Option<u32>)| if one == other { *one } else { None };
         let dims = match (&self.dims, &other.dims) {
@@ -98,7 +98,7 @@ impl fmt::Display for TensorSpec {
     }
 }
 
-/// Checks the types of a call's tensors.
+/// Checks the tensor types of a call of function `name`.
 pub(super) fn check(name: &str, specs: &[TensorSpec], types: &[TensorType]) -> Result<()> {
     if specs.len() != types.len() {
         let wanted: Vec<String> = specs.iter().map(|spec| format!("{spec}")).collect();
@@ -110,52 +110,52 @@ pub(super) fn check(name: &str, specs: &[TensorSpec], types: &[TensorType]) -> R
     }
 }
 
-/// The error of an argument that is on another device than the function's.
+/// Returns the error for an argument on another device than the function's.
 pub(super) fn misplaced(name: &str, specs: &[TensorSpec], index: usize, other: &Device, own: &Device) -> Error {
     let (other, own) = (other.name(), own.name());
     let argument = specs.get(index).and_then(TensorSpec::name).map_or(String::new(), |argument| format!(" ({argument})"));
     Error::message(format!("argument {index}{argument} of {name} is on {other}, the function runs on {own}: copy it"))
 }
 
-/// A part of what a function was traced for.
+/// A part of the arguments that a trace depends on.
 #[derive(Clone, Debug, PartialEq)]
-pub(super) enum Part {
+pub(super) enum ArgumentPart {
     Tensor(TensorSpec),
     Host(u64),
-    /// A variable, and which of the call's variables is the same.
+    /// The type of a variable, and the index of the first of the call's variables that is the same variable.
     Variable(TensorType, usize),
 }
 
-/// What a function was traced for: what can be called without tracing again.
+/// The arguments of one trace. Calls with matching arguments need no new trace.
 pub(super) struct Trace {
     pub(super) device: Device,
-    pub(super) parts: Vec<Part>,
+    pub(super) parts: Vec<ArgumentPart>,
 }
 
 impl Trace {
-    /// Whether arguments with these parts are such.
-    pub(super) fn takes(&self, device: &Device, parts: &[Part]) -> bool {
-        let fits = |(own, part): (&Part, &Part)| match (own, part) {
-            (Part::Tensor(spec), Part::Tensor(other)) => spec.join(other).as_ref() == Some(spec),
+    /// True if arguments with these parts match the trace.
+    pub(super) fn takes(&self, device: &Device, parts: &[ArgumentPart]) -> bool {
+        let fits = |(own, part): (&ArgumentPart, &ArgumentPart)| match (own, part) {
+            (ArgumentPart::Tensor(spec), ArgumentPart::Tensor(other)) => spec.join(other).as_ref() == Some(spec),
             _ => own == part,
         };
         self.device == *device && self.parts.len() == parts.len() && self.parts.iter().zip(parts).all(fits)
     }
 
-    /// The parts of what takes these too, if there is such.
-    pub(super) fn relaxed(&self, device: &Device, parts: &[Part]) -> Option<Vec<Part>> {
-        let join = |(own, part): (&Part, &Part)| match (own, part) {
-            (Part::Tensor(spec), Part::Tensor(other)) => spec.join(other).map(Part::Tensor),
+    /// Returns parts with unknown dimensions that match both this trace and `parts`, if that is possible.
+    pub(super) fn relaxed(&self, device: &Device, parts: &[ArgumentPart]) -> Option<Vec<ArgumentPart>> {
+        let join = |(own, part): (&ArgumentPart, &ArgumentPart)| match (own, part) {
+            (ArgumentPart::Tensor(spec), ArgumentPart::Tensor(other)) => spec.join(other).map(ArgumentPart::Tensor),
             _ => (own == part).then(|| part.clone()),
         };
         let same = self.device == *device && self.parts.len() == parts.len();
         same.then(|| self.parts.iter().zip(parts).map(join).collect())?
     }
 
-    /// The types of the tensors.
+    /// Returns the types of the tensors.
     pub(super) fn specs(&self) -> Vec<TensorSpec> {
-        let spec = |part: &Part| match part {
-            Part::Tensor(spec) => Some(spec.clone()),
+        let spec = |part: &ArgumentPart| match part {
+            ArgumentPart::Tensor(spec) => Some(spec.clone()),
             _ => None,
         };
         self.parts.iter().filter_map(spec).collect()

@@ -1,8 +1,8 @@
-//! Where the arguments of functions are, and which plans are kept.
+//! Tests of the devices of arguments and of the plans that functions keep.
 
 extern crate std;
 use super::*;
-use crate::autodiff::Record as _;
+use crate::autodiff::Differentiate as _;
 use crate::base::dtype::DType;
 use crate::ops::{self, portable_cpu};
 use crate::trace::eager::Eager;
@@ -10,7 +10,7 @@ use core::sync::atomic::{AtomicUsize, Ordering};
 use std::string::ToString;
 use std::vec;
 
-/// Another device than [`portable_cpu`].
+/// A device other than [`portable_cpu`].
 fn other() -> Device {
     Device::cpu("other CPU", ops::KERNELS)
 }
@@ -57,7 +57,7 @@ fn a_variable_or_a_constant_of_another_device_is_refused() {
     assert_eq!(w.value().unwrap().item::<f32>().unwrap(), 2.0, "it has its bytes again");
     let constant = Function::new(move |_: &dyn Scope, x: Tensor| x.add(&there));
     let error = told(constant.call(&scope, here));
-    assert_eq!(error, "a tensor f32[] that the function's body names is on other CPU, the function runs on portable CPU:0: copy it");
+    assert_eq!(error, "a tensor f32[] that the function's body uses is on other CPU, the function runs on portable CPU:0: copy it");
 }
 
 #[test]
@@ -72,7 +72,7 @@ fn handles_of_one_device_are_the_same_device() {
     }
 }
 
-/// A function of rows, and how often its body ran.
+/// Returns a function of vectors of any length, and the number of times that its body ran.
 fn sums() -> (Function<Tensor, Tensor>, Shared<AtomicUsize>) {
     let runs = Shared::new(AtomicUsize::new(0));
     let counted = runs.clone();
@@ -94,12 +94,12 @@ fn the_last_plans_are_kept() {
     let first = f.concrete(&scope, &Tensor::full(&portable_cpu(), 1.0f32, &[1]).unwrap()).unwrap();
     for length in 1..=600 {
         assert_eq!(sum(&f, &scope, length), length as f32);
-        // What is used again and again stays.
+        // A plan in regular use is kept.
         assert_eq!(sum(&f, &scope, 1), 1.0);
     }
     assert_eq!((f.traces(), runs.load(Ordering::Relaxed), f.state.lock().plans.len()), (1, 600, MAX_PLANS));
     assert_eq!(Shared::strong_count(&first), 2);
-    // One that is there, and one that was dropped.
+    // A plan that was kept, then one that was dropped.
     assert_eq!((sum(&f, &scope, 600), sum(&f, &scope, 600 - MAX_PLANS + 2), runs.load(Ordering::Relaxed)), (600.0, 538.0, 600));
     assert_eq!((sum(&f, &scope, 2), sum(&f, &scope, 2), runs.load(Ordering::Relaxed)), (2.0, 2.0, 601));
     assert_eq!(f.traces(), 1, "it is no other trace");
@@ -124,7 +124,7 @@ fn a_plan_can_be_dropped_while_it_runs() {
     use crate::ops::print::Print as _;
     let (f, dropped) = (Shared::new(Lock::new(None::<Function<Tensor, Tensor>>)), Shared::new(AtomicUsize::new(0)));
     let (known, count) = (f.clone(), dropped.clone());
-    // While the first plan runs, other lengths take its place, each of which runs and works in scratch memory too.
+    // While the first plan runs, calls with other lengths displace it. Each of them also runs and works in scratch memory.
     let device = portable_cpu().printing(move |_| {
         if count.fetch_add(1, Ordering::Relaxed) > 0 {
             return;
@@ -138,7 +138,7 @@ fn a_plan_can_be_dropped_while_it_runs() {
         drop(function);
     });
     let function = Function::new(|scope: &dyn Scope, x: Tensor| {
-        // One is in scratch memory while it prints.
+        // The value `twice` is in scratch memory while the function prints.
         let twice = x.add(&x)?;
         scope.print("now", &[])?;
         twice.mul(&twice)

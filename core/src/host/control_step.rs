@@ -1,4 +1,4 @@
-//! The steps of a compiled function that decide what runs next, and those that only have an effect.
+//! The steps of a compiled function for control flow and for effects.
 
 use crate::base::error::{Error, Result};
 use crate::base::format::Said;
@@ -11,12 +11,12 @@ use crate::ops;
 use crate::tensor::device::Device;
 use alloc::vec::Vec;
 
-/// A branch or a loop: its kernel says which block runs next.
+/// A branch or a loop. Its kernel decides which block runs next.
 pub(crate) struct Branches {
     pub(crate) kernel: &'static Kernel,
-    /// As in a program; the blocks are numbered as they stand here.
+    /// The attribute words, as in a program. Block numbers are indices into `blocks`.
     pub(crate) attributes: Vec<u32>,
-    /// What it is decided by.
+    /// The operand that decides: a condition or an index.
     pub(crate) by: Operand,
     pub(crate) blocks: Vec<Vec<HostStep>>,
 }
@@ -33,7 +33,7 @@ impl Branches {
     }
 }
 
-/// A node without outputs: it may stop the run, or have something printed.
+/// A node without outputs. It may stop the run or print something.
 pub(crate) struct Effect {
     pub(crate) kernel: &'static Kernel,
     pub(crate) attributes: Vec<u32>,
@@ -50,7 +50,7 @@ impl Effect {
     }
 }
 
-/// Calls the kernel of an op without outputs, which is given two words instead.
+/// Calls the kernel of an op without outputs, which receives `words` in place of an output.
 fn ask(kernel: &Kernel, attributes: &[u32], inputs: &[TensorView<'_>], words: &mut [u32; 2]) -> Result<()> {
     let data = bytemuck::bytes_of_mut(words);
     (kernel.run)(&mut Call { attributes, inputs, outputs: &mut [TensorViewMut { tensor_type: &TensorType::I32, data }] })

@@ -1,6 +1,6 @@
-//! A traced function on the host: steps that compute in the very buffers of arguments, results and variables.
+//! The host's executable of a traced function. Its steps compute directly in the buffers of arguments, results and variables.
 //!
-//! While a function runs, the variables that it assigns are taken from everybody else, and changed in place.
+//! While a function runs, it owns the variables that it assigns and changes them in place. No other reader or writer can use them.
 
 use crate::base::dtype::DType;
 use crate::base::error::{Error, Result, Rule};
@@ -24,16 +24,17 @@ use alloc::format;
 use alloc::vec::Vec;
 use core::ops::Range;
 
-/// A planned function, ready to run. It allocates only what its caller still holds of earlier results.
+/// A planned function, ready to run. Apart from scratch memory, which is reused, a run allocates only replacements for result buffers
+/// that the caller still holds.
 pub(crate) struct Executable {
     device: Device,
     steps: Vec<HostStep>,
     scratch: Shared<Scratch>,
     scratch_bytes: usize,
-    /// Those of constants, results, arguments and variables, in this order. The last two are here during a run only.
+    /// The buffers of constants, results, arguments and variables, in this order. The last two kinds are present only during a run.
     buffers: Vec<Option<Shared<Buffer>>>,
     results: Range<usize>,
-    /// The arguments' types; their buffers follow the results'.
+    /// The types of the arguments, whose buffers follow those of the results in `buffers`.
     arguments: Vec<TensorType>,
     variables: Vec<Bound>,
     outputs: Vec<(TensorType, usize)>,
@@ -41,7 +42,7 @@ pub(crate) struct Executable {
 
 pub(crate) struct HostStep {
     work: Work,
-    /// What a profiler is told.
+    /// The description that a profiler receives.
     ops: Box<Ops>,
 }
 
@@ -52,7 +53,7 @@ enum Work {
     Effect(Effect),
 }
 
-/// Where a run is, and who is told of it.
+/// The device of a run, and the profiler that listens to it.
 #[derive(Clone, Copy)]
 pub(crate) struct Caller<'c> {
     pub(crate) device: &'c Device,
@@ -60,18 +61,18 @@ pub(crate) struct Caller<'c> {
 }
 
 impl<'c> Caller<'c> {
-    /// One on `device`.
+    /// Creates a caller on `device`, with the device's profiler.
     pub(crate) fn on(device: &'c Device) -> Caller<'c> {
         Caller { device, profiler: device.profiler() }
     }
 
-    /// What `work` gives, which is part of a run.
+    /// Runs `work`, a part of a run, and reports it to the profiler as `activity`.
     #[inline(always)]
     pub(crate) fn during<R>(&self, activity: Activity<'_>, work: impl FnOnce() -> R) -> R {
         during(self.profiler, activity, work)
     }
 
-    /// Shows a profiler the graph of what it is told.
+    /// Passes the function's graphs to the profiler, if there is one.
     pub(crate) fn show(&self, name: &str, traced: &Graph, optimized: &Graph) {
         if let Some(profiler) = self.profiler {
             self.during(Activity::Gap("show the graph"), || profiler.function(name, traced, optimized));
@@ -79,7 +80,7 @@ impl<'c> Caller<'c> {
     }
 }
 
-/// Runs steps one after the other.
+/// Runs steps in order.
 pub(crate) fn run(steps: &[HostStep], memory: &mut Memory<'_>, caller: &Caller<'_>) -> Result<()> {
     for (index, step) in steps.iter().enumerate() {
         let here = Memory { scratch: &mut *memory.scratch, buffers: &mut *memory.buffers };
@@ -96,7 +97,7 @@ pub(crate) fn run(steps: &[HostStep], memory: &mut Memory<'_>, caller: &Caller<'
 }
 
 impl HostStep {
-    /// Runs the step, and tells of it. Apart, so that the loop of those that nobody listens to stays short.
+    /// Runs the step and reports it to the profiler. A separate function keeps the loop without a profiler short.
     #[cold]
     #[inline(never)]
     fn told(&self, memory: Memory<'_>, caller: &Caller<'_>) -> Result<()> {
@@ -116,7 +117,7 @@ impl Work {
     }
 }
 
-/// A variable of the function, and the number of its buffer.
+/// A variable of the function, with the index of its buffer.
 struct Bound {
     variable: Variable,
     assigned: bool,
@@ -124,7 +125,7 @@ struct Bound {
 }
 
 impl Executable {
-    /// A plan of `graph`, which works in `scratch` while it runs.
+    /// Plans `graph` for execution in `scratch`.
     pub(crate) fn new(graph: &Graph, device: &Device, fusion: Fusion, scratch: &Shared<Scratch>) -> Result<Executable> {
         let plan = plan(graph, Target::Host(fusion));
         if plan.scratch == u32::MAX {
@@ -133,15 +134,15 @@ impl Executable {
         Builder::new(&plan, device)?.finish(&plan, scratch.clone())
     }
 
-    /// The bytes of scratch memory, results, constants and variables.
+    /// Returns the size of scratch memory, results, constants and variables, in bytes.
     pub(crate) fn planned_bytes(&self) -> Result<usize> {
         let here = self.buffers.iter().flatten().map(|buffer| buffer.bytes().len()).sum::<usize>();
         let variables = self.variables.iter().map(|bound| Ok(bound.variable.tensor_type()?.bytes().unwrap_or(0) as usize));
         Ok(self.scratch_bytes + here + variables.sum::<Result<usize>>()?)
     }
 
-    /// Runs the function on the tensors that `gather` gives, and gives its results to `build`. `misplaced` is the error of an argument
-    /// that is on another device.
+    /// Runs the function on the tensors that `gather` passes to its argument, and builds the results with `build`. `misplaced` creates
+    /// the error for an argument on another device.
     pub(crate) fn run<R>(
         &mut self,
         caller: &Caller<'_>,
@@ -161,7 +162,7 @@ impl Executable {
 
     fn give<R>(&self, build: impl FnOnce(&mut dyn FnMut() -> Tensor) -> R) -> R {
         let mut outputs = self.outputs.iter();
-        // The structure that is built has as many tensors as the function has outputs.
+        // `build` takes exactly as many tensors as the function has outputs, so the fallback scalar is never used.
         let mut next = || {
             let (tensor_type, buffer) = outputs.next()?;
             Some(Tensor::shared(*tensor_type, self.buffers.get(*buffer)?.clone()?))
@@ -203,7 +204,7 @@ impl Executable {
         Ok(())
     }
 
-    /// New buffers for the results that somebody holds.
+    /// Allocates new buffers in place of the results that a caller still holds.
     fn renew_results(&mut self) {
         for buffer in self.buffers[self.results.clone()].iter_mut().flatten() {
             if Shared::get_mut(buffer).is_none() {
@@ -218,7 +219,7 @@ impl Executable {
     }
 }
 
-/// A run: when it ends, in whatever way, everybody has their buffers again.
+/// A run of an executable. However the run ends, dropping this value returns all buffers to their owners.
 struct Run<'e>(&'e mut Executable);
 
 impl Drop for Run<'_> {
@@ -237,13 +238,13 @@ impl Drop for Run<'_> {
 /// An executable under construction.
 struct Builder<'d> {
     device: &'d Device,
-    /// Those of constants, then those of results.
+    /// The buffers of constants, then those of results.
     buffers: Vec<Option<Shared<Buffer>>>,
     results: Range<usize>,
     inputs: usize,
 }
 
-/// Calls `visit` with every constant that a plan's nodes read or that it gives.
+/// Calls `visit` with every constant that the plan's nodes read or that the plan returns.
 fn constants(plan: &Plan, visit: &mut dyn FnMut(&Tensor)) {
     let graph = &plan.graph;
     let nodes = plan.steps.iter().flat_map(|step| &step.nodes);
@@ -263,7 +264,7 @@ impl<'d> Builder<'d> {
             Ok(buffer) if buffer.device() != device => {
                 let (tensor_type, other, own) = (tensor.tensor_type(), buffer.device().name(), device.name());
                 let text =
-                    format!("a tensor {tensor_type} that the function's body names is on {other}, the function runs on {own}: copy it");
+                    format!("a tensor {tensor_type} that the function's body uses is on {other}, the function runs on {own}: copy it");
                 computed = Err(Error::message(text));
             }
             Ok(buffer) if !buffers.iter().flatten().any(|other| Shared::ptr_eq(other, buffer)) => buffers.push(Some(buffer.clone())),
@@ -330,7 +331,7 @@ impl<'d> Builder<'d> {
         })
     }
 
-    /// The steps of a plan, whose nodes have the names that `named` makes of theirs.
+    /// Creates the steps of a plan. `named` maps the name of each node to its name in the whole function.
     fn steps(&self, plan: &Plan, named: &Named<'_>) -> Result<Vec<HostStep>> {
         let step = |step| Ok(HostStep { work: self.work(plan, step, named)?, ops: Box::new(ops(plan, step, named)) });
         plan.steps.iter().map(step).collect()
@@ -359,15 +360,15 @@ impl<'d> Builder<'d> {
         })
     }
 
-    /// A branch or a loop.
+    /// Creates the step of a branch or a loop.
     fn branches(&self, plan: &Plan, node: &Node, bodies: &[Plan], named: &Named<'_>) -> Result<Work> {
         let own = Node { name: node.name.as_ref().map(named), ..node.clone() };
         let steps = |(body, plan)| self.steps(plan, &|name| own.inner_name(bodies.len(), body, name));
         let mut blocks = bodies.iter().enumerate().map(steps).collect::<Result<Vec<_>>>()?;
-        // A loop is decided by what its condition gives, a branch by its first input.
+        // The output of its condition decides a loop, its first input a branch.
         let (decided, id, words) = match (node.attributes.as_slice(), bodies.first()) {
             (&[most], Some(condition)) => {
-                // The body computes the condition again at its end.
+                // The loop's body computes the condition again at its end.
                 blocks[1].extend(self.steps(condition, &|name| own.inner_name(bodies.len(), 0, name))?);
                 (condition, condition.graph.outputs[0], alloc::vec![0, 1, most])
             }
@@ -389,7 +390,7 @@ impl<'d> Builder<'d> {
         })
     }
 
-    /// Value `id`, and how it is divided.
+    /// Returns the operand for value `id`, and how it is divided into blocks.
     fn operand(&self, plan: &Plan, id: ValueId, division: &Division) -> Result<(Operand, Cut)> {
         let tensor_type = plan.graph.values[id].tensor_type;
         let (size, bytes) = (tensor_type.dtype.size(), tensor_type.bytes().ok_or(Error::TooLarge)? as usize);
@@ -402,7 +403,7 @@ impl<'d> Builder<'d> {
         })
     }
 
-    /// Checks a node by the rules that artifacts must keep.
+    /// Checks a node against the rules that artifacts must keep.
     fn check(&self, plan: &Plan, node: &Node, member: &Member) -> Result<(), Rule> {
         let types = |ids: &[ValueId]| ids.iter().map(|&id| plan.graph.values[id].tensor_type).collect::<Vec<_>>();
         let places = |operands: &[(Operand, Cut)]| operands.iter().map(|(operand, _)| self.verified(operand)).collect::<Vec<_>>();
@@ -424,10 +425,10 @@ impl<'d> Builder<'d> {
     }
 }
 
-/// What a body's nodes are called in the whole.
+/// Maps the name of a body's node to its name in the whole function.
 type Named<'n> = dyn Fn(&Shared<str>) -> Shared<str> + 'n;
 
-/// What a profiler is told of a step.
+/// Describes a step for a profiler.
 fn ops(plan: &Plan, step: &plan::Step, named: &Named<'_>) -> Ops {
     let graph = &plan.graph;
     let nodes = || step.nodes.iter().map(|&index| &graph.nodes[index]);
@@ -445,7 +446,7 @@ fn ops(plan: &Plan, step: &plan::Step, named: &Named<'_>) -> Ops {
     Ops { nodes: nodes().map(named).collect(), read: bytes(&mut read), written: bytes(&mut written) }
 }
 
-/// The shape of an operand that every block reads: a scalar, or one axis.
+/// Returns the shape of an operand that every block reads completely: a scalar or one axis.
 fn trailing(tensor_type: &TensorType) -> Shape {
     match tensor_type.shape.elements() {
         None | Some(1) => Shape::SCALAR,

@@ -1,5 +1,5 @@
-//! A step of several nodes, or of one with several outputs. Elementwise nodes run block by block, so that what passes between
-//! them stays in the cache, and the blocks are spread over the device's threads.
+//! A step of several nodes, or of one node with several outputs. Elementwise nodes run block by block, so that intermediate values stay
+//! in the cache. The device's threads share the blocks.
 
 use crate::base::dtype::DType;
 use crate::base::error::{Error, Result};
@@ -14,18 +14,18 @@ use crate::tensor::device::{Buffer, Device};
 use alloc::vec::Vec;
 use core::ops::Range;
 
-/// How the bytes of a storage are divided among blocks.
+/// The division of a storage's bytes into blocks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Cut {
-    /// Not at all: every block has the whole.
+    /// No division: every block uses the whole storage.
     Whole,
-    /// Each block has its own elements, of this many bytes.
+    /// Each block has its own elements. The value is the size of an element in bytes.
     Elements(usize),
-    /// Each thread has one block, of elements of this many bytes, which it uses again and again.
+    /// Each thread has one block, which it reuses. The value is the size of an element in bytes.
     Block(usize),
 }
 
-/// A node that is to be part of a group.
+/// A node before it becomes part of a group.
 pub(crate) struct Member {
     pub(crate) kernel: &'static Kernel,
     pub(crate) attributes: Vec<u32>,
@@ -41,12 +41,12 @@ struct Span {
     cut: Cut,
 }
 
-/// Where an operand of a group's node is found.
+/// The place of an operand of a group's node.
 #[derive(Clone, Copy, Debug)]
 enum Access {
-    /// In this storage of those that the group writes.
+    /// The storage with this index among those that the group writes.
     Written(usize),
-    /// In this storage of those that it only reads.
+    /// The storage with this index among those that the group only reads.
     Read(usize),
 }
 
@@ -55,21 +55,21 @@ struct GroupNode {
     kernel: &'static Kernel,
     attributes: Vec<u32>,
     inputs: Vec<(TensorType, Access)>,
-    /// Each output, and in which of the storages that the group writes it is.
+    /// The type of each output, and the index of its storage among those that the group writes.
     outputs: Vec<(TensorType, usize)>,
 }
 
-/// Nodes that run together.
+/// A group: nodes that run together, block by block.
 pub(crate) struct Group {
     nodes: Vec<GroupNode>,
-    /// In the order of memory.
+    /// The storages that the group writes, sorted by place.
     writes: Vec<Span>,
     reads: Vec<Span>,
     division: Division,
 }
 
 impl Group {
-    /// A group of `members`, which run one after the other on each block.
+    /// Creates a group of `members`, which run one after the other on each block.
     pub(crate) fn new(members: Vec<Member>, division: Division) -> Group {
         let storage = |&(operand, cut): &(Operand, Cut)| Span { place: operand.place, bytes: operand.bytes, cut };
         let mut writes: Vec<Span> = members.iter().flat_map(|member| &member.outputs).map(storage).collect();
@@ -102,17 +102,17 @@ impl Group {
     }
 }
 
-/// Memory divided into what a group writes, and the rest.
+/// Memory split into the bytes that a group writes and the rest.
 struct Divided<'m> {
     written: heapless::Vec<&'m mut [u8], MAX_WRITES>,
-    /// The scratch memory between what is written, with the positions where it starts.
+    /// The pieces of scratch memory that are not written, with their offsets.
     scratch: heapless::Vec<(usize, &'m [u8]), { MAX_WRITES + 1 }>,
-    /// The buffers between those that are written.
+    /// The slices of buffers that are not written, with the index of their first buffer.
     buffers: heapless::Vec<(usize, &'m [Option<Shared<Buffer>>]), { MAX_WRITES + 1 }>,
 }
 
 impl<'m> Divided<'m> {
-    /// `None` where what is written is not apart.
+    /// Splits `memory`. `None` if written storages overlap.
     fn new(memory: Memory<'m>, writes: &[Span]) -> Option<Divided<'m>> {
         let mut divided = Divided { written: heapless::Vec::new(), scratch: heapless::Vec::new(), buffers: heapless::Vec::new() };
         let (mut scratch, mut buffers) = ((0, memory.scratch), (0, memory.buffers));
@@ -153,7 +153,7 @@ impl<'m> Divided<'m> {
     }
 }
 
-/// Some of a group's elements, and what is written of them.
+/// A range of a group's elements, with the bytes that are written for it.
 struct Portion<'g, 'm> {
     group: &'g Group,
     elements: Range<usize>,
@@ -180,7 +180,7 @@ impl<'g, 'm> Portion<'g, 'm> {
         portions.into_iter().try_for_each(|(_, result)| result)
     }
 
-    /// The elements before `end`, for one thread; the others stay.
+    /// Splits off the elements before `end`, for one thread.
     fn take_until(&mut self, end: usize) -> Option<Portion<'g, 'm>> {
         let (group, reads, elements) = (self.group, self.reads, self.elements.start..end);
         let mut written = heapless::Vec::new();
@@ -221,18 +221,18 @@ impl<'g, 'm> Portion<'g, 'm> {
 struct Block<'b> {
     group: &'b Group,
     types: &'b [TensorType; DType::ALL.len()],
-    /// The first element of the portion.
+    /// First element of the portion.
     first: usize,
-    /// The elements of the portion before the block.
+    /// Number of the portion's elements before the block.
     done: usize,
     length: usize,
 }
 
 impl Block<'_> {
-    /// Runs `node` on this block of what is written and read.
+    /// Runs `node` on this block.
     fn run(&self, node: &GroupNode, written: &mut [&mut [u8]], reads: &[&[u8]]) -> Result<()> {
         let mut own = [const { None }; MAX_OUTPUTS];
-        // What is written by other nodes; `None` where this one writes, for it then reads in place.
+        // The storages that other nodes write; `None` for a storage that this node writes, because it reads that one in place.
         let mut others = heapless::Vec::<Option<&[u8]>, MAX_WRITES>::new();
         for (index, (data, storage)) in written.iter_mut().zip(&self.group.writes).enumerate() {
             let data = data.get_mut(self.range(storage, self.done)).ok_or(Error::Internal)?;
@@ -268,7 +268,7 @@ impl Block<'_> {
         (node.kernel.run)(&mut Call { attributes: &node.attributes, inputs: &inputs, outputs: &mut outputs })
     }
 
-    /// The bytes of a storage that belong to this block, which begins at element `first`.
+    /// Returns the range of a storage's bytes that belongs to this block, which begins at element `first`.
     fn range(&self, storage: &Span, first: usize) -> Range<usize> {
         match storage.cut {
             Cut::Whole => 0..storage.bytes,
@@ -277,7 +277,7 @@ impl Block<'_> {
         }
     }
 
-    /// The type of this block of a tensor.
+    /// Returns the type of this block of a tensor.
     fn block_type<'t>(&'t self, tensor_type: &'t TensorType, storage: &Span) -> &'t TensorType {
         match storage.cut {
             Cut::Whole => tensor_type,

@@ -1,4 +1,4 @@
-//! The steps of a function compiled for the host: kernels, with the places of what they read and write.
+//! The steps of a function compiled for the host: kernels, with the places of their inputs and outputs.
 
 use crate::base::error::{Error, Result};
 use crate::base::op::{Call, Kernel, MAX_INPUTS};
@@ -8,12 +8,12 @@ use crate::base::view::{TensorView, TensorViewMut};
 use crate::tensor::device::{AlignedBytes, Buffer};
 use alloc::vec::Vec;
 
-/// Where the bytes of an operand are.
+/// The place of an operand's bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Address {
-    /// From this byte of scratch memory.
+    /// Scratch memory, at this offset in bytes.
     Scratch(usize),
-    /// In buffer number so much: all of it.
+    /// The whole buffer with this index.
     Buffer(usize),
 }
 
@@ -25,14 +25,14 @@ pub(crate) struct Operand {
     pub(crate) place: Address,
 }
 
-/// What steps compute in. Nobody else holds the buffers that a step writes.
+/// Memory of a compiled function. No other owner holds a buffer while a step writes it.
 pub(crate) struct Memory<'m> {
     pub(crate) scratch: &'m mut [u8],
     pub(crate) buffers: &'m mut [Option<Shared<Buffer>>],
 }
 
 impl Memory<'_> {
-    /// The bytes of an operand that nobody writes now.
+    /// Returns the bytes of an operand that no step writes now.
     pub(crate) fn bytes(&self, operand: &Operand) -> Option<&[u8]> {
         match operand.place {
             Address::Scratch(start) => part(self.scratch, start, operand.bytes),
@@ -41,7 +41,7 @@ impl Memory<'_> {
     }
 }
 
-/// Scratch memory for all plans of a function: as many pieces as ever ran at a time.
+/// Scratch memory that all plans of a function share: one piece for each run that was ever active at the same time.
 #[derive(Default)]
 pub(crate) struct Scratch(Lock<Vec<AlignedBytes>>);
 
@@ -61,7 +61,7 @@ impl Scratch {
     }
 }
 
-/// A kernel with one output.
+/// A step that calls a kernel with one output.
 pub(crate) struct Single {
     pub(crate) kernel: &'static Kernel,
     pub(crate) attributes: Vec<u32>,
@@ -70,7 +70,7 @@ pub(crate) struct Single {
 }
 
 impl Single {
-    /// Runs the kernel. This is what a node costs beside it: one or two inputs take the short way.
+    /// Runs the kernel. This is the overhead of a node beside its kernel, so one or two inputs take a fast path.
     #[inline]
     pub(crate) fn run(&self, memory: Memory<'_>) -> Result<()> {
         let (data, around) = Around::split(memory, &self.output).ok_or(Error::Internal)?;
@@ -90,7 +90,7 @@ impl Single {
 /// The memory around an output.
 struct Around<'m> {
     before: &'m [u8],
-    /// Where the output ends in scratch.
+    /// Offset of the output's end in scratch memory.
     end: usize,
     after: &'m [u8],
     low: &'m [Option<Shared<Buffer>>],
@@ -98,7 +98,7 @@ struct Around<'m> {
 }
 
 impl<'m> Around<'m> {
-    /// Divides `memory` into the bytes of `output` and what is around them.
+    /// Splits `memory` into the bytes of `output` and the rest.
     #[inline(always)]
     fn split(memory: Memory<'m>, output: &Operand) -> Option<(&'m mut [u8], Around<'m>)> {
         let Memory { scratch, buffers } = memory;
@@ -117,7 +117,7 @@ impl<'m> Around<'m> {
         }
     }
 
-    /// Operand `input`; in place, if it is where the output is.
+    /// Returns a view of operand `input`. The view has no data if the operand shares the output's place.
     #[inline(always)]
     fn view<'v>(&self, input: &'v Operand) -> TensorView<'v>
     where
@@ -135,7 +135,7 @@ impl<'m> Around<'m> {
     }
 }
 
-/// The `count` bytes from `first`.
+/// Returns the `count` bytes from `first` on.
 #[inline(always)]
 pub(crate) fn part(bytes: &[u8], first: usize, count: usize) -> Option<&[u8]> {
     bytes.get(first..)?.get(..count)

@@ -1,4 +1,4 @@
-//! The executable of a compiled `Function`: it runs a plan on a host, in buffers of its own.
+//! The executable of a compiled `Function`: it runs a plan on a host, in its own buffers.
 
 pub(crate) mod control_step;
 pub(crate) mod executable;

@@ -6,7 +6,7 @@ pub mod metrics;
 pub mod optimizers;
 pub mod schedules;
 
-/// The name of a type, without its path and its parameters.
+/// Returns the name of a type, without its path and generic parameters.
 pub(crate) fn type_name<T: ?Sized>() -> &'static str {
     let name = core::any::type_name::<T>();
     let name = name.split_once('<').map_or(name, |(name, _)| name);

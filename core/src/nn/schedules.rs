@@ -1,5 +1,5 @@
-//! Learning-rate schedules: Keras's, with its arguments and defaults. The rate is computed by ops from the number of steps
-//! taken, so a step that was traced and exported follows its schedule on the device.
+//! Learning-rate schedules with Keras's names, arguments and defaults. Ops compute the rate from the number of completed steps, so
+//! a traced and exported training step follows its schedule on the device too.
 
 use crate::base::dtype::DType;
 use crate::base::error::{Error, Result};
@@ -8,10 +8,10 @@ use crate::tensor::Tensor;
 use alloc::format;
 use alloc::vec::Vec;
 
-/// A schedule.
+/// A learning-rate schedule.
 ///
 /// ```
-/// use gradlet_core::schedules::Schedule;
+/// use gradlet_core::optimizers::schedules::Schedule;
 /// use gradlet_core::{DType, Result, Tensor, ops};
 ///
 /// struct Halved;
@@ -22,11 +22,11 @@ use alloc::vec::Vec;
 /// }
 /// ```
 pub trait Schedule: ThreadSafe {
-    /// The learning rate, a scalar of f32, after `step` steps: a scalar of i64.
+    /// Returns the learning rate, an f32 scalar, after `step` steps. `step` is an i64 scalar.
     fn rate(&self, step: &Tensor) -> Result<Tensor>;
 }
 
-/// `steps` as a constant. Fails on 0.
+/// Returns `steps` as a constant. Fails if it is 0.
 fn period(name: &str, steps: u32, step: &Tensor) -> Result<Tensor> {
     match steps {
         0 => Err(Error::message(format!("{name} must be more than 0"))),
@@ -34,7 +34,7 @@ fn period(name: &str, steps: u32, step: &Tensor) -> Result<Tensor> {
     }
 }
 
-/// How many periods have passed; whole ones with `staircase`.
+/// Returns the number of periods that have passed. It is a whole number with `staircase`.
 fn passed(step: &Tensor, decay_steps: u32, staircase: bool) -> Result<Tensor> {
     let passed = step.div(&period("decay_steps", decay_steps, step)?)?;
     if staircase { passed.floor() } else { Ok(passed) }
@@ -43,7 +43,7 @@ fn passed(step: &Tensor, decay_steps: u32, staircase: bool) -> Result<Tensor> {
 /// Keras's `ExponentialDecay`: `initial · decay_rate ^ (step / decay_steps)`.
 ///
 /// ```
-/// use gradlet_core::schedules::{ExponentialDecay, Schedule};
+/// use gradlet_core::optimizers::schedules::{ExponentialDecay, Schedule};
 /// use gradlet_core::{Tensor, ops};
 /// let schedule = ExponentialDecay::new(0.1, 10, 0.5).staircase(true);
 /// let step = Tensor::scalar(&ops::portable_cpu(), 25i64);
@@ -59,12 +59,13 @@ pub struct ExponentialDecay {
 }
 
 impl ExponentialDecay {
-    /// From `initial_learning_rate`, times `decay_rate` every `decay_steps` steps.
+    /// Creates a schedule that starts with `initial_learning_rate` and multiplies the rate by `decay_rate` every `decay_steps`
+    /// steps.
     pub fn new(initial_learning_rate: f64, decay_steps: u32, decay_rate: f64) -> ExponentialDecay {
         ExponentialDecay { initial: initial_learning_rate, decay_steps, decay_rate, staircase: false }
     }
 
-    /// Decays only when a whole period has passed.
+    /// Sets whether the rate changes only at the end of a whole period (default false).
     pub fn staircase(self, staircase: bool) -> ExponentialDecay {
         ExponentialDecay { staircase, ..self }
     }
@@ -88,12 +89,12 @@ pub struct InverseTimeDecay {
 }
 
 impl InverseTimeDecay {
-    /// From `initial_learning_rate`.
+    /// Creates a schedule that starts with `initial_learning_rate`.
     pub fn new(initial_learning_rate: f64, decay_steps: u32, decay_rate: f64) -> InverseTimeDecay {
         InverseTimeDecay { initial: initial_learning_rate, decay_steps, decay_rate, staircase: false }
     }
 
-    /// Decays only when a whole period has passed.
+    /// Sets whether the rate changes only at the end of a whole period (default false).
     pub fn staircase(self, staircase: bool) -> InverseTimeDecay {
         InverseTimeDecay { staircase, ..self }
     }
@@ -108,7 +109,7 @@ impl Schedule for InverseTimeDecay {
     }
 }
 
-/// Keras's `PolynomialDecay`: `(initial - end) · (1 - step / decay_steps) ^ power + end`, and `end` after `decay_steps`.
+/// Keras's `PolynomialDecay`: `(initial - end) · (1 - step / decay_steps) ^ power + end`, and `end` after `decay_steps` steps.
 #[derive(Clone, Debug)]
 pub struct PolynomialDecay {
     initial: f64,
@@ -119,22 +120,23 @@ pub struct PolynomialDecay {
 }
 
 impl PolynomialDecay {
-    /// From `initial_learning_rate` to 0.0001 in a straight line.
+    /// Creates a schedule that decays linearly from `initial_learning_rate` to 0.0001.
     pub fn new(initial_learning_rate: f64, decay_steps: u32) -> PolynomialDecay {
         PolynomialDecay { initial: initial_learning_rate, decay_steps, end: 0.0001, power: 1.0, cycle: false }
     }
 
-    /// The last learning rate.
+    /// Sets the final learning rate (default 0.0001).
     pub fn end_learning_rate(self, end: f64) -> PolynomialDecay {
         PolynomialDecay { end, ..self }
     }
 
-    /// The power.
+    /// Sets the power (default 1).
     pub fn power(self, power: f64) -> PolynomialDecay {
         PolynomialDecay { power, ..self }
     }
 
-    /// Begins anew after `decay_steps`, from the rate that the polynomial over so many more steps has there.
+    /// Sets whether the decay restarts after every `decay_steps` steps (default false). After `n` restarts, the polynomial extends
+    /// over `(n + 1) · decay_steps` steps instead of `decay_steps`, and the rate continues from its value there.
     pub fn cycle(self, cycle: bool) -> PolynomialDecay {
         PolynomialDecay { cycle, ..self }
     }
@@ -145,7 +147,7 @@ impl Schedule for PolynomialDecay {
         let step = step.cast(DType::F32)?;
         let (steps, one) = (period("decay_steps", self.decay_steps, &step)?, step.like(1.0)?);
         let passed = if self.cycle {
-            // The first period has begun at step 0.
+            // At step 0, `ceil` returns 0, but the step belongs to the first period.
             let periods = step.div(&steps)?.ceil()?.maximum(&one)?;
             step.div(&steps.mul(&periods)?)?
         } else {
@@ -157,7 +159,7 @@ impl Schedule for PolynomialDecay {
     }
 }
 
-/// Keras's `PiecewiseConstantDecay`: one value up to and with each boundary, and one after the last.
+/// Keras's `PiecewiseConstantDecay`: a constant rate up to and including each boundary, and another after the last boundary.
 #[derive(Clone, Debug)]
 pub struct PiecewiseConstantDecay {
     boundaries: Vec<i64>,
@@ -165,7 +167,7 @@ pub struct PiecewiseConstantDecay {
 }
 
 impl PiecewiseConstantDecay {
-    /// `values` are one more than `boundaries`, which rise.
+    /// Creates a schedule with these boundaries, in increasing order. There must be one more value than boundaries.
     pub fn new(boundaries: &[i64], values: &[f64]) -> PiecewiseConstantDecay {
         PiecewiseConstantDecay { boundaries: boundaries.into(), values: values.into() }
     }
@@ -178,7 +180,7 @@ impl Schedule for PiecewiseConstantDecay {
             return Err(Error::message(format!("{boundaries} boundaries need {} values, not {values}", boundaries + 1)));
         };
         if !self.boundaries.is_sorted() {
-            return Err(Error::message(format!("the boundaries {:?} do not rise", self.boundaries)));
+            return Err(Error::message(format!("the boundaries {:?} are not in increasing order", self.boundaries)));
         }
         let device = step.device()?;
         let mut rate = Tensor::scalar(&device, first as f32);
@@ -190,21 +192,21 @@ impl Schedule for PiecewiseConstantDecay {
     }
 }
 
-/// Half of a cosine's wave: 1 at `completed` 0, 0 at 1.
+/// Returns half a wave of a cosine: 1 where `completed` is 0, and 0 where it is 1.
 fn half_cosine(completed: &Tensor) -> Result<Tensor> {
     let angle = completed.mul_scalar(core::f64::consts::PI)?;
     angle.cos()?.add_scalar(1.0)?.mul_scalar(0.5)
 }
 
-/// `(1 - alpha) · decayed + alpha`.
+/// Returns `(1 - alpha) · decayed + alpha`.
 fn no_less(decayed: &Tensor, alpha: f64) -> Result<Tensor> {
     decayed.mul_scalar(1.0 - alpha)?.add_scalar(alpha)
 }
 
-/// Keras's `CosineDecay` (Loshchilov and Hutter, arXiv:1608.03983), with a warm-up in a straight line if one is wanted.
+/// Keras's `CosineDecay` (Loshchilov and Hutter, arXiv:1608.03983), with an optional linear warm-up.
 ///
 /// ```
-/// use gradlet_core::schedules::{CosineDecay, Schedule};
+/// use gradlet_core::optimizers::schedules::{CosineDecay, Schedule};
 /// use gradlet_core::{Tensor, ops};
 /// let schedule = CosineDecay::new(0.0, 100).warmup(0.5, 10);
 /// let rate = |step: i64| schedule.rate(&Tensor::scalar(&ops::portable_cpu(), step))?.item::<f32>();
@@ -220,22 +222,22 @@ pub struct CosineDecay {
 }
 
 impl CosineDecay {
-    /// From `initial_learning_rate` to 0 in `decay_steps`.
+    /// Creates a schedule that decays from `initial_learning_rate` to 0 in `decay_steps` steps.
     pub fn new(initial_learning_rate: f64, decay_steps: u32) -> CosineDecay {
         CosineDecay { initial: initial_learning_rate, decay_steps, alpha: 0.0, warmup: None }
     }
 
-    /// The last learning rate, as a fraction of that from which the decay begins.
+    /// Sets the final learning rate, as a fraction of the rate at which the decay begins (default 0).
     pub fn alpha(self, alpha: f64) -> CosineDecay {
         CosineDecay { alpha, ..self }
     }
 
-    /// First goes to `target` in `steps` steps, and decays from there.
+    /// Adds a warm-up before the decay. The rate rises linearly to `target` in `steps` steps, and decays from there.
     pub fn warmup(self, target: f64, steps: u32) -> CosineDecay {
         CosineDecay { warmup: Some((target, steps)), ..self }
     }
 
-    /// The rate after `step` steps of decay from `peak`.
+    /// Returns the rate after `step` steps of decay from `peak`.
     fn decayed(&self, step: &Tensor, peak: f64) -> Result<Tensor> {
         let steps = period("decay_steps", self.decay_steps, step)?;
         let completed = step.minimum(&steps)?.div(&steps)?;
@@ -256,7 +258,8 @@ impl Schedule for CosineDecay {
     }
 }
 
-/// Keras's `CosineDecayRestarts`: cosine decays, each `t_mul` times as long as the one before, from `m_mul` times its rate.
+/// Keras's `CosineDecayRestarts`: repeated cosine decays. Each is `t_mul` times as long as the one before, and begins at `m_mul`
+/// times its rate.
 #[derive(Clone, Debug)]
 pub struct CosineDecayRestarts {
     initial: f64,
@@ -267,27 +270,28 @@ pub struct CosineDecayRestarts {
 }
 
 impl CosineDecayRestarts {
-    /// From `initial_learning_rate` to 0 in `first_decay_steps`, then again in twice as many, and so on.
+    /// Creates a schedule that decays from `initial_learning_rate` to 0 in `first_decay_steps` steps. Each following decay takes
+    /// twice as many steps.
     pub fn new(initial_learning_rate: f64, first_decay_steps: u32) -> CosineDecayRestarts {
         CosineDecayRestarts { initial: initial_learning_rate, first_decay_steps, t_mul: 2.0, m_mul: 1.0, alpha: 0.0 }
     }
 
-    /// How many times as long each decay is as the one before.
+    /// Sets the ratio of each decay's length to the length of the one before (default 2).
     pub fn t_mul(self, t_mul: f64) -> CosineDecayRestarts {
         CosineDecayRestarts { t_mul, ..self }
     }
 
-    /// How many times as high each decay begins as the one before.
+    /// Sets the ratio of each decay's initial rate to the initial rate of the one before (default 1).
     pub fn m_mul(self, m_mul: f64) -> CosineDecayRestarts {
         CosineDecayRestarts { m_mul, ..self }
     }
 
-    /// The lowest learning rate, as a fraction of the initial one.
+    /// Sets the lowest learning rate, as a fraction of the initial one (default 0).
     pub fn alpha(self, alpha: f64) -> CosineDecayRestarts {
         CosineDecayRestarts { alpha, ..self }
     }
 
-    /// How many decays are over, and how much of this one is.
+    /// Returns the number of completed decays, and the completed fraction of the current one.
     fn restarts(&self, completed: &Tensor) -> Result<(Tensor, Tensor)> {
         if self.t_mul == 1.0 {
             let restarts = completed.floor()?;

@@ -1,4 +1,5 @@
-//! The catalogue: one op, one file; adding one costs its file, its `mod` and a line in the list here.
+//! The catalogue of ops. Each op has one file. To add an op, write its file, declare its `mod`, and list it in the `catalogue!`
+//! call here.
 
 mod array;
 #[cfg(feature = "alloc")]
@@ -35,19 +36,19 @@ pub use steps::{adam_step, matmul_adam, matmul_sgd, sgd_step};
 
 use crate::base::op::Kernel;
 
-/// One kernel static for each element type, all of the same generic function.
+/// Defines one kernel static for each element type. All call the same generic function.
 macro_rules! kernels {
     ($run:ident: $($name:ident = $ty:ty),*) => {
         $(
-            #[doc = concat!("The portable kernel for ", stringify!($ty), ".")]
+            #[doc = concat!("Portable kernel for ", stringify!($ty), ".")]
             pub static $name: Kernel = Kernel { def: &DEF, dtype: <$ty as crate::base::dtype::Element>::DTYPE, run: $run::<$ty> };
         )*
     };
 }
 use kernels;
 
-/// One kernel static for each element type, of a function that moves elements and computes nothing: generic over an
-/// unsigned integer of the element's size (`sized`), or one for all (`bytes`).
+/// Defines one kernel static for each element type, for a function that moves elements and computes nothing. With `sized`, the
+/// function is generic over an unsigned integer of the element's size. With `bytes`, one function serves all types.
 macro_rules! moving_kernels {
     (sized $run:ident) => {
         crate::ops::moving_kernels!(each
@@ -61,7 +62,7 @@ macro_rules! moving_kernels {
     };
     (each $($name:ident $dtype:ident = $run:expr),*) => {
         $(
-            #[doc = concat!("The portable kernel for ", stringify!($dtype), ".")]
+            #[doc = concat!("Portable kernel for ", stringify!($dtype), ".")]
             pub static $name: Kernel = Kernel { def: &DEF, dtype: crate::base::dtype::DType::$dtype, run: $run };
         )*
     };
@@ -70,20 +71,20 @@ use moving_kernels;
 
 macro_rules! catalogue {
     ($($code:literal $name:ident: $($kernel:ident),*;)*) => {
-        /// The number of each op in artifacts. A number is never given to another op.
+        /// Code of each op in artifacts. A code is never reused for another op.
         pub mod code {
             use crate::base::op::OpCode;
             $(
-                #[doc = concat!("The number of [`", stringify!($name), "`](super::", stringify!($name), ").")]
+                #[doc = concat!("Code of [`", stringify!($name), "`](super::", stringify!($name), ").")]
                 #[allow(non_upper_case_globals)]
                 pub const $name: OpCode = OpCode($code);
             )*
         }
 
-        /// Every portable kernel. A firmware names only those that its model needs, so that the linker drops the rest.
+        /// All portable kernels. A firmware names only the kernels that its model needs, so the linker drops the rest.
         pub static KERNELS: &[&Kernel] = &[$($(&$name::$kernel,)*)*];
 
-        /// Every op.
+        /// All ops.
         #[cfg(feature = "alloc")]
         pub static OPS: &[&crate::tensor::scope::Op] = &[$(&$name::OP,)*];
     };
@@ -186,7 +187,7 @@ catalogue! {
     112 summary: F32, F64, F16, BF16, I8, U8, I32, I64, BOOL;
 }
 
-/// Those of a program's attribute words that number the blocks which the instruction runs.
+/// Returns the attribute words that hold block numbers: the blocks that this instruction of a program can run.
 pub(crate) fn blocks(op: crate::base::op::OpCode, attributes: &[u32]) -> &[u32] {
     match op {
         code::cond => attributes,
@@ -195,8 +196,9 @@ pub(crate) fn blocks(op: crate::base::op::OpCode, attributes: &[u32]) -> &[u32] 
     }
 }
 
-/// The type that TensorFlow gives the op of this definition: [`Op::type_name`](crate::tensor::scope::Op::type_name), for those who have
-/// only the definition. An op that is not in the catalogue has its name in TensorFlow's spelling.
+/// Returns TensorFlow's type name of the op with this definition, like [`Op::type_name`](crate::tensor::scope::Op::type_name).
+/// Use it where only the definition is at hand. For an op outside the catalogue, the result is the op's name in TensorFlow's
+/// spelling.
 #[cfg(feature = "alloc")]
 pub fn type_name(def: &crate::base::op::OpDef) -> alloc::string::String {
     match OPS.iter().find(|op| core::ptr::eq(op.def, def)) {
@@ -205,8 +207,8 @@ pub fn type_name(def: &crate::base::op::OpDef) -> alloc::string::String {
     }
 }
 
-/// A CPU that computes with the portable kernels, which give the same bits on every target.
-/// Without a standard library it prints nowhere; [`printing`](crate::tensor::device::Device::printing) gives it an output.
+/// Returns a CPU device that computes with the portable kernels. They give the same bits on every target. The device prints
+/// nothing until [`printing`](crate::tensor::device::Device::printing) sets its output.
 #[cfg(feature = "alloc")]
 pub fn portable_cpu() -> crate::tensor::device::Device {
     crate::tensor::device::Device::cpu("portable CPU:0", KERNELS)

@@ -1,4 +1,4 @@
-//! The caller's memory: its alignment, where tensors are in it, and its division into what one instruction reads and
+//! The caller's memory: its alignment, the places of tensors in it, and how it is split into the bytes that one instruction reads and
 //! writes.
 
 use crate::base::op::MAX_OUTPUTS;
@@ -6,38 +6,38 @@ use crate::base::view::TensorView;
 use crate::runtime::program::{NONE, Program, Space, TensorRecord};
 use heapless::Vec;
 
-/// Puts bytes at a multiple of 16, as artifacts and arenas must be.
+/// Aligns its content to a multiple of 16 bytes, as artifacts and arenas require.
 ///
 /// ```
-/// static MODEL: gradlet_core::Aligned<[u8; 3]> = gradlet_core::Aligned(*b"GRD");
+/// static MODEL: gradlet_core::runtime::Aligned<[u8; 3]> = gradlet_core::runtime::Aligned(*b"GRD");
 /// assert_eq!(MODEL.0.as_ptr() as usize % 16, 0);
 /// ```
 #[derive(Clone, Copy, Debug)]
 #[repr(C, align(16))]
 pub struct Aligned<T: ?Sized>(pub T);
 
-/// Where the bytes of a tensor are.
+/// The place of a tensor's bytes.
 pub(crate) enum Bytes<'a> {
     Flash(&'a [u8]),
-    /// From where in memory, and how many.
+    /// Offset in memory and length, both in bytes.
     Memory(usize, usize),
 }
 
-/// What says where each tensor is.
+/// The tables that locate every tensor.
 pub(crate) struct Tables<'p, 'm> {
     pub(crate) program: &'p Program<'p>,
-    /// Where each variable is in memory; [`NONE`] if it is in flash.
+    /// Offset of each variable in memory, in bytes; [`NONE`] for a variable in flash.
     pub(crate) offsets: &'m mut [u32],
 }
 
 impl<'p> Tables<'p, '_> {
-    /// Where a variable is in memory; [`NONE`] if it is in flash.
+    /// Returns the offset of a variable in memory; [`NONE`] for a variable in flash.
     #[inline]
     pub(crate) fn offset(&self, variable: u32) -> u32 {
         self.offsets.get(variable as usize).copied().unwrap_or(NONE)
     }
 
-    /// True and where in memory a tensor is, or false and where in flash.
+    /// Returns whether a tensor is in memory (true) or in flash (false), and its offset there.
     #[inline(always)]
     fn find(&self, record: &TensorRecord) -> (bool, usize) {
         let (in_memory, at) = match record.space {
@@ -51,7 +51,7 @@ impl<'p> Tables<'p, '_> {
         (in_memory, at as usize)
     }
 
-    /// Where the bytes of a tensor are.
+    /// Returns the place of a tensor's bytes. `None` if they would reach past the end of flash.
     #[inline(never)]
     pub(crate) fn of(&self, record: &TensorRecord) -> Option<Bytes<'p>> {
         let bytes = record.bytes as usize;
@@ -62,17 +62,17 @@ impl<'p> Tables<'p, '_> {
     }
 }
 
-/// The memory around the only output of an instruction. Made for speed: every node of a program passes here.
+/// The memory around the only output of an instruction. It is written for speed, because nearly every instruction uses it.
 pub(crate) struct Around<'a> {
     places: &'a Tables<'a, 'a>,
     before: &'a [u8],
-    /// Where the output ends.
+    /// Offset of the output's end.
     end: usize,
     after: &'a [u8],
 }
 
 impl<'a> Around<'a> {
-    /// Divides `memory` into the bytes of `output` and what is around them.
+    /// Splits `memory` into the bytes of `output` and the bytes around them.
     #[inline(always)]
     pub(crate) fn split(places: &'a Tables<'a, 'a>, memory: &'a mut [u8], output: &TensorRecord) -> Option<(&'a mut [u8], Around<'a>)> {
         let start = if output.space == Space::SCRATCH { output.location } else { places.offset(output.location) } as usize;
@@ -82,13 +82,13 @@ impl<'a> Around<'a> {
         Some((data, Around { places, before, end, after }))
     }
 
-    /// All of `memory`: there is no output in it.
+    /// Makes all of `memory` readable, for an instruction without an output.
     #[inline(always)]
     pub(crate) fn whole(places: &'a Tables<'a, 'a>, memory: &'a [u8]) -> Around<'a> {
         Around { places, before: memory, end: memory.len(), after: &[] }
     }
 
-    /// Sets `view` to the tensor number `operand`, unless that is the output, number `written`, which it shows already.
+    /// Sets `view` to tensor `operand`, unless that is the output `written`, which `view` already shows.
     #[inline(always)]
     pub(crate) fn input(&self, operand: u16, written: u16, view: &mut TensorView<'a>) {
         if operand != written {
@@ -96,7 +96,7 @@ impl<'a> Around<'a> {
         }
     }
 
-    /// Sets `view` to the tensor number `operand`.
+    /// Sets `view` to tensor `operand`.
     #[inline(never)]
     fn read(&self, operand: usize, view: &mut TensorView<'a>) {
         let program = self.places.program;
@@ -109,7 +109,8 @@ impl<'a> Around<'a> {
         view.data = if in_memory { self.memory(at, bytes) } else { part(program.data, at, bytes) };
     }
 
-    /// The `bytes` at `at`. `None` of an input that shares the output's place: it passes the end of what lies before.
+    /// Returns the `bytes` bytes at offset `at`. `None` for an input that shares the output's place, because it reaches past the end of
+    /// the memory before the output.
     #[inline(always)]
     fn memory(&self, at: usize, bytes: usize) -> Option<&'a [u8]> {
         let start = self.before.len();
@@ -119,7 +120,7 @@ impl<'a> Around<'a> {
 
 /// The memory around any number of outputs.
 pub(crate) struct Pieces<'a> {
-    /// What was not taken, each piece with the position where it starts.
+    /// The pieces that are still readable, each with the offset of its start.
     rest: Vec<(usize, &'a mut [u8]), { MAX_OUTPUTS + 1 }>,
 }
 
@@ -130,7 +131,7 @@ impl<'a> Pieces<'a> {
         Pieces { rest }
     }
 
-    /// Takes the `bytes` at `start`, to be written. `None` where they were taken before, or pass the end.
+    /// Takes the `bytes` bytes at offset `start` for writing. `None` if they were taken before or reach past the end.
     pub(crate) fn take(&mut self, start: usize, bytes: usize) -> Option<&'a mut [u8]> {
         let holds = |(from, piece): &&mut (usize, &'a mut [u8])| part(piece, start.wrapping_sub(*from), bytes).is_some();
         let (from, piece) = self.rest.iter_mut().find(holds)?;
@@ -141,13 +142,13 @@ impl<'a> Pieces<'a> {
         Some(taken)
     }
 
-    /// The `bytes` at `start`, unless they were taken.
+    /// Returns the `bytes` bytes at offset `start`, unless they were taken.
     pub(crate) fn read(&self, start: usize, bytes: usize) -> Option<&[u8]> {
         self.rest.iter().find_map(|(from, piece)| part(piece, start.wrapping_sub(*from), bytes))
     }
 }
 
-/// The `count` elements from `first`.
+/// Returns the `count` elements from `first` on.
 #[inline(always)]
 pub(crate) fn part<T>(table: &[T], first: usize, count: usize) -> Option<&[T]> {
     table.get(first..)?.get(..count)

@@ -1,4 +1,4 @@
-//! What [`Program::load`] checks: first every record of every table, then each instruction of the loaded signatures.
+//! The checks of [`Program::load`]: first every record of every table, then each instruction of the loaded signatures.
 
 use crate::base::dtype::DType;
 use crate::base::error::{Error, Result, Rule, Section};
@@ -13,7 +13,7 @@ use crate::runtime::verify;
 use crate::runtime::verify::Region;
 use heapless::Vec;
 
-/// Checks each record of `table`; an error names the first that breaks a rule.
+/// Checks each record of `table`. The error names the first one that breaks a rule.
 fn each<T>(section: Section, table: &[T], fits: impl Fn(u32, &T) -> Option<bool>) -> Result<()> {
     match table.iter().enumerate().position(|(index, record)| fits(index as u32, record) != Some(true)) {
         Some(index) => Err(Error::Record { section, index: index as u32 }),
@@ -56,7 +56,8 @@ pub(crate) fn tables(program: &Program<'_>) -> Result<()> {
     memory(program)
 }
 
-/// An arena for all variables and the largest scratch stays below 2 GiB: sizes and offsets then fit every target's `usize`.
+/// Checks that an arena for all variables and the largest scratch memory is smaller than 2 GiB. Sizes and offsets then fit into `usize`
+/// on every target.
 fn memory(program: &Program<'_>) -> Result<()> {
     let mut left = i32::MAX as u32;
     for record in program.variables {
@@ -65,7 +66,7 @@ fn memory(program: &Program<'_>) -> Result<()> {
     if program.blocks.iter().all(|block| block.scratch < left) { Ok(()) } else { Err(Error::TooLarge) }
 }
 
-/// The number of names. All must be whole.
+/// Returns the number of names. Fails if one is incomplete.
 fn names(program: &Program<'_>) -> Result<usize> {
     let (mut rest, mut count) = (program.names, 0);
     while !rest.is_empty() {
@@ -93,21 +94,21 @@ fn tensor_fits(program: &Program<'_>, record: &TensorRecord) -> Option<bool> {
     Some(typed && placed)
 }
 
-/// The space of a tensor record, if its number is one.
+/// Returns the space of a tensor record, or `None` if its number is unknown.
 pub(crate) fn space(record: &TensorRecord) -> Option<Space> {
     [Space::Flash, Space::Scratch, Space::Variable].get(usize::from(record.space)).copied()
 }
 
-/// The blocks that were named by what a signature runs: they are numbered in the order in which they are named, so each is named
-/// once, and none runs itself.
+/// The blocks to which the instructions of a signature refer. Blocks must be numbered in the order of these references. Each block
+/// therefore has exactly one reference, and no block can run itself.
 struct Named {
-    /// The first one that is not checked; [`NONE`] before any is named.
+    /// Index of the first block that is not checked yet; [`NONE`] before the first reference.
     first: u32,
-    /// The number after the last one.
+    /// Index after the last block.
     next: u32,
 }
 
-/// Checks the block of signature `signature`, and level by level the blocks that it runs.
+/// Checks the block of signature `signature` and then, level by level, the blocks that it runs.
 pub(crate) fn block(program: &Program<'_>, signature: u32) -> Result<()> {
     let whole = program.block(SignatureId(signature))?;
     let wrong = |index| Error::Record { section: Section::Blocks, index };
@@ -132,7 +133,7 @@ pub(crate) fn block(program: &Program<'_>, signature: u32) -> Result<()> {
     }
 }
 
-/// The blocks that an instruction runs follow those that were named before, and leave the same outputs.
+/// Checks the blocks that an instruction runs. They must follow the blocks of earlier instructions, and all must have the same outputs.
 fn runs(program: &Program<'_>, numbers: &[u32], named: &mut Named) -> Option<()> {
     let mut first: Option<&BlockRecord> = None;
     for &number in numbers {
@@ -148,7 +149,8 @@ fn runs(program: &Program<'_>, numbers: &[u32], named: &mut Named) -> Option<()>
     Some(())
 }
 
-/// Inputs and outputs in scratch lie within it; inputs can be written, and lie apart.
+/// Checks the inputs and outputs of a block. Each input must be in scratch memory, so that it can be written, and must not overlap
+/// another one. Every operand in scratch memory must be within the block's scratch size.
 fn io(program: &Program<'_>, block: &BlockRecord) -> Option<()> {
     let inputs = program.inputs(block);
     for (index, &operand) in inputs.iter().enumerate() {
@@ -160,7 +162,7 @@ fn io(program: &Program<'_>, block: &BlockRecord) -> Option<()> {
     program.outputs(block).iter().try_for_each(|&operand| operand_type(program, block, operand).map(drop))
 }
 
-/// The type and place of an operand, if it lies within its block's scratch.
+/// Returns the type and the place of an operand, or `None` if it is not within the scratch size of its block.
 fn operand_type(program: &Program<'_>, block: &BlockRecord, operand: u16) -> Option<(TensorType, Region)> {
     let record = program.tensors.get(usize::from(operand))?;
     let (space, start) = match space(record)? {
@@ -168,7 +170,6 @@ fn operand_type(program: &Program<'_>, block: &BlockRecord, operand: u16) -> Opt
         Space::Scratch => (Region::SCRATCH, record.location),
         Space::Variable => {
             let variable = program.variables.get(record.location as usize)?;
-            // A variable without an initial value has no bytes unless it is in RAM.
             (variable.initial != NONE || program.in_ram(variable)).then_some((Region::variable(record.location), 0))?
         }
     };
@@ -208,7 +209,7 @@ fn check_instruction(
     let (output_types, output_places) = operands(program, block, outputs)?;
     let attributes = program::part(program.attributes, instruction.attributes, instruction.attribute_words);
     verify::types(kernel.def, attributes, &input_types, &output_types)?;
-    // What has neither input nor output is of bytes.
+    // The kernel's element type is that of the first input, else of the first output. An instruction without operands uses u8.
     if input_types.first().or(output_types.first()).map_or(DType::U8, |first| first.dtype) != kernel.dtype {
         return Err(Rule::Kernel);
     }

@@ -1,4 +1,4 @@
-//! The interpreter: runs a checked program in memory that the caller gives.
+//! The executor: runs a verified program in memory that the caller provides.
 
 use crate::base::dtype::Element;
 use crate::base::error::{Error, Result};
@@ -10,13 +10,13 @@ use crate::runtime::arena::{Around, Bytes, Pieces, Tables, part};
 use crate::runtime::program::{ALIGN, BlockRecord, InstructionRecord, MAX_DEPTH, NONE, Program, SignatureId, align};
 use heapless::Vec;
 
-/// Hears of every instruction that [`Session::run_profiled`] runs. A loop's own instruction runs each time that the loop is asked whether
-/// it goes on.
+/// A listener for the instructions that [`Session::run_profiled`] runs. The instruction of a loop is reported each time the executor asks
+/// it for the next block: n + 2 times for n iterations.
 pub trait Profile {
-    /// The instruction with this number in the artifact begins.
+    /// Called before an instruction runs. `instruction` is its index in the artifact.
     fn begin(&mut self, instruction: u32);
 
-    /// It ended.
+    /// Called after an instruction has run. `instruction` is its index in the artifact.
     fn end(&mut self, instruction: u32);
 }
 
@@ -26,29 +26,30 @@ impl Profile for () {
     fn end(&mut self, _: u32) {}
 }
 
-/// A program with its memory: variables keep their values from run to run.
+/// A program with its memory. Variables keep their values between runs.
 ///
-/// The arena holds `[scratch | variables | offsets of the variables]`, with nothing pointer-sized in it, so its size is
-/// the same on every target. An input's bytes may be reused during a run: set inputs before each one. An output's
-/// bytes stay until an input of any signature is set, or the next run.
+/// The arena holds `[scratch | variables | offsets of the variables]`. It contains nothing pointer-sized, so its size is the same on
+/// every target. A run may reuse the bytes of an input, so the caller sets every input before each run. The bytes of an output stay valid
+/// until an input of any signature is set or the next run starts.
 pub struct Session<'p, 'm> {
     places: Tables<'p, 'm>,
-    /// Scratch and variables.
+    /// The part of the arena that holds scratch memory and variables.
     memory: &'m mut [u8],
 }
 
 impl<'p, 'm> Session<'p, 'm> {
-    /// Takes `arena`, and gives every variable its initial value.
+    /// Creates a session in `arena` and sets every variable to its initial value.
     ///
-    /// Fails with [`Error::Misaligned`] if `arena` does not begin at a multiple of 16, and with
-    /// [`Error::ArenaTooSmall`], which names the bytes needed.
+    /// Fails with [`Error::Misaligned`] if `arena` does not begin at a multiple of 16. Fails with [`Error::ArenaTooSmall`], which states
+    /// the number of bytes needed, if `arena` is too small.
     pub fn new(program: &'p Program<'p>, arena: &'m mut [u8]) -> Result<Session<'p, 'm>> {
         let mut session = Session::resume(program, arena)?;
         session.reset();
         Ok(session)
     }
 
-    /// Takes an `arena` that a session over the same program and signatures had before, with the values in it.
+    /// Creates a session in an `arena` that an earlier session over the same program and signatures used, and keeps the values of the
+    /// variables in it.
     pub fn resume(program: &'p Program<'p>, arena: &'m mut [u8]) -> Result<Session<'p, 'm>> {
         if !(arena.as_ptr() as usize).is_multiple_of(ALIGN) {
             return Err(Error::Misaligned);
@@ -68,7 +69,7 @@ impl<'p, 'm> Session<'p, 'm> {
         Ok(Session { places: Tables { program, offsets }, memory })
     }
 
-    /// Gives every variable its initial value again.
+    /// Sets every variable to its initial value again.
     pub fn reset(&mut self) {
         let program = self.places.program;
         for (record, &offset) in program.variables.iter().zip(self.places.offsets.iter()) {
@@ -83,21 +84,22 @@ impl<'p, 'm> Session<'p, 'm> {
         }
     }
 
-    /// Runs `signature` on the inputs that were set.
+    /// Runs `signature` on the inputs that the caller has set.
     ///
-    /// Fails with [`Error::IndexOutOfRange`] or [`Error::DivisionByZero`], which name the instruction, where the data
-    /// does not fit; variables that were assigned before that instruction keep their new values. What the program prints or tells
-    /// of is left unsaid: [`Session::run_printing`].
+    /// Fails with [`Error::IndexOutOfRange`] or [`Error::DivisionByZero`], which name the instruction, if a kernel refuses its data.
+    /// Variables that the program assigned before that instruction keep their new values. Printed text and summaries are discarded;
+    /// [`Session::run_printing`] delivers them.
     pub fn run(&mut self, signature: SignatureId) -> Result<()> {
         self.run_with::<false>(signature, &mut |_| (), &mut ())
     }
 
-    /// [`Session::run`]; what the program prints, and the summaries that it tells, are given to `print`: to be displayed by `write!` on a
-    /// console, or as telemetry likes it. Only firmware that displays them carries code to write numbers.
+    /// Runs `signature` like [`Session::run`] and passes each printed text and each summary of the program to `print`. The callback can
+    /// display it with `write!` on a console, or send it as telemetry. The code that formats numbers is linked only into firmware that
+    /// displays them.
     ///
     /// ```no_run
-    /// # fn firmware(session: &mut gradlet_core::Session<'_, '_>, train: gradlet_core::SignatureId) -> gradlet_core::Result<()> {
-    /// let mut console = String::new(); // or a UART: whatever is `core::fmt::Write`
+    /// # fn firmware(session: &mut gradlet_core::Session<'_, '_>, train: gradlet_core::runtime::SignatureId) -> gradlet_core::Result<()> {
+    /// let mut console = String::new(); // or a UART: any `core::fmt::Write`
     /// session.run_printing(train, &mut |text| {
     ///     let _ = std::fmt::Write::write_fmt(&mut console, format_args!("{text}"));
     /// })
@@ -107,7 +109,8 @@ impl<'p, 'm> Session<'p, 'm> {
         self.run_with::<true>(signature, print, &mut ())
     }
 
-    /// [`Session::run`]; `profile` hears of each instruction. [`Profiler`](crate::runtime::telemetry::Profiler) counts how long they take.
+    /// Runs `signature` like [`Session::run`] and reports each instruction to `profile`. A
+    /// [`Profiler`](crate::runtime::telemetry::Profiler) measures how long the instructions take.
     pub fn run_profiled(&mut self, signature: SignatureId, profile: &mut impl Profile) -> Result<()> {
         self.run_with::<false>(signature, &mut |_| (), profile)
     }
@@ -121,7 +124,7 @@ impl<'p, 'm> Session<'p, 'm> {
         let program = self.places.program;
         let mut around: Vec<Frame, MAX_DEPTH> = Vec::new();
         let mut frame = Frame::new(program.block(signature)?);
-        // How often the next instruction was asked which block is to run, and the answer.
+        // How often the next instruction was asked for a block to run, and its answer.
         let mut words = [0, NONE];
         loop {
             if frame.next == frame.end {
@@ -145,7 +148,7 @@ impl<'p, 'm> Session<'p, 'm> {
                     frame.next += 1;
                 }
                 Some(block) => {
-                    // An instruction that is not to be asked again is done when the block is.
+                    // `NONE` means that the instruction is not asked again: it is finished when its block is.
                     let done = words[0] == NONE;
                     let outer = Frame { next: frame.next + u32::from(done), end: frame.end, step: if done { 0 } else { words[0] } };
                     around.push(outer).map_err(|_| Error::Internal)?;
@@ -156,9 +159,9 @@ impl<'p, 'm> Session<'p, 'm> {
         }
     }
 
-    /// Runs an instruction. This is what a node costs beside its kernel: one output or none, and one or two inputs, take the
-    /// short way. An instruction without outputs is given `words` instead: they say how often it was asked which block is to run next,
-    /// and take the answer.
+    /// Runs an instruction. This is the overhead of a node beside its kernel, so instructions with at most one output and with one or two
+    /// inputs take a fast path. An instruction without outputs receives `words` in place of an output: on entry, how often the
+    /// instruction was asked for a block to run; on return, its answer.
     #[inline(always)]
     fn step(&mut self, instruction: &InstructionRecord, words: &mut [u32; 2]) -> Result<()> {
         if instruction.outputs > 1 {
@@ -205,7 +208,6 @@ impl<'p, 'm> Session<'p, 'm> {
         call(program, instruction, inputs, outputs)
     }
 
-    /// Runs an instruction with several outputs.
     #[cold]
     #[inline(never)]
     fn step_many(&mut self, instruction: &InstructionRecord) -> Result<()> {
@@ -232,7 +234,7 @@ impl<'p, 'm> Session<'p, 'm> {
         self.places.of(program.tensors.get(program.variables.get(index)?.tensor as usize)?)
     }
 
-    /// Input `index` of `signature`, to be set. Fails where there is none, or it has other elements than `T`.
+    /// Returns input `index` of `signature` for writing. Fails if there is no such input or its element type is not `T`.
     pub fn input_mut<T: Element>(&mut self, signature: SignatureId, index: usize) -> Result<&mut [T]> {
         let wrong = Error::TensorType { index: index as u32 };
         let operand = self.input_operand(signature, index)?;
@@ -242,7 +244,7 @@ impl<'p, 'm> Session<'p, 'm> {
         bytemuck::try_cast_slice_mut(self.bytes_mut(self.locate(operand))).map_err(|_| wrong)
     }
 
-    /// Output `index` of `signature`, as the last run left it. Fails where there is none, or it has other elements than `T`.
+    /// Returns output `index` of `signature` as the last run left it. Fails if there is no such output or its element type is not `T`.
     pub fn output<T: Element>(&self, signature: SignatureId, index: usize) -> Result<&[T]> {
         let wrong = Error::TensorType { index: index as u32 };
         let operand = self.output_operand(signature, index)?;
@@ -256,32 +258,32 @@ impl<'p, 'm> Session<'p, 'm> {
         self.tensor_type(operand).dtype == T::DTYPE
     }
 
-    /// The bytes of input `index` of `signature`, to be set.
+    /// Returns the bytes of input `index` of `signature` for writing.
     pub fn input_bytes_mut(&mut self, signature: SignatureId, index: usize) -> Result<&mut [u8]> {
         let operand = self.input_operand(signature, index)?;
         Ok(self.bytes_mut(self.locate(operand)))
     }
 
-    /// The bytes of output `index` of `signature`, as the last run left it.
+    /// Returns the bytes of output `index` of `signature` as the last run left them.
     pub fn output_bytes(&self, signature: SignatureId, index: usize) -> Result<&[u8]> {
         let operand = self.output_operand(signature, index)?;
         Ok(self.bytes(self.locate(operand)))
     }
 
-    /// The type of input `index` of `signature`.
+    /// Returns the type of input `index` of `signature`.
     pub fn input_type(&self, signature: SignatureId, index: usize) -> Result<TensorType> {
         let operand = self.input_operand(signature, index)?;
         Ok(*self.tensor_type(operand))
     }
 
-    /// The type of output `index` of `signature`.
+    /// Returns the type of output `index` of `signature`.
     pub fn output_type(&self, signature: SignatureId, index: usize) -> Result<TensorType> {
         let operand = self.output_operand(signature, index)?;
         Ok(*self.tensor_type(operand))
     }
 
-    /// The bytes of variable `index`, in the artifact's order. Fails where there is none, or it has no value: zeros that no
-    /// loaded signature assigns.
+    /// Returns the bytes of variable `index`, in the artifact's order. Fails if there is no such variable. Also fails if the variable has
+    /// no bytes, because its initial value is zero and no loaded signature assigns it.
     pub fn variable(&self, index: usize) -> Result<&[u8]> {
         match self.variable_bytes(index) {
             None => Err(Error::NoSuchTensor { index: index as u32 }),
@@ -289,7 +291,7 @@ impl<'p, 'm> Session<'p, 'm> {
         }
     }
 
-    /// The bytes of variable `index`, to be set. Fails where there is none or it is in flash.
+    /// Returns the bytes of variable `index` for writing. Fails if there is no such variable or it is not in RAM.
     pub fn variable_mut(&mut self, index: usize) -> Result<&mut [u8]> {
         match self.variable_bytes(index) {
             Some(place @ Bytes::Memory(..)) => Ok(self.bytes_mut(Some(place))),
@@ -297,18 +299,18 @@ impl<'p, 'm> Session<'p, 'm> {
         }
     }
 
-    /// The program that it runs.
+    /// Returns the program.
     pub fn program(&self) -> &'p Program<'p> {
         self.places.program
     }
 
-    /// The bytes of variable `index`, if it has a value.
+    /// Returns the bytes of variable `index`, or `None` if the variable has no bytes.
     pub(crate) fn value(&self, index: usize) -> Option<&[u8]> {
         let place = self.variable_bytes(index)?;
         Some(self.bytes(Some(place)))
     }
 
-    /// Sets the bytes of a variable in memory from `at` on.
+    /// Overwrites the bytes of a variable in RAM, beginning at byte `at` of the variable.
     pub(crate) fn set_variable(&mut self, variable: u32, at: usize, bytes: &[u8]) {
         let start = (self.places.offset(variable) as usize).saturating_add(at);
         if let Some(value) = self.memory.get_mut(start..).and_then(|rest| rest.get_mut(..bytes.len())) {
@@ -316,7 +318,7 @@ impl<'p, 'm> Session<'p, 'm> {
         }
     }
 
-    /// The number of variables.
+    /// Returns the number of variables.
     pub fn variable_count(&self) -> usize {
         self.places.program.variables.len()
     }
@@ -367,7 +369,7 @@ fn call<'a>(
     (kernel.run)(&mut Call { attributes: program.attributes(instruction), inputs, outputs })
 }
 
-/// Collects the operands of `instruction`. `None` where they are not as they were checked.
+/// Collects the operands of `instruction`. Returns `None` if they break a rule that [`Program::load`] checks.
 fn views<'a, 'p: 'a>(
     places: &Tables<'p, '_>,
     instruction: &InstructionRecord,
@@ -395,14 +397,14 @@ fn views<'a, 'p: 'a>(
     Some(())
 }
 
-/// A block that is running.
+/// The execution state of a block.
 #[derive(Clone, Copy)]
 struct Frame {
-    /// The number of the next instruction.
+    /// Index of the next instruction.
     next: u32,
-    /// That of the instruction after the block.
+    /// Index of the instruction after the block.
     end: u32,
-    /// While a block that it runs is running: how often the next instruction was asked.
+    /// How often the next instruction was asked for a block to run, saved while such a block runs.
     step: u32,
 }
 

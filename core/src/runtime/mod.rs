@@ -1,4 +1,4 @@
-//! The device's runtime: it reads, verifies and runs artifacts, saves checkpoints and sends telemetry. It never allocates.
+//! The runtime of a device: it reads, verifies and runs artifacts, saves checkpoints and sends telemetry. It never allocates.
 
 pub(crate) mod arena;
 pub(crate) mod check;
@@ -8,4 +8,13 @@ mod load;
 pub mod program;
 pub mod slots;
 pub mod telemetry;
+#[doc(hidden)]
 pub mod verify;
+
+pub use crate::base::format;
+pub use crate::base::op::Kernel;
+pub use arena::Aligned;
+pub use exec::{Profile, Session};
+pub use program::{Program, SignatureId};
+pub use slots::Slots;
+pub use telemetry::Telemetry;

@@ -1,6 +1,6 @@
-//! The flat program: an artifact's bytes, checked once and then read in place.
+//! The flat program: the bytes of an artifact, verified once and then read in place.
 //!
-//! `SPEC.md` has the format. [`Program::load`] checks everything that a run relies on; after that no accessor fails.
+//! `SPEC.md` specifies the format. [`Program::load`] checks everything that a run relies on; afterwards no accessor fails.
 
 use crate::base::dtype::DType;
 use crate::base::error::{Error, Result, Section};
@@ -10,124 +10,125 @@ use crate::base::shape::TensorType;
 use bytemuck::{Pod, Zeroable};
 use crc::{CRC_32_ISCSI, Crc, NoTable};
 
-/// The first bytes of an artifact.
+/// The first four bytes of an artifact.
 pub const MAGIC: [u8; 4] = *b"GRDL";
 /// The format version that this crate writes, as (major, minor). It reads every minor version up to this one.
 pub const VERSION: (u16, u16) = (1, 0);
-/// The alignment of artifacts, arenas, and of every tensor in them.
+/// Alignment of artifacts, of arenas, and of every tensor in them, in bytes.
 pub const ALIGN: usize = 16;
-/// The most signatures an artifact has: their sets are bits of a word.
+/// Maximum number of signatures in an artifact: a set of signatures is stored as the bits of a u32.
 pub const MAX_SIGNATURES: usize = 32;
-/// How deep branches and loops can stand in one another.
+/// Maximum nesting depth of branches and loops.
 pub const MAX_DEPTH: usize = 16;
-/// The checksum covers the bytes from here to the artifact's length.
+/// Offset of the first byte that the checksum covers. The last one is the last byte of the artifact.
 pub(crate) const CHECKSUM_FROM: usize = 16;
 
-/// Where a table lies: a byte offset and a number of records (of bytes, for names, metadata and data).
+/// The place of a table: a byte offset and a number of records. A record of the names, metadata and data sections is one byte.
 #[derive(Clone, Copy, Debug, Pod, Zeroable)]
 #[repr(C)]
 pub struct Range {
-    /// Bytes from the start of the artifact, a multiple of 16.
+    /// Offset from the start of the artifact, in bytes; a multiple of 16.
     pub offset: u32,
-    /// How many records.
+    /// Number of records.
     pub count: u32,
 }
 
-/// The first 112 bytes.
+/// The header: the first 112 bytes of an artifact.
 #[derive(Clone, Copy, Debug, Pod, Zeroable)]
 #[repr(C)]
 pub struct Header {
-    /// [`MAGIC`].
+    /// The first four bytes: [`MAGIC`].
     pub magic: [u8; 4],
-    /// The major version: another one is refused.
+    /// The major version. Any other one than [`VERSION`]'s is refused.
     pub major: u16,
-    /// The minor version: an older one is read.
+    /// The minor version. Older ones are readable; newer ones are refused.
     pub minor: u16,
-    /// The bytes of the whole artifact.
+    /// Length of the whole artifact, in bytes.
     pub length: u32,
     /// CRC-32C of everything after this field.
     pub checksum: u32,
-    /// The tables, in the order of [`Section`] from `Signatures` on.
+    /// The tables, in the order of [`Section`], beginning with `Signatures`.
     pub sections: [Range; 12],
 }
 
-/// A named entry point.
+/// A signature: a named entry point of the artifact.
 #[derive(Clone, Copy, Debug, Pod, Zeroable)]
 #[repr(C)]
 pub struct SignatureRecord {
-    /// The number of its name.
+    /// Index of the signature's name in the names section.
     pub name: u32,
-    /// Its block.
+    /// Index of the signature's block.
     pub block: u32,
-    /// The number of its first input's name; the others follow.
+    /// Index of the name of its first input. The names of the other inputs follow.
     pub input_names: u32,
-    /// The number of its first output's name; the others follow.
+    /// Index of the name of its first output. The names of the other outputs follow.
     pub output_names: u32,
 }
 
-/// A run of instructions with inputs and outputs: the body of a signature, or what a branch or a loop runs.
+/// A sequence of instructions with inputs and outputs: the body of a signature, of a branch or of a loop.
 #[derive(Clone, Copy, Debug, Pod, Zeroable)]
 #[repr(C)]
 pub struct BlockRecord {
-    /// Its first instruction.
+    /// Index of the block's first instruction.
     pub first: u32,
-    /// How many instructions.
+    /// Number of instructions in the block.
     pub instructions: u32,
-    /// The index of its first input in the operands.
+    /// Index of the block's first input in the operands.
     pub inputs: u32,
-    /// How many inputs.
+    /// Number of the block's inputs.
     pub input_count: u32,
-    /// The index of its first output in the operands.
+    /// Index of the block's first output in the operands.
     pub outputs: u32,
-    /// How many outputs.
+    /// Number of the block's outputs.
     pub output_count: u32,
-    /// The bytes of scratch memory it needs.
+    /// Size of the scratch memory that it needs, in bytes.
     pub scratch: u32,
 }
 
-/// A variable, shared by all signatures.
+/// A variable. All signatures share it.
 #[derive(Clone, Copy, Debug, Pod, Zeroable)]
 #[repr(C)]
 pub struct VariableRecord {
-    /// The number of its name.
+    /// Index of the variable's name in the names section.
     pub name: u32,
-    /// Its tensor record.
+    /// Index of the variable's tensor record.
     pub tensor: u32,
-    /// The offset of its initial value in the data; [`NONE`] for zeros, and then only signatures that assign it use it.
+    /// Offset of its initial value in the data section. [`NONE`] means zeros; such a variable can be used only if a loaded signature
+    /// assigns it.
     pub initial: u32,
-    /// A bit for each signature that assigns it. While none of those is loaded, it stays in flash.
+    /// A bit for each signature that assigns it. The variable stays in flash unless one of these signatures is loaded.
     pub assigned_by: u32,
-    /// 1 if an optimizer trains it.
+    /// 1 if an optimizer trains the variable, else 0.
     pub trainable: u32,
 }
 
-/// A tensor's type and place.
+/// A tensor: its type and its place.
 #[derive(Clone, Copy, Debug, Pod, Zeroable)]
 #[repr(C)]
 pub struct TensorRecord {
-    /// Its type.
+    /// Index of the tensor's type in the types section.
     pub tensor_type: u16,
-    /// A [`Space`] number.
+    /// The kind of memory that holds the tensor: a [`Space`] as a number.
     pub space: u8,
-    /// 0.
+    /// Reserved; 0.
     pub reserved: u8,
-    /// In flash: the offset in the data. In scratch: the offset there. Of a variable: its index.
+    /// In flash: the offset in the data section. In scratch memory: the offset there. For a variable: its index.
     pub location: u32,
-    /// Its bytes.
+    /// Size of the tensor, in bytes.
     pub bytes: u32,
-    /// Its quantisation; [`NONE`] where there is none.
+    /// Reserved for the index of its quantisation. Always [`NONE`] in format version 1.0.
     pub quantization: u32,
 }
 
-/// Where a tensor lives.
+/// The kind of memory that holds a tensor.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
 pub enum Space {
-    /// In the artifact's data: never written.
+    /// The artifact's data section, which is never written.
     Flash = 0,
-    /// In scratch memory.
+    /// Scratch memory.
     Scratch = 1,
-    /// A variable: in RAM if a loaded signature assigns it, else in flash.
+    /// A variable: in RAM if a loaded signature assigns it, otherwise in flash.
     Variable = 2,
 }
 
@@ -136,35 +137,35 @@ impl Space {
     pub(crate) const SCRATCH: u8 = Space::Scratch as u8;
 }
 
-/// One op on tensors. Inputs come first among its operands, then outputs.
+/// One op on tensors. In the list of operands, the inputs come first, then the outputs.
 #[derive(Clone, Copy, Debug, Pod, Zeroable)]
 #[repr(C)]
 pub struct InstructionRecord {
-    /// Its kernel in the artifact's table.
+    /// Index of its kernel in the artifact's kernel table.
     pub kernel: u16,
-    /// How many inputs.
+    /// Number of the instruction's inputs.
     pub inputs: u8,
-    /// How many outputs.
+    /// Number of the instruction's outputs.
     pub outputs: u8,
-    /// The index of its first operand.
+    /// Index of the instruction's first operand.
     pub operands: u32,
-    /// The index of its first attribute word.
+    /// Index of the instruction's first attribute word.
     pub attributes: u32,
-    /// How many attribute words.
+    /// Number of attribute words.
     pub attribute_words: u32,
 }
 
-/// A kernel that instructions name.
+/// A kernel that instructions refer to.
 #[derive(Clone, Copy, Debug, Pod, Zeroable)]
 #[repr(C)]
 pub struct KernelRecord {
-    /// The op's number.
+    /// Number of the op.
     pub op: u16,
-    /// The element type's number.
+    /// Number of the element type.
     pub dtype: u8,
-    /// 0.
+    /// Reserved; 0.
     pub reserved: u8,
-    /// The number of the op's name.
+    /// Index of the op's name in the names section.
     pub name: u32,
 }
 
@@ -174,13 +175,13 @@ impl KernelRecord {
     }
 }
 
-/// A checked artifact, read in place. It borrows the bytes and the kernels, and allocates nothing.
+/// A verified artifact, read in place. It borrows the bytes and the kernels and allocates nothing.
 ///
 /// ```no_run
-/// # static MODEL: gradlet_core::Aligned<[u8; 0]> = gradlet_core::Aligned([]);
+/// # static MODEL: gradlet_core::runtime::Aligned<[u8; 0]> = gradlet_core::runtime::Aligned([]);
 /// use gradlet_core::{Kernel, Program, Session, ops};
 /// static KERNELS: &[&Kernel] = &[&ops::dense::F32, &ops::relu::F32];
-/// let mut arena = gradlet_core::Aligned([0u8; 4096]);
+/// let mut arena = gradlet_core::runtime::Aligned([0u8; 4096]);
 ///
 /// let program = Program::load(&MODEL.0, KERNELS, &["infer"])?;
 /// let infer = program.signature("infer")?;
@@ -206,16 +207,16 @@ pub struct Program<'a> {
     pub(crate) metadata: &'a [u8],
     pub(crate) data: &'a [u8],
     pub(crate) kernels: &'a [&'a Kernel],
-    /// The kernels that stand where the artifact's own table has them.
+    /// The leading kernels whose positions agree with the artifact's kernel table, for access by index.
     pub(crate) in_order: &'a [&'a Kernel],
     pub(crate) loaded: u32,
 }
 
-/// A loaded signature of a program.
+/// Identifies a loaded signature of a program.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct SignatureId(pub(crate) u32);
 
-/// The bytes of a record of each section.
+/// Size of one record of each section, in bytes.
 const RECORD_BYTES: [u8; 12] = [
     size_of::<SignatureRecord>() as u8,
     size_of::<BlockRecord>() as u8,
@@ -231,7 +232,7 @@ const RECORD_BYTES: [u8; 12] = [
     1,
 ];
 
-/// The bytes of each table. One loop for all of them, to keep firmware small.
+/// Returns the bytes of each table. One loop serves all of them, to keep firmware small.
 fn tables<'a>(bytes: &'a [u8], header: &Header) -> Result<[&'a [u8]; 12]> {
     let mut tables: [&[u8]; 12] = [&[]; 12];
     let sections = header.sections.iter().zip(RECORD_BYTES);
@@ -244,13 +245,13 @@ fn tables<'a>(bytes: &'a [u8], header: &Header) -> Result<[&'a [u8]; 12]> {
     Ok(tables)
 }
 
-/// The records of a table that [`tables`] found, whole and aligned.
+/// Returns the records of a table that [`tables`] found to be complete and aligned.
 #[inline]
 fn records<T: Pod>(table: &[u8]) -> &[T] {
     bytemuck::try_cast_slice(table).unwrap_or(&[])
 }
 
-/// The types of a table that [`tables`] found. An error names the first whose element type has no such number.
+/// Returns the types of a table that [`tables`] found. The error names the first record whose element type number is unknown.
 fn types_of(table: &[u8]) -> Result<&[TensorType]> {
     let unknown = |record: &[u8]| bytemuck::checked::try_from_bytes::<TensorType>(record).is_err();
     bytemuck::checked::try_cast_slice(table).map_err(|_| {
@@ -259,20 +260,20 @@ fn types_of(table: &[u8]) -> Result<&[TensorType]> {
     })
 }
 
-/// CRC-32C (Castagnoli) of `bytes`, as the header holds it.
+/// Returns the CRC-32C (Castagnoli) of `bytes`, as the header stores it.
 pub fn checksum(bytes: &[u8]) -> u32 {
     Checksum::NEW.add(bytes).get()
 }
 
-/// A CRC-32C in the making.
+/// A CRC-32C that is computed incrementally.
 #[derive(Clone, Copy)]
 pub(crate) struct Checksum(u32);
 
 impl Checksum {
-    /// That of no bytes.
+    /// The state before the first byte.
     pub(crate) const NEW: Checksum = Checksum(!0);
 
-    /// With more bytes. One function for all, to keep firmware small.
+    /// Returns the state after more bytes. Every checksum uses this one function, to keep firmware small.
     #[inline(never)]
     pub(crate) fn add(self, bytes: &[u8]) -> Checksum {
         const CRC: &Crc<u32, NoTable> = &Crc::<u32, NoTable>::new(&CRC_32_ISCSI);
@@ -287,7 +288,8 @@ impl Checksum {
 }
 
 impl<'a> Program<'a> {
-    /// Reads the header and finds the tables, without checking checksum or records: for bytes that were loaded before.
+    /// Reads the header and finds the tables, but checks neither the checksum nor the records. Only for bytes that were loaded before, or
+    /// that the caller checks afterwards.
     pub(crate) fn open(bytes: &'a [u8], kernels: &'a [&'a Kernel]) -> Result<Program<'a>> {
         let got = bytes.len() as u32;
         if !(bytes.as_ptr() as usize).is_multiple_of(ALIGN) {
@@ -331,7 +333,7 @@ impl<'a> Program<'a> {
         Ok(program)
     }
 
-    /// The loaded signature called `name`. Fails with [`Error::UnknownSignature`].
+    /// Returns the loaded signature with the name `name`. Fails with [`Error::UnknownSignature`] if there is none.
     pub fn signature(&self, name: &str) -> Result<SignatureId> {
         let id = self.find(name)?;
         if self.loaded & (1 << id.0) == 0 { Err(Error::UnknownSignature) } else { Ok(id) }
@@ -342,7 +344,7 @@ impl<'a> Program<'a> {
         self.signatures.iter().position(named).map(|index| SignatureId(index as u32)).ok_or(Error::UnknownSignature)
     }
 
-    /// Name `index`: names are postcard strings, one after the other.
+    /// Returns name `index`. Names are consecutive postcard strings.
     pub(crate) fn name_bytes(&self, index: u32) -> Option<&'a [u8]> {
         let mut rest = self.names;
         for _ in 0..index {
@@ -368,7 +370,7 @@ impl<'a> Program<'a> {
         part(self.instructions, block.first, block.instructions)
     }
 
-    /// The attribute words of an instruction.
+    /// Returns the attribute words of an instruction.
     #[inline]
     pub(crate) fn attributes(&self, instruction: &InstructionRecord) -> &'a [u32] {
         match instruction.attribute_words {
@@ -377,14 +379,14 @@ impl<'a> Program<'a> {
         }
     }
 
-    /// The type of a tensor.
+    /// Returns the type of a tensor.
     #[inline]
     pub(crate) fn tensor_type(&self, record: &TensorRecord) -> &'a TensorType {
         self.types.get(usize::from(record.tensor_type)).unwrap_or(&TensorType::EMPTY)
     }
 
-    /// The linked kernel for entry `index` of the artifact's kernel table. A table in the artifact's own order is found
-    /// at once; any other order works too.
+    /// Returns the linked kernel for entry `index` of the artifact's kernel table. The lookup is immediate if the linked kernels have the
+    /// artifact's order, and a search otherwise.
     #[inline]
     pub(crate) fn kernel(&self, index: u16) -> Option<&'a Kernel> {
         match self.in_order.get(usize::from(index)) {
@@ -399,47 +401,47 @@ impl<'a> Program<'a> {
         self.kernels.iter().find(|kernel| record.is(kernel)).copied()
     }
 
-    /// True if variable `record` is in RAM: a loaded signature assigns it.
+    /// True if the variable is in RAM because a loaded signature assigns it.
     pub(crate) fn in_ram(&self, record: &VariableRecord) -> bool {
         record.assigned_by & self.loaded != 0
     }
 
-    /// The bytes of `record`, which is in flash.
+    /// Returns the `bytes` bytes at `offset` in the data section.
     pub(crate) fn flash(&self, offset: u32, bytes: u32) -> &'a [u8] {
         part(self.data, offset, bytes)
     }
 
-    /// The bytes of arena that the loaded signatures need: the largest scratch, the variables in RAM, and a table of all
-    /// variables.
+    /// Returns the size of the arena that the loaded signatures need, in bytes: the largest scratch memory, the variables in RAM, and an
+    /// offset for every variable.
     pub fn arena_bytes(&self) -> usize {
         self.memory_bytes() + size_of::<u32>() * self.variables.len()
     }
 
-    /// The bytes of the largest scratch and of the variables in RAM.
+    /// Returns the size of the largest scratch memory and of the variables in RAM, in bytes.
     pub(crate) fn memory_bytes(&self) -> usize {
         self.scratch_bytes() + self.variable_bytes()
     }
 
-    /// The bytes of the variables in RAM.
+    /// Returns the size of the variables in RAM, in bytes.
     pub(crate) fn variable_bytes(&self) -> usize {
         let in_ram = self.variables.iter().filter(|record| self.in_ram(record));
         in_ram.map(|record| align(self.bytes_of(record) as usize)).sum()
     }
 
-    /// The bytes of a variable.
+    /// Returns the size of a variable, in bytes.
     pub(crate) fn bytes_of(&self, record: &VariableRecord) -> u32 {
         self.tensors.get(record.tensor as usize).map_or(0, |tensor| tensor.bytes)
     }
 
-    /// The bytes of the largest scratch.
+    /// Returns the size of the largest scratch memory of a loaded signature, in bytes.
     pub(crate) fn scratch_bytes(&self) -> usize {
         let loaded = (0..self.signatures.len() as u32).filter_map(|index| self.block(SignatureId(index)).ok());
         align(loaded.map(|block| block.scratch as usize).max().unwrap_or(0))
     }
 }
 
-/// The name of the op, and of the element type, that a failed load with [`Error::MissingKernel`] asked for: the line to
-/// add to the firmware's kernel table is `&gradlet_core::ops::{op}::{DTYPE}`.
+/// Returns the op name and the element type of a kernel that a failed load with [`Error::MissingKernel`] needed. The line to add to the
+/// firmware's kernel table is `&gradlet_core::ops::{op}::{DTYPE}`. Returns `None` if `bytes` is not an artifact or has no such kernel.
 pub fn missing_kernel(bytes: &[u8], kernel: u32) -> Option<(&str, DType)> {
     let program = Program::open(bytes, &[]).ok()?;
     let record = program.kernel_records.get(kernel as usize)?;
@@ -447,18 +449,18 @@ pub fn missing_kernel(bytes: &[u8], kernel: u32) -> Option<(&str, DType)> {
     Some((name, DType::from_code(record.dtype)?))
 }
 
-/// `bytes` rounded up to [`ALIGN`].
+/// Returns `bytes` rounded up to a multiple of [`ALIGN`].
 pub(crate) const fn align(bytes: usize) -> usize {
     bytes.next_multiple_of(ALIGN)
 }
 
-/// `count` records from `first`; none where that passes the end.
+/// Returns the `count` records from `first` on, or none if they reach past the end.
 #[inline]
 pub(crate) fn part<T>(table: &[T], first: u32, count: u32) -> &[T] {
     table.get(first as usize..).and_then(|rest| rest.get(..count as usize)).unwrap_or(&[])
 }
 
-/// A postcard string: its length as a varint, then its bytes. Gives the bytes and what follows.
+/// Reads a postcard string: its length as a varint, then its bytes. Returns the bytes of the string and the bytes after it.
 pub(crate) fn take_name(bytes: &[u8]) -> Option<(&[u8], &[u8])> {
     let mut length = 0usize;
     for (index, &byte) in bytes.iter().enumerate().take(3) {

@@ -1,8 +1,9 @@
-//! Checkpoints in flash that a loss of power cannot take: two slots or more, written in turn.
+//! Checkpoints in flash that survive a loss of power: two or more slots, written in turn.
 //!
-//! A slot is a record, a word that commits it, and a checkpoint. A save erases the slot after the newest whole one, writes the checkpoint,
-//! then the record (sequence number, length, checksum), and last the commit word: all of its bits are cleared, so that one that was
-//! interrupted at any of its bits commits nothing. Until then the newest whole slot is as it was. `SPEC.md` has the bytes.
+//! A slot consists of a record, a commit word, and a checkpoint. A save erases the slot after the newest complete one and writes the
+//! checkpoint. It then writes the record (sequence number, length, checksum) and finally the commit word, which clears all of the word's
+//! bits. A commit word that was interrupted at any bit commits nothing. Until it is complete, the newest complete slot is unchanged.
+//! `SPEC.md` specifies the bytes.
 
 use crate::base::error::{Error, Result};
 use crate::runtime::checkpoint::{Contents, Fault, Outcome, Put, Take};
@@ -13,25 +14,28 @@ use core::ops::Range;
 use embedded_io::ErrorKind;
 use embedded_storage::nor_flash::NorFlash;
 
-/// The first bytes of a slot's record.
+/// The first four bytes of a slot's record.
 pub const MAGIC: [u8; 4] = *b"GRDS";
-/// The bytes of a record and of its checksum.
+/// Size of a record with its checksum, in bytes.
 const RECORD: usize = size_of::<Committed>() + 4;
 
-/// What a driver says of flash is its own; words and blocks it is asked for are whole and inside.
+/// The fault for any error of the flash driver. The driver's own error is not kept: gradlet only requests aligned ranges inside the
+/// flash, so the error is specific to the driver.
 const FAILED: Fault = Fault::Io(ErrorKind::Other);
 
 /// Checkpoints in a range of NOR flash.
 ///
-/// `BUFFER` bytes hold what is written and read at once: a multiple of the flash's `WRITE_SIZE` and `READ_SIZE`.
+/// `BUFFER` is the number of bytes that are written or read together. It must be a multiple of the flash's `WRITE_SIZE` and `READ_SIZE`.
 ///
 /// ```no_run
 /// use embedded_storage::nor_flash::NorFlash;
-/// use gradlet_core::{Contents, Session, Slots};
+/// use gradlet_core::Session;
+/// use gradlet_core::runtime::Slots;
+/// use gradlet_core::runtime::checkpoint::Contents;
 /// # fn train(session: &mut Session<'_, '_>) -> gradlet_core::Result<()> { Ok(()) }
 /// fn firmware(flash: impl NorFlash, session: &mut Session<'_, '_>) -> gradlet_core::Result<()> {
 ///     let mut slots = Slots::new(flash, 0x10_0000..0x11_0000, 2)?;
-///     slots.restore(session)?; // goes on where the newest whole checkpoint left off, or from the artifact's values
+///     slots.restore(session)?; // continues from the newest complete checkpoint, or from the artifact's values
 ///     loop {
 ///         train(session)?;
 ///         slots.save(session, Contents::Changed)?;
@@ -41,48 +45,48 @@ const FAILED: Fault = Fault::Io(ErrorKind::Other);
 pub struct Slots<F, const BUFFER: usize = 64> {
     flash: F,
     start: u32,
-    /// The bytes of a slot.
+    /// Size of a slot, in bytes.
     size: u32,
     count: u32,
-    /// What is read, or is to be written.
+    /// Buffer for the bytes that were read or that wait to be written.
     words: [u8; BUFFER],
-    /// Where the slot begins that is read or written.
+    /// Offset in flash of the slot that is being read or written.
     begin: u32,
-    /// The next byte in it.
+    /// Offset of the next byte, from the start of the slot.
     at: u32,
-    /// The byte in it that is first in `words`; [`NONE`] if there is none.
+    /// Offset of the first byte of `words`, from the start of the slot; [`NONE`] if the buffer is empty.
     held: u32,
-    /// The checksum of what was read or written since.
+    /// Checksum of the bytes that were read or written since the last seek.
     sum: Checksum,
 }
 
-/// What a committed slot says of its checkpoint.
+/// The record of a committed slot.
 #[derive(Clone, Copy, Pod, Zeroable)]
 #[repr(C)]
 struct Committed {
     magic: [u8; 4],
-    /// The newer the higher; from 1 on.
+    /// The sequence number, from 1 on. A higher number is newer.
     sequence: u32,
     bytes: u32,
     checksum: u32,
 }
 
 impl<F: NorFlash> Slots<F> {
-    /// Divides the bytes `range` of `flash` into `count` slots, each of as many whole erase blocks as there are for it.
+    /// Divides the bytes `range` of `flash` into `count` slots. Each slot gets the same number of whole erase blocks, as many as fit.
     ///
-    /// Nothing is read or erased. Fails with [`Error::Slots`] if there are fewer than two slots, or a slot has no erase block; if `range`
-    /// does not begin with an erase block or passes the flash's end; and if the words of the flash are larger than 64 bytes
-    /// ([`Slots::with_buffer`]).
+    /// Nothing is read or erased. Fails with [`Error::Slots`] in these cases: `count` is less than two, a slot is smaller than an erase
+    /// block, `range` does not begin at an erase block or ends past the end of the flash, or 64 bytes are not a multiple of the flash's
+    /// words ([`Slots::with_buffer`] takes another buffer size).
     pub fn new(flash: F, range: Range<u32>, count: u32) -> Result<Slots<F>> {
         Slots::with_buffer(flash, range, count)
     }
 }
 
 impl<F: NorFlash, const BUFFER: usize> Slots<F, BUFFER> {
-    /// The bytes from a slot's begin to its checkpoint: the record and the commit word, in whole words.
+    /// Number of bytes before the checkpoint in a slot: the record and the commit word, each rounded up to whole words.
     const HEAD: u32 = (RECORD.next_multiple_of(F::WRITE_SIZE) + F::WRITE_SIZE) as u32;
 
-    /// [`Slots::new`], with another buffer.
+    /// Creates the slots like [`Slots::new`], with a buffer of `BUFFER` bytes.
     pub fn with_buffer(flash: F, range: Range<u32>, count: u32) -> Result<Slots<F, BUFFER>> {
         let block = F::ERASE_SIZE as u32;
         let words = [F::READ_SIZE, F::WRITE_SIZE];
@@ -95,17 +99,19 @@ impl<F: NorFlash, const BUFFER: usize> Slots<F, BUFFER> {
         Ok(Slots { flash, start: range.start, size, count, words: [0; BUFFER], begin: 0, at: 0, held: NONE, sum: Checksum::NEW })
     }
 
-    /// The flash.
+    /// Returns the flash.
     pub fn into_inner(self) -> F {
         self.flash
     }
 
-    /// Writes a checkpoint of the session into the slot after the newest whole one. Gives its sequence number: 1 for the first, then one
-    /// more each time.
+    /// Writes a checkpoint of the session into the slot after the newest complete one. Returns its sequence number: 1 for the first
+    /// checkpoint, then one more each time.
     ///
-    /// Whatever happens to the power, [`Slots::restore`] then finds either this checkpoint or the one that it would have found before.
-    /// Fails with [`Error::SlotTooSmall`] before anything is erased, with [`Error::Io`] if the flash does, and with [`Error::Worn`] if it
-    /// does not hold the checkpoint's bytes; the next save tries the same slot again. The record and the commit word are not read back.
+    /// If power fails at any time, [`Slots::restore`] finds either this checkpoint or the one that it would have found before.
+    ///
+    /// Fails with [`Error::SlotTooSmall`] before anything is erased, with [`Error::Io`] if the flash does, and with [`Error::Worn`] if
+    /// the flash does not hold the checkpoint's bytes. After a failure the next save tries the same slot again. The record and the commit
+    /// word are not read back.
     pub fn save(&mut self, session: &Session<'_, '_>, contents: Contents) -> Result<u32> {
         let bytes = session.checkpoint_len(contents);
         let needed = bytes.saturating_add(Self::HEAD);
@@ -121,7 +127,7 @@ impl<F: NorFlash, const BUFFER: usize> Slots<F, BUFFER> {
         Ok(sequence)
     }
 
-    /// Writes the checkpoint, the record, and then the commit word.
+    /// Writes the checkpoint, then the record, then the commit word.
     fn write(&mut self, session: &Session<'_, '_>, contents: Contents, slot: u32, mut record: Committed) -> Outcome {
         self.seek(slot, Self::HEAD);
         let end = self.begin + (Self::HEAD + record.bytes).next_multiple_of(F::ERASE_SIZE as u32);
@@ -141,13 +147,14 @@ impl<F: NorFlash, const BUFFER: usize> Slots<F, BUFFER> {
         self.flush()
     }
 
-    /// Sets the session's variables to the newest checkpoint that is whole and this artifact's. Gives its sequence number, or `None` where
-    /// no slot says that it was committed; the session is then as it was. A slot whose record the flash cannot read says nothing: make sure
-    /// that the flash answers before.
+    /// Sets the session's variables to the newest complete checkpoint, which must belong to this artifact. Returns its sequence number,
+    /// or `None` if no slot is committed; the session is then unchanged. A slot whose record the flash cannot read counts as not
+    /// committed, so the caller makes sure that the flash works first.
     ///
-    /// A checkpoint's bytes are checked before one of a variable is changed; where they are damaged, the checkpoint before it is taken.
-    /// Fails with [`Error::Damaged`] where no slot is whole, and as [`Session::restore`] does with the newest whole one:
-    /// [`Error::OtherArtifact`] after an update of the firmware, which leaves the session as it was.
+    /// The bytes of a checkpoint are checked before any variable changes. If they are damaged, the next older checkpoint is used.
+    ///
+    /// Fails with [`Error::Damaged`] if slots are committed but none is complete. Fails like [`Session::restore`] with the newest
+    /// complete checkpoint: [`Error::OtherArtifact`], for example after a firmware update, leaves the session unchanged.
     pub fn restore(&mut self, session: &mut Session<'_, '_>) -> Result<Option<u32>> {
         match self.newest_whole() {
             (0, ..) => Ok(None),
@@ -160,8 +167,8 @@ impl<F: NorFlash, const BUFFER: usize> Slots<F, BUFFER> {
         }
     }
 
-    /// The highest sequence number; the newest slot whose bytes are those that were written, or what comes before the first slot; and its
-    /// sequence number, or 0.
+    /// Returns three numbers: the highest committed sequence number; the newest slot whose checkpoint has the stored checksum, or
+    /// [`NONE`]; and the sequence number of that slot, or 0.
     #[inline(never)]
     fn newest_whole(&mut self) -> (u32, u32, u32) {
         let (mut highest, mut newest) = (0, (NONE, 0));
@@ -175,7 +182,7 @@ impl<F: NorFlash, const BUFFER: usize> Slots<F, BUFFER> {
         (highest, newest.0, newest.1)
     }
 
-    /// What slot `slot` says, if it was committed. One that cannot be read was not.
+    /// Returns the record of slot `slot` if the slot is committed. A slot that cannot be read is not committed.
     #[inline(always)]
     fn committed(&mut self, slot: u32) -> Option<Committed> {
         let (mut record, mut sum, mut byte) = (Committed::zeroed(), [0; 4], [0]);
@@ -188,7 +195,7 @@ impl<F: NorFlash, const BUFFER: usize> Slots<F, BUFFER> {
         (committed && record.magic == MAGIC && sum == computed).then_some(record)
     }
 
-    /// True if the checkpoint in a slot has the checksum that was written with it.
+    /// True if the checkpoint in a slot has the checksum of its record.
     #[inline(never)]
     fn is_whole(&mut self, slot: u32, record: &Committed) -> bool {
         self.seek(slot, Self::HEAD);
@@ -196,13 +203,13 @@ impl<F: NorFlash, const BUFFER: usize> Slots<F, BUFFER> {
         (0..record.bytes).all(|_| self.take(&mut byte).is_ok()) && self.sum.get() == record.checksum
     }
 
-    /// Goes to a byte of a slot.
+    /// Moves to byte `at` of a slot.
     #[inline(never)]
     fn seek(&mut self, slot: u32, at: u32) {
         (self.begin, self.at, self.held, self.sum) = (self.start + slot * self.size, at, NONE, Checksum::NEW);
     }
 
-    /// Writes what there is, in whole words; the rest of the last one stays erased.
+    /// Writes the buffered bytes in whole words. The rest of the last word stays erased (0xff).
     #[inline(never)]
     fn flush(&mut self) -> Outcome {
         let filled = self.at.saturating_sub(self.held) as usize;
@@ -240,7 +247,7 @@ impl<F: NorFlash, const BUFFER: usize> Take for Slots<F, BUFFER> {
 }
 
 impl<F: NorFlash, const BUFFER: usize> Put for Slots<F, BUFFER> {
-    /// Writes once there are enough bytes.
+    /// Buffers bytes and writes them when the buffer is full.
     #[inline(never)]
     fn put(&mut self, bytes: &[u8]) -> Outcome {
         self.sum = self.sum.add(bytes);

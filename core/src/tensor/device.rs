@@ -248,7 +248,7 @@ impl Device {
     /// scope of this device, step by step. What only reads tensors of this device beside others is computed by it, too.
     ///
     /// ```
-    /// use gradlet_core::profile::{Activity, Profiler};
+    /// use gradlet_core::internal::profile::{Activity, Profiler};
     /// use gradlet_core::{Tensor, ops};
     /// use std::sync::{Arc, Mutex};
     /// #[derive(Default)]

@@ -14,7 +14,7 @@ use alloc::string::String;
 ///
 /// ```
 /// use gradlet_core::ops::relu;
-/// use gradlet_core::scope::{Gradient, Op};
+/// use gradlet_core::custom_op::{Gradient, Op};
 /// static OP: Op = Op { tf_type: Some("Relu6"), ..Op::elementwise(&relu::DEF, "relu6(x)", Gradient::Missing("nobody asked")) };
 /// assert_eq!(OP.type_name(), "Relu6");
 /// ```

@@ -229,7 +229,7 @@ pub trait Scope {
     /// The same scope, which trains or does not. A tape over it, and a function called in it, do as it does.
     ///
     /// ```
-    /// use gradlet_core::{Eager, Record, Scope, ops};
+    /// use gradlet_core::{Differentiate, Eager, Scope, ops};
     /// let scope = Eager::new(&ops::portable_cpu());
     /// let tape = scope.with_training(true).tape();
     /// assert!(tape.training() && !scope.training());
@@ -369,8 +369,9 @@ pub(crate) fn deepest(inner: Option<ScopeHandle>, tensor: &Tensor) -> Result<Opt
 /// are; it gives a gradient for each input, of ops on those: so it has gradients itself, where they are wanted.
 ///
 /// ```
-/// use gradlet_core::scope::Backward;
-/// use gradlet_core::{DType, Eager, Record, Tensor, custom_gradient, ops};
+/// use gradlet_core::custom_op::Backward;
+/// use gradlet_core::{DType, Differentiate, Eager, Tensor, ops};
+/// use gradlet_core::autodiff::custom_gradient;
 /// // As rounding, forward; as nothing at all, backward.
 /// let straight_through = |x: &Tensor| {
 ///     let forward = |x: &[&Tensor]| Ok(vec![x[0].cast(DType::I32)?.cast(DType::F32)?]);

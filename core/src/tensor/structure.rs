@@ -14,7 +14,7 @@ use alloc::vec::Vec;
 /// the order of their fields.
 ///
 /// ```
-/// use gradlet_core::structure::{Part, Structure};
+/// use gradlet_core::function::{Part, Structure};
 /// use gradlet_core::{Tensor, ops};
 /// let x = Tensor::scalar(&ops::portable_cpu(), 1.0f32);
 /// let mut tensors = 0;

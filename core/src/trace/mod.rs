@@ -1,11 +1,11 @@
 //! Scopes that compute eagerly, record a graph or observe; control flow, TensorArray and autograph.
 
 pub mod autograph;
-pub mod control;
-pub mod eager;
+pub(crate) mod control;
+pub(crate) mod eager;
 pub(crate) mod node_names;
-pub mod observe;
+pub(crate) mod observe;
 pub(crate) mod replay;
-pub mod scan;
-pub mod tensor_array;
-pub mod tracing;
+pub(crate) mod scan;
+pub(crate) mod tensor_array;
+pub(crate) mod tracing;

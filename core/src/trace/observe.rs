@@ -38,7 +38,7 @@ pub trait Observer: ThreadSafe {
 /// A scope in `scope` that tells `observer` of all that happens in it, for as long as the handle lives.
 ///
 /// ```
-/// use gradlet_core::observe::{Finite, observed};
+/// use gradlet_core::scope::{Finite, observed};
 /// use gradlet_core::{Eager, Scope, Tensor, Variable, ops};
 /// let scope = Eager::new(&ops::portable_cpu());
 /// let checked = observed(&scope, Finite::new());
@@ -208,7 +208,7 @@ fn not_finite(tensor: &Tensor) -> Option<(f64, usize)> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::autodiff::Record;
+    use crate::autodiff::Differentiate;
     use crate::trace::eager::Eager;
     use alloc::string::ToString;
 

@@ -21,7 +21,7 @@ pub struct ScanOptions {
 /// a new first axis: TensorFlow's `scan`.
 ///
 /// ```
-/// use gradlet_core::scan::{ScanOptions, scan};
+/// use gradlet_core::control::{ScanOptions, scan};
 /// use gradlet_core::{Eager, Scope, Tensor, ops};
 /// let scope = Eager::new(&ops::portable_cpu());
 /// let x = Tensor::new(&scope.device(), &[1, 2, 3, 4], &[4])?;
@@ -68,7 +68,7 @@ pub fn foldl<E: Structure, S: Structure>(scope: &dyn Scope, elements: &E, initia
 /// `map_fn`.
 ///
 /// ```
-/// use gradlet_core::scan::map_fn;
+/// use gradlet_core::control::map_fn;
 /// use gradlet_core::{DType, Eager, Scope, Tensor, ops};
 /// let scope = Eager::new(&ops::portable_cpu());
 /// let x = Tensor::new(&scope.device(), &[1, 2, 3, 4], &[2, 2])?;

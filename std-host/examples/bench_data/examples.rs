@@ -1,11 +1,12 @@
-//! Examples of a 784-byte image and a label, shuffled, in batches of 128, parsed and decoded on all cores.
+//! Benchmark of Examples: each has a 784-byte image and a label. They are shuffled, batched by 128, parsed and decoded on all cores.
 
 use super::{Outcome, noise};
 use gradlet::data::AUTOTUNE;
-use gradlet::example::{Example, FeatureType, Features, FixedLenFeature, parse_example};
-use gradlet::raw::{ByteOrder, decode_raw};
-use gradlet::tfrecord::{Compression, RecordFiles, RecordWriter};
-use gradlet::{DType, Strings};
+use gradlet::io::example::{Example, FeatureType, Features, FixedLenFeature, parse_example};
+use gradlet::io::{ByteOrder, decode_raw};
+use gradlet::io::tfrecord::{Compression, RecordFiles, RecordWriter};
+use gradlet::DType;
+use gradlet::tensor::Strings;
 use std::path::Path;
 use std::time::Instant;
 
@@ -13,7 +14,7 @@ const IMAGE: usize = 784;
 const EXAMPLES: usize = 200_000;
 const FILE: &str = "examples-784.tfrecord";
 
-/// The file of Examples, unless it is there.
+/// Writes the file of Examples, unless it exists.
 pub fn make(folder: &Path) -> Outcome<()> {
     let path = folder.join(FILE);
     if path.exists() {
@@ -27,7 +28,7 @@ pub fn make(folder: &Path) -> Outcome<()> {
     Ok(writer.finish()?)
 }
 
-/// How many Examples a second become tensors.
+/// Measures the number of Examples per second that become tensors.
 pub fn examples_per_s(folder: &Path) -> Outcome<f64> {
     let features = Features::new()
         .with("image", FixedLenFeature::new(FeatureType::Strings, &[]))

@@ -1,23 +1,23 @@
-//! JPEG files, decoded, resized to 256×256, in batches of 32; and the epochs of a small CNN that they feed.
+//! Benchmark of JPEG files: decoded, resized to 256×256 and batched by 32. Also an epoch of a small CNN that trains on them.
 
 use super::{Outcome, noise};
 use gradlet::data::{AUTOTUNE, Dataset};
 use gradlet::image::{ResizeMethod, decode_jpeg, encode_jpeg, resize};
 use gradlet::layers::{Activation, Conv2D, Dense, GlobalAveragePooling2D, MaxPool2D, Sequential};
 use gradlet::losses::SparseCategoricalCrossentropy;
-use gradlet::model::{Compile, Fit, Model, Verbose};
+use gradlet::train::{Compile, Fit, Model, Verbose};
 use gradlet::optimizers::Adam;
 use gradlet::{Eager, Result, Tensor, io};
 use std::path::{Path, PathBuf};
 use std::time::Instant;
 
-/// Pictures of 500×375, as many photographs are when sets of them are made.
+/// Height of a picture. Many photographs in public datasets have 500×375 pixels.
 const ROWS: u32 = 375;
 const COLS: u32 = 500;
 const FILES: usize = 512;
 const BATCH: usize = 32;
 
-/// The pictures, made here: stripes of two directions and some noise. They compress as photographs do.
+/// Writes synthetic pictures, unless they exist: horizontal or vertical stripes with noise. They compress about as well as photographs.
 pub fn make(folder: &Path) -> Outcome<()> {
     let folder = folder.join("jpeg");
     if folder.join(file_name(FILES - 1)).exists() {
@@ -53,7 +53,7 @@ fn files(folder: &Path) -> Dataset<(PathBuf, i32)> {
     (0..FILES).map(|file| (folder.join("jpeg").join(file_name(file)), (file % 2) as i32)).collect()
 }
 
-/// One after another, on the thread that asks.
+/// Returns a dataset that decodes one image after another, on the consumer's thread.
 fn serial(folder: &Path) -> Dataset<(Tensor, Tensor)> {
     files(folder).map(load).batch(BATCH)
 }
@@ -62,7 +62,7 @@ fn parallel(folder: &Path) -> Dataset<(Tensor, Tensor)> {
     files(folder).map_parallel(AUTOTUNE, load).batch(BATCH).prefetch(AUTOTUNE)
 }
 
-/// How many pictures a second come, when nothing else is done.
+/// Measures pictures per second of the dataset alone, without training.
 pub fn images_per_s(folder: &Path) -> Outcome<f64> {
     let dataset = parallel(folder);
     let start = Instant::now();
@@ -70,7 +70,7 @@ pub fn images_per_s(folder: &Path) -> Outcome<f64> {
     Ok(f64::from(images) / start.elapsed().as_secs_f64())
 }
 
-/// How many pictures a second a CNN learns from.
+/// Measures pictures per second of a training epoch of a CNN.
 fn epoch(dataset: &Dataset<(Tensor, Tensor)>) -> Outcome<f64> {
     let scope = Eager::with_seed(&gradlet::cpu(), 1);
     let layers = Sequential::new()
@@ -82,19 +82,19 @@ fn epoch(dataset: &Dataset<(Tensor, Tensor)>) -> Outcome<f64> {
     let mut model = Model::new(&scope, layers);
     model.compile(Compile::new(Adam::new(0.001), SparseCategoricalCrossentropy::default().from_logits(true)))?;
     let fit = || Fit::new().verbose(Verbose::Silent);
-    // Traced and warm, and settings found, before it is timed.
+    // Before the timed epoch: traces the step, warms the caches, and lets AUTOTUNE find its settings.
     model.fit(dataset, fit().steps_per_epoch(4))?;
     let start = Instant::now();
     model.fit(dataset, fit())?;
     Ok(FILES as f64 / start.elapsed().as_secs_f64())
 }
 
-/// With parallel map and prefetch.
+/// Measures [`epoch`] with parallel map and prefetch.
 pub fn epoch_images_per_s(folder: &Path) -> Outcome<f64> {
     epoch(&parallel(folder))
 }
 
-/// Without them.
+/// Measures [`epoch`] without parallel map and prefetch.
 pub fn serial_epoch_images_per_s(folder: &Path) -> Outcome<f64> {
     epoch(&serial(folder))
 }

@@ -41,7 +41,10 @@ impl Default for Options {
 /// Fails where a signature is not one of these, and where the model cannot be traced for its input.
 ///
 /// ```
-/// use gradlet::{Eager, ModelSpec, describe::Description, export};
+/// use gradlet::Eager;
+/// use gradlet::applications::ModelSpec;
+/// use gradlet::artifact::export;
+/// use gradlet::artifact::describe::Description;
 /// use std::sync::Arc;
 /// let scope = Eager::new(&gradlet::cpu());
 /// let spec: ModelSpec = "mlp:4-3-2".parse()?;

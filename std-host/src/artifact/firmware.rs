@@ -1,6 +1,6 @@
 //! What a firmware needs beside the artifact: the list of its kernels, and the size of its arena.
 
-use gradlet_core::describe::Description;
+use gradlet_core::artifact::describe::Description;
 use gradlet_core::device::AlignedBytes;
 use gradlet_core::{DType, Program, Result, ops};
 use std::fmt::Write;
@@ -8,7 +8,7 @@ use std::fmt::Write;
 /// The line that adds the kernel of `op` for `dtype` to a firmware's table.
 ///
 /// ```
-/// assert_eq!(gradlet::firmware::kernel("dense", gradlet::DType::F32), "&gradlet_core::ops::dense::F32");
+/// assert_eq!(gradlet::artifact::firmware::kernel("dense", gradlet::DType::F32), "&gradlet_core::ops::dense::F32");
 /// ```
 pub fn kernel(op: &str, dtype: DType) -> String {
     format!("&gradlet_core::ops::{op}::{}", dtype.name().to_uppercase())

@@ -2,7 +2,7 @@
 
 use bytemuck::{Pod, bytes_of, pod_read_unaligned};
 use gradlet_core::device::AlignedBytes;
-use gradlet_core::program::{self, ALIGN, Header, NONE, Space, TensorRecord, VariableRecord};
+use gradlet_core::runtime::program::{self, ALIGN, Header, NONE, Space, TensorRecord, VariableRecord};
 use gradlet_core::{Error, Result};
 use std::mem::offset_of;
 
@@ -105,7 +105,7 @@ impl Edit<'_> {
 mod tests {
     use gradlet_core::{Artifact, Eager, Function, Scope, Tensor, Variable};
 
-    use crate::Loaded;
+    use crate::artifact::Loaded;
 
     /// `a` and `b` begin alike, and as a constant: they lie in the same bytes of the file.
     #[test]

@@ -2,8 +2,8 @@
 
 use crate::artifact::{json, svg};
 use gradlet_core::TensorType;
-use gradlet_core::describe::{BlockInfo, Description, InstructionInfo, OperandInfo, SignatureInfo};
-use gradlet_core::program::Space;
+use gradlet_core::artifact::describe::{BlockInfo, Description, InstructionInfo, OperandInfo, SignatureInfo};
+use gradlet_core::runtime::program::Space;
 use std::fmt::Write;
 
 /// The largest holders that a peak is explained by.
@@ -143,12 +143,14 @@ pub fn peak(signature: &SignatureInfo, storages: &[Storage]) -> (usize, u32) {
 /// The artifact in words: flash, kernels, variables, and each signature with its instructions, its RAM, and its peak.
 ///
 /// ```
-/// # use gradlet::{Eager, ModelSpec, export, inspect};
+/// # use gradlet::Eager;
+/// # use gradlet::applications::ModelSpec;
+/// # use gradlet::artifact::{export, inspect};
 /// # let scope = Eager::new(&gradlet::cpu());
 /// # let spec: ModelSpec = "mlp:4-3-2".parse()?;
 /// # let model = std::sync::Arc::new(spec.build(&scope)?);
 /// # let bytes = export::artifact(&scope, &model, &spec, &export::Options::default())?;
-/// let description = gradlet::describe::Description::read(&bytes)?;
+/// let description = gradlet::artifact::describe::Description::read(&bytes)?;
 /// assert!(inspect::text(&description).contains("signature infer(x: f32[1,4]) -> (logits: f32[1,2])"));
 /// let picture = inspect::svg(&description, &[&description.signatures[0]]);
 /// assert!(picture.starts_with("<svg"));

@@ -1,7 +1,7 @@
 //! What is in an artifact, as JSON.
 
-use gradlet_core::describe::{Description, InstructionInfo, OperandInfo, SignatureInfo, VariableInfo};
-use gradlet_core::program::Space;
+use gradlet_core::artifact::describe::{Description, InstructionInfo, OperandInfo, SignatureInfo, VariableInfo};
+use gradlet_core::runtime::program::Space;
 use serde_json::{Map, Value, json};
 
 /// The artifact.

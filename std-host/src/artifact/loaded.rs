@@ -3,11 +3,12 @@
 use crate::artifact::{firmware, first_values};
 use crate::files::write_whole;
 use crate::files::{FileError, FileResult};
-use gradlet_core::describe::{Description, OperandInfo, SignatureInfo};
+use gradlet_core::artifact::describe::{Description, OperandInfo, SignatureInfo};
 use gradlet_core::device::AlignedBytes;
-use gradlet_core::format::Said;
-use gradlet_core::program::missing_kernel;
-use gradlet_core::{Device, Error, Program, Result, Session, SignatureId, Tensor, TensorType, ops};
+use gradlet_core::runtime::SignatureId;
+use gradlet_core::runtime::format::Said;
+use gradlet_core::runtime::program::missing_kernel;
+use gradlet_core::{Device, Error, Program, Result, Session, Tensor, TensorType, ops};
 use std::fmt::Arguments;
 use std::path::Path;
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -29,7 +30,7 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 /// artifact.signature("add", &*add.concrete(&scope, &two)?, &["x"], &["total"])?.doc("add", "Adds x to the total.")?;
 /// let folder = tempfile::tempdir()?;
 /// let path = folder.path().join("total.grdl");
-/// gradlet::write_whole(&path, &artifact.to_bytes()?)?;
+/// gradlet::io::write_whole(&path, &artifact.to_bytes()?)?;
 ///
 /// let loaded = gradlet::load(&path)?;
 /// let add = loaded.signature("add")?;
@@ -123,7 +124,7 @@ impl Loaded {
     }
 
     /// What tells the artifact from others: flat checkpoints say which one they belong to.
-    pub fn identity(&self) -> gradlet_core::checkpoint::Identity {
+    pub fn identity(&self) -> gradlet_core::runtime::checkpoint::Identity {
         self.checked.borrow_dependent().identity()
     }
 

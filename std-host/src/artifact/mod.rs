@@ -5,8 +5,9 @@ pub mod firmware;
 mod first_values;
 pub mod inspect;
 mod json;
-pub mod loaded;
+pub(crate) mod loaded;
 mod svg;
 
 #[doc(inline)]
 pub use gradlet_core::artifact::*;
+pub use loaded::{Loaded, LoadedSignature, load, load_signatures};

@@ -1,7 +1,7 @@
 //! The arena over time, drawn.
 
 use crate::artifact::inspect::{Kind, Storage, grouped, peak, storages};
-use gradlet_core::describe::{Description, SignatureInfo};
+use gradlet_core::artifact::describe::{Description, SignatureInfo};
 use std::fmt::Write;
 
 const LEFT: f64 = 100.0;

@@ -124,7 +124,7 @@ impl<'a> Checkpoint<'a> {
             Ok(NewTensor { key, dtype, dims, bytes })
         });
         writer.tensors(&tensors.collect::<FileResult<Vec<_>>>()?)?;
-        writer.strings(OBJECT_GRAPH, &crate::Strings::scalar(graph))?;
+        writer.strings(OBJECT_GRAPH, &crate::values::strings::Strings::scalar(graph))?;
         writer.finish()?;
         Ok(prefix.into())
     }

@@ -1,15 +1,15 @@
-//! The host's devices.
+//! Devices of the host.
 
 use crate::compute::{kernels, team};
+use gradlet_core::custom_op::{Call, Kernel, OpDef};
 use gradlet_core::device::{Backend, Cpu};
-use gradlet_core::op::{Call, Kernel, OpDef};
-use gradlet_core::sync::Task;
+use gradlet_core::internal::sync::Task;
 use gradlet_core::{DType, Device, Result, ops};
 use std::fmt;
 use std::sync::{Condvar, LazyLock, Mutex, PoisonError};
 
-/// The CPU, with kernels for its vectors and cores (as many as `GRADLET_NUM_THREADS` says, or all). Their results differ by
-/// rounding from those of [`portable_cpu`], which gives the bits of every microcontroller.
+/// Returns the CPU with fast kernels. They use its vector instructions, and as many threads as `GRADLET_NUM_THREADS` says or as
+/// there are cores. Their results differ by rounding from those of [`portable_cpu`].
 ///
 /// ```
 /// use gradlet::Tensor;
@@ -22,22 +22,22 @@ pub fn cpu() -> Device {
     CPU.clone()
 }
 
-/// The CPU with the portable kernels, which give the bits of every microcontroller.
+/// Returns the CPU with the portable kernels, whose results have the same bits on every microcontroller.
 pub fn portable_cpu() -> Device {
     static CPU: LazyLock<Device> = LazyLock::new(|| Device::new(Host::new(Cpu::new("portable CPU:0", ops::KERNELS), || 1)));
     CPU.clone()
 }
 
-/// A CPU that prints to standard output, and warns on standard error.
+/// A CPU that prints to standard output and writes warnings to standard error.
 struct Host {
     cpu: Cpu,
     threads: fn() -> usize,
-    /// Where threads sleep that wait for others.
+    /// Lock and condition variable of the threads that sleep while they wait for others.
     bed: Mutex<()>,
     bell: Condvar,
 }
 
-/// How often a thread looks before it sleeps: most waits are shorter than falling asleep.
+/// Number of checks before a waiting thread sleeps. Most waits are shorter than the time that it takes to fall asleep.
 const LOOKS: usize = 64;
 
 impl Host {
@@ -86,7 +86,7 @@ impl Backend for Host {
             }
             std::thread::yield_now();
         }
-        // Who wakes comes to the bed first: so nobody falls asleep between an answer and the wake that it asked for.
+        // `wake` takes this lock too. Hence it cannot run between a failed check here and the sleep that follows it.
         let mut bed = self.bed.lock().unwrap_or_else(PoisonError::into_inner);
         while !ready() {
             bed = self.bell.wait(bed).unwrap_or_else(PoisonError::into_inner);

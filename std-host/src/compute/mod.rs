@@ -1,4 +1,4 @@
-//! The host's CPU as a device: fast kernels, spread over its cores.
+//! The host's CPU as a device, with fast kernels that use all of its cores.
 
 pub(crate) mod devices;
 mod kernels;

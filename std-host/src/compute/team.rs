@@ -1,10 +1,10 @@
-//! Threads that help with work for as long as it is there: what fast kernels and compiled functions share the cores with.
+//! A team of threads that fast kernels and compiled functions share the cores with.
 //!
 //! A training step has many short stretches of parallel work, a few microseconds apart, so a helper spins for a while before it
-//! sleeps, and nobody waits for one that has not begun: whoever offers work takes part in it, and withdraws the offer when
-//! nothing is left.
+//! sleeps. A thread that offers work takes part in it, and withdraws the offer when nothing is left. It never waits for a helper
+//! that has not started.
 
-// The work borrows from its caller, but helpers live on: see `Team::offer`.
+// The work borrows from its caller, but the helpers outlive the call: see `Team::offer`.
 #![allow(unsafe_code)]
 
 use std::any::Any;
@@ -14,17 +14,18 @@ use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Condvar, LazyLock, Mutex, MutexGuard, PoisonError, TryLockError};
 use std::time::{Duration, Instant};
 
-/// How long a helper looks out for work before it sleeps.
+/// Time that a helper spins for work before it sleeps.
 const PATIENCE: Duration = Duration::from_micros(200);
 
 static TEAM: LazyLock<Team> = LazyLock::new(|| Team::new(wanted_threads()));
 
-/// The threads that share work here: `GRADLET_NUM_THREADS`, or as many as there are cores.
+/// Returns the number of threads that share work: `GRADLET_NUM_THREADS`, or the number of cores.
 pub fn threads() -> usize {
     TEAM.threads
 }
 
-/// Calls `work` with each of `items`: where `parallel`, on all threads that are free, but on the caller's only within such a call.
+/// Calls `work` with each of `items`. If `parallel` is true, all free threads take part. A call inside such a call runs on its own
+/// thread only.
 pub fn each<T: Send>(parallel: bool, items: impl Iterator<Item = T> + Send, work: impl Fn(T) + Sync) {
     if !parallel || HELPING.get() || TEAM.threads < 2 {
         return items.for_each(work);
@@ -44,7 +45,7 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 }
 
 thread_local! {
-    /// Whether this thread is at work that it or another offered.
+    /// True while this thread does work that it or another thread offered.
     static HELPING: Cell<bool> = const { Cell::new(false) };
 }
 
@@ -53,13 +54,13 @@ type Work<'w> = &'w (dyn Fn() + Sync);
 struct Team {
     threads: usize,
     board: Arc<Board>,
-    /// Held by who offers work.
+    /// Held by the thread that offers work.
     offering: Mutex<()>,
 }
 
-/// Where work is offered.
+/// Shared state through which a thread offers work to the helpers.
 struct Board {
-    /// The number of the offer, whether it stands ([`OPEN`]), and how many helpers are at it.
+    /// Number of the offer, the bit [`OPEN`] while it is open, and the number of helpers that work on it.
     state: AtomicU64,
     work: Mutex<Option<Work<'static>>>,
     panic: Mutex<Option<Box<dyn Any + Send>>>,
@@ -94,16 +95,17 @@ impl Team {
         Team { threads: started + 1, board, offering: Mutex::new(()) }
     }
 
-    /// Calls `work` here, and on every helper that comes before it has returned here; returns when all are done.
+    /// Calls `work` on this thread, and on every helper that joins before the call on this thread returns. Returns when all calls
+    /// have returned.
     fn offer(&self, work: Work<'_>) {
         let offering = match self.offering.try_lock() {
             Ok(offering) => offering,
             Err(TryLockError::Poisoned(poisoned)) => poisoned.into_inner(),
-            // Somebody else has the helpers.
+            // Another thread is using the helpers.
             Err(TryLockError::WouldBlock) => return work(),
         };
-        // SAFETY: helpers have the work only between `Board::join` and `Board::leave`, and `Offer` does not let this frame go,
-        // not even by a panic, before the offer is closed and all of them have left.
+        // SAFETY: helpers use the work only between `Board::join` and `Board::leave`. `Offer` keeps this frame alive, even during a
+        // panic, until the offer is closed and all helpers have left.
         let lasting = unsafe { std::mem::transmute::<Work<'_>, Work<'static>>(work) };
         let offer = Offer::open(&self.board, lasting);
         HELPING.set(true);
@@ -118,7 +120,7 @@ impl Team {
     }
 }
 
-/// Work on the board; taken off it when this is dropped.
+/// Work on the board. Dropping this removes it.
 struct Offer<'b>(&'b Board);
 
 impl<'b> Offer<'b> {
@@ -154,7 +156,7 @@ impl Drop for Offer<'_> {
 }
 
 impl Board {
-    /// The life of a helper.
+    /// Runs a helper's loop, which never ends.
     fn help(&self) {
         HELPING.set(true);
         let mut last = 0;
@@ -200,7 +202,7 @@ impl Board {
         offer
     }
 
-    /// Takes part in `offer`, if it still stands.
+    /// Joins `offer`. Returns false if it is no longer open.
     fn join(&self, offer: u64) -> bool {
         let stands = |state: u64| state / NEXT_OFFER == offer && state & OPEN > 0;
         let more = |state: u64| stands(state).then_some(state + 1);
@@ -215,7 +217,7 @@ impl Board {
         }
     }
 
-    /// Sleeps until no helper is at work.
+    /// Sleeps until no helper works on the offer.
     fn sleep_until_left(&self) {
         let mut bed = lock(&self.bed);
         self.waiting.store(true, Ordering::SeqCst);

@@ -1,8 +1,9 @@
-//! `Dataset`: pipelines that bring elements from files or memory to where they are used, with TensorFlow's names and meaning.
+//! `Dataset`: input pipelines with the names and semantics of `tf.data`. A pipeline reads elements from files or memory, transforms them
+//! and delivers them to the consumer.
 //!
-//! A dataset is a description, cheap to clone, that can be gone through again and again. Its elements are of any type that may pass
-//! between threads: tensors, numbers, byte strings, tuples and maps of such, or a type of your own. Nothing is computed before
-//! somebody asks for an element.
+//! A dataset is a description of a pipeline. It is cheap to clone and can be iterated any number of times. Its elements are of any type
+//! that is `Send`: tensors, numbers, byte strings, tuples and maps of these, or a type that you define. A dataset computes nothing until
+//! the consumer asks for an element.
 //!
 //! ```
 //! use gradlet::data::{AUTOTUNE, Dataset};
@@ -14,18 +15,19 @@
 //! # Ok::<(), gradlet::Error>(())
 //! ```
 //!
-//! **Errors** come as items: a stage that fails for one element gives `Err` in its place, which names the stage (counted from the
-//! source) and the element, and goes on with the next one; [`Dataset::ignore_errors`] drops them. An argument that makes no sense, such
-//! as a batch of 0, is told by [`Dataset::check`], and otherwise by the first element that is asked for.
+//! **Errors** are items of the iterator. A stage that fails for one element returns `Err` in its place and continues with the next element.
+//! The error names the stage (counted from the source) and the number of the element. [`Dataset::ignore_errors`] drops these errors.
+//! [`Dataset::check`] reports an invalid argument, such as a batch size of 0. Without that call, the first item of the iterator reports it.
 //!
-//! **Threads**: [`Dataset::map_parallel`], [`Dataset::interleave`] and [`Dataset::prefetch`] start theirs with the first element and end
-//! them when the iterator is dropped. A panic in a function comes out where the elements are used.
+//! **Threads**: [`Dataset::map_parallel`], [`Dataset::interleave`] and [`Dataset::prefetch`] start their threads at the first element and
+//! end them when the iterator is dropped. A panic in a user's function resumes in the thread that consumes the elements.
 
-pub mod dataset;
+pub(crate) mod dataset;
+#[doc(hidden)]
 pub mod datasets;
-pub mod digits;
+#[doc(hidden)]
 pub mod image;
-pub mod io;
+pub(crate) mod io;
 
 #[doc(inline)]
 pub use dataset::{

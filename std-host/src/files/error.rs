@@ -1,14 +1,14 @@
-//! Errors that name a file, and where in it.
+//! Errors that name a file and a position in it.
 
 use std::fmt;
 use std::path::{Path, PathBuf};
 
-/// A result whose error names a file.
+/// Result whose error names a file.
 pub type FileResult<T> = Result<T, FileError>;
 
-/// What was wrong with a file, and where in it: `data/t10k.gz: at byte 16: the file ends, 784 bytes more were expected`.
+/// Error about a file, with the position in it: `data/t10k.gz: at byte 16: the file ends, 784 bytes more were expected`.
 ///
-/// It becomes a [`gradlet_core::Error`] of the same words where `?` needs one.
+/// `?` converts it to a [`gradlet_core::Error`] with the same text.
 #[derive(Debug)]
 pub struct FileError {
     path: PathBuf,
@@ -24,32 +24,32 @@ enum Cause {
 }
 
 impl FileError {
-    /// An error in words about the whole file.
+    /// Creates an error with a text about the whole file.
     pub fn new(path: &Path, text: impl Into<String>) -> FileError {
         FileError { path: path.into(), offset: None, cause: Cause::Text(text.into()) }
     }
 
-    /// An error in words about what is at byte `offset` (of the uncompressed content, where the file is compressed).
+    /// Creates an error with a text about byte `offset`. In a compressed file, the offset is that of the uncompressed content.
     pub fn at(path: &Path, offset: u64, text: impl Into<String>) -> FileError {
         FileError { path: path.into(), offset: Some(offset), cause: Cause::Text(text.into()) }
     }
 
-    /// What the operating system said.
+    /// Creates an error from an error of the operating system.
     pub fn io(path: &Path, error: std::io::Error) -> FileError {
         FileError { path: path.into(), offset: None, cause: Cause::Io(error) }
     }
 
-    /// What the core said of the file's content.
+    /// Creates an error from the core's error about the file's content.
     pub fn model(path: &Path, error: gradlet_core::Error) -> FileError {
         FileError { path: path.into(), offset: None, cause: Cause::Model(error) }
     }
 
-    /// The file.
+    /// Returns the path of the file.
     pub fn path(&self) -> &Path {
         &self.path
     }
 
-    /// Where in it, if the error is about one place.
+    /// Returns the position in the file, in bytes, if the error is about one position.
     pub fn offset(&self) -> Option<u64> {
         self.offset
     }

@@ -1,22 +1,23 @@
-//! Files that are written whole or not at all.
+//! Files that are written completely or not at all.
 
 mod error;
 
 pub use error::{FileError, FileResult};
 
-use std::io::Write;
+use std::fs::{File, OpenOptions};
+use std::io::{ErrorKind, Write};
 use std::path::{Path, PathBuf};
-use tempfile::NamedTempFile;
 
-/// Writes `bytes` to `path`: to a temporary file beside it, which takes its place once it is safely on the disk.
+/// Writes `bytes` to `path`. The bytes go to a temporary file in the same folder, which replaces `path` once it is safely on the
+/// disk.
 ///
-/// Whatever goes wrong, be it a full disk or a lost power supply, an old file stays as it was, and no half-written one
-/// is left. Fails where the folder cannot be written to, and where `path` is something else than a file.
+/// If anything goes wrong, for example a full disk or a loss of power, an old file stays unchanged and no half-written file
+/// replaces it. Fails if the folder is not writable, or if `path` is not a regular file.
 ///
 /// ```
 /// let folder = tempfile::tempdir()?;
 /// let path = folder.path().join("model.grdl");
-/// gradlet::write_whole(&path, b"GRDL")?;
+/// gradlet::io::write_whole(&path, b"GRDL")?;
 /// assert_eq!(std::fs::read(&path)?, b"GRDL");
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
@@ -26,15 +27,15 @@ pub fn write_whole(path: &Path, bytes: &[u8]) -> FileResult<()> {
     file.finish()
 }
 
-/// A file that is written piece by piece, beside the place that it takes in [`finish`](WholeFile::finish).
+/// File that is written piece by piece. It is a temporary file beside its path until [`finish`](WholeFile::finish) moves it there.
 ///
-/// One that is dropped before that goes away: an old file stays as it was.
+/// If it is dropped before that, the temporary file is deleted, and an old file stays unchanged.
 ///
 /// ```
 /// use std::io::Write;
 /// let folder = tempfile::tempdir()?;
 /// let path = folder.path().join("log");
-/// let mut file = gradlet::WholeFile::create(&path)?;
+/// let mut file = gradlet::io::WholeFile::create(&path)?;
 /// file.write_all(b"a line\n")?;
 /// assert!(!path.exists());
 /// file.finish()?;
@@ -43,22 +44,22 @@ pub fn write_whole(path: &Path, bytes: &[u8]) -> FileResult<()> {
 /// ```
 #[derive(Debug)]
 pub struct WholeFile {
-    file: NamedTempFile,
+    file: Temporary,
     path: PathBuf,
 }
 
 impl WholeFile {
-    /// Begins to write `path`. Fails where [`write_whole`] does.
+    /// Starts to write `path`. Fails in the same cases as [`write_whole`].
     pub fn create(path: &Path) -> FileResult<WholeFile> {
         Ok(WholeFile { file: beside(path)?, path: path.into() })
     }
 
-    /// Gives the file its place once it is safely on the disk.
+    /// Moves the file to its path once it is safely on the disk.
     pub fn finish(self) -> FileResult<()> {
         persist(self.file, &self.path).map_err(|error| unwritable(&self.path, &error))
     }
 
-    /// Gives the file another place, in the same folder, once it is safely on the disk.
+    /// Moves the file to another path, in the same folder, once it is safely on the disk.
     pub(crate) fn finish_as(self, path: &Path) -> FileResult<()> {
         WholeFile { path: path.into(), ..self }.finish()
     }
@@ -67,8 +68,8 @@ impl WholeFile {
 impl Write for WholeFile {
     fn write(&mut self, bytes: &[u8]) -> std::io::Result<usize> {
         #[cfg(test)]
-        watch::tell(Operation::Write(self.file.path(), bytes));
-        self.file.as_file_mut().write(bytes)
+        watch::tell(Operation::Write(&self.file.path, bytes));
+        self.file.file.write(bytes)
     }
 
     fn flush(&mut self) -> std::io::Result<()> {
@@ -76,43 +77,65 @@ impl Write for WholeFile {
     }
 }
 
-/// Checks that [`write_whole`] could begin to write `path`: for what takes long before it has something to write.
+/// Checks that [`write_whole`] could start to write `path`. A long computation calls this before it starts.
 pub fn writable(path: &Path) -> FileResult<()> {
     beside(path).map(drop)
 }
 
-/// What the names of temporary files begin with.
+/// Prefix of the names of temporary files.
 const TEMPORARY: &str = ".gradlet-";
 
-/// Deletes the temporary files in a folder that programs left which were killed: those that nobody wrote to for an hour.
+/// Deletes the temporary files in a folder that killed programs left behind: those that have not changed for an hour.
 pub(crate) fn remove_leftovers(folder: &Path) {
     let hour = std::time::Duration::from_secs(3600);
     for entry in folder.read_dir().into_iter().flatten().flatten() {
         let is_temporary = entry.file_name().as_encoded_bytes().starts_with(TEMPORARY.as_bytes());
         let age = || entry.metadata().ok().filter(|known| known.is_file())?.modified().ok()?.elapsed().ok();
         if is_temporary && age().is_some_and(|age| age > hour) {
-            // One that cannot be deleted is in nobody's way.
+            // A file that cannot be deleted does no harm.
             let _ = remove(&entry.path());
         }
     }
 }
 
-/// An empty temporary file in the folder of `path`, which goes away unless it is persisted.
-fn beside(path: &Path) -> FileResult<NamedTempFile> {
+/// A file beside the one to be written. It is deleted on drop unless it was renamed.
+#[derive(Debug)]
+struct Temporary {
+    file: File,
+    path: PathBuf,
+    renamed: bool,
+}
+
+impl Drop for Temporary {
+    fn drop(&mut self) {
+        if !self.renamed {
+            // `remove_leftovers` deletes a file that stays behind.
+            let _ = std::fs::remove_file(&self.path);
+        }
+    }
+}
+
+/// Creates an empty temporary file in the folder of `path`.
+fn beside(path: &Path) -> FileResult<Temporary> {
     if path.symlink_metadata().is_ok_and(|known| !known.is_file()) {
         return Err(FileError::new(path, "is not a regular file, so it cannot be replaced"));
     }
-    let mut builder = tempfile::Builder::new();
-    builder.prefix(TEMPORARY);
-    #[cfg(unix)]
-    builder.permissions(std::os::unix::fs::PermissionsExt::from_mode(0o666));
-    let file = builder.tempfile_in(folder(path)).map_err(|error| unwritable(path, &error))?;
-    #[cfg(test)]
-    watch::tell(Operation::Create(file.path()));
-    Ok(file)
+    let mut number = 0u64;
+    loop {
+        let name = folder(path).join(format!("{TEMPORARY}{}-{number}", std::process::id()));
+        match OpenOptions::new().write(true).create_new(true).open(&name) {
+            Ok(file) => {
+                #[cfg(test)]
+                watch::tell(Operation::Create(&name));
+                return Ok(Temporary { file, path: name, renamed: false });
+            }
+            Err(error) if error.kind() == ErrorKind::AlreadyExists => number += 1,
+            Err(error) => return Err(unwritable(path, &error)),
+        }
+    }
 }
 
-/// Makes a folder, and those that it is in, that is there after a loss of power too.
+/// Creates a folder and its missing parents, so that they still exist after a loss of power.
 pub(crate) fn create_folder(path: &Path) -> FileResult<()> {
     if path.as_os_str().is_empty() || path.is_dir() {
         return Ok(());
@@ -135,35 +158,31 @@ fn folder(path: &Path) -> &Path {
 
 fn unwritable(path: &Path, error: &std::io::Error) -> FileError {
     match error.kind() {
-        std::io::ErrorKind::NotFound => FileError::new(path, format!("cannot be written: there is no folder {}", folder(path).display())),
-        _ => FileError::new(path, format!("cannot be written: {}", plain(error))),
+        ErrorKind::NotFound => FileError::new(path, format!("cannot be written: there is no folder {}", folder(path).display())),
+        _ => FileError::new(path, format!("cannot be written: {error}")),
     }
 }
 
-fn persist(file: NamedTempFile, path: &Path) -> std::io::Result<()> {
+fn persist(mut file: Temporary, path: &Path) -> std::io::Result<()> {
     #[cfg(test)]
-    watch::tell(Operation::Sync(file.path()));
-    file.as_file().sync_all()?;
+    watch::tell(Operation::Sync(&file.path));
+    file.file.sync_all()?;
     #[cfg(test)]
-    watch::tell(Operation::Rename(file.path(), path));
-    file.persist(path)?;
+    watch::tell(Operation::Rename(&file.path, path));
+    std::fs::rename(&file.path, path)?;
+    file.renamed = true;
     #[cfg(test)]
     watch::tell(Operation::SyncFolder(folder(path)));
     sync_folder(folder(path))
 }
 
-/// New names are on the disk once their folder is; where folders cannot be opened, the system sees to it.
+/// Syncs a folder. A new name is on the disk only once its folder is synced. Where folders cannot be opened, the system ensures
+/// this.
 fn sync_folder(path: &Path) -> std::io::Result<()> {
-    std::fs::File::open(path).map_or(Ok(()), |folder| folder.sync_all())
+    File::open(path).map_or(Ok(()), |folder| folder.sync_all())
 }
 
-/// The system's words, without the name of the temporary file.
-fn plain(error: &std::io::Error) -> String {
-    let text = error.to_string();
-    text.split(" at path ").next().unwrap_or_default().into()
-}
-
-/// An operation on files, told as it begins; a `Create` as it is done, since only then the file has a name.
+/// An operation on files. It is reported before it runs. Only `Create` is reported afterwards, because the file has no name before.
 #[cfg(test)]
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Operation<'a> {
@@ -175,7 +194,7 @@ pub(crate) enum Operation<'a> {
     Remove(&'a Path),
 }
 
-/// Tells a test what is done to files, so that it can stop that anywhere.
+/// Reports file operations to a test, so that it can interrupt them at any point.
 #[cfg(test)]
 pub(crate) mod watch {
     use super::Operation;
@@ -187,7 +206,7 @@ pub(crate) mod watch {
         static WATCHER: RefCell<Option<Watcher>> = const { RefCell::new(None) };
     }
 
-    /// Has `watcher` told of the operations of this thread while `run` runs.
+    /// Runs `run`, and reports the file operations of this thread to `watcher` meanwhile.
     pub(crate) fn during<T>(watcher: impl FnMut(Operation<'_>) + 'static, run: impl FnOnce() -> T) -> T {
         WATCHER.set(Some(Box::new(watcher)));
         let result = run();
@@ -221,7 +240,7 @@ mod tests {
         assert_eq!(std::fs::read_dir(folder.path()).unwrap().count(), 1);
     }
 
-    /// A name that the disk has is the name of bytes that the disk has.
+    /// Checks that a file's name is on the disk only after its bytes are.
     #[test]
     fn bytes_are_on_the_disk_before_they_have_their_name() {
         let folder = tempfile::tempdir().unwrap();

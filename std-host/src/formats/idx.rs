@@ -52,7 +52,7 @@ impl Idx {
 /// let folder = tempfile::tempdir()?;
 /// let path = folder.path().join("labels");
 /// std::fs::write(&path, [0, 0, 8, 1, 0, 0, 0, 3, 7, 2, 1])?;
-/// let idx = gradlet::idx::read(&path)?;
+/// let idx = gradlet::io::idx::read(&path)?;
 /// assert_eq!((idx.dims, idx.data), (vec![3], vec![7, 2, 1]));
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```

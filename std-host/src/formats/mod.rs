@@ -1,8 +1,13 @@
+//! Files and messages of other programs: NumPy, safetensors, IDX, TensorFlow's protocol buffers.
+
 pub mod example;
 pub mod idx;
 pub mod npy;
+#[cfg(feature = "npz")]
+mod npz;
 pub mod proto;
 pub mod raw;
+mod safetensors;
 pub mod tensor_proto;
 pub mod tfrecord;
 pub mod weights;

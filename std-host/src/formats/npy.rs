@@ -2,14 +2,11 @@
 //!
 //! `numpy.load` reads what is written here (<https://numpy.org/doc/stable/reference/generated/numpy.lib.format.html>).
 
-use crate::files::write_whole;
-use crate::files::{FileError, FileResult};
+use crate::files::{FileError, FileResult, write_whole};
+#[cfg(feature = "npz")]
+pub use crate::formats::npz::{parse_npz, read_npz, write_npz};
 use gradlet_core::{DType, Device, Result, Shape, Tensor, TensorType};
-use std::collections::BTreeMap;
-use std::fs::File;
-use std::io::{BufReader, Cursor, Read, Seek, Write};
 use std::path::Path;
-use zip::{CompressionMethod, ZipArchive, ZipWriter, write::SimpleFileOptions};
 
 /// The most bytes of an array in an NPZ file that are read: what a malicious compressed file can cost.
 pub const LIMIT: u64 = 1 << 30;
@@ -59,7 +56,8 @@ impl Npy {
 /// Reads an array. Fails, naming file and byte, where it is damaged or of a kind that is not read.
 ///
 /// ```
-/// use gradlet::{DType, Shape, TensorType, npy};
+/// use gradlet::{DType, Shape, TensorType};
+/// use gradlet::io::npy;
 /// let folder = tempfile::tempdir()?;
 /// let path = folder.path().join("x.npy");
 /// let array = npy::Npy { tensor_type: TensorType::new(DType::I32, Shape::new(&[2])?), bytes: vec![1, 0, 0, 0, 2, 0, 0, 0] };
@@ -82,59 +80,7 @@ pub fn write(path: &Path, npy: &Npy) -> FileResult<()> {
     write_whole(path, &encode(npy).map_err(|text| FileError::new(path, text))?)
 }
 
-/// Reads the arrays of an NPZ file, which `numpy.savez` and `numpy.savez_compressed` write, by their names.
-///
-/// Fails, naming the file, where it is damaged or an array is of a kind that is not read, or larger than [`LIMIT`].
-///
-/// ```
-/// use gradlet::{Tensor, npy};
-/// let folder = tempfile::tempdir()?;
-/// let path = folder.path().join("set.npz");
-/// let x = npy::Npy::of(&Tensor::new(&gradlet::cpu(), &[1i32, 2], &[2])?)?;
-/// npy::write_npz(&path, &[("x", &x), ("again", &x)])?;
-/// assert_eq!(npy::read_npz(&path)?["x"], x);
-/// # Ok::<(), Box<dyn std::error::Error>>(())
-/// ```
-pub fn read_npz(path: &Path) -> FileResult<BTreeMap<String, Npy>> {
-    parse_npz(path, BufReader::new(File::open(path).map_err(|error| FileError::io(path, error))?))
-}
-
-/// Reads the arrays of an NPZ file as [`read_npz`] does; errors name `path`.
-pub fn parse_npz(path: &Path, file: impl Read + Seek) -> FileResult<BTreeMap<String, Npy>> {
-    let wrong = |error: &dyn std::fmt::Display| FileError::new(path, format!("not an NPZ file, or a damaged one: {error}"));
-    let mut archive = ZipArchive::new(file).map_err(|error| wrong(&error))?;
-    let mut arrays = BTreeMap::new();
-    for index in 0..archive.len() {
-        let entry = archive.by_index(index).map_err(|error| wrong(&error))?;
-        let name = entry.name().map_err(|error| wrong(&error))?.into_owned();
-        let name = name.strip_suffix(".npy").unwrap_or(&name).to_string();
-        // Memory grows with what comes, not with what the file claims.
-        let mut bytes = Vec::new();
-        entry.take(LIMIT + 1).read_to_end(&mut bytes).map_err(|error| wrong(&format!("{name}: {error}")))?;
-        if bytes.len() as u64 > LIMIT {
-            return Err(FileError::new(path, format!("the array {name:?} has more than {LIMIT} bytes")));
-        }
-        let array =
-            decode(&bytes).map_err(|(offset, text)| FileError::new(path, format!("the array {name:?}: at byte {offset}: {text}")))?;
-        arrays.insert(name, array);
-    }
-    Ok(arrays)
-}
-
-/// Writes arrays with names as an NPZ file, compressed, whole or not at all. Fails as [`write()`], and for two of one name.
-pub fn write_npz(path: &Path, arrays: &[(&str, &Npy)]) -> FileResult<()> {
-    let mut archive = ZipWriter::new(Cursor::new(Vec::new()));
-    let options = SimpleFileOptions::default().compression_method(CompressionMethod::Deflated);
-    for (name, array) in arrays {
-        let wrong = |text: String| FileError::new(path, format!("the array {name:?}: {text}"));
-        archive.start_file(format!("{name}.npy"), options).map_err(|error| wrong(error.to_string()))?;
-        archive.write_all(&encode(array).map_err(wrong)?).map_err(|error| wrong(error.to_string()))?;
-    }
-    let file = archive.finish().map_err(|error| FileError::new(path, error.to_string()))?;
-    write_whole(path, file.get_ref())
-}
-
-fn encode(npy: &Npy) -> Result<Vec<u8>, String> {
+pub(super) fn encode(npy: &Npy) -> Result<Vec<u8>, String> {
     let TensorType { dtype, shape } = npy.tensor_type;
     let known = TYPES.iter().find(|(known, _)| *known == dtype);
     let (_, kind) = known.ok_or_else(|| format!("{dtype} is not written as NPY, which does not have it"))?;
@@ -152,7 +98,7 @@ fn encode(npy: &Npy) -> Result<Vec<u8>, String> {
 type Wrong = (usize, String);
 
 /// Reads the content of an NPY file.
-fn decode(bytes: &[u8]) -> Result<Npy, Wrong> {
+pub(super) fn decode(bytes: &[u8]) -> Result<Npy, Wrong> {
     let rest = bytes.strip_prefix(MAGIC).ok_or((0, "not an NPY file".to_string()))?;
     let cut = || (bytes.len(), "the file is cut short".to_string());
     let ([major, _], rest) = rest.split_first_chunk().ok_or_else(cut)?;
@@ -279,27 +225,5 @@ mod tests {
         let file = [MAGIC, &[1, 0, header.len() as u8, 0], header.as_bytes(), &elements].concat();
         let tensor = decode(&file).unwrap().tensor(&crate::compute::devices::cpu()).unwrap();
         assert_eq!((tensor.dims(), tensor.to_vec::<i32>().unwrap()), (&[2, 3][..], vec![1, 2, 3, 4, 5, 6]));
-    }
-
-    #[test]
-    fn several_arrays() {
-        let folder = tempfile::tempdir().unwrap();
-        let path = folder.path().join("set.npz");
-        let large = Npy::of(&Tensor::full(&crate::compute::devices::cpu(), 3i64, &[100, 50]).unwrap()).unwrap();
-        let small = decode(&numpy()).unwrap();
-        write_npz(&path, &[("large", &large), ("small", &small)]).unwrap();
-        let file = std::fs::read(&path).unwrap();
-        assert!(file.len() < 4000, "{}", file.len());
-        let arrays = read_npz(&path).unwrap();
-        assert_eq!((arrays.len(), &arrays["large"], &arrays["small"]), (2, &large, &small));
-        assert!(write_npz(&path, &[("twice", &small), ("twice", &small)]).is_err());
-        for length in 0..file.len() {
-            let cut = parse_npz(&path, Cursor::new(&file[..length]));
-            assert!(cut.is_err(), "{length}");
-        }
-        let checksum = file.windows(4).position(|window| window == b"PK\x01\x02").unwrap() + 16;
-        let mut damaged = file;
-        damaged[checksum] ^= 1;
-        assert!(parse_npz(&path, Cursor::new(damaged)).unwrap_err().to_string().contains("damaged"));
     }
 }

@@ -66,8 +66,9 @@ pub enum ByteOrder {
 /// Fails where the strings have different lengths, or lengths that are no multiple of an element's.
 ///
 /// ```
-/// use gradlet::raw::{ByteOrder, RawType, decode_raw};
-/// use gradlet::{DType, Strings};
+/// use gradlet::io::{ByteOrder, RawType, decode_raw};
+/// use gradlet::DType;
+/// use gradlet::tensor::Strings;
 /// let strings = Strings::vector([&[1u8, 2][..], &[3, 4]].map(|bytes| bytes.to_vec()));
 /// let pixels = decode_raw(&strings, DType::U8, ByteOrder::Little)?;
 /// assert_eq!((pixels.dims(), pixels.to_vec::<u8>()?), (&[2, 2][..], vec![1, 2, 3, 4]));

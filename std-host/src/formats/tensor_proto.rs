@@ -5,7 +5,8 @@ use crate::formats::proto::{DataType, TensorProto, TensorShapeProto};
 use crate::values::Values;
 use crate::values::strings::Strings;
 use bytes::Bytes;
-use gradlet_core::{Bool, DType, Error, Result, Shape, Tensor, TensorType};
+use gradlet_core::tensor::Bool;
+use gradlet_core::{DType, Error, Result, Shape, Tensor, TensorType};
 use prost::Message;
 
 /// One value may stand for many elements, but not for more than this many bytes: a file of a few bytes asks for no more.
@@ -40,7 +41,7 @@ pub(crate) fn name(dtype: DType) -> &'static str {
 /// A tensor as a serialized `TensorProto`, byte for byte as TensorFlow writes it. Fails in a trace.
 ///
 /// ```
-/// use gradlet::{DType, Tensor, tensor_proto};
+/// use gradlet::{DType, Tensor, io};
 /// let x = Tensor::new(&gradlet::cpu(), &[1.5f32, -2.0], &[1, 2])?;
 /// let bytes = tensor_proto::serialize_tensor(&x)?;
 /// assert_eq!(tensor_proto::parse_tensor(&bytes, DType::F32)?.to_vec::<f32>()?, [1.5, -2.0]);

@@ -1,11 +1,9 @@
 //! Weights as safetensors files: a tensor for each variable of a model, under its path, such as `dense_1/kernel`.
 
-use crate::files::write_whole;
-use crate::files::{FileError, FileResult};
+use crate::files::{FileError, FileResult, write_whole};
+use crate::formats::safetensors::{Stored, parse, serialize};
 use gradlet_core::layers::Module;
-use gradlet_core::{DType, Scope, Shape, Tensor, TensorType};
-use safetensors::tensor::{Dtype, SafeTensors, TensorView, serialize};
-use std::collections::HashMap;
+use gradlet_core::{Scope, Shape, Tensor, TensorType};
 use std::path::Path;
 
 /// The key of the metadata line that names the model.
@@ -49,7 +47,9 @@ fn ending(path: &Path) -> Option<String> {
 ///
 /// ```
 /// use gradlet::layers::Module;
-/// use gradlet::{Eager, ModelSpec, Scope, weights};
+/// use gradlet::{Eager, Scope};
+/// use gradlet::applications::ModelSpec;
+/// use gradlet::io::weights;
 /// let scope = Eager::new(&gradlet::cpu());
 /// let spec: ModelSpec = "mlp:4-2".parse()?;
 /// let (one, other) = (spec.build(&scope)?, spec.build(&scope)?);
@@ -68,14 +68,8 @@ pub fn save(scope: &dyn Scope, model: &dyn Module, name: &str, path: &Path) -> F
         let value = scope.read(&variable).map_err(|error| FileError::model(path, error.context(format!("variable {name:?}"))))?;
         values.push((name, value.tensor_type(), value.bytes().map_err(|error| FileError::model(path, error))?.to_vec()));
     }
-    let views = values.iter().map(|(name, tensor_type, bytes)| {
-        let dims = tensor_type.shape.dims().iter().map(|&dim| dim as usize).collect();
-        TensorView::new(to_safetensors(tensor_type.dtype), dims, bytes).map(|view| (name, view))
-    });
-    let unwritable = |error: safetensors::SafeTensorError| FileError::new(path, error.to_string());
-    let views = views.collect::<Result<Vec<_>, _>>().map_err(unwritable)?;
-    let metadata = HashMap::from([(MODEL.to_string(), name.to_string())]);
-    write_whole(path, &serialize(views, Some(metadata)).map_err(unwritable)?)
+    let items = values.iter().map(|(name, tensor_type, bytes)| (&name[..], tensor_type.dtype, tensor_type.shape.dims(), &bytes[..]));
+    write_whole(path, &serialize(items.collect(), &[(MODEL, name)]))
 }
 
 /// The first bytes of other formats' files, with a description of each.
@@ -91,23 +85,21 @@ const KINDS: [(&[u8], &str); 3] = [
 /// where one has another element type or shape.
 pub fn load(scope: &dyn Scope, model: &dyn Module, path: &Path) -> FileResult<()> {
     let file = std::fs::read(path).map_err(|error| FileError::io(path, error))?;
-    let tensors = SafeTensors::deserialize(&file).map_err(|error| {
+    let stored = parse(&file).map_err(|error| {
         let kind = KINDS.iter().find(|(begin, _)| file.starts_with(begin)).map_or(String::new(), |(_, kind)| format!("{kind}: "));
         FileError::new(path, format!("not a safetensors file, the format that weights are loaded from: {kind}{error}"))
     })?;
     let variables = model.named_variables();
-    if let Some(name) = tensors.names().into_iter().filter(|name| variables.iter().all(|(known, _)| known != name)).min() {
-        return Err(FileError::new(path, format!("it holds a tensor {name:?}, which the model has not{}", made_for(&file))));
+    let made_for = stored.metadata.get(MODEL).map_or(String::new(), |model| format!("; it was saved from {model}"));
+    if let Some(name) = stored.tensors.keys().find(|name| variables.iter().all(|(known, _)| known != *name)) {
+        return Err(FileError::new(path, format!("it holds a tensor {name:?}, which the model has not{made_for}")));
     }
-    let missing = |name: &str| FileError::new(path, format!("it holds no tensor {name:?}, which the model has{}", made_for(&file)));
-    if let Some((name, _)) = variables.iter().find(|(name, _)| tensors.tensor(name).is_err()) {
-        return Err(missing(name));
-    }
+    let missing = |name: &str| FileError::new(path, format!("it holds no tensor {name:?}, which the model has{made_for}"));
     let mut values = Vec::new();
     for (name, variable) in &variables {
-        let view = tensors.tensor(name).map_err(|_| missing(name))?;
+        let tensor = stored.tensors.get(name).ok_or_else(|| missing(name))?;
         let wanted = variable.tensor_type().map_err(|error| FileError::model(path, error))?;
-        values.push(value(scope, &view, wanted).map_err(|text| FileError::new(path, format!("tensor {name:?} {text}")))?);
+        values.push(value(scope, tensor, wanted).map_err(|text| FileError::new(path, format!("tensor {name:?} {text}")))?);
     }
     for ((_, variable), value) in variables.iter().zip(&values) {
         scope.assign(variable, value).map_err(|error| FileError::model(path, error))?;
@@ -115,38 +107,13 @@ pub fn load(scope: &dyn Scope, model: &dyn Module, path: &Path) -> FileResult<()
     Ok(())
 }
 
-fn value(scope: &dyn Scope, view: &TensorView<'_>, wanted: TensorType) -> Result<Tensor, String> {
-    let dims: Option<Vec<u32>> = view.shape().iter().map(|&dim| dim.try_into().ok()).collect();
+fn value(scope: &dyn Scope, stored: &Stored<'_>, wanted: TensorType) -> Result<Tensor, String> {
+    let dims: Option<Vec<u32>> = stored.dims.iter().map(|&dim| dim.try_into().ok()).collect();
     let shape = dims.and_then(|dims| Shape::new(&dims).ok());
-    let got = from_safetensors(view.dtype()).zip(shape).map(|(dtype, shape)| TensorType::new(dtype, shape));
+    let got = shape.map(|shape| TensorType::new(stored.dtype, shape));
     match got {
-        Some(got) if got == wanted => Tensor::from_bytes(&scope.device(), wanted, view.data()).map_err(|error| error.to_string()),
+        Some(got) if got == wanted => Tensor::from_bytes(&scope.device(), wanted, stored.bytes).map_err(|error| error.to_string()),
         Some(got) => Err(format!("is {got}, but the model's is {wanted}")),
-        None => Err(format!("is {:?}{:?}, but the model's is {wanted}", view.dtype(), view.shape())),
+        None => Err(format!("has the dimensions {:?}, but the model's is {wanted}", stored.dims)),
     }
-}
-
-/// What the metadata says the file was made for, to be put after an error.
-fn made_for(file: &[u8]) -> String {
-    let metadata = SafeTensors::read_metadata(file).ok();
-    let model = metadata.and_then(|(_, metadata)| metadata.metadata().as_ref()?.get(MODEL).cloned());
-    model.map_or(String::new(), |model| format!("; it was saved from {model}"))
-}
-
-fn to_safetensors(dtype: DType) -> Dtype {
-    match dtype {
-        DType::F32 => Dtype::F32,
-        DType::F64 => Dtype::F64,
-        DType::F16 => Dtype::F16,
-        DType::Bf16 => Dtype::BF16,
-        DType::I8 => Dtype::I8,
-        DType::U8 => Dtype::U8,
-        DType::I32 => Dtype::I32,
-        DType::I64 => Dtype::I64,
-        DType::Bool => Dtype::BOOL,
-    }
-}
-
-fn from_safetensors(dtype: Dtype) -> Option<DType> {
-    DType::ALL.into_iter().find(|&own| to_safetensors(own) == dtype)
 }

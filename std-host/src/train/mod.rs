@@ -1,7 +1,12 @@
-//! Keras's `compile`, `fit`, `evaluate` and `predict`; named models.
+//! Keras's `compile`, `fit`, `evaluate` and `predict` for any layer, with callbacks; classifiers in one call.
 
+#[doc(hidden)]
 pub mod applications;
-pub mod model;
-pub mod models;
+pub(crate) mod model;
+pub(crate) mod models;
 mod progress;
-pub mod training;
+pub(crate) mod training;
+
+pub use model::{Arrays, Batch, Callback, Compile, Evaluate, Fit, History, Inputs, Logs, Model, Order, Pass, Source, callbacks};
+pub use progress::Verbose;
+pub use training::{Step, classifier, step};

@@ -29,7 +29,8 @@ pub fn mlp(hidden: &[u32], classes: u32) -> Sequential {
 ///
 /// ```
 /// use gradlet::layers::Module;
-/// use gradlet::{Eager, ModelSpec};
+/// use gradlet::Eager;
+/// use gradlet::applications::ModelSpec;
 /// let spec: ModelSpec = "mlp:64-32-10".parse()?;
 /// let model = spec.build(&Eager::new(&gradlet::cpu()))?;
 /// assert_eq!(model.variables().len(), 4);

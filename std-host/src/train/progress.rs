@@ -2,8 +2,7 @@
 
 use crate::train::model::Logs;
 use crate::values::numbers::short;
-use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
-use std::io::IsTerminal;
+use std::io::{IsTerminal, Write};
 use std::time::{Duration, Instant};
 
 /// How progress is shown: Keras's `verbose`. Colours obey `NO_COLOR`.
@@ -22,40 +21,33 @@ pub enum Verbose {
 pub(crate) struct Progress {
     verbose: Verbose,
     coloured: bool,
-    bar: ProgressBar,
     steps: Option<usize>,
     step: usize,
     start: Instant,
+    /// Time of the last drawing of the bar.
+    drawn: Option<Instant>,
     /// When the first step was done, in which functions are traced: it tells nothing of the others.
     traced: Option<Instant>,
 }
 
-/// The width of the bar.
+/// Width of the bar, in columns.
 const WIDTH: usize = 20;
+/// Shortest time between two drawings of the bar.
+const PERIOD: Duration = Duration::from_millis(50);
 
 impl Progress {
     /// Nothing is done yet, of so many steps.
     pub fn new(verbose: Verbose, steps: Option<usize>) -> Progress {
         let verbose = if verbose == Verbose::Auto && !std::io::stderr().is_terminal() { Verbose::Lines } else { verbose };
-        let target = if verbose == Verbose::Auto { ProgressDrawTarget::stderr() } else { ProgressDrawTarget::hidden() };
         let coloured = std::env::var_os("NO_COLOR").is_none_or(|value| value.is_empty());
-        let colours = if coloured { ".green/white" } else { "" };
-        let template = match steps {
-            Some(steps) => format!("{{pos:>{}}}/{{len}} {{bar:{WIDTH}{colours}}} {{msg}}", digits(steps)),
-            None => "{pos:7}/Unknown {msg}".into(),
-        };
-        let style = ProgressStyle::with_template(&template).unwrap_or_else(|_| ProgressStyle::default_bar());
-        let style = style.progress_chars(if coloured { "━━━" } else { "━╸─" });
-        let bar = ProgressBar::with_draw_target(steps.map(|steps| steps as u64), target).with_style(style);
-        Progress { verbose, coloured, bar, steps, step: 0, start: Instant::now(), traced: None }
+        Progress { verbose, coloured, steps, step: 0, start: Instant::now(), drawn: None, traced: None }
     }
 
     /// A line before the bar.
     pub fn title(&self, title: &str) {
         match self.verbose {
             Verbose::Silent => (),
-            Verbose::Lines => eprintln!("{title}"),
-            Verbose::Auto => self.bar.println(title),
+            Verbose::Lines | Verbose::Auto => eprintln!("{title}"),
         }
     }
 
@@ -65,24 +57,43 @@ impl Progress {
         if step == 1 {
             self.traced = Some(Instant::now());
         }
-        if self.verbose == Verbose::Auto {
+        let recent = self.drawn.is_some_and(|drawn| drawn.elapsed() < PERIOD) && Some(step) != self.steps;
+        if self.verbose == Verbose::Auto && !recent {
+            self.drawn = Some(Instant::now());
             let per_step = self.per_step();
             let left = self.steps.map(|steps| remaining(per_step, steps.saturating_sub(step)));
-            self.bar.set_message(format!("{} {}", left.unwrap_or_else(|| seconds(self.start.elapsed())), line(per_step, logs)));
-            self.bar.set_position(step as u64);
+            let message = format!("{} {}", left.unwrap_or_else(|| seconds(self.start.elapsed())), line(per_step, logs));
+            let (width, mut error) = (columns(), std::io::stderr().lock());
+            // A bar that cannot be shown stops no training.
+            let _ = write!(error, "\r\x1b[2K{}", self.bar(&message, width)).and_then(|()| error.flush());
+        }
+    }
+
+    /// The bar with a message, cut to `width` columns so that the next one can overwrite it.
+    fn bar(&self, message: &str, width: usize) -> String {
+        let Some(steps) = self.steps else {
+            return format!("{:>7}/Unknown {message}", self.step).chars().take(width).collect();
+        };
+        let done = WIDTH * self.step.min(steps) / steps.max(1);
+        let count = format!("{:>1$}/{steps} ", self.step, digits(steps));
+        let room = width.saturating_sub(count.len() + WIDTH + 1);
+        let message: String = message.chars().take(room).collect();
+        match self.coloured {
+            true => format!("{count}\x1b[32m{}\x1b[37m{}\x1b[0m {message}", "━".repeat(done), "━".repeat(WIDTH - done)),
+            false => format!("{count}{}{} {message}", "━".repeat(done), "─".repeat(WIDTH - done)),
         }
     }
 
     /// All steps are done.
-    pub fn finish(self, logs: &Logs) {
+    pub fn finish(mut self, logs: &Logs) {
+        self.drawn = None;
         let (step, elapsed, line) = (self.step, seconds(self.start.elapsed()), line(self.per_step(), logs));
         match self.verbose {
             Verbose::Silent => (),
             Verbose::Lines => eprintln!("{step}/{step} - {elapsed} - {line}"),
             Verbose::Auto => {
-                self.bar.finish_and_clear();
                 let (begin, end) = if self.coloured { ("\x1b[32m", "\x1b[0m") } else { ("", "") };
-                eprintln!("{step}/{step} {begin}{}{end} {elapsed} {line}", "━".repeat(WIDTH));
+                eprintln!("\r\x1b[2K{step}/{step} {begin}{}{end} {elapsed} {line}", "━".repeat(WIDTH));
             }
         }
     }
@@ -94,6 +105,24 @@ impl Progress {
             _ => self.start.elapsed() / self.step.max(1) as u32,
         }
     }
+}
+
+impl Drop for Progress {
+    /// Ends the line of a bar that did not finish, so that an error message begins on a new one.
+    fn drop(&mut self) {
+        if self.drawn.is_some() {
+            eprintln!();
+        }
+    }
+}
+
+/// Columns of the terminal on stderr, less the one that a cursor needs.
+fn columns() -> usize {
+    #[cfg(unix)]
+    let width = rustix::termios::tcgetwinsize(std::io::stderr()).map_or(0, |size| usize::from(size.ws_col));
+    #[cfg(not(unix))]
+    let width = 0;
+    if width == 0 { 79 } else { width - 1 }
 }
 
 fn digits(number: usize) -> usize {
@@ -137,5 +166,17 @@ mod tests {
         assert_eq!(line(Duration::from_nanos(912_000), &Logs::default()), "912us/step");
         let times = [0.5, 59.0, 61.0, 3599.0, 3700.0].map(|seconds| remaining(Duration::from_secs_f64(seconds), 1));
         assert_eq!(times, ["0s", "59s", "1:01", "59:59", "1:01:40"]);
+    }
+
+    #[test]
+    fn a_bar_fits_into_its_line() {
+        let mut progress = Progress::new(Verbose::Silent, Some(200));
+        (progress.coloured, progress.step) = (false, 50);
+        assert_eq!(progress.bar("3s 20ms/step - loss: 0.5000", 79), " 50/200 ━━━━━─────────────── 3s 20ms/step - loss: 0.5000");
+        assert_eq!(progress.bar("3s 20ms/step - loss: 0.5000", 40).chars().count(), 40);
+        progress.coloured = true;
+        assert_eq!(progress.bar("3s", 79), " 50/200 \x1b[32m━━━━━\x1b[37m━━━━━━━━━━━━━━━\x1b[0m 3s");
+        progress.steps = None;
+        assert_eq!(progress.bar("3s", 79), "     50/Unknown 3s");
     }
 }

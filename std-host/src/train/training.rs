@@ -5,7 +5,7 @@ use gradlet_core::layers::{Layer, Sequential};
 use gradlet_core::losses::{Loss, SparseCategoricalCrossentropy};
 use gradlet_core::metrics::SparseCategoricalAccuracy;
 use gradlet_core::optimizers::Optimizer;
-use gradlet_core::{Eager, Function, Record, Result, Scope, Tensor, Variable};
+use gradlet_core::{Differentiate, Eager, Function, Result, Scope, Tensor, Variable};
 use std::sync::Arc;
 
 /// A traced step: from inputs `x` and labels `y` (i32) to the mean loss.
@@ -16,7 +16,9 @@ pub type Step = Function<(Tensor, Tensor), Tensor>;
 ///
 /// ```
 /// use gradlet::optimizers::Sgd;
-/// use gradlet::{Eager, ModelSpec, Scope, Tensor, layers::Module, training};
+/// use gradlet::{Eager, Scope, Tensor, train};
+/// use gradlet::applications::ModelSpec;
+/// use gradlet::layers::Module;
 /// use std::sync::Arc;
 /// let scope = Eager::new(&gradlet::cpu());
 /// let model = Arc::new(ModelSpec::build(&"mlp:4-2".parse()?, &scope)?);
@@ -48,7 +50,7 @@ fn loss() -> SparseCategoricalCrossentropy {
 ///
 /// ```
 /// use gradlet::optimizers::Sgd;
-/// use gradlet::{Eager, models, training};
+/// use gradlet::{Eager, applications, train};
 /// let scope = Eager::new(&gradlet::cpu());
 /// let model = training::classifier(&scope, models::mlp(&[8], 2), Sgd::new(0.5))?;
 /// # Ok::<(), gradlet::Error>(())

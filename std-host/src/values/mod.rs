@@ -1,5 +1,6 @@
-//! Numbers or strings: what sparse and ragged tensors hold.
+//! Values of sparse and ragged tensors: numbers or strings.
 
+#[cfg(feature = "ndarray")]
 pub(crate) mod arrays;
 pub(crate) mod numbers;
 pub(crate) mod ragged;
@@ -9,7 +10,7 @@ pub(crate) mod strings;
 use crate::values::strings::Strings;
 use gradlet_core::{Error, Result, Shape, Tensor};
 
-/// The values of a [`SparseTensor`](crate::SparseTensor) or a [`RaggedTensor`](crate::RaggedTensor).
+/// Values of a [`SparseTensor`](crate::tensor::SparseTensor) or a [`RaggedTensor`](crate::tensor::RaggedTensor).
 #[derive(Clone, Debug)]
 pub enum Values {
     /// Numbers.
@@ -19,7 +20,7 @@ pub enum Values {
 }
 
 impl Values {
-    /// The shape.
+    /// Returns the shape.
     pub fn shape(&self) -> &Shape {
         match self {
             Values::Numbers(tensor) => tensor.shape(),
@@ -27,12 +28,12 @@ impl Values {
         }
     }
 
-    /// The dimensions, outermost first.
+    /// Returns the dimensions, outermost first.
     pub fn dims(&self) -> &[u32] {
         self.shape().dims()
     }
 
-    /// The numbers. Fails where these are strings.
+    /// Returns the numbers. Fails if the values are strings.
     pub fn numbers(&self) -> Result<&Tensor> {
         match self {
             Values::Numbers(tensor) => Ok(tensor),
@@ -40,7 +41,7 @@ impl Values {
         }
     }
 
-    /// The strings. Fails where these are numbers.
+    /// Returns the strings. Fails if the values are numbers.
     pub fn strings(&self) -> Result<&Strings> {
         match self {
             Values::Strings(strings) => Ok(strings),
@@ -48,7 +49,7 @@ impl Values {
         }
     }
 
-    /// The size of the outermost dimension. Fails on a scalar.
+    /// Returns the size of the outermost dimension. Fails on a scalar.
     pub(crate) fn rows(&self) -> Result<u32> {
         self.dims().first().copied().ok_or_else(|| Error::message("a scalar has no rows"))
     }

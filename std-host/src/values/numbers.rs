@@ -1,6 +1,6 @@
 //! Numbers as text, as Python and Keras print them.
 
-/// A number as Python prints it: what Keras's files hold.
+/// Formats a number as Python prints it. Keras's files contain numbers in this form.
 pub(crate) fn python(value: f64) -> String {
     let magnitude = value.abs();
     match value {
@@ -11,7 +11,7 @@ pub(crate) fn python(value: f64) -> String {
     }
 }
 
-/// A number in a line of progress: four digits after the point.
+/// Formats a number for a progress line, with four digits after the point.
 pub(crate) fn short(value: f64) -> String {
     match value.abs() {
         magnitude if magnitude > 1e-3 && magnitude.is_finite() => format!("{value:.4}"),
@@ -20,7 +20,7 @@ pub(crate) fn short(value: f64) -> String {
     }
 }
 
-/// `1e-5` with the two digits that Python gives an exponent.
+/// Pads the exponent to two digits, as Python does: `1e-5` becomes `1e-05`.
 fn exponent(text: String) -> String {
     let Some((digits, exponent)) = text.split_once('e') else { return text };
     let (sign, exponent) = exponent.strip_prefix('-').map_or(('+', exponent), |exponent| ('-', exponent));

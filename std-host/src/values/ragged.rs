@@ -3,13 +3,15 @@
 use crate::values::Values;
 use gradlet_core::{Error, Result};
 
-/// A tensor whose rows have different lengths: the rows one after another, and where each begins and ends.
+/// A tensor whose rows have different lengths. It stores the rows one after another, and the row splits: the positions where each
+/// row begins and ends.
 ///
-/// With several lists of splits, rows are divided into rows again: the first list divides the rows of the second one. Their number is the
-/// ragged rank; without any, the values are a [dense](RaggedTensor::dense) tensor.
+/// With several lists of splits, the rows contain rows: the first list divides the rows of the second. The number of lists is the
+/// ragged rank. Without any list, the values are a [dense](RaggedTensor::dense) tensor.
 ///
 /// ```
-/// use gradlet::{RaggedTensor, Tensor};
+/// use gradlet::Tensor;
+/// use gradlet::tensor::RaggedTensor;
 /// let values = Tensor::new(&gradlet::cpu(), &[1i64, 2, 3], &[3])?;
 /// let ragged = RaggedTensor::new(values, vec![vec![0, 2, 2, 3]])?; // [[1, 2], [], [3]]
 /// assert_eq!(ragged.rows(), 3);
@@ -22,17 +24,17 @@ pub struct RaggedTensor {
 }
 
 impl RaggedTensor {
-    /// Rows of `values`, whose outermost dimension the last of `row_splits` divides.
+    /// Creates a tensor from its values and row splits. The last list of `row_splits` divides the outermost dimension of `values`.
     ///
-    /// Each list begins with 0, never falls, and ends with the number of rows that it divides. Fails where that is not so,
-    /// or there is no list.
+    /// Each list begins with 0, never decreases, and ends with the number of rows that it divides. Fails if a list does not, or if
+    /// there is no list.
     pub fn new(values: impl Into<Values>, row_splits: Vec<Vec<i64>>) -> Result<RaggedTensor> {
         let values = values.into();
         let mut divided = i64::from(values.rows()?);
         for splits in row_splits.iter().rev() {
             if splits.first() != Some(&0) || splits.last() != Some(&divided) || !splits.is_sorted() {
                 return Err(Error::message(format!(
-                    "row splits rise from 0 to the {divided} rows that they divide; these do not: {splits:?}"
+                    "row splits must rise from 0 to {divided}, the number of rows that they divide, but they are {splits:?}"
                 )));
             }
             divided = splits.len() as i64 - 1;
@@ -43,10 +45,11 @@ impl RaggedTensor {
         Ok(RaggedTensor { values, row_splits })
     }
 
-    /// A dense tensor: rows of one length, and a ragged rank of 0. Fails for scalars, which have no rows.
+    /// Creates a dense tensor, whose rows have the same length and whose ragged rank is 0. Fails for scalars, which have no rows.
     ///
     /// ```
-    /// use gradlet::{RaggedTensor, Tensor};
+    /// use gradlet::Tensor;
+    /// use gradlet::tensor::RaggedTensor;
     /// let dense = RaggedTensor::dense(Tensor::new(&gradlet::cpu(), &[1i64, 2, 3, 4], &[2, 2])?)?;
     /// assert_eq!((dense.ragged_rank(), dense.rows()), (0, 2));
     /// # Ok::<(), gradlet::Error>(())
@@ -57,22 +60,23 @@ impl RaggedTensor {
         Ok(RaggedTensor { values, row_splits: Vec::new() })
     }
 
-    /// How many dimensions, after the first, have rows of different lengths or hold such: the number of lists of splits.
+    /// Returns the ragged rank: the number of lists of splits. It counts the dimensions, after the first, up to the innermost one
+    /// with rows of different lengths.
     pub fn ragged_rank(&self) -> usize {
         self.row_splits.len()
     }
 
-    /// All rows, one after another: of a dense tensor, the tensor itself.
+    /// Returns all rows, one after another. For a dense tensor, this is the tensor itself.
     pub fn values(&self) -> &Values {
         &self.values
     }
 
-    /// Where rows begin and end, outermost first: row `i` goes from `splits[i]` to `splits[i + 1]`.
+    /// Returns the row splits, outermost first. Row `i` extends from `splits[i]` to `splits[i + 1]`.
     pub fn row_splits(&self) -> &[Vec<i64>] {
         &self.row_splits
     }
 
-    /// How many rows there are, in the outermost dimension.
+    /// Returns the number of rows in the outermost dimension.
     pub fn rows(&self) -> usize {
         match self.row_splits.first() {
             Some(splits) => splits.len() - 1,
@@ -84,7 +88,7 @@ impl RaggedTensor {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::Strings;
+    use crate::values::strings::Strings;
 
     #[test]
     fn splits_must_divide_the_values() {

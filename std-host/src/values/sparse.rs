@@ -1,12 +1,13 @@
-//! Tensors of which only some elements are stored.
+//! Tensors that store only some of their elements.
 
 use crate::values::Values;
 use gradlet_core::{DType, Error, Result, Shape, Tensor};
 
-/// A tensor of which only some elements are stored, each with its index.
+/// A tensor that stores only some of its elements, each with its index.
 ///
 /// ```
-/// use gradlet::{Shape, SparseTensor, Tensor};
+/// use gradlet::{Shape, Tensor};
+/// use gradlet::tensor::SparseTensor;
 /// let device = gradlet::cpu();
 /// let indices = Tensor::new(&device, &[0i64, 0, 2, 1], &[2, 2])?;
 /// let sparse = SparseTensor::new(indices, Tensor::new(&device, &[3i64, 4], &[2])?, Shape::new(&[3, 2])?)?;
@@ -21,9 +22,9 @@ pub struct SparseTensor {
 }
 
 impl SparseTensor {
-    /// `n` values at `indices` (i64 `[n, rank]`) of a tensor of the shape `dense_shape`. The values are `[n]`.
+    /// Creates a tensor of the shape `dense_shape` with the values `[n]` at `indices` (i64 `[n, rank]`).
     ///
-    /// Fails where these do not fit together, or an index lies outside the shape.
+    /// Fails if these do not fit together, or if an index is outside the shape.
     pub fn new(indices: Tensor, values: impl Into<Values>, dense_shape: Shape) -> Result<SparseTensor> {
         let values = values.into();
         let &[count] = values.dims() else {
@@ -37,22 +38,22 @@ impl SparseTensor {
         let all = indices.to_vec::<i64>()?;
         let outside = |index: &&[i64]| index.iter().zip(dense_shape.dims()).any(|(&at, &dim)| at < 0 || at >= i64::from(dim));
         if let Some(index) = all.chunks_exact(rank.max(1)).find(outside) {
-            return Err(Error::message(format!("the index {index:?} lies outside {dense_shape}")));
+            return Err(Error::message(format!("the index {index:?} is outside the shape {dense_shape}")));
         }
         Ok(SparseTensor { indices, values, dense_shape })
     }
 
-    /// Where the values are: i64 `[n, rank]`.
+    /// Returns the indices of the values: i64 `[n, rank]`.
     pub fn indices(&self) -> &Tensor {
         &self.indices
     }
 
-    /// The stored elements: `[n]`.
+    /// Returns the stored elements: `[n]`.
     pub fn values(&self) -> &Values {
         &self.values
     }
 
-    /// The shape of the whole.
+    /// Returns the shape of the whole tensor.
     pub fn dense_shape(&self) -> &Shape {
         &self.dense_shape
     }
@@ -70,7 +71,7 @@ mod tests {
             SparseTensor::new(indices, Tensor::new(&cpu(), &[1i64, 2], &[2])?, Shape::new(dims)?)
         };
         assert!(make(&[0, 4], &[5], 2).is_ok());
-        assert!(make(&[0, 5], &[5], 2).unwrap_err().to_string().contains("the index [5] lies outside [5]"));
+        assert!(make(&[0, 5], &[5], 2).unwrap_err().to_string().contains("the index [5] is outside the shape [5]"));
         assert!(make(&[0, -1], &[5], 2).is_err());
         assert!(make(&[0], &[5], 1).unwrap_err().to_string().contains("need indices i64[2,1]"));
     }

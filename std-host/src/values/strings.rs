@@ -1,12 +1,12 @@
-//! Strings in a shape: what TensorFlow calls a tensor of strings.
+//! String tensors, as TensorFlow has them.
 
 use bytes::Bytes;
 use gradlet_core::{Error, Result, Shape};
 
-/// Byte strings in a shape, in row-major order: a tensor of strings. A clone shares the memory of its strings.
+/// A tensor of byte strings, in row-major order. A clone shares the memory of the strings.
 ///
 /// ```
-/// use gradlet::Strings;
+/// use gradlet::tensor::Strings;
 /// let names = Strings::vector(["cat", "dog"]);
 /// assert_eq!(names.dims(), [2]);
 /// assert_eq!(&names.values()[1][..], b"dog");
@@ -19,7 +19,7 @@ pub struct Strings {
 }
 
 impl Strings {
-    /// Strings in the shape `dims`. Fails where the shape does not have as many elements as there are strings.
+    /// Creates a tensor of the shape `dims`. Fails if the shape does not have as many elements as there are strings.
     pub fn new(values: Vec<Bytes>, dims: &[u32]) -> Result<Strings> {
         let shape = Shape::new(dims)?;
         match shape.elements() {
@@ -28,43 +28,43 @@ impl Strings {
         }
     }
 
-    /// One string, without dimensions.
+    /// Creates a scalar from one string.
     pub fn scalar(value: impl Into<Bytes>) -> Strings {
         Strings { shape: Shape::SCALAR, values: vec![value.into()] }
     }
 
-    /// Strings in one dimension.
+    /// Creates a tensor of one dimension.
     ///
     /// # Panics
     ///
-    /// Panics where there are more than 2^32 - 1 of them.
+    /// Panics if there are more than 2^32 - 1 strings.
     pub fn vector(values: impl IntoIterator<Item = impl Into<Bytes>>) -> Strings {
         let values: Vec<Bytes> = values.into_iter().map(Into::into).collect();
         let count = u32::try_from(values.len()).expect("fewer than 2^32 strings");
         Strings { shape: Shape::new(&[count]).unwrap_or(Shape::SCALAR), values }
     }
 
-    /// The dimensions, outermost first.
+    /// Returns the dimensions, outermost first.
     pub fn dims(&self) -> &[u32] {
         self.shape.dims()
     }
 
-    /// The shape.
+    /// Returns the shape.
     pub fn shape(&self) -> &Shape {
         &self.shape
     }
 
-    /// The strings, in row-major order.
+    /// Returns the strings, in row-major order.
     pub fn values(&self) -> &[Bytes] {
         &self.values
     }
 
-    /// The strings, in row-major order.
+    /// Returns the strings, in row-major order.
     pub fn into_values(self) -> Vec<Bytes> {
         self.values
     }
 
-    /// The only string. Fails where there is not exactly one.
+    /// Returns the only string. Fails if there is not exactly one.
     pub fn item(&self) -> Result<&Bytes> {
         match self.values.as_slice() {
             [item] => Ok(item),

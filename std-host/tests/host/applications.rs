@@ -2,7 +2,8 @@
 
 use gradlet::applications::{self, Application, Pooling};
 use gradlet::layers::{Functional, Layer, Module};
-use gradlet::{Eager, Scope, Tensor, weights};
+use gradlet::{Eager, Scope, Tensor};
+use gradlet::io::weights;
 use serde_json::Value;
 
 fn scope() -> Eager {

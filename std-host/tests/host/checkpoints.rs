@@ -4,7 +4,7 @@ use gradlet::checkpoint::Checkpoint;
 use gradlet::checkpoint::bundle::data_path;
 use gradlet::layers::{Activation, Add, Dense, Functional, Module, Sequential};
 use gradlet::losses::SparseCategoricalCrossentropy;
-use gradlet::model::{Compile, Fit, Model};
+use gradlet::train::{Compile, Fit, Model};
 use gradlet::optimizers::Adam;
 use gradlet::{DType, Dataset, Eager, Scope, Tensor, Variable};
 use std::cell::Cell;
@@ -186,9 +186,9 @@ fn operations_are_in_the_order_of_keras() {
 fn a_graph_that_goes_round_ends() {
     use gradlet::checkpoint::OBJECT_GRAPH;
     use gradlet::checkpoint::bundle::BundleWriter;
-    use gradlet::proto::TrackableObjectGraph;
-    use gradlet::proto::trackable_object_graph::TrackableObject;
-    use gradlet::proto::trackable_object_graph::trackable_object::ObjectReference;
+    use gradlet::io::proto::TrackableObjectGraph;
+    use gradlet::io::proto::trackable_object_graph::TrackableObject;
+    use gradlet::io::proto::trackable_object_graph::trackable_object::ObjectReference;
     use prost::Message;
     let folder = tempfile::tempdir().unwrap();
     let child = |name: &str, node_id| ObjectReference { node_id, local_name: name.into() };
@@ -197,7 +197,7 @@ fn a_graph_that_goes_round_ends() {
     let graph = TrackableObjectGraph { nodes: vec![root, model] };
     let prefix = folder.path().join("ckpt");
     let mut writer = BundleWriter::create(&prefix).unwrap();
-    writer.strings(OBJECT_GRAPH, &gradlet::Strings::scalar(graph.encode_to_vec())).unwrap();
+    writer.strings(OBJECT_GRAPH, &gradlet::tensor::Strings::scalar(graph.encode_to_vec())).unwrap();
     writer.finish().unwrap();
     let mut model = Functional::new("model");
     model.layer("dense", Dense::new(1), Functional::INPUT);

@@ -17,7 +17,7 @@ mod tensor_array;
 
 use checkpoint_manager::mnist;
 use clap::Parser;
-use gradlet::{Digits, digits};
+use gradlet::datasets::{Digits, digits};
 use std::path::Path;
 
 const DATA: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../data/mnist10k");

@@ -4,10 +4,8 @@ use gradlet::checkpoint::{Checkpoint, latest_checkpoint};
 use gradlet::layers::{Activation, Dense, Flatten, Layer, Module, Sequential, Visitor};
 use gradlet::losses::SparseCategoricalCrossentropy;
 use gradlet::metrics::{SparseCategoricalAccuracy, TopKCategoricalAccuracy};
-use gradlet::model::callbacks::{
-    CsvLogger, EarlyStopping, LambdaCallback, LearningRateScheduler, Mode, ModelCheckpoint, ReduceLROnPlateau, TerminateOnNaN,
-};
-use gradlet::model::{Callback, Compile, Evaluate, Fit, Logs, Model, Verbose};
+use gradlet::train::callbacks::{CsvLogger, EarlyStopping, LambdaCallback, LearningRateScheduler, Mode, ModelCheckpoint, ReduceLROnPlateau, TerminateOnNaN};
+use gradlet::train::{Callback, Compile, Evaluate, Fit, Logs, Model, Verbose};
 use gradlet::optimizers::{Adam, Sgd};
 use gradlet::{Eager, Result, Scope, Shape, Tensor, Variable};
 use serde_json::Value;

@@ -1,11 +1,12 @@
 //! Artifacts that are loaded again: their signatures as functions, with no model source.
 
 use gradlet::control::{WhileOptions, cond, while_loop};
-use gradlet::describe::Description;
+use gradlet::artifact::describe::Description;
 use gradlet::layers::{Activation, Dense, Layer, Module, Sequential};
 use gradlet::losses::{Loss, MeanSquaredError};
 use gradlet::optimizers::{Adam, Optimizer};
-use gradlet::{Artifact, Eager, Function, Loaded, Record, Result, Scope, Tensor, inspect};
+use gradlet::{Artifact, Differentiate, Eager, Function, Result, Scope, Tensor};
+use gradlet::artifact::{Loaded, inspect};
 use std::sync::Arc;
 
 /// A model of two layers with the signatures that TensorFlow Lite's on-device training has.

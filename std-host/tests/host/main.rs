@@ -5,11 +5,6 @@
 
 mod applications;
 mod checkpoints;
-mod cli;
-mod cli_ckpt;
-mod cli_monitor;
-mod cli_summary;
-mod cli_tfrecord;
 mod examples;
 mod fit;
 mod loaded;

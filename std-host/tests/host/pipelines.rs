@@ -7,7 +7,8 @@ mod cats_vs_dogs;
 #[path = "../../examples/tfdata_tutorial.rs"]
 mod tfdata_tutorial;
 
-use gradlet::{Digits, image};
+use gradlet::image;
+use gradlet::datasets::Digits;
 use std::path::Path;
 
 const DATA: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../data/mnist10k");

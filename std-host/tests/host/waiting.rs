@@ -1,7 +1,8 @@
 //! A thread that waits for another thread sleeps: for a variable, a function, the first value of a variable.
 #![cfg(unix)]
 
-use gradlet::{Eager, FirstValue, Function, Print, Result, Scope, Tensor, Variable};
+use gradlet::{Eager, Function, Print, Result, Scope, Tensor, Variable};
+use gradlet::tensor::FirstValue;
 use rustix::time::{ClockId, clock_gettime};
 use std::sync::{Arc, Barrier};
 use std::thread::{self, sleep};

@@ -1,4 +1,4 @@
-//! `cargo xtask golden` and `coverage`: golden vectors, on every runtime.
+//! The tasks `cargo xtask golden` and `cargo xtask coverage`, which run golden vectors on every runtime.
 
 use anyhow::{Context, Result, ensure};
 use clap::Parser;
@@ -31,10 +31,11 @@ fn main() -> ExitCode {
 }
 
 const LIMIT: Duration = Duration::from_secs(900);
-/// Where the table of what runs where is committed.
+/// Path of the committed table of the element types and runtimes of each op.
 const TABLE: &str = "COVERAGE.md";
 
-/// `cargo xtask golden`: the cases in `folders`, or the project's own, on the runtimes of these names, or on all.
+/// Runs `cargo xtask golden`: the cases in `folders` on the runtimes `names`. Without folders, runs the project's own cases. Without names,
+/// runs them on all runtimes.
 fn run(names: &[String], folders: &[PathBuf]) -> Result<()> {
     let runtimes = runtimes::select(names)?;
     let toolchain = runtimes.contains(&CORTEX_M).then(setup::ensure).transpose()?;
@@ -44,7 +45,7 @@ fn run(names: &[String], folders: &[PathBuf]) -> Result<()> {
     Ok(())
 }
 
-/// `cargo xtask coverage`: the table of what runs where, written over the committed one.
+/// Runs `cargo xtask coverage`: replaces the committed table.
 fn write_coverage() -> Result<()> {
     let path = shell::root().join(TABLE);
     std::fs::write(&path, table()?).with_context(|| format!("cannot write {}", path.display()))?;
@@ -52,7 +53,7 @@ fn write_coverage() -> Result<()> {
     Ok(())
 }
 
-/// Runs the project's own cases; fails if one fails, or the committed table of what runs where is not what they show.
+/// Runs the project's own cases. Fails if a case fails, or if the committed table is out of date.
 fn check() -> Result<()> {
     let committed = std::fs::read_to_string(shell::root().join(TABLE)).unwrap_or_default();
     ensure!(table()? == committed, "{TABLE} is out of date: run `cargo xtask coverage`, and look at what changed");
@@ -69,7 +70,7 @@ fn table() -> Result<String> {
     Ok(coverage.table())
 }
 
-/// Hands the cases to the generic firmware, and gives its answers.
+/// Runs the cases on the generic firmware, and returns its answers.
 fn cortex_m(toolchain: &Toolchain, cases: &[u8]) -> Result<Vec<u8>> {
     let folder = boards::no_model()?;
     let elf = firmware::build(toolchain, "runner", None)?;

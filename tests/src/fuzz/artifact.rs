@@ -1,36 +1,36 @@
-//! Damaged artifacts: small ones to damage, and what is done with what comes of it.
+//! Damaged artifacts: small artifacts to damage, and the test that loads and runs a damaged one.
 
 use crate::mlp::{Mlp, weights};
 use bytemuck::bytes_of;
 use gradlet_core::control::{WhileOptions, cond, while_loop};
 use gradlet_core::device::AlignedBytes;
-use gradlet_core::op::Call;
-use gradlet_core::program::{Header, TensorRecord, checksum};
-use gradlet_core::{
-    Artifact, DType, Eager, Error, Function, Kernel, Program, Record, Result, Scope, Session, Tensor, TensorType, Variable, ops,
-};
+use gradlet_core::custom_op::Call;
+use gradlet_core::runtime::program::{Header, TensorRecord, checksum};
+use gradlet_core::{Artifact, DType, Differentiate, Eager, Error, Function, Kernel, Program, Result, Scope, Session, Tensor, TensorType, Variable, ops};
 use std::cell::Cell;
 
-/// The bytes of an artifact's header.
+/// Size of an artifact's header, in bytes.
 pub const HEADER: usize = size_of::<Header>();
-/// Where the length and the checksum stand in it, and from where on the checksum counts.
+/// Offset of the length in the header.
 const LENGTH: usize = 8;
+/// Offset of the checksum in the header.
 const CHECKSUM: usize = 12;
+/// Offset of the first byte that the checksum covers.
 const COVERED: usize = 16;
-/// The largest arena that a damaged artifact is given.
+/// Largest arena for a damaged artifact, in bytes.
 pub const ARENA_LIMIT: usize = 1 << 20;
 
 /// An artifact to damage, and its signatures.
 pub struct Sample {
-    /// What it is called.
+    /// Name of the sample.
     pub name: String,
-    /// Its bytes.
+    /// Bytes of the artifact.
     pub bytes: Vec<u8>,
-    /// The names of its signatures.
+    /// Names of its signatures.
     pub signatures: &'static [&'static str],
 }
 
-/// The samples: three ops to infer with, and an MLP's training step.
+/// Returns the samples: an inference of three ops, and an MLP's training step.
 pub fn samples() -> Result<Vec<Sample>> {
     Ok(vec![
         Sample { name: "infer".into(), bytes: infer()?, signatures: &["infer"] },
@@ -38,7 +38,7 @@ pub fn samples() -> Result<Vec<Sample>> {
     ])
 }
 
-/// Branches and loops in one another, with their gradients and a variable that both assign.
+/// Returns samples with nested branches and loops, with their gradients, and with a variable that both assign.
 pub fn deciding() -> Result<Vec<Sample>> {
     let scope = Eager::new(&ops::portable_cpu());
     let w = weights(&scope, "w", &[2])?;
@@ -49,7 +49,7 @@ pub fn deciding() -> Result<Vec<Sample>> {
     Ok(vec![Sample { name: "deciding".into(), bytes: artifact.to_bytes()?.to_vec(), signatures: &["train"] }])
 }
 
-/// Steps `h` over the first `n` rows of `x`, and `w` along its gradient.
+/// Iterates the state `h` over the first `n` rows of `x`, and updates `w` along its gradient.
 fn recurrence(scope: &dyn Scope, w: &Variable, x: &Tensor, n: &Tensor) -> Result<Tensor> {
     let tape = scope.tape();
     let kernel = tape.read(w)?;
@@ -89,7 +89,7 @@ fn recurrence(scope: &dyn Scope, w: &Variable, x: &Tensor, n: &Tensor) -> Result
     Ok(loss)
 }
 
-/// `softmax(relu(dense(x)))`.
+/// Creates the artifact of `softmax(relu(dense(x)))`.
 fn infer() -> Result<Vec<u8>> {
     let scope = Eager::new(&ops::portable_cpu());
     let (kernel, bias) = (weights(&scope, "kernel", &[4, 3])?, weights(&scope, "bias", &[3])?);
@@ -101,7 +101,7 @@ fn infer() -> Result<Vec<u8>> {
     Ok(artifact.to_bytes()?.to_vec())
 }
 
-/// One step of an MLP 4-3-2.
+/// Creates the artifact of a training step of an MLP 4-3-2.
 fn train() -> Result<Vec<u8>> {
     let scope = Eager::new(&ops::portable_cpu());
     let mlp = Mlp::new(&scope)?;
@@ -113,12 +113,12 @@ fn train() -> Result<Vec<u8>> {
     Ok(artifact.to_bytes()?.to_vec())
 }
 
-/// The header of an artifact; `None` if there are too few bytes for one.
+/// Returns the header of an artifact, or `None` if there are too few bytes.
 pub fn header(bytes: &[u8]) -> Option<Header> {
     Some(bytemuck::pod_read_unaligned(bytes.get(..HEADER)?))
 }
 
-/// Sets the header's length to what there is.
+/// Sets the header's length to the length of `bytes`.
 pub fn fix_length(bytes: &mut [u8]) {
     let length = bytes.len() as u32;
     if let Some(slot) = bytes.get_mut(LENGTH..LENGTH + 4) {
@@ -126,14 +126,14 @@ pub fn fix_length(bytes: &mut [u8]) {
     }
 }
 
-/// Sets the header's checksum to that of the bytes.
+/// Sets the header's checksum to the checksum of the bytes.
 pub fn fix_checksum(bytes: &mut [u8]) {
     let Some(header) = header(bytes) else { return };
     let sum = checksum(bytes.get(COVERED..header.length as usize).unwrap_or(&[]));
     bytes[CHECKSUM..COVERED].copy_from_slice(&sum.to_le_bytes());
 }
 
-/// Sets every tensor record's bytes to what its type gives, so that a changed dimension does not stop the load there.
+/// Sets the byte count of every tensor record to the size of its type, so that a changed dimension does not stop the load there.
 pub fn fix_tensors(bytes: &mut [u8]) {
     let Some(header) = header(bytes) else { return };
     let [tensors, types] = [header.sections[3], header.sections[6]];
@@ -150,27 +150,27 @@ pub fn fix_tensors(bytes: &mut [u8]) {
     }
 }
 
-/// What became of a damaged artifact.
+/// Outcome for a damaged artifact.
 #[derive(Debug)]
 pub enum Verdict {
-    /// It was refused.
+    /// The artifact was refused.
     Refused(Error),
-    /// It would need an arena beyond the limit.
+    /// The artifact would need an arena larger than [`ARENA_LIMIT`].
     TooLarge,
-    /// It was accepted; its run ended with this.
+    /// The artifact was accepted, and its run ended with this result.
     Ran(Result<()>),
-    /// It was accepted; its loops are allowed more iterations than there is time for, and were going on.
+    /// The artifact was accepted, but its loops were stopped after [`PATIENCE`] iterations.
     Endless,
 }
 
-/// How often a run may ask its loops to go on.
+/// Largest number of loop iterations in a run, all loops together.
 const PATIENCE: u32 = 20_000;
 
 thread_local! {
     static ASKED: Cell<u32> = const { Cell::new(0) };
 }
 
-/// `while_loop`, which gives up when it was asked too often, and sees that no loop runs longer than it says.
+/// A kernel of `while_loop` that fails after [`PATIENCE`] iterations. It also asserts that no loop exceeds its own iteration limit.
 static IMPATIENT: Kernel = Kernel { def: &ops::while_loop::DEF, dtype: DType::Bool, run: impatient };
 
 fn impatient(call: &mut Call<'_, '_>) -> Result<()> {
@@ -181,7 +181,7 @@ fn impatient(call: &mut Call<'_, '_>) -> Result<()> {
     if ASKED.get() > PATIENCE { Err(Error::TooLarge) } else { (ops::while_loop::BOOL.run)(call) }
 }
 
-/// Loads an artifact with every portable kernel. If it is accepted, runs it once and reads all that can be read.
+/// Loads an artifact with every portable kernel. If it is accepted, runs it once, and reads all outputs and variables.
 pub fn exercise(bytes: &[u8], signatures: &[&str]) -> Verdict {
     let bytes = AlignedBytes::from(bytes);
     let is_loop = |kernel: &&&Kernel| kernel.def.code == ops::while_loop::DEF.code;

@@ -1,19 +1,19 @@
-//! What must hold of any bytes that are read as a checkpoint: for the fuzz target, and for the short run in the tests.
+//! Properties of any bytes that are read as a checkpoint, for the fuzz target and for the short run in the tests.
 
-use gradlet::FileError;
+use gradlet::io::FileError;
 use gradlet::checkpoint::bundle::{BundleReader, data_path, element_bytes, index_path, table};
-use gradlet::proto::DataType;
+use gradlet::io::proto::DataType;
 use std::collections::BTreeMap;
 use std::fs;
 use std::path::{Path, PathBuf};
 
-/// The data file that entries may point into.
+/// Size of the data file that entries may refer to, in bytes.
 const DATA: usize = 4096;
 
-/// Reads `data` as a checkpoint in every way, in the folder `folder`; panics where the ways differ. The first byte chooses: 0, the
-/// rest is an index; else it is keys and values of a table, each with a byte for its length before.
+/// Reads `data` as a checkpoint in the folder `folder`, in every way. Panics if two ways differ. If the first byte is 0, the rest is an
+/// index file. Otherwise the rest holds the keys and values of a table, and a length byte precedes each.
 ///
-/// Gives how many tensors there were, and the error if there was one.
+/// Returns the number of tensors, and the error if there was one.
 pub fn exercise(folder: &Path, data: &[u8]) -> (usize, Option<FileError>) {
     let Some((&choice, rest)) = data.split_first() else { return (0, None) };
     let prefix = folder.join("fuzzed");
@@ -39,7 +39,7 @@ pub fn exercise(folder: &Path, data: &[u8]) -> (usize, Option<FileError>) {
     }
 }
 
-/// Where a process can do so.
+/// Creates a temporary folder for this process.
 pub fn folder() -> PathBuf {
     let folder = std::env::temp_dir().join(format!("gradlet-fuzz-{}", std::process::id()));
     fs::create_dir_all(&folder).expect("there is a folder for temporary files");
@@ -60,7 +60,7 @@ fn records(mut bytes: &[u8]) -> BTreeMap<Vec<u8>, Vec<u8>> {
     records
 }
 
-/// The ways to read a tensor agree.
+/// Asserts that the ways to read a tensor agree.
 fn read(reader: &BundleReader) {
     for (key, entry) in reader.entries() {
         let whole = reader.verify(key).is_ok();

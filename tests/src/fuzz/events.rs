@@ -1,23 +1,23 @@
-//! What must hold of any bytes that are read as an event file: for the fuzz target, and for the short run in the tests.
+//! Properties of any bytes that are read as an event file, for the fuzz target and for the short run in the tests.
 
 use gradlet::summary::{EventReader, Run};
-use gradlet::tfrecord::{Compression, RecordWriter};
+use gradlet::io::tfrecord::{Compression, RecordWriter};
 use std::fs;
 use std::path::Path;
 
-/// What was read.
+/// Counts of a file's contents.
 #[derive(Debug, Default)]
 pub struct Found {
-    /// How many events there were.
+    /// Number of events.
     pub events: usize,
-    /// How many values, of all tags.
+    /// Number of values, of all tags.
     pub points: usize,
-    /// How many places were damaged.
+    /// Number of damaged places.
     pub damaged: usize,
 }
 
-/// Reads `data` as an event file in the folder `folder`, one by one and as a run; panics where these differ. The first byte chooses: 0,
-/// the rest is a file; else it is records, each with two bytes for its length before, which get their checksums.
+/// Reads `data` as an event file in the folder `folder`, event by event and as a run. Panics if these differ. If the first byte is 0, the
+/// rest is a file. Otherwise it holds records, each after a length of two bytes; this function adds their checksums.
 pub fn exercise(folder: &Path, data: &[u8]) -> Found {
     let Some((&choice, rest)) = data.split_first() else { return Found::default() };
     let bytes = if choice == 0 { rest.to_vec() } else { framed(rest) };
@@ -38,7 +38,7 @@ pub fn exercise(folder: &Path, data: &[u8]) -> Found {
     assert_eq!(run.damage.iter().map(ToString::to_string).collect::<Vec<_>>(), errors);
     let points: Vec<_> = run.all().flat_map(|(_, _, series)| &series.points).collect();
     for point in &points {
-        // A value that makes no sense is an error.
+        // These calls may return an error, but must not panic.
         let _ = (point.tensor(), point.number());
     }
     Found { events, points: points.len(), damaged: errors.len() }

@@ -1,18 +1,15 @@
-//! Damaged Examples, SequenceExamples and tensor messages: they are read or refused; what is whole is read as `prost` reads it.
+//! Damaged Examples, SequenceExamples and tensor messages. Each is read or refused. A valid one is read with the values that `prost` reads.
 
 use bytes::Bytes;
 use gradlet::DType;
-use gradlet::Values;
-use gradlet::example::{
-    Example, Feature, FeatureType, Features, FixedLenFeature, FixedLenSequenceFeature, ParsedFeatures, RaggedFeature, SequenceExample,
-    VarLenFeature, parse_example, parse_single_example, parse_single_sequence_example,
-};
-use gradlet::tensor_proto::{parse_strings, parse_tensor};
+use gradlet::tensor::Values;
+use gradlet::io::example::{Example, Feature, FeatureType, Features, FixedLenFeature, FixedLenSequenceFeature, ParsedFeatures, RaggedFeature, SequenceExample, VarLenFeature, parse_example, parse_single_example, parse_single_sequence_example};
+use gradlet::io::{parse_strings, parse_tensor};
 
 const NAMES: [&str; 3] = ["a", "", "ü"];
 const TYPES: [FeatureType; 3] = [FeatureType::Strings, FeatureType::F32, FeatureType::I64];
 
-/// Reads `data` as everything that it could be. Panics where a reader does, or two of them differ.
+/// Reads `data` as each kind of message. Panics if a reader panics, or if two readers differ.
 pub fn exercise(data: &[u8]) {
     let record = Bytes::copy_from_slice(data);
     for feature_type in TYPES {
@@ -23,7 +20,7 @@ pub fn exercise(data: &[u8]) {
     }
     let _ = parse_strings(data);
     if let Ok(example) = Example::from_bytes(record.clone()) {
-        // Otherwise it is written in another form, of which TensorFlow's parser may read other values.
+        // Otherwise `data` has an unusual encoding, in which TensorFlow's parser may find other values than `prost`.
         if example.to_bytes() == record {
             agree(&example, &record);
         }
@@ -34,7 +31,7 @@ pub fn exercise(data: &[u8]) {
     }
 }
 
-/// Every kind of feature, of one type.
+/// Parses `record` with every kind of feature of one type.
 fn read(record: &Bytes, feature_type: FeatureType) {
     let fixed = FixedLenFeature::new(feature_type, &[2]);
     let rows = FixedLenSequenceFeature::new(feature_type, &[2]).allow_missing(true);
@@ -62,7 +59,7 @@ fn read(record: &Bytes, feature_type: FeatureType) {
     }
 }
 
-/// The parser reads what is in an Example.
+/// Asserts that the parser finds the values of an Example.
 fn agree(example: &Example, record: &Bytes) {
     for (name, feature) in example.features.iter().flat_map(|features| &features.feature) {
         let Some((feature_type, _)) = feature.list() else { continue };
@@ -104,7 +101,7 @@ fn assert_same(values: &Values, feature: &Feature) {
     }
 }
 
-/// Examples and SequenceExamples to damage.
+/// Returns Examples and SequenceExamples to damage.
 pub fn samples() -> Vec<Bytes> {
     let all = Example::new().with("a", [1.5f32, -2.0]).with("", [1i64, -1, 1 << 40]).with("ü", ["x", "", "long enough for two"]);
     let sequence = SequenceExample::new()
@@ -114,8 +111,8 @@ pub fn samples() -> Vec<Bytes> {
         .with_steps("ü", ["x", "y"])
         .with_steps("", [Feature::default(), Feature::from([0.5f32, 1.0])]);
     let tensor = gradlet::Tensor::new(&gradlet::cpu(), &[1.0f32, 2.0], &[2, 1]);
-    let tensor = tensor.and_then(|tensor| gradlet::tensor_proto::serialize_tensor(&tensor)).unwrap_or_default();
-    // Numbers one by one instead of packed; a key that comes twice.
+    let tensor = tensor.and_then(|tensor| gradlet::io::serialize_tensor(&tensor)).unwrap_or_default();
+    // Numbers that are not packed, and a duplicate key.
     let unpacked = [&b"\x0a\x13\x0a\x11\x0a\x01a\x12\x0c\x12\x0a\x0d"[..], &1f32.to_le_bytes(), b"\x0d", &2f32.to_le_bytes()].concat();
     let twice = b"\x0a\x0c\x0a\x0a\x0a\x01a\x12\x05\x1a\x03\x0a\x01\x01\x0a\x0c\x0a\x0a\x0a\x01a\x12\x05\x1a\x03\x0a\x01\x02";
     vec![all.to_bytes(), sequence.to_bytes(), tensor, unpacked.into(), Bytes::from_static(twice), Example::new().to_bytes()]

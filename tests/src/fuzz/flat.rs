@@ -1,13 +1,15 @@
-//! Arbitrary bytes as a checkpoint, and as flash: they are refused or read, and what is saved after them is whole.
+//! Arbitrary bytes as a flat checkpoint, and as flash with slots. They are refused or read, and a later save is complete.
 
 use crate::flash::Flash;
 use crate::flat::{arena, program, state, step};
-use gradlet_core::{Contents, Error, FlatCheckpoint, Session, Slots};
+use gradlet_core::{Error, Session};
+use gradlet_core::runtime::Slots;
+use gradlet_core::runtime::checkpoint::{Contents, FlatCheckpoint};
 
 const SLOTS: u32 = 3;
 const SLOT: usize = 2048;
 
-/// The first byte chooses: a checkpoint, or flash. Says why it was refused.
+/// Reads `data` as a checkpoint if the first byte is even, and as flash if it is odd. Returns the error if the data is refused.
 pub fn read(data: &[u8]) -> Result<(), Error> {
     let Some((choice, rest)) = data.split_first() else { return Err(Error::CutShort) };
     if choice & 1 == 0 { checkpoint(rest) } else { flash(rest) }
@@ -55,13 +57,13 @@ fn flash(bytes: &[u8]) -> Result<(), Error> {
             assert_eq!(slots.restore(&mut session), Ok(Some(sequence)));
             assert_eq!(state(&session), saved);
         }
-        // There is no number after the last one.
+        // The sequence number is the largest one, so a save has no next number.
         Err(error) => assert_eq!(error, Error::TooLarge),
     }
     restored.map(drop)
 }
 
-/// Checkpoints and flash images to damage.
+/// Returns checkpoints and flash images to damage.
 pub fn samples() -> Result<Vec<Vec<u8>>, Error> {
     let mut arena = arena(program());
     let mut session = Session::new(program(), &mut arena)?;

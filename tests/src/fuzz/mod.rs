@@ -1,4 +1,4 @@
-//! Damage, format by format: each module has what must hold of any bytes.
+//! Damaged data of each format. A module has the properties that must hold for any bytes.
 
 pub mod artifact;
 pub mod bundle;

@@ -1,28 +1,29 @@
-//! Damaged files for the readers of images, IDX, NPY, NPZ and CSV: they are read or refused with words, in time, and in memory that the
-//! file's own bytes account for. The fuzz targets and the tests do the same.
+//! Damaged files for the readers of images, IDX, NPY, NPZ and CSV. A reader must return values or an error with a message, in limited time,
+//! and with memory bounded by the file's size. The fuzz targets and the tests share this code.
 
 use crate::random::Random;
 use gradlet::io::Csv;
-use gradlet::{Tensor, idx, image, npy};
+use gradlet::{Tensor, image};
+use gradlet::io::{idx, npy};
 use std::collections::BTreeMap;
 use std::io::{Cursor, Write};
 use std::path::Path;
 
-/// A reader of files.
+/// A reader of a file format.
 pub struct Reader {
-    /// Its name, which is that of its fuzz target.
+    /// Name of the reader, and of its fuzz target.
     pub name: &'static str,
-    /// Reads a file, whole: says why not where it is refused.
+    /// Function that reads a complete file. The error is the reason of a refusal.
     pub read: fn(&[u8]) -> Result<(), String>,
-    /// Good files.
+    /// Function that returns valid files.
     pub samples: fn() -> Vec<Vec<u8>>,
-    /// The most bytes that a byte of a file may cost at once.
+    /// Largest number of bytes that may be allocated per byte of a file.
     pub factor: usize,
 }
 
 /// The readers.
 pub const READERS: [Reader; 5] = [
-    // A pixel of 512 in a byte of JPEG, or of 8 · 1032 in one of PNG, has up to 4 bytes, and Vec grows by doubling.
+    // A byte of a JPEG may hold 512 pixels, a byte of a PNG 8 · 1032. A pixel has up to 4 bytes, and Vec grows by doubling.
     Reader { name: "image", read: read_image, samples: image_samples, factor: 8 * 1032 * 4 * 2 },
     Reader { name: "idx", read: read_idx, samples: idx_samples, factor: 2 * 1032 },
     Reader { name: "npy", read: read_npy, samples: npy_samples, factor: 2 },
@@ -30,7 +31,7 @@ pub const READERS: [Reader; 5] = [
     Reader { name: "csv", read: read_csv, samples: csv_samples, factor: 64 },
 ];
 
-/// The reader of this name. Panics where there is none.
+/// Returns the reader of this name. Panics if there is none.
 pub fn reader(name: &str) -> &'static Reader {
     READERS.iter().find(|reader| reader.name == name).expect("there is such a reader")
 }
@@ -45,7 +46,7 @@ fn said<T, E: std::fmt::Display>(result: Result<T, E>) -> Result<T, String> {
     })
 }
 
-/// The first byte tells how many channels are asked for.
+/// Decodes an image. The first byte selects the number of channels to decode to.
 fn read_image(data: &[u8]) -> Result<(), String> {
     let Some((&channels, file)) = data.split_first() else { return Err("nothing".into()) };
     let image = said(image::decode_image(file, [0, 1, 3, 4][usize::from(channels) % 4]))?;
@@ -69,7 +70,7 @@ fn read_npz(file: &[u8]) -> Result<(), String> {
     arrays.values().try_for_each(|array| said(array.tensor(&gradlet::cpu())).map(drop))
 }
 
-/// The first byte chooses options.
+/// Reads a CSV file. The first byte selects options.
 fn read_csv(data: &[u8]) -> Result<(), String> {
     let Some((&choice, file)) = data.split_first() else { return Err("nothing".into()) };
     let bit = |at: u8| choice & 1 << at != 0;
@@ -109,8 +110,8 @@ fn idx_samples() -> Vec<Vec<u8>> {
     vec![plain, floats, packed]
 }
 
-/// A file that a function writes.
-fn written(write: impl Fn(&Path) -> gradlet::FileResult<()>) -> Vec<u8> {
+/// Returns the bytes of the file that `write` writes.
+fn written(write: impl Fn(&Path) -> gradlet::io::FileResult<()>) -> Vec<u8> {
     let path = std::env::temp_dir().join(format!("gradlet-readers-{}-{:?}", std::process::id(), std::thread::current().id()));
     let file = write(&path).ok().and_then(|()| std::fs::read(&path).ok());
     let _ = std::fs::remove_file(&path);
@@ -136,7 +137,7 @@ fn csv_samples() -> Vec<Vec<u8>> {
     [0b011, 0b010, 0b11011, 0b000].map(|choice| [&[choice], &table[..]].concat()).to_vec()
 }
 
-/// A change of a file, or several: bits, bytes, numbers as large as they get, parts gone, twice or from elsewhere.
+/// Makes one to four changes to a file. A change flips bits, sets bytes, sets a number to its maximum, or removes, repeats or moves a part.
 pub fn mutate(file: &mut Vec<u8>, random: &mut Random) {
     for _ in 0..random.range(1, 4) {
         let at = random.below(file.len());

@@ -1,18 +1,18 @@
-//! What must hold of any bytes that are read as TFRecord: for the fuzz target, and for the short run in the tests.
+//! Properties of any bytes that are read as TFRecord files, for the fuzz target and for the short run in the tests.
 
 use bytes::Bytes;
-use gradlet::tfrecord::{Compression, RecordError, RecordIndex, RecordReader, RecordWriter, Records, masked_crc32c};
+use gradlet::io::tfrecord::{Compression, RecordError, RecordIndex, RecordReader, RecordWriter, Records, masked_crc32c};
 use std::io::Write;
 
 const COMPRESSIONS: [Compression; 3] = [Compression::None, Compression::Gzip, Compression::Zlib];
 
-/// The bytes that are read at a time: less than usual, which takes less time.
+/// Buffer size of the readers, in bytes. It is smaller than the default, which is faster here.
 const BLOCK: usize = 4096;
 
-/// Reads `data` as records in every way; panics where the ways differ. The first byte chooses: the compression; whether checksums
-/// are made right first; whether the rest is compressed first; whether a byte of that is changed then.
+/// Reads `data` as records in every way. Panics if two ways differ. The first byte selects the compression. It also selects whether to
+/// correct the checksums first, whether to compress the rest first, and whether to change a byte of the result.
 ///
-/// Gives how many records there were, and the error if there was one.
+/// Returns the number of records, and the error if there was one.
 pub fn exercise(data: &[u8]) -> (usize, Option<RecordError>) {
     let Some((&choice, rest)) = data.split_first() else { return (0, None) };
     let mut bytes = rest.to_vec();
@@ -30,7 +30,7 @@ pub fn exercise(data: &[u8]) -> (usize, Option<RecordError>) {
     read(bytes.into(), compression)
 }
 
-/// Stores the right checksum after each length, and after all data that is there.
+/// Stores the correct checksum after each length, and after each record that is complete.
 fn fix_checksums(bytes: &mut [u8]) {
     let mut at = 0;
     while let Some((length, rest)) = bytes.get_mut(at..).and_then(|bytes| bytes.split_first_chunk_mut::<8>()) {
@@ -61,7 +61,7 @@ fn compressed(bytes: &[u8], compression: Compression) -> Vec<u8> {
     written.expect("memory can be written")
 }
 
-/// All records up to the first error, and that error.
+/// Returns all records up to the first error, and that error.
 fn all(items: impl Iterator<Item = Result<Bytes, RecordError>>) -> (Vec<Bytes>, Option<RecordError>) {
     let (mut records, mut error) = (Vec::new(), None);
     for item in items {
@@ -86,7 +86,7 @@ fn read(bytes: Bytes, compression: Compression) -> (usize, Option<RecordError>) 
         assert!(again == records && text(&other) == text(&error), "{} and {}", text(&error), text(&other));
         uncompressed(&bytes, &records, &error);
     } else {
-        // How much is inflated at a time decides which of two errors is met first, not which records are whole.
+        // The buffer size may decide which of two errors comes first, but not which records are complete.
         assert!(again == records && other.is_some() == error.is_some(), "{} and {}", text(&error), text(&other));
     }
     for at in [0, 1, records.len() / 2, records.len()] {
@@ -96,7 +96,7 @@ fn read(bytes: Bytes, compression: Compression) -> (usize, Option<RecordError>) 
     (records.len(), error)
 }
 
-/// The ways to read that do not know compression.
+/// Compares the readers that support no compression.
 fn uncompressed(bytes: &Bytes, records: &[Bytes], error: &Option<RecordError>) {
     let (again, other) = all(Records::new(bytes.clone()));
     assert!(again == records && text(&other) == text(error), "{} and {}", text(error), text(&other));

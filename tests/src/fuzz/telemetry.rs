@@ -1,16 +1,16 @@
-//! Arbitrary bytes on a line: what noise makes of frames, and what a sender is told to send.
+//! Arbitrary bytes as telemetry: as a noisy line for the decoder, and as commands for a sender.
 
-use gradlet_core::Telemetry;
-use gradlet_core::checkpoint::Identity;
-use gradlet_core::telemetry::{Decoder, Frame, Link};
+use gradlet_core::runtime::Telemetry;
+use gradlet_core::runtime::checkpoint::Identity;
+use gradlet_core::runtime::telemetry::{Decoder, Frame, Link};
 use std::convert::Infallible;
 
-/// A line that takes as many bytes as it has room for.
+/// A line that accepts a limited number of bytes before it blocks.
 #[derive(Default)]
 pub struct Line {
-    /// What it took.
+    /// Bytes that the line accepted.
     pub bytes: Vec<u8>,
-    /// How many bytes it takes until it blocks; a flush waits for a line that always takes one.
+    /// Number of bytes that it accepts until it blocks. During a flush, it always accepts at least one.
     pub room: usize,
 }
 
@@ -37,7 +37,7 @@ impl embedded_io::WriteReady for Line {
     }
 }
 
-/// The frames in `bytes` as their debug texts, and what is known of the line. They are given in pieces of `piece` bytes.
+/// Decodes `bytes`, in pieces of `piece` bytes. Returns the debug texts of the frames, and the counters of the line.
 pub fn frames(bytes: &[u8], piece: usize) -> (Vec<String>, Link) {
     let (mut frames, mut decoder) = (Vec::new(), Decoder::new(vec![0; 1 << 16]));
     for piece in bytes.chunks(piece) {
@@ -46,7 +46,7 @@ pub fn frames(bytes: &[u8], piece: usize) -> (Vec<String>, Link) {
     (frames, *decoder.link())
 }
 
-/// Reads `data` as a line, and then as what a device is to send. Panics where an account does not add up.
+/// Decodes `data` as a line, then runs it as commands for a sender. Panics if the counters do not add up.
 pub fn read(data: &[u8]) {
     let (found, link) = frames(data, usize::MAX);
     assert_eq!(frames(data, 3), (found.clone(), link));
@@ -55,7 +55,7 @@ pub fn read(data: &[u8]) {
     send(data);
 }
 
-/// Sends what `data` says, over a line and through a buffer as it says, and reads it again.
+/// Sends frames as `data` commands, and decodes them. `data` also determines the buffer size and the room of the line.
 fn send(data: &[u8]) {
     let [size, rest @ ..] = data else { return };
     let mut buffer = vec![0; usize::from(*size)];
@@ -70,7 +70,7 @@ fn send(data: &[u8]) {
             0 => {
                 let artifact = (number > 0).then_some(Identity { length: number, checksum: !number });
                 telemetry.hello(tag, tag, number, artifact);
-                format!("{:?}", Frame::Hello(gradlet_core::telemetry::Hello { version: 1, sender: tag, clock: tag, hz: number, artifact }))
+                format!("{:?}", Frame::Hello(gradlet_core::runtime::telemetry::Hello { version: 1, sender: tag, clock: tag, hz: number, artifact }))
             }
             1 => {
                 telemetry.scalar(tag, number, value);
@@ -103,7 +103,7 @@ fn send(data: &[u8]) {
     let (told, came): (Vec<&str>, Vec<&str>) = contents.into_iter().partition(|frame| frame.starts_with("Dropped"));
     assert_eq!(came, sent);
     assert_eq!((link.lost, link.corrupt, link.unknown, link.frames), (0, 0, 0, found.len() as u64));
-    // The account has come where there is room for one.
+    // The count of dropped frames arrives if the buffer has room for it.
     if dropped > 0 && *size >= 32 {
         assert_eq!(told.last(), Some(&format!("Dropped {{ frames: {dropped} }}").as_str()));
     }

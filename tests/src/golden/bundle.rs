@@ -1,13 +1,12 @@
-//! The files through which a machine without a file format of its own is handed cases: the generic firmware reads one
-//! and writes the other.
+//! Files for the exchange of cases with a machine such as the generic firmware. It reads a file of cases, and writes a file of answers.
 //!
-//! A case is `u32` artifact bytes, `u32` number of inputs, the artifact padded to 16 bytes, then each input as `u32` bytes
-//! and the bytes padded to 4. Its answer is `u32` status (0 if it ran, 1 if not), `u32` number of outputs, and each
-//! output in the same way as an input. Numbers are little-endian.
+//! A case is: `u32` length of the artifact in bytes, `u32` number of inputs, the artifact padded to 16 bytes, then the inputs. An input is
+//! a `u32` length in bytes, then the bytes padded to 4. The answer to a case is: `u32` status (0 if it ran, 1 if not), `u32` number of
+//! outputs, then the outputs in the same form as the inputs. Numbers are little-endian.
 
 use anyhow::{Context, Result, bail};
 
-/// Cases, one after the other, as the machine reads them.
+/// A file of cases, in the form that the machine reads.
 #[derive(Default)]
 pub struct Bundle {
     bytes: Vec<u8>,
@@ -37,14 +36,14 @@ impl Bundle {
         self.bytes.extend(&[0; 16][..padding]);
     }
 
-    /// The bytes of the file.
+    /// Returns the bytes of the file.
     pub fn bytes(&self) -> &[u8] {
         &self.bytes
     }
 
-    /// Reads the machine's answers: for each case its outputs, or `None` where it did not run.
+    /// Reads the machine's answers. Returns the outputs of each case, or `None` for a case that did not run.
     ///
-    /// Fails if they are not as many as there are cases, or cut short.
+    /// Fails if the number of answers differs from the number of cases, or if an answer is truncated.
     pub fn answers(&self, bytes: &[u8]) -> Result<Vec<Option<Vec<Vec<u8>>>>> {
         let mut rest = bytes;
         let mut answers = Vec::new();

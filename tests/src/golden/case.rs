@@ -1,4 +1,4 @@
-//! A golden case: a function of tensors, with inputs and the outputs that a reference computed; and how outputs are compared.
+//! A golden case: a function of tensors, with inputs and with the outputs that a reference computed. Also the comparison of outputs.
 
 use gradlet_core::{DType, Device, Result, Scope, Tensor, TensorType};
 use serde_json::Value as Json;
@@ -7,80 +7,80 @@ use std::sync::Arc;
 /// A named tensor as bytes.
 #[derive(Clone, Debug)]
 pub struct Value {
-    /// What the case calls it.
+    /// Name of the tensor in the case.
     pub name: String,
-    /// The element type and shape.
+    /// Element type and shape.
     pub tensor_type: TensorType,
-    /// The row-major, little-endian bytes.
+    /// Elements in row-major order, little-endian.
     pub bytes: Vec<u8>,
 }
 
 impl Value {
-    /// A scalar of f32.
+    /// Creates an f32 scalar.
     pub fn scalar(name: String, value: f32) -> Value {
         let tensor_type = TensorType::new(DType::F32, gradlet_core::Shape::SCALAR);
         Value { name, tensor_type, bytes: value.to_le_bytes().to_vec() }
     }
 
-    /// The value as a tensor on `device`.
+    /// Creates a tensor with this value on `device`.
     pub fn tensor(&self, device: &Device) -> Result<Tensor> {
         Tensor::from_bytes(device, self.tensor_type, &self.bytes)
     }
 }
 
-/// How far a float may be off: `|got - want| <= atol + rtol * |want| + ulps * ulp(want)`.
+/// Tolerance of a float: `|got - want| <= atol + rtol * |want| + ulps * ulp(want)`.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Tolerance {
-    /// The absolute part.
+    /// Absolute part.
     pub atol: f64,
-    /// The relative part.
+    /// Relative part.
     pub rtol: f64,
-    /// The part in units in the last place of the wanted element.
+    /// Part in units in the last place of the expected element.
     pub ulps: f64,
 }
 
 impl Tolerance {
-    /// The field `tolerance` of a case; zero where there is none.
+    /// Reads the field `tolerance` of a case. Missing parts are zero.
     pub fn read(case: &Json) -> Tolerance {
         let part = |name| case.get("tolerance").and_then(|tolerance| tolerance.get(name)).and_then(Json::as_f64).unwrap_or(0.0);
         Tolerance { atol: part("atol"), rtol: part("rtol"), ulps: 0.0 }
     }
 }
 
-/// What a case computes: written with tensors of any scope, so that every runtime can run it.
+/// Function of a case. It works with the tensors of any scope, so that every runtime can run it.
 pub type Body = Arc<dyn Fn(&dyn Scope, &[Tensor]) -> Result<Vec<Tensor>> + Send + Sync>;
 
 /// A golden case.
 pub struct Case {
-    /// Its name, unique in its folder.
+    /// Name of the case, unique in its folder.
     pub id: String,
-    /// What it belongs to in the list of skips and in the summary: `op:matmul`, `optimizer:Adam`.
+    /// Group of the case in the list of skips and in the summary, such as `op:matmul` or `optimizer:Adam`.
     pub group: String,
-    /// How far outputs may be off.
+    /// Tolerance of the outputs.
     pub tolerance: Tolerance,
-    /// The arguments of the body.
+    /// Arguments of the body.
     pub inputs: Vec<Value>,
-    /// What the body must give.
+    /// Expected results of the body.
     pub wanted: Vec<Value>,
-    /// How many of `wanted`, the last ones, are gradients.
+    /// Number of gradients, which are the last values of `wanted`.
     pub gradients: usize,
-    /// Further knowledge of the outputs: an entry for each, or none.
+    /// Further constraints on the outputs: one for each output, or empty.
     pub known: Vec<Known>,
-    /// What it computes; `None` if that is not known yet.
+    /// Function of the case, or `None` if the suite does not support it yet.
     pub body: Option<Body>,
 }
 
-/// Knowledge of an output beside its value.
+/// Constraints on an output beside its expected value.
 #[derive(Clone, Debug, Default)]
 pub struct Known {
-    /// The bits that it may have; any, if none are listed.
+    /// Alternatives for the exact bytes of the output. If empty, any bytes are allowed.
     pub bits: Vec<Vec<u8>>,
-    /// How far each element may be off beyond the tolerance; no further, if nothing is listed.
+    /// Allowed error of each element beyond the tolerance. If empty, none.
     pub slack: Vec<f64>,
 }
 
 impl Known {
-    /// The problem of the output `name`, if it has none of the bits.
+    /// Returns a description of the problem if the output `name` matches none of [`Known::bits`].
     pub fn differs(&self, name: &str, dtype: DType, got: &[u8]) -> Option<String> {
         let right = |bits: &Vec<u8>| others(dtype, bits, got).next().is_none() && bits.len() == got.len();
         let nearest = self.bits.iter().min_by_key(|bits| others(dtype, bits, got).count())?;
@@ -93,18 +93,18 @@ impl Known {
     }
 }
 
-/// The elements with other bits: number, right value, value.
+/// Returns the elements whose bits differ: index, correct value, actual value.
 fn others<'b>(dtype: DType, right: &'b [u8], got: &'b [u8]) -> impl Iterator<Item = (usize, f64, f64)> + 'b {
     let pairs = elements(dtype, right).zip(elements(dtype, got)).enumerate();
     pairs.filter(|(_, (a, b))| a.1 != b.1 && !(a.0.is_nan() && b.0.is_nan())).map(|(index, (a, b))| (index, a.0, b.0))
 }
 
-/// Compares outputs with what the reference computed. Gives a line for each tensor that is wrong.
+/// Compares outputs with the reference's. Returns a line for each tensor that is wrong.
 pub fn compare(wanted: &[Value], got: &[Vec<u8>], tolerance: Tolerance) -> Vec<String> {
     compare_known(wanted, &[], got, tolerance)
 }
 
-/// As [`compare`], with the slack of what is known of the outputs.
+/// Like [`compare`], with the additional slack in `known`.
 pub fn compare_known(wanted: &[Value], known: &[Known], got: &[Vec<u8>], tolerance: Tolerance) -> Vec<String> {
     if wanted.len() != got.len() {
         return vec![format!("{} outputs, not {}", got.len(), wanted.len())];
@@ -113,7 +113,7 @@ pub fn compare_known(wanted: &[Value], known: &[Known], got: &[Vec<u8>], toleran
     wanted.iter().zip(got).enumerate().filter_map(|(index, (want, got))| differs(want, got, tolerance, slack(index))).collect()
 }
 
-/// Compares outputs bit for bit with those of another runtime; any two NaNs are equal.
+/// Compares outputs bit for bit with those of eager execution. Any two NaNs are equal.
 pub fn compare_bits(wanted: &[Value], eager: &[Vec<u8>], got: &[Vec<u8>]) -> Vec<String> {
     let different = |(want, (eager, got)): (&Value, (&Vec<u8>, &Vec<u8>))| {
         let count = others(want.tensor_type.dtype, eager, got).count();
@@ -139,7 +139,7 @@ fn differs(want: &Value, got: &[u8], tolerance: Tolerance, slack: &[f64]) -> Opt
     })
 }
 
-/// How far off: 0 for equal values, NaN and infinities among them; infinite where only one is such.
+/// Returns the absolute error. It is 0 for equal values, including two NaNs or equal infinities, and infinite if only one value is finite.
 fn error(want: f64, got: f64) -> f64 {
     if want == got || want.is_nan() && got.is_nan() {
         0.0
@@ -157,9 +157,9 @@ fn allowed(dtype: DType, tolerance: Tolerance, want: f64) -> f64 {
     tolerance.atol + tolerance.rtol * want.abs() + tolerance.ulps * ulp(dtype, want)
 }
 
-/// The distance between the neighbours of `want` among the floats of a type.
+/// Returns the unit in the last place of `want` for a float type: the distance to the next float.
 pub fn ulp(dtype: DType, want: f64) -> f64 {
-    // The bits behind the point, and the least exponent.
+    // Bits of the fraction, and smallest exponent.
     let (digits, least) = match dtype {
         DType::F16 => (10, -14),
         DType::Bf16 => (7, -126),
@@ -170,7 +170,7 @@ pub fn ulp(dtype: DType, want: f64) -> f64 {
     f64::powi(2.0, exponent - digits)
 }
 
-/// Each element as a number, and as its bits.
+/// Returns each element as a number, and as its bits.
 pub fn elements(dtype: DType, bytes: &[u8]) -> impl Iterator<Item = (f64, u64)> + '_ {
     bytes.chunks_exact(dtype.size()).map(move |element| {
         let mut wide = [0; 8];

@@ -1,4 +1,4 @@
-//! Cases that are right or wrong once, not on every runtime: those of files and data.
+//! Cases of files and data. They run only once, not on every runtime.
 
 use crate::golden::Counts;
 use crate::golden::{checkpoint_cases, data_cases, event_cases, example_cases, image_cases, tfrecord_cases};
@@ -8,10 +8,10 @@ use std::fs;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::Path;
 
-/// Runs the cases that a file of a folder lists.
+/// Function that runs the cases in a file of a folder.
 type Run = fn(&Path, &mut Checks) -> Result<()>;
 
-/// The forms of folders: the file by which each is known, and what runs it. A folder can have several.
+/// Forms of folders: the file that identifies a form, and the function that runs it. A folder can have several forms.
 const FORMS: [(&str, Run); 10] = [
     ("corrupt/expected.json", tfrecord_cases::damage),
     ("crc32c.json", tfrecord_cases::checksums),
@@ -25,15 +25,15 @@ const FORMS: [(&str, Run); 10] = [
     ("serialize_tensor.json", example_cases::tensors),
 ];
 
-/// Counts what was right and wrong, and prints what was wrong.
+/// Runs cases, counts the results, and prints the failures.
 #[derive(Debug, Default)]
 pub struct Checks {
-    /// What was counted; nothing is skipped.
+    /// Counts so far. No case is skipped.
     pub counts: Counts,
 }
 
 impl Checks {
-    /// Runs a case. A panic is an error.
+    /// Runs a case. A panic counts as a failure.
     pub fn check(&mut self, name: &str, case: impl FnOnce() -> Result<()>) {
         match catch_unwind(AssertUnwindSafe(case)).unwrap_or_else(|_| Err(anyhow!("it panicked"))) {
             Ok(()) => self.counts.passed += 1,
@@ -45,13 +45,13 @@ impl Checks {
     }
 }
 
-/// Files that belong to others: `cases.json` to `other.json` and `random.json`.
+/// Files without cases of their own form. `cases.json` belongs to `other.json` and `random.json`.
 const COMPANIONS: [&str; 2] = ["MANIFEST.json", "cases.json"];
 
-/// Runs all cases of a folder that have one of these forms. Gives `None` if it has none of them. In a folder that has one, a JSON
-/// file of another form is a failure.
+/// Runs all cases of a folder that have one of these forms. Returns `None` if the folder has none of them. In a folder that has one, a JSON
+/// file of an unknown form is a failure.
 ///
-/// Fails where a file cannot be read; wrong results are counted instead.
+/// Returns an error if a file cannot be read. Wrong results are only counted.
 pub fn run(folder: &Path) -> Result<Option<Counts>> {
     let mut checks = Checks::default();
     if checkpoint_cases::are_in(folder) {
@@ -77,7 +77,7 @@ pub fn run(folder: &Path) -> Result<Option<Counts>> {
     Ok(known.then_some(checks.counts))
 }
 
-/// The JSON files below a folder, as paths in `root`.
+/// Returns the JSON files below a folder, as paths relative to `root`.
 fn json_files(root: &Path, folder: &Path) -> Result<Vec<String>> {
     let mut found = Vec::new();
     for entry in fs::read_dir(folder)? {
@@ -92,20 +92,20 @@ fn json_files(root: &Path, folder: &Path) -> Result<Vec<String>> {
     Ok(found)
 }
 
-/// A JSON file of a folder.
+/// Reads a JSON file of a folder.
 pub fn json(folder: &Path, file: &str) -> Result<Json> {
     let path = folder.join(file);
     let read = || Ok::<_, anyhow::Error>(serde_json::from_slice(&fs::read(&path)?)?);
     read().with_context(|| path.display().to_string())
 }
 
-/// The bytes that a text like `00ff` stands for.
+/// Decodes a hexadecimal text such as `00ff`.
 pub fn hex(text: &str) -> Result<Vec<u8>> {
     anyhow::ensure!(text.len().is_multiple_of(2) && text.is_ascii(), "{text:?} is not in hex");
     (0..text.len()).step_by(2).map(|at| Ok(u8::from_str_radix(&text[at..at + 2], 16)?)).collect()
 }
 
-/// The bytes of a field `hex`.
+/// Decodes the field `hex` of an object.
 pub fn hex_field(object: &Json) -> Result<Vec<u8>> {
     hex(object["hex"].as_str().with_context(|| format!("no \"hex\" in {object}"))?)
 }

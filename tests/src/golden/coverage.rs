@@ -1,18 +1,18 @@
-//! Which op is computed in which element type on which runtime, by the golden cases that passed.
+//! The element types and runtimes of each op, from the golden cases that passed.
 
 use crate::golden::runtimes::NAMES;
 use gradlet_core::device::Device;
-use gradlet_core::scope::{Gradient, Op};
+use gradlet_core::custom_op::{Gradient, Op};
 use gradlet_core::{DType, ops};
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write;
 
-/// What was computed: op and element type, and the runtimes that did it right.
+/// A map from op and element type to the runtimes on which a case passed.
 #[derive(Default)]
 pub struct Coverage(BTreeMap<(&'static str, u8), BTreeSet<usize>>);
 
 impl Coverage {
-    /// Notes that a case that computes these ops passed on `runtime`.
+    /// Records that a case with these ops passed on `runtime`.
     pub fn add(&mut self, runtime: &str, computed: &[(&'static str, DType)]) {
         let Some(runtime) = NAMES.iter().position(|name| *name == runtime) else { return };
         for &(op, dtype) in computed {
@@ -20,7 +20,7 @@ impl Coverage {
         }
     }
 
-    /// The table as Markdown.
+    /// Returns the table as Markdown.
     pub fn table(&self) -> String {
         let mut text = HEAD.to_string();
         let types: Vec<&str> = DType::ALL.iter().map(|dtype| dtype.name()).collect();
@@ -48,7 +48,7 @@ impl Coverage {
     }
 }
 
-/// One for each of [`NAMES`].
+/// Letters for the runtimes in [`NAMES`].
 const LETTERS: [char; NAMES.len()] = ['E', 'C', 'F', 'D', 'M'];
 
 const HEAD: &str = "# Which op runs where

@@ -1,15 +1,16 @@
-//! Cases of dropout. What a reference drew at random cannot be compared; so they state what must be true of it, and these count what is
-//! not.
+//! Cases of dropout. Random results cannot be compared with a reference. The cases therefore state rules, and count the elements that break
+//! them.
 
 use crate::golden::case::{Body, Case, Tolerance, Value};
 use crate::golden::fixtures::{Folder, members, number, text};
 use anyhow::{Context, Result};
 use gradlet_core::layers::{Dropout, Layer};
-use gradlet_core::{DType, Record, Scope, Tensor};
+use gradlet_core::{DType, Differentiate, Scope, Tensor};
 use serde_json::Value as Json;
 use std::sync::Arc;
 
-/// Fills a case of `op: dropout`: its inputs are x and the cotangent of y, its outputs the kept part and how many elements break a rule.
+/// Fills a case of `op: dropout`. Its inputs are x and the cotangent of y. Its outputs are the fraction of kept elements, and the numbers
+/// of elements that break a rule.
 pub fn read(folder: &mut Folder, json: &Json, case: &mut Case) -> Result<()> {
     let file = text(json, "file")?;
     for list in ["inputs", "cotangents"] {
@@ -21,7 +22,7 @@ pub fn read(folder: &mut Folder, json: &Json, case: &mut Case) -> Result<()> {
     let count = case.inputs.first().and_then(|x| x.tensor_type.shape.elements()).unwrap_or(0);
     let wanted = [("kept part", 1.0 - rate), ("wrong outputs", 0.0), ("wrong gradients", 0.0), ("changed without training", 0.0)];
     case.wanted = wanted.into_iter().map(|(name, value)| Value::scalar(name.into(), value as f32)).collect();
-    // Whole numbers of wrong elements are not within this.
+    // The tolerance is for the kept fraction. It is below 1, so a single wrong element still fails the case.
     case.tolerance = Tolerance { atol: 5.0 * (rate * (1.0 - rate) / f64::from(count.max(1))).sqrt() + 1e-6, ..Tolerance::default() };
     case.body = Some(body(rate));
     Ok(())
@@ -37,7 +38,7 @@ fn body(rate: f64) -> Body {
         let dx = tape.gradient_of(&[(&y, Some(dy))], &x)?.map_or_else(|| x.like(0.0), Ok)?;
         let zero = x.like(0.0)?;
         let kept = y.not_equal(&zero)?;
-        // An element of `scaled`, where it was kept, is one of `plain` over 1 - rate; else it is 0.
+        // A kept element of `scaled` must be the element of `plain` divided by (1 - rate). A dropped one must be 0.
         let wrong = |scaled: &Tensor, plain: &Tensor| {
             let off = scaled.mul_scalar(1.0 - rate)?.sub(plain)?.abs()?.greater(&plain.abs()?.mul_scalar(precision(x.dtype()))?)?;
             let dropped = kept.logical_not()?.logical_and(&scaled.not_equal(&zero)?)?;
@@ -52,7 +53,7 @@ fn count(flags: &Tensor, dtype: DType) -> gradlet_core::Result<Tensor> {
     flags.cast(dtype)?.sum(&[], false)
 }
 
-/// How far apart two roundings of one number may be.
+/// Returns the largest relative difference between two roundings of the same number.
 fn precision(dtype: DType) -> f64 {
     match dtype {
         DType::F16 => 4e-3,

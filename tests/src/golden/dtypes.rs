@@ -1,12 +1,12 @@
-//! The golden cases of f32 once more in the other float types.
+//! The golden f32 cases, repeated in the other float types.
 //!
-//! In f64 a case must give the reference's f32 values within its tolerance. In f16 and bf16 it is compared with what f32 gives for the same
-//! (rounded) inputs:
+//! In f64, a case must produce the reference's f32 values within its tolerance. In f16 and bf16, its results are compared with the f32
+//! results for the same (rounded) inputs:
 //!
-//! - The outputs have the bits of that, rounded at last or after each op ([`rounded`]); so an op alone is gradlet's own f32 kernel on the
-//!   widened inputs, rounded once.
-//! - The gradients of an op alone have the bits of f32's, rounded once: its rule is computed in f32.
-//! - Every element is within `ULPS` of f32's, but for the ops of `CANCELS`.
+//! - The outputs have the bits of the f32 outputs, rounded either once at the end or after each op ([`rounded`]). A single op must therefore
+//!   have the bits of gradlet's f32 kernel on the widened inputs, rounded once.
+//! - The gradients of a single op have the bits of the f32 gradients, rounded once, because the gradient is computed in f32.
+//! - Every element is within `ULPS` of the f32 element, except for the ops in `CANCELS`.
 
 use crate::golden::case::{Body, Case, Known, Tolerance, Value, elements};
 use crate::golden::rounded::{jittered, round, rounded};
@@ -16,11 +16,12 @@ use gradlet_core::{DType, Device, Scope, Tensor, TensorType, ops};
 use half::{bf16, f16};
 use std::sync::Arc;
 
-/// How many units in its last place an element of 16 bits may be off: a rounding of each of a few ops.
+/// Tolerance of a 16-bit element, in units in the last place. It allows a rounding in each of a few ops.
 const ULPS: f64 = 4.0;
 
-/// Ops in which rounded numbers cancel, and why. Beyond [`ULPS`], an element may be off by twice the most that it moved in [`SAMPLES`]
-/// runs in which every result on the way to it became one of its two neighbours among the 16-bit floats, by chance.
+/// Ops in which rounded numbers cancel, with the reason. Their tolerance is larger than [`ULPS`]. It is estimated from [`SAMPLES`] runs,
+/// which randomly round every intermediate result to one of the two neighbouring 16-bit floats. The tolerance is twice the largest change
+/// of the element in these runs.
 const CANCELS: [(&str, &str); 15] = [
     ("batch_normalization", MEAN),
     ("clip_by_norm", "the gradient loses its part along x"),
@@ -41,23 +42,23 @@ const CANCELS: [(&str, &str); 15] = [
 const MEAN: &str = "a mean that was rounded, or what it is scaled to, is taken off elements near it";
 const STEPS: &str = "rounded states and gates pass through sums of both signs, again and again";
 
-/// Ops that round what they computed in f32 again: which bits they have is not known beforehand.
+/// Ops that round intermediate f32 results again. Their exact bits are not known in advance.
 const MIXED: [(&str, &str); 1] = [("keras_batch_norm", "the moving statistics go on in 16 bits from moments that are f32")];
 
-/// The number of runs with results moved by chance.
+/// Number of runs with random rounding.
 const SAMPLES: u64 = 16;
 
-/// The case in every other float type that it makes sense in, to be run by the kernels of `device`.
+/// Returns variants of the case in the other float types in which it makes sense. The kernels of `device` compute the expected results.
 pub fn variants(device: &Device, case: &Case) -> Result<Vec<Case>> {
     let Some(body) = &case.body else { return Ok(Vec::new()) };
     let floats = case.inputs.iter().any(|input| input.tensor_type.dtype == DType::F32);
     let Some(op) = case.group.strip_prefix("op:") else { return Ok(Vec::new()) };
-    // The element types of a cast are what it is about; of a range, rounded ends change the shape.
+    // A cast tests specific element types. The rounded ends of a range would change its shape.
     if !floats || ["cast", "range_linspace"].contains(&op) {
         return Ok(Vec::new());
     }
     let mut variants = vec![wide(device, case, body)?];
-    // Losses have capital letters, and constants that 16 bits cannot hold: Keras computes them in f32.
+    // Names of losses start with a capital letter. Keras computes losses in f32, because 16 bits cannot hold their constants.
     if !op.starts_with(char::is_uppercase) {
         variants.extend([narrow(device, case, body, DType::F16)?, narrow(device, case, body, DType::Bf16)?]);
     }
@@ -77,7 +78,7 @@ fn wide(device: &Device, case: &Case, body: &Body) -> Result<Case> {
     Ok(wide)
 }
 
-/// True if the reference's infinity is a number that f32 has none for.
+/// True if the reference is infinite because its value overflowed f32, and the f64 result is finite.
 fn overflows(want: &[u8], got: &[u8]) -> bool {
     let [want, got] = [want, got].map(|bytes| f64::from_le_bytes(bytes.try_into().unwrap_or_default()));
     want.is_infinite() && got.is_finite() && got.abs() > f64::from(f32::MAX) && want.signum() == got.signum()
@@ -112,7 +113,7 @@ fn narrow(device: &Device, case: &Case, body: &Body, dtype: DType) -> Result<Cas
     Ok(Case { known, ..variant(case, body, dtype, inputs, wanted, tolerance) })
 }
 
-/// True if the outputs, without the gradients, take one op; views are none.
+/// True if a single op computes the outputs without the gradients. A reshape does not count as an op.
 fn computes_one_op(device: &Device, plain: &Case, body: &Body, outputs: usize) -> Result<bool> {
     let whole = body.clone();
     let forward: Body = Arc::new(move |scope: &dyn Scope, tensors: &[Tensor]| {
@@ -120,13 +121,13 @@ fn computes_one_op(device: &Device, plain: &Case, body: &Body, outputs: usize) -
         results.truncate(outputs);
         Ok(results)
     });
-    // What cannot be traced is not an op alone.
+    // A body that cannot be traced is not a single op.
     let Ok(traced) = Traced::on(device, plain, &forward) else { return Ok(false) };
     let mut nodes = traced.graph().nodes.iter().filter(|node| node.op.def.code != ops::code::reshape);
     Ok(nodes.next().is_some_and(|node| node.bodies.is_empty()) && nodes.next().is_none())
 }
 
-/// Makes room for twice how far each element was moved.
+/// Increases the slack of each element to at least twice its change from `exact` to `moved`.
 fn widen(slack: &mut Vec<f64>, exact: &Value, moved: &Value) {
     let dtype = exact.tensor_type.dtype;
     let far = elements(dtype, &exact.bytes).zip(elements(dtype, &moved.bytes)).map(|(exact, moved)| (moved.0 - exact.0).abs());
@@ -134,7 +135,7 @@ fn widen(slack: &mut Vec<f64>, exact: &Value, moved: &Value) {
     slack.iter_mut().zip(far).filter(|(_, far)| far.is_finite()).for_each(|(slack, far)| *slack = slack.max(2.0 * far));
 }
 
-/// A value of f32 in a 16-bit type; any other as it is.
+/// Rounds an f32 value to a 16-bit type. Returns any other value unchanged.
 fn narrowed(value: &Value, dtype: DType) -> Value {
     if value.tensor_type.dtype != DType::F32 {
         return value.clone();
@@ -150,12 +151,12 @@ fn variant(case: &Case, body: &Body, dtype: DType, inputs: Vec<Value>, wanted: V
     Case { id, group, tolerance, inputs, wanted, gradients: case.gradients, known: Vec::new(), body }
 }
 
-/// `values` in the types that `originals` have.
+/// Casts `values` to the element types of `originals`.
 fn back(values: &[Value], originals: &[Value]) -> Result<Vec<Value>> {
     values.iter().zip(originals).map(|(value, original)| cast(value, original.tensor_type.dtype)).collect()
 }
 
-/// A float value as `dtype`; anything else as it is.
+/// Casts a float value to `dtype`. Returns any other value unchanged.
 fn cast(value: &Value, dtype: DType) -> Result<Value> {
     if !value.tensor_type.dtype.is_float() {
         return Ok(value.clone());

@@ -1,24 +1,22 @@
-//! Examples that TensorFlow wrote, and what it parsed from them: values, or errors by their words.
+//! Examples that TensorFlow wrote, with its parse results: values, or error messages.
 
 use crate::golden::checks::{Checks, hex, hex_field, json};
 use crate::golden::parsed_json::{bytes, dtype, float, found, judge, list, same};
 use anyhow::{Context, Result, bail, ensure};
 use bytes::Bytes;
-use gradlet::example::{
-    Example, Feature, FeatureSpec, FeatureType, Features, FixedLenFeature, FixedLenSequenceFeature, ParsedFeatures, RaggedFeature,
-    SequenceExample, VarLenFeature, parse_example, parse_single_example, parse_single_sequence_example,
-};
-use gradlet::raw::{ByteOrder, RawType, decode_raw};
-use gradlet::tensor_proto::{parse_strings, parse_tensor, serialize_strings, serialize_tensor};
-use gradlet::{DType, Strings, Values};
+use gradlet::io::example::{Example, Feature, FeatureSpec, FeatureType, Features, FixedLenFeature, FixedLenSequenceFeature, ParsedFeatures, RaggedFeature, SequenceExample, VarLenFeature, parse_example, parse_single_example, parse_single_sequence_example};
+use gradlet::io::{ByteOrder, RawType, decode_raw};
+use gradlet::io::{parse_strings, parse_tensor, serialize_strings, serialize_tensor};
+use gradlet::DType;
+use gradlet::tensor::{Strings, Values};
 use serde_json::Value as Json;
 use std::path::Path;
 
-/// `examples/examples.json` and `examples.tfrecord`: Examples and what is in them.
+/// Runs `examples/examples.json` and `examples.tfrecord`: Examples and their contents.
 pub fn examples(folder: &Path, checks: &mut Checks) -> Result<()> {
     let cases = json(folder, "examples/examples.json")?;
     let cases = cases.as_object().context("no object")?;
-    // From there on they are in forms that no writer chooses.
+    // From this one on, the Examples are encoded by hand, in forms that no writer produces.
     let by_hand = cases.keys().position(|name| name.starts_with("unpacked_")).unwrap_or(cases.len());
     for (index, (name, case)) in cases.iter().enumerate() {
         checks.check(&format!("example {name}"), || {
@@ -34,7 +32,7 @@ pub fn examples(folder: &Path, checks: &mut Checks) -> Result<()> {
         });
     }
     checks.check("examples.tfrecord", || {
-        let records = gradlet::tfrecord::Records::new(std::fs::read(folder.join("examples/examples.tfrecord"))?.into());
+        let records = gradlet::io::tfrecord::Records::new(std::fs::read(folder.join("examples/examples.tfrecord"))?.into());
         let records = records.collect::<Result<Vec<_>, _>>()?;
         let wanted = cases.values().map(hex_field).collect::<Result<Vec<_>>>()?;
         ensure!(records == wanted, "the records are not the Examples");
@@ -69,7 +67,7 @@ fn same_feature(feature: &Feature, wanted: &Json) -> Result<()> {
     Ok(())
 }
 
-/// `examples/parse_cases.json`: features, and what TensorFlow parsed.
+/// Runs `examples/parse_cases.json`: feature specifications, and TensorFlow's parse results.
 pub fn parse_cases(folder: &Path, checks: &mut Checks) -> Result<()> {
     for case in list(&json(folder, "examples/parse_cases.json")?)? {
         let id = case["id"].as_str().context("no id")?;
@@ -78,12 +76,12 @@ pub fn parse_cases(folder: &Path, checks: &mut Checks) -> Result<()> {
     Ok(())
 }
 
-/// A case of `parse_cases.json`.
+/// Runs a case of `parse_cases.json`.
 pub fn parse_case(case: &Json) -> Result<()> {
     judge(parsed(case)?, case, found)
 }
 
-/// What gradlet makes of a case; the outer error is one of the form.
+/// Parses a case with gradlet. The inner result is the parser's, and the outer error is one of the case's own form.
 fn parsed(case: &Json) -> Result<gradlet::Result<ParsedFeatures>> {
     let features = features(&case["features"])?;
     match case["fn"].as_str() {
@@ -100,7 +98,7 @@ fn parsed(case: &Json) -> Result<gradlet::Result<ParsedFeatures>> {
     }
 }
 
-/// `examples/sequence_cases.json`: SequenceExamples, and what TensorFlow parsed.
+/// Runs `examples/sequence_cases.json`: SequenceExamples, and TensorFlow's parse results.
 pub fn sequence_cases(folder: &Path, checks: &mut Checks) -> Result<()> {
     let cases = json(folder, "examples/sequence_cases.json")?;
     let cases = list(&cases)?;
@@ -109,10 +107,10 @@ pub fn sequence_cases(folder: &Path, checks: &mut Checks) -> Result<()> {
         checks.check(&format!("sequence_cases {id}"), || sequence_case(case));
     }
     checks.check("sequence.tfrecord", || {
-        let records = gradlet::tfrecord::Records::new(std::fs::read(folder.join("examples/sequence.tfrecord"))?.into());
+        let records = gradlet::io::tfrecord::Records::new(std::fs::read(folder.join("examples/sequence.tfrecord"))?.into());
         let records = records.collect::<Result<Vec<_>, _>>()?;
         for record in &records {
-            // The order of names in the file is any.
+            // The names in the file may be in any order.
             let example = SequenceExample::from_bytes(record.clone())?;
             let again = example.to_bytes();
             ensure!(
@@ -129,7 +127,7 @@ pub fn sequence_cases(folder: &Path, checks: &mut Checks) -> Result<()> {
     Ok(())
 }
 
-/// A case of `sequence_cases.json`.
+/// Runs a case of `sequence_cases.json`.
 pub fn sequence_case(case: &Json) -> Result<()> {
     let record = Bytes::from(hex(case["serialized_hex"].as_str().context("no record")?)?);
     let (context, steps) = (features(&case["context_features"])?, features(&case["sequence_features"])?);
@@ -139,7 +137,7 @@ pub fn sequence_case(case: &Json) -> Result<()> {
     })
 }
 
-/// The features of a case.
+/// Reads the feature specification of a case.
 fn features(json: &Json) -> Result<Features> {
     let mut features = Features::new();
     for (name, json) in json.as_object().context("no features")? {
@@ -188,7 +186,7 @@ fn default(feature_type: FeatureType, json: &Json) -> Result<Feature> {
     })
 }
 
-/// The values of nested lists.
+/// Returns the values of nested lists, flattened.
 fn flat(json: &Json) -> Vec<&Json> {
     match json {
         Json::Array(values) => values.iter().flat_map(flat).collect(),
@@ -196,7 +194,7 @@ fn flat(json: &Json) -> Vec<&Json> {
     }
 }
 
-/// `serialize_tensor.json`: tensors as messages, and numbers in bare bytes.
+/// Runs `serialize_tensor.json`: tensors as protobuf messages, and numbers in raw bytes.
 pub fn tensors(folder: &Path, checks: &mut Checks) -> Result<()> {
     let json = json(folder, "serialize_tensor.json")?;
     for case in list(&json["serialize_tensor"])? {
@@ -211,7 +209,7 @@ pub fn tensors(folder: &Path, checks: &mut Checks) -> Result<()> {
         });
     }
     if let Some(case) = json.get("parse_wrong_type") {
-        // The case names the types in its message only.
+        // Only the case's message names the types.
         checks.check("parse_wrong_type", || {
             let float = gradlet::Tensor::scalar(&gradlet::cpu(), 1.0f32);
             judge(parse_tensor(&serialize_tensor(&float)?, DType::I32), case, |_, _| bail!("it was parsed"))
@@ -229,7 +227,7 @@ fn serialized(case: &Json) -> Result<()> {
     Ok(())
 }
 
-/// What a case's message holds, which must be the case's values.
+/// Parses a case's message. Fails if it does not hold the case's values.
 pub fn parsed_tensor(case: &Json) -> Result<Values> {
     let message = hex(case["serialized_tensorproto_hex"].as_str().context("no message")?)?;
     let values = match case["dtype"].as_str().context("no type")? {

@@ -1,4 +1,4 @@
-//! Reads a folder of golden vectors: JSON files that index tensors in safetensors files.
+//! Reader of a folder of golden vectors: JSON files that index tensors in safetensors files.
 
 use crate::golden::case::Value;
 use anyhow::{Context, Result, bail};
@@ -9,13 +9,13 @@ use std::collections::HashMap;
 use std::fs;
 use std::path::{Path, PathBuf};
 
-/// A folder, with the tensor files that were read from it.
+/// A folder, with the tensor files that were already read.
 pub struct Folder {
     path: PathBuf,
     files: HashMap<String, HashMap<String, Array>>,
 }
 
-/// A tensor as a file holds it: of a type that gradlet may not have.
+/// A tensor of a file. gradlet may not support its element type.
 struct Array {
     dtype: Dtype,
     shape: Vec<usize>,
@@ -23,7 +23,7 @@ struct Array {
 }
 
 impl Folder {
-    /// The folder at `path`. Fails if there is none.
+    /// Opens the folder at `path`. Fails if it does not exist.
     pub fn open(path: &Path) -> Result<Folder> {
         if !path.is_dir() {
             bail!("{} is not a folder", path.display());
@@ -31,7 +31,7 @@ impl Folder {
         Ok(Folder { path: path.into(), files: HashMap::new() })
     }
 
-    /// The list `cases` of a JSON file; empty if the folder does not have the file.
+    /// Reads the list `cases` of a JSON file. The list is empty if the file does not exist.
     pub fn cases(&self, file: &str) -> Result<Vec<Json>> {
         let path = self.path.join(file);
         if !path.exists() {
@@ -45,7 +45,8 @@ impl Folder {
         }
     }
 
-    /// The tensor `key` of a safetensors file, to be called `name`; `Ok(None)` if gradlet does not have its element type.
+    /// Reads the tensor `key` of a safetensors file as a value with the name `name`. Returns `Ok(None)` if gradlet does not
+    /// support its element type.
     ///
     /// Fails if the file cannot be read or has no such tensor.
     pub fn value(&mut self, file: &str, key: &str, name: &str) -> Result<Option<Value>> {
@@ -62,7 +63,8 @@ impl Folder {
     }
 }
 
-/// All tensors of a safetensors file, which have element types of gradlet's; 16-bit integers, which gradlet has not, are i32.
+/// Reads all tensors of a safetensors file. gradlet has no 16-bit integers, so these become i32. Other unsupported
+/// element types are errors.
 pub fn tensors(path: &Path) -> Result<HashMap<String, Tensor>> {
     let tensor = |(name, mut array): (String, Array)| {
         if array.dtype == Dtype::I16 {
@@ -101,17 +103,17 @@ fn dtype(dtype: Dtype) -> Option<DType> {
     })
 }
 
-/// Field `name` of an object, as text. Fails if it is not there.
+/// Returns field `name` of an object as text. Fails if it is missing.
 pub fn text<'a>(object: &'a Json, name: &str) -> Result<&'a str> {
     object.get(name).and_then(Json::as_str).with_context(|| format!("no text {name:?}"))
 }
 
-/// The members of object `name` in the order of the file; none if it is not there.
+/// Returns the members of object `name`, in the order of the file. Returns none if it is missing.
 pub fn members<'a>(object: &'a Json, name: &str) -> impl Iterator<Item = (&'a String, &'a Json)> + use<'a> {
     object.get(name).and_then(Json::as_object).into_iter().flatten()
 }
 
-/// A number, or one of the texts that stand for numbers which JSON lacks.
+/// Returns a number. The texts `NaN`, `Infinity` and `-Infinity` are numbers too.
 pub fn number(value: &Json) -> Option<f64> {
     match value.as_str() {
         Some("NaN") => Some(f64::NAN),

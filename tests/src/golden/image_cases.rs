@@ -1,5 +1,5 @@
-//! Golden vectors of images: a folder has `images.json`, whose cases name a function, its arguments, an input or a file, and the
-//! output that TensorFlow gave, or that it failed.
+//! Golden vectors of images, in a folder with `images.json`. A case names a function, its arguments, an input or a file, and
+//! TensorFlow's output or error.
 
 use crate::golden::case::{Tolerance, Value, compare};
 use crate::golden::checks::Checks;
@@ -10,7 +10,7 @@ use gradlet::{DType, Error, Tensor, TensorType};
 use serde_json::Value as Json;
 use std::path::Path;
 
-/// `images.json`: functions of images, and decoders of files.
+/// Runs `images.json`: functions of images, and decoders of files.
 pub fn images(path: &Path, checks: &mut Checks) -> Result<()> {
     let mut folder = Folder::open(path)?;
     for case in folder.cases("images.json")? {
@@ -22,7 +22,7 @@ pub fn images(path: &Path, checks: &mut Checks) -> Result<()> {
     Ok(())
 }
 
-/// What is wrong with what a case gives, if anything is.
+/// Runs a case. Returns a description of the problem if its result is wrong.
 fn problem(path: &Path, folder: &mut Folder, case: &Json) -> Result<Option<String>> {
     let function = text(case, "function")?;
     let arguments = Arguments(case.get("arguments").context("no arguments")?);
@@ -51,7 +51,7 @@ fn problem(path: &Path, folder: &mut Folder, case: &Json) -> Result<Option<Strin
         return Ok(Some(format!("is {}, not {}", tensor.tensor_type(), want.tensor_type)));
     }
     let tolerance = Tolerance::read(case);
-    // Bytes may have a tolerance too.
+    // With a tolerance, bytes are compared as floats.
     let [want, got] = if tolerance.atol > 0.0 { [floats(want)?, floats(value(&tensor)?)?] } else { [want, value(&tensor)?] };
     Ok(compare(&[want], &[got.bytes], tolerance).pop())
 }
@@ -103,7 +103,7 @@ fn apply(function: &str, x: &Tensor, arguments: &Arguments<'_>) -> Result<gradle
     })
 }
 
-/// The arguments of a case, by TensorFlow's names.
+/// Arguments of a case, under TensorFlow's names.
 struct Arguments<'a>(&'a Json);
 
 impl Arguments<'_> {
@@ -158,7 +158,7 @@ impl Arguments<'_> {
     }
 }
 
-/// The largest difference of the bytes of two tensors of u8.
+/// Returns the largest difference between the bytes of two u8 tensors.
 pub fn largest_difference(a: &Tensor, b: &Tensor) -> gradlet::Result<u8> {
     if a.tensor_type() != b.tensor_type() {
         return Err(Error::message(format!("{} and {} are not of one type", a.tensor_type(), b.tensor_type())));

@@ -1,4 +1,4 @@
-//! The suite: every case on every runtime.
+//! The golden suite: runs every case on every runtime.
 
 pub mod bundle;
 pub mod case;
@@ -36,52 +36,52 @@ use std::collections::BTreeMap;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::{Path, PathBuf};
 
-/// How many cases passed, failed and were skipped; each counts once on each runtime.
+/// Numbers of passed, failed and skipped cases. Each case counts once per runtime.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Counts {
-    /// Right, and on runtimes with portable kernels also bit for bit as op by op.
+    /// Cases with correct outputs. On runtimes with portable kernels, they also have the same bits as in eager execution.
     pub passed: usize,
-    /// Wrong, or neither known nor in the list of skips.
+    /// Cases with wrong outputs, and cases that the suite does not support and the list of skips does not have.
     pub failed: usize,
-    /// In the list of skips.
+    /// Cases in the list of skips.
     pub skipped: usize,
 }
 
-/// A machine that is handed a file of cases and gives back a file of answers, both as in [`bundle`].
+/// A machine that reads a file of cases and returns a file of answers, both as in [`bundle`].
 pub type Machine<'a> = &'a mut dyn FnMut(&[u8]) -> Result<Vec<u8>>;
 
-/// The folder of golden vectors that this package has.
+/// Returns this package's own folder of golden vectors.
 pub fn own_folder() -> PathBuf {
     fixtures("ops")
 }
 
-/// A folder of the fixtures that this package has.
+/// Returns a folder of this package's fixtures.
 pub fn fixtures(name: &str) -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("fixtures").join(name)
 }
 
-/// The folders of cases that are not for all runtimes, but of files and data.
+/// Returns the folders with cases of files and data, which do not run on every runtime.
 pub fn data_folders() -> Vec<PathBuf> {
     ["checkpoint", "data", "events", "image", "tfrecord"].map(fixtures).into()
 }
 
-/// The folders of a run that names none: all of this package for all runtimes, the cases of ops for a selection.
+/// Returns the default folders. For all runtimes, these are all folders of this package. For a selection, only the cases of ops.
 fn defaults(runtimes: &[&str]) -> Vec<PathBuf> {
     let data = if runtimes.len() == NAMES.len() { data_folders() } else { Vec::new() };
     [vec![own_folder()], data].concat()
 }
 
-/// Runs every case of `folders` on `runtimes`; of the project's own folders where none is named, and on all [`NAMES`] where none is.
-/// Prints failures, the ops that are not known, and last `N passed, M failed, K skipped`. Cases of files and data are judged once,
-/// whatever the runtimes are. Without a machine the Cortex-M is not run, which is said on stderr.
+/// Runs every case of `folders` on `runtimes`. If `folders` is empty, runs the project's own folders. If `runtimes` is empty, runs on all
+/// [`NAMES`]. Prints failures, unknown ops, and finally `N passed, M failed, K skipped`. Cases of files and data run once for any runtimes.
+/// Without a machine, the Cortex-M is skipped, with a note on stderr.
 ///
-/// Fails where a runtime is not known, a folder cannot be read or the machine does not answer; wrong outputs are counted instead.
+/// Fails if a runtime is unknown, a folder cannot be read, or the machine does not answer. Wrong outputs are only counted.
 pub fn run(runtimes: &[&str], folders: &[PathBuf], cortex_m: Option<Machine<'_>>) -> Result<Counts> {
     let mut skips = Skips::parse(skips::COMMITTED)?;
     run_with(runtimes, folders, cortex_m, &mut skips, &mut Coverage::default())
 }
 
-/// As [`run`], with another list of skips; notes in `coverage` what was computed.
+/// Like [`run`], with the list `skips`. Also records the computed ops in `coverage`.
 pub fn run_with(
     runtimes: &[&str],
     folders: &[PathBuf],
@@ -105,7 +105,8 @@ pub fn run_with(
             println!("{}: no cases of a form that is known", folder.display());
         }
         for case in cases {
-            // Of cases that nobody has looked at, only what their reference says is judged.
+            // Cases of other folders run only in their own element type, because the tolerances of the variants fit only
+            // the reviewed cases.
             if *folder == own_folder() {
                 suite.variants(&ops::portable_cpu(), &case, &portable, &mut queue);
                 suite.variants(&gradlet::cpu(), &case, &fast, &mut queue);
@@ -121,7 +122,7 @@ pub fn run_with(
     Ok(suite.summary())
 }
 
-/// Every case of a folder, whatever its kind.
+/// Reads every case of a folder, of any kind.
 pub fn read(path: &Path) -> Result<Vec<Case>> {
     let mut folder = Folder::open(path)?;
     let kinds = [op_cases::read, state_cases::optimizers, state_cases::metrics, state_cases::schedules];
@@ -132,14 +133,14 @@ pub fn read(path: &Path) -> Result<Vec<Case>> {
     Ok(cases)
 }
 
-/// The cases for the machine, with what eager execution gave.
+/// Cases for the machine, with the outputs of eager execution.
 #[derive(Default)]
 struct Queue {
     bundle: Bundle,
     cases: Vec<(Case, Option<Outputs>, Computed)>,
 }
 
-/// The ops that a case computes, with their element types.
+/// Ops of a case, with their element types.
 type Computed = Vec<(&'static str, DType)>;
 
 struct Suite<'s> {
@@ -151,14 +152,14 @@ struct Suite<'s> {
 }
 
 impl Suite<'_> {
-    /// Counts the cases of a folder that are not for all runtimes.
+    /// Adds the counts of a folder whose cases run only once.
     fn add(&mut self, folder: &Path, counts: Counts) {
         println!("{}: {} passed, {} failed", folder.display(), counts.passed, counts.failed);
         self.counts.passed += counts.passed;
         self.counts.failed += counts.failed;
     }
 
-    /// A case in other float types, on runtimes that compute with the kernels of `device`.
+    /// Runs a case in the other float types, on runtimes with the kernels of `device`.
     fn variants(&mut self, device: &Device, case: &Case, runtimes: &[&'static str], queue: &mut Queue) {
         let Some(first) = runtimes.first() else { return };
         match dtypes::variants(device, case) {
@@ -173,7 +174,7 @@ impl Suite<'_> {
         let reference = eager.as_ref().ok();
         let traced = caught(|| Traced::new(&case, &body));
         let computed: Computed = traced.iter().flat_map(Traced::ops).collect();
-        // Before the first run, which changes variables.
+        // Export before the first run, because a run changes variables.
         let artifact = each(&traced, |traced| traced.export(&case));
         for runtime in runtimes {
             let problems = match *runtime {
@@ -190,7 +191,7 @@ impl Suite<'_> {
         }
     }
 
-    /// The problems of the host's device: op by op, compiled, and compiled with enough elements for fused blocks.
+    /// Runs a case on the host's device: eagerly, compiled, and compiled with enough elements for fused blocks. Returns the problems.
     fn cpu(&mut self, case: &Case, body: &Body) -> Vec<String> {
         let device = gradlet::cpu();
         let told = |how: &str, problems: Vec<String>| problems.into_iter().map(|problem| format!("{how}: {problem}")).collect::<Vec<_>>();
@@ -208,7 +209,7 @@ impl Suite<'_> {
         [problems, compiled, told("repeated", blocks)].concat()
     }
 
-    /// A case that cannot be run: skipped where the list says so, else wrong.
+    /// Counts a case that cannot run. It is skipped if the list has it, and failed otherwise.
     fn unknown(&mut self, case: &Case, runtimes: &[&'static str]) {
         *self.unknown.entry(case.group.clone()).or_default() += 1;
         let board = self.board;
@@ -221,7 +222,7 @@ impl Suite<'_> {
         }
     }
 
-    /// Counts what a runtime gave for a case.
+    /// Counts the result of a case on a runtime.
     fn settle(&mut self, case: &Case, runtime: &str, problems: &[String], computed: &Computed) {
         match (self.skips.skip(case, runtime), problems.is_empty()) {
             (true, true) => self.fail(case, runtime, "it passes, but is in the list of skips"),
@@ -241,7 +242,7 @@ impl Suite<'_> {
 
     fn enqueue(&mut self, case: Case, artifact: Result<AlignedBytes>, known: (Option<Outputs>, Computed), queue: &mut Queue) {
         match artifact {
-            // Its lines in the list are in use without a machine, too.
+            // Without a machine, mark the case's lines in the list as used.
             _ if !self.board => drop(self.skips.skip(&case, CORTEX_M)),
             Err(error) => self.settle(&case, CORTEX_M, &[format!("{error:#}")], &known.1),
             Ok(artifact) => {
@@ -271,8 +272,8 @@ impl Suite<'_> {
     }
 }
 
-/// The problems of a case's outputs, compared with the reference, with bits that are known beforehand, and with the bits that the same
-/// kernels gave op by op.
+/// Returns the problems of a case's outputs. Compares them with the reference, with the exact bits if they are known, and with the bits of
+/// eager execution on the same kernels.
 pub fn judge(case: &Case, outputs: &Result<Outputs>, eager: Option<&Outputs>) -> Vec<String> {
     let outputs = match outputs {
         Ok(outputs) => outputs,
@@ -285,12 +286,12 @@ pub fn judge(case: &Case, outputs: &Result<Outputs>, eager: Option<&Outputs>) ->
     problems
 }
 
-/// `work`'s result; a panic is an error.
+/// Returns the result of `work`. A panic becomes an error.
 fn caught<T>(work: impl FnOnce() -> Result<T>) -> Result<T> {
     catch_unwind(AssertUnwindSafe(work)).unwrap_or_else(|_| Err(anyhow!("it panicked")))
 }
 
-/// `next` of what came before, if that was no error.
+/// Applies `next` to the value of `before`, unless that is an error.
 fn each<T, U>(before: &Result<T>, next: impl FnOnce(&T) -> Result<U>) -> Result<U> {
     match before {
         Ok(value) => caught(|| next(value)),

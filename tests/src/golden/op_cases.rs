@@ -1,18 +1,18 @@
 //! Cases of ops, layers and losses: `cases.json`.
 //!
-//! Inputs of a case are the op's inputs and then a cotangent for each output; it gives the outputs and then the gradients:
-//! forward and backward are one function.
+//! The inputs of a case are the op's inputs, then a cotangent for each output. Its outputs are the op's outputs, then the gradients.
+//! Forward and backward are one function.
 
 use crate::golden::case::{Body, Case, Tolerance, Value};
 use crate::golden::dropout_case;
 use crate::golden::fixtures::{Folder, members, text};
 use crate::golden::ops_table::{self, Call, Row};
 use anyhow::{Context, Result};
-use gradlet_core::{Record, Scope, Tensor};
+use gradlet_core::{Differentiate, Scope, Tensor};
 use serde_json::Value as Json;
 use std::sync::Arc;
 
-/// The cases of `cases.json`.
+/// Reads the cases of `cases.json`.
 pub fn read(folder: &mut Folder) -> Result<Vec<Case>> {
     let cases = folder.cases("cases.json")?;
     cases.iter().map(|json| read_case(folder, json).with_context(|| format!("case {}", json["id"]))).collect()
@@ -35,7 +35,7 @@ fn read_case(folder: &mut Folder, json: &Json) -> Result<Case> {
         return Ok(case);
     }
     let mut values = |list: &str| -> Result<Option<Vec<Value>>> {
-        // A gradient that TensorFlow does not give is there as `{"none": true}`.
+        // `{"none": true}` stands for a gradient that is `None` in TensorFlow.
         let given = members(json, list).filter(|(_, entry)| entry.get("none").is_none());
         given.map(|(name, entry)| folder.value(file, text(entry, "key")?, name)).collect()
     };
@@ -58,11 +58,11 @@ fn read_case(folder: &mut Folder, json: &Json) -> Result<Case> {
     Ok(case)
 }
 
-/// The forward function of a row and, where there are gradients, a tape around it.
+/// Creates the body of a case: the forward function of a row, with a tape around it if there are gradients.
 fn body(row: &'static Row, attributes: Json, inputs: &[Value], outputs: &[Value], cotangents: &[Value], gradients: &[Value]) -> Body {
     let names = |values: &[Value]| -> Vec<String> { values.iter().map(|value| value.name.clone()).collect() };
     let inputs = names(inputs);
-    // The output that each cotangent belongs to, and the input of each gradient.
+    // Index of the output of each cotangent, and of the input of each gradient.
     let place = |names: &[String], name: &String| names.iter().position(|other| other == name).unwrap_or(0);
     let outputs = names(outputs);
     let seeded: Vec<usize> = names(cotangents).iter().map(|name| place(&outputs, name)).collect();

@@ -1,13 +1,14 @@
-//! Parsed features beside what a reference writes of its own in JSON.
+//! Comparison of parsed features with the reference's parse results in JSON.
 
 use crate::golden::checks::hex_field;
 use anyhow::{Context, Result, bail, ensure};
 use bytes::Bytes;
-use gradlet::example::{Parsed, ParsedFeatures};
-use gradlet::{DType, Shape, Strings, Tensor, TensorType, Values};
+use gradlet::io::example::{Parsed, ParsedFeatures};
+use gradlet::{DType, Shape, Tensor, TensorType};
+use gradlet::tensor::{Strings, Values};
 use serde_json::Value as Json;
 
-/// Judges a result by the case's `ok`, or by the words of its `error`.
+/// Compares a result with the case's `ok`, or its error text with the case's `error`.
 pub fn judge<T>(result: gradlet::Result<T>, case: &Json, right: impl FnOnce(&T, &Json) -> Result<()>) -> Result<()> {
     match (result, case.get("ok"), case.get("error")) {
         (Ok(value), Some(wanted), None) => right(&value, wanted),
@@ -18,10 +19,10 @@ pub fn judge<T>(result: gradlet::Result<T>, case: &Json, right: impl FnOnce(&T, 
     }
 }
 
-/// The words of the reference are in the error, but for the bytes of a record that could not be parsed.
+/// Checks that the error contains the reference's message. The bytes of an unparsable record are not compared.
 fn right_words(text: &str, wanted: &Json) -> Result<()> {
     if wanted["type"] == "UnicodeDecodeError" {
-        // Python could not show the reference's error, which has the record in it.
+        // Python could not decode the reference's error, which contains the record's bytes.
         ensure!(text.contains("Could not parse example input"), "got: {text}");
         return Ok(());
     }
@@ -31,7 +32,7 @@ fn right_words(text: &str, wanted: &Json) -> Result<()> {
     Ok(())
 }
 
-/// Parsed features are those of a JSON object: names, types, shapes, and values, floats bit for bit.
+/// Checks that parsed features equal those of a JSON object in names, types, shapes and values. Floats are compared bit for bit.
 pub fn found(parsed: &ParsedFeatures, wanted: &Json) -> Result<()> {
     let parsed = parsed.clone().into_map();
     let wanted = wanted.as_object().context("no object")?;
@@ -61,7 +62,7 @@ fn one(value: &Parsed, wanted: &Json) -> Result<()> {
     }
 }
 
-/// Values are those of `{"dtype", "shape", "data"}`; 16-bit integers, which tensors do not have, are i32.
+/// Checks that values equal those of `{"dtype", "shape", "data"}`. Tensors have no 16-bit integers, so these are compared as i32.
 pub fn same(values: &Values, wanted: &Json) -> Result<()> {
     ensure!(shape(&wanted["shape"])? == *values.shape(), "shape {}, wanted {}", values.shape(), wanted["shape"]);
     let (name, data) = (wanted["dtype"].as_str().context("no dtype")?, list(&wanted["data"])?);
@@ -81,7 +82,7 @@ pub fn same(values: &Values, wanted: &Json) -> Result<()> {
     Ok(())
 }
 
-/// The values of `{"dtype", "shape", "data"}`.
+/// Reads the values of `{"dtype", "shape", "data"}`.
 pub fn values(json: &Json) -> Result<Values> {
     let (name, data, shape) = (json["dtype"].as_str().context("no dtype")?, list(&json["data"])?, shape(&json["shape"])?);
     if name == "string" {
@@ -92,7 +93,7 @@ pub fn values(json: &Json) -> Result<Values> {
     Ok(Tensor::from_bytes(&gradlet::cpu(), TensorType::new(dtype, shape), &elements)?.into())
 }
 
-/// The bytes of a tensor, with the one NaN that JSON knows.
+/// Returns the bytes of a tensor, in which every NaN is replaced by the same one. JSON has only one NaN.
 fn quiet(tensor: &Tensor) -> Result<Vec<u8>> {
     Ok(match tensor.dtype() {
         DType::F32 => {
@@ -116,7 +117,7 @@ fn element(json: &Json, dtype: DType) -> Result<Vec<u8>> {
     })
 }
 
-/// The element type that TensorFlow's Python calls so.
+/// Returns the element type with this name in TensorFlow's Python.
 pub fn dtype(name: &str) -> Result<DType> {
     Ok(match name {
         "float32" => DType::F32,
@@ -137,17 +138,17 @@ fn shape(json: &Json) -> Result<Shape> {
     Ok(Shape::new(&dims)?)
 }
 
-/// The items of a list.
+/// Returns the items of a list. Fails if `json` is not a list.
 pub fn list(json: &Json) -> Result<&Vec<Json>> {
     json.as_array().with_context(|| format!("{json} is no list"))
 }
 
-/// A float; those that are not finite are text.
+/// Returns a float. Non-finite floats are texts in JSON.
 pub fn float(json: &Json) -> Result<f64> {
     crate::golden::fixtures::number(json).with_context(|| format!("{json} is no number"))
 }
 
-/// A byte string, in hex or as text.
+/// Returns a byte string, which is in hexadecimal or plain text.
 pub fn bytes(json: &Json) -> Result<Bytes> {
     match json {
         Json::String(text) => Ok(Bytes::copy_from_slice(text.as_bytes())),

@@ -1,4 +1,4 @@
-//! Cases of single elements, repeated until the host's compiled functions divide them into blocks and over cores.
+//! Elementwise cases with repeated elements, so many that the host's compiled functions divide them into blocks and over cores.
 
 use crate::golden::case::{Case, Value};
 use crate::golden::ops_table;
@@ -6,11 +6,11 @@ use crate::golden::runtimes::Traced;
 use anyhow::{Context, Result};
 use gradlet_core::{Shape, TensorType};
 
-/// The number of elements: enough for several threads, as soon as two ops are fused.
+/// Number of elements. It is enough for several threads if at least two ops are fused.
 const ELEMENTS: usize = 1 << 17;
 
-/// The case with each tensor repeated to `ELEMENTS` elements. `None` where elements depend on each other, or the case is one of
-/// other element types.
+/// Returns the case with each tensor repeated to `ELEMENTS` elements. Returns `None` if elements depend on each other, or if the case is a
+/// variant in another element type.
 pub fn repeated(case: &Case, traced: &Traced) -> Result<Option<Case>> {
     let values = || case.inputs.iter().chain(&case.wanted);
     let Some(shape) = values().next().map(|value| value.tensor_type.shape) else { return Ok(None) };
@@ -40,7 +40,7 @@ pub fn repeated(case: &Case, traced: &Traced) -> Result<Option<Case>> {
     }))
 }
 
-/// True if no op makes fewer of `count` elements: they do not meet.
+/// True if no op reduces `count` elements to fewer, so that the elements do not interact.
 fn alone(traced: &Traced, count: usize) -> bool {
     let graph = traced.graph();
     let elements = |&id: &usize| graph.values[id].tensor_type.shape.elements().unwrap_or(0) as usize;

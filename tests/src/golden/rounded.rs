@@ -1,19 +1,21 @@
-//! The reference of 16-bit floats, bit for bit: a device that computes each op in f32, by the kernels of another device, and rounds its
-//! results once to a 16-bit type. They stay f32, so a body runs on it as on any device; it knows nothing of gradlet's own 16-bit types.
+//! The bit-exact reference of 16-bit floats. It is a device that computes each op with the f32 kernels of another device, and
+//! rounds the results once to a 16-bit type. The rounded results are stored as f32, so any body runs on it. It does not use
+//! gradlet's own 16-bit types.
 
 use crate::golden::case::ulp;
 use crate::random::Random;
 use gradlet_core::device::{AlignedBytes, Backend};
-use gradlet_core::op::{Call, Kernel, OpDef};
-use gradlet_core::{DType, Device, Error, Result, TensorView, TensorViewMut};
+use gradlet_core::custom_op::{Call, Kernel, OpDef};
+use gradlet_core::{DType, Device, Error, Result};
+use gradlet_core::tensor::{TensorView, TensorViewMut};
 use std::sync::Mutex;
 
-/// A device with the kernels of `device`, on which every element of f32 is one of `to`: the nearest.
+/// Returns a device with the kernels of `device`, which rounds every f32 element to the nearest float of type `to`.
 pub fn rounded(device: &Device, to: DType) -> Device {
     Device::new(Rounded { device: device.clone(), to, dice: None })
 }
 
-/// As [`rounded`], but each result is one of its two neighbours, by chance: how far that moves an output is how far roundings can.
+/// Like [`rounded`], but rounds each result randomly up or down. The change of an output shows the effect of rounding on it.
 pub fn jittered(device: &Device, to: DType, seed: u64) -> Device {
     Device::new(Rounded { device: device.clone(), to, dice: Some(Mutex::new(Random::new(seed))) })
 }
@@ -34,7 +36,7 @@ impl Backend for Rounded {
         let dtype = dtype.ok_or(Error::Arity { got: 0 })?;
         let fits = |kernel: &&&Kernel| kernel.def.code == def.code && kernel.dtype == dtype;
         let kernel = self.device.kernels().iter().find(fits).ok_or(Error::NoKernel { op: def.name, dtype })?;
-        // Constants were not computed here.
+        // Round the inputs too, because constants come from elsewhere.
         let narrow = |view: &TensorView<'_>| match view.dtype() {
             DType::F32 => view.data.map(|bytes| self.narrowed(bytes)),
             _ => view.data.map(AlignedBytes::from),
@@ -67,7 +69,7 @@ impl Rounded {
         if nearest == x || !nearest.is_finite() || dice.coin() {
             return nearest;
         }
-        // The other neighbour lies beyond x, a unit away.
+        // The other neighbour is on the other side of x, one unit away.
         let unit = ulp(self.to, nearest.into()) as f32;
         if nearest < x { nearest + unit } else { nearest - unit }
     }
@@ -79,9 +81,9 @@ impl Rounded {
     }
 }
 
-/// The nearest float of a type; of two equally near, the even one. Written out, so that it does not come from where gradlet's casts do.
+/// Returns the nearest float of a type, and the even one of two equally near. The code is independent of gradlet's casts.
 pub fn round(to: DType, x: f32) -> f32 {
-    // Bits behind the point, least exponent, greatest number.
+    // Bits of the fraction, smallest exponent, largest number.
     let (digits, least, greatest) = match to {
         DType::F16 => (10, -14, 65504.0),
         DType::Bf16 => (7, -126, f64::from(f32::from_bits(0x7f7f_0000))),
@@ -105,7 +107,7 @@ mod tests {
     #[test]
     fn rounds_as_the_types_do() {
         let mut bits = 0u32;
-        // About 140,000 bit patterns of all magnitudes, and those about each tie.
+        // About 140,000 bit patterns of all magnitudes, and the patterns at and next to ties.
         while let Some(next) = bits.checked_add(30_211) {
             for near in [bits, bits & !0x1fff | 0x1000, bits & !0xffff | 0x8000, (bits & !0xffff | 0x8000) + 1] {
                 let x = f32::from_bits(near);

@@ -1,26 +1,28 @@
-//! The runtimes, and how each of the host's computes a case.
+//! The runtimes, and the functions that run a case on the host's runtimes.
 
 use crate::golden::case::{Body, Case};
 use anyhow::{Context, Result, bail};
 use gradlet_core::device::AlignedBytes;
-use gradlet_core::graph::{Graph, Node};
-use gradlet_core::{Artifact, Bool, ConcreteFunction, DType, Device, Eager, Function, Program, Scope, Session, Tensor, ops};
+use gradlet_core::function::graph::{Graph, Node};
+use gradlet_core::{Artifact, DType, Device, Eager, Function, Program, Scope, Session, Tensor, ops};
+use gradlet_core::function::ConcreteFunction;
+use gradlet_core::tensor::Bool;
 use std::sync::Arc;
 
-/// Op by op, with portable kernels.
+/// Name of the runtime that executes eagerly, with portable kernels.
 pub const EAGER: &str = "eager";
-/// One traced function, compiled for the host's portable kernels.
+/// Name of the runtime that traces one function, and compiles it for the host's portable kernels.
 pub const COMPILED: &str = "compiled";
-/// [`gradlet::cpu`], with its fast kernels and all cores: op by op, and as one compiled function.
+/// Name of the runtime [`gradlet::cpu`], with its fast kernels and all cores. It runs a case eagerly, and as one compiled function.
 pub const CPU: &str = "cpu";
-/// The same function exported, loaded, and run without a heap.
+/// Name of the runtime that exports and loads the traced function, and runs it without a heap.
 pub const DEVICE: &str = "device";
-/// The same artifact on a Cortex-M.
+/// Name of the runtime that runs the same artifact on a Cortex-M.
 pub const CORTEX_M: &str = "cortex-m";
 /// Every runtime.
 pub const NAMES: [&str; 5] = [EAGER, COMPILED, CPU, DEVICE, CORTEX_M];
 
-/// The runtimes of these names, in the order of [`NAMES`]; all of them where no name is given. Fails on an unknown name.
+/// Returns the runtimes with these names, in the order of [`NAMES`]. Returns all of them if `names` is empty. Fails for an unknown name.
 pub fn select<S: AsRef<str>>(names: &[S]) -> Result<Vec<&'static str>> {
     if let Some(unknown) = names.iter().map(AsRef::as_ref).find(|name| !NAMES.contains(name)) {
         bail!("no runtime is called {unknown:?}: there are {}", NAMES.join(", "));
@@ -29,31 +31,31 @@ pub fn select<S: AsRef<str>>(names: &[S]) -> Result<Vec<&'static str>> {
     Ok(NAMES.into_iter().filter(chosen).collect())
 }
 
-/// The signature of exported cases.
+/// Name of the signature of exported cases.
 pub const SIGNATURE: &str = "call";
 
-/// The bytes of a case's outputs.
+/// Bytes of a case's outputs.
 pub type Outputs = Vec<Vec<u8>>;
 
-/// Runs a case op by op on `device`.
+/// Runs a case eagerly on `device`.
 pub fn eager(device: &Device, case: &Case, body: &Body) -> Result<Outputs> {
     let scope = Eager::new(device);
     bytes(&body(&scope, &inputs(case, &scope)?)?)
 }
 
-/// A case as a function of all its inputs that was traced once: forward, backward and updates in one graph.
+/// A case as a traced function of all its inputs. Forward, backward and updates are in one graph.
 pub struct Traced {
     inputs: Vec<Tensor>,
     function: Arc<ConcreteFunction>,
 }
 
 impl Traced {
-    /// Traces a case, to be run by the portable kernels.
+    /// Traces a case for the portable kernels.
     pub fn new(case: &Case, body: &Body) -> Result<Traced> {
         Traced::on(&ops::portable_cpu(), case, body)
     }
 
-    /// Traces a case, to be run on `device`.
+    /// Traces a case for `device`.
     pub fn on(device: &Device, case: &Case, body: &Body) -> Result<Traced> {
         let scope = Eager::new(device);
         let inputs = inputs(case, &scope)?;
@@ -63,7 +65,7 @@ impl Traced {
         Ok(Traced { inputs, function })
     }
 
-    /// The function as an artifact with one signature. Variables have the values that they have now.
+    /// Exports the function as an artifact with one signature. The variables' initial values are their current values.
     pub fn export(&self, case: &Case) -> Result<AlignedBytes> {
         let inputs: Vec<&str> = case.inputs.iter().map(|value| value.name.as_str()).collect();
         let outputs: Vec<&str> = case.wanted.iter().map(|value| value.name.as_str()).collect();
@@ -72,30 +74,30 @@ impl Traced {
         Ok(artifact.to_bytes()?)
     }
 
-    /// The optimised graph.
+    /// Returns the optimized graph.
     pub fn graph(&self) -> &Graph {
         self.function.graph()
     }
 
-    /// The names of the ops in the optimised graph, with the element types that they are computed for.
+    /// Returns the names of the ops in the optimized graph, with the element types of their first inputs.
     pub fn ops(&self) -> impl Iterator<Item = (&'static str, DType)> {
         let graph = self.graph();
         let of = |node: &Node| graph.values[node.inputs[0]].tensor_type.dtype;
         graph.nodes.iter().map(move |node| (node.op.def.name, of(node)))
     }
 
-    /// The graph as it was traced, and as it was optimised.
+    /// Returns the traced graph and the optimized graph.
     pub fn graphs(&self) -> [&Graph; 2] {
         [self.function.traced(), self.function.graph()]
     }
 
-    /// Runs the function compiled.
+    /// Runs the compiled function.
     pub fn run(&self) -> Result<Outputs> {
         bytes(&self.function.run(&self.inputs)?)
     }
 }
 
-/// Runs an exported case in an arena of exactly the bytes that it asks for.
+/// Runs an exported case, in an arena of exactly `program.arena_bytes()` bytes.
 pub fn device(case: &Case, artifact: &[u8]) -> Result<Outputs> {
     let program = Program::load(artifact, ops::KERNELS, &[SIGNATURE]).context("load")?;
     let signature = program.signature(SIGNATURE)?;
@@ -114,12 +116,12 @@ fn inputs(case: &Case, scope: &Eager) -> Result<Vec<Tensor>> {
     case.inputs.iter().map(|value| Ok(value.tensor(&scope.device())?)).collect()
 }
 
-/// The bytes of computed tensors.
+/// Returns the bytes of computed tensors.
 fn bytes(tensors: &[Tensor]) -> Result<Outputs> {
     tensors.iter().map(tensor_bytes).collect()
 }
 
-/// The bytes of a computed tensor.
+/// Returns the bytes of a computed tensor.
 pub fn tensor_bytes(tensor: &Tensor) -> Result<Vec<u8>> {
     macro_rules! bytes_of {
         ($($dtype:ident $element:ty),*) => {

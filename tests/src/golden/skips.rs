@@ -1,15 +1,16 @@
-//! The committed list of what is left out, and why.
+//! The committed list of skipped cases, with reasons.
 //!
-//! A line is `PATTERN RUNTIME REASON`. The pattern is a case's id or group (`op:NAME`, or `op:NAME@TYPE` in another element type), in
-//! which `*` stands for any text; the runtime is a name or `*`. A case that is listed and passes is a failure: its line is out of date.
+//! A line is `PATTERN RUNTIME REASON`. The pattern is the id or the group of a case (`op:NAME`, or `op:NAME@TYPE` in another
+//! element type). In a pattern, `*` matches any text. The runtime is a name or `*`. A listed case that passes is a failure,
+//! because its line is out of date.
 
 use crate::golden::case::Case;
 use anyhow::{Context, Result, bail};
 
-/// The list of this package.
+/// Text of this package's list.
 pub const COMMITTED: &str = include_str!("../../skips.txt");
 
-/// The entries of a list.
+/// Entries of a list.
 pub struct Skips(Vec<Entry>);
 
 struct Entry {
@@ -19,7 +20,7 @@ struct Entry {
 }
 
 impl Skips {
-    /// Reads a list. Fails where a line lacks a runtime or a reason.
+    /// Parses a list. Fails if a line has no runtime or no reason.
     pub fn parse(text: &str) -> Result<Skips> {
         let lines = text.lines().enumerate().filter(|(_, line)| !line.trim().is_empty() && !line.starts_with('#'));
         let entry = |(index, line): (usize, &str)| {
@@ -35,7 +36,7 @@ impl Skips {
         Ok(Skips(lines.map(entry).collect::<Result<_>>()?))
     }
 
-    /// True if `case` is left out on `runtime`.
+    /// True if the list skips `case` on `runtime`. Marks the matching entry as used.
     pub fn skip(&mut self, case: &Case, runtime: &str) -> bool {
         let covers = |entry: &&mut Entry| {
             let named = matches(&entry.pattern, &case.id) || matches(&entry.pattern, &case.group);
@@ -45,13 +46,13 @@ impl Skips {
         entry.map(|entry| entry.used = true).is_some()
     }
 
-    /// The patterns that left nothing out.
+    /// Returns the patterns that skipped no case.
     pub fn unused(&self) -> Vec<&str> {
         self.0.iter().filter(|entry| !entry.used).map(|entry| entry.pattern.as_str()).collect()
     }
 }
 
-/// True if `text` fits `pattern`, in which `*` stands for any text.
+/// True if `text` matches `pattern`, in which `*` matches any text.
 fn matches(pattern: &str, text: &str) -> bool {
     match pattern.split_once('*') {
         None => pattern == text,

@@ -1,16 +1,16 @@
-//! TFRecord files that TensorFlow wrote, whole and damaged, and what it read from them.
+//! TFRecord files that TensorFlow wrote, intact and damaged, with its own read results.
 
 use crate::golden::checks::{Checks, hex, hex_field, json};
 use anyhow::{Context, Result, bail, ensure};
 use bytes::Bytes;
-use gradlet::tfrecord::{Compression, Fault, RecordError, RecordFiles, RecordIndex, RecordReader, RecordWriter, Records, masked_crc32c};
+use gradlet::io::tfrecord::{Compression, Fault, RecordError, RecordFiles, RecordIndex, RecordReader, RecordWriter, Records, masked_crc32c};
 use serde_json::Value as Json;
 use sha2::{Digest, Sha256};
 use std::fs;
 use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 
-/// `crc32c.json`: checksums of bytes in hex.
+/// Runs `crc32c.json`: checksums of bytes in hexadecimal.
 pub fn checksums(folder: &Path, checks: &mut Checks) -> Result<()> {
     for (text, wanted) in json(folder, "crc32c.json")?.as_object().context("no object")? {
         checks.check(&format!("crc32c of {text:?}"), || {
@@ -24,7 +24,7 @@ pub fn checksums(folder: &Path, checks: &mut Checks) -> Result<()> {
     Ok(())
 }
 
-/// `records.json`: the records of whole files, and the order of many files.
+/// Runs `records.json`: the records of intact files, and the order of records from several files.
 pub fn records(folder: &Path, checks: &mut Checks) -> Result<()> {
     for (name, wanted) in json(folder, "records.json")?.as_object().context("no object")? {
         if name == "multi" {
@@ -36,7 +36,7 @@ pub fn records(folder: &Path, checks: &mut Checks) -> Result<()> {
     Ok(())
 }
 
-/// A whole file, in every way in which it can be read, and written again.
+/// Reads an intact file in every way, and writes it again.
 fn whole(path: &Path, wanted: &Json) -> Result<()> {
     let compression = Compression::from(wanted["compression"].as_str().context("no compression")?);
     let wanted_bytes = wanted["file_bytes"].as_u64();
@@ -92,7 +92,7 @@ fn one(offset: u64, record: &[u8], wanted: &Json) -> Result<()> {
     Ok(())
 }
 
-/// `multi`: files, and the order of their records for each number of parallel reads.
+/// Runs `multi`: several files, and the order of their records for each number of parallel reads.
 fn many(folder: &Path, wanted: &Json, checks: &mut Checks) -> Result<()> {
     let files = wanted["files"].as_array().context("no list of files")?;
     let paths = files.iter().map(|file| Ok(folder.join(file.as_str().context("no name")?))).collect::<Result<Vec<PathBuf>>>()?;
@@ -119,7 +119,7 @@ fn list(json: &Json) -> Result<Vec<Bytes>> {
     json.as_array().context("no list")?.iter().map(|record| Ok(hex_field(record)?.into())).collect()
 }
 
-/// `corrupt/expected.json`: damaged files, the records before the damage, and the error.
+/// Runs `corrupt/expected.json`: damaged files, the records before the damage, and the error.
 pub fn damage(folder: &Path, checks: &mut Checks) -> Result<()> {
     let folder = folder.join("corrupt");
     let expected = json(&folder, "expected.json")?;
@@ -143,7 +143,7 @@ pub fn damage(folder: &Path, checks: &mut Checks) -> Result<()> {
     Ok(())
 }
 
-/// Judges a reader by what TensorFlow's gave of a damaged file.
+/// Compares a reader's result for a damaged file with that of TensorFlow's reader.
 fn damaged(path: &Path, reader: &str, compression: Compression, wanted: &Json, good: &[Bytes]) -> Result<()> {
     let before = list(&wanted["records_before_end"])?;
     let wanted = Wanted { before: &before, end: &wanted["end"], inflates: compression != Compression::None, good };
@@ -165,7 +165,7 @@ fn damaged(path: &Path, reader: &str, compression: Compression, wanted: &Json, g
     }
 }
 
-/// A dataset has the items of the files.
+/// Checks that the dataset of a file has the same items as its reader.
 fn dataset(path: &Path, compression: Compression) -> Result<()> {
     let files = RecordFiles::new([path]).compression(compression);
     let text = |item: gradlet::Result<Bytes>| item.map_err(|error| error.to_string());
@@ -177,7 +177,7 @@ fn dataset(path: &Path, compression: Compression) -> Result<()> {
     Ok(())
 }
 
-/// What TensorFlow gave of a damaged file.
+/// TensorFlow's result for a damaged file.
 struct Wanted<'a> {
     before: &'a [Bytes],
     end: &'a Json,
@@ -197,7 +197,7 @@ impl Wanted<'_> {
         }
         let core = self.end["core"].as_str().or(self.end["message"].as_str());
         if self.inflates && core.is_some_and(|core| core.starts_with("inflate()")) {
-            // TensorFlow loses the records that it inflated together with the damage: here they come before the error.
+            // TensorFlow loses the records that it inflated together with the damage. gradlet returns them before the error.
             ensure!(records.starts_with(self.before), "the records before the damage are others: {records:?}");
             let whole = self.good.iter().cycle().zip(&records).all(|(good, record)| good == record);
             ensure!(whole, "a record after those of TensorFlow is not whole: {records:?}");
@@ -206,7 +206,7 @@ impl Wanted<'_> {
         }
         match (&error, self.end, core) {
             (None, Json::String(end), _) if end == "clean" => Ok(()),
-            // Where TensorFlow crashes on a length that cannot be, the record is truncated.
+            // TensorFlow's process crashes on an impossible length. gradlet reports a truncated record.
             (Some(error), end, _) if end.get("process_exit").is_some() => {
                 let offset = records.iter().map(|record| record.len() as u64 + 16).sum();
                 truncated_at(error, offset)

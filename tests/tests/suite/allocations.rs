@@ -5,7 +5,7 @@ use crate::counting::{COUNT, HELD, LARGEST};
 use gradlet_core::layers::{Activation, Dense, Layer, Module, Sequential};
 use gradlet_core::losses::{Loss, SparseCategoricalCrossentropy};
 use gradlet_core::optimizers::{Adam, Optimizer, Sgd};
-use gradlet_core::{DType, Eager, Function, Record, Scope, Shape, Tensor, TensorSpec, Variable, ops};
+use gradlet_core::{DType, Differentiate, Eager, Function, Scope, Shape, Tensor, TensorSpec, Variable, ops};
 use std::sync::Arc;
 
 /// How often `work` allocates.

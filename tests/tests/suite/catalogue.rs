@@ -1,6 +1,6 @@
 //! What every op in the catalogue must have.
 
-use gradlet_core::scope::Gradient;
+use gradlet_core::custom_op::Gradient;
 use gradlet_core::{Kernel, ops};
 use gradlet_tests::golden;
 use gradlet_tests::golden::runtimes::Traced;
@@ -35,7 +35,7 @@ fn codes_and_names_are_unique() {
 
 #[test]
 fn every_kernel_is_of_an_op_and_every_op_has_kernels() {
-    let of = |kernel: &Kernel, op: &gradlet_core::scope::Op| std::ptr::eq(kernel.def, op.def);
+    let of = |kernel: &Kernel, op: &gradlet_core::custom_op::Op| std::ptr::eq(kernel.def, op.def);
     for kernel in ops::KERNELS {
         let op = ops::OPS.iter().find(|op| of(kernel, op));
         assert!(op.is_some(), "the kernel for {} on {} has a DEF of its own", kernel.def.name, kernel.dtype);

@@ -1,8 +1,8 @@
 //! What a compiled function does with its caller's buffers: it reads arguments where they are, changes variables in place, and
 //! never what somebody else holds.
 
-use gradlet_core::op::{Call, OpCode, OpDef};
-use gradlet_core::scope::{Gradient, Op};
+use gradlet_core::custom_op::{Call, OpCode, OpDef};
+use gradlet_core::custom_op::{Gradient, Op};
 use gradlet_core::{DType, Device, Eager, Error, Function, Kernel, Result, Scope, Tensor, Variable, ops};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;

@@ -1,7 +1,7 @@
 //! Damaged artifacts are refused or run; nothing panics or hangs.
 
 use gradlet_core::Error;
-use gradlet_core::program::Header;
+use gradlet_core::runtime::program::Header;
 use gradlet_tests::fuzz::artifact::{self, HEADER, Sample, Verdict};
 use gradlet_tests::golden;
 use gradlet_tests::golden::case::Case;

@@ -1,7 +1,7 @@
 //! Event files: damage is passed over, and what was flushed outlives the process.
 
 use gradlet::summary::{EventReader, Options, Run, SummaryWriter};
-use gradlet::tfrecord::{Compression, RecordReader};
+use gradlet::io::tfrecord::{Compression, RecordReader};
 use gradlet_tests::fuzz::events::exercise;
 use gradlet_tests::golden::fixtures;
 use gradlet_tests::random::Random;

@@ -1,6 +1,6 @@
 //! Examples, damaged.
 
-use gradlet::example::{Example, FeatureType, Features, VarLenFeature, parse_single_example};
+use gradlet::io::example::{Example, FeatureType, Features, VarLenFeature, parse_single_example};
 use gradlet_tests::fuzz::examples::{exercise, samples};
 use gradlet_tests::random::Random;
 

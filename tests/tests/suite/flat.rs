@@ -1,8 +1,9 @@
 //! Flat checkpoints: what is saved comes back, and no damage goes unseen.
 
 use embedded_io::{ErrorKind, ErrorType, Read, Write};
-use gradlet_core::checkpoint::{Entry, VERSION, write};
-use gradlet_core::{Contents, Error, FlatCheckpoint, Session};
+use gradlet_core::runtime::checkpoint::{Entry, VERSION, write};
+use gradlet_core::{Error, Session};
+use gradlet_core::runtime::checkpoint::{Contents, FlatCheckpoint};
 use gradlet_tests::flat::{arena, artifact, load, program, state, step};
 use std::fs;
 use std::path::Path;
@@ -170,7 +171,7 @@ fn what_is_cut_short_is_refused() {
 fn with_header(bytes: &[u8], word: usize, value: u32) -> Vec<u8> {
     let mut bytes = bytes.to_vec();
     bytes[4 * word..4 * word + 4].copy_from_slice(&value.to_le_bytes());
-    let sum = gradlet_core::program::checksum(&bytes[..HEADER[0] - 4]);
+    let sum = gradlet_core::runtime::program::checksum(&bytes[..HEADER[0] - 4]);
     bytes[HEADER[0] - 4..HEADER[0]].copy_from_slice(&sum.to_le_bytes());
     bytes.copy_within(..HEADER[0], HEADER[0]);
     bytes

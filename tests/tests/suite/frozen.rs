@@ -1,6 +1,6 @@
 //! Artifacts of every released format version load, and compute what they computed when they were written.
 
-use gradlet_core::program::VERSION;
+use gradlet_core::runtime::program::VERSION;
 use gradlet_tests::frozen;
 
 #[test]

@@ -2,7 +2,8 @@
 
 use gradlet_core::device::AlignedBytes;
 use gradlet_core::layers::*;
-use gradlet_core::{Artifact, Bool, Eager, Function, Program, Result, Scope, Session, Tensor, Variable, ops};
+use gradlet_core::{Artifact, Eager, Function, Program, Result, Scope, Session, Tensor, Variable, ops};
+use gradlet_core::tensor::Bool;
 use serde_json::Value as Json;
 
 /// A layer as the cases need it: its variables, and what it gives for several inputs and the case's options.

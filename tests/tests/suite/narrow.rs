@@ -1,9 +1,9 @@
 //! 16-bit floats: an op is f32's, rounded once; and the suite sees a unit in the last place.
 
-use gradlet_core::graph::{Graph, Origin};
+use gradlet_core::function::graph::{Graph, Origin};
 use gradlet_core::layers::Activation;
 use gradlet_core::ops::resize::Resize;
-use gradlet_core::{DType, Eager, Record, Scope, Tensor, TensorType, ops};
+use gradlet_core::{DType, Differentiate, Eager, Scope, Tensor, TensorType, ops};
 use gradlet_tests::golden;
 use gradlet_tests::golden::case::{Case, Value};
 use gradlet_tests::golden::dtypes;

@@ -4,7 +4,7 @@ use gradlet_core::layers::{Dense, Layer, Module, Sequential};
 use gradlet_core::losses::{Loss, SparseCategoricalCrossentropy};
 use gradlet_core::metrics::{Auc, Metric, Precision, SparseCategoricalAccuracy};
 use gradlet_core::optimizers::{Adam, Gradient, Nadam, Optimizer, RMSprop, Sgd};
-use gradlet_core::schedules::{CosineDecay, ExponentialDecay, PiecewiseConstantDecay, Schedule};
+use gradlet_core::optimizers::schedules::{CosineDecay, ExponentialDecay, PiecewiseConstantDecay, Schedule};
 use gradlet_core::{DType, Eager, Function, Result, Scope, Shape, Tensor, Variable, ops};
 
 fn scope() -> Eager {
@@ -80,10 +80,10 @@ fn what_does_not_fit_changes_nothing() {
     let none = error(apply(&[(&a, None), (&b, None)]));
     assert_eq!(none, "no gradient for any variable: the loss depends on none of a, b");
     let shape = error(apply(&[(&a, gradient(&[1.0, 1.0])), (&b, gradient(&[1.0, 1.0]))]));
-    assert_eq!(shape, "the gradient of variable \"b\" must be of its type f32[1], it is f32[2]");
+    assert_eq!(shape, "the gradient of variable \"b\" must have the type f32[1], but it is f32[2]");
     let indices = Tensor::new(&scope.device(), &[0i32, 1], &[2]).unwrap();
     let rows = error(apply(&[(&b, Some(Gradient::of_rows(indices, tensor(&[1.0]))))]));
-    assert_eq!(rows, "the gradient of variable \"b\" must be of its type f32[1], it is f32[1] of the rows i32[2]");
+    assert_eq!(rows, "the gradient of variable \"b\" must have the type f32[1], but it is f32[1] for the rows i32[2]");
     let unknown = error(apply(&[(&weight(&scope, "c", &[1.0]), gradient(&[1.0]))]));
     assert!(unknown.starts_with("variable \"c\" is not among those that the optimizer was built for"), "{unknown}");
     assert_eq!((values(&scope, &a), values(&scope, &b)), (vec![1.0, 2.0], vec![3.0]));
@@ -115,7 +115,7 @@ fn options_that_contradict_are_refused() {
     let schedule = error(step(Sgd::new(CosineDecay::new(0.1, 0))));
     assert_eq!(schedule, "the learning rate: decay_steps must be more than 0");
     let falling = PiecewiseConstantDecay::new(&[3, 1], &[0.1, 0.2, 0.3]).rate(&Tensor::scalar(&scope.device(), 0i64));
-    assert_eq!(error(falling), "the boundaries [3, 1] do not rise");
+    assert_eq!(error(falling), "the boundaries [3, 1] are not in increasing order");
     let short = PiecewiseConstantDecay::new(&[3], &[0.1]).rate(&Tensor::scalar(&scope.device(), 0i64));
     assert_eq!(error(short), "1 boundaries need 2 values, not 1");
 }
@@ -162,7 +162,7 @@ fn the_learning_rate_can_be_set_also_of_a_compiled_step() {
 
     let scheduled = Sgd::new(ExponentialDecay::new(0.5, 1, 0.5));
     assert_eq!(scheduled.learning_rate(&scope).unwrap().item::<f32>().unwrap(), 0.5);
-    assert_eq!(error(scheduled.set_learning_rate(&scope, 0.1)), "the optimizer was made with a schedule: its learning rate cannot be set");
+    assert_eq!(error(scheduled.set_learning_rate(&scope, 0.1)), "the optimizer has a schedule, so its learning rate cannot be set");
 }
 
 #[test]

@@ -1,7 +1,7 @@
 //! Damaged files cost no more than they hold.
 
 use crate::counting::LARGEST;
-use gradlet::tfrecord::{Compression, RecordFiles, RecordReader, masked_crc32c};
+use gradlet::io::tfrecord::{Compression, RecordFiles, RecordReader, masked_crc32c};
 use gradlet_tests::fuzz::readers::{READERS, mutate};
 use gradlet_tests::random::Random;
 use std::io::Write;

@@ -4,11 +4,10 @@
 //! step half done.
 
 use gradlet_core::device::AlignedBytes;
-use gradlet_core::graph::Graph;
-use gradlet_core::op::{Call, OpDef};
-use gradlet_core::{
-    DType, Eager, Function, Kernel, Print, Result, Scope, Shape, Summarize, Tensor, TensorType, TensorView, TensorViewMut, ops,
-};
+use gradlet_core::function::graph::Graph;
+use gradlet_core::custom_op::{Call, OpDef};
+use gradlet_core::{DType, Eager, Function, Kernel, Print, Result, Scope, Shape, Summarize, Tensor, TensorType, ops};
+use gradlet_core::tensor::{TensorView, TensorViewMut};
 use gradlet_tests::golden;
 use gradlet_tests::golden::runtimes::Traced;
 use std::collections::BTreeSet;

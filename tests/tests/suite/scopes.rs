@@ -1,8 +1,9 @@
 //! What scopes do beside computing: training, randomness, custom gradients, 16-bit floats, tapes.
 
 use gradlet_core::device::Device;
-use gradlet_core::scope::Backward;
-use gradlet_core::{DType, Eager, Error, Function, Record, Result, Scope, Tensor, Variable, custom_gradient, ops};
+use gradlet_core::custom_op::Backward;
+use gradlet_core::{DType, Differentiate, Eager, Error, Function, Result, Scope, Tensor, Variable, ops};
+use gradlet_core::autodiff::custom_gradient;
 
 fn device() -> Device {
     ops::portable_cpu()

@@ -1,7 +1,9 @@
 //! Flash slots: power is lost at every operation of a save, and in the middle of each; what is restored is the old state or the new one.
 
 use gradlet_core::device::AlignedBytes;
-use gradlet_core::{Contents, Error, Session, Slots};
+use gradlet_core::{Error, Session};
+use gradlet_core::runtime::Slots;
+use gradlet_core::runtime::checkpoint::Contents;
 use gradlet_tests::flash::{Flash, Operation};
 use gradlet_tests::flat::{arena, artifact, load, program, state, step};
 use gradlet_tests::fuzz;

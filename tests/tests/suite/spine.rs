@@ -1,14 +1,12 @@
 //! The whole path: eager, traced, compiled, exported and loaded, on models of layers and on small functions.
 
-use gradlet_core::describe::Description;
+use gradlet_core::artifact::describe::Description;
 use gradlet_core::device::AlignedBytes;
 use gradlet_core::layers::{Activation, Conv2D, Dense, Flatten, Layer, MaxPool2D, Module, Padding, Sequential};
 use gradlet_core::losses::{Loss, SparseCategoricalCrossentropy};
 use gradlet_core::optimizers::{Adam, Optimizer, Sgd};
-use gradlet_core::program::{Space, missing_kernel};
-use gradlet_core::{
-    Artifact, DType, Eager, Error, Function, Kernel, Program, Record, Result, Scope, Session, Shape, Tensor, Variable, ops,
-};
+use gradlet_core::runtime::program::{Space, missing_kernel};
+use gradlet_core::{Artifact, DType, Differentiate, Eager, Error, Function, Kernel, Program, Result, Scope, Session, Shape, Tensor, Variable, ops};
 use std::sync::Arc;
 
 type Step = Function<(Tensor, Tensor), Tensor>;
@@ -173,9 +171,9 @@ fn no_two_live_tensors_overlap() {
     for signature in Description::read(&exported()).unwrap().signatures {
         for (index, instruction) in signature.instructions.iter().enumerate() {
             for written in instruction.outputs.iter().filter(|operand| operand.space == Space::Scratch) {
-                let end = |operand: &gradlet_core::describe::OperandInfo| operand.location + operand.bytes;
+                let end = |operand: &gradlet_core::artifact::describe::OperandInfo| operand.location + operand.bytes;
                 for later in &signature.instructions[index + 1..] {
-                    let overlaps = |read: &&gradlet_core::describe::OperandInfo| {
+                    let overlaps = |read: &&gradlet_core::artifact::describe::OperandInfo| {
                         read.space == Space::Scratch && read.location < end(written) && written.location < end(read)
                     };
                     for read in later.inputs.iter().filter(overlaps) {

@@ -1,6 +1,6 @@
 //! Damaged TFRecord files: each ends in an error or just ends, and gives what is whole before.
 
-use gradlet::tfrecord::{Compression, Fault, RecordReader, RecordWriter};
+use gradlet::io::tfrecord::{Compression, Fault, RecordReader, RecordWriter};
 use gradlet_tests::fuzz::records::exercise;
 use gradlet_tests::random::Random;
 use std::collections::BTreeMap;
@@ -151,7 +151,7 @@ fn claims_are_not_believed() {
     for length in [1u64 << 30, 1 << 40, 1 << 62, u64::MAX - 4, u64::MAX] {
         let mut bytes = [0; 100];
         bytes[..8].copy_from_slice(&length.to_le_bytes());
-        let crc = gradlet::tfrecord::masked_crc32c(&length.to_le_bytes());
+        let crc = gradlet::io::tfrecord::masked_crc32c(&length.to_le_bytes());
         bytes[8..12].copy_from_slice(&crc.to_le_bytes());
         let mut reader = RecordReader::new(&bytes[..], Compression::None);
         let error = reader.next_record().unwrap().unwrap_err();

@@ -1,13 +1,14 @@
-//! The messages of TensorFlow's formats: from `std-host/proto` to Rust that is committed, so that users need no compiler for them.
+//! Generates Rust for the protobuf messages of TensorFlow's formats in `std-host/proto`. The result is committed, so that users need no
+//! protobuf compiler.
 //!
-//! It links nothing of gradlet, so that it can mend what keeps gradlet from being built.
+//! This program does not link gradlet. It therefore also works when the committed Rust does not compile.
 
 use anyhow::{Context, Result, ensure};
 use prost_build::{Config, Module};
 use std::fs;
 use std::path::{Path, PathBuf};
 
-/// Writes the Rust of every message, or with `--check` fails where the committed one differs.
+/// Writes the Rust files. With `--check`, fails if a committed file differs from the generated one.
 fn main() -> Result<()> {
     match std::env::args().nth(1).as_deref() {
         Some("--check") => check(),
@@ -24,7 +25,7 @@ fn write() -> Result<()> {
     Ok(())
 }
 
-/// Fails where the committed Rust is not what the messages give, or `mod.rs` leaves a file out.
+/// Fails if a committed file differs from the generated one, or if `mod.rs` does not include it.
 fn check() -> Result<()> {
     let module = fs::read_to_string(rust().join("mod.rs"))?;
     for (path, source) in generate()? {
@@ -44,7 +45,7 @@ fn rust() -> PathBuf {
     root().join("std-host/src/formats/proto")
 }
 
-/// A Rust file for each file of messages.
+/// Generates a Rust file for each `.proto` file. Returns paths and sources.
 fn generate() -> Result<Vec<(PathBuf, String)>> {
     let folder = root().join("std-host/proto");
     let entries = fs::read_dir(&folder).with_context(|| format!("cannot read {}", folder.display()))?;
@@ -52,7 +53,7 @@ fn generate() -> Result<Vec<(PathBuf, String)>> {
     names.retain(|name| name.ends_with(".proto"));
     names.sort();
     let files = protox::compile(&names, [&folder])?;
-    // All are of one package; a module each makes a file each.
+    // All files are in one protobuf package. A module for each makes a file for each.
     let stem = |name: &str| name.trim_end_matches(".proto").to_string();
     let requests = files.file.into_iter().map(|file| (Module::from_parts([stem(file.name())]), file)).collect();
     let generated = Config::new().btree_map(["."]).bytes(["."]).generate(requests)?;

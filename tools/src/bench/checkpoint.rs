@@ -1,4 +1,4 @@
-//! Checkpoints of gradlet and TensorFlow, taking turns on one machine.
+//! Benchmark of checkpoints. gradlet and TensorFlow take turns on one machine.
 
 use super::{Runner, Setting, median, write_json};
 use anyhow::Result;
@@ -9,13 +9,13 @@ use xtask::cli::BenchOptions;
 
 const SCRIPT: &str = include_str!("tensorflow_checkpoint.py");
 
-/// What is timed, and how much of TensorFlow's time it may take.
+/// Names of the figures, with the largest allowed fraction of TensorFlow's time.
 const RACES: [(&str, f64); 2] = [("save_ms", 0.5), ("restore_ms", 0.5)];
 
-/// How many MiB of memory, beyond the variables, saving and restoring may take.
+/// Largest allowed memory of saving and restoring, beyond the variables, in MiB.
 const MEMORY: f64 = 32.0;
 
-/// Threads that wait for more work take a core for a while: until then, it is nobody's turn.
+/// Pause before each turn. Idle worker threads of the other program may keep a core busy for a while.
 const REST: Duration = Duration::from_millis(300);
 
 fn turn(runner: &mut Runner, name: &str) -> Result<f64> {
@@ -23,7 +23,7 @@ fn turn(runner: &mut Runner, name: &str) -> Result<f64> {
     runner.ask(name, 1)
 }
 
-/// `cargo xtask bench checkpoint`.
+/// Runs `cargo xtask bench checkpoint`.
 pub fn run(options: &BenchOptions) -> Result<()> {
     let setting = Setting::new(options, "target/bench-checkpoint", 7, "bench_checkpoint", SCRIPT)?;
     let mut ours = setting.ours(&[])?;
@@ -34,7 +34,7 @@ pub fn run(options: &BenchOptions) -> Result<()> {
     let mut times = RACES.map(|_| [Vec::new(), Vec::new()]);
     for round in 0..setting.rounds {
         for ((name, _), [our_times, their_times]) in RACES.iter().zip(&mut times) {
-            // Who begins changes from round to round: memory that was given back a moment ago is cheaper.
+            // The programs alternate in going first, because memory that was freed a moment ago is cheaper.
             if round % 2 == 0 {
                 our_times.push(turn(&mut ours, name)?);
             }

@@ -1,4 +1,4 @@
-//! Pipelines of gradlet and TensorFlow, taking turns on one machine.
+//! Benchmark of input pipelines. gradlet and TensorFlow take turns on one machine.
 
 use super::{Runner, Setting, median, write_json};
 use anyhow::Result;
@@ -8,7 +8,7 @@ use xtask::cli::BenchOptions;
 
 const SCRIPT: &str = include_str!("tensorflow_data.py");
 
-/// What is measured: its name, and how many times TensorFlow's rate it must have.
+/// Names of the figures, with the smallest allowed multiple of TensorFlow's rate.
 const RACES: [(&str, f64); 5] = [
     ("tfrecord_read_MBps", 3.0),
     ("tfrecord_write_MBps", 2.0),
@@ -17,13 +17,13 @@ const RACES: [(&str, f64); 5] = [
     ("jpeg_epoch_images_per_s", 1.0 / 0.7),
 ];
 
-/// A pipeline without threads, and how many times its rate the epochs with them must have.
+/// Name of the figure of a pipeline without threads. An epoch with threads must reach this multiple of its rate.
 const SERIAL: (&str, f64) = ("jpeg_serial_epoch_images_per_s", 1.0 / 0.6);
 
-/// `cargo xtask bench data`.
+/// Runs `cargo xtask bench data`.
 pub fn run(options: &BenchOptions) -> Result<()> {
     let setting = Setting::new(options, "target/bench-data", 7, "bench_data", SCRIPT)?;
-    // Ours comes first, because it makes the data.
+    // gradlet's program starts first, because it creates the data.
     let mut ours = Runner::start(Command::new(&setting.program).arg("--scratch").arg(&setting.folder).arg("--serve"))?;
     let mut theirs = setting.theirs()?;
 
@@ -39,7 +39,7 @@ pub fn run(options: &BenchOptions) -> Result<()> {
 
     let mut figures = Map::new();
     println!("{:<24} {:>12} {:>12} {:>8} {:>8}", "higher is better", "gradlet", "TensorFlow", "ratio", "bar");
-    // The last race is that of epochs.
+    // The last race measures epochs.
     let mut epochs = f64::NAN;
     for ((name, bar), pair) in RACES.iter().zip(rates) {
         let [own, other] = pair.map(median);

@@ -1,4 +1,4 @@
-//! gradlet and TensorFlow, taking turns on one machine: races of training steps, of pipelines, of checkpoints, and of event files.
+//! Benchmarks against TensorFlow: training steps, pipelines, checkpoints and event files. The two programs take turns on one machine.
 
 pub mod checkpoint;
 pub mod data;
@@ -15,17 +15,17 @@ use xtask::cli::BenchOptions;
 use xtask::setup::install_tensorflow;
 use xtask::shell::{self, cargo};
 
-/// A race: what answers for gradlet and for TensorFlow, and what is asked of them.
+/// Settings of a race between a gradlet program and a TensorFlow script.
 struct Setting {
-    /// Where the data are.
+    /// Folder of the data.
     folder: PathBuf,
-    /// How often to take turns.
+    /// Number of rounds. Each program has one turn per round.
     rounds: usize,
-    /// The example that answers for gradlet.
+    /// Path of the built example, which is gradlet's program.
     program: PathBuf,
-    /// The Python that answers for TensorFlow.
+    /// Path of a Python with TensorFlow.
     python: PathBuf,
-    /// Its script.
+    /// Path of the script for TensorFlow.
     script: PathBuf,
 }
 
@@ -40,17 +40,17 @@ impl Setting {
         Ok(Setting { folder, rounds: options.rounds.unwrap_or(rounds).max(1), program, python, script })
     }
 
-    /// gradlet's side.
+    /// Starts gradlet's program.
     fn ours(&self, arguments: &[&str]) -> Result<Runner> {
         Runner::start(Command::new(&self.program).arg(&self.folder).args(arguments))
     }
 
-    /// TensorFlow's side.
+    /// Starts TensorFlow's script.
     fn theirs(&self) -> Result<Runner> {
         Runner::start(Command::new(&self.python).arg(&self.script).arg(&self.folder))
     }
 
-    /// Says which round is over.
+    /// Prints that round `round` is over.
     fn over(&self, round: usize) {
         eprint!("\rround {} of {}", round + 1, self.rounds);
         if round + 1 == self.rounds {
@@ -59,7 +59,7 @@ impl Setting {
     }
 }
 
-/// A script of TensorFlow's side, where Python finds it.
+/// Writes a script for TensorFlow to `target/`, and returns its path.
 fn write_script(name: &str, text: &str) -> Result<PathBuf> {
     let target = shell::root().join("target");
     fs::create_dir_all(&target)?;
@@ -80,7 +80,7 @@ fn median(mut times: Vec<f64>) -> f64 {
     times.get(times.len() / 2).copied().unwrap_or(f64::NAN)
 }
 
-/// The example that answers for gradlet.
+/// Builds an example in release mode, and returns the path of its executable.
 fn build(example: &str) -> Result<PathBuf> {
     let mut command = cargo();
     command.args(["build", "--release", "--package", "gradlet", "--example", example, "--message-format", "json"]);
@@ -93,7 +93,7 @@ fn build(example: &str) -> Result<PathBuf> {
     path.with_context(|| format!("cargo did not say where {example} is"))
 }
 
-/// A program that answers requests.
+/// A running program that answers requests.
 struct Runner {
     child: Child,
     requests: ChildStdin,
@@ -117,21 +117,21 @@ impl Runner {
         Ok(line)
     }
 
-    /// The median of the milliseconds of so many steps.
+    /// Sends the request `NAME STEPS`, and returns the answer.
     fn ask(&mut self, name: &str, steps: usize) -> Result<f64> {
         writeln!(self.requests, "{name} {steps}")?;
         let answer = self.answer()?;
         answer.trim().parse().with_context(|| format!("the program answered {answer:?} to {name}"))
     }
 
-    /// How many KiB of memory training the CNN takes at most, of a program that has done nothing before.
+    /// Returns the peak memory of CNN training, in KiB. The program must have answered no request before.
     fn peak(&mut self) -> Result<u64> {
         let before = self.high_water()?;
         self.ask("cnn_graph_ms", 20)?;
         Ok(self.high_water()?.saturating_sub(before))
     }
 
-    /// The most memory that the program ever held, in KiB.
+    /// Returns the peak memory of the program so far, in KiB.
     fn high_water(&self) -> Result<u64> {
         let status = fs::read_to_string(format!("/proc/{}/status", self.child.id())).context("only Linux tells a program's memory")?;
         let line = status.lines().find_map(|line| line.strip_prefix("VmHWM:")).context("no VmHWM")?;

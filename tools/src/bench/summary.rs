@@ -1,4 +1,4 @@
-//! `scalar` of gradlet's writer and of TensorFlow's, taking turns on one machine.
+//! Benchmark of `scalar` of the summary writers. gradlet and TensorFlow take turns on one machine.
 
 use super::{Setting, median, write_json};
 use anyhow::{Result, ensure};
@@ -7,14 +7,16 @@ use xtask::cli::BenchOptions;
 
 const SCRIPT: &str = include_str!("tensorflow_summary.py");
 
-/// How many scalars a turn writes.
+/// Number of scalars in a turn of gradlet.
 const OURS: usize = 1_000_000;
+/// Number of scalars in a turn of TensorFlow.
 const THEIRS: usize = 10_000;
-/// How many a second there must be, and how many times as many as TensorFlow's.
+/// Smallest allowed number of scalars per second.
 const PER_SECOND: f64 = 1e6;
+/// Smallest allowed multiple of TensorFlow's rate.
 const TIMES: f64 = 20.0;
 
-/// `cargo xtask bench summary`.
+/// Runs `cargo xtask bench summary`.
 pub fn run(options: &BenchOptions) -> Result<()> {
     let setting = Setting::new(options, "target/bench-summary", 7, "bench_summary", SCRIPT)?;
     let mut ours = setting.ours(&[])?;
@@ -27,12 +29,12 @@ pub fn run(options: &BenchOptions) -> Result<()> {
         let mut turn = |own: bool| -> Result<()> {
             let (runner, count) = if own { (&mut ours, OURS) } else { (&mut theirs, THEIRS) };
             rates[usize::from(!own)].push(count as f64 / runner.ask("scalar_ms", count)? * 1e3);
-            // Not timed: what is still on its way into the file, which is read and counted.
+            // Not timed: the writer finishes the file. Then all scalars in the file are counted.
             let arrived = runner.ask("arrived", count)?;
             ensure!(arrived == count as f64, "of {count} scalars, {arrived} arrived");
             Ok(())
         };
-        // Who begins changes from round to round.
+        // The programs alternate in going first.
         turn(round % 2 == 0)?;
         turn(round % 2 == 1)?;
         setting.over(round);

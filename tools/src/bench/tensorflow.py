@@ -1,4 +1,4 @@
-"""The training steps of std-host/examples/bench_train.rs in TensorFlow, answering the same requests: `NAME STEPS`, one a line."""
+"""TensorFlow's version of std-host/examples/bench_train.rs. It answers the same requests, one per line: `NAME STEPS`."""
 
 import gzip
 import os
@@ -17,7 +17,7 @@ WARM_UP = 5
 
 
 def read(path):
-    """The array in a compressed IDX file of bytes."""
+    """Returns the array in a gzip-compressed IDX file of bytes."""
     raw = gzip.open(path).read()
     end = 4 + 4 * raw[3]
     return np.frombuffer(raw[end:], np.uint8).reshape(np.frombuffer(raw[4:end], ">u4"))
@@ -36,7 +36,7 @@ def cnn():
 
 
 def trainer(name, images, labels):
-    """A function that does a training step of a new model, on one batch after the other."""
+    """Returns a function that does one training step of a new model. Each step uses the next batch."""
     picture, stack = cnn() if name.startswith("cnn") else mlp()
     model = tf.keras.Sequential([layers.Input(picture)] + stack)
     optimizer = tf.keras.optimizers.Adam(1e-3)
@@ -64,7 +64,7 @@ def trainer(name, images, labels):
 
 
 def median(run, steps):
-    """The median of the milliseconds that a step takes."""
+    """Returns the median time of a step, in milliseconds."""
     times = []
     for index in range(WARM_UP + steps):
         start = time.perf_counter()

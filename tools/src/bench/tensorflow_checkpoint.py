@@ -1,4 +1,4 @@
-"""The figures of std-host/examples/bench_checkpoint.rs for TensorFlow, answering the same requests: `NAME ROUNDS`, one a line."""
+"""TensorFlow's version of std-host/examples/bench_checkpoint.rs. It answers the same requests, one per line: `NAME ROUNDS`."""
 
 import os
 import sys

@@ -1,6 +1,6 @@
-"""The figures of std-host/examples/bench_data.rs for TensorFlow, answering the same requests: `NAME ROUNDS`, one a line.
+"""TensorFlow's version of std-host/examples/bench_data.rs. It answers the same requests, one per line: `NAME ROUNDS`.
 
-Where there are several ways, the fastest one is measured: that is found out at the first request.
+Some figures have several implementations. The first request for a figure finds the fastest one, which is then measured.
 """
 
 import os
@@ -17,7 +17,7 @@ RECORD, RECORDS = 8 << 10, 65_536
 
 
 def read_records(buffer_size, batch):
-    """Batches only: a step of Python for each record would take most of the time."""
+    """Reads the records in batches, because a Python step for each record would take most of the time."""
     options = tf.data.Options()
     options.threading.private_threadpool_size = 1
     options.autotune.enabled = False
@@ -45,7 +45,7 @@ EXAMPLES = 200_000
 
 
 def examples(batch_first):
-    """Shuffled, in batches of 128, parsed and decoded on all cores."""
+    """Measures Examples per second: shuffled, batched by 128, parsed and decoded on all cores."""
     features = {"image": tf.io.FixedLenFeature([], tf.string), "label": tf.io.FixedLenFeature([], tf.int64)}
 
     def parse(records):
@@ -68,7 +68,7 @@ FILES, BATCH = 512, 32
 
 
 def pictures():
-    """JPEG files, decoded, resized to 256x256, in batches of 32."""
+    """Returns a dataset of JPEG files: decoded, resized to 256x256 and batched by 32."""
     paths = [os.path.join(FOLDER, "jpeg", f"{file:04}.jpg") for file in range(FILES)]
 
     def load(path, label):
@@ -88,7 +88,7 @@ def images_per_s():
 
 
 def epoch_images_per_s():
-    """An epoch of the CNN of std-host/examples/bench_data/jpeg.rs."""
+    """Measures an epoch of the CNN of std-host/examples/bench_data/jpeg.rs."""
     layers = tf.keras.layers
     stack = [
         layers.Input([256, 256, 3]),

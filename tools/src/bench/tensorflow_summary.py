@@ -1,4 +1,4 @@
-"""The figures of std-host/examples/bench_summary.rs for TensorFlow, answering the same requests: `NAME COUNT`, one a line."""
+"""TensorFlow's version of std-host/examples/bench_summary.rs. It answers the same requests, one per line: `NAME COUNT`."""
 
 import os
 import shutil
@@ -14,7 +14,7 @@ FOLDER = os.path.join(sys.argv[1], "tensorflow")
 
 
 def scalars(count):
-    """The milliseconds that so many calls take."""
+    """Returns the time of `count` calls, in milliseconds."""
     shutil.rmtree(FOLDER, ignore_errors=True)
     writer = tf.summary.create_file_writer(FOLDER)
     with writer.as_default():
@@ -27,10 +27,10 @@ def scalars(count):
 
 
 def arrived(_):
-    """How many of them are in the file."""
+    """Returns the number of scalars in the file."""
     (name,) = os.listdir(FOLDER)
     records = tf.data.TFRecordDataset(os.path.join(FOLDER, name))
-    # The first one tells the version.
+    # The first record holds the file version.
     return int(records.reduce(0, lambda count, _: count + 1)) - 1
 
 

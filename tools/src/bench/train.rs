@@ -1,4 +1,4 @@
-//! Training steps of gradlet and TensorFlow.
+//! Benchmark of training steps. gradlet and TensorFlow take turns on one machine.
 
 use super::{Setting, median, write_json};
 use anyhow::{Context, Result};
@@ -8,11 +8,11 @@ use xtask::cli::BenchOptions;
 
 const SCRIPT: &str = include_str!("tensorflow.py");
 
-/// What is timed: its name, for how many steps at a time, and how much of TensorFlow's time it may take.
+/// Names of the figures, with the steps per turn and the largest allowed fraction of TensorFlow's time.
 const RACES: [(&str, usize, f64); 4] =
     [("mlp_graph_ms", 200, 0.3), ("cnn_graph_ms", 15, 0.85), ("mlp_eager_ms", 30, 0.15), ("cnn_eager_ms", 8, 0.5)];
 
-/// `cargo xtask bench train`.
+/// Runs `cargo xtask bench train`.
 pub fn run(options: &BenchOptions) -> Result<()> {
     let setting = Setting::new(options, "data/mnist10k", 11, "bench_train", SCRIPT)?;
     let start = || Ok::<_, anyhow::Error>((setting.ours(&["--serve"])?, setting.theirs()?));
@@ -21,7 +21,7 @@ pub fn run(options: &BenchOptions) -> Result<()> {
     let mut times = RACES.map(|_| [Vec::new(), Vec::new()]);
     for round in 0..setting.rounds {
         for ((name, steps, _), [our_times, their_times]) in RACES.iter().zip(&mut times) {
-            // Who begins changes from round to round.
+            // The programs alternate in going first.
             if round % 2 == 0 {
                 our_times.push(ours.ask(name, *steps)?);
             }

@@ -1,4 +1,4 @@
-//! What every firmware has, and no program: what is left when its size is taken from that of `empty`.
+//! The parts that every firmware has, without gradlet's executor. The size of `empty` minus the size of `bare` is the executor's.
 
 #![no_std]
 #![no_main]

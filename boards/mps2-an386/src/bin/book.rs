@@ -1,4 +1,4 @@
-//! Trains the book's MLP 784-100-10, on a machine with 1 MiB of RAM.
+//! Trains the TensorFlow handbook's MLP 784-100-10, on a machine with 1 MiB of RAM.
 
 #![no_std]
 #![no_main]

@@ -1,11 +1,14 @@
-//! Learns turned digits: first with the last layer only, then, from the start, with all weights. Saves these, restarts, and goes on.
-//! Meanwhile it tells over the UART how it learns.
+//! Learns rotated digits. First it trains only the last layer. Then it starts again from the artifact's weights and trains all of them. It
+//! saves these to flash, restarts, and continues with them. Meanwhile it reports its progress over the UART.
 
 #![no_std]
 #![no_main]
 
-use gradlet_core::telemetry::Profiler;
-use gradlet_core::{Aligned, Contents, DType, Profile, Program, Session, Shape, SignatureId, Slots, Telemetry, TensorType, TensorView};
+use gradlet_core::runtime::telemetry::Profiler;
+use gradlet_core::{DType, Program, Session, Shape, TensorType};
+use gradlet_core::runtime::{Aligned, Profile, SignatureId, Slots, Telemetry};
+use gradlet_core::runtime::checkpoint::Contents;
+use gradlet_core::tensor::TensorView;
 use mps2_an386::console::{self, Arguments};
 use mps2_an386::digits::{self, Digits};
 use mps2_an386::file::File;
@@ -17,11 +20,11 @@ mps2_an386::model!();
 mps2_an386::data!(DIGITS, "GRADLET_DIGITS", "digits.bin");
 
 static ARENA: Arena<ARENA_BYTES> = Arena::new();
-/// For frames that wait for the line: those of the per-op counts of a step, which come all at once.
+/// Buffer for frames that wait for the line. The per-op counts of a step need the most room, because they come all together.
 static FRAMES: Arena<1024> = Arena::new();
-/// The most instructions of a signature that are counted.
+/// Capacity of the profiler, in the artifact's instructions.
 const COUNTED: usize = 96;
-/// The range of flash for the slots.
+/// Range of the slots in flash.
 const FLASH: core::ops::Range<u32> = 0..0x8_0000;
 
 #[cortex_m_rt::entry]
@@ -29,7 +32,7 @@ fn main() -> ! {
     run(firmware)
 }
 
-/// The time of a byte on the line is over.
+/// Interrupt of the timer, which fires once per byte on the line.
 #[cortex_m_rt::exception]
 fn SysTick() {
     line::tick();
@@ -70,13 +73,13 @@ fn firmware() -> Result<(), Failure> {
     if arena.canaries_whole() { restart() } else { Err(Failure::Check("canaries")) }
 }
 
-/// The first frame; and what telemetry takes of RAM beside its buffer.
+/// Sends the first frame. Reports the RAM that telemetry takes, without its buffer.
 fn hello(program: &Program<'_>) {
     line::tell(|telemetry| telemetry.hello("demo", "instructions", counter::HZ, Some(program.identity())));
     console::report("ram_telemetry", deepest(program) + line::BYTES as u32);
 }
 
-/// The most stack that a frame of any kind takes. These go nowhere.
+/// Returns the largest stack use of a frame of any kind, in bytes. These frames go to a writer that discards them.
 fn deepest(program: &Program<'_>) -> u32 {
     let (mut buffer, mut counts, element) = ([0; 128], [0; 1], Aligned([0; 4]));
     let mut telemetry = Telemetry::new((), &mut buffer);
@@ -93,7 +96,7 @@ fn deepest(program: &Program<'_>) -> u32 {
     hello.max(number).max(statistics).max(progress).max(counts)
 }
 
-/// Trains the last layer; its accuracy before and after.
+/// Trains the last layer, and reports the accuracy before and after.
 fn head(program: &Program<'_>, arena: &mut Painted, digits: &Digits<'_>, epochs: u32) -> Result<(), Failure> {
     let (infer, train) = (program.signature("infer")?, program.signature("train_head")?);
     let mut session = session(program, arena.bytes)?;
@@ -113,7 +116,7 @@ fn head(program: &Program<'_>, arena: &mut Painted, digits: &Digits<'_>, epochs:
     Ok(())
 }
 
-/// Trains all weights, and logs what the host compares.
+/// Trains all weights, and logs the values that the host compares.
 fn all(program: &Program<'_>, arena: &mut Painted, digits: &Digits<'_>, epochs: u32, log: &mut Log) -> Result<(), Failure> {
     let (infer, train) = (program.signature("infer")?, program.signature("train")?);
     let mut session = session(program, arena.bytes)?;
@@ -131,14 +134,14 @@ fn all(program: &Program<'_>, arena: &mut Painted, digits: &Digits<'_>, epochs: 
     Ok(())
 }
 
-/// After the restart: the accuracy with what flash kept, and one more step.
+/// Runs after the restart: restores the checkpoint from flash, reports the accuracy, and does one more training step.
 fn again(program: &Program<'_>, arena: &mut Painted, digits: &Digits<'_>, epochs: u32, file: &mut File) -> Result<(), Failure> {
     let (infer, train) = (program.signature("infer")?, program.signature("train")?);
     let mut session = session(program, arena.bytes)?;
     Slots::new(Flash::new(None), FLASH, 2)?.restore(&mut session)?.ok_or(Failure::Check("slots"))?;
     let score = digits::score(&mut session, infer, digits)?;
     report("correct_restarted", "loss_restarted_millionths", &score);
-    // Nothing says where training was, but that it was over.
+    // The checkpoint has no step number, but it is saved only after the last step.
     let step = epochs * digits.train().count() as u32 + 1;
     tell_score("train/accuracy", step, &score, digits);
     let (label, pixels) = digits.train().next().ok_or(Failure::Check("digits"))?;
@@ -150,25 +153,25 @@ fn again(program: &Program<'_>, arena: &mut Painted, digits: &Digits<'_>, epochs
     file.write(&loss.to_le_bytes())
 }
 
-/// Training with a signature.
+/// A training run with one signature.
 struct Learning {
     signature: SignatureId,
     name: &'static str,
-    /// What its losses are called.
+    /// Tag of its losses in TensorBoard.
     tag: &'static str,
     epochs: u32,
 }
 
 struct Trained {
     steps: u32,
-    /// The most instructions of a step alone.
+    /// Largest instruction count of a step, without telemetry.
     instructions: u32,
-    /// The mean instructions of a step with all that it tells, and with the interrupts of the line.
+    /// Mean instruction count of a step, with its telemetry and the interrupts of the line.
     mean_told: u32,
 }
 
 impl Learning {
-    /// Goes over the digits `epochs` times. `after` sees the session after each step, with the step's number from 1.
+    /// Trains on all digits for `epochs` epochs. Calls `after` after each step, with the session and the step's number. Steps count from 1.
     fn learn(
         &self,
         session: &mut Session<'_, '_>,
@@ -209,7 +212,7 @@ impl Learning {
     }
 }
 
-/// Runs a signature, and tells what each of its ops took.
+/// Runs a signature, and sends the instruction count of each of its ops.
 fn profile(session: &mut Session<'_, '_>, signature: SignatureId, name: &str) -> Result<(), Failure> {
     let mut counts = [0; COUNTED];
     let mut profiler = Profiler::new(counter::clock(), &mut counts);
@@ -222,7 +225,7 @@ fn tell_score(tag: &str, step: u32, score: &digits::Score, digits: &Digits<'_>) 
     line::tell(|telemetry| telemetry.scalar(tag, step, score.correct as f32 / digits.test_count() as f32));
 }
 
-/// A file with the losses of the compared steps, then the variables after them, then the other losses.
+/// A file with the losses of the first `compared` steps, then the variables after these steps, then the remaining losses.
 struct Log {
     file: File,
     compared: u32,

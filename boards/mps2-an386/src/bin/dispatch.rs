@@ -1,14 +1,17 @@
-//! What the executor spends on an instruction, beside its kernel.
+//! Measures the executor's overhead for an instruction of the artifact, without its kernel.
 //!
-//! The model's signatures `short` and `long` are chains of one elementwise op on one element; `long` has 64 more. `loop_long` runs it 64
-//! times more in a loop than `loop_short`, `count_long` in a loop that counts and compares, `branch_long` behind 64 more branches.
+//! The model has four pairs of signatures. In each pair, the long one runs the same elementwise op 64 times more than the short one, on one
+//! element. `short` and `long` are chains. `loop_short` and `loop_long` run the op in a loop. `count_short` and `count_long` run it in a
+//! loop that counts and compares. `branch_short` and `branch_long` run each op in a branch of its own.
 
 #![no_std]
 #![no_main]
 
 use core::hint::black_box;
-use gradlet_core::op::{Call, MAX_INPUTS};
-use gradlet_core::{Aligned, Kernel, Session, Shape, SignatureId, TensorType, TensorView, TensorViewMut};
+use gradlet_core::custom_op::{Call, MAX_INPUTS};
+use gradlet_core::{Kernel, Session, Shape, TensorType};
+use gradlet_core::runtime::{Aligned, SignatureId};
+use gradlet_core::tensor::{TensorView, TensorViewMut};
 use mps2_an386::memory::Arena;
 use mps2_an386::{Failure, console, counter, load, run, session};
 
@@ -33,7 +36,7 @@ fn firmware() -> Result<(), Failure> {
     let turns = of("loop_long")? - of("loop_short")?;
     let counted = of("count_long")? - of("count_short")?;
     let branches = of("branch_long")? - of("branch_short")?;
-    // Beside the node itself.
+    // Without the cost of the op in each iteration or branch.
     console::report("instructions_iteration", turns.saturating_sub(long - short) / MORE);
     console::report("instructions_counted_iteration", counted.saturating_sub(long - short) / MORE);
     console::report("instructions_branch", branches.saturating_sub(long - short) / MORE);
@@ -53,7 +56,7 @@ fn instructions(session: &mut Session<'_, '_>, signature: SignatureId) -> Result
     Ok(instructions)
 }
 
-/// The instructions of as many calls of the kernel, its first input being in place.
+/// Counts the instructions of 64 calls of the kernel. The first input is in place.
 fn kernel_alone(kernel: &Kernel) -> Result<u32, Failure> {
     let (tensor_type, mut value) = (&TensorType::new(kernel.dtype, Shape::new(&[1])?), Aligned(1f32.to_le_bytes()));
     let mut inputs = [TensorView { tensor_type, data: Some(&ONE.0) }; MAX_INPUTS];

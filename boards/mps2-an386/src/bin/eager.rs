@@ -1,4 +1,4 @@
-//! Builds a model on the microcontroller, tapes it and trains it, op by op: no artifact, no host.
+//! Builds a model on the microcontroller, and trains it eagerly with a tape. It needs no artifact and no host.
 
 #![no_std]
 #![no_main]
@@ -19,7 +19,7 @@ fn main() -> ! {
     run(firmware)
 }
 
-/// Trains for the number of steps that the command line gives; the file that it names gets every loss, then every variable.
+/// Trains for the number of steps in the command line. Writes every loss, then every variable, to the file that the command line names.
 fn firmware() -> Result<(), Failure> {
     let memory = MEMORY.take().ok_or(Failure::Check("heap"))?;
     HEAP.give(memory.bytes);

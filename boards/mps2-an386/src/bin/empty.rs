@@ -1,10 +1,11 @@
-//! Executor and verifier without a kernel: its size less that of `bare` is theirs.
+//! The executor and the verifier without kernels. The size of this firmware minus the size of `bare` is theirs.
 
 #![no_std]
 #![no_main]
 
 use core::hint::black_box;
-use gradlet_core::{Aligned, Kernel, Program, Session};
+use gradlet_core::{Kernel, Program, Session};
+use gradlet_core::runtime::Aligned;
 use mps2_an386::memory::Arena;
 use mps2_an386::{Failure, console, counter, run};
 

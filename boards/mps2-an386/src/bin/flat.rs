@@ -1,11 +1,13 @@
-//! Checkpoints in streams and in flash, and else what `empty` has: the difference is their size.
+//! The firmware `empty` with checkpoints in streams and in flash. The difference of their sizes is the size of the checkpoint code.
 
 #![no_std]
 #![no_main]
 
 use core::hint::black_box;
 use embedded_storage::nor_flash::{ErrorType, NorFlash, NorFlashErrorKind, ReadNorFlash};
-use gradlet_core::{Aligned, Contents, Kernel, Program, Session, Slots};
+use gradlet_core::{Kernel, Program, Session};
+use gradlet_core::runtime::{Aligned, Slots};
+use gradlet_core::runtime::checkpoint::Contents;
 use mps2_an386::memory::Arena;
 use mps2_an386::{Failure, console, counter, run};
 
@@ -41,7 +43,7 @@ fn infer(arena: &mut [u8]) -> gradlet_core::Result<()> {
     session.restore(&mut Nothing)
 }
 
-/// A driver that the compiler knows nothing of, and that has no size to speak of.
+/// A driver that does nothing. `black_box` hides this from the compiler, so that it cannot remove the calls. Its own size is negligible.
 struct Nothing;
 
 impl ErrorType for Nothing {

@@ -1,4 +1,5 @@
-//! Trains an LSTM over sequences of 100 steps, forward and backward in loops: instructions, memory, and bits to compare with the host.
+//! Trains an LSTM over sequences of 100 time steps, with loops for forward and backward. Reports instruction counts and memory, and writes
+//! the values that the host compares bit by bit.
 
 #![no_std]
 #![no_main]

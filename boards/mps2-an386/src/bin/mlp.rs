@@ -1,4 +1,4 @@
-//! Trains the MLP 64-32-10: instructions, memory, and bits to compare with the host.
+//! Trains the MLP 64-32-10. Reports instruction counts and memory, and writes the values that the host compares bit by bit.
 
 #![no_std]
 #![no_main]

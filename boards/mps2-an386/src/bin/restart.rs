@@ -1,9 +1,12 @@
-//! Trains, saves into flash slots, and restarts after each save: it goes on with what it learnt. Power goes in the middle of one save.
+//! Trains, saves to flash slots, and restarts after each save. After a restart, training continues from the newest complete checkpoint.
+//! The argument CUT is the number of a flash operation: the power fails in the middle of this operation of the second save.
 
 #![no_std]
 #![no_main]
 
-use gradlet_core::{Contents, Session, SignatureId, Slots};
+use gradlet_core::Session;
+use gradlet_core::runtime::{SignatureId, Slots};
+use gradlet_core::runtime::checkpoint::Contents;
 use mps2_an386::console::{self, Arguments};
 use mps2_an386::file::File;
 use mps2_an386::flash::{self, Flash};
@@ -13,9 +16,9 @@ use mps2_an386::{Failure, load, mlp, restart, run, scalar, session};
 mps2_an386::model!();
 
 static ARENA: Arena<ARENA_BYTES> = Arena::new();
-/// The range of flash for the slots.
+/// Range of the slots in flash.
 const FLASH: core::ops::Range<u32> = 0x1000..0x2_1000;
-/// The save that is cut short.
+/// Number of the save in which the power fails. Saves count from 1.
 const CUT: u32 = 2;
 
 #[cortex_m_rt::entry]
@@ -23,7 +26,8 @@ fn main() -> ! {
     run(firmware)
 }
 
-/// Trains and saves as often as the command line says. The file gets the number and the loss of every step, then every variable.
+/// Saves SAVES times, and trains for STEPS steps before each save, as the command line says. Writes the number and the loss of every step
+/// to the file, then every variable.
 fn firmware() -> Result<(), Failure> {
     let arguments = Arguments::new();
     let usage = Failure::Usage("STEPS SAVES FILE [CUT]");

@@ -1,8 +1,8 @@
-//! Runs golden cases: artifacts with inputs from a file of the host, outputs to another.
+//! Runs golden cases. It reads artifacts with their inputs from a file on the host, and writes the outputs to another.
 //!
-//! The command line names both. A case is `u32` artifact bytes, `u32` number of inputs, the artifact padded to 16 bytes,
-//! then each input as `u32` bytes and the bytes padded to 4. Its answer is `u32` status (0 if it ran), `u32` number of
-//! outputs, and each output in the same way as an input. The signature is `call`.
+//! The command line names both files. A case is: `u32` length of the artifact in bytes, `u32` number of inputs, the artifact padded to 16
+//! bytes, then the inputs. An input is a `u32` length in bytes, then the bytes padded to 4. The answer to a case is: `u32` status (0 if it
+//! ran), `u32` number of outputs, then the outputs in the same form as the inputs. The signature is `call`.
 
 #![no_std]
 #![no_main]
@@ -43,14 +43,14 @@ fn firmware() -> Result<(), Failure> {
     Ok(())
 }
 
-/// The sizes of a case whose bytes are in their buffers.
+/// Sizes of a case. Its bytes are in the buffers for artifact and inputs.
 struct Case {
     artifact: usize,
     inputs: u32,
 }
 
 impl Case {
-    /// Reads the next case. `Some(None)` is one that does not fit into the buffers.
+    /// Reads the next case. Returns `None` at the end of the file, and `Some(None)` for a case that does not fit into the buffers.
     fn read(file: &mut File, artifact: &mut [u8], inputs: &mut [u8]) -> Result<Option<Option<Case>>, Failure> {
         let Some(length) = file.read_u32()? else { return Ok(None) };
         let case = Case { artifact: length as usize, inputs: file.read_u32()?.ok_or(Failure::File)? };
@@ -100,7 +100,7 @@ impl Case {
     }
 }
 
-/// Reads `length` bytes and the padding to a multiple of `padding` into `buffer`; passes over them where they do not fit.
+/// Reads `length` bytes, and the padding to a multiple of `padding`, into `buffer`. If they do not fit, skips them and returns `None`.
 fn read_padded(file: &mut File, buffer: &mut [u8], length: usize, padding: usize) -> Result<Option<()>, Failure> {
     let length = length.next_multiple_of(padding);
     match buffer.get_mut(..length) {

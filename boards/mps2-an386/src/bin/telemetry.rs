@@ -1,14 +1,16 @@
-//! Telemetry, and else what `empty` has: the difference is its size.
+//! The firmware `empty` with telemetry. The difference of their sizes is the size of telemetry.
 //!
-//! Not in it is what firmware carries only if it calls it: `Telemetry::format` and `Telemetry::said`, with the code that writes numbers,
-//! and the executor's second copy that `Profiler::run` takes.
+//! It leaves out code that a firmware contains only if it calls it. These are `Telemetry::format` and `Telemetry::said`, which format
+//! numbers, and `Profiler::run`, which compiles the executor a second time.
 
 #![no_std]
 #![no_main]
 
 use core::hint::black_box;
-use gradlet_core::telemetry::Profiler;
-use gradlet_core::{Aligned, DType, Kernel, Program, Session, Shape, Telemetry, TensorType, TensorView};
+use gradlet_core::runtime::telemetry::Profiler;
+use gradlet_core::{DType, Kernel, Program, Session, Shape, TensorType};
+use gradlet_core::runtime::{Aligned, Telemetry};
+use gradlet_core::tensor::TensorView;
 use mps2_an386::memory::Arena;
 use mps2_an386::{Failure, console, counter, run};
 
@@ -56,7 +58,7 @@ fn tell(telemetry: &mut Telemetry<'_, Nothing>) -> Result<(), embedded_io::Error
     telemetry.flush()
 }
 
-/// A driver that the compiler knows nothing of, and that has no size to speak of.
+/// A driver that does nothing. `black_box` hides this from the compiler, so that it cannot remove the calls. Its own size is negligible.
 struct Nothing;
 
 impl embedded_io::ErrorType for Nothing {

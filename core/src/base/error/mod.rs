@@ -346,7 +346,7 @@ impl fmt::Display for Error {
                 write!(f, "the artifact has format version {major}.{minor}, which this gradlet does not read: export it with this version")
             }
             Error::Truncated { needed, got } => write!(f, "the artifact is cut short: it needs {needed} bytes, {got} are there"),
-            Error::Misaligned => f.write_str("memory must begin at a multiple of 16: wrap it in gradlet_core::Aligned"),
+            Error::Misaligned => f.write_str("memory must begin at a multiple of 16: wrap it in gradlet_core::runtime::Aligned"),
             Error::Checksum { stored, computed } => {
                 write!(f, "the artifact is damaged: its checksum is {computed:08x}, its header says {stored:08x}")
             }

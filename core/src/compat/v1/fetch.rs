@@ -1,28 +1,28 @@
-//! What a session can be asked for.
+//! The things that a session can fetch.
 
 use super::graph::Operation;
 use crate::tensor::Tensor;
 use crate::tensor::variable::Variable;
 use alloc::vec::Vec;
 
-/// Something of a graph.
+/// One item to fetch from a graph.
 #[derive(Clone, Copy)]
 pub enum Fetched<'a> {
-    /// A value.
+    /// A tensor of the graph.
     Tensor(&'a Tensor),
-    /// A variable: the value that it has when all else has run.
+    /// A variable. Its value is read after everything else has run.
     Variable(&'a Variable),
-    /// What is to be done; it gives nothing.
+    /// An operation, which returns nothing.
     Operation(&'a Operation),
 }
 
-/// Tensors, variables and operations, and tuples, arrays and vectors of such.
+/// A structure that a session can fetch: tensors, variables, operations, and tuples, arrays and vectors of these.
 pub trait Fetch {
-    /// What fetching gives: a tensor for a tensor or a variable, `()` for an operation, in the same structure.
+    /// The result of fetching, in the same structure: a tensor for a tensor or a variable, and `()` for an operation.
     type Values;
-    /// Calls `visit` with each.
+    /// Calls `visit` with each item.
     fn visit(&self, visit: &mut dyn FnMut(Fetched<'_>));
-    /// The structure with what `next` gives for each tensor and variable.
+    /// Builds the result, with a tensor from `next` for each tensor and variable.
     fn values(&self, next: &mut dyn FnMut() -> Tensor) -> Self::Values;
 }
 

@@ -1,9 +1,9 @@
-//! Gradients of a graph that is there already.
+//! Gradients in a graph that was recorded before.
 
 use super::graph::{Building, Graph, What};
 use super::session::{Part, Task};
 use crate::autodiff::sources::{Source, Sources};
-use crate::autodiff::{Record as _, Tape};
+use crate::autodiff::{Differentiate as _, Tape};
 use crate::base::error::Result;
 use crate::base::random::Stream;
 use crate::base::sync::{Lock, Shared};
@@ -16,8 +16,8 @@ use crate::tensor::variable::Variable;
 use crate::trace::replay;
 use alloc::vec::Vec;
 
-/// The gradient of `target`, a tensor of `graph`, with respect to `sources`: tensors of it or variables. `None` where the target does
-/// not depend on one. TensorFlow's `tf.gradients`, of one target.
+/// Returns the gradient of `target`, a tensor of `graph`, with respect to `sources`: tensors of the graph, or variables. The gradient is
+/// `None` if the target does not depend on a source. Corresponds to TensorFlow's `tf.gradients` with one target.
 ///
 /// ```
 /// use gradlet_core::compat::v1::{Graph, Session, gradients};
@@ -51,7 +51,7 @@ pub fn gradients<S: Sources + ?Sized>(graph: &Graph, target: &Tensor, sources: &
     sources.pack(tape.gradient(&value(target), &*sources_of_tape.collect::<Vec<_>>())?)
 }
 
-/// What was recorded in a graph, recorded once more by a tape.
+/// Records a part of a graph again on a tape.
 struct Again<'a> {
     building: &'a Building,
     part: &'a Part,
@@ -60,7 +60,7 @@ struct Again<'a> {
 }
 
 impl Again<'_> {
-    /// The tape's tensor for each value that depends on one of the sources.
+    /// Returns the tape's tensor for each value that depends on one of the sources.
     fn record(&self, sources: &[Source<'_>], ids: &[Option<ValueId>]) -> Result<Vec<Option<Tensor>>> {
         let graph = &self.part.graph;
         let is_source = |id: ValueId| ids.contains(&Some(id));
@@ -85,7 +85,7 @@ impl Again<'_> {
                         continue;
                     }
                     let inputs: Vec<Tensor> = node.inputs.iter().map(|&id| tracked[id].clone().unwrap_or_else(|| of_graph(id))).collect();
-                    // A loop that keeps its states for the gradient is another one than that in the graph.
+                    // The tape's loop keeps its states for the gradient, so it differs from the loop in the graph and is recorded again.
                     if node.op.def.code != ops::code::while_loop {
                         self.echo.expect(node.outputs.iter().map(|&id| of_graph(id)).collect());
                     }
@@ -99,7 +99,7 @@ impl Again<'_> {
     }
 }
 
-/// A scope over a graph that gives what is known already in place of recording it again.
+/// A scope over a graph that returns known values instead of recording their ops again.
 struct Echo {
     graph: ScopeHandle,
     known: Lock<Option<Vec<Tensor>>>,

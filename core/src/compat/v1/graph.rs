@@ -1,4 +1,4 @@
-//! The graph: a scope that puts down what is done, for a session to run parts of it.
+//! The graph: a scope that records ops, of which a session runs parts.
 
 use super::fetch::{Fetch, Fetched};
 use crate::base::dtype::DType;
@@ -17,18 +17,18 @@ use alloc::string::String;
 use alloc::vec::Vec;
 use core::ops::Range;
 
-/// A graph under construction: a scope over another one, which computes what sessions run.
+/// A graph under construction. It is a scope over another scope, in which sessions compute.
 #[derive(Clone)]
 pub struct Graph(pub(super) Shared<Building>);
 
-/// Something to be done when a session runs: assignments, and effects such as printing.
+/// An operation that a session can run: assignments, and effects such as printing.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Operation {
     pub(super) events: Vec<usize>,
     pub(super) nodes: Vec<usize>,
 }
 
-/// What stands behind a graph. Nodes are recorded by the trace; what reads or sets variables, beside it.
+/// The state of a graph. The trace records the nodes; `record` holds the reads and assignments of variables.
 pub(super) struct Building {
     pub(super) tracing: Shared<Tracing>,
     trace: ScopeHandle,
@@ -41,17 +41,17 @@ pub(super) struct Building {
 pub(super) struct NodeRecord {
     pub(super) events: Vec<Event>,
     pub(super) placeholders: Vec<(String, ValueId)>,
-    /// With their first values.
+    /// The variables, with their initial values.
     pub(super) variables: Vec<(Variable, Tensor)>,
     pub(super) regions: Vec<Region>,
     /// The assignments that belong to no operation.
     loose: Vec<usize>,
 }
 
-/// What reads or sets variables.
+/// A read or assignment of variables.
 #[derive(Clone)]
 pub(super) struct Event {
-    /// How many nodes come before it.
+    /// Number of nodes recorded before it.
     pub(super) at: usize,
     pub(super) what: What,
 }
@@ -63,7 +63,7 @@ pub(super) enum What {
     Initialize(Vec<(Variable, Tensor)>),
 }
 
-/// What was recorded under control dependencies.
+/// The nodes and events that were recorded under a control dependency.
 #[derive(Clone)]
 pub(super) struct Region {
     pub(super) nodes: Range<usize>,
@@ -72,7 +72,7 @@ pub(super) struct Region {
 }
 
 impl Graph {
-    /// An empty graph over `scope`, whose device it is for.
+    /// Creates an empty graph over `scope`, for its device.
     pub fn new(scope: &dyn Scope) -> Graph {
         let base = scope.handle();
         let tracing = Tracing::new(base.clone(), true, false);
@@ -80,13 +80,13 @@ impl Graph {
         Graph(Shared::new(Building { tracing, trace, base, record: Lock::default(), body: Lock::default() }))
     }
 
-    /// A value that is fed to each run that needs it.
+    /// Adds a placeholder: a value that the caller feeds to each run that needs it.
     ///
-    /// Fails where a dimension is `None`: a graph is for one size. For batches of several sizes, build it for each of them; the
-    /// variables are the same.
+    /// Fails if a dimension is `None`, because a graph has fixed shapes. For several batch sizes, build one graph for each of them. The
+    /// graphs can share their variables.
     pub fn placeholder<D: Into<Option<u32>> + Copy>(&self, name: &str, dtype: DType, dims: &[D]) -> Result<Tensor> {
         let unknown =
-            |axis| Error::message(format!("placeholder {name:?}: dimension {axis} must be a number, for a graph is for one size"));
+            |axis| Error::message(format!("placeholder {name:?}: dimension {axis} must be a number, because a graph has fixed shapes"));
         let dims = dims.iter().enumerate().map(|(axis, &dim)| dim.into().ok_or_else(|| unknown(axis))).collect::<Result<Vec<u32>>>()?;
         let tensor = self.0.tracing.input(TensorType::new(dtype, Shape::new(&dims)?));
         let id = self.0.id(&tensor)?;
@@ -94,7 +94,7 @@ impl Graph {
         Ok(tensor)
     }
 
-    /// What `build` assigns, and its effects, as an operation: an optimizer's step, a metric's update.
+    /// Returns an operation that makes the assignments and effects of `build`, such as an optimizer's step or a metric's update.
     pub fn operation(&self, build: impl FnOnce(&dyn Scope) -> Result<()>) -> Result<Operation> {
         let (nodes, events) = self.0.ends();
         let loose = self.0.record.lock().loose.len();
@@ -106,28 +106,28 @@ impl Graph {
         Ok(Operation { events: assigns.collect(), nodes: made })
     }
 
-    /// The assignments that no operation has: those that layers make as they compute, such as the moving averages of a
-    /// normalisation. TensorFlow collects them as `UPDATE_OPS`.
+    /// Returns the assignments that belong to no operation. Layers make them while they compute, for example for the moving averages of a
+    /// normalization. TensorFlow collects them as `UPDATE_OPS`.
     pub fn update_ops(&self) -> Operation {
         Operation { events: self.0.record.lock().loose.clone(), nodes: Vec::new() }
     }
 
-    /// Sets `variable` to `value`. Fails where it has another type.
+    /// Returns an operation that sets `variable` to `value`. Fails if their types differ.
     pub fn assign_op(&self, variable: &Variable, value: &Tensor) -> Result<Operation> {
         self.operation(|scope| scope.assign(variable, value))
     }
 
-    /// Adds `value` to `variable`. Fails as [`Scope::assign_add`].
+    /// Returns an operation that adds `value` to `variable`. Fails like [`Scope::assign_add`].
     pub fn assign_add_op(&self, variable: &Variable, value: &Tensor) -> Result<Operation> {
         self.operation(|scope| scope.assign_add(variable, value))
     }
 
-    /// Subtracts `value` from `variable`. Fails as [`Scope::assign_sub`].
+    /// Returns an operation that subtracts `value` from `variable`. Fails like [`Scope::assign_sub`].
     pub fn assign_sub_op(&self, variable: &Variable, value: &Tensor) -> Result<Operation> {
         self.operation(|scope| scope.assign_sub(variable, value))
     }
 
-    /// All of `things` as one operation.
+    /// Combines `things` into one operation.
     pub fn group(&self, things: impl Fetch) -> Result<Operation> {
         let (mut all, mut failed) = (Operation::default(), Ok(()));
         things.visit(&mut |one| match self.0.done_by(one) {
@@ -140,7 +140,7 @@ impl Graph {
         failed.map(|()| all)
     }
 
-    /// What `build` makes is run only after `first`: TensorFlow's `control_dependencies`.
+    /// Calls `build`, and makes the ops that it creates run only after `first`: TensorFlow's `control_dependencies`.
     ///
     /// ```
     /// use gradlet_core::compat::v1::{Graph, Session};
@@ -165,12 +165,12 @@ impl Graph {
         Ok(built)
     }
 
-    /// Gives all variables that the graph uses so far their first values.
+    /// Returns an operation that sets all variables that the graph uses so far to their initial values.
     pub fn global_variables_initializer(&self) -> Result<Operation> {
         self.variables_initializer(&self.global_variables())
     }
 
-    /// Gives these variables their first values.
+    /// Returns an operation that sets these variables to their initial values.
     pub fn variables_initializer(&self, variables: &[Variable]) -> Result<Operation> {
         variables.iter().try_for_each(|variable| self.0.know(variable))?;
         let mut record = self.0.record.lock();
@@ -180,40 +180,40 @@ impl Graph {
         Ok(Operation { events: alloc::vec![record.events.len() - 1], nodes: Vec::new() })
     }
 
-    /// The variables that the graph uses so far.
+    /// Returns the variables that the graph uses so far.
     pub fn global_variables(&self) -> Vec<Variable> {
         self.0.record.lock().variables.iter().map(|(variable, _)| variable.clone()).collect()
     }
 
-    /// Those of them that optimizers train.
+    /// Returns the variables that the graph uses so far and that optimizers train.
     pub fn trainable_variables(&self) -> Vec<Variable> {
         self.global_variables().into_iter().filter(Variable::trainable).collect()
     }
 }
 
 impl Building {
-    /// The numbers of nodes and events so far.
+    /// Returns the number of nodes and the number of events so far.
     fn ends(&self) -> (usize, usize) {
         (self.tracing.with_record(|trace| trace.graph.nodes.len()), self.record.lock().events.len())
     }
 
-    /// The nodes from number `first` that are of a kind.
+    /// Returns the indices of the nodes, from `first` on, for which `is` is true.
     fn nodes(&self, first: usize, is: impl Fn(&crate::tensor::graph::Node) -> bool) -> Vec<usize> {
         self.tracing.with_record(|trace| (first..trace.graph.nodes.len()).filter(|&index| is(&trace.graph.nodes[index])).collect())
     }
 
-    /// The number of a tensor of this graph; a computed one becomes a constant of it.
+    /// Returns the index of the value that `tensor` stands for in this graph. A computed tensor becomes a constant of the graph.
     pub(super) fn id(&self, tensor: &Tensor) -> Result<ValueId> {
         let found = self.tracing.with_record(|trace| self.tracing.id(tensor, trace));
-        found.map_err(|error| error.context(format!("{} is no tensor of this graph", tensor.tensor_type())))
+        found.map_err(|error| error.context(format!("{} is not a tensor of this graph", tensor.tensor_type())))
     }
 
-    /// Value `id` of the graph.
+    /// Returns value `id` of the graph as a tensor.
     pub(super) fn value(&self, graph: &crate::tensor::graph::Graph, id: ValueId) -> Tensor {
         graph.constant(id).cloned().unwrap_or_else(|| self.tracing.tensor(graph.values[id].tensor_type, id))
     }
 
-    /// What must be done to have something.
+    /// Returns the operation that must run to produce a fetched value.
     fn done_by(&self, fetched: Fetched<'_>) -> Result<Operation> {
         match fetched {
             Fetched::Operation(operation) => Ok(operation.clone()),
@@ -229,7 +229,7 @@ impl Building {
         }
     }
 
-    /// Remembers the first value of a variable.
+    /// Stores the initial value of a variable, if the graph does not have it yet.
     fn know(&self, variable: &Variable) -> Result<()> {
         let value = variable.value()?;
         let known = |record: &NodeRecord| record.variables.iter().any(|(other, _)| other == variable);

@@ -1,8 +1,8 @@
-//! Graphs and sessions, as in TensorFlow 1: a [`Graph`] is built first, and a [`Session`] then runs what of it is fetched.
+//! Graphs and sessions of TensorFlow 1. The program first builds a [`Graph`]; a [`Session`] then runs the parts of it that are fetched.
 //!
-//! A graph is a scope, so tensors, layers, losses, metrics and branches work in it as in any other. What they do is put down in the
-//! order in which it is done; a session runs what the fetched things need, in that order, compiled once for each set of fetches.
-//! What is assigned is assigned only if its [`Operation`] is fetched, or something fetched is under its control dependency.
+//! A graph is a scope, so tensors, layers, losses, metrics and branches work in it as in any other scope. The graph records their ops in
+//! order. A session runs the ops that the fetched values need, in that order, and compiles them once for each set of fetches. An
+//! assignment takes effect only if its [`Operation`] is fetched, or if it is a control dependency of a fetched value.
 //!
 //! ```
 //! use gradlet_core::compat::v1::train::{GradientDescentOptimizer, Minimize};
@@ -25,8 +25,9 @@
 //! # Ok::<(), gradlet_core::Error>(())
 //! ```
 //!
-//! What differs from TensorFlow: a placeholder's dimensions are fixed; a variable is the same one in and out of the graph, with one
-//! value for all sessions; the initialiser sets the first value that was drawn when the variable was created, and draws no other.
+//! Three things differ from TensorFlow. The dimensions of a placeholder are fixed. A variable is the same inside and outside the graph,
+//! and has one value for all sessions. The initializer sets the initial value that was drawn when the variable was created; it never
+//! draws again.
 
 mod fetch;
 mod gradients;

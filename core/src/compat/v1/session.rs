@@ -1,4 +1,4 @@
-//! The session: runs what of a graph is fetched.
+//! The session: runs the fetched parts of a graph.
 
 use super::fetch::{Fetch, Fetched};
 use super::graph::{Building, Event, Graph, Operation, Region, What};
@@ -13,14 +13,14 @@ use crate::trace::replay;
 use alloc::format;
 use alloc::vec::Vec;
 
-/// Runs parts of a graph. What it ran once is compiled.
+/// Runs parts of a graph. Each part is compiled on its first run.
 pub struct Session {
     graph: Graph,
     compiled: Lock<Vec<Shared<Compiled>>>,
     initialized: Lock<Vec<Variable>>,
 }
 
-/// What is fetched, in numbers.
+/// A fetched item, by index.
 #[derive(Clone, PartialEq)]
 enum Target {
     Value(ValueId),
@@ -32,22 +32,23 @@ struct Compiled {
     targets: Vec<Target>,
     fed: Vec<ValueId>,
     function: Function<Vec<Tensor>, Vec<Tensor>>,
-    /// The variables that must have been initialised.
+    /// The variables that must be initialized before the run.
     needs: Vec<Variable>,
-    /// Those that have been then.
+    /// The variables that are initialized after the run.
     sets: Vec<Variable>,
 }
 
 impl Session {
-    /// A session of `graph`, in which no variable is initialised.
+    /// Creates a session of `graph` in which no variable is initialized.
     pub fn new(graph: &Graph) -> Session {
         Session { graph: graph.clone(), compiled: Lock::default(), initialized: Lock::default() }
     }
 
-    /// What `fetches` give, with these values in place of placeholders, or of any other tensors of the graph.
+    /// Returns the values of `fetches`. `feed` holds pairs (tensor, value): the value replaces a placeholder or any other tensor of the
+    /// graph.
     ///
-    /// Fails where a variable is read before it was initialised, a placeholder is needed and not fed, and a value fed is of another
-    /// type or on another device.
+    /// Fails if a variable is read before it is initialized, if a needed placeholder is not fed, or if a fed value has the wrong type or
+    /// is on another device.
     pub fn run<F: Fetch>(&self, fetches: F, feed: &[(&Tensor, &Tensor)]) -> Result<F::Values> {
         let compiled = self.compiled(&fetches, feed)?;
         let ready = self.initialized.lock();
@@ -59,7 +60,7 @@ impl Session {
         let fed = feed.iter().map(|(_, value)| (*value).clone()).collect();
         let mut results = compiled.function.call(&self.graph.0.base, fed)?.into_iter();
         self.initialized.lock().extend(compiled.sets.iter().cloned());
-        // There is one for each tensor and variable.
+        // There is exactly one result for each tensor and variable, so the fallback scalar is never used.
         Ok(fetches.values(&mut || results.next().unwrap_or_else(|| Tensor::scalar(&self.graph.device(), 0.0f32))))
     }
 
@@ -133,7 +134,7 @@ pub(super) struct Part {
     runs: [Vec<bool>; 2],
 }
 
-/// A node or an event, by number.
+/// A node or an event, by index.
 #[derive(Clone, Copy)]
 pub(super) enum Task {
     Node(usize),
@@ -147,7 +148,7 @@ impl Part {
         Part { graph, events, regions, fed, values, runs }
     }
 
-    /// What value `id` needs, whatever its control dependencies.
+    /// Returns the part that value `id` needs, without control dependencies.
     pub(super) fn of(building: &Building, id: ValueId) -> Part {
         let graph = building.tracing.with_record(|trace| trace.graph.clone());
         let events = building.record.lock().events.clone();
@@ -157,7 +158,7 @@ impl Part {
         part
     }
 
-    /// All steps of the graph, in the order in which they were recorded.
+    /// Returns all steps of the graph, in the order in which they were recorded.
     fn order(&self) -> Vec<Task> {
         let mut events = self.events.iter().enumerate().peekable();
         let mut order = Vec::new();
@@ -171,7 +172,7 @@ impl Part {
         order
     }
 
-    /// The steps that run.
+    /// Returns the steps that run.
     pub(super) fn steps(&self) -> Vec<Task> {
         let runs = |step: &Task| match *step {
             Task::Node(index) => self.runs[0][index],
@@ -185,7 +186,7 @@ impl Part {
         operation.events.iter().for_each(|&index| self.runs[1][index] = true);
     }
 
-    /// Finds what `targets` need.
+    /// Finds the steps that `targets` need.
     fn prune(&mut self, targets: &[Target], random: &Variable) {
         for target in targets {
             match target {
@@ -195,7 +196,7 @@ impl Part {
             }
         }
         self.close();
-        // Who draws random numbers leaves others for the next run.
+        // A part that draws random numbers also advances the random state, so that the next run draws different ones.
         let draws = |(index, event): (usize, &Event)| matches!(&event.what, What::Read(read, _) if read == random) && self.runs[1][index];
         if self.events.iter().enumerate().any(draws) {
             for (event, runs) in self.events.iter().zip(&mut self.runs[1]) {
@@ -205,7 +206,8 @@ impl Part {
         }
     }
 
-    /// Adds what those need that are there already: everything stands after what it needs.
+    /// Adds the steps that the selected ones need. One backward pass suffices, because every step is recorded after the steps that it
+    /// needs.
     fn close(&mut self) {
         for step in self.order().into_iter().rev() {
             let wanted = |id: &ValueId, part: &Part| part.values[*id] && !part.fed.contains(id);
@@ -239,7 +241,7 @@ impl Part {
         }
     }
 
-    /// The variables that are read before the part sets them, and those that it sets.
+    /// Returns the variables that are read before the part sets them, and the variables that it sets.
     fn variables(&self, targets: &[Target], random: &Variable) -> (Vec<Variable>, Vec<Variable>) {
         let (mut needs, mut sets) = (Vec::new(), Vec::<Variable>::new());
         for step in self.steps() {
@@ -261,7 +263,7 @@ impl Part {
         (needs, sets)
     }
 
-    /// Does the part's steps in `scope`, and gives the targets' values.
+    /// Runs the part's steps in `scope` and returns the values of the targets.
     fn run(&self, scope: &ScopeHandle, fed: &[Tensor], targets: &[Target]) -> Result<Vec<Tensor>> {
         let mut values: Vec<Option<Tensor>> = (0..self.graph.values.len()).map(|id| self.graph.constant(id).cloned()).collect();
         self.fed.iter().zip(fed).for_each(|(&id, tensor)| values[id] = Some(tensor.clone()));

@@ -1,9 +1,9 @@
-//! What TensorFlow 1 gives for the same programs.
+//! Tests that compare with the behaviour of TensorFlow 1.
 
 extern crate std;
 use super::train::{AdamOptimizer, GradientDescentOptimizer, Minimize as _};
 use super::{Graph, Operation, Session, gradients};
-use crate::autodiff::Record as _;
+use crate::autodiff::Differentiate as _;
 use crate::base::dtype::DType;
 use crate::base::error::Result;
 use crate::function::Function;
@@ -44,7 +44,7 @@ fn only_what_is_fetched_runs() -> Result<()> {
     assert_eq!(number(&session.run(&sum, &[(&a, &scalar(2.0)), (&b, &scalar(3.0))])?), 5.0);
     let (sum_value, rest) = session.run((&sum, [&product, &b]), &[(&a, &scalar(2.0)), (&b, &scalar(3.0))])?;
     assert_eq!((number(&sum_value), number(&rest[0]), number(&rest[1])), (5.0, 6.0, 3.0));
-    // Any tensor can be fed, and then nothing before it is needed.
+    // Any tensor can be fed; the ops before it are then not needed.
     let more = sum.mul(&a)?;
     assert_eq!(number(&session.run(&more, &[(&sum, &scalar(10.0)), (&a, &scalar(2.0))])?), 20.0);
     let error = session.run(&product, &[(&a, &scalar(2.0))]).unwrap_err().to_string();
@@ -62,7 +62,7 @@ fn only_what_is_fetched_runs() -> Result<()> {
 #[test]
 fn unknown_dimensions_are_refused() {
     let error = Graph::new(&eager()).placeholder("X", DType::F32, &[None, Some(28)]).unwrap_err().to_string();
-    assert_eq!(error, "placeholder \"X\": dimension 0 must be a number, for a graph is for one size");
+    assert_eq!(error, "placeholder \"X\": dimension 0 must be a number, because a graph has fixed shapes");
 }
 
 #[test]
@@ -81,7 +81,7 @@ fn variables_must_be_initialized_in_their_session() -> Result<()> {
     assert_eq!(number(&session.run(&w, &[])?), 7.0);
     session.run(&init, &[])?;
     assert_eq!(number(&session.run(&w, &[])?), 3.0);
-    // An assignment initialises too.
+    // An assignment initializes a variable too.
     let other = Session::new(&graph);
     assert!(other.run(&w, &[]).is_err());
     other.run(&set, &[])?;
@@ -136,7 +136,7 @@ fn gradients_use_what_is_there() -> Result<()> {
     Ok(())
 }
 
-/// The same bits as an eager loop with a tape.
+/// A session's training steps have the same bits as an eager loop with a tape.
 #[test]
 fn minimize_is_a_training_step() -> Result<()> {
     let scope = eager();
@@ -193,7 +193,7 @@ fn branches_loops_and_their_gradients() -> Result<()> {
     Ok(())
 }
 
-/// A function called in a graph becomes part of it, with what it reads and assigns.
+/// A function called in a graph becomes part of it, with its reads and assignments.
 #[test]
 fn functions_layers_and_their_updates() -> Result<()> {
     let scope = eager();

@@ -1,4 +1,4 @@
-//! What layers do to their output at last: Keras's activations, by their names.
+//! Activations that layers apply to their output: Keras's activations, by their names.
 
 use crate::base::error::{Error, Result};
 use crate::tensor::Tensor;
@@ -6,16 +6,16 @@ use core::str::FromStr;
 
 macro_rules! activations {
     ($($(#[$doc:meta])* $variant:ident $($name:literal)|+ => $call:expr;)*) => {
-        /// What a layer does to its output at last. Parsed from Keras's name: `"relu".parse::<Activation>()`.
+        /// Activation that a layer applies to its output. `"relu".parse::<Activation>()` finds one by Keras's name.
         #[derive(Clone, Copy, Debug, Default)]
         pub enum Activation {
             $($(#[$doc])* $variant,)*
-            /// Any other.
+            /// Any other function.
             Function(fn(&Tensor) -> Result<Tensor>),
         }
 
         impl Activation {
-            /// The activation of `x`.
+            /// Returns the activation of `x`.
             pub fn call(self, x: &Tensor) -> Result<Tensor> {
                 let function: fn(&Tensor) -> Result<Tensor> = match self {
                     $(Activation::$variant => $call,)*
@@ -31,7 +31,7 @@ macro_rules! activations {
             fn from_str(name: &str) -> Result<Activation> {
                 match name {
                     $($($name)|+ => Ok(Activation::$variant),)*
-                    _ => Err(Error::message(concat!("no such activation: there are", $($(" ", $name),+),*))),
+                    _ => Err(Error::message(concat!("unknown activation; the known ones are", $($(" ", $name),+),*))),
                 }
             }
         }
@@ -39,7 +39,7 @@ macro_rules! activations {
 }
 
 activations! {
-    /// Nothing.
+    /// Identity.
     #[default]
     Linear "linear" => |x| Ok(x.clone());
     /// [`Tensor::celu`] with alpha 1.

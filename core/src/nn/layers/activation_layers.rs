@@ -1,4 +1,4 @@
-//! Activations as layers of their own: Keras's `Activation`, `ReLU`, `LeakyReLU` and `Softmax`.
+//! Activations as separate layers: Keras's `Activation`, `ReLU`, `LeakyReLU` and `Softmax`.
 
 use super::affine::options;
 use super::{Activation, Layer, Module};
@@ -16,7 +16,7 @@ impl Layer for Activation {
     }
 }
 
-/// Keras's `ReLU`: `x` above `threshold`, but at most `max_value`; below, `negative_slope · (x − threshold)`.
+/// Keras's `ReLU`: `x` above `threshold`, limited to `max_value`, and `negative_slope · (x − threshold)` below.
 ///
 /// ```
 /// use gradlet_core::layers::{Layer, ReLU};
@@ -35,16 +35,16 @@ pub struct ReLU {
 }
 
 impl ReLU {
-    /// The same with a greatest value; at first there is none.
+    /// Sets the maximum of the output (default none).
     pub fn max_value(self, max_value: f32) -> ReLU {
         ReLU { max_value: Some(max_value), ..self }
     }
 }
 
 options! { ReLU {
-    /// The same with this slope below the threshold; at first 0.
+    /// Sets the slope below the threshold (default 0).
     negative_slope: f32,
-    /// The same with this threshold; at first 0.
+    /// Sets the threshold (default 0).
     threshold: f32,
 }}
 
@@ -80,7 +80,7 @@ impl Default for LeakyReLU {
 }
 
 options! { LeakyReLU {
-    /// The same with this slope; at first 0.3.
+    /// Sets the slope below 0 (default 0.3).
     negative_slope: f32,
 }}
 
@@ -94,7 +94,7 @@ impl Layer for LeakyReLU {
     }
 }
 
-/// Keras's `Softmax`: [`Tensor::softmax`] over an axis, at first the last one.
+/// Keras's `Softmax`: [`Tensor::softmax`] over an axis, by default the last.
 #[derive(Clone, Copy, Debug, Module)]
 pub struct Softmax {
     axis: i32,
@@ -107,7 +107,7 @@ impl Default for Softmax {
 }
 
 options! { Softmax {
-    /// The same over this axis, which counts from the end where it is negative.
+    /// Sets the axis (default: the last). A negative axis counts from the end.
     axis: i32,
 }}
 

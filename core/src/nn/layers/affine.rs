@@ -1,4 +1,4 @@
-//! What layers with a kernel, a bias and an activation share.
+//! The common part of layers with a kernel, a bias and an activation.
 
 use super::{Activation, Initializer, Module, Visitor};
 use crate::base::error::Result;
@@ -6,10 +6,10 @@ use crate::tensor::Tensor;
 use crate::tensor::scope::Scope;
 use crate::tensor::variable::Variable;
 
-/// A kernel, a bias, how they begin, and what is done at last.
+/// A kernel, a bias, their initializers, and the activation that the layer applies last.
 pub(super) struct Affine {
     kernel: Variable,
-    /// The kernel's name in TensorFlow's checkpoints, where it differs from one of Keras's layers to the other.
+    /// Name of the kernel in TensorFlow's checkpoints. It differs between Keras's layers.
     tracked: &'static str,
     pub(super) bias: Option<Variable>,
     pub(super) kernel_initializer: Initializer,
@@ -25,7 +25,7 @@ impl Module for Affine {
 }
 
 impl Affine {
-    /// With Keras's defaults: Glorot uniform, zeros, no activation.
+    /// Creates the unbuilt variables, with Keras's defaults: a Glorot uniform kernel, a bias of zeros, and no activation.
     pub(super) fn new() -> Affine {
         Affine {
             kernel: Variable::deferred("kernel"),
@@ -37,7 +37,7 @@ impl Affine {
         }
     }
 
-    /// The same with this name for the kernel in TensorFlow's checkpoints.
+    /// Sets the name of the kernel in TensorFlow's checkpoints.
     pub(super) fn tracked(self, tracked: &'static str) -> Affine {
         Affine { tracked, ..self }
     }
@@ -52,29 +52,29 @@ impl Affine {
     }
 }
 
-/// The methods of a layer with a field `affine` that give the same layer with another value of it.
+/// Defines the builder methods of a layer with a field `affine`.
 macro_rules! affine_options {
     ($layer:ident, $kernel_initializer:ident) => {
         impl $layer {
-            /// The same with `activation`; at first there is none.
+            /// Sets the activation (default none).
             pub fn activation(mut self, activation: $crate::nn::layers::Activation) -> $layer {
                 self.affine.activation = activation;
                 self
             }
 
-            /// The same with or without a bias; at first with one.
+            /// Sets whether the layer has a bias (default true).
             pub fn use_bias(mut self, use_bias: bool) -> $layer {
                 self.affine.bias = use_bias.then(|| $crate::tensor::variable::Variable::deferred("bias"));
                 self
             }
 
-            /// The same with a kernel that begins so; at first Glorot uniform.
+            /// Sets the initializer of the kernel (default Glorot uniform).
             pub fn $kernel_initializer(mut self, initializer: $crate::nn::layers::Initializer) -> $layer {
                 self.affine.kernel_initializer = initializer;
                 self
             }
 
-            /// The same with a bias that begins so; at first zeros.
+            /// Sets the initializer of the bias (default zeros).
             pub fn bias_initializer(mut self, initializer: $crate::nn::layers::Initializer) -> $layer {
                 self.affine.bias_initializer = initializer;
                 self
@@ -83,7 +83,7 @@ macro_rules! affine_options {
     };
 }
 
-/// The methods of a layer that give the same layer with another value in a field.
+/// Defines builder methods of a layer, one for each of these fields.
 macro_rules! options {
     ($layer:ident { $($(#[$doc:meta])* $field:ident: $ty:ty,)* }) => {
         impl $layer {

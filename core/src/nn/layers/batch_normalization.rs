@@ -10,11 +10,12 @@ use crate::tensor::scope::Scope;
 use crate::tensor::variable::Variable;
 use alloc::format;
 
-/// `gamma · (x − mean) / √(variance + ε) + beta` for each index along one axis, the last one at first.
+/// Batch normalisation: `gamma · (x − mean) / √(variance + ε) + beta`, separately for each index along one axis, by default the
+/// last.
 ///
-/// In training, mean and variance are those of the batch, and the moving ones, which no optimizer trains, go on to them: `moving ·
-/// momentum + batch · (1 − momentum)`. Otherwise they are the moving ones. The variance is that of the batch, not an estimate from it, as
-/// in Keras 3.
+/// In training, mean and variance are those of the batch. Training also updates the moving mean and variance:
+/// `moving · momentum + batch · (1 − momentum)`. No optimizer trains these moving statistics. In inference, mean and variance are
+/// the moving ones. As in Keras 3, the variance is that of the batch itself, not an unbiased estimate.
 ///
 /// ```
 /// use gradlet_core::layers::{BatchNormalization, Layer};
@@ -39,16 +40,16 @@ pub struct BatchNormalization {
     moving_variance: Variable,
 }
 
-/// The values of a batch normalisation's variables.
+/// Values of the variables of a batch normalisation.
 #[derive(Clone, Debug)]
 pub struct BatchNormalizationWeights {
-    /// The factor, if there is one.
+    /// Scale gamma, if the layer has one.
     pub gamma: Option<Tensor>,
-    /// What is added, if there is something.
+    /// Offset beta, if the layer has one.
     pub beta: Option<Tensor>,
-    /// The moving mean.
+    /// Moving mean.
     pub moving_mean: Tensor,
-    /// The moving variance.
+    /// Moving variance.
     pub moving_variance: Tensor,
 }
 
@@ -69,22 +70,22 @@ impl Default for BatchNormalization {
 
 scaled_options!(BatchNormalization);
 options! { BatchNormalization {
-    /// The same along this axis, which counts from the end where it is negative; at first the last one.
+    /// Sets the axis of the channels (default: the last). A negative axis counts from the end.
     axis: i32,
-    /// The same with moving statistics that keep so much of what they are; at first 0.99.
+    /// Sets the momentum, the fraction of the moving statistics that each update keeps (default 0.99).
     momentum: f64,
-    /// The same with this under the root, beside the variance; at first 0.001.
+    /// Sets ε, which is added to the variance under the square root (default 0.001).
     epsilon: f64,
-    /// The same with a moving mean that begins so; at first zeros.
+    /// Sets the initializer of the moving mean (default zeros).
     moving_mean_initializer: Initializer,
-    /// The same with a moving variance that begins so; at first ones.
+    /// Sets the initializer of the moving variance (default ones).
     moving_variance_initializer: Initializer,
 }}
 
 impl BatchNormalization {
-    /// The output for `x`, and the moving mean and variance after it.
+    /// Returns the output for `x`, and the new moving mean and variance.
     ///
-    /// Fails where the axis is not one of `x`, and where the weights do not have its dimension.
+    /// Fails if `x` does not have the axis, or if the weights do not have its dimension.
     pub fn normalize(&self, x: &Tensor, weights: &BatchNormalizationWeights, training: bool) -> Result<[Tensor; 3]> {
         let BatchNormalizationWeights { gamma, beta, moving_mean, moving_variance } = weights;
         let wide = x.in_32_bits()?;
@@ -120,7 +121,7 @@ impl Layer for BatchNormalization {
         let (moving_mean, moving_variance) = (scope.read(&self.moving_mean)?, scope.read(&self.moving_variance)?);
         let (built, got) = (moving_mean.dims()[0], inputs::dim(self.name(), self.axis, x.shape())?);
         if got != built {
-            let text = format!("batch_normalization was built for {built} along axis {}, not for {}", self.axis, x.tensor_type());
+            let text = format!("batch_normalization was built for size {built} along axis {}, not for {}", self.axis, x.tensor_type());
             return Err(Error::message(text));
         }
         let weights = BatchNormalizationWeights { gamma, beta, moving_mean, moving_variance };

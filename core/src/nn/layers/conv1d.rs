@@ -8,8 +8,8 @@ use crate::ops::conv1d::Conv1DOptions;
 use crate::tensor::Tensor;
 use crate::tensor::scope::Scope;
 
-/// `activation(x * kernel + bias)` on sequences `[batch, steps, channels]`; kernel `[size, channels, filters]`, Glorot uniform; bias
-/// `[filters]`, zeros.
+/// Convolution of sequences `[batch, steps, channels]`: `activation(x * kernel + bias)`. The kernel has the shape
+/// `[size, channels, filters]` and is initialised Glorot uniform. The bias has the shape `[filters]` and is initialised with zeros.
 ///
 /// ```
 /// use gradlet_core::layers::{Conv1D, Layer, Padding1D};
@@ -32,7 +32,7 @@ pub struct Conv1D {
 }
 
 impl Conv1D {
-    /// A layer with this many filters of this size, stride 1, no padding and no activation.
+    /// Creates a layer with `filters` filters of this size, stride 1, no padding and no activation.
     pub fn new(filters: u32, kernel_size: u32) -> Conv1D {
         Conv1D { filters, kernel_size, strides: 1, padding: Padding1D::Valid, dilation_rate: 1, affine: Affine::new() }
     }
@@ -40,11 +40,11 @@ impl Conv1D {
 
 affine_options!(Conv1D, kernel_initializer);
 options! { Conv1D {
-    /// The same with this stride; at first 1.
+    /// Sets the stride (default 1).
     strides: u32,
-    /// The same with this padding; at first none.
+    /// Sets the padding (default none).
     padding: Padding1D,
-    /// The same with the taps of the window this far apart; at first 1.
+    /// Sets the dilation, the distance between the taps of the window (default 1).
     dilation_rate: u32,
 }}
 

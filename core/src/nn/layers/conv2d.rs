@@ -10,8 +10,9 @@ use crate::tensor::scope::Scope;
 use alloc::format;
 use alloc::vec::Vec;
 
-/// `activation(x * kernel + bias)` on images `[batch, height, width, channels]`; kernel `[h, w, channels / groups, filters]`, Glorot
-/// uniform; bias `[filters]`, zeros.
+/// Convolution of images `[batch, height, width, channels]`: `activation(x * kernel + bias)`. The kernel has the shape
+/// `[h, w, channels / groups, filters]` and is initialised Glorot uniform. The bias has the shape `[filters]` and is initialised
+/// with zeros.
 ///
 /// ```
 /// use gradlet_core::layers::{Activation, Conv2D, Layer, Padding};
@@ -35,7 +36,7 @@ pub struct Conv2D {
 }
 
 impl Conv2D {
-    /// A layer with this many filters of this height and width, stride 1, no padding and no activation.
+    /// Creates a layer with `filters` filters of this height and width, stride 1, no padding and no activation.
     pub fn new(filters: u32, kernel_size: [u32; 2]) -> Conv2D {
         let (strides, padding, dilation_rate) = ([1, 1], Padding::Valid, [1, 1]);
         Conv2D { filters, kernel_size, strides, padding, dilation_rate, groups: 1, affine: Affine::new() }
@@ -44,13 +45,14 @@ impl Conv2D {
 
 affine_options!(Conv2D, kernel_initializer);
 options! { Conv2D {
-    /// The same with these vertical and horizontal strides; at first 1.
+    /// Sets the vertical and horizontal strides (default 1).
     strides: [u32; 2],
-    /// The same with this padding; at first none.
+    /// Sets the padding (default none).
     padding: Padding,
-    /// The same with the taps of the window this far apart; at first 1.
+    /// Sets the vertical and horizontal dilation, the distance between the taps of the window (default 1).
     dilation_rate: [u32; 2],
-    /// The same with channels and filters in so many groups that have nothing to do with each other; at first 1.
+    /// Sets the number of groups (default 1). Channels and filters are divided into groups, and the filters of a group see only the
+    /// channels of that group.
     groups: u32,
 }}
 

@@ -8,8 +8,9 @@ use crate::ops::conv2d::Conv2DOptions;
 use crate::tensor::Tensor;
 use crate::tensor::scope::Scope;
 
-/// The transposed convolution of images `[batch, height, width, channels]`, which makes them larger by the strides; kernel
-/// `[h, w, filters, channels]`, Glorot uniform; bias `[filters]`, zeros; then the activation.
+/// Transposed convolution of images `[batch, height, width, channels]`, followed by the activation. The strides enlarge the images.
+/// The kernel has the shape `[h, w, filters, channels]` and is initialised Glorot uniform. The bias has the shape `[filters]` and
+/// is initialised with zeros.
 ///
 /// ```
 /// use gradlet_core::layers::{Conv2DTranspose, Layer, Padding};
@@ -33,7 +34,7 @@ pub struct Conv2DTranspose {
 }
 
 impl Conv2DTranspose {
-    /// A layer with this many filters of this height and width, stride 1, no padding and no activation.
+    /// Creates a layer with `filters` filters of this height and width, stride 1, no padding and no activation.
     pub fn new(filters: u32, kernel_size: [u32; 2]) -> Conv2DTranspose {
         let (strides, padding, dilation_rate) = ([1, 1], Padding::Valid, [1, 1]);
         Conv2DTranspose {
@@ -47,12 +48,13 @@ impl Conv2DTranspose {
         }
     }
 
-    /// The same with so many rows and columns more than the least; at first as many as the strides give, as in Keras.
+    /// Adds this many rows and columns to the smallest possible output. By default the strides determine the size of the output, as
+    /// in Keras.
     pub fn output_padding(self, output_padding: [u32; 2]) -> Conv2DTranspose {
         Conv2DTranspose { output_padding: Some(output_padding), ..self }
     }
 
-    /// The size of the output along axis 0 or 1 of the window, for an input of this size.
+    /// Returns the size of the output along axis 0 or 1 of the window, for an input of this size.
     fn output(&self, axis: usize, size: u32) -> Option<u32> {
         let kernel = self.kernel_size[axis].checked_sub(1)?.checked_mul(self.dilation_rate[axis])?.checked_add(1)?;
         let (stride, more) = (self.strides[axis], self.output_padding.map(|more| more[axis]));
@@ -68,11 +70,11 @@ impl Conv2DTranspose {
 
 affine_options!(Conv2DTranspose, kernel_initializer);
 options! { Conv2DTranspose {
-    /// The same with these vertical and horizontal strides; at first 1.
+    /// Sets the vertical and horizontal strides (default 1).
     strides: [u32; 2],
-    /// The same with this padding, none or [`Padding::Same`]; at first none.
+    /// Sets the padding: none or [`Padding::Same`] (default none).
     padding: Padding,
-    /// The same with the taps of the window this far apart; at first 1.
+    /// Sets the vertical and horizontal dilation, the distance between the taps of the window (default 1).
     dilation_rate: [u32; 2],
 }}
 

@@ -1,4 +1,4 @@
-//! Dense: Keras's `Dense`.
+//! Fully connected layer: Keras's `Dense`.
 
 use super::affine::{Affine, affine_options};
 use super::{Layer, Module, inputs};
@@ -7,7 +7,8 @@ use crate::base::shape::Shape;
 use crate::tensor::Tensor;
 use crate::tensor::scope::Scope;
 
-/// `activation(x · kernel + bias)` over the last axis; kernel `[in, units]`, Glorot uniform; bias `[units]`, zeros.
+/// Fully connected layer over the last axis: `activation(x · kernel + bias)`. The kernel has the shape `[in, units]` and is
+/// initialised Glorot uniform. The bias has the shape `[units]` and is initialised with zeros.
 ///
 /// ```
 /// use gradlet_core::layers::{Activation, Dense, Layer};
@@ -26,7 +27,7 @@ pub struct Dense {
 }
 
 impl Dense {
-    /// A layer with `units` outputs and no activation.
+    /// Creates a layer with `units` outputs and no activation.
     pub fn new(units: u32) -> Dense {
         Dense { units, affine: Affine::new() }
     }

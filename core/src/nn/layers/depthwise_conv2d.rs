@@ -8,8 +8,9 @@ use crate::ops::conv2d::Conv2DOptions;
 use crate::tensor::Tensor;
 use crate::tensor::scope::Scope;
 
-/// `activation(x * kernel + bias)`, each channel of images `[batch, height, width, channels]` by itself; kernel
-/// `[h, w, channels, depth_multiplier]`, Glorot uniform; bias `[channels · depth_multiplier]`, zeros.
+/// Convolution of each channel of images `[batch, height, width, channels]` by itself: `activation(x * kernel + bias)`. The kernel
+/// has the shape `[h, w, channels, depth_multiplier]` and is initialised Glorot uniform. The bias has the shape
+/// `[channels · depth_multiplier]` and is initialised with zeros.
 ///
 /// ```
 /// use gradlet_core::layers::{DepthwiseConv2D, Layer};
@@ -32,7 +33,7 @@ pub struct DepthwiseConv2D {
 }
 
 impl DepthwiseConv2D {
-    /// A layer with one filter of this height and width for each channel, stride 1, no padding and no activation.
+    /// Creates a layer with one filter of this height and width for each channel, stride 1, no padding and no activation.
     pub fn new(kernel_size: [u32; 2]) -> DepthwiseConv2D {
         let (strides, padding, dilation_rate) = ([1, 1], Padding::Valid, [1, 1]);
         DepthwiseConv2D { kernel_size, strides, padding, depth_multiplier: 1, dilation_rate, affine: Affine::new().tracked("kernel") }
@@ -41,13 +42,13 @@ impl DepthwiseConv2D {
 
 affine_options!(DepthwiseConv2D, depthwise_initializer);
 options! { DepthwiseConv2D {
-    /// The same with these vertical and horizontal strides; at first 1.
+    /// Sets the vertical and horizontal strides (default 1).
     strides: [u32; 2],
-    /// The same with this padding; at first none.
+    /// Sets the padding (default none).
     padding: Padding,
-    /// The same with so many filters for each channel; at first 1.
+    /// Sets the number of filters for each channel (default 1).
     depth_multiplier: u32,
-    /// The same with the taps of the window this far apart; at first 1.
+    /// Sets the vertical and horizontal dilation, the distance between the taps of the window (default 1).
     dilation_rate: [u32; 2],
 }}
 

@@ -6,7 +6,8 @@ use crate::tensor::Tensor;
 use crate::tensor::scope::Scope;
 use alloc::vec::Vec;
 
-/// In training, each element is 0 with probability `rate`, and otherwise divided by `1 − rate`; else `x` as it is.
+/// Dropout. In training, sets each element to 0 with probability `rate`, and divides the others by `1 − rate`. In inference,
+/// returns `x` unchanged.
 ///
 /// ```
 /// use gradlet_core::layers::{Dropout, Layer};
@@ -26,12 +27,13 @@ pub struct Dropout {
 }
 
 impl Dropout {
-    /// A layer that drops this part of the elements, from 0 to 1.
+    /// Creates a layer that drops this fraction of the elements, from 0 to 1.
     pub fn new(rate: f64) -> Dropout {
         Dropout { rate, noise_shape: None }
     }
 
-    /// The same with one decision for all elements along the axes where this is `Some(1)`; where it is `None`, with the dimension of `x`.
+    /// Sets the shape of the random decisions. `Some(1)` makes one decision for all elements along an axis. `None` stands for the
+    /// dimension of `x`.
     pub fn noise_shape(self, noise_shape: &[Option<u32>]) -> Dropout {
         Dropout { noise_shape: Some(noise_shape.to_vec()), ..self }
     }

@@ -9,7 +9,8 @@ use crate::tensor::Tensor;
 use crate::tensor::scope::Scope;
 use crate::tensor::variable::Variable;
 
-/// For each number its row of `embeddings`, `[input_dim, output_dim]`, which begin uniform from -0.05 to 0.05: `[…]` → `[…, output_dim]`.
+/// Embedding lookup: replaces each integer index by its row of `embeddings[input_dim, output_dim]`, so `[…]` becomes
+/// `[…, output_dim]`. The embeddings are initialised uniformly from -0.05 to 0.05.
 ///
 /// ```
 /// use gradlet_core::layers::{Embedding, Layer};
@@ -31,7 +32,7 @@ pub struct Embedding {
 }
 
 impl Embedding {
-    /// A layer for numbers below `input_dim` that gives vectors of `output_dim`.
+    /// Creates a layer for indices below `input_dim` that returns vectors of `output_dim` elements.
     pub fn new(input_dim: u32, output_dim: u32) -> Embedding {
         Embedding {
             input_dim,
@@ -42,16 +43,16 @@ impl Embedding {
         }
     }
 
-    /// Which numbers are not 0, if the layer masks those: what recurrent layers take as their mask.
+    /// Returns a mask that is true where an index is not 0, if the layer masks zeros. Recurrent layers take it as their mask.
     pub fn mask(&self, x: &Tensor) -> Result<Option<Tensor>> {
         if self.mask_zero { x.not_equal(&x.like(0.0)?).map(Some) } else { Ok(None) }
     }
 }
 
 options! { Embedding {
-    /// The same with embeddings that begin so.
+    /// Sets the initializer of the embeddings (default uniform from -0.05 to 0.05).
     embeddings_initializer: Initializer,
-    /// The same with 0 as no word but what fills sequences up: see [`Embedding::mask`]; at first it is a word.
+    /// Sets whether index 0 is padding that [`Embedding::mask`] masks (default false).
     mask_zero: bool,
 }}
 
@@ -64,7 +65,7 @@ impl Layer for Embedding {
         self.embeddings.create(scope, &self.embeddings_initializer.call(scope, &[self.input_dim, self.output_dim])?)
     }
 
-    /// Numbers of a type that is no index are cast to i32, as in Keras.
+    /// As in Keras, inputs that are neither i32 nor i64 are cast to i32.
     fn call(&self, scope: &dyn Scope, x: &Tensor) -> Result<Tensor> {
         let ids = if matches!(x.dtype(), DType::I32 | DType::I64) { x.clone() } else { x.cast(DType::I32)? };
         scope.read(&self.embeddings)?.embedding_lookup(&ids)

@@ -1,4 +1,4 @@
-//! Layers that are fed by any earlier ones: Keras's functional API.
+//! Models in which a layer may use the output of any earlier layer: Keras's functional API.
 
 use super::merge::Merge;
 use super::sequential::{input, unused};
@@ -13,8 +13,8 @@ use alloc::boxed::Box;
 use alloc::string::String;
 use alloc::vec::Vec;
 
-/// A model whose layers are fed by its input, or by layers that were added before: with shortcuts, where those are wanted. The last
-/// one gives the output.
+/// A model with one input. Each layer takes the model's input or the outputs of layers that were added before it, so shortcuts are
+/// possible. The last layer computes the model's output.
 ///
 /// ```
 /// use gradlet_core::layers::{Add, Dense, Functional, Layer, Module};
@@ -34,7 +34,7 @@ pub struct Functional {
     nodes: Vec<Node>,
 }
 
-/// A value in a [`Functional`] model: its input, or what a layer gives.
+/// A value in a [`Functional`] model: its input, or the output of a layer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Value(usize);
 
@@ -42,7 +42,7 @@ struct Node {
     name: String,
     step: Stage,
     inputs: Vec<Value>,
-    /// The last node that this one's value feeds.
+    /// Last node that uses this node's value.
     last_use: usize,
 }
 
@@ -52,20 +52,21 @@ enum Stage {
 }
 
 impl Functional {
-    /// The model's input.
+    /// Input of the model.
     pub const INPUT: Value = Value(0);
 
-    /// A model of this name without layers.
+    /// Creates a model of this name without layers.
     pub fn new(name: &str) -> Functional {
         Functional { name: name.into(), nodes: Vec::new() }
     }
 
-    /// Adds a layer that is fed by `input`. Its name gets a number after it if another one has it already.
+    /// Adds a layer with the input `input`, and returns its output. If another layer has the name already, a number is appended to
+    /// it.
     pub fn layer(&mut self, name: &str, layer: impl Layer + 'static, input: Value) -> Value {
         self.push(name, Stage::Layer(Box::new(layer)), &[input])
     }
 
-    /// Adds a layer that makes one value of several.
+    /// Adds a layer that merges several values into one, and returns its output.
     pub fn merge(&mut self, name: &str, merge: impl Merge + 'static, inputs: &[Value]) -> Value {
         self.push(name, Stage::Merge(Box::new(merge)), inputs)
     }
@@ -84,8 +85,9 @@ impl Functional {
 }
 
 impl Functional {
-    /// The nodes in the order of Keras's operations: by their distance from the output, the farthest first, then in the order in which a
-    /// walk from the output to the input comes by. Those that do not lead to the output are the last.
+    /// Returns the nodes in the order of Keras's operations: by their distance from the output, the farthest first. Nodes of equal
+    /// distance keep the order in which a walk from the output to the input meets them. Nodes that the output does not depend on
+    /// come last.
     fn operations(&self) -> Vec<usize> {
         let Some(last) = self.nodes.len().checked_sub(1) else { return Vec::new() };
         let mut met = Vec::new();
@@ -100,14 +102,14 @@ impl Functional {
         for node in (0..self.nodes.len()).rev().filter(|node| met.contains(node)) {
             self.feeding(node).for_each(|input| depths[input] = depths[input].max(depths[node] + 1));
         }
-        // The sort is stable: nodes of one depth stay in the order in which they were met.
+        // The sort is stable: nodes of equal depth keep the order in which the walk met them.
         met.sort_by_key(|&node| core::cmp::Reverse(depths[node]));
         let unused: Vec<usize> = (0..last).filter(|node| !met.contains(node)).collect();
         met.extend(unused);
         met
     }
 
-    /// The nodes whose values `node` takes.
+    /// Returns the nodes whose values `node` uses.
     fn feeding(&self, node: usize) -> impl DoubleEndedIterator<Item = usize> {
         self.nodes[node].inputs.iter().filter_map(|Value(input)| input.checked_sub(1))
     }
@@ -148,12 +150,12 @@ impl Layer for Functional {
         &self.name
     }
 
-    /// Builds every layer, for inputs of f32.
+    /// Builds every layer, for f32 inputs.
     fn build(&self, scope: &dyn Scope, input: &Shape) -> Result<()> {
         dry_run(scope, TensorType::new(DType::F32, *input), |scope, x| self.call(scope, x)).map(drop)
     }
 
-    /// Nothing: the layers are built when they are applied.
+    /// Does nothing: the layers are built when they are applied.
     fn ensure_built(&self, _: &dyn Scope, _: &Tensor) -> Result<()> {
         Ok(())
     }
@@ -161,11 +163,11 @@ impl Layer for Functional {
     fn call(&self, scope: &dyn Scope, x: &Tensor) -> Result<Tensor> {
         let mut values: Vec<Option<Tensor>> = alloc::vec![Some(x.clone())];
         for (index, node) in self.nodes.iter().enumerate() {
-            let missing = || Error::message("a layer is fed by a value of another model");
+            let missing = || Error::message("the input of a layer is a value of another model");
             let input = |Value(input): &Value| values.get(*input).and_then(Option::as_ref).ok_or_else(missing);
             let y = node.call(scope, &node.inputs.iter().map(input).collect::<Result<Vec<_>>>()?)?;
             for Value(input) in &node.inputs {
-                // What nobody needs any more is given back at once.
+                // Frees a value after its last use.
                 if *input > 0 && self.nodes[input - 1].last_use == index {
                     values[*input] = None;
                 }

@@ -9,14 +9,14 @@ use crate::tensor::scope::Scope;
 
 macro_rules! global_pooling {
     ($($layer:ident $name:literal: $reduce:ident over $axes:expr, $check:ident, $what:literal;)*) => {$(
-        #[doc = concat!("The ", $what, ": `[batch, channels]`.")]
+        #[doc = concat!("Pooling layer that returns the ", $what, ", in the shape `[batch, channels]`.")]
         #[derive(Clone, Copy, Debug, Default, Module)]
         pub struct $layer {
             keepdims: bool,
         }
 
         options! { $layer {
-            /// The same with axes of size 1 where others go, or without; at first without.
+            /// Sets whether the output keeps each reduced axis with size 1 (default false).
             keepdims: bool,
         }}
 

@@ -8,8 +8,9 @@ use crate::base::shape::Shape;
 use crate::tensor::Tensor;
 use crate::tensor::scope::Scope;
 
-/// `gamma · (x − mean) / √(variance + ε) + beta`, with mean and variance of each sample's groups of neighbours along an axis, the last one
-/// at first, over all other axes. Gamma and beta have the dimension of that axis.
+/// Group normalisation: `gamma · (x − mean) / √(variance + ε) + beta`. The layer divides the channels, by default the last axis,
+/// into groups of neighbours. It computes mean and variance for each sample and group, over the channels of the group and all other
+/// axes. Gamma and beta have the dimension of the channel axis.
 ///
 /// ```
 /// use gradlet_core::layers::{GroupNormalization, Layer};
@@ -29,12 +30,12 @@ pub struct GroupNormalization {
 }
 
 impl GroupNormalization {
-    /// So many groups. Keras's default is 32.
+    /// Creates a layer with this number of groups. Keras's default is 32.
     pub fn new(groups: u32) -> GroupNormalization {
         GroupNormalization { groups: Some(groups), axis: -1, epsilon: 1e-3, scaled: Scaled::new() }
     }
 
-    /// As many groups as there are channels: instance normalisation, Keras's `groups=-1`.
+    /// Creates a layer with one group for each channel, which is instance normalisation: Keras's `groups=-1`.
     pub fn instance() -> GroupNormalization {
         GroupNormalization { groups: None, ..GroupNormalization::new(1) }
     }
@@ -42,9 +43,9 @@ impl GroupNormalization {
 
 scaled_options!(GroupNormalization);
 options! { GroupNormalization {
-    /// The same along this axis, which counts from the end where it is negative; at first the last one.
+    /// Sets the axis of the channels (default: the last). A negative axis counts from the end.
     axis: i32,
-    /// The same with this under the root, beside the variance; at first 0.001.
+    /// Sets ε, which is added to the variance under the square root (default 0.001).
     epsilon: f64,
 }}
 

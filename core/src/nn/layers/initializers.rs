@@ -1,4 +1,4 @@
-//! How variables get their first values: Keras's initializers.
+//! Initial values of variables: Keras's initializers.
 
 use crate::base::error::{Error, Result};
 use crate::base::random::{Stream, unit};
@@ -8,9 +8,11 @@ use crate::tensor::scope::Scope;
 use alloc::format;
 use alloc::vec::Vec;
 
-/// How a variable gets its first value, in f32. Random ones take a stream of the scope's random numbers, or of a seed of their own.
+/// Initializer: computes the initial value of a variable, in f32. Random initializers take a stream of the scope's random numbers,
+/// or of their own seed.
 ///
-/// Fans are as in Keras: of a kernel `[…, in, out]`, the window's size times `in`, and times `out`.
+/// Fans are defined as in Keras. For a kernel `[…, in, out]`, `fan_in` is the size of the window times `in`, and `fan_out` is the
+/// size of the window times `out`.
 ///
 /// ```
 /// use gradlet_core::layers::{Dense, Initializer};
@@ -34,7 +36,7 @@ enum Kind {
         stddev: f32,
         truncated: bool,
     },
-    /// Of a variance of `scale` over a number of fans.
+    /// Random numbers with the variance `scale` divided by the fan.
     Scaled {
         scale: f32,
         over: Fans,
@@ -54,7 +56,7 @@ enum Fans {
     Average,
 }
 
-/// The standard deviation of a normal distribution of deviation 1 that is cut off at two deviations.
+/// Standard deviation of a standard normal distribution that is truncated at two standard deviations.
 const TRUNCATED: f32 = 0.879_625_6;
 
 impl Initializer {
@@ -62,37 +64,38 @@ impl Initializer {
         Initializer { kind, seed: None }
     }
 
-    /// The same, with random numbers of this seed: each variable that it initialises gets the same ones.
+    /// Sets a seed for the random numbers. Each variable that this initializer creates then has the same values.
     pub const fn seed(self, seed: u64) -> Initializer {
         Initializer { seed: Some(seed), ..self }
     }
 
-    /// Zeros.
+    /// Returns the initializer that fills with 0.
     pub const fn zeros() -> Initializer {
         Initializer::constant(0.0)
     }
 
-    /// Ones.
+    /// Returns the initializer that fills with 1.
     pub const fn ones() -> Initializer {
         Initializer::constant(1.0)
     }
 
-    /// `value` everywhere.
+    /// Returns the initializer that fills with `value`.
     pub const fn constant(value: f32) -> Initializer {
         Initializer::new(Kind::Constant(value))
     }
 
-    /// Uniform from `min` to below `max`; Keras's defaults are -0.05 and 0.05.
+    /// Returns the uniform distribution from `min` to below `max`. Keras's defaults are -0.05 and 0.05.
     pub const fn random_uniform(min: f32, max: f32) -> Initializer {
         Initializer::new(Kind::Uniform { min, max })
     }
 
-    /// Normal; Keras's defaults are a mean of 0 and a standard deviation of 0.05.
+    /// Returns the normal distribution. Keras's defaults are a mean of 0 and a standard deviation of 0.05.
     pub const fn random_normal(mean: f32, stddev: f32) -> Initializer {
         Initializer::new(Kind::Normal { mean, stddev, truncated: false })
     }
 
-    /// Normal, where what is more than two standard deviations from the mean is drawn again; Keras's defaults are 0 and 0.05.
+    /// Returns the truncated normal distribution: values more than two standard deviations from the mean are drawn again. Keras's
+    /// defaults are a mean of 0 and a standard deviation of 0.05.
     pub const fn truncated_normal(mean: f32, stddev: f32) -> Initializer {
         Initializer::new(Kind::Normal { mean, stddev, truncated: true })
     }
@@ -101,48 +104,49 @@ impl Initializer {
         Initializer::new(Kind::Scaled { scale, over, normal })
     }
 
-    /// Uniform between ±√(6 / (fan_in + fan_out)).
+    /// Returns the uniform distribution between ±√(6 / (fan_in + fan_out)).
     pub const fn glorot_uniform() -> Initializer {
         Initializer::scaled(1.0, Fans::Average, false)
     }
 
-    /// Truncated normal of a standard deviation of √(2 / (fan_in + fan_out)).
+    /// Returns the truncated normal distribution with a standard deviation of √(2 / (fan_in + fan_out)).
     pub const fn glorot_normal() -> Initializer {
         Initializer::scaled(1.0, Fans::Average, true)
     }
 
-    /// Uniform between ±√(6 / fan_in).
+    /// Returns the uniform distribution between ±√(6 / fan_in).
     pub const fn he_uniform() -> Initializer {
         Initializer::scaled(2.0, Fans::In, false)
     }
 
-    /// Truncated normal of a standard deviation of √(2 / fan_in).
+    /// Returns the truncated normal distribution with a standard deviation of √(2 / fan_in).
     pub const fn he_normal() -> Initializer {
         Initializer::scaled(2.0, Fans::In, true)
     }
 
-    /// Uniform between ±√(3 / fan_in).
+    /// Returns the uniform distribution between ±√(3 / fan_in).
     pub const fn lecun_uniform() -> Initializer {
         Initializer::scaled(1.0, Fans::In, false)
     }
 
-    /// Truncated normal of a standard deviation of √(1 / fan_in).
+    /// Returns the truncated normal distribution with a standard deviation of √(1 / fan_in).
     pub const fn lecun_normal() -> Initializer {
         Initializer::scaled(1.0, Fans::In, true)
     }
 
-    /// `gain` times a random matrix `[product of all axes but the last, last axis]` whose columns are orthonormal, or its rows if those are
-    /// fewer. Fails below rank 2.
+    /// Returns the initializer for `gain` times a random orthogonal matrix. The matrix has the shape
+    /// `[product of all axes but the last, last axis]`. Its columns are orthonormal, or its rows if there are fewer rows. Fails
+    /// below rank 2.
     pub const fn orthogonal(gain: f32) -> Initializer {
         Initializer::new(Kind::Orthogonal { gain })
     }
 
-    /// `gain` times the identity matrix. Fails where the rank is not 2.
+    /// Returns the initializer for `gain` times the identity matrix. Fails if the rank is not 2.
     pub const fn identity(gain: f32) -> Initializer {
         Initializer::new(Kind::Identity { gain })
     }
 
-    /// A value of these dimensions, on the scope's device.
+    /// Returns a value of these dimensions, on the scope's device.
     pub fn call(&self, scope: &dyn Scope, dims: &[u32]) -> Result<Tensor> {
         let count = Shape::new(dims)?.elements().ok_or(Error::TooLarge)? as usize;
         let stream = || match self.seed {
@@ -171,7 +175,7 @@ impl Initializer {
     }
 }
 
-/// The number of fans of a kernel, at least 1.
+/// Returns the fan of a kernel, at least 1: `fan_in`, or the mean of `fan_in` and `fan_out`.
 fn fans(dims: &[u32], over: Fans) -> f32 {
     let (fan_in, fan_out) = match dims {
         [] => (1, 1),
@@ -193,7 +197,7 @@ fn uniform(stream: Stream, count: usize, min: f32, max: f32) -> Vec<f32> {
     stream.uniform(count).iter().map(|x| (2.0 * x - 1.0) * half + middle).collect()
 }
 
-/// Standard normal numbers without end, by Box and Muller's transform.
+/// Returns an infinite sequence of standard normal numbers, by the Box-Muller transform.
 fn normals(stream: Stream) -> impl Iterator<Item = f64> {
     (0..).flat_map(move |index| {
         let [a, b, c, d] = stream.block(index).map(|word| f64::from(unit(word)));
@@ -210,7 +214,7 @@ fn normal(stream: Stream, count: usize, mean: f32, stddev: f32, truncated: bool)
     kept.take(count).map(|x| mean + stddev * x as f32).collect()
 }
 
-/// Gram and Schmidt's method on normal vectors: what a QR decomposition with a positive diagonal gives.
+/// Applies the Gram-Schmidt method to normal vectors. The result is the Q of a QR decomposition whose R has a positive diagonal.
 fn orthogonal(stream: Stream, dims: &[u32], gain: f32) -> Result<Vec<f32>> {
     let [rows @ .., columns] = dims else { return Err(orthogonal_rank(dims)) };
     if rows.is_empty() {
@@ -222,7 +226,7 @@ fn orthogonal(stream: Stream, dims: &[u32], gain: f32) -> Result<Vec<f32>> {
     let mut basis: Vec<Vec<f64>> = Vec::new();
     while basis.len() < count {
         let mut vector: Vec<f64> = numbers.by_ref().take(length).collect();
-        // Twice, as the first time leaves what rounding made.
+        // Twice, because rounding leaves an error after the first pass.
         for other in basis.iter().chain(&basis) {
             let along: f64 = vector.iter().zip(other).map(|(x, y)| x * y).sum();
             vector.iter_mut().zip(other).for_each(|(x, y)| *x -= along * y);
@@ -238,7 +242,7 @@ fn orthogonal(stream: Stream, dims: &[u32], gain: f32) -> Result<Vec<f32>> {
 }
 
 fn orthogonal_rank(dims: &[u32]) -> Error {
-    Error::message(format!("an orthogonal matrix has at least two axes, not {dims:?}"))
+    Error::message(format!("an orthogonal matrix has at least two axes, but the dimensions are {dims:?}"))
 }
 
 #[cfg(test)]
@@ -251,7 +255,7 @@ mod tests {
         initializer.call(&Eager::new(&ops::portable_cpu()), dims).unwrap().to_vec().unwrap()
     }
 
-    /// Mean, standard deviation and the greatest distance from 0.
+    /// Returns the mean, the standard deviation and the greatest distance from 0.
     fn spread(values: &[f32]) -> [f32; 3] {
         let count = values.len() as f32;
         let mean = values.iter().sum::<f32>() / count;
@@ -259,7 +263,7 @@ mod tests {
         [mean, libm::sqrtf(variance), values.iter().fold(0.0, |most, x| x.abs().max(most))]
     }
 
-    /// Keras's formulas for a kernel of 9 taps, 40 inputs and 60 outputs: standard deviation and greatest value.
+    /// Checks Keras's formulas for a kernel of 9 taps, 40 inputs and 60 outputs: the standard deviation and the greatest value.
     #[test]
     fn distributions_are_those_of_keras() {
         let dims = [3, 3, 40, 60];

@@ -1,13 +1,13 @@
-//! What layers say of inputs that do not fit them.
+//! Checks of layer inputs, and their error messages.
 
 use crate::base::error::{Error, Result};
 use crate::base::shape::Shape;
 use crate::tensor::Tensor;
 use alloc::format;
 
-/// The dimensions of an input that must have `N` axes.
+/// Returns the dimensions of an input that must have `N` axes.
 ///
-/// Fails with what `layer` takes (`images [batch, height, width, channels]`) and what it was given.
+/// The error names the input that `layer` takes, such as `images [batch, height, width, channels]`, and the input that it got.
 pub(super) fn dims<const N: usize>(layer: &str, takes: &str, dims: &[u32]) -> Result<[u32; N]> {
     dims.try_into().map_err(|_| Error::message(format!("{layer} takes {takes}, not {dims:?}")))
 }
@@ -20,22 +20,22 @@ pub(super) fn features(layer: &str, built: u32, x: &Tensor) -> Result<()> {
     }
 }
 
-/// What layers of images take.
+/// Description of the input of image layers.
 pub(super) const IMAGES: &str = "images [batch, height, width, channels]";
-/// What layers of sequences take.
+/// Description of the input of sequence layers.
 pub(super) const SEQUENCES: &str = "sequences [batch, steps, features]";
 
-/// The images that a layer takes.
+/// Returns the dimensions of the images that a layer takes.
 pub(super) fn images(layer: &str, x: &Tensor) -> Result<[u32; 4]> {
     dims(layer, IMAGES, x.dims())
 }
 
-/// The sequences that a layer takes.
+/// Returns the dimensions of the sequences that a layer takes.
 pub(super) fn sequences(layer: &str, x: &Tensor) -> Result<[u32; 3]> {
     dims(layer, SEQUENCES, x.dims())
 }
 
-/// The dimension of an input along `axis`, which counts from the end where it is negative.
+/// Returns the dimension of an input along `axis`. A negative axis counts from the end.
 pub(super) fn dim(layer: &str, axis: i32, input: &Shape) -> Result<u32> {
     let counted = if axis < 0 { axis + input.rank() as i32 } else { axis };
     let dim = usize::try_from(counted).ok().and_then(|axis| input.dims().get(axis).copied());

@@ -9,8 +9,8 @@ use crate::tensor::Tensor;
 use crate::tensor::scope::Scope;
 use alloc::vec::Vec;
 
-/// `gamma · (x − mean) / √(variance + ε) + beta`, with mean and variance of each sample over some axes, the last one at first. Gamma and
-/// beta have the dimensions of those axes.
+/// Layer normalisation: `gamma · (x − mean) / √(variance + ε) + beta`. Mean and variance are computed for each sample over some
+/// axes, by default the last. Gamma and beta have the dimensions of those axes.
 ///
 /// ```
 /// use gradlet_core::layers::{Layer, LayerNormalization};
@@ -35,7 +35,7 @@ impl Default for LayerNormalization {
 }
 
 impl LayerNormalization {
-    /// The same over these axes, which count from the end where they are negative; at first the last one.
+    /// Sets the axes of mean and variance (default: the last). Negative axes count from the end.
     pub fn axis(self, axis: &[i32]) -> LayerNormalization {
         LayerNormalization { axis: axis.to_vec(), ..self }
     }
@@ -43,7 +43,7 @@ impl LayerNormalization {
 
 scaled_options!(LayerNormalization);
 options! { LayerNormalization {
-    /// The same with this under the root, beside the variance; at first 0.001.
+    /// Sets ε, which is added to the variance under the square root (default 0.001).
     epsilon: f64,
 }}
 

@@ -1,4 +1,4 @@
-//! Layers of several inputs: Keras's `Add` and `Concatenate`.
+//! Layers with several inputs: Keras's `Add` and `Concatenate`.
 
 use super::Module;
 use crate::base::error::{Error, Result};
@@ -7,12 +7,12 @@ use crate::nn::type_name;
 use crate::tensor::Tensor;
 use crate::tensor::scope::Scope;
 
-/// A layer that makes one tensor of several.
+/// A layer that merges several tensors into one.
 pub trait Merge: Module + ThreadSafe {
-    /// What kind of layer it is: `add`, `concatenate`.
+    /// Returns the kind of the layer: `add`, `concatenate`.
     fn name(&self) -> &str;
 
-    /// The type's name, for people: `Add`.
+    /// Returns the name of the type for display: `Add`.
     fn kind(&self) -> &str {
         type_name::<Self>()
     }
@@ -21,7 +21,7 @@ pub trait Merge: Module + ThreadSafe {
     fn call(&self, scope: &dyn Scope, inputs: &[&Tensor]) -> Result<Tensor>;
 }
 
-/// The sum of its inputs, broadcast.
+/// Sum of the inputs, with broadcasting.
 ///
 /// ```
 /// use gradlet_core::layers::{Add, Merge};
@@ -45,7 +45,7 @@ impl Merge for Add {
     }
 }
 
-/// Its inputs one after the other along an axis, the last one at first.
+/// Concatenation of the inputs along an axis, by default the last.
 ///
 /// ```
 /// use gradlet_core::layers::{Concatenate, Merge};
@@ -67,7 +67,7 @@ impl Default for Concatenate {
 }
 
 impl Concatenate {
-    /// Along this axis, which counts from the end where it is negative.
+    /// Creates a layer that concatenates along this axis. A negative axis counts from the end.
     pub fn new(axis: i32) -> Concatenate {
         Concatenate { axis }
     }

@@ -1,4 +1,4 @@
-//! Layers: what models are made of. They have Keras's names, defaults and weight layouts.
+//! Layers, the building blocks of models, with Keras's names, defaults and weight layouts.
 
 mod activation;
 mod activation_layers;
@@ -74,7 +74,8 @@ use alloc::format;
 use alloc::string::String;
 use alloc::vec::Vec;
 
-/// A layer: from a tensor to a tensor, with variables that are created when the input shape is known.
+/// A layer: a function from a tensor to a tensor, with variables. [`Layer::build`] creates the variables once the shape of the
+/// input is known.
 ///
 /// ```
 /// use gradlet_core::layers::{Layer, Module};
@@ -101,55 +102,55 @@ use alloc::vec::Vec;
 /// # Ok::<(), gradlet_core::Error>(())
 /// ```
 pub trait Layer: Module + ThreadSafe {
-    /// What kind of layer it is: `dense`, `conv2d`. A model numbers those of the same name.
+    /// Returns the kind of the layer: `dense`, `conv2d`. A model numbers its layers of the same name.
     fn name(&self) -> &str;
 
-    /// The type's name, for people: `Conv2D`.
+    /// Returns the name of the type for display: `Conv2D`.
     fn kind(&self) -> &str {
         type_name::<Self>()
     }
 
-    /// Creates the variables for inputs of this shape. A layer without variables needs none; nor does one that is made of layers,
-    /// for those are built when they are applied.
+    /// Creates the variables for inputs of this shape. A layer without variables does not need this method. Neither does a layer
+    /// that consists of other layers, because those are built when they are applied.
     fn build(&self, scope: &dyn Scope, input: &Shape) -> Result<()> {
         let _ = (scope, input);
         Ok(())
     }
 
-    /// Computes the output. The layer's own variables exist; layers in it are called by [`Layer::apply`].
+    /// Computes the output. The layer's own variables exist already. A layer calls its inner layers with [`Layer::apply`].
     fn call(&self, scope: &dyn Scope, x: &Tensor) -> Result<Tensor>;
 
-    /// Builds the layer if it is not built yet, then calls it: what Keras does when a layer is called.
+    /// Builds the layer if it is not built yet, then calls it. Keras does the same when a layer is called.
     fn apply(&self, scope: &dyn Scope, x: &Tensor) -> Result<Tensor> {
         self.apply_as(self.name(), scope, x)
     }
 
-    /// What [`Layer::apply`] does first: builds the layer for inputs like `x` if it is not built yet.
+    /// Builds the layer for inputs like `x`, if it is not built yet. This is the first part of [`Layer::apply`].
     fn ensure_built(&self, scope: &dyn Scope, x: &Tensor) -> Result<()> {
         if self.is_built() { Ok(()) } else { self.build(scope, x.shape()) }
     }
 
-    /// [`Layer::apply`] under a name that the layer has in its model: errors and summaries say it.
+    /// The same as [`Layer::apply`], under the name that the layer has in its model. Errors and summaries show this name.
     fn apply_as(&self, name: &str, scope: &dyn Scope, x: &Tensor) -> Result<Tensor> {
         let call = || self.ensure_built(scope, x).and_then(|()| self.call(scope, x));
         observed_call(scope, name, self.kind(), self, &|| self.named_variables(), call)
     }
 
-    /// The type of the output for an input of this type: Keras's `compute_output_spec`. Creates all variables, those of inner
-    /// layers too, but computes nothing.
+    /// Returns the type of the output for an input of this type, like Keras's `compute_output_spec`. Creates all variables, also
+    /// those of inner layers, but computes nothing.
     fn output_type(&self, scope: &dyn Scope, input: TensorType) -> Result<TensorType> {
         dry_run(scope, input, |scope, x| self.apply(scope, x)).map(|y| y.tensor_type())
     }
 
-    /// The layers with their output shapes and numbers of parameters, as Keras prints them, for inputs of f32 of these
-    /// dimensions after the batch. Creates all variables.
+    /// Returns a table of the layers with their output shapes and numbers of parameters, as Keras prints it. `input` holds the
+    /// dimensions of an f32 input, without the batch. Creates all variables.
     fn summary(&self, scope: &dyn Scope, input: &[u32]) -> Result<Summary> {
         let shape = Shape::new(&[&[1], input].concat())?;
         Summary::new(self, scope, TensorType::new(DType::F32, shape))
     }
 }
 
-/// What `call` gives; those who observe the scope hear of `layer`, and errors name it.
+/// Runs `call` and returns its result. Observers of the scope receive `layer`, and errors name it.
 fn observed_call<L: ?Sized>(
     scope: &dyn Scope,
     name: &str,
@@ -168,7 +169,7 @@ fn observed_call<L: ?Sized>(
 
 macro_rules! transparent {
     ($([$($generics:tt)*] $ty:ty),*) => {$(
-        // What it wraps may have methods of its own.
+        // The wrapped type may override any method, so the wrapper must forward all of them.
         #[deny(clippy::missing_trait_methods)]
         impl<$($generics)*> Layer for $ty {
             fn name(&self) -> &str {

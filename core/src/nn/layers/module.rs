@@ -1,4 +1,4 @@
-//! What has variables.
+//! Modules: types that have variables.
 
 use super::{Activation, Initializer, Padding, Padding1D, Resize};
 use crate::base::dtype::{DType, Element};
@@ -18,16 +18,18 @@ use alloc::string::String;
 use alloc::vec::Vec;
 use core::cell::Cell;
 
-/// What has variables, and knows their names.
+/// A collection of variables with names: a layer, a model, an optimizer.
 ///
-/// `#[derive(Module)]` writes it for a struct (or an enum) whose fields are modules. A field gives its variables under its own
-/// name; a `Vec`, an array, a tuple or a `BTreeMap` gives those of its elements under their indices or keys; an `Option`, a `Box`, an
-/// `Arc`, and a struct with one unnamed field say nothing of their own. Numbers, strings, tensors, shapes and the like have no variables;
-/// numbers in a [`Cell`](core::cell::Cell) and atomic ones have none either, but are kept in checkpoints. Where TensorFlow's object has
-/// another name for a field, `#[module(tracked = "_kernel")]` says it: checkpoints use that one.
+/// `#[derive(Module)]` implements the trait for a struct or an enum whose fields are modules. The name of a field becomes part of
+/// the paths of its variables. A `Vec`, an array, a tuple or a `BTreeMap` adds the index or key of each element. An `Option`, a
+/// `Box`, an `Arc`, and a struct with one unnamed field add nothing to the path.
 ///
-/// A module that has a method of its own for one of the others, such as [`Module::trainable_variables`], is asked by it wherever it is:
-/// what the module around it has of its modules is what these say.
+/// Numbers, strings, tensors, shapes and similar types have no variables. Numbers in a [`Cell`](core::cell::Cell) and atomic
+/// numbers have no variables either, but checkpoints keep them. If TensorFlow's object has another name for a field,
+/// `#[module(tracked = "_kernel")]` sets the name in checkpoints.
+///
+/// A module may override a provided method such as [`Module::trainable_variables`]. The modules around it then use that method: the
+/// result for a module consists of the results for the modules inside it.
 ///
 /// ```
 /// use gradlet_core::Variable;
@@ -50,48 +52,48 @@ use core::cell::Cell;
 /// assert_eq!(names, ["towers/0/kernel", "towers/0/bias", "towers/1/kernel", "towers/1/bias", "gate"]);
 /// ```
 ///
-/// A field that is no module must be left out by `#[module(skip)]`:
+/// A field that is not a module must be left out with `#[module(skip)]`:
 ///
 /// ```compile_fail,E0277
 /// #[derive(gradlet_core::layers::Module)]
 /// struct Gated { created: core::time::Duration }
 /// ```
 ///
-/// And a misspelt attribute is an error:
+/// A misspelt attribute is an error:
 ///
 /// ```compile_fail
 /// #[derive(gradlet_core::layers::Module)]
 /// struct Gated { #[module(skipped)] created: core::time::Duration }
 /// ```
 ///
-/// In a crate that knows gradlet under another name, `#[module(crate = name)]` stands before the struct.
+/// If a crate imports gradlet under another name, write `#[module(crate = name)]` before the struct.
 #[diagnostic::on_unimplemented(
-    message = "`{Self}` is no `Module`: gradlet does not know which variables it has",
-    label = "this has to be a `Module`",
+    message = "`{Self}` does not implement `Module`, so gradlet cannot find its variables",
+    label = "this must implement `Module`",
     note = "derive `Module` for `{Self}`, or leave the field out with `#[module(skip)]`"
 )]
 pub trait Module {
-    /// Tells `visitor` of each variable and each module in this one.
+    /// Passes each variable and each module in this one to `visitor`.
     fn visit(&self, visitor: &mut dyn Visitor);
 
-    /// Every variable with its path, in the order of the fields. One that is shared stands there once, under its first path.
+    /// Returns every variable with its path, in the order of the fields. A shared variable occurs once, under its first path.
     fn named_variables(&self) -> Vec<(String, Variable)> {
         let mut paths = Paths::default();
         self.visit(&mut paths);
         paths.0
     }
 
-    /// Every variable.
+    /// Returns every variable.
     fn variables(&self) -> Vec<Variable> {
         gather(self, |variable| Some(variable.clone()), |module| module.variables())
     }
 
-    /// The variables that optimizers train. A layer that is to be frozen gives none here, wherever it is in a model.
+    /// Returns the variables that optimizers train. A frozen layer returns none here, wherever it is in a model.
     fn trainable_variables(&self) -> Vec<Variable> {
         gather(self, |variable| variable.trainable().then(|| variable.clone()), |module| module.trainable_variables())
     }
 
-    /// Whether every variable has a value.
+    /// True if every variable has a value.
     fn is_built(&self) -> bool {
         let mut built = Built(true);
         self.visit(&mut built);
@@ -99,32 +101,33 @@ pub trait Module {
     }
 }
 
-/// Who goes through modules, and is told by [`Module::visit`] what is in them.
+/// A visitor of modules. [`Module::visit`] passes the content of a module to it.
 pub trait Visitor {
-    /// Here is a variable.
+    /// Receives a variable.
     fn variable(&mut self, variable: &Variable);
 
-    /// In here is a module of this name. Under the name "" it says nothing of its own: what is in it is in here.
+    /// Receives an inner module and its name. A module with the name "" adds nothing to the path: its content belongs to the module
+    /// around it.
     fn module(&mut self, name: &str, module: &dyn Module);
 
-    /// Here is something that is no variable, but kept in checkpoints with them.
+    /// Receives state that is not a variable, but is kept in checkpoints together with the variables.
     fn state(&mut self, state: &dyn State) {
         let _ = state;
     }
 
-    /// More variables will be in here later.
+    /// Receives the hook of a module that creates more variables later.
     fn later(&mut self, later: &Later) {
         let _ = later;
     }
 
-    /// Whether names are those of TensorFlow's checkpoints, where these differ: the attributes of Keras's objects.
+    /// True if names must be those of TensorFlow's checkpoints where they differ, that is, the attribute names of Keras's objects.
     fn tracks(&self) -> bool {
         false
     }
 }
 
-/// A number, or what can be told by one tensor, that is no variable but is kept in checkpoints: a [`Cell`](core::cell::Cell) with a
-/// number or an atomic one, the position in a dataset.
+/// State that is not a variable but is kept in checkpoints. A single tensor must be able to hold it. Examples are an atomic number,
+/// a number in a [`Cell`](core::cell::Cell), and the position in a dataset.
 ///
 /// ```
 /// use gradlet_core::layers::{Module, State};
@@ -136,40 +139,41 @@ pub trait Visitor {
 /// # Ok::<(), gradlet_core::Error>(())
 /// ```
 pub trait State {
-    /// What is to be kept.
+    /// Returns the value to keep.
     fn value(&self) -> Result<Tensor>;
 
-    /// Takes a value that was kept. Fails where it cannot be one.
+    /// Restores a value that was kept. Fails if the value cannot be one of this state.
     fn restore(&self, value: &Tensor) -> Result<()>;
 }
 
-/// Who waits for variables that a module creates later: a checkpoint that was restored before they were there.
+/// Hook for variables that a module creates later. A checkpoint that was restored before they exist waits here.
 ///
-/// A module that creates variables when it knows for what has one of these, tells its visitors of it, and calls
-/// [`created`](Later::created) once the variables are there but have no value yet.
+/// Some modules create variables only later. An optimizer, for example, creates its state once it gets the variables to train. Such
+/// a module has one `Later`, passes it to its visitors, and calls [`created`](Later::created) once the new variables exist but have
+/// no value yet.
 #[derive(Default)]
 pub struct Later(Lock<Option<Shared<dyn Waiting>>>);
 
-/// What is done by who waits. It is asked once more each time that variables were created.
+/// A listener that waits for new variables. It is called each time that a module has created some.
 pub trait Waiting: ThreadSafe {
-    /// `module` has new variables, without values so far: [`Variable::first_value_from`] gives them theirs.
+    /// Handles new variables of `module`, which have no values yet. [`Variable::first_value_from`] sets their first values.
     fn created(&self, module: &dyn Module) -> Result<()>;
 }
 
 impl Later {
-    /// Lets this one wait, and none that waited before.
+    /// Sets the listener that waits, and removes the one before.
     pub fn wait(&self, waiting: Shared<dyn Waiting>) {
         *self.0.lock() = Some(waiting);
     }
 
-    /// Tells who waits that `module` has new variables, which have no value yet.
+    /// Notifies the waiting listener that `module` has new variables, which have no value yet.
     pub fn created(&self, module: &dyn Module) -> Result<()> {
         let waiting = self.0.lock().clone();
         waiting.map_or(Ok(()), |waiting| waiting.created(module))
     }
 }
 
-/// Every variable, once, with its path.
+/// Visitor that collects every variable once, with its path.
 #[derive(Default)]
 struct Paths(Vec<(String, Variable)>);
 
@@ -194,7 +198,8 @@ impl Visitor for Paths {
     }
 }
 
-/// Every variable that `own` gives of a module's own, and `inner` of the modules in it, once.
+/// Visitor that collects variables, each once: those that `own` selects from the module's own, and those that `inner` returns for
+/// the modules in it.
 struct Gathered<O, I> {
     found: Vec<Variable>,
     own: O,
@@ -231,7 +236,7 @@ impl<O: Fn(&Variable) -> Option<Variable>, I: Fn(&dyn Module) -> Vec<Variable>> 
     }
 }
 
-/// True if every visited variable is built.
+/// Visitor whose value is true if every visited variable is built.
 struct Built(bool);
 
 impl Visitor for Built {
@@ -293,7 +298,7 @@ atomics!("32" AtomicI32 i32, "64" AtomicI64 i64);
 
 macro_rules! transparent {
     ($([$($generics:tt)*] $ty:ty),*) => {$(
-        // What it wraps may have methods of its own.
+        // The wrapped type may override any method, so the wrapper must forward all of them.
         #[deny(clippy::missing_trait_methods)]
         impl<$($generics)*> Module for $ty {
             fn visit(&self, visitor: &mut dyn Visitor) {

@@ -9,17 +9,18 @@ use crate::tensor::scope::Scope;
 use crate::tensor::variable::Variable;
 use alloc::vec::Vec;
 
-/// What weights of the same shape as masked-out scores get: as little as Keras gives them.
+/// Score that replaces a masked-out score, before the softmax: the same value as in Keras.
 const MASKED: f64 = -0.7 * 3.389_53e38;
+/// [`MASKED`] for f16.
 const MASKED_F16: f64 = -0.7 * 65_500.0;
 
-/// Each of several heads mixes the values by how its query fits their keys: `softmax(q · kᵀ / √key_dim) · v`, of projections of query
-/// `[batch, t, …]`, value and key `[batch, s, …]`; the heads' results are projected to the size of the query, `[batch, t, …]`.
+/// Multi-head attention. Each head computes `softmax(q · kᵀ / √key_dim) · v` from projections of the query `[batch, t, …]`, the
+/// value and the key, both `[batch, s, …]`. The results of the heads are projected to the size of the query: `[batch, t, …]`.
 ///
-/// Kernels of query, key and value are `[features, heads, dim]` and their biases `[heads, dim]`, those of the output `[heads, value_dim,
-/// out]` and `[out]`. Kernels begin Glorot uniform, biases as zeros.
+/// The kernels of query, key and value have the shape `[features, heads, dim]`, and their biases `[heads, dim]`. The output has a
+/// kernel `[heads, value_dim, out]` and a bias `[out]`. Kernels are initialised Glorot uniform, and biases with zeros.
 ///
-/// As a layer it attends to its own input; [`MultiHeadAttention::attend`] takes all that Keras's takes.
+/// As a layer, it attends to its own input. [`MultiHeadAttention::attend`] takes all inputs and masks that Keras's layer takes.
 ///
 /// ```
 /// use gradlet_core::layers::{Attend, Layer, MultiHeadAttention};
@@ -57,7 +58,7 @@ struct Projection {
     bias: Option<Variable>,
 }
 
-/// What a [`MultiHeadAttention`] is called on.
+/// Inputs and masks of a call of [`MultiHeadAttention`].
 #[derive(Clone, Copy)]
 pub struct Attend<'a> {
     query: &'a Tensor,
@@ -71,43 +72,44 @@ pub struct Attend<'a> {
 }
 
 impl<'a> Attend<'a> {
-    /// `query[batch, t, …]` and `value[batch, s, …]`, which is also the key.
+    /// Creates the inputs from `query[batch, t, …]` and `value[batch, s, …]`. The value is also the key.
     pub fn new(query: &'a Tensor, value: &'a Tensor) -> Attend<'a> {
         let (query_mask, value_mask, key_mask, attention_mask) = (None, None, None, None);
         Attend { query, value, key: value, query_mask, value_mask, key_mask, attention_mask, use_causal_mask: false }
     }
 
-    /// The same with a key `[batch, s, …]` other than the value.
+    /// Sets a key `[batch, s, …]` that differs from the value.
     pub fn key(self, key: &'a Tensor) -> Attend<'a> {
         Attend { key, ..self }
     }
 
-    /// The same with which places of the query count: boolean `[batch, t]`.
+    /// Sets the mask of the query: boolean `[batch, t]`, true at the positions that count.
     pub fn query_mask(self, mask: &'a Tensor) -> Attend<'a> {
         Attend { query_mask: Some(mask), ..self }
     }
 
-    /// The same with which places of the value count: boolean `[batch, s]`.
+    /// Sets the mask of the value: boolean `[batch, s]`, true at the positions that count.
     pub fn value_mask(self, mask: &'a Tensor) -> Attend<'a> {
         Attend { value_mask: Some(mask), ..self }
     }
 
-    /// The same with which places of the key count: boolean `[batch, s]`.
+    /// Sets the mask of the key: boolean `[batch, s]`, true at the positions that count.
     pub fn key_mask(self, mask: &'a Tensor) -> Attend<'a> {
         Attend { key_mask: Some(mask), ..self }
     }
 
-    /// The same with what each place of the query may attend to: boolean `[batch, t, s]`, or `[batch, heads, t, s]`.
+    /// Sets the attention mask: boolean `[batch, t, s]` or `[batch, heads, t, s]`, true where a position of the query may attend to
+    /// a position of the value.
     pub fn attention_mask(self, mask: &'a Tensor) -> Attend<'a> {
         Attend { attention_mask: Some(mask), ..self }
     }
 
-    /// The same where no place attends to those after it, or where it may; at first it may.
+    /// Sets whether positions may attend only to themselves and earlier positions (default false).
     pub fn use_causal_mask(self, use_causal_mask: bool) -> Attend<'a> {
         Attend { use_causal_mask, ..self }
     }
 
-    /// All masks as one that broadcasts to `[batch, heads, t, s]`.
+    /// Combines all masks into one that broadcasts to `[batch, heads, t, s]`.
     fn mask(&self) -> Result<Option<Tensor>> {
         let mut masks = Vec::new();
         if let Some(mask) = self.attention_mask {
@@ -133,7 +135,7 @@ impl<'a> Attend<'a> {
 }
 
 impl MultiHeadAttention {
-    /// A layer of so many heads, with queries and keys of so many elements; the values have as many.
+    /// Creates a layer with `num_heads` heads. Queries, keys and values have `key_dim` elements for each head.
     pub fn new(num_heads: u32, key_dim: u32) -> MultiHeadAttention {
         let projection = || Projection { kernel: Variable::deferred("kernel"), bias: Some(Variable::deferred("bias")) };
         MultiHeadAttention {
@@ -151,12 +153,12 @@ impl MultiHeadAttention {
         }
     }
 
-    /// The same with outputs of so many elements; at first as many as the query has.
+    /// Sets the number of elements of the output (default: as many as the query has).
     pub fn output_shape(self, output_shape: u32) -> MultiHeadAttention {
         MultiHeadAttention { output_shape: Some(output_shape), ..self }
     }
 
-    /// The same with or without biases; at first with them.
+    /// Sets whether the layer has biases (default true).
     pub fn use_bias(mut self, use_bias: bool) -> MultiHeadAttention {
         for projection in [&mut self.query, &mut self.key, &mut self.value, &mut self.attention_output] {
             projection.bias = use_bias.then(|| Variable::deferred("bias"));
@@ -164,9 +166,10 @@ impl MultiHeadAttention {
         self
     }
 
-    /// The output and the scores, `[batch, heads, t, s]`. Builds the layer if it is not built yet.
+    /// Returns the output, and the scores `[batch, heads, t, s]`. Builds the layer if it is not built yet.
     ///
-    /// Fails where the shapes of query, value, key and masks do not fit together, or not what the layer was built for.
+    /// Fails if the shapes of query, value, key and masks do not fit together, or do not fit the shapes that the layer was built
+    /// for.
     pub fn attend(&self, scope: &dyn Scope, on: &Attend<'_>) -> Result<(Tensor, Tensor)> {
         let [_, _, query] = inputs::sequences(self.name(), on.query)?;
         let ([_, _, value], [_, _, key]) = (inputs::sequences(self.name(), on.value)?, inputs::sequences(self.name(), on.key)?);
@@ -194,7 +197,7 @@ impl MultiHeadAttention {
         Ok((y, scores))
     }
 
-    /// Creates the variables for a query, a value and a key of so many features.
+    /// Creates the variables for a query, a value and a key with these numbers of features.
     fn build_for(&self, scope: &dyn Scope, [query, value, key]: [u32; 3]) -> Result<()> {
         let (heads, dim, out) = (self.num_heads, self.value_dim, self.output_shape.unwrap_or(query));
         let create = |projection: &Projection, kernel: [u32; 3], bias: &[u32]| {
@@ -209,13 +212,13 @@ impl MultiHeadAttention {
 }
 
 options! { MultiHeadAttention {
-    /// The same with values of so many elements for each head; at first as many as keys have.
+    /// Sets the number of elements of the values for each head (default: as many as the keys have).
     value_dim: u32,
-    /// The same that drops this part of the scores in training; at first 0.
+    /// Sets the fraction of the scores to drop in training (default 0).
     dropout: f64,
-    /// The same with kernels that begin so; at first Glorot uniform.
+    /// Sets the initializer of the kernels (default Glorot uniform).
     kernel_initializer: Initializer,
-    /// The same with biases that begin so; at first zeros.
+    /// Sets the initializer of the biases (default zeros).
     bias_initializer: Initializer,
 }}
 
@@ -224,7 +227,7 @@ impl Projection {
         Ok((scope.read(&self.kernel)?, self.bias.as_ref().map(|bias| scope.read(bias)).transpose()?))
     }
 
-    /// The projection of `x[batch, steps, features]` to heads: `[batch, heads, steps, dim]`.
+    /// Projects `x[batch, steps, features]` to the heads: `[batch, heads, steps, dim]`.
     fn split(&self, scope: &dyn Scope, x: &Tensor, [heads, dim]: [u32; 2]) -> Result<Tensor> {
         let (kernel, bias) = self.read(scope)?;
         let features = kernel.dims()[0];

@@ -8,7 +8,7 @@ use crate::tensor::scope::Scope;
 
 macro_rules! pooling {
     ($($layer:ident $name:literal $size:ty: $pool:ident, $what:literal, $takes:literal, $example:literal;)*) => {$(
-        #[doc = concat!("The ", $what, " of windows over ", $takes, ", channel by channel.")]
+        #[doc = concat!("Pooling layer that returns the ", $what, " of windows over ", $takes, ", for each channel.")]
         ///
         /// ```
         #[doc = concat!("use gradlet_core::layers::{Layer, ", stringify!($layer), "};")]
@@ -25,16 +25,16 @@ macro_rules! pooling {
         }
 
         impl $layer {
-            /// Windows of this size, side by side, without padding.
+            /// Creates a layer with adjacent windows of this size, without padding.
             pub fn new(pool_size: $size) -> $layer {
                 $layer { pool_size, strides: pool_size, padding: Padding::Valid }
             }
         }
 
         options! { $layer {
-            /// The same with windows this far apart; at first as far as they are large.
+            /// Sets the strides, the distances between windows (default: the size of the windows).
             strides: $size,
-            /// The same with this padding, none or [`Padding::Same`]; at first none.
+            /// Sets the padding: none or [`Padding::Same`] (default none).
             padding: Padding,
         }}
 

@@ -1,4 +1,4 @@
-//! Layers that move elements and compute nothing: Keras's `Flatten`, `Reshape`, `Permute` and `ZeroPadding2D`.
+//! Layers that only move elements: Keras's `Flatten`, `Reshape`, `Permute` and `ZeroPadding2D`.
 
 use super::{Layer, Module, inputs};
 use crate::base::error::{Error, Result};
@@ -8,7 +8,7 @@ use crate::tensor::scope::Scope;
 use alloc::format;
 use alloc::vec::Vec;
 
-/// `[batch, …]` → `[batch, product of the rest]`.
+/// Flattening of each sample: `[batch, …]` → `[batch, product of the rest]`.
 #[derive(Clone, Copy, Debug, Default, Module)]
 pub struct Flatten;
 
@@ -23,7 +23,7 @@ impl Layer for Flatten {
     }
 }
 
-/// `[batch, …]` → `[batch, target shape]`.
+/// Reshaping of each sample: `[batch, …]` → `[batch, target shape]`.
 ///
 /// ```
 /// use gradlet_core::layers::{Layer, Reshape};
@@ -39,7 +39,7 @@ pub struct Reshape {
 }
 
 impl Reshape {
-    /// To these dimensions after the batch; one of them may be -1, for what the others leave.
+    /// Creates a layer with these dimensions after the batch. One of them may be -1, which is then computed from the others.
     pub fn new(target_shape: &[i64]) -> Reshape {
         Reshape { target_shape: target_shape.to_vec() }
     }
@@ -57,7 +57,7 @@ impl Layer for Reshape {
     }
 }
 
-/// The axes after the batch in another order.
+/// Permutation of the axes after the batch.
 ///
 /// ```
 /// use gradlet_core::layers::{Layer, Permute};
@@ -73,7 +73,7 @@ pub struct Permute {
 }
 
 impl Permute {
-    /// Axis `i` of the output is axis `dims[i − 1]` of the input; the batch, axis 0, is not listed.
+    /// Creates a layer whose output has the input's axis `dims[i − 1]` as axis `i`. The batch, axis 0, is not listed.
     pub fn new(dims: &[u32]) -> Permute {
         Permute { dims: dims.to_vec() }
     }
@@ -90,7 +90,7 @@ impl Layer for Permute {
     }
 }
 
-/// Images `[batch, height, width, channels]` with zeros around them: at first one row and one column on each side.
+/// Zero padding of images `[batch, height, width, channels]`: by default one row and one column on each side.
 ///
 /// ```
 /// use gradlet_core::layers::{Layer, ZeroPadding2D};
@@ -112,7 +112,7 @@ impl Default for ZeroPadding2D {
 }
 
 impl ZeroPadding2D {
-    /// `[[above, below], [left, right]]`.
+    /// Creates a layer that adds `[[above, below], [left, right]]` rows and columns.
     pub fn new(padding: [[u32; 2]; 2]) -> ZeroPadding2D {
         ZeroPadding2D { padding }
     }

@@ -1,4 +1,4 @@
-//! What normalisations share: a scale gamma and a centre beta.
+//! The common part of the normalisation layers: a scale gamma and an offset beta.
 
 use super::{Initializer, Module};
 use crate::base::error::Result;
@@ -6,7 +6,7 @@ use crate::tensor::Tensor;
 use crate::tensor::scope::Scope;
 use crate::tensor::variable::Variable;
 
-/// Gamma and beta, and how they begin.
+/// The variables gamma and beta, and their initializers.
 #[derive(Module)]
 pub(super) struct Scaled {
     pub(super) gamma: Option<Variable>,
@@ -16,7 +16,7 @@ pub(super) struct Scaled {
 }
 
 impl Scaled {
-    /// With Keras's defaults: ones and zeros.
+    /// Creates both variables with Keras's initializers: ones for gamma and zeros for beta.
     pub(super) fn new() -> Scaled {
         Scaled {
             gamma: Some(Variable::deferred("gamma")),
@@ -31,36 +31,36 @@ impl Scaled {
         self.beta.iter().try_for_each(|beta| beta.create(scope, &self.beta_initializer.call(scope, dims)?))
     }
 
-    /// Gamma and beta.
+    /// Returns the values of gamma and beta.
     pub(super) fn read(&self, scope: &dyn Scope) -> Result<[Option<Tensor>; 2]> {
         let read = |variable: &Option<Variable>| variable.as_ref().map(|variable| scope.read(variable)).transpose();
         Ok([read(&self.gamma)?, read(&self.beta)?])
     }
 }
 
-/// The methods of a layer with a field `scaled` that give the same layer with another value of it.
+/// Defines the builder methods of a layer with a field `scaled`.
 macro_rules! scaled_options {
     ($layer:ident) => {
         impl $layer {
-            /// The same with or without beta, which is added at last; at first with it.
+            /// Sets whether the layer has beta, which is added to the scaled result (default true).
             pub fn center(mut self, center: bool) -> $layer {
                 self.scaled.beta = center.then(|| $crate::tensor::variable::Variable::deferred("beta"));
                 self
             }
 
-            /// The same with or without gamma, which is a factor; at first with it.
+            /// Sets whether the layer has gamma, which multiplies the normalised input (default true).
             pub fn scale(mut self, scale: bool) -> $layer {
                 self.scaled.gamma = scale.then(|| $crate::tensor::variable::Variable::deferred("gamma"));
                 self
             }
 
-            /// The same with a beta that begins so; at first zeros.
+            /// Sets the initializer of beta (default zeros).
             pub fn beta_initializer(mut self, initializer: $crate::nn::layers::Initializer) -> $layer {
                 self.scaled.beta_initializer = initializer;
                 self
             }
 
-            /// The same with a gamma that begins so; at first ones.
+            /// Sets the initializer of gamma (default ones).
             pub fn gamma_initializer(mut self, initializer: $crate::nn::layers::Initializer) -> $layer {
                 self.scaled.gamma_initializer = initializer;
                 self

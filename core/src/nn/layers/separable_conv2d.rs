@@ -9,9 +9,10 @@ use crate::tensor::Tensor;
 use crate::tensor::scope::Scope;
 use crate::tensor::variable::Variable;
 
-/// `activation(x * depthwise_kernel * pointwise_kernel + bias)` on images `[batch, height, width, channels]`; depthwise kernel
-/// `[h, w, channels, depth_multiplier]` and pointwise kernel `[1, 1, channels · depth_multiplier, filters]`, both Glorot uniform; bias
-/// `[filters]`, zeros.
+/// Depthwise and then pointwise convolution of images `[batch, height, width, channels]`:
+/// `activation(x * depthwise_kernel * pointwise_kernel + bias)`. The depthwise kernel has the shape
+/// `[h, w, channels, depth_multiplier]`, and the pointwise kernel `[1, 1, channels · depth_multiplier, filters]`. Both are
+/// initialised Glorot uniform. The bias has the shape `[filters]` and is initialised with zeros.
 ///
 /// ```
 /// use gradlet_core::layers::{Layer, Module, SeparableConv2D};
@@ -42,7 +43,7 @@ pub struct SeparableConv2D {
 }
 
 impl SeparableConv2D {
-    /// A layer with this many filters of this height and width, stride 1, no padding and no activation.
+    /// Creates a layer with `filters` filters of this height and width, stride 1, no padding and no activation.
     pub fn new(filters: u32, kernel_size: [u32; 2]) -> SeparableConv2D {
         SeparableConv2D {
             filters,
@@ -61,28 +62,28 @@ impl SeparableConv2D {
         }
     }
 
-    /// The same with or without a bias; at first with one.
+    /// Sets whether the layer has a bias (default true).
     pub fn use_bias(self, use_bias: bool) -> SeparableConv2D {
         SeparableConv2D { bias: use_bias.then(|| Variable::deferred("bias")), ..self }
     }
 }
 
 options! { SeparableConv2D {
-    /// The same with these vertical and horizontal strides; at first 1.
+    /// Sets the vertical and horizontal strides (default 1).
     strides: [u32; 2],
-    /// The same with this padding; at first none.
+    /// Sets the padding (default none).
     padding: Padding,
-    /// The same with the taps of the window this far apart; at first 1.
+    /// Sets the vertical and horizontal dilation, the distance between the taps of the window (default 1).
     dilation_rate: [u32; 2],
-    /// The same with so many depthwise filters for each channel; at first 1.
+    /// Sets the number of depthwise filters for each channel (default 1).
     depth_multiplier: u32,
-    /// The same with `activation`; at first there is none.
+    /// Sets the activation (default none).
     activation: Activation,
-    /// The same with a depthwise kernel that begins so; at first Glorot uniform.
+    /// Sets the initializer of the depthwise kernel (default Glorot uniform).
     depthwise_initializer: Initializer,
-    /// The same with a pointwise kernel that begins so; at first Glorot uniform.
+    /// Sets the initializer of the pointwise kernel (default Glorot uniform).
     pointwise_initializer: Initializer,
-    /// The same with a bias that begins so; at first zeros.
+    /// Sets the initializer of the bias (default zeros).
     bias_initializer: Initializer,
 }}
 

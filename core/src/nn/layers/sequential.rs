@@ -1,4 +1,4 @@
-//! Sequential: Keras's `Sequential`.
+//! Models whose layers run one after another: Keras's `Sequential`.
 
 use super::{Layer, Module, Visitor};
 use crate::base::dtype::DType;
@@ -13,7 +13,8 @@ use alloc::format;
 use alloc::string::String;
 use alloc::vec::Vec;
 
-/// Layers one after the other. Layers of the same kind are numbered: `dense`, `dense_1`, …
+/// A sequence of layers, each of which takes the output of the one before. Layers of the same kind are numbered: `dense`,
+/// `dense_1`, …
 ///
 /// ```
 /// use gradlet_core::layers::{Activation, Dense, Flatten, Layer, Module, Sequential};
@@ -32,42 +33,42 @@ pub struct Sequential {
 }
 
 impl Sequential {
-    /// A model without layers.
+    /// Creates a model without layers.
     pub fn new() -> Sequential {
         Sequential::default()
     }
 
-    /// The model with `layer` at its end.
+    /// Appends a layer.
     pub fn with(self, layer: impl Layer + 'static) -> Sequential {
         let name = String::from(layer.name());
         self.with_named(&name, layer)
     }
 
-    /// The model with `layer` at its end, under this name; with a number after it, if another layer has it already.
+    /// Appends a layer under this name. If another layer has the name already, a number is appended to it.
     pub fn with_named(mut self, name: &str, layer: impl Layer + 'static) -> Sequential {
         let name = unused(name, |name| self.layer(name).is_none());
         self.layers.push((name, Box::new(layer)));
         self
     }
 
-    /// The layer of this name.
+    /// Returns the layer of this name.
     pub fn layer(&self, name: &str) -> Option<&dyn Layer> {
         self.layers().find(|(known, _)| *known == name).map(|(_, layer)| layer)
     }
 
-    /// The layers with their names.
+    /// Returns the layers with their names.
     pub fn layers(&self) -> impl DoubleEndedIterator<Item = (&str, &dyn Layer)> {
         self.layers.iter().map(|(name, layer)| (name.as_str(), &**layer))
     }
 }
 
-/// `name`, or the first of `name_1`, `name_2`, … that is free.
+/// Returns `name`, or the first of `name_1`, `name_2`, … that is not in use.
 pub(super) fn unused(name: &str, free: impl Fn(&str) -> bool) -> String {
     let numbered = (1..).map(|number| format!("{name}_{number}"));
     core::iter::once(name.into()).chain(numbered).find(|name| free(name)).unwrap_or_default()
 }
 
-/// What stands for Keras's input layer, which has no variables.
+/// Returns a placeholder for Keras's input layer, which has no variables.
 pub(super) fn input<'a>() -> impl Iterator<Item = &'a dyn Module> {
     core::iter::once(&() as &dyn Module)
 }
@@ -75,7 +76,7 @@ pub(super) fn input<'a>() -> impl Iterator<Item = &'a dyn Module> {
 impl Module for Sequential {
     fn visit(&self, visitor: &mut dyn Visitor) {
         if visitor.tracks() {
-            // Keras's has a functional model within, whose first operation is the input.
+            // Keras's `Sequential` contains a functional model whose first operation is the input.
             let operations: Vec<&dyn Module> = input().chain(self.layers().map(|(_, layer)| layer as &dyn Module)).collect();
             visitor.module("_functional", &BTreeMap::from([(String::from("_operations"), operations)]));
         } else {
@@ -89,12 +90,12 @@ impl Layer for Sequential {
         "sequential"
     }
 
-    /// Builds every layer, for inputs of f32.
+    /// Builds every layer, for f32 inputs.
     fn build(&self, scope: &dyn Scope, input: &Shape) -> Result<()> {
         dry_run(scope, TensorType::new(DType::F32, *input), |scope, x| self.call(scope, x)).map(drop)
     }
 
-    /// Nothing: the layers are built when they are applied.
+    /// Does nothing: the layers are built when they are applied.
     fn ensure_built(&self, _: &dyn Scope, _: &Tensor) -> Result<()> {
         Ok(())
     }

@@ -1,4 +1,4 @@
-//! Summaries: a model's layers, shapes and parameters in Keras's table.
+//! Summaries: the layers, shapes and parameters of a model in Keras's table.
 
 use super::Layer;
 use super::sequential::unused;
@@ -14,9 +14,10 @@ use alloc::string::{String, ToString};
 use alloc::vec::Vec;
 use core::fmt;
 
-/// The layers of a model, in the order in which they were called, as Keras's `model.summary()` prints them.
+/// Summary of a model: its layers in the order in which they were called, as Keras's `model.summary()` prints them.
 ///
-/// `{}` prints the layers of the model itself, `{:#}` those within them too; a width, as in `{:100}`, is that of the table.
+/// `{}` prints the layers of the model itself, and `{:#}` also the layers inside them. A width, as in `{:100}`, sets the width of
+/// the table.
 ///
 /// ```
 /// use gradlet_core::layers::{Activation, Dense, Layer, Sequential};
@@ -30,44 +31,44 @@ use core::fmt;
 /// ```
 #[derive(Clone, Debug, PartialEq)]
 pub struct Summary {
-    /// The model's name.
+    /// Name of the model.
     pub name: String,
-    /// The layers, each before those within it.
+    /// Layers of the model. Each layer comes before the layers inside it.
     pub layers: Vec<LayerSummary>,
-    /// The parameters that optimizers train.
+    /// Parameters that optimizers train.
     pub trainable: Size,
-    /// The other parameters.
+    /// Parameters that no optimizer trains.
     pub non_trainable: Size,
-    /// The state of the optimizer, if the model has one.
+    /// State of the optimizer, if the model has one.
     pub optimizer: Option<Size>,
 }
 
-/// A layer in a summary.
+/// Row of a summary: one layer.
 #[derive(Clone, Debug, PartialEq)]
 pub struct LayerSummary {
-    /// Its name in the layer that it stands in.
+    /// Name of the layer in the layer that contains it.
     pub name: String,
-    /// Its type, such as `Conv2D`.
+    /// Type of the layer, such as `Conv2D`.
     pub kind: String,
-    /// In how many layers of the model it stands.
+    /// Number of the model's layers that contain this one.
     pub depth: usize,
-    /// The shape of its output.
+    /// Shape of the output.
     pub output: Shape,
-    /// Its parameters, with those of the layers within it.
+    /// Parameters of the layer, including those of the layers inside it.
     pub parameters: Size,
 }
 
-/// How many elements variables have, and how many bytes.
+/// Size of variables, in elements and in bytes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Size {
-    /// Elements.
+    /// Number of elements.
     pub count: u64,
-    /// Bytes.
+    /// Number of bytes.
     pub bytes: u64,
 }
 
 impl Size {
-    /// The size of these variables. Those that are unbuilt count nothing.
+    /// Returns the size of these variables. Unbuilt variables count as 0.
     pub fn of<'a>(variables: impl IntoIterator<Item = &'a Variable>) -> Size {
         let types = variables.into_iter().filter_map(|variable| variable.tensor_type().ok());
         types.fold(Size::default(), |sum, of| {
@@ -78,7 +79,7 @@ impl Size {
 }
 
 impl Summary {
-    /// The summary of `model` for inputs of type `input`, the batch among its dimensions. Creates all variables.
+    /// Creates the summary of `model` for inputs of the type `input`, which includes the batch dimension. Creates all variables.
     pub fn new<L: Layer + ?Sized>(model: &L, scope: &dyn Scope, input: TensorType) -> Result<Summary> {
         let heard = Shared::new(Heard::default());
         dry_run(scope, input, |scope, x| model.apply(&observed(scope, heard.clone()), x))?;
@@ -90,30 +91,30 @@ impl Summary {
         Ok(Summary { name: model.name().into(), layers: layers(calls, &variables), trainable, non_trainable, optimizer: None })
     }
 
-    /// All parameters, those of the optimizer among them.
+    /// Returns the size of all parameters, including those of the optimizer.
     pub fn parameters(&self) -> Size {
         let parts = [self.trainable, self.non_trainable, self.optimizer.unwrap_or_default()];
         parts.iter().fold(Size::default(), |sum, part| Size { count: sum.count + part.count, bytes: sum.bytes + part.bytes })
     }
 }
 
-/// Listens while a model is called.
+/// Observer that records the calls of a model's layers.
 #[derive(Default)]
 struct Heard(Lock<Calls>);
 
 #[derive(Default)]
 struct Calls {
     calls: Vec<Call>,
-    /// Which of the calls are not done.
+    /// Indices of the calls that have not returned yet.
     open: Vec<usize>,
 }
 
-/// A layer that was called.
+/// Call of a layer.
 struct Call {
     name: String,
     kind: String,
     id: Option<usize>,
-    /// The call that it was made in.
+    /// Index of the call in which this one was made.
     parent: Option<usize>,
     depth: usize,
     variables: Vec<(String, Variable)>,
@@ -140,7 +141,7 @@ impl Observer for Heard {
     }
 }
 
-/// The calls as layers: each layer once, under the name that the model's variables show, or a numbered one.
+/// Converts the calls to layers, each layer once. The name of a layer is its path in the model's variables, or a numbered name.
 fn layers(mut calls: Vec<Call>, variables: &[(String, Variable)]) -> Vec<LayerSummary> {
     let mut layers: Vec<LayerSummary> = Vec::new();
     let mut paths: Vec<Option<String>> = Vec::new();
@@ -151,7 +152,7 @@ fn layers(mut calls: Vec<Call>, variables: &[(String, Variable)]) -> Vec<LayerSu
         let again = |other: &Call| other.parent == call.parent && other.kind == call.kind && other.id.is_some() && other.id == call.id;
         let hidden = |parent: usize| calls[parent].output.is_none();
         if call.depth > 0 && (calls[..index].iter().any(again) || call.parent.is_some_and(hidden)) {
-            // Nor are the layers within it listed again.
+            // The layers inside it are not listed again either.
             calls[index].output = None;
         }
         let call = &calls[index];
@@ -170,14 +171,15 @@ fn layers(mut calls: Vec<Call>, variables: &[(String, Variable)]) -> Vec<LayerSu
     layers
 }
 
-/// Where the variables of the layer stand in the model: `blocks/0`, if its kernel is `blocks/0/kernel`. `None` if it has none.
+/// Returns the path of the layer's variables in the model: `blocks/0`, if its kernel is `blocks/0/kernel`. Returns `None` if the
+/// layer has no variables.
 fn path(call: &Call, variables: &[(String, Variable)]) -> Option<String> {
     let (inner, variable) = call.variables.first()?;
     let (outer, _) = variables.iter().find(|(_, other)| other == variable)?;
     Some(outer.strip_suffix(inner.as_str())?.trim_end_matches('/').into())
 }
 
-/// The width of a table where none is asked for: Keras's, where there is no terminal.
+/// Default width of a table. Keras uses this width without a terminal.
 const WIDTH: usize = 76;
 
 impl fmt::Display for Summary {
@@ -206,8 +208,8 @@ impl fmt::Display for Summary {
     }
 }
 
-/// The widths of the columns in a table of this width. Keras wants 45, 35 and 20 parts of it; what borders and padding take is divided
-/// evenly, left to right.
+/// Returns the widths of the columns for a table of this width. Keras divides the width in the ratio 45 : 35 : 20, and takes the
+/// space for borders and padding evenly from the columns, left to right.
 fn widths(width: usize) -> [usize; 3] {
     let (first, second) = (width * 45 / 100, width * 80 / 100);
     let mut widths = [first + 2, second - first + 2, width - second + 2];
@@ -222,7 +224,7 @@ fn widths(width: usize) -> [usize; 3] {
     widths
 }
 
-/// A line of the table from its four signs: left, fill, between, right.
+/// Writes a horizontal line of the table. `signs` holds its four characters: left, fill, between, right.
 fn line(f: &mut fmt::Formatter<'_>, widths: [usize; 3], signs: &str) -> fmt::Result {
     let signs: Vec<String> = signs.chars().map(String::from).collect();
     let [left, fill, between, right] = signs.as_slice() else { return Err(fmt::Error) };
@@ -230,7 +232,7 @@ fn line(f: &mut fmt::Formatter<'_>, widths: [usize; 3], signs: &str) -> fmt::Res
     writeln!(f, "{left}{a}{between}{b}{between}{c}{right}")
 }
 
-/// A row: its cells wrapped, the last one to the right.
+/// Writes a row. The text in the cells is wrapped, and the last cell is right-aligned.
 fn row(f: &mut fmt::Formatter<'_>, widths: [usize; 3], cells: [&str; 3], bar: &str) -> fmt::Result {
     let [a, b, c] = [0, 1, 2].map(|column| wrapped(cells[column], widths[column] - 2));
     for index in 0..a.len().max(b.len()).max(c.len()) {
@@ -241,7 +243,7 @@ fn row(f: &mut fmt::Formatter<'_>, widths: [usize; 3], cells: [&str; 3], bar: &s
     Ok(())
 }
 
-/// `text` in lines of at most `width`, broken between words; a word that is too long is cut.
+/// Splits `text` into lines of at most `width` characters, at spaces. A word that is too long is cut.
 fn wrapped(text: &str, width: usize) -> Vec<String> {
     let mut lines: Vec<String> = Vec::new();
     let length = |text: &str| text.chars().count();
@@ -258,7 +260,7 @@ fn wrapped(text: &str, width: usize) -> Vec<String> {
     lines.iter().map(cut).collect()
 }
 
-/// `(None, 28, 28, 1)`: the batch may have any size.
+/// Formats a shape as `(None, 28, 28, 1)`. The batch dimension is `None` because it may have any size.
 fn shape(shape: &Shape) -> String {
     match shape.dims() {
         [] => "()".into(),
@@ -267,14 +269,14 @@ fn shape(shape: &Shape) -> String {
     }
 }
 
-/// `3,538,984`.
+/// Formats a number with thousands separators: `3,538,984`.
 fn grouped(number: u64) -> String {
     let digits = number.to_string();
     let comma = |index: usize| if index > 0 && (digits.len() - index).is_multiple_of(3) { "," } else { "" };
     digits.chars().enumerate().map(|(index, digit)| format!("{}{digit}", comma(index))).collect()
 }
 
-/// `12.49 MB`.
+/// Formats a number of bytes with a unit: `12.49 MB`.
 fn readable(bytes: u64) -> String {
     let units = ["B", "KB", "MB", "GB", "TB", "PB"];
     let unit = units.iter().enumerate().find(|(power, _)| bytes >> (10 * power) < 1024);

@@ -1,4 +1,4 @@
-//! Wrappers of layers forward every method.
+//! Checks that wrappers of layers forward every method.
 
 use super::*;
 use crate::base::sync::Lock;
@@ -9,7 +9,7 @@ use alloc::collections::BTreeMap;
 use alloc::string::ToString;
 use alloc::vec;
 
-/// A layer that has every method of its own, and notes which was called. Its answers are none that a default would give.
+/// A layer that overrides every method and records which one was called. No default method would return its results.
 struct Own {
     visited: Variable,
     named: Variable,
@@ -95,7 +95,7 @@ impl Layer for Own {
     }
 }
 
-/// Calls every method of `wrapper`, which wraps `own` and nothing else.
+/// Calls every method of `wrapper`, which wraps only `own`.
 fn all_are_its_own(own: &Own, wrapper: &(impl Layer + ?Sized)) {
     let scope = Eager::new(&portable_cpu());
     let x = Tensor::scalar(&portable_cpu(), 1.0f32);
@@ -124,7 +124,7 @@ fn all_are_its_own(own: &Own, wrapper: &(impl Layer + ?Sized)) {
     seen("summary");
 }
 
-/// Calls every method of a module, in whatever way it holds `own`.
+/// Calls every method of a module that holds `own`.
 fn seen_by(own: &Own, module: &(impl Module + ?Sized)) {
     struct Finds(Vec<Variable>);
     impl Visitor for Finds {

@@ -1,4 +1,4 @@
-//! Images made larger: Keras's `UpSampling2D`.
+//! Enlargement of images: Keras's `UpSampling2D`.
 
 use super::affine::options;
 use super::{Layer, Module, inputs};
@@ -7,7 +7,7 @@ use crate::ops::resize::Resize;
 use crate::tensor::Tensor;
 use crate::tensor::scope::Scope;
 
-/// Images `[batch, height, width, channels]` larger by whole factors, at first 2.
+/// Enlargement of images `[batch, height, width, channels]` by whole factors (default 2).
 ///
 /// ```
 /// use gradlet_core::layers::{Layer, UpSampling2D};
@@ -30,14 +30,14 @@ impl Default for UpSampling2D {
 }
 
 impl UpSampling2D {
-    /// Larger by these factors, vertical and horizontal; each pixel is that which is nearest.
+    /// Creates a layer with these vertical and horizontal factors. Each output pixel is the nearest input pixel.
     pub fn new(size: [u32; 2]) -> UpSampling2D {
         UpSampling2D { size, interpolation: Resize::Nearest }
     }
 }
 
 options! { UpSampling2D {
-    /// The same with pixels made so; at first [`Resize::Nearest`].
+    /// Sets the interpolation (default [`Resize::Nearest`]).
     interpolation: Resize,
 }}
 

@@ -1,11 +1,11 @@
-//! Losses of margins.
+//! Hinge losses, which penalise predictions inside a margin.
 
 use super::{Loss, alike};
 use crate::base::error::Result;
 use crate::tensor::Tensor;
 
-/// Keras's `Hinge`: the mean of max(1 − y_true · y_pred, 0) over the last axis. Labels are −1 or 1; if all are 0 or 1, the 0 are
-/// taken for −1.
+/// Keras's `Hinge`: the mean of max(1 − y_true · y_pred, 0) over the last axis. Labels are −1 or 1. If all labels are 0 or 1, the
+/// loss treats each 0 as −1.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Hinge;
 
@@ -15,7 +15,7 @@ impl Loss for Hinge {
     }
 }
 
-/// Keras's `SquaredHinge`: the mean of max(1 − y_true · y_pred, 0)² over the last axis, with labels as of [`Hinge`].
+/// Keras's `SquaredHinge`: the mean of max(1 − y_true · y_pred, 0)² over the last axis. Labels are the same as for [`Hinge`].
 #[derive(Clone, Copy, Debug, Default)]
 pub struct SquaredHinge;
 
@@ -33,7 +33,8 @@ fn margin(y_true: &Tensor, y_pred: &Tensor) -> Result<Tensor> {
     one.sub(&y_true.mul(&y_pred)?)?.maximum(&zero)
 }
 
-/// Keras's `CategoricalHinge`: max(the largest of (1 − y_true) · y_pred − the sum of y_true · y_pred + 1, 0) over the last axis.
+/// Keras's `CategoricalHinge`: max(n − p + 1, 0) over the last axis, where p is the sum of y_true · y_pred, and n is the maximum of
+/// (1 − y_true) · y_pred.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct CategoricalHinge;
 

@@ -1,7 +1,7 @@
-//! Losses: Keras's, with its arguments, defaults and reductions. A custom one is a trait away.
+//! Losses with Keras's names, arguments, defaults and reductions. A custom loss implements [`Loss`].
 //!
-//! A loss takes `y_true` and `y_pred` as Keras does: of one shape, or one of them with a last axis of size 1 more. It is computed
-//! in f32, or in f64 if `y_pred` is of that. Where probabilities or divisors could be 0 they are kept from it by [`EPSILON`].
+//! As in Keras, `y_true` and `y_pred` have the same shape, or one of them has an additional last axis of size 1. Losses are
+//! computed in f32, or in f64 if `y_pred` is f64. They keep probabilities and divisors away from 0 by [`EPSILON`].
 
 mod hinge;
 mod probabilistic;
@@ -23,22 +23,22 @@ use crate::tensor::Tensor;
 use crate::tensor::scope::{Scope, innermost};
 use crate::trace::node_names::snake;
 
-/// Keras's small number.
+/// Keras's ε: a small number that keeps probabilities and divisors away from 0.
 pub const EPSILON: f64 = 1e-7;
 
-/// How the losses of the samples become one.
+/// Reduction of the losses of all samples to one loss.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Reduction {
-    /// Their sum divided by their number, whatever their weights: Keras's default.
+    /// The sum of the losses divided by their number, regardless of their weights. This is Keras's default.
     #[default]
     SumOverBatchSize,
-    /// Their sum.
+    /// The sum of the losses.
     Sum,
-    /// As they are.
+    /// No reduction: one loss for each sample.
     None,
-    /// As [`Reduction::SumOverBatchSize`].
+    /// The same as [`Reduction::SumOverBatchSize`].
     Mean,
-    /// Their sum divided by the sum of their weights.
+    /// The sum of the losses divided by the sum of their weights.
     MeanWithSampleWeight,
 }
 
@@ -60,21 +60,22 @@ pub enum Reduction {
 /// # Ok::<(), gradlet_core::Error>(())
 /// ```
 pub trait Loss: ThreadSafe {
-    /// The loss of each sample.
+    /// Returns the loss of each sample.
     fn losses(&self, y_true: &Tensor, y_pred: &Tensor) -> Result<Tensor>;
 
-    /// Which losses count, as booleans of their shape; `None` if all do.
+    /// Returns a boolean mask of the losses, in their shape, that is true for the losses that count. Returns `None` if all losses
+    /// count.
     fn mask(&self, y_true: &Tensor, y_pred: &Tensor) -> Result<Option<Tensor>> {
         let _ = (y_true, y_pred);
         Ok(None)
     }
 
-    /// How the losses become one.
+    /// Returns the reduction of the losses.
     fn reduction(&self) -> Reduction {
         Reduction::default()
     }
 
-    /// The same loss with another reduction.
+    /// Returns the same loss with another reduction.
     fn with_reduction(self, reduction: Reduction) -> Reduced<Self>
     where
         Self: Sized,
@@ -82,12 +83,12 @@ pub trait Loss: ThreadSafe {
         Reduced { loss: self, reduction }
     }
 
-    /// The loss.
+    /// Returns the reduced loss, without weights.
     fn call(&self, y_true: &Tensor, y_pred: &Tensor) -> Result<Tensor> {
         self.call_weighted(y_true, y_pred, None)
     }
 
-    /// The loss with a weight for each sample, broadcast to the losses.
+    /// Returns the reduced loss, with each sample's loss multiplied by its weight. The weights are broadcast to the losses.
     fn call_weighted(&self, y_true: &Tensor, y_pred: &Tensor, weights: Option<&Tensor>) -> Result<Tensor> {
         let scope = innermost(&[y_true, y_pred])?;
         let _named = scope.map(|scope| scope.name_scope(&snake(type_name::<Self>())));
@@ -110,7 +111,7 @@ pub trait Loss: ThreadSafe {
     }
 }
 
-/// A loss with another reduction: see [`Loss::with_reduction`].
+/// A loss with another reduction, made by [`Loss::with_reduction`].
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Reduced<L> {
     loss: L,
@@ -131,7 +132,7 @@ impl<L: Loss> Loss for Reduced<L> {
     }
 }
 
-/// A mask as weights: a mean is then one over what counts only.
+/// Returns a mask as weights. The weights are scaled so that a mean over all losses is the mean over the losses that count.
 fn counted(mask: &Tensor, losses: &Tensor, reduction: Reduction) -> Result<Tensor> {
     let counted = mask.cast(losses.dtype())?;
     match reduction {
@@ -143,7 +144,7 @@ fn counted(mask: &Tensor, losses: &Tensor, reduction: Reduction) -> Result<Tenso
     }
 }
 
-/// The losses, with their weights in them, reduced. As in Keras, a scalar and an empty vector stay what they are.
+/// Reduces the losses, which are already multiplied by their weights. As in Keras, a scalar and an empty vector stay unchanged.
 fn reduce(losses: Tensor, weights: Option<&Tensor>, reduction: Reduction) -> Result<Tensor> {
     let empty = losses.shape().elements() == Some(0);
     match (reduction, weights) {
@@ -156,7 +157,8 @@ fn reduce(losses: Tensor, weights: Option<&Tensor>, reduction: Reduction) -> Res
     }
 }
 
-/// `a` and `b` of one rank, where one has a last axis of size 1 more: a vector gets that axis too, anything else loses it.
+/// Returns `a` and `b` in the same rank, if one of them has an additional last axis of size 1. If the other is a vector, the axis
+/// is added to it. Otherwise the axis is removed.
 pub(crate) fn same_rank(a: &Tensor, b: &Tensor) -> Result<(Tensor, Tensor)> {
     match (a.dims(), b.dims()) {
         (&[_, 1], &[n]) => Ok((a.clone(), b.reshape(&[n, 1])?)),
@@ -167,13 +169,13 @@ pub(crate) fn same_rank(a: &Tensor, b: &Tensor) -> Result<(Tensor, Tensor)> {
     }
 }
 
-/// `y_true` and `y_pred` of one rank and one element type: f64 if `y_pred` is of that, else f32.
+/// Returns `y_true` and `y_pred` in the same rank and element type: f64 if `y_pred` is f64, and f32 otherwise.
 pub(crate) fn alike(y_true: &Tensor, y_pred: &Tensor) -> Result<(Tensor, Tensor)> {
     let (y_true, y_pred) = same_rank(y_true, &wide(y_pred)?)?;
     Ok((as_type(&y_true, y_pred.dtype())?, y_pred))
 }
 
-/// The predictions in f64 if they are of that, else in f32.
+/// Returns the predictions in f64 if they are f64, and in f32 otherwise.
 fn wide(y_pred: &Tensor) -> Result<Tensor> {
     as_type(y_pred, if y_pred.dtype() == DType::F64 { DType::F64 } else { DType::F32 })
 }

@@ -1,4 +1,4 @@
-//! Losses of probabilities.
+//! Losses for predicted probabilities.
 
 use super::{EPSILON, Loss, alike, same_rank, wide};
 use crate::base::dtype::DType;
@@ -6,12 +6,12 @@ use crate::base::error::{Error, Result};
 use crate::tensor::Tensor;
 use alloc::format;
 
-/// `p` kept from 0 and 1, at the same numbers in f64 as in f32, whose nearest to 1 − ε is another one.
+/// Clips `p` to [ε, 1 − ε]. The bounds are rounded to f32, so that they are the same in f32 and f64.
 fn clipped(p: &Tensor) -> Result<Tensor> {
     p.clip_by_value(f64::from(EPSILON as f32), f64::from((1.0 - EPSILON) as f32))
 }
 
-/// `y_true` and `y_pred` alike, and of one shape.
+/// Returns `y_true` and `y_pred` in the same element type. Fails if their shapes differ.
 fn same_shape(y_true: &Tensor, y_pred: &Tensor) -> Result<(Tensor, Tensor)> {
     let (y_true, y_pred) = alike(y_true, y_pred)?;
     if y_true.dims() == y_pred.dims() {
@@ -20,20 +20,21 @@ fn same_shape(y_true: &Tensor, y_pred: &Tensor) -> Result<(Tensor, Tensor)> {
     Err(Error::message(format!("y_true must be of the shape of y_pred, {}, not {}", y_pred.shape(), y_true.shape())))
 }
 
-/// The labels, each moved towards `mean` by the fraction `smoothing`.
+/// Returns the labels, each moved towards `mean` by the fraction `smoothing`.
 fn smoothed(labels: &Tensor, smoothing: f64, mean: f64) -> Result<Tensor> {
     if smoothing == 0.0 { Ok(labels.clone()) } else { labels.mul_scalar(1.0 - smoothing)?.add_scalar(smoothing * mean) }
 }
 
-/// −y·ln p − (1 − y)·ln(1 − p), for the labels y and the probabilities p, which are kept from 0 and 1.
+/// Returns −y·ln p − (1 − y)·ln(1 − p), for the labels y and the probabilities p. The probabilities are clipped, so that neither
+/// logarithm is infinite.
 fn binary(labels: &Tensor, probabilities: &Tensor) -> Result<Tensor> {
     let (hit, one) = (clipped(probabilities)?, labels.like(1.0)?);
     let missed = one.sub(&hit)?.log()?;
     labels.mul(&hit.log()?)?.add(&one.sub(labels)?.mul(&missed)?)?.neg()
 }
 
-/// Keras's `BinaryCrossentropy`: the mean over the axis of −y·ln p − (1 − y)·ln(1 − p), for y = y_true and p = y_pred, or the
-/// sigmoid of y_pred if that are logits.
+/// Keras's `BinaryCrossentropy`: the mean over an axis of −y·ln p − (1 − y)·ln(1 − p), where y = y_true. The probability p is
+/// y_pred, or the sigmoid of y_pred if the predictions are logits.
 ///
 /// ```
 /// use gradlet_core::losses::{BinaryCrossentropy, Loss};
@@ -53,24 +54,24 @@ pub struct BinaryCrossentropy {
 }
 
 impl Default for BinaryCrossentropy {
-    /// Of probabilities, over the last axis.
+    /// Returns the loss for probabilities, over the last axis.
     fn default() -> BinaryCrossentropy {
         BinaryCrossentropy { from_logits: false, label_smoothing: 0.0, axis: -1 }
     }
 }
 
 impl BinaryCrossentropy {
-    /// Whether `y_pred` are logits, not probabilities.
+    /// Sets whether `y_pred` holds logits rather than probabilities (default false).
     pub fn from_logits(self, from_logits: bool) -> BinaryCrossentropy {
         BinaryCrossentropy { from_logits, ..self }
     }
 
-    /// Moves the labels towards ½ by this fraction.
+    /// Sets the fraction by which the labels move towards ½ (default 0).
     pub fn label_smoothing(self, label_smoothing: f64) -> BinaryCrossentropy {
         BinaryCrossentropy { label_smoothing, ..self }
     }
 
-    /// The axis that the mean is taken over.
+    /// Sets the axis of the mean (default: the last).
     pub fn axis(self, axis: i32) -> BinaryCrossentropy {
         BinaryCrossentropy { axis, ..self }
     }
@@ -85,8 +86,9 @@ impl Loss for BinaryCrossentropy {
     }
 }
 
-/// Keras's `BinaryFocalCrossentropy` (Lin and others, arXiv:1708.02002): the crossentropy of each element times
-/// (1 − the probability of its label)^γ, and with `apply_class_balancing` times α for label 1 and 1 − α for 0.
+/// Keras's `BinaryFocalCrossentropy` (Lin et al., arXiv:1708.02002): the crossentropy of each element times (1 − q)^γ, where q is
+/// the predicted probability of its label. With `apply_class_balancing`, it is also multiplied by α for label 1 and by 1 − α for
+/// label 0.
 #[derive(Clone, Copy, Debug)]
 pub struct BinaryFocalCrossentropy {
     apply_class_balancing: bool,
@@ -98,7 +100,7 @@ pub struct BinaryFocalCrossentropy {
 }
 
 impl Default for BinaryFocalCrossentropy {
-    /// Of probabilities, over the last axis, with γ 2 and no balancing (α 0.25).
+    /// Returns the loss for probabilities, over the last axis.
     fn default() -> BinaryFocalCrossentropy {
         BinaryFocalCrossentropy {
             apply_class_balancing: false,
@@ -112,32 +114,32 @@ impl Default for BinaryFocalCrossentropy {
 }
 
 impl BinaryFocalCrossentropy {
-    /// Whether the classes have the weights α and 1 − α.
+    /// Sets whether the classes have the weights α and 1 − α (default false).
     pub fn apply_class_balancing(self, apply_class_balancing: bool) -> BinaryFocalCrossentropy {
         BinaryFocalCrossentropy { apply_class_balancing, ..self }
     }
 
-    /// The weight of class 1.
+    /// Sets α, the weight of class 1 (default 0.25).
     pub fn alpha(self, alpha: f64) -> BinaryFocalCrossentropy {
         BinaryFocalCrossentropy { alpha, ..self }
     }
 
-    /// How much less what is right already counts.
+    /// Sets γ (default 2). A larger γ reduces the weight of elements that are already predicted well.
     pub fn gamma(self, gamma: f64) -> BinaryFocalCrossentropy {
         BinaryFocalCrossentropy { gamma, ..self }
     }
 
-    /// Whether `y_pred` are logits, not probabilities.
+    /// Sets whether `y_pred` holds logits rather than probabilities (default false).
     pub fn from_logits(self, from_logits: bool) -> BinaryFocalCrossentropy {
         BinaryFocalCrossentropy { from_logits, ..self }
     }
 
-    /// Moves the labels towards ½ by this fraction.
+    /// Sets the fraction by which the labels move towards ½ (default 0).
     pub fn label_smoothing(self, label_smoothing: f64) -> BinaryFocalCrossentropy {
         BinaryFocalCrossentropy { label_smoothing, ..self }
     }
 
-    /// The axis that the mean is taken over.
+    /// Sets the axis of the mean (default: the last).
     pub fn axis(self, axis: i32) -> BinaryFocalCrossentropy {
         BinaryFocalCrossentropy { axis, ..self }
     }
@@ -159,8 +161,8 @@ impl Loss for BinaryFocalCrossentropy {
     }
 }
 
-/// Keras's `CategoricalCrossentropy`: the sum over the axis of −y·ln p, for the probabilities y = y_true, and p = y_pred made to
-/// add up to 1, or the softmax of y_pred if that are logits.
+/// Keras's `CategoricalCrossentropy`: the sum over an axis of −y·ln p, where y = y_true holds probabilities. The probabilities p
+/// are y_pred, scaled to a sum of 1, or the softmax of y_pred if the predictions are logits.
 #[derive(Clone, Copy, Debug)]
 pub struct CategoricalCrossentropy {
     from_logits: bool,
@@ -169,24 +171,25 @@ pub struct CategoricalCrossentropy {
 }
 
 impl Default for CategoricalCrossentropy {
-    /// Of probabilities, over the last axis.
+    /// Returns the loss for probabilities, over the last axis.
     fn default() -> CategoricalCrossentropy {
         CategoricalCrossentropy { from_logits: false, label_smoothing: 0.0, axis: -1 }
     }
 }
 
 impl CategoricalCrossentropy {
-    /// Whether `y_pred` are logits, not probabilities.
+    /// Sets whether `y_pred` holds logits rather than probabilities (default false).
     pub fn from_logits(self, from_logits: bool) -> CategoricalCrossentropy {
         CategoricalCrossentropy { from_logits, ..self }
     }
 
-    /// Moves the labels towards one divided by the number of classes, which is the last dimension, by this fraction.
+    /// Sets the fraction by which the labels move towards 1 / n (default 0). Here n is the number of classes, which is the last
+    /// dimension.
     pub fn label_smoothing(self, label_smoothing: f64) -> CategoricalCrossentropy {
         CategoricalCrossentropy { label_smoothing, ..self }
     }
 
-    /// The axis of the classes.
+    /// Sets the axis of the classes (default: the last).
     pub fn axis(self, axis: i32) -> CategoricalCrossentropy {
         CategoricalCrossentropy { axis, ..self }
     }
@@ -205,11 +208,11 @@ impl Loss for CategoricalCrossentropy {
     }
 }
 
-/// Keras's `SparseCategoricalCrossentropy`: −ln p\[y_true\], for the probabilities p = y_pred, made to add up to 1, or the softmax
-/// of y_pred if that are logits.
+/// Keras's `SparseCategoricalCrossentropy`: −ln p\[y_true\]. The probabilities p are y_pred, scaled to a sum of 1, or the softmax
+/// of y_pred if the predictions are logits.
 ///
-/// `y_true` are labels of shape `[…]` or `[…, 1]`, `y_pred` is of `[…, classes]`. A label out of range is an error that names its
-/// position, its value, and the number of classes.
+/// `y_true` holds labels, in the shape `[…]` or `[…, 1]`, and `y_pred` has the shape `[…, classes]`. A label out of range is an
+/// error that names its position, its value, and the number of classes.
 ///
 /// ```
 /// use gradlet_core::losses::{Loss, SparseCategoricalCrossentropy};
@@ -228,17 +231,17 @@ pub struct SparseCategoricalCrossentropy {
 }
 
 impl SparseCategoricalCrossentropy {
-    /// Whether `y_pred` are logits, not probabilities.
+    /// Sets whether `y_pred` holds logits rather than probabilities (default false).
     pub fn from_logits(self, from_logits: bool) -> SparseCategoricalCrossentropy {
         SparseCategoricalCrossentropy { from_logits, ..self }
     }
 
-    /// Samples with this label, which need not be a class, have no loss and do not count.
+    /// Ignores samples with this label: they have no loss and do not count in the mean. The label need not be a valid class.
     pub fn ignore_class(self, class: i64) -> SparseCategoricalCrossentropy {
         SparseCategoricalCrossentropy { ignore_class: Some(class), ..self }
     }
 
-    /// The labels as integers, without a last axis of size 1 that `y_pred` has for its classes.
+    /// Returns the labels as integers. Removes a last axis of size 1 if `y_pred` has its classes there.
     fn labels(y_true: &Tensor, y_pred: &Tensor) -> Result<Tensor> {
         let (y_true, y_pred) = same_rank(y_true, y_pred)?;
         let labels = match y_true.dims() {
@@ -268,7 +271,7 @@ impl Loss for SparseCategoricalCrossentropy {
     }
 }
 
-/// Keras's `KLDivergence`: the sum of y·ln(y / p) over the last axis, for y = y_true and p = y_pred, both kept from 0.
+/// Keras's `KLDivergence`: the sum of y·ln(y / p) over the last axis, for y = y_true and p = y_pred. Both are clipped to [ε, 1].
 #[derive(Clone, Copy, Debug, Default)]
 pub struct KLDivergence;
 

@@ -1,4 +1,4 @@
-//! Losses of numbers.
+//! Regression losses, for numeric targets.
 
 use super::{EPSILON, Loss, alike};
 use crate::base::error::Result;
@@ -38,8 +38,8 @@ impl Loss for MeanAbsolutePercentageError {
     }
 }
 
-/// Keras's `MeanSquaredLogarithmicError`: the mean of (ln(y_pred + 1) − ln(y_true + 1))² over the last axis, where both are at
-/// least ε.
+/// Keras's `MeanSquaredLogarithmicError`: the mean of (ln(y_pred + 1) − ln(y_true + 1))² over the last axis. Values below ε are
+/// replaced by ε first.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct MeanSquaredLogarithmicError;
 
@@ -51,19 +51,19 @@ impl Loss for MeanSquaredLogarithmicError {
     }
 }
 
-/// Keras's `CosineSimilarity`: minus the cosine of the angle between y_true and y_pred, over the axis.
+/// Keras's `CosineSimilarity`: the negated cosine of the angle between y_true and y_pred along an axis.
 #[derive(Clone, Copy, Debug)]
 pub struct CosineSimilarity {
     axis: i32,
 }
 
 impl CosineSimilarity {
-    /// The axis that the vectors lie along: the last unless another is given.
+    /// Sets the axis of the vectors (default: the last).
     pub fn axis(self, axis: i32) -> CosineSimilarity {
         CosineSimilarity { axis }
     }
 
-    /// The cosine itself.
+    /// Returns the cosine, not negated.
     pub(crate) fn cosine(&self, y_true: &Tensor, y_pred: &Tensor) -> Result<Tensor> {
         let (y_true, y_pred) = alike(y_true, y_pred)?;
         let normal = |y: &Tensor| {
@@ -87,14 +87,14 @@ impl Loss for CosineSimilarity {
     }
 }
 
-/// Keras's `Huber`: the mean over the last axis of e² / 2 where |e| ≤ δ, else δ·|e| − δ² / 2, for e = y_pred − y_true.
+/// Keras's `Huber`: the mean over the last axis of e² / 2 where |e| ≤ δ, and of δ·|e| − δ² / 2 elsewhere, for e = y_pred − y_true.
 #[derive(Clone, Copy, Debug)]
 pub struct Huber {
     delta: f64,
 }
 
 impl Huber {
-    /// From where on the loss grows in a straight line: 1 unless given.
+    /// Sets δ, the size of the error above which the loss grows linearly (default 1).
     pub fn delta(self, delta: f64) -> Huber {
         Huber { delta }
     }

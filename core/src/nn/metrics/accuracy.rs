@@ -1,20 +1,20 @@
-//! Accuracies: how often a prediction is right.
+//! Accuracies: the share of predictions that are right.
 
 use super::MeanOf;
 
-/// Keras's `Accuracy`: how often `y_pred` equals `y_true`.
+/// Keras's `Accuracy`: the share of elements for which `y_pred` equals `y_true`.
 pub type Accuracy = MeanOf<measures::Equal>;
 
-/// Keras's `BinaryAccuracy`: how often `y_pred` is above the threshold, 0.5 unless given, where `y_true` is 1, and not above
-/// where it is 0.
+/// Keras's `BinaryAccuracy`: the share of elements whose prediction matches the label. A prediction above the threshold (default
+/// 0.5) counts as 1, any other as 0.
 pub type BinaryAccuracy = MeanOf<measures::BinaryHit>;
 
-/// Keras's `CategoricalAccuracy`: how often the largest of `y_pred[…, classes]` (the first, of equal ones) is where the largest
-/// of `y_true[…, classes]` is.
+/// Keras's `CategoricalAccuracy`: the share of samples for which `y_pred[…, classes]` and `y_true[…, classes]` are largest at the
+/// same index. Among equal elements, the first counts as the largest.
 pub type CategoricalAccuracy = MeanOf<measures::Hit>;
 
-/// Keras's `SparseCategoricalAccuracy`: how often the largest of `y_pred[…, classes]` (the first, of equal ones) is at the
-/// label `y_true[…]`.
+/// Keras's `SparseCategoricalAccuracy`: the share of samples for which `y_pred[…, classes]` is largest at the index `y_true[…]`.
+/// Among equal elements, the first counts as the largest.
 ///
 /// ```
 /// use gradlet_core::metrics::{Metric, SparseCategoricalAccuracy};
@@ -28,37 +28,38 @@ pub type CategoricalAccuracy = MeanOf<measures::Hit>;
 /// ```
 pub type SparseCategoricalAccuracy = MeanOf<measures::SparseHit>;
 
-/// Keras's `TopKCategoricalAccuracy`: how often fewer than k, 5 unless given, of `y_pred[…, classes]` are larger than that at
-/// the largest of `y_true[…, classes]`. Never, where one of them is not finite.
+/// Keras's `TopKCategoricalAccuracy`: the share of samples whose true class is among the `k` largest predictions (default 5). The
+/// true class is the index of the largest element of `y_true[…, classes]`. It is among the `k` largest if fewer than `k` elements
+/// of `y_pred[…, classes]` are larger than its own prediction. A sample with a prediction that is not finite never counts.
 pub type TopKCategoricalAccuracy = MeanOf<measures::TopKHit>;
 
-/// Keras's `SparseTopKCategoricalAccuracy`: as [`TopKCategoricalAccuracy`] with labels `y_true[…]`. A label that is no class is
-/// never hit.
+/// Keras's `SparseTopKCategoricalAccuracy`: the same as [`TopKCategoricalAccuracy`], with labels `y_true[…]`. A sample whose label
+/// is not a class index never counts.
 pub type SparseTopKCategoricalAccuracy = MeanOf<measures::SparseTopKHit>;
 
 impl BinaryAccuracy {
-    /// What a prediction must be above to stand for 1.
+    /// Creates the metric with this threshold. A prediction above it counts as 1.
     pub fn threshold(threshold: f64) -> BinaryAccuracy {
         MeanOf::new(measures::BinaryHit { threshold })
     }
 }
 
 impl TopKCategoricalAccuracy {
-    /// How far down the order of the predictions counts.
+    /// Creates the metric with this `k`: the true class must be among the `k` largest predictions.
     pub fn k(k: u32) -> TopKCategoricalAccuracy {
         MeanOf::new(measures::TopKHit { k })
     }
 }
 
 impl SparseTopKCategoricalAccuracy {
-    /// How far down the order of the predictions counts.
+    /// Creates the metric with this `k`: the true class must be among the `k` largest predictions.
     pub fn k(k: u32) -> SparseTopKCategoricalAccuracy {
         MeanOf::new(measures::SparseTopKHit { k })
     }
 }
 
 pub(super) mod measures {
-    //! 1 where a prediction is right, else 0.
+    //! Measures that are 1 where a prediction is right, and 0 elsewhere.
 
     use super::super::Measure;
     use crate::base::dtype::DType;
@@ -67,7 +68,7 @@ pub(super) mod measures {
     use crate::tensor::Tensor;
     use alloc::vec::Vec;
 
-    /// Whether both are equal.
+    /// Measure that is 1 where the prediction equals the label.
     #[derive(Clone, Copy, Debug, Default)]
     pub struct Equal;
 
@@ -78,7 +79,7 @@ pub(super) mod measures {
         }
     }
 
-    /// Whether the prediction is above a threshold just where the label is 1.
+    /// Measure that is 1 where the prediction is above a threshold and the label is 1, or where neither is the case.
     #[derive(Clone, Copy, Debug)]
     pub struct BinaryHit {
         pub(super) threshold: f64,
@@ -98,7 +99,7 @@ pub(super) mod measures {
         }
     }
 
-    /// Whether the largest prediction is where the largest label is.
+    /// Measure that is 1 where the largest prediction has the same index as the largest label.
     #[derive(Clone, Copy, Debug, Default)]
     pub struct Hit;
 
@@ -108,7 +109,7 @@ pub(super) mod measures {
         }
     }
 
-    /// Whether the largest prediction is at the label.
+    /// Measure that is 1 where the index of the largest prediction is the label.
     #[derive(Clone, Copy, Debug, Default)]
     pub struct SparseHit;
 
@@ -123,7 +124,7 @@ pub(super) mod measures {
         }
     }
 
-    /// Labels without a last axis of size 1 where the predictions have their classes.
+    /// Returns the labels, without their last axis of size 1 if the predictions have an axis of classes in its place.
     fn labels(y_true: &Tensor, y_pred: &Tensor) -> Result<Tensor> {
         match y_true.dims() {
             [rest @ .., 1] if y_true.dims().len() == y_pred.dims().len() => y_true.reshape(rest),
@@ -131,7 +132,7 @@ pub(super) mod measures {
         }
     }
 
-    /// Whether the prediction at the largest label is among the first.
+    /// Measure that is 1 where the class of the largest label is among the `k` largest predictions.
     #[derive(Clone, Copy, Debug)]
     pub struct TopKHit {
         pub(super) k: u32,
@@ -149,7 +150,7 @@ pub(super) mod measures {
         }
     }
 
-    /// Whether the prediction at the label is among the first.
+    /// Measure that is 1 where the label is among the `k` largest predictions.
     #[derive(Clone, Copy, Debug)]
     pub struct SparseTopKHit {
         pub(super) k: u32,
@@ -167,7 +168,7 @@ pub(super) mod measures {
         }
     }
 
-    /// Whether fewer than `k` predictions are larger than that at the label, as `tf.math.in_top_k`.
+    /// Returns 1 where fewer than `k` predictions are larger than the prediction at the label, as in `tf.math.in_top_k`.
     fn in_top_k(labels: &Tensor, y_pred: &Tensor, k: u32) -> Result<Tensor> {
         let classes = y_pred.shape().back(0).ok_or(Error::Rank { input: 0 })?;
         let classes: Vec<i32> = (0..classes as i32).collect();

@@ -11,29 +11,31 @@ use crate::tensor::variable::Variable;
 use alloc::format;
 use alloc::vec::Vec;
 
-/// A curve over the thresholds.
+/// Curve whose area is measured. Each threshold contributes one point.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Curve {
-    /// The share of the positives that are found, over the share of the negatives taken for such.
+    /// The receiver operating characteristic: the share of the positives that are predicted positive, over the share of the
+    /// negatives that are predicted positive.
     #[default]
     Roc,
     /// Precision over recall.
     Pr,
 }
 
-/// How the area between two thresholds is estimated.
+/// Rule that estimates the area between two neighbouring thresholds.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum SummationMethod {
-    /// By the mean of the two heights; for precision over recall as Davis and Goadrich do (2006).
+    /// Uses the mean of the two heights. For the precision-recall curve, uses the interpolation of Davis and Goadrich (2006).
     #[default]
     Interpolation,
-    /// By the larger height.
+    /// Uses the larger of the two heights.
     Majoring,
-    /// By the smaller height.
+    /// Uses the smaller of the two heights.
     Minoring,
 }
 
-/// Keras's `AUC`: the area under the ROC curve, or another, estimated at 200 thresholds unless others are given.
+/// Keras's `AUC`: the area under the ROC curve or the precision-recall curve. By default the curve is the ROC curve, and the area
+/// is estimated at 200 thresholds.
 ///
 /// ```
 /// use gradlet_core::metrics::{Auc, Metric};
@@ -49,16 +51,16 @@ pub enum SummationMethod {
 pub struct Auc {
     curve: Curve,
     summation_method: SummationMethod,
-    /// Those between 0 and 1.
+    /// Thresholds between 0 and 1.
     inner: Inner,
     from_logits: bool,
     cells: [(Cell, Variable); 4],
 }
 
-/// The thresholds between 0 and 1.
+/// Thresholds between 0 and 1.
 #[derive(Debug)]
 enum Inner {
-    /// So many in all, with those at the ends, spread evenly.
+    /// `n` thresholds, evenly spaced from 0 to 1, both ends included.
     Even(u32),
     Given(Vec<f64>),
 }
@@ -77,32 +79,32 @@ impl Default for Auc {
 }
 
 impl Auc {
-    /// Which curve.
+    /// Sets the curve (default [`Curve::Roc`]).
     pub fn curve(self, curve: Curve) -> Auc {
         Auc { curve, ..self }
     }
 
-    /// How the area is estimated.
+    /// Sets the rule that estimates the area (default [`SummationMethod::Interpolation`]).
     pub fn summation_method(self, summation_method: SummationMethod) -> Auc {
         Auc { summation_method, ..self }
     }
 
-    /// At so many thresholds, 2 or more, spread evenly from 0 to 1.
+    /// Uses `count` thresholds, evenly spaced from 0 to 1. `count` must be at least 2; the default is 200.
     pub fn num_thresholds(self, count: u32) -> Auc {
         Auc { inner: Inner::Even(count), ..self }
     }
 
-    /// At these thresholds between 0 and 1, and at 0 and 1.
+    /// Uses these thresholds between 0 and 1, and also 0 and 1 themselves.
     pub fn thresholds(self, thresholds: &[f64]) -> Auc {
         Auc { inner: Inner::Given(thresholds.into()), ..self }
     }
 
-    /// Whether predictions are logits, not probabilities.
+    /// Sets whether predictions are logits rather than probabilities (default false).
     pub fn from_logits(self, from_logits: bool) -> Auc {
         Auc { from_logits, ..self }
     }
 
-    /// All thresholds, the first and last just outside of what is possible.
+    /// Returns all thresholds in increasing order. The first is slightly below 0 and the last slightly above 1.
     fn all_thresholds(&self) -> Result<Vec<f64>> {
         let mut inner = match &self.inner {
             &Inner::Even(count) if count < 2 => return Err(Error::message(format!("num_thresholds must be more than 1, not {count}"))),
@@ -159,19 +161,20 @@ impl Metric for Auc {
     }
 }
 
-/// All elements but the last, and all but the first.
+/// Returns all elements but the last, and all elements but the first.
 fn ends(x: &Tensor) -> Result<[Tensor; 2]> {
     let count = i64::from(x.dims().first().copied().unwrap_or(0)) - 1;
     Ok([x.slice(&[0], &[count])?, x.slice(&[1], &[count])?])
 }
 
-/// Each element less the next.
+/// Returns each element minus the next one.
 fn step(x: &Tensor) -> Result<Tensor> {
     let [left, right] = ends(x)?;
     left.sub(&right)
 }
 
-/// The area under precision over recall, where true and false positives grow in proportion between two thresholds.
+/// Returns the area under the precision-recall curve. Between two thresholds, the number of true positives is interpolated linearly
+/// in the number of false positives.
 fn interpolated_precision(tp: &Tensor, fp: &Tensor, fn_: &Tensor) -> Result<Tensor> {
     let positives = tp.add(fp)?;
     let (zero, one) = (tp.like(0.0)?, tp.like(1.0)?);

@@ -1,4 +1,4 @@
-//! Metrics of right and wrong positives and negatives.
+//! Metrics that count right and wrong predictions: true and false positives, true and false negatives.
 
 use super::{Metric, accumulate};
 use crate::base::dtype::DType;
@@ -11,7 +11,8 @@ use crate::tensor::variable::Variable;
 use alloc::format;
 use alloc::vec::Vec;
 
-/// What a prediction is: above a threshold (positive) or not, and rightly so or not.
+/// Cell of the confusion matrix. A prediction above the threshold is positive, and any other is negative. It is true if the label
+/// agrees, and false otherwise.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Cell {
     TruePositives,
@@ -31,7 +32,7 @@ impl Cell {
     }
 }
 
-/// Which predictions are positive.
+/// Options that decide which predictions are positive.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Rules {
     pub(super) thresholds: Vec<f64>,
@@ -39,11 +40,12 @@ pub(super) struct Rules {
     pub(super) class_id: Option<u32>,
 }
 
-/// What stands for "not among the first k" in place of a prediction.
+/// Replacement for a prediction that is not among the `top_k` largest of its sample.
 const LOWEST: f64 = -1e10;
 
 impl Rules {
-    /// The thresholds; where none is given, 0.5, or with `top_k` any prediction that is among the first.
+    /// Returns the thresholds. If none was given, returns 0.5, or with `top_k` a threshold that exactly the `top_k`
+    /// largest predictions exceed.
     fn thresholds(&self) -> Result<Vec<f64>> {
         match (&*self.thresholds, self.top_k) {
             ([], None) => Ok([0.5].into()),
@@ -53,13 +55,13 @@ impl Rules {
         }
     }
 
-    /// Creates a count for each threshold.
+    /// Creates one count per threshold in each cell's variable.
     fn build(&self, scope: &dyn Scope, cells: &[(Cell, &Variable)]) -> Result<()> {
         let zeros = Tensor::full(&scope.device(), 0.0f32, &[self.thresholds()?.len() as u32])?;
         cells.iter().try_for_each(|(_, variable)| variable.create(scope, &zeros))
     }
 
-    /// A result for each threshold, or a scalar for one.
+    /// Returns one result for each threshold, or a scalar for a single threshold.
     fn result(&self, result: Tensor) -> Result<Tensor> {
         if result.dims() == [1] { result.reshape(&[]) } else { Ok(result) }
     }
@@ -85,7 +87,7 @@ impl Rules {
     }
 }
 
-/// Adds to the count of each cell, at each threshold, the weights of the predictions in it.
+/// Adds the weights of the predictions to the counts of their cells, for each threshold.
 pub(super) fn count(
     scope: &dyn Scope,
     cells: &[(Cell, &Variable)],
@@ -110,14 +112,14 @@ pub(super) fn count(
     Ok(())
 }
 
-/// Whether each of the predictions is above each threshold: `[thresholds, predictions]`.
+/// Returns true where a prediction is above a threshold: `[thresholds, predictions]`.
 fn above(y_pred: &Tensor, thresholds: &[f64]) -> Result<Tensor> {
     let last = thresholds.len() as f64 - 1.0;
     let column = |values: Vec<f32>| Tensor::new(&y_pred.device()?, &values, &[values.len() as u32, 1]);
     if !even(thresholds) {
         return y_pred.greater(&column(thresholds.iter().map(|&threshold| threshold as f32).collect())?);
     }
-    // As Keras does, which then looks for the number of thresholds below a prediction, rounded as here.
+    // Like Keras, this rounds to the number of thresholds below the prediction, and compares that number instead of the prediction.
     let mut below = y_pred.clip_by_value(0.0, 1.0)?.mul_scalar(last)?.ceil()?;
     if thresholds.first().is_some_and(|&first| first < 0.0) {
         below = below.maximum(&below.like(1.0)?)?;
@@ -125,7 +127,7 @@ fn above(y_pred: &Tensor, thresholds: &[f64]) -> Result<Tensor> {
     below.greater(&column((0..thresholds.len()).map(|index| index as f32).collect())?)
 }
 
-/// True if three thresholds or more divide the numbers from 0 to 1 evenly.
+/// True if there are at least three thresholds, evenly spaced from 0 to 1.
 fn even(thresholds: &[f64]) -> bool {
     let last = thresholds.len().saturating_sub(1) as f64;
     let near = |(index, &threshold): (usize, &f64)| {
@@ -135,7 +137,7 @@ fn even(thresholds: &[f64]) -> bool {
     thresholds.len() >= 3 && thresholds.iter().enumerate().all(near)
 }
 
-/// Labels, predictions and weights of one rank.
+/// Returns labels, predictions and weights of the same rank.
 pub(super) fn paired(y_true: &Tensor, y_pred: &Tensor, weights: Option<&Tensor>) -> Result<(Tensor, Tensor, Option<Tensor>)> {
     let (y_true, y_pred) = same_rank(&y_true.cast(DType::F32)?, &y_pred.cast(DType::F32)?)?;
     let Some(weights) = weights else { return Ok((y_true, y_pred, None)) };
@@ -145,7 +147,7 @@ pub(super) fn paired(y_true: &Tensor, y_pred: &Tensor, weights: Option<&Tensor>)
     Ok((y_true, y_pred, Some(weights)))
 }
 
-/// The predictions of one class, along an axis of size 1.
+/// Returns the elements of one class, with a last axis of size 1.
 fn one_class(y: &Tensor, class: u32) -> Result<Tensor> {
     match y.dims() {
         [outer @ .., classes] if !outer.is_empty() && class < *classes => {
@@ -157,7 +159,8 @@ fn one_class(y: &Tensor, class: u32) -> Result<Tensor> {
     }
 }
 
-/// The `k` largest predictions of each sample, the first ones of equal ones, and a very low number in place of the others.
+/// Keeps the `k` largest predictions of each sample and replaces the others by [`LOWEST`]. Among equal predictions, the first come
+/// first.
 fn first(y_pred: &Tensor, k: u32) -> Result<Tensor> {
     let classes = y_pred.shape().back(0).ok_or(Error::Rank { input: 1 })?;
     let (_, best) = y_pred.top_k(k)?;
@@ -168,7 +171,8 @@ fn first(y_pred: &Tensor, k: u32) -> Result<Tensor> {
 
 macro_rules! counts {
     ($($name:ident: $what:literal;)*) => {$(
-        #[doc = concat!("Keras's `", stringify!($name), "`: ", $what, ", each with its weight. A scalar, or one for each threshold.")]
+        #[doc = concat!("Keras's `", stringify!($name), "`: ", $what, ", each counted with its weight.")]
+        #[doc = "The result is a scalar, or has one element for each threshold."]
         #[derive(Debug)]
         pub struct $name {
             rules: Rules,
@@ -176,14 +180,14 @@ macro_rules! counts {
         }
 
         impl $name {
-            /// At these thresholds, which are from 0 to 1.
+            /// Uses these thresholds, each from 0 to 1.
             pub fn thresholds(thresholds: &[f64]) -> $name {
                 $name { rules: Rules { thresholds: thresholds.into(), ..Rules::default() }, ..$name::default() }
             }
         }
 
         impl Default for $name {
-            /// At the threshold 0.5.
+            /// Returns the metric with the threshold 0.5.
             fn default() -> $name {
                 $name { rules: Rules::default(), accumulator: Variable::untrained("accumulator") }
             }
@@ -209,15 +213,16 @@ macro_rules! counts {
 }
 
 counts! {
-    TruePositives: "how many predictions are above the threshold where the label is not 0";
-    FalsePositives: "how many predictions are above the threshold where the label is 0";
-    TrueNegatives: "how many predictions are not above the threshold where the label is 0";
-    FalseNegatives: "how many predictions are not above the threshold where the label is not 0";
+    TruePositives: "the number of predictions above the threshold whose label is not 0";
+    FalsePositives: "the number of predictions above the threshold whose label is 0";
+    TrueNegatives: "the number of predictions not above the threshold whose label is 0";
+    FalseNegatives: "the number of predictions not above the threshold whose label is not 0";
 }
 
 macro_rules! shares {
     ($($name:ident: $other:ident, $what:literal;)*) => {$(
-        #[doc = concat!("Keras's `", stringify!($name), "`: ", $what, ". A scalar, or one for each threshold; 0 where there is none.")]
+        #[doc = concat!("Keras's `", stringify!($name), "`: ", $what, ".")]
+        #[doc = "The result is a scalar, or has one element for each threshold. It is 0 where the denominator is 0."]
         #[derive(Debug)]
         pub struct $name {
             rules: Rules,
@@ -226,19 +231,19 @@ macro_rules! shares {
         }
 
         impl $name {
-            /// At these thresholds, which are from 0 to 1.
+            /// Uses these thresholds, each from 0 to 1.
             pub fn thresholds(mut self, thresholds: &[f64]) -> $name {
                 self.rules.thresholds = thresholds.into();
                 self
             }
 
-            /// Only the `k` largest predictions of a sample are positive, at whatever threshold, if none is given.
+            /// Counts only the `k` largest predictions of a sample as positive. Thresholds apply to them only if some were given.
             pub fn top_k(mut self, k: u32) -> $name {
                 self.rules.top_k = Some(k);
                 self
             }
 
-            /// Only the predictions of this class count.
+            /// Counts only the predictions of this class.
             pub fn class_id(mut self, class: u32) -> $name {
                 self.rules.class_id = Some(class);
                 self
@@ -250,7 +255,7 @@ macro_rules! shares {
         }
 
         impl Default for $name {
-            /// At the threshold 0.5, over all classes.
+            /// Returns the metric with the threshold 0.5, over all classes.
             fn default() -> $name {
                 $name { rules: Rules::default(), hits: Cell::TruePositives.variable(), others: Cell::$other.variable() }
             }

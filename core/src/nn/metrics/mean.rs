@@ -11,7 +11,7 @@ use crate::tensor::scope::Scope;
 use crate::tensor::variable::Variable;
 use alloc::vec::Vec;
 
-/// Keras's `Mean`: of the values, each with its weight. 0 before the first.
+/// Keras's `Mean`: the weighted mean of the values. The result is 0 before the first value.
 ///
 /// ```
 /// use gradlet_core::metrics::Mean;
@@ -42,7 +42,8 @@ impl Mean {
         self.count.create(scope, &zero)
     }
 
-    /// Takes values in. A sample is what one weight belongs to: further axes than the weights have are taken the mean of.
+    /// Updates the state with values. Each weight belongs to one sample. If the values have more axes than the weights, the update
+    /// averages over the additional axes.
     pub fn update_state(&self, scope: &dyn Scope, values: &Tensor, sample_weight: Option<&Tensor>) -> Result<()> {
         self.build(scope)?;
         let (values, weights) = samplewise(values, sample_weight, |x, axes| x.mean(axes, false))?;
@@ -54,13 +55,13 @@ impl Mean {
         accumulate(scope, &self.count, &count)
     }
 
-    /// The mean of all values since the last reset.
+    /// Returns the mean of all values since the last reset.
     pub fn result(&self, scope: &dyn Scope) -> Result<Tensor> {
         self.build(scope)?;
         scope.read(&self.total)?.divide_no_nan(&scope.read(&self.count)?)
     }
 
-    /// Forgets all values.
+    /// Sets the state to zeros, so that earlier values no longer count.
     pub fn reset_state(&self, scope: &dyn Scope) -> Result<()> {
         reset(self, scope)
     }
@@ -73,7 +74,7 @@ impl Module for Mean {
     }
 }
 
-/// Keras's `Sum`: of the values, each times its weight.
+/// Keras's `Sum`: the weighted sum of the values.
 #[derive(Debug)]
 pub struct Sum {
     total: Variable,
@@ -90,20 +91,20 @@ impl Sum {
         self.total.create(scope, &Tensor::scalar(&scope.device(), 0.0f32))
     }
 
-    /// Takes values in.
+    /// Updates the state with values, each multiplied by its weight.
     pub fn update_state(&self, scope: &dyn Scope, values: &Tensor, sample_weight: Option<&Tensor>) -> Result<()> {
         self.build(scope)?;
         let (values, _) = samplewise(values, sample_weight, |x, axes| x.sum(axes, false))?;
         accumulate(scope, &self.total, &values.sum(&[], false)?)
     }
 
-    /// The sum of all values since the last reset.
+    /// Returns the sum of all values since the last reset.
     pub fn result(&self, scope: &dyn Scope) -> Result<Tensor> {
         self.build(scope)?;
         scope.read(&self.total)
     }
 
-    /// Forgets all values.
+    /// Sets the state to zeros, so that earlier values no longer count.
     pub fn reset_state(&self, scope: &dyn Scope) -> Result<()> {
         reset(self, scope)
     }
@@ -115,7 +116,7 @@ impl Module for Sum {
     }
 }
 
-/// A value for each sample, times its weight, and the weights: Keras's `reduce_to_samplewise_values`.
+/// Returns one value for each sample, multiplied by its weight, and the weights. This is Keras's `reduce_to_samplewise_values`.
 fn samplewise(
     values: &Tensor,
     weights: Option<&Tensor>,
@@ -134,7 +135,7 @@ fn samplewise(
     Ok((from(1, &values)?, Some(from(1, &weights)?)))
 }
 
-/// What a metric takes the mean of.
+/// A measure: the values that a metric averages.
 ///
 /// ```
 /// use gradlet_core::metrics::{MeanOf, Measure, Metric};
@@ -158,18 +159,18 @@ fn samplewise(
 /// # Ok::<(), gradlet_core::Error>(())
 /// ```
 pub trait Measure: ThreadSafe {
-    /// A value for each sample, or several.
+    /// Returns one or more values for each sample.
     fn values(&self, y_true: &Tensor, y_pred: &Tensor) -> Result<Tensor>;
 }
 
-/// Any loss, before its reduction.
+/// Every loss is a measure: its values are the losses before the reduction.
 impl<L: Loss> Measure for L {
     fn values(&self, y_true: &Tensor, y_pred: &Tensor) -> Result<Tensor> {
         self.losses(y_true, y_pred)
     }
 }
 
-/// The metric that is the mean of a [`Measure`] over the samples: Keras's `MeanMetricWrapper`.
+/// The mean of a [`Measure`] over the samples, as a metric: Keras's `MeanMetricWrapper`.
 #[derive(Debug, Default)]
 pub struct MeanOf<M> {
     pub(super) measure: M,
@@ -177,7 +178,7 @@ pub struct MeanOf<M> {
 }
 
 impl<M> MeanOf<M> {
-    /// The mean of `measure`.
+    /// Creates the metric that averages `measure`.
     pub fn new(measure: M) -> MeanOf<M> {
         MeanOf { measure, mean: Mean::default() }
     }

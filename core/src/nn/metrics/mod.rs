@@ -1,8 +1,8 @@
-//! Metrics: running results over batches, with Keras's names, arguments, defaults and state. Their state is in variables, so
-//! they work in traced functions too.
+//! Metrics, which accumulate a result over batches, with Keras's names, arguments, defaults and state. The state is in variables,
+//! so metrics also work in traced functions.
 //!
-//! A custom metric that is the mean of something over the samples is a [`Measure`] in a [`MeanOf`]; any other implements
-//! [`Metric`].
+//! To define a metric that is a mean over the samples, implement [`Measure`] and wrap it in a [`MeanOf`]. For any other metric,
+//! implement [`Metric`].
 
 mod accuracy;
 mod auc;
@@ -22,7 +22,7 @@ pub use regression::{
     SparseCategoricalCrossentropy, SquaredHinge,
 };
 
-/// What the metrics that are means take the mean of.
+/// Measures: the values of each sample that a `MeanOf` averages.
 pub mod measures {
     pub use super::accuracy::measures::*;
     pub use super::regression::Cosine;
@@ -35,20 +35,20 @@ use crate::tensor::Tensor;
 use crate::tensor::scope::Scope;
 use crate::tensor::variable::Variable;
 
-/// A metric: updated with each batch, asked for its result at any time.
+/// A metric. The caller updates it with each batch and may read its result at any time.
 pub trait Metric: Module + ThreadSafe {
-    /// Takes a batch in, with a weight for each sample if there are such.
+    /// Updates the state with a batch. `sample_weight` holds one weight for each sample; without it, every sample counts once.
     fn update_weighted(&self, scope: &dyn Scope, y_true: &Tensor, y_pred: &Tensor, sample_weight: Option<&Tensor>) -> Result<()>;
 
-    /// Takes a batch in.
+    /// Updates the state with an unweighted batch.
     fn update_state(&self, scope: &dyn Scope, y_true: &Tensor, y_pred: &Tensor) -> Result<()> {
         self.update_weighted(scope, y_true, y_pred, None)
     }
 
-    /// The result over all batches since the last reset.
+    /// Returns the result over all batches since the last reset.
     fn result(&self, scope: &dyn Scope) -> Result<Tensor>;
 
-    /// Forgets all batches: sets the state to zeros.
+    /// Sets the state to zeros, so that earlier batches no longer count.
     fn reset_state(&self, scope: &dyn Scope) -> Result<()> {
         reset(self, scope)
     }

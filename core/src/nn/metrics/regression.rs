@@ -1,4 +1,4 @@
-//! Metrics of numbers and probabilities: the means of losses, for the most part.
+//! Metrics of numbers and probabilities. Most of them are means of losses.
 
 use super::Metric;
 use super::mean::{Mean, MeanOf, Measure};
@@ -32,15 +32,15 @@ means_of_losses! {
     SparseCategoricalCrossentropy = SparseCategoricalCrossentropy;
 }
 
-/// Keras's metric `CosineSimilarity`: the mean cosine of the angle between y_true and y_pred, over an axis.
+/// Keras's metric `CosineSimilarity`: the mean cosine of the angle between `y_true` and `y_pred` along an axis.
 pub type CosineSimilarity = MeanOf<Cosine>;
 
-/// The cosine of an angle: [`losses::CosineSimilarity`] without its minus.
+/// Cosine of an angle: [`losses::CosineSimilarity`] without its minus sign.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Cosine(losses::CosineSimilarity);
 
 impl CosineSimilarity {
-    /// Of vectors along this axis, the last unless given.
+    /// Creates the metric for vectors along this axis. Its default is the last axis.
     pub fn axis(axis: i32) -> CosineSimilarity {
         MeanOf::new(Cosine(losses::CosineSimilarity::default().axis(axis)))
     }
@@ -52,7 +52,7 @@ impl Measure for Cosine {
     }
 }
 
-/// Keras's `RootMeanSquaredError`: the root of the mean of (y_pred − y_true)².
+/// Keras's `RootMeanSquaredError`: the square root of the mean of (y_pred − y_true)².
 #[derive(Debug, Default)]
 pub struct RootMeanSquaredError(Mean);
 

@@ -6,7 +6,8 @@ use crate::base::error::{Error, Result};
 use crate::tensor::Tensor;
 use alloc::vec::Vec;
 
-/// Keras's `Adadelta` (Zeiler, arXiv:1212.5701):
+/// Keras's `Adadelta` (Zeiler, arXiv:1212.5701). `w` is a variable, `g` its gradient, `a` the learning rate, and `s` and `t` are
+/// slots:
 ///
 /// ```text
 /// s' = ρ·s + (1 - ρ)·g²     d = √(t + ε)·g / √(s' + ε)
@@ -14,7 +15,7 @@ use alloc::vec::Vec;
 /// ```
 pub type Adadelta = Descent<AdadeltaRule>;
 
-/// The rule of [`Adadelta`].
+/// Update rule of [`Adadelta`].
 #[derive(Clone, Debug)]
 pub struct AdadeltaRule {
     rho: f64,
@@ -22,18 +23,18 @@ pub struct AdadeltaRule {
 }
 
 impl Adadelta {
-    /// With this learning rate or schedule (1 is that of the paper); ρ 0.95, ε 1e-7.
+    /// Creates an optimizer with this learning rate or schedule. The paper uses a rate of 1. Defaults: ρ 0.95, ε 1e-7.
     pub fn new(learning_rate: impl Into<LearningRate>) -> Adadelta {
         Descent::by(AdadeltaRule { rho: 0.95, epsilon: 1e-7 }, learning_rate)
     }
 
-    /// How much of the means is kept in a step.
+    /// Sets ρ, the fraction of the running means that each step keeps.
     pub fn rho(mut self, rho: f64) -> Adadelta {
         self.rule.rho = rho;
         self
     }
 
-    /// What is added below the roots.
+    /// Sets ε, which is added under the square roots.
     pub fn epsilon(mut self, epsilon: f64) -> Adadelta {
         self.rule.epsilon = epsilon;
         self
@@ -41,14 +42,14 @@ impl Adadelta {
 }
 
 impl Default for Adadelta {
-    /// With Keras's learning rate, 0.001.
+    /// Returns the optimizer with Keras's learning rate, 0.001.
     fn default() -> Adadelta {
         Adadelta::new(0.001)
     }
 }
 
 impl AdadeltaRule {
-    /// `ρ·mean + (1 - ρ)·x`.
+    /// Returns `ρ·mean + (1 - ρ)·x`.
     fn mean(&self, mean: &Tensor, x: &Tensor) -> Result<Tensor> {
         mean.mul_scalar(self.rho)?.add(&x.mul_scalar(1.0 - self.rho)?)
     }

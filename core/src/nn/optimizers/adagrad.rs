@@ -6,10 +6,11 @@ use crate::base::error::{Error, Result};
 use crate::tensor::Tensor;
 use alloc::vec::Vec;
 
-/// Keras's `Adagrad` (Duchi, Hazan and Singer, 2011): `s' = s + g²`, `w' = w - a·g / √(s' + ε)`.
+/// Keras's `Adagrad` (Duchi, Hazan and Singer, 2011): `s' = s + g²`, `w' = w - a·g / √(s' + ε)`. `w` is a variable, `g` its
+/// gradient, `a` the learning rate and `s` the accumulator.
 pub type Adagrad = Descent<AdagradRule>;
 
-/// The rule of [`Adagrad`].
+/// Update rule of [`Adagrad`].
 #[derive(Clone, Debug)]
 pub struct AdagradRule {
     initial_accumulator_value: f64,
@@ -17,18 +18,18 @@ pub struct AdagradRule {
 }
 
 impl Adagrad {
-    /// With this learning rate or schedule; accumulators from 0.1, ε 1e-7.
+    /// Creates an optimizer with this learning rate or schedule. Defaults: accumulators start at 0.1, ε 1e-7.
     pub fn new(learning_rate: impl Into<LearningRate>) -> Adagrad {
         Descent::by(AdagradRule { initial_accumulator_value: 0.1, epsilon: 1e-7 }, learning_rate)
     }
 
-    /// What the accumulators are at first.
+    /// Sets the initial value of the accumulators.
     pub fn initial_accumulator_value(mut self, value: f64) -> Adagrad {
         self.rule.initial_accumulator_value = value;
         self
     }
 
-    /// What is added below the root.
+    /// Sets ε, which is added under the square root.
     pub fn epsilon(mut self, epsilon: f64) -> Adagrad {
         self.rule.epsilon = epsilon;
         self
@@ -36,7 +37,7 @@ impl Adagrad {
 }
 
 impl Default for Adagrad {
-    /// With Keras's learning rate, 0.001.
+    /// Returns the optimizer with Keras's learning rate, 0.001.
     fn default() -> Adagrad {
         Adagrad::new(0.001)
     }

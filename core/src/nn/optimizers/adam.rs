@@ -7,11 +7,11 @@ use crate::ops::adam_step;
 use crate::tensor::Tensor;
 use alloc::vec::Vec;
 
-/// Keras's `Adam` (Kingma and Ba, arXiv:1412.6980); [`adam_step`](crate::ops::adam_step) has the formula.
+/// Keras's `Adam` (Kingma and Ba, arXiv:1412.6980). The formula is at [`adam_step`](crate::ops::adam_step).
 ///
 /// ```
 /// use gradlet_core::optimizers::{Adam, Optimizer};
-/// use gradlet_core::schedules::ExponentialDecay;
+/// use gradlet_core::optimizers::schedules::ExponentialDecay;
 /// use gradlet_core::{Eager, Scope, Tensor, Variable, ops};
 /// let scope = Eager::new(&ops::portable_cpu());
 /// let w = Variable::new(&scope, "w", &Tensor::scalar(&scope.device(), 3.0f32))?;
@@ -22,10 +22,10 @@ use alloc::vec::Vec;
 /// ```
 pub type Adam = Descent<AdamRule<false>>;
 
-/// Keras's `AdamW` (Loshchilov and Hutter, arXiv:1711.05101): [`Adam`] with a weight decay, of 0.004 unless another is given.
+/// Keras's `AdamW` (Loshchilov and Hutter, arXiv:1711.05101): [`Adam`] with weight decay (default 0.004).
 pub type AdamW = Descent<AdamRule<true>>;
 
-/// The rule of [`Adam`] and, with `DECOUPLED`, of [`AdamW`], which differs in its default options only.
+/// Update rule of [`Adam`], and with `DECOUPLED` of [`AdamW`]. The two differ only in their default options.
 #[derive(Clone, Debug)]
 pub struct AdamRule<const DECOUPLED: bool> {
     beta_1: f64,
@@ -35,39 +35,39 @@ pub struct AdamRule<const DECOUPLED: bool> {
 }
 
 impl Adam {
-    /// With this learning rate or schedule; β₁ 0.9, β₂ 0.999, ε 1e-7.
+    /// Creates an optimizer with this learning rate or schedule. Defaults: β₁ 0.9, β₂ 0.999, ε 1e-7.
     pub fn new(learning_rate: impl Into<LearningRate>) -> Adam {
         Descent::by(AdamRule::default(), learning_rate)
     }
 }
 
 impl AdamW {
-    /// With this learning rate or schedule, and a weight decay of 0.004; β₁ 0.9, β₂ 0.999, ε 1e-7.
+    /// Creates an optimizer with this learning rate or schedule. Defaults: weight decay 0.004, β₁ 0.9, β₂ 0.999, ε 1e-7.
     pub fn new(learning_rate: impl Into<LearningRate>) -> AdamW {
         Descent::by(AdamRule::default(), learning_rate).weight_decay(0.004)
     }
 }
 
 impl<const DECOUPLED: bool> Descent<AdamRule<DECOUPLED>> {
-    /// How much of the first moment is kept in a step.
+    /// Sets β₁, the fraction of the first moment that each step keeps.
     pub fn beta_1(mut self, beta_1: f64) -> Self {
         self.rule.beta_1 = beta_1;
         self
     }
 
-    /// How much of the second moment is kept in a step.
+    /// Sets β₂, the fraction of the second moment that each step keeps.
     pub fn beta_2(mut self, beta_2: f64) -> Self {
         self.rule.beta_2 = beta_2;
         self
     }
 
-    /// What is added to the root of the second moment.
+    /// Sets ε, which is added to the square root of the second moment.
     pub fn epsilon(mut self, epsilon: f64) -> Self {
         self.rule.epsilon = epsilon;
         self
     }
 
-    /// Divides by the largest second moment so far (Reddi, Kale and Kumar, 2018).
+    /// Sets whether to divide by the largest second moment so far (default false; Reddi, Kale and Kumar, 2018).
     pub fn amsgrad(mut self, amsgrad: bool) -> Self {
         self.rule.amsgrad = amsgrad;
         self
@@ -75,14 +75,14 @@ impl<const DECOUPLED: bool> Descent<AdamRule<DECOUPLED>> {
 }
 
 impl Default for Adam {
-    /// With Keras's learning rate, 0.001.
+    /// Returns the optimizer with Keras's learning rate, 0.001.
     fn default() -> Adam {
         Adam::new(0.001)
     }
 }
 
 impl Default for AdamW {
-    /// With Keras's learning rate, 0.001.
+    /// Returns the optimizer with Keras's learning rate, 0.001.
     fn default() -> AdamW {
         AdamW::new(0.001)
     }
@@ -124,7 +124,7 @@ impl<const DECOUPLED: bool> Rule for AdamRule<DECOUPLED> {
     }
 }
 
-/// The moment `old`, gone from there towards `new` by the fraction `rate`.
+/// Returns the moment `old`, moved towards `new` by the fraction `rate`.
 pub(super) fn towards(old: &Tensor, new: &Tensor, rate: &Tensor) -> Result<Tensor> {
     old.add(&new.sub(old)?.mul(rate)?)
 }

@@ -7,14 +7,15 @@ use crate::base::error::{Error, Result};
 use crate::tensor::Tensor;
 use alloc::vec::Vec;
 
-/// Keras's `Adamax` (Kingma and Ba, arXiv:1412.6980), in step number `n`:
+/// Keras's `Adamax` (Kingma and Ba, arXiv:1412.6980). In step `n`, `w` is a variable, `g` its gradient, `a` the learning rate, and
+/// `m` and `u` are slots:
 ///
 /// ```text
 /// m' = m + (g - m)·(1 - β₁)     u' = max(β₂·u, |g|)     w' = w - a·m' / ((1 - β₁ⁿ)·(u' + ε))
 /// ```
 pub type Adamax = Descent<AdamaxRule>;
 
-/// The rule of [`Adamax`].
+/// Update rule of [`Adamax`].
 #[derive(Clone, Debug)]
 pub struct AdamaxRule {
     beta_1: f64,
@@ -23,24 +24,24 @@ pub struct AdamaxRule {
 }
 
 impl Adamax {
-    /// With this learning rate or schedule; β₁ 0.9, β₂ 0.999, ε 1e-7.
+    /// Creates an optimizer with this learning rate or schedule. Defaults: β₁ 0.9, β₂ 0.999, ε 1e-7.
     pub fn new(learning_rate: impl Into<LearningRate>) -> Adamax {
         Descent::by(AdamaxRule { beta_1: 0.9, beta_2: 0.999, epsilon: 1e-7 }, learning_rate)
     }
 
-    /// How much of the first moment is kept in a step.
+    /// Sets β₁, the fraction of the first moment that each step keeps.
     pub fn beta_1(mut self, beta_1: f64) -> Adamax {
         self.rule.beta_1 = beta_1;
         self
     }
 
-    /// How much of the norm is kept in a step.
+    /// Sets β₂, the fraction of the norm that each step keeps.
     pub fn beta_2(mut self, beta_2: f64) -> Adamax {
         self.rule.beta_2 = beta_2;
         self
     }
 
-    /// What is added to the norm.
+    /// Sets ε, which is added to the norm.
     pub fn epsilon(mut self, epsilon: f64) -> Adamax {
         self.rule.epsilon = epsilon;
         self
@@ -48,7 +49,7 @@ impl Adamax {
 }
 
 impl Default for Adamax {
-    /// With Keras's learning rate, 0.001.
+    /// Returns the optimizer with Keras's learning rate, 0.001.
     fn default() -> Adamax {
         Adamax::new(0.001)
     }

@@ -1,4 +1,4 @@
-//! Gradient descent by a rule: what all optimizers share.
+//! Gradient descent with an update rule: the common part of all optimizers.
 
 use super::options::Options;
 use super::{Gradient, LearningRate, Optimizer};
@@ -14,13 +14,13 @@ use alloc::format;
 use alloc::string::String;
 use alloc::vec::Vec;
 
-/// How a variable is changed by its gradient: all that one optimizer has of its own.
+/// Update rule of an optimizer: how a gradient changes its variable. A rule is the only part that differs between optimizers.
 ///
 /// ```
 /// use gradlet_core::optimizers::{Descent, Gradient, Optimizer, Rule, Step};
 /// use gradlet_core::{Eager, Result, Scope, Tensor, Variable, ops};
 ///
-/// /// The learning rate upward or downward, whatever the size of the gradient.
+/// /// Moves each element by the learning rate, regardless of the size of the gradient.
 /// struct SignDescent;
 /// impl Rule for SignDescent {
 ///     fn update(&self, step: &Step<'_>, variable: &Tensor, gradient: &Gradient, _: &[Tensor]) -> Result<Vec<Tensor>> {
@@ -36,61 +36,62 @@ use alloc::vec::Vec;
 /// # Ok::<(), gradlet_core::Error>(())
 /// ```
 pub trait Rule: ThreadSafe {
-    /// The names of a variable's slots, which are state of the shape of the variable. In groups: an optimizer has the slots
-    /// of the first group for each variable, then those of the second for each, as Keras orders them.
+    /// Returns the names of the slots of a variable, in groups. A slot is state in the shape of the variable. As in Keras, the
+    /// optimizer orders its state by group: first the slots of the first group for every variable, then those of the second group
+    /// for every variable, and so on.
     fn slots(&self) -> &'static [&'static [&'static str]] {
         &[]
     }
 
-    /// What slots are filled with at first.
+    /// Returns the value that fills each slot at first.
     fn initial(&self) -> f64 {
         0.0
     }
 
-    /// The variables that the rule has itself, beside the slots, each with the name of Keras's attribute.
+    /// Returns the rule's own variables, besides the slots, each with the name of Keras's attribute.
     fn variables(&self) -> Vec<(&'static str, Variable)> {
         Vec::new()
     }
 
-    /// Fails where the rule's constants are not allowed.
+    /// Checks the rule's constants. Fails if one is not allowed.
     fn check(&self) -> Result<()> {
         Ok(())
     }
 
-    /// Creates the variables that the rule has itself, for an optimizer of `variables`.
+    /// Creates the rule's own variables, for an optimizer of `variables`.
     fn build(&self, scope: &dyn Scope, variables: &[Variable]) -> Result<()> {
         let _ = (scope, variables);
         Ok(())
     }
 
-    /// What is done once a step, before any variable's update.
+    /// Runs once at the start of each step, before the first variable is updated.
     fn begin(&self, step: &Step<'_>) -> Result<()> {
         let _ = step;
         Ok(())
     }
 
-    /// The op that makes the whole update in the bytes of the variable and its slots; where there is none,
-    /// [`Rule::update`] is asked.
+    /// Returns the op that updates a variable and its slots in place. If there is none, the optimizer calls [`Rule::update`]
+    /// instead.
     fn in_place(&self, step: &Step<'_>, gradient: &Gradient) -> Result<Option<InPlace>> {
         let _ = (step, gradient);
         Ok(None)
     }
 
-    /// The new values of `variable` and then of each slot.
+    /// Returns the new value of `variable`, and then the new value of each slot.
     fn update(&self, step: &Step<'_>, variable: &Tensor, gradient: &Gradient, slots: &[Tensor]) -> Result<Vec<Tensor>>;
 }
 
-/// An update by [`Scope::update`].
+/// An update that one op performs in place, by [`Scope::update`].
 pub struct InPlace {
-    /// The op. It takes the variable, its slots and the inputs, and gives the new values of the variable and its slots.
+    /// The op. Its inputs are the variable, its slots and `inputs`. Its outputs are the new values of the variable and its slots.
     pub op: &'static Op,
-    /// Its attribute words.
+    /// Attribute words of the op.
     pub attributes: Vec<u32>,
-    /// What it takes after the slots.
+    /// Inputs of the op after the slots.
     pub inputs: Vec<Tensor>,
 }
 
-/// A step, as a rule sees it.
+/// A training step, as a rule sees it.
 pub struct Step<'a> {
     scope: &'a dyn Scope,
     iterations: Tensor,
@@ -98,22 +99,22 @@ pub struct Step<'a> {
 }
 
 impl Step<'_> {
-    /// The scope that the step is taken in.
+    /// Returns the scope of the step.
     pub fn scope(&self) -> &dyn Scope {
         self.scope
     }
 
-    /// The number of steps before this one: i64.
+    /// Returns the number of steps before this one, as an i64 scalar.
     pub fn iterations(&self) -> &Tensor {
         &self.iterations
     }
 
-    /// The learning rate, in the element type of `like`.
+    /// Returns the learning rate, in the element type of `like`.
     pub fn learning_rate(&self, like: &Tensor) -> Result<Tensor> {
         as_type(&self.learning_rate, like)
     }
 
-    /// The number of this step plus `later`, in the element type of `like`. The first step is number 1.
+    /// Returns the number of this step plus `later`, in the element type of `like`. The first step has number 1.
     pub fn number(&self, later: i64, like: &Tensor) -> Result<Tensor> {
         as_type(&self.iterations.add(&Tensor::scalar(&self.scope.device(), 1 + later))?, like)
     }
@@ -123,11 +124,11 @@ fn as_type(x: &Tensor, like: &Tensor) -> Result<Tensor> {
     if x.dtype() == like.dtype() { Ok(x.clone()) } else { x.cast(like.dtype()) }
 }
 
-/// Gradient descent by a rule, with the options of every Keras optimizer; each of them changes the optimizer that is to be
-/// made: `Adam::new(0.001).amsgrad(true).clipnorm(1.0)`.
+/// Gradient descent with an update rule and the options of every Keras optimizer. Options are set before the first step:
+/// `Adam::new(0.001).amsgrad(true).clipnorm(1.0)`.
 ///
-/// Its variables are `iteration`, `learning_rate` (unless there is a schedule), the moving averages, and the slots, in Keras's
-/// order.
+/// Its variables are, in Keras's order: `iteration`, `learning_rate` (unless there is a schedule), the moving averages, the slots,
+/// and the rule's own variables.
 pub struct Descent<R> {
     pub(super) rule: R,
     pub(super) options: Options,
@@ -138,17 +139,17 @@ pub struct Descent<R> {
     later: Later,
 }
 
-/// A variable, and the state that the optimizer has for it.
+/// A variable and the optimizer's state for it.
 struct Trained {
     variable: Variable,
-    /// How it is called in the names of its state.
+    /// Name of the variable in the names of its state.
     name: String,
     slots: Vec<Variable>,
     average: Option<Variable>,
 }
 
 impl<R: Rule> Descent<R> {
-    /// Descent by `rule`, with a learning rate or a schedule.
+    /// Creates an optimizer from `rule` and a learning rate or a schedule.
     pub fn by(rule: R, learning_rate: impl Into<LearningRate>) -> Descent<R> {
         Descent {
             rule,
@@ -165,7 +166,7 @@ impl<R: Rule> Descent<R> {
         self.trained.lock().clone()
     }
 
-    /// The state, which is created for these named variables if there is none.
+    /// Returns the state. Creates it for these named variables if there is none.
     fn built(&self, scope: &dyn Scope, named: impl Iterator<Item = (String, Variable)>) -> Result<Shared<[Trained]>> {
         let known = self.trained();
         let named: Vec<_> = named.collect();
@@ -200,7 +201,7 @@ impl<R: Rule> Descent<R> {
         }
     }
 
-    /// The state for a variable, without values.
+    /// Returns the state for a variable, without values.
     fn state_of(&self, name: String, variable: Variable) -> Trained {
         let slot = |kind: &str| Variable::untrained(&format!("{name}_{kind}"));
         let slots = self.rule.slots().iter().copied().flatten().map(|kind| slot(kind)).collect();
@@ -208,7 +209,7 @@ impl<R: Rule> Descent<R> {
         Trained { variable, slots, average, name }
     }
 
-    /// All variables of the optimizer, in Keras's order.
+    /// Returns all variables of the optimizer, in Keras's order.
     fn state(&self) -> Vec<Variable> {
         let trained = self.trained();
         let mut state = Vec::from([self.iterations.clone()]);
@@ -235,7 +236,7 @@ impl<R: Rule> Descent<R> {
 }
 
 impl Trained {
-    /// Gives the slots their first values.
+    /// Creates the moving average, filled with zeros, and the slots, filled with `initial`.
     fn create(&self, scope: &dyn Scope, initial: f64) -> Result<()> {
         let tensor_type = self.variable.tensor_type().map_err(|error| error.context(format!("variable {:?}", self.name)))?;
         let filled = |value: f64| Tensor::full(&scope.device(), value as f32, tensor_type.shape.dims())?.cast(tensor_type.dtype);
@@ -243,7 +244,7 @@ impl Trained {
         self.slots.iter().try_for_each(|slot| slot.create(scope, &filled(initial)?))
     }
 
-    /// Takes a step of `rule`.
+    /// Updates the variable and its slots by one step of `rule`.
     fn update<R: Rule>(&self, rule: &R, options: &Options, step: &Step<'_>, gradient: &Gradient) -> Result<()> {
         let scope = step.scope;
         options.decay(&self.variable, step)?;
@@ -258,7 +259,8 @@ impl Trained {
     }
 }
 
-/// Names for variables without a path: their own, numbered where several have the same.
+/// Returns the variables with their own names, for variables without a path. A variable whose name occurred before gets a number
+/// after it.
 fn numbered(gradients: &[(Variable, Option<Gradient>)]) -> impl Iterator<Item = (String, Variable)> {
     gradients.iter().enumerate().map(|(index, (variable, _))| {
         let name = variable.name();
@@ -333,7 +335,7 @@ impl<R: Rule> Optimizer for Descent<R> {
 
     fn set_learning_rate(&self, scope: &dyn Scope, rate: f32) -> Result<()> {
         if let LearningRate::Schedule(_) = self.learning_rate {
-            return Err(Error::message("the optimizer was made with a schedule: its learning rate cannot be set"));
+            return Err(Error::message("the optimizer has a schedule, so its learning rate cannot be set"));
         }
         let rate = Tensor::scalar(&scope.device(), rate);
         self.rate.create(scope, &rate)?;

@@ -1,4 +1,4 @@
-//! Gradients of variables, of all of their elements or of some of their rows.
+//! Gradients of variables: of all elements, or of some rows only.
 
 use crate::base::error::{Error, Result};
 use crate::base::shape::TensorType;
@@ -7,7 +7,7 @@ use alloc::format;
 use alloc::string::String;
 use alloc::vec::Vec;
 
-/// The gradient of a variable: a tensor of its shape, or one of some rows only.
+/// Gradient of a variable: a tensor of the variable's shape, or the gradient of some of its rows.
 #[derive(Clone, Debug)]
 pub struct Gradient {
     values: Tensor,
@@ -17,7 +17,7 @@ pub struct Gradient {
 #[derive(Clone, Debug)]
 struct Rows {
     indices: Tensor,
-    /// How many rows the variable has.
+    /// Number of rows of the variable.
     of: u32,
 }
 
@@ -28,14 +28,14 @@ impl From<Tensor> for Gradient {
 }
 
 impl Gradient {
-    /// The gradient of the rows `indices[n]` (i32 or i64) of a variable, `values[n, …]`; that of all others is 0: TensorFlow's
-    /// `IndexedSlices`. The gradients of a row that occurs several times are added; but as in TensorFlow, a rule squares them
-    /// before that.
+    /// Creates the gradient of the rows `indices[n]` (i32 or i64) of a variable from their values `values[n, …]`. The gradient of
+    /// all other rows is 0. This is TensorFlow's `IndexedSlices`. The gradients of a row that occurs several times are added. As in
+    /// TensorFlow, a rule that squares gradients does so before this addition.
     pub fn of_rows(indices: Tensor, values: Tensor) -> Gradient {
         Gradient { values, rows: Some(Rows { indices, of: 0 }) }
     }
 
-    /// The gradient for a variable called `name`, in its element type. Fails where the shape does not fit.
+    /// Returns the gradient for the variable `name`, in its element type. Fails if the shape does not fit.
     pub(super) fn fitted(&self, name: &str, wanted: TensorType) -> Result<Gradient> {
         let values = if self.values.dtype() == wanted.dtype { self.values.clone() } else { self.values.cast(wanted.dtype)? };
         match (&self.rows, values.dims(), wanted.shape.dims()) {
@@ -45,34 +45,35 @@ impl Gradient {
                 Ok(Gradient { rows: Some(rows), values })
             }
             (rows, ..) => {
-                let rows = rows.as_ref().map_or(String::new(), |rows| format!(" of the rows {}", rows.indices.tensor_type()));
+                let rows = rows.as_ref().map_or(String::new(), |rows| format!(" for the rows {}", rows.indices.tensor_type()));
                 let got = self.values.tensor_type();
-                Err(Error::message(format!("the gradient of variable {name:?} must be of its type {wanted}, it is {got}{rows}")))
+                Err(Error::message(format!("the gradient of variable {name:?} must have the type {wanted}, but it is {got}{rows}")))
             }
         }
     }
 
-    /// What is there: all elements, or those of the rows.
+    /// Returns the stored values: those of all elements, or of the rows.
     pub(super) fn values(&self) -> &Tensor {
         &self.values
     }
 
-    /// The same rows with other values.
+    /// Returns a gradient of the same rows with other values.
     pub(super) fn with_values(&self, values: Tensor) -> Gradient {
         Gradient { values, rows: self.rows.clone() }
     }
 
-    /// True if the gradient is one of some rows.
+    /// True if this is a gradient of some rows only.
     pub fn is_of_rows(&self) -> bool {
         self.rows.is_some()
     }
 
-    /// The gradient of all elements.
+    /// Returns the gradient of all elements.
     pub fn dense(&self) -> Result<Tensor> {
         self.map(|values| Ok(values.clone()))
     }
 
-    /// `f` of each element; of those of rows, the sum for each row.
+    /// Applies `f` to each stored element and returns the result for all elements. If a row occurs several times, its results are
+    /// added.
     pub fn map(&self, f: impl Fn(&Tensor) -> Result<Tensor>) -> Result<Tensor> {
         let values = f(&self.values)?;
         match &self.rows {
@@ -82,7 +83,7 @@ impl Gradient {
     }
 }
 
-/// Gradients for variables, as a tape gives them.
+/// Converts the tensors that a tape returns to gradients.
 pub(super) fn of_tensors<V: Clone>(gradients: &[(V, Option<Tensor>)]) -> Vec<(V, Option<Gradient>)> {
     gradients.iter().map(|(variable, gradient)| (variable.clone(), gradient.clone().map(Gradient::from))).collect()
 }

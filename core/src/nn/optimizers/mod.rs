@@ -1,8 +1,8 @@
-//! Optimizers: Keras's, with its arguments, defaults and state. The state is in variables, so a traced step updates it, and
-//! an exported one does on the device.
+//! Optimizers with Keras's names, arguments, defaults and state. The state is in variables, so a traced training step updates it,
+//! and an exported one updates it on the device.
 //!
-//! All of them are [`Descent`] by some [`Rule`], with the options that Keras gives every optimizer. Plain SGD and Adam are
-//! one kernel for each variable; the others are composed of elementwise ops.
+//! Each optimizer is a [`Descent`] with its own [`Rule`], and has the options that every Keras optimizer has. Plain SGD and Adam
+//! run one kernel per variable. The other rules are composed of elementwise ops.
 
 mod adadelta;
 mod adagrad;
@@ -15,6 +15,7 @@ mod options;
 mod rmsprop;
 mod sgd;
 
+pub use crate::nn::schedules;
 pub use adadelta::Adadelta;
 pub use adagrad::Adagrad;
 pub use adam::{Adam, AdamW};
@@ -25,7 +26,7 @@ pub use nadam::Nadam;
 pub use rmsprop::RMSprop;
 pub use sgd::Sgd;
 
-/// The rules of the optimizers, which [`Descent`] goes by.
+/// The update rules of the optimizers, for [`Descent`].
 pub mod rules {
     pub use super::adadelta::AdadeltaRule;
     pub use super::adagrad::AdagradRule;
@@ -47,39 +48,40 @@ use alloc::boxed::Box;
 
 /// An optimizer.
 pub trait Optimizer: Module + ThreadSafe {
-    /// Creates the state for the trainable variables of `model`, named by their paths there: `dense_kernel_momentum`. Does
-    /// nothing if there is state for these already.
+    /// Creates the state for the trainable variables of `model`. The path of a variable in the model is part of the name of its
+    /// state: `dense_kernel_momentum`. Does nothing if all of these variables have state already.
     ///
-    /// Fails if there is state, but not for one of these; and in a trace that is not its function's first.
+    /// Fails if there is state, but one of the variables has none. Also fails in a trace that is not the first trace of its
+    /// function.
     fn build(&self, scope: &dyn Scope, model: &dyn Module) -> Result<()>;
 
-    /// Changes each variable by its gradient; those whose gradient is `None` stay as they are.
+    /// Updates each variable with its gradient. Variables whose gradient is `None` stay unchanged.
     ///
-    /// If there is no state yet, creates it for all of these variables, named by their names; in a traced function that must
-    /// be in its first trace. Fails, before any variable is changed, where a gradient has another shape than its variable, a
-    /// variable is unbuilt or has no state, and if no gradient is there at all.
+    /// If there is no state yet, creates it for all of these variables and names it after them. In a traced function, only the
+    /// first trace may create state. Fails if no variable has a gradient, if a gradient has another shape than its variable, or if
+    /// a variable is not built or has no state. In these cases, no variable changes.
     fn apply(&self, scope: &dyn Scope, gradients: &[(Variable, Option<Gradient>)]) -> Result<()>;
 
-    /// [`Optimizer::apply`] with gradients as a tape gives them.
+    /// The same as [`Optimizer::apply`], with gradients as a tape returns them.
     fn apply_gradients(&self, scope: &dyn Scope, gradients: &[(Variable, Option<Tensor>)]) -> Result<()> {
         self.apply(scope, &gradient::of_tensors(gradients))
     }
 
-    /// The learning rate of the next step: a scalar of f32.
+    /// Returns the learning rate of the next step, as an f32 scalar.
     fn learning_rate(&self, scope: &dyn Scope) -> Result<Tensor>;
 
     /// Sets the learning rate. Fails if the optimizer has a schedule.
     fn set_learning_rate(&self, scope: &dyn Scope, rate: f32) -> Result<()>;
 
-    /// Sets the variables to their moving averages, if the optimizer keeps such: what Keras does at the end of `fit`.
+    /// Sets the variables to their moving averages, if the optimizer keeps any. Keras does this at the end of `fit`.
     fn finalize_variable_values(&self, scope: &dyn Scope) -> Result<()>;
 }
 
-/// The learning rate that an optimizer is made with.
+/// Learning rate of an optimizer: a value or a schedule.
 pub enum LearningRate {
-    /// A first value, which can be set anew at any time.
+    /// An initial value. The caller can set another at any time.
     Value(f32),
-    /// A rate for each step.
+    /// A schedule that computes the rate of each step.
     Schedule(Box<dyn Schedule>),
 }
 

@@ -9,7 +9,8 @@ use crate::tensor::scope::Scope;
 use crate::tensor::variable::Variable;
 use alloc::vec::Vec;
 
-/// Keras's `Nadam` (Dozat, 2015), in step number `n`, where `uₙ = β₁·(1 - 0.96ⁿ / 2)` and `p` is the product of all so far:
+/// Keras's `Nadam` (Dozat, 2015). In step `n`, `w` is a variable, `g` its gradient, `a` the learning rate, and `m` and `v` are
+/// slots. `uₙ = β₁·(1 - 0.96ⁿ / 2)`, and `p` is the product of `u₁` to `uₙ`:
 ///
 /// ```text
 /// m' = m + (g - m)·(1 - β₁)     w' = w - a·(uₙ₊₁·m' / (1 - p·uₙ₊₁) + (1 - uₙ)·g / (1 - p)) / (√(v' / (1 - β₂ⁿ)) + ε)
@@ -17,7 +18,7 @@ use alloc::vec::Vec;
 /// ```
 pub type Nadam = Descent<NadamRule>;
 
-/// The rule of [`Nadam`].
+/// Update rule of [`Nadam`].
 #[derive(Debug)]
 pub struct NadamRule {
     beta_1: f64,
@@ -27,26 +28,26 @@ pub struct NadamRule {
 }
 
 impl Nadam {
-    /// With this learning rate or schedule; β₁ 0.9, β₂ 0.999, ε 1e-7.
+    /// Creates an optimizer with this learning rate or schedule. Defaults: β₁ 0.9, β₂ 0.999, ε 1e-7.
     pub fn new(learning_rate: impl Into<LearningRate>) -> Nadam {
-        // Keras gives the product no name of its own.
+        // Keras does not name this variable, so it has Keras's default name.
         let product = Variable::untrained("variable");
         Descent::by(NadamRule { beta_1: 0.9, beta_2: 0.999, epsilon: 1e-7, product }, learning_rate)
     }
 
-    /// How much of the first moment is kept in a step.
+    /// Sets β₁, the fraction of the first moment that each step keeps.
     pub fn beta_1(mut self, beta_1: f64) -> Nadam {
         self.rule.beta_1 = beta_1;
         self
     }
 
-    /// How much of the second moment is kept in a step.
+    /// Sets β₂, the fraction of the second moment that each step keeps.
     pub fn beta_2(mut self, beta_2: f64) -> Nadam {
         self.rule.beta_2 = beta_2;
         self
     }
 
-    /// What is added to the root of the second moment.
+    /// Sets ε, which is added to the square root of the second moment.
     pub fn epsilon(mut self, epsilon: f64) -> Nadam {
         self.rule.epsilon = epsilon;
         self
@@ -54,14 +55,14 @@ impl Nadam {
 }
 
 impl Default for Nadam {
-    /// With Keras's learning rate, 0.001.
+    /// Returns the optimizer with Keras's learning rate, 0.001.
     fn default() -> Nadam {
         Nadam::new(0.001)
     }
 }
 
 impl NadamRule {
-    /// `uₙ` for the number `n`.
+    /// Returns `uₙ` for the step number `n`.
     fn momentum(&self, n: &Tensor) -> Result<Tensor> {
         let half = n.like(0.96)?.pow(n)?.mul_scalar(0.5)?;
         n.like(1.0)?.sub(&half)?.mul_scalar(self.beta_1)
@@ -93,7 +94,7 @@ impl Rule for NadamRule {
         let (one, number) = (variable.like(1.0)?, step.number(0, variable)?);
         let (now, next) = (self.momentum(&number)?, self.momentum(&step.number(1, variable)?)?);
         let product = step.scope().read(&self.product)?.cast(variable.dtype())?;
-        // Unlike in Adam, the rates are those of the rounded β.
+        // Unlike Adam, this rule computes 1 - β from the β that was rounded to the variable's element type.
         let (beta_1, beta_2) = (variable.like(self.beta_1)?, variable.like(self.beta_2)?);
         let (gradient, squares) = (gradient.dense()?, gradient.map(Tensor::square)?);
         let m = towards(m, &gradient, &one.sub(&beta_1)?)?;

@@ -1,4 +1,4 @@
-//! The options of every optimizer: decay of the weights, clipping of the gradients, moving averages of the variables.
+//! Options of every optimizer: weight decay, gradient clipping, and moving averages of the variables.
 
 use super::Gradient;
 use super::descent::{Descent, Rule, Step};
@@ -9,7 +9,7 @@ use alloc::format;
 use alloc::string::String;
 use alloc::vec::Vec;
 
-/// The options, with Keras's defaults.
+/// Options, with Keras's defaults.
 #[derive(Default)]
 pub(super) struct Options {
     weight_decay: Option<f64>,
@@ -23,49 +23,50 @@ pub(super) struct Options {
 }
 
 impl<R: Rule> Descent<R> {
-    /// Takes `weight_decay · learning_rate` of each variable off it, before each step.
+    /// Sets the weight decay (default none). Before each step, the optimizer subtracts `weight_decay · learning_rate · w` from each
+    /// variable `w`.
     pub fn weight_decay(mut self, weight_decay: f64) -> Descent<R> {
         self.options.weight_decay = Some(weight_decay);
         self
     }
 
-    /// No decay for variables in whose names one of `names` occurs: `["bias", "gamma"]`.
+    /// Excludes variables from the weight decay if their name contains one of `names`, for example `["bias", "gamma"]`.
     pub fn exclude_from_weight_decay(mut self, names: &[&str]) -> Descent<R> {
         self.options.undecayed = names.iter().map(|&name| name.into()).collect();
         self
     }
 
-    /// Scales each gradient so that its norm is at most `norm`.
+    /// Scales each gradient so that its own norm is at most `norm`.
     pub fn clipnorm(mut self, norm: f64) -> Descent<R> {
         self.options.clipnorm = Some(norm);
         self
     }
 
-    /// Scales all gradients so that the norm of all of them together is at most `norm`.
+    /// Scales all gradients by one factor so that their joint norm is at most `norm`.
     pub fn global_clipnorm(mut self, norm: f64) -> Descent<R> {
         self.options.global_clipnorm = Some(norm);
         self
     }
 
-    /// Clips each element of a gradient to between `-value` and `value`.
+    /// Clips each element of the gradients to the range from `-value` to `value`.
     pub fn clipvalue(mut self, value: f64) -> Descent<R> {
         self.options.clipvalue = Some(value);
         self
     }
 
-    /// Keeps a moving average of each variable.
+    /// Sets whether the optimizer keeps a moving average of each variable (default false).
     pub fn use_ema(mut self, use_ema: bool) -> Descent<R> {
         self.options.use_ema = use_ema;
         self
     }
 
-    /// How much of a moving average is kept in a step: 0.99 unless given.
+    /// Sets the fraction of a moving average that each step keeps (default 0.99).
     pub fn ema_momentum(mut self, momentum: f64) -> Descent<R> {
         self.options.ema_momentum = Some(momentum);
         self
     }
 
-    /// Sets the variables to their moving averages every so many steps.
+    /// Sets the variables to their moving averages every `steps` steps.
     pub fn ema_overwrite_frequency(mut self, steps: u32) -> Descent<R> {
         self.options.ema_overwrite_frequency = Some(steps);
         self
@@ -73,7 +74,7 @@ impl<R: Rule> Descent<R> {
 }
 
 impl Options {
-    /// Fails where options have values that Keras does not allow.
+    /// Checks the options. Fails if one has a value that Keras does not allow.
     pub(super) fn check(&self) -> Result<()> {
         if [self.clipnorm, self.global_clipnorm, self.clipvalue].iter().flatten().count() > 1 {
             return Err(Error::message("only one of clipnorm, global_clipnorm and clipvalue can be set"));
@@ -95,7 +96,7 @@ impl Options {
         self.ema_momentum.unwrap_or(0.99)
     }
 
-    /// The gradients, clipped.
+    /// Returns the clipped gradients.
     pub(super) fn clip(&self, gradients: Vec<Gradient>) -> Result<Vec<Gradient>> {
         let positive = |limit: Option<f64>| limit.filter(|&limit| limit > 0.0);
         let values = || gradients.iter().map(Gradient::values);
@@ -111,7 +112,7 @@ impl Options {
         Ok(gradients.iter().zip(clipped?).map(|(gradient, values)| gradient.with_values(values)).collect())
     }
 
-    /// Decays the value of `variable`.
+    /// Applies the weight decay to `variable`.
     pub(super) fn decay(&self, variable: &Variable, step: &Step<'_>) -> Result<()> {
         match self.weight_decay {
             Some(decay) if !self.undecayed.iter().any(|name| variable.name().contains(name.as_str())) => {
@@ -123,7 +124,7 @@ impl Options {
         }
     }
 
-    /// Moves `average` towards the new value of `variable`, or to it in the first step.
+    /// Moves `average` towards the new value of `variable`. The first step sets it to that value.
     pub(super) fn average(&self, step: &Step<'_>, variable: &Variable, average: &Variable) -> Result<()> {
         let (scope, value) = (step.scope(), step.scope().read(variable)?);
         let number = step.number(0, &Tensor::scalar(&scope.device(), 0i64))?;

@@ -6,7 +6,8 @@ use crate::base::error::{Error, Result};
 use crate::tensor::Tensor;
 use alloc::vec::Vec;
 
-/// Keras's `RMSprop` (Hinton, 2012), with momentum, or centered, if wanted:
+/// Keras's `RMSprop` (Hinton, 2012), optionally with momentum or centred. `w` is a variable, `g` its gradient, `a` the learning
+/// rate, and `v`, `h` and `m` are slots:
 ///
 /// ```text
 /// v' = ρ·v + (1 - ρ)·g²     i = a·g / √(v' + ε), centered a·g / √(v' - h'² + ε), where h' = ρ·h + (1 - ρ)·g
@@ -14,7 +15,7 @@ use alloc::vec::Vec;
 /// ```
 pub type RMSprop = Descent<RMSpropRule>;
 
-/// The rule of [`RMSprop`].
+/// Update rule of [`RMSprop`].
 #[derive(Clone, Debug)]
 pub struct RMSpropRule {
     rho: f64,
@@ -24,30 +25,30 @@ pub struct RMSpropRule {
 }
 
 impl RMSprop {
-    /// With this learning rate or schedule; ρ 0.9, no momentum, ε 1e-7, not centered.
+    /// Creates an optimizer with this learning rate or schedule. Defaults: ρ 0.9, no momentum, ε 1e-7, not centred.
     pub fn new(learning_rate: impl Into<LearningRate>) -> RMSprop {
         Descent::by(RMSpropRule { rho: 0.9, momentum: 0.0, epsilon: 1e-7, centered: false }, learning_rate)
     }
 
-    /// How much of the mean of the squared gradients is kept in a step.
+    /// Sets ρ, the fraction of the mean squared gradient that each step keeps.
     pub fn rho(mut self, rho: f64) -> RMSprop {
         self.rule.rho = rho;
         self
     }
 
-    /// How much of the last step is taken again.
+    /// Sets the momentum μ, the fraction of the previous step that each step repeats.
     pub fn momentum(mut self, momentum: f64) -> RMSprop {
         self.rule.momentum = momentum;
         self
     }
 
-    /// What is added below the root.
+    /// Sets ε, which is added under the square root.
     pub fn epsilon(mut self, epsilon: f64) -> RMSprop {
         self.rule.epsilon = epsilon;
         self
     }
 
-    /// Divides by the estimated deviation of the gradients, in place of the root of their mean square.
+    /// Sets whether to divide by the estimated standard deviation of the gradients instead of their root mean square.
     pub fn centered(mut self, centered: bool) -> RMSprop {
         self.rule.centered = centered;
         self
@@ -55,14 +56,14 @@ impl RMSprop {
 }
 
 impl Default for RMSprop {
-    /// With Keras's learning rate, 0.001.
+    /// Returns the optimizer with Keras's learning rate, 0.001.
     fn default() -> RMSprop {
         RMSprop::new(0.001)
     }
 }
 
 impl RMSpropRule {
-    /// `ρ·old + (1 - ρ)·new`.
+    /// Returns `ρ·old + (1 - ρ)·new`.
     fn mean(&self, old: &Tensor, new: &Tensor) -> Result<Tensor> {
         old.mul_scalar(self.rho)?.add(&new.mul_scalar(1.0 - self.rho)?)
     }

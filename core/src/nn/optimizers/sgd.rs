@@ -1,4 +1,4 @@
-//! SGD.
+//! Stochastic gradient descent.
 
 use super::descent::{Descent, InPlace, Rule, Step};
 use super::{Gradient, LearningRate};
@@ -8,7 +8,8 @@ use crate::tensor::Tensor;
 use alloc::format;
 use alloc::vec::Vec;
 
-/// Keras's `SGD`, with momentum (Nesterov's too) if wanted:
+/// Keras's `SGD`, optionally with momentum or Nesterov momentum. `w` is a variable, `g` its gradient, `a` the learning rate and `m`
+/// the momentum slot:
 ///
 /// ```text
 /// without:  w' = w - a·g
@@ -17,7 +18,7 @@ use alloc::vec::Vec;
 ///
 /// ```
 /// use gradlet_core::optimizers::{Optimizer, Sgd};
-/// use gradlet_core::{Eager, Record, Scope, Tensor, Variable, ops};
+/// use gradlet_core::{Differentiate, Eager, Scope, Tensor, Variable, ops};
 /// let scope = Eager::new(&ops::portable_cpu());
 /// let w = Variable::new(&scope, "w", &Tensor::scalar(&scope.device(), 3.0f32))?;
 /// let tape = scope.tape();
@@ -29,7 +30,7 @@ use alloc::vec::Vec;
 /// ```
 pub type Sgd = Descent<SgdRule>;
 
-/// The rule of [`Sgd`].
+/// Update rule of [`Sgd`].
 #[derive(Clone, Debug, Default)]
 pub struct SgdRule {
     momentum: f64,
@@ -37,18 +38,18 @@ pub struct SgdRule {
 }
 
 impl Sgd {
-    /// With this learning rate or schedule, without momentum.
+    /// Creates an optimizer with this learning rate or schedule, without momentum.
     pub fn new(learning_rate: impl Into<LearningRate>) -> Sgd {
         Descent::by(SgdRule::default(), learning_rate)
     }
 
-    /// How much of the last step is taken again: from 0 to 1.
+    /// Sets the momentum μ, the fraction of the previous step that each step repeats: from 0 to 1 (default 0).
     pub fn momentum(mut self, momentum: f64) -> Sgd {
         self.rule.momentum = momentum;
         self
     }
 
-    /// Applies the momentum ahead.
+    /// Sets whether to use Nesterov momentum (default false).
     pub fn nesterov(mut self, nesterov: bool) -> Sgd {
         self.rule.nesterov = nesterov;
         self
@@ -56,7 +57,7 @@ impl Sgd {
 }
 
 impl Default for Sgd {
-    /// With Keras's learning rate, 0.01.
+    /// Returns the optimizer with Keras's learning rate, 0.01.
     fn default() -> Sgd {
         Sgd::new(0.01)
     }

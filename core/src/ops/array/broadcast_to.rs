@@ -1,4 +1,4 @@
-//! `x` repeated along its axes of 1, and along new ones before the first, to given dimensions. Every element type. As
+//! Broadcast of `x` to given dimensions: `x` is repeated along its axes of 1, and along new leading axes. Every element type. As
 //! `tf.broadcast_to`.
 //!
 //! Attribute words: the dimensions of the result, outermost first.
@@ -15,7 +15,7 @@ use crate::{
     tensor::scope::{Backward, Gradient, InputGradients, Keeps, Op},
 };
 
-/// The op.
+/// Definition of the op.
 pub static DEF: OpDef =
     OpDef { code: crate::ops::code::broadcast_to, name: "broadcast_to", inputs: (1, 1), outputs: 1, infer, in_place: &[] };
 
@@ -28,7 +28,7 @@ fn infer(inputs: &[TensorType], attributes: &[u32], outputs: &mut [TensorType]) 
     elementwise::set(outputs, TensorType::new(x.dtype, shape))
 }
 
-/// `T` is an unsigned integer of the size of an element.
+/// Runs the kernel. `T` is an unsigned integer of the element's size.
 fn run<T: bytemuck::Pod>(call: &mut Call<'_, '_>) -> Result<()> {
     let x = call.input(0)?;
     let output = call.output()?;
@@ -52,7 +52,7 @@ fn run<T: bytemuck::Pod>(call: &mut Call<'_, '_>) -> Result<()> {
 
 crate::ops::moving_kernels!(sized run);
 
-/// The op with its gradient: upstream, summed over what was repeated.
+/// The op with its gradient: the upstream gradient, summed over the axes that were repeated.
 #[cfg(feature = "alloc")]
 pub static OP: Op =
     Op { keeps: Keeps::Where(|_, _| true), ..Op::total(&DEF, "broadcast_to(x), to dimensions that x broadcasts to", Gradient::Rule(grad)) };
@@ -64,9 +64,9 @@ fn grad(of: &Backward<'_>) -> Result<InputGradients> {
 
 #[cfg(feature = "alloc")]
 impl Tensor {
-    /// The elements repeated to the dimensions `dims`: along axes of 1, and along new axes before the first.
+    /// Returns the elements repeated to the dimensions `dims`: along axes of 1, and along new leading axes.
     ///
-    /// Fails where a dimension is neither 1 nor the wanted one. As `tf.broadcast_to`.
+    /// Fails if a dimension is neither 1 nor the requested one. Like `tf.broadcast_to`.
     ///
     /// ```
     /// # use gradlet_core::{Tensor, ops};
@@ -79,9 +79,9 @@ impl Tensor {
         Tensor::emit1(&OP, dims, &[self])
     }
 
-    /// The tensor so many times side by side, along each axis.
+    /// Returns copies of the tensor side by side: `multiples` has the number of copies for each axis.
     ///
-    /// Fails where `multiples` are not as many as the axes. As `tf.tile`.
+    /// Fails unless `multiples` has one number for each axis. Like `tf.tile`.
     ///
     /// ```
     /// # use gradlet_core::{Tensor, ops};
@@ -92,7 +92,10 @@ impl Tensor {
     /// ```
     pub fn tile(&self, multiples: &[u32]) -> Result<Tensor> {
         if multiples.len() != self.shape().rank() {
-            return Err(Error::message(alloc::format!("{multiples:?} does not tile {}: one number for each axis", self.tensor_type())));
+            return Err(Error::message(alloc::format!(
+                "{multiples:?} cannot tile {}: expected one number for each axis",
+                self.tensor_type()
+            )));
         }
         let mut result = self.clone();
         for (axis, &multiple) in multiples.iter().enumerate().rev().filter(|(_, multiple)| **multiple != 1) {

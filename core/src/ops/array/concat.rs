@@ -1,4 +1,4 @@
-//! The inputs one after the other along one axis; all other dimensions are the same. Every element type. As `tf.concat`.
+//! Concatenation of the inputs along one axis. All other dimensions must be equal. Every element type. Like `tf.concat`.
 
 use crate::base::error::{Error, Result};
 use crate::base::op::{Call, Kernel, MAX_INPUTS, OpDef, read_attributes};
@@ -13,7 +13,7 @@ use crate::{
 #[cfg(feature = "alloc")]
 use {alloc::vec::Vec, core::borrow::Borrow};
 
-/// The op.
+/// Definition of the op.
 pub static DEF: OpDef =
     OpDef { code: crate::ops::code::concat, name: "concat", inputs: (1, MAX_INPUTS as u8), outputs: 1, infer, in_place: &[] };
 
@@ -40,7 +40,7 @@ fn infer(inputs: &[TensorType], attributes: &[u32], outputs: &mut [TensorType]) 
     elementwise::set(outputs, result)
 }
 
-/// The bytes of a tensor that lie together along `axis` and all axes after it.
+/// Returns the number of bytes of a contiguous part of a tensor: all its elements along `axis` and the axes after it.
 fn row_bytes(tensor_type: &TensorType, axis: usize) -> usize {
     tensor_type.shape.dims().iter().skip(axis).fold(tensor_type.dtype.size(), |bytes, &dim| bytes * dim as usize)
 }
@@ -66,7 +66,7 @@ fn run(call: &mut Call<'_, '_>) -> Result<()> {
 
 crate::ops::moving_kernels!(bytes run);
 
-/// The op with its gradient: to each input its part of upstream.
+/// The op with its gradient: each input gets its part of the upstream gradient.
 #[cfg(feature = "alloc")]
 pub static OP: Op = Op {
     tf_type: Some("ConcatV2"),
@@ -92,9 +92,9 @@ fn grad(of: &Backward<'_>) -> Result<InputGradients> {
 
 #[cfg(feature = "alloc")]
 impl Tensor {
-    /// The `tensors` one after the other along `axis`, which counts from the end where it is negative.
+    /// Concatenates `tensors` along `axis`. A negative axis counts from the end.
     ///
-    /// Fails where there are none, the element types differ, or another dimension than that of the axis. As `tf.concat`.
+    /// Fails if there are no tensors, if the element types differ, or if another dimension differs. Like `tf.concat`.
     ///
     /// ```
     /// # use gradlet_core::{Tensor, ops};
@@ -118,10 +118,10 @@ impl Tensor {
         parts.pop().ok_or(Error::Internal)
     }
 
-    /// The `tensors`, all of one shape, side by side along a new axis: `axis` of the result, which counts from the end where
-    /// it is negative.
+    /// Stacks `tensors`, all of one shape, along a new axis. `axis` is its position in the result. A negative axis counts from
+    /// the end.
     ///
-    /// Fails where there are none, or where element types or shapes differ. As `tf.stack`.
+    /// Fails if there are no tensors, or if element types or shapes differ. Like `tf.stack`.
     ///
     /// ```
     /// # use gradlet_core::{Tensor, ops};

@@ -1,6 +1,7 @@
-//! Slices of `x` along one axis, chosen by indices: `y[b…, o…, i…, r…] = x[b…, o…, index[b…, i…], r…]`, where b are the batch
-//! axes, which x and the indices have in common. Every element type, indices of i32 or i64. An index that is out of range is
-//! an error; or, with the third attribute, a negative one gives zeros. As `tf.gather`.
+//! Slices of `x` along one axis, selected by indices: `y[b…, o…, i…, r…] = x[b…, o…, index[b…, i…], r…]`. Here b are the batch
+//! axes, which x and the indices share. Every element type, with indices of i32 or i64.
+//!
+//! An index out of range is an error. With the third attribute set, a negative index gives zeros instead. Like `tf.gather`.
 
 use crate::base::error::{Error, Result};
 use crate::base::op::{Call, Kernel, OpDef, read_attributes};
@@ -15,19 +16,19 @@ use crate::{
 };
 use bytemuck::{Pod, Zeroable};
 
-/// The attribute words.
+/// Attribute words of the op.
 #[derive(Clone, Copy, Debug, Pod, Zeroable)]
 #[repr(C)]
 pub struct Attributes {
     /// The axis, counted from the outermost.
     pub axis: u32,
-    /// How many of the outermost axes are batch axes; none of them is the axis.
+    /// Number of leading batch axes. They must all be before the axis.
     pub batch_dims: u32,
-    /// What a negative index does: 0 is an error, 1 gives zeros.
+    /// Effect of a negative index: 0 for an error, 1 for zeros.
     pub negative: u32,
 }
 
-/// The op.
+/// Definition of the op.
 pub static DEF: OpDef = OpDef { code: crate::ops::code::gather, name: "gather", inputs: (2, 2), outputs: 1, infer, in_place: &[] };
 
 fn infer(inputs: &[TensorType], attributes: &[u32], outputs: &mut [TensorType]) -> Result<()> {
@@ -45,7 +46,8 @@ fn infer(inputs: &[TensorType], attributes: &[u32], outputs: &mut [TensorType]) 
     elementwise::set(outputs, TensorType::new(x.dtype, collect(dims)?))
 }
 
-/// The dimensions of `index` after the batch axes, which must be those of input 0, whose dimensions before the axis are `before`.
+/// Returns the dimensions of `index` after the batch axes. These axes must equal those of input 0, whose dimensions before the
+/// axis are `before`.
 pub(in crate::ops) fn batched<'a>(before: &[u32], index: &'a TensorType, batch_dims: u32) -> Result<&'a [u32]> {
     indices::check_dtype(1, index)?;
     let batch = before.get(..batch_dims as usize).ok_or(Error::Attribute { index: 1 })?;
@@ -54,7 +56,7 @@ pub(in crate::ops) fn batched<'a>(before: &[u32], index: &'a TensorType, batch_d
     Ok(chosen)
 }
 
-/// How the elements of a tensor lie about an axis: so many slabs for each batch, of so many rows of so many elements.
+/// Layout of a tensor's elements around an axis. There are `batches * outer` slabs, each with `extent` rows of `row` elements.
 pub(in crate::ops) struct Slabs {
     pub batches: usize,
     pub outer: usize,
@@ -93,7 +95,7 @@ fn run(call: &mut Call<'_, '_>) -> Result<()> {
 
 crate::ops::moving_kernels!(bytes run);
 
-/// The op with its gradient: each slice of upstream added where it came from.
+/// The op with its gradient: each slice of the upstream gradient is added to the slice that it was gathered from.
 #[cfg(feature = "alloc")]
 pub static OP: Op = Op {
     tf_type: Some("GatherV2"),
@@ -110,11 +112,11 @@ fn grad(of: &Backward<'_>) -> Result<InputGradients> {
 
 #[cfg(feature = "alloc")]
 impl Tensor {
-    /// The slices of `self` along `axis`, which counts from the end where it is negative, that `index` names: its dimensions
-    /// stand in the place of that axis.
+    /// Returns the slices of `self` along `axis` that `index` selects. A negative axis counts from the end. In the result, the
+    /// dimensions of `index` replace the axis.
     ///
-    /// Fails where the axis is out of range or the index is not of i32 or i64, and with [`Error::IndexOutOfRange`] where an
-    /// index is. As `tf.gather`.
+    /// Fails if the axis is out of range, or if `index` is not of i32 or i64. Fails with [`Error::IndexOutOfRange`] if an index
+    /// is out of range. Like `tf.gather`.
     ///
     /// ```
     /// # use gradlet_core::{Tensor, ops};
@@ -128,9 +130,10 @@ impl Tensor {
         self.gather_batched(index, axis, 0)
     }
 
-    /// As [`Tensor::gather`], for each of the first `batch_dims` axes, which `self` and `index` have in common, apart.
+    /// Gathers like [`Tensor::gather`], separately for each element of the first `batch_dims` axes. `self` and `index` share
+    /// these axes.
     ///
-    /// Fails as that, and where the batch axes differ or reach the axis. As `tf.gather` with `batch_dims`.
+    /// Fails as [`Tensor::gather`] does, or if the batch axes differ or include the axis. Like `tf.gather` with `batch_dims`.
     ///
     /// ```
     /// # use gradlet_core::{Tensor, ops};
@@ -144,7 +147,7 @@ impl Tensor {
         Tensor::emit1(&OP, &[crate::ops::shared::reduce::axis(self, axis)?, batch_dims, 0], &[self, index])
     }
 
-    /// The rows of the table `self` that `ids` name. Fails as [`Tensor::gather`]. As `tf.nn.embedding_lookup`.
+    /// Returns the rows of the table `self` that `ids` selects. Fails as [`Tensor::gather`] does. Like `tf.nn.embedding_lookup`.
     pub fn embedding_lookup(&self, ids: &Tensor) -> Result<Tensor> {
         self.gather(ids, 0)
     }
@@ -157,7 +160,7 @@ pub(in crate::ops) mod tests {
     use crate::ops::shared::testing::{Value, indices, numbers, position, run, shapes};
     use std::vec::Vec;
 
-    /// Shapes of x with attributes and shapes of the index.
+    /// Returns shapes of x, with the attributes and shapes of the index.
     pub fn cases() -> Vec<(Vec<u32>, [u32; 2], Vec<u32>)> {
         let mut cases = Vec::new();
         for dims in shapes(4, &[0, 1, 3]).iter().filter(|dims| !dims.is_empty()) {
@@ -175,7 +178,7 @@ pub(in crate::ops) mod tests {
         cases
     }
 
-    /// Some indices of `-1..extent`, without -1 unless `negative`.
+    /// Returns pseudo-random indices of `-1..extent`, without -1 unless `negative`.
     pub fn some_indices(dims: &[u32], extent: u32, negative: bool) -> Vec<i64> {
         let from = if negative { extent + 1 } else { extent.max(1) };
         let index = |x: f64| ((x + 4.0) * 1e6) as i64 % i64::from(from) - i64::from(negative);

@@ -1,6 +1,8 @@
-//! The gradient of [`gather`](crate::ops::gather) with respect to x: each slice of `dy` added to the one that its index names, in
-//! zeros. f32, f64 and integers, which wrap; indices of i32 or i64. A negative index drops its slice, one that is too large is
-//! an error. With axis 0 and no batch axes, as `tf.math.unsorted_segment_sum`.
+//! Gradient of [`gather`](crate::ops::gather) with respect to x. The result starts as zeros, and each slice of `dy` is added to
+//! the slice that its index selects. Element types: f32, f64 and integers, which wrap, with indices of i32 or i64.
+//!
+//! A negative index drops its slice, and an index that is too large is an error. With axis 0 and no batch axes, as
+//! `tf.math.unsorted_segment_sum`.
 //!
 //! Bits: slices are added from +0 in row-major order of the indices.
 
@@ -18,19 +20,19 @@ use crate::{
 };
 use bytemuck::{Pod, Zeroable};
 
-/// The attribute words.
+/// Attribute words of the op.
 #[derive(Clone, Copy, Debug, Pod, Zeroable)]
 #[repr(C)]
 pub struct Attributes {
-    /// The axis of the result, counted from the outermost; in dy the axes of the indices stand there.
+    /// The axis of the result, counted from the outermost. In dy, the axes of the indices replace it.
     pub axis: u32,
-    /// How many of the outermost axes are batch axes; none of them is the axis.
+    /// Number of leading batch axes. They must all be before the axis.
     pub batch_dims: u32,
-    /// The dimension of the axis.
+    /// Dimension of the axis.
     pub dim: u32,
 }
 
-/// The op.
+/// Definition of the op.
 pub static DEF: OpDef =
     OpDef { code: crate::ops::code::gather_grad, name: "gather_grad", inputs: (2, 2), outputs: 1, infer, in_place: &[] };
 
@@ -72,7 +74,7 @@ fn run<T: Number>(call: &mut Call<'_, '_>) -> Result<()> {
 
 crate::ops::kernels!(run: F32 = f32, F64 = f64, I32 = i32, I64 = i64, I8 = i8, U8 = u8);
 
-/// The op with its gradient: to each slice of dy the one of upstream that its index names.
+/// The op with its gradient: each slice of dy gets the slice of the upstream gradient that its index selects.
 #[cfg(feature = "alloc")]
 pub static OP: Op = Op::new(
     &DEF,
@@ -89,16 +91,16 @@ fn grad(of: &Backward<'_>) -> Result<InputGradients> {
 
 #[cfg(feature = "alloc")]
 impl Tensor {
-    /// Each slice of `self` added, in zeros, to the one of `dim` along `axis` that its index names: the gradient of
-    /// [`Tensor::gather_batched`] for the upstream gradient `self`.
+    /// Adds each slice of `self` to the slice that its index selects, in a tensor of zeros with dimension `dim` along `axis`.
+    /// This is the gradient of [`Tensor::gather_batched`] for the upstream gradient `self`.
     pub(in crate::ops) fn gather_grad(&self, index: &Tensor, axis: u32, batch_dims: u32, dim: u32) -> Result<Tensor> {
         Tensor::emit1(&OP, &[axis, batch_dims, dim], &[self, index])
     }
 
-    /// The sums of the slices of `self` that have the same segment: `segments` holds for each of them a number less than
-    /// `count`, or a negative one, which drops it. Its axes are the first ones of `self`.
+    /// Returns the sums of the slices of `self` that belong to the same segment. `segments` has a segment number for each slice:
+    /// a number less than `count`, or a negative one to drop the slice. The axes of `segments` are the first axes of `self`.
     ///
-    /// Fails on booleans, and with [`Error::IndexOutOfRange`] where a segment's number is too large. As
+    /// Fails on booleans. Fails with [`Error::IndexOutOfRange`] if a segment number is too large. As
     /// `tf.math.unsorted_segment_sum`.
     ///
     /// ```

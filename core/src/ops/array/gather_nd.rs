@@ -1,5 +1,5 @@
-//! Slices of `x`, each named by a row of indices: `y[r…, s…] = x[index[r…, 0], index[r…, 1], …, s…]`. Every element type, indices
-//! of i32 or i64; one that is out of range is an error. As `tf.gather_nd`.
+//! Slices of `x`, each selected by a row of indices: `y[r…, s…] = x[index[r…, 0], index[r…, 1], …, s…]`. Every element type, with
+//! indices of i32 or i64. An index out of range is an error. Like `tf.gather_nd`.
 
 use crate::base::error::{Error, Result};
 use crate::base::op::{Call, Kernel, OpDef};
@@ -12,7 +12,7 @@ use crate::{
     tensor::scope::{Backward, Gradient, InputGradients, Op},
 };
 
-/// The op.
+/// Definition of the op.
 pub static DEF: OpDef = OpDef { code: crate::ops::code::gather_nd, name: "gather_nd", inputs: (2, 2), outputs: 1, infer, in_place: &[] };
 
 fn infer(inputs: &[TensorType], attributes: &[u32], outputs: &mut [TensorType]) -> Result<()> {
@@ -40,7 +40,7 @@ fn run(call: &mut Call<'_, '_>) -> Result<()> {
 
 crate::ops::moving_kernels!(bytes run);
 
-/// The op with its gradient: each slice of upstream added where it came from.
+/// The op with its gradient: each slice of the upstream gradient is added to the slice that it was gathered from.
 #[cfg(feature = "alloc")]
 pub static OP: Op = Op::new(&DEF, "gather_nd(x, index[…,k]), the index of i32 or i64, k at most the rank of x", Gradient::Rule(grad));
 
@@ -52,11 +52,11 @@ fn grad(of: &Backward<'_>) -> Result<InputGradients> {
 
 #[cfg(feature = "alloc")]
 impl Tensor {
-    /// The elements or slices of `self` that the rows along the last axis of `index` name: each row has an index for as many of
-    /// the first axes as it is long.
+    /// Returns the elements or slices of `self` that `index` selects. Each row along the last axis of `index` selects one of
+    /// them. A row of length k has one index for each of the first k axes of `self`.
     ///
-    /// Fails where the rows are longer than the rank or the index is not of i32 or i64, and with [`Error::IndexOutOfRange`]
-    /// where an index is. As `tf.gather_nd`.
+    /// Fails if the rows are longer than the rank, or if `index` is not of i32 or i64. Fails with [`Error::IndexOutOfRange`] if
+    /// an index is out of range. Like `tf.gather_nd`.
     ///
     /// ```
     /// # use gradlet_core::{Tensor, ops};
@@ -70,8 +70,8 @@ impl Tensor {
         Tensor::emit1(&OP, &[], &[self, index])
     }
 
-    /// As [`Tensor::gather_nd`], for each of the first `batch_dims` axes, which `self` and `index` have in common, apart. As
-    /// `tf.gather_nd` with `batch_dims`.
+    /// Gathers like [`Tensor::gather_nd`], separately for each element of the first `batch_dims` axes. `self` and `index` share
+    /// these axes. Like `tf.gather_nd` with `batch_dims`.
     pub fn gather_nd_batched(&self, index: &Tensor, batch_dims: u32) -> Result<Tensor> {
         let batch = batch_dims as usize;
         let common = index.dims().get(..batch).filter(|common| batch < index.shape().rank() && self.dims().get(..batch) == Some(*common));
@@ -79,7 +79,7 @@ impl Tensor {
             let (x, index) = (self.tensor_type(), index.tensor_type());
             return Err(Error::message(alloc::format!("{x} and the index {index} do not have {batch} axes in common")));
         };
-        // The indices of the batch axes before the others.
+        // Put the indices of the batch axes before the others.
         let mut dims = *index.shape();
         *dims.dims_mut().last_mut().ok_or(Error::Rank { input: 1 })? = 1;
         let mut columns = alloc::vec::Vec::new();
@@ -101,7 +101,7 @@ pub(in crate::ops) mod tests {
     use crate::ops::shared::testing::{Value, indices, numbers, position, run, shapes};
     use std::vec::Vec;
 
-    /// Shapes of x with the dimensions of rows of indices, and the indices.
+    /// Returns shapes of x, with the dimensions of an index tensor and its indices.
     pub fn cases() -> Vec<(Vec<u32>, Vec<u32>, Vec<i64>)> {
         let mut cases = Vec::new();
         for dims in shapes(3, &[0, 1, 2, 4]) {
@@ -121,14 +121,14 @@ pub(in crate::ops) mod tests {
         cases
     }
 
-    /// The index in x of an index in all slices together.
+    /// Returns the index in x that corresponds to the index `at` in all slices together.
     pub fn index_in_whole(at: &[u32], index_dims: &[u32], index: &[i64]) -> Vec<u32> {
         let (rows, depth) = (index_dims.len() - 1, index_dims[index_dims.len() - 1]);
         let column = |column: u32| index[position(index_dims, &[&at[..rows], &[column]].concat())] as u32;
         (0..depth).map(column).chain(at[rows..].iter().copied()).collect()
     }
 
-    /// The dimensions of all slices together.
+    /// Returns the dimensions of all slices together.
     pub fn together(dims: &[u32], index_dims: &[u32]) -> Vec<u32> {
         let (depth, rows) = index_dims.split_last().unwrap();
         [rows, &dims[*depth as usize..]].concat()

@@ -1,7 +1,10 @@
-//! `x` in a larger tensor, the other elements of which are `value`: element i of each axis lies at `begin + i · step`. Every
-//! element type. As `tf.pad`; with steps, the gradient of [`strided_slice`], whose gradient it has in turn.
+//! Padding: `x` inside a larger tensor, whose other elements are `value`. Element i of each axis goes to position
+//! `begin + i · step`. Every element type. Like `tf.pad`.
 //!
-//! Attribute words: for each axis the position of its first element, the signed step to the next, and the dimension of the result.
+//! With steps, this is the gradient of [`strided_slice`], and `strided_slice` is its gradient.
+//!
+//! Attribute words, for each axis: the position of the first element, the signed step to the next, and the dimension of the
+//! result.
 
 use crate::base::error::{Error, Result};
 use crate::base::op::{Call, Kernel, OpDef};
@@ -21,7 +24,7 @@ use crate::{
 };
 use bytemuck::Pod;
 
-/// The op.
+/// Definition of the op.
 pub static DEF: OpDef = OpDef { code: crate::ops::code::pad, name: "pad", inputs: (2, 2), outputs: 1, infer, in_place: &[] };
 
 fn infer(inputs: &[TensorType], attributes: &[u32], outputs: &mut [TensorType]) -> Result<()> {
@@ -40,7 +43,7 @@ fn infer(inputs: &[TensorType], attributes: &[u32], outputs: &mut [TensorType]) 
     elementwise::set(outputs, result)
 }
 
-/// `T` is an unsigned integer of the size of an element.
+/// Runs the kernel. `T` is an unsigned integer of the element's size.
 fn run<T: Pod>(call: &mut Call<'_, '_>) -> Result<()> {
     let (x, value) = (call.input(0)?, call.input(1)?);
     let axes = axes(call.attributes, x.tensor_type)?;
@@ -58,7 +61,7 @@ fn run<T: Pod>(call: &mut Call<'_, '_>) -> Result<()> {
 
 crate::ops::moving_kernels!(sized run);
 
-/// The op with its gradient: to x its part of upstream, to the value the sum of the rest.
+/// The op with its gradient: x gets its part of the upstream gradient, and the value gets the sum of the rest.
 #[cfg(feature = "alloc")]
 pub static OP: Op =
     Op { tf_type: Some("PadV2"), ..Op::total(&DEF, "pad(x, value), a scalar of the element type of x", Gradient::Rule(grad)) };
@@ -76,7 +79,7 @@ fn grad(of: &Backward<'_>) -> Result<InputGradients> {
     Ok([dx, dvalue].into_iter().collect())
 }
 
-/// What stands around a padded tensor.
+/// Kind of padding around a tensor.
 #[cfg(feature = "alloc")]
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum PadMode {
@@ -84,23 +87,23 @@ pub enum PadMode {
     Constant(f64),
     /// The tensor mirrored at its outermost elements, which are not repeated.
     Reflect,
-    /// The tensor mirrored at its edges: its outermost elements are repeated.
+    /// The tensor mirrored at its edges. Its outermost elements are repeated.
     Symmetric,
 }
 
 #[cfg(feature = "alloc")]
 impl Tensor {
-    /// `self` among zeros: the gradient of a strided slice with these attributes from a tensor of `dims`.
+    /// Places `self` in a tensor of zeros. This is the gradient of a strided slice with these attributes from a tensor of `dims`.
     pub(in crate::ops) fn place(&self, attributes: &[u32], dims: &[u32]) -> Result<Tensor> {
         let axes: &[Axis] = bytemuck::cast_slice(attributes);
         let axes: heapless::Vec<Axis, MAX_RANK> = axes.iter().zip(dims).map(|(&axis, &dim)| Axis { dim, ..axis }).collect();
         Tensor::emit1(&OP, bytemuck::cast_slice(&axes), &[self, &self.like(0.0)?])
     }
 
-    /// So many elements more before and after each axis, as `mode` says.
+    /// Pads each axis. `paddings` has the number of elements before and after each axis, and `mode` is their kind.
     ///
-    /// Fails where `paddings` are not as many as the axes, and where a mirrored axis is too short: with `Reflect` it must be
-    /// longer than the padding, with `Symmetric` as long. As `tf.pad`.
+    /// Fails unless `paddings` has one pair for each axis. Fails if a mirrored axis is too short: it must be longer than the
+    /// padding for `Reflect`, and at least as long for `Symmetric`. Like `tf.pad`.
     ///
     /// ```
     /// # use gradlet_core::{Tensor, ops};
@@ -114,7 +117,11 @@ impl Tensor {
     /// ```
     pub fn pad(&self, paddings: &[(u32, u32)], mode: PadMode) -> Result<Tensor> {
         if paddings.len() != self.shape().rank() {
-            return Err(Error::message(alloc::format!("{} paddings do not fit {}", paddings.len(), self.tensor_type())));
+            return Err(Error::message(alloc::format!(
+                "got {} paddings for {}, expected one for each axis",
+                paddings.len(),
+                self.tensor_type()
+            )));
         }
         match mode {
             PadMode::Constant(value) => self.pad_constant(paddings, value),
@@ -135,7 +142,7 @@ impl Tensor {
         Tensor::emit1(&OP, bytemuck::cast_slice(&axes), &[self, &self.like(value)?])
     }
 
-    /// The mirrors begin `skip` elements from the edges.
+    /// Pads with mirrored elements. The mirrored part begins `skip` elements from the edge.
     fn pad_mirrored(&self, paddings: &[(u32, u32)], skip: u32) -> Result<Tensor> {
         let mut result = self.clone();
         for (axis, &(before, after)) in paddings.iter().enumerate().filter(|(_, padding)| **padding != (0, 0)) {
@@ -143,7 +150,7 @@ impl Tensor {
             let most = dim.saturating_sub(skip);
             if before.max(after) > most {
                 let (got, x) = (before.max(after), self.tensor_type());
-                return Err(Error::message(alloc::format!("axis {axis} of {x} can be mirrored by at most {most}, not {got}")));
+                return Err(Error::message(alloc::format!("axis {axis} of {x} can be mirrored by at most {most} elements, not {got}")));
             }
             let mirror = |begin: u32, length: u32| {
                 result.part(|at, dim| if at == axis { (begin, length) } else { (0, dim) })?.reverse(&[axis as i32])

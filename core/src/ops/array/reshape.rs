@@ -1,4 +1,4 @@
-//! The same elements under other dimensions. Every element type. As `tf.reshape`.
+//! Reshape: the same elements with other dimensions. Every element type. Like `tf.reshape`.
 //!
 //! Attribute words: the dimensions, outermost first.
 
@@ -12,7 +12,7 @@ use crate::{
     tensor::scope::{Backward, Gradient, InputGradients, Keeps, Op},
 };
 
-/// The op.
+/// Definition of the op.
 pub static DEF: OpDef = OpDef { code: crate::ops::code::reshape, name: "reshape", inputs: (1, 1), outputs: 1, infer, in_place: &[(0, 0)] };
 
 fn infer(inputs: &[TensorType], attributes: &[u32], outputs: &mut [TensorType]) -> Result<()> {
@@ -26,7 +26,7 @@ fn infer(inputs: &[TensorType], attributes: &[u32], outputs: &mut [TensorType]) 
 
 crate::ops::moving_kernels!(bytes elementwise::copy);
 
-/// The op with its gradient: upstream under the dimensions of x.
+/// The op with its gradient: the upstream gradient, reshaped to the dimensions of x.
 #[cfg(feature = "alloc")]
 pub static OP: Op =
     Op { keeps: Keeps::Always, ..Op::elementwise(&DEF, "reshape(x), to dimensions of as many elements", Gradient::Rule(grad)) };
@@ -38,7 +38,7 @@ fn grad(of: &Backward<'_>) -> Result<InputGradients> {
 
 #[cfg(feature = "alloc")]
 impl Tensor {
-    /// The same elements in row-major order under the dimensions `dims`. Fails where they give another number of elements.
+    /// Returns the same elements in row-major order with the dimensions `dims`. Fails if the number of elements differs.
     ///
     /// ```
     /// # use gradlet_core::{Tensor, ops};
@@ -50,14 +50,14 @@ impl Tensor {
     pub fn reshape(&self, dims: &[u32]) -> Result<Tensor> {
         let shape = Shape::new(dims)?;
         if shape.elements().is_none() || shape.elements() != self.shape().elements() {
-            return Err(Error::message(alloc::format!("{} does not reshape to {shape}: other elements", self.tensor_type())));
+            return Err(Error::message(alloc::format!("cannot reshape {} to {shape}: the number of elements differs", self.tensor_type())));
         }
         Tensor::emit1(&OP, dims, &[self])
     }
 
-    /// As [`Tensor::reshape`], with one dimension left open as -1: it becomes what the others leave.
+    /// Reshapes like [`Tensor::reshape`]. One dimension may be -1, and is then computed from the others.
     ///
-    /// Fails where more than one is negative, or the others do not divide the elements. As `tf.reshape`.
+    /// Fails if more than one dimension is negative, or if the others do not divide the number of elements. Like `tf.reshape`.
     ///
     /// ```
     /// # use gradlet_core::{Tensor, ops};
@@ -67,7 +67,7 @@ impl Tensor {
     /// # Ok::<(), gradlet_core::Error>(())
     /// ```
     pub fn reshape_open(&self, dims: &[i64]) -> Result<Tensor> {
-        let wrong = || Error::message(alloc::format!("{} does not reshape to {dims:?}", self.tensor_type()));
+        let wrong = || Error::message(alloc::format!("cannot reshape {} to {dims:?}", self.tensor_type()));
         let elements = self.shape().elements().ok_or(Error::TooLarge)?;
         let mut others = 1u64;
         let mut open = 0;
@@ -78,7 +78,7 @@ impl Tensor {
                 Err(_) => return Err(wrong()),
             }
         }
-        // As TensorFlow: an open dimension beside a zero one cannot be told from what is there.
+        // As in TensorFlow: an open dimension is ambiguous if another dimension is zero.
         if open > 1 || (open == 1 && others == 0) {
             return Err(wrong());
         }
@@ -89,9 +89,9 @@ impl Tensor {
         if shape.elements() != Some(elements) { Err(wrong()) } else { self.reshape(shape.dims()) }
     }
 
-    /// A new axis of 1: `axis` of the result, which counts from the end where it is negative.
+    /// Inserts an axis of dimension 1. `axis` is its position in the result. A negative axis counts from the end.
     ///
-    /// Fails where the axis is out of range. As `tf.expand_dims`.
+    /// Fails if the axis is out of range. Like `tf.expand_dims`.
     ///
     /// ```
     /// # use gradlet_core::{Tensor, ops};
@@ -107,18 +107,20 @@ impl Tensor {
         self.reshape(&[before, &[1], after].concat())
     }
 
-    /// A new axis of a result with one axis more, counted from the front.
+    /// Returns the position of a new axis in a result with one more axis, counted from the front.
     pub(in crate::ops) fn new_axis(&self, axis: i32) -> Result<usize> {
         let rank = self.shape().rank() as i32;
         let counted = if axis < 0 { axis.saturating_add(rank + 1) } else { axis };
-        let wrong = || Error::message(alloc::format!("{} cannot have a new axis {axis}: from {} to {rank}", self.tensor_type(), -rank - 1));
+        let wrong = || {
+            Error::message(alloc::format!("{} cannot have a new axis {axis}: expected from {} to {rank}", self.tensor_type(), -rank - 1))
+        };
         if (0..=rank).contains(&counted) { Ok(counted as usize) } else { Err(wrong()) }
     }
 
-    /// Without the axes `axes`, which count from the end where they are negative and must be 1; without all that are 1 if none
-    /// is listed.
+    /// Removes the axes `axes`, which must have dimension 1. Negative axes count from the end. With an empty list, removes all
+    /// axes of dimension 1.
     ///
-    /// Fails where an axis is out of range, listed twice or not 1. As `tf.squeeze`.
+    /// Fails if an axis is out of range, is listed twice, or does not have dimension 1. Like `tf.squeeze`.
     ///
     /// ```
     /// # use gradlet_core::{Tensor, ops};
@@ -135,7 +137,10 @@ impl Tensor {
             match dim {
                 1 if listed || axes.is_empty() => {}
                 _ if listed => {
-                    return Err(Error::message(alloc::format!("squeeze takes axes of 1 from {}, not {axes:?}", self.tensor_type())));
+                    return Err(Error::message(alloc::format!(
+                        "cannot squeeze axes {axes:?} of {}: expected axes of dimension 1",
+                        self.tensor_type()
+                    )));
                 }
                 _ => shape.push(dim)?,
             }

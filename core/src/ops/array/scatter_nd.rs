@@ -1,6 +1,7 @@
-//! Slices added to zeros, each where a row of indices says: the gradient of [`gather_nd`](crate::ops::gather_nd), whose gradient it
-//! has in turn. f32, f64 and integers, which wrap; indices of i32 or i64; one that is out of range is an error. As
-//! `tf.scatter_nd`.
+//! Slices added to a tensor of zeros. A row of indices selects the position of each slice. Element types: f32, f64 and integers,
+//! which wrap, with indices of i32 or i64. An index out of range is an error. Like `tf.scatter_nd`.
+//!
+//! This is the gradient of [`gather_nd`](crate::ops::gather_nd), and `gather_nd` is its gradient.
 //!
 //! Attribute words: the dimensions of the result. Bits: slices are added from +0 in row-major order of the indices.
 
@@ -16,7 +17,7 @@ use crate::{
     tensor::scope::{Backward, Gradient, InputGradients, Op},
 };
 
-/// The op.
+/// Definition of the op.
 pub static DEF: OpDef = OpDef { code: crate::ops::code::scatter_nd, name: "scatter_nd", inputs: (2, 2), outputs: 1, infer, in_place: &[] };
 
 fn infer(inputs: &[TensorType], attributes: &[u32], outputs: &mut [TensorType]) -> Result<()> {
@@ -44,7 +45,7 @@ fn run<T: Number>(call: &mut Call<'_, '_>) -> Result<()> {
 
 crate::ops::kernels!(run: F32 = f32, F64 = f64, I32 = i32, I64 = i64, I8 = i8, U8 = u8);
 
-/// The op with its gradient: to each slice the one of upstream where it was added.
+/// The op with its gradient: each slice gets the slice of the upstream gradient from the position where it was added.
 #[cfg(feature = "alloc")]
 pub static OP: Op = Op::new(
     &DEF,
@@ -60,11 +61,11 @@ fn grad(of: &Backward<'_>) -> Result<InputGradients> {
 
 #[cfg(feature = "alloc")]
 impl Tensor {
-    /// A tensor of `dims` with the elements or slices of `self` where the rows along the last axis of `index` say, and zeros
-    /// elsewhere. What comes to one place is added.
+    /// Returns a tensor of `dims` with the elements or slices of `self` added to zeros. Each row along the last axis of `index`
+    /// selects the position of one slice. Slices with the same position are summed.
     ///
-    /// Fails where the shapes do not fit, the index is not of i32 or i64, or `self` is of booleans, and with
-    /// [`Error::IndexOutOfRange`] where an index is. As `tf.scatter_nd`.
+    /// Fails if the shapes do not match, if `index` is not of i32 or i64, or on booleans. Fails with [`Error::IndexOutOfRange`]
+    /// if an index is out of range. Like `tf.scatter_nd`.
     ///
     /// ```
     /// # use gradlet_core::{Tensor, ops};
@@ -78,9 +79,10 @@ impl Tensor {
         Tensor::emit1(&OP, dims, &[self, index])
     }
 
-    /// `self` with the elements or slices of `updates` added where the rows along the last axis of `index` say.
+    /// Returns `self` with the elements or slices of `updates` added. Each row along the last axis of `index` selects the
+    /// position of one slice.
     ///
-    /// Fails as [`Tensor::scatter_nd`]. As `tf.tensor_scatter_nd_add`.
+    /// Fails as [`Tensor::scatter_nd`] does. Like `tf.tensor_scatter_nd_add`.
     pub fn tensor_scatter_add(&self, index: &Tensor, updates: &Tensor) -> Result<Tensor> {
         self.add(&updates.scatter_nd(index, self.dims())?)
     }

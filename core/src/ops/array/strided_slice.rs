@@ -1,6 +1,6 @@
-//! The elements of `x` from a first one on, in steps, along each axis. Every element type. As `tf.strided_slice`.
+//! Slice of `x` along each axis, with a start and a step. Every element type. Like `tf.strided_slice`.
 //!
-//! Attribute words: for each axis the position of its first element, the signed step to the next, and how many there are.
+//! Attribute words, for each axis: the position of the first element, the signed step to the next, and the number of elements.
 
 use crate::base::error::{Error, Result};
 use crate::base::op::{Call, Kernel, OpDef};
@@ -16,19 +16,20 @@ use crate::{
 use bytemuck::{Pod, Zeroable};
 use heapless::Vec;
 
-/// The attribute words of one axis: where a smaller tensor lies in a larger one, and the dimension that is not an input's.
+/// Attribute words of one axis: the position of a smaller tensor inside a larger one, and the dimension of the result. The other
+/// dimension is that of the input.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Pod, Zeroable)]
 #[repr(C)]
 pub struct Axis {
-    /// The position of the smaller tensor's first element.
+    /// Position of the smaller tensor's first element.
     pub begin: u32,
-    /// From one element of the smaller tensor to the next.
+    /// Distance from one element of the smaller tensor to the next.
     pub step: i32,
-    /// The dimension of the result.
+    /// Dimension of the result.
     pub dim: u32,
 }
 
-/// The op.
+/// Definition of the op.
 pub static DEF: OpDef =
     OpDef { code: crate::ops::code::strided_slice, name: "strided_slice", inputs: (1, 1), outputs: 1, infer, in_place: &[] };
 
@@ -43,7 +44,7 @@ fn infer(inputs: &[TensorType], attributes: &[u32], outputs: &mut [TensorType]) 
     elementwise::set(outputs, result)
 }
 
-/// The attribute words by axes, as many as those of `x`.
+/// Returns the attribute words as one [`Axis`] for each axis of `x`. Fails if their number differs.
 pub(in crate::ops) fn axes<'a>(attributes: &'a [u32], x: &TensorType) -> Result<&'a [Axis]> {
     let axes: &[Axis] = bytemuck::try_cast_slice(attributes).unwrap_or(&[]);
     if axes.len() * 3 != attributes.len() || axes.len() != x.shape.rank() {
@@ -52,7 +53,7 @@ pub(in crate::ops) fn axes<'a>(attributes: &'a [u32], x: &TensorType) -> Result<
     Ok(axes)
 }
 
-/// Fails unless all `small` elements lie within the `large` ones, along axis `index`.
+/// Fails unless all `small` elements are within the `large` ones, along axis `index`.
 pub(in crate::ops) fn fits(index: usize, axis: &Axis, large: u32, small: u32) -> Result<()> {
     let last = i64::from(axis.begin) + i64::from(axis.step) * (i64::from(small) - 1);
     if axis.step == 0 || (small > 0 && (axis.begin >= large || last < 0 || last >= i64::from(large))) {
@@ -61,7 +62,7 @@ pub(in crate::ops) fn fits(index: usize, axis: &Axis, large: u32, small: u32) ->
     Ok(())
 }
 
-/// The runs of a tensor of `small` dimensions in one of `large`.
+/// Returns the runs of a tensor with dimensions `small` inside a tensor with dimensions `large`.
 pub(in crate::ops) fn runs(axes: &[Axis], large: &[u32], small: &[u32]) -> Runs {
     let mut start = 0usize;
     let mut strides: Vec<(usize, isize), MAX_RANK> = Vec::new();
@@ -73,7 +74,7 @@ pub(in crate::ops) fn runs(axes: &[Axis], large: &[u32], small: &[u32]) -> Runs 
     Runs::new(start, strides.into_iter())
 }
 
-/// `T` is an unsigned integer of the size of an element.
+/// Runs the kernel. `T` is an unsigned integer of the element's size.
 fn run<T: Pod>(call: &mut Call<'_, '_>) -> Result<()> {
     let x = call.input(0)?;
     let axes = axes(call.attributes, x.tensor_type)?;
@@ -88,7 +89,7 @@ fn run<T: Pod>(call: &mut Call<'_, '_>) -> Result<()> {
 
 crate::ops::moving_kernels!(sized run);
 
-/// The op with its gradient: upstream at the places where its elements came from, and zeros.
+/// The op with its gradient: the upstream gradient at the positions of the slice's elements, and zeros elsewhere.
 #[cfg(feature = "alloc")]
 pub static OP: Op = Op::total(&DEF, "strided_slice(x), from within x", Gradient::Rule(grad));
 
@@ -101,7 +102,7 @@ fn grad(of: &Backward<'_>) -> Result<InputGradients> {
 
 #[cfg(feature = "alloc")]
 impl Tensor {
-    /// Emits the op, if it does anything. The axes must lie within `self`.
+    /// Emits the op, unless the slice is the whole tensor. The axes must be within `self`.
     pub(in crate::ops) fn strided(&self, axes: &[Axis]) -> Result<Tensor> {
         let whole = |(axis, &dim): (&Axis, &u32)| axis.dim == dim && (dim == 0 || (axis.begin == 0 && (axis.step == 1 || dim == 1)));
         if axes.iter().zip(self.dims()).all(whole) {
@@ -110,7 +111,8 @@ impl Tensor {
         Tensor::emit1(&OP, bytemuck::cast_slice(axes), &[self])
     }
 
-    /// Along each axis, of which `choose` is given the number and the dimension, so many elements from the first.
+    /// Returns a contiguous part along each axis. `choose` gets the number and the dimension of an axis, and returns the first
+    /// element and the number of elements.
     pub(in crate::ops) fn part(&self, choose: impl Fn(usize, u32) -> (u32, u32)) -> Result<Tensor> {
         let axes = self.dims().iter().enumerate().map(|(index, &dim)| {
             let (begin, dim) = choose(index, dim);
@@ -127,7 +129,7 @@ pub(in crate::ops) mod tests {
     use crate::ops::shared::testing::{Value, indices, numbers, position, run, shapes};
     use std::vec::Vec;
 
-    /// Ways to take elements out of `dim`.
+    /// Returns ways to select elements from an axis of dimension `dim`.
     fn choices(dim: u32) -> Vec<Axis> {
         let axis = |begin, step, dim| Axis { begin, step, dim };
         match dim {
@@ -141,7 +143,7 @@ pub(in crate::ops) mod tests {
         .collect()
     }
 
-    /// Every way to take a part of some shapes: the dimensions of the whole, and the axes.
+    /// Returns every way to take a part of some shapes: the dimensions of the whole, and the axes.
     pub fn parts() -> Vec<(Vec<u32>, Vec<Axis>)> {
         let mut parts = Vec::new();
         for dims in shapes(3, &[0, 1, 2, 5]) {
@@ -155,7 +157,7 @@ pub(in crate::ops) mod tests {
         parts
     }
 
-    /// The index in the whole of an index in the part.
+    /// Returns the index in the whole that corresponds to an index in the part.
     pub fn index_in_whole(axes: &[Axis], index: &[u32]) -> Vec<u32> {
         axes.iter().zip(index).map(|(axis, &at)| (i64::from(axis.begin) + i64::from(axis.step) * i64::from(at)) as u32).collect()
     }

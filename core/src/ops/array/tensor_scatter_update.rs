@@ -1,5 +1,6 @@
-//! `x` with slices of it replaced, each named by a row of indices; of several for one place the last stays. Every element type,
-//! indices of i32 or i64; one that is out of range is an error. As `tf.tensor_scatter_nd_update`.
+//! Copy of `x` with some slices replaced. A row of indices selects the position of each slice. If several slices have one
+//! position, the last one wins. Every element type, with indices of i32 or i64. An index out of range is an error. As
+//! `tf.tensor_scatter_nd_update`.
 
 use crate::base::error::{Error, Result};
 use crate::base::op::{Call, Kernel, OpDef};
@@ -12,7 +13,7 @@ use crate::{
     tensor::scope::{Backward, Gradient, InputGradients, Op},
 };
 
-/// The op.
+/// Definition of the op.
 pub static DEF: OpDef = OpDef {
     code: crate::ops::code::tensor_scatter_update,
     name: "tensor_scatter_update",
@@ -53,7 +54,8 @@ fn run(call: &mut Call<'_, '_>) -> Result<()> {
 
 crate::ops::moving_kernels!(bytes run);
 
-/// The op with its gradient: to x upstream with zeros where it was replaced, to each update the slice of upstream at its place.
+/// The op with its gradient. x gets the upstream gradient, with zeros where elements were replaced. Each update gets the slice of
+/// the upstream gradient at its position.
 #[cfg(feature = "alloc")]
 pub static OP: Op = Op::new(
     &DEF,
@@ -72,11 +74,11 @@ fn grad(of: &Backward<'_>) -> Result<InputGradients> {
 
 #[cfg(feature = "alloc")]
 impl Tensor {
-    /// `self` with the elements or slices that the rows along the last axis of `index` name replaced by those of `updates`. Of
-    /// several for one place the last stays.
+    /// Returns `self` with some elements or slices replaced by those of `updates`. Each row along the last axis of `index`
+    /// selects the position of one slice. If several slices have one position, the last one wins.
     ///
-    /// Fails where the shapes do not fit, the index is not of i32 or i64, or the element types differ, and with
-    /// [`Error::IndexOutOfRange`] where an index is. As `tf.tensor_scatter_nd_update`.
+    /// Fails if the shapes do not match, if `index` is not of i32 or i64, or if the element types differ. Fails with
+    /// [`Error::IndexOutOfRange`] if an index is out of range. Like `tf.tensor_scatter_nd_update`.
     ///
     /// ```
     /// # use gradlet_core::{Tensor, ops};

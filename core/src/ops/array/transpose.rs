@@ -1,6 +1,6 @@
-//! The axes of `x` in another order. Every element type. As `tf.transpose`.
+//! Permutation of the axes of `x`. Every element type. Like `tf.transpose`.
 //!
-//! Attribute words: for each axis of the result, the axis of `x` that it was.
+//! Attribute words: for each axis of the result, the corresponding axis of `x`.
 
 use crate::base::error::{Error, Result};
 use crate::base::op::{Call, Kernel, OpDef};
@@ -18,7 +18,7 @@ use crate::{
 #[cfg(feature = "alloc")]
 use heapless::Vec;
 
-/// The op.
+/// Definition of the op.
 pub static DEF: OpDef = OpDef { code: crate::ops::code::transpose, name: "transpose", inputs: (1, 1), outputs: 1, infer, in_place: &[] };
 
 fn infer(inputs: &[TensorType], attributes: &[u32], outputs: &mut [TensorType]) -> Result<()> {
@@ -35,7 +35,7 @@ fn infer(inputs: &[TensorType], attributes: &[u32], outputs: &mut [TensorType]) 
     elementwise::set(outputs, TensorType::new(x.dtype, shape))
 }
 
-/// `T` is an unsigned integer of the size of an element.
+/// Runs the kernel. `T` is an unsigned integer of the element's size.
 fn run<T: bytemuck::Pod>(call: &mut Call<'_, '_>) -> Result<()> {
     let x = call.input(0)?;
     let order = call.attributes;
@@ -49,12 +49,12 @@ fn run<T: bytemuck::Pod>(call: &mut Call<'_, '_>) -> Result<()> {
 
 crate::ops::moving_kernels!(sized run);
 
-/// The op with its gradient: upstream with its axes put back.
+/// The op with its gradient: the upstream gradient with the inverse permutation.
 #[cfg(feature = "alloc")]
 pub static OP: Op =
     Op { keeps: Keeps::Where(moves_nothing), ..Op::total(&DEF, "transpose(x), to an order of all axes of x", Gradient::Rule(grad)) };
 
-/// True if only axes of 1 change their places.
+/// True if only axes of dimension 1 change their position.
 #[cfg(feature = "alloc")]
 fn moves_nothing(order: &[u32], dims: &[u32]) -> bool {
     order.iter().filter(|axis| dims.get(**axis as usize).is_some_and(|&dim| dim != 1)).is_sorted()
@@ -71,9 +71,9 @@ fn grad(of: &Backward<'_>) -> Result<InputGradients> {
 
 #[cfg(feature = "alloc")]
 impl Tensor {
-    /// The axes in another order: axis `i` of the result is axis `order[i]` of `self`; reversed if `order` is empty.
+    /// Permutes the axes: axis `i` of the result is axis `order[i]` of `self`. An empty `order` reverses the axes.
     ///
-    /// Fails where `order` does not list every axis once. As `tf.transpose`.
+    /// Fails unless `order` lists every axis once. Like `tf.transpose`.
     ///
     /// ```
     /// # use gradlet_core::{Tensor, ops};

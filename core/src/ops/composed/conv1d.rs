@@ -1,31 +1,32 @@
-//! One-dimensional convolution: a two-dimensional one of images of one row, so that no kernel is needed for it.
+//! One-dimensional convolution, computed as a two-dimensional convolution of images with one row. It needs no kernel of its own.
 
 use crate::base::error::{Error, Result};
 use crate::ops::conv2d::Conv2DOptions;
 use crate::ops::shared::window::Padding;
 use crate::tensor::Tensor;
 
-/// What surrounds a sequence while a window slides over it.
+/// Padding of a sequence while a window slides over it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Padding1D {
-    /// Nothing: the window stays inside.
+    /// No padding. The window stays inside the sequence.
     #[default]
     Valid,
-    /// As much as makes the output `ceil(input / stride)`; where it is odd, the larger part is at the end.
+    /// Enough padding to make the output `ceil(input / stride)`. If its amount is odd, the larger part is at the end.
     Same,
-    /// As much, at the beginning, as lets no output depend on what comes after it.
+    /// Padding at the beginning only, so that no output depends on later elements.
     Causal,
 }
 
-/// How a one-dimensional convolution slides: stride, dilation, padding. The default is 1, 1 and none.
+/// Options of a one-dimensional convolution: stride, dilation and padding. By default, stride and dilation are 1, and there is no
+/// padding.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Conv1DOptions {
-    /// How far the window moves.
+    /// Distance from one window to the next.
     pub stride: u32,
-    /// How far its taps are apart.
+    /// Distance from one tap of the window to the next.
     pub dilation: u32,
-    /// What surrounds the sequence.
+    /// Padding around the sequence.
     pub padding: Padding1D,
 }
 
@@ -36,22 +37,22 @@ impl Default for Conv1DOptions {
 }
 
 impl Conv1DOptions {
-    /// With this stride.
+    /// Sets the stride.
     pub fn stride(self, stride: u32) -> Conv1DOptions {
         Conv1DOptions { stride, ..self }
     }
 
-    /// With this dilation.
+    /// Sets the dilation.
     pub fn dilation(self, dilation: u32) -> Conv1DOptions {
         Conv1DOptions { dilation, ..self }
     }
 
-    /// With this padding.
+    /// Sets the padding.
     pub fn padding(self, padding: Padding1D) -> Conv1DOptions {
         Conv1DOptions { padding, ..self }
     }
 
-    /// The same for images of one row and windows of `kernel` taps.
+    /// Returns the equivalent options for images of one row and windows of `kernel` taps.
     fn in_rows(&self, kernel: u32) -> Result<Conv2DOptions> {
         let padding = match self.padding {
             Padding1D::Valid => Padding::Valid,
@@ -66,11 +67,11 @@ impl Conv1DOptions {
 }
 
 impl Tensor {
-    /// The convolution of sequences `[n,w,c]` with `filter[k,c,co]`, plus `bias[co]`: `[n,ow,co]`. As `tf.nn.conv1d`, and with
-    /// [`Padding1D::Causal`] as Keras's `Conv1D`.
+    /// Returns the convolution of sequences `[n,w,c]` with `filter[k,c,co]`, plus `bias[co]`: `[n,ow,co]`. Like `tf.nn.conv1d`, and
+    /// with [`Padding1D::Causal`] as Keras's `Conv1D`.
     ///
-    /// Fails where ranks, channels or element types do not fit (only floats), where the window is larger than the padded sequence, and
-    /// where the stride or the dilation is 0.
+    /// Fails if ranks, channels or element types do not match, or if the element type is not a float. Fails if the window is
+    /// larger than the padded sequence, or if the stride or the dilation is 0.
     ///
     /// ```
     /// # use gradlet_core::{Tensor, ops};
@@ -85,7 +86,7 @@ impl Tensor {
     pub fn conv1d(&self, filter: &Tensor, bias: Option<&Tensor>, options: &Conv1DOptions) -> Result<Tensor> {
         let (&[n, w, c], &[k, ci, co]) = (self.dims(), filter.dims()) else {
             let (x, filter) = (self.tensor_type(), filter.tensor_type());
-            return Err(Error::message(alloc::format!("conv1d wants x[n,w,c] and filter[k,c,co], not {x} and {filter}")));
+            return Err(Error::message(alloc::format!("conv1d expected x[n,w,c] and filter[k,c,co], but got {x} and {filter}")));
         };
         let y = self.reshape(&[n, 1, w, c])?.conv2d(&filter.reshape(&[1, k, ci, co])?, bias, &options.in_rows(k)?)?;
         let &[n, _, w, co] = y.dims() else { return Err(Error::Rank { input: 0 }) };

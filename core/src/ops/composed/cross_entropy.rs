@@ -1,4 +1,4 @@
-//! Cross entropies of logits, composed of other ops. Those of labels that are numbers of classes are an op:
+//! Cross entropies of logits, composed of other ops. For labels that are class numbers, there is an op:
 //! [`sparse_softmax_cross_entropy`](crate::ops::sparse_softmax_cross_entropy).
 
 use crate::base::error::{Error, Result};
@@ -6,13 +6,13 @@ use crate::tensor::Tensor;
 use crate::tensor::scope::{Backward, InputGradients, custom_gradient};
 
 impl Tensor {
-    /// The cross entropy of `labels`, probabilities, and the softmax of `self`, logits, along `axis`, which goes:
-    /// `−Σ labels · log_softmax(self)`.
+    /// Returns the cross entropy of the probabilities `labels` and the softmax of the logits `self`:
+    /// `−Σ labels · log_softmax(self)` over `axis`. The result has no such axis.
     ///
-    /// The gradient of the logits is `softmax(self) − labels`, as for labels whose sum is 1, whatever it is; that of the labels is
-    /// `−log_softmax(self)`. As `tf.nn.softmax_cross_entropy_with_logits`.
+    /// The gradient of the logits is `softmax(self) − labels`. This formula holds for labels with a sum of 1, but it is used for
+    /// all labels. The gradient of the labels is `−log_softmax(self)`. Like `tf.nn.softmax_cross_entropy_with_logits`.
     ///
-    /// Fails on integers, where the shapes differ, and where the axis is out of range.
+    /// Fails on integers, if the shapes differ, or if the axis is out of range.
     ///
     /// ```
     /// # use gradlet_core::{Tensor, ops};
@@ -36,10 +36,10 @@ impl Tensor {
         custom_gradient(&[self, labels], forward, rule)?.pop().ok_or(Error::Internal)
     }
 
-    /// The cross entropy of `labels`, probabilities, and the sigmoid of `self`, logits, each by itself: `softplus(self) − self · labels`.
-    /// As `tf.nn.sigmoid_cross_entropy_with_logits`.
+    /// Returns the cross entropy of the probabilities `labels` and the sigmoid of the logits `self`, for each element:
+    /// `softplus(self) − self · labels`. Like `tf.nn.sigmoid_cross_entropy_with_logits`.
     ///
-    /// Fails on integers, and where the shapes differ.
+    /// Fails on integers, or if the shapes differ.
     pub fn sigmoid_cross_entropy(&self, labels: &Tensor) -> Result<Tensor> {
         same_type(self, labels)?;
         self.softplus()?.sub(&self.mul(labels)?)
@@ -48,5 +48,5 @@ impl Tensor {
 
 fn same_type(logits: &Tensor, labels: &Tensor) -> Result<()> {
     let (want, got) = (logits.tensor_type(), labels.tensor_type());
-    if got == want { Ok(()) } else { Err(Error::message(alloc::format!("the labels of logits {want} are {got}, not {want}"))) }
+    if got == want { Ok(()) } else { Err(Error::message(alloc::format!("expected labels of the logits' type {want}, but got {got}"))) }
 }

@@ -5,15 +5,17 @@ use crate::tensor::Tensor;
 use crate::tensor::scope::Scope;
 
 impl Tensor {
-    /// 0 with probability `rate`, otherwise divided by `1 − rate`; each by itself where `noise` are the dimensions of `self`, together
-    /// along axes where it is 1. The gradient goes through what was kept. As `tf.nn.dropout`.
+    /// Sets elements to 0 with probability `rate`, and divides the others by `1 − rate`. Like `tf.nn.dropout`.
     ///
-    /// The random numbers are the scope's, as those of [`Tensor::random_uniform`].
+    /// `noise` is the shape of the random decisions. With the dimensions of `self`, each element is decided separately. Along an
+    /// axis where `noise` is 1, all elements share one decision. The gradient flows only through the kept elements.
     ///
-    /// Fails on integers, where the rate is not from 0 to 1, and where `noise` does not broadcast to the tensor's dimensions.
+    /// The random numbers come from the scope, like those of [`Tensor::random_uniform`].
+    ///
+    /// Fails on integers, if the rate is not from 0 to 1, or if `noise` does not broadcast to the tensor's dimensions.
     pub fn dropout(&self, scope: &dyn Scope, rate: f64, noise: &[u32]) -> Result<Tensor> {
         if !(0.0..=1.0).contains(&rate) {
-            return Err(Error::message(alloc::format!("the rate of dropout is from 0 to 1, not {rate}")));
+            return Err(Error::message(alloc::format!("expected a dropout rate from 0 to 1, but got {rate}")));
         }
         let numbers = Tensor::random_uniform(scope, noise)?;
         let kept = numbers.greater_equal(&numbers.like(rate)?)?;
@@ -29,7 +31,7 @@ impl Tensor {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::autodiff::Record;
+    use crate::autodiff::Differentiate;
     use crate::ops;
     use crate::trace::eager::Eager;
     use alloc::vec::Vec;

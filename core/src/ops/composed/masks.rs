@@ -1,5 +1,5 @@
-//! What picks elements where a mask is true. The shapes of the results depend on data: so these are computed at once, or under
-//! a tape over what is, but not traced.
+//! Selection of elements by a mask. The shapes of the results depend on data. These functions therefore run eagerly, or under a
+//! tape over an eager scope, but cannot be traced.
 
 use crate::base::dtype::{Bool, DType};
 use crate::base::error::{Error, Result};
@@ -8,9 +8,10 @@ use alloc::format;
 use alloc::vec::Vec;
 
 impl Tensor {
-    /// The indices of all elements that are not 0 or false, in row-major order, as i64 `[count, rank]`.
+    /// Returns the indices of all elements that are not 0 or false, in row-major order, as i64 `[count, rank]`.
     ///
-    /// Fails in a trace: there, what `self` holds is not known, nor so the shape of the result. As `tf.where` with one argument.
+    /// Fails in a trace, where the values of `self` and therefore the shape of the result are unknown. Like `tf.where` with one
+    /// argument.
     ///
     /// ```
     /// # use gradlet_core::{Tensor, ops};
@@ -36,14 +37,15 @@ impl Tensor {
         Tensor::new(&self.device()?, &indices, &[count, self.shape().rank() as u32])
     }
 
-    /// The slices of `self` where `mask`, of booleans, is true: its axes are those of `self` from `axis` on, which counts from
-    /// the end where it is negative, and become one.
+    /// Returns the slices of `self` where the boolean `mask` is true. The dimensions of `mask` must equal those of `self` from
+    /// `axis` on. In the result, one axis replaces these axes. A negative axis counts from the end.
     ///
-    /// Fails where they are not, where the mask has none, and in a trace if the mask is traced: then the shape of the result is
-    /// not known. As `tf.boolean_mask`.
+    /// Fails if the dimensions differ, or if the mask is a scalar. Fails in a trace if the mask is traced, because the shape of
+    /// the result is then unknown. Like `tf.boolean_mask`.
     ///
     /// ```
-    /// # use gradlet_core::{Bool, Tensor, ops};
+    /// # use gradlet_core::{Tensor, ops};
+    /// # use gradlet_core::tensor::Bool;
     /// # let device = ops::portable_cpu();
     /// let x = Tensor::new(&device, &[1, 2, 3, 4, 5, 6], &[3, 2])?;
     /// let mask = Tensor::new(&device, &[true, false, true].map(Bool::from), &[3])?;
@@ -56,7 +58,9 @@ impl Tensor {
         let after = rest.strip_prefix(mask.dims()).filter(|_| mask.dtype() == DType::Bool && mask.shape().rank() > 0);
         let Some(after) = after else {
             let (x, mask) = (self.tensor_type(), mask.tensor_type());
-            return Err(Error::message(format!("the mask {mask} does not fit {x} from axis {at} on: it must be bool, of its dimensions")));
+            return Err(Error::message(format!(
+                "the mask {mask} does not fit {x} from axis {at} on: expected bool, with the dimensions of these axes"
+            )));
         };
         mask.buffer().map_err(|_| shape_depends_on_data("boolean_mask"))?;
         let elements = mask.shape().elements().ok_or(Error::TooLarge)?;
@@ -67,7 +71,7 @@ impl Tensor {
 }
 
 fn shape_depends_on_data(name: &str) -> Error {
-    Error::message(format!("the shape of what {name} gives depends on data, so it cannot be traced: call it outside of the function"))
+    Error::message(format!("the shape of the result of {name} depends on data, so it cannot be traced: call it outside the function"))
 }
 
 #[cfg(test)]
@@ -101,10 +105,10 @@ mod tests {
         assert!(x.boolean_mask(&Tensor::new(device(), &[1u8, 1], &[2]).unwrap(), 0).is_err());
     }
 
-    /// Under a tape the mask is known, and gradients flow; in a trace it is not.
+    /// Under a tape the mask has a value, and gradients flow. In a trace it has none.
     #[test]
     fn in_every_scope() {
-        use crate::{Eager, Function, Record, Scope};
+        use crate::{Differentiate, Eager, Function, Scope};
         let scope = Eager::new(device());
         let (x, mask) = (tensor(&[3], 1), mask(&[1, 0, 1], &[3]));
         let tape = scope.tape();
@@ -118,7 +122,7 @@ mod tests {
         let refused = unknown.call(&scope, (x, mask)).unwrap_err();
         assert_eq!(
             std::format!("{refused}"),
-            "the shape of what boolean_mask gives depends on data, so it cannot be traced: call it outside of the function"
+            "the shape of the result of boolean_mask depends on data, so it cannot be traced: call it outside the function"
         );
     }
 }

@@ -1,12 +1,12 @@
-//! Named functions that are as good when made of ops: they need no kernels, and have gradients of all orders.
+//! Named functions, composed of other ops. They need no kernels, and have gradients of all orders.
 
 use crate::base::dtype::{Bool, DType};
 use crate::base::error::{Error, Result};
 use crate::tensor::Tensor;
 
 impl Tensor {
-    /// A scalar `value` of this tensor's element type, on its device: the nearest value that there is; of booleans, whether
-    /// `value` is not 0.
+    /// Returns a scalar with this tensor's element type, on its device. `value` is converted to the nearest value of the type.
+    /// For booleans, the scalar is true unless `value` is 0.
     ///
     /// ```
     /// # use gradlet_core::{Tensor, ops};
@@ -30,37 +30,37 @@ impl Tensor {
         })
     }
 
-    /// `self + value`, in this tensor's element type.
+    /// Returns `self + value`, in this tensor's element type.
     pub fn add_scalar(&self, value: f64) -> Result<Tensor> {
         self.add(&self.like(value)?)
     }
 
-    /// `self * value`, in this tensor's element type.
+    /// Returns `self * value`, in this tensor's element type.
     pub fn mul_scalar(&self, value: f64) -> Result<Tensor> {
         self.mul(&self.like(value)?)
     }
 
-    /// Zeros of this tensor's type.
+    /// Returns zeros with this tensor's shape and element type.
     pub fn zeros_like(&self) -> Result<Tensor> {
         self.like(0.0)?.broadcast_to(self.dims())
     }
 
-    /// Ones of this tensor's type.
+    /// Returns ones with this tensor's shape and element type.
     pub fn ones_like(&self) -> Result<Tensor> {
         self.like(1.0)?.broadcast_to(self.dims())
     }
 
-    /// Whether each element is NaN, as `tf.math.is_nan`.
+    /// Returns true for each element that is NaN, like `tf.math.is_nan`.
     pub fn is_nan(&self) -> Result<Tensor> {
         self.not_equal(self)
     }
 
-    /// Whether each element is an infinity, as `tf.math.is_inf`. Fails on integers.
+    /// Returns true for each element that is an infinity, like `tf.math.is_inf`. Fails on integers.
     pub fn is_inf(&self) -> Result<Tensor> {
         self.abs()?.equal(&self.infinity()?)
     }
 
-    /// Whether each element is neither NaN nor an infinity, as `tf.math.is_finite`. Fails on integers.
+    /// Returns true for each element that is neither NaN nor an infinity, like `tf.math.is_finite`. Fails on integers.
     pub fn is_finite(&self) -> Result<Tensor> {
         self.abs()?.less(&self.infinity()?)
     }
@@ -69,24 +69,24 @@ impl Tensor {
         if self.dtype().is_float() { self.like(f64::INFINITY) } else { Err(Error::DType { input: 0 }) }
     }
 
-    /// `self²`, as `tf.math.square`.
+    /// Returns `self²`, like `tf.math.square`.
     pub fn square(&self) -> Result<Tensor> {
         self.mul(self)
     }
 
-    /// `1 / self`, as `tf.math.reciprocal`. Fails on integers.
+    /// Returns `1 / self`, like `tf.math.reciprocal`. Fails on integers.
     pub fn reciprocal(&self) -> Result<Tensor> {
         self.like(1.0)?.div(self)
     }
 
-    /// `self / other`, broadcast, as `tf.divide`: integers of 8 bits are cast to f32, larger ones to f64.
+    /// Returns `self / other`, broadcast, like `tf.divide`. Integers of 8 bits are cast to f32, larger ones to f64.
     ///
-    /// Fails where the shapes do not broadcast or the element types differ.
+    /// Fails if the shapes do not broadcast or the element types differ.
     pub fn divide(&self, other: &Tensor) -> Result<Tensor> {
         self.to_real()?.div(&other.to_real()?)
     }
 
-    /// Floats as they are, integers of 8 bits as f32, larger ones as f64.
+    /// Casts integers of 8 bits to f32, and larger ones to f64. Floats stay unchanged.
     pub(in crate::ops) fn to_real(&self) -> Result<Tensor> {
         match self.dtype() {
             DType::I8 | DType::U8 => self.cast(DType::F32),
@@ -95,9 +95,9 @@ impl Tensor {
         }
     }
 
-    /// `(self - other)²`, broadcast, as `tf.math.squared_difference`.
+    /// Returns `(self - other)²`, broadcast, like `tf.math.squared_difference`.
     ///
-    /// Fails where the shapes do not broadcast or the element types differ.
+    /// Fails if the shapes do not broadcast or the element types differ.
     pub fn squared_difference(&self, other: &Tensor) -> Result<Tensor> {
         self.sub(other)?.square()
     }

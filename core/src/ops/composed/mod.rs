@@ -1,4 +1,4 @@
-//! Functions of tensors that are made of other ops, so they need no kernels.
+//! Tensor functions that are composed of other ops and need no kernels.
 
 mod activations;
 mod clip;

@@ -1,7 +1,7 @@
 //! Normalisation, composed of other ops: batch, layer, group and l2.
 //!
-//! All but the last compute `x · inv + (offset − mean · inv)` with `inv = scale / √(variance + ε)`, as TensorFlow and Keras do. Layer,
-//! group and l2 normalisation, and the fused one of batches, compute in f32 what is given in 16 bits.
+//! All but l2 compute `x · inv + (offset − mean · inv)` with `inv = scale / √(variance + ε)`, like TensorFlow and Keras. Layer,
+//! group, l2 and fused batch normalisation compute 16-bit floats in f32.
 
 use crate::base::dtype::DType;
 use crate::base::error::{Error, Result};
@@ -10,8 +10,8 @@ use crate::tensor::Tensor;
 use alloc::vec::Vec;
 
 impl Tensor {
-    /// Mean and variance over `axes`, which count from the end where they are negative; over all of them if none is listed. They stay as 1
-    /// in the shapes with `keepdims`. As `tf.nn.moments`.
+    /// Returns mean and variance over `axes`. Negative axes count from the end. An empty `axes` reduces all axes. With
+    /// `keepdims`, the reduced axes stay in the shapes with dimension 1. Like `tf.nn.moments`.
     ///
     /// ```
     /// # use gradlet_core::{Tensor, ops};
@@ -23,14 +23,14 @@ impl Tensor {
     /// ```
     pub fn moments(&self, axes: &[i32], keepdims: bool) -> Result<(Tensor, Tensor)> {
         let mean = self.mean(axes, true)?;
-        // The variance does not change with the mean, at the mean.
+        // The derivative of the variance with respect to the mean is 0 at the mean.
         let variance = self.sub(&mean.stop_gradient()?)?.square()?.mean(axes, keepdims)?;
         Ok((mean.reshape(variance.dims())?, variance))
     }
 
-    /// `(self − mean) / √(variance + ε) · scale + offset`, all broadcast. As `tf.nn.batch_normalization`.
+    /// Returns `(self − mean) / √(variance + ε) · scale + offset`, all broadcast. Like `tf.nn.batch_normalization`.
     ///
-    /// Fails on integers, and where shapes do not broadcast or element types differ.
+    /// Fails on integers, or if shapes do not broadcast or element types differ.
     pub fn batch_normalization(
         &self,
         mean: &Tensor,
@@ -50,17 +50,18 @@ impl Tensor {
         self.mul(&inverse)?.add(&shift)
     }
 
-    /// Normalised by its own mean and variance over all axes but `axis`, which counts from the end where it is negative; with those two, of
-    /// one dimension. Scale and offset, if there are any, have that dimension too. What Keras's `BatchNormalization` does in training.
+    /// Normalises by the tensor's own mean and variance over all axes but `axis`. Returns the result, the mean and the variance.
+    /// A negative axis counts from the end. Mean and variance have one dimension, that of `axis`. So do the optional scale and
+    /// offset. As Keras's `BatchNormalization` in training.
     ///
-    /// Fails on integers, where the axis is out of range, and where scale or offset do not fit it.
+    /// Fails on integers, if the axis is out of range, or if scale or offset do not match it.
     pub fn batch_norm(&self, axis: i32, offset: Option<&Tensor>, scale: Option<&Tensor>, epsilon: f64) -> Result<[Tensor; 3]> {
         let (mean, variance) = self.moments(&self.all_but(axis)?, false)?;
         let y = self.batch_normalization_along(axis, [&mean, &variance], offset, scale, epsilon)?;
         Ok([y, mean, variance])
     }
 
-    /// [`Tensor::batch_normalization`] with the two `moments`, offset and scale of one dimension, that of `axis`.
+    /// Normalises like [`Tensor::batch_normalization`]. Mean, variance, offset and scale have one dimension, that of `axis`.
     pub(crate) fn batch_normalization_along(
         &self,
         axis: i32,
@@ -75,9 +76,11 @@ impl Tensor {
         self.batch_normalization(&along(mean)?, &along(variance)?, offset.as_ref(), scale.as_ref(), epsilon)
     }
 
-    /// [`Tensor::batch_norm`] of images over their last axis. The variance that it gives is the estimate from a sample (Bessel's
-    /// correction: n/(n−1) times what the images were normalised by), and no gradient flows through the last two results. As
+    /// Normalises images like [`Tensor::batch_norm`], over their last axis. Returns the result, the mean and the variance. As
     /// `tf.compat.v1.nn.fused_batch_norm` in training.
+    ///
+    /// The returned variance is the sample estimate with Bessel's correction: n/(n−1) times the variance that normalised the
+    /// images. No gradient flows through the returned mean and variance.
     pub fn fused_batch_norm(&self, scale: &Tensor, offset: &Tensor, epsilon: f64) -> Result<[Tensor; 3]> {
         let (x, offset, scale) = (self.in_32_bits()?, offset.in_32_bits()?, scale.in_32_bits()?);
         let [y, mean, variance] = x.batch_norm(-1, Some(&offset), Some(&scale), epsilon)?;
@@ -88,16 +91,16 @@ impl Tensor {
         Ok([y.cast(dtype)?, mean.cast(dtype)?, variance.cast(dtype)?])
     }
 
-    /// The axes other than `axis`, which counts from the end where it is negative.
+    /// Returns the axes other than `axis`. A negative axis counts from the end.
     fn all_but(&self, axis: i32) -> Result<Vec<i32>> {
         let axis = reduce::axis(self, axis)? as i32;
         Ok((0..self.dims().len() as i32).filter(|&other| other != axis).collect())
     }
 
-    /// Normalised by mean and variance over `axes` of each sample; gamma and beta, if there are any, have the dimensions of those axes,
-    /// in ascending order. As Keras's `LayerNormalization`.
+    /// Normalises each sample by its mean and variance over `axes`. The optional gamma and beta have the dimensions of those
+    /// axes, in ascending order. As Keras's `LayerNormalization`.
     ///
-    /// Fails on integers, where axes are out of range or listed twice, and where gamma or beta have other dimensions.
+    /// Fails on integers, if axes are out of range or listed twice, or if gamma or beta have other dimensions.
     ///
     /// ```
     /// # use gradlet_core::{Tensor, ops};
@@ -119,11 +122,12 @@ impl Tensor {
         x.batch_normalization(&mean, &variance, beta.as_ref(), gamma.as_ref(), epsilon)?.cast(self.dtype())
     }
 
-    /// Normalised by mean and variance of each sample's `groups` groups of neighbours along `axis`, over all other axes but the first;
-    /// gamma and beta, if there are any, have the dimension of that axis. As Keras's `GroupNormalization`.
+    /// Normalises each sample by mean and variance of groups: `axis` is divided into `groups` groups of neighbours. Mean and
+    /// variance are taken over each group and all other axes but the first. The optional gamma and beta have the dimension of
+    /// `axis`. As Keras's `GroupNormalization`.
     ///
-    /// Fails on integers, where the axis is out of range, the first one, or not a multiple of `groups`, and where gamma or beta have
-    /// another dimension.
+    /// Fails on integers. Fails if the axis is out of range, is the first one, or has a dimension that is no multiple of
+    /// `groups`. Fails if gamma or beta have another dimension.
     pub fn group_norm(&self, groups: u32, axis: i32, gamma: Option<&Tensor>, beta: Option<&Tensor>, epsilon: f64) -> Result<Tensor> {
         let axis = reduce::axis(self, axis)? as usize;
         let channels = self.dims()[axis];
@@ -142,16 +146,17 @@ impl Tensor {
         y.reshape(self.dims())?.cast(self.dtype())
     }
 
-    /// Divided by its length over `axes`, all of them if none is listed: `self / √max(Σ self², ε)`. As `tf.math.l2_normalize`.
+    /// Divides the tensor by its Euclidean norm over `axes`: `self / √max(Σ self², ε)`. An empty `axes` means all axes. As
+    /// `tf.math.l2_normalize`.
     ///
-    /// Fails on integers, and where axes are out of range or listed twice.
+    /// Fails on integers, or if axes are out of range or listed twice.
     pub fn l2_normalize(&self, axes: &[i32], epsilon: f64) -> Result<Tensor> {
         let x = self.in_32_bits()?;
         let squares = x.square()?.sum(axes, true)?;
         x.mul(&squares.maximum(&squares.like(epsilon)?)?.rsqrt()?)?.cast(self.dtype())
     }
 
-    /// f32 instead of a 16-bit float.
+    /// Casts 16-bit floats to f32. Returns other types unchanged.
     pub(crate) fn in_32_bits(&self) -> Result<Tensor> {
         match self.dtype() {
             DType::F16 | DType::Bf16 => self.cast(DType::F32),

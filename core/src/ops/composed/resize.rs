@@ -1,23 +1,23 @@
-//! Images of another size, composed of other ops. As `tf.image.resize`, where pixels have their centres at half positions.
+//! Resizing of images, composed of other ops. Like `tf.image.resize`, with the centres of pixels at half-integer positions.
 
 use crate::base::error::{Error, Result};
 use crate::tensor::Tensor;
 use alloc::vec::Vec;
 
-/// How the pixels of a resized image are had from those of the image.
+/// Interpolation method for resized images.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Resize {
-    /// The nearest one.
+    /// The nearest pixel.
     #[default]
     Nearest,
-    /// Between the four around it, by distance.
+    /// The four nearest pixels, weighted by distance.
     Bilinear,
 }
 
 impl Tensor {
-    /// Images `[n,h,w,c]` as `[n,height,width,c]`. `Bilinear` computes in f32 what is given in 16 bits, as Keras's `UpSampling2D` does.
+    /// Resizes images `[n,h,w,c]` to `[n,height,width,c]`. `Bilinear` computes 16-bit floats in f32, like Keras's `UpSampling2D`.
     ///
-    /// Fails where the tensor is not of rank 4, a side is 0, and for `Bilinear` on integers.
+    /// Fails if the tensor is not of rank 4, if a side is 0, or for `Bilinear` on integers.
     ///
     /// ```
     /// # use gradlet_core::{Tensor, ops};
@@ -30,7 +30,7 @@ impl Tensor {
     /// ```
     pub fn resize(&self, [height, width]: [u32; 2], method: Resize) -> Result<Tensor> {
         let &[_, h, w, _] = self.dims() else {
-            return Err(Error::message(alloc::format!("resize wants images [n,h,w,c], not {}", self.tensor_type())));
+            return Err(Error::message(alloc::format!("resize expected images [n,h,w,c], but got {}", self.tensor_type())));
         };
         if [h, w, height, width].contains(&0) {
             return Err(Error::message(alloc::format!("{} cannot be resized to [{height},{width}]: a side is 0", self.tensor_type())));
@@ -61,7 +61,7 @@ impl Tensor {
         }
     }
 
-    /// Each element along `axis` so many times, side by side.
+    /// Repeats each element `times` times along `axis`.
     fn repeat(&self, axis: usize, times: u32) -> Result<Tensor> {
         let mut dims = self.dims().to_vec();
         dims.insert(axis + 1, 1);
@@ -79,12 +79,12 @@ impl Tensor {
     }
 }
 
-/// Where the centre of pixel `at` lies among `from` pixels, the first of which reaches from 0 to 1.
+/// Returns the position of the centre of output pixel `at` among `from` input pixels. The first input pixel extends from 0 to 1.
 fn position(at: u32, from: u32, size: u32) -> f32 {
     (at as f32 + 0.5) * (from as f32 / size as f32)
 }
 
-/// The pixel, of `count`, in which a position lies.
+/// Returns the number of the pixel, out of `count`, that contains a position.
 fn below(position: f32, count: u32) -> i32 {
     (libm::floorf(position) as i32).clamp(0, count as i32 - 1)
 }

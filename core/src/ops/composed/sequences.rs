@@ -1,4 +1,4 @@
-//! Numbers in a row, and what is made by comparing with them: methods composed of other ops.
+//! Number sequences, and masks that come from comparing with them: functions composed of other ops.
 
 use crate::base::dtype::{DType, Number};
 use crate::base::error::{Error, Result};
@@ -7,9 +7,10 @@ use crate::tensor::device::Device;
 use alloc::format;
 use alloc::vec::Vec;
 
-/// A number that [`Tensor::range`] counts in.
+/// Element type of [`Tensor::range`].
 pub trait Countable: Number {
-    /// How many numbers lie from `start` on, `step` apart, before `end`; the step is not 0 and leads there.
+    /// Returns the number of values from `start`, in steps of `step`, before `end`. The step must not be 0, and must lead towards
+    /// `end`.
     fn steps(start: Self, end: Self, step: Self) -> u64;
 }
 
@@ -31,9 +32,9 @@ macro_rules! countable {
 countable!(i8, u8, i32, i64; f32, f64);
 
 impl Tensor {
-    /// The numbers from `start` on, `step` apart, before `end`, on `device`.
+    /// Returns the numbers from `start`, in steps of `step`, before `end`, as a tensor on `device`.
     ///
-    /// Fails where the step is 0 or leads away from the end. As `tf.range`.
+    /// Fails if the step is 0 or leads away from `end`. Like `tf.range`.
     ///
     /// ```
     /// # use gradlet_core::{Tensor, ops};
@@ -45,17 +46,17 @@ impl Tensor {
     pub fn range<T: Countable>(device: &Device, start: T, end: T, step: T) -> Result<Tensor> {
         let leads = if step > T::ZERO { start <= end } else { step < T::ZERO && start >= end };
         if !leads {
-            return Err(Error::message(format!("a range from {start:?} to {end:?} cannot go by steps of {step:?}")));
+            return Err(Error::message(format!("a range from {start:?} to {end:?} cannot have a step of {step:?}")));
         }
         let count = u32::try_from(T::steps(start, end, step)).map_err(|_| Error::TooLarge)?;
         let elements: Vec<T> = (0..count as usize).map(|index| start.add(T::from_count(index).mul(step))).collect();
         Tensor::new(device, &elements, &[count])
     }
 
-    /// `count` numbers from `self` to `stop`, both included, evenly spaced along a new axis: `axis` of the result, which counts
-    /// from the end where it is negative. One number alone is `self`.
+    /// Returns `count` evenly spaced numbers from `self` to `stop`, both included, along a new axis. `axis` is its position in
+    /// the result. A negative axis counts from the end. With a `count` of 1, the number is `self`.
     ///
-    /// Fails on integers, and where the shapes do not broadcast or the axis is out of range. As `tf.linspace`.
+    /// Fails on integers, or if the shapes do not broadcast or the axis is out of range. Like `tf.linspace`.
     ///
     /// ```
     /// # use gradlet_core::{Tensor, ops};
@@ -80,10 +81,11 @@ impl Tensor {
         Tensor::concat(&[start.clone(), start.add(&step.mul(&steps)?)?, stop], at as i32)
     }
 
-    /// `depth` numbers for each index in `self`, along a new axis: 1 at the position that the index names, 0 elsewhere, and
-    /// everywhere if there is no such position. `axis` is that of the result, and counts from the end where it is negative.
+    /// Returns a one-hot vector of `depth` numbers for each index in `self`, along a new axis: 1 at the index, 0 elsewhere. An
+    /// index out of range gives only zeros. `axis` is the position of the new axis in the result. A negative axis counts from the
+    /// end.
     ///
-    /// Fails on floats and booleans, and where the axis is out of range. As `tf.one_hot`.
+    /// Fails on floats and booleans, or if the axis is out of range. Like `tf.one_hot`.
     ///
     /// ```
     /// # use gradlet_core::{DType, Tensor, ops};
@@ -97,17 +99,18 @@ impl Tensor {
         self.hot_positions(depth, axis)?.cast(dtype)
     }
 
-    /// As [`Tensor::one_hot`], with the scalar `on` for 1 and `off` for 0; of their element type.
+    /// Returns one-hot vectors like [`Tensor::one_hot`], with the scalar `on` for 1 and `off` for 0. The result has their element
+    /// type.
     pub fn one_hot_of(&self, depth: u32, axis: i32, on: &Tensor, off: &Tensor) -> Result<Tensor> {
         self.hot_positions(depth, axis)?.select(on, off)
     }
 
-    /// For each length in `self` so many times true, then false, along a new last axis of `size`. Integers.
-    ///
-    /// As `tf.sequence_mask`.
+    /// Returns a mask along a new last axis of dimension `size`: for each length in `self`, that many elements are true, and the
+    /// rest is false. For integers. Like `tf.sequence_mask`.
     ///
     /// ```
-    /// # use gradlet_core::{Bool, Tensor, ops};
+    /// # use gradlet_core::{Tensor, ops};
+    /// # use gradlet_core::tensor::Bool;
     /// # let device = ops::portable_cpu();
     /// let lengths = Tensor::new(&device, &[1, 3], &[2])?;
     /// let mask = lengths.sequence_mask(3)?;
@@ -119,10 +122,10 @@ impl Tensor {
         Tensor::range(&self.device()?, 0, i64::from(size), 1)?.less(&lengths)
     }
 
-    /// Where [`Tensor::one_hot`] is 1, as booleans.
+    /// Returns booleans that are true where [`Tensor::one_hot`] is 1.
     fn hot_positions(&self, depth: u32, axis: i32) -> Result<Tensor> {
         if !matches!(self.dtype(), DType::I8 | DType::U8 | DType::I32 | DType::I64) {
-            return Err(Error::message(format!("one_hot takes indices of integers, not {}", self.tensor_type())));
+            return Err(Error::message(format!("one_hot expected integer indices, but got {}", self.tensor_type())));
         }
         let mut dims = [1; crate::base::shape::MAX_RANK];
         let at = self.new_axis(axis)?;

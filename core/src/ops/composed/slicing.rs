@@ -1,5 +1,5 @@
-//! Parts of a tensor, by Python-like indices and otherwise: methods composed of [`strided_slice`](crate::ops::strided_slice) and
-//! [`concat`](crate::ops::concat).
+//! Parts of a tensor, by Python-like indices and other means. The functions are composed of
+//! [`strided_slice`](crate::ops::strided_slice) and [`concat`](crate::ops::concat).
 
 use crate::base::error::{Error, Result};
 use crate::base::shape::{MAX_RANK, Shape};
@@ -10,28 +10,28 @@ use alloc::format;
 use alloc::vec::Vec;
 use core::ops::{Range, RangeFrom, RangeFull, RangeTo};
 
-/// What [`Tensor::index`] takes along an axis: `i32` and ranges of it convert to it. Numbers below 0 count from the end.
+/// Argument of [`Tensor::index`] for one axis. `i32` and ranges of it convert to it. Negative numbers count from the end.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Index {
-    /// One element; the axis goes.
+    /// One element. The axis is removed.
     At(i64),
-    /// Elements from `start` on, before `end`, so many steps apart: Python's `start:end:step`.
+    /// The elements from `start` on, before `end`, `step` apart: Python's `start:end:step`.
     Slice {
-        /// The first; where there is none, the axis' first, or its last if the step is negative.
+        /// First element. By default it is the axis's first, or its last if the step is negative.
         start: Option<i64>,
-        /// Where it ends; where there is none, at the end of the axis, or before its beginning if the step is negative.
+        /// End of the slice, not included. By default it is the end of the axis, or before its beginning if the step is negative.
         end: Option<i64>,
-        /// From one element to the next; negative to go backwards, never 0.
+        /// Distance from one element to the next. It is negative to go backwards, and never 0.
         step: i64,
     },
-    /// A new axis of 1.
+    /// A new axis of dimension 1.
     NewAxis,
-    /// Every element of as many axes as the other indices leave: Python's `...`.
+    /// All elements of the axes that the other indices leave: Python's `...`.
     Ellipsis,
 }
 
 impl Index {
-    /// The elements of `range`, `step` apart: `Index::step(.., -1)` is the whole axis backwards.
+    /// Creates a slice of the elements of `range`, `step` apart. For example, `Index::step(.., -1)` is the whole axis in reverse.
     pub fn step(range: impl Into<Index>, step: i64) -> Index {
         match range.into() {
             Index::Slice { start, end, .. } => Index::Slice { start, end, step },
@@ -43,7 +43,8 @@ impl Index {
         Index::Slice { start: start.map(i64::from), end: end.map(i64::from), step: 1 }
     }
 
-    /// What this takes from an axis of `dim` elements: its place there, and whether the axis stays.
+    /// Returns the part that this selects from an axis with `dim` elements, and true if the axis stays. Returns `None` if it is
+    /// out of range.
     fn of(self, dim: u32) -> Option<(Axis, bool)> {
         let size = i64::from(dim);
         let (start, end, step) = match self {
@@ -54,7 +55,7 @@ impl Index {
             }
             Index::NewAxis | Index::Ellipsis => return Some((Axis { begin: 0, step: 1, dim }, true)),
         };
-        // As Python: what lies outside counts as the nearest place, which for a negative step may be before the first element.
+        // As in Python, bounds outside the axis are clipped. For a negative step, the end may be before the first element.
         let (least, most) = if step > 0 { (0, size) } else { (-1, size - 1) };
         let place = |at: i64| if at < 0 { at.saturating_add(size) } else { at }.clamp(least, most);
         let begin = start.map_or(if step > 0 { least } else { most }, place);
@@ -97,9 +98,9 @@ impl From<RangeFull> for Index {
     }
 }
 
-/// What [`Tensor::index`] takes: a tuple of what converts to [`Index`], a list of them, or one alone.
+/// Argument of [`Tensor::index`]: one value that converts to [`Index`], a tuple of them, or a slice of [`Index`].
 pub trait Indices {
-    /// The indices in order.
+    /// Returns the indices in order.
     fn list(self) -> Vec<Index>;
 }
 
@@ -129,11 +130,11 @@ macro_rules! tuples {
 tuples! { (A, B); (A, B, C); (A, B, C, D); (A, B, C, D, E); (A, B, C, D, E, F); }
 
 impl Tensor {
-    /// The part that `indices` name, one for each axis from the outermost: a number takes one element, and the axis goes; a
-    /// range takes a slice. Axes without an index stay whole. As indexing of a `tf.Tensor` in Python.
+    /// Returns the part that `indices` select, with one index for each axis from the outermost. A number selects one element and
+    /// removes the axis. A range selects a slice. Axes without an index stay whole. Like indexing a `tf.Tensor` in Python.
     ///
-    /// Fails where a number is out of range, there are more indices than axes, or more than one ellipsis. Ranges are cut to the
-    /// axis.
+    /// Fails if a number is out of range, if there are more indices than axes, or if there is more than one ellipsis. Ranges are
+    /// clipped to the axis.
     ///
     /// ```
     /// # use gradlet_core::{Tensor, ops};
@@ -153,7 +154,7 @@ impl Tensor {
         let open = indices.iter().filter(|index| matches!(index, Index::Ellipsis)).count();
         let rank = self.shape().rank();
         if named > rank || open > 1 {
-            return Err(Error::message(format!("{indices:?} does not index {}: too many indices", self.tensor_type())));
+            return Err(Error::message(format!("{indices:?} cannot index {}: too many indices", self.tensor_type())));
         }
         let whole = |count| core::iter::repeat_n(Index::from(..), count);
         let mut flat: Vec<Index> = Vec::new();
@@ -182,9 +183,9 @@ impl Tensor {
         self.strided(&axes)?.reshape(shape.dims())
     }
 
-    /// `size` elements of each axis from `begin` on; all that are left where the size is -1.
+    /// Returns `size` elements of each axis from `begin` on. A size of -1 means all remaining elements.
     ///
-    /// Fails where the lists are not as long as the rank, and where the part does not lie within `self`. As `tf.slice`.
+    /// Fails if the length of a list differs from the rank, or if the part is not within `self`. Like `tf.slice`.
     pub fn slice(&self, begin: &[u32], size: &[i64]) -> Result<Tensor> {
         let wrong = || Error::message(format!("{} has no slice from {begin:?} of size {size:?}", self.tensor_type()));
         if begin.len() != self.shape().rank() || size.len() != begin.len() {
@@ -199,9 +200,9 @@ impl Tensor {
         self.strided(&axes)
     }
 
-    /// `count` parts of one size along `axis`, which counts from the end where it is negative.
+    /// Splits the tensor into `count` equal parts along `axis`. A negative axis counts from the end.
     ///
-    /// Fails where the axis does not divide so. As `tf.split`.
+    /// Fails if the axis cannot be divided into `count` equal parts. Like `tf.split`.
     pub fn split(&self, count: u32, axis: i32) -> Result<Vec<Tensor>> {
         let dim = self.dims()[reduce::axis(self, axis)? as usize];
         match dim.checked_rem(count) {
@@ -210,10 +211,10 @@ impl Tensor {
         }
     }
 
-    /// Parts of these sizes along `axis`, which counts from the end where it is negative; one size may be -1 for what the
-    /// others leave.
+    /// Splits the tensor into parts of these sizes along `axis`. A negative axis counts from the end. One size may be -1, for all
+    /// elements that the others leave.
     ///
-    /// Fails where the sizes do not make up the axis. As `tf.split`.
+    /// Fails if the sizes do not add up to the axis's dimension. Like `tf.split`.
     ///
     /// ```
     /// # use gradlet_core::{Tensor, ops};
@@ -239,16 +240,16 @@ impl Tensor {
         sizes.iter().map(part).collect()
     }
 
-    /// The slices along `axis`, which counts from the end where it is negative; the axis goes. As `tf.unstack`.
+    /// Returns the slices along `axis`, without that axis. A negative axis counts from the end. Like `tf.unstack`.
     pub fn unstack(&self, axis: i32) -> Result<Vec<Tensor>> {
         let at = reduce::axis(self, axis)? as usize;
         let rest: Vec<u32> = self.dims().iter().enumerate().filter(|(index, _)| *index != at).map(|(_, &dim)| dim).collect();
         self.split(self.dims()[at].max(1), axis)?.iter().take(self.dims()[at] as usize).map(|slice| slice.reshape(&rest)).collect()
     }
 
-    /// The elements along each of `axes`, which count from the end where they are negative, backwards.
+    /// Reverses the elements along each of `axes`. Negative axes count from the end.
     ///
-    /// Fails where an axis is out of range or listed twice. As `tf.reverse`.
+    /// Fails if an axis is out of range or listed twice. Like `tf.reverse`.
     pub fn reverse(&self, axes: &[i32]) -> Result<Tensor> {
         let listed = reduce::listed(self, axes)?;
         let axis = |(&dim, listed): (&u32, &bool)| match (listed, dim) {
@@ -259,10 +260,10 @@ impl Tensor {
         self.strided(&axes)
     }
 
-    /// The elements moved `shifts` places on along `axes`, which count from the end where they are negative: what falls off the
-    /// end comes back at the beginning.
+    /// Moves the elements by `shifts` positions along `axes`. Elements that pass the end reappear at the beginning. Negative axes
+    /// count from the end.
     ///
-    /// Fails where the lists have not one length or an axis is out of range. As `tf.roll`.
+    /// Fails if the two lists differ in length, or if an axis is out of range. Like `tf.roll`.
     ///
     /// ```
     /// # use gradlet_core::{Tensor, ops};
@@ -304,13 +305,13 @@ mod tests {
         tensor.unwrap().to_vec().unwrap()
     }
 
-    /// Python's rule, one step after the other.
+    /// Applies Python's rule, one step at a time.
     fn naive(size: i64, start: Option<i64>, end: Option<i64>, step: i64) -> Vec<i32> {
         let inside = |at: i64| (0..size).contains(&at);
         let counted = |at: i64| if at < 0 { at + size } else { at };
         let mut at = start.map_or(if step > 0 { 0 } else { size - 1 }, counted);
         while !inside(at) && (-20..20).contains(&at) && start.is_some_and(|_| (at < 0) == (step > 0)) {
-            // A start outside begins at the nearest element; steps count from there.
+            // A start outside the axis is clipped to the nearest element. Steps count from there.
             at += step.signum();
         }
         let mut found = Vec::new();

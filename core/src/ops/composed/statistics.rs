@@ -1,13 +1,13 @@
-//! Reductions that are composed of others.
+//! Reductions that are composed of other ops.
 
 use crate::base::error::{Error, Result};
 use crate::tensor::Tensor;
 
 impl Tensor {
-    /// The variance over `axes`, which count from the end where they are negative; over all of them if none is listed: the mean
-    /// of the squared distances from the mean. The axes stay as 1 in the shape with `keepdims`.
+    /// Returns the variance over `axes`: the mean of the squared distances from the mean. Negative axes count from the end. An
+    /// empty `axes` reduces all axes. With `keepdims`, the reduced axes stay in the shape with dimension 1.
     ///
-    /// Fails on integers, and where an axis is out of range or listed twice. As `tf.math.reduce_variance`.
+    /// Fails on integers, or if an axis is out of range or listed twice. Like `tf.math.reduce_variance`.
     ///
     /// ```
     /// # use gradlet_core::{Tensor, ops};
@@ -18,28 +18,28 @@ impl Tensor {
     /// ```
     pub fn variance(&self, axes: &[i32], keepdims: bool) -> Result<Tensor> {
         if !self.dtype().is_float() {
-            return Err(Error::message(alloc::format!("a variance is one of floats, not of {}", self.tensor_type())));
+            return Err(Error::message(alloc::format!("variance expected floats, but got {}", self.tensor_type())));
         }
         self.sub(&self.mean(axes, true)?)?.square()?.mean(axes, keepdims)
     }
 
-    /// The standard deviation over `axes`: the square root of [`Tensor::variance`]. As `tf.math.reduce_std`.
+    /// Returns the standard deviation over `axes`: the square root of [`Tensor::variance`]. Like `tf.math.reduce_std`.
     pub fn std(&self, axes: &[i32], keepdims: bool) -> Result<Tensor> {
         self.variance(axes, keepdims)?.sqrt()
     }
 
-    /// The square root of the sum of squares over `axes`, which count from the end where they are negative; over all of them if
-    /// none is listed. They stay as 1 in the shape with `keepdims`.
+    /// Returns the square root of the sum of squares over `axes`. Negative axes count from the end. An empty `axes` reduces all
+    /// axes. With `keepdims`, the reduced axes stay in the shape with dimension 1.
     ///
-    /// Fails on integers, and where an axis is out of range or listed twice. As `tf.norm` and `tf.math.reduce_euclidean_norm`.
+    /// Fails on integers, or if an axis is out of range or listed twice. Like `tf.norm` and `tf.math.reduce_euclidean_norm`.
     pub fn euclidean_norm(&self, axes: &[i32], keepdims: bool) -> Result<Tensor> {
         self.square()?.sum(axes, keepdims)?.sqrt()
     }
 
-    /// `ln Σ exp x` over `axes`, which count from the end where they are negative; over all of them if none is listed. The
-    /// greatest element is taken off first, so that nothing overflows. The axes stay as 1 in the shape with `keepdims`.
+    /// Returns `ln Σ exp x` over `axes`. Negative axes count from the end. An empty `axes` reduces all axes. With `keepdims`, the
+    /// reduced axes stay in the shape with dimension 1. The greatest element is subtracted first, so nothing overflows.
     ///
-    /// Fails on integers, and where an axis is out of range or listed twice. As `tf.reduce_logsumexp`.
+    /// Fails on integers, or if an axis is out of range or listed twice. Like `tf.reduce_logsumexp`.
     ///
     /// ```
     /// # use gradlet_core::{Tensor, ops};

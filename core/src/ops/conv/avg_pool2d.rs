@@ -1,5 +1,5 @@
-//! The average of each window of each channel: `y[n,oh,ow,c] = Σ x[n,ih,iw,c] / count`, where the count is that of the
-//! positions inside of x. f32 and f64. As `tf.nn.avg_pool2d` in NHWC.
+//! Average of each window of each channel: `y[n,oh,ow,c] = Σ x[n,ih,iw,c] / count`. The count includes only the positions inside
+//! x. Element types: f32 and f64. Like `tf.nn.avg_pool2d` in NHWC.
 //!
 //! Bits: each element is summed from +0 over its window in row-major order, and then divided.
 
@@ -18,7 +18,7 @@ use crate::{
     tensor::scope::{Backward, Gradient, InputGradients, Op},
 };
 
-/// The op.
+/// Definition of the op.
 pub static DEF: OpDef = OpDef { code: crate::ops::code::avg_pool2d, name: "avg_pool2d", inputs: (1, 1), outputs: 1, infer, in_place: &[] };
 
 fn run<T: Float>(call: &mut Call<'_, '_>) -> Result<()> {
@@ -59,11 +59,12 @@ fn grad(of: &Backward<'_>) -> Result<InputGradients> {
 
 #[cfg(feature = "alloc")]
 impl Tensor {
-    /// The averages of windows of `ksize` that move by `strides` (vertical, horizontal) over images `[n,h,w,c]`, channel
-    /// by channel: `[n,oh,ow,c]`. What lies outside of an image does not count. As `tf.nn.avg_pool2d` in NHWC.
+    /// Returns the average of each window of images `[n,h,w,c]`, for each channel: `[n,oh,ow,c]`. The window has the size `ksize`
+    /// and moves by `strides` (both vertical, then horizontal). Positions outside an image do not count. Like `tf.nn.avg_pool2d` in
+    /// NHWC.
     ///
-    /// Fails where the tensor is not of rank 4 or not of f32 or f64, where the window is larger than the image, where a
-    /// size is 0, and for explicit padding.
+    /// Fails if the tensor is not of rank 4 or not of f32 or f64, if the window is larger than the image, if a size is 0, or for
+    /// explicit padding.
     ///
     /// ```
     /// # use gradlet_core::{Tensor, ops};

@@ -1,7 +1,7 @@
-//! The gradient of [`avg_pool2d`](crate::ops::avg_pool2d): each dy goes in equal parts to the positions of its window inside
-//! of x, `dx[n,ih,iw,c] = Σ dy[n,oh,ow,c] · (1 / count)`. f32 and f64. As `tf.raw_ops.AvgPoolGrad` in NHWC.
+//! Gradient of [`avg_pool2d`](crate::ops::avg_pool2d). Each dy is divided equally among the positions of its window inside x:
+//! `dx[n,ih,iw,c] = Σ dy[n,oh,ow,c] · (1 / count)`. Element types: f32 and f64. Like `tf.raw_ops.AvgPoolGrad` in NHWC.
 //!
-//! Bits: each element is summed from +0 over its windows in row-major order; dy is multiplied by the rounded reciprocal.
+//! Bits: each element is summed from +0 over its windows in row-major order. dy is multiplied by the rounded reciprocal.
 
 use crate::base::dtype::Float;
 use crate::base::error::{Error, Result};
@@ -17,17 +17,17 @@ use crate::{
     tensor::scope::{Backward, Gradient, InputGradients, Op},
 };
 
-/// The attributes.
+/// Attribute words of the op.
 #[repr(C)]
 #[derive(Clone, Copy, Debug, bytemuck::Pod, bytemuck::Zeroable)]
 pub struct Attributes {
-    /// Those of the pooling.
+    /// Attributes of the pooling.
     pub pooling: pooling::Attributes,
-    /// Height and width of its images.
+    /// Height and width of the pooled images.
     pub input: [u32; 2],
 }
 
-/// The op.
+/// Definition of the op.
 pub static DEF: OpDef =
     OpDef { code: crate::ops::code::avg_pool2d_grad, name: "avg_pool2d_grad", inputs: (1, 1), outputs: 1, infer, in_place: &[] };
 
@@ -63,7 +63,7 @@ fn run<T: Float>(call: &mut Call<'_, '_>) -> Result<()> {
 
 crate::ops::kernels!(run: F32 = f32, F64 = f64);
 
-/// The op with its gradient: linear in dy, so `avg_pool2d` of the upstream.
+/// The op with its gradient. It is linear in dy, so its gradient is `avg_pool2d` of the upstream gradient.
 #[cfg(feature = "alloc")]
 pub static OP: Op =
     Op { tf_type: Some("AvgPoolGrad"), ..Op::total(&DEF, "avg_pool2d_grad(dy[n,oh,ow,c]), of f32 or f64", Gradient::Rule(grad)) };
@@ -77,8 +77,8 @@ fn grad(of: &Backward<'_>) -> Result<InputGradients> {
 
 #[cfg(feature = "alloc")]
 impl Tensor {
-    /// The gradient of an average pooling with respect to its images of height and width `input`, where `self` is the
-    /// gradient of its result.
+    /// Returns the gradient of an average pooling with respect to its images. `input` is their height and width, and `self` is
+    /// the gradient of the pooling's result.
     pub(in crate::ops) fn avg_pool2d_grad(&self, pooling: pooling::Attributes, input: [u32; 2]) -> Result<Tensor> {
         Tensor::emit1(&OP, bytemuck::cast_slice(&[Attributes { pooling, input }]), &[self])
     }

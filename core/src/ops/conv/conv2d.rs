@@ -1,9 +1,8 @@
 //! Two-dimensional convolution: `y[n,oh,ow,co] = Σ x[n,ih,iw,ci] · filter[kh,kw,ci,co] + bias[co]` with
-//! `ih = oh · stride + kh · dilation − padding`; what lies outside of x counts as 0. The bias can be left out.
-//! f32 and f64. As `tf.nn.conv2d` in NHWC, `tf.nn.bias_add`.
+//! `ih = oh · stride + kh · dilation − padding`, and `iw` alike. Positions outside x count as 0. The bias is optional. Element
+//! types: f32 and f64. Like `tf.nn.conv2d` in NHWC, followed by `tf.nn.bias_add`.
 //!
-//! Bits: each element is summed from +0 over (kh, kw, ci) ascending, without the positions outside of x; the bias is
-//! added last.
+//! Bits: each element is summed from +0 over (kh, kw, ci) ascending, without the positions outside x. The bias is added last.
 
 use crate::base::dtype::Float;
 use crate::base::error::{Error, Result};
@@ -19,25 +18,25 @@ use crate::{
 
 pub use crate::ops::shared::window::Padding;
 
-/// The attributes, for the vertical axis first.
+/// Attribute words of the op. The vertical axis comes first.
 #[repr(C)]
 #[derive(Clone, Copy, Debug, bytemuck::Pod, bytemuck::Zeroable)]
 pub struct Attributes {
-    /// How far the window moves.
+    /// Distance from one window to the next.
     pub strides: [u32; 2],
-    /// How far its taps are apart.
+    /// Distance from one tap of the window to the next.
     pub dilations: [u32; 2],
-    /// 0 valid, 1 same, 2 explicit.
+    /// Kind of padding: 0 for valid, 1 for same, 2 for explicit.
     pub padding: u32,
-    /// Explicit padding above, below, to the left, to the right; otherwise 0.
+    /// Explicit padding above, below, to the left and to the right. All 0 for the other kinds.
     pub pads: [u32; 4],
 }
 
-/// The op.
+/// Definition of the op.
 pub static DEF: OpDef = OpDef { code: crate::ops::code::conv2d, name: "conv2d", inputs: (2, 3), outputs: 1, infer, in_place: &[] };
 
 impl Attributes {
-    /// Checks the attributes, and gives how the window slides, vertically and horizontally.
+    /// Checks the attributes, and returns the geometry of the sliding window along the vertical and the horizontal axis.
     pub(in crate::ops) fn axes(&self, input: [u32; 2], kernel: [u32; 2]) -> Result<[Axis; 2]> {
         let ([down, across], [dilation_h, dilation_w]) = (self.strides, self.dilations);
         let strides = [positive(down, 0)?, positive(across, 1)?];
@@ -57,7 +56,8 @@ impl Attributes {
     }
 }
 
-/// The dimensions of input `input`: an image or a filter, of rank 4, of the element type of input 0.
+/// Returns the dimensions of input `input`, an image or a filter. Checks that it has rank 4 and the element type of input 0, a
+/// float.
 pub(in crate::ops) fn dims4(inputs: &[TensorType], input: u8) -> Result<[u32; 4]> {
     let (Some(operand), Some(first)) = (inputs.get(usize::from(input)), inputs.first()) else {
         return Err(Error::Arity { got: inputs.len() as u8 });
@@ -68,7 +68,7 @@ pub(in crate::ops) fn dims4(inputs: &[TensorType], input: u8) -> Result<[u32; 4]
     operand.shape.dims().try_into().map_err(|_| Error::Rank { input })
 }
 
-/// The dimensions of input `input`, a filter: none of its sides is 0.
+/// Returns the dimensions of input `input`, a filter. Checks it like [`dims4`], and that its height and width are not 0.
 pub(in crate::ops) fn filter4(inputs: &[TensorType], input: u8) -> Result<[u32; 4]> {
     let dims = dims4(inputs, input)?;
     let [kh, kw, ..] = dims;
@@ -80,12 +80,12 @@ pub(in crate::ops) fn filter4(inputs: &[TensorType], input: u8) -> Result<[u32; 
     Ok(dims)
 }
 
-/// Checks that dimension `axis` of `input` is as wanted.
+/// Checks that dimension `axis` of input `input` is `want`.
 pub(in crate::ops) fn check_dim(input: u8, axis: u8, want: u32, got: u32) -> Result<()> {
     if got == want { Ok(()) } else { Err(Error::Dimension { input, axis, want, got }) }
 }
 
-/// Checks that input `input`, of `dims`, is the output of a convolution of `n` images to `co` channels.
+/// Checks that `dims`, the dimensions of input `input`, are those of the result of a convolution of `n` images to `co` channels.
 pub(in crate::ops) fn check_output(input: u8, dims: [u32; 4], n: u32, [down, across]: [Axis; 2], co: u32) -> Result<()> {
     for (axis, (want, got)) in (0..).zip([n, down.output as u32, across.output as u32, co].into_iter().zip(dims)) {
         check_dim(input, axis, want, got)?;
@@ -116,7 +116,7 @@ fn run<T: Float>(call: &mut Call<'_, '_>) -> Result<()> {
     let (image, row) = (down.input * w * c, across.output * co);
     let mut images = x.chunks_exact(image.max(1));
     for output in call.output()?.slice_mut::<T>().chunks_exact_mut((down.output * row).max(1)) {
-        // An image of no pixels or channels gives 0, and the bias.
+        // An image without pixels or channels gives 0 plus the bias.
         let x = images.next().unwrap_or(&[]);
         for (oh, output) in output.chunks_exact_mut(row.max(1)).enumerate() {
             let vertical = down.taps(oh);
@@ -138,7 +138,7 @@ fn run<T: Float>(call: &mut Call<'_, '_>) -> Result<()> {
                 if across.dilation() == 1 {
                     convolve(y, &window(vertical.first, horizontal.first, rows, taps), bias);
                 } else {
-                    // The taps are apart in x: one pixel at a time.
+                    // The taps are not contiguous in x. Add one pixel at a time.
                     y.fill(T::ZERO);
                     for kh in vertical.first..vertical.first + rows {
                         for tap in horizontal.first..horizontal.end {
@@ -156,7 +156,8 @@ fn run<T: Float>(call: &mut Call<'_, '_>) -> Result<()> {
 
 crate::ops::kernels!(run: F32 = f32, F64 = f64);
 
-/// The op with its gradient: `conv2d_input_grad`, `conv2d_filter_grad`, and for the bias upstream summed over positions.
+/// The op with its gradient: `conv2d_input_grad` for x, `conv2d_filter_grad` for the filter, and for the bias the upstream
+/// gradient summed over all positions.
 #[cfg(feature = "alloc")]
 pub static OP: Op = Op {
     tf_type: Some("Conv2D"),
@@ -174,23 +175,23 @@ fn grad(of: &Backward<'_>) -> Result<InputGradients> {
     Ok([dx, dfilter].into_iter().chain(bias.iter().map(|_| dbias.clone())).collect())
 }
 
-/// Height and width of images.
+/// Returns the height and width of images.
 #[cfg(feature = "alloc")]
 pub(in crate::ops) fn middle(images: &Tensor) -> Result<[u32; 2]> {
     let &[_, h, w, _] = images.dims() else { return Err(Error::Rank { input: 0 }) };
     Ok([h, w])
 }
 
-/// Height and width of a filter.
+/// Returns the height and width of a filter.
 #[cfg(feature = "alloc")]
 pub(in crate::ops) fn front(filter: &Tensor) -> Result<[u32; 2]> {
     let &[h, w, _, _] = filter.dims() else { return Err(Error::Rank { input: 1 }) };
     Ok([h, w])
 }
 
-/// How a convolution slides: strides and dilations (vertical, horizontal) and padding.
+/// Options of a convolution: strides and dilations (vertical, then horizontal) and padding.
 ///
-/// The default is a stride and a dilation of 1, without padding.
+/// By default, strides and dilations are 1, and there is no padding.
 ///
 /// ```
 /// use gradlet_core::ops::conv2d::{Conv2DOptions, Padding};
@@ -201,11 +202,11 @@ pub(in crate::ops) fn front(filter: &Tensor) -> Result<[u32; 2]> {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Conv2DOptions {
-    /// How far the window moves.
+    /// Distance from one window to the next.
     pub strides: [u32; 2],
-    /// How far its taps are apart.
+    /// Distance from one tap of the window to the next.
     pub dilations: [u32; 2],
-    /// What surrounds the image.
+    /// Padding around the image.
     pub padding: Padding,
 }
 
@@ -218,17 +219,17 @@ impl Default for Conv2DOptions {
 
 #[cfg(feature = "alloc")]
 impl Conv2DOptions {
-    /// With these strides.
+    /// Sets the strides.
     pub fn strides(self, strides: [u32; 2]) -> Conv2DOptions {
         Conv2DOptions { strides, ..self }
     }
 
-    /// With these dilations.
+    /// Sets the dilations.
     pub fn dilations(self, dilations: [u32; 2]) -> Conv2DOptions {
         Conv2DOptions { dilations, ..self }
     }
 
-    /// With this padding.
+    /// Sets the padding.
     pub fn padding(self, padding: Padding) -> Conv2DOptions {
         Conv2DOptions { padding, ..self }
     }
@@ -249,11 +250,11 @@ impl From<Attributes> for Conv2DOptions {
 
 #[cfg(feature = "alloc")]
 impl Tensor {
-    /// The convolution of images `[n,h,w,c]` with `filter[kh,kw,c,co]`, plus `bias[co]`: `[n,oh,ow,co]`. As
+    /// Returns the convolution of images `[n,h,w,c]` with `filter[kh,kw,c,co]`, plus `bias[co]`: `[n,oh,ow,co]`. As
     /// `tf.nn.conv2d` in NHWC.
     ///
-    /// Fails where ranks, channels or element types do not fit (only f32 and f64), where the window is larger than the
-    /// padded image, and where a stride or a dilation is 0.
+    /// Fails if ranks, channels or element types do not match, or if the element type is not f32 or f64. Fails if the window is
+    /// larger than the padded image, or if a stride or a dilation is 0.
     ///
     /// ```
     /// # use gradlet_core::{Tensor, ops};
@@ -279,7 +280,7 @@ pub(in crate::ops) mod tests {
     use crate::ops::shared::testing::{Value, floats, indices, position, run_every_way};
     use std::vec::Vec;
 
-    /// Convolutions of all kinds: images, filter, attributes.
+    /// Returns convolutions of all kinds: the dimensions of images and filter, and the attributes.
     pub(in crate::ops) fn cases() -> Vec<([u32; 4], [u32; 4], Attributes)> {
         let mut cases = Vec::new();
         for (x, filter) in [
@@ -304,7 +305,8 @@ pub(in crate::ops) mod tests {
         cases
     }
 
-    /// The pairs of positions that a convolution multiplies, (n, ih, iw), (oh, ow), (kh, kw), in the order of its sums.
+    /// Returns the pairs of positions that a convolution multiplies, as (n, ih, iw), (oh, ow), (kh, kw). They are in the order of
+    /// its sums.
     pub(in crate::ops) fn meetings(
         [n, h, w, _]: [u32; 4],
         [kh, kw]: [u32; 2],
@@ -334,12 +336,12 @@ pub(in crate::ops) mod tests {
         meetings
     }
 
-    /// The attribute words of the struct.
+    /// Returns the struct as attribute words.
     pub(in crate::ops) fn words<A: bytemuck::Pod>(attributes: A) -> Vec<u32> {
         bytemuck::cast_slice(&[attributes]).to_vec()
     }
 
-    /// The dimensions of the result; `None` if the window is too large.
+    /// Returns the dimensions of the result, or `None` if the window is too large.
     pub(in crate::ops) fn output(x: [u32; 4], filter: [u32; 4], attributes: &Attributes) -> Option<[u32; 4]> {
         let types = [x, filter].map(|dims| TensorType::new(DType::F32, Shape::new(&dims).unwrap()));
         DEF.output_types(&types, &words(*attributes)).ok()?[0].shape.dims().try_into().ok()
@@ -400,7 +402,7 @@ pub(in crate::ops) mod tests {
         assert_eq!(refuse(x, filter, [1, 1], [1, 1], 2, [u32::MAX; 4]), Error::TooLarge);
         assert_eq!(refuse(x, [0, 2, 1, 1], [1, 1], [1, 1], 0, [0; 4]), Error::Dimension { input: 1, axis: 0, want: 1, got: 0 });
         assert_eq!(refuse(x, [2, 2, 3, 1], [1, 1], [1, 1], 0, [0; 4]), Error::Dimension { input: 1, axis: 2, want: 1, got: 3 });
-        // A window of two billion taps over an image of as many pixels, but without channels: nothing to do.
+        // A window of a billion taps over an image with as many pixels, but without channels. There is nothing to compute.
         let (x, filter) = (floats(&[1, 1 << 30, 1, 0], 1), floats(&[1 << 30, 1, 0, 1], 2));
         let attributes = Attributes { strides: [1, 1], dilations: [1, 1], padding: 0, pads: [0; 4] };
         assert_eq!(run_every_way(&F32, &words(attributes), &[&x, &filter])[0].elements::<f32>(), [0.0]);

@@ -1,8 +1,7 @@
-//! The gradient of [`conv2d`] with respect to its filter:
-//! `dfilter[kh,kw,ci,co] = Σ x[n,ih,iw,ci] · dy[n,oh,ow,co]` over the positions whose tap lies on x. f32 and f64.
-//! As `tf.raw_ops.Conv2DBackpropFilter` in NHWC.
+//! Gradient of [`conv2d`] with respect to its filter: `dfilter[kh,kw,ci,co] = Σ x[n,ih,iw,ci] · dy[n,oh,ow,co]`, over the
+//! positions whose tap is on x. Element types: f32 and f64. Like `tf.raw_ops.Conv2DBackpropFilter` in NHWC.
 //!
-//! Bits: each element is summed from +0 over (n, oh, ow) ascending, without the positions whose tap lies outside of x.
+//! Bits: each element is summed from +0 over (n, oh, ow) ascending, without the positions whose tap is outside x.
 
 use crate::base::dtype::Float;
 use crate::base::error::{Error, Result};
@@ -19,17 +18,17 @@ use crate::{
     tensor::scope::{Backward, Gradient, InputGradients, Op},
 };
 
-/// The attributes.
+/// Attribute words of the op.
 #[repr(C)]
 #[derive(Clone, Copy, Debug, bytemuck::Pod, bytemuck::Zeroable)]
 pub struct Attributes {
-    /// Those of the convolution.
+    /// Attributes of the convolution.
     pub conv: conv2d::Attributes,
-    /// Height and width of its filter.
+    /// Height and width of the filter.
     pub kernel: [u32; 2],
 }
 
-/// The op.
+/// Definition of the op.
 pub static DEF: OpDef =
     OpDef { code: crate::ops::code::conv2d_filter_grad, name: "conv2d_filter_grad", inputs: (2, 2), outputs: 1, infer, in_place: &[] };
 
@@ -92,7 +91,8 @@ fn run<T: Float>(call: &mut Call<'_, '_>) -> Result<()> {
 
 crate::ops::kernels!(run: F32 = f32, F64 = f64);
 
-/// The op with its gradient: linear in x and in dy, so `conv2d_input_grad` and `conv2d` with the upstream as filter.
+/// The op with its gradient. It is linear in x and in dy, so the gradients are `conv2d_input_grad` and `conv2d` with the upstream
+/// gradient as the filter.
 #[cfg(feature = "alloc")]
 pub static OP: Op = Op {
     tf_type: Some("Conv2DBackpropFilter"),
@@ -111,10 +111,10 @@ fn grad(of: &Backward<'_>) -> Result<InputGradients> {
 
 #[cfg(feature = "alloc")]
 impl Tensor {
-    /// The gradient of the convolution of `self`, images `[n,h,w,c]`, with respect to its filter of height and width
-    /// `kernel`, where `dy[n,oh,ow,co]` is the gradient of its result: `[kh,kw,c,co]`.
+    /// Returns the gradient of a convolution of `self`, images `[n,h,w,c]`, with respect to its filter: `[kh,kw,c,co]`. `kernel`
+    /// is the height and width of the filter, and `dy[n,oh,ow,co]` is the gradient of the convolution's result.
     ///
-    /// Fails where the convolution with `options` and such a filter does not give `dy`'s shape.
+    /// Fails unless `dy` has the shape of that convolution's result.
     ///
     /// ```
     /// # use gradlet_core::{Tensor, ops};

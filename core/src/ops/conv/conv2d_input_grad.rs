@@ -1,6 +1,6 @@
-//! The gradient of [`conv2d`] with respect to its images, which is also a transposed convolution:
-//! `dx[n,ih,iw,ci] = Σ filter[kh,kw,ci,co] · dy[n,oh,ow,co]` over the (kh, kw) whose window meets the position.
-//! f32 and f64. As `tf.raw_ops.Conv2DBackpropInput` in NHWC.
+//! Gradient of [`conv2d`] with respect to its images, which is also a transposed convolution:
+//! `dx[n,ih,iw,ci] = Σ filter[kh,kw,ci,co] · dy[n,oh,ow,co]`, over the (kh, kw) whose window covers the position. Element types:
+//! f32 and f64. Like `tf.raw_ops.Conv2DBackpropInput` in NHWC.
 //!
 //! Bits: each element is summed from +0 over (kh, kw, co) ascending.
 
@@ -19,17 +19,17 @@ use crate::{
     tensor::scope::{Backward, Gradient, InputGradients, Op},
 };
 
-/// The attributes.
+/// Attribute words of the op.
 #[repr(C)]
 #[derive(Clone, Copy, Debug, bytemuck::Pod, bytemuck::Zeroable)]
 pub struct Attributes {
-    /// Those of the convolution.
+    /// Attributes of the convolution.
     pub conv: conv2d::Attributes,
-    /// Height and width of its images.
+    /// Height and width of the images.
     pub input: [u32; 2],
 }
 
-/// The op.
+/// Definition of the op.
 pub static DEF: OpDef =
     OpDef { code: crate::ops::code::conv2d_input_grad, name: "conv2d_input_grad", inputs: (2, 2), outputs: 1, infer, in_place: &[] };
 
@@ -82,7 +82,8 @@ fn run<T: Float>(call: &mut Call<'_, '_>) -> Result<()> {
 
 crate::ops::kernels!(run: F32 = f32, F64 = f64);
 
-/// The op with its gradient: a convolution in dy, so `conv2d` and `conv2d_filter_grad` of the upstream.
+/// The op with its gradient. It is linear in the filter and in dy, so the gradients are `conv2d_filter_grad` and `conv2d` of the
+/// upstream gradient.
 #[cfg(feature = "alloc")]
 pub static OP: Op = Op {
     tf_type: Some("Conv2DBackpropInput"),
@@ -101,10 +102,11 @@ fn grad(of: &Backward<'_>) -> Result<InputGradients> {
 
 #[cfg(feature = "alloc")]
 impl Tensor {
-    /// The gradient of a convolution with respect to its images of height and width `input`, where `self` is the
-    /// gradient of its result: `[n,oh,ow,co]` gives `[n,h,w,c]`. Also known as transposed convolution.
+    /// Returns the gradient of a convolution with respect to its images: `[n,oh,ow,co]` becomes `[n,h,w,c]`. `input` is the
+    /// height and width of the images, and `self` is the gradient of the convolution's result. Also known as transposed
+    /// convolution.
     ///
-    /// Fails where the convolution with `options` of such images does not give `self`'s shape.
+    /// Fails unless `self` has the shape of that convolution's result.
     ///
     /// ```
     /// # use gradlet_core::{Tensor, ops};
@@ -120,10 +122,11 @@ impl Tensor {
         Tensor::emit1(&OP, bytemuck::cast_slice(&[attributes]), &[filter, self])
     }
 
-    /// The transposed convolution of images `[n,h,w,c]` with `filter[kh,kw,co,c]`, for a result of height and width `output`:
-    /// `[n,oh,ow,co]`. It is what the gradient of a convolution is for its images. As `tf.nn.conv2d_transpose` in NHWC.
+    /// Returns the transposed convolution of images `[n,h,w,c]` with `filter[kh,kw,co,c]`: `[n,oh,ow,co]`. `output` is the height
+    /// and width of the result. The operation is the gradient of a convolution with respect to its images. As
+    /// `tf.nn.conv2d_transpose` in NHWC.
     ///
-    /// Fails where the convolution with `options` of such a result does not give `self`'s shape.
+    /// Fails unless a convolution of the result with `options` has the shape of `self`.
     ///
     /// ```
     /// # use gradlet_core::{Tensor, ops};

@@ -1,9 +1,9 @@
-//! Depthwise convolution, each channel by itself: `y[n,oh,ow,c·m+q] = Σ x[n,ih,iw,c] · filter[kh,kw,c,q] + bias[c·m+q]`,
-//! where m is the number of filters for each channel; the rest is as for [`conv2d`](crate::ops::conv2d). f32 and f64. As
-//! `tf.nn.depthwise_conv2d` in NHWC, `tf.nn.bias_add`.
+//! Depthwise convolution, which convolves each channel separately:
+//! `y[n,oh,ow,c·m+q] = Σ x[n,ih,iw,c] · filter[kh,kw,c,q] + bias[c·m+q]`. Here m is the number of filters for each channel. The
+//! rest is as for [`conv2d`](crate::ops::conv2d). Element types: f32 and f64. Like `tf.nn.depthwise_conv2d` in NHWC, followed by
+//! `tf.nn.bias_add`.
 //!
-//! Bits: each element is summed from +0 over (kh, kw) ascending, without the positions outside of x; the bias is added
-//! last.
+//! Bits: each element is summed from +0 over (kh, kw) ascending, without the positions outside x. The bias is added last.
 
 use crate::base::dtype::Float;
 use crate::base::error::{Error, Result};
@@ -21,7 +21,7 @@ use crate::{
     tensor::scope::{Backward, Gradient, InputGradients, Op},
 };
 
-/// The op.
+/// Definition of the op.
 pub static DEF: OpDef =
     OpDef { code: crate::ops::code::depthwise_conv2d, name: "depthwise_conv2d", inputs: (2, 3), outputs: 1, infer, in_place: &[] };
 
@@ -70,8 +70,8 @@ fn run<T: Float>(call: &mut Call<'_, '_>) -> Result<()> {
 
 crate::ops::kernels!(run: F32 = f32, F64 = f64);
 
-/// The op with its gradient: `depthwise_conv2d_input_grad`, `depthwise_conv2d_filter_grad`, and for the bias upstream
-/// summed over positions.
+/// The op with its gradient: `depthwise_conv2d_input_grad` for x, `depthwise_conv2d_filter_grad` for the filter, and for the bias
+/// the upstream gradient summed over all positions.
 #[cfg(feature = "alloc")]
 pub static OP: Op = Op {
     tf_type: Some("DepthwiseConv2dNative"),
@@ -83,7 +83,7 @@ fn grad(of: &Backward<'_>) -> Result<InputGradients> {
     let options = Conv2DOptions::from(read_attributes::<Attributes>(of.attributes)?);
     let ([x, filter, bias @ ..], dy) = (of.inputs, of.dy()?) else { return Err(Error::Arity { got: of.inputs.len() as u8 }) };
     let dx = of.if_wanted(0, || dy.depthwise_conv2d_input_grad(filter, &options, middle(x)?))?;
-    // A filter of no channels can have another number for each.
+    // Without channels, the filter's last dimension cannot be derived from dy and may differ.
     let dfilter = of.if_wanted(1, || x.depthwise_conv2d_filter_grad(dy, &options, front(filter)?)?.reshape(filter.dims()))?;
     let dbias = of.if_wanted(2, || dy.sum(&[0, 1, 2], false))?;
     Ok([dx, dfilter].into_iter().chain(bias.iter().map(|_| dbias.clone())).collect())
@@ -91,10 +91,10 @@ fn grad(of: &Backward<'_>) -> Result<InputGradients> {
 
 #[cfg(feature = "alloc")]
 impl Tensor {
-    /// The convolution of each channel of images `[n,h,w,c]` with its own filters of `filter[kh,kw,c,m]`, plus
-    /// `bias[c*m]`: `[n,oh,ow,c*m]`, the m results of a channel side by side. As `tf.nn.depthwise_conv2d` in NHWC.
+    /// Returns the convolution of each channel of images `[n,h,w,c]` with its own filters in `filter[kh,kw,c,m]`, plus
+    /// `bias[c*m]`: `[n,oh,ow,c*m]`. The m results of a channel are adjacent. Like `tf.nn.depthwise_conv2d` in NHWC.
     ///
-    /// Fails as [`Tensor::conv2d`].
+    /// Fails as [`Tensor::conv2d`] does.
     ///
     /// ```
     /// # use gradlet_core::{Tensor, ops};
@@ -110,8 +110,9 @@ impl Tensor {
         Tensor::emit1(&OP, bytemuck::cast_slice(&[options.attributes()]), &inputs)
     }
 
-    /// A depthwise convolution with `depthwise[kh,kw,c,m]`, and then one of each pixel by itself with `pointwise[1,1,c*m,co]`, plus
-    /// `bias[co]`: `[n,oh,ow,co]`. As `tf.nn.separable_conv2d` in NHWC. Fails as [`Tensor::conv2d`].
+    /// Returns a depthwise convolution with `depthwise[kh,kw,c,m]`, followed by a convolution of each pixel with
+    /// `pointwise[1,1,c*m,co]`, plus `bias[co]`: `[n,oh,ow,co]`. Like `tf.nn.separable_conv2d` in NHWC. Fails as [`Tensor::conv2d`]
+    /// does.
     pub fn separable_conv2d(
         &self,
         depthwise: &Tensor,
@@ -135,7 +136,7 @@ pub(in crate::ops) mod tests {
     /// A convolution: the dimensions of images, filter and result, and the attributes.
     pub(in crate::ops) type Case = ([u32; 4], [u32; 4], [u32; 4], Attributes);
 
-    /// Convolutions of all kinds.
+    /// Returns depthwise convolutions of all kinds.
     pub(in crate::ops) fn cases() -> Vec<Case> {
         let mut cases = Vec::new();
         for (x, filter, attributes) in conv_cases() {
@@ -147,8 +148,8 @@ pub(in crate::ops) mod tests {
         cases
     }
 
-    /// The pairs of elements that a convolution multiplies, by their positions in x, the filter and the result, in the order
-    /// of the result's sums.
+    /// Returns the pairs of elements that a convolution multiplies, as positions in x, the filter and the result. They are in the
+    /// order of the result's sums.
     pub(in crate::ops) fn products(x: [u32; 4], filter: [u32; 4], y: [u32; 4], attributes: &Attributes) -> Vec<([usize; 3], [u32; 2])> {
         let [kh, kw, c, multiplier] = filter;
         let mut products = Vec::new();

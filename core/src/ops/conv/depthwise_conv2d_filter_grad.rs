@@ -1,8 +1,8 @@
-//! The gradient of [`depthwise_conv2d`](crate::ops::depthwise_conv2d) with respect to its filter:
-//! `dfilter[kh,kw,c,q] = Σ x[n,ih,iw,c] · dy[n,oh,ow,c·m+q]` over the positions whose tap lies on x. f32 and f64.
-//! As `tf.nn.depthwise_conv2d_backprop_filter` in NHWC.
+//! Gradient of [`depthwise_conv2d`](crate::ops::depthwise_conv2d) with respect to its filter:
+//! `dfilter[kh,kw,c,q] = Σ x[n,ih,iw,c] · dy[n,oh,ow,c·m+q]`, over the positions whose tap is on x. Element types: f32 and f64.
+//! Like `tf.nn.depthwise_conv2d_backprop_filter` in NHWC.
 //!
-//! Bits: each element is summed from +0 over (n, oh, ow) ascending, without the positions whose tap lies outside of x.
+//! Bits: each element is summed from +0 over (n, oh, ow) ascending, without the positions whose tap is outside x.
 
 use crate::base::dtype::Float;
 use crate::base::error::{Error, Result};
@@ -19,7 +19,7 @@ use crate::{
     tensor::scope::{Backward, Gradient, InputGradients, Op},
 };
 
-/// The op.
+/// Definition of the op.
 pub static DEF: OpDef = OpDef {
     code: crate::ops::code::depthwise_conv2d_filter_grad,
     name: "depthwise_conv2d_filter_grad",
@@ -38,7 +38,7 @@ fn infer(inputs: &[TensorType], attributes: &[u32], outputs: &mut [TensorType]) 
     if kh == 0 || kw == 0 {
         return Err(Error::Attribute { index: 9 + u8::from(kh != 0) });
     }
-    // A filter of no channels has as many filters for each as it likes: one.
+    // Without channels, the number of filters for each channel is arbitrary. Take 1.
     let multiplier = co.checked_div(c).unwrap_or(1);
     check_output(1, dy, n, attributes.conv.axes([h, w], [kh, kw])?, c * multiplier)?;
     *output = TensorType::new(x.dtype, Shape::new(&[kh, kw, c, multiplier])?);
@@ -78,8 +78,8 @@ fn run<T: Float>(call: &mut Call<'_, '_>) -> Result<()> {
 
 crate::ops::kernels!(run: F32 = f32, F64 = f64);
 
-/// The op with its gradient: linear in x and in dy, so `depthwise_conv2d_input_grad` and `depthwise_conv2d` with the upstream
-/// as filter.
+/// The op with its gradient. It is linear in x and in dy, so the gradients are `depthwise_conv2d_input_grad` and
+/// `depthwise_conv2d` with the upstream gradient as the filter.
 #[cfg(feature = "alloc")]
 pub static OP: Op = Op {
     tf_type: Some("DepthwiseConv2dNativeBackpropFilter"),
@@ -97,10 +97,10 @@ fn grad(of: &Backward<'_>) -> Result<InputGradients> {
 
 #[cfg(feature = "alloc")]
 impl Tensor {
-    /// The gradient of the depthwise convolution of `self`, images `[n,h,w,c]`, with respect to its filter of height and
-    /// width `kernel`, where `dy[n,oh,ow,c*m]` is the gradient of its result: `[kh,kw,c,m]`.
+    /// Returns the gradient of a depthwise convolution of `self`, images `[n,h,w,c]`, with respect to its filter: `[kh,kw,c,m]`.
+    /// `kernel` is the height and width of the filter, and `dy[n,oh,ow,c*m]` is the gradient of the convolution's result.
     ///
-    /// Fails where the convolution with `options` and such a filter does not give `dy`'s shape.
+    /// Fails unless `dy` has the shape of that convolution's result.
     pub fn depthwise_conv2d_filter_grad(&self, dy: &Tensor, options: &Conv2DOptions, kernel: [u32; 2]) -> Result<Tensor> {
         let attributes = Attributes { conv: options.attributes(), kernel };
         Tensor::emit1(&OP, bytemuck::cast_slice(&[attributes]), &[self, dy])

@@ -1,6 +1,6 @@
-//! The gradient of [`depthwise_conv2d`](crate::ops::depthwise_conv2d) with respect to its images:
-//! `dx[n,ih,iw,c] = Σ filter[kh,kw,c,q] · dy[n,oh,ow,c·m+q]` over the (kh, kw) whose window meets the position.
-//! f32 and f64. As `tf.nn.depthwise_conv2d_backprop_input` in NHWC.
+//! Gradient of [`depthwise_conv2d`](crate::ops::depthwise_conv2d) with respect to its images:
+//! `dx[n,ih,iw,c] = Σ filter[kh,kw,c,q] · dy[n,oh,ow,c·m+q]`, over the (kh, kw) whose window covers the position. Element types:
+//! f32 and f64. Like `tf.nn.depthwise_conv2d_backprop_input` in NHWC.
 //!
 //! Bits: each element is summed from +0 over (kh, kw, q) ascending.
 
@@ -19,7 +19,7 @@ use crate::{
     tensor::scope::{Backward, Gradient, InputGradients, Op},
 };
 
-/// The op.
+/// Definition of the op.
 pub static DEF: OpDef = OpDef {
     code: crate::ops::code::depthwise_conv2d_input_grad,
     name: "depthwise_conv2d_input_grad",
@@ -76,7 +76,7 @@ fn run<T: Float>(call: &mut Call<'_, '_>) -> Result<()> {
     Ok(())
 }
 
-/// `out[c] += Σ_q x[c·m+q] · y[c·m+q]`, where m is `multiplier`.
+/// Computes `out[c] += Σ_q x[c·m+q] · y[c·m+q]`, where m is `multiplier`.
 fn add_groups<T: Float>(out: &mut [T], x: &[T], y: &[T], multiplier: usize) {
     let groups = x.chunks_exact(multiplier.max(1)).zip(y.chunks_exact(multiplier.max(1)));
     for (out, (x, y)) in out.iter_mut().zip(groups) {
@@ -86,8 +86,8 @@ fn add_groups<T: Float>(out: &mut [T], x: &[T], y: &[T], multiplier: usize) {
 
 crate::ops::kernels!(run: F32 = f32, F64 = f64);
 
-/// The op with its gradient: linear in the filter and in dy, so `depthwise_conv2d_filter_grad` and `depthwise_conv2d` of the
-/// upstream.
+/// The op with its gradient. It is linear in the filter and in dy, so the gradients are `depthwise_conv2d_filter_grad` and
+/// `depthwise_conv2d` of the upstream gradient.
 #[cfg(feature = "alloc")]
 pub static OP: Op = Op {
     tf_type: Some("DepthwiseConv2dNativeBackpropInput"),
@@ -105,10 +105,10 @@ fn grad(of: &Backward<'_>) -> Result<InputGradients> {
 
 #[cfg(feature = "alloc")]
 impl Tensor {
-    /// The gradient of a depthwise convolution with respect to its images of height and width `input`, where `self` is the
-    /// gradient of its result: `[n,oh,ow,c*m]` gives `[n,h,w,c]`.
+    /// Returns the gradient of a depthwise convolution with respect to its images: `[n,oh,ow,c*m]` becomes `[n,h,w,c]`. `input`
+    /// is the height and width of the images, and `self` is the gradient of the convolution's result.
     ///
-    /// Fails where the convolution with `options` of such images does not give `self`'s shape.
+    /// Fails unless `self` has the shape of that convolution's result.
     pub fn depthwise_conv2d_input_grad(&self, filter: &Tensor, options: &Conv2DOptions, input: [u32; 2]) -> Result<Tensor> {
         let attributes = Attributes { conv: options.attributes(), input };
         Tensor::emit1(&OP, bytemuck::cast_slice(&[attributes]), &[filter, self])

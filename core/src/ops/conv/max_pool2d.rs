@@ -1,6 +1,7 @@
-//! The maximum of each window of each channel: `y[n,oh,ow,c] = max x[n,ih,iw,c]`. Positions outside of x do not count;
-//! NaN in a window gives NaN. f32 and f64. As `tf.nn.max_pool2d` in NHWC (which leaves open what NaN gives, and gives
-//! the lowest finite number instead of −∞).
+//! Maximum of each window of each channel: `y[n,oh,ow,c] = max x[n,ih,iw,c]`. Positions outside x do not count. A NaN in a window
+//! gives NaN. Element types: f32 and f64.
+//!
+//! Like `tf.nn.max_pool2d` in NHWC. TensorFlow leaves the result for NaN open, and returns the lowest finite number instead of −∞.
 
 use crate::base::dtype::Float;
 use crate::base::error::{Error, Result};
@@ -16,7 +17,7 @@ use crate::{
     tensor::scope::{Backward, Gradient, InputGradients, Op},
 };
 
-/// The op.
+/// Definition of the op.
 pub static DEF: OpDef = OpDef { code: crate::ops::code::max_pool2d, name: "max_pool2d", inputs: (1, 1), outputs: 1, infer, in_place: &[] };
 
 fn run<T: Float>(call: &mut Call<'_, '_>) -> Result<()> {
@@ -55,10 +56,10 @@ fn grad(of: &Backward<'_>) -> Result<InputGradients> {
 
 #[cfg(feature = "alloc")]
 impl Tensor {
-    /// The maxima of windows of `ksize` that move by `strides` (vertical, horizontal) over images `[n,h,w,c]`, channel by
-    /// channel: `[n,oh,ow,c]`. NaN in a window gives NaN. As `tf.nn.max_pool2d` in NHWC.
+    /// Returns the maximum of each window of images `[n,h,w,c]`, for each channel: `[n,oh,ow,c]`. The window has the size `ksize`
+    /// and moves by `strides` (both vertical, then horizontal). A NaN in a window gives NaN. Like `tf.nn.max_pool2d` in NHWC.
     ///
-    /// Fails where the tensor is not of rank 4 or not of floats, where the window is larger than the image, and where a size is 0.
+    /// Fails if the tensor is not of rank 4 or not of floats, if the window is larger than the image, or if a size is 0.
     ///
     /// ```
     /// # use gradlet_core::{Tensor, ops};

@@ -1,5 +1,5 @@
-//! The gradient of [`max_pool2d`](crate::ops::max_pool2d): from x and dy, dx. In each window, dy goes to the first maximum in
-//! row-major order, or to the first NaN. f32 and f64. As `tf.raw_ops.MaxPoolGrad` in NHWC.
+//! Gradient of [`max_pool2d`](crate::ops::max_pool2d): computes dx from x and dy. In each window, dy goes to the first maximum in
+//! row-major order, or to the first NaN. Element types: f32 and f64. Like `tf.raw_ops.MaxPoolGrad` in NHWC.
 //!
 //! Bits: where windows overlap, their dy are added from +0 in row-major order of the windows.
 
@@ -16,7 +16,7 @@ use crate::{
     tensor::scope::{Backward, Gradient, InputGradients, Op},
 };
 
-/// The op.
+/// Definition of the op.
 pub static DEF: OpDef =
     OpDef { code: crate::ops::code::max_pool2d_grad, name: "max_pool2d_grad", inputs: (2, 2), outputs: 1, infer, in_place: &[] };
 
@@ -50,7 +50,8 @@ fn run<T: Float>(call: &mut Call<'_, '_>) -> Result<()> {
 
 crate::ops::kernels!(run: F32 = f32, F64 = f64);
 
-/// The op with its gradient: none for x, as the places change only where elements are equal; for dy `max_pool2d_pick`.
+/// The op with its gradient. x gets none, because the positions of the maxima change only where elements are equal. dy gets
+/// `max_pool2d_pick` of the upstream gradient.
 #[cfg(feature = "alloc")]
 pub static OP: Op = Op {
     tf_type: Some("MaxPoolGrad"),

@@ -1,6 +1,9 @@
-//! Of each window, the value at the place where x is greatest: the gradient of [`max_pool2d_grad`](crate::ops::max_pool2d_grad)
-//! with respect to dy. From x and values, both `[n,h,w,c]`, to `[n,oh,ow,c]`. Of equal maxima it takes the first in
-//! row-major order, and the first NaN before all. f32 and f64. As `tf.raw_ops.MaxPoolGradGrad` in NHWC.
+//! Selection from each window: the value at the position of the window's maximum in x. This is the gradient of
+//! [`max_pool2d_grad`](crate::ops::max_pool2d_grad) with respect to dy. The inputs are x and values, both `[n,h,w,c]`, and the
+//! result is `[n,oh,ow,c]`.
+//!
+//! Of several equal maxima, the first in row-major order counts. The first NaN has precedence over all maxima. Element types: f32
+//! and f64. Like `tf.raw_ops.MaxPoolGradGrad` in NHWC.
 
 use crate::base::dtype::Float;
 use crate::base::error::{Error, Result};
@@ -15,7 +18,7 @@ use crate::{
     tensor::scope::{Backward, Gradient, InputGradients, Op},
 };
 
-/// The op.
+/// Definition of the op.
 pub static DEF: OpDef =
     OpDef { code: crate::ops::code::max_pool2d_pick, name: "max_pool2d_pick", inputs: (2, 2), outputs: 1, infer, in_place: &[] };
 
@@ -43,7 +46,8 @@ fn run<T: Float>(call: &mut Call<'_, '_>) -> Result<()> {
 
 crate::ops::kernels!(run: F32 = f32, F64 = f64);
 
-/// The op with its gradient: none for x, as the places change only where elements are equal; for values `max_pool2d_grad`.
+/// The op with its gradient. x gets none, because the positions of the maxima change only where elements are equal. The values
+/// get `max_pool2d_grad` of the upstream gradient.
 #[cfg(feature = "alloc")]
 pub static OP: Op = Op::total(&DEF, "max_pool2d_pick(x[n,h,w,c], values[n,h,w,c]), of f32 or f64", Gradient::Rule(grad));
 

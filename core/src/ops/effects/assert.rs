@@ -1,4 +1,4 @@
-//! Fails unless every element is true. Booleans. As `tf.debugging.Assert`.
+//! Assertion: fails unless every element is true. For booleans. Like `tf.debugging.Assert`.
 
 use crate::base::dtype::{Bool, DType};
 use crate::base::error::{Error, Result};
@@ -12,8 +12,8 @@ use crate::{
 #[cfg(feature = "alloc")]
 use alloc::{string::String, vec::Vec};
 
-/// The op: it gives nothing. The attribute words are the bytes of a text that says what was asserted, filled up with zeros; no kernel
-/// reads them.
+/// Definition of the op, which has no outputs. The attribute words are the bytes of a message that describes the assertion,
+/// padded with zeros. Kernels ignore them.
 pub static DEF: OpDef = OpDef { code: crate::ops::code::assert, name: "assert", inputs: (1, 1), outputs: 0, infer, in_place: &[] };
 
 fn infer(inputs: &[TensorType], _: &[u32], _: &mut [TensorType]) -> Result<()> {
@@ -27,14 +27,14 @@ fn run(call: &mut Call<'_, '_>) -> Result<()> {
     }
 }
 
-/// The portable kernel for bool.
+/// Portable kernel for bool.
 pub static BOOL: Kernel = Kernel { def: &DEF, dtype: DType::Bool, run };
 
 /// The op, which has no gradient.
 #[cfg(feature = "alloc")]
 pub static OP: Op = Op::new(&DEF, "assert(x), x of bool", Gradient::None("it has no output that anything depends on"));
 
-/// The error with the text in `attributes` before it, if it is that of a failed assertion.
+/// Adds the message in `attributes` to the error of a failed assertion. Returns other errors unchanged.
 #[cfg(feature = "alloc")]
 pub(crate) fn explain(error: Error, attributes: &[u32]) -> Error {
     if !matches!(error.root(), Error::Assertion { .. }) {
@@ -47,8 +47,8 @@ pub(crate) fn explain(error: Error, attributes: &[u32]) -> Error {
 
 #[cfg(feature = "alloc")]
 impl Tensor {
-    /// Fails with [`Error::Assertion`] unless every element is true; `message` says what was asserted. In a trace, it fails where the
-    /// function runs. As `tf.debugging.Assert`.
+    /// Fails with [`Error::Assertion`] unless every element is true. `message` describes the assertion. In a traced function, the
+    /// assertion is checked when the function runs. Like `tf.debugging.Assert`.
     ///
     /// ```
     /// # use gradlet_core::{Tensor, ops};
@@ -66,7 +66,7 @@ impl Tensor {
         });
         let attributes: Vec<u32> = words.collect();
         Tensor::emit(&OP, &attributes, &[self]).map(drop).map_err(|error| match error.root() {
-            // The call and its usage say nothing that the message does not.
+            // The message says it all. Leave out the call and its usage.
             failed @ Error::Assertion { .. } => explain(failed.clone(), &attributes),
             _ => error,
         })

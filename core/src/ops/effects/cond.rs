@@ -1,4 +1,5 @@
-//! Runs one of several blocks: `cond` chooses by a bool, `switch_case` by an i32; [`crate::trace::control`] has both.
+//! Conditional branches: runs one of several blocks. `cond` selects by a bool, `switch_case` by an i32. [`crate::trace::control`]
+//! has both functions.
 
 use crate::base::dtype::{Bool, DType};
 use crate::base::error::{Error, Result};
@@ -7,7 +8,8 @@ use crate::base::shape::TensorType;
 #[cfg(feature = "alloc")]
 use crate::tensor::scope::{Gradient, Op};
 
-/// The op. In a program, its attribute words are the numbers of the blocks: first that for true, or those for 0, 1, …
+/// Definition of the op. In a program, the attribute words are the block numbers: true then false for a bool, or the blocks for
+/// 0, 1, … for an i32.
 pub static DEF: OpDef = OpDef { code: crate::ops::code::cond, name: "cond", inputs: (1, 1), outputs: 0, infer, in_place: &[] };
 
 fn infer(inputs: &[TensorType], attributes: &[u32], _: &mut [TensorType]) -> Result<()> {
@@ -18,7 +20,7 @@ fn infer(inputs: &[TensorType], attributes: &[u32], _: &mut [TensorType]) -> Res
     }
 }
 
-/// Given `[step, _]`, sets `[next step, block to run]`: the chosen block at step 0; there is no next step.
+/// Reads `[step, _]` and writes `[next step, block to run]`. At step 0 it selects a block. There is no next step.
 fn run(call: &mut Call<'_, '_>) -> Result<()> {
     let by = call.input(0)?;
     let last = call.attributes.len().saturating_sub(1);
@@ -33,12 +35,12 @@ fn run(call: &mut Call<'_, '_>) -> Result<()> {
     Ok(())
 }
 
-/// Chooses the first block if the input is true, else the second.
+/// Kernel that selects the first block if the input is true, and the second otherwise.
 pub static BOOL: Kernel = Kernel { def: &DEF, dtype: DType::Bool, run };
-/// Chooses the block that the input numbers; the last one if there is no such.
+/// Kernel that selects the block with the input's number, or the last block if the number is out of range.
 pub static I32: Kernel = Kernel { def: &DEF, dtype: DType::I32, run };
 
-/// The op.
+/// The op, with the facts that only the host needs.
 #[cfg(feature = "alloc")]
 pub static OP: Op = Op {
     tf_type: Some("If"),

@@ -1,7 +1,7 @@
-//! Prints a text with values in it, when the program comes to it: TensorFlow's `tf.print`.
+//! Printing of a text with values, when the program reaches the op. Like TensorFlow's `tf.print`.
 //!
-//! The kernel only says that there is something to be printed. Who runs the program does it, by [`Printed`]: the host's devices on
-//! standard output, a firmware as it likes.
+//! The kernel only signals that there is something to print. The caller of the program does the printing, through [`Printed`].
+//! The devices of a host print to standard output, and a firmware can print anywhere.
 
 use crate::base::error::{Error, Result};
 use crate::base::format::{PRINT, Piece, Printed, pieces};
@@ -10,7 +10,7 @@ use crate::base::shape::TensorType;
 #[cfg(feature = "alloc")]
 use crate::tensor::scope::{Gradient, Op};
 
-/// The op: any tensors, as many as the text has `{}`; [`Printed`] says what the attribute words are.
+/// Definition of the op. It takes any tensors, one for each `{}` of the text. [`Printed`] describes the attribute words.
 pub static DEF: OpDef =
     OpDef { code: crate::ops::code::print, name: "print", inputs: (0, MAX_INPUTS as u8), outputs: 0, infer, in_place: &[] };
 
@@ -28,7 +28,7 @@ fn run(call: &mut Call<'_, '_>) -> Result<()> {
 
 crate::ops::moving_kernels!(bytes run);
 
-/// The op.
+/// The op, with the facts that only the host needs.
 #[cfg(feature = "alloc")]
 pub static OP: Op =
     Op { tf_type: Some("PrintV2"), ..Op::total(&DEF, "print(\"text {} text\", value)", Gradient::None("it has no result to have one")) };
@@ -42,12 +42,12 @@ mod emit {
     use alloc::format;
     use alloc::vec::Vec;
 
-    /// How [`Print::print_with`] prints.
+    /// Options of [`Print::print_with`].
     #[derive(Clone, Copy, Debug)]
     pub struct PrintOptions<'a> {
-        /// How many elements are shown at each end of a dimension; `u32::MAX` for all.
+        /// Number of elements that are printed at each end of a dimension. `u32::MAX` prints all.
         pub summarize: u32,
-        /// What stands at the end.
+        /// Text that is printed at the end.
         pub end: &'a str,
     }
 
@@ -57,11 +57,13 @@ mod emit {
         }
     }
 
-    /// Lets every scope print.
+    /// Printing, for every scope.
     pub trait Print: Scope {
-        /// Prints `text`, with the values in place of its `{}`, and a line break: now, or whenever a function that is traced comes to
-        /// it. It goes to the device: on the host to standard output, on a board to what its firmware gives. Host values can stand
-        /// in the text itself; `{{` and `}}` are braces. TensorFlow's `tf.print`.
+        /// Prints `text` and a line break, with the values in place of its `{}`. An eager scope prints immediately. In a traced
+        /// function, the text is printed each time the function reaches the op.
+        ///
+        /// The text goes to the device: on a host to standard output, on a board to the output that its firmware provides. Host
+        /// values can be formatted into the text itself. `{{` and `}}` print braces. Like TensorFlow's `tf.print`.
         ///
         /// ```
         /// use gradlet_core::{Eager, Print, Scope, Tensor, ops};
@@ -72,12 +74,12 @@ mod emit {
         /// # Ok::<(), gradlet_core::Error>(())
         /// ```
         ///
-        /// Fails where there are more than 8 values, or others than the text has places for.
+        /// Fails if there are more than 8 values, or if their number differs from the number of `{}` in the text.
         fn print(&self, text: &str, values: &[&Tensor]) -> Result<()> {
             self.print_with(PrintOptions::default(), text, values)
         }
 
-        /// [`Print::print`], with these options.
+        /// Prints like [`Print::print`], with these options.
         fn print_with(&self, options: PrintOptions<'_>, text: &str, values: &[&Tensor]) -> Result<()> {
             let attributes = words(&options, text, values.len())?;
             let scope = innermost(values)?.unwrap_or(self.handle()).deeper(self.handle());
@@ -87,11 +89,11 @@ mod emit {
 
     impl<S: Scope + ?Sized> Print for S {}
 
-    /// The attribute words.
+    /// Returns the attribute words.
     fn words(options: &PrintOptions<'_>, text: &str, got: usize) -> Result<Vec<u32>> {
         let wanted = pieces(text).filter(|piece| *piece == Piece::Value).count();
         if wanted != got || wanted > MAX_INPUTS {
-            return Err(Error::message(format!("{text:?} has {wanted} places for values, of at most {MAX_INPUTS}, and got {got}")));
+            return Err(Error::message(format!("{text:?} has {wanted} places for values (at most {MAX_INPUTS}), but got {got} values")));
         }
         let end = options.end.replace('{', "{{").replace('}', "}}");
         let mut bytes: Vec<u8> = text.bytes().chain(end.bytes()).collect();
@@ -108,7 +110,7 @@ pub use emit::{Print, PrintOptions};
 mod tests {
     extern crate std;
     use super::*;
-    use crate::autodiff::Record;
+    use crate::autodiff::Differentiate;
     use crate::base::dtype::Bool;
     use crate::function::Function;
     use crate::tensor::Tensor;

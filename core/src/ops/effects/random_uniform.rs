@@ -1,5 +1,6 @@
-//! Random numbers from 0 to below 1: those of stream `state[1]` of the seed `state[0]`, by Philox 4x32-10. The state is i64 `[2]`, the
-//! numbers are f32, multiples of 2⁻²⁴. The same state gives the same numbers on every target.
+//! Uniform random numbers from 0 (included) to 1 (excluded). The generator is Philox 4x32-10, with the seed `state[0]` and the
+//! stream `state[1]`. The state is i64 `[2]`. The numbers are f32 and multiples of 2⁻²⁴. The same state gives the same numbers on
+//! every target.
 
 use crate::base::dtype::DType;
 use crate::base::error::{Error, Result};
@@ -13,7 +14,7 @@ use crate::{
     tensor::scope::{Gradient, Op, Scope},
 };
 
-/// The op. Its attribute words are the dimensions of the result.
+/// Definition of the op. The attribute words are the dimensions of the result.
 pub static DEF: OpDef =
     OpDef { code: crate::ops::code::random_uniform, name: "random_uniform", inputs: (1, 1), outputs: 1, infer, in_place: &[] };
 
@@ -36,10 +37,10 @@ fn run(call: &mut Call<'_, '_>) -> Result<()> {
     Ok(())
 }
 
-/// The portable kernel for a state of i64.
+/// Portable kernel for a state of i64.
 pub static I64: Kernel = Kernel { def: &DEF, dtype: DType::I64, run };
 
-/// The op.
+/// The op, with the facts that only the host needs.
 #[cfg(feature = "alloc")]
 pub static OP: Op = Op::total(
     &DEF,
@@ -49,8 +50,11 @@ pub static OP: Op = Op::total(
 
 #[cfg(feature = "alloc")]
 impl Tensor {
-    /// Numbers of f32 from 0 to below 1, other ones each time: in a traced function, in every run. They come from the scope's
-    /// [`random_state`](Scope::random_state), which counts on, and is saved and exported like any variable.
+    /// Returns random numbers of f32, from 0 (included) to 1 (excluded). Each call returns other numbers. In a traced function,
+    /// so does each run.
+    ///
+    /// The numbers come from the scope's [`random_state`](Scope::random_state). Each call advances that state, and it is saved
+    /// and exported like any variable.
     ///
     /// ```
     /// # use gradlet_core::{Eager, Tensor, ops};

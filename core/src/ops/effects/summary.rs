@@ -1,7 +1,7 @@
-//! Tells of a tensor at a step: what TensorBoard shows. As `tf.summary.scalar`, `histogram` and `image`.
+//! Summary of a tensor at a step, for TensorBoard. Like `tf.summary.scalar`, `histogram` and `image`.
 //!
-//! The kernel only says that there is something to be told. Who runs the program does it, by [`Summary`]: the host's devices through
-//! the event writer that they were given, a firmware through its telemetry.
+//! The kernel only signals that there is a summary to report. The caller of the program reports it, through [`Summary`]. The
+//! devices of a host use their event writer, and a firmware uses its telemetry.
 
 use crate::base::dtype::DType;
 use crate::base::error::{Error, Result};
@@ -11,7 +11,8 @@ use crate::base::shape::TensorType;
 #[cfg(feature = "alloc")]
 use crate::tensor::scope::{Gradient, Op};
 
-/// The op: the value, and its step as an i64 scalar, if it is not the writer's; [`Summary`] says what the attribute words are.
+/// Definition of the op. The inputs are the value and an optional step, an i64 scalar. Without that, the writer's step counts.
+/// [`Summary`] describes the attribute words.
 pub static DEF: OpDef = OpDef { code: crate::ops::code::summary, name: "summary", inputs: (1, 2), outputs: 0, infer, in_place: &[] };
 
 fn infer(inputs: &[TensorType], attributes: &[u32], _: &mut [TensorType]) -> Result<()> {
@@ -42,7 +43,7 @@ fn run(call: &mut Call<'_, '_>) -> Result<()> {
 
 crate::ops::moving_kernels!(bytes run);
 
-/// The op.
+/// The op, with the facts that only the host needs.
 #[cfg(feature = "alloc")]
 pub static OP: Op = Op::total(&DEF, "summary(value, step i64)", Gradient::None("it has no result to have one"));
 
@@ -53,14 +54,14 @@ mod emit {
     use crate::tensor::scope::{Scope, innermost};
     use alloc::vec::Vec;
 
-    /// The step of a summary.
+    /// Step of a summary.
     #[derive(Clone, Copy)]
     pub enum Step<'a> {
-        /// The one that the writer was told.
+        /// The writer's current step.
         Default,
-        /// This one; in a function that is traced, at every call.
+        /// This step. In a traced function, every call has the same step.
         At(i64),
-        /// The one that the i64 scalar holds when the summary is told.
+        /// The value of this i64 scalar when the summary is reported.
         Of(&'a Tensor),
     }
 
@@ -88,11 +89,13 @@ mod emit {
         }
     }
 
-    /// Lets every scope tell of its tensors: now, or whenever a function that is traced comes to it. Whoever runs the program hears of
-    /// it: on the host the event writer of the scope's device, if it has one; on a board what its firmware gives. Tags are as given,
-    /// whatever name scope is open.
+    /// Summaries, for every scope. An eager scope reports a summary immediately. In a traced function, it is reported each time
+    /// the function reaches the op.
+    ///
+    /// The caller of the program receives the summary. On a host, it goes to the event writer of the scope's device, if there is
+    /// one. On a board, it goes to the receiver that the firmware provides. Tags stay as given, even inside a name scope.
     pub trait Summarize: Scope {
-        /// Tells of a number: a scalar tensor of any element type. TensorFlow's `tf.summary.scalar`.
+        /// Reports a scalar tensor of any element type. Like TensorFlow's `tf.summary.scalar`.
         ///
         /// ```
         /// use gradlet_core::{Eager, Scope, Summarize, Tensor, ops};
@@ -106,19 +109,20 @@ mod emit {
         /// # Ok::<(), gradlet_core::Error>(())
         /// ```
         ///
-        /// Fails where the value is no scalar, or the step no i64 scalar.
+        /// Fails if the value is not a scalar, or if the step is not an i64 scalar.
         fn scalar<'a>(&self, tag: &str, value: &'a Tensor, step: impl Into<Step<'a>>) -> Result<()> {
             tell(&self.handle(), SummaryKind::Scalar, 0, tag, value, step.into())
         }
 
-        /// Tells how the elements of a tensor are spread over `buckets` of equal width. TensorFlow's `tf.summary.histogram`, where
-        /// 30 is usual.
+        /// Reports the distribution of a tensor's elements over `buckets` of equal width. TensorFlow's default is 30. Like
+        /// TensorFlow's `tf.summary.histogram`.
         fn histogram<'a>(&self, tag: &str, value: &'a Tensor, step: impl Into<Step<'a>>, buckets: u32) -> Result<()> {
             tell(&self.handle(), SummaryKind::Histogram, buckets, tag, value, step.into())
         }
 
-        /// Shows the first `max_outputs` of the images `[images, height, width, channels]`, of u8 or of floats from 0 to 1, with 1 (grey),
-        /// 2 (grey, alpha), 3 (RGB) or 4 (RGBA) channels. TensorFlow's `tf.summary.image`, where 3 is usual.
+        /// Reports the first `max_outputs` images of `[images, height, width, channels]`. The elements are u8, or floats from 0
+        /// to 1. There are 1 (grey), 2 (grey, alpha), 3 (RGB) or 4 (RGBA) channels. TensorFlow's default for `max_outputs` is 3.
+        /// Like TensorFlow's `tf.summary.image`.
         fn image<'a>(&self, tag: &str, value: &'a Tensor, step: impl Into<Step<'a>>, max_outputs: u32) -> Result<()> {
             tell(&self.handle(), SummaryKind::Image, max_outputs, tag, value, step.into())
         }

@@ -1,4 +1,4 @@
-//! Runs a block again and again; [`crate::trace::control`] has the function.
+//! Loop: runs a block repeatedly. The function is in [`crate::trace::control`].
 
 use crate::base::dtype::{Bool, DType};
 use crate::base::error::{Error, Result};
@@ -7,8 +7,9 @@ use crate::base::shape::TensorType;
 #[cfg(feature = "alloc")]
 use crate::tensor::scope::{Gradient, Op};
 
-/// The op. In a program, its attribute words are the number of the block that computes the condition, which is the op's input;
-/// that of the body, which computes the condition again at its end; and the most iterations.
+/// Definition of the op. The input is the loop's condition. In a program, the attribute words are the number of the block that
+/// computes the condition, the number of the body's block, and the maximum number of iterations. The body computes the condition
+/// again at its end.
 pub static DEF: OpDef = OpDef { code: crate::ops::code::while_loop, name: "while_loop", inputs: (1, 1), outputs: 0, infer, in_place: &[] };
 
 fn infer(inputs: &[TensorType], attributes: &[u32], _: &mut [TensorType]) -> Result<()> {
@@ -19,8 +20,8 @@ fn infer(inputs: &[TensorType], attributes: &[u32], _: &mut [TensorType]) -> Res
     }
 }
 
-/// Given `[step, _]`, sets `[next step, block to run]`: the condition at step 0, then the body for as long as the condition holds and
-/// there are iterations left. When the loop ends, the next step is 0 again.
+/// Reads `[step, _]` and writes `[next step, block to run]`. Step 0 runs the condition's block. The next steps run the body, as
+/// long as the condition is true and iterations are left. When the loop ends, the next step is 0 again.
 fn run(call: &mut Call<'_, '_>) -> Result<()> {
     let holds = call.input(0)?.scalar::<Bool>().get();
     let &[condition, body, most] = call.attributes else { return Err(Error::Attribute { index: 0 }) };
@@ -33,13 +34,13 @@ fn run(call: &mut Call<'_, '_>) -> Result<()> {
     Ok(())
 }
 
-/// No loop runs longer than this: the steps after it mean something else.
+/// Maximum number of iterations of any loop. The step values above it have other meanings.
 const MOST: u32 = u32::MAX - 2;
 
-/// The kernel.
+/// Kernel of the loop.
 pub static BOOL: Kernel = Kernel { def: &DEF, dtype: DType::Bool, run };
 
-/// The op.
+/// The op, with the facts that only the host needs.
 #[cfg(feature = "alloc")]
 pub static OP: Op = Op {
     tf_type: Some("While"),

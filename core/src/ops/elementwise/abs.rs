@@ -1,4 +1,4 @@
-//! `y = |x|`; the least integer stays what it is. f32, f64, i8, i32 and i64. As `tf.math.abs`.
+//! Absolute value: `y = |x|`. The least integer maps to itself. Element types: f32, f64, i8, i32 and i64. Like `tf.math.abs`.
 
 use crate::base::dtype::{Float, Number};
 use crate::base::error::Result;
@@ -10,7 +10,7 @@ use crate::{
     tensor::scope::{Backward, Gradient, InputGradients, Op},
 };
 
-/// The op.
+/// Definition of the op.
 pub static DEF: OpDef =
     OpDef { code: crate::ops::code::abs, name: "abs", inputs: (1, 1), outputs: 1, infer: elementwise::same, in_place: &[(0, 0)] };
 
@@ -25,7 +25,7 @@ fn run_integer<T: Number>(call: &mut Call<'_, '_>) -> Result<()> {
 crate::ops::kernels!(run: F32 = f32, F64 = f64);
 crate::ops::kernels!(run_integer: I8 = i8, I32 = i32, I64 = i64);
 
-/// The op with its gradient: dy · sign(x), 0 at 0.
+/// The op with its gradient: `dy · sign(x)`, which is 0 at 0.
 #[cfg(feature = "alloc")]
 pub static OP: Op = Op::elementwise(&DEF, "abs(x)", Gradient::Rule(grad));
 
@@ -36,7 +36,7 @@ fn grad(of: &Backward<'_>) -> Result<InputGradients> {
 
 #[cfg(feature = "alloc")]
 impl Tensor {
-    /// The absolute value of each element, as `tf.math.abs`; the least integer stays what it is.
+    /// Returns the absolute value of each element, like `tf.math.abs`. The least integer maps to itself.
     pub fn abs(&self) -> Result<Tensor> {
         Tensor::emit1(&OP, &[], &[self])
     }

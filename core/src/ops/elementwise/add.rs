@@ -1,4 +1,4 @@
-//! `y = a + b`, broadcast. Integers wrap. f32, f64 and integers. As `tf.math.add`.
+//! Sum: `y = a + b`, broadcast. Integers wrap. Element types: f32, f64 and integers. Like `tf.math.add`.
 
 use crate::base::dtype::Number;
 use crate::base::error::Result;
@@ -10,7 +10,7 @@ use crate::{
     tensor::scope::{Backward, Gradient, InputGradients, Op},
 };
 
-/// The op.
+/// Definition of the op.
 pub static DEF: OpDef = OpDef {
     code: crate::ops::code::add,
     name: "add",
@@ -31,7 +31,7 @@ fn run_integers<T: Number>(call: &mut Call<'_, '_>) -> Result<()> {
 crate::ops::kernels!(run: F32 = f32, F64 = f64);
 crate::ops::kernels!(run_integers: I32 = i32, I64 = i64, I8 = i8, U8 = u8);
 
-/// The op with its gradient: each operand gets the upstream gradient, summed where it was broadcast.
+/// The op with its gradient: each operand gets the upstream gradient, summed over the axes along which it was broadcast.
 #[cfg(feature = "alloc")]
 pub static OP: Op =
     Op { tf_type: Some("AddV2"), ..Op::elementwise(&DEF, "add(a, b), broadcast, of one element type", Gradient::Rule(grad)) };
@@ -44,7 +44,7 @@ fn grad(of: &Backward<'_>) -> Result<InputGradients> {
 
 #[cfg(feature = "alloc")]
 impl Tensor {
-    /// `self + other`, broadcast; integers wrap. Fails where the shapes do not broadcast or the element types differ.
+    /// Returns `self + other`, broadcast. Integers wrap. Fails if the shapes do not broadcast or the element types differ.
     ///
     /// ```
     /// # use gradlet_core::{Tensor, ops};

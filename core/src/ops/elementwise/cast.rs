@@ -1,9 +1,13 @@
-//! The elements as another type. Every type to every type. As `tf.cast`.
+//! Conversion to another element type, from any type to any type. Like `tf.cast`.
 //!
-//! Attribute words: `[dtype]`, the number of the result's type. Float to integer truncates toward zero; NaN and what is out of
-//! range become the least integer, as on x86-64; to i8 and u8 by way of i32, so that they become 0. (TensorFlow does so where it
-//! casts one element at a time; its vectors of 8 bits saturate.) Integers wrap when they narrow. Whatever rounds, rounds to
-//! nearest, ties to even; to and from f16 and bf16 by way of f32. To bool: 0 is false, all else, NaN too, true.
+//! Attribute words: `[dtype]`, the code of the result's element type.
+//!
+//! Floats are truncated toward zero when they become integers. NaN and values out of range become the least integer, as on
+//! x86-64. Casts of floats to i8 and u8 go through i32, so NaN and values out of the range of i32 become 0. (TensorFlow does the
+//! same where it casts one element at a time. Its vector code for 8 bits saturates.)
+//!
+//! Integers wrap when they are narrowed. All rounding is to nearest, ties to even. Casts to and from f16 and bf16 go through f32.
+//! In casts to bool, 0 is false, and everything else is true, even NaN.
 
 use crate::base::dtype::{Bool, DType, Element};
 use crate::base::error::{Error, Result};
@@ -19,15 +23,15 @@ use crate::{
 use bytemuck::{Pod, Zeroable};
 use half::{bf16, f16};
 
-/// The attribute words.
+/// Attribute words of the op.
 #[derive(Clone, Copy, Debug, Pod, Zeroable)]
 #[repr(C)]
 pub struct Attributes {
-    /// The number of the element type of the result.
+    /// Code of the result's element type.
     pub dtype: u32,
 }
 
-/// The op.
+/// Definition of the op.
 pub static DEF: OpDef = OpDef { code: crate::ops::code::cast, name: "cast", inputs: (1, 1), outputs: 1, infer, in_place: &[] };
 
 fn infer(inputs: &[TensorType], attributes: &[u32], outputs: &mut [TensorType]) -> Result<()> {
@@ -37,7 +41,7 @@ fn infer(inputs: &[TensorType], attributes: &[u32], outputs: &mut [TensorType]) 
     elementwise::set(outputs, TensorType::new(dtype, x.shape))
 }
 
-/// What an element is cast by: the other types follow from these.
+/// Basic conversions of an element. The casts to the other types are built from these.
 trait Cast: Element {
     fn f32(self) -> f32;
     fn f64(self) -> f64;
@@ -64,7 +68,7 @@ macro_rules! casts {
     )*};
 }
 
-/// A float truncated; the least integer if it is out of range.
+/// Truncates a float to an integer. Gives the least integer if the float is out of range.
 macro_rules! truncated {
     ($x:expr, $float:ty, $integer:ty) => {{
         const LEAST: $float = <$integer>::MIN as $float;
@@ -110,7 +114,7 @@ fn each<T: Cast, U: Element>(x: &[T], output: &mut TensorViewMut<'_>, cast: impl
 crate::ops::kernels!(run: F32 = f32, F64 = f64, F16 = f16, BF16 = bf16, I8 = i8, U8 = u8, I32 = i32, I64 = i64);
 crate::ops::kernels!(run: BOOL = Bool);
 
-/// The op with its gradient: upstream cast back between floats, else none.
+/// The op with its gradient: between floats, the upstream gradient cast back. Otherwise there is none.
 #[cfg(feature = "alloc")]
 pub static OP: Op = Op { keeps: Keeps::SameType, ..Op::elementwise(&DEF, "cast(x), to any element type", Gradient::Rule(grad)) };
 
@@ -124,10 +128,11 @@ fn grad(of: &Backward<'_>) -> Result<InputGradients> {
 
 #[cfg(feature = "alloc")]
 impl Tensor {
-    /// The elements as `dtype`. Floats truncate toward zero to integers, which wrap when they narrow; NaN and what is out of
-    /// range become the least integer, as on x86-64, and 0 in 8 bits.
+    /// Returns the elements as `dtype`. Floats are truncated toward zero when they become integers, and integers wrap when they
+    /// are narrowed. NaN and values out of range become the least integer, as on x86-64. Casts of floats to i8 and u8 go through
+    /// i32, and give 0 for NaN and values out of the range of i32.
     ///
-    /// To f16 and bf16 it rounds to nearest, ties to even; to bool, all but 0 is true. As `tf.cast`.
+    /// Casts to f16 and bf16 round to nearest, ties to even. In casts to bool, everything but 0 is true. Like `tf.cast`.
     ///
     /// ```
     /// # use gradlet_core::{DType, Tensor, ops};

@@ -1,4 +1,4 @@
-//! `y` = the least whole number that is not below x. f32 and f64. As `tf.math.ceil`.
+//! Rounding up: `y` is the least integer that is not below `x`. Element types: f32 and f64. Like `tf.math.ceil`.
 
 use crate::base::dtype::Float;
 use crate::base::error::Result;
@@ -10,7 +10,7 @@ use crate::{
     tensor::scope::{Gradient, Op},
 };
 
-/// The op.
+/// Definition of the op.
 pub static DEF: OpDef =
     OpDef { code: crate::ops::code::ceil, name: "ceil", inputs: (1, 1), outputs: 1, infer: elementwise::same_float, in_place: &[(0, 0)] };
 
@@ -26,7 +26,7 @@ pub static OP: Op = Op::elementwise(&DEF, "ceil(x), x of f32 or f64", Gradient::
 
 #[cfg(feature = "alloc")]
 impl Tensor {
-    /// The least whole number that is not below each element, as `tf.math.ceil`. Fails on integers.
+    /// Returns each element rounded up to an integer, like `tf.math.ceil`. Fails on integers.
     pub fn ceil(&self) -> Result<Tensor> {
         Tensor::emit1(&OP, &[], &[self])
     }

@@ -1,4 +1,4 @@
-//! `y = cos x`, of radians; NaN of infinities. f32 and f64. As `tf.math.cos`.
+//! Cosine: `y = cos x`, for `x` in radians. Infinities give NaN. Element types: f32 and f64. Like `tf.math.cos`.
 
 use crate::base::dtype::Float;
 use crate::base::error::Result;
@@ -10,7 +10,7 @@ use crate::{
     tensor::scope::{Backward, Gradient, InputGradients, Op},
 };
 
-/// The op.
+/// Definition of the op.
 pub static DEF: OpDef =
     OpDef { code: crate::ops::code::cos, name: "cos", inputs: (1, 1), outputs: 1, infer: elementwise::same_float, in_place: &[(0, 0)] };
 
@@ -20,7 +20,7 @@ fn run<T: Float>(call: &mut Call<'_, '_>) -> Result<()> {
 
 crate::ops::kernels!(run: F32 = f32, F64 = f64);
 
-/// The op with its gradient: -dy · sin x.
+/// The op with its gradient: `-dy · sin x`.
 #[cfg(feature = "alloc")]
 pub static OP: Op = Op::elementwise(&DEF, "cos(x), x of f32 or f64", Gradient::Rule(grad));
 
@@ -31,7 +31,7 @@ fn grad(of: &Backward<'_>) -> Result<InputGradients> {
 
 #[cfg(feature = "alloc")]
 impl Tensor {
-    /// The cosine of each element in radians, as `tf.math.cos`. Fails on integers.
+    /// Returns the cosine of each element in radians, like `tf.math.cos`. Fails on integers.
     pub fn cos(&self) -> Result<Tensor> {
         Tensor::emit1(&OP, &[], &[self])
     }

@@ -1,5 +1,5 @@
-//! `y = a / b`, broadcast. f32 and f64, by IEEE 754: x / 0 is an infinity, 0 / 0 is NaN. As `tf.math.divide` on
-//! floats; on integers, that gives f64: cast first.
+//! Quotient: `y = a / b`, broadcast. Element types: f32 and f64. By IEEE 754, x / 0 is an infinity and 0 / 0 is NaN. As
+//! `tf.math.divide` on floats. On integers, `tf.math.divide` casts to f64 first, and this op does not.
 
 use crate::base::dtype::Float;
 use crate::base::error::Result;
@@ -11,7 +11,7 @@ use crate::{
     tensor::scope::{Backward, Gradient, InputGradients, Op},
 };
 
-/// The op.
+/// Definition of the op.
 pub static DEF: OpDef = OpDef {
     code: crate::ops::code::div,
     name: "div",
@@ -27,7 +27,8 @@ fn run<T: Float>(call: &mut Call<'_, '_>) -> Result<()> {
 
 crate::ops::kernels!(run: F32 = f32, F64 = f64);
 
-/// The op with its gradient: dy / b to a, dy · ((-a / b) / b) to b, each summed where it was broadcast.
+/// The op with its gradient: a gets `dy / b`, and b gets `dy · ((-a / b) / b)`. Each is summed over the axes along which the
+/// operand was broadcast.
 #[cfg(feature = "alloc")]
 pub static OP: Op =
     Op { tf_type: Some("RealDiv"), ..Op::elementwise(&DEF, "div(a, b), broadcast, both f32 or both f64", Gradient::Rule(grad)) };
@@ -42,7 +43,7 @@ fn grad(of: &Backward<'_>) -> Result<InputGradients> {
 
 #[cfg(feature = "alloc")]
 impl Tensor {
-    /// `self / other`, broadcast. Fails on integers, where the shapes do not broadcast, or where the element types differ.
+    /// Returns `self / other`, broadcast. Fails on integers, if the shapes do not broadcast, or if the element types differ.
     ///
     /// ```
     /// # use gradlet_core::{Tensor, ops};

@@ -1,4 +1,4 @@
-//! `y = a / b`, broadcast, and 0 where b is 0, whatever a is. f32 and f64. As `tf.math.divide_no_nan`.
+//! Safe quotient: `y = a / b`, broadcast, and 0 where b is 0, for any a. Element types: f32 and f64. Like `tf.math.divide_no_nan`.
 
 use crate::base::dtype::Float;
 use crate::base::error::Result;
@@ -10,7 +10,7 @@ use crate::{
     tensor::scope::{Backward, Gradient, InputGradients, Op},
 };
 
-/// The op.
+/// Definition of the op.
 pub static DEF: OpDef = OpDef {
     code: crate::ops::code::divide_no_nan,
     name: "divide_no_nan",
@@ -26,7 +26,8 @@ fn run<T: Float>(call: &mut Call<'_, '_>) -> Result<()> {
 
 crate::ops::kernels!(run: F32 = f32, F64 = f64);
 
-/// The op with its gradient: that of a division, with 0 where b is 0, summed where it was broadcast.
+/// The op with its gradient: that of a division, but 0 where b is 0. It is summed over the axes along which the operand was
+/// broadcast.
 #[cfg(feature = "alloc")]
 pub static OP: Op =
     Op { tf_type: Some("DivNoNan"), ..Op::elementwise(&DEF, "divide_no_nan(a, b), broadcast, both f32 or both f64", Gradient::Rule(grad)) };
@@ -41,10 +42,10 @@ fn grad(of: &Backward<'_>) -> Result<InputGradients> {
 
 #[cfg(feature = "alloc")]
 impl Tensor {
-    /// `self / other`, broadcast, and 0 where `other` is 0: as `tf.math.divide_no_nan`. Integers are cast as by
+    /// Returns `self / other`, broadcast, and 0 where `other` is 0, like `tf.math.divide_no_nan`. Integers are cast like in
     /// [`Tensor::divide`].
     ///
-    /// Fails where the shapes do not broadcast or the element types differ.
+    /// Fails if the shapes do not broadcast or the element types differ.
     pub fn divide_no_nan(&self, other: &Tensor) -> Result<Tensor> {
         Tensor::emit1(&OP, &[], &[&self.to_real()?, &other.to_real()?])
     }

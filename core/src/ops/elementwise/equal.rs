@@ -1,4 +1,5 @@
-//! `y = (a == b)`, broadcast, as booleans; NaN equals nothing. f32, f64, integers and booleans. As `tf.math.equal`.
+//! Comparison: `y = (a == b)`, broadcast, as booleans. NaN equals nothing. Element types: f32, f64, integers and booleans. As
+//! `tf.math.equal`.
 
 use crate::base::dtype::{Bool, Element};
 use crate::base::error::Result;
@@ -10,7 +11,7 @@ use crate::{
     tensor::scope::{Gradient, Op},
 };
 
-/// The op.
+/// Definition of the op.
 pub static DEF: OpDef =
     OpDef { code: crate::ops::code::equal, name: "equal", inputs: (2, 2), outputs: 1, infer: elementwise::comparison, in_place: &[] };
 
@@ -28,12 +29,13 @@ pub static OP: Op =
 
 #[cfg(feature = "alloc")]
 impl Tensor {
-    /// Where `self` equals `other`, broadcast, as booleans; NaN equals nothing.
+    /// Returns true where `self` equals `other`, broadcast. NaN equals nothing.
     ///
-    /// Fails where the shapes do not broadcast or the element types differ.
+    /// Fails if the shapes do not broadcast or the element types differ.
     ///
     /// ```
-    /// # use gradlet_core::{Bool, Tensor, ops};
+    /// # use gradlet_core::{Tensor, ops};
+    /// # use gradlet_core::tensor::Bool;
     /// # let device = ops::portable_cpu();
     /// let a = Tensor::new(&device, &[1, 2, 3], &[3])?;
     /// let b = Tensor::new(&device, &[1, 5, 3], &[3])?;

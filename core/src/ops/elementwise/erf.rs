@@ -1,4 +1,4 @@
-//! `y` = the error function of x. f32 and f64. As `tf.math.erf`.
+//! Error function: `y = erf x`. Element types: f32 and f64. Like `tf.math.erf`.
 
 use crate::base::dtype::Float;
 use crate::base::error::Result;
@@ -10,7 +10,7 @@ use crate::{
     tensor::scope::{Backward, Gradient, InputGradients, Op},
 };
 
-/// The op.
+/// Definition of the op.
 pub static DEF: OpDef =
     OpDef { code: crate::ops::code::erf, name: "erf", inputs: (1, 1), outputs: 1, infer: elementwise::same_float, in_place: &[(0, 0)] };
 
@@ -20,7 +20,7 @@ fn run<T: Float>(call: &mut Call<'_, '_>) -> Result<()> {
 
 crate::ops::kernels!(run: F32 = f32, F64 = f64);
 
-/// The op with its gradient: dy · 2/√π · e^-x².
+/// The op with its gradient: `dy · 2/√π · e^(-x²)`.
 #[cfg(feature = "alloc")]
 pub static OP: Op = Op::elementwise(&DEF, "erf(x), x of f32 or f64", Gradient::Rule(grad));
 
@@ -35,7 +35,7 @@ fn grad(of: &Backward<'_>) -> Result<InputGradients> {
 
 #[cfg(feature = "alloc")]
 impl Tensor {
-    /// The error function of each element, as `tf.math.erf`. Fails on integers.
+    /// Returns the error function of each element, like `tf.math.erf`. Fails on integers.
     pub fn erf(&self) -> Result<Tensor> {
         Tensor::emit1(&OP, &[], &[self])
     }

@@ -1,4 +1,4 @@
-//! `y = eˣ`. f32 and f64. As `tf.math.exp`.
+//! Exponential function: `y = eˣ`. Element types: f32 and f64. Like `tf.math.exp`.
 
 use crate::base::dtype::Float;
 use crate::base::error::Result;
@@ -10,7 +10,7 @@ use crate::{
     tensor::scope::{Backward, Gradient, InputGradients, Op},
 };
 
-/// The op.
+/// Definition of the op.
 pub static DEF: OpDef =
     OpDef { code: crate::ops::code::exp, name: "exp", inputs: (1, 1), outputs: 1, infer: elementwise::same_float, in_place: &[(0, 0)] };
 
@@ -20,7 +20,7 @@ fn run<T: Float>(call: &mut Call<'_, '_>) -> Result<()> {
 
 crate::ops::kernels!(run: F32 = f32, F64 = f64);
 
-/// The op with its gradient: dy · y.
+/// The op with its gradient: `dy · y`.
 #[cfg(feature = "alloc")]
 pub static OP: Op = Op::elementwise(&DEF, "exp(x), x of f32 or f64", Gradient::Rule(grad));
 
@@ -31,7 +31,7 @@ fn grad(of: &Backward<'_>) -> Result<InputGradients> {
 
 #[cfg(feature = "alloc")]
 impl Tensor {
-    /// e to the power of each element, as `tf.math.exp`. Fails on integers.
+    /// Returns e to the power of each element, like `tf.math.exp`. Fails on integers.
     pub fn exp(&self) -> Result<Tensor> {
         Tensor::emit1(&OP, &[], &[self])
     }

@@ -1,4 +1,4 @@
-//! `y = eˣ - 1`, exact near 0. f32 and f64. As `tf.math.expm1`.
+//! Exponential minus 1: `y = eˣ - 1`, without loss of precision near 0. Element types: f32 and f64. Like `tf.math.expm1`.
 
 use crate::base::dtype::Float;
 use crate::base::error::Result;
@@ -10,7 +10,7 @@ use crate::{
     tensor::scope::{Backward, Gradient, InputGradients, Op},
 };
 
-/// The op.
+/// Definition of the op.
 pub static DEF: OpDef =
     OpDef { code: crate::ops::code::expm1, name: "expm1", inputs: (1, 1), outputs: 1, infer: elementwise::same_float, in_place: &[(0, 0)] };
 
@@ -20,7 +20,7 @@ fn run<T: Float>(call: &mut Call<'_, '_>) -> Result<()> {
 
 crate::ops::kernels!(run: F32 = f32, F64 = f64);
 
-/// The op with its gradient: dy · eˣ.
+/// The op with its gradient: `dy · eˣ`.
 #[cfg(feature = "alloc")]
 pub static OP: Op = Op::elementwise(&DEF, "expm1(x), x of f32 or f64", Gradient::Rule(grad));
 
@@ -31,7 +31,7 @@ fn grad(of: &Backward<'_>) -> Result<InputGradients> {
 
 #[cfg(feature = "alloc")]
 impl Tensor {
-    /// `eˣ - 1` of each element, exact near 0, as `tf.math.expm1`. Fails on integers.
+    /// Returns `eˣ - 1` for each element, without loss of precision near 0, like `tf.math.expm1`. Fails on integers.
     pub fn expm1(&self) -> Result<Tensor> {
         Tensor::emit1(&OP, &[], &[self])
     }

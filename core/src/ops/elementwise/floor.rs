@@ -1,4 +1,4 @@
-//! `y` = the greatest whole number that is not above x. f32 and f64. As `tf.math.floor`.
+//! Rounding down: `y` is the greatest integer that is not above `x`. Element types: f32 and f64. Like `tf.math.floor`.
 
 use crate::base::dtype::Float;
 use crate::base::error::Result;
@@ -10,7 +10,7 @@ use crate::{
     tensor::scope::{Gradient, Op},
 };
 
-/// The op.
+/// Definition of the op.
 pub static DEF: OpDef =
     OpDef { code: crate::ops::code::floor, name: "floor", inputs: (1, 1), outputs: 1, infer: elementwise::same_float, in_place: &[(0, 0)] };
 
@@ -26,7 +26,7 @@ pub static OP: Op = Op::elementwise(&DEF, "floor(x), x of f32 or f64", Gradient:
 
 #[cfg(feature = "alloc")]
 impl Tensor {
-    /// The greatest whole number that is not above each element, as `tf.math.floor`. Fails on integers.
+    /// Returns each element rounded down to an integer, like `tf.math.floor`. Fails on integers.
     pub fn floor(&self) -> Result<Tensor> {
         Tensor::emit1(&OP, &[], &[self])
     }

@@ -1,5 +1,5 @@
-//! `y = a - b · ⌊a / b⌋`, broadcast: the remainder with the sign of b. f32, f64 and integers, of which a division
-//! by 0 is an error. As `tf.math.floormod`.
+//! Remainder with the sign of b: `y = a - b · ⌊a / b⌋`, broadcast. Element types: f32, f64 and integers. Division of integers by
+//! 0 is an error. Like `tf.math.floormod`.
 
 use crate::base::dtype::{Float, Number};
 use crate::base::error::Result;
@@ -11,7 +11,7 @@ use crate::{
     tensor::scope::{Backward, Gradient, InputGradients, Op, Refusal},
 };
 
-/// The op.
+/// Definition of the op.
 pub static DEF: OpDef = OpDef {
     code: crate::ops::code::floormod,
     name: "floormod",
@@ -39,7 +39,8 @@ fn run_integers<T: Number>(call: &mut Call<'_, '_>) -> Result<()> {
 crate::ops::kernels!(run: F32 = f32, F64 = f64);
 crate::ops::kernels!(run_integers: I32 = i32, I64 = i64, I8 = i8, U8 = u8);
 
-/// The op with its gradient: dy to a, -dy · ⌊a / b⌋ to b, each summed where it was broadcast.
+/// The op with its gradient: a gets `dy`, and b gets `-dy · ⌊a / b⌋`. Each is summed over the axes along which the operand was
+/// broadcast.
 #[cfg(feature = "alloc")]
 pub static OP: Op = Op {
     tf_type: Some("FloorMod"),
@@ -57,10 +58,10 @@ fn grad(of: &Backward<'_>) -> Result<InputGradients> {
 
 #[cfg(feature = "alloc")]
 impl Tensor {
-    /// The remainder of `self / other` rounded down, with the sign of `other`, broadcast, as `tf.math.floormod`.
+    /// Returns the remainder of `self / other` rounded down, broadcast, like `tf.math.floormod`. It has the sign of `other`.
     ///
-    /// Fails with [`Error::DivisionByZero`](crate::Error::DivisionByZero) where an integer is divided by 0, and where the
-    /// shapes do not broadcast or the element types differ.
+    /// Fails with [`Error::DivisionByZero`](crate::Error::DivisionByZero) if an integer is divided by 0. Fails if the shapes do
+    /// not broadcast or the element types differ.
     pub fn floormod(&self, other: &Tensor) -> Result<Tensor> {
         Tensor::emit1(&OP, &[], &[self, other])
     }

@@ -1,4 +1,4 @@
-//! `y = x`: a copy, where a value must have a place of its own. Every element type. As `tf.identity`.
+//! Copy: `y = x`. It gives a value memory of its own. Every element type. Like `tf.identity`.
 
 #[cfg(feature = "alloc")]
 use crate::base::error::Result;
@@ -10,13 +10,13 @@ use crate::{
     tensor::scope::{Backward, Gradient, InputGradients, Keeps, Op},
 };
 
-/// The op.
+/// Definition of the op.
 pub static DEF: OpDef =
     OpDef { code: crate::ops::code::identity, name: "identity", inputs: (1, 1), outputs: 1, infer: elementwise::same, in_place: &[(0, 0)] };
 
 crate::ops::moving_kernels!(bytes elementwise::copy);
 
-/// The op with its gradient: upstream.
+/// The op with its gradient: the upstream gradient.
 #[cfg(feature = "alloc")]
 pub static OP: Op = Op { keeps: Keeps::SameType, ..Op::elementwise(&DEF, "identity(x)", Gradient::Rule(grad)) };
 
@@ -25,17 +25,17 @@ fn grad(of: &Backward<'_>) -> Result<InputGradients> {
     Ok([of.if_wanted(0, || of.dy().cloned())?].into_iter().collect())
 }
 
-/// The same op, through which no gradient flows.
+/// Variant of the op that stops gradients.
 #[cfg(feature = "alloc")]
 pub(crate) static STOP: Op =
     Op { keeps: Keeps::SameType, ..Op::elementwise(&DEF, "stop_gradient(x)", Gradient::None("it stops gradients")) };
 
 #[cfg(feature = "alloc")]
 impl Tensor {
-    /// The same value, as a constant to every gradient: TensorFlow's `stop_gradient`.
+    /// Returns the same value, which every gradient treats as a constant. Like TensorFlow's `tf.stop_gradient`.
     ///
     /// ```
-    /// # use gradlet_core::{Eager, Record, Tensor, ops};
+    /// # use gradlet_core::{Differentiate, Eager, Tensor, ops};
     /// # let device = ops::portable_cpu();
     /// let tape = Eager::new(&device).tape();
     /// let x = tape.watch(&Tensor::scalar(&device, 3.0f32))?;
@@ -47,7 +47,7 @@ impl Tensor {
         Tensor::emit1(&STOP, &[], &[self])
     }
 
-    /// The same value, as another tensor.
+    /// Returns the same value as another tensor.
     ///
     /// ```
     /// # use gradlet_core::{Tensor, ops};

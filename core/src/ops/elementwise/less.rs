@@ -1,4 +1,5 @@
-//! `y = (a < b)`, broadcast, as booleans; false if either is NaN. f32, f64 and integers. As `tf.math.less`.
+//! Comparison: `y = (a < b)`, broadcast, as booleans. The result is false if either is NaN. Element types: f32, f64 and integers.
+//! Like `tf.math.less`.
 
 use crate::base::dtype::Number;
 use crate::base::error::Result;
@@ -10,7 +11,7 @@ use crate::{
     tensor::scope::{Gradient, Op},
 };
 
-/// The op.
+/// Definition of the op.
 pub static DEF: OpDef =
     OpDef { code: crate::ops::code::less, name: "less", inputs: (2, 2), outputs: 1, infer: elementwise::comparison, in_place: &[] };
 
@@ -27,16 +28,16 @@ pub static OP: Op =
 
 #[cfg(feature = "alloc")]
 impl Tensor {
-    /// Where `self` is below `other`, broadcast, as booleans; false if either is NaN. As `tf.math.less`.
+    /// Returns true where `self` is less than `other`, broadcast, and false if either is NaN. Like `tf.math.less`.
     ///
-    /// Fails where the shapes do not broadcast or the element types differ.
+    /// Fails if the shapes do not broadcast or the element types differ.
     pub fn less(&self, other: &Tensor) -> Result<Tensor> {
         Tensor::emit1(&OP, &[], &[self, other])
     }
 
-    /// Where `self` is above `other`, broadcast, as booleans; false if either is NaN. As `tf.math.greater`.
+    /// Returns true where `self` is greater than `other`, broadcast, and false if either is NaN. Like `tf.math.greater`.
     ///
-    /// Fails where the shapes do not broadcast or the element types differ.
+    /// Fails if the shapes do not broadcast or the element types differ.
     pub fn greater(&self, other: &Tensor) -> Result<Tensor> {
         other.less(self)
     }

@@ -1,4 +1,5 @@
-//! `y = (a <= b)`, broadcast, as booleans; false if either is NaN. f32, f64 and integers. As `tf.math.less_equal`.
+//! Comparison: `y = (a <= b)`, broadcast, as booleans. The result is false if either is NaN. Element types: f32, f64 and
+//! integers. Like `tf.math.less_equal`.
 
 use crate::base::dtype::Number;
 use crate::base::error::Result;
@@ -10,7 +11,7 @@ use crate::{
     tensor::scope::{Gradient, Op},
 };
 
-/// The op.
+/// Definition of the op.
 pub static DEF: OpDef = OpDef {
     code: crate::ops::code::less_equal,
     name: "less_equal",
@@ -36,16 +37,18 @@ pub static OP: Op = Op::elementwise(
 
 #[cfg(feature = "alloc")]
 impl Tensor {
-    /// Where `self` is at or below `other`, broadcast, as booleans; false if either is NaN. As `tf.math.less_equal`.
+    /// Returns true where `self` is less than or equal to `other`, broadcast, and false if either is NaN. As
+    /// `tf.math.less_equal`.
     ///
-    /// Fails where the shapes do not broadcast or the element types differ.
+    /// Fails if the shapes do not broadcast or the element types differ.
     pub fn less_equal(&self, other: &Tensor) -> Result<Tensor> {
         Tensor::emit1(&OP, &[], &[self, other])
     }
 
-    /// Where `self` is at or above `other`, broadcast, as booleans; false if either is NaN. As `tf.math.greater_equal`.
+    /// Returns true where `self` is greater than or equal to `other`, broadcast, and false if either is NaN. As
+    /// `tf.math.greater_equal`.
     ///
-    /// Fails where the shapes do not broadcast or the element types differ.
+    /// Fails if the shapes do not broadcast or the element types differ.
     pub fn greater_equal(&self, other: &Tensor) -> Result<Tensor> {
         other.less_equal(self)
     }

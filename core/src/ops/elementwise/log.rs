@@ -1,4 +1,4 @@
-//! `y = ln x`: -∞ of 0, NaN below. f32 and f64. As `tf.math.log`.
+//! Natural logarithm: `y = ln x`. 0 gives -∞, and negative numbers give NaN. Element types: f32 and f64. Like `tf.math.log`.
 
 use crate::base::dtype::Float;
 use crate::base::error::Result;
@@ -10,7 +10,7 @@ use crate::{
     tensor::scope::{Backward, Gradient, InputGradients, Op},
 };
 
-/// The op.
+/// Definition of the op.
 pub static DEF: OpDef =
     OpDef { code: crate::ops::code::log, name: "log", inputs: (1, 1), outputs: 1, infer: elementwise::same_float, in_place: &[(0, 0)] };
 
@@ -20,7 +20,7 @@ fn run<T: Float>(call: &mut Call<'_, '_>) -> Result<()> {
 
 crate::ops::kernels!(run: F32 = f32, F64 = f64);
 
-/// The op with its gradient: dy / x.
+/// The op with its gradient: `dy / x`.
 #[cfg(feature = "alloc")]
 pub static OP: Op = Op::elementwise(&DEF, "log(x), x of f32 or f64", Gradient::Rule(grad));
 
@@ -31,7 +31,8 @@ fn grad(of: &Backward<'_>) -> Result<InputGradients> {
 
 #[cfg(feature = "alloc")]
 impl Tensor {
-    /// The natural logarithm of each element, as `tf.math.log`: -∞ of 0, NaN below. Fails on integers.
+    /// Returns the natural logarithm of each element, like `tf.math.log`. 0 gives -∞, and negative numbers give NaN. Fails on
+    /// integers.
     pub fn log(&self) -> Result<Tensor> {
         Tensor::emit1(&OP, &[], &[self])
     }

@@ -1,4 +1,5 @@
-//! `y = ln(1 + x)`, exact near 0: -∞ of -1, NaN below. f32 and f64. As `tf.math.log1p`.
+//! Natural logarithm of 1 + x: `y = ln(1 + x)`, without loss of precision near 0. -1 gives -∞, and smaller numbers give NaN.
+//! Element types: f32 and f64. Like `tf.math.log1p`.
 
 use crate::base::dtype::Float;
 use crate::base::error::Result;
@@ -10,7 +11,7 @@ use crate::{
     tensor::scope::{Backward, Gradient, InputGradients, Op},
 };
 
-/// The op.
+/// Definition of the op.
 pub static DEF: OpDef =
     OpDef { code: crate::ops::code::log1p, name: "log1p", inputs: (1, 1), outputs: 1, infer: elementwise::same_float, in_place: &[(0, 0)] };
 
@@ -20,7 +21,7 @@ fn run<T: Float>(call: &mut Call<'_, '_>) -> Result<()> {
 
 crate::ops::kernels!(run: F32 = f32, F64 = f64);
 
-/// The op with its gradient: dy / (1 + x).
+/// The op with its gradient: `dy / (1 + x)`.
 #[cfg(feature = "alloc")]
 pub static OP: Op = Op::elementwise(&DEF, "log1p(x), x of f32 or f64", Gradient::Rule(grad));
 
@@ -31,7 +32,8 @@ fn grad(of: &Backward<'_>) -> Result<InputGradients> {
 
 #[cfg(feature = "alloc")]
 impl Tensor {
-    /// The natural logarithm of 1 + each element, exact near 0, as `tf.math.log1p`: -∞ of -1, NaN below. Fails on integers.
+    /// Returns `ln(1 + x)` for each element `x`, without loss of precision near 0, like `tf.math.log1p`. -1 gives -∞, and smaller
+    /// numbers give NaN. Fails on integers.
     pub fn log1p(&self) -> Result<Tensor> {
         Tensor::emit1(&OP, &[], &[self])
     }

@@ -1,4 +1,4 @@
-//! `y` = whether both are true, broadcast. Booleans. As `tf.math.logical_and`.
+//! Logical AND: `y` is true if a and b both are, broadcast. For booleans. Like `tf.math.logical_and`.
 
 use crate::base::dtype::{Bool, DType};
 use crate::base::error::Result;
@@ -10,7 +10,7 @@ use crate::{
     tensor::scope::{Gradient, Op},
 };
 
-/// The op.
+/// Definition of the op.
 pub static DEF: OpDef = OpDef {
     code: crate::ops::code::logical_and,
     name: "logical_and",
@@ -24,7 +24,7 @@ fn run(call: &mut Call<'_, '_>) -> Result<()> {
     elementwise::binary_small(call, |a: Bool, b: Bool| (a.get() & b.get()).into())
 }
 
-/// The portable kernel for bool.
+/// Portable kernel for bool.
 pub static BOOL: Kernel = Kernel { def: &DEF, dtype: DType::Bool, run };
 
 /// The op, which has no gradient.
@@ -33,7 +33,8 @@ pub static OP: Op = Op::elementwise(&DEF, "logical_and(a, b), broadcast, both bo
 
 #[cfg(feature = "alloc")]
 impl Tensor {
-    /// Whether both are true, broadcast, as `tf.math.logical_and`. Fails on all but booleans, and where the shapes do not broadcast.
+    /// Returns true where both operands are true, broadcast, like `tf.math.logical_and`. Fails on types other than booleans, or
+    /// if the shapes do not broadcast.
     pub fn logical_and(&self, other: &Tensor) -> Result<Tensor> {
         Tensor::emit1(&OP, &[], &[self, other])
     }

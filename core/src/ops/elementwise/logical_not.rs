@@ -1,4 +1,4 @@
-//! `y = !x`. Booleans. As `tf.math.logical_not`.
+//! Logical NOT: `y = !x`. For booleans. Like `tf.math.logical_not`.
 
 use crate::base::dtype::{Bool, DType};
 use crate::base::error::Result;
@@ -11,7 +11,7 @@ use crate::{
     tensor::scope::{Gradient, Op},
 };
 
-/// The op.
+/// Definition of the op.
 pub static DEF: OpDef =
     OpDef { code: crate::ops::code::logical_not, name: "logical_not", inputs: (1, 1), outputs: 1, infer, in_place: &[(0, 0)] };
 
@@ -24,7 +24,7 @@ fn run(call: &mut Call<'_, '_>) -> Result<()> {
     elementwise::unary(call, |x: Bool| (!x.get()).into())
 }
 
-/// The portable kernel for bool.
+/// Portable kernel for bool.
 pub static BOOL: Kernel = Kernel { def: &DEF, dtype: DType::Bool, run };
 
 /// The op, which has no gradient.
@@ -33,7 +33,7 @@ pub static OP: Op = Op::elementwise(&DEF, "logical_not(x), x of bool", Gradient:
 
 #[cfg(feature = "alloc")]
 impl Tensor {
-    /// Whether each element is false, as `tf.math.logical_not`. Fails on all but booleans.
+    /// Returns true for each element that is false, like `tf.math.logical_not`. Fails on types other than booleans.
     pub fn logical_not(&self) -> Result<Tensor> {
         Tensor::emit1(&OP, &[], &[self])
     }

@@ -1,4 +1,4 @@
-//! `y` = whether either is true, broadcast. Booleans. As `tf.math.logical_or`.
+//! Logical OR: `y` is true if a or b is, broadcast. For booleans. Like `tf.math.logical_or`.
 
 use crate::base::dtype::{Bool, DType};
 use crate::base::error::Result;
@@ -10,7 +10,7 @@ use crate::{
     tensor::scope::{Gradient, Op},
 };
 
-/// The op.
+/// Definition of the op.
 pub static DEF: OpDef = OpDef {
     code: crate::ops::code::logical_or,
     name: "logical_or",
@@ -24,7 +24,7 @@ fn run(call: &mut Call<'_, '_>) -> Result<()> {
     elementwise::binary_small(call, |a: Bool, b: Bool| (a.get() | b.get()).into())
 }
 
-/// The portable kernel for bool.
+/// Portable kernel for bool.
 pub static BOOL: Kernel = Kernel { def: &DEF, dtype: DType::Bool, run };
 
 /// The op, which has no gradient.
@@ -33,7 +33,8 @@ pub static OP: Op = Op::elementwise(&DEF, "logical_or(a, b), broadcast, both boo
 
 #[cfg(feature = "alloc")]
 impl Tensor {
-    /// Whether either is true, broadcast, as `tf.math.logical_or`. Fails on all but booleans, and where the shapes do not broadcast.
+    /// Returns true where either operand is true, broadcast, like `tf.math.logical_or`. Fails on types other than booleans, or if
+    /// the shapes do not broadcast.
     pub fn logical_or(&self, other: &Tensor) -> Result<Tensor> {
         Tensor::emit1(&OP, &[], &[self, other])
     }

@@ -1,4 +1,4 @@
-//! `y` = whether one alone is true, broadcast. Booleans. As `tf.math.logical_xor`.
+//! Logical XOR: `y` is true if exactly one of a and b is, broadcast. For booleans. Like `tf.math.logical_xor`.
 
 use crate::base::dtype::{Bool, DType};
 use crate::base::error::Result;
@@ -10,7 +10,7 @@ use crate::{
     tensor::scope::{Gradient, Op},
 };
 
-/// The op.
+/// Definition of the op.
 pub static DEF: OpDef = OpDef {
     code: crate::ops::code::logical_xor,
     name: "logical_xor",
@@ -24,7 +24,7 @@ fn run(call: &mut Call<'_, '_>) -> Result<()> {
     elementwise::binary_small(call, |a: Bool, b: Bool| (a.get() ^ b.get()).into())
 }
 
-/// The portable kernel for bool.
+/// Portable kernel for bool.
 pub static BOOL: Kernel = Kernel { def: &DEF, dtype: DType::Bool, run };
 
 /// The op, which has no gradient.
@@ -33,7 +33,8 @@ pub static OP: Op = Op::elementwise(&DEF, "logical_xor(a, b), broadcast, both bo
 
 #[cfg(feature = "alloc")]
 impl Tensor {
-    /// Whether one alone is true, broadcast, as `tf.math.logical_xor`. Fails on all but booleans, and where the shapes do not broadcast.
+    /// Returns true where exactly one operand is true, broadcast, like `tf.math.logical_xor`. Fails on types other than booleans,
+    /// or if the shapes do not broadcast.
     pub fn logical_xor(&self, other: &Tensor) -> Result<Tensor> {
         Tensor::emit1(&OP, &[], &[self, other])
     }

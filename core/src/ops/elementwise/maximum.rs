@@ -1,4 +1,5 @@
-//! `y = max(a, b)`, broadcast; NaN if either is, and b of equals. f32, f64 and integers. As `tf.math.maximum`.
+//! Maximum of two operands: `y = max(a, b)`, broadcast. The result is NaN if either is NaN, and b if they are equal. Element
+//! types: f32, f64 and integers. Like `tf.math.maximum`.
 
 use crate::base::dtype::Number;
 use crate::base::error::Result;
@@ -10,7 +11,7 @@ use crate::{
     tensor::scope::{Backward, Gradient, InputGradients, Op},
 };
 
-/// The op.
+/// Definition of the op.
 pub static DEF: OpDef = OpDef {
     code: crate::ops::code::maximum,
     name: "maximum",
@@ -42,7 +43,8 @@ fn run_integers<T: Number>(call: &mut Call<'_, '_>) -> Result<()> {
 crate::ops::kernels!(run: F32 = f32, F64 = f64);
 crate::ops::kernels!(run_integers: I32 = i32, I64 = i64, I8 = i8, U8 = u8);
 
-/// The op with its gradient: upstream to the one that was taken, to a of equals, and to b of NaN; summed where it was broadcast.
+/// The op with its gradient. The greater operand gets the upstream gradient. If both are equal, a gets it. If either is NaN, b
+/// gets it. It is summed over the axes along which the operand was broadcast.
 #[cfg(feature = "alloc")]
 pub static OP: Op = Op::elementwise(&DEF, "maximum(a, b), broadcast, of one element type", Gradient::Rule(grad));
 
@@ -57,9 +59,9 @@ fn grad(of: &Backward<'_>) -> Result<InputGradients> {
 
 #[cfg(feature = "alloc")]
 impl Tensor {
-    /// The greater of each two elements, broadcast, as `tf.math.maximum`; NaN if either is.
+    /// Returns the greater of each two elements, broadcast, like `tf.math.maximum`. The result is NaN if either is NaN.
     ///
-    /// Fails where the shapes do not broadcast or the element types differ.
+    /// Fails if the shapes do not broadcast or the element types differ.
     pub fn maximum(&self, other: &Tensor) -> Result<Tensor> {
         Tensor::emit1(&OP, &[], &[self, other])
     }

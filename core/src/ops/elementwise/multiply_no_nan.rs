@@ -1,4 +1,5 @@
-//! `y = a · b`, broadcast, and 0 where b is 0, even if a is NaN or infinite. f32 and f64. As `tf.math.multiply_no_nan`.
+//! Safe product: `y = a · b`, broadcast, and 0 where b is 0, even if a is NaN or infinite. Element types: f32 and f64. As
+//! `tf.math.multiply_no_nan`.
 
 use crate::base::dtype::Float;
 use crate::base::error::Result;
@@ -10,7 +11,7 @@ use crate::{
     tensor::scope::{Backward, Gradient, InputGradients, Op},
 };
 
-/// The op.
+/// Definition of the op.
 pub static DEF: OpDef = OpDef {
     code: crate::ops::code::multiply_no_nan,
     name: "multiply_no_nan",
@@ -26,7 +27,8 @@ fn run<T: Float>(call: &mut Call<'_, '_>) -> Result<()> {
 
 crate::ops::kernels!(run: F32 = f32, F64 = f64);
 
-/// The op with its gradient: of the same kind, summed where it was broadcast.
+/// The op with its gradient: that of a product, with `multiply_no_nan` for its multiplications. It is summed over the axes along
+/// which the operand was broadcast.
 #[cfg(feature = "alloc")]
 pub static OP: Op = Op {
     tf_type: Some("MulNoNan"),
@@ -43,9 +45,10 @@ fn grad(of: &Backward<'_>) -> Result<InputGradients> {
 
 #[cfg(feature = "alloc")]
 impl Tensor {
-    /// `self * other`, broadcast, and 0 where `other` is 0, even if `self` is NaN or infinite: as `tf.math.multiply_no_nan`.
+    /// Returns `self * other`, broadcast, and 0 where `other` is 0, even if `self` is NaN or infinite. As
+    /// `tf.math.multiply_no_nan`.
     ///
-    /// Fails on integers, where the shapes do not broadcast, or where the element types differ.
+    /// Fails on integers, if the shapes do not broadcast, or if the element types differ.
     pub fn multiply_no_nan(&self, other: &Tensor) -> Result<Tensor> {
         Tensor::emit1(&OP, &[], &[self, other])
     }

@@ -1,4 +1,4 @@
-//! `y = -x`. f32, f64, i8, i32 and i64; the least integer stays what it is. As `tf.math.negative`.
+//! Negation: `y = -x`. The least integer maps to itself. Element types: f32, f64, i8, i32 and i64. Like `tf.math.negative`.
 
 use crate::base::dtype::{Float, Number};
 use crate::base::error::Result;
@@ -10,7 +10,7 @@ use crate::{
     tensor::scope::{Backward, Gradient, InputGradients, Op},
 };
 
-/// The op.
+/// Definition of the op.
 pub static DEF: OpDef =
     OpDef { code: crate::ops::code::neg, name: "neg", inputs: (1, 1), outputs: 1, infer: elementwise::same, in_place: &[(0, 0)] };
 
@@ -25,7 +25,7 @@ fn run_integer<T: Number>(call: &mut Call<'_, '_>) -> Result<()> {
 crate::ops::kernels!(run: F32 = f32, F64 = f64);
 crate::ops::kernels!(run_integer: I32 = i32, I64 = i64, I8 = i8);
 
-/// The op with its gradient: minus upstream.
+/// The op with its gradient: the negated upstream gradient.
 #[cfg(feature = "alloc")]
 pub static OP: Op = Op::elementwise(&DEF, "neg(x)", Gradient::Rule(grad));
 
@@ -36,7 +36,7 @@ fn grad(of: &Backward<'_>) -> Result<InputGradients> {
 
 #[cfg(feature = "alloc")]
 impl Tensor {
-    /// `-self`; the least integer stays what it is.
+    /// Returns `-self`. The least integer maps to itself.
     ///
     /// ```
     /// # use gradlet_core::{Tensor, ops};

@@ -1,4 +1,5 @@
-//! `y = (a != b)`, broadcast, as booleans; NaN differs from everything. f32, f64, integers and booleans. As `tf.math.not_equal`.
+//! Comparison: `y = (a != b)`, broadcast, as booleans. NaN differs from everything. Element types: f32, f64, integers and
+//! booleans. Like `tf.math.not_equal`.
 
 use crate::base::dtype::{Bool, Element};
 use crate::base::error::Result;
@@ -10,7 +11,7 @@ use crate::{
     tensor::scope::{Gradient, Op},
 };
 
-/// The op.
+/// Definition of the op.
 pub static DEF: OpDef = OpDef {
     code: crate::ops::code::not_equal,
     name: "not_equal",
@@ -36,9 +37,9 @@ pub static OP: Op = Op::elementwise(
 
 #[cfg(feature = "alloc")]
 impl Tensor {
-    /// Where `self` differs from `other`, broadcast, as booleans; NaN differs from everything. As `tf.math.not_equal`.
+    /// Returns true where `self` differs from `other`, broadcast. NaN differs from everything. Like `tf.math.not_equal`.
     ///
-    /// Fails where the shapes do not broadcast or the element types differ.
+    /// Fails if the shapes do not broadcast or the element types differ.
     pub fn not_equal(&self, other: &Tensor) -> Result<Tensor> {
         Tensor::emit1(&OP, &[], &[self, other])
     }

@@ -1,5 +1,5 @@
-//! `y = aᵇ`, broadcast: 1 for b = 0 and for a = 1, NaN of a negative a with a broken b. Integers
-//! wrap, and have no negative powers. f32, f64, i8, i32 and i64. As `tf.math.pow`.
+//! Power: `y = aᵇ`, broadcast. It is 1 for b = 0 and for a = 1, and NaN for a negative a with a fractional b. Integers wrap, and
+//! negative exponents of integers are an error. Element types: f32, f64, i8, i32 and i64. Like `tf.math.pow`.
 
 use crate::base::dtype::{Float, Number};
 use crate::base::error::{Error, Result};
@@ -11,7 +11,7 @@ use crate::{
     tensor::scope::{Backward, Gradient, InputGradients, Op, Refusal},
 };
 
-/// The op.
+/// Definition of the op.
 pub static DEF: OpDef =
     OpDef { code: crate::ops::code::pow, name: "pow", inputs: (2, 2), outputs: 1, infer: elementwise::broadcast, in_place: &[(0, 0)] };
 
@@ -19,7 +19,7 @@ fn run<T: Float>(call: &mut Call<'_, '_>) -> Result<()> {
     elementwise::binary::<T>(call, T::pow)
 }
 
-/// Repeated squaring, in no more steps than the exponent has bits.
+/// Computes powers of integers by repeated squaring. The number of steps is at most the number of bits of the exponent.
 fn run_integers<T: Number>(call: &mut Call<'_, '_>) -> Result<()> {
     let exponents = call.input(1)?;
     let used = !call.output()?.data.is_empty();
@@ -41,7 +41,7 @@ fn run_integers<T: Number>(call: &mut Call<'_, '_>) -> Result<()> {
 crate::ops::kernels!(run: F32 = f32, F64 = f64);
 crate::ops::kernels!(run_integers: I32 = i32, I64 = i64, I8 = i8);
 
-/// The op with its gradient: dy · b · aᵇ⁻¹ to a; dy · y · ln a to b, and 0 where a is not above 0, as TensorFlow has it.
+/// The op with its gradient: a gets `dy · b · aᵇ⁻¹`. b gets `dy · y · ln a`, and 0 where a is not above 0, as in TensorFlow.
 #[cfg(feature = "alloc")]
 pub static OP: Op =
     Op { refusal: Refusal::Integers, ..Op::elementwise(&DEF, "pow(a, b), broadcast, of one element type", Gradient::Rule(grad)) };
@@ -59,10 +59,10 @@ fn grad(of: &Backward<'_>) -> Result<InputGradients> {
 
 #[cfg(feature = "alloc")]
 impl Tensor {
-    /// `self` to the power of `other`, broadcast, as `tf.math.pow`.
+    /// Returns `self` to the power of `other`, broadcast, like `tf.math.pow`.
     ///
-    /// Fails with [`Error::NegativePower`] where an integer has a negative exponent, and where the shapes do not broadcast or
-    /// the element types differ.
+    /// Fails with [`Error::NegativePower`] if an integer has a negative exponent. Fails if the shapes do not broadcast or the
+    /// element types differ.
     pub fn pow(&self, other: &Tensor) -> Result<Tensor> {
         Tensor::emit1(&OP, &[], &[self, other])
     }

@@ -1,5 +1,5 @@
-//! `dx = dy where y > 0, else 0`: the gradient of [`relu`](crate::ops::relu), from its result. f32 and f64. Where y is NaN, 0.
-//! As `ReluGrad` of TensorFlow.
+//! Gradient of [`relu`](crate::ops::relu), from its result: `dx = dy where y > 0, else 0`. Where y is NaN, dx is 0. Element
+//! types: f32 and f64. Like TensorFlow's `ReluGrad`.
 
 use crate::base::dtype::Float;
 use crate::base::error::Result;
@@ -12,7 +12,7 @@ use crate::{
     tensor::scope::{Backward, Gradient, InputGradients, Op},
 };
 
-/// The op.
+/// Definition of the op.
 pub static DEF: OpDef =
     OpDef { code: crate::ops::code::relu_grad, name: "relu_grad", inputs: (2, 2), outputs: 1, infer, in_place: &[(0, 0)] };
 
@@ -28,7 +28,7 @@ fn run<T: Float>(call: &mut Call<'_, '_>) -> Result<()> {
 
 crate::ops::kernels!(run: F32 = f32, F64 = f64);
 
-/// The op with its gradient: to dy where y is above 0, none to y.
+/// The op with its gradient: dy gets the upstream gradient where y is above 0, and y gets none.
 #[cfg(feature = "alloc")]
 pub static OP: Op = Op::elementwise(&DEF, "relu_grad(dy, y), of one shape, f32 or f64", Gradient::Rule(grad));
 
@@ -39,8 +39,8 @@ fn grad(of: &Backward<'_>) -> Result<InputGradients> {
 
 #[cfg(feature = "alloc")]
 impl Tensor {
-    /// `self` where `y` is above 0, else 0: the gradient of [`Tensor::relu`], whose result was `y`, for the upstream
-    /// gradient `self`. Fails on integers, and where the types differ.
+    /// Returns `self` where `y` is above 0, and 0 elsewhere. This is the gradient of [`Tensor::relu`], where `y` is its result
+    /// and `self` the upstream gradient. Fails on integers, or if the types differ.
     ///
     /// ```
     /// # use gradlet_core::{Tensor, ops};

@@ -1,4 +1,4 @@
-//! `y` = the nearest whole number, the even one of two. f32 and f64. As `tf.math.round`.
+//! Rounding: `y` is the integer nearest to `x`, and the even one of two. Element types: f32 and f64. Like `tf.math.round`.
 
 use crate::base::dtype::Float;
 use crate::base::error::Result;
@@ -11,7 +11,7 @@ use crate::{
     tensor::scope::{Gradient, Op},
 };
 
-/// The op.
+/// Definition of the op.
 pub static DEF: OpDef =
     OpDef { code: crate::ops::code::round, name: "round", inputs: (1, 1), outputs: 1, infer: elementwise::same_float, in_place: &[(0, 0)] };
 
@@ -27,7 +27,7 @@ pub static OP: Op = Op::elementwise(&DEF, "round(x), x of f32 or f64", Gradient:
 
 #[cfg(feature = "alloc")]
 impl Tensor {
-    /// The nearest whole number to each element, the even one of two, as `tf.math.round`; integers stay what they are.
+    /// Returns the integer nearest to each element, and the even one of two, like `tf.math.round`. Integers stay unchanged.
     pub fn round(&self) -> Result<Tensor> {
         if matches!(self.dtype(), DType::I8 | DType::U8 | DType::I32 | DType::I64) {
             return Ok(self.clone());

@@ -1,4 +1,4 @@
-//! `y = 1 / √x`: NaN below 0. f32 and f64. As `tf.math.rsqrt`.
+//! Reciprocal square root: `y = 1 / √x`. Negative numbers give NaN. Element types: f32 and f64. Like `tf.math.rsqrt`.
 
 use crate::base::dtype::Float;
 use crate::base::error::Result;
@@ -10,7 +10,7 @@ use crate::{
     tensor::scope::{Backward, Gradient, InputGradients, Op},
 };
 
-/// The op.
+/// Definition of the op.
 pub static DEF: OpDef =
     OpDef { code: crate::ops::code::rsqrt, name: "rsqrt", inputs: (1, 1), outputs: 1, infer: elementwise::same_float, in_place: &[(0, 0)] };
 
@@ -20,7 +20,7 @@ fn run<T: Float>(call: &mut Call<'_, '_>) -> Result<()> {
 
 crate::ops::kernels!(run: F32 = f32, F64 = f64);
 
-/// The op with its gradient: -dy · y³ / 2, and 0 where dy is 0, whatever y is: as `RsqrtGrad` of TensorFlow.
+/// The op with its gradient: `-dy · y³ / 2`. It is 0 where dy is 0, for any y, like TensorFlow's `RsqrtGrad`.
 #[cfg(feature = "alloc")]
 pub static OP: Op = Op::elementwise(&DEF, "rsqrt(x), x of f32 or f64", Gradient::Rule(grad));
 
@@ -32,7 +32,7 @@ fn grad(of: &Backward<'_>) -> Result<InputGradients> {
 
 #[cfg(feature = "alloc")]
 impl Tensor {
-    /// One over the square root of each element, as `tf.math.rsqrt`: NaN below 0. Fails on integers.
+    /// Returns the reciprocal square root of each element, like `tf.math.rsqrt`. Negative numbers give NaN. Fails on integers.
     pub fn rsqrt(&self) -> Result<Tensor> {
         Tensor::emit1(&OP, &[], &[self])
     }

@@ -1,7 +1,7 @@
-//! `y = x where the condition is true, else z`, broadcast. x and z of one element type, whatever it is; the condition boolean. As
-//! `tf.where` with three arguments.
+//! Selection: `y` is `x` where the condition is true, and `z` elsewhere, broadcast. x and z have the same element type, which can
+//! be any. The condition is boolean. Like `tf.where` with three arguments.
 //!
-//! The condition is the last input: a kernel is for the element type of the first.
+//! The condition is the last input, because a kernel is chosen by the element type of the first.
 
 use crate::base::dtype::DType;
 use crate::base::error::{Error, Result};
@@ -16,7 +16,7 @@ use crate::{
 };
 use bytemuck::Pod;
 
-/// The op.
+/// Definition of the op.
 pub static DEF: OpDef =
     OpDef { code: crate::ops::code::select, name: "select", inputs: (3, 3), outputs: 1, infer, in_place: &[(0, 0), (1, 0)] };
 
@@ -47,7 +47,7 @@ fn run<'d, T: Pod>(call: &mut Call<'_, 'd>) -> Result<()> {
         let condition = condition.bytes().get(elementwise::position(start, dims, condition.dims())..).unwrap_or(&[]);
         start += length;
         for (k, slot) in run.iter_mut().enumerate() {
-            // An input that lies in the output has no slice of its own.
+            // An input that shares the output's memory has no slice of its own. Its element is then in `slot`.
             let chosen = if condition.get(k & r).is_some_and(|&byte| byte != 0) { x.get(k & p) } else { z.get(k & q) };
             *slot = chosen.copied().unwrap_or(*slot);
         }
@@ -57,7 +57,8 @@ fn run<'d, T: Pod>(call: &mut Call<'_, 'd>) -> Result<()> {
 
 crate::ops::moving_kernels!(sized run);
 
-/// The op with its gradient: upstream to the one that was chosen, 0 to the other, each summed where it was broadcast.
+/// The op with its gradient: the selected operand gets the upstream gradient, and the other gets 0. Each is summed over the axes
+/// along which the operand was broadcast.
 #[cfg(feature = "alloc")]
 pub static OP: Op = Op {
     tf_type: Some("SelectV2"),
@@ -75,9 +76,9 @@ fn grad(of: &Backward<'_>) -> Result<InputGradients> {
 
 #[cfg(feature = "alloc")]
 impl Tensor {
-    /// `x` where `self` is true, `otherwise` where it is false, broadcast. As `tf.where` with three arguments.
+    /// Returns `x` where `self` is true, and `otherwise` where it is false, broadcast. Like `tf.where` with three arguments.
     ///
-    /// Fails where `self` is not boolean, the shapes do not broadcast, or the element types of the two differ.
+    /// Fails if `self` is not boolean, if the shapes do not broadcast, or if the element types of `x` and `otherwise` differ.
     ///
     /// ```
     /// # use gradlet_core::{Tensor, ops};

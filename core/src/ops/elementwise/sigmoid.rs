@@ -1,4 +1,4 @@
-//! `y = 1 / (1 + e⁻ˣ)`. f32 and f64. As `tf.math.sigmoid`.
+//! Sigmoid: `y = 1 / (1 + e⁻ˣ)`. Element types: f32 and f64. Like `tf.math.sigmoid`.
 
 use crate::base::dtype::Float;
 use crate::base::error::Result;
@@ -10,7 +10,7 @@ use crate::{
     tensor::scope::{Backward, Gradient, InputGradients, Op},
 };
 
-/// The op.
+/// Definition of the op.
 pub static DEF: OpDef = OpDef {
     code: crate::ops::code::sigmoid,
     name: "sigmoid",
@@ -26,7 +26,7 @@ fn run<T: Float>(call: &mut Call<'_, '_>) -> Result<()> {
 
 crate::ops::kernels!(run: F32 = f32, F64 = f64);
 
-/// The op with its gradient: dy · y · (1 - y).
+/// The op with its gradient: `dy · y · (1 - y)`.
 #[cfg(feature = "alloc")]
 pub static OP: Op = Op::elementwise(&DEF, "sigmoid(x), x of f32 or f64", Gradient::Rule(grad));
 
@@ -38,7 +38,7 @@ fn grad(of: &Backward<'_>) -> Result<InputGradients> {
 
 #[cfg(feature = "alloc")]
 impl Tensor {
-    /// `1 / (1 + e⁻ˣ)` of each element, as `tf.math.sigmoid`. Fails on integers.
+    /// Returns `1 / (1 + e⁻ˣ)` for each element, like `tf.math.sigmoid`. Fails on integers.
     pub fn sigmoid(&self) -> Result<Tensor> {
         Tensor::emit1(&OP, &[], &[self])
     }

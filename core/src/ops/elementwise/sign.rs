@@ -1,4 +1,5 @@
-//! `y` = -1, 0 or 1, as x is below, at or above 0; NaN stays NaN. f32, f64, i8, i32 and i64. As `tf.math.sign`.
+//! Sign: `y` is -1, 0 or 1 where x is negative, zero or positive. NaN stays NaN. Element types: f32, f64, i8, i32 and i64. As
+//! `tf.math.sign`.
 
 use crate::base::dtype::Number;
 use crate::base::error::Result;
@@ -11,7 +12,7 @@ use crate::{
 };
 use core::cmp::Ordering;
 
-/// The op.
+/// Definition of the op.
 pub static DEF: OpDef =
     OpDef { code: crate::ops::code::sign, name: "sign", inputs: (1, 1), outputs: 1, infer: elementwise::same, in_place: &[(0, 0)] };
 
@@ -32,7 +33,7 @@ pub static OP: Op = Op::elementwise(&DEF, "sign(x)", Gradient::None("a step: its
 
 #[cfg(feature = "alloc")]
 impl Tensor {
-    /// -1, 0 or 1, as each element is below, at or above 0, as `tf.math.sign`; NaN stays NaN.
+    /// Returns -1, 0 or 1 for elements that are negative, zero or positive, like `tf.math.sign`. NaN stays NaN.
     pub fn sign(&self) -> Result<Tensor> {
         Tensor::emit1(&OP, &[], &[self])
     }

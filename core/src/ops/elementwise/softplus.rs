@@ -1,4 +1,5 @@
-//! `y = ln(1 + eˣ)`, as `max(x, 0) + log1p(e^-|x|)`, which does not overflow. f32 and f64. As `tf.math.softplus`.
+//! Softplus: `y = ln(1 + eˣ)`, computed as `max(x, 0) + log1p(e^-|x|)` to avoid overflow. Element types: f32 and f64. As
+//! `tf.math.softplus`.
 
 use crate::base::dtype::Float;
 use crate::base::error::Result;
@@ -10,7 +11,7 @@ use crate::{
     tensor::scope::{Backward, Gradient, InputGradients, Op},
 };
 
-/// The op.
+/// Definition of the op.
 pub static DEF: OpDef = OpDef {
     code: crate::ops::code::softplus,
     name: "softplus",
@@ -32,7 +33,7 @@ fn softplus<T: Float>(x: T) -> T {
 
 crate::ops::kernels!(run: F32 = f32, F64 = f64);
 
-/// The op with its gradient: dy · sigmoid(x).
+/// The op with its gradient: `dy · sigmoid(x)`.
 #[cfg(feature = "alloc")]
 pub static OP: Op = Op::elementwise(&DEF, "softplus(x), x of f32 or f64", Gradient::Rule(grad));
 
@@ -43,7 +44,7 @@ fn grad(of: &Backward<'_>) -> Result<InputGradients> {
 
 #[cfg(feature = "alloc")]
 impl Tensor {
-    /// `ln(1 + eˣ)` of each element, as `tf.math.softplus`. Fails on integers.
+    /// Returns `ln(1 + eˣ)` for each element, like `tf.math.softplus`. Fails on integers.
     pub fn softplus(&self) -> Result<Tensor> {
         Tensor::emit1(&OP, &[], &[self])
     }

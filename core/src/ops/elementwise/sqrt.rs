@@ -1,4 +1,4 @@
-//! `y = √x`, correctly rounded: NaN below 0. f32 and f64. As `tf.math.sqrt`.
+//! Square root: `y = √x`, correctly rounded. Negative numbers give NaN. Element types: f32 and f64. Like `tf.math.sqrt`.
 
 use crate::base::dtype::Float;
 use crate::base::error::Result;
@@ -10,7 +10,7 @@ use crate::{
     tensor::scope::{Backward, Gradient, InputGradients, Op},
 };
 
-/// The op.
+/// Definition of the op.
 pub static DEF: OpDef =
     OpDef { code: crate::ops::code::sqrt, name: "sqrt", inputs: (1, 1), outputs: 1, infer: elementwise::same_float, in_place: &[(0, 0)] };
 
@@ -20,7 +20,7 @@ fn run<T: Float>(call: &mut Call<'_, '_>) -> Result<()> {
 
 crate::ops::kernels!(run: F32 = f32, F64 = f64);
 
-/// The op with its gradient: dy / 2y, and 0 where dy is 0, whatever y is: as `SqrtGrad` of TensorFlow.
+/// The op with its gradient: `dy / 2y`. It is 0 where dy is 0, for any y, like TensorFlow's `SqrtGrad`.
 #[cfg(feature = "alloc")]
 pub static OP: Op = Op::elementwise(&DEF, "sqrt(x), x of f32 or f64", Gradient::Rule(grad));
 
@@ -31,7 +31,7 @@ fn grad(of: &Backward<'_>) -> Result<InputGradients> {
 
 #[cfg(feature = "alloc")]
 impl Tensor {
-    /// The square root of each element, as `tf.math.sqrt`: NaN below 0. Fails on integers.
+    /// Returns the square root of each element, like `tf.math.sqrt`. Negative numbers give NaN. Fails on integers.
     pub fn sqrt(&self) -> Result<Tensor> {
         Tensor::emit1(&OP, &[], &[self])
     }

@@ -1,4 +1,4 @@
-//! `y = tanh x`. f32 and f64. As `tf.math.tanh`.
+//! Hyperbolic tangent: `y = tanh x`. Element types: f32 and f64. Like `tf.math.tanh`.
 
 use crate::base::dtype::Float;
 use crate::base::error::Result;
@@ -10,7 +10,7 @@ use crate::{
     tensor::scope::{Backward, Gradient, InputGradients, Op},
 };
 
-/// The op.
+/// Definition of the op.
 pub static DEF: OpDef =
     OpDef { code: crate::ops::code::tanh, name: "tanh", inputs: (1, 1), outputs: 1, infer: elementwise::same_float, in_place: &[(0, 0)] };
 
@@ -20,7 +20,7 @@ fn run<T: Float>(call: &mut Call<'_, '_>) -> Result<()> {
 
 crate::ops::kernels!(run: F32 = f32, F64 = f64);
 
-/// The op with its gradient: dy · (1 - y²).
+/// The op with its gradient: `dy · (1 - y²)`.
 #[cfg(feature = "alloc")]
 pub static OP: Op = Op::elementwise(&DEF, "tanh(x), x of f32 or f64", Gradient::Rule(grad));
 
@@ -32,7 +32,7 @@ fn grad(of: &Backward<'_>) -> Result<InputGradients> {
 
 #[cfg(feature = "alloc")]
 impl Tensor {
-    /// The hyperbolic tangent of each element, as `tf.math.tanh`. Fails on integers.
+    /// Returns the hyperbolic tangent of each element, like `tf.math.tanh`. Fails on integers.
     pub fn tanh(&self) -> Result<Tensor> {
         Tensor::emit1(&OP, &[], &[self])
     }

@@ -1,4 +1,5 @@
-//! `y = a / b` rounded toward zero, broadcast. f32, f64 and integers, of which a division by 0 is an error. As `tf.truncatediv`.
+//! Quotient rounded toward zero: `y = a / b`, broadcast. Element types: f32, f64 and integers. Division of integers by 0 is an
+//! error. Like `tf.truncatediv`.
 
 use crate::base::dtype::{Float, Number};
 use crate::base::error::Result;
@@ -10,7 +11,7 @@ use crate::{
     tensor::scope::{Gradient, Op, Refusal},
 };
 
-/// The op.
+/// Definition of the op.
 pub static DEF: OpDef = OpDef {
     code: crate::ops::code::truncatediv,
     name: "truncatediv",
@@ -46,10 +47,10 @@ pub static OP: Op = Op {
 
 #[cfg(feature = "alloc")]
 impl Tensor {
-    /// `self / other` rounded toward zero, broadcast, as `tf.truncatediv`.
+    /// Returns `self / other` rounded toward zero, broadcast, like `tf.truncatediv`.
     ///
-    /// Fails with [`Error::DivisionByZero`](crate::Error::DivisionByZero) where an integer is divided by 0, and where the
-    /// shapes do not broadcast or the element types differ.
+    /// Fails with [`Error::DivisionByZero`](crate::Error::DivisionByZero) if an integer is divided by 0. Fails if the shapes do
+    /// not broadcast or the element types differ.
     pub fn truncatediv(&self, other: &Tensor) -> Result<Tensor> {
         Tensor::emit1(&OP, &[], &[self, other])
     }

@@ -1,5 +1,5 @@
-//! The remainder of a / b rounded toward zero, with the sign of a, broadcast. f32, f64 and integers, of which a division
-//! by 0 is an error. As `tf.truncatemod`.
+//! Remainder with the sign of a, of the quotient a / b rounded toward zero. The operands broadcast. Element types: f32, f64 and
+//! integers. Division of integers by 0 is an error. Like `tf.truncatemod`.
 
 use crate::base::dtype::{Float, Number};
 use crate::base::error::Result;
@@ -11,7 +11,7 @@ use crate::{
     tensor::scope::{Gradient, Op, Refusal},
 };
 
-/// The op.
+/// Definition of the op.
 pub static DEF: OpDef = OpDef {
     code: crate::ops::code::truncatemod,
     name: "truncatemod",
@@ -42,10 +42,10 @@ pub static OP: Op = Op {
 
 #[cfg(feature = "alloc")]
 impl Tensor {
-    /// The remainder of `self / other` rounded toward zero, with the sign of `self`, broadcast, as `tf.truncatemod`.
+    /// Returns the remainder of `self / other` rounded toward zero, broadcast, like `tf.truncatemod`. It has the sign of `self`.
     ///
-    /// Fails with [`Error::DivisionByZero`](crate::Error::DivisionByZero) where an integer is divided by 0, and where the
-    /// shapes do not broadcast or the element types differ.
+    /// Fails with [`Error::DivisionByZero`](crate::Error::DivisionByZero) if an integer is divided by 0. Fails if the shapes do
+    /// not broadcast or the element types differ.
     pub fn truncatemod(&self, other: &Tensor) -> Result<Tensor> {
         Tensor::emit1(&OP, &[], &[self, other])
     }

@@ -1,7 +1,7 @@
-//! A dense layer, `y[..,n] = x[..,k] · kernel[k,n] + bias[n]`; the bias can be left out. f32 and f64.
-//! As `tf.keras.layers.Dense` without its activation.
+//! Dense layer, `y[..,n] = x[..,k] · kernel[k,n] + bias[n]`. The bias is optional. Element types: f32 and f64. As
+//! `tf.keras.layers.Dense` without its activation.
 //!
-//! Bits: each element is summed from +0 over ascending k; the bias is added last.
+//! Bits: each element is summed from +0 over ascending k. The bias is added last.
 
 use crate::base::dtype::Float;
 use crate::base::error::{Error, Result};
@@ -14,15 +14,15 @@ use crate::{
     tensor::scope::{Backward, Gradient, InputGradients, Op},
 };
 
-/// The attributes.
+/// Attribute words of the op.
 #[derive(Clone, Copy, Debug, bytemuck::Pod, bytemuck::Zeroable)]
 #[repr(C)]
 pub struct Attributes {
-    /// 1 if the kernel is given as `[n,k]`: so the gradient of `x` is this op as well.
+    /// 1 if the kernel has the shape `[n,k]`. With this attribute, the gradient of `x` is the same op.
     pub transpose: u32,
 }
 
-/// The op.
+/// Definition of the op.
 pub static DEF: OpDef = OpDef { code: crate::ops::code::dense, name: "dense", inputs: (2, 3), outputs: 1, infer, in_place: &[] };
 
 fn infer(inputs: &[TensorType], attributes: &[u32], outputs: &mut [TensorType]) -> Result<()> {
@@ -72,7 +72,7 @@ fn run<T: Float>(call: &mut Call<'_, '_>) -> Result<()> {
 
 crate::ops::kernels!(run: F32 = f32, F64 = f64);
 
-/// The op with its gradient: `dx = dy · kernelᵀ`, `dkernel = xᵀ · dy`, and for the bias dy summed over all rows.
+/// The op with its gradient: `dx = dy · kernelᵀ`, `dkernel = xᵀ · dy`, and for the bias `dy` summed over all rows.
 #[cfg(feature = "alloc")]
 pub static OP: Op = Op {
     tf_type: Some("_FusedMatMul"),
@@ -92,7 +92,7 @@ fn grad(of: &Backward<'_>) -> Result<InputGradients> {
     Ok([dx, dkernel].into_iter().chain(bias.iter().map(|_| dbias.clone())).collect())
 }
 
-/// As a matrix: all but the last dimension are rows.
+/// Reshapes to a matrix: all dimensions but the last become rows.
 #[cfg(feature = "alloc")]
 fn matrix(tensor: &Tensor) -> Result<Tensor> {
     let [rows @ .., columns] = tensor.dims() else { return Err(Error::Rank { input: 0 }) };
@@ -101,10 +101,10 @@ fn matrix(tensor: &Tensor) -> Result<Tensor> {
 
 #[cfg(feature = "alloc")]
 impl Tensor {
-    /// `self · kernel + bias` over the last dimension: `[..,k]` with `kernel[k,n]` and `bias[n]` gives `[..,n]`. As
-    /// `tf.keras.layers.Dense` without its activation.
+    /// Returns `self · kernel + bias` over the last dimension. The shapes are `[..,k]`, `kernel[k,n]` and `bias[n]`, and the
+    /// result is `[..,n]`. Like `tf.keras.layers.Dense` without its activation.
     ///
-    /// Fails where `k`, `n` or the element types do not fit, and on integers.
+    /// Fails on integers, or if `k`, `n` or the element types do not match.
     ///
     /// ```
     /// # use gradlet_core::{Tensor, ops};

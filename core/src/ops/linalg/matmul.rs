@@ -1,5 +1,5 @@
-//! The product of matrices, `a[..,m,k] · b[..,k,n] = y[..,m,n]`, where either can be given transposed and leading
-//! dimensions are batches that broadcast. f32, f64 and i32 (which wraps). As `tf.linalg.matmul`.
+//! Product of matrices, `a[..,m,k] · b[..,k,n] = y[..,m,n]`. Either operand can be passed transposed. Leading dimensions are
+//! batches and broadcast. Element types: f32, f64 and i32, which wraps. Like `tf.linalg.matmul`.
 //!
 //! Bits: each element is summed from +0 over ascending k.
 
@@ -16,17 +16,17 @@ use crate::{
     tensor::scope::{Backward, Gradient, InputGradients, Op},
 };
 
-/// The attributes: which matrices are given transposed, 0 or 1 each.
+/// Attribute words of the op: which operands are transposed, 0 or 1 each.
 #[repr(C)]
 #[derive(Clone, Copy, Debug, bytemuck::Pod, bytemuck::Zeroable)]
 pub struct Attributes {
-    /// 1 if a is given as `[..,k,m]`.
+    /// 1 if a has the shape `[..,k,m]`.
     pub transpose_a: u32,
-    /// 1 if b is given as `[..,n,k]`.
+    /// 1 if b has the shape `[..,n,k]`.
     pub transpose_b: u32,
 }
 
-/// The op.
+/// Definition of the op.
 pub static DEF: OpDef = OpDef { code: crate::ops::code::matmul, name: "matmul", inputs: (2, 2), outputs: 1, infer, in_place: &[] };
 
 fn infer(inputs: &[TensorType], attributes: &[u32], outputs: &mut [TensorType]) -> Result<()> {
@@ -90,7 +90,7 @@ fn run<T: Number>(call: &mut Call<'_, '_>) -> Result<()> {
                 (false, true) => add_rows(row, Rows::new(a, m).at_column(i), Rows::new(b, n)),
                 (true, false) => add_dots(row, a.get(i * k..(i + 1) * k).unwrap_or(&[]), Rows::new(b, k)),
                 (false, false) => {
-                    // The column of a is gathered in pieces, so that the dot products can share it.
+                    // Gather the column of a in pieces, so that the dot products can share it.
                     let mut piece = [T::ZERO; 16];
                     let mut column = a.get(i..).unwrap_or(&[]).iter().step_by(m.max(1)).enumerate().peekable();
                     while let Some(&(p, _)) = column.peek() {
@@ -106,7 +106,7 @@ fn run<T: Number>(call: &mut Call<'_, '_>) -> Result<()> {
 
 crate::ops::kernels!(run: F32 = f32, F64 = f64, I32 = i32);
 
-/// The op with its gradient: products of the upstream and the other matrix, summed over batches that were broadcast.
+/// The op with its gradient: products of the upstream gradient and the other matrix, summed over the batches that were broadcast.
 #[cfg(feature = "alloc")]
 pub static OP: Op = Op {
     tf_type: Some("MatMul"),
@@ -135,10 +135,10 @@ fn grad(of: &Backward<'_>) -> Result<InputGradients> {
 
 #[cfg(feature = "alloc")]
 impl Tensor {
-    /// The product of matrices, `self[..,m,k] · other[..,k,n]`: `[..,m,n]`. Leading dimensions are batches and broadcast.
-    /// i32 wraps. As `tf.linalg.matmul`.
+    /// Returns the product of matrices, `self[..,m,k] · other[..,k,n]`, of shape `[..,m,n]`. Leading dimensions are batches and
+    /// broadcast. i32 wraps. Like `tf.linalg.matmul`.
     ///
-    /// Fails where a rank is below 2, where `k` or the batches do not fit, and where the element types differ.
+    /// Fails if a rank is below 2, or if `k`, the batches or the element types do not match.
     ///
     /// ```
     /// # use gradlet_core::{Tensor, ops};
@@ -152,7 +152,8 @@ impl Tensor {
         self.matmul_with(other, false, false)
     }
 
-    /// [`Tensor::matmul`] with `self` given as `[..,k,m]` if `transpose_a`, `other` as `[..,n,k]` if `transpose_b`.
+    /// Returns the product like [`Tensor::matmul`]. With `transpose_a`, `self` has the shape `[..,k,m]`. With `transpose_b`,
+    /// `other` has the shape `[..,n,k]`.
     ///
     /// ```
     /// # use gradlet_core::{Tensor, ops};
@@ -166,7 +167,8 @@ impl Tensor {
         Tensor::emit1(&OP, &[transpose_a.into(), transpose_b.into()], &[self, other])
     }
 
-    /// The product of matrices `[..,m,k]` and vectors `[..,k]`: `[..,m]`. As `tf.linalg.matvec`. Fails as [`Tensor::matmul`].
+    /// Returns the product of matrices `[..,m,k]` and vectors `[..,k]`, of shape `[..,m]`. Like `tf.linalg.matvec`. Fails as
+    /// [`Tensor::matmul`] does.
     ///
     /// ```
     /// # use gradlet_core::{Tensor, ops};
@@ -179,7 +181,7 @@ impl Tensor {
         self.matvec_with(vector, false)
     }
 
-    /// [`Tensor::matvec`] with `self` given as `[..,k,m]` if `transpose`.
+    /// Returns the product like [`Tensor::matvec`]. With `transpose`, `self` has the shape `[..,k,m]`.
     pub fn matvec_with(&self, vector: &Tensor, transpose: bool) -> Result<Tensor> {
         self.matmul_with(&vector.expand_dims(-1)?, transpose, false)?.squeeze(&[-1])
     }
@@ -192,7 +194,7 @@ mod tests {
     use crate::ops::shared::testing::{Value, floats, indices, numbers, position, run_every_way};
     use std::vec::Vec;
 
-    /// The formula, element by element.
+    /// Computes the formula element by element.
     fn naive<T: Number>(a: &Value, b: &Value, flags: [u32; 2], y: &[u32]) -> Vec<T> {
         let (left, right) = (a.elements::<T>(), b.elements::<T>());
         let (batch, k) = (y.len() - 2, a.dims()[a.dims().len() - 2 + usize::from(flags[0] == 0)]);

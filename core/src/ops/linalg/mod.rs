@@ -1,4 +1,4 @@
-//! Products of matrices.
+//! Matrix products.
 
 pub mod dense;
 pub mod matmul;

@@ -1,6 +1,7 @@
-//! `y` = whether any of `x` over some axes is true. Booleans. Of nothing it is false. As `tf.reduce_any`.
+//! Logical OR over some axes: `y` is true if any `x` is true. For booleans. Without elements the result is false. As
+//! `tf.reduce_any`.
 //!
-//! Attribute words are those of [`sum`](crate::ops::sum).
+//! The attribute words are those of [`sum`](crate::ops::sum).
 
 use crate::base::dtype::{Bool, DType};
 use crate::base::error::Result;
@@ -13,7 +14,7 @@ use crate::{
     tensor::scope::{Gradient, Op},
 };
 
-/// The op.
+/// Definition of the op.
 pub static DEF: OpDef = OpDef { code: crate::ops::code::any, name: "any", inputs: (1, 1), outputs: 1, infer, in_place: &[] };
 
 fn infer(inputs: &[TensorType], attributes: &[u32], outputs: &mut [TensorType]) -> Result<()> {
@@ -25,7 +26,7 @@ fn run(call: &mut Call<'_, '_>) -> Result<()> {
     reduce::fold(call, Bool::from(false), |a: Bool, b: Bool| (a.get() || b.get()).into())
 }
 
-/// The portable kernel.
+/// Portable kernel for bool.
 pub static BOOL: Kernel = Kernel { def: &DEF, dtype: DType::Bool, run };
 
 /// The op, which has no gradient.
@@ -34,13 +35,14 @@ pub static OP: Op = Op::total(&DEF, "any(x), of booleans, over distinct axes of 
 
 #[cfg(feature = "alloc")]
 impl Tensor {
-    /// Whether any element over `axes` is true; the axes count from the end where they are negative, and are all if none is
-    /// listed. They stay as 1 in the shape with `keepdims`. Of nothing, false.
+    /// Returns true where any element over `axes` is true. Negative axes count from the end. An empty `axes` reduces all axes.
+    /// With `keepdims`, the reduced axes stay in the shape with dimension 1. Without elements the result is false.
     ///
-    /// Fails on all but booleans, and where an axis is out of range or listed twice. As `tf.reduce_any`.
+    /// Fails on types other than booleans, or if an axis is out of range or listed twice. Like `tf.reduce_any`.
     ///
     /// ```
-    /// # use gradlet_core::{Bool, Tensor, ops};
+    /// # use gradlet_core::{Tensor, ops};
+    /// # use gradlet_core::tensor::Bool;
     /// # let device = ops::portable_cpu();
     /// let x = Tensor::new(&device, &[true, false, true, true].map(Bool::from), &[2, 2])?;
     /// assert_eq!(x.any(&[0], false)?.to_vec::<Bool>()?, [true, true].map(Bool::from));

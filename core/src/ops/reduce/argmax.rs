@@ -1,5 +1,5 @@
-//! `y` = the position of the greatest `x` along one axis, the first of equals; NaN is passed over, and a lane of nothing
-//! but NaN gives 0. f32, f64 and integers, to i32 or i64. As `tf.math.argmax`.
+//! Position of the greatest `x` along one axis. Of several equal elements, the first counts. NaN is skipped. If all elements are
+//! NaN, the result is 0. Element types: f32, f64 and integers. The result is i32 or i64. Like `tf.math.argmax`.
 
 use crate::base::dtype::{DType, Number};
 use crate::base::error::{Error, Result};
@@ -13,17 +13,17 @@ use crate::{
 };
 use bytemuck::{Pod, Zeroable};
 
-/// The attribute words.
+/// Attribute words of the op.
 #[derive(Clone, Copy, Debug, Pod, Zeroable)]
 #[repr(C)]
 pub struct Attributes {
     /// The axis, counted from the outermost.
     pub axis: u32,
-    /// The number of the element type of the result: i32 or i64.
+    /// Code of the result's element type, i32 or i64.
     pub dtype: u32,
 }
 
-/// The op.
+/// Definition of the op.
 pub static DEF: OpDef = OpDef { code: crate::ops::code::argmax, name: "argmax", inputs: (1, 1), outputs: 1, infer, in_place: &[] };
 
 pub(in crate::ops) fn infer(inputs: &[TensorType], attributes: &[u32], outputs: &mut [TensorType]) -> Result<()> {
@@ -49,7 +49,8 @@ fn run<T: Number>(call: &mut Call<'_, '_>) -> Result<()> {
     positions(call, T::LEAST, |x, greatest| x > greatest)
 }
 
-/// Writes for each lane the position of the last element that was better than `start` and all before it; 0 if none was.
+/// Writes a position for each lane. `better` compares each element with the best one before it, beginning with `start`, and the
+/// last position where it returns true is written. If there is none, 0 is written.
 pub(in crate::ops) fn positions<T: Number>(call: &mut Call<'_, '_>, start: T, better: fn(T, T) -> bool) -> Result<()> {
     let Attributes { axis, .. } = call.attributes()?;
     let x = call.input(0)?;
@@ -89,10 +90,10 @@ pub static OP: Op = Op {
 
 #[cfg(feature = "alloc")]
 impl Tensor {
-    /// The position of the greatest element along `axis`, which counts from the end where it is negative, as `dtype`: i32
-    /// or i64. Of equals it is the first; NaN is passed over.
+    /// Returns the position of the greatest element along `axis`, as `dtype`: i32 or i64. A negative axis counts from the end. Of
+    /// several equal elements, the first counts. NaN is skipped.
     ///
-    /// Fails where the axis is out of range or empty. As `tf.math.argmax`.
+    /// Fails if the axis is out of range or empty. Like `tf.math.argmax`.
     ///
     /// ```
     /// # use gradlet_core::{DType, Tensor, ops};
@@ -106,7 +107,7 @@ impl Tensor {
     }
 }
 
-/// Emits `op`, argmax or argmin, on numbers or booleans.
+/// Emits `op`, argmax or argmin, for numbers or booleans.
 #[cfg(feature = "alloc")]
 pub(in crate::ops) fn emit(op: &'static Op, x: &Tensor, axis: i32, dtype: DType) -> Result<Tensor> {
     let attributes = [crate::ops::shared::reduce::axis(x, axis)?, dtype as u32];

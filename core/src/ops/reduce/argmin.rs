@@ -1,5 +1,5 @@
-//! `y` = the position of the least `x` along one axis, the first of equals; NaN is passed over. f32, f64 and integers, to i32
-//! or i64. As `tf.math.argmin`.
+//! Position of the least `x` along one axis. Of several equal elements, the first counts. NaN is skipped. If all elements are
+//! NaN, the result is 0. Element types: f32, f64 and integers. The result is i32 or i64. Like `tf.math.argmin`.
 
 #[cfg(any(feature = "alloc", test))]
 use crate::base::dtype::DType;
@@ -14,7 +14,7 @@ use crate::{
     tensor::scope::{Gradient, Op},
 };
 
-/// The op.
+/// Definition of the op.
 pub static DEF: OpDef =
     OpDef { code: crate::ops::code::argmin, name: "argmin", inputs: (1, 1), outputs: 1, infer: argmax::infer, in_place: &[] };
 
@@ -37,10 +37,10 @@ pub static OP: Op = Op {
 
 #[cfg(feature = "alloc")]
 impl Tensor {
-    /// The position of the least element along `axis`, which counts from the end where it is negative, as `dtype`: i32 or i64.
-    /// Of equals it is the first; NaN is passed over.
+    /// Returns the position of the least element along `axis`, as `dtype`: i32 or i64. A negative axis counts from the end. Of
+    /// several equal elements, the first counts. NaN is skipped.
     ///
-    /// Fails where the axis is out of range or empty. As `tf.math.argmin`.
+    /// Fails if the axis is out of range or empty. Like `tf.math.argmin`.
     ///
     /// ```
     /// # use gradlet_core::{DType, Tensor, ops};

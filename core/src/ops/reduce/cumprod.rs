@@ -1,5 +1,5 @@
-//! `y` = the product of the elements of `x` up to each one, along one axis; the first comes first. f32, f64 and integers,
-//! which wrap. As `tf.math.cumprod`.
+//! Cumulative product along one axis: `y` is the product of the elements of `x` up to each position, in ascending order. Element
+//! types: f32, f64 and integers, which wrap. Like `tf.math.cumprod`.
 
 use crate::base::dtype::Number;
 use crate::base::error::Result;
@@ -14,7 +14,7 @@ use crate::{
     tensor::scope::{Backward, Gradient, InputGradients, Op},
 };
 
-/// The op.
+/// Definition of the op.
 pub static DEF: OpDef =
     OpDef { code: crate::ops::code::cumprod, name: "cumprod", inputs: (1, 1), outputs: 1, infer: scan::infer, in_place: &[(0, 0)] };
 
@@ -24,8 +24,8 @@ fn run<T: Number>(call: &mut Call<'_, '_>) -> Result<()> {
 
 crate::ops::kernels!(run: F32 = f32, F64 = f64, I32 = i32, I64 = i64, I8 = i8, U8 = u8);
 
-/// The op with its gradient: the cumulative sum of `y · dy` the other way, over x; 0 where x is 0, as
-/// TensorFlow has it.
+/// The op with its gradient: the cumulative sum of `y · dy` in the other direction, divided by x. It is 0 where x is 0, as in
+/// TensorFlow.
 #[cfg(feature = "alloc")]
 pub static OP: Op = Op::total(&DEF, "cumprod(x), along one axis", Gradient::Rule(grad));
 
@@ -41,10 +41,11 @@ fn grad(of: &Backward<'_>) -> Result<InputGradients> {
 
 #[cfg(feature = "alloc")]
 impl Tensor {
-    /// The product of the elements along `axis`, which counts from the end where it is negative, up to each one: without it if
-    /// `exclusive`, and from the last backwards if `reverse`.
+    /// Returns the product of the elements along `axis` up to each position. A negative axis counts from the end. With
+    /// `exclusive`, each result excludes its own element. With `reverse`, the product accumulates from the last element to the
+    /// first.
     ///
-    /// Fails on booleans, and where the axis is out of range. As `tf.math.cumprod`.
+    /// Fails on booleans, or if the axis is out of range. Like `tf.math.cumprod`.
     ///
     /// ```
     /// # use gradlet_core::{Tensor, ops};

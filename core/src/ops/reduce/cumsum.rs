@@ -1,5 +1,5 @@
-//! `y` = the sum of the elements of `x` up to each one, along one axis; the first comes first. f32, f64 and integers,
-//! which wrap. As `tf.math.cumsum`.
+//! Cumulative sum along one axis: `y` is the sum of the elements of `x` up to each position, in ascending order. Element types:
+//! f32, f64 and integers, which wrap. Like `tf.math.cumsum`.
 
 use crate::base::dtype::Number;
 use crate::base::error::Result;
@@ -14,7 +14,7 @@ use crate::{
     tensor::scope::{Backward, Gradient, InputGradients, Op},
 };
 
-/// The op.
+/// Definition of the op.
 pub static DEF: OpDef =
     OpDef { code: crate::ops::code::cumsum, name: "cumsum", inputs: (1, 1), outputs: 1, infer: scan::infer, in_place: &[(0, 0)] };
 
@@ -24,7 +24,7 @@ fn run<T: Number>(call: &mut Call<'_, '_>) -> Result<()> {
 
 crate::ops::kernels!(run: F32 = f32, F64 = f64, I32 = i32, I64 = i64, I8 = i8, U8 = u8);
 
-/// The op with its gradient: the cumulative sum of upstream the other way.
+/// The op with its gradient: the cumulative sum of the upstream gradient in the other direction.
 #[cfg(feature = "alloc")]
 pub static OP: Op = Op::total(&DEF, "cumsum(x), along one axis", Gradient::Rule(grad));
 
@@ -37,10 +37,10 @@ fn grad(of: &Backward<'_>) -> Result<InputGradients> {
 
 #[cfg(feature = "alloc")]
 impl Tensor {
-    /// The sum of the elements along `axis`, which counts from the end where it is negative, up to each one: without it if
-    /// `exclusive`, and from the last backwards if `reverse`.
+    /// Returns the sum of the elements along `axis` up to each position. A negative axis counts from the end. With `exclusive`,
+    /// each result excludes its own element. With `reverse`, the sum accumulates from the last element to the first.
     ///
-    /// Fails on booleans, and where the axis is out of range. As `tf.math.cumsum`.
+    /// Fails on booleans, or if the axis is out of range. Like `tf.math.cumsum`.
     ///
     /// ```
     /// # use gradlet_core::{Tensor, ops};

@@ -1,5 +1,5 @@
-//! `y = x - max x - ln Σ exp(x - max x)` along one axis. f32 and f64. A lane with NaN or +∞ gives NaN. As
-//! `tf.nn.log_softmax`.
+//! Logarithm of the softmax along one axis: `y = x - max x - ln Σ exp(x - max x)`. Element types: f32 and f64. A lane with NaN or
+//! +∞ gives NaN. Like `tf.nn.log_softmax`.
 
 use crate::base::dtype::Float;
 use crate::base::error::Result;
@@ -12,7 +12,7 @@ use crate::{
     tensor::scope::{Backward, Gradient, InputGradients, Op},
 };
 
-/// The op.
+/// Definition of the op.
 pub static DEF: OpDef =
     OpDef { code: crate::ops::code::log_softmax, name: "log_softmax", inputs: (1, 1), outputs: 1, infer: lanes::same, in_place: &[(0, 0)] };
 
@@ -31,7 +31,7 @@ fn run<T: Float>(call: &mut Call<'_, '_>) -> Result<()> {
 
 crate::ops::kernels!(run: F32 = f32, F64 = f64);
 
-/// The op with its gradient: dy - softmax(x) · Σ dy.
+/// The op with its gradient: `dy - softmax(x) · Σ dy`.
 #[cfg(feature = "alloc")]
 pub static OP: Op = Op::total(&DEF, "log_softmax(x), of f32 or f64, along one axis", Gradient::Rule(grad));
 
@@ -47,9 +47,9 @@ fn grad(of: &Backward<'_>) -> Result<InputGradients> {
 
 #[cfg(feature = "alloc")]
 impl Tensor {
-    /// The logarithm of the softmax along `axis`, which counts from the end where it is negative.
+    /// Returns the logarithm of the softmax along `axis`. A negative axis counts from the end.
     ///
-    /// Fails on integers, and where the axis is out of range. As `tf.nn.log_softmax`.
+    /// Fails on integers, or if the axis is out of range. Like `tf.nn.log_softmax`.
     ///
     /// ```
     /// # use gradlet_core::{Tensor, ops};

@@ -1,6 +1,6 @@
-//! `y = Σ x / n` over some axes. f32 and f64. The mean of nothing is NaN. As `tf.reduce_mean`.
+//! Mean over some axes: `y = Σ x / n`. Element types: f32 and f64. Without elements, the result is NaN. Like `tf.reduce_mean`.
 //!
-//! Attribute words and order of the sum are those of [`sum`](crate::ops::sum); the division comes last.
+//! The attribute words and the order of the sum are those of [`sum`](crate::ops::sum). The division comes last.
 
 #[cfg(feature = "alloc")]
 use crate::base::dtype::DType;
@@ -15,7 +15,7 @@ use crate::{
     tensor::scope::{Backward, Gradient, InputGradients, Op},
 };
 
-/// The op.
+/// Definition of the op.
 pub static DEF: OpDef = OpDef { code: crate::ops::code::mean, name: "mean", inputs: (1, 1), outputs: 1, infer, in_place: &[] };
 
 fn infer(inputs: &[TensorType], attributes: &[u32], outputs: &mut [TensorType]) -> Result<()> {
@@ -33,7 +33,7 @@ fn run<T: Float>(call: &mut Call<'_, '_>) -> Result<()> {
 
 crate::ops::kernels!(run: F32 = f32, F64 = f64);
 
-/// The op with its gradient: upstream over the count, broadcast over the axes that were averaged.
+/// The op with its gradient: the upstream gradient divided by the count, broadcast over the reduced axes.
 #[cfg(feature = "alloc")]
 pub static OP: Op = Op::total(&DEF, "mean(x), over distinct axes of x", Gradient::Rule(grad));
 
@@ -49,11 +49,13 @@ fn grad(of: &Backward<'_>) -> Result<InputGradients> {
 
 #[cfg(feature = "alloc")]
 impl Tensor {
-    /// The mean over `axes`, which count from the end where they are negative; over all of them if none is listed. They
-    /// stay as 1 in the shape with `keepdims`. Integers are added as i64, and truncate toward zero. The mean of nothing is
-    /// NaN, of no integers 0.
+    /// Returns the mean over `axes`. Negative axes count from the end. An empty `axes` reduces all axes. With `keepdims`, the
+    /// reduced axes stay in the shape with dimension 1.
     ///
-    /// Fails on booleans, and where an axis is out of range or listed twice. As `tf.reduce_mean`.
+    /// Integers are added as i64, and the mean is truncated toward zero. Without elements, the result is NaN for floats and 0 for
+    /// integers.
+    ///
+    /// Fails on booleans, or if an axis is out of range or listed twice. Like `tf.reduce_mean`.
     ///
     /// ```
     /// # use gradlet_core::{Tensor, ops};

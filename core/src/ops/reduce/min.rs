@@ -1,7 +1,7 @@
-//! `y` = the least `x` over some axes; NaN if there is one. f32, f64 and integers. Of nothing it is infinity or the greatest integer. As
-//! `tf.reduce_min`.
+//! Minimum of `x` over some axes. A NaN gives NaN. Element types: f32, f64 and integers. Without elements, the result is infinity
+//! or the greatest integer. Like `tf.reduce_min`.
 //!
-//! Attribute words are those of [`sum`](crate::ops::sum).
+//! The attribute words are those of [`sum`](crate::ops::sum).
 
 use crate::base::dtype::Number;
 use crate::base::error::Result;
@@ -14,7 +14,7 @@ use crate::{
     tensor::scope::{Gradient, Op},
 };
 
-/// The op.
+/// Definition of the op.
 pub static DEF: OpDef =
     OpDef { code: crate::ops::code::min, name: "min", inputs: (1, 1), outputs: 1, infer: reduce::numbers, in_place: &[] };
 
@@ -24,16 +24,17 @@ fn run<T: Number>(call: &mut Call<'_, '_>) -> Result<()> {
 
 crate::ops::kernels!(run: F32 = f32, F64 = f64, I32 = i32, I64 = i64, I8 = i8, U8 = u8);
 
-/// The op with its gradient: upstream in equal shares to all elements that are the least.
+/// The op with its gradient: all elements equal to the minimum share the upstream gradient equally.
 #[cfg(feature = "alloc")]
 pub static OP: Op = Op::total(&DEF, "min(x), over distinct axes of x", Gradient::Rule(reduce::shared_gradient));
 
 #[cfg(feature = "alloc")]
 impl Tensor {
-    /// The least element over `axes`, which count from the end where they are negative; over all of them if none is listed. They
-    /// stay as 1 in the shape with `keepdims`. NaN if there is one; of nothing, infinity or the greatest integer.
+    /// Returns the minimum over `axes`. Negative axes count from the end. An empty `axes` reduces all axes. With `keepdims`, the
+    /// reduced axes stay in the shape with dimension 1. A NaN gives NaN. Without elements, the result is infinity or the greatest
+    /// integer.
     ///
-    /// Fails on booleans, and where an axis is out of range or listed twice. As `tf.reduce_min`.
+    /// Fails on booleans, or if an axis is out of range or listed twice. Like `tf.reduce_min`.
     ///
     /// ```
     /// # use gradlet_core::{Tensor, ops};

@@ -1,6 +1,8 @@
-//! `y = Π x` over some axes. f32, f64 and integers, which wrap. The product of nothing is 1. As `tf.reduce_prod`.
+//! Product over some axes: `y = Π x`. Element types: f32, f64 and integers, which wrap. Without elements, the result is 1. As
+//! `tf.reduce_prod`.
 //!
-//! Attribute words are those of [`sum`](crate::ops::sum). Each product starts at 1 and takes its elements in row-major order.
+//! The attribute words are those of [`sum`](crate::ops::sum). Each product starts at 1 and multiplies its elements in row-major
+//! order.
 
 use crate::base::dtype::Number;
 use crate::base::error::Result;
@@ -12,7 +14,7 @@ use crate::{
     tensor::scope::{Backward, Gradient, InputGradients, Op},
 };
 
-/// The op.
+/// Definition of the op.
 pub static DEF: OpDef =
     OpDef { code: crate::ops::code::prod, name: "prod", inputs: (1, 1), outputs: 1, infer: reduce::numbers, in_place: &[] };
 
@@ -22,7 +24,8 @@ fn run<T: Number>(call: &mut Call<'_, '_>) -> Result<()> {
 
 crate::ops::kernels!(run: F32 = f32, F64 = f64, I32 = i32, I64 = i64, I8 = i8, U8 = u8);
 
-/// The op with its gradient: upstream times the product of all other elements, which is right beside zeros, too.
+/// The op with its gradient: the upstream gradient times the product of all other elements. This is correct even if elements are
+/// 0.
 #[cfg(feature = "alloc")]
 pub static OP: Op = Op::total(&DEF, "prod(x), over distinct axes of x", Gradient::Rule(grad));
 
@@ -30,7 +33,7 @@ pub static OP: Op = Op::total(&DEF, "prod(x), over distinct axes of x", Gradient
 fn grad(of: &Backward<'_>) -> Result<InputGradients> {
     let x = &of.inputs[0];
     let dx = || {
-        // The axes of the product first, as one.
+        // Move the reduced axes to the front, and treat them as one axis.
         let axes = &of.attributes[1..];
         let others = (0..x.shape().rank() as u32).filter(|axis| !axes.contains(axis));
         let order: alloc::vec::Vec<u32> = axes.iter().copied().chain(others).collect();
@@ -48,10 +51,10 @@ fn grad(of: &Backward<'_>) -> Result<InputGradients> {
 
 #[cfg(feature = "alloc")]
 impl Tensor {
-    /// The product over `axes`, which count from the end where they are negative; over all of them if none is listed. They
-    /// stay as 1 in the shape with `keepdims`. Integers wrap.
+    /// Returns the product over `axes`. Negative axes count from the end. An empty `axes` reduces all axes. With `keepdims`, the
+    /// reduced axes stay in the shape with dimension 1. Integers wrap.
     ///
-    /// Fails on booleans, and where an axis is out of range or listed twice. As `tf.reduce_prod`.
+    /// Fails on booleans, or if an axis is out of range or listed twice. Like `tf.reduce_prod`.
     ///
     /// ```
     /// # use gradlet_core::{Tensor, ops};

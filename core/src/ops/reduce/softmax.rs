@@ -1,5 +1,5 @@
-//! `y = exp(x - max x) / Σ exp(x - max x)` along one axis. f32 and f64. A lane with NaN or +∞ gives NaN. As
-//! `tf.nn.softmax`.
+//! Softmax along one axis: `y = exp(x - max x) / Σ exp(x - max x)`. Element types: f32 and f64. A lane with NaN or +∞ gives NaN.
+//! Like `tf.nn.softmax`.
 
 use crate::base::dtype::Float;
 use crate::base::error::Result;
@@ -12,7 +12,7 @@ use crate::{
     tensor::scope::{Backward, Gradient, InputGradients, Op},
 };
 
-/// The op.
+/// Definition of the op.
 pub static DEF: OpDef =
     OpDef { code: crate::ops::code::softmax, name: "softmax", inputs: (1, 1), outputs: 1, infer: lanes::same, in_place: &[(0, 0)] };
 
@@ -25,7 +25,7 @@ fn run<T: Float>(call: &mut Call<'_, '_>) -> Result<()> {
 
 crate::ops::kernels!(run: F32 = f32, F64 = f64);
 
-/// The op with its gradient: (dy - Σ dy · y) · y.
+/// The op with its gradient: `(dy - Σ dy · y) · y`.
 #[cfg(feature = "alloc")]
 pub static OP: Op = Op::total(&DEF, "softmax(x), of f32 or f64, along one axis", Gradient::Rule(grad));
 
@@ -41,9 +41,9 @@ fn grad(of: &Backward<'_>) -> Result<InputGradients> {
 
 #[cfg(feature = "alloc")]
 impl Tensor {
-    /// The softmax along `axis`, which counts from the end where it is negative: positive, with a sum of 1.
+    /// Returns the softmax along `axis`: elements from 0 to 1 whose sum is 1. A negative axis counts from the end.
     ///
-    /// Fails on integers, and where the axis is out of range. As `tf.nn.softmax`.
+    /// Fails on integers, or if the axis is out of range. Like `tf.nn.softmax`.
     ///
     /// ```
     /// # use gradlet_core::{Tensor, ops};

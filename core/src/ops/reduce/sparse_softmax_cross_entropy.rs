@@ -1,5 +1,6 @@
-//! `loss = ln Σ exp(x - max x) - (x[label] - max x)` for the logits `x[…, classes]` and the classes `label[…]`. f32 and f64,
-//! labels of i32 or i64. A label that is not a class is an error. As `tf.nn.sparse_softmax_cross_entropy_with_logits`.
+//! Cross entropy of logits `x[…, classes]` and class labels `label[…]`: `loss = ln Σ exp(x - max x) - (x[label] - max x)`.
+//! Element types: f32 and f64, with labels of i32 or i64. A label that is not a class is an error. As
+//! `tf.nn.sparse_softmax_cross_entropy_with_logits`.
 
 use crate::base::dtype::{DType, Float};
 use crate::base::error::{Error, Result};
@@ -13,7 +14,7 @@ use crate::{
     tensor::scope::{Backward, Gradient, InputGradients, Op},
 };
 
-/// The op.
+/// Definition of the op.
 pub static DEF: OpDef = OpDef {
     code: crate::ops::code::sparse_softmax_cross_entropy,
     name: "sparse_softmax_cross_entropy",
@@ -31,7 +32,7 @@ fn infer(inputs: &[TensorType], attributes: &[u32], outputs: &mut [TensorType]) 
     elementwise::set(outputs, TensorType::new(logits.dtype, batch(logits, labels)?))
 }
 
-/// The shape of the batch: that of the logits less the classes, which must be that of the labels.
+/// Returns the shape of the batch: the shape of the logits without the classes, which must equal the shape of the labels.
 pub(in crate::ops) fn batch(logits: &TensorType, labels: &TensorType) -> Result<Shape> {
     if !logits.dtype.is_float() {
         return Err(Error::DType { input: 0 });
@@ -44,7 +45,7 @@ pub(in crate::ops) fn batch(logits: &TensorType, labels: &TensorType) -> Result<
     Shape::new(batch)
 }
 
-/// The labels, all of which were checked to be less than `classes`.
+/// Returns the labels. Fails with [`Error::IndexOutOfRange`] unless all are from 0 to below `classes`.
 pub(in crate::ops) fn labels<'a>(view: &TensorView<'a>, classes: usize) -> Result<impl Iterator<Item = usize> + use<'a>> {
     let narrow = if view.dtype() == DType::I32 { view.slice::<i32>() } else { &[] };
     let wide = if view.dtype() == DType::I64 { view.slice::<i64>() } else { &[] };
@@ -74,7 +75,7 @@ fn run<T: Float>(call: &mut Call<'_, '_>) -> Result<()> {
 
 crate::ops::kernels!(run: F32 = f32, F64 = f64);
 
-/// The op with its gradient: (softmax(logits) - one at the label) · dloss to the logits, none to the labels.
+/// The op with its gradient. The logits get `(softmax(logits) - onehot(label)) · dloss`, and the labels get none.
 #[cfg(feature = "alloc")]
 pub static OP: Op = Op {
     tf_type: Some("SparseSoftmaxCrossEntropyWithLogits"),
@@ -94,10 +95,10 @@ fn grad(of: &Backward<'_>) -> Result<InputGradients> {
 
 #[cfg(feature = "alloc")]
 impl Tensor {
-    /// The cross entropy of each row of the logits `self[…, classes]` against its class in `labels[…]`.
+    /// Returns the cross entropy of each row of the logits `self[…, classes]` and its class label in `labels[…]`.
     ///
-    /// Fails where the shapes do not fit, on integer logits or labels that are not integers, and with
-    /// [`Error::IndexOutOfRange`] where a label is not a class. As `tf.nn.sparse_softmax_cross_entropy_with_logits`.
+    /// Fails if the shapes do not match, or if the logits are integers or the labels are not. Fails with
+    /// [`Error::IndexOutOfRange`] if a label is not a class. Like `tf.nn.sparse_softmax_cross_entropy_with_logits`.
     ///
     /// ```
     /// # use gradlet_core::{Tensor, ops};

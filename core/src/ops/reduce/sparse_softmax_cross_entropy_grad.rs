@@ -1,6 +1,6 @@
-//! `dx = (softmax(x) - one at the label) · dloss`: the gradient of
-//! [`sparse_softmax_cross_entropy`](crate::ops::sparse_softmax_cross_entropy) to its logits `x[…, classes]`, for `label[…]` and
-//! `dloss[…]`. f32 and f64, labels of i32 or i64. A label that is not a class is an error.
+//! Gradient of [`sparse_softmax_cross_entropy`](crate::ops::sparse_softmax_cross_entropy) with respect to its logits
+//! `x[…, classes]`: `dx = (softmax(x) - onehot(label)) · dloss`. The other inputs are `label[…]` and `dloss[…]`. Element types:
+//! f32 and f64, with labels of i32 or i64. A label that is not a class is an error.
 
 use crate::base::dtype::Float;
 use crate::base::error::{Error, Result};
@@ -14,7 +14,7 @@ use crate::{
     tensor::scope::{Backward, Gradient, InputGradients, Op},
 };
 
-/// The op.
+/// Definition of the op.
 pub static DEF: OpDef = OpDef {
     code: crate::ops::code::sparse_softmax_cross_entropy_grad,
     name: "sparse_softmax_cross_entropy_grad",
@@ -51,8 +51,8 @@ fn run<T: Float>(call: &mut Call<'_, '_>) -> Result<()> {
 
 crate::ops::kernels!(run: F32 = f32, F64 = f64);
 
-/// The op with its gradients, for upstream `v` and the softmax `p`: `(v·dloss - Σ p·v·dloss) · p` to the logits,
-/// `Σ v·(p - one at the label)` to dloss, none to the labels.
+/// The op with its gradients, for the upstream gradient `v` and the softmax `p`. The logits get `(v·dloss - Σ p·v·dloss) · p`,
+/// dloss gets `Σ v·(p - onehot(label))`, and the labels get none.
 #[cfg(feature = "alloc")]
 pub static OP: Op = Op::new(
     &DEF,
@@ -80,10 +80,10 @@ fn grad(of: &Backward<'_>) -> Result<InputGradients> {
 
 #[cfg(feature = "alloc")]
 impl Tensor {
-    /// The gradient of [`Tensor::sparse_softmax_cross_entropy`] to the logits `self[…, classes]`, for the upstream
-    /// gradient `dloss[…]`.
+    /// Returns the gradient of [`Tensor::sparse_softmax_cross_entropy`] with respect to the logits `self[…, classes]`, for the
+    /// upstream gradient `dloss[…]`.
     ///
-    /// Fails where the shapes or element types do not fit, and with [`Error::IndexOutOfRange`] where a label is not a class.
+    /// Fails if the shapes or element types do not match. Fails with [`Error::IndexOutOfRange`] if a label is not a class.
     ///
     /// ```
     /// # use gradlet_core::{Tensor, ops};

@@ -1,7 +1,8 @@
-//! `y = Σ x` over some axes. f32, f64 and integers, which wrap. The sum of nothing is 0. As `tf.reduce_sum`.
+//! Sum over some axes: `y = Σ x`. Element types: f32, f64 and integers, which wrap. Without elements, the result is 0. As
+//! `tf.reduce_sum`.
 //!
-//! Attribute words: `[keepdims, axis…]`, 0 or 1 and the axes in ascending order. Each sum has one accumulator, which
-//! starts at 0 and takes its elements in row-major order.
+//! Attribute words: `[keepdims, axis…]`, where `keepdims` is 0 or 1 and the axes are in ascending order. Each sum has one
+//! accumulator. It starts at 0, and the elements are added in row-major order.
 
 use crate::base::dtype::Number;
 use crate::base::error::Result;
@@ -13,7 +14,7 @@ use crate::{
     tensor::scope::{Backward, Gradient, InputGradients, Op},
 };
 
-/// The op.
+/// Definition of the op.
 pub static DEF: OpDef =
     OpDef { code: crate::ops::code::sum, name: "sum", inputs: (1, 1), outputs: 1, infer: reduce::numbers, in_place: &[] };
 
@@ -23,7 +24,7 @@ fn run<T: Number>(call: &mut Call<'_, '_>) -> Result<()> {
 
 crate::ops::kernels!(run: F32 = f32, F64 = f64, I32 = i32, I64 = i64, I8 = i8, U8 = u8);
 
-/// The op with its gradient: upstream, broadcast over the axes that were summed.
+/// The op with its gradient: the upstream gradient, broadcast over the reduced axes.
 #[cfg(feature = "alloc")]
 pub static OP: Op = Op::total(&DEF, "sum(x), over distinct axes of x", Gradient::Rule(grad));
 
@@ -36,10 +37,10 @@ fn grad(of: &Backward<'_>) -> Result<InputGradients> {
 
 #[cfg(feature = "alloc")]
 impl Tensor {
-    /// The sum over `axes`, which count from the end where they are negative; over all of them if none is listed. They
-    /// stay as 1 in the shape with `keepdims`. Integers wrap.
+    /// Returns the sum over `axes`. Negative axes count from the end. An empty `axes` reduces all axes. With `keepdims`, the
+    /// reduced axes stay in the shape with dimension 1. Integers wrap.
     ///
-    /// Fails on booleans, and where an axis is out of range or listed twice. As `tf.reduce_sum`.
+    /// Fails on booleans, or if an axis is out of range or listed twice. Like `tf.reduce_sum`.
     ///
     /// ```
     /// # use gradlet_core::{Tensor, ops};

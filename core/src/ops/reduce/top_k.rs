@@ -1,5 +1,5 @@
-//! The k greatest elements along the last axis, in descending order, and their positions as i32; of equals the first comes
-//! first. f32, f64 and integers. NaN counts as the greatest. As `tf.math.top_k`, where the place of NaN depends on k.
+//! The k greatest elements along the last axis, in descending order, and their positions as i32. Equal elements keep their order.
+//! NaN counts as the greatest. Element types: f32, f64 and integers. Like `tf.math.top_k`, where the position of NaN depends on k.
 //!
 //! Attribute words: `[k]`.
 
@@ -14,7 +14,7 @@ use crate::{
     tensor::scope::{Backward, Gradient, InputGradients, Op},
 };
 
-/// The op.
+/// Definition of the op.
 pub static DEF: OpDef = OpDef { code: crate::ops::code::top_k, name: "top_k", inputs: (1, 1), outputs: 2, infer, in_place: &[] };
 
 fn infer(inputs: &[TensorType], attributes: &[u32], outputs: &mut [TensorType]) -> Result<()> {
@@ -43,7 +43,7 @@ fn run<T: Number>(call: &mut Call<'_, '_>) -> Result<()> {
         for (position, &x) in row.iter().enumerate() {
             let found = position.min(k);
             let at = values.iter().take(found).position(|&value| before(x, value)).unwrap_or(found);
-            // Goes in there; what was there moves on by one.
+            // Insert the element here, and move the following ones by one.
             let mut moved = (x, position as i32);
             for (value, position) in values.iter_mut().zip(positions.iter_mut()).skip(at).take(found + 1 - at) {
                 moved = (core::mem::replace(value, moved.0), core::mem::replace(position, moved.1));
@@ -53,7 +53,7 @@ fn run<T: Number>(call: &mut Call<'_, '_>) -> Result<()> {
     Ok(())
 }
 
-/// True if `x` stands before an earlier `other`.
+/// True if `x` comes before `other`, an earlier element, in the result.
 fn before<T: Number>(x: T, other: T) -> bool {
     let not_a_number = |x: T| x.partial_cmp(&x).is_none();
     x > other || (not_a_number(x) && !not_a_number(other))
@@ -61,7 +61,7 @@ fn before<T: Number>(x: T, other: T) -> bool {
 
 crate::ops::kernels!(run: F32 = f32, F64 = f64, I32 = i32, I64 = i64, I8 = i8, U8 = u8);
 
-/// The op with its gradient: upstream of the values at their positions.
+/// The op with its gradient: the upstream gradient of the values, at their positions.
 #[cfg(feature = "alloc")]
 pub static OP: Op =
     Op { tf_type: Some("TopKV2"), ..Op::total(&DEF, "top_k(x), along the last axis, of at least k elements", Gradient::Rule(grad)) };
@@ -76,10 +76,10 @@ fn grad(of: &Backward<'_>) -> Result<InputGradients> {
 
 #[cfg(feature = "alloc")]
 impl Tensor {
-    /// The `k` greatest elements along the last axis, in descending order, and their positions as i32. Of equals the first comes
-    /// first; NaN counts as the greatest.
+    /// Returns the `k` greatest elements along the last axis, in descending order, and their positions as i32. Equal elements
+    /// keep their order. NaN counts as the greatest.
     ///
-    /// Fails on booleans and scalars, and where the axis has fewer elements. As `tf.math.top_k`.
+    /// Fails on booleans and scalars, or if the axis has fewer than `k` elements. Like `tf.math.top_k`.
     ///
     /// ```
     /// # use gradlet_core::{Tensor, ops};

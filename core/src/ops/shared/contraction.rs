@@ -1,15 +1,15 @@
-//! What contractions share: the loops that matmul, dense and convolution spend their time in.
+//! Inner loops of contractions: matmul, dense and convolution spend most of their time here.
 //!
-//! Each keeps one accumulator per output and takes the contraction index upwards, so blocking does not change the bits.
-//! They stand alone (`inline(never)`), so a firmware has each of them once per element type. [`add_rows`] and
-//! [`add_dots`] add to what `out` holds, so that a contraction can come in pieces.
+//! Each loop keeps one accumulator per output and adds products in ascending order of the contraction index. Blocking therefore
+//! does not change the bits. The functions are `inline(never)`, so a firmware contains each of them once per element type.
+//! [`add_rows`] and [`add_dots`] add to the contents of `out`, so a contraction can be computed in pieces.
 
 use crate::base::dtype::{DType, Number};
 use crate::base::error::{Error, Result};
 use crate::base::shape::TensorType;
 use core::num::NonZeroUsize;
 
-/// Part of a matrix: row `p` is the `stride` elements of `data` from `p * stride`; of it, what begins at `offset`.
+/// View of a matrix from a column on. Row `p` is `data[p * stride..][..stride]`, and the view begins at column `offset`.
 #[derive(Clone, Copy)]
 pub(in crate::ops) struct Rows<'a, T> {
     data: &'a [T],
@@ -18,12 +18,12 @@ pub(in crate::ops) struct Rows<'a, T> {
 }
 
 impl<'a, T> Rows<'a, T> {
-    /// A matrix of rows of `stride` elements.
+    /// Creates a matrix with rows of `stride` elements.
     pub(in crate::ops) fn new(data: &'a [T], stride: usize) -> Rows<'a, T> {
         Rows { data, stride: NonZeroUsize::new(stride).unwrap_or(NonZeroUsize::MIN), offset: 0 }
     }
 
-    /// The same from column `offset`.
+    /// Returns the same matrix, viewed from column `offset` on.
     pub(in crate::ops) fn at_column(self, offset: usize) -> Rows<'a, T> {
         Rows { offset, ..self }
     }
@@ -34,9 +34,9 @@ impl<'a, T> Rows<'a, T> {
     }
 }
 
-/// Adds products to sums that stay in registers, as many as there are names.
+/// Adds products to sums in registers, one sum for each name.
 ///
-/// Blocks are written out because at opt-level "s" loops over arrays stay loops.
+/// The blocks are written out by hand, because the compiler does not unroll loops over arrays at opt-level "s".
 macro_rules! add_products {
     ($pairs:expr, $x_column:expr, $column:expr; $($sum:ident $y:ident),*) => {
         for (x, row) in $pairs {
@@ -47,10 +47,10 @@ macro_rules! add_products {
     };
 }
 
-/// [`add_products`] to a block of outputs.
+/// Runs [`add_products`] on one block of outputs.
 macro_rules! add_block {
     ($block:expr, $pairs:expr, $x:expr, $rows:expr, $column:expr; $count:literal: $($sum:ident $y:ident),*) => {
-        // The conditions of the loop, asked before it, so that the compiler leaves them out there.
+        // The loop's own bounds checks, done once before it. The compiler can then remove them from the loop.
         if $column > $rows.stride.get() || $rows.stride.get() - $column < $count || $x.offset >= $x.stride.get() {
             return;
         }
@@ -60,23 +60,24 @@ macro_rules! add_block {
     };
 }
 
-/// What a window covers of an image, and the part of the filter above it.
+/// The pixels of an image that a window covers, and the matching part of the filter.
 pub(in crate::ops) struct Window<'a, T> {
-    /// The image from the first covered pixel.
+    /// Elements of the image, from the first covered pixel on.
     pub(in crate::ops) pixels: &'a [T],
-    /// From one covered row of the image to the next.
+    /// Distance from one covered row of the image to the next, in elements.
     pub(in crate::ops) pixel_step: usize,
-    /// Elements covered in each row.
+    /// Number of covered elements in each row.
     pub(in crate::ops) length: usize,
-    /// The filter from the first tap on a covered pixel: a matrix with a row of weights for each element of a pixel.
+    /// Elements of the filter, from the first tap on a covered pixel on. They form a matrix with one row of weights for each
+    /// element of a pixel.
     pub(in crate::ops) filter: &'a [T],
-    /// From one row of taps to the next.
+    /// Distance from one row of taps to the next, in elements.
     pub(in crate::ops) filter_step: usize,
-    /// How many rows are covered.
+    /// Number of covered rows.
     pub(in crate::ops) rows: usize,
 }
 
-/// The sums of a window for each of its output channels, plus the bias if there is one.
+/// Writes the sum over the window for each output channel to `out`. Adds the bias, unless `bias` is empty.
 #[inline(never)]
 pub(in crate::ops) fn convolve<T: Number>(out: &mut [T], window: &Window<'_, T>, bias: &[T]) {
     let Some(width) = NonZeroUsize::new(out.len()) else { return };
@@ -110,13 +111,13 @@ pub(in crate::ops) fn convolve<T: Number>(out: &mut [T], window: &Window<'_, T>,
     blocks!(rest.as_chunks_mut::<1>().0, column, 1: a p bias0);
 }
 
-/// Keeps the compiler from unrolling the loop around it, which would cost flash and gain nothing. It emits no code.
+/// Keeps the compiler from unrolling the surrounding loop, which would cost flash without any gain. Emits no code.
 #[inline(always)]
 pub(in crate::ops) fn rolled() {
     core::hint::black_box(());
 }
 
-/// `out[j] += Σ_p x[p] · rows[p][j]`: x is a column (of each of its rows, one element), `rows` a matrix.
+/// Computes `out[j] += Σ_p x[p] · rows[p][j]`. Here `x` is a column, which has one element in each row, and `rows` is a matrix.
 #[inline(never)]
 pub(in crate::ops) fn add_rows<T: Number>(out: &mut [T], x: Rows<'_, T>, rows: Rows<'_, T>) {
     let pairs = x.iter().zip(rows.iter());
@@ -137,10 +138,11 @@ pub(in crate::ops) fn add_rows<T: Number>(out: &mut [T], x: Rows<'_, T>, rows: R
     }
 }
 
-/// `out[j] += Σ_p x[p] · rows[j][p]`: each output is the dot product of x with a row. Four rows share the loads of x.
+/// Computes `out[j] += Σ_p x[p] · rows[j][p]`: each output is the dot product of `x` with a row. Four rows share the loads of
+/// `x`.
 #[inline(never)]
 pub(in crate::ops) fn add_dots<T: Number>(out: &mut [T], x: &[T], rows: Rows<'_, T>) {
-    // The condition of `each`, asked before it, so that the compiler leaves it out there and knows that the lengths are equal.
+    // The bounds check of `each`, done once before it. The compiler can then drop it there, and can assume equal lengths.
     if rows.offset > rows.stride.get() || rows.stride.get() - rows.offset < x.len() {
         return;
     }
@@ -173,13 +175,13 @@ pub(in crate::ops) fn add_dots<T: Number>(out: &mut [T], x: &[T], rows: Rows<'_,
     }
 }
 
-/// `sum + Σ_p x[p] · y[p]`, upwards.
+/// Returns `sum + Σ_p x[p] · y[p]`, added in ascending order of `p`.
 #[inline(always)]
 fn dot<T: Number>(sum: T, &[x0, x1, x2, x3]: &[T; 4], &[y0, y1, y2, y3]: &[T; 4]) -> T {
     sum.add(x0.mul(y0)).add(x1.mul(y1)).add(x2.mul(y2)).add(x3.mul(y3))
 }
 
-/// `out[i][j] = f(out[i][j], x[i], y[j])`: an outer product. Eight elements of y stay in registers for a whole column.
+/// Computes an outer product, `out[i][j] = f(out[i][j], x[i], y[j])`. Eight elements of `y` stay in registers for a whole column.
 #[inline(always)]
 pub(in crate::ops) fn outer<T: Number>(out: &mut [T], x: &[T], y: &[T], f: impl Fn(T, T, T) -> T) {
     if y.is_empty() {
@@ -207,7 +209,7 @@ pub(in crate::ops) fn outer<T: Number>(out: &mut [T], x: &[T], y: &[T], f: impl 
     }
 }
 
-/// Checks input 2, a bias of `n` elements, if it is there.
+/// Checks input 2, an optional bias, against the expected length `n` and `dtype`.
 pub(in crate::ops) fn check_bias(bias: &[TensorType], dtype: DType, n: u32) -> Result<()> {
     let [bias] = bias else { return Ok(()) };
     if bias.dtype != dtype {

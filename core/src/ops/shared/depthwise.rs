@@ -1,11 +1,11 @@
-//! What depthwise convolution shares with its gradients: products of two pixels, channel by channel.
+//! Products of two pixels, channel by channel, for depthwise convolution and its gradients.
 //!
-//! The loop stands alone (`inline(never)`), so a firmware has it once per element type.
+//! The inner loop is `inline(never)`, so a firmware contains it once per element type.
 
 use super::contraction::rolled;
 use crate::base::dtype::Number;
 
-/// `out[c·m+q] += x[c] · y[c·m+q]`, where m is `multiplier`; y is as long as `out`.
+/// Computes `out[c·m+q] += x[c] · y[c·m+q]`, where m is `multiplier`. `y` is as long as `out`.
 pub(in crate::ops) fn add_products<T: Number>(out: &mut [T], x: &[T], y: &[T], multiplier: usize) {
     if multiplier == 1 {
         return add_pairs(out, x, y);
@@ -16,7 +16,8 @@ pub(in crate::ops) fn add_products<T: Number>(out: &mut [T], x: &[T], y: &[T], m
     }
 }
 
-/// `out[c] += x[c] · y[c]`, for three of one length. Four are written out, as `-Os` does not unroll.
+/// Computes `out[c] += x[c] · y[c]` for three slices of equal length. Blocks of four are written out by hand, because `-Os` does
+/// not unroll.
 #[inline(never)]
 pub(in crate::ops) fn add_pairs<T: Number>(out: &mut [T], x: &[T], y: &[T]) {
     let (blocks, rest) = out.as_chunks_mut::<4>();

@@ -1,4 +1,4 @@
-//! What elementwise ops share: walking their operands, in place and broadcast.
+//! Shape rules and loops of elementwise ops, with broadcasting and in-place operands.
 
 use crate::base::dtype::{Bool, DType, Element, Number};
 use crate::base::error::{Error, Result};
@@ -8,7 +8,7 @@ use crate::base::view::{TensorView, TensorViewMut};
 #[cfg(feature = "alloc")]
 use crate::tensor::Tensor;
 
-/// The shape rule of an op with one input whose output has the same type.
+/// Shape rule of an op with one input and an output of the same type. The op takes no attributes.
 pub(in crate::ops) fn same(inputs: &[TensorType], attributes: &[u32], outputs: &mut [TensorType]) -> Result<()> {
     if !attributes.is_empty() {
         return Err(Error::Attribute { index: 0 });
@@ -23,7 +23,7 @@ pub(in crate::ops) fn set(outputs: &mut [TensorType], tensor_type: TensorType) -
     Ok(())
 }
 
-/// The shape rule of an op with two inputs of one element type, broadcast.
+/// Shape rule of an op with two inputs of one element type, which broadcast. The op takes no attributes.
 pub(in crate::ops) fn broadcast(inputs: &[TensorType], attributes: &[u32], outputs: &mut [TensorType]) -> Result<()> {
     if !attributes.is_empty() {
         return Err(Error::Attribute { index: 0 });
@@ -35,32 +35,32 @@ pub(in crate::ops) fn broadcast(inputs: &[TensorType], attributes: &[u32], outpu
     set(outputs, TensorType::new(a.dtype, a.shape.broadcast(&b.shape)?))
 }
 
-/// [`same`], of floats only.
+/// [`same`], restricted to floats.
 pub(in crate::ops) fn same_float(inputs: &[TensorType], attributes: &[u32], outputs: &mut [TensorType]) -> Result<()> {
     float(0, inputs)?;
     same(inputs, attributes, outputs)
 }
 
-/// [`broadcast`], of floats only.
+/// [`broadcast`], restricted to floats.
 pub(in crate::ops) fn broadcast_float(inputs: &[TensorType], attributes: &[u32], outputs: &mut [TensorType]) -> Result<()> {
     float(0, inputs)?;
     broadcast(inputs, attributes, outputs)
 }
 
-/// The shape rule of a comparison: two inputs of one element type, broadcast, to booleans.
+/// Shape rule of a comparison. The two inputs have one element type and broadcast, and the output is boolean.
 pub(in crate::ops) fn comparison(inputs: &[TensorType], attributes: &[u32], outputs: &mut [TensorType]) -> Result<()> {
     broadcast(inputs, attributes, outputs)?;
     outputs.iter_mut().take(1).for_each(|output| output.dtype = DType::Bool);
     Ok(())
 }
 
-/// [`broadcast`], of booleans only.
+/// [`broadcast`], restricted to booleans.
 pub(in crate::ops) fn logical(inputs: &[TensorType], attributes: &[u32], outputs: &mut [TensorType]) -> Result<()> {
     boolean(0, inputs)?;
     broadcast(inputs, attributes, outputs)
 }
 
-/// Fails unless input `index` is of the type of input 0.
+/// Fails unless input `index` has the same type as input 0.
 pub(in crate::ops) fn like_first(index: usize, inputs: &[TensorType]) -> Result<()> {
     let input = index as u8;
     let (Some(want), Some(got)) = (inputs.first(), inputs.get(index)) else { return Err(Error::Arity { got: input }) };
@@ -70,7 +70,7 @@ pub(in crate::ops) fn like_first(index: usize, inputs: &[TensorType]) -> Result<
     same_dims(input, want.shape.dims(), got.shape.dims())
 }
 
-/// Fails unless `got`, the dimensions of `input`, are `want`.
+/// Fails unless `got`, the dimensions of input `input`, equals `want`.
 pub(in crate::ops) fn same_dims(input: u8, want: &[u32], got: &[u32]) -> Result<()> {
     if got.len() != want.len() {
         return Err(Error::Rank { input });
@@ -83,17 +83,17 @@ pub(in crate::ops) fn same_dims(input: u8, want: &[u32], got: &[u32]) -> Result<
     Ok(())
 }
 
-/// Only floats: gradients, exponentials and what else has no meaning on integers.
+/// Fails unless input `input` is of floats. For ops that are undefined on integers, such as gradients and exponentials.
 pub(in crate::ops) fn float(input: usize, inputs: &[TensorType]) -> Result<()> {
     if inputs.get(input).is_some_and(|x| x.dtype.is_float()) { Ok(()) } else { Err(Error::DType { input: input as u8 }) }
 }
 
-/// Only booleans.
+/// Fails unless input `input` is of booleans.
 pub(in crate::ops) fn boolean(input: usize, inputs: &[TensorType]) -> Result<()> {
     if inputs.get(input).is_some_and(|x| x.dtype == DType::Bool) { Ok(()) } else { Err(Error::DType { input: input as u8 }) }
 }
 
-/// Computes `f` of each element.
+/// Applies `f` to each element.
 #[inline(always)]
 pub(in crate::ops) fn unary<T: Element>(call: &mut Call<'_, '_>, f: impl Fn(T) -> T) -> Result<()> {
     let x = call.input(0)?;
@@ -106,8 +106,8 @@ pub(in crate::ops) fn unary<T: Element>(call: &mut Call<'_, '_>, f: impl Fn(T) -
     Ok(())
 }
 
-/// Computes `f` of each pair of elements of two inputs of one type. The first may lie in the output; if it does not, it is
-/// copied there, so that a firmware has one loop.
+/// Applies `f` to each pair of elements of two inputs of one type. The first input may share the output's memory. Otherwise it is
+/// copied there first, so a firmware needs only one loop.
 #[inline(always)]
 pub(in crate::ops) fn pairs<T: Element>(call: &mut Call<'_, '_>, f: impl Fn(T, T) -> T) -> Result<()> {
     copy(call)?;
@@ -116,7 +116,8 @@ pub(in crate::ops) fn pairs<T: Element>(call: &mut Call<'_, '_>, f: impl Fn(T, T
     Ok(())
 }
 
-/// Makes each `to` `f` of it and its partner in `from`: four at a time, written out, as `-Os` does not unroll.
+/// Replaces each element of `to` with `f` of it and the element of `from` at the same position. Blocks of four are written out by
+/// hand, because `-Os` does not unroll.
 #[inline(always)]
 fn each_pair<T: Element>(to: &mut [T], from: &[T], f: impl Fn(T, T) -> T) {
     let (blocks, rest) = to.as_chunks_mut::<4>();
@@ -127,21 +128,21 @@ fn each_pair<T: Element>(to: &mut [T], from: &[T], f: impl Fn(T, T) -> T) {
     rest.iter_mut().zip(from_rest).for_each(|(to, &from)| *to = f(*to, from));
 }
 
-/// Copies the bytes of input 0 to output 0, unless they are there.
+/// Copies the bytes of input 0 to output 0, unless the two share memory.
 pub(in crate::ops) fn copy(call: &mut Call<'_, '_>) -> Result<()> {
     let x = call.input(0)?;
     copy_bytes(&x, call.output()?);
     Ok(())
 }
 
-/// Copies the bytes of `from` to `to`, unless they are there.
+/// Copies the bytes of `from` to `to`, unless the two share memory.
 pub(in crate::ops) fn copy_bytes(from: &TensorView<'_>, to: &mut TensorViewMut<'_>) {
     if let (Some(from), Some(to)) = (from.data, to.data.get_mut(..from.bytes().len())) {
         to.copy_from_slice(from);
     }
 }
 
-/// Computes `f` of each pair of elements, broadcast, into a result of the same element type.
+/// Applies `f` to each pair of elements of two broadcast inputs. The result has the same element type.
 #[inline(always)]
 pub(in crate::ops) fn binary<T: Element>(call: &mut Call<'_, '_>, f: impl Fn(T, T) -> T) -> Result<()> {
     let (a, b) = (call.input(0)?, call.input(1)?);
@@ -155,7 +156,7 @@ pub(in crate::ops) fn binary<T: Element>(call: &mut Call<'_, '_>, f: impl Fn(T, 
         let right = right.get(position(start, dims, b.dims())..).unwrap_or(&[]);
         start += length;
         if p != 0 && !b.in_place() {
-            // The first operand is brought into the output, so that there is one fast loop; a scalar is repeated for it.
+            // Copy the first operand into the output, so that one fast loop serves all cases. A scalar is repeated for it.
             if let Some(left) = left.get(..run.len()) {
                 run.copy_from_slice(left);
             }
@@ -166,7 +167,7 @@ pub(in crate::ops) fn binary<T: Element>(call: &mut Call<'_, '_>, f: impl Fn(T, 
             }
         } else {
             for (k, slot) in run.iter_mut().enumerate() {
-                // An input that lies in the output has no slice of its own.
+                // An input that shares the output's memory has no slice of its own. Its element is then in `slot`.
                 *slot = f(left.get(k & p).copied().unwrap_or(*slot), right.get(k & q).copied().unwrap_or(*slot));
             }
         }
@@ -174,7 +175,7 @@ pub(in crate::ops) fn binary<T: Element>(call: &mut Call<'_, '_>, f: impl Fn(T, 
     Ok(())
 }
 
-/// [`binary`] in as little flash as can be, for integers.
+/// [`binary`] with the smallest code size, for integers.
 #[inline(always)]
 pub(in crate::ops) fn binary_small<T: Element>(call: &mut Call<'_, '_>, f: impl Fn(T, T) -> T) -> Result<()> {
     let (a, b) = (call.input(0)?, call.input(1)?);
@@ -190,14 +191,14 @@ pub(in crate::ops) fn binary_small<T: Element>(call: &mut Call<'_, '_>, f: impl 
     Ok(())
 }
 
-/// Computes `f` of each pair of elements, broadcast, into booleans.
+/// Applies `f` to each pair of elements of two broadcast inputs. The result is boolean.
 #[inline(always)]
 pub(in crate::ops) fn compare<T: Element>(call: &mut Call<'_, '_>, f: impl Fn(T, T) -> bool) -> Result<()> {
     let (a, b) = (call.input(0)?, call.input(1)?);
     let output = call.output()?;
     let dims = output.dims();
     let (left, right) = (a.slice::<T>(), b.slice::<T>());
-    // What loops are decided by.
+    // Fast path for scalars: the conditions of loops.
     if let ([y], [a], [b]) = (output.slice_mut::<Bool>(), left, right) {
         *y = f(*a, *b).into();
         return Ok(());
@@ -217,7 +218,8 @@ pub(in crate::ops) fn compare<T: Element>(call: &mut Call<'_, '_>, f: impl Fn(T,
     Ok(())
 }
 
-/// Fails with [`Error::DivisionByZero`] where input 1, the divisor of an integer division, holds a 0 that is used.
+/// Fails with [`Error::DivisionByZero`] if input 1, the divisor of an integer division, contains a 0. An empty output never
+/// fails, because it uses no divisor.
 pub(in crate::ops) fn nonzero_divisor<T: Number>(call: &mut Call<'_, '_>) -> Result<()> {
     let divisor = call.input(1)?;
     let used = !call.output()?.data.is_empty();
@@ -227,21 +229,22 @@ pub(in crate::ops) fn nonzero_divisor<T: Number>(call: &mut Call<'_, '_>) -> Res
     }
 }
 
-/// The quotient of two integers, truncated toward zero, and the remainder.
+/// Returns the quotient of two integers, truncated toward zero, and the remainder.
 #[inline(always)]
 pub(in crate::ops) fn quotient_remainder<T: Number>(a: T, b: T) -> (T, T) {
     let quotient = a.div(b);
     (quotient, a.sub(quotient.mul(b)))
 }
 
-/// True if a remainder is not 0 and has another sign than the divisor.
+/// True if the remainder is not 0 and its sign differs from the divisor's.
 #[inline(always)]
 pub(in crate::ops) fn signs_differ<T: Number>(remainder: T, divisor: T) -> bool {
     remainder != T::ZERO && (remainder < T::ZERO) != (divisor < T::ZERO)
 }
 
-/// How a broadcast result is walked: in runs of so many elements, along which each operand either goes on with them or stays
-/// where it is, for which the number of the element in the run is masked by all ones or by 0.
+/// Returns how to walk a broadcast result: the length of a run of elements, and a mask for each operand. Within a run, an operand
+/// either advances with the result (mask all ones) or stays at one element (mask 0). The operand's offset is the offset in the
+/// run, masked.
 pub(in crate::ops) fn runs<const N: usize>(dims: &[u32], operands: [&[u32]; N]) -> (usize, [usize; N]) {
     let (mut length, mut masks) = (1, [0; N]);
     for (back, &dim) in dims.iter().rev().enumerate().filter(|(_, dim)| **dim != 1) {
@@ -255,7 +258,8 @@ pub(in crate::ops) fn runs<const N: usize>(dims: &[u32], operands: [&[u32]; N]) 
     (length, masks)
 }
 
-/// The position in an operand, of dimensions `operand`, of the element `index` of a result of `dims` that it broadcasts to.
+/// Returns the position in an operand of dimensions `operand` that corresponds to element `index` of a result of dimensions
+/// `dims`. The operand broadcasts to the result.
 #[inline(never)]
 pub(in crate::ops) fn position(index: usize, dims: &[u32], operand: &[u32]) -> usize {
     let (mut rest, mut stride, mut position) = (index as u32, 1u32, 0u32);
@@ -270,7 +274,7 @@ pub(in crate::ops) fn position(index: usize, dims: &[u32], operand: &[u32]) -> u
     position as usize
 }
 
-/// The gradient of a broadcast operand: `gradient` summed over the axes that were broadcast, in the operand's shape.
+/// Returns the gradient of a broadcast operand: `gradient`, summed over the axes that were broadcast, in the operand's shape.
 #[cfg(feature = "alloc")]
 pub(in crate::ops) fn unbroadcast(gradient: &Tensor, operand: &Tensor) -> Result<Tensor> {
     let (from, to) = (gradient.dims(), operand.dims());
@@ -291,7 +295,7 @@ mod tests {
     use crate::ops::{less, sub};
     use std::vec::Vec;
 
-    /// The element of an operand that belongs to an index of the result.
+    /// Returns the element of an operand that corresponds to an index of the result.
     fn element(operand: &Value, index: &[u32]) -> f32 {
         let dims = operand.dims();
         let own = index[index.len() - dims.len()..].iter().zip(dims).map(|(&index, &dim)| if dim == 1 { 0 } else { index });

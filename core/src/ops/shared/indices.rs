@@ -1,16 +1,16 @@
-//! What ops share that are told by a tensor of i32 or i64 where elements lie.
+//! Index tensors of i32 or i64, for ops such as gather and scatter.
 
 use crate::base::dtype::DType;
 use crate::base::error::{Error, Result};
 use crate::base::shape::{Shape, TensorType};
 use crate::base::view::TensorView;
 
-/// Fails unless input `input` has elements of i32 or i64.
+/// Fails unless input `input` is of i32 or i64.
 pub(in crate::ops) fn check_dtype(input: u8, indices: &TensorType) -> Result<()> {
     if matches!(indices.dtype, DType::I32 | DType::I64) { Ok(()) } else { Err(Error::DType { input }) }
 }
 
-/// The elements of a tensor of i32 or i64.
+/// Elements of an index tensor of i32 or i64.
 #[derive(Clone, Copy)]
 pub(in crate::ops) struct Indices<'a> {
     narrow: &'a [i32],
@@ -28,7 +28,7 @@ impl<'a> Indices<'a> {
         self.narrow.len() + self.wide.len()
     }
 
-    /// The index at `position`, which is one of them.
+    /// Returns the index at `position`, which must be within the tensor.
     #[inline]
     pub(in crate::ops) fn get(&self, position: usize) -> i64 {
         match self.narrow.get(position) {
@@ -37,8 +37,8 @@ impl<'a> Indices<'a> {
         }
     }
 
-    /// Fails with [`Error::IndexOutOfRange`] unless every index is less than `limit` and, unless those are `dropped`, none
-    /// is negative.
+    /// Fails with [`Error::IndexOutOfRange`] if an index is `limit` or more, or negative. With `dropped`, negative indices are
+    /// allowed.
     pub(in crate::ops) fn check(&self, limit: usize, dropped: bool) -> Result<()> {
         let wrong = |index: i64| index >= limit as i64 || (index < 0 && !dropped);
         let found = (0..self.len()).find(|&position| wrong(self.get(position)));
@@ -46,38 +46,38 @@ impl<'a> Indices<'a> {
     }
 }
 
-/// The error for an index that is not less than `limit`, or negative.
+/// Returns the error for an index that is negative, or `limit` or more.
 pub(in crate::ops) fn out_of_range(position: usize, index: i64, limit: usize) -> Error {
     let value = index.clamp(i32::MIN.into(), i32::MAX.into()) as i32;
     Error::IndexOutOfRange { node: 0, position: position as u32, value, limit: limit as u32 }
 }
 
-/// The number of elements that some dimensions give.
+/// Returns the product of the dimensions.
 pub(in crate::ops) fn product(dims: &[u32]) -> usize {
     dims.iter().map(|&dim| dim as usize).product()
 }
 
-/// The slices of a tensor that the rows of a tensor of indices name.
+/// Slices of a tensor that are selected by an index tensor. Each row of the index tensor selects one slice.
 pub(in crate::ops) struct Slices<'a> {
     indices: Indices<'a>,
-    /// The dimensions that a row has an index for.
+    /// Leading dimensions of the tensor. A row has one index for each of them.
     dims: &'a [u32],
-    /// How many slices there are.
+    /// Number of slices.
     pub count: usize,
-    /// The elements of each.
+    /// Number of elements in each slice.
     pub size: usize,
 }
 
 impl<'a> Slices<'a> {
-    /// The slices of a tensor of `dims`.
+    /// Creates the slices that `index` selects from a tensor of dimensions `dims`.
     pub(in crate::ops) fn new(index: &TensorView<'a>, dims: &'a [u32]) -> Slices<'a> {
         let (&depth, rows) = index.dims().split_last().unwrap_or((&0, &[]));
         let (dims, slice) = dims.split_at_checked(depth as usize).unwrap_or_default();
         Slices { indices: Indices::new(index), dims, count: product(rows), size: product(slice) }
     }
 
-    /// The dimensions of all slices of a tensor of `dims` together: those of the rows of `index`, which is input `input`, and
-    /// then those of a slice.
+    /// Returns the shape of all slices together: the dimensions of `index` without the last, followed by the dimensions of one
+    /// slice. `dims` are the dimensions of the sliced tensor, and `input` is the number of the input that holds `index`.
     pub(in crate::ops) fn shape(input: u8, index: &TensorType, dims: &[u32]) -> Result<Shape> {
         check_dtype(input, index)?;
         let (&depth, rows) = index.shape.dims().split_last().ok_or(Error::Rank { input })?;
@@ -85,7 +85,7 @@ impl<'a> Slices<'a> {
         collect(rows.iter().chain(dims.get(depth as usize..).ok_or(last)?))
     }
 
-    /// Fails with [`Error::IndexOutOfRange`] unless all slices lie within the tensor.
+    /// Fails with [`Error::IndexOutOfRange`] unless all slices are within the tensor.
     pub(in crate::ops) fn check(&self) -> Result<()> {
         for row in 0..self.count {
             for (column, &dim) in self.dims.iter().enumerate() {
@@ -99,7 +99,7 @@ impl<'a> Slices<'a> {
         Ok(())
     }
 
-    /// The position of the first element of slice `row`. All were checked.
+    /// Returns the position of the first element of slice `row`. The indices must have been checked.
     pub(in crate::ops) fn start(&self, row: usize) -> usize {
         let index = |column: usize| self.indices.get(row * self.dims.len() + column) as usize;
         let number = self.dims.iter().enumerate().fold(0usize, |number, (column, &dim)| number * dim as usize + index(column));
@@ -107,7 +107,7 @@ impl<'a> Slices<'a> {
     }
 }
 
-/// A shape of these dimensions.
+/// Collects dimensions into a shape.
 pub(in crate::ops) fn collect<'a>(dims: impl Iterator<Item = &'a u32>) -> Result<Shape> {
     let mut shape = Shape::SCALAR;
     dims.into_iter().try_for_each(|&dim| shape.push(dim))?;

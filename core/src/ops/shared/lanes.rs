@@ -1,4 +1,4 @@
-//! What ops along one axis share: the axis attribute, and the lanes along it.
+//! Ops along one axis: their axis attribute, and iteration over lanes. A lane is the sequence of elements along the axis.
 
 use crate::base::dtype::Float;
 use crate::base::error::{Error, Result};
@@ -6,7 +6,7 @@ use crate::base::op::{Call, read_attributes};
 use crate::base::shape::TensorType;
 use bytemuck::{Pod, Zeroable};
 
-/// The attribute words of an op along one axis.
+/// Attribute words of an op along one axis.
 #[derive(Clone, Copy, Debug, Pod, Zeroable)]
 #[repr(C)]
 pub struct Attributes {
@@ -14,7 +14,7 @@ pub struct Attributes {
     pub axis: u32,
 }
 
-/// The shape rule of an op on floats along one axis whose output has the same type.
+/// Shape rule of an op on floats along one axis, with an output of the same type.
 pub(in crate::ops) fn same(inputs: &[TensorType], attributes: &[u32], outputs: &mut [TensorType]) -> Result<()> {
     super::elementwise::float(0, inputs)?;
     let Attributes { axis } = read_attributes(attributes)?;
@@ -24,15 +24,15 @@ pub(in crate::ops) fn same(inputs: &[TensorType], attributes: &[u32], outputs: &
     super::elementwise::same(inputs, &[], outputs)
 }
 
-/// Of a tensor of `dims`: how many elements lie along `axis`, and how far apart they are; at least 1.
+/// Returns the number of elements along `axis` of a tensor of `dims`, and the distance between them. Both are at least 1.
 pub(in crate::ops) fn extent_stride(dims: &[u32], axis: usize) -> (usize, usize) {
     let extent = dims.get(axis).map_or(1, |&dim| dim as usize);
     let stride: usize = dims.iter().skip(axis + 1).map(|&dim| dim as usize).product();
     (extent.max(1), stride.max(1))
 }
 
-/// Copies input 0 to output 0, unless it is there, and calls `f` on each lane of it along the axis of the attributes:
-/// with the slice that begins at the lane's first element, and the distance between its elements.
+/// Copies input 0 to output 0, unless the two share memory. Then calls `f` on each lane along the axis of the attributes. `f`
+/// gets the slice from the lane's first element on, and the distance between the lane's elements.
 #[inline(always)]
 pub(in crate::ops) fn each<T: Float>(call: &mut Call<'_, '_>, f: impl Fn(&mut [T], usize)) -> Result<()> {
     let Attributes { axis } = call.attributes()?;
@@ -49,13 +49,13 @@ pub(in crate::ops) fn each<T: Float>(call: &mut Call<'_, '_>, f: impl Fn(&mut [T
     Ok(())
 }
 
-/// The greatest of the elements; NaN is passed over.
+/// Returns the greatest element. Skips NaN.
 #[inline(always)]
 pub(in crate::ops) fn greatest<'a, T: Float>(elements: impl Iterator<Item = &'a T>) -> T {
     elements.fold(T::LEAST, |greatest, &x| if x > greatest { x } else { greatest })
 }
 
-/// Makes each `x` of the lane `exp(x - greatest)`, and gives their sum.
+/// Replaces each `x` of the lane with `exp(x - greatest)`, and returns their sum.
 pub(in crate::ops) fn exponentials<T: Float>(lane: &mut [T], stride: usize) -> T {
     let shift = greatest(lane.iter().step_by(stride));
     let mut sum = T::ZERO;

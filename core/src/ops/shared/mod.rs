@@ -1,4 +1,4 @@
-//! Code that kernels of several ops share.
+//! Code that several ops' kernels share.
 
 pub(in crate::ops) mod contraction;
 pub(in crate::ops) mod depthwise;

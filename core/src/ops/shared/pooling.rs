@@ -1,4 +1,4 @@
-//! What pooling ops share: their attributes, and the windows that slide over an image.
+//! Pooling ops: their attributes, and the windows that slide over an image.
 
 use super::window::{Axis, Padding, positive};
 use crate::base::dtype::{DType, Float};
@@ -10,29 +10,29 @@ use crate::ops::conv2d::dims4;
 use crate::tensor::Tensor;
 use core::num::NonZeroU32;
 
-/// The attributes, for the vertical axis first.
+/// Attributes of a pooling op. The vertical axis comes first.
 #[repr(C)]
 #[derive(Clone, Copy, Debug, bytemuck::Pod, bytemuck::Zeroable)]
 pub struct Attributes {
     /// Height and width of the window.
     pub ksize: [u32; 2],
-    /// How far it moves.
+    /// Vertical and horizontal distance from one window to the next.
     pub strides: [u32; 2],
-    /// 0 valid, 1 same.
+    /// Kind of padding: 0 for valid, 1 for same.
     pub padding: u32,
 }
 
 impl Attributes {
-    /// Attributes from what a user says. Fails for explicit padding.
+    /// Creates the attribute words. Fails for explicit padding.
     #[cfg(feature = "alloc")]
     pub(in crate::ops) fn new(ksize: [u32; 2], strides: [u32; 2], padding: Padding) -> Result<Attributes> {
         match padding.words() {
-            (Padding::EXPLICIT, _) => Err(Error::message("this pooling takes a padding of Valid or Same, not Explicit")),
+            (Padding::EXPLICIT, _) => Err(Error::message("expected padding Valid or Same for this pooling, but got Explicit")),
             (padding, _) => Ok(Attributes { ksize, strides, padding }),
         }
     }
 
-    /// Checks the attributes, and gives how the window slides, vertically and horizontally.
+    /// Checks the attributes, and returns the geometry of the sliding window along the vertical and the horizontal axis.
     pub(in crate::ops) fn axes(&self, [height, width]: [u32; 2]) -> Result<[Axis; 2]> {
         let ([kh, kw], [down, across]) = (self.ksize, self.strides);
         let (kh, kw) = (positive(kh, 0)?.get(), positive(kw, 1)?.get());
@@ -45,12 +45,12 @@ impl Attributes {
     }
 }
 
-/// The shape rule of pooling input 0.
+/// Shape rule of pooling, for input 0.
 pub(in crate::ops) fn infer(inputs: &[TensorType], attributes: &[u32], outputs: &mut [TensorType]) -> Result<()> {
     super::elementwise::set(outputs, pooled(inputs, attributes)?)
 }
 
-/// The type of the result of pooling input 0.
+/// Returns the type of input 0 after pooling.
 pub(in crate::ops) fn pooled(inputs: &[TensorType], attributes: &[u32]) -> Result<TensorType> {
     let attributes: Attributes = read_attributes(attributes)?;
     let [n, h, w, c] = dims4(inputs, 0)?;
@@ -62,29 +62,29 @@ pub(in crate::ops) fn pooled(inputs: &[TensorType], attributes: &[u32]) -> Resul
 /// The pixels of an image that a window covers.
 #[derive(Clone, Copy)]
 pub(in crate::ops) struct Covered {
-    /// Where the first one begins.
+    /// Position of the first covered element.
     pub(in crate::ops) start: usize,
-    /// How many rows of them.
+    /// Number of covered rows.
     pub(in crate::ops) rows: usize,
-    /// How many in each row.
+    /// Number of covered pixels in each row.
     pub(in crate::ops) columns: usize,
-    /// From one row of the image to the next.
+    /// Distance from one row of the image to the next, in elements.
     pub(in crate::ops) row: usize,
 }
 
 impl Covered {
-    /// How many pixels.
+    /// Returns the number of covered pixels.
     pub(in crate::ops) fn count(&self) -> usize {
         self.rows * self.columns
     }
 
-    /// The elements of each covered row of `image`, which has `channels`.
+    /// Returns the elements of each covered row of `image`, which has `channels` channels.
     pub(in crate::ops) fn rows<'a, T>(&self, image: &'a [T], channels: usize) -> impl Iterator<Item = &'a [T]> + use<'a, T> {
         let (row, length) = (self.row.max(1), self.columns * channels);
         image.get(self.start..).unwrap_or(&[]).chunks(row).take(self.rows).map(move |row| row.get(..length).unwrap_or(&[]))
     }
 
-    /// [`Covered::rows`], to be written.
+    /// Mutable version of [`Covered::rows`].
     pub(in crate::ops) fn rows_mut<'a, T>(&self, image: &'a mut [T], channels: usize) -> impl Iterator<Item = &'a mut [T]> + use<'a, T> {
         let (row, length) = (self.row.max(1), self.columns * channels);
         image
@@ -95,7 +95,8 @@ impl Covered {
             .map(move |row| row.get_mut(..length).unwrap_or(&mut []))
     }
 
-    /// Where the greatest element of `channel` lies in `image`: the first of equals in row-major order, or the first NaN.
+    /// Returns the position in `image` of the greatest element of `channel`. Of several equal maxima it is the first in row-major
+    /// order. If there is a NaN, it is the first NaN.
     #[inline(always)]
     pub(in crate::ops) fn greatest<T: Float>(&self, image: &[T], channel: usize, channels: usize) -> usize {
         let (mut line, mut first) = (self.start + channel, self.start + channel);
@@ -115,7 +116,8 @@ impl Covered {
     }
 }
 
-/// Calls `f` for each window of one image of `channels`, in row-major order: with what it covers.
+/// Calls `f` for each window over one image with `channels` channels, in row-major order. `f` gets the pixels that the window
+/// covers.
 #[inline(always)]
 pub(in crate::ops) fn windows([down, across]: [Axis; 2], channels: usize, mut f: impl FnMut(Covered)) {
     let row = across.input * channels;
@@ -131,7 +133,7 @@ pub(in crate::ops) fn windows([down, across]: [Axis; 2], channels: usize, mut f:
     }
 }
 
-/// Whether `x` takes the place of `best`: it is greater, or the first NaN.
+/// True if `x` replaces `best` as the maximum: it is greater, or it is the first NaN.
 #[inline(always)]
 #[allow(clippy::eq_op, clippy::neg_cmp_op_on_partial_ord)]
 pub(in crate::ops) fn beats<T: Float>(x: T, best: T) -> bool {
@@ -140,22 +142,22 @@ pub(in crate::ops) fn beats<T: Float>(x: T, best: T) -> bool {
 
 #[cfg(feature = "alloc")]
 impl Tensor {
-    /// The maxima of windows of `size` that move by `stride` over sequences `[n,w,c]`, channel by channel: `[n,ow,c]`. As
-    /// `tf.nn.max_pool1d`. Fails as [`Tensor::max_pool2d`].
+    /// Returns the maximum of each window of sequences `[n,w,c]`, for each channel: `[n,ow,c]`. The window has `size` elements
+    /// and moves by `stride`. Like `tf.nn.max_pool1d`. Fails as [`Tensor::max_pool2d`] does.
     pub fn max_pool1d(&self, size: u32, stride: u32, padding: Padding) -> Result<Tensor> {
         self.pool1d(|x| x.max_pool2d([1, size], [1, stride], padding))
     }
 
-    /// The averages of windows of `size` that move by `stride` over sequences `[n,w,c]`, channel by channel: `[n,ow,c]`. As
-    /// `tf.nn.avg_pool1d`. Fails as [`Tensor::avg_pool2d`].
+    /// Returns the average of each window of sequences `[n,w,c]`, for each channel: `[n,ow,c]`. The window has `size` elements
+    /// and moves by `stride`. Like `tf.nn.avg_pool1d`. Fails as [`Tensor::avg_pool2d`] does.
     pub fn avg_pool1d(&self, size: u32, stride: u32, padding: Padding) -> Result<Tensor> {
         self.pool1d(|x| x.avg_pool2d([1, size], [1, stride], padding))
     }
 
-    /// Pools sequences as images of one row.
+    /// Pools sequences as images with one row.
     fn pool1d(&self, pool: impl Fn(&Tensor) -> Result<Tensor>) -> Result<Tensor> {
         let &[n, w, c] = self.dims() else {
-            return Err(Error::message(alloc::format!("pooling wants sequences [n,w,c], not {}", self.tensor_type())));
+            return Err(Error::message(alloc::format!("expected sequences [n,w,c] for pooling, but got {}", self.tensor_type())));
         };
         let y = pool(&self.reshape(&[n, 1, w, c])?)?;
         let &[n, _, w, c] = y.dims() else { return Err(Error::Rank { input: 0 }) };
@@ -172,7 +174,7 @@ pub(in crate::ops) mod tests {
     use crate::ops::conv2d::tests::{meetings, words};
     use std::vec::Vec;
 
-    /// Poolings of all kinds: images, attributes, the dimensions of the result.
+    /// Returns poolings of all kinds: the dimensions of the images, the attributes, and the dimensions of the result.
     pub(in crate::ops) fn cases() -> Vec<([u32; 4], Attributes, [u32; 4])> {
         let mut cases = Vec::new();
         for x in [[2, 5, 6, 3], [1, 4, 4, 1], [1, 3, 7, 8], [1, 5, 5, 0], [0, 5, 5, 2], [1, 0, 5, 1]] {
@@ -191,7 +193,7 @@ pub(in crate::ops) mod tests {
         cases
     }
 
-    /// For each element of the result, the positions of its window in x, in row-major order.
+    /// Returns, for each element of the result, the positions in x that its window covers, in row-major order.
     pub(in crate::ops) fn positions(x: [u32; 4], attributes: &Attributes, y: [u32; 4]) -> Vec<Vec<usize>> {
         let Attributes { ksize, strides, padding } = *attributes;
         let conv = conv2d::Attributes { strides, dilations: [1, 1], padding, pads: [0; 4] };

@@ -1,4 +1,4 @@
-//! What reductions share: the axes, and sums.
+//! Reductions: their axes attribute, and the loops of sums and folds.
 
 use super::runs::Runs;
 use crate::base::dtype::{DType, Element, Number};
@@ -14,7 +14,7 @@ use crate::{
 #[cfg(feature = "alloc")]
 use heapless::Vec;
 
-/// The attribute words `[keepdims, axis…]`: 0 or 1, then axes in ascending order.
+/// Parses the attribute words `[keepdims, axis…]`: 0 or 1, then the axes in ascending order.
 fn parse(attributes: &[u32], rank: usize) -> Result<(bool, &[u32])> {
     let (&keepdims, axes) = attributes.split_first().ok_or(Error::Attribute { index: 0 })?;
     if keepdims > 1 {
@@ -30,7 +30,7 @@ fn parse(attributes: &[u32], rank: usize) -> Result<(bool, &[u32])> {
     Ok((keepdims == 1, axes))
 }
 
-/// The shape rule of a reduction to the same element type.
+/// Shape rule of a reduction that keeps the element type.
 pub(in crate::ops) fn infer(inputs: &[TensorType], attributes: &[u32], outputs: &mut [TensorType]) -> Result<()> {
     let [x] = inputs else { return Err(Error::Arity { got: inputs.len() as u8 }) };
     let (keepdims, axes) = parse(attributes, x.shape.rank())?;
@@ -45,7 +45,7 @@ pub(in crate::ops) fn infer(inputs: &[TensorType], attributes: &[u32], outputs: 
     super::elementwise::set(outputs, TensorType::new(x.dtype, shape))
 }
 
-/// As [`infer`], of numbers only.
+/// [`infer`], restricted to numbers.
 pub(in crate::ops) fn numbers(inputs: &[TensorType], attributes: &[u32], outputs: &mut [TensorType]) -> Result<()> {
     if inputs.first().is_some_and(|x| x.dtype == DType::Bool) {
         return Err(Error::DType { input: 0 });
@@ -53,13 +53,14 @@ pub(in crate::ops) fn numbers(inputs: &[TensorType], attributes: &[u32], outputs
     infer(inputs, attributes, outputs)
 }
 
-/// How many elements of a tensor of `dims` are reduced to one.
+/// Returns the number of elements that are reduced to one, for a tensor of `dims`.
 pub(in crate::ops) fn count(dims: &[u32], attributes: &[u32]) -> usize {
     let axes = attributes.get(1..).unwrap_or(&[]);
     axes.iter().map(|&axis| dims.get(axis as usize).map_or(1, |&dim| dim as usize)).product()
 }
 
-/// Writes `f` of `start` and the elements of input 0 over the axes, one after the other in row-major order, to output 0.
+/// Folds the elements of input 0 over the axes, and writes the results to output 0. Each result starts at `start` and applies `f`
+/// to the elements in row-major order.
 #[inline(always)]
 pub(in crate::ops) fn fold<T: Element>(call: &mut Call<'_, '_>, start: T, f: impl Fn(T, T) -> T) -> Result<()> {
     let x = call.input(0)?;
@@ -85,7 +86,7 @@ pub(in crate::ops) fn fold<T: Element>(call: &mut Call<'_, '_>, start: T, f: imp
 
 /// Writes the sum of input 0 over the axes to output 0.
 ///
-/// There is one accumulator for each element of the result; it starts at 0 and takes the elements in row-major order.
+/// Each element of the result has one accumulator. It starts at 0, and the elements are added in row-major order.
 pub(in crate::ops) fn sum<T: Number>(call: &mut Call<'_, '_>) -> Result<()> {
     let x = call.input(0)?;
     let axes = call.attributes.get(1..).unwrap_or(&[]);
@@ -115,7 +116,8 @@ pub(in crate::ops) fn sum<T: Number>(call: &mut Call<'_, '_>) -> Result<()> {
     Ok(())
 }
 
-/// `sum` with the elements added to it, in order. Blocks are written out, here and below, as `-Os` does not unroll.
+/// Returns `sum` plus the elements, added in order. Blocks are written out by hand, here and below, because `-Os` does not
+/// unroll.
 fn add_all<T: Number>(mut sum: T, elements: &[T]) -> T {
     let (blocks, rest) = elements.as_chunks::<8>();
     for &[a, b, c, d, e, f, g, h] in blocks {
@@ -124,7 +126,7 @@ fn add_all<T: Number>(mut sum: T, elements: &[T]) -> T {
     rest.iter().fold(sum, |sum, &x| sum.add(x))
 }
 
-/// Adds each of the `rows`, in order, to `sums`. The sums of eight columns stay in registers.
+/// Adds each of the `rows` to `sums`, in order. The sums of eight columns stay in registers.
 fn add_rows<T: Number>(sums: &mut [T], rows: &[T]) {
     let columns = sums.len().max(1);
     let (blocks, rest) = sums.as_chunks_mut::<8>();
@@ -144,7 +146,7 @@ fn add_rows<T: Number>(sums: &mut [T], rows: &[T]) {
     }
 }
 
-/// Which axes of `of` are listed in `axes`, where those that are negative count from the end.
+/// Returns a flag for each axis of `of`: true if `axes` lists it. Negative axes count from the end.
 #[cfg(feature = "alloc")]
 pub(in crate::ops) fn listed(of: &Tensor, axes: &[i32]) -> Result<[bool; MAX_RANK]> {
     let mut listed = [false; MAX_RANK];
@@ -157,7 +159,7 @@ pub(in crate::ops) fn listed(of: &Tensor, axes: &[i32]) -> Result<[bool; MAX_RAN
     Ok(listed)
 }
 
-/// The attribute words for `axes`, which count from the end where they are negative, and are all if there are none.
+/// Returns the attribute words for `axes`. Negative axes count from the end, and an empty list means all axes.
 #[cfg(feature = "alloc")]
 pub(in crate::ops) fn attributes(of: &Tensor, axes: &[i32], keepdims: bool) -> Result<Vec<u32, { MAX_RANK + 1 }>> {
     let listed = listed(of, axes)?;
@@ -165,7 +167,8 @@ pub(in crate::ops) fn attributes(of: &Tensor, axes: &[i32], keepdims: bool) -> R
     Ok(core::iter::once(keepdims.into()).chain(axes).collect())
 }
 
-/// Emits a reduction of `x` over `axes`. Where each element of the result is one element of `x`, that is a reshape.
+/// Emits a reduction of `x` over `axes`. If each element of the result comes from a single element of `x`, emits a reshape
+/// instead.
 #[cfg(feature = "alloc")]
 pub(in crate::ops) fn emit(op: &'static Op, x: &Tensor, axes: &[i32], keepdims: bool) -> Result<Tensor> {
     let attributes = attributes(x, axes, keepdims)?;
@@ -175,7 +178,7 @@ pub(in crate::ops) fn emit(op: &'static Op, x: &Tensor, axes: &[i32], keepdims: 
     }
 }
 
-/// `axis`, which counts from the end where it is negative, counted from the front.
+/// Returns `axis` counted from the front. A negative `axis` counts from the end.
 #[cfg(feature = "alloc")]
 pub(in crate::ops) fn axis(of: &Tensor, axis: i32) -> Result<u32> {
     let rank = of.shape().rank() as i32;
@@ -183,10 +186,11 @@ pub(in crate::ops) fn axis(of: &Tensor, axis: i32) -> Result<u32> {
     if (0..rank).contains(&counted) {
         return Ok(counted as u32);
     }
-    Err(Error::message(alloc::format!("axis {axis} is not one of {}: from {} to {}", of.tensor_type(), -rank, rank - 1)))
+    Err(Error::message(alloc::format!("axis {axis} is out of range for {}: expected from {} to {}", of.tensor_type(), -rank, rank - 1)))
 }
 
-/// `gradient` of a reduction over `attributes` in the shape of `operand`, before it is broadcast.
+/// Returns the shape of `operand` with the reduced axes set to 1. The upstream gradient of a reduction is reshaped to it, so that
+/// it broadcasts to `operand`.
 #[cfg(feature = "alloc")]
 pub(in crate::ops) fn kept_dims(attributes: &[u32], operand: &crate::tensor::Tensor) -> Result<Shape> {
     let (_, axes) = parse(attributes, operand.shape().rank())?;
@@ -199,7 +203,8 @@ pub(in crate::ops) fn kept_dims(attributes: &[u32], operand: &crate::tensor::Ten
     Ok(shape)
 }
 
-/// The gradient of a reduction that picks elements: upstream, in equal shares to all that are as the result.
+/// Computes the gradient of a reduction that selects elements (max or min). All elements equal to the result share the upstream
+/// gradient equally.
 #[cfg(feature = "alloc")]
 pub(in crate::ops) fn shared_gradient(of: &Backward<'_>) -> Result<InputGradients> {
     let x = &of.inputs[0];

@@ -1,29 +1,31 @@
-//! Walking a tensor in row-major order beside another one, in which its neighbours lie elsewhere: run by run.
+//! Row-major iteration over a tensor together with a second tensor, in which the same elements have other positions. It proceeds
+//! in runs of elements.
 
 use crate::base::shape::MAX_RANK;
 use heapless::Vec;
 
-/// Neighbouring axes that are walked as one.
+/// Neighbouring axes that are walked as one axis.
 struct Group {
     extent: usize,
-    /// How far apart the neighbours in this group lie in the other tensor; negative where they lie backwards.
+    /// Distance in the other tensor between neighbours of this group. It is negative if they are stored in reverse order.
     stride: isize,
     count: usize,
 }
 
-/// Walks the elements of a tensor in row-major order, and gives their positions in another tensor: what it was broadcast
-/// from, its sum over some axes, what it is a transpose or a part of.
+/// Walks the elements of a tensor in row-major order, and returns their positions in another tensor. The other tensor is, for
+/// example, the one that the first was broadcast from, its sum over some axes, or a tensor that it is a transpose or a part of.
 ///
-/// It goes by runs: neighbours that lie at one distance from one another in the other tensor.
+/// The walk proceeds in runs. A run is a sequence of neighbours with equal distances in the other tensor.
 pub(in crate::ops) struct Runs {
     groups: Vec<Group, MAX_RANK>,
-    /// How many of the groups, from the innermost, were taken off.
+    /// Number of groups that were taken off, from the innermost.
     taken: usize,
     position: usize,
 }
 
 impl Runs {
-    /// For axes of these extents and strides, from the innermost; the first element lies at `start`. No extent is 0.
+    /// Creates a walk over axes of these extents and strides, from the innermost axis. The first element is at `start`. No extent
+    /// may be 0.
     pub(in crate::ops) fn new(start: usize, axes: impl Iterator<Item = (usize, isize)>) -> Runs {
         let mut groups: Vec<Group, MAX_RANK> = Vec::new();
         for (extent, stride) in axes {
@@ -38,7 +40,7 @@ impl Runs {
         Runs { groups, taken: 0, position: start }
     }
 
-    /// For a tensor of `dims`, beside one that lacks the axes for which `lacks` is true.
+    /// Creates a walk over a tensor of `dims`, together with a tensor without the axes for which `lacks` is true.
     pub(in crate::ops) fn lacking(dims: &[u32], lacks: impl Fn(usize) -> bool) -> Runs {
         let mut stride = 1isize;
         let axes = dims.iter().enumerate().rev().map(|(axis, &dim)| {
@@ -51,19 +53,20 @@ impl Runs {
         Runs::new(0, axes)
     }
 
-    /// Takes the innermost group off: how many neighbours it has (at least 1), and how far apart they lie.
+    /// Takes the innermost group off. Returns its number of neighbours, at least 1, and the distance between them.
     pub(in crate::ops) fn take(&mut self) -> (usize, isize) {
         let Some(group) = self.groups.get(self.taken) else { return (1, 0) };
         self.taken += 1;
         (group.extent.max(1), group.stride)
     }
 
-    /// Takes the innermost group off if its neighbours all lie at one place; gives how many there are.
+    /// Takes the innermost group off if all its neighbours have the same position. Returns their number, or 1 if there is no such
+    /// group.
     pub(in crate::ops) fn take_repeats(&mut self) -> usize {
         if self.groups.get(self.taken).is_some_and(|group| group.stride == 0) { self.take().0 } else { 1 }
     }
 
-    /// The position of this run in the other tensor; then goes on to the next.
+    /// Returns the position of this run in the other tensor, and advances to the next run.
     pub(in crate::ops) fn advance(&mut self) -> usize {
         let now = self.position;
         for group in self.groups.iter_mut().skip(self.taken) {
@@ -79,7 +82,7 @@ impl Runs {
     }
 }
 
-/// Copies the elements at the positions of `runs` in `from` to `to`, which is not empty.
+/// Copies the elements of `from` at the positions of `runs` to `to`, which must not be empty.
 pub(in crate::ops) fn collect<T: Copy>(mut runs: Runs, from: &[T], to: &mut [T]) {
     let (extent, stride) = runs.take();
     for run in to.chunks_exact_mut(extent) {
@@ -97,7 +100,7 @@ pub(in crate::ops) fn collect<T: Copy>(mut runs: Runs, from: &[T], to: &mut [T])
     }
 }
 
-/// Copies the elements of `from`, which is not empty, to the positions of `runs` in `to`.
+/// Copies the elements of `from`, which must not be empty, to the positions of `runs` in `to`.
 pub(in crate::ops) fn distribute<T: Copy>(mut runs: Runs, from: &[T], to: &mut [T]) {
     let (extent, stride) = runs.take();
     for run in from.chunks_exact(extent) {
@@ -111,18 +114,18 @@ pub(in crate::ops) fn distribute<T: Copy>(mut runs: Runs, from: &[T], to: &mut [
     }
 }
 
-/// The extent of an axis of a tensor of `dims`, and how far apart its neighbours lie.
+/// Returns the extent of an axis of a tensor of `dims`, and the distance between neighbours along it.
 pub(in crate::ops) fn axis(dims: &[u32], axis: usize) -> (usize, isize) {
     let extent = dims.get(axis).map_or(1, |&dim| dim as usize);
     (extent, dims.iter().skip(axis + 1).fold(1isize, |stride, &dim| stride.wrapping_mul(dim as isize)))
 }
 
-/// Bytes as elements of a size; `T` is an unsigned integer of that size.
+/// Returns bytes as elements. `T` is an unsigned integer of the element's size.
 pub(in crate::ops) fn elements<T: bytemuck::Pod>(bytes: &[u8]) -> &[T] {
     bytemuck::try_cast_slice(bytes).unwrap_or(&[])
 }
 
-/// As [`elements`], to be written.
+/// Mutable version of [`elements`].
 pub(in crate::ops) fn elements_mut<T: bytemuck::Pod>(bytes: &mut [u8]) -> &mut [T] {
     bytemuck::try_cast_slice_mut(bytes).unwrap_or(&mut [])
 }

@@ -1,4 +1,4 @@
-//! What cumulative ops share.
+//! Cumulative ops: their attributes, shape rule and loop.
 
 use super::{elementwise, lanes};
 use crate::base::dtype::{DType, Number};
@@ -7,19 +7,19 @@ use crate::base::op::{Call, read_attributes};
 use crate::base::shape::TensorType;
 use bytemuck::{Pod, Zeroable};
 
-/// The attribute words.
+/// Attribute words of a cumulative op.
 #[derive(Clone, Copy, Debug, Pod, Zeroable)]
 #[repr(C)]
 pub struct Attributes {
     /// The axis, counted from the outermost.
     pub axis: u32,
-    /// 1 if each result leaves its own element out.
+    /// 1 if each result excludes its own element.
     pub exclusive: u32,
-    /// 1 if it goes from the last element to the first.
+    /// 1 to accumulate from the last element to the first.
     pub reverse: u32,
 }
 
-/// The shape rule.
+/// Shape rule of a cumulative op.
 pub(in crate::ops) fn infer(inputs: &[TensorType], attributes: &[u32], outputs: &mut [TensorType]) -> Result<()> {
     let [x] = inputs else { return Err(Error::Arity { got: inputs.len() as u8 }) };
     let Attributes { axis, exclusive, reverse } = read_attributes(attributes)?;
@@ -31,7 +31,8 @@ pub(in crate::ops) fn infer(inputs: &[TensorType], attributes: &[u32], outputs: 
     elementwise::set(outputs, *x)
 }
 
-/// Makes each element of a lane `f` of `start` and the elements before it, one after the other, and itself.
+/// Replaces each element of a lane with the accumulated value up to it. The value starts at `start`, and `f` adds one element
+/// after the other.
 #[inline(always)]
 pub(in crate::ops) fn run<T: Number>(call: &mut Call<'_, '_>, start: T, f: impl Fn(T, T) -> T) -> Result<()> {
     let Attributes { axis, exclusive, reverse } = call.attributes()?;

@@ -1,4 +1,4 @@
-//! What the tests of kernels and gradients share.
+//! Helpers for the tests of kernels and gradients.
 
 extern crate std;
 
@@ -9,7 +9,7 @@ use crate::base::shape::{Shape, TensorType};
 use crate::base::view::{TensorView, TensorViewMut};
 use std::vec::Vec;
 
-/// A tensor's value.
+/// Value of a tensor.
 #[derive(Clone, Debug)]
 pub(in crate::ops) struct Value {
     tensor_type: TensorType,
@@ -17,7 +17,7 @@ pub(in crate::ops) struct Value {
 }
 
 impl Value {
-    /// A value of these elements.
+    /// Creates a value from its elements.
     pub(in crate::ops) fn new<T: Element>(elements: &[T], dims: &[u32]) -> Value {
         let mut value = Value::filled(TensorType::new(T::DTYPE, Shape::new(dims).unwrap()), 0);
         value.bytes_mut().copy_from_slice(bytemuck::cast_slice(elements));
@@ -37,13 +37,13 @@ impl Value {
         &mut bytemuck::cast_slice_mut(&mut self.words)[..self.tensor_type.bytes().unwrap() as usize]
     }
 
-    /// The elements.
+    /// Returns the elements.
     pub(in crate::ops) fn elements<T: Element>(&self) -> Vec<T> {
         assert_eq!(self.tensor_type.dtype, T::DTYPE);
         bytemuck::cast_slice(self.bytes()).to_vec()
     }
 
-    /// The dimensions.
+    /// Returns the dimensions.
     pub(in crate::ops) fn dims(&self) -> &[u32] {
         self.tensor_type.shape.dims()
     }
@@ -55,7 +55,7 @@ impl PartialEq for Value {
     }
 }
 
-/// Some numbers from -4 to 4, for these dimensions; other ones for another seed.
+/// Returns pseudo-random numbers from -4 to 4 for a tensor of these dimensions. Each seed gives different numbers.
 pub(in crate::ops) fn numbers(dims: &[u32], seed: u32) -> Vec<f64> {
     let mut state = seed.wrapping_mul(0x9e37_79b9) | 1;
     let next = || {
@@ -67,14 +67,14 @@ pub(in crate::ops) fn numbers(dims: &[u32], seed: u32) -> Vec<f64> {
     std::iter::repeat_with(next).take(Shape::new(dims).unwrap().elements().unwrap() as usize).collect()
 }
 
-/// A value of such numbers as f32.
+/// Returns [`numbers`] as a value of f32.
 pub(in crate::ops) fn floats(dims: &[u32], seed: u32) -> Value {
     Value::new(&numbers(dims, seed).iter().map(|&x| x as f32).collect::<Vec<_>>(), dims)
 }
 
-/// Runs the kernel with the pairs `shared` of inputs and outputs in place; gives the outputs as it left them, too.
+/// Runs the kernel with the pairs `shared` of inputs and outputs in place. Returns the outputs even if the kernel fails.
 ///
-/// Outputs are full of other bytes before, so that a kernel that leaves an element out is found.
+/// The outputs are filled with other bytes before the run. A kernel that skips an element is therefore detected.
 pub(in crate::ops) fn run(kernel: &Kernel, attributes: &[u32], inputs: &[&Value], shared: &[(u8, u8)]) -> (Result<()>, Vec<Value>) {
     let types: Vec<_> = inputs.iter().map(|input| input.tensor_type).collect();
     assert_eq!(types[0].dtype, kernel.dtype);
@@ -101,7 +101,7 @@ pub(in crate::ops) fn run(kernel: &Kernel, attributes: &[u32], inputs: &[&Value]
     (result, outputs)
 }
 
-/// Runs the kernel apart from its inputs and in place in every way that its op allows; all must give the same bits.
+/// Runs the kernel with separate outputs, and in place in every way that its op allows. All runs must give the same bits.
 pub(in crate::ops) fn run_every_way(kernel: &Kernel, attributes: &[u32], inputs: &[&Value]) -> Vec<Value> {
     let (result, want) = run(kernel, attributes, inputs, &[]);
     result.unwrap();
@@ -122,7 +122,7 @@ pub(in crate::ops) fn run_every_way(kernel: &Kernel, attributes: &[u32], inputs:
     want
 }
 
-/// Shapes of two operands that broadcast.
+/// Pairs of operand shapes that broadcast.
 pub(in crate::ops) const SHAPES: [(&[u32], &[u32]); 8] = [
     (&[3, 4], &[3, 4]),
     (&[3, 4], &[4]),
@@ -134,27 +134,27 @@ pub(in crate::ops) const SHAPES: [(&[u32], &[u32]); 8] = [
     (&[0, 3], &[3]),
 ];
 
-/// Asserts that `got` is `want` but for rounding: NaN for NaN, and a zero of the same sign.
+/// Asserts that `got` equals `want` up to rounding. NaN equals NaN, and zeros must have the same sign.
 fn assert_near(got: f32, want: f32, what: &str) {
     let near = (got - want).abs() <= want.abs() * 1e-6 && got.is_sign_negative() == want.is_sign_negative();
     assert!(near || got == want && want != 0.0 || got.is_nan() && want.is_nan(), "{what} is {got}, not {want}");
 }
 
-/// Holds a kernel of f32 against pairs of argument and value, in place and apart.
+/// Checks a kernel of f32 against pairs of argument and value, in place and with a separate output.
 pub(in crate::ops) fn check_unary(kernel: &Kernel, table: &[(f32, f32)]) {
     let x: Vec<f32> = table.iter().map(|row| row.0).collect();
     let y = run_every_way(kernel, &[], &[&Value::new(&x, &[x.len() as u32])])[0].elements::<f32>();
     table.iter().zip(y).for_each(|(&(x, want), y)| assert_near(y, want, &std::format!("{} of {x}", kernel.def.name)));
 }
 
-/// Holds a kernel of f32 against triples of two arguments and value, in place and apart.
+/// Checks a kernel of f32 against triples of two arguments and a value, in place and with a separate output.
 pub(in crate::ops) fn check_binary(kernel: &Kernel, table: &[(f32, f32, f32)]) {
     let column = |pick: fn(&(f32, f32, f32)) -> f32| Value::new(&table.iter().map(pick).collect::<Vec<_>>(), &[table.len() as u32]);
     let y = run_every_way(kernel, &[], &[&column(|row| row.0), &column(|row| row.1)])[0].elements::<f32>();
     table.iter().zip(y).for_each(|(&(a, b, want), y)| assert_near(y, want, &std::format!("{} of {a} and {b}", kernel.def.name)));
 }
 
-/// Holds a comparison's kernel of f32 against `naive`, for all pairs of some odd numbers.
+/// Checks a comparison kernel of f32 against `naive`, for all pairs of some special numbers.
 pub(in crate::ops) fn check_comparison(kernel: &Kernel, naive: fn(f32, f32) -> bool) {
     let odd = [f32::NAN, f32::NEG_INFINITY, -1.0, -0.0, 0.0, 2.0, f32::INFINITY];
     let (result, y) = run(kernel, &[], &[&Value::new(&odd, &[7, 1]), &Value::new(&odd, &[7])], &[]);
@@ -163,7 +163,7 @@ pub(in crate::ops) fn check_comparison(kernel: &Kernel, naive: fn(f32, f32) -> b
     assert_eq!(y[0].elements::<Bool>(), want);
 }
 
-/// Asserts that an integer division refuses zeros that it would divide by, and only those.
+/// Asserts that an integer division fails for zeros that it would divide by, and only for those.
 pub(in crate::ops) fn check_division(kernel: &Kernel) {
     let divide = |a: &Value, b: &Value| run(kernel, &[], &[a, b], &[]).0;
     let (a, none) = (Value::new(&[5, 6], &[2, 1]), Value::new::<i32>(&[], &[0, 1]));
@@ -171,7 +171,7 @@ pub(in crate::ops) fn check_division(kernel: &Kernel) {
     assert_eq!(divide(&none, &Value::new(&[0], &[])), Ok(()));
 }
 
-/// Holds a kernel of booleans against `naive`.
+/// Checks a kernel of booleans against `naive`.
 pub(in crate::ops) fn check_logical(kernel: &Kernel, naive: fn(bool, bool) -> bool) {
     let all = [Bool(0), Bool(1), Bool(9)];
     let y = &run_every_way(kernel, &[], &[&Value::new(&all, &[3, 1]), &Value::new(&all, &[3])])[0];
@@ -179,7 +179,7 @@ pub(in crate::ops) fn check_logical(kernel: &Kernel, naive: fn(bool, bool) -> bo
     assert_eq!(y.elements::<Bool>().iter().map(|y| y.0).collect::<Vec<u8>>(), want);
 }
 
-/// The index of each element of a tensor of `dims`, in row-major order.
+/// Returns the index of each element of a tensor of `dims`, in row-major order.
 pub(in crate::ops) fn indices(dims: &[u32]) -> Vec<Vec<u32>> {
     dims.iter().fold(std::vec![Vec::new()], |indices, &dim| {
         let longer = |index: Vec<u32>| (0..dim).map(move |last| index.iter().copied().chain([last]).collect());
@@ -187,12 +187,12 @@ pub(in crate::ops) fn indices(dims: &[u32]) -> Vec<Vec<u32>> {
     })
 }
 
-/// The position of an index in a tensor of `dims`.
+/// Returns the position of an index in a tensor of `dims`.
 pub(in crate::ops) fn position(dims: &[u32], index: &[u32]) -> usize {
     dims.iter().zip(index).fold(0, |position, (&dim, &index)| position * dim as usize + index as usize)
 }
 
-/// Every list of up to `rank` dimensions out of `choices`.
+/// Returns every list of up to `rank` dimensions from `choices`.
 pub(in crate::ops) fn shapes(rank: usize, choices: &[u32]) -> Vec<Vec<u32>> {
     let mut all = std::vec![Vec::new()];
     let mut last = all.clone();
@@ -204,7 +204,7 @@ pub(in crate::ops) fn shapes(rank: usize, choices: &[u32]) -> Vec<Vec<u32>> {
     all
 }
 
-/// Holds the gradient rule of `op` against central differences in f64, for every input of f64.
+/// Checks the gradient rule of `op` against central differences, for every input of f64.
 #[cfg(feature = "alloc")]
 pub(in crate::ops) fn check_gradient(op: &'static crate::tensor::scope::Op, attributes: &[u32], inputs: &[crate::tensor::Tensor]) {
     use crate::base::dtype::DType;
@@ -246,14 +246,14 @@ pub(in crate::ops) fn check_gradient(op: &'static crate::tensor::scope::Op, attr
     }
 }
 
-/// The device of all tests, as tensors of two devices do not meet in an op.
+/// Returns the device that all tests share. Tensors of two devices cannot be inputs of the same op.
 #[cfg(feature = "alloc")]
 pub(in crate::ops) fn device() -> &'static crate::tensor::device::Device {
     static DEVICE: std::sync::OnceLock<crate::tensor::device::Device> = std::sync::OnceLock::new();
     DEVICE.get_or_init(crate::ops::portable_cpu)
 }
 
-/// A tensor of [`numbers`].
+/// Creates a tensor of [`numbers`].
 #[cfg(feature = "alloc")]
 pub(in crate::ops) fn tensor(dims: &[u32], seed: u32) -> crate::tensor::Tensor {
     crate::tensor::Tensor::new(device(), &numbers(dims, seed), dims).unwrap()

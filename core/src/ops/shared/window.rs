@@ -1,17 +1,17 @@
-//! Windows that slide over images: the arithmetic that convolution and pooling share.
+//! Geometry of windows that slide over images, for convolution and pooling.
 
 use crate::base::error::{Error, Result};
 use core::num::{NonZeroU32, NonZeroUsize};
 
-/// What surrounds an image while a window slides over it.
+/// Padding of an image while a window slides over it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Padding {
-    /// Nothing: the window stays inside.
+    /// No padding. The window stays inside the image.
     #[default]
     Valid,
-    /// As much as makes the output `ceil(input / stride)`; where it is odd, the larger part is below and to the right.
+    /// Enough padding to make the output `ceil(input / stride)`. If its amount is odd, the larger part is below and to the right.
     Same,
-    /// This much.
+    /// Padding of a given size on each side.
     Explicit {
         /// Rows above.
         top: u32,
@@ -25,15 +25,15 @@ pub enum Padding {
 }
 
 impl Padding {
-    /// [`Padding::Valid`] as an attribute.
+    /// Attribute word of [`Padding::Valid`].
     #[cfg(feature = "alloc")]
     pub(in crate::ops) const VALID: u32 = 0;
-    /// [`Padding::Same`] as an attribute.
+    /// Attribute word of [`Padding::Same`].
     pub(in crate::ops) const SAME: u32 = 1;
-    /// [`Padding::Explicit`] as an attribute.
+    /// Attribute word of [`Padding::Explicit`].
     pub(in crate::ops) const EXPLICIT: u32 = 2;
 
-    /// As attributes: the kind; above, below, to the left, to the right.
+    /// Returns the attribute words: the kind, then the padding above, below, to the left and to the right.
     #[cfg(feature = "alloc")]
     pub(in crate::ops) fn words(self) -> (u32, [u32; 4]) {
         match self {
@@ -43,7 +43,7 @@ impl Padding {
         }
     }
 
-    /// From attributes that were checked.
+    /// Creates the padding from attribute words that were checked.
     #[cfg(feature = "alloc")]
     pub(in crate::ops) fn from_words(kind: u32, pads: [u32; 4]) -> Padding {
         let [top, bottom, left, right] = pads;
@@ -55,7 +55,7 @@ impl Padding {
     }
 }
 
-/// How a window slides along one axis. Every number, and every position in the padded input, is at most `i32::MAX`.
+/// Geometry of a window that slides along one axis. All numbers and all positions in the padded input are at most `i32::MAX`.
 #[derive(Clone, Copy)]
 pub(in crate::ops) struct Axis {
     pub(in crate::ops) input: usize,
@@ -66,7 +66,7 @@ pub(in crate::ops) struct Axis {
     before: usize,
 }
 
-/// The taps of a window that lie on the input: `first..end`, which can be empty.
+/// Taps of a window that are on the input: `first..end`, which can be empty.
 #[derive(Clone, Copy)]
 pub(in crate::ops) struct Taps {
     pub(in crate::ops) first: usize,
@@ -74,10 +74,10 @@ pub(in crate::ops) struct Taps {
 }
 
 impl Axis {
-    /// A window of `kernel` taps along an axis, for a known kind of padding.
+    /// Creates a window of `kernel` taps along an axis. `padding` must be a known kind.
     ///
-    /// Fails with [`Error::Dimension`] (of `axis` of input 0) where the window is larger than the padded input by more
-    /// than a stride, which gives no output at all, and with [`Error::TooLarge`] beyond `i32::MAX`.
+    /// Fails with [`Error::Dimension`] (of `axis` of input 0) if the window is larger than the padded input by more than a
+    /// stride, so that there is no output at all. Fails with [`Error::TooLarge`] if a number exceeds `i32::MAX`.
     pub(in crate::ops) fn new(
         axis: u8,
         [input, kernel]: [u32; 2],
@@ -105,17 +105,17 @@ impl Axis {
         Ok(Axis { input, output, kernel, stride: usize_of(stride), dilation: usize_of(dilation), before: before as usize })
     }
 
-    /// The stride.
+    /// Returns the stride.
     pub(in crate::ops) fn stride(&self) -> usize {
         self.stride.get()
     }
 
-    /// The dilation.
+    /// Returns the dilation.
     pub(in crate::ops) fn dilation(&self) -> usize {
         self.dilation.get()
     }
 
-    /// The taps of the window at output position `at` that lie on the input.
+    /// Returns the taps of the window at output position `at` that are on the input.
     pub(in crate::ops) fn taps(&self, at: usize) -> Taps {
         let start = at * self.stride.get();
         Taps {
@@ -124,27 +124,27 @@ impl Axis {
         }
     }
 
-    /// Where tap `tap` of the window at output position `at` lies on the input, for a tap that does.
+    /// Returns the input position of tap `tap` of the window at output position `at`. The tap must be on the input.
     pub(in crate::ops) fn input_at(&self, at: usize, tap: usize) -> usize {
         (at * self.stride.get() + tap * self.dilation.get()).wrapping_sub(self.before)
     }
 
-    /// The output positions at which tap `tap` lies on the input: from the first to before the second.
+    /// Returns the range of output positions at which tap `tap` is on the input: the first, and the first after the range.
     pub(in crate::ops) fn outputs(&self, tap: usize) -> (usize, usize) {
         let reach = tap * self.dilation.get();
         let first = self.before.saturating_sub(reach).div_ceil(self.stride.get());
         (first, (self.input + self.before).saturating_sub(reach).div_ceil(self.stride.get()).min(self.output))
     }
 
-    /// The taps that can lie on input position `position`: those for which [`Axis::output_at`] gives an output.
+    /// Returns the taps that can be on input position `position`: those for which [`Axis::output_at`] can return an output.
     pub(in crate::ops) fn taps_on(&self, position: usize) -> Taps {
         let position = position + self.before;
         let beyond = position.checked_sub(self.output * self.stride.get());
         Taps { first: beyond.map_or(0, |beyond| beyond / self.dilation + 1), end: (position / self.dilation + 1).min(self.kernel) }
     }
 
-    /// The output position whose window lies with tap `tap`, one of [`Axis::taps_on`], on input position `position`;
-    /// `None` if strides step over it.
+    /// Returns the output position whose window has tap `tap`, one of [`Axis::taps_on`], on input position `position`. Returns
+    /// `None` if the stride skips it.
     pub(in crate::ops) fn output_at(&self, position: usize, tap: usize) -> Option<usize> {
         let start = (position + self.before).wrapping_sub(tap * self.dilation.get());
         let output = start / self.stride;
@@ -152,12 +152,12 @@ impl Axis {
     }
 }
 
-/// Attribute `index` as a number above 0.
+/// Returns attribute `index` as a number above 0. Fails if it is 0.
 pub(in crate::ops) fn positive(word: u32, index: u8) -> Result<NonZeroU32> {
     NonZeroU32::new(word).ok_or(Error::Attribute { index })
 }
 
-/// `length` elements from `start`; none where they are not all there.
+/// Returns `length` elements from `start` on, or an empty slice if they are not all there.
 #[inline]
 pub(in crate::ops) fn part<T>(elements: &[T], start: usize, length: usize) -> &[T] {
     elements.get(start..).and_then(|elements| elements.get(..length)).unwrap_or(&[])

@@ -1,13 +1,13 @@
-//! One step of Adam on a variable `w` with its moments `m` and `v`, for the gradient `g`, the learning rate `a` and the
-//! number `n` of steps before this one. f32 and f64. As `keras.optimizers.Adam` (Kingma and Ba, arXiv:1412.6980):
+//! One step of Adam on a variable `w` with its moments `m` and `v`. `g` is the gradient, `a` the learning rate, and `n` the
+//! number of earlier steps. Element types: f32 and f64. Like `keras.optimizers.Adam` (Kingma and Ba, arXiv:1412.6980):
 //!
 //! ```text
 //! m' = m + (g - m) · (1 - β₁)          α = a · √(1 - β₂ⁿ⁺¹) / (1 - β₁ⁿ⁺¹)
 //! v' = v + (g² - v) · (1 - β₂)         w' = w - m' · α / (√v' + ε)
 //! ```
 //!
-//! `1 - β` is an attribute, because the nearest f32 to it is not 1 minus the nearest f32 to β: for 0.999 they differ by
-//! 5 · 10⁻⁵ of it.
+//! `1 - β` is an attribute of its own, because the nearest f32 to it is not 1 minus the nearest f32 to β. For 0.999 the relative
+//! difference is 5 · 10⁻⁵.
 
 use crate::base::dtype::{DType, Float};
 use crate::base::error::{Error, Result};
@@ -21,15 +21,15 @@ use crate::{
 };
 use bytemuck::{Pod, Zeroable};
 
-/// The attribute words.
+/// Attribute words of the op.
 #[derive(Clone, Copy, Debug, Pod, Zeroable)]
 #[repr(C)]
 pub struct Attributes {
-    /// How much of the first moment is kept in a step: 0 or more, less than 1.
+    /// Decay rate β₁ of the first moment, at least 0 and less than 1.
     pub beta_1: f32,
-    /// How much of the second moment is kept in a step: 0 or more, less than 1.
+    /// Decay rate β₂ of the second moment, at least 0 and less than 1.
     pub beta_2: f32,
-    /// What is added to the root of the second moment: 0 or more.
+    /// Constant ε that is added to the root of the second moment, at least 0.
     pub epsilon: f32,
     /// 1 - β₁, rounded once.
     pub rate_1: f32,
@@ -39,14 +39,14 @@ pub struct Attributes {
 
 #[cfg(feature = "alloc")]
 impl Attributes {
-    /// For these β₁, β₂ and ε.
+    /// Creates the attribute words for these β₁, β₂ and ε.
     pub(crate) fn new([beta_1, beta_2]: [f64; 2], epsilon: f64) -> Attributes {
         let [beta_1, beta_2, epsilon, rate_1, rate_2] = [beta_1, beta_2, epsilon, 1.0 - beta_1, 1.0 - beta_2].map(|value| value as f32);
         Attributes { beta_1, beta_2, epsilon, rate_1, rate_2 }
     }
 }
 
-/// The op.
+/// Definition of the op.
 pub static DEF: OpDef =
     OpDef { code: crate::ops::code::adam_step, name: "adam_step", inputs: (6, 6), outputs: 3, infer, in_place: &[(0, 0), (1, 1), (2, 2)] };
 
@@ -55,8 +55,8 @@ fn infer(inputs: &[TensorType], attributes: &[u32], outputs: &mut [TensorType]) 
     infer_step(inputs, 4, attributes, outputs)
 }
 
-/// The shape rule of a step: inputs 0, 1 and 2 are the variable and its moments, those from `scalars` on the learning rate and the
-/// number of steps.
+/// Shape rule of a step. Inputs 0, 1 and 2 are the variable and its moments. Input `scalars` is the learning rate, and the next
+/// input is the number of earlier steps.
 pub(in crate::ops) fn infer_step(inputs: &[TensorType], scalars: u8, attributes: &[u32], outputs: &mut [TensorType]) -> Result<()> {
     let (Some(variable), [_, .., learning_rate, iterations]) = (inputs.first(), inputs) else {
         return Err(Error::Arity { got: inputs.len() as u8 });
@@ -87,7 +87,7 @@ pub(in crate::ops) fn infer_step(inputs: &[TensorType], scalars: u8, attributes:
     Ok(())
 }
 
-/// What a step does to each element.
+/// Update of one element in a step.
 #[derive(Clone, Copy)]
 pub(in crate::ops) struct Rule<T> {
     rate_1: T,
@@ -97,7 +97,8 @@ pub(in crate::ops) struct Rule<T> {
 }
 
 impl<T: Float> Rule<T> {
-    /// The rule that the attributes of `call` give, and its inputs from `scalars` on: the learning rate and the number of steps.
+    /// Creates the rule from the attributes and inputs of `call`. Input `scalars` is the learning rate, and the next input is the
+    /// number of earlier steps.
     pub(in crate::ops) fn new(call: &Call<'_, '_>, scalars: usize) -> Result<Rule<T>> {
         let attributes: Attributes = call.attributes()?;
         let [beta_1, beta_2, epsilon, rate_1, rate_2] =
@@ -109,7 +110,7 @@ impl<T: Float> Rule<T> {
         Ok(Rule { rate_1, rate_2, epsilon, alpha: learning_rate.mul(correction) })
     }
 
-    /// Steps a variable and its moments against the gradient `g`.
+    /// Updates a variable and its moments for the gradient `g`.
     #[inline(always)]
     pub(in crate::ops) fn step(&self, [w, m, v]: [&mut T; 3], g: T) {
         *m = m.add(g.sub(*m).mul(self.rate_1));
@@ -148,11 +149,12 @@ pub static OP: Op = Op {
 
 #[cfg(feature = "alloc")]
 impl Tensor {
-    /// The variable `self` and its moments after a step of Adam: `[variable, m, v]`. `iterations` counts the steps before
-    /// this one.
+    /// Returns the variable `self` and its moments after a step of Adam: `[variable, m, v]`. `iterations` is the number of
+    /// earlier steps.
     ///
-    /// Fails unless `m`, `v` and `gradient` are of the type of `self`, which is f32 or f64, `learning_rate` is a scalar of
-    /// it and `iterations` one of i64; or where β₁ or β₂ is not at least 0 and less than 1, or ε is negative or not finite.
+    /// Fails unless `self` is f32 or f64, and `m`, `v` and `gradient` have its type. `learning_rate` must be a scalar of the same
+    /// element type, and `iterations` a scalar of i64. Fails if β₁ or β₂ is not at least 0 and less than 1, or if ε is negative
+    /// or not finite.
     ///
     /// ```
     /// # use gradlet_core::{Tensor, ops};

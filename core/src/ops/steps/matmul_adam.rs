@@ -1,8 +1,8 @@
-//! A step of Adam on the kernel of a dense layer, in place: `adam_step` with the gradient `xᵀ · dy`.
+//! One step of Adam on the kernel of a dense layer, in place: `adam_step` with the gradient `xᵀ · dy`.
 //!
-//! The gradient of the kernel is never stored: this is `matmul` of x transposed with dy, followed by `adam_step`, and has their
-//! bits. `variable[k,n]` and its moments, `x[m,k]`, `dy[m,n]`, a scalar learning rate and the number of steps before this one.
-//! f32 and f64.
+//! The gradient of the kernel is never stored. The result has the bits of `matmul` of x transposed with dy, followed by
+//! `adam_step`. The inputs are `variable[k,n]` and its two moments, `x[m,k]`, `dy[m,n]`, a scalar learning rate, and the number
+//! of earlier steps. Element types: f32 and f64.
 
 use crate::base::dtype::Float;
 use crate::base::error::{Error, Result};
@@ -16,7 +16,7 @@ use crate::tensor::scope::{Gradient, Op};
 
 pub use crate::ops::adam_step::Attributes;
 
-/// The op.
+/// Definition of the op.
 pub static DEF: OpDef = OpDef {
     code: crate::ops::code::matmul_adam,
     name: "matmul_adam",
@@ -72,7 +72,7 @@ fn run<T: Float>(call: &mut Call<'_, '_>) -> Result<()> {
 
 crate::ops::kernels!(run: F32 = f32, F64 = f64);
 
-/// The op.
+/// The op, with the facts that only the host needs.
 #[cfg(feature = "alloc")]
 pub static OP: Op = Op {
     tf_type: Some("MatMulAdam"),

@@ -1,7 +1,7 @@
-//! A step of gradient descent on the kernel of a dense layer: `variable' = variable − learning_rate · (xᵀ · dy)`, in place.
+//! One step of gradient descent on the kernel of a dense layer, in place: `variable' = variable − learning_rate · (xᵀ · dy)`.
 //!
-//! The gradient of the kernel is never stored: this is `matmul` of x transposed with dy, followed by `sgd_step`, and has
-//! their bits. `variable[k,n]`, `x[m,k]`, `dy[m,n]` and a scalar learning rate. f32 and f64. As
+//! The gradient of the kernel is never stored. The result has the bits of `matmul` of x transposed with dy, followed by
+//! `sgd_step`. The inputs are `variable[k,n]`, `x[m,k]`, `dy[m,n]` and a scalar learning rate. Element types: f32 and f64. As
 //! `tf.raw_ops.ResourceApplyGradientDescent` of a product.
 
 use crate::base::dtype::Float;
@@ -12,7 +12,7 @@ use crate::ops::shared::contraction::{Rows, add_rows, outer};
 #[cfg(feature = "alloc")]
 use crate::tensor::scope::{Gradient, Op};
 
-/// The op.
+/// Definition of the op.
 pub static DEF: OpDef =
     OpDef { code: crate::ops::code::matmul_sgd, name: "matmul_sgd", inputs: (4, 4), outputs: 1, infer, in_place: &[(0, 0)] };
 
@@ -70,7 +70,7 @@ fn run<T: Float>(call: &mut Call<'_, '_>) -> Result<()> {
 
 crate::ops::kernels!(run: F32 = f32, F64 = f64);
 
-/// The op.
+/// The op, with the facts that only the host needs.
 #[cfg(feature = "alloc")]
 pub static OP: Op = Op {
     tf_type: Some("MatMulSgd"),

@@ -1,4 +1,4 @@
-//! An optimizer's update of one variable as one op.
+//! Optimizer steps: each op updates one variable.
 
 pub mod adam_step;
 pub mod matmul_adam;

@@ -1,4 +1,5 @@
-//! `variable' = variable - learning_rate · gradient`. f32 and f64. As `keras.optimizers.SGD` without momentum.
+//! Step of gradient descent: `variable' = variable - learning_rate · gradient`. Element types: f32 and f64. As
+//! `keras.optimizers.SGD` without momentum.
 
 use crate::base::dtype::Float;
 use crate::base::error::{Error, Result};
@@ -11,7 +12,7 @@ use crate::{
     tensor::scope::{Gradient, Op},
 };
 
-/// The op.
+/// Definition of the op.
 pub static DEF: OpDef =
     OpDef { code: crate::ops::code::sgd_step, name: "sgd_step", inputs: (3, 3), outputs: 1, infer, in_place: &[(0, 0)] };
 
@@ -47,9 +48,9 @@ pub static OP: Op = Op {
 
 #[cfg(feature = "alloc")]
 impl Tensor {
-    /// The variable `self` after a step of plain gradient descent: `self - learning_rate · gradient`.
+    /// Returns the variable `self` after a step of plain gradient descent: `self - learning_rate · gradient`.
     ///
-    /// Fails unless `gradient` is of the type of `self`, which is f32 or f64, and `learning_rate` a scalar of it.
+    /// Fails unless `self` is f32 or f64, `gradient` has its type, and `learning_rate` is a scalar of the same element type.
     ///
     /// ```
     /// # use gradlet_core::{Tensor, ops};

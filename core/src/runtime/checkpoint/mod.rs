@@ -1,9 +1,9 @@
 //! Flat checkpoints: the values of an artifact's variables, for files, streams and flash.
 //!
-//! A device saves what it learnt with [`Session::save`](crate::Session::save) and takes it back with
-//! [`Session::restore`](crate::Session::restore), through any [`embedded_io`] writer and reader, without a heap; [`Slots`](crate::Slots)
-//! keeps checkpoints in flash. A host reads one with [`FlatCheckpoint`] and makes one of any values with [`write()`]. `SPEC.md` has the
-//! format.
+//! A device saves its trained variables with [`Session::save`](crate::Session::save) and restores them with
+//! [`Session::restore`](crate::Session::restore), through any [`embedded_io`] writer and reader and without a heap.
+//! [`Slots`](crate::runtime::Slots) keeps checkpoints in flash. A host reads a checkpoint with [`FlatCheckpoint`] and writes one from any values
+//! with [`write()`]. `SPEC.md` specifies the format.
 
 mod session;
 mod slice;
@@ -16,36 +16,35 @@ use crate::base::shape::TensorType;
 use crate::runtime::program::{Checksum, NONE, Program, checksum};
 use embedded_io::{Error as _, ErrorKind, Write};
 
-/// The first bytes of a checkpoint.
+/// The first four bytes of a checkpoint.
 pub const MAGIC: [u8; 4] = *b"GRDC";
 /// The format version that this crate writes and reads, as (major, minor).
 pub const VERSION: (u16, u16) = (1, 0);
 
-/// The words of the header: magic, version, length and checksum of the artifact, entries, bytes.
+/// Number of words in the header: magic, version, length of the artifact, checksum of the artifact, number of entries, size in bytes.
 const HEADER: usize = 6;
-/// The words of an entry's head: variable, element type and rank, bytes of its body.
+/// Number of words in an entry's head: variable; element type and rank; size of the body in bytes.
 const HEAD: usize = 3;
-/// The bytes of the header, which is written twice with a checksum each time.
+/// Size of the header in bytes. The header is stored twice, with a checksum each time.
 const HEADER_BYTES: u32 = frame_bytes(HEADER);
-/// The bytes of an entry beside its body: its head, and the checksum at its end.
+/// Size of an entry without its body, in bytes: its head, and the checksum at its end.
 const ENTRY_BYTES: u32 = frame_bytes(HEAD) + 4;
 
 const fn frame_bytes(words: usize) -> u32 {
     (2 * 4 * (words + 1)) as u32
 }
 
-/// What tells an artifact from others: a checkpoint says which one it belongs to.
+/// The identity of an artifact. A checkpoint stores the identity of the artifact that it belongs to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[cfg_attr(feature = "alloc", derive(serde::Serialize, serde::Deserialize))]
 pub struct Identity {
-    /// The bytes of the artifact.
+    /// Length of the artifact, in bytes.
     pub length: u32,
-    /// The CRC-32C of its bytes, as its header has it.
+    /// CRC-32C of the artifact's bytes, as its header stores it.
     pub checksum: u32,
 }
 
 impl Program<'_> {
-    /// What tells this artifact from others.
+    /// Returns the identity of this artifact.
     pub fn identity(&self) -> Identity {
         Identity { length: self.header.length, checksum: self.header.checksum }
     }
@@ -56,13 +55,13 @@ impl Program<'_> {
 pub struct Entry<'a> {
     /// The variable's index in the artifact.
     pub variable: u32,
-    /// Its type.
+    /// The variable's type.
     pub tensor_type: TensorType,
-    /// Its elements, little-endian, in row-major order.
+    /// The elements, little-endian, in row-major order.
     pub data: &'a [u8],
 }
 
-/// What can go wrong in here: one byte, which makes for much less code than an [`Error`].
+/// The faults of this module. A fault with its details apart takes much less code than an [`Error`].
 #[derive(Clone, Copy, PartialEq)]
 pub(crate) enum Fault {
     NotACheckpoint,
@@ -78,7 +77,7 @@ pub(crate) enum Fault {
 }
 
 impl Fault {
-    /// The error, of this variable, version, artifact or slot.
+    /// Converts the fault into an error. `detail` is the variable, version, checksum of the artifact, or slot that the error names.
     #[inline(never)]
     pub(crate) fn error(self, detail: u32) -> Error {
         match self {
@@ -96,29 +95,30 @@ impl Fault {
     }
 }
 
-/// The error of a fault that is about no variable.
+/// Converts a fault that concerns no variable into an error.
 fn told(outcome: Outcome) -> Result<()> {
     outcome.map_err(|fault| fault.error(NONE))
 }
 
 pub(crate) type Outcome<T = ()> = Result<T, Fault>;
-/// A variable with its type and its elements.
+/// A variable's index, its type and the bytes of its elements.
 type Value<'a> = (u32, &'a TensorType, &'a [u8]);
 
-/// What takes bytes that are to be written.
+/// A destination for bytes.
 pub(crate) trait Put {
     fn put(&mut self, bytes: &[u8]) -> Outcome;
 }
 
-/// What fills a buffer with the next bytes.
+/// A source of bytes.
 pub(crate) trait Take {
+    /// Fills `bytes` with the next bytes of the source.
     fn take(&mut self, bytes: &mut [u8]) -> Outcome;
 }
 
 struct Writer<'a, W>(&'a mut W);
 
 impl<W: Write> Put for Writer<'_, W> {
-    // As `write_all`, which would link a panic.
+    // Like `write_all`, which would link a panic.
     fn put(&mut self, mut bytes: &[u8]) -> Outcome {
         while !bytes.is_empty() {
             let written = self.0.write(bytes).map_err(|error| Fault::Io(error.kind()))?;
@@ -134,10 +134,10 @@ impl<W: Write> Writer<'_, W> {
     }
 }
 
-/// Where a checkpoint is read from.
+/// A source from which a checkpoint is read.
 pub(crate) struct Reading<'a> {
     bytes: &'a mut dyn Take,
-    /// What a fault is about: a variable, a version, an artifact.
+    /// The variable, version or artifact that a fault refers to; [`NONE`] if there is none.
     detail: u32,
 }
 
@@ -146,16 +146,16 @@ impl<'a> Reading<'a> {
         Reading { bytes, detail: NONE }
     }
 
-    /// What was read, or the error of a fault.
+    /// Converts the fault of `outcome` into an error about [`Reading::detail`].
     fn outcome<T>(&self, outcome: Outcome<T>) -> Result<T> {
         outcome.map_err(|fault| fault.error(self.detail))
     }
 }
 
-/// Writes a checkpoint of these values, for the artifact `artifact`.
+/// Writes a checkpoint of `entries` for the artifact `artifact`.
 ///
 /// ```
-/// use gradlet_core::checkpoint::{Entry, FlatCheckpoint, Identity, write};
+/// use gradlet_core::runtime::checkpoint::{Entry, FlatCheckpoint, Identity, write};
 /// use gradlet_core::{DType, Shape, TensorType};
 /// let bias = Entry { variable: 1, tensor_type: TensorType::new(DType::U8, Shape::new(&[2])?), data: &[7, 9] };
 /// let artifact = Identity { length: 1024, checksum: 0x1234_5678 };
@@ -167,8 +167,8 @@ impl<'a> Reading<'a> {
 /// # Ok::<(), gradlet_core::Error>(())
 /// ```
 ///
-/// Fails with [`Error::NoSuchTensor`] where a variable does not come after the one before it, with [`Error::TensorType`] where data has
-/// not the bytes of its type, with [`Error::TooLarge`] beyond 4 GiB, and with [`Error::Io`].
+/// Fails with [`Error::NoSuchTensor`] if the variables are not in ascending order, with [`Error::TensorType`] if the length of an entry's
+/// data does not match its type, with [`Error::TooLarge`] if the checkpoint exceeds 4 GiB, and with [`Error::Io`] if the writer does.
 pub fn write<'v, W: Write>(writer: &mut W, artifact: Identity, entries: impl Iterator<Item = Entry<'v>> + Clone) -> Result<()> {
     let (mut next, mut count, mut bytes) = (0, 0, HEADER_BYTES);
     for Entry { variable, tensor_type, data } in entries.clone() {
@@ -190,13 +190,13 @@ pub fn write<'v, W: Write>(writer: &mut W, artifact: Identity, entries: impl Ite
     told(writer.flush())
 }
 
-/// Element type and rank, as a head has them, and the dimensions, which begin a body.
+/// Returns the element type and rank as an entry's head stores them, and the dimensions, which begin its body.
 fn parts(tensor_type: &TensorType) -> (u32, &[u8]) {
     let dims = tensor_type.shape.dims();
     (tensor_type.dtype as u32 | (dims.len() as u32) << 8, bytemuck::cast_slice(dims))
 }
 
-/// Counts an entry, and adds its bytes to those of the checkpoint.
+/// Adds one to the number of entries, and the entry's size to the size of the checkpoint.
 fn measure((_, tensor_type, data): Value<'_>, count: &mut u32, bytes: &mut u32) {
     let body = u32::try_from(parts(tensor_type).1.len() + data.len()).unwrap_or(u32::MAX);
     *bytes = bytes.saturating_add(ENTRY_BYTES).saturating_add(body);
@@ -219,7 +219,7 @@ fn put_value(put: &mut dyn Put, (variable, tensor_type, data): Value<'_>) -> Out
     Ok(())
 }
 
-/// Writes `words` twice, each time with their checksum: what was lost of one copy, the other one has.
+/// Writes `words` twice, each time with their checksum, so that a reader can use the second copy if the first is damaged.
 fn put_frame(put: &mut dyn Put, words: &[u32]) -> Outcome {
     let words = bytemuck::cast_slice(words);
     let sum = checksum(words).to_le_bytes();
@@ -230,7 +230,8 @@ fn put_frame(put: &mut dyn Put, words: &[u32]) -> Outcome {
     Ok(())
 }
 
-/// Reads `words` as [`put_frame`] writes them: from a copy that is whole, or the second one if none is. Gives how many are.
+/// Reads `words` as [`put_frame`] writes them. They come from a copy with the right checksum; if neither copy has it, they come from the
+/// second one. Returns the number of intact copies.
 #[inline(never)]
 fn take_frame(source: &mut Reading<'_>, words: &mut [u32]) -> Outcome<u8> {
     let (mut copy, mut sum, mut whole) = ([0; HEADER], [0; 4], 0);
@@ -247,15 +248,15 @@ fn take_frame(source: &mut Reading<'_>, words: &mut [u32]) -> Outcome<u8> {
     Ok(whole)
 }
 
-/// What a header says.
+/// The contents of a header.
 #[derive(Clone, Copy)]
 struct Header {
     artifact: Identity,
-    /// The number of entries.
+    /// Number of entries.
     count: u32,
-    /// The bytes of all entries.
+    /// Size of all entries, in bytes.
     bytes: u32,
-    /// True if both copies are whole.
+    /// True if both copies of the header are intact.
     whole: bool,
 }
 

@@ -1,4 +1,4 @@
-//! Checkpoints of a session: out of its variables, and back into them.
+//! Saves the variables of a session to checkpoints and restores them.
 
 use super::{
     ENTRY_BYTES, Fault, HEAD, HEADER_BYTES, Header, Outcome, Put, Reading, Take, Value, Writer, measure, parts, put_header, put_value,
@@ -10,25 +10,25 @@ use crate::runtime::exec::Session;
 use crate::runtime::program::{Checksum, NONE, Program, VariableRecord};
 use embedded_io::{Error as _, Read, Write};
 
-/// The bytes that are read at once.
+/// Number of bytes that are read together.
 const CHUNK: usize = 64;
 
-/// Which variables a checkpoint has.
+/// The set of variables that a checkpoint contains.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Contents {
-    /// All.
+    /// All variables that have a value.
     Full,
-    /// Those whose value is not the one that the artifact gives them: what was learnt.
+    /// The variables whose value differs from their initial value in the artifact.
     Changed,
 }
 
 impl Session<'_, '_> {
-    /// Writes a checkpoint of the variables, optimizer's state included.
+    /// Writes a checkpoint of the variables, including the optimizer's state.
     ///
     /// ```no_run
-    /// use gradlet_core::Contents;
+    /// use gradlet_core::runtime::checkpoint::Contents;
     /// # fn firmware(session: &mut gradlet_core::Session<'_, '_>) -> gradlet_core::Result<()> {
-    /// let mut memory = [0; 4096]; // or a UART, a file: whatever is `embedded_io::Write`
+    /// let mut memory = [0; 4096]; // or a UART or a file: any `embedded_io::Write`
     /// session.save(&mut &mut memory[..], Contents::Changed)?;
     /// session.restore(&mut &memory[..])
     /// # }
@@ -46,13 +46,13 @@ impl Session<'_, '_> {
         self.saved(contents).try_for_each(|value| put_value(put, value))
     }
 
-    /// The bytes that [`Session::save`] writes.
+    /// Returns the number of bytes that [`Session::save`] writes.
     pub fn checkpoint_len(&self, contents: Contents) -> u32 {
         let [_, bytes] = self.extent(contents);
         bytes
     }
 
-    /// The number of variables in a checkpoint, and its bytes.
+    /// Returns the number of variables in a checkpoint and the size of the checkpoint in bytes.
     #[inline(never)]
     fn extent(&self, contents: Contents) -> [u32; 2] {
         let [mut count, mut bytes] = [0, HEADER_BYTES];
@@ -64,7 +64,8 @@ impl Session<'_, '_> {
         (0..self.variable_count() as u32).filter_map(move |variable| self.saved_value(variable, contents))
     }
 
-    /// A variable's value, if a checkpoint has it. One without a value, because it is zeros that no loaded signature assigns, is in none.
+    /// Returns the value of a variable if a checkpoint contains it. A variable whose initial value is zero and that no loaded signature
+    /// assigns has no value, so no checkpoint contains it.
     #[inline(never)]
     fn saved_value(&self, variable: u32, contents: Contents) -> Option<Value<'_>> {
         let program = self.program();
@@ -74,15 +75,15 @@ impl Session<'_, '_> {
         is_saved.then_some((variable, tensor_type, data))
     }
 
-    /// Sets the variables to what the checkpoint has; those that it does not have, to their initial values.
+    /// Sets the variables to the values in a checkpoint. Variables that the checkpoint does not contain get their initial values.
     ///
-    /// All or nothing: a checkpoint of another artifact changes nothing. A stream is not read twice, so a checkpoint that turns out to be
-    /// damaged later leaves all variables with their initial values, as [`Session::reset`] does. What can be read twice can be tried
-    /// first, by [`Session::verify`]; [`Slots`](crate::Slots) checks its bytes first.
+    /// The result is all or nothing. A checkpoint of another artifact changes nothing. A stream is read only once, so damage that is
+    /// found after the header resets all variables to their initial values, as [`Session::reset`] does. If the source can be read twice,
+    /// the caller can check it first with [`Session::verify`]. [`Slots`](crate::runtime::Slots) always checks the bytes first.
     ///
-    /// Fails with [`Error::NotACheckpoint`], [`Error::CheckpointVersion`], [`Error::OtherArtifact`], [`Error::CutShort`], [`Error::Io`];
-    /// with [`Error::Damaged`], which names the variable; and with [`Error::InFlash`] where the checkpoint changes a variable that no
-    /// loaded signature assigns.
+    /// Fails with [`Error::NotACheckpoint`], [`Error::CheckpointVersion`], [`Error::OtherArtifact`], [`Error::CutShort`] or
+    /// [`Error::Io`]. Fails with [`Error::Damaged`], which names the variable if it is known. Fails with [`Error::InFlash`] if the
+    /// checkpoint changes a variable that no loaded signature assigns.
     pub fn restore<R: Read>(&mut self, reader: &mut R) -> Result<()> {
         self.restore_from(&mut Reader(reader))
     }
@@ -93,7 +94,7 @@ impl Session<'_, '_> {
         source.outcome(outcome)
     }
 
-    /// Reads a checkpoint as [`Session::restore`] does, and fails as that does, but changes nothing.
+    /// Reads a checkpoint and fails like [`Session::restore`], but changes nothing.
     pub fn verify<R: Read>(&self, reader: &mut R) -> Result<()> {
         let mut reader = Reader(reader);
         let mut source = Reading::new(&mut reader);
@@ -101,11 +102,12 @@ impl Session<'_, '_> {
         source.outcome(outcome)
     }
 
-    /// Restores what can be read of a damaged checkpoint. `lost` is told each variable that cannot be, and why; it then has its initial
-    /// value.
+    /// Restores the readable part of a damaged checkpoint. `lost` receives each variable that cannot be read, with the reason. Such a
+    /// variable has its initial value afterwards.
     ///
-    /// Fails as [`Session::restore`] where nothing can be read, and where what follows cannot be found: because the checkpoint is cut
-    /// short, or both copies of an entry's head are damaged. What was read before that stays, the rest has its initial values.
+    /// Fails like [`Session::restore`] if nothing can be read. Also fails if the next entry cannot be found, because the checkpoint is
+    /// cut short or both copies of an entry's head are damaged. Variables that were read before keep their restored values; the others
+    /// have their initial values.
     pub fn restore_readable<R: Read>(&mut self, reader: &mut R, lost: &mut dyn FnMut(u32, Error)) -> Result<()> {
         let program = self.program();
         let mut reader = Reader(reader);
@@ -118,7 +120,7 @@ impl Session<'_, '_> {
 struct Reader<'a, R>(&'a mut R);
 
 impl<R: Read> Take for Reader<'_, R> {
-    // As `read_exact`, which would link a panic.
+    // Like `read_exact`, which would link a panic.
     fn take(&mut self, mut bytes: &mut [u8]) -> Outcome {
         while !bytes.is_empty() {
             let read = self.0.read(bytes).map_err(|error| Fault::Io(error.kind()))?;
@@ -128,12 +130,12 @@ impl<R: Read> Take for Reader<'_, R> {
     }
 }
 
-/// A variable's first value; nothing for zeros.
+/// Returns the bytes of a variable's initial value; an empty slice for zeros.
 fn initial<'p>(program: &'p Program<'_>, record: &VariableRecord) -> &'p [u8] {
     if record.initial == NONE { &[] } else { program.flash(record.initial, program.bytes_of(record)) }
 }
 
-/// True if a variable's first value has these bytes from `at` on.
+/// True if the bytes of a variable's initial value, from `at` on, begin with `bytes`.
 fn is_initial(program: &Program<'_>, record: &VariableRecord, at: usize, bytes: &[u8]) -> bool {
     match initial(program, record) {
         [] => bytes.iter().all(|&byte| byte == 0),
@@ -141,7 +143,7 @@ fn is_initial(program: &Program<'_>, record: &VariableRecord, at: usize, bytes: 
     }
 }
 
-/// A variable and its type.
+/// Returns the record and the type of a variable.
 #[inline(never)]
 fn find<'p>(program: &'p Program<'_>, variable: u32) -> Option<(&'p VariableRecord, &'p TensorType)> {
     let record = program.variables.get(variable as usize)?;
@@ -149,15 +151,15 @@ fn find<'p>(program: &'p Program<'_>, variable: u32) -> Option<(&'p VariableReco
     Some((record, program.types.get(usize::from(tensor.tensor_type))?))
 }
 
-/// What is done with the values of a checkpoint.
+/// The receiver of a checkpoint's values.
 trait Target {
-    /// Sets all variables to their initial values: before the first one is set, and after an error.
+    /// Sets all variables to their initial values. Called before the first value is set, and after an error.
     fn reset(&mut self) {}
 
-    /// Takes bytes of a variable that is in memory: those from `at` on.
+    /// Sets bytes of a variable in RAM, from `at` on.
     fn set(&mut self, _variable: u32, _at: usize, _bytes: &[u8]) {}
 
-    /// A variable that cannot be read, or has no place. An error ends the reading.
+    /// Handles a variable that cannot be read or that is in flash. An error ends the reading.
     fn lose(&mut self, _variable: u32, fault: Fault) -> Outcome {
         Err(fault)
     }
@@ -202,8 +204,8 @@ impl Target for Readable<'_, '_, '_> {
     }
 }
 
-/// Reads a checkpoint, which must be this program's. If not `strict`, one whole copy of the header and of each head will do, and what was
-/// read before an error stays.
+/// Reads a checkpoint, which must belong to this program. If `strict` is false, one intact copy of the header and of each head suffices,
+/// and the values that were read before an error stay.
 fn read(program: &Program<'_>, source: &mut Reading<'_>, strict: bool, target: &mut impl Target) -> Outcome {
     let header = Header::take(source)?;
     let (own, other) = (program.identity(), header.artifact);
@@ -222,7 +224,6 @@ fn read(program: &Program<'_>, source: &mut Reading<'_>, strict: bool, target: &
     done
 }
 
-/// Reads all entries.
 fn entries(program: &Program<'_>, header: &Header, source: &mut Reading<'_>, strict: bool, target: &mut impl Target) -> Outcome {
     let (mut next, mut left) = (0, header.bytes);
     for _ in 0..header.count {
@@ -244,7 +245,7 @@ fn entries(program: &Program<'_>, header: &Header, source: &mut Reading<'_>, str
     if left == 0 { Ok(()) } else { Err(Fault::Damaged) }
 }
 
-/// Reads the body of an entry to its end. Gives what is wrong with it.
+/// Reads the body of an entry to its end. Returns the fault of the entry, if it has one.
 #[inline(always)]
 fn body(program: &Program<'_>, head: [u32; HEAD], source: &mut Reading<'_>, target: &mut impl Target) -> Outcome<Option<Fault>> {
     let [variable, kind, bytes] = head;
@@ -257,7 +258,6 @@ fn body(program: &Program<'_>, head: [u32; HEAD], source: &mut Reading<'_>, targ
     let mut sum = Checksum::NEW.add(bytemuck::cast_slice(&head));
     let (mut buffer, mut stored, mut at, mut wrong) = ([0; CHUNK], [0; 4], 0, None);
     while at < bytes {
-        // The dimensions come first.
         let part = if at < dims.len() { dims.len() } else { CHUNK };
         let chunk = buffer.get_mut(..part.min(bytes - at)).unwrap_or_default();
         source.bytes.take(chunk)?;

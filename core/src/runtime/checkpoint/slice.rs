@@ -1,4 +1,4 @@
-//! Checkpoints that are in memory whole: their entries, read in place.
+//! Checkpoints that are completely in memory, and their entries, read in place.
 
 use super::{Entry, Fault, HEAD, HEADER_BYTES, Header, Identity, Outcome, Reading, Take, take_frame};
 use crate::base::dtype::DType;
@@ -6,12 +6,12 @@ use crate::base::error::{Error, Result};
 use crate::base::shape::{MAX_RANK, Shape, TensorType};
 use crate::runtime::program::Checksum;
 
-/// A checkpoint's bytes, read in place.
+/// A checkpoint in memory, read in place.
 ///
 /// ```
 /// # fn values(bytes: &[u8]) -> gradlet_core::Result<()> {
-/// let checkpoint = gradlet_core::FlatCheckpoint::parse(bytes)?;
-/// checkpoint.verify()?; // or not: what is whole of a damaged one can be read as well
+/// let checkpoint = gradlet_core::runtime::checkpoint::FlatCheckpoint::parse(bytes)?;
+/// checkpoint.verify()?; // optional: the intact entries of a damaged checkpoint are readable too
 /// for entry in checkpoint.entries() {
 ///     let entry = entry?;
 ///     println!("variable {}: {}, {} bytes", entry.variable, entry.tensor_type, entry.data.len());
@@ -22,15 +22,15 @@ use crate::runtime::program::Checksum;
 #[derive(Clone, Copy)]
 pub struct FlatCheckpoint<'a> {
     header: Header,
-    /// What follows the header.
+    /// The bytes after the header.
     rest: &'a [u8],
 }
 
 impl<'a> FlatCheckpoint<'a> {
-    /// Reads the header. Bytes after the checkpoint's own are ignored.
+    /// Reads the header. Bytes after the end of the checkpoint are ignored.
     ///
-    /// Fails with [`Error::NotACheckpoint`], [`Error::CheckpointVersion`], [`Error::CutShort`] before the header's end, and
-    /// [`Error::Damaged`] if both copies of the header are.
+    /// Fails with [`Error::NotACheckpoint`] or [`Error::CheckpointVersion`], with [`Error::CutShort`] if the header is incomplete, and
+    /// with [`Error::Damaged`] if both copies of the header are damaged.
     pub fn parse(bytes: &'a [u8]) -> Result<FlatCheckpoint<'a>> {
         let mut rest = bytes;
         let mut source = Reading::new(&mut rest);
@@ -39,24 +39,26 @@ impl<'a> FlatCheckpoint<'a> {
         Ok(FlatCheckpoint { header, rest: rest.get(..header.bytes as usize).unwrap_or(rest) })
     }
 
-    /// The artifact that it belongs to.
+    /// Returns the identity of the artifact that the checkpoint belongs to.
     pub fn artifact(&self) -> Identity {
         self.header.artifact
     }
 
-    /// The bytes of the whole checkpoint.
+    /// Returns the size of the whole checkpoint, in bytes.
     pub fn bytes(&self) -> u64 {
         u64::from(self.header.bytes) + u64::from(HEADER_BYTES)
     }
 
-    /// The values, by variable, ascending. A damaged one is an error that names it ([`Error::Damaged`], or [`Error::TensorType`]), and the
-    /// next ones follow. After an error that names none, or [`Error::CutShort`], nothing can be found, and nothing follows.
+    /// Returns an iterator over the entries, ascending by variable. A damaged entry is an error that names its variable
+    /// ([`Error::Damaged`] or [`Error::TensorType`]), and the iterator continues with the next entry. The iterator ends where the next
+    /// entry cannot be found: after an error that names no variable, after [`Error::CutShort`], and after a variable that is out of
+    /// order.
     pub fn entries(&self) -> Entries<'a> {
         Entries { rest: self.rest, left: self.header.count, next: 0, whole: true }
     }
 
-    /// Fails where a bit is wrong anywhere: with the first error of [`FlatCheckpoint::entries`], or with [`Error::Damaged`] also where a
-    /// second copy makes up for it.
+    /// Checks every bit of the checkpoint. Fails with the first error of [`FlatCheckpoint::entries`]. Also fails with [`Error::Damaged`]
+    /// if one of the two copies of the header or of a head is damaged.
     pub fn verify(&self) -> Result<()> {
         let damaged = Error::Damaged { variable: None };
         if !self.header.whole {
@@ -77,12 +79,12 @@ impl<'a> FlatCheckpoint<'a> {
     }
 }
 
-/// The values in a checkpoint: [`FlatCheckpoint::entries`].
+/// An iterator over the entries of a checkpoint, made by [`FlatCheckpoint::entries`].
 #[derive(Clone)]
 pub struct Entries<'a> {
     rest: &'a [u8],
     left: u32,
-    /// The least variable that can follow.
+    /// Smallest variable index that can follow.
     next: u32,
     /// False if a copy of the last head was damaged.
     whole: bool,
@@ -102,7 +104,7 @@ impl<'a> Iterator for Entries<'a> {
 }
 
 impl<'a> Entries<'a> {
-    /// The head of the next entry, and its body with its checksum.
+    /// Returns the head of the next entry, and its body with the checksum.
     fn find(&mut self) -> Result<([u32; HEAD], &'a [u8])> {
         let mut head = [0; HEAD];
         let mut source = Reading::new(&mut self.rest);
@@ -133,7 +135,7 @@ fn entry(head: [u32; HEAD], body: &[u8]) -> Result<Entry<'_>> {
     Ok(Entry { variable, tensor_type, data })
 }
 
-/// The type of an entry, whose dimensions begin its body, and the elements after them.
+/// Parses the body of an entry: the dimensions, which complete its type, and the elements after them.
 fn typed(kind: u32, body: &[u8]) -> Option<(TensorType, &[u8])> {
     let (dtype, rank) = (DType::from_code(kind as u8)?, (kind >> 8) as usize);
     let (words, data) = body.split_at_checked(4 * Some(rank).filter(|&rank| rank <= MAX_RANK)?)?;

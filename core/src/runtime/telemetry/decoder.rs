@@ -1,16 +1,17 @@
-//! Reads frames off a line that loses and changes bytes.
+//! Reads frames from a serial line that may lose or change bytes.
 
-use super::{Frame, VERSION};
+use super::fields::Fields;
+use super::{Frame, VERSION, kind};
 use crate::runtime::program::checksum;
 
-/// Finds the frames in a stream of bytes, and counts what is missing.
+/// Finds the frames in a stream of bytes and counts the missing ones.
 ///
-/// A frame is given only if its checksum is right, so one that noise made is as good as never: once in 2³² pieces of noise. After noise,
-/// the next zero byte begins anew. The buffer, of the caller's, is as long as the longest frame can be; longer ones count as corrupt.
+/// A frame is delivered only if its checksum is right. Noise passes as a frame about once in 2³² corrupt frames. After noise, decoding
+/// resumes at the next zero byte. The caller provides the buffer, which must hold the longest frame. A longer frame counts as corrupt.
 ///
 /// ```
-/// use gradlet_core::telemetry::{Decoder, Frame, Telemetry};
-/// let (mut line, mut buffer) = ([0; 64], [0; 256]); // memory takes what it is given
+/// use gradlet_core::runtime::telemetry::{Decoder, Frame, Telemetry};
+/// let (mut line, mut buffer) = ([0; 64], [0; 256]); // the memory stands in for a UART
 /// let mut telemetry = Telemetry::new(&mut line[..], &mut buffer);
 /// telemetry.scalar("loss", 7, 0.25);
 /// telemetry.flush().expect("64 bytes are enough");
@@ -23,61 +24,61 @@ use crate::runtime::program::checksum;
 /// ```
 pub struct Decoder<B> {
     buffer: B,
-    /// The bytes of the frame that has begun. More than the buffer has: it does not fit.
+    /// Number of bytes of the current frame. If it exceeds the buffer's length, the frame is too long.
     length: usize,
-    /// True after the first zero byte: what came before it has no beginning.
+    /// True after the first zero byte. The bytes before it are the rest of a frame whose beginning is unknown.
     begun: bool,
-    /// The number of the next frame.
+    /// Sequence number of the next frame, once a frame has arrived.
     next: Option<u32>,
-    /// How many frames the device last said that it dropped.
+    /// Number of dropped frames that the device last reported.
     dropped: u32,
     link: Link,
 }
 
-/// What a reader knows of its line.
+/// The state of a line, as its reader sees it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Link {
-    /// Frames that came, those of unknown kinds among them.
+    /// Number of frames received, including those of unknown kinds.
     pub frames: u64,
-    /// Frames that were sent and did not come, by their sequence numbers.
+    /// Number of frames that were sent but not received, according to the sequence numbers.
     pub lost: u64,
-    /// Frames that were sent before the first one that came: the reader was late, or they were lost too.
+    /// Number of frames that were sent before the first received one, because the reader started late or they were lost.
     pub before: u32,
-    /// Pieces between zero bytes that are no frames: changed, cut, or too long.
+    /// Number of byte sequences between zero bytes that are not frames: changed, incomplete, or too long.
     pub corrupt: u64,
-    /// Frames of kinds that this version does not know, or of another version.
+    /// Number of frames of unknown kinds or of another protocol version.
     pub unknown: u64,
-    /// How often the device started anew.
+    /// Number of times that the device restarted.
     pub restarts: u32,
-    /// The version that the sender's last hello named, where it is not this crate's: none of its frames can be read.
+    /// Protocol version in the sender's last hello, if it is not this crate's. Its frames cannot be read.
     pub foreign: Option<u32>,
 }
 
-/// A frame that came.
+/// A received frame.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Received<'a> {
-    /// Its number: 0 for the first one since the device started.
+    /// Its sequence number: 0 for the first frame since the device started.
     pub sequence: u32,
-    /// How many frames were lost right before it.
+    /// Number of frames that were lost directly before it.
     pub lost: u32,
-    /// True if the device started anew since the frame before.
+    /// True if the device restarted since the previous frame.
     pub restarted: bool,
-    /// The frame.
+    /// The content of the frame.
     pub frame: Frame<'a>,
 }
 
 impl<B: AsRef<[u8]> + AsMut<[u8]>> Decoder<B> {
-    /// Nothing came yet.
+    /// Creates a decoder that uses `buffer` for the current frame.
     pub fn new(buffer: B) -> Decoder<B> {
         Decoder { buffer, length: 0, begun: false, next: None, dropped: 0, link: Link::default() }
     }
 
-    /// What is known of the line so far.
+    /// Returns the state of the line so far.
     pub fn link(&self) -> &Link {
         &self.link
     }
 
-    /// Takes the next bytes, and gives each frame that ends in them to `each`.
+    /// Processes the next bytes and passes each frame that ends in them to `each`.
     pub fn feed(&mut self, bytes: &[u8], each: &mut dyn FnMut(Received<'_>)) {
         for &byte in bytes {
             if byte == 0 {
@@ -91,7 +92,7 @@ impl<B: AsRef<[u8]> + AsMut<[u8]>> Decoder<B> {
         }
     }
 
-    /// A zero byte ends what came before it.
+    /// Handles a zero byte, which ends the current frame.
     fn end(&mut self, each: &mut dyn FnMut(Received<'_>)) {
         let (length, begun) = (core::mem::take(&mut self.length), core::mem::replace(&mut self.begun, true));
         if length == 0 {
@@ -101,15 +102,16 @@ impl<B: AsRef<[u8]> + AsMut<[u8]>> Decoder<B> {
             self.link.corrupt += u64::from(begun);
             return;
         };
-        // Postcard's numbers can be cut short only by a sender that is none.
-        let Ok((sequence, rest)) = postcard::take_from_bytes::<u32>(content) else {
+        let mut fields = Fields(content);
+        let Some(sequence) = fields.number() else {
             self.link.corrupt += 1;
             return;
         };
         let (mut lost, mut restarted) = self.link.count(self.next.replace(sequence.wrapping_add(1)), sequence);
-        let frame = self.link.read(rest);
+        let frame = self.link.read(fields);
         if let Some(Frame::Dropped { frames }) = frame {
-            // The account begins anew with the device, even where the frames before this one were lost.
+            // The number of dropped frames restarts with the device, so a smaller one shows a restart even if the frames before this one
+            // were lost.
             if frames < self.dropped && !restarted {
                 self.link.restarts += 1;
                 self.link.lost += u64::from(sequence - lost);
@@ -127,7 +129,7 @@ impl<B: AsRef<[u8]> + AsMut<[u8]>> Decoder<B> {
 }
 
 impl Link {
-    /// Counts a frame, and what is missing between it and the one before. Gives how many that are, and whether the device started anew.
+    /// Counts a frame and the frames missing before it. Returns the number of missing frames, and whether the device restarted.
     fn count(&mut self, next: Option<u32>, sequence: u32) -> (u32, bool) {
         self.frames += 1;
         let Some(next) = next else {
@@ -135,7 +137,7 @@ impl Link {
             return (0, false);
         };
         let ahead = sequence.wrapping_sub(next);
-        // Nothing comes late on a line, so a number that was there before is that of a new start.
+        // Frames never arrive late on a line, so a sequence number that went back shows a restart.
         let restarted = ahead > u32::MAX / 2;
         let lost = if restarted { sequence } else { ahead };
         self.lost += u64::from(lost);
@@ -143,22 +145,43 @@ impl Link {
         (lost, restarted)
     }
 
-    /// A frame of this version and a known kind.
-    fn read<'a>(&mut self, content: &'a [u8]) -> Option<Frame<'a>> {
-        if let Ok(((0u32, version), _)) = postcard::take_from_bytes::<(u32, u32)>(content) {
+    /// Parses a frame of this version and a known kind.
+    fn read<'a>(&mut self, mut fields: Fields<'a>) -> Option<Frame<'a>> {
+        let kind = u8::try_from(fields.number()?).ok()?;
+        if kind == kind::HELLO
+            && let Some(version) = Fields(fields.0).number()
+        {
             self.foreign = (version != VERSION).then_some(version);
         }
         if self.foreign.is_some() {
             return None;
         }
-        // What follows the fields that are known is a later version's.
-        postcard::take_from_bytes(content).ok().map(|(frame, _)| frame)
+        // A later version may append fields to a kind.
+        Frame::read(kind, &mut fields)
     }
 }
 
-/// Undoes what keeps zero bytes out of a frame, and gives its content if its checksum is right.
+/// Decodes a COBS frame in place. Returns its content if the checksum is right.
 fn open(bytes: &mut [u8]) -> Option<&[u8]> {
-    let length = cobs::decode_in_place(bytes).ok()?;
+    let length = decode_cobs(bytes)?;
     let (content, sum) = bytes.get(..length)?.split_last_chunk()?;
     (checksum(content).to_le_bytes() == *sum).then_some(content)
+}
+
+/// Decodes consistent overhead byte stuffing in place, and returns the length of the result. `None` if the last block is cut short.
+fn decode_cobs(bytes: &mut [u8]) -> Option<usize> {
+    let (mut from, mut to) = (0, 0);
+    while let Some(&code) = bytes.get(from) {
+        let block = from + 1..from + usize::from(code.max(1));
+        bytes.get(block.clone())?;
+        let (end, length) = (block.end, block.len());
+        bytes.copy_within(block, to);
+        (from, to) = (end, to + length);
+        // A block of 254 bytes has no zero after it, and neither has the last block.
+        if code != 0xff && from < bytes.len() {
+            bytes[to] = 0;
+            to += 1;
+        }
+    }
+    Some(to)
 }

@@ -1,12 +1,15 @@
-//! What a device tells while it learns: scalars, statistics, texts, progress, clock counts, as frames over any [`embedded_io`] writer.
+//! Telemetry of a device while it trains: scalars, statistics, texts, progress and clock ticks, sent as frames over any [`embedded_io`]
+//! writer.
 //!
-//! [`Telemetry`] writes frames into a buffer and moves its bytes to the writer only as fast as that takes them. A frame that does not
-//! fit is
-//! dropped whole, and how many were is told as soon as there is room: so a slow line never slows what it tells of. [`Decoder`] reads the
-//! frames again, whatever happened to them on the way. `SPEC.md` has the format.
+//! [`Telemetry`] puts frames into a buffer and moves its bytes to the writer only as fast as the writer accepts them. A frame that does
+//! not fit into the buffer is dropped as a whole. The number of dropped frames is sent as soon as there is room. A slow line therefore
+//! loses frames, but never blocks training. [`Decoder`] reads the frames on the host and detects lost and changed bytes. `SPEC.md`
+//! specifies the format.
 
 #[cfg(feature = "alloc")]
 mod decoder;
+#[cfg(feature = "alloc")]
+mod fields;
 #[cfg(feature = "alloc")]
 mod frame;
 mod profiler;
@@ -28,10 +31,10 @@ use core::fmt;
 use embedded_io::{Write, WriteReady};
 use queue::Queue;
 
-/// The version of the protocol that this crate sends and reads.
+/// Version of the protocol that this crate sends and reads.
 pub const VERSION: u32 = 1;
 
-/// The kinds of frames. `Queue` has one more.
+/// The numbers of the kinds of frames.
 mod kind {
     pub const HELLO: u8 = 0;
     pub const SCALAR: u8 = 1;
@@ -39,19 +42,20 @@ mod kind {
     pub const TEXT: u8 = 3;
     pub const PROGRESS: u8 = 4;
     pub const COUNTS: u8 = 5;
+    pub const DROPPED: u8 = 6;
 }
 
-/// How many counts a frame has at most: small frames find room, and a lost one takes little with it.
+/// Maximum number of instructions in one frame of ticks. Small frames find room in the buffer more easily, and a lost one loses little.
 const COUNTS: usize = 16;
 
-/// Sends frames over `writer`, through a buffer of the caller's.
+/// Sends frames to `writer` through a buffer that the caller provides.
 ///
-/// Sending puts a frame into the buffer and returns at once. [`Telemetry::poll`] moves bytes on: firmware calls it between training steps,
-/// or from the interrupt of a UART that can take another byte. A frame takes about 14 bytes beside its texts; one that is longer than the
-/// whole buffer is always dropped.
+/// Sending puts a frame into the buffer and returns immediately. [`Telemetry::poll`] moves bytes to the writer. Firmware calls it between
+/// training steps, or from the UART's interrupt when the UART can accept another byte. A frame takes about 14 bytes in addition to its
+/// texts. A frame that is longer than the whole buffer is always dropped.
 ///
 /// ```
-/// use gradlet_core::telemetry::Telemetry;
+/// use gradlet_core::runtime::telemetry::Telemetry;
 /// # struct Uart(Vec<u8>);
 /// # impl embedded_io::ErrorType for Uart { type Error = core::convert::Infallible; }
 /// # impl embedded_io::Write for Uart {
@@ -60,7 +64,7 @@ const COUNTS: usize = 16;
 /// # }
 /// # impl embedded_io::WriteReady for Uart { fn write_ready(&mut self) -> Result<bool, Self::Error> { Ok(true) } }
 /// # fn train() -> f32 { 0.5 }
-/// # let uart = Uart(Vec::new()); // a HAL's UART, or whatever is `embedded_io::Write` and `WriteReady`
+/// # let uart = Uart(Vec::new()); // a HAL's UART: any `embedded_io::Write` and `WriteReady`
 /// let mut buffer = [0; 256];
 /// let mut telemetry = Telemetry::new(uart, &mut buffer);
 /// telemetry.hello("thermostat", "DWT cycles", 64_000_000, None);
@@ -79,15 +83,17 @@ pub struct Telemetry<'b, W> {
 }
 
 impl<'b, W> Telemetry<'b, W> {
-    /// Nothing is sent yet. The buffer is best as long as what is sent between two polls.
+    /// Creates an empty queue of frames for `writer`. The buffer should hold all frames that are sent between two polls.
     pub fn new(writer: W, buffer: &'b mut [u8]) -> Telemetry<'b, W> {
         Telemetry { writer, queue: Queue::new(buffer) }
     }
 
-    /// Who sends: the first frame, and another one from time to time for readers that come late.
+    /// Sends a hello frame, which introduces the sender. It should be the first frame, and be repeated occasionally for readers that
+    /// connect later.
     ///
-    /// `clock` names what [`Telemetry::counts`] counts (`DWT cycles`, `instructions`), of which there are `hz` a second. `artifact` is
-    /// [`Program::identity`](crate::Program::identity), so that no reader takes the names of another model's ops.
+    /// `clock` names the unit that [`Telemetry::counts`] counts, such as `DWT cycles` or `instructions`, and `hz` is the number of these
+    /// units in a second. `artifact` is the result of [`Program::identity`](crate::Program::identity). It prevents a reader from showing
+    /// the names of another model's ops.
     pub fn hello(&mut self, sender: &str, clock: &str, hz: u32, artifact: Option<Identity>) {
         self.queue.begin(kind::HELLO);
         self.queue.number(VERSION);
@@ -102,14 +108,14 @@ impl<'b, W> Telemetry<'b, W> {
         self.queue.end();
     }
 
-    /// A number at a step, such as a loss.
+    /// Sends a scalar for a step, such as a loss.
     pub fn scalar(&mut self, tag: &str, step: u32, value: f32) {
         self.queue.tagged(kind::SCALAR, tag, step);
         self.queue.raw(&value.to_le_bytes());
         self.queue.end();
     }
 
-    /// What a tensor's elements are like at a step, weights for instance: see [`Statistics::of`].
+    /// Sends statistics of a tensor's elements for a step, for example of weights. [`Statistics::of`] computes them.
     pub fn statistics(&mut self, tag: &str, step: u32, tensor: &TensorView<'_>) {
         let Statistics { min, max, mean, variance, count, non_finite } = Statistics::of(tensor);
         self.queue.tagged(kind::STATISTICS, tag, step);
@@ -119,17 +125,17 @@ impl<'b, W> Telemetry<'b, W> {
         self.queue.end();
     }
 
-    /// A text at a step.
+    /// Sends a text for a step.
     pub fn text(&mut self, tag: &str, step: u32, text: &str) {
         self.queue.tagged(kind::TEXT, tag, step);
         self.queue.bytes(text.as_bytes());
         self.queue.end();
     }
 
-    /// A text that is to be written first: `telemetry.format("state", step, format_args!("{volts} V"))`. Only firmware that calls this
-    /// carries code to write numbers.
+    /// Formats a text and sends it: `telemetry.format("state", step, format_args!("{volts} V"))`. The code that formats numbers is linked
+    /// only into firmware that calls this method or [`Telemetry::said`].
     pub fn format(&mut self, tag: &str, step: u32, text: fmt::Arguments<'_>) {
-        // The length comes before the text, which is not kept anywhere: so it is written twice.
+        // The length precedes the text, which is not buffered. The text is therefore formatted twice.
         let mut length = Length(0);
         let _ = fmt::write(&mut length, text);
         self.queue.tagged(kind::TEXT, tag, step);
@@ -138,11 +144,13 @@ impl<'b, W> Telemetry<'b, W> {
         self.queue.end();
     }
 
-    /// What a program says while it runs ([`Session::run_printing`](crate::Session::run_printing)): the summary of a scalar as a scalar,
-    /// any other one as statistics, and what it prints as a text called `print`. What has no step is of `step`.
+    /// Sends the printed texts and summaries of a program, as [`Session::run_printing`](crate::Session::run_printing) delivers them. The
+    /// summary of a scalar is sent as a scalar, every other summary as statistics, and a printed text as a text with the tag `print`.
+    /// `step` is the step of texts, and of summaries that have no step.
     ///
     /// ```no_run
-    /// # use gradlet_core::{Session, SignatureId, Telemetry};
+    /// # use gradlet_core::Session;
+    /// # use gradlet_core::runtime::{SignatureId, Telemetry};
     /// # fn firmware<W>(telemetry: &mut Telemetry<'_, W>, session: &mut Session<'_, '_>, train: SignatureId) -> gradlet_core::Result<()> {
     /// session.run_printing(train, &mut |said| telemetry.said(&said, 100))
     /// # }
@@ -160,14 +168,15 @@ impl<'b, W> Telemetry<'b, W> {
         }
     }
 
-    /// How far an epoch is: so many steps `of` all are done.
+    /// Sends the progress of an epoch: `step` of `of` steps are completed.
     pub fn progress(&mut self, step: u32, of: u32, epoch: u32) {
         self.queue.begin(kind::PROGRESS);
         [step, of, epoch].into_iter().for_each(|number| self.queue.number(number));
         self.queue.end();
     }
 
-    /// The counts of the run that `profiler` saw last, of the signature that is called so, in frames of a few ops each.
+    /// Sends the ticks of the last run that `profiler` measured, under the name `signature`. Each frame has the ticks of up to 16
+    /// instructions.
     pub fn counts<C>(&mut self, signature: &str, step: u32, profiler: &Profiler<'_, C>) {
         let (counts, mut at) = (profiler.counts(), 0);
         for ticks in counts.chunks(COUNTS) {
@@ -179,38 +188,38 @@ impl<'b, W> Telemetry<'b, W> {
         }
     }
 
-    /// How many frames were dropped because there was no room for them.
+    /// Returns the number of frames that were dropped because there was no room for them.
     pub fn dropped(&self) -> u32 {
         self.queue.dropped
     }
 
-    /// True if the writer has everything, the account of what was dropped included.
+    /// True if the writer has accepted everything, including the number of dropped frames.
     pub fn is_empty(&mut self) -> bool {
         !self.waits()
     }
 
-    /// True if there are bytes for the writer.
+    /// True if bytes wait for the writer.
     fn waits(&mut self) -> bool {
         self.queue.tell();
         !self.queue.next().is_empty()
     }
 
-    /// The writer, such as a UART's driver.
+    /// Returns the writer, such as a UART driver.
     pub fn writer_mut(&mut self) -> &mut W {
         &mut self.writer
     }
 }
 
 impl<W: Write> Telemetry<'_, W> {
-    /// Gives the writer all that there is, waiting for it.
+    /// Passes all waiting bytes to the writer, blocking until it has accepted them.
     ///
-    /// Fails where the writer does; what it did not take stays.
+    /// Fails if the writer does. The bytes that it did not accept stay in the buffer.
     pub fn flush(&mut self) -> Result<(), W::Error> {
         while self.waits() && self.advance()? {}
         self.writer.flush()
     }
 
-    /// Gives the writer some bytes; false if it takes none any more.
+    /// Passes some bytes to the writer. Returns false if the writer accepts no more.
     fn advance(&mut self) -> Result<bool, W::Error> {
         let written = self.writer.write(self.queue.next())?;
         self.queue.take(written);
@@ -219,16 +228,16 @@ impl<W: Write> Telemetry<'_, W> {
 }
 
 impl<W: Write + WriteReady> Telemetry<'_, W> {
-    /// Gives the writer as many bytes as it takes without waiting.
+    /// Passes as many bytes to the writer as it accepts without blocking.
     ///
-    /// Fails where the writer does; what it did not take stays.
+    /// Fails if the writer does. The bytes that it did not accept stay in the buffer.
     pub fn poll(&mut self) -> Result<(), W::Error> {
         while self.waits() && self.writer.write_ready()? && self.advance()? {}
         Ok(())
     }
 }
 
-/// How long a text is.
+/// Counts the bytes of a formatted text.
 struct Length(u32);
 
 impl fmt::Write for Length {

@@ -1,19 +1,21 @@
-//! How long each instruction takes.
+//! Measures how long each instruction takes.
 
 use crate::base::error::Result;
 use crate::runtime::exec::{Profile, Session};
 use crate::runtime::program::SignatureId;
 
-/// Counts a clock's ticks for each instruction of a run.
+/// Counts the ticks of a clock for each instruction of a run.
 ///
-/// The clock is any function that counts up and wraps, such as that of a cycle counter; the counts go into memory of the caller's, a word
-/// for each instruction of the signature. What has no word is in the total only.
+/// The clock is any function that counts up and wraps around, such as a cycle counter. The caller provides the memory for the ticks: one
+/// word for each instruction of the signature. Instructions beyond it appear only in the total.
 ///
 /// ```no_run
-/// use gradlet_core::telemetry::{Profiler, Telemetry};
+/// use gradlet_core::runtime::telemetry::{Profiler, Telemetry};
 /// # fn cycles() -> u32 { 0 }
-/// # fn firmware<W>(telemetry: &mut Telemetry<'_, W>, session: &mut gradlet_core::Session<'_, '_>, train: gradlet_core::SignatureId) ->
-/// gradlet_core::Result<()> { let mut counts = [0; 64];
+/// # use gradlet_core::{Result, Session};
+/// # use gradlet_core::runtime::SignatureId;
+/// # fn firmware<W>(telemetry: &mut Telemetry<'_, W>, session: &mut Session<'_, '_>, train: SignatureId) -> Result<()> {
+/// let mut counts = [0; 64];
 /// let mut profiler = Profiler::new(cycles, &mut counts); // `cortex_m::peripheral::DWT::cycle_count` on a Cortex-M4
 /// profiler.run(session, train)?;
 /// telemetry.counts("train", 100, &profiler);
@@ -23,22 +25,22 @@ use crate::runtime::program::SignatureId;
 pub struct Profiler<'b, C> {
     clock: C,
     counts: &'b mut [u32],
-    /// The first instruction of the run.
+    /// Index of the run's first instruction.
     first: u32,
-    /// How many of the counts belong to instructions.
+    /// Number of the leading words of `counts` that belong to instructions.
     used: usize,
     total: u32,
-    /// When the instruction began that is running.
+    /// Clock value at the start of the current instruction.
     began: u32,
 }
 
 impl<'b, C: FnMut() -> u32> Profiler<'b, C> {
-    /// Nothing was run yet.
+    /// Creates a profiler that reads `clock` and stores ticks in `counts`.
     pub fn new(clock: C, counts: &'b mut [u32]) -> Profiler<'b, C> {
         Profiler { clock, counts, first: 0, used: 0, total: 0, began: 0 }
     }
 
-    /// Runs `signature`, and counts. Fails as [`Session::run`].
+    /// Runs `signature` and counts the ticks. Fails like [`Session::run`].
     pub fn run(&mut self, session: &mut Session<'_, '_>, signature: SignatureId) -> Result<()> {
         self.first = session.program().block(signature)?.first;
         self.used = 0;
@@ -51,17 +53,18 @@ impl<'b, C: FnMut() -> u32> Profiler<'b, C> {
 }
 
 impl<C> Profiler<'_, C> {
-    /// The counts of the last run, from its first instruction to the last one that ran. One that ran several times has the sum.
+    /// Returns the ticks of the last run, from its first instruction to the highest-numbered one that ran. An instruction that ran
+    /// several times has the sum.
     pub fn counts(&self) -> &[u32] {
         self.counts.get(..self.used).unwrap_or(&[])
     }
 
-    /// The number of the first of these instructions in the artifact.
+    /// Returns the index of the first of these instructions in the artifact.
     pub fn first(&self) -> u32 {
         self.first
     }
 
-    /// The counts of the whole last run: those of the instructions, and what was between them.
+    /// Returns the ticks of the whole last run, including the time between instructions.
     pub fn total(&self) -> u32 {
         self.total
     }

@@ -1,37 +1,36 @@
-//! Frames in a ring of bytes: what is sent goes in at one end, as postcard in COBS, and out to the line at the other.
+//! A ring buffer of frames. Frames enter at one end, as postcard in COBS, and leave to the line at the other.
 //!
-//! Postcard and COBS are written by hand, because this takes a third of the flash; the tests read it with the crates.
+//! Postcard and COBS are implemented here by hand, because this takes a third of the flash that the crates need. The tests decode the
+//! frames with the crates.
 
+use super::kind;
 use crate::runtime::program::Checksum;
 
 /// Frames that wait for the line, in the caller's bytes.
 pub struct Queue<'b> {
     bytes: &'b mut [u8],
-    /// Where the first byte is that waits.
+    /// Position of the first waiting byte.
     first: usize,
-    /// How many wait.
+    /// Number of waiting bytes.
     length: usize,
-    /// The number of the next frame, after those that wait, and after those in the making.
+    /// Sequence number of the next frame. `sequence` counts the waiting frames; `next` also counts the unfinished ones.
     sequence: u32,
     next: u32,
-    /// How many frames were dropped.
+    /// Number of frames dropped.
     pub dropped: u32,
-    /// Of these, how many the reader was told of.
+    /// Number of dropped frames that was last reported to the reader.
     told: u32,
-    /// The frames in the making: where their next byte comes, counted from the first one that waits; they do not fit where that is past
-    /// the end.
+    /// Position of the next byte of the unfinished frames, counted from the first waiting byte. The frames do not fit if it is past the
+    /// end of the buffer.
     at: usize,
-    /// Where the byte belongs that says how far the next zero is.
+    /// Position of the COBS code byte, which holds the distance to the next zero.
     code: usize,
-    /// The checksum so far.
+    /// Checksum of the unfinished frame so far.
     sum: Checksum,
 }
 
-/// The kind of frame that says how many were dropped.
-const DROPPED: u8 = 6;
-
 impl<'b> Queue<'b> {
-    /// With the zero byte that ends whatever was sent before.
+    /// Creates a queue that first sends a zero byte, which ends any frame sent before.
     pub fn new(bytes: &'b mut [u8]) -> Queue<'b> {
         let mut queue = Queue { bytes, first: 0, length: 0, sequence: 0, next: 0, dropped: 0, told: 0, at: 0, code: 0, sum: Checksum::NEW };
         queue.store(0, 0);
@@ -39,14 +38,14 @@ impl<'b> Queue<'b> {
         queue
     }
 
-    /// Begins a frame, after the account of what was dropped. Both go in together, or none.
+    /// Begins a frame, preceded by a report of dropped frames if one is due. Both are queued together or not at all.
     #[inline(never)]
     pub fn begin(&mut self, kind: u8) {
         self.account();
         self.open(kind);
     }
 
-    /// Begins a frame about something at a step.
+    /// Begins a frame with a tag and a step.
     #[inline(never)]
     pub fn tagged(&mut self, kind: u8, tag: &str, step: u32) {
         self.begin(kind);
@@ -54,7 +53,7 @@ impl<'b> Queue<'b> {
         self.number(step);
     }
 
-    /// Ends a frame: it waits for the line, or is dropped.
+    /// Ends a frame, which is then queued or dropped.
     #[inline(never)]
     pub fn end(&mut self) {
         self.close();
@@ -63,7 +62,7 @@ impl<'b> Queue<'b> {
         }
     }
 
-    /// Tells how many frames were dropped, where nothing waits: elsewhere the account would take the room of the frames that it is about.
+    /// Queues a report of dropped frames, but only if nothing else waits. Otherwise the report would take the room of further frames.
     #[inline(never)]
     pub fn tell(&mut self) {
         if self.length == 0 && self.account() {
@@ -71,12 +70,12 @@ impl<'b> Queue<'b> {
         }
     }
 
-    /// Makes the frame that says how many were dropped, if that is news.
+    /// Begins with a report of dropped frames if their number has changed. Returns whether it has.
     fn account(&mut self) -> bool {
         (self.at, self.next) = (self.length, self.sequence);
         let news = self.told != self.dropped;
         if news {
-            self.open(DROPPED);
+            self.open(kind::DROPPED);
             self.number(self.dropped);
             self.close();
         }
@@ -98,7 +97,7 @@ impl<'b> Queue<'b> {
         self.store(self.at - 1, 0);
     }
 
-    /// The frames in the making wait for the line from now on. False if they do not fit.
+    /// Queues the unfinished frames. Returns false if they do not fit.
     #[inline(never)]
     fn keep(&mut self) -> bool {
         let fits = self.at <= self.bytes.len();
@@ -110,7 +109,7 @@ impl<'b> Queue<'b> {
         fits
     }
 
-    /// A number of variable length: seven bits a byte, the lowest first; all bytes but the last have their highest bit.
+    /// Writes a varint: seven bits in each byte, lowest first. All bytes but the last have their highest bit set.
     #[inline(never)]
     pub fn number(&mut self, mut number: u32) {
         while number > 0x7f {
@@ -120,19 +119,19 @@ impl<'b> Queue<'b> {
         self.raw(&[number as u8]);
     }
 
-    /// A text, or some bytes: how many, then they.
+    /// Writes a text or bytes, preceded by their number.
     #[inline(never)]
     pub fn bytes(&mut self, bytes: &[u8]) {
         self.number(bytes.len() as u32);
         self.raw(bytes);
     }
 
-    /// Bytes as they are, such as those of a float; zeros become what says where they are.
+    /// Writes raw bytes, such as those of a float. COBS replaces each zero by a code byte.
     #[inline(never)]
     pub fn raw(&mut self, bytes: &[u8]) {
         self.sum = self.sum.add(bytes);
         for &byte in bytes {
-            // As far as a byte can say.
+            // A code byte cannot hold a larger distance.
             if self.at - self.code == 0xff {
                 self.next_zero();
             }
@@ -145,14 +144,14 @@ impl<'b> Queue<'b> {
         }
     }
 
-    /// Sets the byte that says how far the next zero is, which is here, and goes on after it.
+    /// Sets the current code byte to the distance to this position, where the next code byte begins.
     fn next_zero(&mut self) {
         self.store(self.code, (self.at - self.code) as u8);
         self.code = self.at;
         self.at += 1;
     }
 
-    /// Sets a byte of the frame in the making, if it has a place.
+    /// Sets a byte of the unfinished frame, unless it is past the end of the buffer.
     #[inline(never)]
     fn store(&mut self, at: usize, byte: u8) {
         let place = if at < self.bytes.len() { self.place(at) } else { at };
@@ -161,20 +160,20 @@ impl<'b> Queue<'b> {
         }
     }
 
-    /// Bytes for the line: the first ones, up to where the ring closes.
+    /// Returns the first waiting bytes, up to the end of the ring's memory.
     pub fn next(&self) -> &[u8] {
         let rest = self.bytes.get(self.first..).unwrap_or(&[]);
         rest.get(..self.length).unwrap_or(rest)
     }
 
-    /// The line has so many bytes.
+    /// Removes the first `bytes` bytes, which the line has accepted.
     pub fn take(&mut self, bytes: usize) {
         let bytes = bytes.min(self.length);
         self.length -= bytes;
         self.first = self.place(bytes);
     }
 
-    /// Where the byte is that comes so many after the first one.
+    /// Returns the position of the byte that follows the first waiting byte at distance `after`.
     fn place(&self, after: usize) -> usize {
         let place = self.first + after;
         if place < self.bytes.len() { place } else { place - self.bytes.len() }

@@ -1,29 +1,29 @@
-//! What the elements of a tensor are like, in a few numbers.
+//! Summary statistics of a tensor's elements.
 
 use crate::base::dtype::DType;
 use crate::base::view::TensorView;
 
-/// What the elements of a tensor are like. All but the counts are about the finite ones, and 0 where there are none.
+/// Summary statistics of a tensor's elements. All fields except the counts describe the finite elements, and are 0 if there are none.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
-#[cfg_attr(feature = "alloc", derive(serde::Serialize, serde::Deserialize))]
 pub struct Statistics {
-    /// The least.
+    /// Smallest finite element.
     pub min: f32,
-    /// The greatest.
+    /// Largest finite element.
     pub max: f32,
-    /// Their mean.
+    /// Mean of the finite elements.
     pub mean: f32,
-    /// The mean of the squares of what they differ from their mean; infinite where f32 has no number as large.
+    /// Population variance of the finite elements: the mean squared difference from their mean. Infinite if it overflows f32.
     pub variance: f32,
-    /// How many elements there are.
+    /// Number of elements.
     pub count: u32,
-    /// How many of them are infinite or no numbers.
+    /// Number of elements that are infinite or NaN.
     pub non_finite: u32,
 }
 
 impl Statistics {
-    /// Of any element type: elements are rounded to f32, so an f64 too large for that is not finite. In one pass, by Welford's recurrence:
-    /// the mean follows each element, so no sum grows until it loses digits.
+    /// Computes the statistics of a tensor of any element type. Elements are rounded to f32, so an f64 that overflows f32 counts as not
+    /// finite. Uses one pass with Welford's recurrence, which updates the mean with each element. No sum grows so large that it loses
+    /// precision.
     pub fn of(tensor: &TensorView<'_>) -> Statistics {
         let (mut found, mut squares) = (Statistics::default(), 0.0);
         for value in (0..).map_while(|index| value(tensor, index)) {
@@ -39,7 +39,7 @@ impl Statistics {
             if value > found.max || finite == 1 {
                 found.max = value;
             }
-            // Halves are exact, and no two elements are too far apart for them.
+            // Halving is exact, and the difference of two halved elements cannot overflow.
             let half = value * 0.5 - found.mean * 0.5;
             found.mean += half / (finite as f32 * 0.5);
             squares += (half + half) * (value - found.mean);
@@ -49,7 +49,8 @@ impl Statistics {
     }
 }
 
-/// Element `index` in f32: from its bits, because the conversions of the compiler's library take more flash than all the rest.
+/// Returns element `index` as f32. The conversion works on the bits, because the compiler's conversion routines take more flash than all
+/// the rest of this module.
 #[inline(never)]
 pub fn value(tensor: &TensorView<'_>, index: usize) -> Option<f32> {
     let size = tensor.dtype().size();
@@ -74,23 +75,23 @@ pub fn value(tensor: &TensorView<'_>, index: usize) -> Option<f32> {
     Some(f32::from_bits(sign | magnitude))
 }
 
-/// What the positive f16 with these bits is as an f32.
+/// Converts the bits of a positive f16 to those of an f32.
 fn widened(bits: u32) -> u32 {
-    // The exponent counts from 15 there, and from 127 here.
+    // The bias of the exponent is 15 in f16 and 127 in f32.
     let magnitude = (f32::from_bits(bits << 13) * 5.192_297e33).to_bits();
-    // What would be past the largest f16 is infinite, or no number.
+    // Values beyond the largest f16 are infinity or NaN.
     magnitude | if magnitude >= 65536f32.to_bits() { 0xff << 23 } else { 0 }
 }
 
-/// What the f64 with these bits is as an f32, without its sign; 0 where that is too small for one with all its digits.
+/// Converts the bits of an f64, without its sign, to those of an f32. Returns 0 for values below the smallest normal f32.
 fn rounded(low: u32, high: u32) -> u32 {
     let exponent = (high >> 20 & 0x7ff) as i32 - 1023 + 127;
     let digits = (high & 0xf_ffff) << 3 | low >> 29;
     match exponent {
         ..=0 => 0,
-        // The first digit that goes carries, up into the exponent.
+        // The highest dropped bit rounds up; the carry may reach the exponent.
         1..=254 => ((exponent as u32) << 23) + digits + (low >> 28 & 1),
-        // Too large, and infinity.
+        // Overflow and infinity.
         255..=1150 => 0xff << 23,
         _ => 0xff << 23 | digits,
     }

@@ -9,7 +9,7 @@ use embedded_io::ErrorType;
 use std::string::{String, ToString};
 use std::vec::Vec;
 
-/// A line that takes so many bytes before it must be given time.
+/// A line that accepts `room` bytes before it must be given time.
 #[derive(Default)]
 struct Line {
     bytes: Vec<u8>,
@@ -22,7 +22,7 @@ impl ErrorType for Line {
 
 impl Write for Line {
     fn write(&mut self, bytes: &[u8]) -> Result<usize, Infallible> {
-        // Blocks where there is no room: in a test, makes some.
+        // A blocking write makes room for at least one byte.
         let taken = bytes.len().min(self.room.max(1));
         self.bytes.extend(&bytes[..taken]);
         self.room = self.room.saturating_sub(taken);
@@ -40,7 +40,7 @@ impl WriteReady for Line {
     }
 }
 
-/// The frames on the line as text, and what is known of it.
+/// Returns the frames on the line as text, and the state of the line.
 fn read(bytes: &[u8]) -> (Vec<String>, Link) {
     let (mut frames, mut decoder) = (Vec::new(), Decoder::new([0; 4096]));
     decoder.feed(bytes, &mut |received| frames.push(std::format!("{} {:?}", received.sequence, received.frame)));
@@ -182,7 +182,7 @@ fn what_does_not_fit_is_dropped_and_told() {
     }
 }
 
-/// At half the speed that is needed, a third of the scalars arrives, from the beginning to the end.
+/// At half of the required speed, a third of the scalars arrives, evenly over the whole run.
 #[test]
 fn a_slow_line_is_not_filled_with_accounts() {
     const STEPS: u32 = 4000;
@@ -200,7 +200,7 @@ fn a_slow_line_is_not_filled_with_accounts() {
         let (frames, link) = read(&telemetry.writer.bytes);
         let told = frames.iter().filter(|frame| frame.contains("Dropped")).count();
         assert_eq!((link.lost, frames.len() - told + dropped as usize), (0, 2 * STEPS as usize));
-        // Each account but the last has a frame behind it.
+        // Each report of dropped frames but the last is followed by another frame.
         assert!(!frames.iter().zip(&frames[1..]).any(|(frame, next)| frame.contains("Dropped") && next.contains("Dropped")));
         for quarter in 0..4 {
             let steps = quarter * STEPS / 4..(quarter + 1) * STEPS / 4;
@@ -218,7 +218,7 @@ fn a_buffer_without_room_for_an_account_becomes_empty() {
     assert!(!telemetry.is_empty());
     telemetry.flush().unwrap();
     assert!(telemetry.is_empty() && telemetry.dropped() == 1);
-    // And one with room is not, before the account has gone.
+    // With enough room, the buffer is not empty until the report has been sent.
     let mut memory = [0; 12];
     let mut telemetry = Telemetry::new(Line::default(), &mut memory);
     telemetry.flush().unwrap();
@@ -235,10 +235,10 @@ fn a_new_start_is_seen() {
     let second = sent(256, |telemetry| (0..5).for_each(|step| telemetry.progress(step, 5, 1)));
     let (_, link) = read(&[&first[..], &second].concat());
     assert_eq!(link, Link { frames: 8, restarts: 1, ..Link::default() });
-    // Power goes in the middle of a frame; what the second start sends begins with a zero byte.
+    // Power fails in the middle of a frame; the second start begins with a zero byte.
     let (frames, link) = read(&[&first[..first.len() - 3], &second].concat());
     assert_eq!((frames.len(), link), (7, Link { frames: 7, corrupt: 1, restarts: 1, ..Link::default() }));
-    // All is lost up to a number that did not come before: what was dropped tells.
+    // The frames up to an unused sequence number are lost, so only the number of dropped frames shows the restart.
     let dropped = sent(256, |telemetry| telemetry.queue.dropped = 3);
     let late: Vec<u8> = sent(256, |telemetry| {
         (0..5).for_each(|step| telemetry.progress(step, 5, 0));
@@ -248,7 +248,7 @@ fn a_new_start_is_seen() {
     let lost = late.split(|&byte| byte == 0).skip(6).collect::<Vec<_>>().join(&0);
     let (_, link) = read(&[&dropped[..], &lost].concat());
     assert_eq!(link, Link { frames: 3, lost: 5, restarts: 1, ..Link::default() });
-    // The reader comes late.
+    // The reader starts late.
     let (_, link) = read(&first[15..]);
     assert_eq!(link, Link { frames: 1, before: 2, ..Link::default() });
 }

@@ -18,7 +18,7 @@ use core::fmt;
 /// give a new array, and leave this one as it is.
 ///
 /// ```
-/// use gradlet_core::tensor_array::TensorArray;
+/// use gradlet_core::control::TensorArray;
 /// use gradlet_core::{DType, Eager, Scope, Tensor, ops};
 /// let scope = Eager::new(&ops::portable_cpu());
 /// let mut a = TensorArray::new(&scope, DType::F32, 3, false);
@@ -33,7 +33,7 @@ use core::fmt;
 ///
 /// ```
 /// use gradlet_core::control::{WhileOptions, while_loop};
-/// use gradlet_core::tensor_array::TensorArray;
+/// use gradlet_core::control::TensorArray;
 /// use gradlet_core::{DType, Eager, Function, Scope, Tensor, ops};
 /// let scope = Eager::new(&ops::portable_cpu());
 /// let squares = Function::new(|scope: &dyn Scope, n: Tensor| {

@@ -6,7 +6,7 @@
 //!
 //! ```
 //! use gradlet::checkpoint::bundle::{BundleReader, BundleWriter};
-//! use gradlet::proto::DataType;
+//! use gradlet::io::proto::DataType;
 //!
 //! let folder = tempfile::tempdir()?;
 //! let prefix = folder.path().join("weights");

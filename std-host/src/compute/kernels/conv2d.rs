@@ -5,24 +5,24 @@ use super::product::{ARCH, Left, Product, Right, Start};
 use super::window::{Axis, Slide, axes, dims4, with_field};
 use super::{portable, scratch};
 use crate::compute::team;
-use gradlet_core::op::{Call, Kernel};
+use gradlet_core::custom_op::{Call, Kernel};
 use gradlet_core::ops::{conv2d, conv2d_filter_grad, conv2d_input_grad};
 use gradlet_core::{DType, Result};
 use pulp::{Simd, WithSimd};
 
-/// Below so many multiplications one thread is faster.
+/// Number of multiplications below which one thread is faster.
 const ALONE: usize = 1 << 19;
-/// The most elements of a field that is computed at a time.
+/// Maximum number of elements of a field that is computed at a time.
 const FIELD: usize = 1 << 15;
 
-/// [`conv2d`].
+/// Kernel of [`conv2d`].
 pub static CONV2D: Kernel = Kernel { def: &conv2d::DEF, dtype: DType::F32, run: forward };
-/// [`conv2d_input_grad`].
+/// Kernel of [`conv2d_input_grad`].
 pub static INPUT_GRAD: Kernel = Kernel { def: &conv2d_input_grad::DEF, dtype: DType::F32, run: input_grad };
-/// [`conv2d_filter_grad`].
+/// Kernel of [`conv2d_filter_grad`].
 pub static FILTER_GRAD: Kernel = Kernel { def: &conv2d_filter_grad::DEF, dtype: DType::F32, run: filter_grad };
 
-/// How many rows of an image to compute at a time, so that there is work for everyone and fields stay small.
+/// Returns the number of image rows to compute at a time. It is small enough that every thread has work and that fields stay small.
 fn block(images: usize, axis: Axis, row: usize) -> usize {
     let shared = if images < 2 * team::threads() { axis.output.div_ceil(2 * team::threads() / images.max(1)) } else { axis.output };
     let fitting = (FIELD / row.max(1)).saturating_sub(axis.reach(1)) / axis.stride + 1;
@@ -50,7 +50,7 @@ fn forward(call: &mut Call<'_, '_>) -> Result<()> {
     Ok(())
 }
 
-/// A convolution.
+/// Arguments of a convolution.
 struct Forward<'a> {
     x: &'a [f32],
     filter: &'a [f32],
@@ -59,14 +59,14 @@ struct Forward<'a> {
     channels: [usize; 2],
 }
 
-/// Some rows of an image of its result.
+/// Block of rows of one image of the result.
 struct ForwardBlock<'a> {
     image: usize,
     first: usize,
     result: &'a mut [f32],
 }
 
-/// A part of something to be computed.
+/// Work `W` and the part `P` of it to compute.
 struct Of<'w, W, P>(&'w W, P);
 
 impl WithSimd for Of<'_, Forward<'_>, ForwardBlock<'_>> {
@@ -108,7 +108,7 @@ fn input_grad(call: &mut Call<'_, '_>) -> Result<()> {
     let parallel = n * oh * ow * co * kh * kw * c > ALONE;
     let result = call.output()?.slice_mut::<f32>();
     scratch::with(filter.len(), |turned| {
-        // Of each tap, the transposed matrix; the taps in the order of phases, and backwards in each.
+        // Transposes the matrix of each tap. The taps are in the order of phases, and in reverse order inside each phase.
         let taps: [usize; 2] = [kh, kw];
         let order = phases(down).flat_map(|vertical| {
             let vertical_taps = (0..vertical.taps).rev().map(move |tap| vertical.tap(tap));
@@ -130,13 +130,13 @@ fn input_grad(call: &mut Call<'_, '_>) -> Result<()> {
     Ok(())
 }
 
-/// The positions of an input that the same taps lie on: every `stride`-th.
+/// Input positions that the same taps cover: every `stride`-th position.
 #[derive(Clone, Copy)]
 struct Phase {
     axis: Axis,
-    /// The first tap.
+    /// First tap.
     first: usize,
-    /// How many there are.
+    /// Number of taps.
     taps: usize,
 }
 
@@ -149,8 +149,8 @@ impl Phase {
         self.first + index * self.axis.stride
     }
 
-    /// Of the positions `first..end` of the input, those of the phase: the first one, how many there are, and where on the
-    /// output the window of the first one begins.
+    /// Returns the positions of this phase within `first..end` of the input: the first one, their number, and the output position
+    /// at which the window of the first one starts.
     fn positions(&self, first: usize, end: usize) -> (usize, usize, isize) {
         let Phase { axis: Axis { stride, before, dilation, .. }, first: tap, taps } = *self;
         let step = |position: usize| (position + before).saturating_sub(tap).div_ceil(stride);
@@ -220,7 +220,7 @@ fn filter_grad(call: &mut Call<'_, '_>) -> Result<()> {
     let grad = FilterGrad { x: x.slice(), dy: dy.slice(), axes, channels: [c, co] };
     let result = call.output()?.slice_mut::<f32>();
     let parallel = n * oh * ow * length > ALONE;
-    // Each portion of the images has a sum of its own; of few images, the filter is divided as well.
+    // Each portion of the images has its own sum. If there are fewer portions than threads, the filter is divided as well.
     let portions = if parallel { team::threads().min(n) } else { 1 };
     let images = n.div_ceil(portions);
     let rows = if portions < team::threads() && parallel { (kh * kw * c).div_ceil(2 * team::threads()) } else { kh * kw * c };
@@ -248,7 +248,7 @@ struct FilterGrad<'a> {
     channels: [usize; 2],
 }
 
-/// Some rows of a filter's gradient, over some of the images.
+/// Rows of a filter's gradient, summed over some of the images.
 struct FilterGradPart<'a> {
     images: [usize; 2],
     first: usize,
@@ -264,7 +264,7 @@ impl WithSimd for Of<'_, FilterGrad<'_>, FilterGradPart<'_>> {
         let [image, result] = [down.input * across.input * c, down.output * across.output * co];
         let origin = [-(down.before as isize), -(across.before as isize)];
         let reach = [down.reach(down.output), across.reach(across.output)];
-        // Neighbouring taps are neighbours in the image, unless they are dilated.
+        // Neighbouring taps are adjacent in the image, unless they are dilated.
         let group = if across.dilation == 1 { across.taps * c } else { *c };
         let last = first + sum.len() / co;
         if images[0] >= images[1] {
@@ -303,7 +303,7 @@ mod tests {
     use super::super::testing::{Random, same};
     use super::*;
 
-    /// Attributes of a random convolution.
+    /// Returns attributes of a random convolution.
     fn attributes(random: &mut Random) -> [u32; 9] {
         let mut words = [1; 9];
         words[..2].fill_with(|| random.between(1, 3));

@@ -1,29 +1,29 @@
-//! Products of matrices, and what is made of them.
+//! Matrix products, and the kernels that consist of them.
 
 use super::product::{ARCH, Left, Product, Right, Start, panel};
 use super::scratch;
 use crate::compute::team;
-use gradlet_core::op::{Call, Kernel};
+use gradlet_core::custom_op::{Call, Kernel};
 use gradlet_core::ops::{dense, matmul};
 use gradlet_core::{DType, Error, Result};
 use pulp::{Simd, WithSimd};
 
-/// Below so many multiplications one thread is faster.
+/// Number of multiplications below which one thread is faster.
 const ALONE: usize = 1 << 18;
-/// The most elements of a right matrix that stay in a core's cache.
+/// Maximum number of elements of a right matrix that stays in a core's cache.
 pub(super) const CACHED: usize = 1 << 17;
-/// The rows and columns of a part of a right matrix that is larger.
+/// Rows and columns of the parts into which a larger right matrix is divided.
 const PART: [usize; 2] = [512, 128];
-/// The most rows for which threads take columns, not rows.
+/// Maximum number of rows for which the threads divide the columns, not the rows.
 const FEW: usize = 512;
-/// The most rows for which the right matrix is read where it lies.
+/// Maximum number of rows for which the right matrix is read in place, without packing.
 const UNPACKED: usize = 28;
-/// A longer row of the right matrix is packed, for the cache cannot hold columns of long rows.
+/// Length of a row of the right matrix above which the matrix is packed. The cache cannot hold columns of longer rows.
 const LONG: usize = 192;
 
-/// [`matmul`].
+/// Kernel of [`matmul`].
 pub static MATMUL: Kernel = Kernel { def: &matmul::DEF, dtype: DType::F32, run: run_matmul };
-/// [`dense`].
+/// Kernel of [`dense`].
 pub static DENSE: Kernel = Kernel { def: &dense::DEF, dtype: DType::F32, run: run_dense };
 
 fn run_dense(call: &mut Call<'_, '_>) -> Result<()> {
@@ -51,7 +51,7 @@ fn run_matmul(call: &mut Call<'_, '_>) -> Result<()> {
     let (a, b) = (a.slice::<f32>(), b.slice::<f32>());
     let result = output.slice_mut::<f32>();
     if b.len() == k * n && !transpose_a {
-        // One matrix for all: its product with all rows of all others.
+        // All products share one right matrix, so they are computed as one product of all left rows.
         m = result.len() / n.max(1);
     }
     let products = result.len() / (m * n).max(1);
@@ -66,12 +66,13 @@ fn run_matmul(call: &mut Call<'_, '_>) -> Result<()> {
     Ok(())
 }
 
-/// The dimensions without the last two, and those.
+/// Splits the dimensions into the batch dimensions and the last two.
 fn split(dims: &[u32]) -> Option<(&[u32], &[u32; 2])> {
     dims.split_last_chunk()
 }
 
-/// Which matrix of an operand of these batches takes part in product `index` of `batch`.
+/// Returns the index of the matrix that takes part in product `index` of the batch `batch`. `own` holds the operand's own batch
+/// dimensions.
 fn place(mut index: usize, batch: &[u32], own: &[u32]) -> usize {
     let (mut place, mut step) = (0, 1);
     for (&dim, own) in batch.iter().rev().zip(own.iter().rev().map(|&own| own as usize).chain(std::iter::repeat(1))) {
@@ -82,14 +83,14 @@ fn place(mut index: usize, batch: &[u32], own: &[u32]) -> usize {
     place
 }
 
-/// A matrix, row by row or column by column.
+/// A matrix, stored row by row, or column by column if transposed.
 #[derive(Clone, Copy)]
 pub(super) struct Operand<'a> {
     pub(super) data: &'a [f32],
     pub(super) transposed: bool,
 }
 
-/// `result[m,n] = a[m,k] · b[k,n] + bias[n]`.
+/// Computes `result[m,n] = a[m,k] · b[k,n] + bias[n]`.
 pub(super) fn multiply(a: Operand<'_>, b: Operand<'_>, [m, n, k]: [usize; 3], bias: Option<&[f32]>, result: &mut [f32]) {
     if m == 0 || n == 0 {
         return;
@@ -113,7 +114,7 @@ pub(super) fn multiply(a: Operand<'_>, b: Operand<'_>, [m, n, k]: [usize; 3], bi
     }
 }
 
-/// As [`multiply`] with `b` given as `[n,k]`: as the transposed product, whose right matrix is the small one.
+/// The same as [`multiply`] for `b` stored as `[n,k]`. Computes the transposed product, because its right matrix is the small one.
 fn multiply_turned(a: Operand<'_>, b: &[f32], [m, n, k]: [usize; 3], bias: Option<&[f32]>, result: &mut [f32], parallel: bool) {
     let turn = |right: &[f32], result: &mut [f32]| {
         let left = Left::matrix(b, [k, 1], k);
@@ -144,7 +145,7 @@ fn multiply_turned(a: Operand<'_>, b: &[f32], [m, n, k]: [usize; 3], bias: Optio
     }
 }
 
-/// `to[j][i] = from[i][j]`, for `rows` by `columns` elements of `from`.
+/// Sets `to[j][i] = from[i][j]`, for `rows` by `columns` elements of `from`.
 pub(super) fn transpose(from: &[f32], to: &mut [f32], [rows, columns]: [usize; 2]) {
     for (first, from) in (0..).step_by(16).zip(from.chunks((16 * columns).max(1))) {
         for (column, to) in to.chunks_exact_mut(rows.max(1)).enumerate() {
@@ -154,17 +155,17 @@ pub(super) fn transpose(from: &[f32], to: &mut [f32], [rows, columns]: [usize; 2
     }
 }
 
-/// How many of `count` each of so many parts has, at most.
+/// Returns the size of each part when `count` items are divided into `parts` parts.
 fn share(count: usize, parts: usize) -> usize {
     count.div_ceil(parts.max(1)).max(1)
 }
 
-/// A product of matrices, for any number of rows and columns.
+/// A matrix product, for any number of rows and columns.
 #[derive(Clone, Copy)]
 pub(super) struct Multiply<'a> {
     pub(super) left: Left<'a>,
     pub(super) right: &'a [f32],
-    /// The distance of rows of the right matrix, or of columns if it is given transposed.
+    /// Distance between rows of the right matrix, or between its columns if it is stored transposed.
     pub(super) right_row: usize,
     pub(super) right_transposed: bool,
     pub(super) bias: Option<&'a [f32]>,
@@ -172,7 +173,7 @@ pub(super) struct Multiply<'a> {
 }
 
 impl<'a> Multiply<'a> {
-    /// Some threads compute some rows each.
+    /// Divides the rows of the result over the threads.
     fn by_rows(self, parallel: bool, n: usize, result: &mut [f32]) {
         let m = result.len() / n;
         let rows = share(m, if parallel { 2 * team::threads() } else { 1 }).next_multiple_of(2);
@@ -182,7 +183,7 @@ impl<'a> Multiply<'a> {
         });
     }
 
-    /// Some threads compute some columns each, which are then put side by side.
+    /// Divides the columns of the result over the threads, and then copies the parts next to each other.
     fn by_columns(self, parallel: bool, m: usize, n: usize, result: &mut [f32]) {
         let columns = share(n, if parallel { 4 * team::threads() } else { 1 }).next_multiple_of(64);
         let part = |(index, result): (usize, &mut [f32])| {
@@ -204,7 +205,7 @@ impl<'a> Multiply<'a> {
         });
     }
 
-    /// Calls `work` with a part of the right matrix, from row `p` and column `first` on.
+    /// Calls `work` with the part of the right matrix that starts at row `p` and column `first`.
     #[inline(always)]
     fn with_right<S: Simd>(&self, simd: S, pack: bool, [p, first]: [usize; 2], part: [usize; 2], work: impl FnOnce(Right<'_>)) {
         let start = if self.right_transposed { first * self.right_row + p } else { p * self.right_row + first };
@@ -220,7 +221,7 @@ impl<'a> Multiply<'a> {
         });
     }
 
-    /// Writes rows and columns at the begin of `from` panel by panel.
+    /// Copies the rows and columns at the start of `from` into panels.
     #[inline(always)]
     fn pack(&self, from: &[f32], [rows, columns]: [usize; 2], panel: usize, packed: &mut [f32]) {
         for (first, to) in (0..columns).step_by(panel).zip(packed.chunks_exact_mut(rows * panel)) {
@@ -239,7 +240,7 @@ impl<'a> Multiply<'a> {
     }
 }
 
-/// A part of a product that one thread computes.
+/// Part of a product that one thread computes.
 pub(super) struct Part<'a, 'r> {
     pub(super) product: Multiply<'a>,
     pub(super) columns: usize,
@@ -257,7 +258,8 @@ impl WithSimd for Part<'_, '_> {
         let [k_part, n_part] = match k * n <= CACHED {
             true => [k, n],
             false if pack => PART,
-            // A page of memory for each row is looked up at a time.
+            // Each row of an unpacked matrix is on another page of memory. A part therefore has few rows, so that the page lookups
+            // stay cached.
             false => [48, n],
         };
         for p in (0..k.max(1)).step_by(k_part.max(1)) {

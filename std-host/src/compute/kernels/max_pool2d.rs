@@ -1,21 +1,21 @@
-//! Max pooling and its gradient: a vector of channels at a time.
+//! Max pooling and its gradient, one vector of channels at a time.
 
 use super::portable;
 use super::product::ARCH;
 use super::window::{Axis, dims4};
 use crate::compute::team;
-use gradlet_core::op::{Call, Kernel};
+use gradlet_core::custom_op::{Call, Kernel};
 use gradlet_core::ops::{max_pool2d, max_pool2d_grad};
 use gradlet_core::{DType, Result};
 use pulp::{Simd, WithSimd};
 use std::ops::Range;
 
-/// Below so many elements one thread is faster.
+/// Number of elements below which one thread is faster.
 const ALONE: usize = 1 << 15;
 
-/// [`max_pool2d`].
+/// Kernel of [`max_pool2d`].
 pub static MAX_POOL2D: Kernel = Kernel { def: &max_pool2d::DEF, dtype: DType::F32, run: forward };
-/// [`max_pool2d_grad`].
+/// Kernel of [`max_pool2d_grad`].
 pub static MAX_POOL2D_GRAD: Kernel = Kernel { def: &max_pool2d_grad::DEF, dtype: DType::F32, run: grad };
 
 fn forward(call: &mut Call<'_, '_>) -> Result<()> {
@@ -42,12 +42,12 @@ fn grad(call: &mut Call<'_, '_>) -> Result<()> {
     Ok(())
 }
 
-/// Pooling of images.
+/// Geometry of a pooling of images.
 #[derive(Clone, Copy)]
 struct Pool {
     axes: [Axis; 2],
     channels: usize,
-    /// The elements of an image, and of its result.
+    /// Number of elements of an image; `result` is that of its pooled image.
     image: usize,
     result: usize,
 }
@@ -65,7 +65,7 @@ impl Pool {
         Pool { axes: [axis(0, h, oh), axis(1, w, ow)], channels: c, image: h * w * c, result: oh * ow * c }
     }
 
-    /// Calls `work` with each window of an image, and the place of its result.
+    /// Calls `work` with each window of an image, and the offset of the window's result.
     #[inline(always)]
     fn each_window(&self, mut work: impl FnMut(Window, usize)) {
         let [down, across] = self.axes;
@@ -84,7 +84,7 @@ impl Pool {
         }
     }
 
-    /// Calls `work` with the first of each vector of channels, and how many there are.
+    /// Calls `work` for each vector of channels, with its first channel and its number of channels.
     #[inline(always)]
     fn each_vector<S: Simd>(&self, _: S, mut work: impl FnMut(usize, usize)) {
         for channel in (0..self.channels).step_by(S::F32_LANES) {
@@ -93,7 +93,7 @@ impl Pool {
     }
 }
 
-/// Where the taps of a window lie on an image.
+/// Positions of the taps of a window on an image.
 #[derive(Clone, Copy)]
 struct Window {
     first: usize,
@@ -102,7 +102,7 @@ struct Window {
 }
 
 impl Window {
-    /// Calls `work` with the place of each tap, in row-major order.
+    /// Calls `work` with the offset of each tap, in row-major order.
     #[inline(always)]
     fn each_tap(self, mut work: impl FnMut(usize)) {
         for row in 0..self.size[0] {
@@ -113,7 +113,7 @@ impl Window {
     }
 }
 
-/// Where `x` takes the place of `best`: it is greater, or the first NaN.
+/// Returns true where `x` replaces `best`: it is greater, or it is the first NaN.
 #[inline(always)]
 fn beats<S: Simd>(simd: S, x: S::f32s, best: S::f32s) -> S::m32s {
     simd.and_m32s(simd.not_m32s(simd.less_than_or_equal_f32s(x, best)), simd.equal_f32s(best, best))
@@ -179,7 +179,7 @@ impl WithSimd for Grad<'_> {
             pool.each_vector(simd, |channel, lanes| {
                 let dy = load(simd, &dy[result + channel..][..lanes]);
                 let mut best = load(simd, &x[window.first + channel..][..lanes]);
-                // The number of the tap that is best so far.
+                // Index of the best tap so far, and index of the current tap.
                 let (mut place, mut number) = (zero, zero);
                 window.each_tap(|tap| {
                     let x = load(simd, &x[tap + channel..][..lanes]);
@@ -212,7 +212,7 @@ mod tests {
             let random = &mut Random::new(seed);
             let dims = [random.between(0, 3), random.between(1, 9), random.between(1, 9), random.between(0, 40)];
             let mut x = random.tensor(&dims);
-            // Equal ones, and some that are not numbers.
+            // Makes some elements equal, and some NaN or infinite.
             x.floats_mut().iter_mut().for_each(|x| *x = (*x * 3.0).round());
             x.floats_mut().iter_mut().step_by(37).for_each(|x| *x = [f32::NAN, f32::NEG_INFINITY, f32::INFINITY][seed as usize % 3]);
             let words = [random.between(1, 4), random.between(1, 4), random.between(1, 3), random.between(1, 3), random.between(0, 1)];

@@ -1,5 +1,5 @@
-//! Fast kernels for f32: vectors, all cores, and sums in another order than that of the portable kernels, so results differ from
-//! theirs by rounding. What is rare goes to the portable kernel.
+//! Fast kernels for f32, which use vector instructions and all cores. They add in another order than the portable kernels, so
+//! results differ by rounding. Rare cases run the portable kernel.
 
 mod conv2d;
 mod matmul;
@@ -11,7 +11,7 @@ mod steps;
 mod testing;
 mod window;
 
-use gradlet_core::op::{Call, Kernel};
+use gradlet_core::custom_op::{Call, Kernel};
 use gradlet_core::{Result, ops};
 use std::sync::LazyLock;
 
@@ -28,10 +28,10 @@ static FAST: &[&Kernel] = &[
     &steps::MATMUL_SGD,
 ];
 
-/// The fast kernels, then the portable ones.
+/// All kernels, the fast ones before the portable ones.
 pub(crate) static KERNELS: LazyLock<Vec<&'static Kernel>> = LazyLock::new(|| [FAST, ops::KERNELS].concat());
 
-/// Lets the portable kernel compute.
+/// Runs the portable kernel instead.
 fn portable(call: &mut Call<'_, '_>, kernel: &Kernel) -> Result<()> {
     (kernel.run)(call)
 }

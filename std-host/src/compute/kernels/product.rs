@@ -1,20 +1,20 @@
-//! The product of two matrices, tile by tile: what every contraction comes down to.
+//! The product of two matrices, tile by tile. All matrix products and convolutions use it.
 //!
-//! A tile of the result, of some rows by two vectors, stays in registers while the products of a column of the left matrix and
-//! a row of the right one are added to it. Elements of the left one are broadcast from where they are, so it may be any view
-//! with steps, such as the windows that slide over an image; rows of the right one are loaded as vectors.
+//! A tile is a part of the result, some rows high and two vectors wide. It stays in registers while the products of a column of the
+//! left matrix and a row of the right matrix are added to it. Elements of the left matrix are broadcast from memory, so the left
+//! matrix may be any strided view, such as the windows of a convolution. Rows of the right matrix are loaded as vectors.
 
 use pulp::{Arch, Simd, WithSimd};
 use std::sync::LazyLock;
 
-/// The best instructions that this machine has.
+/// Best instruction set of this machine.
 pub(super) static ARCH: LazyLock<Arch> = LazyLock::new(Arch::new);
 
-/// The most rows of a tile.
+/// Maximum number of rows of a tile.
 const HEIGHT: usize = 14;
 
-/// The left matrix. Element (i, p) lies at `i · row` and the place of p: columns come in runs of `length`, `column` apart, and
-/// runs in two levels of (count, distance), the outer one first. One of `row` and `column` is 1.
+/// The left matrix. Row `i` starts at `i · row`. Its columns come in runs of `length` elements that are `column` apart. The runs
+/// are nested in two levels of (count, distance), the outer level first. Either `row` or `column` is 1.
 #[derive(Clone, Copy)]
 pub(super) struct Left<'a> {
     pub(super) data: &'a [f32],
@@ -24,7 +24,7 @@ pub(super) struct Left<'a> {
     pub(super) length: usize,
 }
 
-/// The right matrix: rows are `row` apart, and its columns come in panels of [`panel`] of them, `panel` apart.
+/// The right matrix. Its rows are `row` apart. Its columns are divided into panels of [`panel`] columns, which are `panel` apart.
 #[derive(Clone, Copy)]
 pub(super) struct Right<'a> {
     pub(super) data: &'a [f32],
@@ -32,49 +32,49 @@ pub(super) struct Right<'a> {
     pub(super) panel: usize,
 }
 
-/// What the sums begin with.
+/// Initial value of the sums.
 #[derive(Clone, Copy)]
 pub(super) enum Start<'a> {
     Zero,
-    /// What the result holds.
+    /// Current value of the result.
     Result,
-    /// The element of the column.
+    /// Bias of the column.
     Bias(&'a [f32]),
 }
 
-/// `result[rows, columns] = start + left · right`.
+/// Product `result[rows, columns] = start + left · right`.
 pub(super) struct Product<'a> {
     pub(super) left: Left<'a>,
     pub(super) right: Right<'a>,
     pub(super) start: Start<'a>,
     pub(super) result: &'a mut [f32],
-    /// The distance of rows of the result.
+    /// Distance between rows of the result.
     pub(super) stride: usize,
     pub(super) rows: usize,
     pub(super) columns: usize,
 }
 
 impl<'a> Left<'a> {
-    /// A matrix of `columns` columns: one of the distances of rows and columns is 1.
+    /// Creates a matrix of `columns` columns. One of the distances `row` and `column` is 1.
     pub(super) fn matrix(data: &'a [f32], [row, column]: [usize; 2], columns: usize) -> Left<'a> {
         Left { data, row, column, runs: [(1, 0); 2], length: columns }
     }
 }
 
 impl<'a> Right<'a> {
-    /// A matrix whose rows are `row` apart.
+    /// Creates a matrix whose rows are `row` apart.
     pub(super) fn matrix<S: Simd>(_: S, data: &'a [f32], row: usize) -> Right<'a> {
         Right { data, row, panel: panel::<S>() }
     }
 }
 
-/// The columns of a panel: two vectors.
+/// Returns the number of columns of a panel: two vectors.
 pub(super) const fn panel<S: Simd>() -> usize {
     2 * S::F32_LANES
 }
 
 impl Product<'_> {
-    /// Computes it.
+    /// Computes the product.
     #[inline(always)]
     pub(super) fn run<S: Simd>(mut self, simd: S) {
         let (mut row, panel) = (0, panel::<S>());
@@ -108,14 +108,14 @@ impl Product<'_> {
     }
 }
 
-/// The height of the next tile, where so many rows are left: of as many as there are registers for, an even number or 1.
+/// Returns the height of the next tile, if `rows` rows are left. It is 1 or an even number, limited by the number of registers.
 fn height<S: Simd>(rows: usize) -> usize {
     let most = if S::REGISTER_COUNT >= 32 { HEIGHT } else { 6 };
     if rows > 1 { rows.min(most) / 2 * 2 } else { 1 }
 }
 
-/// A tile of M rows by N vectors: two, or one that may be used only in part. If `ROWS`, the left matrix lies row by row, else
-/// column by column.
+/// Tile of `M` rows by `N` vectors: two vectors, or one vector that may be used only partly. If `ROWS` is true, the left matrix is
+/// stored row by row, otherwise column by column.
 struct Tile<'t, 'a, const M: usize, const N: usize, const ROWS: bool> {
     product: &'t mut Product<'a>,
     at: [usize; 2],
@@ -158,7 +158,7 @@ impl<const M: usize, const N: usize, const ROWS: bool> WithSimd for Tile<'_, '_,
     }
 }
 
-/// `sums[r] += left(r) · right`.
+/// Computes `sums[r] += left(r) · right`.
 #[inline(always)]
 fn add<S: Simd, const M: usize, const N: usize>(simd: S, sums: &mut [[S::f32s; N]; M], right: [S::f32s; N], left: impl Fn(usize) -> f32) {
     for (r, sums) in sums.iter_mut().enumerate() {
@@ -190,7 +190,7 @@ fn store<S: Simd, const N: usize>(simd: S, to: &mut [f32], vectors: [S::f32s; N]
 }
 
 impl Product<'_> {
-    /// What the sums of a tile begin with.
+    /// Returns the initial sums of a tile.
     #[inline(always)]
     fn begin<S: Simd, const M: usize, const N: usize>(&self, simd: S, [i, j]: [usize; 2], width: usize) -> [[S::f32s; N]; M] {
         match self.start {
@@ -200,7 +200,7 @@ impl Product<'_> {
         }
     }
 
-    /// Writes the sums of a tile.
+    /// Writes the sums of a tile to the result.
     #[inline(always)]
     fn end<S: Simd, const M: usize, const N: usize>(&mut self, simd: S, [i, j]: [usize; 2], width: usize, sums: [[S::f32s; N]; M]) {
         for (r, sums) in sums.into_iter().enumerate() {

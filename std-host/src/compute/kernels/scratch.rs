@@ -1,19 +1,19 @@
-//! Memory that kernels need for a moment: each thread keeps it for the next time.
+//! Temporary memory of kernels. Each thread keeps it for the next use.
 
 use bytemuck::{Pod, Zeroable};
 use std::cell::RefCell;
 
-/// A cache line: no vector that begins with one crosses another.
+/// A cache line. A vector at the start of one does not cross into another.
 #[derive(Clone, Copy, Pod, Zeroable)]
 #[repr(C, align(64))]
 struct Line([f32; 16]);
 
 thread_local! {
-    /// What is not in use.
+    /// Memory that is not in use.
     static SLABS: RefCell<Vec<Vec<Line>>> = const { RefCell::new(Vec::new()) };
 }
 
-/// Calls `work` with `length` elements, which hold anything.
+/// Calls `work` with `length` elements of arbitrary content.
 pub(super) fn with<R>(length: usize, work: impl FnOnce(&mut [f32]) -> R) -> R {
     let mut slab = SLABS.with_borrow_mut(Vec::pop).unwrap_or_default();
     let lines = length.div_ceil(16);

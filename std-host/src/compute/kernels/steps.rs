@@ -1,24 +1,25 @@
-//! Steps of optimizers, by themselves and with the product that makes the gradient: part by part, so that the gradient stays in the
-//! cache.
+//! Steps of optimizers, alone or fused with the matrix product that computes the gradient. The fused steps work part by part, so
+//! that the gradient stays in the cache.
 
 use super::matmul::{CACHED, Multiply, Part};
 use super::product::{ARCH, Left};
 use super::scratch;
 use crate::compute::team;
-use gradlet_core::op::{Call, Kernel};
+use gradlet_core::custom_op::{Call, Kernel};
 use gradlet_core::ops::{adam_step, matmul_adam, matmul_sgd};
-use gradlet_core::{DType, Error, Result, TensorView, TensorViewMut};
+use gradlet_core::tensor::{TensorView, TensorViewMut};
+use gradlet_core::{DType, Error, Result};
 
-/// The elements that a thread steps at a time.
+/// Number of elements that a thread updates at a time.
 const BLOCK: usize = 1 << 12;
-/// Below so many multiplications one thread is faster.
+/// Number of multiplications below which one thread is faster.
 const ALONE: usize = 1 << 17;
 
-/// [`adam_step`].
+/// Kernel of [`adam_step`].
 pub static ADAM_STEP: Kernel = Kernel { def: &adam_step::DEF, dtype: DType::F32, run: run_adam_step };
-/// [`matmul_adam`].
+/// Kernel of [`matmul_adam`].
 pub static MATMUL_ADAM: Kernel = Kernel { def: &matmul_adam::DEF, dtype: DType::F32, run: run_matmul_adam };
-/// [`matmul_sgd`].
+/// Kernel of [`matmul_sgd`].
 pub static MATMUL_SGD: Kernel = Kernel { def: &matmul_sgd::DEF, dtype: DType::F32, run: run_matmul_sgd };
 
 fn run_adam_step(call: &mut Call<'_, '_>) -> Result<()> {
@@ -45,7 +46,7 @@ fn run_matmul_sgd(call: &mut Call<'_, '_>) -> Result<()> {
     Ok(())
 }
 
-/// Calls `step` with each part of the state, and of the gradient `xᵀ · dy`.
+/// Calls `step` with each part of the state, and with the same part of the gradient `xᵀ · dy`.
 fn with_gradient<const N: usize>(
     x: TensorView<'_>,
     dy: TensorView<'_>,
@@ -67,14 +68,14 @@ fn with_gradient<const N: usize>(
     });
 }
 
-/// The variables of a step: where they are to be, and where they are now if that is somewhere else.
+/// Variables of a step. `new` is their destination. `old` holds their current values if these are stored elsewhere.
 struct State<'a, const N: usize> {
     old: [Option<&'a [f32]>; N],
     new: [&'a mut [f32]; N],
 }
 
 impl<'a, const N: usize> State<'a, N> {
-    /// The first N inputs and all outputs.
+    /// Creates the state from the first `N` inputs and all outputs.
     fn of(inputs: &[TensorView<'a>], outputs: &'a mut [TensorViewMut<'_>]) -> Result<State<'a, N>> {
         let wrong = Error::Arity { got: inputs.len() as u8 };
         let old: &[TensorView<'a>; N] = inputs.first_chunk().ok_or(wrong.clone())?;
@@ -82,7 +83,7 @@ impl<'a, const N: usize> State<'a, N> {
         Ok(State { old: old.map(|old| (!old.in_place()).then(|| old.slice())), new: new.each_mut().map(|new| new.slice_mut()) })
     }
 
-    /// The same in parts of `length` elements.
+    /// Splits the state into parts of `length` elements.
     fn parts(self, length: usize) -> impl Iterator<Item = State<'a, N>> + Send {
         let mut old = self.old.map(|old| old.map(|old| old.chunks(length)));
         let mut new = self.new.map(|new| new.chunks_mut(length));
@@ -94,7 +95,7 @@ impl<'a, const N: usize> State<'a, N> {
         })
     }
 
-    /// The variables, where they are to be.
+    /// Copies the current values to their destination, if they are not there, and returns the destination.
     fn fetch(self) -> [&'a mut [f32]; N] {
         let State { old, mut new } = self;
         for (old, new) in old.into_iter().zip(&mut new) {
@@ -104,7 +105,7 @@ impl<'a, const N: usize> State<'a, N> {
     }
 }
 
-/// What a step of Adam does to each element.
+/// Constants of a step of Adam.
 #[derive(Clone, Copy)]
 struct Adam {
     rate_1: f32,
@@ -114,7 +115,8 @@ struct Adam {
 }
 
 impl Adam {
-    /// The rule that the attributes of `call` give, and its inputs from `scalars` on: the learning rate and the number of steps.
+    /// Reads the constants from the attributes of `call` and from two of its inputs: the learning rate at `scalars`, and the number
+    /// of steps after it.
     fn new(call: &Call<'_, '_>, scalars: usize) -> Result<Adam> {
         let adam_step::Attributes { beta_1, beta_2, epsilon, rate_1, rate_2 } = call.attributes()?;
         let (learning_rate, iterations) = (call.input(scalars)?.scalar::<f32>(), call.input(scalars + 1)?.scalar::<i64>());
@@ -123,7 +125,7 @@ impl Adam {
         Ok(Adam { rate_1, rate_2, alpha, epsilon })
     }
 
-    /// Steps variables and their moments against `gradient`.
+    /// Updates variables and their moments with `gradient`.
     fn step(self, [w, m, v]: [&mut [f32]; 3], gradient: &[f32]) {
         let Adam { rate_1, rate_2, alpha, epsilon } = self;
         ARCH.dispatch(
@@ -146,7 +148,7 @@ mod tests {
 
     const ADAM: [f32; 5] = [0.9, 0.999, 1e-7, 0.1, 0.001];
 
-    /// A variable and its moments.
+    /// Returns a variable and its moments.
     fn state(random: &mut Random, dims: &[u32]) -> [Value; 3] {
         let [w, m, mut v] = [(); 3].map(|()| random.tensor(dims));
         v.floats_mut().iter_mut().for_each(|v| *v = v.abs());

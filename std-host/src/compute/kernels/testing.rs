@@ -1,10 +1,11 @@
-//! Holds fast kernels against the portable ones.
+//! Compares fast kernels with the portable ones.
 
+use gradlet_core::custom_op::{Call, Kernel};
 use gradlet_core::device::AlignedBytes;
-use gradlet_core::op::{Call, Kernel};
-use gradlet_core::{DType, Shape, TensorType, TensorView, TensorViewMut};
+use gradlet_core::tensor::{TensorView, TensorViewMut};
+use gradlet_core::{DType, Shape, TensorType};
 
-/// Numbers that look random, from a seed.
+/// Pseudorandom numbers from a seed.
 pub(super) struct Random(u64);
 
 impl Random {
@@ -19,12 +20,12 @@ impl Random {
         self.0
     }
 
-    /// A number from `low` to `high`.
+    /// Returns a number from `low` to `high`.
     pub(super) fn between(&mut self, low: u32, high: u32) -> u32 {
         low + (self.next() >> 33) as u32 % (high - low + 1)
     }
 
-    /// Numbers from -1 to 1 in this shape.
+    /// Returns a tensor of this shape with numbers from -1 to 1.
     pub(super) fn tensor(&mut self, dims: &[u32]) -> Value {
         let mut value = Value::zeros(DType::F32, dims);
         value.floats_mut().iter_mut().for_each(|x| *x = (self.next() >> 40) as f32 / (1u32 << 23) as f32 - 1.0);
@@ -32,7 +33,7 @@ impl Random {
     }
 }
 
-/// A tensor.
+/// A tensor with its memory.
 #[derive(Clone)]
 pub(super) struct Value {
     tensor_type: TensorType,
@@ -58,7 +59,8 @@ impl Value {
     }
 }
 
-/// What `kernel` gives; inputs and outputs at `shared` share their bytes. `None` where the op refuses the inputs.
+/// Runs `kernel` and returns its outputs. The inputs and outputs at `shared` share their bytes. Returns `None` if the op rejects
+/// the inputs.
 fn run(kernel: &Kernel, attributes: &[u32], inputs: &[&Value], shared: &[(u8, u8)]) -> Option<Vec<Value>> {
     let types: Vec<TensorType> = inputs.iter().map(|value| value.tensor_type).collect();
     let output_types = kernel.def.output_types(&types, attributes).ok()?;
@@ -81,13 +83,13 @@ fn run(kernel: &Kernel, attributes: &[u32], inputs: &[&Value], shared: &[(u8, u8
     Some(outputs)
 }
 
-/// Output 0 of `kernel`, for inputs that its op takes.
+/// Returns output 0 of `kernel`, for inputs that its op accepts.
 pub(super) fn result(kernel: &Kernel, attributes: &[u32], inputs: &[&Value]) -> Value {
     run(kernel, attributes, inputs, &[]).unwrap().swap_remove(0)
 }
 
-/// Fails where the `fast` kernel differs from the `portable` one by more than rounding, apart and in place. False where the op
-/// refuses the inputs.
+/// Compares the `fast` kernel with the `portable` one, with separate outputs and in place. Panics if they differ by more than
+/// rounding. Returns false if the op rejects the inputs.
 pub(super) fn same(fast: &Kernel, portable: &Kernel, attributes: &[u32], inputs: &[&Value]) -> bool {
     let Some(want) = run(portable, attributes, inputs, &[]) else { return false };
     let dims: Vec<&[u32]> = inputs.iter().map(|input| input.dims()).collect();

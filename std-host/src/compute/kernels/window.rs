@@ -1,5 +1,5 @@
-//! Windows that slide over images, as products: the rows of the left matrix are the windows of a row of positions, seen where
-//! they lie in the image, or in a copy of it with what the padding adds.
+//! Convolutions as matrix products. The rows of the left matrix are the windows of one row of output positions. They are read in
+//! place from the image, or from a copy of the image with its padding.
 
 use super::product::{Left, Product, Right, Start};
 use super::scratch;
@@ -8,7 +8,7 @@ use gradlet_core::{Error, Result};
 use pulp::Simd;
 use std::ops::Range;
 
-/// How a window slides along one axis of an image.
+/// Movement of a window along one axis of an image.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Axis {
     pub(super) input: usize,
@@ -16,11 +16,11 @@ pub(super) struct Axis {
     pub(super) taps: usize,
     pub(super) stride: usize,
     pub(super) dilation: usize,
-    /// The padding before the first position.
+    /// Padding before the first position.
     pub(super) before: usize,
 }
 
-/// The axes of a convolution from `input` to `output` positions, the vertical one first.
+/// Returns the axes of a convolution from `input` to `output` positions, the vertical axis first.
 pub(super) fn axes(attributes: &Attributes, input: [usize; 2], taps: [usize; 2], output: [usize; 2]) -> [Axis; 2] {
     let [top, _, left, _] = attributes.pads;
     let axis = |axis: usize, before: u32| {
@@ -35,28 +35,28 @@ pub(super) fn axes(attributes: &Attributes, input: [usize; 2], taps: [usize; 2],
 }
 
 impl Axis {
-    /// How many positions of the input `count` windows, one after the other, reach over.
+    /// Returns the number of input positions that `count` consecutive windows cover.
     pub(super) fn reach(&self, count: usize) -> usize {
         count.saturating_sub(1) * self.stride + self.taps.saturating_sub(1) * self.dilation + 1
     }
 }
 
-/// The dimensions of an image or a filter.
+/// Returns the dimensions of an image or a filter.
 pub(super) fn dims4(dims: &[u32]) -> Result<[usize; 4]> {
     let dims: [u32; 4] = dims.try_into().map_err(|_| Error::Rank { input: 0 })?;
     Ok(dims.map(|dim| dim as usize))
 }
 
-/// A part of an image, or what is around it: where rows lie in `data`.
+/// Part of an image, possibly with padding around it.
 #[derive(Clone, Copy)]
 pub(super) struct Field<'a> {
     pub(super) data: &'a [f32],
-    /// The distance of rows.
+    /// Distance between rows.
     pub(super) pitch: usize,
 }
 
-/// Calls `work` with the field of the image `[rows, columns, channels]` from the position `first` on, of `count` rows and columns;
-/// what lies outside of the image is 0. It is copied only where it does not lie inside.
+/// Calls `work` with the field of `count` rows and columns that starts at position `first` of the image
+/// `[rows, columns, channels]`. Elements outside the image are 0. The field is copied only if a part of it is outside.
 #[inline(always)]
 pub(super) fn with_field<R>(
     image: &[f32],
@@ -88,26 +88,27 @@ pub(super) fn with_field<R>(
     })
 }
 
-/// Which of `count` positions from `first` on lie within `0..limit`.
+/// Returns the range of those of the `count` positions from `first` that are within `0..limit`. The range counts from `first`.
 fn clip(first: isize, count: usize, limit: usize) -> Range<usize> {
     let clipped = |position: isize| (position - first).clamp(0, count as isize) as usize;
     clipped(0)..clipped(limit as isize)
 }
 
-/// `result = start + windows · filter`, for windows of a field.
+/// Product `result = start + windows · filter`, for the windows of a field.
 pub(super) struct Slide<'a> {
     pub(super) taps: [usize; 2],
     pub(super) strides: [usize; 2],
     pub(super) dilations: [usize; 2],
     pub(super) channels: usize,
-    /// Rows in the order of (tap, tap, channel).
+    /// Filter matrix. Its rows are in the order (vertical tap, horizontal tap, channel).
     pub(super) filter: Right<'a>,
     pub(super) filters: usize,
     pub(super) start: Start<'a>,
 }
 
 impl Slide<'_> {
-    /// Computes the positions `count` of a field. The distances in the result are those of rows and of columns.
+    /// Computes the result for `count` rows and columns of positions in a field. `distances` holds the distances between rows and
+    /// between columns of the result.
     #[inline(always)]
     pub(super) fn run<S: Simd>(&self, simd: S, field: Field<'_>, count: [usize; 2], result: &mut [f32], distances: [usize; 2]) {
         let [down, across] = self.dilations;

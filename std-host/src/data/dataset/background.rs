@@ -1,4 +1,4 @@
-//! Stages with threads of their own.
+//! Stages that run on background threads.
 
 use super::tune::{Setting, Tuned, Tuner};
 use super::{Dataset, Elements, Stage};
@@ -10,7 +10,7 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
-/// How many calls run at the same time, and whether their results keep the order of the elements.
+/// Number of concurrent calls of a parallel stage, and the order of their results.
 #[derive(Clone, Copy, Debug)]
 pub struct Parallel {
     pub(super) calls: Setting,
@@ -18,17 +18,19 @@ pub struct Parallel {
 }
 
 impl Parallel {
-    /// So many calls, or [`AUTOTUNE`](super::AUTOTUNE), in order.
+    /// Runs `calls` calls concurrently and keeps the order of the elements. With [`AUTOTUNE`](super::AUTOTUNE) the stage chooses the number
+    /// itself.
     pub fn new(calls: impl Into<Setting>) -> Parallel {
         Parallel { calls: calls.into(), deterministic: true }
     }
 
-    /// Whether results come in the order of the elements, or as they are ready.
+    /// If true, which is the default, the results keep the order of the elements. If false, they arrive in the order in which they are
+    /// ready.
     pub fn deterministic(self, deterministic: bool) -> Parallel {
         Parallel { deterministic, ..self }
     }
 
-    /// How many calls run at first: with [`AUTOTUNE`](super::AUTOTUNE) one on each core.
+    /// Returns the initial number of concurrent calls. With [`AUTOTUNE`](super::AUTOTUNE) it is the number of cores.
     pub(super) fn first(&self) -> usize {
         match self.calls {
             Setting::Fixed(calls) => calls.max(1),
@@ -36,7 +38,8 @@ impl Parallel {
         }
     }
 
-    /// The most calls that may run: functions that wait for a disk or a network gain from more than one on each core.
+    /// Returns the maximum number of concurrent calls. With [`AUTOTUNE`](super::AUTOTUNE) it is four per core, because functions that wait
+    /// for a disk or a network benefit from more than one per core.
     fn most(&self) -> usize {
         match self.calls {
             Setting::Fixed(calls) => calls.max(1),
@@ -52,10 +55,10 @@ impl<S: Into<Setting>> From<S> for Parallel {
 }
 
 impl<T: Send + 'static> Dataset<T> {
-    /// [`Dataset::map`] with several calls at the same time, each on a thread: `map_parallel(4, f)`, `map_parallel(AUTOTUNE, f)` or
-    /// `map_parallel(Parallel::new(4).deterministic(false), f)`.
+    /// Applies a function to each element, like [`Dataset::map`], with several concurrent calls on background threads: `map_parallel(4,
+    /// f)`, `map_parallel(AUTOTUNE, f)` or `map_parallel(Parallel::new(4).deterministic(false), f)`.
     ///
-    /// A panic in `f` comes out where the element is used.
+    /// A panic in `f` resumes in the thread that consumes the element.
     pub fn map_parallel<U: Send + 'static>(
         &self,
         parallel: impl Into<Parallel>,
@@ -72,7 +75,8 @@ impl<T: Send + 'static> Dataset<T> {
         .with_any_spec(None)
     }
 
-    /// Fetches up to `buffer_size` elements ahead, on a thread of its own: what is before this stage works while the consumer does.
+    /// Fetches up to `buffer_size` elements ahead on a background thread. The earlier stages thus compute while the consumer works. A size
+    /// of 0 adds no stage.
     pub fn prefetch(&self, buffer_size: impl Into<Setting>) -> Dataset<T> {
         let buffer_size = buffer_size.into();
         if buffer_size == Setting::Fixed(0) {
@@ -87,7 +91,7 @@ impl<T: Send + 'static> Dataset<T> {
         })
     }
 
-    /// A stage that may have a setting to be tuned, from `first` on.
+    /// Appends a stage whose `setting` may be tuned. If it is, `first` is its initial value.
     fn tuned_stage<U: Send + 'static>(
         &self,
         name: &'static str,
@@ -104,29 +108,30 @@ impl<T: Send + 'static> Dataset<T> {
     }
 }
 
-/// What the threads make of an element, which has this number.
+/// Function that the threads call with the number of an element and the element.
 type Work<T, U> = dyn Fn(u64, Result<T>) -> Result<U> + Send + Sync;
 
-/// How a [`Background`] works.
+/// Configuration of a [`Background`].
 pub(super) struct Plan {
-    /// How many threads there are, at first.
+    /// Initial number of threads.
     calls: usize,
-    /// How many there may be.
+    /// Maximum number of threads.
     most: usize,
-    /// How many elements are begun ahead, at first; twice as many as threads, if `None`.
+    /// Initial number of elements that may be in progress or ready. `None` means twice the number of threads.
     ahead: Option<usize>,
     ordered: bool,
     tuned: Option<Arc<Tuned>>,
 }
 
 impl Plan {
-    /// One thread, and so many elements ahead.
+    /// Creates a plan with one thread that works up to `ahead` elements ahead.
     pub(super) fn ahead(ahead: usize) -> Plan {
         Plan { calls: 1, most: 1, ahead: Some(ahead), ordered: true, tuned: None }
     }
 }
 
-/// A pass whose elements are made by threads of its own, from the first one that is asked for until it is dropped.
+/// Iterator whose elements are computed by background threads. The threads start at the first call of `next` and end when the iterator is
+/// dropped.
 pub(super) struct Background<T, U> {
     shared: Arc<Shared<T, U>>,
     threads: Vec<JoinHandle<()>>,
@@ -140,18 +145,18 @@ struct Shared<T, U> {
     queue: Mutex<Queue<U>>,
     work: Arc<Work<T, U>>,
     ordered: bool,
-    /// The first result is there, or all are over.
+    /// Signals that the first result is ready or that the input has ended.
     ready: Condvar,
-    /// A result was taken.
+    /// Signals that the consumer took a result.
     room: Condvar,
-    /// More threads are wanted.
+    /// Signals that the number of active threads has grown.
     more: Condvar,
 }
 
 struct Upstream<T> {
     elements: Elements<T>,
     next: u64,
-    /// How many elements are to be passed over.
+    /// Number of elements to skip before the next one.
     skip: usize,
 }
 
@@ -162,13 +167,13 @@ impl<T> Upstream<T> {
 }
 
 struct Queue<U> {
-    /// What was begun and not taken; `None` while it is not done.
+    /// Results that were started but not yet taken, in order. `None` marks one that is not finished.
     slots: VecDeque<Option<Outcome<U>>>,
-    /// How many were taken.
+    /// Number of results taken.
     taken: u64,
     ahead: usize,
     calls: usize,
-    /// Whether a thread had to wait for room since the queue was made longer.
+    /// True if a thread had to wait for room since the queue was last enlarged.
     was_full: bool,
     ended: bool,
     stopped: bool,
@@ -185,14 +190,14 @@ fn wait<'q, T>(bell: &Condvar, guard: MutexGuard<'q, T>) -> MutexGuard<'q, T> {
 }
 
 impl<T: Send + 'static, U: Send + 'static> Shared<T, U> {
-    /// What thread `index` does until all is over.
+    /// Runs the loop of thread `index` until the input has ended or the iterator is dropped.
     fn help(&self, index: usize) {
         while let Some((number, element)) = self.begin(index) {
             let outcome = catch_unwind(AssertUnwindSafe(|| (self.work)(number, element)));
             let mut queue = lock(&self.queue);
             let place = match self.ordered {
                 true => (number - queue.taken) as usize,
-                // Whatever is done takes the first free place.
+                // Without ordering, a finished result takes the first free place.
                 false => queue.slots.iter().position(Option::is_none).unwrap_or(0),
             };
             if let Some(slot) = queue.slots.get_mut(place) {
@@ -204,7 +209,7 @@ impl<T: Send + 'static, U: Send + 'static> Shared<T, U> {
         }
     }
 
-    /// The next element, once there is room for what is made of it. One thread at a time waits and fetches.
+    /// Fetches the next element and its number, once the queue has room for its result. Only one thread at a time waits and fetches.
     fn begin(&self, index: usize) -> Option<(u64, Result<T>)> {
         let mut queue = lock(&self.queue);
         while index >= queue.calls && !queue.over() {
@@ -241,7 +246,7 @@ impl<T: Send + 'static, U: Send + 'static> Shared<T, U> {
 }
 
 impl<U> Queue<U> {
-    /// Whether nothing more is to be begun.
+    /// True if no further element is to be started.
     fn over(&self) -> bool {
         self.ended || self.stopped
     }
@@ -266,7 +271,7 @@ impl<T: Send + 'static, U: Send + 'static> Background<T, U> {
         Background { shared, threads: Vec::new(), started: false, plan, tuner }
     }
 
-    /// Starts threads until there are so many. Where the system gives none, those that are there go on.
+    /// Starts threads until there are `count` of them. If the system refuses to create a thread, the existing ones continue.
     fn employ(&mut self, count: usize) {
         self.started = true;
         while self.threads.len() < count {
@@ -278,7 +283,7 @@ impl<T: Send + 'static, U: Send + 'static> Background<T, U> {
         }
     }
 
-    /// Whether the next element, or the end, is there already.
+    /// True if the next element, or the end, is available without waiting.
     pub(super) fn is_ready(&mut self) -> bool {
         self.start();
         let queue = lock(&self.shared.queue);
@@ -292,7 +297,7 @@ impl<T: Send + 'static, U: Send + 'static> Background<T, U> {
         }
     }
 
-    /// Changes what is tuned, after the consumer waited so long.
+    /// Adjusts the tuned setting after the consumer has waited for `waited`.
     fn tune(&mut self, waited: Duration) {
         let Some(tuned) = self.plan.tuned.clone() else { return };
         if self.plan.ahead.is_some() {
@@ -316,7 +321,7 @@ impl<T: Send + 'static, U: Send + 'static> Background<T, U> {
     }
 }
 
-/// The most elements that a prefetch which tunes itself holds.
+/// Maximum buffer size of a prefetch stage that tunes itself.
 const MOST_AHEAD: usize = 32;
 
 impl<T: Send + 'static, U: Send + 'static> Iterator for Background<T, U> {
@@ -325,7 +330,7 @@ impl<T: Send + 'static, U: Send + 'static> Iterator for Background<T, U> {
     fn next(&mut self) -> Option<Result<U>> {
         self.start();
         if self.threads.is_empty() {
-            // The system has no thread for us: this one does the work.
+            // The system could not create any thread, so this thread does the work.
             let mut from = lock(&self.shared.from);
             let (element, number) = (from.next()?, from.next);
             from.next += 1;
@@ -350,7 +355,7 @@ impl<T: Send + 'static, U: Send + 'static> Iterator for Background<T, U> {
         Some(outcome?.unwrap_or_else(|panic| resume_unwind(panic)))
     }
 
-    /// What is skipped before the threads start is not computed.
+    /// Skips elements. Those skipped before the threads start are not computed.
     fn nth(&mut self, skip: usize) -> Option<Result<U>> {
         if self.started {
             self.by_ref().take(skip).for_each(drop);
@@ -369,7 +374,7 @@ impl<T, U> Drop for Background<T, U> {
         lock(&self.shared.queue).stopped = true;
         [&self.shared.ready, &self.shared.room, &self.shared.more].into_iter().for_each(Condvar::notify_all);
         for thread in self.threads.drain(..) {
-            // It caught every panic of the work; there is nothing to be told.
+            // The thread caught every panic of the work, so joining returns no error to report.
             let _ = thread.join();
         }
     }

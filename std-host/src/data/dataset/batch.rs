@@ -1,4 +1,4 @@
-//! Stages that put elements together and take them apart.
+//! Stages that combine elements into batches and split them again.
 
 use super::element::{Batch, Slices};
 use super::map::Map;
@@ -6,18 +6,18 @@ use super::{Cardinality, Dataset, ElementSpec, Elements, Parallel, Stage};
 use gradlet_core::{Error, Result};
 use std::sync::Arc;
 
-/// A pass of groups of so many elements.
+/// Iterator over groups of consecutive elements, with the sizes of `sizes`.
 struct Groups<T> {
     from: Elements<T>,
     sizes: Box<dyn Iterator<Item = usize> + Send>,
     drop_remainder: bool,
-    /// How many elements are to be passed over.
+    /// Number of elements to skip before the next one.
     skip: usize,
 }
 
 impl<T> Groups<T> {
     fn group(&mut self, size: usize) -> Option<Result<Vec<T>>> {
-        // A size that is larger than the data costs nothing.
+        // The capacity is limited, so a size larger than the data costs no memory.
         let mut group = Vec::with_capacity(size.min(1 << 12));
         while group.len() < size {
             match self.from.nth(std::mem::take(&mut self.skip)) {
@@ -47,7 +47,7 @@ impl<T> Iterator for Groups<T> {
 }
 
 impl<T: Send + 'static> Dataset<T> {
-    /// Groups whose sizes `sizes` gives, from its beginning in each pass.
+    /// Groups consecutive elements. The sizes of the groups cycle through `sizes`, from its beginning in each pass.
     fn groups(&self, name: &'static str, sizes: Vec<usize>, drop_remainder: bool) -> Dataset<Vec<T>> {
         let check = match sizes.iter().all(|&size| size > 0) && !sizes.is_empty() {
             true => Ok(()),
@@ -60,7 +60,7 @@ impl<T: Send + 'static> Dataset<T> {
         self.stage(name, start).checked(check)
     }
 
-    /// Groups of `size` elements for a stage called `name`, which makes one of each.
+    /// Groups `size` elements at a time for a stage called `name`, which makes one element of each group.
     pub(super) fn grouped(&self, name: &'static str, size: usize, drop_remainder: bool) -> Dataset<Vec<T>> {
         let count = |all: u64| if drop_remainder { all / size.max(1) as u64 } else { all.div_ceil(size.max(1) as u64) };
         let cardinality = self.cardinality().map(count);
@@ -69,9 +69,9 @@ impl<T: Send + 'static> Dataset<T> {
         groups.with_cardinality(cardinality).with_any_spec(spec)
     }
 
-    /// The elements put together `batch_size` at a time along a new first axis; the last batch may have fewer.
+    /// Combines `batch_size` consecutive elements at a time along a new first axis. The last batch may have fewer elements.
     ///
-    /// Fails, in place of a batch, where shapes differ, and for a size of 0.
+    /// An error takes the place of a batch if the shapes of its elements differ. A size of 0 is an invalid argument.
     pub fn batch(&self, batch_size: usize) -> Dataset<T::Batched>
     where
         T: Batch,
@@ -80,7 +80,7 @@ impl<T: Send + 'static> Dataset<T> {
         groups.in_place(T::batch)
     }
 
-    /// [`Dataset::batch`] without a last batch that has fewer elements: all have the same shape.
+    /// Combines elements like [`Dataset::batch`], but drops a last batch that has fewer elements. All batches then have the same shape.
     pub fn batch_drop_remainder(&self, batch_size: usize) -> Dataset<T::Batched>
     where
         T: Batch,
@@ -89,7 +89,7 @@ impl<T: Send + 'static> Dataset<T> {
         groups.in_place(T::batch)
     }
 
-    /// [`Dataset::batch`], several batches at the same time.
+    /// Combines elements like [`Dataset::batch`], but computes several batches concurrently.
     pub fn batch_parallel(&self, batch_size: usize, parallel: impl Into<Parallel>) -> Dataset<T::Batched>
     where
         T: Batch,
@@ -99,7 +99,7 @@ impl<T: Send + 'static> Dataset<T> {
         groups.map_parallel(parallel, T::batch).with_any_spec(spec)
     }
 
-    /// The parts of each element along its first axis, as elements.
+    /// Splits each element along its first axis. The slices become the elements.
     pub fn unbatch(&self) -> Dataset<T::Slice>
     where
         T: Slices,
@@ -132,7 +132,8 @@ impl<T: Send + 'static> Dataset<T> {
         self.stage("unbatch", start).with_cardinality(cardinality).with_any_spec(spec).checked(check)
     }
 
-    /// Batches put together anew, of these sizes in turn.
+    /// Splits the elements along their first axis and combines the slices into batches of other sizes. The sizes cycle through
+    /// `batch_sizes`.
     ///
     /// ```
     /// use gradlet::data::Dataset;
@@ -155,7 +156,7 @@ impl<T: Send + 'static> Dataset<T> {
 }
 
 impl<T: Send + 'static> Dataset<Vec<T>> {
-    /// What `make` makes of each group, by the stage that formed them: its name, number and element type remain.
+    /// Applies `make` to each group within the stage that formed the groups. The stage keeps its name, number and element type.
     pub(super) fn in_place<U: Send + 'static>(self, make: impl Fn(Vec<T>) -> Result<U> + Send + Sync + 'static) -> Dataset<U> {
         let (start, stage, f) = (self.start, self.about.stage, Arc::new(make));
         let start = move || Ok(Box::new(Map { from: start()?, f: f.clone(), stage, index: 0 }) as Elements<U>);

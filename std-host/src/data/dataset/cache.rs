@@ -1,4 +1,4 @@
-//! Elements that are computed once.
+//! Stages that store elements, so that later passes need not compute them again.
 
 use super::{Dataset, Elements, Stored};
 use crate::files::WholeFile;
@@ -7,13 +7,13 @@ use gradlet_core::Result;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
 
-/// The elements of a whole pass, once there was one.
+/// Elements of a complete pass, after the first one.
 type Kept<T> = Arc<Mutex<Option<Arc<[T]>>>>;
 
-/// A pass that keeps what it gives.
+/// Iterator that keeps a copy of each element that it returns.
 struct Keeping<T> {
     from: Elements<T>,
-    /// What was given; `None` after an error, for then something is missing.
+    /// Elements returned so far. `None` after an error, because the list would be incomplete.
     given: Option<Vec<T>>,
     kept: Kept<T>,
 }
@@ -37,7 +37,8 @@ impl<T: Clone> Iterator for Keeping<T> {
 }
 
 impl<T: Clone + Send + Sync + 'static> Dataset<T> {
-    /// The elements, from memory after the first whole pass. A pass that is not gone through to its end, or has an error, keeps nothing.
+    /// Stores the elements in memory during the first complete pass. Later passes read them from there. A pass that stops before its end or
+    /// has an error stores nothing.
     ///
     /// ```
     /// use gradlet::data::Dataset;
@@ -61,16 +62,16 @@ impl<T: Clone + Send + Sync + 'static> Dataset<T> {
     }
 }
 
-/// A pass that writes what it gives.
+/// Iterator that writes each element that it returns to a file.
 struct Writing<T> {
     from: Elements<T>,
-    /// None after an error, for then something is missing.
+    /// `None` after an error, because the file would be incomplete.
     writer: Option<RecordWriter<WholeFile>>,
     record: Vec<u8>,
 }
 
 impl<T: Stored> Writing<T> {
-    /// Writes an element, or ends the file.
+    /// Writes an element, or finishes the file if `element` is `None`.
     fn keep(&mut self, element: Option<&T>) -> Result<()> {
         let Some(writer) = &mut self.writer else { return Ok(()) };
         match element {
@@ -108,8 +109,9 @@ impl<T: Stored> Iterator for Writing<T> {
 }
 
 impl<T: Stored + Send + 'static> Dataset<T> {
-    /// The elements, from a file after the first whole pass, of this program or of another one with the same pipeline: who changes the
-    /// pipeline removes the file. It is a TFRecord file of [`Stored`] elements, written whole or not at all.
+    /// Stores the elements in a file during the first complete pass. Later passes read the file, as do other programs with the same
+    /// pipeline. If you change the pipeline, remove the file. It is a TFRecord file of [`Stored`] elements. It appears only when it is
+    /// complete.
     ///
     /// ```
     /// use gradlet::data::Dataset;

@@ -4,7 +4,7 @@ use super::shuffle::Seed;
 use super::{Cardinality, Dataset, ElementSpec, Elements, Stage};
 use gradlet_core::{Error, Result};
 
-/// The shorter one.
+/// Returns the smaller cardinality.
 fn shorter(one: Cardinality, other: Cardinality) -> Cardinality {
     match (one, other) {
         (Cardinality::Unknown, _) | (_, Cardinality::Unknown) => Cardinality::Unknown,
@@ -14,11 +14,11 @@ fn shorter(one: Cardinality, other: Cardinality) -> Cardinality {
     }
 }
 
-/// A pass of two inputs side by side.
+/// Iterator over two inputs in step.
 struct Pair<T, U>(Elements<T>, Elements<U>);
 
 impl<T, U> Pair<T, U> {
-    /// Both are asked before an error of one is told, so that they stay side by side.
+    /// Combines the next item of each input. The caller advances both inputs before an error of either is returned, so they stay in step.
     fn pair(one: Option<Result<T>>, other: Option<Result<U>>) -> Option<Result<(T, U)>> {
         let (one, other) = (one?, other?);
         Some(one.and_then(|one| Ok((one, other?))))
@@ -38,7 +38,7 @@ impl<T, U> Iterator for Pair<T, U> {
     }
 }
 
-/// A pass of several inputs side by side.
+/// Iterator over several inputs in step.
 struct All<T>(Vec<Elements<T>>);
 
 impl<T> Iterator for All<T> {
@@ -55,7 +55,7 @@ impl<T> Iterator for All<T> {
 }
 
 impl<T: Send + 'static> Dataset<T> {
-    /// The elements of this dataset and of another one, side by side, up to the end of the shorter one.
+    /// Pairs the elements of this dataset with those of another one. The result ends with the shorter dataset.
     ///
     /// ```
     /// use gradlet::data::Dataset;
@@ -72,7 +72,8 @@ impl<T: Send + 'static> Dataset<T> {
         zipped.and(other).with_cardinality(cardinality).with_any_spec(spec)
     }
 
-    /// The elements of several datasets, side by side, up to the end of the shortest one. Fails without any.
+    /// Combines the elements of several datasets in step into vectors. The result ends with the shortest dataset. Fails if `datasets` is
+    /// empty.
     pub fn zip_all(datasets: Vec<Dataset<T>>) -> Dataset<Vec<T>> {
         let cardinality = datasets.iter().map(Dataset::cardinality).reduce(shorter).unwrap_or(Cardinality::Unknown);
         let specs: Option<Vec<ElementSpec>> = datasets.iter().map(|input| input.element_spec().cloned()).collect();
@@ -83,7 +84,7 @@ impl<T: Send + 'static> Dataset<T> {
         datasets.iter().fold(zipped, |zipped, input| zipped.and(input))
     }
 
-    /// The elements of this dataset, then those of another one. Fails where they are known to be of different types.
+    /// Returns the elements of this dataset, followed by those of another one. Fails if their element types are known to differ.
     pub fn concatenate(&self, other: &Dataset<T>) -> Dataset<T> {
         let cardinality = match (self.cardinality(), other.cardinality()) {
             (Cardinality::Infinite, _) | (_, Cardinality::Infinite) => Cardinality::Infinite,
@@ -94,16 +95,16 @@ impl<T: Send + 'static> Dataset<T> {
         let (one, two) = (self.clone(), other.clone());
         let both = self.restarting("concatenate", move |_| {
             let two = two.clone();
-            // The second pass begins when the first one is over.
+            // The second pass starts only after the first one has ended.
             Ok(Box::new(one.start()?.chain(std::iter::once_with(move || two.elements()).flatten())) as Elements<T>)
         });
         both.and(other).with_cardinality(cardinality).with_any_spec(spec).checked(check)
     }
 
-    /// From each of `datasets` in the order that `choice` says by their numbers. `stop_on_empty`: the first choice of one that is over
-    /// ends all; otherwise such choices are passed over.
+    /// Takes each element from the dataset whose index in `datasets` is the next element of `choice`. If `stop_on_empty` is true, the
+    /// result ends at the first choice of an exhausted dataset. Otherwise such choices are skipped.
     ///
-    /// Fails, in place of an element, for the number of no dataset.
+    /// An error takes the place of an element if the index is out of range.
     pub fn choose_from_datasets(datasets: Vec<Dataset<T>>, choice: &Dataset<i64>, stop_on_empty: bool) -> Dataset<T> {
         let (spec, check) = joined(datasets.iter());
         let check = some(&datasets).and(check);
@@ -125,10 +126,11 @@ impl<T: Send + 'static> Dataset<T> {
         chosen.with_cardinality(Cardinality::Unknown).with_any_spec(spec).checked(check)
     }
 
-    /// Elements of `datasets` at random, by `weights` (equal ones, if there are none). `stop_on_empty`: the first choice of one that is
-    /// over ends all; otherwise the others go on. Without a seed, each program makes other choices.
+    /// Takes each element from a dataset chosen at random. `weights` are the relative probabilities; without them all datasets are equally
+    /// probable. If `stop_on_empty` is true, the result ends at the first choice of an exhausted dataset. Otherwise it continues with the
+    /// remaining datasets. Without a seed, each run of the program makes different choices.
     ///
-    /// Fails where there are not as many weights as datasets, or one is negative or not finite.
+    /// Fails if the number of weights differs from the number of datasets, or if a weight is negative or not finite.
     pub fn sample_from_datasets(datasets: Vec<Dataset<T>>, weights: Option<&[f64]>, seed: Option<u64>, stop_on_empty: bool) -> Dataset<T> {
         let (spec, check) = joined(datasets.iter());
         let check = some(&datasets).and(check).and(match weights {
@@ -172,7 +174,7 @@ fn some<T>(datasets: &[Dataset<T>]) -> Result<()> {
     if datasets.is_empty() { Err(Error::message("Invalid `datasets`. `datasets` should not be empty.")) } else { Ok(()) }
 }
 
-/// The type of the elements of all inputs. Fails where they are known to differ.
+/// Returns the common element type of all inputs. Fails if the types are known to differ.
 fn joined<'d, T: Send + 'static>(inputs: impl Iterator<Item = &'d Dataset<T>>) -> (Option<ElementSpec>, Result<()>) {
     let Some(specs) = inputs.map(Dataset::element_spec).collect::<Option<Vec<_>>>() else { return (None, Ok(())) };
     let mut specs = specs.into_iter();
@@ -183,7 +185,7 @@ fn joined<'d, T: Send + 'static>(inputs: impl Iterator<Item = &'d Dataset<T>>) -
     }
 }
 
-/// The next of `all[pick]`, for each pick.
+/// Returns the next element of `all[pick]` for each pick.
 fn chosen<T: Send + 'static>(
     mut all: Vec<Elements<T>>,
     mut picks: impl Iterator<Item = Result<usize>> + Send + 'static,
@@ -208,7 +210,7 @@ fn chosen<T: Send + 'static>(
     }))
 }
 
-/// A pass of [`Dataset::sample_from_datasets`]: `pick` is told of the input that is over.
+/// Iterator of [`Dataset::sample_from_datasets`]. `pick` chooses an input. Its argument is an input that has just ended, if any.
 struct Sample<T, P> {
     all: Vec<Elements<T>>,
     pick: P,

@@ -1,10 +1,10 @@
-//! Stages that choose elements by their number.
+//! Stages that select elements by their position.
 
 use super::{Cardinality, Dataset, Elements};
 use gradlet_core::{Error, Result};
 
 impl<T: Send + 'static> Dataset<T> {
-    /// The first `count` elements at most.
+    /// Returns at most the first `count` elements.
     pub fn take(&self, count: u64) -> Dataset<T> {
         let cardinality = match self.cardinality() {
             Cardinality::Finite(all) => Cardinality::Finite(all.min(count)),
@@ -14,13 +14,14 @@ impl<T: Send + 'static> Dataset<T> {
         self.stage("take", move |from, _| Box::new(from.take(index(count)))).with_cardinality(cardinality)
     }
 
-    /// The elements after the first `count`.
+    /// Skips the first `count` elements.
     pub fn skip(&self, count: u64) -> Dataset<T> {
         let cardinality = self.cardinality().map(|all| all.saturating_sub(count));
         self.stage("skip", move |from, _| Box::new(from.skip(index(count)))).with_cardinality(cardinality)
     }
 
-    /// Every `num_shards`th element, from number `shard` on: for one of several workers. Fails for a shard that is not below `num_shards`.
+    /// Returns every `num_shards`th element, beginning with number `shard`: the part for one of several workers. Fails if `shard` is not
+    /// less than `num_shards`.
     pub fn shard(&self, num_shards: u64, shard: u64) -> Dataset<T> {
         let check = match num_shards {
             0 => Err(Error::message("Number of shards must be greater than zero (currently num_shards = 0).")),
@@ -34,7 +35,7 @@ impl<T: Send + 'static> Dataset<T> {
         self.stage("shard", pass).with_cardinality(cardinality).checked(check)
     }
 
-    /// The elements again and again.
+    /// Repeats the elements endlessly.
     pub fn repeat(&self) -> Dataset<T> {
         let cardinality = match self.cardinality() {
             Cardinality::Finite(0) => Cardinality::Finite(0),
@@ -43,7 +44,7 @@ impl<T: Send + 'static> Dataset<T> {
         self.repeated(None).with_cardinality(cardinality)
     }
 
-    /// The elements `count` times.
+    /// Repeats the elements `count` times.
     pub fn repeat_times(&self, count: u64) -> Dataset<T> {
         let cardinality = match self.cardinality() {
             _ if count == 0 => Cardinality::Finite(0),
@@ -57,7 +58,8 @@ impl<T: Send + 'static> Dataset<T> {
         self.restarting("repeat", move |_| Ok(Box::new(Repeat { from: from.clone(), left: times, pass: None, given: 0 })))
     }
 
-    /// The elements, and an error at the end if there are not as many as `count`.
+    /// Returns the elements unchanged. An error follows if there are fewer than `count`, or takes the place of the first one beyond
+    /// `count`.
     pub fn assert_cardinality(&self, count: u64) -> Dataset<T> {
         let start = move |mut from: Elements<T>, _| {
             let (mut given, mut over) = (0, false);
@@ -92,18 +94,18 @@ fn index(count: u64) -> usize {
     usize::try_from(count).unwrap_or(usize::MAX)
 }
 
-/// A pass of [`Dataset::repeat`].
+/// Iterator of [`Dataset::repeat`].
 struct Repeat<T> {
     from: Dataset<T>,
-    /// How many passes are still to begin; `None` for always one more.
+    /// Number of passes that are still to start. `None` for endless repetition.
     left: Option<u64>,
     pass: Option<Elements<T>>,
-    /// How many elements this pass of the input gave.
+    /// Number of elements that the current pass of the input has returned.
     given: u64,
 }
 
 impl<T: Send + 'static> Repeat<T> {
-    /// The pass that runs, or the next one.
+    /// Returns the current pass, or starts the next one.
     fn pass(&mut self) -> Option<Result<&mut Elements<T>>> {
         if self.pass.is_none() {
             let left = self.left.map(|left| left.checked_sub(1));
@@ -139,13 +141,13 @@ impl<T: Send + 'static> Iterator for Repeat<T> {
             }
             self.pass = None;
             if self.given == 0 {
-                // Another pass would be as empty.
+                // Another pass would also be empty.
                 self.left = Some(0);
             }
         }
     }
 
-    /// Whole passes are begun, for their random numbers, and skipped.
+    /// Skips elements. Passes that are skipped as a whole are still started, because each start advances the random numbers of its stages.
     fn nth(&mut self, skip: usize) -> Option<Result<T>> {
         let mut skip = skip as u64;
         if skip == 0 {
@@ -158,7 +160,7 @@ impl<T: Send + 'static> Iterator for Repeat<T> {
                 }
                 skip -= all - self.given.min(all);
                 if let Some(mut pass) = self.pass.take().filter(|_| self.given == all) {
-                    // It learns that it was gone through to its end.
+                    // Lets the pass observe its end, for instance to complete a cache.
                     pass.next();
                 }
                 self.given = 0;

@@ -1,4 +1,4 @@
-//! What stages can do with elements: put them together, and take them apart.
+//! Operations of stages on elements: combining elements into batches and splitting them.
 
 use super::ElementSpec;
 use crate::values::strings::Strings;
@@ -7,24 +7,24 @@ use gradlet_core::{DType, Error, Result, Shape, Tensor, TensorSpec, TensorType};
 use std::collections::BTreeMap;
 use std::path::PathBuf;
 
-/// Elements that know their own type.
+/// Element of a dataset that can report its type.
 pub trait Element: Send + 'static {
-    /// The type, if it is one that tensors have.
+    /// Returns the type, if it can be expressed as an [`ElementSpec`].
     fn spec(&self) -> Option<ElementSpec>;
 }
 
-/// What can be taken apart along its first axis: tensors, strings, vectors, and tuples and maps of such.
+/// Element that can be split along its first axis: a tensor, strings, a vector, or a tuple or map of these.
 pub trait Slices: Element + Sync {
-    /// A part.
+    /// Type of one slice.
     type Slice: Send + 'static;
-    /// How many parts there are. Fails for scalars, and where several tensors differ in it.
+    /// Returns the number of slices. Fails for a scalar, and if the components differ in their first dimension.
     fn length(&self) -> Result<usize>;
-    /// Part `index`. Fails where there is none.
+    /// Returns slice `index`. Fails if it is out of range.
     fn slice(&self, index: usize) -> Result<Self::Slice>;
 }
 
-/// Elements that can be put together along a new first axis: tensors and numbers become tensors, byte strings [`Strings`], texts and
-/// paths vectors, tuples and maps tuples and maps of such.
+/// Element that can be combined with others along a new first axis. Tensors and numbers become tensors. Byte strings become [`Strings`].
+/// Texts and paths become vectors. Tuples and maps become tuples and maps of these.
 ///
 /// ```
 /// use gradlet::data::{Batch, Dataset};
@@ -43,9 +43,9 @@ pub trait Slices: Element + Sync {
 /// # Ok::<(), gradlet::Error>(())
 /// ```
 pub trait Batch: Sized + Send + 'static {
-    /// What several elements become.
+    /// Type of a batch of elements.
     type Batched: Send + 'static;
-    /// Puts elements together; there is at least one. Fails where their shapes differ.
+    /// Combines elements, of which there is at least one. Fails if their shapes differ.
     fn batch(elements: Vec<Self>) -> Result<Self::Batched>;
 }
 
@@ -103,7 +103,7 @@ macro_rules! numbers {
     ($($ty:ty)*) => {$(
         impl Element for $ty {
             fn spec(&self) -> Option<ElementSpec> {
-                Some(TensorSpec::new(<$ty as gradlet_core::Element>::DTYPE, &[]).into())
+                Some(TensorSpec::new(<$ty as gradlet_core::tensor::Element>::DTYPE, &[]).into())
             }
         }
 
@@ -203,7 +203,7 @@ macro_rules! texts {
 }
 texts! { String PathBuf }
 
-/// A vector is taken apart into its elements.
+/// The slices of a vector are its elements.
 impl<T: Element + Clone + Sync> Element for Vec<T> {
     fn spec(&self) -> Option<ElementSpec> {
         Some(self.first()?.spec()?.batched(Some(self.len() as u32)))
@@ -265,7 +265,7 @@ macro_rules! tuples {
 }
 tuples! { (A a 0) (A a 0, B b 1) (A a 0, B b 1, C c 2) (A a 0, B b 1, C c 2, D d 3) }
 
-/// The error with the part of a tuple that it is about.
+/// Adds the index of the tuple component to the error.
 pub(super) fn in_component<T>(index: usize, result: Result<T>) -> Result<T> {
     result.map_err(|error| error.context(format!("component {index}")))
 }
@@ -297,7 +297,7 @@ impl<T: Batch> Batch for BTreeMap<String, T> {
     }
 }
 
-/// What `put` makes of all values of each name. Fails where the maps differ in their names.
+/// Applies `put` to all values of each name. Fails if the maps have different names.
 pub(super) fn by_name<T, U>(
     elements: Vec<BTreeMap<String, T>>,
     mut put: impl FnMut(&str, Vec<T>) -> Result<U>,

@@ -1,10 +1,10 @@
-//! What ends a pipeline.
+//! Operations that consume a whole dataset.
 
 use super::Dataset;
 use gradlet_core::{Error, Result};
 
 impl<T: Send + 'static> Dataset<T> {
-    /// What a function makes of a state and all elements, one after another.
+    /// Folds all elements into a state. Each call of `f` receives the state and the next element, and returns the next state.
     ///
     /// ```
     /// use gradlet::data::Dataset;
@@ -15,7 +15,7 @@ impl<T: Send + 'static> Dataset<T> {
         self.iter().try_fold(initial_state, |state, element| f(state, element?))
     }
 
-    /// The only element. Fails where there is none, and where there are more.
+    /// Returns the only element. Fails if there is no element or more than one.
     pub fn get_single_element(&self) -> Result<T> {
         let mut elements = self.iter();
         let element = elements.next().ok_or_else(|| Error::message("Dataset was empty."))??;

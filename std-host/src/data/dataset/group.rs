@@ -1,4 +1,4 @@
-//! Elements by key.
+//! Stages that group elements by a key.
 
 use super::pad::{Pad, PaddedBatch};
 use super::{Cardinality, Dataset, Elements, Stage};
@@ -10,7 +10,7 @@ type Key<T> = dyn Fn(&T) -> Result<i64> + Send + Sync;
 type Reduce<T, U> = dyn Fn(i64, Dataset<T>) -> Result<Dataset<U>> + Send + Sync;
 type Size = dyn Fn(i64) -> usize + Send + Sync;
 
-/// A pass of [`Dataset::group_by_window`].
+/// Iterator of [`Dataset::group_by_window`].
 struct Groups<T, U> {
     from: Elements<T>,
     stage: Stage,
@@ -19,12 +19,12 @@ struct Groups<T, U> {
     reduce: Arc<Reduce<T, U>>,
     size: Arc<Size>,
     groups: BTreeMap<i64, Vec<T>>,
-    /// What remains of a reduced group.
+    /// Remaining elements of the last reduced group.
     given: Option<Elements<U>>,
 }
 
 impl<T: Clone + Send + Sync + 'static, U: Send + 'static> Groups<T, U> {
-    /// A full group, or one that is left over at the end.
+    /// Returns the next full group. At the end of the input, returns the incomplete groups one by one.
     fn group(&mut self) -> Result<Option<(i64, Vec<T>)>> {
         for element in self.from.by_ref() {
             let (element, index) = (element?, self.index);
@@ -70,8 +70,8 @@ impl<T: Clone + Send + Sync + 'static, U: Send + 'static> Iterator for Groups<T,
 }
 
 impl<T: Clone + Send + Sync + 'static> Dataset<T> {
-    /// What `reduce` makes of groups: elements with the same `key` are put together until there are `size(key)` of them. What is left over
-    /// at the end is reduced too, by rising keys.
+    /// Collects elements with the same `key` into groups of `size(key)` elements. `reduce` converts each full group into a dataset, whose
+    /// elements are the result. At the end of the input, the incomplete groups are reduced too, in ascending order of their keys.
     ///
     /// ```
     /// use gradlet::data::Dataset;
@@ -97,9 +97,10 @@ impl<T: Clone + Send + Sync + 'static> Dataset<T> {
         self.stage(name, pass).with_cardinality(Cardinality::Unknown).with_any_spec(None)
     }
 
-    /// Batches of elements of similar length, padded: see [`Buckets`].
+    /// Groups elements of similar length into padded batches: see [`Buckets`].
     ///
-    /// Fails where there is not one batch size more than boundaries, and, in place of a batch, where shapes differ that are not padded.
+    /// Fails unless there is exactly one batch size more than there are boundaries. An error takes the place of a batch if shapes differ
+    /// that are not padded.
     pub fn bucket_by_sequence_length(
         &self,
         length: impl Fn(&T) -> Result<u64> + Send + Sync + 'static,
@@ -147,7 +148,7 @@ impl<T: Clone + Send + Sync + 'static> Dataset<T> {
     }
 }
 
-/// The arguments of [`Dataset::bucket_by_sequence_length`].
+/// Arguments of [`Dataset::bucket_by_sequence_length`].
 ///
 /// ```
 /// use gradlet::data::{Buckets, Dataset};
@@ -171,7 +172,8 @@ pub struct Buckets {
 }
 
 impl Buckets {
-    /// Buckets with these upper bounds, which no longer belong to them, and the batch size of each: one more for what is longer.
+    /// Creates buckets from their exclusive upper bounds and the batch size of each bucket. `batch_sizes` has one more entry, for elements
+    /// that are longer than all boundaries.
     pub fn new(boundaries: &[u64], batch_sizes: &[usize]) -> Buckets {
         Buckets {
             boundaries: boundaries.into(),
@@ -183,22 +185,22 @@ impl Buckets {
         }
     }
 
-    /// Shapes and values to pad with; its batch size does not count.
+    /// Sets the shapes and values of the padding. The batch size of `padding` is ignored.
     pub fn padding(self, padding: PaddedBatch) -> Buckets {
         Buckets { padding, ..self }
     }
 
-    /// Whether batches are padded to one less than the bound of their bucket, not to their longest element.
+    /// If true, batches are padded to the upper bound of their bucket minus one, instead of to their longest element.
     pub fn pad_to_bucket_boundary(self, pad: bool) -> Buckets {
         Buckets { pad_to_bucket_boundary: pad, ..self }
     }
 
-    /// Whether nothing is padded, so the elements of a bucket must have the same shape.
+    /// If true, nothing is padded. All elements of a bucket must then have the same shape.
     pub fn no_padding(self, no_padding: bool) -> Buckets {
         Buckets { no_padding, ..self }
     }
 
-    /// Whether batches at the end with fewer elements are dropped.
+    /// If true, incomplete batches at the end are dropped.
     pub fn drop_remainder(self, drop_remainder: bool) -> Buckets {
         Buckets { drop_remainder, ..self }
     }

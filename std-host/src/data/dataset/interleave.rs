@@ -1,4 +1,4 @@
-//! Elements of several datasets, which a function makes of each element.
+//! Stages in which a function converts each element into a dataset, and the elements of these datasets are the result.
 
 use super::background::{Background, Plan};
 use super::tune::Setting;
@@ -6,7 +6,7 @@ use super::{Cardinality, Dataset, Elements, Parallel, Stage};
 use gradlet_core::{Error, Result};
 use std::sync::{Arc, Condvar, Mutex, PoisonError};
 
-/// The arguments of [`Dataset::interleave`].
+/// Arguments of [`Dataset::interleave`].
 #[derive(Clone, Copy, Debug)]
 pub struct Interleave {
     cycle_length: Setting,
@@ -15,30 +15,30 @@ pub struct Interleave {
 }
 
 impl Interleave {
-    /// `cycle_length` datasets at the same time, or with [`AUTOTUNE`](super::AUTOTUNE) as many as there are cores; one element of each
-    /// in turn.
+    /// Reads `cycle_length` datasets in turn, one element of each. With [`AUTOTUNE`](super::AUTOTUNE) the number of datasets is the number
+    /// of cores.
     pub fn new(cycle_length: impl Into<Setting>) -> Interleave {
         Interleave { cycle_length: cycle_length.into(), block_length: 1, parallel: None }
     }
 
-    /// So many elements of each in turn.
+    /// Sets the number of consecutive elements that are taken from each dataset in turn. The default is 1.
     pub fn block_length(self, block_length: usize) -> Interleave {
         Interleave { block_length, ..self }
     }
 
-    /// How many of the datasets are read at the same time, on threads.
+    /// Reads the datasets on background threads. `parallel` is the number of datasets that are read concurrently.
     pub fn num_parallel_calls(self, parallel: impl Into<Parallel>) -> Interleave {
         Interleave { parallel: Some(parallel.into()), ..self }
     }
 }
 
-/// How many threads may be at work.
+/// Counting semaphore that limits the number of threads at work.
 struct Permits {
     left: Mutex<usize>,
     back: Condvar,
 }
 
-/// A pass whose elements are fetched with a permit.
+/// Iterator that holds a permit while it fetches an element.
 struct Permitted<T> {
     from: Elements<T>,
     permits: Arc<Permits>,
@@ -61,7 +61,7 @@ impl<T> Iterator for Permitted<T> {
     }
 }
 
-/// A permit that is given back, even by a panic.
+/// Permit that is returned when it is dropped, also by a panic.
 struct Permit<'p>(&'p Permits);
 
 impl Drop for Permit<'_> {
@@ -93,24 +93,24 @@ impl<U: Send + 'static> Inner<U> {
     }
 }
 
-/// A pass of [`Dataset::interleave`].
+/// Iterator of [`Dataset::interleave`].
 struct Turns<T, U, F> {
     from: Option<Elements<T>>,
     f: Arc<F>,
     stage: Stage,
     index: u64,
-    /// The datasets in turn; `None` where one is over and the next has not begun.
+    /// Datasets that are read in turn. `None` where one has ended and the next has not started.
     cycle: Vec<Option<Inner<U>>>,
     turn: usize,
     given: usize,
     block_length: usize,
-    /// What reads ahead, if something does.
+    /// Permits of the background threads. `None` if the datasets are read on the consumer's thread.
     permits: Option<Arc<Permits>>,
     in_order: bool,
 }
 
 impl<T, U: Send + 'static, F: Fn(T) -> Result<Dataset<U>>> Turns<T, U, F> {
-    /// Begins the dataset of the next element.
+    /// Starts the dataset of the next input element.
     fn begin(&mut self) -> Option<Result<Inner<U>>> {
         let Some(element) = self.from.as_mut()?.next() else {
             self.from = None;
@@ -138,7 +138,7 @@ impl<T, U: Send + 'static, F: Fn(T) -> Result<Dataset<U>>> Turns<T, U, F> {
         self.given = 0;
     }
 
-    /// With datasets that read ahead, all begin at once.
+    /// Starts all datasets of the cycle immediately, if background threads read them.
     fn fill(&mut self) -> Result<()> {
         while self.permits.is_some() && self.from.is_some() {
             let Some(place) = self.cycle.iter().position(Option::is_none) else { return Ok(()) };
@@ -147,7 +147,7 @@ impl<T, U: Send + 'static, F: Fn(T) -> Result<Dataset<U>>> Turns<T, U, F> {
         Ok(())
     }
 
-    /// Where order does not matter: the first that has something, from this one on.
+    /// Moves to the first dataset, from the current one on, that has an element ready. Used if the order of the elements does not matter.
     fn choose(&mut self) {
         let count = self.cycle.len();
         let ready = (0..count).map(|step| (self.turn + step) % count);
@@ -204,7 +204,7 @@ impl<T, U: Send + 'static, F: Fn(T) -> Result<Dataset<U>>> Iterator for Turns<T,
 }
 
 impl<T: Send + 'static> Dataset<T> {
-    /// The elements of the datasets that a function makes of each element, one dataset after another.
+    /// Converts each element into a dataset and returns the elements of these datasets, one dataset after the other.
     ///
     /// ```
     /// use gradlet::data::Dataset;
@@ -216,8 +216,8 @@ impl<T: Send + 'static> Dataset<T> {
         self.turns("flat_map", Interleave::new(1), f)
     }
 
-    /// The elements of the datasets that a function makes of each element, several datasets in turn: of many files, say. One that is over
-    /// gives its place to the next.
+    /// Converts each element into a dataset and returns the elements of several of these datasets in turn, for instance the lines of many
+    /// files. The next dataset takes the place of one that has ended.
     ///
     /// ```
     /// use gradlet::data::{AUTOTUNE, Dataset, Interleave};

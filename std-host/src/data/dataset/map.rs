@@ -6,7 +6,7 @@ use std::collections::HashSet;
 use std::hash::Hash;
 use std::sync::Arc;
 
-/// A pass of [`Dataset::map`]: skipped elements are not computed.
+/// Iterator of [`Dataset::map`]. It does not compute skipped elements.
 pub(super) struct Map<T, F> {
     pub(super) from: Elements<T>,
     pub(super) f: Arc<F>,
@@ -38,28 +38,28 @@ impl<T, U, F: Fn(T) -> Result<U>> Iterator for Map<T, F> {
 }
 
 impl<T: Send + 'static> Dataset<T> {
-    /// What a function makes of each element.
+    /// Applies a function to each element.
     pub fn map<U: Send + 'static>(&self, f: impl Fn(T) -> Result<U> + Send + Sync + 'static) -> Dataset<U> {
         self.map_as("map", f)
     }
 
-    /// [`Dataset::map`] under another name.
+    /// Applies a function to each element, like [`Dataset::map`], in a stage with another name.
     pub(super) fn map_as<U: Send + 'static>(&self, name: &'static str, f: impl Fn(T) -> Result<U> + Send + Sync + 'static) -> Dataset<U> {
         let f = Arc::new(f);
         self.stage(name, move |from, stage| Box::new(Map { from, f: f.clone(), stage, index: 0 })).with_any_spec(None)
     }
 
-    /// The elements for which a function says `true`.
+    /// Keeps the elements for which `predicate` returns true.
     pub fn filter(&self, predicate: impl Fn(&T) -> Result<bool> + Send + Sync + 'static) -> Dataset<T> {
         self.select("filter", predicate, |_| true)
     }
 
-    /// The elements up to the first one for which a function says `false`.
+    /// Returns the elements before the first one for which `predicate` returns false.
     pub fn take_while(&self, predicate: impl Fn(&T) -> Result<bool> + Send + Sync + 'static) -> Dataset<T> {
         self.select("take_while", predicate, |wanted| wanted)
     }
 
-    /// The elements that `predicate` wants, as long as `goes_on` says so of its answer.
+    /// Keeps the elements for which `predicate` returns true. The stage ends at the first element for whose result `goes_on` returns false.
     fn select(
         &self,
         name: &'static str,
@@ -85,7 +85,7 @@ impl<T: Send + 'static> Dataset<T> {
         self.stage(name, start).with_cardinality(Cardinality::Unknown)
     }
 
-    /// What a function makes of a state and each element: the next state, and an element.
+    /// Applies a function to a state and each element. The function returns the next state and an element of the result.
     ///
     /// ```
     /// use gradlet::data::Dataset;
@@ -110,7 +110,7 @@ impl<T: Send + 'static> Dataset<T> {
         self.stage("scan", start).with_any_spec(None)
     }
 
-    /// The elements that were not there before.
+    /// Removes duplicates: keeps only the first of several equal elements.
     pub fn unique(&self) -> Dataset<T>
     where
         T: Clone + Eq + Hash,
@@ -118,7 +118,7 @@ impl<T: Send + 'static> Dataset<T> {
         self.unique_by(|element| Ok(element.clone()))
     }
 
-    /// The elements with a key that was not there before: tensors, say, by their bytes.
+    /// Removes elements with a key that an earlier element had. The key of a tensor can be its bytes, for example.
     pub fn unique_by<K: Eq + Hash + Send + 'static>(&self, key: impl Fn(&T) -> Result<K> + Send + Sync + 'static) -> Dataset<T> {
         let key = Arc::new(key);
         let start = move |from: Elements<T>, stage: Stage| {
@@ -134,7 +134,7 @@ impl<T: Send + 'static> Dataset<T> {
         self.stage("unique", start).with_cardinality(Cardinality::Unknown)
     }
 
-    /// Each element with its number, counted from `start`.
+    /// Pairs each element with its number, counted from `start`.
     pub fn enumerate(&self, start: i64) -> Dataset<(i64, T)> {
         let spec = self.element_spec().map(|spec| ElementSpec::Tuple(vec![TensorSpec::new(DType::I64, &[]).into(), spec.clone()]));
         let pass = move |from: Elements<T>, _: Stage| {
@@ -143,7 +143,7 @@ impl<T: Send + 'static> Dataset<T> {
         self.stage("enumerate", pass).with_any_spec(spec)
     }
 
-    /// The elements without the errors between them.
+    /// Drops the errors and keeps the elements.
     pub fn ignore_errors(&self) -> Dataset<T> {
         self.stage("ignore_errors", |from, _| Box::new(from.filter(Result::is_ok))).with_cardinality(Cardinality::Unknown)
     }

@@ -37,10 +37,10 @@ use shuffle::Seed;
 use std::fmt;
 use std::sync::Arc;
 
-/// One pass through a dataset.
+/// Iterator over one pass through a dataset.
 pub(crate) type Elements<T> = Box<dyn Iterator<Item = Result<T>> + Send>;
 
-/// A pipeline of elements: see [the module](self).
+/// Pipeline of elements: see [the module](crate::data).
 pub struct Dataset<T> {
     about: About,
     start: Arc<Start<T>>,
@@ -48,19 +48,19 @@ pub struct Dataset<T> {
 
 type Start<T> = dyn Fn() -> Result<Elements<T>> + Send + Sync;
 
-/// What is known of a dataset before it is gone through.
+/// Properties of a dataset that are known without iterating it.
 #[derive(Clone)]
 pub(crate) struct About {
     stage: Stage,
     cardinality: Cardinality,
     spec: Option<ElementSpec>,
-    /// What is wrong with the arguments of this stage or one before.
+    /// Error about an invalid argument of this stage or an earlier one.
     problem: Option<Error>,
     seeds: Vec<Arc<Seed>>,
     tuned: Vec<Arc<Tuned>>,
 }
 
-/// A stage of a pipeline, as errors name it.
+/// Number and name of a stage of a pipeline, for error messages.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Stage {
     number: usize,
@@ -68,7 +68,7 @@ pub(crate) struct Stage {
 }
 
 impl Stage {
-    /// The error with the stage and the number of the element before it.
+    /// Adds the stage and the number of the element to the error.
     fn at(self, element: u64, error: Error) -> Error {
         error.context(format!("{self}, element {element}"))
     }
@@ -80,19 +80,19 @@ impl fmt::Display for Stage {
     }
 }
 
-/// How many elements a dataset has.
+/// Number of elements of a dataset, as far as it is known.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Cardinality {
-    /// So many.
+    /// The exact number of elements.
     Finite(u64),
-    /// It never ends: TensorFlow's −1.
+    /// The dataset never ends. TensorFlow's value is −1.
     Infinite,
-    /// Only going through it would tell: TensorFlow's −2.
+    /// The number is unknown without iterating the dataset. TensorFlow's value is −2.
     Unknown,
 }
 
 impl Cardinality {
-    /// What a function makes of a finite number.
+    /// Applies a function to a finite number and keeps the other variants.
     fn map(self, f: impl FnOnce(u64) -> u64) -> Cardinality {
         match self {
             Cardinality::Finite(count) => Cardinality::Finite(f(count)),
@@ -100,7 +100,7 @@ impl Cardinality {
         }
     }
 
-    /// The number, if there is one.
+    /// Returns the number, if it is finite.
     fn finite(self) -> Option<u64> {
         match self {
             Cardinality::Finite(count) => Some(count),
@@ -127,7 +127,7 @@ impl<T> fmt::Debug for Dataset<T> {
 }
 
 impl<T: Send + 'static> Dataset<T> {
-    /// A dataset without a stage before it.
+    /// Creates a dataset that has no stage before it.
     pub(crate) fn source(
         name: &'static str,
         cardinality: Cardinality,
@@ -139,7 +139,8 @@ impl<T: Send + 'static> Dataset<T> {
         Dataset { about, start: Arc::new(start) }
     }
 
-    /// A stage after this one: what `start` makes of a pass. Cardinality and element type remain, unless the caller changes them.
+    /// Appends a stage. `start` converts an iterator of this dataset into an iterator of the new stage. Cardinality and element type are
+    /// inherited, unless the caller changes them.
     fn stage<U: Send + 'static>(
         &self,
         name: &'static str,
@@ -149,7 +150,7 @@ impl<T: Send + 'static> Dataset<T> {
         self.restarting(name, move |stage| Ok(start(from.start()?, stage)))
     }
 
-    /// A stage after this one that begins passes of this one by itself.
+    /// Appends a stage that starts the passes of its input itself.
     fn restarting<U: Send + 'static>(
         &self,
         name: &'static str,
@@ -169,14 +170,14 @@ impl<T: Send + 'static> Dataset<T> {
         self
     }
 
-    /// The dataset, or one that fails with this problem.
+    /// Records an invalid argument: an error in `check` becomes the first item of every pass. An earlier error takes precedence.
     fn checked(mut self, check: Result<()>) -> Dataset<T> {
         let problem = check.err().map(|error| error.context(self.about.stage.to_string()));
         self.about.problem = self.about.problem.take().or(problem);
         self
     }
 
-    /// Adds what another input of a stage has: its problem, its seeds, its settings.
+    /// Adds the error, the seeds and the tuned settings of another input of the stage.
     fn and<U>(mut self, other: &Dataset<U>) -> Dataset<T> {
         self.about.problem = self.about.problem.take().or_else(|| other.about.problem.clone());
         self.about.seeds.extend(other.about.seeds.iter().cloned());
@@ -184,7 +185,7 @@ impl<T: Send + 'static> Dataset<T> {
         self
     }
 
-    /// Begins a pass.
+    /// Starts a pass.
     fn start(&self) -> Result<Elements<T>> {
         match &self.about.problem {
             Some(problem) => Err(problem.clone()),
@@ -192,12 +193,16 @@ impl<T: Send + 'static> Dataset<T> {
         }
     }
 
-    /// Begins a pass; if that fails, the error is its only item.
+    /// Starts a pass. If that fails, the error is the only item of the iterator.
     fn elements(&self) -> Elements<T> {
         self.start().unwrap_or_else(|error| Box::new(std::iter::once(Err(error))))
     }
 
-    /// Fails with what is wrong with an argument of a stage, if something is.
+    /// Checks the arguments of all stages.
+    ///
+    /// # Errors
+    ///
+    /// The error of the first stage that has an invalid argument.
     ///
     /// ```
     /// use gradlet::data::Dataset;
@@ -208,12 +213,12 @@ impl<T: Send + 'static> Dataset<T> {
         self.about.problem.clone().map_or(Ok(()), Err)
     }
 
-    /// How many elements there are, as far as that is known without going through them.
+    /// Returns the number of elements, as far as it is known without iterating the dataset.
     pub fn cardinality(&self) -> Cardinality {
         self.about.cardinality
     }
 
-    /// The number of elements. Fails where it is infinite or not known.
+    /// Returns the number of elements. Fails if it is infinite or unknown.
     pub fn len(&self) -> Result<u64> {
         match self.about.cardinality {
             Cardinality::Finite(count) => Ok(count),
@@ -222,22 +227,23 @@ impl<T: Send + 'static> Dataset<T> {
         }
     }
 
-    /// Whether there is no element: `false` where that is not known.
+    /// True if the dataset is known to have no elements. False if the number is unknown.
     pub fn is_empty(&self) -> bool {
         self.about.cardinality == Cardinality::Finite(0)
     }
 
-    /// The type of the elements, as far as it is known: after a function nobody knows it, unless [`Dataset::with_spec`] says it.
+    /// Returns the type of the elements, as far as it is known. It is unknown after a stage that calls a function, unless
+    /// [`Dataset::with_spec`] sets it.
     pub fn element_spec(&self) -> Option<&ElementSpec> {
         self.about.spec.as_ref()
     }
 
-    /// Says what the elements are, after a function.
+    /// Sets the type of the elements. Needed after a stage that calls a function.
     pub fn with_spec(&self, spec: ElementSpec) -> Dataset<T> {
         self.clone().with_any_spec(Some(spec))
     }
 
-    /// What the stages with [`AUTOTUNE`] chose so far, from the source on.
+    /// Returns the settings of the stages with [`AUTOTUNE`], in order from the source. They hold the values chosen so far.
     pub fn tuned(&self) -> &[Arc<Tuned>] {
         &self.about.tuned
     }

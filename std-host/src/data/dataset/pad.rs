@@ -1,4 +1,4 @@
-//! Batches of elements with different shapes: the shorter ones are padded.
+//! Batches of elements with different shapes, padded to a common shape.
 
 use super::element::{Batch, by_name, in_component};
 use super::spec::dims_text;
@@ -9,20 +9,21 @@ use bytes::Bytes;
 use gradlet_core::{Error, Result, Shape, Tensor, TensorType};
 use std::collections::BTreeMap;
 
-/// The arguments of [`Dataset::padded_batch`]. Shapes and values stand in the order of the components of an element: of tuples in their
-/// order, of maps in that of their names.
+/// Arguments of [`Dataset::padded_batch`]. Shapes and padding values are in the order of the components of an element. The components of a
+/// tuple are in the order of the tuple, those of a map in the order of their names.
 #[derive(Clone, Debug)]
 pub struct PaddedBatch {
     batch_size: usize,
     drop_remainder: bool,
     shapes: Vec<Option<Vec<Option<u32>>>>,
     values: Vec<Option<Values>>,
-    /// What an open dimension is, in place of the longest of the batch.
+    /// Size of the dimensions without a fixed size. `None` stands for the maximum of each batch.
     open: Option<u32>,
 }
 
 impl PaddedBatch {
-    /// Batches of so many elements, padded with zeros, or empty strings, to the longest of each batch.
+    /// Creates options for batches of `batch_size` elements. By default each batch is padded to its largest element, with zeros or empty
+    /// strings.
     pub fn new(batch_size: usize) -> PaddedBatch {
         PaddedBatch { batch_size, drop_remainder: false, shapes: Vec::new(), values: Vec::new(), open: None }
     }
@@ -31,40 +32,40 @@ impl PaddedBatch {
         PaddedBatch { batch_size, ..self }
     }
 
-    /// `dim` for every dimension that would be the longest of its batch.
+    /// Sets the size of all dimensions that would otherwise be padded to the maximum of each batch.
     pub(super) fn open_dims(self, dim: u32) -> PaddedBatch {
         PaddedBatch { open: Some(dim), ..self }
     }
 
-    /// The shape of the next component: `None` for a dimension is the longest of the batch.
+    /// Sets the padded shape of the next component. A dimension of `None` is padded to the maximum of the batch.
     pub fn padded_shape(mut self, dims: &[Option<u32>]) -> PaddedBatch {
         self.shapes.push(Some(dims.into()));
         self
     }
 
-    /// The shapes of all components, `None` for the longest of the batch in all dimensions.
+    /// Sets the padded shapes of all components. `None` pads all dimensions of a component to the maximum of the batch.
     pub fn padded_shapes(self, shapes: Vec<Option<Vec<Option<u32>>>>) -> PaddedBatch {
         PaddedBatch { shapes, ..self }
     }
 
-    /// What the next component is padded with: a scalar of its type.
+    /// Sets the padding value of the next component: a scalar of its type.
     pub fn padding_value(mut self, value: impl Into<Values>) -> PaddedBatch {
         self.values.push(Some(value.into()));
         self
     }
 
-    /// What all components are padded with, `None` for zeros or empty strings.
+    /// Sets the padding values of all components. `None` stands for zero or the empty string.
     pub fn padding_values(self, values: Vec<Option<Values>>) -> PaddedBatch {
         PaddedBatch { values, ..self }
     }
 
-    /// Whether a last batch with fewer elements is dropped.
+    /// If true, an incomplete last batch is dropped.
     pub fn drop_remainder(self, drop_remainder: bool) -> PaddedBatch {
         PaddedBatch { drop_remainder, ..self }
     }
 
-    /// Takes the dimensions that are known for those that were not given. The type of the padded elements, with what is wrong with
-    /// the arguments.
+    /// Fills in missing padded shapes from the element type `spec`. Returns the type of the padded elements, and an error if a shape or
+    /// padding value does not fit `spec`.
     fn fill(&mut self, spec: &ElementSpec) -> (ElementSpec, Result<()>) {
         let (mut component, mut problem) = (0, Ok(()));
         self.shapes.resize(spec.leaves().len(), None);
@@ -91,14 +92,14 @@ impl PaddedBatch {
     }
 }
 
-/// The padding of the components of an element, one after another.
+/// Iterator over the padding options of the components of an element.
 pub struct Components<'a> {
     options: &'a PaddedBatch,
     next: usize,
 }
 
 impl<'a> Components<'a> {
-    /// The shape and the value of the next component, whose elements have `rank` axes.
+    /// Returns the padded shape and the padding value of the next component, whose elements have rank `rank`.
     fn next(&mut self, rank: usize) -> (Option<Vec<Option<u32>>>, Option<&'a Values>) {
         let index = self.next;
         self.next += 1;
@@ -106,7 +107,7 @@ impl<'a> Components<'a> {
         let shape = shapes.get(index).cloned().flatten();
         let shape = match (shape, open) {
             (Some(shape), Some(open)) => Some(shape.into_iter().map(|dim| dim.or(Some(*open))).collect()),
-            // Sequences are as long as their first axis.
+            // The length of a sequence is the size of its first axis.
             (None, Some(open)) => Some((0..rank).map(|axis| (axis == 0).then_some(*open)).collect()),
             (shape, None) => shape,
         };
@@ -114,9 +115,9 @@ impl<'a> Components<'a> {
     }
 }
 
-/// Elements that can be padded to the same shape.
+/// Elements that can be padded to a common shape.
 pub trait Pad: Batch {
-    /// Puts elements together, padded as `components` says.
+    /// Combines elements into a batch, padded as `components` specifies.
     fn pad(elements: Vec<Self>, components: &mut Components<'_>) -> Result<Self::Batched>;
 }
 
@@ -137,7 +138,7 @@ fn numbers(value: &Values, dtype: gradlet_core::DType) -> Result<&Tensor> {
     }
 }
 
-/// The dimensions of a batch of parts with these dimensions, without the first.
+/// Returns the common dimensions of the padded `parts`, without the batch dimension.
 fn padded_dims<'d>(shape: Option<Vec<Option<u32>>>, parts: impl Iterator<Item = &'d [u32]> + Clone) -> Result<Vec<u32>> {
     let rank = shape.as_ref().map_or_else(|| parts.clone().next().map_or(0, <[u32]>::len), Vec::len);
     let mut dims = vec![0; rank];
@@ -165,7 +166,7 @@ fn padded_dims<'d>(shape: Option<Vec<Option<u32>>>, parts: impl Iterator<Item = 
     Ok(dims)
 }
 
-/// Copies a block with the dimensions `part` to the corner of one with the dimensions `whole`.
+/// Copies a block with the dimensions `part` to the beginning (index 0 of each axis) of a block with the dimensions `whole`.
 fn place<T: Clone>(into: &mut [T], whole: &[usize], from: &[T], part: &[usize]) {
     match (whole, part) {
         ([_, whole @ ..], [count, part @ ..]) if !part.is_empty() => {
@@ -178,7 +179,7 @@ fn place<T: Clone>(into: &mut [T], whole: &[usize], from: &[T], part: &[usize]) 
     }
 }
 
-/// The dimensions of a tensor's bytes: its own, with those of an element at the end.
+/// Returns the dimensions of a tensor's byte array: the tensor's dimensions, followed by the element size.
 fn byte_dims(dims: &[u32], size: usize) -> Vec<usize> {
     dims.iter().map(|&dim| dim as usize).chain([size]).collect()
 }
@@ -258,9 +259,10 @@ impl<T: Pad> Pad for BTreeMap<String, T> {
 }
 
 impl<T: Pad> Dataset<T> {
-    /// Batches of elements whose shapes differ: each is padded at its end to the longest of the batch, or to a given shape.
+    /// Combines elements of different shapes into batches. Each element is padded at its end, to the largest element of the batch or to a
+    /// given shape.
     ///
-    /// Fails, in place of a batch, where an element is larger than that shape or of another rank.
+    /// An error takes the place of a batch if an element is larger than the given shape or has another rank.
     ///
     /// ```
     /// use gradlet::{Tensor, data::{Dataset, PaddedBatch}};

@@ -1,27 +1,27 @@
-//! Where in a dataset an iterator stands.
+//! Positions of iterators, which can be saved and restored.
 
 use super::{Dataset, Elements};
 use gradlet_core::layers::{Module, State, Visitor};
 use gradlet_core::{Device, Error, Result, Tensor};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-/// One pass through a dataset. Each item is an element or what went wrong in its place.
+/// Iterator over one pass through a dataset. Each item is an element or an error in its place.
 pub struct Iter<T> {
     dataset: Dataset<T>,
     elements: Elements<T>,
-    /// How many elements are to be passed over.
+    /// Number of elements to skip before the next one.
     skip: usize,
     place: Arc<Mutex<Place>>,
 }
 
-/// Where an iterator stands, and whether a checkpoint has set that.
+/// Position of an iterator.
 struct Place {
     position: Position,
     moved: bool,
 }
 
-/// An iterator as an object of a [`Checkpoint`](crate::checkpoint::Checkpoint): its position is saved, and restoring moves the iterator
-/// there, which gives what follows next.
+/// Handle to the position of an iterator, for use in a [`Checkpoint`](crate::checkpoint::Checkpoint). Saving the checkpoint saves the
+/// position. Restoring moves the iterator to the saved position, where its next element follows.
 ///
 /// ```
 /// use gradlet::checkpoint::Checkpoint;
@@ -62,11 +62,11 @@ fn lock(place: &Mutex<Place>) -> MutexGuard<'_, Place> {
     place.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// Where an iterator stands: how many elements it gave, and the random numbers that its pass began with.
+/// Position of an iterator: the number of elements returned, and the random seeds at the start of the pass.
 ///
-/// A pipeline that is built by the same program goes on from there, in this process or in another one, with the same elements, as long
-/// as it is deterministic. What functions compute is computed again only where a stage needs it, such as a filter or the buffer of a
-/// shuffle. Random numbers of datasets that functions make, for `flat_map` and such, are not part of it.
+/// A pipeline that the same program builds can continue from there, in this process or in another one. It then returns the same elements,
+/// provided that it is deterministic. Functions run again for skipped elements only if a stage needs their results, such as a filter or the
+/// buffer of a shuffle. The position does not include the random state of datasets that a function creates, for instance for `flat_map`.
 ///
 /// ```
 /// use gradlet::data::{Dataset, Position};
@@ -85,23 +85,23 @@ pub struct Position {
     seeds: Vec<[u64; 2]>,
 }
 
-/// The first number of a stored position.
+/// Version of the stored form, its first number.
 const VERSION: i64 = 1;
 
 impl Position {
-    /// How many elements were given.
+    /// Returns the number of elements that the iterator has returned.
     pub fn delivered(&self) -> u64 {
         self.delivered
     }
 
-    /// The position as i64\[n\]: version 1, the elements given, then a key and an epoch for each random stage.
+    /// Returns the position as i64\[n\]: version 1, the number of elements returned, then a key and an epoch for each random stage.
     pub fn to_tensor(&self, device: &Device) -> Result<Tensor> {
         let seeds = self.seeds.iter().flatten().map(|&word| word as i64);
         let words: Vec<i64> = [VERSION, self.delivered as i64].into_iter().chain(seeds).collect();
         Tensor::new(device, &words, &[words.len() as u32])
     }
 
-    /// The position that [`Position::to_tensor`] made this of. Fails for other tensors.
+    /// Reads a position from the tensor that [`Position::to_tensor`] returns. Fails for other tensors.
     pub fn from_tensor(tensor: &Tensor) -> Result<Position> {
         let words = tensor.to_vec::<i64>()?;
         match words.as_slice() {
@@ -113,7 +113,7 @@ impl Position {
         }
     }
 
-    /// Checks that it is of a dataset with so many random stages.
+    /// Checks that the position belongs to a dataset with `own` random stages.
     fn fits(&self, own: usize) -> Result<()> {
         match self.seeds.len() {
             got if got == own => Ok(()),
@@ -123,23 +123,24 @@ impl Position {
 }
 
 impl<T: Send + 'static> Dataset<T> {
-    /// Begins a pass. `for element in &dataset` does the same.
+    /// Starts a pass. `for element in &dataset` does the same.
     pub fn iter(&self) -> Iter<T> {
         let seeds = self.about.seeds.iter().map(|seed| seed.get()).collect();
         let place = Place { position: Position { delivered: 0, seeds }, moved: false };
         Iter { dataset: self.clone(), elements: self.elements(), skip: 0, place: Arc::new(Mutex::new(place)) }
     }
 
-    /// Goes on where an iterator of this dataset, or of one built by the same program, stood. The next passes follow as they would have.
+    /// Starts an iterator at a saved position of this dataset, or of one that the same program built. Later passes also continue as they
+    /// would have.
     ///
-    /// Fails where the position is of a dataset with another number of random stages.
+    /// Fails if the position belongs to a dataset with a different number of random stages.
     pub fn iter_from(&self, position: &Position) -> Result<Iter<T>> {
         let (elements, skip) = self.elements_from(position)?;
         let place = Place { position: position.clone(), moved: false };
         Ok(Iter { dataset: self.clone(), elements, skip, place: Arc::new(Mutex::new(place)) })
     }
 
-    /// A pass that begins as that of `position` did, and how many elements of it are to be passed over.
+    /// Starts a pass with the random seeds of `position`. Also returns the number of elements to skip.
     fn elements_from(&self, position: &Position) -> Result<(Elements<T>, usize)> {
         position.fits(self.about.seeds.len())?;
         self.about.seeds.iter().zip(&position.seeds).for_each(|(seed, state)| seed.set(*state));
@@ -149,12 +150,12 @@ impl<T: Send + 'static> Dataset<T> {
 }
 
 impl<T> Iter<T> {
-    /// Where the iterator stands.
+    /// Returns the current position.
     pub fn position(&self) -> Position {
         lock(&self.place).position.clone()
     }
 
-    /// The iterator as an object of a checkpoint.
+    /// Returns a handle to the position, for use in a checkpoint.
     pub fn tracked(&self) -> Tracked {
         Tracked(self.place.clone())
     }

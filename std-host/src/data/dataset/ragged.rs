@@ -1,4 +1,4 @@
-//! Batches of elements with different lengths, without padding.
+//! Batches of elements with different lengths, as ragged tensors without padding.
 
 use super::element::{Batch, by_name, in_component};
 use super::spec::dims_text;
@@ -9,28 +9,28 @@ use crate::values::strings::Strings;
 use gradlet_core::{Error, Result, Shape, Tensor, TensorType};
 use std::collections::BTreeMap;
 
-/// Elements that can be put together though some of their dimensions differ.
+/// Elements that can be combined into a batch although some of their dimensions differ.
 pub trait RaggedBatch: Batch {
-    /// What several elements become.
+    /// Type of a batch of elements.
     type Ragged: Send + 'static;
-    /// Puts elements together; there is at least one. `spec` is their type: its open dimensions may differ, so that no others than the
-    /// first may where it is not known. Fails where the elements are not of this type.
+    /// Combines elements, of which there is at least one. `spec` is their type; dimensions that are unknown in it may differ. Without
+    /// `spec`, only the first dimension may differ. Fails if an element does not have this type.
     fn ragged_batch(elements: Vec<Self>, spec: Option<&ElementSpec>) -> Result<Self::Ragged>;
 }
 
-/// The dimensions of elements of a type, of which the first has the dimensions `first`.
+/// Returns the dimensions of the elements, with `None` for those that may differ. `first` is the shape of the first element.
 fn open_dims(spec: Option<&ElementSpec>, first: &[u32]) -> Vec<Option<u32>> {
     let closed = || first.iter().copied().map(Some);
     match spec {
         Some(ElementSpec::Strings(dims)) => dims.clone(),
-        // Tensors of any rank are put together as dense ones are: so TensorFlow does it.
+        // Tensors of unknown rank are combined like dense ones, as TensorFlow does.
         Some(ElementSpec::Tensor(spec)) => spec.dims().map_or_else(|| closed().collect(), <[_]>::to_vec),
         _ => closed().enumerate().map(|(axis, dim)| dim.filter(|_| axis > 0)).collect(),
     }
 }
 
-/// Where rows begin and end in each ragged dimension, and the dimensions of the values of all elements, whose own dimensions are `parts`.
-/// The last open dimension is ragged, with all before it.
+/// Returns the row splits of each ragged dimension and the shape of the concatenated values. `parts` are the shapes of the elements. The
+/// ragged dimensions are the last one that may differ and all before it.
 fn rows(parts: &[&[u32]], spec: Option<&ElementSpec>) -> Result<(Vec<Vec<i64>>, Vec<u32>)> {
     let first = parts.first().ok_or_else(|| Error::message("there is nothing to batch"))?;
     let open = open_dims(spec, first);
@@ -38,7 +38,7 @@ fn rows(parts: &[&[u32]], spec: Option<&ElementSpec>) -> Result<(Vec<Vec<i64>>, 
     if let Some(other) = parts.iter().find(|part| !fits(part)) {
         let (open, other) = (dims_text(&open), other.iter().copied().map(Some).collect::<Vec<_>>());
         return Err(Error::message(format!(
-            "the elements of a ragged batch are {open}, and may differ where that has `?`; one is {}. with_spec says where they differ",
+            "expected elements of shape {open}, which may differ only at `?`, but got {}; `with_spec` sets the expected shape",
             dims_text(&other)
         )));
     }
@@ -113,11 +113,12 @@ impl<T: RaggedBatch> RaggedBatch for BTreeMap<String, T> {
 }
 
 impl<T: RaggedBatch> Dataset<T> {
-    /// Batches of elements whose dimensions differ, as ragged tensors: nothing is padded. As TensorFlow's `Dataset.ragged_batch`.
+    /// Combines elements whose dimensions differ into ragged tensors, without padding. Equivalent of TensorFlow's `Dataset.ragged_batch`.
     ///
-    /// The [type of the elements](Dataset::element_spec) says which dimensions differ: those that are open in it. The last of them gives
-    /// the ragged rank: `[None, 3]` makes batches of ragged rank 1, `[None, None]` of 2, and a type without open dimensions dense ones.
-    /// Where the type is not known, as after a function, the first dimension is open, and no other; [`Dataset::with_spec`] sets it.
+    /// The [type of the elements](Dataset::element_spec) determines which dimensions may differ: those that are `None` in it. The last of
+    /// them determines the ragged rank. `[None, 3]` results in batches of ragged rank 1, `[None, None]` in ragged rank 2, and a type
+    /// without unknown dimensions in dense batches. If the type is unknown, for instance after a function, only the first dimension may
+    /// differ. [`Dataset::with_spec`] sets the type.
     ///
     /// ```
     /// use gradlet::{DType, Tensor, TensorSpec, data::Dataset};
@@ -145,7 +146,7 @@ mod tests {
         TensorSpec::new(DType::I64, dims).into()
     }
 
-    /// Elements of these dimensions, which count up from 0.
+    /// Creates elements of these shapes whose values count up from 0.
     fn elements(all: &[&[u32]]) -> Dataset<Tensor> {
         let tensor = |dims: &&[u32]| {
             let values: Vec<i64> = (0..dims.iter().product::<u32>()).map(i64::from).collect();
@@ -154,14 +155,14 @@ mod tests {
         all.iter().map(tensor).collect::<Vec<_>>().into_iter().collect()
     }
 
-    /// The splits and dimensions of the values of a batch of all elements, and its type.
+    /// Returns the row splits and the shape of the values of a batch of all elements, and the type of the batch.
     fn batch(all: &[&[u32]], own: &[Option<u32>]) -> (Vec<Vec<i64>>, Vec<u32>, String) {
         let batches = elements(all).with_spec(spec(own)).ragged_batch(all.len(), false);
         let batch = batches.get_single_element().unwrap();
         (batch.row_splits().to_vec(), batch.values().dims().to_vec(), batches.element_spec().unwrap().to_string())
     }
 
-    /// The values are TensorFlow 2.21's.
+    /// The expected values come from TensorFlow 2.21.
     #[test]
     fn a_ragged_batch_of_a_defined_type_is_dense() {
         assert_eq!(batch(&[&[2], &[2]], &[Some(2)]), (vec![], vec![2, 2], "i64[?,2]".into()));
@@ -173,7 +174,7 @@ mod tests {
         assert_eq!((labels.ragged_rank(), labels.rows(), rows.ragged_rank()), (0, 2, 1));
     }
 
-    /// The values are TensorFlow 2.21's.
+    /// The expected values come from TensorFlow 2.21.
     #[test]
     fn the_last_open_dimension_gives_the_ragged_rank() {
         let two = (vec![vec![0, 1, 3], vec![0, 2, 3, 4]], vec![4], "ragged i64[?,?,?]".into());
@@ -196,8 +197,8 @@ mod tests {
             batches.get_single_element().unwrap_err().to_string()
         };
         let text = error(&[None, Some(2)]);
-        assert!(text.contains("are [?,2], and may differ where that has `?`; one is [2,1]"), "{text}");
-        assert!(error(&[None]).contains("are [?], and"), "{}", error(&[None]));
+        assert!(text.contains("of shape [?,2], which may differ only at `?`, but got [2,1]"), "{text}");
+        assert!(error(&[None]).contains("of shape [?], which"), "{}", error(&[None]));
         let unknown = Dataset::range(1..3).map(|x| Tensor::full(&crate::compute::devices::cpu(), x, &[x as u32, 3]));
         assert_eq!(unknown.ragged_batch(2, false).get_single_element().unwrap().row_splits(), [[0, 1, 3]]);
     }

@@ -1,4 +1,4 @@
-//! Elements in another order.
+//! Random order of elements.
 
 use super::{Dataset, Elements, Stage};
 use gradlet_core::random::Stream;
@@ -8,22 +8,22 @@ use std::hash::{BuildHasher, Hasher};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-/// What decides the random numbers of a stage, and how many passes have begun: each has a stream of its own.
+/// Seed of a random stage: a key, and the number of passes that have started. Each pass has its own stream of random numbers.
 pub(crate) struct Seed {
     key: AtomicU64,
     epoch: AtomicU64,
-    /// Whether each pass has other numbers.
+    /// If true, each pass has different random numbers.
     each: bool,
 }
 
 impl Seed {
-    /// Of a key, or of one that nobody knows.
+    /// Creates a seed with this key, or with a random key if there is none.
     pub(super) fn new(key: Option<u64>, each: bool) -> Arc<Seed> {
         let key = key.unwrap_or_else(|| RandomState::new().build_hasher().finish());
         Arc::new(Seed { key: key.into(), epoch: 0.into(), each })
     }
 
-    /// The key and the epoch.
+    /// Returns the key and the epoch.
     pub(super) fn get(&self) -> [u64; 2] {
         [self.key.load(Ordering::Relaxed), self.epoch.load(Ordering::Relaxed)]
     }
@@ -33,14 +33,14 @@ impl Seed {
         self.epoch.store(epoch, Ordering::Relaxed);
     }
 
-    /// The numbers of the next pass.
+    /// Returns the random numbers of the next pass.
     pub(super) fn dice(&self) -> Dice {
         let epoch = if self.each { self.epoch.fetch_add(1, Ordering::Relaxed) } else { 0 };
         Dice { stream: Stream { key: self.key.load(Ordering::Relaxed), stream: epoch }, block: [0; 4], drawn: 0 }
     }
 }
 
-/// Random numbers, one after another.
+/// Source of random numbers.
 pub(super) struct Dice {
     stream: Stream,
     block: [u32; 4],
@@ -57,10 +57,10 @@ impl Dice {
         self.block[place]
     }
 
-    /// A number below `limit`, which is at least 1.
+    /// Returns a random number less than `limit`, which is at least 1.
     fn below(&mut self, limit: usize) -> usize {
         match u32::try_from(limit) {
-            // The high half of word × limit.
+            // Returns the upper half of word × limit.
             Ok(limit) => ((u64::from(self.word()) * u64::from(limit)) >> 32) as usize,
             Err(_) => {
                 let word = u64::from(self.word()) << 32 | u64::from(self.word());
@@ -69,13 +69,13 @@ impl Dice {
         }
     }
 
-    /// A number from 0 to below 1.
+    /// Returns a random number in [0, 1).
     pub(super) fn unit(&mut self) -> f64 {
         f64::from(self.word()) / (u64::from(u32::MAX) + 1) as f64
     }
 }
 
-/// The arguments of [`Dataset::shuffle`].
+/// Arguments of [`Dataset::shuffle`].
 #[derive(Clone, Copy, Debug)]
 pub struct Shuffle {
     buffer_size: usize,
@@ -84,17 +84,18 @@ pub struct Shuffle {
 }
 
 impl Shuffle {
-    /// With a window of so many elements, each pass in another order, each program too.
+    /// Creates options for a shuffle buffer of `buffer_size` elements. By default each pass, and each run of the program, has a different
+    /// order.
     pub fn new(buffer_size: usize) -> Shuffle {
         Shuffle { buffer_size, seed: None, reshuffle_each_iteration: true }
     }
 
-    /// The same orders in each program.
+    /// Sets the seed, so that each run of the program has the same orders.
     pub fn seed(self, seed: u64) -> Shuffle {
         Shuffle { seed: Some(seed), ..self }
     }
 
-    /// Whether each pass has another order.
+    /// If true, which is the default, each pass has a different order.
     pub fn reshuffle_each_iteration(self, reshuffle: bool) -> Shuffle {
         Shuffle { reshuffle_each_iteration: reshuffle, ..self }
     }
@@ -107,8 +108,9 @@ impl From<usize> for Shuffle {
 }
 
 impl<T: Send + 'static> Dataset<T> {
-    /// The elements in a random order: each is drawn from a window of `buffer_size`, and the next of the input takes its place. An element
-    /// comes at most `buffer_size − 1` places early; a window as large as the dataset makes all orders equally likely.
+    /// Shuffles the elements. Each element is drawn at random from a buffer of `buffer_size` elements, and the next input element takes its
+    /// place. An element moves forward by at most `buffer_size − 1` positions. With a buffer at least as large as the dataset, all orders
+    /// are equally probable.
     ///
     /// ```
     /// use gradlet::data::{Dataset, Shuffle};
@@ -134,13 +136,13 @@ impl<T: Send + 'static> Dataset<T> {
     }
 }
 
-/// A pass of [`Dataset::shuffle`].
+/// Iterator of [`Dataset::shuffle`].
 struct Window<T> {
     from: Elements<T>,
     dice: Dice,
     size: usize,
     window: Vec<T>,
-    /// Whether the input has ended.
+    /// True if the input has ended.
     over: bool,
 }
 

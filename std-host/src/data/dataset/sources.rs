@@ -1,4 +1,4 @@
-//! Where elements come from.
+//! Datasets without an input dataset: ranges, tensors and iterators.
 
 use super::element::{Element, Slices};
 use super::{Cardinality, Dataset, Elements};
@@ -7,12 +7,13 @@ use std::ops::Range;
 use std::sync::Arc;
 
 impl Dataset<i64> {
-    /// The numbers of a range.
+    /// Creates a dataset of the numbers of a range.
     pub fn range(range: Range<i64>) -> Dataset<i64> {
         Dataset::range_by(range, 1)
     }
 
-    /// The numbers of a range that are `step` apart, downwards if it is negative. Fails for a step of 0.
+    /// Creates a dataset of the numbers `range.start`, `range.start + step` and so on, up to but without `range.end`. A negative step
+    /// counts down. Fails for a step of 0.
     ///
     /// ```
     /// use gradlet::data::Dataset;
@@ -35,7 +36,7 @@ impl Dataset<i64> {
 }
 
 impl<T: Send + 'static> Dataset<T> {
-    /// One element.
+    /// Creates a dataset of one element.
     pub fn from_tensors(element: T) -> Dataset<T>
     where
         T: Element + Clone + Sync,
@@ -44,9 +45,10 @@ impl<T: Send + 'static> Dataset<T> {
         Dataset::source("from_tensors", Cardinality::Finite(1), spec, move || Ok(Box::new(std::iter::once(Ok(element.clone())))))
     }
 
-    /// The parts of tensors along their first axis: of a tuple or map of tensors, tuples or maps of their parts.
+    /// Creates a dataset of the slices of tensors along their first axis. The elements of a tuple or map of tensors are tuples or maps of
+    /// slices.
     ///
-    /// Fails where the first dimensions differ, and for scalars.
+    /// Fails if the first dimensions differ, and for scalars.
     ///
     /// ```
     /// use gradlet::{Tensor, data::Dataset};
@@ -74,7 +76,7 @@ impl<T: Send + 'static> Dataset<T> {
         Dataset::source("from_tensor_slices", Cardinality::Finite(count as u64), spec, start).checked(check)
     }
 
-    /// What an iterator gives: `generator` makes a new one for each pass.
+    /// Creates a dataset from iterators. `generator` creates a new one for each pass.
     ///
     /// ```
     /// use gradlet::data::Dataset;
@@ -89,7 +91,8 @@ impl<T: Send + 'static> Dataset<T> {
         Dataset::from_fn("from_generator", move || Ok(generator().into_iter().map(Ok)))
     }
 
-    /// What an iterator gives that may fail, as may its beginning: `start` begins each pass. `name` is what errors call the stage.
+    /// Creates a dataset from iterators whose items are results. `start` creates a new one for each pass, and may fail. `name` is the name
+    /// of the stage in error messages.
     pub fn from_fn<I>(name: &'static str, start: impl Fn() -> Result<I> + Send + Sync + 'static) -> Dataset<T>
     where
         I: Iterator<Item = Result<T>> + Send + 'static,
@@ -98,7 +101,7 @@ impl<T: Send + 'static> Dataset<T> {
     }
 }
 
-/// Elements in memory.
+/// Creates a dataset of elements in memory.
 impl<T: Clone + Send + Sync + 'static> FromIterator<T> for Dataset<T> {
     fn from_iter<I: IntoIterator<Item = T>>(elements: I) -> Dataset<T> {
         let elements: Arc<[T]> = elements.into_iter().collect();

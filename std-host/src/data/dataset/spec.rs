@@ -1,4 +1,4 @@
-//! What the elements of a dataset are.
+//! Types of dataset elements.
 
 use super::Dataset;
 use super::element::Element;
@@ -6,33 +6,33 @@ use gradlet_core::{Error, Result, TensorSpec};
 use std::collections::BTreeMap;
 use std::fmt;
 
-/// Dimensions, `None` where any will do.
+/// Dimensions of an element; `None` for an unknown dimension.
 pub(super) type OpenDims = Vec<Option<u32>>;
 
-/// The type of a dataset's elements: TensorFlow's `element_spec`.
+/// Type of a dataset's elements: TensorFlow's `element_spec`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum ElementSpec {
-    /// Tensors of numbers.
+    /// A tensor of numbers.
     Tensor(TensorSpec),
-    /// Byte strings of these dimensions, `None` where any will do.
+    /// Byte strings with these dimensions; `None` for an unknown dimension.
     Strings(Vec<Option<u32>>),
-    /// Tensors with rows of different lengths.
+    /// A ragged tensor, whose rows have different lengths.
     Ragged(TensorSpec),
-    /// Several at once, in this order.
+    /// A tuple of elements.
     Tuple(Vec<ElementSpec>),
-    /// Several at once, by name.
+    /// A map of elements by name.
     Dict(BTreeMap<String, ElementSpec>),
-    /// Datasets of such elements.
+    /// A dataset whose elements have this type.
     Dataset(Box<ElementSpec>),
 }
 
 impl ElementSpec {
-    /// The type of so many such elements together, `None` if the number differs.
+    /// Returns the type of a batch of `size` elements. `None` if the size varies.
     pub(super) fn batched(&self, size: Option<u32>) -> ElementSpec {
         self.each(&mut |dims| [&[size], dims].concat())
     }
 
-    /// The type of a part of such an element along its first axis. Fails for scalars.
+    /// Returns the type of a slice of an element along its first axis. Fails for scalars.
     pub(super) fn unbatched(&self) -> Result<ElementSpec> {
         let mut scalar = false;
         let part = self.each(&mut |dims| {
@@ -42,7 +42,7 @@ impl ElementSpec {
         if scalar { Err(Error::message("Cannot unbatch an input with scalar components.")) } else { Ok(part) }
     }
 
-    /// How many parts such an element has along its first axis, if that is always the same.
+    /// Returns the number of slices of an element along its first axis, if it is known.
     pub(super) fn rows(&self) -> Option<u32> {
         let mut rows = None;
         self.each(&mut |dims| {
@@ -52,7 +52,7 @@ impl ElementSpec {
         rows
     }
 
-    /// The type with other dimensions in each of its tensors.
+    /// Applies `change` to the dimensions of each tensor.
     pub(super) fn each(&self, change: &mut dyn FnMut(&[Option<u32>]) -> OpenDims) -> ElementSpec {
         match self {
             ElementSpec::Tensor(spec) => ElementSpec::Tensor(with_dims(spec, change)),
@@ -64,7 +64,7 @@ impl ElementSpec {
         }
     }
 
-    /// The type of so many such elements together, with ragged tensors in place of those with an open dimension.
+    /// Returns the type of a ragged batch of `size` elements. Tensors with an unknown dimension become ragged tensors.
     pub(super) fn ragged_batched(&self, size: Option<u32>) -> ElementSpec {
         match self {
             ElementSpec::Tensor(spec) if spec.dims().is_some_and(|dims| dims.contains(&None)) => {
@@ -78,7 +78,7 @@ impl ElementSpec {
         }
     }
 
-    /// The types of the tensors, in their order.
+    /// Returns the types of the tensors, in order.
     pub(super) fn leaves(&self) -> Vec<&ElementSpec> {
         match self {
             ElementSpec::Tuple(parts) => parts.iter().flat_map(ElementSpec::leaves).collect(),
@@ -87,12 +87,12 @@ impl ElementSpec {
         }
     }
 
-    /// What takes the elements of both. Fails where they differ in more than dimensions.
+    /// Returns the most specific type that includes both types. Fails if they differ in more than dimensions.
     pub(super) fn join(&self, other: &ElementSpec) -> Result<ElementSpec> {
         self.try_join(other).ok_or_else(|| Error::message(format!("Incompatible dataset elements: {self} vs. {other}")))
     }
 
-    /// Whether elements of another type are such too.
+    /// True if this type includes `other`.
     fn accepts(&self, other: &ElementSpec) -> bool {
         self.try_join(other).as_ref() == Some(self)
     }
@@ -119,7 +119,7 @@ impl ElementSpec {
 }
 
 impl<T: Element> Dataset<T> {
-    /// Says what the elements are, and checks it: one that is not such is an error in its place.
+    /// Sets the element type and checks each element against it. An error takes the place of an element that does not match.
     ///
     /// ```
     /// use gradlet::{DType, Tensor, TensorSpec, data::Dataset};
@@ -150,7 +150,7 @@ fn with_dims(spec: &TensorSpec, change: &mut dyn FnMut(&[Option<u32>]) -> OpenDi
     }
 }
 
-/// Dimensions as `[?,28]`.
+/// Formats dimensions as `[?,28]`.
 pub(super) fn dims_text(dims: &[Option<u32>]) -> String {
     let dims: Vec<String> = dims.iter().map(|dim| dim.map_or("?".into(), |dim| dim.to_string())).collect();
     format!("[{}]", dims.join(","))

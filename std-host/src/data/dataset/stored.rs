@@ -1,25 +1,30 @@
-//! Elements as bytes, for caches in files.
+//! Serialized elements, for cache files.
 
 use crate::values::strings::Strings;
 use bytes::{Buf, Bytes};
 use gradlet_core::{DType, Error, Result, Shape, Tensor, TensorType};
 use std::collections::BTreeMap;
 
-/// Elements that can be written to a file and read again: tensors, numbers, strings, and tuples, vectors and maps of such.
+/// Elements that can be written to a file and read again: tensors, numbers, strings, and tuples, vectors and maps of these.
 ///
-/// All numbers are little-endian. A tensor is its element type's number (u8), its rank (u8), its dimensions (u32 each), its elements. A
-/// string is its length (u32) and its bytes; strings are their rank, dimensions and strings. A vector is its length (u32) and its
-/// elements; a map the same with a name before each element. A tuple is its parts.
+/// All numbers are little-endian.
+/// - A tensor is the code of its element type (u8), its rank (u8), its dimensions (u32 each) and its elements.
+/// - A string is its length (u32) and its bytes.
+/// - An array of strings is its rank (u8), its dimensions (u32 each) and its strings.
+/// - A vector is its length (u32) and its elements.
+/// - A map is its length (u32) and its elements, each preceded by its name.
+/// - A tuple is its components.
 pub trait Stored: Sized {
-    /// Appends the element.
+    /// Appends the element to `bytes`.
     fn store(&self, bytes: &mut Vec<u8>) -> Result<()>;
-    /// Takes an element off the front. Fails where there is none; tensors are on [`cpu`](crate::compute::devices::cpu).
+    /// Removes an element from the front of `bytes` and returns it. Fails if the bytes are not a complete element. Tensors are placed on
+    /// [`cpu`](crate::compute::devices::cpu).
     fn load(bytes: &mut Bytes) -> Result<Self>;
 }
 
 fn take(bytes: &mut Bytes, count: usize) -> Result<Bytes> {
     if bytes.len() < count {
-        return Err(Error::message(format!("a stored element is cut short: it needs {count} bytes more, {} are there", bytes.len())));
+        return Err(Error::message(format!("a stored element is cut short: it needs {count} more bytes, but only {} remain", bytes.len())));
     }
     Ok(bytes.split_to(count))
 }

@@ -1,20 +1,21 @@
-//! Settings that find themselves.
+//! Settings that tune themselves while the pipeline runs.
 
 use super::Stage;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
-/// A number, or [`AUTOTUNE`].
+/// Number of threads or of buffered elements: fixed, or [`AUTOTUNE`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Setting {
-    /// This number.
+    /// A fixed number.
     Fixed(usize),
-    /// What keeps the consumer from waiting.
+    /// A number that the stage tunes while the pipeline runs.
     Autotune,
 }
 
-/// Threads or elements ahead: as many as it takes to keep the consumer from waiting, measured while the pipeline runs.
+/// Tunes the number of threads, or of elements fetched ahead, while the pipeline runs. The stage measures how long the consumer waits, and
+/// uses as many as are needed to keep it from waiting.
 pub const AUTOTUNE: Setting = Setting::Autotune;
 
 impl From<usize> for Setting {
@@ -23,7 +24,7 @@ impl From<usize> for Setting {
     }
 }
 
-/// What a stage with [`AUTOTUNE`] works with. It remains from pass to pass.
+/// Current value of a setting with [`AUTOTUNE`]. It is kept from pass to pass.
 #[derive(Debug)]
 pub struct Tuned {
     stage: String,
@@ -35,12 +36,12 @@ impl Tuned {
         Arc::new(Tuned { stage: stage.to_string(), value: value.into() })
     }
 
-    /// The stage, as errors name it: `stage 2 (map)`.
+    /// Returns the stage as error messages name it: `stage 2 (map)`.
     pub fn stage(&self) -> &str {
         &self.stage
     }
 
-    /// How many threads a function runs on, or how many elements are fetched ahead.
+    /// Returns the number of threads that run the function, or of elements fetched ahead.
     pub fn value(&self) -> usize {
         self.value.load(Ordering::Relaxed)
     }
@@ -50,31 +51,33 @@ impl Tuned {
     }
 }
 
-/// How long the consumer is watched before anything is changed.
+/// Minimum duration of a measurement before a change.
 const PERIOD: Duration = Duration::from_millis(100);
-/// How many elements it must have taken by then.
+/// Minimum number of elements of a measurement.
 const ENOUGH: u32 = 16;
-/// How many periods pass before a change that did not help is tried again.
+/// Number of periods before a change that did not help is tried again.
 const HOLD: u32 = 20;
 
-/// Finds the number of threads: takes one away while the consumer never waits, and doubles it while it waits and that makes it faster.
+/// Searches for the best number of threads. It removes one if the consumer never waits. It doubles the number while the consumer waits, as
+/// long as that increases the rate.
 pub(super) struct Tuner {
     most: usize,
     since: Instant,
     waited: Duration,
     delivered: u32,
-    /// The elements a second before the last step up.
+    /// Elements per second before the last increase.
     before: Option<f64>,
     hold: u32,
 }
 
 impl Tuner {
-    /// For up to `most`.
+    /// Creates a tuner for at most `most` threads.
     pub(super) fn new(most: usize) -> Tuner {
         Tuner { most, since: Instant::now(), waited: Duration::ZERO, delivered: 0, before: None, hold: 0 }
     }
 
-    /// An element was delivered, after the consumer waited so long. The next number, of `value` now.
+    /// Records a delivered element, for which the consumer waited for `waited`. Returns the new number of threads; `value` is the current
+    /// one.
     pub(super) fn observe(&mut self, waited: Duration, value: usize) -> usize {
         self.waited += waited;
         self.delivered += 1;
@@ -88,7 +91,8 @@ impl Tuner {
         self.decide(rate, share, value)
     }
 
-    /// The next number, after a period with so many elements a second, in which the consumer waited for this share of the time.
+    /// Returns the new number of threads after a period. `rate` is in elements per second, and `share` is the fraction of the time that the
+    /// consumer waited.
     fn decide(&mut self, rate: f64, share: f64, value: usize) -> usize {
         if let Some(before) = self.before.take()
             && rate < before * 1.05
@@ -102,7 +106,7 @@ impl Tuner {
             self.before = Some(rate);
             return (value * 2).min(self.most);
         } else if share < 0.001 && value > 1 {
-            // One that turns out to be needed comes back after a while.
+            // A thread that turns out to be needed is added again after a while.
             self.hold = HOLD;
             return value - 1;
         }
@@ -114,7 +118,7 @@ impl Tuner {
 mod tests {
     use super::*;
 
-    /// A consumer that takes 100 elements a second at most, of threads that make `each` a second.
+    /// Simulates a consumer that takes at most 100 elements per second from threads that each produce `each` per second.
     fn settle(each: f64, first: usize, most: usize) -> usize {
         let (mut tuner, mut value) = (Tuner::new(most), first);
         for _ in 0..200 {
@@ -130,7 +134,7 @@ mod tests {
             assert_eq!(settle(200.0, first, 8), 1);
             assert!((7..=8).contains(&settle(13.0, first, 8)));
             assert_eq!(settle(30.0, first.min(2), 2), 2);
-            // 30 a second each: four are needed, three are a little too few.
+            // With 30 per second each, four threads are needed; three are slightly too few.
             assert!((3..=4).contains(&settle(30.0, first, 16)), "{}", settle(30.0, first, 16));
         }
     }
@@ -139,7 +143,7 @@ mod tests {
     fn threads_that_do_not_help_go_again() {
         let (mut tuner, mut value, mut most) = (Tuner::new(16), 1, 0);
         for _ in 0..200 {
-            // The disk gives 40 a second, whatever the threads do.
+            // The disk delivers 40 per second for any number of threads.
             value = tuner.decide(40.0, 0.6, value);
             most = most.max(value);
         }

@@ -1,19 +1,19 @@
-//! Elements that are datasets.
+//! Windows of elements, each of them a dataset.
 
 use super::{Dataset, ElementSpec, Elements, Stage};
 use gradlet_core::{Error, Result};
 use std::collections::VecDeque;
 
-/// A pass of [`Dataset::window`].
+/// Iterator of [`Dataset::window`].
 struct Windows<T> {
     from: Elements<T>,
     size: usize,
     shift: usize,
     stride: usize,
     drop_remainder: bool,
-    /// What was read and is still needed.
+    /// Elements that were read and are still needed.
     ahead: VecDeque<T>,
-    /// How many elements are to be passed over before the next window.
+    /// Number of elements to skip before the next window.
     gap: usize,
 }
 
@@ -41,10 +41,11 @@ impl<T: Clone + Send + Sync + 'static> Iterator for Windows<T> {
 }
 
 impl<T: Clone + Send + Sync + 'static> Dataset<T> {
-    /// Windows of `size` elements, each a dataset; `shift` elements lie between the beginnings of two windows (`size`, if `None`), and
-    /// `stride` between two elements of one. The last windows may have fewer elements, unless they are dropped.
+    /// Groups elements into windows of `size` elements. Each window is a dataset. `shift` is the distance between the starts of consecutive
+    /// windows, and `size` by default. `stride` is the distance between consecutive elements of a window. If `drop_remainder` is true,
+    /// incomplete windows at the end are dropped.
     ///
-    /// Where the elements are tuples, so are those of the windows: TensorFlow has a tuple of windows there.
+    /// If the elements are tuples, the elements of a window are tuples too. TensorFlow returns a tuple of windows instead.
     ///
     /// ```
     /// use gradlet::data::Dataset;

@@ -1,11 +1,13 @@
 //! Known sets, and folders and tables in known forms.
 
+pub mod digits;
+#[cfg(feature = "image")]
 mod image_folder;
 
+pub use digits::Digits;
+#[cfg(feature = "image")]
 pub use image_folder::{ImageFolder, LabelMode};
 
-use crate::data::digits;
-use crate::data::digits::Digits;
 use gradlet_core::{Error, Result};
 use std::path::{Path, PathBuf};
 

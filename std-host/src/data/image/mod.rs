@@ -17,10 +17,14 @@
 //! ```
 
 mod adjust;
+#[cfg(feature = "image")]
 mod decode;
+#[cfg(feature = "image")]
 mod encode;
 mod geometry;
+#[cfg(feature = "image")]
 mod jpeg;
+#[cfg(feature = "image")]
 mod png;
 mod random;
 mod resize;
@@ -29,7 +33,9 @@ mod sampling;
 pub use adjust::{
     adjust_brightness, adjust_contrast, adjust_gamma, convert_image_dtype, grayscale_to_rgb, per_image_standardization, rgb_to_grayscale,
 };
+#[cfg(feature = "image")]
 pub use decode::{LIMIT, decode_image, decode_jpeg, decode_png};
+#[cfg(feature = "image")]
 pub use encode::{encode_jpeg, encode_png};
 pub use geometry::{
     central_crop, crop_to_bounding_box, flip_left_right, flip_up_down, pad_to_bounding_box, resize_with_crop_or_pad, rot90, transpose,

@@ -3,9 +3,10 @@
 use super::sampling::{Between, Spans, all_between, all_nearest};
 use super::{pad_to_bounding_box, rows_axis, sides};
 use bytemuck::Pod;
+use gradlet_core::autodiff::custom_gradient;
+use gradlet_core::custom_op::Backward;
 use gradlet_core::ops::resize::Resize;
-use gradlet_core::scope::Backward;
-use gradlet_core::{DType, Error, Result, Shape, Tensor, TensorType, custom_gradient};
+use gradlet_core::{DType, Error, Result, Shape, Tensor, TensorType};
 
 /// How the pixels of a resized image are had from those of the image. As `tf.image.ResizeMethod`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -308,7 +309,7 @@ fn weighted<T: Sample>(from: &[T], to: &mut [f32], [from_width, channels]: [usiz
 #[cfg(test)]
 mod tests {
     use super::*;
-    use gradlet_core::{Eager, Function, Record, Scope};
+    use gradlet_core::{Differentiate, Eager, Function, Scope};
 
     const METHODS: [ResizeMethod; 8] = [
         ResizeMethod::Bilinear,

@@ -58,7 +58,7 @@ impl Dataset<Bytes> {
     ///
     /// ```
     /// use gradlet::data::Dataset;
-    /// use gradlet::tfrecord::Compression;
+    /// use gradlet::io::tfrecord::Compression;
     /// let folder = tempfile::tempdir()?;
     /// let path = folder.path().join("poem.txt");
     /// gradlet::io::write_file(&path, b"one\r\ntwo\n\nend")?;

@@ -11,7 +11,7 @@ impl RecordFiles {
     /// handing records from thread to thread; [`Dataset::prefetch`] reads ahead.
     ///
     /// ```
-    /// use gradlet::tfrecord::{Compression, RecordFiles, RecordWriter};
+    /// use gradlet::io::tfrecord::{Compression, RecordFiles, RecordWriter};
     ///
     /// let folder = tempfile::tempdir()?;
     /// let path = folder.path().join("lines.tfrecord");

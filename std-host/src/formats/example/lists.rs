@@ -1,6 +1,6 @@
 //! The values of a feature, over a batch.
 
-use super::Record;
+use super::AsRecord;
 use super::spec::FeatureType;
 use super::wire::{FIXED32, VARINT, Wire, delimited};
 use crate::formats::proto::feature::Kind;
@@ -45,7 +45,7 @@ impl List {
     ///
     /// Numbers are packed or not, but not both; what follows packed ones is not looked at.
     #[inline]
-    pub fn append(&mut self, mut list: Wire<'_>, record: &impl Record) -> Option<()> {
+    pub fn append(&mut self, mut list: Wire<'_>, record: &impl AsRecord) -> Option<()> {
         let packed = list.peek() == Some(delimited(1));
         match self {
             List::Strings(values) => {

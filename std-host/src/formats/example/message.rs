@@ -14,7 +14,7 @@ impl Example {
     /// An Example without features.
     ///
     /// ```
-    /// use gradlet::example::Example;
+    /// use gradlet::io::example::Example;
     /// let example = Example::new().with("image", &[0u8; 784]).with("label", 3).with("box", [0.0f32, 0.5, 0.25, 1.0]);
     /// let record = example.to_bytes();
     /// assert_eq!(Example::from_bytes(record)?, example);
@@ -55,7 +55,7 @@ impl SequenceExample {
     /// A SequenceExample without features.
     ///
     /// ```
-    /// use gradlet::example::SequenceExample;
+    /// use gradlet::io::example::SequenceExample;
     /// let example = SequenceExample::new().with_context("id", 7).with_steps("words", [vec![1i64, 2], vec![3]]);
     /// assert_eq!(SequenceExample::from_bytes(example.to_bytes())?, example);
     /// # Ok::<(), gradlet::Error>(())

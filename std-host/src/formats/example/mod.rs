@@ -23,12 +23,12 @@ use bytes::Bytes;
 use gradlet_core::Error;
 
 /// The bytes of a serialized message. Of [`Bytes`], parts are shared; of all others they are copied.
-pub trait Record: AsRef<[u8]> {
+pub trait AsRecord: AsRef<[u8]> {
     /// A part of the bytes, on its own.
     fn share(&self, part: &[u8]) -> Bytes;
 }
 
-impl Record for Bytes {
+impl AsRecord for Bytes {
     fn share(&self, part: &[u8]) -> Bytes {
         self.slice_ref(part)
     }
@@ -36,7 +36,7 @@ impl Record for Bytes {
 
 macro_rules! copied {
     ($($ty:ty),*) => {$(
-        impl Record for $ty {
+        impl AsRecord for $ty {
             fn share(&self, part: &[u8]) -> Bytes {
                 Bytes::copy_from_slice(part)
             }

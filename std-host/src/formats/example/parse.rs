@@ -4,7 +4,7 @@ use super::lists::List;
 use super::parsed::{Parsed, ParsedFeatures};
 use super::spec::{FeatureSpec, FeatureType, Features};
 use super::wire::{Wire, delimited};
-use super::{Record, could_not_parse};
+use super::{AsRecord, could_not_parse};
 use crate::formats::proto::feature::Kind;
 use crate::values::Values;
 use crate::values::ragged::RaggedTensor;
@@ -20,7 +20,7 @@ use gradlet_core::{Device, Error, Result, Shape, Tensor};
 /// is missing.
 ///
 /// ```
-/// use gradlet::example::{Example, Features, FeatureType, FixedLenFeature, VarLenFeature, parse_example};
+/// use gradlet::io::example::{Example, FeatureType, Features, FixedLenFeature, VarLenFeature, parse_example};
 /// let records = [3, 4].map(|label| Example::new().with("label", label).with("words", ["a", "b"]).to_bytes());
 /// let features = Features::new()
 ///     .with("label", FixedLenFeature::new(FeatureType::I64, &[]))
@@ -30,14 +30,14 @@ use gradlet_core::{Device, Error, Result, Shape, Tensor};
 /// assert_eq!(batch.sparse("words")?.dense_shape().dims(), [2, 2]);
 /// # Ok::<(), gradlet::Error>(())
 /// ```
-pub fn parse_example<R: Record>(records: &[R], features: &Features) -> Result<ParsedFeatures> {
+pub fn parse_example<R: AsRecord>(records: &[R], features: &Features) -> Result<ParsedFeatures> {
     parse(records, features, Mode::Batch)
 }
 
 /// Parses one serialized Example, as [`parse_example`] does a batch, into values without a dimension for the batch.
 ///
 /// Sparse tensors have one dimension, and a ragged feature is a dense tensor of one.
-pub fn parse_single_example<R: Record>(record: &R, features: &Features) -> Result<ParsedFeatures> {
+pub fn parse_single_example<R: AsRecord>(record: &R, features: &Features) -> Result<ParsedFeatures> {
     parse(std::slice::from_ref(record), features, Mode::Single)
 }
 
@@ -47,7 +47,7 @@ enum Mode {
     Batch,
 }
 
-fn parse<R: Record>(records: &[R], features: &Features, mode: Mode) -> Result<ParsedFeatures> {
+fn parse<R: AsRecord>(records: &[R], features: &Features, mode: Mode) -> Result<ParsedFeatures> {
     let mut columns = features.0.iter().map(|(name, spec)| Column::new(name, spec, records.len(), mode)).collect::<Result<Vec<_>>>()?;
     fetch(records);
     let mut entries = Vec::new();
@@ -68,7 +68,7 @@ fn parse<R: Record>(records: &[R], features: &Features, mode: Mode) -> Result<Pa
 }
 
 /// Looks at every record once, so that those that were shuffled come from memory at the same time, not one after the other.
-fn fetch<R: Record>(records: &[R]) {
+fn fetch<R: AsRecord>(records: &[R]) {
     let ends = |record: &R| Some(record.as_ref().first()? ^ record.as_ref().last()?);
     std::hint::black_box(records.iter().filter_map(ends).fold(0, u8::wrapping_add));
 }
@@ -148,7 +148,7 @@ impl<'a> Column<'a> {
 
     /// Reads the feature of the Example at `index`, if none of this name came after it.
     #[inline]
-    fn feature(&mut self, index: usize, mut feature: Wire<'_>, record: &impl Record) -> Result<()> {
+    fn feature(&mut self, index: usize, mut feature: Wire<'_>, record: &impl AsRecord) -> Result<()> {
         let found = match feature.peek() {
             None => None,
             Some(key) => Some(feature_type(key).ok_or_else(|| self.wrong(index, "Unsupported datatype.".into()))?),

@@ -1,6 +1,6 @@
 //! SequenceExamples, parsed without making the message.
 
-use super::Record;
+use super::AsRecord;
 use super::lists::List;
 use super::parse::{feature_key, open, vector};
 use super::parsed::{Parsed, ParsedFeatures};
@@ -25,7 +25,7 @@ type Found<'a> = BTreeMap<&'a str, &'a [u8]>;
 /// be there is missing.
 ///
 /// ```
-/// use gradlet::example::{FeatureType, Features, FixedLenFeature, FixedLenSequenceFeature, SequenceExample, parse_single_sequence_example};
+/// use gradlet::io::example::{FeatureType, Features, FixedLenFeature, FixedLenSequenceFeature, SequenceExample, parse_single_sequence_example};
 /// let record = SequenceExample::new().with_context("id", 7).with_steps("words", [1i64, 2]).to_bytes();
 /// let context = Features::new().with("id", FixedLenFeature::new(FeatureType::I64, &[]));
 /// let steps = Features::new().with("words", FixedLenSequenceFeature::new(FeatureType::I64, &[]));
@@ -37,7 +37,7 @@ type Found<'a> = BTreeMap<&'a str, &'a [u8]>;
 ///
 /// [`parse_single_example`]: super::parse_single_example
 /// [`FixedLenSequenceFeature`]: super::FixedLenSequenceFeature
-pub fn parse_single_sequence_example<R: Record>(
+pub fn parse_single_sequence_example<R: AsRecord>(
     record: &R,
     context: &Features,
     steps: &Features,
@@ -105,7 +105,7 @@ struct Requested<'a, R> {
     device: &'a Device,
 }
 
-impl<R: Record> Requested<'_, R> {
+impl<R: AsRecord> Requested<'_, R> {
     /// Appends the list of a feature, which must be of the type asked for.
     fn append(&self, list: &mut List, feature: &mut Wire<'_>) -> Option<()> {
         let key = feature_key(self.spec.feature_type());

@@ -27,7 +27,7 @@ impl fmt::Display for FeatureType {
     }
 }
 
-/// A feature with the same number of values in every Example: a dense tensor, or [`Strings`](crate::Strings).
+/// A feature with the same number of values in every Example: a dense tensor, or [`Strings`](crate::tensor::Strings).
 #[derive(Clone, Debug)]
 pub struct FixedLenFeature {
     pub(super) feature_type: FeatureType,
@@ -48,7 +48,7 @@ impl FixedLenFeature {
     }
 }
 
-/// A feature with any number of values: a [`SparseTensor`](crate::SparseTensor).
+/// A feature with any number of values: a [`SparseTensor`](crate::tensor::SparseTensor).
 #[derive(Clone, Debug)]
 pub struct VarLenFeature {
     pub(super) feature_type: FeatureType,
@@ -87,7 +87,7 @@ impl FixedLenSequenceFeature {
     }
 }
 
-/// A feature with any number of values: a [`RaggedTensor`](crate::RaggedTensor) of a batch, a dense tensor of one Example.
+/// A feature with any number of values: a [`RaggedTensor`](crate::tensor::RaggedTensor) of a batch, a dense tensor of one Example.
 #[derive(Clone, Debug)]
 pub struct RaggedFeature {
     pub(super) feature_type: FeatureType,
@@ -172,7 +172,7 @@ impl FeatureSpec {
 /// The features that a parser looks for, by name; it passes over all others.
 ///
 /// ```
-/// use gradlet::example::{FeatureType, Features, FixedLenFeature, VarLenFeature};
+/// use gradlet::io::example::{FeatureType, Features, FixedLenFeature, VarLenFeature};
 /// let features = Features::new()
 ///     .with("image", FixedLenFeature::new(FeatureType::Strings, &[]))
 ///     .with("label", FixedLenFeature::new(FeatureType::I64, &[]).with_default(-1))

@@ -15,7 +15,7 @@ use std::path::{Path, PathBuf};
 /// After damage in a file comes the next file, so whoever passes over errors gets all that can be read.
 ///
 /// ```
-/// use gradlet::tfrecord::{Compression, RecordFiles, RecordWriter};
+/// use gradlet::io::tfrecord::{Compression, RecordFiles, RecordWriter};
 ///
 /// let folder = tempfile::tempdir()?;
 /// let paths = ["a", "b"].map(|name| folder.path().join(name));

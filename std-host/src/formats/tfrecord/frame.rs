@@ -12,10 +12,10 @@ pub const FOOTER: usize = 4;
 /// So the checksum of bytes that have checksums in them is no special number.
 ///
 /// ```
-/// assert_eq!(gradlet::tfrecord::masked_crc32c(b"123456789"), 3_347_755_237);
+/// assert_eq!(gradlet::io::tfrecord::masked_crc32c(b"123456789"), 3_347_755_237);
 /// ```
 pub fn masked_crc32c(bytes: &[u8]) -> u32 {
-    crc_fast::crc32_iscsi(bytes).rotate_right(15).wrapping_add(0xa282_ead8)
+    crc32c::crc32c(bytes).rotate_right(15).wrapping_add(0xa282_ead8)
 }
 
 /// A stored checksum: the first 4 of `bytes`.

@@ -12,7 +12,7 @@ use std::path::{Path, PathBuf};
 /// The file must not be compressed. The index takes 8 bytes a record, and is made without reading the records' data.
 ///
 /// ```
-/// use gradlet::tfrecord::{Compression, RecordIndex, RecordWriter};
+/// use gradlet::io::tfrecord::{Compression, RecordIndex, RecordWriter};
 ///
 /// let folder = tempfile::tempdir()?;
 /// let path = folder.path().join("words.tfrecord");

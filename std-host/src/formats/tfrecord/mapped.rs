@@ -31,7 +31,7 @@ pub fn map(path: &Path) -> Result<Bytes, RecordError> {
 /// Errors are those of a [`RecordReader`](super::RecordReader).
 ///
 /// ```
-/// use gradlet::tfrecord::{Compression, RecordWriter, Records};
+/// use gradlet::io::tfrecord::{Compression, RecordWriter, Records};
 ///
 /// let folder = tempfile::tempdir()?;
 /// let path = folder.path().join("a.tfrecord");

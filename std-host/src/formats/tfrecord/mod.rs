@@ -22,7 +22,7 @@
 //! | read any record by its number | [`RecordIndex`] |
 //!
 //! ```
-//! use gradlet::tfrecord::{Compression, RecordReader, RecordWriter};
+//! use gradlet::io::tfrecord::{Compression, RecordReader, RecordWriter};
 //!
 //! let folder = tempfile::tempdir()?;
 //! let path = folder.path().join("greetings.tfrecord");

@@ -23,7 +23,7 @@ use std::path::{Path, PathBuf};
 /// [`MAX_RECORD_BYTES`], or another [limit](RecordReader::max_record_bytes), is an error that costs no memory.
 ///
 /// ```
-/// use gradlet::tfrecord::{Compression, RecordReader, RecordWriter};
+/// use gradlet::io::tfrecord::{Compression, RecordReader, RecordWriter};
 ///
 /// let mut writer = RecordWriter::new(Vec::new(), Compression::None);
 /// writer.write(b"one")?;
@@ -41,7 +41,7 @@ use std::path::{Path, PathBuf};
 /// assert_eq!(cut.next().transpose()?.as_deref(), Some(&b"one"[..]));
 /// assert_eq!(cut.next().unwrap().unwrap_err().offset(), Some(19));
 /// assert!(cut.next().is_none());
-/// # Ok::<(), gradlet::tfrecord::RecordError>(())
+/// # Ok::<(), gradlet::io::tfrecord::RecordError>(())
 /// ```
 pub struct RecordReader<R> {
     window: Window<R>,
@@ -89,7 +89,7 @@ impl<R: Read> RecordReader<R> {
     /// The bytes of data that a record has at most: [`MAX_RECORD_BYTES`] unless another limit is given. A longer one is an error.
     ///
     /// ```
-    /// use gradlet::tfrecord::{Compression, RecordReader, RecordWriter};
+    /// use gradlet::io::tfrecord::{Compression, RecordReader, RecordWriter};
     ///
     /// let mut writer = RecordWriter::new(Vec::new(), Compression::Gzip);
     /// writer.write(&[0; 5000])?;
@@ -97,7 +97,7 @@ impl<R: Read> RecordReader<R> {
     /// let reader = || RecordReader::new(&bytes[..], Compression::Gzip);
     /// assert!(reader().max_record_bytes(4999).next().unwrap().is_err());
     /// assert_eq!(reader().max_record_bytes(5000).next().unwrap()?.len(), 5000);
-    /// # Ok::<(), gradlet::tfrecord::RecordError>(())
+    /// # Ok::<(), gradlet::io::tfrecord::RecordError>(())
     /// ```
     pub fn max_record_bytes(self, limit: u64) -> RecordReader<R> {
         RecordReader { limit, ..self }

@@ -16,7 +16,7 @@ pub fn shard_path(prefix: &Path, index: usize, count: usize) -> PathBuf {
 /// Writes records to many files in turns: record i to file i modulo their number.
 ///
 /// ```
-/// use gradlet::tfrecord::{Compression, RecordFiles, ShardedWriter};
+/// use gradlet::io::tfrecord::{Compression, RecordFiles, ShardedWriter};
 ///
 /// let folder = tempfile::tempdir()?;
 /// let mut writer = ShardedWriter::create(&folder.path().join("digits"), 4, Compression::None)?;

@@ -15,7 +15,7 @@ use std::path::{Path, PathBuf};
 /// finished goes away. Over a [`File`](std::fs::File) of one's own, records are in it as they come, as with TensorFlow's writer.
 ///
 /// ```
-/// use gradlet::tfrecord::{Compression, RecordReader, RecordWriter};
+/// use gradlet::io::tfrecord::{Compression, RecordReader, RecordWriter};
 ///
 /// let folder = tempfile::tempdir()?;
 /// let path = folder.path().join("squares.tfrecord");

@@ -1,4 +1,4 @@
-//! Devices that learn, in TensorBoard: their [telemetry](crate::telemetry), off any line, becomes events and timelines.
+//! Devices that learn, in TensorBoard: their [telemetry](crate::runtime::telemetry), off any line, becomes events and timelines.
 //!
 //! `gradlet monitor` is this with a serial port, a socket or a pipe before it, and the terminal behind it.
 
@@ -13,8 +13,8 @@ use crate::files::{FileError, FileResult};
 use crate::formats::proto::session_log::SessionStatus;
 use crate::formats::proto::{Event, SessionLog, event};
 use crate::tensorboard::summary::SummaryWriter;
-use gradlet_core::describe::Description;
-use gradlet_core::telemetry::{Decoder, Frame, Hello, Link, Received};
+use gradlet_core::artifact::describe::Description;
+use gradlet_core::runtime::telemetry::{Decoder, Frame, Hello, Link, Received};
 use gradlet_core::{Error, Result};
 use profile::Profiles;
 use std::collections::{BTreeMap, BTreeSet};
@@ -32,7 +32,8 @@ const LONGEST: usize = 64 << 10;
 ///
 /// ```
 /// use gradlet::monitor::Monitor;
-/// use gradlet::{Telemetry, summary};
+/// use gradlet::summary;
+/// use gradlet::runtime::Telemetry;
 /// let (mut line, mut buffer) = ([0; 64], [0; 64]);
 /// let mut device = Telemetry::new(&mut line[..], &mut buffer);
 /// device.scalar("loss", 7, 0.25);
@@ -121,7 +122,7 @@ impl Monitor {
         });
         match self.decoder.link().foreign {
             Some(version) => {
-                let own = gradlet_core::telemetry::VERSION;
+                let own = gradlet_core::runtime::telemetry::VERSION;
                 Err(Error::message(format!("the device sends version {version} of the telemetry, and this gradlet reads version {own}")))
             }
             None => outcome,

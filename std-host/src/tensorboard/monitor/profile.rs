@@ -2,9 +2,9 @@
 
 use crate::files::{FileError, FileResult};
 use crate::tensorboard::profiler::{Line, Plane, Span, Stat, Timeline};
-use gradlet_core::checkpoint::Identity;
-use gradlet_core::describe::{Description, InstructionInfo};
-use gradlet_core::telemetry::Hello;
+use gradlet_core::artifact::describe::{Description, InstructionInfo};
+use gradlet_core::runtime::checkpoint::Identity;
+use gradlet_core::runtime::telemetry::Hello;
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::time::{SystemTime, UNIX_EPOCH};

@@ -3,7 +3,7 @@
 use crate::formats::proto::attr_value::{ListValue, Value};
 use crate::formats::proto::{AttrValue, DataType, GraphDef, NodeDef, TensorProto, TensorShapeProto, VersionDef, tensor_shape_proto};
 use crate::formats::tensor_proto::{data_type, serialize_tensor};
-use gradlet_core::graph::{Graph, Node, Origin, ValueId};
+use gradlet_core::function::graph::{Graph, Node, Origin, ValueId};
 use gradlet_core::{Shape, Tensor, TensorType, Variable};
 use prost::Message;
 use std::collections::{BTreeMap, BTreeSet};

@@ -3,9 +3,9 @@
 use super::timeline::{Line, Plane, Span, Stat, Timeline};
 use super::trace::Options;
 use gradlet_core::Variable;
-use gradlet_core::graph::Graph;
+use gradlet_core::function::graph::Graph;
+use gradlet_core::internal::profile::{Activity, NamedOp, Profiler};
 use gradlet_core::ops::type_name;
-use gradlet_core::profile::{Activity, NamedOp, Profiler};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::thread::{self, ThreadId};

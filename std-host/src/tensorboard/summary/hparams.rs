@@ -43,6 +43,11 @@ impl From<bool> for HParam {
     }
 }
 
+/// The 64-bit FNV-1a hash of `bytes`. It is the same for every build, so equal values form one trial across runs.
+fn fnv1a(bytes: &[u8]) -> u64 {
+    bytes.iter().fold(0xcbf2_9ce4_8422_2325, |hash, &byte| (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3))
+}
+
 impl SummaryWriter {
     /// Says with which hyperparameters this run begins: TensorBoard's `hp.hparams`. Runs of the same `trial` count as one, of which
     /// the table shows the mean; `None` stands for a name made of the values.
@@ -57,7 +62,7 @@ impl SummaryWriter {
     /// ```
     pub fn hparams<'a>(&self, values: impl IntoIterator<Item = (&'a str, HParam)>, trial: Option<&str>) -> Result<()> {
         let values: BTreeMap<&str, HParam> = values.into_iter().collect();
-        let named = || format!("{:016x}", crc_fast::checksum(crc_fast::CrcAlgorithm::Crc64Nvme, format!("{values:?}").as_bytes()));
+        let named = || format!("{:016x}", fnv1a(format!("{values:?}").as_bytes()));
         let start = SessionStartInfo {
             group_name: trial.map_or_else(named, Into::into),
             start_time_secs: super::writer::now(),

@@ -1,5 +1,6 @@
 //! Images as TensorBoard keeps them.
 
+#[cfg(feature = "image")]
 use crate::data::image::encode_png;
 use crate::values::strings::Strings;
 use gradlet_core::{DType, Error, Result, Shape, Tensor, TensorType};
@@ -24,6 +25,12 @@ pub(super) fn images(images: &Tensor, most: u32) -> Result<Strings> {
         strings.push(encode_png(&Tensor::from_bytes(&crate::compute::devices::cpu(), tensor_type, pixels)?)?);
     }
     Ok(Strings::vector(strings))
+}
+
+/// Stands in for the encoder, which comes with the feature `image`.
+#[cfg(not(feature = "image"))]
+fn encode_png(_: &Tensor) -> Result<Vec<u8>> {
+    Err(Error::message("images in summaries need gradlet's feature `image`"))
 }
 
 /// Samples of 0 to 255, as TensorFlow makes them: floats of 0 to 1 fill the range, integers lose their low bits.

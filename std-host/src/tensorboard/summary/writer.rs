@@ -11,7 +11,7 @@ use crate::formats::proto::{
 use crate::formats::tensor_proto;
 use crate::values::strings::Strings;
 use bytes::Bytes;
-use gradlet_core::format::{self, SummaryKind};
+use gradlet_core::runtime::format::{self, SummaryKind};
 use gradlet_core::{Device, Error, Result, Tensor};
 use prost::Message;
 use std::fs::{File, OpenOptions};
@@ -276,7 +276,11 @@ pub(super) fn metadata(plugin: &str, content: impl Into<Bytes>) -> SummaryMetada
 
 /// What this computer is called, as part of a file's name.
 pub(crate) fn host() -> String {
-    let name = gethostname::gethostname().to_string_lossy().replace(['/', '\\', ':'], "_");
+    #[cfg(unix)]
+    let name = rustix::system::uname().nodename().to_string_lossy().into_owned();
+    #[cfg(not(unix))]
+    let name = std::env::var("COMPUTERNAME").unwrap_or_default();
+    let name = name.replace(['/', '\\', ':'], "_");
     if name.is_empty() || name.starts_with('.') { "localhost".into() } else { name }
 }
 

@@ -5,6 +5,7 @@ mod mobilenet;
 mod mobilenet_v2;
 mod resnet8;
 
+pub use crate::train::models::{ModelSpec, cnn, mlp};
 pub use ds_cnn::ds_cnn;
 pub use mobilenet::mobilenet;
 pub use mobilenet_v2::mobilenet_v2;

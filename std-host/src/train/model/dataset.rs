@@ -23,7 +23,7 @@ impl From<(Tensor, Tensor, Tensor)> for Batch {
 /// use gradlet::data::{AUTOTUNE, Dataset};
 /// use gradlet::layers::Dense;
 /// use gradlet::losses::MeanSquaredError;
-/// use gradlet::model::{Compile, Evaluate, Fit, Model};
+/// use gradlet::train::{Compile, Evaluate, Fit, Model};
 /// use gradlet::optimizers::Sgd;
 /// use gradlet::{Eager, Tensor};
 /// let cpu = gradlet::cpu();

@@ -14,8 +14,6 @@ pub use logs::{History, Logs};
 pub use source::{Arrays, Batch, Order, Pass, Source};
 pub use steps::Compile;
 
-pub use crate::train::progress::Verbose;
-
 use crate::files::{FileError, FileResult};
 use crate::formats::proto::GraphDef;
 use crate::formats::weights;
@@ -32,7 +30,7 @@ use steps::{Compiled, Kind};
 /// use gradlet::layers::{Activation, Dense, Sequential};
 /// use gradlet::losses::SparseCategoricalCrossentropy;
 /// use gradlet::metrics::SparseCategoricalAccuracy;
-/// use gradlet::model::{Compile, Evaluate, Fit, Model};
+/// use gradlet::train::{Compile, Evaluate, Fit, Model};
 /// use gradlet::optimizers::Adam;
 /// use gradlet::{Eager, Scope, Tensor};
 ///

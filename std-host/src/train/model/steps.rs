@@ -7,9 +7,9 @@ use crate::tensorboard::profiler::graph_def;
 use gradlet_core::layers::Layer;
 use gradlet_core::losses::Loss;
 use gradlet_core::metrics::{Mean, Metric};
-use gradlet_core::observe::{Finite, observed};
 use gradlet_core::optimizers::Optimizer;
-use gradlet_core::{DType, Eager, Error, Function, Record, Result, Scope, Tensor};
+use gradlet_core::scope::{Finite, observed};
+use gradlet_core::{DType, Differentiate, Eager, Error, Function, Result, Scope, Tensor};
 use std::sync::Arc;
 
 /// How a model is trained: what Keras's `compile` is given.
@@ -17,7 +17,7 @@ use std::sync::Arc;
 /// ```
 /// use gradlet::losses::SparseCategoricalCrossentropy;
 /// use gradlet::metrics::SparseCategoricalAccuracy;
-/// use gradlet::model::Compile;
+/// use gradlet::train::Compile;
 /// use gradlet::optimizers::Adam;
 /// let loss = SparseCategoricalCrossentropy::default().from_logits(true);
 /// let compile = Compile::new(Adam::new(0.001), loss).metric("accuracy", SparseCategoricalAccuracy::default());

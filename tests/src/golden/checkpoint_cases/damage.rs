@@ -1,15 +1,15 @@
-//! Damaged checkpoints, and what TensorFlow reads of each or says to it.
+//! Damaged checkpoints, with TensorFlow's read results or errors.
 
 use super::listing::GRAPH;
 use crate::golden::checks::{Checks, json};
 use crate::golden::parsed_json::{self, float};
 use anyhow::{Context, Result, bail, ensure};
 use gradlet::checkpoint::bundle::{BundleReader, dtype_name};
-use gradlet::{FileError, FileResult};
+use gradlet::io::{FileError, FileResult};
 use serde_json::{Value as Json, json};
 use std::path::Path;
 
-/// `STEM_expected.json`: of each checkpoint in the folder `STEM`, what every way to read it gives.
+/// Runs `STEM_expected.json`: the expected result of each way to read each checkpoint in the folder `STEM`.
 pub fn damage(folder: &Path, stem: &str, checks: &mut Checks) -> Result<()> {
     for (name, ways) in json(folder, &format!("{stem}_expected.json"))?.as_object().context("no object")? {
         let prefix = folder.join(stem).join(name);
@@ -17,7 +17,7 @@ pub fn damage(folder: &Path, stem: &str, checks: &mut Checks) -> Result<()> {
             checks.check(&format!("{stem}/{name}, {way}"), || match way.as_str() {
                 "list_variables" => judge(BundleReader::open(&prefix), &prefix, wanted, variables),
                 "load_checkpoint" => judge(opened(&prefix, |key| key != GRAPH), &prefix, wanted, values),
-                // What an object gets is checked elsewhere; here, whether all that it needs is there.
+                // Restored values are checked elsewhere. Here, all tensors that a restore needs must be intact.
                 "Checkpoint.restore" => judge(opened(&prefix, |_| true), &prefix, wanted, |_, _| Ok(())),
                 _ => bail!("this way to read is not known"),
             });
@@ -26,7 +26,7 @@ pub fn damage(folder: &Path, stem: &str, checks: &mut Checks) -> Result<()> {
     Ok(())
 }
 
-/// Opens a checkpoint, and checks the tensors that `needed` names.
+/// Opens a checkpoint, and verifies the tensors for which `needed` is true.
 fn opened(prefix: &Path, needed: impl Fn(&str) -> bool) -> FileResult<BundleReader> {
     let reader = BundleReader::open(prefix)?;
     reader.entries().filter(|(key, _)| needed(key)).try_for_each(|(key, _)| reader.verify(key))?;
@@ -48,7 +48,7 @@ fn judge(
     }
 }
 
-/// The error names the file, and says the same as TensorFlow's where that is of one sort with others.
+/// Checks that the error names the file. For the common kinds of errors, also checks that it says the same as TensorFlow's.
 fn words(error: &FileError, prefix: &Path, wanted: &Json) -> Result<()> {
     let file = error.path().display().to_string();
     ensure!(file.starts_with(&prefix.display().to_string()), "the error is about {file}");
@@ -79,14 +79,14 @@ fn ensure_words(text: &str, words: &str) -> Result<()> {
     Ok(())
 }
 
-/// The names and shapes.
+/// Compares the names and shapes of all tensors.
 fn variables(reader: &BundleReader, wanted: &Json) -> Result<()> {
     let found: Json = reader.entries().map(|(key, entry)| json!([key, entry.dims()])).collect();
     ensure!(found == *wanted, "it lists {found}");
     Ok(())
 }
 
-/// The values of some tensors, in lists within lists.
+/// Compares the values of some tensors, which are nested lists in the case.
 fn values(reader: &BundleReader, wanted: &Json) -> Result<()> {
     for (key, wanted) in wanted.as_object().context("no object")? {
         let entry = reader.entry(key).with_context(|| format!("there is no {key:?}"))?;
@@ -108,7 +108,7 @@ fn values(reader: &BundleReader, wanted: &Json) -> Result<()> {
     Ok(())
 }
 
-/// What is in lists within lists.
+/// Returns the values of nested lists, flattened.
 fn flat(json: &Json) -> Vec<&Json> {
     json.as_array().map_or(vec![json], |items| items.iter().flat_map(flat).collect())
 }

@@ -1,10 +1,10 @@
-//! Object graphs, as a reference writes them: in JSON and as a text. What has its default is left out of both.
+//! Object graphs in the reference's two forms: JSON and protobuf text. Both leave out fields with default values.
 
-use gradlet::proto::TrackableObjectGraph;
-use gradlet::proto::trackable_object_graph::TrackableObject;
+use gradlet::io::proto::TrackableObjectGraph;
+use gradlet::io::proto::trackable_object_graph::TrackableObject;
 use serde_json::{Map, Value as Json, json};
 
-/// A field: its name and value.
+/// Value of a field.
 enum Value<'a> {
     Number(i32),
     Text(&'a str),
@@ -14,7 +14,7 @@ enum Value<'a> {
 
 use Value::{Flag, Message, Number, Text};
 
-/// The fields of a node, in the order of their numbers; those of a list follow each other.
+/// Returns the fields of a node as names and values, in the order of their numbers. A list becomes consecutive fields.
 fn fields(node: &TrackableObject) -> Vec<(&'static str, Value<'_>)> {
     let children = node
         .children
@@ -37,7 +37,7 @@ fn fields(node: &TrackableObject) -> Vec<(&'static str, Value<'_>)> {
     children.chain(attributes).chain(slots).chain(saver).chain(flag).collect()
 }
 
-/// As JSON: lists for what can be there several times.
+/// Converts a graph to JSON. Repeated fields become lists.
 pub fn to_json(graph: &TrackableObjectGraph) -> Json {
     let object = |fields: &[(&'static str, Value<'_>)]| {
         let mut object = Map::new();
@@ -68,7 +68,7 @@ pub fn to_json(graph: &TrackableObjectGraph) -> Json {
     json!({ "nodes": graph.nodes.iter().map(node).collect::<Vec<_>>() })
 }
 
-/// As a text, in the form of protobuf's.
+/// Converts a graph to protobuf's text format.
 pub fn to_text(graph: &TrackableObjectGraph) -> String {
     let mut text = String::new();
     graph.nodes.iter().for_each(|node| put(&mut text, "nodes", &Message(fields(node)), ""));

@@ -1,4 +1,4 @@
-//! Keras models that TensorFlow trained: restored, they predict what Keras's do, and their next step is Keras's.
+//! Keras models that TensorFlow trained. After a restore, gradlet's predictions and its next training step must match Keras's.
 
 use crate::golden::checks::{Checks, json};
 use crate::golden::fixtures::{self, text};
@@ -7,15 +7,15 @@ use gradlet::checkpoint::Checkpoint;
 use gradlet::layers::{Activation, BatchNormalization, Conv2D, Dense, Flatten, Layer, MaxPooling2D, Module, Padding, ReLU, Sequential};
 use gradlet::losses::{Loss, SparseCategoricalCrossentropy};
 use gradlet::optimizers::{Adam, AdamW, Optimizer, RMSprop, Sgd};
-use gradlet::{Eager, Record, Scope, Tensor};
+use gradlet::{Differentiate, Eager, Scope, Tensor};
 use serde_json::Value as Json;
 use std::collections::HashMap;
 use std::path::{Path, PathBuf};
 
-/// How far the results of sums in another order may be apart, as a part of the largest value.
+/// Tolerance of results whose sums run in another order, as a fraction of the largest value.
 const NEAR: f32 = 2e-5;
 
-/// What a listing does not say of a model: found by what it predicts.
+/// Properties of a model that a listing does not contain. The test tries all of them, and selects the ones with the right predictions.
 #[derive(Clone, Copy)]
 struct Unsaid {
     activation: Activation,
@@ -36,14 +36,14 @@ const UNSAID: [Unsaid; 6] = {
     ]
 };
 
-/// `STEM.next_step.safetensors`, of the checkpoint that `STEM.json` lists.
+/// Runs `STEM.next_step.safetensors` for the checkpoint that `STEM.json` lists.
 pub fn next_step(folder: &Path, stem: &str, checks: &mut Checks) -> Result<()> {
     let listing = json(folder, &format!("{stem}.json"))?;
     let tensors = fixtures::tensors(&folder.join(format!("{stem}.next_step.safetensors")))?;
     checks.check(&format!("{stem}: next step"), || {
         let case = Case { prefix: folder.join(text(&listing, "prefix")?), listing, tensors };
         let found = UNSAID.into_iter().find(|unsaid| case.predicts(*unsaid).unwrap_or(false));
-        // If none predicts it, the first one's reason is told.
+        // If none has the right predictions, report the first one's error.
         let unsaid = match found {
             Some(unsaid) => unsaid,
             None => bail!("no model of these layers predicts what Keras's does: {:?}", case.predicts(UNSAID[0])),
@@ -65,12 +65,12 @@ impl Case {
         self.tensors.get(name).cloned().with_context(|| format!("no tensor {name:?}"))
     }
 
-    /// The weight of Keras's path, such as `sequential/hidden/kernel`.
+    /// Returns the weight with a path of Keras, such as `sequential/hidden/kernel`.
     fn weight(&self, when: &str, path: &str) -> Result<Tensor> {
         self.tensor(&format!("{when}/{path}"))
     }
 
-    /// The path of the kernel of a layer.
+    /// Returns the kernel of a layer.
     fn kernel(&self, layer: &str) -> Result<Tensor> {
         let ending = format!("{layer}/kernel");
         let paths = self.listing["weights_order"].as_array().context("no weights_order")?;
@@ -126,7 +126,7 @@ impl Case {
         })
     }
 
-    /// Whether a restored model predicts what Keras's did.
+    /// True if a restored model has Keras's predictions.
     fn predicts(&self, unsaid: Unsaid) -> Result<bool> {
         let scope = Eager::new(&gradlet::cpu());
         let model = self.model(unsaid)?;
@@ -188,7 +188,7 @@ impl Case {
     }
 }
 
-/// The same, but for rounding.
+/// Checks that two tensors are equal up to rounding.
 pub fn near(one: &Tensor, other: &Tensor) -> Result<()> {
     ensure!(one.tensor_type() == other.tensor_type(), "{}, wanted {}", one.tensor_type(), other.tensor_type());
     if !one.dtype().is_float() {

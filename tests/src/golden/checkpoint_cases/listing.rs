@@ -1,4 +1,4 @@
-//! Listings: the keys and entries of a checkpoint, its values, its object graph.
+//! Listings of checkpoints: keys and entries, values, and the object graph.
 
 use super::graph;
 use crate::golden::checks::{Checks, hex_field, json};
@@ -8,18 +8,18 @@ use anyhow::{Context, Result, ensure};
 use gradlet::checkpoint::bundle::{
     BundleReader, BundleWriter, Entry, data_path, dtype_name, element_bytes, extents, index_path, slice_key, table,
 };
-use gradlet::proto::bundle_header_proto::Endianness;
-use gradlet::proto::{DataType, TrackableObjectGraph};
+use gradlet::io::proto::bundle_header_proto::Endianness;
+use gradlet::io::proto::{DataType, TrackableObjectGraph};
 use prost::Message;
 use safetensors::SafeTensors;
 use serde_json::{Map, Value as Json, json};
 use std::fs;
 use std::path::Path;
 
-/// The key of the object graph.
+/// Key of the object graph.
 pub const GRAPH: &str = "_CHECKPOINTABLE_OBJECT_GRAPH";
 
-/// `STEM.json`, with `STEM.safetensors` and `STEM.graph.pbtxt`.
+/// Runs `STEM.json`, with `STEM.safetensors` and `STEM.graph.pbtxt`.
 pub fn listing(folder: &Path, stem: &str, checks: &mut Checks) -> Result<()> {
     let wanted = json(folder, &format!("{stem}.json"))?;
     let prefix = folder.join(text(&wanted, "prefix")?);
@@ -36,7 +36,7 @@ fn hex(bytes: &[u8]) -> String {
     bytes.iter().map(|byte| format!("{byte:02x}")).collect()
 }
 
-/// The header, the keys, what stands under each.
+/// Compares the header, the keys and the entries.
 fn index(folder: &Path, prefix: &Path, reader: &BundleReader, wanted: &Json) -> Result<()> {
     let header = reader.header();
     let version = header.version.clone().context("no version")?;
@@ -54,7 +54,7 @@ fn index(folder: &Path, prefix: &Path, reader: &BundleReader, wanted: &Json) -> 
     let all: Vec<(String, &Entry)> = slices.chain(reader.entries().map(|(key, entry)| (key.to_string(), entry))).collect();
     let keys: Vec<&str> = all.iter().map(|(key, _)| key.as_str()).collect();
     ensure!(json!(keys) == wanted["keys_in_file_order"], "the keys are {keys:?}");
-    // Of a checkpoint with thousands of tensors, only the names are listed.
+    // The listing of a checkpoint with thousands of tensors has only names.
     if let Some(wanted) = wanted.get("entries").filter(|entries| **entries != json!({})) {
         ensure!(wanted.as_object().is_some_and(|wanted| wanted.len() == all.len()), "{} entries", all.len());
         all.iter().try_for_each(|(key, found)| entry(found, &wanted[key]).with_context(|| key.clone()))?;
@@ -84,13 +84,13 @@ fn entry(found: &Entry, wanted: &Json) -> Result<()> {
     Ok(())
 }
 
-/// The start and length of each dimension of a slice; -1 is the length of a whole one.
+/// Returns the start and the length of each dimension of a slice. The length -1 stands for a complete dimension.
 fn said(slice: &Json) -> Result<Vec<(i64, i64)>> {
     let number = |extent: &Json, name: &str, default| extent[name].as_i64().unwrap_or(default);
     Ok(parsed_json::list(slice)?.iter().map(|extent| (number(extent, "start", 0), number(extent, "length", -1))).collect())
 }
 
-/// The strings, but for the object graph.
+/// Compares the string tensors, except for the object graph.
 fn strings(reader: &BundleReader, wanted: &Json) -> Result<()> {
     let wanted = wanted["string_values"].as_object().context("no \"string_values\"")?;
     let is_string = |entry: &Entry| entry.dtype() == DataType::DtString;
@@ -106,7 +106,7 @@ fn strings(reader: &BundleReader, wanted: &Json) -> Result<()> {
     Ok(())
 }
 
-/// The numbers, bit for bit; in each way in which they are read.
+/// Compares the numeric tensors bit for bit, with each way to read them.
 fn values(reader: &BundleReader, path: &Path) -> Result<()> {
     let file = fs::read(path).with_context(|| path.display().to_string())?;
     let wanted = SafeTensors::deserialize(&file)?;
@@ -131,7 +131,7 @@ fn values(reader: &BundleReader, path: &Path) -> Result<()> {
     Ok(())
 }
 
-/// Written again, the files have the same bytes; those of several data files only the index.
+/// Checks that gradlet writes the same bytes again. If there are several data files, only the index is compared.
 fn again(prefix: &Path, reader: &BundleReader) -> Result<()> {
     let header = [(Vec::new(), reader.header().encode_to_vec())];
     let slices = reader.slices().map(|(key, entry)| (key.to_vec(), entry.proto().encode_to_vec()));
@@ -162,7 +162,7 @@ fn again(prefix: &Path, reader: &BundleReader) -> Result<()> {
     Ok(())
 }
 
-/// The object graph, if the checkpoint has one, as JSON and as a text.
+/// Compares the object graph as JSON and as text, if the checkpoint has one.
 fn object_graph(reader: &BundleReader, path: &Path, wanted: &Json) -> Result<()> {
     if reader.entry(GRAPH).is_none() {
         ensure!(wanted.get("object_graph").is_none() && !path.exists(), "there is no object graph");

@@ -1,4 +1,4 @@
-//! Transcripts of managers: numbers, what is kept, what is in the folder after each save.
+//! Transcripts of checkpoint managers: numbers, kept checkpoints, and the folder's contents after each save.
 
 use super::transcripts::{Tree, holds, says, scope, without_meaning};
 use anyhow::{Context, Result, bail, ensure};
@@ -23,7 +23,7 @@ pub fn case(folder: &Path, name: &str, case: &Json) -> Result<()> {
     }
 }
 
-/// Where a path of the transcript is: below `root`, whatever it was below there.
+/// Converts a path of the transcript to a path below `root` or `directory`.
 fn place(root: &Path, directory: &Path, text: &Json) -> Result<PathBuf> {
     let text = text.as_str().with_context(|| format!("{text} is no path"))?;
     Ok(match (text.strip_prefix("<DIR><PATH>/"), text.strip_prefix("<DIR>/")) {
@@ -49,7 +49,7 @@ fn variable() -> Result<Variable> {
     Ok(Variable::new(&scope(), "v", &Tensor::scalar(&gradlet::cpu(), 0.0f32))?)
 }
 
-/// The names of the files in a folder.
+/// Returns the sorted names of the files in a folder.
 fn listed(folder: &Path) -> Result<Vec<String>> {
     let name = |entry: std::io::Result<fs::DirEntry>| entry?.file_name().into_string().ok().context("a name that is not UTF-8");
     let mut names = folder.read_dir()?.map(name).collect::<Result<Vec<String>>>()?;
@@ -57,7 +57,7 @@ fn listed(folder: &Path) -> Result<Vec<String>> {
     Ok(names)
 }
 
-/// A state's text without its times.
+/// Returns the text of a state file without its times.
 fn timeless(text: &str) -> Result<String> {
     let line = |line: &str| match line.split_once("_timestamp") {
         None => Ok(format!("{line}\n")),
@@ -82,7 +82,7 @@ const FIELDS: [&str; 9] = [
     "state_text",
 ];
 
-/// Saves as the transcript says.
+/// Repeats the saves of the transcript.
 fn saves(folder: &Path, root: &Path, fields: &Map<String, Json>) -> Result<()> {
     let unknown: Vec<&String> = fields.keys().filter(|name| !FIELDS.contains(&name.as_str())).collect();
     ensure!(unknown.is_empty(), "fields {unknown:?} are not known");
@@ -117,14 +117,14 @@ fn saves(folder: &Path, root: &Path, fields: &Map<String, Json>) -> Result<()> {
     ensure!(latest_checkpoint(&directory)? == Some(placed(&case["latest_checkpoint"])?));
     ensure!(manager.checkpoint().save_counter()? == number(&case["save_counter"])? as i64);
     state(root, &directory, &directory, &case["get_checkpoint_state"])?;
-    // The folder that TensorFlow left has the same.
+    // The state in the folder that TensorFlow wrote must be the same.
     match case["directory"].as_str().map(|name| folder.join(name)).filter(|theirs| theirs.is_dir()) {
         Some(theirs) => state(folder, &theirs, &theirs, &case["get_checkpoint_state"]),
         None => Ok(()),
     }
 }
 
-/// The state of a folder is that of the transcript.
+/// Checks that the state of a folder equals that of the transcript.
 fn state(root: &Path, directory: &Path, theirs: &Path, wanted: &Json) -> Result<()> {
     let state = State::read(directory)?.context("there is no state")?;
     let paths = items(&wanted["all_model_checkpoint_paths"])?.iter().map(|path| place(root, theirs, path));
@@ -133,7 +133,7 @@ fn state(root: &Path, directory: &Path, theirs: &Path, wanted: &Json) -> Result<
     Ok(())
 }
 
-/// Goes on with a folder that TensorFlow left.
+/// Opens a manager on a folder that TensorFlow wrote, and continues to save.
 fn reopened(folder: &Path, root: &Path, fields: &Map<String, Json>) -> Result<()> {
     let case = Json::Object(fields.clone());
     let kept = items(&case["checkpoints_on_open"])?;
@@ -154,7 +154,7 @@ fn reopened(folder: &Path, root: &Path, fields: &Map<String, Json>) -> Result<()
     }
     let count = number(&case["save_counter"])?;
     ensure!(manager.checkpoint().save_counter()? == count as i64);
-    // The next save goes on counting, and drops the first.
+    // The next save continues the numbers, and deletes the oldest checkpoint.
     let next = manager.save()?;
     ensure!(next.to_str().is_some_and(|next| next.ends_with(&format!("-{}", count + 1))), "{}", next.display());
     ensure!(open()?.checkpoints() == manager.checkpoints() && manager.checkpoints().last() == Some(&next.as_path()));
@@ -174,7 +174,7 @@ fn error(root: &Path, name: &str, case: &Json) -> Result<()> {
     says(&error, &["positive", "None", "`max_to_keep`", &format!("got {got}")])
 }
 
-/// The file `checkpoint` names what is gone.
+/// Tests a file `checkpoint` that names a deleted checkpoint.
 fn latest_deleted(root: &Path) -> Result<()> {
     let variable = variable()?;
     let mut manager = CheckpointManager::new(Checkpoint::new().with("v", &variable), root, None)?;

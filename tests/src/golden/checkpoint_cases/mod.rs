@@ -1,4 +1,4 @@
-//! Checkpoints that TensorFlow wrote, whole and damaged, and what it says of them.
+//! Checkpoints that TensorFlow wrote, intact and damaged, with its own read results.
 
 mod damage;
 mod graph;
@@ -14,10 +14,10 @@ use anyhow::{Context, Result, bail};
 use std::fs;
 use std::path::Path;
 
-/// Runs the cases of a file: in which folder, its name without the form's ending.
+/// Function that runs the cases of a file. Its arguments are the folder, and the file's name without the form's ending.
 type Run = fn(&Path, &str, &mut Checks) -> Result<()>;
 
-/// The forms of files, by the ends of their names: the first that fits counts.
+/// Forms of files, by the endings of their names. The first match counts.
 const FORMS: [(&str, Run); 5] = [
     ("_expected.json", damage::damage),
     ("_transcript.json", transcripts::transcript),
@@ -26,13 +26,13 @@ const FORMS: [(&str, Run); 5] = [
     (".json", listing::listing),
 ];
 
-/// What is told by a file of their name that ends in `.json`: listings have both.
+/// Endings of files that belong to the listing `.json` of the same name.
 const COMPANIONS: [&str; 2] = [".graph.pbtxt", ".safetensors"];
 
-/// What a listing has, and nothing else.
+/// A field name that only a listing has.
 const LISTING: &str = "\"keys_in_file_order\"";
 
-/// True if a folder, or one in it, has a listing.
+/// True if a folder, or one of its subfolders, has a listing.
 pub fn are_in(folder: &Path) -> bool {
     let Ok(entries) = fs::read_dir(folder) else { return false };
     let is_listing = |path: &Path| fs::read_to_string(path).is_ok_and(|text| text.contains(LISTING));
@@ -42,7 +42,7 @@ pub fn are_in(folder: &Path) -> bool {
     })
 }
 
-/// Runs the cases of all files in a folder, and in those of its folders that have cases; a file of a form that is not known is a failure.
+/// Runs the cases of all files in a folder and in its subfolders with cases. A file of an unknown form is a failure.
 pub fn run(folder: &Path, checks: &mut Checks) -> Result<()> {
     let mut names = Vec::new();
     for entry in fs::read_dir(folder)? {

@@ -1,4 +1,5 @@
-//! Modules that TensorFlow saved, restored into modules of the same form: with these weights, the same input gives the same output.
+//! Modules that TensorFlow saved, restored into gradlet modules of the same structure. With these weights, the same input
+//! must produce the same output.
 
 use super::keras::near;
 use crate::golden::checks::{Checks, json};
@@ -13,14 +14,14 @@ use std::cell::Cell;
 use std::collections::BTreeMap;
 use std::path::Path;
 
-/// A product and a sum.
+/// A layer that computes `x · w + b`.
 #[derive(Module)]
 struct Affine {
     w: Variable,
     b: Variable,
 }
 
-/// A convolution.
+/// A convolution with a bias.
 #[derive(Module)]
 struct Conv {
     k: Variable,
@@ -41,7 +42,7 @@ struct Cnn {
     head: Affine,
 }
 
-/// `STEM.io.safetensors`, of the checkpoint that `STEM.json` lists.
+/// Runs `STEM.io.safetensors` for the checkpoint that `STEM.json` lists.
 pub fn in_and_out(folder: &Path, stem: &str, checks: &mut Checks) -> Result<()> {
     let listing = json(folder, &format!("{stem}.json"))?;
     let prefix = folder.join(text(&listing, "prefix")?);
@@ -97,7 +98,7 @@ impl Affine {
 }
 
 impl Cnn {
-    /// The first convolution goes by single steps, the others by two.
+    /// Applies the module. The first convolution has stride 1, the others have stride 2.
     fn call(&self, scope: &dyn Scope, x: &Tensor) -> Result<Tensor> {
         let mut x = x.clone();
         for (index, conv) in self.convs.values().enumerate() {

@@ -1,4 +1,4 @@
-//! Transcripts of restoring: what becomes of values that have a variable, none yet, or another one.
+//! Transcripts of restores, for values with a matching variable, with no variable yet, or with a variable that does not match.
 
 use super::transcripts::{Tree, elements, holds, last, numbers, says, scope, values};
 use anyhow::{Context, Result, bail, ensure};
@@ -19,7 +19,7 @@ const PARTIAL: Assert = |status| {
     Ok(())
 };
 
-/// Runs a case. `folder` has what was saved, and what was written without a counter.
+/// Runs a case. `folder` has a checkpoint made by `save`, and one made by `write`, which has no save counter.
 pub fn case(folder: &Path, name: &str, case: &Json, transcript: &Json) -> Result<()> {
     let (source, written) = (latest_checkpoint(folder)?.context("there is no checkpoint")?, other(folder)?);
     let (ok, message) = (&case["ok"], case["error"]["message"].as_str().unwrap_or_default());
@@ -84,7 +84,7 @@ pub fn case(folder: &Path, name: &str, case: &Json, transcript: &Json) -> Result
     }
 }
 
-/// The checkpoint of a folder that is not its latest.
+/// Returns the checkpoint of a folder that is not its latest.
 fn other(folder: &Path) -> Result<PathBuf> {
     let latest = latest_checkpoint(folder)?;
     let indices = folder.read_dir()?.map(|entry| Ok(entry?.path())).collect::<Result<Vec<PathBuf>>>()?;
@@ -93,7 +93,7 @@ fn other(folder: &Path) -> Result<PathBuf> {
     prefixes.find(|prefix| Some(prefix) != latest.as_ref()).context("nothing was written without a counter")
 }
 
-/// The names of an object's fields.
+/// Returns the names of an object's fields.
 fn names(object: &Json) -> Result<Vec<&str>> {
     Ok(object.as_object().context("no object")?.keys().map(String::as_str).collect())
 }
@@ -103,12 +103,13 @@ fn restored(tree: &Tree, prefix: &Path, assert: Assert, wanted: &Json) -> Result
     tree.hold(wanted)
 }
 
-/// The objects that the cases with fewer of them have.
+/// Creates the objects of the cases with fewer objects than the checkpoint.
 fn fewer(source: &Path, transcript: &Json) -> Result<Tree> {
     Tree::only(source, &names(&transcript["fewer_objects_assert_existing"]["ok"])?)
 }
 
-/// All objects and one more, beside those that the case shows, which keeps its value; with its path.
+/// Creates all objects and an extra variable that is not in the checkpoint. Returns them, and the path of the extra variable, which
+/// keeps its value in a restore.
 fn with_extra(source: &Path, transcript: &Json) -> Result<(Tree, String)> {
     let (mut tree, shown) = (Tree::of(source)?, &transcript["extra_variable_keeps_its_value"]["ok"]);
     let saved = values(source)?;
@@ -129,20 +130,20 @@ fn extra(source: &Path, assert: Assert, message: &str, transcript: &Json) -> Res
     unbound(assert(&checkpoint.restore(source)?).err(), message, &path)
 }
 
-/// The error names the value that nothing took, which the message names too.
+/// Checks that the error names the same unused value as TensorFlow's message.
 fn unresolved(error: Option<gradlet::Error>, message: &str) -> Result<()> {
     let rest = message.strip_prefix("Unresolved object in checkpoint ").context("other words")?;
     let object = rest.split_once(": ").context("other words")?.0;
     says(&error.context("it did not fail")?.to_string(), &[object])
 }
 
-/// The error says how many variables got nothing, as the message does, and names this one.
+/// Checks that the error has the same number of variables without a value as TensorFlow's message, and names the variable `path`.
 fn unbound(error: Option<gradlet::Error>, message: &str, path: &str) -> Result<()> {
     let count = message.strip_prefix("Found ").and_then(|rest| rest.split_once(" Python objects")).context("other words")?.0;
     says(&error.context("it did not fail")?.to_string(), &[count, path])
 }
 
-/// The shapes of a message: that of the checkpoint, that of the variable.
+/// Returns the two shapes in a message: the checkpoint's and the variable's.
 fn shapes(message: &str) -> Result<[Vec<u32>; 2]> {
     let dims =
         |text: &str| text.split(',').map(str::trim).filter(|dim| !dim.is_empty()).map(|dim| Ok(dim.parse()?)).collect::<Result<Vec<u32>>>();
@@ -151,7 +152,7 @@ fn shapes(message: &str) -> Result<[Vec<u32>; 2]> {
     shapes.try_into().ok().context("the words are not about two shapes")
 }
 
-/// The variable of a checkpoint that has these dimensions and another type: all variables with that one in place of its own.
+/// Creates the variables of a checkpoint, one of them with another type. `held` selects this variable, and `tensor_type` returns its type.
 fn with_type(source: &Path, held: impl Fn(&str, &Tensor) -> bool, tensor_type: impl Fn(&Tensor) -> TensorType) -> Result<Tree> {
     let (path, value) = values(source)?.into_iter().find(|(path, value)| held(path, value)).context("no variable of this type")?;
     let mut tree = Tree::of(source)?;
@@ -163,7 +164,7 @@ fn with_type(source: &Path, held: impl Fn(&str, &Tensor) -> bool, tensor_type: i
 
 fn fails(tree: &Tree, source: &Path, needed: &[&str]) -> Result<()> {
     says(&tree.checkpoint().restore(source).err().context("it did not fail")?.to_string(), needed)?;
-    // No variable was changed.
+    // No variable may have changed.
     let unchanged = tree.variables().iter().map(|variable| elements(&scope().read(variable)?)).collect::<Result<Vec<_>>>()?;
     ensure!(unchanged.concat().iter().all(|element| *element == 0.0), "{unchanged:?}");
     Ok(())
@@ -186,7 +187,7 @@ fn dtype_mismatch(source: &Path, message: &str) -> Result<()> {
     fails(&tree, source, &[path, name(own), name(saved)])
 }
 
-/// The types of tensors as TensorFlow's errors call them, and as it calls them otherwise.
+/// Element types: the names in TensorFlow's errors, and TensorFlow's usual names.
 const DTYPES: [(&str, &str, DType); 9] = [
     ("bfloat16", "bfloat16", DType::Bf16),
     ("bool", "bool", DType::Bool),
@@ -208,7 +209,7 @@ fn name(dtype: DType) -> &'static str {
     DTYPES.iter().find(|(_, _, known)| *known == dtype).map_or("", |(_, name, _)| name)
 }
 
-/// Variables that are created after the checkpoint was restored.
+/// Tests variables that are created after the checkpoint was restored.
 fn deferred(source: &Path, ok: &Json) -> Result<()> {
     let (mut tree, mut created) = (Tree::default(), Vec::new());
     let wanted = ok.as_object().context("no object")?.iter();
@@ -229,7 +230,7 @@ fn deferred(source: &Path, ok: &Json) -> Result<()> {
     unresolved(status.assert_consumed().err(), ok["assert_consumed_then"]["error"]["message"].as_str().unwrap_or_default())
 }
 
-/// The same variables under another name of the root.
+/// Tests the same variables under another name in the root object.
 fn renamed(source: &Path, ok: &Json) -> Result<()> {
     let shown: Vec<&str> = names(ok)?.into_iter().filter(|name| *name != "consumed").collect();
     let tree = Tree::only(source, &shown)?;
@@ -274,7 +275,7 @@ fn save_vs_write(ok: &Json) -> Result<()> {
     Ok(())
 }
 
-/// An optimizer that gets its state before it knows for which variables.
+/// Tests an optimizer whose state is restored before it is built for its variables.
 fn optimizer(ok: &Json) -> Result<()> {
     let root = tempfile::tempdir()?;
     let after = ok["after_build"].as_object().context("no object")?;
@@ -282,7 +283,7 @@ fn optimizer(ok: &Json) -> Result<()> {
     let (momentum, rate) = (numbers(ending("_momentum")?)?, numbers(ending("learning_rate")?)?[0] as f32);
     let steps = ending("iteration")?;
     ensure!(steps.as_i64() == Some(1), "the case is of more than one step");
-    // The first momentum is a tenth of the gradient.
+    // After one step of Adam, the momentum is a tenth of the gradient.
     let gradient: Vec<f32> = momentum.iter().map(|momentum| (momentum * 10.0) as f32).collect();
     let gradient = Tensor::new(&gradlet::cpu(), &gradient, &[gradient.len() as u32])?;
     let variable = Variable::new(&scope(), "Variable", &gradient)?;

@@ -1,4 +1,4 @@
-//! What TensorFlow did, step by step, and what gradlet does at the same steps.
+//! Transcripts of TensorFlow's checkpoints, step by step. gradlet repeats the steps.
 
 use super::{managed, restored};
 use crate::golden::checks::{Checks, json};
@@ -10,19 +10,19 @@ use gradlet::{DType, Eager, Scope, Tensor, Variable};
 use serde_json::Value as Json;
 use std::path::Path;
 
-/// Steps that gradlet has not, by the names of their cases, with the reason.
+/// Names of cases that do not exist in gradlet, with the reason.
 const WITHOUT_MEANING: [(&str, &str); 3] = [
     ("max_to_keep_negative", "the number is a usize"),
     ("no_args", "the compiler says it"),
     ("restore_none", "a path is no option: who has none has nothing to restore"),
 ];
 
-/// Whether the case is none in Rust.
+/// True if the case does not exist in gradlet.
 pub fn without_meaning(name: &str) -> bool {
     WITHOUT_MEANING.iter().any(|(known, _)| *known == name)
 }
 
-/// Runs the cases of a transcript: of managers if it tells of saves, of restoring otherwise.
+/// Runs the cases of a transcript. A transcript with saves is one of managers, and any other is one of restores.
 pub fn transcript(folder: &Path, stem: &str, checks: &mut Checks) -> Result<()> {
     let file = format!("{stem}_transcript.json");
     let transcript = json(folder, &file)?;
@@ -35,7 +35,7 @@ pub fn transcript(folder: &Path, stem: &str, checks: &mut Checks) -> Result<()> 
     Ok(())
 }
 
-/// Variables by path, as the objects of a checkpoint.
+/// A tree of variables, as the objects of a checkpoint.
 #[derive(Default)]
 pub struct Tree {
     variable: Option<Variable>,
@@ -50,7 +50,7 @@ impl Module for Tree {
 }
 
 impl Tree {
-    /// Variables of zeros for all that a checkpoint holds, but for its counter.
+    /// Creates a variable of zeros for every value of a checkpoint, except for its save counter.
     pub fn of(prefix: &Path) -> Result<Tree> {
         let mut tree = Tree::default();
         for (path, value) in values(prefix)? {
@@ -59,7 +59,7 @@ impl Tree {
         Ok(tree)
     }
 
-    /// The variables whose last names are these.
+    /// Like [`Tree::of`], but only for the variables whose last path names are in `names`.
     pub fn only(prefix: &Path, names: &[&str]) -> Result<Tree> {
         let mut tree = Tree::default();
         for (path, value) in values(prefix)?.into_iter().filter(|(path, _)| names.contains(&last(path))) {
@@ -68,7 +68,7 @@ impl Tree {
         Ok(tree)
     }
 
-    /// Puts a variable at a path.
+    /// Adds a variable at a path.
     pub fn add(&mut self, path: &str, variable: Variable) {
         let (name, rest) = path.split_once('/').map_or((path, None), |(name, rest)| (name, Some(rest)));
         let at = self.children.iter().position(|(known, _)| known == name).unwrap_or_else(|| {
@@ -82,18 +82,18 @@ impl Tree {
         }
     }
 
-    /// The objects, each under its name.
+    /// Returns a checkpoint of the objects, each under its name.
     pub fn checkpoint(&self) -> Checkpoint<'_> {
         self.children.iter().fold(Checkpoint::new(), |checkpoint, (name, child)| checkpoint.with(name, child))
     }
 
-    /// The variable of this last name.
+    /// Returns the variable whose path ends in this name.
     pub fn variable(&self, name: &str) -> Result<Variable> {
         let found = self.named_variables().into_iter().find(|(path, _)| last(path) == name);
         Ok(found.with_context(|| format!("no variable {name:?}"))?.1)
     }
 
-    /// The variables hold the values of an object by their last names.
+    /// Checks that the variables have the values in an object, whose fields are the variables' last names.
     pub fn hold(&self, wanted: &Json) -> Result<()> {
         for (name, wanted) in wanted.as_object().context("no object")? {
             holds(&self.variable(name)?, wanted).with_context(|| name.clone())?;
@@ -102,12 +102,12 @@ impl Tree {
     }
 }
 
-/// The last name of a path.
+/// Returns the last name of a path.
 pub fn last(path: &str) -> &str {
     path.rsplit('/').next().unwrap_or(path)
 }
 
-/// A variable holds these numbers.
+/// Checks that a variable has these numbers.
 pub fn holds(variable: &Variable, wanted: &Json) -> Result<()> {
     let got = elements(&scope().read(variable)?)?;
     let wanted = numbers(wanted)?;
@@ -116,7 +116,7 @@ pub fn holds(variable: &Variable, wanted: &Json) -> Result<()> {
     Ok(())
 }
 
-/// The numbers of a nested list.
+/// Returns the numbers of a nested list.
 pub fn numbers(json: &Json) -> Result<Vec<f64>> {
     match json {
         Json::Array(items) => Ok(items.iter().map(numbers).collect::<Result<Vec<_>>>()?.concat()),
@@ -124,12 +124,12 @@ pub fn numbers(json: &Json) -> Result<Vec<f64>> {
     }
 }
 
-/// The elements of a tensor.
+/// Returns the elements of a tensor as f64.
 pub fn elements(tensor: &Tensor) -> Result<Vec<f64>> {
     Ok(tensor.cast(DType::F64)?.to_vec()?)
 }
 
-/// What a checkpoint holds, by the paths of its variables, but for its counter.
+/// Returns the values of a checkpoint with the paths of their variables, except for the save counter.
 pub fn values(prefix: &Path) -> Result<Vec<(String, Tensor)>> {
     let reader = BundleReader::open(prefix)?;
     let paths = reader.entries().filter_map(|(key, _)| key.strip_suffix("/.ATTRIBUTES/VARIABLE_VALUE"));
@@ -138,19 +138,19 @@ pub fn values(prefix: &Path) -> Result<Vec<(String, Tensor)>> {
     paths.into_iter().map(|path| Ok((path.clone(), value(&path)?))).collect()
 }
 
-/// A variable of zeros of the type of `like`.
+/// Creates a variable of zeros with the type of `like`.
 fn zeros(path: &str, like: &Tensor) -> Result<Variable> {
     let bytes = vec![0; like.bytes()?.len()];
     let value = Tensor::from_bytes(&gradlet::cpu(), like.tensor_type(), &bytes)?;
     Ok(Variable::new(&scope(), last(path), &value)?)
 }
 
-/// A scope to read and set variables in.
+/// Creates an eager scope on the host's device.
 pub fn scope() -> Eager {
     Eager::new(&gradlet::cpu())
 }
 
-/// The words of an error that a case wants, and what a text lacks of those that are in `needed`.
+/// Checks that an error text contains every word of `needed`.
 pub fn says(text: &str, needed: &[&str]) -> Result<()> {
     needed.iter().try_for_each(|word| {
         ensure!(text.contains(word), "got: {text}\nwanted: {word}");

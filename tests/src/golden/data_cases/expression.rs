@@ -1,4 +1,4 @@
-//! The functions of cases, parsed from their texts: expressions of Python, such as `(a, b) -> a + b`, `{'v': x, 'sq': x*x}` or
+//! Parser of the cases' functions. Their texts are Python expressions, such as `(a, b) -> a + b`, `{'v': x, 'sq': x*x}` or
 //! `Dataset.from_tensors(x).repeat(3)`.
 
 use anyhow::{Context, Result, bail, ensure};
@@ -7,9 +7,9 @@ use std::str::Chars;
 /// A function of one or more values.
 #[derive(Debug)]
 pub struct Function {
-    /// The names of its values.
+    /// Names of the parameters.
     pub parameters: Vec<String>,
-    /// Its result.
+    /// Expression of the result.
     pub body: Expression,
 }
 
@@ -28,20 +28,20 @@ pub enum Expression {
     Dict(Vec<(String, Expression)>),
     /// `of['name']`.
     Index(Box<Expression>, String),
-    /// `name(…)`, and `of.name(…)`, of which the first value is `of`.
+    /// `name(…)` or `of.name(…)`. The first argument of the latter is `of`.
     Call(String, Vec<Expression>),
 }
 
 use Expression::{Binary, Bool, Call, Dict, Float, Index, Integer, List, Name, Text, Tuple};
 
-/// The phrases of English in the cases: how each begins, and the name of its function.
+/// English phrases in the cases: the beginning of the phrase, and the name of its function.
 const PHRASES: [(&str, &str); 2] = [("decimal string of ", "as_string"), ("length of ", "length")];
 
-/// The operators, of which each line binds more tightly than the one before.
+/// Binary operators. Each line binds more tightly than the previous one.
 const OPERATORS: [&[&str]; 3] = [&["==", "!=", "<=", ">=", "<", ">"], &["+", "-"], &["//", "*", "/", "%"]];
 
 impl Function {
-    /// Reads a function. Fails where its text is none that is known.
+    /// Parses a function. Fails if the syntax is unknown.
     pub fn parse(text: &str) -> Result<Function> {
         let (parameters, rest) = match text.split_once("->") {
             Some((names, rest)) => {
@@ -64,7 +64,7 @@ impl Function {
     }
 }
 
-/// A text without a note in brackets at its end, such as ` (int32)` or ` (integer division)`; and the note.
+/// Splits a note in parentheses, such as ` (int32)` or ` (integer division)`, from the end of a text. Returns the text and the note.
 fn noted(text: &str) -> (&str, Option<&str>) {
     let note = text.strip_suffix(')').and_then(|text| text.rsplit_once(" ("));
     match note.filter(|(_, note)| note.chars().all(|c| c.is_alphanumeric() || c == ' ')) {
@@ -74,7 +74,7 @@ fn noted(text: &str) -> (&str, Option<&str>) {
 }
 
 impl Expression {
-    /// The name of the first value that the expression needs.
+    /// Returns the name of the first value that the expression uses.
     fn value(&self) -> Option<&str> {
         match self {
             Name(name) => Some(name).filter(|name| *name != "Dataset").map(String::as_str),
@@ -100,12 +100,12 @@ impl<'t> Parser<'t> {
         Ok(expression)
     }
 
-    /// The rest, without leading spaces.
+    /// Returns the remaining text without leading spaces.
     fn text(&self) -> &'t str {
         self.rest.as_str().trim_start()
     }
 
-    /// Passes over `token`, if that is next.
+    /// Consumes `token` if it is next. Returns true if it was.
     fn take(&mut self, token: &str) -> bool {
         let rest = self.text().strip_prefix(token);
         rest.inspect(|rest| self.rest = rest.chars()).is_some()
@@ -116,7 +116,7 @@ impl<'t> Parser<'t> {
         Ok(())
     }
 
-    /// The longest beginning of such characters.
+    /// Consumes the characters for which `is` is true, and returns them.
     fn while_(&mut self, is: impl Fn(char) -> bool) -> &'t str {
         let text = self.text();
         let (found, rest) = text.split_at(text.find(|c| !is(c)).unwrap_or(text.len()));
@@ -209,7 +209,7 @@ impl<'t> Parser<'t> {
         }
     }
 
-    /// Expressions up to `end`, with commas between.
+    /// Parses comma-separated expressions up to `end`.
     fn list(&mut self, end: &str) -> Result<Vec<Expression>> {
         let mut parts = Vec::new();
         while !self.take(end) {

@@ -1,4 +1,4 @@
-//! Datasets of files.
+//! Cases of datasets that read files.
 
 use super::same_words;
 use crate::golden::checks::hex_field;
@@ -6,11 +6,11 @@ use anyhow::{Context, Result, bail, ensure};
 use bytes::Bytes;
 use gradlet::Dataset;
 use gradlet::io::{FixedLength, list_files};
-use gradlet::tfrecord::Compression;
+use gradlet::io::tfrecord::Compression;
 use serde_json::Value as Json;
 use std::path::Path;
 
-/// A program that reads a file of the folder.
+/// Runs a program that reads a file of the folder.
 pub fn one(folder: &Path, name: &str, wanted: &Json) -> Result<()> {
     let file = |wanted: &Json| Ok::<_, anyhow::Error>(folder.join(wanted["file"].as_str().context("no file")?));
     match name {
@@ -25,7 +25,7 @@ pub fn one(folder: &Path, name: &str, wanted: &Json) -> Result<()> {
             let (header_bytes, footer_bytes) = (number("header_bytes")?, number("footer_bytes")?);
             let layout = FixedLength { record_bytes: number("record_bytes")?, header_bytes, footer_bytes };
             same(&Dataset::fixed_length_records(&[file(wanted)?], layout, Compression::None), &wanted["records"])?;
-            // The numbers of the second program stand in its error only.
+            // Only the error contains the numbers of the second program.
             let text = wanted["not_divisible"]["error"]["core"].as_str().context("no error")?;
             let numbers: Vec<usize> =
                 text.split('(').skip(1).map(|part| part.split(' ').next().unwrap_or("").parse()).collect::<Result<_, _>>()?;
@@ -44,7 +44,7 @@ pub fn one(folder: &Path, name: &str, wanted: &Json) -> Result<()> {
     }
 }
 
-/// The path in the folder that a text names, up to `end`.
+/// Returns the path in the folder that a text contains, up to the character `end`.
 fn inside(text: &str, end: char) -> Result<&str> {
     let path = text.split_once("<DIR>/").and_then(|(_, rest)| rest.split(end).next());
     path.with_context(|| format!("{text:?} names no path"))

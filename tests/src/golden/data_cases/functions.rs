@@ -1,20 +1,21 @@
-//! The functions that the cases name and describe, and the types of what they give.
+//! Evaluation of the cases' functions, and the types of their results.
 
 use super::expression::{Expression, Function};
 use super::value::Value;
 use crate::golden::parsed_json::dtype;
 use anyhow::{Context, Result, bail, ensure};
 use gradlet::data::ElementSpec;
-use gradlet::{DType, Dataset, Error, Strings, Tensor, TensorSpec};
+use gradlet::{DType, Dataset, Error, Tensor, TensorSpec};
+use gradlet::tensor::Strings;
 use serde_json::Value as Json;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-/// The functions of a file of cases, by their names.
+/// Functions of a file of cases, by name.
 pub struct Functions(BTreeMap<String, Arc<Function>>);
 
 impl Functions {
-    /// The functions that a file of cases describes. Fails where a description is not understood.
+    /// Parses the functions of a file of cases. Fails if the syntax of one is unknown.
     pub fn read(cases: &Json) -> Result<Functions> {
         let texts = cases["functions"].as_object().context("no functions")?;
         let parse = |(name, text): (&String, &Json)| {
@@ -24,13 +25,13 @@ impl Functions {
         Ok(Functions(texts.iter().map(parse).collect::<Result<_>>()?))
     }
 
-    /// The function of this name.
+    /// Returns the function with this name.
     pub fn named(&self, name: &str) -> Result<Arc<Function>> {
         self.0.get(name).cloned().with_context(|| format!("the function {name:?} is not described"))
     }
 }
 
-/// The values of the names in a function.
+/// Values of the parameters of a function, by name.
 type Names<'n, T> = BTreeMap<&'n str, T>;
 
 fn wrong(text: impl Into<String>) -> Error {
@@ -38,7 +39,7 @@ fn wrong(text: impl Into<String>) -> Error {
 }
 
 impl Function {
-    /// Applies the function to an element; to its parts, if the function has several parameters.
+    /// Applies the function to an element. If the function has several parameters, they are the parts of the element.
     pub fn call(&self, element: Value) -> gradlet::Result<Value> {
         match element {
             Value::Tuple(parts) if self.parameters.len() > 1 => self.call_with(parts),
@@ -59,12 +60,12 @@ impl Function {
         Ok(self.call(element.clone())?.integer()? != 0)
     }
 
-    /// The dataset that the function makes of an element.
+    /// Applies the function to an element, and returns the resulting dataset.
     pub fn dataset(&self, element: Value) -> gradlet::Result<Dataset<Value>> {
         dataset(self.call(element)?)
     }
 
-    /// The type of what the function makes of elements of a type. Fails where a program with such a function would not compile.
+    /// Returns the type of the function's result for elements of a type. Fails if a Rust program with such a function would not compile.
     pub fn spec(&self, element: &ElementSpec) -> Result<ElementSpec> {
         match element {
             ElementSpec::Tuple(parts) if self.parameters.len() > 1 => self.spec_with(parts),
@@ -72,13 +73,13 @@ impl Function {
         }
     }
 
-    /// The type of what the function makes of values of these types. Fails as [`Function::spec`].
+    /// Returns the type of the function's result for values of these types. Fails like [`Function::spec`].
     pub fn spec_with(&self, values: &[ElementSpec]) -> Result<ElementSpec> {
         ensure!(values.len() == self.parameters.len(), "a function of {} values is given {}", self.parameters.len(), values.len());
         spec(&self.body, &self.parameters.iter().map(String::as_str).zip(values).collect())
     }
 
-    /// The type of the elements of the datasets that the function makes. Fails as [`Function::spec`].
+    /// Returns the element type of the datasets that the function returns. Fails like [`Function::spec`].
     pub fn inner_spec(&self, values: &[ElementSpec]) -> Result<ElementSpec> {
         match self.spec_with(values)? {
             ElementSpec::Dataset(inner) => Ok(*inner),
@@ -91,13 +92,13 @@ fn dataset(value: Value) -> gradlet::Result<Dataset<Value>> {
     if let Value::Dataset(dataset) = value { Ok(dataset) } else { Err(wrong(format!("a dataset was expected, not {value:?}"))) }
 }
 
-/// A range, with elements of any type.
+/// Converts a range to a dataset of [`Value`]s.
 pub fn numbers(range: Dataset<i64>) -> Dataset<Value> {
     let spec = scalar(DType::I64);
     range.map(|x| Ok(Value::Tensor(Tensor::scalar(&gradlet::cpu(), x)))).with_spec(spec)
 }
 
-/// A number as it stands in a function, which takes the type of what it is computed with.
+/// Returns a numeric literal of a function. A literal takes the type of the other operand.
 fn literal(expression: &Expression) -> Option<f64> {
     match expression {
         Expression::Integer(number) => Some(*number as f64),
@@ -239,7 +240,7 @@ fn tensor_spec(spec: ElementSpec) -> Result<TensorSpec> {
     if let ElementSpec::Tensor(spec) = spec { Ok(spec) } else { bail!("{spec} is no tensor") }
 }
 
-/// The type with other elements.
+/// Returns the type with another element type.
 fn typed(spec: &TensorSpec, dtype: DType) -> ElementSpec {
     TensorSpec::new(dtype, spec.dims().unwrap_or(&[])).into()
 }
@@ -275,7 +276,7 @@ fn called_spec(name: &str, arguments: &[Expression], names: &Names<'_, &ElementS
     })
 }
 
-/// The type of batches of any size.
+/// Returns the type of batches of any size.
 fn batched(spec: &ElementSpec) -> ElementSpec {
     let rows = |dims: Option<&[Option<u32>]>| [&[None], dims.unwrap_or(&[])].concat();
     match spec {
@@ -303,7 +304,7 @@ mod tests {
         dataset.iter().map(|element| element.unwrap().integer().unwrap()).collect()
     }
 
-    /// The numbers in a text are those that count, whatever the function is called.
+    /// The text of a function decides, not its name.
     #[test]
     fn functions_are_what_their_texts_say() {
         let of = |text: &str, x: i64| function(text).call(number(x)).unwrap().integer().unwrap();

@@ -1,4 +1,4 @@
-//! Pipelines, and what TensorFlow's `tf.data` made of them.
+//! Pipelines, with the results of TensorFlow's `tf.data`.
 
 mod expression;
 mod files;
@@ -20,7 +20,7 @@ use value::Value;
 
 pub use others::others;
 
-/// `cases.json`: pipelines with all that they give; and `random.json`.
+/// Runs `cases.json`, pipelines with all their elements, and `random.json`.
 pub fn pipelines(folder: &Path, checks: &mut Checks) -> Result<()> {
     let cases = json(folder, "cases.json")?;
     let functions = Functions::read(&cases)?;
@@ -33,7 +33,7 @@ pub fn pipelines(folder: &Path, checks: &mut Checks) -> Result<()> {
     random::random(folder, checks)
 }
 
-/// The errors that TensorFlow has other words for than gradlet: what both texts contain.
+/// Errors with different texts: a part of TensorFlow's text, and a part of gradlet's.
 const WORDS: [(&str, &str); 5] = [
     ("Integer division by zero", "integer division by zero"),
     ("Cannot add tensor to the batch", "Cannot batch tensors with different shapes"),
@@ -42,14 +42,14 @@ const WORDS: [(&str, &str); 5] = [
     ("The padded shape", "The padded shape"),
 ];
 
-/// The errors for which TensorFlow names Python's types or its own ops.
+/// Errors in which TensorFlow names Python types or its own ops: a part of TensorFlow's text, and a part of gradlet's.
 const TYPES: [(&str, &str); 3] = [
     ("Invalid `padding_values`. `padding_values` values type", "Invalid `padding_values`. `padding_values` values type"),
     ("Incompatible dataset elements", "Incompatible dataset elements"),
     ("Op<name=ZipDataset", "should not be empty"),
 ];
 
-/// Fails where the text of an error does not say what TensorFlow's says.
+/// Fails if the text of an error does not say the same as TensorFlow's.
 fn same_words(text: &str, error: &Json) -> Result<()> {
     let wanted =
         ["core", "message", "message_first_line"].iter().find_map(|name| error[*name].as_str()).context("an error without words")?;
@@ -59,7 +59,7 @@ fn same_words(text: &str, error: &Json) -> Result<()> {
     Ok(())
 }
 
-/// Words of which gradlet says the same with what the case has in them: a path, shapes, a message.
+/// Converts TensorFlow's error text to gradlet's, with the path, shapes or message of the case.
 fn translated(wanted: &str) -> String {
     let checked = wanted.lines().find(|line| line.contains(" : Tensor had "));
     match (wanted.strip_suffix("; No such file or directory"), shapes(wanted).as_slice(), checked) {
@@ -73,7 +73,7 @@ fn translated(wanted: &str) -> String {
     }
 }
 
-/// The shapes that a text names, such as `of shape (2, 3)`.
+/// Returns the shapes in a text, such as `of shape (2, 3)`.
 fn shapes(text: &str) -> Vec<Vec<u32>> {
     let inside = text.split("of shape (").skip(1).filter_map(|rest| rest.split(')').next());
     inside.map(|dims| dims.split(',').filter_map(|dim| dim.trim().parse().ok()).collect()).collect()
@@ -86,7 +86,7 @@ fn run(case: &Json, functions: &Functions) -> Result<()> {
         Ok(dataset) => dataset,
         Err(_) if error.is_null() => return built.map(|_| ()),
         Err(got) if while_building => {
-            // What rustc says of a program cannot be compared.
+            // A compile error of rustc cannot be compared with TensorFlow's error.
             return if got.root_cause().is::<DoesNotCompile>() { Ok(()) } else { same_words(&format!("{:#}", got.root_cause()), error) };
         }
         Err(got) => return Err(got),
@@ -96,7 +96,7 @@ fn run(case: &Json, functions: &Functions) -> Result<()> {
     elements(&dataset, case)
 }
 
-/// Cardinality, length and type.
+/// Compares cardinality, length and type.
 fn about(dataset: &Dataset<Value>, case: &Json) -> Result<()> {
     let cardinality = match dataset.cardinality() {
         Cardinality::Finite(count) => count as i64,
@@ -130,7 +130,7 @@ fn elements(dataset: &Dataset<Value>, case: &Json) -> Result<()> {
     }
 }
 
-/// From each position on the same elements follow, in another dataset of the same pipeline.
+/// Checks that another dataset of the same pipeline can resume from each position with the same elements.
 fn resume(case: &Json, functions: &Functions) -> Result<()> {
     if !case["raised_while"].is_null() {
         return Ok(());
@@ -152,7 +152,7 @@ fn resume(case: &Json, functions: &Functions) -> Result<()> {
     Ok(())
 }
 
-/// An element as text, with all that it holds.
+/// Returns an element as text, with all its contents.
 fn text(value: &Value) -> gradlet::Result<String> {
     Ok(match value {
         Value::Tensor(tensor) => format!("{} {:?}", tensor.tensor_type(), tensor.bytes()?),

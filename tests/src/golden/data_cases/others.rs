@@ -1,4 +1,4 @@
-//! What else `tf.data` does: iterators, reductions, calls of functions, files.
+//! Other cases of `tf.data`: iterators, reductions, calls of functions, and files.
 
 use crate::golden::checks::{Checks, json};
 use crate::golden::parsed_json::list;
@@ -10,11 +10,11 @@ use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 
-/// What is about Python only: types that are checked while a program runs, `Optional`, truth of objects, tracing.
+/// Cases with a meaning only in Python: types that are checked at run time, `Optional`, truth values of objects, and tracing.
 const PYTHON: [&str; 6] =
     ["reduce_dtype_mismatch", "optional_get_value_empty", "bool_of_dataset", "from_generator_bad_type", "map_sees_graph_once", "options"];
 
-/// `other.json`: a result for each of TensorFlow's programs of these names.
+/// Runs `other.json`: a result for each of TensorFlow's named programs.
 pub fn others(folder: &Path, checks: &mut Checks) -> Result<()> {
     for (name, wanted) in json(folder, "other.json")?.as_object().context("no object")? {
         if !PYTHON.contains(&name.as_str()) {
@@ -24,7 +24,7 @@ pub fn others(folder: &Path, checks: &mut Checks) -> Result<()> {
     Ok(())
 }
 
-/// Elements for programs that do not say which they have.
+/// Returns elements for programs that do not specify their own.
 fn some() -> Dataset<i64> {
     Dataset::range(0..3)
 }
@@ -65,7 +65,7 @@ fn one(folder: &Path, name: &str, wanted: &Json) -> Result<()> {
     }
 }
 
-/// The numbers from 0 on whose sum is `sum`.
+/// Returns the range from 0 whose sum is `sum`.
 fn up_to_sum(sum: i64) -> Result<Dataset<i64>> {
     let stop = (0..=sum).find(|stop| (0..*stop).sum::<i64>() == sum);
     Ok(Dataset::range(0..stop.with_context(|| format!("no numbers from 0 on have the sum {sum}"))?))
@@ -74,7 +74,7 @@ fn up_to_sum(sum: i64) -> Result<Dataset<i64>> {
 fn stateful(folder: &Path, name: &str, wanted: &Json) -> Result<()> {
     match name {
         "iterator_exhausted" => {
-            // Where TensorFlow raises or has an empty `Optional`, an iterator of Rust gives `None`.
+            // At the end, TensorFlow raises an error or returns an empty `Optional`. A Rust iterator returns `None`.
             let wanted: Vec<Option<i64>> = list(wanted)?.iter().map(Json::as_i64).collect();
             let mut iterator = Dataset::range(0..wanted.iter().flatten().count() as i64).iter();
             let items: Vec<_> = wanted.iter().map(|_| iterator.next().transpose()).collect::<gradlet::Result<_>>()?;
@@ -82,7 +82,7 @@ fn stateful(folder: &Path, name: &str, wanted: &Json) -> Result<()> {
             Ok(())
         }
         "two_iterators_independent" => {
-            // The second iterator begins where the numbers do again.
+            // The second iterator starts where the numbers start again from 0.
             let wanted = list(wanted)?.iter().map(integer).collect::<Result<Vec<_>>>()?;
             let first = wanted.iter().rposition(|number| *number == 0).context("nothing begins")?;
             let dataset = Dataset::range(0..wanted.len() as i64);
@@ -113,7 +113,7 @@ fn stateful(folder: &Path, name: &str, wanted: &Json) -> Result<()> {
             generated.iter().zip(wanted).try_for_each(|(element, wanted)| element?.compare(wanted))
         }
         "map_error_full" => {
-            // What the function says stands behind the last stage; the element that it fails for is any.
+            // The error contains the function's message after the name of the last stage. It may fail for any element.
             let words = super::translated(wanted["error"]["core"].as_str().context("no error")?);
             let said = words.clone();
             let failing = some().map(move |x| if x == 1 { Err(gradlet::Error::message(said.clone())) } else { Ok(x) });
@@ -157,7 +157,7 @@ fn fails<T>(result: gradlet::Result<T>, wanted: &Json) -> Result<()> {
 }
 
 fn cardinalities(wanted: &Json) -> Result<()> {
-    // The programs state no numbers, so these are the ones that they were written with.
+    // The cases do not contain the programs' numbers. These are the numbers of the original programs.
     let seven = Dataset::range(0..integer(&wanted["cache"])?);
     for (name, wanted) in wanted.as_object().context("no object")? {
         let cardinality = match name.as_str() {
@@ -193,8 +193,8 @@ fn cardinalities(wanted: &Json) -> Result<()> {
     Ok(())
 }
 
-/// How often a function was called after each of several passes. A pass that took all elements asked for one more: the end of the data is
-/// seen only by who does.
+/// Counts the calls of a function after each of several passes. A pass that takes all elements also asks for one more, because only then
+/// does it see the end of the data.
 fn calls(name: &str, passes: &[Json]) -> Result<Json> {
     let took = passes.iter().map(|pass| list(&pass["took"])).collect::<Result<Vec<_>>>()?;
     let count = took.iter().flat_map(|took| took.iter()).filter_map(Json::as_i64).max().context("nothing is taken")? + 1;

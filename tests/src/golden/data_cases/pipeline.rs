@@ -1,17 +1,18 @@
-//! The pipelines that cases describe, built with the stages of `Dataset`.
+//! Builder of the cases' pipelines, from the stages of `Dataset`.
 
 use super::expression::Function;
 use super::functions::{self, Functions};
 use super::value::Value;
 use anyhow::{Context, Result, bail, ensure};
 use gradlet::data::{AUTOTUNE, Buckets, ElementSpec, Interleave, PaddedBatch, Parallel, Setting, Shuffle};
-use gradlet::{DType, Dataset, Values};
+use gradlet::{DType, Dataset};
+use gradlet::tensor::Values;
 use serde_json::Value as Json;
 use std::collections::BTreeMap;
 use std::fmt;
 use std::sync::Arc;
 
-/// What a Rust program could not say: functions of other types than their elements have, negative sizes.
+/// Error of a pipeline that would not compile as a Rust program: for example, a function of the wrong type, or a negative size.
 #[derive(Debug)]
 pub struct DoesNotCompile(String);
 
@@ -27,7 +28,7 @@ fn refused(error: anyhow::Error) -> anyhow::Error {
     DoesNotCompile(format!("{error:#}")).into()
 }
 
-/// The pipeline of a list of steps, which name `functions`. Fails with [`DoesNotCompile`], or where a step is not known.
+/// Builds the pipeline of a list of steps, which refer to `functions` by name. Fails with [`DoesNotCompile`], or if a step is unknown.
 pub fn build(steps: &Json, functions: &Functions) -> Result<Dataset<Value>> {
     let steps = steps.as_array().context("a pipeline is a list")?;
     let (first, rest) = steps.split_first().context("a pipeline begins with a source")?;
@@ -35,7 +36,7 @@ pub fn build(steps: &Json, functions: &Functions) -> Result<Dataset<Value>> {
     rest.iter().try_fold(dataset, |dataset, step| stage(&dataset, step, functions).with_context(|| format!("{step}")))
 }
 
-/// The arguments of a step.
+/// Arguments of a step, with the functions of the file.
 struct Arguments<'a>(&'a Json, &'a Functions);
 
 impl<'a> Arguments<'a> {
@@ -43,7 +44,7 @@ impl<'a> Arguments<'a> {
         Ok((step[0].as_str().context("a step begins with a name")?, Arguments(&step[1], functions)))
     }
 
-    /// The function that an argument names.
+    /// Returns the function that an argument names.
     fn function(&self, name: &str) -> Result<Arc<Function>> {
         self.1.named(self.0[name].as_str().with_context(|| format!("no {name:?}"))?)
     }
@@ -52,7 +53,7 @@ impl<'a> Arguments<'a> {
         self.0[name].as_bool().unwrap_or(false)
     }
 
-    /// A number by position or name, that is not negative.
+    /// Returns a non-negative number by position or name.
     fn number(&self, place: impl serde_json::value::Index + fmt::Debug + Copy) -> Result<Option<u64>> {
         match &self.0[place] {
             Json::Null => Ok(None),
@@ -64,7 +65,7 @@ impl<'a> Arguments<'a> {
         Ok(self.number(name)?.with_context(|| format!("no {name:?}"))? as usize)
     }
 
-    /// A number, or −1 for AUTOTUNE.
+    /// Reads a number. −1 stands for `AUTOTUNE`.
     fn setting(json: &Json) -> Result<Setting> {
         match json.as_i64() {
             Some(-1) => Ok(AUTOTUNE),
@@ -125,7 +126,7 @@ fn source(step: &Json, functions: &Functions) -> Result<Dataset<Value>> {
     })
 }
 
-/// Elements that are lists as tuples.
+/// Converts elements that are lists to tuples.
 fn tuples(lists: &Dataset<Vec<Value>>) -> Dataset<Value> {
     with_spec(lists.map(|parts| Ok(Value::Tuple(parts))), lists.element_spec().cloned())
 }
@@ -137,7 +138,7 @@ fn with_spec(dataset: Dataset<Value>, spec: Option<ElementSpec>) -> Dataset<Valu
     }
 }
 
-/// The type of the elements, which every pipeline of cases knows.
+/// Returns the type of the elements. Every pipeline of the cases has one.
 fn spec_of(dataset: &Dataset<Value>) -> Result<ElementSpec> {
     dataset.check()?;
     dataset.element_spec().cloned().context("the type of the elements is not known")
@@ -194,7 +195,7 @@ fn stage(from: &Dataset<Value>, step: &Json, functions: &Functions) -> Result<Da
 fn counted(from: &Dataset<Value>, name: &str, arguments: &Arguments<'_>) -> Result<Dataset<Value>> {
     let first = arguments.0[0].as_i64();
     Ok(match (name, first) {
-        // −1 is TensorFlow's way to say all; any other negative number means it too, but then the count is not known.
+        // In TensorFlow, −1 means all elements. Any other negative number means the same, but with an unknown cardinality.
         ("take", Some(-1)) => from.clone(),
         ("take", Some(..-1)) => from.filter(|_| Ok(true)),
         ("skip", Some(..0)) => from.take(0),
@@ -251,7 +252,7 @@ fn batched(from: &Dataset<Value>, name: &str, arguments: &Arguments<'_>) -> Resu
     })
 }
 
-/// The shapes and values to pad with, which stand as the elements do.
+/// Reads the padded shapes and padding values. They have the structure of the elements.
 fn padding(arguments: &Arguments<'_>, batch_size: usize, spec: &ElementSpec) -> Result<PaddedBatch> {
     let mut shapes = Vec::new();
     padded_shapes(&arguments.0["padded_shapes"], spec, &mut shapes)?;
@@ -345,7 +346,7 @@ fn nested(from: &Dataset<Value>, name: &str, arguments: &Arguments<'_>) -> Resul
     }
 }
 
-/// TensorFlow makes a tuple of windows of a window of tuples.
+/// Converts a window of tuples to a tuple of windows, as TensorFlow does.
 fn split(window: &Dataset<Value>, spec: &ElementSpec) -> Value {
     let part = |window: Dataset<Value>, spec: &ElementSpec| split(&window.with_spec(spec.clone()), spec);
     match spec {

@@ -1,4 +1,4 @@
-//! Random stages: not TensorFlow's numbers, but what holds of them.
+//! Cases of random stages. They compare the properties of the results, not TensorFlow's random numbers.
 
 use crate::golden::checks::{Checks, json};
 use anyhow::{Context, Result, bail, ensure};
@@ -7,7 +7,7 @@ use gradlet::data::Shuffle;
 use serde_json::Value as Json;
 use std::path::Path;
 
-/// `random.json`: orders and choices that TensorFlow made, and what is true of them.
+/// Runs `random.json`: the orders and choices of TensorFlow's runs, and their properties.
 pub fn random(folder: &Path, checks: &mut Checks) -> Result<()> {
     let cases = json(folder, "random.json")?;
     for run in cases["shuffle_runs"].as_array().context("no shuffle_runs")? {
@@ -108,7 +108,7 @@ fn sampled(run: &Json) -> Result<()> {
         true => ensure!(ended >= 1 && elements.len() < sizes.iter().sum::<i64>() as usize, "it does not end with the first source"),
         false => ensure!(ended == sizes.len(), "elements are missing"),
     }
-    // As long as none can have ended, the shares follow the weights.
+    // As long as no dataset can have ended, the shares must follow the weights.
     let weights = weights.unwrap_or_else(|| vec![1.0; sizes.len()]);
     let first = sizes.iter().copied().min().unwrap_or(0) as usize;
     for (source, weight) in weights.iter().enumerate() {
@@ -125,7 +125,7 @@ fn sample_error(name: &str, wanted: &Json) -> Result<()> {
     let made = match name {
         "weights_wrong_length" => Dataset::sample_from_datasets(two(), Some(&[1.0]), None, false),
         "no_datasets" => Dataset::sample_from_datasets(Vec::new(), None, None, false),
-        // TensorFlow takes them, and what it makes of them follows from no rule.
+        // TensorFlow accepts negative weights, but its result follows no rule.
         "negative_weight" => {
             let made = Dataset::sample_from_datasets(two(), Some(&[-1.0, 1.0]), None, false);
             ensure!(made.check().is_err(), "negative weights are accepted");

@@ -1,8 +1,9 @@
-//! Elements whose type the cases say: what a program that reads pipelines from a file would write for itself.
+//! Elements of a dynamic type, which the cases determine. A program that reads pipelines from a file would define such a type itself.
 
 use anyhow::{Context, Result, ensure};
 use gradlet::data::{Batch, Components, Element, ElementSpec, Pad, RaggedBatch, Slices};
-use gradlet::{DType, Dataset, Error, RaggedTensor, Strings, Tensor, TensorSpec, Values};
+use gradlet::{DType, Dataset, Error, Tensor, TensorSpec};
+use gradlet::tensor::{RaggedTensor, Strings, Values};
 use serde_json::Value as Json;
 use std::collections::BTreeMap;
 
@@ -19,12 +20,12 @@ pub enum Value {
     Dataset(Dataset<Value>),
 }
 
-/// The kind of the first, with all elements in it. Fails where they are of different kinds.
+/// Returns the error for elements of different kinds.
 fn mixed() -> Error {
     Error::message("the elements are of different types")
 }
 
-/// What `tensors`, `strings` and `parts` make of values of one kind.
+/// Combines values of the same kind with `tensors`, `strings` or `parts`. Fails if the kinds differ.
 fn together(
     elements: Vec<Value>,
     tensors: &mut dyn FnMut(Vec<Tensor>) -> gradlet::Result<Value>,
@@ -73,7 +74,7 @@ impl Pad for Value {
     }
 }
 
-/// The types of the tensors of an element, in their order.
+/// Returns the types of the tensors in an element, in order.
 fn leaves(spec: &ElementSpec) -> Vec<&ElementSpec> {
     match spec {
         ElementSpec::Tuple(parts) => parts.iter().flat_map(leaves).collect(),
@@ -93,7 +94,7 @@ impl RaggedBatch for Value {
     }
 }
 
-/// A ragged tensor that is dense is a plain one.
+/// Converts a ragged tensor. One without ragged dimensions becomes a plain tensor.
 impl From<RaggedTensor> for Value {
     fn from(ragged: RaggedTensor) -> Value {
         match (ragged.ragged_rank(), ragged.values()) {
@@ -146,7 +147,7 @@ impl Slices for Value {
 }
 
 impl Value {
-    /// The tensor. Fails for anything else.
+    /// Returns the tensor. Fails for any other kind.
     pub fn tensor(self) -> gradlet::Result<Tensor> {
         match self {
             Value::Tensor(tensor) => Ok(tensor),
@@ -154,7 +155,7 @@ impl Value {
         }
     }
 
-    /// The parts of a tuple. Fails for anything else.
+    /// Returns the parts of a tuple. Fails for any other kind, or for another number of parts.
     pub fn parts<const COUNT: usize>(self) -> gradlet::Result<[Value; COUNT]> {
         match self {
             Value::Tuple(parts) => parts.try_into().map_err(|_| mixed()),
@@ -162,12 +163,12 @@ impl Value {
         }
     }
 
-    /// An integer of any width.
+    /// Returns an integer of any width.
     pub fn integer(&self) -> gradlet::Result<i64> {
         self.clone().tensor()?.cast(DType::I64)?.item()
     }
 
-    /// The element that a case describes.
+    /// Reads the element in a case.
     pub fn from_json(json: &Json) -> Result<Value> {
         if let Some(parts) = json["tuple"].as_array() {
             return Ok(Value::Tuple(parts.iter().map(Value::from_json).collect::<Result<_>>()?));
@@ -182,7 +183,7 @@ impl Value {
         })
     }
 
-    /// Fails where this is not the element that a case describes.
+    /// Fails if this is not the element in a case.
     pub fn compare(&self, json: &Json) -> Result<()> {
         match self {
             Value::Tuple(parts) => {
@@ -217,7 +218,7 @@ impl Value {
     }
 }
 
-/// The element type that a case describes; `None` for one of a form that only TensorFlow writes so.
+/// Reads the element type in a case. Returns `None` for a form that only TensorFlow has.
 pub fn spec_from_json(json: &Json) -> Result<Option<ElementSpec>> {
     let all = |parts: &Vec<Json>| parts.iter().map(spec_from_json).collect::<Result<Option<Vec<_>>>>();
     if let Some(parts) = json["tuple"].as_array() {
@@ -241,7 +242,7 @@ pub fn spec_from_json(json: &Json) -> Result<Option<ElementSpec>> {
     }))
 }
 
-/// `RaggedTensorSpec(TensorShape([None, None]), tf.int64, 1, tf.int64)`.
+/// Parses a text such as `RaggedTensorSpec(TensorShape([None, None]), tf.int64, 1, tf.int64)`.
 fn ragged_spec(text: &str) -> Result<ElementSpec> {
     let inside = |open: char, close: char| text.split_once(open).and_then(|(_, rest)| rest.split_once(close)).map(|(inside, _)| inside);
     let dims = inside('[', ']').with_context(|| text.to_string())?;
@@ -249,6 +250,6 @@ fn ragged_spec(text: &str) -> Result<ElementSpec> {
     let dims: Vec<Option<u32>> = dims.collect::<Result<_>>()?;
     let name = text.split("tf.").nth(1).and_then(|rest| rest.split(',').next()).with_context(|| text.to_string())?;
     let spec = TensorSpec::new(dtype(name)?, &dims);
-    // A batch of scalars is ragged by name only.
+    // A ragged type of rank 1 is in fact a plain batch of scalars.
     Ok(if dims.len() > 1 { ElementSpec::Ragged(spec) } else { spec.into() })
 }

@@ -1,9 +1,9 @@
-//! Damaged files: what TensorFlow and TensorBoard read before the damage, we read, and all whole records behind it.
+//! Damaged event files. gradlet reads all records that TensorFlow and TensorBoard read before the damage, and all intact records after it.
 
 use super::steps;
 use crate::golden::checks::Checks;
 use anyhow::{Context, Result, ensure};
-use gradlet::proto::Event;
+use gradlet::io::proto::Event;
 use gradlet::summary::{EventReader, Run};
 use prost::Message;
 use serde_json::Value as Json;
@@ -35,7 +35,7 @@ fn one(folder: &Path, case: &Json, offsets: &[usize]) -> Result<()> {
     }
     let wanted = &case["summary_iterator"];
     ensure!(wanted["events"] == before.unwrap_or(all.len()), "{before:?} events before the damage, wanted {}", wanted["events"]);
-    // TensorFlow calls an end within a record's length clean; we say what is left there.
+    // If a file ends within a record's header, TensorFlow reports a clean end. gradlet reports the remaining bytes.
     if let Some(message) = wanted["end"]["message"].as_str() {
         let begins = message.split('\'').next().unwrap_or_default();
         ensure!(errors[0].contains(begins), "{errors:?} instead of {message}");
@@ -54,7 +54,7 @@ fn one(folder: &Path, case: &Json, offsets: &[usize]) -> Result<()> {
     Ok(())
 }
 
-/// The events of the records that begin at `offsets` and have their checksums.
+/// Returns the events of the records at `offsets` whose checksums are correct.
 fn whole(bytes: &[u8], offsets: &[usize]) -> Vec<Event> {
     let mut found = Vec::new();
     let mut seen = HashSet::new();
@@ -63,7 +63,7 @@ fn whole(bytes: &[u8], offsets: &[usize]) -> Vec<Event> {
         let Some(length) = rest.first_chunk().map(|&length| u64::from_le_bytes(length) as usize) else { continue };
         let Some(record) = rest.get(..length.saturating_add(16)) else { continue };
         let stored = |at: usize| record[at..].first_chunk().map(|&crc| u32::from_le_bytes(crc));
-        let right = |range: std::ops::Range<usize>, at: usize| stored(at) == Some(gradlet::tfrecord::masked_crc32c(&record[range]));
+        let right = |range: std::ops::Range<usize>, at: usize| stored(at) == Some(gradlet::io::tfrecord::masked_crc32c(&record[range]));
         if right(0..8, 8) && right(12..12 + length, 12 + length) {
             found.extend(Event::decode(&record[12..12 + length]));
         }

@@ -1,10 +1,10 @@
-//! `NAME.json`: every record of the run `NAME`, and what TensorBoard's `EventAccumulator` reads in it.
+//! Runs `NAME.json`: every record of the run `NAME`, and the data that TensorBoard's `EventAccumulator` reads from it.
 
 use super::{plugins, steps, tensors, written};
 use crate::golden::checks::{Checks, hex};
 use anyhow::{Context, Result, bail, ensure};
-use gradlet::proto::summary::value::Value as Held;
-use gradlet::proto::{Event, GraphDef, SummaryMetadata, event, summary};
+use gradlet::io::proto::summary::value::Value as Held;
+use gradlet::io::proto::{Event, GraphDef, SummaryMetadata, event, summary};
 use gradlet::summary::{EventReader, Kind, Point, PointValue, Run, Series};
 use prost::Message;
 use serde_json::{Value as Json, json};
@@ -24,7 +24,7 @@ pub fn listing(folder: &Path, stem: &str, json: &Json, checks: &mut Checks) -> R
     Ok(())
 }
 
-/// The events of a file are those of a list.
+/// Checks that the events of a file equal those of a list.
 fn records(path: &Path, wanted: &Json) -> Result<()> {
     let found: Vec<Event> = EventReader::open(path)?.collect::<Result<_, _>>()?;
     let wanted = wanted.as_array().context("no list of events")?;
@@ -96,7 +96,7 @@ fn metadata(found: &SummaryMetadata, wanted: &Json, plugin: &str) -> Result<()> 
     Ok(())
 }
 
-/// A run is what an `EventAccumulator` gives.
+/// Checks that a run equals the data of an `EventAccumulator`.
 pub fn accumulated(run: &Run, wanted: &Json) -> Result<()> {
     ensure!(run.damage.is_empty(), "{:?}", run.damage);
     let tags = |kind| json!(run.all().filter(|(of, ..)| *of == kind).map(|(_, tag, _)| tag).collect::<Vec<_>>());

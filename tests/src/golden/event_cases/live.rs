@@ -1,4 +1,4 @@
-//! A reader beside a writer: it sees what was flushed.
+//! Cases of a reader during a write: it sees the flushed events.
 
 use super::steps;
 use crate::golden::checks::Checks;

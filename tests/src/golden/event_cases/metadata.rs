@@ -1,8 +1,8 @@
-//! `NAME_run_metadata.json`: the graphs in what a trace exported to the run `NAME`.
+//! Runs `NAME_run_metadata.json`: the graphs that a trace exported to the run `NAME`.
 
 use crate::golden::checks::Checks;
 use anyhow::{Context, Result, ensure};
-use gradlet::proto::{GraphDef, RunMetadata};
+use gradlet::io::proto::{GraphDef, RunMetadata};
 use gradlet::summary::Run;
 use prost::Message;
 use serde_json::{Value as Json, json};

@@ -1,4 +1,4 @@
-//! Event files that TensorFlow wrote, whole and damaged, and what TensorBoard reads in them.
+//! Event files that TensorFlow wrote, intact and damaged, with the data that TensorBoard reads from them.
 
 mod damage;
 mod listing;
@@ -14,13 +14,13 @@ use serde_json::Value as Json;
 use std::fs;
 use std::path::Path;
 
-/// Runs the cases of a file: in which folder, its name without `.json`, and what is in it.
+/// Function that runs the cases of a file. Its arguments are the folder, the file's name without `.json`, and the file's contents.
 type Run = fn(&Path, &str, &Json, &mut Checks) -> Result<()>;
 
-/// Whether a file is of a form.
+/// Function that returns true if a file has a form.
 type Is = fn(&Json) -> bool;
 
-/// The forms of files, by what only they have.
+/// Forms of files. A field that no other form has identifies each.
 const FORMS: [(Is, Run); 4] = [
     (|json| json.get("event_accumulator").is_some(), listing::listing),
     (|json| json.get("record_offsets").is_some(), damage::damage),
@@ -28,12 +28,12 @@ const FORMS: [(Is, Run); 4] = [
     (|json| json.get("function_graphs").is_some(), metadata::metadata),
 ];
 
-/// Whether a folder is of this form: a file says what an `EventAccumulator` reads.
+/// True if a folder has event cases: one of its files has the data of an `EventAccumulator`.
 pub fn are_in(folder: &Path) -> bool {
     files(folder).is_ok_and(|names| names.iter().any(|name| json(folder, name).is_ok_and(|json| FORMS[0].0(&json))))
 }
 
-/// Runs the cases of all files in a folder; one of a form that is not known is a failure.
+/// Runs the cases of all files in a folder. A file of an unknown form is a failure.
 pub fn run(folder: &Path, checks: &mut Checks) -> Result<()> {
     for name in files(folder)? {
         let json = json(folder, &name)?;
@@ -55,7 +55,7 @@ fn files(folder: &Path) -> Result<Vec<String>> {
     Ok(names)
 }
 
-/// The items of a list of numbers.
+/// Returns the items of a list of numbers.
 fn steps(json: &Json) -> Result<Vec<i64>> {
     json.as_array().context("no list of steps")?.iter().map(|step| step.as_i64().context("a step that is no number")).collect()
 }

@@ -1,9 +1,9 @@
-//! What a listing says beside the events: decoded images and sounds, calls and their errors.
+//! Further contents of a listing: decoded images and sounds, and calls with their errors.
 
 use super::written::strings;
 use crate::golden::fixtures;
 use anyhow::{Context, Result, bail, ensure};
-use gradlet::proto::XSpace;
+use gradlet::io::proto::XSpace;
 use gradlet::summary::{Run, create_file_writer};
 use gradlet::{Summarize, Tensor, image};
 use prost::Message;
@@ -16,7 +16,7 @@ pub fn other(folder: &Path, stem: &str, listing: &Json, key: &str, case: &Json) 
     let run = || Run::read(&folder.join(stem));
     let arrays = || fixtures::tensors(&folder.join(format!("{stem}.safetensors")));
     match key {
-        // Without the rule that forgets points; files of version 2 have none that it takes.
+        // TensorBoard's reader without its rule that purges orphaned points. In version 2 files, the rule purges nothing.
         "purge_orphaned_data_false" => {
             let run = run()?;
             let points = run.all().flat_map(|(_, _, series)| &series.points);
@@ -25,10 +25,10 @@ pub fn other(folder: &Path, stem: &str, listing: &Json, key: &str, case: &Json) 
         }
         "decoded_sizes" => decoded_sizes(&run()?, &arrays()?, case)?,
         "decoded" => sounds(&run()?, &arrays()?, case)?,
-        // Taken by the writer of the same values, in the case "written again".
+        // The case "written again" tests these values.
         "buckets_argument" => (),
         key if key.starts_with("max_outputs_") => (),
-        // The numbers are not given, but any with a NaN among them make the same.
+        // The case does not contain the numbers, but any numbers with a NaN produce the same result.
         "with_nan" => {
             let point = run()?.series("with_nan").and_then(|series| series.points.first().cloned()).context("no series")?;
             let wanted = point.tensor()?.numbers()?.to_vec::<f64>()?;
@@ -89,7 +89,7 @@ fn sounds(run: &Run, arrays: &Arrays, case: &Json) -> Result<()> {
     Ok(())
 }
 
-/// What a call refuses, and what it takes, as TensorFlow's does.
+/// Checks that a call accepts and refuses the same arguments as in TensorFlow.
 fn calls(listing: &Json, key: &str, case: &Json) -> Result<()> {
     let folder = tempfile::tempdir()?;
     for (name, wanted) in case.as_object().context("no object")? {
@@ -98,14 +98,14 @@ fn calls(listing: &Json, key: &str, case: &Json) -> Result<()> {
         let scope = gradlet::Eager::new(&writer.as_default(&device));
         let (one, image) = (Tensor::scalar(&device, 1f32), |dims: &[u32]| Tensor::full(&device, 1u8, dims));
         let called = match name.as_str() {
-            // A scope whose device has no writer tells nobody.
+            // A scope whose device has no writer drops the summary.
             "no_writer_returns" | "noop_writer_returns" => gradlet::Eager::new(&device).scalar("a", &one, 1).map(|()| false),
             "with_writer_returns" | "should_record" => scope.scalar("a", &one, 1).map(|()| true),
             "no_step" => scope.scalar("a", &one, None).map(|()| true),
             "record_if_false_returns" => writer.record_if(false).scalar("a", 1, 1).map(|()| false),
             "record_if_callable_no_step" => writer.record_if(false).scalar("a", 1, None).map(|()| false),
             "vector_as_scalar" => writer.scalar("a", Tensor::full(&device, 1f32, &[2])?, 1).map(|()| true),
-            // What rustc refuses: a string, and an export of what is not traced.
+            // These calls do not compile in Rust: a string as a scalar, and an export without a trace.
             "string_as_scalar" | "export_without_on" => continue,
             "write_after_close" => writer.close().and_then(|()| writer.scalar("a", 1, 1)).map(|()| true),
             "rank3" => writer.image("a", &image(&[2, 2, 1])?, 0).map(|()| true),

@@ -1,17 +1,17 @@
-//! Tensors beside what a listing says of them.
+//! Comparison of tensors with a listing.
 
 use crate::golden::checks::hex;
 use crate::golden::parsed_json::{list, same};
 use anyhow::{Context, Result, ensure};
-use gradlet::Values;
-use gradlet::proto::TensorProto;
-use gradlet::tensor_proto;
+use gradlet::tensor::Values;
+use gradlet::io::proto::TensorProto;
+use gradlet::io;
 use serde_json::{Value as Json, json};
 use sha2::{Digest, Sha256};
 
-/// A message is the tensor `{"dtype", "shape", "data"}`.
+/// Checks that a message equals the tensor `{"dtype", "shape", "data"}`.
 pub fn is(proto: &TensorProto, wanted: &Json) -> Result<()> {
-    let values = tensor_proto::from_proto(proto)?;
+    let values = io::from_proto(proto)?;
     let Values::Strings(strings) = &values else { return same(&values, wanted) };
     ensure!(wanted["dtype"] == "string" && wanted["shape"] == json!(strings.dims()), "strings {}, wanted {wanted}", strings.shape());
     let wanted = list(&wanted["data"])?;
@@ -19,7 +19,7 @@ pub fn is(proto: &TensorProto, wanted: &Json) -> Result<()> {
     strings.values().iter().zip(wanted).try_for_each(|(string, wanted)| text_is(string, wanted))
 }
 
-/// A string is `{"hex"}`, or has `{"bytes", "sha256"}`.
+/// Checks that a string equals `{"hex"}`, or has the length and the digest in `{"bytes", "sha256"}`.
 fn text_is(found: &[u8], wanted: &Json) -> Result<()> {
     if let Some(digits) = wanted["hex"].as_str() {
         ensure!(found == hex(digits)?, "{:?}, wanted {wanted}", String::from_utf8_lossy(found));

@@ -1,18 +1,20 @@
-//! The events of a file written by gradlet, from the values that TensorFlow was given.
+//! Event files that gradlet writes from the same values as TensorFlow.
 
 use crate::golden::fixtures;
 use anyhow::{Context, Result, bail, ensure};
-use gradlet::proto::summary::value::Value as Held;
-use gradlet::proto::{Event, GraphDef, Summary, event, summary};
+use gradlet::io::proto::summary::value::Value as Held;
+use gradlet::io::proto::{Event, GraphDef, Summary, event, summary};
 use gradlet::summary::{EventReader, HParam, SummaryWriter, create_file_writer};
-use gradlet::{Strings, Tensor, image, proto};
+use gradlet::{Tensor, image};
+use gradlet::io::proto;
+use gradlet::tensor::Strings;
 use prost::Message;
 use serde_json::Value as Json;
 use std::cell::Cell;
 use std::collections::HashMap;
 use std::path::Path;
 
-/// Every event of `file` of the run `stem`, written by what gradlet has for it, is the same message.
+/// Writes every event of `file` of the run `stem` with gradlet, and checks that the messages are equal.
 pub fn again(folder: &Path, stem: &str, listing: &Json, file: &str) -> Result<()> {
     let events: Vec<Event> = EventReader::open(&folder.join(file))?.collect::<Result<_, _>>()?;
     let arrays = folder.join(format!("{stem}.safetensors"));
@@ -36,7 +38,7 @@ pub fn again(folder: &Path, stem: &str, listing: &Json, file: &str) -> Result<()
     Ok(())
 }
 
-/// How many calls a listing says to have been accepted that were tried beside the run: what they were given is in no file.
+/// Counts the accepted calls of a listing that are not part of the run. No file contains their arguments.
 fn tried(listing: &Json) -> usize {
     let accepted = |case: &Json| usize::from(case["ok"] == true);
     let of = |case: &Json| accepted(case) + case.as_object().into_iter().flatten().map(|(_, case)| accepted(case)).sum::<usize>();
@@ -46,7 +48,7 @@ fn tried(listing: &Json) -> usize {
 struct Written<'a> {
     listing: &'a Json,
     arrays: &'a HashMap<String, Tensor>,
-    /// How many more values may have no array.
+    /// Number of further values that may lack an array.
     missing: Cell<usize>,
 }
 
@@ -56,7 +58,7 @@ impl Written<'_> {
         let Some(Held::Tensor(tensor)) = &value.value else { return Ok(plain.write_event(event)?) };
         let metadata = value.metadata.clone().unwrap_or_default();
         let writer = if metadata.summary_description.is_empty() { plain.clone() } else { plain.described(&metadata.summary_description) };
-        let given = gradlet::tensor_proto::from_proto(tensor)?;
+        let given = gradlet::io::from_proto(tensor)?;
         match (metadata.plugin_data.as_ref().map_or("", |data| &data.plugin_name), self.array(tag)) {
             ("scalars", _) => writer.scalar(tag, given.numbers()?, step)?,
             ("text", _) => writer.text(tag, given.strings()?.clone(), step)?,
@@ -112,7 +114,7 @@ fn hparams(writer: &SummaryWriter, content: &[u8]) -> Result<()> {
     }
 }
 
-/// Two events are the same but for their times; images have the same pixels, if not the same bytes.
+/// Checks that two events are equal except for their times. Images must have the same pixels, but not the same bytes.
 fn equal(found: &Event, wanted: &Event) -> Result<()> {
     let (mut found, mut wanted) = (normal(found)?, normal(wanted)?);
     for event in [&mut found, &mut wanted] {
@@ -126,7 +128,7 @@ fn normal(event: &Event) -> Result<Event> {
     let mut event = event.clone();
     match &mut event.what {
         Some(event::What::Summary(summary)) => summary.value.iter_mut().try_for_each(normal_value)?,
-        // Maps have no order on the wire.
+        // The entries of a map may be encoded in any order.
         Some(event::What::GraphDef(bytes)) => *bytes = GraphDef::decode(&bytes[..])?.encode_to_vec().into(),
         _ => (),
     }
@@ -153,7 +155,7 @@ fn normal_value(value: &mut summary::Value) -> Result<()> {
     Ok(())
 }
 
-/// The strings of a point's message.
+/// Returns the strings of the first point of a series.
 pub fn strings(run: &gradlet::summary::Run, tag: &str) -> Result<Strings> {
     let point = run.series(tag).and_then(|series| series.points.first()).with_context(|| format!("no series {tag:?}"))?;
     Ok(point.tensor()?.strings()?.clone())

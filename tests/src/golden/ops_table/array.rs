@@ -1,4 +1,4 @@
-//! What moves elements and computes nothing.
+//! Ops that move elements without computing.
 
 use super::{Call, Row, row};
 use crate::golden::fixtures::number;
@@ -87,7 +87,7 @@ fn pad(call: &Call<'_>) -> Result<Vec<Tensor>> {
     call.unary(|x| x.pad(&paddings, mode))
 }
 
-/// The range's ends are tensors, as it is in TensorFlow: so its shape depends on data.
+/// Computes a range. As in TensorFlow, its ends are tensors, so its shape depends on their values.
 fn range_linspace(call: &Call<'_>) -> Result<Vec<Tensor>> {
     let (a, b, step) = (call.input("a")?, call.input("b")?, call.float("delta").unwrap_or(1.0));
     let range = if a.dtype() == DType::F64 {
@@ -99,7 +99,7 @@ fn range_linspace(call: &Call<'_>) -> Result<Vec<Tensor>> {
     Ok(vec![range.cast(a.dtype())?, a.linspace(b, call.dims("num")[0], 0)?])
 }
 
-/// An index as Python writes it: `1:4:2, ..., newaxis, -1`.
+/// Parses an index in Python's syntax, such as `1:4:2, ..., newaxis, -1`.
 fn python_index(text: &str) -> Result<Vec<Index>> {
     let wrong = || Error::message(format!("no index {text:?}"));
     let whole = |text: &str| text.trim().parse::<i64>().map_err(|_| wrong());

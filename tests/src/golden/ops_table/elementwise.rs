@@ -1,4 +1,4 @@
-//! Element by element.
+//! Elementwise ops.
 
 use super::{Call, Row, row};
 use crate::golden::fixtures::number;
@@ -76,7 +76,8 @@ pub static ROWS: &[Row] = &[
     row("where", &[], choose),
 ];
 
-/// `where(c, x, y)`, or of x alone, where its square root must not spoil the gradient: `where(x > 0, sqrt(x), x)`.
+/// Computes `where(c, x, y)`. With x as the only input, computes `where(x > 0, sqrt(x), x)`, in which the gradient of the square root must
+/// not affect the elements that are not positive.
 fn choose(call: &Call<'_>) -> Result<Vec<Tensor>> {
     let x = call.input("x")?;
     let chosen = match call.optional("c") {
@@ -86,7 +87,7 @@ fn choose(call: &Call<'_>) -> Result<Vec<Tensor>> {
     Ok(vec![chosen?])
 }
 
-/// The clipped tensors and the norm; of a tensor alone, without the norm.
+/// Returns the clipped tensors and the norm. For a single tensor, returns no norm.
 fn clip_by_global_norm(call: &Call<'_>) -> Result<Vec<Tensor>> {
     let tensors: Vec<&Tensor> = call.tensors.iter().collect();
     let (mut clipped, norm) = Tensor::clip_by_global_norm(&tensors, call.real("clip_norm", 1.0))?;

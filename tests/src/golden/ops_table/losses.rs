@@ -1,4 +1,4 @@
-//! Losses.
+//! Ops of losses.
 
 use super::{Call, Row, row};
 use crate::golden::fixtures::number;

@@ -1,4 +1,4 @@
-//! From the names and attributes of golden cases to tensor methods.
+//! Table that maps the ops of golden cases, with their attributes, to tensor methods.
 
 mod array;
 mod elementwise;
@@ -13,27 +13,27 @@ use gradlet_core::ops::conv2d::Padding;
 use gradlet_core::{DType, Error, Result, Tensor};
 use serde_json::Value as Json;
 
-/// What a case hands to its op.
+/// Arguments of a case's op.
 pub struct Call<'a> {
-    /// The names of the inputs.
+    /// Names of the inputs.
     pub names: &'a [String],
-    /// The inputs.
+    /// Inputs.
     pub tensors: &'a [Tensor],
-    /// The attributes.
+    /// Attributes of the op.
     pub attributes: &'a Json,
 }
 
 /// An op of the cases.
 pub struct Row {
-    /// Its name there.
+    /// Name of the op in the cases.
     name: &'static str,
-    /// The attributes that `forward` obeys; `name=value` where it knows one value only.
+    /// Attributes that `forward` supports. `name=value` means that it supports only this value.
     attributes: &'static [&'static str],
-    /// Computes the outputs, in the order of the case.
+    /// Function that computes the outputs, in the order of the case.
     pub forward: fn(&Call<'_>) -> Result<Vec<Tensor>>,
 }
 
-/// The row for `op`. If there is none, or an attribute asks for what is not known, gives the name of what is not known.
+/// Returns the row for `op`. If there is none, or if it does not support an attribute, the error is the name of the op or the attribute.
 pub fn find(op: &str, attributes: &Json) -> Result<&'static Row, String> {
     let row = TABLE.iter().copied().flatten().find(|row| row.name == op).ok_or(op)?;
     for (name, value) in attributes.as_object().into_iter().flatten() {
@@ -53,7 +53,7 @@ pub fn find(op: &str, attributes: &Json) -> Result<&'static Row, String> {
     Ok(row)
 }
 
-/// True if `op` computes each element by itself, but for norms.
+/// True if `op` computes each element independently. Clipping by norms is included, although it does not.
 pub fn is_elementwise(op: &str) -> bool {
     elementwise::ROWS.iter().any(|row| row.name == op)
 }
@@ -83,7 +83,7 @@ impl Call<'_> {
         self.attributes[name].as_str().unwrap_or_default()
     }
 
-    /// A list of whole numbers, or one alone; `None` where the attribute is null or not there.
+    /// Returns a list of integers. A single integer is a list of one. Returns `None` if the attribute is null or missing.
     fn numbers(&self, name: &str) -> Option<Vec<i64>> {
         match &self.attributes[name] {
             Json::Null => None,
@@ -116,7 +116,7 @@ impl Call<'_> {
         }
     }
 
-    /// The activation that an attribute names: none where it is null, `default` where it is not there.
+    /// Returns the activation that an attribute names: linear if it is null, and `default` if it is missing.
     fn activation(&self, name: &str, default: Activation) -> Result<Activation> {
         match self.attributes.get(name) {
             None => Ok(default),
@@ -146,11 +146,11 @@ impl Call<'_> {
         DType::ALL.into_iter().find(|dtype| dtype.name() == wanted).ok_or_else(|| Error::message(format!("no element type {wanted}")))
     }
 
-    /// A reduction: over all axes where none are named, over none where the list of them is empty.
+    /// Computes a reduction. Without the attribute `axis`, it reduces all axes. With an empty list, it reduces none.
     fn reduce(&self, op: impl Fn(&Tensor, &[i32]) -> Result<Tensor>) -> Result<Vec<Tensor>> {
         let axes = self.numbers("axis").map(|axes| axes.into_iter().map(|axis| axis as i32).collect::<Vec<_>>());
         match axes {
-            // As over a new axis of 1.
+            // Equivalent: a reduction over a new axis of size 1.
             Some(axes) if axes.is_empty() => self.unary(|x| op(&x.expand_dims(-1)?, &[-1])?.reshape(x.dims())),
             axes => self.unary(|x| op(x, &axes.clone().unwrap_or_default())),
         }
@@ -161,7 +161,7 @@ const fn row(name: &'static str, attributes: &'static [&'static str], forward: f
     Row { name, attributes, forward }
 }
 
-/// Every row, by what the ops do.
+/// All rows, grouped by kind of op.
 static TABLE: [&[Row]; 6] = [elementwise::ROWS, reduce::ROWS, array::ROWS, nn::ROWS, recurrent::ROWS, losses::ROWS];
 
 #[cfg(test)]
@@ -170,7 +170,7 @@ mod tests {
     use gradlet_core::ops;
     use serde_json::json;
 
-    /// Keras's names of activations that need no argument.
+    /// Keras's names of the activations without arguments.
     const ACTIVATIONS: [&str; 31] = [
         "celu",
         "elu",
@@ -205,7 +205,7 @@ mod tests {
         "tanh_shrink",
     ];
 
-    /// A layer's op, the names of its tensors, and their dimensions.
+    /// Op of a layer, with the names and the dimensions of its tensors.
     type Sample = (&'static str, [&'static str; 2], [&'static [u32]; 2]);
 
     #[test]

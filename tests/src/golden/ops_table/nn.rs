@@ -1,4 +1,4 @@
-//! Contractions, windows, normalisation.
+//! Ops of matrix products, convolutions, pooling and normalization.
 
 use super::{Call, Row, row};
 use gradlet_core::layers::{BatchNormalization, BatchNormalizationWeights};

@@ -13,7 +13,7 @@ pub static ROWS: &[Row] = &[
     row("gru", SEQUENCE, |call| call.sequence(call.gru()?)),
 ];
 
-/// What cells and layers are given.
+/// Attributes of cells and layers.
 const SEQUENCE: &[&str] = &[
     "units",
     "activation",
@@ -51,13 +51,13 @@ impl Call<'_> {
         Ok(cell.reset_after(self.attributes["reset_after"].as_bool().unwrap_or(true)))
     }
 
-    /// Kernel, recurrent kernel, and the bias if there is one.
+    /// Returns the kernel, the recurrent kernel, and the bias if there is one.
     fn weights(&self) -> Result<Vec<Tensor>> {
         let kernels = [self.input("kernel")?.clone(), self.input("recurrent_kernel")?.clone()];
         Ok(kernels.into_iter().chain(self.optional("bias").cloned()).collect())
     }
 
-    /// The inputs `prefix0`, `prefix1`, …
+    /// Returns the inputs `prefix0`, `prefix1`, …
     fn states(&self, prefix: &str) -> Vec<Tensor> {
         (0..).map_while(|index| self.optional(&format!("{prefix}{index}")).cloned()).collect()
     }

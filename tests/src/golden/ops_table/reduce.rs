@@ -1,4 +1,4 @@
-//! Reductions, and what runs along an axis.
+//! Reductions, and other ops along an axis.
 
 use super::{Call, Row, row};
 use gradlet_core::{Result, Tensor};

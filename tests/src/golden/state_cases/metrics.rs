@@ -1,4 +1,4 @@
-//! `metrics.json`.
+//! Cases of metrics: `metrics.json`.
 
 use super::{Given, floats, read_file, value};
 use crate::golden::case::{Body, Case};
@@ -11,7 +11,7 @@ use gradlet_core::{Error, Result as CoreResult, Scope, Tensor};
 use serde_json::Value as Json;
 use std::sync::Arc;
 
-/// The cases of `metrics.json`.
+/// Reads the cases of `metrics.json`.
 pub fn read(folder: &mut Folder) -> Result<Vec<Case>> {
     read_file(folder, "metrics.json", |folder, json, case| {
         let (name, attributes) = (text(json, "metric")?, &json["attrs"]);
@@ -24,7 +24,7 @@ pub fn read(folder: &mut Folder) -> Result<Vec<Case>> {
     })
 }
 
-/// A metric of values alone, fed with the values in place of predictions.
+/// A metric of values without labels. It receives the values in place of predictions.
 struct Values<M>(M);
 
 impl<M: Module> Module for Values<M> {
@@ -48,7 +48,7 @@ macro_rules! metrics_of_values {
 }
 metrics_of_values!(Mean Sum);
 
-/// A metric with its given arguments, or the name of what is not known.
+/// Creates a metric with the given arguments. The error is the name of an unknown metric or option.
 fn metric(name: &str, attributes: &Json) -> Result<Box<dyn Metric>, String> {
     let given = &Given(attributes);
     let known = |options: &[&str]| given.check(options).map_err(|option| format!("{name}.{option}"));
@@ -162,7 +162,7 @@ fn auc(given: &Given<'_>) -> Result<Auc, String> {
     })
 }
 
-/// Which inputs of the case are the labels, predictions and weights of a batch.
+/// Indices of a batch's labels, predictions and weights in the inputs of the case.
 struct Batch {
     y_true: usize,
     y_pred: usize,
@@ -193,7 +193,7 @@ fn read_batches(folder: &mut Folder, json: &Json, case: &mut Case, metric: (Stri
     Ok(())
 }
 
-/// Updates the metric with each batch; gives its result and state each time.
+/// Creates a body that updates the metric with each batch. Its outputs are the metric's result and state after each.
 fn batches_body(batches: Vec<Batch>, states: Vec<String>, (name, attributes): (String, Json)) -> Body {
     Arc::new(move |scope: &dyn Scope, tensors: &[Tensor]| {
         let metric = metric(&name, &attributes).map_err(Error::message)?;

@@ -1,7 +1,7 @@
-//! Cases of what has state: optimizers and metrics, over several steps; and learning-rate schedules.
+//! Cases of optimizers and metrics, which have state, over several steps. Also cases of learning-rate schedules.
 //!
-//! All steps of a case are one function: its inputs are the gradients, batches or numbers of every step, its outputs what the
-//! reference had after each.
+//! All steps of a case are one function. Its inputs are the gradients, batches or numbers of every step. Its outputs are the results and
+//! the state after each step.
 
 mod metrics;
 mod optimizers;
@@ -17,7 +17,7 @@ use anyhow::{Context, Result};
 use gradlet_core::{DType, Shape, TensorType};
 use serde_json::Value as Json;
 
-/// The cases of a file. `fill` gives each its group and, if all of it is known, its inputs, outputs and body.
+/// Reads the cases of a file. `fill` sets the group of each case and, if the suite supports it, its inputs, outputs and body.
 fn read_file(folder: &mut Folder, file: &str, fill: impl Fn(&mut Folder, &Json, &mut Case) -> Result<()>) -> Result<Vec<Case>> {
     let kind = file.trim_end_matches(".json");
     let cases = folder.cases(file)?;
@@ -32,13 +32,13 @@ fn read_file(folder: &mut Folder, file: &str, fill: impl Fn(&mut Folder, &Json, 
     cases.iter().map(read).collect()
 }
 
-/// A value of a known element type, or the case cannot be run.
+/// Reads a value. Fails if gradlet does not support its element type.
 fn value(folder: &mut Folder, json: &Json, key: &Json, name: String) -> Result<Value> {
     let key = key.as_str().context("a tensor key is not text")?;
     folder.value(text(json, "file")?, key, &name)?.with_context(|| format!("the element type of {key} is not known"))
 }
 
-/// A number, or a list of numbers, as f32.
+/// Reads a number, or a list of numbers, as f32.
 fn floats(name: String, json: &Json) -> Result<Value> {
     let (numbers, dims) = match json.as_array() {
         Some(list) => (list.iter().map(number).collect(), vec![list.len() as u32]),
@@ -49,7 +49,7 @@ fn floats(name: String, json: &Json) -> Result<Value> {
     Ok(Value { name, tensor_type: TensorType::new(DType::F32, Shape::new(&dims)?), bytes })
 }
 
-/// The options of a case: those that are null count as not given.
+/// Options of a case. An option that is null counts as missing.
 struct Given<'a>(&'a Json);
 
 impl Given<'_> {
@@ -65,13 +65,13 @@ impl Given<'_> {
         self.get(option).and_then(Json::as_bool).unwrap_or(false)
     }
 
-    /// A list of numbers, or one alone.
+    /// Returns a list of numbers. A single number is a list of one.
     fn numbers(&self, option: &str) -> Option<Vec<f64>> {
         let value = self.get(option)?;
         value.as_array().map_or_else(|| number(value).map(|number| vec![number]), |list| list.iter().map(number).collect())
     }
 
-    /// Fails with the first option that is not among `known`.
+    /// Fails with the name of the first option that is not in `known`.
     fn check(&self, known: &[&str]) -> Result<(), String> {
         let given = self.0.as_object().into_iter().flatten();
         let unknown = given.filter(|(_, value)| !value.is_null()).find(|(option, _)| !known.contains(&option.as_str()));

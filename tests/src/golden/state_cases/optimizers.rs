@@ -1,4 +1,4 @@
-//! `optimizers.json`.
+//! Cases of optimizers: `optimizers.json`.
 
 use super::schedules::schedule;
 use super::{Given, read_file, value};
@@ -12,7 +12,7 @@ use gradlet_core::{Error, Scope, Tensor, Variable};
 use serde_json::Value as Json;
 use std::sync::Arc;
 
-/// The cases of `optimizers.json`.
+/// Reads the cases of `optimizers.json`.
 pub fn read(folder: &mut Folder) -> Result<Vec<Case>> {
     read_file(folder, "optimizers.json", |folder, json, case| {
         let (name, given) = (text(json, "optimizer")?, &json["attrs"]["given"]);
@@ -25,11 +25,11 @@ pub fn read(folder: &mut Folder) -> Result<Vec<Case>> {
     })
 }
 
-/// The options of every optimizer.
+/// Options that every optimizer has.
 const COMMON: &[&str] =
     &["learning_rate", "weight_decay", "clipnorm", "global_clipnorm", "clipvalue", "use_ema", "ema_momentum", "ema_overwrite_frequency"];
 
-/// An optimizer with its given options, or the name of what is not known.
+/// Creates an optimizer with the given options. The error is the name of an unknown optimizer or option.
 fn optimizer(name: &str, given: &Json) -> Result<Box<dyn Optimizer>, String> {
     let given = &Given(given);
     let known = |options: &[&str]| given.check(&[COMMON, options].concat()).map_err(|option| format!("{name}.{option}"));
@@ -108,7 +108,7 @@ fn common<R: Rule + 'static>(given: &Given<'_>, mut optimizer: Descent<R>) -> Bo
     Box::new(optimizer.use_ema(given.flag("use_ema")))
 }
 
-/// Where the gradient of a weight is among the inputs of a step: all of it, or the indices and the values of some rows
+/// Indices of a weight's gradient in the inputs of a step. The gradient is complete, or consists of the indices and the values of some rows
 /// (TensorFlow's `IndexedSlices`).
 #[derive(Clone, Copy)]
 enum Place {
@@ -143,7 +143,7 @@ fn read_steps(folder: &mut Folder, json: &Json, case: &mut Case, optimizer: (Str
     Ok(())
 }
 
-/// Applies the optimizer with each step's gradients, and gives all of its state after each.
+/// Creates a body that applies the optimizer to each step's gradients. Its outputs are the complete state after each step.
 fn steps_body(initial: Vec<Value>, places: Vec<Place>, states: Vec<String>, (name, given): (String, Json)) -> Body {
     Arc::new(move |scope: &dyn Scope, inputs: &[Tensor]| {
         let optimizer = optimizer(&name, &given).map_err(Error::message)?;

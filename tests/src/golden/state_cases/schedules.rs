@@ -1,17 +1,15 @@
-//! `schedules.json`.
+//! Cases of learning-rate schedules: `schedules.json`.
 
 use super::{Given, floats, read_file};
 use crate::golden::case::{Case, Value};
 use crate::golden::fixtures::{Folder, text};
 use anyhow::{Context, Result};
-use gradlet_core::schedules::{
-    CosineDecay, CosineDecayRestarts, ExponentialDecay, InverseTimeDecay, PiecewiseConstantDecay, PolynomialDecay, Schedule,
-};
+use gradlet_core::optimizers::schedules::{CosineDecay, CosineDecayRestarts, ExponentialDecay, InverseTimeDecay, PiecewiseConstantDecay, PolynomialDecay, Schedule};
 use gradlet_core::{DType, Scope, Shape, Tensor, TensorType};
 use serde_json::Value as Json;
 use std::sync::Arc;
 
-/// The cases of `schedules.json`: from the numbers of steps to their learning rates.
+/// Reads the cases of `schedules.json`. Their inputs are step numbers, and their outputs the learning rates.
 pub fn read(folder: &mut Folder) -> Result<Vec<Case>> {
     read_file(folder, "schedules.json", |_, json, case| {
         let name = text(json, "schedule")?;
@@ -35,7 +33,7 @@ pub fn read(folder: &mut Folder) -> Result<Vec<Case>> {
     })
 }
 
-/// A schedule with its arguments, or the name of what is not known.
+/// Creates a schedule with its arguments. The error is the name of an unknown schedule or option.
 pub fn schedule(name: &str, attributes: &Json) -> Result<Box<dyn Schedule>, String> {
     let given = Given(attributes);
     let known = |options: &[&str]| given.check(options).map_err(|option| format!("{name}.{option}"));

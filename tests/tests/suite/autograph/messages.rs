@@ -2,19 +2,19 @@
 
 use gradlet_core::autograph::{autograph, range};
 use gradlet_core::control::cond;
-use gradlet_core::{Eager, Error, Function, Record, Result, Scope, Tensor, ops};
+use gradlet_core::{Differentiate, Eager, Error, Function, Result, Scope, Tensor, ops};
 
 fn scope() -> Eager {
     Eager::new(&ops::portable_cpu())
 }
 
-fn traced(f: fn(Tensor) -> Result<Tensor>, x: impl gradlet_core::Element) -> Result<Tensor> {
+fn traced(f: fn(Tensor) -> Result<Tensor>, x: impl gradlet_core::tensor::Element) -> Result<Tensor> {
     let scope = scope();
     let x = Tensor::scalar(&scope.device(), x);
     Function::new(move |_: &dyn Scope, x: Tensor| f(x)).call(&scope, x)
 }
 
-fn message(f: fn(Tensor) -> Result<Tensor>, x: impl gradlet_core::Element) -> String {
+fn message(f: fn(Tensor) -> Result<Tensor>, x: impl gradlet_core::tensor::Element) -> String {
     traced(f, x).unwrap_err().to_string()
 }
 

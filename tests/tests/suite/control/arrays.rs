@@ -1,7 +1,7 @@
 //! TensorArray, as the logs of TensorFlow's programs.
 
 use crate::control::{eager, error, f32s, floats, i32s, ints};
-use gradlet_core::{DType, Record, Result, TensorArray};
+use gradlet_core::{DType, Differentiate, Result, TensorArray};
 
 fn array(dtype: DType, size: u32) -> TensorArray {
     TensorArray::new(&eager(), dtype, size, false)

@@ -3,7 +3,7 @@
 use crate::control::eager;
 use gradlet_core::control::{WhileOptions, cond, while_loop};
 use gradlet_core::device::AlignedBytes;
-use gradlet_core::{Artifact, DType, Eager, Function, Program, Record, Result, Scope, Session, Tensor, TensorArray, Variable, ops};
+use gradlet_core::{Artifact, DType, Differentiate, Eager, Function, Program, Result, Scope, Session, Tensor, TensorArray, Variable, ops};
 use proptest::prelude::*;
 use std::cell::RefCell;
 use std::sync::{Arc, Mutex};
@@ -78,7 +78,7 @@ impl Run<'_> {
         match self.mode {
             Mode::Control => unreachable!(),
             Mode::Record(made) => {
-                let decision = by.item::<gradlet_core::Bool>()?.get();
+                let decision = by.item::<gradlet_core::tensor::Bool>()?.get();
                 made.lock().unwrap().push(decision);
                 Ok(decision)
             }

@@ -1,8 +1,8 @@
 //! Loops over slices.
 
 use crate::control::{eager, error, f32s, floats, i32s, ints};
-use gradlet_core::scan::{ScanOptions, foldl, map_fn, scan};
-use gradlet_core::{DType, Record, Result, Tensor};
+use gradlet_core::control::{ScanOptions, foldl, map_fn, scan};
+use gradlet_core::{DType, Differentiate, Result, Tensor};
 
 #[test]
 fn scans_as_tensorflow() -> Result<()> {

@@ -2,8 +2,8 @@
 
 use crate::control::{eager, error, f32s, floats, i32s, ints};
 use gradlet_core::control::{WhileOptions, cond, while_loop};
-use gradlet_core::structure::Structure;
-use gradlet_core::{DType, Function, Record, Result, Scope, Tensor, TensorArray, Variable};
+use gradlet_core::function::Structure;
+use gradlet_core::{DType, Differentiate, Function, Result, Scope, Tensor, TensorArray, Variable};
 
 /// What `body` gives for `argument`, traced and compiled.
 fn run<A: Structure, R: Structure>(argument: A, body: impl Fn(&dyn Scope, A) -> Result<R> + Send + Sync + 'static) -> Result<R> {

@@ -3,7 +3,7 @@
 use crate::function::log::{Log, Out, Outcome, differs, given, none};
 use crate::function::python::{Arg, eval, scalar, vector};
 use gradlet_core::control::{WhileOptions, while_loop};
-use gradlet_core::{DType, Function, Record, Result, Scope, Tensor, TensorArray};
+use gradlet_core::{DType, Differentiate, Function, Result, Scope, Tensor, TensorArray};
 use serde_json::json;
 
 pub fn tensor_array_write_read(log: &mut Log) {

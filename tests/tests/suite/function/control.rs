@@ -3,9 +3,9 @@
 use crate::function::log::{Log, differs, fail, given, none};
 use crate::function::python::{Arg, eval, scalar};
 use gradlet_core::control::{WhileOptions, cond, switch_case, while_loop};
-use gradlet_core::observe::{Finite, observed};
-use gradlet_core::scan::foldl;
-use gradlet_core::{DType, Function, Print, Record, Result, Scope, Tensor, TensorSpec, ops};
+use gradlet_core::scope::{Finite, observed};
+use gradlet_core::control::foldl;
+use gradlet_core::{DType, Differentiate, Function, Print, Result, Scope, Tensor, TensorSpec, ops};
 
 /// Whether `x` is greater than `value`.
 fn over(x: &Tensor, value: f64) -> Result<Tensor> {

@@ -1,7 +1,8 @@
 //! The calls of the logged programs, read as far as their arguments go.
 
-use gradlet_core::structure::{Part, Structure};
-use gradlet_core::{Bool, DType, Element, Tensor, Variable, ops};
+use gradlet_core::function::{Part, Structure};
+use gradlet_core::{DType, Tensor, Variable, ops};
+use gradlet_core::tensor::{Bool, Element};
 use gradlet_tests::golden::parsed_json::dtype;
 use std::collections::HashMap;
 

@@ -2,7 +2,7 @@
 
 use crate::function::log::{Log, differs, given, none};
 use crate::function::python::{Arg, scalar, vector};
-use gradlet_core::structure::Structure;
+use gradlet_core::function::Structure;
 use gradlet_core::{Function, Print, Scope, Tensor, Variable};
 use serde_json::json;
 use std::sync::atomic::{AtomicUsize, Ordering};

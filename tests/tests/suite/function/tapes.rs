@@ -3,8 +3,9 @@
 use crate::function::log::{Log, Out, differs, given, none};
 use crate::function::python::{eval, scalar, vector};
 use gradlet_core::autodiff::TapeOptions;
-use gradlet_core::scope::Backward;
-use gradlet_core::{DType, Function, Record, Result, Scope, Tape, Tensor, Variable};
+use gradlet_core::custom_op::Backward;
+use gradlet_core::{DType, Differentiate, Function, Result, Scope, Tensor, Variable};
+use gradlet_core::autodiff::Tape;
 use std::collections::BTreeMap;
 
 fn variable(log: &Log, value: f32) -> Variable {
@@ -171,7 +172,7 @@ pub fn custom_gradient(log: &mut Log) {
     let tape = log.scope.tape();
     let x = tape.watch(&vector(&[-1.0f32, 2.0])).unwrap();
     let rule = |of: &Backward<'_>| Ok([Some(of.dy()?.mul_scalar(0.1)?)].into_iter().collect());
-    let y = gradlet_core::custom_gradient(&[&x], |x| Ok(vec![x[0].maximum(&x[0].like(0.0)?)?]), rule).unwrap().remove(0);
+    let y = gradlet_core::autodiff::custom_gradient(&[&x], |x| Ok(vec![x[0].maximum(&x[0].like(0.0)?)?]), rule).unwrap().remove(0);
     log.run(&[], none, |call| match call.text.as_str() {
         "y" => given(Ok(y.clone())),
         _ => given(tape.gradient(&y, &x)),

@@ -2,7 +2,7 @@
 
 use crate::function::log::{Log, differs, fail, given, none};
 use crate::function::python::{Arg, scalar, tuple};
-use gradlet_core::structure::{Part, Structure};
+use gradlet_core::function::{Part, Structure};
 use gradlet_core::{DType, Function, Print, Result, Scope, Tensor, TensorSpec, Variable};
 use serde_json::json;
 use std::sync::{Arc, Mutex};

@@ -1,6 +1,6 @@
 //! Values and gradients at kinks and edges, held against TensorFlow's.
 
-use gradlet_core::{Eager, Record, Result, Tensor, ops};
+use gradlet_core::{Differentiate, Eager, Result, Tensor, ops};
 
 type Function = fn(&[Tensor]) -> Result<Tensor>;
 

@@ -7,8 +7,8 @@ mod nn;
 mod reduce;
 
 use gradlet_core::device::Device;
-use gradlet_core::scope::{Gradient, Op};
-use gradlet_core::{Eager, Record, Result, Scope, Tensor, ops};
+use gradlet_core::custom_op::{Gradient, Op};
+use gradlet_core::{Differentiate, Eager, Result, Scope, Tensor, ops};
 use gradlet_tests::random::Random;
 use proptest::prelude::any;
 use proptest::test_runner::{Config, RngAlgorithm, TestCaseError, TestRng, TestRunner};

@@ -2,7 +2,7 @@
 
 use super::{Maker, Trial};
 use gradlet_core::ops::conv2d::{Conv2DOptions, Padding};
-use gradlet_core::scope::Op;
+use gradlet_core::custom_op::Op;
 use gradlet_core::{Eager, Scope, Tensor, ops};
 
 pub fn trial(maker: &mut Maker, name: &str) -> Option<Trial> {

@@ -1,9 +1,11 @@
 //! What TensorBoard's own EventAccumulator reads from gradlet's files, beside what it reads from TensorFlow's.
 
 use crate::tensorboard::python;
-use gradlet::proto::{GraphDef, SummaryMetadata, summary_metadata::PluginData};
+use gradlet::io::proto::{GraphDef, SummaryMetadata};
+use gradlet::io::proto::summary_metadata::PluginData;
 use gradlet::summary::{self, HParam, Run, SummaryWriter};
-use gradlet::{DType, Strings, Tensor, Values, tensor_proto};
+use gradlet::{DType, Tensor, io};
+use gradlet::tensor::{Strings, Values};
 use gradlet_tests::random::Random;
 use prost::Message;
 use serde_json::{Value, json};
@@ -62,8 +64,8 @@ impl Item {
             What::Raw(values, plugin, content) => {
                 let plugin_data = Some(PluginData { plugin_name: plugin.to_string(), content: content.to_vec().into() });
                 let tensor = match values {
-                    Values::Numbers(tensor) => tensor_proto::to_proto(tensor).unwrap(),
-                    Values::Strings(strings) => tensor_proto::strings_to_proto(strings),
+                    Values::Numbers(tensor) => io::to_proto(tensor).unwrap(),
+                    Values::Strings(strings) => io::strings_to_proto(strings),
                 };
                 writer.write(tag, tensor, Some(SummaryMetadata { plugin_data, ..SummaryMetadata::default() }), step)
             }
@@ -132,11 +134,11 @@ fn strings(strings: &Strings) -> Value {
     json!({ "shape": strings.dims(), "strings": strings.values().iter().map(|text| hex(text)).collect::<Vec<_>>() })
 }
 
-fn tensor<T: gradlet::Element>(values: &[T], dims: &[u32]) -> Tensor {
+fn tensor<T: gradlet::tensor::Element>(values: &[T], dims: &[u32]) -> Tensor {
     Tensor::new(&gradlet::cpu(), values, dims).unwrap()
 }
 
-fn scalar<T: gradlet::Element>(value: T) -> What {
+fn scalar<T: gradlet::tensor::Element>(value: T) -> What {
     What::Scalar(tensor(&[value], &[]))
 }
 

@@ -4,12 +4,13 @@ use crate::tensorboard::python;
 use gradlet::layers::{Activation, Conv2D, Dense, Flatten, Sequential};
 use gradlet::losses::SparseCategoricalCrossentropy;
 use gradlet::metrics::SparseCategoricalAccuracy;
-use gradlet::model::callbacks::{TensorBoard, UpdateFreq};
-use gradlet::model::{Compile, Fit, Model};
+use gradlet::train::callbacks::{TensorBoard, UpdateFreq};
+use gradlet::train::{Compile, Fit, Model};
 use gradlet::optimizers::Adam;
-use gradlet::proto::GraphDef;
+use gradlet::io::proto::GraphDef;
 use gradlet::summary::Run;
-use gradlet::{Eager, Tensor, npy};
+use gradlet::{Eager, Tensor};
+use gradlet::io::npy;
 use prost::Message;
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -55,7 +56,7 @@ fn both(settings: &str, callback: impl Fn(&Path) -> TensorBoard) -> [[Told; 2]; 
         .epochs(3)
         .shuffle(false)
         .validation_data((&validation.0, &validation.1))
-        .verbose(gradlet::model::Verbose::Silent);
+        .verbose(gradlet::train::Verbose::Silent);
     let model = model();
     model.set_weights(&weights).unwrap();
     model.fit((&x, &y), fit.callback(callback(&ours))).unwrap();
@@ -106,7 +107,7 @@ fn trained(run_eagerly: bool, settings: impl Fn(TensorBoard) -> TensorBoard) -> 
     model.compile(Compile::new(Adam::new(0.01), loss).run_eagerly(run_eagerly)).unwrap();
     let x = Tensor::random_uniform(model.scope(), &[20, 4, 4, 1]).unwrap();
     let y = Tensor::full(&gradlet::cpu(), 1i32, &[20]).unwrap();
-    let fit = Fit::new().batch_size(5).epochs(3).verbose(gradlet::model::Verbose::Silent);
+    let fit = Fit::new().batch_size(5).epochs(3).verbose(gradlet::train::Verbose::Silent);
     model.fit((&x, &y), fit.callback(settings(TensorBoard::new(folder.path())))).unwrap();
     assert!(!folder.path().join("validation").exists(), "nothing was validated");
     Run::read(&folder.path().join("train")).unwrap()

@@ -4,7 +4,7 @@ use crate::tensorboard::browser::Browser;
 use crate::tensorboard::server::TensorBoard;
 use gradlet::monitor::Monitor;
 use gradlet::summary;
-use gradlet::telemetry::Frame;
+use gradlet::runtime::telemetry::Frame;
 use std::collections::HashMap;
 use std::io::Read;
 use std::process::{ChildStdout, Command, Stdio};

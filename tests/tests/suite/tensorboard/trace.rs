@@ -2,7 +2,7 @@
 
 use crate::tensorboard::browser::Browser;
 use crate::tensorboard::server::TensorBoard;
-use gradlet::Digits;
+use gradlet::datasets::Digits;
 use std::path::Path;
 
 #[allow(dead_code)]

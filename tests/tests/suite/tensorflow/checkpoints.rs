@@ -6,8 +6,8 @@ use gradlet::checkpoint::bundle::BundleReader;
 use gradlet::layers::*;
 use gradlet::losses::{Loss, SparseCategoricalCrossentropy};
 use gradlet::optimizers::*;
-use gradlet::schedules::ExponentialDecay;
-use gradlet::{DType, Eager, Record, Result, Scope, Tensor, Variable};
+use gradlet::optimizers::schedules::ExponentialDecay;
+use gradlet::{DType, Differentiate, Eager, Result, Scope, Tensor, Variable};
 use std::collections::BTreeMap;
 use std::path::Path;
 

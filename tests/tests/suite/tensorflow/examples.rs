@@ -2,9 +2,9 @@
 
 use crate::tensorflow::python;
 use bytes::Bytes;
-use gradlet::example::{Example, Feature, SequenceExample};
-use gradlet::proto::Features;
-use gradlet::tfrecord::{Compression, RecordWriter, Records};
+use gradlet::io::example::{Example, Feature, SequenceExample};
+use gradlet::io::proto::Features;
+use gradlet::io::tfrecord::{Compression, RecordWriter, Records};
 use gradlet_tests::golden::checks::Checks;
 use gradlet_tests::golden::example_cases;
 use gradlet_tests::random::Random;

@@ -2,7 +2,7 @@
 
 use crate::tensorflow::python;
 use gradlet::image::{self, ResizeMethod, ResizeOptions};
-use gradlet::npy::{self, Npy};
+use gradlet::io::npy::{self, Npy};
 use gradlet::{DType, Tensor, io};
 use gradlet_tests::golden::image_cases::largest_difference;
 use gradlet_tests::random::Random;

@@ -1,7 +1,7 @@
 //! TFRecord files.
 
 use super::python;
-use gradlet::tfrecord::{Compression, RecordFiles, RecordReader, RecordWriter};
+use gradlet::io::tfrecord::{Compression, RecordFiles, RecordReader, RecordWriter};
 use gradlet_tests::random::Random;
 use std::path::Path;
 

@@ -8,13 +8,14 @@ use crate::tensor::scope::Scope;
 use crate::tensor::variable::Variable;
 use alloc::vec::Vec;
 
-/// Three gates side by side, `z r h`, of `x · kernel + bias[0]` and `h · recurrent_kernel + bias[1]`: `z = σ(x_z + h_z)`, `r = σ(x_r +
-/// h_r)`,
-/// `h' = z · h + (1 − z) · activation(x_h + r · h_h)`, which is output and state. With `reset_after(false)` the last summand is
-/// `(r · h) · recurrent_kernel`, and there is one bias.
+/// Cell of a gated recurrent unit. `x · kernel + bias[0]` and `h · recurrent_kernel + bias[1]` each hold three gates side by side,
+/// `z r h`. The gates are `z = σ(x_z + h_z)` and `r = σ(x_r + h_r)`. The new state is
+/// `h' = z · h + (1 − z) · activation(x_h + r · h_h)`, which is also the output. With `reset_after(false)`, the last summand is
+/// `(r · h) · recurrent_kernel` and there is only one bias.
 ///
-/// Kernel `[features, 3 · units]`, Glorot uniform; recurrent kernel `[units, 3 · units]`, orthogonal; bias `[2, 3 · units]`, or
-/// `[3 · units]` with `reset_after(false)`, zeros. The activation is tanh, σ is the sigmoid.
+/// The kernel has the shape `[features, 3 · units]` and is initialised Glorot uniform. The recurrent kernel has the shape
+/// `[units, 3 · units]` and is initialised as an orthogonal matrix. The bias has the shape `[2, 3 · units]`, or `[3 · units]` with
+/// `reset_after(false)`, and is initialised with zeros. The activation is tanh, and σ is the sigmoid.
 #[derive(Module)]
 pub struct GRUCell {
     units: u32,
@@ -39,7 +40,7 @@ pub struct GRUCell {
 pub type GRU = RNN<GRUCell>;
 
 impl GRUCell {
-    /// A cell of so many units.
+    /// Creates a cell with `units` units.
     pub fn new(units: u32) -> GRUCell {
         let (activation, recurrent_activation) = (Activation::Tanh, Activation::Sigmoid);
         GRUCell { units, activation, recurrent_activation, reset_after: true, weights: CellWeights::new() }
@@ -47,18 +48,18 @@ impl GRUCell {
 }
 
 impl GRU {
-    /// A layer of so many units.
+    /// Creates a layer with `units` units.
     pub fn new(units: u32) -> GRU {
         RNN::of(GRUCell::new(units))
     }
 }
 
 cell_options! { GRUCell {
-    /// The same with this activation of the cell; at first tanh.
+    /// Sets the activation of the cell (default tanh).
     activation: Activation,
-    /// The same with this activation of the gates; at first the sigmoid.
+    /// Sets the activation of the gates (default sigmoid).
     recurrent_activation: Activation,
-    /// The same with the reset gate applied after the product with the recurrent kernel, or before; at first after.
+    /// Sets whether the reset gate applies after the product with the recurrent kernel, instead of before (default true).
     reset_after: bool,
 }}
 
@@ -81,7 +82,8 @@ impl RNNCell for GRUCell {
         self.weights.build(scope, [features, self.units, 3], || self.weights.bias_initializer.call(scope, dims))
     }
 
-    /// The kernel; the recurrent kernel, which is divided where the reset comes before it; the biases.
+    /// Returns the kernel, the recurrent kernel, and the biases. If the reset applies before the product, the recurrent kernel is
+    /// split into the part for the gates and the part for the candidate.
     fn prepare(&self, weights: Vec<Tensor>) -> Result<Vec<Tensor>> {
         let [kernel, recurrent, bias @ ..] = weights.as_slice() else { return Err(Error::Unbuilt) };
         let units = i64::from(self.units);
@@ -114,7 +116,7 @@ impl RNNCell for GRUCell {
 }
 
 impl GRUCell {
-    /// A step from the state `h`, of which `kept` goes through the recurrent kernel.
+    /// Computes a step from the state `h`. The recurrent kernel receives `kept`, which is `h` after recurrent dropout.
     fn step_from(&self, weights: &[Tensor], x: &Tensor, h: &Tensor, kept: &Tensor) -> Result<(Tensor, Vec<Tensor>)> {
         let [_, recurrent, rest, bias @ ..] = weights else { return Err(Error::Unbuilt) };
         let x = x.split(3, -1)?;

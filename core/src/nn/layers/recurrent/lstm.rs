@@ -8,11 +8,13 @@ use crate::tensor::scope::Scope;
 use crate::tensor::variable::Variable;
 use alloc::vec::Vec;
 
-/// Of `x · kernel + bias + h · recurrent_kernel`, four gates side by side, `i f c o`:
-/// `c' = σ(f) · c + σ(i) · activation(c-gate)`, `h' = σ(o) · activation(c')`. The output is h', the states are h and c.
+/// Cell of a long short-term memory. `x · kernel + bias + h · recurrent_kernel` holds four gates side by side, `i f c o`. The new
+/// states are `c' = σ(f) · c + σ(i) · activation(c-gate)` and `h' = σ(o) · activation(c')`. The output is h', and the states are h
+/// and c.
 ///
-/// Kernel `[features, 4 · units]`, Glorot uniform; recurrent kernel `[units, 4 · units]`, orthogonal; bias `[4 · units]`, zeros but ones
-/// for the forget gate. The activation is tanh, σ is the sigmoid.
+/// The kernel has the shape `[features, 4 · units]` and is initialised Glorot uniform. The recurrent kernel has the shape
+/// `[units, 4 · units]` and is initialised as an orthogonal matrix. The bias has the shape `[4 · units]` and is initialised with
+/// zeros, with ones for the forget gate. The activation is tanh, and σ is the sigmoid.
 #[derive(Module)]
 pub struct LSTMCell {
     units: u32,
@@ -37,7 +39,7 @@ pub struct LSTMCell {
 pub type LSTM = RNN<LSTMCell>;
 
 impl LSTMCell {
-    /// A cell of so many units.
+    /// Creates a cell with `units` units.
     pub fn new(units: u32) -> LSTMCell {
         let (activation, recurrent_activation) = (Activation::Tanh, Activation::Sigmoid);
         LSTMCell { units, activation, recurrent_activation, unit_forget_bias: true, weights: CellWeights::new() }
@@ -45,18 +47,18 @@ impl LSTMCell {
 }
 
 impl LSTM {
-    /// A layer of so many units.
+    /// Creates a layer with `units` units.
     pub fn new(units: u32) -> LSTM {
         RNN::of(LSTMCell::new(units))
     }
 }
 
 cell_options! { LSTMCell {
-    /// The same with this activation of the cell; at first tanh.
+    /// Sets the activation of the cell (default tanh).
     activation: Activation,
-    /// The same with this activation of the gates; at first the sigmoid.
+    /// Sets the activation of the gates (default sigmoid).
     recurrent_activation: Activation,
-    /// The same with ones in the forget gate's bias at first, or as the rest; at first with ones.
+    /// Sets whether the forget gate's bias starts as ones instead of like the other biases (default true).
     unit_forget_bias: bool,
 }}
 

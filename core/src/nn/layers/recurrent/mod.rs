@@ -1,6 +1,6 @@
-//! Recurrent layers: Keras's `RNN`, and `SimpleRNN`, `LSTM` and `GRU`.
+//! Recurrent layers: Keras's `RNN`, `SimpleRNN`, `LSTM` and `GRU`.
 //!
-//! In a trace the steps are a loop, unless the layer is told to unroll it.
+//! In a trace, the steps are a loop, unless the caller asks the layer to unroll it.
 
 mod gru;
 mod lstm;
@@ -21,7 +21,7 @@ use crate::tensor::variable::Variable;
 use alloc::format;
 use alloc::vec::Vec;
 
-/// What a recurrent layer does at each step: from an input and states to an output and new states.
+/// A cell, which computes one step of a recurrent layer: an output and new states from an input and the states.
 ///
 /// ```
 /// use gradlet_core::layers::{Initializer, Module, RNN, RNNCell};
@@ -52,40 +52,41 @@ use alloc::vec::Vec;
 /// # Ok::<(), gradlet_core::Error>(())
 /// ```
 pub trait RNNCell: Module + ThreadSafe {
-    /// What kind of cell it is: `lstm_cell`.
+    /// Returns the kind of the cell: `lstm_cell`.
     fn name(&self) -> &str;
 
-    /// [`Layer::name`] and [`Layer::kind`] of a layer of such cells: `lstm` and `LSTM`.
+    /// Returns [`Layer::name`] and [`Layer::kind`] of a layer of such cells: `lstm` and `LSTM`.
     fn layer(&self) -> (&str, &str) {
         ("rnn", "RNN")
     }
 
-    /// How many elements each state has for one sample.
+    /// Returns the number of elements of each state for one sample.
     fn state_sizes(&self) -> Vec<u32>;
 
-    /// How many elements the output has for one sample; as the first state, if nothing else is said.
+    /// Returns the number of elements of the output for one sample. By default it is the size of the first state.
     fn output_size(&self) -> u32 {
         self.state_sizes().first().copied().unwrap_or(0)
     }
 
-    /// Creates the variables for inputs of so many features.
+    /// Creates the variables for inputs with this number of features.
     fn build(&self, scope: &dyn Scope, features: u32) -> Result<()>;
 
-    /// What the steps use of the values of the variables, which come in their order: computed once for all steps.
+    /// Prepares the weights for the steps, once for all of them. `weights` holds the values of the variables, in their order.
     fn prepare(&self, weights: Vec<Tensor>) -> Result<Vec<Tensor>> {
         Ok(weights)
     }
 
-    /// What can be computed of the inputs `[…, features]` before the states are known: for all steps at once.
+    /// Computes the part that depends only on the inputs `[…, features]`, not on the states, for all steps together.
     fn project(&self, weights: &[Tensor], x: &Tensor) -> Result<Tensor> {
         let _ = weights;
         Ok(x.clone())
     }
 
-    /// The output and the new states of a step: from prepared weights, a projected input `[batch, …]` and states `[batch, size]`.
+    /// Computes one step from prepared weights, a projected input `[batch, …]` and states `[batch, size]`. Returns the output and
+    /// the new states.
     fn step(&self, weights: &[Tensor], x: &Tensor, states: &[Tensor]) -> Result<(Tensor, Vec<Tensor>)>;
 
-    /// [`RNNCell::step`] with recurrent dropout: what goes through the recurrent kernel is the first state times `dropped`.
+    /// The same as [`RNNCell::step`], with recurrent dropout. The recurrent kernel receives the first state times `dropped`.
     fn step_dropped(&self, weights: &[Tensor], x: &Tensor, states: &[Tensor], dropped: &Tensor) -> Result<(Tensor, Vec<Tensor>)> {
         let mut states = states.to_vec();
         if let Some(first) = states.first_mut() {
@@ -94,13 +95,14 @@ pub trait RNNCell: Module + ThreadSafe {
         self.step(weights, x, &states)
     }
 
-    /// One step by itself, with these values of the variables: the output for `x`, `[batch, features]`, and the new states.
+    /// Computes a single step with these values of the variables. Returns the output for `x[batch, features]` and the new states.
     fn compute(&self, weights: Vec<Tensor>, x: &Tensor, states: &[Tensor]) -> Result<(Tensor, Vec<Tensor>)> {
         let weights = self.prepare(weights)?;
         self.step(&weights, &self.project(&weights, x)?, states)
     }
 
-    /// One step by itself: builds the cell if it is not built yet, and gives the output for `x`, `[batch, features]`, and the new states.
+    /// Computes a single step, after building the cell if it is not built yet. Returns the output for `x[batch, features]` and the
+    /// new states.
     fn call(&self, scope: &dyn Scope, x: &Tensor, states: &[Tensor]) -> Result<(Tensor, Vec<Tensor>)> {
         let [_, features] = inputs::dims(self.name(), "inputs [batch, features]", x.dims())?;
         if !self.is_built() {
@@ -110,13 +112,13 @@ pub trait RNNCell: Module + ThreadSafe {
     }
 }
 
-/// The values of a cell's variables, in their order.
+/// Returns the values of a cell's variables, in their order.
 fn read<C: RNNCell + ?Sized>(cell: &C, scope: &dyn Scope) -> Result<Vec<Tensor>> {
     cell.variables().iter().map(|variable| scope.read(variable)).collect()
 }
 
-/// A layer that goes through sequences `[batch, steps, features]` step by step. As a layer, it gives the output alone; [`RNN::run`] takes
-/// initial states and a mask, and gives the last states too.
+/// A layer that processes sequences `[batch, steps, features]` step by step. As a layer, it returns only the output. [`RNN::run`]
+/// takes initial states and a mask, and also returns the last states.
 pub struct RNN<C> {
     cell: C,
     return_sequences: bool,
@@ -125,21 +127,21 @@ pub struct RNN<C> {
     unroll: bool,
     dropout: f64,
     recurrent_dropout: f64,
-    /// Those of a stateful layer.
+    /// States of a stateful layer.
     states: Vec<Variable>,
 }
 
-/// What a recurrent layer gives.
+/// Result of a recurrent layer.
 #[derive(Clone, Debug)]
 pub struct Sequence {
-    /// The last output `[batch, units]`, or with `return_sequences` all of them, `[batch, steps, units]`.
+    /// Last output, `[batch, units]`, or with `return_sequences` the outputs of all steps, `[batch, steps, units]`.
     pub output: Tensor,
-    /// The last states.
+    /// Last states.
     pub states: Vec<Tensor>,
 }
 
 impl<C: RNNCell> RNN<C> {
-    /// A layer of this cell that gives the last output.
+    /// Creates a layer of this cell that returns the last output.
     pub fn of(cell: C) -> RNN<C> {
         RNN {
             cell,
@@ -153,28 +155,29 @@ impl<C: RNNCell> RNN<C> {
         }
     }
 
-    /// The same that gives the outputs of all steps, or only the last; at first the last.
+    /// Sets whether the output contains the outputs of all steps, or only the last (default: only the last).
     pub fn return_sequences(self, return_sequences: bool) -> RNN<C> {
         RNN { return_sequences, ..self }
     }
 
-    /// The same that goes from the last step to the first, and gives the outputs in that order; at first forwards.
+    /// Sets whether the layer processes the steps from last to first (default false). The outputs are in the order of processing.
     pub fn go_backwards(self, go_backwards: bool) -> RNN<C> {
         RNN { go_backwards, ..self }
     }
 
-    /// The same whose output is 0 at masked steps, or the one before; at first the one before.
+    /// Sets whether the output at masked steps is 0 (default false). Otherwise it repeats the output of the step before.
     pub fn zero_output_for_mask(self, zero_output_for_mask: bool) -> RNN<C> {
         RNN { zero_output_for_mask, ..self }
     }
 
-    /// The same with the ops of every step in a trace, or with one loop; at first with a loop. Computed at once, it makes no difference.
+    /// Sets whether a trace contains the ops of every step instead of one loop (default false). It makes no difference to eager
+    /// execution.
     pub fn unroll(self, unroll: bool) -> RNN<C> {
         RNN { unroll, ..self }
     }
 
-    /// The same that goes on from the states of its last call, or from zeros each time; at first from zeros. It has the states in
-    /// variables, which no optimizer trains and which are exported, for the number of sequences that it is built for.
+    /// Sets whether each call continues from the states of the last call (default false). Otherwise each call starts from zeros.
+    /// The states are in variables that are exported but not trained. They have the batch size that the layer is built for.
     ///
     /// ```
     /// use gradlet_core::layers::{GRU, Layer};
@@ -193,18 +196,18 @@ impl<C: RNNCell> RNN<C> {
         RNN { states: (0..count).map(|_| Variable::untrained("rnn_state")).collect(), ..self }
     }
 
-    /// The same that drops, in training, this part of the inputs' features: the same ones at all steps of a call.
+    /// Sets the fraction of the input features to drop in training (default 0). All steps of a call drop the same features.
     pub fn dropout(self, dropout: f64) -> RNN<C> {
         RNN { dropout, ..self }
     }
 
-    /// The same that drops, in training, this part of the first state where it goes through the recurrent kernel: the same elements at
-    /// all steps of a call, and for all gates.
+    /// Sets the fraction of the first state to drop before the recurrent kernel, in training (default 0). All steps of a call and
+    /// all gates drop the same elements.
     pub fn recurrent_dropout(self, recurrent_dropout: f64) -> RNN<C> {
         RNN { recurrent_dropout, ..self }
     }
 
-    /// The cell.
+    /// Returns the cell.
     pub fn cell(&self) -> &C {
         &self.cell
     }
@@ -248,7 +251,7 @@ impl<C: RNNCell> Layer for RNN<C> {
     }
 }
 
-/// The variables of Keras's cells, and how they begin.
+/// Variables of Keras's cells, and their initializers.
 #[derive(Module)]
 struct CellWeights {
     kernel: Variable,
@@ -271,7 +274,7 @@ impl CellWeights {
         }
     }
 
-    /// Creates the kernels of so many gates side by side.
+    /// Creates the kernels of `gates` gates, side by side, and the bias.
     fn build(&self, scope: &dyn Scope, [features, units, gates]: [u32; 3], bias: impl FnOnce() -> Result<Tensor>) -> Result<()> {
         self.kernel.create(scope, &self.kernel_initializer.call(scope, &[features, units * gates])?)?;
         self.recurrent_kernel.create(scope, &self.recurrent_initializer.call(scope, &[units, units * gates])?)?;
@@ -287,7 +290,7 @@ fn check_features(cell: &str, kernel: &Tensor, x: &Tensor) -> Result<()> {
     inputs::features(cell, kernel.dims().first().copied().unwrap_or(0), x)
 }
 
-/// The methods of a cell with a field `weights`, and those of a layer of it, that give the same with another value of something.
+/// Defines the builder methods of a cell with a field `weights`, and the same methods for a layer of the cell.
 macro_rules! cell_options {
     ($cell:ident { $($(#[$doc:meta])* $field:ident: $ty:ty,)* }) => {
         impl $cell {
@@ -306,13 +309,13 @@ macro_rules! cell_options {
         }
 
         cell_options! { weights $cell
-            /// The same with or without a bias; at first with one.
+            /// Sets whether the cell has a bias (default true).
             use_bias: bool => |weights| weights.bias = use_bias.then(|| Variable::deferred("bias")),
-            /// The same with a kernel that begins so; at first Glorot uniform.
+            /// Sets the initializer of the kernel (default Glorot uniform).
             kernel_initializer: Initializer => |weights| weights.kernel_initializer = kernel_initializer,
-            /// The same with a recurrent kernel that begins so; at first orthogonal.
+            /// Sets the initializer of the recurrent kernel (default orthogonal).
             recurrent_initializer: Initializer => |weights| weights.recurrent_initializer = recurrent_initializer,
-            /// The same with a bias that begins so; at first zeros.
+            /// Sets the initializer of the bias (default zeros).
             bias_initializer: Initializer => |weights| weights.bias_initializer = bias_initializer,
         }
     };
@@ -336,7 +339,7 @@ macro_rules! cell_options {
 }
 use cell_options;
 
-/// Fails where a cell is given another number of states.
+/// Checks the number of states of a cell.
 fn states<const N: usize>(cell: &str, states: &[Tensor]) -> Result<[Tensor; N]> {
     <[Tensor; N]>::try_from(states.to_vec()).map_err(|_| Error::message(format!("{cell} has {N} states, not {}", states.len())))
 }

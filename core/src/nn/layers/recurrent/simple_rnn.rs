@@ -1,4 +1,4 @@
-//! Fully connected recurrence: Keras's `SimpleRNN`.
+//! Fully connected recurrent layer: Keras's `SimpleRNN`.
 
 use super::{CellWeights, RNN, RNNCell, cell_options, check_features, states};
 use crate::base::error::{Error, Result};
@@ -8,8 +8,10 @@ use crate::tensor::scope::Scope;
 use crate::tensor::variable::Variable;
 use alloc::vec::Vec;
 
-/// `h' = activation(x · kernel + bias + h · recurrent_kernel)`, which is output and state; kernel `[features, units]`, Glorot uniform;
-/// recurrent kernel `[units, units]`, orthogonal; bias `[units]`, zeros. The activation is tanh.
+/// Cell that computes `h' = activation(x · kernel + bias + h · recurrent_kernel)`, which is both the output and the state. The
+/// kernel has the shape `[features, units]` and is initialised Glorot uniform. The recurrent kernel has the shape `[units, units]`
+/// and is initialised as an orthogonal matrix. The bias has the shape `[units]` and is initialised with zeros. The activation is
+/// tanh.
 #[derive(Module)]
 pub struct SimpleRNNCell {
     units: u32,
@@ -31,21 +33,21 @@ pub struct SimpleRNNCell {
 pub type SimpleRNN = RNN<SimpleRNNCell>;
 
 impl SimpleRNNCell {
-    /// A cell of so many units.
+    /// Creates a cell with `units` units.
     pub fn new(units: u32) -> SimpleRNNCell {
         SimpleRNNCell { units, activation: Activation::Tanh, weights: CellWeights::new() }
     }
 }
 
 impl SimpleRNN {
-    /// A layer of so many units.
+    /// Creates a layer with `units` units.
     pub fn new(units: u32) -> SimpleRNN {
         RNN::of(SimpleRNNCell::new(units))
     }
 }
 
 cell_options! { SimpleRNNCell {
-    /// The same with this activation; at first tanh.
+    /// Sets the activation (default tanh).
     activation: Activation,
 }}
 

@@ -1,4 +1,4 @@
-//! How a recurrent layer goes through its steps: in a loop of the program, or one by one.
+//! The steps of a recurrent layer: as a loop in the graph, or one by one.
 
 use super::{RNN, RNNCell, Sequence, read};
 use crate::base::error::{Error, Result};
@@ -11,33 +11,33 @@ use crate::trace::tensor_array::TensorArray;
 use alloc::format;
 use alloc::vec::Vec;
 
-/// What all steps have in common.
+/// Common part of all steps of a call.
 struct Steps<'a, C> {
     layer: &'a RNN<C>,
     scope: ScopeHandle,
-    /// How many there are, and how many of them are gone through, if that is told.
+    /// Number of steps of the input. `length` is the number of steps to run, if the caller gave one.
     count: u32,
     length: Option<&'a Tensor>,
     weights: Vec<Tensor>,
-    /// Projected, `[batch, steps, …]`.
+    /// Projected input, `[batch, steps, …]`.
     x: Tensor,
     mask: Option<&'a Tensor>,
-    /// What recurrent dropout multiplies the first state by.
+    /// Factor of the first state for recurrent dropout.
     dropped: Option<Tensor>,
 }
 
 impl<C: RNNCell> RNN<C> {
-    /// Builds the layer if it is not built yet, and runs it: from these states; from its own, if it is stateful, or zeros, if there are
-    /// none. Steps at which the mask, boolean `[batch, steps]`, is false leave the states as they are.
+    /// Builds the layer if it is not built yet, and runs it. It starts from `initial_state` if given, from its own states if it is
+    /// stateful, and otherwise from zeros. Steps at which the mask, boolean `[batch, steps]`, is false leave the states unchanged.
     ///
-    /// Fails where the shapes do not fit, and where there are no steps.
+    /// Fails if the shapes do not fit, or if there are no steps.
     pub fn run(&self, scope: &dyn Scope, x: &Tensor, initial_state: Option<&[Tensor]>, mask: Option<&Tensor>) -> Result<Sequence> {
         self.ensure_built(scope, x)?;
         self.with_states(scope, initial_state, |initial| self.go(scope, read(&self.cell, scope)?, x, initial, mask, None))
     }
 
-    /// [`RNN::run`] on the first `length` steps only, a scalar of i32: with `x` of as many steps as a sequence can have, a program that
-    /// is traced once takes shorter ones too. The outputs of further steps are zeros.
+    /// The same as [`RNN::run`] for only the first `length` steps, where `length` is an i32 scalar. If `x` has the maximum number
+    /// of steps, a program that is traced once also processes shorter sequences. The outputs of the remaining steps are zeros.
     ///
     /// ```
     /// use gradlet_core::layers::LSTM;
@@ -55,7 +55,7 @@ impl<C: RNNCell> RNN<C> {
     /// # Ok::<(), gradlet_core::Error>(())
     /// ```
     ///
-    /// Fails as [`RNN::run`].
+    /// Fails in the same cases as [`RNN::run`], and if `length` is not an i32 scalar.
     pub fn run_first(&self, scope: &dyn Scope, x: &Tensor, length: &Tensor, initial_state: Option<&[Tensor]>) -> Result<Sequence> {
         if length.tensor_type() != TensorType::I32 {
             return Err(Error::message(format!("{} takes a length i32[], not {}", self.name(), length.tensor_type())));
@@ -64,7 +64,7 @@ impl<C: RNNCell> RNN<C> {
         self.with_states(scope, initial_state, |initial| self.go(scope, read(&self.cell, scope)?, x, initial, None, Some(length)))
     }
 
-    /// [`RNN::run`] with these values of the cell's variables; the layer's own states are not used.
+    /// The same as [`RNN::run`] with these values of the cell's variables. The layer's own states are not used.
     pub fn compute(
         &self,
         scope: &dyn Scope,
@@ -76,7 +76,7 @@ impl<C: RNNCell> RNN<C> {
         self.go(scope, weights, x, initial_state, mask, None)
     }
 
-    /// Runs from the layer's own states, if it has some and no others are given, and keeps the last ones.
+    /// Runs from the given states, or else from the layer's own states, if it has any. Keeps the last states of a stateful layer.
     fn with_states(
         &self,
         scope: &dyn Scope,
@@ -152,10 +152,10 @@ impl<C: RNNCell> RNN<C> {
 }
 
 impl<C: RNNCell> Steps<'_, C> {
-    /// The output and the states after a step, where `before` is the output of the step before.
+    /// Returns the output and the states after a step. `before` is the output of the step before.
     fn step(&self, x: &Tensor, mask: Option<&Tensor>, states: &[Tensor], before: Option<&Tensor>) -> Result<(Tensor, Vec<Tensor>)> {
-        // So that all gradients of a state that come from one step are added up first: then a loop's gradients have the bits of those of
-        // unrolled steps.
+        // `identity` makes the gradients of a state that come from one step add up first. The gradients of a loop then have the
+        // same bits as the gradients of unrolled steps.
         let states = &states.iter().map(Tensor::identity).collect::<Result<Vec<_>>>()?;
         let (output, next) = match &self.dropped {
             Some(dropped) => self.layer.cell.step_dropped(&self.weights, x, states, dropped)?,
@@ -190,13 +190,13 @@ impl<C: RNNCell> Steps<'_, C> {
         Ok(Sequence { output, states })
     }
 
-    /// The output before the first step.
+    /// Returns the output before the first step: zeros.
     fn nothing(&self) -> Result<Tensor> {
         let shape = Shape::new(&[self.x.dims()[0], self.layer.cell.output_size()])?;
         Tensor::zeros(&self.scope.device(), TensorType::new(self.x.dtype(), shape))
     }
 
-    /// The steps as a loop in a trace.
+    /// Runs the steps as a loop in the graph.
     fn looped(&self, states: Vec<Tensor>) -> Result<Sequence> {
         let scope = &self.scope;
         let device = scope.device();

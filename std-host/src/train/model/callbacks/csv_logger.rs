@@ -12,7 +12,7 @@ use std::path::PathBuf;
 /// Keras's `CSVLogger`: a line for each epoch, with the columns of the first one.
 ///
 /// ```
-/// use gradlet::model::callbacks::CsvLogger;
+/// use gradlet::train::callbacks::CsvLogger;
 /// let log = CsvLogger::new("training.csv").separator(';').append(true);
 /// ```
 #[derive(Debug)]

@@ -8,7 +8,7 @@ use std::ops::ControlFlow;
 /// Keras's `EarlyStopping`: stops when a number has not become better for some epochs.
 ///
 /// ```
-/// use gradlet::model::callbacks::EarlyStopping;
+/// use gradlet::train::callbacks::EarlyStopping;
 /// let stop = EarlyStopping::new().monitor("val_accuracy").patience(3).restore_best_weights(true);
 /// ```
 #[derive(Clone, Debug)]

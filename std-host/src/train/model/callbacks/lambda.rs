@@ -10,7 +10,7 @@ type WithLogs<'a> = Box<dyn FnMut(usize, &Logs) + 'a>;
 /// Keras's `LambdaCallback`: calls functions. Epochs and steps are counted from 0.
 ///
 /// ```
-/// use gradlet::model::callbacks::LambdaCallback;
+/// use gradlet::train::callbacks::LambdaCallback;
 /// let mut losses = Vec::new();
 /// let keep = LambdaCallback::new().on_epoch_end(|_, logs| losses.push(logs.get("loss")));
 /// ```

@@ -17,7 +17,7 @@ fn set_rate(model: &Model, rate: f64) -> Result<()> {
 /// show it as `learning_rate`.
 ///
 /// ```
-/// use gradlet::model::callbacks::LearningRateScheduler;
+/// use gradlet::train::callbacks::LearningRateScheduler;
 /// let halve = LearningRateScheduler::new(|epoch, rate| if epoch < 10 { rate } else { rate / 2.0 });
 /// ```
 pub struct LearningRateScheduler<F>(F);
@@ -44,7 +44,7 @@ impl<F: FnMut(usize, f64) -> f64> Callback for LearningRateScheduler<F> {
 /// as `learning_rate`.
 ///
 /// ```
-/// use gradlet::model::callbacks::ReduceLROnPlateau;
+/// use gradlet::train::callbacks::ReduceLROnPlateau;
 /// let reduce = ReduceLROnPlateau::new().monitor("loss").factor(0.5).patience(2);
 /// ```
 #[derive(Clone, Debug)]

@@ -27,7 +27,7 @@ use std::ops::ControlFlow;
 /// To ask a callback afterwards, give `fit` a `&mut` of it.
 ///
 /// ```
-/// use gradlet::model::{Callback, Logs, Model};
+/// use gradlet::train::{Callback, Logs, Model};
 /// use std::ops::ControlFlow;
 ///
 /// /// Stops as soon as the loss is small.

@@ -22,8 +22,8 @@ use std::path::Path;
 /// use gradlet::checkpoint::{Checkpoint, latest_checkpoint};
 /// use gradlet::layers::{Dense, Sequential};
 /// use gradlet::losses::MeanSquaredError;
-/// use gradlet::model::callbacks::ModelCheckpoint;
-/// use gradlet::model::{Compile, Fit, Model};
+/// use gradlet::train::callbacks::ModelCheckpoint;
+/// use gradlet::train::{Compile, Fit, Model};
 /// use gradlet::optimizers::Adam;
 /// use gradlet::{Eager, Scope, Tensor};
 ///

@@ -29,7 +29,7 @@ pub enum UpdateFreq {
 /// Other than Keras, the points of epochs are there whatever [`update_freq`](TensorBoard::update_freq) is.
 ///
 /// ```
-/// use gradlet::model::callbacks::{TensorBoard, UpdateFreq};
+/// use gradlet::train::callbacks::{TensorBoard, UpdateFreq};
 /// let board = TensorBoard::new("logs").histogram_freq(1).update_freq(UpdateFreq::Batches(100));
 /// ```
 pub struct TensorBoard {

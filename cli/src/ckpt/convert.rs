@@ -1,0 +1,191 @@
+//! `gradlet ckpt convert`.
+
+use super::names::{Map, matched, parse_map};
+use super::source::{Checkpoint, Content, Item, to_safetensors};
+use super::target::{self, Kind, Output};
+use crate::print;
+use anyhow::{Result, bail};
+use clap::Args;
+use gradlet::checkpoint::bundle::element_bytes;
+use gradlet::io::proto::DataType;
+use gradlet::io::weights::check_foreign;
+use std::path::{Path, PathBuf};
+
+/// Write the tensors of a checkpoint as one of another kind
+///
+/// With --like, the names, types and shapes are those of another checkpoint or artifact, and only the values are taken: by name, then
+/// by path (`dense/kernel` is the end of `sequential/dense/kernel`), then by a shape that only one has. What was matched is printed.
+/// Without it, names stay, less what TensorFlow puts behind them; a TensorFlow checkpoint of another kind's gets an object for each part
+/// of a name, so that `dense/kernel` is restored into the attribute `kernel` of what is saved as `dense`.
+#[derive(Args)]
+#[command(after_help = "Examples:
+  gradlet ckpt convert training weights.safetensors
+  gradlet ckpt convert training tuned.grdl --like cnn.grdl
+  gradlet ckpt convert weights.safetensors imported/ckpt --like keras/ckpt-1 --partial
+  gradlet ckpt convert learnt.grdc tuned.grdl --like cnn.grdl --partial
+  gradlet ckpt convert --skip-damaged training/ckpt-7 rest/ckpt
+  gradlet ckpt convert --dry-run training tuned.grdl --like cnn.grdl --map model/w=dense/kernel")]
+pub struct Convert {
+    /// A TensorFlow checkpoint's prefix or folder, a safetensors file, an artifact, or a flat checkpoint
+    input: PathBuf,
+    /// The file to write, or the prefix of a TensorFlow checkpoint
+    output: PathBuf,
+    /// What to write, if not as the name of the file ends
+    #[arg(long, value_name = "KIND")]
+    to: Option<Kind>,
+    /// Take names, types and shapes of this one: an artifact needs it
+    #[arg(long, value_name = "CHECKPOINT")]
+    like: Option<PathBuf>,
+    /// The artifact of a flat checkpoint, which has its variables' names; --like, if that is one
+    #[arg(long, value_name = "FILE")]
+    artifact: Option<PathBuf>,
+    /// A tensor of the input, and its name in the output
+    #[arg(long, value_name = "FROM=TO", value_parser = parse_map)]
+    map: Vec<Map>,
+    /// Let tensors for which the input has none keep the values that they have in --like
+    #[arg(long, requires = "like")]
+    partial: bool,
+    /// Leave out the tensors that are damaged
+    #[arg(long)]
+    skip_damaged: bool,
+    /// Only print what would be done
+    #[arg(long)]
+    dry_run: bool,
+}
+
+impl Convert {
+    pub fn run(&self, quiet: bool) -> Result<()> {
+        let kind = match self.to {
+            Some(kind) => kind,
+            None => check_foreign(&self.output).map(|()| Kind::of(&self.output))?,
+        };
+        let mut text = String::new();
+        let artifact = self.artifact.as_deref().or(self.like.as_deref().filter(|like| Kind::of(like) == Kind::Artifact));
+        let input = match self.skip_damaged {
+            true => whole(&self.input, artifact, &mut text)?,
+            false => Checkpoint::open(&self.input, artifact)?,
+        };
+        let like = self.like.as_deref().map(|like| Checkpoint::open(like, artifact)).transpose()?;
+        let mut outputs = match &like {
+            Some(like) => self.as_in(&input, like, &mut text)?,
+            None => self.renamed(&input, &mut text)?,
+        };
+        self.leave_out(kind, like.as_ref(), &mut outputs, &mut text);
+        if outputs.is_empty() {
+            bail!("there is no tensor to write");
+        }
+        if !self.dry_run {
+            self.write(kind, &outputs, &input, like.as_ref())?;
+        }
+        let done = if self.dry_run { "would get" } else { "has" };
+        text += &format!("{} {done} {} tensors\n", self.output.display(), outputs.len());
+        if quiet { Ok(()) } else { print(&text) }
+    }
+
+    fn write(&self, kind: Kind, outputs: &[Output<'_>], input: &Checkpoint, like: Option<&Checkpoint>) -> Result<()> {
+        match (kind, like.map(|like| &like.content)) {
+            (Kind::Tensorflow, None) if self.map.is_empty() => match &input.content {
+                Content::Bundle { graph: Some(graph), .. } => target::same_objects(&self.output, graph.clone(), outputs),
+                _ => target::bundle(&self.output, outputs),
+            },
+            (Kind::Artifact, Some(Content::Artifact(like))) => target::artifact(&self.output, like, outputs),
+            (Kind::Flat, Some(Content::Artifact(like))) => target::flat(&self.output, like, outputs),
+            (Kind::Artifact, _) => bail!("an artifact needs another one of the same model: --like MODEL.grdl"),
+            (Kind::Flat, _) => bail!("a flat checkpoint belongs to an artifact: --like MODEL.grdl"),
+            (Kind::Safetensors, _) => target::safetensors(&self.output, outputs),
+            (Kind::Tensorflow, Some(Content::Bundle { reader, .. })) => target::like_bundle(&self.output, reader, outputs),
+            (Kind::Tensorflow, _) => target::bundle(&self.output, outputs),
+        }
+    }
+
+    /// All tensors of the input, as `--map` renames them.
+    fn renamed<'c>(&self, input: &'c Checkpoint, text: &mut String) -> Result<Vec<Output<'c>>> {
+        let known = |from: &str| input.items.iter().any(|item| item.name == *from || item.key == *from);
+        if let Some((from, to)) = self.map.iter().find(|(from, _)| !known(from)) {
+            bail!("--map {from}={to}: there is no tensor {from:?}");
+        }
+        let outputs = input.items.iter().enumerate().map(|(index, item)| {
+            let said = self.map.iter().find(|(from, _)| item.name == *from || item.key == *from);
+            let name = said.map_or(&item.name, |(_, to)| to).clone();
+            *text += &line(&name, item, if said.is_some() { " (as --map says)" } else { "" });
+            Output { name, from: input, index }
+        });
+        Ok(outputs.collect())
+    }
+
+    /// The tensors of `like`, with the values of the input's.
+    fn as_in<'c>(&self, input: &'c Checkpoint, like: &'c Checkpoint, text: &mut String) -> Result<Vec<Output<'c>>> {
+        let sources = matched(&input.items, &like.items, &self.map)?;
+        let missing: Vec<&str> =
+            like.items.iter().zip(&sources).filter(|(_, source)| source.is_none()).map(|(item, _)| item.name.as_str()).collect();
+        if !missing.is_empty() && !self.partial {
+            let names = missing.iter().take(5).map(|name| format!("{name:?}")).collect::<Vec<_>>().join(", ");
+            let more = if missing.len() > 5 { ", …" } else { "" };
+            bail!("the input has nothing for {names}{more}: name them with --map FROM=TO, or keep their values with --partial");
+        }
+        let outputs = like.items.iter().zip(&sources).enumerate().map(|(index, (item, source))| match source {
+            Some((source, because)) => {
+                *text += &line(&item.name, &input.items[*source], because.words());
+                Output { name: item.key.clone(), from: input, index: *source }
+            }
+            None => {
+                *text += &format!("{} keeps its values\n", item.name);
+                Output { name: item.key.clone(), from: like, index }
+            }
+        });
+        let outputs = outputs.collect();
+        let used = |index: usize| sources.iter().flatten().any(|(source, _)| *source == index);
+        let unused = input.items.iter().enumerate().filter(|(index, _)| !used(*index));
+        unused.for_each(|(_, item)| *text += &format!("{} is not used\n", item.name));
+        Ok(outputs)
+    }
+
+    /// Drops what cannot be written as this kind.
+    fn leave_out(&self, kind: Kind, like: Option<&Checkpoint>, outputs: &mut Vec<Output<'_>>, text: &mut String) {
+        let constant = |name: &str| match like.map(|like| &like.content) {
+            Some(Content::Artifact(like)) => {
+                like.description().variables.iter().any(|variable| variable.name == name && variable.assigned_by.is_empty())
+            }
+            _ => false,
+        };
+        outputs.retain(|output| {
+            if kind == Kind::Flat && constant(&output.name) {
+                *text += &format!("{} is left out: no signature of the artifact assigns it\n", output.name);
+                return false;
+            }
+            let item = &output.from.items[output.index];
+            let fits = match kind {
+                Kind::Safetensors => to_safetensors(item.dtype).is_some(),
+                _ => item.dtype == DataType::DtString || element_bytes(item.dtype).is_some(),
+            };
+            if !fits {
+                *text += &format!("{} is left out: it is {}\n", item.name, item.describe());
+            }
+            fits
+        });
+    }
+}
+
+/// A checkpoint without the tensors that are damaged.
+fn whole(path: &Path, artifact: Option<&Path>, text: &mut String) -> Result<Checkpoint> {
+    let mut checkpoint = Checkpoint::open_damaged(path, artifact)?;
+    if let Content::Flat { damage, .. } = &checkpoint.content {
+        damage.iter().for_each(|damage| *text += &format!("{}: {damage}\n", path.display()));
+    }
+    let Content::Bundle { reader, .. } = &checkpoint.content else { return Ok(checkpoint) };
+    reader.damage().iter().for_each(|damage| *text += &format!("{damage}\n"));
+    checkpoint.items.retain(|item| {
+        let verified = reader.verify(&item.key);
+        verified.as_ref().err().into_iter().for_each(|damage| *text += &format!("{} is left out: {damage}\n", item.name));
+        verified.is_ok()
+    });
+    Ok(checkpoint)
+}
+
+/// `dense/kernel: float32[4, 2] of model/w (by its path)`.
+fn line(name: &str, source: &Item, because: &str) -> String {
+    match name == source.name {
+        true => format!("{name}: {}\n", source.describe()),
+        false => format!("{name}: {} of {}{because}\n", source.describe(), source.name),
+    }
+}

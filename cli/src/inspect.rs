@@ -1,0 +1,57 @@
+//! `gradlet inspect`.
+
+use crate::print;
+use anyhow::{Result, bail};
+use clap::Args;
+use gradlet::artifact::inspect;
+use gradlet::artifact::describe::{Description, SignatureInfo};
+use gradlet::io::{FileError, write_whole};
+use std::path::PathBuf;
+
+/// Show what is in an artifact: signatures, ops, shapes, bytes of flash and of RAM, and the peak
+///
+/// In the list of instructions, `f32[1,10]@64` is a tensor at byte 64 of the scratch memory. What a branch or a loop runs stands
+/// below it, further in.
+#[derive(Args)]
+#[command(after_help = "Example:\n  gradlet inspect cnn.grdl --signature train --svg arena.svg")]
+pub struct Inspect {
+    /// The artifact
+    file: PathBuf,
+    /// Only this signature
+    #[arg(long, value_name = "NAME")]
+    signature: Option<String>,
+    /// Print it as JSON, for other programs
+    #[arg(long)]
+    json: bool,
+    /// Also draw the arena over time, as SVG
+    #[arg(long, value_name = "FILE")]
+    svg: Option<PathBuf>,
+}
+
+impl Inspect {
+    pub fn run(&self, quiet: bool) -> Result<()> {
+        let bytes = std::fs::read(&self.file).map_err(|error| FileError::io(&self.file, error))?;
+        let mut description = Description::read(&bytes).map_err(|error| FileError::model(&self.file, error))?;
+        if let Some(name) = &self.signature {
+            if !description.signatures.iter().any(|signature| signature.name == *name) {
+                bail!(FileError::new(&self.file, unknown_signature(&description, name)));
+            }
+            description.signatures.retain(|signature| signature.name == *name);
+        }
+        if let Some(path) = &self.svg {
+            let signatures: Vec<&SignatureInfo> = description.signatures.iter().collect();
+            write_whole(path, inspect::svg(&description, &signatures).as_bytes())?;
+        }
+        match (quiet, self.json) {
+            (true, _) => Ok(()),
+            (false, true) => print(&format!("{:#}\n", inspect::json(&description))),
+            (false, false) => print(&inspect::text(&description)),
+        }
+    }
+}
+
+/// `there is no signature "x": it has infer, train`.
+fn unknown_signature(description: &Description, name: &str) -> String {
+    let names: Vec<&str> = description.signatures.iter().map(|signature| signature.name.as_str()).collect();
+    format!("there is no signature {name:?}; the artifact has {}", names.join(", "))
+}

@@ -1,0 +1,88 @@
+//! Images and sounds as files.
+
+use super::values::media;
+use anyhow::Result;
+use gradlet::summary::Series;
+use gradlet::io::{FileError, write_whole};
+use std::collections::BTreeSet;
+use std::path::{Path, PathBuf};
+
+/// The folder that they are written to.
+pub struct Folder {
+    path: PathBuf,
+    written: BTreeSet<PathBuf>,
+}
+
+impl Folder {
+    pub fn new(path: &Path) -> Folder {
+        Folder { path: path.into(), written: BTreeSet::new() }
+    }
+
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// How many files were written.
+    pub fn files(&self) -> u64 {
+        self.written.len() as u64
+    }
+
+    /// Writes the images or sounds of a series, if it has any.
+    pub fn add(&mut self, run: &str, plugin: &str, tag: &str, series: &Series) -> Result<()> {
+        for point in &series.points {
+            let files = media(plugin, point).unwrap_or_default();
+            for (index, bytes) in files.iter().enumerate() {
+                let number = if files.len() > 1 { format!("-{index}") } else { String::new() };
+                let folder = self.path.join(plain(run)).join(plain(tag));
+                std::fs::create_dir_all(&folder).map_err(|error| FileError::io(&folder, error))?;
+                let path = self.free(&folder, &format!("{}{number}", point.step), ending(bytes));
+                write_whole(&path, bytes)?;
+                self.written.insert(path);
+            }
+        }
+        Ok(())
+    }
+
+    /// A name that no file has yet: a step may come twice.
+    fn free(&self, folder: &Path, name: &str, ending: &str) -> PathBuf {
+        let mut path = folder.join(format!("{name}.{ending}"));
+        for again in 1.. {
+            if !self.written.contains(&path) {
+                break;
+            }
+            path = folder.join(format!("{name}~{again}.{ending}"));
+        }
+        path
+    }
+}
+
+/// A name as a folder's: whatever else than letters, digits, `.`, `-` and `_` is in it stands as its bytes, `%2f`.
+fn plain(name: &str) -> String {
+    let dots = name.bytes().all(|byte| byte == b'.');
+    let keeps = |byte: u8| byte.is_ascii_alphanumeric() || b"-_".contains(&byte) || byte == b'.' && !dots;
+    match name {
+        "." => "root".into(),
+        _ => name.bytes().map(|byte| if keeps(byte) { char::from(byte).to_string() } else { format!("%{byte:02x}") }).collect(),
+    }
+}
+
+/// What the first bytes say of a file.
+fn ending(bytes: &[u8]) -> &'static str {
+    match bytes {
+        [0x89, b'P', b'N', b'G', ..] => "png",
+        [0xff, 0xd8, ..] => "jpg",
+        [b'G', b'I', b'F', ..] => "gif",
+        [b'R', b'I', b'F', b'F', ..] => "wav",
+        _ => "bin",
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn no_tag_leads_out_of_the_folder_and_no_two_are_one() {
+        assert_eq!(["a/b", "..", "x y", "%2f", "."].map(plain), ["a%2fb", "%2e%2e", "x%20y", "%252f", "root"]);
+    }
+}
