@@ -1,4 +1,4 @@
-//! `gradlet export`.
+//! The command `gradlet export`.
 
 use crate::{Model, print};
 use anyhow::{Context, Result};
@@ -11,31 +11,31 @@ use gradlet::io::weights;
 use std::path::PathBuf;
 use std::sync::Arc;
 
-/// Write a model as one artifact that a firmware runs, and goes on training
+/// Export a model as one artifact that a firmware can run and train further
 ///
-/// The same weights and options give the same bytes. Without --weights, the model has the first weights of its seed.
+/// The same weights and options produce the same bytes. Without --weights, the initial weights depend on the seed.
 #[derive(Args)]
 #[command(after_help = "Examples:\n  gradlet export cnn --weights cnn.safetensors --output cnn.grdl --rust model.rs\n  \
                         gradlet export mlp:64-32-10 --signatures infer,train --output mlp.grdl")]
 pub struct Export {
     #[command(flatten)]
     model: Model,
-    /// The weights, as `gradlet train` saves them
+    /// File with the weights, as saved by `gradlet train`
     #[arg(long, value_name = "FILE")]
     weights: Option<PathBuf>,
-    /// Where to write the artifact
+    /// File for the artifact
     #[arg(long, short, value_name = "FILE")]
     output: PathBuf,
-    /// Also write the firmware's kernel list and arena sizes, as Rust
+    /// Also write the firmware's list of kernels and sizes of arenas, as Rust
     #[arg(long, value_name = "FILE")]
     rust: Option<PathBuf>,
-    /// The samples that each signature takes at a time
+    /// Number of samples per call of each signature
     #[arg(long, default_value_t = 1, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=65_536))]
     batch: u32,
-    /// The learning rate of the training signatures (SGD)
+    /// Learning rate of the training signatures (SGD)
     #[arg(long, default_value_t = 0.01)]
     rate: f32,
-    /// What to export; save and restore come together
+    /// Signatures to export; `save` and `restore` are always exported together
     #[arg(long, value_delimiter = ',', value_name = "NAMES", default_values = export::SIGNATURES, value_parser = export::ALL_SIGNATURES)]
     signatures: Vec<String>,
 }
@@ -61,7 +61,7 @@ impl Export {
         if quiet { Ok(()) } else { print(&self.summary(&bytes)?) }
     }
 
-    /// What to say of how the file was made: the same for the same options, wherever the files are.
+    /// Returns the command that made the file, without paths, so that it is the same for the same options.
     fn command(&self) -> String {
         format!("gradlet export {} --signatures {} --batch {}", self.model.model, self.signatures.join(","), self.batch)
     }

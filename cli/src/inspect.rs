@@ -1,4 +1,4 @@
-//! `gradlet inspect`.
+//! The command `gradlet inspect`.
 
 use crate::print;
 use anyhow::{Result, bail};
@@ -8,19 +8,19 @@ use gradlet::artifact::describe::{Description, SignatureInfo};
 use gradlet::io::{FileError, write_whole};
 use std::path::PathBuf;
 
-/// Show what is in an artifact: signatures, ops, shapes, bytes of flash and of RAM, and the peak
+/// Show the signatures, ops, shapes, sizes in flash and RAM, and memory peaks of an artifact
 ///
-/// In the list of instructions, `f32[1,10]@64` is a tensor at byte 64 of the scratch memory. What a branch or a loop runs stands
-/// below it, further in.
+/// In the list of instructions, `f32[1,10]@64` is a tensor at byte 64 of the scratch memory. The instructions of a branch or loop
+/// are indented below it.
 #[derive(Args)]
 #[command(after_help = "Example:\n  gradlet inspect cnn.grdl --signature train --svg arena.svg")]
 pub struct Inspect {
     /// The artifact
     file: PathBuf,
-    /// Only this signature
+    /// Show only this signature
     #[arg(long, value_name = "NAME")]
     signature: Option<String>,
-    /// Print it as JSON, for other programs
+    /// Print the result as JSON
     #[arg(long)]
     json: bool,
     /// Also draw the arena over time, as SVG
@@ -50,7 +50,7 @@ impl Inspect {
     }
 }
 
-/// `there is no signature "x": it has infer, train`.
+/// Formats an error such as `there is no signature "x"; the artifact has infer, train`.
 fn unknown_signature(description: &Description, name: &str) -> String {
     let names: Vec<&str> = description.signatures.iter().map(|signature| signature.name.as_str()).collect();
     format!("there is no signature {name:?}; the artifact has {}", names.join(", "))

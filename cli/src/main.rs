@@ -1,4 +1,5 @@
-//! The `gradlet` command: train, export, run, inspect; watch devices; checkpoints; event files; files of records.
+//! The `gradlet` command. It trains, exports, runs and inspects models, monitors devices, and handles checkpoints, event files and
+//! TFRecord files.
 
 mod ckpt;
 mod export;
@@ -33,7 +34,7 @@ use std::process::ExitCode;
 struct Cli {
     #[command(subcommand)]
     command: Command,
-    /// Print results only, no progress
+    /// Print only results, without progress
     #[arg(long, short, global = true)]
     quiet: bool,
 }
@@ -55,27 +56,27 @@ enum Command {
     Tfrecord(tfrecord::TfRecord),
 }
 
-/// Which model, and its first weights.
+/// The model and the seed of its initial weights.
 #[derive(Args)]
 struct Model {
     /// `cnn`, `mlp` (784-100-10), or units as in `mlp:64-32-10`
     #[arg(value_name = "MODEL")]
     model: ModelSpec,
-    /// Seed of the first weights and of the order of the digits
+    /// Seed of the initial weights and of the order of the digits
     #[arg(long, default_value_t = 0)]
     seed: u64,
 }
 
-/// Where the digits are.
+/// The source of the digits.
 #[derive(Args)]
 struct Data {
     /// Folder with the four IDX files of MNIST, plain or .gz
     #[arg(long, value_name = "DIR", default_value = "data/mnist10k")]
     data: PathBuf,
-    /// Use only the first N digits to train on, and as many to test on
+    /// Use only the first N digits for training and the first N for testing
     #[arg(long, value_name = "N")]
     limit: Option<usize>,
-    /// Turn every digit by 90° counter-clockwise
+    /// Rotate every digit by 90° counter-clockwise
     #[arg(long)]
     turned: bool,
 }
@@ -113,7 +114,7 @@ fn main() -> ExitCode {
     }
 }
 
-/// True if whoever read our output, such as `head`, has seen enough.
+/// True if the reader of stdout, such as `head`, closed the pipe.
 fn closed_pipe(error: &anyhow::Error) -> bool {
     error.downcast_ref::<std::io::Error>().is_some_and(|error| error.kind() == std::io::ErrorKind::BrokenPipe)
 }

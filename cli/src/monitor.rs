@@ -1,4 +1,4 @@
-//! `gradlet monitor`.
+//! The command `gradlet monitor`.
 
 use crate::print;
 use anyhow::{Context, Result, bail, ensure};
@@ -17,11 +17,11 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, sync_channel};
 use std::time::{Duration, Instant};
 
-/// Show how a device learns, and write it as events for TensorBoard, live
+/// Show the training of a device, and record it as events for TensorBoard, live
 ///
-/// The device sends telemetry (gradlet_core::runtime::telemetry) over a serial port or any other line. Loss, metrics and progress are shown here,
-/// and
-/// `tensorboard --logdir DIR` shows their curves, and on its Profile tab what each op took. Ends when the line does, or with Ctrl-C.
+/// The device sends telemetry (`gradlet_core::runtime::telemetry`) over a serial port or another line. The loss, metrics and
+/// progress are shown here. `tensorboard --logdir DIR` shows their curves, and the times of ops on its Profile tab. The command
+/// ends at the end of the line's data, or with Ctrl-C.
 #[derive(Args)]
 #[command(after_help = "Examples:\n  gradlet monitor --port /dev/ttyUSB0 --logdir logs/board --model cnn.grdl\n  \
     gradlet monitor --tcp localhost:4444 --logdir logs/qemu     with qemu-system-arm … -serial tcp::4444,server=on,wait=on\n  \
@@ -29,19 +29,19 @@ use std::time::{Duration, Instant};
 pub struct Watch {
     #[command(flatten)]
     line: Line,
-    /// The speed of the serial port, in bits a second
+    /// Speed of the serial port, in bits per second
     #[arg(long, value_name = "BAUD", default_value_t = 115_200, conflicts_with_all = ["tcp", "socket", "stdin"])]
     #[arg(value_parser = clap::value_parser!(u32).range(1..))]
     baud: u32,
-    /// Where the events go: a new file in this folder
+    /// Folder for the events, in which a new file is created
     #[arg(long, value_name = "DIR")]
     logdir: PathBuf,
-    /// The artifact that the device runs, for the names of its ops
+    /// Artifact that the device runs, for the names of its ops
     #[arg(long, value_name = "FILE")]
     model: Option<PathBuf>,
 }
 
-/// Where the frames come from.
+/// The source of the frames.
 #[derive(Args)]
 #[group(required = true, multiple = false)]
 struct Line {
@@ -59,16 +59,16 @@ struct Line {
     stdin: bool,
 }
 
-/// How many pieces wait at most that were read.
+/// Maximum number of received pieces that wait to be processed.
 const WAITING: usize = 64;
-/// How many numbers are shown: those of the first tags that come.
+/// Maximum number of tags whose values are shown: the first ones received.
 const NUMBERS: usize = 8;
-/// How often the events are flushed, and Ctrl-C is looked for.
+/// Interval at which events are flushed and Ctrl-C is checked.
 const TICK: Duration = Duration::from_millis(100);
 
 impl Watch {
     pub fn run(&self, quiet: bool) -> Result<()> {
-        // A wrong line leaves no file behind, and until there is one, Ctrl-C ends the command at once.
+        // The line is opened first, so that an error creates no file and Ctrl-C still ends the command immediately.
         let bytes = read(self.line.open(self.baud)?);
         let mut monitor = Monitor::new(create_file_writer(&self.logdir)?);
         if let Some(model) = &self.model {
@@ -76,12 +76,12 @@ impl Watch {
         }
         let stopped = Arc::new(AtomicBool::new(false));
         let stop = stopped.clone();
-        ctrlc::set_handler(move || stop.store(true, Ordering::Relaxed)).context("Ctrl-C cannot be heard")?;
+        ctrlc::set_handler(move || stop.store(true, Ordering::Relaxed)).context("cannot handle Ctrl-C")?;
 
         let mut screen = Screen::new(quiet);
         let mut flushed = Instant::now();
         let outcome = loop {
-            // What came before Ctrl-C is still taken.
+            // Data received before Ctrl-C is still processed.
             let last = stopped.load(Ordering::Relaxed);
             let taken = match bytes.recv_timeout(TICK) {
                 Ok(came) => self.take(came, &mut monitor, &mut screen),
@@ -112,10 +112,10 @@ impl Watch {
         Ok(monitor.feed(&bytes, &mut |received| screen.show(received))?)
     }
 
-    /// Bytes without any frame are not what a device sends.
+    /// Fails if bytes were received, but not a single frame.
     fn check(&self, report: &Report) -> Result<()> {
         let hint = if self.line.port.is_some() { format!(": does the device send {} bits a second?", self.baud) } else { String::new() };
-        ensure!(report.link.frames > 0 || report.bytes == 0, "{} bytes came, and no frame in them{hint}", report.bytes);
+        ensure!(report.link.frames > 0 || report.bytes == 0, "{} bytes were received, but no frame in them{hint}", report.bytes);
         Ok(())
     }
 }
@@ -135,12 +135,12 @@ impl Line {
             #[cfg(unix)]
             Line { port: Some(path), .. } => Box::new(gradlet::monitor::open_serial(path, baud)?),
             Line { stdin: true, .. } => Box::new(std::io::stdin()),
-            _ => bail!("{} at {baud} baud: this system has only --tcp and --stdin", self.name()),
+            _ => bail!("{} at {baud} baud: this system supports only --tcp and --stdin", self.name()),
         })
     }
 }
 
-/// Reads on a thread of its own, because a read cannot be interrupted.
+/// Reads the line on a separate thread, because a read cannot be interrupted.
 fn read(mut line: Box<dyn Read + Send>) -> Receiver<std::io::Result<Vec<u8>>> {
     let (sender, receiver) = sync_channel(WAITING);
     std::thread::spawn(move || {
@@ -161,7 +161,8 @@ fn read(mut line: Box<dyn Read + Send>) -> Receiver<std::io::Result<Vec<u8>>> {
     receiver
 }
 
-/// The terminal: a bar with the last number of each tag. Elsewhere, a line for each epoch, and what is said in words.
+/// The display. On a terminal it is a bar with the last value of each tag. Otherwise, it prints a line per epoch, and the texts
+/// of the device.
 struct Screen {
     bar: Option<ProgressBar>,
     quiet: bool,
@@ -183,7 +184,7 @@ impl Screen {
 
     fn show(&mut self, received: &Received<'_>) {
         match received.frame {
-            Frame::Hello(hello) => self.say(&format!("{}, whose clock counts {}: {} a second", hello.sender, hello.clock, hello.hz)),
+            Frame::Hello(hello) => self.say(&format!("{}: the clock counts {}, {} per second", hello.sender, hello.clock, hello.hz)),
             Frame::Scalar { tag, value, .. } => {
                 let tag = clean(tag);
                 if self.numbers.len() < NUMBERS || self.numbers.contains_key(&tag) {
@@ -210,7 +211,7 @@ impl Screen {
         self.epoch = Some(epoch);
     }
 
-    /// ` - loss: 0.3000 - accuracy: 0.9000`.
+    /// Formats the values, such as `- accuracy: 0.9000 - loss: 0.3000 `.
     fn line(&self) -> String {
         self.numbers.iter().fold(String::new(), |mut line, (tag, value)| {
             let _ = write!(line, "- {tag}: {value:.4} ");
@@ -237,7 +238,7 @@ impl Screen {
     }
 }
 
-/// What a device sends is no command to a terminal.
+/// Replaces control characters, so that a device cannot send commands to the terminal.
 fn clean(text: &str) -> String {
     text.chars().map(|c| if c.is_control() { ' ' } else { c }).collect()
 }

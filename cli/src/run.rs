@@ -1,4 +1,4 @@
-//! `gradlet run`.
+//! The command `gradlet run`.
 
 use crate::print;
 use anyhow::{Context, Result, bail};
@@ -13,39 +13,39 @@ use gradlet::io::FileError;
 use gradlet::tensor::TensorView;
 use std::path::{Path, PathBuf};
 
-/// The elements at each end of an output's dimensions that are printed.
+/// Number of elements that are printed at each end of a dimension of an output.
 const EDGES: u32 = 8;
 
 /// Run a signature of an artifact, as a firmware does
 ///
-/// Prints the outputs. A training signature changes weights in memory: with --steps it takes several steps on the same input, with
-/// --save the artifact is written again with the weights as they are then.
+/// Prints the outputs. A training signature changes weights only in memory. With --steps, it runs several steps on the same input.
+/// With --save, the artifact is written with the changed weights.
 #[derive(Args)]
-#[command(after_help = "Inputs, one for each of the signature's, with their names or in its order:\n  \
+#[command(after_help = "Inputs, one for each input of the signature, by name or in order:\n  \
     FILE.npy, NAME=FILE.npy            an array\n  \
     DIR                                an array DIR/NAME.npy for each input\n  \
     digits:DIR:INDEX, NAME=digits:…    a test digit of the MNIST files in DIR: its pixels, or its label for an i32\n\n\
     Examples:\n  gradlet run cnn.grdl infer x=digits:data/mnist10k:0 --output logits=logits.npy\n  \
-    gradlet run cnn.grdl --signature train picture.npy label.npy --steps 20 --save learnt.grdl")]
+    gradlet run cnn.grdl --signature train picture.npy label.npy --steps 20 --save trained.grdl")]
 pub struct Run {
     /// The artifact
     file: PathBuf,
-    /// The signature, if there are several, and the inputs
+    /// The signature, unless there is only one, and the inputs
     #[arg(value_name = "[SIGNATURE] INPUT")]
     arguments: Vec<String>,
-    /// The signature
+    /// Name of the signature
     #[arg(long, value_name = "NAME")]
     signature: Option<String>,
-    /// What to set an input to
+    /// Source of an input
     #[arg(long, value_name = "NAME=SOURCE", value_parser = named)]
     input: Vec<(String, String)>,
-    /// Also write an output as NPY; or all of them, as DIR/NAME.npy
+    /// File for an output, as NPY, or folder for all outputs, as DIR/NAME.npy
     #[arg(long, value_name = "NAME=FILE|DIR")]
     output: Vec<String>,
-    /// How often to run
+    /// Number of runs
     #[arg(long, default_value_t = 1, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
     steps: u32,
-    /// Write the artifact with the variables as they are after the run
+    /// Also write the artifact with the values of the variables after the run
     #[arg(long, value_name = "FILE")]
     save: Option<PathBuf>,
 }
@@ -55,7 +55,7 @@ fn named(argument: &str) -> Result<(String, String), String> {
     Ok((name.into(), value.into()))
 }
 
-/// Whether an argument says where an input is, rather than which signature to run.
+/// True if an argument is the source of an input, not the name of a signature.
 fn is_input(argument: &str) -> bool {
     argument.contains('=') || argument.ends_with(".npy") || argument.starts_with("digits:") || Path::new(argument).is_dir()
 }
@@ -75,7 +75,7 @@ impl Run {
         Ok(self.save.iter().try_for_each(|path| loaded.save(path))?)
     }
 
-    /// The name of the signature, and the inputs among the arguments.
+    /// Returns the name of the signature, and the inputs among the arguments.
     fn signature(&self) -> Result<(String, &[String])> {
         if let Some(name) = &self.signature {
             return Ok((name.clone(), &self.arguments));
@@ -92,11 +92,11 @@ impl Run {
         let names: Vec<&str> = description.signatures.iter().map(|signature| signature.name.as_str()).collect();
         match names.as_slice() {
             [name] => Ok(name.to_string()),
-            _ => bail!(FileError::new(&self.file, format!("say which signature to run: it has {}", names.join(", ")))),
+            _ => bail!(FileError::new(&self.file, format!("choose the signature to run: the artifact has {}", names.join(", ")))),
         }
     }
 
-    /// The signature's inputs, in its order.
+    /// Returns the signature's inputs, in its order.
     fn inputs(&self, signature: &LoadedSignature<'_>, arguments: &[String]) -> Result<Vec<Tensor>> {
         let wanted: Vec<(&str, TensorType)> = signature.inputs().collect();
         let has = wanted.iter().map(|(name, tensor_type)| format!("{name}: {tensor_type}")).collect::<Vec<_>>().join(", ");
@@ -161,12 +161,12 @@ impl Run {
     }
 }
 
-/// The file of an input or output in a folder: `dense/kernel` is in `dense_kernel.npy`.
+/// Returns the file name of an input or output in a folder: `dense_kernel.npy` for `dense/kernel`.
 fn file_name(name: &str) -> String {
     format!("{}.npy", name.replace(['/', '\\'], "_"))
 }
 
-/// `DIR:INDEX`: the pixels of a test digit as the input's type has them, or its label where the input is of integers.
+/// Reads a test digit from `DIR:INDEX`. Returns its label for an i32 input, or else its pixels in the input's shape.
 fn digit(source: &str, wanted: TensorType) -> Result<Tensor> {
     let (folder, index) = source.rsplit_once(':').with_context(|| format!("digits:{source} must be digits:DIR:INDEX"))?;
     let index: usize = index.parse().with_context(|| format!("digits:{source} must end with a number"))?;

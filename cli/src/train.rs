@@ -1,4 +1,4 @@
-//! `gradlet train`.
+//! The command `gradlet train`.
 
 use crate::{Data, Model, print};
 use anyhow::{Result, ensure};
@@ -14,7 +14,7 @@ use std::time::Instant;
 
 /// Train a model on digits, and save its weights
 ///
-/// Prints the loss and the accuracy on the test digits. The same seed gives the same weights, bit for bit.
+/// Prints the loss and the accuracy on the test digits. The same seed produces the same weights, bit for bit.
 #[derive(Args)]
 #[command(after_help = "Example:\n  gradlet train cnn --data data/mnist10k --weights cnn.safetensors")]
 pub struct Train {
@@ -22,22 +22,22 @@ pub struct Train {
     model: Model,
     #[command(flatten)]
     data: Data,
-    /// How often to go through all digits
+    /// Number of passes over all digits
     #[arg(long, default_value_t = 6, value_name = "N")]
     epochs: usize,
-    /// The digits of a step
+    /// Number of digits per step
     #[arg(long, default_value_t = 32, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=65_536))]
     batch: u32,
-    /// How gradients change weights
+    /// Optimizer
     #[arg(long, value_enum, default_value = "adam")]
     optimizer: Rule,
-    /// The learning rate [default: 0.001 for adam, 0.01 for sgd]
+    /// Learning rate [default: 0.001 for adam, 0.01 for sgd]
     #[arg(long, value_name = "RATE")]
     rate: Option<f32>,
-    /// Start from the weights in this file
+    /// File with the initial weights
     #[arg(long, value_name = "FILE")]
     from: Option<PathBuf>,
-    /// Save the weights to this file, as safetensors: its name ends in .safetensors
+    /// File for the weights, as safetensors; its name must end in .safetensors
     #[arg(long, value_name = "FILE")]
     weights: Option<PathBuf>,
 }
@@ -51,7 +51,7 @@ enum Rule {
 impl Train {
     pub fn run(&self, quiet: bool) -> Result<()> {
         let start = Instant::now();
-        // Better to fail now than after an hour of training.
+        // A path that cannot be written should fail before the training, not after it.
         self.weights.iter().try_for_each(|path| writable(path).and_then(|()| weights::check_name(path)))?;
         let (train, test) = self.data.load()?;
         ensure!(!train.is_empty() && !test.is_empty(), "there are no digits to train on, or none to test on");

@@ -88,6 +88,7 @@ pub mod random {
 #[cfg(feature = "alloc")]
 pub mod device {
     pub use crate::tensor::device::{AlignedBytes, Backend, Buffer, Cpu, Device};
+    pub use crate::tensor::profile::{Activity, NamedOp, Ops, Profiler};
 }
 
 /// Scopes: where ops run. [`Eager`] computes them, a tape also records them, a trace only records them.
@@ -116,11 +117,17 @@ pub mod custom_op {
 /// Everyday names, for `use gradlet_core::prelude::*`.
 #[cfg(feature = "alloc")]
 pub mod prelude {
+    #[doc(no_inline)]
     pub use crate::autodiff::Differentiate;
+    #[doc(no_inline)]
     pub use crate::layers::{Layer, Module};
+    #[doc(no_inline)]
     pub use crate::losses::Loss;
+    #[doc(no_inline)]
     pub use crate::metrics::Metric;
+    #[doc(no_inline)]
     pub use crate::optimizers::Optimizer;
+    #[doc(no_inline)]
     pub use crate::{
         Artifact, DType, Device, Eager, Error, Function, Print, Result, Scope, Shape, Summarize, Tensor, TensorArray, TensorSpec,
         TensorType, Variable,
@@ -132,24 +139,37 @@ pub mod prelude {
 pub mod internal {
     pub use crate::runtime::verify;
     #[cfg(feature = "alloc")]
-    pub use crate::{base::sync, tensor::profile, trace::tracing::dry_run};
+    pub use crate::{base::sync, trace::tracing::dry_run};
 }
 
+#[doc(no_inline)]
 pub use custom_op::Kernel;
+#[doc(no_inline)]
 pub use error::{Error, Result};
+#[doc(no_inline)]
 pub use runtime::{Program, Session};
+#[doc(no_inline)]
 pub use tensor::{DType, Shape, TensorType};
 #[cfg(feature = "alloc")]
+#[doc(no_inline)]
 pub use {
     artifact::Artifact,
     autodiff::Differentiate,
     control::TensorArray,
     device::Device,
     function::{Function, TensorSpec},
-    nn::{layers, losses, metrics, optimizers},
-    ops::print::Print,
-    ops::summary::Summarize,
+    ops::{print::Print, summary::Summarize},
     scope::{Eager, Scope},
     tensor::{Tensor, Variable},
+};
+#[cfg(feature = "alloc")]
+#[doc(inline)]
+pub use {
+    nn::{layers, losses, metrics, optimizers},
     trace::autograph,
 };
+
+/// Compiles the README's program.
+#[cfg(doctest)]
+#[doc = include_str!("../README.md")]
+struct Readme;

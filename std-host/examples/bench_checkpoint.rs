@@ -35,7 +35,7 @@ fn main() -> Outcome<()> {
             "warm_up" => Ok(checkpoint.write(&prefix).map(drop)?),
             "save_ms" => Ok(checkpoint.write(&prefix).map(drop)?),
             "restore_ms" => Ok(checkpoint.read(&prefix)?.assert_consumed().map(drop)?),
-            other => Err(format!("{other} is not known").into()),
+            other => Err(format!("unknown request {other}").into()),
         })?;
         println!("{time:.3}");
     }

@@ -28,7 +28,7 @@ fn main() -> Outcome<()> {
                 file = path;
             }
             "arrived" => println!("{}", arrived(&file)?),
-            other => return Err(format!("{other} is not known").into()),
+            other => return Err(format!("unknown request {other}").into()),
         }
     }
     Ok(())

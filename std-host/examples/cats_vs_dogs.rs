@@ -139,7 +139,7 @@ fn drawn(class: usize, stream: Stream) -> Result<Tensor> {
 
 fn main() -> std::result::Result<(), Box<dyn Error>> {
     let mut arguments = std::env::args().skip(1);
-    let folder = arguments.next().ok_or("give the folder of the pictures, or --synthetic")?;
+    let folder = arguments.next().ok_or("usage: cats_vs_dogs FOLDER [EPOCHS], where FOLDER has the pictures, or is --synthetic")?;
     let num_epochs = arguments.next().map_or(Ok(10), |epochs| epochs.parse())?;
     let out = &mut std::io::stdout();
     let data_dir = if folder == "--synthetic" { "target/cats_vs_dogs".into() } else { PathBuf::from(folder) };

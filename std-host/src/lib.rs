@@ -65,21 +65,26 @@ mod values;
 mod formats;
 
 // From files to batches: `Dataset`, known sets, images, lines and CSV.
+#[doc(alias = "tf.data")]
 pub mod data;
 
 // TensorFlow's checkpoints: named objects, saved and restored.
+#[doc(alias = "tf.train", alias = "tf.train.Checkpoint")]
 pub mod checkpoint;
 
 // Data for TensorBoard: summaries, traces, and the telemetry of devices.
 mod tensorboard;
 
 // Keras's `compile`, `fit`, `evaluate` and `predict`; named models.
+#[doc(alias = "keras.Model", alias = "keras.callbacks")]
 pub mod train;
 
 // Artifacts on the host: exported, loaded, inspected, prepared for firmware.
+#[doc(alias = "tf.lite", alias = "TFLiteConverter", alias = "tf.saved_model")]
 pub mod artifact;
 
 /// Layers: the parts of models, with Keras's names, defaults and weight layouts.
+#[doc(alias = "keras.layers", alias = "tf.keras.layers")]
 pub mod layers {
     #[doc(inline)]
     pub use gradlet_core::layers::*;
@@ -88,6 +93,7 @@ pub mod layers {
 }
 
 /// Rust's own `if`, `while` and `for` with tensors as conditions.
+#[doc(alias = "tf.autograph")]
 pub mod autograph {
     #[doc(inline)]
     pub use gradlet_core::autograph::*;
@@ -96,6 +102,7 @@ pub mod autograph {
 }
 
 /// Tensors and variables, their element types and shapes; strings, sparse and ragged tensors.
+#[doc(alias = "tf.Tensor", alias = "tf.Variable", alias = "tf.ragged", alias = "tf.sparse", alias = "tf.strings")]
 pub mod tensor {
     #[cfg(feature = "ndarray")]
     pub use crate::values::arrays::{from_ndarray, to_ndarray};
@@ -105,6 +112,7 @@ pub mod tensor {
 }
 
 /// Devices: their memory, and what computes in it. [`cpu`] is the host's.
+#[doc(alias = "tf.device", alias = "tf.config")]
 pub mod device {
     pub use crate::compute::devices::{cpu, portable_cpu};
     #[doc(inline)]
@@ -112,6 +120,7 @@ pub mod device {
 }
 
 /// Files and formats, as `tf.io`: lines, CSV, TFRecord, `tf.train.Example`, serialized tensors, NumPy, safetensors.
+#[doc(alias = "tf.io", alias = "tf.parse_example")]
 pub mod io {
     #[doc(inline)]
     pub use crate::data::io::*;
@@ -126,24 +135,33 @@ pub mod io {
 
 /// Everyday names, for `use gradlet::prelude::*`.
 pub mod prelude {
+    #[doc(no_inline)]
     pub use crate::layers::Module;
+    #[doc(no_inline)]
     pub use crate::{Dataset, Model};
     #[doc(no_inline)]
     pub use gradlet_core::prelude::*;
 }
 
+#[doc(no_inline)]
 pub use artifact::load;
+#[doc(no_inline)]
 pub use data::Dataset;
 #[doc(inline)]
 pub use data::{datasets, image};
+#[doc(no_inline)]
 pub use device::{cpu, portable_cpu};
+#[doc(no_inline)]
+pub use gradlet_core::{
+    Artifact, DType, Device, Differentiate, Eager, Error, Function, Kernel, Print, Program, Result, Scope, Session, Shape, Summarize, Tensor,
+    TensorArray, TensorSpec, TensorType, Variable,
+};
 #[doc(inline)]
 pub use gradlet_core::{
-    Artifact, DType, Device, Differentiate, Eager, Error, Function, Kernel, Print, Program, Result, Scope, Session, Shape, Summarize,
-    Tensor, TensorArray, TensorSpec, TensorType, Variable, autodiff, compat, control, custom_op, error, function, losses, metrics, ops,
-    optimizers, random, runtime, scope,
+    autodiff, compat, control, custom_op, error, function, losses, metrics, ops, optimizers, random, runtime, scope,
 };
 pub use tensorboard::{monitor, profiler, summary};
+#[doc(no_inline)]
 pub use train::Model;
 #[doc(inline)]
 pub use train::applications;

@@ -1,4 +1,4 @@
-//! Datasets with threads: order, panics, ends, tuning; memory; positions across processes.
+//! Tests of datasets with threads: order, panics, early ends, tuning, memory, and positions across processes.
 
 use gradlet::data::{AUTOTUNE, Cardinality, Dataset, Interleave, Parallel, Shuffle};
 use gradlet::io::tfrecord::{Compression, RecordFiles, RecordWriter};
@@ -8,7 +8,7 @@ use std::process::{Child, Command, Stdio};
 use std::sync::Mutex;
 use std::time::{Duration, Instant};
 
-/// Tests that count threads take turns.
+/// Lock of the tests that count threads, so that they run one at a time.
 static ALONE: Mutex<()> = Mutex::new(());
 
 fn alone() -> std::sync::MutexGuard<'static, ()> {
@@ -19,13 +19,13 @@ fn all<T: Send + 'static>(dataset: &Dataset<T>) -> Vec<T> {
     dataset.iter().collect::<Result<_, _>>().unwrap()
 }
 
-/// The threads of pipelines in this process.
+/// Counts the pipeline threads of this process.
 fn data_threads() -> usize {
     let tasks = std::fs::read_dir("/proc/self/task").unwrap().flatten();
     tasks.filter(|task| std::fs::read_to_string(task.path().join("comm")).is_ok_and(|name| name.starts_with("gradlet-data"))).count()
 }
 
-/// The cardinalities are TensorFlow 2.21's of the same stages.
+/// The expected cardinalities are those of the same stages in TensorFlow 2.21.
 #[test]
 fn what_is_taken_of_an_unknown_number_is_unknown() {
     let five = Dataset::range(0..5);
@@ -46,7 +46,7 @@ fn what_is_taken_of_an_unknown_number_is_unknown() {
 fn parallel_maps_keep_the_order_or_all_elements() {
     let _alone = alone();
     let slow = |x: i64| {
-        // Elements take different times, so they are done in another order.
+        // Elements take different times, so they finish in another order.
         std::thread::sleep(Duration::from_micros((x % 3 * 300) as u64));
         Ok(x * x)
     };
@@ -112,7 +112,7 @@ fn dropping_an_iterator_ends_its_threads() {
 fn autotune_takes_the_threads_that_the_consumer_needs() {
     let _alone = alone();
     let cores = std::thread::available_parallelism().unwrap().get();
-    // It sleeps, so that more threads than cores help, whatever else the machine does.
+    // The function sleeps, so that more threads always help, whatever the load of the machine.
     let slow = Dataset::range(0..1000).map_parallel(AUTOTUNE, |x| {
         std::thread::sleep(Duration::from_millis(3));
         Ok(x)
@@ -121,7 +121,7 @@ fn autotune_takes_the_threads_that_the_consumer_needs() {
     all(&slow);
     assert_eq!(slow.tuned()[0].stage(), "stage 1 (map)");
     assert!(slow.tuned()[0].value() > cores, "{} of {cores}", slow.tuned()[0].value());
-    // A consumer that is slower than the function needs fewer, and the setting remains for the next pass.
+    // A consumer that is slower than the function needs fewer threads. The setting remains for the next pass.
     let quick = Dataset::range(0..300).map_parallel(AUTOTUNE, Ok);
     let slowly = || quick.iter().for_each(|_| std::thread::sleep(Duration::from_millis(2)));
     slowly();
@@ -231,7 +231,7 @@ fn endless_pipeline() {
     endless.iter().for_each(drop);
 }
 
-/// Ended with this value, whatever becomes of the test.
+/// A child process, which is killed when this is dropped, even if the test fails.
 struct Program(Child);
 
 impl Drop for Program {
@@ -243,7 +243,7 @@ impl Drop for Program {
 
 #[test]
 fn ctrl_c_ends_a_program_with_pipelines() {
-    // What a shell starts in the background ignores the signal, and so do its children, unless this sets it back.
+    // A program that a shell starts in the background ignores SIGINT, and so do its children. `--default-signal` resets this.
     let mut command = Command::new("env");
     command.arg("--default-signal=INT").arg(std::env::current_exe().unwrap()).args(["endless_pipeline", "--exact", "--ignored"]);
     let mut program = Program(command.stdout(Stdio::null()).spawn().unwrap());
@@ -257,14 +257,14 @@ fn ctrl_c_ends_a_program_with_pipelines() {
     }
 }
 
-/// The most memory that this process ever held, in KiB.
+/// Returns the peak memory of this process so far, in KiB.
 fn high_water() -> u64 {
     let status = std::fs::read_to_string("/proc/self/status").unwrap();
     let line = status.lines().find(|line| line.starts_with("VmHWM:")).unwrap();
     line.split_whitespace().nth(1).unwrap().parse().unwrap()
 }
 
-/// A file of 64 MiB, 64 times.
+/// Reads a file of 64 MiB 64 times.
 #[test]
 fn streaming_4_gib_takes_little_memory() {
     let _alone = alone();

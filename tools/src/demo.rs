@@ -13,7 +13,7 @@ use gradlet::datasets::{Digits, digits};
 use gradlet_tools::elf::Elf;
 use gradlet_tools::firmware;
 use serde_json::{Map, Value, json};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::thread;
 use std::time::{Duration, Instant};
@@ -29,11 +29,13 @@ const LIMIT: Duration = Duration::from_secs(1800);
 const COMPARED: u32 = 100;
 /// Name of the file in the model's folder to which the firmware writes the values for the host to compare.
 const LOG: &str = "demo.out";
+/// The table of the last committed run, which the README shows.
+const COMMITTED: &str = "docs/demo.txt";
 /// Speed of the device's line, in bits per second.
 pub const BAUD: u32 = 115_200;
 
 /// Runs `cargo xtask demo`. The device's events go to `logdir`. Without `logdir`, they go to a folder of their own, which is emptied first.
-pub fn run(json: Option<&Path>, logdir: Option<&Path>) -> Result<()> {
+pub fn run(json: Option<&Path>, logdir: Option<&Path>, update: bool) -> Result<()> {
     let toolchain = setup::ensure()?;
     println!("1. Train a small CNN on 8,000 digits, and test it on 2,000");
     // Training takes one core. Another one builds the firmware's library meanwhile.
@@ -61,7 +63,14 @@ pub fn run(json: Option<&Path>, logdir: Option<&Path>) -> Result<()> {
     figures.insert("host_accuracy".into(), json!(accuracy));
     figures.insert("host_seconds".into(), json!(seconds));
     figures.insert("steps_bit_equal".into(), json!(equal));
-    print!("{}", table(&figures, losses, loss.into()));
+    let table = table(&figures, losses, loss.into());
+    print!("{table}");
+    let committed = shell::root().join(COMMITTED);
+    match std::fs::read_to_string(&committed).is_ok_and(|text| text == table) {
+        true => println!("\nThese are the committed figures ({COMMITTED})."),
+        false if update => std::fs::write(&committed, table).with_context(|| format!("cannot write {COMMITTED}"))?,
+        false => println!("\nThese differ from the committed figures ({COMMITTED}); `cargo xtask demo --update` replaces them."),
+    }
     match json {
         Some(path) => {
             std::fs::write(path, serde_json::to_string_pretty(&figures)? + "\n").with_context(|| format!("cannot write {}", path.display()))
@@ -161,9 +170,9 @@ fn device(toolchain: &Toolchain, folder: &Path, epochs: u32, logdir: &Path) -> R
     let (run, report) = (run.ok()?, monitor.finish()?);
     let Report { link, dropped, .. } = report;
     let lost = link.lost + u64::from(link.before) + dropped;
-    ensure!(lost == 0 && link.corrupt == 0, "the line is fast enough, and whole: {report}");
+    ensure!(lost == 0 && link.corrupt == 0, "frames were lost or damaged on a line that is fast enough: {report}");
     let number = |key: &str| run.number(key);
-    ensure!(number("arena_short_refused")? == 1, "the executor took an arena that is a byte too small");
+    ensure!(number("arena_short_refused")? == 1, "the executor accepted an arena that is a byte too small");
 
     let count = number("test_count")? as f64;
     let accuracy = |key: &str| Ok::<_, anyhow::Error>(json!(number(key)? as f64 / count));
@@ -223,13 +232,17 @@ fn table(figures: &Map<String, Value>, losses: [f64; 3], host_loss: f64) -> Stri
     text
 }
 
-/// Builds the firmware with digits that it learns for half a minute. Returns the command that runs it, one word per line.
-pub fn learning(toolchain: &Toolchain) -> Result<String> {
+/// Builds the firmware with an untrained model and digits that it learns for half a minute. Returns the path of its ELF file.
+pub fn untrained(toolchain: &Toolchain) -> Result<PathBuf> {
     let folder = models::write("live", &models::cnn()?)?;
     let (train, test) = digits::load(&shell::root().join("data/mnist10k"))?;
     models::write_digits(&folder.join("digits.bin"), &train.first(DIGITS[0]).turned(), &test.first(DIGITS[1]).turned())?;
-    let elf = firmware::build(toolchain, "demo", Some(&folder))?;
-    let command = firmware::qemu(&elf, &[&EPOCHS.to_string(), "0", LOG, &BAUD.to_string()]);
+    firmware::build(toolchain, "demo", Some(&folder))
+}
+
+/// Returns the command that runs the firmware of [`untrained`], one word per line.
+pub fn learning(toolchain: &Toolchain) -> Result<String> {
+    let command = firmware::qemu(&untrained(toolchain)?, &[&EPOCHS.to_string(), "0", LOG, &BAUD.to_string()]);
     let words = std::iter::once(command.get_program()).chain(command.get_args());
     Ok(words.map(|word| word.to_string_lossy()).collect::<Vec<_>>().join("\n"))
 }

@@ -12,9 +12,9 @@ use xtask::boards;
 use xtask::setup::{self, TARGET, Toolchain};
 use xtask::shell;
 
-/// Every firmware of the board.
+/// Names of all firmwares of the board.
 pub const ALL: [&str; 12] = ["bare", "empty", "flat", "telemetry", "mlp", "lstm", "book", "demo", "dispatch", "restart", "runner", EAGER];
-/// The only one with a heap.
+/// Name of the only firmware with a heap.
 const EAGER: &str = "eager";
 
 /// Builds firmware `name` with the model in `folder` (`None` for a firmware without a model). Returns the path of the ELF file.
@@ -160,7 +160,7 @@ pub fn check(toolchain: &Toolchain) -> Result<()> {
 pub fn task(names: &[String], model: Option<&Path>, arguments: Option<&[String]>) -> Result<()> {
     let toolchain = setup::ensure()?;
     for name in names {
-        ensure!(ALL.contains(&name.as_str()), "there is no firmware {name}; there are {}", ALL.join(", "));
+        ensure!(ALL.contains(&name.as_str()), "there is no firmware {name}: the firmwares are {}", ALL.join(", "));
         let elf = build(&toolchain, name, model)?;
         println!("{}", elf.display());
         if let Some(arguments) = arguments {

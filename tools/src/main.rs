@@ -31,7 +31,7 @@ fn main() -> ExitCode {
 
 fn run(tool: Tool) -> Result<()> {
     match tool {
-        Tool::Demo { json, logdir } => demo::run(json.as_deref(), logdir.as_deref()),
+        Tool::Demo { json, logdir, update } => demo::run(json.as_deref(), logdir.as_deref(), update),
         Tool::Size { json, update } => size::run(json.as_deref(), update),
         Tool::Bench { race: Race::Train, options } => bench::train::run(&options),
         Tool::Bench { race: Race::Data, options } => bench::data::run(&options),

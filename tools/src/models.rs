@@ -25,7 +25,7 @@ pub fn export(name: &str) -> Result<PathBuf> {
         "lstm" => lstm()?,
         "dispatch" => chains()?,
         "restart" => adam()?,
-        _ => anyhow::bail!("firmware {name} has no model of its own: give one with --model"),
+        _ => anyhow::bail!("firmware {name} has no default model: pass one with --model"),
     };
     write(name, &artifact)
 }

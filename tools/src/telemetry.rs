@@ -49,7 +49,7 @@ pub fn check(toolchain: &Toolchain) -> Result<()> {
     ensure!(silent.bytes.is_empty(), "a closed line sends {} bytes", silent.bytes.len());
 
     let whole = device.learn(demo::BAUD)?;
-    ensure!(whole.losses == silent.losses, "telling changes what is learnt");
+    ensure!(whole.losses == silent.losses, "telemetry changes the trained values");
     let told = share(&silent, &whole)?;
     let ram = whole.run.number("ram_telemetry")?;
     ensure!(ram <= 256, "telemetry takes {ram} bytes of RAM beside its buffer");
@@ -83,7 +83,7 @@ impl Device {
 fn share(silent: &Learnt, told: &Learnt) -> Result<f64> {
     let [silent, told] = [silent, told].map(|learnt| learnt.run.number("instructions_told_step"));
     let more = (told? as f64 / silent? as f64 - 1.0) * 100.0;
-    ensure!(more <= 1.0, "telling takes {more:.2} % of a training step's instructions");
+    ensure!(more <= 1.0, "telemetry adds {more:.2} % to a training step's instructions, and may add 1 %");
     Ok(more)
 }
 
@@ -127,16 +127,16 @@ fn noise_is_seen(device: &Device, whole: &Learnt, sent: &[String]) -> Result<()>
         }
         let came = frames(&bytes);
         let mut rest = sent.iter();
-        ensure!(came.iter().all(|frame| rest.any(|sent| sent == frame)), "noise made a frame that was never sent");
+        ensure!(came.iter().all(|frame| rest.any(|sent| sent == frame)), "noise produced a frame that was never sent");
         let (run, report) = device.monitor(&bytes)?;
         let losses = points(&run, "train/loss")?;
-        ensure!(losses.iter().all(|loss| own.contains(loss)), "noise made a loss: {losses:?}");
+        ensure!(losses.iter().all(|loss| own.contains(loss)), "noise produced a loss that was never sent: {losses:?}");
         // The last frames before a restart, and the last ones of all, have no later frame that reveals their loss.
         let missing = (sent.len() - came.len()) as u64;
         let counted = report.link.lost + u64::from(report.link.before);
         ensure!(counted <= missing && missing - counted < 30, "{missing} frames are missing: {report}");
         ensure!(report.link.corrupt > 0, "{report}");
-        println!("a byte of {noise} bad: of {} frames, {report}", sent.len());
+        println!("one bad byte in {noise}: of {} frames, {report}", sent.len());
     }
     Ok(())
 }
@@ -144,7 +144,7 @@ fn noise_is_seen(device: &Device, whole: &Learnt, sent: &[String]) -> Result<()>
 /// Checks a line that is too slow: the device is not slowed down, and reports how many frames it dropped.
 fn slow_line_costs_nothing(device: &Device, silent: &Learnt, sent: &[String]) -> Result<()> {
     let slow = device.learn(SLOW)?;
-    ensure!(slow.losses == silent.losses, "a slow line changes what is learnt");
+    ensure!(slow.losses == silent.losses, "a slow line changes the trained values");
     let told = share(silent, &slow)?;
     let (run, report) = device.monitor(&slow.bytes)?;
     let own = slow.run.number("dropped")? + slow.run.number("dropped_restarted")?;

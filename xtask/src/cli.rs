@@ -23,6 +23,8 @@ pub enum Task {
         #[arg(value_name = "STEP")]
         steps: Vec<String>,
     },
+    /// Write the list of gradlet's public names (tests/public-names.txt).
+    Names,
     /// Generate the Rust code of TensorFlow's protobuf messages (std-host/src/formats/proto).
     Proto,
     /// The tasks of the tools.
@@ -81,6 +83,9 @@ pub enum Tool {
         /// Write the device's telemetry to this folder as events for TensorBoard.
         #[arg(long, value_name = "DIR")]
         logdir: Option<PathBuf>,
+        /// Replace the committed figures (docs/demo.txt) with these. The README shows them.
+        #[arg(long)]
+        update: bool,
     },
     /// Measure flash, RAM and instructions of the firmwares, and compare them with the committed figures.
     Size {

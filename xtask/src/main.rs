@@ -1,6 +1,7 @@
 //! `cargo xtask …`: sets up the machine, runs the steps of the tests, and starts the tools, which link gradlet.
 
 mod log;
+mod names;
 mod steps;
 mod test;
 
@@ -14,6 +15,7 @@ fn main() -> ExitCode {
     let result = match Cli::parse().task {
         Task::Setup => ready(),
         Task::Test { steps } => test::run(&steps),
+        Task::Names => shell::run(shell::cargo().args(steps::DOCS)).and_then(|()| names::update()),
         Task::Proto => shell::run(shell::cargo().args(["run", "--package", "gradlet-proto"])),
         Task::Tool(Tool::Bench { .. }) => forward(shell::tools("run")),
         Task::Tool(_) => setup::ensure().and_then(|_| forward(shell::tools("run"))),

@@ -98,7 +98,7 @@ pub fn ensure() -> Result<Toolchain> {
     if target || qemu {
         install(target, qemu)?;
     }
-    Toolchain::find().with_context(|| format!("there is still no Rust for {TARGET}: `rustup target add {TARGET}` is the usual way"))
+    Toolchain::find().with_context(|| format!("there is still no Rust for {TARGET}: run `rustup target add {TARGET}`"))
 }
 
 fn install(target: bool, qemu: bool) -> Result<()> {
@@ -116,7 +116,7 @@ fn install(target: bool, qemu: bool) -> Result<()> {
     packages.extend(debian.then_some(DEBIAN_PACKAGES).into_iter().flatten());
     packages.extend(qemu.then_some(QEMU));
 
-    println!("The firmwares need what is not here yet. To be installed:");
+    println!("The firmwares need tools that are not installed. These will be installed:");
     packages.iter().for_each(|package| println!("  {package} (apt)"));
     match (target, debian) {
         (true, true) => println!("  lld, of the version that rust-web-llvm names (apt)"),
@@ -138,19 +138,19 @@ fn install(target: bool, qemu: bool) -> Result<()> {
 /// The inner error is the reason why there is none.
 pub fn ensure_jetson() -> Result<Result<Toolchain, String>> {
     if cfg!(not(all(target_os = "linux", target_arch = "x86_64"))) {
-        return Ok(Err("programs of a Jetson are run on x86-64 Linux only".into()));
+        return Ok(Err("a Jetson's programs run only on x86-64 Linux".into()));
     }
     let missing = || [JETSON_QEMU, JETSON_LINKER].into_iter().find(|program| answer(program, &["--version"]).is_none());
     if let Some(program) = missing() {
         if answer("apt-get", &["--version"]).is_none() {
             return Ok(Err(format!("{program} is missing, and there is no apt-get to install it with")));
         }
-        println!("The programs of a Jetson need what is not here yet. To be installed:");
+        println!("The programs of a Jetson need tools that are not installed. These will be installed:");
         JETSON_PACKAGES.iter().for_each(|package| println!("  {package} (apt)"));
         confirm()?;
         install_packages(&JETSON_PACKAGES)?;
     }
-    Ok(Toolchain::with_target(JETSON).ok_or_else(|| format!("there is no Rust for {JETSON}: `rustup target add {JETSON}` brings one")))
+    Ok(Toolchain::with_target(JETSON).ok_or_else(|| format!("there is no Rust for {JETSON}: run `rustup target add {JETSON}`")))
 }
 
 /// Returns the command `cargo SUBCOMMAND` for a Jetson's CPU. QEMU runs the programs.
@@ -229,7 +229,7 @@ pub fn install_chromium() -> Result<PathBuf> {
                  or name one in GRADLET_CHROMIUM"
             );
         }
-        println!("TensorBoard's pages are shown in Chromium, which is not here yet. To be installed:\n  chromium (apt)");
+        println!("TensorBoard's pages need Chromium, which is not installed. This will be installed:\n  chromium (apt)");
         confirm()?;
         install_packages(&["chromium"])?;
     }

@@ -1,6 +1,7 @@
 //! The steps of `cargo xtask test`.
 
 use crate::log::Log;
+use crate::names;
 use anyhow::{Context, Result, ensure};
 use std::env;
 use std::path::{Path, PathBuf};
@@ -44,6 +45,9 @@ pub const BUILD: &str = "build";
 /// Arguments of the cargo command that builds only the programs that steps run, with the united features of all packages.
 pub const BINARIES: [&str; 3] = ["build", "--workspace", "--bins"];
 
+/// Builds the documentation with all features.
+pub const DOCS: [&str; 3] = ["doc", "--no-deps", "--workspace"];
+
 /// The first steps. They run one after another.
 pub static FIRST: [Step; 2] = [
     step("format", |_, log| format(log)),
@@ -53,11 +57,12 @@ pub static FIRST: [Step; 2] = [
 /// Three chains of steps, which run in parallel. No chain needs the results of another, and Chromium and QEMU leave a core idle.
 pub static CHAINS: [&[Step]; 3] = [&HOST, &TENSORFLOW, &DEVICES];
 
-static HOST: [Step; 5] = [
+static HOST: [Step; 6] = [
     step("tests", tests),
     step("lints", |_, log| log.run(cargo().args(["clippy", "--workspace", "--all-targets", "--all-features", "--", "-D", "warnings"]))),
     tool("messages", |_, log| log.run(built("gradlet-proto").arg("--check"))),
-    step("docs", |_, log| log.run(cargo().args(["doc", "--no-deps", "--workspace"]).env("RUSTDOCFLAGS", "-D warnings"))),
+    step("docs", |_, log| log.run(cargo().args(DOCS).env("RUSTDOCFLAGS", "-D warnings"))),
+    step("public names", |_, _| names::check()),
     step("oldest Rust", |_, log| oldest_rust(log)),
 ];
 
@@ -178,7 +183,7 @@ fn without_atomics(log: &mut Log) -> Result<()> {
             log.run(cargo().args(["--package", "gradlet-core", "--features", "alloc"]))
         }
         None => {
-            log.say(&format!("skipped: there is no Rust for {SMALL}; `rustup target add {SMALL}` brings one"));
+            log.say(&format!("skipped: there is no Rust for {SMALL}; run `rustup target add {SMALL}`"));
             Ok(())
         }
     }

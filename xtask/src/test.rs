@@ -21,7 +21,7 @@ pub fn run(wanted: &[String]) -> Result<()> {
     let (first, chains) = (chosen(&FIRST), CHAINS.map(chosen));
     if first.is_empty() && chains.iter().all(Vec::is_empty) {
         let names = FIRST.iter().chain(CHAINS.into_iter().flatten()).map(|step| step.name);
-        bail!("no step has {wanted:?} in its name; there are {:?}", names.collect::<Vec<_>>());
+        bail!("no step has {wanted:?} in its name: the steps are {:?}", names.collect::<Vec<_>>());
     }
     let machine = Machine { toolchain: setup::ensure()?, all };
     let (start, progress) = (Instant::now(), Mutex::new(Progress::default()));

@@ -16,7 +16,7 @@ const ERASED: u8 = 0xff;
 
 /// Returns how many times this machine was restarted, and adds this start to the count. Call it once per start.
 pub fn restarts() -> u32 {
-    // SAFETY: the word lies in PSRAM, which the linker gives to nobody.
+    // SAFETY: the word is in PSRAM, for which the linker has no other use.
     unsafe {
         let count = RESTARTS.read_volatile();
         RESTARTS.write_volatile(count + 1);
@@ -44,7 +44,7 @@ impl Flash {
         let cut = self.left == Some(self.operations);
         self.operations += 1;
         for index in 0..if cut { bytes / 2 } else { bytes } {
-            // SAFETY: callers have checked that the bytes lie within the flash, which the linker gives to nobody.
+            // SAFETY: the callers have checked that the bytes are within the flash, for which the linker has no other use.
             unsafe {
                 let byte = BEGIN.add(at + index);
                 byte.write_volatile(change(index, byte.read_volatile()));
@@ -65,7 +65,7 @@ impl ReadNorFlash for Flash {
 
     fn read(&mut self, offset: u32, bytes: &mut [u8]) -> Result<(), NorFlashErrorKind> {
         check_read(self, offset, bytes.len())?;
-        // SAFETY: the bytes lie within the flash, and `bytes` elsewhere.
+        // SAFETY: the source is within the flash, and `bytes` is not.
         unsafe { ptr::copy_nonoverlapping(BEGIN.add(offset as usize), bytes.as_mut_ptr(), bytes.len()) };
         Ok(())
     }

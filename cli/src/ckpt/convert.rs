@@ -1,4 +1,4 @@
-//! `gradlet ckpt convert`.
+//! The command `gradlet ckpt convert`.
 
 use super::names::{Map, matched, parse_map};
 use super::source::{Checkpoint, Content, Item, to_safetensors};
@@ -11,18 +11,21 @@ use gradlet::io::proto::DataType;
 use gradlet::io::weights::check_foreign;
 use std::path::{Path, PathBuf};
 
-/// Write the tensors of a checkpoint as one of another kind
+/// Convert the tensors of a checkpoint to a checkpoint of another kind
 ///
-/// With --like, the names, types and shapes are those of another checkpoint or artifact, and only the values are taken: by name, then
-/// by path (`dense/kernel` is the end of `sequential/dense/kernel`), then by a shape that only one has. What was matched is printed.
-/// Without it, names stay, less what TensorFlow puts behind them; a TensorFlow checkpoint of another kind's gets an object for each part
-/// of a name, so that `dense/kernel` is restored into the attribute `kernel` of what is saved as `dense`.
+/// With --like, the output has the names, types and shapes of another checkpoint or artifact, and the values of the input. Tensors
+/// are matched by name, then by path (`dense/kernel` is the end of `sequential/dense/kernel`), then by a shape that only one has.
+/// The matches are printed.
+///
+/// Without --like, names stay the same, except that TensorFlow's suffix is removed. If the input is not from TensorFlow but the
+/// output is, each part of a name becomes an object. `dense/kernel` is then restored into the attribute `kernel` of the object that
+/// is saved as `dense`.
 #[derive(Args)]
 #[command(after_help = "Examples:
   gradlet ckpt convert training weights.safetensors
   gradlet ckpt convert training tuned.grdl --like cnn.grdl
   gradlet ckpt convert weights.safetensors imported/ckpt --like keras/ckpt-1 --partial
-  gradlet ckpt convert learnt.grdc tuned.grdl --like cnn.grdl --partial
+  gradlet ckpt convert trained.grdc tuned.grdl --like cnn.grdl --partial
   gradlet ckpt convert --skip-damaged training/ckpt-7 rest/ckpt
   gradlet ckpt convert --dry-run training tuned.grdl --like cnn.grdl --map model/w=dense/kernel")]
 pub struct Convert {
@@ -30,25 +33,25 @@ pub struct Convert {
     input: PathBuf,
     /// The file to write, or the prefix of a TensorFlow checkpoint
     output: PathBuf,
-    /// What to write, if not as the name of the file ends
+    /// Kind of the output [default: by the ending of the file name]
     #[arg(long, value_name = "KIND")]
     to: Option<Kind>,
-    /// Take names, types and shapes of this one: an artifact needs it
+    /// Checkpoint with the names, types and shapes of the output; required for an artifact
     #[arg(long, value_name = "CHECKPOINT")]
     like: Option<PathBuf>,
-    /// The artifact of a flat checkpoint, which has its variables' names; --like, if that is one
+    /// Artifact with the variable names of a flat checkpoint [default: --like, if it is an artifact]
     #[arg(long, value_name = "FILE")]
     artifact: Option<PathBuf>,
-    /// A tensor of the input, and its name in the output
+    /// Name of a tensor of the input, and its name in the output
     #[arg(long, value_name = "FROM=TO", value_parser = parse_map)]
     map: Vec<Map>,
-    /// Let tensors for which the input has none keep the values that they have in --like
+    /// Keep the values in --like of tensors for which the input has none
     #[arg(long, requires = "like")]
     partial: bool,
-    /// Leave out the tensors that are damaged
+    /// Omit damaged tensors
     #[arg(long)]
     skip_damaged: bool,
-    /// Only print what would be done
+    /// Print the changes without writing anything
     #[arg(long)]
     dry_run: bool,
 }
@@ -98,7 +101,7 @@ impl Convert {
         }
     }
 
-    /// All tensors of the input, as `--map` renames them.
+    /// Returns all tensors of the input, renamed by `--map`.
     fn renamed<'c>(&self, input: &'c Checkpoint, text: &mut String) -> Result<Vec<Output<'c>>> {
         let known = |from: &str| input.items.iter().any(|item| item.name == *from || item.key == *from);
         if let Some((from, to)) = self.map.iter().find(|(from, _)| !known(from)) {
@@ -107,13 +110,13 @@ impl Convert {
         let outputs = input.items.iter().enumerate().map(|(index, item)| {
             let said = self.map.iter().find(|(from, _)| item.name == *from || item.key == *from);
             let name = said.map_or(&item.name, |(_, to)| to).clone();
-            *text += &line(&name, item, if said.is_some() { " (as --map says)" } else { "" });
+            *text += &line(&name, item, if said.is_some() { " (by --map)" } else { "" });
             Output { name, from: input, index }
         });
         Ok(outputs.collect())
     }
 
-    /// The tensors of `like`, with the values of the input's.
+    /// Returns the tensors of `like` with the values of the matching tensors of the input.
     fn as_in<'c>(&self, input: &'c Checkpoint, like: &'c Checkpoint, text: &mut String) -> Result<Vec<Output<'c>>> {
         let sources = matched(&input.items, &like.items, &self.map)?;
         let missing: Vec<&str> =
@@ -121,7 +124,7 @@ impl Convert {
         if !missing.is_empty() && !self.partial {
             let names = missing.iter().take(5).map(|name| format!("{name:?}")).collect::<Vec<_>>().join(", ");
             let more = if missing.len() > 5 { ", …" } else { "" };
-            bail!("the input has nothing for {names}{more}: name them with --map FROM=TO, or keep their values with --partial");
+            bail!("the input has no tensor for {names}{more}: name them with --map FROM=TO, or keep their values with --partial");
         }
         let outputs = like.items.iter().zip(&sources).enumerate().map(|(index, (item, source))| match source {
             Some((source, because)) => {
@@ -140,7 +143,7 @@ impl Convert {
         Ok(outputs)
     }
 
-    /// Drops what cannot be written as this kind.
+    /// Removes tensors that cannot be written in this kind of checkpoint.
     fn leave_out(&self, kind: Kind, like: Option<&Checkpoint>, outputs: &mut Vec<Output<'_>>, text: &mut String) {
         let constant = |name: &str| match like.map(|like| &like.content) {
             Some(Content::Artifact(like)) => {
@@ -166,7 +169,7 @@ impl Convert {
     }
 }
 
-/// A checkpoint without the tensors that are damaged.
+/// Opens a checkpoint without its damaged tensors. Adds the damage to `text`.
 fn whole(path: &Path, artifact: Option<&Path>, text: &mut String) -> Result<Checkpoint> {
     let mut checkpoint = Checkpoint::open_damaged(path, artifact)?;
     if let Content::Flat { damage, .. } = &checkpoint.content {
@@ -182,7 +185,7 @@ fn whole(path: &Path, artifact: Option<&Path>, text: &mut String) -> Result<Chec
     Ok(checkpoint)
 }
 
-/// `dense/kernel: float32[4, 2] of model/w (by its path)`.
+/// Formats a line such as `dense/kernel: float32[4, 2] of model/w (by its path)`.
 fn line(name: &str, source: &Item, because: &str) -> String {
     match name == source.name {
         true => format!("{name}: {}\n", source.describe()),

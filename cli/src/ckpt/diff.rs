@@ -1,4 +1,4 @@
-//! `gradlet ckpt diff`.
+//! The command `gradlet ckpt diff`.
 
 use super::names::{Map, matched, parse_map};
 use super::numbers::{each, short};
@@ -10,10 +10,10 @@ use gradlet::io::proto::DataType;
 use serde_json::{Value, json};
 use std::path::PathBuf;
 
-/// Show in which tensors two checkpoints differ, and by how much
+/// Show the tensors in which two checkpoints differ, and the size of the differences
 ///
-/// They may be of different kinds: tensors belong together by name, then by path (`dense/kernel` is the end of
-/// `sequential/dense/kernel`), then by a shape that only one has. The exit code is 1 if they differ.
+/// The checkpoints may be of different kinds. Tensors are matched by name, then by path (`dense/kernel` is the end of
+/// `sequential/dense/kernel`), then by a shape that only one has. The exit code is 1 if the checkpoints differ.
 #[derive(Args)]
 #[command(after_help = "Examples:
   gradlet ckpt diff training/ckpt-6 training/ckpt-7
@@ -21,28 +21,28 @@ use std::path::PathBuf;
 pub struct Diff {
     /// A TensorFlow checkpoint's prefix or folder, a safetensors file, an artifact, or a flat checkpoint
     a: PathBuf,
-    /// Another
+    /// Another checkpoint
     b: PathBuf,
-    /// The artifact of flat checkpoints, which has their variables' names
+    /// Artifact with the variable names of flat checkpoints
     #[arg(long, value_name = "FILE")]
     artifact: Option<PathBuf>,
-    /// Take numbers that differ by no more than this for the same
+    /// Treat numbers as equal if they differ by no more than this
     #[arg(long, value_name = "X", default_value_t = 0.0)]
     tolerance: f64,
-    /// A tensor of A, and the one of B that it is to be compared with
+    /// Name of a tensor of A, and of the tensor of B to compare it with
     #[arg(long, value_name = "A=B", value_parser = parse_map)]
     map: Vec<Map>,
-    /// Print it as JSON, for other programs
+    /// Print the result as JSON
     #[arg(long)]
     json: bool,
 }
 
-/// How two tensors differ.
+/// Difference between two tensors.
 struct Difference {
-    /// How many elements do, of how many.
+    /// Number of elements that differ; `of` is the number of all elements.
     count: u64,
     of: u64,
-    /// By how much at most, and the two numbers and their place.
+    /// Largest difference, the two numbers, and their indices.
     largest: Option<(f64, f64, f64, Vec<u64>)>,
 }
 
@@ -94,7 +94,7 @@ impl Diff {
         Ok(())
     }
 
-    /// How tensors of one type and shape differ, if they do.
+    /// Compares two tensors of the same type and shape. Returns `None` if they are equal.
     fn compare(&self, a: &Checkpoint, at: usize, b: &Checkpoint, other: usize) -> Result<Option<Difference>> {
         let item = &b.items[other];
         let of = item.dims.iter().fold(1u64, |of, dim| of.saturating_mul(*dim));
@@ -117,7 +117,7 @@ impl Diff {
         let (mut index, mut count) = (0, 0);
         each(item.dtype, &b, |b| {
             let a = numbers[index];
-            // Two NaNs are the same here; a NaN and a number are as different as can be.
+            // Two NaNs are equal here. The difference between a NaN and a number is infinite.
             let distance = if a == b || (a.is_nan() && b.is_nan()) { 0.0 } else { (a - b).abs() };
             let distance = if distance.is_nan() { f64::INFINITY } else { distance };
             if distance > self.tolerance {
@@ -133,7 +133,7 @@ impl Diff {
     }
 }
 
-/// The indices of an element.
+/// Returns the indices of an element in each dimension.
 fn place(mut index: u64, dims: &[u64]) -> Vec<u64> {
     let mut place: Vec<u64> = Vec::new();
     for dim in dims.iter().rev() {

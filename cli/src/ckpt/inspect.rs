@@ -1,4 +1,4 @@
-//! `gradlet ckpt inspect`.
+//! The command `gradlet ckpt inspect`.
 
 use super::numbers::{Statistics, short, statistics};
 use super::source::{Checkpoint, Content, Item};
@@ -12,9 +12,9 @@ use indicatif::HumanBytes;
 use serde_json::{Value, json};
 use std::path::PathBuf;
 
-/// Show what is in a checkpoint: the names, types, shapes and sizes of its tensors, and how large their values are
+/// Show the names, types, shapes, sizes and statistics of the tensors in a checkpoint
 ///
-/// NaNs are counted, and left out of the other figures.
+/// NaNs are counted and excluded from the other statistics.
 #[derive(Args)]
 #[command(after_help = "Examples:
   gradlet ckpt inspect training
@@ -23,21 +23,21 @@ use std::path::PathBuf;
 pub struct Inspect {
     /// A TensorFlow checkpoint's prefix or folder, a safetensors file, an artifact, or a flat checkpoint
     checkpoint: PathBuf,
-    /// The artifact of a flat checkpoint, which has its variables' names
+    /// Artifact with the variable names of a flat checkpoint
     #[arg(long, value_name = "FILE")]
     artifact: Option<PathBuf>,
-    /// Show TensorFlow's objects as a tree, not the tensors
+    /// Show TensorFlow's objects as a tree instead of the tensors
     #[arg(long)]
     tree: bool,
-    /// Print it as JSON, for other programs
+    /// Print the result as JSON
     #[arg(long)]
     json: bool,
 }
 
-/// What is told of the values of a tensor.
+/// Information about the values of a tensor.
 enum Values {
     Numbers(Option<Statistics>),
-    /// The first ones.
+    /// The first values.
     Strings(Vec<String>),
     Damaged(String),
 }
@@ -58,7 +58,7 @@ impl Inspect {
         }
         let damaged = values.iter().filter(|values| matches!(values, Values::Damaged(_))).count();
         if damaged > 0 {
-            bail!("{damaged} of {} tensors are damaged: `gradlet ckpt verify` tells more", values.len());
+            bail!("{damaged} of {} tensors are damaged: run `gradlet ckpt verify` for details", values.len());
         }
         Ok(())
     }
@@ -94,7 +94,7 @@ fn text(checkpoint: &Checkpoint, values: &[Values]) -> String {
     head + &rows.iter().map(line).collect::<String>()
 }
 
-/// A text for a cell of a table.
+/// Shortens a text for a cell of a table.
 fn shortened(text: &str) -> String {
     const LONGEST: usize = 200;
     match text.char_indices().nth(LONGEST) {

@@ -1,4 +1,4 @@
-//! `gradlet ckpt …`.
+//! The commands `gradlet ckpt …`.
 
 mod convert;
 mod diff;
@@ -13,10 +13,10 @@ mod verify;
 use anyhow::Result;
 use clap::Subcommand;
 
-/// Look into checkpoints, check, compare and convert them
+/// Inspect, verify, compare and convert checkpoints
 ///
-/// A checkpoint is TensorFlow's, named by its prefix (`ckpt-1`) or by its folder, whose latest one is meant; a safetensors file; the
-/// variables of an artifact (.grdl); or a flat checkpoint, as devices write them (.grdc).
+/// A checkpoint is one of four kinds: TensorFlow's, a safetensors file, the variables of an artifact (.grdl), or a flat checkpoint
+/// of a device (.grdc). A TensorFlow checkpoint is given by its prefix (`ckpt-1`), or by its folder for the latest one.
 #[derive(Subcommand)]
 #[command(after_help = "Examples:
   gradlet ckpt inspect --tree training/ckpt-7

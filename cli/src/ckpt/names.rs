@@ -1,4 +1,4 @@
-//! The names of tensors, and which of two checkpoints' tensors are the same.
+//! Names of tensors, and the matching of tensors of two checkpoints.
 
 use super::source::Item;
 use anyhow::{Result, bail};
@@ -6,16 +6,16 @@ use gradlet::checkpoint::variable_path;
 use gradlet::io::proto::TrackableObjectGraph;
 use std::collections::{BTreeMap, VecDeque};
 
-/// A key without what TensorFlow puts behind it, and without its escapes.
+/// Returns a key without TensorFlow's suffix and escapes.
 pub fn plain(key: &str) -> String {
     variable_path(key).map_or_else(|| key.into(), |path| path.join("/"))
 }
 
-/// Names of more bytes than that are no help to anybody.
+/// Maximum length, in bytes, of a path that is extended by further names.
 const LONGEST: usize = 4096;
 
-/// The other names of each key's variable: every path that the graph has to it, through the shortest one to the object it belongs to,
-/// and its own name.
+/// Returns other names of each key's variable. These are its paths in the object graph, for which the shortest path to each parent
+/// is used, and the variable's own name.
 pub fn aliases(graph: &TrackableObjectGraph) -> BTreeMap<String, Vec<String>> {
     let mut paths: Vec<Option<String>> = vec![None; graph.nodes.len()];
     let mut queue = VecDeque::from([0]);
@@ -47,7 +47,7 @@ pub fn aliases(graph: &TrackableObjectGraph) -> BTreeMap<String, Vec<String>> {
     aliases
 }
 
-/// Why two tensors are taken for the same.
+/// Reason for matching two tensors.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Because {
     Said,
@@ -57,10 +57,10 @@ pub enum Because {
 }
 
 impl Because {
-    /// In words, where it is not plain.
+    /// Describes the reason, unless the names are equal.
     pub fn words(self) -> &'static str {
         match self {
-            Because::Said => " (as --map says)",
+            Because::Said => " (by --map)",
             Because::Name => "",
             Because::Path => " (by its path)",
             Because::Shape => " (the only one of its shape)",
@@ -68,19 +68,19 @@ impl Because {
     }
 }
 
-/// Whether a source's values may be those of a target.
+/// A condition for a source to match a target.
 type Fits = fn(&Item, &Item) -> bool;
 
-/// `FROM=TO`: names of tensors.
+/// A value of `--map`: two names of tensors, `FROM=TO`.
 pub type Map = (String, String);
 
 pub fn parse_map(text: &str) -> Result<Map, String> {
-    let (from, to) = text.split_once('=').ok_or("it is to be FROM=TO")?;
+    let (from, to) = text.split_once('=').ok_or("expected FROM=TO")?;
     Ok((from.into(), to.into()))
 }
 
-/// For each of `targets` the number of the one of `sources` that it gets its values from, if there is one: as `map` says; else by its
-/// name; else by a path that ends in the other's; else as it is the only one of its type and shape that is left.
+/// Finds the source of the values of each target, if there is one. The criteria are, in this order: `map`; the same name; a path
+/// that ends in the other's path; the only remaining tensor with the type and shape.
 pub fn matched(sources: &[Item], targets: &[Item], map: &[Map]) -> Result<Vec<Option<(usize, Because)>>> {
     let mut found: Vec<Option<(usize, Because)>> = vec![None; targets.len()];
     let mut used = vec![false; sources.len()];
@@ -98,7 +98,7 @@ pub fn matched(sources: &[Item], targets: &[Item], map: &[Map]) -> Result<Vec<Op
     let ways: [(Because, Fits); 3] =
         [(Because::Name, |source, target| source.name == target.name), (Because::Path, same_path), (Because::Shape, |_, _| true)];
     for (because, fits) in ways {
-        // Whoever has two candidates, or is the candidate of two, has none.
+        // A tensor with two candidates, or a candidate of two tensors, is ambiguous and is not matched.
         let fits = |source: usize, target: usize| alike(&sources[source], &targets[target]) && fits(&sources[source], &targets[target]);
         let free: Vec<usize> = (0..targets.len()).filter(|target| found[*target].is_none()).collect();
         let unused: Vec<usize> = (0..sources.len()).filter(|source| !used[*source]).collect();
@@ -119,7 +119,8 @@ fn alike(source: &Item, target: &Item) -> bool {
     source.dtype == target.dtype && source.dims == target.dims
 }
 
-/// Whether a name of one ends in a name of the other, part by part. Keras hides parts by an underscore.
+/// True if a name of one tensor ends with a name of the other, part by part. Underscores in front of a part, which Keras uses for
+/// private attributes, are ignored.
 fn same_path(source: &Item, target: &Item) -> bool {
     let names = |item: &Item| item.aliases.iter().chain([&item.name]).map(|name| parts(name)).collect::<Vec<_>>();
     let targets = names(target);

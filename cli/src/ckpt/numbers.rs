@@ -1,17 +1,17 @@
-//! The elements of tensors as numbers.
+//! Elements of tensors as numbers.
 
 use super::source::Item;
 use gradlet::checkpoint::bundle::dtype_name;
 use gradlet::io::proto::DataType;
 
 impl Item {
-    /// Its type and shape: `float32[3, 2]`.
+    /// Returns the type and shape, such as `float32[3, 2]`.
     pub fn describe(&self) -> String {
         format!("{}{:?}", dtype_name(self.dtype), self.dims)
     }
 }
 
-/// Calls `take` with every element, if they are real numbers. Gives whether they are.
+/// Calls `take` with every element if the elements are real numbers. Returns false if they are not.
 pub fn each(dtype: DataType, bytes: &[u8], mut take: impl FnMut(f64)) -> bool {
     macro_rules! numbers {
         ($($variant:ident => $ty:ty, $convert:expr);* $(;)?) => {
@@ -42,7 +42,7 @@ pub fn each(dtype: DataType, bytes: &[u8], mut take: impl FnMut(f64)) -> bool {
     }
 }
 
-/// IEEE 754 binary16.
+/// Converts an IEEE 754 binary16 number.
 fn half(bits: u16) -> f64 {
     let (exponent, fraction) = (i32::from(bits >> 10 & 31), f64::from(bits & 1023));
     let size = match exponent {
@@ -54,17 +54,17 @@ fn half(bits: u16) -> f64 {
     if bits >> 15 == 1 { -size } else { size }
 }
 
-/// The least, the greatest and the mean of numbers.
+/// Statistics of the elements of a tensor.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Statistics {
     pub min: f64,
     pub max: f64,
     pub mean: f64,
-    /// How many are no numbers; the others do not count them.
+    /// Number of NaNs. The other values exclude them.
     pub nan: u64,
 }
 
-/// The statistics of elements, if they are real numbers and there are some.
+/// Computes the statistics of elements. Returns `None` if they are not real numbers, or if there are none besides NaN.
 pub fn statistics(dtype: DataType, bytes: &[u8]) -> Option<Statistics> {
     let (mut min, mut max, mut sum, mut count, mut nan) = (f64::INFINITY, f64::NEG_INFINITY, 0.0, 0u64, 0);
     let real = each(dtype, bytes, |value| {
@@ -77,7 +77,7 @@ pub fn statistics(dtype: DataType, bytes: &[u8]) -> Option<Statistics> {
     (real && count > 0).then(|| Statistics { min, max, mean: sum / count as f64, nan })
 }
 
-/// A number in few digits: `0.00125`, `3`, `-1.5e-7`.
+/// Formats a number with few digits: `0.00125`, `3`, `-1.5e-7`.
 pub fn short(value: f64) -> String {
     let size = value.abs();
     if value == 0.0 || (1e-4..1e6).contains(&size) {

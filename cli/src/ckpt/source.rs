@@ -1,4 +1,4 @@
-//! Checkpoints of each kind, as lists of named tensors.
+//! Checkpoints of all kinds, as lists of named tensors.
 
 use super::names;
 use anyhow::{Result, bail};
@@ -15,37 +15,39 @@ use prost::Message;
 use safetensors::tensor::{Dtype, SafeTensors};
 use std::path::{Path, PathBuf};
 
-/// The key of the object graph.
+/// Key of the object graph.
 pub use gradlet::checkpoint::OBJECT_GRAPH as GRAPH;
-/// What an artifact begins with.
+/// First bytes of an artifact.
 const ARTIFACT: &[u8] = b"GRDL";
-/// What a flat checkpoint begins with.
+/// First bytes of a flat checkpoint.
 const FLAT: &[u8] = b"GRDC";
+/// Offset of the second copy of a flat checkpoint's header, in bytes.
+const FLAT_COPY: usize = 28;
 
 /// A tensor of a checkpoint.
 #[derive(Clone, Debug)]
 pub struct Item {
-    /// Its key.
+    /// Key in the checkpoint.
     pub key: String,
-    /// Its name for people: the key without what TensorFlow puts behind it.
+    /// Name for display: the key without TensorFlow's suffix.
     pub name: String,
-    /// Other names: the paths on which the object graph leads to it, what its variable calls itself.
+    /// Other names: its paths in the object graph, and the name of its variable.
     pub aliases: Vec<String>,
     pub dtype: DataType,
     pub dims: Vec<u64>,
-    /// The bytes of its elements.
+    /// Size of the elements in bytes.
     pub bytes: u64,
 }
 
 /// A checkpoint.
 pub struct Checkpoint {
-    /// Without the ending that names one of its files.
+    /// Path of the checkpoint. For TensorFlow's, this is the prefix.
     pub path: PathBuf,
     pub items: Vec<Item>,
     pub content: Content,
 }
 
-/// What kind of checkpoint it is.
+/// Contents of a checkpoint, by kind.
 pub enum Content {
     Bundle {
         reader: BundleReader,
@@ -57,15 +59,17 @@ pub enum Content {
         places: Vec<(usize, usize)>,
     },
     Artifact(Box<Loaded>),
-    /// The value of each item, and what is wrong with the others.
+    /// Value of each item, and errors about damaged values.
     Flat {
         values: Vec<Bytes>,
         damage: Vec<String>,
+        /// Number of entries, with the damaged ones.
+        entries: usize,
     },
 }
 
 impl Checkpoint {
-    /// Opens a checkpoint, of which no byte of what lists its tensors may be damaged. `artifact` is that of a flat one.
+    /// Opens a checkpoint. Fails if its list of tensors is damaged. `artifact` provides the names of a flat checkpoint.
     pub fn open(path: &Path, artifact: Option<&Path>) -> Result<Checkpoint> {
         let checkpoint = Checkpoint::open_with(path, artifact, BundleReader::open)?;
         match &checkpoint.content {
@@ -74,7 +78,7 @@ impl Checkpoint {
         }
     }
 
-    /// Opens a checkpoint, of TensorFlow's and flat ones what can be read.
+    /// Opens a checkpoint and reads as much of it as possible, if it is TensorFlow's or flat.
     pub fn open_damaged(path: &Path, artifact: Option<&Path>) -> Result<Checkpoint> {
         Checkpoint::open_with(path, artifact, BundleReader::open_damaged)
     }
@@ -88,14 +92,15 @@ impl Checkpoint {
             return Checkpoint::bundle(open(&prefix)?);
         }
         let file = gradlet::io::tfrecord::map(path)?;
-        match file.get(..4) {
-            Some(ARTIFACT) => Checkpoint::artifact(path, &file),
-            Some(FLAT) => Checkpoint::flat(path, &file, artifact),
-            _ => Checkpoint::safetensors(path, file),
+        let begins = |magic: &[u8], offset: usize| file.get(offset..).is_some_and(|rest| rest.starts_with(magic));
+        match () {
+            () if begins(ARTIFACT, 0) => Checkpoint::artifact(path, &file),
+            () if begins(FLAT, 0) || begins(FLAT, FLAT_COPY) => Checkpoint::flat(path, &file, artifact),
+            () => Checkpoint::safetensors(path, file),
         }
     }
 
-    /// The variables of a flat checkpoint have numbers only; their names are those of the artifact.
+    /// Reads a flat checkpoint. Its variables have only numbers; the names come from the artifact.
     fn flat(path: &Path, file: &Bytes, artifact: Option<&Path>) -> Result<Checkpoint> {
         let wrong = |error| FileError::model(path, error);
         let flat = FlatCheckpoint::parse(file).map_err(wrong)?;
@@ -121,14 +126,15 @@ impl Checkpoint {
                 Err(error) => damage.push(error.to_string()),
             }
         }
+        let entries = items.len() + damage.len();
         if let Some(error) = flat.verify().err().filter(|_| damage.is_empty()) {
             damage.push(error.to_string());
         }
-        Ok(Checkpoint { path: path.into(), items, content: Content::Flat { values, damage } })
+        Ok(Checkpoint { path: path.into(), items, content: Content::Flat { values, damage, entries } })
     }
 
     fn bundle(reader: BundleReader) -> Result<Checkpoint> {
-        // A damaged graph is told by `verify`; it costs no more than the other names of variables.
+        // `verify` reports a damaged graph. Here only the aliases of variables are missing.
         let graph = reader.entry(GRAPH).and_then(|_| reader.strings(GRAPH).ok());
         let graph = graph.and_then(|graph| TrackableObjectGraph::decode(&graph.item().ok()?[..]).ok());
         let mut aliases = graph.as_ref().map(names::aliases).unwrap_or_default();
@@ -145,7 +151,7 @@ impl Checkpoint {
     }
 
     fn safetensors(path: &Path, file: Bytes) -> Result<Checkpoint> {
-        let wrong = |text: String| FileError::new(path, format!("no checkpoint, no artifact, no safetensors file: {text}"));
+        let wrong = |text: String| FileError::new(path, format!("not a checkpoint, artifact or safetensors file: {text}"));
         SafeTensors::deserialize(&file).map_err(|error| wrong(error.to_string()))?;
         let (length, metadata) = SafeTensors::read_metadata(&file).map_err(|error| wrong(error.to_string()))?;
         let mut tensors: Vec<_> = metadata.tensors().into_iter().collect();
@@ -175,7 +181,7 @@ impl Checkpoint {
         Ok(Checkpoint { path: path.into(), items: items.collect(), content: Content::Artifact(Box::new(loaded)) })
     }
 
-    /// What it is, for people.
+    /// Returns the name of the kind, for messages.
     pub fn kind(&self) -> &'static str {
         match &self.content {
             Content::Bundle { graph: Some(_), .. } => "TensorFlow checkpoint",
@@ -186,7 +192,7 @@ impl Checkpoint {
         }
     }
 
-    /// The elements of a tensor that has numbers, little-endian; checked, where there are checksums.
+    /// Returns the elements of a numeric tensor, little-endian. They are checked if there is a checksum.
     pub fn bytes(&self, index: usize) -> Result<Bytes> {
         let item = &self.items[index];
         Ok(match &self.content {
@@ -197,7 +203,7 @@ impl Checkpoint {
         })
     }
 
-    /// The strings of a tensor that has them.
+    /// Returns the strings of a string tensor.
     pub fn strings(&self, index: usize) -> Result<Strings> {
         match &self.content {
             Content::Bundle { reader, .. } => Ok(reader.strings(&self.items[index].key)?),
@@ -206,13 +212,13 @@ impl Checkpoint {
     }
 }
 
-/// The prefix of TensorFlow's checkpoint that is meant, if one is.
+/// Returns the prefix of a TensorFlow checkpoint, if `path` names one.
 fn prefix(path: &Path) -> Result<Option<PathBuf>> {
     if path.is_dir() {
         let latest = latest_checkpoint(path)?;
         return match latest {
             Some(prefix) => Ok(Some(prefix)),
-            None => bail!(FileError::new(path, "the folder has no file `checkpoint` that says which is the latest")),
+            None => bail!(FileError::new(path, "the folder has no file `checkpoint` that names the latest checkpoint")),
         };
     }
     let named = path.to_string_lossy();
@@ -221,12 +227,12 @@ fn prefix(path: &Path) -> Result<Option<PathBuf>> {
     match known {
         Some(prefix) => Ok(Some(prefix)),
         None if path.exists() => Ok(None),
-        // The error of the reader says what is missing.
+        // The reader then reports the missing file.
         None => Ok(Some(path.into())),
     }
 }
 
-/// The element types that safetensors files have too.
+/// Element types that safetensors files support.
 const DTYPES: [(Dtype, DataType); 16] = [
     (Dtype::BF16, DataType::DtBfloat16),
     (Dtype::BOOL, DataType::DtBool),
@@ -246,7 +252,7 @@ const DTYPES: [(Dtype, DataType); 16] = [
     (Dtype::U8, DataType::DtUint8),
 ];
 
-/// What safetensors files call an element type, if they have it.
+/// Returns the element type in a safetensors file, if it is supported.
 pub fn to_safetensors(dtype: DataType) -> Option<Dtype> {
     DTYPES.iter().find(|(_, known)| *known == dtype).map(|(own, _)| *own)
 }

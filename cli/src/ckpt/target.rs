@@ -1,4 +1,4 @@
-//! Checkpoints of each kind, as they are written.
+//! Writers of checkpoints of all kinds.
 
 use super::source::{Checkpoint, GRAPH, Item, to_safetensors};
 use anyhow::{Context, Result, bail};
@@ -19,21 +19,21 @@ use safetensors::tensor::{TensorView, serialize};
 use std::collections::HashSet;
 use std::path::Path;
 
-/// What is written.
+/// Kind of the output.
 #[derive(Clone, Copy, Debug, PartialEq, ValueEnum)]
 pub enum Kind {
     /// A TensorFlow checkpoint of objects
     Tensorflow,
     /// A safetensors file
     Safetensors,
-    /// An artifact, as the one that --like names
+    /// An artifact like the one in --like
     Artifact,
-    /// A flat checkpoint (.grdc) of the artifact that --like names
+    /// A flat checkpoint (.grdc) of the artifact in --like
     Flat,
 }
 
 impl Kind {
-    /// As the name of a file ends.
+    /// Determines the kind by the ending of the file name.
     pub fn of(path: &Path) -> Kind {
         match path.extension().and_then(|ending| ending.to_str()) {
             Some("safetensors") => Kind::Safetensors,
@@ -44,7 +44,7 @@ impl Kind {
     }
 }
 
-/// A tensor to be written: its name there, and whose values it gets: number so many of a checkpoint.
+/// A tensor to write: its name in the output, and its source, item number `index` of `from`.
 pub struct Output<'c> {
     pub name: String,
     pub from: &'c Checkpoint,
@@ -60,7 +60,8 @@ impl Output<'_> {
         self.from.bytes(self.index)
     }
 
-    /// The path to it among objects: that of its key, where it has one of a checkpoint of objects, else the parts of its name.
+    /// Returns the path in the object graph. It comes from the key, if that is a key of an object graph, or else from the
+    /// parts of the name.
     fn path(&self) -> Vec<String> {
         let item = self.item();
         let key = if self.name == item.name { &item.key } else { &self.name };
@@ -80,7 +81,7 @@ pub fn safetensors(path: &Path, outputs: &[Output<'_>]) -> Result<()> {
     Ok(write_whole(path, &serialize(views, None)?)?)
 }
 
-/// The artifact `like` with other first values.
+/// Writes the artifact `like` with other initial values.
 pub fn artifact(path: &Path, like: &Loaded, outputs: &[Output<'_>]) -> Result<()> {
     let mut values = Vec::new();
     for output in outputs {
@@ -91,7 +92,7 @@ pub fn artifact(path: &Path, like: &Loaded, outputs: &[Output<'_>]) -> Result<()
     Ok(write_whole(path, &like.with_values(&values).map_err(|error| FileError::model(path, error))?)?)
 }
 
-/// A flat checkpoint of the artifact `like`.
+/// Writes a flat checkpoint of the artifact `like`.
 pub fn flat(path: &Path, like: &Loaded, outputs: &[Output<'_>]) -> Result<()> {
     let mut values = Vec::new();
     for output in outputs {
@@ -101,7 +102,7 @@ pub fn flat(path: &Path, like: &Loaded, outputs: &[Output<'_>]) -> Result<()> {
     }
     values.sort_by_key(|(index, ..)| *index);
     let entries = values.iter().map(|(variable, tensor_type, data)| Entry { variable: *variable, tensor_type: *tensor_type, data });
-    // Beside its elements, a value takes less than this.
+    // The header and the description of each value are smaller than this.
     let most = values.iter().map(|(.., data)| data.len() + 128).sum::<usize>() + 128;
     let mut file = vec![0; most];
     let mut rest = &mut file[..];
@@ -110,7 +111,7 @@ pub fn flat(path: &Path, like: &Loaded, outputs: &[Output<'_>]) -> Result<()> {
     Ok(write_whole(path, &file[..length])?)
 }
 
-/// A checkpoint with the objects and names of `like`.
+/// Writes a TensorFlow checkpoint with the objects and names of `like`.
 pub fn like_bundle(prefix: &Path, like: &BundleReader, outputs: &[Output<'_>]) -> Result<()> {
     let mut writer = BundleWriter::create(prefix)?;
     outputs.iter().try_for_each(|output| write(&mut writer, output))?;
@@ -120,7 +121,7 @@ pub fn like_bundle(prefix: &Path, like: &BundleReader, outputs: &[Output<'_>]) -
     Ok(writer.finish()?)
 }
 
-/// A checkpoint with the objects of another one, as far as it has their values.
+/// Writes a TensorFlow checkpoint with the objects of another one, without the values that are not written.
 pub fn same_objects(prefix: &Path, mut graph: TrackableObjectGraph, outputs: &[Output<'_>]) -> Result<()> {
     let mut writer = BundleWriter::create(prefix)?;
     let written: HashSet<&str> = outputs.iter().map(|output| output.item().key.as_str()).collect();
@@ -134,13 +135,13 @@ pub fn same_objects(prefix: &Path, mut graph: TrackableObjectGraph, outputs: &[O
     Ok(writer.finish()?)
 }
 
-/// A checkpoint of objects within objects, by the parts of the names.
+/// Writes a TensorFlow checkpoint in which the parts of names are nested objects.
 pub fn bundle(prefix: &Path, outputs: &[Output<'_>]) -> Result<()> {
     let mut writer = BundleWriter::create(prefix)?;
     let mut graph = TrackableObjectGraph { nodes: vec![object()] };
     for output in outputs {
         let path = output.path();
-        let Some(last) = path.last() else { bail!("a tensor without a name has no place among objects") };
+        let Some(last) = path.last() else { bail!("a tensor without a name cannot be part of an object graph") };
         let key = variable_key(path.iter().map(String::as_str));
         let node = path.iter().fold(0, |node, part| child(&mut graph, node, part));
         let attribute = SerializedTensor { name: "VARIABLE_VALUE".into(), full_name: last.to_string(), checkpoint_key: key.clone() };
@@ -155,7 +156,7 @@ fn object() -> TrackableObject {
     TrackableObject { has_checkpoint_values: Some(true), ..TrackableObject::default() }
 }
 
-/// The number of the object that another one calls `name`.
+/// Returns the number of the child `name` of a node. Adds the child if it does not exist.
 fn child(graph: &mut TrackableObjectGraph, node: usize, name: &str) -> usize {
     if let Some(known) = graph.nodes[node].children.iter().find(|child| child.local_name == name) {
         return known.node_id as usize;

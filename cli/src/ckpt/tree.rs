@@ -1,9 +1,9 @@
-//! The objects of a checkpoint as a tree.
+//! Objects of a checkpoint as a tree.
 
 use gradlet::io::proto::TrackableObjectGraph;
 use gradlet::io::proto::trackable_object_graph::TrackableObject;
 
-/// The objects below the root, each further in than what it belongs to. One that was shown before is not shown again.
+/// Formats the objects below the root, indented by depth. The children of an object are listed only at its first place.
 pub fn text(graph: &TrackableObjectGraph) -> String {
     let mut text = String::new();
     let mut shown = vec![false; graph.nodes.len()];
@@ -12,7 +12,7 @@ pub fn text(graph: &TrackableObjectGraph) -> String {
         let Some(node) = graph.nodes.get(index) else { continue };
         let again = std::mem::replace(&mut shown[index], true);
         let note = if again && !node.children.is_empty() { " (as above)".into() } else { what(node) };
-        // Deeper ones stand below one another.
+        // Indentation stops at depth 100.
         text.push_str(&format!("{}{name}{note}\n", "  ".repeat(depth.min(100))));
         if !again {
             let children = node.children.iter().rev().filter_map(|child| Some((usize::try_from(child.node_id).ok()?, child)));
@@ -22,7 +22,7 @@ pub fn text(graph: &TrackableObjectGraph) -> String {
     text
 }
 
-/// What values an object has, and of which variables it keeps more.
+/// Lists the values of an object and the number of its slot variables.
 fn what(node: &TrackableObject) -> String {
     let values = node.attributes.iter().map(|attribute| match attribute.full_name.as_str() {
         "" => format!(" = {}", attribute.checkpoint_key),

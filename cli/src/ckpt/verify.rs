@@ -1,4 +1,4 @@
-//! `gradlet ckpt verify`.
+//! The command `gradlet ckpt verify`.
 
 use super::source::{Checkpoint, Content};
 use crate::print;
@@ -9,18 +9,19 @@ use serde_json::json;
 use std::io::IsTerminal;
 use std::path::PathBuf;
 
-/// Check every checksum of checkpoints, and name the tensors that are damaged
+/// Check every checksum of checkpoints, and list the damaged tensors
 ///
-/// A safetensors file has no checksums: only whether its tensors fill it is checked. The exit code is 1 if a checkpoint is damaged.
+/// A safetensors file has no checksums. The command only checks that its tensors fill the file. The exit code is 1 if a
+/// checkpoint is damaged.
 #[derive(Args)]
 #[command(after_help = "Examples:
   gradlet ckpt verify training
   gradlet ckpt verify training/ckpt-6 training/ckpt-7")]
 pub struct Verify {
-    /// TensorFlow checkpoints' prefixes or folders, safetensors files, artifacts, flat checkpoints
+    /// Prefixes or folders of TensorFlow checkpoints, safetensors files, artifacts, or flat checkpoints
     #[arg(value_name = "CHECKPOINT", required = true)]
     checkpoints: Vec<PathBuf>,
-    /// Print it as JSON, for other programs
+    /// Print the result as JSON
     #[arg(long)]
     json: bool,
 }
@@ -55,22 +56,21 @@ impl Verify {
     }
 }
 
-/// How many tensors there are, with the object graph.
+/// Returns the number of tensors, the object graph included.
 fn tensors(checkpoint: &Checkpoint) -> usize {
     match &checkpoint.content {
         Content::Bundle { reader, .. } => reader.entries().len(),
-        // A damaged one is no item.
-        Content::Flat { damage, .. } => checkpoint.items.len() + damage.len(),
+        Content::Flat { entries, .. } => *entries,
         _ => checkpoint.items.len(),
     }
 }
 
-/// How many tensors are whole, and what is wrong.
+/// Returns the number of intact tensors and the errors.
 fn verify(checkpoint: &Checkpoint, quiet: bool) -> (usize, Vec<String>) {
     if let Content::Flat { damage, .. } = &checkpoint.content {
         return (checkpoint.items.len(), damage.clone());
     }
-    // Others were checked when they were opened.
+    // The other kinds were checked when they were opened.
     let Content::Bundle { reader, .. } = &checkpoint.content else { return (checkpoint.items.len(), Vec::new()) };
     let mut damage: Vec<String> = reader.damage().iter().map(ToString::to_string).collect();
     let bar = bar(reader.entries().map(|(_, entry)| entry.bytes()).sum(), quiet);
@@ -86,7 +86,7 @@ fn verify(checkpoint: &Checkpoint, quiet: bool) -> (usize, Vec<String>) {
     (whole, damage)
 }
 
-/// A bar over so many bytes, on a terminal.
+/// Creates a progress bar for a number of bytes. It is shown only on a terminal.
 fn bar(bytes: u64, quiet: bool) -> ProgressBar {
     let hidden = quiet || !std::io::stderr().is_terminal();
     let target = if hidden { ProgressDrawTarget::hidden() } else { ProgressDrawTarget::stderr() };

@@ -1,4 +1,4 @@
-//! `gradlet summary export`.
+//! The command `gradlet summary export`.
 
 use super::media::Folder;
 use super::runs::{Input, plugin};
@@ -13,9 +13,9 @@ use serde_json::json;
 use std::io::{BufWriter, Write};
 use std::path::{Path, PathBuf};
 
-/// Write what event files hold to CSV, JSON, and files of images and sounds
+/// Export the contents of event files to CSV, JSON, and files of images and sounds
 ///
-/// Damage is passed over to the next whole record; what is whole is written, and the exit code is 1.
+/// Damaged records are skipped, and all intact ones are written. The exit code is 1 if there was damage.
 #[derive(Args)]
 #[command(after_help = "Examples:
   gradlet summary export logs --csv losses.csv --tag '*loss*'
@@ -27,22 +27,22 @@ pub struct Export {
     output: Output,
 }
 
-/// Where to.
+/// The output files.
 #[derive(Args)]
 #[group(required = true, multiple = true)]
 struct Output {
-    /// All numbers, a line each: run, tag, step, wall_time (seconds since 1970), value
+    /// CSV file with all numbers, one per line: run, tag, step, wall_time (seconds since 1970), value
     #[arg(long, value_name = "FILE")]
     csv: Option<PathBuf>,
-    /// All points of all tags with their values; of images and sounds, their sizes
+    /// JSON file with all points of all tags and their values; images and sounds are represented by their sizes
     #[arg(long, value_name = "FILE")]
     json: Option<PathBuf>,
-    /// Images and sounds as files: DIR/RUN/TAG/STEP.png and .wav
+    /// Folder for images and sounds: DIR/RUN/TAG/STEP.png and .wav
     #[arg(long, value_name = "DIR")]
     media: Option<PathBuf>,
 }
 
-/// What was written of a kind.
+/// Counts of written values.
 #[derive(Default)]
 struct Written {
     numbers: u64,
@@ -83,7 +83,7 @@ impl Export {
         }
         print(&text)?;
         if damaged > 0 {
-            bail!("{damaged} of {runs} runs are damaged: `gradlet summary inspect` tells more");
+            bail!("{damaged} of {runs} runs are damaged: run `gradlet summary inspect` for details");
         }
         Ok(())
     }
@@ -110,7 +110,7 @@ impl Table {
         Ok(Table(table, path.into()))
     }
 
-    /// Writes the points that are numbers. Gives how many they are.
+    /// Writes the points that are numbers. Returns how many there are.
     fn add(&mut self, run: &str, tag: &str, series: &Series) -> Result<u64> {
         let mut count = 0;
         for point in &series.points {
@@ -123,7 +123,7 @@ impl Table {
     }
 }
 
-/// The JSON file: an array with an object for each tag of each run, and a line for each point.
+/// The JSON file: an array with an object for each tag of each run. Each point has a line.
 struct Document {
     file: File,
     path: PathBuf,

@@ -1,4 +1,4 @@
-//! `gradlet summary inspect`.
+//! The command `gradlet summary inspect`.
 
 use super::runs::{Input, plugin};
 use super::values::{describe, json, show};
@@ -11,9 +11,9 @@ use serde_json::{Value, json};
 use std::fmt::Write;
 use std::path::Path;
 
-/// Show what is in event files: of each run, its tags with their plugin, type, steps and last value
+/// Show the tags of each run in event files, with plugin, type, steps and last value
 ///
-/// Damage is passed over to the next whole record, and told; the exit code is 1 then.
+/// Damaged records are skipped and reported. The exit code is 1 if there was damage.
 #[derive(Args)]
 #[command(after_help = "Examples:
   gradlet summary inspect logs
@@ -22,7 +22,7 @@ use std::path::Path;
 pub struct Inspect {
     #[command(flatten)]
     input: Input,
-    /// Print it as JSON, for other programs
+    /// Print the result as JSON
     #[arg(long)]
     json: bool,
 }
@@ -94,7 +94,7 @@ impl Inspect {
     }
 }
 
-/// `1 tag`, `60,000 points`.
+/// Formats a count: `1 tag`, `60,000 points`.
 fn counted(count: u64, what: &str) -> String {
     format!("{} {what}{}", HumanCount(count), if count == 1 { "" } else { "s" })
 }

@@ -1,4 +1,4 @@
-//! Images and sounds as files.
+//! Export of images and sounds to files.
 
 use super::values::media;
 use anyhow::Result;
@@ -7,7 +7,7 @@ use gradlet::io::{FileError, write_whole};
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 
-/// The folder that they are written to.
+/// The folder for the files.
 pub struct Folder {
     path: PathBuf,
     written: BTreeSet<PathBuf>,
@@ -22,7 +22,7 @@ impl Folder {
         &self.path
     }
 
-    /// How many files were written.
+    /// Returns the number of files written.
     pub fn files(&self) -> u64 {
         self.written.len() as u64
     }
@@ -43,7 +43,7 @@ impl Folder {
         Ok(())
     }
 
-    /// A name that no file has yet: a step may come twice.
+    /// Returns a path that was not written yet. A step may occur twice.
     fn free(&self, folder: &Path, name: &str, ending: &str) -> PathBuf {
         let mut path = folder.join(format!("{name}.{ending}"));
         for again in 1.. {
@@ -56,7 +56,8 @@ impl Folder {
     }
 }
 
-/// A name as a folder's: whatever else than letters, digits, `.`, `-` and `_` is in it stands as its bytes, `%2f`.
+/// Converts a name to a valid folder name. Characters other than letters, digits, `.`, `-` and `_` become the hexadecimal values of
+/// their bytes, such as `%2f`.
 fn plain(name: &str) -> String {
     let dots = name.bytes().all(|byte| byte == b'.');
     let keeps = |byte: u8| byte.is_ascii_alphanumeric() || b"-_".contains(&byte) || byte == b'.' && !dots;
@@ -66,7 +67,7 @@ fn plain(name: &str) -> String {
     }
 }
 
-/// What the first bytes say of a file.
+/// Determines the ending of a file name by the first bytes of the file.
 fn ending(bytes: &[u8]) -> &'static str {
     match bytes {
         [0x89, b'P', b'N', b'G', ..] => "png",

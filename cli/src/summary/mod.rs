@@ -1,4 +1,4 @@
-//! `gradlet summary …`.
+//! The commands `gradlet summary …`.
 
 mod export;
 mod inspect;
@@ -9,7 +9,7 @@ mod values;
 use anyhow::Result;
 use clap::Subcommand;
 
-/// Look into the event files that TensorBoard shows, and export what they hold
+/// Inspect the event files of TensorBoard, and export their contents
 #[derive(Subcommand)]
 #[command(after_help = "Examples:
   gradlet summary inspect logs

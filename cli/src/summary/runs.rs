@@ -1,4 +1,4 @@
-//! The runs that these commands read.
+//! The runs to read.
 
 use anyhow::{Result, bail};
 use clap::Args;
@@ -10,22 +10,22 @@ use std::collections::BTreeMap;
 use std::io::IsTerminal;
 use std::path::{Path, PathBuf};
 
-/// What is read.
+/// The runs and tags to read.
 #[derive(Args)]
 pub struct Input {
-    /// Folder with runs, as `tensorboard --logdir` takes it, or one event file
+    /// Folder with runs, as for `tensorboard --logdir`, or one event file
     #[arg(value_name = "LOGDIR")]
     logdir: PathBuf,
-    /// Only runs with names like this: `*` stands for anything, `?` for a character
+    /// Only runs whose names match: `*` matches any text, `?` any character
     #[arg(long, value_name = "PATTERN")]
     run: Vec<Pattern>,
-    /// Only tags like this
+    /// Only tags that match
     #[arg(long, value_name = "PATTERN")]
     tag: Vec<Pattern>,
 }
 
 impl Input {
-    /// The runs that are wanted, by their names.
+    /// Finds the selected runs, by name.
     fn find(&self) -> Result<BTreeMap<String, PathBuf>> {
         if self.logdir.is_file() {
             return Ok(BTreeMap::from([(".".into(), self.logdir.clone())]));
@@ -37,12 +37,12 @@ impl Input {
         let names: Vec<String> = runs.keys().cloned().collect();
         runs.retain(|name, _| matches(&self.run, name));
         if runs.is_empty() {
-            bail!("{}: no run is like that; there are {names:?}", self.logdir.display());
+            bail!("{}: no run matches; there are {names:?}", self.logdir.display());
         }
         Ok(runs)
     }
 
-    /// Reads the runs, one after the other.
+    /// Reads the selected runs, one after another.
     pub fn each(&self, quiet: bool, mut take: impl FnMut(&str, &Path, Run) -> Result<()>) -> Result<()> {
         let runs = self.find()?;
         let bar = bar(runs.values().map(|path| size(path)).sum::<Result<u64>>()?, quiet);
@@ -53,7 +53,7 @@ impl Input {
         Ok(())
     }
 
-    /// The series that are wanted.
+    /// Returns the selected series.
     pub fn series<'a>(&self, run: &'a Run) -> impl Iterator<Item = (Kind, &'a str, &'a Series)> {
         run.all().filter(|(_, tag, _)| matches(&self.tag, tag))
     }
@@ -63,14 +63,14 @@ fn matches(patterns: &[Pattern], name: &str) -> bool {
     patterns.is_empty() || patterns.iter().any(|pattern| pattern.matches(name))
 }
 
-/// The bytes of a run.
+/// Returns the size of a run in bytes.
 fn size(path: &Path) -> Result<u64> {
     let files = if path.is_dir() { Run::files(path)? } else { vec![path.into()] };
     let size = |path: &PathBuf| Ok(path.metadata().map_err(|error| FileError::io(path, error))?.len());
     files.iter().map(size).sum()
 }
 
-/// A bar over so many bytes, on a terminal.
+/// Creates a progress bar for a number of bytes. It is shown only on a terminal.
 fn bar(bytes: u64, quiet: bool) -> ProgressBar {
     let hidden = quiet || !std::io::stderr().is_terminal();
     let target = if hidden { ProgressDrawTarget::hidden() } else { ProgressDrawTarget::stderr() };
@@ -78,7 +78,7 @@ fn bar(bytes: u64, quiet: bool) -> ProgressBar {
     ProgressBar::with_draw_target(Some(bytes), target).with_style(style.unwrap_or_else(|_| ProgressStyle::default_bar()))
 }
 
-/// The plugin that shows a series; for TensorFlow 1's, the one that took its place.
+/// Returns the plugin that shows a series. For the formats of TensorFlow 1, this is the plugin that replaced them.
 pub fn plugin(kind: Kind, series: &Series) -> &str {
     match kind {
         Kind::Tensor => series.plugin(),

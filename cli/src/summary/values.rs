@@ -1,4 +1,4 @@
-//! Values of points, in a few words and as JSON.
+//! Values of points, as short text and as JSON.
 
 use bytes::Bytes;
 use gradlet::summary::{Point, PointValue};
@@ -6,10 +6,10 @@ use gradlet::{DType, Tensor};
 use gradlet::tensor::{Strings, Values};
 use serde_json::{Value, json};
 
-/// The longest text that is shown whole.
+/// Maximum length of a text that is shown completely, in characters.
 const TEXT: usize = 40;
 
-/// The type and shape of what a point holds: `f32[]`, `string[4]`.
+/// Returns the type and shape of a point's value, such as `f32[]` or `string[4]`.
 pub fn describe(point: &Point) -> String {
     match point.tensor() {
         Ok(Values::Numbers(tensor)) => tensor.tensor_type().to_string(),
@@ -18,7 +18,7 @@ pub fn describe(point: &Point) -> String {
     }
 }
 
-/// A point's value in a few words.
+/// Formats a point's value as short text.
 pub fn show(plugin: &str, point: &Point) -> String {
     if let Some(files) = media(plugin, point) {
         let bytes = files.iter().map(|file| file.len() as u64).sum();
@@ -38,7 +38,7 @@ pub fn show(plugin: &str, point: &Point) -> String {
     }
 }
 
-/// `100 values, -1 to 1`, of rows of left edge, right edge and count.
+/// Formats a histogram, such as `100 values, -1 to 1`. `rows` has a row of left edge, right edge and count for each bucket.
 fn histogram(rows: &Tensor) -> Option<String> {
     let numbers = rows.to_vec::<f64>().ok()?;
     let rows = numbers.as_chunks::<3>().0;
@@ -55,7 +55,7 @@ fn preview(bytes: &[u8]) -> String {
     }
 }
 
-/// The elements, as short as they can be without becoming others.
+/// Formats the elements of a tensor, each with the fewest digits that identify it.
 fn numbers(tensor: &Tensor) -> Vec<String> {
     fn texts<T: gradlet::tensor::Element + ToString>(tensor: &Tensor) -> Option<Vec<String>> {
         Some(tensor.to_vec::<T>().ok()?.iter().map(T::to_string).collect())
@@ -68,13 +68,13 @@ fn numbers(tensor: &Tensor) -> Vec<String> {
     texts.unwrap_or_default()
 }
 
-/// The number of a point that holds just one, as text.
+/// Formats the value of a point that is a single number.
 pub fn number(point: &Point) -> Option<String> {
     point.number()?;
     numbers(point.tensor().ok()?.numbers().ok()?).pop()
 }
 
-/// A number as JSON has it; those that it has not, as strings.
+/// Converts a number to JSON. NaN and infinities become strings.
 fn json_number(text: &str) -> Value {
     match text {
         "NaN" => "NaN".into(),
@@ -84,7 +84,7 @@ fn json_number(text: &str) -> Value {
     }
 }
 
-/// A point's value as JSON. Of images and sounds, how many bytes each has.
+/// Converts a point's value to JSON. Images and sounds are represented by their sizes in bytes.
 pub fn json(plugin: &str, point: &Point) -> Value {
     if let Some(files) = media(plugin, point) {
         return json!({ "bytes": files.iter().map(Bytes::len).collect::<Vec<_>>() });
@@ -118,14 +118,14 @@ fn json_strings(strings: &Strings) -> Value {
     }
 }
 
-/// The files that a point of images or sounds holds.
+/// Returns the files of a point that holds images or sounds.
 pub fn media(plugin: &str, point: &Point) -> Option<Vec<Bytes>> {
     match (&point.value, plugin) {
         (PointValue::Image(image), _) => Some(vec![image.encoded_image_string.clone()]),
         (PointValue::Audio(audio), _) => Some(vec![audio.encoded_audio_string.clone()]),
-        // Width and height come first.
+        // The first two strings are the width and height.
         (PointValue::Tensor(_), "images") => Some(point.tensor().ok()?.strings().ok()?.values().iter().skip(2).cloned().collect()),
-        // A label follows each.
+        // Each file is followed by a label.
         (PointValue::Tensor(_), "audio") => Some(point.tensor().ok()?.strings().ok()?.values().iter().step_by(2).cloned().collect()),
         _ => None,
     }

@@ -1,16 +1,16 @@
-//! What is in the records: a table of their features.
+//! The features of Examples in records, as a table.
 
 use gradlet::io::example::{Example, Feature, FeatureType};
 use indicatif::HumanCount;
 use serde_json::{Value, json};
 use std::collections::{BTreeMap, BTreeSet};
 
-/// How many different values of a feature are shown, and how many values of a list.
+/// Maximum number of different values of a feature that are shown, and of values of a list.
 const SHOWN: usize = 3;
-/// The longest text that is shown whole.
+/// Maximum length of a text that is shown completely, in bytes.
 const TEXT: usize = 32;
 
-/// The features of all records that are Examples.
+/// Features of all records that are Examples.
 #[derive(Default)]
 pub struct Table {
     examples: u64,
@@ -21,12 +21,12 @@ pub struct Table {
 struct Column {
     records: u64,
     kinds: BTreeSet<&'static str>,
-    /// The lowest and the highest number of values in a record.
+    /// Lowest and highest number of values in a record.
     values: Option<(usize, usize)>,
     shown: Vec<String>,
 }
 
-/// The record as an Example, if it is one with features.
+/// Decodes a record as an Example. Returns `None` if it is not one, or has no features.
 fn example(record: &[u8]) -> Option<Example> {
     let example = Example::from_bytes(record.to_vec()).ok()?;
     example.features.as_ref().is_some_and(|features| !features.feature.is_empty()).then_some(example)
@@ -41,7 +41,7 @@ impl Table {
         }
     }
 
-    /// The table, with a line for each feature.
+    /// Formats the table, with a line for each feature.
     pub fn text(&self) -> String {
         if self.examples == 0 {
             return "no record is an Example\n".into();
@@ -108,7 +108,7 @@ fn name(kind: FeatureType) -> &'static str {
     }
 }
 
-/// The values of a feature, or the first of many.
+/// Formats the values of a feature, or the first of them.
 fn show(feature: &Feature) -> String {
     let texts: Vec<String> = if let Some(strings) = feature.strings() {
         strings.iter().take(SHOWN).map(|bytes| preview(bytes)).collect()
@@ -125,7 +125,7 @@ fn show(feature: &Feature) -> String {
     }
 }
 
-/// Short text in quotes, or how many bytes there are.
+/// Formats short text in quotes. Other bytes are represented by their number.
 fn preview(bytes: &[u8]) -> String {
     match std::str::from_utf8(bytes) {
         Ok(text) if text.len() <= TEXT && !text.chars().any(char::is_control) => format!("{text:?}"),
@@ -133,7 +133,7 @@ fn preview(bytes: &[u8]) -> String {
     }
 }
 
-/// A record in one line: the features of an Example, or text, or the first bytes.
+/// Formats a record on one line: the features of an Example, text, or the first bytes.
 pub fn line(record: &[u8]) -> String {
     if let Some(example) = example(record) {
         let features = example.features.into_iter().flat_map(|features| features.feature);

@@ -1,4 +1,4 @@
-//! Files of records, as all of these commands take and make them.
+//! Input and output files of the commands.
 
 use anyhow::Result;
 use clap::{Args, ValueEnum};
@@ -9,21 +9,21 @@ use std::fs::File;
 use std::io::IsTerminal;
 use std::path::{Path, PathBuf};
 
-/// The files that are read.
+/// The files to read.
 #[derive(Args)]
 pub struct Input {
     /// TFRecord files
     #[arg(value_name = "FILE", required = true)]
     pub files: Vec<PathBuf>,
-    /// How they are compressed, if not as their first bytes say
+    /// Compression of the files [default: detected from the first bytes]
     #[arg(long, value_name = "KIND")]
     compression: Option<Packing>,
-    /// The bytes of the longest record that is accepted: it is held in memory
+    /// Maximum size of a record; a record is held in memory
     #[arg(long, value_name = "BYTES", default_value_t = MAX_RECORD_BYTES)]
     max_record_bytes: u64,
 }
 
-/// How files are compressed.
+/// Compression of files.
 #[derive(Clone, Copy, ValueEnum)]
 pub enum Packing {
     None,
@@ -42,36 +42,36 @@ impl From<Packing> for Compression {
 }
 
 impl Input {
-    /// How a file is compressed.
+    /// Returns the compression of a file.
     pub fn compression(&self, path: &Path) -> Result<Compression> {
         Ok(self.compression.map_or_else(|| Compression::detect(path), |packing| Ok(packing.into()))?)
     }
 
-    /// A bar over the bytes of all files.
+    /// Creates a progress bar for the bytes of all files.
     pub fn bar(&self, quiet: bool) -> Result<ProgressBar> {
         let sizes = self.files.iter().map(|path| size(path)).collect::<Result<Vec<_>>>()?;
         Ok(bar(sizes.iter().sum(), quiet))
     }
 
-    /// Opens a file; `bar` moves as it is read.
+    /// Opens a file. `bar` shows the progress of reading.
     pub fn open(&self, path: &Path, bar: &ProgressBar) -> Result<RecordReader<ProgressBarIter<File>>> {
         let compression = self.compression(path)?;
         let file = File::open(path).map_err(|error| FileError::io(path, error))?;
         Ok(RecordReader::new(bar.wrap_read(file), compression).with_path(path).max_record_bytes(self.max_record_bytes))
     }
 
-    /// Opens a file that is not compressed at the record that begins at byte `offset`.
+    /// Opens an uncompressed file at the record that begins at byte `offset`.
     pub fn open_at(&self, path: &Path, offset: u64) -> Result<RecordReader<File>> {
         Ok(RecordReader::open_at(path, offset)?.max_record_bytes(self.max_record_bytes))
     }
 }
 
-/// The bytes of a file.
+/// Returns the size of a file in bytes.
 pub fn size(path: &Path) -> Result<u64> {
     Ok(std::fs::metadata(path).map_err(|error| FileError::io(path, error))?.len())
 }
 
-/// A bar over so many bytes, on a terminal.
+/// Creates a progress bar for a number of bytes. It is shown only on a terminal.
 pub fn bar(bytes: u64, quiet: bool) -> ProgressBar {
     let hidden = quiet || !std::io::stderr().is_terminal();
     let target = if hidden { ProgressDrawTarget::hidden() } else { ProgressDrawTarget::stderr() };
@@ -79,14 +79,14 @@ pub fn bar(bytes: u64, quiet: bool) -> ProgressBar {
     ProgressBar::with_draw_target(Some(bytes), target).with_style(style.unwrap_or_else(|_| ProgressStyle::default_bar()))
 }
 
-/// One file that is written, or many in turns.
+/// An output: one file, or several files that get the records in turn.
 pub enum Output {
     One(Box<RecordWriter<WholeFile>>, PathBuf),
     Many(ShardedWriter),
 }
 
 impl Output {
-    /// The file at `path`; or with shards, those whose names begin as `path` does, without `.tfrecord`.
+    /// Creates the file at `path`. With shards, creates files whose names begin with `path` without `.tfrecord`.
     pub fn create(path: &Path, shards: Option<usize>, compression: Compression) -> Result<Output> {
         Ok(match shards {
             None => Output::One(Box::new(RecordWriter::create(path, compression)?), path.into()),
@@ -105,7 +105,7 @@ impl Output {
         }
     }
 
-    /// Gives the files their places, and their paths back.
+    /// Completes the files and returns their paths.
     pub fn finish(self) -> Result<Vec<PathBuf>> {
         Ok(match self {
             Output::One(writer, path) => {
@@ -117,7 +117,7 @@ impl Output {
     }
 }
 
-/// `1 record`, `60,000 records`.
+/// Formats a count: `1 record`, `60,000 records`.
 pub fn records(count: u64) -> String {
     format!("{} record{}", indicatif::HumanCount(count), if count == 1 { "" } else { "s" })
 }

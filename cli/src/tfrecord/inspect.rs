@@ -1,4 +1,4 @@
-//! `gradlet tfrecord inspect`.
+//! The command `gradlet tfrecord inspect`.
 
 use super::features::{Table, line};
 use super::input::{Input, records, size};
@@ -11,9 +11,9 @@ use serde_json::{Value, json};
 use std::fmt::Write;
 use std::path::Path;
 
-/// Show what is in TFRecord files: how many records of which sizes, a table of the features of Examples, the first records
+/// Show the number and sizes of records in TFRecord files, a table of the features of Examples, and the first records
 ///
-/// Damage ends a file; what is before it is shown, and the exit code is 1.
+/// A file is read up to the first damage. The exit code is 1 if there was damage.
 #[derive(Args)]
 #[command(after_help = "Examples:
   gradlet tfrecord inspect train.tfrecord
@@ -25,17 +25,17 @@ pub struct Inspect {
     /// Show the first N records of each file
     #[arg(long, value_name = "N", default_value_t = 3)]
     first: usize,
-    /// Print it as JSON, for other programs
+    /// Print the result as JSON
     #[arg(long)]
     json: bool,
 }
 
-/// What is in a file.
+/// Contents of a file.
 struct Content {
     file_bytes: u64,
     compression: String,
     records: u64,
-    /// The bytes of the shortest record, of the longest, and of all.
+    /// Sizes in bytes: of the shortest record, of the longest record, and of all together.
     shortest: usize,
     longest: usize,
     all: u64,
@@ -66,7 +66,7 @@ impl Inspect {
             false => print(&(text + &table.text()))?,
         }
         if damaged > 0 {
-            bail!("{damaged} of {} files are damaged: `gradlet tfrecord verify` tells more", files.len());
+            bail!("{damaged} of {} files are damaged: run `gradlet tfrecord verify` for details", files.len());
         }
         Ok(())
     }
@@ -96,7 +96,7 @@ impl Inspect {
     }
 }
 
-/// What is wrong with a file that ended without an error.
+/// Describes the truncation of a file that ended without an error.
 pub fn cut<R: std::io::Read>(reader: &RecordReader<R>) -> Option<String> {
     reader.cut().map(|offset| format!("cut short after byte {offset} of its records"))
 }

@@ -1,4 +1,4 @@
-//! `gradlet tfrecord …`.
+//! The commands `gradlet tfrecord …`.
 
 mod features;
 mod input;
@@ -11,7 +11,7 @@ mod write;
 use anyhow::Result;
 use clap::Subcommand;
 
-/// Look into TFRecord files, check, write and divide them
+/// Inspect, verify, write and split TFRecord files
 #[derive(Subcommand)]
 #[command(after_help = "Examples:
   gradlet tfrecord inspect train.tfrecord

@@ -1,4 +1,4 @@
-//! What records are made of.
+//! Sources of records.
 
 use super::input::size;
 use anyhow::{Result, bail};
@@ -11,16 +11,16 @@ use gradlet::io::idx as idx_file;
 use std::fs;
 use std::path::{Path, PathBuf};
 
-/// The endings of the files that are images.
+/// Endings of the names of image files.
 const IMAGES: [&str; 5] = ["bmp", "gif", "jpeg", "jpg", "png"];
 
-/// Records that are to be written, each with how many bytes of the source it took; and how many bytes there are.
+/// Records to write, each with the number of bytes of the source that it used. `bytes` is the size of the source.
 pub struct Feed {
     pub bytes: u64,
     pub records: Box<dyn Iterator<Item = Result<(Bytes, u64)>>>,
 }
 
-/// An Example for each image and its label.
+/// Produces an Example for each image and its label.
 pub fn idx(images: &Path, labels: &Path) -> Result<Feed> {
     let (pixels, classes) = (idx_file::read(images)?, idx_file::read(labels)?);
     let &[count, height, width] = pixels.dims.as_slice() else {
@@ -38,7 +38,7 @@ pub fn idx(images: &Path, labels: &Path) -> Result<Feed> {
     Ok(Feed { bytes: u64::from(count) * area as u64, records: Box::new((0..count as usize).map(record)) })
 }
 
-/// An Example for each file of each folder in a folder: the folders are the classes, in the order of their names.
+/// Produces an Example for each image file in the subfolders of a folder. The subfolders are the classes, sorted by name.
 pub fn images(folder: &Path) -> Result<Feed> {
     let (mut files, mut bytes) = (Vec::new(), 0);
     let classes: Vec<PathBuf> = list(folder)?.into_iter().filter(|path| path.is_dir()).collect();
@@ -69,7 +69,7 @@ fn is_image(path: &Path) -> bool {
     path.is_file() && ending.is_some_and(|ending| IMAGES.contains(&ending.as_str()))
 }
 
-/// What is in a folder, sorted.
+/// Returns the paths in a folder, sorted.
 fn list(folder: &Path) -> Result<Vec<PathBuf>> {
     let entries = fs::read_dir(folder).and_then(|entries| entries.map(|entry| Ok(entry?.path())).collect());
     let mut paths: Vec<PathBuf> = entries.map_err(|error| FileError::io(folder, error))?;
@@ -77,7 +77,7 @@ fn list(folder: &Path) -> Result<Vec<PathBuf>> {
     Ok(paths)
 }
 
-/// What all cells of a column can be read as.
+/// Type of a column that fits all of its cells.
 #[derive(Clone, Copy)]
 enum Kind {
     Int64,
@@ -86,7 +86,7 @@ enum Kind {
 }
 
 impl Kind {
-    /// The narrowest that also holds this cell.
+    /// Returns the narrowest type that also fits this cell.
     fn and(self, cell: &str) -> Kind {
         match self {
             Kind::Int64 if cell.parse::<i64>().is_ok() => Kind::Int64,
@@ -105,7 +105,8 @@ impl Kind {
     }
 }
 
-/// An Example for each row; an empty cell is a feature that is not there. The file is read twice: first for its columns' kinds.
+/// Produces an Example for each row. An empty cell has no feature. The file is read twice: the first time to determine the types
+/// of the columns.
 pub fn csv(path: &Path) -> Result<Feed> {
     let broken = |path: &Path, error: ::csv::Error| FileError::new(path, error.to_string());
     let open = || ::csv::Reader::from_path(path).map_err(|error| broken(path, error));
@@ -128,7 +129,7 @@ pub fn csv(path: &Path) -> Result<Feed> {
     Ok(Feed { bytes, records: Box::new(reader.into_records().map(record)) })
 }
 
-/// A record for each line, as [`Dataset::text_lines`] reads them.
+/// Produces a record for each line, as [`Dataset::text_lines`] reads them.
 pub fn lines(path: &Path) -> Result<Feed> {
     let record = |line: gradlet::Result<Bytes>| {
         let line = line?;
@@ -138,7 +139,7 @@ pub fn lines(path: &Path) -> Result<Feed> {
     Ok(Feed { bytes: size(path)?, records: Box::new(Dataset::text_lines(&[path], Compression::None).iter().map(record)) })
 }
 
-/// A record for each file.
+/// Produces a record for each file.
 pub fn files(paths: Vec<PathBuf>) -> Result<Feed> {
     let bytes = paths.iter().map(|path| size(path)).sum::<Result<u64>>()?;
     let record = |path: PathBuf| {

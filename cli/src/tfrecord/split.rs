@@ -1,4 +1,4 @@
-//! `gradlet tfrecord split`.
+//! The command `gradlet tfrecord split`.
 
 use super::input::{Input, Output, Packing, records};
 use crate::print;
@@ -7,9 +7,9 @@ use clap::Args;
 use gradlet::io::tfrecord::Compression;
 use std::path::PathBuf;
 
-/// Divide the records of TFRecord files among shards, in turns: record i goes to shard i modulo their number
+/// Distribute the records of TFRecord files over shards: record i goes to shard i modulo the number of shards
 ///
-/// Read again with as many parallel reads as there are shards, the records come in their old order.
+/// If the shards are read in parallel, with as many reads as there are shards, the records have their original order.
 #[derive(Args)]
 #[command(after_help = "Example:
   gradlet tfrecord split train.tfrecord --shards 4 --output shards/train
@@ -17,13 +17,13 @@ writes shards/train-00000-of-00004.tfrecord to shards/train-00003-of-00004.tfrec
 pub struct Split {
     #[command(flatten)]
     input: Input,
-    /// How many files to write
+    /// Number of files to write
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=99_999))]
     shards: u32,
-    /// What their names begin with
+    /// Beginning of the file names
     #[arg(long, value_name = "PREFIX")]
     output: PathBuf,
-    /// Compress them so
+    /// Compression of the output files
     #[arg(long, value_name = "KIND", default_value = "none")]
     output_compression: Packing,
 }

@@ -1,4 +1,4 @@
-//! `gradlet tfrecord verify`.
+//! The command `gradlet tfrecord verify`.
 
 use super::input::{Input, Output, records};
 use super::inspect::cut;
@@ -11,10 +11,10 @@ use std::fmt::Write;
 use std::io::Read;
 use std::path::{Path, PathBuf};
 
-/// Check every checksum of TFRecord files, and say at which byte a file breaks
+/// Check every checksum of TFRecord files, and report the byte at which a file is damaged
 ///
-/// In a file that is not compressed, the records after one with damaged data are checked too. A file that is cut within a record's
-/// length counts as damaged, although readers just see its end. The exit code is 1 if a file is damaged.
+/// In an uncompressed file, the records after damaged data are checked too. A file that is truncated within a record's length
+/// counts as damaged, although other readers treat this as the end of the file. The exit code is 1 if a file is damaged.
 #[derive(Args)]
 #[command(after_help = "Examples:
   gradlet tfrecord verify shards/*.tfrecord
@@ -22,19 +22,19 @@ use std::path::{Path, PathBuf};
 pub struct Verify {
     #[command(flatten)]
     input: Input,
-    /// Write the whole records of all files to this one, compressed as the first of them is
+    /// Write the intact records of all files to this file, with the compression of the first input
     #[arg(long, value_name = "FILE")]
     save: Option<PathBuf>,
-    /// Print it as JSON, for other programs
+    /// Print the result as JSON
     #[arg(long)]
     json: bool,
 }
 
-/// What was found in a file.
+/// Result of checking a file.
 #[derive(Default)]
 struct Found {
     records: u64,
-    /// Where a file breaks, if that has a place, and what is wrong there.
+    /// The damage: the offset, if it is known, and a message.
     damage: Vec<(Option<u64>, String)>,
 }
 
@@ -68,7 +68,7 @@ impl Verify {
         Ok(())
     }
 
-    /// Reads on after records whose data is damaged, where that can be done.
+    /// Continues after records with damaged data, if the file is not compressed.
     fn go_on(&self, path: &Path, mut next: Option<u64>, found: &mut Found, save: &mut Option<Output>) -> Result<()> {
         while let Some(offset) = next.filter(|_| self.input.compression(path).is_ok_and(|kind| kind == Compression::None)) {
             next = found.read(self.input.open_at(path, offset)?, save)?;
@@ -78,7 +78,7 @@ impl Verify {
 }
 
 impl Found {
-    /// Reads to the end or to damage. Gives where the next record would begin, if the damage leaves that known.
+    /// Reads to the end or to damage. After damage, returns the offset of the next record, if it is known.
     fn read<R: Read>(&mut self, mut reader: RecordReader<R>, save: &mut Option<Output>) -> Result<Option<u64>> {
         while let Some(record) = reader.next_record() {
             match record {
@@ -119,7 +119,7 @@ impl Found {
     }
 }
 
-/// What is wrong, without the file's name.
+/// Returns the error message without the name of the file.
 fn what(error: &RecordError) -> String {
     error.fault().to_string()
 }

@@ -1,4 +1,4 @@
-//! `gradlet tfrecord write`.
+//! The command `gradlet tfrecord write`.
 
 use super::input::{Output, Packing, bar, records};
 use super::sources::{self, Feed};
@@ -7,24 +7,25 @@ use anyhow::Result;
 use clap::Args;
 use std::path::PathBuf;
 
-/// Write TFRecord files from IDX files, folders of images, CSV, lines of text, or files
+/// Write TFRecord files from IDX files, folders of images, CSV, lines of text, or other files
 ///
-/// Images, IDX and CSV become Examples, which `parse_example` reads; files become records as they are, and so do lines, without `\r`.
+/// Images, IDX and CSV become Examples, which `parse_example` reads. Other files become records unchanged. Lines become records
+/// without `\r`.
 #[derive(Args)]
 #[command(after_help = "Examples:
   gradlet tfrecord write digits.tfrecord --idx train-images-idx3-ubyte.gz train-labels-idx1-ubyte.gz
   gradlet tfrecord write pets.tfrecord --images pets --shards 8
   gradlet tfrecord write lines.tfrecord --lines shakespeare.txt --compression gzip")]
 pub struct Write {
-    /// The file to write; with --shards, what the files' names begin with
+    /// File to write; with --shards, the beginning of the file names
     #[arg(value_name = "OUTPUT")]
     output: PathBuf,
     #[command(flatten)]
     from: From,
-    /// Compress it so
+    /// Compression of the output
     #[arg(long, value_name = "KIND", default_value = "none")]
     compression: Packing,
-    /// Write N files in turns
+    /// Distribute the records over N files
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=99_999))]
     shards: Option<u32>,
 }
@@ -32,19 +33,19 @@ pub struct Write {
 #[derive(Args)]
 #[group(required = true, multiple = false)]
 struct From {
-    /// IDX files: Examples with image (bytes), height, width, label
+    /// IDX files; the Examples have image (bytes), height, width, label
     #[arg(long, value_names = ["IMAGES", "LABELS"], num_args = 2)]
     idx: Option<Vec<PathBuf>>,
-    /// A folder with a folder of JPEG, PNG, BMP or GIF files for each class: Examples with image (the file), label, class, filename
+    /// Folder with a subfolder of JPEG, PNG, BMP or GIF files for each class; the Examples have image (the file), label, class, filename
     #[arg(long, value_name = "DIR")]
     images: Option<PathBuf>,
-    /// A CSV file with names in its first line: an Example for each of the others; a column is int64, float or bytes
+    /// CSV file with column names in its first line; each other line becomes an Example; a column is int64, float or bytes
     #[arg(long, value_name = "FILE")]
     csv: Option<PathBuf>,
-    /// A file of text: a record for each line, without its end
+    /// Text file; each line becomes a record, without the line ending
     #[arg(long, value_name = "FILE")]
     lines: Option<PathBuf>,
-    /// Files: a record for each
+    /// Files; each becomes a record
     #[arg(long, value_name = "FILE", num_args = 1..)]
     files: Option<Vec<PathBuf>>,
 }

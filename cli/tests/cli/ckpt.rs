@@ -1,4 +1,4 @@
-//! `gradlet ckpt`: what it shows of checkpoints, what it says of damage, and the ways from one kind to another.
+//! Tests of `gradlet ckpt`: descriptions of checkpoints, reports of damage, and conversions between kinds.
 
 use assert_cmd::Command;
 use gradlet::checkpoint::bundle::{BundleReader, data_path, index_path};
@@ -26,7 +26,7 @@ fn succeeds(folder: &TempDir, arguments: &[&str]) -> String {
     String::from_utf8(output.stdout).unwrap()
 }
 
-/// The command ends with exit code 1. Gives what it printed, and the one line on stderr.
+/// Checks that the command ends with exit code 1. Returns its output, and its one line on stderr.
 #[track_caller]
 fn fails(folder: &TempDir, arguments: &[&str]) -> (String, String) {
     let output = ckpt(folder, arguments);
@@ -40,7 +40,7 @@ fn fixture(name: &str) -> String {
     format!("{FIXTURES}/{name}")
 }
 
-/// A copy of a fixture's checkpoint, as `ckpt`.
+/// Copies the checkpoint of a fixture to `ckpt`.
 fn copied(folder: &TempDir, name: &str) -> PathBuf {
     let (from, to) = (PathBuf::from(fixture(name)), folder.path().join("ckpt"));
     for path in [index_path, |prefix: &Path| data_path(prefix, 0, 1)] {
@@ -55,7 +55,7 @@ fn inspect_shows_tensors_and_objects() {
     let text = succeeds(&folder, &["inspect", &fixture("restore/h_restore/src-1")]);
     assert!(text.starts_with(&format!("{}: TensorFlow checkpoint, 5 tensors, ", fixture("restore/h_restore/src-1"))), "{text}");
     assert!(text.lines().any(|line| line.split_whitespace().take(4).eq(["m/a", "float32", "[2]", "8"])), "{text}");
-    // A folder is its latest checkpoint; a file of a checkpoint is that checkpoint.
+    // A folder means its latest checkpoint, and a file of a checkpoint means that checkpoint.
     assert_eq!(succeeds(&folder, &["inspect", &fixture("restore/h_restore")]), text);
     assert_eq!(succeeds(&folder, &["inspect", &fixture("restore/h_restore/src-1.index")]), text);
     let json: serde_json::Value =
@@ -139,7 +139,7 @@ fn tensors_go_from_kind_to_kind_and_back() {
     assert!(!folder.path().join("none.safetensors").exists());
 }
 
-/// Keys of TensorFlow's in another kind of file are those of the same variables.
+/// TensorFlow keys in a safetensors file stay the keys of the same variables.
 #[test]
 fn keys_are_not_made_keys_again() {
     let folder = TempDir::new().unwrap();
@@ -163,7 +163,7 @@ fn keys_are_not_made_keys_again() {
     assert!(error.contains("models are not saved as .h5"), "{error}");
 }
 
-/// The weights of a Keras model, which stand under the optimizer there, become the first values of an artifact.
+/// The weights of a safetensors file become the initial values of an artifact, and can be converted back.
 #[test]
 fn weights_get_into_an_artifact_and_out_of_it() {
     let folder = TempDir::new().unwrap();
@@ -190,7 +190,7 @@ fn weights_get_into_an_artifact_and_out_of_it() {
     assert_eq!(kernel.bytes().unwrap(), wanted.tensor("dense/kernel").unwrap().data());
 }
 
-/// A device's checkpoint has numbers for names; the artifact that it belongs to has the names.
+/// A device's checkpoint has only numbers of variables. The names come from the artifact that it belongs to.
 #[test]
 fn flat_checkpoints_belong_to_an_artifact() {
     let folder = TempDir::new().unwrap();
@@ -206,6 +206,13 @@ fn flat_checkpoints_belong_to_an_artifact() {
     succeeds(&folder, &["convert", "flat.grdc", "again.grdl", "--like", "mlp.grdl", "--partial"]);
     succeeds(&folder, &["diff", "mlp.grdl", "again.grdl"]);
     let mut bytes = fs::read(folder.path().join("flat.grdc")).unwrap();
+    // The second copy of the header is intact.
+    let damaged = [&[!bytes[0]], &bytes[1..]].concat();
+    fs::write(folder.path().join("magic.grdc"), damaged).unwrap();
+    let (text, _) = fails(&folder, &["verify", "magic.grdc"]);
+    assert!(text.contains("damaged, 2 of"), "{text}");
+    succeeds(&folder, &["convert", "--skip-damaged", "magic.grdc", "magic.grdl", "--like", "mlp.grdl", "--partial"]);
+    succeeds(&folder, &["diff", "mlp.grdl", "magic.grdl"]);
     let last = bytes.len() - 6;
     bytes[last] ^= 1;
     fs::write(folder.path().join("flat.grdc"), bytes).unwrap();
@@ -217,7 +224,7 @@ fn flat_checkpoints_belong_to_an_artifact() {
     assert!(error.contains("belongs to an artifact"), "{error}");
 }
 
-/// Names that a Keras checkpoint does not have are found by the paths of its object graph.
+/// Names that are not keys of a Keras checkpoint are found through the paths of its object graph.
 #[test]
 fn keras_names_are_matched() {
     let folder = TempDir::new().unwrap();

@@ -1,4 +1,4 @@
-//! The `gradlet` command: the whole way from digits to an artifact, and what it says of bad input.
+//! Tests of the `gradlet` command: from digits to an artifact, and errors for invalid input.
 
 use assert_cmd::Command;
 use gradlet::io::npy::{self, Npy};
@@ -24,7 +24,7 @@ fn succeeds(folder: &TempDir, arguments: &[&str]) -> String {
     String::from_utf8(output.stdout).unwrap()
 }
 
-/// The command ends with exit code 1 and one line on stderr, which contains `text`.
+/// Checks that the command ends with exit code 1 and one line on stderr, which contains `text`.
 #[track_caller]
 fn fails(folder: &TempDir, arguments: &[&str], text: &str) {
     let output = gradlet(folder, arguments);
@@ -44,7 +44,7 @@ fn exported(folder: &TempDir) {
     succeeds(folder, &["export", "cnn", "--output", "cnn.grdl"]);
 }
 
-/// The exported artifact with something changed, and its checksum made right again.
+/// Exports an artifact, changes its bytes, and corrects its checksum.
 fn changed(folder: &TempDir, change: impl FnOnce(&mut [u8], Header)) {
     exported(folder);
     let path = folder.path().join("cnn.grdl");
@@ -131,7 +131,7 @@ fn wrong_usage_is_exit_code_2() {
     assert!(stderr.contains("it must be cnn, mlp, or units as in mlp:784-100-10"), "{stderr}");
 }
 
-/// The MNIST files in `folder`/data, with one of them changed.
+/// Copies the MNIST files to `folder`/data, and changes one of them.
 fn damaged_digits(folder: &TempDir, name: &str, change: impl FnOnce(Vec<u8>) -> Vec<u8>) {
     let data = folder.path().join("data");
     fs::create_dir(&data).unwrap();
@@ -233,7 +233,7 @@ fn inputs_by_place_by_folder_and_what_was_learnt() {
     succeeds(&folder, &["run", "m.grdl", "train", "x.npy", "y=y.npy", "--steps", "9", "--save", "learnt.grdl"]);
     let learnt = infer("learnt.grdl");
     assert_ne!(before, learnt);
-    // What one session saves, another one restores.
+    // Values that one run saves can be restored by another.
     let saved = succeeds(&folder, &["run", "learnt.grdl", "save", "--output", "checkpoint"]);
     assert!(saved.starts_with("dense/kernel f32[4,3] = [[") && saved.contains("\ndense/bias f32[3] = ["), "{saved}");
     succeeds(&folder, &["run", "m.grdl", "restore", "checkpoint", "--save", "restored.grdl"]);
@@ -241,7 +241,7 @@ fn inputs_by_place_by_folder_and_what_was_learnt() {
 
     let run = |arguments: &[&'static str]| [&["run", "m.grdl"], arguments].concat();
     fails(&folder, &run(&["infer", "x.npy", "y.npy"]), r#""infer" takes 1 inputs (x: f32[1,4]): y.npy is one too many"#);
-    fails(&folder, &run(&["x.npy"]), "say which signature to run: it has infer, train, save, restore");
+    fails(&folder, &run(&["x.npy"]), "choose the signature to run: the artifact has infer, train, save, restore");
     fails(&folder, &run(&["infer", "x.npy", "--output", "z=z.npy"]), r#""infer" has no output "z"; it has logits: f32[1,3]"#);
 }
 
@@ -260,7 +260,7 @@ fn inspect_as_json() {
 #[test]
 fn an_op_that_is_not_linked_is_named() {
     let folder = TempDir::new().unwrap();
-    // The first kernel, conv2d, gets the number of an op that no gradlet has.
+    // The first kernel, conv2d, gets an op number that no version of gradlet has.
     changed(&folder, |bytes, header| {
         let kernels = header.sections[5].offset as usize;
         bytes[kernels..kernels + 2].copy_from_slice(&60_000u16.to_le_bytes());
@@ -293,13 +293,13 @@ fn outputs_that_cannot_be_written() {
     fails(&folder, &["export", "cnn", "--output", "none/cnn.grdl"], "none/cnn.grdl: cannot be written: there is no folder none");
     fs::create_dir(folder.path().join("taken")).unwrap();
     fails(&folder, &["export", "cnn", "--output", "taken"], "taken: is not a regular file");
-    // Said before training, not after it.
+    // The error comes before the training, not after it.
     fails(&folder, &["train", "cnn", "--data", DATA, "--weights", "none/w"], "none/w: cannot be written");
     fails(&folder, &["train", "cnn", "--data", DATA, "--weights", "w.h5"], "w.h5: weights are saved as safetensors");
     assert_eq!(names(&folder), ["taken"]);
 }
 
-/// The system refuses to write more than 8 blocks: as on a full disk, the error comes in the middle.
+/// The system refuses to write more than 8 blocks. As with a full disk, the error occurs in the middle of the file.
 #[test]
 #[cfg(unix)]
 fn a_full_disk_leaves_the_old_file() {

@@ -1,4 +1,4 @@
-//! `gradlet monitor`: whatever the line is, what comes over it becomes events.
+//! Tests of `gradlet monitor`: the data from any kind of line become events.
 
 use assert_cmd::Command;
 use gradlet::monitor::{Monitor, Report};
@@ -8,7 +8,7 @@ use gradlet::runtime::{Profile, Telemetry};
 use std::io::Write;
 use std::path::Path;
 
-/// What a command said.
+/// Output of a command.
 struct Output {
     stdout: String,
     stderr: String,
@@ -28,7 +28,7 @@ fn monitor(logdir: &Path, words: &[&str], stdin: &[u8]) -> Output {
     command.output().unwrap().into()
 }
 
-/// What a device sends in three steps, from step `first` on.
+/// Returns the data that a device sends in three steps, starting with step `first`.
 fn sent(first: u32) -> Vec<u8> {
     let (mut line, mut buffer) = (vec![0; 4096], [0; 4096]);
     let mut telemetry = Telemetry::new(&mut line[..], &mut buffer);
@@ -53,10 +53,10 @@ fn the_standard_input() {
     let folder = tempfile::tempdir().unwrap();
     let output = monitor(folder.path(), &["--stdin"], &sent(0));
     assert!(output.success, "{}", output.stderr);
-    assert_eq!(output.stdout, "8 frames came, 0 were lost, 0 pieces were corrupt; 0 frames were dropped by the device\n");
+    assert_eq!(output.stdout, "8 frames were received, 0 were lost, 0 pieces were corrupt; 0 frames were dropped by the device\n");
     let lines: Vec<&str> = output.stderr.lines().collect();
     let expected = [
-        "board, whose clock counts cycles: 1000000 a second",
+        "board: the clock counts cycles, 1000000 per second",
         "epoch 1: 1/3 - loss: 1.0000 ",
         "epoch 1: 3/3 - loss: 0.3333 ",
         "state at step 0: warm [2J",
@@ -67,23 +67,27 @@ fn the_standard_input() {
     assert_eq!(monitor(folder.path(), &["--stdin", "--quiet"], &sent(0)).stdout, "");
 }
 
-/// A device that starts anew and comes to the same steps: those of before are forgotten, as TensorBoard does.
+/// A device restarts and repeats some steps. The earlier values of these steps are discarded, as in TensorBoard.
 #[test]
 fn a_new_start() {
     let folder = tempfile::tempdir().unwrap();
     let output = monitor(folder.path(), &["--stdin"], &[sent(0), sent(1)].concat());
-    assert!(output.stdout.contains("16 frames came, 0 were lost") && output.stdout.contains("started anew 1 times"), "{}", output.stdout);
+    assert!(
+        output.stdout.contains("16 frames were received, 0 were lost") && output.stdout.contains("restarted 1 times"),
+        "{}",
+        output.stdout
+    );
     assert_eq!(losses(folder.path()).iter().map(|loss| loss.0).collect::<Vec<_>>(), [0, 1, 2, 3]);
 }
 
-/// What a library's monitor makes of some bytes.
+/// Returns the report of the library's monitor for these bytes.
 fn made(bytes: &[u8], logdir: &Path) -> Report {
     let mut monitor = Monitor::new(summary::create_file_writer(logdir).unwrap());
     monitor.feed(bytes, &mut |_| ()).unwrap();
     monitor.finish().unwrap()
 }
 
-/// A tag that goes on after a new start keeps no other one from being forgotten.
+/// A tag that continues after a restart does not keep the values of other tags from being discarded.
 #[test]
 fn each_tag_starts_anew() {
     let (mut line, mut buffer) = (vec![0; 4096], [0; 4096]);
@@ -101,7 +105,7 @@ fn each_tag_starts_anew() {
     assert_eq!(losses(folder.path()), [(1, 0.25), (2, 0.25), (3, 0.25)]);
 }
 
-/// What a run of 20 instructions sends, in two frames.
+/// Sends the profile of a run of 20 instructions, in two frames.
 fn counted(telemetry: &mut Telemetry<'_, &mut [u8]>, step: u32) {
     let (mut now, mut counts) = (0, [0; 20]);
     let clock = || {
@@ -133,7 +137,7 @@ fn profiles_wait_for_their_clock_but_not_for_ever() {
     });
     let report = made(&late, folder.path());
     assert_eq!((names(&report), report.unclocked), (vec!["train-5".to_string()], 4));
-    // Of the first run a frame is lost.
+    // One frame of the first run is lost.
     let whole = sent(&|telemetry| {
         telemetry.hello("board", "cycles", 1000, None);
         (1..=2).for_each(|step| counted(telemetry, step));
@@ -151,7 +155,7 @@ fn a_server() {
     let server = std::thread::spawn(move || listener.accept().unwrap().0.write_all(&sent(0)).unwrap());
     let output = monitor(folder.path(), &["--tcp", &address], &[]);
     server.join().unwrap();
-    assert!(output.success && output.stdout.contains("8 frames came"), "{}", output.stderr);
+    assert!(output.success && output.stdout.contains("8 frames were received"), "{}", output.stderr);
     let output = monitor(folder.path(), &["--tcp", "127.0.0.1:1"], &[]);
     assert!(!output.success && output.stderr.contains("cannot connect to 127.0.0.1:1"), "{}", output.stderr);
 }
@@ -165,23 +169,23 @@ fn errors_say_what_is_wrong() {
         output.stderr
     };
     let noise = error(&["--stdin"], &[1; 100]);
-    assert!(noise.contains("100 bytes came, and no frame in them"), "{noise}");
+    assert!(noise.contains("100 bytes were received, but no frame in them"), "{noise}");
     assert!(error(&["--stdin", "--model", "Cargo.toml"], &[]).contains("Cargo.toml: not a gradlet artifact"));
     assert!(error(&[], &[]).contains("--port"));
     assert!(error(&["--stdin", "--baud", "9600"], &[]).contains("--baud"));
     #[cfg(unix)]
     {
-        assert!(error(&["--port", "/dev/null"], &[]).contains("/dev/null: is no serial port"));
+        assert!(error(&["--port", "/dev/null"], &[]).contains("/dev/null: is not a serial port"));
         assert!(error(&["--port", "/dev/none"], &[]).contains("/dev/none: No such file"));
         assert!(error(&["--socket", "/dev/none"], &[]).contains("cannot connect to /dev/none"));
-        // No line, no file.
+        // If the line cannot be opened, no file is created.
         let empty = tempfile::tempdir().unwrap();
         assert!(!monitor(empty.path(), &["--port", "/dev/none"], &[]).success);
         assert_eq!(std::fs::read_dir(empty.path()).unwrap().count(), 0);
     }
 }
 
-/// A pseudo terminal stands for the serial port; Ctrl-C ends the command, and nothing is lost.
+/// A pseudo terminal replaces the serial port. Ctrl-C ends the command without losing data.
 #[cfg(unix)]
 #[test]
 fn a_port_until_ctrl_c() {

@@ -1,4 +1,4 @@
-//! `gradlet summary`: what it shows of runs, and what it exports.
+//! Tests of `gradlet summary`: descriptions of runs, and exports.
 
 use assert_cmd::Command;
 use gradlet::summary::create_file_writer;
@@ -21,7 +21,7 @@ fn succeeds(folder: &TempDir, arguments: &[&str]) -> String {
     String::from_utf8(output.stdout).unwrap()
 }
 
-/// The command ends with exit code 1. Gives what it printed, and the one line on stderr.
+/// Checks that the command ends with exit code 1. Returns its output, and its one line on stderr.
 #[track_caller]
 fn fails(folder: &TempDir, arguments: &[&str]) -> (String, String) {
     let output = summary(folder, arguments);
@@ -31,7 +31,7 @@ fn fails(folder: &TempDir, arguments: &[&str]) -> (String, String) {
     (String::from_utf8(output.stdout).unwrap(), stderr)
 }
 
-/// The runs `train`, with a bit of everything, and `validation`. Gives the event files.
+/// Writes the runs `train`, with all kinds of summaries, and `validation`. Returns the event files.
 fn logs(folder: &TempDir) -> [PathBuf; 2] {
     let device = gradlet::cpu();
     let train = create_file_writer(folder.path().join("logs/train")).unwrap();
@@ -94,7 +94,7 @@ fn damage_is_told_and_the_rest_is_there() {
     assert!(printed.matches("  damage: ").count() == 2 && printed.contains(" in 2 places\n"), "{printed}");
     let (printed, stderr) = fails(&folder, &["export", "logs", "--csv", "all.csv"]);
     assert_eq!(printed, "21 numbers in all.csv\n");
-    assert!(stderr.contains("1 of 2 runs are damaged: `gradlet summary inspect` tells more"), "{stderr}");
+    assert!(stderr.contains("1 of 2 runs are damaged: run `gradlet summary inspect` for details"), "{stderr}");
 }
 
 #[test]
@@ -134,7 +134,7 @@ fn what_is_not_there_is_told() {
     let folder = TempDir::new().unwrap();
     logs(&folder);
     assert!(fails(&folder, &["inspect", "elsewhere"]).1.contains("elsewhere"));
-    assert!(fails(&folder, &["inspect", "logs", "--run", "x"]).1.contains("no run is like that; there are [\"train\", \"validation\"]"));
+    assert!(fails(&folder, &["inspect", "logs", "--run", "x"]).1.contains("no run matches; there are [\"train\", \"validation\"]"));
     fs::create_dir(folder.path().join("empty")).unwrap();
     assert!(fails(&folder, &["inspect", "empty"]).1.contains("\"tfevents\" in its name"));
     let output = summary(&folder, &["export", "logs"]);

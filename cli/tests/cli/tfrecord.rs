@@ -1,4 +1,4 @@
-//! `gradlet tfrecord`: the way from files of other kinds to records and back, and what it says of damage.
+//! Tests of `gradlet tfrecord`: conversions to records and back, and reports of damage.
 
 use assert_cmd::Command;
 use gradlet::io::example::Example;
@@ -22,7 +22,7 @@ fn succeeds(folder: &TempDir, arguments: &[&str]) -> String {
     String::from_utf8(output.stdout).unwrap()
 }
 
-/// The command ends with exit code 1. Gives what it printed, and the one line on stderr.
+/// Checks that the command ends with exit code 1. Returns its output, and its one line on stderr.
 #[track_caller]
 fn fails(folder: &TempDir, arguments: &[&str]) -> (String, String) {
     let output = tfrecord(folder, arguments);
@@ -32,7 +32,7 @@ fn fails(folder: &TempDir, arguments: &[&str]) -> (String, String) {
     (String::from_utf8(output.stdout).unwrap(), stderr)
 }
 
-/// Four records, uncompressed: at bytes 0, 19, 35 and 151.
+/// Writes four records, uncompressed, at bytes 0, 19, 35 and 151.
 fn four(folder: &TempDir, name: &str) -> Vec<u8> {
     let path = folder.path().join(name);
     let mut writer = RecordWriter::create(&path, Compression::None).unwrap();

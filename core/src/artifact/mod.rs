@@ -38,6 +38,7 @@ use bytemuck::{Pod, Zeroable};
 /// # Ok::<(), gradlet_core::Error>(())
 /// ```
 #[derive(Default)]
+#[doc(alias = "TFLiteConverter", alias = "tf.saved_model.save")]
 pub struct Artifact {
     signatures: Vec<Signature>,
     names: Vec<(String, Variable)>,

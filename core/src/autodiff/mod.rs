@@ -40,6 +40,7 @@ use alloc::vec::Vec;
 /// assert_eq!(tape.gradient(&y, &x)?.unwrap().item::<f32>()?, 6.0);
 /// # Ok::<(), gradlet_core::Error>(())
 /// ```
+#[doc(alias = "GradientTape", alias = "tf.GradientTape")]
 pub struct Tape(Shared<Recording>);
 
 struct Recording {

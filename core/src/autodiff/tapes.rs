@@ -192,6 +192,7 @@ impl Tape {
 }
 
 /// Gives every scope its tapes.
+#[doc(alias = "GradientTape", alias = "tf.GradientTape")]
 pub trait Differentiate: Scope {
     /// A tape over this scope, good for one gradient.
     fn tape(&self) -> Tape {

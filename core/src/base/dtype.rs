@@ -1,9 +1,9 @@
-//! Element types and the small arithmetic traits that kernels are generic over.
+//! Element types, and the arithmetic traits that kernels are generic over.
 
 use bytemuck::{CheckedBitPattern, Pod, Zeroable};
 use core::fmt;
 
-/// The type of a tensor's elements. The numbers are those of the artifact format.
+/// Type of a tensor's elements. The discriminants are the numbers in the artifact format.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, CheckedBitPattern)]
 #[repr(u8)]
 pub enum DType {
@@ -11,9 +11,9 @@ pub enum DType {
     F32 = 1,
     /// IEEE 754 binary64.
     F64 = 2,
-    /// IEEE 754 binary16; stored so, computed in f32.
+    /// IEEE 754 binary16: stored with 16 bits, computed in f32.
     F16 = 3,
-    /// bfloat16; stored so, computed in f32.
+    /// bfloat16: stored with 16 bits, computed in f32.
     Bf16 = 4,
     /// Signed 8-bit integer.
     I8 = 5,
@@ -23,16 +23,16 @@ pub enum DType {
     I32 = 7,
     /// Signed 64-bit integer.
     I64 = 8,
-    /// One byte an element: 0 is false, anything else is true; kernels write 0 and 1.
+    /// Boolean, one byte per element: 0 is false, anything else is true. Kernels write 0 and 1.
     Bool = 9,
 }
 
 impl DType {
-    /// Every element type, in the order of their numbers.
+    /// All element types, in the order of their numbers.
     pub const ALL: [DType; 9] =
         [DType::F32, DType::F64, DType::F16, DType::Bf16, DType::I8, DType::U8, DType::I32, DType::I64, DType::Bool];
 
-    /// The element type with the artifact number `code`, if there is one.
+    /// Returns the element type with the artifact number `code`, if there is one.
     #[inline]
     pub const fn from_code(code: u8) -> Option<DType> {
         Some(match code {
@@ -49,7 +49,7 @@ impl DType {
         })
     }
 
-    /// Bytes of one element.
+    /// Returns the size of one element in bytes.
     pub const fn size(self) -> usize {
         match self {
             DType::I8 | DType::U8 | DType::Bool => 1,
@@ -59,7 +59,7 @@ impl DType {
         }
     }
 
-    /// The short name: `f32`, `i64`, `bool`, …
+    /// Returns the short name: `f32`, `i64`, `bool`, …
     pub const fn name(self) -> &'static str {
         match self {
             DType::F32 => "f32",
@@ -74,7 +74,7 @@ impl DType {
         }
     }
 
-    /// True for f16, bf16, f32 and f64: the types that gradients flow through.
+    /// True for the types that gradients flow through: f16, bf16, f32 and f64.
     pub const fn is_float(self) -> bool {
         matches!(self, DType::F32 | DType::F64 | DType::F16 | DType::Bf16)
     }
@@ -86,19 +86,19 @@ impl fmt::Display for DType {
     }
 }
 
-/// A Rust type that a tensor's bytes can be read as.
+/// Rust type as which a tensor's bytes can be read.
 pub trait Element: Pod + PartialEq + fmt::Debug + Send + Sync {
-    /// The element type that is stored so.
+    /// Element type of a tensor with elements of this Rust type.
     const DTYPE: DType;
 }
 
-/// A stored boolean. Bytes from outside may hold any value, so this is not `bool`.
+/// Stored boolean. It is not a `bool` because bytes from outside may have any value.
 #[derive(Clone, Copy, Debug, Pod, Zeroable)]
 #[repr(transparent)]
 pub struct Bool(pub u8);
 
 impl Bool {
-    /// The truth value: anything but 0 is true.
+    /// Returns the truth value: anything but 0 is true.
     pub fn get(self) -> bool {
         self.0 != 0
     }
@@ -123,25 +123,25 @@ macro_rules! elements {
 }
 elements!(f32 => F32, f64 => F64, half::f16 => F16, half::bf16 => Bf16, i8 => I8, u8 => U8, i32 => I32, i64 => I64, Bool => Bool);
 
-/// Arithmetic as TensorFlow has it: integers wrap.
+/// Arithmetic with TensorFlow's semantics: integers wrap on overflow.
 pub trait Number: Element + PartialOrd {
     /// 0.
     const ZERO: Self;
     /// 1.
     const ONE: Self;
-    /// What no number is less than: minus infinity, or the least integer.
+    /// Smallest value: minus infinity for floats, the minimum for integers.
     const LEAST: Self;
-    /// What no number is greater than: infinity, or the greatest integer.
+    /// Largest value: infinity for floats, the maximum for integers.
     const GREATEST: Self;
-    /// `self + other`.
+    /// Returns `self + other`.
     fn add(self, other: Self) -> Self;
-    /// `self - other`.
+    /// Returns `self - other`.
     fn sub(self, other: Self) -> Self;
-    /// `self * other`.
+    /// Returns `self * other`.
     fn mul(self, other: Self) -> Self;
-    /// `self / other`; integers truncate toward zero, and the caller has excluded a zero divisor.
+    /// Returns `self / other`. Integers truncate toward zero. The caller rules out a zero divisor.
     fn div(self, other: Self) -> Self;
-    /// A count of elements as a number of this type.
+    /// Converts a count of elements to this type.
     fn from_count(count: usize) -> Self;
 }
 
@@ -189,43 +189,43 @@ macro_rules! integers {
 }
 integers!(i8, u8, i32, i64);
 
-/// Real functions. They come from `libm`, pinned, so that every target computes the same bits.
+/// Real functions. They come from a pinned version of `libm`, so every target computes the same bits.
 pub trait Float: Number {
-    /// e to the power of `self`.
+    /// Returns e to the power of `self`.
     fn exp(self) -> Self;
-    /// e to the power of `self`, less 1: exact near 0.
+    /// Returns e to the power of `self`, minus 1, without loss of precision near 0.
     fn expm1(self) -> Self;
-    /// The natural logarithm.
+    /// Returns the natural logarithm.
     fn ln(self) -> Self;
-    /// The natural logarithm of 1 + `self`: exact near 0.
+    /// Returns the natural logarithm of 1 + `self`, without loss of precision near 0.
     fn log1p(self) -> Self;
-    /// The square root, correctly rounded.
+    /// Returns the square root, correctly rounded.
     fn sqrt(self) -> Self;
-    /// The sine, of radians.
+    /// Returns the sine of an angle in radians.
     fn sin(self) -> Self;
-    /// The cosine, of radians.
+    /// Returns the cosine of an angle in radians.
     fn cos(self) -> Self;
-    /// The hyperbolic tangent.
+    /// Returns the hyperbolic tangent.
     fn tanh(self) -> Self;
-    /// The error function.
+    /// Returns the error function.
     fn erf(self) -> Self;
-    /// The greatest whole number that is not above `self`.
+    /// Returns the largest integer that is not greater than `self`.
     fn floor(self) -> Self;
-    /// The least whole number that is not below `self`.
+    /// Returns the smallest integer that is not less than `self`.
     fn ceil(self) -> Self;
-    /// The whole part.
+    /// Returns the integer part, rounded toward zero.
     fn trunc(self) -> Self;
-    /// The nearest whole number, the even one of two.
+    /// Returns the nearest integer. A tie rounds to the even one.
     fn round_even(self) -> Self;
-    /// `self` to the power of `exponent`.
+    /// Returns `self` to the power of `exponent`.
     fn pow(self, exponent: Self) -> Self;
-    /// The remainder of `self / divisor` truncated, with the sign of `self`.
+    /// Returns the remainder of the truncated division `self / divisor`. It has the sign of `self`.
     fn rem(self, divisor: Self) -> Self;
-    /// `self` without its sign.
+    /// Returns the absolute value.
     fn abs(self) -> Self;
-    /// `self` with the other sign.
+    /// Returns `-self`.
     fn neg(self) -> Self;
-    /// The nearest value of this type.
+    /// Returns the nearest value of this type.
     fn from_f64(value: f64) -> Self;
 }
 

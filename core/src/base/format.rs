@@ -1,17 +1,17 @@
-//! Values as text, the way TensorFlow's `tf.print` writes them: without a heap, so that firmware can print too.
+//! Text form of values, identical to the output of TensorFlow's `tf.print`. It needs no heap, so firmware can print too.
 
 use crate::base::dtype::{Bool, DType};
 use crate::base::shape::MAX_RANK;
 use crate::base::view::TensorView;
 use core::fmt::{self, Write};
 
-/// How many elements `tf.print` shows at each end of a dimension.
+/// Number of elements that `tf.print` shows at each end of a dimension.
 pub const SUMMARIZE: u32 = 3;
 
-/// The elements of a tensor in nested brackets: `[[0 1 2 ... 7 8 9]]`, with a line for each row.
+/// Elements of a tensor in nested brackets, one line per row: `[[0 1 2 ... 7 8 9]]`.
 ///
-/// Of a dimension longer than twice `edges`, only so many elements are shown at each end. A float is written with 6 digits (f64: 15)
-/// if that tells it from all others of its type, else with 9 (17). True is `1`.
+/// If a dimension is longer than twice `edges`, only `edges` elements are shown at each end. A float has 6 significant digits (f64:
+/// 15) if they identify it among all values of its type. Otherwise it has 9 (f64: 17). True is `1`.
 ///
 /// ```
 /// use gradlet_core::runtime::format::{SUMMARIZE, Values};
@@ -26,14 +26,14 @@ pub const SUMMARIZE: u32 = 3;
 pub struct Values<'a> {
     /// The tensor.
     pub tensor: TensorView<'a>,
-    /// How many elements are shown at each end of a dimension; `u32::MAX` for all.
+    /// Number of elements to show at each end of a dimension, or `u32::MAX` for all.
     pub edges: u32,
 }
 
 impl fmt::Display for Values<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let dims = self.tensor.dims();
-        // TensorFlow shows no ends of a tensor without elements, and of booleans then not even the brackets.
+        // For a tensor without elements, TensorFlow shows no edges. For booleans it then omits the brackets too.
         let edges = u64::from(self.edges).min(self.tensor.elements() as u64) as u32;
         if edges == 0 && self.tensor.dtype() == DType::Bool {
             return Ok(());
@@ -75,23 +75,23 @@ impl fmt::Display for Values<'_> {
     }
 }
 
-/// What an op without outputs answers, in place of a next block, if it has a text to be printed.
+/// Answer of an op without outputs, in place of a next block, when it has a text to print.
 pub(crate) const PRINT: u32 = u32::MAX - 1;
 
-/// What it answers if it has a value to tell of.
+/// Answer of an op without outputs, in place of a next block, when it has a summary value to report.
 pub(crate) const SUMMARY: u32 = u32::MAX - 2;
 
-/// What a program says while it runs, to whoever runs it.
+/// Message that a running program sends to its caller: a text or a summary value.
 #[derive(Clone, Copy)]
 pub enum Said<'a> {
-    /// A text to be printed.
+    /// Text to print.
     Print(Printed<'a>),
-    /// A value to be told of.
+    /// Value to report as a summary.
     Summary(Summary<'a>),
 }
 
 impl<'a> Said<'a> {
-    /// What an op without outputs says that answered `word`.
+    /// Creates the message of an op without outputs from its answer `word`. Returns `None` if the op has no message.
     pub(crate) fn new(word: u32, attributes: &'a [u32], inputs: &'a [TensorView<'a>]) -> Option<Said<'a>> {
         match word {
             PRINT => Some(Said::Print(Printed { attributes, inputs })),
@@ -110,32 +110,32 @@ impl fmt::Display for Said<'_> {
     }
 }
 
-/// What the op `summary` tells: a value, under a tag, at a step.
+/// Message of the op `summary`: a value with a tag and a step.
 ///
-/// The attribute words are the kind, its parameter, the length of the tag in bytes, and the tag in UTF-8, filled with zeros to whole
+/// The attribute words are the kind, its parameter, the length of the tag in bytes, and the tag in UTF-8. Zeros pad the tag to whole
 /// words.
 #[derive(Clone, Copy)]
 pub struct Summary<'a> {
-    /// How the value is to be shown.
+    /// Form in which the value is shown.
     pub kind: SummaryKind,
-    /// The buckets of a histogram; how many images are shown.
+    /// Number of buckets for a histogram, number of images for images.
     pub parameter: u32,
-    /// What the value is called.
+    /// Tag, which names the value.
     pub tag: &'a str,
-    /// The step; `None` for the one that the writer was told.
+    /// Step, or `None` for the writer's default step.
     pub step: Option<i64>,
     /// The value.
     pub value: TensorView<'a>,
 }
 
-/// How a value is to be shown.
+/// Form in which a value is shown.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum SummaryKind {
-    /// As a number, over the steps.
+    /// Number, plotted over the steps.
     Scalar = 0,
-    /// By how its elements are spread.
+    /// Distribution of the elements.
     Histogram = 1,
-    /// As images.
+    /// Images.
     Image = 2,
 }
 
@@ -146,7 +146,7 @@ impl<'a> Summary<'a> {
         Some(Summary { kind, parameter, tag, step: step.first().map(TensorView::scalar), value })
     }
 
-    /// Kind, parameter and tag.
+    /// Parses the attribute words into kind, parameter and tag.
     pub(crate) fn words(attributes: &'a [u32]) -> Option<(SummaryKind, u32, &'a str)> {
         let [kind, parameter, tag @ ..] = attributes else { return None };
         let kinds = [SummaryKind::Scalar, SummaryKind::Histogram, SummaryKind::Image];
@@ -164,7 +164,7 @@ impl fmt::Display for Summary<'_> {
     }
 }
 
-/// The text of `words`: its length in bytes, and it in UTF-8, filled with zeros to whole words.
+/// Parses a text from `words`: its length in bytes, then UTF-8 padded with zeros to whole words.
 fn text(words: &[u32]) -> Option<&str> {
     let (&length, words) = words.split_first()?;
     let length = length as usize;
@@ -172,10 +172,10 @@ fn text(words: &[u32]) -> Option<&str> {
     core::str::from_utf8(bytemuck::cast_slice(words).get(..length)?).ok().filter(|_| fits)
 }
 
-/// What the op `print` prints: a text with values in place of its `{}`.
+/// Message of the op `print`: a text with values in place of its `{}`.
 ///
-/// The attribute words are how many elements are shown at each end of a dimension, the length of the text in bytes, and the text
-/// in UTF-8, filled with zeros to whole words. `{{` and `}}` stand for braces.
+/// The attribute words are the number of elements shown at each end of a dimension, the length of the text in bytes, and the text in
+/// UTF-8. Zeros pad the text to whole words. `{{` and `}}` are escaped braces.
 #[derive(Clone, Copy)]
 pub struct Printed<'a> {
     /// The attribute words.
@@ -185,7 +185,7 @@ pub struct Printed<'a> {
 }
 
 impl<'a> Printed<'a> {
-    /// The text.
+    /// Returns the text, or `None` if the attribute words are malformed.
     pub fn text(&self) -> Option<&'a str> {
         text(self.attributes.get(1..)?)
     }
@@ -202,14 +202,14 @@ impl fmt::Display for Printed<'_> {
     }
 }
 
-/// A part of a text to be printed.
+/// Piece of a text to print: literal text or the place of a value.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Piece<'a> {
     Text(&'a str),
     Value,
 }
 
-/// The parts of `text`. A brace that stands alone is itself.
+/// Splits `text` into pieces. A single brace stands for itself.
 pub(crate) fn pieces(text: &str) -> impl Iterator<Item = Piece<'_>> {
     let mut rest = text;
     core::iter::from_fn(move || {
@@ -225,7 +225,7 @@ pub(crate) fn pieces(text: &str) -> impl Iterator<Item = Piece<'_>> {
     })
 }
 
-/// What stands between two elements of dimension `depth`: rows stand below each other, tables apart.
+/// Writes the separator between two elements of dimension `depth`: a space, preceded by line breaks and indentation between rows.
 fn space(f: &mut fmt::Formatter<'_>, depth: usize, last: usize) -> fmt::Result {
     if depth < last {
         (depth..last).try_for_each(|_| f.write_char('\n'))?;
@@ -234,7 +234,7 @@ fn space(f: &mut fmt::Formatter<'_>, depth: usize, last: usize) -> fmt::Result {
     f.write_char(' ')
 }
 
-/// Element `index` in row-major order.
+/// Writes element `index` in row-major order.
 fn element(f: &mut fmt::Formatter<'_>, tensor: &TensorView<'_>, index: usize) -> fmt::Result {
     macro_rules! get {
         ($ty:ty) => {
@@ -257,12 +257,12 @@ fn element(f: &mut fmt::Formatter<'_>, tensor: &TensorView<'_>, index: usize) ->
     }
 }
 
-/// `value` as C's `%.6g` writes it if that tells it from all other f32, else as `%.9g`.
+/// Writes `value` like C's `%.6g` if that identifies it among all f32 values, otherwise like `%.9g`.
 pub fn float(f: &mut dyn Write, value: f32) -> fmt::Result {
     if value.is_finite() { general(f, &value, [6, 9]) } else { odd(f, value.into()) }
 }
 
-/// `value` as C's `%.15g` writes it if that tells it from all other f64, else as `%.17g`.
+/// Writes `value` like C's `%.15g` if that identifies it among all f64 values, otherwise like `%.17g`.
 pub fn double(f: &mut dyn Write, value: f64) -> fmt::Result {
     if value.is_finite() { general(f, &value, [15, 17]) } else { odd(f, value) }
 }
@@ -277,7 +277,7 @@ fn odd(f: &mut dyn Write, value: f64) -> fmt::Result {
     })
 }
 
-/// `-1.5e-7`, in parts.
+/// Number in scientific notation, such as `-1.5e-7`, that can be split into parts.
 struct Scientific {
     text: heapless::String<32>,
 }
@@ -289,7 +289,7 @@ impl Scientific {
         Ok(own)
     }
 
-    /// The digits before the point and after it, without zeros at the end; and the power of ten.
+    /// Returns the digits before the point, the digits after it without trailing zeros, and the power of ten.
     fn parts(&self) -> (&str, &str, i32) {
         let (digits, power) = self.text.trim_start_matches('-').split_once('e').unwrap_or(("0", "0"));
         let (first, rest) = digits.split_once('.').unwrap_or((digits, ""));
@@ -297,7 +297,7 @@ impl Scientific {
     }
 }
 
-/// As `%g` with the fewer digits, if the shortest text that tells the value from others has no more.
+/// Writes a value like `%g` with `few` digits if its shortest unambiguous text has no more, otherwise with `many`.
 fn general(f: &mut dyn Write, value: &dyn fmt::LowerExp, [few, many]: [usize; 2]) -> fmt::Result {
     let shortest = Scientific::new(format_args!("{value:e}"))?;
     let digits = if shortest.parts().1.len() < few { few } else { many };

@@ -1,4 +1,4 @@
-//! Errors, element types, shapes, views of bytes, random numbers, the records of an artifact, the definition of an op.
+//! Foundations of the crate: errors, element types, shapes, byte views, random numbers, artifact records, and op definitions.
 
 pub mod dtype;
 pub mod error;

@@ -3,17 +3,18 @@
 #[cfg(feature = "alloc")]
 use alloc::vec::Vec;
 
-/// A stream of random numbers: which numbers it gives depends on its key and stream number only.
+/// Stream of random numbers. The numbers depend only on the key and the stream number.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[doc(alias = "tf.random.Generator")]
 pub struct Stream {
     /// The seed.
     pub key: u64,
-    /// Which of the seed's streams.
+    /// Number of the stream among the streams of the seed.
     pub stream: u64,
 }
 
 impl Stream {
-    /// Block `index` of the stream: four words.
+    /// Returns block `index` of the stream, which is four words.
     pub fn block(&self, index: u64) -> [u32; 4] {
         let mut key = [self.key as u32, (self.key >> 32) as u32];
         let mut counter = [index as u32, (index >> 32) as u32, self.stream as u32, (self.stream >> 32) as u32];
@@ -26,20 +27,20 @@ impl Stream {
         counter
     }
 
-    /// `count` numbers from 0 to below 1, multiples of 2⁻²⁴.
+    /// Returns `count` uniformly distributed numbers in [0, 1), each a multiple of 2⁻²⁴.
     #[cfg(feature = "alloc")]
     pub fn uniform(&self, count: usize) -> Vec<f32> {
         let words = (0..count.div_ceil(4) as u64).flat_map(|index| self.block(index));
         words.take(count).map(unit).collect()
     }
 
-    /// Every number below `count` once, in an order that the stream decides: Fisher and Yates's shuffle.
+    /// Returns a permutation of the numbers below `count`, shuffled by the Fisher–Yates algorithm.
     #[cfg(feature = "alloc")]
     pub fn permutation(&self, count: usize) -> Vec<usize> {
         let mut order: Vec<usize> = (0..count).collect();
         let mut words = (0..).flat_map(|index| self.block(index));
         for last in (1..count).rev() {
-            // The high half of word × (last + 1) is a number up to `last`.
+            // The high half of word × (last + 1) is a number from 0 to `last`.
             let word = words.next().unwrap_or(0);
             order.swap(last, ((u64::from(word) * (last as u64 + 1)) >> 32) as usize);
         }
@@ -47,7 +48,7 @@ impl Stream {
     }
 }
 
-/// The number from 0 to below 1, a multiple of 2⁻²⁴, that a word stands for.
+/// Converts a random word to a number in [0, 1) that is a multiple of 2⁻²⁴.
 pub(crate) fn unit(word: u32) -> f32 {
     (word >> 8) as f32 / 16_777_216.0
 }
@@ -66,7 +67,7 @@ mod tests {
         assert_eq!(order, [0, 1, 2, 3, 4, 5, 6, 7, 8]);
     }
 
-    /// The known answers that come with the authors' Random123 library.
+    /// Test vectors that come with the authors' Random123 library.
     #[test]
     fn known_answers() {
         assert_eq!(Stream { key: 0, stream: 0 }.block(0), [0x6627_e8d5, 0xe169_c58d, 0xbc57_ac4c, 0x9b00_dbd8]);

@@ -5,10 +5,10 @@ use crate::base::error::{Error, Result};
 use bytemuck::{CheckedBitPattern, Pod, Zeroable};
 use core::fmt;
 
-/// The highest rank a tensor can have.
+/// Highest rank of a tensor.
 pub const MAX_RANK: usize = 8;
 
-/// The dimensions of a tensor, outermost first: at most [`MAX_RANK`] of them.
+/// Dimensions of a tensor, outermost first, at most [`MAX_RANK`] of them.
 ///
 /// ```
 /// use gradlet_core::Shape;
@@ -24,10 +24,10 @@ pub struct Shape {
 }
 
 impl Shape {
-    /// The shape of a scalar: no dimensions, one element.
+    /// Shape of a scalar: no dimensions, one element.
     pub const SCALAR: Shape = Shape { rank: 0, dims: [0; MAX_RANK] };
 
-    /// A shape with these dimensions. Fails with [`Error::Rank`] beyond [`MAX_RANK`].
+    /// Creates a shape with these dimensions. Fails with [`Error::Rank`] if there are more than [`MAX_RANK`].
     pub fn new(dims: &[u32]) -> Result<Shape> {
         let mut shape = Shape::SCALAR;
         shape.dims.get_mut(..dims.len()).ok_or(Error::Rank { input: 0 })?.copy_from_slice(dims);
@@ -35,40 +35,40 @@ impl Shape {
         Ok(shape)
     }
 
-    /// The number of dimensions.
+    /// Returns the number of dimensions.
     pub fn rank(&self) -> usize {
         self.rank as usize
     }
 
-    /// The dimensions, outermost first.
+    /// Returns the dimensions, outermost first.
     #[inline]
     pub fn dims(&self) -> &[u32] {
         self.dims.get(..self.rank as usize).unwrap_or(&[])
     }
 
-    /// True if this is as [`Shape::new`] makes one: at most [`MAX_RANK`] dimensions, and zeros after them.
+    /// True if the record has the form that [`Shape::new`] produces: at most [`MAX_RANK`] dimensions, with zeros after them.
     pub(crate) fn is_valid(&self) -> bool {
         self.dims.get(self.rank as usize..).is_some_and(|rest| rest.iter().all(|&dim| dim == 0))
     }
 
-    /// The dimensions, to be changed in place.
+    /// Returns the dimensions for changes in place.
     pub fn dims_mut(&mut self) -> &mut [u32] {
         self.dims.get_mut(..self.rank as usize).unwrap_or(&mut [])
     }
 
-    /// Appends a dimension. Fails with [`Error::Rank`] beyond [`MAX_RANK`].
+    /// Appends a dimension. Fails with [`Error::Rank`] if the rank would exceed [`MAX_RANK`].
     pub fn push(&mut self, dim: u32) -> Result<()> {
         *self.dims.get_mut(self.rank as usize).ok_or(Error::Rank { input: 0 })? = dim;
         self.rank += 1;
         Ok(())
     }
 
-    /// The dimension `from_end` places before the last one.
+    /// Returns the dimension at `from_end`, counted from the last one. The last dimension has index 0.
     pub fn back(&self, from_end: usize) -> Option<u32> {
         self.dims().iter().rev().nth(from_end).copied()
     }
 
-    /// The number of elements, or `None` where it, or the product of the dimensions that are not zero, passes `u32`.
+    /// Returns the number of elements. Returns `None` if the product of the nonzero dimensions exceeds `u32`.
     pub fn elements(&self) -> Option<u32> {
         let mut product = 1u32;
         let mut empty = false;
@@ -81,8 +81,8 @@ impl Shape {
         Some(if empty { 0 } else { product })
     }
 
-    /// The shape of an elementwise result over `self` and `other` by NumPy's rule: aligned at the last dimension, equal
-    /// or one of them 1.
+    /// Returns the shape of an elementwise result over `self` and `other`, by NumPy's broadcasting rule. The shapes are aligned at
+    /// the last dimension. Two aligned dimensions must be equal, or one of them must be 1.
     pub fn broadcast(&self, other: &Shape) -> Result<Shape> {
         let (long, short) = if self.rank >= other.rank { (self, other) } else { (other, self) };
         let mut result = *long;
@@ -117,9 +117,9 @@ impl fmt::Debug for Shape {
     }
 }
 
-/// An element type and a shape: all that shape rules work on. Displays as `f32[2,3]`.
+/// Element type and shape of a tensor: all that shape rules work on. Displays as `f32[2,3]`.
 ///
-/// Its layout is that of an artifact's type record.
+/// Its memory layout is that of an artifact's type record.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, CheckedBitPattern)]
 #[repr(C)]
 pub struct TensorType {
@@ -130,20 +130,20 @@ pub struct TensorType {
 }
 
 impl TensorType {
-    /// What an array of types is filled with before it is set.
+    /// Placeholder that fills an array of types before its entries are set.
     pub const EMPTY: TensorType = TensorType { dtype: DType::F32, shape: Shape::SCALAR };
 
-    /// A scalar of bool: what branches and loops are decided by.
+    /// Type of a bool scalar, which decides a branch or a loop.
     pub const BOOL: TensorType = TensorType { dtype: DType::Bool, shape: Shape::SCALAR };
-    /// A scalar of i32: an index, a counter.
+    /// Type of an i32 scalar, such as an index or a counter.
     pub const I32: TensorType = TensorType { dtype: DType::I32, shape: Shape::SCALAR };
 
-    /// A type from its parts.
+    /// Creates a type from its parts.
     pub const fn new(dtype: DType, shape: Shape) -> TensorType {
         TensorType { dtype, shape }
     }
 
-    /// The bytes of a tensor of this type, or `None` past `u32`.
+    /// Returns the number of bytes of a tensor of this type, or `None` if it exceeds `u32`.
     pub fn bytes(&self) -> Option<u32> {
         self.shape.elements()?.checked_mul(self.dtype.size() as u32)
     }

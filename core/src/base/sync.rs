@@ -1,13 +1,13 @@
-//! Sharing: `Arc` and a lock where the target has atomic pointers, else `Rc` and `RefCell`.
+//! Shared ownership and locks: `Arc` and a spinlock on targets with atomic pointers, otherwise `Rc` and `RefCell`.
 //!
-//! The lock spins, so it is held for moments only. What takes longer is waited for through the device: see `waiting.rs`.
+//! Because the lock spins, code holds it only briefly. Longer waits go through the device: see `waiting.rs`.
 
 #[cfg(target_has_atomic = "ptr")]
 mod imp {
     pub use alloc::sync::{Arc as Shared, Weak};
     pub use spin::Mutex as Lock;
 
-    /// What may be shared between threads here: `Send + Sync` where the target has atomics, anything where it has not.
+    /// Types that threads may share: `Send + Sync` on targets with atomic pointers, every type on other targets.
     pub trait ThreadSafe: Send + Sync {}
     impl<T: ?Sized + Send + Sync> ThreadSafe for T {}
 
@@ -19,11 +19,11 @@ mod imp {
 mod imp {
     pub use alloc::rc::{Rc as Shared, Weak};
 
-    /// What may be shared between threads here: anything, for there are none.
+    /// Types that threads may share: every type, because this target has no threads.
     pub trait ThreadSafe {}
     impl<T: ?Sized> ThreadSafe for T {}
 
-    /// Work that another thread may do, where there are threads.
+    /// Work that another thread may do, on targets with threads.
     pub type Task<'t> = dyn FnMut() + 't;
 
     /// A `RefCell` with the interface of a lock.
@@ -31,17 +31,17 @@ mod imp {
     pub struct Lock<T>(core::cell::RefCell<T>);
 
     impl<T> Lock<T> {
-        /// A lock around `value`.
+        /// Creates a lock around `value`.
         pub const fn new(value: T) -> Lock<T> {
             Lock(core::cell::RefCell::new(value))
         }
 
-        /// The value, for as long as the guard lives.
+        /// Returns a guard with access to the value.
         pub fn lock(&self) -> core::cell::RefMut<'_, T> {
             self.0.borrow_mut()
         }
 
-        /// The value, unless a guard lives already.
+        /// Returns a guard with access to the value, or `None` if another guard exists.
         pub fn try_lock(&self) -> Option<core::cell::RefMut<'_, T>> {
             self.0.try_borrow_mut().ok()
         }

@@ -68,6 +68,7 @@ type Body<A, R> = Box<dyn Fn(&dyn Scope, A) -> Result<R>>;
 ///
 /// A plan has fixed shapes. The last [`MAX_PLANS`] plans that were used are kept and share their scratch memory. A call that needs
 /// another plan, even one that was dropped, runs the body again.
+#[doc(alias = "tf.function")]
 pub struct Function<A, R> {
     body: Body<A, R>,
     name: String,
@@ -231,10 +232,8 @@ impl<A: Structure, R: Structure> Function<A, R> {
             Some(found) => found,
             None => {
                 // The trace is made over the outermost scope, so it is the same wherever the function is called.
-                let below = core::iter::successors(Some(scope.clone()), |scope| scope.recorder.parent().cloned()).last();
-                let below = below.unwrap_or(scope.clone()).trains(scope.training());
                 let may_create = first && scope.recorder.may_create();
-                let (graph, results) = Tracing::function(&below, may_create, arguments, &self.body)?;
+                let (graph, results) = Tracing::function(&scope.outermost(), may_create, arguments, &self.body)?;
                 (graph, Shared::new(results))
             }
         };

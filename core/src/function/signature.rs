@@ -17,6 +17,7 @@ use core::fmt;
 /// assert_eq!(images.to_string(), "images: f32[?,28,28]");
 /// ```
 #[derive(Clone, Debug, PartialEq, Eq)]
+#[doc(alias = "tf.TensorSpec", alias = "input_signature")]
 pub struct TensorSpec {
     dtype: DType,
     dims: Option<Vec<Option<u32>>>,

@@ -14,7 +14,7 @@ use crate::host::control_step::{Branches, Effect};
 use crate::host::fused_group::{Cut, Group, Member};
 use crate::host::kernel_step::{Address, Memory, Operand, Scratch, Single};
 use crate::runtime::verify;
-use crate::tensor::Tensor;
+use crate::tensor::{Tensor, size};
 use crate::tensor::device::{Buffer, Device};
 use crate::tensor::graph::{Graph, Node, Origin, ValueId};
 use crate::tensor::profile::{Activity, NamedOp, Ops, Profiler, during};
@@ -124,12 +124,20 @@ struct Bound {
     buffer: usize,
 }
 
+/// The error of a plan without room: it names the largest values.
+fn too_large(plan: &Plan) -> Error {
+    let mut types: Vec<_> = plan.graph.values.iter().map(|value| value.tensor_type).collect();
+    types.sort_by_key(|tensor_type| core::cmp::Reverse(tensor_type.bytes().unwrap_or(u32::MAX)));
+    let largest: Vec<_> = types.iter().take(3).map(|tensor_type| format!("{tensor_type}")).collect();
+    Error::TooLarge.context(format!("the scratch memory of the function, whose largest values are {}", largest.join(", ")))
+}
+
 impl Executable {
     /// Plans `graph` for execution in `scratch`.
     pub(crate) fn new(graph: &Graph, device: &Device, fusion: Fusion, scratch: &Shared<Scratch>) -> Result<Executable> {
         let plan = plan(graph, Target::Host(fusion));
         if plan.scratch == u32::MAX {
-            return Err(Error::TooLarge);
+            return Err(too_large(&plan));
         }
         Builder::new(&plan, device)?.finish(&plan, scratch.clone())
     }
@@ -275,7 +283,7 @@ impl<'d> Builder<'d> {
         let first = buffers.len();
         for (value, location) in plan.graph.values.iter().zip(&plan.locations) {
             if let Location::Result(index) = *location {
-                let bytes = value.tensor_type.bytes().ok_or(Error::TooLarge)? as usize;
+                let bytes = size(value.tensor_type)?;
                 buffers.resize(buffers.len().max(first + index + 1), None);
                 buffers[first + index].get_or_insert_with(|| Shared::new(device.zeros(bytes)));
             }
@@ -393,12 +401,12 @@ impl<'d> Builder<'d> {
     /// Returns the operand for value `id`, and how it is divided into blocks.
     fn operand(&self, plan: &Plan, id: ValueId, division: &Division) -> Result<(Operand, Cut)> {
         let tensor_type = plan.graph.values[id].tensor_type;
-        let (size, bytes) = (tensor_type.dtype.size(), tensor_type.bytes().ok_or(Error::TooLarge)? as usize);
+        let (width, bytes) = (tensor_type.dtype.size(), size(tensor_type)?);
         let operand = Operand { tensor_type, bytes, place: self.place(plan, id)? };
         Ok(match plan.locations[id] {
             _ if *division == Division::NONE => (operand, Cut::Whole),
-            Location::Block(_) => (Operand { bytes: division.threads * division.block * size, ..operand }, Cut::Block(size)),
-            _ if bytes == division.elements * size => (operand, Cut::Elements(size)),
+            Location::Block(_) => (Operand { bytes: division.threads * division.block * width, ..operand }, Cut::Block(width)),
+            _ if bytes == division.elements * width => (operand, Cut::Elements(width)),
             _ => (Operand { tensor_type: TensorType::new(tensor_type.dtype, trailing(&tensor_type)), ..operand }, Cut::Whole),
         })
     }

@@ -31,6 +31,7 @@ impl Profile for () {
 /// The arena holds `[scratch | variables | offsets of the variables]`. It contains nothing pointer-sized, so its size is the same on
 /// every target. A run may reuse the bytes of an input, so the caller sets every input before each run. The bytes of an output stay valid
 /// until an input of any signature is set or the next run starts.
+#[doc(alias = "MicroInterpreter", alias = "Interpreter")]
 pub struct Session<'p, 'm> {
     places: Tables<'p, 'm>,
     /// The part of the arena that holds scratch memory and variables.

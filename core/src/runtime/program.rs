@@ -191,6 +191,7 @@ impl KernelRecord {
 /// let probabilities: &[f32] = session.output(infer, 0)?;
 /// # Ok::<(), gradlet_core::Error>(())
 /// ```
+#[doc(alias = "FlatBufferModel")]
 pub struct Program<'a> {
     pub(crate) header: &'a Header,
     pub(crate) signatures: &'a [SignatureRecord],
@@ -305,7 +306,8 @@ impl<'a> Program<'a> {
         if header.major != VERSION.0 || header.minor > VERSION.1 {
             return Err(Error::Version { major: header.major, minor: header.minor });
         }
-        let bytes = bytes.get(..header.length as usize).ok_or(Error::Truncated { needed: header.length, got })?;
+        let needed = header.length.max(size_of::<Header>() as u32);
+        let bytes = bytes.get(..header.length as usize).filter(|_| header.length == needed).ok_or(Error::Truncated { needed, got })?;
         let [signatures, blocks, variables, tensors, instructions, kernel_records, types, attributes, operands, names, _metadata, data] =
             tables(bytes, header)?;
         let mut program = Program {

@@ -8,11 +8,12 @@ use crate::base::shape::TensorType;
 use crate::base::sync::{Shared, Task, ThreadSafe};
 use crate::base::view::{TensorView, TensorViewMut};
 use crate::tensor::profile::{Activity, NamedOp, Ops, Profiler, during};
+use crate::tensor::size;
 use alloc::vec::Vec;
 use bytemuck::{Pod, Zeroable};
 use core::fmt;
 
-/// Bytes on the heap that begin at a multiple of 16, as artifacts, arenas and tensors must.
+/// Heap memory aligned to 16 bytes, as artifacts, arenas and tensors require.
 #[derive(Clone, Default)]
 pub struct AlignedBytes {
     blocks: Vec<Block>,
@@ -24,15 +25,15 @@ pub struct AlignedBytes {
 struct Block([u8; 16]);
 
 impl AlignedBytes {
-    /// `length` bytes of zero.
+    /// Allocates `length` zero bytes.
     pub fn zeroed(length: usize) -> AlignedBytes {
         AlignedBytes { blocks: bytemuck::zeroed_vec(length.div_ceil(16)), length }
     }
 
-    /// The bytes of `parts`, one after another.
+    /// Concatenates `parts`.
     pub fn concat(parts: &[&[u8]]) -> AlignedBytes {
         let length = parts.iter().map(|part| part.len()).sum();
-        // Whole blocks are copied to memory that nobody has to clear before.
+        // If all parts are whole blocks, they are copied into new memory that need not be zeroed first.
         let whole: Option<Vec<&[Block]>> = parts.iter().map(|part| bytemuck::try_cast_slice(part).ok()).collect();
         match whole {
             Some(parts) => AlignedBytes { blocks: parts.concat(), length },
@@ -71,19 +72,19 @@ impl core::ops::DerefMut for AlignedBytes {
     }
 }
 
-/// The bytes of a tensor, on the device that they belong to. They do not change once they are shared.
+/// Bytes of a tensor, on the device that they belong to. They do not change once they are shared.
 pub struct Buffer {
     device: Device,
     bytes: AlignedBytes,
 }
 
 impl Buffer {
-    /// The device that the bytes belong to.
+    /// Returns the device that the bytes belong to.
     pub fn device(&self) -> &Device {
         &self.device
     }
 
-    /// The bytes.
+    /// Returns the bytes.
     pub fn bytes(&self) -> &[u8] {
         &self.bytes
     }
@@ -96,92 +97,92 @@ impl Buffer {
         Buffer { device: device.clone(), bytes }
     }
 
-    /// The same bytes in a buffer of its own.
+    /// Returns a copy of the buffer.
     pub(crate) fn copy(&self) -> Buffer {
         Buffer { device: self.device.clone(), bytes: self.bytes.clone() }
     }
 }
 
-/// What computes: holds buffers and runs ops on them.
+/// Implementation of a device, which holds buffers and runs ops on them.
 pub trait Backend: ThreadSafe {
-    /// What the device is called, such as `CPU:0`.
+    /// Returns the name of the device, such as `CPU:0`.
     fn name(&self) -> &str;
-    /// Computes `def` on `inputs` into `outputs`, which have the types that the op's rule gave.
+    /// Computes `def` on `inputs` into `outputs`, which have the types that the op's shape rule returned.
     ///
-    /// Fails with [`Error::NoKernel`] where the device cannot compute the op for these types.
+    /// Fails with [`Error::NoKernel`] if the device cannot compute the op for these types.
     fn run(&self, def: &'static OpDef, call: &mut Call<'_, '_>) -> Result<()>;
-    /// True if the device computes `def` for inputs of `dtype`.
+    /// True if the device can compute `def` for inputs of `dtype`.
     fn has_kernel(&self, def: &OpDef, dtype: DType) -> bool;
-    /// The kernels a compiled program may use on this device, first choice first.
+    /// Returns the kernels that a compiled program may use on this device, in order of preference.
     fn kernels(&self) -> &[&'static Kernel];
-    /// How many tasks can run at the same time.
+    /// Returns the number of tasks that can run in parallel.
     fn threads(&self) -> usize {
         1
     }
-    /// Does all tasks, at the same time where it can.
+    /// Runs all tasks, in parallel if possible.
     fn join(&self, tasks: &mut [&mut Task<'_>]) {
         tasks.iter_mut().for_each(|task| task());
     }
-    /// Prints what a program prints. It ends in a line break, if it is to have one.
+    /// Prints the text of a program. The text includes its line break, if it has one.
     fn print(&self, text: fmt::Arguments<'_>) {
         let _ = text;
     }
-    /// Hears of a value that a program tells of. A device that nobody listens to passes over it.
+    /// Receives a summary value of a program. A device without a listener ignores it.
     fn summary(&self, summary: &Summary<'_>) -> Result<()> {
         let _ = summary;
         Ok(())
     }
-    /// Tells the programmer of something that is likely not meant.
+    /// Warns the programmer about a probable mistake.
     fn warn(&self, text: fmt::Arguments<'_>) {
         let _ = text;
     }
-    /// Returns once `ready` says true: this is how a thread waits for what another one has. It asks at least once, and again after each
-    /// [`wake`](Backend::wake) that follows an answer; where there are threads that can sleep, they sleep in between. `ready` waits for
-    /// nobody.
+    /// Blocks the thread until `ready` returns true, for example to wait for a value that another thread has. The device calls
+    /// `ready` at least once, and again after each later [`wake`](Backend::wake). Between the calls the thread sleeps, if the target
+    /// supports that. `ready` must not block.
     fn wait(&self, ready: &mut dyn FnMut() -> bool) {
         while !ready() {
             core::hint::spin_loop();
         }
     }
-    /// Lets all threads that [`wait`](Backend::wait) ask again.
+    /// Makes all threads in [`wait`](Backend::wait) call `ready` again.
     fn wake(&self) {}
-    /// Who is told what runs here, if somebody is.
+    /// Returns the profiler of the device, if there is one.
     fn profiler(&self) -> Option<&dyn Profiler> {
         None
     }
 }
 
-/// A device: a handle to be cloned. Two are equal if they have the same name and compute with the same kernels.
+/// Handle of a device. Two devices are equal if they have the same name and the same kernels.
 #[derive(Clone)]
 pub struct Device(Shared<dyn Backend>);
 
 impl Device {
-    /// The device that `backend` implements.
+    /// Creates the device that `backend` implements.
     pub fn new(backend: impl Backend + 'static) -> Device {
         Device(Shared::new(backend))
     }
 
-    /// A CPU that computes with `kernels`; of several for the same op and element type the first is taken.
+    /// Creates a CPU that computes with `kernels`. If several kernels compute the same op and element type, it uses the first.
     pub fn cpu(name: &'static str, kernels: &'static [&'static Kernel]) -> Device {
         Device::new(Cpu::new(name, kernels))
     }
 
-    /// What the device is called.
+    /// Returns the name of the device.
     pub fn name(&self) -> &str {
         self.0.name()
     }
 
-    /// The kernels a compiled program may use on this device, first choice first.
+    /// Returns the kernels that a compiled program may use on this device, in order of preference.
     pub fn kernels(&self) -> &[&'static Kernel] {
         self.0.kernels()
     }
 
-    /// True if the device computes `def` for inputs of `dtype`.
+    /// True if the device can compute `def` for inputs of `dtype`.
     pub fn has_kernel(&self, def: &OpDef, dtype: DType) -> bool {
         self.0.has_kernel(def, dtype)
     }
 
-    /// Computes `def` now, where the caller wants it.
+    /// Computes `def` eagerly into the caller's memory.
     pub(crate) fn compute(&self, def: &'static OpDef, call: &mut Call<'_, '_>) -> Result<()> {
         self.0.run(def, call)
     }
@@ -202,12 +203,12 @@ impl Device {
         self.0.wake();
     }
 
-    /// True if both are handles of one backend.
+    /// True if both are handles of the same backend.
     pub(crate) fn is(&self, other: &Device) -> bool {
         Shared::ptr_eq(&self.0, &other.0)
     }
 
-    /// Does what a program says. Fails where who listens to its summaries does.
+    /// Delivers a program's message: prints its text or passes its summary to the listener. Fails if the listener fails.
     pub fn say(&self, said: &Said<'_>) -> Result<()> {
         match said {
             Said::Print(printed) => self.0.print(format_args!("{printed}")),
@@ -220,7 +221,7 @@ impl Device {
         self.0.warn(text);
     }
 
-    /// The same device, with `sink` in place of its output: it is given all that programs print, and all warnings.
+    /// Returns the same device with its output redirected to `sink`, which receives all printed text and all warnings.
     ///
     /// ```
     /// use gradlet_core::{Eager, Print, Tensor, ops};
@@ -237,18 +238,19 @@ impl Device {
         Device::new(Heard { device: self.clone(), by: PrintsTo(sink) })
     }
 
-    /// The same device; `sink` is given the summaries of all programs that run on it, while they run: it must not call the function that
-    /// tells, nor touch the variables that it assigns. What it fails with is the program's error.
+    /// Returns the same device with `sink` as receiver of the summaries. `sink` is called while a program runs. It must not call the
+    /// function that reports the summary, nor use the variables that the function assigns. An error of `sink` is the program's error.
     /// [`Summarize`](crate::Summarize) has an example.
     pub fn summarizing(&self, sink: impl Fn(&Summary<'_>) -> Result<()> + ThreadSafe + 'static) -> Device {
         Device::new(Heard { device: self.clone(), by: TellsTo(sink) })
     }
 
-    /// The same device, which tells `profiler` what it runs: ops of eager code that it computes, and functions that are called in a
-    /// scope of this device, step by step. What only reads tensors of this device beside others is computed by it, too.
+    /// Returns the same device with reports to `profiler`. The reports cover eager ops that the device computes, and every step of
+    /// functions called in a scope of the device. If only some inputs of an op are on this device and the others on the same device
+    /// without profiler, this device computes the op.
     ///
     /// ```
-    /// use gradlet_core::internal::profile::{Activity, Profiler};
+    /// use gradlet_core::device::{Activity, Profiler};
     /// use gradlet_core::{Tensor, ops};
     /// use std::sync::{Arc, Mutex};
     /// #[derive(Default)]
@@ -275,24 +277,24 @@ impl Device {
         self.0.profiler()
     }
 
-    /// This device, or `other`, if that is the same but for a profiler, which this one has not.
+    /// Returns `other` if it is an equal device with a profiler and this one has none, otherwise this device.
     pub(crate) fn or_profiled<'d>(&'d self, other: &'d Device) -> &'d Device {
         if !self.is(other) && other.profiler().is_some() && self.profiler().is_none() && self == other { other } else { self }
     }
 
-    /// The device's first choice of a kernel, for programs of its own.
+    /// Returns the device's preferred kernel, for its own programs.
     pub(crate) fn kernel(&self, def: &OpDef, dtype: DType) -> Result<&'static Kernel> {
         let fits = |kernel: &&&'static Kernel| kernel.def.code == def.code && kernel.dtype == dtype;
         let missing = || Error::message(alloc::format!("{} has no kernel for {} on {dtype}", self.name(), def.name));
         self.kernels().iter().find(fits).copied().ok_or_else(missing)
     }
 
-    /// A buffer of zeros.
+    /// Allocates a buffer of zeros.
     pub fn zeros(&self, bytes: usize) -> Buffer {
         Buffer { device: self.clone(), bytes: AlignedBytes::zeroed(bytes) }
     }
 
-    /// Computes `def` now. The output types must be those that the op's rule gives.
+    /// Computes `def` eagerly. The output types must be those that the op's shape rule returns.
     pub(crate) fn run(
         &self,
         def: &'static OpDef,
@@ -305,7 +307,7 @@ impl Device {
             return self.effect(def, attributes, inputs).map(|()| buffers);
         }
         for tensor_type in outputs {
-            let _ = buffers.push(self.zeros(tensor_type.bytes().ok_or(Error::TooLarge)? as usize));
+            let _ = buffers.push(self.zeros(size(*tensor_type)?));
         }
         let mut views: heapless::Vec<TensorViewMut<'_>, MAX_OUTPUTS> =
             buffers.iter_mut().zip(outputs).map(|(buffer, tensor_type)| TensorViewMut { tensor_type, data: buffer.bytes_mut() }).collect();
@@ -314,7 +316,7 @@ impl Device {
         Ok(buffers)
     }
 
-    /// Runs an op without outputs: it is given two words instead, and may answer there that it has something to say.
+    /// Runs an op without outputs. The op receives two words instead, and sets one of them if it has a message.
     fn effect(&self, def: &'static OpDef, attributes: &[u32], inputs: &[TensorView<'_>]) -> Result<()> {
         let mut words = [0, NONE];
         let said = TensorViewMut { tensor_type: &TensorType::I32, data: bytemuck::bytes_of_mut(&mut words) };
@@ -335,7 +337,7 @@ impl fmt::Debug for Device {
     }
 }
 
-/// Who hears something in place of a device.
+/// Overrides part of a device's behavior.
 trait Listener: ThreadSafe {
     fn print(&self, device: &Device, text: fmt::Arguments<'_>) {
         device.0.print(text);
@@ -380,7 +382,7 @@ impl Listener for Told {
         if !self.0.is_on() {
             return device.0.run(def, call);
         }
-        // What is updated in place has no bytes among the inputs.
+        // An input that is updated in place has no bytes here.
         let bytes = |view: &TensorView<'_>| view.data.map_or(view.tensor_type.bytes().map(u64::from), |data| Some(data.len() as u64));
         let read = call.inputs.iter().filter_map(bytes).sum();
         let written = call.outputs.iter().map(|view| view.data.len() as u64).sum();
@@ -393,7 +395,7 @@ impl Listener for Told {
     }
 }
 
-/// A device that somebody listens to.
+/// Device with a listener.
 struct Heard<L> {
     device: Device,
     by: L,
@@ -438,7 +440,7 @@ impl<L: Listener> Backend for Heard<L> {
     }
 }
 
-/// A CPU: a table of kernels by op and element type. It knows one thread; a [`Backend`] that knows more can be made of it.
+/// CPU: a table of kernels by op and element type. It uses one thread. A [`Backend`] with more threads can wrap it.
 pub struct Cpu {
     name: &'static str,
     kernels: &'static [&'static Kernel],
@@ -446,7 +448,7 @@ pub struct Cpu {
 }
 
 impl Cpu {
-    /// A CPU that computes with `kernels`; of several for the same op and element type the first is taken.
+    /// Creates a CPU that computes with `kernels`. If several kernels compute the same op and element type, it uses the first.
     pub fn new(name: &'static str, kernels: &'static [&'static Kernel]) -> Cpu {
         let slots = kernels.iter().map(|kernel| Cpu::slot(kernel.def, kernel.dtype) + 1).max().unwrap_or(0);
         let mut table = alloc::vec![None; slots];

@@ -1,4 +1,4 @@
-//! Tensors and variables as text, as TensorFlow prints them: the elements as NumPy shows them.
+//! Text form of tensors and variables, identical to TensorFlow's, with the elements in NumPy's format.
 
 use crate::base::dtype::{Bool, DType, Element};
 use crate::base::error::Result;
@@ -10,16 +10,16 @@ use alloc::string::{String, ToString};
 use alloc::vec::Vec;
 use core::fmt;
 
-/// More elements than these are not shown all.
+/// Largest number of elements that are all shown.
 const MOST: usize = 1000;
-/// So many are then shown at each end of a dimension.
+/// Number of elements shown at each end of a dimension in a summarized tensor.
 const EDGE: usize = 3;
-/// The characters of a line.
+/// Characters per line.
 const WIDTH: usize = 75;
-/// The digits after the point.
+/// Maximum number of digits after the point.
 const PRECISION: usize = 8;
 
-/// As TensorFlow prints it: `tf.Tensor([1. 2.5], shape=(2,), dtype=float32)`, or for a tensor in a trace, `Tensor(shape=(2,),
+/// Writes TensorFlow's text: `tf.Tensor([1. 2.5], shape=(2,), dtype=float32)`. A tensor in a trace is written as `Tensor(shape=(2,),
 /// dtype=float32)`.
 ///
 /// ```
@@ -40,7 +40,7 @@ impl fmt::Display for Tensor {
     }
 }
 
-/// As TensorFlow prints it: `<tf.Variable 'v:0' shape=() dtype=float32, numpy=2.0>`.
+/// Writes TensorFlow's text: `<tf.Variable 'v:0' shape=() dtype=float32, numpy=2.0>`.
 impl fmt::Display for Variable {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Ok(value) = self.value() else { return write!(f, "<tf.Variable '{}:0' unbuilt>", self.name()) };
@@ -49,14 +49,14 @@ impl fmt::Display for Variable {
         write!(f, "<tf.Variable '{}:0' shape={} dtype={dtype}, numpy=", self.name(), tuple(&value))?;
         match value.dtype() {
             _ if value.dims().is_empty() => write!(f, "{text}>"),
-            // NumPy does not say what a list of such numbers would become.
+            // NumPy omits the element type that a Python list of such numbers has by default.
             DType::F64 | DType::I64 | DType::Bool => write!(f, "{}array({text})>", broken(&text)),
             _ => write!(f, "{}array({text}, dtype={dtype})>", broken(&text)),
         }
     }
 }
 
-/// TensorFlow's name of an element type.
+/// Returns TensorFlow's name of an element type.
 fn name(dtype: DType) -> &'static str {
     match dtype {
         DType::F32 => "float32",
@@ -71,7 +71,7 @@ fn name(dtype: DType) -> &'static str {
     }
 }
 
-/// Several lines begin on one of their own.
+/// Returns the line break before a text of several lines.
 fn broken(text: &str) -> &'static str {
     if text.contains('\n') { "\n" } else { "" }
 }
@@ -83,7 +83,7 @@ fn tuple(tensor: &Tensor) -> String {
     }
 }
 
-/// The elements in nested brackets, in columns, to be shown after `prefix`.
+/// Returns the elements in nested brackets and aligned columns. The indentation leaves room for `prefix`.
 fn elements(tensor: &Tensor, prefix: &str, separator: &str) -> Result<String> {
     let dims: Vec<usize> = tensor.dims().iter().map(|&dim| dim as usize).collect();
     let elements: usize = dims.iter().product();
@@ -101,10 +101,10 @@ fn elements(tensor: &Tensor, prefix: &str, separator: &str) -> Result<String> {
     Ok(layout.nested(0, WIDTH - prefix.len(), &mut words))
 }
 
-/// The elements with these indices, as words of the same width.
+/// Returns the elements with these indices as words of equal width.
 fn words(tensor: &Tensor, indices: &[usize]) -> Result<Vec<String>> {
     let scalar = tensor.dims().is_empty();
-    // From here on, a scalar is written with a power of ten.
+    // Scalars from this limit on have an exponent.
     let limit = match tensor.dtype() {
         DType::F16 | DType::Bf16 => 1e3,
         DType::F32 => 1e6,
@@ -141,7 +141,7 @@ fn aligned(words: Vec<String>) -> Vec<String> {
     words.into_iter().map(|word| format!("{word:>width$}")).collect()
 }
 
-/// A number, and the decimal of the fewest digits that its type tells from its other numbers.
+/// Number, and the decimal with the fewest digits that its type distinguishes from its other numbers.
 struct Real {
     exact: f64,
     short: f64,
@@ -154,7 +154,7 @@ impl Real {
         Real { exact, short }
     }
 
-    /// `1.5`, with at most 8 digits after the point: before it and after it.
+    /// Returns the parts of `1.5` before and after the point, with at most 8 digits after it.
     fn positional(&self) -> (String, String) {
         let fraction = |text: &str| text.split_once('.').map_or(0, |(_, fraction)| fraction.len());
         let short = self.short.to_string();
@@ -163,7 +163,7 @@ impl Real {
         (whole.into(), fraction.trim_end_matches('0').into())
     }
 
-    /// `1.5e-07`, with at most `most` digits after the point: `1.5`, and the power.
+    /// Returns the parts of `1.5e-07`: the digits `1.5`, with at most `most` after the point, and the power.
     fn scientific(&self, most: usize) -> (String, i32) {
         let short = taken_apart(&format!("{:e}", self.short));
         if short.0.split_once('.').is_none_or(|(_, fraction)| fraction.len() <= most) {
@@ -174,13 +174,13 @@ impl Real {
     }
 }
 
-/// What stands before the `e` and after it.
+/// Splits a number at its `e` into digits and power.
 fn taken_apart(text: &str) -> (String, i32) {
     let (digits, power) = text.split_once('e').unwrap_or((text, "0"));
     (digits.into(), power.parse().unwrap_or(0))
 }
 
-/// `e-07`, with at least so many digits.
+/// Returns an exponent such as `e-07`, with at least this many digits.
 fn exponent(power: i32, digits: usize) -> String {
     format!("e{}{:0>digits$}", if power < 0 { '-' } else { '+' }, power.unsigned_abs())
 }
@@ -195,7 +195,7 @@ fn floats(values: &[Real]) -> Vec<String> {
         let right = parts.iter().map(|(digits, _)| fraction(digits)).max().unwrap_or(0);
         let power = parts.iter().map(|(_, power)| power.unsigned_abs().to_string().len()).max().unwrap_or(0).max(2);
         Box::new(move |value| {
-            // All have as many digits as the one that needs most.
+            // All values have as many digits as the one that needs the most.
             let (digits, own) = taken_apart(&format!("{:.right$e}", value.exact));
             let point = if right == 0 { "." } else { "" };
             format!("{digits}{point}{}", exponent(own, power))
@@ -214,7 +214,7 @@ fn odd(value: f64) -> String {
     if value.is_nan() { "nan".into() } else { value.to_string() }
 }
 
-/// A scalar; from `limit` on with a power of ten.
+/// Formats a scalar, with an exponent from `limit` on.
 fn alone(value: &Real, limit: f64) -> String {
     if !value.exact.is_finite() {
         return odd(value.exact);
@@ -236,7 +236,7 @@ struct Layout<'a> {
 }
 
 impl Layout<'_> {
-    /// The elements below dimension `depth`, in at most `width` characters a line.
+    /// Returns the elements below dimension `depth`, in lines of at most `width` characters.
     fn nested(&self, depth: usize, width: usize, words: &mut dyn Iterator<Item = String>) -> String {
         let Some(&dim) = self.dims.get(depth) else { return words.next().unwrap_or_default() };
         let elided = self.summarized && dim > 2 * EDGE;

@@ -1,6 +1,6 @@
-//! An op as the host knows it: its definition, its gradient, and the facts that the tracer, the optimiser and the planner ask for.
+//! Host description of an op: its definition, its gradient, and properties for the tracer, the optimizer pass and the planner.
 //!
-//! The facts stand on the op's own static, in the op's own file. None of them reaches a device.
+//! The description is a static in the op's file. None of it reaches a device.
 
 use crate::base::dtype::DType;
 use crate::base::error::Result;
@@ -8,9 +8,10 @@ use crate::base::op::OpDef;
 use crate::tensor::scope::{Backward, InputGradients};
 use alloc::string::String;
 
-/// An op as user code emits it: its definition, how gradients go through it, and what is known of it.
+/// Op that user code emits: its definition, its gradient, and its properties.
 ///
-/// [`Op::new`] supposes nothing of an op; a static states over it, or over [`Op::total`] or [`Op::elementwise`], what is special.
+/// [`Op::new`] assumes nothing about an op. A static overrides the special properties of [`Op::new`], [`Op::total`] or
+/// [`Op::elementwise`].
 ///
 /// ```
 /// use gradlet_core::ops::relu;
@@ -19,81 +20,81 @@ use alloc::string::String;
 /// assert_eq!(OP.type_name(), "Relu6");
 /// ```
 pub struct Op {
-    /// What it computes.
+    /// Definition, with number, shape rule and arity.
     pub def: &'static OpDef,
-    /// What it takes and gives, for error texts: `matmul(a[..,m,k], b[..,k,n]) -> [..,m,n]`.
+    /// Arguments and result for error texts: `matmul(a[..,m,k], b[..,k,n]) -> [..,m,n]`.
     pub usage: &'static str,
-    /// Its gradient.
+    /// Gradient.
     pub grad: Gradient,
-    /// TensorFlow's name of the op, where that is not the op's own name in TensorFlow's spelling; see [`Op::type_name`].
+    /// TensorFlow's name of the op, if it differs from the op's own name in camel case. See [`Op::type_name`].
     pub tf_type: Option<&'static str>,
-    /// Which data its kernels may refuse.
+    /// Data that the kernels may reject.
     pub refusal: Refusal,
-    /// Whether it computes each element of its outputs from those at the same position of its inputs, broadcast: with an operand for
-    /// all elements, or for the trailing axes. Compiled functions run such ops block by block.
+    /// True if each output element depends only on the input elements at the same position. Inputs broadcast: an operand may apply to
+    /// all elements or to the trailing axes. Compiled functions run such ops block by block.
     pub elementwise: bool,
-    /// Where output 0 has the bytes of input 0.
+    /// Condition under which output 0 has the bytes of input 0.
     pub keeps: Keeps,
-    /// The element of input 1 that gives input 0 again, bit for bit.
+    /// Element of input 1 that makes the op return input 0, bit for bit.
     pub neutral: Option<f32>,
-    /// Of an optimizer's step: the number of the input that is the gradient, and the op that takes `x` and `dy` in its place, where it
-    /// is the product `xᵀ · dy`.
+    /// For an optimizer's step: the number of the gradient input, and an op that takes `x` and `dy` instead of that input if the
+    /// gradient is the product `xᵀ · dy`.
     pub with_product: Option<(usize, &'static Op)>,
 }
 
-/// How gradients go through an op.
+/// Gradient of an op.
 pub enum Gradient {
-    /// A rule that emits forward ops; so it serves tapes and traces, and has gradients itself.
+    /// Rule that emits forward ops. It therefore works under tapes and in traces, and is itself differentiable.
     Rule(fn(&Backward<'_>) -> Result<InputGradients>),
-    /// None flows: the op is constant almost everywhere, or its result is not a float. With the reason.
+    /// No gradient, with the reason: the op is constant almost everywhere, or its result is not a float.
     None(&'static str),
-    /// There would be one, but the op does not have it, for this reason: asking for it is an error.
+    /// Gradient that exists but is not implemented, with the reason. Asking for it is an error.
     Missing(&'static str),
 }
 
-/// Which data the kernels of an op may refuse with an error; `tests/tests/suite/refusals.rs` holds the catalogue to it. An op that may
-/// refuse its data is planned before any variable is written, and never works in a variable's own bytes.
+/// Data that the kernels of an op may reject with an error. `tests/tests/suite/refusals.rs` checks it for the whole catalogue. The
+/// planner places an op that may reject its data before every write of a variable. Such an op never works in a variable's own bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Refusal {
-    /// None.
+    /// No data.
     Never,
-    /// Integers: a division by zero, a negative exponent.
+    /// Some integers: a zero divisor, a negative exponent.
     Integers,
-    /// Any: an index out of range, an assertion that fails.
+    /// Some data of any type: an index out of range, a false assertion.
     Any,
 }
 
-/// Where output 0 of an op has the bytes of input 0, so that the optimiser can do without the op.
+/// Condition under which output 0 of an op has the bytes of input 0. The graph optimizer then removes the op.
 #[derive(Clone, Copy)]
 pub enum Keeps {
-    /// Nowhere, as far as is known.
+    /// Never, as far as is known.
     Nothing,
-    /// Where they have the same type.
+    /// If input and output have the same type.
     SameType,
-    /// Where they have one element type and as many elements, and this holds of the attribute words and the dimensions of input 0.
+    /// Element type and element count match, and the function returns true for the attribute words and the dimensions of input 0.
     Where(fn(&[u32], &[u32]) -> bool),
-    /// Everywhere: the op is a view of its input under another shape.
+    /// Always: the op is a view of its input with another shape.
     Always,
 }
 
 impl Op {
-    /// An op of which nothing else is known: its kernels may refuse any data, and the optimiser leaves it as it is.
+    /// Creates an op with no assumptions: its kernels may reject any data, and the graph optimizer does not change it.
     pub const fn new(def: &'static OpDef, usage: &'static str, grad: Gradient) -> Op {
         let (refusal, keeps) = (Refusal::Any, Keeps::Nothing);
         Op { def, usage, grad, tf_type: None, refusal, elementwise: false, keeps, neutral: None, with_product: None }
     }
 
-    /// An op whose kernels take whatever data they are given.
+    /// Creates an op whose kernels accept all data.
     pub const fn total(def: &'static OpDef, usage: &'static str, grad: Gradient) -> Op {
         Op { refusal: Refusal::Never, ..Op::new(def, usage, grad) }
     }
 
-    /// A total op that computes element by element.
+    /// Creates an op that computes element by element and accepts all data.
     pub const fn elementwise(def: &'static OpDef, usage: &'static str, grad: Gradient) -> Op {
         Op { elementwise: true, ..Op::total(def, usage, grad) }
     }
 
-    /// The type that TensorFlow gives the op; where it has none, the name in its spelling: `relu_grad` is `ReluGrad`.
+    /// Returns TensorFlow's type name of the op. If there is none, returns the op's name in camel case: `relu_grad` is `ReluGrad`.
     ///
     /// ```
     /// use gradlet_core::ops;
@@ -104,7 +105,7 @@ impl Op {
         self.tf_type.map_or_else(|| camel(self.def.name), String::from)
     }
 
-    /// True if the kernel for inputs of `dtype` may refuse its data.
+    /// True if the kernel for inputs of `dtype` may reject its data.
     pub fn may_refuse(&self, dtype: DType) -> bool {
         match self.refusal {
             Refusal::Never => false,
@@ -113,13 +114,13 @@ impl Op {
         }
     }
 
-    /// True if the op gives the bytes of its input under another shape.
+    /// True if the op returns the bytes of its input with another shape.
     pub(crate) fn is_view(&self) -> bool {
         matches!(self.keeps, Keeps::Always)
     }
 }
 
-/// `relu_grad` as `ReluGrad`.
+/// Converts a name to camel case: `relu_grad` to `ReluGrad`.
 pub(crate) fn camel(name: &str) -> String {
     let mut camel = String::new();
     for word in name.split('_') {

@@ -1,4 +1,4 @@
-//! The recorded graph: what a trace makes, the optimiser rewrites and the planner lays out.
+//! Recorded graph. A trace creates it, the graph optimizer rewrites it, and the planner lays it out in memory.
 
 use crate::base::shape::TensorType;
 use crate::base::sync::Shared;
@@ -8,32 +8,32 @@ use crate::tensor::variable::Variable;
 use alloc::format;
 use alloc::vec::Vec;
 
-/// The number of a value in its graph.
+/// Number of a value in its graph.
 pub type ValueId = usize;
 
-/// Where a value comes from.
+/// Origin of a value.
 #[derive(Clone, Debug)]
 pub enum Origin {
-    /// Argument number so much.
+    /// Argument with this index.
     Input(usize),
-    /// A computed tensor.
+    /// Constant: a computed tensor.
     Constant(Tensor),
-    /// The value that captured variable number so much has when the graph begins.
+    /// Value of the capture with this index when the graph begins.
     Variable(usize),
-    /// An output of a node.
+    /// Output of a node.
     Node,
 }
 
-/// A value of a graph.
+/// Value of a graph.
 #[derive(Clone, Debug)]
 pub struct Value {
-    /// Its element type and shape.
+    /// Element type and shape.
     pub tensor_type: TensorType,
-    /// Where it comes from.
+    /// Origin of the value.
     pub origin: Origin,
 }
 
-/// An op on values.
+/// Op applied to values.
 #[derive(Clone)]
 pub struct Node {
     /// The op.
@@ -44,28 +44,28 @@ pub struct Node {
     pub inputs: Vec<ValueId>,
     /// The outputs.
     pub outputs: Vec<ValueId>,
-    /// What a branch, a loop or a call runs; see [`Control`].
+    /// Bodies that a branch, a loop or a call runs: see [`Control`].
     pub bodies: Vec<Graph>,
-    /// The gradient rule that a user gave for a call's first inputs.
+    /// Gradient rule that a user defined for the first inputs of a call.
     pub rule: Option<Shared<dyn CustomRule>>,
-    /// Where it was traced, and the op, numbered: `sequential/dense/MatMul_1`. What a body's nodes are called is within the name of
-    /// the node that runs it; see [`Node::inner_name`]. Copies that a plan needs have none.
+    /// Name scope at the time of the trace, followed by the op and a number: `sequential/dense/MatMul_1`. The names of a body's nodes
+    /// are relative to the node that runs the body: see [`Node::inner_name`]. Copies that a plan inserts have no name.
     pub name: Option<Shared<str>>,
 }
 
 impl Node {
-    /// A node that runs no other graph.
+    /// Creates a node that runs no other graph.
     pub fn new(op: &'static Op, attributes: Vec<u32>, inputs: Vec<ValueId>, outputs: Vec<ValueId>) -> Node {
         Node { op, attributes, inputs, outputs, bodies: Vec::new(), rule: None, name: None }
     }
 
-    /// The name that a node of body number `body`, of so many, has in the whole.
+    /// Returns the full name of the node `inner` in body number `body`, where the node runs `bodies` bodies.
     pub fn inner_name(&self, bodies: usize, body: usize, inner: &str) -> Shared<str> {
         let Some(own) = &self.name else { return inner.into() };
         match (self.attributes.as_slice(), bodies) {
-            // A call.
+            // Call
             (_, 1) if self.rule.is_some() => format!("{own}/{inner}"),
-            // A loop.
+            // Loop
             ([_], 2) => format!("{own}/{}/{inner}", ["cond", "body"][body.min(1)]),
             (_, 2) => format!("{own}/{}/{inner}", ["then", "else"][body.min(1)]),
             _ => format!("{own}/branch_{body}/{inner}"),
@@ -74,38 +74,40 @@ impl Node {
     }
 }
 
-/// True if a node does something else than to give outputs, or runs such nodes: it prints, or it may stop the run.
+/// True if a node has an effect beyond its outputs, such as printing or stopping the run, or runs a node with one.
 pub(crate) fn has_effect(node: &Node) -> bool {
     let runs = |graph: &Graph| graph.nodes.iter().any(has_effect);
     node.op.def.outputs == 0 && node.bodies.is_empty() || node.bodies.iter().any(runs)
 }
 
-/// A branch or a loop: an op that runs other graphs, which have all its inputs (a branch's first one aside, which chooses) as theirs.
+/// Branch or loop: an op that runs other graphs. Each of these graphs receives all inputs of the op as its own, except that the first
+/// input of a branch only selects the body.
 ///
-/// - `cond`: the bodies are the branches, first that for true; or, of an integer, those for 0, 1, …: each gives all outputs.
-/// - `while_loop`: the bodies are the condition and the body. The first inputs are the state, as many as there are outputs. The
-///   attribute is the most iterations.
+/// - `cond`: the bodies are the branches. Each returns all outputs. For a bool, the first body is the one for true. For an integer,
+///   the bodies are those for 0, 1, and so on.
+/// - `while_loop`: the bodies are the condition and the loop body. The first inputs are the state, one for each output. The attribute
+///   is the maximum number of iterations.
 #[derive(Clone)]
 pub struct Control {
     /// The op.
     pub op: &'static Op,
     /// The attribute words.
     pub attributes: Vec<u32>,
-    /// What it runs.
+    /// The bodies.
     pub bodies: Vec<Graph>,
 }
 
-/// What a graph has from outside, beside its inputs.
+/// External source of a value of a graph, other than an input.
 #[derive(Clone, Debug)]
 pub enum Captured {
-    /// A variable.
+    /// Variable.
     Variable(Variable),
-    /// In a plan, of a branch or a loop's body: a value of the graph that runs it.
+    /// Value of the enclosing graph. It occurs only in the plan of a branch or loop body.
     Outer(ValueId),
 }
 
 impl Captured {
-    /// The variable, if it is one.
+    /// Returns the variable, if it is one.
     pub fn variable(&self) -> Option<&Variable> {
         match self {
             Captured::Variable(variable) => Some(variable),
@@ -114,43 +116,43 @@ impl Captured {
     }
 }
 
-/// A variable that a graph reads or assigns.
+/// Variable or outer value that a graph reads or assigns.
 #[derive(Clone, Debug)]
 pub struct Capture {
-    /// The variable.
+    /// The variable or outer value.
     pub source: Captured,
     /// Its value when the graph begins.
     pub initial: ValueId,
-    /// The value that it has when the graph ends, if the graph assigns it.
+    /// Its value when the graph ends, if the graph assigns it.
     pub assigned: Option<ValueId>,
 }
 
-/// A function's body: nodes in an order in which they can run, each value written once.
+/// Body of a function: nodes in an executable order. Each value is written once.
 ///
-/// Variables are versioned: a node that reads a variable names the value that it had then, and the new one takes the
-/// variable's bytes only after the last reader of the old one.
+/// Variables are versioned. A node that reads a variable refers to the value at that point. The new value takes the variable's bytes
+/// only after the last reader of the old value.
 #[derive(Clone, Default)]
 pub struct Graph {
-    /// Every value.
+    /// All values.
     pub values: Vec<Value>,
-    /// Every node.
+    /// All nodes.
     pub nodes: Vec<Node>,
     /// The arguments.
     pub inputs: Vec<ValueId>,
     /// The results.
     pub outputs: Vec<ValueId>,
-    /// The variables.
+    /// The captured variables and outer values.
     pub captures: Vec<Capture>,
 }
 
 impl Graph {
-    /// Adds a value.
+    /// Adds a value and returns its number.
     pub fn value(&mut self, tensor_type: TensorType, origin: Origin) -> ValueId {
         self.values.push(Value { tensor_type, origin });
         self.values.len() - 1
     }
 
-    /// The constant that value `id` is, if it is one.
+    /// Returns the constant that value `id` is, if it is one.
     pub fn constant(&self, id: ValueId) -> Option<&Tensor> {
         match &self.values[id].origin {
             Origin::Constant(tensor) => Some(tensor),
@@ -158,12 +160,12 @@ impl Graph {
         }
     }
 
-    /// The values that must exist when the graph has run: results, and what variables are set to.
+    /// Returns the values that must exist after a run: the results and the final values of assigned variables.
     pub fn results(&self) -> impl Iterator<Item = ValueId> {
         self.outputs.iter().copied().chain(self.captures.iter().filter_map(|capture| capture.assigned))
     }
 
-    /// How often each value is read, by nodes and as a result.
+    /// Counts the uses of each value, as a node's input and as a result.
     pub fn uses(&self) -> Vec<usize> {
         let mut uses = alloc::vec![0; self.values.len()];
         let read = self.nodes.iter().flat_map(|node| node.inputs.iter().copied());
@@ -171,7 +173,7 @@ impl Graph {
         uses
     }
 
-    /// Makes every reader of `from` read `to`.
+    /// Replaces `from` by `to` in all nodes and results.
     pub fn replace(&mut self, from: ValueId, to: ValueId) {
         let inputs = self.nodes.iter_mut().flat_map(|node| node.inputs.iter_mut());
         let results = self.outputs.iter_mut().chain(self.captures.iter_mut().filter_map(|capture| capture.assigned.as_mut()));

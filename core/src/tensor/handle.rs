@@ -1,4 +1,4 @@
-//! The user's handle of a value, computed or recorded.
+//! Tensor: the user's handle of a computed or recorded value.
 
 use crate::base::dtype::{DType, Element};
 use crate::base::error::{Error, Result};
@@ -12,7 +12,7 @@ use alloc::format;
 use alloc::vec::Vec;
 use core::fmt;
 
-/// A value with an element type and a shape. Cloning shares it; it never changes.
+/// Immutable value with an element type and a shape. Clones share the value.
 ///
 /// ```
 /// use gradlet_core::{Tensor, ops};
@@ -22,6 +22,7 @@ use core::fmt;
 /// # Ok::<(), gradlet_core::Error>(())
 /// ```
 #[derive(Clone)]
+#[doc(alias = "tf.Tensor", alias = "tf.constant")]
 pub struct Tensor {
     tensor_type: TensorType,
     value: Value,
@@ -33,42 +34,42 @@ enum Value {
     Recorded(Shared<Recorded>),
 }
 
-/// A value in a scope's record.
+/// Value recorded by a scope.
 struct Recorded {
     scope: Weak<dyn Emitter>,
     id: u32,
-    /// The same value in the scope's parent; none in a trace, which computes nothing.
+    /// The same value in the scope's parent, or `None` in a trace, which computes nothing.
     under: Option<Tensor>,
 }
 
 impl Tensor {
-    /// A tensor on `device` with these elements in row-major order.
+    /// Creates a tensor on `device` with these elements in row-major order.
     ///
-    /// Fails where the dimensions do not give as many elements as there are.
+    /// Fails if the dimensions do not match the number of elements.
     pub fn new<T: Element>(device: &Device, elements: &[T], dims: &[u32]) -> Result<Tensor> {
         Tensor::from_bytes(device, TensorType::new(T::DTYPE, Shape::new(dims)?), bytemuck::cast_slice(elements))
     }
 
-    /// A scalar on `device`.
+    /// Creates a scalar on `device`.
     pub fn scalar<T: Element>(device: &Device, value: T) -> Tensor {
         Tensor::filled(device, TensorType::new(T::DTYPE, Shape::SCALAR), bytemuck::bytes_of(&value))
     }
 
-    /// Zeros on `device`. Fails with [`Error::TooLarge`] past 4 GiB.
+    /// Creates a tensor of zeros on `device`. Fails with [`Error::TooLarge`] if it would exceed 4 GiB.
     pub fn zeros(device: &Device, tensor_type: TensorType) -> Result<Tensor> {
-        Ok(Tensor::computed(tensor_type, device.zeros(tensor_type.bytes().ok_or(Error::TooLarge)? as usize)))
+        Ok(Tensor::computed(tensor_type, device.zeros(size(tensor_type)?)))
     }
 
-    /// A tensor on `device` with `value` in every element.
+    /// Creates a tensor on `device` with `value` in every element.
     pub fn full<T: Element>(device: &Device, value: T, dims: &[u32]) -> Result<Tensor> {
         let tensor_type = TensorType::new(T::DTYPE, Shape::new(dims)?);
-        tensor_type.bytes().ok_or(Error::TooLarge)?;
+        size(tensor_type)?;
         Ok(Tensor::filled(device, tensor_type, bytemuck::bytes_of(&value)))
     }
 
-    /// A tensor on `device` with these row-major, little-endian bytes. Fails where they are not as many as the type needs.
+    /// Creates a tensor on `device` from row-major, little-endian bytes. Fails if the type needs another number of bytes.
     pub fn from_bytes(device: &Device, tensor_type: TensorType, bytes: &[u8]) -> Result<Tensor> {
-        if tensor_type.bytes().ok_or(Error::TooLarge)? as usize != bytes.len() {
+        if size(tensor_type)? != bytes.len() {
             let elements = bytes.len() / tensor_type.dtype.size();
             return Err(Error::message(format!("{elements} elements do not make a tensor {tensor_type}")));
         }
@@ -78,25 +79,25 @@ impl Tensor {
         })
     }
 
-    /// A tensor on `device` whose row-major, little-endian bytes `write` sets; before, they are 0. Fails as `write` does, and with
-    /// [`Error::TooLarge`] past 4 GiB.
+    /// Creates a tensor on `device` whose row-major, little-endian bytes `write` fills in. They are 0 before. Fails if `write` fails,
+    /// and with [`Error::TooLarge`] if the tensor would exceed 4 GiB.
     pub fn written(device: &Device, tensor_type: TensorType, write: impl FnOnce(&mut [u8]) -> Result<()>) -> Result<Tensor> {
-        let mut buffer = device.zeros(tensor_type.bytes().ok_or(Error::TooLarge)? as usize);
+        let mut buffer = device.zeros(size(tensor_type)?);
         write(buffer.bytes_mut())?;
         Ok(Tensor::computed(tensor_type, buffer))
     }
 
-    /// A tensor on `device` whose row-major, little-endian bytes are those of `parts`, one after another. Fails where they are not as
-    /// many as the type needs.
+    /// Creates a tensor on `device` from `parts`, concatenated row-major, little-endian bytes. Fails if the type needs another number
+    /// of bytes.
     pub fn from_parts(device: &Device, tensor_type: TensorType, parts: &[&[u8]]) -> Result<Tensor> {
         let bytes = AlignedBytes::concat(parts);
-        if tensor_type.bytes().ok_or(Error::TooLarge)? as usize != bytes.len() {
+        if size(tensor_type)? != bytes.len() {
             return Err(Error::message(format!("{} bytes do not make a tensor {tensor_type}", bytes.len())));
         }
         Ok(Tensor::computed(tensor_type, Buffer::new(device, bytes)))
     }
 
-    /// Every element of a small type has the bytes `element`.
+    /// Creates a tensor in which every element has the bytes `element`. The caller checks that its size fits.
     fn filled(device: &Device, tensor_type: TensorType, element: &[u8]) -> Tensor {
         let mut buffer = device.zeros(tensor_type.bytes().unwrap_or(0) as usize);
         buffer.bytes_mut().chunks_exact_mut(element.len()).for_each(|slot| slot.copy_from_slice(element));
@@ -115,29 +116,29 @@ impl Tensor {
         Tensor { tensor_type, value: Value::Recorded(Shared::new(Recorded { scope, id, under })) }
     }
 
-    /// The element type.
+    /// Returns the element type.
     pub fn dtype(&self) -> DType {
         self.tensor_type.dtype
     }
 
-    /// The shape.
+    /// Returns the shape.
     pub fn shape(&self) -> &Shape {
         &self.tensor_type.shape
     }
 
-    /// The dimensions, outermost first.
+    /// Returns the dimensions, outermost first.
     pub fn dims(&self) -> &[u32] {
         self.tensor_type.shape.dims()
     }
 
-    /// The element type and the shape.
+    /// Returns the element type and the shape.
     pub fn tensor_type(&self) -> TensorType {
         self.tensor_type
     }
 
-    /// The device that holds the value, or for a value in a trace, the device it is traced for.
+    /// Returns the device that holds the value. For a value in a trace, returns the device that the trace is for.
     ///
-    /// Fails with [`Error::Traced`] if the trace is over.
+    /// Fails with [`Error::Traced`] if the trace has ended.
     pub fn device(&self) -> Result<Device> {
         match &self.value {
             Value::Computed(buffer) => Ok(buffer.device().clone()),
@@ -148,7 +149,7 @@ impl Tensor {
         }
     }
 
-    /// The elements, in row-major order. Fails with [`Error::Traced`] in a trace, and where `T` is not the element type.
+    /// Returns the elements in row-major order. Fails with [`Error::Traced`] in a trace, and if `T` is not the element type.
     pub fn to_vec<T: Element>(&self) -> Result<Vec<T>> {
         if T::DTYPE != self.dtype() {
             return Err(Error::message(format!("the tensor is {}, not {}[…]", self.tensor_type, T::DTYPE)));
@@ -156,12 +157,12 @@ impl Tensor {
         Ok(bytemuck::cast_slice(self.buffer()?.bytes()).to_vec())
     }
 
-    /// The row-major, little-endian bytes. Fails with [`Error::Traced`] in a trace.
+    /// Returns the row-major, little-endian bytes. Fails with [`Error::Traced`] in a trace.
     pub fn bytes(&self) -> Result<&[u8]> {
         Ok(self.buffer()?.bytes())
     }
 
-    /// The only element. Fails as [`Tensor::to_vec`], and where there is not exactly one.
+    /// Returns the only element. Fails like [`Tensor::to_vec`], and if the tensor does not have exactly one element.
     pub fn item<T: Element>(&self) -> Result<T> {
         match self.to_vec()?.as_slice() {
             [item] => Ok(*item),
@@ -169,7 +170,7 @@ impl Tensor {
         }
     }
 
-    /// The buffer below all scopes. Fails with [`Error::Traced`] in a trace.
+    /// Returns the buffer of the computed value. Fails with [`Error::Traced`] in a trace.
     pub(crate) fn buffer(&self) -> Result<&Shared<Buffer>> {
         match &self.value {
             Value::Computed(buffer) => Ok(buffer),
@@ -177,16 +178,28 @@ impl Tensor {
         }
     }
 
-    /// The scope that the tensor belongs to now: scopes that are over do not count.
+    /// Returns the scope that the tensor belongs to, without scopes that have ended.
     pub(crate) fn scope(&self) -> Result<Option<ScopeHandle>> {
         let Value::Recorded(recorded) = &self.value else { return Ok(None) };
         match recorded.scope.upgrade().filter(|scope| scope.recording()) {
             Some(scope) => Ok(Some(ScopeHandle::new(scope).current())),
-            None => recorded.under.as_ref().ok_or(Error::Traced)?.scope(),
+            None => recorded.under.as_ref().ok_or_else(|| Error::Traced.context(self.described()))?.scope(),
         }
     }
 
-    /// True if both are handles of one value.
+    /// Returns the tensor's type for an error about its scope, with the name of its node if the trace still exists.
+    pub(crate) fn described(&self) -> String {
+        let scope = self.scope_of_record();
+        let name = scope.and_then(|scope| scope.name_of(self));
+        name.map_or_else(|| format!("tensor {}", self.tensor_type), |name| format!("tensor {name:?}, {}", self.tensor_type))
+    }
+
+    /// Returns the scope that recorded the tensor, if it still exists.
+    fn scope_of_record(&self) -> Option<Shared<dyn Emitter>> {
+        if let Value::Recorded(recorded) = &self.value { recorded.scope.upgrade() } else { None }
+    }
+
+    /// True if both are handles of the same value.
     pub(crate) fn is_same(&self, other: &Tensor) -> bool {
         match (&self.value, &other.value) {
             (Value::Computed(own), Value::Computed(other)) => Shared::ptr_eq(own, other),
@@ -197,7 +210,7 @@ impl Tensor {
         }
     }
 
-    /// The number of the value in `scope`'s record and the same value in its parent, if it is recorded there.
+    /// Returns the number of the value in `scope`'s record and the same value in its parent, if `scope` recorded it.
     pub(crate) fn in_scope(&self, scope: *const ()) -> Option<(u32, Option<&Tensor>)> {
         let Value::Recorded(recorded) = &self.value else { return None };
         if core::ptr::addr_eq(recorded.scope.as_ptr(), scope) {
@@ -206,19 +219,20 @@ impl Tensor {
         recorded.under.as_ref()?.in_scope(scope)
     }
 
-    /// Computes `op` now; every input must be computed.
+    /// Computes `op` eagerly. Every input must be a computed tensor.
     pub(crate) fn compute(op: &'static Op, attributes: &[u32], inputs: &[&Tensor]) -> Result<Outputs> {
         Tensor::compute_on(Tensor::common_device(inputs)?, op, attributes, inputs)
     }
 
-    /// The device of the first input; if only another one tells a profiler what it runs, that one.
+    /// Returns the device of the first input. If that has no profiler and an equal device of another input has one, returns the
+    /// latter.
     pub(crate) fn common_device<'t>(inputs: &[&'t Tensor]) -> Result<&'t Device> {
         let (first, others) = inputs.split_first().ok_or(Error::Arity { got: 0 })?;
         let first = first.buffer()?.device();
         others.iter().try_fold(first, |device, other| Ok(device.or_profiled(other.buffer()?.device())))
     }
 
-    /// Computes `op` on `device`, where every input must be.
+    /// Computes `op` on `device`. Every input must be on that device.
     pub(crate) fn compute_on(device: &Device, op: &'static Op, attributes: &[u32], inputs: &[&Tensor]) -> Result<Outputs> {
         let mut types = heapless::Vec::<TensorType, MAX_INPUTS>::new();
         let mut views = heapless::Vec::<TensorView<'_>, MAX_INPUTS>::new();
@@ -238,7 +252,7 @@ impl Tensor {
         Ok(computed.into_iter().zip(outputs).map(|(buffer, &tensor_type)| Tensor::computed(tensor_type, buffer)).collect())
     }
 
-    /// Emits `op` into the innermost scope of the inputs, or computes it now.
+    /// Emits `op` into the innermost scope of the inputs. If there is none, computes it eagerly.
     pub(crate) fn emit(op: &'static Op, attributes: &[u32], inputs: &[&Tensor]) -> Result<Outputs> {
         let recorded = inputs.iter().any(|tensor| matches!(tensor.value, Value::Recorded(_)));
         if let Some(scope) = if recorded { crate::tensor::scope::innermost(inputs)? } else { None } {
@@ -251,13 +265,22 @@ impl Tensor {
         }
     }
 
-    /// [`Tensor::emit`], for an op with one output.
+    /// Emits an op with one output: see [`Tensor::emit`].
     pub(crate) fn emit1(op: &'static Op, attributes: &[u32], inputs: &[&Tensor]) -> Result<Tensor> {
         Tensor::emit(op, attributes, inputs)?.pop().ok_or(Error::Internal)
     }
 }
 
-/// Puts the call in words before an error: `matmul(f32[2,3], f32[4,5]): …; usage: …`.
+/// Returns the size of a tensor in bytes. The error states the size that is too large.
+pub(crate) fn size(tensor_type: TensorType) -> Result<usize> {
+    tensor_type.bytes().map(|bytes| bytes as usize).ok_or_else(|| {
+        let elements = tensor_type.shape.dims().iter().fold(1u128, |product, &dim| product.saturating_mul(dim.into()));
+        let bytes = elements.saturating_mul(tensor_type.dtype.size() as u128);
+        Error::TooLarge.context(format!("a tensor {tensor_type} has {bytes} bytes"))
+    })
+}
+
+/// Adds the call before an error and the usage after it: `matmul(f32[2,3], f32[4,5]): …; usage: …`.
 pub(crate) fn explain(op: &'static Op, inputs: &[&Tensor], error: Error) -> Error {
     let types: Vec<_> = inputs.iter().map(|tensor| format!("{}", tensor.tensor_type)).collect();
     error.with_usage(format!("{}({})", op.def.name, types.join(", ")), op.usage)

@@ -1,6 +1,6 @@
-//! Tensors and variables, their element types, shapes and bytes.
+//! Tensors and variables, with their element types, shapes and bytes.
 //!
-//! Without the feature `alloc`, only the types that a firmware needs to read and write the memory of a session.
+//! Without the feature `alloc`, the module has only the types that firmware needs to read and write the memory of a session.
 
 #[cfg(feature = "alloc")]
 pub(crate) mod device;
@@ -15,8 +15,7 @@ pub(crate) mod handle;
 #[cfg(feature = "alloc")]
 pub(crate) mod nested;
 #[cfg(feature = "alloc")]
-#[doc(hidden)]
-pub mod profile;
+pub(crate) mod profile;
 #[cfg(feature = "alloc")]
 pub(crate) mod scope;
 #[cfg(feature = "alloc")]
@@ -27,7 +26,7 @@ pub(crate) mod variable;
 pub(crate) mod waiting;
 
 #[cfg(feature = "alloc")]
-pub(crate) use handle::explain;
+pub(crate) use handle::{explain, size};
 
 pub use crate::base::dtype::{Bool, DType, Element};
 pub use crate::base::shape::{MAX_RANK, Shape, TensorType};

@@ -1,4 +1,4 @@
-//! Tensors of nested arrays, and back.
+//! Conversion between nested arrays and tensors.
 
 use crate::base::dtype::{Bool, Element};
 use crate::base::error::{Error, Result};
@@ -7,21 +7,21 @@ use crate::tensor::device::Device;
 use alloc::format;
 use alloc::vec::Vec;
 
-/// An element, or arrays or vectors of such, nested as deep as the tensor has axes.
+/// Element, or arrays or vectors of elements, nested as deep as the tensor has axes.
 pub trait Nested: Sized {
-    /// The element that is stored.
+    /// Element type of the tensor.
     type Element: Element;
     /// Appends the dimensions.
     fn dims(&self, dims: &mut Vec<u32>);
-    /// Appends the elements, in row-major order. Fails where they do not have `dims`.
+    /// Appends the elements in row-major order. Fails if a part does not have the dimensions `dims`.
     fn flatten(self, dims: &[u32], elements: &mut Vec<Self::Element>) -> Result<()>;
 }
 
-/// Arrays whose type says their dimensions: what a tensor can be turned into.
+/// Arrays with dimensions fixed by their type, into which a tensor can be converted.
 pub trait NestedArray: Nested {
-    /// Their dimensions.
+    /// Appends the dimensions of the type.
     fn fixed_dims(dims: &mut Vec<u32>);
-    /// The value of the next elements. `None` where there are too few.
+    /// Builds a value from the next elements. Returns `None` if there are too few.
     fn take(elements: &mut dyn Iterator<Item = Self::Element>) -> Option<Self>;
 }
 
@@ -48,14 +48,14 @@ macro_rules! scalars {
 scalars! { f32 f64 half::f16 half::bf16 i8 u8 i32 i64 }
 scalars! { bool => Bool, Bool::from, Bool::get; }
 
-/// The elements of a list of parts, each of which must have `dims` without the first.
+/// Appends the elements of a list of parts. Each part must have the dimensions `dims` without the first one.
 fn flatten<N: Nested>(parts: impl Iterator<Item = N>, dims: &[u32], elements: &mut Vec<N::Element>) -> Result<()> {
     let inner = dims.get(1..).unwrap_or(&[]);
     for (index, part) in parts.enumerate() {
         let mut own = Vec::new();
         part.dims(&mut own);
         if own != inner {
-            return Err(Error::message(format!("part 0 of a nested list has the dimensions {inner:?}, part {index} has {own:?}")));
+            return Err(Error::message(format!("part 0 of a nested list has the dimensions {inner:?}, but part {index} has {own:?}")));
         }
         part.flatten(inner, elements)?;
     }
@@ -96,9 +96,9 @@ impl<N: Nested> Nested for Vec<N> {
 }
 
 impl Tensor {
-    /// A tensor on `device` of nested arrays or vectors: TensorFlow's `constant`.
+    /// Creates a tensor on `device` from nested arrays or vectors, like TensorFlow's `constant`.
     ///
-    /// Fails where vectors beside one another have different lengths.
+    /// Fails if vectors at the same level have different lengths.
     ///
     /// ```
     /// # use gradlet_core::{Tensor, ops};
@@ -117,7 +117,7 @@ impl Tensor {
         Tensor::new(device, &elements, &dims)
     }
 
-    /// The value as nested arrays. Fails as [`Tensor::to_vec`], and where the arrays have other dimensions.
+    /// Returns the value as nested arrays. Fails like [`Tensor::to_vec`], and if the arrays have other dimensions.
     pub fn to_nested<N: NestedArray>(&self) -> Result<N> {
         let mut dims = Vec::new();
         N::fixed_dims(&mut dims);

@@ -1,4 +1,4 @@
-//! Telling what runs, and when it begins and ends. The one who is told has the clock.
+//! Profiling hooks: reports of what runs, and when it begins and ends. The profiler supplies the clock.
 
 use crate::base::op::OpDef;
 use crate::base::shape::TensorType;
@@ -6,60 +6,60 @@ use crate::base::sync::{Shared, ThreadSafe};
 use crate::tensor::graph::Graph;
 use alloc::vec::Vec;
 
-/// Who is told what a device runs: see [`Device::profiling`](crate::Device::profiling).
+/// Receiver of reports about what a device runs: see [`Device::profiling`](crate::Device::profiling).
 pub trait Profiler: ThreadSafe {
-    /// Something begins, within all that began before on this thread and is not over.
+    /// Reports that an activity begins, nested in the open activities of this thread.
     fn begin(&self, activity: &Activity<'_>);
 
-    /// What began last on this thread, and is not over, is over.
+    /// Ends the innermost open activity of this thread.
     fn end(&self);
 
-    /// Whether there is anything to be told: what is not listened to any more costs as little as what never was.
+    /// True if the profiler wants reports. A profiler that is off costs as little as none.
     fn is_on(&self) -> bool {
         true
     }
 
-    /// A function runs: its graph as it was traced, and as it was optimised.
+    /// Reports that a function runs, with its graph as traced and as optimized.
     fn function(&self, name: &str, traced: &Graph, optimized: &Graph) {
         let _ = (name, traced, optimized);
     }
 }
 
-/// What begins.
+/// Activity that a profiler receives.
 #[derive(Clone, Copy)]
 pub enum Activity<'a> {
-    /// A call of a compiled function.
+    /// Call of a compiled function.
     Function(&'a str),
-    /// A layer, or another part of a program that runs op by op.
+    /// Layer, or another named part of a program that runs op by op.
     Scope(&'a str),
-    /// An op, or several that run together.
+    /// One op, or several fused ops.
     Ops(&'a Ops),
-    /// What a function does beside its ops.
+    /// Work of a function outside its ops.
     Gap(&'static str),
 }
 
 /// Ops that run together.
 pub struct Ops {
-    /// The ops. A branch or a loop is one; what it runs begins within it.
+    /// The ops. A branch or a loop counts as one. The ops in its bodies are nested activities.
     pub nodes: Vec<NamedOp>,
-    /// The bytes of all that is read, once each.
+    /// Bytes of all tensors read, each counted once.
     pub read: u64,
-    /// The bytes of all that is written.
+    /// Bytes of all tensors written.
     pub written: u64,
 }
 
-/// An op of a graph, or one that is computed at once.
+/// Op of a graph, or op that is computed eagerly.
 #[derive(Clone)]
 pub struct NamedOp {
-    /// The node's name, such as `sequential/dense/MatMul`, if it has one.
+    /// Name of the node, such as `sequential/dense/MatMul`, if it has one.
     pub name: Option<Shared<str>>,
     /// The op.
     pub op: &'static OpDef,
-    /// The type of its first output, if it has one.
+    /// Type of the first output, if there is one.
     pub output: Option<TensorType>,
 }
 
-/// What `work` gives. `profiler`, if there is one, is told that it is `activity`.
+/// Returns the result of `work`. Reports it as `activity` to `profiler`, if there is one.
 #[inline(always)]
 pub(crate) fn during<R>(profiler: Option<&dyn Profiler>, activity: Activity<'_>, work: impl FnOnce() -> R) -> R {
     let Some(profiler) = profiler else { return work() };

@@ -1,8 +1,7 @@
-//! Scopes: where an op goes when user code calls it.
+//! Scopes: the destinations of the ops that user code calls.
 //!
-//! There is no global state. A scope computes now (`Eager`), computes and records (`Tape`), or only records (`Trace`);
-//! layers, losses and optimizers are written once against [`Scope`]. A tensor knows the scope it came from, so
-//! `x.matmul(&w)` needs no scope argument.
+//! There is no global state. A scope computes (`Eager`), computes and records (`Tape`), or only records (`Trace`). Layers, losses and
+//! optimizers are written once against [`Scope`]. A tensor has a reference to its scope, so `x.matmul(&w)` needs no scope argument.
 
 use crate::base::dtype::DType;
 use crate::base::error::{Error, Result};
@@ -19,13 +18,13 @@ use alloc::vec::Vec;
 
 pub use crate::tensor::facts::{Gradient, Keeps, Op, Refusal};
 
-/// A gradient for each input of an op; `None` where none flows.
+/// Gradient of each input of an op, or `None` for an input without gradient.
 pub type InputGradients = heapless::Vec<Option<Tensor>, MAX_INPUTS>;
 
 /// The outputs of an op.
 pub type Outputs = heapless::Vec<Tensor, MAX_OUTPUTS>;
 
-/// What a gradient rule is given of the op that ran.
+/// Input of a gradient rule: the op that ran, with its operands and upstream gradients.
 pub struct Backward<'a> {
     /// The attribute words.
     pub attributes: &'a [u32],
@@ -33,33 +32,34 @@ pub struct Backward<'a> {
     pub inputs: &'a [Tensor],
     /// The outputs.
     pub outputs: &'a [Tensor],
-    /// The gradient of the target with respect to each output; `None` is zero.
+    /// Gradient of the target with respect to each output. `None` means zero.
     pub upstream: &'a [Option<Tensor>],
-    /// Whether the gradient of each input is asked for.
+    /// True for each input whose gradient is requested.
     pub wanted: &'a [bool],
 }
 
 impl Backward<'_> {
-    /// The gradient of output 0. A rule is called only if one of its outputs has a gradient, so an op with one output has it.
+    /// Returns the gradient of output 0. A rule is called only if one of the outputs has a gradient, so this never fails for an op
+    /// with one output.
     ///
-    /// Fails where only other outputs have one.
+    /// Fails if only other outputs have a gradient.
     pub fn dy(&self) -> Result<&Tensor> {
-        let missing = || Error::message("output 0 has no gradient, only others have: look at each one in `upstream`");
+        let missing = || Error::message("output 0 has no gradient, only other outputs have: check each one in `upstream`");
         self.upstream.first().and_then(Option::as_ref).ok_or_else(missing)
     }
 
-    /// `gradient()` if input `index` wants one.
+    /// Returns `gradient()` if the gradient of input `index` is requested.
     pub fn if_wanted(&self, index: usize, gradient: impl FnOnce() -> Result<Tensor>) -> Result<Option<Tensor>> {
         if self.wanted.get(index).copied().unwrap_or(false) { gradient().map(Some) } else { Ok(None) }
     }
 }
 
-/// What a custom gradient's function computes, from tensors to tensors.
+/// Function with a custom gradient, from tensors to tensors.
 pub type Forward<'a> = dyn Fn(&[&Tensor]) -> Result<Vec<Tensor>> + 'a;
 
-/// A gradient rule that a user gives for a function of tensors.
+/// Gradient rule that a user defines for a function of tensors.
 pub trait CustomRule: ThreadSafe {
-    /// The gradient of each input.
+    /// Returns the gradient of each input.
     fn gradients(&self, of: &Backward<'_>) -> Result<InputGradients>;
 }
 
@@ -69,85 +69,87 @@ impl<F: Fn(&Backward<'_>) -> Result<InputGradients> + ThreadSafe> CustomRule for
     }
 }
 
-/// What stands behind a scope.
+/// Implementation of a scope.
 pub trait Emitter: ThreadSafe {
     /// Computes or records `op`.
     fn emit(&self, op: &'static Op, attributes: &[u32], inputs: &[&Tensor]) -> Result<Outputs>;
     /// Runs or records a branch or a loop.
     fn control(&self, control: &Control, inputs: &[Tensor]) -> Result<Vec<Tensor>>;
-    /// Whether nothing is computed here: what is emitted becomes a graph.
+    /// True if the scope computes nothing and records a graph.
     fn traces(&self) -> bool {
         self.parent().is_some_and(|parent| parent.recorder.traces())
     }
-    /// Where the scope of a branch or loop's body stands while it is traced in this scope: all that is done here is done there.
+    /// Returns the place for the scope of a branch or loop body. While this scope traces a body, every op of this scope goes to the
+    /// body's scope.
     fn body(&self) -> Option<&Lock<Option<ScopeHandle>>>;
-    /// The value of `variable` at this moment.
+    /// Returns the current value of `variable`.
     fn read(&self, variable: &Variable) -> Result<Tensor>;
     /// Sets `variable`.
     fn assign(&self, variable: &Variable, value: &Tensor) -> Result<()>;
-    /// Does [`Scope::update`] in the variables' own bytes and says true, or does nothing: it is then read, emitted and assigned.
+    /// Does [`Scope::update`] in the variables' own bytes and returns true, or does nothing and returns false. After false, the
+    /// caller reads the variables, emits the op, and assigns its outputs.
     fn update_in_place(&self, op: &'static Op, attributes: &[u32], variables: &[&Variable], inputs: &[&Tensor]) -> Result<bool> {
         let _ = (op, attributes, variables, inputs);
         Ok(false)
     }
-    /// The device that new tensors are made on.
+    /// Returns the device on which new tensors are created.
     fn device(&self) -> &Device;
-    /// The scope that this one stands in.
+    /// Returns the enclosing scope.
     fn parent(&self) -> Option<&ScopeHandle>;
-    /// False once the scope is over; its tensors then count as the parent's.
+    /// True until the scope ends. After that, its tensors belong to the parent.
     fn recording(&self) -> bool;
-    /// Whether variables can be created.
+    /// True if variables can be created.
     fn may_create(&self) -> bool;
-    /// The state of the random numbers: i64 `[seed, streams taken]`.
+    /// Returns the state of the random numbers: an i64 variable `[seed, streams taken]`.
     fn random_state(&self) -> Result<Variable>;
-    /// A stream of random numbers that was not given before.
+    /// Returns a new stream of random numbers.
     fn next_stream(&self) -> Result<Stream>;
-    /// Computes `forward`, whose gradients are `rule`'s.
+    /// Computes `forward` and makes `rule` its gradient.
     fn custom(&self, inputs: &[&Tensor], forward: &Forward<'_>, rule: &Shared<dyn CustomRule>) -> Result<Vec<Tensor>> {
         let _ = rule;
         forward(inputs)
     }
-    /// Hears that what follows is part of `name`: see [`Scope::name_scope`].
+    /// Begins a name scope: see [`Scope::name_scope`].
     fn enter_scope(&self, name: &str) {
         if let Some(parent) = self.parent() {
             parent.recorder.enter_scope(name);
         }
     }
-    /// Hears that the part that began last is done.
+    /// Ends the innermost name scope.
     fn leave_scope(&self) {
         if let Some(parent) = self.parent() {
             parent.recorder.leave_scope();
         }
     }
-    /// The name of the node that gives `tensor`, if it is recorded here, and nodes have names.
+    /// Returns the name of the node that computes `tensor`, if this scope records it and names its nodes.
     fn name_of(&self, tensor: &Tensor) -> Option<Shared<str>> {
         let _ = tensor;
         None
     }
-    /// Hears that a layer begins.
+    /// Reports that a layer begins.
     fn enter(&self, layer: &Entered<'_>) {
         let _ = layer;
     }
-    /// Hears that the layer that began last is done, with an output of this type, or none if it failed.
+    /// Reports that the innermost layer ends, with the type of its output, or `None` if it failed.
     fn leave(&self, output: Option<TensorType>) {
         let _ = output;
     }
 }
 
-/// A layer that begins to compute.
+/// Layer that begins to compute.
 pub struct Entered<'a> {
-    /// Its name in its model.
+    /// Name in the model.
     pub name: &'a str,
-    /// Its type, such as `Conv2D`.
+    /// Type of the layer, such as `Conv2D`.
     pub kind: &'a str,
-    /// What tells it from other layers of that type, if anything does.
+    /// Identifier among the layers of this type, if there is one.
     pub id: Option<usize>,
-    /// Its variables, with their paths in it.
+    /// Returns the layer's variables with their paths inside the layer.
     pub variables: &'a dyn Fn() -> Vec<(String, Variable)>,
 }
 
-/// A part of a program that has a name, for as long as this lives: see [`Scope::name_scope`].
-#[must_use = "the part is over once this is dropped"]
+/// Guard of a name scope, which ends on drop: see [`Scope::name_scope`].
+#[must_use = "the name scope ends when this is dropped"]
 pub struct NameScope(Shared<dyn Emitter>);
 
 impl Drop for NameScope {
@@ -156,7 +158,7 @@ impl Drop for NameScope {
     }
 }
 
-/// A scope, shared, and whether it trains.
+/// Shared reference to a scope, with a flag for training mode.
 #[derive(Clone)]
 pub struct ScopeHandle {
     pub(crate) recorder: Shared<dyn Emitter>,
@@ -164,22 +166,34 @@ pub struct ScopeHandle {
 }
 
 impl ScopeHandle {
-    /// The scope that `recorder` implements. It does not train.
+    /// Creates a handle of the scope that `recorder` implements, not in training mode.
     pub fn new(recorder: Shared<dyn Emitter>) -> ScopeHandle {
         ScopeHandle { recorder, training: false }
     }
 
-    /// The same scope, which trains or does not.
+    /// Returns a handle of the same scope with this training mode.
     pub(crate) fn trains(self, training: bool) -> ScopeHandle {
         ScopeHandle { training, ..self }
     }
 
-    /// The scope in which something is done that is to be done in this one: the body of a branch or loop, if one is being traced.
+    /// Returns the scope that receives ops emitted to this one: the scope of the branch or loop body that is being traced, if any.
     pub(crate) fn current(self) -> ScopeHandle {
         match self.recorder.body().and_then(|body| body.lock().clone()) {
             Some(body) => body.trains(self.training).current(),
             None => self,
         }
+    }
+
+    /// Returns the outermost scope around this one, in the same training mode.
+    pub(crate) fn outermost(&self) -> ScopeHandle {
+        let outermost = core::iter::successors(Some(self), |scope| scope.recorder.parent()).last().unwrap_or(self);
+        outermost.clone().trains(self.training)
+    }
+
+    /// Returns the scope in which a layer is built that is called in this scope: the outermost one, so that the tensors of `build`
+    /// have values and can be kept. Where no variable may be created, returns this scope, which refuses it.
+    pub(crate) fn building(self) -> ScopeHandle {
+        if self.recorder.may_create() { self.outermost() } else { self }
     }
 
     fn is(&self, other: &ScopeHandle) -> bool {
@@ -190,7 +204,7 @@ impl ScopeHandle {
         self.recorder.parent().map_or(0, |parent| parent.depth() + 1)
     }
 
-    /// Emits `op`. Where the scope's device has no kernel for 16-bit floats, it is computed in f32, and the results rounded.
+    /// Emits `op`. If the scope's device has no kernel for 16-bit floats, computes the op in f32 and rounds the results.
     pub(crate) fn emit_op(&self, op: &'static Op, attributes: &[u32], inputs: &[&Tensor]) -> Result<Outputs> {
         match narrow(op, self.recorder.device(), inputs) {
             Some(dtype) => widened(dtype, inputs, |inputs| self.recorder.emit(op, attributes, inputs)),
@@ -198,35 +212,35 @@ impl ScopeHandle {
         }
     }
 
-    /// The one of two scopes that stands deeper; `self`, if neither does.
+    /// Returns the more deeply nested of two scopes, or `self` if both are equally deep.
     pub(crate) fn deeper(self, other: ScopeHandle) -> ScopeHandle {
         if other.depth() > self.depth() { other } else { self }
     }
 
-    /// True if `other` is this scope or one that it stands in.
+    /// True if `other` is this scope or encloses it.
     fn stands_in(&self, other: &ScopeHandle) -> bool {
         self.is(other) || self.recorder.parent().is_some_and(|parent| parent.stands_in(other))
     }
 }
 
-/// What layers, losses and optimizers are written against: [`Eager`](crate::trace::eager::Eager), a tape or a trace.
+/// Interface against which layers, losses and optimizers are written: [`Eager`](crate::trace::eager::Eager), a tape or a trace.
 pub trait Scope {
-    /// The scope, shared.
+    /// Returns a shared reference to the scope.
     fn handle(&self) -> ScopeHandle;
 
-    /// Computes or records `op` on `inputs`. Most ops have a method of [`Tensor`] that is shorter.
+    /// Computes or records `op` on `inputs`. Most ops have a shorter method of [`Tensor`].
     ///
-    /// Fails, before any work is done, where the inputs or attributes do not fit the op.
+    /// Fails before any computation if the inputs or attributes do not fit the op.
     fn emit(&self, op: &'static Op, attributes: &[u32], inputs: &[&Tensor]) -> Result<Outputs> {
         self.handle().emit_op(op, attributes, inputs)
     }
 
-    /// Whether layers behave as in training: dropout drops, batch normalisation takes the batch's own statistics.
+    /// True in training mode: dropout drops elements, and batch normalization uses the statistics of the batch.
     fn training(&self) -> bool {
         self.handle().training
     }
 
-    /// The same scope, which trains or does not. A tape over it, and a function called in it, do as it does.
+    /// Returns the same scope with this training mode. A tape over it and a function called in it inherit the mode.
     ///
     /// ```
     /// use gradlet_core::{Differentiate, Eager, Scope, ops};
@@ -238,30 +252,30 @@ pub trait Scope {
         self.handle().trains(training)
     }
 
-    /// The value of `variable` at this moment: later assignments do not change it.
+    /// Returns the current value of `variable`. Later assignments do not change it.
     ///
     /// Fails with [`Error::Unbuilt`] if the variable was not created yet.
     fn read(&self, variable: &Variable) -> Result<Tensor> {
         self.handle().recorder.read(variable)
     }
 
-    /// Sets `variable` to `value`. Fails if the element type or the shape is another one.
+    /// Sets `variable` to `value`. Fails if the element type or the shape differs.
     fn assign(&self, variable: &Variable, value: &Tensor) -> Result<()> {
         self.handle().recorder.assign(variable, value)
     }
 
-    /// Adds `value` to `variable`. Fails where the element types differ, or the sum has another shape than the variable.
+    /// Adds `value` to `variable`. Fails if the element types differ, or if the sum does not have the variable's shape.
     fn assign_add(&self, variable: &Variable, value: &Tensor) -> Result<()> {
         self.assign(variable, &self.read(variable)?.add(value)?)
     }
 
-    /// Subtracts `value` from `variable`. Fails as [`Scope::assign_add`].
+    /// Subtracts `value` from `variable`. Fails like [`Scope::assign_add`].
     fn assign_sub(&self, variable: &Variable, value: &Tensor) -> Result<()> {
         self.assign(variable, &self.read(variable)?.sub(value)?)
     }
 
-    /// Sets `variables` to the outputs of `op` on their values and then `inputs`: what an optimizer does. Over
-    /// [`Eager`](crate::trace::eager::Eager) an op that can work in place works in the variables' own bytes.
+    /// Sets `variables` to the outputs of `op`, like an optimizer's step. The inputs of the op are the variables' values, followed by
+    /// `inputs`. In [`Eager`](crate::trace::eager::Eager), an op that can work in place works in the variables' own bytes.
     ///
     /// ```
     /// use gradlet_core::{Eager, Scope, Tensor, Variable, ops};
@@ -272,7 +286,7 @@ pub trait Scope {
     /// # Ok::<(), gradlet_core::Error>(())
     /// ```
     ///
-    /// Fails as [`Scope::emit`], and where the variables are not as many as the outputs, and of their types.
+    /// Fails like [`Scope::emit`], and if the variables differ from the outputs in number or type.
     fn update(&self, op: &'static Op, attributes: &[u32], variables: &[&Variable], inputs: &[&Tensor]) -> Result<()> {
         let (scope, count) = (self.handle(), variables.len() + inputs.len());
         if count > MAX_INPUTS || variables.len() != usize::from(op.def.outputs) {
@@ -287,18 +301,20 @@ pub trait Scope {
         variables.iter().zip(&outputs).try_for_each(|(variable, value)| scope.assign(variable, value))
     }
 
-    /// A stream of random numbers that was not given before. It depends on the seed of the scope at the bottom, and on how
-    /// many streams were taken. In a trace, it is taken while tracing, for what is computed then: initial values.
+    /// Returns a new stream of random numbers. It depends on the seed of the outermost scope and on the number of streams taken
+    /// before. In a trace, the stream is taken during tracing, for values computed then, such as initial values.
     fn next_stream(&self) -> Result<Stream> {
         self.handle().recorder.next_stream()
     }
 
-    /// The state of the random numbers: a variable of i64 `[seed, streams taken]`, which a traced function captures like any other.
+    /// Returns the state of the random numbers: an i64 variable `[seed, streams taken]`. A traced function captures it like any other
+    /// variable.
     fn random_state(&self) -> Result<Variable> {
         self.handle().recorder.random_state()
     }
 
-    /// Names what is done until the guard is dropped, in traces and profiles: TensorFlow's `name_scope`. Layers name what they do.
+    /// Names the ops emitted until the guard is dropped, in traces and profiles, like TensorFlow's `name_scope`. Layers name their
+    /// ops this way.
     ///
     /// ```
     /// use gradlet_core::{Eager, Function, Scope, Tensor, ops};
@@ -317,7 +333,7 @@ pub trait Scope {
         NameScope(recorder)
     }
 
-    /// The device that new tensors are made on.
+    /// Returns the device on which new tensors are created.
     fn device(&self) -> Device {
         self.handle().recorder.device().clone()
     }
@@ -329,14 +345,14 @@ impl Scope for ScopeHandle {
     }
 }
 
-/// The 16-bit float type of the inputs, if the device has no kernel of `op` for it.
+/// Returns the 16-bit float type of the inputs, if the device has no kernel of `op` for it.
 pub(crate) fn narrow(op: &Op, device: &Device, inputs: &[&Tensor]) -> Option<DType> {
     let dtype = inputs.first()?.dtype();
     let narrow = matches!(dtype, DType::F16 | DType::Bf16);
     (narrow && !device.has_kernel(op.def, dtype)).then_some(dtype)
 }
 
-/// `emit` on inputs of `dtype` cast to f32, with results of f32 cast back.
+/// Calls `emit` on the inputs with those of `dtype` cast to f32, and casts f32 results back to `dtype`.
 pub(crate) fn widened(dtype: DType, inputs: &[&Tensor], emit: impl FnOnce(&[&Tensor]) -> Result<Outputs>) -> Result<Outputs> {
     let widen = |tensor: &&Tensor| if tensor.dtype() == dtype { tensor.cast(DType::F32) } else { Ok((*tensor).clone()) };
     let wide = inputs.iter().map(widen).collect::<Result<heapless::Vec<Tensor, MAX_INPUTS>>>()?;
@@ -345,12 +361,12 @@ pub(crate) fn widened(dtype: DType, inputs: &[&Tensor], emit: impl FnOnce(&[&Ten
     emit(&wide)?.into_iter().map(narrow).collect()
 }
 
-/// The innermost scope that the inputs come from; `None` if all were computed outside of any.
+/// Returns the innermost scope of the inputs, or `None` if none of them belongs to a scope.
 pub(crate) fn innermost(inputs: &[&Tensor]) -> Result<Option<ScopeHandle>> {
     inputs.iter().try_fold(None, |inner, tensor| deepest(inner, tensor))
 }
 
-/// The deeper one of `inner` and the scope that `tensor` comes from.
+/// Returns the deeper of `inner` and the scope of `tensor`. Fails if neither scope encloses the other.
 pub(crate) fn deepest(inner: Option<ScopeHandle>, tensor: &Tensor) -> Result<Option<ScopeHandle>> {
     let Some(scope) = tensor.scope()? else { return Ok(inner) };
     match inner {
@@ -358,15 +374,15 @@ pub(crate) fn deepest(inner: Option<ScopeHandle>, tensor: &Tensor) -> Result<Opt
         Some(inner) if inner.is(&scope) => Ok(Some(inner)),
         Some(inner) => {
             let (deep, shallow) = if inner.depth() >= scope.depth() { (inner, scope) } else { (scope, inner) };
-            Some(deep).filter(|deep| deep.stands_in(&shallow)).ok_or(Error::UnrelatedScopes).map(Some)
+            Some(deep).filter(|deep| deep.stands_in(&shallow)).ok_or_else(|| Error::UnrelatedScopes.context(tensor.described())).map(Some)
         }
     }
 }
 
-/// A function of tensors whose gradients `rule` gives, in place of those of its ops: TensorFlow's `custom_gradient`.
+/// Computes a function of tensors whose gradient is `rule`, not the gradients of its ops, like TensorFlow's `custom_gradient`.
 ///
-/// `forward` is given the inputs, as they are below all tapes. `rule` is given inputs, outputs and upstream gradients as those of ops
-/// are; it gives a gradient for each input, of ops on those: so it has gradients itself, where they are wanted.
+/// `forward` receives the inputs as computed tensors, outside of all tapes. `rule` receives inputs, outputs and upstream gradients
+/// like the gradient rule of an op. It returns a gradient for each input, computed by ops, so it is itself differentiable.
 ///
 /// ```
 /// use gradlet_core::custom_op::Backward;
@@ -384,6 +400,7 @@ pub(crate) fn deepest(inner: Option<ScopeHandle>, tensor: &Tensor) -> Result<Opt
 /// assert_eq!(tape.gradient(&y, &x)?.unwrap().item::<f32>()?, 1.0);
 /// # Ok::<(), gradlet_core::Error>(())
 /// ```
+#[doc(alias = "tf.custom_gradient")]
 pub fn custom_gradient(
     inputs: &[&Tensor],
     forward: impl Fn(&[&Tensor]) -> Result<Vec<Tensor>>,

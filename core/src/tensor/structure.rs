@@ -1,4 +1,4 @@
-//! Structures of tensors: what functions, branches and loops take and give.
+//! Structures of tensors: the arguments and results of functions, branches and loops.
 
 use crate::base::error::{Error, Result};
 use crate::tensor::Tensor;
@@ -8,10 +8,10 @@ use alloc::collections::BTreeMap;
 use alloc::string::String;
 use alloc::vec::Vec;
 
-/// Tensors, variables, host values, and tuples, arrays, vectors, options and maps of such: TensorFlow's nested structures.
+/// Nested structure, as in TensorFlow: tensors, variables, host values, and tuples, arrays, vectors, options and maps of these.
 ///
-/// A function is traced for the types of its tensors, and for its host values themselves; both are parts of the structure, in
-/// the order of their fields.
+/// A function is traced for the types of its tensors and for the values of its host values. Both are parts of the structure, in the
+/// order of its fields.
 ///
 /// ```
 /// use gradlet_core::function::{Part, Structure};
@@ -24,16 +24,16 @@ use alloc::vec::Vec;
 #[diagnostic::on_unimplemented(
     message = "a `{Self}` cannot be carried through a function, branch or loop of tensors",
     label = "not a structure of tensors",
-    note = "tensors, numbers, and tuples, arrays, vectors and options of such can be carried"
+    note = "tensors, numbers, and tuples, arrays, vectors and options of these can be carried"
 )]
 pub trait Structure: Sized {
-    /// Calls `visit` with each tensor, and with each host value.
+    /// Calls `visit` with each tensor, variable and host value.
     fn visit(&self, visit: &mut dyn FnMut(Part<'_>));
-    /// The same structure with the tensors that `next` gives in place of its own: each part by its own `with`.
+    /// Returns the same structure with tensors from `next` in place of its own. Each part calls its own `with`.
     fn with(&self, next: &mut dyn FnMut() -> Tensor) -> Self;
 
-    /// The same in a form that the state of a traced loop, or the result of a branch, can have: one whose parts do not change while
-    /// it is computed with. What is not known of it yet is as in `like`, if that is there.
+    /// Converts the structure to a form that can be the state of a traced loop or the result of a branch. The parts of that form do
+    /// not change during the computation. Properties that are not known yet are copied from `like`, if it is given.
     fn carried(self, scope: &dyn Scope, like: Option<&Self>) -> Result<Self> {
         let _ = (scope, like);
         Ok(self)
@@ -49,13 +49,13 @@ pub trait Structure: Sized {
     }
 }
 
-/// A part of a structure.
+/// Part of a structure.
 pub enum Part<'a> {
-    /// A tensor.
+    /// Tensor.
     Tensor(&'a Tensor),
-    /// A host value, as what tells it from others.
+    /// Host value, as a number that identifies it: its bits or its hash.
     Host(u64),
-    /// A variable: by reference.
+    /// Variable, passed by reference.
     Variable(&'a Variable),
 }
 
@@ -77,7 +77,7 @@ impl Structure for Variable {
     }
 }
 
-/// Whether there is one is a host value.
+/// Presence of a value is a host value.
 impl<S: Structure> Structure for Option<S> {
     fn visit(&self, visit: &mut dyn FnMut(Part<'_>)) {
         visit(Part::Host(self.is_some().into()));
@@ -93,7 +93,7 @@ impl<S: Structure> Structure for Option<S> {
     }
 }
 
-/// Their number is a host value.
+/// The length is a host value.
 impl<S: Structure> Structure for Vec<S> {
     fn visit(&self, visit: &mut dyn FnMut(Part<'_>)) {
         visit(Part::Host(self.len() as u64));
@@ -122,7 +122,7 @@ impl<S: Structure, const N: usize> Structure for [S; N] {
     }
 }
 
-/// Their names are host values.
+/// The keys are host values.
 impl<K: Structure + Ord + Clone, S: Structure> Structure for BTreeMap<K, S> {
     fn visit(&self, visit: &mut dyn FnMut(Part<'_>)) {
         visit(Part::Host(self.len() as u64));
@@ -136,7 +136,7 @@ impl<K: Structure + Ord + Clone, S: Structure> Structure for BTreeMap<K, S> {
     }
 }
 
-/// Told from others by a hash (FNV-1a) of 64 bits.
+/// Returns a 64-bit FNV-1a hash, which identifies a text among host values.
 fn hash(text: &str) -> u64 {
     text.bytes().fold(0xcbf2_9ce4_8422_2325, |hash, byte| (hash ^ u64::from(byte)).wrapping_mul(0x100_0000_01b3))
 }

@@ -1,4 +1,4 @@
-//! Variables: what training changes. Their values are had and set only through a [`Scope`].
+//! Variables: the values that training changes. Only a [`Scope`] reads and assigns them.
 
 use crate::base::dtype::DType;
 use crate::base::error::{Error, Result};
@@ -13,9 +13,9 @@ use alloc::format;
 use alloc::string::String;
 use core::fmt;
 
-/// A named value that can be assigned. Cloning shares it.
+/// Named value that can be assigned. Clones share the value.
 ///
-/// A layer makes its variables with [`Variable::deferred`] and creates them in `build`, when the input shape is known.
+/// A layer declares its variables with [`Variable::deferred`] and creates them in `build`, when it has the input shape.
 ///
 /// ```
 /// use gradlet_core::{Eager, Scope, Tensor, Variable, ops};
@@ -30,9 +30,10 @@ use core::fmt;
 /// # Ok::<(), gradlet_core::Error>(())
 /// ```
 #[derive(Clone)]
+#[doc(alias = "tf.Variable")]
 pub struct Variable {
     cell: Shared<Cell>,
-    /// Whether this handle came to a function's body as an argument.
+    /// True if a function's body received this handle as an argument.
     argument: bool,
 }
 
@@ -40,22 +41,22 @@ struct Cell {
     name: String,
     trainable: bool,
     state: Monitor<Option<State>>,
-    /// The turn of who creates it.
+    /// Lock that one thread holds while it creates the variable.
     creation: Monitor<Option<()>>,
-    /// Where the first value comes from, if not from who creates it.
+    /// Source of the first value, if it is not the value passed to `create`.
     first: Lock<Option<Shared<dyn FirstValue>>>,
 }
 
-/// Where the first value of a variable comes from, in place of that with which it is created: a checkpoint.
+/// Source of a variable's first value that replaces the value passed to `create`, such as a checkpoint.
 pub trait FirstValue: ThreadSafe {
-    /// The value for a variable that would begin with `initial`: of the same type, and on the same device.
+    /// Returns the first value for a variable that would otherwise begin with `initial`. It has the same type and device.
     fn value(&self, initial: &Tensor) -> Result<Tensor>;
 }
 
 struct State {
     tensor_type: TensorType,
     device: Device,
-    /// `None` while somebody computes in it.
+    /// The value's bytes, or `None` while a function or an op computes in them.
     buffer: Option<Shared<Buffer>>,
 }
 
@@ -67,9 +68,9 @@ impl State {
 }
 
 impl Variable {
-    /// A trainable variable with this first value, which must be computed, not traced.
+    /// Creates a trainable variable with this first value, which must be computed, not traced.
     ///
-    /// Fails with [`Error::LateVariable`] in a trace that is not its function's first.
+    /// Fails with [`Error::LateVariable`] in any trace of a function but the first.
     pub fn new(scope: &dyn Scope, name: &str, value: &Tensor) -> Result<Variable> {
         let variable = Variable::deferred(name);
         variable.create(scope, value)?;
@@ -81,34 +82,36 @@ impl Variable {
         Variable { cell: Shared::new(Cell { name: name.into(), trainable, state, creation, first: Lock::new(None) }), argument: false }
     }
 
-    /// A trainable variable that [`Variable::create`] will give its value.
+    /// Returns a trainable variable without a value. [`Variable::create`] sets its first value.
     pub fn deferred(name: &str) -> Variable {
         Variable::of(name, true)
     }
 
-    /// As [`Variable::deferred`], but no optimizer trains it.
+    /// Returns a deferred variable that no optimizer trains: see [`Variable::deferred`].
     pub fn untrained(name: &str) -> Variable {
         Variable::of(name, false)
     }
 
-    /// Gives a deferred variable its first value; does nothing if it has one. If the value is to come [from somewhere
-    /// else](Variable::first_value_from), it is that one.
+    /// Sets the first value of a deferred variable. If the variable has a value, this does nothing. A source set with
+    /// [`Variable::first_value_from`] takes precedence over `value`.
+    ///
+    /// Fails with [`Error::LateVariable`] in any trace of a function but the first.
     pub fn create(&self, scope: &dyn Scope, value: &Tensor) -> Result<()> {
         if !self.is_built() && !scope.handle().recorder.may_create() {
-            return Err(Error::LateVariable);
+            return Err(Error::LateVariable.context(format!("variable {:?}", self.name())));
         }
         self.create_with(|| Ok(value.clone()))
     }
 
-    /// Lets the first value come from `first`, once the variable is created: a checkpoint was restored before. Does nothing if it has a
-    /// value.
+    /// Makes `first` the source of the first value, for a checkpoint that was restored before the variable is created. If the
+    /// variable has a value, this does nothing.
     pub fn first_value_from(&self, first: Shared<dyn FirstValue>) {
         if !self.is_built() {
             *self.cell.first.lock() = Some(first);
         }
     }
 
-    /// What the variable begins with, where `initial` is what it would begin with.
+    /// Returns the first value: that of the source if there is one, otherwise `initial`.
     fn first_value(&self, initial: &Tensor) -> Result<Tensor> {
         let Some(first) = self.cell.first.lock().clone() else { return Ok(initial.clone()) };
         let value = first.value(initial)?;
@@ -119,13 +122,14 @@ impl Variable {
         Ok(value)
     }
 
-    /// Gives a deferred variable its first value, whatever scope is recording; does nothing if it has one.
+    /// Sets the first value of a deferred variable in any scope, even one that may not create variables. If the variable has a value,
+    /// this does nothing.
     pub(crate) fn create_with(&self, value: impl FnOnce() -> Result<Tensor>) -> Result<()> {
         if self.is_built() {
             return Ok(());
         }
         let value = value()?;
-        // A first value from elsewhere may be long in coming.
+        // A source may take long to return the first value.
         let turn = self.cell.creation.turn(&value.device()?);
         if !self.is_built() {
             let state = State::new(&self.first_value(&value)?)?;
@@ -135,27 +139,28 @@ impl Variable {
         Ok(())
     }
 
-    /// The name, without that of its layer.
+    /// Returns the name, without the name of the layer.
     pub fn name(&self) -> &str {
         &self.cell.name
     }
 
-    /// Whether optimizers train it.
+    /// True if optimizers train the variable.
     pub fn trainable(&self) -> bool {
         self.cell.trainable
     }
 
-    /// Whether it has a value.
+    /// True if the variable has a value.
     pub fn is_built(&self) -> bool {
         self.cell.state.look(Option::is_some)
     }
 
-    /// The element type and shape. Fails with [`Error::Unbuilt`].
+    /// Returns the element type and shape. Fails with [`Error::Unbuilt`] if the variable has no value.
     pub fn tensor_type(&self) -> Result<TensorType> {
         self.cell.state.look(|state| state.as_ref().map(|state| state.tensor_type)).ok_or(Error::Unbuilt)
     }
 
-    /// Waits until `use_buffer` returns a value, and returns it. It returns `None` while a function computes in the buffer.
+    /// Calls `use_buffer` until it returns a value, and returns that value. It returns `None` while a function computes in the
+    /// buffer.
     fn wait<R>(&self, use_buffer: impl Fn(&mut Option<Shared<Buffer>>) -> Option<R>) -> Result<R> {
         self.cell.state.when(|state| match state {
             Some(state) => use_buffer(&mut state.buffer).map(Ok).ok_or_else(|| state.device.clone()),
@@ -163,17 +168,17 @@ impl Variable {
         })
     }
 
-    /// The value's bytes.
+    /// Returns the value's bytes.
     pub(crate) fn buffer(&self) -> Result<Shared<Buffer>> {
         self.wait(|buffer| buffer.clone())
     }
 
-    /// The value as a computed tensor.
+    /// Returns the value as a computed tensor.
     pub(crate) fn value(&self) -> Result<Tensor> {
         Ok(Tensor::shared(self.tensor_type()?, self.buffer()?))
     }
 
-    /// Checks that `value` can be assigned.
+    /// Checks that a value of this type can be assigned.
     pub(crate) fn accepts(&self, value: TensorType) -> Result<()> {
         let own = self.tensor_type()?;
         if own == value { Ok(()) } else { Err(self.refuse(own, value)) }
@@ -183,11 +188,12 @@ impl Variable {
         Error::message(format!("variable {:?} is {own}, it cannot hold {value}", self.cell.name))
     }
 
-    /// Lets `write` change the value's bytes where they lie, outside of every scope: for what reads them from a file, without a second
-    /// copy in memory. They are the elements in row-major order, as the host has them; of bools each is 0 or 1, and what is not 0 becomes
-    /// 1. Meanwhile, others who read or assign it wait.
+    /// Lets `write` change the value's bytes in place, outside of every scope. This allows reading a value from a file without a
+    /// second copy in memory. The bytes are the elements in row-major order and in the host's byte order. In a bool variable, `write`
+    /// sets each byte to 0 for false or to another value for true. Other values than 0 become 1. Other threads that read or assign
+    /// the variable wait meanwhile.
     ///
-    /// Fails with [`Error::Unbuilt`].
+    /// Fails with [`Error::Unbuilt`] if the variable has no value.
     ///
     /// ```
     /// use gradlet_core::{Eager, Scope, Tensor, Variable, ops};
@@ -209,7 +215,7 @@ impl Variable {
         Ok(result)
     }
 
-    /// Sets the value to a computed tensor.
+    /// Sets the variable to a computed tensor.
     pub(crate) fn set(&self, value: &Tensor) -> Result<()> {
         self.accepts(value.tensor_type())?;
         let value = value.buffer()?;
@@ -218,8 +224,8 @@ impl Variable {
         Ok(())
     }
 
-    /// Takes the value's bytes away, to be computed in: they are copied if somebody else holds them. Until [`Variable::put`],
-    /// all others wait. Who takes several variables, or reads some meanwhile, does so in the order of their `id`.
+    /// Takes the value's bytes for computing in place. They are copied if another owner holds them. Other threads wait until
+    /// [`Variable::put`]. To avoid deadlock, a caller takes or reads several variables in the order of their `id`.
     pub(crate) fn take(&self) -> Result<Shared<Buffer>> {
         let mut buffer = self.wait(Option::take)?;
         if Shared::get_mut(&mut buffer).is_none() {
@@ -228,7 +234,7 @@ impl Variable {
         Ok(buffer)
     }
 
-    /// Gives back what [`Variable::take`] took.
+    /// Returns the bytes that [`Variable::take`] took.
     pub(crate) fn put(&self, buffer: Shared<Buffer>) {
         self.cell.state.change(|state| {
             if let Some(state) = state {
@@ -237,30 +243,30 @@ impl Variable {
         });
     }
 
-    /// The same variable, as an argument of a function, or as one that its body names.
+    /// Returns a handle of the same variable, marked as a function's argument or as a capture of its body.
     pub(crate) fn as_argument(&self, argument: bool) -> Variable {
         Variable { cell: self.cell.clone(), argument }
     }
 
-    /// Whether this is an argument of a function.
+    /// True if this handle is an argument of a function.
     pub(crate) fn is_argument(&self) -> bool {
         self.argument
     }
 
-    /// What tells this variable from any other that lives.
+    /// Returns a number that identifies this variable among all live variables.
     pub fn id(&self) -> usize {
         Shared::as_ptr(&self.cell) as usize
     }
 }
 
-/// The bytes of some variables, taken to be computed in: at most as many as an op has outputs. They are given back in any case.
+/// Bytes of variables, taken for computing in place, at most as many as an op has outputs. They are returned on drop.
 pub(crate) struct Taken<'v> {
     variables: &'v [&'v Variable],
     buffers: [Option<Shared<Buffer>>; MAX_OUTPUTS],
 }
 
 impl<'v> Taken<'v> {
-    /// Takes `variables`, which differ from one another.
+    /// Takes `variables`, which must be distinct.
     pub(crate) fn new(variables: &'v [&'v Variable]) -> Result<Taken<'v>> {
         let mut taken = Taken { variables, buffers: [const { None }; MAX_OUTPUTS] };
         for _ in variables {
@@ -272,7 +278,7 @@ impl<'v> Taken<'v> {
         Ok(taken)
     }
 
-    /// The bytes of each.
+    /// Returns the bytes of each variable.
     pub(crate) fn bytes_mut(&mut self) -> impl Iterator<Item = &mut [u8]> {
         self.buffers.iter_mut().flatten().filter_map(|buffer| Shared::get_mut(buffer).map(Buffer::bytes_mut))
     }

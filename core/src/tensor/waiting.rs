@@ -1,18 +1,19 @@
-//! Waiting for another thread, by the means of the device: on the host, the waiting thread sleeps.
+//! Waiting for another thread, through the device. On the host, the waiting thread sleeps.
 //!
-//! A [`Lock`] is held for moments, so a waiting thread spins. A [`Monitor`] guards values that may be taken for as long as a function runs.
+//! A [`Lock`] is held briefly, so a waiting thread spins. A [`Monitor`] guards a value that a thread may take for as long as a
+//! function runs.
 
 use crate::base::sync::Lock;
 use crate::tensor::device::Device;
 use alloc::vec::Vec;
 use core::ops::{Deref, DerefMut};
 
-/// A value that threads wait for to change.
+/// Value with a list of threads that wait until it changes.
 pub(crate) struct Monitor<T>(Lock<Watched<T>>);
 
 struct Watched<T> {
     value: T,
-    /// The devices whose threads wait for a change.
+    /// Devices whose threads wait for a change.
     waiting: Vec<Device>,
 }
 
@@ -26,7 +27,7 @@ impl<T> Monitor<T> {
         look(&self.0.lock().value)
     }
 
-    /// Calls `change` with the value, and wakes the waiting threads.
+    /// Calls `change` with the value and wakes the waiting threads.
     pub(crate) fn change<R>(&self, change: impl FnOnce(&mut T) -> R) -> R {
         let mut watched = self.0.lock();
         let result = change(&mut watched.value);
@@ -36,7 +37,7 @@ impl<T> Monitor<T> {
         result
     }
 
-    /// Repeats `attempt` until it succeeds. A failed attempt returns the device by whose means this thread waits for a change.
+    /// Repeats `attempt` until it succeeds. A failed attempt returns the device through which this thread waits for a change.
     pub(crate) fn when<R>(&self, mut attempt: impl FnMut(&mut T) -> Result<R, Device>) -> R {
         loop {
             let device = match self.attempt(&mut attempt) {
@@ -54,7 +55,7 @@ impl<T> Monitor<T> {
         }
     }
 
-    /// Attempts once. After a failure the device is registered, so that the next change wakes it.
+    /// Makes one attempt. After a failure it registers the device, so the next change wakes it.
     fn attempt<R>(&self, attempt: &mut impl FnMut(&mut T) -> Result<R, Device>) -> Result<R, Device> {
         let mut watched = self.0.lock();
         let result = attempt(&mut watched.value);
@@ -68,13 +69,13 @@ impl<T> Monitor<T> {
 }
 
 impl<T: Default> Monitor<Option<T>> {
-    /// Takes the value for this thread until the turn is dropped. Other threads wait for their turns by the means of their devices.
+    /// Takes the value for this thread until the turn is dropped. Other threads wait through their devices.
     pub(crate) fn turn(&self, device: &Device) -> Turn<'_, T> {
         Turn { monitor: self, value: self.when(|value| value.take().ok_or_else(|| device.clone())) }
     }
 }
 
-/// A value taken by one thread, and put back on drop.
+/// Value that one thread has taken. Drop puts it back.
 pub(crate) struct Turn<'m, T: Default> {
     monitor: &'m Monitor<Option<T>>,
     value: T,

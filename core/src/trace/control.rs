@@ -1,7 +1,7 @@
 //! Branches and loops: [`cond`], [`switch_case`], [`while_loop`].
 //!
-//! Where scopes compute, they are Rust's own `if` and `while`, and a tape sees the ops that ran. In a trace, each body is traced
-//! once, and becomes a graph inside a node.
+//! In a scope that computes, they are Rust's own `if` and `while`, and a tape records the ops that ran. In a trace, each body is
+//! traced once and becomes a graph inside a node.
 
 use crate::base::dtype::Bool;
 use crate::base::error::{Error, Result};
@@ -17,10 +17,10 @@ use crate::trace::tracing::Tracing;
 use alloc::format;
 use alloc::vec::Vec;
 
-/// A branch's or loop's body as traced.
+/// Traced body of a branch or loop.
 pub(crate) struct Body {
     graph: Graph,
-    /// What it has from the scopes around it.
+    /// Captures from the enclosing scopes.
     outer: Vec<(Outer, ValueId)>,
     assigned: Vec<(Variable, ValueId)>,
 }
@@ -41,7 +41,7 @@ impl Outer {
     }
 }
 
-/// Leads all that is done in some scopes into a body, for as long as it lives.
+/// Redirects the ops of some scopes into a body until it is dropped.
 struct Lead(Vec<(ScopeHandle, Option<ScopeHandle>)>);
 
 impl Lead {
@@ -66,7 +66,7 @@ impl Drop for Lead {
 }
 
 impl Body {
-    /// Traces `run`, on inputs like `arguments`, in `scope`. Gives also what it returned.
+    /// Traces `run` in `scope`, on inputs with the types of `arguments`. Also returns the result of `run`.
     pub(crate) fn trace<A: Structure, R: Structure>(
         scope: &ScopeHandle,
         arguments: &A,
@@ -79,39 +79,39 @@ impl Body {
         Ok((open.close(&results)?, results))
     }
 
-    /// The graph with all that it has from around as inputs, after the first `own`; those inputs; and the variables that its last
-    /// outputs are to be assigned to.
+    /// Returns the graph, its captures, and the assigned variables. The captures become inputs after the first `own` ones. The last
+    /// outputs of the graph are the new values of the assigned variables.
     pub(crate) fn close(self, scope: &ScopeHandle, own: usize) -> Result<(Graph, Vec<Tensor>, Vec<Variable>)> {
         let (mut graphs, inputs, assigned) = close(alloc::vec![self], scope, own)?;
         Ok((graphs.pop().ok_or(Error::Internal)?, inputs, assigned))
     }
 }
 
-/// A body that is being traced.
+/// Body that is being traced.
 pub(crate) struct Open {
     tracing: Shared<Tracing>,
     lead: Option<Lead>,
 }
 
 impl Open {
-    /// Leads all that is done in `scope` into a new body.
+    /// Redirects all ops of `scope` into a new body.
     pub(crate) fn new(scope: &ScopeHandle) -> Open {
         let tracing = Tracing::new(scope.clone(), scope.recorder.may_create(), true);
         let lead = Lead::new(scope, &ScopeHandle::new(tracing.clone()));
         Open { tracing, lead: Some(lead) }
     }
 
-    /// The structure with an input of the body in place of each tensor.
+    /// Returns the structure with an input of the body in place of each tensor.
     pub(crate) fn inputs<A: Structure>(&self, arguments: &A) -> A {
         self.tracing.inputs(arguments)
     }
 
-    /// Leads nothing into the body any more.
+    /// Ends the redirection into the body.
     pub(crate) fn pause(&mut self) {
         self.lead = None;
     }
 
-    /// The body, which gives `results`.
+    /// Returns the body with `results` as its outputs.
     pub(crate) fn close(self, results: &impl Structure) -> Result<Body> {
         let mut record = self.tracing.finish(results)?;
         let (mut outer, mut assigned) = (Vec::new(), Vec::new());
@@ -125,8 +125,8 @@ impl Open {
     }
 }
 
-/// Gives all `bodies` the same inputs, beside the first `own` ones: first the variables that one of them assigns, then all other
-/// things that they have from around. What the variables are assigned becomes outputs.
+/// Makes the inputs of all `bodies` the same, after the first `own` ones: first the variables that any of them assigns, then all
+/// other captures. The new values of the assigned variables become outputs.
 fn close(bodies: Vec<Body>, scope: &ScopeHandle, own: usize) -> Result<(Vec<Graph>, Vec<Tensor>, Vec<Variable>)> {
     let mut assigned: Vec<Variable> = Vec::new();
     for (variable, _) in bodies.iter().flat_map(|body| &body.assigned) {
@@ -164,7 +164,8 @@ fn close(bodies: Vec<Body>, scope: &ScopeHandle, own: usize) -> Result<(Vec<Grap
 }
 
 impl Control {
-    /// The types of the outputs. Fails where the bodies do not agree on them, or a loop's body changes those of its state.
+    /// Returns the types of the outputs. Fails if the bodies return different types, or if a loop's body changes the types of the
+    /// state.
     pub(crate) fn output_types(&self, inputs: &[TensorType]) -> Result<Vec<TensorType>> {
         let types = |graph: &Graph| graph.outputs.iter().map(|&id| graph.values[id].tensor_type).collect::<Vec<_>>();
         let all: Vec<Vec<TensorType>> = self.bodies.iter().map(types).collect();
@@ -174,14 +175,14 @@ impl Control {
             return if fits { Ok(body.clone()) } else { Err(Error::message("a loop's body must keep the types of its state")) };
         }
         let first = all.first().ok_or(Error::Internal)?;
-        if all.iter().all(|types| types == first) { Ok(first.clone()) } else { Err(Error::message("branches must give the same types")) }
+        if all.iter().all(|types| types == first) { Ok(first.clone()) } else { Err(Error::message("branches must return the same types")) }
     }
 }
 
-/// `then()` if `predicate`, a scalar of bool, is true; else `otherwise()`: TensorFlow's `cond`.
+/// Returns `then()` if `predicate` is true, otherwise `otherwise()`, like TensorFlow's `cond`. The predicate is a bool scalar.
 ///
-/// In a trace both are traced, and the one that is not chosen is not run. They must then return the same structure, with the same
-/// element types and shapes. Variables that one of them assigns keep their values if the other one runs.
+/// In a trace, both branches are traced, and only the chosen one runs. They must then return the same structure with the same element
+/// types and shapes. A variable that only one branch assigns keeps its value if the other branch runs.
 ///
 /// ```
 /// use gradlet_core::control::cond;
@@ -197,7 +198,8 @@ impl Control {
 /// # Ok::<(), gradlet_core::Error>(())
 /// ```
 ///
-/// Fails where the predicate is another tensor, the branches differ, and as they do.
+/// Fails if the predicate is not a bool scalar, if the branches return different structures, or if a branch fails.
+#[doc(alias = "tf.cond")]
 pub fn cond<R: Structure>(
     scope: &dyn Scope,
     predicate: &Tensor,
@@ -213,11 +215,12 @@ pub fn cond<R: Structure>(
     }
     let (first, results) = Body::trace(&scope, &(), |()| then()?.carried(&scope, None))?;
     let (second, others) = Body::trace(&scope, &(), |()| otherwise()?.carried(&scope, Some(&results)))?;
-    agree(&results, &others, ["the branch for true", "that for false"])?;
+    agree(&results, &others, ["the branch for true", "the branch for false"])?;
     record(&scope, predicate, alloc::vec![first, second], &results)
 }
 
-/// Branch number `index`, a scalar of i32, of `branches`; the last one where there is none: TensorFlow's `switch_case`. As [`cond`].
+/// Runs branch number `index` of `branches`, or the last one if there is no such branch, like TensorFlow's `switch_case`. The index
+/// is an i32 scalar. In a trace, the rules of [`cond`] apply.
 ///
 /// ```
 /// use gradlet_core::control::switch_case;
@@ -241,7 +244,7 @@ pub fn switch_case<R: Structure>(scope: &dyn Scope, index: &Tensor, branches: &[
     branch(&scope, index, branches)
 }
 
-/// Records that one of `branches` runs, which `by` chooses as in [`cond`] or [`switch_case`].
+/// Records a branch node that runs one of `branches`. The predicate `by` chooses the branch as in [`cond`] or [`switch_case`].
 pub(crate) fn branch<R: Structure>(scope: &ScopeHandle, by: &Tensor, branches: &[&dyn Fn() -> Result<R>]) -> Result<R> {
     let (mut bodies, mut results): (Vec<Body>, Vec<R>) = Default::default();
     for run in branches {
@@ -256,7 +259,7 @@ pub(crate) fn branch<R: Structure>(scope: &ScopeHandle, by: &Tensor, branches: &
     record(scope, by, bodies, &results)
 }
 
-/// Records that one of `bodies` runs, which give the structure of `results`.
+/// Records a branch node that runs one of `bodies`, which return the structure of `results`.
 pub(crate) fn record<R: Structure>(scope: &ScopeHandle, by: &Tensor, bodies: Vec<Body>, results: &R) -> Result<R> {
     let (bodies, inputs, assigned) = close(bodies, scope, 0)?;
     let control = Control { op: &ops::cond::OP, attributes: Vec::new(), bodies };
@@ -265,7 +268,7 @@ pub(crate) fn record<R: Structure>(scope: &ScopeHandle, by: &Tensor, bodies: Vec
     finish(scope, outputs, &assigned, results)
 }
 
-/// Assigns the last outputs to their variables, and puts the others into the structure of `results`.
+/// Assigns the last outputs to their variables and puts the others into the structure of `results`.
 fn finish<R: Structure>(scope: &ScopeHandle, mut outputs: Vec<Tensor>, assigned: &[Variable], results: &R) -> Result<R> {
     let values = outputs.split_off(outputs.len().saturating_sub(assigned.len()));
     assigned.iter().zip(&values).try_for_each(|(variable, value)| scope.recorder.assign(variable, value))?;
@@ -275,23 +278,23 @@ fn finish<R: Structure>(scope: &ScopeHandle, mut outputs: Vec<Tensor>, assigned:
     if count != outputs.len() {
         return Err(Error::Arity { got: count as u8 });
     }
-    // There are as many as the structure has tensors.
+    // The structure has exactly this many tensors.
     let device = scope.device();
     Ok(results.with(&mut || outputs.next().unwrap_or_else(|| Tensor::scalar(&device, 0.0f32))))
 }
 
-/// What a [`while_loop`] is told beside what it runs.
+/// Options of [`while_loop`].
 #[derive(Clone, Copy, Debug, Default)]
 pub struct WhileOptions {
-    /// The most iterations; the loop ends after these, whatever its condition says. In a trace, gradients through the loop need it,
-    /// for they keep the state of every iteration.
+    /// Maximum number of iterations, after which the loop ends even if its condition is true. In a trace, a gradient through the loop
+    /// requires it, because the gradient keeps the state of every iteration.
     pub max_iterations: Option<u32>,
 }
 
-/// Gives `state` to `body` for as long as `condition`, a scalar of bool, holds: TensorFlow's `while_loop`.
+/// Calls `body` with the state while `condition` is true, like TensorFlow's `while_loop`. The condition returns a bool scalar.
 ///
-/// In a trace both are traced once. The body must then return the structure that it was given, with the same host values,
-/// element types and shapes. Variables that are assigned in it carry their values from one iteration to the next.
+/// In a trace, condition and body are traced once. The body must then return the structure of the state with the same host values,
+/// element types and shapes. A variable that the body assigns keeps its new value in the next iteration.
 ///
 /// ```
 /// use gradlet_core::control::{WhileOptions, while_loop};
@@ -311,7 +314,8 @@ pub struct WhileOptions {
 /// # Ok::<(), gradlet_core::Error>(())
 /// ```
 ///
-/// Fails where the condition is another tensor, the body changes types or host values, and as they do.
+/// Fails if the condition is not a bool scalar, if the body changes types or host values, or if the condition or the body fails.
+#[doc(alias = "tf.while_loop")]
 pub fn while_loop<S: Structure>(
     scope: &dyn Scope,
     options: WhileOptions,
@@ -338,9 +342,9 @@ pub fn while_loop<S: Structure>(
     let (holds, next) = loop {
         let (holds, _) = Body::trace(&scope, &state, |state| condition(&state))?;
         let (next, results) = Body::trace(&scope, &state, |state| body(state)?.carried(&scope, None))?;
-        match agree(&state, &results, ["the state before the loop", "that after one iteration"]) {
+        match agree(&state, &results, ["the state before the loop", "the state after one iteration"]) {
             Ok(()) => break (holds, next),
-            // The body may have found out what was not known of the state.
+            // The body may have determined properties of the state that were unknown before.
             Err(error) => {
                 state = state.carried(&scope, Some(&results))?;
                 agree(&state, &results, [""; 2]).map_err(|_| error)?;
@@ -356,14 +360,14 @@ fn tensors(state: &impl Structure) -> Vec<Tensor> {
     tensors
 }
 
-/// Records that, from `state` on, the second body runs while the first one gives true.
+/// Records a loop node that starts with `state` and runs the second body while the first one returns true.
 pub(crate) fn record_loop<S: Structure>(scope: &ScopeHandle, most: u32, bodies: [Body; 2], state: &S) -> Result<S> {
     if let Some((variable, _)) = bodies[0].assigned.first() {
-        return Err(Error::message(format!("a loop's condition cannot assign variables, it assigns {:?}", variable.name())));
+        return Err(Error::message(format!("a loop's condition cannot assign variables, but it assigns {:?}", variable.name())));
     }
     let tensors = tensors(state);
     let (mut bodies, inputs, assigned) = close(bodies.into(), scope, tensors.len())?;
-    // The condition gives no variables back.
+    // The condition does not return variables.
     bodies[0].outputs.truncate(1);
     let control = Control { op: &ops::while_loop::OP, attributes: alloc::vec![most], bodies };
     let inputs: Vec<Tensor> = tensors.into_iter().chain(inputs).collect();
@@ -371,14 +375,14 @@ pub(crate) fn record_loop<S: Structure>(scope: &ScopeHandle, most: u32, bodies: 
     finish(scope, outputs, &assigned, state)
 }
 
-/// The scope in which `scope` and the tensors meet: the innermost.
+/// Returns the innermost of `scope` and the scopes of the tensors.
 pub(crate) fn meeting(scope: &dyn Scope, tensors: &[&Tensor]) -> Result<ScopeHandle> {
     let own = scope.handle();
     let training = own.training();
     Ok(innermost(tensors)?.unwrap_or(own.clone()).deeper(own).trains(training))
 }
 
-/// Checks that two structures have the same parts but for the values of tensors.
+/// Checks that two structures have the same parts, except for the values of tensors.
 fn agree<S: Structure>(one: &S, other: &S, names: [&str; 2]) -> Result<()> {
     #[derive(PartialEq)]
     enum Shape {
@@ -406,7 +410,7 @@ fn agree<S: Structure>(one: &S, other: &S, names: [&str; 2]) -> Result<()> {
             Err(Error::message(format!("value {index} is {own} in {first}, but {other} in {second}")))
         }
         Some((index, ..)) => Err(Error::message(format!(
-            "value {index} is not the same in {first} and {second}: host values cannot differ there, tensors can"
+            "value {index} is not the same in {first} and {second}: host values must be the same, only tensors can differ"
         ))),
     }
 }

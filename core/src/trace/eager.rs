@@ -1,4 +1,4 @@
-//! Immediate execution.
+//! Eager execution.
 
 use crate::base::error::{Error, Result};
 use crate::base::op::{Call, MAX_INPUTS, MAX_OUTPUTS};
@@ -15,13 +15,14 @@ use crate::tensor::variable::{Taken, Variable};
 use crate::trace::replay::interpret;
 use alloc::vec::Vec;
 
-/// The scope that computes at once and records nothing.
+/// Scope that computes eagerly and records nothing.
 ///
 /// ```
 /// use gradlet_core::{Eager, ops};
 /// let scope = Eager::new(&ops::portable_cpu());
 /// ```
 #[derive(Clone)]
+#[doc(alias = "eager execution", alias = "tf.executing_eagerly")]
 pub struct Eager(Shared<Immediate>);
 
 struct Immediate {
@@ -31,12 +32,12 @@ struct Immediate {
 }
 
 impl Eager {
-    /// A scope whose new tensors are made on `device`, with the random seed 0.
+    /// Creates a scope whose new tensors are on `device`, with random seed 0.
     pub fn new(device: &Device) -> Eager {
         Eager::with_seed(device, 0)
     }
 
-    /// A scope whose new tensors are made on `device`, with this random seed.
+    /// Creates a scope whose new tensors are on `device`, with this random seed.
     pub fn with_seed(device: &Device, seed: u64) -> Eager {
         let random = Variable::untrained("seed_generator_state");
         Eager(Shared::new(Immediate { device: device.clone(), seed, random }))
@@ -50,7 +51,8 @@ impl Scope for Eager {
 }
 
 impl Immediate {
-    /// The types of all operands of an update, if it can be done in place. What does not fit is left to be told by the long way.
+    /// Returns the types of all operands of an update if it can be done in place. For any other update, the caller's fallback path
+    /// reports the error.
     fn update_types(&self, op: &Op, attributes: &[u32], variables: &[&Variable], inputs: &[&Tensor]) -> Option<UpdateTypes> {
         let able = |(index, variable): (usize, &&Variable)| {
             op.def.in_place.contains(&(index as u8, index as u8)) && !variables.iter().take(index).any(|other| other == variable)
@@ -71,7 +73,7 @@ type UpdateTypes = heapless::Vec<TensorType, MAX_INPUTS>;
 impl Emitter for Immediate {
     fn emit(&self, op: &'static Op, attributes: &[u32], inputs: &[&Tensor]) -> Result<Outputs> {
         if op.def.outputs == 0 {
-            // An effect is the scope's, not that of some tensor.
+            // An effect belongs to the scope's device, not to the device of a tensor.
             return Tensor::compute_on(&self.device, op, attributes, inputs);
         }
         Tensor::compute_on(Tensor::common_device(inputs)?.or_profiled(&self.device), op, attributes, inputs)
@@ -221,7 +223,7 @@ mod tests {
         let error = scope.update(&ops::add::OP, &[], &[&variable], &[&wide]).unwrap_err().to_string();
         assert_eq!(error, "variable \"v\" is f32[2], it cannot hold f32[2,2]");
         assert_eq!(scope.update(&ops::add::OP, &[], &[&variable, &variable], &[]), Err(Error::Arity { got: 2 }));
-        // An op that cannot work in place takes the long way.
+        // An op that cannot work in place uses the fallback path.
         scope.update(&ops::sin::OP, &[], &[&variable], &[]).unwrap();
         assert!(elements(&variable)[0] < 1.0);
     }

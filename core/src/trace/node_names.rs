@@ -1,4 +1,4 @@
-//! The names of a traced graph's nodes: where they were made, and the op, called and numbered as TensorFlow does it.
+//! Names of a traced graph's nodes: the name scopes, then the op, with TensorFlow's op names and numbering.
 
 use crate::base::sync::Shared;
 use crate::tensor::facts::Op;
@@ -7,7 +7,7 @@ use alloc::format;
 use alloc::string::String;
 use alloc::vec::Vec;
 
-/// `SparseCategoricalCrossentropy` as `sparse_categorical_crossentropy`.
+/// Converts a name to snake case: `SparseCategoricalCrossentropy` to `sparse_categorical_crossentropy`.
 pub(crate) fn snake(name: &str) -> String {
     let mut snake = String::new();
     let mut before = false;
@@ -21,15 +21,15 @@ pub(crate) fn snake(name: &str) -> String {
     snake
 }
 
-/// Gives names that differ.
+/// Generator of unique names.
 #[derive(Default)]
 pub(crate) struct Names {
-    /// The scopes that are open, each with a `/` after it.
+    /// Open name scopes, each followed by a `/`.
     path: String,
-    /// The lengths of the paths around.
+    /// Lengths of the paths of the enclosing scopes.
     around: Vec<usize>,
     counts: BTreeMap<String, usize>,
-    /// The layers of each name, by what tells them apart.
+    /// Identifiers of the layers with the same path and name.
     layers: BTreeMap<String, Vec<Option<usize>>>,
 }
 
@@ -40,7 +40,7 @@ impl Names {
         self.path.push('/');
     }
 
-    /// Enters the scope of a layer. Others of its name have scopes of their own, such as `dense_1`.
+    /// Enters the name scope of a layer. Other layers of the same name get numbered scopes, such as `dense_1`.
     pub(crate) fn enter_layer(&mut self, name: &str, id: Option<usize>) {
         let known = self.layers.entry(format!("{}{name}", self.path)).or_default();
         let index = known.iter().position(|other| *other == id).unwrap_or(known.len());
@@ -54,7 +54,7 @@ impl Names {
         self.path.truncate(self.around.pop().unwrap_or(0));
     }
 
-    /// A name for a node of this op here: `dense/MatMul`, then `dense/MatMul_1`.
+    /// Returns a unique name for a node of this op in the current scope: `dense/MatMul`, then `dense/MatMul_1`.
     pub(crate) fn node(&mut self, op: &Op) -> Shared<str> {
         let name = format!("{}{}", self.path, op.type_name());
         let count = self.counts.entry(name.clone()).or_insert(0);

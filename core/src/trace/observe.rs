@@ -1,4 +1,4 @@
-//! A scope that tells somebody of each layer and each op: summaries and checks of numbers are made with it.
+//! Scope that reports each layer and each op to an observer, for summaries and numeric checks.
 
 use crate::base::dtype::{DType, Element};
 use crate::base::error::{Error, Result};
@@ -16,26 +16,26 @@ use alloc::format;
 use alloc::string::String;
 use alloc::vec::Vec;
 
-/// What is told of layers and ops.
+/// Receiver of reports about layers and ops.
 pub trait Observer: ThreadSafe {
-    /// A layer begins.
+    /// Reports that a layer begins.
     fn enter(&self, layer: &Entered<'_>) {
         let _ = layer;
     }
 
-    /// The layer that began last, of those that are not done, is done. It gave an output of this type, or failed.
+    /// Reports that the innermost open layer ends, with the type of its output, or `None` if it failed.
     fn leave(&self, output: Option<TensorType>) {
         let _ = output;
     }
 
-    /// An op was emitted. An error here is the op's.
+    /// Reports that an op was emitted. An error of the observer becomes the op's error.
     fn emitted(&self, op: &'static Op, inputs: &[&Tensor], outputs: &[Tensor]) -> Result<()> {
         let _ = (op, inputs, outputs);
         Ok(())
     }
 }
 
-/// A scope in `scope` that tells `observer` of all that happens in it, for as long as the handle lives.
+/// Returns a scope inside `scope` that reports its layers and ops to `observer`, for as long as the handle exists.
 ///
 /// ```
 /// use gradlet_core::scope::{Finite, observed};
@@ -66,7 +66,7 @@ impl Observed {
         Tensor::recorded(under.tensor_type(), self.this.clone(), 0, Some(under))
     }
 
-    /// The same value in the parent.
+    /// Returns the same value in the parent.
     fn under(&self, tensor: &Tensor) -> Tensor {
         let address = core::ptr::from_ref(self).cast();
         tensor.in_scope(address).and_then(|(_, under)| under).unwrap_or(tensor).clone()
@@ -83,7 +83,7 @@ impl Emitter for Observed {
     }
 
     fn custom(&self, inputs: &[&Tensor], forward: &Forward<'_>, rule: &Shared<dyn CustomRule>) -> Result<Vec<Tensor>> {
-        // Where nothing below takes gradients, the function's own ops are observed.
+        // If no enclosing scope takes gradients, the ops of the function itself are observed.
         if self.parent.recorder.parent().is_none() {
             return forward(inputs);
         }
@@ -154,17 +154,17 @@ impl Emitter for Observed {
     }
 }
 
-/// The observer that stops at the first number that is NaN or infinite: TensorFlow's `enable_check_numerics`. The error names the
-/// op, the types of its inputs, the place, and the layer that was computing.
+/// Observer that stops at the first NaN or infinite number, like TensorFlow's `enable_check_numerics`. The error states the op, the
+/// types of its inputs, the position, and the current layer.
 ///
-/// It looks at computed values, so in a trace it sees nothing.
+/// It checks computed values, so it finds nothing in a trace.
 #[derive(Default)]
 pub struct Finite {
     layers: Lock<Vec<String>>,
 }
 
 impl Finite {
-    /// One that has seen nothing yet.
+    /// Creates an observer without open layers.
     pub fn new() -> Shared<Finite> {
         Shared::new(Finite::default())
     }
@@ -191,7 +191,7 @@ impl Observer for Finite {
     }
 }
 
-/// The first number that is NaN or infinite, and its position.
+/// Returns the first NaN or infinite number and its position.
 fn not_finite(tensor: &Tensor) -> Option<(f64, usize)> {
     fn first<T: Element>(tensor: &Tensor, wide: fn(T) -> f64) -> Option<(f64, usize)> {
         let numbers = tensor.to_vec::<T>().ok()?.into_iter().map(wide);

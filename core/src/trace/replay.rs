@@ -1,4 +1,4 @@
-//! Runs a graph again, op by op, in a scope: computed there, recorded, or both.
+//! Replay of a graph in a scope, op by op. The scope computes or records the ops, or does both.
 
 use crate::base::dtype::Bool;
 use crate::base::error::{Error, Result};
@@ -8,7 +8,7 @@ use crate::tensor::graph::{Control, Graph, Node, Origin, ValueId};
 use crate::tensor::scope::{Scope, ScopeHandle, innermost};
 use alloc::vec::Vec;
 
-/// What `graph` gives for `inputs`, with every op emitted into `scope`; into that of its inputs, where there is none.
+/// Emits every op of `graph` into `scope` and returns the results for `inputs`. Without `scope`, emits into the scope of the inputs.
 pub(crate) fn replay(graph: &Graph, scope: Option<&ScopeHandle>, inputs: &[Tensor]) -> Result<Vec<Tensor>> {
     let mut values: Vec<Option<Tensor>> = Vec::with_capacity(graph.values.len());
     for value in &graph.values {
@@ -39,7 +39,7 @@ pub(crate) fn replay(graph: &Graph, scope: Option<&ScopeHandle>, inputs: &[Tenso
     graph.outputs.iter().map(|&id| get(&values, id)).collect()
 }
 
-/// What a node gives for `inputs`.
+/// Emits a node and returns its outputs for `inputs`.
 pub(crate) fn emit(node: &Node, scope: Option<&ScopeHandle>, inputs: &[Tensor]) -> Result<Vec<Tensor>> {
     let refs: Vec<&Tensor> = inputs.iter().collect();
     let theirs = innermost(&refs)?;

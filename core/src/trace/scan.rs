@@ -10,15 +10,15 @@ use crate::trace::tensor_array::TensorArray;
 use alloc::format;
 use alloc::vec::Vec;
 
-/// What a [`scan`] is told beside what it runs.
+/// Options of [`scan`].
 #[derive(Clone, Copy, Debug, Default)]
 pub struct ScanOptions {
-    /// From the last slice to the first; the results stay in the order of the slices.
+    /// True to scan from the last slice to the first. The results stay in the order of the slices.
     pub reverse: bool,
 }
 
-/// The states that `f` gives for one slice of `elements` along their first axis after the other, from `initial` on; side by side along
-/// a new first axis: TensorFlow's `scan`.
+/// Applies `f` to a state and each slice of `elements` along the first axis, in order. Returns all states, stacked along a new first
+/// axis, like TensorFlow's `scan`. The first call receives `initial`, each later call the previous state.
 ///
 /// ```
 /// use gradlet_core::control::{ScanOptions, scan};
@@ -31,7 +31,7 @@ pub struct ScanOptions {
 /// # Ok::<(), gradlet_core::Error>(())
 /// ```
 ///
-/// Fails where the elements have not all as many slices, where `f` changes the types of the state, and as `f` does.
+/// Fails if the elements differ in the number of slices, if `f` changes the types of the state, or if `f` fails.
 pub fn scan<E: Structure, S: Structure>(
     scope: &dyn Scope,
     options: ScanOptions,
@@ -56,16 +56,15 @@ pub fn scan<E: Structure, S: Structure>(
     replace(&state, |_| arrays.next().ok_or(Error::Internal)?.stack())
 }
 
-/// The last state that `f` gives for one slice of `elements` along their first axis after the other, from `initial` on: TensorFlow's
-/// `foldl`.
+/// Applies `f` like [`scan`] and returns only the last state, like TensorFlow's `foldl`.
 ///
-/// Fails as [`scan`].
+/// Fails like [`scan`].
 pub fn foldl<E: Structure, S: Structure>(scope: &dyn Scope, elements: &E, initial: S, f: impl Fn(S, E) -> Result<S>) -> Result<S> {
     each(scope, count(elements)?, false, initial, |state, index| f(state, slice(elements, index)?))
 }
 
-/// What `f` gives for each slice of `elements` along their first axis, all of the type `dtype` and one shape, side by side: TensorFlow's
-/// `map_fn`.
+/// Applies `f` to each slice of `elements` along the first axis and stacks the results along a new first axis, like TensorFlow's
+/// `map_fn`. All results have the element type `dtype` and the same shape.
 ///
 /// ```
 /// use gradlet_core::control::map_fn;
@@ -77,14 +76,14 @@ pub fn foldl<E: Structure, S: Structure>(scope: &dyn Scope, elements: &E, initia
 /// # Ok::<(), gradlet_core::Error>(())
 /// ```
 ///
-/// Fails where the elements have not all as many slices, where `f` gives tensors of several types, and as `f` does.
+/// Fails if the elements differ in the number of slices, if `f` returns tensors of different types, or if `f` fails.
 pub fn map_fn<E: Structure>(scope: &dyn Scope, dtype: DType, elements: &E, f: impl Fn(E) -> Result<Tensor>) -> Result<Tensor> {
     let count = count(elements)?;
     let results = TensorArray::new(scope, dtype, count, false);
     each(scope, count, false, results, |results, index| results.write(index, &f(slice(elements, index)?)?))?.stack()
 }
 
-/// Gives `state` to `body` with each index below `count`.
+/// Calls `body` with the state and each index below `count`, in descending order if `reverse` is true.
 fn each<S: Structure>(scope: &dyn Scope, count: u32, reverse: bool, state: S, body: impl Fn(S, &Tensor) -> Result<S>) -> Result<S> {
     let device = scope.device();
     let number = |value: i64| Tensor::scalar(&device, value as i32);
@@ -96,7 +95,7 @@ fn each<S: Structure>(scope: &dyn Scope, count: u32, reverse: bool, state: S, bo
     Ok(state)
 }
 
-/// How many slices the elements have.
+/// Returns the number of slices of the elements.
 fn count(elements: &impl Structure) -> Result<u32> {
     let all = tensors(elements);
     let counts: Vec<Option<u32>> = all.iter().map(|tensor| tensor.dims().first().copied()).collect();
@@ -104,7 +103,7 @@ fn count(elements: &impl Structure) -> Result<u32> {
         Some(&Some(count)) if counts.iter().all(|other| *other == Some(count)) => Ok(count),
         _ => {
             let types: Vec<_> = all.iter().map(Tensor::tensor_type).collect();
-            Err(Error::message(format!("the elements of a scan have as many slices along their first axes as one another, not {types:?}")))
+            Err(Error::message(format!("the elements of a scan must have the same number of slices along their first axes, not {types:?}")))
         }
     }
 }
@@ -119,7 +118,7 @@ fn tensors(structure: &impl Structure) -> Vec<Tensor> {
     tensors
 }
 
-/// The structure with what `f` makes of each tensor.
+/// Returns the structure with `f` applied to each tensor.
 fn replace<S: Structure>(structure: &S, f: impl FnMut(&Tensor) -> Result<Tensor>) -> Result<S> {
     let made = tensors(structure).iter().map(f).collect::<Result<Vec<_>>>()?;
     let mut next = 0;

@@ -17,27 +17,27 @@ use crate::trace::node_names::Names;
 use alloc::collections::BTreeMap;
 use alloc::vec::Vec;
 
-/// What stands behind the scope of a function's body while it is traced.
+/// Implementation of the scope in which a function's body is traced.
 pub(crate) struct Tracing {
     this: Weak<Tracing>,
     parent: ScopeHandle,
     may_create: bool,
-    /// Whether this is the body of a branch or a loop, which has the values of the scopes around it.
+    /// True for the body of a branch or loop, which can capture values of the enclosing scopes.
     inner: bool,
     record: Lock<Traced>,
     body: Lock<Option<ScopeHandle>>,
 }
 
-/// What was recorded.
+/// Record of a trace.
 #[derive(Default)]
 pub(crate) struct Traced {
     pub(crate) graph: Graph,
-    /// The value that each captured variable has now.
+    /// Current value of each captured variable.
     current: Vec<ValueId>,
-    /// The tensors of the scopes around, as values.
+    /// Captured tensors of the enclosing scopes, with their values in the graph.
     pub(crate) captured: Vec<(Tensor, ValueId)>,
     names: Names,
-    /// The names of the nodes by their outputs.
+    /// Node names by output.
     named: BTreeMap<ValueId, Shared<str>>,
 }
 
@@ -45,7 +45,7 @@ impl Traced {
     fn capture(&mut self, variable: &Variable) -> Result<usize> {
         if let Some(index) = self.graph.captures.iter().position(|capture| capture.source.variable() == Some(variable)) {
             if !variable.is_argument() {
-                // Who names a variable means that one, whatever the arguments are.
+                // A variable named in the body is that variable, whatever the arguments are.
                 self.graph.captures[index].source = Captured::Variable(variable.clone());
             }
             return Ok(index);
@@ -58,19 +58,19 @@ impl Traced {
     }
 }
 
-/// A part of a graph that stands for itself: its gradient is a rule of its own. It is not run, but taken apart.
+/// Part of a graph with a gradient rule of its own. It is never run: the compiler inlines it.
 pub(crate) static CALL: Op =
-    Op { tf_type: Some("PartitionedCall"), ..Op::new(&CALL_DEF, "call", Gradient::None("its rule is its node's")) };
+    Op { tf_type: Some("PartitionedCall"), ..Op::new(&CALL_DEF, "call", Gradient::None("the node has the gradient rule")) };
 static CALL_DEF: OpDef =
     OpDef { code: OpCode(0), name: "call", inputs: (0, 0), outputs: 0, infer: |_, _, _| Err(Error::Attribute { index: 0 }), in_place: &[] };
 
 impl Tracing {
-    /// A trace in `parent`.
+    /// Creates a trace in `parent`.
     pub(crate) fn new(parent: ScopeHandle, may_create: bool, inner: bool) -> Shared<Tracing> {
         Shared::new_cyclic(|this| Tracing { this: this.clone(), parent, may_create, inner, record: Lock::default(), body: Lock::default() })
     }
 
-    /// The graph of what `body` does with arguments like these, and what it returns.
+    /// Traces `body` with arguments of these types. Returns the graph and the result of `body`.
     pub(crate) fn function<A: Structure, R: Structure>(
         scope: &ScopeHandle,
         first: bool,
@@ -84,7 +84,7 @@ impl Tracing {
         Ok((record.graph, results))
     }
 
-    /// The structure with an input of the graph in place of each tensor.
+    /// Returns the structure with an input of the graph in place of each tensor.
     pub(crate) fn inputs<A: Structure>(&self, arguments: &A) -> A {
         let mut types = Vec::new();
         arguments.tensors(&mut |tensor| types.push(tensor.tensor_type()));
@@ -92,7 +92,7 @@ impl Tracing {
         arguments.with(&mut || self.input(types.next().unwrap_or(TensorType::EMPTY)))
     }
 
-    /// An input of the graph.
+    /// Adds an input to the graph.
     pub(crate) fn input(&self, tensor_type: TensorType) -> Tensor {
         let graph = &mut self.record.lock().graph;
         let id = graph.value(tensor_type, Origin::Input(graph.inputs.len()));
@@ -100,12 +100,12 @@ impl Tracing {
         self.tensor(tensor_type, id)
     }
 
-    /// What `work` makes of the record so far.
+    /// Calls `work` with the record so far.
     pub(crate) fn with_record<R>(&self, work: impl FnOnce(&mut Traced) -> R) -> R {
         work(&mut self.record.lock())
     }
 
-    /// The record, with the tensors of `results` as the outputs of the graph.
+    /// Returns the record, with the tensors of `results` as the outputs of the graph.
     pub(crate) fn finish(&self, results: &impl Structure) -> Result<Traced> {
         let mut record = core::mem::take(&mut *self.record.lock());
         let mut outputs = Vec::new();
@@ -114,12 +114,12 @@ impl Tracing {
         Ok(record)
     }
 
-    /// Value `id` of the graph as a tensor.
+    /// Returns value `id` of the graph as a tensor.
     pub(crate) fn tensor(&self, tensor_type: TensorType, id: ValueId) -> Tensor {
         Tensor::recorded(tensor_type, self.this.clone(), id as u32, None)
     }
 
-    /// The number of `tensor` in the graph; a computed tensor becomes a constant.
+    /// Returns the number of `tensor` in the graph. A computed tensor becomes a constant.
     pub(crate) fn id(&self, tensor: &Tensor, record: &mut Traced) -> Result<ValueId> {
         if let Some((id, _)) = tensor.in_scope(core::ptr::from_ref(self).cast()) {
             return Ok(id as ValueId);
@@ -127,8 +127,8 @@ impl Tracing {
         let graph = &mut record.graph;
         let Ok(buffer) = tensor.buffer() else {
             let known = record.captured.iter().find(|(other, _)| other.is_same(tensor)).map(|(_, id)| *id);
-            // Only a body has what is around it, as long as that is being recorded.
-            tensor.scope()?.filter(|_| self.inner).ok_or(Error::UnrelatedScopes)?;
+            // Only a body can capture, and only from enclosing scopes that still record.
+            tensor.scope()?.filter(|_| self.inner).ok_or_else(|| Error::UnrelatedScopes.context(tensor.described()))?;
             return Ok(known.unwrap_or_else(|| {
                 let id = graph.value(tensor.tensor_type(), Origin::Node);
                 record.captured.push((tensor.clone(), id));
@@ -144,7 +144,7 @@ impl Tracing {
         }))
     }
 
-    /// Records a node, and gives its outputs.
+    /// Records a node and returns its outputs.
     fn node<T: FromIterator<Tensor>>(&self, node: Node, inputs: &[&Tensor], types: &[TensorType]) -> Result<T> {
         let mut record = self.record.lock();
         let inputs = inputs.iter().map(|tensor| self.id(tensor, &mut record)).collect::<Result<Vec<_>>>()?;
@@ -204,7 +204,7 @@ impl Emitter for Tracing {
 
     fn assign(&self, variable: &Variable, value: &Tensor) -> Result<()> {
         variable.accepts(value.tensor_type())?;
-        // No gradient flows through an assignment; tapes around a body do not see those in it.
+        // No gradient flows through an assignment. Tapes around a body do not see the assignments in it.
         let stopped = if self.inner { self.emit(&ops::identity::STOP, &[], &[value])?.pop() } else { None };
         let value = stopped.as_ref().unwrap_or(value);
         let mut record = self.record.lock();
@@ -261,8 +261,8 @@ impl Emitter for Tracing {
     }
 }
 
-/// What `body` gives in a trace that is thrown away: variables are created and the types of results are found, but nothing is
-/// computed or assigned. The tensor that `body` is given is of type `input`.
+/// Runs `body` in a trace that is discarded, with a tensor of type `input`. Variables are created and the types of the results are
+/// determined, but nothing is computed or assigned.
 pub fn dry_run<R>(scope: &dyn Scope, input: TensorType, body: impl FnOnce(&dyn Scope, &Tensor) -> Result<R>) -> Result<R> {
     let parent = scope.handle();
     let first = parent.recorder.may_create();

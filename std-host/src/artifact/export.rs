@@ -1,4 +1,4 @@
-//! Export: a model's signatures as one artifact, to be run by a firmware.
+//! Export of a model's signatures as one artifact for a firmware.
 
 use crate::train::models::ModelSpec;
 use crate::train::training;
@@ -8,20 +8,20 @@ use gradlet_core::optimizers::{Optimizer, Sgd};
 use gradlet_core::{Artifact, DType, Error, Function, Result, Scope, Shape, Tensor, TensorType};
 use std::sync::Arc;
 
-/// The signatures that are exported unless others are asked for.
+/// The default signatures to export.
 pub const SIGNATURES: [&str; 3] = ["infer", "train", "train_head"];
 
 /// All signatures that can be exported.
 pub const ALL_SIGNATURES: [&str; 5] = ["infer", "train", "train_head", "save", "restore"];
 
-/// What to export, and how.
+/// Options of [`artifact`].
 #[derive(Clone, Debug)]
 pub struct Options {
-    /// The samples that each signature takes at a time.
+    /// Number of samples per call of each signature.
     pub batch: u32,
-    /// The learning rate of the training signatures, which use SGD.
+    /// Learning rate of the training signatures, which use SGD.
     pub learning_rate: f32,
-    /// Which of [`ALL_SIGNATURES`].
+    /// Names of the signatures to export, from [`ALL_SIGNATURES`].
     pub signatures: Vec<String>,
 }
 
@@ -31,14 +31,14 @@ impl Default for Options {
     }
 }
 
-/// The artifact of `model`, which is what `spec` says: the same model, values and options give the same bytes.
+/// Exports `model`, which was built from `spec`. The same model, values and options produce the same bytes.
 ///
 /// - `infer`: `x` f32 `[batch, input…]` → `logits` f32 `[batch, classes]`
-/// - `train`: `x`, `y` i32 `[batch]` → `loss` f32 `[]`; a step of SGD on the mean softmax cross-entropy changes all weights
-/// - `train_head`: the same, but only the weights of the last layer change
-/// - `save`, `restore`: the weights, as outputs and as inputs; see [`Artifact::checkpoint_signatures`], which adds both
+/// - `train`: `x`, `y` i32 `[batch]` → `loss` f32 `[]`; an SGD step on the mean softmax cross-entropy updates all weights
+/// - `train_head`: the same, but only the weights of the last layer are updated
+/// - `save`, `restore`: the weights, as outputs and as inputs; [`Artifact::checkpoint_signatures`] adds both together
 ///
-/// Fails where a signature is not one of these, and where the model cannot be traced for its input.
+/// Fails if a signature is not one of these, or if the model cannot be traced for its input.
 ///
 /// ```
 /// use gradlet::Eager;
@@ -97,7 +97,7 @@ pub fn artifact(scope: &dyn Scope, model: &Arc<Sequential>, spec: &ModelSpec, op
     artifact.to_bytes()
 }
 
-/// The trainable variables of the last layer that has some.
+/// Returns the trainable variables of the last layer that has any.
 fn head(model: &Sequential) -> Vec<gradlet_core::Variable> {
     let layers = model.layers().rev().map(|(_, layer)| layer.trainable_variables());
     layers.into_iter().find(|variables| !variables.is_empty()).unwrap_or_default()

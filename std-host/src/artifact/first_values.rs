@@ -1,4 +1,4 @@
-//! An artifact with other first values of its variables.
+//! Replacement of the initial values of an artifact's variables.
 
 use bytemuck::{Pod, bytes_of, pod_read_unaligned};
 use gradlet_core::device::AlignedBytes;
@@ -6,13 +6,14 @@ use gradlet_core::runtime::program::{self, ALIGN, Header, NONE, Space, TensorRec
 use gradlet_core::{Error, Result};
 use std::mem::offset_of;
 
-/// The sections that are changed, by their places in the header.
+/// Indices, in the header, of the sections that are changed.
 const VARIABLES: usize = 2;
 const TENSORS: usize = 3;
 const DATA: usize = 11;
 
-/// `artifact`, which was loaded before, with `values` as the first values of its variables; where that is `None`, as it was. A value
-/// takes the place of the old one, unless others have that too: then it is put at the end.
+/// Returns a copy of `artifact`, which must be valid, with new initial values of its variables. The values are in the order of the
+/// variables; `None` keeps the old value. A new value overwrites the old one if the old one's bytes are not shared. Otherwise, it is
+/// appended.
 pub(crate) fn replaced(artifact: &[u8], values: &[Option<Vec<u8>>]) -> Result<AlignedBytes> {
     let header: Header = pod_read_unaligned(&artifact[..size_of::<Header>()]);
     let mut bytes = artifact[..header.length as usize].to_vec();
@@ -44,7 +45,7 @@ impl Edit<'_> {
         self.header.sections[DATA].offset as usize
     }
 
-    /// What is appended to the bytes is then appended to the data.
+    /// Moves the data section to the end, so that bytes can be appended to it.
     fn put_data_last(&mut self) {
         let (start, count) = (self.data(), self.header.sections[DATA].count as usize);
         if start + count != self.bytes.len() {
@@ -77,7 +78,7 @@ impl Edit<'_> {
         Ok(())
     }
 
-    /// Whether a constant, or another variable than number `index`, has some of these bytes of the data.
+    /// True if a constant, or a variable other than number `index`, uses some of these bytes of the data section.
     fn is_shared(&self, index: usize, start: u32, length: usize) -> bool {
         let meets = |other: u32, bytes: u32| {
             u64::from(start) < u64::from(other) + u64::from(bytes) && u64::from(other) < u64::from(start) + length as u64
@@ -107,7 +108,7 @@ mod tests {
 
     use crate::artifact::Loaded;
 
-    /// `a` and `b` begin alike, and as a constant: they lie in the same bytes of the file.
+    /// `a`, `b` and a constant have the same initial value, so they share its bytes in the file.
     #[test]
     fn values_that_lay_together_part() {
         let scope = Eager::new(&crate::compute::devices::cpu());

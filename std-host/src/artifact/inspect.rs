@@ -1,4 +1,4 @@
-//! What is in an artifact, in words and as a picture: signatures, ops, bytes of flash and of RAM, and what fills the RAM when.
+//! Descriptions of an artifact, as text and as a picture: signatures, ops, sizes in flash and RAM, and the use of RAM over time.
 
 use crate::artifact::{json, svg};
 use gradlet_core::TensorType;
@@ -6,43 +6,43 @@ use gradlet_core::artifact::describe::{BlockInfo, Description, InstructionInfo, 
 use gradlet_core::runtime::program::Space;
 use std::fmt::Write;
 
-/// The largest holders that a peak is explained by.
+/// Maximum number of storages that are listed for a peak, largest first.
 const HOLDERS: usize = 5;
 
-/// What a piece of scratch memory is used for.
+/// Use of a piece of scratch memory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kind {
     /// An input of the signature.
     Input,
-    /// A value on the way.
+    /// A value of the forward pass.
     Value,
-    /// A value on the way back: from the first gradient op on.
+    /// A value of the backward pass, which begins with the first gradient op.
     Gradient,
-    /// A value that nothing reads: an output of the signature.
+    /// A value that no instruction reads: an output of the signature.
     Output,
 }
 
-/// A piece of scratch memory over the time in which it holds a value. Ops that work in place go on with the same piece.
+/// A piece of scratch memory, and the time in which it holds a value. Ops that work in place continue to use the same piece.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Storage {
-    /// The offset in the scratch memory.
+    /// Offset in the scratch memory, in bytes.
     pub offset: u32,
-    /// The bytes.
+    /// Size in bytes.
     pub bytes: u32,
-    /// The first instruction that needs it.
+    /// Position, in [`SignatureInfo::walk`], of the first instruction that uses it.
     pub first: usize,
-    /// The last one.
+    /// Position, in [`SignatureInfo::walk`], of the last instruction that uses it.
     pub last: usize,
-    /// The ops that wrote it, in their order, or the name of the input.
+    /// The ops that write it, in order, or the name of the input.
     pub label: String,
-    /// The type of the first value in it.
+    /// Type of the first value in it.
     pub tensor_type: TensorType,
-    /// What it is used for.
+    /// Use of the memory.
     pub kind: Kind,
 }
 
 impl Storage {
-    /// Whether it holds a value during instruction `index`.
+    /// True if the memory holds a value during the instruction at position `index`.
     pub fn live_at(&self, index: usize) -> bool {
         (self.first..=self.last).contains(&index)
     }
@@ -52,8 +52,8 @@ impl Storage {
     }
 }
 
-/// What lies in the scratch memory of `signature` over time: from the first write to the last read, in the order of the first.
-/// Inputs are there from the start; what is written but not read stays to the end.
+/// Returns the pieces of scratch memory that `signature` uses, sorted by their first use. Each one lasts from its first write to
+/// its last read. Inputs exist from the start. A value that is written but never read lasts to the end.
 pub fn storages(signature: &SignatureInfo) -> Vec<Storage> {
     let inputs = signature.inputs.iter().map(|(name, operand)| (storage(operand, 0, 0, name.clone(), Kind::Input), true));
     let mut timeline = Timeline { done: Vec::new(), open: inputs.collect(), backward: false };
@@ -68,7 +68,7 @@ pub fn storages(signature: &SignatureInfo) -> Vec<Storage> {
     let last = all.len().saturating_sub(1);
     let results = signature.outputs.iter().map(|(_, operand)| *operand).filter(|operand| operand.space == Space::Scratch);
     let mut storages = timeline.finish(last, &results.collect::<Vec<_>>());
-    // What a loop reads from around, each of its turns reads.
+    // Values from outside of a loop are needed until the end of its last iteration.
     for (from, to) in loops(&all) {
         for storage in storages.iter_mut().filter(|storage| storage.first <= from && (from..to).contains(&storage.last)) {
             storage.last = to;
@@ -77,7 +77,7 @@ pub fn storages(signature: &SignatureInfo) -> Vec<Storage> {
     storages
 }
 
-/// The first and the last instruction of each loop, inner ones first.
+/// Returns the first and the last instruction of each loop, inner loops first.
 fn loops(all: &[(usize, &InstructionInfo)]) -> Vec<(usize, usize)> {
     let begins = all.iter().enumerate().filter(|(_, (_, instruction))| instruction.blocks.iter().any(|block| block.when == "body"));
     let ends = begins.map(|(index, (depth, _))| (index, index + all[index + 1..].iter().take_while(|(inner, _)| inner > depth).count()));
@@ -88,9 +88,9 @@ fn loops(all: &[(usize, &InstructionInfo)]) -> Vec<(usize, usize)> {
 
 struct Timeline {
     done: Vec<Storage>,
-    /// Those that may still be read, with whether their value was.
+    /// Storages whose value may still be read, each with a flag that is true once it was read.
     open: Vec<(Storage, bool)>,
-    /// Whether a gradient op ran.
+    /// True once a gradient op ran.
     backward: bool,
 }
 
@@ -131,7 +131,7 @@ fn storage(operand: &OperandInfo, first: usize, last: usize, label: String, kind
     Storage { offset: operand.location, bytes: operand.bytes, first, last, label, tensor_type: operand.tensor_type, kind }
 }
 
-/// The instruction during which most bytes of scratch hold values, and how many.
+/// Returns the instruction during which the most bytes of scratch memory hold values, and the number of these bytes.
 pub fn peak(signature: &SignatureInfo, storages: &[Storage]) -> (usize, u32) {
     let live = |index: usize| {
         storages.iter().filter(|storage| storage.live_at(index)).fold(0u32, |sum, storage| sum.saturating_add(storage.bytes))
@@ -140,7 +140,7 @@ pub fn peak(signature: &SignatureInfo, storages: &[Storage]) -> (usize, u32) {
     all.rev().max_by_key(|&(_, bytes)| bytes).unwrap_or((0, 0))
 }
 
-/// The artifact in words: flash, kernels, variables, and each signature with its instructions, its RAM, and its peak.
+/// Describes the artifact as text: flash, kernels, variables, and each signature with its instructions, RAM and peak.
 ///
 /// ```
 /// # use gradlet::Eager;
@@ -197,29 +197,27 @@ fn signature(text: &mut String, description: &Description, signature: &Signature
     let table = grouped(arena_bytes.saturating_sub(*variable_bytes).saturating_sub(*scratch));
     let (arena, variables, scratch) = (grouped(*arena_bytes), grouped(*variable_bytes), grouped(*scratch));
     let _ = writeln!(text, "  RAM {arena} B if loaded alone: variables {variables} B, their table {table} B, scratch {scratch} B");
-    let _ = writeln!(text, "  flash {} B of constants and initial values, of those above", grouped(flash(description, signature)));
+    let _ = writeln!(text, "  flash {} B of constants and initial values, as part of those above", grouped(flash(description, signature)));
     let width = signature.walk().iter().map(|(depth, instruction)| 4 * depth + instruction.op.len()).max().unwrap_or(0);
-    Tree { text, description, width, number: 0 }.instructions(&signature.instructions, 0);
+    Tree { text, description, width }.instructions(&signature.instructions, 0);
     holders(text, signature);
 }
 
-/// The list of a signature's instructions. Those of branches and loops stand further in, below a line that says when they run.
+/// The list of a signature's instructions. Those of branches and loops are indented, below a line that states when they run.
 struct Tree<'a> {
     text: &'a mut String,
     description: &'a Description,
     width: usize,
-    number: usize,
 }
 
 impl Tree<'_> {
     fn instructions(&mut self, instructions: &[InstructionInfo], depth: usize) {
         let indent = "    ".repeat(depth);
-        for InstructionInfo { op, inputs, outputs, blocks, .. } in instructions {
+        for InstructionInfo { index, op, inputs, outputs, blocks, .. } in instructions {
             let list = |operands: &[OperandInfo]| operands.iter().map(|one| operand(self.description, one)).collect::<Vec<_>>().join(", ");
             let (inputs, outputs, width) = (list(inputs), list(outputs), self.width - 4 * depth);
             let arrow = if outputs.is_empty() { "" } else { " -> " };
-            let _ = writeln!(self.text, "  {:>3}  {indent}{op:width$}  {inputs}{arrow}{outputs}", self.number);
-            self.number += 1;
+            let _ = writeln!(self.text, "  {:>3}  {indent}{op:width$}  {inputs}{arrow}{outputs}", index);
             for BlockInfo { when, instructions } in blocks {
                 let _ = writeln!(self.text, "       {indent}  {when}:");
                 self.instructions(instructions, depth + 1);
@@ -228,7 +226,7 @@ impl Tree<'_> {
     }
 }
 
-/// The bytes of flash data that the instructions of `signature` read, or that its variables begin with.
+/// Returns the number of bytes of flash data that the instructions of `signature` use: constants, and initial values of variables.
 fn flash(description: &Description, signature: &SignatureInfo) -> u32 {
     let mut seen: Vec<(Space, u32, u32)> = Vec::new();
     for operand in signature.walk().iter().flat_map(|(_, instruction)| instruction.inputs.iter().chain(&instruction.outputs)) {
@@ -251,20 +249,28 @@ fn holders(text: &mut String, signature: &SignatureInfo) {
     let Some((_, instruction)) = all.get(at) else { return };
     let _ = writeln!(
         text,
-        "  peak at instruction {at}, {}: {} of {} B of scratch hold values",
+        "  peak at instruction {}, {}: {} of {} B of scratch hold values",
+        instruction.index,
         instruction.op,
         grouped(bytes),
         grouped(signature.scratch)
     );
     let mut live: Vec<&Storage> = storages.iter().filter(|storage| storage.live_at(at)).collect();
     live.sort_by_key(|storage| std::cmp::Reverse(storage.bytes));
+    let index = |at: usize| all.get(at).map_or(0, |(_, instruction)| instruction.index);
     for storage in live.into_iter().take(HOLDERS) {
         let Storage { first, last, label, tensor_type, .. } = storage;
-        let _ = writeln!(text, "    {:>9} B  {label}: {tensor_type}, instructions {first} to {last}", grouped(storage.bytes));
+        let _ = writeln!(
+            text,
+            "    {:>9} B  {label}: {tensor_type}, instructions {} to {}",
+            grouped(storage.bytes),
+            index(*first),
+            index(*last)
+        );
     }
 }
 
-/// `f32[1,10]@64` in scratch, a variable's name, or `constant f32[]`.
+/// Formats an operand: `f32[1,10]@64` in scratch memory, the name of a variable, or `constant f32[]`.
 fn operand(description: &Description, operand: &OperandInfo) -> String {
     let OperandInfo { tensor_type, location, .. } = operand;
     match operand.space {
@@ -274,18 +280,18 @@ fn operand(description: &Description, operand: &OperandInfo) -> String {
     }
 }
 
-/// The arenas of these signatures over time as an SVG picture: instructions to the right, offsets upwards, a rectangle for each
-/// variable in RAM and each piece of scratch, and the peak marked.
+/// Draws the arenas of these signatures over time as an SVG picture. Instructions are on the horizontal axis and offsets on the
+/// vertical axis. Each variable in RAM and each piece of scratch memory is a rectangle. The peak is marked.
 pub fn svg(description: &Description, signatures: &[&SignatureInfo]) -> String {
     svg::picture(description, signatures)
 }
 
-/// The artifact as a JSON value: what [`text`] says, with nested `instructions` in the `blocks` of branches and loops.
+/// Describes the artifact as a JSON value with the same data as [`text`]. The instructions of branches and loops are nested in `blocks`.
 pub fn json(description: &Description) -> serde_json::Value {
     json::value(description)
 }
 
-/// A number with commas between thousands.
+/// Formats a number with commas between thousands.
 pub(crate) fn grouped(number: u32) -> String {
     let digits = number.to_string();
     let mut text = String::new();

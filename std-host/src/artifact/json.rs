@@ -1,10 +1,10 @@
-//! What is in an artifact, as JSON.
+//! Description of an artifact as JSON.
 
 use gradlet_core::artifact::describe::{Description, InstructionInfo, OperandInfo, SignatureInfo, VariableInfo};
 use gradlet_core::runtime::program::Space;
 use serde_json::{Map, Value, json};
 
-/// The artifact.
+/// Converts the description of an artifact to JSON.
 pub(crate) fn value(description: &Description) -> Value {
     let Description { version: (major, minor), length, checksum: _, data_bytes, metadata, variables, signatures, kernels } = description;
     let metadata: Map<String, Value> = metadata.iter().map(|(key, value)| (key.clone(), json!(value))).collect();
@@ -44,8 +44,8 @@ fn signature(description: &Description, signature: &SignatureInfo) -> Value {
 
 fn instructions(description: &Description, all: &[InstructionInfo]) -> Vec<Value> {
     let operands = |operands: &[OperandInfo]| operands.iter().map(|one| operand(description, one)).collect::<Vec<_>>();
-    let instruction = |InstructionInfo { index: _, op, dtype, inputs, outputs, blocks }: &InstructionInfo| {
-        let mut value = json!({ "op": op, "dtype": dtype.name(), "inputs": operands(inputs), "outputs": operands(outputs) });
+    let instruction = |InstructionInfo { index, op, dtype, inputs, outputs, blocks }: &InstructionInfo| {
+        let mut value = json!({ "index": index, "op": op, "dtype": dtype.name(), "inputs": operands(inputs), "outputs": operands(outputs) });
         if !blocks.is_empty() {
             let blocks =
                 blocks.iter().map(|block| json!({ "when": block.when, "instructions": instructions(description, &block.instructions) }));

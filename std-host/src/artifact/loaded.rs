@@ -1,4 +1,4 @@
-//! Artifacts on the host: [`load`] gives their signatures as functions of tensors. No model source is needed.
+//! Execution of artifacts on the host. [`load`] returns their signatures as functions of tensors, without the source of the model.
 
 use crate::artifact::{firmware, first_values};
 use crate::files::write_whole;
@@ -15,7 +15,7 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 
 /// Loads all signatures of the artifact at `path`: TensorFlow's `saved_model.load`.
 ///
-/// Fails, naming the file, where it is damaged or needs kernels that this gradlet does not have.
+/// Fails if the artifact is damaged or needs kernels that this version of gradlet does not have. The error names the file.
 ///
 /// ```
 /// use gradlet::{Artifact, Eager, Function, Scope, Tensor, Variable};
@@ -45,7 +45,8 @@ pub fn load(path: impl AsRef<Path>) -> FileResult<Loaded> {
     read(path.as_ref(), None)
 }
 
-/// [`load`], for these signatures only: the others' kernels are not needed, and variables that only they assign are constants.
+/// Loads only these signatures of an artifact. Kernels that only other signatures use need not exist. Variables that only other
+/// signatures assign are constants. Otherwise works as [`load`].
 pub fn load_signatures(path: impl AsRef<Path>, signatures: &[&str]) -> FileResult<Loaded> {
     read(path.as_ref(), Some(signatures))
 }
@@ -63,7 +64,7 @@ self_cell::self_cell!(
     }
 );
 
-/// A loaded artifact. Its variables keep their values from call to call, and all its signatures share them.
+/// A loaded artifact. Its variables keep their values between calls, and all signatures share them.
 pub struct Loaded {
     checked: Checked,
     description: Description,
@@ -72,11 +73,11 @@ pub struct Loaded {
     out: Box<Out>,
 }
 
-/// Where it is printed to.
+/// Function that receives printed text.
 type Out = dyn Fn(Arguments<'_>) + Send + Sync;
 
 impl Loaded {
-    /// Loads `signatures` of the artifact `bytes`, or all.
+    /// Loads `signatures` of the artifact `bytes`, or all signatures for `None`.
     ///
     /// Fails as [`load`].
     pub fn new(bytes: &[u8], signatures: Option<&[&str]>) -> Result<Loaded> {
@@ -99,12 +100,12 @@ impl Loaded {
         })
     }
 
-    /// The same, but what its signatures print goes to `out`, not to standard output.
+    /// Sends the text that signatures print to `out` instead of the standard output.
     pub fn printing(self, out: impl Fn(Arguments<'_>) + Send + Sync + 'static) -> Loaded {
         Loaded { out: Box::new(out), ..self }
     }
 
-    /// The signatures that were loaded.
+    /// Returns the signatures that were loaded.
     pub fn signatures(&self) -> impl Iterator<Item = LoadedSignature<'_>> {
         self.description.signatures.iter().filter_map(|info| {
             let id = self.checked.borrow_dependent().signature(&info.name).ok()?;
@@ -112,23 +113,24 @@ impl Loaded {
         })
     }
 
-    /// The signature called `name`. Fails where it was not loaded; the error says which were.
+    /// Returns the signature `name`. Fails if it was not loaded; the error lists the loaded ones.
     pub fn signature(&self, name: &str) -> Result<LoadedSignature<'_>> {
         let info = find(&self.description, name)?;
         Ok(LoadedSignature { loaded: self, info, id: self.checked.borrow_dependent().signature(name)? })
     }
 
-    /// What is in the artifact.
+    /// Returns the description of the artifact.
     pub fn description(&self) -> &Description {
         &self.description
     }
 
-    /// What tells the artifact from others: flat checkpoints say which one they belong to.
+    /// Returns the identity of the artifact, which a flat checkpoint stores to state the artifact that it belongs to.
     pub fn identity(&self) -> gradlet_core::runtime::checkpoint::Identity {
         self.checked.borrow_dependent().identity()
     }
 
-    /// The value of the variable called `name`. Fails where there is none, or it has none that a loaded signature could read.
+    /// Returns the value of the variable `name`. Fails if there is no such variable, or if it has no value that a loaded
+    /// signature could read.
     pub fn variable(&self, name: &str) -> Result<Tensor> {
         let index = self.index(name)?;
         self.with_session(|session| {
@@ -136,8 +138,8 @@ impl Loaded {
         })
     }
 
-    /// Sets the variable called `name`. Fails where there is none, it is of another type, or no loaded signature assigns it: it is a
-    /// constant then.
+    /// Sets the variable `name`. Fails if there is no such variable or it has another type. Also fails if no loaded signature
+    /// assigns it, because it is a constant then.
     pub fn assign(&self, name: &str, value: &Tensor) -> Result<()> {
         let index = self.index(name)?;
         let wanted = self.description.variables[index].tensor_type;
@@ -151,7 +153,7 @@ impl Loaded {
         })
     }
 
-    /// The artifact with the present values of its variables as their first values.
+    /// Returns the artifact with the current values of its variables as their initial values.
     pub fn to_bytes(&self) -> Result<AlignedBytes> {
         let values = self.with_session(|session| {
             Ok((0..session.variable_count()).map(|index| session.variable(index).ok().map(<[u8]>::to_vec)).collect::<Vec<_>>())
@@ -159,9 +161,10 @@ impl Loaded {
         first_values::replaced(self.checked.borrow_owner(), &values)
     }
 
-    /// The artifact with these first values of variables, whether a signature assigns them or not; the others' stay as they were.
+    /// Returns the artifact with these initial values of variables. This includes variables that no signature assigns. Other
+    /// variables keep their initial values.
     ///
-    /// Fails where there is no variable of a name, and where it is of another type.
+    /// Fails if there is no variable with a name, or if it has another type.
     pub fn with_values(&self, values: &[(&str, Tensor)]) -> Result<AlignedBytes> {
         let mut replaced = vec![None; self.description.variables.len()];
         for (name, value) in values {
@@ -175,7 +178,7 @@ impl Loaded {
         first_values::replaced(self.checked.borrow_owner(), &replaced)
     }
 
-    /// Writes [`Loaded::to_bytes`] to `path`, whole or not at all: what was learnt is there when it is loaded again.
+    /// Writes [`Loaded::to_bytes`] atomically to `path`. Loading the file again restores the trained values.
     pub fn save(&self, path: impl AsRef<Path>) -> FileResult<()> {
         let path = path.as_ref();
         write_whole(path, &self.to_bytes().map_err(|error| FileError::model(path, error))?)
@@ -193,7 +196,7 @@ impl Loaded {
     }
 }
 
-/// A signature of a [`Loaded`] artifact, to be called.
+/// A signature of a [`Loaded`] artifact that can be called.
 #[derive(Clone, Copy)]
 pub struct LoadedSignature<'l> {
     loaded: &'l Loaded,
@@ -202,30 +205,30 @@ pub struct LoadedSignature<'l> {
 }
 
 impl<'l> LoadedSignature<'l> {
-    /// Its name.
+    /// Returns the name.
     pub fn name(&self) -> &'l str {
         &self.info.name
     }
 
-    /// What it is for, if the artifact says so.
+    /// Returns the documentation of the signature, if the artifact has it.
     pub fn doc(&self) -> Option<&'l str> {
         self.info.doc.as_deref()
     }
 
-    /// The names and types of its inputs.
+    /// Returns the names and types of the inputs.
     pub fn inputs(&self) -> impl Iterator<Item = (&'l str, TensorType)> + use<'l> {
         typed(&self.info.inputs)
     }
 
-    /// The names and types of its outputs.
+    /// Returns the names and types of the outputs.
     pub fn outputs(&self) -> impl Iterator<Item = (&'l str, TensorType)> + use<'l> {
         typed(&self.info.outputs)
     }
 
-    /// Runs it on computed tensors of [`cpu`](crate::compute::devices::cpu), in the order of its inputs; gives its outputs in theirs.
-    /// Callers in other threads wait.
+    /// Runs the signature on tensors of [`cpu`](crate::compute::devices::cpu), in the order of its inputs. Returns the outputs in
+    /// their order. Calls from several threads run one after another.
     ///
-    /// Fails where an input has another type than the signature's or is on another device, and where the data does not fit.
+    /// Fails if an input has another type or is on another device, or if an op rejects the data.
     pub fn call(&self, inputs: &[Tensor]) -> Result<Vec<Tensor>> {
         let name = self.name();
         if inputs.len() != self.info.inputs.len() {
@@ -260,9 +263,9 @@ impl<'l> LoadedSignature<'l> {
         })
     }
 
-    /// [`LoadedSignature::call`] with inputs by name, in any order; gives outputs by name.
+    /// Runs the signature with inputs by name, in any order. Returns the outputs with their names.
     ///
-    /// Fails also where an input is missing or given twice, or there is no such input.
+    /// Fails as [`LoadedSignature::call`], and if an input is missing, unknown or given twice.
     pub fn call_named(&self, inputs: &[(&str, Tensor)]) -> Result<Vec<(&'l str, Tensor)>> {
         let has = list(&self.info.inputs);
         for (index, (name, _)) in inputs.iter().enumerate() {
@@ -288,21 +291,21 @@ fn list(named: &[(String, OperandInfo)]) -> String {
     typed(named).map(|(name, tensor_type)| format!("{name}: {tensor_type}")).collect::<Vec<_>>().join(", ")
 }
 
-/// Signature `name`. The error says which there are.
+/// Finds the signature `name`. The error lists the signatures of the artifact.
 fn find<'d>(description: &'d Description, name: &str) -> Result<&'d SignatureInfo> {
     let names = || description.signatures.iter().map(|signature| signature.name.as_str()).collect::<Vec<_>>().join(", ");
     let found = description.signatures.iter().find(|signature| signature.name == name);
     found.ok_or_else(|| Error::message(format!("there is no signature {name:?}; the artifact has {}", names())))
 }
 
-/// The error with what would help, in words of the artifact.
+/// Adds the solution to an error about a missing kernel.
 fn explain(bytes: &[u8], error: Error) -> Error {
     let bytes = AlignedBytes::from(bytes);
     match error.root() {
         Error::MissingKernel { kernel } => match missing_kernel(&bytes, *kernel) {
             Some((op, dtype)) => {
                 let line = firmware::kernel(op, dtype);
-                Error::message(format!("it needs the op {op} for {dtype}, which is not linked: add {line} to the kernels"))
+                Error::message(format!("the artifact needs the op {op} for {dtype}, which is not linked: add {line} to the kernels"))
             }
             None => error,
         },

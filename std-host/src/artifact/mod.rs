@@ -1,4 +1,4 @@
-//! Artifacts: exported, loaded, inspected, prepared for firmware.
+//! Artifacts: export, loading, inspection, and source code for firmware.
 
 pub mod export;
 pub mod firmware;

@@ -1,4 +1,4 @@
-//! The arena over time, drawn.
+//! Picture of an arena over time.
 
 use crate::artifact::inspect::{Kind, Storage, grouped, peak, storages};
 use gradlet_core::artifact::describe::{Description, SignatureInfo};
@@ -9,9 +9,9 @@ const RIGHT: f64 = 30.0;
 const HEAD: f64 = 84.0;
 const PLOT: f64 = 440.0;
 const MIN_WIDTH: f64 = 960.0;
-/// The slope of the ops' names, in degrees.
+/// Slope of the names of ops, in degrees.
 const SLOPE: f64 = 55.0;
-/// Pixels a letter of the labels takes.
+/// Width of a letter of the labels, in pixels.
 const LETTER: f64 = 6.1;
 
 const VARIABLE: (&str, &str, &str) = ("variable", "#cbd5e1", "#64748b");
@@ -27,7 +27,7 @@ fn colours(kind: Kind) -> (&'static str, &'static str, &'static str) {
     LEGEND[1 + kind as usize]
 }
 
-/// A panel for each signature, one below the other.
+/// Draws a panel for each signature, one below another.
 pub(crate) fn picture(description: &Description, signatures: &[&SignatureInfo]) -> String {
     let width = signatures.iter().map(|signature| Panel::new(signature, 0.0).width()).fold(MIN_WIDTH, f64::max);
     let instructions = signatures.iter().flat_map(|signature| signature.walk());
@@ -100,7 +100,7 @@ impl<'a> Panel<'a> {
         }
     }
 
-    /// Bytes upwards, instructions to the right.
+    /// Draws the axes: bytes upwards, instructions to the right.
     fn axes(&self, svg: &mut String) {
         let (right, bottom) = (self.x(self.columns), self.y(0));
         let step = tick(self.signature.arena_bytes);
@@ -134,7 +134,7 @@ impl<'a> Panel<'a> {
         let _ = writeln!(svg, "<line x1=\"{LEFT}\" x2=\"{right}\" y1=\"{bottom}\" y2=\"{bottom}\" stroke=\"#475569\"/>");
     }
 
-    /// The variables in RAM, which are there all the time, after scratch.
+    /// Draws the variables in RAM. They are above the scratch memory and last the whole time.
     fn variables(&self, svg: &mut String, description: &Description) {
         let SignatureInfo { name, scratch, .. } = self.signature;
         let mut offset = scratch.saturating_add(15) & !15;
@@ -184,7 +184,7 @@ impl<'a> Panel<'a> {
         svg.push_str("</g>\n");
     }
 
-    /// A band over the instruction during which most scratch is in use.
+    /// Marks the instruction during which the most scratch memory is in use.
     fn mark_peak(&self, svg: &mut String, at: usize, bytes: u32) {
         let all = self.signature.walk();
         let Some((_, instruction)) = all.get(at) else { return };
@@ -206,7 +206,7 @@ impl<'a> Panel<'a> {
     }
 }
 
-/// A round distance between marks that gives five to ten of them.
+/// Returns a round distance that divides `bytes` into at most ten steps.
 fn tick(bytes: u32) -> u32 {
     let mut step = 16;
     while bytes / step > 10 {

@@ -1,4 +1,4 @@
-//! The object graph of a checkpoint: which objects were saved, and under which key the value of each stands.
+//! The object graph of a checkpoint: the saved objects, and the key of each object's value.
 
 use super::bundle::BundleReader;
 use super::objects::{Object, Objects, Value};
@@ -10,25 +10,25 @@ use prost::Message;
 use std::collections::{HashMap, HashSet, VecDeque};
 use std::path::Path;
 
-/// The key of the graph itself.
+/// Key under which a checkpoint stores its object graph.
 pub const OBJECT_GRAPH: &str = "_CHECKPOINTABLE_OBJECT_GRAPH";
-/// What every value of gradlet's is, and of TensorFlow's variables.
+/// Name of the saved value of every variable, in gradlet and in TensorFlow.
 const VARIABLE_VALUE: &str = "VARIABLE_VALUE";
 /// The part of a key between an object's path and the name of its saved value.
 const ATTRIBUTES: &str = ".ATTRIBUTES";
 
-/// Objects further in than so many bytes of names are told by their numbers.
+/// Maximum length of an object's path, in bytes. An object with a longer path is named by its number.
 const LONGEST_PATH: usize = 4096;
 
-/// The objects that a checkpoint holds.
+/// The objects of a checkpoint, with the references between them.
 pub struct Graph {
     objects: TrackableObjectGraph,
-    /// A checkpoint by names, as TensorFlow 1 wrote them, has no graph: its keys were taken for paths.
+    /// True for a name-based checkpoint, which TensorFlow 1 wrote. It has no object graph; its keys serve as paths.
     by_names: bool,
 }
 
 impl Graph {
-    /// The graph of a checkpoint. Where it has none, its keys are paths of variables.
+    /// Reads the object graph of a checkpoint. If the checkpoint has none, its keys serve as the paths of variables.
     pub fn read(reader: &BundleReader, prefix: &Path) -> FileResult<Graph> {
         if reader.entry(OBJECT_GRAPH).is_none() {
             return Ok(Graph { objects: by_names(reader), by_names: true });
@@ -36,7 +36,7 @@ impl Graph {
         let strings = reader.strings(OBJECT_GRAPH)?;
         let damaged = |text: &str| FileError::new(prefix, format!("its object graph {text}"));
         let bytes = strings.values().first().ok_or_else(|| damaged("is empty"))?;
-        let objects = TrackableObjectGraph::decode(bytes.as_ref()).map_err(|error| damaged(&format!("is no such message: {error}")))?;
+        let objects = TrackableObjectGraph::decode(bytes.as_ref()).map_err(|error| damaged(&format!("cannot be decoded: {error}")))?;
         let count = objects.nodes.len();
         let mut named = objects.nodes.iter().flat_map(|node| &node.children);
         match named.find(|child| usize::try_from(child.node_id).is_ok_and(|id| id >= count) || child.node_id < 0) {
@@ -46,19 +46,19 @@ impl Graph {
         }
     }
 
-    /// Whether objects are to be looked for under gradlet's own paths.
+    /// True if the program's objects are matched by gradlet's own paths.
     pub fn own_paths(&self) -> bool {
         self.by_names
     }
 
-    /// Under which key the value of an object stands.
+    /// Returns the key of an object's value.
     pub fn key(&self, object: usize) -> Option<&str> {
         let attributes = &self.objects.nodes.get(object)?.attributes;
         let value = attributes.iter().find(|attribute| attribute.name == VARIABLE_VALUE);
         value.map(|attribute| attribute.checkpoint_key.as_str())
     }
 
-    /// The objects with values, each with its place: `(root).model.layers.0.w`.
+    /// Returns the objects that have values, each with its path, such as `(root).model.layers.0.w`.
     pub fn valued(&self) -> impl Iterator<Item = (usize, String)> {
         let paths = self.paths();
         let valued = self.objects.nodes.iter().enumerate().filter(|(_, node)| !node.attributes.is_empty());
@@ -86,7 +86,7 @@ impl Graph {
             children.iter().find(|child| child.local_name == name).map(|child| child.node_id as usize)
         };
         let named = |name: &str| named_in(object, name);
-        // Keras's sequential model has a functional one within: the operations of either are those of the other.
+        // Keras's `Sequential` contains a functional model. Operations of the inner model are also found in the outer one, and vice versa.
         let alike = || match name {
             "_functional" => named("_operations").map(|_| object),
             "_operations" => named_in(named("_functional")?, name),
@@ -95,13 +95,13 @@ impl Graph {
         named(name).or_else(alike)
     }
 
-    /// For each of `objects` the one in the checkpoint that is in the same place, where the root is `root` there.
+    /// Finds, for each of `objects`, the saved object at the same place in the tree. `root` is the saved counterpart of the root object.
     pub fn matching(&self, objects: &Objects, root: usize) -> Vec<Option<usize>> {
         let mut matching = vec![None; objects.all.len()];
         let mut bound: HashMap<usize, usize> = HashMap::new();
         let mut next = VecDeque::from([(0, root)]);
         while let Some((own, saved)) = next.pop_front() {
-            // A variable in several places is that which was met first.
+            // A variable that occurs in several places matches the saved object of the place that is visited first.
             let saved = match &objects.all[own].value {
                 Some(Value::Variable(variable)) => *bound.entry(variable.id()).or_insert(saved),
                 _ => saved,
@@ -113,8 +113,8 @@ impl Graph {
         matching
     }
 
-    /// The graph that `objects` are saved with, and each of its values with its key, in the order of the graph. Variables without a value
-    /// are left out.
+    /// Builds the object graph with which `objects` are saved. Returns its encoded message, and each value with its key in the
+    /// order of the graph. Variables without a value are left out.
     pub fn of(objects: &Objects) -> (Vec<u8>, Vec<(String, &Value)>) {
         let mut ids: HashMap<usize, usize> = HashMap::from([(0, 0)]);
         let mut variables: HashMap<usize, usize> = HashMap::new();
@@ -142,7 +142,7 @@ impl Graph {
     }
 }
 
-/// Whether an object is there to be saved: a variable without a value is not.
+/// True if an object is saved. A variable without a value is not.
 fn saved(object: &Object) -> bool {
     !matches!(&object.value, Some(Value::Variable(variable)) if !variable.is_built())
 }
@@ -163,7 +163,7 @@ fn node(object: &Object, path: &str, ids: &HashMap<usize, usize>) -> TrackableOb
     }
 }
 
-/// Sets for each node whether it or one below it has values.
+/// Sets `has_checkpoint_values` of each node: true if the node or one of its descendants has a value.
 fn tell_values(nodes: &mut [TrackableObject]) {
     let mut holding: HashSet<usize> = (0..nodes.len()).filter(|&node| !nodes[node].attributes.is_empty()).collect();
     loop {
@@ -180,17 +180,17 @@ fn tell_values(nodes: &mut [TrackableObject]) {
     nodes.iter_mut().enumerate().for_each(|(index, node)| node.has_checkpoint_values = Some(holding.contains(&index)));
 }
 
-/// The key of the value of the object at `path`, whose names are escaped.
+/// Returns the key of the value of the object at `path`. The names in `path` are already escaped.
 fn key(path: &str) -> String {
     format!("{path}/{ATTRIBUTES}/{VARIABLE_VALUE}")
 }
 
-/// A name as a part of a key.
+/// Escapes a name for use as a part of a key.
 fn escape(name: &str) -> String {
     name.replace('.', "..").replace('/', ".S")
 }
 
-/// The key under which a TensorFlow checkpoint has the value of the variable at a path of its object graph.
+/// Returns the key under which a TensorFlow checkpoint stores the variable at a path of its object graph.
 ///
 /// ```
 /// use gradlet::checkpoint::{variable_key, variable_path};
@@ -203,14 +203,15 @@ pub fn variable_key<'n>(path: impl IntoIterator<Item = &'n str>) -> String {
     key(&path.into_iter().map(escape).collect::<Vec<_>>().join("/"))
 }
 
-/// The path of the variable whose value has this key, or `None` where it is not the key of a variable: see [`variable_key`].
+/// Returns the path of the variable whose value has this key, or `None` if `key` is not the key of a variable. The inverse of
+/// [`variable_key`].
 pub fn variable_path(key: &str) -> Option<Vec<String>> {
     let path = key.strip_suffix(VARIABLE_VALUE)?.strip_suffix('/')?.strip_suffix(ATTRIBUTES)?.strip_suffix('/')?;
-    // A zero byte stands for a dot, which another escape must not be found at.
+    // A zero byte stands for an unescaped dot meanwhile, so that the dot is not taken for the beginning of `.S`.
     Some(path.split('/').map(|name| name.replace("..", "\0").replace(".S", "/").replace('\0', ".")).collect())
 }
 
-/// A graph of the paths that the keys are.
+/// Builds an object graph for a name-based checkpoint: each key is the path of a variable.
 fn by_names(reader: &BundleReader) -> TrackableObjectGraph {
     let mut nodes = vec![TrackableObject::default()];
     for (name, _) in reader.entries() {

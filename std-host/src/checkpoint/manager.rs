@@ -1,4 +1,4 @@
-//! Folders of checkpoints.
+//! The manager of a folder of checkpoints.
 
 use super::bundle::append;
 use super::state::State;
@@ -10,13 +10,13 @@ use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 use std::time::SystemTime;
 
-/// Keeps the last checkpoints of a folder, and deletes those before them: TensorFlow's `tf.train.CheckpointManager`.
+/// A manager that keeps the last checkpoints of a folder and deletes older ones: TensorFlow's `tf.train.CheckpointManager`.
 ///
-/// They are called `ckpt-1`, `ckpt-2` and so on; the file `checkpoint` beside them says which there are. TensorFlow can go on with the
-/// folder, and a manager with TensorFlow's. One program at a time may save there.
+/// The checkpoints are called `ckpt-1`, `ckpt-2`, and so on. The file `checkpoint` beside them lists them. TensorFlow can continue
+/// with such a folder, and this manager can continue with TensorFlow's. Only one program at a time may save to a folder.
 ///
-/// A save is whole or did not happen, whenever the program or the computer stops: the file `checkpoint` names a checkpoint only once that
-/// is on the disk, and older ones are deleted only after that.
+/// A save is atomic, even if the program or the computer stops. The file `checkpoint` names a new checkpoint only after the
+/// checkpoint is on the disk. Older checkpoints are deleted only after that.
 ///
 /// ```
 /// use gradlet::checkpoint::{Checkpoint, CheckpointManager};
@@ -35,6 +35,7 @@ use std::time::SystemTime;
 /// assert!(manager.latest_checkpoint().unwrap().ends_with("ckpt-3"));
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
+#[doc(alias = "tf.train.CheckpointManager")]
 pub struct CheckpointManager<'a> {
     checkpoint: Checkpoint<'a>,
     directory: PathBuf,
@@ -44,34 +45,34 @@ pub struct CheckpointManager<'a> {
     interval: Option<Interval>,
     init_fn: Option<Box<dyn Fn() -> Result<()> + 'a>>,
     latest: Option<PathBuf>,
-    /// What may be deleted one day, the oldest first, and when it was saved.
+    /// The checkpoints that may be deleted later, oldest first, each with the time of its save.
     kept: Vec<(PathBuf, f64)>,
     last_preserved: f64,
     clock: fn() -> f64,
 }
 
-/// Checkpoints that are some steps apart.
+/// Settings of [`CheckpointManager::checkpoint_interval`].
 struct Interval {
     step_counter: Variable,
     steps: i64,
     last: Option<i64>,
 }
 
-/// Whether two paths are of one folder.
+/// True if two paths name the same folder.
 fn same(one: &Path, other: &Path) -> bool {
     one == other || one.canonicalize().is_ok_and(|one| other.canonicalize().is_ok_and(|other| one == other))
 }
 
-/// Seconds since 1970.
+/// Returns the time in seconds since 1970.
 fn now() -> f64 {
     SystemTime::UNIX_EPOCH.elapsed().map_or(0.0, |time| time.as_secs_f64())
 }
 
 impl<'a> CheckpointManager<'a> {
-    /// Manages the checkpoints of `directory`, which need not exist yet: those that its file `checkpoint` names, and new ones. Keeps so
-    /// many; with `None`, all.
+    /// Creates a manager for `directory`, which need not exist yet. The manager continues with the checkpoints that the folder's
+    /// file `checkpoint` names. It keeps the last `max_to_keep` checkpoints, or all of them for `None`.
     ///
-    /// Fails where `max_to_keep` is 0, and where the file `checkpoint` is damaged.
+    /// Fails if `max_to_keep` is 0 or the file `checkpoint` is damaged.
     pub fn new(
         checkpoint: Checkpoint<'a>,
         directory: impl Into<PathBuf>,
@@ -94,7 +95,7 @@ impl<'a> CheckpointManager<'a> {
             init_fn: None,
             latest: None,
             kept: Vec::new(),
-            // So that what is saved at once is later.
+            // One second earlier, so that a checkpoint saved immediately counts as later.
             last_preserved: clock() - 1.0,
             clock,
         };
@@ -104,11 +105,12 @@ impl<'a> CheckpointManager<'a> {
         Ok(manager)
     }
 
-    /// Goes on with what the folder has. A clock that was set back makes no checkpoint older than it is.
+    /// Continues with the checkpoints that the folder already has. Times in the future, left by a clock that was set back, become
+    /// the present time.
     fn recover(&mut self, state: State) {
         let now = (self.clock)();
         let State { model_checkpoint_path, all_model_checkpoint_paths: paths, all_model_checkpoint_timestamps: mut times, .. } = state;
-        // A folder can be named in several ways: its own checkpoints are named in that of this manager.
+        // A folder can have several paths. Checkpoints in this folder are named with the manager's own path of it.
         let own = |path: PathBuf| match (path.parent(), path.file_name()) {
             (Some(folder), Some(name)) if same(folder, &self.directory) => self.directory.join(name),
             _ => path,
@@ -123,70 +125,73 @@ impl<'a> CheckpointManager<'a> {
         self.kept = kept.filter(|(_, time)| *time > self.last_preserved).collect();
     }
 
-    /// What files are called before their number: `ckpt`, if it is not given.
+    /// Sets the file name in front of the number. The default is `ckpt`.
     pub fn checkpoint_name(self, checkpoint_name: impl Into<String>) -> Self {
         CheckpointManager { checkpoint_name: checkpoint_name.into(), ..self }
     }
 
-    /// A checkpoint that is no longer among the last ones is kept for good if it was saved at least so many hours after the last one that
-    /// was kept for good.
+    /// Keeps some old checkpoints permanently. A checkpoint that would be deleted is preserved if it was saved at least `hours`
+    /// hours after the last preserved one.
     pub fn keep_checkpoint_every_n_hours(self, hours: f64) -> Self {
         CheckpointManager { keep_checkpoint_every_n_hours: Some(hours), ..self }
     }
 
-    /// Has [`save_if_due`](CheckpointManager::save_if_due) wait until `step_counter`, an i64, is so many steps past the last checkpoint.
+    /// Makes [`save_if_due`](CheckpointManager::save_if_due) wait until `step_counter`, an i64, is at least `steps` past the
+    /// last checkpoint.
     pub fn checkpoint_interval(self, step_counter: &Variable, steps: i64) -> Self {
         let interval = Interval { step_counter: step_counter.clone(), steps, last: None };
         CheckpointManager { interval: Some(interval), ..self }
     }
 
-    /// What [`restore_or_initialize`](CheckpointManager::restore_or_initialize) does where there is no checkpoint.
+    /// Sets the function that [`restore_or_initialize`](CheckpointManager::restore_or_initialize) calls if there is no checkpoint.
     pub fn init_fn(self, init_fn: impl Fn() -> Result<()> + 'a) -> Self {
         CheckpointManager { init_fn: Some(Box::new(init_fn)), ..self }
     }
 
-    /// The folder.
+    /// Returns the folder.
     pub fn directory(&self) -> &Path {
         &self.directory
     }
 
-    /// What is saved.
+    /// Returns the checkpoint that the manager saves and restores.
     pub fn checkpoint(&self) -> &Checkpoint<'a> {
         &self.checkpoint
     }
 
-    /// The latest checkpoint that was saved, here or by who had the folder before.
+    /// Returns the prefix of the latest checkpoint, saved by this manager or by an earlier one of the same folder.
     pub fn latest_checkpoint(&self) -> Option<&Path> {
         self.latest.as_deref()
     }
 
-    /// The checkpoints that are kept, the oldest first. Those that are kept for good are not among them.
+    /// Returns the prefixes of the checkpoints that are kept, oldest first. Preserved checkpoints, which are never deleted, are
+    /// not included.
     pub fn checkpoints(&self) -> Vec<&Path> {
         self.kept.iter().map(|(path, _)| path.as_path()).collect()
     }
 
-    /// Saves the next checkpoint, whose number counts how often the checkpoint was saved, and deletes those that are too many. Gives the
-    /// prefix of its files.
+    /// Saves the next checkpoint and deletes the oldest ones that are too many. The number of the checkpoint counts its saves.
+    /// Returns the prefix of the new files.
     ///
-    /// A file that cannot be deleted stays, and is told on stderr. Fails where the files of the new checkpoint cannot be written; those
-    /// before stay as they were.
+    /// If an old file cannot be deleted, it stays and a message goes to stderr. Fails if the files of the new checkpoint cannot be
+    /// written; earlier checkpoints then stay as they were.
     pub fn save(&mut self) -> FileResult<PathBuf> {
         self.save_as(None)
     }
 
-    /// Saves the checkpoint of this number, such as that of a batch: TensorFlow's `save(checkpoint_number=…)`. As
-    /// [`save`](CheckpointManager::save) otherwise.
+    /// Saves the checkpoint under a given number, such as the number of the batch: TensorFlow's `save(checkpoint_number=…)`.
+    /// Otherwise works as [`save`](CheckpointManager::save).
     ///
-    /// One that has this number already is written anew, and is the latest then.
+    /// An existing checkpoint with this number is overwritten and becomes the latest.
     #[doc(alias = "checkpoint_number")]
     pub fn save_with_checkpoint_number(&mut self, checkpoint_number: u64) -> FileResult<PathBuf> {
         self.save_as(Some(checkpoint_number))
     }
 
-    /// Saves the next checkpoint if the step counter is far enough past the last one, or if none was saved yet: TensorFlow's `save` with a
-    /// `checkpoint_interval`. Without [an interval](CheckpointManager::checkpoint_interval) always.
+    /// Saves the next checkpoint if none was saved yet or if the step counter is far enough past the last one. Returns the prefix
+    /// if it saved. This is TensorFlow's `save` with a `checkpoint_interval`. Without [an
+    /// interval](CheckpointManager::checkpoint_interval), it always saves.
     ///
-    /// Fails as [`save`](CheckpointManager::save), and where the step counter is no i64.
+    /// Fails as [`save`](CheckpointManager::save), and if the step counter is not an i64.
     pub fn save_if_due(&mut self) -> Result<Option<PathBuf>> {
         if let Some(interval) = &self.interval {
             let step = interval.step()?;
@@ -208,7 +213,7 @@ impl<'a> CheckpointManager<'a> {
         self.kept.retain(|(path, _)| *path != prefix);
         self.kept.push((prefix.clone(), (self.clock)()));
         self.latest = Some(prefix.clone());
-        // What is deleted stays listed until it is gone: whoever goes on after a crash deletes the rest of it.
+        // Checkpoints stay listed until their files are deleted. After a crash, the next manager can therefore delete the rest.
         self.record()?;
         if self.sweep() {
             self.record()?;
@@ -217,7 +222,7 @@ impl<'a> CheckpointManager<'a> {
         Ok(prefix)
     }
 
-    /// Deletes or preserves what is too much. Says whether there was something.
+    /// Deletes or preserves the checkpoints beyond `max_to_keep`. Returns true if there were any.
     fn sweep(&mut self) -> bool {
         let too_many = self.max_to_keep.map_or(0, |max_to_keep| self.kept.len().saturating_sub(max_to_keep));
         for (path, time) in self.kept.drain(..too_many) {
@@ -242,8 +247,8 @@ impl<'a> CheckpointManager<'a> {
         state.write(&self.directory)
     }
 
-    /// Restores the latest checkpoint, and gives the prefix of its files. Where there is none, calls
-    /// [`init_fn`](CheckpointManager::init_fn).
+    /// Restores the latest checkpoint and returns the prefix of its files. If there is none, calls
+    /// [`init_fn`](CheckpointManager::init_fn) and returns `None`.
     ///
     /// Fails as [`Checkpoint::restore`].
     pub fn restore_or_initialize(&mut self) -> Result<Option<PathBuf>> {
@@ -264,7 +269,7 @@ impl Interval {
     }
 }
 
-/// Deletes the files of a checkpoint: the index first, without which it is none.
+/// Deletes the files of a checkpoint. The index goes first: without it, the remaining files are not a checkpoint.
 fn delete(prefix: &Path) {
     let told = |path: &Path| match remove(path) {
         Err(error) if error.kind() != ErrorKind::NotFound => eprintln!("{}: cannot be deleted: {error}", path.display()),
@@ -279,7 +284,7 @@ fn delete(prefix: &Path) {
     }
 }
 
-/// Whether a file's name ends in `.data-?????-of-?????` after the prefix.
+/// True if `ending`, the part of a file name after the prefix, has the form `.data-?????-of-?????`.
 fn is_data(ending: &[u8]) -> bool {
     ending.len() == ".data-00000-of-00001".len() && ending.starts_with(b".data-") && &ending[11..15] == b"-of-"
 }
@@ -304,7 +309,7 @@ mod tests {
         path.to_str().unwrap().rsplit_once('-').unwrap().1.parse().unwrap()
     }
 
-    /// The numbers that the manager keeps, those that the folder has, and when the last one was preserved.
+    /// Returns the numbers that the manager keeps, the numbers that the folder has, and the time of the last preserved checkpoint.
     fn kept(manager: &CheckpointManager<'_>) -> (Vec<u32>, Vec<u32>, f64) {
         let entries = manager.directory().read_dir().unwrap().map(|entry| entry.unwrap().path());
         let indices = entries.filter(|path| path.extension().is_some_and(|ending| ending == "index"));
@@ -313,7 +318,7 @@ mod tests {
         (manager.checkpoints().into_iter().map(number).collect(), there, manager.last_preserved)
     }
 
-    /// What TensorFlow 2.21 keeps at these times.
+    /// The expected lists are those of TensorFlow 2.21 for saves at these times.
     #[test]
     fn keeps_a_checkpoint_every_hour() {
         let folder = tempfile::tempdir().unwrap();
@@ -343,7 +348,7 @@ mod tests {
                       all_model_checkpoint_timestamps: 23500.0\nlast_preserved_timestamp: 19000.0\n";
         assert_eq!(state, wanted);
 
-        // The clock was set back, a little and then to before all that is there.
+        // The clock is set back: first a little, then to a time before all checkpoints.
         at(20_000);
         let mut two = manager(folder.path(), 2);
         two.restore_or_initialize().unwrap();
@@ -362,7 +367,7 @@ mod tests {
         assert_eq!(kept(&three), (vec![3], vec![3, 4, 7, 10, 11], 5_000.0));
     }
 
-    /// A save is not lost because something else is in the way.
+    /// A save succeeds even if an old file cannot be deleted.
     #[test]
     fn a_file_that_cannot_be_deleted_stays() {
         let folder = tempfile::tempdir().unwrap();
@@ -377,7 +382,7 @@ mod tests {
         manager.save().unwrap();
     }
 
-    /// A save that was killed leaves a temporary file, which does not stay for ever.
+    /// The temporary files of a killed save are deleted by a later save, once they are old.
     #[test]
     fn what_a_killed_save_left_goes_away() {
         let folder = tempfile::tempdir().unwrap();

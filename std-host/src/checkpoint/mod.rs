@@ -1,8 +1,8 @@
-//! Checkpoints: what training has reached, in files that TensorFlow reads and writes too.
+//! Checkpoints: the values of variables during training, in TensorFlow's file format.
 //!
-//! A [`Checkpoint`] is of named objects, whose variables it saves and restores: models, optimizers, numbers, positions in datasets. The
-//! files are TensorFlow's, so `tf.train.Checkpoint` restores what gradlet saved, and the other way round: objects have the names that
-//! TensorFlow gives them, a [`Sequential`](crate::layers::Sequential) those of Keras's.
+//! A [`Checkpoint`] saves and restores named objects: models, optimizers, numbers, positions in datasets. The files are compatible
+//! with TensorFlow: `tf.train.Checkpoint` restores the files that gradlet saved, and gradlet restores TensorFlow's. Objects have
+//! the same names as in TensorFlow. A [`Sequential`](crate::layers::Sequential) has the names that Keras uses.
 
 pub mod bundle;
 #[cfg(test)]
@@ -32,7 +32,7 @@ use std::fmt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-/// Named objects, to be saved and restored together: TensorFlow's `tf.train.Checkpoint`.
+/// A set of named objects that are saved and restored together: TensorFlow's `tf.train.Checkpoint`.
 ///
 /// ```
 /// use gradlet::checkpoint::Checkpoint;
@@ -60,8 +60,10 @@ use std::sync::Arc;
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 ///
-/// An object is whatever is a [`Module`]: by reference, or by value where it is a handle. Under the name "" its parts are objects of their
-/// own, as with `tf.train.Checkpoint(root)`. Numbers that are no variables are in a [`Cell`](std::cell::Cell) or atomic.
+/// An object is any [`Module`]: a reference to one, or a cheap handle by value. An object with the name "" is not a node of its
+/// own; its parts are added directly, as with `tf.train.Checkpoint(root)`. A number that is not a variable is stored in a
+/// [`Cell`](std::cell::Cell) or an atomic.
+#[doc(alias = "tf.train.Checkpoint")]
 pub struct Checkpoint<'a> {
     objects: Vec<(String, Box<dyn Module + 'a>)>,
     save_counter: Variable,
@@ -74,20 +76,20 @@ impl Default for Checkpoint<'_> {
 }
 
 impl<'a> Checkpoint<'a> {
-    /// Of no objects yet.
+    /// Creates a checkpoint without objects.
     pub fn new() -> Checkpoint<'a> {
         Checkpoint { objects: Vec::new(), save_counter: Variable::untrained("save_counter") }
     }
 
-    /// The same with `object` under this name, which it has to have when it is restored, too.
+    /// Adds `object` under a name. The same name is needed to restore it.
     pub fn with(mut self, name: &str, object: impl Module + 'a) -> Checkpoint<'a> {
         self.objects.push((name.into(), Box::new(object)));
-        // TensorFlow's are in the order of their names.
+        // TensorFlow sorts the objects by name.
         self.objects.sort_by(|(one, _), (other, _)| one.cmp(other));
         self
     }
 
-    /// How often [`Checkpoint::save`] saved these objects, in this program and in those that it was restored from.
+    /// Returns the number of times that [`Checkpoint::save`] saved these objects. Saves before a restore are included.
     pub fn save_counter(&self) -> Result<i64> {
         if self.save_counter.is_built() { scope().read(&self.save_counter)?.item() } else { Ok(0) }
     }
@@ -98,11 +100,11 @@ impl<'a> Checkpoint<'a> {
         scope().assign(&self.save_counter, &count)
     }
 
-    /// Writes the objects' values to `prefix.index` and `prefix.data-00000-of-00001`, from 64 MiB on two such files, whole or not at all:
-    /// if files of this prefix are there, they stay as they are until the new ones take their place in one moment. A folder that is
-    /// missing is made. Gives the prefix.
+    /// Writes the values of the objects to `prefix.index` and `prefix.data-00000-of-00001`. From 64 MiB on, there are two data
+    /// files. The write is atomic: existing files with this prefix stay as they are until the new files replace them in a single
+    /// step. A missing folder is created. Returns the prefix.
     ///
-    /// Variables without a value are left out. Fails where two values have one name, and where the files cannot be written.
+    /// Variables without a value are left out. Fails if two values have the same name or the files cannot be written.
     pub fn write(&self, prefix: impl AsRef<Path>) -> FileResult<PathBuf> {
         let prefix = prefix.as_ref();
         let of_model = |error| FileError::model(prefix, error);
@@ -129,8 +131,8 @@ impl<'a> Checkpoint<'a> {
         Ok(prefix.into())
     }
 
-    /// [`Checkpoint::write`] to `prefix-N`, where N is how often these objects were saved, this time included; then the folder's file
-    /// `checkpoint` names it as the latest. Gives `prefix-N`.
+    /// Calls [`Checkpoint::write`] with `prefix-N`, where N is the number of saves of these objects, this one included. Then the
+    /// folder's file `checkpoint` names it as the latest checkpoint. Returns `prefix-N`.
     pub fn save(&self, prefix: impl AsRef<Path>) -> FileResult<PathBuf> {
         let prefix = prefix.as_ref();
         self.counted(prefix, |count| {
@@ -143,7 +145,7 @@ impl<'a> Checkpoint<'a> {
         })
     }
 
-    /// Counts what `save` saves, which is given the number; if it fails, the count stays as it was.
+    /// Increments the save counter and calls `save` with the new count. If `save` fails, the counter is reset.
     fn counted<R>(&self, prefix: &Path, save: impl FnOnce(i64) -> FileResult<R>) -> FileResult<R> {
         let of_model = |error| FileError::model(prefix, error);
         let before = self.save_counter().map_err(of_model)?;
@@ -156,11 +158,12 @@ impl<'a> Checkpoint<'a> {
         saved
     }
 
-    /// Restores the objects' values from what [`Checkpoint::write`] wrote: those of variables that have one at once, all or none of them,
-    /// those of others when they are created. What `prefix` does not hold stays as it is; the [`Status`] tells.
+    /// Restores the values of the objects from files that [`Checkpoint::write`] wrote. Variables that exist are set immediately,
+    /// all or none of them. Other variables get their values when they are created. An object without a value in the files stays as
+    /// it is; the [`Status`] reports it.
     ///
-    /// Fails, and changes nothing, where the files are missing or damaged, and where a value has another element type or shape than its
-    /// variable.
+    /// Fails if the files are missing or damaged, or if a value differs from its variable in element type or shape. Nothing is
+    /// changed then.
     pub fn read(&self, prefix: impl AsRef<Path>) -> FileResult<Status<'_, 'a>> {
         let prefix = prefix.as_ref();
         let reader = BundleReader::open(prefix)?;
@@ -173,7 +176,7 @@ impl<'a> Checkpoint<'a> {
         Ok(Status::new(self, source))
     }
 
-    /// [`Checkpoint::read`] for what [`Checkpoint::save`] wrote: the next `save` goes on counting from there.
+    /// Calls [`Checkpoint::read`] for files that [`Checkpoint::save`] wrote. The next `save` continues to count from the restored number.
     pub fn restore(&self, prefix: impl AsRef<Path>) -> FileResult<Status<'_, 'a>> {
         let prefix = prefix.as_ref();
         let reader = BundleReader::open(prefix)?;
@@ -198,7 +201,7 @@ impl fmt::Debug for Checkpoint<'_> {
     }
 }
 
-/// Values are read and set outside of every tape and trace.
+/// Returns a scope outside of every tape and trace. Checkpoints read and set variables in it.
 fn scope() -> Eager {
     Eager::new(&crate::compute::devices::cpu())
 }

@@ -1,36 +1,36 @@
-//! The objects of a program, as checkpoints see them: one in another, each under a name.
+//! The objects of a program as a tree of names, which checkpoints save and restore.
 
 use gradlet_core::layers::{Later, Module, State, Visitor};
 use gradlet_core::{Error, Result, Tensor, Variable};
 
-/// A tree of objects, found by a walk through modules. Object 0 is the root; the others are numbered as the walk met them first, which
-/// another walk does too as long as nothing was added.
+/// A tree of objects, found by visiting modules. Object 0 is the root. The others are numbered in the order of the first visit.
+/// Another visit finds the same numbers as long as no object was added.
 pub struct Objects {
     pub all: Vec<Object>,
 }
 
-/// An object: others in it, and its value.
+/// An object: its named children and its value.
 #[derive(Default)]
 pub struct Object {
     pub children: Vec<(String, usize)>,
     pub value: Option<Value>,
 }
 
-/// What an object holds itself.
+/// The value of a single object.
 pub enum Value {
     Variable(Variable),
     State(Tensor),
 }
 
-/// What a walk does with what is no variable.
+/// Callbacks of a visit for objects that are not variables.
 pub trait Walker {
-    /// Object number `object` is `state`.
+    /// Called for object number `object`, which holds `state`.
     fn state(&mut self, object: usize, state: &dyn State) -> Result<()> {
         let _ = (object, state);
         Ok(())
     }
 
-    /// Object number `object` will have more in it.
+    /// Called for object number `object`, which will get more children later.
     fn later(&mut self, object: usize, later: &Later) {
         let _ = (object, later);
     }
@@ -39,20 +39,20 @@ pub trait Walker {
 impl Walker for () {}
 
 impl Objects {
-    /// The objects in `root`: under TensorFlow's names, or with `own_paths` under those of gradlet.
+    /// Finds the objects in `root`: under TensorFlow's names, or under gradlet's own paths if `own_paths` is true.
     ///
-    /// Fails where two values have one place, where a state has no value, and where `walker` fails.
+    /// Fails if two values have the same place, if a state has no value, or if `walker` fails.
     pub fn of(root: &dyn Module, own_paths: bool, walker: &mut dyn Walker) -> Result<Objects> {
         let mut walk = Walk { objects: vec![Object::default()], own_paths, at: 0, path: Vec::new(), walker, result: Ok(()) };
         root.visit(&mut walk);
         walk.result.map(|()| Objects { all: walk.objects })
     }
 
-    /// Where object number `object` is: the names from the root on.
+    /// Returns the path of object number `object`: the names from the root, separated by `/`.
     pub fn path(&self, object: usize) -> String {
         let mut names: Vec<&str> = Vec::new();
         let mut at = object;
-        // A parent was met before its children.
+        // A parent always has a lower number than its children.
         while at > 0 {
             let parent = (0..at).find_map(|parent| {
                 let named = self.all[parent].children.iter().find(|(_, child)| *child == at)?;
@@ -86,7 +86,7 @@ impl Walk<'_> {
         }
     }
 
-    /// Keeps the first error, with its place.
+    /// Keeps the first error, with the path of its object.
     fn fail(&mut self, error: Error) {
         if self.result.is_ok() {
             self.result = Err(error.context(format!("object {:?}", self.path.join("/"))));

@@ -1,4 +1,4 @@
-//! How values get from a checkpoint into variables: at once, or when these are created.
+//! The restoring of values from a checkpoint into variables: immediately, or when a variable is created.
 
 use super::bundle::{BundleReader, Entry, dtype_name};
 use super::graph::Graph;
@@ -13,10 +13,10 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread;
 
-/// From so many bytes on, two threads read.
+/// Minimum size, in bytes, from which two threads read.
 const LARGE: u64 = 64 << 20;
 
-/// A checkpoint that values come from, and which of them arrived.
+/// A checkpoint as the source of values, with the keys of the values that were already restored.
 #[derive(Clone)]
 pub struct SavedValues {
     pub reader: BundleReader,
@@ -25,7 +25,7 @@ pub struct SavedValues {
 }
 
 impl SavedValues {
-    /// Whether the value under this key is that of a variable now.
+    /// True if the value under this key was already restored into a variable.
     pub fn has_arrived(&self, key: &str) -> bool {
         self.arrived.lock().unwrap_or_else(PoisonError::into_inner).contains(key)
     }
@@ -34,7 +34,7 @@ impl SavedValues {
         self.arrived.lock().unwrap_or_else(PoisonError::into_inner).insert(key.into());
     }
 
-    /// Checks that the value under `key` is of this type.
+    /// Checks that the value under `key` has this type.
     fn fits(&self, key: &str, place: &str, wanted: TensorType) -> FileResult<()> {
         let Some(entry) = self.reader.entry(key) else {
             return Err(self.error(format!("the object graph names {key:?}, which is not there")));
@@ -52,7 +52,7 @@ impl SavedValues {
         Ok(())
     }
 
-    /// Gives each variable the value under its key.
+    /// Reads into each variable the value under its key.
     fn fill(&self, variables: &[(Variable, String)]) -> FileResult<()> {
         self.each(variables, |variable, key| {
             let read = variable.write(|bytes| self.reader.read_into(key, bytes));
@@ -62,7 +62,7 @@ impl SavedValues {
         })
     }
 
-    /// Does `work` for each variable and its key: on two threads, where there is much of it.
+    /// Calls `work` for each variable and its key, on two threads if the values are large.
     fn each(&self, variables: &[(Variable, String)], work: impl Fn(&Variable, &str) -> FileResult<()> + Sync) -> FileResult<()> {
         let next = AtomicUsize::new(0);
         let run = || {
@@ -86,7 +86,7 @@ impl SavedValues {
         FileError::new(self.reader.prefix(), text)
     }
 
-    /// Lets the variables of `objects` that have no value yet begin with what stands in the same places.
+    /// Registers saved values as the first values of those variables of `objects` that have no value yet.
     fn promise(&self, objects: &Objects, matching: &[Option<usize>]) {
         for (object, saved) in objects.all.iter().zip(matching) {
             let key = saved.and_then(|saved| self.graph.key(saved));
@@ -97,7 +97,7 @@ impl SavedValues {
     }
 }
 
-/// The value of a variable that is not created yet.
+/// The first value of a variable that is not created yet.
 struct Promise {
     source: SavedValues,
     key: String,
@@ -123,20 +123,20 @@ impl Waiting for Expected {
         let objects = Objects::of(module, self.source.graph.own_paths(), &mut ())?;
         let matching = self.source.graph.matching(&objects, self.object);
         self.source.promise(&objects, &matching);
-        // A variable may have been created without a promise: only what waits here knows it.
+        // A variable may have been created before its promise was registered. It is set here.
         let values = check(&self.source, &objects, &matching)?;
         Ok(self.source.fill(&values.variables)?)
     }
 }
 
-/// Gives the objects in `root` what `reader` has for them.
+/// Restores into the objects in `root` the values that `reader` has for them.
 pub fn restore(root: &dyn Module, reader: &BundleReader, graph: &Arc<Graph>) -> FileResult<SavedValues> {
     let source = SavedValues { reader: reader.clone(), graph: graph.clone(), arrived: Arc::default() };
     let of_model = |error| FileError::model(reader.prefix(), error);
     let objects = Objects::of(root, graph.own_paths(), &mut ()).map_err(of_model)?;
     let matching = graph.matching(&objects, 0);
     let Checked { variables, states } = check(&source, &objects, &matching)?;
-    // A state may refuse its value: the variables are as they were then.
+    // A state may refuse its value. States are set first, so that an error leaves the variables unchanged.
     let mut setting = Setting { source: &source, matching: &matching, states };
     Objects::of(root, graph.own_paths(), &mut setting).map_err(of_model)?;
     source.fill(&variables)?;
@@ -144,15 +144,15 @@ pub fn restore(root: &dyn Module, reader: &BundleReader, graph: &Arc<Graph>) -> 
     Ok(source)
 }
 
-/// What can be set at once.
+/// Checked values that can be set immediately.
 struct Checked {
-    /// Each with the key of its value.
+    /// The variables, each with the key of its value.
     variables: Vec<(Variable, String)>,
-    /// The new values with their keys, by object.
+    /// The new values of the states by object number, each with its key.
     states: HashMap<usize, (String, Tensor)>,
 }
 
-/// Finds, and checks, the values of those in `objects` that can be set at once and were not yet.
+/// Finds and checks the values that can be set now and have not arrived yet. Includes the checksums of the variables' values.
 fn check(source: &SavedValues, objects: &Objects, matching: &[Option<usize>]) -> FileResult<Checked> {
     let (mut variables, mut states, mut known) = (Vec::new(), HashMap::new(), HashSet::new());
     for (index, object) in objects.all.iter().enumerate() {
@@ -175,7 +175,7 @@ fn check(source: &SavedValues, objects: &Objects, matching: &[Option<usize>]) ->
     Ok(Checked { variables, states })
 }
 
-/// Sets the states, and waits for what comes later.
+/// A visit that restores states and registers for objects that are created later.
 struct Setting<'s> {
     source: &'s SavedValues,
     matching: &'s [Option<usize>],

@@ -1,4 +1,4 @@
-//! The file `checkpoint`: which checkpoints a folder has, and which is the latest.
+//! The file `checkpoint`, which lists the checkpoints of a folder and names the latest.
 
 use super::bundle::append;
 use super::text::{Problem, Tokens, escape};
@@ -9,12 +9,12 @@ use std::fmt::Write;
 use std::io::ErrorKind;
 use std::path::{Component, Path, PathBuf};
 
-/// The latest checkpoint of a folder: the prefix of its files, such as `save/ckpt-3`. TensorFlow's `tf.train.latest_checkpoint`.
+/// Returns the prefix of the latest checkpoint of a folder, such as `save/ckpt-3`. TensorFlow's `tf.train.latest_checkpoint`.
 ///
-/// Gives `None` where the folder has no file `checkpoint`, and where the files of the checkpoint that it names are gone.
+/// Returns `None` if the folder has no file `checkpoint`, or if the files of the checkpoint that it names are missing.
 ///
-/// Fails where the file `checkpoint` is damaged. (TensorFlow warns of some damage and goes on as if there were no checkpoint, so
-/// training would begin anew.)
+/// Fails if the file `checkpoint` is damaged. For some damage, TensorFlow only warns and continues as if there were no checkpoint;
+/// training would then begin again.
 ///
 /// ```
 /// use gradlet::checkpoint::{State, latest_checkpoint};
@@ -31,24 +31,26 @@ pub fn latest_checkpoint(directory: impl AsRef<Path>) -> FileResult<Option<PathB
     Ok(latest.filter(|prefix| append(prefix, ".index").exists() || prefix.exists()))
 }
 
-/// What the file `checkpoint` says: TensorFlow's `CheckpointState`. Paths are those of the program; the file holds them as seen from
-/// its folder.
+/// Contents of the file `checkpoint`: TensorFlow's `CheckpointState`. The paths here are valid in the program. In the file they are
+/// relative to its folder.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct State {
-    /// The latest checkpoint.
+    /// Prefix of the latest checkpoint.
     pub model_checkpoint_path: PathBuf,
-    /// The checkpoints that are kept, the latest one last.
+    /// Prefixes of the checkpoints that are kept, the latest one last.
     pub all_model_checkpoint_paths: Vec<PathBuf>,
-    /// When each of them was saved, in seconds since 1970; none where only the names are known.
+    /// Time of the save of each of these checkpoints, in seconds since 1970. Empty if the times are unknown.
     pub all_model_checkpoint_timestamps: Vec<f64>,
-    /// When the last checkpoint was saved that is kept for good, in seconds since 1970; 0 where there is none.
+    /// Time of the save of the last preserved checkpoint, in seconds since 1970; 0 if there is none. Preserved checkpoints are
+    /// never deleted.
     pub last_preserved_timestamp: f64,
 }
 
 impl State {
-    /// The state of a folder: TensorFlow's `tf.train.get_checkpoint_state`. `None` where it has no file `checkpoint`.
+    /// Reads the state of a folder: TensorFlow's `tf.train.get_checkpoint_state`. Returns `None` if the folder has no file
+    /// `checkpoint`.
     ///
-    /// Fails where the file is damaged or names no checkpoint.
+    /// Fails if the file is damaged or names no checkpoint.
     pub fn read(directory: &Path) -> FileResult<Option<State>> {
         let path = directory.join("checkpoint");
         let bytes = match std::fs::read(&path) {
@@ -69,9 +71,9 @@ impl State {
         Ok(Some(state))
     }
 
-    /// Writes the state of a folder, whole or not at all. Once this returns, it is on the disk.
+    /// Writes the state of a folder atomically. The file is on the disk when this function returns.
     ///
-    /// Fails where a path is not UTF-8, where there are times but not as many as checkpoints, and where the file cannot be written.
+    /// Fails if a path is not UTF-8, if the number of times is neither 0 nor the number of checkpoints, or if the file cannot be written.
     pub fn write(&self, directory: &Path) -> FileResult<()> {
         let path = directory.join("checkpoint");
         let (paths, times) = (&self.all_model_checkpoint_paths, &self.all_model_checkpoint_timestamps);
@@ -83,7 +85,7 @@ impl State {
         write_whole(&path, self.text(&seen(&self.model_checkpoint_path)?, &paths).as_bytes())
     }
 
-    /// Writes the state of a folder of which no times are known: the latest checkpoint and all that are kept, as [`State::write`].
+    /// Writes the state of a folder without times, from the latest checkpoint and all that are kept. Fails as [`State::write`].
     pub fn update(directory: &Path, latest: &Path, all: &[PathBuf]) -> FileResult<()> {
         let state = State { model_checkpoint_path: latest.into(), all_model_checkpoint_paths: all.into(), ..State::default() };
         state.write(directory)
@@ -102,7 +104,7 @@ impl State {
         text
     }
 
-    /// The fields as they stand in the text. Of one that stands there twice, the last counts.
+    /// Parses the fields in the text. If a field occurs twice, the last value counts.
     fn parse(text: &str) -> Result<State, Problem> {
         let mut tokens = Tokens::new(text)?;
         let mut state = State::default();
@@ -135,7 +137,7 @@ impl State {
     }
 }
 
-/// A path as seen from a folder.
+/// Returns a path relative to a folder.
 fn relative(path: &Path, folder: &Path) -> Result<String, String> {
     let (path, folder) = (normal(path)?, normal(folder)?);
     let common = path.components().zip(folder.components()).take_while(|(path, folder)| path == folder).count();
@@ -144,7 +146,7 @@ fn relative(path: &Path, folder: &Path) -> Result<String, String> {
     relative.into_os_string().into_string().map_err(|_| "the path is not UTF-8, which the file \"checkpoint\" has to be".into())
 }
 
-/// The path from the root, without `..`.
+/// Returns the absolute path, without `..`.
 fn normal(path: &Path) -> Result<PathBuf, String> {
     let path = std::path::absolute(Path::new(".").join(path)).map_err(|error| error.to_string())?;
     Ok(path.components().fold(PathBuf::new(), |mut normal, part| {

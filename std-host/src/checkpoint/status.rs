@@ -1,4 +1,4 @@
-//! What became of a restored checkpoint.
+//! The result of restoring a checkpoint.
 
 use super::Checkpoint;
 use super::objects::{Objects, Value};
@@ -6,8 +6,8 @@ use super::restore::SavedValues;
 use gradlet_core::{Error, Result};
 use std::fmt;
 
-/// What a checkpoint held and what its objects took of it, to be asked whenever it should be known: variables may be created, and get
-/// their values, long after [`Checkpoint::restore`].
+/// Report of the values of a checkpoint that were restored, and of those that were not. It can be asked at any time: variables may
+/// be created, and get their values, long after [`Checkpoint::restore`].
 pub struct Status<'c, 'a> {
     checkpoint: &'c Checkpoint<'a>,
     source: SavedValues,
@@ -18,8 +18,8 @@ impl<'c, 'a> Status<'c, 'a> {
         Status { checkpoint, source }
     }
 
-    /// Fails where a value of the checkpoint has no variable yet, and where [`Status::assert_existing_objects_matched`] does. The error
-    /// names what is missing or left over.
+    /// Checks that every value of the checkpoint was restored into an object. Also does the check of
+    /// [`Status::assert_existing_objects_matched`]. The error names the values that are missing or left over.
     pub fn assert_consumed(&self) -> Result<&Self> {
         let left_over = self.left_over()?;
         if let Some(first) = left_over.first() {
@@ -30,8 +30,8 @@ impl<'c, 'a> Status<'c, 'a> {
         self.assert_existing_objects_matched()
     }
 
-    /// Fails where a variable, or another value, of the objects is not in the checkpoint; those without a value do not count. The error
-    /// names it.
+    /// Checks that the checkpoint has a value for every variable, and every other value, of the objects. Variables without a value
+    /// do not count. The error names the missing ones.
     pub fn assert_existing_objects_matched(&self) -> Result<&Self> {
         let missing = self.missing()?;
         match missing.first() {
@@ -45,19 +45,20 @@ impl<'c, 'a> Status<'c, 'a> {
         }
     }
 
-    /// Fails where nothing in the checkpoint is for one of its objects. As in TensorFlow, the checkpoint's own counter is one of them.
+    /// Checks that at least one value of the checkpoint belongs to one of its objects. As in TensorFlow, the checkpoint's own
+    /// counter is one of the objects.
     pub fn assert_nontrivial_match(&self) -> Result<&Self> {
         let (_, matching) = self.matching()?;
         let found = matching.into_iter().flatten().any(|saved| self.source.graph.key(saved).is_some());
         if found { Ok(self) } else { Err(self.error("nothing in the checkpoint has the name of an object".into())) }
     }
 
-    /// Says that it is well if the checkpoint holds more than the objects take. Nothing is checked.
+    /// States that the checkpoint may hold more values than the objects need. Checks nothing.
     pub fn expect_partial(&self) -> &Self {
         self
     }
 
-    /// The values of the checkpoint that are in no variable so far, such as `(root).step`.
+    /// Returns the paths of the checkpoint's values that are not in any variable yet, such as `(root).step`.
     pub fn left_over(&self) -> Result<Vec<String>> {
         let (objects, matching) = self.matching()?;
         let taken = |object: usize| {
@@ -71,7 +72,7 @@ impl<'c, 'a> Status<'c, 'a> {
         Ok(self.source.graph.valued().filter(|(object, _)| !taken(*object)).map(|(_, path)| path).collect())
     }
 
-    /// The paths of the objects' values that are not in the checkpoint, such as `model/dense/bias`.
+    /// Returns the paths of the objects' values that are not in the checkpoint, such as `model/dense/bias`.
     pub fn missing(&self) -> Result<Vec<String>> {
         let (objects, matching) = self.matching()?;
         let arrived =
@@ -81,7 +82,7 @@ impl<'c, 'a> Status<'c, 'a> {
             value => value.is_some(),
         };
         let missing = (0..objects.all.len()).filter(there).filter(|own| !arrived(*own));
-        // A variable in several places is looked for under the first.
+        // A variable that occurs in several places is reported only under the first.
         let mut named: Vec<(&Value, String)> = Vec::new();
         for own in missing {
             let Some(value) = &objects.all[own].value else { continue };
@@ -115,7 +116,7 @@ fn values(names: &[String]) -> &'static str {
     if names.len() == 1 { "value" } else { "values" }
 }
 
-/// Some of the other names.
+/// Lists some of the names after the first.
 fn more(names: &[String]) -> String {
     const SHOWN: usize = 9;
     let shown: String = names.iter().skip(1).take(SHOWN).map(|name| format!(", {name}")).collect();

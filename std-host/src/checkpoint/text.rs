@@ -1,38 +1,38 @@
-//! Protobuf's text format, as its Python reads and writes it: the fields of a message that holds strings and numbers.
+//! Protobuf's text format, as its Python library reads and writes it. Supports the fields of a message with strings and numbers.
 
 use std::ops::Range;
 
-/// What is wrong, and at which byte.
+/// An error: the offset in the text, in bytes, and a message.
 pub(super) type Problem = (usize, String);
 
-/// The pieces of a text.
+/// The tokens of a text.
 pub(super) struct Tokens<'a> {
     text: &'a str,
-    /// Where the present token is; nothing at the end.
+    /// Range of the current token in the text; empty at the end.
     token: Range<usize>,
 }
 
 impl<'a> Tokens<'a> {
-    /// At the first one.
+    /// Starts at the first token.
     pub fn new(text: &'a str) -> Result<Tokens<'a>, Problem> {
         let mut tokens = Tokens { text, token: 0..0 };
         tokens.advance()?;
         Ok(tokens)
     }
 
-    /// The present one, empty at the end.
+    /// Returns the current token, or "" at the end.
     pub fn token(&self) -> &'a str {
         &self.text[self.token.clone()]
     }
 
-    /// Goes past the present one, and gives it.
+    /// Returns the current token and moves to the next.
     pub fn next(&mut self) -> Result<&'a str, Problem> {
         let token = self.token();
         self.advance()?;
         Ok(token)
     }
 
-    /// Goes past this one, if it is there.
+    /// Skips `token` if it is the current one. Returns true if it was.
     pub fn take(&mut self, token: &str) -> Result<bool, Problem> {
         let there = self.token() == token;
         if there {
@@ -41,12 +41,12 @@ impl<'a> Tokens<'a> {
         Ok(there)
     }
 
-    /// Goes past this one.
+    /// Skips `token`. Fails if it is not the current one.
     pub fn expect(&mut self, token: &str) -> Result<(), Problem> {
         if self.take(token)? { Ok(()) } else { Err(self.problem(&format!("expected {token:?}"))) }
     }
 
-    /// A repeated field's values: one, or a list in brackets.
+    /// Parses the values of a repeated field: one value, or a list in brackets.
     pub fn each(&mut self, mut value: impl FnMut(&mut Self) -> Result<(), Problem>) -> Result<(), Problem> {
         if !self.take("[")? {
             return value(self);
@@ -63,7 +63,7 @@ impl<'a> Tokens<'a> {
         }
     }
 
-    /// A string: literals side by side are one.
+    /// Parses a string. Adjacent literals form one string.
     pub fn string(&mut self) -> Result<String, Problem> {
         let begin = self.token.start;
         let mut bytes = Vec::new();
@@ -81,14 +81,14 @@ impl<'a> Tokens<'a> {
         String::from_utf8(bytes).map_err(|_| (begin, "the string is not UTF-8".into()))
     }
 
-    /// A number.
+    /// Parses a number.
     pub fn float(&mut self) -> Result<f64, Problem> {
         let number = float(self.token()).ok_or_else(|| self.problem("expected a number"))?;
         self.advance()?;
         Ok(number)
     }
 
-    /// Something is wrong with the present token.
+    /// Returns an error about the current token.
     pub fn problem(&self, text: &str) -> Problem {
         let got = if self.token.is_empty() { "the file ends".into() } else { format!("got {:?}", self.token()) };
         (self.token.start, format!("{text}, {got}"))
@@ -110,7 +110,7 @@ impl<'a> Tokens<'a> {
     }
 }
 
-/// The length of the token that a text begins with.
+/// Returns the length of the first token of a text.
 fn length(text: &str) -> Result<usize, String> {
     let word = |more: &[char]| text.find(|c: char| !c.is_ascii_alphanumeric() && !more.contains(&c)).unwrap_or(text.len());
     let mut chars = text.chars();
@@ -123,7 +123,7 @@ fn length(text: &str) -> Result<usize, String> {
     }
 }
 
-/// The length of a literal with its quotes.
+/// Returns the length of a literal, with its quotes.
 fn literal(text: &str, quote: char) -> Option<usize> {
     let mut chars = text.char_indices().skip(1);
     while let Some((at, c)) = chars.next() {
@@ -137,7 +137,8 @@ fn literal(text: &str, quote: char) -> Option<usize> {
     None
 }
 
-/// What stands between quotes. As in Python, a backslash before a letter that means nothing is a backslash.
+/// Decodes the escapes between the quotes of a literal. As in Python, a backslash in front of a letter that is no escape
+/// stays a backslash.
 fn unescape(text: &str, out: &mut Vec<u8>) -> Result<(), String> {
     let mut rest = text;
     while let Some((before, after)) = rest.split_once('\\') {
@@ -180,7 +181,7 @@ fn unescape(text: &str, out: &mut Vec<u8>) -> Result<(), String> {
     Ok(())
 }
 
-/// A number in Python's spelling, or C's.
+/// Parses a number in Python's notation or in C's.
 fn float(text: &str) -> Option<f64> {
     let unsigned = text.strip_prefix('-').unwrap_or(text).as_bytes();
     if unsigned.first() == Some(&b'0') && unsigned.get(1).is_some_and(u8::is_ascii_digit) {
@@ -197,7 +198,7 @@ fn float(text: &str) -> Option<f64> {
     [&text, once, text.trim_end_matches(['f', 'F'])].iter().find_map(|text| text.parse().ok())
 }
 
-/// A string as a literal, without its quotes.
+/// Escapes a string for a literal. The quotes are not included.
 pub(super) fn escape(text: &str) -> String {
     let mut out = String::with_capacity(text.len());
     for c in text.chars() {

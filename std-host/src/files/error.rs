@@ -9,14 +9,12 @@ pub type FileResult<T> = Result<T, FileError>;
 /// Error about a file, with the position in it: `data/t10k.gz: at byte 16: the file ends, 784 bytes more were expected`.
 ///
 /// `?` converts it to a [`gradlet_core::Error`] with the same text.
-#[derive(Debug)]
 pub struct FileError {
     path: PathBuf,
     offset: Option<u64>,
     cause: Cause,
 }
 
-#[derive(Debug)]
 enum Cause {
     Io(std::io::Error),
     Model(gradlet_core::Error),
@@ -66,6 +64,13 @@ impl fmt::Display for FileError {
             Cause::Model(error) => error.fmt(f),
             Cause::Text(text) => f.write_str(text),
         }
+    }
+}
+
+/// The text of `Display`, which is what `main` and `unwrap` print.
+impl fmt::Debug for FileError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Display::fmt(self, f)
     }
 }
 

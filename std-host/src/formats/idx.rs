@@ -1,6 +1,6 @@
-//! IDX, the format of the MNIST files: a header that gives an element type and dimensions, then the elements.
+//! IDX, the format of the MNIST files: a header with the element type and the dimensions, followed by the elements.
 //!
-//! `00 00 type rank`, then `rank` big-endian 32-bit dimensions, then row-major, big-endian elements
+//! The layout is `00 00 type rank`, then `rank` dimensions as big-endian 32-bit numbers, then the elements in row-major order, big-endian
 //! (<http://yann.lecun.com/exdb/mnist/>).
 
 use crate::files::write_whole;
@@ -11,10 +11,10 @@ use std::fs::File;
 use std::io::{self, BufReader, Read, Seek};
 use std::path::Path;
 
-/// The most bytes of elements that are read: what a damaged header or a malicious compressed file can cost.
+/// Maximum size of the elements of a file, in bytes. It limits the memory that a damaged header or a malicious compressed file can claim.
 pub const LIMIT: u64 = 1 << 30;
 const MAX_RANK: u8 = 8;
-/// The numbers of element types, with their names and what they are read as; those of 16 bits as i32.
+/// Codes of the element types, their names, and the element types of the results. 16-bit elements are converted to i32.
 const TYPES: [(u8, &str, DType); 6] = [
     (0x08, "unsigned bytes", DType::U8),
     (0x09, "signed bytes", DType::I8),
@@ -25,28 +25,28 @@ const TYPES: [(u8, &str, DType); 6] = [
 ];
 const SHORTS: u8 = 0x0b;
 
-/// The content of an IDX file.
+/// Content of an IDX file.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Idx {
-    /// The element type.
+    /// Element type.
     pub dtype: DType,
-    /// The dimensions, outermost first; the first counts the records.
+    /// Dimensions, outermost first. The first one is the number of records.
     pub dims: Vec<u32>,
-    /// The elements, in row-major order, little-endian.
+    /// Elements in row-major order, little-endian.
     pub data: Vec<u8>,
 }
 
 impl Idx {
-    /// The elements as a tensor on `device`. Fails where the dimensions do not fit them.
+    /// Returns the elements as a tensor on `device`. Fails if the dimensions do not match the number of elements.
     pub fn tensor(&self, device: &Device) -> Result<Tensor> {
         Tensor::from_bytes(device, TensorType::new(self.dtype, Shape::new(&self.dims)?), &self.data)
     }
 }
 
-/// Reads an IDX file, plain or compressed by gzip.
+/// Reads an IDX file, uncompressed or compressed with gzip.
 ///
-/// Fails, naming the file and the byte, where it is cut short or damaged, is longer than its header says, or would hold more than
-/// [`LIMIT`] bytes. Nothing is allocated for sizes that a header only claims.
+/// Fails if the file is truncated or damaged, is longer than its header claims, or has more than [`LIMIT`] bytes of elements. The error
+/// names the file and the position in bytes. No memory is allocated for sizes that a header merely claims.
 ///
 /// ```
 /// let folder = tempfile::tempdir()?;
@@ -60,7 +60,7 @@ pub fn read(path: &Path) -> FileResult<Idx> {
     parse(path, File::open(path).map_err(|error| FileError::io(path, error))?)
 }
 
-/// Reads the content of an IDX file as [`read`] does; errors name `path`.
+/// Reads the content of an IDX file, like [`read`]. Errors name `path`.
 pub fn parse(path: &Path, mut file: impl Read + Seek) -> FileResult<Idx> {
     let mut magic = [0; 2];
     let gzip = match file.read_exact(&mut magic) {
@@ -76,14 +76,14 @@ pub fn parse(path: &Path, mut file: impl Read + Seek) -> FileResult<Idx> {
     }
 }
 
-/// Writes an IDX file, whole or not at all. Fails where the element type or the number of dimensions is none of the format, or there
-/// are not as many elements as the dimensions make.
+/// Writes an IDX file. It appears only when it is complete. Fails if the format does not support the element type or the number of
+/// dimensions, or if the dimensions do not match the number of elements.
 pub fn write(path: &Path, idx: &Idx) -> FileResult<()> {
     let known = TYPES.iter().find(|(code, _, dtype)| *dtype == idx.dtype && *code != SHORTS);
-    let (code, ..) = known.ok_or_else(|| FileError::new(path, format!("IDX files have no elements of {}", idx.dtype)))?;
+    let (code, ..) = known.ok_or_else(|| FileError::new(path, format!("IDX files do not support elements of {}", idx.dtype)))?;
     let bytes = idx.dims.iter().try_fold(idx.dtype.size() as u64, |size, &dim| size.checked_mul(dim.into()));
     if idx.dims.is_empty() || idx.dims.len() > MAX_RANK.into() || bytes != Some(idx.data.len() as u64) {
-        let text = format!("{} bytes of {} are not an IDX file of dimensions {:?}", idx.data.len(), idx.dtype, idx.dims);
+        let text = format!("{} bytes of {} do not match the dimensions {:?} of an IDX file", idx.data.len(), idx.dtype, idx.dims);
         return Err(FileError::new(path, text));
     }
     let mut file = vec![0, 0, *code, idx.dims.len() as u8];
@@ -94,14 +94,14 @@ pub fn write(path: &Path, idx: &Idx) -> FileResult<()> {
     write_whole(path, &file)
 }
 
-/// From one order of bytes to the other.
+/// Reverses the byte order of each element.
 fn swap(elements: &mut [u8], size: usize) {
     if size > 1 {
         elements.chunks_exact_mut(size).for_each(<[u8]>::reverse);
     }
 }
 
-/// Reads and counts, so that errors know where they are.
+/// Reader that counts bytes, for the positions in errors.
 struct Reader<'a, R> {
     path: &'a Path,
     from: R,
@@ -125,11 +125,11 @@ impl<R: Read> Reader<'_, R> {
         let dims: Vec<u32> = header.as_chunks().0.iter().map(|&word| u32::from_be_bytes(word)).collect();
         let width = if element == SHORTS { 2 } else { dtype.size() };
         let size = dims.iter().try_fold(width as u64, |size, &dim| size.checked_mul(dim.into())).filter(|&size| size <= LIMIT);
-        let size = size.ok_or_else(|| FileError::at(self.path, 4, format!("dimensions {dims:?} make more than {LIMIT} bytes")))?;
+        let size = size.ok_or_else(|| FileError::at(self.path, 4, format!("dimensions {dims:?} need more than {LIMIT} bytes")))?;
         let mut data = self.bytes(size)?;
         let end = self.offset;
         if !self.up_to(1)?.is_empty() {
-            return Err(FileError::at(self.path, end, format!("the file goes on, but dimensions {dims:?} make only {size} bytes")));
+            return Err(FileError::at(self.path, end, format!("the file continues, but dimensions {dims:?} need only {size} bytes")));
         }
         swap(&mut data, width);
         if element == SHORTS {
@@ -138,7 +138,7 @@ impl<R: Read> Reader<'_, R> {
         Ok(Idx { dtype, dims, data })
     }
 
-    /// The next `count` bytes.
+    /// Reads the next `count` bytes.
     fn bytes(&mut self, count: u64) -> FileResult<Vec<u8>> {
         let bytes = self.up_to(count)?;
         let missing = count - bytes.len() as u64;
@@ -148,7 +148,7 @@ impl<R: Read> Reader<'_, R> {
         Ok(bytes)
     }
 
-    /// The next `count` bytes or what there is; memory grows with what comes, not with what is asked for.
+    /// Reads the next `count` bytes, or fewer at the end of the file. The memory grows with the bytes read, not with `count`.
     fn up_to(&mut self, count: u64) -> FileResult<Vec<u8>> {
         let mut bytes = Vec::new();
         let read = self.from.by_ref().take(count).read_to_end(&mut bytes);
@@ -208,9 +208,9 @@ mod tests {
         assert!(with(2, 0x0d).contains("6 bytes are missing"));
         assert!(with(3, 0).contains("at byte 3: an IDX file has 1 to 8 dimensions"));
         assert!(with(11, 3).contains("at byte 14: the file is cut short: 1 bytes are missing"));
-        assert!(with(11, 1).contains("at byte 13: the file goes on"));
-        // A claim of 4 Gi elements costs nothing.
-        assert!(with(4, 255).contains("make more than"));
+        assert!(with(11, 1).contains("at byte 13: the file continues"));
+        // A claim of 4 Gi elements allocates no memory.
+        assert!(with(4, 255).contains("need more than"));
         let mut packed = gzip(&GOOD);
         let checksum = packed.len() - 8;
         packed[checksum] ^= 1;

@@ -1,4 +1,4 @@
-//! Files and messages of other programs: NumPy, safetensors, IDX, TensorFlow's protocol buffers.
+//! Files and messages of other programs: NumPy, safetensors, IDX, and TensorFlow's protocol buffers.
 
 pub mod example;
 pub mod idx;

@@ -1,6 +1,7 @@
-//! NPY and NPZ, NumPy's formats of one array and of several with names. Written little-endian and in C order; read in any order.
+//! NPY and NPZ, NumPy's formats of one array and of several named arrays. Files are written little-endian and in C order. Both byte orders,
+//! and C and Fortran order, can be read.
 //!
-//! `numpy.load` reads what is written here (<https://numpy.org/doc/stable/reference/generated/numpy.lib.format.html>).
+//! `numpy.load` reads the files written here (<https://numpy.org/doc/stable/reference/generated/numpy.lib.format.html>).
 
 use crate::files::{FileError, FileResult, write_whole};
 #[cfg(feature = "npz")]
@@ -8,11 +9,11 @@ pub use crate::formats::npz::{parse_npz, read_npz, write_npz};
 use gradlet_core::{DType, Device, Result, Shape, Tensor, TensorType};
 use std::path::Path;
 
-/// The most bytes of an array in an NPZ file that are read: what a malicious compressed file can cost.
+/// Maximum size of an array in an NPZ file, in bytes. It limits the memory that a malicious compressed file can claim.
 pub const LIMIT: u64 = 1 << 30;
 
 const MAGIC: &[u8] = b"\x93NUMPY";
-/// Without the letter that tells the order of bytes.
+/// Element types and their names in a header, without the letter of the byte order.
 const TYPES: [(DType, &str); 8] = [
     (DType::F32, "f4"),
     (DType::F64, "f8"),
@@ -24,22 +25,22 @@ const TYPES: [(DType, &str); 8] = [
     (DType::Bool, "b1"),
 ];
 
-/// An array: its type and its bytes.
+/// Array: its type and its elements.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Npy {
-    /// The element type and the shape.
+    /// Element type and shape.
     pub tensor_type: TensorType,
-    /// The elements: little-endian, in C order.
+    /// Elements, little-endian, in C order.
     pub bytes: Vec<u8>,
 }
 
 impl Npy {
-    /// The array that a tensor is. Fails in a trace.
+    /// Copies the elements of a tensor. Fails in a trace.
     pub fn of(tensor: &Tensor) -> Result<Npy> {
         Ok(Npy { tensor_type: tensor.tensor_type(), bytes: tensor.bytes()?.to_vec() })
     }
 
-    /// From elements whose first index runs fastest.
+    /// Converts an array from Fortran order, where the first index varies fastest, to C order.
     fn in_c_order(self) -> Result<Npy> {
         let mut reversed = self.tensor_type;
         reversed.shape.dims_mut().reverse();
@@ -47,13 +48,13 @@ impl Npy {
         Npy::of(&tensor.transpose(&[])?)
     }
 
-    /// The array as a tensor on `device`.
+    /// Returns the array as a tensor on `device`.
     pub fn tensor(&self, device: &Device) -> Result<Tensor> {
         Tensor::from_bytes(device, self.tensor_type, &self.bytes)
     }
 }
 
-/// Reads an array. Fails, naming file and byte, where it is damaged or of a kind that is not read.
+/// Reads an NPY file. Fails if it is damaged or has an unsupported element type. The error names the file and the position in bytes.
 ///
 /// ```
 /// use gradlet::{DType, Shape, TensorType};
@@ -70,12 +71,12 @@ pub fn read(path: &Path) -> FileResult<Npy> {
     parse(path, &bytes)
 }
 
-/// Reads the content of an NPY file as [`read`] does; errors name `path`.
+/// Reads the content of an NPY file, like [`read`]. Errors name `path`.
 pub fn parse(path: &Path, bytes: &[u8]) -> FileResult<Npy> {
     decode(bytes).map_err(|(offset, text)| FileError::at(path, offset as u64, text))
 }
 
-/// Writes an array, whole or not at all. Fails where its element type is bf16, which NumPy does not have.
+/// Writes an NPY file. It appears only when it is complete. Fails if the element type is bf16, which NumPy does not support.
 pub fn write(path: &Path, npy: &Npy) -> FileResult<()> {
     write_whole(path, &encode(npy).map_err(|text| FileError::new(path, text))?)
 }
@@ -83,18 +84,18 @@ pub fn write(path: &Path, npy: &Npy) -> FileResult<()> {
 pub(super) fn encode(npy: &Npy) -> Result<Vec<u8>, String> {
     let TensorType { dtype, shape } = npy.tensor_type;
     let known = TYPES.iter().find(|(known, _)| *known == dtype);
-    let (_, kind) = known.ok_or_else(|| format!("{dtype} is not written as NPY, which does not have it"))?;
+    let (_, kind) = known.ok_or_else(|| format!("the NPY format does not support {dtype}"))?;
     let order = if dtype.size() == 1 { '|' } else { '<' };
     let dims: String = shape.dims().iter().map(|dim| format!("{dim}, ")).collect();
     let dims = if shape.rank() == 1 { dims.trim_end() } else { dims.trim_end_matches(", ") };
     let mut header = format!("{{'descr': '{order}{kind}', 'fortran_order': False, 'shape': ({dims}), }}");
-    // The elements begin at a multiple of 64.
+    // The elements begin at a multiple of 64 bytes.
     let length = (MAGIC.len() + 4 + header.len() + 1).next_multiple_of(64) - MAGIC.len() - 4;
     header = format!("{header:<width$}\n", width = length - 1);
     Ok([MAGIC, &[1, 0], &(length as u16).to_le_bytes(), header.as_bytes(), &npy.bytes].concat())
 }
 
-/// What is wrong, and at which byte.
+/// Position of an error in bytes, and its description.
 type Wrong = (usize, String);
 
 /// Reads the content of an NPY file.
@@ -105,7 +106,7 @@ pub(super) fn decode(bytes: &[u8]) -> Result<Npy, Wrong> {
     let (length, rest) = match major {
         1 => rest.split_first_chunk().map(|(length, rest)| (u16::from_le_bytes(*length).into(), rest)),
         2 | 3 => rest.split_first_chunk().map(|(length, rest)| (u32::from_le_bytes(*length) as usize, rest)),
-        _ => return Err((MAGIC.len(), format!("NPY version {major} is not read, only 1 to 3"))),
+        _ => return Err((MAGIC.len(), format!("NPY version {major} is not supported, only 1 to 3"))),
     }
     .ok_or_else(cut)?;
     let start = bytes.len() - rest.len();
@@ -124,7 +125,7 @@ pub(super) fn decode(bytes: &[u8]) -> Result<Npy, Wrong> {
     if fortran_order { npy.in_c_order().map_err(|error| (start, error.to_string())) } else { Ok(npy) }
 }
 
-/// What an array is: `{'descr': '<f4', 'fortran_order': False, 'shape': (2, 3), }`.
+/// Description of an array: `{'descr': '<f4', 'fortran_order': False, 'shape': (2, 3), }`.
 struct Header {
     tensor_type: TensorType,
     big_endian: bool,
@@ -142,17 +143,17 @@ impl Header {
         let kind = descr.strip_prefix(['<', '>', '|', '=']).unwrap_or(descr);
         let known = TYPES.iter().find(|(_, name)| *name == kind);
         let all = || TYPES.map(|(_, name)| name).join(", ");
-        let (dtype, _) = known.ok_or_else(|| format!("elements of type {descr:?} are not read, only {}", all()))?;
+        let (dtype, _) = known.ok_or_else(|| format!("elements of type {descr:?} are not supported, only {}", all()))?;
         let fortran_order = match after("fortran_order")? {
             order if order.starts_with("False") => false,
             order if order.starts_with("True") => true,
             _ => return Err("the header's fortran_order is neither True nor False".into()),
         };
         let shape = after("shape")?;
-        let inner = shape.strip_prefix('(').and_then(|shape| shape.split_once(')')).ok_or("the header's shape is no tuple")?.0;
+        let inner = shape.strip_prefix('(').and_then(|shape| shape.split_once(')')).ok_or("the header's shape is not a tuple")?.0;
         let dims = inner.split(',').map(str::trim).filter(|dim| !dim.is_empty()).map(|dim| dim.parse::<u32>());
-        let dims = dims.collect::<Result<Vec<u32>, _>>().map_err(|_| format!("the shape ({inner}) is not one of numbers below 2^32"))?;
-        let shape = Shape::new(&dims).map_err(|_| format!("the array has {} dimensions, at most 8 are read", dims.len()))?;
+        let dims = dims.collect::<Result<Vec<u32>, _>>().map_err(|_| format!("the shape ({inner}) is not a list of numbers below 2^32"))?;
+        let shape = Shape::new(&dims).map_err(|_| format!("the array has {} dimensions, more than 8", dims.len()))?;
         Ok(Header { tensor_type: TensorType::new(*dtype, shape), big_endian: descr.starts_with('>'), fortran_order })
     }
 }
@@ -161,7 +162,7 @@ impl Header {
 mod tests {
     use super::*;
 
-    /// `numpy.save` of `numpy.float32([[1.0]])`.
+    /// Returns the bytes that `numpy.save` writes for `numpy.float32([[1.0]])`.
     fn numpy() -> Vec<u8> {
         let header =
             "{'descr': '<f4', 'fortran_order': False, 'shape': (1, 1), }                                                          \n";
@@ -211,7 +212,7 @@ mod tests {
             bytes[at..at + from.len()].copy_from_slice(to.as_bytes());
             decode(&bytes).unwrap_err().1
         };
-        assert!(with("<f4", "<c8").contains("elements of type \"<c8\" are not read"));
+        assert!(with("<f4", "<c8").contains("elements of type \"<c8\" are not supported"));
         assert!(with("False", "Maybe").contains("neither True nor False"));
         assert!(with("(1, 1)", "(1, 2)").contains("has 8 bytes of elements, not 4"));
         assert!(with("(1, 1)", "(1, a)").contains("numbers below"));
@@ -219,7 +220,7 @@ mod tests {
 
     #[test]
     fn reads_other_orders() {
-        // numpy.save of numpy.asfortranarray([[1, 2, 3], [4, 5, 6]], dtype=">i4")
+        // The bytes that numpy.save writes for numpy.asfortranarray([[1, 2, 3], [4, 5, 6]], dtype=">i4").
         let header = "{'descr': '>i4', 'fortran_order': True, 'shape': (2, 3), }\n";
         let elements = [1i32, 4, 2, 5, 3, 6].map(i32::to_be_bytes).concat();
         let file = [MAGIC, &[1, 0, header.len() as u8, 0], header.as_bytes(), &elements].concat();

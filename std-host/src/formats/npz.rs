@@ -1,4 +1,4 @@
-//! NumPy's NPZ files: ZIP archives of NPY files.
+//! NPZ, NumPy's ZIP archives of NPY files.
 
 use super::npy::{LIMIT, Npy, decode, encode};
 use crate::files::{FileError, FileResult, write_whole};
@@ -8,9 +8,9 @@ use std::io::{BufReader, Cursor, Read, Seek, Write};
 use std::path::Path;
 use zip::{CompressionMethod, ZipArchive, ZipWriter, write::SimpleFileOptions};
 
-/// Reads the arrays of an NPZ file, which `numpy.savez` and `numpy.savez_compressed` write, by their names.
+/// Reads the arrays of an NPZ file by name. `numpy.savez` and `numpy.savez_compressed` write such files.
 ///
-/// Fails, naming the file, where it is damaged or an array is of a kind that is not read, or larger than [`LIMIT`].
+/// Fails if the file is damaged, or if an array has an unsupported element type or is larger than [`LIMIT`]. The error names the file.
 ///
 /// ```
 /// use gradlet::{Tensor, npy};
@@ -25,16 +25,16 @@ pub fn read_npz(path: &Path) -> FileResult<BTreeMap<String, Npy>> {
     parse_npz(path, BufReader::new(File::open(path).map_err(|error| FileError::io(path, error))?))
 }
 
-/// Reads the arrays of an NPZ file as [`read_npz`] does; errors name `path`.
+/// Reads the arrays of an NPZ file, like [`read_npz`]. Errors name `path`.
 pub fn parse_npz(path: &Path, file: impl Read + Seek) -> FileResult<BTreeMap<String, Npy>> {
-    let wrong = |error: &dyn std::fmt::Display| FileError::new(path, format!("not an NPZ file, or a damaged one: {error}"));
+    let wrong = |error: &dyn std::fmt::Display| FileError::new(path, format!("not an NPZ file, or a damaged NPZ file: {error}"));
     let mut archive = ZipArchive::new(file).map_err(|error| wrong(&error))?;
     let mut arrays = BTreeMap::new();
     for index in 0..archive.len() {
         let entry = archive.by_index(index).map_err(|error| wrong(&error))?;
         let name = entry.name().map_err(|error| wrong(&error))?.into_owned();
         let name = name.strip_suffix(".npy").unwrap_or(&name).to_string();
-        // Memory grows with what comes, not with what the file claims.
+        // The memory grows with the bytes read, not with the size that the file claims.
         let mut bytes = Vec::new();
         entry.take(LIMIT + 1).read_to_end(&mut bytes).map_err(|error| wrong(&format!("{name}: {error}")))?;
         if bytes.len() as u64 > LIMIT {
@@ -47,7 +47,8 @@ pub fn parse_npz(path: &Path, file: impl Read + Seek) -> FileResult<BTreeMap<Str
     Ok(arrays)
 }
 
-/// Writes arrays with names as an NPZ file, compressed, whole or not at all. Fails as [`write`](super::npy::write), and for two of one name.
+/// Writes named arrays as a compressed NPZ file. It appears only when it is complete. Fails like [`write`](super::npy::write), and if two
+/// arrays have the same name.
 pub fn write_npz(path: &Path, arrays: &[(&str, &Npy)]) -> FileResult<()> {
     let mut archive = ZipWriter::new(Cursor::new(Vec::new()));
     let options = SimpleFileOptions::default().compression_method(CompressionMethod::Deflated);

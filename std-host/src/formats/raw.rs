@@ -1,25 +1,25 @@
-//! Numbers that lie in strings as bare bytes.
+//! Numbers stored as raw bytes in strings.
 
 use crate::values::strings::Strings;
 use bytemuck::allocation::pod_collect_to_vec;
 use gradlet_core::{DType, Error, Result, Shape, Tensor, TensorType};
 use std::fmt;
 
-/// What bytes are decoded as: every element type of tensors, and two that tensors do not have, which become i32.
+/// Type of the raw elements: any element type of tensors, or one of two further types, which are converted to i32.
 ///
-/// Displays as TensorFlow writes it.
+/// Displays as TensorFlow's name of the type.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum RawType {
-    /// An element type of tensors.
+    /// Element type of tensors.
     Of(DType),
-    /// Signed 16-bit integers; decoded, they are i32.
+    /// Signed 16-bit integers, converted to i32.
     I16,
-    /// Unsigned 16-bit integers; decoded, they are i32.
+    /// Unsigned 16-bit integers, converted to i32.
     U16,
 }
 
 impl RawType {
-    /// Bytes of one element.
+    /// Returns the size of an element in bytes.
     pub fn size(self) -> usize {
         match self {
             RawType::Of(dtype) => dtype.size(),
@@ -27,7 +27,7 @@ impl RawType {
         }
     }
 
-    /// The element type of the decoded tensor.
+    /// Returns the element type of the decoded tensor.
     pub fn dtype(self) -> DType {
         match self {
             RawType::Of(dtype) => dtype,
@@ -52,18 +52,19 @@ impl fmt::Display for RawType {
     }
 }
 
-/// Which byte of a number comes first.
+/// Byte order of a number.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ByteOrder {
-    /// The lowest one.
+    /// Lowest byte first.
     Little,
-    /// The highest one.
+    /// Highest byte first.
     Big,
 }
 
-/// Numbers from strings that hold their bytes: the dimensions of the strings, and one more for the numbers in each.
+/// Decodes numbers from the raw bytes of strings. The result has the dimensions of the strings, followed by the number of elements in each
+/// string.
 ///
-/// Fails where the strings have different lengths, or lengths that are no multiple of an element's.
+/// Fails if the lengths of the strings differ, or are not a multiple of the element size.
 ///
 /// ```
 /// use gradlet::io::{ByteOrder, RawType, decode_raw};

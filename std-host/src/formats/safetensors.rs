@@ -1,10 +1,10 @@
-//! Safetensors files: the length of a JSON header, the header, the bytes of the tensors.
+//! Safetensors files: the length of the header, the header as JSON, and the bytes of the tensors.
 
 use gradlet_core::DType;
 use serde_json::{Map, Value};
 use std::collections::BTreeMap;
 
-/// Longest header that is read, in bytes. The format's own library has the same limit.
+/// Maximum length of a header, in bytes. The format's own library has the same limit.
 const MAX_HEADER: u64 = 100_000_000;
 const METADATA: &str = "__metadata__";
 
@@ -21,7 +21,7 @@ const NAMES: [(&str, DType); 9] = [
     ("BOOL", DType::Bool),
 ];
 
-/// A parsed file.
+/// Parsed file.
 pub(super) struct SafeTensors<'a> {
     /// Tensors by name.
     pub tensors: BTreeMap<String, Stored<'a>>,
@@ -29,7 +29,7 @@ pub(super) struct SafeTensors<'a> {
     pub metadata: BTreeMap<String, String>,
 }
 
-/// A tensor of a file.
+/// Tensor of a file.
 pub(super) struct Stored<'a> {
     pub dtype: DType,
     pub dims: Vec<u64>,
@@ -37,12 +37,12 @@ pub(super) struct Stored<'a> {
     pub bytes: &'a [u8],
 }
 
-/// A tensor to write: name, element type, dimensions, bytes.
+/// Tensor to write: name, element type, dimensions and bytes.
 pub(super) type Item<'a> = (&'a str, DType, &'a [u32], &'a [u8]);
 
 /// Parses a file. The tensors must cover the bytes after the header without gaps or overlaps.
 ///
-/// The error says which rule of the format is broken.
+/// The error names the violated rule of the format.
 pub(super) fn parse(file: &[u8]) -> Result<SafeTensors<'_>, String> {
     let (length, rest) = file.split_first_chunk().ok_or("it is shorter than the length of a header")?;
     let length = u64::from_le_bytes(*length);
@@ -50,13 +50,13 @@ pub(super) fn parse(file: &[u8]) -> Result<SafeTensors<'_>, String> {
         return Err(format!("its header claims {length} bytes, which is more than {MAX_HEADER}"));
     }
     let (header, data) = rest.split_at_checked(length as usize).ok_or(format!("its header of {length} bytes is cut short"))?;
-    let header: Map<String, Value> = serde_json::from_slice(header).map_err(|error| format!("its header is no JSON object: {error}"))?;
+    let header: Map<String, Value> = serde_json::from_slice(header).map_err(|error| format!("its header is not a JSON object: {error}"))?;
     let mut metadata = BTreeMap::new();
     let mut ranges = Vec::new();
     let mut tensors = BTreeMap::new();
     for (name, value) in header {
         if name == METADATA {
-            metadata = serde_json::from_value(value).map_err(|_| format!("{METADATA} does not hold texts only"))?;
+            metadata = serde_json::from_value(value).map_err(|_| format!("{METADATA} has values that are not texts"))?;
             continue;
         }
         let (stored, range) = tensor(&value, data).map_err(|problem| format!("tensor {name:?} {problem}"))?;
@@ -75,7 +75,7 @@ fn tensor<'a>(value: &Value, data: &'a [u8]) -> Result<(Stored<'a>, [u64; 2]), S
     let numbers = |key: &str| value[key].as_array().and_then(|numbers| numbers.iter().map(Value::as_u64).collect::<Option<Vec<u64>>>());
     let kind = value["dtype"].as_str().ok_or("has no dtype")?;
     let dtype = NAMES.iter().find(|(name, _)| *name == kind).map(|(_, dtype)| *dtype);
-    let dtype = dtype.ok_or_else(|| format!("has the element type {kind}, which gradlet has not"))?;
+    let dtype = dtype.ok_or_else(|| format!("has the element type {kind}, which gradlet does not support"))?;
     let dims = numbers("shape").ok_or("has no shape")?;
     let Some(&[from, to]) = numbers("data_offsets").as_deref().and_then(|offsets| offsets.first_chunk()) else {
         return Err("has no data_offsets".into());
@@ -90,7 +90,7 @@ fn tensor<'a>(value: &Value, data: &'a [u8]) -> Result<(Stored<'a>, [u64; 2]), S
     Ok((Stored { dtype, dims, bytes }, [from, to]))
 }
 
-/// The bytes of a file. Larger element types come first, so that all tensors are aligned.
+/// Returns the bytes of a file. Larger element types come first, so that all tensors are aligned.
 pub(super) fn serialize(mut items: Vec<Item<'_>>, metadata: &[(&str, &str)]) -> Vec<u8> {
     items.sort_by_key(|&(name, dtype, ..)| (std::cmp::Reverse(dtype.size()), name));
     let quoted = |text: &str| Value::from(text).to_string();
@@ -155,10 +155,10 @@ mod tests {
         assert_eq!((own.tensors["x"].dtype, &own.tensors["x"].dims[..], own.tensors["x"].bytes), (DType::F32, &[2][..], &bytes[..]));
         assert_eq!(own.metadata["k"], "v");
         let text = parse(&file(Dtype::U16, vec![2, 2])).err().unwrap();
-        assert_eq!(text, "tensor \"x\" has the element type U16, which gradlet has not");
+        assert_eq!(text, "tensor \"x\" has the element type U16, which gradlet does not support");
     }
 
-    /// A file that the format's own library refuses is refused, byte by byte and cut by cut, and never reads beyond its end.
+    /// Damages a file bit by bit, and truncates it at each byte. A file that the format's own library rejects must be rejected here too.
     #[test]
     fn damaged_files_are_refused() {
         let file = serialize(ITEMS.to_vec(), &[]);

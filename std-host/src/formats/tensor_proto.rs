@@ -1,4 +1,4 @@
-//! Tensors as TensorFlow's `TensorProto` messages: what `tf.io.serialize_tensor` writes and `tf.io.parse_tensor` reads.
+//! TensorFlow's `TensorProto` messages, which `tf.io.serialize_tensor` writes and `tf.io.parse_tensor` reads.
 
 use crate::formats::proto::tensor_shape_proto::Dim;
 use crate::formats::proto::{DataType, TensorProto, TensorShapeProto};
@@ -9,7 +9,7 @@ use gradlet_core::tensor::Bool;
 use gradlet_core::{DType, Error, Result, Shape, Tensor, TensorType};
 use prost::Message;
 
-/// One value may stand for many elements, but not for more than this many bytes: a file of a few bytes asks for no more.
+/// Maximum size in bytes of elements that repeat the last value of a message. It limits the memory that a small file can claim.
 const MOST_FILLED: usize = 1 << 26;
 
 const TYPES: [(DType, DataType, &str); 9] = [
@@ -28,35 +28,35 @@ fn known(dtype: DType) -> &'static (DType, DataType, &'static str) {
     TYPES.iter().find(|(known, ..)| *known == dtype).unwrap_or(&TYPES[0])
 }
 
-/// The element type's number in TensorFlow's messages.
+/// Returns the number of the element type in TensorFlow's messages.
 pub(crate) fn data_type(dtype: DType) -> DataType {
     known(dtype).1
 }
 
-/// What TensorFlow calls the element type.
+/// Returns TensorFlow's name of the element type.
 pub(crate) fn name(dtype: DType) -> &'static str {
     known(dtype).2
 }
 
-/// A tensor as a serialized `TensorProto`, byte for byte as TensorFlow writes it. Fails in a trace.
+/// Serializes a tensor as a `TensorProto`. The bytes are identical to TensorFlow's. Fails in a trace.
 ///
 /// ```
 /// use gradlet::{DType, Tensor, io};
 /// let x = Tensor::new(&gradlet::cpu(), &[1.5f32, -2.0], &[1, 2])?;
-/// let bytes = tensor_proto::serialize_tensor(&x)?;
-/// assert_eq!(tensor_proto::parse_tensor(&bytes, DType::F32)?.to_vec::<f32>()?, [1.5, -2.0]);
+/// let bytes = io::serialize_tensor(&x)?;
+/// assert_eq!(io::parse_tensor(&bytes, DType::F32)?.to_vec::<f32>()?, [1.5, -2.0]);
 /// # Ok::<(), gradlet::Error>(())
 /// ```
 pub fn serialize_tensor(tensor: &Tensor) -> Result<Bytes> {
     Ok(to_proto(tensor)?.encode_to_vec().into())
 }
 
-/// Strings as a serialized `TensorProto`, byte for byte as TensorFlow writes it.
+/// Serializes strings as a `TensorProto`. The bytes are identical to TensorFlow's.
 pub fn serialize_strings(strings: &Strings) -> Bytes {
     strings_to_proto(strings).encode_to_vec().into()
 }
 
-/// A tensor as a message, as TensorFlow makes it. Fails in a trace.
+/// Converts a tensor to a message, like TensorFlow. Fails in a trace.
 pub fn to_proto(tensor: &Tensor) -> Result<TensorProto> {
     let bytes = tensor.bytes()?;
     let tensor_content = match tensor.dtype() {
@@ -66,7 +66,7 @@ pub fn to_proto(tensor: &Tensor) -> Result<TensorProto> {
     Ok(message(known(tensor.dtype()).1, tensor.dims(), TensorProto { tensor_content, ..TensorProto::default() }))
 }
 
-/// Strings as a message, as TensorFlow makes it.
+/// Converts strings to a message, like TensorFlow.
 pub fn strings_to_proto(strings: &Strings) -> TensorProto {
     message(DataType::DtString, strings.dims(), TensorProto { string_val: strings.values().to_vec(), ..TensorProto::default() })
 }
@@ -77,26 +77,27 @@ fn message(dtype: DataType, dims: &[u32], values: TensorProto) -> TensorProto {
     TensorProto { dtype: dtype.into(), tensor_shape, ..values }
 }
 
-/// The tensor of a serialized `TensorProto`, which must be of the element type `dtype`.
+/// Parses a serialized `TensorProto` of the element type `dtype` to a tensor.
 ///
-/// Fails where it is none, of another type, or its values do not fill its shape.
+/// Fails if the bytes are not a `TensorProto` of this type, or if its values do not fill its shape.
 pub fn parse_tensor(serialized: &[u8], dtype: DType) -> Result<Tensor> {
     let (_, data_type, name) = *known(dtype);
     numbers(&parse(serialized, data_type, name)?, dtype)
 }
 
-/// The strings of a serialized `TensorProto`. Fails where it is none, of another type, or its values do not fill its shape.
+/// Parses a serialized `TensorProto` of strings. Fails if the bytes are not a `TensorProto` of strings, or if its values do not fill its
+/// shape.
 pub fn parse_strings(serialized: &[u8]) -> Result<Strings> {
     texts(parse(serialized, DataType::DtString, "string")?)
 }
 
-/// The numbers or strings of a message. Fails where its type is none of gradlet's, or its values do not fill its shape.
+/// Returns the numbers or strings of a message. Fails if gradlet does not support its type, or if its values do not fill its shape.
 pub fn from_proto(proto: &TensorProto) -> Result<Values> {
     if proto.dtype == DataType::DtString as i32 {
         return texts(proto.clone()).map(Values::Strings);
     }
     let dtype = TYPES.iter().find(|(_, known, _)| *known as i32 == proto.dtype).map(|(dtype, ..)| *dtype);
-    let unknown = || Error::message(format!("a tensor of {} is not read", spelled(proto.dtype)));
+    let unknown = || Error::message(format!("tensors of type {} are not supported", spelled(proto.dtype)));
     numbers(proto, dtype.ok_or_else(unknown)?).map(Values::Numbers)
 }
 
@@ -120,7 +121,7 @@ fn numbers(proto: &TensorProto, dtype: DType) -> Result<Tensor> {
 
 fn texts(proto: TensorProto) -> Result<Strings> {
     if !proto.tensor_content.is_empty() {
-        return Err(Error::message("strings in tensor_content are not read, only those in string_val"));
+        return Err(Error::message("strings in tensor_content are not supported, only in string_val"));
     }
     let shape = shape(&proto)?;
     let (count, mut values) = (shape.elements().ok_or(Error::TooLarge)? as usize, proto.string_val);
@@ -134,7 +135,7 @@ fn fillable(size: usize, there: usize) -> Result<()> {
     if size <= there.max(MOST_FILLED) {
         return Ok(());
     }
-    Err(Error::message(format!("{there} bytes of values would have to fill {size} bytes of elements; at most {MOST_FILLED} are filled")))
+    Err(Error::message(format!("{there} bytes of values cannot be repeated to {size} bytes: the limit is {MOST_FILLED}")))
 }
 
 fn parse(serialized: &[u8], wanted: DataType, name: &str) -> Result<TensorProto> {
@@ -146,7 +147,7 @@ fn parse(serialized: &[u8], wanted: DataType, name: &str) -> Result<TensorProto>
     Ok(proto)
 }
 
-/// What TensorFlow calls the type of this number.
+/// Returns TensorFlow's name of the type with this number.
 fn spelled(dtype: i32) -> String {
     DataType::try_from(dtype).unwrap_or_default().as_str_name().trim_start_matches("DT_").to_lowercase()
 }
@@ -163,7 +164,7 @@ fn shape(proto: &TensorProto) -> Result<Shape> {
     Shape::new(&dims.collect::<Result<Vec<u32>>>()?)
 }
 
-/// The bytes of the values in the field for their type.
+/// Returns the bytes of the values, from the message field of their type.
 fn values(proto: &TensorProto, dtype: DType) -> Vec<u8> {
     match dtype {
         DType::F32 => bytemuck::cast_slice(&proto.float_val).to_vec(),
@@ -205,7 +206,7 @@ mod tests {
         assert_eq!(floats(&[1.0, 2.0], &[4]).unwrap(), [1.0, 2.0, 2.0, 2.0]);
         assert_eq!(floats(&[], &[2]).unwrap(), [0.0, 0.0]);
         assert_eq!(floats(&[1.0, 2.0], &[]).unwrap(), [1.0]);
-        assert!(floats(&[1.0], &[1_000_000_000]).unwrap_err().to_string().contains("are filled"));
+        assert!(floats(&[1.0], &[1_000_000_000]).unwrap_err().to_string().contains("the limit is"));
         assert!(floats(&[1.0], &[u32::MAX, 0]).is_ok());
     }
 

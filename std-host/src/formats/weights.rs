@@ -1,4 +1,5 @@
-//! Weights as safetensors files: a tensor for each variable of a model, under its path, such as `dense_1/kernel`.
+//! Weights as safetensors files. A file has a tensor for each variable of a model. Its name is the path of the variable, such as
+//! `dense_1/kernel`.
 
 use crate::files::{FileError, FileResult, write_whole};
 use crate::formats::safetensors::{Stored, parse, serialize};
@@ -6,31 +7,30 @@ use gradlet_core::layers::Module;
 use gradlet_core::{Scope, Shape, Tensor, TensorType};
 use std::path::Path;
 
-/// The key of the metadata line that names the model.
+/// Metadata key of the model's name.
 const MODEL: &str = "model";
 
-/// Endings of other formats' file names. Weights are not written in these formats.
+/// File name endings of other formats. Weights are not written in these formats.
 const FOREIGN: [&str; 10] = ["h5", "hdf5", "keras", "npy", "npz", "onnx", "pb", "pt", "pth", "tflite"];
 
-/// Fails where the name of a file does not end in `.safetensors`, the one format of weights.
+/// Fails unless the file name ends in `.safetensors`, the only format of weights.
 pub fn check_name(path: &Path) -> FileResult<()> {
     match ending(path).is_some_and(|ending| ending == "safetensors") {
         true => Ok(()),
         false => {
             let text =
-                "weights are saved as safetensors: the name must end in .safetensors. checkpoint::Checkpoint saves TensorFlow checkpoints";
+                "weights are saved as safetensors: the name must end in .safetensors; checkpoint::Checkpoint saves TensorFlow checkpoints";
             Err(FileError::new(path, text))
         }
     }
 }
 
-/// Fails where the name of a file, or the prefix of a checkpoint, ends as those of a format do that is not written here, such as `.h5`,
-/// `.keras` or `.npz`.
+/// Fails if the name of a file, or the prefix of a checkpoint, has the ending of an unsupported format, such as `.h5`, `.keras` or `.npz`.
 pub fn check_foreign(path: &Path) -> FileResult<()> {
     match ending(path).filter(|ending| FOREIGN.contains(&ending.as_str())) {
         None => Ok(()),
         Some(ending) => {
-            let ways = "a name that ends in .safetensors is that of weights, one without an ending the prefix of a checkpoint";
+            let ways = "use a name that ends in .safetensors for weights, or a prefix without an ending for a checkpoint";
             Err(FileError::new(path, format!("models are not saved as .{ending}: {ways}")))
         }
     }
@@ -40,10 +40,9 @@ fn ending(path: &Path) -> Option<String> {
     Some(path.extension()?.to_str()?.to_lowercase())
 }
 
-/// Writes the variables of `model` to `path`, whole or not at all. `name` says what model it is, for who looks into the file.
+/// Writes the variables of `model` to `path`. The file appears only when it is complete. `name` describes the model in the file's metadata.
 ///
-/// Fails where the name of the file does not end in `.safetensors`, where a variable has no value yet, and where the file cannot be
-/// written.
+/// Fails if the file name does not end in `.safetensors`, if a variable has no value yet, or if the file cannot be written.
 ///
 /// ```
 /// use gradlet::layers::Module;
@@ -72,17 +71,17 @@ pub fn save(scope: &dyn Scope, model: &dyn Module, name: &str, path: &Path) -> F
     write_whole(path, &serialize(items.collect(), &[(MODEL, name)]))
 }
 
-/// The first bytes of other formats' files, with a description of each.
+/// First bytes of other formats' files, with a description of each.
 const KINDS: [(&[u8], &str); 3] = [
     (b"\x89HDF\r\n\x1a\n", "it is an HDF5 file, as Keras's .h5"),
     (b"PK\x03\x04", "it is a ZIP file, as Keras's .keras and NumPy's .npz"),
     (b"\x93NUMPY", "it is a NumPy array"),
 ];
 
-/// Sets the variables of `model` to the values in `path`. They must exist.
+/// Sets the variables of `model` to the values in `path`. The variables must already exist.
 ///
-/// Fails, and changes none, where the file is damaged, where it lacks a variable or has one that the model has not, and
-/// where one has another element type or shape.
+/// Fails if the file is damaged, if it lacks a variable or has one that the model does not have, or if an element type or shape differs. In
+/// these cases no variable is changed.
 pub fn load(scope: &dyn Scope, model: &dyn Module, path: &Path) -> FileResult<()> {
     let file = std::fs::read(path).map_err(|error| FileError::io(path, error))?;
     let stored = parse(&file).map_err(|error| {
@@ -92,12 +91,13 @@ pub fn load(scope: &dyn Scope, model: &dyn Module, path: &Path) -> FileResult<()
     let variables = model.named_variables();
     let made_for = stored.metadata.get(MODEL).map_or(String::new(), |model| format!("; it was saved from {model}"));
     if let Some(name) = stored.tensors.keys().find(|name| variables.iter().all(|(known, _)| known != *name)) {
-        return Err(FileError::new(path, format!("it holds a tensor {name:?}, which the model has not{made_for}")));
+        return Err(FileError::new(path, format!("it holds a tensor {name:?}, which the model does not have{made_for}")));
     }
     let missing = |name: &str| FileError::new(path, format!("it holds no tensor {name:?}, which the model has{made_for}"));
+    let tensors = variables.iter().map(|(name, _)| stored.tensors.get(name).ok_or_else(|| missing(name)));
+    let tensors = tensors.collect::<FileResult<Vec<_>>>()?;
     let mut values = Vec::new();
-    for (name, variable) in &variables {
-        let tensor = stored.tensors.get(name).ok_or_else(|| missing(name))?;
+    for ((name, variable), tensor) in variables.iter().zip(tensors) {
         let wanted = variable.tensor_type().map_err(|error| FileError::model(path, error))?;
         values.push(value(scope, tensor, wanted).map_err(|text| FileError::new(path, format!("tensor {name:?} {text}")))?);
     }

@@ -1,4 +1,5 @@
-//! Keras's `compile`, `fit`, `evaluate` and `predict` for any layer, with callbacks; classifiers in one call.
+//! Training: Keras's `compile`, `fit`, `evaluate` and `predict` for any layer, with callbacks. [`classifier`] creates a compiled
+//! classifier in one call.
 
 #[doc(hidden)]
 pub mod applications;

@@ -1,12 +1,12 @@
-//! The models that the command knows by name.
+//! The predefined models of the `gradlet` command.
 
 use gradlet_core::layers::{Activation, Conv2D, Dense, Flatten, Layer, MaxPool2D, Padding, Sequential};
 use gradlet_core::{Error, Result, Scope, Shape};
 use std::fmt;
 use std::str::FromStr;
 
-/// A small CNN for pictures `[batch, 28, 28, 1]` of ten classes, with 26,698 parameters: two convolutions with pooling, two dense
-/// layers. It gives logits.
+/// Creates a small CNN for images `[batch, 28, 28, 1]` of ten classes. It consists of two convolutions with pooling and two dense
+/// layers, with 26,698 parameters. It outputs logits.
 pub fn cnn() -> Sequential {
     let conv = |filters| Conv2D::new(filters, [3, 3]).padding(Padding::Same).activation(Activation::Relu);
     Sequential::new()
@@ -19,13 +19,13 @@ pub fn cnn() -> Sequential {
         .with(Dense::new(10))
 }
 
-/// A multilayer perceptron with ReLU for inputs `[batch, features]`. It gives logits.
+/// Creates a multilayer perceptron with ReLU for inputs `[batch, features]`. It outputs logits.
 pub fn mlp(hidden: &[u32], classes: u32) -> Sequential {
     let dense = |model: Sequential, &units| model.with(Dense::new(units).activation(Activation::Relu));
     hidden.iter().fold(Sequential::new(), dense).with(Dense::new(classes))
 }
 
-/// Which model: what `gradlet train` and `gradlet export` take by name.
+/// A model by name, as accepted by `gradlet train` and `gradlet export`.
 ///
 /// ```
 /// use gradlet::layers::Module;
@@ -39,21 +39,21 @@ pub fn mlp(hidden: &[u32], classes: u32) -> Sequential {
 /// ```
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum ModelSpec {
-    /// [`cnn`].
+    /// The model of [`cnn`].
     Cnn,
-    /// [`mlp`].
+    /// The model of [`mlp`].
     Mlp {
-        /// The features of an input.
+        /// Number of features of an input.
         inputs: u32,
-        /// The units of each hidden layer.
+        /// Number of units of each hidden layer.
         hidden: Vec<u32>,
-        /// The units of the last layer.
+        /// Number of units of the last layer.
         classes: u32,
     },
 }
 
 impl ModelSpec {
-    /// The shape of an input, without the batch.
+    /// Returns the shape of an input, without the batch.
     pub fn input(&self) -> Vec<u32> {
         match self {
             ModelSpec::Cnn => vec![28, 28, 1],
@@ -61,7 +61,7 @@ impl ModelSpec {
         }
     }
 
-    /// The model, with its variables created: their values depend on the seed of the scope.
+    /// Builds the model and creates its variables. Their initial values depend on the seed of the scope.
     pub fn build(&self, scope: &dyn Scope) -> Result<Sequential> {
         let model = match self {
             ModelSpec::Cnn => cnn(),
@@ -87,7 +87,8 @@ impl fmt::Display for ModelSpec {
 impl FromStr for ModelSpec {
     type Err = Error;
 
-    /// `cnn`, `mlp` (which is `mlp:784-100-10`), or `mlp:` with the inputs, the units of the hidden layers, and the classes.
+    /// Parses `cnn`, `mlp` (short for `mlp:784-100-10`), or `mlp:` followed by the inputs, the units of the hidden layers,
+    /// and the classes.
     fn from_str(name: &str) -> Result<ModelSpec> {
         let units = match name {
             "cnn" => return Ok(ModelSpec::Cnn),

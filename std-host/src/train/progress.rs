@@ -1,23 +1,23 @@
-//! The progress of training, on stderr: Keras's bar on a terminal, a line an epoch elsewhere.
+//! Progress of training, shown on stderr: Keras's bar on a terminal, otherwise one line per epoch.
 
 use crate::train::model::Logs;
 use crate::values::numbers::short;
 use std::io::{IsTerminal, Write};
 use std::time::{Duration, Instant};
 
-/// How progress is shown: Keras's `verbose`. Colours obey `NO_COLOR`.
+/// Style of the progress display: Keras's `verbose`. Colours obey `NO_COLOR`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Verbose {
-    /// A bar on a terminal, lines elsewhere.
+    /// A bar on a terminal, lines otherwise.
     #[default]
     Auto,
-    /// Not at all: 0.
+    /// No output: Keras's 0.
     Silent,
-    /// A line for each epoch: 2.
+    /// One line per epoch: Keras's 2.
     Lines,
 }
 
-/// The steps of an epoch, or of an evaluation.
+/// Progress of an epoch or an evaluation.
 pub(crate) struct Progress {
     verbose: Verbose,
     coloured: bool,
@@ -26,7 +26,7 @@ pub(crate) struct Progress {
     start: Instant,
     /// Time of the last drawing of the bar.
     drawn: Option<Instant>,
-    /// When the first step was done, in which functions are traced: it tells nothing of the others.
+    /// Time at which the first step was done. Functions are traced in that step, so it does not predict the time of later ones.
     traced: Option<Instant>,
 }
 
@@ -36,14 +36,14 @@ const WIDTH: usize = 20;
 const PERIOD: Duration = Duration::from_millis(50);
 
 impl Progress {
-    /// Nothing is done yet, of so many steps.
+    /// Starts the display for `steps` steps, or an unknown number.
     pub fn new(verbose: Verbose, steps: Option<usize>) -> Progress {
         let verbose = if verbose == Verbose::Auto && !std::io::stderr().is_terminal() { Verbose::Lines } else { verbose };
         let coloured = std::env::var_os("NO_COLOR").is_none_or(|value| value.is_empty());
         Progress { verbose, coloured, steps, step: 0, start: Instant::now(), drawn: None, traced: None }
     }
 
-    /// A line before the bar.
+    /// Prints a line before the bar.
     pub fn title(&self, title: &str) {
         match self.verbose {
             Verbose::Silent => (),
@@ -51,7 +51,7 @@ impl Progress {
         }
     }
 
-    /// So many steps are done.
+    /// Shows that `step` steps are done.
     pub fn step(&mut self, step: usize, logs: &Logs) {
         self.step = step;
         if step == 1 {
@@ -64,12 +64,12 @@ impl Progress {
             let left = self.steps.map(|steps| remaining(per_step, steps.saturating_sub(step)));
             let message = format!("{} {}", left.unwrap_or_else(|| seconds(self.start.elapsed())), line(per_step, logs));
             let (width, mut error) = (columns(), std::io::stderr().lock());
-            // A bar that cannot be shown stops no training.
+            // Training continues even if the bar cannot be shown.
             let _ = write!(error, "\r\x1b[2K{}", self.bar(&message, width)).and_then(|()| error.flush());
         }
     }
 
-    /// The bar with a message, cut to `width` columns so that the next one can overwrite it.
+    /// Draws the bar with a message, cut to `width` columns so that the next bar can overwrite it.
     fn bar(&self, message: &str, width: usize) -> String {
         let Some(steps) = self.steps else {
             return format!("{:>7}/Unknown {message}", self.step).chars().take(width).collect();
@@ -84,7 +84,7 @@ impl Progress {
         }
     }
 
-    /// All steps are done.
+    /// Shows that all steps are done.
     pub fn finish(mut self, logs: &Logs) {
         self.drawn = None;
         let (step, elapsed, line) = (self.step, seconds(self.start.elapsed()), line(self.per_step(), logs));
@@ -98,7 +98,7 @@ impl Progress {
         }
     }
 
-    /// How long a step takes, without the first one if there are more.
+    /// Returns the mean time of a step. The first step is excluded, if there are more.
     fn per_step(&self) -> Duration {
         match self.traced {
             Some(traced) if self.step > 1 => traced.elapsed() / (self.step as u32 - 1),
@@ -108,7 +108,7 @@ impl Progress {
 }
 
 impl Drop for Progress {
-    /// Ends the line of a bar that did not finish, so that an error message begins on a new one.
+    /// Ends the line of an unfinished bar, so that an error message begins on a new line.
     fn drop(&mut self) {
         if self.drawn.is_some() {
             eprintln!();
@@ -116,7 +116,7 @@ impl Drop for Progress {
     }
 }
 
-/// Columns of the terminal on stderr, less the one that a cursor needs.
+/// Returns the number of columns of the terminal on stderr, less one for the cursor.
 fn columns() -> usize {
     #[cfg(unix)]
     let width = rustix::termios::tcgetwinsize(std::io::stderr()).map_or(0, |size| usize::from(size.ws_col));
@@ -133,7 +133,7 @@ fn seconds(time: Duration) -> String {
     format!("{:.0}s", time.as_secs_f64())
 }
 
-/// How long so many steps will take.
+/// Formats the time that `steps` steps will take.
 fn remaining(per_step: Duration, steps: usize) -> String {
     let seconds = (per_step.as_secs_f64() * steps as f64) as u64;
     match seconds {
@@ -143,7 +143,7 @@ fn remaining(per_step: Duration, steps: usize) -> String {
     }
 }
 
-/// `27ms/step - accuracy: 0.9000 - loss: 0.3000`.
+/// Formats a line such as `27ms/step - accuracy: 0.9000 - loss: 0.3000`.
 fn line(per_step: Duration, logs: &Logs) -> String {
     let time = match per_step.as_secs_f64() {
         time if time >= 1.0 || time == 0.0 => format!("{time:.0}s"),

@@ -1,4 +1,4 @@
-//! Training classifiers.
+//! Training of classifiers.
 
 use crate::train::model::{Compile, Model};
 use gradlet_core::layers::{Layer, Sequential};
@@ -8,11 +8,11 @@ use gradlet_core::optimizers::Optimizer;
 use gradlet_core::{Differentiate, Eager, Function, Result, Scope, Tensor, Variable};
 use std::sync::Arc;
 
-/// A traced step: from inputs `x` and labels `y` (i32) to the mean loss.
+/// A compiled training step: from inputs `x` and labels `y` (i32) to the mean loss.
 pub type Step = Function<(Tensor, Tensor), Tensor>;
 
-/// A training step of `model`, which gives logits: forward, softmax cross-entropy, backward, and the optimizer's update of
-/// `variables`. It is traced once for each shape of `x`.
+/// Creates a training step of `model`, which must output logits. A step runs the model forward, computes the softmax cross-entropy,
+/// differentiates it, and lets the optimizer update `variables`. It is traced once for each shape of `x`.
 ///
 /// ```
 /// use gradlet::optimizers::Sgd;
@@ -22,7 +22,7 @@ pub type Step = Function<(Tensor, Tensor), Tensor>;
 /// use std::sync::Arc;
 /// let scope = Eager::new(&gradlet::cpu());
 /// let model = Arc::new(ModelSpec::build(&"mlp:4-2".parse()?, &scope)?);
-/// let step = training::step(&model, Arc::new(Sgd::new(0.5)), model.trainable_variables());
+/// let step = train::step(&model, Arc::new(Sgd::new(0.5)), model.trainable_variables());
 /// let (x, y) = (Tensor::full(&scope.device(), 1.0f32, &[3, 4])?, Tensor::full(&scope.device(), 1i32, &[3])?);
 /// let first = step.call(&scope, (x.clone(), y.clone()))?.item::<f32>()?;
 /// let second = step.call(&scope, (x, y))?.item::<f32>()?;
@@ -40,19 +40,19 @@ pub fn step(model: &Arc<Sequential>, optimizer: Arc<dyn Optimizer>, variables: V
     })
 }
 
-/// What models that give logits are trained by.
+/// Returns the loss for models that output logits.
 fn loss() -> SparseCategoricalCrossentropy {
     SparseCategoricalCrossentropy::default().from_logits(true)
 }
 
-/// A model of `layer`, which gives logits, compiled to be trained with `optimizer` on labels: by softmax cross-entropy, and with
-/// the metric `accuracy`.
+/// Creates a [`Model`] of `layer`, which must output logits, and compiles it with `optimizer`. The loss is the softmax
+/// cross-entropy with integer labels, and the metric is `accuracy`.
 ///
 /// ```
 /// use gradlet::optimizers::Sgd;
 /// use gradlet::{Eager, applications, train};
 /// let scope = Eager::new(&gradlet::cpu());
-/// let model = training::classifier(&scope, models::mlp(&[8], 2), Sgd::new(0.5))?;
+/// let model = train::classifier(&scope, applications::mlp(&[8], 2), Sgd::new(0.5))?;
 /// # Ok::<(), gradlet::Error>(())
 /// ```
 pub fn classifier(scope: &Eager, layer: impl Layer + 'static, optimizer: impl Optimizer + 'static) -> Result<Model> {

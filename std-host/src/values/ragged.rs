@@ -18,6 +18,7 @@ use gradlet_core::{Error, Result};
 /// # Ok::<(), gradlet::Error>(())
 /// ```
 #[derive(Clone, Debug)]
+#[doc(alias = "tf.RaggedTensor")]
 pub struct RaggedTensor {
     values: Values,
     row_splits: Vec<Vec<i64>>,

@@ -15,6 +15,7 @@ use gradlet_core::{DType, Error, Result, Shape, Tensor};
 /// # Ok::<(), gradlet::Error>(())
 /// ```
 #[derive(Clone, Debug)]
+#[doc(alias = "tf.SparseTensor")]
 pub struct SparseTensor {
     indices: Tensor,
     values: Values,

@@ -13,6 +13,7 @@ use gradlet_core::{Error, Result, Shape};
 /// # Ok::<(), gradlet::Error>(())
 /// ```
 #[derive(Clone, Debug, PartialEq, Eq)]
+#[doc(alias = "tf.strings")]
 pub struct Strings {
     shape: Shape,
     values: Vec<Bytes>,

@@ -1,4 +1,4 @@
-//! Checkpoints of models: what is restored, when, and that nothing is where something is wrong.
+//! Tests of model checkpoints: the restored values, the time of the restore, and that a failed restore changes nothing.
 
 use gradlet::checkpoint::Checkpoint;
 use gradlet::checkpoint::bundle::data_path;
@@ -50,7 +50,7 @@ fn training_goes_on_as_if_it_had_not_stopped() {
     let fit = |model: &mut Model| model.fit((&x, &y), Fit::new().epochs(2).batch_size(8).shuffle(false)).map(|_| ()).unwrap();
     let mut first = model();
     fit(&mut first);
-    // A compiled model brings its optimizer, as Keras's does.
+    // The checkpoint of a compiled model includes its optimizer, as in Keras.
     let prefix = Checkpoint::new().with("model", &first).save(folder.path().join("ckpt")).unwrap();
     fit(&mut first);
 
@@ -160,7 +160,7 @@ fn iterators_go_on_where_they_were() {
     let wanted = next(&mut iterator);
     checkpoint.restore(&prefix).unwrap();
     assert_eq!(next(&mut iterator), wanted);
-    // In another process the pipeline is another one, of the same program.
+    // This pipeline stands for the same program in another process.
     let mut other = Dataset::range(0..50).shuffle(16).batch(4).repeat().iter();
     Checkpoint::new().with("batches", other.tracked()).restore(&prefix).unwrap().assert_consumed().unwrap();
     assert_eq!(next(&mut other), wanted);
@@ -210,7 +210,7 @@ fn a_graph_that_goes_round_ends() {
 fn a_state_that_refuses_its_value_leaves_the_variables() {
     let folder = tempfile::tempdir().unwrap();
     let (a, wrong) = (variable(&[1.0]), Variable::deferred("wrong"));
-    // Two words, as a position of a dataset without random stages has them, but of no version.
+    // Two words, like the position of a dataset without random stages, but with an invalid version.
     wrong.create(&scope(), &Tensor::new(&gradlet::cpu(), &[99i64, 0], &[2]).unwrap()).unwrap();
     let prefix = Checkpoint::new().with("a", &a).with("batches", &wrong).save(folder.path().join("ckpt")).unwrap();
     let (other, iterator) = (variable(&[7.0]), Dataset::range(0..3).iter());

@@ -1,4 +1,4 @@
-//! The examples print what the handbook's programs print.
+//! Tests that the examples print the same output as the TensorFlow handbook's programs.
 
 #![allow(dead_code)]
 
@@ -22,14 +22,14 @@ use std::path::Path;
 
 const DATA: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../data/mnist10k");
 
-/// What a program prints.
+/// Returns the lines that a program prints.
 fn printed(run: impl FnOnce(&mut dyn std::io::Write) -> Result<(), Box<dyn std::error::Error>>) -> Vec<String> {
     let mut out = Vec::new();
     run(&mut out).unwrap();
     String::from_utf8(out).unwrap().lines().map(String::from).collect()
 }
 
-/// The number after `name` in a line.
+/// Returns the number after `name` in a line. It must have six decimals.
 #[track_caller]
 fn number(line: &str, name: &str) -> f64 {
     let number = line.strip_prefix(name).unwrap_or_else(|| panic!("{line:?} does not begin with {name:?}"));
@@ -37,7 +37,7 @@ fn number(line: &str, name: &str) -> f64 {
     number.parse().unwrap()
 }
 
-/// A folder that is only named, as one of data would be, gets nothing written to it.
+/// A folder without `--scratch`, as a data folder would be given, is refused.
 #[test]
 fn bench_data_writes_to_its_scratch_folder_only() {
     let scratch = |arguments: &[&str]| bench_data::scratch(&arguments.iter().map(|argument| argument.to_string()).collect::<Vec<_>>());
@@ -80,8 +80,8 @@ fn tensor_array() {
     assert_eq!(printed(|out| tensor_array::run(out)), [line]);
 }
 
-/// Trains with a program of the handbook, and tests what it saved last: the accuracy is that of the model when it was saved. Gives what the
-/// training prints, and what is in the folder then.
+/// Trains with a program of the handbook, and tests the model that it saved last. The accuracy must equal the accuracy at the time of the
+/// save. Returns the lines that the training prints, and the names of the files in its folder.
 #[track_caller]
 fn saved(arguments: &[&str], train: Train, test: Test) -> (Vec<String>, Vec<String>) {
     let folder = tempfile::tempdir().unwrap();
@@ -109,7 +109,7 @@ fn saved(arguments: &[&str], train: Train, test: Test) -> (Vec<String>, Vec<Stri
 type Train = fn(&mnist::Arguments, &mut dyn std::io::Write, &mut mnist::Saved<'_>) -> Result<(), Box<dyn std::error::Error>>;
 type Test = fn(&mnist::Arguments, &mut dyn std::io::Write) -> Result<(), Box<dyn std::error::Error>>;
 
-/// The files of checkpoints with these numbers.
+/// Returns the names of the files of checkpoints with these numbers.
 fn files(name: &str, numbers: &[usize]) -> Vec<String> {
     let mut files: Vec<String> =
         numbers.iter().flat_map(|number| [".data-00000-of-00001", ".index"].map(|ending| format!("{name}-{number}{ending}"))).collect();

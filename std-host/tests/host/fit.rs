@@ -1,4 +1,4 @@
-//! `fit` and its friends give what Keras gives: tests/fixtures/keras_fit.py recorded it.
+//! Tests that `fit`, `evaluate` and the callbacks have Keras's results, which `tests/fixtures/keras_fit.py` recorded.
 
 use gradlet::checkpoint::{Checkpoint, latest_checkpoint};
 use gradlet::layers::{Activation, Dense, Flatten, Layer, Module, Sequential, Visitor};
@@ -20,7 +20,7 @@ fn scope() -> Eager {
     Eager::with_seed(&gradlet::cpu(), 1)
 }
 
-/// The script's `wave`.
+/// Returns the same values as the script's `wave`, times `factor`.
 fn wave(dims: &[u32], start: usize, factor: f64) -> Tensor {
     let count = dims.iter().product::<u32>() as usize;
     let elements: Vec<f32> = (start..start + count).map(|index| ((index as f64 * 0.7).sin() as f32) * factor as f32).collect();
@@ -61,7 +61,7 @@ fn samples() -> Samples {
     Samples { x: wave(&[23, 4], 1000, 1.0), y: Tensor::new(&gradlet::cpu(), &labels, &[23]).unwrap(), weight }
 }
 
-/// The samples from `first` to before `end`.
+/// Returns the samples from `first` up to, but without, `end`.
 fn part(tensor: &Tensor, first: i64, end: i64) -> Tensor {
     let rows: Vec<i64> = (first..end).collect();
     tensor.gather(&Tensor::new(&gradlet::cpu(), &rows, &[rows.len() as u32]).unwrap(), 0).unwrap()
@@ -160,7 +160,7 @@ fn predictions_are_the_model_s_in_order() {
     assert_eq!(model.predict(&x).unwrap().to_vec::<f32>().unwrap(), all);
 }
 
-/// Lets a callback see these values, one an epoch, until it stops.
+/// Passes these values to a callback, one per epoch, until it stops the training. Returns the number of epochs.
 fn watch(callback: &mut dyn Callback, model: &Model, values: &Value, mut each: impl FnMut(&Model)) -> usize {
     callback.on_train_begin(model).unwrap();
     for (epoch, value) in values.as_array().unwrap().iter().enumerate() {
@@ -217,14 +217,14 @@ impl Callback for KeepWeights<'_> {
     }
 }
 
-/// The names in a folder.
+/// Returns the sorted names in a folder.
 fn names(folder: &std::path::Path) -> Vec<String> {
     let mut names: Vec<String> = folder.read_dir().unwrap().map(|entry| entry.unwrap().file_name().into_string().unwrap()).collect();
     names.sort();
     names
 }
 
-/// Keras 3.15 saves under these names.
+/// The expected names are those of Keras 3.15.
 #[test]
 fn models_are_saved_when_keras_saves_them() {
     let folder = tempfile::tempdir().unwrap();
@@ -246,7 +246,7 @@ fn models_are_saved_when_keras_saves_them() {
     assert_eq!(save.best(), Some(1.0));
 }
 
-/// Training that was broken off goes on with the state of its optimizer.
+/// Interrupted training continues with the state of its optimizer.
 #[test]
 fn training_goes_on_from_a_saved_model() {
     let Samples { x, y, .. } = samples();
@@ -283,7 +283,7 @@ fn rates_are_reduced_as_keras_s_are() {
     }
 }
 
-/// What a logger writes of these runs.
+/// Returns the text that a logger writes for these runs.
 fn table(logger: impl Fn(CsvLogger) -> CsvLogger, runs: &[&[&[(&str, f64)]]]) -> String {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("log.csv");
@@ -333,7 +333,7 @@ fn summaries_count_the_optimizer_s_state() {
     let Samples { x, y, .. } = samples();
     model.train_on_batch((&x.reshape(&[23, 2, 2]).unwrap(), &y)).unwrap();
     let text = model.summary().unwrap().to_string();
-    // The number of iterations is an i64, the learning rate an f32.
+    // The two parameters are the number of iterations, an i64, and the learning rate, an f32.
     assert!(text.contains("│ (None, 4) ") && text.ends_with(" Optimizer params: 2 (12.00 B)\n"), "{text}");
 }
 
@@ -347,7 +347,7 @@ fn the_first_bad_number_stops_training_and_is_named() {
     let error = model.fit((&bad, &y), quiet().epochs(2).check_numerics(true)).unwrap_err().to_string();
     let wanted = r#"epoch 1: step 2: layer "sequential": layer "dense": dense(f32[5,4], f32[4,6], f32[6]): gave "#;
     assert!(error.starts_with(wanted) && error.contains("; input 0 holds inf at position 12 already"), "{error}");
-    // Unasked, training goes on.
+    // Without the callback, training continues.
     let history = model.fit((&bad, &y), quiet().epochs(2)).unwrap();
     assert!(history.get("loss").iter().all(|loss| loss.is_nan()));
     assert_eq!(model.fit((&bad, &y), quiet().epochs(2).callback(TerminateOnNaN::new())).unwrap().epochs.len(), 1);
@@ -373,7 +373,7 @@ fn errors_say_what_does_not_fit() {
     fails(model.train_on_batch((&part(&x, 0, 0), &part(&y, 0, 0))), "there are no samples");
     fails(model.predict(&part(&x, 0, 0)), "there are no samples");
     fails(model.fit((&x, &y), fit().batch_size(0)), "batch_size must be at least 1");
-    fails(model.fit((&x, &y), fit().validation_split(0.99)), "a validation_split of 0.99 leaves nothing to train on");
+    fails(model.fit((&x, &y), fit().validation_split(0.99)), "leaves none for training or none for validation");
     fails(model.fit((&x, &y, &weight), fit().class_weight(&[(0, 1.0)])), "samples and classes cannot both have weights");
     let wide = x.reshape(&[23, 2, 2]).unwrap();
     fails(model.fit((&wide, &y), fit()), r#"epoch 1: step 1: layer "sequential": layer "dense""#);
@@ -399,12 +399,12 @@ fn errors_say_what_does_not_fit() {
     let callback = EarlyStopping::new().monitor("val_strange");
     let strange = compile().metric("strange", SparseCategoricalAccuracy::default());
     let validation = || fit().validation_data((&x, &y));
-    fails(model_with(strange).fit((&x, &y), validation().callback(callback)), "give a mode");
+    fails(model_with(strange).fit((&x, &y), validation().callback(callback)), "set a mode");
     let factor = ReduceLROnPlateau::new().factor(1.0);
     fails(model.fit((&x, &y), fit().callback(factor)), "the factor of ReduceLROnPlateau must be less than 1, not 1");
 }
 
-/// A name that promises another format gets nothing written under it.
+/// A file name with the ending of another format is refused, and no file is written.
 #[test]
 fn weights_of_other_formats_are_refused() {
     let Samples { x, y, .. } = samples();
@@ -413,7 +413,7 @@ fn weights_of_other_formats_are_refused() {
     for name in ["x.h5", "x.weights.h5", "x.keras", "x.npz", "x.bin", "x", "x.safetensors.h5"] {
         let path = folder.path().join(name);
         let error = model.save_weights(&path).unwrap_err().to_string();
-        assert!(error.ends_with(".safetensors. checkpoint::Checkpoint saves TensorFlow checkpoints"), "{error}");
+        assert!(error.ends_with(".safetensors; checkpoint::Checkpoint saves TensorFlow checkpoints"), "{error}");
     }
     for name in ["{epoch}.keras", "best.weights.h5", "x.NPZ"] {
         let callback = ModelCheckpoint::new(folder.path().join(name));
@@ -447,7 +447,7 @@ fn weights_are_saved_and_loaded() {
     assert_eq!(wider.layer().name(), "sequential");
 }
 
-/// A layer whose kernel is not to be trained.
+/// A layer whose kernel is not trainable.
 struct BiasOnly(Dense);
 
 impl Module for BiasOnly {

@@ -1,4 +1,4 @@
-//! Artifacts that are loaded again: their signatures as functions, with no model source.
+//! Tests of loaded artifacts: their signatures run as functions, without the source of the model.
 
 use gradlet::control::{WhileOptions, cond, while_loop};
 use gradlet::artifact::describe::Description;
@@ -9,7 +9,7 @@ use gradlet::{Artifact, Differentiate, Eager, Function, Result, Scope, Tensor};
 use gradlet::artifact::{Loaded, inspect};
 use std::sync::Arc;
 
-/// A model of two layers with the signatures that TensorFlow Lite's on-device training has.
+/// Exports a model of two layers with the signatures of TensorFlow Lite's on-device training.
 fn quartet() -> Result<Vec<u8>> {
     let scope = Eager::with_seed(&gradlet::cpu(), 7);
     let device = scope.device();
@@ -60,7 +60,7 @@ fn train_save_restore_infer() -> Result<()> {
     assert_eq!(infer(&fresh)?, untrained);
     fresh.signature("restore")?.call_named(&saved)?;
     assert_eq!(infer(&fresh)?, infer(&trained)?);
-    // The optimizer's state is there too: both go on alike.
+    // The optimizer's state is loaded too, so both continue with the same values.
     let next = train(&trained)?;
     assert_eq!((train(&fresh)?, infer(&fresh)?), (next, infer(&trained)?));
     assert!(next < first / 2.0, "{first} {next}");
@@ -92,7 +92,7 @@ fn wrong_calls_are_explained() -> Result<()> {
     Ok(())
 }
 
-/// Variables of one name, which nobody gave others.
+/// Variables with the same name get unique names.
 #[test]
 fn names_are_unique() -> Result<()> {
     let scope = Eager::new(&gradlet::cpu());
@@ -108,7 +108,7 @@ fn names_are_unique() -> Result<()> {
     Ok(())
 }
 
-/// The Collatz sequence: its length, and what it ends with.
+/// Computes a Collatz sequence. Returns its length and its last element.
 fn collatz(scope: &dyn Scope, n: Tensor) -> Result<(Tensor, Tensor)> {
     let state = (n.like(0.0)?, n.clone());
     let most = WhileOptions { max_iterations: Some(200) };

@@ -1,6 +1,7 @@
-//! The tests of this package, as one program: each links all of gradlet. What counts threads or memory is alone, in `data.rs`.
+//! The tests of this package, as one program, because each program links all of gradlet. Tests that count threads or memory are a
+//! program of their own, `data.rs`.
 
-// Examples stand on one another: each that is tested here brings what it stands on.
+// An example includes the examples that it depends on, so that some modules are duplicated here.
 #![allow(clippy::duplicate_mod)]
 
 mod applications;

@@ -1,4 +1,4 @@
-//! The handbook's programs on graphs print what it says they print.
+//! Tests that the TensorFlow handbook's programs on graphs print its output.
 
 #![allow(dead_code)]
 
@@ -18,7 +18,7 @@ use std::sync::{Arc, Mutex};
 
 const DATA: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../data/mnist10k");
 
-/// What a program prints.
+/// Returns the text that a program prints.
 fn printed(run: impl FnOnce(&Out) -> gradlet::Result<()>) -> String {
     let text = Arc::new(Mutex::new(String::new()));
     let sink = text.clone();
@@ -61,7 +61,7 @@ fn demo_module() {
     assert_eq!(printed(functions::demo_module), "6\n11\n");
 }
 
-/// The module's function in a file of its own, with the scope of its name: what `tf.saved_model` is for.
+/// Exports the module's function to a file and loads it, as with `tf.saved_model`.
 #[test]
 fn demo_module_is_exported() {
     let scope = Eager::new(&gradlet::cpu());
@@ -82,7 +82,7 @@ fn demo_module_is_exported() {
     assert_eq!(wrong, "input 0 of \"addprint\" is f32[], got i32[]");
 }
 
-/// Both ways of training print the same losses, and how long they took.
+/// Both ways of training print the same losses, and their times.
 #[test]
 fn cnn_with_and_without_function() {
     let digits = Digits::load(Path::new(DATA), "train").unwrap();

@@ -1,4 +1,4 @@
-//! The handbook's training with a curve for TensorBoard.
+//! Test of the TensorFlow handbook's training with a loss curve for TensorBoard.
 
 #[allow(dead_code)]
 #[path = "../../examples/tensorboard.rs"]
@@ -9,7 +9,7 @@ use std::path::Path;
 
 const DATA: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../data/mnist10k");
 
-/// The curve is that of the losses which the program without it prints.
+/// The curve has the losses that the same program without TensorBoard prints.
 #[test]
 fn the_curve_is_the_training_s() {
     let folder = tempfile::tempdir().unwrap();

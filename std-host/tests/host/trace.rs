@@ -1,4 +1,4 @@
-//! Traces: what is kept of compiled and eager runs, and whether the times are those of the runs.
+//! Tests of profiler traces: the recorded data of compiled and eager runs, and its times.
 
 #[allow(dead_code)]
 #[path = "../../examples/cnn.rs"]
@@ -37,7 +37,7 @@ fn end(span: &Span) -> u64 {
     span.start_ps + span.duration_ps
 }
 
-/// The spans that no other is within.
+/// Returns the spans that contain no other span.
 fn leaves(spans: &[Span]) -> impl Iterator<Item = &Span> {
     spans
         .iter()
@@ -58,7 +58,7 @@ fn training_step() -> Function<(Tensor, Tensor), Tensor> {
     .named("train_one_step")
 }
 
-/// The handbook's network, compiled: the ops and the named gaps are the step.
+/// In a compiled step of the handbook's network, the times of ops and named gaps add up to the time of the step.
 #[test]
 fn ops_and_gaps_are_the_step() {
     let digits = Digits::load(Path::new(DATA), "train").unwrap();
@@ -91,11 +91,11 @@ fn ops_and_gaps_are_the_step() {
     shares.sort_by(f64::total_cmp);
     println!("ops and gaps are these parts of the steps: {shares:.4?}");
     assert!((shares[2] - 1.0).abs() < 0.05, "ops and gaps are {shares:?} of the steps");
-    // The ops alone are most of it, and say what they read and wrote.
+    // The ops take most of the time, and have the bytes that they read and wrote.
     let convolution = spans.iter().find(|span| span.name == "cnn/conv2d/Conv2D:Conv2D").unwrap();
     assert_eq!(number(convolution, "bytes_written"), Some(50 * 28 * 28 * 32 * 4));
     assert_eq!(number(convolution, "bytes_read"), Some((50 * 28 * 28 + 5 * 5 * 32 + 32) * 4));
-    // A fused op keeps the name of the one that it took the place of.
+    // A fused op has the name of the op that it replaces.
     assert!(spans.iter().any(|span| span.name == "adam/ResourceApplyAdam_4:MatMulAdam"));
     let gaps = ["find the trace", "take variables", "put variables back"];
     assert!(gaps.iter().all(|gap| spans.iter().filter(|span| span.name == *gap).count() == 5));
@@ -130,7 +130,7 @@ fn nodes_of_a_step_are_named_as_tensorflow_names_them() {
     names.sort_unstable();
     names.dedup();
     assert_eq!(names.len(), count);
-    // Every input is a node, and every node says its shapes.
+    // Every input is a node, and every node has its output shapes.
     for node in &graph.node {
         assert!(node.attr.contains_key("_output_shapes"), "{}", node.name);
         for input in &node.input {
@@ -160,7 +160,7 @@ fn branches_and_loops_show_what_they_ran() {
     let around = line.spans.iter().find(|span| span.name == "part/While:While").unwrap();
     let within = line.spans.iter().find(|span| span.name == "part/While/body/AddV2:AddV2").unwrap();
     assert!(within.start_ps >= around.start_ps && end(within) <= end(around));
-    // In the graph, the bodies stand in the scopes of their nodes.
+    // In the graph, the nodes of a body are in the name scope of the branch or loop.
     let concrete = function.concrete(&scope, &Tensor::scalar(&scope.device(), 3.0f32)).unwrap();
     let graph = graph_def(concrete.traced(), "CPU:0");
     let node = |name: &str| graph.node.iter().find(|node| node.name == name).unwrap_or_else(|| panic!("no {name}"));
@@ -172,7 +172,7 @@ fn branches_and_loops_show_what_they_ran() {
 
 #[test]
 fn eager_code_is_kept_under_the_names_of_its_layers() {
-    // The model is built before the trace is on.
+    // The model is built before the trace starts.
     let plain = Eager::new(&gradlet::cpu());
     let (dense, optimizer) = (Dense::new(3), Adam::new(0.1));
     let x = Tensor::full(&plain.device(), 1.0f32, &[2, 4]).unwrap();
@@ -231,13 +231,13 @@ fn a_trace_is_exported_once() {
     let trace = trace_on(&gradlet::cpu(), Options::default());
     assert_eq!(trace.export("first", 0, &writer).unwrap(), None);
     let text = trace.export("second", 0, &writer).unwrap_err().to_string();
-    assert_eq!(text, "must enable trace before export: this one was exported or turned off; begin one by trace_on");
+    assert_eq!(text, "must enable trace before export: this one was exported or turned off; start a new one with trace_on");
     let trace = trace_on(&gradlet::cpu(), BOTH);
     trace.off();
     assert!(trace.export("third", 0, &writer).is_err());
 }
 
-/// What was made while a trace was on is not kept from a later one, and costs nothing when none is.
+/// A later trace also records a function and a tensor that were created during an earlier one.
 #[test]
 fn what_a_trace_made_is_seen_by_the_next_one() -> Result<()> {
     let square = Function::new(|_: &dyn Scope, x: Tensor| x.mul(&x)).named("square");
@@ -264,7 +264,7 @@ fn what_could_not_be_exported_can_be_again() -> Result<()> {
     assert!(trace.export("model_trace", 0, &writer).is_err());
     let writers = [0, 1].map(|_| gradlet::summary::create_file_writer(folder.path()).unwrap());
     let path = trace.export("model_trace", 0, &writers[0])?.unwrap();
-    // Another one in the same second has a folder of its own.
+    // Another trace in the same second has its own folder.
     let other = trace_on(&gradlet::cpu(), BOTH).export("other", 0, &writers[1])?.unwrap();
     assert!(path != other && path.exists() && other.exists());
     Ok(())

@@ -1,4 +1,4 @@
-//! A thread that waits for another thread sleeps: for a variable, a function, the first value of a variable.
+//! Tests that a thread sleeps while it waits for another thread: for a variable, for a function, or for the first value of a variable.
 #![cfg(unix)]
 
 use gradlet::{Eager, Function, Print, Result, Scope, Tensor, Variable};
@@ -10,13 +10,14 @@ use std::time::{Duration, Instant};
 
 const LONG: Duration = Duration::from_millis(300);
 
-/// The CPU time of this thread so far.
+/// Returns the CPU time of this thread so far.
 fn cpu_time() -> Duration {
     let time = clock_gettime(ClockId::ThreadCPUTime);
     Duration::new(time.tv_sec as u64, time.tv_nsec as u32)
 }
 
-/// Lets a thread `hold` something for [`LONG`] after it has called what it is given, and this one `want` it then. Gives what that gives.
+/// Asserts that `want` sleeps while it waits for a resource that another thread holds, and returns its result. The other thread runs
+/// `hold`, which takes the resource, then calls its argument. That call sleeps for [`LONG`].
 fn sleeps<R>(hold: impl FnOnce(&dyn Fn()) + Send, want: impl FnOnce() -> R) -> R {
     let held = Barrier::new(2);
     thread::scope(|threads| {
@@ -63,7 +64,7 @@ fn who_waits_for_a_variable_sleeps() -> Result<()> {
 
 #[test]
 fn who_waits_for_a_function_sleeps() -> Result<()> {
-    // The function runs for as long as it prints.
+    // The function blocks while it prints.
     let held = Arc::new(Barrier::new(2));
     let slow = held.clone();
     let device = gradlet::cpu().printing(move |_| {
@@ -81,7 +82,7 @@ fn who_waits_for_a_function_sleeps() -> Result<()> {
     thread::scope(|threads| {
         threads.spawn(run);
         held.wait();
-        // It prints in its turn.
+        // Releases the barrier for the print of the second run.
         threads.spawn(|| held.wait());
         let (start, before) = (Instant::now(), cpu_time());
         assert_eq!(run(), 4.0);
@@ -118,7 +119,7 @@ fn who_waits_for_a_first_value_sleeps() -> Result<()> {
     Ok(())
 }
 
-/// Many threads, many short waits: nobody sleeps for ever.
+/// With many threads and many short waits, no thread sleeps forever.
 #[test]
 fn nobody_misses_a_wake() -> Result<()> {
     let scope = Eager::new(&gradlet::cpu());

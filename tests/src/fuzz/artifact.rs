@@ -159,7 +159,7 @@ pub enum Verdict {
     TooLarge,
     /// The artifact was accepted, and its run ended with this result.
     Ran(Result<()>),
-    /// The artifact was accepted, but its loops were stopped after [`PATIENCE`] iterations.
+    /// The artifact was accepted, but its loops were stopped after 20,000 iterations.
     Endless,
 }
 

@@ -21,7 +21,7 @@ pub struct Reader {
     pub factor: usize,
 }
 
-/// The readers.
+/// All readers.
 pub const READERS: [Reader; 5] = [
     // A byte of a JPEG may hold 512 pixels, a byte of a PNG 8 · 1032. A pixel has up to 4 bytes, and Vec grows by doubling.
     Reader { name: "image", read: read_image, samples: image_samples, factor: 8 * 1032 * 4 * 2 },
@@ -137,7 +137,8 @@ fn csv_samples() -> Vec<Vec<u8>> {
     [0b011, 0b010, 0b11011, 0b000].map(|choice| [&[choice], &table[..]].concat()).to_vec()
 }
 
-/// Makes one to four changes to a file. A change flips bits, sets bytes, sets a number to its maximum, or removes, repeats or moves a part.
+/// Makes one to four changes to a file. A change flips a bit, overwrites bytes with 0, 0xff or random values, truncates the file, or
+/// removes or repeats a part.
 pub fn mutate(file: &mut Vec<u8>, random: &mut Random) {
     for _ in 0..random.range(1, 4) {
         let at = random.below(file.len());

@@ -50,7 +50,7 @@ impl Tolerance {
 /// Function of a case. It works with the tensors of any scope, so that every runtime can run it.
 pub type Body = Arc<dyn Fn(&dyn Scope, &[Tensor]) -> Result<Vec<Tensor>> + Send + Sync>;
 
-/// A golden case.
+/// A golden case: a function with inputs and expected outputs.
 pub struct Case {
     /// Name of the case, unique in its folder.
     pub id: String,

@@ -3,8 +3,8 @@
 //! In f64, a case must produce the reference's f32 values within its tolerance. In f16 and bf16, its results are compared with the f32
 //! results for the same (rounded) inputs:
 //!
-//! - The outputs have the bits of the f32 outputs, rounded either once at the end or after each op ([`rounded`]). A single op must therefore
-//!   have the bits of gradlet's f32 kernel on the widened inputs, rounded once.
+//! - The outputs have the bits of the f32 outputs, rounded either once at the end or after each op ([`rounded`]). A single op must
+//!   therefore have the bits of gradlet's f32 kernel on the widened inputs, rounded once.
 //! - The gradients of a single op have the bits of the f32 gradients, rounded once, because the gradient is computed in f32.
 //! - Every element is within `ULPS` of the f32 element, except for the ops in `CANCELS`.
 

@@ -25,7 +25,7 @@ pub const NAMES: [&str; 5] = [EAGER, COMPILED, CPU, DEVICE, CORTEX_M];
 /// Returns the runtimes with these names, in the order of [`NAMES`]. Returns all of them if `names` is empty. Fails for an unknown name.
 pub fn select<S: AsRef<str>>(names: &[S]) -> Result<Vec<&'static str>> {
     if let Some(unknown) = names.iter().map(AsRef::as_ref).find(|name| !NAMES.contains(name)) {
-        bail!("no runtime is called {unknown:?}: there are {}", NAMES.join(", "));
+        bail!("unknown runtime {unknown:?}: the runtimes are {}", NAMES.join(", "));
     }
     let chosen = |runtime: &&str| names.is_empty() || names.iter().any(|name| name.as_ref() == *runtime);
     Ok(NAMES.into_iter().filter(chosen).collect())
@@ -142,6 +142,6 @@ mod tests {
         assert_eq!(select::<&str>(&[]).unwrap(), NAMES);
         assert_eq!(select(&[DEVICE, CPU, DEVICE]).unwrap(), [CPU, DEVICE]);
         let error = select(&["cpu", "gpu"]).unwrap_err().to_string();
-        assert_eq!(error, "no runtime is called \"gpu\": there are eager, compiled, cpu, device, cortex-m");
+        assert_eq!(error, "unknown runtime \"gpu\": the runtimes are eager, compiled, cpu, device, cortex-m");
     }
 }

@@ -29,7 +29,7 @@ impl Skips {
             let (pattern, runtime) = (word()?, word()?);
             word().with_context(|| format!("line {} of the skips: {line:?}", index + 1))?;
             if runtime != "*" && !crate::golden::runtimes::NAMES.contains(&runtime) {
-                bail!("line {} of the skips: no runtime is called {runtime:?}", index + 1);
+                bail!("line {} of the skips: unknown runtime {runtime:?}", index + 1);
             }
             Ok(Entry { pattern: pattern.into(), runtime: runtime.into(), used: false })
         };

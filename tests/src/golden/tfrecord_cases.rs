@@ -235,7 +235,7 @@ fn judge_error(error: &RecordError, kind: &str, core: &str) -> Result<()> {
                 _ if core.starts_with("corrupted record") => {
                     let damaged = matches!(fault, Fault::Length { .. } | Fault::Data { .. });
                     let text = error.to_string();
-                    let no_records = text.contains("is this a TFRecord file?") || text.contains("begins as one that is compressed");
+                    let no_records = text.contains("is this a TFRecord file?") || text.contains("begins like a compressed file");
                     damaged && error.offset() == number && number.is_some() && core.contains("Is this even") == no_records
                 }
                 _ if core.starts_with("inflate()") => matches!(fault, Fault::Inflate { text, .. } if core.ends_with(&format!(": {text}"))),

@@ -1,5 +1,5 @@
-//! A compiled step allocates nothing once it ran: neither in training nor in inference. An eager step of an optimizer allocates no
-//! second weights.
+//! A compiled step allocates nothing after its first run, neither in training nor in inference. An eager optimizer step allocates no second
+//! copy of the weights.
 
 use crate::counting::{COUNT, HELD, LARGEST};
 use gradlet_core::layers::{Activation, Dense, Layer, Module, Sequential};
@@ -8,7 +8,7 @@ use gradlet_core::optimizers::{Adam, Optimizer, Sgd};
 use gradlet_core::{DType, Differentiate, Eager, Function, Scope, Shape, Tensor, TensorSpec, Variable, ops};
 use std::sync::Arc;
 
-/// How often `work` allocates.
+/// Counts the allocations of `work`.
 fn allocations(work: impl FnOnce()) -> usize {
     let before = COUNT.get();
     work();
@@ -60,7 +60,7 @@ fn an_eager_step_changes_the_weights_in_place() {
     }
 }
 
-/// A model of sequences that is called with 600 lengths: without a bound, its plans hold some hundred megabytes.
+/// Calls a sequence model with 600 lengths. Without a limit, its plans would hold several hundred megabytes.
 #[test]
 fn plans_of_many_lengths_hold_little() {
     let scope = Eager::new(&ops::portable_cpu());
@@ -72,7 +72,7 @@ fn plans_of_many_lengths_hold_little() {
         let x = Tensor::full(&scope.device(), 0.5f32, &[length, 16]).unwrap();
         infer.call(&scope, x).unwrap().item::<f32>().unwrap()
     };
-    /// 64 plans, and the scratch memory of the longest.
+    /// Upper limit in bytes, for 64 plans and the scratch memory of the longest sequence.
     const BOUND: isize = 2 << 20;
     let first = call(1);
     let before = HELD.get();
@@ -82,7 +82,7 @@ fn plans_of_many_lengths_hold_little() {
     }
     let held = HELD.get() - before;
     assert!(held < BOUND, "{held} bytes");
-    // Long forgotten, and never forgotten.
+    // The first call plans again, because its plan was dropped. The second uses the plan.
     assert_eq!(call(1), first);
     assert_eq!(call(1), first);
     assert!(HELD.get() - before < BOUND);

@@ -1,4 +1,4 @@
-//! What every op in the catalogue must have.
+//! Checks of the properties that every op in the catalogue must have.
 
 use gradlet_core::custom_op::Gradient;
 use gradlet_core::{Kernel, ops};
@@ -6,7 +6,7 @@ use gradlet_tests::golden;
 use gradlet_tests::golden::runtimes::Traced;
 use std::collections::HashSet;
 
-/// Ops without a golden case and without a gradient to test, and what tests them instead.
+/// Ops without a golden case and without a gradient, with the tests that cover them.
 const TESTED_OTHERWISE: &[(&str, &str)] = &[
     ("cond", "its results are those of its branches: see tests/control and tests/function"),
     ("while_loop", "its results are those of its body: see tests/control and tests/function"),
@@ -54,7 +54,7 @@ fn no_gradient_has_a_reason() {
     }
 }
 
-/// Ops with a gradient are in the gradient test, which fails if one is missing; all others must be in a golden case.
+/// Every op without a gradient must be in a golden case. The gradient test covers the others, and fails if one is missing.
 #[test]
 fn every_op_is_tested() {
     let cases = golden::read(&golden::own_folder()).unwrap();

@@ -1,4 +1,4 @@
-//! Damaged checkpoints: each gives an error or what is whole, in little time and memory.
+//! Damaged checkpoints. A read returns an error or the intact tensors, in little time and memory.
 
 use gradlet::checkpoint::bundle::{BundleReader, index_path};
 use gradlet_tests::fuzz::bundle::exercise;
@@ -7,12 +7,12 @@ use gradlet_tests::random::Random;
 use prost::Message;
 use std::time::{Duration, Instant};
 
-/// How many damaged files are tried.
+/// Number of damaged files.
 const MUTATIONS: u64 = 1500;
-/// The longest that one may take: an undamaged one takes milliseconds.
+/// Time limit of one file. An intact one takes milliseconds.
 const LIMIT: Duration = Duration::from_secs(2);
 
-/// Indices that TensorFlow wrote: as they are, and as keys and values from which a table is made.
+/// Returns TensorFlow's index files, in both forms of the fuzz target: as files, and as the keys and values of a table.
 pub fn seeds() -> Vec<Vec<u8>> {
     let mut seeds = Vec::new();
     for name in [

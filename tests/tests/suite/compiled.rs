@@ -1,5 +1,5 @@
-//! What a compiled function does with its caller's buffers: it reads arguments where they are, changes variables in place, and
-//! never what somebody else holds.
+//! Buffers of compiled functions. A function reads its arguments without a copy, and updates variables in place. It never changes a
+//! buffer with another owner.
 
 use gradlet_core::custom_op::{Call, OpCode, OpDef};
 use gradlet_core::custom_op::{Gradient, Op};
@@ -12,7 +12,7 @@ fn vector(scope: &Eager, values: &[f32]) -> Tensor {
     Tensor::new(&scope.device(), values, &[values.len() as u32]).unwrap()
 }
 
-/// Adds its argument to the variable, and gives the sum.
+/// Returns a function that adds its argument to the variable, and returns the sum.
 fn adder(variable: &Variable) -> Function<Tensor, Tensor> {
     let variable = variable.clone();
     Function::new(move |scope: &dyn Scope, x: Tensor| {
@@ -81,7 +81,7 @@ fn planned_bytes_count_everything_once() {
     assert_eq!(concrete.planned_bytes().unwrap(), 4000);
 }
 
-/// Threads that add to two variables in opposite order, and one that reads both.
+/// Two threads add to two variables in opposite order, and a third reads both.
 #[test]
 fn functions_on_several_threads_share_variables() {
     const ROUNDS: usize = 300;
@@ -142,7 +142,7 @@ fn a_refused_run_gives_the_variables_back() {
     assert!(scope.read(&variable).unwrap().to_vec::<f32>().unwrap()[0] > 1.0);
 }
 
-/// Calls a function that adds to a variable, and then `checks` its argument, which fails: the variable must stay as it was.
+/// Calls a function that adds to a variable and then runs `checks` on its argument, which fails. The variable must not change.
 fn check_refused(device: &Device, checks: fn(&dyn Scope, Tensor) -> Result<Tensor>) {
     let scope = Eager::new(device);
     let variable = Variable::new(&scope, "v", &vector(&scope, &[1.0, 2.0])).unwrap();
@@ -170,7 +170,7 @@ fn pick(call: &mut Call<'_, '_>) -> Result<()> {
     if small { (ops::relu::F32.run)(call) } else { Err(Error::message("an element is too large")) }
 }
 
-/// An op from outside the catalogue may refuse its data, as long as it does not say that it never does.
+/// A user-defined op may refuse its data, unless it declares that it never does.
 #[test]
 fn an_op_of_ones_own_is_checked_before_variables_are_written() {
     static KERNELS: &[&Kernel] = &[&PICKY_F32, &ops::add::F32];

@@ -1,18 +1,18 @@
-//! The allocator of the suite, for tests of what allocates how much.
+//! The global allocator of the suite, which counts allocations for tests.
 #![allow(unsafe_code)]
 
 use std::alloc::{GlobalAlloc, Layout, System};
 use std::cell::Cell;
 
-/// Counts the allocations of each thread and the bytes that it holds, and remembers the largest.
+/// An allocator that counts the allocations of each thread, the bytes that the thread holds, and its largest allocation.
 struct Counting;
 
 thread_local! {
-    /// How many allocations there were.
+    /// Number of allocations of this thread.
     pub static COUNT: Cell<usize> = const { Cell::new(0) };
-    /// The bytes of the largest one.
+    /// Size of its largest allocation, in bytes.
     pub static LARGEST: Cell<usize> = const { Cell::new(0) };
-    /// The bytes that it holds: fewer than none, if it frees what another thread made.
+    /// Bytes that it holds. Negative if it frees memory that another thread allocated.
     pub static HELD: Cell<isize> = const { Cell::new(0) };
 }
 
@@ -21,12 +21,12 @@ fn hold(bytes: isize) {
 }
 
 fn count(bytes: usize) {
-    // A thread that ends has no counters any more.
+    // A thread that ends no longer has counters.
     let _ = COUNT.try_with(|count| count.set(count.get() + 1));
     let _ = LARGEST.try_with(|largest| largest.set(largest.get().max(bytes)));
 }
 
-// SAFETY: all is left to the system's allocator.
+// SAFETY: all methods forward to the system allocator.
 unsafe impl GlobalAlloc for Counting {
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
         count(layout.size());

@@ -1,4 +1,4 @@
-//! Damaged artifacts are refused or run; nothing panics or hangs.
+//! Damaged artifacts are refused or run to their end. Nothing panics or hangs.
 
 use gradlet_core::Error;
 use gradlet_core::runtime::program::Header;
@@ -11,13 +11,13 @@ use std::collections::BTreeMap;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::time::{Duration, Instant};
 
-/// How many damaged artifacts are tried.
+/// Number of damaged artifacts.
 const MUTATIONS: u64 = 100_000;
-/// All sections; the last stands for the header.
+/// Indices of all sections. The last one, the data section, is used for the header.
 const ALL: [usize; 12] = [0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11];
-/// Those that say what runs: blocks, instructions, attributes, operands.
+/// Indices of the sections that control execution: blocks, instructions, attributes, operands.
 const CONTROL: [usize; 4] = [1, 4, 7, 8];
-/// The longest that one may take: an undamaged one takes microseconds.
+/// Time limit of one artifact. An intact one takes microseconds.
 const LIMIT: Duration = Duration::from_secs(1);
 
 #[test]
@@ -34,12 +34,26 @@ fn every_truncation_is_refused() {
         for length in 0..sample.bytes.len() {
             let mut cut = sample.bytes[..length].to_vec();
             refused(&cut, &sample, length);
-            // Cut short, but saying so: what is missing then is a part of a table.
+            // Truncated, with the correct length in the header. Only a part of a table is missing.
             artifact::fix_length(&mut cut);
             artifact::fix_checksum(&mut cut);
             let verdict = artifact::exercise(&cut, sample.signatures);
             assert!(matches!(verdict, Verdict::Refused(_)), "{} cut to {length} bytes: {verdict:?}", sample.name);
         }
+    }
+}
+
+/// A length below 16 would leave the checksum nothing to cover.
+#[test]
+fn a_length_below_the_header_is_refused() {
+    use gradlet_core::{Program, device::AlignedBytes, ops};
+    let header = [&b"GRDL\x01\0\0\0"[..], &[0; 104]].concat();
+    for length in 0..112u32 {
+        let mut bytes = header.clone();
+        bytes[8..12].copy_from_slice(&length.to_le_bytes());
+        artifact::fix_checksum(&mut bytes);
+        let refused = Program::load(&AlignedBytes::from(&bytes[..]), ops::KERNELS, &[]).err();
+        assert_eq!(refused, Some(Error::Truncated { needed: 112, got: 112 }), "{length}");
     }
 }
 
@@ -56,14 +70,14 @@ fn mutations_are_refused_or_run() {
     assert!(tally.contains_key("accepted, and ran") && tally.keys().any(|kind| kind.starts_with("refused")));
 }
 
-/// Branches and loops: a damaged one is refused, or ends within the iterations that it says.
+/// A damaged artifact with branches and loops is refused, or ends within its own iteration limits.
 #[test]
 fn mutations_of_branches_and_loops_are_refused_or_end() {
     let tally = mutations(&artifact::deciding().unwrap(), MUTATIONS, &CONTROL);
     assert!(tally.contains_key("accepted, and ran") && tally.contains_key("refused: an instruction"));
 }
 
-/// The artifacts of the golden cases name every op; so a damaged one can ask any of them for anything.
+/// The artifacts of the golden cases contain every op, so a damaged one can call any op with any operands.
 #[test]
 fn mutations_of_every_op_are_refused_or_run() {
     let sample = |case: &Case| {
@@ -75,7 +89,7 @@ fn mutations_of_every_op_are_refused_or_run() {
     mutations(&samples, MUTATIONS, &ALL);
 }
 
-/// Tries `count` damaged samples; gives how many ended in which way.
+/// Runs `count` damaged samples. Returns the number of samples per outcome.
 fn mutations(samples: &[Sample], count: u64, sections: &[usize]) -> BTreeMap<&'static str, u32> {
     let mut tally = BTreeMap::new();
     let mut slowest = Duration::ZERO;
@@ -94,7 +108,7 @@ fn mutations(samples: &[Sample], count: u64, sections: &[usize]) -> BTreeMap<&'s
     tally
 }
 
-/// Puts a verdict into a class; its error must have a text.
+/// Returns the class of a verdict. Its error must have a text.
 fn kind(verdict: &Verdict) -> &'static str {
     let error = match verdict {
         Verdict::TooLarge => return "refused: a large arena",
@@ -114,7 +128,7 @@ fn kind(verdict: &Verdict) -> &'static str {
     }
 }
 
-/// One to four changes to the structure of a sample, everything but its data; then what checks sums is made right again.
+/// Makes one to four changes to the structure of a sample, not to its data. Then corrects the checksum.
 fn mutate(sample: &Sample, seed: u64, sections: &[usize]) -> Vec<u8> {
     let mut random = Random::new(seed);
     let mut bytes = sample.bytes.clone();
@@ -135,7 +149,7 @@ fn mutate(sample: &Sample, seed: u64, sections: &[usize]) -> Vec<u8> {
     bytes
 }
 
-/// Changes one byte, half-word or word: mostly in a table, each as likely as the others, sometimes in the header.
+/// Changes one byte, half-word or word in a random section, which may be the header. All sections are equally likely.
 fn change(bytes: &mut [u8], random: &mut Random, header: &Header, sections: &[usize]) {
     let section = random.pick(sections);
     let next = header.sections.get(section + 1).map_or(bytes.len(), |next| next.offset as usize);

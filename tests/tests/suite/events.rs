@@ -1,4 +1,4 @@
-//! Event files: damage is passed over, and what was flushed outlives the process.
+//! Tests of event files: the reader skips damage, and flushed events remain if the process is killed.
 
 use gradlet::summary::{EventReader, Options, Run, SummaryWriter};
 use gradlet::io::tfrecord::{Compression, RecordReader};
@@ -10,12 +10,12 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
-/// How many damaged files are tried.
+/// Number of damaged files.
 const MUTATIONS: u64 = 3000;
-/// The longest that one may take: an undamaged one takes milliseconds.
+/// Time limit of one file. An intact one takes milliseconds.
 const LIMIT: Duration = Duration::from_secs(2);
 
-/// Event files that TensorFlow wrote: as they are, and as records without checksums.
+/// Returns TensorFlow's event files, in both forms of the fuzz target: as files, and as records without checksums.
 pub fn seeds() -> Vec<Vec<u8>> {
     let mut seeds = Vec::new();
     for name in ["scalars", "images", "histograms", "text", "audio", "generic", "graph_def", "v1_writer", "restart"] {
@@ -67,7 +67,7 @@ fn any_bytes_end_in_events_or_errors() {
 
 const FOLDER: &str = "GRADLET_TEST_WRITES_EVENTS_TO";
 
-/// The program of the next test: it writes, says what it flushed, and goes on until it is killed.
+/// The program of the next test. It writes and flushes events, prints the last flushed step, and continues until it is killed.
 #[test]
 #[ignore = "it is started by another test, and never ends"]
 fn writes_until_it_is_killed() {
@@ -93,12 +93,12 @@ fn what_was_flushed_outlives_a_kill() {
         let steps: Vec<i64> = reader.by_ref().flatten().skip(1).map(|event| event.step).collect();
         assert!(steps.len() as i64 > flushed, "{} steps are there, {flushed} was flushed", steps.len());
         assert!(steps.iter().copied().eq(0..steps.len() as i64), "a step is missing");
-        // The record at the end may be torn, no other.
+        // Only the last record may be incomplete.
         assert!(reader.skipped().places <= 1 && reader.skipped().bytes < 100, "{:?}", reader.skipped());
     }
 }
 
-/// Kills the writer when it has said `lines` times that it flushed; gives the last step that it said.
+/// Kills the writer after it has printed `lines` flushed steps. Returns the last printed step.
 fn killed_after(folder: &Path, lines: usize) -> i64 {
     let mut command = Command::new(std::env::current_exe().unwrap());
     command.args(["--exact", "events::writes_until_it_is_killed", "--ignored", "--nocapture"]).env(FOLDER, folder);

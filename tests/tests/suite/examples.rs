@@ -1,4 +1,4 @@
-//! Examples, damaged.
+//! Damaged Examples are read or refused.
 
 use gradlet::io::example::{Example, FeatureType, Features, VarLenFeature, parse_single_example};
 use gradlet_tests::fuzz::examples::{exercise, samples};

@@ -1,4 +1,4 @@
-//! Flat checkpoints: what is saved comes back, and no damage goes unseen.
+//! Tests of flat checkpoints: saved values are restored, and every damage is detected.
 
 use embedded_io::{ErrorKind, ErrorType, Read, Write};
 use gradlet_core::runtime::checkpoint::{Entry, VERSION, write};
@@ -8,9 +8,9 @@ use gradlet_tests::flat::{arena, artifact, load, program, state, step};
 use std::fs;
 use std::path::Path;
 
-/// Where the first copy of the header ends, and the second one.
+/// End offsets of the first and the second copy of the header.
 const HEADER: [usize; 2] = [28, 56];
-/// The bytes of both copies of an entry's head.
+/// Size of both copies of an entry's head, in bytes.
 const HEADS: usize = 32;
 
 fn trained(steps: u32, with: impl FnOnce(&mut Session<'_, '_>)) {
@@ -22,7 +22,7 @@ fn trained(steps: u32, with: impl FnOnce(&mut Session<'_, '_>)) {
     with(&mut session);
 }
 
-/// A checkpoint after three steps, and the values in it.
+/// Returns a checkpoint after three steps, and the values in it.
 fn saved(contents: Contents) -> (Vec<u8>, Vec<Vec<u8>>) {
     let mut result = (Vec::new(), Vec::new());
     trained(3, |session| {
@@ -91,7 +91,7 @@ fn a_checkpoint_of_values_is_that_of_a_session() {
     assert_eq!(write(&mut bytes, read.artifact(), [entries[1], entries[1]].into_iter()), Err(Error::NoSuchTensor { index: 1 }));
 }
 
-/// The variable whose entry holds byte `at`, and whether that byte is in its heads.
+/// Returns the index of the variable whose entry contains byte `at`. The flag is true if the byte is in one of the entry's heads.
 fn place(bytes: &[u8], at: usize) -> Option<(u32, bool)> {
     let mut end = HEADER[1];
     FlatCheckpoint::parse(bytes).unwrap().entries().map(Result::unwrap).find_map(|entry| {
@@ -118,7 +118,7 @@ fn each_flipped_bit_is_found_and_the_rest_is_read() {
                 if place.is_some() {
                     assert_eq!(state(session), before, "bit {bit}");
                 }
-                // The rest is read: a damaged head has a second copy.
+                // All other variables are read. A damaged head has a second copy.
                 let mut lost = Vec::new();
                 session.restore_readable(&mut &damaged[..], &mut |variable, error| lost.push((variable, error))).unwrap();
                 let dead = place.filter(|(_, head)| !head).map(|(variable, _)| variable);
@@ -126,7 +126,7 @@ fn each_flipped_bit_is_found_and_the_rest_is_read() {
                 let expected =
                     |(index, value): (usize, &Vec<u8>)| if Some(index as u32) == dead { before[index].clone() } else { value.clone() };
                 assert_eq!(state(session), values.iter().enumerate().map(expected).collect::<Vec<_>>(), "bit {bit}");
-                // And in place.
+                // The same with the reader that needs no session.
                 let read = FlatCheckpoint::parse(&damaged).unwrap();
                 assert_eq!(read.verify(), Err(error.clone()), "bit {bit}");
                 let entries: Vec<_> = read.entries().collect();
@@ -158,7 +158,7 @@ fn what_is_cut_short_is_refused() {
                 Err(error) => assert_eq!((error, length < HEADER[1]), (Error::CutShort, true)),
             }
         }
-        // All before the last variable is there.
+        // All variables before the last one are restored.
         let last = values.len() - 1;
         let expected: Vec<_> = values.iter().take(last).chain([&before[last]]).cloned().collect();
         let mut left = state(session);
@@ -167,7 +167,7 @@ fn what_is_cut_short_is_refused() {
     });
 }
 
-/// Words of the header that both copies have wrong, with their checksum right.
+/// Sets a word in both copies of the header, and corrects their checksums.
 fn with_header(bytes: &[u8], word: usize, value: u32) -> Vec<u8> {
     let mut bytes = bytes.to_vec();
     bytes[4 * word..4 * word + 4].copy_from_slice(&value.to_le_bytes());
@@ -229,13 +229,13 @@ fn what_lies_in_flash_is_not_changed() {
     let (bytes, _) = saved(Contents::Changed);
     let first = FlatCheckpoint::parse(&bytes).unwrap().entries().next().unwrap().unwrap().variable;
     assert_eq!(session.restore(&mut &bytes[..]), Err(Error::InFlash { variable: first }));
-    // Values that flash has are no change.
+    // A restore of values that are equal to the initial values in flash is allowed.
     let mut untrained = Vec::new();
     trained(0, |session| session.save(&mut untrained, Contents::Full).unwrap());
     session.restore(&mut &untrained[..]).unwrap();
 }
 
-/// A checkpoint of each released format version is read, and the present one is written with the same bytes.
+/// Checkpoints of all released format versions are read. The current version is written with the same bytes.
 #[test]
 fn frozen_checkpoints_are_read() {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("fixtures/flat");
@@ -258,7 +258,7 @@ fn frozen_checkpoints_are_read() {
     assert!(states.iter().all(|restored| *restored == states[0]) && states[0] != state(&session));
 }
 
-/// Takes and gives a byte at a time, and breaks after some.
+/// A stream that transfers one byte at a time, and fails after a number of bytes.
 struct Trickle(Vec<u8>, usize);
 
 impl ErrorType for Trickle {

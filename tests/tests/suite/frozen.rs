@@ -1,4 +1,4 @@
-//! Artifacts of every released format version load, and compute what they computed when they were written.
+//! Artifacts of every released format version load, and compute the same results as when they were written.
 
 use gradlet_core::runtime::program::VERSION;
 use gradlet_tests::frozen;

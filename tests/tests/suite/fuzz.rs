@@ -1,5 +1,5 @@
-//! Every target in `fuzz/` builds and runs, without a fuzzer: [`fuzz_target`](crate::fuzz_target) makes a function of each, and inputs
-//! are mutations of good ones.
+//! Builds and runs every target in `fuzz/` without a fuzzer. [`fuzz_target`](crate::fuzz_target) makes a function of each target. The
+//! inputs are mutations of valid ones.
 
 use crate::{checkpoints, tfrecord};
 use gradlet_tests::fuzz;
@@ -10,10 +10,10 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::Path;
 use std::time::{Duration, Instant};
 
-/// Seconds for each target: of a plain run, and of `cargo xtask test all`.
+/// Seconds for each target: in a normal run, and in `cargo xtask test all`.
 const SECONDS: [u64; 2] = [2, 60];
 
-/// Gives mutations of `seeds` to a target, the same ones in every run.
+/// Runs a target on mutations of `seeds`, which are the same in every run.
 fn drive(seeds: Vec<Vec<u8>>, target: fn(&[u8])) {
     let give = |data: &[u8]| {
         assert!(catch_unwind(AssertUnwindSafe(|| target(data))).is_ok(), "the input is {data:?}");
@@ -31,7 +31,7 @@ fn drive(seeds: Vec<Vec<u8>>, target: fn(&[u8])) {
     println!("{inputs} inputs");
 }
 
-/// Choices of a sample and of changes to it: the target makes the artifact.
+/// Returns inputs that select a sample and changes to it. The target creates the artifact.
 fn changes() -> Vec<Vec<u8>> {
     let mut random = Random::new(2);
     (0..=u8::MAX).map(|choice| [choice].into_iter().chain((0..24).map(|_| random.bits() as u8)).collect()).collect()

@@ -1,4 +1,4 @@
-//! The golden vectors on the host's runtimes.
+//! Runs the golden vectors on the host's runtimes.
 
 use gradlet_tests::golden;
 use gradlet_tests::golden::coverage::Coverage;
@@ -11,13 +11,13 @@ fn golden_vectors() {
     let counts = golden::run_with(&[], &[golden::own_folder()], None, &mut skips, &mut coverage).unwrap();
     assert_eq!(counts.failed, 0);
     assert!(counts.passed > 0);
-    // What the Cortex-M adds is looked at where there is one.
+    // Remove the Cortex-M from the table. `cargo xtask test` checks it.
     let committed = include_str!("../../../COVERAGE.md").replace("DM |", "D |");
     assert_eq!(coverage.table(), committed, "COVERAGE.md is out of date: run `cargo xtask coverage`");
-    assert_eq!(skips.unused(), [""; 0], "these lines of skips.txt leave nothing out");
+    assert_eq!(skips.unused(), [""; 0], "these lines of skips.txt skip no case");
 }
 
-/// Files and data: once, for all runtimes.
+/// Runs the cases of files and data, once for all runtimes.
 #[test]
 fn golden_data() {
     let mut skips = Skips::parse(COMMITTED).unwrap();
@@ -26,7 +26,7 @@ fn golden_data() {
     assert!(counts.passed > 0);
 }
 
-/// The counts of the project's own cases on some runtimes, where this is the list of skips.
+/// Runs the project's own cases on some runtimes with this list of skips, and returns the counts.
 fn counts(runtimes: &[&str], skips: &str) -> golden::Counts {
     let mut skips = Skips::parse(skips).unwrap();
     golden::run_with(runtimes, &[golden::own_folder()], None, &mut skips, &mut Coverage::default()).unwrap()
@@ -38,7 +38,7 @@ fn only_the_selected_runtimes_run() {
     assert!(eager.failed + cpu.failed == 0 && cpu.passed == eager.passed, "{eager:?} {cpu:?}");
     assert_eq!(both.passed, eager.passed + cpu.passed);
     let error = golden::run(&["gpu"], &[], None).unwrap_err().to_string();
-    assert_eq!(error, "no runtime is called \"gpu\": there are eager, compiled, cpu, device, cortex-m");
+    assert_eq!(error, "unknown runtime \"gpu\": the runtimes are eager, compiled, cpu, device, cortex-m");
 }
 
 #[test]

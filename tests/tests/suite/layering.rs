@@ -1,11 +1,11 @@
-//! The rules of the house that a compiler does not check: the order of folders, `unsafe`, lints, file lengths.
+//! Checks of source rules that the compiler does not check: the order of folders, `unsafe`, lints, and file lengths.
 
 use std::fs;
 use std::path::{Path, PathBuf};
 
-/// The crates whose folders have an order, which a table of `ARCHITECTURE.md` gives under the heading.
+/// Source folders of the crates with ordered modules, and the headings in `ARCHITECTURE.md` above the tables of their order.
 const CRATES: [(&str, &str); 2] = [("core/src", "## The folders of core"), ("std-host/src", "## The folders of std-host")];
-/// Sources that are made by a program.
+/// Folder of generated sources.
 const GENERATED: &str = "std-host/src/formats/proto";
 
 fn root() -> PathBuf {
@@ -17,7 +17,7 @@ fn read(path: impl AsRef<Path>) -> String {
     fs::read_to_string(&path).unwrap_or_else(|error| panic!("{}: {error}", path.display()))
 }
 
-/// Every file with this ending below `folder`, build outputs aside.
+/// Returns every file with this ending below `folder`, without build outputs.
 fn files(folder: &Path, ending: &str) -> Vec<PathBuf> {
     let mut found = Vec::new();
     for entry in fs::read_dir(folder).unwrap().map(Result::unwrap) {
@@ -32,27 +32,27 @@ fn files(folder: &Path, ending: &str) -> Vec<PathBuf> {
     found
 }
 
-/// The rows of the first table below `heading`, each as its cells.
+/// Returns the cells of each row of the first table below `heading`.
 fn table(text: &str, heading: &str) -> Vec<Vec<String>> {
     let below = text.lines().skip_while(|line| *line != heading).skip(1);
     let rows = below.skip_while(|line| !line.starts_with('|')).take_while(|line| line.starts_with('|')).skip(2);
     rows.map(|line| line.trim_matches('|').split('|').map(|cell| cell.trim().to_string()).collect()).collect()
 }
 
-/// The folders in a table's first column, in order.
+/// Returns the folders in a table's first column, in order.
 fn order(text: &str, heading: &str) -> Vec<String> {
     table(text, heading).iter().map(|row| row[0].trim_matches(['`', '/']).to_string()).collect()
 }
 
-/// The source without comments, and without the tests at its end.
+/// Returns the source without comments, and without the tests at its end.
 fn code(source: &str) -> String {
     let end = source.find("#[cfg(test)]\nmod").or(source.find("#[cfg(test)]\npub(")).unwrap_or(source.len());
     let uncommented = |line: &str| line.split("//").next().unwrap_or_default().to_string() + "\n";
     source[..end].lines().map(uncommented).collect()
 }
 
-/// The first segments of the paths that begin at the crate's root in a file that is `depth` modules deep: of `crate::a`, of each in
-/// `crate::{a::b, c}`, and of `super::…::a` with as many `super` as there are modules around it.
+/// Returns the first segments of the paths that begin at the crate's root, in a file that is `depth` modules deep. These are the `a` of
+/// `crate::a`, the `a` and `c` of `crate::{a::b, c}`, and the `a` of `super::…::a` with as many `super` as there are enclosing modules.
 fn named_modules(code: &str, depth: usize) -> Vec<String> {
     let begins = |at: usize| !code[..at].ends_with(|c: char| c.is_alphanumeric() || matches!(c, '_' | ':' | '$'));
     let paths = |start: &'static str| code.match_indices(start).map(|(at, _)| at).filter(move |&at| begins(at));
@@ -61,7 +61,7 @@ fn named_modules(code: &str, depth: usize) -> Vec<String> {
     absolute.chain(relative).flat_map(first_segments).filter(|name| !name.is_empty()).collect()
 }
 
-/// How many `mod name {` are open at the end of `code`.
+/// Counts the `mod name {` that are open at the end of `code`.
 fn inline_modules(code: &str) -> usize {
     let mut open = Vec::new();
     for (at, brace) in code.match_indices(['{', '}']) {
@@ -92,7 +92,7 @@ fn first_segments(path: &str) -> Vec<String> {
     names.filter(|name| !name.is_empty()).collect()
 }
 
-/// The imports of a file, by its path in `src`, that go to a folder which comes later in `order`, or to no folder.
+/// Returns the imports of a file from a folder that comes later in `order`, or from an unknown folder. `path` is relative to `src`.
 fn wrong_imports(order: &[String], path: &Path, source: &str) -> Vec<String> {
     let folders: Vec<&str> = path.iter().map(|part| part.to_str().unwrap()).collect();
     let place = |folder: &str| order.iter().position(|other| other == folder);
@@ -129,7 +129,7 @@ fn planted_imports_are_seen() {
     assert_eq!(wrong("other/file.rs", ""), ["other/file.rs is in no folder of the table"]);
 }
 
-/// Between folders, imports go to those that stand above in the table of `ARCHITECTURE.md`; all folders stand there.
+/// Imports between folders go only to folders above in the table of `ARCHITECTURE.md`, which has all folders.
 #[test]
 fn imports_go_one_way() {
     let text = read("ARCHITECTURE.md");
@@ -149,7 +149,7 @@ fn imports_go_one_way() {
     }
 }
 
-/// Core's and the host's lists of modules are the tables' order, too.
+/// The lists of modules in the `lib.rs` of core and of the host have the order of the tables.
 #[test]
 fn the_crates_begin_with_their_map() {
     let text = read("ARCHITECTURE.md");
@@ -182,7 +182,7 @@ fn core_has_no_unsafe_code() {
     }
 }
 
-/// The workspaces deny missing docs, and every package in them takes their lints.
+/// The workspaces deny missing docs, and every package in them uses the workspace's lints.
 #[test]
 fn every_package_takes_the_lints() {
     for path in files(&root(), "Cargo.toml") {

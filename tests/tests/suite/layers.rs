@@ -1,4 +1,4 @@
-//! Layers give what Keras's give, with weights of the same names, shapes and order: `fixtures/layers`, made by the script there.
+//! Compares layers with Keras's: outputs, and names, shapes and order of the weights. The script in `fixtures/layers` made the fixtures.
 
 use gradlet_core::device::AlignedBytes;
 use gradlet_core::layers::*;
@@ -6,13 +6,13 @@ use gradlet_core::{Artifact, Eager, Function, Program, Result, Scope, Session, T
 use gradlet_core::tensor::Bool;
 use serde_json::Value as Json;
 
-/// A layer as the cases need it: its variables, and what it gives for several inputs and the case's options.
+/// A layer in the form that the cases need: its variables, and its outputs for several inputs and the case's options.
 trait Subject: Module {
     fn name(&self) -> &str;
     fn give(&self, scope: &dyn Scope, inputs: &[Tensor], call: &Json) -> Result<Vec<Tensor>>;
 }
 
-/// A layer of one input.
+/// A layer with one input.
 #[derive(Module)]
 struct Plain<L>(L);
 
@@ -27,7 +27,7 @@ impl<L: Layer> Subject for Plain<L> {
     }
 }
 
-/// A recurrent layer, whose states may be asked for.
+/// A recurrent layer. If the flag is true, it also returns its states.
 struct Recurrent<C>(RNN<C>, bool);
 
 impl<C: RNNCell> Module for Recurrent<C> {
@@ -83,7 +83,7 @@ fn attention(layer: MultiHeadAttention) -> Box<dyn Subject> {
     Box::new(Attention(layer))
 }
 
-/// The layer of a case.
+/// Creates the layer of a case.
 fn subject(case: &str) -> Box<dyn Subject> {
     let same = Padding::Same;
     match case {
@@ -195,7 +195,7 @@ fn layers_are_keras_layers() {
     }
 }
 
-/// Wrong inputs are errors that name the layer, what it takes, and what it was given.
+/// The errors for wrong inputs name the layer, the expected input and the actual one.
 #[test]
 fn wrong_inputs_are_named() {
     let scope = Eager::new(&ops::portable_cpu());
@@ -237,7 +237,7 @@ fn wrong_inputs_are_named() {
     }
 }
 
-/// A model with everything that has state of its own: what training does to it has the same bits op by op, compiled and without a heap.
+/// Trains a model with all layers that have state. The result has the same bits eagerly, compiled, and without a heap.
 #[test]
 fn training_has_the_same_bits_everywhere() {
     fn model() -> Sequential {

@@ -1,6 +1,6 @@
-//! The tests of this package, as one program: each links all of gradlet.
+//! The tests of this package, as one program, because each program links all of gradlet.
 //!
-//! Tests that need TensorFlow or TensorBoard are ignored unless `cargo xtask test` starts them.
+//! Tests that need TensorFlow or TensorBoard are ignored, unless `cargo xtask test` starts them.
 
 mod allocations;
 mod autograph;
@@ -22,10 +22,12 @@ mod layering;
 mod layers;
 mod narrow;
 mod optimizers;
+mod pages;
 mod readers;
 mod refusals;
 mod scopes;
 mod slots;
+mod spec;
 mod spine;
 mod telemetry;
 mod tensorboard;
@@ -33,10 +35,10 @@ mod tensorflow;
 mod tfrecord;
 mod training;
 
-/// The targets in `fuzz/` find their macro here.
+/// Lets the targets in `fuzz/` find the macro `fuzz_target` in this crate.
 extern crate self as libfuzzer_sys;
 
-/// Makes a function of a fuzz target, as libFuzzer does.
+/// Defines the function of a fuzz target, as libFuzzer's macro does.
 #[macro_export]
 macro_rules! fuzz_target {
     (|$data:ident: &[u8]| $body:expr) => {

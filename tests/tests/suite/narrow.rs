@@ -1,4 +1,4 @@
-//! 16-bit floats: an op is f32's, rounded once; and the suite sees a unit in the last place.
+//! Tests of 16-bit floats. An op must have the f32 result, rounded once. The suite must detect an error of one unit in the last place.
 
 use gradlet_core::function::graph::{Graph, Origin};
 use gradlet_core::layers::Activation;
@@ -13,10 +13,10 @@ use std::collections::{BTreeSet, HashMap};
 
 const NARROW: [DType; 2] = [DType::F16, DType::Bf16];
 
-/// Ops of floats that no golden case computes in f32: fused ones, divisions of integers, a gradient of a gradient.
+/// Ops of floats that no golden case computes in f32: fused ops, integer divisions, and a gradient of a gradient.
 const ELSEWHERE: [&str; 6] = ["identity", "matmul_sgd", "truncatediv", "truncatemod", "max_pool2d_pick", "matmul_adam"];
 
-/// A tensor in f32 whose elements are those of a 16-bit type, rounded by what is not gradlet's.
+/// Rounds an f32 tensor to a 16-bit type, and returns it as f32. The rounding is independent of gradlet's.
 fn rounded(x: &Tensor, dtype: DType) -> Tensor {
     let numbers: Vec<f32> = x.to_vec::<f32>().unwrap().into_iter().map(|x| round(dtype, x)).collect();
     Tensor::new(&ops::portable_cpu(), &numbers, x.dims()).unwrap()
@@ -31,7 +31,7 @@ fn same(got: &Tensor, want: &Tensor) -> bool {
     got.dims() == want.dims() && pairs.into_iter().all(|(got, want)| got.to_bits() == want.to_bits() || got.is_nan() && want.is_nan())
 }
 
-/// Runs the graph's ops one by one in f32; and each again on 16-bit floats, where it must give the same but for one rounding.
+/// Runs the graph's ops one by one in f32. Runs each again on 16-bit floats, where it must have the same result, rounded once.
 fn every_op(id: &str, graph: &Graph, inputs: &[Tensor], tried: &mut BTreeSet<&'static str>) {
     let scope = Eager::new(&ops::portable_cpu());
     let mut values = HashMap::new();
@@ -46,7 +46,7 @@ fn every_op(id: &str, graph: &Graph, inputs: &[Tensor], tried: &mut BTreeSet<&'s
     }
     for node in &graph.nodes {
         let given: Option<Vec<Tensor>> = node.inputs.iter().map(|id| values.get(id).cloned()).collect();
-        // What a loop gives is not known here.
+        // The results of a loop are unknown here.
         let Some(given) = given.filter(|_| node.bodies.is_empty()) else { continue };
         let emit = |inputs: &[Tensor]| scope.emit(node.op, &node.attributes, &inputs.iter().collect::<Vec<_>>()).unwrap();
         let first = given.first().map(Tensor::dtype);
@@ -55,7 +55,7 @@ fn every_op(id: &str, graph: &Graph, inputs: &[Tensor], tried: &mut BTreeSet<&'s
             let narrow: Vec<Tensor> =
                 wide.iter().map(|x| if x.dtype() == DType::F32 { x.cast(dtype).unwrap() } else { x.clone() }).collect();
             for (want, got) in emit(&wide).iter().zip(emit(&narrow)) {
-                // A cast has a type of its own.
+                // The result type of a cast does not depend on its input.
                 let converted = want.dtype() == DType::F32 && node.op.def.code != ops::code::cast;
                 let want = if converted { rounded(want, dtype) } else { want.clone() };
                 assert!(!converted || got.dtype() == dtype, "{id}: {} of {dtype} gives {}", node.op.def.name, got.dtype());
@@ -80,7 +80,7 @@ fn an_op_is_the_f32_kernel_on_widened_inputs_rounded_once() {
     assert_eq!(missing, ELSEWHERE);
 }
 
-/// The case of this id in bf16, with what it gives.
+/// Returns the case with this id in bf16, with its outputs.
 fn bf16(id: &str) -> (Case, Outputs) {
     let cases = golden::read(&golden::own_folder()).unwrap();
     let case = cases.iter().find(|case| case.id == id).unwrap();
@@ -90,7 +90,7 @@ fn bf16(id: &str) -> (Case, Outputs) {
     (narrow, outputs)
 }
 
-/// True if the suite refuses a case whose greatest output element is `units` off.
+/// True if the suite detects an error of `units` units in the largest element of an output.
 fn refuses((case, outputs): &(Case, Outputs), output: &str, units: i16) -> bool {
     let at = case.wanted.iter().position(|value| value.name == output).unwrap();
     let mut moved = outputs.clone();
@@ -102,7 +102,7 @@ fn refuses((case, outputs): &(Case, Outputs), output: &str, units: i16) -> bool 
 
 #[test]
 fn a_unit_in_the_last_place_is_seen() {
-    // An op alone: no unit, neither in its result nor in its gradients.
+    // A single op: no error of a unit is allowed, neither in its result nor in its gradients.
     for id in ["exp/random", "matmul/0"] {
         let narrow = bf16(id);
         assert!(narrow.0.gradients > 0);
@@ -111,13 +111,13 @@ fn a_unit_in_the_last_place_is_seen() {
             assert!([-2, -1, 1, 2].iter().all(|units| refuses(&narrow, name, *units)), "{id} {name}");
         }
     }
-    // Several ops: no unit in their results, and few in their gradients.
+    // Several ops: no error of a unit is allowed in their results, and only a few units in their gradients.
     let several = bf16("swish/random");
     assert!(!refuses(&several, "output y", 0) && refuses(&several, "output y", 1) && refuses(&several, "output y", -1));
     assert!(!refuses(&several, "gradient x", 0) && refuses(&several, "gradient x", 8) && refuses(&several, "gradient x", -8));
 }
 
-/// The value and gradient of a function of one tensor.
+/// Returns the value and the gradient of a function of one tensor.
 fn with_gradient(x: &Tensor, function: impl Fn(&Tensor) -> gradlet_core::Result<Tensor>) -> [Tensor; 2] {
     let tape = Eager::new(&ops::portable_cpu()).tape();
     let x = tape.watch(x).unwrap();
@@ -166,7 +166,7 @@ fn fused_batch_norm_of_16_bits_is_rounded_once() {
     }
 }
 
-/// As Keras 3.15's sparsemax, worked out by hand: it sums all cumulative sums of the support.
+/// Compares with Keras 3.15's sparsemax, computed by hand. Keras sums all cumulative sums of the support.
 #[test]
 fn sparsemax_is_keras_s() {
     let x = Tensor::new(&ops::portable_cpu(), &[1.0f32, 0.75, -1.0, 0.5, 2.0, -1.0], &[2, 3]).unwrap();

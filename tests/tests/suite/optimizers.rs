@@ -1,4 +1,4 @@
-//! Optimizers, losses and metrics beyond the golden vectors: names and order of the state, options, and errors.
+//! Tests of optimizers, losses and metrics beyond the golden vectors: names and order of the state, options, and errors.
 
 use gradlet_core::layers::{Dense, Layer, Module, Sequential};
 use gradlet_core::losses::{Loss, SparseCategoricalCrossentropy};

@@ -1,4 +1,4 @@
-//! Damaged files cost no more than they hold.
+//! Reads of damaged files allocate no more memory than the files' sizes justify.
 
 use crate::counting::LARGEST;
 use gradlet::io::tfrecord::{Compression, RecordFiles, RecordReader, masked_crc32c};
@@ -7,7 +7,7 @@ use gradlet_tests::random::Random;
 use std::io::Write;
 use std::time::{Duration, Instant};
 
-/// What a decoder needs for itself.
+/// Memory that a decoder needs for any file, in bytes.
 const FIXED: usize = 256 << 10;
 
 #[test]
@@ -33,7 +33,7 @@ fn damaged_files_are_read_or_refused() {
     }
 }
 
-/// What is claimed and not there is not allocated, be it as large as it may.
+/// A reader allocates no memory for data that a file claims but does not contain.
 #[test]
 fn claims_cost_nothing() {
     let read = |name| gradlet_tests::fuzz::readers::reader(name).read;
@@ -49,7 +49,7 @@ fn claims_cost_nothing() {
     }
 }
 
-/// Three MB of GZIP data that are a record of three GB.
+/// Reads 3 MB of GZIP data that hold a record of 3 GB.
 #[test]
 fn a_record_that_is_too_long_costs_nothing() {
     let packed = |bytes: &[u8]| {
@@ -63,7 +63,7 @@ fn a_record_that_is_too_long_costs_nothing() {
     LARGEST.set(0);
     let mut reader = RecordReader::new(&bomb[..], Compression::Gzip);
     let error = reader.next_record().unwrap().unwrap_err();
-    let text = "the record at 0 has 3221225472 bytes of data, but 268435456 are the most that are accepted: max_record_bytes() of";
+    let text = "the record at 0 has 3221225472 bytes of data, which is more than the limit of 268435456: max_record_bytes() of";
     assert!(error.to_string().starts_with(text) && !error.is_data_loss() && error.offset() == Some(0), "{error}");
     assert!(reader.next_record().is_none());
     let folder = tempfile::tempdir().unwrap();
@@ -71,8 +71,8 @@ fn a_record_that_is_too_long_costs_nothing() {
     std::fs::write(&path, &bomb).unwrap();
     let files = RecordFiles::new([&path]).compression(Compression::Gzip).max_record_bytes(1 << 30);
     let errors: Vec<_> = files.dataset().iter().map(|record| record.unwrap_err().to_string()).collect();
-    assert!(errors.len() == 1 && errors[0].contains("but 1073741824 are the most"), "{errors:?}");
-    // What is cut before the limit is truncated, as it is without one.
+    assert!(errors.len() == 1 && errors[0].contains("more than the limit of 1073741824"), "{errors:?}");
+    // A record that ends before the limit is truncated, as without a limit.
     let mut cut = RecordReader::new(&bomb[..100_000], Compression::Gzip);
     assert!(cut.next_record().unwrap().unwrap_err().to_string().contains("truncated record at 0"));
     assert!(LARGEST.get() <= 512 << 10, "{} bytes", LARGEST.get());

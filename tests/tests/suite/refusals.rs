@@ -1,7 +1,7 @@
-//! Every kernel is tried on hostile data: it refuses some exactly where its op declares it.
+//! Runs every kernel on hostile data. A kernel must refuse some of the data exactly if its op declares that it may.
 //!
-//! A plan runs ops that may refuse their data before any variable is written. An op that refuses its data undeclared would leave a failed
-//! step half done.
+//! A plan runs the ops that may refuse their data before it writes any variable. If an op refused its data without this declaration, a
+//! failed step could leave some variables updated.
 
 use gradlet_core::device::AlignedBytes;
 use gradlet_core::function::graph::Graph;
@@ -12,13 +12,13 @@ use gradlet_tests::golden;
 use gradlet_tests::golden::runtimes::Traced;
 use std::collections::BTreeSet;
 
-/// Attribute words and input types that an op takes.
+/// A use of an op: its definition, attribute words and input types.
 type Use = (&'static OpDef, Vec<u32>, Vec<TensorType>);
 
-/// How many uses of an op each of its kernels is tried on: those with the fewest elements.
+/// Number of uses of an op on which each of its kernels runs. They are the uses with the fewest elements.
 const USES: usize = 12;
 
-/// Notes the uses of ops in a graph and in its nodes' bodies.
+/// Adds the uses of ops in a graph, and in its nodes' bodies, to `uses`.
 fn note(graph: &Graph, uses: &mut Vec<Use>) {
     for node in &graph.nodes {
         node.bodies.iter().for_each(|body| note(body, uses));
@@ -27,7 +27,7 @@ fn note(graph: &Graph, uses: &mut Vec<Use>) {
     }
 }
 
-/// The uses of ops in the golden cases, forward and backward, and those that no golden case has.
+/// Returns the uses of ops in the golden cases, forward and backward, and further uses that no golden case has.
 fn uses() -> Vec<Use> {
     let mut uses = Vec::new();
     for case in golden::read(&golden::own_folder()).unwrap() {
@@ -44,7 +44,7 @@ fn uses() -> Vec<Use> {
     note(effects.concrete(&scope, &Tensor::scalar(&scope.device(), 1.0f32)).unwrap().traced(), &mut uses);
     let of = |dtype: DType, dims: &[u32]| TensorType::new(dtype, Shape::new(dims).unwrap());
     let [w, x, dy, rate] = [&[2, 3][..], &[4, 2], &[4, 3], &[]].map(|dims| of(DType::F32, dims));
-    // The gradient of a gradient.
+    // The op in the gradient of max pooling's gradient.
     let pools: Vec<Use> = uses.iter().filter(|(def, ..)| std::ptr::eq(*def, &ops::max_pool2d::DEF)).cloned().collect();
     uses.extend(pools.into_iter().map(|(_, attributes, types)| (&ops::max_pool2d_pick::DEF, attributes, vec![types[0]; 2])));
     let adam = [0.9f32, 0.999, 1e-7, 0.1, 0.001].map(f32::to_bits).to_vec();
@@ -58,7 +58,7 @@ fn uses() -> Vec<Use> {
     uses
 }
 
-/// The uses on the kernel's element type: it takes the place of that of input 0, wherever that stands.
+/// Returns the uses of a kernel's op with the kernel's element type. It replaces the element type of input 0 in all inputs.
 fn uses_of(kernel: &Kernel, uses: &[Use]) -> Vec<(Vec<u32>, Vec<TensorType>)> {
     let own = uses.iter().filter(|(def, ..)| std::ptr::eq(*def, kernel.def));
     let typed = own.filter_map(|(def, attributes, types)| {
@@ -77,7 +77,7 @@ fn uses_of(kernel: &Kernel, uses: &[Use]) -> Vec<(Vec<u32>, Vec<TensorType>)> {
     found.into_iter().take(USES).map(|(_, attributes, types)| (attributes, types)).collect()
 }
 
-/// Elements that an op may not like, and 1.
+/// Returns 1, and elements that an op may refuse.
 fn hostile(dtype: DType) -> Vec<Vec<u8>> {
     let floats = [1.0, f64::NAN, 0.0, -0.0, -1.0, f64::INFINITY, f64::NEG_INFINITY, 3e38, 1e-45];
     let integers = [1, -1, 0, i64::MAX, i64::MIN, i64::from(i32::MAX), i64::from(i32::MIN), 1 << 20, 2];
@@ -93,7 +93,7 @@ fn hostile(dtype: DType) -> Vec<Vec<u8>> {
     }
 }
 
-/// A tensor's bytes; `choose` gives the number of each element's value in [`hostile`], which comes round.
+/// Returns the bytes of a tensor. `choose` returns the index of each element's value in [`hostile`], modulo the number of values.
 fn filled(of: &TensorType, choose: impl Fn(usize) -> usize) -> AlignedBytes {
     let values = hostile(of.dtype);
     let mut bytes = AlignedBytes::zeroed(of.bytes().unwrap() as usize);
@@ -105,7 +105,7 @@ fn filled(of: &TensorType, choose: impl Fn(usize) -> usize) -> AlignedBytes {
 
 fn run(kernel: &Kernel, attributes: &[u32], types: &[TensorType], data: &[AlignedBytes]) -> Result<()> {
     let outputs = kernel.def.output_types(types, attributes)?;
-    // What has no output is given two words.
+    // An op without outputs receives an output of two words.
     let words = TensorType::new(DType::I32, Shape::new(&[2])?);
     let outputs = if kernel.def.outputs == 0 { &[words][..] } else { &outputs[..kernel.def.outputs.into()] };
     let mut results: Vec<AlignedBytes> = outputs.iter().map(|of| AlignedBytes::zeroed(of.bytes().unwrap() as usize)).collect();
@@ -114,7 +114,8 @@ fn run(kernel: &Kernel, attributes: &[u32], types: &[TensorType], data: &[Aligne
     (kernel.run)(&mut Call { attributes, inputs: &inputs, outputs: &mut outputs })
 }
 
-/// True if the kernel refuses some data of these types: every value everywhere, every value in one input among ones, and mixtures.
+/// True if the kernel refuses some data of these types. The data has the same value everywhere, or one value in one input and ones in the
+/// others, or a mixture of all values.
 fn refuses(kernel: &Kernel, attributes: &[u32], types: &[TensorType]) -> bool {
     let refused = |choose: &dyn Fn(usize, usize) -> usize| {
         let data: Vec<_> = types.iter().enumerate().map(|(input, of)| filled(of, |index| choose(input, index))).collect();

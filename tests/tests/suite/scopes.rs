@@ -1,4 +1,4 @@
-//! What scopes do beside computing: training, randomness, custom gradients, 16-bit floats, tapes.
+//! Tests of scopes: training mode, random numbers, custom gradients, 16-bit floats and tapes.
 
 use gradlet_core::device::Device;
 use gradlet_core::custom_op::Backward;
@@ -30,7 +30,7 @@ fn training_is_seen_in_tapes_and_in_traces_of_their_own() {
     assert_eq!(trains.traces(), 2);
 }
 
-/// The sum of `v`, which is the argument, and `a`, which the body names: whatever the argument is, also `a` itself.
+/// The function adds its argument `v` to the captured variable `a`. The argument may be any variable, even `a` itself.
 #[test]
 fn variables_as_arguments_are_traced_once_and_never_mistaken() {
     let scope = Eager::new(&device());
@@ -60,7 +60,7 @@ fn random_numbers_differ_from_run_to_run_and_depend_on_the_seed_only() {
     assert_ne!(numbers, draw(2));
 }
 
-/// `x` forward, 3 times the upstream times `x` backward: whose own gradient is `3 · upstream`.
+/// Returns `x` with a custom gradient, `3 · upstream · x`. The derivative of this gradient is `3 · upstream`.
 fn tripled(x: &Tensor) -> Result<Tensor> {
     let rule = |of: &Backward<'_>| {
         let three = Tensor::scalar(&of.inputs[0].device()?, 3.0f32);

@@ -1,4 +1,5 @@
-//! Flash slots: power is lost at every operation of a save, and in the middle of each; what is restored is the old state or the new one.
+//! Tests of flash slots. The power fails at every operation of a save, and in the middle of each. A restore must find the
+//! old state or the new one.
 
 use gradlet_core::device::AlignedBytes;
 use gradlet_core::{Error, Session};
@@ -13,9 +14,9 @@ use std::time::{Duration, Instant};
 
 type State = Vec<Vec<u8>>;
 
-/// Words of at most so many bits to clear are torn in every way.
+/// Words with at most this many bits to clear are torn in every possible way.
 const EXHAUSTIVE: usize = 8;
-/// How many of the other ways are tried at random, of a data word and of a commit word.
+/// Number of random ways to tear other words: for a data word, and for a commit word.
 const RANDOM: [usize; 2] = [8, 4096];
 
 fn slots<const R: usize, const W: usize, const E: usize>(flash: Flash<R, W, E>, count: u32) -> Slots<Flash<R, W, E>> {
@@ -23,12 +24,12 @@ fn slots<const R: usize, const W: usize, const E: usize>(flash: Flash<R, W, E>, 
     Slots::new(flash, E as u32..end, count).unwrap()
 }
 
-/// Flash for `count` slots of `bytes` bytes, after a block that is somebody else's.
+/// Creates flash for `count` slots of `bytes` bytes, after one block that does not belong to the slots.
 fn fresh<const R: usize, const W: usize, const E: usize>(count: usize, bytes: usize) -> Flash<R, W, E> {
     Flash::new(1 + count * bytes.div_ceil(E), 7)
 }
 
-/// What a restart finds, in a session that had learnt something else.
+/// Restores after a restart, to a session with other values. Returns the restored state, or `None` if there is no checkpoint.
 fn restored<const R: usize, const W: usize, const E: usize>(flash: &Flash<R, W, E>, count: u32, arena: &mut AlignedBytes) -> Option<State> {
     let mut session = Session::new(program(), arena).unwrap();
     session.variable_mut(0).unwrap().fill(1);
@@ -36,7 +37,7 @@ fn restored<const R: usize, const W: usize, const E: usize>(flash: &Flash<R, W, 
     sequence.map(|_| state(&session))
 }
 
-/// Flash in which every slot was written, the state in the newest, and the session that will save the next one.
+/// Flash in which every slot was written, with the state in the newest slot, and the state of the next save.
 struct Before<const R: usize, const W: usize, const E: usize> {
     flash: Flash<R, W, E>,
     old: State,
@@ -62,12 +63,12 @@ impl<const R: usize, const W: usize, const E: usize> Before<R, W, E> {
         Before { flash, old, new: state(&session), count, contents }
     }
 
-    /// Saves the new state until power goes at `operation`, or to the end.
+    /// Saves `state` until the power fails at `operation`, or to the end.
     fn save(&self, flash: Flash<R, W, E>, operation: usize, state: &State) -> Flash<R, W, E> {
         let mut arena = arena(program());
         let mut session = Session::new(program(), &mut arena).unwrap();
         for (index, value) in state.iter().enumerate() {
-            // One that no signature assigns is in flash.
+            // A variable that no signature assigns is read-only.
             if let Ok(variable) = session.variable_mut(index) {
                 variable.copy_from_slice(value);
             }
@@ -81,13 +82,13 @@ impl<const R: usize, const W: usize, const E: usize> Before<R, W, E> {
         flash
     }
 
-    /// The operations of a whole save.
+    /// Returns the operations of a complete save.
     fn operations(&self) -> Vec<Operation> {
         self.save(self.flash.clone(), usize::MAX, &self.new).log
     }
 }
 
-/// What is left of `before` where some of the bits that `wanted` clears are cleared.
+/// Returns words with the contents of `before`, in which only some of the bits that `wanted` clears are cleared.
 fn torn_words(before: &[u8], wanted: &[u8], last: bool, random: &mut Random) -> Vec<Vec<u8>> {
     let bits: Vec<usize> = (0..8 * before.len()).filter(|bit| (before[bit / 8] & !wanted[bit / 8]) >> (bit % 8) & 1 == 1).collect();
     let cleared = |which: &mut dyn FnMut(usize) -> bool| {
@@ -108,12 +109,12 @@ fn torn_words(before: &[u8], wanted: &[u8], last: bool, random: &mut Random) -> 
         ]);
     }
     words.extend((0..RANDOM[usize::from(last)]).map(|_| cleared(&mut |_| random.coin())));
-    // What a word looks like that is nearly whole is what could pass for it.
+    // Words that are almost complete are the most likely ones to be mistaken for complete.
     words.extend((0..RANDOM[usize::from(last)]).map(|_| cleared(&mut |_| random.below(16) > 0)));
     words
 }
 
-/// What an erase can leave of the block at `at`: anything.
+/// Returns possible contents of the block at `at` after an interrupted erase, which can leave anything.
 fn torn_blocks(image: &[u8], size: usize, at: usize, random: &mut Random) -> Vec<Vec<u8>> {
     let old = &image[at..at + size];
     let mut blocks = vec![vec![0xff; size], vec![0; size], old.to_vec()];
@@ -121,7 +122,7 @@ fn torn_blocks(image: &[u8], size: usize, at: usize, random: &mut Random) -> Vec
     blocks.extend((1..8).map(|eighth| [&vec![0xff; size * eighth / 8][..], &old[size * eighth / 8..]].concat()));
     blocks.extend((0..8).map(|_| (0..size).map(|_| random.bits() as u8).collect()));
     blocks.extend((0..8).map(|_| old.iter().map(|byte| byte | random.bits() as u8).collect()));
-    // The bytes of the other slots, the newest one's among them.
+    // The contents of the other blocks, including the newest slot's.
     blocks.extend((0..image.len() / size).map(|block| image[block * size..][..size].to_vec()));
     blocks
 }
@@ -133,7 +134,7 @@ struct Tally {
     again: u64,
 }
 
-/// Loses power at each operation and in each; then, after the restart, again while the next save is made.
+/// Makes the power fail at each operation and within each. After the restart, makes it fail again during the next save.
 fn lose_power<const R: usize, const W: usize, const E: usize>(count: u32, contents: Contents, tally: &mut Tally) {
     let before = Before::<R, W, E>::new(count, contents);
     let mut random = Random::new(3);
@@ -162,10 +163,10 @@ fn lose_power<const R: usize, const W: usize, const E: usize>(count: u32, conten
         for bytes in &torn {
             flash.tear(at, bytes);
             let found = check(&flash, &what);
-            // Only the last operation makes the new state, and only if it is done to the end.
+            // Only the last operation commits the new state, and only if it completes.
             assert_eq!(found == before.new, last && bytes.iter().all(|&byte| byte == 0), "{what}");
         }
-        // What the save itself leaves when it is cut there is what was built here.
+        // The flash that is simulated here must equal the flash after a save that is cut at this operation.
         let cut = before.save(before.flash.clone(), nth, &before.new);
         assert_eq!(cut.bytes, whole.bytes, "{what}");
         check(&whole, &what);
@@ -174,7 +175,7 @@ fn lose_power<const R: usize, const W: usize, const E: usize>(count: u32, conten
     }
     assert_eq!(check(&flash, "a whole save"), before.new);
 
-    // Power goes twice: here, and in the save that follows the restart.
+    // The power fails twice: here, and in the save after the restart.
     let places = [0, 1, operations.len() / 2, operations.len() - 2, operations.len() - 1];
     for first in places {
         let mut flash = before.save(before.flash.clone(), first, &before.new);
@@ -232,7 +233,7 @@ fn slots_wear_evenly() {
             }
             assert_eq!(flash.save(&session, Contents::Full), Ok(number + 1));
         }
-        // The block before the slots is not theirs.
+        // The block before the slots must not change.
         let flash = flash.into_inner();
         assert_eq!(flash.erases[0], 0);
         let used: Vec<u32> = flash.erases[1..].iter().copied().filter(|&erases| erases > 0).collect();
@@ -242,7 +243,7 @@ fn slots_wear_evenly() {
     }
 }
 
-/// The newest slot is damaged: the one before it is restored, and is not what the next save erases.
+/// If the newest slot is damaged, the previous one is restored, and the next save does not erase it.
 #[test]
 fn damage_falls_back() {
     let mut before = Before::<1, 4, 4096>::new(2, Contents::Full);

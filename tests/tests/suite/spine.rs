@@ -1,4 +1,4 @@
-//! The whole path: eager, traced, compiled, exported and loaded, on models of layers and on small functions.
+//! End-to-end tests: eager, traced, compiled, exported and loaded, for models of layers and for small functions.
 
 use gradlet_core::artifact::describe::Description;
 use gradlet_core::device::AlignedBytes;
@@ -47,7 +47,7 @@ fn bits(scope: &Eager, module: &dyn Module) -> Vec<Vec<u32>> {
     module.variables().into_iter().filter(float).map(|variable| bits(read(variable))).collect()
 }
 
-/// Eager, compiled, and exported steps give the same losses and weights, bit for bit.
+/// Checks that eager, compiled and exported steps have the same losses and weights, bit for bit.
 fn same_bits(model: fn() -> Sequential, optimizer: fn() -> Arc<dyn Optimizer>, dims: &[u32]) {
     let run = |mode: usize| -> (Vec<u32>, Vec<Vec<u32>>) {
         let scope = Eager::with_seed(&ops::portable_cpu(), 7);
@@ -110,7 +110,7 @@ fn cnn_has_the_same_bits_everywhere() {
     same_bits(cnn, || Arc::new(Adam::new(0.01)), &[3, 6, 6, 2]);
 }
 
-/// An MLP's `infer` and `train` as an artifact.
+/// Exports an MLP's `infer` and `train` as an artifact.
 fn exported() -> AlignedBytes {
     let scope = Eager::new(&ops::portable_cpu());
     let (model, sgd) = (Arc::new(mlp()), Arc::new(Sgd::new(0.1)) as Arc<dyn Optimizer>);
@@ -165,7 +165,7 @@ fn the_arena_is_as_planned() {
     assert_eq!(Session::new(&program, &mut arena[1..]).map(drop).unwrap_err(), Error::Misaligned);
 }
 
-/// No instruction writes scratch bytes that a later one reads as something else.
+/// No instruction overwrites scratch bytes of a value that a later instruction reads.
 #[test]
 fn no_two_live_tensors_overlap() {
     for signature in Description::read(&exported()).unwrap().signatures {
@@ -241,7 +241,7 @@ fn variables_can_be_created_in_the_first_trace_only() {
     assert_eq!(create.call(&scope, x(&[1])).unwrap_err().root(), &Error::LateVariable);
 }
 
-/// A function over two variables whose values meet in hard ways.
+/// Runs a function on two variables. Returns its result and the variables' values after it.
 fn variables(body: impl Fn(&dyn Scope, &Variable, &Variable) -> Result<Tensor> + Send + Sync + 'static) -> [f32; 3] {
     let scope = Eager::new(&ops::portable_cpu());
     let variable = |value: f32| Variable::new(&scope, "v", &Tensor::scalar(&scope.device(), value)).unwrap();

@@ -1,4 +1,5 @@
-//! Telemetry over lines that are slow, lose bytes and change them: every frame that comes is true, and what is missing is counted.
+//! Telemetry over lines that are slow, or that lose or change bytes. Every frame that arrives is correct, and the
+//! missing frames are counted.
 
 use gradlet_core::runtime::Telemetry;
 use gradlet_tests::fuzz::telemetry::{Line, frames, read};
@@ -17,7 +18,7 @@ enum Frame<'a> {
     Progress { step: u32, of: u32, epoch: u32 },
 }
 
-/// What a device sends in so many steps.
+/// Returns the bytes that a device sends in `steps` steps.
 pub fn sent(steps: u32) -> Vec<u8> {
     let mut buffer = [0; 256];
     let mut telemetry = Telemetry::new(Line::default(), &mut buffer);
@@ -38,7 +39,7 @@ fn noise_makes_no_frames_and_is_counted() {
     let (mut seen_lost, mut seen_corrupt) = (0, 0);
     for noise in [10, 30, 100, 1000] {
         for _ in 0..10 {
-            // Bytes change, go, and come from nowhere; the last frame stays whole, so that it ends the account.
+            // Bytes change, vanish, and are inserted. The last frame stays intact, so that the final count is known.
             let (dirty, last) = clean.split_at(clean.len() - 40);
             let mut line: Vec<u8> = Vec::new();
             for &byte in dirty {
@@ -70,7 +71,7 @@ proptest! {
         read(&bytes);
     }
 
-    /// What is written by hand is what the postcard and COBS crates write.
+    /// gradlet's own encoder writes the same bytes as the postcard and COBS crates.
     #[test]
     fn the_encoding_is_postcard_in_cobs(tag in ".{0,300}", step: u32, bits: u32, count: u16) {
         let value = f32::from_bits(bits);

@@ -1,4 +1,4 @@
-//! Damaged TFRecord files: each ends in an error or just ends, and gives what is whole before.
+//! Damaged TFRecord files. A reader returns the intact records before the damage, then an error or the end of the file.
 
 use gradlet::io::tfrecord::{Compression, Fault, RecordReader, RecordWriter};
 use gradlet_tests::fuzz::records::exercise;
@@ -7,9 +7,9 @@ use std::collections::BTreeMap;
 use std::path::Path;
 use std::time::{Duration, Instant};
 
-/// How many damaged files are tried.
+/// Number of damaged files.
 const MUTATIONS: u64 = 20_000;
-/// The longest that one may take: an undamaged one takes microseconds.
+/// Time limit of one file. An intact one takes microseconds.
 const LIMIT: Duration = Duration::from_secs(1);
 
 const SIZES: [usize; 8] = [5, 0, 1, 300, 0, 70, 2000, 12];
@@ -24,7 +24,7 @@ fn good(compression: Compression) -> Vec<u8> {
     writer.into_inner().unwrap()
 }
 
-/// Good files, each behind the byte that chooses how it is read.
+/// Returns valid files. The first byte selects the compression for the fuzz target.
 pub fn seeds() -> Vec<Vec<u8>> {
     let files = [Compression::None, Compression::Gzip, Compression::Zlib].map(good);
     (0u8..).zip(files).map(|(choice, file)| [&[choice], &file[..]].concat()).collect()
@@ -40,13 +40,13 @@ fn every_truncation_gives_the_records_before() {
         let (records, error) = exercise(&[&[0], &good[..length]].concat());
         assert_eq!(records, whole, "cut to {length} bytes");
         let left = length - ends[whole];
-        // Within a header the file just ends.
+        // A truncation within a record's header is a clean end.
         let offset = (left >= 12).then_some(ends[whole] as u64);
         assert_eq!(error.and_then(|error| error.offset()), offset, "cut to {length} bytes");
     }
 }
 
-/// A file that is cut ends for TensorFlow; who asks is told.
+/// Like TensorFlow's reader, gradlet's ends without an error in a truncated header, but `RecordReader::cut` reports the truncation.
 #[test]
 fn cuts_are_told() {
     for compression in [Compression::None, Compression::Gzip, Compression::Zlib] {
@@ -111,7 +111,8 @@ fn mutations_end() {
     assert!(whole > 1000 && damaged > 1000, "{whole} with records, {damaged} damaged");
 }
 
-/// zlib-rs forgets why its fast loop fails; in a file the cause is found, of another stream it is said what it can be.
+/// zlib-rs loses the cause of an error in its fast loop. For a file, gradlet finds the cause again. For any other stream, the error
+/// lists the possible causes.
 #[test]
 fn inflating_fails_in_the_words_of_zlib() {
     let mut random = Random::new(2);
@@ -145,7 +146,7 @@ fn inflating_fails_in_the_words_of_zlib() {
     assert!(open > 0 && causes.keys().all(|cause| !cause.contains(" or ") && !cause.contains("bad state")), "{causes:?}");
 }
 
-/// A length that nothing is behind costs no more memory than what is there.
+/// A record length without data behind it does not make the reader allocate memory.
 #[test]
 fn claims_are_not_believed() {
     for length in [1u64 << 30, 1 << 40, 1 << 62, u64::MAX - 4, u64::MAX] {

@@ -1,4 +1,4 @@
-//! A training step gives the same bits eagerly, compiled, and exported; its fused ops among them.
+//! Checks that a training step, with its fused ops, has the same bits eagerly, compiled and exported.
 
 use gradlet_core::device::AlignedBytes;
 use gradlet_core::optimizers::{Adam, Optimizer, Sgd};
@@ -8,7 +8,7 @@ use gradlet_tests::random::Random;
 
 const STEPS: usize = 100;
 
-/// A sample: a picture of four pixels, and which half of it is brighter.
+/// Returns a sample: a picture of four pixels, and a label that says which half is brighter.
 fn sample(random: &mut Random) -> ([f32; 4], i32) {
     let x = [(); 4].map(|()| random.unit() as f32);
     (x, i32::from(x[0] + x[1] > x[2] + x[3]))
@@ -18,7 +18,7 @@ fn tensors(scope: &Eager, (x, label): ([f32; 4], i32)) -> Result<(Tensor, Tensor
     Ok((Tensor::new(&scope.device(), &x, &[1, 4])?, Tensor::new(&scope.device(), &[label], &[1])?))
 }
 
-/// The bits of the loss and of every weight.
+/// Returns the bits of the loss and of every weight.
 fn state(scope: &Eager, mlp: &Mlp, loss: &Tensor) -> Result<Vec<Vec<u32>>> {
     let bits = |tensor: &Tensor| Ok(tensor.to_vec::<f32>()?.into_iter().map(f32::to_bits).collect());
     let weights = mlp.variables.iter().map(|variable| bits(&scope.read(variable)?));

@@ -12,7 +12,7 @@ use std::path::{Path, PathBuf};
 fn main() -> Result<()> {
     match std::env::args().nth(1).as_deref() {
         Some("--check") => check(),
-        Some(word) => anyhow::bail!("{word}? There is --check"),
+        Some(word) => anyhow::bail!("unknown argument {word}: the only option is --check"),
         None => write(),
     }
 }

@@ -90,7 +90,7 @@ fn build(example: &str) -> Result<PathBuf> {
     let built = messages.lines().filter_map(|line| serde_json::from_str::<Value>(line).ok());
     let named = built.filter(|message| message["target"]["name"] == example);
     let path = named.filter_map(|message| message["executable"].as_str().map(PathBuf::from)).next_back();
-    path.with_context(|| format!("cargo did not say where {example} is"))
+    path.with_context(|| format!("cargo did not report the path of {example}"))
 }
 
 /// A running program that answers requests.
@@ -133,7 +133,7 @@ impl Runner {
 
     /// Returns the peak memory of the program so far, in KiB.
     fn high_water(&self) -> Result<u64> {
-        let status = fs::read_to_string(format!("/proc/{}/status", self.child.id())).context("only Linux tells a program's memory")?;
+        let status = fs::read_to_string(format!("/proc/{}/status", self.child.id())).context("only Linux reports a program's memory")?;
         let line = status.lines().find_map(|line| line.strip_prefix("VmHWM:")).context("no VmHWM")?;
         Ok(line.trim().trim_end_matches("kB").trim().parse()?)
     }

@@ -47,7 +47,7 @@ pub fn run(options: &BenchOptions) -> Result<()> {
     println!("{:<16} {own:>12} {other:>12} {:>8.3} {:>8}", "cnn peak, KiB", own as f64 / other as f64, 1);
     figures.insert("cnn_peak_kib".into(), json!({ "gradlet": own, "tensorflow": other, "ratio": own as f64 / other as f64, "bar": 1.0 }));
     let alone = Command::new(&setting.program).arg(&setting.folder).output().context("cannot start bench_train")?;
-    let alone: Value = serde_json::from_slice(&alone.stdout).context("bench_train gave no JSON")?;
+    let alone: Value = serde_json::from_slice(&alone.stdout).context("bench_train printed no JSON")?;
     for (name, value) in alone.as_object().into_iter().flatten().filter(|(name, _)| !name.ends_with("_ms")) {
         println!("{name:<27} {:>14}", value.as_f64().map_or_else(String::new, |value| ((value * 10.0).round() / 10.0).to_string()));
         figures.insert(name.clone(), value.clone());

@@ -1,5 +1,5 @@
 //! Trains, saves to flash slots, and restarts after each save. After a restart, training continues from the newest complete checkpoint.
-//! The argument CUT is the number of a flash operation: the power fails in the middle of this operation of the second save.
+//! The argument CUT is the number of a flash operation. The power fails in the middle of this operation in the second save.
 
 #![no_std]
 #![no_main]

@@ -1,10 +1,10 @@
-//! The numbers of errors.
+//! Numeric error codes.
 
 use super::Error;
 
 impl Error {
-    /// A number for firmware that carries no text; `SPEC.md` says what it stands for. It never stands for anything else: new errors have
-    /// new numbers. Those from 64 on never come up on a device.
+    /// Returns a number for firmware that carries no text. `SPEC.md` lists the meanings. A number never changes its meaning, and new
+    /// errors get new numbers. Numbers from 64 on never occur on a device.
     pub const fn code(&self) -> u8 {
         match self {
             Error::Arity { .. } => 1,
@@ -79,6 +79,6 @@ mod tests {
     #[test]
     fn what_cannot_happen_is_no_fault_of_the_caller() {
         assert_eq!(Error::Internal.code(), 33);
-        assert_eq!(Error::Internal.to_string(), "gradlet broke a rule of its own: please report how it came to this");
+        assert_eq!(Error::Internal.to_string(), "gradlet broke one of its own rules: please report how to reproduce this");
     }
 }

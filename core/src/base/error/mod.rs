@@ -1,147 +1,148 @@
-//! Everything that can go wrong, as codes and indices; text is rendered only where somebody asks for it.
+//! Error type of gradlet: codes and indices. `Display` renders text only on request.
 
 mod code;
 
 use core::fmt;
 
-/// A result whose error is gradlet's.
+/// Result whose default error is gradlet's [`Error`].
 pub type Result<T, E = Error> = core::result::Result<T, E>;
 
-/// What was wrong. `Display` says it in words; firmware that never displays one carries no text.
-#[derive(Clone, Debug, PartialEq, Eq)]
+/// Error of gradlet. `Display` renders it as text. Firmware that never displays an error carries no text.
+#[derive(Clone, PartialEq, Eq)]
+#[cfg_attr(not(feature = "alloc"), derive(Debug))]
 #[non_exhaustive]
 pub enum Error {
     /// The op does not take this number of inputs.
     Arity {
-        /// How many there were.
+        /// Number of inputs.
         got: u8,
     },
     /// The op does not take the element type of this input.
     DType {
-        /// Which input.
+        /// Index of the input.
         input: u8,
     },
-    /// The op does not take the rank of this input, or a rank passes 8.
+    /// The op does not take the rank of this input, or the rank exceeds 8.
     Rank {
-        /// Which input.
+        /// Index of the input.
         input: u8,
     },
     /// A dimension of an input does not fit.
     Dimension {
-        /// Which input.
+        /// Index of the input.
         input: u8,
-        /// Which of its axes.
+        /// Axis of the dimension.
         axis: u8,
-        /// What would fit.
+        /// Expected dimension.
         want: u32,
-        /// What was there.
+        /// Actual dimension.
         got: u32,
     },
     /// An attribute has a value that the op does not allow.
     Attribute {
-        /// Which attribute word.
+        /// Index of the attribute word.
         index: u8,
     },
-    /// A tensor would have more than 2^32 - 1 bytes, or a program need an arena of 2 GiB or more.
+    /// A tensor has more than 2^32 - 1 bytes, or a program needs an arena of 2 GiB or more.
     TooLarge,
     /// A label or index in the data is out of range.
     IndexOutOfRange {
-        /// The instruction that found it (0 when run eagerly).
+        /// Instruction that failed (0 in eager execution).
         node: u32,
-        /// Its position in the input.
+        /// Position of the label or index in its tensor.
         position: u32,
-        /// Its value, saturated to 32 bits.
+        /// Value of the label or index, saturated to 32 bits.
         value: i32,
-        /// The first value that is too large.
+        /// Exclusive upper limit of the value.
         limit: u32,
     },
     /// An integer was divided by zero.
     DivisionByZero {
-        /// The instruction that found it (0 when run eagerly).
+        /// Instruction that failed (0 in eager execution).
         node: u32,
-        /// The position of the divisor.
+        /// Position of the divisor.
         position: u32,
     },
     /// An integer was raised to a negative power.
     NegativePower {
-        /// The instruction that found it (0 when run eagerly).
+        /// Instruction that failed (0 in eager execution).
         node: u32,
-        /// The position of the exponent.
+        /// Position of the exponent.
         position: u32,
     },
-    /// What was asserted is not true.
+    /// An assertion is false.
     Assertion {
-        /// The instruction that found it (0 when run eagerly).
+        /// Instruction that failed (0 in eager execution).
         node: u32,
-        /// The position of the first element that is false.
+        /// Position of the first false element.
         position: u32,
     },
-    /// The bytes do not begin as an artifact does.
+    /// The bytes do not begin with an artifact's magic number.
     NotAnArtifact,
-    /// The artifact is of a format version that this reader does not take.
+    /// The artifact has a format version that this reader does not support.
     Version {
         /// Its major version.
         major: u16,
         /// Its minor version.
         minor: u16,
     },
-    /// The artifact is cut short.
+    /// The artifact is truncated.
     Truncated {
-        /// The bytes it says it has.
+        /// Size in bytes that the header states.
         needed: u32,
-        /// The bytes that are there.
+        /// Number of bytes present.
         got: u32,
     },
-    /// Memory given by the caller does not begin at a multiple of 16.
+    /// Memory passed by the caller is not aligned to 16 bytes.
     Misaligned,
-    /// The artifact's checksum is wrong: it is damaged.
+    /// The artifact's checksum is wrong, so the artifact is damaged.
     Checksum {
-        /// What the header says.
+        /// Checksum in the header.
         stored: u32,
-        /// What the bytes give.
+        /// Checksum computed from the bytes.
         computed: u32,
     },
     /// A record of the artifact breaks a rule of the format.
     Record {
-        /// The table it stands in.
+        /// Table that has the record.
         section: Section,
-        /// Its index there.
+        /// Index of the record in the table.
         index: u32,
     },
     /// An instruction of the artifact breaks a rule.
     Instruction {
-        /// Its index.
+        /// Index of the instruction.
         index: u32,
         /// The rule.
         rule: Rule,
     },
     /// The artifact needs a kernel that is not linked.
     MissingKernel {
-        /// Its index in the artifact's kernel table, which names it.
+        /// Index in the artifact's kernel table, which has the name of the kernel.
         kernel: u32,
     },
-    /// The artifact has no signature of this name, or none at this index was loaded.
+    /// The artifact has no signature with this name, or no loaded signature has this index.
     UnknownSignature,
     /// The arena is too small.
     ArenaTooSmall {
-        /// The bytes it must have.
+        /// Required size in bytes.
         needed: u32,
-        /// The bytes it has.
+        /// Actual size in bytes.
         got: u32,
     },
-    /// The signature (or artifact) has no input, output or variable at this index.
+    /// The signature or artifact has no input, output or variable at this index.
     NoSuchTensor {
         /// The index.
         index: u32,
     },
-    /// The tensor at this index was asked for, or given, as another element type or size.
+    /// The caller read or wrote the tensor at this index with another element type or size.
     TensorType {
         /// The index.
         index: u32,
     },
-    /// The bytes do not begin as a checkpoint does.
+    /// The bytes do not begin with a checkpoint's magic number.
     NotACheckpoint,
-    /// The checkpoint is of a format version that this reader does not take.
+    /// The checkpoint has a format version that this reader does not support.
     CheckpointVersion {
         /// Its major version.
         major: u16,
@@ -150,89 +151,91 @@ pub enum Error {
     },
     /// The checkpoint belongs to another artifact.
     OtherArtifact {
-        /// The checksum of that artifact.
+        /// Checksum of that artifact.
         checksum: u32,
     },
     /// The checkpoint is damaged.
     Damaged {
-        /// The variable where it is; nothing where the damage leaves no variable to tell, as in its header.
+        /// Damaged variable, or `None` if the damage is outside the values of the variables, as in the header.
         variable: Option<u32>,
     },
-    /// The checkpoint ends before its end.
+    /// The checkpoint is truncated.
     CutShort,
-    /// The checkpoint has another value for this variable than flash has, and no signature that assigns it is loaded, so it has no memory.
+    /// The checkpoint has another value for this variable than flash has. No loaded signature assigns the variable, so it has no
+    /// memory.
     InFlash {
         /// The variable.
         variable: u32,
     },
     /// The reader, the writer or the flash failed.
     Io {
-        /// What it said.
+        /// Cause that the reader, the writer or the flash reported.
         kind: embedded_io::ErrorKind,
     },
-    /// A range of flash cannot be divided so: slots are whole erase blocks, at least two, and the buffer holds whole words.
+    /// The flash range cannot be divided into slots. A slot consists of whole erase blocks, there are at least two slots, and the
+    /// buffer has a whole number of words.
     Slots,
-    /// A checkpoint does not fit into a slot.
+    /// The checkpoint does not fit into a slot.
     SlotTooSmall {
-        /// The bytes that a slot must have.
+        /// Required slot size in bytes.
         needed: u32,
-        /// The bytes it has.
+        /// Actual slot size in bytes.
         got: u32,
     },
-    /// Flash does not hold what was written: it is worn.
+    /// Flash does not retain the written data, so it is worn out.
     Worn {
-        /// The slot.
+        /// Index of the slot.
         slot: u32,
     },
-    /// A rule that gradlet keeps itself is broken: this is never the fault of a program, its data or a device.
+    /// gradlet broke one of its own rules. The cause is never the program, its data or the device.
     Internal,
     /// No kernel on the device computes this op for this element type.
     #[cfg(feature = "alloc")]
     NoKernel {
-        /// The name of the op.
+        /// Name of the op.
         op: &'static str,
         /// The element type.
         dtype: crate::base::dtype::DType,
     },
-    /// Tensors of scopes that do not enclose one another met in an op.
+    /// An op received tensors of scopes that do not enclose one another.
     #[cfg(feature = "alloc")]
     UnrelatedScopes,
-    /// The tensor belongs to a trace: it has no value yet, or its trace is over.
+    /// The tensor belongs to a trace. It has no value yet, or its trace has ended.
     #[cfg(feature = "alloc")]
     Traced,
-    /// The tape was used after its gradient was taken. A persistent tape allows more.
+    /// The tape was used after its gradient was computed. A persistent tape allows more than one gradient.
     #[cfg(feature = "alloc")]
     SpentTape,
-    /// The variable was used before it was created: build its layer first.
+    /// The variable was used before it was created. Build its layer first.
     #[cfg(feature = "alloc")]
     Unbuilt,
     /// A variable was created in a trace after the first one.
     #[cfg(feature = "alloc")]
     LateVariable,
-    /// In words.
+    /// Error described by a text.
     #[cfg(feature = "alloc")]
     Message(alloc::boxed::Box<str>),
-    /// What happened, and where.
+    /// Error with context.
     #[cfg(feature = "alloc")]
     Context {
-        /// Where.
+        /// Context in which the error occurred.
         context: alloc::boxed::Box<str>,
-        /// What.
+        /// Cause of the error.
         cause: alloc::boxed::Box<Error>,
-        /// What would be right, or nothing.
+        /// Correct usage, or an empty string.
         usage: &'static str,
     },
 }
 
-/// A table of an artifact, in the order of the header.
+/// Table of an artifact, in the order of the header.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
 pub enum Section {
-    /// The sections of the header themselves.
+    /// Section table of the header itself.
     Header,
     /// Signatures.
     Signatures,
-    /// Blocks: runs of instructions with inputs and outputs.
+    /// Blocks: sequences of instructions with inputs and outputs.
     Blocks,
     /// Variables.
     Variables,
@@ -240,9 +243,9 @@ pub enum Section {
     Tensors,
     /// Instructions.
     Instructions,
-    /// Kernels that the instructions name.
+    /// Kernels that the instructions refer to.
     Kernels,
-    /// Types: element types with shapes.
+    /// Types: pairs of element type and shape.
     Types,
     /// Attribute words.
     Attributes,
@@ -256,30 +259,30 @@ pub enum Section {
     Data,
 }
 
-/// A rule that an instruction can break.
+/// Rule that an instruction can break.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
 pub enum Rule {
-    /// Its operand, attribute or kernel numbers lie outside their tables.
+    /// Its operand, attribute or kernel numbers are outside their tables.
     Operands,
     /// The op does not take these inputs or attributes.
     Inputs,
-    /// The outputs are not of the types that the op gives.
+    /// The outputs do not have the types that the op produces.
     Outputs,
     /// The kernel is for another element type.
     Kernel,
-    /// An output overlaps an operand in a way that the op does not allow, or lies in flash.
+    /// An output overlaps an operand in a way that the op does not allow, or is in flash.
     Alias,
-    /// An operand lies outside the scratch memory.
+    /// An operand is outside the scratch memory.
     Bounds,
-    /// It assigns a variable that its signature is not said to assign.
+    /// It assigns a variable that its signature does not declare as assigned.
     Assigns,
-    /// The blocks that it runs do not exist, do not follow it, are nested too deep, or do not agree on what they give.
+    /// The blocks that it runs do not exist, do not follow it, are nested too deeply, or return different types.
     Blocks,
 }
 
 impl Error {
-    /// The innermost cause: what remains when all context is taken off.
+    /// Returns the innermost cause, without any context.
     pub fn root(&self) -> &Error {
         match self {
             #[cfg(feature = "alloc")]
@@ -288,7 +291,7 @@ impl Error {
         }
     }
 
-    /// The same error, with the number of the instruction where it came up.
+    /// Returns the same error with the number of the instruction that failed.
     pub(crate) fn at(mut self, index: u32) -> Error {
         if let Error::IndexOutOfRange { node, .. }
         | Error::DivisionByZero { node, .. }
@@ -300,19 +303,19 @@ impl Error {
         self
     }
 
-    /// An error in words.
+    /// Creates an error from a text.
     #[cfg(feature = "alloc")]
     pub fn message(text: impl Into<alloc::string::String>) -> Error {
         Error::Message(text.into().into_boxed_str())
     }
 
-    /// The same error, with `context` before it.
+    /// Returns the same error with `context` before it.
     #[cfg(feature = "alloc")]
     pub fn context(self, context: impl Into<alloc::string::String>) -> Error {
         self.with_usage(context, "")
     }
 
-    /// The same error, with `context` before it and what would be right after it.
+    /// Returns the same error with `context` before it and the correct usage after it.
     #[cfg(feature = "alloc")]
     pub(crate) fn with_usage(self, context: impl Into<alloc::string::String>, usage: &'static str) -> Error {
         Error::Context { context: context.into().into_boxed_str(), cause: alloc::boxed::Box::new(self), usage }
@@ -323,13 +326,13 @@ impl fmt::Display for Error {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Error::Arity { got } => write!(f, "the op does not take {got} inputs"),
-            Error::DType { input } => write!(f, "the op does not take the element type of input {input}"),
+            Error::DType { input } => write!(f, "the op does not take the element type of input {input}: `cast` converts a tensor"),
             Error::Rank { input } => write!(f, "the rank of input {input} does not fit"),
             Error::Dimension { input, axis, want, got } => {
                 write!(f, "dimension {axis} of input {input} must be {want}, not {got}")
             }
             Error::Attribute { index } => write!(f, "attribute {index} has a value that the op does not allow"),
-            Error::TooLarge => f.write_str("the tensor would be larger than 4 GiB, or the program need more than 2 GiB of memory"),
+            Error::TooLarge => f.write_str("the tensor would be larger than 4 GiB, or the program would need more than 2 GiB of memory"),
             Error::IndexOutOfRange { node, position, value, limit } => write!(
                 f,
                 "the label or index at position {position} is {value}, but must be at least 0 and less than {limit} (instruction {node})"
@@ -338,7 +341,7 @@ impl fmt::Display for Error {
                 write!(f, "integer division by zero at position {position} (instruction {node})")
             }
             Error::NegativePower { node, position } => {
-                write!(f, "an integer has no negative power, such as that at position {position} (instruction {node}): cast it to a float")
+                write!(f, "an integer has no negative power: cast it to a float (exponent at position {position}, instruction {node})")
             }
             Error::Assertion { node, position } => write!(f, "the assertion fails at position {position} (instruction {node})"),
             Error::NotAnArtifact => f.write_str("not a gradlet artifact: it must begin with \"GRDL\""),
@@ -370,25 +373,32 @@ impl fmt::Display for Error {
             }
             Error::Io { kind } => write!(f, "reading or writing failed: {kind:?}"),
             Error::Slots => f.write_str(
-                "flash cannot be divided so: a slot is one erase block or more, there are at least two, and the buffer holds whole words",
+                "flash cannot be divided this way: slots are whole erase blocks, at least two, and the buffer holds whole words",
             ),
             Error::SlotTooSmall { needed, got } => write!(f, "the checkpoint needs a slot of {needed} bytes, and it has {got}"),
             Error::Worn { slot } => write!(f, "slot {slot} does not hold what was written: the flash is worn"),
-            Error::Internal => f.write_str("gradlet broke a rule of its own: please report how it came to this"),
+            Error::Internal => f.write_str("gradlet broke one of its own rules: please report how to reproduce this"),
             #[cfg(feature = "alloc")]
             Error::NoKernel { op, dtype } => write!(f, "the device has no kernel for {op} on {dtype}"),
             #[cfg(feature = "alloc")]
-            Error::UnrelatedScopes => f.write_str("the tensors come from scopes that do not enclose one another"),
+            Error::UnrelatedScopes => f.write_str(
+                "the tensors come from scopes that do not enclose one another: pass the tensor as an argument, let the function return it, or \
+                 create it outside of the function",
+            ),
             #[cfg(feature = "alloc")]
-            Error::Traced => {
-                f.write_str("the tensor belongs to a trace: it has no value, and no life after the trace; what a function returns has both")
-            }
+            Error::Traced => f.write_str(
+                "the tensor belongs to a trace: it has no value, and is invalid after the trace: let the function return it, or create it \
+                 outside of the function",
+            ),
             #[cfg(feature = "alloc")]
             Error::SpentTape => f.write_str("the tape is spent: its gradient was taken; use persistent_tape() to take several"),
             #[cfg(feature = "alloc")]
             Error::Unbuilt => f.write_str("the variable has no value yet: build the layer, or call the model once"),
             #[cfg(feature = "alloc")]
-            Error::LateVariable => f.write_str("variables can be created only while a function is traced for the first time"),
+            Error::LateVariable => f.write_str(
+                "variables can be created only while a function is traced for the first time: create them, or call their layer once, before \
+                 calling the function",
+            ),
             #[cfg(feature = "alloc")]
             Error::Message(text) => f.write_str(text),
             #[cfg(feature = "alloc")]
@@ -396,6 +406,14 @@ impl fmt::Display for Error {
             #[cfg(feature = "alloc")]
             Error::Context { context, cause, usage } => write!(f, "{context}: {cause}; usage: {usage}"),
         }
+    }
+}
+
+/// Prints the text of `Display`, because `main` and `unwrap` print errors through `Debug`.
+#[cfg(feature = "alloc")]
+impl fmt::Debug for Error {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Display::fmt(self, f)
     }
 }
 

@@ -128,7 +128,7 @@ impl Node {
             (Stage::Layer(layer), [x]) => layer.apply_as(&self.name, scope, x),
             (Stage::Layer(_), _) => Err(Error::Arity { got: inputs.len() as u8 }),
             (Stage::Merge(merge), inputs) => {
-                observed_call(scope, &self.name, merge.kind(), &**merge, &|| merge.named_variables(), || merge.call(scope, inputs))
+                observed_call(scope, &self.name, merge.kind(), &**merge, Tensor::tensor_type, || merge.call(scope, inputs))
             }
         }
     }

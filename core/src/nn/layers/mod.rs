@@ -110,8 +110,9 @@ pub trait Layer: Module + ThreadSafe {
         type_name::<Self>()
     }
 
-    /// Creates the variables for inputs of this shape. A layer without variables does not need this method. Neither does a layer
-    /// that consists of other layers, because those are built when they are applied.
+    /// Creates the variables for inputs of this shape. It is called once, before the first [`Layer::call`], in a scope outside of all
+    /// tapes and traces: tensors that it creates have values and may be kept in the layer. It is not called for a layer without
+    /// variables. A layer that consists of other layers does not need this method, because those are built when they are applied.
     fn build(&self, scope: &dyn Scope, input: &Shape) -> Result<()> {
         let _ = (scope, input);
         Ok(())
@@ -127,13 +128,13 @@ pub trait Layer: Module + ThreadSafe {
 
     /// Builds the layer for inputs like `x`, if it is not built yet. This is the first part of [`Layer::apply`].
     fn ensure_built(&self, scope: &dyn Scope, x: &Tensor) -> Result<()> {
-        if self.is_built() { Ok(()) } else { self.build(scope, x.shape()) }
+        if self.is_built() { Ok(()) } else { self.build(&scope.handle().building(), x.shape()) }
     }
 
     /// The same as [`Layer::apply`], under the name that the layer has in its model. Errors and summaries show this name.
     fn apply_as(&self, name: &str, scope: &dyn Scope, x: &Tensor) -> Result<Tensor> {
         let call = || self.ensure_built(scope, x).and_then(|()| self.call(scope, x));
-        observed_call(scope, name, self.kind(), self, &|| self.named_variables(), call)
+        observed_call(scope, name, self.kind(), self, Tensor::tensor_type, call)
     }
 
     /// Returns the type of the output for an input of this type, like Keras's `compute_output_spec`. Creates all variables, also
@@ -150,21 +151,21 @@ pub trait Layer: Module + ThreadSafe {
     }
 }
 
-/// Runs `call` and returns its result. Observers of the scope receive `layer`, and errors name it.
-fn observed_call<L: ?Sized>(
+/// Runs `call` and returns its result, whose output has the type `output`. Observers of the scope receive `layer`, and errors name it.
+fn observed_call<L: Module + ?Sized, R>(
     scope: &dyn Scope,
     name: &str,
     kind: &str,
     layer: &L,
-    variables: &dyn Fn() -> Vec<(String, Variable)>,
-    call: impl FnOnce() -> Result<Tensor>,
-) -> Result<Tensor> {
+    output: impl FnOnce(&R) -> TensorType,
+    call: impl FnOnce() -> Result<R>,
+) -> Result<R> {
     let recorder = scope.handle().recorder;
     let id = (core::mem::size_of_val(layer) > 0).then_some(core::ptr::from_ref(layer).cast::<u8>() as usize);
-    recorder.enter(&Entered { name, kind, id, variables });
-    let y = call();
-    recorder.leave(y.as_ref().ok().map(Tensor::tensor_type));
-    y.map_err(|error| error.context(format!("layer {name:?}")))
+    recorder.enter(&Entered { name, kind, id, variables: &|| layer.named_variables() });
+    let result = call();
+    recorder.leave(result.as_ref().ok().map(output));
+    result.map_err(|error| error.context(format!("layer {name:?}")))
 }
 
 macro_rules! transparent {

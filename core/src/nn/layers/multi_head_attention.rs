@@ -1,7 +1,7 @@
 //! Attention: Keras's `MultiHeadAttention`.
 
 use super::affine::options;
-use super::{Initializer, Layer, Module, inputs};
+use super::{Initializer, Layer, Module, inputs, observed_call};
 use crate::base::error::{Error, Result};
 use crate::base::shape::Shape;
 use crate::tensor::Tensor;
@@ -171,11 +171,19 @@ impl MultiHeadAttention {
     /// Fails if the shapes of query, value, key and masks do not fit together, or do not fit the shapes that the layer was built
     /// for.
     pub fn attend(&self, scope: &dyn Scope, on: &Attend<'_>) -> Result<(Tensor, Tensor)> {
-        let [_, _, query] = inputs::sequences(self.name(), on.query)?;
-        let ([_, _, value], [_, _, key]) = (inputs::sequences(self.name(), on.value)?, inputs::sequences(self.name(), on.key)?);
-        if !self.is_built() {
-            self.build_for(scope, [query, value, key])?;
-        }
+        let call = || {
+            let features = |x| inputs::sequences(self.name(), x).map(|[_, _, features]| features);
+            let features = [features(on.query)?, features(on.value)?, features(on.key)?];
+            if !self.is_built() {
+                self.build_for(&scope.handle().building(), features)?;
+            }
+            self.outputs(scope, on)
+        };
+        observed_call(scope, self.name(), self.kind(), self, |(y, _): &(Tensor, Tensor)| y.tensor_type(), call)
+    }
+
+    /// The same as [`MultiHeadAttention::attend`] for a built layer.
+    fn outputs(&self, scope: &dyn Scope, on: &Attend<'_>) -> Result<(Tensor, Tensor)> {
         let heads = self.num_heads;
         let query = self.query.split(scope, on.query, [heads, self.key_dim])?;
         let key = self.key.split(scope, on.key, [heads, self.key_dim])?;
@@ -250,6 +258,6 @@ impl Layer for MultiHeadAttention {
     }
 
     fn call(&self, scope: &dyn Scope, x: &Tensor) -> Result<Tensor> {
-        Ok(self.attend(scope, &Attend::new(x, x))?.0)
+        Ok(self.outputs(scope, &Attend::new(x, x))?.0)
     }
 }

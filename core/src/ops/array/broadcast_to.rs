@@ -1,5 +1,5 @@
-//! Broadcast of `x` to given dimensions: `x` is repeated along its axes of 1, and along new leading axes. Every element type. As
-//! `tf.broadcast_to`.
+//! Broadcast of `x` to given dimensions: `x` is repeated along its axes of 1, and along new leading axes. Every element type.
+//! Like `tf.broadcast_to`.
 //!
 //! Attribute words: the dimensions of the result, outermost first.
 

@@ -1,7 +1,7 @@
 //! Gradient of [`gather`](crate::ops::gather) with respect to x. The result starts as zeros, and each slice of `dy` is added to
 //! the slice that its index selects. Element types: f32, f64 and integers, which wrap, with indices of i32 or i64.
 //!
-//! A negative index drops its slice, and an index that is too large is an error. With axis 0 and no batch axes, as
+//! A negative index drops its slice, and an index that is too large is an error. With axis 0 and no batch axes, like
 //! `tf.math.unsorted_segment_sum`.
 //!
 //! Bits: slices are added from +0 in row-major order of the indices.
@@ -100,7 +100,7 @@ impl Tensor {
     /// Returns the sums of the slices of `self` that belong to the same segment. `segments` has a segment number for each slice:
     /// a number less than `count`, or a negative one to drop the slice. The axes of `segments` are the first axes of `self`.
     ///
-    /// Fails on booleans. Fails with [`Error::IndexOutOfRange`] if a segment number is too large. As
+    /// Fails on booleans. Fails with [`Error::IndexOutOfRange`] if a segment number is too large. Like
     /// `tf.math.unsorted_segment_sum`.
     ///
     /// ```

@@ -50,7 +50,10 @@ impl Tensor {
     pub fn reshape(&self, dims: &[u32]) -> Result<Tensor> {
         let shape = Shape::new(dims)?;
         if shape.elements().is_none() || shape.elements() != self.shape().elements() {
-            return Err(Error::message(alloc::format!("cannot reshape {} to {shape}: the number of elements differs", self.tensor_type())));
+            return Err(Error::message(alloc::format!(
+                "{} does not reshape to {shape}: the number of elements differs",
+                self.tensor_type()
+            )));
         }
         Tensor::emit1(&OP, dims, &[self])
     }
@@ -67,7 +70,7 @@ impl Tensor {
     /// # Ok::<(), gradlet_core::Error>(())
     /// ```
     pub fn reshape_open(&self, dims: &[i64]) -> Result<Tensor> {
-        let wrong = || Error::message(alloc::format!("cannot reshape {} to {dims:?}", self.tensor_type()));
+        let wrong = || Error::message(alloc::format!("{} does not reshape to {dims:?}", self.tensor_type()));
         let elements = self.shape().elements().ok_or(Error::TooLarge)?;
         let mut others = 1u64;
         let mut open = 0;

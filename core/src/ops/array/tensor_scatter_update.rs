@@ -1,5 +1,5 @@
 //! Copy of `x` with some slices replaced. A row of indices selects the position of each slice. If several slices have one
-//! position, the last one wins. Every element type, with indices of i32 or i64. An index out of range is an error. As
+//! position, the last one wins. Every element type, with indices of i32 or i64. An index out of range is an error. Like
 //! `tf.tensor_scatter_nd_update`.
 
 use crate::base::error::{Error, Result};

@@ -142,7 +142,7 @@ impl Tensor {
         self.add(&self.square()?.add_scalar(b)?.sqrt()?)?.mul_scalar(0.5)
     }
 
-    /// Returns the sparsemax of the logits along the last axis: `max(self − threshold, 0)`. As Keras's `sparsemax`.
+    /// Returns the sparsemax of the logits along the last axis: `max(self − threshold, 0)`. Like Keras's `sparsemax`.
     ///
     /// Keras computes the threshold from the sum of all cumulative sums of the support. Martins and Astudillo (2016) use only the
     /// last of them.

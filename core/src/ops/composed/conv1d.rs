@@ -67,8 +67,8 @@ impl Conv1DOptions {
 }
 
 impl Tensor {
-    /// Returns the convolution of sequences `[n,w,c]` with `filter[k,c,co]`, plus `bias[co]`: `[n,ow,co]`. Like `tf.nn.conv1d`, and
-    /// with [`Padding1D::Causal`] as Keras's `Conv1D`.
+    /// Returns the convolution of sequences `[n,w,c]` with `filter[k,c,co]`, plus `bias[co]`: `[n,ow,co]`. Like `tf.nn.conv1d`,
+    /// and with [`Padding1D::Causal`] like Keras's `Conv1D`.
     ///
     /// Fails if ranks, channels or element types do not match, or if the element type is not a float. Fails if the window is
     /// larger than the padded sequence, or if the stride or the dilation is 0.

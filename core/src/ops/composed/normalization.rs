@@ -52,7 +52,7 @@ impl Tensor {
 
     /// Normalises by the tensor's own mean and variance over all axes but `axis`. Returns the result, the mean and the variance.
     /// A negative axis counts from the end. Mean and variance have one dimension, that of `axis`. So do the optional scale and
-    /// offset. As Keras's `BatchNormalization` in training.
+    /// offset. Like Keras's `BatchNormalization` in training.
     ///
     /// Fails on integers, if the axis is out of range, or if scale or offset do not match it.
     pub fn batch_norm(&self, axis: i32, offset: Option<&Tensor>, scale: Option<&Tensor>, epsilon: f64) -> Result<[Tensor; 3]> {
@@ -76,7 +76,7 @@ impl Tensor {
         self.batch_normalization(&along(mean)?, &along(variance)?, offset.as_ref(), scale.as_ref(), epsilon)
     }
 
-    /// Normalises images like [`Tensor::batch_norm`], over their last axis. Returns the result, the mean and the variance. As
+    /// Normalises images like [`Tensor::batch_norm`], over their last axis. Returns the result, the mean and the variance. Like
     /// `tf.compat.v1.nn.fused_batch_norm` in training.
     ///
     /// The returned variance is the sample estimate with Bessel's correction: n/(n−1) times the variance that normalised the
@@ -98,7 +98,7 @@ impl Tensor {
     }
 
     /// Normalises each sample by its mean and variance over `axes`. The optional gamma and beta have the dimensions of those
-    /// axes, in ascending order. As Keras's `LayerNormalization`.
+    /// axes, in ascending order. Like Keras's `LayerNormalization`.
     ///
     /// Fails on integers, if axes are out of range or listed twice, or if gamma or beta have other dimensions.
     ///
@@ -124,7 +124,7 @@ impl Tensor {
 
     /// Normalises each sample by mean and variance of groups: `axis` is divided into `groups` groups of neighbours. Mean and
     /// variance are taken over each group and all other axes but the first. The optional gamma and beta have the dimension of
-    /// `axis`. As Keras's `GroupNormalization`.
+    /// `axis`. Like Keras's `GroupNormalization`.
     ///
     /// Fails on integers. Fails if the axis is out of range, is the first one, or has a dimension that is no multiple of
     /// `groups`. Fails if gamma or beta have another dimension.
@@ -146,7 +146,7 @@ impl Tensor {
         y.reshape(self.dims())?.cast(self.dtype())
     }
 
-    /// Divides the tensor by its Euclidean norm over `axes`: `self / √max(Σ self², ε)`. An empty `axes` means all axes. As
+    /// Divides the tensor by its Euclidean norm over `axes`: `self / √max(Σ self², ε)`. An empty `axes` means all axes. Like
     /// `tf.math.l2_normalize`.
     ///
     /// Fails on integers, or if axes are out of range or listed twice.

@@ -60,11 +60,11 @@ fn grad(of: &Backward<'_>) -> Result<InputGradients> {
 #[cfg(feature = "alloc")]
 impl Tensor {
     /// Returns the average of each window of images `[n,h,w,c]`, for each channel: `[n,oh,ow,c]`. The window has the size `ksize`
-    /// and moves by `strides` (both vertical, then horizontal). Positions outside an image do not count. Like `tf.nn.avg_pool2d` in
-    /// NHWC.
+    /// and moves by `strides` (both vertical, then horizontal). Positions outside an image do not count. Like `tf.nn.avg_pool2d`
+    /// in NHWC.
     ///
-    /// Fails if the tensor is not of rank 4 or not of f32 or f64, if the window is larger than the image, if a size is 0, or for
-    /// explicit padding.
+    /// Fails if the tensor is not of rank 4, or not of f32 or f64. Fails if the window is larger than the image, if a size is 0,
+    /// or for explicit padding.
     ///
     /// ```
     /// # use gradlet_core::{Tensor, ops};

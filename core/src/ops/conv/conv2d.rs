@@ -250,7 +250,7 @@ impl From<Attributes> for Conv2DOptions {
 
 #[cfg(feature = "alloc")]
 impl Tensor {
-    /// Returns the convolution of images `[n,h,w,c]` with `filter[kh,kw,c,co]`, plus `bias[co]`: `[n,oh,ow,co]`. As
+    /// Returns the convolution of images `[n,h,w,c]` with `filter[kh,kw,c,co]`, plus `bias[co]`: `[n,oh,ow,co]`. Like
     /// `tf.nn.conv2d` in NHWC.
     ///
     /// Fails if ranks, channels or element types do not match, or if the element type is not f32 or f64. Fails if the window is

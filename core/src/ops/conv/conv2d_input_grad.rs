@@ -123,7 +123,7 @@ impl Tensor {
     }
 
     /// Returns the transposed convolution of images `[n,h,w,c]` with `filter[kh,kw,co,c]`: `[n,oh,ow,co]`. `output` is the height
-    /// and width of the result. The operation is the gradient of a convolution with respect to its images. As
+    /// and width of the result. The operation is the gradient of a convolution with respect to its images. Like
     /// `tf.nn.conv2d_transpose` in NHWC.
     ///
     /// Fails unless a convolution of the result with `options` has the shape of `self`.

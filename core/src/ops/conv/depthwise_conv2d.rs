@@ -111,8 +111,8 @@ impl Tensor {
     }
 
     /// Returns a depthwise convolution with `depthwise[kh,kw,c,m]`, followed by a convolution of each pixel with
-    /// `pointwise[1,1,c*m,co]`, plus `bias[co]`: `[n,oh,ow,co]`. Like `tf.nn.separable_conv2d` in NHWC. Fails as [`Tensor::conv2d`]
-    /// does.
+    /// `pointwise[1,1,c*m,co]`, plus `bias[co]`: `[n,oh,ow,co]`. Like `tf.nn.separable_conv2d` in NHWC. Fails as
+    /// [`Tensor::conv2d`] does.
     pub fn separable_conv2d(
         &self,
         depthwise: &Tensor,

@@ -1,7 +1,8 @@
 //! Maximum of each window of each channel: `y[n,oh,ow,c] = max x[n,ih,iw,c]`. Positions outside x do not count. A NaN in a window
 //! gives NaN. Element types: f32 and f64.
 //!
-//! Like `tf.nn.max_pool2d` in NHWC. TensorFlow leaves the result for NaN open, and returns the lowest finite number instead of −∞.
+//! Like `tf.nn.max_pool2d` in NHWC. TensorFlow leaves the result for NaN open, and returns the lowest finite number instead of
+//! −∞.
 
 use crate::base::dtype::Float;
 use crate::base::error::{Error, Result};
@@ -59,7 +60,7 @@ impl Tensor {
     /// Returns the maximum of each window of images `[n,h,w,c]`, for each channel: `[n,oh,ow,c]`. The window has the size `ksize`
     /// and moves by `strides` (both vertical, then horizontal). A NaN in a window gives NaN. Like `tf.nn.max_pool2d` in NHWC.
     ///
-    /// Fails if the tensor is not of rank 4 or not of floats, if the window is larger than the image, or if a size is 0.
+    /// Fails if the tensor is not of rank 4, or not of floats. Fails if the window is larger than the image, or if a size is 0.
     ///
     /// ```
     /// # use gradlet_core::{Tensor, ops};

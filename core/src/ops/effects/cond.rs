@@ -40,7 +40,7 @@ pub static BOOL: Kernel = Kernel { def: &DEF, dtype: DType::Bool, run };
 /// Kernel that selects the block with the input's number, or the last block if the number is out of range.
 pub static I32: Kernel = Kernel { def: &DEF, dtype: DType::I32, run };
 
-/// The op, with the facts that only the host needs.
+/// The op, which has no gradient of its own. The tape differentiates the branches.
 #[cfg(feature = "alloc")]
 pub static OP: Op = Op {
     tf_type: Some("If"),

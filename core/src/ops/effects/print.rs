@@ -28,7 +28,7 @@ fn run(call: &mut Call<'_, '_>) -> Result<()> {
 
 crate::ops::moving_kernels!(bytes run);
 
-/// The op, with the facts that only the host needs.
+/// The op, which has no gradient.
 #[cfg(feature = "alloc")]
 pub static OP: Op =
     Op { tf_type: Some("PrintV2"), ..Op::total(&DEF, "print(\"text {} text\", value)", Gradient::None("it has no result to have one")) };

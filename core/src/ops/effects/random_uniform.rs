@@ -40,7 +40,7 @@ fn run(call: &mut Call<'_, '_>) -> Result<()> {
 /// Portable kernel for a state of i64.
 pub static I64: Kernel = Kernel { def: &DEF, dtype: DType::I64, run };
 
-/// The op, with the facts that only the host needs.
+/// The op, which has no gradient.
 #[cfg(feature = "alloc")]
 pub static OP: Op = Op::total(
     &DEF,

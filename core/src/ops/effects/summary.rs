@@ -43,7 +43,7 @@ fn run(call: &mut Call<'_, '_>) -> Result<()> {
 
 crate::ops::moving_kernels!(bytes run);
 
-/// The op, with the facts that only the host needs.
+/// The op, which has no gradient.
 #[cfg(feature = "alloc")]
 pub static OP: Op = Op::total(&DEF, "summary(value, step i64)", Gradient::None("it has no result to have one"));
 

@@ -7,9 +7,9 @@ use crate::base::shape::TensorType;
 #[cfg(feature = "alloc")]
 use crate::tensor::scope::{Gradient, Op};
 
-/// Definition of the op. The input is the loop's condition. In a program, the attribute words are the number of the block that
-/// computes the condition, the number of the body's block, and the maximum number of iterations. The body computes the condition
-/// again at its end.
+/// Definition of the op. The input is the loop's condition. In a program, there are three attribute words: the number of the
+/// condition's block, the number of the body's block, and the maximum number of iterations. The condition's block computes the
+/// condition before the first iteration. The body computes the condition again at its end.
 pub static DEF: OpDef = OpDef { code: crate::ops::code::while_loop, name: "while_loop", inputs: (1, 1), outputs: 0, infer, in_place: &[] };
 
 fn infer(inputs: &[TensorType], attributes: &[u32], _: &mut [TensorType]) -> Result<()> {
@@ -40,7 +40,7 @@ const MOST: u32 = u32::MAX - 2;
 /// Kernel of the loop.
 pub static BOOL: Kernel = Kernel { def: &DEF, dtype: DType::Bool, run };
 
-/// The op, with the facts that only the host needs.
+/// The op, which has no gradient of its own. The tape differentiates the body.
 #[cfg(feature = "alloc")]
 pub static OP: Op = Op {
     tf_type: Some("While"),

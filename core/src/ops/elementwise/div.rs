@@ -1,4 +1,4 @@
-//! Quotient: `y = a / b`, broadcast. Element types: f32 and f64. By IEEE 754, x / 0 is an infinity and 0 / 0 is NaN. As
+//! Quotient: `y = a / b`, broadcast. Element types: f32 and f64. By IEEE 754, x / 0 is an infinity and 0 / 0 is NaN. Like
 //! `tf.math.divide` on floats. On integers, `tf.math.divide` casts to f64 first, and this op does not.
 
 use crate::base::dtype::Float;

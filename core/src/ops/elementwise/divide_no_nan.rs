@@ -1,4 +1,5 @@
-//! Safe quotient: `y = a / b`, broadcast, and 0 where b is 0, for any a. Element types: f32 and f64. Like `tf.math.divide_no_nan`.
+//! Safe quotient: `y = a / b`, broadcast, and 0 where b is 0, for any a. Element types: f32 and f64. Like
+//! `tf.math.divide_no_nan`.
 
 use crate::base::dtype::Float;
 use crate::base::error::Result;

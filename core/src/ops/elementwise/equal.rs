@@ -1,4 +1,4 @@
-//! Comparison: `y = (a == b)`, broadcast, as booleans. NaN equals nothing. Element types: f32, f64, integers and booleans. As
+//! Comparison: `y = (a == b)`, broadcast, as booleans. NaN equals nothing. Element types: f32, f64, integers and booleans. Like
 //! `tf.math.equal`.
 
 use crate::base::dtype::{Bool, Element};

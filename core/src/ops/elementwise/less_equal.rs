@@ -37,7 +37,7 @@ pub static OP: Op = Op::elementwise(
 
 #[cfg(feature = "alloc")]
 impl Tensor {
-    /// Returns true where `self` is less than or equal to `other`, broadcast, and false if either is NaN. As
+    /// Returns true where `self` is less than or equal to `other`, broadcast, and false if either is NaN. Like
     /// `tf.math.less_equal`.
     ///
     /// Fails if the shapes do not broadcast or the element types differ.
@@ -45,7 +45,7 @@ impl Tensor {
         Tensor::emit1(&OP, &[], &[self, other])
     }
 
-    /// Returns true where `self` is greater than or equal to `other`, broadcast, and false if either is NaN. As
+    /// Returns true where `self` is greater than or equal to `other`, broadcast, and false if either is NaN. Like
     /// `tf.math.greater_equal`.
     ///
     /// Fails if the shapes do not broadcast or the element types differ.

@@ -1,4 +1,4 @@
-//! Safe product: `y = a · b`, broadcast, and 0 where b is 0, even if a is NaN or infinite. Element types: f32 and f64. As
+//! Safe product: `y = a · b`, broadcast, and 0 where b is 0, even if a is NaN or infinite. Element types: f32 and f64. Like
 //! `tf.math.multiply_no_nan`.
 
 use crate::base::dtype::Float;
@@ -45,7 +45,7 @@ fn grad(of: &Backward<'_>) -> Result<InputGradients> {
 
 #[cfg(feature = "alloc")]
 impl Tensor {
-    /// Returns `self * other`, broadcast, and 0 where `other` is 0, even if `self` is NaN or infinite. As
+    /// Returns `self * other`, broadcast, and 0 where `other` is 0, even if `self` is NaN or infinite. Like
     /// `tf.math.multiply_no_nan`.
     ///
     /// Fails on integers, if the shapes do not broadcast, or if the element types differ.

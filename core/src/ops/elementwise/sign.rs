@@ -1,4 +1,4 @@
-//! Sign: `y` is -1, 0 or 1 where x is negative, zero or positive. NaN stays NaN. Element types: f32, f64, i8, i32 and i64. As
+//! Sign: `y` is -1, 0 or 1 where x is negative, zero or positive. NaN stays NaN. Element types: f32, f64, i8, i32 and i64. Like
 //! `tf.math.sign`.
 
 use crate::base::dtype::Number;

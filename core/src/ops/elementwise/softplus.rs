@@ -1,4 +1,4 @@
-//! Softplus: `y = ln(1 + eˣ)`, computed as `max(x, 0) + log1p(e^-|x|)` to avoid overflow. Element types: f32 and f64. As
+//! Softplus: `y = ln(1 + eˣ)`, computed as `max(x, 0) + log1p(e^-|x|)` to avoid overflow. Element types: f32 and f64. Like
 //! `tf.math.softplus`.
 
 use crate::base::dtype::Float;

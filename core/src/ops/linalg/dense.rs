@@ -1,4 +1,4 @@
-//! Dense layer, `y[..,n] = x[..,k] · kernel[k,n] + bias[n]`. The bias is optional. Element types: f32 and f64. As
+//! Dense layer, `y[..,n] = x[..,k] · kernel[k,n] + bias[n]`. The bias is optional. Element types: f32 and f64. Like
 //! `tf.keras.layers.Dense` without its activation.
 //!
 //! Bits: each element is summed from +0 over ascending k. The bias is added last.

@@ -1,4 +1,4 @@
-//! Logical AND over some axes: `y` is true if every `x` is true. For booleans. Without elements the result is true. As
+//! Logical AND over some axes: `y` is true if every `x` is true. For booleans. Without elements the result is true. Like
 //! `tf.reduce_all`.
 //!
 //! The attribute words are those of [`sum`](crate::ops::sum).

@@ -1,4 +1,4 @@
-//! Logical OR over some axes: `y` is true if any `x` is true. For booleans. Without elements the result is false. As
+//! Logical OR over some axes: `y` is true if any `x` is true. For booleans. Without elements the result is false. Like
 //! `tf.reduce_any`.
 //!
 //! The attribute words are those of [`sum`](crate::ops::sum).

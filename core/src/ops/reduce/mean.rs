@@ -97,7 +97,7 @@ mod tests {
     #[test]
     fn of_integers() {
         use crate::ops::shared::testing::device;
-        use crate::{Bool, Tensor};
+        use crate::tensor::{Bool, Tensor};
         let mean = |x: Tensor, axes: &[i32]| x.mean(axes, false).unwrap();
         let x = Tensor::new(device(), &[-3, -4, 3, 4, i32::MAX, i32::MAX], &[3, 2]).unwrap();
         assert_eq!(mean(x, &[1]).to_vec::<i32>().unwrap(), [-3, 3, i32::MAX]);

@@ -1,4 +1,4 @@
-//! Product over some axes: `y = Π x`. Element types: f32, f64 and integers, which wrap. Without elements, the result is 1. As
+//! Product over some axes: `y = Π x`. Element types: f32, f64 and integers, which wrap. Without elements, the result is 1. Like
 //! `tf.reduce_prod`.
 //!
 //! The attribute words are those of [`sum`](crate::ops::sum). Each product starts at 1 and multiplies its elements in row-major

@@ -1,5 +1,5 @@
 //! Cross entropy of logits `x[…, classes]` and class labels `label[…]`: `loss = ln Σ exp(x - max x) - (x[label] - max x)`.
-//! Element types: f32 and f64, with labels of i32 or i64. A label that is not a class is an error. As
+//! Element types: f32 and f64, with labels of i32 or i64. A label that is not a class is an error. Like
 //! `tf.nn.sparse_softmax_cross_entropy_with_logits`.
 
 use crate::base::dtype::{DType, Float};

@@ -1,4 +1,4 @@
-//! Sum over some axes: `y = Σ x`. Element types: f32, f64 and integers, which wrap. Without elements, the result is 0. As
+//! Sum over some axes: `y = Σ x`. Element types: f32, f64 and integers, which wrap. Without elements, the result is 0. Like
 //! `tf.reduce_sum`.
 //!
 //! Attribute words: `[keepdims, axis…]`, where `keepdims` is 0 or 1 and the axes are in ascending order. Each sum has one

@@ -1,5 +1,6 @@
 //! The k greatest elements along the last axis, in descending order, and their positions as i32. Equal elements keep their order.
-//! NaN counts as the greatest. Element types: f32, f64 and integers. Like `tf.math.top_k`, where the position of NaN depends on k.
+//! NaN counts as the greatest. Element types: f32, f64 and integers. Like `tf.math.top_k`, where the position of NaN depends on
+//! k.
 //!
 //! Attribute words: `[k]`.
 

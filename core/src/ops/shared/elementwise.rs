@@ -198,7 +198,7 @@ pub(in crate::ops) fn compare<T: Element>(call: &mut Call<'_, '_>, f: impl Fn(T,
     let output = call.output()?;
     let dims = output.dims();
     let (left, right) = (a.slice::<T>(), b.slice::<T>());
-    // Fast path for scalars: the conditions of loops.
+    // Fast path for single elements, such as the condition of a loop.
     if let ([y], [a], [b]) = (output.slice_mut::<Bool>(), left, right) {
         *y = f(*a, *b).into();
         return Ok(());

@@ -12,8 +12,9 @@ struct Group {
     count: usize,
 }
 
-/// Walks the elements of a tensor in row-major order, and returns their positions in another tensor. The other tensor is, for
-/// example, the one that the first was broadcast from, its sum over some axes, or a tensor that it is a transpose or a part of.
+/// Walks the elements of a tensor in row-major order, and returns their positions in another tensor. For example, the walked
+/// tensor is a broadcast, a transpose or a slice of the other tensor. Or the other tensor is a sum of the walked tensor over some
+/// axes.
 ///
 /// The walk proceeds in runs. A run is a sequence of neighbours with equal distances in the other tensor.
 pub(in crate::ops) struct Runs {

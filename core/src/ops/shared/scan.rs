@@ -31,8 +31,8 @@ pub(in crate::ops) fn infer(inputs: &[TensorType], attributes: &[u32], outputs: 
     elementwise::set(outputs, *x)
 }
 
-/// Replaces each element of a lane with the accumulated value up to it. The value starts at `start`, and `f` adds one element
-/// after the other.
+/// Replaces each element of a lane with the accumulated value up to it. The value starts at `start`, and `f` combines it with one
+/// element after the other.
 #[inline(always)]
 pub(in crate::ops) fn run<T: Number>(call: &mut Call<'_, '_>, start: T, f: impl Fn(T, T) -> T) -> Result<()> {
     let Attributes { axis, exclusive, reverse } = call.attributes()?;

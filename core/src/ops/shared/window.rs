@@ -76,8 +76,8 @@ pub(in crate::ops) struct Taps {
 impl Axis {
     /// Creates a window of `kernel` taps along an axis. `padding` must be a known kind.
     ///
-    /// Fails with [`Error::Dimension`] (of `axis` of input 0) if the window is larger than the padded input by more than a
-    /// stride, so that there is no output at all. Fails with [`Error::TooLarge`] if a number exceeds `i32::MAX`.
+    /// Fails with [`Error::Dimension`] (of `axis` of input 0) if the window exceeds the padded input by more than a stride. There
+    /// is then no output at all. Fails with [`Error::TooLarge`] if a number exceeds `i32::MAX`.
     pub(in crate::ops) fn new(
         axis: u8,
         [input, kernel]: [u32; 2],

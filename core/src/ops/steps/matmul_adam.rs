@@ -72,7 +72,7 @@ fn run<T: Float>(call: &mut Call<'_, '_>) -> Result<()> {
 
 crate::ops::kernels!(run: F32 = f32, F64 = f64);
 
-/// The op, with the facts that only the host needs.
+/// The op, which has no gradient.
 #[cfg(feature = "alloc")]
 pub static OP: Op = Op {
     tf_type: Some("MatMulAdam"),

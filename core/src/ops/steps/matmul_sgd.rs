@@ -1,7 +1,7 @@
 //! One step of gradient descent on the kernel of a dense layer, in place: `variable' = variable − learning_rate · (xᵀ · dy)`.
 //!
 //! The gradient of the kernel is never stored. The result has the bits of `matmul` of x transposed with dy, followed by
-//! `sgd_step`. The inputs are `variable[k,n]`, `x[m,k]`, `dy[m,n]` and a scalar learning rate. Element types: f32 and f64. As
+//! `sgd_step`. The inputs are `variable[k,n]`, `x[m,k]`, `dy[m,n]` and a scalar learning rate. Element types: f32 and f64. Like
 //! `tf.raw_ops.ResourceApplyGradientDescent` of a product.
 
 use crate::base::dtype::Float;
@@ -70,7 +70,7 @@ fn run<T: Float>(call: &mut Call<'_, '_>) -> Result<()> {
 
 crate::ops::kernels!(run: F32 = f32, F64 = f64);
 
-/// The op, with the facts that only the host needs.
+/// The op, which has no gradient.
 #[cfg(feature = "alloc")]
 pub static OP: Op = Op {
     tf_type: Some("MatMulSgd"),

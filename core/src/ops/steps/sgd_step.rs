@@ -1,4 +1,4 @@
-//! Step of gradient descent: `variable' = variable - learning_rate · gradient`. Element types: f32 and f64. As
+//! Step of gradient descent: `variable' = variable - learning_rate · gradient`. Element types: f32 and f64. Like
 //! `keras.optimizers.SGD` without momentum.
 
 use crate::base::dtype::Float;

@@ -1,4 +1,4 @@
-//! `if`, and what follows it.
+//! `if` statements, and the code after a statement that may leave its block.
 
 use super::carry::{Carries, Dynamic, Kind, Named, Ops, Plain, Slot, Slots, all_tensors};
 use super::exit::{After, Carriers, Exit, NEXT, Side, merge};
@@ -11,13 +11,13 @@ use crate::trace::control::{Open, meeting};
 use alloc::vec::Vec;
 use core::marker::PhantomData;
 
-/// An `if`. Where a bool decides, or a tensor that has a value, one branch runs; where a traced tensor decides, first one and then the
-/// other.
+/// An `if`. If the condition is a bool or a computed tensor, one branch runs. If it is a traced tensor, both branches run for
+/// tracing, one after the other.
 pub struct Branch<K, S, E> {
     chosen: bool,
-    /// What decides, if it is a tensor.
+    /// Condition, if it is a tensor.
     predicate: Option<Tensor>,
-    /// Where that is traced.
+    /// Scope that traces the condition.
     scope: Option<ScopeHandle>,
     open: Option<Open>,
     saved: Option<S>,
@@ -25,22 +25,22 @@ pub struct Branch<K, S, E> {
     kind: PhantomData<K>,
 }
 
-/// An `if` on `condition`.
+/// Begins an `if` on `condition`.
 pub fn branch<C: Condition, S, E>(condition: C) -> Result<Branch<C::Kind, S, E>> {
     let Decision { holds, tensor, scope } = condition.decide()?;
     Ok(Branch { chosen: holds, predicate: tensor, scope, open: None, saved: None, first: None, kind: PhantomData })
 }
 
-/// What comes after a branch ran.
+/// State after a branch ran.
 pub enum Ran<V, A> {
-    /// What follows.
+    /// The `if` is done, with its value.
     Done(V),
-    /// The other branch.
+    /// The other branch must run.
     Again(A),
 }
 
 impl<K: Kind, S, E> Branch<K, S, E> {
-    /// Saves the variables that are assigned in it.
+    /// Saves the variables that the branches assign.
     pub fn begin(&mut self, slots: impl Slots<Saved = S>) -> Result<()> {
         let Some(scope) = &mut self.scope else { return Ok(()) };
         *scope = around(scope, &slots)?;
@@ -50,12 +50,12 @@ impl<K: Kind, S, E> Branch<K, S, E> {
         Ok(())
     }
 
-    /// Whether the branch that runs now is the first one.
+    /// True while the first branch runs.
     pub fn chosen(&self) -> bool {
         self.chosen
     }
 
-    /// A variable that is assigned in it.
+    /// Declares a variable that a branch assigns.
     pub fn slot<'a, T>(&self, name: &'static str, value: &'a mut T) -> Slot<'a, T>
     where
         K: Carries<T>,
@@ -63,14 +63,14 @@ impl<K: Kind, S, E> Branch<K, S, E> {
         Slot { name, value, ops: K::ops() }
     }
 
-    /// Whether variables are moved or copied out of it.
+    /// Returns how variables leave the branch: they are moved if one branch runs, copied if both run.
     pub fn moves(&self) -> core::result::Result<K::Moves, K::Copies> {
         K::moves()
     }
 }
 
 impl<K: Kind, S, V> Branch<K, S, Exit<V, ()>> {
-    /// Ends a branch that has `value`.
+    /// Ends a branch with the value `value`.
     pub fn end(&mut self, value: V, slots: impl Slots<Saved = S>) -> Result<Ran<V, K::Again>>
     where
         K: Carries<V> + Carries<()>,
@@ -83,7 +83,7 @@ impl<K: Kind, S, V> Branch<K, S, Exit<V, ()>> {
 }
 
 impl<K: Kind, S, V, R> Branch<K, S, Exit<V, R>> {
-    /// Ends a branch that is left so.
+    /// Ends a branch that was left by `exit`.
     pub fn leave(&mut self, exit: Exit<V, R>, mut slots: impl Slots<Saved = S>) -> Result<Ran<Exit<V, R>, K::Again>>
     where
         K: Carries<V> + Carries<R>,
@@ -112,30 +112,30 @@ impl<K: Kind, S, V, R> Branch<K, S, Exit<V, R>> {
 }
 
 impl<S, E> Branch<Plain, S, E> {
-    /// A literal beside another value: itself.
+    /// Returns a literal whose counterpart in the other branch is no literal, unchanged.
     pub fn literal<T>(&self, value: T) -> Result<T> {
         Ok(value)
     }
 
-    /// A literal beside other literals: itself.
+    /// Returns a literal whose counterpart in the other branch is a literal, unchanged.
     pub fn number<T>(&self, value: T) -> Result<T> {
         Ok(value)
     }
 }
 
 impl<S, E> Branch<Dynamic, S, E> {
-    /// A literal beside another value: a tensor, if that is one.
+    /// Converts a literal whose counterpart in the other branch is no literal: to a tensor if the counterpart is one.
     pub fn literal<L, T: Literal<L>>(&self, value: L) -> Result<T> {
         Ok(T::literal(value, &self.predicate.as_ref().ok_or(Error::Internal)?.device()?))
     }
 
-    /// A literal beside other literals: a tensor.
+    /// Converts a literal whose counterpart in the other branch is a literal to a tensor.
     pub fn number<L: Host>(&self, value: L) -> Result<Tensor> {
         self.literal(value)
     }
 }
 
-/// The scope in which `scope` and the variables' tensors meet.
+/// Returns the innermost of `scope` and the scopes of the variables' tensors.
 pub(super) fn around(scope: &ScopeHandle, slots: &impl Slots) -> Result<ScopeHandle> {
     let mut variables = Vec::new();
     slots.parts(&mut variables)?;
@@ -143,19 +143,19 @@ pub(super) fn around(scope: &ScopeHandle, slots: &impl Slots) -> Result<ScopeHan
     meeting(scope, &tensors.iter().collect::<Vec<_>>())
 }
 
-/// Runs the rest of a block, where a traced tensor decides whether it was left before.
+/// Condition of the rest of a block, if a traced tensor decides whether the block was left before.
 pub struct Guard<R> {
     left: Option<Left<R>>,
 }
 
-/// How the block was left, if it was.
+/// Possible earlier exit from the block.
 struct Left<R> {
     scope: ScopeHandle,
     stays: Tensor,
     exit: Exit<(), R>,
 }
 
-/// What follows a statement of a block that was left so.
+/// Returns how to continue after a statement that may have left its block by `exit`.
 pub fn after<V, W, R>(exit: Exit<V, R>) -> Result<After<V, W, R>> {
     let Exit { ways, code, value, returned } = exit;
     let exit = Exit { ways, code, value: None::<()>, returned };
@@ -166,13 +166,13 @@ pub fn after<V, W, R>(exit: Exit<V, R>) -> Result<After<V, W, R>> {
     Ok(After::Rest(value, Guard { left: Some(Left { scope, stays, exit: exit.out() }) }))
 }
 
-/// The rest of a block while it is traced.
+/// Rest of a block while it is traced.
 pub struct Rest<S, R> {
     traced: Option<(Left<R>, Open, S, Vec<Named>)>,
 }
 
 impl<R> Guard<R> {
-    /// Saves the variables that are assigned in the rest.
+    /// Saves the variables that the rest assigns.
     pub fn begin<T: Slots>(self, mut slots: T) -> Result<Rest<T::Saved, R>> {
         let Some(mut left) = self.left else { return Ok(Rest { traced: None }) };
         left.scope = around(&left.scope, &slots)?;
@@ -185,7 +185,7 @@ impl<R> Guard<R> {
 }
 
 impl<S, R> Rest<S, R> {
-    /// Ends the rest, which was left so.
+    /// Ends the rest, which was left by `exit`.
     pub fn end<V>(
         self,
         (value, returned): (Option<Ops<V>>, Option<Ops<R>>),
@@ -201,7 +201,7 @@ impl<S, R> Rest<S, R> {
         nothing.pause();
         let sides = [Side { open, variables, exit }, Side { open: nothing, variables: before, exit: left.exit.out() }];
         let carriers = Carriers { value, returned };
-        let (variables, exit) = merge(&left.scope, &left.stays, sides, &carriers, ["where the block goes on", "where it was left before"])?;
+        let (variables, exit) = merge(&left.scope, &left.stays, sides, &carriers, ["if the block continues", "if it was left before"])?;
         slots.fill(&mut variables.into_iter())?;
         Ok(exit)
     }

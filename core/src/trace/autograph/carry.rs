@@ -1,4 +1,4 @@
-//! What branches and loops carry: variables, values, and how they are left.
+//! Variables and values that branches and loops carry, as structures of tensors.
 
 use crate::base::error::{Error, Result};
 use crate::tensor::Tensor;
@@ -10,7 +10,7 @@ use alloc::vec::Vec;
 
 type Visit<T> = fn(&T, &mut dyn FnMut(Part<'_>));
 
-/// How a value's tensors are found and replaced.
+/// Functions that find and replace the tensors of a value.
 pub struct Ops<T> {
     visit: Visit<T>,
     with: fn(&T, &mut dyn FnMut() -> Tensor) -> T,
@@ -42,7 +42,7 @@ impl<T> Ops<T> {
         parts
     }
 
-    /// The value with the next tensors in place of its own.
+    /// Returns the value with the next tensors in place of its own.
     pub(super) fn with(&self, value: &T, tensors: &mut dyn Iterator<Item = Tensor>) -> Result<T> {
         let own = tensors_of(&self.parts(value));
         let mut missing = false;
@@ -50,10 +50,10 @@ impl<T> Ops<T> {
         let value = (self.with)(value, &mut || {
             let (own, next) = (own.next(), tensors.next());
             missing |= next.is_none();
-            // A structure asks for as many as it has.
+            // A structure requests exactly as many tensors as it has.
             next.or(own).unwrap_or_else(|| Tensor::scalar(&crate::ops::portable_cpu(), 0.0f32))
         });
-        if missing { Err(Error::message("a structure asks for more tensors than it visits")) } else { Ok(value) }
+        if missing { Err(Error::message("`Structure::with` requests more tensors than `visit` reports")) } else { Ok(value) }
     }
 
     fn copy(&self, value: &T) -> Result<T> {
@@ -61,7 +61,7 @@ impl<T> Ops<T> {
     }
 }
 
-/// A part of a structure.
+/// Owned part of a structure.
 #[derive(Clone)]
 pub(super) enum Owned {
     Tensor(Tensor),
@@ -77,7 +77,7 @@ pub(super) fn tensors_of(parts: &[Owned]) -> Vec<Tensor> {
     parts.iter().filter_map(tensor).collect()
 }
 
-/// Checks that `one` and `other`, the parts of what is called `name`, differ in the values of tensors only.
+/// Checks that `one` and `other`, the parts of the value `name`, differ only in the values of tensors.
 pub(super) fn agree(name: &str, one: &[Owned], other: &[Owned], places: [&str; 2]) -> Result<()> {
     let [first, second] = places;
     for index in 0..one.len().max(other.len()) {
@@ -91,7 +91,7 @@ pub(super) fn agree(name: &str, one: &[Owned], other: &[Owned], places: [&str; 2
             }
             _ => {
                 return Err(Error::message(format!(
-                    "'{name}' is not the same host value {first} and {second}: where a tensor decides, only tensors can differ"
+                    "'{name}' is not the same host value {first} and {second}: if the condition is a tensor, only tensors can differ"
                 )));
             }
         }
@@ -99,39 +99,39 @@ pub(super) fn agree(name: &str, one: &[Owned], other: &[Owned], places: [&str; 2
     Ok(())
 }
 
-/// A kind of condition: plain, or a tensor. It says what can be carried where it decides.
+/// Kind of a condition: plain or a tensor. It determines which values the branches and loops can carry.
 pub trait Kind {
-    /// That both branches are run; nothing, where only one is.
+    /// Proof that both branches run. Uninhabited if only one branch runs.
     type Again: Again;
-    /// What moves variables out of a branch; nothing, where both are run.
+    /// Permission to move variables out of a branch. Uninhabited if both branches run.
     type Moves;
-    /// What copies variables out of a branch; nothing, where only one is run.
+    /// Permission to copy variables out of a branch. Uninhabited if only one branch runs.
     type Copies;
-    /// That both branches are run, where they may be.
+    /// Returns the proof that both branches run, if they can.
     fn again() -> Option<Self::Again>;
-    /// Whether variables can be moved out of a branch.
+    /// Returns the permission to move variables out of a branch, or the permission to copy them.
     fn moves() -> core::result::Result<Self::Moves, Self::Copies>;
 }
 
-/// A kind of condition under which a `T` can be carried.
+/// Kind of a condition under which a `T` can be carried.
 pub trait Carries<T>: Kind {
-    /// How.
+    /// Returns the access to the tensors of a `T`, if the kind needs it.
     fn ops() -> Option<Ops<T>>;
 }
 
-/// The kind of `bool`: nothing is carried, for what runs is plain Rust.
+/// Kind of a `bool` condition. Nothing is carried, because the branch is plain Rust.
 pub enum Plain {}
 
-/// The kind of a tensor.
+/// Kind of a tensor condition.
 pub enum Dynamic {}
 
-/// That both branches are run.
+/// Proof that both branches run.
 pub trait Again {
-    /// Returns where it can be.
+    /// Returns if the value can exist.
     fn go(self) -> Self;
 }
 
-/// What does not exist.
+/// Uninhabited type.
 pub enum Never {}
 
 impl Again for Never {
@@ -145,18 +145,18 @@ impl Again for () {
 }
 
 impl Never {
-    /// Returns where it can be.
+    /// Returns if the value can exist.
     pub fn go(self) -> Never {
         match self {}
     }
 
-    /// As [`Copies::copy`].
+    /// Copies a value: see [`Copies::copy`].
     pub fn copy<T>(&self, _: &T) -> T {
         match *self {}
     }
 }
 
-/// Moves variables out of a branch.
+/// Permission to move variables out of a branch.
 pub struct Moves;
 
 impl Moves {
@@ -164,14 +164,14 @@ impl Moves {
     pub fn go(self) {}
 }
 
-/// Copies variables out of a branch.
+/// Permission to copy variables out of a branch.
 pub struct Copies;
 
 impl Copies {
     /// Does nothing.
     pub fn go(&self) {}
 
-    /// A copy.
+    /// Returns a copy.
     pub fn copy<T: Clone>(&self, value: &T) -> T {
         value.clone()
     }
@@ -213,7 +213,7 @@ impl<T: Structure> Carries<T> for Dynamic {
     }
 }
 
-/// A variable that is assigned in a branch or loop.
+/// Variable that a branch or loop assigns.
 pub struct Slot<'a, T> {
     pub(super) name: &'static str,
     pub(super) value: &'a mut T,
@@ -224,20 +224,20 @@ impl<T> Slot<'_, T> {
     fn ops(&self) -> Result<Ops<T>> {
         let (name, ty) = (self.name, core::any::type_name::<T>());
         self.ops.ok_or_else(|| {
-            Error::message(format!("'{name}' is a {ty}: where a tensor decides, only structures of tensors can be assigned"))
+            Error::message(format!("'{name}' is a {ty}: if the condition is a tensor, only structures of tensors can be assigned"))
         })
     }
 }
 
-/// Variables that are assigned in a branch or loop.
+/// Variables that a branch or loop assigns.
 pub trait Slots {
-    /// Their values.
+    /// Type of their saved values.
     type Saved;
     #[doc(hidden)]
     fn save(&self) -> Result<Self::Saved>;
     #[doc(hidden)]
     fn restore(&mut self, saved: &Self::Saved) -> Result<()>;
-    /// Brings them into the form in which they are carried.
+    /// Converts the variables to the form in which they are carried.
     #[doc(hidden)]
     fn settle(&mut self, scope: &dyn Scope, like: Option<&Self::Saved>) -> Result<()>;
     #[doc(hidden)]
@@ -246,14 +246,14 @@ pub trait Slots {
     fn fill(&mut self, tensors: &mut dyn Iterator<Item = Tensor>) -> Result<()>;
 }
 
-/// A value by its name.
+/// Value with its name.
 #[derive(Clone)]
 pub struct Named {
     pub(super) name: &'static str,
     pub(super) parts: Vec<Owned>,
 }
 
-/// The tensors in `named`.
+/// Returns the tensors in `named`.
 pub(super) fn all_tensors(named: &[Named]) -> Vec<Tensor> {
     named.iter().flat_map(|named| tensors_of(&named.parts)).collect()
 }
@@ -333,26 +333,26 @@ tuples! {
     (A 0, B 1, C 2, D 3, E 4, F 5, G 6); (A 0, B 1, C 2, D 3, E 4, F 5, G 6, H 7);
 }
 
-/// What is carried in `T`, if it is a structure of tensors; found without saying so of `T`.
+/// Helper that finds the access to the tensors of a `T`, if it is a structure of tensors. It needs no trait bound on `T`.
 pub struct Probe<'a, T>(pub &'a mut T);
 
 impl<'a, T: Structure> Probe<'a, T> {
-    /// The variable.
+    /// Declares the variable.
     pub fn slot(self, name: &'static str) -> Slot<'a, T> {
         Slot { name, value: self.0, ops: Some(Ops::OF) }
     }
 
-    /// How its tensors are found.
+    /// Returns the access to its tensors.
     pub fn ops(self) -> Option<Ops<T>> {
         Some(Ops::OF)
     }
 }
 
-/// [`Probe`] of what is no structure of tensors.
+/// Fallback of [`Probe`] for types that are not structures of tensors.
 pub trait Unstructured<'a, T> {
-    /// The variable.
+    /// Declares the variable.
     fn slot(self, name: &'static str) -> Slot<'a, T>;
-    /// Nothing.
+    /// Returns `None`.
     fn ops(self) -> Option<Ops<T>>;
 }
 

@@ -1,4 +1,4 @@
-//! How a block is left: at its end, or by `break`, `continue` or `return`.
+//! Exits from a block: at its end, or by `break`, `continue` or `return`.
 
 use super::carry::{Named, Ops, Owned, agree, all_tensors, tensors_of};
 use crate::base::error::{Error, Result};
@@ -8,21 +8,21 @@ use crate::tensor::structure::Structure;
 use crate::trace::control::{Open, record};
 use alloc::vec::Vec;
 
-/// At its end.
+/// Exit at the end.
 pub(super) const NEXT: u8 = 0;
-/// By `continue`.
+/// Exit by `continue`.
 pub(super) const CONTINUE: u8 = 1;
-/// By `break`.
+/// Exit by `break`.
 pub(super) const BREAK: u8 = 2;
-/// By `return`.
+/// Exit by `return`.
 pub(super) const RETURN: u8 = 3;
 
-/// How a block was left: at its end with a `V`, by `break` or `continue`, or by `return` with an `R`. Where a tensor decided that, it
-/// may be any of several.
+/// Exit from a block: at its end with a `V`, by `break` or `continue`, or by `return` with an `R`. If a tensor decides the exit,
+/// several kinds are possible.
 pub struct Exit<V, R> {
-    /// One bit for each way that is possible.
+    /// One bit for each kind of exit that is possible.
     pub(super) ways: u8,
-    /// Which it is, where several are possible.
+    /// Number of the actual exit, if several are possible.
     pub(super) code: Option<Tensor>,
     pub(super) value: Option<V>,
     pub(super) returned: Option<R>,
@@ -33,22 +33,22 @@ impl<V, R> Exit<V, R> {
         Exit { ways: 1 << way, code: None, value: None, returned: None }
     }
 
-    /// At its end.
+    /// Creates the exit at the end of a block.
     pub fn next(value: V) -> Exit<V, R> {
         Exit { value: Some(value), ..Exit::by(NEXT) }
     }
 
-    /// By `return`.
+    /// Creates an exit by `return`.
     pub fn returns(value: R) -> Exit<V, R> {
         Exit { returned: Some(value), ..Exit::by(RETURN) }
     }
 
-    /// By `break`.
+    /// Creates an exit by `break`.
     pub fn breaks() -> Exit<V, R> {
         Exit::by(BREAK)
     }
 
-    /// By `continue`.
+    /// Creates an exit by `continue`.
     pub fn continues() -> Exit<V, R> {
         Exit::by(CONTINUE)
     }
@@ -57,58 +57,59 @@ impl<V, R> Exit<V, R> {
         self.ways & (1 << way) != 0
     }
 
-    /// The way, where only one is possible.
+    /// Returns the kind of exit, if only one is possible.
     pub(super) fn known(&self) -> Option<u8> {
         self.ways.is_power_of_two().then(|| self.ways.trailing_zeros() as u8)
     }
 
-    /// The number of the way, as a tensor.
+    /// Returns the number of the kind as a tensor.
     pub(super) fn number(&self, scope: &ScopeHandle) -> Tensor {
         let known = self.known().unwrap_or(NEXT);
         self.code.clone().unwrap_or_else(|| Tensor::scalar(scope.recorder.device(), i32::from(known)))
     }
 
-    /// The same exit of another block, which has no value.
+    /// Returns the same exit for an enclosing block, without the value and without the exit at the end.
     pub fn out<W>(self) -> Exit<W, R> {
         Exit { ways: self.ways & !(1 << NEXT), code: self.code, value: None, returned: self.returned }
     }
 }
 
-/// What a function returns that was left so. Fails where it was left without a value.
+/// Returns the result of a function that was left by `exit`. Fails if an exit has no value.
 pub fn returned<V, R>(exit: Exit<V, R>) -> Result<R> {
-    exit.returned.ok_or_else(|| Error::message("the function must return a value whatever its tensors are"))
+    exit.returned.ok_or_else(|| Error::message("the function must return a value on every path"))
 }
 
-/// How a block is left by what is no statement of its own; nothing, if it is not. Fails where a tensor decides that.
+/// Returns the exit of a block whose statement is not a statement of its own, or `None` if the block continues. Fails if a tensor
+/// decides the exit.
 pub fn settled<V, W, R>(exit: Exit<V, R>) -> Result<Option<Exit<W, R>>> {
     match exit.known() {
         Some(NEXT) => Ok(None),
         Some(_) => Ok(Some(exit.out())),
-        None => Err(Error::message("what a tensor decides to return from must be a statement of its own")),
+        None => Err(Error::message("an `if` or loop that returns under a tensor condition must be a statement of its own")),
     }
 }
 
-/// A result of this crate.
+/// Returns its argument, which must be a result of this crate.
 pub fn ok<T>(result: Result<T>) -> Result<T> {
     result
 }
 
-/// What follows a statement that may leave its block.
+/// Continuation after a statement that may leave its block.
 pub enum After<V, W, R> {
-    /// The rest of the block, with the statement's value.
+    /// The rest of the block runs, with the statement's value.
     Rest(V, super::branch::Guard<R>),
-    /// Nothing: the block was left.
+    /// The block was left.
     Left(Exit<W, R>),
 }
 
-/// One of two ways that a block went in a trace.
+/// One of the two traced alternatives of a block.
 pub(super) struct Side<V, R> {
     pub(super) open: Open,
     pub(super) variables: Vec<Named>,
     pub(super) exit: Exit<V, R>,
 }
 
-/// How values and results are carried.
+/// Access to the tensors of values and results, if they are structures of tensors.
 pub(super) struct Carriers<V, R> {
     pub(super) value: Option<Ops<V>>,
     pub(super) returned: Option<Ops<R>>,
@@ -116,10 +117,10 @@ pub(super) struct Carriers<V, R> {
 
 fn uncarried<T>(what: &str) -> Error {
     let ty = core::any::type_name::<T>();
-    Error::message(alloc::format!("{what} is a {ty}: where a tensor decides, it can only be a structure of tensors"))
+    Error::message(alloc::format!("{what} is a {ty}: if the condition is a tensor, it must be a structure of tensors"))
 }
 
-/// The parts of one of two values that exist only where their blocks were left so.
+/// Returns the parts of both values. A value that is missing on one side becomes zeros there, because the program never reads it.
 fn parts<T>(name: &str, values: [&Option<T>; 2], ops: Option<Ops<T>>, places: [&str; 2]) -> Result<[Vec<Owned>; 2]> {
     let parts = |value: &Option<T>| match value {
         Some(value) => Ok(Some(ops.ok_or_else(|| uncarried::<T>(name))?.parts(value))),
@@ -137,7 +138,7 @@ fn parts<T>(name: &str, values: [&Option<T>; 2], ops: Option<Ops<T>>, places: [&
     })
 }
 
-/// Zeros of the types of `parts`, for where nobody asks for the values.
+/// Returns zeros with the types of `parts`, for values that the program never reads.
 pub(super) fn zeros(parts: &[Owned]) -> Result<Vec<Owned>> {
     let zero = |part: &Owned| {
         Ok(match part {
@@ -148,7 +149,7 @@ pub(super) fn zeros(parts: &[Owned]) -> Result<Vec<Owned>> {
     parts.iter().map(zero).collect()
 }
 
-/// What both sides come to, of which `predicate` chooses one: the variables' values, and how the block is left.
+/// Merges both sides into one branch node with condition `predicate`. Returns the variables' values and the merged exit.
 pub(super) fn merge<V, R>(
     scope: &ScopeHandle,
     predicate: &Tensor,
@@ -191,10 +192,10 @@ pub(super) fn with<T>(value: Option<T>, ops: Option<Ops<T>>, tensors: &mut dyn I
     }
 }
 
-/// How the value of an exit is carried, if it can be.
+/// Helper that finds the access to the tensors of an exit's value.
 pub struct Values<'a, V, R>(pub &'a Exit<V, R>);
 
-/// How what an exit returns is carried, if it can be.
+/// Helper that finds the access to the tensors of an exit's returned value.
 pub struct Returns<'a, V, R>(pub &'a Exit<V, R>);
 
 macro_rules! carriers {
@@ -203,15 +204,15 @@ macro_rules! carriers {
         where
             $ty: Structure,
         {
-            /// How.
+            /// Returns the access.
             pub fn ops(self) -> Option<Ops<$ty>> {
                 Some(Ops::OF)
             }
         }
 
-        /// Where it cannot be.
+        /// Fallback for types that are not structures of tensors.
         pub trait $none<T> {
-            /// Nothing.
+            /// Returns `None`.
             fn ops(self) -> Option<Ops<T>>;
         }
 

@@ -1,4 +1,4 @@
-//! `while` and `for`.
+//! `while` and `for` loops.
 
 use super::branch::{Guard, Rest, after, around};
 use super::carry::{Carries, Kind, Named, Ops, Slot, Slots, agree, all_tensors, tensors_of};
@@ -13,17 +13,17 @@ use crate::trace::control::{Body, Open, record_loop};
 use alloc::vec::Vec;
 use core::marker::PhantomData;
 
-/// A loop while it is traced: its condition once, its body once; twice, if the body can leave the loop.
+/// Loop that is being traced. Condition and body are traced once, or twice if the body can leave the loop early.
 struct Trace<S, R> {
     scope: ScopeHandle,
     saved: S,
     before: Vec<Named>,
-    /// What the loop counts by, the variables, and if the body can leave the loop, how it did and with what.
+    /// Loop counters, the variables, and, if the body can leave the loop, the kind of exit and the returned value.
     state: Vec<Tensor>,
     counters: usize,
     carried: usize,
     leaves: bool,
-    /// How the body has left the loop, in the body that is traced.
+    /// Kind of exit in the body that is being traced, if the body can leave the loop.
     code: Option<Tensor>,
     condition: Option<Body>,
     open: Option<Open>,
@@ -54,7 +54,7 @@ impl<S, R> Trace<S, R> {
         })
     }
 
-    /// Begins the condition or the body. Gives what the loop counts by.
+    /// Begins the condition or the body. Returns the loop counters.
     fn open(&mut self, slots: &mut impl Slots<Saved = S>) -> Result<Vec<Tensor>> {
         let open = Open::new(&self.scope);
         let mut inputs = open.inputs(&self.state).into_iter();
@@ -66,7 +66,7 @@ impl<S, R> Trace<S, R> {
         Ok(counters)
     }
 
-    /// Checks that an iteration kept the types of the variables.
+    /// Checks that an iteration keeps the types of the variables.
     fn keeps(&self, after: &[Named]) -> Result<()> {
         let mut pairs = self.before.iter().zip(after);
         pairs.try_for_each(|(one, other)| agree(one.name, &one.parts, &other.parts, ["before the loop", "after one iteration"]))
@@ -84,7 +84,8 @@ impl<S, R> Trace<S, R> {
         Ok(())
     }
 
-    /// Ends the body, which was left so; nothing, if it must be traced again because it can leave the loop. Else, how the loop is left.
+    /// Ends the body, which was left by `exit`. Returns the loop's exit, or `None` if condition and body must be traced again. That
+    /// is necessary if the body can leave the loop, or if it determined unknown properties of the variables.
     fn end(
         &mut self,
         counters: Vec<Tensor>,
@@ -97,7 +98,7 @@ impl<S, R> Trace<S, R> {
         let mut variables = Vec::new();
         slots.parts(&mut variables)?;
         if let Err(error) = self.keeps(&variables) {
-            // The body may have found out what was not known before the loop.
+            // The body may have determined properties that were unknown before the loop.
             open.pause();
             let after = slots.save()?;
             slots.restore(&self.saved)?;
@@ -115,7 +116,7 @@ impl<S, R> Trace<S, R> {
         }
         let returned = match (&exit.returned, self.returned) {
             (Some(value), Some(ops)) => ops.parts(value),
-            (Some(_), None) => return Err(Error::message("where a tensor decides, only structures of tensors can be returned")),
+            (Some(_), None) => return Err(Error::message("if the condition is a tensor, only structures of tensors can be returned")),
             (None, _) => Vec::new(),
         };
         if !self.leaves && (exit.may(BREAK) || exit.may(RETURN)) {
@@ -144,13 +145,13 @@ impl<S, R> Trace<S, R> {
     }
 }
 
-/// `code`, with [`NEXT`] in place of `way`.
+/// Returns `code` with [`NEXT`] in place of `way`.
 fn without(code: &Tensor, way: u8) -> Result<Tensor> {
     code.mul(&code.not_equal(&code.like(way.into())?)?.cast(DType::I32)?)
 }
 
-/// A `while`. Where a bool decides, or a tensor that has a value, it is Rust's own; where a traced tensor decides, its condition and its
-/// body are traced.
+/// A `while`. If the condition is a bool or a computed tensor, it is Rust's own `while`. If it is a traced tensor, condition and body
+/// are traced.
 pub struct Looping<K, S, R> {
     most: Option<u32>,
     iterations: u32,
@@ -161,7 +162,7 @@ pub struct Looping<K, S, R> {
     kind: PhantomData<K>,
 }
 
-/// What a `while` does next.
+/// Next step of a `while`.
 #[derive(PartialEq)]
 enum Stage {
     Runs,
@@ -170,13 +171,13 @@ enum Stage {
     Over,
 }
 
-/// A `while` of at most so many iterations.
+/// Begins a `while` of at most `most` iterations.
 pub fn looping<K, S, R>(most: Option<u32>) -> Looping<K, S, R> {
     Looping { most, iterations: 0, stage: Stage::Runs, found: None, trace: None, exit: Exit::next(()), kind: PhantomData }
 }
 
 impl<K: Kind, S, R> Looping<K, S, R> {
-    /// A variable that is assigned in it.
+    /// Declares a variable that the loop assigns.
     pub fn slot<'a, T>(&self, name: &'static str, value: &'a mut T) -> Slot<'a, T>
     where
         K: Carries<T>,
@@ -184,7 +185,7 @@ impl<K: Kind, S, R> Looping<K, S, R> {
         Slot { name, value, ops: K::ops() }
     }
 
-    /// Whether it goes on.
+    /// Returns true if the loop continues.
     pub fn again(&mut self, mut slots: impl Slots<Saved = S>) -> Result<bool>
     where
         K: Carries<R>,
@@ -220,12 +221,12 @@ impl<K: Kind, S, R> Looping<K, S, R> {
         Ok(self.stage != Stage::Over)
     }
 
-    /// Whether the condition is asked now.
+    /// Returns true if the condition must be evaluated now.
     pub fn asks(&self) -> bool {
         self.stage != Stage::Body
     }
 
-    /// Whether the body runs now.
+    /// Returns true if the body runs now.
     pub fn holds<C: Condition<Kind = K>>(&mut self, condition: C) -> Result<bool> {
         let Decision { holds, tensor, scope } = condition.decide()?;
         match (&mut self.trace, scope) {
@@ -248,7 +249,7 @@ impl<K: Kind, S, R> Looping<K, S, R> {
         }
     }
 
-    /// Ends an iteration whose body was left so; false, if the loop is left too.
+    /// Ends an iteration whose body was left by `exit`. Returns false if this also leaves the loop.
     pub fn leave(&mut self, exit: Exit<(), R>) -> Result<bool> {
         if self.trace.is_some() {
             self.exit = exit;
@@ -262,36 +263,36 @@ impl<K: Kind, S, R> Looping<K, S, R> {
                 Ok(false)
             }
             None if !exit.may(BREAK) && !exit.may(RETURN) => Ok(true),
-            None => Err(Error::message("a tensor decides whether this `while` is left: a tensor must decide whether it goes on, too")),
+            None => Err(Error::message("a tensor decides whether this `while` is left early: its condition must be a tensor, too")),
         }
     }
 
-    /// How the loop was left.
+    /// Returns the exit of the loop.
     pub fn exit(self) -> Exit<(), R> {
         self.exit
     }
 }
 
-/// A `for`. Over what Rust iterates over, it is Rust's own; over a traced tensor, its body is traced.
+/// A `for`. Over a Rust iterable, it is Rust's own `for`. Over a traced tensor, its body is traced.
 pub struct Each<I, S, R> {
     source: I,
     most: Option<u32>,
     iterations: u32,
     trace: Option<(Trace<S, R>, Vec<Tensor>)>,
-    /// How the last iteration was left, or the loop.
+    /// Exit of the last iteration, or of the loop.
     exit: Exit<(), R>,
     rest: Option<Rest<S, R>>,
     returned: Option<Ops<R>>,
 }
 
-/// A `for` over `source`, of at most so many iterations.
+/// Begins a `for` over `source`, of at most `most` iterations.
 pub fn each<I: super::Iterable, S, R>(source: I, most: Option<u32>) -> Result<Each<I::LoopItems, S, R>> {
     let source = source.source()?;
     Ok(Each { source, most, iterations: 0, trace: None, exit: Exit::next(()), rest: None, returned: None })
 }
 
 impl<I: LoopItems, S, R> Each<I, S, R> {
-    /// A variable that is assigned in it.
+    /// Declares a variable that the loop assigns.
     pub fn slot<'a, T>(&self, slot: Slot<'a, T>) -> Slot<'a, T>
     where
         I::Kind: Carries<T>,
@@ -299,7 +300,7 @@ impl<I: LoopItems, S, R> Each<I, S, R> {
         slot
     }
 
-    /// What the next iteration is given, if there is one.
+    /// Returns the item of the next iteration, if there is one.
     pub fn next(&mut self, mut slots: impl Slots<Saved = S>) -> Result<Option<I::Item>>
     where
         I::Kind: Carries<R>,
@@ -350,7 +351,7 @@ impl<I: LoopItems, S, R> Each<I, S, R> {
         Ok(())
     }
 
-    /// Traces the condition, and begins the body.
+    /// Traces the condition and begins the body.
     fn body(&mut self, slots: &mut impl Slots<Saved = S>) -> Result<I::Item> {
         let (trace, counters) = self.trace.as_mut().ok_or(Error::Internal)?;
         let counter = trace.open(slots)?;
@@ -360,7 +361,7 @@ impl<I: LoopItems, S, R> Each<I, S, R> {
         self.source.item(counters.first().ok_or(Error::Internal)?)
     }
 
-    /// Ends an iteration whose body was left so; false, if the loop is left too.
+    /// Ends an iteration whose body was left by `exit`. Returns false if this also leaves the loop.
     pub fn leave(&mut self, returned: Option<Ops<R>>, exit: Exit<(), R>) -> Result<bool> {
         self.returned = returned;
         if self.trace.is_some() || self.rest.is_some() {
@@ -371,7 +372,7 @@ impl<I: LoopItems, S, R> Each<I, S, R> {
         Ok(!matches!(self.exit.known(), Some(BREAK | RETURN)))
     }
 
-    /// How the loop was left.
+    /// Returns the exit of the loop.
     pub fn exit(self) -> Result<Exit<(), R>> {
         let Exit { mut ways, code, returned, .. } = self.exit;
         let code = code.filter(|_| ways & (1 << RETURN) != 0 && ways != 1 << RETURN);
@@ -383,7 +384,7 @@ impl<I: LoopItems, S, R> Each<I, S, R> {
     }
 }
 
-/// `continue` ends an iteration as its end does.
+/// Converts `continue` to the exit at the end of an iteration.
 fn continued<R>(exit: Exit<(), R>) -> Result<Exit<(), R>> {
     if !exit.may(CONTINUE) {
         return Ok(exit);

@@ -1,4 +1,4 @@
-//! [`autograph`]: Rust's own `if`, `while` and `for` where tensors decide; and what its code is made of.
+//! [`autograph`]: Rust's own `if`, `while` and `for` with tensors as conditions, and the runtime of the generated code.
 
 mod branch;
 mod carry;
@@ -9,7 +9,7 @@ mod source;
 
 #[doc(inline)]
 pub use gradlet_core::__to_code as to_code;
-/// Rewrites a function, so that tensors can decide in Rust's own control flow: TensorFlow's AutoGraph.
+/// Rewrites a function so that tensors can be conditions in Rust's own control flow, like TensorFlow's AutoGraph.
 ///
 /// ```
 /// use gradlet_core::autograph::{autograph, to_code};
@@ -33,41 +33,42 @@ pub use gradlet_core::__to_code as to_code;
 /// # Ok::<(), gradlet_core::Error>(())
 /// ```
 ///
-/// Where a plain value decides, the code runs as Rust runs it, and carries whatever Rust does; where a tensor decides that has a value,
-/// too; where a tensor decides in a trace, [`cond`](crate::trace::control::cond) and [`while_loop`](crate::trace::control::while_loop)
-/// are recorded. Which it is, the types say when the function is compiled, so an error is one of compilation, at the line that is wrong.
+/// If the condition is a plain value or a computed tensor, the code runs as plain Rust and can use any type. If the condition is a
+/// traced tensor, [`cond`](crate::trace::control::cond) or [`while_loop`](crate::trace::control::while_loop) is recorded. The types
+/// determine at compile time whether a condition is a tensor. An error is therefore a compile error at the wrong line.
 ///
 /// | written | with tensors |
 /// |---|---|
-/// | `if`, `else if`, `else` | one branch runs; in a trace both are traced, and variables that either assigns are carried out of them |
-/// | `while` | runs while the tensor is true; in a trace, condition and body are traced once |
-/// | `for row in &x` | over the first axis of `x` |
-/// | `for i in range(n)?` | over numbers below a tensor, see [`range`] |
-/// | `for i in 0..3` | as Rust: a trace has each iteration |
-/// | `break`, `continue`, `return` in an `if` | the rest runs where the block was not left |
-/// | `&&`, <code>&#124;&#124;</code>, `!` | the second operand is computed where the first one does not decide |
-/// | `<`, `<=`, `>`, `>=`, `==`, `!=` | element by element, as [`Tensor::less`] and the like |
-/// | `+`, `-`, `*`, `/`, `%`, `+=`, … | [`Tensor::add`], …; `/` is [`Tensor::divide`], `%` [`Tensor::floormod`] |
-/// | numbers beside a tensor | get its element type; a float does not become an integer |
+/// | `if`, `else if`, `else` | one branch runs; in a trace both are traced, and the variables that they assign become outputs |
+/// | `while` | runs while the tensor is true; in a trace, a loop is recorded |
+/// | `for row in &x` | iterates along the first axis of `x` |
+/// | `for i in range(n)?` | iterates over the numbers below a tensor, see [`range`] |
+/// | `for i in 0..3` | plain Rust: a trace has each iteration |
+/// | `break`, `continue`, `return` in an `if` | the rest of the block runs only if the block was not left |
+/// | `&&`, <code>&#124;&#124;</code>, `!` | the second operand is computed only if the first one does not decide the result |
+/// | `<`, `<=`, `>`, `>=`, `==`, `!=` | element by element, like [`Tensor::less`] |
+/// | `+`, `-`, `*`, `/`, `%`, `+=`, … | [`Tensor::add`], …; `/` is [`Tensor::divide`], `%` is [`Tensor::floormod`] |
+/// | number with a tensor | the number takes the tensor's element type; a float does not become an integer |
 /// | `x = 0` where `x` is a tensor; `if t { y } else { 0.0 }` | the literal becomes a tensor, of i32 or f32 as in TensorFlow |
-/// | `assert!` | an op that fails where it runs, see [`Tensor::assert`]; of a bool, Rust's own |
+/// | `assert!` | an op that fails when it runs, see [`Tensor::assert`]; for a bool, Rust's own |
 ///
-/// The function returns a [`Result`], because what tensors do can fail; `?` works everywhere in it. The rewritten source is a
-/// constant of a free function's name: see [`to_code`].
+/// The function returns a [`Result`], because tensor operations can fail. `?` works everywhere in it. For a free function,
+/// [`to_code`] returns the rewritten source.
 ///
-/// A traced loop has gradients if it is known how long it can get: one over rows is, and others say it with
-/// `#[max_iterations(100)]` before `while` or `for`.
+/// A traced loop has gradients if its maximum number of iterations is known. A loop along an axis has a known number. For other
+/// loops, write `#[max_iterations(100)]` before `while` or `for`.
 ///
-/// What is to be known:
+/// Restrictions:
 ///
-/// - What a tensor's branch or loop assigns must be a [`Structure`](crate::tensor::structure::Structure), and keep its types; host
-///   numbers in it must come out the same from both branches. What is changed by a method, such as `list.push(x)`, is not seen.
-/// - `break` and `continue` that a tensor decides leave the innermost `while` or `for`; `loop`, `while let`, labels of other loops and
-///   `break` with a value take a bool.
-/// - Operators on values that are no tensors clone their operands, if these are variables.
-/// - Closures, macros other than `assert!` and `vec!`, and functions in the function stay as they are; a closure with `#[autograph]` of its
-///   own, which returns a `Result` too, is rewritten.
-/// - A `while`'s condition is traced twice: it should have no effects.
+/// - A variable that a branch or loop with a tensor condition assigns must be a [`Structure`](crate::tensor::structure::Structure)
+///   and keep its types. Host numbers in it must be equal after both branches. A change by a method, such as `list.push(x)`, is not
+///   detected.
+/// - `break` and `continue` with a tensor condition leave the innermost `while` or `for`. The following need a bool condition: exits
+///   from `loop` and `while let`, exits from outer loops by label, and `break` with a value.
+/// - Operators on values that are not tensors clone operands that are variables.
+/// - Closures, macros other than `assert!` and `vec!`, and nested functions are not rewritten. A closure with its own `#[autograph]`
+///   is rewritten, and returns a `Result` too.
+/// - The condition of a `while` is traced at least twice, so it should have no effects.
 #[doc(inline)]
 pub use gradlet_derive::autograph_in_core as autograph;
 pub use source::{Iterable, Limit, Limits, Range, range};
@@ -80,7 +81,7 @@ use crate::tensor::scope::ScopeHandle;
 use alloc::format;
 use alloc::string::String;
 
-/// What the code that [`autograph`] makes is made of. Only that code names it.
+/// Runtime of the code that [`autograph`] generates. Only that code uses it.
 #[doc(hidden)]
 pub mod code {
     pub use super::branch::{Branch, Guard, Ran, Rest, after, branch};
@@ -93,7 +94,7 @@ pub mod code {
     pub use alloc::format;
     pub use gradlet_core::{__leave as leave, __own as own};
 
-    /// The traits whose methods the code calls.
+    /// Traits whose methods the generated code calls.
     pub mod traits {
         pub use super::super::carry::{Again as _, Unstructured as _};
         pub use super::super::exit::{NoReturns as _, NoValues as _};
@@ -106,7 +107,7 @@ pub mod code {
     }
 }
 
-/// The source that [`autograph`](crate::trace::autograph::autograph) made of a function, which is named by its path.
+/// Returns the source that [`autograph`](crate::trace::autograph::autograph) generated for the function at this path.
 ///
 /// ```
 /// use gradlet_core::autograph::{autograph, to_code};
@@ -127,7 +128,8 @@ macro_rules! __to_code {
     };
 }
 
-/// Leaves a block by its label, from branches in it. What a bool decides leaves it at once; what a tensor decides ends the branch.
+/// Leaves a block by its label, out of nested branches. With a bool condition, this leaves the block directly. With a tensor
+/// condition, it ends the branch.
 #[doc(hidden)]
 #[macro_export]
 macro_rules! __leave {
@@ -149,7 +151,7 @@ macro_rules! __leave {
     }};
 }
 
-/// Moves a variable out of a branch; copies it, where both branches run.
+/// Moves a variable out of a branch, or copies it if both branches run.
 #[doc(hidden)]
 #[macro_export]
 macro_rules! __own {
@@ -179,7 +181,7 @@ macro_rules! __own {
     };
 }
 
-/// What an `if` or a `while` decides by: a `bool`, or a tensor `bool[]`.
+/// Condition of an `if` or a `while`: a `bool`, or a tensor `bool[]`.
 #[diagnostic::on_unimplemented(
     message = "`{Self}` cannot be a condition",
     label = "neither a bool nor a tensor",
@@ -192,12 +194,12 @@ pub trait Condition {
     fn decide(self) -> Result<Decision>;
 }
 
-/// What a condition says.
+/// Value of a condition.
 #[doc(hidden)]
 pub struct Decision {
     holds: bool,
     tensor: Option<Tensor>,
-    /// Where the tensor is traced.
+    /// Scope that traces the tensor.
     scope: Option<ScopeHandle>,
 }
 
@@ -227,13 +229,13 @@ impl Condition for &Tensor {
     }
 }
 
-/// A condition that must be a bool.
+/// Condition that must be a bool.
 #[doc(hidden)]
 #[diagnostic::on_unimplemented(
-    message = "a tensor cannot decide here",
+    message = "a tensor cannot be the condition here",
     label = "this must be a bool",
-    note = "a tensor can decide over `break` and `continue` of the innermost `while` or `for`, and over `return`, \
-            where the `if` is a statement of its own"
+    note = "a tensor can be the condition of `break` and `continue` of the innermost `while` or `for`, and of `return`, \
+            if the `if` is a statement of its own"
 )]
 pub trait PlainCondition {
     #[doc(hidden)]
@@ -246,13 +248,13 @@ impl PlainCondition for bool {
     }
 }
 
-/// A condition that must be a bool.
+/// Returns a condition that must be a bool.
 #[doc(hidden)]
 pub fn plain<C: PlainCondition>(condition: C) -> bool {
     condition.holds()
 }
 
-/// What `assert!` takes.
+/// Argument of `assert!`.
 #[doc(hidden)]
 #[diagnostic::on_unimplemented(message = "`{Self}` cannot be asserted", label = "neither a bool nor a tensor")]
 pub trait Assertion {
@@ -278,7 +280,7 @@ impl Assertion for Tensor {
     }
 }
 
-/// Whether `assert!` panics. A tensor's check is an op: it gives an error where it runs.
+/// Returns true if `assert!` must panic. The check of a tensor is an op, which fails when it runs.
 #[doc(hidden)]
 pub fn fails<C: Assertion>(condition: C, message: impl FnOnce() -> String) -> Result<bool> {
     condition.fails(message)

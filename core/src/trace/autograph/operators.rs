@@ -1,4 +1,4 @@
-//! Operators that give tensors for tensors, and for other values what Rust's give.
+//! Operators on tensors. For other values, they return the results of Rust's operators.
 
 use super::source::traced;
 use crate::base::dtype::{Bool, DType};
@@ -10,27 +10,27 @@ use alloc::format;
 use alloc::string::String;
 use core::ops;
 
-/// A number as tensors take it.
+/// Number that an operator combines with a tensor.
 #[derive(Clone, Copy)]
 pub enum Number {
-    /// An integer, for tensors of all numbers.
+    /// Integer, for tensors of any numeric type.
     Integer(i64),
-    /// A float, for tensors of floats.
+    /// Float, for float tensors.
     Float(f64),
-    /// A truth value, for tensors of such.
+    /// Bool, for bool tensors.
     Truth(bool),
 }
 
-/// A number of Rust that meets tensors: it takes their element type.
+/// Rust number or bool, which takes the element type of the tensor that it is combined with.
 pub trait Host: Copy {
     #[doc(hidden)]
     fn number(self) -> Number;
 
-    /// A scalar of `tensor`'s element type. Fails where it is one of integers and this a float, or only one of them a truth value.
+    /// Returns a scalar of `tensor`'s element type. Fails for a float with an integer tensor, and if exactly one of the two is bool.
     #[doc(hidden)]
     fn constant(self, tensor: &Tensor) -> Result<Tensor> {
         let dtype = tensor.dtype();
-        let wrong = |what: &str| Error::message(format!("{what} does not meet a tensor {}: cast one of them", tensor.tensor_type()));
+        let wrong = |what: &str| Error::message(format!("{what} does not fit a tensor {}: cast one of them", tensor.tensor_type()));
         match self.number() {
             Number::Integer(value) if dtype == DType::I64 => Ok(Tensor::scalar(&tensor.device()?, value)),
             Number::Integer(value) if dtype != DType::Bool => tensor.like(value as f64),
@@ -38,7 +38,7 @@ pub trait Host: Copy {
             Number::Truth(value) if dtype == DType::Bool => tensor.like(u8::from(value).into()),
             Number::Integer(_) => Err(wrong("an integer")),
             Number::Float(_) => Err(wrong("a float")),
-            Number::Truth(_) => Err(wrong("a truth value")),
+            Number::Truth(_) => Err(wrong("a bool")),
         }
     }
 }
@@ -59,9 +59,9 @@ macro_rules! hosts {
 }
 hosts! { Integer as i64: i8, u8, i16, u16, i32, u32, i64, u64, isize, usize; Float as f64: f32, f64; Truth as bool: bool; }
 
-/// What a literal becomes where it is assigned.
+/// Type of a variable to which a literal of type `L` can be assigned.
 #[diagnostic::on_unimplemented(
-    message = "a literal `{L}` cannot be assigned to `{Self}` where a tensor decides",
+    message = "a literal `{L}` cannot be assigned to `{Self}` if the condition is a tensor",
     label = "neither a tensor nor a number of that type"
 )]
 pub trait Literal<L>: Sized {
@@ -69,7 +69,7 @@ pub trait Literal<L>: Sized {
     fn literal(value: L, device: &Device) -> Self;
 }
 
-/// As TensorFlow has it: integers are i32, floats f32.
+/// Element types as in TensorFlow: integers become i32, floats become f32.
 impl<L: Host> Literal<L> for Tensor {
     fn literal(value: L, device: &Device) -> Tensor {
         match value.number() {
@@ -80,8 +80,11 @@ impl<L: Host> Literal<L> for Tensor {
     }
 }
 
-/// What an operator takes beside a tensor.
-#[diagnostic::on_unimplemented(message = "`{Self}` cannot meet a tensor in an operator", label = "neither a tensor nor a number")]
+/// Operand that an operator can combine with a tensor.
+#[diagnostic::on_unimplemented(
+    message = "`{Self}` cannot be combined with a tensor by an operator",
+    label = "neither a tensor nor a number"
+)]
 pub trait Operand {
     #[doc(hidden)]
     fn beside(&self, tensor: &Tensor) -> Result<Tensor>;
@@ -105,7 +108,7 @@ impl Operand for &Tensor {
     }
 }
 
-/// The operands of an operator.
+/// Operands of a binary operator.
 pub struct Pair<'a, A: ?Sized, B: ?Sized>(pub &'a A, pub &'a B);
 
 macro_rules! arithmetic {
@@ -241,7 +244,7 @@ comparisons! {
     not_equal PlainNotEqual PartialEq !=;
 }
 
-/// The operand of an operator.
+/// Operand of a unary operator.
 pub struct Single<'a, A>(pub &'a A);
 
 macro_rules! unary {
@@ -296,10 +299,10 @@ unary! {
     invert SameNot OtherNot Not ! logical_not;
 }
 
-/// What is changed by an operator such as `+=`, and by what.
+/// Left operand of an operator such as `+=`, with its right operand.
 pub struct Assign<'a, A, B>(pub &'a mut A, pub B);
 
-/// A number that a tensor is added to in place: there is none.
+/// Number to which a tensor can be added in place. No type implements this trait.
 #[diagnostic::on_unimplemented(
     message = "a tensor cannot change a number of type `{Self}` in place",
     label = "this number would have to become a tensor",
@@ -345,7 +348,7 @@ macro_rules! assigning {
     (@number [$tensor:ty] $($name:ident $symbol:tt)*) => {
         impl<A: Host> Assign<'_, A, $tensor> {
             $(
-                #[doc = concat!("`a ", stringify!($symbol), " b`: a number does not become a tensor.")]
+                #[doc = concat!("`a ", stringify!($symbol), " b`: always fails, because a number cannot become a tensor.")]
                 pub fn $name(self) -> Result<()>
                 where
                     A: Becomes,
@@ -364,20 +367,20 @@ assigning! {
     rem PlainRemAssign RemAssign %= floormod;
 }
 
-/// A variable that is assigned a literal.
+/// Variable to which a literal is assigned.
 pub struct Set<'a, T>(pub &'a mut T);
 
 impl Set<'_, Tensor> {
-    /// The literal as a tensor.
+    /// Assigns the literal as a tensor.
     pub fn literal<L: Host>(self, value: L) -> Result<()> {
         *self.0 = Tensor::literal(value, &self.0.device()?);
         Ok(())
     }
 }
 
-/// [`Set`] of plain values.
+/// Assignment of a literal to a plain value: see [`Set`].
 pub trait PlainSet<T> {
-    /// The literal.
+    /// Assigns the literal.
     fn literal(self, value: T) -> Result<()>;
 }
 
@@ -388,7 +391,7 @@ impl<T> PlainSet<T> for Set<'_, T> {
     }
 }
 
-// What Rust makes of a `&String` that is added to a `String`, for which there is no implementation.
+// Rust coerces `&String` to `&str` in `String + &String`, but has no implementation of `Add<&String>`.
 
 impl Pair<'_, String, &String> {
     /// `a + b`
@@ -405,12 +408,12 @@ impl Assign<'_, String, &String> {
     }
 }
 
-/// A copy of an operand.
+/// Returns a copy of an operand.
 pub fn copy<T: Clone>(value: &T) -> T {
     value.clone()
 }
 
-/// The right operand of `&&` and `||`.
+/// Right operand of `&&` and `||`.
 #[diagnostic::on_unimplemented(message = "`{Self}` is neither a bool nor a tensor", label = "an operand of `&&` or `||`")]
 pub trait Truth: Sized {
     #[doc(hidden)]
@@ -451,10 +454,10 @@ impl Truth for &Tensor {
     }
 }
 
-/// The left operand of `&&` and `||`.
+/// Left operand of `&&` and `||`.
 #[diagnostic::on_unimplemented(message = "`{Self}` is neither a bool nor a tensor", label = "an operand of `&&` or `||`")]
 pub trait Logic<B> {
-    /// The type of the result.
+    /// Type of the result.
     type Result;
     #[doc(hidden)]
     fn and(self, other: impl FnOnce() -> Result<B>) -> Result<Self::Result>;
@@ -504,12 +507,12 @@ impl<B: Truth> Logic<B> for Tensor {
     }
 }
 
-/// `a && b`, which asks for `b` only where `a` does not decide.
+/// Computes `a && b`. Evaluates `b` only if `a` does not decide the result.
 pub fn and<A: Logic<B>, B>(a: A, b: impl FnOnce() -> Result<B>) -> Result<A::Result> {
     a.and(b)
 }
 
-/// `a || b`, which asks for `b` only where `a` does not decide.
+/// Computes `a || b`. Evaluates `b` only if `a` does not decide the result.
 pub fn or<A: Logic<B>, B>(a: A, b: impl FnOnce() -> Result<B>) -> Result<A::Result> {
     a.or(b)
 }

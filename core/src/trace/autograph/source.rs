@@ -1,4 +1,4 @@
-//! What `for` goes over.
+//! Values over which a `for` can iterate.
 
 use super::carry::{Dynamic, Kind, Plain};
 use super::operators::Host;
@@ -7,28 +7,28 @@ use crate::tensor::Tensor;
 use crate::tensor::scope::ScopeHandle;
 use alloc::format;
 
-/// What `for` goes over: what Rust iterates over, a tensor's first axis, or a [`range`].
+/// Value over which a `for` can iterate: a Rust iterable, a tensor (along its first axis), or a [`range`].
 #[diagnostic::on_unimplemented(
-    message = "`for` cannot go over `{Self}`",
+    message = "`for` cannot iterate over `{Self}`",
     label = "neither an iterator nor a tensor",
     note = "for the numbers below a tensor's value, write `for i in range(&n)`"
 )]
 pub trait Iterable {
-    /// What gives the items.
+    /// Iterator type.
     type LoopItems: LoopItems;
-    /// What gives the items. Fails where a tensor has no axis.
+    /// Returns the iterator. Fails for a tensor without axes.
     fn source(self) -> Result<Self::LoopItems>;
 }
 
-/// What gives a loop's items.
+/// Iterator of a loop's items.
 pub trait LoopItems {
-    /// What decides how long the loop runs.
+    /// Kind of the loop's condition: plain or a tensor.
     type Kind: Kind;
-    /// What an iteration is given.
+    /// Item that an iteration receives.
     type Item;
     #[doc(hidden)]
     fn next(&mut self) -> Result<Option<Self::Item>>;
-    /// The scope, where a traced tensor decides how long the loop runs.
+    /// Returns the scope, if a traced tensor determines the number of iterations.
     #[doc(hidden)]
     fn scope(&self) -> Result<Option<ScopeHandle>> {
         Ok(None)
@@ -55,7 +55,7 @@ pub trait LoopItems {
     }
 }
 
-/// What Rust iterates over.
+/// Items of a Rust iterator.
 pub struct Items<I>(I);
 
 impl<I: IntoIterator> Iterable for I {
@@ -73,7 +73,7 @@ impl<I: Iterator> LoopItems for Items<I> {
     }
 }
 
-/// A tensor's slices along its first axis.
+/// Slices of a tensor along its first axis.
 pub struct Rows {
     tensor: Tensor,
     count: u32,
@@ -84,7 +84,7 @@ impl Iterable for &Tensor {
     type LoopItems = Rows;
     fn source(self) -> Result<Rows> {
         let Some(&count) = self.dims().first() else {
-            return Err(Error::message(format!("`for` cannot go over {}: it has no axis", self.tensor_type())));
+            return Err(Error::message(format!("`for` cannot iterate over {}: it has no axis", self.tensor_type())));
         };
         Ok(Rows { tensor: self.clone(), count, next: 0 })
     }
@@ -128,7 +128,7 @@ impl LoopItems for Rows {
     }
 }
 
-/// A limit of a [`range`]: a tensor, or a number.
+/// Limit of a [`range`]: a tensor or a number.
 pub trait Limit {
     #[doc(hidden)]
     fn tensor(&self) -> Option<Tensor>;
@@ -163,7 +163,7 @@ impl<H: Host> Limit for H {
     }
 }
 
-/// The limits of a [`range`]: the end; or the start and the end; or the start, the end and the step.
+/// Limits of a [`range`]: the end; the start and the end; or the start, the end and the step.
 pub trait Limits {
     #[doc(hidden)]
     fn range(self) -> Result<Range>;
@@ -187,17 +187,18 @@ impl<S: Limit, E: Limit, D: Limit> Limits for (S, E, D) {
     }
 }
 
-/// The numbers from a start to an end, of which one is a tensor: what `for` goes over.
+/// Numbers from a start to an end, at least one of them a tensor. A `for` can iterate over it.
 pub struct Range {
     next: Tensor,
     end: Tensor,
     step: Option<Tensor>,
 }
 
-/// The numbers before `limits`, from 0 on; or from the first of two limits on, before the second; or so, in steps of a third: TensorFlow's
-/// `range`, for a `for` in a function with [`autograph`](crate::trace::autograph::autograph).
+/// Returns the numbers from a start up to but not including an end, like TensorFlow's `range`. It is for a `for` in a function with
+/// [`autograph`](crate::trace::autograph::autograph).
 ///
-/// Limits are scalars, tensors or numbers; one is a tensor, and its element type is that of the numbers.
+/// `limits` is the end, a pair of start and end, or a triple of start, end and step. The default start is 0, the default step 1. Each
+/// limit is a scalar tensor or a number. At least one is a tensor, whose element type is that of the numbers.
 ///
 /// ```
 /// use gradlet_core::autograph::{autograph, range};
@@ -215,7 +216,7 @@ pub struct Range {
 /// # Ok::<(), gradlet_core::Error>(())
 /// ```
 ///
-/// Fails where no limit is a tensor (then a Rust range is what is wanted), or one is not a scalar.
+/// Fails if no limit is a tensor (use a Rust range instead), or if a limit is not a scalar.
 pub fn range(limits: impl Limits) -> Result<Range> {
     limits.range()
 }
@@ -281,7 +282,7 @@ impl LoopItems for Range {
     }
 }
 
-/// The scope that traces `tensor`, if one does.
+/// Returns the scope that traces `tensor`, if there is one.
 pub(super) fn traced(tensor: &Tensor) -> Result<Option<ScopeHandle>> {
     Ok(tensor.scope()?.filter(|scope| scope.recorder.traces()))
 }

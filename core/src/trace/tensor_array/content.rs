@@ -1,4 +1,4 @@
-//! What an array holds: elements each by itself, or one tensor of all.
+//! Contents of an array: separate elements, or one tensor with all elements.
 
 use super::{At, TensorArray};
 use crate::base::dtype::DType;
@@ -15,9 +15,9 @@ use alloc::string::String;
 use alloc::vec::Vec;
 
 pub(super) enum Content {
-    /// Each element by itself: their places are known, while the program is traced or because nothing is.
+    /// Separate elements. Their indices are known during the trace, or the program is not traced.
     Apart(Lock<Vec<Slot>>),
-    /// `[capacity, …element]`, and how many of them count, if that is not all.
+    /// Tensor `[capacity, …element]`, and the number of valid elements if that is less than the capacity.
     Together(Tensor, Option<Tensor>),
 }
 
@@ -25,7 +25,7 @@ pub(super) enum Content {
 pub(super) enum Slot {
     Unwritten,
     Written(Tensor),
-    /// Read, and thereby gone.
+    /// Cleared by a read.
     Cleared,
 }
 
@@ -51,7 +51,7 @@ impl Clone for Content {
 }
 
 impl At<'_> {
-    /// The number, unless it is computed in a trace.
+    /// Returns the index as a number, unless a trace computes it.
     pub(super) fn known(&self) -> Result<Option<i64>> {
         match self {
             At::Number(index) => Ok(Some(*index)),
@@ -72,7 +72,7 @@ fn not_indices(index: &Tensor) -> Error {
     Error::message(format!("an array takes indices of i32 or i64, a scalar or a vector, not {}", index.tensor_type()))
 }
 
-/// The elements of an index, unless it is computed in a trace.
+/// Returns the elements of an index tensor, unless a trace computes it.
 pub(super) fn known(index: &Tensor) -> Result<Option<Vec<i64>>> {
     if !matches!(index.dtype(), DType::I32 | DType::I64) || index.shape().rank() > 1 {
         return Err(not_indices(index));
@@ -84,18 +84,18 @@ pub(super) fn known(index: &Tensor) -> Result<Option<Vec<i64>>> {
     }
 }
 
-/// How many slices a tensor has along its first axis.
+/// Returns the number of slices of a tensor along its first axis.
 pub(super) fn capacity(values: &Tensor) -> usize {
     values.dims().first().map_or(0, |&dim| dim as usize)
 }
 
-/// The shape of a tensor's slices along its first axis.
+/// Returns the shape of a tensor's slices along its first axis.
 pub(super) fn slice_shape(value: &Tensor) -> Result<Shape> {
-    let dims = value.dims().get(1..).ok_or_else(|| Error::message("the elements of an array do not come from a scalar, it has no axis"))?;
+    let dims = value.dims().get(1..).ok_or_else(|| Error::message("an array cannot take its elements from a scalar, it has no axis"))?;
     Shape::new(dims)
 }
 
-/// Zeros, computed in `scope` if there is one: a constant would be as large as they are.
+/// Returns zeros, computed in `scope` if there is one. A constant would be as large as the zeros.
 fn zeros(scope: Option<&ScopeHandle>, device: &Device, dtype: DType, dims: &[u32]) -> Result<Tensor> {
     let zero = Tensor::zeros(device, TensorType::new(dtype, Shape::SCALAR))?;
     match scope {
@@ -116,11 +116,11 @@ impl TensorArray {
         }
     }
 
-    /// The place of an element that is to be read, or a place in the room that there is, if the size is computed in a trace.
+    /// Checks an index to read and returns it as a position. The limit is the size, or the capacity if a trace computes the size.
     pub(super) fn place(&self, index: i64) -> Result<usize> {
         let room = if let Content::Together(values, _) = &self.content { capacity(values) } else { 0 };
         let size = self.known_size()?.unwrap_or(room);
-        let wrong = || Error::message(format!("an array of {size} elements has none at {index} to be read"));
+        let wrong = || Error::message(format!("cannot read index {index} of an array of {size} elements"));
         usize::try_from(index).ok().filter(|&index| index < size).ok_or_else(wrong)
     }
 
@@ -129,7 +129,7 @@ impl TensorArray {
         Error::message(format!("cannot {doing} {what}: the array has {size} elements, and its size is not dynamic"))
     }
 
-    /// The elements each by itself, if they are or all is computed.
+    /// Returns the separate elements, if they are separate or if all values are computed.
     pub(super) fn slots(&self) -> Result<Option<Vec<Slot>>> {
         match &self.content {
             Content::Apart(slots) => Ok(Some(slots.lock().clone())),
@@ -140,7 +140,7 @@ impl TensorArray {
         }
     }
 
-    /// Sets a slot, and makes room for it.
+    /// Sets a slot and grows the array if necessary.
     pub(super) fn set(&self, slots: &mut Vec<Slot>, index: i64, value: &Tensor) -> Result<()> {
         let place = u32::try_from(index).map_err(|_| Error::message(format!("cannot write to index {index} of an array")))? as usize;
         if place >= slots.len() {
@@ -154,19 +154,19 @@ impl TensorArray {
         Ok(())
     }
 
-    /// The elements at some places.
+    /// Returns the elements at these positions.
     pub(super) fn elements(&self, slots: &[Slot], places: &[usize]) -> Result<Vec<Tensor>> {
         let written = slots.iter().filter_map(Slot::written);
         let element = || self.element.or(written.clone().next().map(|tensor| *tensor.shape()));
         let unwritten = || {
-            let unknown = || Error::message("nobody wrote this element, and the shape of elements is not known: use with_element_shape");
+            let unknown = || Error::message("the element is unwritten, and the shape of elements is not known: use with_element_shape");
             let scope = innermost(&written.clone().collect::<Vec<_>>())?;
             zeros(scope.as_ref(), &self.device, self.dtype, element().ok_or_else(unknown)?.dims())
         };
         let get = |&place: &usize| match slots.get(place) {
             Some(Slot::Written(tensor)) => Ok(tensor.clone()),
             Some(Slot::Cleared) => Err(Error::message(format!(
-                "element {place} was read before, and thereby cleared: use clear_after_read(false) to read elements more than once"
+                "element {place} was cleared by an earlier read: use clear_after_read(false) to read elements more than once"
             ))),
             _ => unwritten(),
         };
@@ -186,8 +186,8 @@ impl TensorArray {
         }
     }
 
-    /// All elements in one tensor, with the room that is stated for more, and their number where that is not all. The scope in which
-    /// what is not there yet is made is that of `near`; the shape of elements is `shape`, where nothing else says it.
+    /// Returns all elements in one tensor, padded to the stated capacity, and their number if the tensor has padding. Missing
+    /// elements are created in the scope of `near`. `shape` is the shape of the elements if it is not known otherwise.
     pub(super) fn together(&self, near: &[&Tensor], shape: Option<Shape>) -> Result<(Tensor, Option<Tensor>)> {
         let scope = innermost(near)?;
         self.together_in(scope.as_ref(), shape)
@@ -220,7 +220,8 @@ impl TensorArray {
         Ok((values, size))
     }
 
-    /// As [`TensorArray::together`], to be written at `index`, or where a trace computes it.
+    /// Returns all elements like [`TensorArray::together`], with room for a write at `index`. `None` stands for an index that a trace
+    /// computes.
     pub(super) fn room(&self, index: Option<i64>, near: &[&Tensor], shape: Shape) -> Result<(Tensor, Option<Tensor>)> {
         let (values, size) = self.together(near, Some(shape))?;
         let room = capacity(&values) as i64;
@@ -249,7 +250,7 @@ impl Clone for TensorArray {
     }
 }
 
-/// How the array is made is a host value, and so is where its elements are as long as they are apart.
+/// The properties of the array are host values. While the elements are separate, their positions are host values too.
 impl Structure for TensorArray {
     fn visit(&self, visit: &mut dyn FnMut(Part<'_>)) {
         let mut host = |value: u64| visit(Part::Host(value));
@@ -290,7 +291,7 @@ impl Structure for TensorArray {
         TensorArray { content, ..self.clone() }
     }
 
-    /// All elements together, if their shape is known.
+    /// Puts all elements into one tensor, if their shape is known.
     fn carried(self, scope: &dyn Scope, like: Option<&TensorArray>) -> Result<TensorArray> {
         let mut shape = self.element_shape().or(like.and_then(TensorArray::element_shape));
         if let Content::Apart(slots) = &self.content {

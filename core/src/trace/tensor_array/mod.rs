@@ -1,4 +1,4 @@
-//! Arrays of tensors that programs write and read by index: TensorFlow's `TensorArray`.
+//! Arrays of tensors that programs read and write by index, like TensorFlow's `TensorArray`.
 
 mod content;
 
@@ -14,8 +14,8 @@ use alloc::vec::Vec;
 use content::{Content, Slot, capacity, known, slice_shape};
 use core::fmt;
 
-/// An array of tensors of one element type: TensorFlow's `TensorArray`. It is a value: [`write`](TensorArray::write) and its like
-/// give a new array, and leave this one as it is.
+/// Array of tensors with one element type, like TensorFlow's `TensorArray`. It is an immutable value: [`write`](TensorArray::write)
+/// and similar methods return a new array.
 ///
 /// ```
 /// use gradlet_core::control::TensorArray;
@@ -29,7 +29,7 @@ use core::fmt;
 /// # Ok::<(), gradlet_core::Error>(())
 /// ```
 ///
-/// In a trace, an array can be the state of a loop, the result of a branch, an argument or a result of a function:
+/// In a trace, an array can be the state of a loop, the result of a branch, or an argument or result of a function:
 ///
 /// ```
 /// use gradlet_core::control::{WhileOptions, while_loop};
@@ -47,18 +47,22 @@ use core::fmt;
 /// # Ok::<(), gradlet_core::Error>(())
 /// ```
 ///
-/// Elements that nobody wrote are zeros, once the shape of elements is known. A number is checked against the size at once. In a trace,
-/// an index that is computed there is checked when it runs, as those of [`Tensor::gather`] are, against the array's capacity; and an
-/// array that grows by such an index needs a stated capacity: [`stack`](TensorArray::stack) in that trace gives all of it, with zeros
-/// after the [`size`](TensorArray::size). As TensorFlow's graphs, a trace does not clear what is read.
+/// Elements that were never written are zeros, if the shape of the elements is known. An index that is a number is checked against
+/// the size immediately. An index that a trace computes is checked at run time against the array's capacity, like the indices of
+/// [`Tensor::gather`].
 ///
-/// Gradients of an element that is read or gathered several times are added up, as TensorFlow's eager arrays do; in the
-/// gradient of `gather`, its graphs keep only one of them.
-#[must_use = "an array does not change: writing gives a new one"]
+/// An array that grows by such an index needs a stated capacity. In that trace, [`stack`](TensorArray::stack) returns the whole
+/// capacity, with zeros after the first [`size`](TensorArray::size) elements. Like TensorFlow's graphs, a trace does not clear
+/// elements that are read.
+///
+/// If an element is read or gathered several times, its gradients are added, as in TensorFlow's eager arrays. TensorFlow's graphs
+/// keep only one of them in the gradient of `gather`.
+#[must_use = "an array does not change: writing returns a new one"]
+#[doc(alias = "tf.TensorArray")]
 pub struct TensorArray {
     dtype: DType,
     device: Device,
-    /// Made in a trace.
+    /// True if the array was created in a trace.
     traced: bool,
     element: Option<Shape>,
     dynamic: bool,
@@ -68,12 +72,12 @@ pub struct TensorArray {
     content: Content,
 }
 
-/// An index of a [`TensorArray`]: a number, or a scalar tensor of i32 or i64.
+/// Index of a [`TensorArray`]: a number, or a scalar tensor of i32 or i64.
 #[derive(Clone, Copy, Debug)]
 pub enum At<'a> {
-    /// A number.
+    /// Number.
     Number(i64),
-    /// A tensor.
+    /// Tensor.
     Tensor(&'a Tensor),
 }
 
@@ -99,13 +103,13 @@ impl fmt::Debug for TensorArray {
         write!(f, "TensorArray({}, ", self.dtype)?;
         match self.known_size() {
             Ok(Some(size)) => write!(f, "{size} elements)"),
-            _ => f.write_str("as many elements as its trace computes)"),
+            _ => f.write_str("size computed in a trace)"),
         }
     }
 }
 
 impl TensorArray {
-    /// An array of `size` elements, which nobody wrote yet; a dynamic one grows where it is written past its end.
+    /// Creates an array of `size` unwritten elements. With `dynamic_size`, the array grows when it is written past its end.
     pub fn new(scope: &dyn Scope, dtype: DType, size: u32, dynamic_size: bool) -> TensorArray {
         TensorArray {
             dtype,
@@ -120,39 +124,42 @@ impl TensorArray {
         }
     }
 
-    /// The same with elements of this shape only. Without, the first that is written says it.
+    /// Returns the array with this element shape. Without it, the first element that is written determines the shape.
     ///
-    /// Fails where there are more dimensions than a tensor can have.
+    /// Fails if there are more dimensions than a tensor can have.
     pub fn with_element_shape(self, dims: &[u32]) -> Result<TensorArray> {
         Ok(TensorArray { element: Some(Shape::new(dims)?), ..self })
     }
 
-    /// The same with room for so many elements in a trace, where a dynamic array cannot grow further: what a device plans for.
+    /// Returns the array with room for `capacity` elements in a trace, where a dynamic array cannot grow further. A device reserves
+    /// memory for this capacity.
     pub fn with_capacity(self, capacity: u32) -> TensorArray {
         TensorArray { capacity: Some(capacity), ..self }
     }
 
-    /// The same whose elements can be read once only, as at first; or as often as one likes, as in a trace always.
+    /// Returns the array with elements that can be read only once (the default), or any number of times if `clear_after_read` is
+    /// false. A trace always allows any number of reads.
     pub fn clear_after_read(self, clear_after_read: bool) -> TensorArray {
         TensorArray { clears: clear_after_read, ..self }
     }
 
-    /// The same whose elements need not all have the shape of the first that is written; at first they need.
+    /// Returns the array with a check that all elements have the shape of the first one written (the default), or without it if
+    /// `infer_shape` is false.
     pub fn infer_shape(self, infer_shape: bool) -> TensorArray {
         TensorArray { infers: infer_shape, ..self }
     }
 
-    /// The element type.
+    /// Returns the element type.
     pub fn dtype(&self) -> DType {
         self.dtype
     }
 
-    /// Whether the array grows where it is written past its end.
+    /// True if the array grows when it is written past its end.
     pub fn dynamic_size(&self) -> bool {
         self.dynamic
     }
 
-    /// The shape of the elements, if it was stated or something was written.
+    /// Returns the shape of the elements, if it was stated or an element was written.
     pub fn element_shape(&self) -> Option<Shape> {
         match &self.content {
             Content::Together(values, _) => Shape::new(values.dims().get(1..)?).ok(),
@@ -160,7 +167,7 @@ impl TensorArray {
         }
     }
 
-    /// The number of elements, i32.
+    /// Returns the number of elements as an i32 scalar.
     pub fn size(&self) -> Result<Tensor> {
         match &self.content {
             Content::Together(_, Some(size)) => Ok(size.clone()),
@@ -168,7 +175,7 @@ impl TensorArray {
         }
     }
 
-    /// The number of elements, unless it is computed in a trace.
+    /// Returns the number of elements, unless a trace computes it.
     fn known_size(&self) -> Result<Option<usize>> {
         match &self.content {
             Content::Apart(slots) => Ok(Some(slots.lock().len())),
@@ -177,10 +184,10 @@ impl TensorArray {
         }
     }
 
-    /// The element at `index`.
+    /// Returns the element at `index`.
     ///
-    /// Fails where there is none, where it was read before and thereby cleared, and where nobody wrote it and the shape of elements is
-    /// not known.
+    /// Fails if there is no such element, or if an earlier read cleared it. Also fails if the element was never written and the shape
+    /// of the elements is not known.
     pub fn read<'a>(&self, index: impl Into<At<'a>>) -> Result<Tensor> {
         let index = index.into();
         let known = index.known()?.map(|known| self.place(known)).transpose()?;
@@ -195,9 +202,9 @@ impl TensorArray {
         self.together(&[&index], None)?.0.gather(&index, 0)
     }
 
-    /// The elements at `indices`, a vector of i32 or i64, one after the other along a new first axis.
+    /// Returns the elements at `indices`, a vector of i32 or i64, stacked along a new first axis.
     ///
-    /// Fails as [`TensorArray::read`], but clears nothing.
+    /// Fails like [`TensorArray::read`], but clears nothing.
     pub fn gather(&self, indices: &Tensor) -> Result<Tensor> {
         let places = known(indices)?.map(|known| known.into_iter().map(|index| self.place(index)).collect::<Result<Vec<_>>>());
         match (places.transpose()?, &self.content) {
@@ -209,9 +216,9 @@ impl TensorArray {
         }
     }
 
-    /// All elements, one after the other along a new first axis.
+    /// Returns all elements, stacked along a new first axis.
     ///
-    /// Fails where one was cleared, the shape of unwritten ones is not known, or shapes differ.
+    /// Fails if an element was cleared, if the shape of unwritten elements is not known, or if shapes differ.
     pub fn stack(&self) -> Result<Tensor> {
         match &self.content {
             Content::Apart(slots) => {
@@ -225,7 +232,7 @@ impl TensorArray {
         }
     }
 
-    /// All elements, one after the other along their first axis. Fails as [`TensorArray::stack`], and where they have none.
+    /// Returns all elements, concatenated along their first axis. Fails like [`TensorArray::stack`], and if the elements are scalars.
     pub fn concat(&self) -> Result<Tensor> {
         let scalar = || Error::message("concat joins elements along their first axis, and scalars have none: stack them");
         if let Content::Apart(slots) = &self.content {
@@ -238,9 +245,9 @@ impl TensorArray {
         values.reshape(&[&[count * first], rest].concat())
     }
 
-    /// The array with `value` as the element at `index`.
+    /// Returns the array with `value` as the element at `index`.
     ///
-    /// Fails where the element type or the shape is another one, where the index is negative, or too large for an array that is not
+    /// Fails if the element type or the shape differs, if the index is negative, or if it is too large for an array that is not
     /// dynamic.
     pub fn write<'a>(&self, index: impl Into<At<'a>>, value: &Tensor) -> Result<TensorArray> {
         let index = index.into();
@@ -258,9 +265,9 @@ impl TensorArray {
         Ok(TensorArray { content: Content::Together(values, size), element, ..self.clone() })
     }
 
-    /// The array with the slices of `value` along its first axis as the elements at `indices`, a vector of i32 or i64.
+    /// Returns the array with the slices of `value` along its first axis as the elements at `indices`, a vector of i32 or i64.
     ///
-    /// Fails as [`TensorArray::write`], and where there are not as many slices as indices.
+    /// Fails like [`TensorArray::write`], and if the number of slices differs from the number of indices.
     pub fn scatter(&self, indices: &Tensor, value: &Tensor) -> Result<TensorArray> {
         let known = known(indices)?;
         let shape = slice_shape(value)?;
@@ -282,10 +289,9 @@ impl TensorArray {
         Ok(TensorArray { content: Content::Together(values, size), element, ..self.clone() })
     }
 
-    /// The array with the slices of `value` along its first axis as its elements.
+    /// Returns the array with the slices of `value` along its first axis as its elements.
     ///
-    /// Fails where the element type or the shape is another one, and where there are more slices than an array that is not dynamic has
-    /// elements.
+    /// Fails if the element type or the shape differs, or if an array that is not dynamic has too few elements.
     pub fn unstack(&self, value: &Tensor) -> Result<TensorArray> {
         self.check(value.dtype(), &slice_shape(value)?)?;
         if !self.dynamic && self.known_size()?.is_some_and(|size| capacity(value) > size) {
@@ -298,10 +304,10 @@ impl TensorArray {
         Ok(TensorArray { content, ..self.clone() })
     }
 
-    /// The array with parts of `value` of these lengths along its first axis as its elements.
+    /// Returns the array with parts of `value` along its first axis as its elements. `lengths` gives the length of each part.
     ///
-    /// Fails where the element type or the shape is another one, the lengths do not make up the axis, or are not as many as an array
-    /// that is not dynamic has elements.
+    /// Fails if the element type or the shape differs, or if the lengths do not add up to the axis. Also fails if the number of
+    /// lengths differs from the size of an array that is not dynamic.
     pub fn split(&self, value: &Tensor, lengths: &[u32]) -> Result<TensorArray> {
         slice_shape(value)?;
         if !self.dynamic && self.known_size()?.is_some_and(|size| lengths.len() != size) {

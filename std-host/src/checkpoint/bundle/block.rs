@@ -1,26 +1,28 @@
-//! A block of a sorted string table: its checksum, its compression, the keys and values in it.
+//! A block of a sorted string table: checksum, compression, keys and values.
 
 use super::crc::{POLYNOMIAL, unmasked};
 use crate::formats::tfrecord::masked_crc32c;
 use std::borrow::Cow;
 use std::ops::Range;
 
-/// What follows a block: its compression, and the checksum of both.
+/// Size of a block's trailer, in bytes: 1 for the compression method, 4 for the checksum of the block and that byte.
 pub const TRAILER: usize = 5;
 const PLAIN: u8 = 0;
 const SNAPPY: u8 = 1;
 
-/// Snappy makes at most 64 bytes of 3: a block that claims more than this many times its size is wrong.
+/// Maximum ratio of decompressed to compressed size. Snappy makes at most 64 bytes from 3, so a block that claims a higher
+/// ratio is damaged.
 const MOST_INFLATED: usize = 32;
 
-/// A block as it should be, and what had to be mended for that.
+/// The contents of a block after repair.
 pub struct Block<'a> {
     pub contents: Cow<'a, [u8]>,
-    /// Which byte of the stored block had one bit flipped.
+    /// Index of the stored byte in which one flipped bit was repaired, if any.
     pub flipped: Option<usize>,
 }
 
-/// Checks a block, which `stored` has with its trailer. One flipped bit is mended; the error says what else is wrong.
+/// Checks and decompresses a block. `stored` is the block with its trailer. A single flipped bit is repaired; any other
+/// damage is an error.
 pub fn open(stored: &[u8]) -> Result<Block<'_>, String> {
     let Some((body, crc)) = stored.split_last_chunk::<4>() else { return Err("a block has at least 5 bytes".into()) };
     let (stored_crc, computed) = (u32::from_le_bytes(*crc), masked_crc32c(body));
@@ -38,7 +40,7 @@ pub fn open(stored: &[u8]) -> Result<Block<'_>, String> {
     Ok(Block { contents: contents(Cow::Owned(mended))?, flipped: Some(bit / 8) })
 }
 
-/// A block's bytes without its compression.
+/// Decompresses the contents of a block.
 fn contents(body: Cow<'_, [u8]>) -> Result<Cow<'_, [u8]>, String> {
     let (&kind, packed) = body.split_last().ok_or("a block has at least 5 bytes")?;
     let size = packed.len();
@@ -58,13 +60,15 @@ fn contents(body: Cow<'_, [u8]>) -> Result<Cow<'_, [u8]>, String> {
             }
             Ok(Cow::Owned(snap::raw::Decoder::new().decompress_vec(packed).map_err(damaged)?))
         }
-        other => Err(format!("a block is compressed by method {other}, which is not known: 0 is none, 1 is Snappy")),
+        other => Err(format!("a block is compressed by method {other}, which is unknown: 0 is none, 1 is Snappy")),
     }
 }
 
-/// Which bit of `length` bytes was flipped, if the checksum is off by `difference` because of a single one.
+/// Finds the single flipped bit in `length` bytes that changes the checksum by `difference`. Returns its index, or `None` if no
+/// single bit does.
 fn flipped_bit(difference: u32, length: usize) -> Option<usize> {
-    // The last bit that goes into the division changes the remainder by the polynomial, each one before it by that times x.
+    // Flipping the last bit of the data changes the remainder by the polynomial. Each earlier bit changes it by the previous
+    // difference times x.
     let mut syndrome = POLYNOMIAL;
     for after in 0..length * 8 {
         if syndrome == difference {
@@ -75,28 +79,28 @@ fn flipped_bit(difference: u32, length: usize) -> Option<usize> {
     None
 }
 
-/// A key and a value, and which bytes of the block they are.
+/// A key, its value, and the range of bytes in the block that both come from.
 pub struct Entry<'a> {
     pub key: Vec<u8>,
     pub value: &'a [u8],
     pub place: Range<usize>,
 }
 
-/// The keys and values of a block, in order; an error ends them.
+/// Iterator over the keys and values of a block, in order. It ends after an error.
 pub struct Entries<'a> {
     contents: &'a [u8],
-    /// Where the restarts begin.
+    /// Offset of the list of restarts.
     end: usize,
     at: usize,
     key: Vec<u8>,
 }
 
 impl<'a> Entries<'a> {
-    /// Fails where the block has no list of restarts.
+    /// Starts at the first key. Fails if the block has no list of restarts.
     pub fn new(contents: &'a [u8]) -> Result<Entries<'a>, String> {
         let restarts = contents.last_chunk().map_or(0, |&count| u32::from_le_bytes(count) as usize);
         let end = restarts.checked_add(1).and_then(|words| contents.len().checked_sub(words.checked_mul(4)?));
-        let end = end.filter(|_| restarts > 0).ok_or_else(|| format!("a block of {} bytes has no {restarts} restarts", contents.len()))?;
+        let end = end.filter(|_| restarts > 0).ok_or_else(|| format!("a block of {} bytes lacks {restarts} restarts", contents.len()))?;
         Ok(Entries { contents, end, at: 0, key: Vec::new() })
     }
 
@@ -125,7 +129,7 @@ impl<'a> Iterator for Entries<'a> {
             return None;
         }
         let start = self.at;
-        let record = self.record().ok_or_else(|| format!("what is at byte {start} of the block is no key with a value"));
+        let record = self.record().ok_or_else(|| format!("byte {start} of the block does not begin a key with a value"));
         if record.is_err() {
             self.at = self.end;
         }
@@ -133,7 +137,7 @@ impl<'a> Iterator for Entries<'a> {
     }
 }
 
-/// The number that `bytes` begin with, 7 bits a byte, lowest first. `bytes` go on after it.
+/// Reads the number that `bytes` begin with, and moves `bytes` past it. Each byte holds 7 bits of the number, lowest first.
 pub fn varint(bytes: &mut &[u8]) -> Option<u64> {
     let mut value = 0u64;
     for shift in (0..64).step_by(7) {
@@ -147,7 +151,7 @@ pub fn varint(bytes: &mut &[u8]) -> Option<u64> {
     None
 }
 
-/// Appends a number as [`varint`] reads it.
+/// Appends a number in the format that [`varint`] reads.
 pub fn put_varint(bytes: &mut Vec<u8>, mut value: u64) {
     while value > 127 {
         bytes.push(value as u8 | 128);

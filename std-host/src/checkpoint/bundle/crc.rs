@@ -1,12 +1,12 @@
-//! The checksums of checkpoints: CRC-32C, masked.
+//! The checksums of checkpoints: masked CRC-32C.
 
 use crc32c::{crc32c_append, crc32c_combine};
 
-/// The polynomial of CRC-32C, lowest coefficient in the highest bit.
+/// Polynomial of CRC-32C, with the lowest coefficient in the highest bit.
 pub const POLYNOMIAL: u32 = 0x82f6_3b78;
 const MASK: u32 = 0xa282_ead8;
 
-/// The checksum of bytes that come piece by piece.
+/// A checksum over bytes that arrive in pieces.
 #[derive(Default)]
 pub struct Crc {
     sum: u32,
@@ -23,19 +23,19 @@ impl Crc {
         self.length += bytes.len();
     }
 
-    /// Goes on with the bytes that `other` is of.
+    /// Continues the checksum with the bytes that `other` covers.
     pub fn append(&mut self, other: &Crc) {
         self.sum = crc32c_combine(self.sum, other.sum, other.length);
         self.length += other.length;
     }
 
-    /// As it is stored.
+    /// Returns the checksum in its stored form, masked.
     pub fn masked(&self) -> u32 {
         self.sum.rotate_right(15).wrapping_add(MASK)
     }
 }
 
-/// The checksum that is stored as `masked`.
+/// Returns the checksum whose stored form is `masked`.
 pub fn unmasked(masked: u32) -> u32 {
     masked.wrapping_sub(MASK).rotate_left(15)
 }

@@ -1,4 +1,4 @@
-//! The data files of a checkpoint: bytes at a place, with their checksum.
+//! The data files of a checkpoint: reads ranges of bytes with their checksums.
 
 use super::crc::Crc;
 use super::data_path;
@@ -8,20 +8,20 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread;
 
-/// What is read, and checked while the cache has it.
+/// Size of a piece, in bytes. A piece is still in the CPU's cache when its checksum is computed.
 const PIECE: usize = 256 << 10;
-/// From so many bytes on, two threads read.
+/// Minimum size, in bytes, from which two threads read.
 const LARGE: usize = 8 << 20;
 
-/// The data files, opened when they are needed.
+/// The data files of a checkpoint, opened on demand.
 pub struct Data {
     prefix: PathBuf,
     shards: u32,
-    /// The last one that was needed, and its number.
+    /// The data file that was used last, with its number.
     last: Mutex<Option<(u32, Arc<File>)>>,
 }
 
-/// Where the bytes of a tensor are.
+/// Location of the bytes of a tensor.
 #[derive(Clone, Copy)]
 pub struct Place<'k> {
     pub key: &'k str,
@@ -43,7 +43,7 @@ impl Data {
         FileError::new(&self.path(place.shard), format!("tensor {:?}: {error}", place.key))
     }
 
-    /// The file, which has all of `place`, and its length.
+    /// Opens the data file and checks that it contains all of `place`. Returns the file and its length.
     fn file(&self, place: Place<'_>) -> FileResult<(Arc<File>, u64)> {
         let mut last = self.last.lock().unwrap_or_else(PoisonError::into_inner);
         let file = match &*last {
@@ -61,12 +61,12 @@ impl Data {
         Ok((file, length))
     }
 
-    /// The length of the data file, which has all of the place: to be asked before memory is taken.
+    /// Returns the length of the data file, after a check that it contains all of `place`. Callers check this before they allocate memory.
     pub fn length(&self, place: Place<'_>) -> FileResult<u64> {
         self.file(place).map(|(_, length)| length)
     }
 
-    /// Reads `into`, which is as long as the place. Gives the masked checksum.
+    /// Reads the bytes at `place` into `into`, which has the same length. Returns the masked checksum.
     pub fn read(&self, place: Place<'_>, into: &mut [u8]) -> FileResult<u32> {
         let (file, _) = self.file(place)?;
         let read = |into: &mut [u8], mut offset: u64| {
@@ -89,14 +89,14 @@ impl Data {
         crc.map(|crc| crc.masked()).map_err(|error| self.io(place, &error))
     }
 
-    /// Gives the bytes to `take`, in pieces, with where each begins in the place. Gives the masked checksum.
+    /// Calls `take` for each piece of the bytes at `place`, with the offset of the piece in `place`. Returns the masked checksum.
     pub fn pieces(&self, place: Place<'_>, mut take: impl FnMut(usize, &[u8])) -> FileResult<u32> {
         let (file, _) = self.file(place)?;
         let crc = pieces(&file, place.offset, place.size, &mut take);
         crc.map(|crc| crc.masked()).map_err(|error| self.io(place, &error))
     }
 
-    /// The masked checksum of the bytes, which are in memory only piece by piece.
+    /// Returns the masked checksum of the bytes at `place`. Holds only one piece of them in memory at a time.
     pub fn checksum(&self, place: Place<'_>) -> FileResult<u32> {
         let (file, _) = self.file(place)?;
         let sum = |offset, size| pieces(&file, offset, size, &mut |_, _| ());
@@ -121,7 +121,7 @@ fn pieces(file: &File, offset: u64, size: u64, take: &mut dyn FnMut(usize, &[u8]
     Ok(crc)
 }
 
-/// The checksum of two parts that follow each other, at the same time.
+/// Computes the checksums of two adjacent parts on two threads, and combines them.
 fn both(first: impl FnOnce() -> std::io::Result<Crc> + Send, second: impl FnOnce() -> std::io::Result<Crc> + Send) -> std::io::Result<Crc> {
     thread::scope(|threads| {
         let second = threads.spawn(second);

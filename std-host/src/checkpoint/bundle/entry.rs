@@ -1,9 +1,9 @@
-//! What the index says of a tensor.
+//! The index entry of a tensor.
 
 use crate::formats::proto::{BundleEntryProto, DataType};
 use gradlet_core::DType;
 
-/// What the index says of a tensor, or of a slice of one.
+/// The index entry of a tensor, or of a slice of a tensor.
 #[derive(Clone, Debug)]
 pub struct Entry {
     proto: BundleEntryProto,
@@ -12,12 +12,12 @@ pub struct Entry {
 }
 
 impl Entry {
-    /// Fails, in words, where it contradicts itself or names a data file that is not there.
+    /// Checks an entry. Fails if it contradicts itself or names a data file that does not exist.
     pub(super) fn new(proto: BundleEntryProto, shards: u32) -> Result<Entry, String> {
-        let dtype = DataType::try_from(proto.dtype).map_err(|_| format!("its element type {} is not known", proto.dtype))?;
+        let dtype = DataType::try_from(proto.dtype).map_err(|_| format!("its element type {} is unknown", proto.dtype))?;
         let shape = proto.shape.clone().unwrap_or_default();
         if shape.unknown_rank {
-            return Err("its shape is not known".into());
+            return Err("its shape is unknown".into());
         }
         let dims: Result<Vec<u64>, _> = shape.dim.iter().map(|dim| u64::try_from(dim.size)).collect();
         let dims = dims.map_err(|_| "it has a negative dimension".to_string())?;
@@ -26,36 +26,36 @@ impl Entry {
             return Err("its place in the data file is negative".into());
         };
         if offset.checked_add(size).is_none() {
-            return Err("its place in the data file is past any end".into());
+            return Err("its place in the data file exceeds the range of file offsets".into());
         }
-        let elements = entry.elements().ok_or("it has more elements than can be counted")?;
+        let elements = entry.elements().ok_or("its number of elements overflows")?;
         if !entry.proto.slices.is_empty() {
             return Ok(entry);
         }
         if u32::try_from(entry.proto.shard_id).map_or(true, |shard| shard >= shards) {
-            return Err(format!("it is in data file {} of {shards}", entry.proto.shard_id));
+            return Err(format!("its data file {} does not exist: there are {shards}", entry.proto.shard_id));
         }
         match element_bytes(dtype) {
             Some(bytes) if elements.checked_mul(bytes as u64) != Some(size) => {
                 Err(format!("{} {:?} do not have {size} bytes", dtype_name(dtype), entry.dims))
             }
-            // Each has at least one byte for its length.
+            // Each string has at least one byte for its length.
             None if elements > size => Err(format!("{elements} elements do not fit into {size} bytes")),
             _ => Ok(entry),
         }
     }
 
-    /// TensorFlow's element type.
+    /// Returns TensorFlow's element type.
     pub fn dtype(&self) -> DataType {
         self.dtype
     }
 
-    /// The dimensions, outermost first; of a tensor that is cut into slices, those of the whole.
+    /// Returns the dimensions, outermost first. For a tensor that is stored in slices, these are the dimensions of the whole tensor.
     pub fn dims(&self) -> &[u64] {
         &self.dims
     }
 
-    /// How many elements there are.
+    /// Returns the number of elements, or `None` if it exceeds a `u64`.
     pub(super) fn elements(&self) -> Option<u64> {
         match self.dims.contains(&0) {
             true => Some(0),
@@ -63,19 +63,19 @@ impl Entry {
         }
     }
 
-    /// How many bytes the elements have; strings and others of no fixed size: how many they have in the file.
+    /// Returns the size of all elements in bytes. For strings, and other elements without a fixed size, returns their size in the file.
     pub fn bytes(&self) -> u64 {
         let fixed = element_bytes(self.dtype).and_then(|bytes| self.elements()?.checked_mul(bytes as u64));
         fixed.unwrap_or(self.proto.size as u64)
     }
 
-    /// The message itself.
+    /// Returns the Protobuf message of the entry.
     pub fn proto(&self) -> &BundleEntryProto {
         &self.proto
     }
 }
 
-/// How many bytes an element has, if all have as many: strings have not.
+/// Returns the size of an element in bytes, or `None` for a type without a fixed size, such as strings.
 pub fn element_bytes(dtype: DataType) -> Option<usize> {
     use DataType::*;
     Some(match dtype {
@@ -90,7 +90,7 @@ pub fn element_bytes(dtype: DataType) -> Option<usize> {
     })
 }
 
-/// What Python calls the element type: `float32`.
+/// Returns Python's name of the element type, such as `float32`.
 pub fn dtype_name(dtype: DataType) -> String {
     match dtype {
         DataType::DtFloat => "float32".into(),
@@ -100,7 +100,7 @@ pub fn dtype_name(dtype: DataType) -> String {
     }
 }
 
-/// gradlet's element type of the same bits, if it has one.
+/// Returns gradlet's element type with the same representation, if there is one.
 pub(super) fn own_dtype(dtype: DataType) -> Option<DType> {
     Some(match dtype {
         DataType::DtFloat => DType::F32,

@@ -1,9 +1,9 @@
-//! Elements of no fixed size, as they stand in a data file.
+//! Elements without a fixed size, in the format of a data file.
 //!
-//! | | checksum of the entry |
+//! | stored bytes | bytes that enter the entry's checksum |
 //! |---|---|
-//! | the length of each string, 7 bits a byte | each as 4 bytes, or 8 where it needs more |
-//! | the masked checksum so far, 4 bytes | the same |
+//! | length of each string, 7 bits per byte | each length as 4 bytes, or as 8 if it needs more |
+//! | masked checksum of the lengths, 4 bytes | the same |
 //! | the strings | the same |
 
 use super::block::{put_varint, varint};
@@ -11,7 +11,7 @@ use super::crc::Crc;
 use crate::values::strings::Strings;
 use bytes::Bytes;
 
-/// Strings as they are stored, and their checksum.
+/// Encodes strings for a data file. Returns the bytes and their checksum.
 pub fn strings_to_bytes(strings: &Strings) -> (Vec<u8>, u32) {
     let (mut stored, mut crc) = (Vec::new(), Crc::new());
     for string in strings.values() {
@@ -28,7 +28,7 @@ pub fn strings_to_bytes(strings: &Strings) -> (Vec<u8>, u32) {
     (stored, crc.masked())
 }
 
-/// The strings that are stored so, and the checksum that their entry should have. The error says what is wrong.
+/// Decodes `count` strings from a data file. Returns them, and the checksum that their entry should have.
 pub fn strings_from_bytes(stored: &Bytes, count: usize) -> Result<(Vec<Bytes>, u32), String> {
     let mut rest = &stored[..];
     let (mut lengths, mut crc) = (Vec::new(), Crc::new());
@@ -58,7 +58,8 @@ pub fn strings_from_bytes(stored: &Bytes, count: usize) -> Result<(Vec<Bytes>, u
     }
 }
 
-/// The checksum that an entry of variants should have: of each, its length as 8 bytes, its bytes, and the masked checksum so far.
+/// Computes the checksum that an entry of variants should have. It covers, for each variant, the length as 8 bytes, the variant,
+/// and its stored checksum.
 pub fn variants_checksum(stored: &[u8], count: usize) -> Result<u32, String> {
     let (mut rest, mut crc) = (stored, Crc::new());
     for _ in 0..count {

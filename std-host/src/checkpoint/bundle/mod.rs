@@ -1,8 +1,7 @@
-//! TensorFlow's files of tensors by name, which its checkpoints are: `PREFIX.index` and `PREFIX.data-00000-of-00001`.
+//! TensorFlow's file format for named tensors, in which checkpoints are stored: `PREFIX.index` and `PREFIX.data-00000-of-00001`.
 //!
-//! The index is a table of names; each has the element type and the shape of a tensor, and where its bytes are in the data files, with
-//! their checksum. What the names mean is the matter of checkpoints: those of objects, and the older ones of variables by name, are
-//! files of this one format.
+//! The index is a table of names. An entry has the element type, shape and checksum of a tensor, and the place of its bytes in the
+//! data files. This module does not interpret the names. Object-based checkpoints and the older name-based ones both use this format.
 //!
 //! ```
 //! use gradlet::checkpoint::bundle::{BundleReader, BundleWriter};
@@ -42,30 +41,30 @@ pub use writer::{BundleWriter, NewTensor};
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 
-/// The index file of a checkpoint: the prefix, then `.index`.
+/// Returns the path of a checkpoint's index file: the prefix, then `.index`.
 pub fn index_path(prefix: &Path) -> PathBuf {
     append(prefix, ".index")
 }
 
-/// A data file of a checkpoint: `PREFIX.data-00000-of-00001` is number 0 of 1.
+/// Returns the path of a data file of a checkpoint. `PREFIX.data-00000-of-00001` is number 0 of 1.
 pub fn data_path(prefix: &Path, shard: u32, shards: u32) -> PathBuf {
     append(prefix, &format!(".data-{shard:05}-of-{shards:05}"))
 }
 
-/// The path with `ending` after its last name.
+/// Appends `ending` to the last name of a path.
 pub(super) fn append(prefix: &Path, ending: &str) -> PathBuf {
     let mut path = prefix.as_os_str().to_os_string();
     path.push(ending);
     path.into()
 }
 
-/// Into how many data files checkpoints of this prefix are divided, by the names of the files: more than one number where a
+/// Returns the numbers of data files that appear in the file names of a prefix (`-of-00002`). There is more than one number if a
 /// checkpoint was being replaced.
 fn shard_counts(prefix: &Path) -> BTreeSet<u32> {
     data_files(prefix).into_iter().map(|(_, shards)| shards).collect()
 }
 
-/// The data files of a prefix, whichever index they belong to, and of how many each is one.
+/// Returns the data files of a prefix, of any index, each with the number of files that its name states.
 fn data_files(prefix: &Path) -> Vec<(PathBuf, u32)> {
     let Some(name) = prefix.file_name().and_then(|name| name.to_str()) else { return Vec::new() };
     let folder = prefix.parent().filter(|folder| *folder != Path::new("")).unwrap_or(Path::new("."));

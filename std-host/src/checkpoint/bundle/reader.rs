@@ -1,4 +1,4 @@
-//! Reading a checkpoint's tensors by name.
+//! The reader of a checkpoint's tensors.
 
 use super::crc::unmasked;
 use super::data::{Data, Place};
@@ -17,13 +17,13 @@ use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-/// What this reader is, in the format's own count of versions.
+/// Version of the format that this reader supports.
 const VERSION: i32 = 1;
 
-/// A checkpoint that is read: its index is in memory, its tensors are read when they are asked for. A clone is cheap and shares
-/// both.
+/// Reader of a checkpoint. It keeps the index in memory and reads tensors on demand. A clone is cheap and shares the index and
+/// the open file.
 ///
-/// Every byte that is read is checked. Several data files, and tensors that are cut into slices over them, look like one.
+/// The reader checks every byte that it reads. A tensor whose data is in several files, or in slices, looks like any other.
 #[derive(Clone)]
 pub struct BundleReader {
     bundle: Arc<Bundle>,
@@ -40,10 +40,10 @@ struct Bundle {
 }
 
 impl BundleReader {
-    /// Reads the index of the checkpoint with this prefix: `ckpt-1` for `ckpt-1.index`.
+    /// Opens the checkpoint with this prefix and reads its index: `ckpt-1` for `ckpt-1.index`.
     ///
-    /// Fails where there is none, where a byte of it is damaged, and where it is of another version or of a machine whose numbers
-    /// begin with the highest byte. The data files may be damaged or missing: reading a tensor tells.
+    /// Fails if there is no index, if any byte of it is damaged, if its version is not supported, or if it is from a big-endian
+    /// machine. Missing or damaged data files are only found when a tensor is read.
     pub fn open(prefix: &Path) -> FileResult<BundleReader> {
         let mut bundle = Bundle::read(prefix)?;
         match bundle.damage.is_empty() {
@@ -52,52 +52,53 @@ impl BundleReader {
         }
     }
 
-    /// As [`open`](BundleReader::open), but takes what can be read of a damaged index: [`damage`](BundleReader::damage) tells the
-    /// rest. One flipped bit of a block costs nothing, as its checksum says which it is.
+    /// Works as [`open`](BundleReader::open), but accepts a damaged index and reads as much of it as possible.
+    /// [`damage`](BundleReader::damage) lists the errors. A single flipped bit of a block loses nothing, as the checksum shows
+    /// which bit it is.
     pub fn open_damaged(prefix: &Path) -> FileResult<BundleReader> {
         Bundle::read(prefix).map(|bundle| BundleReader { bundle: Arc::new(bundle) })
     }
 
-    /// What is wrong with the index; nothing, unless it was opened as damaged.
+    /// Returns the errors in the index. Always empty after [`open`](BundleReader::open).
     pub fn damage(&self) -> &[FileError] {
         &self.bundle.damage
     }
 
-    /// The prefix of the files' names.
+    /// Returns the prefix of the file names.
     pub fn prefix(&self) -> &Path {
         &self.bundle.prefix
     }
 
-    /// What stands before the entries.
+    /// Returns the header of the index.
     pub fn header(&self) -> &BundleHeaderProto {
         &self.bundle.header
     }
 
-    /// The tensors by name, in the order of their names' bytes, which is that of the file. One that is cut into slices is there once.
+    /// Returns the tensors by name, in byte order of the names, which is also the order of the file. A tensor in slices appears once.
     pub fn entries(&self) -> impl ExactSizeIterator<Item = (&str, &Entry)> {
         self.bundle.entries.iter().map(|(key, entry)| (key.as_str(), entry))
     }
 
-    /// The slices of tensors that are cut, by their keys, in the order of the file: before all [`entries`](BundleReader::entries).
+    /// Returns the slices of tensors by key, in the order of the file. In the file they come before all
+    /// [`entries`](BundleReader::entries).
     pub fn slices(&self) -> impl ExactSizeIterator<Item = (&[u8], &Entry)> {
         self.bundle.slices.iter().map(|(key, entry)| (key.as_slice(), entry))
     }
 
-    /// How many data blocks the table of the index has.
+    /// Returns the number of data blocks in the index.
     pub fn index_blocks(&self) -> usize {
         self.bundle.blocks
     }
 
-    /// What the index says of the tensor `key`, if it is there.
+    /// Returns the index entry of the tensor `key`, if there is one.
     pub fn entry(&self, key: &str) -> Option<&Entry> {
         self.bundle.entries.get(key)
     }
 
-    /// Reads the elements of a tensor, little-endian and in row-major order, into as many bytes as they have:
-    /// [`Entry::bytes`].
+    /// Reads the elements of a tensor, little-endian and in row-major order, into a buffer of [`Entry::bytes`] bytes.
     ///
-    /// Fails where there is no such tensor, where its elements have no fixed size, and where its bytes are missing or damaged; then
-    /// `into` holds anything.
+    /// Fails if there is no such tensor, if its elements have no fixed size, or if its bytes are missing or damaged. The contents
+    /// of `into` are then unspecified.
     pub fn read_into(&self, key: &str, into: &mut [u8]) -> FileResult<()> {
         let entry = self.numeric(key)?;
         if into.len() as u64 != entry.bytes() {
@@ -119,9 +120,9 @@ impl BundleReader {
         Ok(())
     }
 
-    /// Checks the bytes of a tensor against their checksums. Numbers are in memory only piece by piece.
+    /// Checks the bytes of a tensor against their checksums. Numeric tensors are read in pieces, so this needs little memory.
     ///
-    /// Fails where there is no such tensor, and where its bytes are missing or damaged.
+    /// Fails if there is no such tensor, or if its bytes are missing or damaged.
     pub fn verify(&self, key: &str) -> FileResult<()> {
         let entry = self.known(key)?;
         match entry.dtype() {
@@ -138,7 +139,7 @@ impl BundleReader {
         }
     }
 
-    /// The elements of a tensor, as [`read_into`](BundleReader::read_into) gives them, in memory of their own.
+    /// Returns the elements of a tensor in a new buffer, in the format of [`read_into`](BundleReader::read_into).
     pub fn bytes(&self, key: &str) -> FileResult<Vec<u8>> {
         let entry = self.numeric(key)?;
         self.backed(key, entry)?;
@@ -147,8 +148,7 @@ impl BundleReader {
         Ok(bytes)
     }
 
-    /// The strings under `key`. Fails where there is none, where it is a tensor of another type, and where its bytes are missing or
-    /// damaged.
+    /// Returns the strings under `key`. Fails if there are none, if the tensor has another type, or if its bytes are missing or damaged.
     pub fn strings(&self, key: &str) -> FileResult<Strings> {
         let entry = self.known(key)?;
         if entry.dtype() != DataType::DtString {
@@ -159,12 +159,12 @@ impl BundleReader {
         Strings::new(values, shape.dims()).map_err(|error| self.error(format!("tensor {key:?}: {error}")))
     }
 
-    /// The tensor `key`, on `device`. Fails as [`read_into`](BundleReader::read_into), and where gradlet does not have the element type
-    /// or the shape.
+    /// Reads the tensor `key` into a tensor on `device`. Fails as [`read_into`](BundleReader::read_into), or if gradlet does not
+    /// support the element type or the shape.
     pub fn tensor(&self, key: &str, device: &Device) -> FileResult<Tensor> {
         let entry = self.known(key)?;
         let Some(dtype) = own_dtype(entry.dtype()) else {
-            let text = format!("tensor {key:?} has elements of {}, of which there are no tensors here", dtype_name(entry.dtype()));
+            let text = format!("tensor {key:?} has elements of {}, which gradlet's tensors do not support", dtype_name(entry.dtype()));
             return Err(self.error(text));
         };
         let tensor_type = TensorType::new(dtype, self.shape(key, entry)?);
@@ -189,7 +189,7 @@ impl BundleReader {
     }
 
     fn known(&self, key: &str) -> FileResult<&Entry> {
-        let damaged = if self.damage().is_empty() { "" } else { ", as far as its damaged index tells" };
+        let damaged = if self.damage().is_empty() { "" } else { ", but its index is damaged" };
         self.entry(key).ok_or_else(|| self.error(format!("the checkpoint has no tensor {key:?}{damaged}")))
     }
 
@@ -207,7 +207,7 @@ impl BundleReader {
         shape.map_err(|error| self.error(format!("tensor {key:?} has the shape {:?}: {error}", entry.dims())))
     }
 
-    /// Checks that the files have as many bytes as the tensor takes memory.
+    /// Checks that the data files are as long as the memory that the tensor needs.
     fn backed(&self, key: &str, entry: &Entry) -> FileResult<()> {
         if entry.proto().slices.is_empty() {
             return self.bundle.data.length(place(key, entry)).map(drop);
@@ -223,7 +223,7 @@ impl BundleReader {
         }
     }
 
-    /// The slices of a tensor, and where each lies in it.
+    /// Returns the slices of a tensor, each with its region of the whole tensor.
     fn cut(&self, key: &str, entry: &Entry) -> FileResult<Vec<(&Entry, Region)>> {
         self.bundle.cut(key, entry).map_err(|text| self.error(format!("tensor {key:?}: {text}")))
     }
@@ -239,7 +239,7 @@ impl BundleReader {
         }
     }
 
-    /// The bytes of an entry as they are in the file.
+    /// Reads the bytes of an entry as they are stored.
     fn stored(&self, key: &str, entry: &Entry) -> FileResult<Bytes> {
         let place = place(key, entry);
         self.bundle.data.length(place)?;
@@ -261,13 +261,13 @@ fn place<'k>(key: &'k str, entry: &Entry) -> Place<'k> {
     Place { key, shard: proto.shard_id as u32, offset: proto.offset as u64, size: proto.size as u64 }
 }
 
-/// How many elements there are.
+/// Returns the number of elements.
 fn elements(entry: &Entry) -> usize {
     entry.elements().unwrap_or(u64::MAX) as usize
 }
 
 impl Bundle {
-    /// Reads an index, whatever of it can be read.
+    /// Reads as much of an index as possible, and collects the damage.
     fn read(prefix: &Path) -> FileResult<Bundle> {
         let path = index_path(prefix);
         let file = std::fs::read(&path).map_err(|error| match error.kind() {
@@ -311,7 +311,7 @@ impl Bundle {
 
     fn add(&mut self, key: Vec<u8>, value: &[u8], shards: u32) -> Result<(), String> {
         let name = String::from_utf8_lossy(&key).into_owned();
-        let proto = BundleEntryProto::decode(value).map_err(|error| format!("tensor {name:?} has no entry: {error}"))?;
+        let proto = BundleEntryProto::decode(value).map_err(|error| format!("tensor {name:?} has an invalid entry: {error}"))?;
         let entry = Entry::new(proto, shards).map_err(|text| format!("tensor {name:?}: {text}"))?;
         if key.first() == Some(&0) {
             self.slices.insert(key, entry);
@@ -322,12 +322,13 @@ impl Bundle {
         Ok(())
     }
 
-    /// The slices of a tensor, and where each lies in it; none if it is not cut. Fails where they do not make a whole.
+    /// Returns the slices of a tensor, each with its region of the whole tensor. The list is empty if the tensor is not stored in
+    /// slices. Fails if the slices do not cover the whole tensor.
     fn cut(&self, key: &str, entry: &Entry) -> Result<Vec<(&Entry, Region)>, String> {
         if entry.proto().slices.is_empty() {
             return Ok(Vec::new());
         }
-        let size = element_bytes(entry.dtype()).ok_or("slices of elements of no fixed size are not read")?;
+        let size = element_bytes(entry.dtype()).ok_or("slices of elements without a fixed size are not supported")?;
         let mut slices = Vec::new();
         for (key, region) in slices::of(key, entry, size)? {
             let slice = self.slices.get(&key).ok_or("one of its slices has no entry")?;
@@ -346,14 +347,14 @@ impl Bundle {
 
 fn check(header: &BundleHeaderProto) -> Result<(), String> {
     if header.endianness != Endianness::Little as i32 {
-        return Err("the checkpoint is of a big-endian machine: only little-endian ones are read".into());
+        return Err("the checkpoint is from a big-endian machine: only little-endian ones are supported".into());
     }
     if header.num_shards < 0 {
         return Err(format!("it has {} data files", header.num_shards));
     }
     let version = header.version.clone().unwrap_or_default();
     if version.min_consumer > VERSION || version.bad_consumers.contains(&VERSION) {
-        return Err(format!("it is for readers of version {} on; this one is of version {VERSION}", version.min_consumer));
+        return Err(format!("it needs a reader of version {} or later; this one has version {VERSION}", version.min_consumer));
     }
     Ok(())
 }

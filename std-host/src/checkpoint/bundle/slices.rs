@@ -1,16 +1,16 @@
-//! Tensors that are cut into slices: the keys of the slices, and where each lies in the whole.
+//! Tensors that are stored in slices: the keys of the slices, and their regions of the whole tensor.
 //!
-//! A slice stands under a key of its own: a 0, the tensor's name, how many dimensions there are, and the start and length of each, -1
-//! for a whole dimension. All is encoded so that the order of the bytes is that of the values.
+//! The key of a slice consists of a zero byte, the name of the tensor, the number of dimensions, and the start and length of each
+//! dimension. A length of -1 is a whole dimension. The encoding keeps the byte order of keys the same as the order of the values.
 
 use super::Entry;
 use crate::formats::proto::TensorSliceProto;
 use crate::formats::proto::tensor_slice_proto::extent::HasLength;
 
-/// The length that stands for a whole dimension.
+/// Length that denotes a whole dimension.
 const WHOLE: i64 = -1;
 
-/// The key of the slice of `name` with these extents: the start and the length of each dimension.
+/// Returns the key of the slice of `name` with these extents: the start and the length in each dimension.
 pub fn key(name: &str, extents: &[(i64, i64)]) -> Vec<u8> {
     let mut bytes = vec![0];
     for byte in name.bytes() {
@@ -32,14 +32,15 @@ pub fn key(name: &str, extents: &[(i64, i64)]) -> Vec<u8> {
     bytes
 }
 
-/// Appends a number: as many ones as it has bytes, a zero, then its bits, highest first; all turned if it is negative.
+/// Appends a number in an encoding that sorts by value: as many 1 bits as it has bytes, a 0 bit, then its bits, highest first. A
+/// negative number has all of these inverted.
 fn put_signed(bytes: &mut Vec<u8>, value: i64) {
     let bits = 64 - (value ^ (value >> 63)).leading_zeros() as usize;
     let length = bits / 7 + 1;
     let mut encoded = [if value < 0 { 0xff } else { 0 }; 10];
     encoded[2..].copy_from_slice(&value.to_be_bytes());
     let encoded = &mut encoded[10 - length..];
-    // The ones and the zero take as many bits as there are bytes; the zero takes the place of a sign.
+    // The 1 bits and the 0 bit take as many bits as there are bytes. The 0 bit replaces the sign.
     let ones = !(u16::MAX.checked_shr(length as u32).unwrap_or(0));
     encoded[0] ^= (ones >> 8) as u8;
     if let Some(second) = encoded.get_mut(1) {
@@ -48,25 +49,26 @@ fn put_signed(bytes: &mut Vec<u8>, value: i64) {
     bytes.extend_from_slice(encoded);
 }
 
-/// The start and length of each dimension, as a slice says them.
+/// Returns the start and length of a slice in each dimension.
 pub fn extents(slice: &TensorSliceProto) -> Vec<(i64, i64)> {
     let length = |length: &Option<HasLength>| length.as_ref().map_or(WHOLE, |HasLength::Length(length)| *length);
     slice.extent.iter().map(|extent| (extent.start, length(&extent.has_length))).collect()
 }
 
-/// Where the rows of a slice lie in the bytes of the whole tensor.
+/// Region of a whole tensor that a slice covers, as byte ranges.
 #[derive(Clone, Debug)]
 pub struct Region {
-    /// For each dimension but those that are one run: how many bytes of the whole one step is, and how many steps there are.
+    /// Stride, in bytes of the whole tensor, and number of steps for each dimension outside the contiguous run. Innermost first.
     outer: Vec<(usize, usize)>,
-    /// The first byte.
+    /// Offset of the first byte.
     start: usize,
-    /// The bytes that follow each other in both.
+    /// Number of bytes that are contiguous in both the slice and the whole tensor.
     run: usize,
 }
 
 impl Region {
-    /// The slice with these extents of a whole with `dims` and elements of `size` bytes. Fails where it lies outside.
+    /// Computes the region of a slice with these extents. The whole tensor has dimensions `dims` and elements of `size` bytes.
+    /// Returns `None` if the slice is not inside the tensor.
     pub fn new(extents: &[(i64, i64)], dims: &[u64], size: usize) -> Option<Region> {
         if extents.len() != dims.len() {
             return None;
@@ -90,17 +92,17 @@ impl Region {
         Some(Region { outer, start, run })
     }
 
-    /// The whole region, if it is one run of bytes: its start.
+    /// Returns the offset of the region if it is one contiguous run of bytes.
     pub fn contiguous(&self) -> Option<usize> {
         self.outer.iter().all(|(_, count)| *count == 1).then_some(self.start)
     }
 
-    /// How many bytes it has.
+    /// Returns the size of the region in bytes.
     pub fn size(&self) -> usize {
         self.outer.iter().fold(self.run, |size, (_, count)| size * count)
     }
 
-    /// Copies bytes `at..` of the slice to their places in the whole.
+    /// Copies bytes of the slice, which begin at offset `at` of it, to their places in the whole tensor.
     pub fn scatter(&self, mut at: usize, mut bytes: &[u8], whole: &mut [u8]) {
         while !bytes.is_empty() && self.run > 0 {
             let (mut row, inside) = (at / self.run, at % self.run);
@@ -117,7 +119,7 @@ impl Region {
     }
 }
 
-/// Whether two slices of a tensor have an element in common.
+/// True if two slices of a tensor overlap.
 pub fn overlap(entry: &Entry) -> bool {
     let range = |((first, length), dim): (&(i64, i64), &u64)| {
         let length = if *length == WHOLE { *dim as i64 } else { *length };
@@ -129,7 +131,7 @@ pub fn overlap(entry: &Entry) -> bool {
     slices.iter().enumerate().any(|(index, one)| slices[..index].iter().any(|other| meet(one, other)))
 }
 
-/// The slices of a tensor: the key of each and where it lies.
+/// Returns the slices of a tensor: the key and region of each.
 pub fn of(name: &str, entry: &Entry, size: usize) -> Result<Vec<(Vec<u8>, Region)>, String> {
     let slices = entry.proto().slices.iter().map(|slice| {
         let extents = extents(slice);

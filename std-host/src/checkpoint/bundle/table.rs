@@ -1,11 +1,11 @@
-//! The sorted string table of an index file: LevelDB's format, as TensorFlow writes it.
+//! The sorted string table of an index file, in LevelDB's format as TensorFlow writes it.
 //!
 //! | | |
 //! |---|---|
-//! | data blocks | keys and values; each block with its compression and checksum behind it |
+//! | data blocks | keys and values; each block is followed by its compression method and checksum |
 //! | metaindex block | no keys |
-//! | index block | for each data block: a key not below any of its own, and where it is |
-//! | 48 bytes | where the metaindex and the index block are, zeros, the magic number |
+//! | index block | for each data block: a key that is not below any key of the block, and the location of the block |
+//! | footer, 48 bytes | locations of the metaindex block and the index block, zeros, the magic number |
 
 use super::block::{self, Entries, TRAILER, put_varint, varint};
 use super::crc::Crc;
@@ -14,26 +14,27 @@ use std::ops::Range;
 pub(super) const FOOTER: usize = 48;
 pub(super) const MAGIC: u64 = 0xdb47_7524_8b80_fb57;
 
-/// Keys share prefixes, so a small file could ask for much memory: they may have this many times its size.
+/// Maximum ratio of the size of all keys to the size of the file. Keys share prefixes, so without a limit a small file could
+/// need much memory.
 const MOST_EXPANDED: usize = 64;
 
-/// Where a data block is with its trailer, and a key not below any of its own, if that is known.
+/// Range of a data block with its trailer, and a key that is not below any of the block's keys, if it is known.
 type DataBlock = (Range<usize>, Option<Vec<u8>>);
 
-/// What a table holds, as far as it can be read.
+/// The readable contents of a table, and its errors.
 #[derive(Default)]
 pub struct Table {
     /// The keys with their values, in order.
     pub records: Vec<(Vec<u8>, Vec<u8>)>,
-    /// How many data blocks there are.
+    /// Number of data blocks.
     pub blocks: usize,
-    /// What is wrong: at which byte, and in words.
+    /// Errors: the offset in the file, and a message.
     pub faults: Vec<(u64, String)>,
-    /// How many bytes of keys may follow.
+    /// Number of bytes that the remaining keys may have.
     room: usize,
 }
 
-/// Where a block is, without its trailer.
+/// Location of a block, without its trailer.
 #[derive(Clone, Copy)]
 struct Handle {
     offset: u64,
@@ -45,14 +46,14 @@ impl Handle {
         Some(Handle { offset: varint(bytes)?, size: varint(bytes)? })
     }
 
-    /// The bytes of the block and its trailer, if `file` has them.
+    /// Returns the range of the block and its trailer, if it is inside the file.
     fn place(self, file: &[u8]) -> Option<Range<usize>> {
         let end = self.offset.checked_add(self.size)?.checked_add(TRAILER as u64)?;
         (end <= file.len() as u64).then_some(self.offset as usize..end as usize)
     }
 }
 
-/// The last bytes of a table.
+/// Builds the footer of a table.
 pub(super) fn footer(metaindex: (u64, u64), index: (u64, u64)) -> Vec<u8> {
     let mut bytes = Vec::with_capacity(FOOTER);
     [metaindex.0, metaindex.1, index.0, index.1].iter().for_each(|number| put_varint(&mut bytes, *number));
@@ -62,7 +63,7 @@ pub(super) fn footer(metaindex: (u64, u64), index: (u64, u64)) -> Vec<u8> {
 }
 
 impl Table {
-    /// Reads a table. Whatever is damaged, the rest is read; a single flipped bit costs nothing but its mention.
+    /// Reads a table. Damage is recorded, and the undamaged parts are read. A single flipped bit is repaired and recorded.
     pub fn read(file: &[u8]) -> Table {
         let mut table = Table { room: file.len().saturating_mul(MOST_EXPANDED), ..Table::default() };
         let Some((blocks, end)) = file.split_last_chunk::<FOOTER>() else {
@@ -86,7 +87,7 @@ impl Table {
         self.faults.push((offset as u64, text.into()));
     }
 
-    /// The data blocks: by the footer and the index block, if these are whole or can be mended.
+    /// Finds the data blocks through the footer and the index block. Returns `None` if these are damaged beyond repair.
     fn handles(&mut self, blocks: &[u8], end: &[u8; FOOTER]) -> Option<Vec<DataBlock>> {
         if end[FOOTER - 8..] != MAGIC.to_le_bytes() {
             self.fault(blocks.len() + FOOTER - 8, "not an index: the file does not end with the magic number of a table");
@@ -98,14 +99,14 @@ impl Table {
         };
         let block = self.block(blocks, metaindex.clone(), "the metaindex block");
         if block.is_some_and(|block| Entries::new(&block).map_or(true, |mut records| records.next().is_some())) {
-            self.fault(metaindex.start, "the metaindex block has keys: such tables are not read");
+            self.fault(metaindex.start, "the metaindex block has keys: such tables are not supported");
         }
         let contents = self.block(blocks, index.clone(), "the index block")?;
         let places = data_blocks(&contents, &blocks[..metaindex.start]);
         places.map_err(|text| self.fault(index.start, text)).ok()
     }
 
-    /// A block's contents, if it is whole or can be mended.
+    /// Returns the contents of a block. Returns `None`, and records the error, if the block is damaged beyond repair.
     fn block(&mut self, blocks: &[u8], place: Range<usize>, name: &str) -> Option<Vec<u8>> {
         match block::open(&blocks[place.clone()]) {
             Ok(block) => {
@@ -121,7 +122,7 @@ impl Table {
         }
     }
 
-    /// Takes the records of a data block, whose keys are above `before` and not above `last`.
+    /// Reads the records of a data block. Its keys are greater than `before` and at most `last`.
     fn data_block(&mut self, blocks: &[u8], place: Range<usize>, before: &[u8], last: Option<&[u8]>) {
         let opened = block::open(&blocks[place.clone()]);
         let lost = || format!("; it holds the keys after {:?} up to {:?}", text(before), last.map_or("the last".into(), text));
@@ -159,17 +160,17 @@ impl Table {
     }
 }
 
-/// Where the metaindex and the index block are, which are the last ones, if the footer says it.
+/// Returns the ranges of the metaindex block and the index block, which are the last blocks, if the footer is valid.
 fn places(blocks: &[u8], end: &[u8; FOOTER]) -> Option<(Range<usize>, Range<usize>)> {
     let mut bytes = &end[..];
     let (metaindex, index) = (Handle::read(&mut bytes)?, Handle::read(&mut bytes)?);
-    // There are several ways to write a number, and what follows it counts too.
+    // A number has several encodings, and the padding counts too. Only the canonical footer is valid.
     let right = footer((metaindex.offset, metaindex.size), (index.offset, index.size)) == end;
     let (metaindex, index) = (metaindex.place(blocks)?, index.place(blocks)?);
     (right && metaindex.end == index.start && index.end == blocks.len()).then_some((metaindex, index))
 }
 
-/// The data blocks that an index block lists, which fill `blocks`.
+/// Returns the data blocks that an index block lists. They must fill `blocks` completely.
 fn data_blocks(contents: &[u8], blocks: &[u8]) -> Result<Vec<DataBlock>, String> {
     let (mut places, mut end) = (Vec::new(), 0);
     for record in Entries::new(contents)? {
@@ -185,7 +186,7 @@ fn data_blocks(contents: &[u8], blocks: &[u8]) -> Result<Vec<DataBlock>, String>
     }
 }
 
-/// The data blocks, found by their checksums, where it is not known where they are.
+/// Finds the data blocks by their checksums, if the index block is damaged.
 fn found(blocks: &[u8]) -> Vec<DataBlock> {
     let mut places = Vec::new();
     let mut start = 0;
@@ -193,14 +194,14 @@ fn found(blocks: &[u8]) -> Vec<DataBlock> {
         places.push((start..start + length, None));
         start += length;
     }
-    // The last two are the metaindex and the index block, if the file goes so far.
+    // If the scan reached the end, the last two blocks are the metaindex block and the index block.
     if start == blocks.len() {
         places.truncate(places.len().saturating_sub(2));
     }
     places
 }
 
-/// How many bytes of `bytes` are a block with its trailer.
+/// Returns the length of the block, with its trailer, that `bytes` begin with. Returns `None` if they begin with no valid block.
 fn whole_block(bytes: &[u8]) -> Option<usize> {
     let mut crc = Crc::new();
     for (at, byte) in bytes.iter().enumerate() {
@@ -213,7 +214,7 @@ fn whole_block(bytes: &[u8]) -> Option<usize> {
     None
 }
 
-/// What of a key can be read.
+/// Converts a key to text for messages, with replacement characters for invalid UTF-8.
 fn text(key: &[u8]) -> String {
     String::from_utf8_lossy(key).into_owned()
 }

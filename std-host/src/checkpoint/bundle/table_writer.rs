@@ -1,15 +1,16 @@
-//! Writes the sorted string table of an index file, with the bytes that TensorFlow writes for the same keys and values.
+//! The writer of the sorted string table of an index file. For the same keys and values it writes the same bytes as TensorFlow.
 
 use super::block::put_varint;
 use super::table::footer;
 use crate::formats::tfrecord::masked_crc32c;
 
-/// A block ends once it has so many bytes.
+/// Size, in bytes, at which a block ends.
 const BLOCK: usize = 256 << 10;
-/// Every so many keys, one stands whole.
+/// Number of keys from one restart to the next. The key at a restart is stored whole; the others omit the prefix that they share
+/// with the previous key.
 const INTERVAL: usize = 16;
 
-/// A block that is made.
+/// A block under construction.
 #[derive(Default)]
 struct Block {
     bytes: Vec<u8>,
@@ -32,12 +33,12 @@ impl Block {
         self.last = key.into();
     }
 
-    /// How many bytes it has with its restarts.
+    /// Returns the size of the block in bytes, with its restarts.
     fn size(&self) -> usize {
         self.bytes.len() + 4 * self.restarts.len().max(1) + 4
     }
 
-    /// Appends the block to `file`. Gives where it is, as [`put_varint`] writes it.
+    /// Appends the block to `file`. Returns its offset and size.
     fn write(mut self, file: &mut Vec<u8>) -> (u64, u64) {
         if self.restarts.is_empty() {
             self.restarts.push(0);
@@ -54,10 +55,10 @@ impl Block {
     }
 }
 
-/// The table of these keys, which are in order and each there once, with their values.
+/// Builds the table of `records`, pairs of a key and a value. The keys must be unique and in ascending order.
 pub fn table(records: impl IntoIterator<Item = (impl AsRef<[u8]>, Vec<u8>)>) -> Vec<u8> {
     let (mut file, mut index, mut block) = (Vec::new(), Block::default(), Block::default());
-    // The last key of a block that is written, and where that is.
+    // The last key of the block that was just written, and the block's location.
     let mut written: Option<(Vec<u8>, (u64, u64))> = None;
     for (key, value) in records {
         if let Some((last, place)) = written.take() {
@@ -88,12 +89,12 @@ fn handle((offset, size): (u64, u64)) -> Vec<u8> {
     bytes
 }
 
-/// How many bytes two keys have in common before they differ.
+/// Returns the length of the common prefix of two keys.
 fn common(one: &[u8], other: &[u8]) -> usize {
     one.iter().zip(other).take_while(|(one, other)| one == other).count()
 }
 
-/// A short key from `last` on, below `next`.
+/// Returns a short key that is at least `last` and less than `next`.
 fn between(mut last: Vec<u8>, next: &[u8]) -> Vec<u8> {
     let at = common(&last, next);
     if let (Some(byte), Some(limit)) = (last.get(at), next.get(at))
@@ -105,7 +106,7 @@ fn between(mut last: Vec<u8>, next: &[u8]) -> Vec<u8> {
     last
 }
 
-/// A short key from `last` on.
+/// Returns a short key that is at least `last`.
 fn after(mut last: Vec<u8>) -> Vec<u8> {
     if let Some(at) = last.iter().position(|byte| *byte != 0xff) {
         last[at] += 1;

@@ -7,7 +7,7 @@ fn fixtures() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../tests/fixtures/checkpoint")
 }
 
-/// The checkpoints that TensorFlow wrote, by prefix.
+/// Returns the prefixes of the checkpoints that TensorFlow wrote.
 fn prefixes() -> Vec<PathBuf> {
     let mut found = Vec::new();
     let inside = |folder: &Path| std::fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().path()).filter(|path| path.is_dir());
@@ -33,7 +33,7 @@ fn indices_are_written_as_tensorflow_writes_them() {
     }
 }
 
-/// Writes what another checkpoint holds, in the order of its data file.
+/// Writes the contents of another checkpoint, in the order of its data file.
 fn copy(reader: &BundleReader, prefix: &Path) {
     let mut entries: Vec<_> = reader.entries().collect();
     entries.sort_by_key(|(_, entry)| (entry.proto().offset, entry.proto().size));
@@ -85,7 +85,7 @@ fn slices_become_whole() {
     }
 }
 
-/// The names of the files in a folder.
+/// Returns the names of the files in a folder, sorted.
 fn files(folder: &Path) -> Vec<String> {
     let mut names: Vec<_> = std::fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().file_name().into_string().unwrap()).collect();
     names.sort();
@@ -113,7 +113,7 @@ fn replacing_takes_turns_with_the_data_file() {
         drop(small(&prefix, 9.0));
         assert_eq!(x(), value);
     }
-    // Others' files stay.
+    // Files of other prefixes or formats stay.
     std::fs::write(folder.path().join("c.data-00000-of-2"), "").unwrap();
     std::fs::write(folder.path().join("cc.data-00000-of-00002"), "").unwrap();
     small(&prefix, 4.0).finish().unwrap();
@@ -137,7 +137,7 @@ fn refuses_what_is_no_tensor() {
     assert!(BundleReader::open(&folder.path().join("d")).err().unwrap().to_string().contains("d.index"));
 }
 
-/// Large tensors are read by two threads, whose checksums become one.
+/// Two threads read large tensors, and their checksums are combined.
 #[test]
 fn large_tensors_come_back() {
     let folder = tempfile::tempdir().unwrap();
@@ -156,7 +156,7 @@ fn large_tensors_come_back() {
     assert!(reader.verify("x").is_err() && reader.bytes("x").is_err());
 }
 
-/// Two threads write two data files, which are replaced like one.
+/// Two threads write two data files. Both are replaced together.
 #[test]
 fn many_bytes_go_to_two_files() {
     let folder = tempfile::tempdir().unwrap();
@@ -179,7 +179,7 @@ fn many_bytes_go_to_two_files() {
     assert_eq!(write(), names(2));
 }
 
-/// A checkpoint with tensors of several types, small enough to damage everywhere.
+/// Writes a checkpoint with tensors of several types. It is small, so that a test can damage every bit. Returns its prefix and keys.
 fn damageable(folder: &Path) -> (PathBuf, Vec<String>) {
     let prefix = folder.join("c");
     let mut writer = BundleWriter::create(&prefix).unwrap();
@@ -192,7 +192,7 @@ fn damageable(folder: &Path) -> (PathBuf, Vec<String>) {
     (prefix, keys)
 }
 
-/// What of the tensors can be read: the stored bytes, checked.
+/// Returns the bytes of a tensor, or `None` if it is damaged.
 fn read(reader: &BundleReader, key: &str) -> Option<Vec<u8>> {
     match reader.entry(key)?.dtype() {
         DataType::DtString => reader.strings(key).ok().map(|strings| strings.values().concat()),

@@ -1,4 +1,4 @@
-//! Writing a checkpoint's tensors by name.
+//! The writer of a checkpoint's tensors.
 
 use super::crc::Crc;
 use super::entry::{dtype_name, element_bytes};
@@ -13,27 +13,29 @@ use std::collections::BTreeMap;
 use std::io::Write;
 use std::path::{Path, PathBuf};
 
-/// What is checked and written while the cache has it.
+/// Size of a piece, in bytes. A piece is still in the CPU's cache when it is written after its checksum.
 const PIECE: usize = 256 << 10;
-/// From so many bytes on, two threads write two data files.
+/// Minimum size, in bytes, from which two threads write two data files.
 const LARGE: usize = 64 << 20;
 
-/// A checkpoint that is written: the tensors one after another to a data file, in [`finish`](BundleWriter::finish) the index.
+/// Writer of a checkpoint. It appends tensors to a data file, and writes the index in [`finish`](BundleWriter::finish).
 ///
-/// The files are TensorFlow's, byte for byte. Until `finish`, and wherever it is interrupted, a checkpoint that already has this
-/// prefix stays as it was; one that is dropped before leaves nothing. The new one is put in its place by a single step: the index is
-/// renamed. As it says how many data files there are, and their names say that too, the new ones are numbered as if they were of
-/// another number of files than the old ones, where there are old ones: these go away once no index needs them.
+/// The files are the same as TensorFlow's, byte for byte. An existing checkpoint with this prefix stays intact until `finish`
+/// replaces it, even after an interruption. A writer that is dropped before `finish` leaves no files.
+///
+/// The replacement is a single step: the renaming of the index. The index and the names of the data files state the number of data
+/// files. If there are old data files, the new ones are therefore named with a different number. The old files are deleted once no
+/// index refers to them.
 pub struct BundleWriter {
     prefix: PathBuf,
     data: Vec<Data>,
     entries: BTreeMap<String, BundleEntryProto>,
 }
 
-/// A tensor to be written: its elements in row-major order, little-endian.
+/// A tensor to write, with elements in row-major order, little-endian.
 #[derive(Clone, Copy, Debug)]
 pub struct NewTensor<'a> {
-    /// Its name.
+    /// Name of the tensor.
     pub key: &'a str,
     /// TensorFlow's element type.
     pub dtype: DataType,
@@ -43,16 +45,16 @@ pub struct NewTensor<'a> {
     pub bytes: &'a [u8],
 }
 
-/// A data file, and how much was written to it.
+/// A data file and the number of bytes written to it.
 struct Data {
     file: WholeFile,
     length: u64,
-    /// Whether a write failed: nobody knows then what the file holds.
+    /// True if a write failed. The contents of the file are then unknown.
     failed: bool,
 }
 
 impl Data {
-    /// Writes bytes. Gives where they begin, and their masked checksum.
+    /// Appends bytes. Returns their offset and their masked checksum.
     fn write(&mut self, bytes: &[u8]) -> std::io::Result<(u64, u32)> {
         let mut crc = Crc::new();
         for piece in bytes.chunks(PIECE) {
@@ -66,7 +68,7 @@ impl Data {
 }
 
 impl BundleWriter {
-    /// Begins to write a checkpoint. Fails where the folder does not exist or cannot be written to.
+    /// Creates a writer for a checkpoint. Fails if the folder does not exist or is not writable.
     pub fn create(prefix: &Path) -> FileResult<BundleWriter> {
         let mut writer = BundleWriter { prefix: prefix.into(), data: Vec::new(), entries: BTreeMap::new() };
         writer.add_file()?;
@@ -80,10 +82,10 @@ impl BundleWriter {
         Ok(())
     }
 
-    /// Writes a tensor: its elements in row-major order, little-endian. They go straight from `bytes` to the file.
+    /// Writes a tensor with elements in row-major order, little-endian. The bytes are not buffered.
     ///
-    /// Fails where `key` is empty, begins with a byte of 0 or is there already, where `bytes` are not as many as the elements need,
-    /// and where the file cannot be written.
+    /// Fails if `key` is empty, begins with a zero byte or is already in use. Fails if the number of bytes does not match the
+    /// shape, or if the file cannot be written.
     pub fn tensor(&mut self, key: &str, dtype: DataType, dims: &[u64], bytes: &[u8]) -> FileResult<()> {
         let tensor = NewTensor { key, dtype, dims, bytes };
         self.check(&tensor)?;
@@ -91,8 +93,8 @@ impl BundleWriter {
         self.add(&tensor, 0, written)
     }
 
-    /// Writes many tensors. Where they have 64 MiB or more together, two threads write them to two data files, so that it takes half the
-    /// time. Fails as [`tensor`](BundleWriter::tensor).
+    /// Writes many tensors. If they have 64 MiB or more together, two threads write them to two data files, which halves the time.
+    /// Fails as [`tensor`](BundleWriter::tensor).
     pub fn tensors(&mut self, tensors: &[NewTensor<'_>]) -> FileResult<()> {
         if tensors.iter().map(|tensor| tensor.bytes.len()).sum::<usize>() < LARGE {
             return tensors.iter().try_for_each(|tensor| self.tensor(tensor.key, tensor.dtype, tensor.dims, tensor.bytes));
@@ -131,10 +133,11 @@ impl BundleWriter {
         self.add(&NewTensor { key, dtype: DataType::DtString, dims: &dims, bytes: &stored }, 0, (start, crc))
     }
 
-    /// Puts the checkpoint in its place, once all of it is safely on the disk; then deletes the data of the one that was there.
+    /// Completes the checkpoint. When all of its data is on the disk, the index replaces the previous one. Then the data files of
+    /// the previous checkpoint are deleted.
     pub fn finish(self) -> FileResult<()> {
         if self.data.iter().any(|data| data.failed) {
-            return Err(self.error("a tensor could not be written, so the checkpoint is not whole".into()));
+            return Err(self.error("a tensor could not be written, so the checkpoint is incomplete".into()));
         }
         let taken = if index_path(&self.prefix).exists() { shard_counts(&self.prefix) } else { Default::default() };
         let shards = (self.data.len() as u32..).find(|count| !taken.contains(count)).unwrap_or(1);
@@ -147,7 +150,8 @@ impl BundleWriter {
         let records = std::iter::once((String::new(), header.encode_to_vec())).chain(entries);
         write_whole(&index_path(&self.prefix), &table_writer::table(records))?;
         let old: Vec<PathBuf> = data_files(&self.prefix).into_iter().filter(|(_, count)| *count != shards).map(|(path, _)| path).collect();
-        // The checkpoint is there; a file that cannot be deleted is left to the next one. Deleting takes as long as there is much in it.
+        // The checkpoint is complete. A file that cannot be deleted is left to the next save. Large files take long to delete, so
+        // each has a thread.
         std::thread::scope(|threads| {
             let Some((last, others)) = old.split_last() else { return };
             for path in others {

@@ -1,4 +1,4 @@
-//! A process is killed while it saves, a thousand times.
+//! A test that kills a process at every phase of a save, 1000 times in all, and checks the checkpoint that is left.
 
 use super::{Numbered, latest};
 use crate::files::{Operation, watch};
@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 
 const KILLS: usize = 1000;
 
-/// What a save is doing, in the order in which it does it. `train` is what is between saves.
+/// Phases of a save, in the order in which they happen. `train` is the time between two saves.
 const PHASES: [&str; 23] = [
     "train",
     "data create",
@@ -38,13 +38,15 @@ const PHASES: [&str; 23] = [
 ];
 
 const FOLDER: &str = "GRADLET_TEST_SAVES_TO";
-/// The phase in which the process waits to be killed, and in which of its saves.
+/// Environment variable with the phase in which the process waits to be killed, then the number of the save, counted from 0.
 const WAITS: &str = "GRADLET_TEST_WAITS_IN";
 
-/// Names the operations of a save by the files that they are about: the first one that is made is the data.
+/// Naming of each operation of a save after the file that it changes. A save creates its files in the order of `FILES`.
 #[derive(Default)]
 struct Phases {
+    /// Names of the files, by their temporary paths. A path can be used again after a rename.
     files: HashMap<PathBuf, String>,
+    created: usize,
 }
 
 impl Phases {
@@ -54,7 +56,8 @@ impl Phases {
         let file = |path: &Path| self.files.get(path).cloned().unwrap_or_else(|| panic!("{} was not made", path.display()));
         match operation {
             Operation::Create(path) => {
-                let name = Self::FILES[self.files.len()];
+                let name = Self::FILES[self.created];
+                self.created += 1;
                 self.files.insert(path.into(), name.into());
                 format!("{name} create")
             }
@@ -69,7 +72,7 @@ impl Phases {
                 });
                 format!("{name} rename")
             }
-            Operation::SyncFolder(_) => format!("{} fsync folder", Self::FILES[self.files.len() - 1]),
+            Operation::SyncFolder(_) => format!("{} fsync folder", Self::FILES[self.created - 1]),
             Operation::Remove(path) => {
                 format!("delete {}", if path.extension().is_some_and(|ending| ending == "index") { "index" } else { "data" })
             }
@@ -77,7 +80,7 @@ impl Phases {
     }
 }
 
-/// Not a test: the process that `a_killed_save_is_whole_or_was_none` kills.
+/// Not a test: the body of the process that `a_killed_save_is_whole_or_was_none` kills.
 #[test]
 #[ignore = "saves until it is killed"]
 fn saves_until_it_is_killed() {
@@ -109,11 +112,11 @@ fn saves_until_it_is_killed() {
     }
 }
 
-/// A process that saves.
+/// A child process that saves checkpoints until it is killed.
 struct Saving {
     child: Child,
     lines: BufReader<ChildStderr>,
-    /// The number of the last save that was done.
+    /// Number of the last save that the process finished.
     saved: Option<u32>,
     phase: String,
 }
@@ -129,10 +132,10 @@ impl Saving {
         Saving { child, lines, saved: None, phase: String::new() }
     }
 
-    /// Reads what it does next. `None` once it is dead.
+    /// Reads the next line that the process reported. Returns `None` once the process is dead.
     fn next(&mut self) -> Option<()> {
         let mut line = String::new();
-        // The last line of a process that is killed can be cut off.
+        // The kill can cut the last line off.
         self.lines.read_line(&mut line).unwrap();
         let (phase, number) = line.strip_suffix('\n')?.rsplit_once(' ')?;
         match phase {
@@ -142,7 +145,7 @@ impl Saving {
         Some(())
     }
 
-    /// Kills it, and reads on to the last thing that it did.
+    /// Kills the process, then reads the remaining lines that it reported.
     fn kill(mut self) -> Saving {
         self.child.kill().unwrap();
         self.child.wait().unwrap();
@@ -158,9 +161,9 @@ fn a_killed_save_is_whole_or_was_none() {
     let (mut histogram, mut before) = (BTreeMap::new(), None);
     let begin = Instant::now();
     for kill in 0..KILLS {
-        // The third save of a process is the first one that always deletes something.
+        // The third save of a process is the first one that always deletes an old checkpoint.
         let (target, save) = (PHASES[kill % PHASES.len()], kill / PHASES.len() % 2 + 2);
-        // Every other process stands still where it is to be killed; the others go on until the signal is there.
+        // In every other round, the process waits in the target phase. In the other rounds it keeps running until the signal arrives.
         let waits = (kill / PHASES.len()).is_multiple_of(2);
         let mut saving = Saving::start(&folder, &if waits { format!("{target} {save}") } else { String::new() });
         let mut trained = 0;

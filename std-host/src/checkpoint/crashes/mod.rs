@@ -1,4 +1,4 @@
-//! Saves that end before they are done: whatever happens, the latest checkpoint is one that was saved whole.
+//! Interrupted saves. After a crash at any point, the latest checkpoint is always one that was saved completely.
 
 mod kills;
 mod replay;
@@ -7,7 +7,7 @@ use super::{Checkpoint, CheckpointManager, latest_checkpoint};
 use gradlet_core::{DType, Eager, Error, Result, Scope, Shape, Tensor, TensorType, Variable};
 use std::path::Path;
 
-/// Variables that hold the number of the save that they belong to, all of them in all elements.
+/// Variables in which every element holds the number of the save that wrote it.
 struct Numbered {
     scope: Eager,
     variables: Vec<(&'static str, Variable)>,
@@ -40,7 +40,7 @@ impl Numbered {
         }
     }
 
-    /// The number that all elements hold. Fails where it is not the same one in all.
+    /// Returns the number that all elements hold. Fails if the elements differ.
     fn number(&self) -> Result<u32> {
         let mut elements = Vec::new();
         for (_, variable) in &self.variables {
@@ -49,7 +49,7 @@ impl Numbered {
         let first = elements[0];
         match elements.iter().all(|element| *element == first) {
             true => Ok(first as u32),
-            false => Err(Error::message("it is a mixture of saves")),
+            false => Err(Error::message("the elements are from different saves")),
         }
     }
 }
@@ -59,7 +59,7 @@ fn filled(scope: &Eager, tensor_type: TensorType, number: u32) -> Tensor {
     value.cast(tensor_type.dtype).unwrap()
 }
 
-/// What the latest checkpoint of a folder holds. `None` where there is none.
+/// Returns the number that the latest checkpoint of a folder holds, or `None` if the folder has no checkpoint.
 fn latest(folder: &Path) -> Result<Option<u32>> {
     let numbered = Numbered::new();
     let Some(latest) = latest_checkpoint(folder)? else { return Ok(None) };

@@ -1,4 +1,4 @@
-//! The power is lost: after every operation of every save, with whatever a disk may have kept of what it was not told to keep.
+//! Simulated power losses after every operation of every save. A disk may have kept any part of the data that was not synced.
 
 use super::{CheckpointManager, Numbered, latest};
 use crate::files::{Operation, watch};
@@ -7,25 +7,25 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 use std::rc::Rc;
 
-/// What a folder holds.
+/// Contents of a folder: the bytes of each file by path.
 type Files = BTreeMap<PathBuf, Vec<u8>>;
 
-/// A file's bytes, and how many of them are on the disk whatever happens.
+/// The bytes of a file, and the length of the prefix that was synced. The synced bytes survive a power loss.
 #[derive(Clone, Default)]
 struct Content {
     now: Vec<u8>,
     synced: usize,
 }
 
-/// A change of a folder's names, which lasts once the folder is synced and may or may not last before: a name is gone, another one is
-/// that of a file.
+/// A change of the names in a folder: a name is removed, and a name of a file is added. The change is certain to last only once the
+/// folder is synced.
 #[derive(Clone)]
 struct Change {
     gone: Option<PathBuf>,
     new: Option<(PathBuf, usize)>,
 }
 
-/// A disk that keeps what it was told to keep, and of the rest what it likes.
+/// Model of a disk: synced data survives a power loss, other data may or may not survive.
 #[derive(Clone, Default)]
 struct Disk {
     contents: Vec<Content>,
@@ -35,13 +35,13 @@ struct Disk {
 
 type Kept = fn(&[u8]) -> Vec<u8>;
 
-/// What is there of bytes that were written, but not synced.
+/// Possible contents, after a power loss, of bytes that were written but not synced.
 const KEPT: [Kept; 5] = [
     |_| Vec::new(),
     |bytes| bytes.to_vec(),
     |bytes| bytes[..bytes.len() / 2].to_vec(),
     |bytes| vec![0; bytes.len()],
-    // The end is there, the beginning not yet.
+    // The second half was stored, the first half was not.
     |bytes| [&vec![0; bytes.len() / 2][..], &bytes[bytes.len() / 2..]].concat(),
 ];
 
@@ -50,7 +50,7 @@ impl Disk {
         self.names_with(|_| true)
     }
 
-    /// The names if only these of the changes last that are not synced.
+    /// Returns the names in the folder if only the unsynced changes that `lasts` selects by index take effect.
     fn names_with(&self, lasts: impl Fn(usize) -> bool) -> BTreeMap<PathBuf, usize> {
         let mut names = self.names.clone();
         for (_, change) in self.pending.iter().enumerate().filter(|(index, _)| lasts(*index)) {
@@ -88,7 +88,7 @@ impl Disk {
         }
     }
 
-    /// All that may be there after the power was lost.
+    /// Returns every state in which a power loss may leave the folder.
     fn after_power_loss(&self) -> BTreeSet<Files> {
         assert!(self.pending.len() < 10, "{} changes of names are not synced", self.pending.len());
         let mut states = BTreeSet::new();
@@ -106,7 +106,7 @@ impl Disk {
     }
 }
 
-/// An operation, in a folder.
+/// An operation on a file, with paths relative to the folder.
 #[derive(Clone)]
 enum Recorded {
     Create(PathBuf),
@@ -117,7 +117,7 @@ enum Recorded {
     Remove(PathBuf),
 }
 
-/// What `save` does with the files of a folder.
+/// Records the file operations that `save` does in a folder.
 fn recorded(folder: &Path, save: impl FnOnce()) -> Vec<Recorded> {
     let operations = Rc::new(RefCell::new(Vec::new()));
     let (list, folder) = (operations.clone(), folder.to_path_buf());
@@ -139,24 +139,23 @@ fn recorded(folder: &Path, save: impl FnOnce()) -> Vec<Recorded> {
     operations.take()
 }
 
-/// Makes a folder with these files.
+/// Creates a temporary folder with these files.
 fn lay_out(files: &Files) -> tempfile::TempDir {
     let folder = tempfile::tempdir().unwrap();
     files.iter().for_each(|(path, bytes)| std::fs::write(folder.path().join(path), bytes).unwrap());
     folder
 }
 
-/// What a power loss found.
+/// Result of the simulated power losses.
 #[derive(Default)]
 struct Found {
-    /// The states of the disk.
+    /// Number of different states of the disk.
     states: usize,
-    /// Those from which the latest checkpoint is not restored, or is another one than it has to be.
+    /// Number of states from which the latest checkpoint cannot be restored or is not the expected one.
     broken: usize,
 }
 
-/// Saves so often, and loses the power after every operation. What the disk is not told, because it is not among those that `told` lets
-/// through, it does not do.
+/// Saves `saves` times and simulates a power loss after every operation. The modelled disk ignores the operations that `told` rejects.
 fn lose_power(saves: u32, told: fn(&Recorded) -> bool, save: impl Fn(&mut CheckpointManager<'_>)) -> Found {
     let folder = tempfile::tempdir().unwrap();
     let numbered = Numbered::new();
@@ -183,7 +182,7 @@ fn lose_power(saves: u32, told: fn(&Recorded) -> bool, save: impl Fn(&mut Checkp
             disk.apply(operation);
         }
         judge(&disk, &[new], &mut BTreeSet::new());
-        // The model of the disk is that of what happened.
+        // The modelled disk agrees with the real folder.
         for (path, file) in disk.now() {
             assert_eq!(std::fs::read(folder.path().join(path)).unwrap(), disk.contents[file].now);
         }
@@ -194,7 +193,7 @@ fn lose_power(saves: u32, told: fn(&Recorded) -> bool, save: impl Fn(&mut Checkp
     result
 }
 
-/// Whether training goes on after a loss of power: the next save is restored.
+/// True if training can continue after a power loss: the next save succeeds and can be restored.
 fn goes_on(folder: &Path, save: impl Fn(&mut CheckpointManager<'_>)) -> bool {
     const NEXT: u32 = 1000;
     let numbered = Numbered::new();
@@ -217,7 +216,7 @@ fn a_checkpoint_that_is_saved_again_outlives_a_loss_of_power() {
     assert!(states > 100 && broken == 0, "{broken} of {states}");
 }
 
-/// The model of the disk is one that loses what it is not told to keep.
+/// Shows that the modelled disk loses data that was not synced.
 #[test]
 fn without_fsync_a_save_is_lost() {
     let told = |operation: &Recorded| !matches!(operation, Recorded::Sync(_));

@@ -140,7 +140,7 @@ impl<T: Send + 'static> Dataset<T> {
                 datasets.len()
             ))),
             Some(weights) if !weights.iter().all(|weight| weight.is_finite() && *weight >= 0.0) || weights.iter().sum::<f64>() == 0.0 => {
-                Err(Error::message(format!("weights must be numbers from 0, not all 0; they are {weights:?}")))
+                Err(Error::message(format!("the weights must be finite, not negative and not all 0, but got {weights:?}")))
             }
             _ => Ok(()),
         });

@@ -74,7 +74,7 @@ impl Slices for Tensor {
         let row = row_type(self)?;
         let size = row.bytes().ok_or(Error::TooLarge)? as usize;
         let bytes = self.bytes()?.get(index * size..).and_then(|bytes| bytes.get(..size));
-        let bytes = bytes.ok_or_else(|| Error::message(format!("there is no part {index} of {}", self.tensor_type())))?;
+        let bytes = bytes.ok_or_else(|| Error::message(format!("slice {index} is out of range for {}", self.tensor_type())))?;
         Tensor::from_bytes(&self.device()?, row, bytes)
     }
 }
@@ -162,7 +162,7 @@ impl Slices for Strings {
         let inner = self.dims().get(1..).unwrap_or(&[]);
         let size: usize = inner.iter().map(|&dim| dim as usize).product();
         let part = self.values().get(index * size..).and_then(|values| values.get(..size));
-        let part = part.ok_or_else(|| Error::message(format!("there is no part {index} of strings {:?}", self.dims())))?;
+        let part = part.ok_or_else(|| Error::message(format!("slice {index} is out of range for strings {:?}", self.dims())))?;
         Strings::new(part.to_vec(), inner)
     }
 }
@@ -218,12 +218,12 @@ impl<T: Element + Clone + Sync> Slices for Vec<T> {
     }
 
     fn slice(&self, index: usize) -> Result<T> {
-        self.get(index).cloned().ok_or_else(|| Error::message(format!("there is no part {index} of {}", self.len())))
+        self.get(index).cloned().ok_or_else(|| Error::message(format!("index {index} is out of range for length {}", self.len())))
     }
 }
 
 fn same_lengths(mut lengths: impl Iterator<Item = Result<usize>>) -> Result<usize> {
-    let first = lengths.next().ok_or_else(|| Error::message("there is nothing to take apart"))??;
+    let first = lengths.next().ok_or_else(|| Error::message("a tuple or map without components cannot be split"))??;
     lengths.try_fold(first, |first, length| match length? {
         length if length == first => Ok(first),
         length => Err(Error::message(format!("Dimensions {first} and {length} are not compatible"))),

@@ -1,4 +1,4 @@
-//! The stages of a [`Dataset`].
+//! Stages of a [`Dataset`].
 
 mod background;
 mod batch;
@@ -41,6 +41,7 @@ use std::sync::Arc;
 pub(crate) type Elements<T> = Box<dyn Iterator<Item = Result<T>> + Send>;
 
 /// Pipeline of elements: see [the module](crate::data).
+#[doc(alias = "tf.data", alias = "tf.data.Dataset")]
 pub struct Dataset<T> {
     about: About,
     start: Arc<Start<T>>,
@@ -198,11 +199,7 @@ impl<T: Send + 'static> Dataset<T> {
         self.start().unwrap_or_else(|error| Box::new(std::iter::once(Err(error))))
     }
 
-    /// Checks the arguments of all stages.
-    ///
-    /// # Errors
-    ///
-    /// The error of the first stage that has an invalid argument.
+    /// Checks the arguments of all stages. Returns the error of the first stage that has an invalid argument.
     ///
     /// ```
     /// use gradlet::data::Dataset;

@@ -117,7 +117,7 @@ impl Position {
     fn fits(&self, own: usize) -> Result<()> {
         match self.seeds.len() {
             got if got == own => Ok(()),
-            got => Err(Error::message(format!("the position is of a dataset with {got} random stages, this one has {own}"))),
+            got => Err(Error::message(format!("the position belongs to a dataset with {got} random stages, but this one has {own}"))),
         }
     }
 }
@@ -144,7 +144,7 @@ impl<T: Send + 'static> Dataset<T> {
     fn elements_from(&self, position: &Position) -> Result<(Elements<T>, usize)> {
         position.fits(self.about.seeds.len())?;
         self.about.seeds.iter().zip(&position.seeds).for_each(|(seed, state)| seed.set(*state));
-        let skip = usize::try_from(position.delivered).map_err(|_| Error::message("the position is past what this machine can count"))?;
+        let skip = usize::try_from(position.delivered).map_err(|_| Error::message("the position is too large for this machine"))?;
         Ok((self.start()?, skip))
     }
 }

@@ -8,6 +8,7 @@ use std::collections::BTreeMap;
 /// Elements that can be written to a file and read again: tensors, numbers, strings, and tuples, vectors and maps of these.
 ///
 /// All numbers are little-endian.
+///
 /// - A tensor is the code of its element type (u8), its rank (u8), its dimensions (u32 each) and its elements.
 /// - A string is its length (u32) and its bytes.
 /// - An array of strings is its rank (u8), its dimensions (u32 each) and its strings.

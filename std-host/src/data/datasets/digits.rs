@@ -1,4 +1,4 @@
-//! Handwritten digits: the MNIST files, shuffled, turned, and in batches.
+//! Handwritten digits from the MNIST files: loading, shuffling, rotating and batching.
 
 use crate::files::{FileError, FileResult};
 use crate::formats::idx;
@@ -7,7 +7,7 @@ use gradlet_core::random::Stream;
 use gradlet_core::{DType, Device, Error, Result, Tensor};
 use std::path::{Path, PathBuf};
 
-/// How many classes of digits there are.
+/// Number of classes of digits.
 pub const CLASSES: u8 = 10;
 
 /// Labelled pictures of digits.
@@ -23,33 +23,33 @@ pub const CLASSES: u8 = 10;
 /// ```
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Digits {
-    /// The pixels of all pictures, `[pictures, rows, cols]`: 0 is paper, 255 ink.
+    /// Pixels of all pictures, `[pictures, rows, cols]`. 0 is the background and 255 is full ink.
     pub images: Vec<u8>,
-    /// The digit on each picture.
+    /// Digit shown on each picture.
     pub labels: Vec<u8>,
-    /// The rows of a picture.
+    /// Number of rows of a picture.
     pub rows: usize,
-    /// The columns of a picture.
+    /// Number of columns of a picture.
     pub cols: usize,
 }
 
-/// Reads the digits to train on and those to test on from `folder`, which holds the four MNIST files (`train-images-idx3-ubyte`,
-/// `train-labels-idx1-ubyte`, `t10k-images-idx3-ubyte`, `t10k-labels-idx1-ubyte`), each plain or as `.gz`.
+/// Reads the training digits and the test digits from `folder`. It must contain the four MNIST files (`train-images-idx3-ubyte`,
+/// `train-labels-idx1-ubyte`, `t10k-images-idx3-ubyte`, `t10k-labels-idx1-ubyte`), each uncompressed or as `.gz`.
 ///
-/// Fails, naming the file and the byte, where one is missing, damaged or does not fit the other, and where a label is
-/// not 0 to 9.
+/// Fails if a file is missing or damaged, if the numbers of pictures and labels differ, or if a label is not 0 to 9. The error names the
+/// file and the position in bytes.
 pub fn load(folder: &Path) -> FileResult<(Digits, Digits)> {
     Ok((Digits::load(folder, "train")?, Digits::load(folder, "t10k")?))
 }
 
 impl Digits {
-    /// Reads `{prefix}-images-idx3-ubyte` and `{prefix}-labels-idx1-ubyte` from `folder`, as [`load`] does.
+    /// Reads `{prefix}-images-idx3-ubyte` and `{prefix}-labels-idx1-ubyte` from `folder`, like [`load`].
     pub fn load(folder: &Path, prefix: &str) -> FileResult<Digits> {
         let (images_path, labels_path) = (find(folder, prefix, "images-idx3-ubyte")?, find(folder, prefix, "labels-idx1-ubyte")?);
         let (images, labels) = (idx::read(&images_path)?, idx::read(&labels_path)?);
         for (path, idx) in [(&images_path, &images), (&labels_path, &labels)] {
             if idx.dtype != DType::U8 {
-                return Err(FileError::at(path, 2, format!("the elements are {}, they must be unsigned bytes", idx.dtype)));
+                return Err(FileError::at(path, 2, format!("the elements are {}, but must be unsigned bytes", idx.dtype)));
             }
         }
         let [count, rows, cols] = images.dims[..] else { return Err(rank(&images_path, &images, "three: pictures, rows, columns")) };
@@ -64,30 +64,30 @@ impl Digits {
         Ok(Digits { images: images.data, labels: labels.data, rows: rows as usize, cols: cols as usize })
     }
 
-    /// How many there are.
+    /// Returns the number of digits.
     pub fn len(&self) -> usize {
         self.labels.len()
     }
 
-    /// Whether there is none.
+    /// True if there are no digits.
     pub fn is_empty(&self) -> bool {
         self.labels.is_empty()
     }
 
-    /// The pixels of picture `index`, row by row. Panics where there is none.
+    /// Returns the pixels of picture `index`, row by row. Panics if the index is out of range.
     pub fn image(&self, index: usize) -> &[u8] {
         let pixels = self.rows * self.cols;
         &self.images[index * pixels..][..pixels]
     }
 
-    /// The first `count` of them, or all.
+    /// Returns the first `count` digits, or all if there are fewer.
     pub fn first(&self, count: usize) -> Digits {
         let count = count.min(self.len());
         let images = self.images[..count * self.rows * self.cols].to_vec();
         Digits { images, labels: self.labels[..count].to_vec(), ..*self }
     }
 
-    /// The same digits, each turned by 90° counter-clockwise, as NumPy's `rot90` turns.
+    /// Rotates each picture by 90° counter-clockwise, like NumPy's `rot90`.
     pub fn turned(&self) -> Digits {
         let (rows, cols) = (self.rows, self.cols);
         let turn = |index| {
@@ -97,20 +97,20 @@ impl Digits {
         Digits { images: (0..self.len()).flat_map(turn).collect(), labels: self.labels.clone(), rows: cols, cols: rows }
     }
 
-    /// Every index once, in an order that `stream` decides.
+    /// Returns all indices in a random order, which `stream` determines.
     pub fn shuffled(&self, stream: Stream) -> Vec<usize> {
         stream.permutation(self.len())
     }
 
-    /// All pictures and labels, as [`Digits::batch`] gives them.
+    /// Returns all pictures and labels in the form of [`Digits::batch`].
     pub fn tensors(&self, device: &Device, picture: &[u32]) -> Result<(Tensor, Tensor)> {
         self.batch(device, &(0..self.len()).collect::<Vec<_>>(), picture)
     }
 
-    /// The pictures and labels at `indices`: `x`, f32 of shape `[indices, picture…]`, each pixel over 255; and `y`, i32 of shape
-    /// `[indices]`.
+    /// Returns the pictures and labels at `indices`. The pictures are f32 of shape `[indices, picture…]`, with each pixel divided by 255.
+    /// The labels are i32 of shape `[indices]`.
     ///
-    /// Fails where `picture` has not as many elements as a picture has pixels, and where an index is out of range.
+    /// Fails if the number of elements of `picture` differs from the number of pixels, or if an index is out of range.
     pub fn batch(&self, device: &Device, indices: &[usize], picture: &[u32]) -> Result<(Tensor, Tensor)> {
         let pixels = self.rows * self.cols;
         if picture.iter().map(|&dim| dim as usize).product::<usize>() != pixels {
@@ -121,7 +121,7 @@ impl Digits {
         let mut labels = Vec::with_capacity(indices.len());
         for &index in indices {
             let label = self.labels.get(index);
-            labels.push(i32::from(*label.ok_or_else(|| Error::message(format!("there is no digit {index}: there are {}", self.len())))?));
+            labels.push(i32::from(*label.ok_or_else(|| Error::message(format!("no digit has index {index}: there are {}", self.len())))?));
             values.extend(self.image(index).iter().map(|&pixel| f32::from(pixel) / 255.0));
         }
         let count = indices.len() as u32;
@@ -129,7 +129,7 @@ impl Digits {
     }
 }
 
-/// The file, plain or compressed.
+/// Returns the path of the file, uncompressed or as `.gz`.
 fn find(folder: &Path, prefix: &str, kind: &str) -> FileResult<PathBuf> {
     let name = format!("{prefix}-{kind}");
     let candidates = [folder.join(&name), folder.join(format!("{name}.gz"))];
@@ -138,7 +138,7 @@ fn find(folder: &Path, prefix: &str, kind: &str) -> FileResult<PathBuf> {
 }
 
 fn rank(path: &Path, idx: &Idx, want: &str) -> FileError {
-    FileError::at(path, 3, format!("the file has {} dimensions, it must have {want}", idx.dims.len()))
+    FileError::at(path, 3, format!("the file has {} dimensions, but must have {want}", idx.dims.len()))
 }
 
 #[cfg(test)]

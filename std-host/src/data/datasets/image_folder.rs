@@ -1,4 +1,4 @@
-//! Folders of images, with a folder for each class.
+//! Folders of images, with one subfolder for each class.
 
 use crate::data::dataset::{Dataset, Parallel};
 use crate::data::image::{ResizeOptions, decode_image, resize};
@@ -8,7 +8,8 @@ use gradlet_core::random::Stream;
 use gradlet_core::{Error, Result, Tensor};
 use std::path::{Path, PathBuf};
 
-/// Images in a folder for each class, as `tf.keras.utils.image_dataset_from_directory` takes them: `cats/1.jpg`, `dogs/1.jpg`.
+/// Images in one subfolder for each class, such as `cats/1.jpg` and `dogs/1.jpg`. Equivalent of
+/// `tf.keras.utils.image_dataset_from_directory`.
 ///
 /// ```
 /// use gradlet::data::AUTOTUNE;
@@ -33,25 +34,25 @@ pub struct ImageFolder {
     files: Vec<(PathBuf, i32)>,
 }
 
-/// What the labels of images are.
+/// Form of the labels of images.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum LabelMode {
-    /// The number of the class, i32.
+    /// Index of the class, i32.
     #[default]
     Int,
-    /// 1 at the number of the class, else 0: f32 `[classes]`.
+    /// One-hot vector of the class: f32 `[classes]`.
     Categorical,
-    /// 0 or 1, of two classes: f32 `[1]`.
+    /// 0 or 1, for two classes: f32 `[1]`.
     Binary,
 }
 
 const EXTENSIONS: [&str; 5] = ["bmp", "gif", "jpeg", "jpg", "png"];
 
 impl ImageFolder {
-    /// The images in the folders that `folder` has, and in folders in them, sorted by name. The class of an image is the number of its
-    /// folder, sorted by name too; folders whose names begin with a dot are none.
+    /// Lists the images in the subfolders of `folder` and in all folders below them, sorted by name. The class of an image is the index of
+    /// its subfolder, in the order of the names. Subfolders whose names begin with a dot are ignored.
     ///
-    /// Fails where a folder cannot be read or there is no image.
+    /// Fails if a folder cannot be read or if there are no images.
     pub fn open(folder: impl AsRef<Path>) -> FileResult<ImageFolder> {
         let folder = folder.as_ref();
         let mut images = ImageFolder { class_names: Vec::new(), files: Vec::new() };
@@ -81,26 +82,26 @@ impl ImageFolder {
         Ok(())
     }
 
-    /// The names of the classes: class `i` is the `i`th.
+    /// Returns the names of the classes, by class index.
     pub fn class_names(&self) -> &[String] {
         &self.class_names
     }
 
-    /// The images' paths and classes.
+    /// Returns the path and the class of each image.
     pub fn files(&self) -> &[(PathBuf, i32)] {
         &self.files
     }
 
-    /// The same in an order that `stream` decides.
+    /// Returns the same images in a random order, which `stream` determines.
     pub fn shuffled(&self, stream: Stream) -> ImageFolder {
         let files = stream.permutation(self.files.len()).into_iter().map(|index| self.files[index].clone()).collect();
         ImageFolder { files, ..self.clone() }
     }
 
-    /// What to train on, and as much of the end as `validation_split` says to validate with. Of a sorted folder, that is all of one
-    /// class: shuffle it first.
+    /// Splits the images into training and validation images. The validation images are the share `validation_split` at the end. In a
+    /// sorted folder those all belong to the last classes, so shuffle the images first.
     ///
-    /// Fails where the share is not between 0 and 1.
+    /// Fails unless `validation_split` is greater than 0 and less than 1.
     pub fn split(&self, validation_split: f64) -> Result<(ImageFolder, ImageFolder)> {
         if !(validation_split > 0.0 && validation_split < 1.0) {
             return Err(Error::message(format!("`validation_split` must be between 0 and 1, not {validation_split}")));
@@ -111,11 +112,10 @@ impl ImageFolder {
         Ok((part(train), part(validation)))
     }
 
-    /// Every image, decoded by as many threads as `parallel` says and resized to `size` rows and columns with `channels` (1, 3 or 4):
-    /// f32 of 0 to 255; with its label.
+    /// Creates a dataset of all images with their labels. `parallel` threads decode the images and resize them to `size` rows and columns
+    /// with `channels` channels (1, 3 or 4). Images are f32 with values from 0 to 255.
     ///
-    /// An image that cannot be read is an error in its place, which names the file. It fails for `Binary` labels of more or less than
-    /// two classes.
+    /// If an image cannot be read, an error that names the file takes its place. `Binary` labels fail unless there are exactly two classes.
     pub fn dataset(
         &self,
         size: [u32; 2],
@@ -139,7 +139,7 @@ fn label(class: i32, classes: usize, mode: LabelMode) -> Result<Tensor> {
     match mode {
         LabelMode::Int => Ok(Tensor::scalar(&device, class)),
         LabelMode::Binary if classes == 2 => Tensor::new(&device, &[class as f32], &[1]),
-        LabelMode::Binary => Err(Error::message(format!("binary labels tell two classes apart, there are {classes}"))),
+        LabelMode::Binary => Err(Error::message(format!("binary labels need exactly 2 classes, but there are {classes}"))),
         LabelMode::Categorical => {
             let one_hot: Vec<f32> = (0..classes as i32).map(|at| f32::from(u8::from(at == class))).collect();
             Tensor::new(&device, &one_hot, &[classes as u32])
@@ -147,7 +147,7 @@ fn label(class: i32, classes: usize, mode: LabelMode) -> Result<Tensor> {
     }
 }
 
-/// What is in a folder, sorted.
+/// Returns the paths in a folder, sorted.
 fn entries(folder: &Path) -> FileResult<Vec<PathBuf>> {
     let failed = |error| FileError::io(folder, error);
     let entries = std::fs::read_dir(folder).map_err(failed)?;

@@ -1,4 +1,6 @@
-//! Known sets, and folders and tables in known forms.
+//! Known datasets, and datasets in common file layouts.
+
+#![doc(alias = "keras.datasets")]
 
 pub mod digits;
 #[cfg(feature = "image")]
@@ -11,17 +13,19 @@ pub use image_folder::{ImageFolder, LabelMode};
 use gradlet_core::{Error, Result};
 use std::path::{Path, PathBuf};
 
-/// The sets that [`load`] knows: each is a folder of that name with the four files of MNIST, as [`digits::load`] reads them.
+/// Names of the datasets that [`load`] can load. Each is a folder of that name with the four MNIST files that [`digits::load`] reads.
 ///
-/// `mnist10k` comes with gradlet: 10,000 pictures of MNIST. The others are MNIST and Fashion-MNIST whole, for who downloads them.
+/// `mnist10k` comes with gradlet: 10,000 pictures of MNIST. The others are the complete MNIST and Fashion-MNIST, which you download
+/// yourself.
 pub const KNOWN: [&str; 3] = ["mnist10k", "mnist", "fashion_mnist"];
 
-/// The set of this name: what to train on, and what to test on.
+/// Loads the training digits and the test digits of the dataset with this name.
 ///
-/// It is looked for in the folder that the environment variable `GRADLET_DATA` names; where it names none, in `data` of the current
-/// folder and of those that this one is in.
+/// Searches the folder that the environment variable `GRADLET_DATA` names. If it is not set, searches the folder `data` in the current
+/// folder and in each of its parent folders.
 ///
-/// Fails where the name is none of [`KNOWN`], there is no such folder (saying where it was looked for), or a file in it is damaged.
+/// Fails if the name is not in [`KNOWN`], if the folder is not found, or if a file in it is damaged. If the folder is not found, the error
+/// lists the searched paths.
 pub fn load(name: &str) -> Result<(Digits, Digits)> {
     match std::env::var_os("GRADLET_DATA") {
         Some(folder) => load_from(name, Path::new(&folder)),
@@ -32,21 +36,21 @@ pub fn load(name: &str) -> Result<(Digits, Digits)> {
     }
 }
 
-/// As [`load`], from the folder `data`.
+/// Loads a dataset from the folder `data`, like [`load`].
 pub fn load_from(name: &str, data: &Path) -> Result<(Digits, Digits)> {
     find(name, vec![data.into()])
 }
 
 fn find(name: &str, places: Vec<PathBuf>) -> Result<(Digits, Digits)> {
     if !KNOWN.contains(&name) {
-        return Err(Error::message(format!("there is no set {name:?}: known are {}", KNOWN.join(", "))));
+        return Err(Error::message(format!("unknown dataset {name:?}: expected one of {}", KNOWN.join(", "))));
     }
     match places.iter().map(|data| data.join(name)).find(|folder| folder.is_dir()) {
         Some(folder) => Ok(digits::load(&folder)?),
         None => {
             let places: Vec<String> = places.iter().map(|data| data.join(name).display().to_string()).collect();
             let text =
-                format!("the set {name:?} is not there: it was looked for in {}. GRADLET_DATA names another folder", places.join(", "));
+                format!("the dataset {name:?} was not found as {}; set GRADLET_DATA to the folder that contains it", places.join(", "));
             Err(Error::message(text))
         }
     }
@@ -61,7 +65,7 @@ mod tests {
         let data = Path::new(env!("CARGO_MANIFEST_DIR")).join("../data");
         let (train, test) = load_from("mnist10k", &data).unwrap();
         assert_eq!((train.len() + test.len(), train.rows, train.cols), (10_000, 28, 28));
-        // Tests run in the package's folder, `data` is above.
+        // Tests run in the folder of the package, and `data` is in its parent.
         assert_eq!(load("mnist10k").unwrap().1, test);
     }
 
@@ -69,7 +73,7 @@ mod tests {
     fn others_are_errors() {
         let folder = tempfile::tempdir().unwrap();
         let refused = |name| load_from(name, folder.path()).unwrap_err().to_string();
-        assert_eq!(refused("imagenet"), "there is no set \"imagenet\": known are mnist10k, mnist, fashion_mnist");
+        assert_eq!(refused("imagenet"), "unknown dataset \"imagenet\": expected one of mnist10k, mnist, fashion_mnist");
         assert!(refused("mnist").contains(&folder.path().join("mnist").display().to_string()));
     }
 }

@@ -1,12 +1,12 @@
-//! Brightness, contrast, colours and element types.
+//! Conversion of element types, and adjustment of brightness, contrast and colours.
 
 use super::rows_axis;
 use gradlet_core::{DType, Error, Result, Tensor};
 
-/// Images as `dtype`, with their values on the scale of that type: from 0 to 1 in floats, from 0 to the greatest number in integers.
-/// As `tf.image.convert_image_dtype`.
+/// Converts images to `dtype` and scales their values to the range of that type: 0 to 1 for floats, 0 to the maximum for integers.
+/// Equivalent of `tf.image.convert_image_dtype`.
 ///
-/// What is out of range stays within it where `saturate`, else it is cast as it is. Fails for bool.
+/// If `saturate` is true, values out of range are clamped. Otherwise they are cast as they are. Fails for bool.
 ///
 /// ```
 /// use gradlet::{DType, Tensor, image};
@@ -36,7 +36,7 @@ pub fn convert_image_dtype(images: &Tensor, dtype: DType, saturate: bool) -> Res
     }
 }
 
-/// The greatest number of an integer type; none for floats.
+/// Returns the maximum of an integer type, or `None` for floats.
 fn greatest(dtype: DType) -> Result<Option<i64>> {
     Ok(match dtype {
         DType::F32 | DType::F64 | DType::F16 | DType::Bf16 => None,
@@ -44,14 +44,14 @@ fn greatest(dtype: DType) -> Result<Option<i64>> {
         DType::U8 => Some(u8::MAX.into()),
         DType::I32 => Some(i32::MAX.into()),
         DType::I64 => Some(i64::MAX),
-        DType::Bool => return Err(Error::message("images are numbers, not bool")),
+        DType::Bool => return Err(Error::message("images must have a number type, not bool")),
     })
 }
 
-/// Floats that an integer type has.
+/// Clamps floats to the range of an integer type.
 fn limited(x: &Tensor, dtype: DType, most: i64) -> Result<Tensor> {
     let least = if dtype == DType::U8 { 0.0 } else { -(most as f64) - 1.0 };
-    // The greatest float that is not above it.
+    // The greatest float that does not exceed the maximum of the integer type.
     let most = match (x.dtype(), dtype) {
         (DType::F64, DType::I64) => (most as f64).next_down(),
         (DType::F32, DType::I32 | DType::I64) => f64::from((most as f32).next_down()),
@@ -60,7 +60,8 @@ fn limited(x: &Tensor, dtype: DType, most: i64) -> Result<Tensor> {
     x.clip_by_value(least, most)
 }
 
-/// What `adjust` makes of the images as floats from 0 to 1 (floats as they are), in their own type.
+/// Applies `adjust` to the images in a float type and converts the result back to their type. f16 and f32 images stay as they are; other
+/// types are converted to f32, with values from 0 to 1.
 fn as_floats(images: &Tensor, adjust: impl FnOnce(&Tensor) -> Result<Tensor>) -> Result<Tensor> {
     let floats = match images.dtype() {
         DType::F16 | DType::F32 => images.clone(),
@@ -69,14 +70,14 @@ fn as_floats(images: &Tensor, adjust: impl FnOnce(&Tensor) -> Result<Tensor>) ->
     convert_image_dtype(&adjust(&floats)?, images.dtype(), true)
 }
 
-/// Images with `delta` added, on the scale of floats from 0 to 1; integers stay within their range. As
+/// Adds `delta` to images, on the scale of floats from 0 to 1. Integers are clamped to their range. Equivalent of
 /// `tf.image.adjust_brightness`. Fails for bool.
 pub fn adjust_brightness(images: &Tensor, delta: f64) -> Result<Tensor> {
     as_floats(images, |x| x.add_scalar(delta))
 }
 
-/// Images `[h,w,c]` or `[n,h,w,c]` with each value's distance from the mean of its image and channel multiplied by `factor`; integers
-/// stay within their range. As `tf.image.adjust_contrast`. Fails for other ranks and bool.
+/// Multiplies the distance of each value from the mean of its image and channel by `factor`. Images are `[h,w,c]` or `[n,h,w,c]`. Integers
+/// are clamped to their range. Equivalent of `tf.image.adjust_contrast`. Fails for other ranks and bool.
 pub fn adjust_contrast(images: &Tensor, factor: f64) -> Result<Tensor> {
     let axis = rows_axis(images)? as i32;
     as_floats(images, |x| {
@@ -85,8 +86,8 @@ pub fn adjust_contrast(images: &Tensor, factor: f64) -> Result<Tensor> {
     })
 }
 
-/// `gain · x^gamma` of images on the scale of floats from 0 to 1; integers stay within their range. As `tf.image.adjust_gamma`.
-/// Fails for bool and where `gamma` is negative.
+/// Computes `gain · x^gamma` of images, on the scale of floats from 0 to 1. Integers are clamped to their range. Equivalent of
+/// `tf.image.adjust_gamma`. Fails for bool and if `gamma` is negative.
 pub fn adjust_gamma(images: &Tensor, gamma: f64, gain: f64) -> Result<Tensor> {
     if gamma.is_nan() || gamma < 0.0 {
         return Err(Error::message(format!("gamma should be a non-negative real number, not {gamma}")));
@@ -94,22 +95,22 @@ pub fn adjust_gamma(images: &Tensor, gamma: f64, gain: f64) -> Result<Tensor> {
     as_floats(images, |x| x.pow(&x.like(gamma)?)?.mul_scalar(gain))
 }
 
-/// Images `[…,3]` of red, green and blue as brightness `[…,1]`. As `tf.image.rgb_to_grayscale`. Fails where the last dimension is
-/// not 3.
+/// Converts RGB images `[…,3]` to grayscale images `[…,1]`. Equivalent of `tf.image.rgb_to_grayscale`. Fails if the last dimension is not
+/// 3.
 pub fn rgb_to_grayscale(images: &Tensor) -> Result<Tensor> {
     if images.shape().back(0) != Some(3) {
-        return Err(Error::message(format!("images of red, green and blue have a last dimension of 3, not {}", images.tensor_type())));
+        return Err(Error::message(format!("RGB images have a last dimension of 3, not {}", images.tensor_type())));
     }
     let floats = convert_image_dtype(images, DType::F32, false)?;
     let weights = Tensor::new(&floats.device()?, &[0.2989f32, 0.5870, 0.1140], &[3])?;
     convert_image_dtype(&floats.mul(&weights)?.sum(&[-1], true)?, images.dtype(), false)
 }
 
-/// Images `[…,1]` of brightness as red, green and blue `[…,3]`. As `tf.image.grayscale_to_rgb`. Fails where the last dimension is
-/// not 1.
+/// Converts grayscale images `[…,1]` to RGB images `[…,3]`. Equivalent of `tf.image.grayscale_to_rgb`. Fails if the last dimension is not
+/// 1.
 pub fn grayscale_to_rgb(images: &Tensor) -> Result<Tensor> {
     if images.shape().back(0) != Some(1) {
-        return Err(Error::message(format!("images of brightness have a last dimension of 1, not {}", images.tensor_type())));
+        return Err(Error::message(format!("grayscale images have a last dimension of 1, not {}", images.tensor_type())));
     }
     let mut multiples = vec![1; images.shape().rank()];
     multiples.pop();
@@ -117,8 +118,8 @@ pub fn grayscale_to_rgb(images: &Tensor) -> Result<Tensor> {
     images.tile(&multiples)
 }
 
-/// Images `[h,w,c]` or `[n,h,w,c]` as f32, each with mean 0 and deviation 1. As `tf.image.per_image_standardization`: a deviation of
-/// less than `1/√(h·w·c)` counts as that. Fails for other ranks.
+/// Scales each image to mean 0 and standard deviation 1. Images are `[h,w,c]` or `[n,h,w,c]`; the result is f32. Equivalent of
+/// `tf.image.per_image_standardization`: a standard deviation of less than `1/√(h·w·c)` is replaced by that value. Fails for other ranks.
 pub fn per_image_standardization(images: &Tensor) -> Result<Tensor> {
     rows_axis(images)?;
     let axes = [-1, -2, -3];

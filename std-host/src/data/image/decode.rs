@@ -1,9 +1,9 @@
-//! From the bytes of a file to pixels.
+//! Decoding of image files.
 
 use super::{jpeg, png};
 use gradlet_core::{Error, Result, Tensor};
 
-/// The most bytes of pixels that are decoded: what a malicious file can cost.
+/// Maximum size of decoded pixels, in bytes. It limits the memory that a malicious file can claim.
 pub const LIMIT: u64 = 1 << 30;
 
 /// Decoded pixels, row by row.
@@ -14,16 +14,17 @@ pub(super) struct Pixels {
     pub bytes: Vec<u8>,
 }
 
-/// The image in a JPEG or PNG file, whichever `bytes` are: u8 `[height, width, channels]`.
+/// Decodes a JPEG or PNG file to u8 `[height, width, channels]`. The first bytes determine the format.
 ///
-/// `channels` is 0 for as many as the file has (1 is grey, 2 grey and alpha, 3 RGB, 4 RGBA), or 1, 3 or 4 to convert to those; a
-/// JPEG file has no alpha. Samples of 16 bits give their upper 8, palettes are looked up. As `tf.io.decode_image`.
+/// `channels` is the number of channels of the result: 0 for those of the file (1 is grey, 2 is grey and alpha, 3 is RGB, 4 is RGBA), or 1,
+/// 3 or 4. A JPEG file has no alpha, so 4 fails for it. 16-bit samples are reduced to their upper 8 bits, and palette indices are replaced
+/// by their colours. Equivalent of `tf.io.decode_image`.
 ///
-/// PNG pixels are TensorFlow's, bit for bit. JPEG pixels are decoded by exact transforms, where TensorFlow's default takes faster,
-/// coarser ones: `dct_method="INTEGER_ACCURATE"` there comes closest.
+/// PNG pixels match TensorFlow's bit for bit. JPEG pixels are decoded with exact transforms, while TensorFlow's default uses faster, less
+/// accurate ones. `dct_method="INTEGER_ACCURATE"` in TensorFlow is closest.
 ///
-/// Fails where the file is damaged, cut short or of another format, and where it claims more pixels than its bytes can hold or than
-/// make [`LIMIT`] bytes; nothing is allocated for such a claim.
+/// Fails if the file is damaged, truncated or of another format. Also fails if its header claims more pixels than its bytes can hold, or
+/// more than [`LIMIT`] bytes of pixels. In that case no memory is allocated for the pixels.
 pub fn decode_image(bytes: &[u8], channels: u32) -> Result<Tensor> {
     if !matches!(channels, 0 | 1 | 3 | 4) {
         return Err(Error::message(format!("`channels` must be 0, 1, 3 or 4 but got {channels}")));
@@ -37,12 +38,12 @@ pub fn decode_image(bytes: &[u8], channels: u32) -> Result<Tensor> {
     Tensor::new(&crate::compute::devices::cpu(), &bytes, &[height, width, channels])
 }
 
-/// As [`decode_image`], of which it is another name: as in TensorFlow, it takes PNG files too.
+/// Decodes an image file. Another name of [`decode_image`]; as in TensorFlow, PNG files are accepted too.
 pub fn decode_jpeg(bytes: &[u8], channels: u32) -> Result<Tensor> {
     decode_image(bytes, channels)
 }
 
-/// As [`decode_image`], of which it is another name: as in TensorFlow, it takes JPEG files too.
+/// Decodes an image file. Another name of [`decode_image`]; as in TensorFlow, JPEG files are accepted too.
 pub fn decode_png(bytes: &[u8], channels: u32) -> Result<Tensor> {
     decode_image(bytes, channels)
 }
@@ -55,17 +56,17 @@ fn unknown(bytes: &[u8]) -> String {
         [b'R', b'I', b'F', b'F', _, _, _, _, b'W', b'E', b'B', b'P', ..] => "a WebP file",
         _ => "of an unknown image file format",
     };
-    format!("the input is {known}: JPEG and PNG are read")
+    format!("the input is {known}: only JPEG and PNG are supported")
 }
 
-/// Fails where the file's bytes cannot hold the pixels that it claims, or these make more than [`LIMIT`] bytes.
+/// Fails if the header claims more pixels than the bytes of the file can hold (`backed` is false), or more than [`LIMIT`] bytes of pixels.
 pub(super) fn check(name: &str, [height, width]: [u32; 2], channels: u32, backed: bool) -> Result<(), String> {
     let claim = format!("the {name} file claims {width} × {height} pixels");
     if !backed {
         return Err(format!("{claim}, which its bytes cannot hold: it is cut short or damaged"));
     }
     if u64::from(height) * u64::from(width) > LIMIT / u64::from(channels) {
-        return Err(format!("{claim} of {channels} channels, which make more than {LIMIT} bytes"));
+        return Err(format!("{claim} of {channels} channels, which exceeds the limit of {LIMIT} bytes"));
     }
     Ok(())
 }
@@ -81,7 +82,7 @@ mod tests {
     #[test]
     fn other_files_are_named() {
         assert!(refused(b"", 0).contains("empty"));
-        assert!(refused(b"GIF89a...", 0).contains("a GIF file: JPEG and PNG are read"));
+        assert!(refused(b"GIF89a...", 0).contains("a GIF file: only JPEG and PNG are supported"));
         assert!(refused(b"RIFF....WEBP", 0).contains("WebP"));
         assert!(refused(b"hello", 0).contains("unknown image file format"));
         assert!(refused(b"hello", 2).contains("`channels` must be 0, 1, 3 or 4 but got 2"));

@@ -1,10 +1,10 @@
-//! From pixels to the bytes of a file.
+//! Encoding of image files.
 
 use gradlet_core::{DType, Error, Result, Tensor};
 use jpeg_encoder::{ColorType, Encoder, SamplingFactor};
 
-/// The PNG file of an image `[height, width, channels]` of u8, with 1 (grey), 2 (grey, alpha), 3 (RGB) or 4 (RGBA) channels.
-/// As `tf.io.encode_png`.
+/// Encodes an image as a PNG file. It is u8 `[height, width, channels]`, with 1 (grey), 2 (grey and alpha), 3 (RGB) or 4 (RGBA) channels.
+/// Equivalent of `tf.io.encode_png`.
 pub fn encode_png(image: &Tensor) -> Result<Vec<u8>> {
     let [height, width, channels] = picture(image)?;
     let color = match channels {
@@ -18,15 +18,15 @@ pub fn encode_png(image: &Tensor) -> Result<Vec<u8>> {
     let mut encoder = png::Encoder::new(&mut file, width, height);
     encoder.set_color(color);
     encoder.set_depth(png::BitDepth::Eight);
-    let wrong = |error| Error::message(format!("{} does not become a PNG file: {error}", image.tensor_type()));
+    let wrong = |error| Error::message(format!("cannot encode {} as PNG: {error}", image.tensor_type()));
     let mut writer = encoder.write_header().map_err(wrong)?;
     writer.write_image_data(image.bytes()?).map_err(wrong)?;
     writer.finish().map_err(wrong)?;
     Ok(file)
 }
 
-/// The JPEG file of an image `[height, width, channels]` of u8, with 1 (grey) or 3 (RGB) channels, of `quality` 1 to 100
-/// (TensorFlow's default is 95). Colours have half the resolution of brightness. As `tf.io.encode_jpeg`.
+/// Encodes an image as a JPEG file. It is u8 `[height, width, channels]`, with 1 (grey) or 3 (RGB) channels. `quality` is 1 to 100;
+/// TensorFlow's default is 95. Colours have half the resolution of brightness. Equivalent of `tf.io.encode_jpeg`.
 ///
 /// ```
 /// use gradlet::{Tensor, image};
@@ -38,7 +38,7 @@ pub fn encode_png(image: &Tensor) -> Result<Vec<u8>> {
 pub fn encode_jpeg(image: &Tensor, quality: u8) -> Result<Vec<u8>> {
     let [height, width, channels] = picture(image)?;
     let (Ok(height), Ok(width)) = (u16::try_from(height), u16::try_from(width)) else {
-        return Err(Error::message(format!("a side of a JPEG file has at most 65535 pixels: not {}", image.tensor_type())));
+        return Err(Error::message(format!("a JPEG file can have at most 65535 rows and columns, not {}", image.tensor_type())));
     };
     let color = match channels {
         1 => ColorType::Luma,
@@ -51,7 +51,7 @@ pub fn encode_jpeg(image: &Tensor, quality: u8) -> Result<Vec<u8>> {
     let mut file = Vec::new();
     let mut encoder = Encoder::new(&mut file, quality);
     encoder.set_sampling_factor(SamplingFactor::F_2_2);
-    let wrong = |error| Error::message(format!("{} does not become a JPEG file: {error}", image.tensor_type()));
+    let wrong = |error| Error::message(format!("cannot encode {} as JPEG: {error}", image.tensor_type()));
     encoder.encode(image.bytes()?, width, height, color).map_err(wrong)?;
     Ok(file)
 }
@@ -59,7 +59,7 @@ pub fn encode_jpeg(image: &Tensor, quality: u8) -> Result<Vec<u8>> {
 fn picture(image: &Tensor) -> Result<[u32; 3]> {
     match image.dims() {
         &[height, width, channels] if image.dtype() == DType::U8 && height > 0 && width > 0 => Ok([height, width, channels]),
-        _ => Err(Error::message(format!("an image to encode is u8[height,width,channels], not {}", image.tensor_type()))),
+        _ => Err(Error::message(format!("expected a non-empty image u8[height,width,channels], but got {}", image.tensor_type()))),
     }
 }
 

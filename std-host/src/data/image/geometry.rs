@@ -1,20 +1,20 @@
-//! Moving pixels: flips, turns, crops and borders. Of any element type.
+//! Operations that move pixels: flipping, rotating, cropping and padding. They support every element type.
 
 use super::{rows_axis, sides};
 use gradlet_core::ops::pad::PadMode;
 use gradlet_core::{Error, Result, Tensor};
 
-/// Images `[h,w,c]` or `[n,h,w,c]` with their columns in reverse. As `tf.image.flip_left_right`.
+/// Flips images left to right. Images are `[h,w,c]` or `[n,h,w,c]`. Equivalent of `tf.image.flip_left_right`.
 pub fn flip_left_right(images: &Tensor) -> Result<Tensor> {
     images.reverse(&[rows_axis(images)? as i32 + 1])
 }
 
-/// Images `[h,w,c]` or `[n,h,w,c]` with their rows in reverse. As `tf.image.flip_up_down`.
+/// Flips images upside down. Images are `[h,w,c]` or `[n,h,w,c]`. Equivalent of `tf.image.flip_up_down`.
 pub fn flip_up_down(images: &Tensor) -> Result<Tensor> {
     images.reverse(&[rows_axis(images)? as i32])
 }
 
-/// Images `[h,w,c]` or `[n,h,w,c]` with rows and columns exchanged. As `tf.image.transpose`.
+/// Exchanges the rows and columns of images. Images are `[h,w,c]` or `[n,h,w,c]`. Equivalent of `tf.image.transpose`.
 pub fn transpose(images: &Tensor) -> Result<Tensor> {
     match rows_axis(images)? {
         0 => images.transpose(&[1, 0, 2]),
@@ -22,7 +22,7 @@ pub fn transpose(images: &Tensor) -> Result<Tensor> {
     }
 }
 
-/// Images `[h,w,c]` or `[n,h,w,c]` turned counter-clockwise by 90°, `k` times; clockwise where `k` is negative. As
+/// Rotates images counter-clockwise by `k` times 90°, or clockwise if `k` is negative. Images are `[h,w,c]` or `[n,h,w,c]`. Equivalent of
 /// `tf.image.rot90`.
 ///
 /// ```
@@ -40,15 +40,15 @@ pub fn rot90(images: &Tensor, k: i32) -> Result<Tensor> {
     }
 }
 
-/// The part of images `[h,w,c]` or `[n,h,w,c]` with `size` rows and columns whose upper left corner is at row and column `offset`.
-/// As `tf.image.crop_to_bounding_box`.
+/// Crops images to `size` rows and columns, with the upper left corner at row and column `offset`. Images are `[h,w,c]` or `[n,h,w,c]`.
+/// Equivalent of `tf.image.crop_to_bounding_box`.
 ///
-/// Fails where a size is 0, or the part does not lie within the images.
+/// Fails if a size is 0, or if the crop extends beyond the images.
 pub fn crop_to_bounding_box(images: &Tensor, offset: [u32; 2], size: [u32; 2]) -> Result<Tensor> {
     let (axis, from) = (rows_axis(images)?, sides(images)?);
     let outside = |at: usize| size[at] == 0 || offset[at].checked_add(size[at]).is_none_or(|end| end > from[at]);
     if outside(0) || outside(1) {
-        let text = format!("{} has no part of {size:?} rows and columns at {offset:?}", images.tensor_type());
+        let text = format!("{} does not contain a crop of {size:?} rows and columns at {offset:?}", images.tensor_type());
         return Err(Error::message(text));
     }
     let mut begin = vec![0; images.shape().rank()];
@@ -58,10 +58,10 @@ pub fn crop_to_bounding_box(images: &Tensor, offset: [u32; 2], size: [u32; 2]) -
     images.slice(&begin, &sizes)
 }
 
-/// Images `[h,w,c]` or `[n,h,w,c]` in images of zeros with `size` rows and columns, with their upper left corner at row and column
-/// `offset`. As `tf.image.pad_to_bounding_box`.
+/// Pads images with zeros to `size` rows and columns. Their upper left corner moves to row and column `offset`. Images are `[h,w,c]` or
+/// `[n,h,w,c]`. Equivalent of `tf.image.pad_to_bounding_box`.
 ///
-/// Fails where they do not fit there.
+/// Fails if the images do not fit there.
 pub fn pad_to_bounding_box(images: &Tensor, offset: [u32; 2], size: [u32; 2]) -> Result<Tensor> {
     let (axis, from) = (rows_axis(images)?, sides(images)?);
     let after = |at: usize| size[at].checked_sub(offset[at]).and_then(|left| left.checked_sub(from[at]));
@@ -74,8 +74,8 @@ pub fn pad_to_bounding_box(images: &Tensor, offset: [u32; 2], size: [u32; 2]) ->
     images.pad(&paddings, PadMode::Constant(0.0))
 }
 
-/// Images `[h,w,c]` or `[n,h,w,c]` with `size` rows and columns: the middle where they are larger, in zeros where they are smaller.
-/// As `tf.image.resize_with_crop_or_pad`. Fails where a size is 0.
+/// Crops or pads images around their centre to `size` rows and columns. The padding is zeros. Images are `[h,w,c]` or `[n,h,w,c]`.
+/// Equivalent of `tf.image.resize_with_crop_or_pad`. Fails if a size is 0.
 pub fn resize_with_crop_or_pad(images: &Tensor, size: [u32; 2]) -> Result<Tensor> {
     let from = sides(images)?;
     let both = |of: fn(i64) -> i64| [0, 1].map(|at| of(i64::from(size[at]) - i64::from(from[at])).max(0) as u32);
@@ -84,12 +84,12 @@ pub fn resize_with_crop_or_pad(images: &Tensor, size: [u32; 2]) -> Result<Tensor
     pad_to_bounding_box(&cropped, both(|more| more.div_euclid(2)), size)
 }
 
-/// The middle of images `[h,w,c]` or `[n,h,w,c]`, of `fraction` of each side. As `tf.image.central_crop`.
+/// Crops images around their centre to `fraction` of each side. Images are `[h,w,c]` or `[n,h,w,c]`. Equivalent of `tf.image.central_crop`.
 ///
-/// Fails where the fraction is not above 0 and up to 1.
+/// Fails unless `fraction` is greater than 0 and at most 1.
 pub fn central_crop(images: &Tensor, fraction: f64) -> Result<Tensor> {
     if !(fraction > 0.0 && fraction <= 1.0) {
-        return Err(Error::message(format!("a central fraction is above 0 and up to 1, not {fraction}")));
+        return Err(Error::message(format!("the fraction must be greater than 0 and at most 1, not {fraction}")));
     }
     let from = sides(images)?;
     let offset = from.map(|side| ((f64::from(side) - f64::from(side) * fraction) / 2.0) as u32);

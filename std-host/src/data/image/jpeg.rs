@@ -1,4 +1,4 @@
-//! JPEG files, by `zune-jpeg`.
+//! JPEG decoder, based on `zune-jpeg`.
 
 use super::decode::{Pixels, check};
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -8,17 +8,17 @@ use zune_jpeg::zune_core::bytestream::ZCursor;
 use zune_jpeg::zune_core::colorspace::ColorSpace;
 use zune_jpeg::zune_core::options::DecoderOptions;
 
-/// A block of 8 × 8 samples takes a bit at least.
+/// Maximum number of pixels per byte of a JPEG file: each block of 8 × 8 samples takes at least one bit.
 const PIXELS_PER_BYTE: u64 = 8 * 64;
 
 pub(super) fn decode(bytes: &[u8], channels: u32) -> Result<Pixels, String> {
     if channels == 4 {
-        return Err("JPEG does not support 4 channels: ask for 0, 1 or 3".into());
+        return Err("JPEG does not support 4 channels: use 0, 1 or 3".into());
     }
     let side = usize::from(u16::MAX);
     let options = DecoderOptions::new_fast().set_strict_mode(true).set_max_width(side).set_max_height(side);
     if scattered(bytes) {
-        return Err("sequential JPEG files with rows of several heights in scans of their own are not read".into());
+        return Err("sequential JPEG files are not supported if components of different vertical sampling are in separate scans".into());
     }
     let mut decoder = JpegDecoder::new_with_options(ZCursor::new(bytes), options);
     let damaged = |error| format!("the JPEG file is damaged: {error}");
@@ -33,31 +33,32 @@ pub(super) fn decode(bytes: &[u8], channels: u32) -> Result<Pixels, String> {
     check("JPEG", [height, width], channels, backed)?;
     let to = if channels == 1 { ColorSpace::Luma } else { ColorSpace::RGB };
     decoder.set_options(options.jpeg_set_out_colorspace(to));
-    // The decoder is not known never to panic.
+    // The decoder is not guaranteed to be free of panics.
     let decoded = catch_unwind(AssertUnwindSafe(|| decoder.decode()));
-    let pixels = decoded.unwrap_or(Err(DecodeErrors::FormatStatic("the decoder gave up"))).map_err(damaged)?;
+    let pixels = decoded.unwrap_or(Err(DecodeErrors::FormatStatic("the decoder panicked"))).map_err(damaged)?;
     if !ends(bytes) {
         return Err("the JPEG file is cut short: it has no end marker".into());
     }
     if pixels.len() as u64 != u64::from(height) * u64::from(width) * u64::from(channels) {
-        return Err(format!("the JPEG file gave {} bytes for {width} × {height} pixels of {channels} channels", pixels.len()));
+        return Err(format!("the JPEG file decoded to {} bytes, not to {width} × {height} pixels of {channels} channels", pixels.len()));
     }
     Ok(Pixels { height, width, channels, bytes: pixels })
 }
 
-/// Whether there is an end marker: in coded data, 0xff is never followed by its number.
+/// True if the file contains an end marker, `ff d9`. These bytes do not occur in coded data.
 fn ends(bytes: &[u8]) -> bool {
     bytes.windows(2).rev().any(|pair| pair == [0xff, 0xd9])
 }
 
-/// Whether the file is sequential, and has components in scans of their own, of which some have fewer rows: the decoder leaves out
-/// pixels of such files. What looks like a header of a frame or scan counts as one, wherever it stands.
+/// True if the file is sequential and stores components of different vertical sampling in separate scans. The decoder omits pixels of such
+/// files. Any bytes that look like a frame or scan header count as one, at any position.
 fn scattered(bytes: &[u8]) -> bool {
     let headers = |markers: &'static [u8]| {
         let begins = bytes.windows(2).enumerate().filter(|(_, pair)| pair[0] == 0xff && markers.contains(&pair[1]));
         begins.map(|(at, _)| &bytes[at + 2..])
     };
-    // Length (2), bits, height (2), width (2), components; then for each its number, its sampling and its table.
+    // Frame header: length (2 bytes), bits, height (2 bytes), width (2 bytes), number of components. Then, for each component: identifier,
+    // sampling factors, quantization table.
     let coarse = headers(&[0xc0, 0xc1]).find_map(|frame| {
         let &[_, _, 8, _, _, _, _, count @ 1..=4, ref rest @ ..] = frame else { return None };
         let mut rows = rest.chunks_exact(3).take(count.into()).map(|component| component[1] & 0x0f);
@@ -89,12 +90,12 @@ mod tests {
         assert!(pixels(true) == pixels(false));
         assert!(decode(&file(SamplingFactor::F_2_2, false), 0).is_ok());
         let error = decode(&file(SamplingFactor::F_2_2, true), 0).err().unwrap();
-        assert!(error.contains("scans of their own"), "{error}");
-        // A byte between segments is passed over.
+        assert!(error.contains("separate scans"), "{error}");
+        // The decoder skips a stray byte between segments.
         let mut odd = file(SamplingFactor::F_2_2, true);
         let scan = odd.windows(2).position(|pair| pair == [0xff, 0xda]).unwrap();
         odd.insert(scan, 0xfa);
-        assert!(decode(&odd, 0).err().unwrap().contains("scans of their own"));
+        assert!(decode(&odd, 0).err().unwrap().contains("separate scans"));
     }
 
     #[test]

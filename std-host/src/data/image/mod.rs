@@ -1,8 +1,8 @@
-//! Images: decoding and encoding, resizing, cropping, adjusting. As `tf.image`, with its rules and names.
+//! Image operations with the names and rules of `tf.image`: decoding, encoding, resizing, cropping and adjusting.
 //!
-//! An image is a tensor `[height, width, channels]`, a batch of them `[images, height, width, channels]`; where both are taken,
-//! the result has the rank of what was given. What only moves pixels or computes with them is composed of ops: it works in tapes
-//! and traces, too.
+//! An image is a tensor `[height, width, channels]`, and a batch of images is `[images, height, width, channels]`. A function that accepts
+//! both returns the same rank as its argument. Functions that only move pixels or compute with them are composed of ops, so they also work
+//! in tapes and traces.
 //!
 //! ```
 //! use gradlet::image::{self, ResizeMethod};
@@ -15,6 +15,8 @@
 //! assert_eq!((larger.dtype(), larger.dims()), (DType::F32, &[4, 4, 3][..]));
 //! # Ok::<(), gradlet::Error>(())
 //! ```
+
+#![doc(alias = "tf.image")]
 
 mod adjust;
 #[cfg(feature = "image")]
@@ -48,15 +50,15 @@ pub use resize::{ResizeMethod, ResizeOptions, resize, resize_with_pad};
 
 use gradlet_core::{Error, Result, Tensor};
 
-/// The axis of the rows: 0 of an image, 1 of a batch of images.
+/// Returns the axis of the rows: 0 for an image, 1 for a batch of images.
 fn rows_axis(images: &Tensor) -> Result<usize> {
     match images.shape().rank() {
         rank @ (3 | 4) => Ok(rank - 3),
-        _ => Err(Error::message(format!("images have 3 dimensions, batches of them 4: not {}", images.tensor_type()))),
+        _ => Err(Error::message(format!("an image must have 3 dimensions and a batch of images 4, not {}", images.tensor_type()))),
     }
 }
 
-/// The rows and columns of images.
+/// Returns the number of rows and columns of images.
 fn sides(images: &Tensor) -> Result<[u32; 2]> {
     let axis = rows_axis(images)?;
     Ok([images.dims()[axis], images.dims()[axis + 1]])

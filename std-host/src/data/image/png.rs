@@ -1,12 +1,12 @@
-//! PNG files, by `png`.
+//! PNG decoder, based on `png`.
 
 use super::decode::{Pixels, check};
 use png::{ColorType, DecodeOptions, Decoder, InterlaceInfo, Transformations, expand_interlaced_row};
 use std::io::Cursor;
 
-/// A byte of compressed data makes no more than this many: the limit of the DEFLATE format.
+/// Maximum number of decompressed bytes per compressed byte: the limit of the DEFLATE format.
 const MOST: u64 = 1032;
-/// The decoder has buffers even for a file of nothing.
+/// Bytes added to the file size for the decoder's memory limit, because it needs buffers even for an empty file.
 const SMALL: usize = 1 << 10;
 
 pub(super) fn decode(bytes: &[u8], channels: u32) -> Result<Pixels, String> {
@@ -20,7 +20,7 @@ pub(super) fn decode(bytes: &[u8], channels: u32) -> Result<Pixels, String> {
     let damaged = |error| format!("the PNG file is damaged: {error}");
     let header = decoder.read_header_info().map_err(damaged)?;
     let (height, width) = (header.height, header.width);
-    // Before compression, a row begins with a byte that names its filter.
+    // An uncompressed row begins with a byte for its filter type.
     let row = 1 + (u64::from(width) * header.bits_per_pixel() as u64).div_ceil(8);
     check("PNG", [height, width], 4, u64::from(height).saturating_mul(row) <= MOST * bytes.len() as u64)?;
     let mut reader = decoder.read_info().map_err(damaged)?;
@@ -34,7 +34,7 @@ pub(super) fn decode(bytes: &[u8], channels: u32) -> Result<Pixels, String> {
     let (color, depth) = reader.output_color_type();
     let wide = depth == png::BitDepth::Sixteen;
     let to = if channels == 0 { natural } else { channels as usize };
-    // TensorFlow's opaque is the greatest sample of the file, even where samples become wider.
+    // As in TensorFlow, opaque is the maximum sample of the file's bit depth, even if samples are widened to 8 bits.
     let opaque = u8::MAX >> (8 - (info.bit_depth as u8).min(8));
     let convert = Convert { from: color.samples(), to, wide, opaque };
     let mut pixels = Vec::new();
@@ -48,7 +48,7 @@ pub(super) fn decode(bytes: &[u8], channels: u32) -> Result<Pixels, String> {
     reader.finish().map_err(damaged)?;
     let needed = height as usize * width as usize * convert.to;
     if pixels.len() != needed {
-        return Err(format!("the PNG file gave {} bytes of pixels, not {needed}", pixels.len()));
+        return Err(format!("the PNG file decoded to {} bytes of pixels, not {needed}", pixels.len()));
     }
     if !passes.is_empty() {
         let mut whole = vec![0; needed];
@@ -63,18 +63,18 @@ pub(super) fn decode(bytes: &[u8], channels: u32) -> Result<Pixels, String> {
     Ok(Pixels { height, width, channels: convert.to as u32, bytes: pixels })
 }
 
-/// How samples become those that were asked for.
+/// Conversion from the samples of the file to the requested channels.
 struct Convert {
     from: usize,
     to: usize,
-    /// Whether samples have 16 bits.
+    /// True if samples have 16 bits.
     wide: bool,
-    /// The alpha of pixels that have none.
+    /// Alpha of pixels without alpha.
     opaque: u8,
 }
 
 impl Convert {
-    /// The bytes of a pixel in a row.
+    /// Returns the number of bytes of a pixel in a row.
     fn bytes(&self) -> usize {
         self.from << usize::from(self.wide)
     }
@@ -89,7 +89,7 @@ impl Convert {
                 let samples = pixel.as_chunks().0;
                 let mut upper = [0; 4];
                 upper.iter_mut().zip(samples).for_each(|(upper, sample): (_, &[u8; 2])| *upper = sample[0]);
-                // As libpng: the mean of 16 bits is rounded.
+                // Like libpng, rounds the grey value of 16-bit samples.
                 let grey = grey_rounded(samples.iter().map(|&sample| u16::from_be_bytes(sample).into()));
                 self.pixel(&upper[..self.from], (grey >> 8) as u8, pixels);
             }),
@@ -111,7 +111,7 @@ impl Convert {
     }
 }
 
-/// Red, green and blue weigh 0.299, 0.587 and 0.114 of 2^15, as in libpng.
+/// Returns the sum of red, green and blue, weighted by 0.299, 0.587 and 0.114 of 2^15, as in libpng.
 fn weighed(mut samples: impl Iterator<Item = u32>) -> u32 {
     let mut next = || samples.next().unwrap_or(0);
     next() * 9797 + next() * 19234 + next() * 3737

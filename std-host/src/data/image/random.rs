@@ -1,15 +1,16 @@
-//! Changes by chance, which a stream of random numbers decides: the same stream always decides the same.
+//! Random changes of images. A [`Stream`] of random numbers determines them: the same stream always leads to the same change.
 //!
-//! As the functions of `tf.image` of the same names: what may come out, and how often, is the same; which seed gives what is not.
+//! The functions are equivalents of the functions of the same names in `tf.image`. The possible results and their probabilities are the
+//! same, but the result of a particular seed differs.
 
 use super::geometry::{crop_to_bounding_box, flip_left_right, flip_up_down};
 use super::{adjust_brightness, adjust_contrast, rows_axis, sides};
 use gradlet_core::random::Stream;
 use gradlet_core::{Error, Result, Tensor};
 
-/// Each image, of `[h,w,c]` or `[n,h,w,c]`, flipped left to right or not, as `stream` decides: one in two.
+/// Flips each image left to right with probability 1/2, as `stream` determines. Images are `[h,w,c]` or `[n,h,w,c]`.
 ///
-/// In a training loop, `scope.next_stream()` gives a stream that was not had before; a pipeline makes them of the element's number.
+/// In a training loop, `scope.next_stream()` returns a new stream. In a pipeline, derive the stream from the number of the element.
 ///
 /// ```
 /// use gradlet::random::Stream;
@@ -25,7 +26,7 @@ pub fn stateless_random_flip_left_right(images: &Tensor, stream: Stream) -> Resu
     flip_some(images, stream, flip_left_right)
 }
 
-/// Each image, of `[h,w,c]` or `[n,h,w,c]`, flipped upside down or not, as `stream` decides: one in two.
+/// Flips each image upside down with probability 1/2, as `stream` determines. Images are `[h,w,c]` or `[n,h,w,c]`.
 pub fn stateless_random_flip_up_down(images: &Tensor, stream: Stream) -> Result<Tensor> {
     flip_some(images, stream, flip_up_down)
 }
@@ -40,20 +41,21 @@ fn flip_some(images: &Tensor, stream: Stream, flip: fn(&Tensor) -> Result<Tensor
     if flipped.is_empty() { Ok(images.clone()) } else { Tensor::stack(&flipped, 0) }
 }
 
-/// A part of images `[h,w,c]` or `[n,h,w,c]` with `size` rows and columns; `stream` decides where, and every place is as likely.
+/// Crops images to `size` rows and columns at a random position, which `stream` determines. All positions are equally probable. The images
+/// of a batch are cropped at the same position. Images are `[h,w,c]` or `[n,h,w,c]`.
 ///
-/// Fails where the images are smaller.
+/// Fails if the images are smaller than `size`.
 pub fn stateless_random_crop(images: &Tensor, size: [u32; 2], stream: Stream) -> Result<Tensor> {
     let from = sides(images)?;
     let words = stream.block(0);
-    // The high half of word × places is a number below `places`.
+    // The upper half of word × positions is a number less than `positions`.
     let offset = [0, 1].map(|at| ((u64::from(words[at]) * (u64::from(from[at].saturating_sub(size[at])) + 1)) >> 32) as u32);
     crop_to_bounding_box(images, offset, size)
 }
 
-/// Images with a number from `-max_delta` to below `max_delta` added, as [`adjust_brightness`] adds it.
+/// Adds a random number from `-max_delta` (included) to `max_delta` (excluded) to images, like [`adjust_brightness`].
 ///
-/// Fails where `max_delta` is negative.
+/// Fails if `max_delta` is negative.
 pub fn stateless_random_brightness(images: &Tensor, max_delta: f64, stream: Stream) -> Result<Tensor> {
     if max_delta.is_nan() || max_delta < 0.0 {
         return Err(Error::message(format!("max_delta must be non-negative, not {max_delta}")));
@@ -61,9 +63,9 @@ pub fn stateless_random_brightness(images: &Tensor, max_delta: f64, stream: Stre
     adjust_brightness(images, max_delta * (2.0 * f64::from(stream.uniform(1)[0]) - 1.0))
 }
 
-/// Images with a contrast of `lower` to below `upper` times theirs, as [`adjust_contrast`] makes it.
+/// Multiplies the contrast of images by a random factor from `lower` (included) to `upper` (excluded), like [`adjust_contrast`].
 ///
-/// Fails where `lower` is negative or not below `upper`.
+/// Fails if `lower` is negative or not less than `upper`.
 pub fn stateless_random_contrast(images: &Tensor, lower: f64, upper: f64, stream: Stream) -> Result<Tensor> {
     if !(0.0 <= lower && lower < upper) {
         return Err(Error::message(format!("lower must be non-negative and below upper: not {lower} and {upper}")));

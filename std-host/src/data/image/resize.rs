@@ -1,4 +1,4 @@
-//! Images of another size.
+//! Resizing of images.
 
 use super::sampling::{Between, Spans, all_between, all_nearest};
 use super::{pad_to_bounding_box, rows_axis, sides};
@@ -8,29 +8,29 @@ use gradlet_core::custom_op::Backward;
 use gradlet_core::ops::resize::Resize;
 use gradlet_core::{DType, Error, Result, Shape, Tensor, TensorType};
 
-/// How the pixels of a resized image are had from those of the image. As `tf.image.ResizeMethod`.
+/// Interpolation method of [`resize`]. Equivalent of `tf.image.ResizeMethod`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum ResizeMethod {
-    /// Between the four around it, by distance.
+    /// Linear interpolation between the four surrounding pixels.
     #[default]
     Bilinear,
-    /// The nearest one, of any element type, which stays.
+    /// Value of the nearest pixel. Keeps the element type, which may be any number type.
     Nearest,
-    /// A cubic through the sixteen around it, of Keys's kernel.
+    /// Cubic interpolation of the sixteen surrounding pixels, with Keys's kernel.
     Bicubic,
-    /// The mean of what the pixel covers.
+    /// Mean of the area that the pixel covers.
     Area,
-    /// Lanczos's kernel of radius 3.
+    /// Lanczos kernel of radius 3.
     Lanczos3,
-    /// Lanczos's kernel of radius 5.
+    /// Lanczos kernel of radius 5.
     Lanczos5,
-    /// A Gaussian kernel of radius 1.5 and deviation 0.5.
+    /// Gaussian kernel of radius 1.5 and standard deviation 0.5.
     Gaussian,
-    /// The cubic kernel of Mitchell and Netravali.
+    /// Cubic kernel of Mitchell and Netravali.
     MitchellCubic,
 }
 
-/// What [`resize`] does: a method converts to it.
+/// Options of [`resize`]. A [`ResizeMethod`] converts to it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct ResizeOptions {
     method: ResizeMethod,
@@ -39,18 +39,18 @@ pub struct ResizeOptions {
 }
 
 impl ResizeOptions {
-    /// Of this method.
+    /// Creates options with this method, without antialiasing, and without preserving the aspect ratio.
     pub fn new(method: ResizeMethod) -> ResizeOptions {
         ResizeOptions { method, ..ResizeOptions::default() }
     }
 
-    /// Whether a kernel grows with the step between pixels when an image becomes smaller, so that none is passed over. It changes
-    /// nothing for `Nearest` and `Area`.
+    /// If true, the kernel grows when an image becomes smaller, so that every source pixel contributes. Has no effect on `Nearest` and
+    /// `Area`.
     pub fn antialias(self, antialias: bool) -> ResizeOptions {
         ResizeOptions { antialias, ..self }
     }
 
-    /// Whether the size is the largest that the result may have, with the proportions of the image.
+    /// If true, the size is an upper bound, and the result keeps the aspect ratio of the image.
     pub fn preserve_aspect_ratio(self, preserve_aspect_ratio: bool) -> ResizeOptions {
         ResizeOptions { preserve_aspect_ratio, ..self }
     }
@@ -62,12 +62,13 @@ impl From<ResizeMethod> for ResizeOptions {
     }
 }
 
-/// Images `[h,w,c]` or `[n,h,w,c]` of any number type with `size` rows and columns: f32, but for `Nearest`, which keeps the type.
+/// Resizes images of any number type to `size` rows and columns. Images are `[h,w,c]` or `[n,h,w,c]`. The result is f32, except for
+/// `Nearest`, which keeps the type.
 ///
-/// Pixels have their centres at half positions. As `tf.image.resize`; bilinear and nearest give its bits. Gradients and traces pass
-/// through.
+/// The centres of pixels are at half-integer positions. Equivalent of `tf.image.resize`. Bilinear and nearest results match TensorFlow's
+/// bit for bit. Works in tapes, with gradients, and in traces.
 ///
-/// Fails for other ranks and bool, and where a side is 0.
+/// Fails for other ranks and bool, and if a side is 0.
 ///
 /// ```
 /// use gradlet::image::{ResizeMethod, ResizeOptions, resize};
@@ -84,7 +85,7 @@ pub fn resize(images: &Tensor, size: [u32; 2], options: impl Into<ResizeOptions>
     let from = sides(images)?;
     let to = if options.preserve_aspect_ratio { within(from, size) } else { size };
     if from.contains(&0) || to.contains(&0) || images.dtype() == DType::Bool {
-        return Err(Error::message(format!("{} cannot be resized to {to:?}: a side is 0, or it has no numbers", images.tensor_type())));
+        return Err(Error::message(format!("{} cannot be resized to {to:?}: a side is 0, or the type is bool", images.tensor_type())));
     }
     let axis = rows_axis(images)?;
     let mut dims = images.dims().to_vec();
@@ -102,8 +103,8 @@ pub fn resize(images: &Tensor, size: [u32; 2], options: impl Into<ResizeOptions>
     resized.reshape(&dims)
 }
 
-/// Images resized to fit in `size` without a change of proportions, in the middle of a black image of that size. As
-/// `tf.image.resize_with_pad`. Fails as [`resize`].
+/// Resizes images to fit in `size` without changing the aspect ratio, and pads them with zeros on both sides to that size. Equivalent of
+/// `tf.image.resize_with_pad`. Fails like [`resize`].
 pub fn resize_with_pad(images: &Tensor, size: [u32; 2], options: impl Into<ResizeOptions>) -> Result<Tensor> {
     let from = sides(images)?.map(|side| side as f32);
     let to = size.map(|side| side as f32);
@@ -115,13 +116,13 @@ pub fn resize_with_pad(images: &Tensor, size: [u32; 2], options: impl Into<Resiz
     pad_to_bounding_box(&resized, offset, size)
 }
 
-/// The largest size of the proportions of `from` that is within `size`.
+/// Returns the largest size within `size` that has the aspect ratio of `from`.
 fn within(from: [u32; 2], size: [u32; 2]) -> [u32; 2] {
     let scale = (size[0] as f32 / from[0] as f32).min(size[1] as f32 / from[1] as f32);
     from.map(|side| (scale * side as f32).round_ties_even() as u32)
 }
 
-/// From images `[n,h,w,c]` to images `[n,height,width,c]`.
+/// Parameters for resizing images `[n,h,w,c]` to `[n,height,width,c]`.
 #[derive(Clone, Copy)]
 struct Plan {
     from: [u32; 2],
@@ -137,7 +138,7 @@ impl Plan {
             Ok(bytes) if self.method == ResizeMethod::Nearest => self.pick(images, bytes),
             Ok(bytes) if images.dtype() == DType::U8 => self.blend(images, bytes),
             Ok(bytes) => self.blend::<f32>(images, bytemuck::cast_slice(bytes)),
-            // In a trace.
+            // The images have no bytes, because they are part of a trace.
             Err(_) if self.method == ResizeMethod::Nearest => images.resize(self.to, Resize::Nearest),
             Err(_) if simple => images.cast(DType::F32)?.resize(self.to, Resize::Bilinear),
             Err(_) => self.weigh(&images.cast(DType::F32)?, false),
@@ -152,7 +153,8 @@ impl Plan {
         Spans::new(self.method, self.antialias, self.from[axis], self.to[axis])
     }
 
-    /// The same as products with matrices, which have gradients: along rows, then along columns; the way back where `transpose`.
+    /// Resizes with matrix products, which have gradients: first along the rows axis, then along the columns axis. If `transpose` is true,
+    /// applies the transposed operation, which computes the gradient.
     fn weigh(&self, images: &Tensor, transpose: bool) -> Result<Tensor> {
         let &[n, h, w, c] = images.dims() else { return Err(Error::Rank { input: 0 }) };
         let matrix = |axis: usize| {
@@ -170,7 +172,7 @@ impl Plan {
         Ok(TensorType::new(dtype, Shape::new(&[n, self.to[0], self.to[1], c])?))
     }
 
-    /// Copies pixels.
+    /// Copies the nearest pixels.
     fn pick(&self, images: &Tensor, bytes: &[u8]) -> Result<Tensor> {
         let tensor_type = self.output(images, images.dtype())?;
         let pixel = images.dims()[3] as usize * images.dtype().size();
@@ -210,14 +212,14 @@ impl Plan {
     }
 }
 
-/// Makes one image of another.
+/// Function that computes a resized image from an image.
 type Blend<T> = dyn Fn(&[T], &mut [f32]);
 
-/// What pixels are blended from.
+/// Element type of the source pixels.
 trait Sample: Pod {
     fn float(self) -> f32;
 
-    /// A row as floats: itself, or in `wide`.
+    /// Returns a row as floats: the row itself, or its conversion in `wide`.
     fn floats<'a>(row: &'a [Self], wide: &'a mut Vec<f32>) -> &'a [f32] {
         wide.clear();
         wide.extend(row.iter().map(|sample| sample.float()));
@@ -243,7 +245,8 @@ impl Sample for f32 {
     }
 }
 
-/// Along columns first, then along rows, as TensorFlow rounds. A row that was made is kept for the next rows that need it.
+/// Interpolates along columns first and then along rows, to round as TensorFlow does. Interpolated rows are kept for the next output rows
+/// that need them.
 fn bilinear<T: Sample>(from: &[T], to: &mut [f32], stride: usize, rows: &[Between], columns: &[Between]) {
     let width = to.len() / rows.len();
     let mut wide = Vec::with_capacity(stride);
@@ -286,7 +289,7 @@ fn along_of<const CHANNELS: usize>(row: &[f32], out: &mut [f32], columns: &[Betw
     }
 }
 
-/// Along rows first, where whole rows are added, then along columns.
+/// Sums whole weighted rows first, then weights along the columns.
 fn weighted<T: Sample>(from: &[T], to: &mut [f32], [from_width, channels]: [usize; 2], rows: &Spans, columns: &Spans) {
     let stride = from_width * channels;
     let mut sum = vec![0f32; stride];
@@ -332,7 +335,7 @@ mod tests {
         a.len() == b.len() && a.iter().zip(&b).all(|(a, b)| (a - b).abs() < 1e-4)
     }
 
-    /// A trace gives what is computed at once.
+    /// A trace returns the same result as eager execution.
     #[test]
     fn traces() {
         let scope = Eager::new(&crate::compute::devices::cpu());
@@ -345,7 +348,7 @@ mod tests {
         }
     }
 
-    /// Resizing is linear, so the gradient of a weighed sum is the weights' way back: exact, by a change of each pixel.
+    /// Resizing is linear, so the gradient is exactly the change of the loss for a unit change of each pixel.
     #[test]
     fn gradients() {
         let weights = images(&[4, 5, 2]);

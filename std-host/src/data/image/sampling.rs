@@ -1,18 +1,18 @@
-//! Which pixels of an image make a pixel of the resized one, and how much of each.
+//! Weights of the source pixels of each pixel of a resized image.
 
 use super::resize::ResizeMethod;
 use std::f64::consts::PI;
 
-/// For each pixel of a line, the pixels that it is made of: as many weights from one position on.
+/// Source pixels of each pixel of a row or column: a start position and consecutive weights.
 pub(super) struct Spans {
     starts: Vec<usize>,
-    /// Where each span's weights begin, and the end.
+    /// Offset of the first weight of each span, followed by the total number of weights.
     bounds: Vec<usize>,
     weights: Vec<f32>,
 }
 
 impl Spans {
-    /// How `from` pixels become `to`.
+    /// Computes the spans that resize `from` pixels to `to` pixels.
     pub fn new(method: ResizeMethod, antialias: bool, from: u32, to: u32) -> Spans {
         let mut spans = Spans { starts: Vec::with_capacity(to as usize), bounds: vec![0], weights: Vec::new() };
         let scale = from as f32 / to as f32;
@@ -37,14 +37,14 @@ impl Spans {
         self.bounds.push(self.weights.len());
     }
 
-    /// As [`Spans::push`], of weights that are divided by their sum.
+    /// Appends a span like [`Spans::push`], with the weights divided by their sum.
     fn push_normal(&mut self, start: usize, weights: impl Iterator<Item = f32> + Clone) {
         let sum: f32 = weights.clone().sum();
         let factor = if sum.abs() >= 1000.0 * f32::MIN_POSITIVE { 1.0 / sum } else { 1.0 };
         self.push(start, weights.map(|weight| weight * factor));
     }
 
-    /// What lies between the edges of pixel `at`, by the length that it has there.
+    /// Appends the source pixels between the edges of pixel `at`. The weight of each is its covered length.
     fn area(&mut self, at: u32, scale: f32, from: u32) {
         let (begin, end) = (at as f32 * scale, (at + 1) as f32 * scale);
         let first = (begin.floor() as usize).min(from as usize - 1);
@@ -54,7 +54,8 @@ impl Spans {
         self.push(first, covered);
     }
 
-    /// Keys's cubic with a = -1/2, from a table of 1024 steps, as TensorFlow has it; pixels outside count nothing.
+    /// Appends a span of Keys's cubic with a = -1/2. As in TensorFlow, the position is rounded to 1/1024 of a pixel, and pixels outside the
+    /// image are left out.
     fn bicubic(&mut self, at: u32, scale: f32, from: u32) {
         const STEPS: f32 = 1024.0;
         let position = (at as f32 + 0.5) * scale - 0.5;
@@ -81,17 +82,17 @@ impl Spans {
         self.push_normal(first as usize, (first..=last).map(weight));
     }
 
-    /// How many pixels there are.
+    /// Returns the number of pixels.
     pub fn len(&self) -> usize {
         self.starts.len()
     }
 
-    /// The first pixel that pixel `at` is made of, and the weights of that one and the following.
+    /// Returns the first source pixel of pixel `at`, and the weights of that one and the following ones.
     pub fn get(&self, at: usize) -> (usize, &[f32]) {
         (self.starts[at], &self.weights[self.bounds[at]..self.bounds[at + 1]])
     }
 
-    /// The weights as a matrix `[to, from]`.
+    /// Returns the weights as a matrix `[to, from]`.
     pub fn matrix(&self, from: usize) -> Vec<f32> {
         let mut matrix = vec![0.0; self.len() * from];
         for (at, row) in matrix.chunks_exact_mut(from).enumerate() {
@@ -102,7 +103,7 @@ impl Spans {
     }
 }
 
-/// The pixels on both sides of a position, and how far it is from the lower to the upper.
+/// Pixels on both sides of a position, and the distance of the position from the lower one.
 #[derive(Clone, Copy)]
 pub(super) struct Between {
     pub lower: usize,
@@ -110,12 +111,12 @@ pub(super) struct Between {
     pub part: f32,
 }
 
-/// Where each of `to` pixels has its centre among `from`.
+/// Returns the positions of the centres of `to` pixels among `from` pixels.
 pub(super) fn all_between(from: u32, to: u32) -> Vec<Between> {
     (0..to).map(|at| between(at, from as f32 / to as f32, from)).collect()
 }
 
-/// In which of `from` pixels each of `to` has its centre.
+/// Returns, for each of `to` pixels, the index of the one of `from` pixels that contains its centre.
 pub(super) fn all_nearest(from: u32, to: u32) -> Vec<usize> {
     (0..to).map(|at| nearest(at, from as f32 / to as f32, from)).collect()
 }
@@ -131,7 +132,7 @@ fn nearest(at: u32, scale: f32, from: u32) -> usize {
     (((at as f32 + 0.5) * scale).floor() as usize).min(from as usize - 1)
 }
 
-/// What a pixel counts, by its distance.
+/// Weight of a source pixel as a function of its distance.
 struct Kernel {
     radius: f32,
     weight: fn(f32) -> f32,

@@ -1,4 +1,4 @@
-//! Tables in text files.
+//! CSV files.
 
 use super::lines::{of_files, open};
 use crate::data::dataset::Dataset;
@@ -11,8 +11,8 @@ use std::io::BufRead;
 use std::marker::PhantomData;
 use std::path::{Path, PathBuf};
 
-/// How CSV files are read, as `tf.data.experimental.CsvDataset` reads them: fields with commas between them, in quotes where they
-/// hold such.
+/// Options for reading CSV files. Equivalent of `tf.data.experimental.CsvDataset`. Fields are separated by commas. Fields that contain
+/// commas are in quotes.
 ///
 /// ```
 /// use gradlet::io::{Csv, write_file};
@@ -52,57 +52,58 @@ impl Default for Csv {
 }
 
 impl Csv {
-    /// Without a header, with commas and quotes, every field of every row needed.
+    /// Creates options without a header, with commas and quotes, and without default values.
     pub fn new() -> Csv {
         Csv::default()
     }
 
-    /// Whether the first row of each file has the names of the columns.
+    /// If true, the first row of each file contains the names of the columns.
     pub fn header(self, header: bool) -> Csv {
         Csv { header, ..self }
     }
 
-    /// What stands between fields: an ASCII character.
+    /// Sets the separator of fields, an ASCII character.
     pub fn field_delim(self, field_delim: u8) -> Csv {
         Csv { field_delim, ..self }
     }
 
-    /// Whether quotes around a field are not part of it.
+    /// If true, quotes around a field are removed. If false, they are part of the field.
     pub fn use_quote_delim(self, use_quote_delim: bool) -> Csv {
         Csv { use_quote_delim, ..self }
     }
 
-    /// What stands for a field that is not there, besides nothing.
+    /// Sets the text that marks a missing field. An empty field is always a missing field.
     pub fn na_value(self, na_value: &str) -> Csv {
         Csv { na_value: na_value.into(), ..self }
     }
 
-    /// For each column that is taken, what is read where a field is not there; it is an error where there is none.
+    /// Sets the default value of each selected column, which replaces a missing field. A missing field without a default value is an error.
+    /// If no defaults are set at all, empty fields are kept.
     pub fn record_defaults(self, record_defaults: &[Option<&str>]) -> Csv {
         Csv { record_defaults: record_defaults.iter().map(|default| default.map(String::from)).collect(), ..self }
     }
 
-    /// Takes these columns only, in this order.
+    /// Selects columns by their numbers. They are returned in this order.
     pub fn select_cols(self, select_cols: &[usize]) -> Csv {
         Csv { select_cols: Some(select_cols.to_vec()), ..self }
     }
 
-    /// How the files are compressed.
+    /// Sets the compression of the files.
     pub fn compression(self, compression: Compression) -> Csv {
         Csv { compression, ..self }
     }
 
-    /// The rows of files. `T` is what a row is: a number, a tuple of numbers and texts, a map of numbers by the names of the columns, or
-    /// a struct that derives `serde::Deserialize`.
+    /// Creates a dataset of the rows of files. `T` is the type of a row: a number, a tuple of numbers and texts, a map of numbers by column
+    /// name, or a struct that derives `serde::Deserialize`.
     ///
-    /// A row that cannot be read is an error in its place, which names the file, the row (counted from 0, without the header) and the
-    /// field; so is a file that cannot be.
+    /// An error takes the place of a row that cannot be read. It names the file, the row (counted from 0, without the header) and the
+    /// field. An error also takes the place of a file that cannot be read.
     pub fn dataset<T: DeserializeOwned + Send + 'static>(&self, files: &[impl AsRef<Path>]) -> Dataset<T> {
         let csv = self.clone();
         of_files("csv", files, move |path| csv.rows(path, open(path, csv.compression)?))
     }
 
-    /// The rows of one file's content, as [`Csv::dataset`] gives them; errors name `path`.
+    /// Returns an iterator over the rows of one file's content, as [`Csv::dataset`] reads them. Errors name `path`.
     pub fn rows<T: DeserializeOwned>(&self, path: &Path, content: impl BufRead + Send + 'static) -> FileResult<Rows<T>> {
         let mut builder = ReaderBuilder::new();
         builder.delimiter(self.field_delim).quoting(self.use_quote_delim).has_headers(self.header).flexible(true);
@@ -116,7 +117,7 @@ impl Csv {
         Ok(Rows { csv: self.clone(), path: path.into(), from: Some(from), header, fields, read: 0, row: PhantomData })
     }
 
-    /// The columns that are taken. Fails with the number of one that is not there.
+    /// Returns the selected columns. The error is the number of a column that does not exist.
     fn select(&self, record: &ByteRecord) -> Result<ByteRecord, usize> {
         match &self.select_cols {
             None => Ok(record.clone()),
@@ -124,7 +125,7 @@ impl Csv {
         }
     }
 
-    /// The fields with defaults in place of what is not there.
+    /// Replaces missing fields by the default values.
     fn completed(&self, record: ByteRecord) -> Result<ByteRecord, String> {
         let missing = |field: &[u8]| field.is_empty() || field == self.na_value.as_bytes();
         if !record.iter().any(missing) {
@@ -133,7 +134,7 @@ impl Csv {
         let complete = |(index, field): (usize, &[u8])| match self.record_defaults.get(index) {
             _ if !missing(field) => Ok(field.to_vec()),
             Some(Some(default)) => Ok(default.as_bytes().to_vec()),
-            // An empty text may be meant.
+            // An empty text may be intended.
             None if field.is_empty() && self.record_defaults.is_empty() => Ok(field.to_vec()),
             _ => Err(format!("Field {index} is required but missing")),
         };
@@ -141,14 +142,14 @@ impl Csv {
     }
 }
 
-/// The rows of a file: see [`Csv::rows`].
+/// Iterator over the rows of a file: see [`Csv::rows`].
 pub struct Rows<T> {
     csv: Csv,
     path: PathBuf,
-    /// None once it is over.
+    /// `None` after the end.
     from: Option<Reader<Box<dyn BufRead + Send>>>,
     header: Option<ByteRecord>,
-    /// How many fields a row has: as many as the first.
+    /// Number of fields of a row, which the header or the first row determines.
     fields: Option<usize>,
     read: u64,
     row: PhantomData<fn() -> T>,
@@ -160,7 +161,7 @@ impl<T: DeserializeOwned> Rows<T> {
         if record.len() != fields {
             return Err(format!("Expect {fields} fields but have {}", record.len()));
         }
-        let selected = self.csv.select(record).map_err(|column| format!("there is no column {column}: there are {fields}"))?;
+        let selected = self.csv.select(record).map_err(|column| format!("there is no column {column}: the row has {fields}"))?;
         let completed = self.csv.completed(selected)?;
         completed.deserialize(self.header.as_ref()).map_err(|error| match error.kind() {
             ErrorKind::Deserialize { err, .. } => match err.field() {
@@ -227,7 +228,7 @@ mod tests {
         let named = rows::<BTreeMap<String, f32>>(&csv, "a;b;c\n1;2;3\n");
         assert_eq!(named, [Ok(BTreeMap::from([("c".into(), 3.0), ("a".into(), 1.0)]))]);
         let error = rows::<u8>(&csv.clone().select_cols(&[3]), "a;b\n1;2\n")[0].clone().unwrap_err();
-        assert!(error.contains("there is no column 3: there are 2"), "{error}");
+        assert!(error.contains("there is no column 3: the row has 2"), "{error}");
         assert_eq!(rows::<String>(&Csv::new().use_quote_delim(false), "\"a\"\n"), [Ok("\"a\"".into())]);
     }
 }

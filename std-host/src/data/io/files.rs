@@ -1,4 +1,4 @@
-//! Whole files, and their names.
+//! Reading and writing of whole files, and search by file name patterns.
 
 use crate::files::write_whole;
 use crate::files::{FileError, FileResult};
@@ -7,13 +7,14 @@ use gradlet_core::random::Stream;
 use gradlet_core::{Error, Result};
 use std::path::{Path, PathBuf};
 
-/// What a file holds. As `tf.io.read_file`. Fails, naming the file, where it cannot be read.
+/// Returns the content of a file. Equivalent of `tf.io.read_file`. If the file cannot be read, the error names it.
 pub fn read_file(path: impl AsRef<Path>) -> FileResult<Bytes> {
     let path = path.as_ref();
     std::fs::read(path).map(Bytes::from).map_err(|error| FileError::io(path, error))
 }
 
-/// Makes a file that holds `content`, and the folders that it is in. As `tf.io.write_file`; the file is written whole or not at all.
+/// Writes `content` to a file and creates the folders in its path. Equivalent of `tf.io.write_file`. The file is replaced atomically: it
+/// has the complete content or its old content.
 ///
 /// ```
 /// use gradlet::io::{matching_files, read_file, write_file};
@@ -31,10 +32,11 @@ pub fn write_file(path: impl AsRef<Path>, content: &[u8]) -> FileResult<()> {
     write_whole(path, content)
 }
 
-/// The files that match any of `patterns`, sorted, each once; none is no error. As `tf.io.matching_files`.
+/// Returns the files that match any of `patterns`, sorted and without duplicates. The result may be empty. Equivalent of
+/// `tf.io.matching_files`.
 ///
-/// In a pattern, `*` stands for any part of a name, `?` for a letter, `[abc]` for one of those, and `**` for folders in folders.
-/// Fails where a pattern is none, or a folder cannot be read.
+/// In a pattern, `*` matches any part of a name, `?` any character, `[abc]` one of these characters, and `**` any number of nested folders.
+/// Fails if a pattern is invalid or a folder cannot be read.
 pub fn matching_files<S: AsRef<str>>(patterns: &[S]) -> Result<Vec<PathBuf>> {
     let options = glob::MatchOptions { require_literal_separator: true, ..glob::MatchOptions::new() };
     let mut found = Vec::new();
@@ -49,8 +51,8 @@ pub fn matching_files<S: AsRef<str>>(patterns: &[S]) -> Result<Vec<PathBuf>> {
     Ok(found)
 }
 
-/// As [`matching_files`], in an order that `shuffle` decides, if there is one. Fails, as `tf.data.Dataset.list_files`, where no file
-/// matches.
+/// Returns the files that match any of `patterns`, like [`matching_files`], in a random order if `shuffle` is given. Fails if no file
+/// matches, like `tf.data.Dataset.list_files`.
 pub fn list_files<S: AsRef<str>>(patterns: &[S], shuffle: Option<Stream>) -> Result<Vec<PathBuf>> {
     let found = matching_files(patterns)?;
     if found.is_empty() {

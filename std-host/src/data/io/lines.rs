@@ -1,4 +1,4 @@
-//! Lines of text files, and records of one length.
+//! Datasets of the lines of text files and of fixed-length records.
 
 use crate::data::dataset::Dataset;
 use crate::files::{FileError, FileResult};
@@ -9,10 +9,10 @@ use std::fs::File;
 use std::io::{self, BufRead, BufReader, Read};
 use std::path::{Path, PathBuf};
 
-/// How much of a file is read at once.
+/// Size of the read buffer of a file, in bytes.
 const BUFFER: usize = 256 << 10;
 
-/// A file's content, decompressed.
+/// Opens a file and decompresses its content.
 pub(super) fn open(path: &Path, compression: Compression) -> FileResult<Box<dyn BufRead + Send>> {
     let file = File::open(path).map_err(|error| missing(path, error))?;
     Ok(match compression {
@@ -21,7 +21,7 @@ pub(super) fn open(path: &Path, compression: Compression) -> FileResult<Box<dyn 
     })
 }
 
-/// In TensorFlow's words, where it has any.
+/// Converts an error of opening a file. A missing file has TensorFlow's message.
 fn missing(path: &Path, error: io::Error) -> FileError {
     match error.kind() {
         io::ErrorKind::NotFound => FileError::new(path, "No such file or directory"),
@@ -29,7 +29,8 @@ fn missing(path: &Path, error: io::Error) -> FileError {
     }
 }
 
-/// What `read` makes of each file, one after the other; a file begins when its first element is asked for.
+/// Creates a dataset of the elements that `read` returns for each file, one file after the other. Each file is opened when its first
+/// element is needed.
 pub(super) fn of_files<T: Send + 'static, I>(
     name: &'static str,
     files: &[impl AsRef<Path>],
@@ -52,9 +53,10 @@ where
 }
 
 impl Dataset<Bytes> {
-    /// The lines of text files, without their ends. As `tf.data.TextLineDataset`, which drops every `\r`, wherever it stands.
+    /// Creates a dataset of the lines of text files, without line ends. Equivalent of `tf.data.TextLineDataset`, which removes every `\r`,
+    /// even within a line.
     ///
-    /// A file that cannot be read, or is damaged where it is compressed, is an error in its place.
+    /// An error takes the place of a file that cannot be read, and ends a compressed file that is damaged.
     ///
     /// ```
     /// use gradlet::data::Dataset;
@@ -70,10 +72,10 @@ impl Dataset<Bytes> {
         of_files("text_lines", files, move |path| Ok(Lines { path: path.into(), from: Some(open(path, compression)?) }))
     }
 
-    /// The records of files of records of `record_bytes`, between `header_bytes` and `footer_bytes` that are passed over. As
-    /// `tf.data.FixedLengthRecordDataset`.
+    /// Creates a dataset of the fixed-length records of files. `layout` is the size of the records and of the header and footer, which are
+    /// skipped. Equivalent of `tf.data.FixedLengthRecordDataset`.
     ///
-    /// A file that cannot be read, is damaged where it is compressed, or has no whole number of records is an error in its place.
+    /// An error takes the place of a file that cannot be read, is compressed and damaged, or does not contain a whole number of records.
     pub fn fixed_length_records(files: &[impl AsRef<Path>], layout: FixedLength, compression: Compression) -> Dataset<Bytes> {
         of_files("fixed_length_records", files, move |path| FixedRecords::open(path, layout, compression))
     }
@@ -81,7 +83,7 @@ impl Dataset<Bytes> {
 
 struct Lines {
     path: PathBuf,
-    /// None once it is over.
+    /// `None` after the end.
     from: Option<Box<dyn BufRead + Send>>,
 }
 
@@ -96,7 +98,7 @@ impl Iterator for Lines {
                 if line.contains(&b'\r') {
                     line.retain(|byte| *byte != b'\r');
                 }
-                // The file ends here, with nothing or with `\r` alone.
+                // The file ends here, without further bytes or with only `\r`.
                 if !ended && line.is_empty() {
                     self.from = None;
                     return None;
@@ -111,25 +113,25 @@ impl Iterator for Lines {
     }
 }
 
-/// What a file of records of one length is made of.
+/// Layout of a file of fixed-length records.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct FixedLength {
-    /// The bytes of a record, at least 1.
+    /// Size of a record in bytes, at least 1.
     pub record_bytes: usize,
-    /// Bytes before the first record.
+    /// Number of bytes before the first record.
     pub header_bytes: usize,
-    /// Bytes after the last record.
+    /// Number of bytes after the last record.
     pub footer_bytes: usize,
 }
 
 impl FixedLength {
-    /// FixedRecords of so many bytes, with nothing around them.
+    /// Creates a layout with records of `record_bytes` bytes, without header and footer.
     pub fn new(record_bytes: usize) -> FixedLength {
         FixedLength { record_bytes, header_bytes: 0, footer_bytes: 0 }
     }
 }
 
-/// The records of a file, of which so many bytes are left.
+/// Iterator over the records of a file. `left` is the number of bytes of the remaining records.
 struct FixedRecords {
     path: PathBuf,
     from: Box<dyn BufRead + Send>,
@@ -144,7 +146,7 @@ impl FixedRecords {
         let mut from = open(path, compression)?;
         let size = match compression {
             Compression::None => std::fs::metadata(path).map_err(failed)?.len(),
-            // How much it is only decompressing tells.
+            // The size of the content is known only after decompression.
             _ => io::copy(&mut open(path, compression)?, &mut io::sink()).map_err(failed)?,
         };
         let body = size.checked_sub(header_bytes as u64).and_then(|rest| rest.checked_sub(footer_bytes as u64));
@@ -210,7 +212,7 @@ mod tests {
         assert!(matches!(&all(Dataset::text_lines(&[cut], Compression::Zlib))[..], [.., Err(_)]));
     }
 
-    /// The lines are TensorFlow 2.21's of the same bytes.
+    /// The expected lines come from TensorFlow 2.21, for the same bytes.
     #[test]
     fn lines_lose_every_carriage_return() {
         let folder = tempfile::tempdir().unwrap();

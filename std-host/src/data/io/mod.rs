@@ -1,4 +1,5 @@
-//! Files: read and written whole, found by patterns, and as datasets of lines, records and rows. As `tf.io` and `tf.data`.
+//! File input and output, equivalent to parts of `tf.io` and `tf.data`: whole files, file name patterns, and datasets of lines, records and
+//! rows.
 
 #[cfg(feature = "csv")]
 mod csv;

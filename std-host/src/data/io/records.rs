@@ -1,14 +1,14 @@
-//! Record files as a dataset.
+//! Datasets of TFRecord files.
 
 use crate::data::dataset::{Dataset, Interleave};
 use crate::formats::tfrecord::RecordFiles;
 use bytes::Bytes;
 
 impl RecordFiles {
-    /// The records as a dataset: TensorFlow's `TFRecordDataset`. The files are opened when somebody goes through it.
+    /// Creates a dataset of the records. Equivalent of TensorFlow's `TFRecordDataset`. The files are opened when the dataset is iterated.
     ///
-    /// Compressed files that take turns are inflated on a thread each. Others are read where they are asked for, which is faster than
-    /// handing records from thread to thread; [`Dataset::prefetch`] reads ahead.
+    /// If compressed files are read in turns, each is decompressed on its own thread. Other files are read on the consumer's thread, which
+    /// is faster than passing records between threads. [`Dataset::prefetch`] reads ahead.
     ///
     /// ```
     /// use gradlet::io::tfrecord::{Compression, RecordFiles, RecordWriter};

@@ -1,4 +1,4 @@
-//! The values of a feature, over a batch.
+//! Values of a feature of all Examples of a batch.
 
 use super::AsRecord;
 use super::spec::FeatureType;
@@ -41,9 +41,10 @@ impl List {
         }
     }
 
-    /// Appends what is in a list of this type: a `BytesList`, `FloatList` or `Int64List` of `record`. None where it is malformed.
+    /// Appends the values of a serialized list of this type: a `BytesList`, `FloatList` or `Int64List` of `record`. Returns `None` if it is
+    /// malformed.
     ///
-    /// Numbers are packed or not, but not both; what follows packed ones is not looked at.
+    /// Numbers are either all packed or all unpacked. Bytes that follow packed numbers are ignored.
     #[inline]
     pub fn append(&mut self, mut list: Wire<'_>, record: &impl AsRecord) -> Option<()> {
         let packed = list.peek() == Some(delimited(1));
@@ -80,7 +81,7 @@ impl List {
         Some(())
     }
 
-    /// Appends the values of a feature, which are of this type.
+    /// Appends the values of a feature of this type.
     pub fn extend(&mut self, kind: &Kind) {
         match (self, kind) {
             (List::Strings(values), Kind::BytesList(list)) => values.extend_from_slice(&list.value),
@@ -90,7 +91,8 @@ impl List {
         }
     }
 
-    /// Parts of this list, which end at `ends`, each filled up to `length` values with the only value of `padding`, or 0 or "".
+    /// Splits the list into rows that end at `ends`, and pads each row to `length` values. The padding is the only value of `padding`, or 0
+    /// or the empty string.
     pub fn padded(&self, ends: &[usize], length: usize, padding: Option<&Kind>) -> List {
         fn pad<T: Clone>(values: &[T], ends: &[usize], length: usize, padding: &T) -> Vec<T> {
             let mut padded = Vec::with_capacity(ends.len() * length);
@@ -114,7 +116,7 @@ impl List {
         }
     }
 
-    /// The values in a shape.
+    /// Returns the values in the shape `dims`.
     pub fn into_values(self, device: &Device, dims: &[u32]) -> Result<Values> {
         Ok(match self {
             List::Strings(values) => Strings::new(values, dims)?.into(),

@@ -1,4 +1,4 @@
-//! Examples as messages: made, written, read whole.
+//! Examples as messages that are created, written and read as a whole.
 
 use super::spec::FeatureType;
 use crate::formats::proto::feature::Kind;
@@ -11,7 +11,7 @@ use std::cmp::Ordering;
 use std::collections::BTreeMap;
 
 impl Example {
-    /// An Example without features.
+    /// Creates an Example without features.
     ///
     /// ```
     /// use gradlet::io::example::Example;
@@ -24,35 +24,34 @@ impl Example {
         Example { features: Some(Features::default()) }
     }
 
-    /// The same with one feature more, or another one of this name.
+    /// Adds a feature, or replaces the one with this name.
     pub fn with(mut self, name: impl Into<String>, feature: impl Into<Feature>) -> Example {
         self.features.get_or_insert_default().feature.insert(name.into(), feature.into());
         self
     }
 
-    /// The feature of this name.
+    /// Returns the feature with this name.
     pub fn feature(&self, name: &str) -> Option<&Feature> {
         self.features.as_ref()?.feature.get(name)
     }
 
-    /// The message as TensorFlow writes it: the same features give the same bytes.
+    /// Serializes the message. Equal features result in equal bytes, which are identical to TensorFlow's.
     ///
-    /// These bytes, unlike those of [`Message::encode`], have every name and feature in them, also empty ones: TensorFlow's
-    /// parser asks for that.
+    /// Unlike the bytes of [`Message::encode`], they contain every name and feature, also empty ones. TensorFlow's parser requires that.
     pub fn to_bytes(&self) -> Bytes {
         let mut bytes = Vec::new();
         self.features.iter().for_each(|features| put_map(&mut bytes, 1, &features.feature, Feature::encode_to_vec));
         bytes.into()
     }
 
-    /// Reads a message. Its strings share the record's memory. Fails where it is none.
+    /// Parses a message. Its strings share the memory of `record`. Fails if the bytes are not an Example.
     pub fn from_bytes(record: impl Into<Bytes>) -> Result<Example> {
         Example::decode(record.into()).map_err(|error| Error::message(format!("this is not an Example: {error}")))
     }
 }
 
 impl SequenceExample {
-    /// A SequenceExample without features.
+    /// Creates a SequenceExample without features.
     ///
     /// ```
     /// use gradlet::io::example::SequenceExample;
@@ -64,20 +63,20 @@ impl SequenceExample {
         SequenceExample::default()
     }
 
-    /// The same with one feature of the whole more, or another one of this name.
+    /// Adds a context feature, which belongs to the whole sequence, or replaces the one with this name.
     pub fn with_context(mut self, name: impl Into<String>, feature: impl Into<Feature>) -> SequenceExample {
         self.context.get_or_insert_default().feature.insert(name.into(), feature.into());
         self
     }
 
-    /// The same with a feature for every step more, or others of this name.
+    /// Adds a feature list, with one feature for each step of the sequence, or replaces the one with this name.
     pub fn with_steps(mut self, name: impl Into<String>, steps: impl IntoIterator<Item = impl Into<Feature>>) -> SequenceExample {
         let feature = steps.into_iter().map(Into::into).collect();
         self.feature_lists.get_or_insert_default().feature_list.insert(name.into(), FeatureList { feature });
         self
     }
 
-    /// The message as TensorFlow writes it. See [`Example::to_bytes`].
+    /// Serializes the message like TensorFlow. See [`Example::to_bytes`].
     pub fn to_bytes(&self) -> Bytes {
         let mut bytes = Vec::new();
         self.context.iter().for_each(|context| put_map(&mut bytes, 1, &context.feature, Feature::encode_to_vec));
@@ -87,13 +86,13 @@ impl SequenceExample {
         bytes.into()
     }
 
-    /// Reads a message. Its strings share the record's memory. Fails where it is none.
+    /// Parses a message. Its strings share the memory of `record`. Fails if the bytes are not a SequenceExample.
     pub fn from_bytes(record: impl Into<Bytes>) -> Result<SequenceExample> {
         SequenceExample::decode(record.into()).map_err(|error| Error::message(format!("this is not a SequenceExample: {error}")))
     }
 }
 
-/// Appends a message with one field, which is a map, as field `number`.
+/// Appends field `number`: a message whose only field is a map.
 fn put_map<T>(bytes: &mut Vec<u8>, number: u8, map: &BTreeMap<String, T>, encode: fn(&T) -> Vec<u8>) {
     let mut message = Vec::new();
     let mut entries: Vec<(&String, &T)> = map.iter().collect();
@@ -109,8 +108,7 @@ fn put_map<T>(bytes: &mut Vec<u8>, number: u8, map: &BTreeMap<String, T>, encode
     put_field(bytes, number, &message);
 }
 
-/// The order in which TensorFlow's Python writes names: that of their bytes, but a name that goes on where another ends comes
-/// before it.
+/// Compares names in the order of TensorFlow's Python code. They are ordered by their bytes, but a longer name comes before its own prefix.
 fn order(one: &[u8], other: &[u8]) -> Ordering {
     let common = one.len().min(other.len());
     one[..common].cmp(&other[..common]).then(other.len().cmp(&one.len()))
@@ -123,22 +121,22 @@ fn put_field(bytes: &mut Vec<u8>, number: u8, value: &[u8]) {
 }
 
 impl Feature {
-    /// The strings, if it has a list of them.
+    /// Returns the strings, if the feature has a list of strings.
     pub fn strings(&self) -> Option<&[Bytes]> {
         if let Some(Kind::BytesList(list)) = &self.kind { Some(&list.value) } else { None }
     }
 
-    /// The floats, if it has a list of them.
+    /// Returns the floats, if the feature has a list of floats.
     pub fn f32s(&self) -> Option<&[f32]> {
         if let Some(Kind::FloatList(list)) = &self.kind { Some(&list.value) } else { None }
     }
 
-    /// The integers, if it has a list of them.
+    /// Returns the integers, if the feature has a list of integers.
     pub fn i64s(&self) -> Option<&[i64]> {
         if let Some(Kind::Int64List(list)) = &self.kind { Some(&list.value) } else { None }
     }
 
-    /// What its list holds, and how many of them; nothing where it has no list.
+    /// Returns the type of the list and the number of its values, or `None` if the feature has no list.
     pub fn list(&self) -> Option<(FeatureType, usize)> {
         Some(match self.kind.as_ref()? {
             Kind::BytesList(list) => (FeatureType::Strings, list.value.len()),
@@ -170,7 +168,7 @@ impl From<Vec<Bytes>> for Feature {
     }
 }
 
-/// Conversions: the type, and how a value of it becomes a feature.
+/// Implements conversions to a feature. Each line is a type and the expression that converts a value of it.
 macro_rules! features {
     ($($(const $n:ident:)? $ty:ty, $value:ident => $feature:expr;)*) => {$(
         impl$(<const $n: usize>)? From<$ty> for Feature {

@@ -1,7 +1,7 @@
-//! `Example` and `SequenceExample`: what the records of TensorFlow's training sets hold.
+//! `Example` and `SequenceExample`, TensorFlow's messages for the records of training data.
 //!
-//! [`Example`] and [`SequenceExample`] are made, written and read whole. [`parse_example`] and its sisters give tensors of the
-//! features that [`Features`] name, straight from the bytes.
+//! [`Example`] and [`SequenceExample`] can be created, written and read as a whole. [`parse_example`] and the other parsers read the
+//! features that [`Features`] selects into tensors, directly from the bytes.
 
 mod lists;
 mod message;
@@ -22,9 +22,9 @@ pub use spec::{FeatureSpec, FeatureType, Features, FixedLenFeature, FixedLenSequ
 use bytes::Bytes;
 use gradlet_core::Error;
 
-/// The bytes of a serialized message. Of [`Bytes`], parts are shared; of all others they are copied.
+/// Bytes of a serialized message. Parts of [`Bytes`] share its memory; parts of other types are copied.
 pub trait AsRecord: AsRef<[u8]> {
-    /// A part of the bytes, on its own.
+    /// Returns a part of the bytes as [`Bytes`], which share their memory or are a copy.
     fn share(&self, part: &[u8]) -> Bytes;
 }
 
@@ -45,7 +45,7 @@ macro_rules! copied {
 }
 copied!(Vec<u8>, &[u8]);
 
-/// The error of a record that is no message, with how it begins.
+/// Returns the error for a record that is not a valid message. It shows the first bytes of the record.
 fn could_not_parse(record: &[u8]) -> Error {
     let shown = String::from_utf8_lossy(&record[..record.len().min(100)]);
     let more = if record.len() > 100 { "…" } else { "" };

@@ -1,4 +1,4 @@
-//! Examples, parsed without making the message.
+//! Parser of serialized Examples that does not create the message.
 
 use super::lists::List;
 use super::parsed::{Parsed, ParsedFeatures};
@@ -11,12 +11,13 @@ use crate::values::ragged::RaggedTensor;
 use crate::values::sparse::SparseTensor;
 use gradlet_core::{Device, Error, Result, Shape, Tensor};
 
-/// Parses a batch of serialized Examples into a value for each of `features`, with the batch as its first dimension.
+/// Parses a batch of serialized Examples. The result has a value for each of `features`, with the batch as its first dimension.
 ///
-/// Records that are [`Bytes`](bytes::Bytes) are not copied: strings share their memory. The rules are those of TensorFlow's
-/// `tf.io.parse_example`: of several features of one name the last one counts, and of several lists in a feature the first.
+/// Records of type [`Bytes`](bytes::Bytes) are not copied: strings share their memory. The rules are those of TensorFlow's
+/// `tf.io.parse_example`. If several features have the same name, the last one counts. If a feature has several lists, the first one
+/// counts.
 ///
-/// Fails where a record is no Example, a feature has a list of another type or size than asked for, or one without a default
+/// Fails if a record is not an Example, if a feature has a list of another type or size than requested, or if a feature without a default
 /// is missing.
 ///
 /// ```
@@ -30,13 +31,14 @@ use gradlet_core::{Device, Error, Result, Shape, Tensor};
 /// assert_eq!(batch.sparse("words")?.dense_shape().dims(), [2, 2]);
 /// # Ok::<(), gradlet::Error>(())
 /// ```
+#[doc(alias = "tf.io.parse_example")]
 pub fn parse_example<R: AsRecord>(records: &[R], features: &Features) -> Result<ParsedFeatures> {
     parse(records, features, Mode::Batch)
 }
 
-/// Parses one serialized Example, as [`parse_example`] does a batch, into values without a dimension for the batch.
+/// Parses one serialized Example, like [`parse_example`], but without a batch dimension.
 ///
-/// Sparse tensors have one dimension, and a ragged feature is a dense tensor of one.
+/// Sparse tensors have rank 1. A ragged feature becomes a dense tensor of rank 1.
 pub fn parse_single_example<R: AsRecord>(record: &R, features: &Features) -> Result<ParsedFeatures> {
     parse(std::slice::from_ref(record), features, Mode::Single)
 }
@@ -54,7 +56,7 @@ fn parse<R: AsRecord>(records: &[R], features: &Features, mode: Mode) -> Result<
     for (index, record) in records.iter().enumerate() {
         entries.clear();
         read_example(record.as_ref(), &mut entries).ok_or_else(|| could_not_parse(record.as_ref()))?;
-        // Of several features of one name, the last one counts.
+        // If several features have the same name, the last one counts.
         for &(name, feature) in entries.iter().rev() {
             if let Ok(at) = columns.binary_search_by(|column| column.name.as_bytes().cmp(name)) {
                 columns[at].feature(index, feature, record)?;
@@ -67,13 +69,13 @@ fn parse<R: AsRecord>(records: &[R], features: &Features, mode: Mode) -> Result<
     Ok(ParsedFeatures(named.collect::<Result<_>>()?))
 }
 
-/// Looks at every record once, so that those that were shuffled come from memory at the same time, not one after the other.
+/// Reads a byte at both ends of every record, so that the cache misses of shuffled records overlap instead of following each other.
 fn fetch<R: AsRecord>(records: &[R]) {
     let ends = |record: &R| Some(record.as_ref().first()? ^ record.as_ref().last()?);
     std::hint::black_box(records.iter().filter_map(ends).fold(0, u8::wrapping_add));
 }
 
-/// The names and the features of an Example.
+/// Reads the names and features of an Example.
 fn read_example<'a>(record: &'a [u8], entries: &mut Vec<(&'a [u8], Wire<'a>)>) -> Option<()> {
     let mut example = Wire::new(record);
     while !example.at_end() {
@@ -104,18 +106,18 @@ fn read_features<'a>(mut features: Wire<'a>, entries: &mut Vec<(&'a [u8], Wire<'
     Some(())
 }
 
-/// A feature over the batch.
+/// Feature of all Examples of a batch.
 struct Column<'a> {
     name: &'a str,
     spec: &'a FeatureSpec,
     mode: Mode,
     batch: usize,
-    /// The shape of a row, and how many values it has.
+    /// Shape of a row. `row_size` is its number of elements.
     row: Shape,
     row_size: usize,
     default: Option<&'a Kind>,
     list: List,
-    /// Where each Example's values end.
+    /// End of each Example's values in `list`.
     ends: Vec<usize>,
     seen: bool,
 }
@@ -130,7 +132,7 @@ impl<'a> Column<'a> {
             )));
         }
         let default = spec.default(name, if fixed { row_size } else { 1 })?;
-        // A row that is absent costs its default; one that is claimed, but not there, nothing.
+        // Absent features need memory for their default values. Features that a record merely claims need none.
         let list = List::new(spec.feature_type(), if fixed { batch.saturating_mul(row_size).min(1 << 20) } else { batch });
         Ok(Column { name, spec, mode, batch, row, row_size, default, list, ends: Vec::new(), seen: false })
     }
@@ -146,7 +148,7 @@ impl<'a> Column<'a> {
         })
     }
 
-    /// Reads the feature of the Example at `index`, if none of this name came after it.
+    /// Reads a feature of the Example at `index`, unless a later feature with the same name was read.
     #[inline]
     fn feature(&mut self, index: usize, mut feature: Wire<'_>, record: &impl AsRecord) -> Result<()> {
         let found = match feature.peek() {
@@ -154,7 +156,7 @@ impl<'a> Column<'a> {
             Some(key) => Some(feature_type(key).ok_or_else(|| self.wrong(index, "Unsupported datatype.".into()))?),
         };
         let Some(found) = found else {
-            // A feature without a list hides an earlier one in a sparse or ragged feature of a batch only.
+            // A feature without a list hides an earlier one only in a batch, and only if it is sparse or ragged.
             self.seen |= self.mode == Mode::Batch && matches!(self.spec, FeatureSpec::VarLen(_) | FeatureSpec::Ragged(_));
             return Ok(());
         };
@@ -187,7 +189,7 @@ impl<'a> Column<'a> {
         self.wrong(index, format!("Can't parse serialized Example{detail}."))
     }
 
-    /// Checks that an Example may have `count` values.
+    /// Checks that the feature of an Example may have `count` values.
     #[inline]
     fn check(&self, index: usize, count: usize) -> Result<()> {
         let (row_size, row, strings) = (self.row_size, self.row, self.list.feature_type() == FeatureType::Strings);
@@ -219,7 +221,7 @@ impl<'a> Column<'a> {
         })
     }
 
-    /// The Example has no more features.
+    /// Ends an Example, after all of its features were read.
     #[inline]
     fn end(&mut self) -> Result<()> {
         let seen = std::mem::take(&mut self.seen);
@@ -256,14 +258,14 @@ impl<'a> Column<'a> {
         }
     }
 
-    /// The dimensions of the result: the batch, if there is one, `more`, those of a row.
+    /// Returns the dimensions of the result: the batch, if there is one, then `more`, then those of a row.
     fn dims(&self, more: &[usize]) -> Result<Vec<u32>> {
         let batch = if self.mode == Mode::Batch { &[self.batch][..] } else { &[] };
         let outer = batch.iter().chain(more).map(|&dim| u32::try_from(dim).map_err(|_| Error::TooLarge));
         outer.chain(self.row.dims().iter().map(|&dim| Ok(dim))).collect()
     }
 
-    /// How many values each Example has.
+    /// Returns the number of values of each Example.
     fn counts(&self) -> impl Iterator<Item = usize> {
         self.ends.iter().scan(0, |begin, &end| Some(end - std::mem::replace(begin, end)))
     }
@@ -291,19 +293,19 @@ impl<'a> Column<'a> {
     }
 }
 
-/// The values, in one dimension.
+/// Returns the values as a vector.
 pub(super) fn vector(list: List, device: &Device) -> Result<Values> {
     let count = u32::try_from(list.len()).map_err(|_| Error::TooLarge)?;
     list.into_values(device, &[count])
 }
 
-/// The shape of any number of rows, as TensorFlow writes it.
+/// Formats the shape of an unknown number of rows like TensorFlow.
 pub(super) fn open(row: &Shape) -> String {
     let dims: String = row.dims().iter().map(|dim| format!(",{dim}")).collect();
     format!("[?{dims}]")
 }
 
-/// The key before the list of a feature.
+/// Returns the key that precedes the list of a feature.
 pub(super) fn feature_key(feature_type: FeatureType) -> u8 {
     delimited(match feature_type {
         FeatureType::Strings => 1,

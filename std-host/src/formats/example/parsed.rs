@@ -1,4 +1,4 @@
-//! What a parser gives.
+//! Results of the parsers.
 
 use crate::values::Values;
 use crate::values::ragged::RaggedTensor;
@@ -7,16 +7,16 @@ use crate::values::strings::Strings;
 use gradlet_core::{Error, Result, Tensor};
 use std::collections::BTreeMap;
 
-/// The value of a feature.
+/// Value of a parsed feature.
 #[derive(Clone, Debug)]
 pub enum Parsed {
-    /// Numbers.
+    /// Tensor of numbers.
     Tensor(Tensor),
     /// Strings.
     Strings(Strings),
-    /// The values that are there, each with its index.
+    /// Sparse tensor of the existing values.
     Sparse(SparseTensor),
-    /// Rows of different lengths.
+    /// Ragged tensor of rows of different lengths.
     Ragged(RaggedTensor),
 }
 
@@ -40,7 +40,7 @@ impl From<Values> for Parsed {
     }
 }
 
-/// The values of features, by name.
+/// Values of parsed features, by name.
 #[derive(Clone, Debug, Default)]
 pub struct ParsedFeatures(pub(super) BTreeMap<String, Parsed>);
 
@@ -57,24 +57,24 @@ macro_rules! accessors {
 }
 
 impl ParsedFeatures {
-    /// The value of the feature `name`. Fails where it was not asked for.
+    /// Returns the value of the feature `name`. Fails if it was not requested.
     pub fn get(&self, name: &str) -> Result<&Parsed> {
         let names = || self.0.keys().map(|name| format!("{name:?}")).collect::<Vec<_>>().join(", ");
         self.0.get(name).ok_or_else(|| Error::message(format!("there is no feature {name:?}; there are {}", names())))
     }
 
     accessors! {
-        /// The numbers of the feature `name`. Fails where it was not asked for, or is something else.
+        /// Returns the numbers of the feature `name`. Fails if it was not requested, or is of another kind.
         tensor Tensor Tensor, "a tensor";
-        /// The strings of the feature `name`. Fails where it was not asked for, or is something else.
+        /// Returns the strings of the feature `name`. Fails if it was not requested, or is of another kind.
         strings Strings Strings, "strings";
-        /// The sparse tensor of the feature `name`. Fails where it was not asked for, or is something else.
+        /// Returns the sparse tensor of the feature `name`. Fails if it was not requested, or is of another kind.
         sparse Sparse SparseTensor, "a sparse tensor";
-        /// The ragged tensor of the feature `name`. Fails where it was not asked for, or is something else.
+        /// Returns the ragged tensor of the feature `name`. Fails if it was not requested, or is of another kind.
         ragged Ragged RaggedTensor, "a ragged tensor";
     }
 
-    /// Names and values.
+    /// Returns the names and values.
     pub fn into_map(self) -> BTreeMap<String, Parsed> {
         self.0
     }

@@ -1,4 +1,4 @@
-//! SequenceExamples, parsed without making the message.
+//! Parser of serialized SequenceExamples that does not create the message.
 
 use super::AsRecord;
 use super::lists::List;
@@ -11,21 +11,23 @@ use crate::values::sparse::SparseTensor;
 use gradlet_core::{Device, Error, Result, Shape, Tensor};
 use std::collections::BTreeMap;
 
-/// The name and the message of each feature that was asked for and is there.
+/// Names and serialized messages of the requested features that the record has.
 type Found<'a> = BTreeMap<&'a str, &'a [u8]>;
 
-/// Parses a serialized SequenceExample: the features of the whole, and those of every step.
+/// Parses a serialized SequenceExample: the context features, which belong to the whole sequence, and the feature lists, which have a
+/// feature for each step.
 ///
-/// `context` has features of fixed and of any length, and ragged ones; their values are as [`parse_single_example`] gives them.
-/// `steps` has [`FixedLenSequenceFeature`]s, which become dense tensors with the steps as their first dimension, and features of any
-/// length, which become sparse tensors of two dimensions or ragged ones. The rules are those of TensorFlow's
-/// `tf.io.parse_single_sequence_example`.
+/// `context` can have [`FixedLenFeature`](super::FixedLenFeature)s, [`VarLenFeature`](super::VarLenFeature)s and
+/// [`RaggedFeature`](super::RaggedFeature)s, with values like those of [`parse_single_example`]. `steps` can have
+/// [`FixedLenSequenceFeature`]s, `VarLenFeature`s and `RaggedFeature`s. They become dense tensors with the steps as their first dimension,
+/// sparse tensors of rank 2, and ragged tensors. The rules are those of TensorFlow's `tf.io.parse_single_sequence_example`.
 ///
-/// Fails where the record is no SequenceExample, a feature has a list of another type or size than asked for, or one that must
-/// be there is missing.
+/// Fails if the record is not a SequenceExample, if a feature has a list of another type or size than requested, or if a required feature
+/// is missing.
 ///
 /// ```
-/// use gradlet::io::example::{FeatureType, Features, FixedLenFeature, FixedLenSequenceFeature, SequenceExample, parse_single_sequence_example};
+/// use gradlet::io::example::{FeatureType, Features, FixedLenFeature, FixedLenSequenceFeature};
+/// use gradlet::io::example::{SequenceExample, parse_single_sequence_example};
 /// let record = SequenceExample::new().with_context("id", 7).with_steps("words", [1i64, 2]).to_bytes();
 /// let context = Features::new().with("id", FixedLenFeature::new(FeatureType::I64, &[]));
 /// let steps = Features::new().with("words", FixedLenSequenceFeature::new(FeatureType::I64, &[]));
@@ -46,7 +48,7 @@ pub fn parse_single_sequence_example<R: AsRecord>(
     let read = read_message(record.as_ref(), (context, &mut of_context), (steps, &mut of_steps));
     read.ok_or_else(|| Error::message("Invalid protocol message input, example id: <unknown>"))?;
     let device = crate::compute::devices::cpu();
-    // Types are judged before sizes.
+    // Types are checked before sizes.
     let context = context.0.iter().map(|(name, spec)| {
         let (source, feature) = (Requested { name, spec, record, device: &device }, of_context.get(name.as_str()).copied());
         Ok((source.context_list(feature.unwrap_or_default())?, source, feature.is_some()))
@@ -81,7 +83,7 @@ fn read_message<'a>(
     Some(())
 }
 
-/// Of several features of one name, the last one counts.
+/// Reads the requested features of a map. If several have the same name, the last one counts.
 fn read_map<'a>(mut map: Wire<'a>, features: &'a Features, found: &mut Found<'a>) -> Option<()> {
     while !map.at_end() {
         let mut entry = map.expect(delimited(1)).then(|| map.message())??;
@@ -97,7 +99,7 @@ fn read_map<'a>(mut map: Wire<'a>, features: &'a Features, found: &mut Found<'a>
     Some(())
 }
 
-/// A feature that was asked for, and what it is read from.
+/// Requested feature, and the record that it is read from.
 struct Requested<'a, R> {
     name: &'a str,
     spec: &'a FeatureSpec,
@@ -106,7 +108,7 @@ struct Requested<'a, R> {
 }
 
 impl<R: AsRecord> Requested<'_, R> {
-    /// Appends the list of a feature, which must be of the type asked for.
+    /// Appends the list of a feature. It must have the requested type.
     fn append(&self, list: &mut List, feature: &mut Wire<'_>) -> Option<()> {
         let key = feature_key(self.spec.feature_type());
         feature.expect(key).then(|| feature.message()).flatten().and_then(|values| list.append(values, self.record))
@@ -117,7 +119,7 @@ impl<R: AsRecord> Requested<'_, R> {
         Error::message(format!("Name: <unknown>, {what}.  Data types don't match. Expected type: {wanted}"))
     }
 
-    /// The values of a feature of the whole.
+    /// Reads the values of a context feature.
     fn context_list(&self, feature: &[u8]) -> Result<List> {
         let mut list = List::new(self.spec.feature_type(), 0);
         if !feature.is_empty() {
@@ -127,7 +129,7 @@ impl<R: AsRecord> Requested<'_, R> {
         Ok(list)
     }
 
-    /// A feature of the whole; `there` says whether the record has it.
+    /// Returns the value of a context feature. `there` is true if the record has the feature.
     fn context(&self, mut list: List, there: bool) -> Result<Parsed> {
         match self.spec {
             FeatureSpec::FixedLen(_) => {
@@ -156,7 +158,7 @@ impl<R: AsRecord> Requested<'_, R> {
         }
     }
 
-    /// The values of a feature of every step, and where each step begins and ends.
+    /// Reads the values of a feature list, and the boundaries of its steps.
     fn step_lists(&self, features: &[u8]) -> Result<(List, Vec<usize>)> {
         let (mut list, mut ends) = (List::new(self.spec.feature_type(), 0), vec![0]);
         let mut steps = Wire::new(features);
@@ -167,7 +169,7 @@ impl<R: AsRecord> Requested<'_, R> {
         Ok((list, ends))
     }
 
-    /// A feature of every step; `there` says whether the record has it.
+    /// Returns the value of a feature list. `there` is true if the record has it.
     fn steps(&self, list: List, ends: &[usize], there: bool) -> Result<Parsed> {
         let counts = ends.windows(2).map(|ends| ends[1] - ends[0]);
         match self.spec {
@@ -228,7 +230,7 @@ impl<R: AsRecord> Requested<'_, R> {
         if feature.at_end() {
             return Ok(());
         }
-        // Where there is no room for values, none may be claimed.
+        // A feature of two bytes has no room for values, so it must not claim any.
         let overstated = matches!(feature.rest(), &[_, count] if count > 0);
         let read = if overstated { None } else { self.append(list, &mut feature) };
         read.ok_or_else(|| self.wrong_type(&format!("Feature list: {}, Index: {index}", self.name)))?;

@@ -1,4 +1,4 @@
-//! What a parser looks for.
+//! Features that a parser reads, with their types and shapes.
 
 use crate::formats::proto::Feature;
 use crate::formats::proto::feature::Kind;
@@ -6,7 +6,7 @@ use gradlet_core::{Error, Result, Shape};
 use std::collections::BTreeMap;
 use std::fmt;
 
-/// What the list of a feature holds. Displays as TensorFlow writes it.
+/// Type of a feature's list. Displays as TensorFlow's name of the type.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum FeatureType {
     /// Byte strings.
@@ -27,7 +27,7 @@ impl fmt::Display for FeatureType {
     }
 }
 
-/// A feature with the same number of values in every Example: a dense tensor, or [`Strings`](crate::tensor::Strings).
+/// Feature with a fixed number of values in every Example. It is parsed to a dense tensor or [`Strings`](crate::tensor::Strings).
 #[derive(Clone, Debug)]
 pub struct FixedLenFeature {
     pub(super) feature_type: FeatureType,
@@ -36,32 +36,32 @@ pub struct FixedLenFeature {
 }
 
 impl FixedLenFeature {
-    /// Values that fill the shape `dims`. Every Example must have them.
+    /// Creates a required feature with the shape `dims`.
     pub fn new(feature_type: FeatureType, dims: &[u32]) -> FixedLenFeature {
         FixedLenFeature { feature_type, dims: dims.into(), default: None }
     }
 
-    /// Takes `values`, which fill the shape, where an Example does not have the feature, or has no list in it. An empty list
-    /// is an error all the same.
+    /// Sets default values, which must fill the shape. They are used if an Example does not have the feature, or if the feature has no
+    /// list. A feature with an empty list is still an error.
     pub fn with_default(self, values: impl Into<Feature>) -> FixedLenFeature {
         FixedLenFeature { default: Some(values.into()), ..self }
     }
 }
 
-/// A feature with any number of values: a [`SparseTensor`](crate::tensor::SparseTensor).
+/// Feature with any number of values. It is parsed to a [`SparseTensor`](crate::tensor::SparseTensor).
 #[derive(Clone, Debug)]
 pub struct VarLenFeature {
     pub(super) feature_type: FeatureType,
 }
 
 impl VarLenFeature {
-    /// Any number of values.
+    /// Creates a feature with any number of values of this type.
     pub fn new(feature_type: FeatureType) -> VarLenFeature {
         VarLenFeature { feature_type }
     }
 }
 
-/// A feature with any number of rows of the same shape: a dense tensor, in a batch padded to the longest Example.
+/// Feature with any number of rows of the same shape. It is parsed to a dense tensor, which in a batch is padded to the longest Example.
 #[derive(Clone, Debug)]
 pub struct FixedLenSequenceFeature {
     pub(super) feature_type: FeatureType,
@@ -71,39 +71,40 @@ pub struct FixedLenSequenceFeature {
 }
 
 impl FixedLenSequenceFeature {
-    /// Rows of the shape `dims`. As a feature of a sequence it must be there.
+    /// Creates a feature with rows of the shape `dims`. In a sequence it is required.
     pub fn new(feature_type: FeatureType, dims: &[u32]) -> FixedLenSequenceFeature {
         FixedLenSequenceFeature { feature_type, dims: dims.into(), allow_missing: false, default: None }
     }
 
-    /// Takes no rows where the feature is missing. An Example's feature must be allowed to be.
+    /// If true, a missing feature has no rows. Features of an Example need this setting.
     pub fn allow_missing(self, allow_missing: bool) -> FixedLenSequenceFeature {
         FixedLenSequenceFeature { allow_missing, ..self }
     }
 
-    /// What a batch is padded with, instead of 0 or the empty string: one value.
+    /// Sets the value that pads a batch, instead of 0 or the empty string.
     pub fn with_default(self, value: impl Into<Feature>) -> FixedLenSequenceFeature {
         FixedLenSequenceFeature { default: Some(value.into()), ..self }
     }
 }
 
-/// A feature with any number of values: a [`RaggedTensor`](crate::tensor::RaggedTensor) of a batch, a dense tensor of one Example.
+/// Feature with any number of values. A batch is parsed to a [`RaggedTensor`](crate::tensor::RaggedTensor), and a single Example to a dense
+/// tensor.
 #[derive(Clone, Debug)]
 pub struct RaggedFeature {
     pub(super) feature_type: FeatureType,
 }
 
 impl RaggedFeature {
-    /// Any number of values.
+    /// Creates a feature with any number of values of this type.
     pub fn new(feature_type: FeatureType) -> RaggedFeature {
         RaggedFeature { feature_type }
     }
 }
 
-/// How a feature is to be read.
+/// Way of parsing a feature.
 #[derive(Clone, Debug)]
 pub enum FeatureSpec {
-    /// The same number of values everywhere.
+    /// Fixed number of values.
     FixedLen(FixedLenFeature),
     /// Any number of values, as a sparse tensor.
     VarLen(VarLenFeature),
@@ -125,7 +126,7 @@ macro_rules! specs {
 specs!(FixedLenFeature FixedLen, VarLenFeature VarLen, FixedLenSequenceFeature FixedLenSequence, RaggedFeature Ragged);
 
 impl FeatureSpec {
-    /// What its lists hold.
+    /// Returns the type of the feature's lists.
     pub fn feature_type(&self) -> FeatureType {
         match self {
             FeatureSpec::FixedLen(feature) => feature.feature_type,
@@ -135,7 +136,7 @@ impl FeatureSpec {
         }
     }
 
-    /// The shape of a row, and how many values it has: a scalar for what has no shape.
+    /// Returns the shape of a row and its number of elements. Features without a shape have scalar rows.
     pub(super) fn row(&self) -> Result<(Shape, usize)> {
         let dims = match self {
             FeatureSpec::FixedLen(feature) => &feature.dims[..],
@@ -146,7 +147,7 @@ impl FeatureSpec {
         Ok((shape, shape.elements().ok_or(Error::TooLarge)? as usize))
     }
 
-    /// The default, which must be of the type of the list, and have `wanted` values.
+    /// Returns the default. It must have the type of the feature, and `wanted` values.
     pub(super) fn default(&self, name: &str, wanted: usize) -> Result<Option<&Kind>> {
         let feature = match self {
             FeatureSpec::FixedLen(feature) => &feature.default,
@@ -157,7 +158,7 @@ impl FeatureSpec {
         let (found, count) = feature.list().ok_or_else(|| Error::message(format!("the default of feature {name:?} has no values")))?;
         let feature_type = self.feature_type();
         if found != feature_type {
-            return Err(Error::message(format!("the default of feature {name:?} is {found}, and the feature {feature_type}")));
+            return Err(Error::message(format!("the default of feature {name:?} is {found}, but the feature is {feature_type}")));
         }
         if count != wanted {
             let text = format!(
@@ -169,7 +170,7 @@ impl FeatureSpec {
     }
 }
 
-/// The features that a parser looks for, by name; it passes over all others.
+/// Features that a parser reads, by name. It skips all others.
 ///
 /// ```
 /// use gradlet::io::example::{FeatureType, Features, FixedLenFeature, VarLenFeature};
@@ -183,12 +184,12 @@ impl FeatureSpec {
 pub struct Features(pub(super) BTreeMap<String, FeatureSpec>);
 
 impl Features {
-    /// No features.
+    /// Creates an empty set of features.
     pub fn new() -> Features {
         Features::default()
     }
 
-    /// These and one more.
+    /// Adds a feature, or replaces the one with this name.
     pub fn with(mut self, name: impl Into<String>, feature: impl Into<FeatureSpec>) -> Features {
         self.0.insert(name.into(), feature.into());
         self

@@ -1,4 +1,4 @@
-//! What the golden cases do not show.
+//! Tests of properties that the golden cases do not cover.
 
 use super::*;
 

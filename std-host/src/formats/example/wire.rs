@@ -1,18 +1,18 @@
-//! Protobuf's wire format, read as TensorFlow's parser of Examples reads it.
+//! Reader for Protobuf's wire format, with the behaviour of TensorFlow's parser of Examples.
 //!
-//! It is more patient than the format asks for: a message that claims more bytes than there are ends where they end, and a
-//! length keeps its low 32 bits only. Strings and floats must be there as claimed.
+//! It accepts more than the format allows. A message that claims more bytes than exist ends at the end of the bytes, and only the low 32
+//! bits of a length count. Strings and floats must have their full length.
 
-/// The key of field `number` for what is led by its length: messages, strings, packed numbers.
+/// Key of a length-delimited field with this number: a message, a string or packed numbers.
 pub(super) const fn delimited(number: u8) -> u8 {
     number << 3 | 2
 }
-/// The key of field 1 as a varint.
+/// Key of field 1 as a varint.
 pub(super) const VARINT: u8 = 1 << 3;
-/// The key of field 1 as four bytes.
+/// Key of field 1 as four bytes.
 pub(super) const FIXED32: u8 = 1 << 3 | 5;
 
-/// What is left of a message.
+/// Unread bytes of a message.
 #[derive(Clone, Copy)]
 pub(super) struct Wire<'a>(&'a [u8]);
 
@@ -25,17 +25,17 @@ impl<'a> Wire<'a> {
         self.0.is_empty()
     }
 
-    /// What is left.
+    /// Returns the unread bytes.
     pub fn rest(&self) -> &'a [u8] {
         self.0
     }
 
-    /// The next byte, which stays.
+    /// Returns the next byte without consuming it.
     pub fn peek(&self) -> Option<u8> {
         self.0.first().copied()
     }
 
-    /// True, and a byte further, if the next byte is `key`.
+    /// Consumes the next byte if it is `key`, and returns true in that case.
     #[inline]
     pub fn expect(&mut self, key: u8) -> bool {
         let found = self.peek() == Some(key);
@@ -66,7 +66,7 @@ impl<'a> Wire<'a> {
         self.varint().map(|length| length as u32 as usize)
     }
 
-    /// The message that comes next, or what there is of it.
+    /// Reads a nested message. It may be shorter than its length claims.
     #[inline]
     pub fn message(&mut self) -> Option<Wire<'a>> {
         let length = self.length()?;
@@ -75,7 +75,7 @@ impl<'a> Wire<'a> {
         Some(Wire(message))
     }
 
-    /// The string that comes next.
+    /// Reads a string. It must have its full length.
     #[inline]
     pub fn string(&mut self) -> Option<&'a [u8]> {
         let length = self.length()?;
@@ -89,7 +89,7 @@ impl<'a> Wire<'a> {
         Some(taken)
     }
 
-    /// Passes a field that nobody asked for. Groups are not passed.
+    /// Skips an unknown field. Groups are not supported.
     pub fn skip(&mut self) -> Option<()> {
         match self.varint()? & 7 {
             0 => self.varint().map(drop),

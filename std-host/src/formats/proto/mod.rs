@@ -24,7 +24,7 @@ include!("types.rs");
 include!("versions.rs");
 include!("xplane.rs");
 
-/// What the hparams plugin of TensorBoard keeps in its metadata.
+/// Messages in the metadata of TensorBoard's hparams plugin.
 pub mod hparams {
     include!("hparams.rs");
 }

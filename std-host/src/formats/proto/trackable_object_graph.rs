@@ -41,7 +41,7 @@ pub mod trackable_object_graph {
             /// Which of the object's values: a variable has one, "VARIABLE_VALUE".
             #[prost(string, tag = "1")]
             pub name: ::prost::alloc::string::String,
-            /// What a checkpoint by names calls the variable.
+            /// Name of the variable in a checkpoint by names.
             #[prost(string, tag = "2")]
             pub full_name: ::prost::alloc::string::String,
             /// Under which key the value stands.
@@ -59,7 +59,7 @@ pub mod trackable_object_graph {
         }
     }
 }
-/// What saved an object that does not save itself.
+/// The saver of an object that does not save itself.
 #[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
 pub struct RegisteredSaver {
     #[prost(string, tag = "1")]

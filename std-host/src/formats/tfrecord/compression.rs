@@ -1,4 +1,4 @@
-//! How a file is compressed.
+//! Compression of record files.
 
 use super::error::RecordError;
 use super::frame::{HEADER, length};
@@ -7,20 +7,21 @@ use std::fs::File;
 use std::io::Read;
 use std::path::Path;
 
-/// How a file of records is compressed: as a whole, not record by record.
+/// Compression of a file of records. The file is compressed as a whole, not record by record.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub enum Compression {
-    /// Not at all.
+    /// No compression.
     #[default]
     None,
-    /// As gzip does it (RFC 1952); files that were put together of several are read to the end.
+    /// Gzip (RFC 1952). Files of several concatenated streams are read to the end.
     Gzip,
-    /// As zlib does it (RFC 1950).
+    /// Zlib (RFC 1950).
     Zlib,
 }
 
 impl Compression {
-    /// Finds out how the file at `path` is compressed. What is no record is taken as not compressed.
+    /// Detects the compression of the file at `path` from its first bytes. If they are neither a record nor a compressed stream, returns
+    /// [`Compression::None`].
     ///
     /// Fails if the file cannot be read.
     pub fn detect(path: &Path) -> Result<Compression, RecordError> {
@@ -30,19 +31,19 @@ impl Compression {
         Ok(Compression::of(&begin))
     }
 
-    /// How bytes that begin with these are compressed.
+    /// Detects the compression of a file from its first bytes.
     pub(super) fn of(begin: &[u8]) -> Compression {
         match begin {
             _ if begin.first_chunk().is_some_and(|header| length(header, 0).is_ok()) => Compression::None,
             [0x1f, 0x8b, ..] => Compression::Gzip,
-            // Deflate with a window of 32 KiB or less; the two bytes are a multiple of 31.
+            // Deflate with a window of at most 32 KiB. The first two bytes are a multiple of 31.
             &[first, second, ..] if first & 0x0f == 8 && first < 0x80 && u16::from_be_bytes([first, second]) % 31 == 0 => Compression::Zlib,
             _ => Compression::None,
         }
     }
 }
 
-/// TensorFlow's names: `GZIP`, `ZLIB`, and nothing. As there, any other text stands for no compression.
+/// Converts TensorFlow's names: `GZIP`, `ZLIB`, and the empty string. As in TensorFlow, any other text means no compression.
 impl From<&str> for Compression {
     fn from(name: &str) -> Compression {
         match name {
@@ -53,7 +54,7 @@ impl From<&str> for Compression {
     }
 }
 
-/// TensorFlow's name, or `none`.
+/// Displays TensorFlow's name, or `none`.
 impl fmt::Display for Compression {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {

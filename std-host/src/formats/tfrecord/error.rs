@@ -1,4 +1,4 @@
-//! What can be wrong with records.
+//! Errors of record files.
 
 use super::compression::Compression;
 use super::frame::{HEADER, masked_crc32c, stored_crc};
@@ -7,84 +7,82 @@ use std::fmt;
 use std::io;
 use std::path::{Path, PathBuf};
 
-/// An error of a file or stream of records: which file, what is wrong, and where.
+/// Error of a file or stream of records, with the file, the cause and the position.
 ///
-/// `data/a.tfrecord: corrupted record at 56: its 50 bytes make the checksum 0x1dbb5d1e, but 0x1dbb5d1f is stored after them`.
-/// It becomes a [`gradlet_core::Error`] of the same words where `?` needs one.
-#[derive(Debug)]
+/// Example: `data/a.tfrecord: corrupted record at 56: its 50 bytes make the checksum 0x1dbb5d1e, but 0x1dbb5d1f is stored after them`. The
+/// `?` operator converts it to a [`gradlet_core::Error`] with the same text.
 pub struct RecordError(Box<Inner>);
 
-#[derive(Debug)]
 struct Inner {
     path: Option<PathBuf>,
     fault: Fault,
 }
 
-/// What is wrong with a file or stream of records. Offsets count bytes of the uncompressed stream.
+/// Cause of an error of a file or stream of records. Offsets are bytes of the uncompressed stream.
 #[derive(Debug)]
 #[non_exhaustive]
 pub enum Fault {
-    /// The length of the record that begins at `offset` is damaged, or no record begins there.
+    /// The length of the record at `offset` is damaged, or no record begins there.
     Length {
-        /// Where the record begins.
+        /// Start of the record.
         offset: u64,
-        /// The bytes there: a length and its checksum.
+        /// Bytes at that position: a length and its checksum.
         header: [u8; HEADER],
     },
-    /// The data that begins at `offset` is damaged, or its checksum is.
+    /// The data at `offset`, or its checksum, is damaged.
     Data {
-        /// Where the data begins: 12 bytes after the record does.
+        /// Start of the data, 12 bytes after the start of the record.
         offset: u64,
-        /// Its length.
+        /// Length of the data.
         length: u64,
-        /// The checksum that is stored after it.
+        /// Checksum stored after the data.
         stored: u32,
-        /// The checksum that it makes.
+        /// Checksum computed from the data.
         computed: u32,
     },
-    /// The stream ends within the record that begins at `offset`, after its length.
+    /// The stream ends within the record at `offset`, after its length.
     Truncated {
-        /// Where the record begins.
+        /// Start of the record.
         offset: u64,
-        /// The length of its data.
+        /// Length of the data.
         length: u64,
-        /// How many bytes of data and checksum are there.
+        /// Number of existing bytes of data and checksum.
         there: u64,
     },
-    /// The record that begins at `offset` is longer than the reader accepts.
+    /// The record at `offset` is longer than the reader accepts.
     TooLong {
-        /// Where the record begins.
+        /// Start of the record.
         offset: u64,
-        /// The length of its data.
+        /// Length of the data.
         length: u64,
-        /// The longest that is accepted.
+        /// Maximum length that the reader accepts.
         limit: u64,
     },
-    /// The compressed stream is damaged, or is none.
+    /// The compressed stream is damaged, or the file is not compressed in this way.
     Inflate {
-        /// About where in the compressed file.
+        /// Approximate position in the compressed file.
         offset: u64,
-        /// What zlib says.
+        /// Message of zlib.
         text: String,
-        /// How the file was to be inflated.
+        /// Compression that the reader expects.
         compression: Compression,
-        /// How it begins.
+        /// Compression that the first bytes of the file indicate.
         begins: Compression,
     },
-    /// What the operating system said.
+    /// Error of the operating system.
     Io(io::Error),
     /// The file could not be written.
     File(FileError),
 }
 
 impl RecordError {
-    /// The same, of the file at `path`.
+    /// Adds the path of the file.
     pub(super) fn of(mut self, path: &Path) -> RecordError {
         self.0.path = Some(path.into());
         self
     }
 
-    /// The same, of the file at `path` if there is one.
+    /// Adds the path of the file, if there is one.
     pub(super) fn maybe_of(self, path: Option<&Path>) -> RecordError {
         match path {
             Some(path) => self.of(path),
@@ -92,12 +90,12 @@ impl RecordError {
         }
     }
 
-    /// What is wrong.
+    /// Returns the cause of the error.
     pub fn fault(&self) -> &Fault {
         &self.0.fault
     }
 
-    /// The file, where the records come from a file or go to one.
+    /// Returns the path of the file, if the records belong to a file.
     pub fn path(&self) -> Option<&Path> {
         match &self.0.fault {
             Fault::File(error) => Some(error.path()),
@@ -105,7 +103,7 @@ impl RecordError {
         }
     }
 
-    /// The byte of the uncompressed stream that TensorFlow names too: where a record begins, or its data.
+    /// Returns the position that TensorFlow also reports: the start of a record or of its data, in bytes of the uncompressed stream.
     pub fn offset(&self) -> Option<u64> {
         match self.0.fault {
             Fault::Length { offset, .. } | Fault::Data { offset, .. } | Fault::Truncated { offset, .. } | Fault::TooLong { offset, .. } => {
@@ -115,8 +113,8 @@ impl RecordError {
         }
     }
 
-    /// True if the content is damaged (TensorFlow's `DataLossError`), false if a file could not be opened, read or written, or has a
-    /// record that is longer than the reader accepts.
+    /// True if the content is damaged (TensorFlow's `DataLossError`). False if a file could not be opened, read or written, or if a record
+    /// is longer than the reader accepts.
     pub fn is_data_loss(&self) -> bool {
         !matches!(self.0.fault, Fault::TooLong { .. } | Fault::Io(_) | Fault::File(_))
     }
@@ -157,7 +155,7 @@ impl fmt::Display for Fault {
                 match Compression::of(header) {
                     _ if *offset > 0 => (),
                     Compression::None => write!(f, "is this a TFRecord file? ")?,
-                    compression => return write!(f, "the file begins as one that is compressed does: read it as {compression}"),
+                    compression => return write!(f, "the file begins like a compressed file: read it as {compression}"),
                 }
                 let (length, stored) = header.split_at(8);
                 let (computed, stored) = (masked_crc32c(length), stored_crc(stored));
@@ -179,19 +177,26 @@ impl fmt::Display for Fault {
             ),
             Fault::TooLong { offset, length, limit } => write!(
                 f,
-                "the record at {offset} has {length} bytes of data, but {limit} are the most that are accepted: max_record_bytes() of \
-                 RecordReader and RecordFiles, and --max-record-bytes of the command, set another limit"
+                "the record at {offset} has {length} bytes of data, which is more than the limit of {limit}: max_record_bytes() of \
+                 RecordReader and RecordFiles, or the option --max-record-bytes, sets another limit"
             ),
             Fault::Inflate { offset, text, compression, begins } => {
                 write!(f, "{compression} data damaged near byte {offset} of the compressed file: {text}")?;
                 match begins {
                     begins if *offset > 0 || begins == compression => Ok(()),
-                    begins => write!(f, "; the file begins as one with compression {begins} does"),
+                    begins => write!(f, "; the file begins like one with compression {begins}"),
                 }
             }
             Fault::Io(error) => error.fmt(f),
             Fault::File(error) => error.fmt(f),
         }
+    }
+}
+
+/// Same text as `Display`, because `main` and `unwrap` print the `Debug` form.
+impl fmt::Debug for RecordError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Display::fmt(self, f)
     }
 }
 

@@ -1,4 +1,4 @@
-//! Records of many files.
+//! Records of several files.
 
 use super::compression::Compression;
 use super::error::RecordError;
@@ -10,9 +10,9 @@ use std::collections::VecDeque;
 use std::fs::File;
 use std::path::{Path, PathBuf};
 
-/// The records of files, after each other or in turns: the order of TensorFlow's `TFRecordDataset`.
+/// Records of several files, one file after the other or in turns. The order is that of TensorFlow's `TFRecordDataset`.
 ///
-/// After damage in a file comes the next file, so whoever passes over errors gets all that can be read.
+/// After damage in a file, reading continues with the next file. A caller that skips errors thus receives all readable records.
 ///
 /// ```
 /// use gradlet::io::tfrecord::{Compression, RecordFiles, RecordWriter};
@@ -41,36 +41,36 @@ pub struct RecordFiles {
 }
 
 impl RecordFiles {
-    /// The records of these files, which are not compressed, after each other.
+    /// Creates an iterable over the records of uncompressed files, one file after the other.
     pub fn new<P: AsRef<Path>>(paths: impl IntoIterator<Item = P>) -> RecordFiles {
         let paths = paths.into_iter().map(|path| path.as_ref().to_path_buf()).collect();
         let compression = Compression::None;
         RecordFiles { paths, compression, buffer_size: BLOCK, turns: 1, mapped: false, limit: MAX_RECORD_BYTES }
     }
 
-    /// All files are compressed so.
+    /// Sets the compression of all files.
     pub fn compression(self, compression: Compression) -> RecordFiles {
         RecordFiles { compression, ..self }
     }
 
-    /// Files are read so many bytes at a time: 256 KiB unless another size is given.
+    /// Sets the number of bytes that are read at a time. The default is 256 KiB.
     pub fn buffer_size(self, buffer_size: usize) -> RecordFiles {
         RecordFiles { buffer_size, ..self }
     }
 
-    /// The bytes of data that a record has at most, [`MAX_RECORD_BYTES`] unless another limit is given. A longer one is an error; in files
-    /// that are [mapped](RecordFiles::memory_mapped), where a record costs no memory, any length is accepted.
+    /// Sets the maximum length of a record's data in bytes. The default is [`MAX_RECORD_BYTES`]. A longer record is an error.
+    /// [Mapped](RecordFiles::memory_mapped) files have no limit, because their records are not copied to memory.
     pub fn max_record_bytes(self, limit: u64) -> RecordFiles {
         RecordFiles { limit, ..self }
     }
 
-    /// Takes a record of each of so many files in turns; when one ends, the next file takes its turns.
+    /// Reads one record of each of `files` files in turn. When a file ends, the next one takes its place.
     pub fn num_parallel_reads(self, files: usize) -> RecordFiles {
         RecordFiles { turns: files.max(1), ..self }
     }
 
-    /// Maps files that are not compressed into memory, and takes the records there without copying them: faster, if the files do not
-    /// change meanwhile. See [`map`](super::map) for what happens if they do. Each record keeps its file mapped.
+    /// Maps uncompressed files into memory, and returns their records without copying them. This is faster, but the files must not change
+    /// meanwhile: see [`map`](super::map). Each record keeps its file mapped.
     pub fn memory_mapped(self) -> RecordFiles {
         RecordFiles { mapped: true, ..self }
     }
@@ -85,22 +85,22 @@ impl RecordFiles {
         })
     }
 
-    /// The files, in the order of their turns.
+    /// Returns the paths of the files, in the order in which they are read.
     pub(crate) fn paths(&self) -> &[PathBuf] {
         &self.paths
     }
 
-    /// How many files take turns.
+    /// Returns the number of files that are read in turns.
     pub(crate) fn turns(&self) -> usize {
         self.turns.min(self.paths.len())
     }
 
-    /// True if threads would help: compressed files take turns.
+    /// True if threads would help: compressed files are read in turns.
     pub(crate) fn inflates_in_turns(&self) -> bool {
         self.compression != Compression::None && self.turns() > 1
     }
 
-    /// The same way of reading, for one file.
+    /// Returns the same settings for a single file.
     pub(crate) fn only(self, path: PathBuf) -> RecordFiles {
         RecordFiles { paths: vec![path], ..self }
     }
@@ -115,7 +115,7 @@ impl IntoIterator for RecordFiles {
     }
 }
 
-/// A file whose turn it can be.
+/// Open file.
 enum Open {
     Read(RecordReader<File>),
     Mapped(Records),
@@ -138,7 +138,7 @@ impl Open {
     }
 }
 
-/// The iterator of [`RecordFiles`].
+/// Iterator of [`RecordFiles`].
 pub struct RecordFilesIter {
     files: RecordFiles,
     waiting: VecDeque<PathBuf>,
@@ -147,7 +147,7 @@ pub struct RecordFilesIter {
 }
 
 impl RecordFilesIter {
-    /// The next item, as `take` has it from the file whose turn it is.
+    /// Returns the next item. `take` reads it from the file whose turn it is.
     fn step<T>(&mut self, take: impl Fn(&mut Open) -> Option<Result<T, RecordError>>) -> Option<Result<T, RecordError>> {
         let mut idle = 0;
         while idle < self.open.len() {
@@ -165,7 +165,7 @@ impl RecordFilesIter {
             if !matches!(item, Some(Ok(_))) {
                 *place = None;
             }
-            // A place whose file has ended is taken by the next file in its next turn.
+            // The next file takes the place of one that has ended, when it is the turn of that place again.
             self.turn = (self.turn + 1) % self.open.len();
             if item.is_some() {
                 return item;
@@ -182,10 +182,10 @@ impl Iterator for RecordFilesIter {
         self.step(Open::next)
     }
 
-    /// Passes over `n` items. Records are checked, but not copied.
+    /// Skips `n` items. Skipped records are checked, but not copied.
     fn nth(&mut self, n: usize) -> Option<Self::Item> {
         for _ in 0..n {
-            // An error is an item, too.
+            // An error also counts as an item.
             let _ = self.step(Open::pass)?;
         }
         self.next()

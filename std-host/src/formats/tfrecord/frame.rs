@@ -1,15 +1,15 @@
-//! What stands around the data of a record.
+//! Framing of a record: the length before the data, and the checksums.
 
 use super::error::Fault;
 
-/// The length and its checksum.
+/// Size of the length and its checksum, in bytes.
 pub const HEADER: usize = 12;
-/// The checksum of the data.
+/// Size of the checksum of the data, in bytes.
 pub const FOOTER: usize = 4;
 
-/// The checksum of TFRecord files: CRC-32C (RFC 3720, B.4), turned by 15 bits, plus `0xa282ead8`.
+/// Computes the checksum of TFRecord files: CRC-32C (RFC 3720, B.4), rotated right by 15 bits, plus `0xa282ead8`.
 ///
-/// So the checksum of bytes that have checksums in them is no special number.
+/// The rotation and the addition keep the checksum effective for data that itself contains checksums.
 ///
 /// ```
 /// assert_eq!(gradlet::io::tfrecord::masked_crc32c(b"123456789"), 3_347_755_237);
@@ -18,12 +18,12 @@ pub fn masked_crc32c(bytes: &[u8]) -> u32 {
     crc32c::crc32c(bytes).rotate_right(15).wrapping_add(0xa282_ead8)
 }
 
-/// A stored checksum: the first 4 of `bytes`.
+/// Returns a stored checksum: the first 4 bytes of `bytes`.
 pub(super) fn stored_crc(bytes: &[u8]) -> u32 {
     bytes.first_chunk().map_or(0, |&bytes| u32::from_le_bytes(bytes))
 }
 
-/// What stands before data of `length` bytes.
+/// Returns the header of a record with `length` bytes of data.
 pub(super) fn header(length: usize) -> [u8; HEADER] {
     let length = (length as u64).to_le_bytes();
     let mut header = [0; HEADER];
@@ -32,7 +32,7 @@ pub(super) fn header(length: usize) -> [u8; HEADER] {
     header
 }
 
-/// The length that the header of the record at `offset` gives, if its checksum is right.
+/// Returns the length in the header of the record at `offset`, if its checksum is correct.
 pub(super) fn length(header: &[u8; HEADER], offset: u64) -> Result<u64, Fault> {
     let (length, stored) = header.split_at(8);
     if masked_crc32c(length) != stored_crc(stored) {
@@ -41,7 +41,7 @@ pub(super) fn length(header: &[u8; HEADER], offset: u64) -> Result<u64, Fault> {
     Ok(length.first_chunk().map_or(0, |&length| u64::from_le_bytes(length)))
 }
 
-/// Checks data that begins at `offset`, by the checksum that follows it in `whole`. Gives the data's length.
+/// Checks the data that begins at `offset` against the checksum that follows it in `whole`. Returns the length of the data.
 pub(super) fn check(whole: &[u8], offset: u64) -> Result<usize, Fault> {
     let length = whole.len().saturating_sub(FOOTER);
     let (data, stored) = whole.split_at(length);

@@ -1,4 +1,4 @@
-//! Records by their numbers.
+//! Random access to records by their number.
 
 use super::error::RecordError;
 use super::frame::{FOOTER, check};
@@ -7,9 +7,10 @@ use bytes::Bytes;
 use std::ops::Range;
 use std::path::{Path, PathBuf};
 
-/// Where each record of a file is, so that any of them can be read.
+/// Positions of the records of a file, for random access.
 ///
-/// The file must not be compressed. The index takes 8 bytes a record, and is made without reading the records' data.
+/// The file must be uncompressed. The index takes 8 bytes per record. To create it, only the lengths of the records are read, not their
+/// data.
 ///
 /// ```
 /// use gradlet::io::tfrecord::{Compression, RecordIndex, RecordWriter};
@@ -27,21 +28,21 @@ use std::path::{Path, PathBuf};
 #[derive(Clone, Debug)]
 pub struct RecordIndex {
     bytes: Bytes,
-    /// Where data begins, for each record, and where that of the next would begin.
+    /// Start of the data of each record, followed by the position where the data of a further record would start.
     starts: Vec<u64>,
     path: Option<PathBuf>,
 }
 
 impl RecordIndex {
-    /// Indexes the file at `path`, which is mapped into memory: see [`map`] for what must not be done to it.
+    /// Indexes the file at `path`, which is mapped into memory. The file must not change meanwhile: see [`map`].
     ///
-    /// Fails if the file cannot be mapped, or at the first record whose length is damaged or that is cut short.
+    /// Fails if the file cannot be mapped, or at the first record that is truncated or has a damaged length.
     pub fn open(path: &Path) -> Result<RecordIndex, RecordError> {
         let index = RecordIndex::new(map(path)?).map_err(|error| error.of(path))?;
         Ok(RecordIndex { path: Some(path.into()), ..index })
     }
 
-    /// Indexes the records in `bytes`. Fails as [`open`](RecordIndex::open) does.
+    /// Indexes the records in `bytes`. Fails like [`open`](RecordIndex::open).
     pub fn new(bytes: Bytes) -> Result<RecordIndex, RecordError> {
         let (mut starts, mut at) = (Vec::new(), 0);
         while let Some(whole) = whole(&bytes, at)? {
@@ -52,7 +53,7 @@ impl RecordIndex {
         Ok(RecordIndex { bytes, starts, path: None })
     }
 
-    /// How many records there are.
+    /// Returns the number of records.
     pub fn len(&self) -> usize {
         self.starts.len() - 1
     }
@@ -62,15 +63,16 @@ impl RecordIndex {
         self.len() == 0
     }
 
-    /// Where the data of record `index` is in the file, or `None` if there is no such record. The record begins 12 bytes before.
+    /// Returns the position of the data of record `index` in the file, or `None` if there is no such record. The record itself begins 12
+    /// bytes earlier.
     pub fn range(&self, index: usize) -> Option<Range<u64>> {
         let (start, next) = (self.starts.get(index)?, self.starts.get(index.checked_add(1)?)?);
         Some(*start..next - (super::frame::HEADER + FOOTER) as u64)
     }
 
-    /// Record `index`, counted from 0, without copying it.
+    /// Returns record `index`, counted from 0, without copying it.
     ///
-    /// Fails if its data is damaged, or if there are not so many.
+    /// Fails if its data is damaged, or if the index is out of range.
     pub fn get(&self, index: usize) -> Result<Bytes, RecordError> {
         let Some(range) = self.range(index) else {
             let text = format!("there is no record {index}: the last is {:?}", self.len().checked_sub(1));

@@ -1,4 +1,4 @@
-//! Inflates a stream in the steps in which TensorFlow does it: so an error is met where it meets one.
+//! Decompression of a stream in the same steps as TensorFlow, so that errors occur at the same position.
 
 use super::BLOCK;
 use super::compression::Compression;
@@ -8,25 +8,26 @@ use std::fs::File;
 use std::io::{self, Read};
 use std::path::{Path, PathBuf};
 
-/// zlib-rs 0.6's message for damage met by its fast loop, which loses the cause. Its slow loop takes three times as long, and keeps it.
+/// Message of zlib-rs 0.6 for damage that its fast loop detects. The fast loop loses the cause. The slow loop keeps it, but takes three
+/// times as long.
 const LOST: &str = "repeated call with bad state";
-/// The causes that the fast loop may have lost.
+/// Causes that the fast loop may have lost.
 const CAUSES: &str = "invalid literal/length code, invalid distance code or invalid distance too far back";
-/// The fast loop needs room for 260 bytes of output.
+/// Output size that forces the slow loop. The fast loop needs room for 260 bytes of output.
 const SLOW: usize = 128;
 
-/// The inflated bytes of a compressed stream. One that is cut short ends where its bytes do.
+/// Decompressed bytes of a compressed stream. A truncated stream ends without an error where its bytes end.
 pub(super) struct Inflate<R> {
     from: R,
     compression: Compression,
     inflater: Decompress,
-    /// Compressed bytes, of which `input_at..input_end` are not used yet.
+    /// Compressed bytes. Those in `input_at..input_end` are unused.
     input: Box<[u8]>,
     input_at: usize,
     input_end: usize,
-    /// All compressed bytes before `input_end`.
+    /// Number of compressed bytes read so far, up to `input_end`.
     consumed: u64,
-    /// What the last step gave, of which the first `output_at` bytes were read.
+    /// Output of the last step. Its first `output_at` bytes have been read.
     output: Vec<u8>,
     output_at: usize,
     begins: Option<Compression>,
@@ -40,7 +41,7 @@ impl<R: Read> Inflate<R> {
         Inflate::with_room(from, compression, input, BLOCK)
     }
 
-    /// As [`new`](Inflate::new), with room for `output` bytes at a time.
+    /// Creates a decompressor like [`new`](Inflate::new), with room for `output` bytes at a time.
     fn with_room(from: R, compression: Compression, input: usize, output: usize) -> Inflate<R> {
         Inflate {
             from,
@@ -59,17 +60,17 @@ impl<R: Read> Inflate<R> {
         }
     }
 
-    /// Why no more follows what was read, or what can still be read of the last step, if that is an error.
+    /// Takes the error that ends the stream, if there is one. It can be available before the output of the last step has been read.
     pub fn take_failure(&mut self) -> Option<Fault> {
         self.failed.take()
     }
 
-    /// True unless bytes are missing from a stream that has ended.
+    /// False if the stream has ended, but lacks bytes at its end.
     pub fn is_whole(&self) -> bool {
         self.complete || self.inflater.total_in() == 0
     }
 
-    /// Inflates until there is output, an error, or the end.
+    /// Decompresses until there is output, an error, or the end of the stream.
     fn step(&mut self) -> io::Result<()> {
         self.output.clear();
         self.output_at = 0;
@@ -82,13 +83,13 @@ impl<R: Read> Inflate<R> {
                 Err(error) => {
                     let offset = self.consumed - (self.input_end - self.input_at) as u64;
                     let text = error.message().unwrap_or("the stream is not deflated data").to_string();
-                    // Nothing is used of a stream that does not begin as it should.
+                    // In a stream with an invalid header, the position is its beginning.
                     let offset = if self.inflater.total_out() == 0 && offset <= 2 { 0 } else { offset };
                     let begins = self.begins.unwrap_or_default();
                     self.failed = Some(Fault::Inflate { offset, text, compression: self.compression, begins });
                     self.ended = true;
                 }
-                // Files that were put together of several.
+                // The file may consist of several concatenated streams.
                 Ok(Status::StreamEnd) if self.compression == Compression::Gzip => self.inflater = inflater(self.compression),
                 Ok(Status::StreamEnd) => (self.ended, self.complete) = (true, true),
                 Ok(_) if self.output.is_empty() && self.input_at == self.input_end => self.refill()?,
@@ -124,7 +125,7 @@ impl<R: Read> Read for Inflate<R> {
     }
 }
 
-/// The fault, with the cause that zlib-rs lost: found in the file at `path`, if it was met there.
+/// Restores the cause that zlib-rs lost, by decompressing the file at `path` again.
 pub(super) fn explained(fault: Fault, path: Option<&Path>) -> Fault {
     match fault {
         Fault::Inflate { offset, text, compression, begins } if text == LOST => {
@@ -135,7 +136,7 @@ pub(super) fn explained(fault: Fault, path: Option<&Path>) -> Fault {
     }
 }
 
-/// Why a file cannot be inflated at byte `wanted`.
+/// Returns the cause of the error at byte `wanted` of a compressed file.
 fn cause(path: &Path, compression: Compression, wanted: u64) -> Option<String> {
     let file = path.is_file().then(|| File::open(path).ok())??;
     let mut again = Inflate::with_room(file, compression, BLOCK, SLOW);
@@ -146,14 +147,14 @@ fn cause(path: &Path, compression: Compression, wanted: u64) -> Option<String> {
     }
 }
 
-/// The inflated bytes of a stream, for who has no use for those of a damaged one: reading it fails, and says what is wrong.
+/// Decompressed bytes of a stream, for readers that cannot use parts of a damaged one. Damage or truncation is a read error.
 pub(crate) struct Inflated<R> {
     inflate: Inflate<R>,
     path: Option<PathBuf>,
 }
 
 impl<R: Read> Inflated<R> {
-    /// Inflates `from`, which is the file at `path`, if that is given.
+    /// Decompresses `from`. `path` is its file, if there is one.
     pub fn new(from: R, compression: Compression, path: Option<&Path>) -> Inflated<R> {
         Inflated { inflate: Inflate::new(from, compression, BLOCK), path: path.map(Path::to_path_buf) }
     }

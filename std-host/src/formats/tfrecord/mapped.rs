@@ -1,4 +1,4 @@
-//! Records in memory, and files that are mapped into it.
+//! Records in memory, and memory-mapped files.
 
 // Mapping a file is unsafe: see `map`.
 #![allow(unsafe_code)]
@@ -10,25 +10,25 @@ use std::fs::File;
 use std::ops::Range;
 use std::path::{Path, PathBuf};
 
-/// Maps the file at `path` into memory: its bytes are read from the disk where somebody looks at them, and the system may drop
-/// them again. All slices of them keep the mapping.
+/// Maps the file at `path` into memory. Its bytes are read from the disk when they are accessed, and the system may drop them again. Every
+/// slice of the bytes keeps the file mapped.
 ///
-/// The file must not be changed while it is mapped. If another program writes to it, the bytes change under their reader; if it
-/// is cut short, the system ends this program (SIGBUS) once it reads what is gone. Take
-/// [`RecordReader`](super::RecordReader) for a file that may change.
+/// The file must not change while it is mapped. If another program writes to it, the bytes change under their reader. If the file is
+/// truncated, reading the missing part ends this program with SIGBUS. For a file that may change, use
+/// [`RecordReader`](super::RecordReader).
 ///
 /// Fails if the file cannot be opened or mapped.
 pub fn map(path: &Path) -> Result<Bytes, RecordError> {
     let file = File::open(path).map_err(|error| RecordError::from(error).of(path))?;
-    // SAFETY: the memory is only read, and stays mapped as long as a slice of it is there. That the file is not changed is asked
-    // of the caller above: no program can keep another from changing a file.
+    // SAFETY: the memory is only read, and stays mapped as long as a slice of it exists. The documentation above requires that the file
+    // does not change, because no program can prevent another one from changing it.
     let mapped = unsafe { memmap2::Mmap::map(&file) }.map_err(|error| RecordError::from(error).of(path))?;
     Ok(Bytes::from_owner(mapped))
 }
 
-/// The records in `bytes` that are not compressed, without copying them: each keeps all of the bytes.
+/// Iterator over the uncompressed records in `bytes`. It does not copy them, so each record keeps all of the bytes alive.
 ///
-/// Errors are those of a [`RecordReader`](super::RecordReader).
+/// The errors are those of a [`RecordReader`](super::RecordReader).
 ///
 /// ```
 /// use gradlet::io::tfrecord::{Compression, RecordWriter, Records};
@@ -50,17 +50,17 @@ pub struct Records {
 }
 
 impl Records {
-    /// The records of the file at `path`, which is mapped into memory: see [`map`] for what must not be done to it.
+    /// Opens the file at `path` and maps it into memory. The file must not change meanwhile: see [`map`].
     pub fn open(path: &Path) -> Result<Records, RecordError> {
         Ok(Records { bytes: map(path)?, at: 0, path: Some(path.into()) })
     }
 
-    /// The records in `bytes`.
+    /// Creates an iterator over the records in `bytes`.
     pub fn new(bytes: Bytes) -> Records {
         Records { bytes, at: 0, path: None }
     }
 
-    /// Where the next record begins.
+    /// Returns the start of the next record.
     pub fn offset(&self) -> u64 {
         self.at as u64
     }
@@ -86,7 +86,7 @@ impl Iterator for Records {
         Some(self.item(whole))
     }
 
-    /// Passes over `n` records: looks at their lengths only.
+    /// Skips `n` records. Only their lengths are checked.
     fn nth(&mut self, n: usize) -> Option<Self::Item> {
         for _ in 0..n {
             match whole(&self.bytes, self.at).transpose()? {
@@ -98,7 +98,7 @@ impl Iterator for Records {
     }
 }
 
-/// Where the data and checksum of the record are that begins at `at`, if one does.
+/// Returns the range of the data and checksum of the record at `at`, or `None` at the end of the bytes.
 pub(super) fn whole(bytes: &[u8], at: usize) -> Result<Option<Range<usize>>, Fault> {
     let Some((header, rest)) = bytes.get(at..).and_then(|bytes| bytes.split_first_chunk::<HEADER>()) else { return Ok(None) };
     let length = length(header, at as u64)?;

@@ -1,6 +1,6 @@
-//! TFRecord, TensorFlow's files of records: reading, writing, damage, random access, many files as one.
+//! TFRecord, TensorFlow's format of record files: reading, writing, detection of damage, random access, and several files as one sequence.
 //!
-//! A record stands in its file as
+//! A file is a sequence of records:
 //!
 //! | bytes | |
 //! |---|---|
@@ -9,17 +9,17 @@
 //! | length | the data |
 //! | 4 | [`masked_crc32c`] of the data, little-endian |
 //!
-//! one after the other, and the whole may be compressed (<https://www.tensorflow.org/tutorials/load_data/tfrecord>).
+//! The whole file may be compressed (<https://www.tensorflow.org/tutorials/load_data/tfrecord>).
 //!
-//! | to | take |
+//! | task | type |
 //! |---|---|
 //! | write a file | [`RecordWriter`] |
-//! | write many, each with a share of the records | [`ShardedWriter`] |
-//! | read a file, a pipe, a socket | [`RecordReader`] |
-//! | read files after each other, or taking turns | [`RecordFiles`] |
-//! | the same as a [`Dataset`](crate::data::dataset::Dataset) | [`RecordFiles::dataset`] |
-//! | read a file in memory, or mapped into it, without copying | [`Records`] |
-//! | read any record by its number | [`RecordIndex`] |
+//! | write several files, each with a part of the records | [`ShardedWriter`] |
+//! | read a file, a pipe or a socket | [`RecordReader`] |
+//! | read several files, one after the other or in turns | [`RecordFiles`] |
+//! | read several files as a [`Dataset`](crate::data::dataset::Dataset) | [`RecordFiles::dataset`] |
+//! | read a file in memory, or a memory-mapped file, without copying | [`Records`] |
+//! | read single records by their number | [`RecordIndex`] |
 //!
 //! ```
 //! use gradlet::io::tfrecord::{Compression, RecordReader, RecordWriter};
@@ -63,10 +63,10 @@ pub use shards::{ShardedWriter, shard_path};
 pub use writer::RecordWriter;
 pub(crate) use writer::frame;
 
-/// The bytes that are read, or inflated, at a time: TensorFlow's default.
+/// Number of bytes that are read or decompressed at a time: TensorFlow's default.
 const BLOCK: usize = 256 << 10;
 
-/// The bytes of the longest record that a reader accepts, unless another limit is set: 268,435,456, which are 256 MiB.
+/// Default limit of the length of a record's data: 268,435,456 bytes, which is 256 MiB.
 ///
-/// A reader holds a whole record in memory, and a few kilobytes of a compressed file can be a record of any length.
+/// A reader keeps a whole record in memory, and a few kilobytes of a compressed file can decompress to a record of any length.
 pub const MAX_RECORD_BYTES: u64 = 256 << 20;

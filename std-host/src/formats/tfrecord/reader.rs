@@ -1,4 +1,4 @@
-//! Records of a stream, one after the other.
+//! Reader of the records of a stream.
 
 use super::compression::Compression;
 use super::error::{Fault, RecordError};
@@ -12,15 +12,15 @@ use std::io::{Read, Seek, SeekFrom};
 use std::ops::Range;
 use std::path::{Path, PathBuf};
 
-/// Reads records from a file, or from anything else that can be read: in large blocks, and checking every byte.
+/// Reads records from a file or any other source of bytes. It reads large blocks and checks every byte.
 ///
-/// [`next_record`](RecordReader::next_record) lends a record where it was read. As an iterator the reader copies each record to
-/// memory of its own: whoever keeps one record of a block, as a shuffle buffer does, keeps no more than that.
+/// [`next_record`](RecordReader::next_record) returns a record that borrows the reader's memory. As an iterator, the reader copies each
+/// record to its own memory. A caller that keeps one record of a block, as a shuffle buffer does, thus keeps only that record.
 ///
-/// The first error is the last item; all records before it are given. A file that ends before a record's length and its
-/// checksum are whole just ends, as it does for TensorFlow; one that ends after them is truncated. A compressed file
-/// that is cut short ends where its bytes do. A length is believed only as far as there are bytes, and a record longer than
-/// [`MAX_RECORD_BYTES`], or another [limit](RecordReader::max_record_bytes), is an error that costs no memory.
+/// The first error is the last item; all records before it are returned. A file that ends within a record's length or the checksum of the
+/// length ends without an error, as in TensorFlow. A file that ends later in a record is truncated. A truncated compressed file ends where
+/// its bytes end. Memory is allocated only for bytes that exist, whatever length a record claims. A record longer than
+/// [`MAX_RECORD_BYTES`], or than another [limit](RecordReader::max_record_bytes), is an error that allocates no memory.
 ///
 /// ```
 /// use gradlet::io::tfrecord::{Compression, RecordReader, RecordWriter};
@@ -57,14 +57,14 @@ impl RecordReader<File> {
         RecordReader::open_with(path, compression, BLOCK)
     }
 
-    /// As [`open`](RecordReader::open); the file is read `buffer_size` bytes at a time, of which as many stay in memory.
+    /// Opens a file like [`open`](RecordReader::open), but with another buffer size. The reader reads `buffer_size` bytes at a time, and
+    /// keeps that many in memory.
     pub fn open_with(path: &Path, compression: Compression, buffer_size: usize) -> Result<RecordReader<File>, RecordError> {
         let file = File::open(path).map_err(|error| RecordError::from(error).of(path))?;
         Ok(RecordReader::with_buffer_size(file, compression, buffer_size).with_path(path))
     }
 
-    /// Opens the file at `path`, which is not compressed, at the record that begins at byte `offset`: see
-    /// [`offset`](RecordReader::offset).
+    /// Opens the uncompressed file at `path` at the record that begins at byte `offset`: see [`offset`](RecordReader::offset).
     pub fn open_at(path: &Path, offset: u64) -> Result<RecordReader<File>, RecordError> {
         let mut file = File::open(path).map_err(|error| RecordError::from(error).of(path))?;
         file.seek(SeekFrom::Start(offset)).map_err(|error| RecordError::from(error).of(path))?;
@@ -75,18 +75,19 @@ impl RecordReader<File> {
 }
 
 impl<R: Read> RecordReader<R> {
-    /// Reads records from `from`.
+    /// Creates a reader of the records of `from`.
     pub fn new(from: R, compression: Compression) -> RecordReader<R> {
         RecordReader::with_buffer_size(from, compression, BLOCK)
     }
 
-    /// As [`new`](RecordReader::new); reads `buffer_size` bytes at a time, of which as many stay in memory.
+    /// Creates a reader like [`new`](RecordReader::new), but with another buffer size. It reads `buffer_size` bytes at a time, and keeps
+    /// that many in memory.
     pub fn with_buffer_size(from: R, compression: Compression, buffer_size: usize) -> RecordReader<R> {
         let window = Window::new(from, compression, buffer_size);
         RecordReader { window, path: None, limit: MAX_RECORD_BYTES, ended: false, failed: false }
     }
 
-    /// The bytes of data that a record has at most: [`MAX_RECORD_BYTES`] unless another limit is given. A longer one is an error.
+    /// Sets the maximum length of a record's data in bytes. The default is [`MAX_RECORD_BYTES`]. A longer record is an error.
     ///
     /// ```
     /// use gradlet::io::tfrecord::{Compression, RecordReader, RecordWriter};
@@ -103,14 +104,14 @@ impl<R: Read> RecordReader<R> {
         RecordReader { limit, ..self }
     }
 
-    /// Where the next record begins, in bytes of the uncompressed stream.
+    /// Returns the start of the next record, in bytes of the uncompressed stream.
     pub fn offset(&self) -> u64 {
         self.window.offset()
     }
 
-    /// The next record, which is lent up to the next call; `None` at the end, and after an error.
+    /// Returns the next record, which stays valid until the next call. Returns `None` at the end and after an error.
     ///
-    /// The error is damage ([`RecordError::is_data_loss`]), or what the system says.
+    /// The error is damage ([`RecordError::is_data_loss`]), a record above the limit, or an error of the system.
     pub fn next_record(&mut self) -> Option<Result<&[u8], RecordError>> {
         if self.ended {
             return None;
@@ -120,7 +121,7 @@ impl<R: Read> RecordReader<R> {
             Ok(None) => self.ended = true,
             Err(fault) => {
                 (self.ended, self.failed) = (true, true);
-                // Where zlib knows of damage, it is the cause of what does not fit.
+                // Damage that zlib reports is the cause of the other errors.
                 let cause = self.window.failure().unwrap_or(fault);
                 let path = self.path.as_deref();
                 return Some(Err(RecordError::from(explained(cause, path)).maybe_of(path)));
@@ -129,26 +130,27 @@ impl<R: Read> RecordReader<R> {
         None
     }
 
-    /// Where a stream that just ended was cut short nevertheless: within a record's length and its checksum, which TensorFlow takes
-    /// for the end, or within what was compressed. `None` where all is whole, before the end, and after an error.
+    /// Returns the position where a stream that ended without an error is nevertheless truncated. That is within a record's length or its
+    /// checksum, which TensorFlow treats as the end, or within compressed data. Returns `None` if the stream is complete, before the end,
+    /// and after an error.
     pub fn cut(&self) -> Option<u64> {
         let whole = self.window.bytes().is_empty() && self.window.is_whole();
         (self.ended && !self.failed && !whole).then(|| self.offset())
     }
 
-    /// The errors of the reader name `path`. [`open`](RecordReader::open) sees to that, too.
+    /// Sets the path that errors name. [`open`](RecordReader::open) also sets it.
     pub fn with_path(self, path: &Path) -> RecordReader<R> {
         RecordReader { path: Some(path.into()), ..self }
     }
 
-    /// Reads a record, and gives where it is in the window.
+    /// Reads a record and returns its range in the window.
     fn advance(&mut self) -> Result<Option<Range<usize>>, Fault> {
         let offset = self.offset();
         let Some(length) = self.length()? else { return Ok(None) };
         if length > self.limit {
             return Err(self.too_long(offset, length)?);
         }
-        // No stream has as many bytes as a number can claim.
+        // Larger than any existing number of bytes, so it cannot be reached.
         let whole = usize::try_from(length).unwrap_or(usize::MAX).saturating_add(FOOTER);
         let there = self.window.want(whole)? as u64;
         if there < whole as u64 {
@@ -159,8 +161,8 @@ impl<R: Read> RecordReader<R> {
         Ok(Some(range.start..range.start + length))
     }
 
-    /// The fault of a record whose length is above the limit: truncated, where the stream ends before the limit does. Its bytes are
-    /// skipped, not kept.
+    /// Returns the fault of a record whose length exceeds the limit. It is `Truncated` if the stream ends before the limit is reached. The
+    /// bytes are skipped, not kept.
     fn too_long(&mut self, offset: u64, length: u64) -> Result<Fault, Fault> {
         let mut there = 0;
         while there <= self.limit {
@@ -174,7 +176,7 @@ impl<R: Read> RecordReader<R> {
         Ok(Fault::TooLong { offset, length, limit: self.limit })
     }
 
-    /// Takes a record's header.
+    /// Reads the header of a record and returns the length of its data.
     fn length(&mut self) -> Result<Option<u64>, Fault> {
         let offset = self.offset();
         self.window.want(HEADER)?;
@@ -192,10 +194,10 @@ impl<R: Read> Iterator for RecordReader<R> {
         Some(self.next_record()?.map(Bytes::copy_from_slice))
     }
 
-    /// Passes over `n` records, which are checked, but not copied.
+    /// Skips `n` records. They are checked, but not copied.
     fn nth(&mut self, n: usize) -> Option<Self::Item> {
         for _ in 0..n {
-            // An error is an item, and the last.
+            // An error counts as an item, and is the last one.
             let _ = self.next_record()?;
         }
         self.next()

@@ -1,4 +1,4 @@
-//! Finds records behind damage.
+//! Search for intact records after damage.
 
 use super::BLOCK;
 use super::frame::{FOOTER, HEADER, check, length};
@@ -6,13 +6,14 @@ use std::fs::File;
 use std::io::{self, Read, Seek, SeekFrom};
 use std::path::Path;
 
-/// How many times the bytes of a file are checked at most. Whole records are found in two; a file that needs more was made to.
+/// Limit of the total work: the bytes checked, as a multiple of the file size. Files with intact records need at most two. More is needed
+/// only for files that are made to be slow to read.
 const MOST_CHECKED: u64 = 16;
 
-/// Where the first whole record begins, at byte `from` of an uncompressed file or later: one whose length and data have the checksums
-/// that are stored. `None` if there is none.
+/// Returns the start of the first intact record at byte `from` or later of an uncompressed file, or `None`. The length and the data of an
+/// intact record match the stored checksums.
 ///
-/// Fails where the file cannot be read, and where it is full of lengths with checksums whose data have none.
+/// Fails if the file cannot be read, or if it contains very many lengths with valid checksums whose data is not valid.
 pub fn find_record(path: &Path, from: u64) -> io::Result<Option<u64>> {
     let mut file = File::open(path)?;
     let end = file.metadata()?.len();
@@ -30,7 +31,7 @@ pub fn find_record(path: &Path, from: u64) -> io::Result<Option<u64>> {
             if is_whole(&mut file, offset, length, end)? {
                 return Ok(Some(offset));
             }
-            let most = || io::Error::new(io::ErrorKind::InvalidData, "it has lengths with checksums, but no data with one behind them");
+            let most = || io::Error::new(io::ErrorKind::InvalidData, "it has many lengths with valid checksums, but no valid data");
             budget = budget.checked_sub(length.min(end - offset)).ok_or_else(most)?;
         }
         start += BLOCK as u64;
@@ -38,7 +39,7 @@ pub fn find_record(path: &Path, from: u64) -> io::Result<Option<u64>> {
     Ok(None)
 }
 
-/// Whether a whole record begins at byte `offset` of an uncompressed file.
+/// True if an intact record begins at byte `offset` of an uncompressed file.
 pub fn is_record(path: &Path, offset: u64) -> io::Result<bool> {
     let mut file = File::open(path)?;
     let end = file.metadata()?.len();
@@ -73,6 +74,6 @@ mod tests {
         std::fs::write(&path, claim.repeat((1 << 20) / claim.len())).unwrap();
         let begun = std::time::Instant::now();
         let error = find_record(&path, 0).unwrap_err().to_string();
-        assert!(error.contains("no data with one behind them") && begun.elapsed().as_secs() < 5, "{error}");
+        assert!(error.contains("no valid data") && begun.elapsed().as_secs() < 5, "{error}");
     }
 }

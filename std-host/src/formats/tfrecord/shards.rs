@@ -1,4 +1,4 @@
-//! Records spread over many files.
+//! Records distributed over several files.
 
 use super::compression::Compression;
 use super::error::RecordError;
@@ -6,14 +6,14 @@ use super::writer::RecordWriter;
 use crate::files::WholeFile;
 use std::path::{Path, PathBuf};
 
-/// The path of shard `index` of `count`: `digits-00002-of-00010.tfrecord` for the prefix `digits`.
+/// Returns the path of shard `index` of `count`: `digits-00002-of-00010.tfrecord` for the prefix `digits`.
 pub fn shard_path(prefix: &Path, index: usize, count: usize) -> PathBuf {
     let mut path = prefix.as_os_str().to_os_string();
     path.push(format!("-{index:05}-of-{count:05}.tfrecord"));
     path.into()
 }
 
-/// Writes records to many files in turns: record i to file i modulo their number.
+/// Writes records to several files in turn. Record i is written to file i modulo the number of files.
 ///
 /// ```
 /// use gradlet::io::tfrecord::{Compression, RecordFiles, ShardedWriter};
@@ -24,7 +24,7 @@ pub fn shard_path(prefix: &Path, index: usize, count: usize) -> PathBuf {
 /// let paths = writer.finish()?;
 /// assert!(paths[3].ends_with("digits-00003-of-00004.tfrecord"));
 ///
-/// // Read in turns, they come in the old order.
+/// // If the files are read in turns, the records are in their original order.
 /// let records = RecordFiles::new(&paths).num_parallel_reads(4).into_iter();
 /// let digits = records.map(|record| Ok(record?[0])).collect::<gradlet::Result<Vec<_>>>()?;
 /// assert_eq!(digits, [0, 1, 2, 3, 4, 5, 6, 7, 8, 9]);
@@ -37,7 +37,7 @@ pub struct ShardedWriter {
 }
 
 impl ShardedWriter {
-    /// Begins to write `count` files, at least one, with paths as [`shard_path`] gives them. Fails where they cannot be written.
+    /// Creates `count` files, at least one, with the paths of [`shard_path`]. Fails if they cannot be written.
     pub fn create(prefix: &Path, count: usize, compression: Compression) -> Result<ShardedWriter, RecordError> {
         let count = count.max(1);
         let paths: Vec<PathBuf> = (0..count).map(|index| shard_path(prefix, index, count)).collect();
@@ -52,7 +52,7 @@ impl ShardedWriter {
         Ok(())
     }
 
-    /// Gives all files their places, once all of them are on the disk. Gives their paths.
+    /// Completes all files and moves them to their final paths, which it returns. No file is moved before all are written to the disk.
     pub fn finish(self) -> Result<Vec<PathBuf>, RecordError> {
         let files = self.writers.into_iter().map(RecordWriter::into_inner).collect::<Result<Vec<_>, _>>()?;
         for file in files {

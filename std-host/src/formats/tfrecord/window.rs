@@ -1,18 +1,18 @@
-//! The part of a stream that is in memory.
+//! Buffer for a part of a stream.
 
 use super::compression::Compression;
 use super::error::Fault;
 use super::inflate::Inflate;
 use std::io::{self, Read};
 
-/// A part of a stream, which moves on.
+/// Part of a stream that is in memory. It moves forward.
 pub(super) struct Window<R> {
     source: Input<R>,
-    /// Of this, `start..end` was read and not yet taken.
+    /// Buffer. The bytes in `start..end` were read, but not yet taken.
     block: Vec<u8>,
     start: usize,
     end: usize,
-    /// Where `start` is in the stream.
+    /// Position of `start` in the stream.
     offset: u64,
 }
 
@@ -22,7 +22,7 @@ enum Input<R> {
 }
 
 impl<R: Read> Window<R> {
-    /// Nothing is read yet of what `from` gives, which will be read `size` bytes at a time.
+    /// Creates an empty window on `from`, which will be read `size` bytes at a time.
     pub fn new(from: R, compression: Compression, size: usize) -> Window<R> {
         let size = size.max(64);
         let source = match compression {
@@ -32,22 +32,22 @@ impl<R: Read> Window<R> {
         Window { source, block: vec![0; size], start: 0, end: 0, offset: 0 }
     }
 
-    /// Where the window begins.
+    /// Returns the position of the window in the stream.
     pub fn offset(&self) -> u64 {
         self.offset
     }
 
-    /// Says that the stream begins at `offset` of another one.
+    /// Sets the position of the window's start, for a source that begins at byte `offset` of the stream.
     pub fn begin_at(&mut self, offset: u64) {
         self.offset = offset;
     }
 
-    /// The bytes in memory.
+    /// Returns the bytes in memory that were not yet taken.
     pub fn bytes(&self) -> &[u8] {
         &self.block[self.start..self.end]
     }
 
-    /// Reads until `count` bytes are in memory; they are fewer only if the stream ends. Gives how many there are.
+    /// Reads until at least `count` bytes are in memory, or the stream ends. Returns `count`, or the smaller number of bytes at the end.
     pub fn want(&mut self, count: usize) -> Result<usize, Fault> {
         while self.end - self.start < count {
             self.make_room(count);
@@ -61,8 +61,8 @@ impl<R: Read> Window<R> {
         Ok(count)
     }
 
-    /// Room for one more byte at least. A block that is full of what was wanted doubles: whatever `count` claims, it is
-    /// never much more than what was there to be read.
+    /// Makes room for at least one more byte. A full buffer doubles its size, so it never becomes much larger than the bytes that exist,
+    /// whatever `count` claims.
     fn make_room(&mut self, count: usize) {
         if count <= self.block.len() - self.start {
             return;
@@ -74,7 +74,7 @@ impl<R: Read> Window<R> {
         }
     }
 
-    /// Takes `count` bytes that are in memory. Gives where they are, up to the next call.
+    /// Takes `count` bytes that are in memory. Returns their range, which is valid until the next call.
     pub fn take(&mut self, count: usize) -> std::ops::Range<usize> {
         let from = self.start;
         self.start = self.end.min(from + count);
@@ -82,12 +82,12 @@ impl<R: Read> Window<R> {
         from..self.start
     }
 
-    /// What was taken.
+    /// Returns the bytes of a range that [`take`](Window::take) returned.
     pub fn taken(&self, range: std::ops::Range<usize>) -> &[u8] {
         &self.block[range]
     }
 
-    /// False if a compressed stream ended before its end.
+    /// False if a compressed stream lacks bytes at its end.
     pub fn is_whole(&self) -> bool {
         match &self.source {
             Input::Plain(_) => true,
@@ -95,7 +95,7 @@ impl<R: Read> Window<R> {
         }
     }
 
-    /// Why a stream is damaged at what was read last, if that is known better than by what is in it.
+    /// Takes the error of the decompressor, which describes damage more precisely than an error in the record itself.
     pub fn failure(&mut self) -> Option<Fault> {
         match &mut self.source {
             Input::Plain(_) => None,

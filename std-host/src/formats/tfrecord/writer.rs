@@ -1,4 +1,4 @@
-//! Writes records.
+//! Writer of records.
 
 use super::BLOCK;
 use super::compression::Compression;
@@ -9,10 +9,11 @@ use flate2::write::{GzEncoder, ZlibEncoder};
 use std::io::{self, BufWriter, Write};
 use std::path::{Path, PathBuf};
 
-/// Writes records to a file, or to anything else that can be written.
+/// Writes records to a file or any other destination.
 ///
-/// A file of [`create`](RecordWriter::create) takes its place in [`finish`](RecordWriter::finish), whole; one that is not
-/// finished goes away. Over a [`File`](std::fs::File) of one's own, records are in it as they come, as with TensorFlow's writer.
+/// A file of [`create`](RecordWriter::create) appears at its path only when [`finish`](RecordWriter::finish) has completed it. If `finish`
+/// is not called, the file is removed. If the destination is a [`File`](std::fs::File) of the caller, records are written to it as they
+/// come, like with TensorFlow's writer.
 ///
 /// ```
 /// use gradlet::io::tfrecord::{Compression, RecordReader, RecordWriter};
@@ -39,20 +40,20 @@ enum Sink<W: Write> {
 }
 
 impl RecordWriter<WholeFile> {
-    /// Begins to write the file at `path`. Fails where it cannot be written.
+    /// Starts a file that will be moved to `path`. Fails if it cannot be written.
     pub fn create(path: &Path, compression: Compression) -> Result<RecordWriter<WholeFile>, RecordError> {
         let file = WholeFile::create(path)?;
         Ok(RecordWriter { path: Some(path.into()), ..RecordWriter::new(file, compression) })
     }
 
-    /// Writes what is left, and gives the file its place.
+    /// Writes the remaining bytes and moves the file to its path.
     pub fn finish(self) -> Result<(), RecordError> {
         Ok(self.into_inner()?.finish()?)
     }
 }
 
 impl<W: Write> RecordWriter<W> {
-    /// Writes records to `to`, compressed as TensorFlow compresses them (level 6).
+    /// Creates a writer to `to`. It compresses like TensorFlow, with level 6.
     pub fn new(to: W, compression: Compression) -> RecordWriter<W> {
         let (to, level) = (BufWriter::with_capacity(BLOCK, to), flate2::Compression::default());
         let sink = match compression {
@@ -63,7 +64,7 @@ impl<W: Write> RecordWriter<W> {
         RecordWriter { sink, path: None }
     }
 
-    /// Writes a record. Fails if the system does.
+    /// Writes a record. Fails if the destination does.
     pub fn write(&mut self, record: &[u8]) -> Result<(), RecordError> {
         let written = match &mut self.sink {
             Sink::Plain(sink) => frame(sink, record),
@@ -73,7 +74,7 @@ impl<W: Write> RecordWriter<W> {
         written.map_err(|error| RecordError::from(error).maybe_of(self.path.as_deref()))
     }
 
-    /// Hands on all that was written. Of a compressed stream, too: it takes more room afterwards.
+    /// Writes all buffered bytes to the destination, also those of a compressed stream. Frequent calls make a compressed stream larger.
     pub fn flush(&mut self) -> Result<(), RecordError> {
         let flushed = match &mut self.sink {
             Sink::Plain(sink) => sink.flush(),
@@ -83,7 +84,7 @@ impl<W: Write> RecordWriter<W> {
         flushed.map_err(|error| RecordError::from(error).maybe_of(self.path.as_deref()))
     }
 
-    /// Writes what is left, with the end of a compressed stream. Gives back what is written to.
+    /// Writes the remaining bytes, including the end of a compressed stream, and returns the destination.
     pub fn into_inner(self) -> Result<W, RecordError> {
         let buffer = match self.sink {
             Sink::Plain(sink) => Ok(sink),
@@ -95,7 +96,7 @@ impl<W: Write> RecordWriter<W> {
     }
 }
 
-/// Writes a record with what stands around it.
+/// Writes a record with its length and checksums.
 pub(crate) fn frame(to: &mut impl Write, record: &[u8]) -> io::Result<()> {
     to.write_all(&header(record.len()))?;
     to.write_all(record)?;

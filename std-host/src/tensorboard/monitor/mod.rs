@@ -1,6 +1,7 @@
-//! Devices that learn, in TensorBoard: their [telemetry](crate::runtime::telemetry), off any line, becomes events and timelines.
+//! The receiver of a device's [telemetry](crate::runtime::telemetry). It turns the bytes of any line into events and timelines
+//! for TensorBoard.
 //!
-//! `gradlet monitor` is this with a serial port, a socket or a pipe before it, and the terminal behind it.
+//! `gradlet monitor` reads the bytes from a serial port, a socket or a pipe, passes them to this module, and prints the frames.
 
 mod profile;
 #[cfg(unix)]
@@ -22,13 +23,13 @@ use std::fmt;
 use std::path::{Path, PathBuf};
 use std::time::{SystemTime, UNIX_EPOCH};
 
-/// The longest frame.
+/// Maximum length of a frame, in bytes.
 const LONGEST: usize = 64 << 10;
 
-/// Turns what a device sends into a run of TensorBoard's, live.
+/// Converter of a device's telemetry to a TensorBoard run, while the device is running.
 ///
-/// Scalars and texts stand under their tags; statistics as `TAG/min`, `max`, `mean`, `std` and `non_finite`; and what each op of a
-/// signature took as a profile called after the signature and the step, `train-1`.
+/// Scalars and texts are stored under their tags. Statistics are stored as scalars with the tags `TAG/min`, `max`, `mean`, `std` and
+/// `non_finite`. The times of a signature's ops become a profile. It is named after the signature and the step, such as `train-1`.
 ///
 /// ```
 /// use gradlet::monitor::Monitor;
@@ -53,53 +54,53 @@ pub struct Monitor {
     bytes: u64,
 }
 
-/// What came over a line, and what did not.
+/// Statistics of a line: the data that was received, and the data that was lost.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Report {
-    /// All bytes.
+    /// Number of bytes received.
     pub bytes: u64,
-    /// Frames.
+    /// Counts of received and lost frames.
     pub link: Link,
-    /// Frames that the device dropped because its line was too slow, as it told.
+    /// Number of frames that the device dropped because its line was too slow, as reported by the device.
     pub dropped: u64,
-    /// The profiles.
+    /// Paths of the profiles that were written.
     pub profiles: Vec<PathBuf>,
-    /// Profiles that could not be written, because the device never said what its clock counts.
+    /// Number of profiles that could not be written because the device never described its clock.
     pub unclocked: usize,
 }
 
 impl fmt::Display for Report {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Link { frames, lost, before, corrupt, unknown, restarts, foreign: _ } = self.link;
-        write!(f, "{frames} frames came, {lost} were lost, {corrupt} pieces were corrupt")?;
+        write!(f, "{frames} frames were received, {lost} were lost, {corrupt} pieces were corrupt")?;
         write!(f, "; {} frames were dropped by the device", self.dropped)?;
         if before > 0 {
-            write!(f, "; {before} were sent before the first that came")?;
+            write!(f, "; {before} were sent before the first received one")?;
         }
         if unknown > 0 {
-            write!(f, "; {unknown} were of kinds that this version does not know")?;
+            write!(f, "; {unknown} were of unknown kinds")?;
         }
         if restarts > 0 {
-            write!(f, "; the device started anew {restarts} times")?;
+            write!(f, "; the device restarted {restarts} times")?;
         }
         if self.unclocked > 0 {
-            write!(f, "; {} profiles have no clock, because no hello came", self.unclocked)?;
+            write!(f, "; {} profiles have no clock, because no hello frame was received", self.unclocked)?;
         }
         Ok(())
     }
 }
 
 impl Monitor {
-    /// Nothing came yet.
+    /// Creates a monitor that writes events with `writer` and profiles to its folder.
     pub fn new(writer: SummaryWriter) -> Monitor {
         let profiles = Profiles::new(writer.directory());
         let events = Events { writer, profiles, latest: BTreeMap::new(), starts: BTreeSet::new(), dropped: 0, dropped_before: 0 };
         Monitor { decoder: Decoder::new(vec![0; LONGEST]), events, bytes: 0 }
     }
 
-    /// The same; the ops of profiles have the names that the artifact in `path` gives them.
+    /// Reads the artifact in `path`, which names the ops of profiles.
     ///
-    /// Fails where that is no artifact. [`feed`](Monitor::feed) then fails if the device runs another one.
+    /// Fails if the file is not an artifact. [`feed`](Monitor::feed) then fails if the device runs a different artifact.
     pub fn with_model(mut self, path: &Path) -> FileResult<Monitor> {
         let bytes = std::fs::read(path).map_err(|error| FileError::io(path, error))?;
         let description = Description::read(&bytes).map_err(|error| FileError::model(path, error))?;
@@ -107,10 +108,10 @@ impl Monitor {
         Ok(self)
     }
 
-    /// Takes bytes as they come. `show` sees each frame.
+    /// Processes received bytes. Calls `show` with each frame.
     ///
-    /// Fails where the events cannot be written, where the device speaks another version of the protocol, and where it runs another model
-    /// than [`with_model`](Monitor::with_model) was given.
+    /// Fails if an event cannot be written, if the device uses another version of the protocol, or if it runs a different model
+    /// than [`with_model`](Monitor::with_model) read.
     pub fn feed(&mut self, bytes: &[u8], show: &mut dyn FnMut(&Received<'_>)) -> Result<()> {
         self.bytes += bytes.len() as u64;
         let mut outcome = Ok(());
@@ -123,18 +124,18 @@ impl Monitor {
         match self.decoder.link().foreign {
             Some(version) => {
                 let own = gradlet_core::runtime::telemetry::VERSION;
-                Err(Error::message(format!("the device sends version {version} of the telemetry, and this gradlet reads version {own}")))
+                Err(Error::message(format!("the device sends version {version} of the telemetry, but this gradlet reads version {own}")))
             }
             None => outcome,
         }
     }
 
-    /// Puts all that came into the event file.
+    /// Waits until all events so far are in the event file.
     pub fn flush(&self) -> Result<()> {
         self.events.writer.flush()
     }
 
-    /// What came so far.
+    /// Returns the statistics so far.
     pub fn report(&self) -> Report {
         let Events { dropped, dropped_before, profiles, .. } = &self.events;
         Report {
@@ -146,7 +147,7 @@ impl Monitor {
         }
     }
 
-    /// Writes what is left, profiles with what is missing of them among it, and closes the event file.
+    /// Writes the remaining profiles, incomplete ones included, and closes the event file. Returns the statistics.
     pub fn finish(mut self) -> Result<Report> {
         self.events.profiles.finish()?;
         self.events.writer.close()?;
@@ -154,15 +155,15 @@ impl Monitor {
     }
 }
 
-/// What becomes of frames.
+/// Writer of the events and profiles of received frames.
 struct Events {
     writer: SummaryWriter,
     profiles: Profiles,
     /// The latest step of each tag.
     latest: BTreeMap<String, u32>,
-    /// The tags that had no step yet since the device started anew.
+    /// Tags that have had no new value since the device restarted.
     starts: BTreeSet<String>,
-    /// What the device dropped since its start, and before.
+    /// Number of frames that the device dropped since its last restart; `dropped_before` counts the earlier ones.
     dropped: u64,
     dropped_before: u64,
 }
@@ -202,7 +203,7 @@ impl Events {
                 self.dropped = frames.into();
                 Ok(())
             }
-            // What is shown only.
+            // These frames are only shown.
             _ => Ok(()),
         }
     }
@@ -210,11 +211,11 @@ impl Events {
     fn hello(&mut self, hello: &Hello<'_>) -> Result<()> {
         self.profiles.hello(hello)?;
         let Hello { sender, clock, hz, .. } = hello;
-        self.writer.text("device", format!("{sender}, whose clock counts {clock}: {hz} a second"), 0)
+        self.writer.text("device", format!("{sender}: the clock counts {clock}, {hz} per second"), 0)
     }
 
-    /// Where a device that started anew comes to steps of a tag again, TensorBoard is told to forget all from there on, as TensorFlow
-    /// tells it.
+    /// Updates the latest step of a tag. After a restart, a device can repeat steps of a tag. An event then makes TensorBoard
+    /// discard all values from that step on. TensorFlow writes the same event.
     fn step(&mut self, tag: &str, step: u32) -> Result<()> {
         if self.starts.remove(tag) && self.latest.get(tag).is_some_and(|latest| step <= *latest) {
             let status = SessionLog { status: SessionStatus::Start.into(), ..SessionLog::default() };

@@ -1,4 +1,4 @@
-//! What each op took on the device, as a timeline for TensorBoard's Profile tab.
+//! Times of the ops on the device, as a timeline for TensorBoard's Profile tab.
 
 use crate::files::{FileError, FileResult};
 use crate::tensorboard::profiler::{Line, Plane, Span, Stat, Timeline};
@@ -9,7 +9,7 @@ use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::time::{SystemTime, UNIX_EPOCH};
 
-/// The counts of some instructions of a run, off a frame.
+/// Times of some instructions of a run, from one frame.
 pub struct Part<'a> {
     pub step: u32,
     pub total: u32,
@@ -19,14 +19,14 @@ pub struct Part<'a> {
     pub ticks: &'a [u8],
 }
 
-/// Runs whose counts come part by part, and what they became.
+/// Collector of the times of runs from several frames. It writes each run as a profile.
 pub struct Profiles {
     logdir: PathBuf,
     pub model: Option<(PathBuf, Description)>,
     clock: Option<Clock>,
-    /// The latest run of each signature, while parts of it or the clock are missing.
+    /// The latest run of each signature, until all its parts and the description of the clock are received.
     runs: BTreeMap<String, Run>,
-    /// How many runs gave way to later ones before the clock came.
+    /// Number of runs that were replaced by later ones before the clock was described.
     unclocked: usize,
     pub written: Vec<PathBuf>,
 }
@@ -38,7 +38,7 @@ struct Clock {
 }
 
 impl Clock {
-    /// So many counts in picoseconds.
+    /// Converts a number of clock ticks to picoseconds.
     fn ps(&self, ticks: u32) -> u64 {
         (u128::from(ticks) * 1_000_000_000_000 / u128::from(self.hz.max(1))) as u64
     }
@@ -49,7 +49,7 @@ struct Run {
     total: u32,
     first: u32,
     of: u32,
-    /// By instruction, counted from the first one.
+    /// Ticks of each instruction, by its number relative to `first`.
     ticks: BTreeMap<u32, u32>,
 }
 
@@ -59,7 +59,7 @@ impl Run {
     }
 }
 
-/// The most instructions of a signature: operands are numbered with 16 bits, so no artifact has more.
+/// Maximum number of instructions of a signature. Operands are numbered with 16 bits, so no artifact has more.
 const MOST: u32 = 1 << 20;
 
 impl Profiles {
@@ -67,13 +67,14 @@ impl Profiles {
         Profiles { logdir: logdir.into(), model: None, clock: None, runs: BTreeMap::new(), unclocked: 0, written: Vec::new() }
     }
 
-    /// Whose counts come; what waited for that is written. Fails if it runs another model than the one that names the ops.
+    /// Stores the description of the device's clock, and writes the complete runs that waited for it. Fails if the device runs a
+    /// different artifact than the one that names the ops.
     pub fn hello(&mut self, hello: &Hello<'_>) -> FileResult<()> {
         if let (Some((path, model)), Some(artifact)) = (&self.model, hello.artifact) {
             let own = Identity { length: model.length, checksum: model.checksum };
             if own != artifact {
                 let text = format!(
-                    "the device runs another artifact, of {} bytes with checksum {:08x}; this one has {} and {:08x}",
+                    "the device runs an artifact of {} bytes with checksum {:08x}, but this one has {} bytes and checksum {:08x}",
                     artifact.length, artifact.checksum, own.length, own.checksum
                 );
                 return Err(FileError::new(path, text));
@@ -83,7 +84,7 @@ impl Profiles {
         self.write_each(Run::is_whole)
     }
 
-    /// Takes a part; a run that is whole is written, and what there is of one that never became whole once the next one begins.
+    /// Adds a part to its run. A complete run is written. If the part belongs to a new run, the previous, incomplete run is written first.
     pub fn add(&mut self, signature: &str, part: Part<'_>) -> FileResult<()> {
         let Part { step, total, first, of, .. } = part;
         let known = self.runs.get(signature).map(|run| (run.step, run.total, run.first, run.of));
@@ -99,24 +100,24 @@ impl Profiles {
         Ok(())
     }
 
-    /// Writes the runs of which parts are missing.
+    /// Writes the remaining runs, although they are incomplete.
     pub fn finish(&mut self) -> FileResult<()> {
         self.write_each(|_| true)
     }
 
-    /// How many runs had no clock.
+    /// Returns the number of runs that could not be written because the clock is unknown.
     pub fn unclocked(&self) -> usize {
         self.unclocked + if self.clock.is_some() { 0 } else { self.runs.len() }
     }
 
-    /// Writes the runs that are `due`, if there is a clock.
+    /// Writes the runs for which `due` is true, if the clock is known.
     fn write_each(&mut self, due: impl Fn(&Run) -> bool) -> FileResult<()> {
         let due = self.runs.iter().filter(|(_, run)| self.clock.is_some() && due(run));
         let signatures: Vec<String> = due.map(|(signature, _)| signature.clone()).collect();
         signatures.iter().try_for_each(|signature| self.write(signature))
     }
 
-    /// Writes a signature's run, if there is one, and forgets it.
+    /// Writes a signature's run, if there is one, and removes it. Counts it instead if the clock is unknown.
     fn write(&mut self, signature: &str) -> FileResult<()> {
         let Some(run) = self.runs.remove(signature) else { return Ok(()) };
         let Some(clock) = &self.clock else {
@@ -130,11 +131,12 @@ impl Profiles {
     }
 }
 
-/// Ops one after the other, with what was between them at the end: the device counts each op's time, and not when it began.
+/// Builds a timeline of consecutive ops. The device measures the duration of each op, but not its start. The remaining time is a
+/// single span at the end.
 fn timeline(signature: &str, run: &Run, clock: &Clock, model: Option<&Description>) -> Timeline {
     let named = names(signature, model);
     let mut spans = Spans { clock, passed: 0, done: Vec::new() };
-    // What did not run, a body of a branch for instance, has no count.
+    // An instruction that did not run, such as one in a branch that was not taken, has zero ticks.
     for (&at, &ticks) in run.ticks.iter().filter(|(_, ticks)| **ticks > 0) {
         let index = run.first.saturating_add(at);
         let mut stats = vec![("instruction", Stat::Number(index.into()))];
@@ -162,10 +164,10 @@ fn timeline(signature: &str, run: &Run, clock: &Clock, model: Option<&Descriptio
     Timeline { host: host(&clock.sender), planes: vec![plane] }
 }
 
-/// Spans one after the other.
+/// A list of consecutive spans.
 struct Spans<'c> {
     clock: &'c Clock,
-    /// The counts so far.
+    /// Total number of ticks so far.
     passed: u32,
     done: Vec<Span>,
 }
@@ -178,13 +180,13 @@ impl Spans<'_> {
     }
 }
 
-/// A name that can be a file's.
+/// Converts a sender's name to a valid part of a file name.
 fn host(sender: &str) -> String {
     let name: String = sender.chars().map(|c| if c.is_alphanumeric() || "-_".contains(c) { c } else { '_' }).collect();
     if name.is_empty() { "device".into() } else { name }
 }
 
-/// The instructions of a signature by their numbers.
+/// Returns the instructions of a signature, by number.
 fn names<'m>(signature: &str, model: Option<&'m Description>) -> BTreeMap<u32, &'m InstructionInfo> {
     let found = model.and_then(|model| model.signatures.iter().find(|info| info.name == signature));
     found.into_iter().flat_map(|info| info.walk()).map(|(_, instruction)| (instruction.index, instruction)).collect()

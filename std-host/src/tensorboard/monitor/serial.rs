@@ -1,4 +1,4 @@
-//! A serial port.
+//! Opening of serial ports.
 
 use crate::files::{FileError, FileResult};
 use rustix::fs::{OFlags, fcntl_getfl, fcntl_setfl};
@@ -7,16 +7,17 @@ use std::fs::{File, OpenOptions};
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::Path;
 
-/// Opens a serial port at so many bits a second, 8 bits without parity, one stop bit, as it is: nothing echoes, nothing is translated.
+/// Opens a serial port in raw mode with `baud` bits per second, 8 data bits, no parity and one stop bit. There is no echo, no
+/// translation and no flow control.
 ///
-/// Fails where there is no such port, where it is in use or forbidden, and where it cannot be that fast.
+/// Fails if the port does not exist, is in use, cannot be accessed, or does not support the speed.
 pub fn open_serial(path: &Path, baud: u32) -> FileResult<File> {
     let failed = |error: std::io::Error| FileError::io(path, error);
-    // Without waiting for a carrier, which most devices never give.
+    // Without O_NONBLOCK, `open` waits for a carrier signal, which most devices never send.
     let flags = OFlags::NOCTTY | OFlags::NONBLOCK;
     let port = OpenOptions::new().read(true).write(true).custom_flags(flags.bits() as i32).open(path).map_err(failed)?;
     if !isatty(&port) {
-        return Err(FileError::new(path, "is no serial port; a file or a pipe is read with --stdin"));
+        return Err(FileError::new(path, "is not a serial port; use --stdin to read a file or a pipe"));
     }
     let set = || -> rustix::io::Result<()> {
         ioctl_tiocexcl(&port)?;

@@ -1,4 +1,4 @@
-//! Traced graphs as TensorFlow's `GraphDef`, for TensorBoard's Graphs tab.
+//! Conversion of traced graphs to TensorFlow's `GraphDef`, for TensorBoard's Graphs tab.
 
 use crate::formats::proto::attr_value::{ListValue, Value};
 use crate::formats::proto::{AttrValue, DataType, GraphDef, NodeDef, TensorProto, TensorShapeProto, VersionDef, tensor_shape_proto};
@@ -8,11 +8,13 @@ use gradlet_core::{Shape, Tensor, TensorType, Variable};
 use prost::Message;
 use std::collections::{BTreeMap, BTreeSet};
 
-/// Constants of more bytes are shown without their values.
+/// Maximum size of a constant, in bytes, whose values are included.
 const SHOWN: usize = 1024;
 
-/// A graph for TensorBoard: `writer.graph(&graph_def(concrete.traced(), "CPU:0"))`. Nodes have the names of their layers around
-/// them, and shapes of outputs; what branches and loops run is part of the graph, within the name of the node that runs it.
+/// Converts a graph to a `GraphDef`, for example for TensorBoard: `writer.graph(&graph_def(concrete.traced(), "CPU:0"))`.
+///
+/// The name of a node includes the scopes of its layers, and the node has the shapes of its outputs. The nodes of a branch or loop
+/// body are part of the graph. Their names begin with the name of the branch or loop node.
 ///
 /// ```
 /// use gradlet::{Eager, Function, Scope, Tensor, profiler};
@@ -45,19 +47,19 @@ pub fn graph_def(graph: &Graph, device: &str) -> GraphDef {
     GraphDef { node: builder.nodes, versions: Some(VersionDef { producer: 2474, ..VersionDef::default() }), ..GraphDef::default() }
 }
 
-/// Makes of a node's name that in the whole.
+/// A function from the name of a node in its own graph to its name in the whole graph.
 type Renamed<'n> = dyn Fn(&str) -> String + 'n;
 
 struct Builder {
     nodes: Vec<NodeDef>,
     names: BTreeSet<String>,
-    /// The nodes of variables, by identity.
+    /// Names of the nodes of variables, by the variable's identity.
     handles: BTreeMap<usize, String>,
     device: String,
 }
 
 impl Builder {
-    /// Keeps the names of traced nodes from being given to others.
+    /// Reserves the names of traced nodes, so that no other node gets them.
     fn reserve(&mut self, graph: &Graph, renamed: &Renamed<'_>) {
         for node in &graph.nodes {
             self.names.extend(node.name.as_deref().map(renamed));
@@ -68,7 +70,7 @@ impl Builder {
         }
     }
 
-    /// A name that no other node has.
+    /// Returns a name that no other node has, derived from `name`.
     fn unique(&mut self, name: &str) -> String {
         let numbered = (1..).map(|number| format!("{name}_{number}"));
         let free = std::iter::once(name.to_string()).chain(numbered).find(|name| !self.names.contains(name)).unwrap_or_default();
@@ -95,7 +97,8 @@ impl Builder {
         name
     }
 
-    /// Adds a graph's nodes. Gives the node that gives each value, and each output.
+    /// Adds the nodes of a graph. Returns the name of the node that produces each value, and the name of the node that
+    /// produces each output.
     fn graph(&mut self, graph: &Graph, inputs: Vec<String>, renamed: &Renamed<'_>) -> (Vec<String>, Vec<String>) {
         let mut sources = vec![String::new(); graph.values.len()];
         for (&id, input) in graph.inputs.iter().zip(inputs) {
@@ -113,7 +116,8 @@ impl Builder {
                 let inputs = input[input.len() - body.inputs.len()..].to_vec();
                 inner.extend(self.graph(body, inputs, &|name| own.inner_name(node.bodies.len(), index, name).to_string()).1);
             }
-            // A call has nothing but what its body gives, a branch what decides, a loop all that it begins with.
+            // Edges in TensorBoard: the results of a call come from its body only, a branch also reads its condition, and a loop
+            // also reads its initial values.
             match (node.rule.is_some(), node.op.def.name) {
                 (true, _) => input.clear(),
                 (false, "cond") => input.truncate(1),
@@ -133,7 +137,8 @@ impl Builder {
         (sources, outputs)
     }
 
-    /// The node that gives value `id`. One that no node of the graph gives is made where its first reader is.
+    /// Returns the name of the node that produces value `id`. If no node of the graph produces it, adds a node in the scope of its
+    /// first reader.
     fn source(&mut self, graph: &Graph, sources: &mut [String], id: ValueId, reader: &str) -> String {
         if sources[id].is_empty() {
             let tensor_type = graph.values[id].tensor_type;
@@ -161,7 +166,7 @@ impl Builder {
         name
     }
 
-    /// The node of a variable.
+    /// Returns the name of the node of a variable. Adds the node if there is none.
     fn handle(&mut self, variable: &Variable, tensor_type: TensorType, reader: &str) -> String {
         if let Some(handle) = self.handles.get(&variable.id()) {
             return handle.clone();
@@ -198,13 +203,13 @@ impl NodeDef {
     }
 }
 
-/// The node without what it does, under its name in the whole.
+/// Copies a node without its inputs, outputs and bodies, with its name in the whole graph.
 fn whole(node: &Node, renamed: &Renamed<'_>) -> Node {
     let bare = Node::new(node.op, node.attributes.clone(), Vec::new(), Vec::new());
     Node { name: node.name.as_deref().map(|name| renamed(name).into()), rule: node.rule.clone(), ..bare }
 }
 
-/// `name` in the scope of node `reader`.
+/// Puts `name` into the scope of node `reader`.
 fn beside(reader: &str, name: &str) -> String {
     reader.rsplit_once('/').map_or_else(|| name.into(), |(scope, _)| format!("{scope}/{name}"))
 }

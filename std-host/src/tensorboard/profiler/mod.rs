@@ -1,8 +1,10 @@
-//! What a program does, seen: its graph, and when each op ran. TensorBoard shows both, in its tabs Graphs and Profile; Perfetto
-//! opens the Chrome trace beside the profile.
+//! Traces of a program: its graphs, and the times of its ops. TensorBoard shows them in its tabs Graphs and Profile. The time trace
+//! is also written as a Chrome trace, which Perfetto opens.
 //!
-//! A trace hangs on a device, as all in gradlet that watches does: [`trace_on`] gives one that is like another and keeps what
-//! it runs, eagerly or in a compiled [`Function`](crate::Function). Off, there is nothing to ask.
+//! A trace belongs to a device. [`trace_on`] returns a device that behaves like another one and also records the ops that it runs,
+//! both eagerly and in a compiled [`Function`](crate::Function). Other devices record nothing, so they have no overhead.
+
+#![doc(alias = "tf.profiler")]
 
 mod graph_def;
 mod recording;

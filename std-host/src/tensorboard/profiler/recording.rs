@@ -1,28 +1,28 @@
-//! What a profiled device told, with the time of it.
+//! The recorder of the activities of a profiled device, with their times.
 
 use super::timeline::{Line, Plane, Span, Stat, Timeline};
 use super::trace::Options;
 use gradlet_core::Variable;
 use gradlet_core::function::graph::Graph;
-use gradlet_core::internal::profile::{Activity, NamedOp, Profiler};
+use gradlet_core::device::{Activity, NamedOp, Profiler};
 use gradlet_core::ops::type_name;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::thread::{self, ThreadId};
 use std::time::{Instant, SystemTime, UNIX_EPOCH};
 
-/// Keeps what it is told, until it is taken.
+/// Recorder of a profiled device. It keeps the data until they are taken.
 pub(super) struct Recording {
     device: String,
     options: Options,
     start: Instant,
     start_ns: u64,
-    /// Whether what is told is kept.
+    /// True while activities are recorded.
     on: AtomicBool,
     state: Mutex<Option<Observation>>,
 }
 
-/// What was told.
+/// Recorded data.
 #[derive(Default)]
 pub(super) struct Observation {
     threads: Vec<Thread>,
@@ -40,11 +40,11 @@ struct Thread {
     id: ThreadId,
     name: String,
     events: Vec<Event>,
-    /// The events that are not over.
+    /// Indices of the events that have not ended.
     open: Vec<usize>,
 }
 
-/// Something that ran, in nanoseconds from the start.
+/// An activity, with times in nanoseconds since the start of the recording.
 struct Event {
     what: What,
     around: Option<usize>,
@@ -53,7 +53,7 @@ struct Event {
 }
 
 enum What {
-    /// A function, and which of those that ran.
+    /// A call of a function: its name, and its index in `Observation::functions` once known.
     Function(String, Option<usize>),
     Step(String, i64),
     Scope(String),
@@ -65,7 +65,7 @@ enum What {
     Gap(&'static str),
 }
 
-/// An op of a function's last run: its node, and when it began and how long it ran, in nanoseconds of Unix time.
+/// Ops of a function's last run that ran as one step: their nodes, the start in nanoseconds of Unix time, and the duration in nanoseconds.
 pub(super) struct Timed<'r> {
     pub(super) nodes: &'r [NamedOp],
     pub(super) start_ns: u64,
@@ -79,7 +79,7 @@ impl Recording {
         Recording { device: device.into(), options, start: Instant::now(), start_ns, on: AtomicBool::new(true), state }
     }
 
-    /// The name of the device.
+    /// Returns the name of the device.
     pub(super) fn device(&self) -> &str {
         &self.device
     }
@@ -92,7 +92,7 @@ impl Recording {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// All that was told. What is told from now on is not kept.
+    /// Takes the recorded data and stops the recording. Returns `None` if the data were already taken.
     pub(super) fn take(&self) -> Option<Observation> {
         self.on.store(false, Ordering::Relaxed);
         let now = self.now();
@@ -105,7 +105,7 @@ impl Recording {
         Some(record)
     }
 
-    /// Takes back what could not be written.
+    /// Puts data back that could not be written.
     pub(super) fn give_back(&self, record: Observation) {
         *self.lock() = Some(record);
     }
@@ -116,7 +116,7 @@ impl Recording {
         thread.open.push(thread.events.len());
         let around = thread.open.len().checked_sub(2).map(|before| thread.open[before]);
         thread.events.push(Event { what, around, start: 0, end: 0 });
-        // Last, so that what is done here is not part of it.
+        // The start time is read last, so that it excludes the work in this function.
         let now = self.now();
         thread.events.last_mut().into_iter().for_each(|event| event.start = now);
     }
@@ -133,7 +133,7 @@ impl Recording {
         }
     }
 
-    /// What ran, by thread.
+    /// Converts the recorded data to a timeline, with a line for each thread.
     pub(super) fn timeline(&self, record: &Observation, host: &str) -> Timeline {
         let mut calls = 0;
         let name = format!("/device:{}", self.device);
@@ -144,7 +144,7 @@ impl Recording {
         Timeline { host: host.into(), planes: vec![plane] }
     }
 
-    /// The ops of the last run of function number `index`.
+    /// Returns the ops of the last run of function number `index`.
     pub(super) fn last_run<'r>(&self, record: &'r Observation, index: usize) -> Vec<Timed<'r>> {
         let is_run = |event: &Event| matches!(event.what, What::Function(_, Some(of)) if of == index);
         let runs = record.threads.iter().filter_map(|thread| Some((thread, thread.events.iter().rposition(is_run)?)));
@@ -203,7 +203,7 @@ impl Profiler for Recording {
 }
 
 impl Observation {
-    /// This thread's part.
+    /// Returns the data of the current thread.
     fn thread(&mut self) -> &mut Thread {
         let current = thread::current();
         let index = self.threads.iter().position(|thread| thread.id == current.id()).unwrap_or_else(|| {
@@ -216,12 +216,12 @@ impl Observation {
 }
 
 impl Thread {
-    /// The events around an event, innermost first.
+    /// Returns the events that enclose an event, innermost first.
     fn around(&self, event: usize) -> impl Iterator<Item = usize> {
         std::iter::successors(self.events[event].around, |&around| self.events[around].around)
     }
 
-    /// The scopes around an event, each with a `/` after it.
+    /// Returns the scopes that enclose an event, outermost first, each followed by `/`.
     fn path(&self, event: usize) -> String {
         let scopes = self.around(event).filter_map(|around| match &self.events[around].what {
             What::Scope(name) => Some(format!("{name}/")),
@@ -270,14 +270,15 @@ fn node_name(node: &NamedOp, path: &str) -> String {
     node.name.as_deref().map_or_else(|| format!("{path}{}", type_name(node.op)), Into::into)
 }
 
-/// What TensorBoard takes for an op: the name, a colon, the type. Ops that run together are one, called as the last.
+/// Returns the label of an op in the form that TensorBoard parses: the name, a colon, the type. Ops that run as one step have the
+/// name of the last op and all types.
 pub(super) fn label(nodes: &[NamedOp], path: &str) -> String {
     let types: Vec<String> = nodes.iter().map(|node| type_name(node.op)).collect();
     let name = nodes.last().map_or_else(String::new, |node| node_name(node, path));
     format!("{name}:{}", types.join("_"))
 }
 
-/// Whether two graphs of the same name are one.
+/// True if two graphs with the same name are the same function: their inputs, variables and node names match.
 fn same(one: &Graph, other: &Graph) -> bool {
     let types = |graph: &Graph| graph.inputs.iter().map(|&id| graph.values[id].tensor_type).collect::<Vec<_>>();
     let variables = |graph: &Graph| graph.captures.iter().map(|capture| capture.source.variable().map(Variable::id)).collect::<Vec<_>>();

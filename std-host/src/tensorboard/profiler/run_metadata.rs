@@ -1,11 +1,11 @@
-//! TensorFlow's `RunMetadata`: the graphs of functions, and how long their nodes took, for TensorBoard's Graphs tab.
+//! TensorFlow's `RunMetadata` for TensorBoard's Graphs tab: the graphs of functions, and the times of their nodes.
 
 use super::graph_def::graph_def;
 use super::recording::{Observation, Recording, Timed, label};
 use crate::formats::proto::run_metadata::FunctionGraphs;
 use crate::formats::proto::{DeviceStepStats, NodeExecStats, RunMetadata, StepStats};
 
-/// The graphs of a record, and, of the last run of each, the times.
+/// Builds the metadata: the graphs of the recorded functions and, if `profiler` is true, the times of each function's last run.
 pub(super) fn run_metadata(record: &Observation, recording: &Recording, profiler: bool) -> RunMetadata {
     let graphs = record.functions.iter().map(|function| FunctionGraphs {
         pre_optimization_graph: Some(graph_def(&function.traced, recording.device())),
@@ -14,7 +14,7 @@ pub(super) fn run_metadata(record: &Observation, recording: &Recording, profiler
     });
     let function_graphs: Vec<FunctionGraphs> = graphs.collect();
     let stats = (0..function_graphs.len()).flat_map(|index| {
-        // Of several graphs TensorBoard makes one, in which each has a scope of its own.
+        // TensorBoard combines several graphs into one, in which each has a scope.
         let scope = if function_graphs.len() > 1 { format!("graph_{}/", index + 1) } else { String::new() };
         let timed = recording.last_run(record, index).into_iter();
         timed.filter_map(move |timed| node_stats(&timed, &scope))
@@ -25,7 +25,7 @@ pub(super) fn run_metadata(record: &Observation, recording: &Recording, profiler
     RunMetadata { step_stats, function_graphs, ..RunMetadata::default() }
 }
 
-/// The time of a step: of the last node that has a name, if several run together.
+/// Returns the times of a step. If several ops ran as one step, the times are those of the last node that has a name.
 fn node_stats(timed: &Timed<'_>, scope: &str) -> Option<NodeExecStats> {
     let name = timed.nodes.iter().rev().find_map(|node| node.name.as_deref())?;
     let (start, nanos) = (timed.start_ns as i64, timed.duration_ns as i64);

@@ -1,4 +1,4 @@
-//! What ran when: as an XSpace, which TensorBoard's Profile tab opens, and as a Chrome trace, which Perfetto opens.
+//! Timelines of activities. They are written as an XSpace for TensorBoard's Profile tab, and as a Chrome trace for Perfetto.
 
 use crate::files::{FileError, FileResult};
 use crate::files::{create_folder, write_whole};
@@ -10,17 +10,18 @@ use serde_json::{Map, json};
 use std::collections::BTreeMap;
 use std::path::{Component, Path, PathBuf};
 
-/// The plane that TensorBoard's statistics of ops are made of.
+/// Name of the plane from which TensorBoard computes its statistics of ops.
 const HOST: &str = "/host:CPU";
-/// What the names of planes begin with that the trace viewer shows, whatever the device.
+/// Prefix of plane names that the trace viewer shows for any kind of device.
 const CUSTOM: &str = "/device:CUSTOM:";
 
-/// What ran on the devices of a host.
+/// Timeline of the devices of a host.
 ///
 /// ```
 /// use gradlet::profiler::{Line, Plane, Span, Stat, Timeline};
-/// let op = |name: &str, start_ps, duration_ps| Span { name: name.into(), start_ps, duration_ps, stats: vec![("bytes",
-/// Stat::Number(64))] }; let spans = vec![op("dense/MatMul:MatMul", 0, 40_000_000), op("dense/Relu:Relu", 41_000_000, 2_000_000)];
+/// let stats = || vec![("bytes", Stat::Number(64))];
+/// let op = |name: &str, start_ps, duration_ps| Span { name: name.into(), start_ps, duration_ps, stats: stats() };
+/// let spans = vec![op("dense/MatMul:MatMul", 0, 40_000_000), op("dense/Relu:Relu", 41_000_000, 2_000_000)];
 /// let line = Line { name: "ops".into(), start_ns: 1_700_000_000_000_000_000, spans };
 /// let timeline = Timeline { host: "desk".into(), planes: vec![Plane { name: "/device:CPU:0".into(), lines: vec![line] }] };
 /// assert_eq!(timeline.xspace().planes[0].name, "/host:CPU");
@@ -31,58 +32,59 @@ const CUSTOM: &str = "/device:CUSTOM:";
 /// ```
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Timeline {
-    /// The name of the host, which files are named after.
+    /// Name of the host. The files are named after it.
     pub host: String,
-    /// Its devices.
+    /// The devices of the host.
     pub planes: Vec<Plane>,
 }
 
-/// What ran on a device.
+/// Timeline of a device.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Plane {
-    /// The device, such as `/device:CPU:0` or `/device:Cortex-M4`. TensorBoard makes its statistics of what ran on CPUs.
+    /// Name of the device, such as `/device:CPU:0` or `/device:Cortex-M4`. TensorBoard computes statistics only for CPUs.
     pub name: String,
-    /// What ran one after the other, each.
+    /// Lines of the device, one for each sequence of spans.
     pub lines: Vec<Line>,
 }
 
-/// What ran one after the other, or one in another.
+/// A sequence of spans. Spans may be nested, but do not overlap otherwise.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Line {
-    /// The thread, or what the spans are.
+    /// Name of the thread, or of the kind of spans.
     pub name: String,
-    /// When it began, in nanoseconds of Unix time.
+    /// Start of the line, in nanoseconds of Unix time.
     pub start_ns: u64,
-    /// What ran.
+    /// Spans of the line.
     pub spans: Vec<Span>,
 }
 
-/// Something that ran.
+/// A single activity.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Span {
-    /// What ran. TensorBoard takes `sequential/dense/MatMul:MatMul` for an op: its place in the model, then its type.
+    /// Name of the activity. TensorBoard recognizes an op by a name such as `sequential/dense/MatMul:MatMul`: its path in the
+    /// model, a colon, its type.
     pub name: String,
-    /// When it began, in picoseconds after its line.
+    /// Start, in picoseconds relative to the start of the line.
     pub start_ps: u64,
-    /// How long it ran, in picoseconds.
+    /// Duration, in picoseconds.
     pub duration_ps: u64,
-    /// What else is known of it.
+    /// Additional values, by name.
     pub stats: Vec<(&'static str, Stat)>,
 }
 
-/// Something known of a span.
+/// An additional value of a span.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Stat {
-    /// A whole number.
+    /// An integer.
     Number(i64),
-    /// A number.
+    /// A floating-point number.
     Float(f64),
-    /// Words.
+    /// A text.
     Text(String),
 }
 
 impl Span {
-    /// What TensorBoard takes for step `number` of a training: its overview shows the time of each.
+    /// Creates a span that TensorBoard recognizes as training step `number`. Its overview page shows the time of each step.
     pub fn step(name: impl Into<String>, number: i64, start_ps: u64, duration_ps: u64) -> Span {
         let stats = vec![("_r", Stat::Number(1)), ("step_num", Stat::Number(number))];
         Span { name: name.into(), start_ps, duration_ps, stats }
@@ -94,13 +96,14 @@ impl Timeline {
         self.planes.iter().flat_map(|plane| &plane.lines)
     }
 
-    /// When the first line began.
+    /// Returns the start of the first line.
     fn start_ns(&self) -> u64 {
         self.lines().map(|line| line.start_ns).min().unwrap_or(0)
     }
 
-    /// As TensorBoard's profiler stores it. Planes of CPUs become one, `/host:CPU`, others custom devices: the profiler
-    /// knows no others. Lines begin relative to the first, whose time is told by the plane `Task Environment`.
+    /// Converts the timeline to the format of TensorBoard's profiler. All CPUs share the plane `/host:CPU`. Devices other than GPUs
+    /// and TPUs become custom devices, because the profiler does not support other kinds. Lines start relative to the first one,
+    /// whose absolute time is in the plane `Task Environment`.
     pub fn xspace(&self) -> proto::XSpace {
         let start_ns = self.start_ns();
         let mut planes: Vec<Builder> = Vec::new();
@@ -118,7 +121,7 @@ impl Timeline {
         proto::XSpace { planes, hostnames: vec![self.host.clone()], ..Default::default() }
     }
 
-    /// The plane that says when all began and ended, in nanoseconds of Unix time.
+    /// Builds the plane with the start and end of the profile, in nanoseconds of Unix time.
     fn environment(&self, id: i64) -> proto::XPlane {
         let end = |line: &Line| line.start_ns + line.spans.iter().map(|span| span.start_ps + span.duration_ps).max().unwrap_or(0) / 1000;
         let times = [("profile_start_time", self.start_ns()), ("profile_stop_time", self.lines().map(end).max().unwrap_or(0))];
@@ -130,7 +133,7 @@ impl Timeline {
         plane
     }
 
-    /// As JSON of Chrome's trace format: microseconds from when the first line began.
+    /// Converts the timeline to JSON in Chrome's trace format. Times are in microseconds from the start of the first line.
     pub fn chrome_trace(&self) -> String {
         let start_ns = self.start_ns();
         let mut events = Vec::new();
@@ -150,10 +153,10 @@ impl Timeline {
         json!({ "displayTimeUnit": "ns", "otherData": { "start_ns": start_ns.to_string() }, "traceEvents": events }).to_string()
     }
 
-    /// Writes `LOGDIR/plugins/profile/RUN/HOST.xplane.pb`, where TensorBoard looks for it, and gives its path. Beside it, in
-    /// `HOST.trace.json`, is the Chrome trace.
+    /// Writes `LOGDIR/plugins/profile/RUN/HOST.xplane.pb`, where TensorBoard expects it, and returns its path. Also writes a Chrome
+    /// trace to `HOST.trace.json` in the same folder.
     ///
-    /// Fails where `run` or the host is no name for a file, and where the files cannot be written.
+    /// Fails if `run` or the name of the host cannot be a file name, or if the files cannot be written.
     pub fn write(&self, logdir: &Path, run: &str) -> FileResult<PathBuf> {
         let profiles = logdir.join("plugins").join("profile");
         for (what, name) in [("run", run), ("host", &self.host)] {
@@ -171,7 +174,7 @@ impl Timeline {
     }
 }
 
-/// The name under which TensorBoard shows a plane.
+/// Returns the name under which TensorBoard shows a plane.
 fn shown(name: &str) -> String {
     let known = [CUSTOM, "/device:GPU:", "/device:TPU:", "/host:"];
     match name.strip_prefix("/device:").unwrap_or(name) {
@@ -199,7 +202,7 @@ impl Stat {
     }
 }
 
-/// A plane under construction: names are written once, and then named by number.
+/// A plane under construction. Each name is stored once and then referenced by number.
 #[derive(Default)]
 struct Builder {
     plane: proto::XPlane,
@@ -276,7 +279,7 @@ mod tests {
         assert_eq!(lines.iter().map(|line| line.id).collect::<Vec<_>>(), [1, 2]);
     }
 
-    /// Picoseconds of Unix time are more than the profiler counts.
+    /// Picoseconds of Unix time would overflow the profiler's numbers, so times are relative.
     #[test]
     fn times_are_told_from_the_start() {
         let mut timeline = timeline();

@@ -1,4 +1,4 @@
-//! Traces, from on to export.
+//! A trace, from its start to its export.
 
 use super::recording::{Observation, Recording};
 use super::run_metadata::run_metadata;
@@ -12,12 +12,12 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::{SystemTime, UNIX_EPOCH};
 
-/// What a trace keeps. The default is the graphs only, as TensorFlow's.
+/// Data that a trace records. As in TensorFlow, the default is the graphs only.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Options {
-    /// The graphs of functions that run.
+    /// True to record the graphs of functions that run.
     pub graph: bool,
-    /// When everything began, and how long it ran.
+    /// True to record the start and duration of every activity.
     pub profiler: bool,
 }
 
@@ -27,18 +27,19 @@ impl Default for Options {
     }
 }
 
-/// A trace that is on: TensorFlow's `tf.summary.trace_on`. See [`trace_on`].
+/// A running trace, as started by TensorFlow's `tf.summary.trace_on`. See [`trace_on`].
 pub struct Trace {
     device: Device,
     options: Options,
     recording: Arc<Recording>,
 }
 
-/// Begins to keep what is run on [`Trace::device`], which is like `device`: TensorFlow's `tf.summary.trace_on`.
+/// Starts a trace. It records the ops that run on [`Trace::device`], a device that behaves like `device`. TensorFlow's
+/// `tf.summary.trace_on`.
 ///
-/// Eager code is kept as far as its scope, or one of the tensors that it computes with, is of that device; functions where they are
-/// called in a scope of it. What was built on `device` before, models or functions, can be used with both. All that runs is kept in
-/// memory until it is exported, so trace a few steps, not all of a training.
+/// An eager op is recorded if its scope, or one of its input tensors, is on the trace's device. A function is recorded if it is
+/// called in a scope on that device. Models and functions that were built on `device` work with both devices. The trace keeps all
+/// data in memory until it is exported, so it should cover a few steps only.
 ///
 /// ```
 /// use gradlet::{Eager, Function, Scope, Tensor, profiler, summary};
@@ -56,19 +57,20 @@ pub struct Trace {
 /// assert!(summary::Run::read(folder.path())?.series("model_trace").is_some());
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
+#[doc(alias = "tf.summary.trace_on")]
 pub fn trace_on(device: &Device, options: Options) -> Trace {
     let recording = Arc::new(Recording::new(device.name(), options));
     Trace { device: device.profiling(recording.clone()), options, recording }
 }
 
 impl Trace {
-    /// The device whose runs are kept.
+    /// Returns the device whose ops are recorded.
     pub fn device(&self) -> &Device {
         &self.device
     }
 
-    /// Names what is done until the guard is dropped as step `number` of a training, for the profile's overview:
-    /// TensorFlow's `tf.profiler.experimental.Trace`. Without such, each call of a function counts as a step.
+    /// Marks the ops until the returned guard is dropped as training step `number`, for the overview of the profile. TensorFlow's
+    /// `tf.profiler.experimental.Trace`. Outside of such a guard, each call of a function counts as a step.
     ///
     /// ```
     /// use gradlet::{Tensor, profiler};
@@ -87,11 +89,11 @@ impl Trace {
         Step(self)
     }
 
-    /// Ends the trace, and writes it: the graphs as a summary under `name`, in the writer's file; the profile below the writer's
-    /// folder, of which it gives the path. TensorFlow's `tf.summary.trace_export`.
+    /// Ends the trace and writes it. The graphs become a summary `name` in the writer's file. The profile is written below the
+    /// writer's folder, and its path is returned. TensorFlow's `tf.summary.trace_export`.
     ///
-    /// Fails where the trace is over, by [`Trace::off`] or an export, and where a file cannot be written: then it can be exported to
-    /// another writer.
+    /// Fails if the trace was already ended by [`Trace::off`] or an export, or if a file cannot be written. In the second case, the
+    /// trace can be exported again with another writer.
     pub fn export(&self, name: &str, step: i64, writer: &SummaryWriter) -> Result<Option<PathBuf>> {
         let record = self.take("export")?;
         let written = self.write(&record, name, step, writer);
@@ -117,19 +119,19 @@ impl Trace {
         Ok(Some(timeline.write(writer.directory(), &new_run(writer.directory(), SystemTime::now()))?))
     }
 
-    /// Ends the trace, and gives when all ran. Fails where it is over already.
+    /// Ends the trace and returns its timeline. Fails if the trace was already ended.
     pub fn timeline(&self) -> Result<Timeline> {
         Ok(self.recording.timeline(&self.take("timeline")?, &host()))
     }
 
-    /// Ends the trace, and forgets it: TensorFlow's `tf.summary.trace_off`.
+    /// Ends the trace and discards its data: TensorFlow's `tf.summary.trace_off`.
     pub fn off(&self) {
         drop(self.recording.take());
     }
 
     fn take(&self, what: &str) -> Result<Observation> {
         let over =
-            || Error::message(format!("must enable trace before {what}: this one was exported or turned off; begin one by trace_on"));
+            || Error::message(format!("must enable trace before {what}: this one was exported or turned off; start a new one with trace_on"));
         self.recording.take().ok_or_else(over)
     }
 }
@@ -140,8 +142,8 @@ impl Drop for Trace {
     }
 }
 
-/// A step of a training, which ends when this is dropped.
-#[must_use = "the step is over once this is dropped"]
+/// A guard for a training step. The step ends when the guard is dropped.
+#[must_use = "the step ends when this is dropped"]
 pub struct Step<'t>(&'t Trace);
 
 impl Drop for Step<'_> {
@@ -150,13 +152,13 @@ impl Drop for Step<'_> {
     }
 }
 
-/// A scalar of bytes.
+/// Converts bytes to a scalar string tensor.
 fn bytes_proto(bytes: Vec<u8>) -> TensorProto {
     let (dtype, tensor_shape) = (DataType::DtString.into(), Some(TensorShapeProto::default()));
     TensorProto { dtype, tensor_shape, string_val: vec![bytes.into()], ..TensorProto::default() }
 }
 
-/// The name of a profile that is not there yet.
+/// Returns a name for a profile that does not exist yet.
 fn new_run(logdir: &Path, time: SystemTime) -> String {
     let name = run_name(time);
     let numbered = (1..).map(|number| format!("{name}_{number}"));
@@ -164,10 +166,10 @@ fn new_run(logdir: &Path, time: SystemTime) -> String {
     names.find(|name| !logdir.join("plugins/profile").join(name).exists()).unwrap_or(name)
 }
 
-/// A name for a profile, as TensorFlow makes it of the time: `2024_01_31_23_59_59`, in UTC.
+/// Formats a time as the name of a profile, in TensorFlow's format: `2024_01_31_23_59_59`, in UTC.
 fn run_name(time: SystemTime) -> String {
     let seconds = time.duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs());
-    // The calendar from March on, in eras of 400 years, as in Howard Hinnant's "chrono-Compatible Low-Level Date Algorithms".
+    // Years begin in March here, and eras have 400 years, as in Howard Hinnant's "chrono-Compatible Low-Level Date Algorithms".
     let (days, second) = (seconds / 86400 + 719_468, seconds % 86400);
     let (era, day) = (days / 146_097, days % 146_097);
     let year = (day - day / 1460 + day / 36524 - day / 146_096) / 365;

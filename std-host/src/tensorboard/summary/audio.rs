@@ -1,14 +1,15 @@
-//! Sounds as TensorBoard keeps them.
+//! Encoding of sounds for TensorBoard.
 
 use crate::values::strings::Strings;
 use gradlet_core::{DType, Error, Result, Tensor};
 
-/// As TensorFlow.
+/// Default number of sounds per summary, as in TensorFlow.
 pub(super) const MAX_OUTPUTS: u32 = 3;
-/// What the metadata of the plugin holds: that the sounds are WAV files.
+/// Content of the plugin's metadata. It states that the sounds are WAV files.
 pub(super) const CONTENT: &[u8] = &[0x10, 0x0b];
 
-/// `[sounds, 2]` of WAV files and empty labels, of the first `most` of `sounds` `[sounds, frames, channels]`, f32 of -1 to 1.
+/// Encodes the first `most` of `sounds` as WAV files. `sounds` is f32 `[sounds, frames, channels]` with samples from -1 to 1. The
+/// result has shape `[sounds, 2]`: a file and an empty label for each sound.
 pub(super) fn sounds(sounds: &Tensor, sample_rate: u32, most: u32) -> Result<Strings> {
     let (&[count, frames, channels], DType::F32) = (sounds.dims(), sounds.dtype()) else {
         return Err(Error::message(format!("sounds are f32[sounds,frames,channels], not {}", sounds.tensor_type())));
@@ -16,7 +17,7 @@ pub(super) fn sounds(sounds: &Tensor, sample_rate: u32, most: u32) -> Result<Str
     let channels = u16::try_from(channels).ok().filter(|&channels| channels > 0);
     let channels = channels.ok_or_else(|| Error::message(format!("a sound has 1 to 65535 channels, not {}", sounds.dims()[2])))?;
     if sample_rate == 0 {
-        return Err(Error::message("a sound has at least 1 frame a second, not 0"));
+        return Err(Error::message("a sound has at least 1 frame per second, not 0"));
     }
     let (all, size) = (sounds.to_vec::<f32>()?, frames as usize * usize::from(channels));
     let count = count.min(most);
@@ -27,7 +28,7 @@ pub(super) fn sounds(sounds: &Tensor, sample_rate: u32, most: u32) -> Result<Str
     Strings::new(strings.into_iter().map(Into::into).collect(), &[count, 2])
 }
 
-/// A WAV file with samples of 16 bits.
+/// Encodes samples as a WAV file with 16 bits per sample.
 fn wav(samples: &[f32], channels: u16, sample_rate: u32) -> Result<Vec<u8>> {
     let too_long = || Error::message(format!("{} samples do not fit into a WAV file", samples.len()));
     let bytes = u32::try_from(samples.len() * 2).ok().filter(|bytes| *bytes <= u32::MAX - 36).ok_or_else(too_long)?;
@@ -37,7 +38,7 @@ fn wav(samples: &[f32], channels: u16, sample_rate: u32) -> Result<Vec<u8>> {
     file.extend((36 + bytes).to_le_bytes());
     file.extend(b"WAVEfmt ");
     file.extend(16u32.to_le_bytes());
-    // Plain samples.
+    // Format 1: uncompressed PCM.
     file.extend(1u16.to_le_bytes());
     file.extend(channels.to_le_bytes());
     file.extend(sample_rate.to_le_bytes());

@@ -1,16 +1,17 @@
-//! How numbers are spread.
+//! Histograms of the elements of a tensor.
 
 use gradlet_core::{DType, Error, Result, Tensor};
 
-/// As TensorFlow.
+/// Default number of buckets, as in TensorFlow.
 pub(super) const BUCKETS: u32 = 30;
-/// More make no picture, but a large file.
+/// Maximum number of buckets. More of them make the file large without a better picture.
 const MOST: u32 = 1 << 20;
 
-/// The f64 `[buckets, 3]` that TensorBoard shows of the elements of `values`: the left edge, right edge and count of each bucket.
+/// Computes the histogram of the elements of `values` as TensorBoard stores it: f64 `[buckets, 3]` with the left edge, right edge
+/// and count of each bucket.
 ///
-/// The buckets are of equal width, from the least to the greatest element. Where all elements are the same, the last one counts them;
-/// where there are none, all is 0.
+/// The buckets have equal widths and extend from the smallest to the largest element. If all elements are equal, the last bucket
+/// counts them. If there are no elements, all values are 0.
 pub(super) fn histogram(values: &Tensor, buckets: u32) -> Result<Tensor> {
     if buckets > MOST {
         return Err(Error::message(format!("a histogram has at most {MOST} buckets, not {buckets}")));
@@ -24,7 +25,7 @@ pub(super) fn histogram(values: &Tensor, buckets: u32) -> Result<Tensor> {
 }
 
 fn rows(values: &[f64], buckets: usize) -> Vec<[f64; 3]> {
-    // What is compared with NaN is NaN, as in TensorFlow.
+    // If any element is NaN, the minimum and maximum are NaN, as in TensorFlow.
     let pick =
         |pick: fn(f64, f64) -> f64| values.iter().copied().reduce(|a, b| if a.is_nan() || b.is_nan() { f64::NAN } else { pick(a, b) });
     let (least, greatest) = (pick(f64::min).unwrap_or(0.0), pick(f64::max).unwrap_or(0.0));
@@ -40,7 +41,7 @@ fn rows(values: &[f64], buckets: usize) -> Vec<[f64; 3]> {
     rows[0][0] = least;
     for value in values {
         let bucket = ((value - least) / step).floor();
-        // TensorFlow counts what is finite, even where the edges are not.
+        // As in TensorFlow, finite elements are counted even if the edges are not finite.
         if !bucket.is_nan() {
             rows[(bucket as usize).min(buckets - 1)][2] += 1.0;
         }

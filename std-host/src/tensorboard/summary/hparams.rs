@@ -1,4 +1,4 @@
-//! Hyperparameters, which TensorBoard compares runs by.
+//! Hyperparameters, by which TensorBoard compares runs.
 
 use super::writer::SummaryWriter;
 use crate::formats::proto::hparams::h_params_plugin_data::Data;
@@ -15,7 +15,7 @@ pub enum HParam {
     Number(f64),
     /// A text.
     Text(String),
-    /// Yes or no.
+    /// A boolean.
     Bool(bool),
 }
 
@@ -43,14 +43,14 @@ impl From<bool> for HParam {
     }
 }
 
-/// The 64-bit FNV-1a hash of `bytes`. It is the same for every build, so equal values form one trial across runs.
+/// Returns the 64-bit FNV-1a hash of `bytes`. It is the same in every build, so equal values form one trial across runs.
 fn fnv1a(bytes: &[u8]) -> u64 {
     bytes.iter().fold(0xcbf2_9ce4_8422_2325, |hash, &byte| (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3))
 }
 
 impl SummaryWriter {
-    /// Says with which hyperparameters this run begins: TensorBoard's `hp.hparams`. Runs of the same `trial` count as one, of which
-    /// the table shows the mean; `None` stands for a name made of the values.
+    /// Records the hyperparameters of this run: TensorBoard's `hp.hparams`. Runs with the same `trial` form one row of the table,
+    /// which shows their means. For `None`, the name of the trial is a hash of the values.
     ///
     /// ```
     /// let folder = tempfile::tempdir()?;
@@ -72,13 +72,13 @@ impl SummaryWriter {
         self.plugin_data("_hparams_/session_start_info", Data::SessionStartInfo(start))
     }
 
-    /// Says which hyperparameters and metrics the runs below a folder have: TensorBoard's `hp.hparams_config`, for a writer to that
-    /// folder. Without it, TensorBoard shows those that it finds.
+    /// Declares the hyperparameters and metrics of all runs below a folder, if this writer writes to that folder. TensorBoard's
+    /// `hp.hparams_config`. Without it, TensorBoard shows the ones that it finds in the runs.
     pub fn experiment(&self, experiment: Experiment) -> Result<()> {
         self.plugin_data("_hparams_/experiment", Data::Experiment(experiment))
     }
 
-    /// Says how the run ended.
+    /// Records how the run ended.
     pub fn session_end(&self, status: Status) -> Result<()> {
         let end = SessionEndInfo { status: status.into(), end_time_secs: super::writer::now() };
         self.plugin_data("_hparams_/session_end_info", Data::SessionEndInfo(end))

@@ -1,14 +1,14 @@
-//! Images as TensorBoard keeps them.
+//! Encoding of images for TensorBoard.
 
 #[cfg(feature = "image")]
 use crate::data::image::encode_png;
 use crate::values::strings::Strings;
 use gradlet_core::{DType, Error, Result, Shape, Tensor, TensorType};
 
-/// As TensorFlow.
+/// Default number of images per summary, as in TensorFlow.
 pub(super) const MAX_OUTPUTS: u32 = 3;
 
-/// `[width, height, PNG file, …]` of the first `most` of `images` `[images, height, width, channels]`.
+/// Encodes the first `most` of `images`, of shape `[images, height, width, channels]`. The result is `[width, height, PNG file, …]`.
 pub(super) fn images(images: &Tensor, most: u32) -> Result<Strings> {
     let &[count, height, width, channels @ 1..=4] = images.dims() else {
         return Err(Error::message(format!("images are [images,height,width,1 to 4 channels], not {}", images.tensor_type())));
@@ -27,17 +27,17 @@ pub(super) fn images(images: &Tensor, most: u32) -> Result<Strings> {
     Ok(Strings::vector(strings))
 }
 
-/// Stands in for the encoder, which comes with the feature `image`.
+/// Replaces the encoder if the feature `image` is off.
 #[cfg(not(feature = "image"))]
 fn encode_png(_: &Tensor) -> Result<Vec<u8>> {
     Err(Error::message("images in summaries need gradlet's feature `image`"))
 }
 
-/// Samples of 0 to 255, as TensorFlow makes them: floats of 0 to 1 fill the range, integers lose their low bits.
+/// Converts samples to the range 0 to 255 as TensorFlow does. Floats from 0 to 1 are scaled to the range; integers are shifted right.
 fn to_u8(images: &Tensor) -> Result<Vec<u8>> {
     Ok(match images.dtype() {
         DType::U8 => images.to_vec()?,
-        // TensorFlow adds the half before it cuts off, and computes in the images' own type.
+        // TensorFlow adds 0.5 before it truncates, and computes in the element type of the images.
         DType::F64 | DType::F32 | DType::F16 | DType::Bf16 => {
             let scaled = images.mul(&images.like(255.5)?)?.cast(DType::F64)?;
             scaled.to_vec::<f64>()?.into_iter().map(|sample| sample as u8).collect()
@@ -45,7 +45,7 @@ fn to_u8(images: &Tensor) -> Result<Vec<u8>> {
         DType::I8 => images.to_vec::<i8>()?.iter().map(|&sample| 2 * sample.max(0) as u8).collect(),
         DType::I32 => images.to_vec::<i32>()?.iter().map(|sample| (sample >> 23).max(0) as u8).collect(),
         DType::I64 => images.to_vec::<i64>()?.iter().map(|sample| (sample >> 55).max(0) as u8).collect(),
-        DType::Bool => return Err(Error::message("images are of numbers, not of booleans")),
+        DType::Bool => return Err(Error::message("images need numeric elements, not booleans")),
     })
 }
 

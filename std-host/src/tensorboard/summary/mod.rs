@@ -1,7 +1,7 @@
-//! Event files, which TensorBoard shows: writing them, and reading them. TensorFlow's `tf.summary`.
+//! Writers and readers of TensorBoard's event files: TensorFlow's `tf.summary`.
 //!
-//! An event file is a [TFRecord file](crate::formats::tfrecord) of [`Event`](crate::formats::proto::Event) messages; a folder with event
-//! files is a run.
+//! An event file is a [TFRecord file](crate::formats::tfrecord) of [`Event`](crate::formats::proto::Event) messages. A run is a
+//! folder with event files.
 //!
 //! ```
 //! use gradlet::summary::{self, Run};
@@ -19,9 +19,9 @@
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 //!
-//! `tensorboard --logdir FOLDER` shows it while it is being written. There is no global writer: a writer is
-//! [made the default of a device](SummaryWriter::as_default), and then [`Summarize`](crate::Summarize) gives every scope on that device
-//! `scalar`, `histogram` and `image`, in compiled functions too.
+//! `tensorboard --logdir FOLDER` shows a run while it is being written. There is no global writer. A writer can become the [default
+//! of a device](SummaryWriter::as_default). Every scope on that device then has the methods `scalar`, `histogram` and `image` of
+//! [`Summarize`](crate::Summarize), in compiled functions too.
 //!
 //! | TensorFlow | gradlet |
 //! |---|---|
@@ -34,6 +34,8 @@
 //! | `description=` | [`SummaryWriter::described`] |
 //! | `hp.hparams`, `hp.hparams_config` | [`SummaryWriter::hparams`], [`SummaryWriter::experiment`] |
 //! | TensorBoard's `EventAccumulator` | [`Run`] |
+
+#![doc(alias = "tf.summary")]
 
 mod audio;
 mod histogram;
@@ -55,9 +57,10 @@ pub use writer::{Options, SummaryWriter};
 use crate::files::FileResult;
 use std::path::Path;
 
-/// A writer to a new event file in `directory`, which is made if it is not there. Runs that are to be compared have a folder each.
+/// Creates a writer for a new event file in `directory`. The folder is created if it does not exist. Use a separate folder for each
+/// run that TensorBoard is to compare.
 ///
-/// Fails where the folder or the file cannot be made.
+/// Fails if the folder or the file cannot be created.
 pub fn create_file_writer(directory: impl AsRef<Path>) -> FileResult<SummaryWriter> {
     SummaryWriter::with_options(directory, Options::default())
 }

@@ -1,4 +1,4 @@
-//! The thread that writes events.
+//! The thread that writes events to a file.
 
 use crate::files::{FileError, FileResult};
 use crate::formats::proto::Event;
@@ -13,7 +13,7 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
-/// Events on their way into a file.
+/// A queue of events that a thread writes to a file.
 pub(super) struct Queue {
     path: PathBuf,
     shared: Arc<Shared>,
@@ -22,20 +22,20 @@ pub(super) struct Queue {
 
 struct Shared {
     state: Mutex<State>,
-    /// There is something for the thread to do.
+    /// Signal that the thread has work.
     work: Condvar,
-    /// The thread did something.
+    /// Signal that the thread made progress.
     done: Condvar,
-    /// How many bytes wait at most.
+    /// Maximum number of bytes in the queue.
     most: usize,
     interval: Duration,
 }
 
 #[derive(Default)]
 struct State {
-    /// Whole records.
+    /// Encoded records that are not written yet.
     waiting: Vec<u8>,
-    /// How often somebody asked for all to be written, and how many of these are answered.
+    /// Number of requests to write the whole queue; `answered` is the number of those that are done.
     asked: u64,
     answered: u64,
     closed: bool,
@@ -43,7 +43,7 @@ struct State {
 }
 
 impl Queue {
-    /// Begins to write `file`, which lies at `path`.
+    /// Starts the thread that writes to `file`, which was opened at `path`.
     pub(super) fn new(path: &Path, file: File, most: usize, interval: Duration) -> FileResult<Queue> {
         let shared = Arc::new(Shared { state: Mutex::default(), work: Condvar::new(), done: Condvar::new(), most, interval });
         let writes = shared.clone();
@@ -56,12 +56,12 @@ impl Queue {
         &self.path
     }
 
-    /// Adds an event, once there is room. Fails where earlier ones could not be written, or the queue is closed.
+    /// Adds an event, and waits for room if the queue is full. Fails if an earlier event could not be written or the queue is closed.
     pub(super) fn push(&self, event: &Event) -> Result<()> {
         let record = event.encode_to_vec();
         let mut state = self.shared.lock();
         self.check(&state)?;
-        // A record that is larger than the queue goes when the queue is empty.
+        // A record that is larger than the queue waits until the queue is empty.
         while !state.waiting.is_empty() && state.waiting.len() + record.len() > self.shared.most {
             state.asked += 1;
             self.shared.work.notify_one();
@@ -70,7 +70,7 @@ impl Queue {
         }
         let before = state.waiting.len();
         tfrecord::frame(&mut state.waiting, &record).map_err(|error| Error::message(error.to_string()))?;
-        // The thread wakes when there is something to wait with, and when there is much.
+        // Wakes the thread for the first event, which starts the interval, and when the queue becomes half full.
         let half = self.shared.half();
         if before == 0 || (before < half && state.waiting.len() >= half) {
             self.shared.work.notify_one();
@@ -78,7 +78,7 @@ impl Queue {
         Ok(())
     }
 
-    /// Waits until all that was pushed is in the file. What is closed has written all.
+    /// Waits until all events so far are in the file. Returns immediately if the queue is closed.
     pub(super) fn flush(&self) -> Result<()> {
         let mut state = self.shared.lock();
         state.asked += 1;
@@ -90,7 +90,7 @@ impl Queue {
         self.failure(&state)
     }
 
-    /// Writes all that was pushed, and ends the thread. What is closed already stays so.
+    /// Writes the remaining events and ends the thread. Does nothing if the queue is already closed.
     pub(super) fn close(&self) -> Result<()> {
         self.shared.lock().closed = true;
         self.shared.work.notify_one();
@@ -103,7 +103,7 @@ impl Queue {
     fn check(&self, state: &State) -> Result<()> {
         self.failure(state)?;
         if state.closed {
-            return Err(Error::message(format!("{}: the writer is closed already", self.path.display())));
+            return Err(Error::message(format!("{}: the writer is already closed", self.path.display())));
         }
         Ok(())
     }
@@ -116,7 +116,7 @@ impl Queue {
 
 impl Drop for Queue {
     fn drop(&mut self) {
-        // Who wants to know of errors closes before.
+        // A caller that needs the error calls `close` before.
         let _ = self.close();
     }
 }
@@ -130,7 +130,7 @@ impl Shared {
         (self.most / 2).max(1)
     }
 
-    /// What the thread does.
+    /// Runs the thread: writes the queue until it is closed or a write fails.
     fn write(&self, mut file: File) {
         let mut batch = Vec::new();
         loop {
@@ -155,7 +155,7 @@ impl Shared {
         }
     }
 
-    /// Waits until the queue is closed or to be flushed, is half full, or has had an event for as long as the interval.
+    /// Waits until the queue is closed, must be flushed, or is half full, or until its first event has waited for the interval.
     fn wait_for_work(&self) -> MutexGuard<'_, State> {
         let mut state = self.lock();
         let urgent = |state: &State| state.closed || state.asked > state.answered || state.waiting.len() >= self.half();

@@ -1,4 +1,4 @@
-//! Reads event files, damaged ones too.
+//! A reader of event files that can continue after damage.
 
 use crate::files::{FileError, FileResult};
 use crate::formats::proto::Event;
@@ -7,17 +7,17 @@ use prost::Message;
 use std::fs::File;
 use std::path::{Path, PathBuf};
 
-/// What a reader passed over.
+/// Statistics of the damaged parts that a reader skipped.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Skipped {
-    /// How many places were damaged.
+    /// Number of damaged places.
     pub places: u64,
-    /// How many bytes there were of them.
+    /// Number of bytes skipped.
     pub bytes: u64,
 }
 
-/// The events of a file, one after the other. Where the file is damaged, it gives an error that says what is wrong and how far it
-/// skips, to the next whole record, and goes on there.
+/// Iterator over the events of a file. At a damaged place it returns an error, which states the problem and the number of bytes
+/// skipped. It then continues at the next intact record.
 ///
 /// ```
 /// use gradlet::summary::{self, EventReader};
@@ -32,7 +32,7 @@ pub struct Skipped {
 /// std::fs::write(writer.path(), bytes)?;
 /// let mut reader = EventReader::open(writer.path())?;
 /// let steps: Vec<i64> = reader.by_ref().flatten().map(|event| event.step).collect();
-/// assert_eq!(steps, [0, 0, 1]); // the first one tells the version
+/// assert_eq!(steps, [0, 0, 1]); // the first event holds the version
 /// assert_eq!(reader.skipped().places, 1);
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
@@ -47,23 +47,24 @@ impl EventReader {
     /// Opens the file at `path`. Fails if it cannot be opened.
     pub fn open(path: &Path) -> FileResult<EventReader> {
         let records = RecordReader::open(path, Compression::None).map_err(|error| plain(path, &error))?;
-        // An event costs no more memory than its file has bytes.
+        // A length is checked against the size of the file, so it needs no other limit.
         let records = records.max_record_bytes(u64::MAX);
         Ok(EventReader { path: path.into(), records, skipped: Skipped::default(), ended: false })
     }
 
-    /// What was passed over so far.
+    /// Returns the statistics of the parts skipped so far.
     pub fn skipped(&self) -> Skipped {
         self.skipped
     }
 
-    /// Where the next record begins, in bytes.
+    /// Returns the offset of the next record, in bytes.
     pub fn offset(&self) -> u64 {
         self.records.offset()
     }
 
-    /// Goes on at the next whole record behind the one that begins at `start` and is wrong as `text` says. If its length is right, that
-    /// one begins at `behind`; if no record begins there, the length may have been that of another.
+    /// Continues at the next intact record after the damaged one at `start`, and returns the error to report. `text` is the
+    /// problem. `behind` is the end of the damaged record if its length is correct. If no record begins there, the length itself
+    /// may be wrong, so the whole rest of the file is searched.
     fn skip(&mut self, start: u64, behind: Option<u64>, text: &str) -> FileResult<FileError> {
         let io = |error| FileError::io(&self.path, error);
         let end = std::fs::metadata(&self.path).map_or(start, |known| known.len().max(start));
@@ -94,7 +95,7 @@ impl Iterator for EventReader {
         let (behind, text) = match self.records.next_record() {
             Some(Ok(record)) => match Event::decode(record) {
                 Ok(event) => return Some(Ok(event)),
-                Err(error) => (Some(self.records.offset()), format!("the record at {start} is no event: {error}")),
+                Err(error) => (Some(self.records.offset()), format!("the record at {start} is not an event: {error}")),
             },
             Some(Err(error)) => match error.fault() {
                 Fault::Data { offset, length, .. } => (Some(offset + length + 4), error.fault().to_string()),
@@ -110,7 +111,7 @@ impl Iterator for EventReader {
                 if self.records.cut().is_none() || end <= start {
                     return None;
                 }
-                (Some(end), format!("the file ends {} bytes into a record's length", end - start))
+                (Some(end), format!("the file ends after {} bytes of a record's length", end - start))
             }
         };
         let skipped = self.skip(start, behind, &text);
@@ -170,7 +171,7 @@ mod tests {
             std::fs::write(&path, &bytes[..end]).unwrap();
             let (steps, errors, _) = read(&path);
             assert!(whole.starts_with(&steps) && errors.len() <= 1, "cut at {end}: {steps:?} {errors:?}");
-            // What a second writer appended to a torn file is found.
+            // Records that a second writer appended to a truncated file are found.
             std::fs::write(&path, [&bytes[..end], &bytes[..]].concat()).unwrap();
             assert!(read(&path).0.ends_with(&whole), "cut at {end}, then appended to");
         }

@@ -1,4 +1,4 @@
-//! What a run holds, as TensorBoard's `EventAccumulator` gives it.
+//! The contents of a run, in the form of TensorBoard's `EventAccumulator`.
 
 use super::reader::{EventReader, Skipped};
 use crate::files::{FileError, FileResult};
@@ -12,18 +12,18 @@ use gradlet_core::Result;
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
-/// How a point was written. TensorFlow 2 writes tensors only.
+/// Format in which a point was written. TensorFlow 2 writes only tensors.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Kind {
-    /// A tensor, whose plugin says how it is shown.
+    /// A tensor. Its plugin determines how it is shown.
     Tensor,
-    /// A number, of TensorFlow 1.
+    /// A number, in the format of TensorFlow 1.
     Scalar,
-    /// A histogram, of TensorFlow 1.
+    /// A histogram, in the format of TensorFlow 1.
     Histogram,
-    /// An image, of TensorFlow 1.
+    /// An image, in the format of TensorFlow 1.
     Image,
-    /// A sound, of TensorFlow 1.
+    /// A sound, in the format of TensorFlow 1.
     Audio,
 }
 
@@ -32,39 +32,40 @@ pub enum Kind {
 pub struct Point {
     /// The step.
     pub step: i64,
-    /// When it was written, in seconds since 1970.
+    /// Time at which the point was written, in seconds since 1970.
     pub wall_time: f64,
     /// The value.
     pub value: PointValue,
 }
 
-/// What a point holds. Nearly all are tensors, the largest.
+/// The value of a point. Boxing the largest variant would gain nothing, as nearly all points are tensors.
 #[allow(clippy::large_enum_variant)]
 #[derive(Clone, Debug)]
 pub enum PointValue {
-    /// Of [`Kind::Tensor`].
+    /// Value of a point of [`Kind::Tensor`].
     Tensor(TensorProto),
-    /// Of [`Kind::Scalar`].
+    /// Value of a point of [`Kind::Scalar`].
     Scalar(f32),
-    /// Of [`Kind::Histogram`].
+    /// Value of a point of [`Kind::Histogram`].
     Histogram(HistogramProto),
-    /// Of [`Kind::Image`].
+    /// Value of a point of [`Kind::Image`].
     Image(summary::Image),
-    /// Of [`Kind::Audio`].
+    /// Value of a point of [`Kind::Audio`].
     Audio(summary::Audio),
 }
 
 impl Point {
-    /// The tensor, of numbers or strings. Fails where the point holds none, or one that is damaged or of a type that gradlet lacks.
+    /// Returns the tensor of numbers or strings. Fails if the point has no tensor, or if the tensor is damaged or has an
+    /// unsupported type.
     pub fn tensor(&self) -> Result<Values> {
         match &self.value {
             PointValue::Tensor(proto) => tensor_proto::from_proto(proto),
             PointValue::Scalar(number) => Ok(Values::Numbers(gradlet_core::Tensor::scalar(&crate::compute::devices::cpu(), *number))),
-            _ => Err(gradlet_core::Error::message("the point holds a message of TensorFlow 1, no tensor")),
+            _ => Err(gradlet_core::Error::message("the point holds a message of TensorFlow 1, not a tensor")),
         }
     }
 
-    /// The number, if the point holds just one.
+    /// Returns the number, if the point is a single number.
     pub fn number(&self) -> Option<f64> {
         match self.tensor().ok()? {
             Values::Numbers(tensor) if tensor.dims().is_empty() => tensor.cast(gradlet_core::DType::F64).ok()?.item().ok(),
@@ -76,49 +77,49 @@ impl Point {
 /// The points of a tag, in the order in which they were written.
 #[derive(Clone, Debug, Default)]
 pub struct Series {
-    /// Those of the first point that has any: the plugin, its content, a description.
+    /// Metadata of the first point that has any: the plugin, its content, and a description.
     pub metadata: SummaryMetadata,
     /// The points.
     pub points: Vec<Point>,
 }
 
 impl Series {
-    /// The plugin that shows the series; empty if none is named.
+    /// Returns the name of the plugin that shows the series, or "" if it is not named.
     pub fn plugin(&self) -> &str {
         self.metadata.plugin_data.as_ref().map_or("", |data| &data.plugin_name)
     }
 }
 
-/// All that the event files of a folder hold, damage left out.
+/// Contents of all event files of a folder, without the damaged parts.
 ///
-/// Where a run of TensorFlow 1 was started again, points of steps that it came to again are those of the later start.
+/// If a run of TensorFlow 1 was restarted and repeated some steps, only the later points of these steps are kept.
 #[derive(Debug, Default)]
 pub struct Run {
     series: BTreeMap<(Kind, String), Series>,
-    /// The last graph, a serialized [`GraphDef`](crate::formats::proto::GraphDef).
+    /// The last graph: a serialized [`GraphDef`](crate::formats::proto::GraphDef).
     pub graph: Option<Bytes>,
-    /// The last meta graph, a serialized `MetaGraphDef`.
+    /// The last meta graph: a serialized `MetaGraphDef`.
     pub meta_graph: Option<Bytes>,
-    /// Serialized `RunMetadata` of TensorFlow 1, by their tags.
+    /// Serialized `RunMetadata` of TensorFlow 1, by tag.
     pub run_metadata: BTreeMap<String, Bytes>,
-    /// What was damaged, and how far was skipped.
+    /// Errors at damaged places.
     pub damage: Vec<FileError>,
-    /// What was passed over.
+    /// Statistics of the skipped parts.
     pub skipped: Skipped,
     version: f32,
     latest: i64,
 }
 
 impl Run {
-    /// Reads the event files of a folder, in the order of their names, or one file. A record that somebody is writing at that moment
-    /// counts as cut short.
+    /// Reads the event files of a folder in the order of their names, or a single event file. A record that is being written at the
+    /// moment counts as truncated.
     ///
-    /// Fails where the folder or a file cannot be read, and where there is no event file.
+    /// Fails if the folder or a file cannot be read, or if there is no event file.
     pub fn read(path: &Path) -> FileResult<Run> {
         Run::read_with(path, &mut |_| ())
     }
 
-    /// As [`Run::read`]. `progress` is told of the bytes that were read since it was told last.
+    /// Works as [`Run::read`], and calls `progress` with the number of bytes read since its last call.
     pub fn read_with(path: &Path, progress: &mut dyn FnMut(u64)) -> FileResult<Run> {
         let mut run = Run::default();
         let files = if path.is_dir() { Run::files(path)? } else { vec![path.into()] };
@@ -131,7 +132,7 @@ impl Run {
         Ok(run)
     }
 
-    /// The event files of a folder, in the order of their names.
+    /// Returns the event files of a folder in the order of their names.
     pub fn files(folder: &Path) -> FileResult<Vec<PathBuf>> {
         let entries = folder.read_dir().map_err(|error| FileError::io(folder, error))?;
         let paths = entries.map(|entry| entry.map(|entry| entry.path()).map_err(|error| FileError::io(folder, error)));
@@ -141,14 +142,15 @@ impl Run {
         Ok(paths)
     }
 
-    /// The runs below a folder, and itself: each folder with event files, by its path in `folder`, `.` for itself.
+    /// Finds the runs in a folder: the folder itself and all folders below it that have event files. The keys are their paths
+    /// relative to `folder`, or `.` for the folder itself.
     pub fn find(folder: &Path) -> FileResult<BTreeMap<String, PathBuf>> {
         let mut runs = BTreeMap::new();
         let mut folders = vec![folder.to_path_buf()];
         while let Some(path) = folders.pop() {
             let entries = path.read_dir().map_err(|error| FileError::io(&path, error))?;
             for entry in entries.flatten() {
-                // A link could lead around in a circle.
+                // Links are not followed, as they could form a cycle.
                 if entry.file_type().is_ok_and(|kind| kind.is_dir()) {
                     folders.push(entry.path());
                 }
@@ -211,7 +213,7 @@ impl Run {
         series.points.push(Point { step, wall_time, value });
     }
 
-    /// Takes points away that a start of the same run makes again, as TensorBoard does.
+    /// Removes the points that a restarted run will write again, as TensorBoard does.
     fn forget(&mut self, event: &Event) {
         let keeps = |series: &mut Series| series.points.retain(|point| point.step < event.step);
         if self.version >= 2.0 {
@@ -230,12 +232,12 @@ impl Run {
         }
     }
 
-    /// The series of a tag. Where several were written under it in different ways, that of tensors.
+    /// Returns the series of a tag. If there are several kinds of series with this tag, the one with tensors is preferred.
     pub fn series(&self, tag: &str) -> Option<&Series> {
         self.all().find(|(_, known, _)| *known == tag).map(|(_, _, series)| series)
     }
 
-    /// Every series, by kind and then by tag.
+    /// Returns all series, sorted by kind and then by tag.
     pub fn all(&self) -> impl Iterator<Item = (Kind, &str, &Series)> {
         self.series.iter().map(|((kind, tag), series)| (*kind, tag.as_str(), series))
     }

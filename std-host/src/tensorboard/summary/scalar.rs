@@ -1,10 +1,10 @@
-//! Numbers that a scalar summary takes.
+//! Values that a scalar summary accepts.
 
 use gradlet_core::{DType, Error, Result, Tensor};
 
-/// A number, or a scalar tensor of any element type. TensorBoard keeps an f32 of it.
+/// A number, or a scalar tensor of any element type. TensorBoard stores it as an f32.
 pub trait Scalar {
-    /// The number. Fails where a tensor is no scalar, or not computed yet.
+    /// Returns the number. Fails if a tensor is not a scalar or has no value yet.
     fn to_f32(&self) -> Result<f32>;
 }
 
@@ -29,7 +29,7 @@ impl Scalar for Tensor {
     fn to_f32(&self) -> Result<f32> {
         match self.dims() {
             [] => self.cast(DType::F32)?.item(),
-            _ => Err(Error::message(format!("a scalar summary takes a scalar, not {}", self.tensor_type()))),
+            _ => Err(Error::message(format!("a scalar summary needs a scalar, not {}", self.tensor_type()))),
         }
     }
 }

@@ -20,15 +20,15 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, Ordering};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-/// How a [`SummaryWriter`] writes.
+/// Options of a [`SummaryWriter`].
 #[derive(Clone, Debug)]
 pub struct Options {
-    /// How many bytes of events wait in memory at most, beside those that are being written, before a caller waits for the disk. They
-    /// are written when it is half of that.
+    /// Maximum size, in bytes, of the events that wait in memory. A caller that would exceed it waits for the disk. The thread
+    /// starts to write when half of it is reached. The events that the thread is writing do not count.
     pub max_queue_bytes: usize,
-    /// After how long an event is in the file at the latest.
+    /// Maximum time until an event is in the file.
     pub flush_interval: Duration,
-    /// How the file's name ends.
+    /// End of the file name.
     pub filename_suffix: String,
 }
 
@@ -38,29 +38,32 @@ impl Default for Options {
     }
 }
 
-/// Writes summaries to an event file, on a thread of its own. A clone writes to the same file.
+/// A writer of summaries to an event file. A separate thread does the writing. Clones write to the same file.
 ///
-/// All that was [flushed](SummaryWriter::flush), or is older than [`Options::flush_interval`], is in the file, whatever becomes of the
-/// program. The last handle closes the file when it is dropped; [`close`](SummaryWriter::close) says whether that went well.
+/// After a crash of the program, the file contains all events that were [flushed](SummaryWriter::flush) or are older than
+/// [`Options::flush_interval`]. The file is closed when the last clone is dropped. [`close`](SummaryWriter::close) does the same
+/// and reports errors.
 ///
-/// Steps are numbers, or `None` for the one of [`set_step`](SummaryWriter::set_step). Every method fails where an earlier event could not
-/// be written, and where the writer is closed.
+/// A step is a number, or `None` for the step of [`set_step`](SummaryWriter::set_step). Every method that writes fails if an
+/// earlier event could not be written, or if the writer is closed.
 #[derive(Clone)]
+#[doc(alias = "tf.summary", alias = "FileWriter")]
 pub struct SummaryWriter {
     queue: Arc<Queue>,
-    /// The step of what comes without one; [`UNSET`] if there is none.
+    /// Step of summaries that are written without a step, or [`UNSET`].
     step: Arc<AtomicI64>,
-    /// What tags begin with.
+    /// Prefix of all tags.
     scope: Arc<str>,
     description: Arc<str>,
     records: bool,
 }
 
-/// No step.
+/// Value of `step` if no step is set.
 const UNSET: i64 = i64::MIN;
 
 impl SummaryWriter {
-    /// A writer to a new event file in `directory`, which is made if it is not there. Fails where that cannot be.
+    /// Creates a writer for a new event file in `directory`. The folder is created if it does not exist. Fails if the folder or the
+    /// file cannot be created.
     pub fn with_options(directory: impl AsRef<Path>, options: Options) -> FileResult<SummaryWriter> {
         let directory = directory.as_ref();
         files::create_folder(directory)?;
@@ -82,46 +85,46 @@ impl SummaryWriter {
         Ok(writer)
     }
 
-    /// The event file.
+    /// Returns the path of the event file.
     pub fn path(&self) -> &Path {
         self.queue.path()
     }
 
-    /// The run: the folder with the event file.
+    /// Returns the folder of the run, which contains the event file.
     pub fn directory(&self) -> &Path {
         self.path().parent().unwrap_or(Path::new("."))
     }
 
-    /// The same writer, which records nothing if `condition` is false. TensorFlow's `tf.summary.record_if`.
+    /// Returns a handle to this writer that records nothing if `condition` is false. TensorFlow's `tf.summary.record_if`.
     pub fn record_if(&self, condition: bool) -> SummaryWriter {
         SummaryWriter { records: self.records && condition, ..self.clone() }
     }
 
-    /// The same writer; tags begin with `name/`. TensorFlow's `tf.name_scope`.
+    /// Returns a handle to this writer whose tags begin with `name/`. TensorFlow's `tf.name_scope`.
     pub fn name_scope(&self, name: &str) -> SummaryWriter {
         SummaryWriter { scope: format!("{}{name}/", self.scope).into(), ..self.clone() }
     }
 
-    /// The same writer; TensorBoard shows `description`, in Markdown, beside what is written.
+    /// Returns a handle to this writer that adds a description, in Markdown. TensorBoard shows it beside the summaries.
     pub fn described(&self, description: &str) -> SummaryWriter {
         SummaryWriter { description: description.into(), ..self.clone() }
     }
 
-    /// The same writer, outside of all name scopes: for tags that a plugin looks for.
+    /// Returns a handle to this writer without name scopes, for tags with a fixed name that a plugin expects.
     pub(super) fn outside(&self) -> SummaryWriter {
         SummaryWriter { scope: "".into(), ..self.clone() }
     }
 
-    /// The step of all that comes without one. TensorFlow's `tf.summary.experimental.set_step`.
+    /// Sets the step of summaries that are written without a step. TensorFlow's `tf.summary.experimental.set_step`.
     pub fn set_step(&self, step: i64) {
         self.step.store(step, Ordering::Relaxed);
     }
 
-    /// The same device, whose programs' summaries come here: those of [`Summarize`](crate::Summarize), eager and in functions.
-    /// TensorFlow's `writer.as_default()`.
+    /// Returns a device that behaves like `device` and sends the summaries of its programs to this writer. These are the summaries
+    /// of [`Summarize`](crate::Summarize), both eager and in functions. TensorFlow's `writer.as_default()`.
     ///
-    /// Whatever is made on that device, a model's variables for instance, holds it, and so the writer: say [`close`](SummaryWriter::close)
-    /// when a run is over.
+    /// Everything that is created on that device, such as a model's variables, keeps the writer open. Call
+    /// [`close`](SummaryWriter::close) at the end of a run.
     ///
     /// ```
     /// use gradlet::{Eager, Function, Scope, Summarize, Tensor, summary};
@@ -161,7 +164,7 @@ impl SummaryWriter {
         }
     }
 
-    /// A number, for the pages "Time series" and "Scalars". Fails where a tensor is no scalar.
+    /// Writes a number, for TensorBoard's pages "Time series" and "Scalars". Fails if `value` is a tensor that is not a scalar.
     pub fn scalar(&self, tag: &str, value: impl Scalar, step: impl Into<Option<i64>>) -> Result<()> {
         if !self.records {
             return Ok(());
@@ -172,12 +175,13 @@ impl SummaryWriter {
         self.write(tag, tensor, Some(metadata("scalars", Bytes::new())), step)
     }
 
-    /// How the elements of a tensor are spread, for the pages "Histograms" and "Distributions": over 30 buckets of equal width.
+    /// Writes a histogram of the elements of a tensor, with 30 buckets of equal width, for the pages "Histograms" and
+    /// "Distributions".
     pub fn histogram(&self, tag: &str, values: &Tensor, step: impl Into<Option<i64>>) -> Result<()> {
         self.histogram_with(tag, values, step, histogram::BUCKETS)
     }
 
-    /// As [`histogram`](SummaryWriter::histogram), over this many buckets.
+    /// Works as [`histogram`](SummaryWriter::histogram), with `buckets` buckets.
     pub fn histogram_with(&self, tag: &str, values: &Tensor, step: impl Into<Option<i64>>, buckets: u32) -> Result<()> {
         if !self.records {
             return Ok(());
@@ -186,13 +190,13 @@ impl SummaryWriter {
         self.write(tag, tensor, Some(metadata("histograms", Bytes::new())), step)
     }
 
-    /// The first 3 images of `[images, height, width, channels]`, for the page "Images": of u8, or of floats from 0 to 1, with
-    /// 1 (grey), 2 (grey, alpha), 3 (RGB) or 4 (RGBA) channels.
+    /// Writes the first 3 of `images`, for the page "Images". The shape is `[images, height, width, channels]` with 1 (grey), 2
+    /// (grey, alpha), 3 (RGB) or 4 (RGBA) channels. Elements are u8, or floats from 0 to 1.
     pub fn image(&self, tag: &str, images: &Tensor, step: impl Into<Option<i64>>) -> Result<()> {
         self.image_with(tag, images, step, image::MAX_OUTPUTS)
     }
 
-    /// As [`image`](SummaryWriter::image), of this many images at most.
+    /// Works as [`image`](SummaryWriter::image), with at most `max_outputs` images.
     pub fn image_with(&self, tag: &str, images: &Tensor, step: impl Into<Option<i64>>, max_outputs: u32) -> Result<()> {
         if !self.records {
             return Ok(());
@@ -201,7 +205,7 @@ impl SummaryWriter {
         self.write(tag, tensor, Some(metadata("images", Bytes::new())), step)
     }
 
-    /// Text in Markdown, for the page "Text": one, or a table of them.
+    /// Writes Markdown text, for the page "Text". A tensor of several texts is shown as a table.
     pub fn text(&self, tag: &str, text: impl Into<Strings>, step: impl Into<Option<i64>>) -> Result<()> {
         if !self.records {
             return Ok(());
@@ -209,12 +213,12 @@ impl SummaryWriter {
         self.write(tag, tensor_proto::strings_to_proto(&text.into()), Some(metadata("text", Bytes::new())), step)
     }
 
-    /// The first 3 sounds of f32 `[sounds, frames, channels]`, from -1 to 1, for the page "Audio".
+    /// Writes the first 3 of `sounds`, for the page "Audio". `sounds` is f32 `[sounds, frames, channels]` with samples from -1 to 1.
     pub fn audio(&self, tag: &str, sounds: &Tensor, sample_rate: u32, step: impl Into<Option<i64>>) -> Result<()> {
         self.audio_with(tag, sounds, sample_rate, step, audio::MAX_OUTPUTS)
     }
 
-    /// As [`audio`](SummaryWriter::audio), of this many sounds at most.
+    /// Works as [`audio`](SummaryWriter::audio), with at most `max_outputs` sounds.
     pub fn audio_with(&self, tag: &str, sounds: &Tensor, sample_rate: u32, step: impl Into<Option<i64>>, max_outputs: u32) -> Result<()> {
         if !self.records {
             return Ok(());
@@ -223,7 +227,7 @@ impl SummaryWriter {
         self.write(tag, tensor, Some(metadata("audio", Bytes::from_static(audio::CONTENT))), step)
     }
 
-    /// A graph, for the page "Graphs". A run shows its last one.
+    /// Writes a graph, for the page "Graphs". TensorBoard shows only the last graph of a run.
     pub fn graph(&self, graph: &GraphDef) -> Result<()> {
         if !self.records {
             return Ok(());
@@ -232,13 +236,13 @@ impl SummaryWriter {
         self.write_event(&Event { wall_time: now(), what, ..Event::default() })
     }
 
-    /// Any tensor, with metadata that name the plugin that shows it. TensorFlow's `tf.summary.write`.
+    /// Writes any tensor. The metadata name the plugin that shows it. TensorFlow's `tf.summary.write`.
     pub fn write(&self, tag: &str, tensor: TensorProto, metadata: Option<SummaryMetadata>, step: impl Into<Option<i64>>) -> Result<()> {
         let set = || Some(self.step.load(Ordering::Relaxed)).filter(|&step| step != UNSET);
         if !self.records {
             return Ok(());
         }
-        let no_step = || Error::message(format!("the summary {tag:?} has no step: give it one, or the writer by set_step"));
+        let no_step = || Error::message(format!("the summary {tag:?} has no step: pass one, or call `set_step` on the writer"));
         let step = step.into().or_else(set).ok_or_else(no_step)?;
         let describe = |metadata| SummaryMetadata { summary_description: self.description.to_string(), ..metadata };
         let metadata = if self.description.is_empty() { metadata } else { metadata.map(describe) };
@@ -248,33 +252,33 @@ impl SummaryWriter {
         self.write_event(&Event { wall_time: now(), step, what, ..Event::default() })
     }
 
-    /// An event as it is, with a time of its own in seconds since 1970.
+    /// Writes an event unchanged. Its time is in seconds since 1970.
     pub fn write_event(&self, event: &Event) -> Result<()> {
         if self.records { self.queue.push(event) } else { Ok(()) }
     }
 
-    /// Waits until all that was written so far is in the file, where other programs see it. Of a closed writer, all is.
+    /// Waits until all events so far are in the file, where other programs can see them. On a closed writer, it returns immediately.
     pub fn flush(&self) -> Result<()> {
         self.queue.flush()
     }
 
-    /// Writes what is left and closes the file, for all handles. To close twice is no error.
+    /// Writes the remaining events and closes the file for all handles. Closing again is not an error.
     pub fn close(&self) -> Result<()> {
         self.queue.close()
     }
 }
 
-/// Seconds since 1970.
+/// Returns the time in seconds since 1970.
 pub(super) fn now() -> f64 {
     SystemTime::now().duration_since(UNIX_EPOCH).map_or(0.0, |passed| passed.as_secs_f64())
 }
 
-/// Metadata that name a plugin.
+/// Returns metadata that name the plugin.
 pub(super) fn metadata(plugin: &str, content: impl Into<Bytes>) -> SummaryMetadata {
     SummaryMetadata { plugin_data: Some(PluginData { plugin_name: plugin.into(), content: content.into() }), ..SummaryMetadata::default() }
 }
 
-/// What this computer is called, as part of a file's name.
+/// Returns the name of this computer, in a form that is valid in a file name.
 pub(crate) fn host() -> String {
     #[cfg(unix)]
     let name = rustix::system::uname().nodename().to_string_lossy().into_owned();
@@ -284,7 +288,7 @@ pub(crate) fn host() -> String {
     if name.is_empty() || name.starts_with('.') { "localhost".into() } else { name }
 }
 
-/// A new file whose name is TensorFlow's: time, host, process, and a number if that is not enough.
+/// Creates an event file with TensorFlow's kind of name: time, host, process number, and a number that makes it unique.
 fn create(directory: &Path, suffix: &str) -> FileResult<(PathBuf, File)> {
     let begins = format!("events.out.tfevents.{:010}.{}.{}", now() as u64, host(), std::process::id());
     for number in 0.. {
@@ -295,7 +299,7 @@ fn create(directory: &Path, suffix: &str) -> FileResult<(PathBuf, File)> {
             Err(error) => return Err(FileError::io(&path, error)),
         }
     }
-    Err(FileError::new(directory, "every name for an event file is taken"))
+    Err(FileError::new(directory, "every possible name of an event file is taken"))
 }
 
 #[cfg(test)]
@@ -363,7 +367,7 @@ mod tests {
         writer.name_scope("a").name_scope("b").described("*why*").scalar("x", true, 1).unwrap();
         writer.close().unwrap();
         writer.close().unwrap();
-        assert!(writer.scalar("x", 1, 1).unwrap_err().to_string().contains("closed already"));
+        assert!(writer.scalar("x", 1, 1).unwrap_err().to_string().contains("already closed"));
         let run = Run::read(folder.path()).unwrap();
         assert_eq!(run.series("x").unwrap().points.len(), 1);
         assert_eq!(run.series("a/b/x").unwrap().metadata.summary_description, "*why*");

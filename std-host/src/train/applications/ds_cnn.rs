@@ -1,10 +1,10 @@
-//! DS-CNN: depthwise separable convolutions for keyword spotting (Zhang et al., "Hello Edge: Keyword Spotting on Microcontrollers",
-//! 2017), of MLPerf Tiny's size.
+//! DS-CNN: a network of depthwise separable convolutions for keyword spotting, with the size that MLPerf Tiny uses. (Zhang et al.,
+//! "Hello Edge: Keyword Spotting on Microcontrollers", 2017.)
 
 use super::{Application, Network, conv};
 use gradlet_core::layers::{AveragePooling2D, Dense, DepthwiseConv2D, Dropout, Flatten, Functional, Padding};
 
-/// MLPerf Tiny's network for keyword spotting: 12 words of spectra of 49 × 10 × 1, if nothing else is said.
+/// Returns MLPerf Tiny's network for keyword spotting. The defaults are 12 words and spectrograms of 49 × 10 × 1.
 pub fn ds_cnn() -> Application {
     Application::new(network, [49, 10, 1], 12)
 }

@@ -1,15 +1,15 @@
-//! MobileNet, the first one (Howard et al., "MobileNets: Efficient Convolutional Neural Networks for Mobile Vision Applications",
-//! 2017), as in Keras.
+//! MobileNet, version 1, as in Keras. (Howard et al., "MobileNets: Efficient Convolutional Neural Networks for Mobile Vision
+//! Applications", 2017.)
 
 use super::{Application, Network, conv, depthwise};
 use gradlet_core::layers::{BatchNormalization, Dropout, Functional, GlobalAveragePooling2D, ReLU, Reshape, ZeroPadding2D};
 
-/// Keras's `MobileNet`: 1,000 classes of images of 224 × 224 × 3, if nothing else is said. It wants pixels from −1 to 1.
+/// Returns Keras's `MobileNet`. The defaults are 1,000 classes and images of 224 × 224 × 3. Pixels range from −1 to 1.
 pub fn mobilenet() -> Application {
     Application { smallest: 32, ..Application::new(network, [224, 224, 3], 1000) }
 }
 
-/// The filters and strides of the blocks.
+/// Number of filters and stride of each block.
 const BLOCKS: [(u32, u32); 13] =
     [(64, 1), (128, 2), (128, 1), (256, 2), (256, 1), (512, 2), (512, 1), (512, 1), (512, 1), (512, 1), (512, 1), (1024, 2), (1024, 1)];
 

@@ -1,14 +1,14 @@
-//! MobileNetV2 (Sandler et al., "MobileNetV2: Inverted Residuals and Linear Bottlenecks", 2018), as in Keras.
+//! MobileNetV2, as in Keras. (Sandler et al., "MobileNetV2: Inverted Residuals and Linear Bottlenecks", 2018.)
 
 use super::{Application, Network, conv, depthwise};
 use gradlet_core::layers::{Add, BatchNormalization, Dense, Functional, GlobalAveragePooling2D, ReLU, ZeroPadding2D};
 
-/// Keras's `MobileNetV2`: 1,000 classes of images of 224 × 224 × 3, if nothing else is said. It wants pixels from −1 to 1.
+/// Returns Keras's `MobileNetV2`. The defaults are 1,000 classes and images of 224 × 224 × 3. Pixels range from −1 to 1.
 pub fn mobilenet_v2() -> Application {
     Application { smallest: 32, ..Application::new(network, [224, 224, 3], 1000) }
 }
 
-/// The expansion, filters, number, and first stride of blocks.
+/// Groups of blocks: expansion factor, filters, number of blocks, and stride of the first block.
 const BLOCKS: [(u32, u32, u32, u32); 7] =
     [(1, 16, 1, 1), (6, 24, 2, 2), (6, 32, 3, 2), (6, 64, 4, 2), (6, 96, 3, 1), (6, 160, 3, 2), (6, 320, 1, 1)];
 
@@ -40,7 +40,7 @@ fn network(of: &Application) -> Functional {
     network.classified(of, "predictions", Dense::new(of.classes))
 }
 
-/// The multiple of 8 next to `filters`, but not less than nine tenths of it.
+/// Rounds `filters` to the nearest multiple of 8, or up if that would be less than nine tenths of `filters`.
 fn divisible(filters: f64) -> u32 {
     let rounded = ((filters + 4.0) as u32 / 8 * 8).max(8);
     if f64::from(rounded) < 0.9 * filters { rounded + 8 } else { rounded }
@@ -49,7 +49,7 @@ fn divisible(filters: f64) -> u32 {
 /// An inverted residual block.
 struct Block {
     channels: u32,
-    /// The height and width of its input.
+    /// Height and width of the input.
     size: [u32; 2],
     expansion: u32,
     filters: u32,
@@ -73,7 +73,7 @@ impl Network {
             self.normalized(&name("expand_BN"), Some(&name("expand_relu")));
         }
         if stride > 1 {
-            // An odd size is padded on both sides, an even one at its end.
+            // An odd size is padded on both sides, an even size only at the end.
             self.then(&name("pad"), ZeroPadding2D::new(size.map(|size| [size % 2, 1])));
         }
         self.then(&name("depthwise"), depthwise(stride));

@@ -1,4 +1,6 @@
-//! Networks that are known by name: Keras's MobileNets, and those of MLPerf Tiny, with the layer names and weights of the originals.
+//! Predefined networks: Keras's MobileNets and the networks of MLPerf Tiny. Layer names and weights match the originals.
+
+#![doc(alias = "keras.applications")]
 
 mod ds_cnn;
 mod mobilenet;
@@ -19,7 +21,8 @@ use gradlet_core::layers::{
 use gradlet_core::{Error, Result, Scope, Shape};
 use std::path::PathBuf;
 
-/// A network that is not built yet: the arguments of Keras's `applications`, with their defaults.
+/// The configuration of a network, with the arguments and defaults of Keras's `applications`. [`build`](Application::build)
+/// creates the network.
 ///
 /// ```
 /// use gradlet::layers::Layer;
@@ -32,7 +35,7 @@ use std::path::PathBuf;
 #[derive(Clone, Debug)]
 pub struct Application {
     network: fn(&Application) -> Functional,
-    /// The least height and width that it can do something with.
+    /// Minimum height and width of the input.
     smallest: u32,
     input_shape: [u32; 3],
     include_top: bool,
@@ -43,12 +46,12 @@ pub struct Application {
     weights: Option<PathBuf>,
 }
 
-/// What is done with the last features where there is no top.
+/// Pooling of the last features in a network without its classifier.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Pooling {
-    /// Their mean over the image.
+    /// Mean over the image.
     Avg,
-    /// Their maximum over the image.
+    /// Maximum over the image.
     Max,
 }
 
@@ -67,44 +70,45 @@ impl Application {
         }
     }
 
-    /// The height, width and channels of an image.
+    /// Sets the height, width and channels of an image.
     pub fn input_shape(self, input_shape: [u32; 3]) -> Application {
         Application { input_shape, ..self }
     }
 
-    /// Whether the network ends with its classifier; else it gives features.
+    /// Includes the classifier at the end of the network, if `include_top` is true (the default). Otherwise, the network outputs features.
     pub fn include_top(self, include_top: bool) -> Application {
         Application { include_top, ..self }
     }
 
-    /// How many classes the classifier tells apart.
+    /// Sets the number of classes of the classifier.
     pub fn classes(self, classes: u32) -> Application {
         Application { classes, ..self }
     }
 
-    /// How wide the network is: about what the number of filters is multiplied by.
+    /// Sets the width of the network: a factor for the number of filters in most layers.
     pub fn alpha(self, alpha: f64) -> Application {
         Application { alpha, ..self }
     }
 
-    /// How features become a vector, where there is no top; else they stay an image.
+    /// Sets the pooling that reduces features to a vector in a network without a classifier. By default, features are not pooled.
     pub fn pooling(self, pooling: Pooling) -> Application {
         Application { pooling: Some(pooling), ..self }
     }
 
-    /// What the classifier does to its output: softmax, if it is not said.
+    /// Sets the activation of the classifier. The default is softmax.
     pub fn classifier_activation(self, classifier_activation: Activation) -> Application {
         Application { classifier_activation, ..self }
     }
 
-    /// The safetensors file to take the weights from; else they are random.
+    /// Sets the safetensors file from which the weights are loaded. By default, the weights are random.
     pub fn weights(self, path: impl Into<PathBuf>) -> Application {
         Application { weights: Some(path.into()), ..self }
     }
 
-    /// The network, with its variables.
+    /// Builds the network and creates its variables.
     ///
-    /// Fails where the images are too small, something is 0, and where the file of weights does not fit.
+    /// Fails if the images are too small, if the number of channels or classes is 0, if `alpha` is not positive, or if the file of
+    /// weights does not fit.
     pub fn build(&self, scope: &dyn Scope) -> Result<Functional> {
         let [height, width, channels] = self.input_shape;
         if height.min(width) < self.smallest || channels == 0 {
@@ -122,16 +126,16 @@ impl Application {
         Ok(model)
     }
 
-    /// `filters` times the width of the network.
+    /// Returns `filters` times the width factor, at least 1.
     fn scaled(&self, filters: u32) -> u32 {
         ((f64::from(filters) * self.alpha) as u32).max(1)
     }
 }
 
-/// A network that is being made.
+/// A network under construction.
 struct Network {
     model: Functional,
-    /// What the next layer is fed by.
+    /// Value that is the input of the next layer.
     x: Value,
 }
 
@@ -140,18 +144,18 @@ impl Network {
         Network { model: Functional::new(name), x: Functional::INPUT }
     }
 
-    /// Goes on with `layer`.
+    /// Adds `layer` after the last one.
     fn then(&mut self, name: &str, layer: impl Layer + 'static) {
         self.x = self.model.layer(name, layer, self.x);
     }
 
-    /// What MLPerf's networks have again and again.
+    /// Adds a batch normalization and a ReLU, which follow most convolutions of MLPerf's networks.
     fn normalized_relu(&mut self) {
         self.then("batch_normalization", BatchNormalization::default());
         self.then("activation", Activation::Relu);
     }
 
-    /// The end of a network without a classifier.
+    /// Completes a network without a classifier.
     fn features(mut self, of: &Application) -> Functional {
         match of.pooling {
             Some(Pooling::Avg) => self.then("global_average_pooling2d", GlobalAveragePooling2D::default()),
@@ -161,19 +165,19 @@ impl Network {
         self.model
     }
 
-    /// The end of a network with a dense classifier.
+    /// Completes a network with a dense classifier.
     fn classified(mut self, of: &Application, name: &str, dense: Dense) -> Functional {
         self.then(name, dense.activation(of.classifier_activation));
         self.model
     }
 }
 
-/// A convolution that keeps the size of images, divided by its stride.
+/// Creates a convolution with same padding: the output has the size of the input divided by the stride.
 fn conv(filters: u32, kernel_size: [u32; 2], stride: u32) -> Conv2D {
     Conv2D::new(filters, kernel_size).strides([stride, stride]).padding(Padding::Same)
 }
 
-/// A depthwise convolution of 3 × 3 without bias; with a stride, its input must be padded before.
+/// Creates a depthwise 3 × 3 convolution without bias. With a stride above 1 it does not pad, so its input must be padded before.
 fn depthwise(stride: u32) -> DepthwiseConv2D {
     let padding = if stride == 1 { Padding::Same } else { Padding::Valid };
     DepthwiseConv2D::new([3, 3]).strides([stride, stride]).padding(padding).use_bias(false)

@@ -1,9 +1,9 @@
-//! ResNet-8: a residual network (He et al., "Deep Residual Learning for Image Recognition", 2016) of MLPerf Tiny's size.
+//! ResNet-8: a residual network with the size that MLPerf Tiny uses. (He et al., "Deep Residual Learning for Image Recognition", 2016.)
 
 use super::{Application, Network, conv};
 use gradlet_core::layers::{Activation, Add, AveragePooling2D, BatchNormalization, Conv2D, Dense, Flatten, Functional, Initializer};
 
-/// MLPerf Tiny's network for the classification of images: 10 classes of 32 × 32 × 3, if nothing else is said.
+/// Returns MLPerf Tiny's network for image classification. The defaults are 10 classes and images of 32 × 32 × 3.
 pub fn resnet8() -> Application {
     Application::new(network, [32, 32, 3], 10)
 }
@@ -24,7 +24,7 @@ fn network(of: &Application) -> Functional {
         network.then(&name(), conv(filters, 3, stride));
         network.normalized_relu();
         network.then(&name(), conv(filters, 3, 1));
-        // A shortcut with a convolution stands before the normalisation, for there Keras lists its weights.
+        // The convolution of a shortcut is added before the normalization, because Keras lists its weights in that order.
         let shortcut = if stride > 1 { network.model.layer(&name(), conv(filters, 1, stride), shortcut) } else { shortcut };
         network.then("batch_normalization", BatchNormalization::default());
         network.x = network.model.merge("add", Add, &[shortcut, network.x]);

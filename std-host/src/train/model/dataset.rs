@@ -1,4 +1,4 @@
-//! Datasets as what models are trained on, judged on and used on.
+//! Datasets as sources of batches for `fit`, `evaluate` and `predict`.
 
 use super::source::{Arrays, BATCH_SIZE, Batch, Order, Pass, Source};
 use crate::data::dataset::{Cardinality, Dataset};
@@ -16,8 +16,8 @@ impl From<(Tensor, Tensor, Tensor)> for Batch {
     }
 }
 
-/// Batches that a pipeline made: of inputs and targets, and perhaps weights. Their order is the dataset's; see
-/// [`Dataset::shuffle`](crate::data::dataset::Dataset::shuffle).
+/// A dataset whose elements are batches of inputs and targets, optionally with sample weights. The dataset determines the order of
+/// the batches; see [`Dataset::shuffle`](crate::data::dataset::Dataset::shuffle).
 ///
 /// ```
 /// use gradlet::data::{AUTOTUNE, Dataset};
@@ -41,7 +41,7 @@ impl From<(Tensor, Tensor, Tensor)> for Batch {
 impl<B: Into<Batch> + Send + 'static> Source for Dataset<B> {
     fn steps(&self, batch_size: Option<usize>) -> Result<Option<usize>> {
         if let Some(size) = batch_size {
-            let text = format!("a dataset gives batches already: leave batch_size({size}) out, and call batch({size}) on the dataset");
+            let text = format!("a dataset already produces batches: omit batch_size({size}), and call batch({size}) on the dataset");
             return Err(Error::message(text));
         }
         Ok(match self.cardinality() {
@@ -71,10 +71,10 @@ impl<S: Source> Source for &S {
     }
 }
 
-/// What [`Model::predict`](super::Model::predict) computes outputs for: a tensor of samples, a dataset of batches of them, or one of
-/// batches of inputs and targets, which are left alone.
+/// Inputs of [`Model::predict`](super::Model::predict): a tensor of samples, a dataset of batches of samples, or a dataset of
+/// batches of inputs and targets. The targets are ignored.
 pub trait Inputs {
-    /// The samples, in batches.
+    /// Returns the samples, in batches.
     fn inputs(&self) -> Result<Box<dyn Iterator<Item = Result<Tensor>> + '_>>;
 }
 
@@ -84,7 +84,7 @@ impl Inputs for &Tensor {
     }
 }
 
-/// The samples of a tensor in batches of this size.
+/// Divides the samples of a tensor into batches of `batch_size`.
 pub(super) fn batches_of(x: &Tensor, batch_size: usize) -> Result<Box<dyn Iterator<Item = Result<Tensor>> + '_>> {
     let batches = Arrays::new((x, x))?.into_pass(Order { batch_size: Some(batch_size), shuffle: None })?;
     Ok(Box::new(batches.map(|batch| Ok(batch?.x))))

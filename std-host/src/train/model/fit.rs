@@ -1,4 +1,4 @@
-//! `fit` and `evaluate`: epochs of steps.
+//! The loops of `fit` and `evaluate`.
 
 use super::Model;
 use super::callbacks::Callback;
@@ -9,7 +9,7 @@ use crate::train::progress::{Progress, Verbose};
 use gradlet_core::{Error, Result, Scope};
 use std::ops::ControlFlow;
 
-/// The arguments of [`Model::fit`], with Keras's names and defaults.
+/// Options of [`Model::fit`], with Keras's names and defaults.
 pub struct Fit<'a> {
     batch_size: Option<usize>,
     epochs: usize,
@@ -49,85 +49,86 @@ impl Default for Fit<'_> {
 }
 
 impl<'a> Fit<'a> {
-    /// One epoch, in batches of 32, shuffled.
+    /// Creates options for one epoch, in shuffled batches of 32.
     pub fn new() -> Fit<'a> {
         Fit::default()
     }
 
-    /// The samples of a step; the last one of an epoch may have fewer. 32 for arrays.
+    /// Sets the number of samples per step. The last step of an epoch may have fewer. The default for arrays is 32.
     pub fn batch_size(self, batch_size: usize) -> Self {
         Fit { batch_size: Some(batch_size), ..self }
     }
 
-    /// The epoch to stop at: as many as there are, from the first one.
+    /// Sets the epoch at which training ends, counted from epoch 0. Without [`initial_epoch`](Fit::initial_epoch), this is the
+    /// number of epochs.
     pub fn epochs(self, epochs: usize) -> Self {
         Fit { epochs, ..self }
     }
 
-    /// How progress is shown.
+    /// Sets the style of the progress display.
     pub fn verbose(self, verbose: Verbose) -> Self {
         Fit { verbose, ..self }
     }
 
-    /// Calls `callback` too, after those given before.
+    /// Adds a callback. Callbacks are called in the order in which they were added.
     pub fn callback(mut self, callback: impl Callback + 'a) -> Self {
         self.callbacks.push(Box::new(callback));
         self
     }
 
-    /// The share of the samples to validate with: the last ones, before anything is shuffled.
+    /// Sets the fraction of the samples that is used for validation. These are the last samples in the data, before shuffling.
     pub fn validation_split(self, validation_split: f64) -> Self {
         Fit { validation_split, ..self }
     }
 
-    /// What to evaluate the model on at the end of each epoch, in place of a part of the samples.
+    /// Sets the data on which the model is evaluated at the end of each epoch, instead of a fraction of the training data.
     pub fn validation_data(self, data: impl Source + 'a) -> Self {
         Fit { validation_data: Some(Box::new(data)), ..self }
     }
 
-    /// Whether the samples are shuffled anew for each epoch, by the random numbers of the model's scope.
+    /// Shuffles the samples before each epoch, if `shuffle` is true (the default). The random numbers come from the model's scope.
     pub fn shuffle(self, shuffle: bool) -> Self {
         Fit { shuffle, ..self }
     }
 
-    /// How much samples of these classes count. Others count 1.
+    /// Sets the weights of classes in the loss. Other classes have the weight 1.
     pub fn class_weight(self, weights: &[(i64, f32)]) -> Self {
         Fit { class_weight: weights.to_vec(), ..self }
     }
 
-    /// The epoch to begin with: training goes on where it was stopped.
+    /// Sets the number of the first epoch, to continue an earlier training.
     pub fn initial_epoch(self, initial_epoch: usize) -> Self {
         Fit { initial_epoch, ..self }
     }
 
-    /// The steps of an epoch at most. The next epoch goes on in the data where the last one stopped.
+    /// Sets the maximum number of steps per epoch. The next epoch continues in the data where the previous one stopped.
     pub fn steps_per_epoch(self, steps: usize) -> Self {
         Fit { steps_per_epoch: Some(steps), ..self }
     }
 
-    /// How many batches to validate with at most.
+    /// Sets the maximum number of batches for validation.
     pub fn validation_steps(self, steps: usize) -> Self {
         Fit { validation_steps: Some(steps), ..self }
     }
 
-    /// The samples of a batch in validation; as in training, if it is not given.
+    /// Sets the number of samples per batch in validation. The default is the batch size of training.
     pub fn validation_batch_size(self, batch_size: usize) -> Self {
         Fit { validation_batch_size: Some(batch_size), ..self }
     }
 
-    /// Validate only after every so many epochs.
+    /// Validates only after every `epochs` epochs.
     pub fn validation_freq(self, epochs: usize) -> Self {
         Fit { validation_freq: epochs, ..self }
     }
 
-    /// Whether to stop at the first number that is NaN or infinite, with an error that names epoch, step, op and layer. Steps are
-    /// then computed op by op, which is slow.
+    /// Stops with an error at the first number that is NaN or infinite, if `check` is true. The error names the epoch, step, op and
+    /// layer. Steps then run eagerly, which is slow.
     pub fn check_numerics(self, check: bool) -> Self {
         Fit { check_numerics: check, ..self }
     }
 }
 
-/// The arguments of [`Model::evaluate`], with Keras's names and defaults.
+/// Options of [`Model::evaluate`], with Keras's names and defaults.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Evaluate {
     batch_size: Option<usize>,
@@ -136,35 +137,35 @@ pub struct Evaluate {
 }
 
 impl Evaluate {
-    /// All samples, in batches of 32.
+    /// Creates options for all samples, in batches of 32.
     pub fn new() -> Evaluate {
         Evaluate::default()
     }
 
-    /// The samples of a batch.
+    /// Sets the number of samples per batch.
     pub fn batch_size(self, batch_size: usize) -> Evaluate {
         Evaluate { batch_size: Some(batch_size), ..self }
     }
 
-    /// How many batches at most.
+    /// Sets the maximum number of batches.
     pub fn steps(self, steps: usize) -> Evaluate {
         Evaluate { steps: Some(steps), ..self }
     }
 
-    /// How progress is shown.
+    /// Sets the style of the progress display.
     pub fn verbose(self, verbose: Verbose) -> Evaluate {
         Evaluate { verbose, ..self }
     }
 }
 
 impl Model {
-    /// Trains the model, epoch by epoch, on `(&x, &y)`, `(&x, &y, &sample_weight)`, or another source of batches.
+    /// Trains the model for some epochs on `(&x, &y)`, `(&x, &y, &sample_weight)`, or another [`Source`] of batches.
     ///
-    /// The step is traced once for each size of batch and runs compiled, unless the model was compiled to run eagerly. The same
-    /// seed gives the same weights.
+    /// A training step is traced once for each batch size and then runs compiled, unless
+    /// [`Compile::run_eagerly`](super::Compile::run_eagerly) is set. The same seed produces the same weights.
     ///
-    /// Fails where the model is not compiled, where there are no samples or not as many targets, where data does not fit the
-    /// model, and where a label is out of range.
+    /// Fails if the model is not compiled, if there are no samples, if the number of targets differs from that of the samples, if
+    /// the data do not fit the model, or if a label is out of range.
     pub fn fit(&self, data: impl Source, mut options: Fit<'_>) -> Result<History> {
         let mut callbacks = std::mem::take(&mut options.callbacks);
         let halves = match options.validation_data {
@@ -178,7 +179,7 @@ impl Model {
         Run { model: self, compiled: self.compiled()?, train, validation, options: &options, rest: None }.epochs(&mut callbacks)
     }
 
-    /// The loss and the metrics on `(&x, &y)`, `(&x, &y, &sample_weight)`, or another source of batches.
+    /// Returns the loss and the metrics on `(&x, &y)`, `(&x, &y, &sample_weight)`, or another source of batches.
     ///
     /// Fails as [`Model::fit`].
     pub fn evaluate(&self, data: impl Source, options: Evaluate) -> Result<Logs> {
@@ -189,7 +190,7 @@ impl Model {
         Ok(logs)
     }
 
-    /// Evaluates the model on at most so many batches of `data`, and calls `report` after each.
+    /// Evaluates the model on at most `steps` batches of `data`, and calls `report` after each.
     fn test(
         &self,
         data: &dyn Source,
@@ -213,7 +214,7 @@ impl Model {
     }
 }
 
-/// The steps of an epoch, if the data has `all` and no more than `limit` are wanted.
+/// Returns the number of steps of an epoch: the number of batches `all` or the maximum `limit`, whichever is smaller.
 fn at_most(all: Option<usize>, limit: Option<usize>) -> Option<usize> {
     all.into_iter().chain(limit).min()
 }
@@ -229,7 +230,7 @@ struct Run<'a> {
     train: &'a dyn Source,
     validation: Option<&'a dyn Source>,
     options: &'a Fit<'a>,
-    /// What an epoch of few steps left of its pass.
+    /// Remaining batches of a pass, if `steps_per_epoch` ended the epoch before the pass.
     rest: Option<Pass<'a>>,
 }
 
@@ -272,7 +273,7 @@ impl<'a> Run<'a> {
         Ok(history)
     }
 
-    /// The steps of an epoch: the logs of the last one, and whether a callback wants to go on.
+    /// Runs the steps of an epoch. Returns the logs of the last step, and `Break` if a callback stops the training.
     fn epoch(&mut self, callbacks: &mut Callbacks<'_>, progress: &mut Progress) -> Result<(Logs, ControlFlow<()>)> {
         let (model, options) = (self.model, self.options);
         self.compiled.reset(&model.scope)?;
@@ -310,7 +311,7 @@ impl<'a> Run<'a> {
     }
 }
 
-/// Breaks if one of them does.
+/// Returns `Break` if one of the two is `Break`.
 fn either(one: ControlFlow<()>, other: ControlFlow<()>) -> ControlFlow<()> {
     if one.is_break() { one } else { other }
 }

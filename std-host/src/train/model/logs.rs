@@ -1,22 +1,22 @@
-//! What training reports: numbers by name.
+//! Results of training: numbers by name.
 
 /// Numbers by name, such as `loss` and `val_accuracy`, in the order in which they are shown.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Logs(Vec<(String, f64)>);
 
 impl Logs {
-    /// These, sorted by name.
+    /// Creates logs from entries, sorted by name.
     pub(super) fn sorted(mut entries: Vec<(String, f64)>) -> Logs {
         entries.sort_by(|(a, _), (b, _)| a.cmp(b));
         Logs(entries)
     }
 
-    /// The number of this name.
+    /// Returns the number with this name.
     pub fn get(&self, name: &str) -> Option<f64> {
         self.0.iter().find(|(known, _)| known == name).map(|(_, value)| *value)
     }
 
-    /// Sets the number of this name, which comes last if it is new.
+    /// Sets the number with this name. A new name is added at the end.
     pub fn set(&mut self, name: &str, value: f64) {
         match self.0.iter_mut().find(|(known, _)| known == name) {
             Some((_, known)) => *known = value,
@@ -24,26 +24,26 @@ impl Logs {
         }
     }
 
-    /// The names with their numbers.
+    /// Returns the names and numbers.
     pub fn iter(&self) -> impl Iterator<Item = (&str, f64)> {
         self.0.iter().map(|(name, value)| (name.as_str(), *value))
     }
 }
 
-/// The logs of every epoch: what `fit` gives.
+/// The logs of every epoch, as returned by `fit`.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct History {
-    /// Each epoch, counted from 0, with its logs at its end.
+    /// Each epoch, counted from 0, with its final logs.
     pub epochs: Vec<(usize, Logs)>,
 }
 
 impl History {
-    /// The numbers of this name, one for each epoch that has one.
+    /// Returns the numbers with this name, one for each epoch that has it.
     pub fn get(&self, name: &str) -> Vec<f64> {
         self.epochs.iter().filter_map(|(_, logs)| logs.get(name)).collect()
     }
 
-    /// The logs of the last epoch.
+    /// Returns the logs of the last epoch.
     pub fn last(&self) -> Option<&Logs> {
         self.epochs.last().map(|(_, logs)| logs)
     }

@@ -24,7 +24,7 @@ use std::path::Path;
 use std::sync::{Arc, OnceLock};
 use steps::{Compiled, Kind};
 
-/// A layer to be trained, judged and used: Keras's `Model`.
+/// A layer with methods for training, evaluation and prediction: Keras's `Model`.
 ///
 /// ```
 /// use gradlet::layers::{Activation, Dense, Sequential};
@@ -49,17 +49,18 @@ use steps::{Compiled, Kind};
 /// assert_eq!(model.predict(&x)?.dims(), [64, 2]);
 /// # Ok::<(), gradlet::Error>(())
 /// ```
+#[doc(alias = "keras.Model")]
 pub struct Model {
     scope: Eager,
     layer: Arc<dyn Layer>,
-    /// What the model was built for.
+    /// Type of the input for which the model was built.
     input: OnceLock<TensorType>,
     predict: Function<Tensor, Tensor>,
     compiled: Option<Compiled>,
 }
 
 impl Model {
-    /// A model of `layer`, whose tensors are made in `scope`. To go on using the layer itself, give a clone of an `Arc` of it.
+    /// Creates a model of `layer`. Its tensors are created in `scope`. To keep using the layer itself, pass a clone of an `Arc` of it.
     pub fn new(scope: &Eager, layer: impl Layer + 'static) -> Model {
         let layer: Arc<dyn Layer> = Arc::new(layer);
         let called = layer.clone();
@@ -67,13 +68,13 @@ impl Model {
         Model { scope: scope.clone(), layer, input: OnceLock::new(), predict, compiled: None }
     }
 
-    /// Says how the model is trained. Fails where two metrics have one name.
+    /// Sets the optimizer, the loss and the metrics. Fails if two metrics have the same name.
     pub fn compile(&mut self, compile: Compile) -> Result<()> {
         self.compiled = Some(Compiled::new(&self.layer, compile)?);
         Ok(())
     }
 
-    /// Creates the variables, for inputs of f32 with these dimensions after the batch.
+    /// Creates the variables, for f32 inputs with these dimensions after the batch dimension.
     pub fn build(&self, input: &[u32]) -> Result<()> {
         self.build_for(TensorType::new(DType::F32, Shape::new(&[&[1], input].concat())?))
     }
@@ -86,24 +87,24 @@ impl Model {
         Ok(())
     }
 
-    /// Builds the model and its optimizer for batches like this one.
+    /// Builds the model and its optimizer for batches with the types of this one.
     fn prepare(&self, batch: &Batch) -> Result<()> {
         batch.samples()?;
         self.build_for(batch.x.tensor_type())?;
         self.compiled()?.optimizer().build(&self.scope, &*self.layer)
     }
 
-    /// The scope that the model's tensors are made in.
+    /// Returns the scope in which the model's tensors are created.
     pub fn scope(&self) -> &Eager {
         &self.scope
     }
 
-    /// The layer.
+    /// Returns the layer.
     pub fn layer(&self) -> &Arc<dyn Layer> {
         &self.layer
     }
 
-    /// The optimizer that the model was compiled with.
+    /// Returns the optimizer with which the model was compiled.
     pub fn optimizer(&self) -> Result<&Arc<dyn Optimizer>> {
         Ok(self.compiled()?.optimizer())
     }
@@ -112,9 +113,9 @@ impl Model {
         self.compiled.as_ref().ok_or_else(|| Error::message("the model is not compiled: call compile() first"))
     }
 
-    /// The layers, their output shapes and parameters, and the size of the optimizer's state, as Keras prints them.
+    /// Returns a summary as Keras prints it: the layers with their output shapes and parameters, and the size of the optimizer's state.
     ///
-    /// Fails where the model was neither built nor called yet.
+    /// Fails if the model was neither built nor called before.
     pub fn summary(&self) -> Result<Summary> {
         let input = self.input.get().ok_or_else(unbuilt)?;
         let state = self.compiled.as_ref().map(|compiled| compiled.optimizer().variables()).unwrap_or_default();
@@ -122,9 +123,9 @@ impl Model {
         Ok(Summary { optimizer, ..Summary::new(&*self.layer, &self.scope, *input)? })
     }
 
-    /// One step of training: gives the loss and the metrics of this batch.
+    /// Runs one training step. Returns the loss and the metrics of this batch.
     ///
-    /// Fails, as `fit` does, where the model is not compiled, and where the batch does not fit it.
+    /// Fails as [`Model::fit`] if the model is not compiled or the batch does not fit it.
     pub fn train_on_batch(&self, batch: impl Into<Batch>) -> Result<Logs> {
         let batch = batch.into();
         self.prepare(&batch)?;
@@ -132,12 +133,12 @@ impl Model {
         self.compiled()?.run(Kind::Train, &self.scope, &batch, false)
     }
 
-    /// The graph of a training step for batches like this one, for TensorBoard; none where steps are computed op by op.
+    /// Returns the graph of a training step for batches like this one, for TensorBoard, or `None` if steps run eagerly.
     pub(crate) fn train_graph(&self, batch: &Batch) -> Result<Option<GraphDef>> {
         self.compiled()?.train_graph(&self.scope, batch)
     }
 
-    /// As [`Model::train_on_batch`], but nothing is trained.
+    /// Returns the loss and the metrics of this batch, without training.
     pub fn test_on_batch(&self, batch: impl Into<Batch>) -> Result<Logs> {
         let batch = batch.into();
         self.build_for(batch.x.tensor_type())?;
@@ -149,12 +150,13 @@ impl Model {
         self.compiled()?.reset(&self.scope)
     }
 
-    /// The outputs for all samples: of a tensor, computed in batches of 32, or of a dataset of batches. Fails where there is no sample.
+    /// Returns the outputs for all samples of a tensor, computed in batches of 32, or of a dataset of batches. Fails if there
+    /// are no samples.
     pub fn predict(&self, x: impl Inputs) -> Result<Tensor> {
         self.outputs(x.inputs()?)
     }
 
-    /// The outputs for all samples of `x`, computed in batches of this size.
+    /// Returns the outputs for all samples of `x`, computed in batches of `batch_size`.
     pub fn predict_in_batches(&self, x: &Tensor, batch_size: usize) -> Result<Tensor> {
         self.outputs(dataset::batches_of(x, batch_size)?)
     }
@@ -167,23 +169,23 @@ impl Model {
         }
     }
 
-    /// The outputs for one batch, computed at once.
+    /// Returns the outputs for one batch, computed in one call.
     pub fn predict_on_batch(&self, x: &Tensor) -> Result<Tensor> {
         self.build_for(x.tensor_type())?;
         self.predict.call(&self.scope, x.clone())
     }
 
-    /// The values of all variables.
+    /// Returns the values of all variables.
     ///
-    /// Fails where the model is not built.
+    /// Fails if the model is not built.
     pub fn get_weights(&self) -> Result<Vec<Tensor>> {
         self.built_variables()?.iter().map(|(_, variable)| self.scope.read(variable)).collect()
     }
 
     /// Sets all variables, in the order of [`Model::get_weights`].
     ///
-    /// Fails, and changes none, where the model is not built, where there are more or fewer values than variables, and where
-    /// one has another element type or shape than its variable.
+    /// Fails if the model is not built, if the number of values differs from that of the variables, or if a value has another
+    /// element type or shape than its variable. No variable changes then.
     pub fn set_weights(&self, weights: &[Tensor]) -> Result<()> {
         let variables = self.built_variables()?;
         if variables.len() != weights.len() {
@@ -198,20 +200,20 @@ impl Model {
         variables.iter().zip(weights).try_for_each(|((_, variable), weight)| self.scope.assign(variable, weight))
     }
 
-    /// Writes all variables to a safetensors file, whole or not at all: a tensor for each path, such as `dense_1/kernel`.
+    /// Writes all variables atomically to a safetensors file. A tensor is named after its path, such as `dense_1/kernel`.
     ///
-    /// Fails where the name of the file does not end in `.safetensors`: Keras's `.weights.h5` and `.keras` are not written. Another way
-    /// is a [`Checkpoint`](crate::checkpoint::Checkpoint), which TensorFlow reads too.
+    /// Fails if the file name does not end in `.safetensors`. Keras's `.weights.h5` and `.keras` are not supported. TensorFlow can
+    /// read a [`Checkpoint`](crate::checkpoint::Checkpoint).
     pub fn save_weights(&self, path: impl AsRef<Path>) -> FileResult<()> {
         let path = path.as_ref();
         self.built_variables().map_err(|error| FileError::model(path, error))?;
         weights::save(&self.scope, &*self.layer, self.layer.name(), path)
     }
 
-    /// Sets all variables from a safetensors file, whatever its name is.
+    /// Sets all variables from a safetensors file with any name.
     ///
-    /// Fails, and changes none, where the model is not built, the file is damaged, lacks a variable or has one that the model
-    /// has not, and where one has another element type or shape.
+    /// Fails if the model is not built or the file is damaged. Fails if the file lacks a variable or has one that the model does
+    /// not have, or if an element type or shape differs. No variable changes then.
     pub fn load_weights(&self, path: impl AsRef<Path>) -> FileResult<()> {
         let path = path.as_ref();
         self.built_variables().map_err(|error| FileError::model(path, error))?;
@@ -221,7 +223,7 @@ impl Model {
     fn built_variables(&self) -> Result<Vec<(String, Variable)>> {
         let variables = self.layer.named_variables();
         let built = !variables.is_empty() && variables.iter().all(|(_, variable)| variable.is_built());
-        // A model whose layers make no variables is built once it was called.
+        // A model without variables counts as built once it was called.
         if built || self.input.get().is_some() { Ok(variables) } else { Err(unbuilt()) }
     }
 }

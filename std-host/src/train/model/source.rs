@@ -1,20 +1,20 @@
-//! Where batches come from.
+//! Sources of batches.
 
 use gradlet_core::random::Stream;
 use gradlet_core::{DType, Error, Result, Tensor};
 use std::iter::Peekable;
 use std::ops::Range;
 
-/// What a step is given: inputs, what they should become, and how much each sample counts. Their first axis is the sample.
+/// The data of one step: inputs, targets, and optional sample weights. The first axis of each tensor is the sample.
 #[derive(Clone, Debug)]
 pub struct Batch {
     /// The inputs.
     pub x: Tensor,
     /// The targets: labels, or values.
     pub y: Tensor,
-    /// A weight for each sample.
+    /// Weight of each sample.
     pub sample_weight: Option<Tensor>,
-    /// Where each sample stands in the data, if that is known: errors name it.
+    /// Index of each sample in the data, if known, for error messages.
     pub samples: Option<Vec<usize>>,
 }
 
@@ -31,7 +31,7 @@ impl From<(&Tensor, &Tensor, &Tensor)> for Batch {
 }
 
 impl Batch {
-    /// How many samples there are. Fails where there is none, and where the tensors differ in it.
+    /// Returns the number of samples. Fails if there are none, or if the tensors have different numbers of samples.
     pub fn samples(&self) -> Result<usize> {
         let types = || {
             let weights = self.sample_weight.as_ref().map_or(String::new(), |weights| format!(", sample_weight {}", weights.tensor_type()));
@@ -48,7 +48,7 @@ impl Batch {
         }
     }
 
-    /// The samples at these indices.
+    /// Returns the samples at these indices.
     fn at(&self, indices: &[usize]) -> Result<Batch> {
         let rows: Vec<i64> = indices.iter().map(|&index| index as i64).collect();
         let rows = Tensor::new(&self.x.device()?, &rows, &[rows.len() as u32])?;
@@ -57,7 +57,7 @@ impl Batch {
         Ok(Batch { x: some(&self.x)?, y: some(&self.y)?, sample_weight, samples: Some(indices.to_vec()) })
     }
 
-    /// The batch with the weights that the classes have. Others weigh 1.
+    /// Returns the batch with sample weights from the weights of the classes. Other classes have the weight 1.
     pub(super) fn class_weighted(self, weights: &[(i64, f32)]) -> Result<Batch> {
         if weights.is_empty() {
             return Ok(self);
@@ -77,30 +77,30 @@ impl Batch {
     }
 }
 
-/// How a pass goes through the data.
+/// Batch size and order of a pass through the data.
 #[derive(Clone, Copy, Debug)]
 pub struct Order {
-    /// The samples of a batch, if the caller said.
+    /// Number of samples per batch, if the caller set it.
     pub batch_size: Option<usize>,
-    /// What decides the order of the samples, if they are to be shuffled.
+    /// Random stream that determines the order of the samples, if they are shuffled.
     pub shuffle: Option<Stream>,
 }
 
-/// The batches of a pass.
+/// Iterator over the batches of a pass.
 pub type Pass<'a> = Peekable<Box<dyn Iterator<Item = Result<Batch>> + 'a>>;
 
-/// Where batches come from: arrays, as `(&x, &y)` or `(&x, &y, &sample_weight)`, or anything else that gives batches.
+/// A source of batches: arrays, as `(&x, &y)` or `(&x, &y, &sample_weight)`, or any other type that produces batches.
 pub trait Source {
-    /// How many batches a pass has, if that is known.
+    /// Returns the number of batches in a pass, if it is known.
     fn steps(&self, batch_size: Option<usize>) -> Result<Option<usize>>;
 
-    /// A pass through the data.
+    /// Starts a pass through the data.
     fn pass(&self, order: Order) -> Result<Pass<'_>>;
 
-    /// The data without its last part, and that part, which is to be this share of it.
+    /// Splits the data into two parts. The second part is the fraction `share` of the samples, from the end.
     fn split(&self, share: f64) -> Result<(Arrays, Arrays)> {
         let _ = share;
-        Err(Error::message("only arrays can be split: give validation_data in place of validation_split"))
+        Err(Error::message("only arrays can be split: use validation_data instead of validation_split"))
     }
 }
 
@@ -121,18 +121,18 @@ macro_rules! tuples {
 }
 tuples!((&Tensor, &Tensor), (&Tensor, &Tensor, &Tensor));
 
-/// Samples in memory.
+/// A source of samples that are in memory.
 #[derive(Clone, Debug)]
 pub struct Arrays {
     all: Batch,
     range: Range<usize>,
 }
 
-/// The samples of a batch where nobody says: Keras's number.
+/// Default number of samples per batch, as in Keras.
 pub(super) const BATCH_SIZE: usize = 32;
 
 impl Arrays {
-    /// All samples of these tensors. Fails where there is none, and where the tensors do not have the same number of them.
+    /// Creates a source of all samples of these tensors. Fails if there are none, or if the tensors have different numbers of samples.
     pub fn new(all: impl Into<Batch>) -> Result<Arrays> {
         let all = all.into();
         let range = 0..all.samples()?;
@@ -172,7 +172,7 @@ impl Source for Arrays {
         if !(0.0..1.0).contains(&share) || first == 0 || first >= self.range.len() {
             let samples = self.range.len();
             return Err(Error::message(format!(
-                "a validation_split of {share} leaves nothing to train on or nothing to validate of {samples} samples"
+                "a validation_split of {share} of {samples} samples leaves none for training or none for validation"
             )));
         }
         let middle = self.range.start + first;

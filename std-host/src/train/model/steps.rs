@@ -1,4 +1,4 @@
-//! The steps of a compiled model: what is traced once, and then runs for every batch.
+//! The steps of a compiled model. A step is traced once, and then runs for every batch.
 
 use super::logs::Logs;
 use super::source::Batch;
@@ -12,7 +12,7 @@ use gradlet_core::scope::{Finite, observed};
 use gradlet_core::{DType, Differentiate, Eager, Error, Function, Result, Scope, Tensor};
 use std::sync::Arc;
 
-/// How a model is trained: what Keras's `compile` is given.
+/// Training configuration of a model: the arguments of Keras's `compile`.
 ///
 /// ```
 /// use gradlet::losses::SparseCategoricalCrossentropy;
@@ -29,7 +29,7 @@ pub struct Compile {
     run_eagerly: bool,
 }
 
-/// A metric, and whether it heeds the weights of samples.
+/// A metric with its name. If `weighted` is true, it uses sample weights.
 struct Named {
     name: String,
     metric: Arc<dyn Metric>,
@@ -37,17 +37,17 @@ struct Named {
 }
 
 impl Compile {
-    /// With this optimizer and this loss, and no metrics.
+    /// Creates a configuration with an optimizer and a loss, and without metrics.
     pub fn new(optimizer: impl Optimizer + 'static, loss: impl Loss + 'static) -> Compile {
         Compile { optimizer: Arc::new(optimizer), loss: Arc::new(loss), metrics: Vec::new(), run_eagerly: false }
     }
 
-    /// Also reports `metric`, under `name`. The weights of samples do not count in it.
+    /// Adds a metric, reported as `name`. It ignores sample weights.
     pub fn metric(self, name: &str, metric: impl Metric + 'static) -> Compile {
         self.with(Named { name: name.into(), metric: Arc::new(metric), weighted: false })
     }
 
-    /// Also reports `metric`, under `name`. A sample counts in it with its weight.
+    /// Adds a metric, reported as `name`. It uses sample weights.
     pub fn weighted_metric(self, name: &str, metric: impl Metric + 'static) -> Compile {
         self.with(Named { name: name.into(), metric: Arc::new(metric), weighted: true })
     }
@@ -57,24 +57,24 @@ impl Compile {
         self
     }
 
-    /// Whether steps are computed op by op, in place of being traced once and compiled. The results are the same.
+    /// Runs steps eagerly, op by op, instead of tracing and compiling them, if `run_eagerly` is true. The results are the same.
     pub fn run_eagerly(self, run_eagerly: bool) -> Compile {
         Compile { run_eagerly, ..self }
     }
 }
 
-/// What a step does with a batch.
+/// Kind of step.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Kind {
     Train,
     Test,
 }
 
-/// A model with what it is trained by.
+/// A model with its training configuration.
 struct Body {
     layer: Arc<dyn Layer>,
     compile: Compile,
-    /// The mean of the losses of the batches, each by its number of samples.
+    /// Mean of the losses of the batches, weighted by their numbers of samples.
     loss: Mean,
 }
 
@@ -88,7 +88,7 @@ impl Body {
             let scalar = loss.dims().is_empty();
             scalar
                 .then(|| loss.clone())
-                .ok_or_else(|| Error::message(format!("the loss must be a scalar to train by, not {}", loss.tensor_type())))
+                .ok_or_else(|| Error::message(format!("the loss must be a scalar for training, not {}", loss.tensor_type())))
         };
         let (y_pred, loss) = match kind {
             Kind::Train => {
@@ -128,7 +128,7 @@ pub(super) struct Compiled {
 }
 
 impl Compiled {
-    /// Fails where two metrics have one name.
+    /// Creates the step functions. Fails if two metrics have the same name.
     pub fn new(layer: &Arc<dyn Layer>, compile: Compile) -> Result<Compiled> {
         let names: Vec<&str> = std::iter::once("loss").chain(compile.metrics.iter().map(|metric| metric.name.as_str())).collect();
         if let Some(index) = (1..names.len()).find(|&index| names[..index].contains(&names[index])) {
@@ -146,13 +146,13 @@ impl Compiled {
         &self.body.compile.optimizer
     }
 
-    /// Forgets what the metrics have seen.
+    /// Resets the state of the loss and of all metrics.
     pub fn reset(&self, scope: &Eager) -> Result<()> {
         self.body.loss.reset_state(scope)?;
         self.body.compile.metrics.iter().try_for_each(|named| named.metric.reset_state(scope))
     }
 
-    /// The graph of a training step for batches like this one; none where steps are computed op by op.
+    /// Returns the graph of a training step for batches like this one, or `None` if steps run eagerly.
     pub fn train_graph(&self, scope: &Eager, batch: &Batch) -> Result<Option<GraphDef>> {
         if self.body.compile.run_eagerly {
             return Ok(None);
@@ -162,7 +162,7 @@ impl Compiled {
         Ok(Some(graph_def(concrete.traced(), "CPU:0")))
     }
 
-    /// Does a step. With `check`, op by op, and it fails at the first number that is not finite.
+    /// Runs a step. With `check`, it runs eagerly and fails at the first number that is not finite.
     pub fn run(&self, kind: Kind, scope: &Eager, batch: &Batch, check: bool) -> Result<Logs> {
         batch.samples()?;
         let scope = scope.with_training(kind == Kind::Train);
@@ -180,7 +180,7 @@ impl Compiled {
     }
 }
 
-/// The error, with the sample whose label is out of range.
+/// Adds the number of the sample to an error about a label out of range.
 fn located(error: Error, batch: &Batch) -> Error {
     let &Error::IndexOutOfRange { position, .. } = error.root() else { return error };
     let samples = batch.samples.as_ref().filter(|samples| batch.y.shape().elements() == Some(samples.len() as u32));

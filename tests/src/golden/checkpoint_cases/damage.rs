@@ -48,7 +48,7 @@ fn judge(
     }
 }
 
-/// Checks that the error names the file. For the common kinds of errors, also checks that it says the same as TensorFlow's.
+/// Checks that the error names the file, and that it has the text that corresponds to TensorFlow's message. Fails for an unknown message.
 fn words(error: &FileError, prefix: &Path, wanted: &Json) -> Result<()> {
     let file = error.path().display().to_string();
     ensure!(file.starts_with(&prefix.display().to_string()), "the error is about {file}");

@@ -1,5 +1,5 @@
-//! Programs as one would write them, each with three meanings: plain Rust, with the attribute on numbers, and on tensors. What they give in
-//! TensorFlow stands in `tests/fixtures/autograph/programs.json`, with the same programs in Python in `make.py` beside it.
+//! Typical programs, each in three forms: plain Rust, with the attribute on numbers, and with the attribute on tensors. The file
+//! `tests/fixtures/autograph/programs.json` has TensorFlow's results. `make.py` beside it has the same programs in Python.
 
 use super::value::{Argument, check, names};
 

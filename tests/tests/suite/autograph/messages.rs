@@ -1,4 +1,4 @@
-//! What is found out only where a program is traced or runs.
+//! Errors of `#[autograph]` that occur only when a program is traced or runs.
 
 use gradlet_core::autograph::{autograph, range};
 use gradlet_core::control::cond;
@@ -90,12 +90,12 @@ fn errors_name_the_variable() {
     assert_eq!(message(another_type, 1), branches("'its value' is i32[] in the main branch, but f32[]"));
     assert_eq!(message(another_type_in_one_branch, 2.0f32), branches("'x' is f32[] in the main branch, but i32[]"));
     assert_eq!(message(another_shape, 1), branches("'y' is i32[2] in the main branch, but i32[1]"));
-    let differ = "in the main branch and in the else branch: where a tensor decides, only tensors can differ";
+    let differ = "in the main branch and in the else branch: if the condition is a tensor, only tensors can differ";
     assert_eq!(message(none_in_one_branch, 1), format!("'y' is not the same host value {differ}"));
     assert_eq!(message(a_count, 1), format!("'count' is not the same host value {differ}"));
     assert_eq!(message(growing, 2), "'x' is i32[1] before the loop, but i32[2] after one iteration");
-    assert_eq!(message(a_float_beside_integers, 2), "a float does not meet a tensor i32[]: cast one of them");
-    // Where tensors have values, Rust's own rules are all there are.
+    assert_eq!(message(a_float_beside_integers, 2), "a float does not fit a tensor i32[]: cast one of them");
+    // Eagerly, only Rust's own rules apply, because the tensors have values.
     let three = Tensor::scalar(&ops::portable_cpu(), 3);
     assert_eq!(a_count(three.clone()).unwrap().item::<i32>().unwrap(), 4);
     assert_eq!(growing(three).unwrap().dims(), [8]);
@@ -180,7 +180,7 @@ struct Cell {
 }
 
 impl Cell {
-    /// A method: fields are carried as variables are.
+    /// A method. Fields are carried through branches like local variables.
     #[autograph]
     fn step(&mut self, x: &Tensor) -> Result<Tensor> {
         self.steps += 1;
@@ -222,7 +222,7 @@ fn closures_with_the_attribute_are_rewritten() {
     assert_eq!(with_a_closure(&two()).unwrap().item::<f32>().unwrap(), 6.0);
     let zero = two().like(0.0).unwrap();
     assert_eq!(with_a_closure(&zero).unwrap().item::<f32>().unwrap(), 1.0);
-    // The same by hand.
+    // The same program with a call of `cond`.
     let by_hand = cond(&scope(), &two().greater(&zero).unwrap(), || two().mul_scalar(3.0), || two().add_scalar(1.0));
     assert_eq!(by_hand.unwrap().item::<f32>().unwrap(), 6.0);
 }

@@ -1,5 +1,5 @@
-//! `#[autograph]`: programs that it takes, with what they give as plain Rust and what TensorFlow gives; programs that it does not take;
-//! and the code that it makes.
+//! Tests of `#[autograph]`: accepted programs, whose results must equal plain Rust's and TensorFlow's; rejected programs; and the generated
+//! code.
 
 mod accepted;
 mod messages;
@@ -9,7 +9,7 @@ mod value;
 use gradlet_core::Tensor;
 use gradlet_core::autograph::{autograph, to_code};
 
-/// Programs that are wrong, with what the compiler says of them.
+/// Compiles wrong programs, and compares the compiler's errors.
 #[test]
 fn rejected_programs() {
     trybuild::TestCases::new().compile_fail("tests/suite/autograph/rejected/*.rs");

@@ -1,4 +1,4 @@
-//! Programs of plain Rust, which the attribute leaves alone: they move, borrow, and use what tensors cannot decide over.
+//! Programs of plain Rust, which the attribute does not change. They move, borrow, and branch on values that are not tensors.
 
 use gradlet_core::autograph::autograph;
 use gradlet_core::{Error, Result};

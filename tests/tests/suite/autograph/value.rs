@@ -1,4 +1,4 @@
-//! Programs that run on numbers and on tensors, and what they must give.
+//! Runs programs on numbers and on tensors, and compares the results.
 
 use gradlet_core::{Device, Eager, Function, Result, Scope, Tensor, ops};
 use serde_json::Value as Json;
@@ -40,7 +40,7 @@ macro_rules! numbers {
 }
 numbers!(f32, i32);
 
-/// What a program on numbers takes.
+/// An argument of a program on numbers.
 pub trait Argument {
     fn read(json: &Json) -> Self;
 }
@@ -51,7 +51,7 @@ impl<T: Number> Argument for Vec<T> {
     }
 }
 
-/// What programs ask of numbers.
+/// Functions that programs on numbers call.
 pub mod on_numbers {
     use super::{Number, Result};
     use std::iter::StepBy;
@@ -86,7 +86,7 @@ pub mod on_numbers {
     }
 }
 
-/// What programs ask of tensors.
+/// Functions that programs on tensors call.
 pub mod on_tensors {
     use super::{Result, Tensor};
     use gradlet_core::autograph::{Range, range};
@@ -125,15 +125,16 @@ fn fixture() -> &'static Json {
     FIXTURE.get_or_init(|| serde_json::from_str(include_str!("../../../fixtures/autograph/programs.json")).unwrap())
 }
 
-/// The names of the programs of the fixture.
+/// Returns the names of the programs in the fixture.
 pub fn names() -> Vec<String> {
     fixture().as_object().unwrap().keys().cloned().collect()
 }
 
-/// A program, run on arguments in JSON.
+/// A program that runs on arguments in JSON.
 pub type OnNumbers = fn(&[Json]) -> Result<f64>;
 
-/// Runs the program `name` as plain Rust, with the attribute on numbers, on tensors, and in a trace: all must give what TensorFlow does.
+/// Runs the program `name` as plain Rust, with the attribute on numbers, with the attribute on tensors, and in a trace. All
+/// results must equal TensorFlow's.
 pub fn check<T: Number>(name: &str, rust: OnNumbers, plain: OnNumbers, tensors: fn(Vec<Tensor>) -> Result<Tensor>) {
     let device = ops::portable_cpu();
     let scope = Eager::new(&device);

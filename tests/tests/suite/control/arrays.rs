@@ -1,4 +1,4 @@
-//! TensorArray, as the logs of TensorFlow's programs.
+//! Eager `TensorArray`, compared with the logs of TensorFlow's programs.
 
 use crate::control::{eager, error, f32s, floats, i32s, ints};
 use gradlet_core::{DType, Differentiate, Result, TensorArray};
@@ -17,18 +17,18 @@ fn all_that_an_array_does_eagerly() -> Result<()> {
     assert_eq!(f32s(&a.concat()?), [1.0, 2.0, 3.0, 4.0, 5.0, 6.0]);
     assert_eq!(i32s(&a.size()?), [3]);
     assert_eq!((f32s(&a.read(1)?), f32s(&a.read(1)?)), (vec![3.0, 4.0], vec![3.0, 4.0]));
-    assert_eq!(error(a.read(3)), "an array of 3 elements has none at 3 to be read");
-    assert_eq!(error(a.read(-1)), "an array of 3 elements has none at -1 to be read");
+    assert_eq!(error(a.read(3)), "cannot read index 3 of an array of 3 elements");
+    assert_eq!(error(a.read(-1)), "cannot read index -1 of an array of 3 elements");
     assert_eq!((a.element_shape(), a.dtype(), a.dynamic_size()), (None, DType::F32, false));
 
     let b = TensorArray::new(&eager(), DType::I32, 0, true).write(2, &ints(&[5], &[]))?;
     assert_eq!((i32s(&b.size()?), i32s(&b.stack()?)), (vec![3], vec![0, 0, 5]));
     let d = array(DType::I32, 2);
     assert_eq!(error(d.write(2, &ints(&[1], &[]))), "cannot write to index 2: the array has 2 elements, and its size is not dynamic");
-    assert_eq!(error(d.read(0)), "nobody wrote this element, and the shape of elements is not known: use with_element_shape");
+    assert_eq!(error(d.read(0)), "the element is unwritten, and the shape of elements is not known: use with_element_shape");
     let e = array(DType::F32, 4).scatter(&ints(&[3, 1], &[2]), &floats(&[10.0, 20.0], &[2]))?;
     assert_eq!((i32s(&e.size()?), f32s(&e.read(3)?)), (vec![4], vec![10.0]));
-    let twice = "element 3 was read before, and thereby cleared: use clear_after_read(false) to read elements more than once";
+    let twice = "element 3 was cleared by an earlier read: use clear_after_read(false) to read elements more than once";
     assert_eq!(error(e.read(3)), twice);
     let s = array(DType::I32, 3).split(&ints(&[1, 2, 3, 4, 5], &[5]), &[2, 0, 3])?;
     assert_eq!([i32s(&s.read(0)?), i32s(&s.read(1)?), i32s(&s.read(2)?)], [vec![1, 2], vec![], vec![3, 4, 5]]);
@@ -45,7 +45,7 @@ fn what_is_written_is_another_array() -> Result<()> {
     let a = array(DType::F32, 2).with_element_shape(&[])?;
     let b = a.write(0, &floats(&[7.0], &[]))?;
     assert_eq!((f32s(&a.stack()?), f32s(&b.stack()?)), (vec![0.0, 0.0], vec![7.0, 0.0]));
-    // What one of them clears, the other keeps.
+    // An element that is cleared in one array remains in the other.
     b.read(0)?;
     assert!(b.read(0).is_err() && b.clone().read(0).is_err() && b.stack().is_err() && a.read(0).is_ok());
     assert_eq!(f32s(&b.write(0, &floats(&[8.0], &[]))?.read(0)?), [8.0]);
@@ -65,7 +65,7 @@ fn what_does_not_fit_is_an_error() -> Result<()> {
     let a = array(DType::I32, 2);
     let (one, two, three) = (ints(&[1], &[]), ints(&[1, 2], &[2]), ints(&[1, 2, 3], &[3]));
     assert_eq!(error(a.unstack(&three)), "cannot unstack 3 slices: the array has 2 elements, and its size is not dynamic");
-    assert_eq!(error(a.unstack(&one)), "the elements of an array do not come from a scalar, it has no axis");
+    assert_eq!(error(a.unstack(&one)), "an array cannot take its elements from a scalar, it has no axis");
     assert_eq!(error(a.split(&three, &[3])), "cannot split 1 lengths: the array has 2 elements, and its size is not dynamic");
     assert_eq!(error(a.split(&three, &[1, 1])), "axis 0 of i32[3] does not split into [1, 1]");
     assert_eq!(error(a.write(-1, &one)), "cannot write to index -1 of an array");

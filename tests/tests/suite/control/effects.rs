@@ -1,4 +1,4 @@
-//! What a program prints, beside variables that its loops overwrite.
+//! Prints in programs whose loops overwrite variables.
 
 use crate::control::{eager, floats};
 use gradlet_core::control::{WhileOptions, while_loop};

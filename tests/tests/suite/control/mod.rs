@@ -1,4 +1,4 @@
-//! Branches, loops and arrays: eagerly and traced, with their gradients.
+//! Tests of branches, loops and arrays, eager and traced, with their gradients.
 
 mod arrays;
 mod effects;
@@ -29,7 +29,7 @@ fn i32s(tensor: &Tensor) -> Vec<i32> {
     tensor.to_vec().unwrap()
 }
 
-/// What the failure says.
+/// Returns the text of the error.
 fn error<T>(result: gradlet_core::Result<T>) -> String {
     result.err().expect("an error").to_string()
 }

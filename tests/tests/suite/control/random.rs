@@ -1,4 +1,4 @@
-//! Random programs with branches, loops, an array and variables: eagerly, traced, on a device, and with everything unrolled.
+//! Random programs with branches, loops, an array and variables. They run eagerly, traced, on a device, and with all control flow unrolled.
 
 use crate::control::eager;
 use gradlet_core::control::{WhileOptions, cond, while_loop};
@@ -13,11 +13,11 @@ const PLACES: u32 = 4;
 
 #[derive(Clone, Debug)]
 enum Statement {
-    /// A register is set to something of two.
+    /// Sets a register to the result of an op on two registers.
     Compute(u8, usize, usize, usize),
     If(usize, Vec<Statement>, Vec<Statement>),
     For(u32, Vec<Statement>),
-    /// As long as the sum of a register is negative, three times at most.
+    /// Repeats a block while the sum of a register is negative, at most three times.
     While(usize, Vec<Statement>),
     Write(Place, usize),
     Read(Place, usize),
@@ -25,11 +25,11 @@ enum Statement {
     Recall(usize),
 }
 
-/// A place of the array.
+/// An index in the array.
 #[derive(Clone, Copy, Debug)]
 enum Place {
     Fixed(u32),
-    /// As the innermost loop counts.
+    /// The counter of the innermost loop.
     Counted,
 }
 
@@ -55,13 +55,13 @@ fn statement() -> impl Strategy<Value = Statement> {
 
 type State = (Vec<Tensor>, TensorArray);
 
-/// What decides: the program itself, or a list of decisions that are known.
+/// The source of decisions in branches and loops.
 #[derive(Clone)]
 enum Mode {
     Control,
-    /// As Rust; what is decided is written down.
+    /// Rust's own control flow. The decisions are recorded.
     Record(Arc<Mutex<Vec<bool>>>),
-    /// As was written down before.
+    /// The recorded decisions.
     Replay(Vec<bool>),
 }
 
@@ -164,9 +164,9 @@ impl Run<'_> {
 #[derive(Clone)]
 struct Case {
     program: Vec<Statement>,
-    /// Multiplies things; its gradient is wanted.
+    /// A factor in the program, with respect to which the gradient is taken.
     factor: Variable,
-    /// What the program remembers.
+    /// The variable that the program assigns and reads.
     memory: Variable,
     orders: usize,
 }
@@ -180,7 +180,7 @@ impl Case {
         Case { program, factor: variable(0.9, Variable::deferred("factor")), memory: variable(0.25, Variable::untrained("memory")), orders }
     }
 
-    /// Registers, array and memory at the end; then gradients of their sum, of as many orders as are wanted.
+    /// Returns the registers, the array and the memory at the end, then the gradients of their sum, up to order `orders`.
     fn run(&self, mode: &Mode, scope: &dyn Scope, inputs: Vec<Tensor>) -> Result<Vec<Tensor>> {
         let outer = scope.tape();
         let watched = inputs.iter().map(|input| outer.watch(input)).collect::<Result<Vec<_>>>()?;
@@ -228,7 +228,7 @@ fn bits(values: &[Vec<f32>]) -> Vec<Vec<u32>> {
     values.iter().map(|values| values.iter().map(|value| value.to_bits()).collect()).collect()
 }
 
-/// Gradients are sums in another order: what they may differ by is measured by the largest.
+/// Compares gradients, whose sums run in another order. The tolerance is relative to the largest element.
 #[track_caller]
 fn near(got: &[Vec<f32>], wanted: &[Vec<f32>], what: &str) {
     let largest = wanted.iter().flatten().fold(1.0f32, |largest, value| largest.max(value.abs()));
@@ -307,13 +307,13 @@ proptest! {
     }
 }
 
-/// Random programs found these.
+/// Programs that once failed in the random test.
 #[test]
 fn programs_that_failed_once() -> Result<()> {
     use Statement::{Assign, For, If, Read, Recall};
-    // The loop back through the first loop reads what the variable was; the second loop overwrites it.
+    // The gradient loop of the first loop reads the old value of the variable. The second loop overwrites it.
     check(vec![For(1, vec![Recall(0)]), For(1, vec![Assign(1)])], vec![0.5; 2 * REGISTERS], 2)?;
-    // The branch has one value twice: as the register that it overwrites, and as what is remembered.
+    // The branch has the same value twice: as the register that it overwrites, and as the memory.
     let branch = If(0, vec![], vec![Read(Place::Fixed(0), 1), Recall(0)]);
     check(vec![For(1, vec![Assign(1), branch])], vec![0.86, 0.0, 0.0, -0.41, 0.0, 0.0], 2)
 }

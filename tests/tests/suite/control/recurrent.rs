@@ -1,4 +1,4 @@
-//! Recurrent layers: as loops in traces, with states of their own, with dropout.
+//! Tests of recurrent layers: as loops in traces, with their own states, and with dropout.
 
 use crate::control::{eager, error, f32s, floats, ints};
 use gradlet_core::device::AlignedBytes;
@@ -16,7 +16,7 @@ fn bits(tensors: &[Tensor]) -> Vec<Vec<u32>> {
     tensors.iter().map(|tensor| f32s(tensor).into_iter().map(f32::to_bits).collect()).collect()
 }
 
-/// Output and states, run at once, as a loop in a trace, unrolled in a trace, and as a loop on a device.
+/// Checks that output and states have the same bits eagerly, as a loop in a trace, unrolled in a trace, and as a loop on a device.
 fn same_bits<C: RNNCell + 'static>(layer: fn() -> RNN<C>, masked: bool) -> Result<()> {
     let scope = eager();
     let x = sample(&[2, 5, 3]);
@@ -130,7 +130,7 @@ fn dropout_draws_once_for_all_steps() -> Result<()> {
     let trained = |layer: &SimpleRNN, seed: u64| {
         let scope = Eager::with_seed(&ops::portable_cpu(), seed);
         layer.build(&scope, x.shape())?;
-        // What the layer draws is what is drawn here by another scope of the same seed that built the same layer.
+        // Another scope with the same seed, which built the same layer, draws the same random numbers as the layer.
         let other = Eager::with_seed(&ops::portable_cpu(), seed);
         SimpleRNN::new(6).build(&other, x.shape())?;
         let y = layer.call(&scope.with_training(true), &x)?;
@@ -143,13 +143,13 @@ fn dropout_draws_once_for_all_steps() -> Result<()> {
     assert_eq!(f32s(&y), f32s(&same.call(&other, &x.mul(&kept)?)?));
     assert_ne!(f32s(&y), f32s(&plain));
 
-    // Of a recurrent kernel whose input is dropped, nothing is left; the first step has no state before it.
+    // If all of the recurrent kernel's input is dropped, the state has no effect. The first step has no previous state in any case.
     let (y, _, plain) = trained(&layer().recurrent_dropout(1.0), 3)?;
     let alone = same.run(&eager(), &x.index((.., 1..2))?, None, None)?.output;
     assert_eq!(f32s(&y.index((.., 1))?), f32s(&alone.index((.., 0))?));
     assert_eq!(f32s(&y.index((.., 0))?), f32s(&plain.index((.., 0))?));
 
-    // Eagerly and traced, the same elements are dropped.
+    // Eager and traced calls drop the same elements.
     for layer in [GRU::new(4).dropout(0.25).recurrent_dropout(0.5), GRU::new(4).recurrent_dropout(0.5).reset_after(false)] {
         let (a, b) = (Eager::with_seed(&ops::portable_cpu(), 5), Eager::with_seed(&ops::portable_cpu(), 5));
         layer.build(&a, x.shape())?;
@@ -166,7 +166,7 @@ fn dropout_draws_once_for_all_steps() -> Result<()> {
     Ok(())
 }
 
-/// A keyword spotter that is fed one frame after the other.
+/// A keyword spotter that receives one frame after another.
 #[derive(Module)]
 struct Spotter {
     recurrent: GRU,
@@ -174,7 +174,7 @@ struct Spotter {
 }
 
 impl Spotter {
-    /// The probabilities of the classes after some frames `[1, frames, features]`.
+    /// Returns the class probabilities after some frames `[1, frames, features]`.
     fn infer(&self, scope: &dyn Scope, frames: &Tensor) -> Result<Tensor> {
         self.classes.apply(scope, &self.recurrent.apply(scope, frames)?)
     }
@@ -193,7 +193,7 @@ fn a_keyword_spotter_fed_frame_by_frame() -> Result<()> {
     assert_eq!(names[3..], ["recurrent/rnn_state_0", "classes/kernel", "classes/bias"]);
     assert_eq!(spotter.trainable_variables().len(), 5);
 
-    // All frames at once, by a layer that has no state of its own.
+    // All frames together, with a layer without its own state.
     let weights = spotter.recurrent.cell().variables().iter().map(|variable| scope.read(variable)).collect::<Result<_>>()?;
     let whole = GRU::new(8).return_sequences(true).compute(&scope, weights, &sound, None, None)?.output;
     let wanted = bits(&spotter.classes.call(&scope, &whole)?.unstack(1)?);

@@ -1,4 +1,4 @@
-//! Loops over slices.
+//! Tests of loops over slices: `scan`, `foldl` and `map_fn`.
 
 use crate::control::{eager, error, f32s, floats, i32s, ints};
 use gradlet_core::control::{ScanOptions, foldl, map_fn, scan};
@@ -25,7 +25,7 @@ fn what_does_not_fit_is_an_error() {
     let (scope, x) = (eager(), ints(&[1, 2, 3], &[3]));
     let scan = |elements: &Tensor| scan(&scope, ScanOptions::default(), elements, x.clone(), |_, x| Ok(x));
     assert_eq!(error(scan(&x)), "the elements of the array have the shape [3], not []");
-    let counts = "the elements of a scan have as many slices along their first axes as one another, not [i32[]]";
+    let counts = "the elements of a scan must have the same number of slices along their first axes, not [i32[]]";
     assert_eq!(error(scan(&ints(&[1], &[]))), counts);
     assert!(error(map_fn(&scope, DType::F32, &x, Ok)).contains("of f32, not of i32"));
 }
@@ -34,7 +34,7 @@ fn what_does_not_fit_is_an_error() {
 fn gradients_of_a_scan() -> Result<()> {
     let tape = eager().tape();
     let x = tape.watch(&floats(&[1.0, 2.0, 3.0], &[3]))?;
-    // Products of what came so far: x0, x0 x1, x0 x1 x2.
+    // Cumulative products: x0, x0 x1, x0 x1 x2.
     let y = scan(&tape, ScanOptions::default(), &x, floats(&[1.0], &[]), |a, x| a.mul(&x))?;
     assert_eq!(f32s(&y), [1.0, 2.0, 6.0]);
     assert_eq!(f32s(&tape.gradient(&y, &x)?.unwrap()), [1.0 + 2.0 + 6.0, 1.0 + 3.0, 2.0]);

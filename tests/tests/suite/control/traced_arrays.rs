@@ -1,11 +1,11 @@
-//! TensorArray in traces, as the logs of TensorFlow's programs.
+//! Traced `TensorArray`, compared with the logs of TensorFlow's programs.
 
 use crate::control::{eager, error, f32s, floats, i32s, ints};
 use gradlet_core::control::{WhileOptions, cond, while_loop};
 use gradlet_core::function::Structure;
 use gradlet_core::{DType, Differentiate, Function, Result, Scope, Tensor, TensorArray, Variable};
 
-/// What `body` gives for `argument`, traced and compiled.
+/// Traces and compiles `body`, and calls it with `argument`.
 fn run<A: Structure, R: Structure>(argument: A, body: impl Fn(&dyn Scope, A) -> Result<R> + Send + Sync + 'static) -> Result<R> {
     Function::new(body).call(&eager(), argument)
 }
@@ -29,7 +29,7 @@ fn writes_and_reads_at_known_places() -> Result<()> {
     assert_eq!(f32s(&rewritten), [2.0]);
     let unwritten = run((), |scope, ()| array(scope, DType::F32, 2).with_element_shape(&[])?.write(0, &floats(&[1.0], &[]))?.stack())?;
     assert_eq!(f32s(&unwritten), [1.0, 0.0]);
-    // A trace clears nothing.
+    // In a trace, a read does not clear the element.
     let twice = run(floats(&[1.0, 2.0], &[2]), |scope, x| {
         let a = array(scope, DType::F32, 2).unstack(&x)?;
         a.read(0)?.add(&a.read(0)?)
@@ -43,7 +43,7 @@ fn writes_and_reads_at_known_places() -> Result<()> {
     let fixed = run((), |scope, ()| array(scope, DType::I32, 1).write(1, &ints(&[9], &[]))?.stack());
     assert_eq!(error(fixed), "cannot write to index 1: the array has 1 elements, and its size is not dynamic");
     let unknown = run((), |scope, ()| array(scope, DType::F32, 2).stack());
-    assert_eq!(error(unknown), "nobody wrote this element, and the shape of elements is not known: use with_element_shape");
+    assert_eq!(error(unknown), "the element is unwritten, and the shape of elements is not known: use with_element_shape");
     Ok(())
 }
 
@@ -65,13 +65,13 @@ fn computed_indices_are_checked_when_they_run() -> Result<()> {
     assert!(error(write(false, None, 1)).contains("must be at least 0 and less than"));
     assert_eq!(error(write(true, None, 1)), "in a trace, an array that grows needs a stated capacity: use with_capacity");
     assert_eq!(i32s(&write(true, Some(5), 2)?.stack()?), [0, 0, 7]);
-    // What the function gave can grow further, outside.
+    // The returned array can grow further, outside of the function.
     assert_eq!(i32s(&write(true, Some(5), 2)?.write(6, &ints(&[8], &[]))?.stack()?), [0, 0, 7, 0, 0, 0, 8]);
     assert!(error(write(true, Some(5), 5)).contains("must be at least 0 and less than"));
     Ok(())
 }
 
-/// `h[t] = tanh(x[t] + h[t - 1] w)`, all of them.
+/// Computes `h[t] = tanh(x[t] + h[t - 1] w)` for all t.
 fn recurrence(scope: &dyn Scope, x: &Tensor, w: &Tensor) -> Result<Tensor> {
     let steps = x.dims()[0];
     let state = (ints(&[0], &[]), floats(&[0.0; 2], &[2]), array(scope, DType::F32, steps));
@@ -177,7 +177,7 @@ fn branches_give_arrays() -> Result<()> {
         let a = array(scope, DType::F32, 2);
         let negative = x.less(&x.like(0.0)?)?;
         let a = cond(scope, &negative, || a.write(0, &x), || a.write(1, &x)?.write(0, &x.mul(&x)?))?;
-        // One that only one branch knows the shape of.
+        // Only one branch determines the element shape of this array.
         let b = array(scope, DType::F32, 1);
         let b = cond(scope, &negative, || b.write(0, &x), || Ok(b.clone()))?;
         Ok((a.stack()?, b.stack()?))
@@ -202,7 +202,7 @@ fn arrays_are_arguments_and_results() -> Result<()> {
 #[test]
 fn no_gradient_flows_through_an_assignment() -> Result<()> {
     let memory = Variable::new(&eager(), "memory", &floats(&[1.0], &[]))?;
-    // TensorFlow's graph gives 12 too.
+    // TensorFlow's graph also returns 12.
     let gradient = move |scope: &dyn Scope, x: Tensor| {
         let tape = scope.tape();
         let x = tape.watch(&x)?;

@@ -1,4 +1,4 @@
-//! TensorArray.
+//! Ported programs with `TensorArray`.
 
 use crate::function::log::{Log, Out, Outcome, differs, given, none};
 use crate::function::python::{Arg, eval, scalar, vector};
@@ -49,8 +49,8 @@ pub fn tensor_array_ops_eager(log: &mut Log) {
     let e = array(DType::F32, 4).scatter(&vector(&[3i32, 1]), &vector(&[10.0f32, 20.0])).unwrap();
     let s = array(DType::I32, 3).split(&vector(&[1i32, 2, 3, 4, 5]), &[2, 0, 3]).unwrap();
     let errors = [
-        ("Tried to read from index 3", "has none at 3 to be read"),
-        ("negative indices (index -1)", "has none at -1 to be read"),
+        ("Tried to read from index 3", "cannot read index 3 of an array"),
+        ("negative indices (index -1)", "cannot read index -1 of an array"),
         ("write to index 2", "cannot write to index 2"),
         ("partially known TensorShape", "the shape of elements is not known"),
         ("index 3 twice", "element 3 was read before"),
@@ -208,7 +208,7 @@ pub fn growing_in_a_loop(log: &mut Log) {
         || Some(f.traces()),
         |call| {
             let squares = f.call(&scope, call.tensor(0)).and_then(|a| a.stack());
-            // The capacity is planned; as a result, the array has as many elements as it came to.
+            // The plan has a fixed capacity, but the returned array has only the elements that were written.
             given(squares)
         },
     );

@@ -1,4 +1,4 @@
-//! Branches and loops by tensors.
+//! Ported programs with branches and loops that tensors control.
 
 use crate::function::log::{Log, differs, fail, given, none};
 use crate::function::python::{Arg, eval, scalar};
@@ -7,7 +7,7 @@ use gradlet_core::scope::{Finite, observed};
 use gradlet_core::control::foldl;
 use gradlet_core::{DType, Differentiate, Function, Print, Result, Scope, Tensor, TensorSpec, ops};
 
-/// Whether `x` is greater than `value`.
+/// Returns `x > value` as a tensor.
 fn over(x: &Tensor, value: f64) -> Result<Tensor> {
     x.greater(&x.like(value)?)
 }
@@ -29,14 +29,14 @@ pub fn if_on_tensor(log: &mut Log) {
             _ => otherwise(),
         }
     });
-    let errors = [("main branch, but dtype int32 in the else", "value 0 is f32[] in the branch for true, but i32[] in that for false")];
+    let errors = [("main branch, but dtype int32 in the else", "value 0 is f32[] in the branch for true, but i32[] in the branch for false")];
     log.run(&errors, || Some(f.traces()), |call| given(f.call(&scope, call.args[0].clone())));
 }
 
 pub fn if_dtype_mismatch(log: &mut Log) {
     let scope = log.scope.clone();
     let f = Function::new(|scope: &dyn Scope, x: Tensor| cond(scope, &over(&x, 0.0)?, || Ok(scalar(1i32)), || Ok(scalar(1.5f32))));
-    let errors = [("'y' has dtype int32", "value 0 is i32[] in the branch for true, but f32[] in that for false")];
+    let errors = [("'y' has dtype int32", "value 0 is i32[] in the branch for true, but f32[] in the branch for false")];
     log.run(&errors, || Some(f.traces()), |call| given(f.call(&scope, call.tensor(0))));
 }
 
@@ -47,7 +47,7 @@ pub fn if_shape_mismatch(log: &mut Log) {
     log.run(&[], none, |call| {
         if call.name == "f" {
             let error = f.call(&scope, call.tensor(0)).err().unwrap().to_string();
-            assert_eq!(error, "value 0 is f32[2] in the branch for true, but f32[3] in that for false");
+            assert_eq!(error, "value 0 is f32[2] in the branch for true, but f32[3] in the branch for false");
         }
         differs("memory is planned: both branches must give the same shapes, there are no open ones")
     });
@@ -56,7 +56,7 @@ pub fn if_shape_mismatch(log: &mut Log) {
 pub fn if_none_in_one_branch(log: &mut Log) {
     let scope = log.scope.clone();
     let f = Function::new(|scope: &dyn Scope, x: Tensor| cond(scope, &over(&x, 0.0)?, || x.mul_scalar(2.0).map(Some), || Ok(None)));
-    let errors = [("'y' is None at the end of the else branch", "host values cannot differ there, tensors can")];
+    let errors = [("'y' is None at the end of the else branch", "host values must be the same, only tensors can differ")];
     log.run(&errors, || Some(f.traces()), |call| given(f.call(&scope, call.tensor(0))));
 }
 
@@ -64,7 +64,7 @@ pub fn early_return(log: &mut Log) {
     let scope = log.scope.clone();
     let f = Function::new(|scope: &dyn Scope, x: Tensor| cond(scope, &over(&x, 10.0)?, || Ok(x.clone()), || x.neg()));
     let g = Function::new(|scope: &dyn Scope, x: Tensor| cond(scope, &over(&x, 0.0)?, || Ok(Some(x.clone())), || Ok(None)));
-    let errors = [("the else branch must also have a return", "host values cannot differ there, tensors can")];
+    let errors = [("the else branch must also have a return", "host values must be the same, only tensors can differ")];
     log.run(
         &errors,
         || Some(f.traces()),
@@ -91,7 +91,7 @@ pub fn while_on_tensor(log: &mut Log) {
 pub fn for_range_break_continue(log: &mut Log) {
     let scope = log.scope.clone();
     let f = Function::new(|scope: &dyn Scope, n: Tensor| {
-        // The sum of all i below n but 2, as far as the first i over 5.
+        // The sum of all i < n except 2, up to the first i greater than 5.
         let state = (scalar(0i32), scalar(0i32));
         let holds = |(i, _): &(Tensor, Tensor)| i.less(&n)?.logical_and(&over(i, 5.0)?.logical_not()?);
         let next = |(i, s): (Tensor, Tensor)| {
@@ -111,7 +111,7 @@ pub fn for_over_tensor_rows(log: &mut Log) {
     log.run(&[], || Some(f.traces()), |call| given(f.call(&scope, call.tensor(0))));
 }
 
-/// `x` doubled in length so many times.
+/// Doubles the length of a vector of one zero `n` times.
 fn doubled(scope: &dyn Scope, n: &Tensor) -> Result<Tensor> {
     let state = (scalar(0i32), eval("tf.zeros([1])").tensor());
     let next = |(i, x): (Tensor, Tensor)| Ok((i.add_scalar(1.0)?, Tensor::concat(&[&x, &x], 0)?));
@@ -121,14 +121,14 @@ fn doubled(scope: &dyn Scope, n: &Tensor) -> Result<Tensor> {
 pub fn loop_variable_changes_shape(log: &mut Log) {
     let scope = log.scope.clone();
     let f = Function::new(|scope: &dyn Scope, n: Tensor| doubled(scope, &n));
-    let errors = [("shape (1,) before the loop", "value 1 is f32[1] in the state before the loop, but f32[2] in that after one iteration")];
+    let errors = [("shape (1,) before the loop", "value 1 is f32[1] in the state before the loop, but f32[2] in the state after one iteration")];
     log.run(
         &errors,
         || Some(f.traces()),
         |call| match call.name.as_str() {
             "f" => given(f.call(&scope, call.tensor(0))),
             _ => {
-                // Eagerly the loop is Rust's own, and the shape may change.
+                // Eagerly, the loop is Rust's own loop, and the shape may change.
                 assert_eq!(doubled(&scope, &call.tensor(0)).unwrap().dims(), [1 << call.tensor(0).item::<i32>().unwrap()]);
                 differs("memory is planned: there are no shape invariants with open dimensions, a traced loop keeps its shapes")
             }
@@ -245,7 +245,7 @@ pub fn gradient_through_control_flow(log: &mut Log) {
 
 pub fn assertions(log: &mut Log) {
     let scope = log.scope.clone();
-    // A Rust `if` needs a value, which a trace has not.
+    // A Rust `if` needs a value, which a traced tensor does not have.
     let f = Function::new(move |_: &dyn Scope, x: Arg| match x {
         Arg::Tensor(x) if x.item::<i32>()? > 0 => Ok(x),
         Arg::Int(x) if x > 0 => Ok(scalar(x as i32)),

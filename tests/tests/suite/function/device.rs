@@ -1,11 +1,11 @@
-//! Functions that print, exported.
+//! Exported functions that print.
 
 use crate::function::python::scalar;
 use gradlet_core::control::{WhileOptions, cond, while_loop};
 use gradlet_core::device::AlignedBytes;
 use gradlet_core::{Artifact, Eager, Function, Print, Program, Result, Scope, Session, Tensor, ops};
 
-/// The program of `tf_print_in_function`.
+/// The program `tf_print_in_function`.
 pub fn printing(scope: &dyn Scope, x: Tensor) -> Result<Tensor> {
     while_loop(
         scope,

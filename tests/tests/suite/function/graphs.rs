@@ -1,4 +1,4 @@
-//! Concrete functions: what they take, give and capture, and their ops, beside TensorFlow's.
+//! Concrete functions compared with TensorFlow's: inputs, outputs, captures and ops.
 
 use crate::function::log::read;
 use crate::function::python::{scalar, vector};
@@ -10,13 +10,13 @@ use gradlet_tests::golden::parsed_json::dtype;
 use serde_json::Value as Json;
 use std::collections::BTreeSet;
 
-/// What an op of TensorFlow is here; nothing where it only leads values about.
+/// Returns gradlet's ops for an op of TensorFlow. The list is empty for an op that only passes values on.
 fn ours(op: &str) -> &'static [&'static str] {
     match op {
         "Mul" | "Square" => &["mul"],
         "AddV2" | "AssignAddVariableOp" => &["add"],
         "Sub" | "AssignSubVariableOp" => &["sub"],
-        // A number is taken as often as it is needed, and nothing is tiled.
+        // gradlet broadcasts a scalar, so that no tile is needed.
         "RealDiv" => &["div"],
         "Tile" => &["broadcast_to"],
         "Sum" => &["sum"],
@@ -34,7 +34,7 @@ fn ours(op: &str) -> &'static [&'static str] {
 
 fn names(graph: &Graph, found: &mut BTreeSet<&'static str>) {
     for node in &graph.nodes {
-        // Views, and what scalars are made of.
+        // Views, and the ops that create scalars, are not compared.
         if !matches!(node.op.def.name, "reshape" | "cast" | "identity") {
             found.insert(node.op.def.name);
         }
@@ -42,7 +42,7 @@ fn names(graph: &Graph, found: &mut BTreeSet<&'static str>) {
     }
 }
 
-/// The types of the specs, with 5 for what is open.
+/// Returns the specs of the inputs, with types in which 5 stands for an unknown dimension.
 fn specs(case: &Json) -> Vec<(TensorSpec, TensorType)> {
     let inputs = case["inputs"].as_array().unwrap().iter().filter(|input| input[1] != "resource");
     let spec = |input: &Json| {
@@ -57,7 +57,7 @@ fn specs(case: &Json) -> Vec<(TensorSpec, TensorType)> {
 
 type Body = Box<dyn Fn(&dyn Scope, Vec<Tensor>) -> Result<Tensor> + Send + Sync>;
 
-/// The program with this name, over variables `w` and `b`.
+/// Returns the program with this name, which uses the variables `w` and `b`.
 fn program(id: &str, w: &Variable, b: &Variable) -> Body {
     let (w, b) = (w.clone(), b.clone());
     match id {
@@ -128,7 +128,7 @@ fn concrete_functions_are_tensorflows() {
     }
 }
 
-/// The same ops, as far as they compute; those of a gradient are sums and products of another order.
+/// Checks that a graph has the same computing ops as TensorFlow's. The ops of a gradient may be sums and products in another order.
 fn ops_agree(case: &Json, graph: &Graph) {
     let (mut got, mut wanted) = (BTreeSet::new(), BTreeSet::new());
     names(graph, &mut got);
@@ -137,7 +137,7 @@ fn ops_agree(case: &Json, graph: &Graph) {
         case["library_functions"].as_object().unwrap().values().flat_map(|nodes| nodes.as_array().unwrap().iter().map(|node| &node[1]));
     wanted.extend(nodes.chain(inner).flat_map(|op| ours(op.as_str().unwrap())).copied());
     if case["id"] == "loop" {
-        // Theirs first counts the numbers of a range.
+        // TensorFlow's graph first computes the length of a range.
         wanted.remove("sub");
     }
     if case["id"] == "sgd_step" {

@@ -1,4 +1,4 @@
-//! A program's log, against which its port runs.
+//! The log of a program in TensorFlow, with which its port is compared.
 
 use crate::function::python::Call;
 use gradlet_core::device::Device;
@@ -9,7 +9,7 @@ use serde_json::Value as Json;
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex};
 
-/// The folder of the fixtures: our copy, or that which `GRADLET_FUNCTION_FIXTURES` names.
+/// Returns the folder of the fixtures: the one that `GRADLET_FUNCTION_FIXTURES` names, or this package's.
 pub fn folder() -> PathBuf {
     let own = || concat!(env!("CARGO_MANIFEST_DIR"), "/fixtures/function").into();
     std::env::var_os("GRADLET_FUNCTION_FIXTURES").unwrap_or_else(own).into()
@@ -19,7 +19,7 @@ pub fn read(file: &str) -> Json {
     serde_json::from_slice(&std::fs::read(folder().join(file)).unwrap()).unwrap()
 }
 
-/// What a call gave.
+/// Result of a call.
 #[derive(Debug)]
 pub enum Out {
     Tensor(Tensor),
@@ -70,39 +70,39 @@ impl<A: Into<Out>, B: Into<Out>, C: Into<Out>> From<(A, B, C)> for Out {
     }
 }
 
-/// What is compared of a call.
+/// Outcome of a call in the port: the result, if it is compared, and flags for the other comparisons.
 pub struct Outcome {
     result: Option<Result<Out>>,
     prints: bool,
     traces: bool,
 }
 
-/// What the call gave, to be compared with all that was logged.
+/// Returns an outcome whose result, prints and traces are all compared with the log.
 pub fn given<T: Into<Out>>(result: Result<T>) -> Outcome {
     Outcome { result: Some(result.map(Into::into)), prints: true, traces: true }
 }
 
-/// The call is not what it was there, for this reason.
+/// Returns the outcome of a call that differs from TensorFlow for this reason. Nothing is compared.
 pub fn differs(reason: &str) -> Outcome {
     assert!(reason.len() > 20);
     Outcome { result: None, prints: false, traces: false }
 }
 
 impl Outcome {
-    /// What was printed differs, for this reason.
+    /// Excludes the prints from the comparison, for this reason.
     pub fn other_prints(self, reason: &str) -> Outcome {
         assert!(reason.len() > 20);
         Outcome { prints: false, ..self }
     }
 
-    /// The number of traces differs, for this reason.
+    /// Excludes the number of traces from the comparison, for this reason.
     pub fn other_traces(self, reason: &str) -> Outcome {
         assert!(reason.len() > 20);
         Outcome { traces: false, ..self }
     }
 }
 
-/// What programs print on.
+/// Text that programs print to.
 #[derive(Clone, Default)]
 pub struct Page(Arc<Mutex<String>>);
 
@@ -116,7 +116,7 @@ impl Page {
     }
 }
 
-/// The log of one program.
+/// Log of one program.
 pub struct Log {
     id: String,
     entries: std::vec::IntoIter<Json>,
@@ -125,7 +125,7 @@ pub struct Log {
     pub scope: Eager,
 }
 
-/// No function of the program is called `f`.
+/// Number of traces of a program without a function `f`.
 pub fn none() -> Option<usize> {
     None
 }
@@ -141,8 +141,8 @@ impl Log {
         Log { id: id.into(), entries, page, scope: Eager::new(&device), device }
     }
 
-    /// Runs every call, and compares. Where one failed there, its error must hold the second text of the pair in `errors` whose first one
-    /// was in the error there.
+    /// Runs every call, and compares it with the log. If a call failed in TensorFlow, gradlet's error must contain the second text of a
+    /// pair in `errors`. The first text of this pair is a part of TensorFlow's error.
     pub fn run(&mut self, errors: &[(&str, &str)], traces: impl Fn() -> Option<usize>, mut call: impl FnMut(&Call) -> Outcome) {
         for entry in self.entries.by_ref() {
             let text = entry["call"].as_str().unwrap();
@@ -162,7 +162,8 @@ impl Log {
     }
 }
 
-/// The lines that are no warnings; and the numbers of the warnings, which come before a call here, after it there.
+/// Separates the warnings from the other lines, because gradlet prints a warning before the call and TensorFlow after it. Returns the other
+/// lines, and only the numbers in the warnings.
 fn lines(all: &[&str]) -> (Vec<String>, Vec<String>) {
     let warns = |line: &&&str| line.to_lowercase().starts_with("warning");
     let numbers = |line: &&str| line.split([' ', ':']).filter(|word| word.parse::<u32>().is_ok()).take(2).collect::<Vec<_>>().join(" of ");
@@ -212,7 +213,7 @@ fn same(out: &Out, wanted: &Json) -> bool {
     }
 }
 
-/// `None` where it is no tensor.
+/// True if a tensor equals a logged one. Returns `None` if the logged value is not a tensor.
 fn same_tensor(tensor: &Tensor, wanted: &Json) -> Option<bool> {
     let dims: Vec<u32> = wanted["shape"].as_array()?.iter().map(|dim| dim.as_u64().unwrap() as u32).collect();
     let wanted_type = dtype(wanted["dtype"].as_str()?).ok()?;
@@ -225,7 +226,7 @@ fn same_tensor(tensor: &Tensor, wanted: &Json) -> Option<bool> {
     Some(tensor.dims() == dims && tensor.dtype() == wanted_type && data.len() == elements.len() && elements.iter().zip(data).all(near))
 }
 
-/// An error in words, for what a Rust program says itself.
+/// Returns an error with this text, as a Rust program would return it.
 pub fn fail<T>(text: &str) -> Result<T> {
     Err(Error::message(text.to_string()))
 }

@@ -1,6 +1,6 @@
-//! Programs with `tf.function`, and what TensorFlow logged of them: each port must give the same values, prints, traces and errors.
+//! Programs with `tf.function`, compared with TensorFlow's logs. Each port must have the same values, prints, traces and errors.
 //!
-//! `GRADLET_FUNCTION_FIXTURES` names another folder with other numbers in the same programs.
+//! `GRADLET_FUNCTION_FIXTURES` names another folder, with other numbers in the same programs.
 
 mod arrays;
 mod control;
@@ -15,7 +15,7 @@ mod tracing;
 
 use log::Log;
 
-/// Programs that mean nothing here, with the reason.
+/// Programs without a meaning in Rust, with the reason.
 const LISTED: &[(&str, &str)] = &[
     ("if_undefined_in_one_branch", "a value that only one branch defines does not compile"),
     (

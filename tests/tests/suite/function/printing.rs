@@ -1,4 +1,4 @@
-//! Values as text.
+//! Ported programs that print values.
 
 use crate::function::log::{Log, Outcome, differs, given, none};
 use crate::function::python::{Arg, Call, eval, scalar};
@@ -11,7 +11,7 @@ use std::sync::Arc;
 
 const NO_TEXTS: &str = "there are no tensors of texts: texts stand in what is printed";
 
-/// What `tf.print` prints of an argument, with the tensors in it.
+/// Returns the template with which `tf.print` prints an argument, and adds its tensors to `tensors`.
 fn template(arg: &Arg, inner: bool, tensors: &mut Vec<Tensor>) -> Option<String> {
     let mut all = |args: &[Arg]| Some(args.iter().map(|arg| template(arg, true, tensors)).collect::<Option<Vec<_>>>()?.join(", "));
     Some(match arg {
@@ -46,7 +46,7 @@ fn print(scope: &dyn Scope, call: &Call) -> Option<Result<()>> {
 pub fn tf_print_format(log: &mut Log) {
     let scope = log.scope.clone();
     log.run(&[], none, |call| {
-        // What stands for a value elsewhere than in the calls of all other programs.
+        // Values with a syntax that only this program's calls have.
         let read = |text: &str| match text {
             "tf.constant(np.array(-0.0, np.float32))" => Arg::Tensor(eval("tf.constant(-0.0)").tensor()),
             "tf.Variable(3.0)" => {
@@ -61,7 +61,7 @@ pub fn tf_print_format(log: &mut Log) {
             call.args[0] = read(inner);
         }
         if inner.starts_with("{'k': ") {
-            // A map's names are texts of the program.
+            // The keys of a map are texts in the program.
             let value = eval("tf.constant(2)").tensor();
             return given(scope.print("{{'k': {}}}", &[&value]));
         }
@@ -78,7 +78,7 @@ pub fn repr_and_str(log: &mut Log) {
         let shown = match &call.args[0] {
             Arg::Tensor(tensor) if call.name == "str" => tensor.to_string(),
             Arg::Tensor(tensor) => {
-                // Rust's Debug is short.
+                // Rust's `Debug` prints only the type.
                 assert_eq!(format!("{tensor:?}"), format!("Tensor({})", tensor.tensor_type()));
                 return differs("repr is Python's: Debug gives the type, Display the values");
             }
@@ -93,7 +93,7 @@ pub fn repr_and_str(log: &mut Log) {
     });
 }
 
-/// Fields in the order in which TensorFlow sorts attributes.
+/// A module whose fields are in the order in which TensorFlow sorts attributes.
 #[derive(Module)]
 struct Leaf {
     frozen: Variable,

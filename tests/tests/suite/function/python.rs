@@ -1,4 +1,4 @@
-//! The calls of the logged programs, read as far as their arguments go.
+//! Parser of the calls in the logs, and of their arguments.
 
 use gradlet_core::function::{Part, Structure};
 use gradlet_core::{DType, Tensor, Variable, ops};
@@ -18,11 +18,11 @@ pub enum Arg {
     List(Vec<Arg>),
     Tuple(Vec<Arg>),
     None,
-    /// Anything else, as it stands there.
+    /// Any other text.
     Raw(String),
 }
 
-/// A function is traced for the types of tensors and the values of all else; as in Python, `1`, `1.0` and `True` are equal.
+/// A function is traced for the types of tensors, and for the values of all other arguments. As in Python, `1`, `1.0` and `True` are equal.
 impl Structure for Arg {
     fn visit(&self, visit: &mut dyn FnMut(Part<'_>)) {
         let mut kind = |kind: u64, value: u64| {
@@ -69,7 +69,7 @@ impl Arg {
         }
     }
 
-    /// As Python's `repr`, of numbers.
+    /// Formats a number like Python's `repr`.
     pub fn repr(&self) -> String {
         match self {
             Arg::Int(value) => value.to_string(),
@@ -79,7 +79,7 @@ impl Arg {
         }
     }
 
-    /// The tensor that TensorFlow would make of it.
+    /// Converts the argument to a tensor, as TensorFlow does.
     pub fn tensor(&self) -> Tensor {
         match self {
             Arg::Tensor(tensor) => tensor.clone(),
@@ -127,13 +127,13 @@ impl Call {
         call
     }
 
-    /// Argument `index`, as a tensor.
+    /// Returns argument `index` as a tensor.
     pub fn tensor(&self, index: usize) -> Tensor {
         self.args[index].tensor()
     }
 }
 
-/// The parts between the commas that stand in no bracket or text.
+/// Splits a text at the commas that are not inside brackets or strings.
 fn split(text: &str) -> Vec<&str> {
     let (mut depth, mut quote, mut start, mut parts) = (0, None, 0, Vec::new());
     for (at, c) in text.char_indices() {
@@ -192,7 +192,7 @@ pub fn eval(text: &str) -> Arg {
     made(&Call::new(text)).map_or(Arg::Raw(text.into()), Arg::Tensor)
 }
 
-/// The tensor that a call makes.
+/// Returns the tensor that a call creates.
 fn made(call: &Call) -> Option<Tensor> {
     let dtype = |index: usize| match call.named.get("dtype").or(call.args.get(index)) {
         Some(Arg::Raw(name)) => dtype(name.rsplit_once('.')?.1).ok(),
@@ -263,7 +263,7 @@ fn constant(value: &Arg, dtype: Option<DType>) -> Tensor {
     .unwrap()
 }
 
-/// As Python writes it: `(2,)`.
+/// Formats a tuple like Python: `(2,)`.
 pub fn tuple(dims: &[u32]) -> String {
     match dims {
         [dim] => format!("({dim},)"),

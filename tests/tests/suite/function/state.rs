@@ -1,4 +1,4 @@
-//! What functions capture, change and keep.
+//! Ported programs with functions that capture, change and keep state.
 
 use crate::function::log::{Log, differs, given, none};
 use crate::function::python::{Arg, scalar, vector};
@@ -96,7 +96,7 @@ pub fn variable_created_every_call(log: &mut Log) {
         scope.read(&v)
     });
     log.run(&[], none, |call| {
-        // The first trace may create variables, as a layer's first call does; a later one may not.
+        // Only the first trace may create variables, as a layer's first call does.
         assert_eq!(f.call(&scope, call.tensor(0)).unwrap().item::<f32>(), Ok(2.0));
         let late = f.call(&scope, vector(&[1.0f32])).err().unwrap().to_string();
         assert!(late.contains("only while a function is traced for the first time"), "{late}");
@@ -152,7 +152,7 @@ pub fn leaking_a_symbolic_tensor(log: &mut Log) {
         let held = held.clone();
         Function::new(move |_: &dyn Scope, x: Tensor| held.lock().unwrap().as_ref().unwrap().add(&x))
     };
-    let errors = [("out of scope", "no life after the trace"), ("no attribute 'numpy'", "it has no value")];
+    let errors = [("out of scope", "is invalid after the trace"), ("no attribute 'numpy'", "it has no value")];
     log.run(
         &errors,
         || Some(f.traces()),
@@ -165,7 +165,7 @@ pub fn leaking_a_symbolic_tensor(log: &mut Log) {
     );
 }
 
-/// Calls a function with this body.
+/// Calls a traced function with this body.
 fn traced<R: Structure + 'static>(log: &Log, x: Tensor, body: fn(Tensor) -> gradlet_core::Result<R>) -> gradlet_core::Result<R> {
     Function::new(move |_: &dyn Scope, x: Tensor| body(x)).call(&log.scope, x)
 }

@@ -1,4 +1,4 @@
-//! Gradient tapes.
+//! Ported programs with gradient tapes.
 
 use crate::function::log::{Log, Out, differs, given, none};
 use crate::function::python::{eval, scalar, vector};

@@ -1,4 +1,4 @@
-//! What functions are traced for, and how often.
+//! Ported programs about retracing: the signatures and the number of traces.
 
 use crate::function::log::{Log, differs, fail, given, none};
 use crate::function::python::{Arg, scalar, tuple};
@@ -95,7 +95,7 @@ pub fn other_python_arguments(log: &mut Log) {
     );
 }
 
-/// An object that is told from others by its identity.
+/// An object that is compared by its identity.
 #[derive(Clone)]
 struct Object {
     id: u64,
@@ -231,7 +231,7 @@ pub fn input_signature_two(log: &mut Log) {
     );
 }
 
-/// As Python shows it.
+/// Formats a spec like Python's `repr`.
 fn repr(spec: &TensorSpec) -> String {
     let dims: Vec<String> = spec.dims().unwrap().iter().map(|dim| dim.map_or("None".into(), |dim| dim.to_string())).collect();
     let dtype = if spec.dtype() == DType::F32 { "tf.float32" } else { "tf.int32" };
@@ -275,7 +275,7 @@ pub fn run_eagerly(log: &mut Log) {
         let body = body.clone();
         Function::new(move |scope: &dyn Scope, x: Tensor| body(scope, x))
     };
-    // There is no global switch: who wants a function's body to run eagerly calls that.
+    // There is no global switch. To run a function's body eagerly, the caller calls the body.
     let mut eagerly = false;
     log.run(
         &[],
@@ -333,7 +333,7 @@ pub fn python_range_is_unrolled(log: &mut Log) {
             if call.name == "f" {
                 return given(f.call(&scope, (call.tensor(0), number(&call.args[1]))));
             }
-            // The number of iterations stands in the text of the call.
+            // The text of the call contains the number of iterations.
             let n = call.text.rsplit_once("tf.constant(1), ").unwrap().1.split(')').next().unwrap().parse().unwrap();
             let concrete = f.concrete(&scope, &(scalar(1i32), n)).unwrap();
             given(Ok(json!(concrete.traced().nodes.iter().filter(|node| node.op.def.name == "mul").count())))

@@ -1,4 +1,4 @@
-//! What moves elements and computes nothing.
+//! Trials of ops that move elements without computing.
 
 use super::{Maker, Trial};
 use gradlet_core::Tensor;
@@ -37,7 +37,7 @@ pub fn trial(maker: &mut Maker, name: &str) -> Option<Trial> {
         }
         "tensor_scatter_update" => {
             let dims = maker.dims((1, 3), 4);
-            // No place twice: of what is overwritten, TensorFlow's gradient is that of what stays.
+            // Indices must be unique. For a duplicate, TensorFlow's gradient is that of the last update only.
             let rows = maker.random.permutation(dims[0] as usize).into_iter().map(|row| row as i32);
             let rows: Vec<i32> = rows.take(maker.random.range(0, dims[0]) as usize).collect();
             let index = Tensor::new(&maker.device, &rows, &[rows.len() as u32, 1]).unwrap();
@@ -49,7 +49,7 @@ pub fn trial(maker: &mut Maker, name: &str) -> Option<Trial> {
 }
 
 impl Maker {
-    /// Up to ten tensors, more than one op takes.
+    /// A trial of `concat` with up to ten tensors, more than a single op accepts.
     fn concat(&mut self) -> Trial {
         let dims = self.dims((1, 3), 3);
         let axis = self.random.below(dims.len());
@@ -75,7 +75,7 @@ impl Maker {
         Trial::new(vec![x], move |x| x[0].index(&indices[..]))
     }
 
-    /// The value is an input of the op, but not one of the method.
+    /// A trial of `pad`. The padding value is an input of the op, but not of the method.
     fn pad(&mut self) -> Trial {
         let dims = self.dims((0, 3), 4);
         let mode = [PadMode::Constant(0.5), PadMode::Reflect, PadMode::Symmetric][self.random.below(3)];
@@ -94,7 +94,7 @@ impl Maker {
         Trial::new(inputs, move |x| x[0].gather_batched(&x[1], axis as i32, batch_dims as u32))
     }
 
-    /// Some of the segments are -1, which drops what belongs to them.
+    /// A trial of `unsorted_segment_sum`. Some segment ids are -1, which drops their elements.
     fn segments(&mut self) -> Trial {
         let dims = self.dims((0, 4), 4);
         let chosen = &dims[..self.random.below(dims.len() + 1)];
@@ -102,7 +102,7 @@ impl Maker {
         Trial::new(vec![self.tensor(&dims), segments], |x| x[0].unsorted_segment_sum(&x[1], 3))
     }
 
-    /// Dimensions, and the indices of some slices of a tensor of them.
+    /// Returns the dimensions of a tensor, and the indices of some of its slices.
     fn slices(&mut self) -> (Vec<u32>, Tensor) {
         let dims = self.dims((1, 3), 4);
         let depth = self.random.range(0, dims.len() as u32);
@@ -113,7 +113,7 @@ impl Maker {
         (dims, index.unwrap())
     }
 
-    /// As many slices of a tensor of `dims` as `index` names.
+    /// Returns as many slices of a tensor of shape `dims` as `index` has indices.
     fn updates(&mut self, dims: &[u32], index: &Tensor) -> Tensor {
         let (&depth, rows) = index.dims().split_last().unwrap();
         self.tensor(&[rows, &dims[depth as usize..]].concat())

@@ -1,4 +1,4 @@
-//! Values and gradients at kinks and edges, held against TensorFlow's.
+//! Values and gradients at kinks and edges, compared with TensorFlow's.
 
 use gradlet_core::{Differentiate, Eager, Result, Tensor, ops};
 
@@ -59,7 +59,7 @@ fn function(name: &str) -> Option<Function> {
     })
 }
 
-/// The value and the gradients of `function` at a point.
+/// Returns the value and the gradients of `function` at a point.
 fn at(function: Function, point: &[f32]) -> Result<Vec<f32>> {
     let device = ops::portable_cpu();
     let scope = Eager::new(&device);

@@ -1,4 +1,4 @@
-//! The gradient of every op against central differences in f64, on random shapes.
+//! Compares the gradient of every op with central differences in f64, on random shapes.
 
 mod array;
 mod elementwise;
@@ -13,15 +13,15 @@ use gradlet_tests::random::Random;
 use proptest::prelude::any;
 use proptest::test_runner::{Config, RngAlgorithm, TestCaseError, TestRng, TestRunner};
 
-/// How many shapes are tried for each op.
+/// Number of random trials of each op.
 const SHAPES: u32 = 24;
 
 type Compute = Box<dyn Fn(&dyn Scope, &[Tensor]) -> Result<Tensor>>;
 
-/// An op on inputs of some shapes: what is differentiated, and how exact that can be.
+/// A use of an op on some inputs, with the step and the tolerance of its central differences.
 struct Trial {
     inputs: Vec<Tensor>,
-    /// The inputs that gradients are taken with respect to.
+    /// Indices of the inputs with respect to which gradients are taken.
     sources: Vec<usize>,
     compute: Compute,
     step: f64,
@@ -34,14 +34,14 @@ impl Trial {
         Trial { inputs, sources, compute: Box::new(move |_, x| compute(x)), step: 1e-5, tolerance: 1e-6 }
     }
 
-    /// The first output of `op`, for one that no method of a tensor is for.
+    /// Creates a trial of the first output of `op`, for an op without a tensor method.
     fn of(op: &'static Op, attributes: Vec<u32>, inputs: Vec<Tensor>) -> Trial {
         let compute = move |scope: &dyn Scope, x: &[Tensor]| Ok(scope.emit(op, &attributes, &x.iter().collect::<Vec<_>>())?.remove(0));
         Trial { compute: Box::new(compute), ..Trial::new(inputs, |x| Ok(x[0].clone())) }
     }
 }
 
-/// Makes random trials.
+/// Generator of random trials.
 struct Maker {
     random: Random,
     device: Device,
@@ -61,24 +61,24 @@ impl Maker {
         self.tensor_of(dims, Random::unit)
     }
 
-    /// A tensor without elements near 0, of either sign.
+    /// Returns a tensor with positive and negative elements that are not close to 0.
     fn away_from_zero(&mut self, dims: &[u32]) -> Tensor {
         self.tensor_of(dims, |random| (0.5 + random.unit().abs()) * if random.coin() { 1.0 } else { -1.0 })
     }
 
-    /// A tensor whose elements are far apart.
+    /// Returns a tensor whose elements differ by at least 0.1.
     fn distinct(&mut self, dims: &[u32]) -> Tensor {
         let mut order = self.random.permutation(dims.iter().product::<u32>() as usize).into_iter();
         self.tensor_of(dims, |_| order.next().map_or(0.0, |position| position as f64 * 0.1))
     }
 
-    /// The dimensions of an operand that broadcasts to `dims`.
+    /// Returns the dimensions of an operand that broadcasts to `dims`.
     fn operand(&mut self, dims: &[u32]) -> Vec<u32> {
         let leave_out = self.random.below(dims.len() + 1) * usize::from(self.random.below(3) == 0);
         dims[leave_out..].iter().map(|&dim| if self.random.below(4) == 0 { 1 } else { dim }).collect()
     }
 
-    /// The dimensions of two operands that broadcast.
+    /// Returns the dimensions of two operands that broadcast.
     fn operands(&mut self) -> [Vec<u32>; 2] {
         let dims = self.dims((0, 4), 4);
         [self.operand(&dims), self.operand(&dims)]
@@ -89,7 +89,7 @@ impl Maker {
         Tensor::new(&self.device, &labels, dims).unwrap()
     }
 
-    /// Some axes, counted from either end.
+    /// Returns some axes. Negative ones count from the end.
     fn axes(&mut self, rank: usize) -> Vec<i32> {
         let count = self.random.below(rank + 1);
         let order = self.random.permutation(rank);
@@ -121,18 +121,18 @@ impl Maker {
         Trial::new(vec![x], move |x| compute(&x[0], axis))
     }
 
-    /// A random use of op `name`; `None` if none is known.
+    /// Returns a random trial of op `name`, or `None` if there is none.
     fn trial(&mut self, name: &str) -> Option<Trial> {
         [elementwise::trial, reduce::trial, array::trial, nn::trial].into_iter().find_map(|trial| trial(self, name))
     }
 }
 
-/// The sum of `y · cotangent`, in f64.
+/// Returns the sum of `y · cotangent` in f64.
 fn weighted(y: &Tensor, cotangent: &[f64]) -> f64 {
     y.to_vec::<f64>().unwrap().iter().zip(cotangent).map(|(y, c)| y * c).sum()
 }
 
-/// The largest error of a trial's gradients beyond what is allowed, in words.
+/// Checks the gradients of a trial. The error describes the largest difference beyond the tolerance.
 fn check(trial: &Trial, random: &mut Random) -> Result<(), String> {
     let text = |error: gradlet_core::Error| error.to_string();
     let device = trial.inputs[0].device().map_err(text)?;
@@ -177,8 +177,8 @@ fn gradients(trial: &Trial, scope: &dyn Scope, inputs: &[Tensor], seed: &Tensor)
     tape.gradient_of(&[(&y, Some(seed))], sources.as_slice())
 }
 
-/// Holds `check` for as many random makers; gives what is wrong, with the smallest seed that shows it. The same makers every
-/// time, so that a build does not fail by chance.
+/// Runs `check` with `shapes` random makers. Returns the failure with the smallest seed. The makers are the same in every run, so that a
+/// build does not fail by chance.
 fn for_all(shapes: u32, op: &Op, check: impl Fn(&mut Maker) -> Result<(), String>) -> Option<String> {
     let config = Config { cases: shapes, failure_persistence: None, ..Config::default() };
     let mut runner = TestRunner::new_with_rng(config, TestRng::deterministic_rng(RngAlgorithm::ChaCha));
@@ -194,7 +194,7 @@ fn differentiable() -> impl Iterator<Item = &'static Op> {
     ops::OPS.iter().copied().filter(|op| matches!(op.grad, Gradient::Rule(_)))
 }
 
-/// Every op with a gradient rule has trials, and they all hold.
+/// Every op with a gradient has trials, and all of them pass.
 #[test]
 fn gradients_are_central_differences() {
     let tried = |op: &'static Op| {
@@ -207,7 +207,7 @@ fn gradients_are_central_differences() {
     assert!(wrong.is_empty(), "\n{}", wrong.join("\n"));
 }
 
-/// Gradients of gradients: the derivative of the op's square along random vectors, differentiated once more.
+/// Checks gradients of gradients: the derivative of the op's square along random vectors is differentiated again.
 #[test]
 fn second_gradients_are_central_differences() {
     let tried = |op: &'static Op| {
@@ -225,8 +225,8 @@ fn second_gradients_are_central_differences() {
     assert!(wrong.is_empty(), "\n{}", wrong.join("\n"));
 }
 
-/// The sum of each gradient of a trial's square times a direction. The square makes the upstream gradient depend on the
-/// inputs, as in a chain of ops.
+/// Returns a function that computes the sum of each gradient of a trial's square times a direction. The square makes the upstream gradient
+/// depend on the inputs, as in a chain of ops.
 fn along(trial: Trial, seed: Tensor, directions: Vec<Tensor>) -> Compute {
     let Trial { compute, .. } = trial;
     let square = move |scope: &dyn Scope, x: &[Tensor]| compute(scope, x).and_then(|y| y.mul(&y));

@@ -1,4 +1,4 @@
-//! Reductions, and what runs along an axis.
+//! Trials of reductions, and of other ops along an axis.
 
 use super::{Maker, Trial};
 use gradlet_core::{Result, Tensor};

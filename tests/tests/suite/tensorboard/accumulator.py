@@ -1,4 +1,4 @@
-"""`write FOLDER SPEC`: what SPEC says, written by TensorFlow. `read FOLDER …`: what EventAccumulator gives of each, as JSON."""
+"""`write FOLDER SPEC` writes the items in SPEC with TensorFlow. `read FOLDER …` prints EventAccumulator's data of each folder as JSON."""
 
 import json
 import sys
@@ -13,7 +13,7 @@ DTYPES = {"f32": np.float32, "f64": np.float64, "i32": np.int32, "i64": np.int64
 
 
 def value(spec):
-    """The array that an object `{dtype, shape, hex}` stands for, or `{shape, strings}`."""
+    """Returns the array of an object `{dtype, shape, hex}` or `{shape, strings}`."""
     if "strings" in spec:
         strings = [bytes.fromhex(text) for text in spec["strings"]]
         return np.array(strings, dtype=object).reshape(spec["shape"]) if spec["shape"] else strings[0]
@@ -63,7 +63,7 @@ def write(folder, spec):
 
 
 def content(name, data):
-    """What a plugin's metadata holds, without the time."""
+    """Returns the contents of a plugin's metadata, without the time."""
     if name != "hparams":
         return data.hex()
     data = plugin_data_pb2.HParamsPluginData.FromString(data)
@@ -76,14 +76,14 @@ def shown(plugin, tensor):
     result = {"dtype": tf.as_dtype(tensor.dtype).name, "shape": list(array.shape)}
     strings = array.ravel().tolist() if array.dtype == object else None
     if plugin == "images":
-        # The pixels: there are many ways to pack them.
+        # Compare the pixels, because an encoder can compress them in many ways.
         pixels = [tf.io.decode_png(png) for png in strings[2:]]
         result["size"] = [text.decode() for text in strings[:2]]
         result["pixels"] = [[list(image.shape), image.numpy().tobytes().hex()] for image in pixels]
     elif strings is not None:
         result["strings"] = [text.hex() for text in strings]
     elif array.dtype.kind == "f":
-        # One NaN is as good as another.
+        # All NaNs count as equal.
         result["numbers"] = [repr(float(number)) for number in array.ravel()]
     else:
         result["numbers"] = array.ravel().tolist()

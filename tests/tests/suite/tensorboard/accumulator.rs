@@ -1,4 +1,4 @@
-//! What TensorBoard's own EventAccumulator reads from gradlet's files, beside what it reads from TensorFlow's.
+//! Compares the data that TensorBoard's EventAccumulator reads from gradlet's files and from TensorFlow's.
 
 use crate::tensorboard::python;
 use gradlet::io::proto::{GraphDef, SummaryMetadata};
@@ -13,11 +13,11 @@ use std::path::Path;
 
 const SCRIPT: &str = include_str!("accumulator.py");
 
-/// Something to be written.
+/// A summary to write.
 struct Item {
     tag: String,
     what: What,
-    /// Without one, the writer's.
+    /// Step of the summary, or `None` for the writer's step.
     step: Option<i64>,
     default_step: i64,
     scope: &'static str,
@@ -31,7 +31,7 @@ enum What {
     Image(Tensor, u32),
     Text(Strings),
     Audio(Tensor, u32, u32),
-    /// A tensor for a plugin, with its content.
+    /// A tensor, with the name and the content of its plugin.
     Raw(Values, &'static str, &'static [u8]),
     HParams(&'static [(&'static str, Param)]),
     Graph(GraphDef),
@@ -49,7 +49,7 @@ impl Item {
         Item { tag: tag.into(), what, step: Some(step), default_step: 0, scope: "", description: "" }
     }
 
-    /// By gradlet.
+    /// Writes the summary with gradlet.
     fn write(&self, writer: &SummaryWriter) {
         writer.set_step(self.default_step);
         let writer = if self.scope.is_empty() { writer.clone() } else { writer.name_scope(self.scope) };
@@ -82,7 +82,7 @@ impl Item {
         .unwrap();
     }
 
-    /// For TensorFlow.
+    /// Returns the summary as JSON for the TensorFlow script.
     fn json(&self) -> Value {
         let mut json = match &self.what {
             What::Scalar(value) => json!({ "kind": "scalar", "value": array(value) }),
@@ -142,7 +142,7 @@ fn scalar<T: gradlet::tensor::Element>(value: T) -> What {
     What::Scalar(tensor(&[value], &[]))
 }
 
-/// Both write the items; EventAccumulator reads the same from both. Gives what it read.
+/// Writes the items with gradlet and with TensorFlow, and checks that EventAccumulator reads the same data from both. Returns this data.
 #[track_caller]
 fn agree(items: &[Item]) -> Value {
     let folder = tempfile::tempdir().unwrap();
@@ -225,7 +225,7 @@ fn random_content() {
     let mut random = Random::new(7);
     let items: Vec<Item> =
         (0..300i64).map(|number| Item::new(&format!("tag{}", random.below(100)), random_what(&mut random), number)).collect();
-    // TensorBoard knows a tag by its first plugin, so each keeps to one.
+    // TensorBoard uses only the first plugin of a tag, so each tag has a single one.
     let items: Vec<Item> = items.into_iter().map(|item| Item { tag: format!("{}/{}", item.what.name(), item.tag), ..item }).collect();
     let read = agree(&items);
     let points: usize = read["tensors"].as_object().unwrap().values().map(|tag| tag["points"].as_array().unwrap().len()).sum();
@@ -249,7 +249,7 @@ fn random_what(random: &mut Random) -> What {
     let mut floats = |count: usize, scale: f64| (0..count).map(|_| (random.unit() * scale) as f32).collect::<Vec<f32>>();
     let (many, few) = (floats(400, 50.0), floats(400, 1.0));
     match random.below(5) {
-        // Not the NaNs, of which there are many.
+        // Any float, but only one of the many NaNs.
         0 => scalar(Some(f32::from_bits(random.bits() as u32)).filter(|number| !number.is_nan()).unwrap_or(f32::NAN)),
         1 => {
             let count = random.below(400);

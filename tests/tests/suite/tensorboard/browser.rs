@@ -1,4 +1,4 @@
-//! Chromium without a screen, led by its DevTools protocol over a pipe: JSON messages, each with a zero byte after it.
+//! A headless Chromium, controlled with its DevTools protocol over a pipe. The messages are JSON, each followed by a zero byte.
 
 use base64::Engine;
 use serde_json::{Value, json};
@@ -9,7 +9,7 @@ use std::sync::mpsc::{Receiver, channel};
 use std::time::{Duration, Instant};
 use tempfile::TempDir;
 
-/// Without the third, charts have no lines.
+/// Command line options. Without the third one, charts have no lines.
 const FLAGS: [&str; 11] = [
     "--headless",
     "--disable-gpu",
@@ -24,10 +24,10 @@ const FLAGS: [&str; 11] = [
     "--remote-debugging-pipe",
 ];
 
-/// How long anything in a page may take.
+/// Time limit of any change in a page.
 const PATIENCE: Duration = Duration::from_secs(90);
 
-/// What a script begins with: all elements of the page that are shown, with those in shadows and frames.
+/// First part of every script. It collects all visible elements of the page, including those in shadow trees and frames.
 const ELEMENTS: &str = "
     const elements = [], texts = [];
     const walk = node => {
@@ -54,7 +54,7 @@ pub struct Browser {
 }
 
 impl Browser {
-    /// Starts the browser that `GRADLET_CHROMIUM` names, or `chromium`, with a profile of its own.
+    /// Starts the browser that `GRADLET_CHROMIUM` names, or `chromium`, with its own temporary profile.
     pub fn start() -> Browser {
         let program = std::env::var_os("GRADLET_CHROMIUM").map_or_else(|| PathBuf::from("chromium"), PathBuf::from);
         let profile = TempDir::new().unwrap();
@@ -102,19 +102,19 @@ impl Browser {
         }
     }
 
-    /// The size of the page, in pixels.
+    /// Sets the size of the page, in pixels.
     pub fn size(&mut self, width: u32, height: u32) {
         let size = json!({ "width": width, "height": height, "deviceScaleFactor": 1, "mobile": false });
         self.call("Emulation.setDeviceMetricsOverride", size);
     }
 
     pub fn open(&mut self, url: &str) {
-        // A new fragment alone would load nothing.
+        // A change of only the fragment would not load the page.
         self.call("Page.navigate", json!({ "url": "about:blank" }));
         self.call("Page.navigate", json!({ "url": url }));
     }
 
-    /// The value of a function's body in the page, which has its `elements` and their `texts`.
+    /// Runs a function's body in the page, and returns its value. The body can use the page's `elements` and `texts`.
     pub fn run(&mut self, body: &str) -> Value {
         let expression = format!("(() => {{ {ELEMENTS}\n{body} }})()");
         let result = self.call("Runtime.evaluate", json!({ "expression": expression, "returnByValue": true }));
@@ -122,12 +122,12 @@ impl Browser {
         result["result"]["value"].clone()
     }
 
-    /// The page's texts, each in a line.
+    /// Returns the page's texts, one per line.
     pub fn text(&mut self) -> String {
         self.run("return texts.join('\\n')").as_str().unwrap().to_string()
     }
 
-    /// Waits until the function's body gives true in the page.
+    /// Waits until the function's body returns true in the page.
     #[track_caller]
     pub fn wait(&mut self, body: &str) {
         let start = Instant::now();
@@ -140,7 +140,7 @@ impl Browser {
         }
     }
 
-    /// Waits until the page shows texts that are, one after the other in this order, among others or not.
+    /// Waits until the page shows these texts in this order. Other texts may be between them.
     #[track_caller]
     pub fn shows(&mut self, texts: &[&str]) {
         let wanted = json!(texts);
@@ -150,7 +150,7 @@ impl Browser {
         ));
     }
 
-    /// Clicks the first element with this tag whose text has `text` in it, once it is there.
+    /// Waits for an element with this tag whose text contains `text`, and clicks the first one.
     #[track_caller]
     pub fn click(&mut self, tag: &str, text: &str) {
         let (tag, text) = (json!(tag), json!(text));
@@ -160,7 +160,7 @@ impl Browser {
         ));
     }
 
-    /// Moves the mouse to the first element with this tag, once it is there: to this part of its width and height.
+    /// Waits for an element with this tag, and moves the mouse over the first one. The position is a fraction of its width and height.
     #[track_caller]
     pub fn hover(&mut self, tag: &str, across: f64, down: f64) {
         let find = format!("const found = elements.find(e => e.tagName.toLowerCase() === {});", json!(tag));
@@ -168,13 +168,13 @@ impl Browser {
         let place = self.run(&format!("{find} const at = found.getBoundingClientRect(); return [at.x, at.y, at.width, at.height]"));
         let at = |index: usize| place[index].as_f64().unwrap();
         let (x, y) = (at(0) + across * at(2), at(1) + down * at(3));
-        // What comes in from somewhere moves.
+        // Two positions, because the page reacts only to a movement.
         for x in [x - 4.0, x] {
             self.call("Input.dispatchMouseEvent", json!({ "type": "mouseMoved", "x": x, "y": y }));
         }
     }
 
-    /// Keeps a picture of the page in target/tensorboard.
+    /// Saves a screenshot of the page in target/tensorboard.
     pub fn keep(&mut self, name: &str) -> PathBuf {
         let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../target/tensorboard");
         std::fs::create_dir_all(&folder).unwrap();
@@ -188,7 +188,7 @@ impl Browser {
 
 impl Drop for Browser {
     fn drop(&mut self) {
-        // Its helpers end with it.
+        // The browser's helper processes end with it.
         let _ = self.child.kill();
         let _ = self.child.wait();
     }

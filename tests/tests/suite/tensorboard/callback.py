@@ -1,4 +1,4 @@
-"""Trains in Keras, with its TensorBoard callback: FOLDER, and the callback's settings as JSON. The first weights and the data lie beside."""
+"""Trains in Keras with its TensorBoard callback. Arguments: FOLDER, and the callback's settings as JSON. Also saves weights and data."""
 
 import json
 import os

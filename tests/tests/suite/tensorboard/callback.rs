@@ -1,4 +1,4 @@
-//! The callback beside Keras's: the same tags, steps, types and plugins, and the same losses of the same training.
+//! Compares the TensorBoard callback with Keras's: tags, steps, types, plugins, and the losses of the same training.
 
 use crate::tensorboard::python;
 use gradlet::layers::{Activation, Conv2D, Dense, Flatten, Sequential};
@@ -17,7 +17,7 @@ use std::path::Path;
 
 const SCRIPT: &str = include_str!("callback.py");
 
-/// Tags with their plugin, steps and numbers.
+/// Data of a run: the plugin, the steps and the numbers of each tag.
 type Told = BTreeMap<String, (String, Vec<i64>, Vec<f64>)>;
 
 fn told(folder: &Path) -> Told {
@@ -41,7 +41,7 @@ fn model() -> Model {
     model
 }
 
-/// What Keras and gradlet write with these settings, of the runs `train` and `validation`.
+/// Trains with Keras and with gradlet with these settings. Returns the data of the runs `train` and `validation` of both.
 fn both(settings: &str, callback: impl Fn(&Path) -> TensorBoard) -> [[Told; 2]; 2] {
     let folder = tempfile::tempdir().unwrap();
     let [keras, ours] = ["keras", "gradlet"].map(|name| folder.path().join(name));
@@ -67,7 +67,7 @@ fn both(settings: &str, callback: impl Fn(&Path) -> TensorBoard) -> [[Told; 2]; 
 fn agree(settings: &str, callback: impl Fn(&Path) -> TensorBoard) -> [Told; 2] {
     let [keras, ours] = both(settings, callback);
     for (mut wanted, mut got) in keras.into_iter().zip(ours.clone()) {
-        // The layers as Keras's JSON, and gradlet's own.
+        // The JSON of Keras's layers, and a tag that only gradlet writes.
         wanted.remove("keras");
         got.retain(|tag, _| !tag.contains("images_per_second"));
         assert_eq!(got.keys().collect::<Vec<_>>(), wanted.keys().collect::<Vec<_>>(), "{settings}");
@@ -99,7 +99,7 @@ fn tags_steps_and_losses_are_keras_s() {
     });
 }
 
-/// The run `train` of three epochs of four steps, after what the callback was told.
+/// Trains for three epochs of four steps with these settings of the callback. Returns the run `train`.
 fn trained(run_eagerly: bool, settings: impl Fn(TensorBoard) -> TensorBoard) -> Run {
     let folder = tempfile::tempdir().unwrap();
     let mut model = model();

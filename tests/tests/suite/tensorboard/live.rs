@@ -1,4 +1,4 @@
-//! A microcontroller that learns, in TensorBoard, while it learns.
+//! Test of TensorBoard during the training of an emulated microcontroller.
 
 use crate::tensorboard::browser::Browser;
 use crate::tensorboard::server::TensorBoard;
@@ -11,12 +11,12 @@ use std::process::{ChildStdout, Command, Stdio};
 use std::sync::Mutex;
 use std::time::{Duration, Instant};
 
-/// What the device tells first.
+/// The first tag that the device sends.
 const TAG: &str = "train_head/loss";
-/// How many losses there must be before somebody looks.
+/// Number of losses to wait for before the browser opens the page.
 const ENOUGH: usize = 50;
 
-/// Passes on what the device sends, and notes the losses by their steps.
+/// Passes the device's bytes to the monitor, and records the losses by step.
 fn listen(mut line: ChildStdout, mut monitor: Monitor, losses: &Mutex<HashMap<u32, f32>>) {
     let mut buffer = [0; 4096];
     while let Ok(count @ 1..) = line.read(&mut buffer) {
@@ -34,7 +34,7 @@ fn listen(mut line: ChildStdout, mut monitor: Monitor, losses: &Mutex<HashMap<u3
 #[test]
 #[ignore = "needs TensorBoard, Chromium and QEMU: `cargo xtask test TensorBoard` installs and runs it"]
 fn the_curve_of_a_device_appears_while_it_learns() {
-    // The emulator's command, a word a line.
+    // The emulator's command, one word per line.
     let words = std::env::var("GRADLET_DEVICE").expect("`cargo xtask test TensorBoard` says how the device is started");
     let words: Vec<&str> = words.lines().collect();
     let folder = tempfile::tempdir().unwrap();
@@ -55,10 +55,10 @@ fn the_curve_of_a_device_appears_while_it_learns() {
             assert!(begun.elapsed() < Duration::from_secs(120), "the device says nothing");
             std::thread::sleep(Duration::from_millis(50));
         }
-        // The writer flushes once a second, and TensorBoard looks once a second.
+        // The writer flushes once per second, and TensorBoard reloads once per second.
         std::thread::sleep(Duration::from_secs(3));
         browser.open(&board.page(&format!("?tagFilter={TAG}#timeseries")));
-        // The page shows the end of a tag apart.
+        // The page shows the last part of a tag separately.
         browser.shows(&["train_head", "/loss", "Run", "Smoothed", "Value", "Step", "cortex-m4"]);
         let cells = browser.run("const at = texts.lastIndexOf('cortex-m4'); return texts.slice(at + 1, at + 4)");
         assert!(device.try_wait().unwrap().is_none(), "the device was done before somebody saw its curve");

@@ -1,7 +1,8 @@
-//! TensorBoard itself: what its EventAccumulator reads from gradlet's files, and what its pages show in Chromium.
+//! Tests with TensorBoard: the data that its EventAccumulator reads from gradlet's files, and its pages in Chromium.
 //!
-//! `cargo xtask test TensorBoard` installs both and runs these tests, one after the other; by hand, give `GRADLET_PYTHON` a Python
-//! that has TensorFlow, TensorBoard and xprof, and `GRADLET_CHROMIUM` a Chromium. Pictures of the pages stay in target/tensorboard.
+//! `cargo xtask test TensorBoard` installs both, and runs these tests one after another. To run them by hand, set
+//! `GRADLET_PYTHON` to a Python with TensorFlow, TensorBoard and xprof, and `GRADLET_CHROMIUM` to a Chromium. Screenshots of the
+//! pages are saved in target/tensorboard.
 
 mod accumulator;
 mod browser;
@@ -14,15 +15,15 @@ mod trace;
 use std::path::PathBuf;
 use std::process::Command;
 
-/// What keeps TensorFlow from talking, and from looking for devices.
+/// Environment variables that silence TensorFlow, and keep it from searching for devices.
 const QUIET: [(&str, &str); 3] = [("TF_CPP_MIN_LOG_LEVEL", "3"), ("CUDA_VISIBLE_DEVICES", "-1"), ("TF_ENABLE_ONEDNN_OPTS", "0")];
 
-/// The Python that `GRADLET_PYTHON` names.
+/// Returns the Python that `GRADLET_PYTHON` names, or `python3`.
 fn interpreter() -> PathBuf {
     std::env::var_os("GRADLET_PYTHON").map_or_else(|| PathBuf::from("python3"), PathBuf::from)
 }
 
-/// Runs a script in that Python, with these arguments. Gives what it prints.
+/// Runs a script in that Python with these arguments, and returns its output.
 #[track_caller]
 fn python(script: &str, arguments: &[&str]) -> String {
     let output = Command::new(interpreter()).args(["-c", script]).args(arguments).envs(QUIET).output();

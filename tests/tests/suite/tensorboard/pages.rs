@@ -1,4 +1,4 @@
-//! TensorBoard's pages of runs that gradlet wrote: their own text and numbers.
+//! Checks the text and the numbers on TensorBoard's pages for gradlet's runs.
 
 use crate::tensorboard::browser::Browser;
 use crate::tensorboard::server::TensorBoard;
@@ -7,12 +7,12 @@ use serde_json::json;
 use std::f32::consts::TAU;
 use std::path::Path;
 
-/// The loss of a run.
+/// Returns the loss of a run at a step.
 fn loss(rate: f64, step: i64) -> f64 {
     2.0 * (-rate * step as f64).exp() + 0.25
 }
 
-/// Two runs: both have a loss, and `train` has one of everything.
+/// Writes two runs. Both have a loss, and `train` also has one summary of each kind.
 fn write(folder: &Path) -> gradlet::Result<()> {
     for (name, rate) in [("slower", 0.05), ("train", 0.1)] {
         let writer = summary::create_file_writer(folder.join(name))?;
@@ -28,7 +28,7 @@ fn write(folder: &Path) -> gradlet::Result<()> {
 
 fn write_rest(writer: &summary::SummaryWriter) -> gradlet::Result<()> {
     let device = gradlet::cpu();
-    // Bells that become wider, from -8 to 8 at last.
+    // Bell curves that become wider. The last one reaches from -8 to 8.
     for step in 0..8 {
         let bell: Vec<f32> = (0..4000).map(|index| (step + 1) as f32 * ((index as f32 * TAU / 4000.0).sin().powi(3))).collect();
         writer.histogram("dense/kernel", &Tensor::new(&device, &bell, &[40, 100])?, step)?;
@@ -60,7 +60,7 @@ fn every_page_shows_what_was_written() {
 
     browser.open(&board.page("#scalars"));
     browser.shows(&["slower", "train", "loss", "tag:", "loss", "0.4", "2", "40"]);
-    // Step 20 lies in the middle, or beside it.
+    // Step 20 is in the middle, or next to it.
     browser.hover("vz-line-chart2", 0.5, 0.5);
     browser.shows(&["Name", "Value", "Step", "slower", "train"]);
     let shown = browser.run("const at = texts.lastIndexOf('slower'); return texts.slice(at, at + 10)");
@@ -110,7 +110,7 @@ fn every_page_shows_what_was_written() {
 
     browser.open(&board.page("#hparams"));
     let last = [0.05, 0.1].map(|rate| format!("{:.5}", loss(rate, 40)));
-    // Which parameter comes first changes.
+    // The order of the parameters varies, so each is checked separately.
     browser.shows(&["Trial ID", "slower", "0.050000", &last[0], "train", "0.10000", &last[1]]);
     browser.shows(&["Trial ID", "optimizer", "slower", "adam", "train", "adam"]);
     browser.keep("hparams");

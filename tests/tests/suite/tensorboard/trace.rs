@@ -1,4 +1,4 @@
-//! TensorBoard's pages of a trace: the graph of a training step, and when its ops ran.
+//! Checks TensorBoard's pages for a trace: the graph of a training step, and the times of its ops.
 
 use crate::tensorboard::browser::Browser;
 use crate::tensorboard::server::TensorBoard;
@@ -25,7 +25,7 @@ fn graph_and_profile_show_a_step() {
     browser.shows(&["mlp", "model_trace", "Main Graph"]);
     let nodes = ["mlp", "sparse_categori…", "gradient_tape", "adam"];
     let wanted = serde_json::json!(nodes);
-    // The nodes, and the shape on the edge that leads into the model.
+    // The nodes, and the shape on the model's input edge.
     browser.wait(&format!(
         "const drawn = elements.filter(e => e.tagName === 'text').flatMap(e => [...e.childNodes].map(c => c.textContent)); \
          return {wanted}.every(node => drawn.includes(node)) && drawn.includes('50×28×28×1')"

@@ -1,5 +1,5 @@
-//! Files of tensors by name: TensorFlow reads what gradlet writes, also where it replaced a checkpoint, and gradlet what TensorFlow
-//! writes of random names, types and shapes.
+//! Tensor bundles with random names, types and shapes. TensorFlow reads gradlet's bundles, also after one replaced another. gradlet reads
+//! TensorFlow's.
 
 use super::python;
 use bytes::Bytes;
@@ -29,7 +29,7 @@ const TYPES: [DataType; 16] = [
     DataType::DtUint8,
 ];
 
-/// Lists a checkpoint's tensors: type, shape, bytes in hex.
+/// Script that lists a checkpoint's tensors: type, shape, and bytes in hexadecimal.
 const READ: &str = r#"
 import json, sys
 import numpy as np, tensorflow as tf
@@ -50,7 +50,7 @@ fn hex(bytes: &[u8]) -> String {
     bytes.iter().map(|byte| format!("{byte:02x}")).collect()
 }
 
-/// Writes random tensors. Gives what is to be read.
+/// Writes random tensors. Returns the expected list.
 fn write(prefix: &Path, random: &mut Random) -> Json {
     let mut writer = BundleWriter::create(prefix).unwrap();
     let mut wanted = json!({});
@@ -93,7 +93,7 @@ fn tensorflow_reads_what_is_written() {
     }
 }
 
-/// Objects, the state of an iterator among them, and tensors cut into slices.
+/// Script that writes objects, including the state of an iterator, and tensors that are split into slices.
 const WRITE: &str = r#"
 import sys
 import tensorflow as tf

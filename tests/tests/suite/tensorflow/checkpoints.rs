@@ -1,4 +1,4 @@
-//! Checkpoints of models and optimizers: TensorFlow goes on with what gradlet saved, and gradlet with what TensorFlow saved.
+//! Checkpoints of models and optimizers. TensorFlow continues the training that gradlet saved, and gradlet continues TensorFlow's.
 
 use super::python;
 use gradlet::checkpoint::Checkpoint;
@@ -11,7 +11,7 @@ use gradlet::{DType, Differentiate, Eager, Result, Scope, Tensor, Variable};
 use std::collections::BTreeMap;
 use std::path::Path;
 
-/// A layer that others made of its own fields: Keras's subclassed model. Optimizers know variables by their numbers, and Keras counts a
+/// A layer whose fields are other layers, like a subclassed model in Keras. Optimizers refer to variables by number, and Keras numbers a
 /// layer's own variables first.
 #[derive(Module)]
 struct Subclassed {
@@ -43,7 +43,8 @@ impl Layer for Subclassed {
 
 use gradlet::Shape;
 
-/// A branch that is made before what it is added to, so that the order of making is not that of Keras's operations.
+/// A model with a shortcut that is created before the layer to which it is added. The creation order therefore differs from the
+/// order of Keras's operations.
 fn shortcut() -> Functional {
     let mut model = Functional::new("shortcut");
     let x = model.layer("wide", Dense::new(6).activation(Activation::Tanh), Functional::INPUT);
@@ -55,12 +56,12 @@ fn shortcut() -> Functional {
     model
 }
 
-/// A model and an optimizer, in both tongues.
+/// A model and an optimizer, each in Python and in Rust.
 struct Case {
     name: &'static str,
     model: (&'static str, fn() -> Box<dyn Layer>),
     optimizer: (&'static str, fn() -> Box<dyn Optimizer>),
-    /// The dimensions of an input; inputs of indices are numbers below 7.
+    /// Dimensions of an input. If `indices` is true, the elements are integers below 7.
     input: &'static [u32],
     indices: bool,
 }
@@ -82,7 +83,7 @@ fn cases() -> Vec<Case> {
         case!(
             "mlp_adam",
             &[5],
-            // The gradient of a bias before a normalisation is nothing but rounding, which Adam makes as large as any other.
+            // No bias, because the gradient of a bias before a normalization is only rounding noise. Adam would scale it up.
             "Sequential([L.Dense(7, activation='relu', use_bias=False), L.BatchNormalization(), L.Dense(3)])",
             Sequential::new()
                 .with(Dense::new(7).activation(Activation::Relu).use_bias(false))
@@ -109,7 +110,8 @@ fn cases() -> Vec<Case> {
             &[6],
             "Sequential([L.Embedding(7, 4), L.LSTM(5), L.LayerNormalization(), L.Dense(3)])",
             Sequential::new().with(Embedding::new(7, 4)).with(LSTM::new(5)).with(LayerNormalization::default()).with(Dense::new(3)),
-            // TensorFlow's gradient of an embedding is of rows, whose squares others than SGD add up one by one.
+            // SGD, because TensorFlow's gradient of an embedding consists of rows. Other optimizers sum the squares of
+            // duplicate rows one by one.
             "O.SGD(0.1)",
             Sgd::new(0.1),
             true
@@ -215,7 +217,7 @@ for case in json.load(open(folder + '/cases.json')):
     checkpoint.write(at + 'tensorflow_next')
 "#;
 
-/// The data of a case: every sample of another kind.
+/// Returns the data of a case: six random samples, with labels of three classes.
 fn data(case: &Case, scope: &Eager) -> Result<(Tensor, Tensor)> {
     const SAMPLES: u32 = 6;
     let dims = [&[SAMPLES], case.input].concat();
@@ -230,7 +232,7 @@ fn step(scope: &Eager, model: &dyn Layer, optimizer: &dyn Optimizer, [x, y]: [&T
     optimizer.apply_gradients(scope, &tape.gradient(&loss, &model.trainable_variables())?)
 }
 
-/// All values of a checkpoint but the counter and the graph.
+/// Returns all values of a checkpoint except for the save counter and the object graph.
 fn values(prefix: &Path) -> BTreeMap<String, Vec<u8>> {
     let reader = BundleReader::open(prefix).unwrap();
     let keys: Vec<String> = reader.entries().map(|(key, _)| key.to_string()).collect();
@@ -238,7 +240,7 @@ fn values(prefix: &Path) -> BTreeMap<String, Vec<u8>> {
     values.map(|key| (key.clone(), reader.bytes(&key).unwrap())).collect()
 }
 
-/// The same values, bit for bit.
+/// Checks that two checkpoints have the same values, bit for bit.
 #[track_caller]
 fn equal(name: &str, one: &BTreeMap<String, Vec<u8>>, other: &BTreeMap<String, Vec<u8>>) {
     assert!(one.keys().eq(other.keys()), "{name}: {:?}\n{:?}", one.keys(), other.keys());
@@ -246,7 +248,7 @@ fn equal(name: &str, one: &BTreeMap<String, Vec<u8>>, other: &BTreeMap<String, V
     assert!(differs.is_none(), "{name}: {differs:?}");
 }
 
-/// The same values, but for rounding.
+/// Checks that two checkpoints have the same values up to rounding.
 #[track_caller]
 fn near(name: &str, one: &BTreeMap<String, Vec<u8>>, other: &BTreeMap<String, Vec<u8>>) {
     assert!(one.keys().eq(other.keys()), "{name}: {:?}\n{:?}", one.keys(), other.keys());
@@ -294,7 +296,7 @@ fn models_and_optimizers_go_on_on_the_other_side() {
         let y = Tensor::new(&scope.device(), &bytemuck::pod_collect_to_vec::<u8, i32>(&read("y")), &[6]).unwrap();
 
         for (from, next) in [("gradlet-1", "gradlet_next"), ("tensorflow-1", "tensorflow_next")] {
-            // Restored before anything is built, and after.
+            // Restore before the variables are built, and after.
             for built in [false, true] {
                 let (model, optimizer) = ((case.model.1)(), (case.optimizer.1)());
                 let checkpoint = Checkpoint::new().with("model", &model).with("optimizer", &optimizer);
@@ -315,7 +317,7 @@ fn models_and_optimizers_go_on_on_the_other_side() {
     }
 }
 
-/// What a `tf.Module` may hold.
+/// A module with all kinds of fields that a `tf.Module` may have.
 #[derive(Module)]
 struct Holder {
     list: Vec<Variable>,

@@ -1,4 +1,4 @@
-"""What TensorFlow makes of Examples. Arguments: what to do, and the folder of the files to read and write."""
+"""Parses and writes Examples with TensorFlow. Arguments: the task, and the folder of the files to read and write."""
 
 import json
 import struct
@@ -15,7 +15,7 @@ def float_bits(value):
 
 
 def contents(example):
-    """Names in hex, kinds and values; floats as their bits."""
+    """Returns the names in hexadecimal, with the kinds and the values. Floats are given as their bits."""
     out = {}
     for name, feature in example.features.feature.items():
         kind = feature.WhichOneof("kind")
@@ -29,7 +29,7 @@ def contents(example):
 
 
 def built(example):
-    """The same Example, built anew in Python."""
+    """Returns a copy of an Example that is built in Python."""
     new = tf.train.Example()
     new.features.SetInParent()
     for name, feature in example.features.feature.items():
@@ -125,7 +125,7 @@ def parse():
 
 
 def tensors():
-    """Messages of tensors, and numbers in bare bytes, in the form of the golden cases."""
+    """Returns tensor messages, and numbers in raw bytes, in the form of the golden cases."""
     random = np.random.default_rng(7)
     names = "float32 float64 float16 bfloat16 int8 uint8 int32 int64 bool string".split()
     messages, compact = [], []
@@ -135,7 +135,7 @@ def tensors():
             constant = tf.strings.as_string(values) if name == "string" else tf.cast(values, name)
             case = {"dtype": name, "shape": shape, "values": dense(constant)["data"]}
             messages.append(case | {"serialized_tensorproto_hex": tf.io.serialize_tensor(constant).numpy().hex()})
-            # In fields for the type, the last value standing for those after it.
+            # In the field for the type. A message may leave out trailing values that equal the last one.
             proto = tf.make_tensor_proto(np.ravel(constant.numpy())[:1], shape=shape) if shape != [0] else tf.make_tensor_proto(constant)
             case["values"] = case["values"][:1] * len(case["values"])
             compact.append(case | {"serialized_tensorproto_hex": proto.SerializeToString().hex()})
@@ -145,7 +145,7 @@ def tensors():
             for length in [0, 1, 8, 24]:
                 data = bytes(length) if name == "bool" else random.bytes(length)
                 if name.startswith("float"):
-                    # Numbers that JSON writes in few digits.
+                    # Numbers with few digits in JSON.
                     numbers = (np.arange(24) / 4 - 1).astype(name)
                     data = (numbers if little else numbers.byteswap()).tobytes()[:length]
                 case = {"out_type": name, "little_endian": little, "bytes_hex": data.hex()}

@@ -1,4 +1,4 @@
-//! Examples: written by gradlet and read by TensorFlow, the other way round, and what both parse from the same bytes.
+//! Examples that gradlet writes and TensorFlow reads, and the reverse. Also compares the parse results of both for the same bytes.
 
 use crate::tensorflow::python;
 use bytes::Bytes;
@@ -48,7 +48,7 @@ fn samples<T>(strategy: impl Strategy<Value = T>, count: usize) -> Vec<T> {
     (0..count).map(|_| strategy.new_tree(&mut runner).unwrap().current()).collect()
 }
 
-/// As the script writes it.
+/// Returns the contents of an Example in the form of the script.
 fn contents(example: &Example) -> Json {
     let hex = |bytes: &[u8]| bytes.iter().map(|byte| format!("{byte:02x}")).collect::<String>();
     let float = |value: &f32| if value.is_nan() { json!("NaN") } else { json!(value.to_bits()) };
@@ -86,7 +86,7 @@ fn ten_thousand_examples_both_ways() {
     }
 }
 
-/// A record, often damaged, and often in a form that other writers choose.
+/// Returns a random record. It is often damaged, and often has an encoding that gradlet does not write.
 fn record(random: &mut Random, names: &[&str]) -> Vec<u8> {
     let mut example = Example::new();
     for name in names {
@@ -96,7 +96,7 @@ fn record(random: &mut Random, names: &[&str]) -> Vec<u8> {
     }
     let mut bytes = example.to_bytes().to_vec();
     if random.below(6) == 0 {
-        // One message after another is both of them.
+        // Two concatenated messages are a merged message.
         let name = random.pick(names);
         bytes.extend(Example::new().with(name, small_feature(random, name)).to_bytes());
     }
@@ -119,7 +119,7 @@ fn damage(random: &mut Random, bytes: &mut Vec<u8>) {
     }
 }
 
-/// What most features of a name hold.
+/// Returns the usual element type of the feature with this name.
 fn usual(name: &str) -> &'static str {
     match name {
         "" => "float32",
@@ -238,7 +238,7 @@ fn parses_sequences_as_tensorflow() {
             "sequence_features": specs(&mut random, &NAMES, &["FixedLenSequenceFeature", "VarLenFeature", "RaggedFeature"]),
         })
     });
-    // Of several errors in a record, which one TensorFlow tells depends on the order of a hash map.
+    // If a record has several errors, the order of a hash map decides which one TensorFlow reports. The message is therefore not compared.
     judged(&cases.collect::<Vec<_>>(), |case| {
         let mut case = case.clone();
         if let Some(error) = case.get_mut("error") {

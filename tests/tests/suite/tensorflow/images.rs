@@ -1,4 +1,4 @@
-//! Images, arrays and tables against TensorFlow and NumPy.
+//! Compares images, arrays and tables with TensorFlow and NumPy.
 
 use crate::tensorflow::python;
 use gradlet::image::{self, ResizeMethod, ResizeOptions};
@@ -29,8 +29,8 @@ for name, size, method, antialias, ratio in cases:
 np.savez_compressed(folder + "/outputs.npz", **outputs)
 "#;
 
-/// Images of random shapes, and what they become: the same bits where gradlet says so, else close. Arrays go through NPZ files, which
-/// NumPy reads and writes.
+/// Resizes images of random shapes. The results have TensorFlow's bits where gradlet promises them, and are close elsewhere. The arrays are
+/// exchanged in NPZ files, which NumPy reads and writes.
 #[test]
 #[ignore = "needs TensorFlow: `cargo xtask test TensorFlow` installs and runs it"]
 fn resizes_of_random_shapes() {
@@ -55,7 +55,7 @@ fn resizes_of_random_shapes() {
         let size = [random.range(2, 50), random.range(2, 50)];
         let (antialias, ratio) = (random.coin(), random.below(4) == 0);
         let options = ResizeOptions::new(method).antialias(antialias).preserve_aspect_ratio(ratio);
-        // A side may become 0, which fails on both sides.
+        // A size may become 0, which is an error in gradlet and in TensorFlow.
         let Ok(resized) = image::resize(&x, size, options) else { continue };
         let id = format!("case{number}");
         cases.push(format!("[\"{id}\", [{}, {}], \"{name}\", {antialias}, {ratio}]", size[0], size[1]));
@@ -100,7 +100,7 @@ np.save(folder + "/own_jpeg.npy", tf.io.decode_jpeg(tf.io.read_file(folder + "/o
 np.save(folder + "/own_png.npy", tf.io.decode_png(tf.io.read_file(folder + "/own.png")).numpy())
 "#;
 
-/// Smooth waves with some noise, as photographs have.
+/// Returns a picture of smooth waves with some noise, like a photograph.
 fn picture(height: u32, width: u32) -> Tensor {
     let mut random = Random::new(3);
     let mut pixels = Vec::new();

@@ -1,4 +1,4 @@
-//! The file `checkpoint`, and folders of checkpoints that either side goes on with.
+//! The state file `checkpoint`, and folders of checkpoints in which gradlet and TensorFlow take turns.
 
 use super::python;
 use gradlet::checkpoint::{Checkpoint, CheckpointManager, State};
@@ -8,7 +8,7 @@ use serde_json::{Value as Json, json};
 use std::collections::BTreeSet;
 use std::path::Path;
 
-/// What texts are made of: fields, numbers, strings with escapes, comments, and what does not belong there.
+/// Pieces of random texts: fields, numbers, strings with escapes, comments, and invalid text.
 const PIECES: [&str; 60] = [
     "model_checkpoint_path",
     "all_model_checkpoint_paths",
@@ -72,7 +72,7 @@ const PIECES: [&str; 60] = [
     "unknown: 3",
 ];
 
-/// A text, mostly of whole fields.
+/// Returns a random text, mostly of complete fields.
 fn text(random: &mut Random) -> String {
     let mut text = if random.coin() { "model_checkpoint_path: 'x' " } else { "" }.to_string();
     let piece = |random: &mut Random| PIECES[random.below(PIECES.len())].to_string();
@@ -213,7 +213,7 @@ name = lambda path: path[len(folder) + 1:]
 print(json.dumps([found, [name(path) for path in manager.checkpoints], name(manager.latest_checkpoint)]))
 "#;
 
-/// What the script does.
+/// Makes the same saves as the script.
 fn manage(folder: &Path, numbers: &[Option<u64>]) -> Json {
     let scope = Eager::new(&gradlet::cpu());
     let v = Variable::new(&scope, "v", &Tensor::new(&scope.device(), &[0.0f32, 0.0], &[2]).unwrap()).unwrap();
@@ -239,7 +239,7 @@ fn manage(folder: &Path, numbers: &[Option<u64>]) -> Json {
     json!([found, kept, name(manager.latest_checkpoint().unwrap())])
 }
 
-/// The names in a folder, and its state without times.
+/// Returns the names in a folder, and the text of its state file without times.
 fn left(folder: &Path) -> (Vec<String>, String) {
     let mut names: Vec<String> = folder.read_dir().unwrap().map(|entry| entry.unwrap().file_name().into_string().unwrap()).collect();
     names.sort();
@@ -248,7 +248,7 @@ fn left(folder: &Path) -> (Vec<String>, String) {
     (names, state.lines().map(|one| line(one) + "\n").collect())
 }
 
-/// Two folders, in which gradlet and TensorFlow take turns, one beginning and the other, become the same.
+/// gradlet and TensorFlow take turns in two folders. gradlet starts in one, TensorFlow in the other. The folders must become equal.
 #[test]
 #[ignore = "needs TensorFlow: `cargo xtask test TensorFlow` installs and runs it"]
 fn either_goes_on_with_the_other_s_folder() {
@@ -263,7 +263,7 @@ fn either_goes_on_with_the_other_s_folder() {
         let (ours, other) = (&folders[index % 2], &folders[1 - index % 2]);
         let (did, wanted) = (manage(ours, numbers), theirs(other, numbers));
         assert_eq!(did, wanted, "turn {index}");
-        // A checkpoint that was written anew has its data under another number of files, where TensorFlow leaves what it had before.
+        // A checkpoint that is written again may have another number of data files. TensorFlow then keeps the old data files.
         let plain = |(names, state): (Vec<String>, String)| {
             let names: BTreeSet<String> = names.into_iter().map(|name| name.replace("-of-00002", "-of-00001")).collect();
             (names, state)

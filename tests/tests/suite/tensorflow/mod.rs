@@ -1,6 +1,7 @@
-//! TensorFlow, both ways: it reads what gradlet writes, and gradlet reads what it writes.
+//! Exchange of files with TensorFlow in both directions.
 //!
-//! `cargo xtask test TensorFlow` installs TensorFlow and runs these tests; by hand, give `GRADLET_PYTHON` a Python that has it.
+//! `cargo xtask test TensorFlow` installs TensorFlow and runs these tests. To run them by hand, set `GRADLET_PYTHON` to
+//! a Python with TensorFlow.
 
 mod bundles;
 mod checkpoints;
@@ -12,7 +13,7 @@ mod records;
 use std::path::PathBuf;
 use std::process::Command;
 
-/// Runs a script in a Python that has TensorFlow, with these arguments. Gives what it prints.
+/// Runs a script in a Python with TensorFlow with these arguments, and returns its output.
 #[track_caller]
 fn python(script: &str, arguments: &[&str]) -> String {
     let python = std::env::var_os("GRADLET_PYTHON").map_or_else(|| PathBuf::from("python3"), PathBuf::from);

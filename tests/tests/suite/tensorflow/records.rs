@@ -1,4 +1,4 @@
-//! TFRecord files.
+//! Exchange of TFRecord files with TensorFlow.
 
 use super::python;
 use gradlet::io::tfrecord::{Compression, RecordFiles, RecordReader, RecordWriter};
@@ -7,7 +7,7 @@ use std::path::Path;
 
 const COMPRESSIONS: [Compression; 3] = [Compression::None, Compression::Gzip, Compression::Zlib];
 
-/// Records of all sizes: none, one byte, odd ones, more than a block.
+/// Returns records of many sizes: zero bytes, one byte, odd sizes, and more than a block.
 fn records(seed: u64) -> Vec<Vec<u8>> {
     let mut random = Random::new(seed);
     let sizes = [0, 1, 3, 255, 8_191, 262_143, 262_144, 1_048_577, 3_000_001];
@@ -20,15 +20,15 @@ fn records(seed: u64) -> Vec<Vec<u8>> {
     let mut order = random.permutation(sizes.len());
     order.insert(0, 0);
     let data = |size: usize| {
-        // Some can be compressed, some cannot.
+        // Only some of the records can be compressed.
         let noise = random.coin();
         (0..size).map(|at| if noise { random.bits() as u8 } else { (at / 7) as u8 }).collect()
     };
     order.into_iter().map(|index| sizes[index]).map(data).collect()
 }
 
-/// A plain list of records, which both sides can read without any of the code that is tested: the number of records, and each
-/// with its length before it, in 8 bytes.
+/// Encodes records as a plain list, which both sides can read without the tested code. It has the number of records, then each record after
+/// its length. Number and lengths have 8 bytes.
 fn list(records: &[Vec<u8>]) -> Vec<u8> {
     let number = |number: usize| (number as u64).to_le_bytes();
     let mut bytes = number(records.len()).to_vec();
@@ -115,7 +115,7 @@ for name in ["none", "GZIP", "ZLIB"]:
     }
 }
 
-/// Files of different lengths, some of them empty, in TensorFlow's order for many numbers of files at a time.
+/// Interleaves files of different lengths, some of them empty. The order must be TensorFlow's for many numbers of parallel reads.
 #[test]
 #[ignore = "needs TensorFlow: `cargo xtask test TensorFlow` installs and runs it"]
 fn files_take_turns_as_in_tensorflow() {

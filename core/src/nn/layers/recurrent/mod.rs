@@ -11,10 +11,11 @@ pub use gru::{GRU, GRUCell};
 pub use lstm::{LSTM, LSTMCell};
 pub use simple_rnn::{SimpleRNN, SimpleRNNCell};
 
-use super::{Initializer, Layer, Module, Visitor, inputs};
+use super::{Initializer, Layer, Module, Visitor, inputs, observed_call};
 use crate::base::error::{Error, Result};
 use crate::base::shape::Shape;
 use crate::base::sync::ThreadSafe;
+use crate::nn::type_name;
 use crate::tensor::Tensor;
 use crate::tensor::scope::Scope;
 use crate::tensor::variable::Variable;
@@ -104,11 +105,14 @@ pub trait RNNCell: Module + ThreadSafe {
     /// Computes a single step, after building the cell if it is not built yet. Returns the output for `x[batch, features]` and the
     /// new states.
     fn call(&self, scope: &dyn Scope, x: &Tensor, states: &[Tensor]) -> Result<(Tensor, Vec<Tensor>)> {
-        let [_, features] = inputs::dims(self.name(), "inputs [batch, features]", x.dims())?;
-        if !self.is_built() {
-            self.build(scope, features)?;
-        }
-        self.compute(read(self, scope)?, x, states)
+        let call = || {
+            let [_, features] = inputs::dims(self.name(), "inputs [batch, features]", x.dims())?;
+            if !self.is_built() {
+                self.build(&scope.handle().building(), features)?;
+            }
+            self.compute(read(self, scope)?, x, states)
+        };
+        observed_call(scope, self.name(), type_name::<Self>(), self, |(y, _): &(Tensor, Vec<Tensor>)| y.tensor_type(), call)
     }
 }
 
@@ -247,7 +251,7 @@ impl<C: RNNCell> Layer for RNN<C> {
     }
 
     fn call(&self, scope: &dyn Scope, x: &Tensor) -> Result<Tensor> {
-        Ok(self.run(scope, x, None, None)?.output)
+        Ok(self.sequence(scope, x, None, None, None)?.output)
     }
 }
 

@@ -3,7 +3,7 @@
 use super::{RNN, RNNCell, Sequence, read};
 use crate::base::error::{Error, Result};
 use crate::base::shape::{Shape, TensorType};
-use crate::nn::layers::{Layer, inputs};
+use crate::nn::layers::{Layer, inputs, observed_call};
 use crate::tensor::Tensor;
 use crate::tensor::scope::{Scope, ScopeHandle};
 use crate::trace::control::{WhileOptions, meeting, while_loop};
@@ -32,8 +32,13 @@ impl<C: RNNCell> RNN<C> {
     ///
     /// Fails if the shapes do not fit, or if there are no steps.
     pub fn run(&self, scope: &dyn Scope, x: &Tensor, initial_state: Option<&[Tensor]>, mask: Option<&Tensor>) -> Result<Sequence> {
-        self.ensure_built(scope, x)?;
-        self.with_states(scope, initial_state, |initial| self.go(scope, read(&self.cell, scope)?, x, initial, mask, None))
+        self.observed(scope, x, || self.sequence(scope, x, initial_state, mask, None))
+    }
+
+    /// Runs `sequence` as a call of this layer for inputs like `x`. Builds the layer before, if it is not built yet.
+    fn observed(&self, scope: &dyn Scope, x: &Tensor, sequence: impl FnOnce() -> Result<Sequence>) -> Result<Sequence> {
+        let call = || self.ensure_built(scope, x).and_then(|()| sequence());
+        observed_call(scope, self.name(), self.kind(), self, |sequence: &Sequence| sequence.output.tensor_type(), call)
     }
 
     /// The same as [`RNN::run`] for only the first `length` steps, where `length` is an i32 scalar. If `x` has the maximum number
@@ -60,8 +65,7 @@ impl<C: RNNCell> RNN<C> {
         if length.tensor_type() != TensorType::I32 {
             return Err(Error::message(format!("{} takes a length i32[], not {}", self.name(), length.tensor_type())));
         }
-        self.ensure_built(scope, x)?;
-        self.with_states(scope, initial_state, |initial| self.go(scope, read(&self.cell, scope)?, x, initial, None, Some(length)))
+        self.observed(scope, x, || self.sequence(scope, x, initial_state, None, Some(length)))
     }
 
     /// The same as [`RNN::run`] with these values of the cell's variables. The layer's own states are not used.
@@ -76,12 +80,15 @@ impl<C: RNNCell> RNN<C> {
         self.go(scope, weights, x, initial_state, mask, None)
     }
 
-    /// Runs from the given states, or else from the layer's own states, if it has any. Keeps the last states of a stateful layer.
-    fn with_states(
+    /// Runs the built layer from the given states, or else from its own states, if it has any. Keeps the last states of a stateful
+    /// layer.
+    pub(super) fn sequence(
         &self,
         scope: &dyn Scope,
+        x: &Tensor,
         given: Option<&[Tensor]>,
-        run: impl FnOnce(Option<&[Tensor]>) -> Result<Sequence>,
+        mask: Option<&Tensor>,
+        length: Option<&Tensor>,
     ) -> Result<Sequence> {
         let own;
         let given = match given {
@@ -91,7 +98,7 @@ impl<C: RNNCell> RNN<C> {
             }
             given => given,
         };
-        let sequence = run(given)?;
+        let sequence = self.go(scope, read(&self.cell, scope)?, x, given, mask, length)?;
         self.states.iter().zip(&sequence.states).try_for_each(|(variable, state)| scope.assign(variable, state))?;
         Ok(sequence)
     }

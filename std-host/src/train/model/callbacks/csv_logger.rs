@@ -1,4 +1,4 @@
-//! Logs as a table.
+//! Logs of epochs as a CSV file.
 
 use super::{Callback, Logs, Model};
 use crate::files::FileError;
@@ -9,7 +9,7 @@ use std::io::Write;
 use std::ops::ControlFlow;
 use std::path::PathBuf;
 
-/// Keras's `CSVLogger`: a line for each epoch, with the columns of the first one.
+/// Keras's `CSVLogger`: writes a line per epoch to a file. The logs of the first epoch determine the columns.
 ///
 /// ```
 /// use gradlet::train::callbacks::CsvLogger;
@@ -26,17 +26,17 @@ pub struct CsvLogger {
 }
 
 impl CsvLogger {
-    /// Writes to this file, with commas.
+    /// Creates a logger that writes to this file, with commas as separators.
     pub fn new(path: impl Into<PathBuf>) -> CsvLogger {
         CsvLogger { path: path.into(), separator: ',', append: false, file: None, has_header: false, columns: Vec::new() }
     }
 
-    /// What stands between the columns.
+    /// Sets the separator between columns.
     pub fn separator(self, separator: char) -> CsvLogger {
         CsvLogger { separator, ..self }
     }
 
-    /// Whether to go on in the file, if there is one, in place of writing it anew.
+    /// Appends to an existing file if `append` is true. By default, the file is overwritten.
     pub fn append(self, append: bool) -> CsvLogger {
         CsvLogger { append, ..self }
     }
@@ -63,7 +63,7 @@ impl Callback for CsvLogger {
         if self.columns.is_empty() {
             self.columns = logs.iter().map(|(name, _)| name.to_string()).collect();
             self.columns.sort();
-            // There may be validation later.
+            // Validation may start in a later epoch.
             if self.columns.iter().all(|name| !name.starts_with("val_")) {
                 self.columns.extend_from_within(..);
                 let half = self.columns.len() / 2;

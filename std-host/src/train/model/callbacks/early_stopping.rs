@@ -5,7 +5,7 @@ use super::{Callback, Logs, Model};
 use gradlet_core::{Result, Tensor};
 use std::ops::ControlFlow;
 
-/// Keras's `EarlyStopping`: stops when a number has not become better for some epochs.
+/// Keras's `EarlyStopping`: stops training when a monitored number has not improved for some epochs.
 ///
 /// ```
 /// use gradlet::train::callbacks::EarlyStopping;
@@ -43,55 +43,55 @@ impl Default for EarlyStopping {
 }
 
 impl EarlyStopping {
-    /// Stops after the first epoch in which `val_loss` is not better.
+    /// Creates a callback that stops after the first epoch in which `val_loss` does not improve.
     pub fn new() -> EarlyStopping {
         EarlyStopping::default()
     }
 
-    /// What to watch.
+    /// Sets the name of the monitored number.
     pub fn monitor(mut self, name: &str) -> EarlyStopping {
         self.monitor.name = name.into();
         self
     }
 
-    /// By how much it must be better to count.
+    /// Sets the minimum change that counts as an improvement.
     pub fn min_delta(mut self, min_delta: f64) -> EarlyStopping {
         self.monitor.min_delta = min_delta;
         self
     }
 
-    /// How many epochs to wait for a better one.
+    /// Sets the number of epochs to wait for an improvement.
     pub fn patience(self, patience: usize) -> EarlyStopping {
         EarlyStopping { patience, ..self }
     }
 
-    /// Whether it should be small or large.
+    /// Sets the direction in which the number improves.
     pub fn mode(mut self, mode: Mode) -> EarlyStopping {
         self.monitor.mode = mode;
         self
     }
 
-    /// What it must be better than in any case.
+    /// Sets a baseline. Epochs that are not better than it count as epochs without improvement.
     pub fn baseline(self, baseline: f64) -> EarlyStopping {
         EarlyStopping { baseline: Some(baseline), ..self }
     }
 
-    /// Whether the model gets the weights back that it had after its best epoch.
+    /// Restores the weights of the best epoch at the end of training, if `restore` is true.
     pub fn restore_best_weights(self, restore: bool) -> EarlyStopping {
         EarlyStopping { restore_best_weights: restore, ..self }
     }
 
-    /// How many epochs do not count at all.
+    /// Sets the number of epochs at the beginning that are ignored.
     pub fn start_from_epoch(self, epoch: usize) -> EarlyStopping {
         EarlyStopping { start_from_epoch: epoch, ..self }
     }
 
-    /// The epoch, counted from 0, after which it stopped.
+    /// Returns the epoch, counted from 0, after which training was stopped.
     pub fn stopped_epoch(&self) -> Option<usize> {
         self.stopped_epoch
     }
 
-    /// The best epoch, counted from 0.
+    /// Returns the best epoch, counted from 0.
     pub fn best_epoch(&self) -> usize {
         self.best_epoch
     }

@@ -1,13 +1,13 @@
-//! Functions as callbacks.
+//! Closures as callbacks.
 
 use super::{Callback, Logs, Model};
 use gradlet_core::Result;
 use std::ops::ControlFlow;
 
-/// Called with the number of a step or an epoch.
+/// A function with the number of a step or an epoch, and the logs.
 type WithLogs<'a> = Box<dyn FnMut(usize, &Logs) + 'a>;
 
-/// Keras's `LambdaCallback`: calls functions. Epochs and steps are counted from 0.
+/// Keras's `LambdaCallback`: calls functions at fixed points of training. Epochs and steps are counted from 0.
 ///
 /// ```
 /// use gradlet::train::callbacks::LambdaCallback;
@@ -24,7 +24,7 @@ pub struct LambdaCallback<'a> {
 }
 
 impl<'a> LambdaCallback<'a> {
-    /// Calls nothing yet.
+    /// Creates a callback that calls nothing.
     pub fn new() -> Self {
         LambdaCallback::default()
     }
@@ -39,7 +39,7 @@ impl<'a> LambdaCallback<'a> {
         LambdaCallback { epoch_begin: Some(Box::new(function)), ..self }
     }
 
-    /// Calls `function` after each step, with its number in the epoch and the logs over the epoch so far.
+    /// Calls `function` after each step, with its number in the epoch and the logs of the epoch so far.
     pub fn on_batch_end(self, function: impl FnMut(usize, &Logs) + 'a) -> Self {
         LambdaCallback { batch_end: Some(Box::new(function)), ..self }
     }

@@ -1,4 +1,4 @@
-//! Learning rates that change between epochs.
+//! Changes of the learning rate between epochs.
 
 use super::monitor::{Mode, Monitor};
 use super::{Callback, Logs, Model, invalid};
@@ -13,8 +13,8 @@ fn set_rate(model: &Model, rate: f64) -> Result<()> {
     model.optimizer()?.set_learning_rate(model.scope(), rate as f32)
 }
 
-/// Keras's `LearningRateScheduler`: a function of the epoch, counted from 0, and the last rate gives the rate of each epoch. The logs
-/// show it as `learning_rate`.
+/// Keras's `LearningRateScheduler`: sets the learning rate of each epoch. A function computes it from the number of the epoch,
+/// counted from 0, and the previous rate. The logs contain it as `learning_rate`.
 ///
 /// ```
 /// use gradlet::train::callbacks::LearningRateScheduler;
@@ -23,7 +23,7 @@ fn set_rate(model: &Model, rate: f64) -> Result<()> {
 pub struct LearningRateScheduler<F>(F);
 
 impl<F: FnMut(usize, f64) -> f64> LearningRateScheduler<F> {
-    /// With this function.
+    /// Creates a scheduler with this function.
     pub fn new(schedule: F) -> LearningRateScheduler<F> {
         LearningRateScheduler(schedule)
     }
@@ -40,8 +40,8 @@ impl<F: FnMut(usize, f64) -> f64> Callback for LearningRateScheduler<F> {
     }
 }
 
-/// Keras's `ReduceLROnPlateau`: makes the learning rate smaller when a number has not become better for some epochs. The logs show it
-/// as `learning_rate`.
+/// Keras's `ReduceLROnPlateau`: reduces the learning rate when a monitored number has not improved for some epochs. The logs
+/// contain the rate as `learning_rate`.
 ///
 /// ```
 /// use gradlet::train::callbacks::ReduceLROnPlateau;
@@ -67,45 +67,45 @@ impl Default for ReduceLROnPlateau {
 }
 
 impl ReduceLROnPlateau {
-    /// A tenth of the rate, if `val_loss` was not better for 10 epochs.
+    /// Creates a callback that multiplies the rate by 0.1 if `val_loss` has not improved for 10 epochs.
     pub fn new() -> ReduceLROnPlateau {
         ReduceLROnPlateau::default()
     }
 
-    /// What to watch.
+    /// Sets the name of the monitored number.
     pub fn monitor(mut self, name: &str) -> ReduceLROnPlateau {
         self.monitor.name = name.into();
         self
     }
 
-    /// What the rate is multiplied by: less than 1.
+    /// Sets the factor for the rate. It must be less than 1.
     pub fn factor(self, factor: f64) -> ReduceLROnPlateau {
         ReduceLROnPlateau { factor, ..self }
     }
 
-    /// How many epochs to wait for a better one.
+    /// Sets the number of epochs to wait for an improvement.
     pub fn patience(self, patience: usize) -> ReduceLROnPlateau {
         ReduceLROnPlateau { patience, ..self }
     }
 
-    /// Whether it should be small or large.
+    /// Sets the direction in which the number improves.
     pub fn mode(mut self, mode: Mode) -> ReduceLROnPlateau {
         self.monitor.mode = mode;
         self
     }
 
-    /// By how much it must be better to count.
+    /// Sets the minimum change that counts as an improvement.
     pub fn min_delta(mut self, min_delta: f64) -> ReduceLROnPlateau {
         self.monitor.min_delta = min_delta;
         self
     }
 
-    /// How many epochs to rest after the rate was changed.
+    /// Sets the number of epochs after a reduction in which the rate is not reduced again.
     pub fn cooldown(self, cooldown: usize) -> ReduceLROnPlateau {
         ReduceLROnPlateau { cooldown, ..self }
     }
 
-    /// The smallest rate.
+    /// Sets the minimum rate.
     pub fn min_lr(self, min_lr: f64) -> ReduceLROnPlateau {
         ReduceLROnPlateau { min_lr, ..self }
     }

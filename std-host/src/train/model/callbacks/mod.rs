@@ -1,4 +1,4 @@
-//! Callbacks: what happens between the steps of `fit`, with Keras's names, arguments and defaults.
+//! Callbacks: hooks between the steps and epochs of `fit`, with Keras's names, arguments and defaults.
 
 mod csv_logger;
 mod early_stopping;
@@ -22,9 +22,9 @@ use super::{Batch, Logs, Model};
 use gradlet_core::{Error, Result};
 use std::ops::ControlFlow;
 
-/// What is told of the course of `fit`, and may end it: `ControlFlow::Break(())` stops after this step or epoch.
+/// A set of hooks that [`Model::fit`] calls. A hook that returns `ControlFlow::Break(())` stops training after the current step or epoch.
 ///
-/// To ask a callback afterwards, give `fit` a `&mut` of it.
+/// To read a callback's state afterwards, pass `&mut` of it to `fit`.
 ///
 /// ```
 /// use gradlet::train::{Callback, Logs, Model};
@@ -40,37 +40,37 @@ use std::ops::ControlFlow;
 /// }
 /// ```
 pub trait Callback {
-    /// The model is built; no step is done.
+    /// Called before the first step, when the model is built.
     fn on_train_begin(&mut self, model: &Model) -> Result<()> {
         let _ = model;
         Ok(())
     }
 
-    /// An epoch, counted from 0, begins.
+    /// Called before an epoch. Epochs are counted from 0.
     fn on_epoch_begin(&mut self, model: &Model, epoch: usize) -> Result<()> {
         let _ = (model, epoch);
         Ok(())
     }
 
-    /// A step, counted from 0, begins, with this batch.
+    /// Called before a step, with its batch. Steps are counted from 0 in each epoch.
     fn on_batch_begin(&mut self, model: &Model, step: usize, batch: &Batch) -> Result<()> {
         let _ = (model, step, batch);
         Ok(())
     }
 
-    /// A step, counted from 0, is done. The logs are over all steps of the epoch so far.
+    /// Called after a step. The logs cover all steps of the epoch so far.
     fn on_batch_end(&mut self, model: &Model, step: usize, logs: &Logs) -> Result<ControlFlow<()>> {
         let _ = (model, step, logs);
         Ok(ControlFlow::Continue(()))
     }
 
-    /// An epoch, counted from 0, is done, and validated. What is added to the logs is shown, and kept in the history.
+    /// Called after an epoch and its validation. Values that the callback adds to the logs are shown, and kept in the history.
     fn on_epoch_end(&mut self, model: &Model, epoch: usize, logs: &mut Logs) -> Result<ControlFlow<()>> {
         let _ = (model, epoch, logs);
         Ok(ControlFlow::Continue(()))
     }
 
-    /// Training is over, but did not fail.
+    /// Called at the end of training. It is not called if training fails.
     fn on_train_end(&mut self, model: &Model) -> Result<()> {
         let _ = model;
         Ok(())
@@ -103,7 +103,7 @@ macro_rules! transparent {
 }
 transparent!(&mut C, Box<C>);
 
-/// A setting that makes no sense.
+/// Creates an error about an invalid setting.
 fn invalid(text: String) -> Error {
     Error::message(text)
 }

@@ -1,4 +1,4 @@
-//! Models saved as they are trained.
+//! Checkpoints of a model during training.
 
 use super::monitor::{Mode, Monitor};
 use super::{Callback, Logs, Model, invalid};
@@ -9,14 +9,17 @@ use gradlet_core::Result;
 use std::ops::ControlFlow;
 use std::path::Path;
 
-/// Keras's `ModelCheckpoint`: saves the model after each epoch, or after so many batches; all of them, or only better ones.
+/// Keras's `ModelCheckpoint`: saves the model after each epoch or after a number of batches. It saves every time, or only if the
+/// model improved.
 ///
-/// To a path that ends in `.safetensors` the weights are saved, as [`Model::save_weights`] does. Another path is the prefix of a
-/// [`Checkpoint`] of `model` and `optimizer`, which [`latest_checkpoint`](crate::checkpoint::latest_checkpoint) finds. Paths with the
-/// endings of other formats, such as Keras's `.keras` and `.weights.h5`, are refused as training begins.
+/// The path determines the format. For a path that ends in `.safetensors`, only the weights are saved, by [`Model::save_weights`].
+/// Any other path is the prefix of a [`Checkpoint`] of `model` and `optimizer`.
+/// [`latest_checkpoint`](crate::checkpoint::latest_checkpoint) finds it. Endings of other formats, such as Keras's `.keras` and
+/// `.weights.h5`, are an error at the start of training.
 ///
-/// `{epoch}` in the path stands for the number of the epoch, counted from 1, `{batch}` for that of the batch, and each number of the logs
-/// for itself; how they are written stands after a colon, as in Python: `{epoch:02d}-{val_loss:.2f}`.
+/// Names in braces are replaced by numbers: `{epoch}` by the number of the epoch and `{batch}` by that of the batch, both counted
+/// from 1. Any other name is replaced by the number with that name in the logs. A format in Python's notation may follow a colon:
+/// `{epoch:02d}-{val_loss:.2f}`.
 ///
 /// ```
 /// use gradlet::checkpoint::{Checkpoint, latest_checkpoint};
@@ -56,7 +59,7 @@ pub struct ModelCheckpoint {
 }
 
 impl ModelCheckpoint {
-    /// Saves after each epoch.
+    /// Creates a callback that saves to `filepath` after each epoch.
     pub fn new(filepath: impl AsRef<Path>) -> ModelCheckpoint {
         ModelCheckpoint {
             filepath: filepath.as_ref().to_string_lossy().into(),
@@ -69,34 +72,34 @@ impl ModelCheckpoint {
         }
     }
 
-    /// What has to become better, with [`ModelCheckpoint::save_best_only`].
+    /// Sets the name of the number that must improve, for [`ModelCheckpoint::save_best_only`].
     pub fn monitor(mut self, name: &str) -> ModelCheckpoint {
         self.monitor.name = name.into();
         self
     }
 
-    /// Whether it should be small or large.
+    /// Sets the direction in which the number improves.
     pub fn mode(mut self, mode: Mode) -> ModelCheckpoint {
         self.monitor.mode = mode;
         self
     }
 
-    /// Whether only models are saved that are better than all before.
+    /// Saves only models that are better than all previous ones, if `save_best_only` is true.
     pub fn save_best_only(self, save_best_only: bool) -> ModelCheckpoint {
         ModelCheckpoint { save_best_only, ..self }
     }
 
-    /// Saves after so many batches, in place of after each epoch.
+    /// Saves after every `batches` batches, instead of after each epoch.
     pub fn save_freq(self, batches: usize) -> ModelCheckpoint {
         ModelCheckpoint { save_freq: Some(batches), ..self }
     }
 
-    /// What the first model has to be better than, with [`ModelCheckpoint::save_best_only`].
+    /// Sets a value that the first saved model must be better than, for [`ModelCheckpoint::save_best_only`].
     pub fn initial_value_threshold(self, threshold: f64) -> ModelCheckpoint {
         ModelCheckpoint { best: Some(threshold), ..self }
     }
 
-    /// The best number so far.
+    /// Returns the best monitored number so far.
     pub fn best(&self) -> Option<f64> {
         self.best
     }
@@ -153,7 +156,7 @@ impl Callback for ModelCheckpoint {
     }
 }
 
-/// A path with numbers in place of names in braces. Fails where there is no such number.
+/// Replaces names in braces by numbers. Fails if there is no number with a name, or if a brace or a format is invalid.
 fn filled(pattern: &str, number: &dyn Fn(&str) -> Option<f64>) -> Result<String> {
     let wrong = |text: String| invalid(format!("the path {pattern:?}: {text}"));
     let (mut path, mut rest) = (String::new(), pattern);
@@ -167,18 +170,18 @@ fn filled(pattern: &str, number: &dyn Fn(&str) -> Option<f64>) -> Result<String>
             continue;
         }
         let inside = if brace == "{" { rest.split_once('}') } else { None };
-        let (field, after) = inside.ok_or_else(|| wrong(format!("there is no other brace to {brace:?}; one that is meant is doubled")))?;
+        let (field, after) = inside.ok_or_else(|| wrong(format!("{brace:?} has no matching brace; double it for a literal brace")))?;
         let (name, format) = field.split_once(':').unwrap_or((field, ""));
-        let value = number(name).ok_or_else(|| wrong(format!("there is no number {name:?} to put there")))?;
+        let value = number(name).ok_or_else(|| wrong(format!("there is no number {name:?}")))?;
         let integer = ["batch", "epoch"].contains(&name);
         path += &written(value, integer, format)
-            .ok_or_else(|| wrong(format!("{format:?} is no way to write {name}: it can be like 02d or .3f")))?;
+            .ok_or_else(|| wrong(format!("{format:?} is not a format for {name}: use one such as 02d or .3f")))?;
         rest = after;
     }
     Ok(path + rest)
 }
 
-/// A number in Python's format: `[0][width][.digits][d|f]`.
+/// Formats a number in Python's notation, `[0][width][.digits][d|f]`. Returns `None` if the format is invalid.
 fn written(value: f64, integer: bool, format: &str) -> Option<String> {
     let (format, kind) = match format.chars().last() {
         Some(kind @ ('d' | 'f')) => (&format[..format.len() - 1], kind),
@@ -218,10 +221,10 @@ mod tests {
         assert_eq!(filled("{epoch}-{loss}-{one}-{{x}}-{epoch:2}-{loss:f}").unwrap(), "7-0.12345-1.0-{x}- 7-0.123450");
         assert_eq!(filled("{below:07.2f}|{below:7.2f}").unwrap(), "-001.50|  -1.50");
         assert_eq!(filled("plain").unwrap(), "plain");
-        assert_eq!(filled("{acc}").unwrap_err(), "the path \"{acc}\": there is no number \"acc\" to put there");
-        assert_eq!(filled("{loss:x}").unwrap_err(), "the path \"{loss:x}\": \"x\" is no way to write loss: it can be like 02d or .3f");
-        assert!(filled("{epoch").unwrap_err().contains("no other brace"));
-        assert!(filled("epoch}").unwrap_err().contains("no other brace"));
+        assert_eq!(filled("{acc}").unwrap_err(), "the path \"{acc}\": there is no number \"acc\"");
+        assert_eq!(filled("{loss:x}").unwrap_err(), "the path \"{loss:x}\": \"x\" is not a format for loss: use one such as 02d or .3f");
+        assert!(filled("{epoch").unwrap_err().contains("no matching brace"));
+        assert!(filled("epoch}").unwrap_err().contains("no matching brace"));
         assert!(filled("{loss:.999999999999f}").is_err() && filled("{loss:d}").is_err());
     }
 }

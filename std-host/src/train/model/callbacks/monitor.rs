@@ -1,21 +1,21 @@
-//! What callbacks watch.
+//! The number that a callback monitors.
 
 use super::{Logs, invalid};
 use gradlet_core::Result;
 
-/// Which numbers are better.
+/// Direction in which a monitored number improves.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Mode {
-    /// Told by the name: losses and errors should be small; accuracies, AUC, precision and recall large.
+    /// Determined by the name. Smaller is better for losses and errors. Larger is better for accuracies, AUC, precision and recall.
     #[default]
     Auto,
-    /// Smaller ones.
+    /// Smaller numbers are better.
     Min,
-    /// Larger ones.
+    /// Larger numbers are better.
     Max,
 }
 
-/// A number in the logs, and when it counts as better.
+/// A number in the logs, and the criterion for its improvement.
 #[derive(Clone, Debug)]
 pub(super) struct Monitor {
     pub name: String,
@@ -28,19 +28,19 @@ impl Monitor {
         Monitor { name: name.into(), mode: Mode::Auto, min_delta }
     }
 
-    /// The number. Says on stderr if there is none.
+    /// Returns the number. Prints a message to stderr if it is missing.
     pub fn value(&self, callback: &str, logs: &Logs) -> Option<f64> {
         let value = logs.get(&self.name);
         if value.is_none() {
             let names: Vec<&str> = logs.iter().map(|(name, _)| name).collect();
-            eprintln!("{callback}: there is no {:?} to watch; there are {}", self.name, names.join(", "));
+            eprintln!("{callback}: the logs have no {:?} to monitor, only {}", self.name, names.join(", "));
         }
         value
     }
 
-    /// Whether `value` is better than `reference` by more than `min_delta`; anything is better than nothing.
+    /// True if `value` is better than `reference` by more than `min_delta`, or if there is no `reference`.
     ///
-    /// As Keras, compares in f32. Fails where the mode is not told by the name.
+    /// Compares in f32, as Keras does. Fails if the mode is `Auto` and the name does not determine the direction.
     pub fn is_better(&self, value: f64, reference: Option<f64>) -> Result<bool> {
         let larger = self.larger()?;
         let Some(reference) = reference else { return Ok(true) };
@@ -48,7 +48,7 @@ impl Monitor {
         Ok(if larger { (value - delta) as f32 > reference as f32 } else { ((value + delta) as f32) < reference as f32 })
     }
 
-    /// Whether larger numbers are better.
+    /// True if larger numbers are better.
     fn larger(&self) -> Result<bool> {
         let name = self.name.strip_prefix("val_").unwrap_or(&self.name).to_lowercase();
         let says = |parts: &[&str]| parts.iter().any(|part| name.contains(part));
@@ -57,7 +57,7 @@ impl Monitor {
             Mode::Max => Ok(true),
             Mode::Auto if says(&["loss", "error", "mse", "mae", "entropy"]) => Ok(false),
             Mode::Auto if says(&["acc", "auc", "precision", "recall"]) => Ok(true),
-            Mode::Auto => Err(invalid(format!("whether {:?} should be small or large is not told by its name: give a mode", self.name))),
+            Mode::Auto => Err(invalid(format!("the name {:?} does not determine the direction of improvement: set a mode", self.name))),
         }
     }
 }

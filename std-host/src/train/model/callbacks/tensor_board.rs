@@ -1,4 +1,4 @@
-//! Event files of a training, for TensorBoard.
+//! Event files of training, for TensorBoard.
 
 use super::learning_rate::rate;
 use super::{Callback, Logs, Model};
@@ -9,24 +9,25 @@ use std::ops::ControlFlow;
 use std::path::PathBuf;
 use std::time::Instant;
 
-/// How often the numbers of steps are written: Keras's `update_freq`.
+/// Frequency of the scalars of steps: Keras's `update_freq`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum UpdateFreq {
-    /// Never: those of epochs only.
+    /// Never. Only epochs are recorded.
     #[default]
     Epoch,
-    /// After every step.
+    /// After each step.
     Batch,
-    /// After every so many steps.
+    /// After every given number of steps.
     Batches(usize),
 }
 
-/// Keras's `TensorBoard`: writes how training goes, for `tensorboard --logdir LOG_DIR`.
+/// Keras's `TensorBoard`: records training for `tensorboard --logdir LOG_DIR`.
 ///
-/// The run `train` has `epoch_loss`, `epoch_learning_rate` and the metrics, such as `epoch_accuracy`, at each epoch, counted from 0; the
-/// run `validation` has them as validation gave them, and again as `evaluation_loss_vs_iterations` at the optimizer's step.
+/// The run `train` has the scalars `epoch_loss`, `epoch_learning_rate` and the metrics, such as `epoch_accuracy`. Their steps are
+/// the epochs, counted from 0. The run `validation` has the same for validation, except for the learning rate. It also has each of
+/// them as `evaluation_loss_vs_iterations` and so on, with the optimizer's step.
 ///
-/// Other than Keras, the points of epochs are there whatever [`update_freq`](TensorBoard::update_freq) is.
+/// Unlike Keras, this callback always writes the scalars of epochs, for every [`update_freq`](TensorBoard::update_freq).
 ///
 /// ```
 /// use gradlet::train::callbacks::{TensorBoard, UpdateFreq};
@@ -42,17 +43,17 @@ pub struct TensorBoard {
     state: Option<State>,
 }
 
-/// A training that is under way.
+/// State during training.
 struct State {
     train: SummaryWriter,
     validation: Option<SummaryWriter>,
-    /// The steps so far.
+    /// Number of steps so far.
     step: usize,
     epoch: Count,
     batch: Count,
 }
 
-/// What was done since some time.
+/// Counts of steps and samples since a start time.
 #[derive(Clone, Copy)]
 struct Count {
     begun: Instant,
@@ -70,7 +71,7 @@ impl Count {
         self.samples += samples;
     }
 
-    /// Steps and samples a second.
+    /// Writes the steps and samples per second.
     fn write(&self, writer: &SummaryWriter, when: &str, step: usize) -> Result<()> {
         let seconds = self.begun.elapsed().as_secs_f64();
         writer.scalar(&format!("{when}_steps_per_second"), self.steps as f64 / seconds, step as i64)?;
@@ -79,7 +80,7 @@ impl Count {
 }
 
 impl TensorBoard {
-    /// Writes to `log_dir/train` and `log_dir/validation`: the numbers of epochs, and the graph.
+    /// Creates a callback that writes the scalars of epochs and the graph, to `log_dir/train` and `log_dir/validation`.
     pub fn new(log_dir: impl Into<PathBuf>) -> TensorBoard {
         TensorBoard {
             log_dir: log_dir.into(),
@@ -92,34 +93,34 @@ impl TensorBoard {
         }
     }
 
-    /// Writes histograms of the weights after each epoch whose number is a multiple of this; 0 for none.
+    /// Writes histograms of the weights after each epoch whose number is a multiple of `epochs`. For 0, writes none.
     pub fn histogram_freq(self, epochs: usize) -> TensorBoard {
         TensorBoard { histogram_freq: epochs, ..self }
     }
 
-    /// Whether to write the graph of a training step. There is none where steps are computed op by op.
+    /// Writes the graph of a training step, if `write_graph` is true. There is no graph if steps run eagerly.
     pub fn write_graph(self, write_graph: bool) -> TensorBoard {
         TensorBoard { write_graph, ..self }
     }
 
-    /// Whether to write weights as images too, where there are histograms.
+    /// Also writes the weights as images whenever histograms are written, if `write_images` is true.
     pub fn write_images(self, write_images: bool) -> TensorBoard {
         TensorBoard { write_images, ..self }
     }
 
-    /// Whether to write `epoch_steps_per_second` and `batch_steps_per_second`, and beside them, which Keras has not,
-    /// `epoch_images_per_second` and `batch_images_per_second`: the samples, whatever they are.
+    /// Writes `epoch_steps_per_second` and `batch_steps_per_second`, if `write` is true. Also writes `epoch_images_per_second` and
+    /// `batch_images_per_second`, which Keras does not have. They count samples of any kind.
     pub fn write_steps_per_second(self, write: bool) -> TensorBoard {
         TensorBoard { write_steps_per_second: write, ..self }
     }
 
-    /// How often to write `batch_loss` and the metrics of steps. They are means over the epoch so far, as in the logs.
+    /// Sets the frequency of `batch_loss` and the metrics of steps. They are means over the epoch so far, as in the logs.
     pub fn update_freq(self, update_freq: UpdateFreq) -> TensorBoard {
         TensorBoard { update_freq, ..self }
     }
 
     fn state(&mut self) -> Result<&mut State> {
-        self.state.as_mut().ok_or_else(|| Error::message("TensorBoard is used in a training that did not begin"))
+        self.state.as_mut().ok_or_else(|| Error::message("the TensorBoard callback was called before on_train_begin"))
     }
 
     fn is_due(&self, step: usize) -> bool {
@@ -130,7 +131,7 @@ impl TensorBoard {
         }
     }
 
-    /// The logs of validation, which the run `validation` has.
+    /// Writes the logs of validation to the run `validation`.
     fn write_validation(&mut self, model: &Model, epoch: usize, logs: &Logs) -> Result<()> {
         let values: Vec<_> = logs.iter().filter_map(|(name, value)| Some((name.strip_prefix("val_")?, value))).collect();
         if values.is_empty() {
@@ -213,14 +214,14 @@ impl Callback for TensorBoard {
     }
 }
 
-/// How many steps the optimizer has done.
+/// Returns the number of steps that the optimizer has done.
 fn iterations(model: &Model) -> Result<i64> {
     let variables = model.optimizer()?.variables();
     let counts = |variable: &&Variable| variable.name() == "iteration";
     variables.iter().find(counts).map_or(Ok(0), |variable| model.scope().read(variable)?.item())
 }
 
-/// A histogram of each of the model's weights, and an image of those that can be seen as one.
+/// Writes a histogram of each of the model's weights. If `images` is true, also writes the weights that have an image.
 fn write_weights(writer: &SummaryWriter, model: &Model, epoch: i64, images: bool) -> Result<()> {
     let layer = model.layer();
     for (path, variable) in layer.named_variables() {
@@ -233,8 +234,8 @@ fn write_weights(writer: &SummaryWriter, model: &Model, epoch: i64, images: bool
     Ok(())
 }
 
-/// A weight as Keras shows it: a bias as a row, a kernel as an image that is no higher than wide, a kernel of three axes as an image for
-/// each position on the last one.
+/// Converts a weight to images as Keras does. A bias becomes a row. A kernel becomes an image that is at least as wide as high. A
+/// kernel with three axes becomes one image per position on the last axis.
 fn image(weight: &Tensor) -> Result<Option<Tensor>> {
     let dims: Vec<u32> = weight.dims().iter().copied().filter(|&size| size != 1).collect();
     let weight = weight.reshape(&dims)?;

@@ -1,24 +1,24 @@
-//! The end of a training that has failed.
+//! The end of training when the loss is not finite.
 
 use super::{Callback, Logs, Model};
 use gradlet_core::{Error, Result};
 use std::ops::ControlFlow;
 
-/// Keras's `TerminateOnNaN`: stops when the loss is NaN or infinite.
+/// Keras's `TerminateOnNaN`: stops training when the loss is NaN or infinite.
 ///
-/// What made it so is told by `Fit::check_numerics`.
+/// To find the op that produced the first such number, use [`Fit::check_numerics`](crate::train::Fit::check_numerics).
 #[derive(Clone, Copy, Debug, Default)]
 pub struct TerminateOnNaN {
     raise_error: bool,
 }
 
 impl TerminateOnNaN {
-    /// Stops without an error.
+    /// Creates a callback that stops without an error.
     pub fn new() -> TerminateOnNaN {
         TerminateOnNaN::default()
     }
 
-    /// Whether that is an error.
+    /// Makes a loss that is not finite an error, if `raise_error` is true.
     pub fn raise_error(self, raise_error: bool) -> TerminateOnNaN {
         TerminateOnNaN { raise_error }
     }
