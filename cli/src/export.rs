@@ -4,10 +4,10 @@ use crate::{Model, print};
 use anyhow::{Context, Result};
 use clap::Args;
 use gradlet::Eager;
-use gradlet::artifact::{export, firmware};
 use gradlet::artifact::describe::Description;
-use gradlet::io::write_whole;
+use gradlet::artifact::{export, firmware};
 use gradlet::io::weights;
+use gradlet::io::write_whole;
 use std::path::PathBuf;
 use std::sync::Arc;
 

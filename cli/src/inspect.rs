@@ -3,8 +3,8 @@
 use crate::print;
 use anyhow::{Result, bail};
 use clap::Args;
-use gradlet::artifact::inspect;
 use gradlet::artifact::describe::{Description, SignatureInfo};
+use gradlet::artifact::inspect;
 use gradlet::io::{FileError, write_whole};
 use std::path::PathBuf;
 

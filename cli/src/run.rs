@@ -4,13 +4,13 @@ use crate::print;
 use anyhow::{Context, Result, bail};
 use clap::Args;
 use gradlet::artifact::describe::Description;
-use gradlet::runtime::format::Values;
 use gradlet::artifact::{LoadedSignature, load_signatures};
-use gradlet::io::npy::{self, Npy};
-use gradlet::{DType, Tensor, TensorType};
 use gradlet::datasets::Digits;
 use gradlet::io::FileError;
+use gradlet::io::npy::{self, Npy};
+use gradlet::runtime::format::Values;
 use gradlet::tensor::TensorView;
+use gradlet::{DType, Tensor, TensorType};
 use std::path::{Path, PathBuf};
 
 /// Number of elements that are printed at each end of a dimension of an output.

@@ -3,11 +3,11 @@
 use crate::{Data, Model, print};
 use anyhow::{Result, ensure};
 use clap::{Args, ValueEnum};
-use gradlet::train::{Evaluate, Fit, Verbose};
-use gradlet::optimizers::{Adam, Sgd};
-use gradlet::{Eager, Scope, train};
-use gradlet::io::writable;
 use gradlet::io::weights;
+use gradlet::io::writable;
+use gradlet::optimizers::{Adam, Sgd};
+use gradlet::train::{Evaluate, Fit, Verbose};
+use gradlet::{Eager, Scope, train};
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Instant;

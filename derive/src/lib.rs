@@ -1,29 +1,29 @@
-//! `#[derive(Module)]` and `#[autograph]` for gradlet. Use them from `gradlet` or `gradlet_core`, where they are documented.
+//! Macros `#[derive(Module)]` and `#[autograph]` of gradlet. Use them through `gradlet` or `gradlet_core`, which document them.
 
 use proc_macro::TokenStream;
 
 mod autograph;
 mod module;
 
-/// `gradlet_core::layers::Module`, for who depends on `gradlet-core`.
+/// Derive macro `gradlet_core::layers::Module`, for crates that depend on `gradlet-core`.
 #[proc_macro_derive(Module, attributes(module))]
 pub fn module_in_core(input: TokenStream) -> TokenStream {
     expand(input, "::gradlet_core")
 }
 
-/// `gradlet::layers::Module`, for who depends on `gradlet`.
+/// Derive macro `gradlet::layers::Module`, for crates that depend on `gradlet`.
 #[proc_macro_derive(HostModule, attributes(module))]
 pub fn module_in_host(input: TokenStream) -> TokenStream {
     expand(input, "::gradlet")
 }
 
-/// `gradlet_core::autograph::autograph`, for who depends on `gradlet-core`.
+/// Attribute macro `gradlet_core::autograph::autograph`, for crates that depend on `gradlet-core`.
 #[proc_macro_attribute]
 pub fn autograph_in_core(arguments: TokenStream, function: TokenStream) -> TokenStream {
     rewrite(arguments, function, "::gradlet_core")
 }
 
-/// `gradlet::autograph::autograph`, for who depends on `gradlet`.
+/// Attribute macro `gradlet::autograph::autograph`, for crates that depend on `gradlet`.
 #[proc_macro_attribute]
 pub fn autograph_in_host(arguments: TokenStream, function: TokenStream) -> TokenStream {
     rewrite(arguments, function, "::gradlet")

@@ -1,10 +1,10 @@
-//! `Module`: visits every field, under its name.
+//! Derive macro `Module`, which visits every field under its name.
 
 use proc_macro2::TokenStream;
 use quote::{format_ident, quote};
 use syn::{Attribute, Data, DeriveInput, Error, Field, Fields, Ident, LitStr, Member, Path, Result, parse_quote};
 
-/// The implementation for `input`, in terms of the crate at `root`.
+/// Returns the implementation for `input`, which refers to the crate at `root`.
 pub fn derive(input: &DeriveInput, root: &str) -> Result<TokenStream> {
     let root = root_path(&input.attrs)?.map_or_else(|| syn::parse_str(root), Ok)?;
     let arms: Vec<TokenStream> = match &input.data {
@@ -12,7 +12,7 @@ pub fn derive(input: &DeriveInput, root: &str) -> Result<TokenStream> {
         Data::Enum(data) if data.variants.is_empty() => vec![quote!(_ => {})],
         Data::Enum(data) => data.variants.iter().map(|variant| arm_of(&variant.ident, &variant.fields)).collect::<Result<_>>()?,
         Data::Union(data) => {
-            return Err(Error::new(data.union_token.span, "a union cannot be a Module: nobody knows which of its fields lives"));
+            return Err(Error::new(data.union_token.span, "a union cannot be a Module: it does not record which of its fields is valid"));
         }
     };
     let mut generics = input.generics.clone();
@@ -34,13 +34,13 @@ pub fn derive(input: &DeriveInput, root: &str) -> Result<TokenStream> {
     })
 }
 
-/// `#[module(crate = path)]` on the type: where gradlet is found, if under another name.
+/// Parses `#[module(crate = path)]` on the type, which is the path of gradlet if the crate is renamed.
 fn root_path(attributes: &[Attribute]) -> Result<Option<Path>> {
     let mut root = None;
     for attribute in attributes.iter().filter(|attribute| attribute.path().is_ident("module")) {
         attribute.parse_nested_meta(|meta| {
             if !meta.path.is_ident("crate") {
-                return Err(meta.error("on a type, only `crate = path` is known; `skip`, `name` and `tracked` stand on its fields"));
+                return Err(meta.error("a type allows only `crate = path`; `skip`, `name` and `tracked` belong on its fields"));
             }
             root = Some(meta.value()?.parse()?);
             Ok(())
@@ -53,9 +53,9 @@ fn arm_of(variant: &Ident, fields: &Fields) -> Result<TokenStream> {
     arm(quote!(Self::#variant), fields)
 }
 
-/// The arm of a `match` that visits these fields.
+/// Returns the arm of a `match` that visits these fields.
 fn arm(variant: TokenStream, fields: &Fields) -> Result<TokenStream> {
-    // A lone unnamed field is what the type wraps: it needs no name.
+    // A single unnamed field is the value that the type wraps, so it has no name of its own.
     let wraps = matches!(fields, Fields::Unnamed(fields) if fields.unnamed.len() == 1);
     let mut patterns = Vec::new();
     let mut visits = Vec::new();
@@ -83,7 +83,7 @@ fn name(member: &Member) -> String {
     }
 }
 
-/// What `#[module(…)]` on a field says.
+/// Options from `#[module(…)]` on a field.
 #[derive(Default)]
 struct Options {
     skip: bool,
@@ -103,7 +103,7 @@ impl Options {
                 } else if meta.path.is_ident("tracked") {
                     options.tracked = Some(meta.value()?.parse::<LitStr>()?.value());
                 } else {
-                    return Err(meta.error("on a field, `skip`, `name = \"…\"` and `tracked = \"…\"` are known"));
+                    return Err(meta.error("a field allows only `skip`, `name = \"…\"` and `tracked = \"…\"`"));
                 }
                 Ok(())
             })?;
@@ -122,11 +122,11 @@ mod tests {
 
     #[test]
     fn what_it_does_not_know_is_an_error() {
-        assert_eq!(error("union U { a: u32, b: f32 }"), "a union cannot be a Module: nobody knows which of its fields lives");
-        assert_eq!(error("struct S { #[module(skipp)] a: u32 }"), "on a field, `skip`, `name = \"…\"` and `tracked = \"…\"` are known");
+        assert_eq!(error("union U { a: u32, b: f32 }"), "a union cannot be a Module: it does not record which of its fields is valid");
+        assert_eq!(error("struct S { #[module(skipp)] a: u32 }"), "a field allows only `skip`, `name = \"…\"` and `tracked = \"…\"`");
         assert_eq!(error("struct S { #[module(name = 3)] a: u32 }"), "expected string literal");
         let text = error("#[module(skip)] struct S { a: u32 }");
-        assert_eq!(text, "on a type, only `crate = path` is known; `skip`, `name` and `tracked` stand on its fields");
+        assert_eq!(text, "a type allows only `crate = path`; `skip`, `name` and `tracked` belong on its fields");
     }
 
     #[test]

@@ -5,8 +5,8 @@
 //! ns for an iteration and for a branch.
 
 use gradlet::control::{WhileOptions, cond, while_loop};
-use gradlet::{Eager, Function, Result, Scope, Tensor};
 use gradlet::tensor::Bool;
+use gradlet::{Eager, Function, Result, Scope, Tensor};
 use std::hint::black_box;
 use std::time::Instant;
 

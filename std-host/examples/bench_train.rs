@@ -7,11 +7,11 @@
 // A counting global allocator needs unsafe code.
 #![allow(unsafe_code)]
 
+use gradlet::datasets::Digits;
 use gradlet::layers::{Activation, Conv2D, Dense, Flatten, Layer, MaxPool2D, Module, Padding, Sequential};
 use gradlet::losses::{Loss, SparseCategoricalCrossentropy};
 use gradlet::optimizers::{Adam, Optimizer};
 use gradlet::{Differentiate, Eager, Function, Result, Scope, Shape, Tensor, applications};
-use gradlet::datasets::Digits;
 use std::alloc::{GlobalAlloc, Layout, System};
 use std::error::Error;
 use std::hint::black_box;

@@ -7,15 +7,15 @@
 
 use gradlet::data::{AUTOTUNE, Dataset, Shuffle};
 use gradlet::datasets::ImageFolder;
-use gradlet::io::example::{Example, FeatureType, Features, FixedLenFeature, parse_single_example};
 use gradlet::image::{self, ResizeMethod};
+use gradlet::io::example::{Example, FeatureType, Features, FixedLenFeature, parse_single_example};
+use gradlet::io::tfrecord::{Compression, RecordFiles, RecordWriter};
 use gradlet::layers::{Activation, Conv2D, Dense, Flatten, MaxPool2D, Sequential};
 use gradlet::losses::SparseCategoricalCrossentropy;
 use gradlet::metrics::SparseCategoricalAccuracy;
-use gradlet::train::{Compile, Evaluate, Fit, Model, Verbose};
 use gradlet::optimizers::Adam;
 use gradlet::random::Stream;
-use gradlet::io::tfrecord::{Compression, RecordFiles, RecordWriter};
+use gradlet::train::{Compile, Evaluate, Fit, Model, Verbose};
 use gradlet::{Eager, Result, Tensor, io};
 use std::error::Error;
 use std::io::Write;

@@ -8,10 +8,10 @@
 pub mod mnist;
 
 use clap::Parser;
-use gradlet::checkpoint::{Checkpoint, CheckpointManager};
-use gradlet::optimizers::Adam;
 use gradlet::Eager;
+use gradlet::checkpoint::{Checkpoint, CheckpointManager};
 use gradlet::datasets::Digits;
+use gradlet::optimizers::Adam;
 use mnist::mlp::{Mlp, get_batch};
 use mnist::{Arguments, Mode, SAVES_AFTER, Saved, step, test};
 use std::error::Error;

@@ -2,13 +2,13 @@
 //!
 //! `cargo run --release -p gradlet --example cnn -- [EPOCHS] [SEED]`
 
+use gradlet::datasets::{Digits, digits};
 use gradlet::layers::{Activation, Conv2D, Dense, Flatten, Layer, MaxPool2D, Module, Padding};
 use gradlet::losses::SparseCategoricalCrossentropy;
 use gradlet::metrics::SparseCategoricalAccuracy;
-use gradlet::train::{Compile, Evaluate, Fit, Model, Verbose};
 use gradlet::optimizers::Adam;
+use gradlet::train::{Compile, Evaluate, Fit, Model, Verbose};
 use gradlet::{Eager, Result, Scope, Tensor};
-use gradlet::datasets::{Digits, digits};
 use std::error::Error;
 use std::io::Write;
 use std::path::Path;

@@ -8,11 +8,11 @@
 mod cnn;
 
 use cnn::Cnn;
+use gradlet::datasets::Digits;
 use gradlet::layers::{Layer, Module};
 use gradlet::losses::{Loss, SparseCategoricalCrossentropy};
 use gradlet::optimizers::{Adam, Optimizer};
 use gradlet::{Differentiate, Eager, Function, Print, Result, Scope, Tensor};
-use gradlet::datasets::Digits;
 use std::error::Error;
 use std::fmt::Arguments;
 use std::path::Path;

@@ -5,8 +5,8 @@
 use gradlet::layers::{Layer, Module};
 use gradlet::losses::Loss;
 use gradlet::metrics::Metric;
-use gradlet::train::{Compile, Fit, Model, Verbose};
 use gradlet::optimizers::Sgd;
+use gradlet::train::{Compile, Fit, Model, Verbose};
 use gradlet::{DType, Eager, Error, Result, Scope, Shape, Tensor, Variable};
 use std::io::Write;
 use std::sync::Arc;

@@ -3,8 +3,8 @@
 //!
 //! `cargo run --release -p gradlet --example functions`
 
-use gradlet::layers::Module;
 use gradlet::function::{Part, Structure};
+use gradlet::layers::Module;
 use gradlet::{DType, Eager, Function, Print, Result, Scope, Tensor, TensorArray, TensorSpec, Variable};
 use std::fmt::Arguments;
 use std::sync::Arc;

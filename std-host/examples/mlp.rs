@@ -2,12 +2,12 @@
 //!
 //! `cargo run --release -p gradlet --example mlp`
 
+use gradlet::datasets::{Digits, digits};
 use gradlet::layers::{Activation, Dense, Flatten, Layer, Module};
 use gradlet::losses::{Loss, SparseCategoricalCrossentropy};
 use gradlet::metrics::{Metric, SparseCategoricalAccuracy};
 use gradlet::optimizers::{Adam, Optimizer};
 use gradlet::{Differentiate, Eager, Result, Scope, Tensor};
-use gradlet::datasets::{Digits, digits};
 use std::error::Error;
 use std::io::Write;
 use std::path::Path;

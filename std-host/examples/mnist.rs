@@ -10,11 +10,11 @@ pub mod mlp;
 
 use clap::{Parser, ValueEnum};
 use gradlet::checkpoint::{Checkpoint, latest_checkpoint};
+use gradlet::datasets::Digits;
 use gradlet::layers::{Layer, Module};
 use gradlet::losses::{Loss, SparseCategoricalCrossentropy};
 use gradlet::optimizers::{Adam, Optimizer};
 use gradlet::{Differentiate, Eager, Scope, Tensor};
-use gradlet::datasets::Digits;
 use mlp::{Mlp, PICTURE, get_batch};
 use std::error::Error;
 use std::io::Write;

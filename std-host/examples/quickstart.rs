@@ -2,13 +2,13 @@
 //!
 //! Run it in the project's root folder: `cargo run --release --example quickstart`.
 
+use gradlet::datasets::digits;
+use gradlet::io::write_whole;
 use gradlet::layers::{Activation, Dense, Layer, Module, Sequential};
 use gradlet::losses::{Loss, SparseCategoricalCrossentropy};
 use gradlet::metrics::{Metric, SparseCategoricalAccuracy};
 use gradlet::optimizers::{Adam, Optimizer};
 use gradlet::{Artifact, Differentiate, Eager, Function, Scope, Tensor};
-use gradlet::datasets::digits;
-use gradlet::io::write_whole;
 use std::{path::Path, sync::Arc};
 
 fn main() -> Result<(), Box<dyn std::error::Error>> {

@@ -9,11 +9,11 @@ mod mlp;
 
 use gradlet::compat::v1::train::{AdamOptimizer, Minimize};
 use gradlet::compat::v1::{Graph, Session};
+use gradlet::datasets::{Digits, digits};
 use gradlet::layers::Layer;
 use gradlet::losses::{Loss, SparseCategoricalCrossentropy};
 use gradlet::metrics::{Metric, SparseCategoricalAccuracy};
 use gradlet::{DType, Eager, Scope};
-use gradlet::datasets::{Digits, digits};
 use mlp::{Mlp, PICTURE, get_batch};
 use std::error::Error;
 use std::io::Write;

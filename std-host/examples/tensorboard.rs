@@ -8,11 +8,11 @@
 #[path = "mlp.rs"]
 pub mod mlp;
 
+use gradlet::datasets::digits;
 use gradlet::layers::{Layer, Module};
 use gradlet::losses::{Loss, SparseCategoricalCrossentropy};
 use gradlet::optimizers::{Adam, Optimizer};
 use gradlet::{Differentiate, Eager, Summarize, summary};
-use gradlet::datasets::digits;
 use mlp::{Mlp, get_batch};
 use std::error::Error;
 use std::path::Path;

@@ -4,9 +4,9 @@
 //! of showing them.
 
 use gradlet::data::{AUTOTUNE, Dataset, Shuffle};
+use gradlet::datasets::{self, Digits};
 use gradlet::image::{self, ResizeMethod};
 use gradlet::{DType, Result, Tensor, io};
-use gradlet::datasets::{self, Digits};
 use std::error::Error;
 use std::io::Write;
 use std::path::Path;

@@ -7,11 +7,11 @@
 #[path = "mlp.rs"]
 mod mlp;
 
+use gradlet::datasets::Digits;
 use gradlet::layers::{Layer, Module};
 use gradlet::losses::{Loss, SparseCategoricalCrossentropy};
 use gradlet::optimizers::{Adam, Optimizer};
 use gradlet::{Differentiate, Eager, Function, Result, Scope, Tensor, profiler, summary};
-use gradlet::datasets::Digits;
 use mlp::Mlp;
 use std::error::Error;
 use std::path::{Path, PathBuf};

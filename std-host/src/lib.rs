@@ -30,8 +30,9 @@
 //! use gradlet::prelude::*;
 //! use gradlet::layers::Dense;
 //! let scope = Eager::new(&gradlet::cpu());
-//! let layer = Dense::new(2);
-//! let y = layer.call(&scope, &Tensor::full(&scope.device(), 1.0f32, &[1, 3])?)?;
+//! let (layer, x) = (Dense::new(2), Tensor::full(&scope.device(), 1.0f32, &[1, 3])?);
+//! layer.build(&scope, x.shape())?;
+//! let y = layer.call(&scope, &x)?;
 //! assert_eq!(y.dims(), [1, 2]);
 //! # Ok::<(), gradlet::Error>(())
 //! ```
@@ -153,13 +154,11 @@ pub use data::{datasets, image};
 pub use device::{cpu, portable_cpu};
 #[doc(no_inline)]
 pub use gradlet_core::{
-    Artifact, DType, Device, Differentiate, Eager, Error, Function, Kernel, Print, Program, Result, Scope, Session, Shape, Summarize, Tensor,
-    TensorArray, TensorSpec, TensorType, Variable,
+    Artifact, DType, Device, Differentiate, Eager, Error, Function, Kernel, Print, Program, Result, Scope, Session, Shape, Summarize,
+    Tensor, TensorArray, TensorSpec, TensorType, Variable,
 };
 #[doc(inline)]
-pub use gradlet_core::{
-    autodiff, compat, control, custom_op, error, function, losses, metrics, ops, optimizers, random, runtime, scope,
-};
+pub use gradlet_core::{autodiff, compat, control, custom_op, error, function, losses, metrics, ops, optimizers, random, runtime, scope};
 pub use tensorboard::{monitor, profiler, summary};
 #[doc(no_inline)]
 pub use train::Model;

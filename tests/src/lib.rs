@@ -9,6 +9,8 @@
 //!
 //! [`fuzz`] has the properties that must hold for damaged bytes, for the targets in `fuzz/` and for the tests.
 
+#[cfg(doctest)]
+mod book;
 pub mod flash;
 pub mod flat;
 pub mod frozen;

@@ -2,14 +2,14 @@
 
 use crate::models;
 use anyhow::{Context, Result, anyhow, ensure};
+use gradlet::applications::ModelSpec;
 use gradlet::artifact::export::{self, Options};
-use gradlet::train::{Fit, Logs};
+use gradlet::datasets::{Digits, digits};
 use gradlet::monitor::{Monitor, Report};
 use gradlet::optimizers::Adam;
 use gradlet::runtime::telemetry::Frame;
+use gradlet::train::{Fit, Logs};
 use gradlet::{Eager, Program, Scope, Session, ops, portable_cpu, summary, train};
-use gradlet::applications::ModelSpec;
-use gradlet::datasets::{Digits, digits};
 use gradlet_tools::elf::Elf;
 use gradlet_tools::firmware;
 use serde_json::{Map, Value, json};

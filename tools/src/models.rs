@@ -1,14 +1,14 @@
 //! Folders for the builds of firmwares: an exported model, its kernel list and its data.
 
 use anyhow::{Context, Result};
-use gradlet::control::{WhileOptions, cond, while_loop};
+use gradlet::applications::ModelSpec;
 use gradlet::artifact::export::{self, Options};
+use gradlet::artifact::firmware;
+use gradlet::control::{WhileOptions, cond, while_loop};
 use gradlet::layers::{self, Layer, Module, Sequential};
 use gradlet::optimizers::{Adam, Sgd};
-use gradlet::{Artifact, Eager, Function, Scope, Tensor, portable_cpu, train};
-use gradlet::applications::ModelSpec;
-use gradlet::artifact::firmware;
 use gradlet::tensor::Bool;
+use gradlet::{Artifact, Eager, Function, Scope, Tensor, portable_cpu, train};
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;

@@ -36,7 +36,9 @@ fn names() -> Result<BTreeSet<String>> {
     let all = fs::read_to_string(folder.join("all.html")).context("no documentation: `cargo doc --no-deps --workspace` makes it")?;
     let mut names = BTreeSet::new();
     for href in attributes(&all, "href") {
-        let Some((module, file)) = href.rsplit_once('/').or(Some(("", href))).filter(|(module, _)| !module.starts_with("..")) else { continue };
+        let Some((module, file)) = href.rsplit_once('/').or(Some(("", href))).filter(|(module, _)| !module.starts_with("..")) else {
+            continue;
+        };
         let Some(item) = file.strip_suffix(".html").and_then(|file| file.split_once('.')).map(|(_, item)| item) else { continue };
         let module = module.split('/').filter(|part| !part.is_empty()).map(|part| format!("{part}::")).collect::<String>();
         let path = format!("gradlet::{module}{item}");

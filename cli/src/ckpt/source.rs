@@ -3,13 +3,13 @@
 use super::names;
 use anyhow::{Result, bail};
 use bytes::Bytes;
-use gradlet::checkpoint::bundle::{BundleReader, index_path};
-use gradlet::checkpoint::latest_checkpoint;
-use gradlet::runtime::checkpoint::{Entry, FlatCheckpoint};
-use gradlet::io::proto::{DataType, TrackableObjectGraph};
 use gradlet::DType;
 use gradlet::artifact::Loaded;
+use gradlet::checkpoint::bundle::{BundleReader, index_path};
+use gradlet::checkpoint::latest_checkpoint;
 use gradlet::io::FileError;
+use gradlet::io::proto::{DataType, TrackableObjectGraph};
+use gradlet::runtime::checkpoint::{Entry, FlatCheckpoint};
 use gradlet::tensor::Strings;
 use prost::Message;
 use safetensors::tensor::{Dtype, SafeTensors};

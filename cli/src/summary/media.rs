@@ -2,8 +2,8 @@
 
 use super::values::media;
 use anyhow::Result;
-use gradlet::summary::Series;
 use gradlet::io::{FileError, write_whole};
+use gradlet::summary::Series;
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 

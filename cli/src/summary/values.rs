@@ -2,8 +2,8 @@
 
 use bytes::Bytes;
 use gradlet::summary::{Point, PointValue};
-use gradlet::{DType, Tensor};
 use gradlet::tensor::{Strings, Values};
+use gradlet::{DType, Tensor};
 use serde_json::{Value, json};
 
 /// Maximum length of a text that is shown completely, in characters.

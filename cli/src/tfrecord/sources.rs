@@ -3,11 +3,11 @@
 use super::input::size;
 use anyhow::{Result, bail};
 use bytes::Bytes;
-use gradlet::io::example::{Example, Feature};
-use gradlet::io::tfrecord::Compression;
 use gradlet::Dataset;
 use gradlet::io::FileError;
+use gradlet::io::example::{Example, Feature};
 use gradlet::io::idx as idx_file;
+use gradlet::io::tfrecord::Compression;
 use std::fs;
 use std::path::{Path, PathBuf};
 

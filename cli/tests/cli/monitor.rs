@@ -2,9 +2,9 @@
 
 use assert_cmd::Command;
 use gradlet::monitor::{Monitor, Report};
-use gradlet::summary::{self, Run};
 use gradlet::runtime::telemetry::Profiler;
 use gradlet::runtime::{Profile, Telemetry};
+use gradlet::summary::{self, Run};
 use std::io::Write;
 use std::path::Path;
 

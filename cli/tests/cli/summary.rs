@@ -1,8 +1,8 @@
 //! Tests of `gradlet summary`: descriptions of runs, and exports.
 
 use assert_cmd::Command;
-use gradlet::summary::create_file_writer;
 use gradlet::Tensor;
+use gradlet::summary::create_file_writer;
 use gradlet::tensor::Strings;
 use serde_json::Value;
 use std::fs;

@@ -1,9 +1,10 @@
-//! The gradients of traced branches and loops.
+//! Gradients of traced branches and loops.
 //!
-//! The gradient of a branch is a branch: the same one is chosen, and computed again under a tape. That of a loop is a loop that goes
-//! back: the loop forward keeps the state that each iteration began with, and the loop backward computes each iteration again, under
-//! a tape. So what is kept is the state, and not every value between; of it, what the gradient does not read is never written, for
-//! the optimiser drops it.
+//! The gradient of a branch is a branch with the same condition. It computes the chosen branch again under a tape.
+//!
+//! The gradient of a loop is a loop in reverse order. The forward loop keeps the state at the beginning of each iteration. The
+//! backward loop computes each iteration again under a tape. Only the state is therefore kept, not every intermediate value. The
+//! graph optimizer removes the parts of the state that the gradient does not read.
 
 use crate::autodiff::Differentiate;
 use crate::base::error::{Error, Result};
@@ -15,20 +16,20 @@ use crate::trace::control::{Body, WhileOptions, branch, while_loop};
 use crate::trace::replay::replay;
 use alloc::vec::Vec;
 
-/// A branch or loop that a tape has seen.
+/// Branch or loop that a tape recorded.
 #[derive(Clone)]
 pub(crate) struct Rewind {
-    /// As it was, without effects: these have happened when it is computed again.
+    /// Copy of the branch or loop without effects, because the effects have already happened when the gradient computes it again.
     control: Control,
 }
 
-/// Whether a tape that is to take gradients through `control` must see the state of each of its iterations.
+/// True if `control` is a loop. A tape that takes gradients through a loop needs the state of each iteration.
 pub(crate) fn is_loop(control: &Control) -> bool {
     control.op.def.code == ops::code::while_loop
 }
 
-/// A loop that also counts its iterations, and keeps the state that each began with; with all its inputs. Outputs are the state, the
-/// count, and what was kept of each part of the state.
+/// Returns a loop that also counts its iterations and keeps the state at the beginning of each one, and all its inputs. The outputs
+/// are the state, the count, and one stack of kept values for each part of the state.
 pub(crate) fn keeping(scope: &ScopeHandle, control: &Control, inputs: &[Tensor]) -> Result<(Control, Vec<Tensor>)> {
     let missing = Error::Arity { got: inputs.len() as u8 };
     let ([condition, body], [most]) = (control.bodies.as_slice(), control.attributes.as_slice()) else { return Err(missing) };
@@ -37,7 +38,7 @@ pub(crate) fn keeping(scope: &ScopeHandle, control: &Control, inputs: &[Tensor])
     let count = Tensor::scalar(&scope.device(), 0i32);
     let stacks = state.iter().map(|tensor| stack(scope, *most, tensor)).collect::<Result<Vec<_>>>()?;
     let all: Vec<Tensor> = state.iter().chain([&count]).chain(&stacks).chain(others).cloned().collect();
-    // Of all these, what the loop itself knows.
+    // The inputs of the original loop, selected from all inputs.
     let own = |all: &[Tensor]| all[..states].iter().chain(&all[2 * states + 1..]).cloned().collect::<Vec<_>>();
     let (holds, _) = Body::trace(scope, &all, |all| replay(condition, Some(&scope.handle()), &own(&all)))?;
     let (next, _) = Body::trace(scope, &all, |all: Vec<Tensor>| {
@@ -54,13 +55,13 @@ pub(crate) fn keeping(scope: &ScopeHandle, control: &Control, inputs: &[Tensor])
     Ok((Control { op: control.op, attributes: control.attributes.clone(), bodies }, all))
 }
 
-/// Room for a value of each of `rows` iterations.
+/// Returns zeros with room for a value in each of `rows` iterations.
 fn stack(scope: &ScopeHandle, rows: u32, value: &Tensor) -> Result<Tensor> {
     let dims: Vec<u32> = core::iter::once(rows).chain(value.dims().iter().copied()).collect();
     zeros(scope, value, &dims)
 }
 
-/// Zeros that are computed rather than stored.
+/// Returns zeros that are computed, not stored as a constant.
 fn zeros(scope: &ScopeHandle, like: &Tensor, dims: &[u32]) -> Result<Tensor> {
     scope.emit(&ops::broadcast_to::OP, dims, &[&like.like(0.0)?])?.pop().ok_or(Error::Internal)
 }
@@ -89,7 +90,7 @@ impl Rewind {
         Rewind { control: Control { bodies, ..control.clone() } }
     }
 
-    /// The gradients of the inputs, as ops in `scope`.
+    /// Returns the gradients of the inputs, as ops in `scope`.
     pub(crate) fn gradients(&self, scope: &ScopeHandle, of: &Backward<'_>) -> Result<Vec<Option<Tensor>>> {
         if is_loop(&self.control) { self.of_loop(scope, of) } else { self.of_branch(scope, of) }
     }
@@ -115,7 +116,7 @@ impl Rewind {
     fn of_loop(&self, scope: &ScopeHandle, of: &Backward<'_>) -> Result<Vec<Option<Tensor>>> {
         let [_, body] = self.control.bodies.as_slice() else { return Err(Error::Internal) };
         let states = body.outputs.len();
-        // The gradients that go from iteration to iteration, and those that are summed up.
+        // Gradients carried from iteration to iteration, and gradients summed over the iterations.
         let carried: Vec<usize> = (0..states).filter(|&state| is_float(&of.inputs[state])).collect();
         let summed: Vec<usize> = (states..of.inputs.len()).filter(|&input| of.wanted[input] && is_float(&of.inputs[input])).collect();
         let Some((count, stacks)) = of.outputs.get(states..).and_then(<[Tensor]>::split_first) else {
@@ -159,7 +160,8 @@ impl Rewind {
     }
 }
 
-/// Computes `graph` again on `inputs`, and gives the gradients of some of them for those of its outputs.
+/// Computes `graph` again on `inputs`. Returns the gradients of `sources`, the positions of some inputs, for the upstream gradients
+/// of the outputs.
 fn backward(
     scope: &ScopeHandle,
     graph: &Graph,

@@ -1,7 +1,7 @@
-//! Gradients: a tape records what is computed over a scope, and walks its record backwards.
+//! Gradients: a tape records the ops of a scope and walks its record backward.
 //!
-//! Every gradient rule emits forward ops into the tape's parent scope. Over `Eager` the gradients are computed; over a
-//! trace they become nodes of the same graph; over another tape they are recorded, which gives higher derivatives.
+//! Every gradient rule emits forward ops into the tape's parent scope. Over `Eager`, the gradients are computed. Over a trace, they
+//! become nodes of the same graph. Over another tape, they are recorded, which allows higher derivatives.
 
 mod control_flow;
 pub(crate) mod sources;
@@ -26,9 +26,9 @@ use crate::trace::replay::interpret;
 use alloc::format;
 use alloc::vec::Vec;
 
-/// A scope that computes and records, as TensorFlow's `GradientTape`.
+/// Scope that computes and records, like TensorFlow's `GradientTape`.
 ///
-/// Trainable variables that are read through the tape are watched by themselves, tensors by [`Tape::watch`].
+/// Trainable variables are watched when they are read through the tape. Tensors are watched with [`Tape::watch`].
 ///
 /// ```
 /// use gradlet_core::{Differentiate, Eager, Tensor, ops};
@@ -61,7 +61,7 @@ struct Tracks {
     watched: Vec<Variable>,
 }
 
-/// What gives the gradients of a node.
+/// Gradient rule of a node.
 enum Rule {
     Op(&'static Op),
     Custom(Shared<dyn CustomRule>),
@@ -71,7 +71,7 @@ enum Rule {
 struct Node {
     rule: Rule,
     attributes: Vec<u32>,
-    /// The inputs in the parent, and their numbers if the tape tracks them.
+    /// Inputs in the parent scope, with their numbers if the tape tracks them.
     inputs: Vec<(Option<u32>, Tensor)>,
     outputs: Vec<(u32, Tensor)>,
 }
@@ -87,7 +87,7 @@ impl Tape {
         Tape(Shared::new_cyclic(|this| Recording { this: this.clone(), parent, options, tracks: Lock::default(), body: Lock::default() }))
     }
 
-    /// `x` as a value that gradients can be taken with respect to. Use the handle that this returns.
+    /// Returns `x` as a value with respect to which gradients can be taken. Use the returned handle, not `x`.
     pub fn watch(&self, x: &Tensor) -> Result<Tensor> {
         let mut tracks = self.0.tracks.lock();
         if tracks.spent {
@@ -99,15 +99,15 @@ impl Tape {
         }
     }
 
-    /// The gradient of `target` with respect to `sources`: a tensor, a variable, or a slice of either.
+    /// Returns the gradient of `target` with respect to `sources`: a tensor, a variable, or a slice of either.
     ///
-    /// A source that the target does not depend on has the gradient `None`. Fails with [`Error::SpentTape`] if a gradient
-    /// was taken before and the tape is not persistent, and where the target is not of a float type.
+    /// The gradient is `None` for a source on which the target does not depend. Fails with [`Error::SpentTape`] if a gradient was
+    /// taken before and the tape is not persistent. Also fails if the target is not of a float type.
     pub fn gradient<S: Sources + ?Sized>(&self, target: &Tensor, sources: &S) -> Result<S::Gradients> {
         self.gradient_of(&[(target, None)], sources)
     }
 
-    /// The gradient of the sum of `targets`, each times its output gradient (ones where that is `None`).
+    /// Returns the gradient of the sum of `targets`, each multiplied by its output gradient. An output gradient of `None` means ones.
     pub fn gradient_of<S: Sources + ?Sized>(&self, targets: &[(&Tensor, Option<&Tensor>)], sources: &S) -> Result<S::Gradients> {
         let mut seeds = Vec::new();
         for (target, seed) in targets {
@@ -119,7 +119,7 @@ impl Tape {
         sources.pack(found.unwrap_or_default())
     }
 
-    /// For each of several beginnings, the gradient of each source.
+    /// Returns the gradient of each source, for each set of initial gradients.
     fn gradients(&self, all: Vec<Vec<(u32, Tensor)>>, sources: &[Source<'_>]) -> Result<Vec<Vec<Option<Tensor>>>> {
         let nodes = self.0.stop()?;
         let wanted: Vec<Vec<u32>> = sources.iter().map(|source| self.0.ids(source)).collect();
@@ -143,7 +143,7 @@ fn ones(device: &Device, tensor_type: TensorType) -> Result<Tensor> {
     Tensor::full(device, 1.0f32, tensor_type.shape.dims())?.cast(tensor_type.dtype)
 }
 
-/// The gradients found so far, by the number of the value.
+/// Gradients found so far, indexed by the number of the value.
 struct Gradients(Vec<Option<Tensor>>);
 
 impl Gradients {
@@ -151,7 +151,7 @@ impl Gradients {
         self.0.get(id as usize)?.as_ref()
     }
 
-    /// The sum of the gradients of each group of values.
+    /// Returns the sum of the gradients of each group of values.
     fn sums(&self, groups: &[Vec<u32>]) -> Result<Vec<Option<Tensor>>> {
         let mut results = Vec::new();
         for ids in groups {
@@ -182,7 +182,7 @@ impl Gradients {
 }
 
 impl Rule {
-    /// The gradients of the inputs, as ops in `scope`; `None` if none flows.
+    /// Returns the gradients of the inputs, as ops in `scope`, or `None` if no gradient flows.
     fn gradients(&self, scope: &ScopeHandle, of: &Backward<'_>) -> Result<Option<Vec<Option<Tensor>>>> {
         let (found, name) = match self {
             Rule::Control(control) => return control.gradients(scope, of).map(Some),
@@ -209,7 +209,7 @@ impl Recording {
         core::ptr::from_ref(self).cast()
     }
 
-    /// The number of `tensor` if the tape tracks it, and the same value in the parent.
+    /// Returns the number of `tensor` if the tape tracks it, and the same value in the parent.
     fn under(&self, tensor: &Tensor) -> (Option<u32>, Tensor) {
         match tensor.in_scope(self.address()) {
             Some((id, Some(under))) => (Some(id), under.clone()),
@@ -221,7 +221,7 @@ impl Recording {
         Tensor::recorded(under.tensor_type(), self.this.clone(), id, Some(under))
     }
 
-    /// The number of a target, if the tape tracks it, with the gradient to begin with.
+    /// Returns the number of a target, if the tape tracks it, and the initial gradient.
     fn seed(&self, target: &Tensor, seed: Option<&Tensor>) -> Result<Option<(u32, Tensor)>> {
         let wanted = target.tensor_type();
         if !wanted.dtype.is_float() {
@@ -229,13 +229,13 @@ impl Recording {
         }
         let seed = match seed {
             Some(seed) if seed.tensor_type() == wanted => seed.clone(),
-            Some(seed) => return Err(Error::message(format!("the output gradient of {wanted} is {}", seed.tensor_type()))),
+            Some(seed) => return Err(Error::message(format!("the output gradient of a {wanted} cannot be a {}", seed.tensor_type()))),
             None => ones(&target.device()?, wanted)?,
         };
         Ok(target.in_scope(self.address()).map(|(id, _)| (id, seed)))
     }
 
-    /// The record so far. A tape that is not persistent stops recording here.
+    /// Returns the nodes recorded so far. A tape that is not persistent stops recording.
     fn stop(&self) -> Result<Vec<Node>> {
         let mut tracks = self.tracks.lock();
         if tracks.spent {
@@ -246,7 +246,7 @@ impl Recording {
         Ok(core::mem::take(&mut tracks.nodes))
     }
 
-    /// The numbers under which the tape tracks a source: several if a variable was assigned between reads.
+    /// Returns the numbers under which the tape tracks a source. There are several if a variable was assigned between reads.
     fn ids(&self, source: &Source<'_>) -> Vec<u32> {
         match source {
             Source::Tensor(tensor) => tensor.in_scope(self.address()).map(|(id, _)| id).into_iter().collect(),
@@ -292,7 +292,8 @@ impl Recording {
         Ok(())
     }
 
-    /// Records that `outputs` were computed of `inputs`, unless the tape tracks none of these; gives the outputs as the tape's.
+    /// Records that `outputs` were computed from `inputs`, unless the tape tracks none of the inputs. Returns the outputs as values
+    /// of the tape.
     fn record<T>(&self, rule: impl FnOnce() -> Rule, attributes: &[u32], inputs: &[(Option<u32>, Tensor)], outputs: T) -> T
     where
         T: IntoIterator<Item = Tensor> + FromIterator<Tensor>,
@@ -307,7 +308,7 @@ impl Recording {
         wrapped
     }
 
-    /// A recorded value as gradient rules see it: in the tape while it records, else in its parent.
+    /// Returns a recorded value for gradient rules: a value of the tape if the tape is persistent, otherwise the value in the parent.
     fn seen(&self, id: Option<u32>, under: &Tensor) -> Tensor {
         match id {
             Some(id) if self.options.persistent => self.wrap(id, under.clone()),
@@ -364,7 +365,7 @@ impl Emitter for Recording {
         if tracks.stopped || !watches && !tracks.watched.contains(variable) {
             return Ok(value);
         }
-        // The same value again, unless somebody assigned the variable, by whatever scope.
+        // The value is the same unless the variable was assigned since, in any scope.
         let known = tracks.reads.iter().find(|read| read.variable == *variable && read.value.is_same(&value)).map(|read| read.id);
         let id = known.unwrap_or_else(|| {
             let id = tracks.next();

@@ -1,4 +1,4 @@
-//! What gradients are taken with respect to.
+//! Sources of gradients: the tensors and variables with respect to which a gradient is taken.
 
 use crate::base::error::{Error, Result};
 use crate::tensor::Tensor;
@@ -6,22 +6,22 @@ use crate::tensor::variable::Variable;
 use alloc::collections::BTreeMap;
 use alloc::vec::Vec;
 
-/// What a gradient can be taken with respect to.
+/// Tensor or variable with respect to which a gradient is taken.
 #[derive(Clone, Copy)]
 pub enum Source<'a> {
-    /// A watched tensor, or one computed from it.
+    /// Watched tensor, or a tensor computed from one.
     Tensor(&'a Tensor),
-    /// A variable that was read through the tape.
+    /// Variable that was read through the tape.
     Variable(&'a Variable),
 }
 
-/// One source or several, and the form in which their gradients are wanted.
+/// One or more sources, with the form of their gradients.
 pub trait Sources {
-    /// The gradients.
+    /// Type of the gradients.
     type Gradients;
-    /// The sources, in order.
+    /// Returns the sources in order.
     fn list(&self) -> Vec<Source<'_>>;
-    /// Puts the gradients, in the order of the sources, into their form.
+    /// Converts gradients, in the order of the sources, into their form.
     fn pack(&self, gradients: Vec<Option<Tensor>>) -> Result<Self::Gradients>;
 }
 
@@ -112,7 +112,7 @@ impl Sources for [Source<'_>] {
 }
 
 impl Sources for [Variable] {
-    /// Each variable with its gradient: what an optimizer applies.
+    /// Pairs of a variable and its gradient, for an optimizer.
     type Gradients = Vec<(Variable, Option<Tensor>)>;
     fn list(&self) -> Vec<Source<'_>> {
         self.iter().map(Source::Variable).collect()

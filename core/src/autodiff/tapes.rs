@@ -1,4 +1,4 @@
-//! What a tape can do beside taking a gradient.
+//! Further methods of a tape, and the creation of tapes.
 
 use super::{Tape, Tracks};
 use crate::autodiff::sources::{Source, Sources};
@@ -9,12 +9,12 @@ use crate::tensor::variable::Variable;
 use alloc::format;
 use alloc::vec::Vec;
 
-/// How a tape records.
+/// Options of a tape.
 #[derive(Clone, Copy, Debug)]
 pub struct TapeOptions {
-    /// Whether several gradients can be taken.
+    /// True if more than one gradient can be taken.
     pub persistent: bool,
-    /// Whether trainable variables that are read are watched.
+    /// True if the tape watches trainable variables when they are read.
     pub watch_accessed_variables: bool,
 }
 
@@ -27,7 +27,7 @@ impl Default for TapeOptions {
 const NOT_RECORDING: &str = "the tape is not recording";
 
 impl Tape {
-    /// A tape over `scope`, with these options.
+    /// Creates a tape over `scope` with these options.
     ///
     /// ```
     /// use gradlet_core::autodiff::{Tape, TapeOptions};
@@ -45,7 +45,7 @@ impl Tape {
         Tape::new(scope.handle(), options)
     }
 
-    /// Watches `variable`, whether it is trainable or not: what is read of it from now on can be a source.
+    /// Watches `variable`, even if it is not trainable. Values read from it afterwards can be sources.
     pub fn watch_variable(&self, variable: &Variable) {
         let watched = &mut self.0.tracks.lock().watched;
         if !watched.contains(variable) {
@@ -53,7 +53,7 @@ impl Tape {
         }
     }
 
-    /// The variables that are watched: those that were read, and those of [`Tape::watch_variable`].
+    /// Returns the watched variables: those that were read, and those passed to [`Tape::watch_variable`].
     pub fn watched_variables(&self) -> Vec<Variable> {
         let tracks = self.0.tracks.lock();
         let mut all: Vec<Variable> = Vec::new();
@@ -65,12 +65,12 @@ impl Tape {
         all
     }
 
-    /// Ends the recording: what follows is not recorded, gradients can still be taken. As leaving TensorFlow's `with` block.
+    /// Ends the recording, like leaving TensorFlow's `with` block. Later ops are not recorded, but gradients can still be taken.
     pub fn stop(&self) {
         self.0.tracks.lock().stopped = true;
     }
 
-    /// What `run` gives, without a record of it: no gradient flows through it.
+    /// Returns the result of `run` without recording it, so no gradient flows through it.
     ///
     /// ```
     /// use gradlet_core::{Differentiate, Eager, Tensor, ops};
@@ -81,9 +81,9 @@ impl Tape {
     /// # Ok::<(), gradlet_core::Error>(())
     /// ```
     ///
-    /// Fails where the tape does not record, and as `run` does.
+    /// Fails if the tape does not record, or if `run` fails.
     pub fn stop_recording<R>(&self, run: impl FnOnce() -> Result<R>) -> Result<R> {
-        /// Lets the tape record again, in any case.
+        /// Guard that resumes the recording on drop.
         struct Paused<'t>(&'t Tape);
         impl Drop for Paused<'_> {
             fn drop(&mut self) {
@@ -98,9 +98,9 @@ impl Tape {
         run()
     }
 
-    /// Forgets all that was recorded. Tensors that were watched still are, variables are once they are read again.
+    /// Discards all records. Watched tensors remain watched. A variable is watched again when it is read.
     ///
-    /// Fails where the tape does not record.
+    /// Fails if the tape does not record.
     pub fn reset(&self) -> Result<()> {
         let mut tracks = self.0.tracks.lock();
         if tracks.stopped {
@@ -111,7 +111,8 @@ impl Tape {
         Ok(())
     }
 
-    /// As [`Tape::gradient`], with zeros for a source that the target does not depend on: TensorFlow's `unconnected_gradients="zero"`.
+    /// Returns gradients like [`Tape::gradient`], with zeros for a source on which the target does not depend, like TensorFlow's
+    /// `unconnected_gradients="zero"`.
     pub fn gradient_or_zeros<S: Sources + ?Sized>(&self, target: &Tensor, sources: &S) -> Result<S::Gradients> {
         let list = sources.list();
         let seeds = self.0.seed(target, None)?.into_iter().collect();
@@ -124,7 +125,8 @@ impl Tape {
         sources.pack(gradients.into_iter().zip(&list).map(zeros).collect::<Result<_>>()?)
     }
 
-    /// The derivative of each element of `target` with respect to each of `sources`: of the target's dimensions, then the source's.
+    /// Returns the derivative of each element of `target` with respect to each element of `sources`. Its dimensions are those of the
+    /// target, followed by those of the source.
     ///
     /// ```
     /// use gradlet_core::{Differentiate, Eager, Tensor, ops};
@@ -136,7 +138,7 @@ impl Tape {
     /// # Ok::<(), gradlet_core::Error>(())
     /// ```
     ///
-    /// One walk back for each element. Fails as [`Tape::gradient`].
+    /// Walks the record backward once for each element of the target. Fails like [`Tape::gradient`].
     pub fn jacobian<S: Sources + ?Sized>(&self, target: &Tensor, sources: &S) -> Result<S::Gradients> {
         let elements = target.shape().elements().unwrap_or(0);
         let rows = self.rows(target, elements, 1, &sources.list())?;
@@ -147,13 +149,13 @@ impl Tape {
         sources.pack(rows.into_iter().map(|rows| rows.map(whole).transpose()).collect::<Result<_>>()?)
     }
 
-    /// The jacobian of each row of `target` with respect to the same row of `source`, where rows do not depend on each other:
-    /// of the rows, then the target's other dimensions, then the source's.
+    /// Returns the jacobian of each row of `target` with respect to the same row of `source`. The rows must not depend on each other.
+    /// The dimensions are the number of rows, the target's other dimensions, and the source's other dimensions.
     ///
-    /// Fails as [`Tape::gradient`], and where the first dimensions differ.
+    /// Fails like [`Tape::gradient`], and if the first dimensions differ.
     pub fn batch_jacobian(&self, target: &Tensor, source: &Tensor) -> Result<Option<Tensor>> {
         let (Some((&batch, inner)), Some((&other, rest))) = (target.dims().split_first(), source.dims().split_first()) else {
-            return Err(Error::message("batch_jacobian takes a target and a source with rows"));
+            return Err(Error::message("batch_jacobian needs a target and a source with at least one axis"));
         };
         if batch != other {
             return Err(Error::message(format!("the target has {batch} rows, the source {other}")));
@@ -164,7 +166,8 @@ impl Tape {
         rows.map(|parts| Tensor::stack(&parts, 1)?.reshape(&dims)).transpose()
     }
 
-    /// For each source, the gradients of each of `elements` elements of the target, in all of `batch` rows at once.
+    /// Returns, for each source, the gradients of each of the `elements` elements of a row of the target, for all `batch` rows
+    /// together.
     fn rows(&self, target: &Tensor, elements: u32, batch: u32, sources: &[Source<'_>]) -> Result<Vec<Option<Vec<Tensor>>>> {
         if elements == 0 {
             return Err(Error::message(format!("{} has no elements to take a gradient of", target.tensor_type())));
@@ -191,15 +194,15 @@ impl Tape {
     }
 }
 
-/// Gives every scope its tapes.
+/// Methods of every scope that create tapes.
 #[doc(alias = "GradientTape", alias = "tf.GradientTape")]
 pub trait Differentiate: Scope {
-    /// A tape over this scope, good for one gradient.
+    /// Creates a tape over this scope that can compute one gradient.
     fn tape(&self) -> Tape {
         Tape::new(self.handle(), TapeOptions::default())
     }
 
-    /// A tape over this scope that goes on recording after a gradient is taken, so that several can be.
+    /// Creates a tape over this scope that continues to record after a gradient is taken, so several gradients can be taken.
     fn persistent_tape(&self) -> Tape {
         Tape::new(self.handle(), TapeOptions { persistent: true, ..TapeOptions::default() })
     }

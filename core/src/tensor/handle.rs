@@ -183,20 +183,13 @@ impl Tensor {
         let Value::Recorded(recorded) = &self.value else { return Ok(None) };
         match recorded.scope.upgrade().filter(|scope| scope.recording()) {
             Some(scope) => Ok(Some(ScopeHandle::new(scope).current())),
-            None => recorded.under.as_ref().ok_or_else(|| Error::Traced.context(self.described()))?.scope(),
+            None => recorded.under.as_ref().ok_or_else(|| self.misused(Error::Traced))?.scope(),
         }
     }
 
-    /// Returns the tensor's type for an error about its scope, with the name of its node if the trace still exists.
-    pub(crate) fn described(&self) -> String {
-        let scope = self.scope_of_record();
-        let name = scope.and_then(|scope| scope.name_of(self));
-        name.map_or_else(|| format!("tensor {}", self.tensor_type), |name| format!("tensor {name:?}, {}", self.tensor_type))
-    }
-
-    /// Returns the scope that recorded the tensor, if it still exists.
-    fn scope_of_record(&self) -> Option<Shared<dyn Emitter>> {
-        if let Value::Recorded(recorded) = &self.value { recorded.scope.upgrade() } else { None }
+    /// Returns `error`, which is about this tensor's scope, with the tensor's type.
+    pub(crate) fn misused(&self, error: Error) -> Error {
+        error.context(format!("tensor {}", self.tensor_type))
     }
 
     /// True if both are handles of the same value.
@@ -255,7 +248,8 @@ impl Tensor {
     /// Emits `op` into the innermost scope of the inputs. If there is none, computes it eagerly.
     pub(crate) fn emit(op: &'static Op, attributes: &[u32], inputs: &[&Tensor]) -> Result<Outputs> {
         let recorded = inputs.iter().any(|tensor| matches!(tensor.value, Value::Recorded(_)));
-        if let Some(scope) = if recorded { crate::tensor::scope::innermost(inputs)? } else { None } {
+        let explain = |error| explain(op, inputs, error);
+        if let Some(scope) = if recorded { crate::tensor::scope::innermost(inputs).map_err(explain)? } else { None } {
             return scope.emit_op(op, attributes, inputs);
         }
         let device = inputs.first().ok_or(Error::Arity { got: 0 })?.buffer()?.device();

@@ -374,21 +374,21 @@ pub(crate) fn deepest(inner: Option<ScopeHandle>, tensor: &Tensor) -> Result<Opt
         Some(inner) if inner.is(&scope) => Ok(Some(inner)),
         Some(inner) => {
             let (deep, shallow) = if inner.depth() >= scope.depth() { (inner, scope) } else { (scope, inner) };
-            Some(deep).filter(|deep| deep.stands_in(&shallow)).ok_or_else(|| Error::UnrelatedScopes.context(tensor.described())).map(Some)
+            Some(deep).filter(|deep| deep.stands_in(&shallow)).ok_or_else(|| tensor.misused(Error::UnrelatedScopes)).map(Some)
         }
     }
 }
 
 /// Computes a function of tensors whose gradient is `rule`, not the gradients of its ops, like TensorFlow's `custom_gradient`.
 ///
-/// `forward` receives the inputs as computed tensors, outside of all tapes. `rule` receives inputs, outputs and upstream gradients
-/// like the gradient rule of an op. It returns a gradient for each input, computed by ops, so it is itself differentiable.
+/// `forward` receives the inputs without their tapes, so no tape records its ops. `rule` receives inputs, outputs and upstream
+/// gradients like the gradient rule of an op. It returns a gradient for each input, computed by ops, so it is itself differentiable.
 ///
 /// ```
 /// use gradlet_core::custom_op::Backward;
 /// use gradlet_core::{DType, Differentiate, Eager, Tensor, ops};
 /// use gradlet_core::autodiff::custom_gradient;
-/// // As rounding, forward; as nothing at all, backward.
+/// // Rounds in the forward pass. Passes the gradient on unchanged in the backward pass.
 /// let straight_through = |x: &Tensor| {
 ///     let forward = |x: &[&Tensor]| Ok(vec![x[0].cast(DType::I32)?.cast(DType::F32)?]);
 ///     custom_gradient(&[x], forward, |of: &Backward<'_>| Ok([of.dy().cloned().ok()].into_iter().collect()))

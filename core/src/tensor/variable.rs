@@ -188,10 +188,10 @@ impl Variable {
         Error::message(format!("variable {:?} is {own}, it cannot hold {value}", self.cell.name))
     }
 
-    /// Lets `write` change the value's bytes in place, outside of every scope. This allows reading a value from a file without a
-    /// second copy in memory. The bytes are the elements in row-major order and in the host's byte order. In a bool variable, `write`
-    /// sets each byte to 0 for false or to another value for true. Other values than 0 become 1. Other threads that read or assign
-    /// the variable wait meanwhile.
+    /// Lets `write` change the value's bytes in place, outside of every scope, for example to read a value from a file without a
+    /// second copy in memory. The bytes are the elements in row-major order and in the host's byte order. In a bool variable, each
+    /// byte is 0 or 1. If `write` sets a byte to another value, it becomes 1. Other threads that read or assign the variable wait
+    /// until `write` returns.
     ///
     /// Fails with [`Error::Unbuilt`] if the variable has no value.
     ///

@@ -128,7 +128,7 @@ impl Tracing {
         let Ok(buffer) = tensor.buffer() else {
             let known = record.captured.iter().find(|(other, _)| other.is_same(tensor)).map(|(_, id)| *id);
             // Only a body can capture, and only from enclosing scopes that still record.
-            tensor.scope()?.filter(|_| self.inner).ok_or_else(|| Error::UnrelatedScopes.context(tensor.described()))?;
+            tensor.scope()?.filter(|_| self.inner).ok_or_else(|| tensor.misused(Error::UnrelatedScopes))?;
             return Ok(known.unwrap_or_else(|| {
                 let id = graph.value(tensor.tensor_type(), Origin::Node);
                 record.captured.push((tensor.clone(), id));

@@ -1,4 +1,4 @@
-//! What blocks assign, how they can be left, and what they surely do.
+//! Analysis of blocks: the variables that they assign, the exits that they contain, and the assignments on every path.
 
 use proc_macro2::Span;
 use quote::ToTokens;
@@ -8,18 +8,18 @@ use syn::{
     Arm, BinOp, Block, Expr, ExprAssign, ExprBinary, ExprClosure, ExprForLoop, ExprLoop, ExprReference, ExprWhile, Item, Local, Pat, Stmt,
 };
 
-/// A place that is assigned, and carried where a tensor decides.
+/// Place that is assigned, and carried if the condition is a tensor.
 #[derive(Clone)]
 pub struct Place {
-    /// As it is written: `x`, `self.h`, `*out`.
+    /// Source text: `x`, `self.h`, `*out`.
     pub name: String,
-    /// The variable that it begins with.
+    /// Variable at the beginning of the place.
     pub root: String,
     pub expr: Expr,
     pub span: Span,
 }
 
-/// The place that is assigned by `expr = …`: without indices, for it is the whole that is carried.
+/// Returns the place that `expr = …` assigns. Indices are dropped, because the whole container is carried.
 fn place(expr: &Expr) -> Option<Place> {
     let make = |expr: &Expr, root: String| {
         let name = expr.to_token_stream().to_string().replace(" . ", ".").replace("* ", "*");
@@ -41,7 +41,7 @@ fn place(expr: &Expr) -> Option<Place> {
     }
 }
 
-/// Whether `expr` is a place without indices.
+/// True if `expr` is a place without indices.
 fn whole(expr: &Expr) -> bool {
     match expr {
         Expr::Path(_) => true,
@@ -52,7 +52,7 @@ fn whole(expr: &Expr) -> bool {
     }
 }
 
-/// The names that a pattern binds.
+/// Returns the names that a pattern binds.
 pub fn names(pattern: &Pat) -> HashSet<String> {
     struct Names(HashSet<String>);
     impl<'ast> Visit<'ast> for Names {
@@ -66,7 +66,7 @@ pub fn names(pattern: &Pat) -> HashSet<String> {
     names.0
 }
 
-/// Finds assigned places that were declared outside.
+/// Visitor that finds assigned places declared outside the visited code.
 #[derive(Default)]
 struct Assigned {
     scopes: Vec<HashSet<String>>,
@@ -144,7 +144,7 @@ impl<'ast> Visit<'ast> for Assigned {
     fn visit_item(&mut self, _: &'ast Item) {}
 }
 
-/// Whether the operator changes its left operand.
+/// True if the operator changes its left operand.
 pub fn changes(op: &BinOp) -> bool {
     use BinOp::*;
     matches!(
@@ -162,7 +162,8 @@ pub fn changes(op: &BinOp) -> bool {
     )
 }
 
-/// The places that are assigned in `stmts` and declared outside, in the order of their first assignments. A part of another is left out.
+/// Returns the places that `stmts` assign and that are declared outside, in the order of their first assignments. A place inside
+/// another assigned place is omitted.
 pub fn assigned<'a>(stmts: impl IntoIterator<Item = &'a Stmt>) -> Vec<Place> {
     let mut found = Assigned { scopes: vec![HashSet::new()], places: Vec::new() };
     stmts.into_iter().for_each(|stmt| found.visit_stmt(stmt));
@@ -171,13 +172,13 @@ pub fn assigned<'a>(stmts: impl IntoIterator<Item = &'a Stmt>) -> Vec<Place> {
     found.places.into_iter().filter(|place| !part(place)).collect()
 }
 
-/// How a block can be left, beside its end.
+/// Exits that a block contains, other than its end.
 #[derive(Clone, Copy, Default)]
 pub struct Exits {
     pub returns: bool,
     pub breaks: bool,
     pub continues: bool,
-    /// By a label, or with a value: only plain Rust does that.
+    /// True for exits by label or with a value, which only plain Rust supports.
     pub others: bool,
 }
 
@@ -236,26 +237,26 @@ impl Leaving {
     }
 }
 
-/// Whether `expr` is `Err(…)`: an error leaves the function whatever decides.
+/// True if `expr` is `Err(…)`. An error leaves the function, even if the condition is a tensor.
 pub fn is_err(expr: &Expr) -> bool {
     matches!(expr, Expr::Call(call) if matches!(&*call.func, Expr::Path(path) if path.path.is_ident("Err")))
 }
 
-/// How `expr` can be left.
+/// Returns the exits that `expr` contains.
 pub fn exits(expr: &Expr) -> Exits {
     let mut leaving = Leaving::default();
     leaving.visit_expr(expr);
     leaving.exits
 }
 
-/// How `block` can be left.
+/// Returns the exits that `block` contains.
 pub fn block_exits(block: &Block) -> Exits {
     let mut leaving = Leaving::default();
     leaving.visit_block(block);
     leaving.exits
 }
 
-/// Whether `expr` has a condition that binds.
+/// True if `expr` is a condition with a `let`.
 pub fn binds(expr: &Expr) -> bool {
     match expr {
         Expr::Let(_) => true,
@@ -265,7 +266,7 @@ pub fn binds(expr: &Expr) -> bool {
     }
 }
 
-/// Whether `stmts` never reach their end.
+/// True if `stmts` never reach their end.
 pub fn diverges(stmts: &[Stmt]) -> bool {
     stmts.iter().any(|stmt| match stmt {
         Stmt::Expr(expr, _) => diverging(expr),
@@ -284,7 +285,7 @@ pub fn diverging(expr: &Expr) -> bool {
     }
 }
 
-/// Whether `stmts` assign the variable `name` on every way to their end.
+/// True if `stmts` assign the variable `name` on every path to their end.
 pub fn surely_assigns(stmts: &[Stmt], name: &str) -> bool {
     diverges(stmts) || stmts.iter().any(|stmt| matches!(stmt, Stmt::Expr(expr, _) if assigns(expr, name)))
 }
@@ -307,7 +308,7 @@ pub fn assigns(expr: &Expr, name: &str) -> bool {
     }
 }
 
-/// Whether `expr` is a number or truth value as written.
+/// True if `expr` is a number or bool literal.
 pub fn is_literal(expr: &Expr) -> bool {
     match expr {
         Expr::Lit(literal) => matches!(literal.lit, syn::Lit::Int(_) | syn::Lit::Float(_) | syn::Lit::Bool(_)),

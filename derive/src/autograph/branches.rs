@@ -1,4 +1,4 @@
-//! `if`: where it is Rust's own, where its value is asked for, and where it is left early.
+//! `if` expressions: plain Rust, with a value, or with early exits.
 
 use super::analysis::{self, Place, assigned, binds, diverging, exits, is_literal};
 use super::exits::{Ending, with_outs};
@@ -10,7 +10,7 @@ use syn::spanned::Spanned;
 use syn::{Expr, ExprIf, Stmt};
 
 impl Lower {
-    /// What an `if` is where its value is asked for, or nobody asks for one; nothing, if it is Rust's own.
+    /// Rewrites an `if` in expression position. Returns `None` if it is plain Rust.
     pub fn branch(&mut self, branch: &ExprIf) -> Option<TokenStream> {
         if binds(&branch.cond) {
             let (cond, then) =
@@ -23,7 +23,7 @@ impl Lower {
         }
         let all = exits(&Expr::If(branch.clone()));
         if all.any() || all.others {
-            // A way out that is no statement of its own, or out of what a tensor cannot decide over.
+            // An exit inside an expression, or out of a block from which a tensor cannot decide exits.
             let span = branch.cond.span();
             let (cond, then) = (self.expr(&branch.cond), self.plain_block(&branch.then_branch.stmts));
             let other = branch.else_branch.as_ref().map(|(_, other)| {
@@ -35,7 +35,7 @@ impl Lower {
         Some(self.value_branch(branch, &Ending::Branch { all_literal: false, outs: Vec::new() }))
     }
 
-    /// An `if` that is not left early.
+    /// Rewrites an `if` without early exits.
     pub(super) fn value_branch(&mut self, branch: &ExprIf, ending: &Ending) -> TokenStream {
         let region = Region::new(self, branch);
         let Region { name, cond, slots, outs, .. } = &region;
@@ -83,7 +83,7 @@ impl Lower {
         }
     }
 
-    /// An `if` that can be left early, as an exit.
+    /// Rewrites an `if` with early exits as an expression of type `Exit`.
     pub(super) fn exit_branch(&mut self, branch: &ExprIf, ending: &Ending) -> (TokenStream, Vec<Ident>) {
         let region = Region::new(self, branch);
         let Region { name, cond, slots, outs, .. } = &region;
@@ -117,7 +117,7 @@ impl Lower {
         (code, region.outs)
     }
 
-    /// Both branches, an `else if` being a block with an `if` in it.
+    /// Rewrites both branches. An `else if` is treated as a block with an `if` in it.
     pub(super) fn arms(
         &mut self,
         branch: &ExprIf,
@@ -150,12 +150,12 @@ impl Lower {
     }
 }
 
-/// A branch that is being rewritten.
+/// Branch that is being rewritten.
 pub(super) struct Region {
     name: Ident,
     cond: TokenStream,
     slots: TokenStream,
-    /// The variables that get their first values in it.
+    /// Variables that get their first values in the branch.
     outs: Vec<Ident>,
 }
 
@@ -179,7 +179,7 @@ impl Region {
     }
 }
 
-/// A variable that gets its first value in one branch must get one in the other.
+/// Checks that a variable with its first value in one branch gets one in the other branch.
 fn check(lower: &mut Lower, branch: &ExprIf, out: &Place) {
     let name = &out.root;
     let then = analysis::surely_assigns(&branch.then_branch.stmts, name);

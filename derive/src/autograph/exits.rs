@@ -1,4 +1,4 @@
-//! Blocks that are left early: what follows runs where they were not.
+//! Blocks with early exits: the code after an exit runs only if the block was not left.
 
 use super::analysis::{Place, assigned, binds, block_exits, diverges, diverging, exits, is_err, is_literal, names};
 use super::lower::{Carrier, Leaves, Lower, bound, local};
@@ -8,13 +8,13 @@ use std::collections::HashSet;
 use syn::spanned::Spanned;
 use syn::{Block, Expr, ExprIf, Stmt};
 
-/// What the end of a block gives.
+/// Kind of value at the end of a block.
 pub(super) enum Ending {
-    /// The function's result, which it returns.
+    /// The function's `Result`, which is returned.
     Function,
-    /// What is in a result.
+    /// The value inside a `Result`.
     Result,
-    /// A value, and the variables that got their first values in the block.
+    /// A value, and the variables that get their first values in the block.
     Branch { all_literal: bool, outs: Vec<Ident> },
 }
 
@@ -23,7 +23,7 @@ pub(super) fn with_outs(value: TokenStream, outs: &[Ident]) -> TokenStream {
 }
 
 impl Lower {
-    /// Whether `expr`, a statement or its value, can be left by a way that a tensor decides.
+    /// True if `expr`, as a statement or its value, contains an exit that a tensor can decide.
     pub(super) fn leaves(&self, expr: &Expr) -> bool {
         let block = |block: &Block| block.stmts.iter().any(|stmt| self.stmt_leaves(stmt));
         match expr {
@@ -49,14 +49,14 @@ impl Lower {
         }
     }
 
-    /// Whether only a bool can decide: what the branch leaves is not a loop that a tensor can decide over.
+    /// True if the condition must be a bool: the branch contains an exit from a loop that a tensor cannot decide, or by label.
     pub(super) fn is_plain(&self, branch: &ExprIf) -> bool {
         let exits = exits(&Expr::If(branch.clone()));
         let looping = matches!(self.places.last(), Some(Leaves::Loop));
         exits.others || looping && exits.any()
     }
 
-    /// The body of a function.
+    /// Rewrites the body of a function.
     pub fn function(&mut self, stmts: &[Stmt]) -> TokenStream {
         if stmts.iter().any(|stmt| self.stmt_leaves(stmt)) {
             let (label, value, exit) = (self.label("function"), self.value.clone(), local("exit"));
@@ -76,7 +76,7 @@ impl Lower {
         }
     }
 
-    /// The end of a function: branches give what is in their results.
+    /// Rewrites the final expression of a function. Branches return the values inside their `Result`s.
     pub(super) fn tail(&mut self, expr: &Expr) -> TokenStream {
         match expr {
             Expr::If(branch) if !binds(&branch.cond) && branch.else_branch.is_some() => {
@@ -87,7 +87,7 @@ impl Lower {
         }
     }
 
-    /// The exit of a block: how it is left, with what `ending` says at its end.
+    /// Rewrites a block as an expression of type `Exit`, with `ending` as the kind of value at its end.
     pub(super) fn exit_block(&mut self, stmts: &[Stmt], ending: &Ending) -> TokenStream {
         self.scoped(HashSet::new(), |this| this.exit_stmts(stmts, ending))
     }
@@ -111,7 +111,7 @@ impl Lower {
         code
     }
 
-    /// The exit at the end of a block.
+    /// Returns the exit at the end of a block.
     pub(super) fn ending(&mut self, expr: Option<&Expr>, ending: &Ending) -> TokenStream {
         match (expr, ending) {
             (Some(expr), _) if diverging(expr) => self.expr(expr),
@@ -136,7 +136,7 @@ impl Lower {
         }
     }
 
-    /// What a branch gives at its end.
+    /// Rewrites the value at the end of a branch.
     pub(super) fn arm_value(&mut self, expr: &Expr, all_literal: bool) -> TokenStream {
         let Some((branch, _)) = self.branches.last() else { return self.given(expr) };
         if !is_literal(expr) {
@@ -146,7 +146,7 @@ impl Lower {
         quote_spanned!(expr.span()=> #branch.#method(#expr)?)
     }
 
-    /// A statement that can leave its block, and the rest of the block.
+    /// Rewrites a statement that can leave its block, and the rest of the block.
     pub(super) fn exit_stmt(&mut self, stmt: &Stmt, rest: &[Stmt], ending: &Ending) -> TokenStream {
         let (exit, value, guard, remaining) = (local("exit"), local("value"), local("guard"), local("rest"));
         let Some(expr) = leaving_part(stmt) else { return TokenStream::new() };
@@ -200,7 +200,7 @@ impl Lower {
         }
     }
 
-    /// What a statement does with the value of its part that can be left early.
+    /// Binds the value of the part of a statement that can leave the block.
     pub(super) fn bind(&mut self, stmt: &Stmt, value: &Ident) -> TokenStream {
         match stmt {
             Stmt::Local(item) => {
@@ -221,7 +221,8 @@ impl Lower {
         }
     }
 
-    /// `expr`, which can be left early, as an exit; and the variables that get their first values in it, which its value has after its own.
+    /// Rewrites `expr`, which can be left early, as an expression of type `Exit`. Also returns the variables that get their first
+    /// values in it. Their values follow the value of `expr` in a tuple.
     pub(super) fn exit_expr(&mut self, expr: &Expr, ending: &Ending) -> (TokenStream, Vec<Ident>) {
         match expr {
             Expr::If(branch) if !binds(&branch.cond) => self.exit_branch(branch, ending),
@@ -267,7 +268,7 @@ impl Lower {
     }
 }
 
-/// The part of a statement that can be left early.
+/// Returns the part of a statement that can leave the block.
 fn leaving_part(stmt: &Stmt) -> Option<&Expr> {
     match stmt {
         Stmt::Local(item) => item.init.as_ref().map(|init| &*init.expr),
@@ -277,7 +278,7 @@ fn leaving_part(stmt: &Stmt) -> Option<&Expr> {
     }
 }
 
-/// Whether nobody can ask for a value of `expr`.
+/// True if `expr` has no value other than `()`.
 fn is_unit(expr: &Expr) -> bool {
     match expr {
         Expr::While(_) | Expr::ForLoop(_) => true,

@@ -7,18 +7,18 @@ use quote::{quote, quote_spanned};
 use syn::spanned::Spanned;
 use syn::{Attribute, Block, Expr, ExprForLoop, ExprLoop, ExprWhile, Stmt};
 
-/// A loop that is being rewritten.
+/// Loop that is being rewritten.
 struct Head {
     name: Ident,
     slots: TokenStream,
     most: TokenStream,
-    /// What the function returns, if the loop does.
+    /// Type of the function's result if the loop contains a `return`, otherwise `()`.
     returned: TokenStream,
     leaves: bool,
 }
 
 impl Lower {
-    /// `#[max_iterations(…)]`
+    /// Parses `#[max_iterations(…)]`.
     fn most(&mut self, attributes: &[Attribute]) -> TokenStream {
         let mut most = quote!(None);
         for attribute in attributes {
@@ -44,7 +44,7 @@ impl Lower {
         Head { name, slots, most, returned, leaves: exits.any() }
     }
 
-    /// The body of a loop that can be left early.
+    /// Rewrites the body of a loop that can be left early.
     fn iteration(&mut self, head: &Head, body: &Block, carriers: bool) -> TokenStream {
         let Head { name, returned, .. } = head;
         if !head.leaves {
@@ -61,7 +61,7 @@ impl Lower {
         }
     }
 
-    /// A `while`; nothing, if it is Rust's own.
+    /// Rewrites a `while` in expression position. Returns `None` if it is unchanged.
     pub fn while_loop(&mut self, looping: &ExprWhile) -> Option<TokenStream> {
         if binds(&looping.cond) {
             let (label, cond) = (&looping.label, self.expr(&looping.cond));
@@ -69,12 +69,12 @@ impl Lower {
             return Some(quote!(#label while #cond { #body }));
         }
         let (code, name) = self.while_code(looping);
-        // What it returns, where it stands in no statement of its own, is returned there and then.
+        // A `return` inside such a loop returns from the function at this point.
         let finish = block_exits(&looping.body).returns.then(|| self.settled(quote!(#name.exit())));
         Some(quote!({ #code #finish }))
     }
 
-    /// A `while` that returns, as an exit.
+    /// Rewrites a `while` that contains a `return` as an expression of type `Exit`.
     pub fn while_exit(&mut self, looping: &ExprWhile) -> TokenStream {
         let (code, name) = self.while_code(looping);
         quote!({ #code #name.exit() })
@@ -101,14 +101,14 @@ impl Lower {
         (code, name)
     }
 
-    /// A `for`.
+    /// Rewrites a `for` in expression position.
     pub fn for_loop(&mut self, looping: &ExprForLoop) -> TokenStream {
         let (code, name) = self.for_code(looping);
         let finish = block_exits(&looping.body).returns.then(|| self.settled(quote!(#name.exit()?)));
         quote!({ #code #finish })
     }
 
-    /// A `for` that returns, as an exit.
+    /// Rewrites a `for` that contains a `return` as an expression of type `Exit`.
     pub fn for_exit(&mut self, looping: &ExprForLoop) -> TokenStream {
         let (code, name) = self.for_code(looping);
         quote!({ #code #name.exit()? })
@@ -132,7 +132,7 @@ impl Lower {
         (code, name)
     }
 
-    /// A `loop`: Rust's own.
+    /// Rewrites the body of a `loop`, which remains Rust's own.
     pub fn forever(&mut self, looping: &ExprLoop) -> TokenStream {
         let label = &looping.label;
         let body = self.native_body(&looping.body);

@@ -1,4 +1,4 @@
-//! Functions and their statements, and what is known while they are rewritten.
+//! Functions and statements, and the state of the rewriter.
 
 use super::analysis::{Place, is_err, is_literal, names};
 use super::exits::Ending;
@@ -8,32 +8,32 @@ use std::collections::{HashMap, HashSet};
 use syn::spanned::Spanned;
 use syn::{Block, Error, Expr, ExprAssign, ExprBreak, ExprClosure, ExprContinue, ExprReturn, Lifetime, Pat, Stmt};
 
-/// What is known where the code stands that is being rewritten.
+/// State of the rewriter at the current position in the source.
 pub struct Lower {
     pub errors: Vec<Error>,
-    /// The type that the function gives in its `Result`.
+    /// Type inside the function's `Result`.
     pub value: TokenStream,
-    /// The variables, and whether they have no value yet.
+    /// Variables by scope. True for a variable without a value.
     pub(super) scopes: Vec<HashMap<String, bool>>,
-    /// The branches around, and how many scopes are around each.
+    /// Enclosing branches, each with the number of scopes that enclose it.
     pub(super) branches: Vec<(Ident, usize)>,
-    /// The blocks around that are left by their labels.
+    /// Enclosing blocks that `return`, `break` and `continue` can leave.
     pub(super) places: Vec<Leaves>,
     pub(super) depth: usize,
 }
 
-/// What `return`, `break` and `continue` leave.
+/// Target of `return`, `break` and `continue`.
 #[derive(Clone)]
 pub(super) enum Leaves {
     /// The function itself.
     Function,
-    /// A block with a label, whose exit says how it was left; and the branch that it is, if it is one.
+    /// Block with a label, which evaluates to an exit, and the branch to which it belongs, if any.
     Block(Lifetime, Option<Ident>),
-    /// A loop that is Rust's own, for `break` and `continue`.
+    /// Loop that is Rust's own, as target of `break` and `continue`.
     Loop,
 }
 
-/// How the variables of a region are named where they are carried.
+/// Form in which a region names the variables that it carries.
 #[derive(Clone, Copy)]
 pub enum Carrier<'a> {
     Region(&'a Ident),
@@ -67,7 +67,7 @@ impl Lower {
         result
     }
 
-    /// Whether the variable has no value yet; nothing, if there is no such variable.
+    /// Returns true if the variable has no value yet, or `None` if there is no such variable.
     pub(super) fn is_empty(&self, name: &str) -> Option<bool> {
         self.scopes.iter().rev().find_map(|scope| scope.get(name)).copied()
     }
@@ -87,7 +87,7 @@ impl Lower {
         Lifetime::new(&name, Span::mixed_site())
     }
 
-    /// The places that are carried, as arguments.
+    /// Returns the carried places as arguments.
     pub fn slots(&self, places: &[Place], carrier: Carrier<'_>) -> TokenStream {
         let slot = |place: &Place| {
             let (name, expr) = (&place.name, &place.expr);
@@ -105,7 +105,7 @@ impl Lower {
         quote!((#(#slots,)*))
     }
 
-    /// Divides what is assigned into what has a value before, which is carried, and what has none yet.
+    /// Splits assigned places into those with a value before, which are carried, and those without.
     pub fn carried(&self, places: Vec<Place>) -> (Vec<Place>, Vec<Place>) {
         places
             .into_iter()
@@ -113,7 +113,7 @@ impl Lower {
             .partition(|place| self.is_empty(&place.root) != Some(true))
     }
 
-    /// What is given out of a branch: bare variables are copied, where both branches run.
+    /// Rewrites the result of a branch. A bare variable is copied if both branches run.
     pub(super) fn given(&mut self, expr: &Expr) -> TokenStream {
         let lowered = self.expr(expr);
         let Expr::Path(path) = expr else { return lowered };
@@ -124,7 +124,7 @@ impl Lower {
         if branches.is_empty() { lowered } else { quote_spanned!(expr.span()=> ag::own!(#lowered, #(#branches),*)) }
     }
 
-    /// The value that `expr`, a `Result`, is returned with: without its `Ok`.
+    /// Rewrites `expr`, a returned `Result`, as its value without `Ok`.
     pub(super) fn unwrapped(&mut self, expr: &Expr) -> TokenStream {
         match expr {
             Expr::Call(call) if matches!(&*call.func, Expr::Path(path) if path.path.is_ident("Ok")) && call.args.len() == 1 => {
@@ -142,13 +142,14 @@ impl Lower {
         }
     }
 
-    // Ways to leave.
+    // Exits.
 
     pub(super) fn block_left(&self) -> Option<&Lifetime> {
         self.places.iter().rev().find_map(|place| if let Leaves::Block(label, _) = place { Some(label) } else { None })
     }
 
-    /// Leaves the innermost block with `exit`. What a bool decides leaves those around it at once, so that Rust knows what follows.
+    /// Leaves the innermost block with `exit`. With a bool condition, the code also leaves the enclosing blocks directly, so that
+    /// Rust's control flow analysis sees it.
     pub(super) fn leave(&self, span: Span, exit: &TokenStream) -> Option<TokenStream> {
         let mut through = Vec::new();
         for place in self.places.iter().rev() {
@@ -188,7 +189,7 @@ impl Lower {
 
     // Statements.
 
-    /// A literal that is assigned to a variable becomes a tensor, if that is one.
+    /// Rewrites an assignment. A literal becomes a tensor if the variable is one.
     pub fn assign(&mut self, assign: &ExprAssign) -> Option<TokenStream> {
         let Expr::Path(path) = &*assign.left else { return self.assign_place(assign) };
         let name = path.path.get_ident()?.to_string();
@@ -244,7 +245,7 @@ impl Lower {
         quote!(#closure)
     }
 
-    /// Statements as they are, in a scope of their own.
+    /// Rewrites statements in a scope of their own, without an exit.
     pub fn plain_block(&mut self, stmts: &[Stmt]) -> TokenStream {
         self.scoped(HashSet::new(), |this| stmts.iter().map(|stmt| this.stmt(stmt)).collect())
     }
@@ -264,7 +265,7 @@ impl Lower {
             }
             Stmt::Expr(expr, semi) => {
                 let lowered = self.expr(expr);
-                // A macro's code stands where a statement stood.
+                // The rewritten code takes the place of a statement, so it needs the semicolon.
                 let semi = semi.map(|semi| quote!(#semi)).or(matches!(expr, Expr::Assign(_)).then(|| quote!(;)));
                 quote!(#lowered #semi)
             }
@@ -285,7 +286,7 @@ impl Lower {
         self.depth -= 1;
     }
 
-    /// The body of a loop whose `break` and `continue` are Rust's own.
+    /// Rewrites the body of a loop whose `break` and `continue` are Rust's own.
     pub fn native_body(&mut self, body: &Block) -> TokenStream {
         self.places.push(Leaves::Loop);
         let body = self.plain_block(&body.stmts);
@@ -293,7 +294,7 @@ impl Lower {
         body
     }
 
-    /// The body of a loop as an exit, and the label that leaves it.
+    /// Rewrites the body of a loop as an expression of type `Exit`. Returns it with its label.
     pub fn iteration_block(&mut self, body: &Block, returned: &TokenStream) -> (Lifetime, TokenStream) {
         let label = self.label("iteration");
         self.places.push(Leaves::Block(label.clone(), None));
@@ -304,7 +305,7 @@ impl Lower {
         (label, body)
     }
 
-    /// What follows an exit that is no statement of its own: it is left there and then, if it is.
+    /// Returns code that leaves the enclosing block or function if `exit` is not the exit at the end.
     pub fn settled(&mut self, exit: TokenStream) -> TokenStream {
         let leave = match self.block_left() {
             Some(label) => quote!(break #label left),
@@ -313,7 +314,7 @@ impl Lower {
         quote!(if let ::core::option::Option::Some(left) = ag::settled(#exit)? { #leave; })
     }
 
-    /// Only a bool can decide in a pattern's guard.
+    /// Rewrites a pattern's guard, whose condition must be a bool.
     pub fn guard(&mut self, pat: &mut Pat) {
         if let Pat::Guard(pat) = pat {
             let (span, guard) = (pat.guard.span(), self.expr(&pat.guard));
@@ -322,7 +323,7 @@ impl Lower {
     }
 }
 
-/// The variables that the `let`s in a condition bind.
+/// Returns the variables that the `let`s in a condition bind.
 pub fn bound(cond: &Expr) -> HashSet<String> {
     match cond {
         Expr::Let(expr) => names(&expr.pat),

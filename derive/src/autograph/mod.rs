@@ -1,4 +1,4 @@
-//! `#[autograph]`: control flow that tensors decide.
+//! Attribute macro `#[autograph]`: control flow with tensors as conditions.
 
 mod analysis;
 mod branches;
@@ -13,7 +13,7 @@ use quote::quote;
 use syn::spanned::Spanned;
 use syn::{Error, FnArg, GenericArgument, ItemFn, PathArguments, Result, ReturnType, Type};
 
-/// The function `item` with its control flow in terms of the crate at `root`; and its code, as text.
+/// Rewrites the control flow of the function `item` as calls of the crate at `root`. Also returns the rewritten source as text.
 pub fn rewrite(arguments: TokenStream, item: TokenStream, root: &str) -> Result<TokenStream> {
     if !arguments.is_empty() {
         return Err(Error::new(arguments.span(), "`autograph` takes no arguments"));
@@ -64,7 +64,7 @@ pub fn rewrite(arguments: TokenStream, item: TokenStream, root: &str) -> Result<
     })
 }
 
-/// The type that the function gives in its `Result`. Fails on functions that cannot be rewritten.
+/// Returns the type inside the function's `Result`. Fails for functions that cannot be rewritten.
 fn check(item: &ItemFn) -> Result<TokenStream> {
     if let Some(token) = &item.sig.asyncness {
         return Err(Error::new(token.span(), "an autograph function cannot be async: a trace does not wait"));
@@ -72,14 +72,14 @@ fn check(item: &ItemFn) -> Result<TokenStream> {
     if let Some(token) = &item.sig.constness {
         return Err(Error::new(token.span(), "an autograph function cannot be const: tensors are computed when it runs"));
     }
-    let needs = "an autograph function returns gradlet_core::Result<…>, for what tensors do can fail";
+    let needs = "an autograph function returns gradlet_core::Result<…>, because tensor operations can fail";
     match &item.sig.output {
         ReturnType::Default => Err(Error::new(item.sig.ident.span(), needs)),
         ReturnType::Type(_, ty) => result_value(ty).ok_or_else(|| Error::new(ty.span(), needs)),
     }
 }
 
-/// The `T` of `Result<T>`.
+/// Returns the `T` of `Result<T>`.
 fn result_value(ty: &Type) -> Option<TokenStream> {
     let Type::Path(path) = ty else { return None };
     let last = path.path.segments.last().filter(|last| last.ident.to_string().ends_with("Result"))?;
@@ -91,7 +91,7 @@ fn result_value(ty: &Type) -> Option<TokenStream> {
     }
 }
 
-/// `function` as one would write it.
+/// Formats `function` as source text.
 fn text(function: &TokenStream) -> String {
     match syn::parse2::<syn::File>(function.clone()) {
         Ok(file) => prettyplease::unparse(&file),

@@ -1,4 +1,4 @@
-//! Expressions: operators become calls that give tensors for tensors.
+//! Expressions: operators become calls that work on tensors and on plain values.
 
 use super::analysis::is_literal;
 use super::lower::Lower;
@@ -9,7 +9,7 @@ use syn::spanned::Spanned;
 use syn::visit_mut::{self, VisitMut};
 use syn::{BinOp, Expr, ExprBinary, ExprUnary, Macro, Token, UnOp};
 
-/// An operand behind `&`.
+/// Returns an operand in a form to which `&` can be applied.
 fn operand(lowered: &TokenStream, of: &Expr) -> TokenStream {
     match of {
         Expr::Cast(_) | Expr::Range(_) | Expr::Closure(_) | Expr::Let(_) => quote!((#lowered)),
@@ -26,7 +26,7 @@ fn is_place(expr: &Expr) -> bool {
     }
 }
 
-/// The call that an operator becomes.
+/// Returns the name of the method that replaces an operator.
 fn method(op: &BinOp) -> Option<&'static str> {
     Some(match op {
         BinOp::Add(_) | BinOp::AddAssign(_) => "add",
@@ -49,7 +49,7 @@ fn is_assigning(op: &BinOp) -> bool {
 }
 
 impl Lower {
-    /// The code that `expr` becomes.
+    /// Returns the rewritten code of `expr`.
     pub fn expr(&mut self, expr: &Expr) -> TokenStream {
         let mut expr = expr.clone();
         self.visit_expr_mut(&mut expr);
@@ -96,7 +96,7 @@ impl Lower {
         Some(quote_spanned!(span=> ag::Single(&#inner).#name()?))
     }
 
-    /// `assert!` and `vec!`; of other macros nobody knows what they do with their tokens.
+    /// Rewrites `assert!` and `vec!`. The meaning of other macros' tokens is not known, so they are not rewritten.
     pub fn known_macro(&mut self, mac: &Macro) -> Option<TokenStream> {
         let parse = Punctuated::<Expr, Token![,]>::parse_terminated;
         if mac.path.is_ident("vec") {

@@ -1,11 +1,11 @@
 //! Benchmark of Examples: each has a 784-byte image and a label. They are shuffled, batched by 128, parsed and decoded on all cores.
 
 use super::{Outcome, noise};
+use gradlet::DType;
 use gradlet::data::AUTOTUNE;
 use gradlet::io::example::{Example, FeatureType, Features, FixedLenFeature, parse_example};
-use gradlet::io::{ByteOrder, decode_raw};
 use gradlet::io::tfrecord::{Compression, RecordFiles, RecordWriter};
-use gradlet::DType;
+use gradlet::io::{ByteOrder, decode_raw};
 use gradlet::tensor::Strings;
 use std::path::Path;
 use std::time::Instant;

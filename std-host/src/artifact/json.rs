@@ -45,7 +45,8 @@ fn signature(description: &Description, signature: &SignatureInfo) -> Value {
 fn instructions(description: &Description, all: &[InstructionInfo]) -> Vec<Value> {
     let operands = |operands: &[OperandInfo]| operands.iter().map(|one| operand(description, one)).collect::<Vec<_>>();
     let instruction = |InstructionInfo { index, op, dtype, inputs, outputs, blocks }: &InstructionInfo| {
-        let mut value = json!({ "index": index, "op": op, "dtype": dtype.name(), "inputs": operands(inputs), "outputs": operands(outputs) });
+        let mut value =
+            json!({ "index": index, "op": op, "dtype": dtype.name(), "inputs": operands(inputs), "outputs": operands(outputs) });
         if !blocks.is_empty() {
             let blocks =
                 blocks.iter().map(|block| json!({ "when": block.when, "instructions": instructions(description, &block.instructions) }));

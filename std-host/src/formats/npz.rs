@@ -13,7 +13,8 @@ use zip::{CompressionMethod, ZipArchive, ZipWriter, write::SimpleFileOptions};
 /// Fails if the file is damaged, or if an array has an unsupported element type or is larger than [`LIMIT`]. The error names the file.
 ///
 /// ```
-/// use gradlet::{Tensor, npy};
+/// use gradlet::Tensor;
+/// use gradlet::io::npy;
 /// let folder = tempfile::tempdir()?;
 /// let path = folder.path().join("set.npz");
 /// let x = npy::Npy::of(&Tensor::new(&gradlet::cpu(), &[1i32, 2], &[2])?)?;

@@ -43,11 +43,13 @@ impl Progress {
         Progress { verbose, coloured, steps, step: 0, start: Instant::now(), drawn: None, traced: None }
     }
 
-    /// Prints a line before the bar.
-    pub fn title(&self, title: &str) {
+    /// Prints a line above the bar.
+    pub fn message(&mut self, message: &str) {
+        // The next drawing shows a bar that was drawn already again, below the message.
+        let erase = if self.drawn.take().is_some() { "\r\x1b[2K" } else { "" };
         match self.verbose {
             Verbose::Silent => (),
-            Verbose::Lines | Verbose::Auto => eprintln!("{title}"),
+            Verbose::Lines | Verbose::Auto => eprintln!("{erase}{message}"),
         }
     }
 

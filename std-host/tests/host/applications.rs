@@ -1,9 +1,9 @@
 //! Tests that known networks have Keras's list of weights and its outputs. `tests/fixtures/keras_applications.py` recorded them.
 
 use gradlet::applications::{self, Application, Pooling};
+use gradlet::io::weights;
 use gradlet::layers::{Functional, Layer, Module};
 use gradlet::{Eager, Scope, Tensor};
-use gradlet::io::weights;
 use serde_json::Value;
 
 fn scope() -> Eager {

@@ -4,9 +4,11 @@ use gradlet::checkpoint::{Checkpoint, latest_checkpoint};
 use gradlet::layers::{Activation, Dense, Flatten, Layer, Module, Sequential, Visitor};
 use gradlet::losses::SparseCategoricalCrossentropy;
 use gradlet::metrics::{SparseCategoricalAccuracy, TopKCategoricalAccuracy};
-use gradlet::train::callbacks::{CsvLogger, EarlyStopping, LambdaCallback, LearningRateScheduler, Mode, ModelCheckpoint, ReduceLROnPlateau, TerminateOnNaN};
-use gradlet::train::{Callback, Compile, Evaluate, Fit, Logs, Model, Verbose};
 use gradlet::optimizers::{Adam, Sgd};
+use gradlet::train::callbacks::{
+    CsvLogger, EarlyStopping, LambdaCallback, LearningRateScheduler, Mode, ModelCheckpoint, ReduceLROnPlateau, TerminateOnNaN,
+};
+use gradlet::train::{Callback, Compile, Evaluate, Fit, Logs, Model, Verbose};
 use gradlet::{Eager, Result, Scope, Shape, Tensor, Variable};
 use serde_json::Value;
 use std::collections::BTreeSet;
@@ -350,7 +352,10 @@ fn the_first_bad_number_stops_training_and_is_named() {
     // Without the callback, training continues.
     let history = model.fit((&bad, &y), quiet().epochs(2)).unwrap();
     assert!(history.get("loss").iter().all(|loss| loss.is_nan()));
-    assert_eq!(model.fit((&bad, &y), quiet().epochs(2).callback(TerminateOnNaN::new())).unwrap().epochs.len(), 1);
+    assert_eq!(history.stop_reason, None);
+    let history = model.fit((&bad, &y), quiet().epochs(2).callback(TerminateOnNaN::new())).unwrap();
+    assert_eq!(history.epochs.len(), 1);
+    assert_eq!(history.stop_reason.as_deref(), Some("Batch 0: Invalid loss, terminating training"));
     let strict = TerminateOnNaN::new().raise_error(true);
     let error = model.fit((&bad, &y), quiet().callback(strict)).unwrap_err().to_string();
     assert!(error.contains("the loss is NaN after step 1"), "{error}");

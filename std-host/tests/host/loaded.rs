@@ -1,12 +1,12 @@
 //! Tests of loaded artifacts: their signatures run as functions, without the source of the model.
 
-use gradlet::control::{WhileOptions, cond, while_loop};
 use gradlet::artifact::describe::Description;
+use gradlet::artifact::{Loaded, inspect};
+use gradlet::control::{WhileOptions, cond, while_loop};
 use gradlet::layers::{Activation, Dense, Layer, Module, Sequential};
 use gradlet::losses::{Loss, MeanSquaredError};
 use gradlet::optimizers::{Adam, Optimizer};
 use gradlet::{Artifact, Differentiate, Eager, Function, Result, Scope, Tensor};
-use gradlet::artifact::{Loaded, inspect};
 use std::sync::Arc;
 
 /// Exports a model of two layers with the signatures of TensorFlow Lite's on-device training.

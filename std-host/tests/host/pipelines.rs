@@ -7,8 +7,8 @@ mod cats_vs_dogs;
 #[path = "../../examples/tfdata_tutorial.rs"]
 mod tfdata_tutorial;
 
-use gradlet::image;
 use gradlet::datasets::Digits;
+use gradlet::image;
 use std::path::Path;
 
 const DATA: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../data/mnist10k");

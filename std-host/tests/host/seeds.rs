@@ -10,9 +10,9 @@ mod functions;
 mod session;
 
 use functions::{DemoModule, Out};
-use gradlet::{Artifact, Eager, Scope, Tensor};
 use gradlet::artifact::Loaded;
 use gradlet::datasets::{Digits, digits};
+use gradlet::{Artifact, Eager, Scope, Tensor};
 use std::path::Path;
 use std::sync::{Arc, Mutex};
 

@@ -8,13 +8,13 @@ mod cnn;
 mod program;
 
 use gradlet::control::{WhileOptions, cond, while_loop};
+use gradlet::datasets::Digits;
+use gradlet::io::proto;
 use gradlet::layers::{Dense, Layer, Module};
 use gradlet::losses::{Loss, SparseCategoricalCrossentropy};
 use gradlet::optimizers::{Adam, Optimizer};
 use gradlet::profiler::{Line, Options, Span, Stat, graph_def, trace_on};
 use gradlet::{Differentiate, Eager, Function, Result, Scope, Tensor, summary};
-use gradlet::datasets::Digits;
-use gradlet::io::proto;
 use prost::Message;
 use std::path::Path;
 use std::time::Instant;

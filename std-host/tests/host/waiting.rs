@@ -1,8 +1,8 @@
 //! Tests that a thread sleeps while it waits for another thread: for a variable, for a function, or for the first value of a variable.
 #![cfg(unix)]
 
-use gradlet::{Eager, Function, Print, Result, Scope, Tensor, Variable};
 use gradlet::tensor::FirstValue;
+use gradlet::{Eager, Function, Print, Result, Scope, Tensor, Variable};
 use rustix::time::{ClockId, clock_gettime};
 use std::sync::{Arc, Barrier};
 use std::thread::{self, sleep};

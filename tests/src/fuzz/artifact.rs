@@ -3,10 +3,12 @@
 use crate::mlp::{Mlp, weights};
 use bytemuck::bytes_of;
 use gradlet_core::control::{WhileOptions, cond, while_loop};
-use gradlet_core::device::AlignedBytes;
 use gradlet_core::custom_op::Call;
+use gradlet_core::device::AlignedBytes;
 use gradlet_core::runtime::program::{Header, TensorRecord, checksum};
-use gradlet_core::{Artifact, DType, Differentiate, Eager, Error, Function, Kernel, Program, Result, Scope, Session, Tensor, TensorType, Variable, ops};
+use gradlet_core::{
+    Artifact, DType, Differentiate, Eager, Error, Function, Kernel, Program, Result, Scope, Session, Tensor, TensorType, Variable, ops,
+};
 use std::cell::Cell;
 
 /// Size of an artifact's header, in bytes.

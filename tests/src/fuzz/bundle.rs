@@ -1,7 +1,7 @@
 //! Properties of any bytes that are read as a checkpoint, for the fuzz target and for the short run in the tests.
 
-use gradlet::io::FileError;
 use gradlet::checkpoint::bundle::{BundleReader, data_path, element_bytes, index_path, table};
+use gradlet::io::FileError;
 use gradlet::io::proto::DataType;
 use std::collections::BTreeMap;
 use std::fs;

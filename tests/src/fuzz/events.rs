@@ -1,7 +1,7 @@
 //! Properties of any bytes that are read as an event file, for the fuzz target and for the short run in the tests.
 
-use gradlet::summary::{EventReader, Run};
 use gradlet::io::tfrecord::{Compression, RecordWriter};
+use gradlet::summary::{EventReader, Run};
 use std::fs;
 use std::path::Path;
 

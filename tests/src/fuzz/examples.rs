@@ -2,9 +2,12 @@
 
 use bytes::Bytes;
 use gradlet::DType;
-use gradlet::tensor::Values;
-use gradlet::io::example::{Example, Feature, FeatureType, Features, FixedLenFeature, FixedLenSequenceFeature, ParsedFeatures, RaggedFeature, SequenceExample, VarLenFeature, parse_example, parse_single_example, parse_single_sequence_example};
+use gradlet::io::example::{
+    Example, Feature, FeatureType, Features, FixedLenFeature, FixedLenSequenceFeature, ParsedFeatures, RaggedFeature, SequenceExample,
+    VarLenFeature, parse_example, parse_single_example, parse_single_sequence_example,
+};
 use gradlet::io::{parse_strings, parse_tensor};
+use gradlet::tensor::Values;
 
 const NAMES: [&str; 3] = ["a", "", "ü"];
 const TYPES: [FeatureType; 3] = [FeatureType::Strings, FeatureType::F32, FeatureType::I64];

@@ -2,9 +2,9 @@
 
 use crate::flash::Flash;
 use crate::flat::{arena, program, state, step};
-use gradlet_core::{Error, Session};
 use gradlet_core::runtime::Slots;
 use gradlet_core::runtime::checkpoint::{Contents, FlatCheckpoint};
+use gradlet_core::{Error, Session};
 
 const SLOTS: u32 = 3;
 const SLOT: usize = 2048;

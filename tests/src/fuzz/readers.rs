@@ -3,8 +3,8 @@
 
 use crate::random::Random;
 use gradlet::io::Csv;
-use gradlet::{Tensor, image};
 use gradlet::io::{idx, npy};
+use gradlet::{Tensor, image};
 use std::collections::BTreeMap;
 use std::io::{Cursor, Write};
 use std::path::Path;

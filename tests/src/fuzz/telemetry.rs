@@ -70,7 +70,10 @@ fn send(data: &[u8]) {
             0 => {
                 let artifact = (number > 0).then_some(Identity { length: number, checksum: !number });
                 telemetry.hello(tag, tag, number, artifact);
-                format!("{:?}", Frame::Hello(gradlet_core::runtime::telemetry::Hello { version: 1, sender: tag, clock: tag, hz: number, artifact }))
+                format!(
+                    "{:?}",
+                    Frame::Hello(gradlet_core::runtime::telemetry::Hello { version: 1, sender: tag, clock: tag, hz: number, artifact })
+                )
             }
             1 => {
                 telemetry.scalar(tag, number, value);

@@ -1,8 +1,8 @@
 //! The element types and runtimes of each op, from the golden cases that passed.
 
 use crate::golden::runtimes::NAMES;
-use gradlet_core::device::Device;
 use gradlet_core::custom_op::{Gradient, Op};
+use gradlet_core::device::Device;
 use gradlet_core::{DType, ops};
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write;

@@ -4,10 +4,13 @@ use crate::golden::checks::{Checks, hex, hex_field, json};
 use crate::golden::parsed_json::{bytes, dtype, float, found, judge, list, same};
 use anyhow::{Context, Result, bail, ensure};
 use bytes::Bytes;
-use gradlet::io::example::{Example, Feature, FeatureSpec, FeatureType, Features, FixedLenFeature, FixedLenSequenceFeature, ParsedFeatures, RaggedFeature, SequenceExample, VarLenFeature, parse_example, parse_single_example, parse_single_sequence_example};
+use gradlet::DType;
+use gradlet::io::example::{
+    Example, Feature, FeatureSpec, FeatureType, Features, FixedLenFeature, FixedLenSequenceFeature, ParsedFeatures, RaggedFeature,
+    SequenceExample, VarLenFeature, parse_example, parse_single_example, parse_single_sequence_example,
+};
 use gradlet::io::{ByteOrder, RawType, decode_raw};
 use gradlet::io::{parse_strings, parse_tensor, serialize_strings, serialize_tensor};
-use gradlet::DType;
 use gradlet::tensor::{Strings, Values};
 use serde_json::Value as Json;
 use std::path::Path;

@@ -4,8 +4,8 @@ use crate::golden::checks::hex_field;
 use anyhow::{Context, Result, bail, ensure};
 use bytes::Bytes;
 use gradlet::io::example::{Parsed, ParsedFeatures};
-use gradlet::{DType, Shape, Tensor, TensorType};
 use gradlet::tensor::{Strings, Values};
+use gradlet::{DType, Shape, Tensor, TensorType};
 use serde_json::Value as Json;
 
 /// Compares a result with the case's `ok`, or its error text with the case's `error`.

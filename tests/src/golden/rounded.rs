@@ -4,10 +4,10 @@
 
 use crate::golden::case::ulp;
 use crate::random::Random;
-use gradlet_core::device::{AlignedBytes, Backend};
 use gradlet_core::custom_op::{Call, Kernel, OpDef};
-use gradlet_core::{DType, Device, Error, Result};
+use gradlet_core::device::{AlignedBytes, Backend};
 use gradlet_core::tensor::{TensorView, TensorViewMut};
+use gradlet_core::{DType, Device, Error, Result};
 use std::sync::Mutex;
 
 /// Returns a device with the kernels of `device`, which rounds every f32 element to the nearest float of type `to`.

@@ -3,10 +3,10 @@
 use crate::golden::case::{Body, Case};
 use anyhow::{Context, Result, bail};
 use gradlet_core::device::AlignedBytes;
-use gradlet_core::function::graph::{Graph, Node};
-use gradlet_core::{Artifact, DType, Device, Eager, Function, Program, Scope, Session, Tensor, ops};
 use gradlet_core::function::ConcreteFunction;
+use gradlet_core::function::graph::{Graph, Node};
 use gradlet_core::tensor::Bool;
+use gradlet_core::{Artifact, DType, Device, Eager, Function, Program, Scope, Session, Tensor, ops};
 use std::sync::Arc;
 
 /// Name of the runtime that executes eagerly, with portable kernels.

@@ -3,7 +3,9 @@
 use crate::golden::checks::{Checks, hex, hex_field, json};
 use anyhow::{Context, Result, bail, ensure};
 use bytes::Bytes;
-use gradlet::io::tfrecord::{Compression, Fault, RecordError, RecordFiles, RecordIndex, RecordReader, RecordWriter, Records, masked_crc32c};
+use gradlet::io::tfrecord::{
+    Compression, Fault, RecordError, RecordFiles, RecordIndex, RecordReader, RecordWriter, Records, masked_crc32c,
+};
 use serde_json::Value as Json;
 use sha2::{Digest, Sha256};
 use std::fs;

@@ -1,7 +1,7 @@
 //! Tests of event files: the reader skips damage, and flushed events remain if the process is killed.
 
-use gradlet::summary::{EventReader, Options, Run, SummaryWriter};
 use gradlet::io::tfrecord::{Compression, RecordReader};
+use gradlet::summary::{EventReader, Options, Run, SummaryWriter};
 use gradlet_tests::fuzz::events::exercise;
 use gradlet_tests::golden::fixtures;
 use gradlet_tests::random::Random;

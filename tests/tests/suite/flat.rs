@@ -1,9 +1,9 @@
 //! Tests of flat checkpoints: saved values are restored, and every damage is detected.
 
 use embedded_io::{ErrorKind, ErrorType, Read, Write};
+use gradlet_core::runtime::checkpoint::{Contents, FlatCheckpoint};
 use gradlet_core::runtime::checkpoint::{Entry, VERSION, write};
 use gradlet_core::{Error, Session};
-use gradlet_core::runtime::checkpoint::{Contents, FlatCheckpoint};
 use gradlet_tests::flat::{arena, artifact, load, program, state, step};
 use std::fs;
 use std::path::Path;

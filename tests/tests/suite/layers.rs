@@ -2,8 +2,8 @@
 
 use gradlet_core::device::AlignedBytes;
 use gradlet_core::layers::*;
-use gradlet_core::{Artifact, Eager, Function, Program, Result, Scope, Session, Tensor, Variable, ops};
 use gradlet_core::tensor::Bool;
+use gradlet_core::{Artifact, Eager, Function, Program, Result, Scope, Session, Tensor, Variable, ops};
 use serde_json::Value as Json;
 
 /// A layer in the form that the cases need: its variables, and its outputs for several inputs and the case's options.

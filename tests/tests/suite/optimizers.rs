@@ -3,8 +3,8 @@
 use gradlet_core::layers::{Dense, Layer, Module, Sequential};
 use gradlet_core::losses::{Loss, SparseCategoricalCrossentropy};
 use gradlet_core::metrics::{Auc, Metric, Precision, SparseCategoricalAccuracy};
-use gradlet_core::optimizers::{Adam, Gradient, Nadam, Optimizer, RMSprop, Sgd};
 use gradlet_core::optimizers::schedules::{CosineDecay, ExponentialDecay, PiecewiseConstantDecay, Schedule};
+use gradlet_core::optimizers::{Adam, Gradient, Nadam, Optimizer, RMSprop, Sgd};
 use gradlet_core::{DType, Eager, Function, Result, Scope, Shape, Tensor, Variable, ops};
 
 fn scope() -> Eager {

@@ -3,11 +3,11 @@
 //! A plan runs the ops that may refuse their data before it writes any variable. If an op refused its data without this declaration, a
 //! failed step could leave some variables updated.
 
+use gradlet_core::custom_op::{Call, OpDef};
 use gradlet_core::device::AlignedBytes;
 use gradlet_core::function::graph::Graph;
-use gradlet_core::custom_op::{Call, OpDef};
-use gradlet_core::{DType, Eager, Function, Kernel, Print, Result, Scope, Shape, Summarize, Tensor, TensorType, ops};
 use gradlet_core::tensor::{TensorView, TensorViewMut};
+use gradlet_core::{DType, Eager, Function, Kernel, Print, Result, Scope, Shape, Summarize, Tensor, TensorType, ops};
 use gradlet_tests::golden;
 use gradlet_tests::golden::runtimes::Traced;
 use std::collections::BTreeSet;

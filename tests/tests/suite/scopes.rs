@@ -1,9 +1,9 @@
 //! Tests of scopes: training mode, random numbers, custom gradients, 16-bit floats and tapes.
 
-use gradlet_core::device::Device;
-use gradlet_core::custom_op::Backward;
-use gradlet_core::{DType, Differentiate, Eager, Error, Function, Result, Scope, Tensor, Variable, ops};
 use gradlet_core::autodiff::custom_gradient;
+use gradlet_core::custom_op::Backward;
+use gradlet_core::device::Device;
+use gradlet_core::{DType, Differentiate, Eager, Error, Function, Result, Scope, Tensor, Variable, ops};
 
 fn device() -> Device {
     ops::portable_cpu()

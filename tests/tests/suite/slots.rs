@@ -2,9 +2,9 @@
 //! old state or the new one.
 
 use gradlet_core::device::AlignedBytes;
-use gradlet_core::{Error, Session};
 use gradlet_core::runtime::Slots;
 use gradlet_core::runtime::checkpoint::Contents;
+use gradlet_core::{Error, Session};
 use gradlet_tests::flash::{Flash, Operation};
 use gradlet_tests::flat::{arena, artifact, load, program, state, step};
 use gradlet_tests::fuzz;

@@ -6,7 +6,9 @@ use gradlet_core::layers::{Activation, Conv2D, Dense, Flatten, Layer, MaxPool2D,
 use gradlet_core::losses::{Loss, SparseCategoricalCrossentropy};
 use gradlet_core::optimizers::{Adam, Optimizer, Sgd};
 use gradlet_core::runtime::program::{Space, missing_kernel};
-use gradlet_core::{Artifact, DType, Differentiate, Eager, Error, Function, Kernel, Program, Result, Scope, Session, Shape, Tensor, Variable, ops};
+use gradlet_core::{
+    Artifact, DType, Differentiate, Eager, Error, Function, Kernel, Program, Result, Scope, Session, Shape, Tensor, Variable, ops,
+};
 use std::sync::Arc;
 
 type Step = Function<(Tensor, Tensor), Tensor>;

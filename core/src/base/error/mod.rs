@@ -81,9 +81,9 @@ pub enum Error {
     NotAnArtifact,
     /// The artifact has a format version that this reader does not support.
     Version {
-        /// Its major version.
+        /// Major version of the artifact.
         major: u16,
-        /// Its minor version.
+        /// Minor version of the artifact.
         minor: u16,
     },
     /// The artifact is truncated.
@@ -113,7 +113,7 @@ pub enum Error {
     Instruction {
         /// Index of the instruction.
         index: u32,
-        /// The rule.
+        /// Rule that the instruction breaks.
         rule: Rule,
     },
     /// The artifact needs a kernel that is not linked.
@@ -132,21 +132,21 @@ pub enum Error {
     },
     /// The signature or artifact has no input, output or variable at this index.
     NoSuchTensor {
-        /// The index.
+        /// Index of the tensor.
         index: u32,
     },
     /// The caller read or wrote the tensor at this index with another element type or size.
     TensorType {
-        /// The index.
+        /// Index of the tensor.
         index: u32,
     },
     /// The bytes do not begin with a checkpoint's magic number.
     NotACheckpoint,
     /// The checkpoint has a format version that this reader does not support.
     CheckpointVersion {
-        /// Its major version.
+        /// Major version of the checkpoint.
         major: u16,
-        /// Its minor version.
+        /// Minor version of the checkpoint.
         minor: u16,
     },
     /// The checkpoint belongs to another artifact.
@@ -164,7 +164,7 @@ pub enum Error {
     /// The checkpoint has another value for this variable than flash has. No loaded signature assigns the variable, so it has no
     /// memory.
     InFlash {
-        /// The variable.
+        /// Index of the variable.
         variable: u32,
     },
     /// The reader, the writer or the flash failed.
@@ -194,7 +194,7 @@ pub enum Error {
     NoKernel {
         /// Name of the op.
         op: &'static str,
-        /// The element type.
+        /// Element type.
         dtype: crate::base::dtype::DType,
     },
     /// An op received tensors of scopes that do not enclose one another.
@@ -209,7 +209,7 @@ pub enum Error {
     /// The variable was used before it was created. Build its layer first.
     #[cfg(feature = "alloc")]
     Unbuilt,
-    /// A variable was created in a trace after the first one.
+    /// A variable was created in a trace other than the function's first.
     #[cfg(feature = "alloc")]
     LateVariable,
     /// Error described by a text.
@@ -382,8 +382,8 @@ impl fmt::Display for Error {
             Error::NoKernel { op, dtype } => write!(f, "the device has no kernel for {op} on {dtype}"),
             #[cfg(feature = "alloc")]
             Error::UnrelatedScopes => f.write_str(
-                "the tensors come from scopes that do not enclose one another: pass the tensor as an argument, let the function return it, or \
-                 create it outside of the function",
+                "the tensors come from scopes that do not enclose one another: pass the tensor as an argument, let the function return it, \
+                 or create it outside of the function",
             ),
             #[cfg(feature = "alloc")]
             Error::Traced => f.write_str(
@@ -396,8 +396,8 @@ impl fmt::Display for Error {
             Error::Unbuilt => f.write_str("the variable has no value yet: build the layer, or call the model once"),
             #[cfg(feature = "alloc")]
             Error::LateVariable => f.write_str(
-                "variables can be created only while a function is traced for the first time: create them, or call their layer once, before \
-                 calling the function",
+                "variables can be created only while a function is traced for the first time: create them, or call their layer once, \
+                 before calling the function",
             ),
             #[cfg(feature = "alloc")]
             Error::Message(text) => f.write_str(text),

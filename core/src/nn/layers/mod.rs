@@ -67,12 +67,9 @@ use crate::base::sync::{Shared, ThreadSafe};
 use crate::nn::type_name;
 use crate::tensor::Tensor;
 use crate::tensor::scope::{Entered, Scope};
-use crate::tensor::variable::Variable;
 use crate::trace::tracing::dry_run;
 use alloc::boxed::Box;
 use alloc::format;
-use alloc::string::String;
-use alloc::vec::Vec;
 
 /// A layer: a function from a tensor to a tensor, with variables. [`Layer::build`] creates the variables once the shape of the
 /// input is known.

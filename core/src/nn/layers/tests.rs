@@ -1,13 +1,18 @@
-//! Checks that wrappers of layers forward every method.
+//! Checks that wrappers of layers forward every method, where layers are built, and which of them a summary lists.
 
 use super::*;
+use crate::autodiff::Differentiate;
+use crate::base::error::Error;
 use crate::base::sync::Lock;
+use crate::function::Function;
 use crate::nn::layers::module::Visitor;
 use crate::ops::portable_cpu;
+use crate::tensor::variable::Variable;
 use crate::trace::eager::Eager;
 use alloc::collections::BTreeMap;
-use alloc::string::ToString;
+use alloc::string::{String, ToString};
 use alloc::vec;
+use alloc::vec::Vec;
 
 /// A layer that overrides every method and records which one was called. No default method would return its results.
 struct Own {
@@ -188,6 +193,118 @@ fn what_holds_a_module_asks_it() {
     functional.layer("own", own.clone(), Functional::INPUT);
     own.calls.lock().clear();
     seen_by(&own, &functional);
+}
+
+/// A layer that keeps a tensor that `build` computes in its scope.
+#[derive(crate::nn::layers::Module)]
+struct Offset {
+    factor: Variable,
+    #[module(skip)]
+    offset: Lock<Option<Tensor>>,
+}
+
+impl Offset {
+    fn new() -> Shared<Offset> {
+        Shared::new(Offset { factor: Variable::deferred("factor"), offset: Lock::default() })
+    }
+}
+
+impl Layer for Offset {
+    fn name(&self) -> &str {
+        "offset"
+    }
+    fn build(&self, scope: &dyn Scope, input: &Shape) -> Result<()> {
+        let ones = Tensor::full(&scope.device(), 1.0f32, input.dims())?;
+        *self.offset.lock() = scope.emit(&crate::ops::add::OP, &[], &[&ones, &ones])?.pop();
+        self.factor.create(scope, &Tensor::scalar(&scope.device(), 3.0f32))
+    }
+    fn call(&self, scope: &dyn Scope, x: &Tensor) -> Result<Tensor> {
+        let offset = self.offset.lock().clone().ok_or(Error::Unbuilt)?;
+        x.mul(&scope.read(&self.factor)?)?.add(&offset)
+    }
+}
+
+#[test]
+fn a_layer_is_built_outside_of_traces_and_tapes() {
+    let scope = Eager::new(&portable_cpu());
+    let x = Tensor::full(&scope.device(), 1.0f32, &[2]).unwrap();
+    for layer in [Offset::new(), Offset::new()] {
+        let inside = layer.clone();
+        let f = Function::new(move |scope: &dyn Scope, x: Tensor| inside.apply(&scope.tape(), &x));
+        assert_eq!(f.call(&scope, x.clone()).unwrap().to_vec::<f32>().unwrap(), [5.0; 2]);
+        assert_eq!(layer.apply(&scope, &x).unwrap().to_vec::<f32>().unwrap(), [5.0; 2]);
+        assert_eq!(layer.offset.lock().as_ref().unwrap().to_vec::<f32>().unwrap(), [2.0; 2]);
+    }
+}
+
+#[test]
+fn a_layer_that_is_built_in_a_trace_is_named_with_the_remedy() {
+    let scope = Eager::new(&portable_cpu());
+    let x = |dims: &[u32]| Tensor::full(&scope.device(), 1.0f32, dims).unwrap();
+    // The second trace may not create variables.
+    let layer = Offset::new();
+    let f = Function::new(move |scope: &dyn Scope, x: Tensor| if x.dims() == [1] { Ok(x) } else { layer.apply(scope, &x) });
+    f.call(&scope, x(&[1])).unwrap();
+    let error = f.call(&scope, x(&[2])).unwrap_err().to_string();
+    assert!(error.contains("layer \"offset\": variable \"factor\": variables can be created only"), "{error}");
+    assert!(error.ends_with("create them, or call their layer once, before calling the function"), "{error}");
+    // `build` itself takes any scope.
+    let layer = Offset::new();
+    let inside = layer.clone();
+    let f = Function::new(move |scope: &dyn Scope, x: Tensor| inside.build(scope, x.shape()).map(|()| x));
+    f.call(&scope, x(&[2])).unwrap();
+    let error = layer.apply(&scope, &x(&[2])).unwrap_err().to_string();
+    assert!(error.contains("layer \"offset\": add(f32[2], f32[2]): tensor f32[2]: the tensor belongs to a trace"), "{error}");
+    assert!(error.contains("let the function return it, or create it outside of the function"), "{error}");
+}
+
+/// A model that calls its layers with more than one input.
+#[derive(crate::nn::layers::Module)]
+struct Recurrent {
+    encoder: LSTM,
+    decoder: LSTM,
+    attention: MultiHeadAttention,
+    cell: GRUCell,
+}
+
+impl Layer for Recurrent {
+    fn name(&self) -> &str {
+        "recurrent"
+    }
+    fn call(&self, scope: &dyn Scope, x: &Tensor) -> Result<Tensor> {
+        let encoded = self.encoder.run(scope, x, None, None)?;
+        let length = Tensor::scalar(&scope.device(), 3i32);
+        let decoded = self.decoder.run_first(scope, x, &length, Some(&encoded.states))?;
+        let (y, _) = self.attention.attend(scope, &Attend::new(&decoded.output, x))?;
+        Ok(self.cell.call(scope, &y.sum(&[1], false)?, &[encoded.output])?.0)
+    }
+}
+
+/// Keras counts 128 parameters for LSTM(4) of 3 features, 140 for MultiHeadAttention(2, 4), and 120 for GRU(4) of 4 features.
+#[test]
+fn layers_that_are_called_with_more_than_one_input_are_rows() {
+    let scope = Eager::new(&portable_cpu());
+    let model = Recurrent {
+        encoder: LSTM::new(4),
+        decoder: LSTM::new(4).return_sequences(true),
+        attention: MultiHeadAttention::new(2, 4),
+        cell: GRUCell::new(4),
+    };
+    let model = Sequential::new().with(LSTM::new(3).return_sequences(true)).with(MultiHeadAttention::new(1, 3)).with(model);
+    let summary = model.summary(&scope, &[5, 3]).unwrap();
+    let of = |layer: &LayerSummary| (layer.name.clone(), layer.kind.clone(), layer.depth, layer.output, layer.parameters.count);
+    let row = |name: &str, kind: &str, depth, dims: &[u32], count| (name.into(), kind.into(), depth, Shape::new(dims).unwrap(), count);
+    let rows = [
+        row("lstm", "LSTM", 0, &[1, 5, 3], 84),
+        row("multi_head_attention", "MultiHeadAttention", 0, &[1, 5, 3], 48),
+        row("recurrent", "Recurrent", 0, &[1, 4], 516),
+        row("encoder", "LSTM", 1, &[1, 4], 128),
+        row("decoder", "LSTM", 1, &[1, 5, 4], 128),
+        row("attention", "MultiHeadAttention", 1, &[1, 5, 4], 140),
+        row("cell", "GRUCell", 1, &[1, 4], 120),
+    ];
+    assert_eq!(summary.layers.iter().map(of).collect::<Vec<_>>(), rows);
+    assert_eq!(summary.parameters().count, 84 + 48 + 516);
 }
 
 #[test]

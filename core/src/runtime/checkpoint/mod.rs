@@ -2,8 +2,8 @@
 //!
 //! A device saves its trained variables with [`Session::save`](crate::Session::save) and restores them with
 //! [`Session::restore`](crate::Session::restore), through any [`embedded_io`] writer and reader and without a heap.
-//! [`Slots`](crate::runtime::Slots) keeps checkpoints in flash. A host reads a checkpoint with [`FlatCheckpoint`] and writes one from any values
-//! with [`write()`]. `SPEC.md` specifies the format.
+//! [`Slots`](crate::runtime::Slots) keeps checkpoints in flash. A host reads a checkpoint with [`FlatCheckpoint`], and writes one from
+//! any values with [`write()`]. `SPEC.md` specifies the format.
 
 mod session;
 mod slice;

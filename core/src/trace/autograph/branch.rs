@@ -112,24 +112,24 @@ impl<K: Kind, S, V, R> Branch<K, S, Exit<V, R>> {
 }
 
 impl<S, E> Branch<Plain, S, E> {
-    /// Returns a literal whose counterpart in the other branch is no literal, unchanged.
+    /// Returns a literal unchanged. The other branch's value is not a literal.
     pub fn literal<T>(&self, value: T) -> Result<T> {
         Ok(value)
     }
 
-    /// Returns a literal whose counterpart in the other branch is a literal, unchanged.
+    /// Returns a literal unchanged. The other branch's value is a literal too.
     pub fn number<T>(&self, value: T) -> Result<T> {
         Ok(value)
     }
 }
 
 impl<S, E> Branch<Dynamic, S, E> {
-    /// Converts a literal whose counterpart in the other branch is no literal: to a tensor if the counterpart is one.
+    /// Converts a literal to the type of the other branch's value, which is not a literal and may be a tensor.
     pub fn literal<L, T: Literal<L>>(&self, value: L) -> Result<T> {
         Ok(T::literal(value, &self.predicate.as_ref().ok_or(Error::Internal)?.device()?))
     }
 
-    /// Converts a literal whose counterpart in the other branch is a literal to a tensor.
+    /// Converts a literal to a tensor. The other branch's value is a literal too.
     pub fn number<L: Host>(&self, value: L) -> Result<Tensor> {
         self.literal(value)
     }

@@ -10,7 +10,7 @@ use alloc::vec::Vec;
 
 type Visit<T> = fn(&T, &mut dyn FnMut(Part<'_>));
 
-/// Functions that find and replace the tensors of a value.
+/// Functions that find and replace the tensors of a `T`.
 pub struct Ops<T> {
     visit: Visit<T>,
     with: fn(&T, &mut dyn FnMut() -> Tensor) -> T,
@@ -115,7 +115,7 @@ pub trait Kind {
 
 /// Kind of a condition under which a `T` can be carried.
 pub trait Carries<T>: Kind {
-    /// Returns the access to the tensors of a `T`, if the kind needs it.
+    /// Returns the [`Ops`] of a `T`, if the kind needs them.
     fn ops() -> Option<Ops<T>>;
 }
 
@@ -127,7 +127,7 @@ pub enum Dynamic {}
 
 /// Proof that both branches run.
 pub trait Again {
-    /// Returns if the value can exist.
+    /// Does nothing. For an uninhabited type, this diverges.
     fn go(self) -> Self;
 }
 
@@ -145,7 +145,7 @@ impl Again for () {
 }
 
 impl Never {
-    /// Returns if the value can exist.
+    /// Diverges, because no value of this type exists.
     pub fn go(self) -> Never {
         match self {}
     }
@@ -333,7 +333,7 @@ tuples! {
     (A 0, B 1, C 2, D 3, E 4, F 5, G 6); (A 0, B 1, C 2, D 3, E 4, F 5, G 6, H 7);
 }
 
-/// Helper that finds the access to the tensors of a `T`, if it is a structure of tensors. It needs no trait bound on `T`.
+/// Helper that finds the [`Ops`] of a `T`, if it is a structure of tensors. It needs no trait bound on `T`.
 pub struct Probe<'a, T>(pub &'a mut T);
 
 impl<'a, T: Structure> Probe<'a, T> {
@@ -342,7 +342,7 @@ impl<'a, T: Structure> Probe<'a, T> {
         Slot { name, value: self.0, ops: Some(Ops::OF) }
     }
 
-    /// Returns the access to its tensors.
+    /// Returns the [`Ops`] of the type.
     pub fn ops(self) -> Option<Ops<T>> {
         Some(Ops::OF)
     }

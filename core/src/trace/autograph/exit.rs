@@ -79,8 +79,8 @@ pub fn returned<V, R>(exit: Exit<V, R>) -> Result<R> {
     exit.returned.ok_or_else(|| Error::message("the function must return a value on every path"))
 }
 
-/// Returns the exit of a block whose statement is not a statement of its own, or `None` if the block continues. Fails if a tensor
-/// decides the exit.
+/// Returns the exit of an `if` or loop inside an expression, as an exit of the enclosing block. Returns `None` if that block
+/// continues. Fails if a tensor decides the exit.
 pub fn settled<V, W, R>(exit: Exit<V, R>) -> Result<Option<Exit<W, R>>> {
     match exit.known() {
         Some(NEXT) => Ok(None),
@@ -109,7 +109,7 @@ pub(super) struct Side<V, R> {
     pub(super) exit: Exit<V, R>,
 }
 
-/// Access to the tensors of values and results, if they are structures of tensors.
+/// The [`Ops`] of values and results, if they are structures of tensors.
 pub(super) struct Carriers<V, R> {
     pub(super) value: Option<Ops<V>>,
     pub(super) returned: Option<Ops<R>>,
@@ -192,10 +192,10 @@ pub(super) fn with<T>(value: Option<T>, ops: Option<Ops<T>>, tensors: &mut dyn I
     }
 }
 
-/// Helper that finds the access to the tensors of an exit's value.
+/// Helper that returns the [`Ops`] of an exit's value, if it is a structure of tensors.
 pub struct Values<'a, V, R>(pub &'a Exit<V, R>);
 
-/// Helper that finds the access to the tensors of an exit's returned value.
+/// Helper that returns the [`Ops`] of an exit's returned value, if it is a structure of tensors.
 pub struct Returns<'a, V, R>(pub &'a Exit<V, R>);
 
 macro_rules! carriers {
@@ -204,7 +204,7 @@ macro_rules! carriers {
         where
             $ty: Structure,
         {
-            /// Returns the access.
+            /// Returns the [`Ops`] of the type.
             pub fn ops(self) -> Option<Ops<$ty>> {
                 Some(Ops::OF)
             }

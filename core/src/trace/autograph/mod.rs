@@ -35,7 +35,7 @@ pub use gradlet_core::__to_code as to_code;
 ///
 /// If the condition is a plain value or a computed tensor, the code runs as plain Rust and can use any type. If the condition is a
 /// traced tensor, [`cond`](crate::trace::control::cond) or [`while_loop`](crate::trace::control::while_loop) is recorded. The types
-/// determine at compile time whether a condition is a tensor. An error is therefore a compile error at the wrong line.
+/// determine at compile time whether a condition is a tensor. A mistake is therefore a compile error that points at its line.
 ///
 /// | written | with tensors |
 /// |---|---|
@@ -43,7 +43,7 @@ pub use gradlet_core::__to_code as to_code;
 /// | `while` | runs while the tensor is true; in a trace, a loop is recorded |
 /// | `for row in &x` | iterates along the first axis of `x` |
 /// | `for i in range(n)?` | iterates over the numbers below a tensor, see [`range`] |
-/// | `for i in 0..3` | plain Rust: a trace has each iteration |
+/// | `for i in 0..3` | plain Rust: a trace records every iteration |
 /// | `break`, `continue`, `return` in an `if` | the rest of the block runs only if the block was not left |
 /// | `&&`, <code>&#124;&#124;</code>, `!` | the second operand is computed only if the first one does not decide the result |
 /// | `<`, `<=`, `>`, `>=`, `==`, `!=` | element by element, like [`Tensor::less`] |

@@ -3,8 +3,8 @@
 use super::timeline::{Line, Plane, Span, Stat, Timeline};
 use super::trace::Options;
 use gradlet_core::Variable;
-use gradlet_core::function::graph::Graph;
 use gradlet_core::device::{Activity, NamedOp, Profiler};
+use gradlet_core::function::graph::Graph;
 use gradlet_core::ops::type_name;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};

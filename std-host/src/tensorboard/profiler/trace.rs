@@ -130,8 +130,9 @@ impl Trace {
     }
 
     fn take(&self, what: &str) -> Result<Observation> {
-        let over =
-            || Error::message(format!("must enable trace before {what}: this one was exported or turned off; start a new one with trace_on"));
+        let over = || {
+            Error::message(format!("must enable trace before {what}: this one was exported or turned off; start a new one with trace_on"))
+        };
         self.recording.take().ok_or_else(over)
     }
 }

@@ -251,7 +251,7 @@ impl<'a> Run<'a> {
             callbacks.iter_mut().try_for_each(|callback| callback.on_epoch_begin(model, epoch))?;
             let mut progress = Progress::new(options.verbose, at_most(self.train.steps(options.batch_size)?, options.steps_per_epoch));
             if options.epochs > 1 {
-                progress.title(&format!("Epoch {}/{}", epoch + 1, options.epochs));
+                progress.message(&format!("Epoch {}/{}", epoch + 1, options.epochs));
             }
             let (mut logs, mut flow) = self.epoch(callbacks, &mut progress).map_err(epoch_of)?;
             if let Some(data) = self.validation.filter(|_| (epoch + 1).is_multiple_of(options.validation_freq.max(1))) {
@@ -262,6 +262,10 @@ impl<'a> Run<'a> {
             for callback in callbacks.iter_mut() {
                 flow = either(flow, callback.on_epoch_end(model, epoch, &mut logs)?);
             }
+            if flow.is_break() {
+                history.stop_reason = callbacks.iter().find_map(|callback| callback.stop_reason());
+            }
+            history.stop_reason.iter().for_each(|reason| progress.message(reason));
             progress.finish(&logs);
             history.epochs.push((epoch, logs));
             if flow.is_break() {

@@ -35,6 +35,9 @@ impl Logs {
 pub struct History {
     /// Each epoch, counted from 0, with its final logs.
     pub epochs: Vec<(usize, Logs)>,
+    /// Reason for which a callback stopped the training, as the callback returns it from
+    /// [`stop_reason`](crate::train::Callback::stop_reason).
+    pub stop_reason: Option<String>,
 }
 
 impl History {

@@ -6,6 +6,8 @@ mod fit;
 mod logs;
 mod source;
 mod steps;
+#[cfg(test)]
+mod tests;
 
 pub use callbacks::Callback;
 pub use dataset::Inputs;
@@ -64,7 +66,7 @@ impl Model {
     pub fn new(scope: &Eager, layer: impl Layer + 'static) -> Model {
         let layer: Arc<dyn Layer> = Arc::new(layer);
         let called = layer.clone();
-        let predict = Function::new(move |scope: &dyn Scope, x: Tensor| called.apply(scope, &x));
+        let predict = Function::new(move |scope: &dyn Scope, x: Tensor| called.apply(scope, &x)).named("predict_step");
         Model { scope: scope.clone(), layer, input: OnceLock::new(), predict, compiled: None }
     }
 

@@ -135,11 +135,11 @@ impl Compiled {
             return Err(Error::message(format!("two metrics have the name {:?}", names[index])));
         }
         let body = Arc::new(Body { layer: layer.clone(), compile, loss: Mean::default() });
-        let step = |kind| {
+        let step = |kind, name| {
             let body = body.clone();
-            Function::new(move |scope: &dyn Scope, arguments: Arguments| body.run(kind, scope, &arguments))
+            Function::new(move |scope: &dyn Scope, arguments: Arguments| body.run(kind, scope, &arguments)).named(name)
         };
-        Ok(Compiled { train: step(Kind::Train), test: step(Kind::Test), body })
+        Ok(Compiled { train: step(Kind::Train, "train_step"), test: step(Kind::Test, "test_step"), body })
     }
 
     pub fn optimizer(&self) -> &Arc<dyn Optimizer> {

@@ -5,8 +5,8 @@ use crate::golden::checks::hex_field;
 use anyhow::{Context, Result, bail, ensure};
 use bytes::Bytes;
 use gradlet::Dataset;
-use gradlet::io::{FixedLength, list_files};
 use gradlet::io::tfrecord::Compression;
+use gradlet::io::{FixedLength, list_files};
 use serde_json::Value as Json;
 use std::path::Path;
 

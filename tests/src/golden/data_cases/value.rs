@@ -2,8 +2,8 @@
 
 use anyhow::{Context, Result, ensure};
 use gradlet::data::{Batch, Components, Element, ElementSpec, Pad, RaggedBatch, Slices};
-use gradlet::{DType, Dataset, Error, Tensor, TensorSpec};
 use gradlet::tensor::{RaggedTensor, Strings, Values};
+use gradlet::{DType, Dataset, Error, Tensor, TensorSpec};
 use serde_json::Value as Json;
 use std::collections::BTreeMap;
 

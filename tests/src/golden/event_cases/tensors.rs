@@ -3,9 +3,9 @@
 use crate::golden::checks::hex;
 use crate::golden::parsed_json::{list, same};
 use anyhow::{Context, Result, ensure};
-use gradlet::tensor::Values;
-use gradlet::io::proto::TensorProto;
 use gradlet::io;
+use gradlet::io::proto::TensorProto;
+use gradlet::tensor::Values;
 use serde_json::{Value as Json, json};
 use sha2::{Digest, Sha256};
 

@@ -2,12 +2,12 @@
 
 use crate::golden::fixtures;
 use anyhow::{Context, Result, bail, ensure};
+use gradlet::io::proto;
 use gradlet::io::proto::summary::value::Value as Held;
 use gradlet::io::proto::{Event, GraphDef, Summary, event, summary};
 use gradlet::summary::{EventReader, HParam, SummaryWriter, create_file_writer};
-use gradlet::{Tensor, image};
-use gradlet::io::proto;
 use gradlet::tensor::Strings;
+use gradlet::{Tensor, image};
 use prost::Message;
 use serde_json::Value as Json;
 use std::cell::Cell;

@@ -4,7 +4,9 @@ use super::{Given, floats, read_file};
 use crate::golden::case::{Case, Value};
 use crate::golden::fixtures::{Folder, text};
 use anyhow::{Context, Result};
-use gradlet_core::optimizers::schedules::{CosineDecay, CosineDecayRestarts, ExponentialDecay, InverseTimeDecay, PiecewiseConstantDecay, PolynomialDecay, Schedule};
+use gradlet_core::optimizers::schedules::{
+    CosineDecay, CosineDecayRestarts, ExponentialDecay, InverseTimeDecay, PiecewiseConstantDecay, PolynomialDecay, Schedule,
+};
 use gradlet_core::{DType, Scope, Shape, Tensor, TensorType};
 use serde_json::Value as Json;
 use std::sync::Arc;

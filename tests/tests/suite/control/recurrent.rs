@@ -3,8 +3,8 @@
 use crate::control::{eager, error, f32s, floats, ints};
 use gradlet_core::device::AlignedBytes;
 use gradlet_core::layers::{Activation, Dense, GRU, LSTM, Layer, Module, RNN, RNNCell, SimpleRNN};
-use gradlet_core::{Artifact, Differentiate, Eager, Function, Program, Result, Scope, Session, Shape, Tensor, Variable, ops};
 use gradlet_core::tensor::Bool;
+use gradlet_core::{Artifact, Differentiate, Eager, Function, Program, Result, Scope, Session, Shape, Tensor, Variable, ops};
 use std::sync::Arc;
 
 fn sample(dims: &[u32]) -> Tensor {

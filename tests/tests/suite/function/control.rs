@@ -2,9 +2,9 @@
 
 use crate::function::log::{Log, differs, fail, given, none};
 use crate::function::python::{Arg, eval, scalar};
+use gradlet_core::control::foldl;
 use gradlet_core::control::{WhileOptions, cond, switch_case, while_loop};
 use gradlet_core::scope::{Finite, observed};
-use gradlet_core::control::foldl;
 use gradlet_core::{DType, Differentiate, Function, Print, Result, Scope, Tensor, TensorSpec, ops};
 
 /// Returns `x > value` as a tensor.
@@ -29,7 +29,8 @@ pub fn if_on_tensor(log: &mut Log) {
             _ => otherwise(),
         }
     });
-    let errors = [("main branch, but dtype int32 in the else", "value 0 is f32[] in the branch for true, but i32[] in the branch for false")];
+    let errors =
+        [("main branch, but dtype int32 in the else", "value 0 is f32[] in the branch for true, but i32[] in the branch for false")];
     log.run(&errors, || Some(f.traces()), |call| given(f.call(&scope, call.args[0].clone())));
 }
 
@@ -121,7 +122,8 @@ fn doubled(scope: &dyn Scope, n: &Tensor) -> Result<Tensor> {
 pub fn loop_variable_changes_shape(log: &mut Log) {
     let scope = log.scope.clone();
     let f = Function::new(|scope: &dyn Scope, n: Tensor| doubled(scope, &n));
-    let errors = [("shape (1,) before the loop", "value 1 is f32[1] in the state before the loop, but f32[2] in the state after one iteration")];
+    let errors =
+        [("shape (1,) before the loop", "value 1 is f32[1] in the state before the loop, but f32[2] in the state after one iteration")];
     log.run(
         &errors,
         || Some(f.traces()),

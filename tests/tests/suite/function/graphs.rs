@@ -3,9 +3,9 @@
 use crate::function::log::read;
 use crate::function::python::{scalar, vector};
 use gradlet_core::control::{WhileOptions, cond, while_loop};
+use gradlet_core::function::ConcreteFunction;
 use gradlet_core::function::graph::Graph;
 use gradlet_core::{Differentiate, Eager, Function, Print, Result, Scope, Shape, Tensor, TensorSpec, TensorType, Variable, ops};
-use gradlet_core::function::ConcreteFunction;
 use gradlet_tests::golden::parsed_json::dtype;
 use serde_json::Value as Json;
 use std::collections::BTreeSet;

@@ -1,8 +1,8 @@
 //! Parser of the calls in the logs, and of their arguments.
 
 use gradlet_core::function::{Part, Structure};
-use gradlet_core::{DType, Tensor, Variable, ops};
 use gradlet_core::tensor::{Bool, Element};
+use gradlet_core::{DType, Tensor, Variable, ops};
 use gradlet_tests::golden::parsed_json::dtype;
 use std::collections::HashMap;
 

@@ -2,10 +2,10 @@
 
 use crate::function::log::{Log, Out, differs, given, none};
 use crate::function::python::{eval, scalar, vector};
+use gradlet_core::autodiff::Tape;
 use gradlet_core::autodiff::TapeOptions;
 use gradlet_core::custom_op::Backward;
 use gradlet_core::{DType, Differentiate, Function, Result, Scope, Tensor, Variable};
-use gradlet_core::autodiff::Tape;
 use std::collections::BTreeMap;
 
 fn variable(log: &Log, value: f32) -> Variable {

@@ -6,8 +6,8 @@ mod kinks;
 mod nn;
 mod reduce;
 
-use gradlet_core::device::Device;
 use gradlet_core::custom_op::{Gradient, Op};
+use gradlet_core::device::Device;
 use gradlet_core::{Differentiate, Eager, Result, Scope, Tensor, ops};
 use gradlet_tests::random::Random;
 use proptest::prelude::any;

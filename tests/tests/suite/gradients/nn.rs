@@ -1,8 +1,8 @@
 //! Trials of matrix products, convolutions, pooling and losses.
 
 use super::{Maker, Trial};
-use gradlet_core::ops::conv2d::{Conv2DOptions, Padding};
 use gradlet_core::custom_op::Op;
+use gradlet_core::ops::conv2d::{Conv2DOptions, Padding};
 use gradlet_core::{Eager, Scope, Tensor, ops};
 
 pub fn trial(maker: &mut Maker, name: &str) -> Option<Trial> {

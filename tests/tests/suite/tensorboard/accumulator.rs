@@ -1,11 +1,11 @@
 //! Compares the data that TensorBoard's EventAccumulator reads from gradlet's files and from TensorFlow's.
 
 use crate::tensorboard::python;
-use gradlet::io::proto::{GraphDef, SummaryMetadata};
 use gradlet::io::proto::summary_metadata::PluginData;
+use gradlet::io::proto::{GraphDef, SummaryMetadata};
 use gradlet::summary::{self, HParam, Run, SummaryWriter};
-use gradlet::{DType, Tensor, io};
 use gradlet::tensor::{Strings, Values};
+use gradlet::{DType, Tensor, io};
 use gradlet_tests::random::Random;
 use prost::Message;
 use serde_json::{Value, json};

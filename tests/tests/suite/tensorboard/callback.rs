@@ -1,16 +1,16 @@
 //! Compares the TensorBoard callback with Keras's: tags, steps, types, plugins, and the losses of the same training.
 
 use crate::tensorboard::python;
+use gradlet::io::npy;
+use gradlet::io::proto::GraphDef;
 use gradlet::layers::{Activation, Conv2D, Dense, Flatten, Sequential};
 use gradlet::losses::SparseCategoricalCrossentropy;
 use gradlet::metrics::SparseCategoricalAccuracy;
+use gradlet::optimizers::Adam;
+use gradlet::summary::Run;
 use gradlet::train::callbacks::{TensorBoard, UpdateFreq};
 use gradlet::train::{Compile, Fit, Model};
-use gradlet::optimizers::Adam;
-use gradlet::io::proto::GraphDef;
-use gradlet::summary::Run;
 use gradlet::{Eager, Tensor};
-use gradlet::io::npy;
 use prost::Message;
 use std::collections::BTreeMap;
 use std::path::Path;

@@ -3,8 +3,8 @@
 use crate::tensorboard::browser::Browser;
 use crate::tensorboard::server::TensorBoard;
 use gradlet::monitor::Monitor;
-use gradlet::summary;
 use gradlet::runtime::telemetry::Frame;
+use gradlet::summary;
 use std::collections::HashMap;
 use std::io::Read;
 use std::process::{ChildStdout, Command, Stdio};

@@ -3,9 +3,9 @@
 
 use super::python;
 use bytes::Bytes;
-use gradlet::tensor::Strings;
 use gradlet::checkpoint::bundle::{BundleReader, BundleWriter, data_path, dtype_name, element_bytes};
 use gradlet::io::proto::DataType;
+use gradlet::tensor::Strings;
 use gradlet_tests::random::Random;
 use serde_json::{Value as Json, json};
 use std::path::Path;

@@ -9,6 +9,7 @@ mod examples;
 mod images;
 mod managers;
 mod records;
+mod second_reader;
 
 use std::path::PathBuf;
 use std::process::Command;

@@ -70,6 +70,12 @@ pub trait Callback {
         Ok(ControlFlow::Continue(()))
     }
 
+    /// Returns the reason for which this callback stopped the training, if it did. [`Model::fit`] shows the reason, and keeps it in
+    /// [`History::stop_reason`](crate::train::History::stop_reason). By default there is none.
+    fn stop_reason(&self) -> Option<String> {
+        None
+    }
+
     /// Called at the end of training. It is not called if training fails.
     fn on_train_end(&mut self, model: &Model) -> Result<()> {
         let _ = model;
@@ -94,6 +100,9 @@ macro_rules! transparent {
             }
             fn on_epoch_end(&mut self, model: &Model, epoch: usize, logs: &mut Logs) -> Result<ControlFlow<()>> {
                 (**self).on_epoch_end(model, epoch, logs)
+            }
+            fn stop_reason(&self) -> Option<String> {
+                (**self).stop_reason()
             }
             fn on_train_end(&mut self, model: &Model) -> Result<()> {
                 (**self).on_train_end(model)

@@ -1,0 +1,100 @@
+//! The second reader (`tests/second_reader`, in Python, written from `SPEC.md` alone) computes the same bits as the executor.
+
+use gradlet::applications::ModelSpec;
+use gradlet::artifact::export::{self, Options};
+use gradlet::{Eager, Program, Session, ops};
+use gradlet_core::DType;
+use gradlet_core::device::AlignedBytes;
+use gradlet_core::runtime::SignatureId;
+use gradlet_tests::frozen;
+use gradlet_tests::random::Random;
+use serde_json::{Value, json};
+use std::io::Write;
+use std::path::Path;
+use std::process::{Command, Stdio};
+use std::sync::Arc;
+
+const FOLDER: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/second_reader");
+
+/// Runs the second reader with these lines on its standard input, and returns its output.
+#[track_caller]
+fn second_reader(arguments: &[&str], lines: &str) -> String {
+    let python = std::env::var_os("GRADLET_PYTHON").unwrap_or_else(|| "python3".into());
+    let mut command = Command::new(python);
+    command.arg(FOLDER).args(arguments).env("OMP_NUM_THREADS", "1").stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
+    let mut child = command.spawn().unwrap();
+    child.stdin.take().unwrap().write_all(lines.as_bytes()).unwrap();
+    let output = child.wait_with_output().unwrap();
+    assert!(output.status.success(), "{}{}", String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
+    String::from_utf8(output.stdout).unwrap()
+}
+
+fn hex(bytes: &[u8]) -> String {
+    bytes.iter().map(|byte| format!("{byte:02x}")).collect()
+}
+
+/// Runs `signatures` in turns, on random inputs, here and in the second reader. Every output and, at the end, every variable must be equal.
+fn same_bits(artifact: &[u8], signatures: &[&str], steps: usize) {
+    let file = tempfile::NamedTempFile::new().unwrap();
+    std::fs::write(file.path(), artifact).unwrap();
+    let artifact = AlignedBytes::from(artifact);
+    let mut random = Random::new(5);
+    for signature in signatures {
+        let program = Program::load(&artifact, ops::KERNELS, &[signature]).unwrap();
+        let mut arena = AlignedBytes::zeroed(program.arena_bytes());
+        let mut session = Session::new(&program, &mut arena).unwrap();
+        let id = program.signature(signature).unwrap();
+        let (mut lines, mut expected) = (String::new(), Vec::new());
+        for _ in 0..steps {
+            let inputs = fill(&mut session, id, &mut random);
+            session.run(id).unwrap();
+            lines += &format!("{}\n", json!({ "signature": signature, "inputs": inputs }));
+            expected.push(json!({ "outputs": [hex(session.output_bytes(id, 0).unwrap())] }));
+        }
+        lines += "{\"variables\": true}\n";
+        let answers = second_reader(&["run", file.path().to_str().unwrap()], &lines);
+        let mut answers: Vec<Value> = answers.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
+        let theirs = answers.pop().unwrap();
+        assert_eq!(answers, expected, "{signature}");
+        let theirs: Vec<&str> = theirs["variables"].as_object().unwrap().values().map(|value| value.as_str().unwrap()).collect();
+        let ours: Vec<String> = (0..session.variable_count()).map(|index| hex(session.variable(index).unwrap())).collect();
+        assert_eq!(theirs, ours, "{signature}");
+    }
+}
+
+/// Fills the inputs of a signature, and returns their bytes in hexadecimal.
+fn fill(session: &mut Session<'_, '_>, id: SignatureId, random: &mut Random) -> Vec<String> {
+    let mut inputs = Vec::new();
+    while let Ok(tensor_type) = session.input_type(id, inputs.len()) {
+        match tensor_type.dtype {
+            DType::I32 => session.input_mut::<i32>(id, inputs.len()).unwrap().fill_with(|| random.below(4) as i32),
+            _ => session.input_mut::<f32>(id, inputs.len()).unwrap().fill_with(|| random.below(1 << 16) as f32 / 65536.0 - 0.3),
+        }
+        inputs.push(hex(session.input_bytes_mut(id, inputs.len()).unwrap()));
+    }
+    inputs
+}
+
+#[test]
+#[ignore = "needs Python with NumPy"]
+fn samples_and_dumps_have_the_same_bits() {
+    let fixtures = concat!(env!("CARGO_MANIFEST_DIR"), "/fixtures/artifacts");
+    let samples = second_reader(&["samples", fixtures], "");
+    assert!(samples.lines().count() >= 4 && samples.lines().all(|line| line.ends_with("bits equal")), "{samples}");
+    let spec = Path::new(FOLDER).join("../../SPEC.md");
+    let dumps = second_reader(&["spec", spec.to_str().unwrap()], "");
+    assert!(dumps.lines().count() >= 10 && dumps.lines().all(|line| line.ends_with(": ok")), "{dumps}");
+}
+
+#[test]
+#[ignore = "needs Python with NumPy"]
+fn perceptrons_and_cnns_train_with_the_same_bits() {
+    let scope = Eager::with_seed(&gradlet::portable_cpu(), 3);
+    for name in ["mlp:64-32-10", "cnn"] {
+        let spec: ModelSpec = name.parse().unwrap();
+        let model = Arc::new(spec.build(&scope).unwrap());
+        let artifact = export::artifact(&scope, &model, &spec, &Options::default()).unwrap();
+        same_bits(&artifact, &["infer", "train", "train_head"], 4);
+    }
+    same_bits(&frozen::sample().unwrap(), &["infer", "train_sgd", "train_adam"], 20);
+}
