@@ -19,9 +19,9 @@ use std::time::{Duration, Instant};
 
 /// Show the training of a device, and record it as events for TensorBoard, live
 ///
-/// The device sends telemetry (`gradlet_core::runtime::telemetry`) over a serial port or another line. The loss, metrics and
-/// progress are shown here. `tensorboard --logdir DIR` shows their curves, and the times of ops on its Profile tab. The command
-/// ends at the end of the line's data, or with Ctrl-C.
+/// The device sends telemetry (`gradlet_core::runtime::telemetry`) over a serial port or another connection. The loss, metrics
+/// and progress are shown here. `tensorboard --logdir DIR` shows their curves, and the times of ops on its Profile tab. The
+/// command stops when the connection ends, or at Ctrl-C.
 #[derive(Args)]
 #[command(after_help = "Examples:\n  gradlet monitor --port /dev/ttyUSB0 --logdir logs/board --model cnn.grdl\n  \
     gradlet monitor --tcp localhost:4444 --logdir logs/qemu     with qemu-system-arm … -serial tcp::4444,server=on,wait=on\n  \
@@ -59,9 +59,9 @@ struct Line {
     stdin: bool,
 }
 
-/// Maximum number of received pieces that wait to be processed.
+/// Maximum number of received blocks of bytes that wait to be processed.
 const WAITING: usize = 64;
-/// Maximum number of tags whose values are shown: the first ones received.
+/// Maximum number of tags whose values are shown. These are the tags that were received first.
 const NUMBERS: usize = 8;
 /// Interval at which events are flushed and Ctrl-C is checked.
 const TICK: Duration = Duration::from_millis(100);
@@ -115,7 +115,7 @@ impl Watch {
     /// Fails if bytes were received, but not a single frame.
     fn check(&self, report: &Report) -> Result<()> {
         let hint = if self.line.port.is_some() { format!(": does the device send {} bits a second?", self.baud) } else { String::new() };
-        ensure!(report.link.frames > 0 || report.bytes == 0, "{} bytes were received, but no frame in them{hint}", report.bytes);
+        ensure!(report.link.frames > 0 || report.bytes == 0, "{} bytes were received, but they contain no frame{hint}", report.bytes);
         Ok(())
     }
 }

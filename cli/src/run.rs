@@ -30,7 +30,7 @@ const EDGES: u32 = 8;
 pub struct Run {
     /// The artifact
     file: PathBuf,
-    /// The signature, unless there is only one, and the inputs
+    /// Name of the signature, which may be omitted if there is only one, then the inputs
     #[arg(value_name = "[SIGNATURE] INPUT")]
     arguments: Vec<String>,
     /// Name of the signature
@@ -51,7 +51,7 @@ pub struct Run {
 }
 
 fn named(argument: &str) -> Result<(String, String), String> {
-    let (name, value) = argument.split_once('=').ok_or("it must be NAME=…")?;
+    let (name, value) = argument.split_once('=').ok_or("expected NAME=SOURCE")?;
     Ok((name.into(), value.into()))
 }
 
@@ -111,9 +111,8 @@ impl Run {
                 }
                 None => {
                     let free = sources.iter_mut().find(|source| source.is_none());
-                    *free.with_context(|| {
-                        format!("{:?} takes {} inputs ({has}): {argument} is one too many", signature.name(), wanted.len())
-                    })? = Some(argument.clone());
+                    *free.with_context(|| format!("{:?} has no further input for {argument}; its inputs are {has}", signature.name()))? =
+                        Some(argument.clone());
                 }
             }
         }

@@ -54,7 +54,7 @@ impl Train {
         // A path that cannot be written should fail before the training, not after it.
         self.weights.iter().try_for_each(|path| writable(path).and_then(|()| weights::check_name(path)))?;
         let (train, test) = self.data.load()?;
-        ensure!(!train.is_empty() && !test.is_empty(), "there are no digits to train on, or none to test on");
+        ensure!(!train.is_empty() && !test.is_empty(), "there are no digits for training, or none for testing");
         let scope = Eager::with_seed(&gradlet::cpu(), self.model.seed);
         let spec = &self.model.model;
         let layers = Arc::new(spec.build(&scope)?);

@@ -51,7 +51,7 @@ fn time(scope: &Eager, x: &Tensor, body: Body) -> Result<f64> {
     best(200, || concrete.run(black_box(&inputs)).map(drop))
 }
 
-/// Adds `x` in a loop whose condition is always true: `max_iterations` ends it.
+/// Adds `x` `count` times in a loop whose condition is always true, so that only `max_iterations` ends it.
 fn turns(scope: &dyn Scope, x: Tensor, count: u32) -> Result<Tensor> {
     let always = Tensor::scalar(&scope.device(), Bool::from(true));
     while_loop(scope, WhileOptions { max_iterations: Some(count) }, x.clone(), |_| Ok(always.clone()), |sum| sum.add(&x))

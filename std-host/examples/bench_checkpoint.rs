@@ -29,7 +29,7 @@ fn main() -> Outcome<()> {
     println!("ready");
     for line in std::io::stdin().lock().lines() {
         let line = line?;
-        let (name, rounds) = line.split_once(' ').ok_or("a request is a name and a number")?;
+        let (name, rounds) = line.split_once(' ').ok_or("a request must be a name and a number")?;
         let time = median(rounds.trim().parse()?, || match name {
             // Requested first: later rounds then replace a checkpoint, and have one to restore.
             "warm_up" => Ok(checkpoint.write(&prefix).map(drop)?),

@@ -79,8 +79,8 @@ fn answer(folder: &Path) -> Outcome<()> {
     println!("ready");
     for line in std::io::stdin().lock().lines() {
         let line = line?;
-        let (name, rounds) = line.split_once(' ').ok_or("a request is a name and a number of rounds")?;
-        let (_, measure) = FIGURES.iter().find(|(known, _)| *known == name).ok_or("no figure has this name")?;
+        let (name, rounds) = line.split_once(' ').ok_or("a request must be a name and a number of rounds")?;
+        let (_, measure) = FIGURES.iter().find(|(known, _)| *known == name).ok_or("the request names an unknown figure")?;
         println!("{}", median(rounds.parse()?, || measure(folder))?);
     }
     Ok(())

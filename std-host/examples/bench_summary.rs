@@ -20,7 +20,7 @@ fn main() -> Outcome<()> {
     println!("ready");
     for line in std::io::stdin().lock().lines() {
         let line = line?;
-        let (name, count) = line.split_once(' ').ok_or("a request is a name and a number")?;
+        let (name, count) = line.split_once(' ').ok_or("a request must be a name and a number")?;
         match name {
             "scalar_ms" => {
                 let (time, path) = scalars(&folder, count.trim().parse()?)?;

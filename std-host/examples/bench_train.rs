@@ -55,7 +55,7 @@ fn answer(scope: &Eager, digits: &Digits) -> std::result::Result<(), Box<dyn Err
     let mut trainers = Vec::new();
     for line in std::io::stdin().lock().lines() {
         let line = line?;
-        let (name, steps) = line.split_once(' ').ok_or("a request is a name and a number of steps")?;
+        let (name, steps) = line.split_once(' ').ok_or("a request must be a name and a number of steps")?;
         let known = trainers.iter().position(|(known, _)| known == name);
         let at = match known {
             Some(at) => at,

@@ -1,9 +1,9 @@
-//! The TensorFlow handbook's program that classifies pictures of cats and dogs. It decodes and resizes folders of JPEG files in parallel.
-//! Then it shuffles, batches and prefetches the pictures, and trains a network on them. Finally, it writes the same pictures to a TFRecord
+//! The TensorFlow handbook's program that classifies images of cats and dogs. It decodes and resizes folders of JPEG files in parallel.
+//! Then it shuffles, batches and prefetches the images, and trains a network on them. Finally, it writes the same images to a TFRecord
 //! file, and reads them back.
 //!
 //! `cargo run --release -p gradlet --example cats_vs_dogs -- FOLDER [EPOCHS]` reads the folders `train/cats`, `train/dogs`, `valid/cats`
-//! and `valid/dogs` in FOLDER. With `--synthetic` in place of FOLDER, the program draws its own pictures first.
+//! and `valid/dogs` in FOLDER. With `--synthetic` in place of FOLDER, the program draws its own images first.
 
 use gradlet::data::{AUTOTUNE, Dataset, Shuffle};
 use gradlet::datasets::ImageFolder;
@@ -26,23 +26,23 @@ const LEARNING_RATE: f32 = 0.001;
 
 /// The program's settings.
 pub struct Options {
-    /// The folder of the pictures.
+    /// The folder of the images.
     pub data_dir: PathBuf,
-    /// Height and width of the resized pictures.
+    /// Height and width of the resized images.
     pub size: [u32; 2],
     /// The number of epochs.
     pub num_epochs: usize,
-    /// Seed of the initial weights and of the order of the pictures.
+    /// Seed of the initial weights and of the order of the images.
     pub seed: u64,
 }
 
-/// Decodes a JPEG file to a picture of `size`, with values from 0 to 1.
+/// Decodes a JPEG file to an image of `size`, with values from 0 to 1.
 fn decode_and_resize(file: &[u8], size: [u32; 2]) -> Result<Tensor> {
     let decoded = image::decode_jpeg(file, 3)?;
     image::resize(&decoded, size, ResizeMethod::Bilinear)?.mul_scalar(1.0 / 255.0)
 }
 
-/// Returns the pictures in the subfolders of a folder. The label of a picture is the index of its subfolder.
+/// Returns the images in the subfolders of a folder. The label of an image is the index of its subfolder.
 fn pictures(folder: &Path, size: [u32; 2]) -> Result<Dataset<(Tensor, Tensor)>> {
     let files: Dataset<(PathBuf, i32)> = ImageFolder::open(folder)?.files().iter().cloned().collect();
     Ok(files.map_parallel(AUTOTUNE, move |(path, class)| {
@@ -75,11 +75,11 @@ pub fn run(options: &Options, out: &mut dyn Write) -> std::result::Result<f64, B
     for (name, value) in result.iter() {
         writeln!(out, "test {name}: {value:.6}")?;
     }
-    Ok(result.get("sparse_categorical_accuracy").ok_or("no accuracy")?)
+    Ok(result.get("sparse_categorical_accuracy").ok_or("the evaluation returned no accuracy")?)
 }
 
-/// Writes the files of `train` and their labels as records, and reads them back. Prints the first picture's shape
-/// and the number of records.
+/// Writes the image files of the folder `train` and their labels as records, and reads them back. Prints the first image's shape and the
+/// number of records.
 pub fn records(options: &Options, out: &mut dyn Write) -> std::result::Result<(), Box<dyn Error>> {
     let tfrecord_file = options.data_dir.join("train/train.tfrecords");
     let mut writer = RecordWriter::create(&tfrecord_file, Compression::None)?;
@@ -109,7 +109,7 @@ pub fn records(options: &Options, out: &mut dyn Write) -> std::result::Result<()
     Ok(writeln!(out, "records: {} cats, {} dogs", count[0], count[1])?)
 }
 
-/// Draws synthetic pictures in place of cats and dogs: `count` of each class to train on, and half as many to test on. One class has
+/// Draws synthetic images in place of cats and dogs: `count` of each class to train on, and half as many to test on. One class has
 /// horizontal stripes, the other vertical ones. Colors, sizes and noise are random.
 pub fn synthetic(data_dir: &Path, count: u64, out: &mut dyn Write) -> std::result::Result<(), Box<dyn Error>> {
     for (part, count) in [("train", count), ("valid", count / 2)] {
@@ -121,7 +121,7 @@ pub fn synthetic(data_dir: &Path, count: u64, out: &mut dyn Write) -> std::resul
             }
         }
     }
-    Ok(writeln!(out, "synthetic pictures: {count} cats and {count} dogs to train on, half as many to test on")?)
+    Ok(writeln!(out, "synthetic images: {count} cats and {count} dogs to train on, half as many to test on")?)
 }
 
 fn drawn(class: usize, stream: Stream) -> Result<Tensor> {
@@ -139,7 +139,7 @@ fn drawn(class: usize, stream: Stream) -> Result<Tensor> {
 
 fn main() -> std::result::Result<(), Box<dyn Error>> {
     let mut arguments = std::env::args().skip(1);
-    let folder = arguments.next().ok_or("usage: cats_vs_dogs FOLDER [EPOCHS], where FOLDER has the pictures, or is --synthetic")?;
+    let folder = arguments.next().ok_or("usage: cats_vs_dogs FOLDER [EPOCHS], where FOLDER has the images, or is --synthetic")?;
     let num_epochs = arguments.next().map_or(Ok(10), |epochs| epochs.parse())?;
     let out = &mut std::io::stdout();
     let data_dir = if folder == "--synthetic" { "target/cats_vs_dogs".into() } else { PathBuf::from(folder) };

@@ -17,7 +17,7 @@ use mnist::{Arguments, Mode, SAVES_AFTER, Saved, step, test};
 use std::error::Error;
 use std::io::Write;
 
-/// Trains or tests, as `arguments` says.
+/// Trains or tests the model, depending on `arguments`.
 pub fn run(arguments: &Arguments, out: &mut dyn Write) -> Result<(), Box<dyn Error>> {
     match arguments.mode {
         Mode::Train => train(arguments, out, &mut |_| Ok(())),

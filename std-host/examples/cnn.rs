@@ -13,7 +13,7 @@ use std::error::Error;
 use std::io::Write;
 use std::path::Path;
 
-/// A model that maps pictures of digits to class probabilities.
+/// A model that maps images of digits to class probabilities.
 #[derive(Module)]
 pub struct Cnn {
     conv1: Conv2D,

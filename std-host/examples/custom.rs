@@ -51,7 +51,7 @@ impl Loss for MeanSquaredError {
     }
 }
 
-/// Fraction of predictions whose largest element is at the label.
+/// Fraction of predictions whose largest element is at the index of the label.
 #[derive(Module)]
 struct SparseCategoricalAccuracy {
     total: Variable,
@@ -63,7 +63,7 @@ impl SparseCategoricalAccuracy {
         SparseCategoricalAccuracy { total: Variable::untrained("total"), count: Variable::untrained("count") }
     }
 
-    /// Adds to a counter variable, which starts at 0.
+    /// Adds `value` to a counter variable, which starts at 0.
     fn add(scope: &dyn Scope, variable: &Variable, value: &Tensor) -> Result<()> {
         variable.create(scope, &Tensor::scalar(&scope.device(), 0i32))?;
         scope.assign(variable, &scope.read(variable)?.add(value)?)

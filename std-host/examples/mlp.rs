@@ -12,7 +12,7 @@ use std::error::Error;
 use std::io::Write;
 use std::path::Path;
 
-/// A model that maps pictures of digits to class probabilities.
+/// A model that maps images of digits to class probabilities.
 #[derive(Module)]
 pub struct Mlp {
     flatten: Flatten,
@@ -39,7 +39,7 @@ impl Layer for Mlp {
     }
 }
 
-/// Shape of one input picture of the model.
+/// Shape of one input image of the model.
 pub const PICTURE: &[u32] = &[28, 28, 1];
 const BATCH_SIZE: usize = 50;
 const LEARNING_RATE: f32 = 0.001;

@@ -56,7 +56,7 @@ pub enum Mode {
 /// Number of batches between two saves.
 pub const SAVES_AFTER: usize = 100;
 
-/// Trains or tests, as `arguments` says.
+/// Trains or tests the model, depending on `arguments`.
 pub fn run(arguments: &Arguments, out: &mut dyn Write) -> Result<(), Box<dyn Error>> {
     match arguments.mode {
         Mode::Train => train(arguments, out, &mut |_| Ok(())),

@@ -1,6 +1,6 @@
-//! The TensorFlow handbook's programs on `tf.data`: prices by year, and pictures of digits that are rotated, batched and shuffled.
+//! The TensorFlow handbook's programs on `tf.data`: prices by year, and images of digits that are rotated, batched and shuffled.
 //!
-//! `cargo run --release -p gradlet --example tfdata_tutorial -- [FOLDER]` prints the same output, and writes the pictures to FOLDER instead
+//! `cargo run --release -p gradlet --example tfdata_tutorial -- [FOLDER]` prints the same output, and writes the images to FOLDER instead
 //! of showing them.
 
 use gradlet::data::{AUTOTUNE, Dataset, Shuffle};
@@ -23,10 +23,10 @@ pub fn prices(out: &mut dyn Write) -> std::result::Result<(), Box<dyn Error>> {
     Ok(())
 }
 
-/// Writes pictures to a PNG file, side by side and eight times as large.
+/// Writes images to a PNG file, side by side and enlarged eight times.
 fn show(folder: &Path, name: &str, images: &[Tensor]) -> std::result::Result<(), Box<dyn Error>> {
     let sheet = image::convert_image_dtype(&Tensor::concat(images, 1)?, DType::U8, true)?;
-    let &[height, width, _] = sheet.dims() else { return Err("a picture has three dimensions".into()) };
+    let &[height, width, _] = sheet.dims() else { return Err("an image must have three dimensions".into()) };
     let large = image::resize(&sheet, [8 * height, 8 * width], ResizeMethod::Nearest)?;
     Ok(io::write_file(folder.join(name), &image::encode_png(&large)?)?)
 }
@@ -42,8 +42,8 @@ fn show_batch(
     Ok(writeln!(out, "{name}: {:?}", labels.to_vec::<i32>()?)?)
 }
 
-/// Shows digits as a dataset: unchanged, rotated, in batches of 4, and shuffled before batching. Prints the labels, and writes
-/// the pictures to `folder`.
+/// Shows digits as a dataset: unchanged, rotated, in batches of 4, and shuffled before batching. Prints the labels, and writes the images
+/// to `folder`.
 pub fn mnist(train: &Digits, folder: &Path, out: &mut dyn Write) -> std::result::Result<(), Box<dyn Error>> {
     let mnist_dataset = Dataset::from_tensor_slices(train.tensors(&gradlet::cpu(), &[28, 28, 1])?);
     let show_first = |name: &str, dataset: &Dataset<(Tensor, Tensor)>, out: &mut dyn Write| {

@@ -53,7 +53,7 @@
 
 // A folder imports only from those declared before it; `ARCHITECTURE.md` has the map.
 
-// Files that are written whole or not at all, and errors that name a file and a place in it.
+// Files that are written whole or not at all, and errors that name a file and a position in it.
 mod files;
 
 // The host's CPU as a device: fast kernels, spread over its cores.
@@ -112,7 +112,7 @@ pub mod tensor {
     pub use gradlet_core::tensor::*;
 }
 
-/// Devices: their memory, and what computes in it. [`cpu`] is the host's.
+/// Devices: their memory and their kernels. [`cpu`] is the host's.
 #[doc(alias = "tf.device", alias = "tf.config")]
 pub mod device {
     pub use crate::compute::devices::{cpu, portable_cpu};

@@ -74,13 +74,14 @@ impl<const READ: usize, const WRITE: usize, const ERASE: usize> Flash<READ, WRIT
         self.log.clear();
     }
 
-    /// Writes `bytes` at `at`, as the partial result of an interrupted operation.
+    /// Writes `bytes` at byte offset `at`, as an interrupted operation might leave them. The words must be erased before they can be
+    /// programmed.
     pub fn tear(&mut self, at: usize, bytes: &[u8]) {
         self.bytes[at..at + bytes.len()].copy_from_slice(bytes);
         self.spent[at / WRITE..(at + bytes.len()).div_ceil(WRITE)].fill(true);
     }
 
-    /// Completes `operation`, whether there is power or not.
+    /// Applies `operation`, even if the power has failed. Does not log it. Fails if it programs a word that was not erased.
     pub fn apply(&mut self, operation: &Operation) -> Result<(), Fault> {
         match operation {
             Operation::Program(at, word) => {

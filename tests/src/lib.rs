@@ -7,7 +7,7 @@
 //! Folders of files and data ([`golden::checks`]) run only once, not on every runtime. `skips.txt` lists the skipped cases of each runtime,
 //! with reasons ([`golden::skips`]). Nothing else is skipped.
 //!
-//! [`fuzz`] has the properties that must hold for damaged bytes, for the targets in `fuzz/` and for the tests.
+//! [`fuzz`] checks the properties that must hold for damaged bytes, for the targets in `fuzz/` and for the tests.
 
 #[cfg(doctest)]
 mod book;

@@ -36,7 +36,7 @@ pub fn check_eager(toolchain: &Toolchain) -> Result<()> {
     compare(&fs::read(folder.join(LOG))?, &host)
 }
 
-/// Steps between two saves of the firmware `restart`, and the number of its saves.
+/// Number of training steps between two saves of the firmware `restart`, and number of its saves.
 const SAVES: [u32; 2] = [10, 4];
 
 /// Fails if a loss or a variable of the firmware `restart` differs from the host's. The firmware restarts after each save, the host never.
@@ -59,8 +59,11 @@ pub fn check_restart(toolchain: &Toolchain) -> Result<()> {
             [&step.to_le_bytes(), loss].concat()
         });
         let expected: Vec<u8> = expected.chain(variables.iter().copied()).collect();
-        ensure!(fs::read(folder.join(LOG))? == expected, "device and host differ, power cut: {cut:?}");
-        ensure!(run.number("restarts")? == u64::from(saves) + u64::from(cut.is_some()), "power cut: {cut:?}");
+        ensure!(fs::read(folder.join(LOG))? == expected, "the device's log differs from the host's (power cut at operation {cut:?})");
+        ensure!(
+            run.number("restarts")? == u64::from(saves) + u64::from(cut.is_some()),
+            "the number of restarts is wrong (power cut at operation {cut:?})"
+        );
         run.number("flash_operations")
     };
     let operations = run(None)?;
@@ -73,8 +76,11 @@ pub fn check_restart(toolchain: &Toolchain) -> Result<()> {
 /// Fails if the two logs differ. A log has the losses, then the variables.
 fn compare(device: &[u8], host: &[u8]) -> Result<()> {
     let differs = host.iter().zip(device).position(|(host, device)| host != device);
-    ensure!(device.len() == host.len(), "the device wrote {} bytes, the host {}", device.len(), host.len());
-    ensure!(differs.is_none(), "device and host differ from byte {differs:?} on: {STEPS} losses come first, then the variables");
+    ensure!(device.len() == host.len(), "the device wrote {} bytes, but the host {}", device.len(), host.len());
+    ensure!(
+        differs.is_none(),
+        "the device's log differs from the host's from byte {differs:?} on (it has {STEPS} losses, then the variables)"
+    );
     println!("{STEPS} losses and {} bytes of variables: the same bits", host.len() - 4 * STEPS as usize);
     Ok(())
 }

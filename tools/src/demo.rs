@@ -20,7 +20,7 @@ use std::time::{Duration, Instant};
 use xtask::setup::{self, Toolchain};
 use xtask::shell;
 
-/// Number of rotated digits for training on the device, and number of others for its test. This is as many as fit into its flash.
+/// Number of rotated digits for training on the device, and number of others for its test. No more digits fit into its flash.
 const DIGITS: [usize; 2] = [500, 500];
 /// Number of epochs on the device.
 const EPOCHS: u32 = 4;
@@ -41,15 +41,15 @@ pub fn run(json: Option<&Path>, logdir: Option<&Path>, update: bool) -> Result<(
     // Training takes one core. Another one builds the firmware's library meanwhile.
     let ready = thread::spawn(move || firmware::prepare(toolchain));
     let Host { artifact, logs, seconds, train, test } = host()?;
-    let judged = |name| logs.get(name).map(|value| value as f32).context("the training has no result");
+    let judged = |name| logs.get(name).map(|value| value as f32).context("the training did not report this figure");
     let (accuracy, loss) = (judged("val_accuracy")?, judged("val_loss")?);
     println!("   {:.2} % of the test digits in {seconds:.1} s", accuracy * 100.0);
 
-    println!("2. Export `infer`, `train_head` and `train` as one file of {} bytes, beside digits turned by 90°", artifact.len());
+    println!("2. Export `infer`, `train_head` and `train` as one file of {} bytes, beside digits rotated by 90°", artifact.len());
     let folder = models::write("demo", &artifact)?;
     models::write_digits(&folder.join("digits.bin"), &train, &test)?;
 
-    println!("3. Let a Cortex-M4F with 256 KiB of RAM (QEMU) learn {} turned digits, {EPOCHS} times each, save, and restart", train.len());
+    println!("3. Let a Cortex-M4F with 256 KiB of RAM (QEMU) learn {} rotated digits, {EPOCHS} times each, save, and restart", train.len());
     let logdir = match logdir {
         Some(logdir) => logdir.to_path_buf(),
         None => models::empty(&folder.join("logs"))?,
@@ -99,7 +99,7 @@ fn host() -> Result<Host> {
     let ((x, y), (test_x, test_y)) = (tensors(&train)?, tensors(&test)?);
     let fit = Fit::new().epochs(6).validation_data((&test_x, &test_y));
     let history = train::classifier(&scope, model.clone(), Adam::new(0.001))?.fit((&x, &y), fit)?;
-    let logs = history.last().context("no epoch")?.clone();
+    let logs = history.last().context("the training had no epochs")?.clone();
     let seconds = start.elapsed().as_secs_f64();
     let artifact = export::artifact(&scope, &model, &spec, &Options { learning_rate: models::LEARNING_RATE, ..Options::default() })?;
     let [learn, judge] = DIGITS;
@@ -116,7 +116,7 @@ fn steps_bit_equal(artifact: &[u8], train: &Digits, log: &[u8]) -> Result<u32> {
     let mut arena = gradlet::device::AlignedBytes::zeroed(program.arena_bytes());
     let mut session = Session::new(&program, &mut arena)?;
     let mut log = log;
-    let mut take = |bytes: usize| log.split_off(..bytes).context("the device wrote too little");
+    let mut take = |bytes: usize| log.split_off(..bytes).context("the device's log is too short");
     let mut equal = 0;
     // The last 0 is the step after the restart.
     for index in (0..EPOCHS).flat_map(|_| 0..train.len()).chain([0]) {
@@ -170,7 +170,7 @@ fn device(toolchain: &Toolchain, folder: &Path, epochs: u32, logdir: &Path) -> R
     let (run, report) = (run.ok()?, monitor.finish()?);
     let Report { link, dropped, .. } = report;
     let lost = link.lost + u64::from(link.before) + dropped;
-    ensure!(lost == 0 && link.corrupt == 0, "frames were lost or damaged on a line that is fast enough: {report}");
+    ensure!(lost == 0 && link.corrupt == 0, "frames were lost or damaged, although the line is fast enough: {report}");
     let number = |key: &str| run.number(key);
     ensure!(number("arena_short_refused")? == 1, "the executor accepted an arena that is a byte too small");
 
@@ -182,7 +182,7 @@ fn device(toolchain: &Toolchain, folder: &Path, epochs: u32, logdir: &Path) -> R
     figures.insert("device_accuracy_after".into(), accuracy("correct_after")?);
     figures.insert("device_accuracy_restarted".into(), accuracy("correct_restarted")?);
     for (before, after) in [("correct_after", "correct_restarted"), ("loss_after_millionths", "loss_restarted_millionths")] {
-        ensure!(number(before)? == number(after)?, "{after} is {}, and was {} before the restart", number(after)?, number(before)?);
+        ensure!(number(before)? == number(after)?, "{after} is {}, but was {} before the restart", number(after)?, number(before)?);
     }
     let keys = ["device_steps", "arena_planned", "arena_used", "stack_high_water", "instructions_infer", "instructions_train_step"];
     for key in keys.into_iter().chain(["checkpoint_bytes"]) {
@@ -206,23 +206,23 @@ fn table(figures: &Map<String, Value>, losses: [f64; 3], host_loss: f64) -> Stri
         format!("{what:<44} {:>12}{}\n", percent(key), loss.map_or(String::new(), |loss| format!("   loss {loss:.3}")))
     };
     let [before, head, after] = losses;
-    let mut text = accuracy("host, digits upright", "host_accuracy", Some(host_loss));
-    text += &accuracy("device, digits turned, before learning", "device_accuracy_before", Some(before));
-    text += &accuracy("device, after learning with the last layer", "device_accuracy_after_head", Some(head));
-    text += &accuracy("device, after learning with all weights", "device_accuracy_after", Some(after));
+    let mut text = accuracy("host, upright digits", "host_accuracy", Some(host_loss));
+    text += &accuracy("device, rotated digits, before training", "device_accuracy_before", Some(before));
+    text += &accuracy("device, after training the last layer", "device_accuracy_after_head", Some(head));
+    text += &accuracy("device, after training all weights", "device_accuracy_after", Some(after));
     text += &accuracy("device, after a restart, from flash", "device_accuracy_restarted", Some(after));
     let rows = [
         ("training steps on the device", "device_steps"),
-        ("steps with the host's bits", "steps_bit_equal"),
+        ("steps with the same bits as on the host", "steps_bit_equal"),
         ("RAM: arena as planned, bytes", "arena_planned"),
         ("RAM: arena used, by painting, bytes", "arena_used"),
         ("RAM: stack high-water mark, bytes", "stack_high_water"),
-        ("RAM: all of it, bytes", "ram_total"),
+        ("RAM: total, bytes", "ram_total"),
         ("flash without weights, bytes", "flash_code"),
         ("flash: the model, bytes", "flash_model"),
-        ("flash: what was learnt, bytes", "checkpoint_bytes"),
-        ("instructions of an infer", "instructions_infer"),
-        ("instructions of a train step with interrupts", "instructions_train_step"),
+        ("flash: the checkpoint, bytes", "checkpoint_bytes"),
+        ("instructions of one inference", "instructions_infer"),
+        ("instructions of one training step", "instructions_train_step"),
         ("telemetry at 115,200 baud: frames", "frames"),
         ("telemetry: frames lost or dropped", "frames_lost"),
     ];

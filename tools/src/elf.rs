@@ -13,7 +13,7 @@ pub struct Elf(Vec<u8>);
 /// Sizes of a firmware, in bytes.
 #[derive(Clone, Copy)]
 pub struct Bytes {
-    /// Flash for code, read-only data and the initial values of statics, without model and pictures.
+    /// Flash for code, read-only data and the initial values of statics, without model and images.
     pub flash_code: u64,
     /// Flash for the model.
     pub flash_model: u64,

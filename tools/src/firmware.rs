@@ -25,7 +25,7 @@ pub fn build(toolchain: &Toolchain, name: &str, folder: Option<&Path>) -> Result
         command.args(["--features", "alloc"]);
     }
     if let Some(folder) = folder {
-        let folder = folder.canonicalize().with_context(|| format!("no folder {}", folder.display()))?;
+        let folder = folder.canonicalize().with_context(|| format!("there is no folder {}", folder.display()))?;
         command.env("GRADLET_FIRMWARE_DIR", folder);
     }
     shell::run(&mut command)?;
@@ -56,7 +56,7 @@ impl Run {
         value.parse().with_context(|| format!("the firmware reported {key}={value}"))
     }
 
-    /// Returns the run if the firmware ended with success, else an error with the console's text.
+    /// Returns the run if the firmware ended with success. Otherwise, returns an error with the console's text.
     pub fn ok(self) -> Result<Run> {
         ensure!(self.success, "the firmware failed; its console:\n{}", self.console);
         Ok(self)
@@ -152,7 +152,7 @@ pub fn check(toolchain: &Toolchain) -> Result<()> {
     let run = run(&elf, &boards::no_model()?, &[], Duration::from_secs(60))?.ok()?;
     // 2,001 iterations of a loop of two instructions.
     let counted = run.number("instructions")?;
-    ensure!((4_000..4_010).contains(&counted), "the counter gave {counted} instructions instead of 4,002");
+    ensure!((4_000..4_010).contains(&counted), "the counter counted {counted} instructions instead of 4,002");
     Ok(())
 }
 

@@ -130,11 +130,11 @@ pub fn empty(path: &Path) -> Result<PathBuf> {
     if path.exists() {
         fs::remove_dir_all(path).with_context(|| format!("cannot empty {}", path.display()))?;
     }
-    fs::create_dir_all(path).with_context(|| format!("cannot make {}", path.display()))?;
+    fs::create_dir_all(path).with_context(|| format!("cannot create {}", path.display()))?;
     Ok(path.into())
 }
 
-/// Writes digits in the form that the firmware reads: two counts, the labels, the pictures. The training digits come first.
+/// Writes digits in the form that the firmware reads: two counts, the labels, the images. The training digits come first.
 pub fn write_digits(path: &Path, train: &gradlet::datasets::Digits, test: &gradlet::datasets::Digits) -> Result<()> {
     let counts = [train.len() as u32, test.len() as u32].map(u32::to_le_bytes).concat();
     let bytes = [&counts, &train.labels, &test.labels, &train.images, &test.images].map(|part| &part[..]).concat();

@@ -20,7 +20,7 @@ const LOG: &str = "telemetry.out";
 const LIMIT: Duration = Duration::from_secs(300);
 /// Speed of a line that is too slow for the frames of a step, in bits per second.
 const SLOW: u32 = 300;
-/// Noise levels: one byte of this many is lost, changed or added.
+/// Noise levels: one byte in this many is lost, changed or added.
 const NOISE: [usize; 3] = [20, 100, 500];
 
 /// A firmware, and the folder of its files.
@@ -29,7 +29,7 @@ struct Device {
     folder: PathBuf,
 }
 
-/// Result of a run.
+/// Result of a training run of the firmware.
 struct Learnt {
     run: firmware::Run,
     /// Losses of `train`. The device wrote them directly to a file on the host.
@@ -52,7 +52,7 @@ pub fn check(toolchain: &Toolchain) -> Result<()> {
     ensure!(whole.losses == silent.losses, "telemetry changes the trained values");
     let told = share(&silent, &whole)?;
     let ram = whole.run.number("ram_telemetry")?;
-    ensure!(ram <= 256, "telemetry takes {ram} bytes of RAM beside its buffer");
+    ensure!(ram <= 256, "telemetry takes {ram} bytes of RAM beside its buffer, but at most 256 are allowed");
     println!("{} baud: a training step takes {told:.2} % more instructions; {ram} bytes of RAM beside the buffer", demo::BAUD);
     let frames = line_is_whole(&device, &whole)?;
     noise_is_seen(&device, &whole, &frames)?;
@@ -79,25 +79,29 @@ impl Device {
     }
 }
 
-/// Returns the extra instructions of a training step of `told` over one of `silent`, in percent. Fails above 1.
+/// Returns how many more instructions a training step takes in the run `told`, with telemetry, than in the run `silent`, without it, in
+/// percent. Fails if it is more than 1 %.
 fn share(silent: &Learnt, told: &Learnt) -> Result<f64> {
     let [silent, told] = [silent, told].map(|learnt| learnt.run.number("instructions_told_step"));
     let more = (told? as f64 / silent? as f64 - 1.0) * 100.0;
-    ensure!(more <= 1.0, "telemetry adds {more:.2} % to a training step's instructions, and may add 1 %");
+    ensure!(more <= 1.0, "telemetry adds {more:.2} % to a training step's instructions, but at most 1 % is allowed");
     Ok(more)
 }
 
 /// Checks a line that is fast enough: the events have exactly the device's losses. Returns all frames as texts.
 fn line_is_whole(device: &Device, whole: &Learnt) -> Result<Vec<String>> {
     let (run, report) = device.monitor(&whole.bytes)?;
-    ensure!(report.link.lost == 0 && report.link.before == 0 && report.link.corrupt == 0 && report.dropped == 0, "{report}");
-    ensure!(report.link.restarts == 1, "{report}");
+    ensure!(
+        report.link.lost == 0 && report.link.before == 0 && report.link.corrupt == 0 && report.dropped == 0,
+        "lost or damaged frames: {report}"
+    );
+    ensure!(report.link.restarts == 1, "the monitor must detect one restart: {report}");
     let losses = points(&run, "train/loss")?;
     let own: Vec<(i64, f32)> = (1..).zip(whole.losses.iter().copied()).collect();
-    ensure!(losses == own, "the events have the losses {losses:?}, and the device {own:?}");
+    ensure!(losses == own, "the events have the losses {losses:?}, but the device has {own:?}");
     ensure!(points(&run, "train_head/loss")?.len() == DIGITS[0], "losses of the last layer are missing");
     let names: Vec<_> = report.profiles.iter().map(|path| folder_of(path)).collect();
-    ensure!(names == ["infer-1", "train_head-1", "train-1"], "there are the profiles {names:?}");
+    ensure!(names == ["infer-1", "train_head-1", "train-1"], "the profiles are {names:?}, not those of one step of each signature");
     println!("{} baud: {report}", demo::BAUD);
     Ok(frames(&whole.bytes))
 }
@@ -134,8 +138,8 @@ fn noise_is_seen(device: &Device, whole: &Learnt, sent: &[String]) -> Result<()>
         // The last frames before a restart, and the last ones of all, have no later frame that reveals their loss.
         let missing = (sent.len() - came.len()) as u64;
         let counted = report.link.lost + u64::from(report.link.before);
-        ensure!(counted <= missing && missing - counted < 30, "{missing} frames are missing: {report}");
-        ensure!(report.link.corrupt > 0, "{report}");
+        ensure!(counted <= missing && missing - counted < 30, "{missing} frames are missing, but the report does not count them: {report}");
+        ensure!(report.link.corrupt > 0, "the decoder detected no damaged frame: {report}");
         println!("one bad byte in {noise}: of {} frames, {report}", sent.len());
     }
     Ok(())
@@ -148,17 +152,21 @@ fn slow_line_costs_nothing(device: &Device, silent: &Learnt, sent: &[String]) ->
     let told = share(silent, &slow)?;
     let (run, report) = device.monitor(&slow.bytes)?;
     let own = slow.run.number("dropped")? + slow.run.number("dropped_restarted")?;
-    ensure!(report.dropped == own && own > 0, "the device dropped {own} frames: {report}");
-    ensure!(report.link.lost == 0 && report.link.corrupt == 0, "{report}");
+    ensure!(report.dropped == own && own > 0, "the device dropped {own} frames, but the report has another number or none: {report}");
+    ensure!(report.link.lost == 0 && report.link.corrupt == 0, "lost or damaged frames: {report}");
     let told_of = frames(&slow.bytes).iter().filter(|frame| frame.starts_with("Dropped")).count();
     ensure!(report.link.frames - told_of as u64 + own == sent.len() as u64, "of {} frames, {report}", sent.len());
     let device_own: Vec<(i64, f32)> = (1..).zip(slow.losses.iter().copied()).collect();
-    ensure!(points(&run, "train/loss")?.iter().all(|loss| device_own.contains(loss)), "a slow line changes losses");
+    ensure!(
+        points(&run, "train/loss")?.iter().all(|loss| device_own.contains(loss)),
+        "the events have a loss that the device does not have"
+    );
     println!("{SLOW} baud: a training step takes {told:.2} % more instructions; {report}");
     Ok(())
 }
 
-/// Decodes the frames in `bytes` to texts, without their sequence numbers.
+/// Decodes `bytes`, and returns each frame as a debug text. Leaves out sequence numbers and instruction counts, which differ from run to
+/// run.
 fn frames(bytes: &[u8]) -> Vec<String> {
     let (mut decoder, mut frames) = (Decoder::new(vec![0; 1 << 16]), Vec::new());
     decoder.feed(bytes, &mut |received| {

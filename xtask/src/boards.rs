@@ -8,7 +8,7 @@ use std::path::PathBuf;
 /// Returns the folder for the model of firmware `name`, and creates it if it does not exist.
 pub fn folder(name: &str) -> Result<PathBuf> {
     let folder = shell::root().join("target/firmware").join(name);
-    fs::create_dir_all(&folder).with_context(|| format!("cannot make {}", folder.display()))?;
+    fs::create_dir_all(&folder).with_context(|| format!("cannot create {}", folder.display()))?;
     Ok(folder)
 }
 

@@ -17,7 +17,7 @@ pub struct Cli {
 pub enum Task {
     /// Install the missing tools: a Rust toolchain for the Cortex-M4F, and QEMU. The other tasks do this too.
     Setup,
-    /// Run all tests: format, lints, docs, tests, firmware, golden vectors, bits, sizes. Stops at the first failure.
+    /// Run all tests: format, lints, docs, tests, firmware, golden vectors, bits, sizes. Stop at the first failure.
     Test {
         /// Run only the steps whose names contain one of these words. `all` runs every step, and each fuzz target for a minute.
         #[arg(value_name = "STEP")]

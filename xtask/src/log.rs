@@ -1,4 +1,4 @@
-//! The output of a step. It is shown live if the step runs alone, and else kept until the step ends.
+//! The output of a step. It is shown live if the step runs alone. Otherwise, it is kept until the step ends.
 
 use anyhow::{Context, Result, bail};
 use std::io::{IsTerminal, Read, Write, pipe, stdout};
@@ -22,7 +22,7 @@ impl Log {
         self.add(format!("{line}\n").as_bytes());
     }
 
-    /// Runs `command` and waits for it. Returns an error that names the command unless it succeeds.
+    /// Runs `command` and waits for it. If it fails, returns an error that names the command.
     pub fn run(&mut self, command: &mut Command) -> Result<()> {
         let (mut output, input) = pipe()?;
         command.stdin(Stdio::null()).stdout(input.try_clone()?).stderr(input);

@@ -7,7 +7,7 @@ use std::path::Path;
 use xtask::shell::root;
 
 const LIST: &str = "tests/public-names.txt";
-/// Ids of a page's own items in rustdoc's HTML. Those of trait implementations come after them.
+/// Prefixes of the ids that rustdoc's HTML gives an item's own members. The members of trait implementations come after them.
 const IDS: [&str; 6] = ["method", "tymethod", "variant", "structfield", "associatedconstant", "associatedtype"];
 
 /// Compares the names in `target/doc` with the committed list.
@@ -16,9 +16,9 @@ pub fn check() -> Result<()> {
     let listed: BTreeSet<String> = listed.lines().map(Into::into).collect();
     let lines = |sign: &str, names: Vec<&String>| names.iter().map(|name| format!("{sign} {name}\n")).collect::<String>();
     let difference = lines("+", found.difference(&listed).collect()) + &lines("-", listed.difference(&found).collect());
-    ensure!(difference.is_empty(), "the public names differ from {LIST}; `cargo xtask names` updates it:\n{difference}");
+    ensure!(difference.is_empty(), "the public names differ from {LIST} (run `cargo xtask names` to update it):\n{difference}");
     let outside: Vec<&String> = found.iter().filter(|name| name.matches("::").count() == 1).collect();
-    ensure!(outside.is_empty(), "every public name belongs to a group, these do not: {outside:?}");
+    ensure!(outside.is_empty(), "these public names are at the crate's root, not in a module: {outside:?}");
     Ok(())
 }
 
@@ -30,10 +30,10 @@ pub fn update() -> Result<()> {
     Ok(())
 }
 
-/// Paths of all items, and of their methods, variants and fields.
+/// Returns the paths of all items, and of their methods, variants and fields.
 fn names() -> Result<BTreeSet<String>> {
     let folder = root().join("target/doc/gradlet");
-    let all = fs::read_to_string(folder.join("all.html")).context("no documentation: `cargo doc --no-deps --workspace` makes it")?;
+    let all = fs::read_to_string(folder.join("all.html")).context("there is no documentation: run `cargo doc --no-deps --workspace`")?;
     let mut names = BTreeSet::new();
     for href in attributes(&all, "href") {
         let Some((module, file)) = href.rsplit_once('/').or(Some(("", href))).filter(|(module, _)| !module.starts_with("..")) else {
@@ -48,7 +48,7 @@ fn names() -> Result<BTreeSet<String>> {
     Ok(names)
 }
 
-/// The names of an item's own methods, variants, fields and constants.
+/// Returns the names of an item's own methods, variants, fields and constants.
 fn members(page: &Path) -> Result<Vec<String>> {
     let html = fs::read_to_string(page).with_context(|| page.display().to_string())?;
     let own = html.split("id=\"trait-implementations\"").next().unwrap_or_default();

@@ -91,7 +91,7 @@ impl Toolchain {
     }
 }
 
-/// Installs the missing tools for the firmwares. On a terminal, asks first. Quick if nothing is missing.
+/// Installs the missing tools for the firmwares. On a terminal, asks first. Returns quickly if nothing is missing.
 pub fn ensure() -> Result<Toolchain> {
     let target = Toolchain::find().is_none();
     let qemu = answer(QEMU, &["--version"]).is_none();
@@ -105,7 +105,7 @@ fn install(target: bool, qemu: bool) -> Result<()> {
     let apt = answer("apt-get", &["--version"]).is_some();
     if qemu && !apt {
         let how = if cfg!(target_os = "macos") { "brew install qemu" } else { "https://www.qemu.org/download" };
-        bail!("{QEMU} is missing, and there is no apt-get to install it with: get it with your system's package manager ({how})");
+        bail!("{QEMU} is missing, and it cannot be installed without apt-get: install it with your system's package manager ({how})");
     }
     if apt && no_lists() {
         println!("Fetching the package lists: apt-get update");
@@ -119,7 +119,7 @@ fn install(target: bool, qemu: bool) -> Result<()> {
     println!("The firmwares need tools that are not installed. These will be installed:");
     packages.iter().for_each(|package| println!("  {package} (apt)"));
     match (target, debian) {
-        (true, true) => println!("  lld, of the version that rust-web-llvm names (apt)"),
+        (true, true) => println!("  lld, in the version that rust-web-llvm requires (apt)"),
         (true, false) => println!("  the target {TARGET} (rustup)"),
         _ => {}
     }
@@ -134,8 +134,8 @@ fn install(target: bool, qemu: bool) -> Result<()> {
     }
 }
 
-/// Returns a toolchain for a Jetson's CPU. Installs the linker and the emulator for its programs if they are missing and there is apt-get.
-/// The inner error is the reason why there is none.
+/// Returns a toolchain for a Jetson's CPU. If the linker or the emulator for its programs is missing, installs it with apt-get. The inner
+/// error is the reason why there is no toolchain.
 pub fn ensure_jetson() -> Result<Result<Toolchain, String>> {
     if cfg!(not(all(target_os = "linux", target_arch = "x86_64"))) {
         return Ok(Err("a Jetson's programs run only on x86-64 Linux".into()));
@@ -143,7 +143,7 @@ pub fn ensure_jetson() -> Result<Result<Toolchain, String>> {
     let missing = || [JETSON_QEMU, JETSON_LINKER].into_iter().find(|program| answer(program, &["--version"]).is_none());
     if let Some(program) = missing() {
         if answer("apt-get", &["--version"]).is_none() {
-            return Ok(Err(format!("{program} is missing, and there is no apt-get to install it with")));
+            return Ok(Err(format!("{program} is missing, and it cannot be installed without apt-get")));
         }
         println!("The programs of a Jetson need tools that are not installed. These will be installed:");
         JETSON_PACKAGES.iter().for_each(|package| println!("  {package} (apt)"));
@@ -171,7 +171,7 @@ fn confirm() -> Result<()> {
     std::io::stdin().read_line(&mut line)?;
     match line.trim().to_lowercase().as_str() {
         "" | "y" | "yes" => Ok(()),
-        _ => bail!("nothing was installed"),
+        _ => bail!("nothing was installed, as you chose"),
     }
 }
 
@@ -182,7 +182,7 @@ fn no_lists() -> bool {
 
 /// Returns the name of Debian's lld package, such as `lld-19`. `rust-lld` is a symbolic link to a file of the same name.
 fn lld_package() -> Result<String> {
-    let link = std::fs::read_link(DEBIAN_LLD).with_context(|| format!("rust-web-llvm brought no {DEBIAN_LLD}"))?;
+    let link = std::fs::read_link(DEBIAN_LLD).with_context(|| format!("the package rust-web-llvm did not install {DEBIAN_LLD}"))?;
     Ok(link.file_name().unwrap_or_default().to_string_lossy().into_owned())
 }
 
@@ -214,7 +214,7 @@ pub fn install_tensorflow() -> Result<PathBuf> {
     Ok(python)
 }
 
-/// Returns the name of a Chromium-based browser. Installs Chromium if there is none and there is apt-get.
+/// Returns the name of a Chromium-based browser. If none is installed, installs Chromium with apt-get.
 pub fn install_chromium() -> Result<PathBuf> {
     let find = || CHROMIUMS.into_iter().find(|name| answer(name, &["--version"]).is_some());
     if find().is_none() {
@@ -225,7 +225,7 @@ pub fn install_chromium() -> Result<PathBuf> {
                 "https://www.chromium.org/getting-involved/download-chromium"
             };
             bail!(
-                "there is no Chromium to show TensorBoard in: get it with your system's package manager ({how}), \
+                "there is no Chromium for TensorBoard's pages: install it with your system's package manager ({how}), \
                  or name one in GRADLET_CHROMIUM"
             );
         }

@@ -32,7 +32,7 @@ fn program(subcommand: &str, package: &str) -> Command {
     command
 }
 
-/// Runs `command` and waits for it. Returns an error that names the command unless it succeeds.
+/// Runs `command` and waits for it. If it fails, returns an error that names the command.
 pub fn run(command: &mut Command) -> Result<()> {
     let status = command.status().with_context(|| format!("cannot start {}", name(command)))?;
     if !status.success() {
@@ -47,12 +47,12 @@ pub fn answer(program: &str, arguments: &[&str]) -> Option<String> {
     output.status.success().then(|| String::from_utf8_lossy(&output.stdout).trim().to_string())
 }
 
-/// Returns the program's name of `command`.
+/// Returns the name of the program that `command` runs.
 pub fn name(command: &Command) -> String {
     command.get_program().to_string_lossy().into_owned()
 }
 
-/// Returns the words of `command`. A list of more than 20 words is truncated.
+/// Returns the words of `command`, separated by spaces. Only the first 20 words are included, followed by the number of the others.
 pub fn line(command: &Command) -> String {
     const MOST: usize = 20;
     let words = command.get_args().map(|word| word.to_string_lossy().into_owned());

@@ -42,11 +42,15 @@ const fn tool(name: &'static str, run: fn(&Machine, &mut Log) -> Result<()>) -> 
 /// Name of the step that builds tests and tools, so that the other steps only run them.
 pub const BUILD: &str = "build";
 
-/// Arguments of the cargo command that builds only the programs that steps run, with the united features of all packages.
+/// Arguments of the cargo command that builds only the programs that steps run, with the combined features of all packages.
 pub const BINARIES: [&str; 3] = ["build", "--workspace", "--bins"];
 
 /// Builds the documentation with all features.
 pub const DOCS: [&str; 3] = ["doc", "--no-deps", "--workspace"];
+
+/// The crates for a registry, in the order of their dependencies.
+const PUBLISHED: [&str; 8] =
+    ["--package", "gradlet-derive", "--package", "gradlet-core", "--package", "gradlet", "--package", "gradlet-cli"];
 
 /// The first steps. They run one after another.
 pub static FIRST: [Step; 2] = [
@@ -57,12 +61,13 @@ pub static FIRST: [Step; 2] = [
 /// Three chains of steps, which run in parallel. No chain needs the results of another, and Chromium and QEMU leave a core idle.
 pub static CHAINS: [&[Step]; 3] = [&HOST, &TENSORFLOW, &DEVICES];
 
-static HOST: [Step; 6] = [
+static HOST: [Step; 7] = [
     step("tests", tests),
     step("lints", |_, log| log.run(cargo().args(["clippy", "--workspace", "--all-targets", "--all-features", "--", "-D", "warnings"]))),
     tool("messages", |_, log| log.run(built("gradlet-proto").arg("--check"))),
     step("docs", |_, log| log.run(cargo().args(DOCS).env("RUSTDOCFLAGS", "-D warnings"))),
     step("public names", |_, _| names::check()),
+    step("packages", |_, log| log.run(cargo().args(["package", "--allow-dirty"]).args(PUBLISHED).env("CARGO_PROFILE_DEV_DEBUG", "0"))),
     step("oldest Rust", |_, log| oldest_rust(log)),
 ];
 
@@ -120,18 +125,18 @@ fn tests(machine: &Machine, log: &mut Log) -> Result<()> {
 /// Checks that the `rust-version` in Cargo.toml is not newer than this compiler. If rustup has that version, checks the workspace with it.
 fn oldest_rust(log: &mut Log) -> Result<()> {
     let manifest = std::fs::read_to_string(root().join("Cargo.toml"))?;
-    let stated = manifest.lines().find_map(|line| line.strip_prefix("rust-version = ")).context("Cargo.toml states no rust-version")?;
+    let stated = manifest.lines().find_map(|line| line.strip_prefix("rust-version = ")).context("Cargo.toml has no rust-version")?;
     let stated = stated.trim_matches('"');
-    let running = answer("rustc", &["--version"]).context("no rustc")?;
+    let running = answer("rustc", &["--version"]).context("cannot run rustc")?;
     let running = running.split(' ').nth(1).unwrap_or_default();
-    ensure!(minor(stated) <= minor(running), "Cargo.toml states Rust {stated}, but this is {running}");
+    ensure!(minor(stated) <= minor(running), "the rust-version in Cargo.toml is {stated}, but this compiler is only {running}");
     let toolchains = answer("rustup", &["toolchain", "list"]).unwrap_or_default();
     if toolchains.lines().any(|name| name.starts_with(&format!("{stated}-")) || name.starts_with(&format!("{stated}."))) {
         let mut check = Command::new("rustup");
         check.args(["run", stated, "cargo", "check", "--workspace", "--target-dir", "target/oldest"]).current_dir(root());
         return log.run(check.env_remove("CARGO").env_remove("RUSTUP_TOOLCHAIN"));
     }
-    log.say(&format!("Rust {stated} is not installed, so only the number was checked (this is {running})"));
+    log.say(&format!("Rust {stated} is not installed, so only the version number was checked (this compiler is {running})"));
     Ok(())
 }
 
@@ -150,7 +155,7 @@ fn tensorboard(log: &mut Log) -> Result<()> {
     let mut command = ignored("tensorboard::")?;
     command.arg("--test-threads=1").envs([("GRADLET_CHROMIUM", chromium), ("GRADLET_DEVICE", device.into())]);
     log.run(&mut command)?;
-    log.say(&format!("pictures of the pages: {}", root().join("target/tensorboard").display()));
+    log.say(&format!("screenshots of the pages: {}", root().join("target/tensorboard").display()));
     Ok(())
 }
 

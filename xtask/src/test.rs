@@ -39,7 +39,7 @@ pub fn run(wanted: &[String]) -> Result<()> {
     });
     let progress = progress.into_inner().unwrap_or_else(|poisoned| poisoned.into_inner());
     let Counts { tests, golden, skipped } = progress.counts;
-    println!("\n{tests} tests and {golden} golden cases passed, {skipped} golden cases are skipped (tests/skips.txt says why)");
+    println!("\n{tests} tests and {golden} golden cases passed, {skipped} golden cases are skipped (tests/skips.txt has the reasons)");
     let failed = usize::from(progress.failed.is_some());
     println!("{} steps passed, {failed} failed, in {:.0} s", progress.passed, start.elapsed().as_secs_f64());
     progress.failed.map_or(Ok(()), Err)

@@ -1,13 +1,13 @@
-//! Labelled pictures of digits, in the form that the host stores in flash.
+//! Labelled images of digits, in the form that the host stores in flash.
 
 use crate::Failure;
 use gradlet_core::Session;
 use gradlet_core::runtime::SignatureId;
 
-/// Bytes of a picture: 28 rows of 28 pixels.
+/// Bytes of an image: 28 rows of 28 pixels.
 const PIXELS: usize = 784;
 
-/// Labels and pictures for training and for tests.
+/// Labels and images for training and for tests.
 pub struct Digits<'a> {
     train: u32,
     test: u32,
@@ -16,8 +16,8 @@ pub struct Digits<'a> {
 }
 
 impl<'a> Digits<'a> {
-    /// Reads the counts `u32 train, u32 test`, then all labels, then all pictures. In both, the training digits come first.
-    /// Returns `None` if the length of `bytes` does not match.
+    /// Reads the counts `u32 train, u32 test`, then all labels, then all images. In both, the training digits come first. Returns `None` if
+    /// the length of `bytes` does not match.
     pub fn read(bytes: &'a [u8]) -> Option<Digits<'a>> {
         let (train, rest) = bytes.split_first_chunk()?;
         let (test, rest) = rest.split_first_chunk()?;
@@ -46,7 +46,7 @@ impl<'a> Digits<'a> {
     }
 }
 
-/// Sets input 0 of `signature` to the picture. Each pixel is divided by 255.
+/// Sets input 0 of `signature` to the image. Each pixel is divided by 255.
 pub fn set_picture(session: &mut Session<'_, '_>, signature: SignatureId, pixels: &[u8]) -> Result<(), Failure> {
     let input = session.input_mut::<f32>(signature, 0)?;
     input.iter_mut().zip(pixels).for_each(|(value, &pixel)| *value = f32::from(pixel) / 255.0);

@@ -12,7 +12,8 @@ const BATCH: u32 = 4;
 const FEATURES: u32 = 64;
 const CLASSES: u32 = 10;
 
-/// Trains for `steps` steps. Passes the bytes of every step's loss to `log`, then the bytes of every variable. `around` calls each step.
+/// Trains for `steps` steps. Passes the bytes of every step's loss to `log`, then the bytes of every variable. `around` receives each step
+/// as a function, which it must call once.
 pub fn learn(steps: u32, mut around: impl FnMut(&mut dyn FnMut()), mut log: impl FnMut(&[u8])) -> Result<()> {
     let scope = Eager::with_seed(&ops::portable_cpu(), SEED);
     let model = Sequential::new().with(Dense::new(32).activation(Activation::Relu)).with(Dense::new(CLASSES));

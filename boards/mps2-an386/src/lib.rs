@@ -21,8 +21,8 @@ pub mod model;
 pub mod uart;
 
 use cortex_m_semihosting::debug;
-use gradlet_core::{DType, Error};
 use gradlet_core::runtime::program;
+use gradlet_core::{DType, Error};
 
 /// Reason why a firmware stops early.
 pub enum Failure {

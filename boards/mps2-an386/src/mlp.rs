@@ -3,8 +3,8 @@
 use crate::console::{self, Arguments};
 use crate::memory::Painted;
 use crate::{Failure, counter, file::File, load, scalar, session};
-use gradlet_core::{Kernel, Session};
 use gradlet_core::runtime::SignatureId;
+use gradlet_core::{Kernel, Session};
 
 const EXAMPLES: u32 = 8;
 const CLASSES: u32 = 10;

@@ -23,7 +23,7 @@ macro_rules! data {
     };
 }
 
-/// Expands to the folder with the exported model.
+/// Expands to the path of the folder with the exported model.
 #[macro_export]
 macro_rules! folder {
     () => {

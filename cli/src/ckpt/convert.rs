@@ -14,12 +14,12 @@ use std::path::{Path, PathBuf};
 /// Convert the tensors of a checkpoint to a checkpoint of another kind
 ///
 /// With --like, the output has the names, types and shapes of another checkpoint or artifact, and the values of the input. Tensors
-/// are matched by name, then by path (`dense/kernel` is the end of `sequential/dense/kernel`), then by a shape that only one has.
-/// The matches are printed.
+/// are matched by name, then by path (`dense/kernel` matches `sequential/dense/kernel`), then by type and shape if only one tensor
+/// has them. The matches are printed.
 ///
-/// Without --like, names stay the same, except that TensorFlow's suffix is removed. If the input is not from TensorFlow but the
-/// output is, each part of a name becomes an object. `dense/kernel` is then restored into the attribute `kernel` of the object that
-/// is saved as `dense`.
+/// Without --like, names stay the same, except that TensorFlow's suffix is removed. If only the output is a TensorFlow checkpoint,
+/// each part of a name becomes an object. `dense/kernel` is then restored into the attribute `kernel` of the object that is saved
+/// as `dense`.
 #[derive(Args)]
 #[command(after_help = "Examples:
   gradlet ckpt convert training weights.safetensors
@@ -33,7 +33,7 @@ pub struct Convert {
     input: PathBuf,
     /// The file to write, or the prefix of a TensorFlow checkpoint
     output: PathBuf,
-    /// Kind of the output [default: by the ending of the file name]
+    /// Kind of the output [default: determined by the file extension]
     #[arg(long, value_name = "KIND")]
     to: Option<Kind>,
     /// Checkpoint with the names, types and shapes of the output; required for an artifact
@@ -42,10 +42,10 @@ pub struct Convert {
     /// Artifact with the variable names of a flat checkpoint [default: --like, if it is an artifact]
     #[arg(long, value_name = "FILE")]
     artifact: Option<PathBuf>,
-    /// Name of a tensor of the input, and its name in the output
+    /// Name of a tensor in the input, and of the tensor in the output that gets its values
     #[arg(long, value_name = "FROM=TO", value_parser = parse_map)]
     map: Vec<Map>,
-    /// Keep the values in --like of tensors for which the input has none
+    /// Keep the values from --like for tensors that the input does not have
     #[arg(long, requires = "like")]
     partial: bool,
     /// Omit damaged tensors
@@ -93,19 +93,19 @@ impl Convert {
             },
             (Kind::Artifact, Some(Content::Artifact(like))) => target::artifact(&self.output, like, outputs),
             (Kind::Flat, Some(Content::Artifact(like))) => target::flat(&self.output, like, outputs),
-            (Kind::Artifact, _) => bail!("an artifact needs another one of the same model: --like MODEL.grdl"),
-            (Kind::Flat, _) => bail!("a flat checkpoint belongs to an artifact: --like MODEL.grdl"),
+            (Kind::Artifact, _) => bail!("to write an artifact, name another artifact of the same model: --like MODEL.grdl"),
+            (Kind::Flat, _) => bail!("to write a flat checkpoint, name the artifact that it belongs to: --like MODEL.grdl"),
             (Kind::Safetensors, _) => target::safetensors(&self.output, outputs),
             (Kind::Tensorflow, Some(Content::Bundle { reader, .. })) => target::like_bundle(&self.output, reader, outputs),
             (Kind::Tensorflow, _) => target::bundle(&self.output, outputs),
         }
     }
 
-    /// Returns all tensors of the input, renamed by `--map`.
+    /// Returns all tensors of the input, renamed as `--map` specifies.
     fn renamed<'c>(&self, input: &'c Checkpoint, text: &mut String) -> Result<Vec<Output<'c>>> {
         let known = |from: &str| input.items.iter().any(|item| item.name == *from || item.key == *from);
         if let Some((from, to)) = self.map.iter().find(|(from, _)| !known(from)) {
-            bail!("--map {from}={to}: there is no tensor {from:?}");
+            bail!("--map {from}={to}: the input has no tensor {from:?}");
         }
         let outputs = input.items.iter().enumerate().map(|(index, item)| {
             let said = self.map.iter().find(|(from, _)| item.name == *from || item.key == *from);
@@ -162,14 +162,14 @@ impl Convert {
                 _ => item.dtype == DataType::DtString || element_bytes(item.dtype).is_some(),
             };
             if !fits {
-                *text += &format!("{} is left out: it is {}\n", item.name, item.describe());
+                *text += &format!("{} is left out: the output cannot hold {}\n", item.name, item.describe());
             }
             fits
         });
     }
 }
 
-/// Opens a checkpoint without its damaged tensors. Adds the damage to `text`.
+/// Opens a checkpoint without its damaged tensors. Adds a description of the damage to `text`.
 fn whole(path: &Path, artifact: Option<&Path>, text: &mut String) -> Result<Checkpoint> {
     let mut checkpoint = Checkpoint::open_damaged(path, artifact)?;
     if let Content::Flat { damage, .. } = &checkpoint.content {

@@ -12,8 +12,9 @@ use std::path::PathBuf;
 
 /// Show the tensors in which two checkpoints differ, and the size of the differences
 ///
-/// The checkpoints may be of different kinds. Tensors are matched by name, then by path (`dense/kernel` is the end of
-/// `sequential/dense/kernel`), then by a shape that only one has. The exit code is 1 if the checkpoints differ.
+/// The checkpoints may be of different kinds. Tensors are matched by name, then by path (`dense/kernel` matches
+/// `sequential/dense/kernel`), then by type and shape if only one tensor has them. The exit code is 1 if the
+/// checkpoints differ.
 #[derive(Args)]
 #[command(after_help = "Examples:
   gradlet ckpt diff training/ckpt-6 training/ckpt-7
@@ -42,7 +43,8 @@ struct Difference {
     /// Number of elements that differ; `of` is the number of all elements.
     count: u64,
     of: u64,
-    /// Largest difference, the two numbers, and their indices.
+    /// Largest difference, the numbers in A and in B, and their index in each dimension. `None` if the elements are not
+    /// real numbers.
     largest: Option<(f64, f64, f64, Vec<u64>)>,
 }
 
@@ -133,7 +135,7 @@ impl Diff {
     }
 }
 
-/// Returns the indices of an element in each dimension.
+/// Converts the index of an element in row-major order to its index in each dimension.
 fn place(mut index: u64, dims: &[u64]) -> Vec<u64> {
     let mut place: Vec<u64> = Vec::new();
     for dim in dims.iter().rev() {

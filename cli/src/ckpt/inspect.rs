@@ -37,7 +37,7 @@ pub struct Inspect {
 /// Information about the values of a tensor.
 enum Values {
     Numbers(Option<Statistics>),
-    /// The first values.
+    /// The first strings.
     Strings(Vec<String>),
     Damaged(String),
 }
@@ -48,7 +48,7 @@ impl Inspect {
         if self.tree {
             return match &checkpoint.content {
                 Content::Bundle { graph: Some(graph), .. } => print(&tree::text(graph)),
-                _ => bail!("{}: a {} has no objects", checkpoint.path.display(), checkpoint.kind()),
+                _ => bail!("{}: has no objects for --tree: it is of the kind {:?}", checkpoint.path.display(), checkpoint.kind()),
             };
         }
         let values: Vec<Values> = (0..checkpoint.items.len()).map(|index| values(&checkpoint, index)).collect();

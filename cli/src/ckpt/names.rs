@@ -11,11 +11,11 @@ pub fn plain(key: &str) -> String {
     variable_path(key).map_or_else(|| key.into(), |path| path.join("/"))
 }
 
-/// Maximum length, in bytes, of a path that is extended by further names.
+/// Maximum length, in bytes, of a path to which further names are appended. Objects below a longer path get no alias.
 const LONGEST: usize = 4096;
 
-/// Returns other names of each key's variable. These are its paths in the object graph, for which the shortest path to each parent
-/// is used, and the variable's own name.
+/// Returns, for each key, the other names of its variable. These are the variable's own name and its paths in the object graph.
+/// There is one path for each parent: the shortest path to that parent, then the variable's name in it.
 pub fn aliases(graph: &TrackableObjectGraph) -> BTreeMap<String, Vec<String>> {
     let mut paths: Vec<Option<String>> = vec![None; graph.nodes.len()];
     let mut queue = VecDeque::from([0]);
@@ -57,7 +57,7 @@ pub enum Because {
 }
 
 impl Because {
-    /// Describes the reason, unless the names are equal.
+    /// Returns a description of the reason for messages. It is empty if the names are equal.
     pub fn words(self) -> &'static str {
         match self {
             Because::Said => " (by --map)",
@@ -79,8 +79,9 @@ pub fn parse_map(text: &str) -> Result<Map, String> {
     Ok((from.into(), to.into()))
 }
 
-/// Finds the source of the values of each target, if there is one. The criteria are, in this order: `map`; the same name; a path
-/// that ends in the other's path; the only remaining tensor with the type and shape.
+/// Finds the source tensor for each target, and the reason for the match. Returns `None` for a target without an unambiguous
+/// match. The criteria are, in this order: `map`; the same name; a path that ends with the other tensor's path; the only
+/// remaining tensor with the same type and shape.
 pub fn matched(sources: &[Item], targets: &[Item], map: &[Map]) -> Result<Vec<Option<(usize, Because)>>> {
     let mut found: Vec<Option<(usize, Because)>> = vec![None; targets.len()];
     let mut used = vec![false; sources.len()];
@@ -90,7 +91,7 @@ pub fn matched(sources: &[Item], targets: &[Item], map: &[Map]) -> Result<Vec<Op
             bail!("--map {from}={to}: there is no tensor {:?}", if named(sources, from).is_none() { from } else { to });
         };
         if !alike(&sources[source], &targets[target]) {
-            bail!("--map {from}={to}: they are {} and {}", sources[source].describe(), targets[target].describe());
+            bail!("--map {from}={to}: the types and shapes differ: {} and {}", sources[source].describe(), targets[target].describe());
         }
         found[target] = Some((source, Because::Said));
         used[source] = true;
@@ -160,7 +161,7 @@ mod tests {
         let map = |from: &str, to: &str| matched(&sources, &targets, &[(from.into(), to.into())]);
         assert_eq!(map("optimizer/_trainable_variables/0", "dense_1/kernel").unwrap()[0], Some((0, Because::Said)));
         assert!(map("y", "step").unwrap_err().to_string().contains("no tensor \"y\""));
-        assert!(map("x", "step").unwrap_err().to_string().contains("they are"));
+        assert!(map("x", "step").unwrap_err().to_string().contains("the types and shapes differ"));
     }
 
     #[test]

@@ -42,7 +42,7 @@ pub fn each(dtype: DataType, bytes: &[u8], mut take: impl FnMut(f64)) -> bool {
     }
 }
 
-/// Converts an IEEE 754 binary16 number.
+/// Converts the bits of an IEEE 754 binary16 number.
 fn half(bits: u16) -> f64 {
     let (exponent, fraction) = (i32::from(bits >> 10 & 31), f64::from(bits & 1023));
     let size = match exponent {

@@ -63,7 +63,7 @@ pub enum Content {
     Flat {
         values: Vec<Bytes>,
         damage: Vec<String>,
-        /// Number of entries, with the damaged ones.
+        /// Number of entries, including damaged ones.
         entries: usize,
     },
 }
@@ -100,14 +100,14 @@ impl Checkpoint {
         }
     }
 
-    /// Reads a flat checkpoint. Its variables have only numbers; the names come from the artifact.
+    /// Reads a flat checkpoint. It identifies variables by number; the names come from the artifact.
     fn flat(path: &Path, file: &Bytes, artifact: Option<&Path>) -> Result<Checkpoint> {
         let wrong = |error| FileError::model(path, error);
         let flat = FlatCheckpoint::parse(file).map_err(wrong)?;
         let loaded = artifact.map(gradlet::load).transpose()?;
         if let Some(loaded) = loaded.as_ref().filter(|loaded| loaded.identity() != flat.artifact()) {
             let (wanted, found) = (flat.artifact().checksum, loaded.identity().checksum);
-            bail!(FileError::new(path, format!("it belongs to an artifact with the checksum {wanted:08x}, this one has {found:08x}")));
+            bail!(FileError::new(path, format!("it belongs to an artifact with checksum {wanted:08x}, but this one has {found:08x}")));
         }
         let name = |index: u32| match &loaded {
             Some(loaded) => loaded.description().variables.get(index as usize).map(|variable| variable.name.clone()),
@@ -159,7 +159,7 @@ impl Checkpoint {
         let (mut items, mut places) = (Vec::new(), Vec::new());
         for (key, info) in tensors {
             let known = DTYPES.iter().find(|(known, _)| *known == info.dtype);
-            let Some((_, dtype)) = known else { bail!(wrong(format!("tensor {key:?} has elements of {:?}", info.dtype))) };
+            let Some((_, dtype)) = known else { bail!(wrong(format!("tensor {key:?} has the unsupported element type {:?}", info.dtype))) };
             let dims = info.shape.iter().map(|&dim| dim as u64).collect();
             let (start, end) = info.data_offsets;
             items.push(Item { name: names::plain(&key), key, aliases: Vec::new(), dtype: *dtype, dims, bytes: (end - start) as u64 });
@@ -185,7 +185,7 @@ impl Checkpoint {
     pub fn kind(&self) -> &'static str {
         match &self.content {
             Content::Bundle { graph: Some(_), .. } => "TensorFlow checkpoint",
-            Content::Bundle { .. } => "TensorFlow checkpoint by names",
+            Content::Bundle { .. } => "name-based TensorFlow checkpoint",
             Content::Safetensors { .. } => "safetensors file",
             Content::Artifact(_) => "artifact",
             Content::Flat { .. } => "flat checkpoint",
@@ -212,7 +212,7 @@ impl Checkpoint {
     }
 }
 
-/// Returns the prefix of a TensorFlow checkpoint, if `path` names one.
+/// Returns the prefix of the TensorFlow checkpoint that `path` names, or `None` if it names something else.
 fn prefix(path: &Path) -> Result<Option<PathBuf>> {
     if path.is_dir() {
         let latest = latest_checkpoint(path)?;

@@ -60,8 +60,8 @@ impl Output<'_> {
         self.from.bytes(self.index)
     }
 
-    /// Returns the path in the object graph. It comes from the key, if that is a key of an object graph, or else from the
-    /// parts of the name.
+    /// Returns the path in the object graph. It is taken from the key if that is the key of a variable in an object
+    /// graph, otherwise from the parts of the name.
     fn path(&self) -> Vec<String> {
         let item = self.item();
         let key = if self.name == item.name { &item.key } else { &self.name };
@@ -73,7 +73,7 @@ impl Output<'_> {
 pub fn safetensors(path: &Path, outputs: &[Output<'_>]) -> Result<()> {
     let values = outputs.iter().map(Output::bytes).collect::<Result<Vec<_>>>()?;
     let views = outputs.iter().zip(&values).map(|(output, bytes)| {
-        let dtype = to_safetensors(output.item().dtype).context("no such element type")?;
+        let dtype = to_safetensors(output.item().dtype).context("safetensors files do not support this element type")?;
         let dims = output.item().dims.iter().map(|&dim| dim as usize).collect();
         Ok((output.name.as_str(), TensorView::new(dtype, dims, bytes)?))
     });
@@ -121,7 +121,8 @@ pub fn like_bundle(prefix: &Path, like: &BundleReader, outputs: &[Output<'_>]) -
     Ok(writer.finish()?)
 }
 
-/// Writes a TensorFlow checkpoint with the objects of another one, without the values that are not written.
+/// Writes a TensorFlow checkpoint with the objects of another one. Objects whose values are not among `outputs` have no
+/// value.
 pub fn same_objects(prefix: &Path, mut graph: TrackableObjectGraph, outputs: &[Output<'_>]) -> Result<()> {
     let mut writer = BundleWriter::create(prefix)?;
     let written: HashSet<&str> = outputs.iter().map(|output| output.item().key.as_str()).collect();

@@ -3,7 +3,8 @@
 use gradlet::io::proto::TrackableObjectGraph;
 use gradlet::io::proto::trackable_object_graph::TrackableObject;
 
-/// Formats the objects below the root, indented by depth. The children of an object are listed only at its first place.
+/// Formats the objects below the root, indented by depth. The children of an object are listed only where the object
+/// occurs first.
 pub fn text(graph: &TrackableObjectGraph) -> String {
     let mut text = String::new();
     let mut shown = vec![false; graph.nodes.len()];
@@ -22,7 +23,7 @@ pub fn text(graph: &TrackableObjectGraph) -> String {
     text
 }
 
-/// Lists the values of an object and the number of its slot variables.
+/// Describes an object: its values and the number of its slot variables.
 fn what(node: &TrackableObject) -> String {
     let values = node.attributes.iter().map(|attribute| match attribute.full_name.as_str() {
         "" => format!(" = {}", attribute.checkpoint_key),

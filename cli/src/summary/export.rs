@@ -13,7 +13,7 @@ use serde_json::json;
 use std::io::{BufWriter, Write};
 use std::path::{Path, PathBuf};
 
-/// Export the contents of event files to CSV, JSON, and files of images and sounds
+/// Export the contents of event files to CSV, JSON, and image and audio files
 ///
 /// Damaged records are skipped, and all intact ones are written. The exit code is 1 if there was damage.
 #[derive(Args)]
@@ -34,10 +34,10 @@ struct Output {
     /// CSV file with all numbers, one per line: run, tag, step, wall_time (seconds since 1970), value
     #[arg(long, value_name = "FILE")]
     csv: Option<PathBuf>,
-    /// JSON file with all points of all tags and their values; images and sounds are represented by their sizes
+    /// JSON file with all points of all tags and their values; images and audio are represented by their sizes
     #[arg(long, value_name = "FILE")]
     json: Option<PathBuf>,
-    /// Folder for images and sounds: DIR/RUN/TAG/STEP.png and .wav
+    /// Folder for images and audio: DIR/RUN/TAG/STEP.png and .wav
     #[arg(long, value_name = "DIR")]
     media: Option<PathBuf>,
 }

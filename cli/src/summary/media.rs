@@ -1,4 +1,4 @@
-//! Export of images and sounds to files.
+//! Export of images and audio to files.
 
 use super::values::media;
 use anyhow::Result;
@@ -27,7 +27,7 @@ impl Folder {
         self.written.len() as u64
     }
 
-    /// Writes the images or sounds of a series, if it has any.
+    /// Writes the images or audio clips of a series, if it has any.
     pub fn add(&mut self, run: &str, plugin: &str, tag: &str, series: &Series) -> Result<()> {
         for point in &series.points {
             let files = media(plugin, point).unwrap_or_default();

@@ -32,7 +32,10 @@ impl Input {
         }
         let mut runs = Run::find(&self.logdir)?;
         if runs.is_empty() {
-            bail!("{}: no folder in it has an event file: none has \"tfevents\" in its name", self.logdir.display());
+            bail!(
+                "{}: neither this folder nor any folder below it has an event file: no file name contains \"tfevents\"",
+                self.logdir.display()
+            );
         }
         let names: Vec<String> = runs.keys().cloned().collect();
         runs.retain(|name, _| matches(&self.run, name));

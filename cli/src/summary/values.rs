@@ -22,7 +22,7 @@ pub fn describe(point: &Point) -> String {
 pub fn show(plugin: &str, point: &Point) -> String {
     if let Some(files) = media(plugin, point) {
         let bytes = files.iter().map(|file| file.len() as u64).sum();
-        let (what, count) = (if plugin == "images" { "image" } else { "sound" }, files.len());
+        let (what, count) = (if plugin == "images" { "image" } else { "audio clip" }, files.len());
         return format!("{count} {what}{}, {}", if count == 1 { "" } else { "s" }, indicatif::HumanBytes(bytes));
     }
     match (point.tensor(), &point.value) {
@@ -84,7 +84,7 @@ fn json_number(text: &str) -> Value {
     }
 }
 
-/// Converts a point's value to JSON. Images and sounds are represented by their sizes in bytes.
+/// Converts a point's value to JSON. Images and audio are represented by their sizes in bytes.
 pub fn json(plugin: &str, point: &Point) -> Value {
     if let Some(files) = media(plugin, point) {
         return json!({ "bytes": files.iter().map(Bytes::len).collect::<Vec<_>>() });
@@ -118,7 +118,7 @@ fn json_strings(strings: &Strings) -> Value {
     }
 }
 
-/// Returns the files of a point that holds images or sounds.
+/// Returns the image or audio files of a point, or `None` if its value is of another kind.
 pub fn media(plugin: &str, point: &Point) -> Option<Vec<Bytes>> {
     match (&point.value, plugin) {
         (PointValue::Image(image), _) => Some(vec![image.encoded_image_string.clone()]),

@@ -26,7 +26,7 @@ struct Column {
     shown: Vec<String>,
 }
 
-/// Decodes a record as an Example. Returns `None` if it is not one, or has no features.
+/// Decodes a record as an Example. Returns `None` if the record is not an Example, or if it has no features.
 fn example(record: &[u8]) -> Option<Example> {
     let example = Example::from_bytes(record.to_vec()).ok()?;
     example.features.as_ref().is_some_and(|features| !features.feature.is_empty()).then_some(example)

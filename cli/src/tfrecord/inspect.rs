@@ -96,9 +96,10 @@ impl Inspect {
     }
 }
 
-/// Describes the truncation of a file that ended without an error.
+/// Returns a message if the reader reached the end of a truncated file without an error. Returns `None` if the file is
+/// complete, or if the reader already reported the damage.
 pub fn cut<R: std::io::Read>(reader: &RecordReader<R>) -> Option<String> {
-    reader.cut().map(|offset| format!("cut short after byte {offset} of its records"))
+    reader.cut().map(|offset| format!("cut short after byte {offset} of the uncompressed records"))
 }
 
 impl Content {

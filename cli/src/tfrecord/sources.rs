@@ -24,10 +24,10 @@ pub struct Feed {
 pub fn idx(images: &Path, labels: &Path) -> Result<Feed> {
     let (pixels, classes) = (idx_file::read(images)?, idx_file::read(labels)?);
     let &[count, height, width] = pixels.dims.as_slice() else {
-        bail!(FileError::new(images, format!("images have 3 dimensions (number, height, width), not {:?}", pixels.dims)));
+        bail!(FileError::new(images, format!("images must have 3 dimensions [number, height, width], not {:?}", pixels.dims)));
     };
     if classes.dims != [count] {
-        bail!(FileError::new(labels, format!("{count} images need labels with dimensions [{count}], not {:?}", classes.dims)));
+        bail!(FileError::new(labels, format!("the labels of {count} images must have the dimensions [{count}], not {:?}", classes.dims)));
     }
     let (area, data) = ((height * width) as usize, Bytes::from(pixels.data));
     let record = move |index: usize| {
@@ -49,7 +49,7 @@ pub fn images(folder: &Path) -> Result<Feed> {
         }
     }
     if files.is_empty() {
-        bail!(FileError::new(folder, format!("has no folders of images, files that end in {}", IMAGES.join(", "))));
+        bail!(FileError::new(folder, format!("has no folders of images (files that end in {})", IMAGES.join(", "))));
     }
     let record = |(label, path): (usize, PathBuf)| {
         let image = Bytes::from(fs::read(&path).map_err(|error| FileError::io(&path, error))?);

@@ -9,7 +9,7 @@ use std::path::PathBuf;
 
 /// Distribute the records of TFRecord files over shards: record i goes to shard i modulo the number of shards
 ///
-/// If the shards are read in parallel, with as many reads as there are shards, the records have their original order.
+/// If as many shards are read in parallel as there are, the records have their original order.
 #[derive(Args)]
 #[command(after_help = "Example:
   gradlet tfrecord split train.tfrecord --shards 4 --output shards/train

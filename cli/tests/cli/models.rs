@@ -175,7 +175,7 @@ fn a_label_that_is_no_digit() {
     });
     fails(&folder, &TRAIN, "train-labels-idx1-ubyte.gz: at byte 13: label 200 of record 5 is not a digit: it must be 0 to 9");
     damaged_digits_again(&folder, &[0, 0, 8, 1, 0, 0, 0, 1, 3]);
-    fails(&folder, &TRAIN, "there are 1 labels for 8000 pictures");
+    fails(&folder, &TRAIN, "there are 1 labels for 8000 images");
     fs::remove_file(folder.path().join("data/train-labels-idx1-ubyte.gz")).unwrap();
     fails(&folder, &TRAIN, "data: the folder has no file train-labels-idx1-ubyte, nor train-labels-idx1-ubyte.gz");
 }
@@ -240,7 +240,7 @@ fn inputs_by_place_by_folder_and_what_was_learnt() {
     assert_eq!(infer("restored.grdl"), learnt);
 
     let run = |arguments: &[&'static str]| [&["run", "m.grdl"], arguments].concat();
-    fails(&folder, &run(&["infer", "x.npy", "y.npy"]), r#""infer" takes 1 inputs (x: f32[1,4]): y.npy is one too many"#);
+    fails(&folder, &run(&["infer", "x.npy", "y.npy"]), r#""infer" has no further input for y.npy; its inputs are x: f32[1,4]"#);
     fails(&folder, &run(&["x.npy"]), "choose the signature to run: the artifact has infer, train, save, restore");
     fails(&folder, &run(&["infer", "x.npy", "--output", "z=z.npy"]), r#""infer" has no output "z"; it has logits: f32[1,3]"#);
 }

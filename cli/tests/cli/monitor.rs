@@ -53,7 +53,7 @@ fn the_standard_input() {
     let folder = tempfile::tempdir().unwrap();
     let output = monitor(folder.path(), &["--stdin"], &sent(0));
     assert!(output.success, "{}", output.stderr);
-    assert_eq!(output.stdout, "8 frames were received, 0 were lost, 0 pieces were corrupt; 0 frames were dropped by the device\n");
+    assert_eq!(output.stdout, "frames received: 8, lost: 0, corrupt pieces: 0, dropped by the device: 0\n");
     let lines: Vec<&str> = output.stderr.lines().collect();
     let expected = [
         "board: the clock counts cycles, 1000000 per second",
@@ -73,7 +73,7 @@ fn a_new_start() {
     let folder = tempfile::tempdir().unwrap();
     let output = monitor(folder.path(), &["--stdin"], &[sent(0), sent(1)].concat());
     assert!(
-        output.stdout.contains("16 frames were received, 0 were lost") && output.stdout.contains("restarted 1 times"),
+        output.stdout.contains("frames received: 16, lost: 0") && output.stdout.contains("restarts of the device: 1"),
         "{}",
         output.stdout
     );
@@ -87,7 +87,8 @@ fn made(bytes: &[u8], logdir: &Path) -> Report {
     monitor.finish().unwrap()
 }
 
-/// A tag that continues after a restart does not keep the values of other tags from being discarded.
+/// After a restart, one tag continues at a later step, and another repeats its steps. The earlier values of the repeated steps are
+/// discarded.
 #[test]
 fn each_tag_starts_anew() {
     let (mut line, mut buffer) = (vec![0; 4096], [0; 4096]);
@@ -155,7 +156,7 @@ fn a_server() {
     let server = std::thread::spawn(move || listener.accept().unwrap().0.write_all(&sent(0)).unwrap());
     let output = monitor(folder.path(), &["--tcp", &address], &[]);
     server.join().unwrap();
-    assert!(output.success && output.stdout.contains("8 frames were received"), "{}", output.stderr);
+    assert!(output.success && output.stdout.contains("frames received: 8"), "{}", output.stderr);
     let output = monitor(folder.path(), &["--tcp", "127.0.0.1:1"], &[]);
     assert!(!output.success && output.stderr.contains("cannot connect to 127.0.0.1:1"), "{}", output.stderr);
 }
@@ -169,7 +170,7 @@ fn errors_say_what_is_wrong() {
         output.stderr
     };
     let noise = error(&["--stdin"], &[1; 100]);
-    assert!(noise.contains("100 bytes were received, but no frame in them"), "{noise}");
+    assert!(noise.contains("100 bytes were received, but they contain no frame"), "{noise}");
     assert!(error(&["--stdin", "--model", "Cargo.toml"], &[]).contains("Cargo.toml: not a gradlet artifact"));
     assert!(error(&[], &[]).contains("--port"));
     assert!(error(&["--stdin", "--baud", "9600"], &[]).contains("--baud"));
@@ -215,6 +216,6 @@ fn a_port_until_ctrl_c() {
     let last = send();
     kill_process(Pid::from_child(&child), Signal::INT).unwrap();
     let output = Output::from(child.wait_with_output().unwrap());
-    assert!(output.success && output.stdout.contains(" 0 were lost"), "{} {}", output.stdout, output.stderr);
+    assert!(output.success && output.stdout.contains("lost: 0,"), "{} {}", output.stdout, output.stderr);
     assert_eq!(losses(folder.path()).last().map(|loss| loss.0), Some(last));
 }

@@ -66,7 +66,7 @@ fn inspect_shows_tags_by_run() {
     assert_eq!(lines[4], ["loss", "scalars", "f32[]", "20", "0 to 19", "0.05"]);
     assert_eq!(lines[5], ["note", "text", "string[2]", "1", "2", "\"one, \\\"two\\\"\""]);
     assert_eq!(lines[6], ["rate", "scalars", "f32[]", "1", "7", "NaN"]);
-    assert_eq!(lines[7], ["tone", "audio", "string[1,2]", "1", "3", "1 sound, 244 B"]);
+    assert_eq!(lines[7], ["tone", "audio", "string[1,2]", "1", "3", "1 audio clip, 244 B"]);
     assert_eq!(lines[8], ["validation: 1 tag, 1 point"]);
 
     let json = |arguments: &[&str]| serde_json::from_str::<Value>(&succeeds(&folder, arguments)).unwrap();
@@ -136,7 +136,7 @@ fn what_is_not_there_is_told() {
     assert!(fails(&folder, &["inspect", "elsewhere"]).1.contains("elsewhere"));
     assert!(fails(&folder, &["inspect", "logs", "--run", "x"]).1.contains("no run matches; there are [\"train\", \"validation\"]"));
     fs::create_dir(folder.path().join("empty")).unwrap();
-    assert!(fails(&folder, &["inspect", "empty"]).1.contains("\"tfevents\" in its name"));
+    assert!(fails(&folder, &["inspect", "empty"]).1.contains("no file name contains \"tfevents\""));
     let output = summary(&folder, &["export", "logs"]);
     assert_eq!(output.status.code(), Some(2), "{output:?}");
 }

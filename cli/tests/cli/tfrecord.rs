@@ -101,7 +101,7 @@ fn digits_become_examples() {
     assert!(again == records(&folder, "digits.tfrecord"));
 
     let (_, stderr) = fails(&folder, &["write", "x", "--idx", &labels, &images]);
-    assert!(stderr.contains("images have 3 dimensions (number, height, width), not [2000]"), "{stderr}");
+    assert!(stderr.contains("images must have 3 dimensions [number, height, width], not [2000]"), "{stderr}");
     assert!(!folder.path().join("x").exists());
 }
 

@@ -40,11 +40,11 @@ pub struct VariableInfo {
     pub name: String,
     /// Element type and shape.
     pub tensor_type: TensorType,
-    /// True if optimizers train it.
+    /// True if optimizers train the variable.
     pub trainable: bool,
     /// Size of the variable, in bytes.
     pub bytes: u32,
-    /// Names of the signatures that assign it. It stays in flash unless one of them is loaded.
+    /// Names of the signatures that assign the variable. It stays in flash unless one of them is loaded.
     pub assigned_by: Vec<String>,
 }
 
@@ -55,9 +55,9 @@ pub struct SignatureInfo {
     pub name: String,
     /// Documentation, if the artifact has any for this signature.
     pub doc: Option<String>,
-    /// Names and places of the inputs.
+    /// Names and locations of the inputs.
     pub inputs: Vec<(String, OperandInfo)>,
-    /// Names and places of the outputs.
+    /// Names and locations of the outputs.
     pub outputs: Vec<(String, OperandInfo)>,
     /// The instructions, in execution order.
     pub instructions: Vec<InstructionInfo>,

@@ -87,14 +87,16 @@ impl Artifact {
         let graph = function.graph();
         let has = (graph.inputs.len(), graph.outputs.len());
         if has != (inputs.len(), outputs.len()) {
-            let (ins, outs) = has;
-            return Err(Error::message(format!("signature {name:?} has {ins} inputs and {outs} outputs: name each of them")));
+            let ((ins, outs), given, results) = (has, inputs.len(), outputs.len());
+            let text =
+                format!("signature {name:?} has {ins} inputs and {outs} outputs, but got {given} input names and {results} output names");
+            return Err(Error::message(text));
         }
         if self.signatures.iter().any(|signature| signature.name == name) {
-            return Err(Error::message(format!("there is a signature {name:?} already")));
+            return Err(Error::message(format!("the artifact already has a signature {name:?}")));
         }
         if self.signatures.len() == MAX_SIGNATURES {
-            return Err(Error::message(format!("an artifact has at most {MAX_SIGNATURES} signatures")));
+            return Err(Error::message(format!("the artifact already has {MAX_SIGNATURES} signatures, the maximum")));
         }
         let owned = |names: &[&str]| names.iter().map(|&name| name.into()).collect();
         self.signatures.push(Signature {
@@ -260,7 +262,7 @@ impl Tables {
             self.types.push(tensor_type);
             self.types.len() - 1
         });
-        u16::try_from(index).map_err(|_| Error::message("an artifact has at most 65,536 types"))
+        u16::try_from(index).map_err(|_| Error::message("the artifact has more than 65,536 types, the maximum"))
     }
 
     fn tensor(&mut self, tensor_type: TensorType, space: Space, location: u32) -> Result<u32> {
@@ -381,7 +383,7 @@ impl Tables {
                 Location::Input(_) | Location::Result(_) | Location::Block(_) => return Err(Error::Internal),
             };
             let tensor = self.tensor(plan.graph.values[id].tensor_type, space, location)?;
-            let operand = u16::try_from(tensor).map_err(|_| Error::message("an artifact has at most 65,536 tensors"))?;
+            let operand = u16::try_from(tensor).map_err(|_| Error::message("the artifact has more than 65,536 tensors, the maximum"))?;
             self.operands.push(operand);
         }
         Ok(first)
@@ -417,10 +419,10 @@ impl Tables {
 #[derive(Clone, Copy)]
 struct Named<'p> {
     plan: &'p Plan,
-    /// A second plan that the block runs afterwards: a loop's body computes the condition again.
+    /// A second plan that the block runs afterwards: a loop's body evaluates the condition again for the next iteration.
     then: Option<&'p Plan>,
     block: usize,
-    /// Number of branches and loops around it.
+    /// Number of branches and loops around the block.
     depth: usize,
 }
 

@@ -1,10 +1,10 @@
 //! Gradients of traced branches and loops.
 //!
-//! The gradient of a branch is a branch with the same condition. It computes the chosen branch again under a tape.
+//! The gradient of a branch is a branch with the same condition. It recomputes the chosen branch under a tape.
 //!
-//! The gradient of a loop is a loop in reverse order. The forward loop keeps the state at the beginning of each iteration. The
-//! backward loop computes each iteration again under a tape. Only the state is therefore kept, not every intermediate value. The
-//! graph optimizer removes the parts of the state that the gradient does not read.
+//! The gradient of a loop is a loop in reverse order. The forward loop keeps the state at the beginning of each iteration. The backward
+//! loop recomputes each iteration under a tape. Only the state is therefore kept, not every intermediate value. The graph optimizer removes
+//! the parts of the state that the gradient does not read.
 
 use crate::autodiff::Differentiate;
 use crate::base::error::{Error, Result};
@@ -19,7 +19,7 @@ use alloc::vec::Vec;
 /// Branch or loop that a tape recorded.
 #[derive(Clone)]
 pub(crate) struct Rewind {
-    /// Copy of the branch or loop without effects, because the effects have already happened when the gradient computes it again.
+    /// Copy of the branch or loop without effects, because the effects have already happened when the gradient recomputes it.
     control: Control,
 }
 
@@ -160,8 +160,8 @@ impl Rewind {
     }
 }
 
-/// Computes `graph` again on `inputs`. Returns the gradients of `sources`, the positions of some inputs, for the upstream gradients
-/// of the outputs.
+/// Recomputes `graph` on `inputs`. Returns the gradients of `sources`, the positions of some inputs, for the upstream gradients of the
+/// outputs.
 fn backward(
     scope: &ScopeHandle,
     graph: &Graph,

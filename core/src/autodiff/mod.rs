@@ -229,7 +229,7 @@ impl Recording {
         }
         let seed = match seed {
             Some(seed) if seed.tensor_type() == wanted => seed.clone(),
-            Some(seed) => return Err(Error::message(format!("the output gradient of a {wanted} cannot be a {}", seed.tensor_type()))),
+            Some(seed) => return Err(Error::message(format!("the output gradient of a {wanted} target cannot be {}", seed.tensor_type()))),
             None => ones(&target.device()?, wanted)?,
         };
         Ok(target.in_scope(self.address()).map(|(id, _)| (id, seed)))

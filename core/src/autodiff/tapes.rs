@@ -158,7 +158,7 @@ impl Tape {
             return Err(Error::message("batch_jacobian needs a target and a source with at least one axis"));
         };
         if batch != other {
-            return Err(Error::message(format!("the target has {batch} rows, the source {other}")));
+            return Err(Error::message(format!("the target has {batch} rows, but the source has {other}")));
         }
         let elements = inner.iter().product();
         let rows = self.rows(target, elements, batch, &[Source::Tensor(source)])?.pop().flatten();

@@ -32,7 +32,7 @@ impl DType {
     pub const ALL: [DType; 9] =
         [DType::F32, DType::F64, DType::F16, DType::Bf16, DType::I8, DType::U8, DType::I32, DType::I64, DType::Bool];
 
-    /// Returns the element type with the artifact number `code`, if there is one.
+    /// Returns the element type that has the number `code` in artifacts, or `None` if there is none.
     #[inline]
     pub const fn from_code(code: u8) -> Option<DType> {
         Some(match code {
@@ -86,13 +86,13 @@ impl fmt::Display for DType {
     }
 }
 
-/// Rust type as which a tensor's bytes can be read.
+/// Rust type of a tensor's elements. A tensor's bytes can be read as a slice of this type.
 pub trait Element: Pod + PartialEq + fmt::Debug + Send + Sync {
     /// Element type of a tensor with elements of this Rust type.
     const DTYPE: DType;
 }
 
-/// Stored boolean. It is not a `bool` because bytes from outside may have any value.
+/// Boolean element, stored as one byte. It is not a `bool`, because bytes from a file or from the caller may have any value.
 #[derive(Clone, Copy, Debug, Pod, Zeroable)]
 #[repr(transparent)]
 pub struct Bool(pub u8);

@@ -75,10 +75,10 @@ impl fmt::Display for Values<'_> {
     }
 }
 
-/// Answer of an op without outputs, in place of a next block, when it has a text to print.
+/// Answer word of an op without outputs that has a text to print. For a branch or loop, the answer is the next block instead.
 pub(crate) const PRINT: u32 = u32::MAX - 1;
 
-/// Answer of an op without outputs, in place of a next block, when it has a summary value to report.
+/// Answer word of an op without outputs that has a summary value to report.
 pub(crate) const SUMMARY: u32 = u32::MAX - 2;
 
 /// Message that a running program sends to its caller: a text or a summary value.
@@ -202,7 +202,7 @@ impl fmt::Display for Printed<'_> {
     }
 }
 
-/// Piece of a text to print: literal text or the place of a value.
+/// Piece of a text to print: literal text, or a `{}` that a value replaces.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Piece<'a> {
     Text(&'a str),
@@ -277,7 +277,7 @@ fn odd(f: &mut dyn Write, value: f64) -> fmt::Result {
     })
 }
 
-/// Number in scientific notation, such as `-1.5e-7`, that can be split into parts.
+/// Number in scientific notation, such as `-1.5e-7`, that can be split into digits and exponent.
 struct Scientific {
     text: heapless::String<32>,
 }
@@ -297,7 +297,7 @@ impl Scientific {
     }
 }
 
-/// Writes a value like `%g` with `few` digits if its shortest unambiguous text has no more, otherwise with `many`.
+/// Writes a value like `%g`: with `few` digits if its shortest unambiguous decimal has at most that many, otherwise with `many` digits.
 fn general(f: &mut dyn Write, value: &dyn fmt::LowerExp, [few, many]: [usize; 2]) -> fmt::Result {
     let shortest = Scientific::new(format_args!("{value:e}"))?;
     let digits = if shortest.parts().1.len() < few { few } else { many };

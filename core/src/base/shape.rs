@@ -46,12 +46,12 @@ impl Shape {
         self.dims.get(..self.rank as usize).unwrap_or(&[])
     }
 
-    /// True if the record has the form that [`Shape::new`] produces: at most [`MAX_RANK`] dimensions, with zeros after them.
+    /// True if the shape has the form that [`Shape::new`] produces: at most [`MAX_RANK`] dimensions, and zeros in the unused entries.
     pub(crate) fn is_valid(&self) -> bool {
         self.dims.get(self.rank as usize..).is_some_and(|rest| rest.iter().all(|&dim| dim == 0))
     }
 
-    /// Returns the dimensions for changes in place.
+    /// Returns the dimensions as a mutable slice, outermost first.
     pub fn dims_mut(&mut self) -> &mut [u32] {
         self.dims.get_mut(..self.rank as usize).unwrap_or(&mut [])
     }
@@ -63,7 +63,8 @@ impl Shape {
         Ok(())
     }
 
-    /// Returns the dimension at `from_end`, counted from the last one. The last dimension has index 0.
+    /// Returns the dimension at index `from_end`, counted backward from the last dimension, which has index 0. Returns `None` if the rank
+    /// is too low.
     pub fn back(&self, from_end: usize) -> Option<u32> {
         self.dims().iter().rev().nth(from_end).copied()
     }
@@ -117,7 +118,7 @@ impl fmt::Debug for Shape {
     }
 }
 
-/// Element type and shape of a tensor: all that shape rules work on. Displays as `f32[2,3]`.
+/// Element type and shape of a tensor, the input of every shape rule. Displays as `f32[2,3]`.
 ///
 /// Its memory layout is that of an artifact's type record.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, CheckedBitPattern)]
@@ -133,7 +134,7 @@ impl TensorType {
     /// Placeholder that fills an array of types before its entries are set.
     pub const EMPTY: TensorType = TensorType { dtype: DType::F32, shape: Shape::SCALAR };
 
-    /// Type of a bool scalar, which decides a branch or a loop.
+    /// Type of a bool scalar, such as the condition of a branch or a loop.
     pub const BOOL: TensorType = TensorType { dtype: DType::Bool, shape: Shape::SCALAR };
     /// Type of an i32 scalar, such as an index or a counter.
     pub const I32: TensorType = TensorType { dtype: DType::I32, shape: Shape::SCALAR };

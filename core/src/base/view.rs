@@ -34,19 +34,19 @@ impl<'a> TensorView<'a> {
         self.tensor_type.shape.dims()
     }
 
-    /// Returns the bytes. An input in place has none.
+    /// Returns the bytes, or an empty slice if this input shares the bytes of an output.
     #[inline]
     pub fn bytes(&self) -> &'a [u8] {
         self.data.unwrap_or(&[])
     }
 
-    /// Returns the elements in row-major order. An input in place has none.
+    /// Returns the elements in row-major order, or an empty slice if this input shares the bytes of an output.
     #[inline]
     pub fn slice<T: Element>(&self) -> &'a [T] {
         bytemuck::try_cast_slice(self.bytes()).unwrap_or(&[])
     }
 
-    /// Returns the first element, which is the value of a scalar.
+    /// Returns the first element, which is the value of a scalar. Returns 0 if there are no elements.
     #[inline]
     pub fn scalar<T: Element>(&self) -> T {
         self.slice().first().copied().unwrap_or(T::zeroed())
@@ -91,7 +91,7 @@ impl<'a> TensorViewMut<'a> {
         bytemuck::try_cast_slice_mut(self.data).unwrap_or(&mut [])
     }
 
-    /// Returns the two words that a control op receives instead of an output.
+    /// Returns the bytes as the two words that a control op receives in place of an output, or `None` if they are not two aligned words.
     #[inline]
     pub fn words_mut(&mut self) -> Option<&mut [u32; 2]> {
         bytemuck::try_from_bytes_mut(self.data).ok()

@@ -7,7 +7,7 @@ use crate::tensor::graph::{Graph, Origin, ValueId};
 use alloc::vec::Vec;
 
 /// Decides, for each assigned variable, whether the node that computes its new value can write directly into the variable. If it cannot,
-/// adds a copy. Returns, for each value, the variable in whose bytes it is written.
+/// adds a copy. Returns, for each value, the variable in whose bytes it is written, or `None`.
 pub(crate) fn place_assignments(graph: &mut Graph) -> Vec<Option<usize>> {
     for index in 0..graph.captures.len() {
         let Some(value) = graph.captures[index].assigned else { continue };
@@ -40,7 +40,7 @@ fn assign_copy(graph: &mut Graph, capture: usize, value: ValueId) {
     graph.captures[capture].assigned = Some(copy(graph, value));
 }
 
-/// The order constraints of the nodes, while it is decided which nodes write into variables.
+/// The order constraints of the nodes. They grow with each decision that a node writes into a variable.
 struct Order {
     after: Vec<Vec<usize>>,
     readers: Vec<Vec<usize>>,

@@ -44,8 +44,8 @@ impl Fusion {
         steps
     }
 
-    /// Returns the number of elements of a node's outputs, and of its operands that are broadcast along leading axes (1 if there are
-    /// none). `None` if the node cannot run block by block.
+    /// Returns the number of elements of a node's outputs, and that of its operands that are broadcast along leading axes (1 if there are
+    /// none). Returns `None` if the node cannot run block by block.
     fn fits(&self, graph: &Graph, node: &Node) -> Option<(usize, usize)> {
         let tensor_type = |id: ValueId| graph.values[id].tensor_type;
         let count = |id: ValueId| tensor_type(id).shape.elements().map(|elements| elements as usize);
@@ -101,8 +101,8 @@ impl Open {
         Open { nodes, members: 1, elements, columns, written: node.outputs.clone(), read: node.inputs.clone() }
     }
 
-    /// Adds `node` to the group if it has the same number of elements, compatible rows, and the group has room. Returns whether it was
-    /// added.
+    /// Adds `node` to the group if the node has the same number of elements and compatible rows, and if the group has room. Returns whether
+    /// it was added.
     fn join(&mut self, node: &Node, (elements, columns): (usize, usize)) -> bool {
         let read = node.inputs.iter().filter(|id| !self.written.contains(id) && !self.read.contains(id));
         let read: Vec<ValueId> = read.copied().collect();

@@ -10,7 +10,7 @@ use crate::tensor::graph::{Graph, Node, Origin, ValueId, has_effect};
 use crate::trace::tracing::CALL;
 use alloc::vec::Vec;
 
-/// Replaces calls, and branches that a constant decides, by their bodies.
+/// Replaces calls, and branches that a constant decides, by their bodies. Returns true if there were any.
 pub(crate) fn inline(graph: &mut Graph) -> Result<bool> {
     let mut changed = false;
     for mut node in core::mem::take(&mut graph.nodes) {
@@ -30,7 +30,7 @@ pub(crate) fn inline(graph: &mut Graph) -> Result<bool> {
     Ok(changed)
 }
 
-/// Returns the index of the body of `node` that always runs, and the index of its first input. `None` if it is not known.
+/// Returns the index of the body of `node` that always runs, and the index of its first input. Returns `None` if no body is certain to run.
 fn inlined(graph: &Graph, node: &Node) -> Result<Option<(usize, usize)>> {
     if core::ptr::eq(node.op, &CALL) {
         return Ok(Some((0, 0)));
@@ -87,7 +87,7 @@ pub(crate) fn prune(graph: &mut Graph) -> bool {
     changed
 }
 
-/// Removes unread outputs.
+/// Removes the outputs of a branch that are not `used`. Returns true if there were any.
 fn prune_branch(node: &mut Node, used: &[bool]) -> bool {
     for body in &mut node.bodies {
         keep(&mut body.outputs, used);

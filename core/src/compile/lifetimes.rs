@@ -1,4 +1,4 @@
-//! The lifetimes of a graph's values in one order, and the places of their bytes.
+//! The lifetimes of a graph's values in one order, and the locations of their bytes.
 //!
 //! Values that are views of one another, or that are computed in place, share a storage. A storage lives from its first writer to its
 //! last reader. Storages that are never live at the same time can share bytes of scratch memory.
@@ -11,14 +11,14 @@ use alloc::vec::Vec;
 /// Bytes that several values use one after the other.
 #[derive(Clone, Debug)]
 struct Storage {
-    /// The kind of place. An offset in scratch memory is decided last, outside this struct.
+    /// The kind of location. An offset in scratch memory is decided last and stored elsewhere.
     location: Location,
     bytes: u32,
     first: usize,
     last: usize,
 }
 
-/// The places of all values.
+/// The locations of all values.
 pub(crate) struct Placement {
     pub(crate) locations: Vec<Location>,
     /// Size of the scratch memory in bytes; `u32::MAX` if it does not fit in a u32.
@@ -216,7 +216,8 @@ impl<'g> Layout<'g> {
     }
 }
 
-/// Returns the position in the order of the last node that reads each value, including reads through views. `usize::MAX` for results.
+/// Returns, for each value, the position in the order of the last node that reads it, including reads through views. The position is
+/// `usize::MAX` for a result.
 fn last_reads(graph: &Graph, steps: &[Step]) -> Vec<usize> {
     let mut last = alloc::vec![0; graph.values.len()];
     for id in graph.results() {

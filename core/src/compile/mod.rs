@@ -4,7 +4,7 @@
 //! |---|---|
 //! | [`inline`] | makes calls and decided branches part of the graph around them |
 //! | [`optimize`] | rewrites the graph without changing a bit of its results |
-//! | [`planner`] | decides the order of the nodes and the place of each value; the result is a [`plan`] |
+//! | [`planner`] | decides the order of the nodes and the location of each value; the result is a [`plan`] |
 //!
 //! The planner itself uses [`assignments`], [`subgraphs`], [`order`], [`lifetimes`] and, for a host, [`fuse`].
 

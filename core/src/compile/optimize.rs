@@ -104,7 +104,7 @@ fn simplify(graph: &mut Graph) -> bool {
     changed
 }
 
-/// True if input 1 is a constant whose elements all leave input 0 unchanged, as in `x * 1`.
+/// True if input 1 is a constant whose elements all have the op's neutral value, as in `x * 1`.
 fn by_neutral(graph: &Graph, node: &Node) -> bool {
     let (Some(neutral), Some(&id)) = (node.op.neutral, node.inputs.get(1)) else { return false };
     let all = |tensor: &Tensor| tensor.to_vec::<f32>().is_ok_and(|elements| elements.iter().all(|&element| element == neutral));

@@ -20,7 +20,7 @@ pub(crate) fn edges(graph: &Graph, direct: &[Option<usize>]) -> Vec<Vec<usize>> 
     graph.nodes.iter().enumerate().map(needs).collect()
 }
 
-/// Makes nodes that may refuse their data run before any write to a variable, unless they depend on the new value.
+/// Adds edges so that nodes that may reject their data run before any write to a variable, unless they depend on the new value.
 pub(crate) fn hoist_checks(graph: &Graph, direct: &[Option<usize>], edges: &mut [Vec<usize>]) {
     let checks = |index: &usize| {
         let node = &graph.nodes[*index];

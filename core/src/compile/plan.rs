@@ -1,4 +1,4 @@
-//! The result of planning: the steps of a graph in order, and the place of each value.
+//! The result of planning: the steps of a graph in order, and the location of each value.
 
 use crate::base::dtype::DType;
 use crate::base::shape::{Shape, TensorType};
@@ -6,7 +6,7 @@ use crate::ops;
 use crate::tensor::graph::{Graph, Node, Origin, ValueId, has_effect};
 use alloc::vec::Vec;
 
-/// The place of a value.
+/// The location of a value.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Location {
     /// Flash, for a constant.
@@ -29,7 +29,7 @@ impl Location {
     /// A block of scratch memory for each thread, before its offset is decided.
     pub(crate) const BLOCK: Location = Location::Block(0);
 
-    /// True if the place is in scratch memory.
+    /// True if the location is in scratch memory.
     pub(crate) fn in_scratch(self) -> bool {
         matches!(self, Location::Scratch(_) | Location::Block(_))
     }
@@ -60,13 +60,13 @@ impl Step {
     }
 }
 
-/// A graph with an order of execution and a place for each value.
+/// A graph with an order of execution and a location for each value.
 pub struct Plan {
     /// The graph, including the copies that the planner added for assignments and loops.
     pub graph: Graph,
     /// The steps, in execution order. Views have no step.
     pub steps: Vec<Step>,
-    /// The place of each value.
+    /// The location of each value.
     pub locations: Vec<Location>,
     /// Size of the scratch memory in bytes; `u32::MAX` if it does not fit in a u32.
     pub scratch: u32,
@@ -124,7 +124,7 @@ pub struct Bodies {
 }
 
 impl Bodies {
-    /// Returns the input whose new value is output `output`, if there is one.
+    /// Returns the index of the input whose new value is output `output`, or `None` if there is no such input.
     pub(crate) fn updated(&self, output: usize) -> Option<usize> {
         self.updates.iter().find(|update| update.1 == output).map(|update| update.0)
     }

@@ -1,11 +1,11 @@
 //! The planner, which uses the other modules of this folder. It works in five steps:
 //!
-//! 1. Each assignment gets a place: the variable's own bytes, or a copy ([`assignments`](crate::compile::assignments)).
+//! 1. Each assignment gets a destination: the variable's own bytes, or a copy ([`assignments`](crate::compile::assignments)).
 //! 2. The bodies of branches and loops are planned, innermost first ([`subgraphs`]). A body works in a part of the surrounding graph's
 //!    scratch memory. It reads and writes the surrounding graph's values in place.
 //! 3. The order constraints of the nodes are collected. They follow from the values, from overwritten variables, and from effects. Nodes
-//!    that may refuse their data run before any variable is written. Two orders are tried: the order of the trace, and one that always
-//!    runs the node that frees the most memory ([`order`](crate::compile::order)).
+//!    that may reject their data run before any variable is written. Two orders are tried: the order of the trace, and one that always runs
+//!    the node that frees the most memory ([`order`](crate::compile::order)).
 //! 4. In each order, values that can share bytes become one storage, which lives from its first writer to its last reader. The largest
 //!    storage gets the lowest offset that is free for its whole lifetime, then the next largest
 //!    ([`lifetimes`](crate::compile::lifetimes)). The planner takes the order that needs less scratch memory.

@@ -73,7 +73,7 @@ fn capture(graph: &mut Graph, outer: ValueId, initial: ValueId, assigned: Option
     graph.captures.push(Capture { source: Captured::Outer(outer), initial, assigned });
 }
 
-/// Converts the places in all bodies into places in the whole plan.
+/// Converts the locations in all bodies into locations in the whole plan.
 pub(crate) fn settle(plan: &mut Plan) {
     shift(plan, 0);
     for bodies in &mut plan.bodies {
@@ -94,7 +94,7 @@ fn shift(plan: &mut Plan, base: u32) {
     }
 }
 
-/// Gives the values that a body captures the places that they have in the surrounding graph. Nested bodies follow recursively.
+/// Sets the location of each value that a body captures to its location in the surrounding graph. Nested bodies follow recursively.
 fn place_outer(body: &mut Plan, around: &Graph, locations: &[Location]) {
     for (id, location) in body.locations.iter_mut().enumerate() {
         let Location::Variable(capture) = *location else { continue };

@@ -268,8 +268,8 @@ impl<A: Structure, R: Structure> Function<A, R> {
         Ok((concrete, results))
     }
 
-    /// Returns a graph that was traced for other variables, with these variables in their place. `None` if there is no such graph, for
-    /// example because the body itself captures one of its arguments.
+    /// Returns a graph that was traced for other variables, with the variables of `arguments` in their place. Returns `None` if there is no
+    /// such graph, for example because the body itself captures one of its arguments.
     fn rebound(&self, scope: &ScopeHandle, arguments: &A) -> Option<(Graph, Shared<R>)> {
         let (device, key) = (scope.device(), keys_of(scope, arguments));
         let mut own = Vec::new();
@@ -321,14 +321,14 @@ impl<A: Structure, R: Structure> Function<A, R> {
         Ok(parts)
     }
 
-    /// Returns how often the function has been traced: the number of different signatures, host values and devices.
+    /// Returns the number of times that the function has been traced: once for each combination of signature, host values and device.
     pub fn traces(&self) -> usize {
         self.state.lock().traces.len()
     }
 }
 
-/// Returns `graph` with the variables replaced by `pairs` (identity of the old variable, new variable). `None` if the body captures an
-/// old variable itself, if the types differ, or if two captures would become the same variable.
+/// Returns `graph` with the variables replaced by `pairs` (identity of the old variable, new variable). Returns `None` if the body captures
+/// an old variable itself, if the types differ, or if two captures would become the same variable.
 fn over(graph: &Graph, pairs: &[(usize, &Variable)]) -> Option<Graph> {
     let mut graph = graph.clone();
     for capture in &mut graph.captures {

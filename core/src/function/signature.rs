@@ -64,7 +64,7 @@ impl TensorSpec {
         self.dtype == tensor_type.dtype && self.dims.as_ref().is_none_or(fits)
     }
 
-    /// Returns the narrowest type that accepts all tensors that either type accepts. `None` if the element types differ.
+    /// Returns the narrowest type that accepts all tensors that either type accepts. Returns `None` if the element types differ.
     pub fn join(&self, other: &TensorSpec) -> Option<TensorSpec> {
         let same = |(one, other): (&Option<u32>, &Option<u32>)| if one == other { *one } else { None };
         let dims = match (&self.dims, &other.dims) {
@@ -103,7 +103,7 @@ impl fmt::Display for TensorSpec {
 pub(super) fn check(name: &str, specs: &[TensorSpec], types: &[TensorType]) -> Result<()> {
     if specs.len() != types.len() {
         let wanted: Vec<String> = specs.iter().map(|spec| format!("{spec}")).collect();
-        return Err(Error::message(format!("{name} takes {} tensors ({}), got {}", specs.len(), wanted.join(", "), types.len())));
+        return Err(Error::message(format!("{name} takes {} tensors ({}), but got {}", specs.len(), wanted.join(", "), types.len())));
     }
     match specs.iter().zip(types).enumerate().find(|(_, (spec, got))| !spec.accepts(got)) {
         Some((index, (spec, got))) => Err(Error::message(format!("argument {index} of {name} must be {spec}, got {got}"))),
@@ -115,7 +115,7 @@ pub(super) fn check(name: &str, specs: &[TensorSpec], types: &[TensorType]) -> R
 pub(super) fn misplaced(name: &str, specs: &[TensorSpec], index: usize, other: &Device, own: &Device) -> Error {
     let (other, own) = (other.name(), own.name());
     let argument = specs.get(index).and_then(TensorSpec::name).map_or(String::new(), |argument| format!(" ({argument})"));
-    Error::message(format!("argument {index}{argument} of {name} is on {other}, the function runs on {own}: copy it"))
+    Error::message(format!("argument {index}{argument} of {name} is on {other}, but the function runs on {own}: copy it"))
 }
 
 /// A part of the arguments that a trace depends on.

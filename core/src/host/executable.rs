@@ -124,7 +124,7 @@ struct Bound {
     buffer: usize,
 }
 
-/// The error of a plan without room: it names the largest values.
+/// Returns the error for a plan whose scratch memory is too large. The error names the largest values.
 fn too_large(plan: &Plan) -> Error {
     let mut types: Vec<_> = plan.graph.values.iter().map(|value| value.tensor_type).collect();
     types.sort_by_key(|tensor_type| core::cmp::Reverse(tensor_type.bytes().unwrap_or(u32::MAX)));
@@ -195,7 +195,7 @@ impl Executable {
             }
         });
         if count != arguments.len() {
-            return Err(Error::message(format!("the function takes {} tensors, got {count}", arguments.len())));
+            return Err(Error::message(format!("the function takes {} tensors, but got {count}", arguments.len())));
         }
         set
     }
@@ -206,7 +206,7 @@ impl Executable {
             let buffer = self.buffers[bound.buffer].insert(if bound.assigned { variable.take()? } else { variable.buffer()? });
             if *buffer.device() != self.device {
                 let (name, other, own) = (variable.name(), buffer.device().name(), self.device.name());
-                return Err(Error::message(format!("variable {name:?} is on {other}, the function runs on {own}: copy its value")));
+                return Err(Error::message(format!("variable {name:?} is on {other}, but the function runs on {own}: copy its value")));
             }
         }
         Ok(())
@@ -272,7 +272,7 @@ impl<'d> Builder<'d> {
             Ok(buffer) if buffer.device() != device => {
                 let (tensor_type, other, own) = (tensor.tensor_type(), buffer.device().name(), device.name());
                 let text =
-                    format!("a tensor {tensor_type} that the function's body uses is on {other}, the function runs on {own}: copy it");
+                    format!("a tensor {tensor_type} that the function's body uses is on {other}, but the function runs on {own}: copy it");
                 computed = Err(Error::message(text));
             }
             Ok(buffer) if !buffers.iter().flatten().any(|other| Shared::ptr_eq(other, buffer)) => buffers.push(Some(buffer.clone())),
@@ -411,7 +411,7 @@ impl<'d> Builder<'d> {
         })
     }
 
-    /// Checks a node against the rules that artifacts must keep.
+    /// Checks a node against the rules that artifacts must follow.
     fn check(&self, plan: &Plan, node: &Node, member: &Member) -> Result<(), Rule> {
         let types = |ids: &[ValueId]| ids.iter().map(|&id| plan.graph.values[id].tensor_type).collect::<Vec<_>>();
         let places = |operands: &[(Operand, Cut)]| operands.iter().map(|(operand, _)| self.verified(operand)).collect::<Vec<_>>();

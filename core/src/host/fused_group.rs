@@ -41,7 +41,7 @@ struct Span {
     cut: Cut,
 }
 
-/// The place of an operand of a group's node.
+/// The location of an operand of a group's node.
 #[derive(Clone, Copy, Debug)]
 enum Access {
     /// The storage with this index among those that the group writes.
@@ -62,7 +62,7 @@ struct GroupNode {
 /// A group: nodes that run together, block by block.
 pub(crate) struct Group {
     nodes: Vec<GroupNode>,
-    /// The storages that the group writes, sorted by place.
+    /// The storages that the group writes, sorted by location.
     writes: Vec<Span>,
     reads: Vec<Span>,
     division: Division,
@@ -112,7 +112,7 @@ struct Divided<'m> {
 }
 
 impl<'m> Divided<'m> {
-    /// Splits `memory`. `None` if written storages overlap.
+    /// Splits `memory` at the storages in `writes`. Returns `None` if these overlap.
     fn new(memory: Memory<'m>, writes: &[Span]) -> Option<Divided<'m>> {
         let mut divided = Divided { written: heapless::Vec::new(), scratch: heapless::Vec::new(), buffers: heapless::Vec::new() };
         let (mut scratch, mut buffers) = ((0, memory.scratch), (0, memory.buffers));

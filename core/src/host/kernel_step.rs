@@ -1,4 +1,4 @@
-//! The steps of a function compiled for the host: kernels, with the places of their inputs and outputs.
+//! The steps of a function compiled for the host: kernels, with the locations of their inputs and outputs.
 
 use crate::base::error::{Error, Result};
 use crate::base::op::{Call, Kernel, MAX_INPUTS};
@@ -8,7 +8,7 @@ use crate::base::view::{TensorView, TensorViewMut};
 use crate::tensor::device::{AlignedBytes, Buffer};
 use alloc::vec::Vec;
 
-/// The place of an operand's bytes.
+/// The location of an operand's bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Address {
     /// Scratch memory, at this offset in bytes.
@@ -41,12 +41,12 @@ impl Memory<'_> {
     }
 }
 
-/// Scratch memory that all plans of a function share: one piece for each run that was ever active at the same time.
+/// Scratch memory that all plans of a function share: as many pieces as runs were ever active at the same time.
 #[derive(Default)]
 pub(crate) struct Scratch(Lock<Vec<AlignedBytes>>);
 
 impl Scratch {
-    /// Calls `work` with `bytes` bytes of arbitrary content.
+    /// Calls `work` with `bytes` bytes of scratch memory, whose content is arbitrary.
     pub(crate) fn with<R>(&self, bytes: usize, work: impl FnOnce(&mut [u8]) -> R) -> R {
         if bytes == 0 {
             return work(&mut []);
@@ -70,7 +70,7 @@ pub(crate) struct Single {
 }
 
 impl Single {
-    /// Runs the kernel. This is the overhead of a node beside its kernel, so one or two inputs take a fast path.
+    /// Runs the kernel. The time of this function adds to that of every kernel, so one or two inputs take a fast path.
     #[inline]
     pub(crate) fn run(&self, memory: Memory<'_>) -> Result<()> {
         let (data, around) = Around::split(memory, &self.output).ok_or(Error::Internal)?;
@@ -117,7 +117,7 @@ impl<'m> Around<'m> {
         }
     }
 
-    /// Returns a view of operand `input`. The view has no data if the operand shares the output's place.
+    /// Returns a view of operand `input`. The view has no data if the operand shares the output's location.
     #[inline(always)]
     fn view<'v>(&self, input: &'v Operand) -> TensorView<'v>
     where

@@ -26,15 +26,15 @@ pub trait Schedule: ThreadSafe {
     fn rate(&self, step: &Tensor) -> Result<Tensor>;
 }
 
-/// Returns `steps` as a constant. Fails if it is 0.
+/// Returns `steps` as a constant with the element type of `step`. Fails if `steps` is 0; `name` is its name in the error.
 fn period(name: &str, steps: u32, step: &Tensor) -> Result<Tensor> {
     match steps {
-        0 => Err(Error::message(format!("{name} must be more than 0"))),
+        0 => Err(Error::message(format!("{name} must be more than 0, but it is 0"))),
         _ => step.like(f64::from(steps)),
     }
 }
 
-/// Returns the number of periods that have passed. It is a whole number with `staircase`.
+/// Returns the number of periods that have passed. With `staircase`, it is rounded down to a whole number.
 fn passed(step: &Tensor, decay_steps: u32, staircase: bool) -> Result<Tensor> {
     let passed = step.div(&period("decay_steps", decay_steps, step)?)?;
     if staircase { passed.floor() } else { Ok(passed) }
@@ -177,7 +177,7 @@ impl Schedule for PiecewiseConstantDecay {
     fn rate(&self, step: &Tensor) -> Result<Tensor> {
         let (boundaries, values) = (self.boundaries.len(), self.values.len());
         let Some((&first, later)) = self.values.split_first().filter(|_| values == boundaries + 1) else {
-            return Err(Error::message(format!("{boundaries} boundaries need {} values, not {values}", boundaries + 1)));
+            return Err(Error::message(format!("there must be {} values, one more than boundaries, not {values}", boundaries + 1)));
         };
         if !self.boundaries.is_sorted() {
             return Err(Error::message(format!("the boundaries {:?} are not in increasing order", self.boundaries)));
@@ -192,7 +192,7 @@ impl Schedule for PiecewiseConstantDecay {
     }
 }
 
-/// Returns half a wave of a cosine: 1 where `completed` is 0, and 0 where it is 1.
+/// Returns `(1 + cos(π · completed)) / 2`, which falls from 1 to 0 while `completed` rises from 0 to 1.
 fn half_cosine(completed: &Tensor) -> Result<Tensor> {
     let angle = completed.mul_scalar(core::f64::consts::PI)?;
     angle.cos()?.add_scalar(1.0)?.mul_scalar(0.5)

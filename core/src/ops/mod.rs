@@ -36,7 +36,7 @@ pub use steps::{adam_step, matmul_adam, matmul_sgd, sgd_step};
 
 use crate::base::op::Kernel;
 
-/// Defines one kernel static for each element type. All call the same generic function.
+/// Defines one kernel static for each element type. All kernels call the same generic function.
 macro_rules! kernels {
     ($run:ident: $($name:ident = $ty:ty),*) => {
         $(
@@ -81,7 +81,8 @@ macro_rules! catalogue {
             )*
         }
 
-        /// All portable kernels. A firmware names only the kernels that its model needs, so the linker drops the rest.
+        /// All portable kernels. A firmware that does not use this list names only the kernels that its model needs, so the linker
+        /// drops the rest.
         pub static KERNELS: &[&Kernel] = &[$($(&$name::$kernel,)*)*];
 
         /// All ops.
@@ -187,7 +188,8 @@ catalogue! {
     112 summary: F32, F64, F16, BF16, I8, U8, I32, I64, BOOL;
 }
 
-/// Returns the attribute words that hold block numbers: the blocks that this instruction of a program can run.
+/// Returns the attribute words that hold block numbers: the blocks that this instruction of a program can run. Returns an empty
+/// slice for ops without blocks.
 pub(crate) fn blocks(op: crate::base::op::OpCode, attributes: &[u32]) -> &[u32] {
     match op {
         code::cond => attributes,
@@ -196,9 +198,9 @@ pub(crate) fn blocks(op: crate::base::op::OpCode, attributes: &[u32]) -> &[u32] 
     }
 }
 
-/// Returns TensorFlow's type name of the op with this definition, like [`Op::type_name`](crate::tensor::scope::Op::type_name).
-/// Use it where only the definition is at hand. For an op outside the catalogue, the result is the op's name in TensorFlow's
-/// spelling.
+/// Returns TensorFlow's type name of the op with this definition, like [`Op::type_name`](crate::tensor::scope::Op::type_name). Use
+/// this function where only the definition is available. For an op outside the catalogue, the result is the op's name in
+/// TensorFlow's spelling.
 #[cfg(feature = "alloc")]
 pub fn type_name(def: &crate::base::op::OpDef) -> alloc::string::String {
     match OPS.iter().find(|op| core::ptr::eq(op.def, def)) {

@@ -1,4 +1,4 @@
-//! The caller's memory: its alignment, the places of tensors in it, and how it is split into the bytes that one instruction reads and
+//! The caller's memory: its alignment, the locations of tensors in it, and how it is split into the bytes that one instruction reads and
 //! writes.
 
 use crate::base::op::MAX_OUTPUTS;
@@ -16,7 +16,7 @@ use heapless::Vec;
 #[repr(C, align(16))]
 pub struct Aligned<T: ?Sized>(pub T);
 
-/// The place of a tensor's bytes.
+/// The location of a tensor's bytes.
 pub(crate) enum Bytes<'a> {
     Flash(&'a [u8]),
     /// Offset in memory and length, both in bytes.
@@ -37,7 +37,7 @@ impl<'p> Tables<'p, '_> {
         self.offsets.get(variable as usize).copied().unwrap_or(NONE)
     }
 
-    /// Returns whether a tensor is in memory (true) or in flash (false), and its offset there.
+    /// Returns true for a tensor in memory or false for one in flash, and the tensor's offset there.
     #[inline(always)]
     fn find(&self, record: &TensorRecord) -> (bool, usize) {
         let (in_memory, at) = match record.space {
@@ -51,7 +51,7 @@ impl<'p> Tables<'p, '_> {
         (in_memory, at as usize)
     }
 
-    /// Returns the place of a tensor's bytes. `None` if they would reach past the end of flash.
+    /// Returns the location of a tensor's bytes, or `None` if they would reach past the end of flash.
     #[inline(never)]
     pub(crate) fn of(&self, record: &TensorRecord) -> Option<Bytes<'p>> {
         let bytes = record.bytes as usize;
@@ -62,7 +62,7 @@ impl<'p> Tables<'p, '_> {
     }
 }
 
-/// The memory around the only output of an instruction. It is written for speed, because nearly every instruction uses it.
+/// The memory around the only output of an instruction. This type is optimized for speed, because nearly every instruction uses it.
 pub(crate) struct Around<'a> {
     places: &'a Tables<'a, 'a>,
     before: &'a [u8],
@@ -109,8 +109,8 @@ impl<'a> Around<'a> {
         view.data = if in_memory { self.memory(at, bytes) } else { part(program.data, at, bytes) };
     }
 
-    /// Returns the `bytes` bytes at offset `at`. `None` for an input that shares the output's place, because it reaches past the end of
-    /// the memory before the output.
+    /// Returns the `bytes` bytes at offset `at`, or `None` for an input that shares the output's location. Such an input begins before the
+    /// output's end but reaches past the memory before the output.
     #[inline(always)]
     fn memory(&self, at: usize, bytes: usize) -> Option<&'a [u8]> {
         let start = self.before.len();
@@ -131,7 +131,7 @@ impl<'a> Pieces<'a> {
         Pieces { rest }
     }
 
-    /// Takes the `bytes` bytes at offset `start` for writing. `None` if they were taken before or reach past the end.
+    /// Takes the `bytes` bytes at offset `start` for writing. Returns `None` if they were taken before or reach past the end.
     pub(crate) fn take(&mut self, start: usize, bytes: usize) -> Option<&'a mut [u8]> {
         let holds = |(from, piece): &&mut (usize, &'a mut [u8])| part(piece, start.wrapping_sub(*from), bytes).is_some();
         let (from, piece) = self.rest.iter_mut().find(holds)?;

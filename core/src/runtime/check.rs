@@ -162,7 +162,7 @@ fn io(program: &Program<'_>, block: &BlockRecord) -> Option<()> {
     program.outputs(block).iter().try_for_each(|&operand| operand_type(program, block, operand).map(drop))
 }
 
-/// Returns the type and the place of an operand, or `None` if it is not within the scratch size of its block.
+/// Returns the type and the region of an operand, or `None` if the operand is not within the scratch size of its block.
 fn operand_type(program: &Program<'_>, block: &BlockRecord, operand: u16) -> Option<(TensorType, Region)> {
     let record = program.tensors.get(usize::from(operand))?;
     let (space, start) = match space(record)? {

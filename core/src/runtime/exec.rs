@@ -70,7 +70,7 @@ impl<'p, 'm> Session<'p, 'm> {
         Ok(Session { places: Tables { program, offsets }, memory })
     }
 
-    /// Sets every variable to its initial value again.
+    /// Resets every variable to its initial value.
     pub fn reset(&mut self) {
         let program = self.places.program;
         for (record, &offset) in program.variables.iter().zip(self.places.offsets.iter()) {
@@ -87,7 +87,7 @@ impl<'p, 'm> Session<'p, 'm> {
 
     /// Runs `signature` on the inputs that the caller has set.
     ///
-    /// Fails with [`Error::IndexOutOfRange`] or [`Error::DivisionByZero`], which name the instruction, if a kernel refuses its data.
+    /// Fails with [`Error::IndexOutOfRange`] or [`Error::DivisionByZero`], which name the instruction, if a kernel rejects its data.
     /// Variables that the program assigned before that instruction keep their new values. Printed text and summaries are discarded;
     /// [`Session::run_printing`] delivers them.
     pub fn run(&mut self, signature: SignatureId) -> Result<()> {
@@ -160,9 +160,9 @@ impl<'p, 'm> Session<'p, 'm> {
         }
     }
 
-    /// Runs an instruction. This is the overhead of a node beside its kernel, so instructions with at most one output and with one or two
-    /// inputs take a fast path. An instruction without outputs receives `words` in place of an output: on entry, how often the
-    /// instruction was asked for a block to run; on return, its answer.
+    /// Runs an instruction. The time of this function adds to that of every kernel, so instructions with at most one output and with one or
+    /// two inputs take a fast path. An instruction without outputs receives `words` in place of an output: on entry, the number of times
+    /// that the instruction was asked for a block to run; on return, its answer.
     #[inline(always)]
     fn step(&mut self, instruction: &InstructionRecord, words: &mut [u32; 2]) -> Result<()> {
         if instruction.outputs > 1 {
@@ -405,7 +405,7 @@ struct Frame {
     next: u32,
     /// Index of the instruction after the block.
     end: u32,
-    /// How often the next instruction was asked for a block to run, saved while such a block runs.
+    /// Number of times that the next instruction was asked for a block to run, saved while such a block runs.
     step: u32,
 }
 

@@ -8,11 +8,11 @@ use crate::runtime::program::{CHECKSUM_FROM, Program, checksum};
 impl<'a> Program<'a> {
     /// Verifies the artifact `bytes` for running `signatures` with `kernels`, and opens it.
     ///
-    /// `bytes` must begin at a multiple of 16 ([`crate::runtime::Aligned`]). Bytes after the artifact's own length are ignored. Only the kernels
-    /// of the named signatures are needed.
+    /// `bytes` must begin at a multiple of 16 ([`Aligned`](crate::runtime::Aligned)). Bytes after the artifact's own length are ignored.
+    /// Only the kernels of the named signatures are needed.
     ///
-    /// An error names the place: the record of a table, or the instruction and the rule that it breaks. [`Error::MissingKernel`] means
-    /// that `kernels` lacks a kernel; [`missing_kernel`](crate::runtime::program::missing_kernel) returns its name.
+    /// An error names the record of a table, or the instruction and the rule that it breaks. [`Error::MissingKernel`] means that `kernels`
+    /// lacks a kernel; [`missing_kernel`](crate::runtime::program::missing_kernel) returns its name.
     pub fn load(bytes: &'a [u8], kernels: &'a [&'a Kernel], signatures: &[&str]) -> Result<Program<'a>> {
         let mut program = Program::open(bytes, kernels)?;
         let header = program.header;

@@ -23,7 +23,7 @@ pub const MAX_DEPTH: usize = 16;
 /// Offset of the first byte that the checksum covers. The last one is the last byte of the artifact.
 pub(crate) const CHECKSUM_FROM: usize = 16;
 
-/// The place of a table: a byte offset and a number of records. A record of the names, metadata and data sections is one byte.
+/// The location of a table: a byte offset and a number of records. A record of the names, metadata and data sections is one byte.
 #[derive(Clone, Copy, Debug, Pod, Zeroable)]
 #[repr(C)]
 pub struct Range {
@@ -39,9 +39,9 @@ pub struct Range {
 pub struct Header {
     /// The first four bytes: [`MAGIC`].
     pub magic: [u8; 4],
-    /// The major version. Any other one than [`VERSION`]'s is refused.
+    /// The major version. A reader rejects every major version other than that of [`VERSION`].
     pub major: u16,
-    /// The minor version. Older ones are readable; newer ones are refused.
+    /// The minor version. A reader accepts older minor versions and rejects newer ones.
     pub minor: u16,
     /// Length of the whole artifact, in bytes.
     pub length: u32,
@@ -81,7 +81,7 @@ pub struct BlockRecord {
     pub outputs: u32,
     /// Number of the block's outputs.
     pub output_count: u32,
-    /// Size of the scratch memory that it needs, in bytes.
+    /// Size of the scratch memory that the block needs, in bytes.
     pub scratch: u32,
 }
 
@@ -93,16 +93,16 @@ pub struct VariableRecord {
     pub name: u32,
     /// Index of the variable's tensor record.
     pub tensor: u32,
-    /// Offset of its initial value in the data section. [`NONE`] means zeros; such a variable can be used only if a loaded signature
-    /// assigns it.
+    /// Offset of the variable's initial value in the data section. [`NONE`] means zeros; such a variable can be used only if a loaded
+    /// signature assigns it.
     pub initial: u32,
-    /// A bit for each signature that assigns it. The variable stays in flash unless one of these signatures is loaded.
+    /// A bit for each signature that assigns the variable. The variable stays in flash unless one of these signatures is loaded.
     pub assigned_by: u32,
     /// 1 if an optimizer trains the variable, else 0.
     pub trainable: u32,
 }
 
-/// A tensor: its type and its place.
+/// A tensor: its type and its location.
 #[derive(Clone, Copy, Debug, Pod, Zeroable)]
 #[repr(C)]
 pub struct TensorRecord {
@@ -141,7 +141,7 @@ impl Space {
 #[derive(Clone, Copy, Debug, Pod, Zeroable)]
 #[repr(C)]
 pub struct InstructionRecord {
-    /// Index of its kernel in the artifact's kernel table.
+    /// Index of the instruction's kernel in the artifact's kernel table.
     pub kernel: u16,
     /// Number of the instruction's inputs.
     pub inputs: u8,
@@ -213,7 +213,7 @@ pub struct Program<'a> {
     pub(crate) loaded: u32,
 }
 
-/// Identifies a loaded signature of a program.
+/// Identifier of a loaded signature of a program.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct SignatureId(pub(crate) u32);
 
@@ -346,7 +346,7 @@ impl<'a> Program<'a> {
         self.signatures.iter().position(named).map(|index| SignatureId(index as u32)).ok_or(Error::UnknownSignature)
     }
 
-    /// Returns name `index`. Names are consecutive postcard strings.
+    /// Returns the bytes of name `index`, or `None` if there is no such name. Names are consecutive postcard strings.
     pub(crate) fn name_bytes(&self, index: u32) -> Option<&'a [u8]> {
         let mut rest = self.names;
         for _ in 0..index {
@@ -387,8 +387,8 @@ impl<'a> Program<'a> {
         self.types.get(usize::from(record.tensor_type)).unwrap_or(&TensorType::EMPTY)
     }
 
-    /// Returns the linked kernel for entry `index` of the artifact's kernel table. The lookup is immediate if the linked kernels have the
-    /// artifact's order, and a search otherwise.
+    /// Returns the linked kernel for entry `index` of the artifact's kernel table, or `None` if there is none. The lookup is immediate if
+    /// the linked kernels have the artifact's order, and a search otherwise.
     #[inline]
     pub(crate) fn kernel(&self, index: u16) -> Option<&'a Kernel> {
         match self.in_order.get(usize::from(index)) {
@@ -456,7 +456,7 @@ pub(crate) const fn align(bytes: usize) -> usize {
     bytes.next_multiple_of(ALIGN)
 }
 
-/// Returns the `count` records from `first` on, or none if they reach past the end.
+/// Returns the `count` records from `first` on, or an empty slice if they reach past the end.
 #[inline]
 pub(crate) fn part<T>(table: &[T], first: u32, count: u32) -> &[T] {
     table.get(first as usize..).and_then(|rest| rest.get(..count as usize)).unwrap_or(&[])

@@ -1,10 +1,10 @@
-//! The rules that every instruction must keep. They apply to loaded programs and to gradlet's own plans alike.
+//! The rules that every instruction must follow. They apply to loaded programs and to gradlet's own plans alike.
 
 use crate::base::error::{Error, Result, Rule};
 use crate::base::op::{MAX_OUTPUTS, OpDef};
 use crate::base::shape::TensorType;
 
-/// The place of an operand's bytes: a space and a range in it. Ranges in different spaces never overlap.
+/// The location of an operand's bytes: a space and a range in it. Ranges in different spaces never overlap.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Region {
     /// The space: flash, scratch memory, or one space for each variable.
@@ -39,8 +39,8 @@ pub fn types(def: &OpDef, attributes: &[u32], inputs: &[TensorType], outputs: &[
     if given.get(..usize::from(def.outputs)) == Some(outputs) { Ok(()) } else { Err(Rule::Outputs) }
 }
 
-/// Checks the places of an instruction. Outputs must not be in flash, must not overlap one another, and must not overlap the inputs. The
-/// exception is an input that `def` allows to share an output, if both are exactly the same region.
+/// Checks the regions of an instruction's operands. Outputs must not be in flash, must not overlap one another, and must not overlap the
+/// inputs. The exception is an input that `def` allows to share an output, if both are exactly the same region.
 pub fn regions(def: &OpDef, inputs: &[Region], outputs: &[Region]) -> Result<(), Rule> {
     for (o, output) in outputs.iter().enumerate() {
         let apart = outputs.iter().skip(o + 1).all(|other| !output.overlaps(other));

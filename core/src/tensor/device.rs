@@ -238,15 +238,15 @@ impl Device {
         Device::new(Heard { device: self.clone(), by: PrintsTo(sink) })
     }
 
-    /// Returns the same device with `sink` as receiver of the summaries. `sink` is called while a program runs. It must not call the
+    /// Returns the same device with `sink` as the receiver of the summaries. `sink` is called while a program runs. It must not call the
     /// function that reports the summary, nor use the variables that the function assigns. An error of `sink` is the program's error.
     /// [`Summarize`](crate::Summarize) has an example.
     pub fn summarizing(&self, sink: impl Fn(&Summary<'_>) -> Result<()> + ThreadSafe + 'static) -> Device {
         Device::new(Heard { device: self.clone(), by: TellsTo(sink) })
     }
 
-    /// Returns the same device with reports to `profiler`. The reports cover eager ops that the device computes, and every step of
-    /// functions called in a scope of the device. If only some inputs of an op are on this device and the others on the same device
+    /// Returns the same device, which reports its work to `profiler`. The reports cover eager ops that the device computes, and every step
+    /// of functions called in a scope of the device. If only some inputs of an op are on this device and the others on the same device
     /// without profiler, this device computes the op.
     ///
     /// ```
@@ -282,7 +282,7 @@ impl Device {
         if !self.is(other) && other.profiler().is_some() && self.profiler().is_none() && self == other { other } else { self }
     }
 
-    /// Returns the device's preferred kernel, for its own programs.
+    /// Returns the device's preferred kernel of `def` for `dtype`, for use in compiled programs. Fails if there is none.
     pub(crate) fn kernel(&self, def: &OpDef, dtype: DType) -> Result<&'static Kernel> {
         let fits = |kernel: &&&'static Kernel| kernel.def.code == def.code && kernel.dtype == dtype;
         let missing = || Error::message(alloc::format!("{} has no kernel for {} on {dtype}", self.name(), def.name));
@@ -337,7 +337,7 @@ impl fmt::Debug for Device {
     }
 }
 
-/// Overrides part of a device's behavior.
+/// Listener that overrides part of a device's behavior.
 trait Listener: ThreadSafe {
     fn print(&self, device: &Device, text: fmt::Arguments<'_>) {
         device.0.print(text);
@@ -395,7 +395,7 @@ impl Listener for Told {
     }
 }
 
-/// Device with a listener.
+/// Device whose behavior a listener overrides in part.
 struct Heard<L> {
     device: Device,
     by: L,

@@ -10,7 +10,7 @@ use alloc::string::{String, ToString};
 use alloc::vec::Vec;
 use core::fmt;
 
-/// Largest number of elements that are all shown.
+/// Largest number of elements of a tensor that is shown completely. A larger tensor is summarized.
 const MOST: usize = 1000;
 /// Number of elements shown at each end of a dimension in a summarized tensor.
 const EDGE: usize = 3;
@@ -71,7 +71,7 @@ fn name(dtype: DType) -> &'static str {
     }
 }
 
-/// Returns the line break before a text of several lines.
+/// Returns a line break if `text` has several lines, otherwise an empty string.
 fn broken(text: &str) -> &'static str {
     if text.contains('\n') { "\n" } else { "" }
 }
@@ -101,7 +101,7 @@ fn elements(tensor: &Tensor, prefix: &str, separator: &str) -> Result<String> {
     Ok(layout.nested(0, WIDTH - prefix.len(), &mut words))
 }
 
-/// Returns the elements with these indices as words of equal width.
+/// Returns the elements at these indices as texts of equal width.
 fn words(tensor: &Tensor, indices: &[usize]) -> Result<Vec<String>> {
     let scalar = tensor.dims().is_empty();
     // Scalars from this limit on have an exponent.
@@ -141,7 +141,7 @@ fn aligned(words: Vec<String>) -> Vec<String> {
     words.into_iter().map(|word| format!("{word:>width$}")).collect()
 }
 
-/// Number, and the decimal with the fewest digits that its type distinguishes from its other numbers.
+/// Number as its exact value, and as the shortest decimal that identifies it among the numbers of its type.
 struct Real {
     exact: f64,
     short: f64,
@@ -214,7 +214,7 @@ fn odd(value: f64) -> String {
     if value.is_nan() { "nan".into() } else { value.to_string() }
 }
 
-/// Formats a scalar, with an exponent from `limit` on.
+/// Formats a scalar. Absolute values below 1e-4, and from `limit` on, have an exponent.
 fn alone(value: &Real, limit: f64) -> String {
     if !value.exact.is_finite() {
         return odd(value.exact);
@@ -236,7 +236,7 @@ struct Layout<'a> {
 }
 
 impl Layout<'_> {
-    /// Returns the elements below dimension `depth`, in lines of at most `width` characters.
+    /// Formats the elements below dimension `depth`, in lines of at most `width` characters.
     fn nested(&self, depth: usize, width: usize, words: &mut dyn Iterator<Item = String>) -> String {
         let Some(&dim) = self.dims.get(depth) else { return words.next().unwrap_or_default() };
         let elided = self.summarized && dim > 2 * EDGE;

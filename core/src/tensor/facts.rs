@@ -35,10 +35,10 @@ pub struct Op {
     pub elementwise: bool,
     /// Condition under which output 0 has the bytes of input 0.
     pub keeps: Keeps,
-    /// Element of input 1 that makes the op return input 0, bit for bit.
+    /// Neutral element: if all elements of input 1 have this value, the op returns input 0, bit for bit. An example is 1 for `mul`.
     pub neutral: Option<f32>,
-    /// For an optimizer's step: the number of the gradient input, and an op that takes `x` and `dy` instead of that input if the
-    /// gradient is the product `xᵀ · dy`.
+    /// For an optimizer's step: the index of the gradient input, and the fused op that replaces the step if the gradient is a product
+    /// `xᵀ · dy`. The fused op takes `x` and `dy` instead of the gradient.
     pub with_product: Option<(usize, &'static Op)>,
 }
 
@@ -56,7 +56,7 @@ pub enum Gradient {
 /// planner places an op that may reject its data before every write of a variable. Such an op never works in a variable's own bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Refusal {
-    /// No data.
+    /// The kernels accept all data.
     Never,
     /// Some integers: a zero divisor, a negative exponent.
     Integers,

@@ -18,7 +18,7 @@ pub enum Origin {
     Input(usize),
     /// Constant: a computed tensor.
     Constant(Tensor),
-    /// Value of the capture with this index when the graph begins.
+    /// Initial value of the capture with this index.
     Variable(usize),
     /// Output of a node.
     Node,
@@ -59,7 +59,7 @@ impl Node {
         Node { op, attributes, inputs, outputs, bodies: Vec::new(), rule: None, name: None }
     }
 
-    /// Returns the full name of the node `inner` in body number `body`, where the node runs `bodies` bodies.
+    /// Returns the full name of the node `inner` in body number `body` of this node, which runs `bodies` bodies.
     pub fn inner_name(&self, bodies: usize, body: usize, inner: &str) -> Shared<str> {
         let Some(own) = &self.name else { return inner.into() };
         match (self.attributes.as_slice(), bodies) {
@@ -107,7 +107,7 @@ pub enum Captured {
 }
 
 impl Captured {
-    /// Returns the variable, if it is one.
+    /// Returns the variable, or `None` for an outer value.
     pub fn variable(&self) -> Option<&Variable> {
         match self {
             Captured::Variable(variable) => Some(variable),
@@ -152,7 +152,7 @@ impl Graph {
         self.values.len() - 1
     }
 
-    /// Returns the constant that value `id` is, if it is one.
+    /// Returns the tensor of value `id` if that value is a constant, otherwise `None`.
     pub fn constant(&self, id: ValueId) -> Option<&Tensor> {
         match &self.values[id].origin {
             Origin::Constant(tensor) => Some(tensor),

@@ -71,7 +71,7 @@ impl Tensor {
     pub fn from_bytes(device: &Device, tensor_type: TensorType, bytes: &[u8]) -> Result<Tensor> {
         if size(tensor_type)? != bytes.len() {
             let elements = bytes.len() / tensor_type.dtype.size();
-            return Err(Error::message(format!("{elements} elements do not make a tensor {tensor_type}")));
+            return Err(Error::message(format!("cannot create a {tensor_type} tensor from {elements} elements")));
         }
         Tensor::written(device, tensor_type, |own| {
             own.copy_from_slice(bytes);
@@ -92,7 +92,7 @@ impl Tensor {
     pub fn from_parts(device: &Device, tensor_type: TensorType, parts: &[&[u8]]) -> Result<Tensor> {
         let bytes = AlignedBytes::concat(parts);
         if size(tensor_type)? != bytes.len() {
-            return Err(Error::message(format!("{} bytes do not make a tensor {tensor_type}", bytes.len())));
+            return Err(Error::message(format!("cannot create a {tensor_type} tensor from {} bytes", bytes.len())));
         }
         Ok(Tensor::computed(tensor_type, Buffer::new(device, bytes)))
     }
@@ -152,7 +152,7 @@ impl Tensor {
     /// Returns the elements in row-major order. Fails with [`Error::Traced`] in a trace, and if `T` is not the element type.
     pub fn to_vec<T: Element>(&self) -> Result<Vec<T>> {
         if T::DTYPE != self.dtype() {
-            return Err(Error::message(format!("the tensor is {}, not {}[…]", self.tensor_type, T::DTYPE)));
+            return Err(Error::message(format!("the tensor is {}, so its elements are not {}", self.tensor_type, T::DTYPE)));
         }
         Ok(bytemuck::cast_slice(self.buffer()?.bytes()).to_vec())
     }
@@ -166,7 +166,7 @@ impl Tensor {
     pub fn item<T: Element>(&self) -> Result<T> {
         match self.to_vec()?.as_slice() {
             [item] => Ok(*item),
-            _ => Err(Error::message(format!("item() needs one element, the tensor is {}", self.tensor_type))),
+            _ => Err(Error::message(format!("item() needs a tensor with one element, not {}", self.tensor_type))),
         }
     }
 
@@ -178,7 +178,7 @@ impl Tensor {
         }
     }
 
-    /// Returns the scope that the tensor belongs to, without scopes that have ended.
+    /// Returns the innermost scope that recorded the tensor and has not ended, or `None` for a computed tensor.
     pub(crate) fn scope(&self) -> Result<Option<ScopeHandle>> {
         let Value::Recorded(recorded) = &self.value else { return Ok(None) };
         match recorded.scope.upgrade().filter(|scope| scope.recording()) {
@@ -187,7 +187,7 @@ impl Tensor {
         }
     }
 
-    /// Returns `error`, which is about this tensor's scope, with the tensor's type.
+    /// Adds the tensor's type to `error`, which concerns the tensor's scope.
     pub(crate) fn misused(&self, error: Error) -> Error {
         error.context(format!("tensor {}", self.tensor_type))
     }
@@ -203,7 +203,7 @@ impl Tensor {
         }
     }
 
-    /// Returns the number of the value in `scope`'s record and the same value in its parent, if `scope` recorded it.
+    /// Returns the number of the value in `scope`'s record and the same value in the parent scope, or `None` if `scope` did not record it.
     pub(crate) fn in_scope(&self, scope: *const ()) -> Option<(u32, Option<&Tensor>)> {
         let Value::Recorded(recorded) = &self.value else { return None };
         if core::ptr::addr_eq(recorded.scope.as_ptr(), scope) {
@@ -233,7 +233,7 @@ impl Tensor {
             let buffer = tensor.buffer()?;
             if buffer.device() != device {
                 let (name, other) = (device.name(), buffer.device().name());
-                return Err(Error::message(format!("the inputs of {} are on {name} and {other}: copy one", op.def.name)));
+                return Err(Error::message(format!("the inputs of {} are on {name} and {other}: copy one of them", op.def.name)));
             }
             types.push(tensor.tensor_type).map_err(|_| Error::Arity { got: inputs.len() as u8 })?;
             let _ = views.push(TensorView { tensor_type: &tensor.tensor_type, data: Some(buffer.bytes()) });
@@ -270,7 +270,7 @@ pub(crate) fn size(tensor_type: TensorType) -> Result<usize> {
     tensor_type.bytes().map(|bytes| bytes as usize).ok_or_else(|| {
         let elements = tensor_type.shape.dims().iter().fold(1u128, |product, &dim| product.saturating_mul(dim.into()));
         let bytes = elements.saturating_mul(tensor_type.dtype.size() as u128);
-        Error::TooLarge.context(format!("a tensor {tensor_type} has {bytes} bytes"))
+        Error::TooLarge.context(format!("a {tensor_type} tensor has {bytes} bytes"))
     })
 }
 

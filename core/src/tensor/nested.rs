@@ -11,9 +11,9 @@ use alloc::vec::Vec;
 pub trait Nested: Sized {
     /// Element type of the tensor.
     type Element: Element;
-    /// Appends the dimensions.
+    /// Appends the dimensions of the value, outermost first.
     fn dims(&self, dims: &mut Vec<u32>);
-    /// Appends the elements in row-major order. Fails if a part does not have the dimensions `dims`.
+    /// Appends the elements in row-major order. Fails if arrays or vectors at the same level have different lengths.
     fn flatten(self, dims: &[u32], elements: &mut Vec<Self::Element>) -> Result<()>;
 }
 
@@ -48,14 +48,14 @@ macro_rules! scalars {
 scalars! { f32 f64 half::f16 half::bf16 i8 u8 i32 i64 }
 scalars! { bool => Bool, Bool::from, Bool::get; }
 
-/// Appends the elements of a list of parts. Each part must have the dimensions `dims` without the first one.
+/// Appends the elements of all items of a list. Each item must have the dimensions `dims` without the first one.
 fn flatten<N: Nested>(parts: impl Iterator<Item = N>, dims: &[u32], elements: &mut Vec<N::Element>) -> Result<()> {
     let inner = dims.get(1..).unwrap_or(&[]);
     for (index, part) in parts.enumerate() {
         let mut own = Vec::new();
         part.dims(&mut own);
         if own != inner {
-            return Err(Error::message(format!("part 0 of a nested list has the dimensions {inner:?}, but part {index} has {own:?}")));
+            return Err(Error::message(format!("item 0 of a nested list has the dimensions {inner:?}, but item {index} has {own:?}")));
         }
         part.flatten(inner, elements)?;
     }
@@ -122,7 +122,7 @@ impl Tensor {
         let mut dims = Vec::new();
         N::fixed_dims(&mut dims);
         let elements = self.to_vec::<N::Element>()?;
-        let wrong = || Error::message(format!("the tensor is {}, not arrays of the dimensions {dims:?}", self.tensor_type()));
+        let wrong = || Error::message(format!("a {} tensor cannot become nested arrays with the dimensions {dims:?}", self.tensor_type()));
         if dims != self.dims() {
             return Err(wrong());
         }
@@ -142,7 +142,7 @@ mod tests {
     fn ragged_lists_and_other_shapes_are_refused() {
         let device = portable_cpu();
         let error = Tensor::constant(&device, vec![vec![1, 2], vec![3]]).unwrap_err().to_string();
-        assert!(error.contains("[2]") && error.contains("part 1") && error.contains("[1]"), "{error}");
+        assert!(error.contains("[2]") && error.contains("item 1") && error.contains("[1]"), "{error}");
         let x = Tensor::constant(&device, [[1i64, 2]]).unwrap();
         let error = x.to_nested::<[i64; 2]>().unwrap_err().to_string();
         assert!(error.contains("i64[1,2]") && error.contains("[2]"), "{error}");

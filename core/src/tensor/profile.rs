@@ -30,7 +30,7 @@ pub trait Profiler: ThreadSafe {
 pub enum Activity<'a> {
     /// Call of a compiled function.
     Function(&'a str),
-    /// Layer, or another named part of a program that runs op by op.
+    /// Layer, or another named scope of a program that runs op by op.
     Scope(&'a str),
     /// One op, or several fused ops.
     Ops(&'a Ops),

@@ -44,7 +44,7 @@ impl Backward<'_> {
     ///
     /// Fails if only other outputs have a gradient.
     pub fn dy(&self) -> Result<&Tensor> {
-        let missing = || Error::message("output 0 has no gradient, only other outputs have: check each one in `upstream`");
+        let missing = || Error::message("output 0 has no gradient, only other outputs do: check each output in `upstream`");
         self.upstream.first().and_then(Option::as_ref).ok_or_else(missing)
     }
 
@@ -79,8 +79,8 @@ pub trait Emitter: ThreadSafe {
     fn traces(&self) -> bool {
         self.parent().is_some_and(|parent| parent.recorder.traces())
     }
-    /// Returns the place for the scope of a branch or loop body. While this scope traces a body, every op of this scope goes to the
-    /// body's scope.
+    /// Returns the slot that holds the scope of the branch or loop body that is being traced. While the slot is filled, every op of this
+    /// scope is emitted into that body. Returns `None` for a scope that never traces a body.
     fn body(&self) -> Option<&Lock<Option<ScopeHandle>>>;
     /// Returns the current value of `variable`.
     fn read(&self, variable: &Variable) -> Result<Tensor>;
@@ -144,7 +144,7 @@ pub struct Entered<'a> {
     pub kind: &'a str,
     /// Identifier among the layers of this type, if there is one.
     pub id: Option<usize>,
-    /// Returns the layer's variables with their paths inside the layer.
+    /// Function that returns the layer's variables with their paths inside the layer.
     pub variables: &'a dyn Fn() -> Vec<(String, Variable)>,
 }
 
@@ -166,7 +166,7 @@ pub struct ScopeHandle {
 }
 
 impl ScopeHandle {
-    /// Creates a handle of the scope that `recorder` implements, not in training mode.
+    /// Creates a handle of the scope that `recorder` implements, with training mode off.
     pub fn new(recorder: Shared<dyn Emitter>) -> ScopeHandle {
         ScopeHandle { recorder, training: false }
     }
@@ -190,8 +190,8 @@ impl ScopeHandle {
         outermost.clone().trains(self.training)
     }
 
-    /// Returns the scope in which a layer is built that is called in this scope: the outermost one, so that the tensors of `build`
-    /// have values and can be kept. Where no variable may be created, returns this scope, which refuses it.
+    /// Returns the scope in which to build a layer that is called in this scope. This is the outermost scope, so that the tensors of
+    /// `build` have values and can be kept. If this scope may not create variables, returns this scope, which then rejects their creation.
     pub(crate) fn building(self) -> ScopeHandle {
         if self.recorder.may_create() { self.outermost() } else { self }
     }

@@ -29,7 +29,8 @@ use alloc::vec::Vec;
 pub trait Structure: Sized {
     /// Calls `visit` with each tensor, variable and host value.
     fn visit(&self, visit: &mut dyn FnMut(Part<'_>));
-    /// Returns the same structure with tensors from `next` in place of its own. Each part calls its own `with`.
+    /// Returns the same structure with tensors from `next` in place of its own. `next` is called once for each tensor, in the order of
+    /// `visit`.
     fn with(&self, next: &mut dyn FnMut() -> Tensor) -> Self;
 
     /// Converts the structure to a form that can be the state of a traced loop or the result of a branch. The parts of that form do

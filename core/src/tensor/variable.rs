@@ -49,7 +49,8 @@ struct Cell {
 
 /// Source of a variable's first value that replaces the value passed to `create`, such as a checkpoint.
 pub trait FirstValue: ThreadSafe {
-    /// Returns the first value for a variable that would otherwise begin with `initial`. It has the same type and device.
+    /// Returns the first value for a variable that would otherwise begin with `initial`. The returned tensor must have the same type and
+    /// device.
     fn value(&self, initial: &Tensor) -> Result<Tensor>;
 }
 
@@ -159,7 +160,7 @@ impl Variable {
         self.cell.state.look(|state| state.as_ref().map(|state| state.tensor_type)).ok_or(Error::Unbuilt)
     }
 
-    /// Calls `use_buffer` until it returns a value, and returns that value. It returns `None` while a function computes in the
+    /// Calls `use_buffer` until it returns `Some`, and returns that value. `use_buffer` receives `None` while a function computes in the
     /// buffer.
     fn wait<R>(&self, use_buffer: impl Fn(&mut Option<Shared<Buffer>>) -> Option<R>) -> Result<R> {
         self.cell.state.when(|state| match state {
@@ -185,7 +186,7 @@ impl Variable {
     }
 
     fn refuse(&self, own: TensorType, value: TensorType) -> Error {
-        Error::message(format!("variable {:?} is {own}, it cannot hold {value}", self.cell.name))
+        Error::message(format!("variable {:?} is {own}, so it cannot be set to {value}", self.cell.name))
     }
 
     /// Lets `write` change the value's bytes in place, outside of every scope, for example to read a value from a file without a
@@ -234,7 +235,7 @@ impl Variable {
         Ok(buffer)
     }
 
-    /// Returns the bytes that [`Variable::take`] took.
+    /// Puts back the bytes that [`Variable::take`] took.
     pub(crate) fn put(&self, buffer: Shared<Buffer>) {
         self.cell.state.change(|state| {
             if let Some(state) = state {
@@ -259,7 +260,7 @@ impl Variable {
     }
 }
 
-/// Bytes of variables, taken for computing in place, at most as many as an op has outputs. They are returned on drop.
+/// Bytes of variables, taken for computing in place and put back on drop. There are at most as many as an op has outputs.
 pub(crate) struct Taken<'v> {
     variables: &'v [&'v Variable],
     buffers: [Option<Shared<Buffer>>; MAX_OUTPUTS],

@@ -20,7 +20,7 @@ use alloc::vec::Vec;
 /// Traced body of a branch or loop.
 pub(crate) struct Body {
     graph: Graph,
-    /// Captures from the enclosing scopes.
+    /// Captures from the enclosing scopes, with their values in the graph.
     outer: Vec<(Outer, ValueId)>,
     assigned: Vec<(Variable, ValueId)>,
 }
@@ -66,7 +66,7 @@ impl Drop for Lead {
 }
 
 impl Body {
-    /// Traces `run` in `scope`, on inputs with the types of `arguments`. Also returns the result of `run`.
+    /// Traces `run` in `scope`, with inputs of the types of `arguments`. Returns the body and the result of `run`.
     pub(crate) fn trace<A: Structure, R: Structure>(
         scope: &ScopeHandle,
         arguments: &A,
@@ -79,8 +79,8 @@ impl Body {
         Ok((open.close(&results)?, results))
     }
 
-    /// Returns the graph, its captures, and the assigned variables. The captures become inputs after the first `own` ones. The last
-    /// outputs of the graph are the new values of the assigned variables.
+    /// Turns captures into inputs. Returns the graph, the captured tensors, and the assigned variables. The captures become inputs of the
+    /// graph after its first `own` inputs. The last outputs of the graph are the new values of the assigned variables.
     pub(crate) fn close(self, scope: &ScopeHandle, own: usize) -> Result<(Graph, Vec<Tensor>, Vec<Variable>)> {
         let (mut graphs, inputs, assigned) = close(alloc::vec![self], scope, own)?;
         Ok((graphs.pop().ok_or(Error::Internal)?, inputs, assigned))
@@ -101,7 +101,7 @@ impl Open {
         Open { tracing, lead: Some(lead) }
     }
 
-    /// Returns the structure with an input of the body in place of each tensor.
+    /// Adds an input to the body for each tensor of the structure, and returns the structure with these inputs in place of its tensors.
     pub(crate) fn inputs<A: Structure>(&self, arguments: &A) -> A {
         self.tracing.inputs(arguments)
     }
@@ -125,8 +125,8 @@ impl Open {
     }
 }
 
-/// Makes the inputs of all `bodies` the same, after the first `own` ones: first the variables that any of them assigns, then all
-/// other captures. The new values of the assigned variables become outputs.
+/// Adds the same inputs to all `bodies`, after the first `own` inputs: first the variables that any of the bodies assigns, then all other
+/// captures. The new values of the assigned variables become outputs.
 fn close(bodies: Vec<Body>, scope: &ScopeHandle, own: usize) -> Result<(Vec<Graph>, Vec<Tensor>, Vec<Variable>)> {
     let mut assigned: Vec<Variable> = Vec::new();
     for (variable, _) in bodies.iter().flat_map(|body| &body.assigned) {
@@ -172,10 +172,18 @@ impl Control {
         if self.op.def.code == ops::code::while_loop {
             let [condition, body] = all.as_slice() else { return Err(Error::Internal) };
             let fits = condition.len() == 1 && inputs.get(..body.len()) == Some(body);
-            return if fits { Ok(body.clone()) } else { Err(Error::message("a loop's body must keep the types of its state")) };
+            return if fits {
+                Ok(body.clone())
+            } else {
+                Err(Error::message("the body of a loop must return the types of the loop's state, but returns others"))
+            };
         }
         let first = all.first().ok_or(Error::Internal)?;
-        if all.iter().all(|types| types == first) { Ok(first.clone()) } else { Err(Error::message("branches must return the same types")) }
+        if all.iter().all(|types| types == first) {
+            Ok(first.clone())
+        } else {
+            Err(Error::message("the branches must return the same types, but return different ones"))
+        }
     }
 }
 
@@ -235,7 +243,11 @@ pub fn cond<R: Structure>(
 pub fn switch_case<R: Structure>(scope: &dyn Scope, index: &Tensor, branches: &[&dyn Fn() -> Result<R>]) -> Result<R> {
     let scope = meeting(scope, &[index])?;
     if index.tensor_type() != TensorType::I32 || branches.is_empty() {
-        return Err(Error::message(format!("switch_case takes an i32[] and at least one branch, not {}", index.tensor_type())));
+        return Err(Error::message(format!(
+            "switch_case needs an i32[] index and at least one branch, but got {} and {} branches",
+            index.tensor_type(),
+            branches.len()
+        )));
     }
     if !scope.recorder.traces() {
         let index = usize::try_from(index.item::<i32>()?).unwrap_or(usize::MAX);

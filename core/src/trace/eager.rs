@@ -51,8 +51,8 @@ impl Scope for Eager {
 }
 
 impl Immediate {
-    /// Returns the types of all operands of an update if it can be done in place. For any other update, the caller's fallback path
-    /// reports the error.
+    /// Returns the types of all operands of an update, or `None` if it cannot be done in place. The caller then takes the ordinary path,
+    /// which reports any error.
     fn update_types(&self, op: &Op, attributes: &[u32], variables: &[&Variable], inputs: &[&Tensor]) -> Option<UpdateTypes> {
         let able = |(index, variable): (usize, &&Variable)| {
             op.def.in_place.contains(&(index as u8, index as u8)) && !variables.iter().take(index).any(|other| other == variable)
@@ -221,7 +221,7 @@ mod tests {
         assert!(error.starts_with("add(f32[2], f32[3]): "), "{error}");
         let wide = Tensor::new(&scope.device(), &[1.0f32; 4], &[2, 2]).unwrap();
         let error = scope.update(&ops::add::OP, &[], &[&variable], &[&wide]).unwrap_err().to_string();
-        assert_eq!(error, "variable \"v\" is f32[2], it cannot hold f32[2,2]");
+        assert_eq!(error, "variable \"v\" is f32[2], so it cannot be set to f32[2,2]");
         assert_eq!(scope.update(&ops::add::OP, &[], &[&variable, &variable], &[]), Err(Error::Arity { got: 2 }));
         // An op that cannot work in place uses the fallback path.
         scope.update(&ops::sin::OP, &[], &[&variable], &[]).unwrap();

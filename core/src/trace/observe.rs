@@ -45,7 +45,7 @@ pub trait Observer: ThreadSafe {
 /// let x = Variable::new(&scope, "x", &Tensor::new(&scope.device(), &[1.0f32, 0.0], &[2])?)?;
 /// let y = checked.read(&x)?;
 /// let error = y.div(&y).unwrap_err().to_string();
-/// assert!(error.starts_with("div(f32[2], f32[2]): gave NaN at position 1; its inputs are finite"));
+/// assert!(error.starts_with("div(f32[2], f32[2]): returned NaN at position 1; its inputs are finite"));
 /// # Ok::<(), gradlet_core::Error>(())
 /// ```
 pub fn observed(scope: &dyn Scope, observer: Shared<dyn Observer>) -> ScopeHandle {
@@ -66,7 +66,7 @@ impl Observed {
         Tensor::recorded(under.tensor_type(), self.this.clone(), 0, Some(under))
     }
 
-    /// Returns the same value in the parent.
+    /// Returns the value of `tensor` in the parent scope.
     fn under(&self, tensor: &Tensor) -> Tensor {
         let address = core::ptr::from_ref(self).cast();
         tensor.in_scope(address).and_then(|(_, under)| under).unwrap_or(tensor).clone()
@@ -182,12 +182,12 @@ impl Observer for Finite {
     fn emitted(&self, op: &'static Op, inputs: &[&Tensor], outputs: &[Tensor]) -> Result<()> {
         let Some((number, position)) = outputs.iter().find_map(not_finite) else { return Ok(()) };
         let inputs_say = match inputs.iter().enumerate().find_map(|(index, input)| Some((index, not_finite(input)?))) {
-            Some((index, (number, position))) => format!("input {index} holds {number} at position {position} already"),
+            Some((index, (number, position))) => format!("input {index} already has {number} at position {position}"),
             None => "its inputs are finite".into(),
         };
         let layers = self.layers.lock();
         let layer = if layers.is_empty() { String::new() } else { format!(" in layer {:?}", layers.join("/")) };
-        Err(tensor::explain(op, inputs, Error::message(format!("gave {number} at position {position}{layer}; {inputs_say}"))))
+        Err(tensor::explain(op, inputs, Error::message(format!("returned {number} at position {position}{layer}; {inputs_say}"))))
     }
 }
 
@@ -228,10 +228,10 @@ mod tests {
         let x = tape.watch(&vector(&[4.0, 0.0])).unwrap();
         let y = x.sqrt().unwrap();
         let error = tape.gradient(&y, &x).unwrap_err().to_string();
-        assert!(error.contains("gave inf at position 1; its inputs are finite"), "{error}");
+        assert!(error.contains("returned inf at position 1; its inputs are finite"), "{error}");
         let x = Variable::new(&scope, "x", &vector(&[1.0, f32::NAN])).unwrap();
         let error = checked.read(&x).unwrap().relu().unwrap_err().to_string();
-        assert!(error.starts_with("relu(f32[2]): gave NaN at position 1; input 0 holds NaN at position 1 already"), "{error}");
+        assert!(error.starts_with("relu(f32[2]): returned NaN at position 1; input 0 already has NaN at position 1"), "{error}");
     }
 
     #[test]

@@ -95,7 +95,7 @@ fn each<S: Structure>(scope: &dyn Scope, count: u32, reverse: bool, state: S, bo
     Ok(state)
 }
 
-/// Returns the number of slices of the elements.
+/// Returns the number of slices along the first axis. Fails if it is not the same for all tensors of the elements.
 fn count(elements: &impl Structure) -> Result<u32> {
     let all = tensors(elements);
     let counts: Vec<Option<u32>> = all.iter().map(|tensor| tensor.dims().first().copied()).collect();

@@ -58,14 +58,14 @@ impl Traced {
     }
 }
 
-/// Part of a graph with a gradient rule of its own. It is never run: the compiler inlines it.
+/// Op of a node whose body has a gradient rule of its own. It never runs, because the compiler inlines the body.
 pub(crate) static CALL: Op =
     Op { tf_type: Some("PartitionedCall"), ..Op::new(&CALL_DEF, "call", Gradient::None("the node has the gradient rule")) };
 static CALL_DEF: OpDef =
     OpDef { code: OpCode(0), name: "call", inputs: (0, 0), outputs: 0, infer: |_, _, _| Err(Error::Attribute { index: 0 }), in_place: &[] };
 
 impl Tracing {
-    /// Creates a trace in `parent`.
+    /// Creates a trace inside the scope `parent`.
     pub(crate) fn new(parent: ScopeHandle, may_create: bool, inner: bool) -> Shared<Tracing> {
         Shared::new_cyclic(|this| Tracing { this: this.clone(), parent, may_create, inner, record: Lock::default(), body: Lock::default() })
     }
@@ -84,7 +84,7 @@ impl Tracing {
         Ok((record.graph, results))
     }
 
-    /// Returns the structure with an input of the graph in place of each tensor.
+    /// Adds an input to the graph for each tensor of the structure, and returns the structure with these inputs in place of its tensors.
     pub(crate) fn inputs<A: Structure>(&self, arguments: &A) -> A {
         let mut types = Vec::new();
         arguments.tensors(&mut |tensor| types.push(tensor.tensor_type()));
@@ -105,7 +105,7 @@ impl Tracing {
         work(&mut self.record.lock())
     }
 
-    /// Returns the record, with the tensors of `results` as the outputs of the graph.
+    /// Ends the trace, and returns its record with the tensors of `results` as the outputs of the graph.
     pub(crate) fn finish(&self, results: &impl Structure) -> Result<Traced> {
         let mut record = core::mem::take(&mut *self.record.lock());
         let mut outputs = Vec::new();

@@ -8,18 +8,18 @@ use syn::{
     Arm, BinOp, Block, Expr, ExprAssign, ExprBinary, ExprClosure, ExprForLoop, ExprLoop, ExprReference, ExprWhile, Item, Local, Pat, Stmt,
 };
 
-/// Place that is assigned, and carried if the condition is a tensor.
+/// Place expression that is assigned, and carried if the condition is a tensor.
 #[derive(Clone)]
 pub struct Place {
     /// Source text: `x`, `self.h`, `*out`.
     pub name: String,
-    /// Variable at the beginning of the place.
+    /// The variable at the root of the place expression, such as `a` in `a.b[i]`.
     pub root: String,
     pub expr: Expr,
     pub span: Span,
 }
 
-/// Returns the place that `expr = …` assigns. Indices are dropped, because the whole container is carried.
+/// Returns the place that `expr = …` assigns, or `None` if it assigns none. Indices are dropped, because the whole container is carried.
 fn place(expr: &Expr) -> Option<Place> {
     let make = |expr: &Expr, root: String| {
         let name = expr.to_token_stream().to_string().replace(" . ", ".").replace("* ", "*");
@@ -41,7 +41,7 @@ fn place(expr: &Expr) -> Option<Place> {
     }
 }
 
-/// True if `expr` is a place without indices.
+/// True if `expr` is a place expression without indices.
 fn whole(expr: &Expr) -> bool {
     match expr {
         Expr::Path(_) => true,

@@ -179,7 +179,7 @@ impl Region {
     }
 }
 
-/// Checks that a variable with its first value in one branch gets one in the other branch.
+/// Checks that a variable that gets its first value in one branch also gets it in the other.
 fn check(lower: &mut Lower, branch: &ExprIf, out: &Place) {
     let name = &out.root;
     let then = analysis::surely_assigns(&branch.then_branch.stmts, name);

@@ -49,7 +49,8 @@ impl Lower {
         }
     }
 
-    /// True if the condition must be a bool: the branch contains an exit from a loop that a tensor cannot decide, or by label.
+    /// True if the condition must be a bool, because the branch contains an exit by label or with a value, or leaves a loop that remains
+    /// Rust's own.
     pub(super) fn is_plain(&self, branch: &ExprIf) -> bool {
         let exits = exits(&Expr::If(branch.clone()));
         let looping = matches!(self.places.last(), Some(Leaves::Loop));
@@ -200,7 +201,7 @@ impl Lower {
         }
     }
 
-    /// Binds the value of the part of a statement that can leave the block.
+    /// Rewrites a `let`, an assignment or another statement with `value` in place of the expression that can leave the block.
     pub(super) fn bind(&mut self, stmt: &Stmt, value: &Ident) -> TokenStream {
         match stmt {
             Stmt::Local(item) => {
@@ -268,7 +269,7 @@ impl Lower {
     }
 }
 
-/// Returns the part of a statement that can leave the block.
+/// Returns the expression of a statement that can leave the block: the right-hand side of a `let` or an assignment, or the whole statement.
 fn leaving_part(stmt: &Stmt) -> Option<&Expr> {
     match stmt {
         Stmt::Local(item) => item.init.as_ref().map(|init| &*init.expr),

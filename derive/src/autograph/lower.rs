@@ -13,7 +13,7 @@ pub struct Lower {
     pub errors: Vec<Error>,
     /// Type inside the function's `Result`.
     pub value: TokenStream,
-    /// Variables by scope. True for a variable without a value.
+    /// Variables of each scope. The value is true if the variable has not been initialized yet.
     pub(super) scopes: Vec<HashMap<String, bool>>,
     /// Enclosing branches, each with the number of scopes that enclose it.
     pub(super) branches: Vec<(Ident, usize)>,
@@ -29,7 +29,7 @@ pub(super) enum Leaves {
     Function,
     /// Block with a label, which evaluates to an exit, and the branch to which it belongs, if any.
     Block(Lifetime, Option<Ident>),
-    /// Loop that is Rust's own, as target of `break` and `continue`.
+    /// Loop that is Rust's own, as the target of `break` and `continue`.
     Loop,
 }
 
@@ -67,7 +67,7 @@ impl Lower {
         result
     }
 
-    /// Returns true if the variable has no value yet, or `None` if there is no such variable.
+    /// Returns true if the variable has not been initialized yet, or `None` if there is no such variable.
     pub(super) fn is_empty(&self, name: &str) -> Option<bool> {
         self.scopes.iter().rev().find_map(|scope| scope.get(name)).copied()
     }
@@ -87,7 +87,7 @@ impl Lower {
         Lifetime::new(&name, Span::mixed_site())
     }
 
-    /// Returns the carried places as arguments.
+    /// Returns the carried places as a tuple of slots, the argument of the generated calls.
     pub fn slots(&self, places: &[Place], carrier: Carrier<'_>) -> TokenStream {
         let slot = |place: &Place| {
             let (name, expr) = (&place.name, &place.expr);
@@ -105,7 +105,7 @@ impl Lower {
         quote!((#(#slots,)*))
     }
 
-    /// Splits assigned places into those with a value before, which are carried, and those without.
+    /// Splits assigned places into those that are already initialized, which are carried, and those that are not.
     pub fn carried(&self, places: Vec<Place>) -> (Vec<Place>, Vec<Place>) {
         places
             .into_iter()
@@ -113,7 +113,7 @@ impl Lower {
             .partition(|place| self.is_empty(&place.root) != Some(true))
     }
 
-    /// Rewrites the result of a branch. A bare variable is copied if both branches run.
+    /// Rewrites the result of a branch. If both branches run, a result that is just a variable is cloned.
     pub(super) fn given(&mut self, expr: &Expr) -> TokenStream {
         let lowered = self.expr(expr);
         let Expr::Path(path) = expr else { return lowered };
@@ -124,7 +124,7 @@ impl Lower {
         if branches.is_empty() { lowered } else { quote_spanned!(expr.span()=> ag::own!(#lowered, #(#branches),*)) }
     }
 
-    /// Rewrites `expr`, a returned `Result`, as its value without `Ok`.
+    /// Rewrites `expr`, a returned `Result`, as the value inside its `Ok`.
     pub(super) fn unwrapped(&mut self, expr: &Expr) -> TokenStream {
         match expr {
             Expr::Call(call) if matches!(&*call.func, Expr::Path(path) if path.path.is_ident("Ok")) && call.args.len() == 1 => {
@@ -294,7 +294,7 @@ impl Lower {
         body
     }
 
-    /// Rewrites the body of a loop as an expression of type `Exit`. Returns it with its label.
+    /// Rewrites the body of a loop as an expression of type `Exit`. Returns the label of the body, and the expression.
     pub fn iteration_block(&mut self, body: &Block, returned: &TokenStream) -> (Lifetime, TokenStream) {
         let label = self.label("iteration");
         self.places.push(Leaves::Block(label.clone(), None));

@@ -11,13 +11,13 @@ use gradlet::{Eager, Result, Tensor, io};
 use std::path::{Path, PathBuf};
 use std::time::Instant;
 
-/// Height of a picture. Many photographs in public datasets have 500×375 pixels.
+/// Height of an image. Many photographs in public datasets have 500×375 pixels.
 const ROWS: u32 = 375;
 const COLS: u32 = 500;
 const FILES: usize = 512;
 const BATCH: usize = 32;
 
-/// Writes synthetic pictures, unless they exist: horizontal or vertical stripes with noise. They compress about as well as photographs.
+/// Writes synthetic images, unless they exist: horizontal or vertical stripes with noise. They compress about as well as photographs.
 pub fn make(folder: &Path) -> Outcome<()> {
     let folder = folder.join("jpeg");
     if folder.join(file_name(FILES - 1)).exists() {
@@ -62,7 +62,7 @@ fn parallel(folder: &Path) -> Dataset<(Tensor, Tensor)> {
     files(folder).map_parallel(AUTOTUNE, load).batch(BATCH).prefetch(AUTOTUNE)
 }
 
-/// Measures pictures per second of the dataset alone, without training.
+/// Measures images per second of the dataset alone, without training.
 pub fn images_per_s(folder: &Path) -> Outcome<f64> {
     let dataset = parallel(folder);
     let start = Instant::now();
@@ -70,7 +70,7 @@ pub fn images_per_s(folder: &Path) -> Outcome<f64> {
     Ok(f64::from(images) / start.elapsed().as_secs_f64())
 }
 
-/// Measures pictures per second of a training epoch of a CNN.
+/// Measures images per second of a training epoch of a CNN.
 fn epoch(dataset: &Dataset<(Tensor, Tensor)>) -> Outcome<f64> {
     let scope = Eager::with_seed(&gradlet::cpu(), 1);
     let layers = Sequential::new()

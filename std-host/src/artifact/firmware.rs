@@ -16,7 +16,7 @@ pub fn kernel(op: &str, dtype: DType) -> String {
 
 /// Returns the size of the arena, in bytes, for `signatures` of the artifact that are loaded together.
 ///
-/// Fails as [`Program::load`].
+/// Fails in the same cases as [`Program::load`].
 pub fn arena_bytes(artifact: &[u8], signatures: &[&str]) -> Result<usize> {
     let artifact = AlignedBytes::from(artifact);
     Ok(Program::load(&artifact, ops::KERNELS, signatures)?.arena_bytes())

@@ -12,8 +12,8 @@ const TENSORS: usize = 3;
 const DATA: usize = 11;
 
 /// Returns a copy of `artifact`, which must be valid, with new initial values of its variables. The values are in the order of the
-/// variables; `None` keeps the old value. A new value overwrites the old one if the old one's bytes are not shared. Otherwise, it is
-/// appended.
+/// variables; `None` keeps the old value. A new value overwrites the bytes of the old one, unless a constant or another variable
+/// shares them. In that case, the new value is appended.
 pub(crate) fn replaced(artifact: &[u8], values: &[Option<Vec<u8>>]) -> Result<AlignedBytes> {
     let header: Header = pod_read_unaligned(&artifact[..size_of::<Header>()]);
     let mut bytes = artifact[..header.length as usize].to_vec();

@@ -1,4 +1,5 @@
-//! Descriptions of an artifact, as text and as a picture: signatures, ops, sizes in flash and RAM, and the use of RAM over time.
+//! Descriptions of an artifact, as text, as JSON and as an SVG image: signatures, ops, sizes in flash and RAM, and the use of RAM over
+//! time.
 
 use crate::artifact::{json, svg};
 use gradlet_core::TensorType;
@@ -6,10 +7,10 @@ use gradlet_core::artifact::describe::{BlockInfo, Description, InstructionInfo, 
 use gradlet_core::runtime::program::Space;
 use std::fmt::Write;
 
-/// Maximum number of storages that are listed for a peak, largest first.
+/// Maximum number of blocks of memory that are listed for a peak, largest first.
 const HOLDERS: usize = 5;
 
-/// Use of a piece of scratch memory.
+/// Use of a block of scratch memory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kind {
     /// An input of the signature.
@@ -22,7 +23,7 @@ pub enum Kind {
     Output,
 }
 
-/// A piece of scratch memory, and the time in which it holds a value. Ops that work in place continue to use the same piece.
+/// A block of scratch memory, and the time in which it holds a value. Ops that work in place continue to use the same block.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Storage {
     /// Offset in the scratch memory, in bytes.
@@ -52,8 +53,8 @@ impl Storage {
     }
 }
 
-/// Returns the pieces of scratch memory that `signature` uses, sorted by their first use. Each one lasts from its first write to
-/// its last read. Inputs exist from the start. A value that is written but never read lasts to the end.
+/// Returns the blocks of scratch memory that `signature` uses, sorted by their first use. Each one lasts from its first write to its
+/// last read. Inputs exist from the start. A value that is written but never read lasts to the end.
 pub fn storages(signature: &SignatureInfo) -> Vec<Storage> {
     let inputs = signature.inputs.iter().map(|(name, operand)| (storage(operand, 0, 0, name.clone(), Kind::Input), true));
     let mut timeline = Timeline { done: Vec::new(), open: inputs.collect(), backward: false };
@@ -280,8 +281,8 @@ fn operand(description: &Description, operand: &OperandInfo) -> String {
     }
 }
 
-/// Draws the arenas of these signatures over time as an SVG picture. Instructions are on the horizontal axis and offsets on the
-/// vertical axis. Each variable in RAM and each piece of scratch memory is a rectangle. The peak is marked.
+/// Draws the arenas of these signatures over time as an SVG image. Instructions are on the horizontal axis and offsets on the vertical
+/// axis. Each variable in RAM and each block of scratch memory is a rectangle. The peak is marked.
 pub fn svg(description: &Description, signatures: &[&SignatureInfo]) -> String {
     svg::picture(description, signatures)
 }

@@ -46,7 +46,7 @@ pub fn load(path: impl AsRef<Path>) -> FileResult<Loaded> {
 }
 
 /// Loads only these signatures of an artifact. Kernels that only other signatures use need not exist. Variables that only other
-/// signatures assign are constants. Otherwise works as [`load`].
+/// signatures assign are constants. Otherwise works like [`load`].
 pub fn load_signatures(path: impl AsRef<Path>, signatures: &[&str]) -> FileResult<Loaded> {
     read(path.as_ref(), Some(signatures))
 }
@@ -79,7 +79,7 @@ type Out = dyn Fn(Arguments<'_>) + Send + Sync;
 impl Loaded {
     /// Loads `signatures` of the artifact `bytes`, or all signatures for `None`.
     ///
-    /// Fails as [`load`].
+    /// Fails in the same cases as [`load`].
     pub fn new(bytes: &[u8], signatures: Option<&[&str]>) -> Result<Loaded> {
         let mut description = Description::read(bytes)?;
         if let Some(names) = signatures {
@@ -124,7 +124,7 @@ impl Loaded {
         &self.description
     }
 
-    /// Returns the identity of the artifact, which a flat checkpoint stores to state the artifact that it belongs to.
+    /// Returns the identity of the artifact. A flat checkpoint stores it to identify the artifact that it belongs to.
     pub fn identity(&self) -> gradlet_core::runtime::checkpoint::Identity {
         self.checked.borrow_dependent().identity()
     }
@@ -164,7 +164,7 @@ impl Loaded {
     /// Returns the artifact with these initial values of variables. This includes variables that no signature assigns. Other
     /// variables keep their initial values.
     ///
-    /// Fails if there is no variable with a name, or if it has another type.
+    /// Fails if there is no variable with one of the names, or if a value does not have its variable's type.
     pub fn with_values(&self, values: &[(&str, Tensor)]) -> Result<AlignedBytes> {
         let mut replaced = vec![None; self.description.variables.len()];
         for (name, value) in values {
@@ -243,7 +243,7 @@ impl<'l> LoadedSignature<'l> {
             if device != *own {
                 let (other, own) = (device.name(), own.name());
                 return Err(Error::message(format!(
-                    "input {index} ({input_name}) of {name:?} is on {other}, the signature runs on {own}: copy it"
+                    "input {index} ({input_name}) of {name:?} is on {other}, but the signature runs on {own}: copy it"
                 )));
             }
         }
@@ -265,7 +265,7 @@ impl<'l> LoadedSignature<'l> {
 
     /// Runs the signature with inputs by name, in any order. Returns the outputs with their names.
     ///
-    /// Fails as [`LoadedSignature::call`], and if an input is missing, unknown or given twice.
+    /// Fails in the same cases as [`LoadedSignature::call`], and if an input is missing, unknown or given twice.
     pub fn call_named(&self, inputs: &[(&str, Tensor)]) -> Result<Vec<(&'l str, Tensor)>> {
         let has = list(&self.info.inputs);
         for (index, (name, _)) in inputs.iter().enumerate() {

@@ -1,4 +1,4 @@
-//! Picture of an arena over time.
+//! SVG image of an arena over time.
 
 use crate::artifact::inspect::{Kind, Storage, grouped, peak, storages};
 use gradlet_core::artifact::describe::{Description, SignatureInfo};
@@ -9,7 +9,7 @@ const RIGHT: f64 = 30.0;
 const HEAD: f64 = 84.0;
 const PLOT: f64 = 440.0;
 const MIN_WIDTH: f64 = 960.0;
-/// Slope of the names of ops, in degrees.
+/// Angle of the labels with the names of ops, in degrees.
 const SLOPE: f64 = 55.0;
 /// Width of a letter of the labels, in pixels.
 const LETTER: f64 = 6.1;

@@ -40,7 +40,7 @@ impl Graph {
         let count = objects.nodes.len();
         let mut named = objects.nodes.iter().flat_map(|node| &node.children);
         match named.find(|child| usize::try_from(child.node_id).is_ok_and(|id| id >= count) || child.node_id < 0) {
-            Some(child) => Err(damaged(&format!("names object {}, but it has {count}", child.node_id))),
+            Some(child) => Err(damaged(&format!("refers to object {}, but has only {count} objects", child.node_id))),
             None if count == 0 => Err(damaged("has no objects")),
             None => Ok(Graph { objects, by_names: false }),
         }
@@ -51,7 +51,7 @@ impl Graph {
         self.by_names
     }
 
-    /// Returns the key of an object's value.
+    /// Returns the key of an object's value, or `None` if the object has no value.
     pub fn key(&self, object: usize) -> Option<&str> {
         let attributes = &self.objects.nodes.get(object)?.attributes;
         let value = attributes.iter().find(|attribute| attribute.name == VARIABLE_VALUE);

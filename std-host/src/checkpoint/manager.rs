@@ -169,8 +169,8 @@ impl<'a> CheckpointManager<'a> {
         self.kept.iter().map(|(path, _)| path.as_path()).collect()
     }
 
-    /// Saves the next checkpoint and deletes the oldest ones that are too many. The number of the checkpoint counts its saves.
-    /// Returns the prefix of the new files.
+    /// Saves the next checkpoint and deletes the oldest ones beyond `max_to_keep`. The number of the new checkpoint is the number
+    /// of saves so far, this one included. Returns the prefix of the new files.
     ///
     /// If an old file cannot be deleted, it stays and a message goes to stderr. Fails if the files of the new checkpoint cannot be
     /// written; earlier checkpoints then stay as they were.
@@ -179,7 +179,7 @@ impl<'a> CheckpointManager<'a> {
     }
 
     /// Saves the checkpoint under a given number, such as the number of the batch: TensorFlow's `save(checkpoint_number=…)`.
-    /// Otherwise works as [`save`](CheckpointManager::save).
+    /// Otherwise works like [`save`](CheckpointManager::save).
     ///
     /// An existing checkpoint with this number is overwritten and becomes the latest.
     #[doc(alias = "checkpoint_number")]
@@ -188,10 +188,10 @@ impl<'a> CheckpointManager<'a> {
     }
 
     /// Saves the next checkpoint if none was saved yet or if the step counter is far enough past the last one. Returns the prefix
-    /// if it saved. This is TensorFlow's `save` with a `checkpoint_interval`. Without [an
+    /// of the new files, or `None` if it did not save. This is TensorFlow's `save` with a `checkpoint_interval`. Without [an
     /// interval](CheckpointManager::checkpoint_interval), it always saves.
     ///
-    /// Fails as [`save`](CheckpointManager::save), and if the step counter is not an i64.
+    /// Fails in the same cases as [`save`](CheckpointManager::save), and if the step counter is not an i64.
     pub fn save_if_due(&mut self) -> Result<Option<PathBuf>> {
         if let Some(interval) = &self.interval {
             let step = interval.step()?;
@@ -250,7 +250,7 @@ impl<'a> CheckpointManager<'a> {
     /// Restores the latest checkpoint and returns the prefix of its files. If there is none, calls
     /// [`init_fn`](CheckpointManager::init_fn) and returns `None`.
     ///
-    /// Fails as [`Checkpoint::restore`].
+    /// Fails in the same cases as [`Checkpoint::restore`].
     pub fn restore_or_initialize(&mut self) -> Result<Option<PathBuf>> {
         let Some(latest) = &self.latest else {
             return self.init_fn.as_ref().map_or(Ok(()), |init| init()).map(|()| None);

@@ -60,8 +60,8 @@ use std::sync::Arc;
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 ///
-/// An object is any [`Module`]: a reference to one, or a cheap handle by value. An object with the name "" is not a node of its
-/// own; its parts are added directly, as with `tf.train.Checkpoint(root)`. A number that is not a variable is stored in a
+/// An object is any [`Module`]: a reference to one, or a cheap handle by value. An object with the name "" is not a node of its own; its
+/// children are added directly, as with `tf.train.Checkpoint(root)`. A number that is not a variable is stored in a
 /// [`Cell`](std::cell::Cell) or an atomic.
 #[doc(alias = "tf.train.Checkpoint")]
 pub struct Checkpoint<'a> {
@@ -89,7 +89,8 @@ impl<'a> Checkpoint<'a> {
         self
     }
 
-    /// Returns the number of times that [`Checkpoint::save`] saved these objects. Saves before a restore are included.
+    /// Returns the number of times that [`Checkpoint::save`] saved these objects. After a restore, the saves that the restored checkpoint
+    /// counted are included.
     pub fn save_counter(&self) -> Result<i64> {
         if self.save_counter.is_built() { scope().read(&self.save_counter)?.item() } else { Ok(0) }
     }
@@ -145,11 +146,13 @@ impl<'a> Checkpoint<'a> {
         })
     }
 
-    /// Increments the save counter and calls `save` with the new count. If `save` fails, the counter is reset.
+    /// Increments the save counter and calls `save` with the new count. If `save` fails, the counter gets its old value back.
     fn counted<R>(&self, prefix: &Path, save: impl FnOnce(i64) -> FileResult<R>) -> FileResult<R> {
         let of_model = |error| FileError::model(prefix, error);
         let before = self.save_counter().map_err(of_model)?;
-        let count = before.checked_add(1).ok_or_else(|| FileError::new(prefix, "the save counter has no next number"))?;
+        let count = before
+            .checked_add(1)
+            .ok_or_else(|| FileError::new(prefix, "the save counter cannot be incremented: it has its maximum value"))?;
         self.set_save_counter(count).map_err(of_model)?;
         let saved = save(count);
         if saved.is_err() {

@@ -41,7 +41,7 @@ impl Walker for () {}
 impl Objects {
     /// Finds the objects in `root`: under TensorFlow's names, or under gradlet's own paths if `own_paths` is true.
     ///
-    /// Fails if two values have the same place, if a state has no value, or if `walker` fails.
+    /// Fails if two values have the same path, if a state has no value, or if `walker` fails.
     pub fn of(root: &dyn Module, own_paths: bool, walker: &mut dyn Walker) -> Result<Objects> {
         let mut walk = Walk { objects: vec![Object::default()], own_paths, at: 0, path: Vec::new(), walker, result: Ok(()) };
         root.visit(&mut walk);
@@ -82,7 +82,7 @@ impl Walk<'_> {
         match (&object.value, &value) {
             (None, _) => object.value = Some(value),
             (Some(Value::Variable(held)), Value::Variable(variable)) if held == variable => {}
-            _ => self.fail(Error::message("two values have this place in a checkpoint; give them different names")),
+            _ => self.fail(Error::message("two values have this path in the checkpoint; give them different names")),
         }
     }
 

@@ -13,7 +13,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread;
 
-/// Minimum size, in bytes, from which two threads read.
+/// Minimum total size of values, in bytes, that two threads read together.
 const LARGE: u64 = 64 << 20;
 
 /// A checkpoint as the source of values, with the keys of the values that were already restored.
@@ -34,10 +34,11 @@ impl SavedValues {
         self.arrived.lock().unwrap_or_else(PoisonError::into_inner).insert(key.into());
     }
 
-    /// Checks that the value under `key` has this type.
+    /// Checks that the checkpoint has a value under `key`, and that its type is `wanted`. Errors describe the destination as
+    /// `place`.
     fn fits(&self, key: &str, place: &str, wanted: TensorType) -> FileResult<()> {
         let Some(entry) = self.reader.entry(key) else {
-            return Err(self.error(format!("the object graph names {key:?}, which is not there")));
+            return Err(self.error(format!("the object graph refers to {key:?}, but the checkpoint has no such tensor")));
         };
         let same = entry.dtype() == data_type(wanted.dtype)
             && entry.dims().iter().copied().eq(wanted.shape.dims().iter().map(|&dim| u64::from(dim)));

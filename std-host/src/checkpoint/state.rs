@@ -14,7 +14,7 @@ use std::path::{Component, Path, PathBuf};
 /// Returns `None` if the folder has no file `checkpoint`, or if the files of the checkpoint that it names are missing.
 ///
 /// Fails if the file `checkpoint` is damaged. For some damage, TensorFlow only warns and continues as if there were no checkpoint;
-/// training would then begin again.
+/// training would then start over.
 ///
 /// ```
 /// use gradlet::checkpoint::{State, latest_checkpoint};
@@ -31,8 +31,8 @@ pub fn latest_checkpoint(directory: impl AsRef<Path>) -> FileResult<Option<PathB
     Ok(latest.filter(|prefix| append(prefix, ".index").exists() || prefix.exists()))
 }
 
-/// Contents of the file `checkpoint`: TensorFlow's `CheckpointState`. The paths here are valid in the program. In the file they are
-/// relative to its folder.
+/// Contents of the file `checkpoint`: TensorFlow's `CheckpointState`. In memory, the paths can be opened as they are. In the file, they
+/// are relative to the file's folder.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct State {
     /// Prefix of the latest checkpoint.
@@ -85,7 +85,8 @@ impl State {
         write_whole(&path, self.text(&seen(&self.model_checkpoint_path)?, &paths).as_bytes())
     }
 
-    /// Writes the state of a folder without times, from the latest checkpoint and all that are kept. Fails as [`State::write`].
+    /// Writes the state of a folder without times, from the latest checkpoint and all that are kept. Fails in the same cases as
+    /// [`State::write`].
     pub fn update(directory: &Path, latest: &Path, all: &[PathBuf]) -> FileResult<()> {
         let state = State { model_checkpoint_path: latest.into(), all_model_checkpoint_paths: all.into(), ..State::default() };
         state.write(directory)
@@ -143,7 +144,7 @@ fn relative(path: &Path, folder: &Path) -> Result<String, String> {
     let common = path.components().zip(folder.components()).take_while(|(path, folder)| path == folder).count();
     let up = folder.components().skip(common).map(|_| Component::ParentDir);
     let relative: PathBuf = up.chain(path.components().skip(common)).collect();
-    relative.into_os_string().into_string().map_err(|_| "the path is not UTF-8, which the file \"checkpoint\" has to be".into())
+    relative.into_os_string().into_string().map_err(|_| "the path is not UTF-8, so it cannot be written to the file \"checkpoint\"".into())
 }
 
 /// Returns the absolute path, without `..`.
@@ -188,11 +189,11 @@ mod tests {
         assert_eq!(parsed("model_checkpoint_path \"a\""), "22: expected \":\", got \"\\\"a\\\"\"");
         assert_eq!(parsed("model_path: \"a\""), "0: expected a field of CheckpointState, got \"model_path\"");
         assert_eq!(parsed("last_preserved_timestamp: 012"), "26: expected a number, got \"012\"");
-        assert_eq!(parsed("last_preserved_timestamp:"), "25: expected a number, the file ends");
-        assert_eq!(parsed("model_checkpoint_path: '\\777'"), "23: the string has an escape that means no character: \\777");
+        assert_eq!(parsed("last_preserved_timestamp:"), "25: expected a number, got the end of the file");
+        assert_eq!(parsed("model_checkpoint_path: '\\777'"), "23: the string has an invalid escape: \\777");
         assert_eq!(parsed("model_checkpoint_path: '\\xff'"), "23: the string is not UTF-8");
         assert_eq!(parsed("model_checkpoint_path: 3"), "23: expected a string, got \"3\"");
-        assert_eq!(parsed("all_model_checkpoint_paths: ['a' 'b' 'c'"), "40: expected \",\", the file ends");
+        assert_eq!(parsed("all_model_checkpoint_paths: ['a' 'b' 'c'"), "40: expected \",\", got the end of the file");
     }
 
     #[test]

@@ -6,8 +6,8 @@ use super::restore::SavedValues;
 use gradlet_core::{Error, Result};
 use std::fmt;
 
-/// Report of the values of a checkpoint that were restored, and of those that were not. It can be asked at any time: variables may
-/// be created, and get their values, long after [`Checkpoint::restore`].
+/// Report of the values of a checkpoint that were restored, and of those that were not. It can be queried at any time: variables
+/// may be created, and get their values, long after [`Checkpoint::restore`].
 pub struct Status<'c, 'a> {
     checkpoint: &'c Checkpoint<'a>,
     source: SavedValues,
@@ -23,21 +23,25 @@ impl<'c, 'a> Status<'c, 'a> {
     pub fn assert_consumed(&self) -> Result<&Self> {
         let left_over = self.left_over()?;
         if let Some(first) = left_over.first() {
-            let text =
-                format!("the checkpoint holds {} {} that no object took: {first}{}", left_over.len(), values(&left_over), more(&left_over));
+            let text = format!(
+                "the checkpoint has {} {} without an object to restore into: {first}{}",
+                left_over.len(),
+                values(&left_over),
+                more(&left_over)
+            );
             return Err(self.error(text));
         }
         self.assert_existing_objects_matched()
     }
 
-    /// Checks that the checkpoint has a value for every variable, and every other value, of the objects. Variables without a value
-    /// do not count. The error names the missing ones.
+    /// Checks that the checkpoint has a value for every variable, and every other value, of the objects. Variables that have no
+    /// value yet are ignored. The error names the missing ones.
     pub fn assert_existing_objects_matched(&self) -> Result<&Self> {
         let missing = self.missing()?;
         match missing.first() {
             None => Ok(self),
             Some(first) => Err(self.error(format!(
-                "{} {} got nothing from the checkpoint: {first}{}",
+                "the checkpoint lacks {} {} of the objects: {first}{}",
                 missing.len(),
                 values(&missing),
                 more(&missing)
@@ -50,7 +54,7 @@ impl<'c, 'a> Status<'c, 'a> {
     pub fn assert_nontrivial_match(&self) -> Result<&Self> {
         let (_, matching) = self.matching()?;
         let found = matching.into_iter().flatten().any(|saved| self.source.graph.key(saved).is_some());
-        if found { Ok(self) } else { Err(self.error("nothing in the checkpoint has the name of an object".into())) }
+        if found { Ok(self) } else { Err(self.error("no value of the checkpoint has the name of an object".into())) }
     }
 
     /// States that the checkpoint may hold more values than the objects need. Checks nothing.

@@ -90,7 +90,7 @@ impl<'a> Tokens<'a> {
 
     /// Returns an error about the current token.
     pub fn problem(&self, text: &str) -> Problem {
-        let got = if self.token.is_empty() { "the file ends".into() } else { format!("got {:?}", self.token()) };
+        let got = if self.token.is_empty() { "got the end of the file".into() } else { format!("got {:?}", self.token()) };
         (self.token.start, format!("{text}, {got}"))
     }
 
@@ -147,7 +147,7 @@ fn unescape(text: &str, out: &mut Vec<u8>) -> Result<(), String> {
             let digits = after[skip..].chars().take(most).take_while(|c| c.is_digit(radix)).count();
             (u32::from_str_radix(&after[skip..skip + digits], radix).ok(), digits)
         };
-        let wrong = || format!("the string has an escape that means no character: \\{}", after.chars().take(10).collect::<String>());
+        let wrong = || format!("the string has an invalid escape: \\{}", after.chars().take(10).collect::<String>());
         let used = match after.chars().next() {
             Some('0'..='7') => {
                 let (number, digits) = digits(0, 8, 3);

@@ -8,8 +8,8 @@ use gradlet_core::{DType, Device, Result, ops};
 use std::fmt;
 use std::sync::{Condvar, LazyLock, Mutex, PoisonError};
 
-/// Returns the CPU with fast kernels. They use its vector instructions, and as many threads as `GRADLET_NUM_THREADS` says or as
-/// there are cores. Their results differ by rounding from those of [`portable_cpu`].
+/// Returns the CPU with fast kernels. They use its vector instructions and several threads: as many as `GRADLET_NUM_THREADS`
+/// specifies, by default the number of cores. Their results differ by rounding from those of [`portable_cpu`].
 ///
 /// ```
 /// use gradlet::Tensor;

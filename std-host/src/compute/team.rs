@@ -1,4 +1,4 @@
-//! A team of threads that fast kernels and compiled functions share the cores with.
+//! A team of helper threads, on which fast kernels and compiled functions run parallel work.
 //!
 //! A training step has many short stretches of parallel work, a few microseconds apart, so a helper spins for a while before it
 //! sleeps. A thread that offers work takes part in it, and withdraws the offer when nothing is left. It never waits for a helper
@@ -24,8 +24,8 @@ pub fn threads() -> usize {
     TEAM.threads
 }
 
-/// Calls `work` with each of `items`. If `parallel` is true, all free threads take part. A call inside such a call runs on its own
-/// thread only.
+/// Calls `work` with each of `items`. If `parallel` is true, all free threads take part. A nested call of this function runs only
+/// on the thread that makes it.
 pub fn each<T: Send>(parallel: bool, items: impl Iterator<Item = T> + Send, work: impl Fn(T) + Sync) {
     if !parallel || HELPING.get() || TEAM.threads < 2 {
         return items.for_each(work);

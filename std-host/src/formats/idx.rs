@@ -116,10 +116,10 @@ impl<R: Read> Reader<'_, R> {
         };
         let Some(&(_, _, dtype)) = TYPES.iter().find(|(code, ..)| *code == element) else {
             let known = TYPES.map(|(code, name, _)| format!("{code:#04x} ({name})")).join(", ");
-            return Err(FileError::at(self.path, 2, format!("an IDX file has elements of type {known}, not {element:#04x}")));
+            return Err(FileError::at(self.path, 2, format!("an IDX file must have elements of type {known}, not {element:#04x}")));
         };
         if rank == 0 || rank > MAX_RANK {
-            return Err(FileError::at(self.path, 3, format!("an IDX file has 1 to {MAX_RANK} dimensions, not {rank}")));
+            return Err(FileError::at(self.path, 3, format!("an IDX file must have 1 to {MAX_RANK} dimensions, not {rank}")));
         }
         let header = self.bytes(4 * u64::from(rank))?;
         let dims: Vec<u32> = header.as_chunks().0.iter().map(|&word| u32::from_be_bytes(word)).collect();
@@ -204,9 +204,9 @@ mod tests {
             try_read(&bytes).unwrap_err()
         };
         assert!(with(0, 1).contains("at byte 0: not an IDX file"));
-        assert!(with(2, 0x0a).contains("at byte 2: an IDX file has elements of type 0x08 (unsigned bytes), 0x09"));
+        assert!(with(2, 0x0a).contains("at byte 2: an IDX file must have elements of type 0x08 (unsigned bytes), 0x09"));
         assert!(with(2, 0x0d).contains("6 bytes are missing"));
-        assert!(with(3, 0).contains("at byte 3: an IDX file has 1 to 8 dimensions"));
+        assert!(with(3, 0).contains("at byte 3: an IDX file must have 1 to 8 dimensions"));
         assert!(with(11, 3).contains("at byte 14: the file is cut short: 1 bytes are missing"));
         assert!(with(11, 1).contains("at byte 13: the file continues"));
         // A claim of 4 Gi elements allocates no memory.

@@ -48,8 +48,8 @@ pub fn parse_npz(path: &Path, file: impl Read + Seek) -> FileResult<BTreeMap<Str
     Ok(arrays)
 }
 
-/// Writes named arrays as a compressed NPZ file. It appears only when it is complete. Fails like [`write`](super::npy::write), and if two
-/// arrays have the same name.
+/// Writes named arrays as a compressed NPZ file. It appears only when it is complete. Fails in the same cases as
+/// [`write`](super::npy::write), and if two arrays have the same name.
 pub fn write_npz(path: &Path, arrays: &[(&str, &Npy)]) -> FileResult<()> {
     let mut archive = ZipWriter::new(Cursor::new(Vec::new()));
     let options = SimpleFileOptions::default().compression_method(CompressionMethod::Deflated);

@@ -106,7 +106,7 @@ fn numbers(proto: &TensorProto, dtype: DType) -> Result<Tensor> {
     let size = tensor_type.bytes().ok_or(Error::TooLarge)? as usize;
     if !proto.tensor_content.is_empty() {
         if proto.tensor_content.len() != size {
-            let text = format!("{tensor_type} has {size} bytes of elements, the TensorProto has {}", proto.tensor_content.len());
+            let text = format!("{tensor_type} has {size} bytes of elements, but the TensorProto has {}", proto.tensor_content.len());
             return Err(Error::message(text));
         }
         return Tensor::from_bytes(&crate::compute::devices::cpu(), tensor_type, &proto.tensor_content);

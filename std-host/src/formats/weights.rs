@@ -31,7 +31,7 @@ pub fn check_foreign(path: &Path) -> FileResult<()> {
         None => Ok(()),
         Some(ending) => {
             let ways = "use a name that ends in .safetensors for weights, or a prefix without an ending for a checkpoint";
-            Err(FileError::new(path, format!("models are not saved as .{ending}: {ways}")))
+            Err(FileError::new(path, format!("models cannot be saved as .{ending}: {ways}")))
         }
     }
 }
@@ -73,8 +73,8 @@ pub fn save(scope: &dyn Scope, model: &dyn Module, name: &str, path: &Path) -> F
 
 /// First bytes of other formats' files, with a description of each.
 const KINDS: [(&[u8], &str); 3] = [
-    (b"\x89HDF\r\n\x1a\n", "it is an HDF5 file, as Keras's .h5"),
-    (b"PK\x03\x04", "it is a ZIP file, as Keras's .keras and NumPy's .npz"),
+    (b"\x89HDF\r\n\x1a\n", "it is an HDF5 file, like Keras's .h5"),
+    (b"PK\x03\x04", "it is a ZIP file, like Keras's .keras and NumPy's .npz"),
     (b"\x93NUMPY", "it is a NumPy array"),
 ];
 
@@ -86,7 +86,7 @@ pub fn load(scope: &dyn Scope, model: &dyn Module, path: &Path) -> FileResult<()
     let file = std::fs::read(path).map_err(|error| FileError::io(path, error))?;
     let stored = parse(&file).map_err(|error| {
         let kind = KINDS.iter().find(|(begin, _)| file.starts_with(begin)).map_or(String::new(), |(_, kind)| format!("{kind}: "));
-        FileError::new(path, format!("not a safetensors file, the format that weights are loaded from: {kind}{error}"))
+        FileError::new(path, format!("not a safetensors file, which is the only format for weights: {kind}{error}"))
     })?;
     let variables = model.named_variables();
     let made_for = stored.metadata.get(MODEL).map_or(String::new(), |model| format!("; it was saved from {model}"));

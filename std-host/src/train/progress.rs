@@ -45,7 +45,7 @@ impl Progress {
 
     /// Prints a line above the bar.
     pub fn message(&mut self, message: &str) {
-        // The next drawing shows a bar that was drawn already again, below the message.
+        // A bar that is already shown is erased, and drawn again below the message.
         let erase = if self.drawn.take().is_some() { "\r\x1b[2K" } else { "" };
         match self.verbose {
             Verbose::Silent => (),

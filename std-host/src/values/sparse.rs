@@ -29,7 +29,7 @@ impl SparseTensor {
     pub fn new(indices: Tensor, values: impl Into<Values>, dense_shape: Shape) -> Result<SparseTensor> {
         let values = values.into();
         let &[count] = values.dims() else {
-            return Err(Error::message(format!("the values of a sparse tensor have one dimension, not the shape {}", values.shape())));
+            return Err(Error::message(format!("the values of a sparse tensor must have one dimension, not the shape {}", values.shape())));
         };
         let rank = dense_shape.rank();
         if indices.dtype() != DType::I64 || indices.dims() != [count, rank as u32] {

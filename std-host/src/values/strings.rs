@@ -69,7 +69,7 @@ impl Strings {
     pub fn item(&self) -> Result<&Bytes> {
         match self.values.as_slice() {
             [item] => Ok(item),
-            _ => Err(Error::message(format!("item() needs one element, there are strings {}", self.shape))),
+            _ => Err(Error::message(format!("item() needs exactly one string, but the shape is {}", self.shape))),
         }
     }
 }

@@ -37,7 +37,7 @@ fn number(line: &str, name: &str) -> f64 {
     number.parse().unwrap()
 }
 
-/// A folder without `--scratch`, as a data folder would be given, is refused.
+/// A folder without `--scratch` is refused, because it might be a folder of existing data.
 #[test]
 fn bench_data_writes_to_its_scratch_folder_only() {
     let scratch = |arguments: &[&str]| bench_data::scratch(&arguments.iter().map(|argument| argument.to_string()).collect::<Vec<_>>());

@@ -63,7 +63,7 @@ fn samples() -> Samples {
     Samples { x: wave(&[23, 4], 1000, 1.0), y: Tensor::new(&gradlet::cpu(), &labels, &[23]).unwrap(), weight }
 }
 
-/// Returns the samples from `first` up to, but without, `end`.
+/// Returns the samples from index `first` to index `end`, excluding `end`.
 fn part(tensor: &Tensor, first: i64, end: i64) -> Tensor {
     let rows: Vec<i64> = (first..end).collect();
     tensor.gather(&Tensor::new(&gradlet::cpu(), &rows, &[rows.len() as u32]).unwrap(), 0).unwrap()
@@ -347,8 +347,8 @@ fn the_first_bad_number_stops_training_and_is_named() {
     numbers[4 * 8] = f32::INFINITY;
     let bad = Tensor::new(&gradlet::cpu(), &numbers, x.dims()).unwrap();
     let error = model.fit((&bad, &y), quiet().epochs(2).check_numerics(true)).unwrap_err().to_string();
-    let wanted = r#"epoch 1: step 2: layer "sequential": layer "dense": dense(f32[5,4], f32[4,6], f32[6]): gave "#;
-    assert!(error.starts_with(wanted) && error.contains("; input 0 holds inf at position 12 already"), "{error}");
+    let wanted = r#"epoch 1: step 2: layer "sequential": layer "dense": dense(f32[5,4], f32[4,6], f32[6]): returned "#;
+    assert!(error.starts_with(wanted) && error.contains("; input 0 already has inf at position 12"), "{error}");
     // Without the callback, training continues.
     let history = model.fit((&bad, &y), quiet().epochs(2)).unwrap();
     assert!(history.get("loss").iter().all(|loss| loss.is_nan()));
@@ -372,14 +372,14 @@ fn errors_say_what_does_not_fit() {
     let Samples { x, y, weight } = samples();
     let model = model();
     let fit = || quiet().epochs(2);
-    fails(model.fit((&part(&x, 0, 3), &y), fit()), "the first dimensions must be the same: x is f32[3,4], y i32[23]");
-    fails(model.fit((&x, &y, &part(&weight, 0, 3)), fit()), "y i32[23], sample_weight f32[3]");
-    fails(model.fit((&part(&x, 0, 0), &part(&y, 0, 0)), fit()), "there are no samples: x is f32[0,4], y i32[0]");
+    fails(model.fit((&part(&x, 0, 3), &y), fit()), "the first dimensions must be the same: x is f32[3,4], y is i32[23]");
+    fails(model.fit((&x, &y, &part(&weight, 0, 3)), fit()), "y is i32[23], sample_weight is f32[3]");
+    fails(model.fit((&part(&x, 0, 0), &part(&y, 0, 0)), fit()), "there are no samples: x is f32[0,4], y is i32[0]");
     fails(model.train_on_batch((&part(&x, 0, 0), &part(&y, 0, 0))), "there are no samples");
     fails(model.predict(&part(&x, 0, 0)), "there are no samples");
     fails(model.fit((&x, &y), fit().batch_size(0)), "batch_size must be at least 1");
     fails(model.fit((&x, &y), fit().validation_split(0.99)), "leaves none for training or none for validation");
-    fails(model.fit((&x, &y, &weight), fit().class_weight(&[(0, 1.0)])), "samples and classes cannot both have weights");
+    fails(model.fit((&x, &y, &weight), fit().class_weight(&[(0, 1.0)])), "sample weights and class weights cannot be combined");
     let wide = x.reshape(&[23, 2, 2]).unwrap();
     fails(model.fit((&wide, &y), fit()), r#"epoch 1: step 1: layer "sequential": layer "dense""#);
     fails(model.fit((&x, &y), fit().validation_data((&wide, &y))), "epoch 1: evaluation step 1: ");
@@ -393,9 +393,9 @@ fn errors_say_what_does_not_fit() {
     assert_eq!(model.get_weights().unwrap()[0].to_vec::<f32>().unwrap(), before, "a failed step changes nothing");
 
     let weights = model.get_weights().unwrap();
-    fails(model.set_weights(&weights[1..]), "the model has 4 variables, got 3 weights");
+    fails(model.set_weights(&weights[1..]), "the model has 4 variables, but got 3 weights");
     let swapped: Vec<Tensor> = [1, 0, 2, 3].map(|index: usize| weights[index].clone()).into();
-    fails(model.set_weights(&swapped), r#"variable "dense/kernel" is f32[4,6], its weight is f32[6]"#);
+    fails(model.set_weights(&swapped), r#"variable "dense/kernel" is f32[4,6], but its weight is f32[6]"#);
     let mut unbuilt = Model::new(&scope(), layers());
     fails(unbuilt.fit((&x, &y), fit()), "the model is not compiled: call compile() first");
     fails(unbuilt.get_weights(), "the model is not built: call build()");
@@ -423,11 +423,11 @@ fn weights_of_other_formats_are_refused() {
     for name in ["{epoch}.keras", "best.weights.h5", "x.NPZ"] {
         let callback = ModelCheckpoint::new(folder.path().join(name));
         let error = model_with(compile()).fit((&x, &y), quiet().callback(callback)).unwrap_err().to_string();
-        assert!(error.contains("models are not saved as ."), "{error}");
+        assert!(error.contains("models cannot be saved as ."), "{error}");
     }
     assert_eq!(std::fs::read_dir(folder.path()).unwrap().count(), 0);
     let path = folder.path().join("x.h5");
-    for (begin, kind) in [(&b"\x89HDF\r\n\x1a\n"[..], "it is an HDF5 file"), (b"PK\x03\x04", "it is a ZIP file, as Keras's .keras")] {
+    for (begin, kind) in [(&b"\x89HDF\r\n\x1a\n"[..], "it is an HDF5 file"), (b"PK\x03\x04", "it is a ZIP file, like Keras's .keras")] {
         std::fs::write(&path, [begin, &[0; 100]].concat()).unwrap();
         let error = model.load_weights(&path).unwrap_err().to_string();
         assert!(error.contains("not a safetensors file") && error.contains(kind), "{error}");

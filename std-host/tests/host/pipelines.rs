@@ -35,7 +35,7 @@ fn pictures_of_digits() {
     assert_eq!(lines[3], format!("mnist_batch.png: {:?}", &labels[..4]));
     assert!(lines.len() == 6 && lines[4].strip_prefix("mnist_shuffle_1.png") != lines[5].strip_prefix("mnist_shuffle_2.png"), "{lines:?}");
     let file = |name: &str| image::decode_png(&std::fs::read(folder.path().join(name)).unwrap(), 0).unwrap();
-    // Each pixel of the digit is eight rows and columns of the picture. The rotation is NumPy's `rot90`.
+    // Each pixel of the digit is eight rows and columns of the image. The rotation is NumPy's `rot90`.
     let at = |picture: &gradlet::Tensor, row: u32, column: u32| picture.index((8 * row as i32 + 3, 8 * column as i32 + 5, 0)).unwrap();
     let (plain, turned) = (file("mnist_1.png"), file("mnist_1_rot90.png"));
     let same = |picture: &gradlet::Tensor, digit: &[u8]| {
@@ -46,12 +46,12 @@ fn pictures_of_digits() {
     assert_eq!(file("mnist_batch.png").dims(), [224, 4 * 224, 1]);
 }
 
-/// The program is the handbook's, but the pictures are synthetic and small.
+/// The program is the handbook's, but the images are synthetic and small.
 #[test]
 fn cats_and_dogs() {
     let folder = tempfile::tempdir().unwrap();
     let options = cats_vs_dogs::Options { data_dir: folder.path().into(), size: [32, 32], num_epochs: 5, seed: 1 };
-    assert!(printed(|out| cats_vs_dogs::synthetic(&options.data_dir, 60, out)).starts_with("synthetic pictures"));
+    assert!(printed(|out| cats_vs_dogs::synthetic(&options.data_dir, 60, out)).starts_with("synthetic images"));
     let mut accuracy = 0.0;
     let text = printed(|out| {
         accuracy = cats_vs_dogs::run(&options, out)?;

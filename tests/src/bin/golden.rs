@@ -31,7 +31,7 @@ fn main() -> ExitCode {
 }
 
 const LIMIT: Duration = Duration::from_secs(900);
-/// Path of the committed table of the element types and runtimes of each op.
+/// Path of the committed table, which lists the element types and runtimes on which each op is tested.
 const TABLE: &str = "COVERAGE.md";
 
 /// Runs `cargo xtask golden`: the cases in `folders` on the runtimes `names`. Without folders, runs the project's own cases. Without names,
@@ -70,7 +70,7 @@ fn table() -> Result<String> {
     Ok(coverage.table())
 }
 
-/// Runs the cases on the generic firmware, and returns its answers.
+/// Runs a file of cases on the generic firmware, and returns its file of answers.
 fn cortex_m(toolchain: &Toolchain, cases: &[u8]) -> Result<Vec<u8>> {
     let folder = boards::no_model()?;
     let elf = firmware::build(toolchain, "runner", None)?;

@@ -40,7 +40,7 @@ pub fn samples() -> Result<Vec<Sample>> {
     ])
 }
 
-/// Returns samples with nested branches and loops, with their gradients, and with a variable that both assign.
+/// Returns samples with nested branches and loops, and with their gradients. Branches assign a variable.
 pub fn deciding() -> Result<Vec<Sample>> {
     let scope = Eager::new(&ops::portable_cpu());
     let w = weights(&scope, "w", &[2])?;
@@ -51,7 +51,8 @@ pub fn deciding() -> Result<Vec<Sample>> {
     Ok(vec![Sample { name: "deciding".into(), bytes: artifact.to_bytes()?.to_vec(), signatures: &["train"] }])
 }
 
-/// Iterates the state `h` over the first `n` rows of `x`, and updates `w` along its gradient.
+/// Computes a recurrent state `h` from the first `n` rows of `x`, in a loop with branches. Then updates `w` with the gradient of the loss,
+/// and returns the loss.
 fn recurrence(scope: &dyn Scope, w: &Variable, x: &Tensor, n: &Tensor) -> Result<Tensor> {
     let tape = scope.tape();
     let kernel = tape.read(w)?;
@@ -135,7 +136,8 @@ pub fn fix_checksum(bytes: &mut [u8]) {
     bytes[CHECKSUM..COVERED].copy_from_slice(&sum.to_le_bytes());
 }
 
-/// Sets the byte count of every tensor record to the size of its type, so that a changed dimension does not stop the load there.
+/// Sets the byte count of every tensor record to the size of its type, so that the loader does not refuse every changed dimension because
+/// of the byte count.
 pub fn fix_tensors(bytes: &mut [u8]) {
     let Some(header) = header(bytes) else { return };
     let [tensors, types] = [header.sections[3], header.sections[6]];
@@ -152,7 +154,7 @@ pub fn fix_tensors(bytes: &mut [u8]) {
     }
 }
 
-/// Outcome for a damaged artifact.
+/// Outcome of loading and running a damaged artifact.
 #[derive(Debug)]
 pub enum Verdict {
     /// The artifact was refused.
@@ -178,7 +180,7 @@ static IMPATIENT: Kernel = Kernel { def: &ops::while_loop::DEF, dtype: DType::Bo
 fn impatient(call: &mut Call<'_, '_>) -> Result<()> {
     let most = call.attributes.get(2).copied().unwrap_or(0);
     let before = call.output()?.words_mut().map_or(0, |words| words[0]);
-    assert!(before <= most.saturating_add(1), "a loop of at most {most} iterations was asked a {before}th time");
+    assert!(before <= most.saturating_add(1), "a loop of at most {most} iterations evaluated its condition {before} times");
     ASKED.set(ASKED.get() + 1);
     if ASKED.get() > PATIENCE { Err(Error::TooLarge) } else { (ops::while_loop::BOOL.run)(call) }
 }

@@ -10,8 +10,8 @@ use std::path::{Path, PathBuf};
 /// Size of the data file that entries may refer to, in bytes.
 const DATA: usize = 4096;
 
-/// Reads `data` as a checkpoint in the folder `folder`, in every way. Panics if two ways differ. If the first byte is 0, the rest is an
-/// index file. Otherwise the rest holds the keys and values of a table, and a length byte precedes each.
+/// Writes `data` as a checkpoint to the folder `folder`, and reads it in every way. Panics if two ways return different results. If the
+/// first byte is 0, the rest is an index file. Otherwise the rest holds the keys and values of a table, and a length byte precedes each.
 ///
 /// Returns the number of tensors, and the error if there was one.
 pub fn exercise(folder: &Path, data: &[u8]) -> (usize, Option<FileError>) {

@@ -12,12 +12,13 @@ pub struct Found {
     pub events: usize,
     /// Number of values, of all tags.
     pub points: usize,
-    /// Number of damaged places.
+    /// Number of damaged byte ranges, which the reader skips.
     pub damaged: usize,
 }
 
-/// Reads `data` as an event file in the folder `folder`, event by event and as a run. Panics if these differ. If the first byte is 0, the
-/// rest is a file. Otherwise it holds records, each after a length of two bytes; this function adds their checksums.
+/// Writes `data` as an event file to the folder `folder`, and reads it event by event and as a run. Panics if the two results differ. If
+/// the first byte is 0, the rest is a file. Otherwise it holds records, each after a length of two bytes; this function adds their
+/// checksums.
 pub fn exercise(folder: &Path, data: &[u8]) -> Found {
     let Some((&choice, rest)) = data.split_first() else { return Found::default() };
     let bytes = if choice == 0 { rest.to_vec() } else { framed(rest) };

@@ -1,4 +1,5 @@
-//! Damaged Examples, SequenceExamples and tensor messages. Each is read or refused. A valid one is read with the values that `prost` reads.
+//! Damaged Examples, SequenceExamples and tensor messages. A reader must accept or refuse each. From a valid message, it must read the same
+//! values as `prost`.
 
 use bytes::Bytes;
 use gradlet::DType;
@@ -29,7 +30,7 @@ pub fn exercise(data: &[u8]) {
         }
     }
     if let Ok(example) = SequenceExample::from_bytes(record.clone()) {
-        let again = SequenceExample::from_bytes(example.to_bytes()).expect("what was written is read");
+        let again = SequenceExample::from_bytes(example.to_bytes()).expect("a written message can be read");
         assert_eq!(again.to_bytes(), example.to_bytes());
     }
 }
@@ -62,16 +63,16 @@ fn read(record: &Bytes, feature_type: FeatureType) {
     }
 }
 
-/// Asserts that the parser finds the values of an Example.
+/// Asserts that the parser returns the values of an Example.
 fn agree(example: &Example, record: &Bytes) {
     for (name, feature) in example.features.iter().flat_map(|features| &features.feature) {
         let Some((feature_type, _)) = feature.list() else { continue };
         let features = Features::new().with(name, RaggedFeature::new(feature_type));
         for parsed in [parse_single_example(record, &features), parse_single_example(&record.to_vec(), &features)] {
-            let parsed = parsed.unwrap_or_else(|error| panic!("{example:?} is not parsed: {error}"));
+            let parsed = parsed.unwrap_or_else(|error| panic!("{example:?} cannot be parsed: {error}"));
             same(&parsed, name, feature);
         }
-        let batch = parse_example(&[record.clone(), record.clone()], &features).expect("a batch is parsed as one Example is");
+        let batch = parse_example(&[record.clone(), record.clone()], &features).expect("a batch is parsed like one Example");
         let ragged = batch.ragged(name).expect("a ragged tensor");
         let twice = twice(feature);
         assert_same(ragged.values(), &twice);

@@ -1,4 +1,5 @@
-//! Arbitrary bytes as a flat checkpoint, and as flash with slots. They are refused or read, and a later save is complete.
+//! Arbitrary bytes as a flat checkpoint, and as flash with slots. They must be read or refused. A later save to the same flash must
+//! succeed.
 
 use crate::flash::Flash;
 use crate::flat::{arena, program, state, step};

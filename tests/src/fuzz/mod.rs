@@ -1,4 +1,4 @@
-//! Damaged data of each format. A module has the properties that must hold for any bytes.
+//! Damaged data of each format. Each module checks the properties that must hold for any bytes in its format.
 
 pub mod artifact;
 pub mod bundle;

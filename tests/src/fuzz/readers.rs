@@ -50,7 +50,7 @@ fn said<T, E: std::fmt::Display>(result: Result<T, E>) -> Result<T, String> {
 fn read_image(data: &[u8]) -> Result<(), String> {
     let Some((&channels, file)) = data.split_first() else { return Err("nothing".into()) };
     let image = said(image::decode_image(file, [0, 1, 3, 4][usize::from(channels) % 4]))?;
-    let &[height, width, channels] = image.dims() else { panic!("{:?} is no image", image.dims()) };
+    let &[height, width, channels] = image.dims() else { panic!("{:?} is not the shape of an image", image.dims()) };
     assert!(height > 0 && width > 0 && (1..=4).contains(&channels));
     Ok(())
 }
@@ -138,7 +138,7 @@ fn csv_samples() -> Vec<Vec<u8>> {
 }
 
 /// Makes one to four changes to a file. A change flips a bit, overwrites bytes with 0, 0xff or random values, truncates the file, or
-/// removes or repeats a part.
+/// removes or repeats a byte range.
 pub fn mutate(file: &mut Vec<u8>, random: &mut Random) {
     for _ in 0..random.range(1, 4) {
         let at = random.below(file.len());

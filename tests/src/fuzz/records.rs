@@ -9,8 +9,8 @@ const COMPRESSIONS: [Compression; 3] = [Compression::None, Compression::Gzip, Co
 /// Buffer size of the readers, in bytes. It is smaller than the default, which is faster here.
 const BLOCK: usize = 4096;
 
-/// Reads `data` as records in every way. Panics if two ways differ. The first byte selects the compression. It also selects whether to
-/// correct the checksums first, whether to compress the rest first, and whether to change a byte of the result.
+/// Reads `data` as records in every way. Panics if two ways return different results. The first byte selects the compression. It also
+/// selects whether to correct the checksums first, whether to compress the rest first, and whether to change a byte of the result.
 ///
 /// Returns the number of records, and the error if there was one.
 pub fn exercise(data: &[u8]) -> (usize, Option<RecordError>) {
@@ -91,7 +91,7 @@ fn read(bytes: Bytes, compression: Compression) -> (usize, Option<RecordError>) 
     }
     for at in [0, 1, records.len() / 2, records.len()] {
         let found = RecordReader::with_buffer_size(&bytes[..], compression, BLOCK).nth(at).and_then(Result::ok);
-        assert!(found.as_ref() == records.get(at), "record {at}, found by its number, is another");
+        assert!(found.as_ref() == records.get(at), "record {at} differs when it is read by its number");
     }
     (records.len(), error)
 }
@@ -103,10 +103,10 @@ fn uncompressed(bytes: &Bytes, records: &[Bytes], error: &Option<RecordError>) {
     let mut writer = RecordWriter::new(Vec::new(), Compression::None);
     records.iter().for_each(|record| writer.write(record).expect("memory can be written"));
     let written = writer.into_inner().expect("memory can be written");
-    assert!(bytes.starts_with(&written), "written again, the bytes are others");
+    assert!(bytes.starts_with(&written), "the bytes differ after the records were written again");
     if let Ok(index) = RecordIndex::new(bytes.clone()) {
         for (at, record) in records.iter().enumerate() {
-            assert!(index.get(at).is_ok_and(|found| found == record), "record {at} of the index is another");
+            assert!(index.get(at).is_ok_and(|found| found == record), "record {at} differs when it is read through the index");
         }
         assert!(index.get(index.len()).is_err());
     }

@@ -37,7 +37,7 @@ impl embedded_io::WriteReady for Line {
     }
 }
 
-/// Decodes `bytes`, in pieces of `piece` bytes. Returns the debug texts of the frames, and the counters of the line.
+/// Decodes `bytes`, in chunks of `piece` bytes. Returns the debug texts of the frames, and the counters of the line.
 pub fn frames(bytes: &[u8], piece: usize) -> (Vec<String>, Link) {
     let (mut frames, mut decoder) = (Vec::new(), Decoder::new(vec![0; 1 << 16]));
     for piece in bytes.chunks(piece) {
@@ -46,7 +46,7 @@ pub fn frames(bytes: &[u8], piece: usize) -> (Vec<String>, Link) {
     (frames, *decoder.link())
 }
 
-/// Decodes `data` as a line, then runs it as commands for a sender. Panics if the counters do not add up.
+/// Decodes `data` as the bytes of a line, then uses it as commands for a sender. Panics if the counters are inconsistent.
 pub fn read(data: &[u8]) {
     let (found, link) = frames(data, usize::MAX);
     assert_eq!(frames(data, 3), (found.clone(), link));
@@ -55,7 +55,8 @@ pub fn read(data: &[u8]) {
     send(data);
 }
 
-/// Sends frames as `data` commands, and decodes them. `data` also determines the buffer size and the room of the line.
+/// Sends the frames that the commands in `data` select, and decodes them. `data` also determines the size of the sender's buffer, and how
+/// many bytes the line accepts before it blocks.
 fn send(data: &[u8]) {
     let [size, rest @ ..] = data else { return };
     let mut buffer = vec![0; usize::from(*size)];

@@ -48,7 +48,7 @@ impl Bundle {
         let mut rest = bytes;
         let mut answers = Vec::new();
         for case in 0..self.cases {
-            answers.push(answer(&mut rest).with_context(|| format!("the answer to case {case} of {} is cut short", self.cases))?);
+            answers.push(answer(&mut rest).with_context(|| format!("the answer to case {case} of {} is truncated", self.cases))?);
         }
         if !rest.is_empty() {
             bail!("{} bytes follow the last answer", rest.len());

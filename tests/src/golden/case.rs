@@ -31,16 +31,16 @@ impl Value {
 /// Tolerance of a float: `|got - want| <= atol + rtol * |want| + ulps * ulp(want)`.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Tolerance {
-    /// Absolute part.
+    /// Absolute tolerance.
     pub atol: f64,
-    /// Relative part.
+    /// Relative tolerance, as a fraction of the expected element.
     pub rtol: f64,
-    /// Part in units in the last place of the expected element.
+    /// Tolerance in units in the last place of the expected element.
     pub ulps: f64,
 }
 
 impl Tolerance {
-    /// Reads the field `tolerance` of a case. Missing parts are zero.
+    /// Reads the field `tolerance` of a case. Missing fields are zero.
     pub fn read(case: &Json) -> Tolerance {
         let part = |name| case.get("tolerance").and_then(|tolerance| tolerance.get(name)).and_then(Json::as_f64).unwrap_or(0.0);
         Tolerance { atol: part("atol"), rtol: part("rtol"), ulps: 0.0 }
@@ -70,17 +70,18 @@ pub struct Case {
     pub body: Option<Body>,
 }
 
-/// Constraints on an output beside its expected value.
+/// Further knowledge about an output, beside its expected value: its exact bits, or a larger tolerance.
 #[derive(Clone, Debug, Default)]
 pub struct Known {
     /// Alternatives for the exact bytes of the output. If empty, any bytes are allowed.
     pub bits: Vec<Vec<u8>>,
-    /// Allowed error of each element beyond the tolerance. If empty, none.
+    /// Error that is allowed for each element, in addition to the tolerance. If empty, no additional error is allowed.
     pub slack: Vec<f64>,
 }
 
 impl Known {
-    /// Returns a description of the problem if the output `name` matches none of [`Known::bits`].
+    /// Compares the output `name` with [`Known::bits`]. Returns a description of the difference, or `None` if one of them matches or none
+    /// are known.
     pub fn differs(&self, name: &str, dtype: DType, got: &[u8]) -> Option<String> {
         let right = |bits: &Vec<u8>| others(dtype, bits, got).next().is_none() && bits.len() == got.len();
         let nearest = self.bits.iter().min_by_key(|bits| others(dtype, bits, got).count())?;
@@ -89,7 +90,7 @@ impl Known {
         }
         let first = others(dtype, nearest, got).next();
         let first = first.map_or(String::new(), |(index, right, got)| format!(": [{index}] is {got} instead of {right}"));
-        Some(format!("{name}: {} elements are not f32's, rounded{first}", others(dtype, nearest, got).count()))
+        Some(format!("{name}: {} elements differ from the rounded f32 elements{first}", others(dtype, nearest, got).count()))
     }
 }
 
@@ -113,11 +114,11 @@ pub fn compare_known(wanted: &[Value], known: &[Known], got: &[Vec<u8>], toleran
     wanted.iter().zip(got).enumerate().filter_map(|(index, (want, got))| differs(want, got, tolerance, slack(index))).collect()
 }
 
-/// Compares outputs bit for bit with those of eager execution. Any two NaNs are equal.
+/// Compares outputs bit for bit with those of eager execution. Returns a line for each tensor that differs. Any two NaNs are equal.
 pub fn compare_bits(wanted: &[Value], eager: &[Vec<u8>], got: &[Vec<u8>]) -> Vec<String> {
     let different = |(want, (eager, got)): (&Value, (&Vec<u8>, &Vec<u8>))| {
         let count = others(want.tensor_type.dtype, eager, got).count();
-        (count > 0 || eager.len() != got.len()).then(|| format!("{}: {count} elements have other bits than eagerly", want.name))
+        (count > 0 || eager.len() != got.len()).then(|| format!("{}: {count} elements do not have the bits of eager execution", want.name))
     };
     wanted.iter().zip(eager.iter().zip(got)).filter_map(different).collect()
 }

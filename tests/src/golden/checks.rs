@@ -11,7 +11,7 @@ use std::path::Path;
 /// Function that runs the cases in a file of a folder.
 type Run = fn(&Path, &mut Checks) -> Result<()>;
 
-/// Forms of folders: the file that identifies a form, and the function that runs it. A folder can have several forms.
+/// Forms of folders: the file that identifies a form, and the function that runs its cases. A folder can have several forms.
 const FORMS: [(&str, Run); 10] = [
     ("corrupt/expected.json", tfrecord_cases::damage),
     ("crc32c.json", tfrecord_cases::checksums),
@@ -71,7 +71,7 @@ pub fn run(folder: &Path) -> Result<Option<Counts>> {
     for file in if known { json_files(folder, folder)? } else { Vec::new() } {
         let claimed = FORMS.iter().any(|(known, _)| *known == file) || COMPANIONS.contains(&file.as_str());
         if !claimed {
-            checks.check(&file, || anyhow::bail!("no form is known by this file"));
+            checks.check(&file, || anyhow::bail!("the form of this file is unknown"));
         }
     }
     Ok(known.then_some(checks.counts))

@@ -51,14 +51,23 @@ impl Coverage {
 /// Letters for the runtimes in [`NAMES`].
 const LETTERS: [char; NAMES.len()] = ['E', 'C', 'F', 'D', 'M'];
 
-const HEAD: &str = "# Which op runs where
+const HEAD: &str = "# Coverage of ops
 
-Made by `cargo xtask coverage` from the catalogue of ops and the golden suite; `cargo xtask test` fails where it is out of date.
+`cargo xtask coverage` writes this page from the catalogue of ops and the golden suite. `cargo xtask test` fails if the page is out of date.
 
-A cell is for an op on an element type (of its first input): `E` eager, `C` compiled on the host, `F` both with the host's fast kernels
-(`cpu()`), `D` the heap-free executor, `M` the same on a Cortex-M4 under QEMU: golden cases that compute it there give the reference's
-values. `k`: there is a kernel, but no golden case; its own tests and the gradient tests (in f64) hold it. `f32`: computed in f32 and
-rounded. Nothing: the op does not take the type.
+A cell stands for an op with an element type, that of its first input. A letter means that golden cases of the op give the
+reference's values on a runtime:
+
+| letter | runtime |
+|---|---|
+| `E` | eager execution |
+| `C` | compiled functions on the host |
+| `F` | both, with the host's fast kernels (`cpu()`) |
+| `D` | the heap-free executor, on the host |
+| `M` | the heap-free executor, on a Cortex-M4 under QEMU |
+
+`k` means that there is a kernel but no golden case. The tests of the op and the gradient tests, in f64, cover it. `f32` means that
+the op is computed in f32 and rounded. An empty cell means that the op does not take the element type.
 
 ";
 

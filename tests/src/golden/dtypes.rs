@@ -19,36 +19,37 @@ use std::sync::Arc;
 /// Tolerance of a 16-bit element, in units in the last place. It allows a rounding in each of a few ops.
 const ULPS: f64 = 4.0;
 
-/// Ops in which rounded numbers cancel, with the reason. Their tolerance is larger than [`ULPS`]. It is estimated from [`SAMPLES`] runs,
-/// which randomly round every intermediate result to one of the two neighbouring 16-bit floats. The tolerance is twice the largest change
-/// of the element in these runs.
+/// Ops in which rounded numbers nearly cancel each other, with the reason. Their tolerance is larger than [`ULPS`]. It is estimated from
+/// [`SAMPLES`] runs, which randomly round every intermediate result to one of the two neighbouring 16-bit floats. The tolerance is twice
+/// the largest change of the element in these runs.
 const CANCELS: [(&str, &str); 15] = [
     ("batch_normalization", MEAN),
-    ("clip_by_norm", "the gradient loses its part along x"),
+    ("clip_by_norm", "the component of the gradient along x is subtracted"),
     ("fused_batch_norm", MEAN),
     ("gelu", "below 0, 1 is added to almost -1"),
     ("gru", STEPS),
     ("gru_cell", STEPS),
     ("lstm", STEPS),
     ("lstm_cell", STEPS),
-    ("reduce_logsumexp", "the greatest element is added to a logarithm of the other sign"),
+    ("reduce_logsumexp", "the largest element is added to a logarithm of opposite sign"),
     ("reduce_std", MEAN),
     ("reduce_variance", MEAN),
-    ("sigmoid_xent", "a label is taken off a probability"),
+    ("sigmoid_xent", "a label is subtracted from a probability"),
     ("simple_rnn", STEPS),
     ("simple_rnn_cell", STEPS),
-    ("squared_difference", "rounded differences of both signs are summed where an operand was broadcast"),
+    ("squared_difference", "rounded differences of both signs are summed if an operand was broadcast"),
 ];
-const MEAN: &str = "a mean that was rounded, or what it is scaled to, is taken off elements near it";
-const STEPS: &str = "rounded states and gates pass through sums of both signs, again and again";
+const MEAN: &str = "a rounded mean, or a multiple of it, is subtracted from elements close to it";
+const STEPS: &str = "rounded states and gates repeatedly enter sums of both signs";
 
 /// Ops that round intermediate f32 results again. Their exact bits are not known in advance.
-const MIXED: [(&str, &str); 1] = [("keras_batch_norm", "the moving statistics go on in 16 bits from moments that are f32")];
+const MIXED: [(&str, &str); 1] = [("keras_batch_norm", "the moving statistics are updated in 16 bits from moments in f32")];
 
 /// Number of runs with random rounding.
 const SAMPLES: u64 = 16;
 
-/// Returns variants of the case in the other float types in which it makes sense. The kernels of `device` compute the expected results.
+/// Returns the variants of the case in the other float types for which it is meaningful. The kernels of `device` compute the expected
+/// results.
 pub fn variants(device: &Device, case: &Case) -> Result<Vec<Case>> {
     let Some(body) = &case.body else { return Ok(Vec::new()) };
     let floats = case.inputs.iter().any(|input| input.tensor_type.dtype == DType::F32);

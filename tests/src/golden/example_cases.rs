@@ -18,19 +18,19 @@ use std::path::Path;
 /// Runs `examples/examples.json` and `examples.tfrecord`: Examples and their contents.
 pub fn examples(folder: &Path, checks: &mut Checks) -> Result<()> {
     let cases = json(folder, "examples/examples.json")?;
-    let cases = cases.as_object().context("no object")?;
+    let cases = cases.as_object().context("expected a JSON object")?;
     // From this one on, the Examples are encoded by hand, in forms that no writer produces.
     let by_hand = cases.keys().position(|name| name.starts_with("unpacked_")).unwrap_or(cases.len());
     for (index, (name, case)) in cases.iter().enumerate() {
         checks.check(&format!("example {name}"), || {
             let record = Bytes::from(hex_field(case)?);
             let example = Example::from_bytes(record.clone())?;
-            let decoded = case["decoded"].as_object().context("nothing decoded")?;
+            let decoded = case["decoded"].as_object().context("no decoded values")?;
             let features = example.features.clone().unwrap_or_default().feature;
-            ensure!(features.keys().eq(sorted(decoded.keys())), "other names: {:?}", features.keys());
+            ensure!(features.keys().eq(sorted(decoded.keys())), "the names differ: {:?}", features.keys());
             decoded.iter().try_for_each(|(name, wanted)| same_feature(&features[name], wanted).context(name.clone()))?;
-            ensure!(Example::from_bytes(example.to_bytes())?.to_bytes() == example.to_bytes(), "written and read, it is another");
-            ensure!(index >= by_hand || example.to_bytes() == record, "the bytes are others");
+            ensure!(Example::from_bytes(example.to_bytes())?.to_bytes() == example.to_bytes(), "it differs after writing and reading it");
+            ensure!(index >= by_hand || example.to_bytes() == record, "the bytes differ");
             Ok(())
         });
     }
@@ -38,7 +38,7 @@ pub fn examples(folder: &Path, checks: &mut Checks) -> Result<()> {
         let records = gradlet::io::tfrecord::Records::new(std::fs::read(folder.join("examples/examples.tfrecord"))?.into());
         let records = records.collect::<Result<Vec<_>, _>>()?;
         let wanted = cases.values().map(hex_field).collect::<Result<Vec<_>>>()?;
-        ensure!(records == wanted, "the records are not the Examples");
+        ensure!(records == wanted, "the records differ from the Examples");
         Ok(())
     });
     Ok(())
@@ -52,20 +52,20 @@ fn sorted<'a>(names: impl Iterator<Item = &'a String>) -> impl Iterator<Item = &
 
 fn same_feature(feature: &Feature, wanted: &Json) -> Result<()> {
     match wanted["kind"].as_str() {
-        None => ensure!(feature.kind.is_none(), "there is a list"),
+        None => ensure!(feature.kind.is_none(), "the feature has a list, but must be empty"),
         Some("bytes_list") => {
             let wanted = list(&wanted["values"])?.iter().map(bytes).collect::<Result<Vec<_>>>()?;
-            ensure!(feature.strings().context("no strings")? == wanted, "other strings");
+            ensure!(feature.strings().context("no strings")? == wanted, "the strings differ");
         }
         Some("float_list") => {
             let bits = feature.f32s().context("no floats")?.iter().map(|value| Json::from(value.to_bits()));
-            ensure!(bits.eq(list(&wanted["f32_bits"])?.iter().cloned()), "other floats");
+            ensure!(bits.eq(list(&wanted["f32_bits"])?.iter().cloned()), "the floats differ");
         }
         Some("int64_list") => {
             let values = feature.i64s().context("no integers")?.iter().map(|&value| Json::from(value));
-            ensure!(values.eq(list(&wanted["values"])?.iter().cloned()), "other integers");
+            ensure!(values.eq(list(&wanted["values"])?.iter().cloned()), "the integers differ");
         }
-        Some(kind) => bail!("kind {kind:?} is not known"),
+        Some(kind) => bail!("unknown kind {kind:?}"),
     }
     Ok(())
 }
@@ -84,7 +84,7 @@ pub fn parse_case(case: &Json) -> Result<()> {
     judge(parsed(case)?, case, found)
 }
 
-/// Parses a case with gradlet. The inner result is the parser's, and the outer error is one of the case's own form.
+/// Parses the record of a case with gradlet. The inner result is the parser's. The outer error means that the case itself is invalid.
 fn parsed(case: &Json) -> Result<gradlet::Result<ParsedFeatures>> {
     let features = features(&case["features"])?;
     match case["fn"].as_str() {
@@ -97,7 +97,7 @@ fn parsed(case: &Json) -> Result<gradlet::Result<ParsedFeatures>> {
             let records = records.collect::<Result<Vec<Bytes>>>()?;
             Ok(parse_example(&records, &features))
         }
-        other => bail!("fn {other:?} is not known"),
+        other => bail!("unknown fn {other:?}"),
     }
 }
 
@@ -118,7 +118,7 @@ pub fn sequence_cases(folder: &Path, checks: &mut Checks) -> Result<()> {
             let again = example.to_bytes();
             ensure!(
                 again.len() == record.len() && SequenceExample::from_bytes(again.clone())?.to_bytes() == again,
-                "written and read, it is another"
+                "it differs after writing and reading it"
             );
         }
         for case in cases {
@@ -154,11 +154,11 @@ fn spec(json: &Json) -> Result<FeatureSpec> {
         Some("string") => FeatureType::Strings,
         Some("float32") => FeatureType::F32,
         Some("int64") => FeatureType::I64,
-        other => bail!("dtype {other:?} is not known"),
+        other => bail!("unknown dtype {other:?}"),
     };
     let known = ["kind", "dtype", "shape", "default_value", "allow_missing", "row_splits_dtype"];
-    for name in json.as_object().context("no object")?.keys() {
-        ensure!(known.contains(&name.as_str()), "{name:?} is not known");
+    for name in json.as_object().context("expected a JSON object")?.keys() {
+        ensure!(known.contains(&name.as_str()), "unknown name {name:?}");
     }
     let dims = || list(&json["shape"])?.iter().map(|dim| Ok(dim.as_u64().context("no size")? as u32)).collect::<Result<Vec<_>>>();
     let default = match &json["default_value"] {
@@ -176,7 +176,7 @@ fn spec(json: &Json) -> Result<FeatureSpec> {
             default.into_iter().fold(feature, FixedLenSequenceFeature::with_default).into()
         }
         Some("RaggedFeature") => RaggedFeature::new(feature_type).into(),
-        other => bail!("kind {other:?} is not known"),
+        other => bail!("unknown kind {other:?}"),
     })
 }
 
@@ -226,7 +226,7 @@ fn serialized(case: &Json) -> Result<()> {
         Values::Strings(strings) => serialize_strings(&strings),
         Values::Numbers(tensor) => serialize_tensor(&tensor)?,
     };
-    ensure!(again == hex(case["serialized_tensorproto_hex"].as_str().context("no message")?)?, "the bytes are others");
+    ensure!(again == hex(case["serialized_tensorproto_hex"].as_str().context("no message")?)?, "the bytes differ");
     Ok(())
 }
 

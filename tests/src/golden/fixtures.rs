@@ -72,7 +72,7 @@ pub fn tensors(path: &Path) -> Result<HashMap<String, Tensor>> {
             array = Array { dtype: Dtype::I32, bytes: array.bytes.chunks_exact(2).flat_map(wide).collect(), ..array };
         }
         let dims = array.shape.iter().map(|&dim| Ok(u32::try_from(dim)?)).collect::<Result<Vec<_>>>()?;
-        let tensor_type = TensorType::new(dtype(array.dtype).context("an element type that gradlet has not")?, Shape::new(&dims)?);
+        let tensor_type = TensorType::new(dtype(array.dtype).context("unsupported element type")?, Shape::new(&dims)?);
         Ok((name, Tensor::from_bytes(&gradlet::cpu(), tensor_type, &array.bytes)?))
     };
     let arrays = read_arrays(path).with_context(|| path.display().to_string())?;
@@ -103,17 +103,17 @@ fn dtype(dtype: Dtype) -> Option<DType> {
     })
 }
 
-/// Returns field `name` of an object as text. Fails if it is missing.
+/// Returns field `name` of an object, which must be a text. Fails if it is missing.
 pub fn text<'a>(object: &'a Json, name: &str) -> Result<&'a str> {
     object.get(name).and_then(Json::as_str).with_context(|| format!("no text {name:?}"))
 }
 
-/// Returns the members of object `name`, in the order of the file. Returns none if it is missing.
+/// Returns the members of object `name`, in the order of the file. The iterator is empty if the object is missing.
 pub fn members<'a>(object: &'a Json, name: &str) -> impl Iterator<Item = (&'a String, &'a Json)> + use<'a> {
     object.get(name).and_then(Json::as_object).into_iter().flatten()
 }
 
-/// Returns a number. The texts `NaN`, `Infinity` and `-Infinity` are numbers too.
+/// Returns a number, or `None` if `value` is not one. The texts `NaN`, `Infinity` and `-Infinity` are numbers too.
 pub fn number(value: &Json) -> Option<f64> {
     match value.as_str() {
         Some("NaN") => Some(f64::NAN),

@@ -22,27 +22,27 @@ pub fn images(path: &Path, checks: &mut Checks) -> Result<()> {
     Ok(())
 }
 
-/// Runs a case. Returns a description of the problem if its result is wrong.
+/// Runs a case. Returns a description of the problem, or `None` if the result is right.
 fn problem(path: &Path, folder: &mut Folder, case: &Json) -> Result<Option<String>> {
     let function = text(case, "function")?;
     let arguments = Arguments(case.get("arguments").context("no arguments")?);
     let got = match case.get("file") {
         Some(file) => {
-            let path = path.join(file.as_str().context("a file has a name")?);
+            let path = path.join(file.as_str().context("the name of the file is not a text")?);
             let bytes = std::fs::read(&path).with_context(|| path.display().to_string())?;
             decode(function, &bytes, &arguments)?
         }
         None => {
             let key = text(case, "input")?;
             let value = folder.value("tensors.safetensors", key, "input")?;
-            let input = value.context("the input's type is not known")?.tensor(&gradlet::cpu())?;
+            let input = value.context("unsupported input type")?.tensor(&gradlet::cpu())?;
             apply(function, &input, &arguments)?
         }
     };
     if case.get("error").is_some() {
-        return Ok(got.ok().map(|tensor| format!("gave {}, where TensorFlow fails", tensor.tensor_type())));
+        return Ok(got.ok().map(|tensor| format!("returned {}, but TensorFlow fails", tensor.tensor_type())));
     }
-    let want = folder.value("tensors.safetensors", text(case, "output")?, "output")?.context("the output's type is not known")?;
+    let want = folder.value("tensors.safetensors", text(case, "output")?, "output")?.context("unsupported output type")?;
     let tensor = match got {
         Ok(tensor) => tensor,
         Err(error) => return Ok(Some(error.to_string())),
@@ -74,7 +74,7 @@ fn decode(function: &str, bytes: &[u8], arguments: &Arguments<'_>) -> Result<gra
         "decode_image" => image::decode_image(bytes, channels),
         "decode_jpeg" => image::decode_jpeg(bytes, channels),
         "decode_png" => image::decode_png(bytes, channels),
-        _ => bail!("function {function:?} of a file is not known"),
+        _ => bail!("unknown function {function:?} for a file"),
     })
 }
 
@@ -99,7 +99,7 @@ fn apply(function: &str, x: &Tensor, arguments: &Arguments<'_>) -> Result<gradle
         "rgb_to_grayscale" => image::rgb_to_grayscale(x),
         "grayscale_to_rgb" => image::grayscale_to_rgb(x),
         "convert_image_dtype" => image::convert_image_dtype(x, arguments.dtype()?, arguments.flag("saturate")),
-        _ => bail!("function {function:?} is not known"),
+        _ => bail!("unknown function {function:?}"),
     })
 }
 
@@ -123,7 +123,7 @@ impl Arguments<'_> {
         let sides = self.0.get("size").and_then(Json::as_array).context("no size")?;
         match sides.iter().map(|side| side.as_u64().map(|side| side as u32)).collect::<Option<Vec<_>>>().as_deref() {
             Some(&[height, width]) => Ok([height, width]),
-            _ => bail!("a size has two numbers"),
+            _ => bail!("a size must have two numbers"),
         }
     }
 
@@ -137,7 +137,7 @@ impl Arguments<'_> {
             "bfloat16" => DType::Bf16,
             "float32" => DType::F32,
             "float64" => DType::F64,
-            name => bail!("element type {name:?} is not known"),
+            name => bail!("unknown element type {name:?}"),
         })
     }
 
@@ -151,7 +151,7 @@ impl Arguments<'_> {
             "lanczos5" => ResizeMethod::Lanczos5,
             "gaussian" => ResizeMethod::Gaussian,
             "mitchellcubic" => ResizeMethod::MitchellCubic,
-            name => bail!("method {name:?} is not known"),
+            name => bail!("unknown method {name:?}"),
         };
         let options = ResizeOptions::new(method).antialias(self.flag("antialias"));
         Ok(options.preserve_aspect_ratio(self.flag("preserve_aspect_ratio")))
@@ -161,7 +161,7 @@ impl Arguments<'_> {
 /// Returns the largest difference between the bytes of two u8 tensors.
 pub fn largest_difference(a: &Tensor, b: &Tensor) -> gradlet::Result<u8> {
     if a.tensor_type() != b.tensor_type() {
-        return Err(Error::message(format!("{} and {} are not of one type", a.tensor_type(), b.tensor_type())));
+        return Err(Error::message(format!("{} and {} have different types", a.tensor_type(), b.tensor_type())));
     }
     Ok(a.bytes()?.iter().zip(b.bytes()?).map(|(a, b)| a.abs_diff(*b)).max().unwrap_or(0))
 }

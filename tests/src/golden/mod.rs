@@ -41,7 +41,7 @@ use std::path::{Path, PathBuf};
 pub struct Counts {
     /// Cases with correct outputs. On runtimes with portable kernels, they also have the same bits as in eager execution.
     pub passed: usize,
-    /// Cases with wrong outputs, and cases that the suite does not support and the list of skips does not have.
+    /// Cases with wrong outputs, and unsupported cases that are not in the list of skips.
     pub failed: usize,
     /// Cases in the list of skips.
     pub skipped: usize,
@@ -60,20 +60,21 @@ pub fn fixtures(name: &str) -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("fixtures").join(name)
 }
 
-/// Returns the folders with cases of files and data, which do not run on every runtime.
+/// Returns the folders with cases of files and data, which run only once instead of on every runtime.
 pub fn data_folders() -> Vec<PathBuf> {
     ["checkpoint", "data", "events", "image", "tfrecord"].map(fixtures).into()
 }
 
-/// Returns the default folders. For all runtimes, these are all folders of this package. For a selection, only the cases of ops.
+/// Returns the default folders. If all runtimes are selected, these are all folders of this package. Otherwise, it is only the folder with
+/// the cases of ops.
 fn defaults(runtimes: &[&str]) -> Vec<PathBuf> {
     let data = if runtimes.len() == NAMES.len() { data_folders() } else { Vec::new() };
     [vec![own_folder()], data].concat()
 }
 
 /// Runs every case of `folders` on `runtimes`. If `folders` is empty, runs the project's own folders. If `runtimes` is empty, runs on all
-/// [`NAMES`]. Prints failures, unknown ops, and finally `N passed, M failed, K skipped`. Cases of files and data run once for any runtimes.
-/// Without a machine, the Cortex-M is skipped, with a note on stderr.
+/// [`NAMES`]. Prints failures, unknown ops, and finally `N passed, M failed, K skipped`. Cases of files and data run once, whatever the
+/// runtimes. Without a machine, the Cortex-M is skipped, with a note on stderr.
 ///
 /// Fails if a runtime is unknown, a folder cannot be read, or the machine does not answer. Wrong outputs are only counted.
 pub fn run(runtimes: &[&str], folders: &[PathBuf], cortex_m: Option<Machine<'_>>) -> Result<Counts> {
@@ -117,7 +118,7 @@ pub fn run_with(
     match cortex_m {
         _ if !runtimes.contains(&CORTEX_M) => (),
         Some(machine) => suite.machine(&queue, machine)?,
-        None => eprintln!("{CORTEX_M} was not run: there is no machine"),
+        None => eprintln!("{CORTEX_M} was not run, because there is no machine for it"),
     }
     Ok(suite.summary())
 }
@@ -291,7 +292,7 @@ fn caught<T>(work: impl FnOnce() -> Result<T>) -> Result<T> {
     catch_unwind(AssertUnwindSafe(work)).unwrap_or_else(|_| Err(anyhow!("it panicked")))
 }
 
-/// Applies `next` to the value of `before`, unless that is an error.
+/// Applies `next` to the value of `before`. If `before` is an error, returns that error.
 fn each<T, U>(before: &Result<T>, next: impl FnOnce(&T) -> Result<U>) -> Result<U> {
     match before {
         Ok(value) => caught(|| next(value)),

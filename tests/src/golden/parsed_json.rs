@@ -8,7 +8,7 @@ use gradlet::tensor::{Strings, Values};
 use gradlet::{DType, Shape, Tensor, TensorType};
 use serde_json::Value as Json;
 
-/// Compares a result with the case's `ok`, or its error text with the case's `error`.
+/// Compares a result with a case: `right` compares a value with the case's `ok`, and the text of an error must match the case's `error`.
 pub fn judge<T>(result: gradlet::Result<T>, case: &Json, right: impl FnOnce(&T, &Json) -> Result<()>) -> Result<()> {
     match (result, case.get("ok"), case.get("error")) {
         (Ok(value), Some(wanted), None) => right(&value, wanted),
@@ -19,14 +19,15 @@ pub fn judge<T>(result: gradlet::Result<T>, case: &Json, right: impl FnOnce(&T, 
     }
 }
 
-/// Checks that the error contains the reference's message. The bytes of an unparsable record are not compared.
+/// Checks that the error contains the reference's message. If the message contains an unparsable record, the bytes of the record are not
+/// compared.
 fn right_words(text: &str, wanted: &Json) -> Result<()> {
     if wanted["type"] == "UnicodeDecodeError" {
         // Python could not decode the reference's error, which contains the record's bytes.
         ensure!(text.contains("Could not parse example input"), "got: {text}");
         return Ok(());
     }
-    let core = wanted["core"].as_str().or(wanted["message"].as_str()).context("an error without words")?;
+    let core = wanted["core"].as_str().or(wanted["message"].as_str()).context("no message")?;
     let core = core.find("value: '").map_or(core, |at| &core[..at + 8]);
     ensure!(text.contains(core), "got: {text}\nwanted: {core}");
     Ok(())
@@ -35,7 +36,7 @@ fn right_words(text: &str, wanted: &Json) -> Result<()> {
 /// Checks that parsed features equal those of a JSON object in names, types, shapes and values. Floats are compared bit for bit.
 pub fn found(parsed: &ParsedFeatures, wanted: &Json) -> Result<()> {
     let parsed = parsed.clone().into_map();
-    let wanted = wanted.as_object().context("no object")?;
+    let wanted = wanted.as_object().context("expected a JSON object")?;
     ensure!(parsed.len() == wanted.len(), "{} features, wanted {}", parsed.len(), wanted.len());
     for (name, wanted) in wanted {
         let value = parsed.get(name).with_context(|| format!("{name:?} is missing"))?;
@@ -107,7 +108,7 @@ fn quiet(tensor: &Tensor) -> Result<Vec<u8>> {
 }
 
 fn element(json: &Json, dtype: DType) -> Result<Vec<u8>> {
-    let integer = || json.as_i64().or(json.as_bool().map(i64::from)).with_context(|| format!("{json} is no integer"));
+    let integer = || json.as_i64().or(json.as_bool().map(i64::from)).with_context(|| format!("{json} is not an integer"));
     Ok(match dtype {
         DType::F32 => (float(json)? as f32).to_le_bytes().into(),
         DType::F64 => float(json)?.to_le_bytes().into(),
@@ -117,7 +118,7 @@ fn element(json: &Json, dtype: DType) -> Result<Vec<u8>> {
     })
 }
 
-/// Returns the element type with this name in TensorFlow's Python.
+/// Returns the element type with this name in TensorFlow's Python API, such as `float32`. Fails if gradlet has no such type.
 pub fn dtype(name: &str) -> Result<DType> {
     Ok(match name {
         "float32" => DType::F32,
@@ -129,7 +130,7 @@ pub fn dtype(name: &str) -> Result<DType> {
         "int32" => DType::I32,
         "int64" => DType::I64,
         "bool" => DType::Bool,
-        other => bail!("dtype {other:?} is not known"),
+        other => bail!("unknown dtype {other:?}"),
     })
 }
 
@@ -140,12 +141,12 @@ fn shape(json: &Json) -> Result<Shape> {
 
 /// Returns the items of a list. Fails if `json` is not a list.
 pub fn list(json: &Json) -> Result<&Vec<Json>> {
-    json.as_array().with_context(|| format!("{json} is no list"))
+    json.as_array().with_context(|| format!("{json} is not a list"))
 }
 
-/// Returns a float. Non-finite floats are texts in JSON.
+/// Returns a float. In JSON, non-finite floats are texts.
 pub fn float(json: &Json) -> Result<f64> {
-    crate::golden::fixtures::number(json).with_context(|| format!("{json} is no number"))
+    crate::golden::fixtures::number(json).with_context(|| format!("{json} is not a number"))
 }
 
 /// Returns a byte string, which is in hexadecimal or plain text.

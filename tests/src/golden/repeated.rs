@@ -1,4 +1,5 @@
-//! Elementwise cases with repeated elements, so many that the host's compiled functions divide them into blocks and over cores.
+//! Elementwise cases with repeated elements. With this many elements, the host's compiled functions divide the work into blocks, and over
+//! several cores.
 
 use crate::golden::case::{Case, Value};
 use crate::golden::ops_table;
@@ -9,8 +10,8 @@ use gradlet_core::{Shape, TensorType};
 /// Number of elements. It is enough for several threads if at least two ops are fused.
 const ELEMENTS: usize = 1 << 17;
 
-/// Returns the case with each tensor repeated to `ELEMENTS` elements. Returns `None` if elements depend on each other, or if the case is a
-/// variant in another element type.
+/// Returns the case with each tensor repeated to `ELEMENTS` elements. Returns `None` if the elements depend on each other, or if the case
+/// is a variant in another element type.
 pub fn repeated(case: &Case, traced: &Traced) -> Result<Option<Case>> {
     let values = || case.inputs.iter().chain(&case.wanted);
     let Some(shape) = values().next().map(|value| value.tensor_type.shape) else { return Ok(None) };
@@ -23,7 +24,7 @@ pub fn repeated(case: &Case, traced: &Traced) -> Result<Option<Case>> {
     let times = ELEMENTS.div_ceil(count);
     let longer = |value: &Value| {
         let mut dims = shape.dims().to_vec();
-        *dims.first_mut().context("more than one element, and no axis")? *= times as u32;
+        *dims.first_mut().context("a value with several elements has no axis")? *= times as u32;
         let tensor_type = TensorType::new(value.tensor_type.dtype, Shape::new(&dims)?);
         Ok(Value { name: value.name.clone(), tensor_type, bytes: value.bytes.repeat(times) })
     };
@@ -40,7 +41,7 @@ pub fn repeated(case: &Case, traced: &Traced) -> Result<Option<Case>> {
     }))
 }
 
-/// True if no op reduces `count` elements to fewer, so that the elements do not interact.
+/// True if no op reduces `count` elements to fewer. The elements are then independent of each other.
 fn alone(traced: &Traced, count: usize) -> bool {
     let graph = traced.graph();
     let elements = |&id: &usize| graph.values[id].tensor_type.shape.elements().unwrap_or(0) as usize;

@@ -81,7 +81,7 @@ impl Rounded {
     }
 }
 
-/// Returns the nearest float of a type, and the even one of two equally near. The code is independent of gradlet's casts.
+/// Rounds `x` to the nearest float of type `to`, with ties to even. The code is independent of gradlet's casts.
 pub fn round(to: DType, x: f32) -> f32 {
     // Bits of the fraction, smallest exponent, largest number.
     let (digits, least, greatest) = match to {

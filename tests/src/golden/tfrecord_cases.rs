@@ -14,7 +14,7 @@ use std::path::{Path, PathBuf};
 
 /// Runs `crc32c.json`: checksums of bytes in hexadecimal.
 pub fn checksums(folder: &Path, checks: &mut Checks) -> Result<()> {
-    for (text, wanted) in json(folder, "crc32c.json")?.as_object().context("no object")? {
+    for (text, wanted) in json(folder, "crc32c.json")?.as_object().context("expected a JSON object")? {
         checks.check(&format!("crc32c of {text:?}"), || {
             let masked = masked_crc32c(&hex(text)?);
             ensure!(wanted["masked"] == masked, "got masked {masked}, wanted {}", wanted["masked"]);
@@ -28,7 +28,7 @@ pub fn checksums(folder: &Path, checks: &mut Checks) -> Result<()> {
 
 /// Runs `records.json`: the records of intact files, and the order of records from several files.
 pub fn records(folder: &Path, checks: &mut Checks) -> Result<()> {
-    for (name, wanted) in json(folder, "records.json")?.as_object().context("no object")? {
+    for (name, wanted) in json(folder, "records.json")?.as_object().context("expected a JSON object")? {
         if name == "multi" {
             many(folder, wanted, checks)?;
         } else {
@@ -42,7 +42,7 @@ pub fn records(folder: &Path, checks: &mut Checks) -> Result<()> {
 fn whole(path: &Path, wanted: &Json) -> Result<()> {
     let compression = Compression::from(wanted["compression"].as_str().context("no compression")?);
     let wanted_bytes = wanted["file_bytes"].as_u64();
-    ensure!(wanted_bytes == Some(fs::metadata(path)?.len()), "the file has not {wanted_bytes:?} bytes");
+    ensure!(wanted_bytes == Some(fs::metadata(path)?.len()), "the file does not have {wanted_bytes:?} bytes");
     let wanted = wanted["records"].as_array().context("no list of records")?;
     let mut reader = RecordReader::open(path, compression)?;
     let mut records = Vec::new();
@@ -57,13 +57,13 @@ fn whole(path: &Path, wanted: &Json) -> Result<()> {
     ensure!(reader.next_record().is_none(), "more than {} records", wanted.len());
     let written = Bytes::from(written.into_inner()?);
     if compression == Compression::None {
-        ensure!(written == fs::read(path)?, "written again, the bytes are others");
+        ensure!(written == fs::read(path)?, "the bytes differ after the records were written again");
         same(&records, Records::open(path)?).context("mapped")?;
     }
     let index = RecordIndex::new(written.clone())?;
     ensure!(index.len() == records.len(), "the index has {} records", index.len());
     for (at, record) in records.iter().enumerate() {
-        ensure!(index.get(at)? == record, "record {at} of the index is another");
+        ensure!(index.get(at)? == record, "record {at} differs when it is read through the index");
     }
     same(&records, Records::new(written)).context("in memory")?;
     for size in [1, 100, 1 << 20] {
@@ -74,7 +74,7 @@ fn whole(path: &Path, wanted: &Json) -> Result<()> {
 
 fn same(wanted: &[Bytes], records: impl Iterator<Item = Result<Bytes, RecordError>>) -> Result<()> {
     let records = records.collect::<Result<Vec<_>, _>>()?;
-    ensure!(records == wanted, "other records");
+    ensure!(records == wanted, "the records differ");
     Ok(())
 }
 
@@ -89,7 +89,7 @@ fn one(offset: u64, record: &[u8], wanted: &Json) -> Result<()> {
         ensure!(wanted.get(name).is_none_or(|wanted| *wanted == crc), "{name} {crc}, wanted {}", wanted[name]);
     }
     if wanted.get("hex").is_some() {
-        ensure!(hex_field(wanted)? == record, "other bytes");
+        ensure!(hex_field(wanted)? == record, "the bytes differ");
     }
     Ok(())
 }
@@ -98,17 +98,17 @@ fn one(offset: u64, record: &[u8], wanted: &Json) -> Result<()> {
 fn many(folder: &Path, wanted: &Json, checks: &mut Checks) -> Result<()> {
     let files = wanted["files"].as_array().context("no list of files")?;
     let paths = files.iter().map(|file| Ok(folder.join(file.as_str().context("no name")?))).collect::<Result<Vec<PathBuf>>>()?;
-    for (name, wanted) in wanted.as_object().context("no object")?.iter().filter(|(name, _)| *name != "files") {
+    for (name, wanted) in wanted.as_object().context("expected a JSON object")?.iter().filter(|(name, _)| *name != "files") {
         checks.check(&format!("multi/{name}"), || {
-            let parallel = name.strip_prefix("num_parallel_reads_").context("not known")?;
+            let parallel = name.strip_prefix("num_parallel_reads_").context("unknown name of a case")?;
             let parallel = if parallel == "none" { 1 } else { parallel.parse()? };
             let wanted = list(wanted)?;
             let files = RecordFiles::new(&paths).num_parallel_reads(parallel);
             let dataset = files.dataset().iter().collect::<gradlet::Result<Vec<_>>>()?;
-            ensure!(dataset == wanted, "other records as a dataset");
+            ensure!(dataset == wanted, "the records of the dataset differ");
             for at in 0..=wanted.len() {
                 let found = files.clone().into_iter().nth(at).transpose()?;
-                ensure!(found.as_ref() == wanted.get(at), "record {at}, found by its number, is another");
+                ensure!(found.as_ref() == wanted.get(at), "record {at} differs when it is read by its number");
             }
             same(&wanted, files.clone().memory_mapped().into_iter()).context("mapped")?;
             same(&wanted, files.into_iter())
@@ -118,7 +118,7 @@ fn many(folder: &Path, wanted: &Json, checks: &mut Checks) -> Result<()> {
 }
 
 fn list(json: &Json) -> Result<Vec<Bytes>> {
-    json.as_array().context("no list")?.iter().map(|record| Ok(hex_field(record)?.into())).collect()
+    json.as_array().context("expected a JSON list")?.iter().map(|record| Ok(hex_field(record)?.into())).collect()
 }
 
 /// Runs `corrupt/expected.json`: damaged files, the records before the damage, and the error.
@@ -128,7 +128,7 @@ pub fn damage(folder: &Path, checks: &mut Checks) -> Result<()> {
     let good = list(&expected["records"])?;
     for (name, case) in expected["files"].as_object().context("no object \"files\"")? {
         let compression = Compression::from(case["compression_type"].as_str().unwrap_or_default());
-        for (reader, wanted) in case.as_object().context("no object")? {
+        for (reader, wanted) in case.as_object().context("expected a JSON object")? {
             let check = || match (name.as_str(), reader.as_str()) {
                 ("bad_compression_name", "ok") => same(&list(wanted)?, RecordReader::open(&folder.join("good.tfrecord"), "BAD".into())?),
                 ("missing_file", _) => {
@@ -163,7 +163,7 @@ fn damaged(path: &Path, reader: &str, compression: Compression, wanted: &Json, g
             Ok(())
         }
         "TFRecordDataset_ignore_errors" => wanted.judge(files().filter(Result::is_ok)),
-        _ => bail!("this reader is not known"),
+        _ => bail!("unknown reader"),
     }
 }
 
@@ -200,9 +200,9 @@ impl Wanted<'_> {
         let core = self.end["core"].as_str().or(self.end["message"].as_str());
         if self.inflates && core.is_some_and(|core| core.starts_with("inflate()")) {
             // TensorFlow loses the records that it inflated together with the damage. gradlet returns them before the error.
-            ensure!(records.starts_with(self.before), "the records before the damage are others: {records:?}");
+            ensure!(records.starts_with(self.before), "the records before the damage differ: {records:?}");
             let whole = self.good.iter().cycle().zip(&records).all(|(good, record)| good == record);
-            ensure!(whole, "a record after those of TensorFlow is not whole: {records:?}");
+            ensure!(whole, "a record after those that TensorFlow read is not intact: {records:?}");
         } else {
             ensure!(records == self.before, "{} records, wanted {}: {records:?}", records.len(), self.before.len());
         }
@@ -229,11 +229,11 @@ fn judge_error(error: &RecordError, kind: &str, core: &str) -> Result<()> {
     let right = match (kind, error.fault()) {
         ("NotFoundError", Fault::Io(io)) => io.kind() == ErrorKind::NotFound && error.path().is_some_and(Path::is_absolute),
         ("DataLossError", fault) => {
-            ensure!(error.is_data_loss(), "{error} is no damage");
+            ensure!(error.is_data_loss(), "{error} does not report damage");
             let number = core.split_once(" at ").map(|(_, rest)| rest.split(|c: char| !c.is_ascii_digit()).next().unwrap_or_default());
             let number = number.and_then(|number| number.parse::<u64>().ok());
             match core {
-                _ if core.starts_with("truncated record") => return truncated_at(error, number.context("no place")?),
+                _ if core.starts_with("truncated record") => return truncated_at(error, number.context("the message contains no offset")?),
                 _ if core.starts_with("corrupted record") => {
                     let damaged = matches!(fault, Fault::Length { .. } | Fault::Data { .. });
                     let text = error.to_string();
@@ -241,10 +241,10 @@ fn judge_error(error: &RecordError, kind: &str, core: &str) -> Result<()> {
                     damaged && error.offset() == number && number.is_some() && core.contains("Is this even") == no_records
                 }
                 _ if core.starts_with("inflate()") => matches!(fault, Fault::Inflate { text, .. } if core.ends_with(&format!(": {text}"))),
-                _ => bail!("this message is not known"),
+                _ => bail!("unknown message"),
             }
         }
-        _ => bail!("this error is not known, or not what was got: {error}"),
+        _ => bail!("the error is unknown or wrong: {error}"),
     };
     ensure!(right, "got {error}");
     Ok(())

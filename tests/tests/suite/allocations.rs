@@ -60,7 +60,8 @@ fn an_eager_step_changes_the_weights_in_place() {
     }
 }
 
-/// Calls a sequence model with 600 lengths. Without a limit, its plans would hold several hundred megabytes.
+/// Calls a sequence model with sequences of 600 different lengths. Without a limit on the number of plans, these would hold several hundred
+/// megabytes.
 #[test]
 fn plans_of_many_lengths_hold_little() {
     let scope = Eager::new(&ops::portable_cpu());

@@ -13,7 +13,7 @@ use std::time::{Duration, Instant};
 
 /// Number of damaged artifacts.
 const MUTATIONS: u64 = 100_000;
-/// Indices of all sections. The last one, the data section, is used for the header.
+/// Indices of the sections that may be changed. Index 11, which is that of the data section, selects the header instead.
 const ALL: [usize; 12] = [0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11];
 /// Indices of the sections that control execution: blocks, instructions, attributes, operands.
 const CONTROL: [usize; 4] = [1, 4, 7, 8];
@@ -43,7 +43,7 @@ fn every_truncation_is_refused() {
     }
 }
 
-/// A length below 16 would leave the checksum nothing to cover.
+/// With a length below 16, the checksum would cover no bytes.
 #[test]
 fn a_length_below_the_header_is_refused() {
     use gradlet_core::{Program, device::AlignedBytes, ops};
@@ -108,7 +108,7 @@ fn mutations(samples: &[Sample], count: u64, sections: &[usize]) -> BTreeMap<&'s
     tally
 }
 
-/// Returns the class of a verdict. Its error must have a text.
+/// Returns the class of a verdict. Panics if the verdict's error has no text.
 fn kind(verdict: &Verdict) -> &'static str {
     let error = match verdict {
         Verdict::TooLarge => return "refused: a large arena",

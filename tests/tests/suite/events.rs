@@ -71,7 +71,7 @@ const FOLDER: &str = "GRADLET_TEST_WRITES_EVENTS_TO";
 #[test]
 #[ignore = "it is started by another test, and never ends"]
 fn writes_until_it_is_killed() {
-    let folder = PathBuf::from(std::env::var_os(FOLDER).expect("started by another test"));
+    let folder = PathBuf::from(std::env::var_os(FOLDER).expect("another test sets this variable"));
     let options = Options { flush_interval: Duration::from_millis(1), ..Options::default() };
     let writer = SummaryWriter::with_options(&folder, options).unwrap();
     for step in 0.. {
@@ -109,5 +109,5 @@ fn killed_after(folder: &Path, lines: usize) -> i64 {
     child.kill().unwrap();
     let last = steps.last().or(seen);
     child.wait().unwrap();
-    last.expect("it flushed something")
+    last.expect("the writer flushed a step")
 }

@@ -91,7 +91,8 @@ fn a_checkpoint_of_values_is_that_of_a_session() {
     assert_eq!(write(&mut bytes, read.artifact(), [entries[1], entries[1]].into_iter()), Err(Error::NoSuchTensor { index: 1 }));
 }
 
-/// Returns the index of the variable whose entry contains byte `at`. The flag is true if the byte is in one of the entry's heads.
+/// Returns the index of the variable whose entry contains byte `at`, or `None` if no entry contains it. The flag is true if the byte is in
+/// one of the entry's heads.
 fn place(bytes: &[u8], at: usize) -> Option<(u32, bool)> {
     let mut end = HEADER[1];
     FlatCheckpoint::parse(bytes).unwrap().entries().map(Result::unwrap).find_map(|entry| {

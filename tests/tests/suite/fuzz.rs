@@ -1,5 +1,5 @@
-//! Builds and runs every target in `fuzz/` without a fuzzer. [`fuzz_target`](crate::fuzz_target) makes a function of each target. The
-//! inputs are mutations of valid ones.
+//! Builds and runs every target in `fuzz/` without a fuzzer. The macro [`fuzz_target`](crate::fuzz_target) turns each target into a
+//! function. The inputs are mutations of valid ones.
 
 use crate::{checkpoints, tfrecord};
 use gradlet_tests::fuzz;
@@ -31,7 +31,7 @@ fn drive(seeds: Vec<Vec<u8>>, target: fn(&[u8])) {
     println!("{inputs} inputs");
 }
 
-/// Returns inputs that select a sample and changes to it. The target creates the artifact.
+/// Returns inputs for the target `artifact`. Each input selects a sample and the changes that the target makes to it.
 fn changes() -> Vec<Vec<u8>> {
     let mut random = Random::new(2);
     (0..=u8::MAX).map(|choice| [choice].into_iter().chain((0..24).map(|_| random.bits() as u8)).collect()).collect()

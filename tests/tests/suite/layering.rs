@@ -167,7 +167,7 @@ fn entry_points_exist() {
     assert!(rows.len() >= 5);
     let stations = rows.iter().flat_map(|row| row[1].split('`').skip(1).step_by(2));
     for station in stations.collect::<Vec<_>>() {
-        let (file, function) = station.rsplit_once("::").unwrap_or_else(|| panic!("{station} is no file::function"));
+        let (file, function) = station.rsplit_once("::").unwrap_or_else(|| panic!("{station} is not of the form file::function"));
         let defined = |start: &str| read(file).contains(&format!("{start}{function}"));
         assert!(["fn ", "macro_rules! "].iter().any(|start| defined(start)), "{file} has no {function}");
     }

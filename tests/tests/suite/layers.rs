@@ -200,8 +200,8 @@ fn layers_are_keras_layers() {
 fn wrong_inputs_are_named() {
     let scope = Eager::new(&ops::portable_cpu());
     let tensor = |dims: &[u32]| Tensor::full(&scope.device(), 1.0f32, dims).unwrap();
-    let images = "images [batch, height, width, channels]";
-    let sequences = "sequences [batch, steps, features]";
+    let images = "images of shape [batch, height, width, channels]";
+    let sequences = "sequences of shape [batch, steps, features]";
     let table: [(Box<dyn Layer>, &[u32], &str); 12] = [
         (Box::new(Conv2D::new(4, [3, 3])), &[2, 5, 5], images),
         (Box::new(DepthwiseConv2D::new([3, 3])), &[2, 5], images),
@@ -211,7 +211,7 @@ fn wrong_inputs_are_named() {
         (Box::new(GlobalMaxPooling2D::default()), &[2, 5], images),
         (Box::new(LSTM::new(4)), &[2, 5], sequences),
         (Box::new(MultiHeadAttention::new(2, 3)), &[2, 5], sequences),
-        (Box::new(Conv2D::new(4, [3, 3]).groups(3)), &[2, 5, 5, 3], "3 channels and 4 filters do not divide into 3 groups"),
+        (Box::new(Conv2D::new(4, [3, 3]).groups(3)), &[2, 5, 5, 3], "3 channels and 4 filters cannot be divided into 3 groups"),
         (Box::new(BatchNormalization::default().axis(4)), &[2, 5, 5, 3], "axis 4"),
         (Box::new(GroupNormalization::new(2)), &[2, 5, 3], "2 groups"),
         (Box::new(MaxPooling2D::new([2, 2])), &[2, 5], "max_pool2d"),

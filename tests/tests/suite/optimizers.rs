@@ -109,15 +109,15 @@ fn options_that_contradict_are_refused() {
     let scope = scope();
     let step = |optimizer: Sgd| optimizer.apply_gradients(&scope, &[(weight(&scope, "w", &[1.0]), Some(tensor(&[1.0])))]);
     assert_eq!(error(step(Sgd::new(0.1).clipnorm(1.0).clipvalue(1.0))), "only one of clipnorm, global_clipnorm and clipvalue can be set");
-    assert_eq!(error(step(Sgd::new(0.1).momentum(1.5))), "momentum must be from 0 to 1, not 1.5");
-    assert_eq!(error(step(Sgd::new(0.1).use_ema(true).ema_momentum(-1.0))), "ema_momentum must be from 0 to 1, not -1");
-    assert_eq!(error(step(Sgd::new(0.1).ema_overwrite_frequency(0))), "ema_overwrite_frequency must be at least 1");
+    assert_eq!(error(step(Sgd::new(0.1).momentum(1.5))), "momentum must be between 0 and 1, not 1.5");
+    assert_eq!(error(step(Sgd::new(0.1).use_ema(true).ema_momentum(-1.0))), "ema_momentum must be between 0 and 1, not -1");
+    assert_eq!(error(step(Sgd::new(0.1).ema_overwrite_frequency(0))), "ema_overwrite_frequency must be at least 1, not 0");
     let schedule = error(step(Sgd::new(CosineDecay::new(0.1, 0))));
-    assert_eq!(schedule, "the learning rate: decay_steps must be more than 0");
+    assert_eq!(schedule, "the learning rate: decay_steps must be more than 0, but it is 0");
     let falling = PiecewiseConstantDecay::new(&[3, 1], &[0.1, 0.2, 0.3]).rate(&Tensor::scalar(&scope.device(), 0i64));
     assert_eq!(error(falling), "the boundaries [3, 1] are not in increasing order");
     let short = PiecewiseConstantDecay::new(&[3], &[0.1]).rate(&Tensor::scalar(&scope.device(), 0i64));
-    assert_eq!(error(short), "1 boundaries need 2 values, not 1");
+    assert_eq!(error(short), "there must be 2 values, one more than boundaries, not 1");
 }
 
 #[test]
@@ -229,7 +229,10 @@ fn metrics_run_traced() {
 fn metrics_refuse_what_they_cannot_count() {
     let scope = scope();
     let update = |metric: &dyn Metric| metric.update_state(&scope, &tensor(&[1.0]), &tensor(&[0.5]));
-    assert_eq!(error(update(&Precision::default().thresholds(&[0.5, 1.5]))), "thresholds must be from 0 to 1, not [0.5, 1.5]");
-    assert_eq!(error(update(&Precision::default().class_id(2))), "class_id 2 needs predictions of [samples, more than 2], not [1]");
+    assert_eq!(error(update(&Precision::default().thresholds(&[0.5, 1.5]))), "thresholds must be between 0 and 1, not [0.5, 1.5]");
+    assert_eq!(
+        error(update(&Precision::default().class_id(2))),
+        "class_id 2 needs predictions of shape [samples, classes] with more than 2 classes, not [1]"
+    );
     assert_eq!(error(update(&Auc::default().num_thresholds(1))), "num_thresholds must be more than 1, not 1");
 }

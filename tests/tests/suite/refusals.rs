@@ -1,4 +1,4 @@
-//! Runs every kernel on hostile data. A kernel must refuse some of the data exactly if its op declares that it may.
+//! Runs every kernel on hostile data. A kernel must refuse some of the data if its op declares that it may, and none of it otherwise.
 //!
 //! A plan runs the ops that may refuse their data before it writes any variable. If an op refused its data without this declaration, a
 //! failed step could leave some variables updated.

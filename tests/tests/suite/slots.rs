@@ -63,7 +63,8 @@ impl<const R: usize, const W: usize, const E: usize> Before<R, W, E> {
         Before { flash, old, new: state(&session), count, contents }
     }
 
-    /// Saves `state` until the power fails at `operation`, or to the end.
+    /// Saves `state`. The power fails instead of flash operation number `operation`, unless the save has fewer operations. Returns the
+    /// flash.
     fn save(&self, flash: Flash<R, W, E>, operation: usize, state: &State) -> Flash<R, W, E> {
         let mut arena = arena(program());
         let mut session = Session::new(program(), &mut arena).unwrap();
@@ -82,7 +83,7 @@ impl<const R: usize, const W: usize, const E: usize> Before<R, W, E> {
         flash
     }
 
-    /// Returns the operations of a complete save.
+    /// Returns the flash operations (erases and writes) of a complete save, as the simulated flash recorded them.
     fn operations(&self) -> Vec<Operation> {
         self.save(self.flash.clone(), usize::MAX, &self.new).log
     }
@@ -114,7 +115,7 @@ fn torn_words(before: &[u8], wanted: &[u8], last: bool, random: &mut Random) -> 
     words
 }
 
-/// Returns possible contents of the block at `at` after an interrupted erase, which can leave anything.
+/// Returns possible contents of the block at `at` after an interrupted erase, which can leave any bytes.
 fn torn_blocks(image: &[u8], size: usize, at: usize, random: &mut Random) -> Vec<Vec<u8>> {
     let old = &image[at..at + size];
     let mut blocks = vec![vec![0xff; size], vec![0; size], old.to_vec()];
@@ -142,13 +143,13 @@ fn lose_power<const R: usize, const W: usize, const E: usize>(count: u32, conten
     let operations = before.operations();
     let mut flash = before.flash.clone();
     let mut check = |flash: &Flash<R, W, E>, what: &str| {
-        let found = restored(flash, count, &mut arena).unwrap_or_else(|| panic!("{what}: nothing is restored"));
+        let found = restored(flash, count, &mut arena).unwrap_or_else(|| panic!("{what}: no checkpoint was restored"));
         *if found == before.old {
             &mut tally.old
         } else if found == before.new {
             &mut tally.new
         } else {
-            panic!("{what}: neither the old state nor the new one")
+            panic!("{what}: the restored state is neither the old one nor the new one")
         } += 1;
         found
     };

@@ -1,4 +1,5 @@
-//! End-to-end tests: eager, traced, compiled, exported and loaded, for models of layers and for small functions.
+//! End-to-end tests of models of layers and of small functions. They run eagerly, as compiled functions, and as exported artifacts that are
+//! loaded into sessions.
 
 use gradlet_core::artifact::describe::Description;
 use gradlet_core::device::AlignedBytes;
@@ -391,7 +392,7 @@ fn a_concrete_function_wants_all_its_inputs() {
     let scope = Eager::new(&ops::portable_cpu());
     let double = Function::new(|_: &dyn Scope, x: Tensor| x.add(&x));
     let concrete = double.concrete(&scope, &Tensor::scalar(&scope.device(), 1.0f32)).unwrap();
-    assert_eq!(concrete.run(&[]).unwrap_err().to_string(), "the function takes 1 tensors, got 0");
+    assert_eq!(concrete.run(&[]).unwrap_err().to_string(), "the function takes 1 tensors, but got 0");
 }
 
 #[test]
@@ -402,5 +403,5 @@ fn errors_say_what_was_wrong_and_what_is_right() {
     assert!(error.starts_with("matmul(f32[2,3], f32[4,5]): dimension 0 of input 1 must be 3, not 4; usage: matmul("), "{error}");
     let variable = Variable::new(&scope, "w", &tensor(&[2])).unwrap();
     let error = scope.assign(&variable, &tensor(&[3])).unwrap_err().to_string();
-    assert_eq!(error, "variable \"w\" is f32[2], it cannot hold f32[3]");
+    assert_eq!(error, "variable \"w\" is f32[2], so it cannot be set to f32[3]");
 }

@@ -17,7 +17,7 @@ const RACES: [(&str, f64); 5] = [
     ("jpeg_epoch_images_per_s", 1.0 / 0.7),
 ];
 
-/// Name of the figure of a pipeline without threads. An epoch with threads must reach this multiple of its rate.
+/// Name of the figure of a pipeline without threads, and the multiple of its rate that an epoch with threads must reach.
 const SERIAL: (&str, f64) = ("jpeg_serial_epoch_images_per_s", 1.0 / 0.6);
 
 /// Runs `cargo xtask bench data`.

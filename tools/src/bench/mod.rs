@@ -33,7 +33,7 @@ impl Setting {
     /// Builds `example`, and finds or installs TensorFlow for `script`.
     fn new(options: &BenchOptions, folder: &str, rounds: usize, example: &str, script: &str) -> Result<Setting> {
         let folder = options.folder.clone().unwrap_or_else(|| shell::root().join(folder));
-        fs::create_dir_all(&folder).with_context(|| format!("cannot make {}", folder.display()))?;
+        fs::create_dir_all(&folder).with_context(|| format!("cannot create {}", folder.display()))?;
         let program = build(example)?;
         let python = options.python.clone().map_or_else(install_tensorflow, Ok)?;
         let script = write_script(&format!("{example}.py"), script)?;
@@ -85,7 +85,7 @@ fn build(example: &str) -> Result<PathBuf> {
     let mut command = cargo();
     command.args(["build", "--release", "--package", "gradlet", "--example", example, "--message-format", "json"]);
     let output = command.stderr(Stdio::inherit()).output().context("cannot start cargo")?;
-    anyhow::ensure!(output.status.success(), "{example} does not build");
+    anyhow::ensure!(output.status.success(), "cannot build {example}");
     let messages = String::from_utf8_lossy(&output.stdout).into_owned();
     let built = messages.lines().filter_map(|line| serde_json::from_str::<Value>(line).ok());
     let named = built.filter(|message| message["target"]["name"] == example);
@@ -104,16 +104,16 @@ impl Runner {
     fn start(command: &mut Command) -> Result<Runner> {
         let started = command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::null()).spawn();
         let mut child = started.with_context(|| format!("cannot start {}", command.get_program().display()))?;
-        let requests = child.stdin.take().context("no standard input")?;
-        let answers = BufReader::new(child.stdout.take().context("no standard output")?);
+        let requests = child.stdin.take().context("the program has no standard input")?;
+        let answers = BufReader::new(child.stdout.take().context("the program has no standard output")?);
         let mut runner = Runner { child, requests, answers };
-        runner.answer().with_context(|| format!("{} did not get ready", command.get_program().display()))?;
+        runner.answer().with_context(|| format!("{} did not become ready", command.get_program().display()))?;
         Ok(runner)
     }
 
     fn answer(&mut self) -> Result<String> {
         let mut line = String::new();
-        anyhow::ensure!(self.answers.read_line(&mut line)? > 0, "the program ended");
+        anyhow::ensure!(self.answers.read_line(&mut line)? > 0, "the program ended without an answer");
         Ok(line)
     }
 
@@ -121,7 +121,7 @@ impl Runner {
     fn ask(&mut self, name: &str, steps: usize) -> Result<f64> {
         writeln!(self.requests, "{name} {steps}")?;
         let answer = self.answer()?;
-        answer.trim().parse().with_context(|| format!("the program answered {answer:?} to {name}"))
+        answer.trim().parse().with_context(|| format!("the program's answer to {name} is not a number: {answer:?}"))
     }
 
     /// Returns the peak memory of CNN training, in KiB. The program must have answered no request before.
@@ -134,7 +134,7 @@ impl Runner {
     /// Returns the peak memory of the program so far, in KiB.
     fn high_water(&self) -> Result<u64> {
         let status = fs::read_to_string(format!("/proc/{}/status", self.child.id())).context("only Linux reports a program's memory")?;
-        let line = status.lines().find_map(|line| line.strip_prefix("VmHWM:")).context("no VmHWM")?;
+        let line = status.lines().find_map(|line| line.strip_prefix("VmHWM:")).context("the program's status has no VmHWM")?;
         Ok(line.trim().trim_end_matches("kB").trim().parse()?)
     }
 }

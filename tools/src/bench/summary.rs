@@ -1,4 +1,4 @@
-//! Benchmark of `scalar` of the summary writers. gradlet and TensorFlow take turns on one machine.
+//! Benchmark of the summary writers' `scalar`. gradlet and TensorFlow take turns on one machine.
 
 use super::{Setting, median, write_json};
 use anyhow::{Result, ensure};
@@ -31,7 +31,7 @@ pub fn run(options: &BenchOptions) -> Result<()> {
             rates[usize::from(!own)].push(count as f64 / runner.ask("scalar_ms", count)? * 1e3);
             // Not timed: the writer finishes the file. Then all scalars in the file are counted.
             let arrived = runner.ask("arrived", count)?;
-            ensure!(arrived == count as f64, "of {count} scalars, {arrived} arrived");
+            ensure!(arrived == count as f64, "the file has {arrived} of the {count} scalars");
             Ok(())
         };
         // The programs alternate in going first.

@@ -4,11 +4,11 @@
 #![no_std]
 #![no_main]
 
-use gradlet_core::runtime::telemetry::Profiler;
-use gradlet_core::{DType, Program, Session, Shape, TensorType};
-use gradlet_core::runtime::{Aligned, Profile, SignatureId, Slots, Telemetry};
 use gradlet_core::runtime::checkpoint::Contents;
+use gradlet_core::runtime::telemetry::Profiler;
+use gradlet_core::runtime::{Aligned, Profile, SignatureId, Slots, Telemetry};
 use gradlet_core::tensor::TensorView;
+use gradlet_core::{DType, Program, Session, Shape, TensorType};
 use mps2_an386::console::{self, Arguments};
 use mps2_an386::digits::{self, Digits};
 use mps2_an386::file::File;

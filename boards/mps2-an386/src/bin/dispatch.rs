@@ -9,9 +9,9 @@
 
 use core::hint::black_box;
 use gradlet_core::custom_op::{Call, MAX_INPUTS};
-use gradlet_core::{Kernel, Session, Shape, TensorType};
 use gradlet_core::runtime::{Aligned, SignatureId};
 use gradlet_core::tensor::{TensorView, TensorViewMut};
+use gradlet_core::{Kernel, Session, Shape, TensorType};
 use mps2_an386::memory::Arena;
 use mps2_an386::{Failure, console, counter, load, run, session};
 
@@ -56,7 +56,7 @@ fn instructions(session: &mut Session<'_, '_>, signature: SignatureId) -> Result
     Ok(instructions)
 }
 
-/// Counts the instructions of 64 calls of the kernel. The first input is in place.
+/// Counts the instructions of 64 calls of the kernel, which works in place: its first input is in the memory of its output.
 fn kernel_alone(kernel: &Kernel) -> Result<u32, Failure> {
     let (tensor_type, mut value) = (&TensorType::new(kernel.dtype, Shape::new(&[1])?), Aligned(1f32.to_le_bytes()));
     let mut inputs = [TensorView { tensor_type, data: Some(&ONE.0) }; MAX_INPUTS];

@@ -4,8 +4,8 @@
 #![no_main]
 
 use core::hint::black_box;
-use gradlet_core::{Kernel, Program, Session};
 use gradlet_core::runtime::Aligned;
+use gradlet_core::{Kernel, Program, Session};
 use mps2_an386::memory::Arena;
 use mps2_an386::{Failure, console, counter, run};
 

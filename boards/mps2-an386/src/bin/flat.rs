@@ -5,9 +5,9 @@
 
 use core::hint::black_box;
 use embedded_storage::nor_flash::{ErrorType, NorFlash, NorFlashErrorKind, ReadNorFlash};
-use gradlet_core::{Kernel, Program, Session};
-use gradlet_core::runtime::{Aligned, Slots};
 use gradlet_core::runtime::checkpoint::Contents;
+use gradlet_core::runtime::{Aligned, Slots};
+use gradlet_core::{Kernel, Program, Session};
 use mps2_an386::memory::Arena;
 use mps2_an386::{Failure, console, counter, run};
 

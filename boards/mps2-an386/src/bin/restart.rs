@@ -5,8 +5,8 @@
 #![no_main]
 
 use gradlet_core::Session;
-use gradlet_core::runtime::{SignatureId, Slots};
 use gradlet_core::runtime::checkpoint::Contents;
+use gradlet_core::runtime::{SignatureId, Slots};
 use mps2_an386::console::{self, Arguments};
 use mps2_an386::file::File;
 use mps2_an386::flash::{self, Flash};

@@ -8,9 +8,9 @@
 
 use core::hint::black_box;
 use gradlet_core::runtime::telemetry::Profiler;
-use gradlet_core::{DType, Kernel, Program, Session, Shape, TensorType};
 use gradlet_core::runtime::{Aligned, Telemetry};
 use gradlet_core::tensor::TensorView;
+use gradlet_core::{DType, Kernel, Program, Session, Shape, TensorType};
 use mps2_an386::memory::Arena;
 use mps2_an386::{Failure, console, counter, run};
 

@@ -27,7 +27,7 @@ pub enum Error {
         /// Index of the input.
         input: u8,
     },
-    /// A dimension of an input does not fit.
+    /// A dimension of an input differs from the one that the op requires.
     Dimension {
         /// Index of the input.
         input: u8,
@@ -47,7 +47,7 @@ pub enum Error {
     TooLarge,
     /// A label or index in the data is out of range.
     IndexOutOfRange {
-        /// Instruction that failed (0 in eager execution).
+        /// Index of the instruction that failed (0 in eager execution).
         node: u32,
         /// Position of the label or index in its tensor.
         position: u32,
@@ -58,21 +58,21 @@ pub enum Error {
     },
     /// An integer was divided by zero.
     DivisionByZero {
-        /// Instruction that failed (0 in eager execution).
+        /// Index of the instruction that failed (0 in eager execution).
         node: u32,
         /// Position of the divisor.
         position: u32,
     },
     /// An integer was raised to a negative power.
     NegativePower {
-        /// Instruction that failed (0 in eager execution).
+        /// Index of the instruction that failed (0 in eager execution).
         node: u32,
         /// Position of the exponent.
         position: u32,
     },
     /// An assertion is false.
     Assertion {
-        /// Instruction that failed (0 in eager execution).
+        /// Index of the instruction that failed (0 in eager execution).
         node: u32,
         /// Position of the first false element.
         position: u32,
@@ -104,7 +104,7 @@ pub enum Error {
     },
     /// A record of the artifact breaks a rule of the format.
     Record {
-        /// Table that has the record.
+        /// Table that contains the record.
         section: Section,
         /// Index of the record in the table.
         index: u32,
@@ -156,13 +156,12 @@ pub enum Error {
     },
     /// The checkpoint is damaged.
     Damaged {
-        /// Damaged variable, or `None` if the damage is outside the values of the variables, as in the header.
+        /// Index of the damaged variable, or `None` if the damage is outside the values of the variables, for example in the header.
         variable: Option<u32>,
     },
     /// The checkpoint is truncated.
     CutShort,
-    /// The checkpoint has another value for this variable than flash has. No loaded signature assigns the variable, so it has no
-    /// memory.
+    /// The checkpoint changes a variable that is only in flash: no loaded signature assigns it, so it has no RAM.
     InFlash {
         /// Index of the variable.
         variable: u32,
@@ -263,7 +262,7 @@ pub enum Section {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
 pub enum Rule {
-    /// Its operand, attribute or kernel numbers are outside their tables.
+    /// The instruction's operand, attribute or kernel numbers are outside their tables.
     Operands,
     /// The op does not take these inputs or attributes.
     Inputs,
@@ -275,9 +274,9 @@ pub enum Rule {
     Alias,
     /// An operand is outside the scratch memory.
     Bounds,
-    /// It assigns a variable that its signature does not declare as assigned.
+    /// The instruction assigns a variable that its signature does not declare as assigned.
     Assigns,
-    /// The blocks that it runs do not exist, do not follow it, are nested too deeply, or return different types.
+    /// The blocks that the instruction runs do not exist, do not follow it, are nested too deeply, or return different types.
     Blocks,
 }
 
@@ -327,7 +326,7 @@ impl fmt::Display for Error {
         match self {
             Error::Arity { got } => write!(f, "the op does not take {got} inputs"),
             Error::DType { input } => write!(f, "the op does not take the element type of input {input}: `cast` converts a tensor"),
-            Error::Rank { input } => write!(f, "the rank of input {input} does not fit"),
+            Error::Rank { input } => write!(f, "the op does not take the rank of input {input}"),
             Error::Dimension { input, axis, want, got } => {
                 write!(f, "dimension {axis} of input {input} must be {want}, not {got}")
             }
@@ -348,7 +347,7 @@ impl fmt::Display for Error {
             Error::Version { major, minor } => {
                 write!(f, "the artifact has format version {major}.{minor}, which this gradlet does not read: export it with this version")
             }
-            Error::Truncated { needed, got } => write!(f, "the artifact is cut short: it needs {needed} bytes, {got} are there"),
+            Error::Truncated { needed, got } => write!(f, "the artifact is cut short: it needs {needed} bytes, but has {got}"),
             Error::Misaligned => f.write_str("memory must begin at a multiple of 16: wrap it in gradlet_core::runtime::Aligned"),
             Error::Checksum { stored, computed } => {
                 write!(f, "the artifact is damaged: its checksum is {computed:08x}, its header says {stored:08x}")
@@ -357,9 +356,9 @@ impl fmt::Display for Error {
             Error::Instruction { index, rule } => write!(f, "instruction {index} breaks the rule {rule:?}"),
             Error::MissingKernel { kernel } => write!(f, "kernel {kernel} of the artifact is not linked"),
             Error::UnknownSignature => f.write_str("the artifact has no such signature, or it was not loaded"),
-            Error::ArenaTooSmall { needed, got } => write!(f, "the arena needs {needed} bytes and has {got}"),
-            Error::NoSuchTensor { index } => write!(f, "there is no tensor at index {index}"),
-            Error::TensorType { index } => write!(f, "the tensor at index {index} has another element type or size"),
+            Error::ArenaTooSmall { needed, got } => write!(f, "the arena needs {needed} bytes, but has {got}"),
+            Error::NoSuchTensor { index } => write!(f, "there is no input, output or variable at index {index}"),
+            Error::TensorType { index } => write!(f, "the tensor at index {index} does not have the requested element type or size"),
             Error::NotACheckpoint => f.write_str("not a flat checkpoint: it must begin with \"GRDC\""),
             Error::CheckpointVersion { major, minor } => {
                 write!(f, "the checkpoint has format version {major}.{minor}, which this gradlet does not read")
@@ -375,7 +374,7 @@ impl fmt::Display for Error {
             Error::Slots => f.write_str(
                 "flash cannot be divided this way: slots are whole erase blocks, at least two, and the buffer holds whole words",
             ),
-            Error::SlotTooSmall { needed, got } => write!(f, "the checkpoint needs a slot of {needed} bytes, and it has {got}"),
+            Error::SlotTooSmall { needed, got } => write!(f, "the checkpoint needs a slot of {needed} bytes, but the slot has {got}"),
             Error::Worn { slot } => write!(f, "slot {slot} does not hold what was written: the flash is worn"),
             Error::Internal => f.write_str("gradlet broke one of its own rules: please report how to reproduce this"),
             #[cfg(feature = "alloc")]
@@ -391,7 +390,7 @@ impl fmt::Display for Error {
                  outside of the function",
             ),
             #[cfg(feature = "alloc")]
-            Error::SpentTape => f.write_str("the tape is spent: its gradient was taken; use persistent_tape() to take several"),
+            Error::SpentTape => f.write_str("the tape has already computed a gradient: persistent_tape() allows more than one"),
             #[cfg(feature = "alloc")]
             Error::Unbuilt => f.write_str("the variable has no value yet: build the layer, or call the model once"),
             #[cfg(feature = "alloc")]

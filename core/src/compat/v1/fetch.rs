@@ -1,4 +1,4 @@
-//! The things that a session can fetch.
+//! Tensors, variables and operations that a session can fetch.
 
 use super::graph::Operation;
 use crate::tensor::Tensor;

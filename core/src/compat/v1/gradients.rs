@@ -51,7 +51,7 @@ pub fn gradients<S: Sources + ?Sized>(graph: &Graph, target: &Tensor, sources: &
     sources.pack(tape.gradient(&value(target), &*sources_of_tape.collect::<Vec<_>>())?)
 }
 
-/// Records a part of a graph again on a tape.
+/// Replays a part of a graph on a tape, which records it.
 struct Again<'a> {
     building: &'a Building,
     part: &'a Part,

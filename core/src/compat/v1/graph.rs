@@ -127,7 +127,7 @@ impl Graph {
         self.operation(|scope| scope.assign_sub(variable, value))
     }
 
-    /// Combines `things` into one operation.
+    /// Combines the tensors, variables and operations in `things` into one operation.
     pub fn group(&self, things: impl Fetch) -> Result<Operation> {
         let (mut all, mut failed) = (Operation::default(), Ok(()));
         things.visit(&mut |one| match self.0.done_by(one) {

@@ -86,14 +86,14 @@ impl Session {
             let name = building.record.lock().placeholders.iter().find(|(_, other)| *other == id).map(|(name, _)| name.clone());
             let named = name.map_or("a tensor".into(), |name| format!("placeholder {name:?}"));
             if wanted != got {
-                return Err(Error::message(format!("{named} is {wanted}, it was fed {got}")));
+                return Err(Error::message(format!("{named} is {wanted}, but was fed {got}")));
             }
             let (device, own) = (value.device()?, self.graph.device());
             if device == own {
                 return Ok(id);
             }
             let (other, own) = (device.name(), own.name());
-            Err(Error::message(format!("{named} was fed a value on {other}, the session runs on {own}: copy it")))
+            Err(Error::message(format!("{named} was fed a value on {other}, but the session runs on {own}: copy it")))
         });
         let fed = fed.collect::<Result<Vec<ValueId>>>()?;
         let known = self.compiled.lock().iter().find(|known| known.targets == targets && known.fed == fed).cloned();

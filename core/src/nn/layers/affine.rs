@@ -1,4 +1,4 @@
-//! The common part of layers with a kernel, a bias and an activation.
+//! Kernel, bias and activation, for the layers that have all three.
 
 use super::{Activation, Initializer, Module, Visitor};
 use crate::base::error::Result;
@@ -83,7 +83,7 @@ macro_rules! affine_options {
     };
 }
 
-/// Defines builder methods of a layer, one for each of these fields.
+/// Defines the builder methods of a layer: for each of the given fields, a method that sets it.
 macro_rules! options {
     ($layer:ident { $($(#[$doc:meta])* $field:ident: $ty:ty,)* }) => {
         impl $layer {

@@ -85,7 +85,7 @@ options! { BatchNormalization {
 impl BatchNormalization {
     /// Returns the output for `x`, and the new moving mean and variance.
     ///
-    /// Fails if `x` does not have the axis, or if the weights do not have its dimension.
+    /// Fails if `x` has no such axis, or if the dimension of the axis differs from the size of the weights.
     pub fn normalize(&self, x: &Tensor, weights: &BatchNormalizationWeights, training: bool) -> Result<[Tensor; 3]> {
         let BatchNormalizationWeights { gamma, beta, moving_mean, moving_variance } = weights;
         let wide = x.in_32_bits()?;

@@ -32,7 +32,7 @@ pub struct Conv1D {
 }
 
 impl Conv1D {
-    /// Creates a layer with `filters` filters of this size, stride 1, no padding and no activation.
+    /// Creates a layer with `filters` filters of size `kernel_size`, stride 1, no padding and no activation.
     pub fn new(filters: u32, kernel_size: u32) -> Conv1D {
         Conv1D { filters, kernel_size, strides: 1, padding: Padding1D::Valid, dilation_rate: 1, affine: Affine::new() }
     }

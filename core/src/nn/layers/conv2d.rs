@@ -65,7 +65,9 @@ impl Layer for Conv2D {
         let [_, _, _, channels] = inputs::dims(self.name(), inputs::IMAGES, input.dims())?;
         let (filters, groups, [height, width]) = (self.filters, self.groups, self.kernel_size);
         if groups == 0 || !channels.is_multiple_of(groups) || !filters.is_multiple_of(groups) {
-            return Err(Error::message(format!("conv2d: {channels} channels and {filters} filters do not divide into {groups} groups")));
+            return Err(Error::message(format!(
+                "conv2d: {channels} channels and {filters} filters cannot be divided into {groups} groups"
+            )));
         }
         self.affine.build(scope, &[height, width, channels / groups, filters], filters)
     }

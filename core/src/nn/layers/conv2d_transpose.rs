@@ -54,7 +54,8 @@ impl Conv2DTranspose {
         Conv2DTranspose { output_padding: Some(output_padding), ..self }
     }
 
-    /// Returns the size of the output along axis 0 or 1 of the window, for an input of this size.
+    /// Returns the size of the output along axis 0 or 1 of the window, for an input of this size. Returns `None` for explicit
+    /// padding, if the input or the kernel is empty, or if the size overflows.
     fn output(&self, axis: usize, size: u32) -> Option<u32> {
         let kernel = self.kernel_size[axis].checked_sub(1)?.checked_mul(self.dilation_rate[axis])?.checked_add(1)?;
         let (stride, more) = (self.strides[axis], self.output_padding.map(|more| more[axis]));
@@ -96,7 +97,7 @@ impl Layer for Conv2DTranspose {
         let options = Conv2DOptions::default().strides(self.strides).dilations(self.dilation_rate).padding(self.padding);
         let (Some(height), Some(width)) = (self.output(0, height), self.output(1, width)) else {
             return Err(Error::message(alloc::format!(
-                "conv2d_transpose has no output for {}: it takes a padding of none or Same, and images of at least one pixel",
+                "conv2d_transpose has no output for {}: expected Valid or Same padding, and images of at least one pixel",
                 x.tensor_type()
             )));
         };

@@ -41,7 +41,7 @@ impl Layer for Dense {
     }
 
     fn build(&self, scope: &dyn Scope, input: &Shape) -> Result<()> {
-        let features = input.back(0).ok_or_else(|| Error::message("dense takes inputs [batch, …, features], not a scalar"))?;
+        let features = input.back(0).ok_or_else(|| Error::message("dense takes inputs of shape [batch, …, features], not a scalar"))?;
         self.affine.build(scope, &[features, self.units], self.units)
     }
 

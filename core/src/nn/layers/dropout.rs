@@ -32,8 +32,8 @@ impl Dropout {
         Dropout { rate, noise_shape: None }
     }
 
-    /// Sets the shape of the random decisions. `Some(1)` makes one decision for all elements along an axis. `None` stands for the
-    /// dimension of `x`.
+    /// Sets the shape of the random decisions. `Some(1)` makes one decision for all elements along an axis. `None` means the
+    /// dimension of `x`, so that there is one decision for each element along the axis.
     pub fn noise_shape(self, noise_shape: &[Option<u32>]) -> Dropout {
         Dropout { noise_shape: Some(noise_shape.to_vec()), ..self }
     }

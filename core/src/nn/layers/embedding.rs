@@ -43,7 +43,8 @@ impl Embedding {
         }
     }
 
-    /// Returns a mask that is true where an index is not 0, if the layer masks zeros. Recurrent layers take it as their mask.
+    /// Returns a mask that is true where an index is not 0, or `None` if the layer does not mask zeros. Recurrent layers take this
+    /// mask as an argument.
     pub fn mask(&self, x: &Tensor) -> Result<Option<Tensor>> {
         if self.mask_zero { x.not_equal(&x.like(0.0)?).map(Some) } else { Ok(None) }
     }
@@ -52,7 +53,7 @@ impl Embedding {
 options! { Embedding {
     /// Sets the initializer of the embeddings (default uniform from -0.05 to 0.05).
     embeddings_initializer: Initializer,
-    /// Sets whether index 0 is padding that [`Embedding::mask`] masks (default false).
+    /// Sets whether index 0 is padding, which [`Embedding::mask`] masks out (default false).
     mask_zero: bool,
 }}
 

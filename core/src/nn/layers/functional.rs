@@ -42,7 +42,7 @@ struct Node {
     name: String,
     step: Stage,
     inputs: Vec<Value>,
-    /// Last node that uses this node's value.
+    /// Index of the last node that uses the value of this node.
     last_use: usize,
 }
 
@@ -55,13 +55,13 @@ impl Functional {
     /// Input of the model.
     pub const INPUT: Value = Value(0);
 
-    /// Creates a model of this name without layers.
+    /// Creates a model with this name and no layers.
     pub fn new(name: &str) -> Functional {
         Functional { name: name.into(), nodes: Vec::new() }
     }
 
-    /// Adds a layer with the input `input`, and returns its output. If another layer has the name already, a number is appended to
-    /// it.
+    /// Adds a layer with the input `input`, and returns its output. If another layer already has the name, a number is appended to
+    /// the name of the new layer.
     pub fn layer(&mut self, name: &str, layer: impl Layer + 'static, input: Value) -> Value {
         self.push(name, Stage::Layer(Box::new(layer)), &[input])
     }
@@ -86,7 +86,7 @@ impl Functional {
 
 impl Functional {
     /// Returns the nodes in the order of Keras's operations: by their distance from the output, the farthest first. Nodes of equal
-    /// distance keep the order in which a walk from the output to the input meets them. Nodes that the output does not depend on
+    /// distance keep the order in which a walk from the output to the input visits them. Nodes on which the output does not depend
     /// come last.
     fn operations(&self) -> Vec<usize> {
         let Some(last) = self.nodes.len().checked_sub(1) else { return Vec::new() };
@@ -102,7 +102,7 @@ impl Functional {
         for node in (0..self.nodes.len()).rev().filter(|node| met.contains(node)) {
             self.feeding(node).for_each(|input| depths[input] = depths[input].max(depths[node] + 1));
         }
-        // The sort is stable: nodes of equal depth keep the order in which the walk met them.
+        // The sort is stable: nodes of equal depth keep the order in which the walk visited them.
         met.sort_by_key(|&node| core::cmp::Reverse(depths[node]));
         let unused: Vec<usize> = (0..last).filter(|node| !met.contains(node)).collect();
         met.extend(unused);
@@ -163,7 +163,7 @@ impl Layer for Functional {
     fn call(&self, scope: &dyn Scope, x: &Tensor) -> Result<Tensor> {
         let mut values: Vec<Option<Tensor>> = alloc::vec![Some(x.clone())];
         for (index, node) in self.nodes.iter().enumerate() {
-            let missing = || Error::message("the input of a layer is a value of another model");
+            let missing = || Error::message("an input of a layer is a value of another model: pass only values that this model returned");
             let input = |Value(input): &Value| values.get(*input).and_then(Option::as_ref).ok_or_else(missing);
             let y = node.call(scope, &node.inputs.iter().map(input).collect::<Result<Vec<_>>>()?)?;
             for Value(input) in &node.inputs {
@@ -174,6 +174,6 @@ impl Layer for Functional {
             }
             values.push(Some(y));
         }
-        values.pop().flatten().ok_or_else(|| Error::message("the model has no layers"))
+        values.pop().flatten().ok_or_else(|| Error::message("the model has no layers, so it has no output: add at least one"))
     }
 }

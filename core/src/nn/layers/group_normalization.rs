@@ -9,8 +9,8 @@ use crate::tensor::Tensor;
 use crate::tensor::scope::Scope;
 
 /// Group normalisation: `gamma · (x − mean) / √(variance + ε) + beta`. The layer divides the channels, by default the last axis,
-/// into groups of neighbours. It computes mean and variance for each sample and group, over the channels of the group and all other
-/// axes. Gamma and beta have the dimension of the channel axis.
+/// into groups of adjacent channels. It computes mean and variance for each sample and group, over the channels of the group and
+/// all other axes. Gamma and beta have the dimension of the channel axis.
 ///
 /// ```
 /// use gradlet_core::layers::{GroupNormalization, Layer};

@@ -146,7 +146,7 @@ impl Initializer {
         Initializer::new(Kind::Identity { gain })
     }
 
-    /// Returns a value of these dimensions, on the scope's device.
+    /// Computes an initial value with these dimensions, on the scope's device.
     pub fn call(&self, scope: &dyn Scope, dims: &[u32]) -> Result<Tensor> {
         let count = Shape::new(dims)?.elements().ok_or(Error::TooLarge)? as usize;
         let stream = || match self.seed {
@@ -166,7 +166,9 @@ impl Initializer {
             }
             Kind::Orthogonal { gain } => orthogonal(stream()?, dims, gain)?,
             Kind::Identity { gain } => {
-                let &[_, columns] = dims else { return Err(Error::message(format!("an identity has two axes, not {dims:?}"))) };
+                let &[_, columns] = dims else {
+                    return Err(Error::message(format!("an identity matrix has two axes, but the dimensions are {dims:?}")));
+                };
                 let diagonal = |at: usize| if at / columns as usize == at % columns as usize { gain } else { 0.0 };
                 (0..count).map(diagonal).collect()
             }
@@ -255,7 +257,7 @@ mod tests {
         initializer.call(&Eager::new(&ops::portable_cpu()), dims).unwrap().to_vec().unwrap()
     }
 
-    /// Returns the mean, the standard deviation and the greatest distance from 0.
+    /// Returns the mean, the standard deviation and the greatest absolute value.
     fn spread(values: &[f32]) -> [f32; 3] {
         let count = values.len() as f32;
         let mean = values.iter().sum::<f32>() / count;
@@ -263,7 +265,8 @@ mod tests {
         [mean, libm::sqrtf(variance), values.iter().fold(0.0, |most, x| x.abs().max(most))]
     }
 
-    /// Checks Keras's formulas for a kernel of 9 taps, 40 inputs and 60 outputs: the standard deviation and the greatest value.
+    /// Checks Keras's formulas for a kernel of 9 taps, 40 inputs and 60 outputs: the standard deviation and the greatest absolute
+    /// value.
     #[test]
     fn distributions_are_those_of_keras() {
         let dims = [3, 3, 40, 60];

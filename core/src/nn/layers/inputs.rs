@@ -7,7 +7,8 @@ use alloc::format;
 
 /// Returns the dimensions of an input that must have `N` axes.
 ///
-/// The error names the input that `layer` takes, such as `images [batch, height, width, channels]`, and the input that it got.
+/// The error names the input that `layer` takes, such as `images of shape [batch, height, width, channels]`, and the shape of the
+/// actual input.
 pub(super) fn dims<const N: usize>(layer: &str, takes: &str, dims: &[u32]) -> Result<[u32; N]> {
     dims.try_into().map_err(|_| Error::message(format!("{layer} takes {takes}, not {dims:?}")))
 }
@@ -16,21 +17,21 @@ pub(super) fn dims<const N: usize>(layer: &str, takes: &str, dims: &[u32]) -> Re
 pub(super) fn features(layer: &str, built: u32, x: &Tensor) -> Result<()> {
     match x.shape().back(0) {
         Some(got) if got == built => Ok(()),
-        _ => Err(Error::message(format!("{layer} was built for inputs […, {built}], not {}", x.tensor_type()))),
+        _ => Err(Error::message(format!("{layer} was built for inputs of shape […, {built}], not {}", x.tensor_type()))),
     }
 }
 
 /// Description of the input of image layers.
-pub(super) const IMAGES: &str = "images [batch, height, width, channels]";
+pub(super) const IMAGES: &str = "images of shape [batch, height, width, channels]";
 /// Description of the input of sequence layers.
-pub(super) const SEQUENCES: &str = "sequences [batch, steps, features]";
+pub(super) const SEQUENCES: &str = "sequences of shape [batch, steps, features]";
 
-/// Returns the dimensions of the images that a layer takes.
+/// Returns the dimensions of `x`, the images that a layer takes. Fails unless the rank is 4.
 pub(super) fn images(layer: &str, x: &Tensor) -> Result<[u32; 4]> {
     dims(layer, IMAGES, x.dims())
 }
 
-/// Returns the dimensions of the sequences that a layer takes.
+/// Returns the dimensions of `x`, the sequences that a layer takes. Fails unless the rank is 3.
 pub(super) fn sequences(layer: &str, x: &Tensor) -> Result<[u32; 3]> {
     dims(layer, SEQUENCES, x.dims())
 }

@@ -107,9 +107,10 @@ pub trait Layer: Module + ThreadSafe {
         type_name::<Self>()
     }
 
-    /// Creates the variables for inputs of this shape. It is called once, before the first [`Layer::call`], in a scope outside of all
-    /// tapes and traces: tensors that it creates have values and may be kept in the layer. It is not called for a layer without
-    /// variables. A layer that consists of other layers does not need this method, because those are built when they are applied.
+    /// Creates the variables for inputs of this shape. It is called once, before the first [`Layer::call`], in a scope outside of
+    /// all tapes and traces: tensors that it creates have values and may be kept in the layer. It is not called for a layer without
+    /// variables. A layer that consists of other layers does not need this method, because the inner layers are built when they are
+    /// applied.
     fn build(&self, scope: &dyn Scope, input: &Shape) -> Result<()> {
         let _ = (scope, input);
         Ok(())

@@ -88,7 +88,8 @@ pub trait Module {
         gather(self, |variable| Some(variable.clone()), |module| module.variables())
     }
 
-    /// Returns the variables that optimizers train. A frozen layer returns none here, wherever it is in a model.
+    /// Returns the variables that optimizers train. A frozen layer overrides this method and returns an empty list. Models that
+    /// contain the layer then leave out its variables, too.
     fn trainable_variables(&self) -> Vec<Variable> {
         gather(self, |variable| variable.trainable().then(|| variable.clone()), |module| module.trainable_variables())
     }
@@ -120,7 +121,8 @@ pub trait Visitor {
         let _ = later;
     }
 
-    /// True if names must be those of TensorFlow's checkpoints where they differ, that is, the attribute names of Keras's objects.
+    /// True if the visitor needs the names in TensorFlow's checkpoints, which are the attribute names of Keras's objects. Some of
+    /// them differ from the names of the fields.
     fn tracks(&self) -> bool {
         false
     }
@@ -142,11 +144,11 @@ pub trait State {
     /// Returns the value to keep.
     fn value(&self) -> Result<Tensor>;
 
-    /// Restores a value that was kept. Fails if the value cannot be one of this state.
+    /// Restores a value that was kept. Fails if `value` is not a valid value of this state.
     fn restore(&self, value: &Tensor) -> Result<()>;
 }
 
-/// Hook for variables that a module creates later. A checkpoint that was restored before they exist waits here.
+/// Hook for variables that a module creates later. A checkpoint that is restored before these variables exist waits here for them.
 ///
 /// Some modules create variables only later. An optimizer, for example, creates its state once it gets the variables to train. Such
 /// a module has one `Later`, passes it to its visitors, and calls [`created`](Later::created) once the new variables exist but have
@@ -161,7 +163,7 @@ pub trait Waiting: ThreadSafe {
 }
 
 impl Later {
-    /// Sets the listener that waits, and removes the one before.
+    /// Sets the listener that waits for new variables. It replaces the previous one.
     pub fn wait(&self, waiting: Shared<dyn Waiting>) {
         *self.0.lock() = Some(waiting);
     }

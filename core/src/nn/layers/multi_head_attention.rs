@@ -20,7 +20,8 @@ const MASKED_F16: f64 = -0.7 * 65_500.0;
 /// The kernels of query, key and value have the shape `[features, heads, dim]`, and their biases `[heads, dim]`. The output has a
 /// kernel `[heads, value_dim, out]` and a bias `[out]`. Kernels are initialised Glorot uniform, and biases with zeros.
 ///
-/// As a layer, it attends to its own input. [`MultiHeadAttention::attend`] takes all inputs and masks that Keras's layer takes.
+/// As a layer, it attends to its own input (self-attention). [`MultiHeadAttention::attend`] takes all inputs and masks that Keras's
+/// layer takes.
 ///
 /// ```
 /// use gradlet_core::layers::{Attend, Layer, MultiHeadAttention};

@@ -18,7 +18,8 @@ impl Layer for Flatten {
     }
 
     fn call(&self, _: &dyn Scope, x: &Tensor) -> Result<Tensor> {
-        let (&batch, rest) = x.dims().split_first().ok_or_else(|| Error::message("flatten takes inputs [batch, …], not a scalar"))?;
+        let (&batch, rest) =
+            x.dims().split_first().ok_or_else(|| Error::message("flatten takes inputs of shape [batch, …], not a scalar"))?;
         x.reshape(&[batch, rest.iter().product()])
     }
 }
@@ -51,7 +52,7 @@ impl Layer for Reshape {
     }
 
     fn call(&self, _: &dyn Scope, x: &Tensor) -> Result<Tensor> {
-        let &batch = x.dims().first().ok_or_else(|| Error::message("reshape takes inputs [batch, …], not a scalar"))?;
+        let &batch = x.dims().first().ok_or_else(|| Error::message("reshape takes inputs of shape [batch, …], not a scalar"))?;
         let dims: Vec<i64> = core::iter::once(batch.into()).chain(self.target_shape.iter().copied()).collect();
         x.reshape_open(&dims)
     }

@@ -1,4 +1,4 @@
-//! The common part of the normalisation layers: a scale gamma and an offset beta.
+//! Scale gamma and offset beta, which all normalisation layers have.
 
 use super::{Initializer, Module};
 use crate::base::error::Result;

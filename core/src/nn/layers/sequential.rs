@@ -44,14 +44,14 @@ impl Sequential {
         self.with_named(&name, layer)
     }
 
-    /// Appends a layer under this name. If another layer has the name already, a number is appended to it.
+    /// Appends a layer under this name. If another layer already has the name, a number is appended to the name of the new layer.
     pub fn with_named(mut self, name: &str, layer: impl Layer + 'static) -> Sequential {
         let name = unused(name, |name| self.layer(name).is_none());
         self.layers.push((name, Box::new(layer)));
         self
     }
 
-    /// Returns the layer of this name.
+    /// Returns the layer with this name, or `None` if the model has no such layer.
     pub fn layer(&self, name: &str) -> Option<&dyn Layer> {
         self.layers().find(|(known, _)| *known == name).map(|(_, layer)| layer)
     }

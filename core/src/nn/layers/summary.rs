@@ -35,11 +35,11 @@ pub struct Summary {
     pub name: String,
     /// Layers of the model. Each layer comes before the layers inside it.
     pub layers: Vec<LayerSummary>,
-    /// Parameters that optimizers train.
+    /// Size of the parameters that optimizers train.
     pub trainable: Size,
-    /// Parameters that no optimizer trains.
+    /// Size of the parameters that no optimizer trains.
     pub non_trainable: Size,
-    /// State of the optimizer, if the model has one.
+    /// Size of the optimizer's state, if the model has an optimizer.
     pub optimizer: Option<Size>,
 }
 
@@ -50,11 +50,11 @@ pub struct LayerSummary {
     pub name: String,
     /// Type of the layer, such as `Conv2D`.
     pub kind: String,
-    /// Number of the model's layers that contain this one.
+    /// Nesting depth: the number of layers of the model that contain this layer.
     pub depth: usize,
     /// Shape of the output.
     pub output: Shape,
-    /// Parameters of the layer, including those of the layers inside it.
+    /// Size of the parameters of the layer, including those of the layers inside it.
     pub parameters: Size,
 }
 

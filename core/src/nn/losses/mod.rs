@@ -63,7 +63,7 @@ pub trait Loss: ThreadSafe {
     /// Returns the loss of each sample.
     fn losses(&self, y_true: &Tensor, y_pred: &Tensor) -> Result<Tensor>;
 
-    /// Returns a boolean mask of the losses, in their shape, that is true for the losses that count. Returns `None` if all losses
+    /// Returns a boolean mask in the shape of the losses, which is true for each loss that counts. Returns `None` if all losses
     /// count.
     fn mask(&self, y_true: &Tensor, y_pred: &Tensor) -> Result<Option<Tensor>> {
         let _ = (y_true, y_pred);
@@ -157,8 +157,8 @@ fn reduce(losses: Tensor, weights: Option<&Tensor>, reduction: Reduction) -> Res
     }
 }
 
-/// Returns `a` and `b` in the same rank, if one of them has an additional last axis of size 1. If the other is a vector, the axis
-/// is added to it. Otherwise the axis is removed.
+/// Returns `a` and `b` with the same rank, if one of them has an additional last axis of size 1. If the other is a vector, such an
+/// axis is added to the vector. Otherwise the additional axis is removed. All other pairs stay unchanged.
 pub(crate) fn same_rank(a: &Tensor, b: &Tensor) -> Result<(Tensor, Tensor)> {
     match (a.dims(), b.dims()) {
         (&[_, 1], &[n]) => Ok((a.clone(), b.reshape(&[n, 1])?)),
@@ -169,7 +169,7 @@ pub(crate) fn same_rank(a: &Tensor, b: &Tensor) -> Result<(Tensor, Tensor)> {
     }
 }
 
-/// Returns `y_true` and `y_pred` in the same rank and element type: f64 if `y_pred` is f64, and f32 otherwise.
+/// Returns `y_true` and `y_pred` with the same rank and element type: f64 if `y_pred` is f64, and f32 otherwise.
 pub(crate) fn alike(y_true: &Tensor, y_pred: &Tensor) -> Result<(Tensor, Tensor)> {
     let (y_true, y_pred) = same_rank(y_true, &wide(y_pred)?)?;
     Ok((as_type(&y_true, y_pred.dtype())?, y_pred))

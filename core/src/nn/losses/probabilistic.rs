@@ -11,13 +11,13 @@ fn clipped(p: &Tensor) -> Result<Tensor> {
     p.clip_by_value(f64::from(EPSILON as f32), f64::from((1.0 - EPSILON) as f32))
 }
 
-/// Returns `y_true` and `y_pred` in the same element type. Fails if their shapes differ.
+/// Returns `y_true` and `y_pred` with the same element type. Fails if their shapes differ.
 fn same_shape(y_true: &Tensor, y_pred: &Tensor) -> Result<(Tensor, Tensor)> {
     let (y_true, y_pred) = alike(y_true, y_pred)?;
     if y_true.dims() == y_pred.dims() {
         return Ok((y_true, y_pred));
     }
-    Err(Error::message(format!("y_true must be of the shape of y_pred, {}, not {}", y_pred.shape(), y_true.shape())))
+    Err(Error::message(format!("y_true must have the shape of y_pred, {}, not {}", y_pred.shape(), y_true.shape())))
 }
 
 /// Returns the labels, each moved towards `mean` by the fraction `smoothing`.

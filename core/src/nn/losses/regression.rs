@@ -63,7 +63,7 @@ impl CosineSimilarity {
         CosineSimilarity { axis }
     }
 
-    /// Returns the cosine, not negated.
+    /// Returns the cosine itself, which the loss negates.
     pub(crate) fn cosine(&self, y_true: &Tensor, y_pred: &Tensor) -> Result<Tensor> {
         let (y_true, y_pred) = alike(y_true, y_pred)?;
         let normal = |y: &Tensor| {

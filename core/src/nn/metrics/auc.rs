@@ -14,11 +14,11 @@ use alloc::vec::Vec;
 /// Curve whose area is measured. Each threshold contributes one point.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Curve {
-    /// The receiver operating characteristic: the share of the positives that are predicted positive, over the share of the
-    /// negatives that are predicted positive.
+    /// The receiver operating characteristic: the share of the positives that are predicted positive, plotted against the share of
+    /// the negatives that are predicted positive.
     #[default]
     Roc,
-    /// Precision over recall.
+    /// Precision, plotted against recall.
     Pr,
 }
 

@@ -11,8 +11,8 @@ use crate::tensor::variable::Variable;
 use alloc::format;
 use alloc::vec::Vec;
 
-/// Cell of the confusion matrix. A prediction above the threshold is positive, and any other is negative. It is true if the label
-/// agrees, and false otherwise.
+/// Cell of the confusion matrix. A prediction above the threshold is positive, and any other is negative. A prediction is true if
+/// the label agrees with it, and false otherwise.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Cell {
     TruePositives,
@@ -51,11 +51,11 @@ impl Rules {
             ([], None) => Ok([0.5].into()),
             ([], Some(_)) => Ok([LOWEST].into()),
             (given, _) if given.iter().all(|threshold| (0.0..=1.0).contains(threshold)) => Ok(given.into()),
-            (given, _) => Err(Error::message(format!("thresholds must be from 0 to 1, not {given:?}"))),
+            (given, _) => Err(Error::message(format!("thresholds must be between 0 and 1, not {given:?}"))),
         }
     }
 
-    /// Creates one count per threshold in each cell's variable.
+    /// Creates the variable of each cell, with one count per threshold.
     fn build(&self, scope: &dyn Scope, cells: &[(Cell, &Variable)]) -> Result<()> {
         let zeros = Tensor::full(&scope.device(), 0.0f32, &[self.thresholds()?.len() as u32])?;
         cells.iter().try_for_each(|(_, variable)| variable.create(scope, &zeros))
@@ -155,12 +155,15 @@ fn one_class(y: &Tensor, class: u32) -> Result<Tensor> {
             let size = [&alloc::vec![-1; outer.len()][..], &[1]].concat();
             y.slice(&begin, &size)
         }
-        _ => Err(Error::message(format!("class_id {class} needs predictions of [samples, more than {class}], not {}", y.shape()))),
+        _ => Err(Error::message(format!(
+            "class_id {class} needs predictions of shape [samples, classes] with more than {class} classes, not {}",
+            y.shape()
+        ))),
     }
 }
 
-/// Keeps the `k` largest predictions of each sample and replaces the others by [`LOWEST`]. Among equal predictions, the first come
-/// first.
+/// Keeps the `k` largest predictions of each sample and replaces the others by [`LOWEST`]. Among equal predictions, the earlier
+/// ones count as larger.
 fn first(y_pred: &Tensor, k: u32) -> Result<Tensor> {
     let classes = y_pred.shape().back(0).ok_or(Error::Rank { input: 1 })?;
     let (_, best) = y_pred.top_k(k)?;

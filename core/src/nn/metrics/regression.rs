@@ -40,7 +40,7 @@ pub type CosineSimilarity = MeanOf<Cosine>;
 pub struct Cosine(losses::CosineSimilarity);
 
 impl CosineSimilarity {
-    /// Creates the metric for vectors along this axis. Its default is the last axis.
+    /// Creates the metric for vectors along this axis. `CosineSimilarity::default()` uses the last axis.
     pub fn axis(axis: i32) -> CosineSimilarity {
         MeanOf::new(Cosine(losses::CosineSimilarity::default().axis(axis)))
     }

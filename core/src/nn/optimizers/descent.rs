@@ -1,4 +1,4 @@
-//! Gradient descent with an update rule: the common part of all optimizers.
+//! Gradient descent with an update rule. All optimizers share this code.
 
 use super::options::Options;
 use super::{Gradient, LearningRate, Optimizer};
@@ -43,17 +43,17 @@ pub trait Rule: ThreadSafe {
         &[]
     }
 
-    /// Returns the value that fills each slot at first.
+    /// Returns the initial value of the slots' elements.
     fn initial(&self) -> f64 {
         0.0
     }
 
-    /// Returns the rule's own variables, besides the slots, each with the name of Keras's attribute.
+    /// Returns the rule's own variables, besides the slots, each with the name of its attribute in Keras.
     fn variables(&self) -> Vec<(&'static str, Variable)> {
         Vec::new()
     }
 
-    /// Checks the rule's constants. Fails if one is not allowed.
+    /// Checks the rule's constants. Fails if one of them has an invalid value.
     fn check(&self) -> Result<()> {
         Ok(())
     }
@@ -70,8 +70,8 @@ pub trait Rule: ThreadSafe {
         Ok(())
     }
 
-    /// Returns the op that updates a variable and its slots in place. If there is none, the optimizer calls [`Rule::update`]
-    /// instead.
+    /// Returns the op that updates a variable and its slots in place. Returns `None` if there is no such op. The optimizer then
+    /// calls [`Rule::update`].
     fn in_place(&self, step: &Step<'_>, gradient: &Gradient) -> Result<Option<InPlace>> {
         let _ = (step, gradient);
         Ok(None)
@@ -91,7 +91,7 @@ pub struct InPlace {
     pub inputs: Vec<Tensor>,
 }
 
-/// A training step, as a rule sees it.
+/// The current training step, which the optimizer passes to its rule.
 pub struct Step<'a> {
     scope: &'a dyn Scope,
     iterations: Tensor,
@@ -142,7 +142,7 @@ pub struct Descent<R> {
 /// A variable and the optimizer's state for it.
 struct Trained {
     variable: Variable,
-    /// Name of the variable in the names of its state.
+    /// Name of the variable, as the names of its state contain it.
     name: String,
     slots: Vec<Variable>,
     average: Option<Variable>,
@@ -166,7 +166,7 @@ impl<R: Rule> Descent<R> {
         self.trained.lock().clone()
     }
 
-    /// Returns the state. Creates it for these named variables if there is none.
+    /// Returns the state of the optimizer. If there is none yet, creates it for the variables in `named`.
     fn built(&self, scope: &dyn Scope, named: impl Iterator<Item = (String, Variable)>) -> Result<Shared<[Trained]>> {
         let known = self.trained();
         let named: Vec<_> = named.collect();
@@ -259,8 +259,7 @@ impl Trained {
     }
 }
 
-/// Returns the variables with their own names, for variables without a path. A variable whose name occurred before gets a number
-/// after it.
+/// Returns the variables with their own names, for variables without a path. If a name occurred before, a number is appended to it.
 fn numbered(gradients: &[(Variable, Option<Gradient>)]) -> impl Iterator<Item = (String, Variable)> {
     gradients.iter().enumerate().map(|(index, (variable, _))| {
         let name = variable.name();

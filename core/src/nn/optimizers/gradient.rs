@@ -17,7 +17,7 @@ pub struct Gradient {
 #[derive(Clone, Debug)]
 struct Rows {
     indices: Tensor,
-    /// Number of rows of the variable.
+    /// Number of rows of the variable. It is 0 until `Gradient::fitted` sets it.
     of: u32,
 }
 
@@ -35,7 +35,8 @@ impl Gradient {
         Gradient { values, rows: Some(Rows { indices, of: 0 }) }
     }
 
-    /// Returns the gradient for the variable `name`, in its element type. Fails if the shape does not fit.
+    /// Returns the gradient in the element type of the variable `name`, whose type is `wanted`. Fails if the shape of the gradient
+    /// does not fit.
     pub(super) fn fitted(&self, name: &str, wanted: TensorType) -> Result<Gradient> {
         let values = if self.values.dtype() == wanted.dtype { self.values.clone() } else { self.values.cast(wanted.dtype)? };
         match (&self.rows, values.dims(), wanted.shape.dims()) {

@@ -79,7 +79,7 @@ pub trait Optimizer: Module + ThreadSafe {
 
 /// Learning rate of an optimizer: a value or a schedule.
 pub enum LearningRate {
-    /// An initial value. The caller can set another at any time.
+    /// An initial value. The caller can change the rate at any time.
     Value(f32),
     /// A schedule that computes the rate of each step.
     Schedule(Box<dyn Schedule>),

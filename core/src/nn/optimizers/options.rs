@@ -80,10 +80,10 @@ impl Options {
             return Err(Error::message("only one of clipnorm, global_clipnorm and clipvalue can be set"));
         }
         if !(0.0..=1.0).contains(&self.momentum()) {
-            return Err(Error::message(format!("ema_momentum must be from 0 to 1, not {}", self.momentum())));
+            return Err(Error::message(format!("ema_momentum must be between 0 and 1, not {}", self.momentum())));
         }
         if self.ema_overwrite_frequency == Some(0) {
-            return Err(Error::message("ema_overwrite_frequency must be at least 1"));
+            return Err(Error::message("ema_overwrite_frequency must be at least 1, not 0"));
         }
         Ok(())
     }

@@ -71,7 +71,7 @@ impl Rule for SgdRule {
     fn check(&self) -> Result<()> {
         match self.momentum {
             0.0..=1.0 => Ok(()),
-            momentum => Err(Error::message(format!("momentum must be from 0 to 1, not {momentum}"))),
+            momentum => Err(Error::message(format!("momentum must be between 0 and 1, not {momentum}"))),
         }
     }
 

@@ -1,5 +1,5 @@
-//! Broadcast of `x` to given dimensions: `x` is repeated along its axes of 1, and along new leading axes. Every element type.
-//! Like `tf.broadcast_to`.
+//! Broadcast of `x` to given dimensions: `x` is repeated along its axes of dimension 1, and along new leading axes. Every element
+//! type. Like `tf.broadcast_to`.
 //!
 //! Attribute words: the dimensions of the result, outermost first.
 
@@ -64,9 +64,9 @@ fn grad(of: &Backward<'_>) -> Result<InputGradients> {
 
 #[cfg(feature = "alloc")]
 impl Tensor {
-    /// Returns the elements repeated to the dimensions `dims`: along axes of 1, and along new leading axes.
+    /// Returns the elements repeated to the dimensions `dims`: along axes of dimension 1, and along new leading axes.
     ///
-    /// Fails if a dimension is neither 1 nor the requested one. Like `tf.broadcast_to`.
+    /// Fails if a dimension is neither 1 nor equal to the requested dimension. Like `tf.broadcast_to`.
     ///
     /// ```
     /// # use gradlet_core::{Tensor, ops};

@@ -40,7 +40,7 @@ fn infer(inputs: &[TensorType], attributes: &[u32], outputs: &mut [TensorType]) 
     elementwise::set(outputs, result)
 }
 
-/// Returns the number of bytes of a contiguous part of a tensor: all its elements along `axis` and the axes after it.
+/// Returns the number of bytes of a contiguous block of a tensor: its elements along `axis` and all axes after it.
 fn row_bytes(tensor_type: &TensorType, axis: usize) -> usize {
     tensor_type.shape.dims().iter().skip(axis).fold(tensor_type.dtype.size(), |bytes, &dim| bytes * dim as usize)
 }
@@ -72,7 +72,7 @@ pub static OP: Op = Op {
     tf_type: Some("ConcatV2"),
     ..Op::total(
         &DEF,
-        "concat(x, …), of one element type, and of one shape but for the axis; at most 8 inputs in one op",
+        "concat(x, …), at most 8 inputs with the same element type, and the same shape except along the axis",
         Gradient::Rule(grad),
     )
 };
@@ -118,8 +118,8 @@ impl Tensor {
         parts.pop().ok_or(Error::Internal)
     }
 
-    /// Stacks `tensors`, all of one shape, along a new axis. `axis` is its position in the result. A negative axis counts from
-    /// the end.
+    /// Stacks `tensors`, which all have the same shape, along a new axis. `axis` is its position in the result. A negative axis
+    /// counts from the end.
     ///
     /// Fails if there are no tensors, or if element types or shapes differ. Like `tf.stack`.
     ///
@@ -135,7 +135,9 @@ impl Tensor {
         let wide: Vec<Tensor> = tensors.iter().map(|tensor| tensor.borrow().expand_dims(axis)).collect::<Result<_>>()?;
         if let Some(other) = wide.iter().find(|tensor| tensor.tensor_type() != wide[0].tensor_type()) {
             let (first, other) = (wide[0].tensor_type(), other.tensor_type());
-            return Err(Error::message(alloc::format!("stack needs tensors of one type, not slices {first} and {other}")));
+            return Err(Error::message(alloc::format!(
+                "stack needs tensors of the same type, but got slices of the types {first} and {other}"
+            )));
         }
         Tensor::concat(&wide, axis)
     }
@@ -204,7 +206,10 @@ mod tests {
         assert_eq!(Tensor::stack(&parts, -1).unwrap().dims(), [1, 2, 70]);
         assert!(Tensor::concat::<Tensor>(&[], 0).is_err() && Tensor::stack::<Tensor>(&[], 0).is_err());
         let refused = Tensor::stack(&[&parts[0], &parts[0].reshape(&[2, 1]).unwrap()], 0).unwrap_err();
-        assert_eq!(std::format!("{refused}"), "stack needs tensors of one type, not slices i32[1,1,2] and i32[1,2,1]");
+        assert_eq!(
+            std::format!("{refused}"),
+            "stack needs tensors of the same type, but got slices of the types i32[1,1,2] and i32[1,2,1]"
+        );
     }
 
     #[cfg(feature = "alloc")]

@@ -1,5 +1,5 @@
 //! Slices of `x` along one axis, selected by indices: `y[b…, o…, i…, r…] = x[b…, o…, index[b…, i…], r…]`. Here b are the batch
-//! axes, which x and the indices share. Every element type, with indices of i32 or i64.
+//! axes, which x and the indices share. Every element type, with i32 or i64 indices.
 //!
 //! An index out of range is an error. With the third attribute set, a negative index gives zeros instead. Like `tf.gather`.
 
@@ -24,7 +24,7 @@ pub struct Attributes {
     pub axis: u32,
     /// Number of leading batch axes. They must all be before the axis.
     pub batch_dims: u32,
-    /// Effect of a negative index: 0 for an error, 1 for zeros.
+    /// Effect of a negative index: 0 for an error, 1 for zeros in the result.
     pub negative: u32,
 }
 
@@ -46,8 +46,8 @@ fn infer(inputs: &[TensorType], attributes: &[u32], outputs: &mut [TensorType]) 
     elementwise::set(outputs, TensorType::new(x.dtype, collect(dims)?))
 }
 
-/// Returns the dimensions of `index` after the batch axes. These axes must equal those of input 0, whose dimensions before the
-/// axis are `before`.
+/// Returns the dimensions of `index` after the batch axes. The batch dimensions must equal those of input 0, whose dimensions
+/// before the axis are `before`.
 pub(in crate::ops) fn batched<'a>(before: &[u32], index: &'a TensorType, batch_dims: u32) -> Result<&'a [u32]> {
     indices::check_dtype(1, index)?;
     let batch = before.get(..batch_dims as usize).ok_or(Error::Attribute { index: 1 })?;
@@ -99,7 +99,11 @@ crate::ops::moving_kernels!(bytes run);
 #[cfg(feature = "alloc")]
 pub static OP: Op = Op {
     tf_type: Some("GatherV2"),
-    ..Op::new(&DEF, "gather(x, index), the index of i32 or i64; batch axes stand first in both, and before the axis", Gradient::Rule(grad))
+    ..Op::new(
+        &DEF,
+        "gather(x, index), where index is i32 or i64; the batch axes come first in both inputs, and before the axis",
+        Gradient::Rule(grad),
+    )
 };
 
 #[cfg(feature = "alloc")]
@@ -115,8 +119,8 @@ impl Tensor {
     /// Returns the slices of `self` along `axis` that `index` selects. A negative axis counts from the end. In the result, the
     /// dimensions of `index` replace the axis.
     ///
-    /// Fails if the axis is out of range, or if `index` is not of i32 or i64. Fails with [`Error::IndexOutOfRange`] if an index
-    /// is out of range. Like `tf.gather`.
+    /// Fails if the axis is out of range, or if `index` is not i32 or i64. Fails with [`Error::IndexOutOfRange`] if an index is out
+    /// of range. Like `tf.gather`.
     ///
     /// ```
     /// # use gradlet_core::{Tensor, ops};
@@ -160,7 +164,7 @@ pub(in crate::ops) mod tests {
     use crate::ops::shared::testing::{Value, indices, numbers, position, run, shapes};
     use std::vec::Vec;
 
-    /// Returns shapes of x, with the attributes and shapes of the index.
+    /// Returns test cases: the shape of x, the attributes, and the shape of the index.
     pub fn cases() -> Vec<(Vec<u32>, [u32; 2], Vec<u32>)> {
         let mut cases = Vec::new();
         for dims in shapes(4, &[0, 1, 3]).iter().filter(|dims| !dims.is_empty()) {

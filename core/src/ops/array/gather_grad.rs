@@ -1,5 +1,5 @@
-//! Gradient of [`gather`](crate::ops::gather) with respect to x. The result starts as zeros, and each slice of `dy` is added to
-//! the slice that its index selects. Element types: f32, f64 and integers, which wrap, with indices of i32 or i64.
+//! Gradient of [`gather`](crate::ops::gather) with respect to x. The result starts as zeros, and each slice of `dy` is added to the
+//! slice that its index selects. Element types: f32, f64 and integers, which wrap, with i32 or i64 indices.
 //!
 //! A negative index drops its slice, and an index that is too large is an error. With axis 0 and no batch axes, like
 //! `tf.math.unsorted_segment_sum`.
@@ -78,7 +78,7 @@ crate::ops::kernels!(run: F32 = f32, F64 = f64, I32 = i32, I64 = i64, I8 = i8, U
 #[cfg(feature = "alloc")]
 pub static OP: Op = Op::new(
     &DEF,
-    "gather_grad(dy, index), the index of i32 or i64; batch axes stand first in both, and before the axis",
+    "gather_grad(dy, index), where index is i32 or i64; the batch axes come first in both inputs, and before the axis",
     Gradient::Rule(grad),
 );
 

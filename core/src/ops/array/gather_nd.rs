@@ -1,5 +1,5 @@
 //! Slices of `x`, each selected by a row of indices: `y[r…, s…] = x[index[r…, 0], index[r…, 1], …, s…]`. Every element type, with
-//! indices of i32 or i64. An index out of range is an error. Like `tf.gather_nd`.
+//! i32 or i64 indices. An index out of range is an error. Like `tf.gather_nd`.
 
 use crate::base::error::{Error, Result};
 use crate::base::op::{Call, Kernel, OpDef};
@@ -42,7 +42,8 @@ crate::ops::moving_kernels!(bytes run);
 
 /// The op with its gradient: each slice of the upstream gradient is added to the slice that it was gathered from.
 #[cfg(feature = "alloc")]
-pub static OP: Op = Op::new(&DEF, "gather_nd(x, index[…,k]), the index of i32 or i64, k at most the rank of x", Gradient::Rule(grad));
+pub static OP: Op =
+    Op::new(&DEF, "gather_nd(x, index[…,k]), where index is i32 or i64, and k is at most the rank of x", Gradient::Rule(grad));
 
 #[cfg(feature = "alloc")]
 fn grad(of: &Backward<'_>) -> Result<InputGradients> {
@@ -55,8 +56,8 @@ impl Tensor {
     /// Returns the elements or slices of `self` that `index` selects. Each row along the last axis of `index` selects one of
     /// them. A row of length k has one index for each of the first k axes of `self`.
     ///
-    /// Fails if the rows are longer than the rank, or if `index` is not of i32 or i64. Fails with [`Error::IndexOutOfRange`] if
-    /// an index is out of range. Like `tf.gather_nd`.
+    /// Fails if the rows are longer than the rank, or if `index` is not i32 or i64. Fails with [`Error::IndexOutOfRange`] if an
+    /// index is out of range. Like `tf.gather_nd`.
     ///
     /// ```
     /// # use gradlet_core::{Tensor, ops};
@@ -101,7 +102,7 @@ pub(in crate::ops) mod tests {
     use crate::ops::shared::testing::{Value, indices, numbers, position, run, shapes};
     use std::vec::Vec;
 
-    /// Returns shapes of x, with the dimensions of an index tensor and its indices.
+    /// Returns test cases: the shape of x, the shape of the index tensor, and the indices.
     pub fn cases() -> Vec<(Vec<u32>, Vec<u32>, Vec<i64>)> {
         let mut cases = Vec::new();
         for dims in shapes(3, &[0, 1, 2, 4]) {
@@ -121,14 +122,14 @@ pub(in crate::ops) mod tests {
         cases
     }
 
-    /// Returns the index in x that corresponds to the index `at` in all slices together.
+    /// Returns the index in x that corresponds to the index `at` in the tensor of all slices.
     pub fn index_in_whole(at: &[u32], index_dims: &[u32], index: &[i64]) -> Vec<u32> {
         let (rows, depth) = (index_dims.len() - 1, index_dims[index_dims.len() - 1]);
         let column = |column: u32| index[position(index_dims, &[&at[..rows], &[column]].concat())] as u32;
         (0..depth).map(column).chain(at[rows..].iter().copied()).collect()
     }
 
-    /// Returns the dimensions of all slices together.
+    /// Returns the dimensions of the tensor of all slices.
     pub fn together(dims: &[u32], index_dims: &[u32]) -> Vec<u32> {
         let (depth, rows) = index_dims.split_last().unwrap();
         [rows, &dims[*depth as usize..]].concat()

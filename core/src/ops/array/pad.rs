@@ -63,8 +63,10 @@ crate::ops::moving_kernels!(sized run);
 
 /// The op with its gradient: x gets its part of the upstream gradient, and the value gets the sum of the rest.
 #[cfg(feature = "alloc")]
-pub static OP: Op =
-    Op { tf_type: Some("PadV2"), ..Op::total(&DEF, "pad(x, value), a scalar of the element type of x", Gradient::Rule(grad)) };
+pub static OP: Op = Op {
+    tf_type: Some("PadV2"),
+    ..Op::total(&DEF, "pad(x, value), where value is a scalar with the element type of x", Gradient::Rule(grad))
+};
 
 #[cfg(feature = "alloc")]
 fn grad(of: &Backward<'_>) -> Result<InputGradients> {
@@ -83,7 +85,7 @@ fn grad(of: &Backward<'_>) -> Result<InputGradients> {
 #[cfg(feature = "alloc")]
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum PadMode {
-    /// This number everywhere.
+    /// All padding elements have this value.
     Constant(f64),
     /// The tensor mirrored at its outermost elements, which are not repeated.
     Reflect,
@@ -93,14 +95,15 @@ pub enum PadMode {
 
 #[cfg(feature = "alloc")]
 impl Tensor {
-    /// Places `self` in a tensor of zeros. This is the gradient of a strided slice with these attributes from a tensor of `dims`.
+    /// Writes `self` into a tensor of zeros with dimensions `dims`. This is the gradient of a strided slice with these attributes
+    /// from such a tensor.
     pub(in crate::ops) fn place(&self, attributes: &[u32], dims: &[u32]) -> Result<Tensor> {
         let axes: &[Axis] = bytemuck::cast_slice(attributes);
         let axes: heapless::Vec<Axis, MAX_RANK> = axes.iter().zip(dims).map(|(&axis, &dim)| Axis { dim, ..axis }).collect();
         Tensor::emit1(&OP, bytemuck::cast_slice(&axes), &[self, &self.like(0.0)?])
     }
 
-    /// Pads each axis. `paddings` has the number of elements before and after each axis, and `mode` is their kind.
+    /// Pads each axis. `paddings` has the number of elements before and after each axis, and `mode` determines their values.
     ///
     /// Fails unless `paddings` has one pair for each axis. Fails if a mirrored axis is too short: it must be longer than the
     /// padding for `Reflect`, and at least as long for `Symmetric`. Like `tf.pad`.

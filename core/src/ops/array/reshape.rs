@@ -28,8 +28,10 @@ crate::ops::moving_kernels!(bytes elementwise::copy);
 
 /// The op with its gradient: the upstream gradient, reshaped to the dimensions of x.
 #[cfg(feature = "alloc")]
-pub static OP: Op =
-    Op { keeps: Keeps::Always, ..Op::elementwise(&DEF, "reshape(x), to dimensions of as many elements", Gradient::Rule(grad)) };
+pub static OP: Op = Op {
+    keeps: Keeps::Always,
+    ..Op::elementwise(&DEF, "reshape(x), to dimensions with the same number of elements", Gradient::Rule(grad))
+};
 
 #[cfg(feature = "alloc")]
 fn grad(of: &Backward<'_>) -> Result<InputGradients> {
@@ -51,14 +53,14 @@ impl Tensor {
         let shape = Shape::new(dims)?;
         if shape.elements().is_none() || shape.elements() != self.shape().elements() {
             return Err(Error::message(alloc::format!(
-                "{} does not reshape to {shape}: the number of elements differs",
+                "{} cannot be reshaped to {shape}: the number of elements differs",
                 self.tensor_type()
             )));
         }
         Tensor::emit1(&OP, dims, &[self])
     }
 
-    /// Reshapes like [`Tensor::reshape`]. One dimension may be -1, and is then computed from the others.
+    /// Reshapes like [`Tensor::reshape`]. One dimension may be -1. It is then computed from the others.
     ///
     /// Fails if more than one dimension is negative, or if the others do not divide the number of elements. Like `tf.reshape`.
     ///
@@ -70,7 +72,7 @@ impl Tensor {
     /// # Ok::<(), gradlet_core::Error>(())
     /// ```
     pub fn reshape_open(&self, dims: &[i64]) -> Result<Tensor> {
-        let wrong = || Error::message(alloc::format!("{} does not reshape to {dims:?}", self.tensor_type()));
+        let wrong = || Error::message(alloc::format!("{} cannot be reshaped to {dims:?}", self.tensor_type()));
         let elements = self.shape().elements().ok_or(Error::TooLarge)?;
         let mut others = 1u64;
         let mut open = 0;
@@ -110,7 +112,8 @@ impl Tensor {
         self.reshape(&[before, &[1], after].concat())
     }
 
-    /// Returns the position of a new axis in a result with one more axis, counted from the front.
+    /// Returns the position, counted from the front, of a new axis in a result with one more axis than `self`. A negative `axis`
+    /// counts from the end.
     pub(in crate::ops) fn new_axis(&self, axis: i32) -> Result<usize> {
         let rank = self.shape().rank() as i32;
         let counted = if axis < 0 { axis.saturating_add(rank + 1) } else { axis };

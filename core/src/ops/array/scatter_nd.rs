@@ -1,5 +1,5 @@
 //! Slices added to a tensor of zeros. A row of indices selects the position of each slice. Element types: f32, f64 and integers,
-//! which wrap, with indices of i32 or i64. An index out of range is an error. Like `tf.scatter_nd`.
+//! which wrap, with i32 or i64 indices. An index out of range is an error. Like `tf.scatter_nd`.
 //!
 //! This is the gradient of [`gather_nd`](crate::ops::gather_nd), and `gather_nd` is its gradient.
 //!
@@ -49,8 +49,8 @@ crate::ops::kernels!(run: F32 = f32, F64 = f64, I32 = i32, I64 = i64, I8 = i8, U
 #[cfg(feature = "alloc")]
 pub static OP: Op = Op::new(
     &DEF,
-    "scatter_nd(updates, index[…,k]), the index of i32 or i64; the updates have the rows of the index, and then the \
-            dimensions of the result after the first k",
+    "scatter_nd(updates, index[…,k]), where index is i32 or i64; the dimensions of updates are those of index without k, and then \
+            those of the result after the first k",
     Gradient::Rule(grad),
 );
 
@@ -64,8 +64,8 @@ impl Tensor {
     /// Returns a tensor of `dims` with the elements or slices of `self` added to zeros. Each row along the last axis of `index`
     /// selects the position of one slice. Slices with the same position are summed.
     ///
-    /// Fails if the shapes do not match, if `index` is not of i32 or i64, or on booleans. Fails with [`Error::IndexOutOfRange`]
-    /// if an index is out of range. Like `tf.scatter_nd`.
+    /// Fails if the shapes do not match, if `index` is not i32 or i64, or on booleans. Fails with [`Error::IndexOutOfRange`] if an
+    /// index is out of range. Like `tf.scatter_nd`.
     ///
     /// ```
     /// # use gradlet_core::{Tensor, ops};

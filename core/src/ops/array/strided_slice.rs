@@ -44,7 +44,7 @@ fn infer(inputs: &[TensorType], attributes: &[u32], outputs: &mut [TensorType]) 
     elementwise::set(outputs, result)
 }
 
-/// Returns the attribute words as one [`Axis`] for each axis of `x`. Fails if their number differs.
+/// Returns the attribute words as one [`Axis`] for each axis of `x`. Fails if the number of words does not match the rank of `x`.
 pub(in crate::ops) fn axes<'a>(attributes: &'a [u32], x: &TensorType) -> Result<&'a [Axis]> {
     let axes: &[Axis] = bytemuck::try_cast_slice(attributes).unwrap_or(&[]);
     if axes.len() * 3 != attributes.len() || axes.len() != x.shape.rank() {
@@ -53,7 +53,7 @@ pub(in crate::ops) fn axes<'a>(attributes: &'a [u32], x: &TensorType) -> Result<
     Ok(axes)
 }
 
-/// Fails unless all `small` elements are within the `large` ones, along axis `index`.
+/// Fails unless the `small` elements of the smaller tensor are within the `large` elements of the larger one, along axis `index`.
 pub(in crate::ops) fn fits(index: usize, axis: &Axis, large: u32, small: u32) -> Result<()> {
     let last = i64::from(axis.begin) + i64::from(axis.step) * (i64::from(small) - 1);
     if axis.step == 0 || (small > 0 && (axis.begin >= large || last < 0 || last >= i64::from(large))) {
@@ -91,7 +91,7 @@ crate::ops::moving_kernels!(sized run);
 
 /// The op with its gradient: the upstream gradient at the positions of the slice's elements, and zeros elsewhere.
 #[cfg(feature = "alloc")]
-pub static OP: Op = Op::total(&DEF, "strided_slice(x), from within x", Gradient::Rule(grad));
+pub static OP: Op = Op::total(&DEF, "strided_slice(x), of positions within x", Gradient::Rule(grad));
 
 #[cfg(feature = "alloc")]
 fn grad(of: &Backward<'_>) -> Result<InputGradients> {
@@ -111,8 +111,8 @@ impl Tensor {
         Tensor::emit1(&OP, bytemuck::cast_slice(axes), &[self])
     }
 
-    /// Returns a contiguous part along each axis. `choose` gets the number and the dimension of an axis, and returns the first
-    /// element and the number of elements.
+    /// Returns a slice with step 1 along each axis. `choose` gets the number and the dimension of an axis, and returns the position
+    /// of the first element and the number of elements.
     pub(in crate::ops) fn part(&self, choose: impl Fn(usize, u32) -> (u32, u32)) -> Result<Tensor> {
         let axes = self.dims().iter().enumerate().map(|(index, &dim)| {
             let (begin, dim) = choose(index, dim);

@@ -1,5 +1,5 @@
-//! Copy of `x` with some slices replaced. A row of indices selects the position of each slice. If several slices have one
-//! position, the last one wins. Every element type, with indices of i32 or i64. An index out of range is an error. Like
+//! Copy of `x` with some slices replaced. A row of indices selects the position of each slice. If several slices have the same
+//! position, the last one wins. Every element type, with i32 or i64 indices. An index out of range is an error. Like
 //! `tf.tensor_scatter_nd_update`.
 
 use crate::base::error::{Error, Result};
@@ -59,8 +59,8 @@ crate::ops::moving_kernels!(bytes run);
 #[cfg(feature = "alloc")]
 pub static OP: Op = Op::new(
     &DEF,
-    "tensor_scatter_update(x, updates, index[…,k]), the index of i32 or i64; the updates have the rows of the index, and \
-            then the dimensions of x after the first k",
+    "tensor_scatter_update(x, updates, index[…,k]), where index is i32 or i64; the dimensions of updates are those of index \
+            without k, and then those of x after the first k",
     Gradient::Rule(grad),
 );
 
@@ -74,10 +74,10 @@ fn grad(of: &Backward<'_>) -> Result<InputGradients> {
 
 #[cfg(feature = "alloc")]
 impl Tensor {
-    /// Returns `self` with some elements or slices replaced by those of `updates`. Each row along the last axis of `index`
-    /// selects the position of one slice. If several slices have one position, the last one wins.
+    /// Returns `self` with some elements or slices replaced by those of `updates`. Each row along the last axis of `index` selects
+    /// the position of one slice. If several slices have the same position, the last one wins.
     ///
-    /// Fails if the shapes do not match, if `index` is not of i32 or i64, or if the element types differ. Fails with
+    /// Fails if the shapes do not match, if `index` is not i32 or i64, or if the element types differ. Fails with
     /// [`Error::IndexOutOfRange`] if an index is out of range. Like `tf.tensor_scatter_nd_update`.
     ///
     /// ```

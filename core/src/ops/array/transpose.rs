@@ -51,8 +51,10 @@ crate::ops::moving_kernels!(sized run);
 
 /// The op with its gradient: the upstream gradient with the inverse permutation.
 #[cfg(feature = "alloc")]
-pub static OP: Op =
-    Op { keeps: Keeps::Where(moves_nothing), ..Op::total(&DEF, "transpose(x), to an order of all axes of x", Gradient::Rule(grad)) };
+pub static OP: Op = Op {
+    keeps: Keeps::Where(moves_nothing),
+    ..Op::total(&DEF, "transpose(x), with an order that lists every axis of x once", Gradient::Rule(grad))
+};
 
 /// True if only axes of dimension 1 change their position.
 #[cfg(feature = "alloc")]

@@ -6,7 +6,7 @@ use crate::tensor::Tensor;
 use crate::tensor::scope::{Backward, InputGradients, custom_gradient};
 use alloc::vec::Vec;
 
-/// Keras's constants α and scale of [`Tensor::selu`]. They keep mean 0 and variance 1.
+/// Keras's constants α and scale of [`Tensor::selu`]. They preserve a mean of 0 and a variance of 1.
 const SELU: (f64, f64) = (1.673_263_242_354_377_3, 1.050_700_987_355_480_5);
 
 impl Tensor {
@@ -33,7 +33,7 @@ impl Tensor {
         self.maximum(&self.like(0.0)?)?.add(&below)
     }
 
-    /// Returns the scaled exponential linear unit, which keeps mean 0 and variance 1, like `tf.nn.selu`.
+    /// Returns the scaled exponential linear unit, which preserves a mean of 0 and a variance of 1, like `tf.nn.selu`.
     pub fn selu(&self) -> Result<Tensor> {
         let below = self.below_zero()?.expm1()?.mul_scalar(SELU.0)?;
         self.less(&self.like(0.0)?)?.select(&below, self)?.mul_scalar(SELU.1)

@@ -12,10 +12,10 @@ impl Tensor {
     ///
     /// The random numbers come from the scope, like those of [`Tensor::random_uniform`].
     ///
-    /// Fails on integers, if the rate is not from 0 to 1, or if `noise` does not broadcast to the tensor's dimensions.
+    /// Fails on integers, if the rate is not between 0 and 1, or if `noise` does not broadcast to the tensor's dimensions.
     pub fn dropout(&self, scope: &dyn Scope, rate: f64, noise: &[u32]) -> Result<Tensor> {
         if !(0.0..=1.0).contains(&rate) {
-            return Err(Error::message(alloc::format!("expected a dropout rate from 0 to 1, but got {rate}")));
+            return Err(Error::message(alloc::format!("expected a dropout rate between 0 and 1, but got {rate}")));
         }
         let numbers = Tensor::random_uniform(scope, noise)?;
         let kept = numbers.greater_equal(&numbers.like(rate)?)?;

@@ -79,14 +79,14 @@ impl Tensor {
         self.like(1.0)?.div(self)
     }
 
-    /// Returns `self / other`, broadcast, like `tf.divide`. Integers of 8 bits are cast to f32, larger ones to f64.
+    /// Returns `self / other`, broadcast, like `tf.divide`. 8-bit integers are cast to f32, and larger ones to f64.
     ///
     /// Fails if the shapes do not broadcast or the element types differ.
     pub fn divide(&self, other: &Tensor) -> Result<Tensor> {
         self.to_real()?.div(&other.to_real()?)
     }
 
-    /// Casts integers of 8 bits to f32, and larger ones to f64. Floats stay unchanged.
+    /// Casts 8-bit integers to f32, and larger ones to f64. Floats stay unchanged.
     pub(in crate::ops) fn to_real(&self) -> Result<Tensor> {
         match self.dtype() {
             DType::I8 | DType::U8 => self.cast(DType::F32),

@@ -1,4 +1,4 @@
-//! Normalisation, composed of other ops: batch, layer, group and l2.
+//! Normalisation, composed of other ops: batch, layer, group and L2 normalisation.
 //!
 //! All but l2 compute `x · inv + (offset − mean · inv)` with `inv = scale / √(variance + ε)`, like TensorFlow and Keras. Layer,
 //! group, l2 and fused batch normalisation compute 16-bit floats in f32.
@@ -50,9 +50,9 @@ impl Tensor {
         self.mul(&inverse)?.add(&shift)
     }
 
-    /// Normalises by the tensor's own mean and variance over all axes but `axis`. Returns the result, the mean and the variance.
-    /// A negative axis counts from the end. Mean and variance have one dimension, that of `axis`. So do the optional scale and
-    /// offset. Like Keras's `BatchNormalization` in training.
+    /// Normalises by the tensor's own mean and variance over all axes but `axis`. Returns the result, the mean and the variance. A
+    /// negative axis counts from the end. Mean, variance and the optional scale and offset have rank 1, with the dimension of
+    /// `axis`. Like Keras's `BatchNormalization` in training.
     ///
     /// Fails on integers, if the axis is out of range, or if scale or offset do not match it.
     pub fn batch_norm(&self, axis: i32, offset: Option<&Tensor>, scale: Option<&Tensor>, epsilon: f64) -> Result<[Tensor; 3]> {
@@ -61,7 +61,7 @@ impl Tensor {
         Ok([y, mean, variance])
     }
 
-    /// Normalises like [`Tensor::batch_normalization`]. Mean, variance, offset and scale have one dimension, that of `axis`.
+    /// Normalises like [`Tensor::batch_normalization`]. Mean, variance, offset and scale have rank 1, with the dimension of `axis`.
     pub(crate) fn batch_normalization_along(
         &self,
         axis: i32,
@@ -122,17 +122,17 @@ impl Tensor {
         x.batch_normalization(&mean, &variance, beta.as_ref(), gamma.as_ref(), epsilon)?.cast(self.dtype())
     }
 
-    /// Normalises each sample by mean and variance of groups: `axis` is divided into `groups` groups of neighbours. Mean and
+    /// Normalises each sample by mean and variance of groups: `axis` is divided into `groups` groups of adjacent channels. Mean and
     /// variance are taken over each group and all other axes but the first. The optional gamma and beta have the dimension of
     /// `axis`. Like Keras's `GroupNormalization`.
     ///
-    /// Fails on integers. Fails if the axis is out of range, is the first one, or has a dimension that is no multiple of
+    /// Fails on integers. Fails if the axis is out of range, is the first one, or has a dimension that is not a multiple of
     /// `groups`. Fails if gamma or beta have another dimension.
     pub fn group_norm(&self, groups: u32, axis: i32, gamma: Option<&Tensor>, beta: Option<&Tensor>, epsilon: f64) -> Result<Tensor> {
         let axis = reduce::axis(self, axis)? as usize;
         let channels = self.dims()[axis];
         if axis == 0 || groups == 0 || !channels.is_multiple_of(groups) {
-            let text = alloc::format!("axis {axis} of {} does not divide into {groups} groups", self.tensor_type());
+            let text = alloc::format!("axis {axis} of {} cannot be divided into {groups} groups", self.tensor_type());
             return Err(Error::message(text));
         }
         let divided = |dims: &[u32]| [&dims[..axis], &[groups, channels / groups], &dims[axis + 1..]].concat();

@@ -1,4 +1,4 @@
-//! Number sequences, and masks that come from comparing with them: functions composed of other ops.
+//! Number sequences, and masks computed by comparing with such sequences. These functions are composed of other ops.
 
 use crate::base::dtype::{DType, Number};
 use crate::base::error::{Error, Result};
@@ -82,8 +82,8 @@ impl Tensor {
     }
 
     /// Returns a one-hot vector of `depth` numbers for each index in `self`, along a new axis: 1 at the index, 0 elsewhere. An
-    /// index out of range gives only zeros. `axis` is the position of the new axis in the result. A negative axis counts from the
-    /// end.
+    /// index out of range gives a vector of zeros. `axis` is the position of the new axis in the result. A negative axis counts
+    /// from the end.
     ///
     /// Fails on floats and booleans, or if the axis is out of range. Like `tf.one_hot`.
     ///

@@ -1,4 +1,4 @@
-//! Parts of a tensor, by Python-like indices and other means. The functions are composed of
+//! Functions that slice, split and reorder tensors, also with Python-like indices. They are composed of
 //! [`strided_slice`](crate::ops::strided_slice) and [`concat`](crate::ops::concat).
 
 use crate::base::error::{Error, Result};
@@ -26,7 +26,7 @@ pub enum Index {
     },
     /// A new axis of dimension 1.
     NewAxis,
-    /// All elements of the axes that the other indices leave: Python's `...`.
+    /// All elements of all axes to which no other index applies: Python's `...`.
     Ellipsis,
 }
 
@@ -43,8 +43,8 @@ impl Index {
         Index::Slice { start: start.map(i64::from), end: end.map(i64::from), step: 1 }
     }
 
-    /// Returns the part that this selects from an axis with `dim` elements, and true if the axis stays. Returns `None` if it is
-    /// out of range.
+    /// Returns the slice that this index selects from an axis with `dim` elements, and true if the result keeps the axis. Returns
+    /// `None` if the index is out of range.
     fn of(self, dim: u32) -> Option<(Axis, bool)> {
         let size = i64::from(dim);
         let (start, end, step) = match self {
@@ -207,12 +207,12 @@ impl Tensor {
         let dim = self.dims()[reduce::axis(self, axis)? as usize];
         match dim.checked_rem(count) {
             Some(0) => self.split_sizes(&alloc::vec![i64::from(dim / count); count as usize], axis),
-            _ => Err(Error::message(format!("axis {axis} of {} does not split into {count} equal parts", self.tensor_type()))),
+            _ => Err(Error::message(format!("axis {axis} of {} cannot be split into {count} equal parts", self.tensor_type()))),
         }
     }
 
-    /// Splits the tensor into parts of these sizes along `axis`. A negative axis counts from the end. One size may be -1, for all
-    /// elements that the others leave.
+    /// Splits the tensor into parts of these sizes along `axis`. A negative axis counts from the end. One size may be -1, which
+    /// means all remaining elements.
     ///
     /// Fails if the sizes do not add up to the axis's dimension. Like `tf.split`.
     ///
@@ -229,7 +229,7 @@ impl Tensor {
         let open = sizes.iter().filter(|&&size| size == -1).count();
         let given = sizes.iter().filter(|&&size| size != -1).try_fold(0u32, |sum, &size| sum.checked_add(u32::try_from(size).ok()?));
         let left = given.and_then(|given| self.dims()[at].checked_sub(given)).filter(|&left| open == 1 || (open == 0 && left == 0));
-        let wrong = || Error::message(format!("axis {axis} of {} does not split into {sizes:?}", self.tensor_type()));
+        let wrong = || Error::message(format!("axis {axis} of {} cannot be split into parts of sizes {sizes:?}", self.tensor_type()));
         let left = left.ok_or_else(wrong)?;
         let mut first = 0;
         let part = |&size: &i64| {
@@ -274,7 +274,7 @@ impl Tensor {
     /// ```
     pub fn roll(&self, shifts: &[i64], axes: &[i32]) -> Result<Tensor> {
         if shifts.len() != axes.len() {
-            return Err(Error::message(format!("roll needs a shift for each axis, not {shifts:?} for {axes:?}")));
+            return Err(Error::message(format!("roll needs one shift for each axis, but got the shifts {shifts:?} for the axes {axes:?}")));
         }
         let mut result = self.clone();
         for (&shift, &axis) in shifts.iter().zip(axes) {

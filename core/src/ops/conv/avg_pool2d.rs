@@ -48,7 +48,8 @@ crate::ops::kernels!(run: F32 = f32, F64 = f64);
 
 /// The op with its gradient: `avg_pool2d_grad`.
 #[cfg(feature = "alloc")]
-pub static OP: Op = Op { tf_type: Some("AvgPool"), ..Op::total(&DEF, "avg_pool2d(x[n,h,w,c]), x of f32 or f64", Gradient::Rule(grad)) };
+pub static OP: Op =
+    Op { tf_type: Some("AvgPool"), ..Op::total(&DEF, "avg_pool2d(x[n,h,w,c]), where x is f32 or f64", Gradient::Rule(grad)) };
 
 #[cfg(feature = "alloc")]
 fn grad(of: &Backward<'_>) -> Result<InputGradients> {
@@ -63,8 +64,8 @@ impl Tensor {
     /// and moves by `strides` (both vertical, then horizontal). Positions outside an image do not count. Like `tf.nn.avg_pool2d`
     /// in NHWC.
     ///
-    /// Fails if the tensor is not of rank 4, or not of f32 or f64. Fails if the window is larger than the image, if a size is 0,
-    /// or for explicit padding.
+    /// Fails if the rank is not 4, or if the element type is not f32 or f64. Fails if the window is larger than the image, if a
+    /// size is 0, or for explicit padding.
     ///
     /// ```
     /// # use gradlet_core::{Tensor, ops};

@@ -66,7 +66,7 @@ crate::ops::kernels!(run: F32 = f32, F64 = f64);
 /// The op with its gradient. It is linear in dy, so its gradient is `avg_pool2d` of the upstream gradient.
 #[cfg(feature = "alloc")]
 pub static OP: Op =
-    Op { tf_type: Some("AvgPoolGrad"), ..Op::total(&DEF, "avg_pool2d_grad(dy[n,oh,ow,c]), of f32 or f64", Gradient::Rule(grad)) };
+    Op { tf_type: Some("AvgPoolGrad"), ..Op::total(&DEF, "avg_pool2d_grad(dy[n,oh,ow,c]), where dy is f32 or f64", Gradient::Rule(grad)) };
 
 #[cfg(feature = "alloc")]
 fn grad(of: &Backward<'_>) -> Result<InputGradients> {

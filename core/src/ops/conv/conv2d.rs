@@ -161,7 +161,7 @@ crate::ops::kernels!(run: F32 = f32, F64 = f64);
 #[cfg(feature = "alloc")]
 pub static OP: Op = Op {
     tf_type: Some("Conv2D"),
-    ..Op::total(&DEF, "conv2d(x[n,h,w,c], filter[kh,kw,c,co], optional bias[co]), of f32 or f64", Gradient::Rule(grad))
+    ..Op::total(&DEF, "conv2d(x[n,h,w,c], filter[kh,kw,c,co], optional bias[co]), all f32 or all f64", Gradient::Rule(grad))
 };
 
 #[cfg(feature = "alloc")]
@@ -280,7 +280,7 @@ pub(in crate::ops) mod tests {
     use crate::ops::shared::testing::{Value, floats, indices, position, run_every_way};
     use std::vec::Vec;
 
-    /// Returns convolutions of all kinds: the dimensions of images and filter, and the attributes.
+    /// Returns test cases with all kinds of convolutions: the dimensions of images and filter, and the attributes.
     pub(in crate::ops) fn cases() -> Vec<([u32; 4], [u32; 4], Attributes)> {
         let mut cases = Vec::new();
         for (x, filter) in [

@@ -1,5 +1,5 @@
-//! Gradient of [`conv2d`] with respect to its filter: `dfilter[kh,kw,ci,co] = Σ x[n,ih,iw,ci] · dy[n,oh,ow,co]`, over the
-//! positions whose tap is on x. Element types: f32 and f64. Like `tf.raw_ops.Conv2DBackpropFilter` in NHWC.
+//! Gradient of [`conv2d`] with respect to its filter: `dfilter[kh,kw,ci,co] = Σ x[n,ih,iw,ci] · dy[n,oh,ow,co]`, over the positions
+//! whose tap is inside x. Element types: f32 and f64. Like `tf.raw_ops.Conv2DBackpropFilter` in NHWC.
 //!
 //! Bits: each element is summed from +0 over (n, oh, ow) ascending, without the positions whose tap is outside x.
 
@@ -96,7 +96,7 @@ crate::ops::kernels!(run: F32 = f32, F64 = f64);
 #[cfg(feature = "alloc")]
 pub static OP: Op = Op {
     tf_type: Some("Conv2DBackpropFilter"),
-    ..Op::total(&DEF, "conv2d_filter_grad(x[n,h,w,c], dy[n,oh,ow,co]), of f32 or f64", Gradient::Rule(grad))
+    ..Op::total(&DEF, "conv2d_filter_grad(x[n,h,w,c], dy[n,oh,ow,co]), all f32 or all f64", Gradient::Rule(grad))
 };
 
 #[cfg(feature = "alloc")]

@@ -87,7 +87,7 @@ crate::ops::kernels!(run: F32 = f32, F64 = f64);
 #[cfg(feature = "alloc")]
 pub static OP: Op = Op {
     tf_type: Some("Conv2DBackpropInput"),
-    ..Op::total(&DEF, "conv2d_input_grad(filter[kh,kw,c,co], dy[n,oh,ow,co]), of f32 or f64", Gradient::Rule(grad))
+    ..Op::total(&DEF, "conv2d_input_grad(filter[kh,kw,c,co], dy[n,oh,ow,co]), all f32 or all f64", Gradient::Rule(grad))
 };
 
 #[cfg(feature = "alloc")]

@@ -75,7 +75,7 @@ crate::ops::kernels!(run: F32 = f32, F64 = f64);
 #[cfg(feature = "alloc")]
 pub static OP: Op = Op {
     tf_type: Some("DepthwiseConv2dNative"),
-    ..Op::total(&DEF, "depthwise_conv2d(x[n,h,w,c], filter[kh,kw,c,m], optional bias[c*m]), of f32 or f64", Gradient::Rule(grad))
+    ..Op::total(&DEF, "depthwise_conv2d(x[n,h,w,c], filter[kh,kw,c,m], optional bias[c*m]), all f32 or all f64", Gradient::Rule(grad))
 };
 
 #[cfg(feature = "alloc")]
@@ -136,7 +136,7 @@ pub(in crate::ops) mod tests {
     /// A convolution: the dimensions of images, filter and result, and the attributes.
     pub(in crate::ops) type Case = ([u32; 4], [u32; 4], [u32; 4], Attributes);
 
-    /// Returns depthwise convolutions of all kinds.
+    /// Returns test cases with all kinds of depthwise convolutions.
     pub(in crate::ops) fn cases() -> Vec<Case> {
         let mut cases = Vec::new();
         for (x, filter, attributes) in conv_cases() {

@@ -1,5 +1,5 @@
 //! Gradient of [`depthwise_conv2d`](crate::ops::depthwise_conv2d) with respect to its filter:
-//! `dfilter[kh,kw,c,q] = Σ x[n,ih,iw,c] · dy[n,oh,ow,c·m+q]`, over the positions whose tap is on x. Element types: f32 and f64.
+//! `dfilter[kh,kw,c,q] = Σ x[n,ih,iw,c] · dy[n,oh,ow,c·m+q]`, over the positions whose tap is inside x. Element types: f32 and f64.
 //! Like `tf.nn.depthwise_conv2d_backprop_filter` in NHWC.
 //!
 //! Bits: each element is summed from +0 over (n, oh, ow) ascending, without the positions whose tap is outside x.
@@ -83,7 +83,7 @@ crate::ops::kernels!(run: F32 = f32, F64 = f64);
 #[cfg(feature = "alloc")]
 pub static OP: Op = Op {
     tf_type: Some("DepthwiseConv2dNativeBackpropFilter"),
-    ..Op::total(&DEF, "depthwise_conv2d_filter_grad(x[n,h,w,c], dy[n,oh,ow,c*m]), of f32 or f64", Gradient::Rule(grad))
+    ..Op::total(&DEF, "depthwise_conv2d_filter_grad(x[n,h,w,c], dy[n,oh,ow,c*m]), all f32 or all f64", Gradient::Rule(grad))
 };
 
 #[cfg(feature = "alloc")]

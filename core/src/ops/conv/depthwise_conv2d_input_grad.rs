@@ -91,7 +91,7 @@ crate::ops::kernels!(run: F32 = f32, F64 = f64);
 #[cfg(feature = "alloc")]
 pub static OP: Op = Op {
     tf_type: Some("DepthwiseConv2dNativeBackpropInput"),
-    ..Op::total(&DEF, "depthwise_conv2d_input_grad(filter[kh,kw,c,m], dy[n,oh,ow,c*m]), of f32 or f64", Gradient::Rule(grad))
+    ..Op::total(&DEF, "depthwise_conv2d_input_grad(filter[kh,kw,c,m], dy[n,oh,ow,c*m]), all f32 or all f64", Gradient::Rule(grad))
 };
 
 #[cfg(feature = "alloc")]

@@ -1,7 +1,7 @@
 //! Maximum of each window of each channel: `y[n,oh,ow,c] = max x[n,ih,iw,c]`. Positions outside x do not count. A NaN in a window
 //! gives NaN. Element types: f32 and f64.
 //!
-//! Like `tf.nn.max_pool2d` in NHWC. TensorFlow leaves the result for NaN open, and returns the lowest finite number instead of
+//! Like `tf.nn.max_pool2d` in NHWC. TensorFlow does not define the result for NaN, and returns the lowest finite number instead of
 //! −∞.
 
 use crate::base::dtype::Float;
@@ -46,7 +46,8 @@ crate::ops::kernels!(run: F32 = f32, F64 = f64);
 
 /// The op with its gradient: `max_pool2d_grad`.
 #[cfg(feature = "alloc")]
-pub static OP: Op = Op { tf_type: Some("MaxPool"), ..Op::total(&DEF, "max_pool2d(x[n,h,w,c]), x of f32 or f64", Gradient::Rule(grad)) };
+pub static OP: Op =
+    Op { tf_type: Some("MaxPool"), ..Op::total(&DEF, "max_pool2d(x[n,h,w,c]), where x is f32 or f64", Gradient::Rule(grad)) };
 
 #[cfg(feature = "alloc")]
 fn grad(of: &Backward<'_>) -> Result<InputGradients> {
@@ -60,7 +61,8 @@ impl Tensor {
     /// Returns the maximum of each window of images `[n,h,w,c]`, for each channel: `[n,oh,ow,c]`. The window has the size `ksize`
     /// and moves by `strides` (both vertical, then horizontal). A NaN in a window gives NaN. Like `tf.nn.max_pool2d` in NHWC.
     ///
-    /// Fails if the tensor is not of rank 4, or not of floats. Fails if the window is larger than the image, or if a size is 0.
+    /// Fails if the rank is not 4, or if the elements are not floats. Fails if the window is larger than the image, or if a size is
+    /// 0.
     ///
     /// ```
     /// # use gradlet_core::{Tensor, ops};

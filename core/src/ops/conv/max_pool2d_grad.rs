@@ -55,7 +55,7 @@ crate::ops::kernels!(run: F32 = f32, F64 = f64);
 #[cfg(feature = "alloc")]
 pub static OP: Op = Op {
     tf_type: Some("MaxPoolGrad"),
-    ..Op::total(&DEF, "max_pool2d_grad(x[n,h,w,c], dy[n,oh,ow,c]), of f32 or f64", Gradient::Rule(grad))
+    ..Op::total(&DEF, "max_pool2d_grad(x[n,h,w,c], dy[n,oh,ow,c]), all f32 or all f64", Gradient::Rule(grad))
 };
 
 #[cfg(feature = "alloc")]

@@ -2,8 +2,8 @@
 //! [`max_pool2d_grad`](crate::ops::max_pool2d_grad) with respect to dy. The inputs are x and values, both `[n,h,w,c]`, and the
 //! result is `[n,oh,ow,c]`.
 //!
-//! Of several equal maxima, the first in row-major order counts. The first NaN has precedence over all maxima. Element types: f32
-//! and f64. Like `tf.raw_ops.MaxPoolGradGrad` in NHWC.
+//! If several elements are equal to the maximum, the first in row-major order counts. The first NaN takes precedence over all
+//! numbers. Element types: f32 and f64. Like `tf.raw_ops.MaxPoolGradGrad` in NHWC.
 
 use crate::base::dtype::Float;
 use crate::base::error::{Error, Result};
@@ -49,7 +49,7 @@ crate::ops::kernels!(run: F32 = f32, F64 = f64);
 /// The op with its gradient. x gets none, because the positions of the maxima change only where elements are equal. The values
 /// get `max_pool2d_grad` of the upstream gradient.
 #[cfg(feature = "alloc")]
-pub static OP: Op = Op::total(&DEF, "max_pool2d_pick(x[n,h,w,c], values[n,h,w,c]), of f32 or f64", Gradient::Rule(grad));
+pub static OP: Op = Op::total(&DEF, "max_pool2d_pick(x[n,h,w,c], values[n,h,w,c]), all f32 or all f64", Gradient::Rule(grad));
 
 #[cfg(feature = "alloc")]
 fn grad(of: &Backward<'_>) -> Result<InputGradients> {

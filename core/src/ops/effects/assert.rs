@@ -32,7 +32,7 @@ pub static BOOL: Kernel = Kernel { def: &DEF, dtype: DType::Bool, run };
 
 /// The op, which has no gradient.
 #[cfg(feature = "alloc")]
-pub static OP: Op = Op::new(&DEF, "assert(x), x of bool", Gradient::None("it has no output that anything depends on"));
+pub static OP: Op = Op::new(&DEF, "assert(x), where x is bool", Gradient::None("it has no output that anything depends on"));
 
 /// Adds the message in `attributes` to the error of a failed assertion. Returns other errors unchanged.
 #[cfg(feature = "alloc")]
@@ -66,7 +66,7 @@ impl Tensor {
         });
         let attributes: Vec<u32> = words.collect();
         Tensor::emit(&OP, &attributes, &[self]).map(drop).map_err(|error| match error.root() {
-            // The message says it all. Leave out the call and its usage.
+            // The message is sufficient. The error therefore omits the call and its usage.
             failed @ Error::Assertion { .. } => explain(failed.clone(), &attributes),
             _ => error,
         })

@@ -57,7 +57,7 @@ mod emit {
         }
     }
 
-    /// Printing, for every scope.
+    /// Printing of values, in every scope.
     pub trait Print: Scope {
         /// Prints `text` and a line break, with the values in place of its `{}`. An eager scope prints immediately. In a traced
         /// function, the text is printed each time the function reaches the op.
@@ -93,7 +93,7 @@ mod emit {
     fn words(options: &PrintOptions<'_>, text: &str, got: usize) -> Result<Vec<u32>> {
         let wanted = pieces(text).filter(|piece| *piece == Piece::Value).count();
         if wanted != got || wanted > MAX_INPUTS {
-            return Err(Error::message(format!("{text:?} has {wanted} places for values (at most {MAX_INPUTS}), but got {got} values")));
+            return Err(Error::message(format!("{text:?} needs {wanted} values, one for each {{}} (at most {MAX_INPUTS}), but got {got}")));
         }
         let end = options.end.replace('{', "{{").replace('}', "}}");
         let mut bytes: Vec<u8> = text.bytes().chain(end.bytes()).collect();
@@ -141,7 +141,7 @@ mod tests {
         tape.print("{}", &[&tape.watch(&x).unwrap()]).unwrap();
         assert_eq!(text(), "[1 2.5]\n");
         let error = scope.print("{}", &[]).unwrap_err().to_string();
-        assert!(error.contains("1 places for values"), "{error}");
+        assert!(error.contains("needs 1 values"), "{error}");
     }
 
     #[test]

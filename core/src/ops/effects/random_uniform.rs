@@ -37,21 +37,21 @@ fn run(call: &mut Call<'_, '_>) -> Result<()> {
     Ok(())
 }
 
-/// Portable kernel for a state of i64.
+/// Portable kernel for an i64 state.
 pub static I64: Kernel = Kernel { def: &DEF, dtype: DType::I64, run };
 
 /// The op, which has no gradient.
 #[cfg(feature = "alloc")]
 pub static OP: Op = Op::total(
     &DEF,
-    "random_uniform(state), state of i64[2]",
+    "random_uniform(state), where state is i64[2]",
     Gradient::None("the numbers do not depend on the state in any way that has a derivative"),
 );
 
 #[cfg(feature = "alloc")]
 impl Tensor {
-    /// Returns random numbers of f32, from 0 (included) to 1 (excluded). Each call returns other numbers. In a traced function,
-    /// so does each run.
+    /// Returns f32 random numbers, from 0 (included) to 1 (excluded). Each call returns different numbers, and so does each run of
+    /// a traced function.
     ///
     /// The numbers come from the scope's [`random_state`](Scope::random_state). Each call advances that state, and it is saved
     /// and exported like any variable.

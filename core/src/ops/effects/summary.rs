@@ -11,8 +11,8 @@ use crate::base::shape::TensorType;
 #[cfg(feature = "alloc")]
 use crate::tensor::scope::{Gradient, Op};
 
-/// Definition of the op. The inputs are the value and an optional step, an i64 scalar. Without that, the writer's step counts.
-/// [`Summary`] describes the attribute words.
+/// Definition of the op. The inputs are the value and an optional step, an i64 scalar. Without it, the summary gets the writer's
+/// current step. [`Summary`] describes the attribute words.
 pub static DEF: OpDef = OpDef { code: crate::ops::code::summary, name: "summary", inputs: (1, 2), outputs: 0, infer, in_place: &[] };
 
 fn infer(inputs: &[TensorType], attributes: &[u32], _: &mut [TensorType]) -> Result<()> {
@@ -45,7 +45,8 @@ crate::ops::moving_kernels!(bytes run);
 
 /// The op, which has no gradient.
 #[cfg(feature = "alloc")]
-pub static OP: Op = Op::total(&DEF, "summary(value, step i64)", Gradient::None("it has no result to have one"));
+pub static OP: Op =
+    Op::total(&DEF, "summary(value, optional step), where step is an i64 scalar", Gradient::None("it has no result to have one"));
 
 #[cfg(feature = "alloc")]
 mod emit {
@@ -89,11 +90,11 @@ mod emit {
         }
     }
 
-    /// Summaries, for every scope. An eager scope reports a summary immediately. In a traced function, it is reported each time
-    /// the function reaches the op.
+    /// Summaries for TensorBoard, in every scope. An eager scope reports a summary immediately. In a traced function, it is
+    /// reported each time the function reaches the op.
     ///
     /// The caller of the program receives the summary. On a host, it goes to the event writer of the scope's device, if there is
-    /// one. On a board, it goes to the receiver that the firmware provides. Tags stay as given, even inside a name scope.
+    /// one. On a board, it goes to the receiver that the firmware provides. Name scopes do not change the tags.
     pub trait Summarize: Scope {
         /// Reports a scalar tensor of any element type. Like TensorFlow's `tf.summary.scalar`.
         ///

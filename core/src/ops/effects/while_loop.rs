@@ -34,7 +34,7 @@ fn run(call: &mut Call<'_, '_>) -> Result<()> {
     Ok(())
 }
 
-/// Maximum number of iterations of any loop. The step values above it have other meanings.
+/// Maximum number of iterations of any loop. Greater step values have other meanings.
 const MOST: u32 = u32::MAX - 2;
 
 /// Kernel of the loop.

@@ -34,7 +34,7 @@ crate::ops::kernels!(run_integers: I32 = i32, I64 = i64, I8 = i8, U8 = u8);
 /// The op with its gradient: each operand gets the upstream gradient, summed over the axes along which it was broadcast.
 #[cfg(feature = "alloc")]
 pub static OP: Op =
-    Op { tf_type: Some("AddV2"), ..Op::elementwise(&DEF, "add(a, b), broadcast, of one element type", Gradient::Rule(grad)) };
+    Op { tf_type: Some("AddV2"), ..Op::elementwise(&DEF, "add(a, b), broadcast, of the same element type", Gradient::Rule(grad)) };
 
 #[cfg(feature = "alloc")]
 fn grad(of: &Backward<'_>) -> Result<InputGradients> {

@@ -24,8 +24,11 @@ crate::ops::kernels!(run: BOOL = Bool);
 
 /// The op, which has no gradient.
 #[cfg(feature = "alloc")]
-pub static OP: Op =
-    Op::elementwise(&DEF, "equal(a, b), broadcast, of one element type", Gradient::None("the result is boolean, a step in both operands"));
+pub static OP: Op = Op::elementwise(
+    &DEF,
+    "equal(a, b), broadcast, of the same element type",
+    Gradient::None("the result is boolean, a step in both operands"),
+);
 
 #[cfg(feature = "alloc")]
 impl Tensor {

@@ -22,7 +22,7 @@ crate::ops::kernels!(run: F32 = f32, F64 = f64);
 
 /// The op, which has no gradient.
 #[cfg(feature = "alloc")]
-pub static OP: Op = Op::elementwise(&DEF, "floor(x), x of f32 or f64", Gradient::None("a step: its slope is 0 but where it jumps"));
+pub static OP: Op = Op::elementwise(&DEF, "floor(x), where x is f32 or f64", Gradient::None("a step: its slope is 0 but where it jumps"));
 
 #[cfg(feature = "alloc")]
 impl Tensor {

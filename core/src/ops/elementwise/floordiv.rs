@@ -43,7 +43,7 @@ pub static OP: Op = Op {
     refusal: Refusal::Integers,
     ..Op::elementwise(
         &DEF,
-        "floordiv(a, b), broadcast, of one element type",
+        "floordiv(a, b), broadcast, of the same element type",
         Gradient::None("a step in both operands, as TensorFlow has it"),
     )
 };

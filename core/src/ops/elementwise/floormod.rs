@@ -45,7 +45,7 @@ crate::ops::kernels!(run_integers: I32 = i32, I64 = i64, I8 = i8, U8 = u8);
 pub static OP: Op = Op {
     tf_type: Some("FloorMod"),
     refusal: Refusal::Integers,
-    ..Op::elementwise(&DEF, "floormod(a, b), broadcast, of one element type", Gradient::Rule(grad))
+    ..Op::elementwise(&DEF, "floormod(a, b), broadcast, of the same element type", Gradient::Rule(grad))
 };
 
 #[cfg(feature = "alloc")]

@@ -1,4 +1,4 @@
-//! Copy: `y = x`. It gives a value memory of its own. Every element type. Like `tf.identity`.
+//! Copy: `y = x`. The copy has its own memory. Every element type. Like `tf.identity`.
 
 #[cfg(feature = "alloc")]
 use crate::base::error::Result;
@@ -25,7 +25,7 @@ fn grad(of: &Backward<'_>) -> Result<InputGradients> {
     Ok([of.if_wanted(0, || of.dy().cloned())?].into_iter().collect())
 }
 
-/// Variant of the op that stops gradients.
+/// The variant of the identity op that stops gradients.
 #[cfg(feature = "alloc")]
 pub(crate) static STOP: Op =
     Op { keeps: Keeps::SameType, ..Op::elementwise(&DEF, "stop_gradient(x)", Gradient::None("it stops gradients")) };
@@ -47,7 +47,7 @@ impl Tensor {
         Tensor::emit1(&STOP, &[], &[self])
     }
 
-    /// Returns the same value as another tensor.
+    /// Returns a new tensor with the same value.
     ///
     /// ```
     /// # use gradlet_core::{Tensor, ops};

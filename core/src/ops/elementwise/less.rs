@@ -23,8 +23,11 @@ crate::ops::kernels!(run: F32 = f32, F64 = f64, I32 = i32, I64 = i64, I8 = i8, U
 
 /// The op, which has no gradient.
 #[cfg(feature = "alloc")]
-pub static OP: Op =
-    Op::elementwise(&DEF, "less(a, b), broadcast, of one element type", Gradient::None("the result is boolean, a step in both operands"));
+pub static OP: Op = Op::elementwise(
+    &DEF,
+    "less(a, b), broadcast, of the same element type",
+    Gradient::None("the result is boolean, a step in both operands"),
+);
 
 #[cfg(feature = "alloc")]
 impl Tensor {

@@ -29,7 +29,7 @@ pub static BOOL: Kernel = Kernel { def: &DEF, dtype: DType::Bool, run };
 
 /// The op, which has no gradient.
 #[cfg(feature = "alloc")]
-pub static OP: Op = Op::elementwise(&DEF, "logical_not(x), x of bool", Gradient::None("booleans have no gradient"));
+pub static OP: Op = Op::elementwise(&DEF, "logical_not(x), where x is bool", Gradient::None("booleans have no gradient"));
 
 #[cfg(feature = "alloc")]
 impl Tensor {

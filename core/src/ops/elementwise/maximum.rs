@@ -46,7 +46,7 @@ crate::ops::kernels!(run_integers: I32 = i32, I64 = i64, I8 = i8, U8 = u8);
 /// The op with its gradient. The greater operand gets the upstream gradient. If both are equal, a gets it. If either is NaN, b
 /// gets it. It is summed over the axes along which the operand was broadcast.
 #[cfg(feature = "alloc")]
-pub static OP: Op = Op::elementwise(&DEF, "maximum(a, b), broadcast, of one element type", Gradient::Rule(grad));
+pub static OP: Op = Op::elementwise(&DEF, "maximum(a, b), broadcast, of the same element type", Gradient::Rule(grad));
 
 #[cfg(feature = "alloc")]
 fn grad(of: &Backward<'_>) -> Result<InputGradients> {

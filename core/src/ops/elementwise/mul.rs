@@ -35,7 +35,8 @@ crate::ops::kernels!(run_integers: I32 = i32, I64 = i64, I8 = i8, U8 = u8);
 /// The op with its gradient: each operand gets the upstream gradient times the other operand, summed over the axes along which it
 /// was broadcast.
 #[cfg(feature = "alloc")]
-pub static OP: Op = Op { neutral: Some(1.0), ..Op::elementwise(&DEF, "mul(a, b), broadcast, of one element type", Gradient::Rule(grad)) };
+pub static OP: Op =
+    Op { neutral: Some(1.0), ..Op::elementwise(&DEF, "mul(a, b), broadcast, of the same element type", Gradient::Rule(grad)) };
 
 #[cfg(feature = "alloc")]
 fn grad(of: &Backward<'_>) -> Result<InputGradients> {

@@ -44,7 +44,7 @@ crate::ops::kernels!(run_integers: I32 = i32, I64 = i64, I8 = i8);
 /// The op with its gradient: a gets `dy · b · aᵇ⁻¹`. b gets `dy · y · ln a`, and 0 where a is not above 0, as in TensorFlow.
 #[cfg(feature = "alloc")]
 pub static OP: Op =
-    Op { refusal: Refusal::Integers, ..Op::elementwise(&DEF, "pow(a, b), broadcast, of one element type", Gradient::Rule(grad)) };
+    Op { refusal: Refusal::Integers, ..Op::elementwise(&DEF, "pow(a, b), broadcast, of the same element type", Gradient::Rule(grad)) };
 
 #[cfg(feature = "alloc")]
 fn grad(of: &Backward<'_>) -> Result<InputGradients> {

@@ -1,5 +1,5 @@
-//! Gradient of [`relu`](crate::ops::relu), from its result: `dx = dy where y > 0, else 0`. Where y is NaN, dx is 0. Element
-//! types: f32 and f64. Like TensorFlow's `ReluGrad`.
+//! Gradient of [`relu`](crate::ops::relu), computed from the result `y` of relu: `dx = dy where y > 0, else 0`. Where y is NaN, dx
+//! is 0. Element types: f32 and f64. Like TensorFlow's `ReluGrad`.
 
 use crate::base::dtype::Float;
 use crate::base::error::Result;
@@ -30,7 +30,7 @@ crate::ops::kernels!(run: F32 = f32, F64 = f64);
 
 /// The op with its gradient: dy gets the upstream gradient where y is above 0, and y gets none.
 #[cfg(feature = "alloc")]
-pub static OP: Op = Op::elementwise(&DEF, "relu_grad(dy, y), of one shape, f32 or f64", Gradient::Rule(grad));
+pub static OP: Op = Op::elementwise(&DEF, "relu_grad(dy, y), of the same shape, both f32 or both f64", Gradient::Rule(grad));
 
 #[cfg(feature = "alloc")]
 fn grad(of: &Backward<'_>) -> Result<InputGradients> {

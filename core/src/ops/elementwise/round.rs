@@ -1,4 +1,4 @@
-//! Rounding: `y` is the integer nearest to `x`, and the even one of two. Element types: f32 and f64. Like `tf.math.round`.
+//! Rounding: `y` is the integer nearest to `x`. Ties round to the even integer. Element types: f32 and f64. Like `tf.math.round`.
 
 use crate::base::dtype::Float;
 use crate::base::error::Result;
@@ -23,11 +23,11 @@ crate::ops::kernels!(run: F32 = f32, F64 = f64);
 
 /// The op, which has no gradient.
 #[cfg(feature = "alloc")]
-pub static OP: Op = Op::elementwise(&DEF, "round(x), x of f32 or f64", Gradient::None("a step: its slope is 0 but where it jumps"));
+pub static OP: Op = Op::elementwise(&DEF, "round(x), where x is f32 or f64", Gradient::None("a step: its slope is 0 but where it jumps"));
 
 #[cfg(feature = "alloc")]
 impl Tensor {
-    /// Returns the integer nearest to each element, and the even one of two, like `tf.math.round`. Integers stay unchanged.
+    /// Returns the integer nearest to each element, like `tf.math.round`. Ties round to the even integer. Integers stay unchanged.
     pub fn round(&self) -> Result<Tensor> {
         if matches!(self.dtype(), DType::I8 | DType::U8 | DType::I32 | DType::I64) {
             return Ok(self.clone());

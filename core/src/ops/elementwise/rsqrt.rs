@@ -22,7 +22,7 @@ crate::ops::kernels!(run: F32 = f32, F64 = f64);
 
 /// The op with its gradient: `-dy · y³ / 2`. It is 0 where dy is 0, for any y, like TensorFlow's `RsqrtGrad`.
 #[cfg(feature = "alloc")]
-pub static OP: Op = Op::elementwise(&DEF, "rsqrt(x), x of f32 or f64", Gradient::Rule(grad));
+pub static OP: Op = Op::elementwise(&DEF, "rsqrt(x), where x is f32 or f64", Gradient::Rule(grad));
 
 #[cfg(feature = "alloc")]
 fn grad(of: &Backward<'_>) -> Result<InputGradients> {

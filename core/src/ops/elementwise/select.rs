@@ -62,7 +62,11 @@ crate::ops::moving_kernels!(sized run);
 #[cfg(feature = "alloc")]
 pub static OP: Op = Op {
     tf_type: Some("SelectV2"),
-    ..Op::elementwise(&DEF, "select(x, z, condition), broadcast, x and z of one element type, condition of bool", Gradient::Rule(grad))
+    ..Op::elementwise(
+        &DEF,
+        "select(x, z, condition), broadcast, where x and z have the same element type, and condition is bool",
+        Gradient::Rule(grad),
+    )
 };
 
 #[cfg(feature = "alloc")]

@@ -35,7 +35,7 @@ crate::ops::kernels!(run: F32 = f32, F64 = f64);
 
 /// The op with its gradient: `dy · sigmoid(x)`.
 #[cfg(feature = "alloc")]
-pub static OP: Op = Op::elementwise(&DEF, "softplus(x), x of f32 or f64", Gradient::Rule(grad));
+pub static OP: Op = Op::elementwise(&DEF, "softplus(x), where x is f32 or f64", Gradient::Rule(grad));
 
 #[cfg(feature = "alloc")]
 fn grad(of: &Backward<'_>) -> Result<InputGradients> {

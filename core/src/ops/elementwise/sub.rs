@@ -35,7 +35,7 @@ crate::ops::kernels!(run_integers: I32 = i32, I64 = i64, I8 = i8, U8 = u8);
 /// The op with its gradient: a gets the upstream gradient, and b gets the negated one. Each is summed over the axes along which
 /// the operand was broadcast.
 #[cfg(feature = "alloc")]
-pub static OP: Op = Op::elementwise(&DEF, "sub(a, b), broadcast, of one element type", Gradient::Rule(grad));
+pub static OP: Op = Op::elementwise(&DEF, "sub(a, b), broadcast, of the same element type", Gradient::Rule(grad));
 
 #[cfg(feature = "alloc")]
 fn grad(of: &Backward<'_>) -> Result<InputGradients> {

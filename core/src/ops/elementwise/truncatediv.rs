@@ -40,7 +40,7 @@ pub static OP: Op = Op {
     refusal: Refusal::Integers,
     ..Op::elementwise(
         &DEF,
-        "truncatediv(a, b), broadcast, of one element type",
+        "truncatediv(a, b), broadcast, of the same element type",
         Gradient::None("a step in both operands, as TensorFlow has it"),
     )
 };

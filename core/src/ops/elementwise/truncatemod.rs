@@ -1,4 +1,4 @@
-//! Remainder with the sign of a, of the quotient a / b rounded toward zero. The operands broadcast. Element types: f32, f64 and
+//! Remainder of the quotient a / b rounded toward zero, broadcast. The remainder has the sign of a. Element types: f32, f64 and
 //! integers. Division of integers by 0 is an error. Like `tf.truncatemod`.
 
 use crate::base::dtype::{Float, Number};
@@ -37,7 +37,11 @@ crate::ops::kernels!(run_integers: I32 = i32, I64 = i64, I8 = i8, U8 = u8);
 #[cfg(feature = "alloc")]
 pub static OP: Op = Op {
     refusal: Refusal::Integers,
-    ..Op::elementwise(&DEF, "truncatemod(a, b), broadcast, of one element type", Gradient::Missing("TensorFlow has none; floormod has one"))
+    ..Op::elementwise(
+        &DEF,
+        "truncatemod(a, b), broadcast, of the same element type",
+        Gradient::Missing("TensorFlow has none; floormod has one"),
+    )
 };
 
 #[cfg(feature = "alloc")]

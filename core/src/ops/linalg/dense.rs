@@ -76,7 +76,7 @@ crate::ops::kernels!(run: F32 = f32, F64 = f64);
 #[cfg(feature = "alloc")]
 pub static OP: Op = Op {
     tf_type: Some("_FusedMatMul"),
-    ..Op::total(&DEF, "dense(x[..,k], kernel[k,n], optional bias[n]), of f32 or f64", Gradient::Rule(grad))
+    ..Op::total(&DEF, "dense(x[..,k], kernel[k,n], optional bias[n]), all f32 or all f64", Gradient::Rule(grad))
 };
 
 #[cfg(feature = "alloc")]

@@ -110,11 +110,7 @@ crate::ops::kernels!(run: F32 = f32, F64 = f64, I32 = i32);
 #[cfg(feature = "alloc")]
 pub static OP: Op = Op {
     tf_type: Some("MatMul"),
-    ..Op::total(
-        &DEF,
-        "matmul(a[..,m,k], b[..,k,n]), either transposed on demand, of one element type: f32, f64 or i32",
-        Gradient::Rule(grad),
-    )
+    ..Op::total(&DEF, "matmul(a[..,m,k], b[..,k,n]), each optionally transposed, both f32, both f64 or both i32", Gradient::Rule(grad))
 };
 
 #[cfg(feature = "alloc")]

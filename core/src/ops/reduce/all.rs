@@ -31,7 +31,7 @@ pub static BOOL: Kernel = Kernel { def: &DEF, dtype: DType::Bool, run };
 
 /// The op, which has no gradient.
 #[cfg(feature = "alloc")]
-pub static OP: Op = Op::total(&DEF, "all(x), of booleans, over distinct axes of x", Gradient::None("booleans have no derivative"));
+pub static OP: Op = Op::total(&DEF, "all(x), where x is bool, over distinct axes of x", Gradient::None("booleans have no derivative"));
 
 #[cfg(feature = "alloc")]
 impl Tensor {

@@ -1,5 +1,5 @@
-//! Position of the greatest `x` along one axis. Of several equal elements, the first counts. NaN is skipped. If all elements are
-//! NaN, the result is 0. Element types: f32, f64 and integers. The result is i32 or i64. Like `tf.math.argmax`.
+//! Position of the greatest `x` along one axis. If several elements are equal, the first counts. NaN is skipped. If all elements
+//! are NaN, the result is 0. Element types: f32, f64 and integers. The result is i32 or i64. Like `tf.math.argmax`.
 
 use crate::base::dtype::{DType, Number};
 use crate::base::error::{Error, Result};
@@ -49,8 +49,8 @@ fn run<T: Number>(call: &mut Call<'_, '_>) -> Result<()> {
     positions(call, T::LEAST, |x, greatest| x > greatest)
 }
 
-/// Writes a position for each lane. `better` compares each element with the best one before it, beginning with `start`, and the
-/// last position where it returns true is written. If there is none, 0 is written.
+/// Writes the position of the best element of each lane. `better(x, best)` is true if the element `x` replaces the best one so far,
+/// which is `start` at first. If no element replaces `start`, the position is 0.
 pub(in crate::ops) fn positions<T: Number>(call: &mut Call<'_, '_>, start: T, better: fn(T, T) -> bool) -> Result<()> {
     let Attributes { axis, .. } = call.attributes()?;
     let x = call.input(0)?;
@@ -83,15 +83,15 @@ pub static OP: Op = Op {
     tf_type: Some("ArgMax"),
     ..Op::total(
         &DEF,
-        "argmax(x), along one axis that is not empty, to i32 or i64",
+        "argmax(x), along one axis that is not empty, with an i32 or i64 result",
         Gradient::None("positions are integers: they do not change with small changes of x"),
     )
 };
 
 #[cfg(feature = "alloc")]
 impl Tensor {
-    /// Returns the position of the greatest element along `axis`, as `dtype`: i32 or i64. A negative axis counts from the end. Of
-    /// several equal elements, the first counts. NaN is skipped.
+    /// Returns the position of the greatest element along `axis`, as `dtype`: i32 or i64. A negative axis counts from the end. If
+    /// several elements are equal, the first counts. NaN is skipped.
     ///
     /// Fails if the axis is out of range or empty. Like `tf.math.argmax`.
     ///

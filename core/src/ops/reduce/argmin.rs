@@ -1,4 +1,4 @@
-//! Position of the least `x` along one axis. Of several equal elements, the first counts. NaN is skipped. If all elements are
+//! Position of the least `x` along one axis. If several elements are equal, the first counts. NaN is skipped. If all elements are
 //! NaN, the result is 0. Element types: f32, f64 and integers. The result is i32 or i64. Like `tf.math.argmin`.
 
 #[cfg(any(feature = "alloc", test))]
@@ -30,15 +30,15 @@ pub static OP: Op = Op {
     tf_type: Some("ArgMin"),
     ..Op::total(
         &DEF,
-        "argmin(x), along one axis that is not empty, to i32 or i64",
+        "argmin(x), along one axis that is not empty, with an i32 or i64 result",
         Gradient::None("positions are integers: they do not change with small changes of x"),
     )
 };
 
 #[cfg(feature = "alloc")]
 impl Tensor {
-    /// Returns the position of the least element along `axis`, as `dtype`: i32 or i64. A negative axis counts from the end. Of
-    /// several equal elements, the first counts. NaN is skipped.
+    /// Returns the position of the least element along `axis`, as `dtype`: i32 or i64. A negative axis counts from the end. If
+    /// several elements are equal, the first counts. NaN is skipped.
     ///
     /// Fails if the axis is out of range or empty. Like `tf.math.argmin`.
     ///

@@ -27,7 +27,7 @@ crate::ops::kernels!(run: F32 = f32, F64 = f64);
 
 /// The op with its gradient: `(dy - Σ dy · y) · y`.
 #[cfg(feature = "alloc")]
-pub static OP: Op = Op::total(&DEF, "softmax(x), of f32 or f64, along one axis", Gradient::Rule(grad));
+pub static OP: Op = Op::total(&DEF, "softmax(x), where x is f32 or f64, along one axis", Gradient::Rule(grad));
 
 #[cfg(feature = "alloc")]
 fn grad(of: &Backward<'_>) -> Result<InputGradients> {

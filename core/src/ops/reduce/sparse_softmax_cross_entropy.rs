@@ -1,5 +1,5 @@
-//! Cross entropy of logits `x[…, classes]` and class labels `label[…]`: `loss = ln Σ exp(x - max x) - (x[label] - max x)`.
-//! Element types: f32 and f64, with labels of i32 or i64. A label that is not a class is an error. Like
+//! Cross entropy of logits `x[…, classes]` and class labels `label[…]`: `loss = ln Σ exp(x - max x) - (x[label] - max x)`. Element
+//! types: f32 and f64, with i32 or i64 labels. A label that is not a class is an error. Like
 //! `tf.nn.sparse_softmax_cross_entropy_with_logits`.
 
 use crate::base::dtype::{DType, Float};
@@ -81,7 +81,7 @@ pub static OP: Op = Op {
     tf_type: Some("SparseSoftmaxCrossEntropyWithLogits"),
     ..Op::new(
         &DEF,
-        "sparse_softmax_cross_entropy(logits[…,classes], labels[…]), logits of f32 or f64, labels of i32 or i64",
+        "sparse_softmax_cross_entropy(logits[…,classes], labels[…]), where logits are f32 or f64, and labels are i32 or i64",
         Gradient::Rule(grad),
     )
 };

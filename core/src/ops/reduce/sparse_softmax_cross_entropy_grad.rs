@@ -1,6 +1,6 @@
 //! Gradient of [`sparse_softmax_cross_entropy`](crate::ops::sparse_softmax_cross_entropy) with respect to its logits
-//! `x[…, classes]`: `dx = (softmax(x) - onehot(label)) · dloss`. The other inputs are `label[…]` and `dloss[…]`. Element types:
-//! f32 and f64, with labels of i32 or i64. A label that is not a class is an error.
+//! `x[…, classes]`: `dx = (softmax(x) - onehot(label)) · dloss`. The other inputs are `label[…]` and `dloss[…]`. Element types: f32
+//! and f64, with i32 or i64 labels. A label that is not a class is an error.
 
 use crate::base::dtype::Float;
 use crate::base::error::{Error, Result};
@@ -56,7 +56,7 @@ crate::ops::kernels!(run: F32 = f32, F64 = f64);
 #[cfg(feature = "alloc")]
 pub static OP: Op = Op::new(
     &DEF,
-    "sparse_softmax_cross_entropy_grad(logits[…,classes], labels[…], dloss[…]), labels of i32 or i64, the others f32 or f64",
+    "sparse_softmax_cross_entropy_grad(logits[…,classes], labels[…], dloss[…]), labels i32 or i64, the others all f32 or all f64",
     Gradient::Rule(grad),
 );
 

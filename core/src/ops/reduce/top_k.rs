@@ -64,8 +64,10 @@ crate::ops::kernels!(run: F32 = f32, F64 = f64, I32 = i32, I64 = i64, I8 = i8, U
 
 /// The op with its gradient: the upstream gradient of the values, at their positions.
 #[cfg(feature = "alloc")]
-pub static OP: Op =
-    Op { tf_type: Some("TopKV2"), ..Op::total(&DEF, "top_k(x), along the last axis, of at least k elements", Gradient::Rule(grad)) };
+pub static OP: Op = Op {
+    tf_type: Some("TopKV2"),
+    ..Op::total(&DEF, "top_k(x), along the last axis, which must have at least k elements", Gradient::Rule(grad))
+};
 
 #[cfg(feature = "alloc")]
 fn grad(of: &Backward<'_>) -> Result<InputGradients> {

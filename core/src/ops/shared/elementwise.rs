@@ -23,7 +23,7 @@ pub(in crate::ops) fn set(outputs: &mut [TensorType], tensor_type: TensorType) -
     Ok(())
 }
 
-/// Shape rule of an op with two inputs of one element type, which broadcast. The op takes no attributes.
+/// Shape rule of an op with two inputs of the same element type, which broadcast. The op takes no attributes.
 pub(in crate::ops) fn broadcast(inputs: &[TensorType], attributes: &[u32], outputs: &mut [TensorType]) -> Result<()> {
     if !attributes.is_empty() {
         return Err(Error::Attribute { index: 0 });
@@ -47,7 +47,7 @@ pub(in crate::ops) fn broadcast_float(inputs: &[TensorType], attributes: &[u32],
     broadcast(inputs, attributes, outputs)
 }
 
-/// Shape rule of a comparison. The two inputs have one element type and broadcast, and the output is boolean.
+/// Shape rule of a comparison. The two inputs have the same element type and broadcast, and the output is boolean.
 pub(in crate::ops) fn comparison(inputs: &[TensorType], attributes: &[u32], outputs: &mut [TensorType]) -> Result<()> {
     broadcast(inputs, attributes, outputs)?;
     outputs.iter_mut().take(1).for_each(|output| output.dtype = DType::Bool);
@@ -83,12 +83,13 @@ pub(in crate::ops) fn same_dims(input: u8, want: &[u32], got: &[u32]) -> Result<
     Ok(())
 }
 
-/// Fails unless input `input` is of floats. For ops that are undefined on integers, such as gradients and exponentials.
+/// Fails unless the elements of input `input` are floats. Ops that are undefined on integers, such as gradients and exponentials,
+/// call this function.
 pub(in crate::ops) fn float(input: usize, inputs: &[TensorType]) -> Result<()> {
     if inputs.get(input).is_some_and(|x| x.dtype.is_float()) { Ok(()) } else { Err(Error::DType { input: input as u8 }) }
 }
 
-/// Fails unless input `input` is of booleans.
+/// Fails unless the elements of input `input` are booleans.
 pub(in crate::ops) fn boolean(input: usize, inputs: &[TensorType]) -> Result<()> {
     if inputs.get(input).is_some_and(|x| x.dtype == DType::Bool) { Ok(()) } else { Err(Error::DType { input: input as u8 }) }
 }
@@ -106,8 +107,8 @@ pub(in crate::ops) fn unary<T: Element>(call: &mut Call<'_, '_>, f: impl Fn(T) -
     Ok(())
 }
 
-/// Applies `f` to each pair of elements of two inputs of one type. The first input may share the output's memory. Otherwise it is
-/// copied there first, so a firmware needs only one loop.
+/// Applies `f` to each pair of elements of two inputs of the same type. The first input may share the output's memory. Otherwise it
+/// is copied there first, so a firmware needs only one loop.
 #[inline(always)]
 pub(in crate::ops) fn pairs<T: Element>(call: &mut Call<'_, '_>, f: impl Fn(T, T) -> T) -> Result<()> {
     copy(call)?;
@@ -175,7 +176,7 @@ pub(in crate::ops) fn binary<T: Element>(call: &mut Call<'_, '_>, f: impl Fn(T, 
     Ok(())
 }
 
-/// [`binary`] with the smallest code size, for integers.
+/// A version of [`binary`] with the smallest code size, for integers.
 #[inline(always)]
 pub(in crate::ops) fn binary_small<T: Element>(call: &mut Call<'_, '_>, f: impl Fn(T, T) -> T) -> Result<()> {
     let (a, b) = (call.input(0)?, call.input(1)?);

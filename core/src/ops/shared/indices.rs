@@ -1,16 +1,16 @@
-//! Index tensors of i32 or i64, for ops such as gather and scatter.
+//! Index tensors, i32 or i64, for ops such as gather and scatter.
 
 use crate::base::dtype::DType;
 use crate::base::error::{Error, Result};
 use crate::base::shape::{Shape, TensorType};
 use crate::base::view::TensorView;
 
-/// Fails unless input `input` is of i32 or i64.
+/// Fails unless input `input` is i32 or i64.
 pub(in crate::ops) fn check_dtype(input: u8, indices: &TensorType) -> Result<()> {
     if matches!(indices.dtype, DType::I32 | DType::I64) { Ok(()) } else { Err(Error::DType { input }) }
 }
 
-/// Elements of an index tensor of i32 or i64.
+/// Elements of an index tensor, i32 or i64.
 #[derive(Clone, Copy)]
 pub(in crate::ops) struct Indices<'a> {
     narrow: &'a [i32],
@@ -76,7 +76,7 @@ impl<'a> Slices<'a> {
         Slices { indices: Indices::new(index), dims, count: product(rows), size: product(slice) }
     }
 
-    /// Returns the shape of all slices together: the dimensions of `index` without the last, followed by the dimensions of one
+    /// Returns the shape of the tensor of all slices: the dimensions of `index` without the last, followed by the dimensions of one
     /// slice. `dims` are the dimensions of the sliced tensor, and `input` is the number of the input that holds `index`.
     pub(in crate::ops) fn shape(input: u8, index: &TensorType, dims: &[u32]) -> Result<Shape> {
         check_dtype(input, index)?;

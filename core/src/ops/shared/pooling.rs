@@ -95,8 +95,8 @@ impl Covered {
             .map(move |row| row.get_mut(..length).unwrap_or(&mut []))
     }
 
-    /// Returns the position in `image` of the greatest element of `channel`. Of several equal maxima it is the first in row-major
-    /// order. If there is a NaN, it is the first NaN.
+    /// Returns the position in `image` of the greatest element of `channel`. If several elements are equal to the maximum, returns
+    /// the first in row-major order. If there is a NaN, returns the first NaN.
     #[inline(always)]
     pub(in crate::ops) fn greatest<T: Float>(&self, image: &[T], channel: usize, channels: usize) -> usize {
         let (mut line, mut first) = (self.start + channel, self.start + channel);
@@ -174,7 +174,8 @@ pub(in crate::ops) mod tests {
     use crate::ops::conv2d::tests::{meetings, words};
     use std::vec::Vec;
 
-    /// Returns poolings of all kinds: the dimensions of the images, the attributes, and the dimensions of the result.
+    /// Returns test cases with all kinds of poolings: the dimensions of the images, the attributes, and the dimensions of the
+    /// result.
     pub(in crate::ops) fn cases() -> Vec<([u32; 4], Attributes, [u32; 4])> {
         let mut cases = Vec::new();
         for x in [[2, 5, 6, 3], [1, 4, 4, 1], [1, 3, 7, 8], [1, 5, 5, 0], [0, 5, 5, 2], [1, 0, 5, 1]] {

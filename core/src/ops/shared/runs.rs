@@ -1,5 +1,5 @@
-//! Row-major iteration over a tensor together with a second tensor, in which the same elements have other positions. It proceeds
-//! in runs of elements.
+//! Row-major iteration over a tensor together with a second tensor, in which the same elements have other positions. The iteration
+//! proceeds in runs of elements.
 
 use crate::base::shape::MAX_RANK;
 use heapless::Vec;
@@ -12,14 +12,13 @@ struct Group {
     count: usize,
 }
 
-/// Walks the elements of a tensor in row-major order, and returns their positions in another tensor. For example, the walked
-/// tensor is a broadcast, a transpose or a slice of the other tensor. Or the other tensor is a sum of the walked tensor over some
-/// axes.
+/// Walks the elements of a tensor in row-major order, and returns their positions in another tensor. For example, the walked tensor
+/// is a broadcast, a transpose or a slice of the other tensor, or the other tensor is a sum of the walked tensor over some axes.
 ///
 /// The walk proceeds in runs. A run is a sequence of neighbours with equal distances in the other tensor.
 pub(in crate::ops) struct Runs {
     groups: Vec<Group, MAX_RANK>,
-    /// Number of groups that were taken off, from the innermost.
+    /// Number of groups that were removed, from the innermost.
     taken: usize,
     position: usize,
 }
@@ -54,14 +53,14 @@ impl Runs {
         Runs::new(0, axes)
     }
 
-    /// Takes the innermost group off. Returns its number of neighbours, at least 1, and the distance between them.
+    /// Removes the innermost group. Returns its number of neighbours, at least 1, and the distance between them.
     pub(in crate::ops) fn take(&mut self) -> (usize, isize) {
         let Some(group) = self.groups.get(self.taken) else { return (1, 0) };
         self.taken += 1;
         (group.extent.max(1), group.stride)
     }
 
-    /// Takes the innermost group off if all its neighbours have the same position. Returns their number, or 1 if there is no such
+    /// Removes the innermost group if all its neighbours have the same position. Returns their number, or 1 if there is no such
     /// group.
     pub(in crate::ops) fn take_repeats(&mut self) -> usize {
         if self.groups.get(self.taken).is_some_and(|group| group.stride == 0) { self.take().0 } else { 1 }
@@ -121,7 +120,7 @@ pub(in crate::ops) fn axis(dims: &[u32], axis: usize) -> (usize, isize) {
     (extent, dims.iter().skip(axis + 1).fold(1isize, |stride, &dim| stride.wrapping_mul(dim as isize)))
 }
 
-/// Returns bytes as elements. `T` is an unsigned integer of the element's size.
+/// Returns `bytes` as a slice of elements. `T` is an unsigned integer of the element's size.
 pub(in crate::ops) fn elements<T: bytemuck::Pod>(bytes: &[u8]) -> &[T] {
     bytemuck::try_cast_slice(bytes).unwrap_or(&[])
 }

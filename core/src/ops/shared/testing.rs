@@ -67,7 +67,7 @@ pub(in crate::ops) fn numbers(dims: &[u32], seed: u32) -> Vec<f64> {
     std::iter::repeat_with(next).take(Shape::new(dims).unwrap().elements().unwrap() as usize).collect()
 }
 
-/// Returns [`numbers`] as a value of f32.
+/// Returns [`numbers`] as an f32 value.
 pub(in crate::ops) fn floats(dims: &[u32], seed: u32) -> Value {
     Value::new(&numbers(dims, seed).iter().map(|&x| x as f32).collect::<Vec<_>>(), dims)
 }
@@ -140,21 +140,21 @@ fn assert_near(got: f32, want: f32, what: &str) {
     assert!(near || got == want && want != 0.0 || got.is_nan() && want.is_nan(), "{what} is {got}, not {want}");
 }
 
-/// Checks a kernel of f32 against pairs of argument and value, in place and with a separate output.
+/// Checks an f32 kernel against pairs of an argument and a value, in place and with a separate output.
 pub(in crate::ops) fn check_unary(kernel: &Kernel, table: &[(f32, f32)]) {
     let x: Vec<f32> = table.iter().map(|row| row.0).collect();
     let y = run_every_way(kernel, &[], &[&Value::new(&x, &[x.len() as u32])])[0].elements::<f32>();
     table.iter().zip(y).for_each(|(&(x, want), y)| assert_near(y, want, &std::format!("{} of {x}", kernel.def.name)));
 }
 
-/// Checks a kernel of f32 against triples of two arguments and a value, in place and with a separate output.
+/// Checks an f32 kernel against triples of two arguments and a value, in place and with a separate output.
 pub(in crate::ops) fn check_binary(kernel: &Kernel, table: &[(f32, f32, f32)]) {
     let column = |pick: fn(&(f32, f32, f32)) -> f32| Value::new(&table.iter().map(pick).collect::<Vec<_>>(), &[table.len() as u32]);
     let y = run_every_way(kernel, &[], &[&column(|row| row.0), &column(|row| row.1)])[0].elements::<f32>();
     table.iter().zip(y).for_each(|(&(a, b, want), y)| assert_near(y, want, &std::format!("{} of {a} and {b}", kernel.def.name)));
 }
 
-/// Checks a comparison kernel of f32 against `naive`, for all pairs of some special numbers.
+/// Checks an f32 comparison kernel against `naive`, for all pairs of some special numbers.
 pub(in crate::ops) fn check_comparison(kernel: &Kernel, naive: fn(f32, f32) -> bool) {
     let odd = [f32::NAN, f32::NEG_INFINITY, -1.0, -0.0, 0.0, 2.0, f32::INFINITY];
     let (result, y) = run(kernel, &[], &[&Value::new(&odd, &[7, 1]), &Value::new(&odd, &[7])], &[]);
@@ -163,7 +163,7 @@ pub(in crate::ops) fn check_comparison(kernel: &Kernel, naive: fn(f32, f32) -> b
     assert_eq!(y[0].elements::<Bool>(), want);
 }
 
-/// Asserts that an integer division fails for zeros that it would divide by, and only for those.
+/// Asserts that an integer division fails if it would divide by a 0, and only then.
 pub(in crate::ops) fn check_division(kernel: &Kernel) {
     let divide = |a: &Value, b: &Value| run(kernel, &[], &[a, b], &[]).0;
     let (a, none) = (Value::new(&[5, 6], &[2, 1]), Value::new::<i32>(&[], &[0, 1]));
@@ -171,7 +171,7 @@ pub(in crate::ops) fn check_division(kernel: &Kernel) {
     assert_eq!(divide(&none, &Value::new(&[0], &[])), Ok(()));
 }
 
-/// Checks a kernel of booleans against `naive`.
+/// Checks a boolean kernel against `naive`.
 pub(in crate::ops) fn check_logical(kernel: &Kernel, naive: fn(bool, bool) -> bool) {
     let all = [Bool(0), Bool(1), Bool(9)];
     let y = &run_every_way(kernel, &[], &[&Value::new(&all, &[3, 1]), &Value::new(&all, &[3])])[0];
@@ -204,7 +204,7 @@ pub(in crate::ops) fn shapes(rank: usize, choices: &[u32]) -> Vec<Vec<u32>> {
     all
 }
 
-/// Checks the gradient rule of `op` against central differences, for every input of f64.
+/// Checks the gradient rule of `op` against central differences, for every f64 input.
 #[cfg(feature = "alloc")]
 pub(in crate::ops) fn check_gradient(op: &'static crate::tensor::scope::Op, attributes: &[u32], inputs: &[crate::tensor::Tensor]) {
     use crate::base::dtype::DType;

@@ -66,7 +66,7 @@ pub(in crate::ops) struct Axis {
     before: usize,
 }
 
-/// Taps of a window that are on the input: `first..end`, which can be empty.
+/// Taps of a window that are inside the input: `first..end`, which can be empty.
 #[derive(Clone, Copy)]
 pub(in crate::ops) struct Taps {
     pub(in crate::ops) first: usize,
@@ -76,7 +76,7 @@ pub(in crate::ops) struct Taps {
 impl Axis {
     /// Creates a window of `kernel` taps along an axis. `padding` must be a known kind.
     ///
-    /// Fails with [`Error::Dimension`] (of `axis` of input 0) if the window exceeds the padded input by more than a stride. There
+    /// Fails with [`Error::Dimension`] (for `axis` of input 0) if the window exceeds the padded input by more than a stride. There
     /// is then no output at all. Fails with [`Error::TooLarge`] if a number exceeds `i32::MAX`.
     pub(in crate::ops) fn new(
         axis: u8,
@@ -115,7 +115,7 @@ impl Axis {
         self.dilation.get()
     }
 
-    /// Returns the taps of the window at output position `at` that are on the input.
+    /// Returns the taps of the window at output position `at` that are inside the input.
     pub(in crate::ops) fn taps(&self, at: usize) -> Taps {
         let start = at * self.stride.get();
         Taps {
@@ -124,12 +124,13 @@ impl Axis {
         }
     }
 
-    /// Returns the input position of tap `tap` of the window at output position `at`. The tap must be on the input.
+    /// Returns the input position of tap `tap` of the window at output position `at`. The tap must be inside the input.
     pub(in crate::ops) fn input_at(&self, at: usize, tap: usize) -> usize {
         (at * self.stride.get() + tap * self.dilation.get()).wrapping_sub(self.before)
     }
 
-    /// Returns the range of output positions at which tap `tap` is on the input: the first, and the first after the range.
+    /// Returns the range of output positions at which tap `tap` is inside the input: the first position, and the first position
+    /// after the range.
     pub(in crate::ops) fn outputs(&self, tap: usize) -> (usize, usize) {
         let reach = tap * self.dilation.get();
         let first = self.before.saturating_sub(reach).div_ceil(self.stride.get());
@@ -157,7 +158,7 @@ pub(in crate::ops) fn positive(word: u32, index: u8) -> Result<NonZeroU32> {
     NonZeroU32::new(word).ok_or(Error::Attribute { index })
 }
 
-/// Returns `length` elements from `start` on, or an empty slice if they are not all there.
+/// Returns `length` elements from `start` on, or an empty slice if there are fewer elements.
 #[inline]
 pub(in crate::ops) fn part<T>(elements: &[T], start: usize, length: usize) -> &[T] {
     elements.get(start..).and_then(|elements| elements.get(..length)).unwrap_or(&[])

@@ -142,7 +142,7 @@ pub static OP: Op = Op {
     with_product: Some((3, &crate::ops::matmul_adam::OP)),
     ..Op::elementwise(
         &DEF,
-        "adam_step(variable, m, v, gradient, learning_rate[], iterations[]), iterations of i64, the others all f32 or all f64",
+        "adam_step(variable, m, v, gradient, learning_rate[], iterations[]), iterations i64, the others all f32 or all f64",
         Gradient::Missing("an optimizer's step is the end of a training step"),
     )
 };
@@ -153,8 +153,8 @@ impl Tensor {
     /// earlier steps.
     ///
     /// Fails unless `self` is f32 or f64, and `m`, `v` and `gradient` have its type. `learning_rate` must be a scalar of the same
-    /// element type, and `iterations` a scalar of i64. Fails if β₁ or β₂ is not at least 0 and less than 1, or if ε is negative
-    /// or not finite.
+    /// element type, and `iterations` an i64 scalar. Fails if β₁ or β₂ is not at least 0 and less than 1, or if ε is negative or
+    /// not finite.
     ///
     /// ```
     /// # use gradlet_core::{Tensor, ops};

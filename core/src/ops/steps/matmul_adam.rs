@@ -78,8 +78,8 @@ pub static OP: Op = Op {
     tf_type: Some("MatMulAdam"),
     ..Op::total(
         &DEF,
-        "matmul_adam(variable[k,n], m[k,n], v[k,n], x[m,k], dy[m,n], learning_rate[], iterations[]), iterations of i64, the others all \
-            f32 or all f64",
+        "matmul_adam(variable[k,n], m[k,n], v[k,n], x[m,k], dy[m,n], learning_rate[], iterations[]), iterations i64, the others all f32 \
+            or all f64",
         Gradient::Missing("a step of an optimizer is not differentiated"),
     )
 };

@@ -76,7 +76,7 @@ pub static OP: Op = Op {
     tf_type: Some("MatMulSgd"),
     ..Op::total(
         &DEF,
-        "matmul_sgd(variable[k,n], x[m,k], dy[m,n], learning_rate[]), of f32 or f64",
+        "matmul_sgd(variable[k,n], x[m,k], dy[m,n], learning_rate[]), all f32 or all f64",
         Gradient::Missing("a step of an optimizer is not differentiated"),
     )
 };

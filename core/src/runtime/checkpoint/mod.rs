@@ -61,7 +61,7 @@ pub struct Entry<'a> {
     pub data: &'a [u8],
 }
 
-/// The faults of this module. A fault with its details apart takes much less code than an [`Error`].
+/// The faults of this module. Details are kept separately, so that a fault takes much less code than an [`Error`].
 #[derive(Clone, Copy, PartialEq)]
 pub(crate) enum Fault {
     NotACheckpoint,

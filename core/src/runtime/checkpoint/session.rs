@@ -159,7 +159,7 @@ trait Target {
     /// Sets bytes of a variable in RAM, from `at` on.
     fn set(&mut self, _variable: u32, _at: usize, _bytes: &[u8]) {}
 
-    /// Handles a variable that cannot be read or that is in flash. An error ends the reading.
+    /// Handles a variable that cannot be read or that is in flash. An error ends the read.
     fn lose(&mut self, _variable: u32, fault: Fault) -> Outcome {
         Err(fault)
     }

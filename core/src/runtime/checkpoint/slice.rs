@@ -79,7 +79,7 @@ impl<'a> FlatCheckpoint<'a> {
     }
 }
 
-/// An iterator over the entries of a checkpoint, made by [`FlatCheckpoint::entries`].
+/// An iterator over the entries of a checkpoint, returned by [`FlatCheckpoint::entries`].
 #[derive(Clone)]
 pub struct Entries<'a> {
     rest: &'a [u8],

@@ -168,7 +168,7 @@ fn open(bytes: &mut [u8]) -> Option<&[u8]> {
     (checksum(content).to_le_bytes() == *sum).then_some(content)
 }
 
-/// Decodes consistent overhead byte stuffing in place, and returns the length of the result. `None` if the last block is cut short.
+/// Decodes consistent overhead byte stuffing in place, and returns the length of the result. Returns `None` if the last block is cut short.
 fn decode_cobs(bytes: &mut [u8]) -> Option<usize> {
     let (mut from, mut to) = (0, 0);
     while let Some(&code) = bytes.get(from) {

@@ -40,7 +40,7 @@ impl<'a> Fields<'a> {
         core::str::from_utf8(self.bytes()?).ok()
     }
 
-    /// True if an optional value follows.
+    /// Reads the flag before an optional value. It is true if the value follows.
     pub fn present(&mut self) -> Option<bool> {
         match self.byte()? {
             0 => Some(false),

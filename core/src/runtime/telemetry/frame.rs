@@ -73,7 +73,7 @@ pub enum Frame<'a> {
 }
 
 impl<'a> Frame<'a> {
-    /// Reads the fields of a frame. `None` if the kind is unknown, or a field is cut short or invalid.
+    /// Reads the fields of a frame. Returns `None` if the kind is unknown, or a field is cut short or invalid.
     pub(super) fn read(kind: u8, fields: &mut Fields<'a>) -> Option<Frame<'a>> {
         // Struct expressions evaluate their fields in the order in which they are written.
         Some(match kind {

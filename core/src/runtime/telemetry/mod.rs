@@ -88,7 +88,7 @@ impl<'b, W> Telemetry<'b, W> {
         Telemetry { writer, queue: Queue::new(buffer) }
     }
 
-    /// Sends a hello frame, which introduces the sender. It should be the first frame, and be repeated occasionally for readers that
+    /// Sends a hello frame, which introduces the sender. It should be the first frame, and should be repeated occasionally for readers that
     /// connect later.
     ///
     /// `clock` names the unit that [`Telemetry::counts`] counts, such as `DWT cycles` or `instructions`, and `hz` is the number of these

@@ -53,8 +53,8 @@ impl<'b, C: FnMut() -> u32> Profiler<'b, C> {
 }
 
 impl<C> Profiler<'_, C> {
-    /// Returns the ticks of the last run, from its first instruction to the highest-numbered one that ran. An instruction that ran
-    /// several times has the sum.
+    /// Returns the ticks of the last run, from its first instruction to the highest-numbered one that ran. An instruction that ran several
+    /// times has the sum of its ticks.
     pub fn counts(&self) -> &[u32] {
         self.counts.get(..self.used).unwrap_or(&[])
     }

@@ -112,24 +112,25 @@ impl<K: Kind, S, V, R> Branch<K, S, Exit<V, R>> {
 }
 
 impl<S, E> Branch<Plain, S, E> {
-    /// Returns a literal unchanged. The other branch's value is not a literal.
+    /// Returns the literal value of a branch unchanged. Used if the other branch's value is not a literal.
     pub fn literal<T>(&self, value: T) -> Result<T> {
         Ok(value)
     }
 
-    /// Returns a literal unchanged. The other branch's value is a literal too.
+    /// Returns the literal value of a branch unchanged. Used if the other branch's value is a literal too.
     pub fn number<T>(&self, value: T) -> Result<T> {
         Ok(value)
     }
 }
 
 impl<S, E> Branch<Dynamic, S, E> {
-    /// Converts a literal to the type of the other branch's value, which is not a literal and may be a tensor.
+    /// Converts the literal value of a branch to the type of the other branch's value, which may be a tensor. Used if the latter is not a
+    /// literal.
     pub fn literal<L, T: Literal<L>>(&self, value: L) -> Result<T> {
         Ok(T::literal(value, &self.predicate.as_ref().ok_or(Error::Internal)?.device()?))
     }
 
-    /// Converts a literal to a tensor. The other branch's value is a literal too.
+    /// Converts the literal value of a branch to a tensor. Used if the other branch's value is a literal too.
     pub fn number<L: Host>(&self, value: L) -> Result<Tensor> {
         self.literal(value)
     }
@@ -143,7 +144,7 @@ pub(super) fn around(scope: &ScopeHandle, slots: &impl Slots) -> Result<ScopeHan
     meeting(scope, &tensors.iter().collect::<Vec<_>>())
 }
 
-/// Condition of the rest of a block, if a traced tensor decides whether the block was left before.
+/// Condition under which the rest of a block runs, if a traced tensor decides whether the block was left before.
 pub struct Guard<R> {
     left: Option<Left<R>>,
 }

@@ -91,7 +91,7 @@ pub(super) fn agree(name: &str, one: &[Owned], other: &[Owned], places: [&str; 2
             }
             _ => {
                 return Err(Error::message(format!(
-                    "'{name}' is not the same host value {first} and {second}: if the condition is a tensor, only tensors can differ"
+                    "'{name}' has different host values {first} and {second}: if the condition is a tensor, only tensors can differ"
                 )));
             }
         }
@@ -107,7 +107,7 @@ pub trait Kind {
     type Moves;
     /// Permission to copy variables out of a branch. Uninhabited if only one branch runs.
     type Copies;
-    /// Returns the proof that both branches run, if they can.
+    /// Returns the proof that both branches run, or `None` if only one branch runs.
     fn again() -> Option<Self::Again>;
     /// Returns the permission to move variables out of a branch, or the permission to copy them.
     fn moves() -> core::result::Result<Self::Moves, Self::Copies>;
@@ -337,7 +337,7 @@ tuples! {
 pub struct Probe<'a, T>(pub &'a mut T);
 
 impl<'a, T: Structure> Probe<'a, T> {
-    /// Declares the variable.
+    /// Declares the variable as one that a branch or loop assigns.
     pub fn slot(self, name: &'static str) -> Slot<'a, T> {
         Slot { name, value: self.0, ops: Some(Ops::OF) }
     }
@@ -350,9 +350,9 @@ impl<'a, T: Structure> Probe<'a, T> {
 
 /// Fallback of [`Probe`] for types that are not structures of tensors.
 pub trait Unstructured<'a, T> {
-    /// Declares the variable.
+    /// Declares the variable as one that a branch or loop assigns.
     fn slot(self, name: &'static str) -> Slot<'a, T>;
-    /// Returns `None`.
+    /// Returns `None`, because the type is not a structure of tensors.
     fn ops(self) -> Option<Ops<T>>;
 }
 

@@ -8,13 +8,13 @@ use crate::tensor::structure::Structure;
 use crate::trace::control::{Open, record};
 use alloc::vec::Vec;
 
-/// Exit at the end.
+/// Number of the exit at the end of the block.
 pub(super) const NEXT: u8 = 0;
-/// Exit by `continue`.
+/// Number of the exit by `continue`.
 pub(super) const CONTINUE: u8 = 1;
-/// Exit by `break`.
+/// Number of the exit by `break`.
 pub(super) const BREAK: u8 = 2;
-/// Exit by `return`.
+/// Number of the exit by `return`.
 pub(super) const RETURN: u8 = 3;
 
 /// Exit from a block: at its end with a `V`, by `break` or `continue`, or by `return` with an `R`. If a tensor decides the exit,
@@ -62,7 +62,7 @@ impl<V, R> Exit<V, R> {
         self.ways.is_power_of_two().then(|| self.ways.trailing_zeros() as u8)
     }
 
-    /// Returns the number of the kind as a tensor.
+    /// Returns the number of the exit as a tensor.
     pub(super) fn number(&self, scope: &ScopeHandle) -> Tensor {
         let known = self.known().unwrap_or(NEXT);
         self.code.clone().unwrap_or_else(|| Tensor::scalar(scope.recorder.device(), i32::from(known)))
@@ -89,7 +89,7 @@ pub fn settled<V, W, R>(exit: Exit<V, R>) -> Result<Option<Exit<W, R>>> {
     }
 }
 
-/// Returns its argument, which must be a result of this crate.
+/// Returns its argument unchanged. The compiler thereby checks that it is a gradlet [`Result`].
 pub fn ok<T>(result: Result<T>) -> Result<T> {
     result
 }
@@ -212,7 +212,7 @@ macro_rules! carriers {
 
         /// Fallback for types that are not structures of tensors.
         pub trait $none<T> {
-            /// Returns `None`.
+            /// Returns `None`, because the type is not a structure of tensors.
             fn ops(self) -> Option<Ops<T>>;
         }
 

@@ -54,7 +54,7 @@ impl<S, R> Trace<S, R> {
         })
     }
 
-    /// Begins the condition or the body. Returns the loop counters.
+    /// Begins to trace the condition or the body. Returns the loop counters.
     fn open(&mut self, slots: &mut impl Slots<Saved = S>) -> Result<Vec<Tensor>> {
         let open = Open::new(&self.scope);
         let mut inputs = open.inputs(&self.state).into_iter();
@@ -72,7 +72,7 @@ impl<S, R> Trace<S, R> {
         pairs.try_for_each(|(one, other)| agree(one.name, &one.parts, &other.parts, ["before the loop", "after one iteration"]))
     }
 
-    /// Ends the condition.
+    /// Ends the trace of the condition, whose value is `holds`.
     fn holds(&mut self, holds: Tensor) -> Result<()> {
         let mut open = self.open.take().ok_or(Error::Internal)?;
         let holds = match &self.code {
@@ -84,8 +84,8 @@ impl<S, R> Trace<S, R> {
         Ok(())
     }
 
-    /// Ends the body, which was left by `exit`. Returns the loop's exit, or `None` if condition and body must be traced again. That
-    /// is necessary if the body can leave the loop, or if it determined unknown properties of the variables.
+    /// Ends the trace of the body, which was left by `exit`. Returns the loop's exit, or `None` if condition and body must be traced again.
+    /// That is necessary if the body can leave the loop, or if it determined unknown properties of the variables.
     fn end(
         &mut self,
         counters: Vec<Tensor>,
@@ -185,7 +185,7 @@ impl<K: Kind, S, R> Looping<K, S, R> {
         Slot { name, value, ops: K::ops() }
     }
 
-    /// Returns true if the loop continues.
+    /// True if the loop continues.
     pub fn again(&mut self, mut slots: impl Slots<Saved = S>) -> Result<bool>
     where
         K: Carries<R>,
@@ -221,12 +221,12 @@ impl<K: Kind, S, R> Looping<K, S, R> {
         Ok(self.stage != Stage::Over)
     }
 
-    /// Returns true if the condition must be evaluated now.
+    /// True if the condition must be evaluated now.
     pub fn asks(&self) -> bool {
         self.stage != Stage::Body
     }
 
-    /// Returns true if the body runs now.
+    /// True if the body runs now.
     pub fn holds<C: Condition<Kind = K>>(&mut self, condition: C) -> Result<bool> {
         let Decision { holds, tensor, scope } = condition.decide()?;
         match (&mut self.trace, scope) {

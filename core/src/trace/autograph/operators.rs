@@ -30,7 +30,8 @@ pub trait Host: Copy {
     #[doc(hidden)]
     fn constant(self, tensor: &Tensor) -> Result<Tensor> {
         let dtype = tensor.dtype();
-        let wrong = |what: &str| Error::message(format!("{what} does not fit a tensor {}: cast one of them", tensor.tensor_type()));
+        let wrong =
+            |what: &str| Error::message(format!("{what} cannot be combined with a tensor {}: cast one of them", tensor.tensor_type()));
         match self.number() {
             Number::Integer(value) if dtype == DType::I64 => Ok(Tensor::scalar(&tensor.device()?, value)),
             Number::Integer(value) if dtype != DType::Bool => tensor.like(value as f64),

@@ -225,7 +225,7 @@ impl Range {
     fn new(start: &dyn Limit, end: &dyn Limit, step: Option<&dyn Limit>) -> Result<Range> {
         let all = [Some(start), Some(end), step];
         let like = all.iter().flatten().find_map(|limit| limit.tensor());
-        let like = like.ok_or_else(|| Error::message("a range needs a tensor as a limit: for numbers, write `start..end`"))?;
+        let like = like.ok_or_else(|| Error::message("none of the range's limits is a tensor: for numbers, write `start..end`"))?;
         let scalar = |limit: &dyn Limit| {
             let limit = limit.like(&like)?;
             let wrong = || Error::message(format!("a range's limits must be scalars, not {}", limit.tensor_type()));

@@ -51,7 +51,7 @@ impl Clone for Content {
 }
 
 impl At<'_> {
-    /// Returns the index as a number, unless a trace computes it.
+    /// Returns the index as a number, or `None` if a trace computes it.
     pub(super) fn known(&self) -> Result<Option<i64>> {
         match self {
             At::Number(index) => Ok(Some(*index)),
@@ -69,10 +69,10 @@ impl At<'_> {
 }
 
 fn not_indices(index: &Tensor) -> Error {
-    Error::message(format!("an array takes indices of i32 or i64, a scalar or a vector, not {}", index.tensor_type()))
+    Error::message(format!("an index of an array must be a scalar or a vector of i32 or i64, not {}", index.tensor_type()))
 }
 
-/// Returns the elements of an index tensor, unless a trace computes it.
+/// Returns the elements of an index tensor, or `None` if a trace computes it.
 pub(super) fn known(index: &Tensor) -> Result<Option<Vec<i64>>> {
     if !matches!(index.dtype(), DType::I32 | DType::I64) || index.shape().rank() > 1 {
         return Err(not_indices(index));
@@ -91,11 +91,12 @@ pub(super) fn capacity(values: &Tensor) -> usize {
 
 /// Returns the shape of a tensor's slices along its first axis.
 pub(super) fn slice_shape(value: &Tensor) -> Result<Shape> {
-    let dims = value.dims().get(1..).ok_or_else(|| Error::message("an array cannot take its elements from a scalar, it has no axis"))?;
+    let dims =
+        value.dims().get(1..).ok_or_else(|| Error::message("the elements of an array cannot be taken from a scalar, which has no axis"))?;
     Shape::new(dims)
 }
 
-/// Returns zeros, computed in `scope` if there is one. A constant would be as large as the zeros.
+/// Returns zeros. In `scope`, if there is one, an op computes them from a scalar, because a constant would be as large as the zeros.
 fn zeros(scope: Option<&ScopeHandle>, device: &Device, dtype: DType, dims: &[u32]) -> Result<Tensor> {
     let zero = Tensor::zeros(device, TensorType::new(dtype, Shape::SCALAR))?;
     match scope {
@@ -105,13 +106,13 @@ fn zeros(scope: Option<&ScopeHandle>, device: &Device, dtype: DType, dims: &[u32
 }
 
 impl TensorArray {
-    /// Checks the type of an element.
+    /// Checks that an element of this type can be in the array.
     pub(super) fn check(&self, dtype: DType, shape: &Shape) -> Result<()> {
         if dtype != self.dtype {
-            return Err(Error::message(format!("the elements of the array are of {}, not of {dtype}", self.dtype)));
+            return Err(Error::message(format!("the elements of the array must be {}, not {dtype}", self.dtype)));
         }
         match self.element_shape().filter(|wanted| wanted != shape) {
-            Some(wanted) => Err(Error::message(format!("the elements of the array have the shape {wanted}, not {shape}"))),
+            Some(wanted) => Err(Error::message(format!("the elements of the array must have the shape {wanted}, not {shape}"))),
             None => Ok(()),
         }
     }
@@ -129,7 +130,7 @@ impl TensorArray {
         Error::message(format!("cannot {doing} {what}: the array has {size} elements, and its size is not dynamic"))
     }
 
-    /// Returns the separate elements, if they are separate or if all values are computed.
+    /// Returns the elements as separate slots, or `None` if they are in one tensor that a trace computes.
     pub(super) fn slots(&self) -> Result<Option<Vec<Slot>>> {
         match &self.content {
             Content::Apart(slots) => Ok(Some(slots.lock().clone())),
@@ -142,7 +143,8 @@ impl TensorArray {
 
     /// Sets a slot and grows the array if necessary.
     pub(super) fn set(&self, slots: &mut Vec<Slot>, index: i64, value: &Tensor) -> Result<()> {
-        let place = u32::try_from(index).map_err(|_| Error::message(format!("cannot write to index {index} of an array")))? as usize;
+        let wrong = |_| Error::message(format!("cannot write to index {index} of an array: it must be at least 0 and below 2^32"));
+        let place = u32::try_from(index).map_err(wrong)? as usize;
         if place >= slots.len() {
             if !self.dynamic {
                 return Err(self.too_large("write to", format!("index {index}")));
@@ -226,11 +228,11 @@ impl TensorArray {
         let (values, size) = self.together(near, Some(shape))?;
         let room = capacity(&values) as i64;
         match index {
-            Some(index) if index < 0 => Err(Error::message(format!("cannot write to index {index} of an array"))),
+            Some(index) if index < 0 => Err(Error::message(format!("cannot write to index {index} of an array: it must be at least 0"))),
             Some(index) if index >= room && !self.dynamic => Err(self.too_large("write to", format!("index {index}"))),
-            Some(index) if index >= room && size.is_some() => {
-                Err(Error::message(format!("cannot write to index {index}: the array has a capacity of {room} elements")))
-            }
+            Some(index) if index >= room && size.is_some() => Err(Error::message(format!(
+                "cannot write to index {index}: the array has room for {room} elements: use with_capacity for more"
+            ))),
             Some(index) if index >= room => {
                 let more = u32::try_from(index + 1 - room).map_err(|_| Error::TooLarge)?;
                 let more = zeros(innermost(near)?.as_ref(), &self.device, self.dtype, &[&[more], shape.dims()].concat())?;

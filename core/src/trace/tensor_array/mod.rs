@@ -175,7 +175,7 @@ impl TensorArray {
         }
     }
 
-    /// Returns the number of elements, unless a trace computes it.
+    /// Returns the number of elements, or `None` if a trace computes it.
     fn known_size(&self) -> Result<Option<usize>> {
         match &self.content {
             Content::Apart(slots) => Ok(Some(slots.lock().len())),
@@ -274,7 +274,7 @@ impl TensorArray {
         self.check(value.dtype(), &shape)?;
         if indices.dims() != &value.dims()[..1] {
             let (indices, value) = (indices.tensor_type(), value.tensor_type());
-            return Err(Error::message(format!("scatter takes an index for each slice of {value}, not {indices}")));
+            return Err(Error::message(format!("scatter needs one index for each slice of {value}, but got the indices {indices}")));
         }
         let element = self.element.or(self.infers.then_some(shape));
         if let (Some(known), Some(mut slots)) = (&known, self.slots()?) {

@@ -24,7 +24,7 @@ pub struct Block<'a> {
 /// Checks and decompresses a block. `stored` is the block with its trailer. A single flipped bit is repaired; any other
 /// damage is an error.
 pub fn open(stored: &[u8]) -> Result<Block<'_>, String> {
-    let Some((body, crc)) = stored.split_last_chunk::<4>() else { return Err("a block has at least 5 bytes".into()) };
+    let Some((body, crc)) = stored.split_last_chunk::<4>() else { return Err("the block is shorter than 5 bytes".into()) };
     let (stored_crc, computed) = (u32::from_le_bytes(*crc), masked_crc32c(body));
     if stored_crc == computed {
         return Ok(Block { contents: contents(Cow::Borrowed(body))?, flipped: None });
@@ -42,7 +42,7 @@ pub fn open(stored: &[u8]) -> Result<Block<'_>, String> {
 
 /// Decompresses the contents of a block.
 fn contents(body: Cow<'_, [u8]>) -> Result<Cow<'_, [u8]>, String> {
-    let (&kind, packed) = body.split_last().ok_or("a block has at least 5 bytes")?;
+    let (&kind, packed) = body.split_last().ok_or("the block is shorter than 5 bytes")?;
     let size = packed.len();
     match kind {
         PLAIN => Ok(match body {
@@ -60,7 +60,7 @@ fn contents(body: Cow<'_, [u8]>) -> Result<Cow<'_, [u8]>, String> {
             }
             Ok(Cow::Owned(snap::raw::Decoder::new().decompress_vec(packed).map_err(damaged)?))
         }
-        other => Err(format!("a block is compressed by method {other}, which is unknown: 0 is none, 1 is Snappy")),
+        other => Err(format!("a block has the unknown compression method {other}, not 0 (none) or 1 (Snappy)")),
     }
 }
 
@@ -79,7 +79,7 @@ fn flipped_bit(difference: u32, length: usize) -> Option<usize> {
     None
 }
 
-/// A key, its value, and the range of bytes in the block that both come from.
+/// A key, its value, and the range of bytes in the block that stores both.
 pub struct Entry<'a> {
     pub key: Vec<u8>,
     pub value: &'a [u8],
@@ -100,7 +100,9 @@ impl<'a> Entries<'a> {
     pub fn new(contents: &'a [u8]) -> Result<Entries<'a>, String> {
         let restarts = contents.last_chunk().map_or(0, |&count| u32::from_le_bytes(count) as usize);
         let end = restarts.checked_add(1).and_then(|words| contents.len().checked_sub(words.checked_mul(4)?));
-        let end = end.filter(|_| restarts > 0).ok_or_else(|| format!("a block of {} bytes lacks {restarts} restarts", contents.len()))?;
+        let end = end
+            .filter(|_| restarts > 0)
+            .ok_or_else(|| format!("a block of {} bytes is too short for its {restarts} restarts", contents.len()))?;
         Ok(Entries { contents, end, at: 0, key: Vec::new() })
     }
 
@@ -129,7 +131,7 @@ impl<'a> Iterator for Entries<'a> {
             return None;
         }
         let start = self.at;
-        let record = self.record().ok_or_else(|| format!("byte {start} of the block does not begin a key with a value"));
+        let record = self.record().ok_or_else(|| format!("there is no valid key with a value at byte {start} of the block"));
         if record.is_err() {
             self.at = self.end;
         }
@@ -137,7 +139,8 @@ impl<'a> Iterator for Entries<'a> {
     }
 }
 
-/// Reads the number that `bytes` begin with, and moves `bytes` past it. Each byte holds 7 bits of the number, lowest first.
+/// Reads the number at the start of `bytes`, and moves `bytes` past it. Returns `None` if there is no valid number. Each byte
+/// holds 7 bits of the number, lowest first.
 pub fn varint(bytes: &mut &[u8]) -> Option<u64> {
     let mut value = 0u64;
     for shift in (0..64).step_by(7) {

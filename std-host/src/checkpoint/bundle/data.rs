@@ -1,4 +1,4 @@
-//! The data files of a checkpoint: reads ranges of bytes with their checksums.
+//! The data files of a checkpoint. Ranges of bytes are read together with their checksums.
 
 use super::crc::Crc;
 use super::data_path;
@@ -8,9 +8,9 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread;
 
-/// Size of a piece, in bytes. A piece is still in the CPU's cache when its checksum is computed.
+/// Size, in bytes, of the pieces that are read at a time. A piece is still in the CPU's cache when its checksum is computed.
 const PIECE: usize = 256 << 10;
-/// Minimum size, in bytes, from which two threads read.
+/// Minimum size, in bytes, of a range that two threads read together.
 const LARGE: usize = 8 << 20;
 
 /// The data files of a checkpoint, opened on demand.

@@ -23,21 +23,21 @@ impl Entry {
         let dims = dims.map_err(|_| "it has a negative dimension".to_string())?;
         let entry = Entry { proto, dtype, dims };
         let (Ok(offset), Ok(size)) = (u64::try_from(entry.proto.offset), u64::try_from(entry.proto.size)) else {
-            return Err("its place in the data file is negative".into());
+            return Err("its offset or size in the data file is negative".into());
         };
         if offset.checked_add(size).is_none() {
-            return Err("its place in the data file exceeds the range of file offsets".into());
+            return Err("its end in the data file exceeds the range of file offsets".into());
         }
         let elements = entry.elements().ok_or("its number of elements overflows")?;
         if !entry.proto.slices.is_empty() {
             return Ok(entry);
         }
         if u32::try_from(entry.proto.shard_id).map_or(true, |shard| shard >= shards) {
-            return Err(format!("its data file {} does not exist: there are {shards}", entry.proto.shard_id));
+            return Err(format!("it names data file {}, but the number of data files is {shards}", entry.proto.shard_id));
         }
         match element_bytes(dtype) {
             Some(bytes) if elements.checked_mul(bytes as u64) != Some(size) => {
-                Err(format!("{} {:?} do not have {size} bytes", dtype_name(dtype), entry.dims))
+                Err(format!("elements {} {:?} do not have {size} bytes", dtype_name(dtype), entry.dims))
             }
             // Each string has at least one byte for its length.
             None if elements > size => Err(format!("{elements} elements do not fit into {size} bytes")),

@@ -48,13 +48,13 @@ pub fn strings_from_bytes(stored: &Bytes, count: usize) -> Result<(Vec<Bytes>, u
     let mut strings = Vec::with_capacity(lengths.len());
     for length in lengths {
         let end = usize::try_from(length).ok().and_then(|length| at.checked_add(length)).filter(|end| *end <= stored.len());
-        let end = end.ok_or("the strings are longer than their place")?;
+        let end = end.ok_or("the strings are longer than the size in their index entry")?;
         strings.push(stored.slice(at..end));
         at = end;
     }
     match at == stored.len() {
         true => Ok((strings, crc.masked())),
-        false => Err("the strings are shorter than their place".into()),
+        false => Err("the strings are shorter than the size in their index entry".into()),
     }
 }
 
@@ -66,9 +66,9 @@ pub fn variants_checksum(stored: &[u8], count: usize) -> Result<u32, String> {
         let length = varint(&mut rest).ok_or("the length of a variant is damaged")?;
         crc.update(&length.to_le_bytes());
         let variant = usize::try_from(length).ok().and_then(|length| rest.split_at_checked(length));
-        let (variant, behind) = variant.ok_or("a variant is longer than its place")?;
+        let (variant, behind) = variant.ok_or("the variants are longer than the size in their index entry")?;
         crc.update(variant);
-        let (sum, behind) = behind.split_first_chunk::<4>().ok_or("a variant is longer than its place")?;
+        let (sum, behind) = behind.split_first_chunk::<4>().ok_or("the variants are longer than the size in their index entry")?;
         if *sum != crc.masked().to_le_bytes() {
             return Err("the checksum of a variant does not match".into());
         }
@@ -77,7 +77,7 @@ pub fn variants_checksum(stored: &[u8], count: usize) -> Result<u32, String> {
     }
     match rest.is_empty() {
         true => Ok(crc.masked()),
-        false => Err("the variants are shorter than their place".into()),
+        false => Err("the variants are shorter than the size in their index entry".into()),
     }
 }
 

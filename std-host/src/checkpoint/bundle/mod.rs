@@ -1,6 +1,6 @@
 //! TensorFlow's file format for named tensors, in which checkpoints are stored: `PREFIX.index` and `PREFIX.data-00000-of-00001`.
 //!
-//! The index is a table of names. An entry has the element type, shape and checksum of a tensor, and the place of its bytes in the
+//! The index is a table of names. An entry has the element type, shape and checksum of a tensor, and the location of its bytes in the
 //! data files. This module does not interpret the names. Object-based checkpoints and the older name-based ones both use this format.
 //!
 //! ```
@@ -51,7 +51,7 @@ pub fn data_path(prefix: &Path, shard: u32, shards: u32) -> PathBuf {
     append(prefix, &format!(".data-{shard:05}-of-{shards:05}"))
 }
 
-/// Appends `ending` to the last name of a path.
+/// Appends `ending` to the last component of a path.
 pub(super) fn append(prefix: &Path, ending: &str) -> PathBuf {
     let mut path = prefix.as_os_str().to_os_string();
     path.push(ending);
@@ -64,7 +64,7 @@ fn shard_counts(prefix: &Path) -> BTreeSet<u32> {
     data_files(prefix).into_iter().map(|(_, shards)| shards).collect()
 }
 
-/// Returns the data files of a prefix, of any index, each with the number of files that its name states.
+/// Returns all existing data files of a prefix, each with the number of files that its name states.
 fn data_files(prefix: &Path) -> Vec<(PathBuf, u32)> {
     let Some(name) = prefix.file_name().and_then(|name| name.to_str()) else { return Vec::new() };
     let folder = prefix.parent().filter(|folder| *folder != Path::new("")).unwrap_or(Path::new("."));

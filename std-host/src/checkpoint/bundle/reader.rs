@@ -52,9 +52,9 @@ impl BundleReader {
         }
     }
 
-    /// Works as [`open`](BundleReader::open), but accepts a damaged index and reads as much of it as possible.
-    /// [`damage`](BundleReader::damage) lists the errors. A single flipped bit of a block loses nothing, as the checksum shows
-    /// which bit it is.
+    /// Works like [`open`](BundleReader::open), but accepts a damaged index and reads as much of it as possible.
+    /// [`damage`](BundleReader::damage) lists the errors. A single flipped bit in a block loses nothing, because the checksum identifies
+    /// the bit.
     pub fn open_damaged(prefix: &Path) -> FileResult<BundleReader> {
         Bundle::read(prefix).map(|bundle| BundleReader { bundle: Arc::new(bundle) })
     }
@@ -159,8 +159,8 @@ impl BundleReader {
         Strings::new(values, shape.dims()).map_err(|error| self.error(format!("tensor {key:?}: {error}")))
     }
 
-    /// Reads the tensor `key` into a tensor on `device`. Fails as [`read_into`](BundleReader::read_into), or if gradlet does not
-    /// support the element type or the shape.
+    /// Reads the tensor `key` into a tensor on `device`. Fails in the same cases as [`read_into`](BundleReader::read_into), or if
+    /// gradlet does not support the element type or the shape.
     pub fn tensor(&self, key: &str, device: &Device) -> FileResult<Tensor> {
         let entry = self.known(key)?;
         let Some(dtype) = own_dtype(entry.dtype()) else {
@@ -207,7 +207,7 @@ impl BundleReader {
         shape.map_err(|error| self.error(format!("tensor {key:?} has the shape {:?}: {error}", entry.dims())))
     }
 
-    /// Checks that the data files are as long as the memory that the tensor needs.
+    /// Checks that the data files are at least as long as the tensor, before memory is allocated for it.
     fn backed(&self, key: &str, entry: &Entry) -> FileResult<()> {
         if entry.proto().slices.is_empty() {
             return self.bundle.data.length(place(key, entry)).map(drop);
@@ -219,7 +219,7 @@ impl BundleReader {
         let length: u64 = lengths.values().sum();
         match entry.bytes() <= length {
             true => Ok(()),
-            false => Err(self.error(format!("tensor {key:?} has {} bytes, its data files have {length}", entry.bytes()))),
+            false => Err(self.error(format!("tensor {key:?} has {} bytes, but its data files only have {length}", entry.bytes()))),
         }
     }
 
@@ -273,7 +273,7 @@ impl Bundle {
         let file = std::fs::read(&path).map_err(|error| match error.kind() {
             std::io::ErrorKind::NotFound => FileError::new(
                 &path,
-                "there is no such file: a checkpoint is named without its ending, and with its number, as in `ckpt-1`",
+                "there is no such file: give the prefix of a checkpoint, with its number and without an ending, as in `ckpt-1`",
             ),
             _ => FileError::io(&path, error),
         })?;
@@ -284,7 +284,7 @@ impl Bundle {
         let header = match first.as_ref().map(|(_, value)| BundleHeaderProto::decode(&value[..])) {
             Some(Ok(header)) => header,
             _ => {
-                damage.push(FileError::new(&path, "it has no header"));
+                damage.push(FileError::new(&path, "the index has no header"));
                 BundleHeaderProto { num_shards: shard_counts(prefix).into_iter().next().unwrap_or(1) as i32, ..Default::default() }
             }
         };
@@ -340,7 +340,7 @@ impl Bundle {
         let total = slices.iter().fold(0u64, |total, (slice, _)| total.saturating_add(slice.bytes()));
         match total == entry.bytes() {
             true => Ok(slices),
-            false => Err(format!("its slices have {total} bytes, it has {}", entry.bytes())),
+            false => Err(format!("its slices have {total} bytes, but the whole tensor has {}", entry.bytes())),
         }
     }
 }
@@ -350,11 +350,11 @@ fn check(header: &BundleHeaderProto) -> Result<(), String> {
         return Err("the checkpoint is from a big-endian machine: only little-endian ones are supported".into());
     }
     if header.num_shards < 0 {
-        return Err(format!("it has {} data files", header.num_shards));
+        return Err(format!("the header states an invalid number of data files: {}", header.num_shards));
     }
     let version = header.version.clone().unwrap_or_default();
     if version.min_consumer > VERSION || version.bad_consumers.contains(&VERSION) {
-        return Err(format!("it needs a reader of version {} or later; this one has version {VERSION}", version.min_consumer));
+        return Err(format!("the file needs a reader of version {} or later, but this one has version {VERSION}", version.min_consumer));
     }
     Ok(())
 }

@@ -32,8 +32,8 @@ pub fn key(name: &str, extents: &[(i64, i64)]) -> Vec<u8> {
     bytes
 }
 
-/// Appends a number in an encoding that sorts by value: as many 1 bits as it has bytes, a 0 bit, then its bits, highest first. A
-/// negative number has all of these inverted.
+/// Appends a number in an encoding that sorts by value: as many 1 bits as the encoding has bytes, a 0 bit, then the bits of the
+/// number, highest first. For a negative number, all of these bits are inverted.
 fn put_signed(bytes: &mut Vec<u8>, value: i64) {
     let bits = 64 - (value ^ (value >> 63)).leading_zeros() as usize;
     let length = bits / 7 + 1;
@@ -135,8 +135,8 @@ pub fn overlap(entry: &Entry) -> bool {
 pub fn of(name: &str, entry: &Entry, size: usize) -> Result<Vec<(Vec<u8>, Region)>, String> {
     let slices = entry.proto().slices.iter().map(|slice| {
         let extents = extents(slice);
-        let region =
-            Region::new(&extents, entry.dims(), size).ok_or_else(|| format!("a slice {extents:?} lies outside {:?}", entry.dims()))?;
+        let region = Region::new(&extents, entry.dims(), size)
+            .ok_or_else(|| format!("a slice {extents:?} is outside the shape {:?}", entry.dims()))?;
         Ok((key(name, &extents), region))
     });
     slices.collect()

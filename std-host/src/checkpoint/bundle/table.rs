@@ -4,7 +4,7 @@
 //! |---|---|
 //! | data blocks | keys and values; each block is followed by its compression method and checksum |
 //! | metaindex block | no keys |
-//! | index block | for each data block: a key that is not below any key of the block, and the location of the block |
+//! | index block | for each data block: an upper bound of its keys, and its location |
 //! | footer, 48 bytes | locations of the metaindex block and the index block, zeros, the magic number |
 
 use super::block::{self, Entries, TRAILER, put_varint, varint};
@@ -18,7 +18,7 @@ pub(super) const MAGIC: u64 = 0xdb47_7524_8b80_fb57;
 /// need much memory.
 const MOST_EXPANDED: usize = 64;
 
-/// Range of a data block with its trailer, and a key that is not below any of the block's keys, if it is known.
+/// Range of a data block with its trailer, and an upper bound of the block's keys, if it is known.
 type DataBlock = (Range<usize>, Option<Vec<u8>>);
 
 /// The readable contents of a table, and its errors.
@@ -94,7 +94,7 @@ impl Table {
             return None;
         }
         let Some((metaindex, index)) = places(blocks, end) else {
-            self.fault(blocks.len(), "the footer does not say where the index block is");
+            self.fault(blocks.len(), "the footer does not contain the location of the index block");
             return None;
         };
         let block = self.block(blocks, metaindex.clone(), "the metaindex block");
@@ -143,7 +143,7 @@ impl Table {
                         return self.fault(place.start, format!("the key {:?} is out of order", text(&record.key)));
                     }
                     let Some(room) = self.room.checked_sub(record.key.len()) else {
-                        return self.fault(place.start, format!("the keys have more than {MOST_EXPANDED} times the bytes of the file"));
+                        return self.fault(place.start, format!("the keys have more than {MOST_EXPANDED} times the size of the file"));
                     };
                     self.room = room;
                     if block.flipped.is_some_and(|byte| record.place.contains(&byte)) {
@@ -154,7 +154,7 @@ impl Table {
             }
         }
         if let Some(byte) = block.flipped {
-            let whose = hit.map_or(format!("behind the entries of a block{}", lost()), |key| format!("in the entry of {key:?}"));
+            let whose = hit.map_or(format!("after the entries of a block{}", lost()), |key| format!("in the entry of {key:?}"));
             self.fault(place.start + byte, format!("block checksum mismatch: a bit is flipped {whose}"));
         }
     }
@@ -176,7 +176,7 @@ fn data_blocks(contents: &[u8], blocks: &[u8]) -> Result<Vec<DataBlock>, String>
     for record in Entries::new(contents)? {
         let record = record?;
         let handle = Handle::read(&mut &record.value[..]).and_then(|handle| handle.place(blocks));
-        let place = handle.filter(|place| place.start == end).ok_or("the index block does not say where the data blocks are")?;
+        let place = handle.filter(|place| place.start == end).ok_or("the index block does not contain the locations of the data blocks")?;
         end = place.end;
         places.push((place, Some(record.key)));
     }
@@ -201,7 +201,7 @@ fn found(blocks: &[u8]) -> Vec<DataBlock> {
     places
 }
 
-/// Returns the length of the block, with its trailer, that `bytes` begin with. Returns `None` if they begin with no valid block.
+/// Returns the length, with the trailer, of the block at the start of `bytes`. Returns `None` if there is no valid block.
 fn whole_block(bytes: &[u8]) -> Option<usize> {
     let mut crc = Crc::new();
     for (at, byte) in bytes.iter().enumerate() {

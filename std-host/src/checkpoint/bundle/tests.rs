@@ -126,9 +126,9 @@ fn refuses_what_is_no_tensor() {
     let mut writer = small(&folder.path().join("c"), 1.0);
     let mut add = |key: &str, dims: &[u64]| writer.tensor(key, DataType::DtFloat, dims, &[0; 8]).unwrap_err().to_string();
     assert!(add("x", &[2]).contains("two tensors \"x\""));
-    assert!(add("y", &[3]).contains("8 bytes do not make float32[3]"));
+    assert!(add("y", &[3]).contains("8 bytes are not the size of float32[3]"));
     assert!(add("", &[2]).contains("cannot be the name"));
-    assert!(add("z", &[u64::MAX, 3]).contains("do not make"));
+    assert!(add("z", &[u64::MAX, 3]).contains("are not the size of"));
     writer.finish().unwrap();
     let reader = BundleReader::open(&folder.path().join("c")).unwrap();
     assert!(reader.tensor("y", &crate::compute::devices::cpu()).unwrap_err().to_string().contains("no tensor \"y\""));

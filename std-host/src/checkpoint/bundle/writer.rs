@@ -13,9 +13,10 @@ use std::collections::BTreeMap;
 use std::io::Write;
 use std::path::{Path, PathBuf};
 
-/// Size of a piece, in bytes. A piece is still in the CPU's cache when it is written after its checksum.
+/// Size, in bytes, of the pieces that are written at a time. A piece is still in the CPU's cache when it is written after its
+/// checksum was computed.
 const PIECE: usize = 256 << 10;
-/// Minimum size, in bytes, from which two threads write two data files.
+/// Minimum total size of tensors, in bytes, that two threads write to two data files.
 const LARGE: usize = 64 << 20;
 
 /// Writer of a checkpoint. It appends tensors to a data file, and writes the index in [`finish`](BundleWriter::finish).
@@ -94,7 +95,7 @@ impl BundleWriter {
     }
 
     /// Writes many tensors. If they have 64 MiB or more together, two threads write them to two data files, which halves the time.
-    /// Fails as [`tensor`](BundleWriter::tensor).
+    /// Fails in the same cases as [`tensor`](BundleWriter::tensor).
     pub fn tensors(&mut self, tensors: &[NewTensor<'_>]) -> FileResult<()> {
         if tensors.iter().map(|tensor| tensor.bytes.len()).sum::<usize>() < LARGE {
             return tensors.iter().try_for_each(|tensor| self.tensor(tensor.key, tensor.dtype, tensor.dims, tensor.bytes));
@@ -124,7 +125,7 @@ impl BundleWriter {
         Ok(())
     }
 
-    /// Writes strings. Fails as [`tensor`](BundleWriter::tensor).
+    /// Writes strings. Fails in the same cases as [`tensor`](BundleWriter::tensor).
     pub fn strings(&mut self, key: &str, strings: &Strings) -> FileResult<()> {
         self.check_name(key)?;
         let (stored, crc) = items::strings_to_bytes(strings);
@@ -175,14 +176,14 @@ impl BundleWriter {
         let elements = dims.iter().try_fold(1u64, |all, &dim| all.checked_mul(dim));
         let wanted = elements.zip(element_bytes(*dtype)).and_then(|(elements, size)| elements.checked_mul(size as u64));
         if wanted != Some(bytes.len() as u64) {
-            return Err(self.error(format!("tensor {key:?}: {} bytes do not make {}{dims:?}", bytes.len(), dtype_name(*dtype))));
+            return Err(self.error(format!("tensor {key:?}: {} bytes are not the size of {}{dims:?}", bytes.len(), dtype_name(*dtype))));
         }
         self.check_name(key)
     }
 
     fn check_name(&self, key: &str) -> FileResult<()> {
         if key.is_empty() || key.starts_with('\0') {
-            return Err(self.error(format!("{key:?} cannot be the name of a tensor")));
+            return Err(self.error(format!("{key:?} cannot be the name of a tensor: a name must not be empty or begin with a zero byte")));
         }
         match self.entries.contains_key(key) {
             true => Err(self.error(format!("there are two tensors {key:?}"))),

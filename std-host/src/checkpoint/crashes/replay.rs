@@ -17,7 +17,7 @@ struct Content {
     synced: usize,
 }
 
-/// A change of the names in a folder: a name is removed, and a name of a file is added. The change is certain to last only once the
+/// A change of the names in a folder: a name is removed, a name is added, or both. It is certain to survive a power loss only once the
 /// folder is synced.
 #[derive(Clone)]
 struct Change {
@@ -25,7 +25,7 @@ struct Change {
     new: Option<(PathBuf, usize)>,
 }
 
-/// Model of a disk: synced data survives a power loss, other data may or may not survive.
+/// Model of a disk. Synced data survives a power loss; other data may or may not survive.
 #[derive(Clone, Default)]
 struct Disk {
     contents: Vec<Content>,

@@ -12,7 +12,7 @@ use pulp::{Simd, WithSimd};
 
 /// Number of multiplications below which one thread is faster.
 const ALONE: usize = 1 << 19;
-/// Maximum number of elements of a field that is computed at a time.
+/// Maximum number of input elements that are processed at a time.
 const FIELD: usize = 1 << 15;
 
 /// Kernel of [`conv2d`].
@@ -22,7 +22,8 @@ pub static INPUT_GRAD: Kernel = Kernel { def: &conv2d_input_grad::DEF, dtype: DT
 /// Kernel of [`conv2d_filter_grad`].
 pub static FILTER_GRAD: Kernel = Kernel { def: &conv2d_filter_grad::DEF, dtype: DType::F32, run: filter_grad };
 
-/// Returns the number of image rows to compute at a time. It is small enough that every thread has work and that fields stay small.
+/// Returns the number of image rows to compute at a time. It is small enough that every thread has work, and that the input rows
+/// have at most [`FIELD`] elements, if possible.
 fn block(images: usize, axis: Axis, row: usize) -> usize {
     let shared = if images < 2 * team::threads() { axis.output.div_ceil(2 * team::threads() / images.max(1)) } else { axis.output };
     let fitting = (FIELD / row.max(1)).saturating_sub(axis.reach(1)) / axis.stride + 1;
@@ -130,7 +131,7 @@ fn input_grad(call: &mut Call<'_, '_>) -> Result<()> {
     Ok(())
 }
 
-/// Input positions that the same taps cover: every `stride`-th position.
+/// Set of input positions that the same filter taps cover: every `stride`-th position.
 #[derive(Clone, Copy)]
 struct Phase {
     axis: Axis,

@@ -71,8 +71,8 @@ fn split(dims: &[u32]) -> Option<(&[u32], &[u32; 2])> {
     dims.split_last_chunk()
 }
 
-/// Returns the index of the matrix that takes part in product `index` of the batch `batch`. `own` holds the operand's own batch
-/// dimensions.
+/// Returns the index of an operand's matrix for product `index`. `batch` holds the batch dimensions of the result, and `own` those
+/// of the operand, which are broadcast to `batch`.
 fn place(mut index: usize, batch: &[u32], own: &[u32]) -> usize {
     let (mut place, mut step) = (0, 1);
     for (&dim, own) in batch.iter().rev().zip(own.iter().rev().map(|&own| own as usize).chain(std::iter::repeat(1))) {
@@ -114,7 +114,8 @@ pub(super) fn multiply(a: Operand<'_>, b: Operand<'_>, [m, n, k]: [usize; 3], bi
     }
 }
 
-/// The same as [`multiply`] for `b` stored as `[n,k]`. Computes the transposed product, because its right matrix is the small one.
+/// The same as [`multiply`] for `b` stored as `[n,k]`. Computes the transposed product, in which the smaller matrix is the right
+/// one.
 fn multiply_turned(a: Operand<'_>, b: &[f32], [m, n, k]: [usize; 3], bias: Option<&[f32]>, result: &mut [f32], parallel: bool) {
     let turn = |right: &[f32], result: &mut [f32]| {
         let left = Left::matrix(b, [k, 1], k);
@@ -173,7 +174,7 @@ pub(super) struct Multiply<'a> {
 }
 
 impl<'a> Multiply<'a> {
-    /// Divides the rows of the result over the threads.
+    /// Computes the product, with the rows of the result divided among the threads.
     fn by_rows(self, parallel: bool, n: usize, result: &mut [f32]) {
         let m = result.len() / n;
         let rows = share(m, if parallel { 2 * team::threads() } else { 1 }).next_multiple_of(2);
@@ -183,7 +184,7 @@ impl<'a> Multiply<'a> {
         });
     }
 
-    /// Divides the columns of the result over the threads, and then copies the parts next to each other.
+    /// Computes the product, with the columns of the result divided among the threads. The parts are then copied into the result.
     fn by_columns(self, parallel: bool, m: usize, n: usize, result: &mut [f32]) {
         let columns = share(n, if parallel { 4 * team::threads() } else { 1 }).next_multiple_of(64);
         let part = |(index, result): (usize, &mut [f32])| {
@@ -205,7 +206,8 @@ impl<'a> Multiply<'a> {
         });
     }
 
-    /// Calls `work` with the part of the right matrix that starts at row `p` and column `first`.
+    /// Calls `work` with the part of the right matrix that starts at row `p` and column `first`. If `pack` is true, this is a
+    /// packed copy.
     #[inline(always)]
     fn with_right<S: Simd>(&self, simd: S, pack: bool, [p, first]: [usize; 2], part: [usize; 2], work: impl FnOnce(Right<'_>)) {
         let start = if self.right_transposed { first * self.right_row + p } else { p * self.right_row + first };

@@ -47,7 +47,7 @@ fn grad(call: &mut Call<'_, '_>) -> Result<()> {
 struct Pool {
     axes: [Axis; 2],
     channels: usize,
-    /// Number of elements of an image; `result` is that of its pooled image.
+    /// Number of elements of an image. `result` is the number of elements of a pooled image.
     image: usize,
     result: usize,
 }

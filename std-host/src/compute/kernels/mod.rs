@@ -1,5 +1,5 @@
-//! Fast kernels for f32, which use vector instructions and all cores. They add in another order than the portable kernels, so
-//! results differ by rounding. Rare cases run the portable kernel.
+//! Fast kernels for f32, which use vector instructions and all cores. They compute sums in a different order than the
+//! portable kernels, so results differ by rounding. In rare cases they call the portable kernel.
 
 mod conv2d;
 mod matmul;

@@ -1,5 +1,5 @@
-//! Steps of optimizers, alone or fused with the matrix product that computes the gradient. The fused steps work part by part, so
-//! that the gradient stays in the cache.
+//! Optimizer steps, either on their own or fused with the matrix product that computes the gradient. A fused step processes the
+//! variable in parts. It computes each part of the gradient and applies it immediately, while it is still in the cache.
 
 use super::matmul::{CACHED, Multiply, Part};
 use super::product::{ARCH, Left};
@@ -46,7 +46,7 @@ fn run_matmul_sgd(call: &mut Call<'_, '_>) -> Result<()> {
     Ok(())
 }
 
-/// Calls `step` with each part of the state, and with the same part of the gradient `xᵀ · dy`.
+/// Computes the gradient `xᵀ · dy` in parts. Calls `step` with each part of it and the corresponding part of the state.
 fn with_gradient<const N: usize>(
     x: TensorView<'_>,
     dy: TensorView<'_>,
@@ -95,7 +95,7 @@ impl<'a, const N: usize> State<'a, N> {
         })
     }
 
-    /// Copies the current values to their destination, if they are not there, and returns the destination.
+    /// Copies the current values to their destination, if they are stored elsewhere, and returns the destination.
     fn fetch(self) -> [&'a mut [f32]; N] {
         let State { old, mut new } = self;
         for (old, new) in old.into_iter().zip(&mut new) {

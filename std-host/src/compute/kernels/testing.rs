@@ -1,4 +1,4 @@
-//! Compares fast kernels with the portable ones.
+//! Comparison of fast kernels with the portable ones.
 
 use gradlet_core::custom_op::{Call, Kernel};
 use gradlet_core::device::AlignedBytes;

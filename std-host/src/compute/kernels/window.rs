@@ -88,7 +88,7 @@ pub(super) fn with_field<R>(
     })
 }
 
-/// Returns the range of those of the `count` positions from `first` that are within `0..limit`. The range counts from `first`.
+/// Clips the `count` positions that start at `first` to `0..limit`. Returns the remaining range, relative to `first`.
 fn clip(first: isize, count: usize, limit: usize) -> Range<usize> {
     let clipped = |position: isize| (position - first).clamp(0, count as isize) as usize;
     clipped(0)..clipped(limit as isize)

@@ -197,7 +197,7 @@ impl<T: Send + 'static, U: Send + 'static> Shared<T, U> {
             let mut queue = lock(&self.queue);
             let place = match self.ordered {
                 true => (number - queue.taken) as usize,
-                // Without ordering, a finished result takes the first free place.
+                // Without ordering, a finished result takes the first free slot.
                 false => queue.slots.iter().position(Option::is_none).unwrap_or(0),
             };
             if let Some(slot) = queue.slots.get_mut(place) {
@@ -209,7 +209,8 @@ impl<T: Send + 'static, U: Send + 'static> Shared<T, U> {
         }
     }
 
-    /// Fetches the next element and its number, once the queue has room for its result. Only one thread at a time waits and fetches.
+    /// Fetches the next element and its number, once the queue has room for its result. Returns `None` if the input has ended or the
+    /// iterator was dropped. Only one thread at a time waits and fetches.
     fn begin(&self, index: usize) -> Option<(u64, Result<T>)> {
         let mut queue = lock(&self.queue);
         while index >= queue.calls && !queue.over() {
@@ -246,7 +247,7 @@ impl<T: Send + 'static, U: Send + 'static> Shared<T, U> {
 }
 
 impl<U> Queue<U> {
-    /// True if no further element is to be started.
+    /// True if no further element may be fetched.
     fn over(&self) -> bool {
         self.ended || self.stopped
     }

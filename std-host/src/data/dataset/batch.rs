@@ -1,4 +1,4 @@
-//! Stages that combine elements into batches and split them again.
+//! Stages that combine elements into batches, and stages that split elements.
 
 use super::element::{Batch, Slices};
 use super::map::Map;

@@ -20,8 +20,8 @@ impl<T: Send + 'static> Dataset<T> {
         self.stage("skip", move |from, _| Box::new(from.skip(index(count)))).with_cardinality(cardinality)
     }
 
-    /// Returns every `num_shards`th element, beginning with number `shard`: the part for one of several workers. Fails if `shard` is not
-    /// less than `num_shards`.
+    /// Returns every `num_shards`th element, beginning with number `shard`: the elements for worker `shard` of `num_shards` workers. Fails
+    /// if `shard` is not less than `num_shards`.
     pub fn shard(&self, num_shards: u64, shard: u64) -> Dataset<T> {
         let check = match num_shards {
             0 => Err(Error::message("Number of shards must be greater than zero (currently num_shards = 0).")),
@@ -58,8 +58,8 @@ impl<T: Send + 'static> Dataset<T> {
         self.restarting("repeat", move |_| Ok(Box::new(Repeat { from: from.clone(), left: times, pass: None, given: 0 })))
     }
 
-    /// Returns the elements unchanged. An error follows if there are fewer than `count`, or takes the place of the first one beyond
-    /// `count`.
+    /// Returns the elements unchanged. If there are fewer than `count`, an error follows the last one. If there are more, an error takes
+    /// the place of the first one beyond `count`.
     pub fn assert_cardinality(&self, count: u64) -> Dataset<T> {
         let start = move |mut from: Elements<T>, _| {
             let (mut given, mut over) = (0, false);

@@ -83,7 +83,7 @@ impl Batch for Tensor {
     type Batched = Tensor;
 
     fn batch(elements: Vec<Tensor>) -> Result<Tensor> {
-        let first = elements.first().ok_or_else(|| Error::message("there is nothing to batch"))?;
+        let first = elements.first().ok_or_else(|| Error::message("a batch must have at least one element"))?;
         let element = first.tensor_type();
         if let Some((index, other)) = elements.iter().enumerate().find(|(_, other)| other.tensor_type() != element) {
             return Err(Error::message(format!(
@@ -171,7 +171,7 @@ impl Batch for Strings {
     type Batched = Strings;
 
     fn batch(elements: Vec<Strings>) -> Result<Strings> {
-        let first = elements.first().ok_or_else(|| Error::message("there is nothing to batch"))?;
+        let first = elements.first().ok_or_else(|| Error::message("a batch must have at least one element"))?;
         if let Some((index, other)) = elements.iter().enumerate().find(|(_, other)| other.dims() != first.dims()) {
             return Err(Error::message(format!(
                 "Cannot batch strings with different shapes. First element had shape {} and element {index} had shape {}. \

@@ -99,8 +99,8 @@ impl<T: Clone + Send + Sync + 'static> Dataset<T> {
 
     /// Groups elements of similar length into padded batches: see [`Buckets`].
     ///
-    /// Fails unless there is exactly one batch size more than there are boundaries. An error takes the place of a batch if shapes differ
-    /// that are not padded.
+    /// Fails unless there is exactly one batch size more than there are boundaries. An error takes the place of a batch if its elements
+    /// differ in a dimension that is not padded.
     pub fn bucket_by_sequence_length(
         &self,
         length: impl Fn(&T) -> Result<u64> + Send + Sync + 'static,
@@ -136,7 +136,9 @@ impl<T: Clone + Send + Sync + 'static> Dataset<T> {
             let mut padding = padding.clone().batch_size(size).drop_remainder(drop_remainder);
             if pad_to_bucket_boundary {
                 let boundary = boundaries.get(bucket as usize).ok_or_else(|| {
-                    Error::message("When pad_to_bucket_boundary=True, elements must have length < max(bucket_boundaries): some are longer")
+                    Error::message(
+                        "When pad_to_bucket_boundary=True, elements must have length < max(bucket_boundaries): some are too long",
+                    )
                 })?;
                 padding = padding.open_dims(boundary.saturating_sub(1) as u32);
             }

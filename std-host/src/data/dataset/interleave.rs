@@ -147,7 +147,8 @@ impl<T, U: Send + 'static, F: Fn(T) -> Result<Dataset<U>>> Turns<T, U, F> {
         Ok(())
     }
 
-    /// Moves to the first dataset, from the current one on, that has an element ready. Used if the order of the elements does not matter.
+    /// Makes a dataset current that has an element ready: the first one, in turn, from the current one on. Used if the order of the
+    /// elements does not matter.
     fn choose(&mut self) {
         let count = self.cycle.len();
         let ready = (0..count).map(|step| (self.turn + step) % count);

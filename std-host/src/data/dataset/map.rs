@@ -59,7 +59,8 @@ impl<T: Send + 'static> Dataset<T> {
         self.select("take_while", predicate, |wanted| wanted)
     }
 
-    /// Keeps the elements for which `predicate` returns true. The stage ends at the first element for whose result `goes_on` returns false.
+    /// Keeps the elements for which `predicate` returns true. `goes_on` receives the result of `predicate`. The stage ends at the first
+    /// element for which it returns false.
     fn select(
         &self,
         name: &'static str,

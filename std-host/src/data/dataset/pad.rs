@@ -186,7 +186,7 @@ fn byte_dims(dims: &[u32], size: usize) -> Vec<usize> {
 
 impl Pad for Tensor {
     fn pad(elements: Vec<Tensor>, components: &mut Components<'_>) -> Result<Tensor> {
-        let first = elements.first().ok_or_else(|| Error::message("there is nothing to batch"))?;
+        let first = elements.first().ok_or_else(|| Error::message("a batch must have at least one element"))?;
         let (shape, value) = components.next(first.dims().len());
         let dtype = first.dtype();
         if let Some(other) = elements.iter().find(|other| other.dtype() != dtype) {

@@ -30,9 +30,9 @@ fn open_dims(spec: Option<&ElementSpec>, first: &[u32]) -> Vec<Option<u32>> {
 }
 
 /// Returns the row splits of each ragged dimension and the shape of the concatenated values. `parts` are the shapes of the elements. The
-/// ragged dimensions are the last one that may differ and all before it.
+/// last dimension that may differ, and all dimensions before it, are ragged.
 fn rows(parts: &[&[u32]], spec: Option<&ElementSpec>) -> Result<(Vec<Vec<i64>>, Vec<u32>)> {
-    let first = parts.first().ok_or_else(|| Error::message("there is nothing to batch"))?;
+    let first = parts.first().ok_or_else(|| Error::message("a batch must have at least one element"))?;
     let open = open_dims(spec, first);
     let fits = |part: &[u32]| part.len() == open.len() && open.iter().zip(part).all(|(open, dim)| open.is_none_or(|open| open == *dim));
     if let Some(other) = parts.iter().find(|part| !fits(part)) {
@@ -64,7 +64,7 @@ impl RaggedBatch for Tensor {
     type Ragged = RaggedTensor;
 
     fn ragged_batch(elements: Vec<Tensor>, spec: Option<&ElementSpec>) -> Result<RaggedTensor> {
-        let first = elements.first().ok_or_else(|| Error::message("there is nothing to batch"))?;
+        let first = elements.first().ok_or_else(|| Error::message("a batch must have at least one element"))?;
         if let Some(other) = elements.iter().find(|other| other.dtype() != first.dtype()) {
             return Err(Error::message(format!("Cannot batch {} and {}", first.dtype(), other.dtype())));
         }

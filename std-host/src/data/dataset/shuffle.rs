@@ -109,8 +109,8 @@ impl From<usize> for Shuffle {
 
 impl<T: Send + 'static> Dataset<T> {
     /// Shuffles the elements. Each element is drawn at random from a buffer of `buffer_size` elements, and the next input element takes its
-    /// place. An element moves forward by at most `buffer_size − 1` positions. With a buffer at least as large as the dataset, all orders
-    /// are equally probable.
+    /// place. An element appears at most `buffer_size − 1` positions earlier than in the input, but may appear much later. With a buffer at
+    /// least as large as the dataset, all orders are equally probable.
     ///
     /// ```
     /// use gradlet::data::{Dataset, Shuffle};

@@ -10,7 +10,7 @@ use std::path::{Path, PathBuf};
 /// Number of classes of digits.
 pub const CLASSES: u8 = 10;
 
-/// Labelled pictures of digits.
+/// Labelled images of digits.
 ///
 /// ```
 /// use gradlet::datasets::Digits;
@@ -23,20 +23,20 @@ pub const CLASSES: u8 = 10;
 /// ```
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Digits {
-    /// Pixels of all pictures, `[pictures, rows, cols]`. 0 is the background and 255 is full ink.
+    /// Pixels of all images, `[images, rows, cols]`. 0 is the background and 255 is full ink.
     pub images: Vec<u8>,
-    /// Digit shown on each picture.
+    /// Digit shown in each image.
     pub labels: Vec<u8>,
-    /// Number of rows of a picture.
+    /// Number of rows of an image.
     pub rows: usize,
-    /// Number of columns of a picture.
+    /// Number of columns of an image.
     pub cols: usize,
 }
 
 /// Reads the training digits and the test digits from `folder`. It must contain the four MNIST files (`train-images-idx3-ubyte`,
 /// `train-labels-idx1-ubyte`, `t10k-images-idx3-ubyte`, `t10k-labels-idx1-ubyte`), each uncompressed or as `.gz`.
 ///
-/// Fails if a file is missing or damaged, if the numbers of pictures and labels differ, or if a label is not 0 to 9. The error names the
+/// Fails if a file is missing or damaged, if the numbers of images and labels differ, or if a label is not 0 to 9. The error names the
 /// file and the position in bytes.
 pub fn load(folder: &Path) -> FileResult<(Digits, Digits)> {
     Ok((Digits::load(folder, "train")?, Digits::load(folder, "t10k")?))
@@ -55,7 +55,7 @@ impl Digits {
         let [count, rows, cols] = images.dims[..] else { return Err(rank(&images_path, &images, "three: pictures, rows, columns")) };
         let [labelled] = labels.dims[..] else { return Err(rank(&labels_path, &labels, "one: labels")) };
         if labelled != count {
-            return Err(FileError::at(&labels_path, 4, format!("there are {labelled} labels for {count} pictures")));
+            return Err(FileError::at(&labels_path, 4, format!("there are {labelled} labels for {count} images")));
         }
         if let Some(record) = labels.data.iter().position(|&label| label >= CLASSES) {
             let text = format!("label {} of record {record} is not a digit: it must be 0 to 9", labels.data[record]);
@@ -74,7 +74,7 @@ impl Digits {
         self.labels.is_empty()
     }
 
-    /// Returns the pixels of picture `index`, row by row. Panics if the index is out of range.
+    /// Returns the pixels of image `index`, row by row. Panics if the index is out of range.
     pub fn image(&self, index: usize) -> &[u8] {
         let pixels = self.rows * self.cols;
         &self.images[index * pixels..][..pixels]
@@ -87,7 +87,7 @@ impl Digits {
         Digits { images, labels: self.labels[..count].to_vec(), ..*self }
     }
 
-    /// Rotates each picture by 90° counter-clockwise, like NumPy's `rot90`.
+    /// Rotates each image by 90° counter-clockwise, like NumPy's `rot90`.
     pub fn turned(&self) -> Digits {
         let (rows, cols) = (self.rows, self.cols);
         let turn = |index| {
@@ -102,26 +102,30 @@ impl Digits {
         stream.permutation(self.len())
     }
 
-    /// Returns all pictures and labels in the form of [`Digits::batch`].
+    /// Returns all images and labels, as [`Digits::batch`] returns them. `picture` is the shape of an image.
     pub fn tensors(&self, device: &Device, picture: &[u32]) -> Result<(Tensor, Tensor)> {
         self.batch(device, &(0..self.len()).collect::<Vec<_>>(), picture)
     }
 
-    /// Returns the pictures and labels at `indices`. The pictures are f32 of shape `[indices, picture…]`, with each pixel divided by 255.
-    /// The labels are i32 of shape `[indices]`.
+    /// Returns the images and labels at `indices`. `picture` is the shape of an image, such as `[28, 28, 1]`. The images are f32 of shape
+    /// `[number of indices, picture…]`, with each pixel divided by 255. The labels are i32 of shape `[number of indices]`.
     ///
-    /// Fails if the number of elements of `picture` differs from the number of pixels, or if an index is out of range.
+    /// Fails if the shape `picture` does not have as many elements as an image has pixels, or if an index is out of range.
     pub fn batch(&self, device: &Device, indices: &[usize], picture: &[u32]) -> Result<(Tensor, Tensor)> {
         let pixels = self.rows * self.cols;
         if picture.iter().map(|&dim| dim as usize).product::<usize>() != pixels {
             let (rows, cols) = (self.rows, self.cols);
-            return Err(Error::message(format!("a picture of {rows} × {cols} pixels does not fit an input of shape {picture:?}")));
+            return Err(Error::message(format!("an image of {rows} × {cols} pixels does not fit an input of shape {picture:?}")));
         }
         let mut values = Vec::with_capacity(indices.len() * pixels);
         let mut labels = Vec::with_capacity(indices.len());
         for &index in indices {
             let label = self.labels.get(index);
-            labels.push(i32::from(*label.ok_or_else(|| Error::message(format!("no digit has index {index}: there are {}", self.len())))?));
+            labels.push(i32::from(
+                *label.ok_or_else(|| {
+                    Error::message(format!("there is no digit with index {index}: the number of digits is {}", self.len()))
+                })?,
+            ));
             values.extend(self.image(index).iter().map(|&pixel| f32::from(pixel) / 255.0));
         }
         let count = indices.len() as u32;

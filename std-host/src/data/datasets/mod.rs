@@ -15,7 +15,7 @@ use std::path::{Path, PathBuf};
 
 /// Names of the datasets that [`load`] can load. Each is a folder of that name with the four MNIST files that [`digits::load`] reads.
 ///
-/// `mnist10k` comes with gradlet: 10,000 pictures of MNIST. The others are the complete MNIST and Fashion-MNIST, which you download
+/// `mnist10k` comes with gradlet: 10,000 images of MNIST. The others are the complete MNIST and Fashion-MNIST, which you download
 /// yourself.
 pub const KNOWN: [&str; 3] = ["mnist10k", "mnist", "fashion_mnist"];
 
@@ -30,7 +30,8 @@ pub fn load(name: &str) -> Result<(Digits, Digits)> {
     match std::env::var_os("GRADLET_DATA") {
         Some(folder) => load_from(name, Path::new(&folder)),
         None => {
-            let current = std::env::current_dir().map_err(|error| Error::message(format!("the current folder: {error}")))?;
+            let current =
+                std::env::current_dir().map_err(|error| Error::message(format!("cannot determine the current folder: {error}")))?;
             find(name, current.ancestors().map(|folder| folder.join("data")).collect())
         }
     }

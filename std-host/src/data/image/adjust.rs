@@ -44,7 +44,7 @@ fn greatest(dtype: DType) -> Result<Option<i64>> {
         DType::U8 => Some(u8::MAX.into()),
         DType::I32 => Some(i32::MAX.into()),
         DType::I64 => Some(i64::MAX),
-        DType::Bool => return Err(Error::message("images must have a number type, not bool")),
+        DType::Bool => return Err(Error::message("images must have a numeric type, not bool")),
     })
 }
 
@@ -99,7 +99,7 @@ pub fn adjust_gamma(images: &Tensor, gamma: f64, gain: f64) -> Result<Tensor> {
 /// 3.
 pub fn rgb_to_grayscale(images: &Tensor) -> Result<Tensor> {
     if images.shape().back(0) != Some(3) {
-        return Err(Error::message(format!("RGB images have a last dimension of 3, not {}", images.tensor_type())));
+        return Err(Error::message(format!("RGB images must have a last dimension of 3, not {}", images.tensor_type())));
     }
     let floats = convert_image_dtype(images, DType::F32, false)?;
     let weights = Tensor::new(&floats.device()?, &[0.2989f32, 0.5870, 0.1140], &[3])?;
@@ -110,7 +110,7 @@ pub fn rgb_to_grayscale(images: &Tensor) -> Result<Tensor> {
 /// 1.
 pub fn grayscale_to_rgb(images: &Tensor) -> Result<Tensor> {
     if images.shape().back(0) != Some(1) {
-        return Err(Error::message(format!("grayscale images have a last dimension of 1, not {}", images.tensor_type())));
+        return Err(Error::message(format!("grayscale images must have a last dimension of 1, not {}", images.tensor_type())));
     }
     let mut multiples = vec![1; images.shape().rank()];
     multiples.pop();

@@ -38,12 +38,12 @@ pub fn decode_image(bytes: &[u8], channels: u32) -> Result<Tensor> {
     Tensor::new(&crate::compute::devices::cpu(), &bytes, &[height, width, channels])
 }
 
-/// Decodes an image file. Another name of [`decode_image`]; as in TensorFlow, PNG files are accepted too.
+/// Decodes an image file. An alias of [`decode_image`]: as in TensorFlow, PNG files are accepted too.
 pub fn decode_jpeg(bytes: &[u8], channels: u32) -> Result<Tensor> {
     decode_image(bytes, channels)
 }
 
-/// Decodes an image file. Another name of [`decode_image`]; as in TensorFlow, JPEG files are accepted too.
+/// Decodes an image file. An alias of [`decode_image`]: as in TensorFlow, JPEG files are accepted too.
 pub fn decode_png(bytes: &[u8], channels: u32) -> Result<Tensor> {
     decode_image(bytes, channels)
 }

@@ -12,7 +12,7 @@ pub fn encode_png(image: &Tensor) -> Result<Vec<u8>> {
         2 => png::ColorType::GrayscaleAlpha,
         3 => png::ColorType::Rgb,
         4 => png::ColorType::Rgba,
-        _ => return Err(Error::message(format!("a PNG file has 1 to 4 channels, not {channels}"))),
+        _ => return Err(Error::message(format!("a PNG file must have 1 to 4 channels, not {channels}"))),
     };
     let mut file = Vec::new();
     let mut encoder = png::Encoder::new(&mut file, width, height);
@@ -43,10 +43,10 @@ pub fn encode_jpeg(image: &Tensor, quality: u8) -> Result<Vec<u8>> {
     let color = match channels {
         1 => ColorType::Luma,
         3 => ColorType::Rgb,
-        _ => return Err(Error::message(format!("a JPEG file has 1 or 3 channels, not {channels}"))),
+        _ => return Err(Error::message(format!("a JPEG file must have 1 or 3 channels, not {channels}"))),
     };
     if !(1..=100).contains(&quality) {
-        return Err(Error::message(format!("the quality of a JPEG file is 1 to 100, not {quality}")));
+        return Err(Error::message(format!("the quality of a JPEG file must be 1 to 100, not {quality}")));
     }
     let mut file = Vec::new();
     let mut encoder = Encoder::new(&mut file, quality);

@@ -18,7 +18,7 @@ pub enum ResizeMethod {
     Nearest,
     /// Cubic interpolation of the sixteen surrounding pixels, with Keys's kernel.
     Bicubic,
-    /// Mean of the area that the pixel covers.
+    /// Mean of the source pixels that the output pixel covers.
     Area,
     /// Lanczos kernel of radius 3.
     Lanczos3,
@@ -104,7 +104,7 @@ pub fn resize(images: &Tensor, size: [u32; 2], options: impl Into<ResizeOptions>
 }
 
 /// Resizes images to fit in `size` without changing the aspect ratio, and pads them with zeros on both sides to that size. Equivalent of
-/// `tf.image.resize_with_pad`. Fails like [`resize`].
+/// `tf.image.resize_with_pad`. Fails in the same cases as [`resize`].
 pub fn resize_with_pad(images: &Tensor, size: [u32; 2], options: impl Into<ResizeOptions>) -> Result<Tensor> {
     let from = sides(images)?.map(|side| side as f32);
     let to = size.map(|side| side as f32);

@@ -14,7 +14,7 @@ pub fn read_file(path: impl AsRef<Path>) -> FileResult<Bytes> {
 }
 
 /// Writes `content` to a file and creates the folders in its path. Equivalent of `tf.io.write_file`. The file is replaced atomically: it
-/// has the complete content or its old content.
+/// has either its old content or the complete new content.
 ///
 /// ```
 /// use gradlet::io::{matching_files, read_file, write_file};

@@ -1,4 +1,4 @@
-//! Values of a feature of all Examples of a batch.
+//! Values of a feature, from all Examples of a batch.
 
 use super::AsRecord;
 use super::spec::FeatureType;
@@ -91,8 +91,8 @@ impl List {
         }
     }
 
-    /// Splits the list into rows that end at `ends`, and pads each row to `length` values. The padding is the only value of `padding`, or 0
-    /// or the empty string.
+    /// Splits the list into rows that end at `ends`, and pads each row to `length` values. The padding value is the only value of
+    /// `padding`, by default 0 or the empty string.
     pub fn padded(&self, ends: &[usize], length: usize, padding: Option<&Kind>) -> List {
         fn pad<T: Clone>(values: &[T], ends: &[usize], length: usize, padding: &T) -> Vec<T> {
             let mut padded = Vec::with_capacity(ends.len() * length);

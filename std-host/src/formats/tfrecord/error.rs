@@ -46,7 +46,7 @@ pub enum Fault {
         offset: u64,
         /// Length of the data.
         length: u64,
-        /// Number of existing bytes of data and checksum.
+        /// Number of bytes that the stream has of the data and its checksum.
         there: u64,
     },
     /// The record at `offset` is longer than the reader accepts.

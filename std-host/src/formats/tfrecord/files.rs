@@ -165,7 +165,7 @@ impl RecordFilesIter {
             if !matches!(item, Some(Ok(_))) {
                 *place = None;
             }
-            // The next file takes the place of one that has ended, when it is the turn of that place again.
+            // The next file takes the place of one that has ended, when it is the turn of that slot again.
             self.turn = (self.turn + 1) % self.open.len();
             if item.is_some() {
                 return item;

@@ -42,7 +42,7 @@ impl RecordIndex {
         Ok(RecordIndex { path: Some(path.into()), ..index })
     }
 
-    /// Indexes the records in `bytes`. Fails like [`open`](RecordIndex::open).
+    /// Indexes the records in `bytes`. Fails in the same cases as [`open`](RecordIndex::open).
     pub fn new(bytes: Bytes) -> Result<RecordIndex, RecordError> {
         let (mut starts, mut at) = (Vec::new(), 0);
         while let Some(whole) = whole(&bytes, at)? {
@@ -75,7 +75,7 @@ impl RecordIndex {
     /// Fails if its data is damaged, or if the index is out of range.
     pub fn get(&self, index: usize) -> Result<Bytes, RecordError> {
         let Some(range) = self.range(index) else {
-            let text = format!("there is no record {index}: the last is {:?}", self.len().checked_sub(1));
+            let text = format!("there is no record {index}: the number of records is {}", self.len());
             return Err(RecordError::from(std::io::Error::other(text)).maybe_of(self.path.as_deref()));
         };
         let (start, end) = (range.start as usize, range.end as usize);

@@ -65,7 +65,7 @@ impl<R: Read> Inflate<R> {
         self.failed.take()
     }
 
-    /// False if the stream has ended, but lacks bytes at its end.
+    /// False if the compressed stream is truncated. Valid once the stream has ended.
     pub fn is_whole(&self) -> bool {
         self.complete || self.inflater.total_in() == 0
     }

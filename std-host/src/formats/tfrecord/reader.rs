@@ -17,10 +17,14 @@ use std::path::{Path, PathBuf};
 /// [`next_record`](RecordReader::next_record) returns a record that borrows the reader's memory. As an iterator, the reader copies each
 /// record to its own memory. A caller that keeps one record of a block, as a shuffle buffer does, thus keeps only that record.
 ///
-/// The first error is the last item; all records before it are returned. A file that ends within a record's length or the checksum of the
-/// length ends without an error, as in TensorFlow. A file that ends later in a record is truncated. A truncated compressed file ends where
-/// its bytes end. Memory is allocated only for bytes that exist, whatever length a record claims. A record longer than
-/// [`MAX_RECORD_BYTES`], or than another [limit](RecordReader::max_record_bytes), is an error that allocates no memory.
+/// All records before the first error are returned. The error is the last item.
+///
+/// If the file ends within a record's data or the checksum of the data, the last item is an error. If it ends earlier in a record, within
+/// the length or the checksum of the length, reading ends without an error, as in TensorFlow. [`cut`](RecordReader::cut) reports such an
+/// end. For a truncated compressed file, these rules apply to the bytes that can be decompressed.
+///
+/// Memory is allocated only for bytes that exist, whatever length a record claims. A record longer than [`MAX_RECORD_BYTES`], or than
+/// another [limit](RecordReader::max_record_bytes), is an error that allocates no memory.
 ///
 /// ```
 /// use gradlet::io::tfrecord::{Compression, RecordReader, RecordWriter};
@@ -130,9 +134,10 @@ impl<R: Read> RecordReader<R> {
         None
     }
 
-    /// Returns the position where a stream that ended without an error is nevertheless truncated. That is within a record's length or its
-    /// checksum, which TensorFlow treats as the end, or within compressed data. Returns `None` if the stream is complete, before the end,
-    /// and after an error.
+    /// Returns the end of the last complete record if the stream was truncated after it without causing an error. That is the case if the
+    /// stream ends within a record's length or the checksum of the length, which TensorFlow treats as the end of the file. It is also the
+    /// case if the compressed stream is truncated between records. Returns `None` if the stream is complete, if its end is not reached
+    /// yet, and after an error.
     pub fn cut(&self) -> Option<u64> {
         let whole = self.window.bytes().is_empty() && self.window.is_whole();
         (self.ended && !self.failed && !whole).then(|| self.offset())

@@ -6,8 +6,8 @@ use std::fs::File;
 use std::io::{self, Read, Seek, SeekFrom};
 use std::path::Path;
 
-/// Limit of the total work: the bytes checked, as a multiple of the file size. Files with intact records need at most two. More is needed
-/// only for files that are made to be slow to read.
+/// Maximum number of bytes that a search checks, as a multiple of the file size. Files with intact records need at most two. Only files
+/// that were crafted to be slow to read need more.
 const MOST_CHECKED: u64 = 16;
 
 /// Returns the start of the first intact record at byte `from` or later of an uncompressed file, or `None`. The length and the data of an

@@ -87,7 +87,7 @@ impl<R: Read> Window<R> {
         &self.block[range]
     }
 
-    /// False if a compressed stream lacks bytes at its end.
+    /// False if a compressed stream is truncated. Valid once the stream has ended.
     pub fn is_whole(&self) -> bool {
         match &self.source {
             Input::Plain(_) => true,

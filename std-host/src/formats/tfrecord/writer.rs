@@ -12,8 +12,8 @@ use std::path::{Path, PathBuf};
 /// Writes records to a file or any other destination.
 ///
 /// A file of [`create`](RecordWriter::create) appears at its path only when [`finish`](RecordWriter::finish) has completed it. If `finish`
-/// is not called, the file is removed. If the destination is a [`File`](std::fs::File) of the caller, records are written to it as they
-/// come, like with TensorFlow's writer.
+/// is not called, the file is removed. If the destination is a [`File`](std::fs::File) of the caller, records are written directly to it,
+/// as TensorFlow's writer does.
 ///
 /// ```
 /// use gradlet::io::tfrecord::{Compression, RecordReader, RecordWriter};
@@ -64,7 +64,7 @@ impl<W: Write> RecordWriter<W> {
         RecordWriter { sink, path: None }
     }
 
-    /// Writes a record. Fails if the destination does.
+    /// Writes a record. Fails if the destination cannot be written.
     pub fn write(&mut self, record: &[u8]) -> Result<(), RecordError> {
         let written = match &mut self.sink {
             Sink::Plain(sink) => frame(sink, record),

@@ -1,5 +1,5 @@
-//! The receiver of a device's [telemetry](crate::runtime::telemetry). It turns the bytes of any line into events and timelines
-//! for TensorBoard.
+//! The receiver of a device's [telemetry](crate::runtime::telemetry). It converts received bytes to events and timelines for
+//! TensorBoard.
 //!
 //! `gradlet monitor` reads the bytes from a serial port, a socket or a pipe, passes them to this module, and prints the frames.
 
@@ -72,19 +72,19 @@ pub struct Report {
 impl fmt::Display for Report {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Link { frames, lost, before, corrupt, unknown, restarts, foreign: _ } = self.link;
-        write!(f, "{frames} frames were received, {lost} were lost, {corrupt} pieces were corrupt")?;
-        write!(f, "; {} frames were dropped by the device", self.dropped)?;
+        write!(f, "frames received: {frames}, lost: {lost}, corrupt pieces: {corrupt}")?;
+        write!(f, ", dropped by the device: {}", self.dropped)?;
         if before > 0 {
-            write!(f, "; {before} were sent before the first received one")?;
+            write!(f, ", sent before the first received one: {before}")?;
         }
         if unknown > 0 {
-            write!(f, "; {unknown} were of unknown kinds")?;
+            write!(f, ", of unknown kinds: {unknown}")?;
         }
         if restarts > 0 {
-            write!(f, "; the device restarted {restarts} times")?;
+            write!(f, "; restarts of the device: {restarts}")?;
         }
         if self.unclocked > 0 {
-            write!(f, "; {} profiles have no clock, because no hello frame was received", self.unclocked)?;
+            write!(f, "; profiles not written because no hello frame described the clock: {}", self.unclocked)?;
         }
         Ok(())
     }

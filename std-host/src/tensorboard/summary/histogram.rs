@@ -4,7 +4,7 @@ use gradlet_core::{DType, Error, Result, Tensor};
 
 /// Default number of buckets, as in TensorFlow.
 pub(super) const BUCKETS: u32 = 30;
-/// Maximum number of buckets. More of them make the file large without a better picture.
+/// Maximum number of buckets. More buckets enlarge the file without showing more detail.
 const MOST: u32 = 1 << 20;
 
 /// Computes the histogram of the elements of `values` as TensorBoard stores it: f64 `[buckets, 3]` with the left edge, right edge
@@ -14,7 +14,7 @@ const MOST: u32 = 1 << 20;
 /// counts them. If there are no elements, all values are 0.
 pub(super) fn histogram(values: &Tensor, buckets: u32) -> Result<Tensor> {
     if buckets > MOST {
-        return Err(Error::message(format!("a histogram has at most {MOST} buckets, not {buckets}")));
+        return Err(Error::message(format!("a histogram can have at most {MOST} buckets, not {buckets}")));
     }
     let rows = match values.cast(DType::F64)?.to_vec::<f64>()?.as_slice() {
         [] => vec![[0.0; 3]; buckets as usize],

@@ -8,10 +8,14 @@ use gradlet_core::{DType, Error, Result, Shape, Tensor, TensorType};
 /// Default number of images per summary, as in TensorFlow.
 pub(super) const MAX_OUTPUTS: u32 = 3;
 
-/// Encodes the first `most` of `images`, of shape `[images, height, width, channels]`. The result is `[width, height, PNG file, …]`.
+/// Encodes the first `most` of `images`, of shape `[images, height, width, channels]`. The result has the width, the height, and a
+/// PNG file for each image.
 pub(super) fn images(images: &Tensor, most: u32) -> Result<Strings> {
     let &[count, height, width, channels @ 1..=4] = images.dims() else {
-        return Err(Error::message(format!("images are [images,height,width,1 to 4 channels], not {}", images.tensor_type())));
+        return Err(Error::message(format!(
+            "images must have the shape [images, height, width, channels] with 1 to 4 channels, not {}",
+            images.tensor_type()
+        )));
     };
     let size = [height, width, channels].iter().map(|&size| size as usize).product::<usize>();
     let shown = count.min(most);
@@ -45,7 +49,7 @@ fn to_u8(images: &Tensor) -> Result<Vec<u8>> {
         DType::I8 => images.to_vec::<i8>()?.iter().map(|&sample| 2 * sample.max(0) as u8).collect(),
         DType::I32 => images.to_vec::<i32>()?.iter().map(|sample| (sample >> 23).max(0) as u8).collect(),
         DType::I64 => images.to_vec::<i64>()?.iter().map(|sample| (sample >> 55).max(0) as u8).collect(),
-        DType::Bool => return Err(Error::message("images need numeric elements, not booleans")),
+        DType::Bool => return Err(Error::message("images must have numeric elements, not booleans")),
     })
 }
 
@@ -71,7 +75,7 @@ mod tests {
     fn other_shapes_are_refused() {
         for dims in [&[2, 2, 1][..], &[1, 2, 2, 5]] {
             let error = images(&Tensor::full(&crate::compute::devices::cpu(), 0u8, dims).unwrap(), 3).unwrap_err().to_string();
-            assert!(error.contains("[images,height,width,1 to 4 channels]"), "{error}");
+            assert!(error.contains("[images, height, width, channels] with 1 to 4 channels"), "{error}");
         }
     }
 }

@@ -10,14 +10,14 @@ use std::path::{Path, PathBuf};
 /// Statistics of the damaged parts that a reader skipped.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Skipped {
-    /// Number of damaged places.
+    /// Number of damaged regions.
     pub places: u64,
     /// Number of bytes skipped.
     pub bytes: u64,
 }
 
-/// Iterator over the events of a file. At a damaged place it returns an error, which states the problem and the number of bytes
-/// skipped. It then continues at the next intact record.
+/// Iterator over the events of a file. For a damaged region it returns an error, which states the problem and the number of
+/// bytes skipped. It then continues at the next intact record.
 ///
 /// ```
 /// use gradlet::summary::{self, EventReader};

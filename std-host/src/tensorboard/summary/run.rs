@@ -23,7 +23,7 @@ pub enum Kind {
     Histogram,
     /// An image, in the format of TensorFlow 1.
     Image,
-    /// A sound, in the format of TensorFlow 1.
+    /// Audio, in the format of TensorFlow 1.
     Audio,
 }
 
@@ -102,7 +102,7 @@ pub struct Run {
     pub meta_graph: Option<Bytes>,
     /// Serialized `RunMetadata` of TensorFlow 1, by tag.
     pub run_metadata: BTreeMap<String, Bytes>,
-    /// Errors at damaged places.
+    /// Errors about damaged regions of the files.
     pub damage: Vec<FileError>,
     /// Statistics of the skipped parts.
     pub skipped: Skipped,
@@ -119,7 +119,7 @@ impl Run {
         Run::read_with(path, &mut |_| ())
     }
 
-    /// Works as [`Run::read`], and calls `progress` with the number of bytes read since its last call.
+    /// Works like [`Run::read`], and calls `progress` with the number of bytes read since its last call.
     pub fn read_with(path: &Path, progress: &mut dyn FnMut(u64)) -> FileResult<Run> {
         let mut run = Run::default();
         let files = if path.is_dir() { Run::files(path)? } else { vec![path.into()] };

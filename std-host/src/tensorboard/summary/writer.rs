@@ -28,7 +28,7 @@ pub struct Options {
     pub max_queue_bytes: usize,
     /// Maximum time until an event is in the file.
     pub flush_interval: Duration,
-    /// End of the file name.
+    /// Suffix of the file name.
     pub filename_suffix: String,
 }
 
@@ -181,7 +181,7 @@ impl SummaryWriter {
         self.histogram_with(tag, values, step, histogram::BUCKETS)
     }
 
-    /// Works as [`histogram`](SummaryWriter::histogram), with `buckets` buckets.
+    /// Works like [`histogram`](SummaryWriter::histogram), with `buckets` buckets.
     pub fn histogram_with(&self, tag: &str, values: &Tensor, step: impl Into<Option<i64>>, buckets: u32) -> Result<()> {
         if !self.records {
             return Ok(());
@@ -196,7 +196,7 @@ impl SummaryWriter {
         self.image_with(tag, images, step, image::MAX_OUTPUTS)
     }
 
-    /// Works as [`image`](SummaryWriter::image), with at most `max_outputs` images.
+    /// Works like [`image`](SummaryWriter::image), with at most `max_outputs` images.
     pub fn image_with(&self, tag: &str, images: &Tensor, step: impl Into<Option<i64>>, max_outputs: u32) -> Result<()> {
         if !self.records {
             return Ok(());
@@ -213,12 +213,13 @@ impl SummaryWriter {
         self.write(tag, tensor_proto::strings_to_proto(&text.into()), Some(metadata("text", Bytes::new())), step)
     }
 
-    /// Writes the first 3 of `sounds`, for the page "Audio". `sounds` is f32 `[sounds, frames, channels]` with samples from -1 to 1.
+    /// Writes the first 3 audio clips of `sounds`, for the page "Audio". `sounds` is f32 `[clips, frames, channels]` with samples
+    /// from -1 to 1.
     pub fn audio(&self, tag: &str, sounds: &Tensor, sample_rate: u32, step: impl Into<Option<i64>>) -> Result<()> {
         self.audio_with(tag, sounds, sample_rate, step, audio::MAX_OUTPUTS)
     }
 
-    /// Works as [`audio`](SummaryWriter::audio), with at most `max_outputs` sounds.
+    /// Works like [`audio`](SummaryWriter::audio), with at most `max_outputs` audio clips.
     pub fn audio_with(&self, tag: &str, sounds: &Tensor, sample_rate: u32, step: impl Into<Option<i64>>, max_outputs: u32) -> Result<()> {
         if !self.records {
             return Ok(());
@@ -236,7 +237,7 @@ impl SummaryWriter {
         self.write_event(&Event { wall_time: now(), what, ..Event::default() })
     }
 
-    /// Writes any tensor. The metadata name the plugin that shows it. TensorFlow's `tf.summary.write`.
+    /// Writes any tensor. `metadata` names the plugin that shows the tensor. TensorFlow's `tf.summary.write`.
     pub fn write(&self, tag: &str, tensor: TensorProto, metadata: Option<SummaryMetadata>, step: impl Into<Option<i64>>) -> Result<()> {
         let set = || Some(self.step.load(Ordering::Relaxed)).filter(|&step| step != UNSET);
         if !self.records {
@@ -273,7 +274,7 @@ pub(super) fn now() -> f64 {
     SystemTime::now().duration_since(UNIX_EPOCH).map_or(0.0, |passed| passed.as_secs_f64())
 }
 
-/// Returns metadata that name the plugin.
+/// Returns metadata that name only the plugin and its content.
 pub(super) fn metadata(plugin: &str, content: impl Into<Bytes>) -> SummaryMetadata {
     SummaryMetadata { plugin_data: Some(PluginData { plugin_name: plugin.into(), content: content.into() }), ..SummaryMetadata::default() }
 }

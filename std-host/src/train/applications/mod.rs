@@ -107,8 +107,8 @@ impl Application {
 
     /// Builds the network and creates its variables.
     ///
-    /// Fails if the images are too small, if the number of channels or classes is 0, if `alpha` is not positive, or if the file of
-    /// weights does not fit.
+    /// Fails if the images are too small, if the number of channels or classes is 0, if `alpha` is not positive, or if the weights in the
+    /// file do not match the network.
     pub fn build(&self, scope: &dyn Scope) -> Result<Functional> {
         let [height, width, channels] = self.input_shape;
         if height.min(width) < self.smallest || channels == 0 {

@@ -91,7 +91,7 @@ impl<'a> Fit<'a> {
         Fit { shuffle, ..self }
     }
 
-    /// Sets the weights of classes in the loss. Other classes have the weight 1.
+    /// Sets the weights of classes in the loss. Classes that are not listed have the weight 1.
     pub fn class_weight(self, weights: &[(i64, f32)]) -> Self {
         Fit { class_weight: weights.to_vec(), ..self }
     }
@@ -181,7 +181,7 @@ impl Model {
 
     /// Returns the loss and the metrics on `(&x, &y)`, `(&x, &y, &sample_weight)`, or another source of batches.
     ///
-    /// Fails as [`Model::fit`].
+    /// Fails in the same cases as [`Model::fit`].
     pub fn evaluate(&self, data: impl Source, options: Evaluate) -> Result<Logs> {
         let steps = at_most(data.steps(options.batch_size)?, options.steps);
         let mut progress = Progress::new(options.verbose, steps);
@@ -220,7 +220,7 @@ fn at_most(all: Option<usize>, limit: Option<usize>) -> Option<usize> {
 }
 
 fn no_batch() -> Error {
-    Error::message("the data has no batch")
+    Error::message("the data has no batches")
 }
 
 /// A call of `fit`.

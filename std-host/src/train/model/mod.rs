@@ -127,7 +127,7 @@ impl Model {
 
     /// Runs one training step. Returns the loss and the metrics of this batch.
     ///
-    /// Fails as [`Model::fit`] if the model is not compiled or the batch does not fit it.
+    /// Fails if the model is not compiled, if the batch does not fit it, or if a label is out of range.
     pub fn train_on_batch(&self, batch: impl Into<Batch>) -> Result<Logs> {
         let batch = batch.into();
         self.prepare(&batch)?;
@@ -166,7 +166,7 @@ impl Model {
     fn outputs(&self, batches: impl Iterator<Item = Result<Tensor>>) -> Result<Tensor> {
         let outputs = batches.map(|batch| self.predict_on_batch(&batch?)).collect::<Result<Vec<Tensor>>>()?;
         match outputs.as_slice() {
-            [] => Err(Error::message("there are no samples: the dataset has no batch")),
+            [] => Err(Error::message("there are no samples: the dataset has no batches")),
             outputs => Tensor::concat(outputs, 0),
         }
     }
@@ -191,12 +191,12 @@ impl Model {
     pub fn set_weights(&self, weights: &[Tensor]) -> Result<()> {
         let variables = self.built_variables()?;
         if variables.len() != weights.len() {
-            return Err(Error::message(format!("the model has {} variables, got {} weights", variables.len(), weights.len())));
+            return Err(Error::message(format!("the model has {} variables, but got {} weights", variables.len(), weights.len())));
         }
         for ((name, variable), weight) in variables.iter().zip(weights) {
             let (own, got) = (variable.tensor_type()?, weight.tensor_type());
             if own != got {
-                return Err(Error::message(format!("variable {name:?} is {own}, its weight is {got}")));
+                return Err(Error::message(format!("variable {name:?} is {own}, but its weight is {got}")));
             }
         }
         variables.iter().zip(weights).try_for_each(|((_, variable), weight)| self.scope.assign(variable, weight))

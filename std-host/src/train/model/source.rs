@@ -34,8 +34,9 @@ impl Batch {
     /// Returns the number of samples. Fails if there are none, or if the tensors have different numbers of samples.
     pub fn samples(&self) -> Result<usize> {
         let types = || {
-            let weights = self.sample_weight.as_ref().map_or(String::new(), |weights| format!(", sample_weight {}", weights.tensor_type()));
-            format!("x is {}, y {}{weights}", self.x.tensor_type(), self.y.tensor_type())
+            let weights =
+                self.sample_weight.as_ref().map_or(String::new(), |weights| format!(", sample_weight is {}", weights.tensor_type()));
+            format!("x is {}, y is {}{weights}", self.x.tensor_type(), self.y.tensor_type())
         };
         let count = |tensor: &Tensor| tensor.dims().first().copied();
         let all = [Some(&self.x), Some(&self.y), self.sample_weight.as_ref()];
@@ -57,18 +58,18 @@ impl Batch {
         Ok(Batch { x: some(&self.x)?, y: some(&self.y)?, sample_weight, samples: Some(indices.to_vec()) })
     }
 
-    /// Returns the batch with sample weights from the weights of the classes. Other classes have the weight 1.
+    /// Returns the batch with each sample weighted by its class. Classes not listed in `weights` get a weight of 1.
     pub(super) fn class_weighted(self, weights: &[(i64, f32)]) -> Result<Batch> {
         if weights.is_empty() {
             return Ok(self);
         }
         if self.sample_weight.is_some() {
-            return Err(Error::message("samples and classes cannot both have weights"));
+            return Err(Error::message("sample weights and class weights cannot be combined"));
         }
         let labels = match self.y.dims() {
             [_] | [_, 1] => self.y.cast(DType::I64)?.to_vec::<i64>()?,
             [_, _] => self.y.argmax(-1, DType::I64)?.to_vec::<i64>()?,
-            _ => return Err(Error::message(format!("class weights need a label for each sample; y is {}", self.y.tensor_type()))),
+            _ => return Err(Error::message(format!("class weights need one label for each sample, but y is {}", self.y.tensor_type()))),
         };
         let weight = |label| weights.iter().find(|(class, _)| *class == label).map_or(1.0, |(_, weight)| *weight);
         let weights: Vec<f32> = labels.into_iter().map(weight).collect();

@@ -11,22 +11,22 @@ use std::path::Path;
 
 /// Runs `STEM_expected.json`: the expected result of each way to read each checkpoint in the folder `STEM`.
 pub fn damage(folder: &Path, stem: &str, checks: &mut Checks) -> Result<()> {
-    for (name, ways) in json(folder, &format!("{stem}_expected.json"))?.as_object().context("no object")? {
+    for (name, ways) in json(folder, &format!("{stem}_expected.json"))?.as_object().context("expected a JSON object")? {
         let prefix = folder.join(stem).join(name);
-        for (way, wanted) in ways.as_object().context("no object")? {
+        for (way, wanted) in ways.as_object().context("expected a JSON object")? {
             checks.check(&format!("{stem}/{name}, {way}"), || match way.as_str() {
                 "list_variables" => judge(BundleReader::open(&prefix), &prefix, wanted, variables),
                 "load_checkpoint" => judge(opened(&prefix, |key| key != GRAPH), &prefix, wanted, values),
                 // Restored values are checked elsewhere. Here, all tensors that a restore needs must be intact.
                 "Checkpoint.restore" => judge(opened(&prefix, |_| true), &prefix, wanted, |_, _| Ok(())),
-                _ => bail!("this way to read is not known"),
+                _ => bail!("unknown way to read"),
             });
         }
     }
     Ok(())
 }
 
-/// Opens a checkpoint, and verifies the tensors for which `needed` is true.
+/// Opens a checkpoint, and verifies the tensors for whose names `needed` returns true.
 fn opened(prefix: &Path, needed: impl Fn(&str) -> bool) -> FileResult<BundleReader> {
     let reader = BundleReader::open(prefix)?;
     reader.entries().filter(|(key, _)| needed(key)).try_for_each(|(key, _)| reader.verify(key))?;
@@ -52,7 +52,7 @@ fn judge(
 fn words(error: &FileError, prefix: &Path, wanted: &Json) -> Result<()> {
     let file = error.path().display().to_string();
     ensure!(file.starts_with(&prefix.display().to_string()), "the error is about {file}");
-    let (text, wanted) = (error.to_string(), wanted["message"].as_str().context("an error without words")?);
+    let (text, wanted) = (error.to_string(), wanted["message"].as_str().context("no message")?);
     let said = |words: &str| ensure_words(&text, words);
     let number = |before: &str| {
         let digits: String = wanted.split_once(before)?.1.chars().take_while(char::is_ascii_digit).collect();
@@ -70,7 +70,7 @@ fn words(error: &FileError, prefix: &Path, wanted: &Json) -> Result<()> {
         ("No such file or directory", "No such file"),
         ("Read less bytes than requested", "too early"),
     ];
-    let (_, own) = alike.iter().find(|(theirs, _)| wanted.contains(theirs)).with_context(|| format!("not known: {wanted}"))?;
+    let (_, own) = alike.iter().find(|(theirs, _)| wanted.contains(theirs)).with_context(|| format!("unknown message: {wanted}"))?;
     said(own)
 }
 
@@ -82,14 +82,14 @@ fn ensure_words(text: &str, words: &str) -> Result<()> {
 /// Compares the names and shapes of all tensors.
 fn variables(reader: &BundleReader, wanted: &Json) -> Result<()> {
     let found: Json = reader.entries().map(|(key, entry)| json!([key, entry.dims()])).collect();
-    ensure!(found == *wanted, "it lists {found}");
+    ensure!(found == *wanted, "the checkpoint lists {found}");
     Ok(())
 }
 
 /// Compares the values of some tensors, which are nested lists in the case.
 fn values(reader: &BundleReader, wanted: &Json) -> Result<()> {
-    for (key, wanted) in wanted.as_object().context("no object")? {
-        let entry = reader.entry(key).with_context(|| format!("there is no {key:?}"))?;
+    for (key, wanted) in wanted.as_object().context("expected a JSON object")? {
+        let entry = reader.entry(key).with_context(|| format!("the checkpoint has no tensor {key:?}"))?;
         let dtype = dtype_name(entry.dtype());
         let count = flat(wanted).len();
         let wanted = flat(wanted).into_iter().map(|value| {
@@ -103,7 +103,7 @@ fn values(reader: &BundleReader, wanted: &Json) -> Result<()> {
         });
         let wanted = wanted.collect::<Result<Vec<_>>>()?.concat();
         ensure!(entry.dims().iter().product::<u64>() == count as u64, "{key:?} has the shape {:?}", entry.dims());
-        ensure!(reader.bytes(key)? == wanted, "{key:?} has other values");
+        ensure!(reader.bytes(key)? == wanted, "the values of {key:?} differ");
     }
     Ok(())
 }

@@ -12,10 +12,11 @@ use serde_json::Value as Json;
 use std::collections::HashMap;
 use std::path::{Path, PathBuf};
 
-/// Tolerance of results whose sums run in another order, as a fraction of the largest value.
+/// Tolerance of results whose sums are computed in another order than Keras's, as a fraction of the largest value.
 const NEAR: f32 = 2e-5;
 
-/// Properties of a model that a listing does not contain. The test tries all of them, and selects the ones with the right predictions.
+/// Properties of a model that a listing does not contain. The test tries all of [`UNSAID`], and selects the first with the right
+/// predictions.
 #[derive(Clone, Copy)]
 struct Unsaid {
     activation: Activation,
@@ -46,7 +47,7 @@ pub fn next_step(folder: &Path, stem: &str, checks: &mut Checks) -> Result<()> {
         // If none has the right predictions, report the first one's error.
         let unsaid = match found {
             Some(unsaid) => unsaid,
-            None => bail!("no model of these layers predicts what Keras's does: {:?}", case.predicts(UNSAID[0])),
+            None => bail!("no model of these layers has the predictions of Keras's: {:?}", case.predicts(UNSAID[0])),
         };
         case.next_step(unsaid, false).context("restored before it is built")?;
         case.next_step(unsaid, true).context("restored after it was built")
@@ -65,7 +66,8 @@ impl Case {
         self.tensors.get(name).cloned().with_context(|| format!("no tensor {name:?}"))
     }
 
-    /// Returns the weight with a path of Keras, such as `sequential/hidden/kernel`.
+    /// Returns the value of the weight with a Keras path, such as `sequential/hidden/kernel`. `when` is the prefix of the value's name in
+    /// the file, such as `weights_at_save`.
     fn weight(&self, when: &str, path: &str) -> Result<Tensor> {
         self.tensor(&format!("{when}/{path}"))
     }
@@ -99,7 +101,7 @@ impl Case {
                 "MaxPooling2D" => model.with_named(name, MaxPooling2D::new([2, 2])),
                 "Flatten" => model.with_named(name, Flatten),
                 "ReLU" => model.with_named(name, ReLU::default()),
-                other => bail!("layer {other} is not known"),
+                other => bail!("unknown layer {other}"),
             };
         }
         Ok(model)
@@ -122,7 +124,7 @@ impl Case {
             "rmsprop" | "rm_sprop" => {
                 Box::new(RMSprop::new(rate).rho(number("rho")?).momentum(number("momentum")?).centered(config["centered"] == true))
             }
-            other => bail!("optimizer {other} is not known"),
+            other => bail!("unknown optimizer {other}"),
         })
     }
 
@@ -151,7 +153,7 @@ impl Case {
         optimizer.build(&scope, &model)?;
         status.assert_consumed()?;
         self.compare_weights(&model, "weights_at_save", |one, other| {
-            ensure!(one.bytes()? == other.bytes()?, "not the same bits");
+            ensure!(one.bytes()? == other.bytes()?, "the bits differ");
             Ok(())
         })?;
 
@@ -192,12 +194,12 @@ impl Case {
 pub fn near(one: &Tensor, other: &Tensor) -> Result<()> {
     ensure!(one.tensor_type() == other.tensor_type(), "{}, wanted {}", one.tensor_type(), other.tensor_type());
     if !one.dtype().is_float() {
-        ensure!(one.bytes()? == other.bytes()?, "not the same numbers");
+        ensure!(one.bytes()? == other.bytes()?, "the numbers differ");
         return Ok(());
     }
     let (one, other) = (one.to_vec::<f32>()?, other.to_vec::<f32>()?);
     let largest = other.iter().fold(0.0f32, |largest, value| largest.max(value.abs()));
     let far = one.iter().zip(&other).find(|(one, other)| (**one - **other).abs() > NEAR * largest.max(1e-3));
-    ensure!(far.is_none(), "{far:?} of values up to {largest}");
+    ensure!(far.is_none(), "the difference {far:?} is too large for values up to {largest}");
     Ok(())
 }

@@ -84,7 +84,7 @@ fn entry(found: &Entry, wanted: &Json) -> Result<()> {
     Ok(())
 }
 
-/// Returns the start and the length of each dimension of a slice. The length -1 stands for a complete dimension.
+/// Reads a slice as the start and the length in each dimension. The length -1 stands for the complete dimension.
 fn said(slice: &Json) -> Result<Vec<(i64, i64)>> {
     let number = |extent: &Json, name: &str, default| extent[name].as_i64().unwrap_or(default);
     Ok(parsed_json::list(slice)?.iter().map(|extent| (number(extent, "start", 0), number(extent, "length", -1))).collect())
@@ -95,13 +95,13 @@ fn strings(reader: &BundleReader, wanted: &Json) -> Result<()> {
     let wanted = wanted["string_values"].as_object().context("no \"string_values\"")?;
     let is_string = |entry: &Entry| entry.dtype() == DataType::DtString;
     let keys: Vec<&str> = reader.entries().filter(|(key, entry)| is_string(entry) && *key != GRAPH).map(|(key, _)| key).collect();
-    ensure!(keys.len() == wanted.len(), "{keys:?} are strings");
+    ensure!(keys.len() == wanted.len(), "the string tensors are {keys:?}");
     for key in keys {
-        let wanted = wanted.get(key).with_context(|| format!("{key:?} is no string"))?;
+        let wanted = wanted.get(key).with_context(|| format!("{key:?} is not a string"))?;
         let found = reader.strings(key)?;
         ensure!(wanted["shape"] == json!(found.dims()), "{key:?} has the shape {:?}", found.dims());
         let values = parsed_json::list(&wanted["data"])?.iter().map(parsed_json::bytes).collect::<Result<Vec<_>>>()?;
-        ensure!(values == found.values(), "{key:?} has other strings");
+        ensure!(values == found.values(), "the strings of {key:?} differ");
     }
     Ok(())
 }
@@ -117,11 +117,11 @@ fn values(reader: &BundleReader, path: &Path) -> Result<()> {
         let wanted = wanted.tensor(key)?;
         let dims: Vec<u64> = wanted.shape().iter().map(|&dim| dim as u64).collect();
         ensure!(dims == entry.dims(), "{key:?} has the shape {:?}", entry.dims());
-        ensure!(reader.bytes(key)? == wanted.data(), "{key:?} has other values");
+        ensure!(reader.bytes(key)? == wanted.data(), "the values of {key:?} differ");
         match (parsed_json::dtype(&dtype_name(entry.dtype())), reader.tensor(key, &gradlet::cpu())) {
             (Ok(dtype), Ok(tensor)) => {
-                ensure!(tensor.dtype() == dtype, "{key:?} is a tensor of {}", tensor.dtype());
-                ensure!(tensor.bytes()? == wanted.data(), "{key:?} is a tensor of other values");
+                ensure!(tensor.dtype() == dtype, "the tensor {key:?} has the element type {}", tensor.dtype());
+                ensure!(tensor.bytes()? == wanted.data(), "the elements of the tensor {key:?} differ");
             }
             (Err(_), Err(error)) => ensure!(error.to_string().contains(&dtype_name(entry.dtype())), "{error}"),
             (Ok(_), Err(error)) => return Err(error.into()),
@@ -131,13 +131,14 @@ fn values(reader: &BundleReader, path: &Path) -> Result<()> {
     Ok(())
 }
 
-/// Checks that gradlet writes the same bytes again. If there are several data files, only the index is compared.
+/// Writes the checkpoint's contents with gradlet, and checks that the files have the same bytes. If there are several data files, only the
+/// index is compared.
 fn again(prefix: &Path, reader: &BundleReader) -> Result<()> {
     let header = [(Vec::new(), reader.header().encode_to_vec())];
     let slices = reader.slices().map(|(key, entry)| (key.to_vec(), entry.proto().encode_to_vec()));
     let entries = reader.entries().map(|(key, entry)| (key.as_bytes().to_vec(), entry.proto().encode_to_vec()));
     let written = table(header.into_iter().chain(slices).chain(entries));
-    ensure!(written == fs::read(index_path(prefix))?, "the index is another");
+    ensure!(written == fs::read(index_path(prefix))?, "the index files differ");
     if reader.header().num_shards > 1 || reader.slices().len() > 0 {
         return Ok(());
     }
@@ -158,22 +159,22 @@ fn again(prefix: &Path, reader: &BundleReader) -> Result<()> {
     let same = [same(index_path), same(|prefix| data_path(prefix, 0, 1))];
     fs::remove_dir_all(&folder)?;
     let [index, data] = same;
-    ensure!(index? && data?, "the files are others");
+    ensure!(index? && data?, "the index or data files differ");
     Ok(())
 }
 
 /// Compares the object graph as JSON and as text, if the checkpoint has one.
 fn object_graph(reader: &BundleReader, path: &Path, wanted: &Json) -> Result<()> {
     if reader.entry(GRAPH).is_none() {
-        ensure!(wanted.get("object_graph").is_none() && !path.exists(), "there is no object graph");
+        ensure!(wanted.get("object_graph").is_none() && !path.exists(), "the checkpoint has no object graph");
         return Ok(());
     }
     let found = TrackableObjectGraph::decode(&reader.strings(GRAPH)?.item()?[..])?;
     let json = graph::to_json(&found);
-    ensure!(json == wanted["object_graph"], "it is {json}");
+    ensure!(json == wanted["object_graph"], "the object graph is {json}");
     let wanted = fs::read_to_string(path).with_context(|| path.display().to_string())?;
     let found = graph::to_text(&found);
     let line = found.lines().zip(wanted.lines()).position(|(found, wanted)| found != wanted);
-    ensure!(found == wanted, "as a text it is another, from line {line:?} on");
+    ensure!(found == wanted, "the text of the object graph differs from line {line:?} on");
     Ok(())
 }

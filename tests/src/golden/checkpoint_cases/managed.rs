@@ -19,13 +19,13 @@ pub fn case(folder: &Path, name: &str, case: &Json) -> Result<()> {
             cases.into_iter().try_for_each(|(name, case)| error(root.path(), name, case).with_context(|| name.clone()))
         }
         ("latest_deleted", Json::String(none)) if none == "None" => latest_deleted(root.path()),
-        _ => bail!("the case is not known"),
+        _ => bail!("unknown case"),
     }
 }
 
 /// Converts a path of the transcript to a path below `root` or `directory`.
 fn place(root: &Path, directory: &Path, text: &Json) -> Result<PathBuf> {
-    let text = text.as_str().with_context(|| format!("{text} is no path"))?;
+    let text = text.as_str().with_context(|| format!("{text} is not a path"))?;
     Ok(match (text.strip_prefix("<DIR><PATH>/"), text.strip_prefix("<DIR>/")) {
         (Some(name), _) => directory.join(name),
         (None, Some(inside)) => root.join(inside),
@@ -34,7 +34,7 @@ fn place(root: &Path, directory: &Path, text: &Json) -> Result<PathBuf> {
 }
 
 fn number(json: &Json) -> Result<u64> {
-    json.as_u64().with_context(|| format!("{json} is no number"))
+    json.as_u64().with_context(|| format!("{json} is not a number"))
 }
 
 fn keep(json: &Json) -> Result<Option<usize>> {
@@ -42,7 +42,7 @@ fn keep(json: &Json) -> Result<Option<usize>> {
 }
 
 fn items(json: &Json) -> Result<&Vec<Json>> {
-    json.as_array().with_context(|| format!("{json} is no list"))
+    json.as_array().with_context(|| format!("{json} is not a list"))
 }
 
 fn variable() -> Result<Variable> {
@@ -51,7 +51,7 @@ fn variable() -> Result<Variable> {
 
 /// Returns the sorted names of the files in a folder.
 fn listed(folder: &Path) -> Result<Vec<String>> {
-    let name = |entry: std::io::Result<fs::DirEntry>| entry?.file_name().into_string().ok().context("a name that is not UTF-8");
+    let name = |entry: std::io::Result<fs::DirEntry>| entry?.file_name().into_string().ok().context("a file name is not valid UTF-8");
     let mut names = folder.read_dir()?.map(name).collect::<Result<Vec<String>>>()?;
     names.sort();
     Ok(names)
@@ -63,7 +63,7 @@ fn timeless(text: &str) -> Result<String> {
         None => Ok(format!("{line}\n")),
         Some((name, time)) => {
             let time = time.trim_start_matches(['s', ':', ' ']);
-            ensure!(time.parse::<f64>().is_ok_and(|time| time > 1.7e9), "{line} is no time");
+            ensure!(time.parse::<f64>().is_ok_and(|time| time > 1.7e9), "{line} is not a time");
             Ok(format!("{name}_timestamp\n"))
         }
     };
@@ -85,7 +85,7 @@ const FIELDS: [&str; 9] = [
 /// Repeats the saves of the transcript.
 fn saves(folder: &Path, root: &Path, fields: &Map<String, Json>) -> Result<()> {
     let unknown: Vec<&String> = fields.keys().filter(|name| !FIELDS.contains(&name.as_str())).collect();
-    ensure!(unknown.is_empty(), "fields {unknown:?} are not known");
+    ensure!(unknown.is_empty(), "unknown fields {unknown:?}");
     let case = Json::Object(fields.clone());
     let directory = place(root, root, &case["directory"])?;
     let placed = |text: &Json| place(root, &directory, text);
@@ -102,7 +102,7 @@ fn saves(folder: &Path, root: &Path, fields: &Map<String, Json>) -> Result<()> {
             numbers => manager.save_with_checkpoint_number(number(&numbers[index])?)?,
         };
         let save = format!("save {}", index + 1);
-        ensure!(saved == placed(&wanted["save_returned"])?, "{save} gave {}", saved.display());
+        ensure!(saved == placed(&wanted["save_returned"])?, "{save} returned {}", saved.display());
         let kept = items(&wanted["checkpoints"])?.iter().map(placed).collect::<Result<Vec<_>>>()?;
         ensure!(manager.checkpoints() == kept, "{save} kept {:?}", manager.checkpoints());
         let latest = placed(&wanted["latest_checkpoint"])?;
@@ -138,13 +138,13 @@ fn reopened(folder: &Path, root: &Path, fields: &Map<String, Json>) -> Result<()
     let case = Json::Object(fields.clone());
     let kept = items(&case["checkpoints_on_open"])?;
     let kept = kept.iter().map(|path| place(root, root, path)).collect::<Result<Vec<_>>>()?;
-    let directory = kept.first().and_then(|path| path.parent()).context("nothing was kept")?.to_path_buf();
+    let directory = kept.first().and_then(|path| path.parent()).context("no checkpoint was kept")?.to_path_buf();
     fs::create_dir_all(&directory)?;
     let theirs = folder.join(directory.strip_prefix(root)?);
     for name in listed(&theirs)? {
         fs::write(directory.join(&name), fs::read(theirs.join(&name))?)?;
     }
-    let tree = Tree::of(kept.last().context("nothing was kept")?)?;
+    let tree = Tree::of(kept.last().context("no checkpoint was kept")?)?;
     let open = || CheckpointManager::new(tree.checkpoint(), &directory, keep(&case["max_to_keep"])?).map_err(anyhow::Error::from);
     let mut manager = open()?;
     ensure!(manager.checkpoints() == kept, "it has {:?}", manager.checkpoints());
@@ -167,8 +167,8 @@ fn error(root: &Path, name: &str, case: &Json) -> Result<()> {
         ensure!(latest_checkpoint(root.join("missing"))?.is_none());
         return Ok(());
     }
-    ensure!(name.starts_with("max_to_keep"), "the case is not known");
-    let message = case["error"]["message"].as_str().context("no words")?;
+    ensure!(name.starts_with("max_to_keep"), "unknown case");
+    let message = case["error"]["message"].as_str().context("no message")?;
     let got: usize = message.trim_end_matches('.').rsplit(' ').next().context("no number")?.parse()?;
     let error = CheckpointManager::new(Checkpoint::new(), root, got).err().context("it did not fail")?.to_string();
     says(&error, &["positive", "None", "`max_to_keep`", &format!("got {got}")])

@@ -14,7 +14,7 @@ use anyhow::{Context, Result, bail};
 use std::fs;
 use std::path::Path;
 
-/// Function that runs the cases of a file. Its arguments are the folder, and the file's name without the form's ending.
+/// Function that runs the cases of a file. Its arguments are the folder, and the file's name without the ending in [`FORMS`].
 type Run = fn(&Path, &str, &mut Checks) -> Result<()>;
 
 /// Forms of files, by the endings of their names. The first match counts.
@@ -42,13 +42,14 @@ pub fn are_in(folder: &Path) -> bool {
     })
 }
 
-/// Runs the cases of all files in a folder and in its subfolders with cases. A file of an unknown form is a failure.
+/// Runs the cases of all files in a folder, and in its subfolders that contain a listing ([`are_in`]). A file of an unknown form counts as
+/// a failed case.
 pub fn run(folder: &Path, checks: &mut Checks) -> Result<()> {
     let mut names = Vec::new();
     for entry in fs::read_dir(folder)? {
         let entry = entry?;
         if entry.file_type()?.is_file() {
-            names.push(entry.file_name().into_string().ok().context("a file name that is not UTF-8")?);
+            names.push(entry.file_name().into_string().ok().context("a file name is not valid UTF-8")?);
         } else if are_in(&entry.path()) {
             run(&entry.path(), checks)?;
         }
@@ -61,7 +62,7 @@ pub fn run(folder: &Path, checks: &mut Checks) -> Result<()> {
         }
         match FORMS.iter().find_map(|(ending, run)| Some((name.strip_suffix(ending)?, run))) {
             Some((stem, run)) => run(folder, stem, checks).with_context(|| folder.join(name).display().to_string())?,
-            None => checks.check(name, || bail!("no form is known by this file")),
+            None => checks.check(name, || bail!("the form of this file is unknown")),
         }
     }
     Ok(())

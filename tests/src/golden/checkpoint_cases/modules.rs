@@ -77,7 +77,7 @@ pub fn in_and_out(folder: &Path, stem: &str, checks: &mut Checks) -> Result<()> 
             restore(&cnn)?;
             near(&cnn.call(&scope, x)?, y)
         } else {
-            bail!("no form of a module is known by these keys")
+            bail!("no known form of module has these keys")
         }
     });
     Ok(())

@@ -80,22 +80,22 @@ pub fn case(folder: &Path, name: &str, case: &Json, transcript: &Json) -> Result
         }
         "save_vs_write" => save_vs_write(ok),
         "optimizer_restored_before_build" => optimizer(ok),
-        _ => bail!("the case is not known"),
+        _ => bail!("unknown case"),
     }
 }
 
-/// Returns the checkpoint of a folder that is not its latest.
+/// Returns the path prefix of the checkpoint in a folder that is not the latest. Fails if there is only one.
 fn other(folder: &Path) -> Result<PathBuf> {
     let latest = latest_checkpoint(folder)?;
     let indices = folder.read_dir()?.map(|entry| Ok(entry?.path())).collect::<Result<Vec<PathBuf>>>()?;
     let indices = indices.into_iter().filter(|path| path.extension().is_some_and(|ending| ending == "index"));
     let mut prefixes = indices.map(|path| path.with_extension(""));
-    prefixes.find(|prefix| Some(prefix) != latest.as_ref()).context("nothing was written without a counter")
+    prefixes.find(|prefix| Some(prefix) != latest.as_ref()).context("there is no checkpoint without a save counter")
 }
 
 /// Returns the names of an object's fields.
 fn names(object: &Json) -> Result<Vec<&str>> {
-    Ok(object.as_object().context("no object")?.keys().map(String::as_str).collect())
+    Ok(object.as_object().context("expected a JSON object")?.keys().map(String::as_str).collect())
 }
 
 fn restored(tree: &Tree, prefix: &Path, assert: Assert, wanted: &Json) -> Result<()> {
@@ -103,7 +103,7 @@ fn restored(tree: &Tree, prefix: &Path, assert: Assert, wanted: &Json) -> Result
     tree.hold(wanted)
 }
 
-/// Creates the objects of the cases with fewer objects than the checkpoint.
+/// Creates the variables of the cases that have fewer objects than the checkpoint.
 fn fewer(source: &Path, transcript: &Json) -> Result<Tree> {
     Tree::only(source, &names(&transcript["fewer_objects_assert_existing"]["ok"])?)
 }
@@ -132,14 +132,14 @@ fn extra(source: &Path, assert: Assert, message: &str, transcript: &Json) -> Res
 
 /// Checks that the error names the same unused value as TensorFlow's message.
 fn unresolved(error: Option<gradlet::Error>, message: &str) -> Result<()> {
-    let rest = message.strip_prefix("Unresolved object in checkpoint ").context("other words")?;
-    let object = rest.split_once(": ").context("other words")?.0;
+    let rest = message.strip_prefix("Unresolved object in checkpoint ").context("unexpected form of message")?;
+    let object = rest.split_once(": ").context("unexpected form of message")?.0;
     says(&error.context("it did not fail")?.to_string(), &[object])
 }
 
-/// Checks that the error has the same number of variables without a value as TensorFlow's message, and names the variable `path`.
+/// Checks that the error reports as many variables without a value as TensorFlow's message, and names the variable `path`.
 fn unbound(error: Option<gradlet::Error>, message: &str, path: &str) -> Result<()> {
-    let count = message.strip_prefix("Found ").and_then(|rest| rest.split_once(" Python objects")).context("other words")?.0;
+    let count = message.strip_prefix("Found ").and_then(|rest| rest.split_once(" Python objects")).context("unexpected form of message")?.0;
     says(&error.context("it did not fail")?.to_string(), &[count, path])
 }
 
@@ -149,7 +149,7 @@ fn shapes(message: &str) -> Result<[Vec<u32>; 2]> {
         |text: &str| text.split(',').map(str::trim).filter(|dim| !dim.is_empty()).map(|dim| Ok(dim.parse()?)).collect::<Result<Vec<u32>>>();
     let shapes = message.split("shape (").skip(1).map(|rest| dims(rest.split_once(')').context("no shape")?.0));
     let shapes = shapes.collect::<Result<Vec<_>>>()?;
-    shapes.try_into().ok().context("the words are not about two shapes")
+    shapes.try_into().ok().context("the message does not contain two shapes")
 }
 
 /// Creates the variables of a checkpoint, one of them with another type. `held` selects this variable, and `tensor_type` returns its type.
@@ -202,7 +202,7 @@ const DTYPES: [(&str, &str, DType); 9] = [
 
 fn dtype(word: &str) -> Result<DType> {
     let known = DTYPES.iter().find(|(known, _, _)| *known == word);
-    Ok(known.with_context(|| format!("type {word:?} is not known"))?.2)
+    Ok(known.with_context(|| format!("unknown type {word:?}"))?.2)
 }
 
 fn name(dtype: DType) -> &'static str {
@@ -212,7 +212,7 @@ fn name(dtype: DType) -> &'static str {
 /// Tests variables that are created after the checkpoint was restored.
 fn deferred(source: &Path, ok: &Json) -> Result<()> {
     let (mut tree, mut created) = (Tree::default(), Vec::new());
-    let wanted = ok.as_object().context("no object")?.iter();
+    let wanted = ok.as_object().context("expected a JSON object")?.iter();
     for (name, value) in wanted.filter_map(|(key, value)| Some((key.strip_suffix("_right_after_creation")?, value))) {
         let (path, saved) = values(source)?.into_iter().find(|(path, _)| last(path) == name).context("no such variable")?;
         let variable = Variable::deferred(name);
@@ -226,7 +226,7 @@ fn deferred(source: &Path, ok: &Json) -> Result<()> {
         variable.create(&scope(), &zeros)?;
         holds(variable, wanted)?;
     }
-    ensure!(!created.is_empty(), "nothing is created");
+    ensure!(!created.is_empty(), "no variable was created");
     unresolved(status.assert_consumed().err(), ok["assert_consumed_then"]["error"]["message"].as_str().unwrap_or_default())
 }
 
@@ -247,8 +247,8 @@ fn renamed(source: &Path, ok: &Json) -> Result<()> {
 
 fn save_vs_write(ok: &Json) -> Result<()> {
     let root = tempfile::tempdir()?;
-    let returns = ok["save_returns"].as_array().context("no list")?;
-    let keys: Vec<&str> = ok["keys"].as_array().context("no list")?.iter().filter_map(Json::as_str).collect();
+    let returns = ok["save_returns"].as_array().context("expected a JSON list")?;
+    let keys: Vec<&str> = ok["keys"].as_array().context("expected a JSON list")?.iter().filter_map(Json::as_str).collect();
     let mut tree = Tree::default();
     for path in keys.iter().filter_map(|key| key.split_once("/.ATTRIBUTES")).map(|(path, _)| path).filter(|path| *path != "save_counter") {
         tree.add(path, Variable::new(&scope(), path, &Tensor::scalar(&gradlet::cpu(), 1.0f32))?);
@@ -278,11 +278,11 @@ fn save_vs_write(ok: &Json) -> Result<()> {
 /// Tests an optimizer whose state is restored before it is built for its variables.
 fn optimizer(ok: &Json) -> Result<()> {
     let root = tempfile::tempdir()?;
-    let after = ok["after_build"].as_object().context("no object")?;
+    let after = ok["after_build"].as_object().context("expected a JSON object")?;
     let ending = |ending: &str| after.iter().find(|(name, _)| name.ends_with(ending)).map(|(_, value)| value).context("no such variable");
     let (momentum, rate) = (numbers(ending("_momentum")?)?, numbers(ending("learning_rate")?)?[0] as f32);
     let steps = ending("iteration")?;
-    ensure!(steps.as_i64() == Some(1), "the case is of more than one step");
+    ensure!(steps.as_i64() == Some(1), "the case must have exactly one step");
     // After one step of Adam, the momentum is a tenth of the gradient.
     let gradient: Vec<f32> = momentum.iter().map(|momentum| (momentum * 10.0) as f32).collect();
     let gradient = Tensor::new(&gradlet::cpu(), &gradient, &[gradient.len() as u32])?;

@@ -26,7 +26,7 @@ pub fn without_meaning(name: &str) -> bool {
 pub fn transcript(folder: &Path, stem: &str, checks: &mut Checks) -> Result<()> {
     let file = format!("{stem}_transcript.json");
     let transcript = json(folder, &file)?;
-    let cases = transcript.as_object().context("no object")?;
+    let cases = transcript.as_object().context("expected a JSON object")?;
     let managed = cases.values().any(|case| case.get("after_each_save").is_some());
     for (name, case) in cases.iter().filter(|(name, _)| !without_meaning(name)) {
         let run = || if managed { managed::case(folder, name, case) } else { restored::case(&folder.join(stem), name, case, &transcript) };
@@ -59,7 +59,7 @@ impl Tree {
         Ok(tree)
     }
 
-    /// Like [`Tree::of`], but only for the variables whose last path names are in `names`.
+    /// Like [`Tree::of`], but only for the variables whose paths end with one of `names`.
     pub fn only(prefix: &Path, names: &[&str]) -> Result<Tree> {
         let mut tree = Tree::default();
         for (path, value) in values(prefix)?.into_iter().filter(|(path, _)| names.contains(&last(path))) {
@@ -93,9 +93,9 @@ impl Tree {
         Ok(found.with_context(|| format!("no variable {name:?}"))?.1)
     }
 
-    /// Checks that the variables have the values in an object, whose fields are the variables' last names.
+    /// Checks that the variables have the values in the JSON object `wanted`. Its keys are the last names of the variables' paths.
     pub fn hold(&self, wanted: &Json) -> Result<()> {
-        for (name, wanted) in wanted.as_object().context("no object")? {
+        for (name, wanted) in wanted.as_object().context("expected a JSON object")? {
             holds(&self.variable(name)?, wanted).with_context(|| name.clone())?;
         }
         Ok(())
@@ -107,7 +107,7 @@ pub fn last(path: &str) -> &str {
     path.rsplit('/').next().unwrap_or(path)
 }
 
-/// Checks that a variable has these numbers.
+/// Checks that a variable has the numbers in the nested list `wanted`.
 pub fn holds(variable: &Variable, wanted: &Json) -> Result<()> {
     let got = elements(&scope().read(variable)?)?;
     let wanted = numbers(wanted)?;
@@ -116,7 +116,7 @@ pub fn holds(variable: &Variable, wanted: &Json) -> Result<()> {
     Ok(())
 }
 
-/// Returns the numbers of a nested list.
+/// Returns the numbers of a nested list, flattened.
 pub fn numbers(json: &Json) -> Result<Vec<f64>> {
     match json {
         Json::Array(items) => Ok(items.iter().map(numbers).collect::<Result<Vec<_>>>()?.concat()),

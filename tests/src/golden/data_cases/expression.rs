@@ -64,7 +64,8 @@ impl Function {
     }
 }
 
-/// Splits a note in parentheses, such as ` (int32)` or ` (integer division)`, from the end of a text. Returns the text and the note.
+/// Splits a note in parentheses, such as ` (int32)` or ` (integer division)`, from the end of a text. Returns the remaining text, and the
+/// note if there is one.
 fn noted(text: &str) -> (&str, Option<&str>) {
     let note = text.strip_suffix(')').and_then(|text| text.rsplit_once(" ("));
     match note.filter(|(_, note)| note.chars().all(|c| c.is_alphanumeric() || c == ' ')) {
@@ -74,7 +75,7 @@ fn noted(text: &str) -> (&str, Option<&str>) {
 }
 
 impl Expression {
-    /// Returns the name of the first value that the expression uses.
+    /// Returns the name of the first value that the expression uses, or `None` if it uses none.
     fn value(&self) -> Option<&str> {
         match self {
             Name(name) => Some(name).filter(|name| *name != "Dataset").map(String::as_str),
@@ -96,7 +97,7 @@ impl<'t> Parser<'t> {
     fn parse(text: &'t str) -> Result<Expression> {
         let mut parser = Parser { rest: text.chars() };
         let expression = parser.binary(0)?;
-        ensure!(parser.text().is_empty(), "{:?} follows it", parser.text());
+        ensure!(parser.text().is_empty(), "{:?} follows the expression", parser.text());
         Ok(expression)
     }
 
@@ -105,18 +106,18 @@ impl<'t> Parser<'t> {
         self.rest.as_str().trim_start()
     }
 
-    /// Consumes `token` if it is next. Returns true if it was.
+    /// Consumes `token` if the remaining text begins with it. Returns true if it does.
     fn take(&mut self, token: &str) -> bool {
         let rest = self.text().strip_prefix(token);
         rest.inspect(|rest| self.rest = rest.chars()).is_some()
     }
 
     fn expect(&mut self, token: &str) -> Result<()> {
-        ensure!(self.take(token), "{token:?} should stand before {:?}", self.text());
+        ensure!(self.take(token), "expected {token:?} before {:?}", self.text());
         Ok(())
     }
 
-    /// Consumes the characters for which `is` is true, and returns them.
+    /// Consumes the leading characters for which `is` returns true, and returns them.
     fn while_(&mut self, is: impl Fn(char) -> bool) -> &'t str {
         let text = self.text();
         let (found, rest) = text.split_at(text.find(|c| !is(c)).unwrap_or(text.len()));
@@ -143,7 +144,7 @@ impl<'t> Parser<'t> {
                 values.extend(self.list(")")?);
                 of = Call(name, values);
             } else if self.take("[") {
-                let Text(name) = self.binary(0)? else { bail!("an index is a text") };
+                let Text(name) = self.binary(0)? else { bail!("an index must be a text") };
                 self.expect("]")?;
                 of = Index(Box::new(of), name);
             } else {
@@ -154,7 +155,7 @@ impl<'t> Parser<'t> {
 
     fn name(&mut self) -> Result<&'t str> {
         let name = self.while_(|c| c.is_alphanumeric() || c == '_');
-        ensure!(!name.is_empty(), "a name should stand before {:?}", self.text());
+        ensure!(!name.is_empty(), "expected a name before {:?}", self.text());
         Ok(name)
     }
 
@@ -173,7 +174,7 @@ impl<'t> Parser<'t> {
                 self.expect("{")?;
                 let mut parts = Vec::new();
                 while !self.take("}") {
-                    let Text(name) = self.primary()? else { bail!("a name in a map is a text") };
+                    let Text(name) = self.primary()? else { bail!("a key of a map must be a text") };
                     self.expect(":")?;
                     parts.push((name, self.binary(0)?));
                     self.take(",");
@@ -182,7 +183,7 @@ impl<'t> Parser<'t> {
             }
             '\'' => {
                 self.expect("'")?;
-                let (text, rest) = self.rest.as_str().split_once('\'').context("a text without an end")?;
+                let (text, rest) = self.rest.as_str().split_once('\'').context("a text has no closing quote")?;
                 self.rest = rest.chars();
                 Ok(Text(text.into()))
             }
@@ -213,7 +214,7 @@ impl<'t> Parser<'t> {
     fn list(&mut self, end: &str) -> Result<Vec<Expression>> {
         let mut parts = Vec::new();
         while !self.take(end) {
-            ensure!(parts.is_empty() || self.take(","), "a comma should stand before {:?}", self.text());
+            ensure!(parts.is_empty() || self.take(","), "expected a comma before {:?}", self.text());
             if self.take(end) {
                 break;
             }

@@ -10,7 +10,7 @@ use gradlet::io::{FixedLength, list_files};
 use serde_json::Value as Json;
 use std::path::Path;
 
-/// Runs a program that reads a file of the folder.
+/// Runs the program `name`, which reads a file of the folder. Fails if its result differs from `wanted`.
 pub fn one(folder: &Path, name: &str, wanted: &Json) -> Result<()> {
     let file = |wanted: &Json| Ok::<_, anyhow::Error>(folder.join(wanted["file"].as_str().context("no file")?));
     match name {
@@ -29,7 +29,7 @@ pub fn one(folder: &Path, name: &str, wanted: &Json) -> Result<()> {
             let text = wanted["not_divisible"]["error"]["core"].as_str().context("no error")?;
             let numbers: Vec<usize> =
                 text.split('(').skip(1).map(|part| part.split(' ').next().unwrap_or("").parse()).collect::<Result<_, _>>()?;
-            let [header_bytes, footer_bytes, record_bytes] = numbers[..] else { bail!("{text:?} has not three numbers in brackets") };
+            let [header_bytes, footer_bytes, record_bytes] = numbers[..] else { bail!("{text:?} does not contain three numbers") };
             let layout = FixedLength { record_bytes, header_bytes, footer_bytes };
             let odd = Dataset::fixed_length_records(&[file(wanted)?], layout, Compression::None);
             fails(odd.iter().next(), &wanted["not_divisible"], folder)
@@ -44,15 +44,15 @@ pub fn one(folder: &Path, name: &str, wanted: &Json) -> Result<()> {
     }
 }
 
-/// Returns the path in the folder that a text contains, up to the character `end`.
+/// Returns the path after `<DIR>/` in a text, up to the character `end`. Fails if the text contains no such path.
 fn inside(text: &str, end: char) -> Result<&str> {
     let path = text.split_once("<DIR>/").and_then(|(_, rest)| rest.split(end).next());
-    path.with_context(|| format!("{text:?} names no path"))
+    path.with_context(|| format!("{text:?} contains no path"))
 }
 
 fn same(dataset: &Dataset<Bytes>, wanted: &Json) -> Result<()> {
     let records: Vec<Bytes> = dataset.iter().collect::<gradlet::Result<_>>()?;
-    let wanted = wanted.as_array().context("no list")?.iter().map(hex_field).collect::<Result<Vec<_>>>()?;
+    let wanted = wanted.as_array().context("expected a JSON list")?.iter().map(hex_field).collect::<Result<Vec<_>>>()?;
     ensure!(records == wanted, "{records:?}, wanted {wanted:?}");
     Ok(())
 }

@@ -27,7 +27,7 @@ impl Functions {
 
     /// Returns the function with this name.
     pub fn named(&self, name: &str) -> Result<Arc<Function>> {
-        self.0.get(name).cloned().with_context(|| format!("the function {name:?} is not described"))
+        self.0.get(name).cloned().with_context(|| format!("the file of cases has no function {name:?}"))
     }
 }
 
@@ -39,7 +39,8 @@ fn wrong(text: impl Into<String>) -> Error {
 }
 
 impl Function {
-    /// Applies the function to an element. If the function has several parameters, they are the parts of the element.
+    /// Applies the function to an element. If the function has several parameters, its arguments are the components of the element, which
+    /// is a tuple.
     pub fn call(&self, element: Value) -> gradlet::Result<Value> {
         match element {
             Value::Tuple(parts) if self.parameters.len() > 1 => self.call_with(parts),
@@ -50,7 +51,7 @@ impl Function {
     /// Applies the function to these values.
     pub fn call_with(&self, values: Vec<Value>) -> gradlet::Result<Value> {
         if values.len() != self.parameters.len() {
-            return Err(wrong(format!("a function of {} values is given {}", self.parameters.len(), values.len())));
+            return Err(wrong(format!("the function has {} parameters, but got {} arguments", self.parameters.len(), values.len())));
         }
         value(&self.body, &self.parameters.iter().map(String::as_str).zip(values).collect())
     }
@@ -75,7 +76,12 @@ impl Function {
 
     /// Returns the type of the function's result for values of these types. Fails like [`Function::spec`].
     pub fn spec_with(&self, values: &[ElementSpec]) -> Result<ElementSpec> {
-        ensure!(values.len() == self.parameters.len(), "a function of {} values is given {}", self.parameters.len(), values.len());
+        ensure!(
+            values.len() == self.parameters.len(),
+            "the function has {} parameters, but got {} arguments",
+            self.parameters.len(),
+            values.len()
+        );
         spec(&self.body, &self.parameters.iter().map(String::as_str).zip(values).collect())
     }
 
@@ -83,13 +89,13 @@ impl Function {
     pub fn inner_spec(&self, values: &[ElementSpec]) -> Result<ElementSpec> {
         match self.spec_with(values)? {
             ElementSpec::Dataset(inner) => Ok(*inner),
-            other => bail!("{other} is no dataset"),
+            other => bail!("{other} is not a dataset"),
         }
     }
 }
 
 fn dataset(value: Value) -> gradlet::Result<Dataset<Value>> {
-    if let Value::Dataset(dataset) = value { Ok(dataset) } else { Err(wrong(format!("a dataset was expected, not {value:?}"))) }
+    if let Value::Dataset(dataset) = value { Ok(dataset) } else { Err(wrong(format!("expected a dataset, but got {value:?}"))) }
 }
 
 /// Converts a range to a dataset of [`Value`]s.
@@ -98,7 +104,7 @@ pub fn numbers(range: Dataset<i64>) -> Dataset<Value> {
     range.map(|x| Ok(Value::Tensor(Tensor::scalar(&gradlet::cpu(), x)))).with_spec(spec)
 }
 
-/// Returns a numeric literal of a function. A literal takes the type of the other operand.
+/// Returns the value of a numeric literal, or `None` for any other expression. A literal takes the type of the other operand.
 fn literal(expression: &Expression) -> Option<f64> {
     match expression {
         Expression::Integer(number) => Some(*number as f64),
@@ -111,7 +117,7 @@ fn value(expression: &Expression, names: &Names<'_, Value>) -> gradlet::Result<V
     let tensor = |expression: &Expression| value(expression, names)?.tensor();
     let cpu = gradlet::cpu();
     Ok(match expression {
-        Expression::Name(name) => names.get(name.as_str()).cloned().ok_or_else(|| wrong(format!("{name:?} is not known")))?,
+        Expression::Name(name) => names.get(name.as_str()).cloned().ok_or_else(|| wrong(format!("unknown name {name:?}")))?,
         Expression::Integer(number) => Value::Tensor(Tensor::scalar(&cpu, *number)),
         Expression::Float(number) => Value::Tensor(Tensor::scalar(&cpu, *number as f32)),
         Expression::Bool(flag) => Value::Tensor(Tensor::scalar(&cpu, i64::from(*flag)).cast(DType::Bool)?),
@@ -138,11 +144,11 @@ fn value(expression: &Expression, names: &Names<'_, Value>) -> gradlet::Result<V
             Value::Dict(parts.collect::<gradlet::Result<_>>()?)
         }
         Expression::Index(of, name) => match value(of, names)? {
-            Value::Dict(mut parts) => parts.remove(name).ok_or_else(|| wrong(format!("there is no {name:?}")))?,
-            other => return Err(wrong(format!("a map was expected, not {other:?}"))),
+            Value::Dict(mut parts) => parts.remove(name).ok_or_else(|| wrong(format!("the map has no key {name:?}")))?,
+            other => return Err(wrong(format!("expected a map, but got {other:?}"))),
         },
         Expression::Call(name, arguments) => called(name, arguments, names)?,
-        Expression::Text(_) | Expression::List(_) => return Err(wrong(format!("{expression:?} is no value"))),
+        Expression::Text(_) | Expression::List(_) => return Err(wrong(format!("{expression:?} is not a value"))),
     })
 }
 
@@ -160,7 +166,7 @@ fn computed(operator: &str, left: &Tensor, right: &Tensor) -> gradlet::Result<Te
         ">=" => left.greater_equal(right),
         "==" => left.equal(right),
         "!=" => left.not_equal(right),
-        _ => Err(wrong(format!("the operator {operator:?} is not known"))),
+        _ => Err(wrong(format!("unknown operator {operator:?}"))),
     }
 }
 
@@ -199,7 +205,7 @@ fn called(name: &str, arguments: &[Expression], names: &Names<'_, Value>) -> gra
         ("repeat", [elements, times]) => Value::Dataset(dataset(of(elements)?)?.repeat_times(integer(times)?.max(0) as u64)),
         ("batch", [elements, size]) => Value::Dataset(dataset(of(elements)?)?.batch(integer(size)? as usize)),
         (name, [x]) => Value::Tensor(tensor(x)?.cast(type_of(name)?)?),
-        _ => return Err(wrong(format!("the function {name:?} is not known"))),
+        _ => return Err(wrong(format!("unknown function {name:?}"))),
     })
 }
 
@@ -210,15 +216,15 @@ fn scalar(dtype: DType) -> ElementSpec {
 fn spec(expression: &Expression, names: &Names<'_, &ElementSpec>) -> Result<ElementSpec> {
     let of = |expression: &Expression| spec(expression, names);
     Ok(match expression {
-        Expression::Name(name) => (*names.get(name.as_str()).with_context(|| format!("{name:?} is not known"))?).clone(),
+        Expression::Name(name) => (*names.get(name.as_str()).with_context(|| format!("unknown name {name:?}"))?).clone(),
         Expression::Integer(_) => scalar(DType::I64),
         Expression::Float(_) => scalar(DType::F32),
         Expression::Bool(_) => scalar(DType::Bool),
         Expression::Binary(operator, parts) => {
             let tensors = parts.iter().filter(|part| literal(part).is_none()).map(|part| tensor_spec(of(part)?));
             let tensors = tensors.collect::<Result<Vec<_>>>()?;
-            let first = tensors.first().context("two numbers are computed")?;
-            ensure!(tensors.iter().all(|other| other.dtype() == first.dtype()), "{tensors:?} are of different types");
+            let first = tensors.first().context("both operands are literals")?;
+            ensure!(tensors.iter().all(|other| other.dtype() == first.dtype()), "{tensors:?} have different element types");
             let compares = operator.contains(['<', '>', '=']);
             typed(first, if compares { DType::Bool } else { first.dtype() })
         }
@@ -228,19 +234,19 @@ fn spec(expression: &Expression, names: &Names<'_, &ElementSpec>) -> Result<Elem
             ElementSpec::Dict(parts.collect::<Result<_>>()?)
         }
         Expression::Index(map, name) => match of(map)? {
-            ElementSpec::Dict(mut parts) => parts.remove(name).with_context(|| format!("there is no {name:?}"))?,
-            other => bail!("{other} is no map"),
+            ElementSpec::Dict(mut parts) => parts.remove(name).with_context(|| format!("the map has no key {name:?}"))?,
+            other => bail!("{other} is not a map"),
         },
         Expression::Call(name, arguments) => called_spec(name, arguments, names)?,
-        Expression::Text(_) | Expression::List(_) => bail!("{expression:?} is no value"),
+        Expression::Text(_) | Expression::List(_) => bail!("{expression:?} is not a value"),
     })
 }
 
 fn tensor_spec(spec: ElementSpec) -> Result<TensorSpec> {
-    if let ElementSpec::Tensor(spec) = spec { Ok(spec) } else { bail!("{spec} is no tensor") }
+    if let ElementSpec::Tensor(spec) = spec { Ok(spec) } else { bail!("{spec} is not a tensor") }
 }
 
-/// Returns the type with another element type.
+/// Returns the type `spec` with the element type `dtype`.
 fn typed(spec: &TensorSpec, dtype: DType) -> ElementSpec {
     TensorSpec::new(dtype, spec.dims().unwrap_or(&[])).into()
 }
@@ -264,19 +270,19 @@ fn called_spec(name: &str, arguments: &[Expression], names: &Names<'_, &ElementS
                 TensorSpec::new(tensor.dtype(), tensor.dims().and_then(|dims| dims.get(1..)).unwrap_or(&[])).into()
             }
             ElementSpec::Strings(dims) => ElementSpec::Strings(dims.get(1..).unwrap_or(&[]).to_vec()),
-            other => bail!("{other} has no slices here"),
+            other => bail!("{other} cannot be sliced here"),
         }),
         ("repeat", [elements, _]) => of(elements)?,
         ("batch", [elements, _]) => match of(elements)? {
             ElementSpec::Dataset(inner) => datasets(batched(&inner)),
-            other => bail!("{other} is no dataset"),
+            other => bail!("{other} is not a dataset"),
         },
         (name, [x]) => typed(&tensor(x)?, dtype(name)?),
-        _ => bail!("the function {name:?} is not known"),
+        _ => bail!("unknown function {name:?}"),
     })
 }
 
-/// Returns the type of batches of any size.
+/// Returns the type of batches of these elements, of any batch size.
 fn batched(spec: &ElementSpec) -> ElementSpec {
     let rows = |dims: Option<&[Option<u32>]>| [&[None], dims.unwrap_or(&[])].concat();
     match spec {
@@ -304,7 +310,7 @@ mod tests {
         dataset.iter().map(|element| element.unwrap().integer().unwrap()).collect()
     }
 
-    /// The text of a function decides, not its name.
+    /// The text of a function determines its result, not its name.
     #[test]
     fn functions_are_what_their_texts_say() {
         let of = |text: &str, x: i64| function(text).call(number(x)).unwrap().integer().unwrap();

@@ -33,7 +33,7 @@ pub fn pipelines(folder: &Path, checks: &mut Checks) -> Result<()> {
     random::random(folder, checks)
 }
 
-/// Errors with different texts: a part of TensorFlow's text, and a part of gradlet's.
+/// Errors whose texts differ: a part of TensorFlow's text, and the corresponding part of gradlet's.
 const WORDS: [(&str, &str); 5] = [
     ("Integer division by zero", "integer division by zero"),
     ("Cannot add tensor to the batch", "Cannot batch tensors with different shapes"),
@@ -42,20 +42,19 @@ const WORDS: [(&str, &str); 5] = [
     ("The padded shape", "The padded shape"),
 ];
 
-/// Errors in which TensorFlow names Python types or its own ops: a part of TensorFlow's text, and a part of gradlet's.
+/// Errors in which TensorFlow names Python types or its own ops: a part of TensorFlow's text, and the corresponding part of gradlet's.
 const TYPES: [(&str, &str); 3] = [
     ("Invalid `padding_values`. `padding_values` values type", "Invalid `padding_values`. `padding_values` values type"),
     ("Incompatible dataset elements", "Incompatible dataset elements"),
     ("Op<name=ZipDataset", "should not be empty"),
 ];
 
-/// Fails if the text of an error does not say the same as TensorFlow's.
+/// Fails if the text of an error does not correspond to TensorFlow's.
 fn same_words(text: &str, error: &Json) -> Result<()> {
-    let wanted =
-        ["core", "message", "message_first_line"].iter().find_map(|name| error[*name].as_str()).context("an error without words")?;
+    let wanted = ["core", "message", "message_first_line"].iter().find_map(|name| error[*name].as_str()).context("no message")?;
     let known = WORDS.iter().chain(&TYPES).find(|(theirs, _)| wanted.contains(theirs));
     let words = known.map_or_else(|| translated(wanted), |(_, ours)| ours.to_string());
-    ensure!(text.contains(&words), "{text:?} does not say {words:?}");
+    ensure!(text.contains(&words), "{text:?} does not contain {words:?}");
     Ok(())
 }
 
@@ -91,12 +90,12 @@ fn run(case: &Json, functions: &Functions) -> Result<()> {
         }
         Err(got) => return Err(got),
     };
-    ensure!(!while_building, "building it succeeds, wanted {error}");
+    ensure!(!while_building, "the pipeline was built without an error, wanted {error}");
     about(&dataset, case)?;
     elements(&dataset, case)
 }
 
-/// Compares cardinality, length and type.
+/// Compares the dataset's cardinality, length and element type with those in the case.
 fn about(dataset: &Dataset<Value>, case: &Json) -> Result<()> {
     let cardinality = match dataset.cardinality() {
         Cardinality::Finite(count) => count as i64,
@@ -130,7 +129,7 @@ fn elements(dataset: &Dataset<Value>, case: &Json) -> Result<()> {
     }
 }
 
-/// Checks that another dataset of the same pipeline can resume from each position with the same elements.
+/// Checks that a second dataset of the same pipeline can resume at each position of the first, and then returns the same elements.
 fn resume(case: &Json, functions: &Functions) -> Result<()> {
     if !case["raised_while"].is_null() {
         return Ok(());
@@ -147,7 +146,7 @@ fn resume(case: &Json, functions: &Functions) -> Result<()> {
             elements.take(limit - delivered).map(|element| Ok(text(&element?)?)).collect()
         };
         let (wanted, got) = (rest(iterator)?, rest(resumed)?);
-        ensure!(got == wanted, "after {delivered} elements it goes on with {got:?} in place of {wanted:?}");
+        ensure!(got == wanted, "after {delivered} elements it continues with {got:?} instead of {wanted:?}");
     }
     Ok(())
 }

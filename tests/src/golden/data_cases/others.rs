@@ -16,7 +16,7 @@ const PYTHON: [&str; 6] =
 
 /// Runs `other.json`: a result for each of TensorFlow's named programs.
 pub fn others(folder: &Path, checks: &mut Checks) -> Result<()> {
-    for (name, wanted) in json(folder, "other.json")?.as_object().context("no object")? {
+    for (name, wanted) in json(folder, "other.json")?.as_object().context("expected a JSON object")? {
         if !PYTHON.contains(&name.as_str()) {
             checks.check(name, || one(folder, name, wanted));
         }
@@ -24,7 +24,7 @@ pub fn others(folder: &Path, checks: &mut Checks) -> Result<()> {
     Ok(())
 }
 
-/// Returns elements for programs that do not specify their own.
+/// Returns a dataset for programs whose results do not depend on the elements' values.
 fn some() -> Dataset<i64> {
     Dataset::range(0..3)
 }
@@ -56,7 +56,7 @@ fn one(folder: &Path, name: &str, wanted: &Json) -> Result<()> {
         "assert_cardinality_wrong" => {
             let text = wanted["error"]["core"].as_str().context("no error")?;
             let numbers: Vec<i64> = text.split(' ').filter_map(|word| word.parse().ok()).collect();
-            let [count, there] = numbers[..] else { bail!("{text:?} has not two numbers") };
+            let [count, there] = numbers[..] else { bail!("{text:?} does not contain two numbers") };
             fails(all(&Dataset::range(0..there).assert_cardinality(count as u64)), wanted)
         }
         "cardinality_after" => cardinalities(wanted),
@@ -65,10 +65,10 @@ fn one(folder: &Path, name: &str, wanted: &Json) -> Result<()> {
     }
 }
 
-/// Returns the range from 0 whose sum is `sum`.
+/// Returns the range that begins at 0 and has the sum `sum`.
 fn up_to_sum(sum: i64) -> Result<Dataset<i64>> {
     let stop = (0..=sum).find(|stop| (0..*stop).sum::<i64>() == sum);
-    Ok(Dataset::range(0..stop.with_context(|| format!("no numbers from 0 on have the sum {sum}"))?))
+    Ok(Dataset::range(0..stop.with_context(|| format!("no range from 0 has the sum {sum}"))?))
 }
 
 fn stateful(folder: &Path, name: &str, wanted: &Json) -> Result<()> {
@@ -84,11 +84,11 @@ fn stateful(folder: &Path, name: &str, wanted: &Json) -> Result<()> {
         "two_iterators_independent" => {
             // The second iterator starts where the numbers start again from 0.
             let wanted = list(wanted)?.iter().map(integer).collect::<Result<Vec<_>>>()?;
-            let first = wanted.iter().rposition(|number| *number == 0).context("nothing begins")?;
+            let first = wanted.iter().rposition(|number| *number == 0).context("no element is 0")?;
             let dataset = Dataset::range(0..wanted.len() as i64);
             let (mut one, mut other) = (dataset.iter(), dataset.iter());
             let items = (0..wanted.len()).map(|at| if at < first { one.next() } else { other.next() });
-            let items = items.map(|item| Ok(item.context("too few")??)).collect::<Result<Vec<_>>>()?;
+            let items = items.map(|item| Ok(item.context("too few elements")??)).collect::<Result<Vec<_>>>()?;
             ensure!(items == wanted, "{items:?}, wanted {wanted:?}");
             Ok(())
         }
@@ -109,7 +109,7 @@ fn stateful(folder: &Path, name: &str, wanted: &Json) -> Result<()> {
             let wanted = list(wanted)?;
             let elements = wanted.iter().map(super::Value::from_json).collect::<Result<Vec<_>>>()?;
             let generated = Dataset::from_generator(move || elements.clone().into_iter());
-            ensure!(generated.iter().count() == wanted.len(), "another number of elements than {}", wanted.len());
+            ensure!(generated.iter().count() == wanted.len(), "the number of elements is not {}", wanted.len());
             generated.iter().zip(wanted).try_for_each(|(element, wanted)| element?.compare(wanted))
         }
         "map_error_full" => {
@@ -124,19 +124,19 @@ fn stateful(folder: &Path, name: &str, wanted: &Json) -> Result<()> {
         }
         "from_generator_bad_shape" => {
             let text = wanted["error"]["message_first_line"].as_str().context("no error")?;
-            let [got, expected] = &super::shapes(text)[..] else { bail!("{text:?} has not two shapes") };
+            let [got, expected] = &super::shapes(text)[..] else { bail!("{text:?} does not contain two shapes") };
             let open: Vec<_> = expected.iter().copied().map(Some).collect();
             let got = got.clone();
             let rows = Dataset::from_generator(move || std::iter::once(Tensor::full(&gradlet::cpu(), 0.0f32, &got)));
             fails(all(&rows.map(|row| row).ensure_spec(gradlet::TensorSpec::new(gradlet::DType::F32, &open))), wanted)
         }
         "text_line" | "fixed_length" | "list_files_no_match" => super::files::one(folder, name, wanted),
-        _ => bail!("the program {name:?} is not known"),
+        _ => bail!("unknown program {name:?}"),
     }
 }
 
 fn integer(json: &Json) -> Result<i64> {
-    json.as_i64().with_context(|| format!("{json} is no integer"))
+    json.as_i64().with_context(|| format!("{json} is not an integer"))
 }
 
 fn all<T: Send + 'static>(dataset: &Dataset<T>) -> gradlet::Result<Vec<T>> {
@@ -159,7 +159,7 @@ fn fails<T>(result: gradlet::Result<T>, wanted: &Json) -> Result<()> {
 fn cardinalities(wanted: &Json) -> Result<()> {
     // The cases do not contain the programs' numbers. These are the numbers of the original programs.
     let seven = Dataset::range(0..integer(&wanted["cache"])?);
-    for (name, wanted) in wanted.as_object().context("no object")? {
+    for (name, wanted) in wanted.as_object().context("expected a JSON object")? {
         let cardinality = match name.as_str() {
             "batch" => seven.batch(3).cardinality(),
             "batch_drop" => seven.batch_drop_remainder(3).cardinality(),
@@ -181,7 +181,7 @@ fn cardinalities(wanted: &Json) -> Result<()> {
             "interleave" => seven.interleave(Interleave::new(2), |x| Ok(Dataset::range(0..x))).cardinality(),
             "take_while" => seven.take_while(|_| Ok(true)).cardinality(),
             "enumerate" => seven.enumerate(0).cardinality(),
-            other => bail!("the stage {other:?} is not known"),
+            other => bail!("unknown stage {other:?}"),
         };
         let number = match cardinality {
             Cardinality::Finite(count) => count as i64,
@@ -197,7 +197,7 @@ fn cardinalities(wanted: &Json) -> Result<()> {
 /// does it see the end of the data.
 fn calls(name: &str, passes: &[Json]) -> Result<Json> {
     let took = passes.iter().map(|pass| list(&pass["took"])).collect::<Result<Vec<_>>>()?;
-    let count = took.iter().flat_map(|took| took.iter()).filter_map(Json::as_i64).max().context("nothing is taken")? + 1;
+    let count = took.iter().flat_map(|took| took.iter()).filter_map(Json::as_i64).max().context("no pass takes elements")? + 1;
     let called = Arc::new(AtomicU32::new(0));
     let counted = called.clone();
     let mapped = Dataset::range(0..count).map(move |x| {
@@ -208,7 +208,7 @@ fn calls(name: &str, passes: &[Json]) -> Result<Json> {
         "map_calls_without_cache" => mapped,
         "map_calls_with_cache" | "map_calls_cache_partial_first" => mapped.cache(),
         "map_calls_cache_then_repeat" => mapped.cache().repeat_times((took[0].len() as i64 / count) as u64),
-        other => bail!("the program {other:?} is not known"),
+        other => bail!("unknown program {other:?}"),
     };
     let pass = |took: &Vec<Json>| -> Result<Json> {
         let whole = dataset.len()? == took.len() as u64;

@@ -30,8 +30,8 @@ fn refused(error: anyhow::Error) -> anyhow::Error {
 
 /// Builds the pipeline of a list of steps, which refer to `functions` by name. Fails with [`DoesNotCompile`], or if a step is unknown.
 pub fn build(steps: &Json, functions: &Functions) -> Result<Dataset<Value>> {
-    let steps = steps.as_array().context("a pipeline is a list")?;
-    let (first, rest) = steps.split_first().context("a pipeline begins with a source")?;
+    let steps = steps.as_array().context("a pipeline must be a list")?;
+    let (first, rest) = steps.split_first().context("a pipeline must begin with a source")?;
     let dataset = source(first, functions).with_context(|| format!("{first}"))?;
     rest.iter().try_fold(dataset, |dataset, step| stage(&dataset, step, functions).with_context(|| format!("{step}")))
 }
@@ -41,7 +41,7 @@ struct Arguments<'a>(&'a Json, &'a Functions);
 
 impl<'a> Arguments<'a> {
     fn of(step: &'a Json, functions: &'a Functions) -> Result<(&'a str, Arguments<'a>)> {
-        Ok((step[0].as_str().context("a step begins with a name")?, Arguments(&step[1], functions)))
+        Ok((step[0].as_str().context("a step must begin with a name")?, Arguments(&step[1], functions)))
     }
 
     /// Returns the function that an argument names.
@@ -53,11 +53,12 @@ impl<'a> Arguments<'a> {
         self.0[name].as_bool().unwrap_or(false)
     }
 
-    /// Returns a non-negative number by position or name.
+    /// Returns the argument with this position or name, which must be a non-negative integer. Returns `None` if the step does not have it,
+    /// or if it is null.
     fn number(&self, place: impl serde_json::value::Index + fmt::Debug + Copy) -> Result<Option<u64>> {
         match &self.0[place] {
             Json::Null => Ok(None),
-            json => Ok(Some(json.as_u64().ok_or_else(|| DoesNotCompile(format!("{place:?} is {json}, and not unsigned")))?)),
+            json => Ok(Some(json.as_u64().ok_or_else(|| DoesNotCompile(format!("{place:?} must be a non-negative integer, not {json}")))?)),
         }
     }
 
@@ -65,12 +66,12 @@ impl<'a> Arguments<'a> {
         Ok(self.number(name)?.with_context(|| format!("no {name:?}"))? as usize)
     }
 
-    /// Reads a number. −1 stands for `AUTOTUNE`.
+    /// Reads a setting: a non-negative integer, or −1 for `AUTOTUNE`.
     fn setting(json: &Json) -> Result<Setting> {
         match json.as_i64() {
             Some(-1) => Ok(AUTOTUNE),
             Some(number @ 0..) => Ok(Setting::Fixed(number as usize)),
-            _ => Err(DoesNotCompile(format!("{json} is neither unsigned nor AUTOTUNE")).into()),
+            _ => Err(DoesNotCompile(format!("{json} is neither a non-negative integer nor AUTOTUNE")).into()),
         }
     }
 
@@ -100,7 +101,7 @@ fn source(step: &Json, functions: &Functions) -> Result<Dataset<Value>> {
         "from_tensor_slices" => Dataset::from_tensor_slices(Value::from_json(arguments.0)?),
         "from_tensors" => Dataset::from_tensors(Value::from_json(arguments.0)?),
         "zip" => {
-            let inputs = arguments.0.as_array().context("no list")?.iter().map(build).collect::<Result<Vec<_>>>()?;
+            let inputs = arguments.0.as_array().context("expected a JSON list")?.iter().map(build).collect::<Result<Vec<_>>>()?;
             tuples(&Dataset::zip_all(inputs))
         }
         "zip_dict" => {
@@ -118,11 +119,11 @@ fn source(step: &Json, functions: &Functions) -> Result<Dataset<Value>> {
             let inputs = arguments.0["datasets"].as_array().context("no datasets")?.iter().map(build).collect::<Result<Vec<_>>>()?;
             let choice = build(&arguments.0["choice"])?;
             let int64 = choice.element_spec().is_some_and(|spec| spec.to_string() == "i64[]");
-            ensure!(int64, DoesNotCompile("choices are i64".into()));
+            ensure!(int64, DoesNotCompile("the choices must be of type i64".into()));
             let stop = arguments.0["stop_on_empty_dataset"].as_bool() != Some(false);
             Dataset::choose_from_datasets(inputs, &choice.map(|choice| choice.integer()), stop)
         }
-        other => bail!("the source {other:?} is not known"),
+        other => bail!("unknown source {other:?}"),
     })
 }
 
@@ -138,10 +139,10 @@ fn with_spec(dataset: Dataset<Value>, spec: Option<ElementSpec>) -> Dataset<Valu
     }
 }
 
-/// Returns the type of the elements. Every pipeline of the cases has one.
+/// Returns the type of the dataset's elements. Fails if it is unknown, which is not the case for any pipeline of the cases.
 fn spec_of(dataset: &Dataset<Value>) -> Result<ElementSpec> {
     dataset.check()?;
-    dataset.element_spec().cloned().context("the type of the elements is not known")
+    dataset.element_spec().cloned().context("the type of the elements is unknown")
 }
 
 fn stage(from: &Dataset<Value>, step: &Json, functions: &Functions) -> Result<Dataset<Value>> {
@@ -164,14 +165,17 @@ fn stage(from: &Dataset<Value>, step: &Json, functions: &Functions) -> Result<Da
             let predicate = arguments.function("fn")?;
             let says = predicate.spec(&spec_of(from)?).map_err(refused)?;
             let flag = matches!(&says, ElementSpec::Tensor(says) if says.dtype() == DType::Bool);
-            ensure!(flag, DoesNotCompile(format!("a predicate gives a bool, not {says}")));
+            ensure!(flag, DoesNotCompile(format!("a predicate must return a bool, not {says}")));
             let holds = move |value: &Value| predicate.holds(value);
             if name == "filter" { from.filter(holds) } else { from.take_while(holds) }
         }
         "scan" => {
             let (function, initial) = (arguments.function("fn")?, Value::from_json(&arguments.0["initial_state"])?);
             let (spec, state) = (spec_of(from)?, gradlet::data::Element::spec(&initial));
-            ensure!(state.as_ref() == Some(&spec), DoesNotCompile(format!("a state {state:?} of elements {spec}")));
+            ensure!(
+                state.as_ref() == Some(&spec),
+                DoesNotCompile(format!("the initial state has the type {state:?}, but the elements have the type {spec}"))
+            );
             from.scan(initial, move |state, value| function.call_with(vec![state, value])?.parts().map(|[state, element]| (state, element)))
                 .with_spec(spec)
         }
@@ -188,7 +192,7 @@ fn stage(from: &Dataset<Value>, step: &Json, functions: &Functions) -> Result<Da
         "cache" => from.cache(),
         "unbatch" => from.unbatch(),
         "concatenate" => from.concatenate(&build(arguments.0, functions)?),
-        other => bail!("the stage {other:?} is not known"),
+        other => bail!("unknown stage {other:?}"),
     })
 }
 
@@ -212,7 +216,7 @@ fn counted(from: &Dataset<Value>, name: &str, arguments: &Arguments<'_>) -> Resu
             }
             from.shuffle(options.reshuffle_each_iteration(arguments.0["reshuffle_each_iteration"].as_bool() != Some(false)))
         }
-        _ => bail!("{name} of {:?}", arguments.0),
+        _ => bail!("wrong arguments of {name}: {:?}", arguments.0),
     })
 }
 
@@ -234,7 +238,7 @@ fn batched(from: &Dataset<Value>, name: &str, arguments: &Arguments<'_>) -> Resu
         "rebatch" => {
             let sizes = match &arguments.0["batch_size"] {
                 Json::Array(sizes) => sizes.iter().map(|size| size.as_u64().unwrap_or(0) as usize).collect(),
-                size => vec![size.as_u64().ok_or_else(|| DoesNotCompile(format!("a batch size of {size}")))? as usize],
+                size => vec![size.as_u64().ok_or_else(|| DoesNotCompile(format!("a batch size must not be {size}")))? as usize],
             };
             from.rebatch(&sizes, drop_remainder)
         }
@@ -267,15 +271,15 @@ fn padded_shapes(json: &Json, spec: &ElementSpec, shapes: &mut Vec<Option<OpenDi
     match (json, spec) {
         (Json::Null, _) => Ok(()),
         (json, ElementSpec::Tuple(parts)) => {
-            let list = json["tuple"].as_array().or(json.as_array()).context("padded_shapes is no tuple")?;
+            let list = json["tuple"].as_array().or(json.as_array()).context("padded_shapes is not a tuple")?;
             list.iter().zip(parts).try_for_each(|(json, spec)| padded_shapes(json, spec, shapes))
         }
         (json, ElementSpec::Dict(parts)) => {
-            let named = json["dict"].as_object().or(json.as_object()).context("padded_shapes is no map")?;
+            let named = json["dict"].as_object().or(json.as_object()).context("padded_shapes is not a map")?;
             parts.iter().try_for_each(|(name, spec)| padded_shapes(&named[name], spec, shapes))
         }
         (json, _) => {
-            let dims = json.as_array().with_context(|| format!("padded_shapes {json}"))?;
+            let dims = json.as_array().with_context(|| format!("padded_shapes is not a list of dimensions: {json}"))?;
             shapes.push(Some(dims.iter().map(|dim| dim.as_u64().map(|dim| dim as u32)).collect()));
             Ok(())
         }
@@ -298,7 +302,7 @@ fn padding_values(json: &Json, values: &mut Vec<Option<Values>>) -> Result<()> {
     values.push(Some(match Value::from_json(json)? {
         Value::Tensor(tensor) => tensor.into(),
         Value::Strings(strings) => strings.into(),
-        other => bail!("{other:?} is no padding"),
+        other => bail!("{other:?} is not valid padding"),
     }));
     Ok(())
 }
@@ -354,7 +358,7 @@ fn split(window: &Dataset<Value>, spec: &ElementSpec) -> Value {
             let column = |index: usize| {
                 window.map(move |value| match value {
                     Value::Tuple(parts) => Ok(parts[index].clone()),
-                    other => Err(gradlet::Error::message(format!("a tuple was expected, not {other:?}"))),
+                    other => Err(gradlet::Error::message(format!("expected a tuple, but got {other:?}"))),
                 })
             };
             Value::Tuple(parts.iter().enumerate().map(|(index, spec)| part(column(index), spec)).collect())
@@ -363,7 +367,7 @@ fn split(window: &Dataset<Value>, spec: &ElementSpec) -> Value {
             let column = |name: String| {
                 window.map(move |value| match value {
                     Value::Dict(parts) => Ok(parts[&name].clone()),
-                    other => Err(gradlet::Error::message(format!("a map was expected, not {other:?}"))),
+                    other => Err(gradlet::Error::message(format!("expected a map, but got {other:?}"))),
                 })
             };
             Value::Dict(parts.iter().map(|(name, spec)| (name.clone(), part(column(name.clone()), spec))).collect())

@@ -27,7 +27,7 @@ pub fn random(folder: &Path, checks: &mut Checks) -> Result<()> {
 }
 
 fn number(json: &Json) -> Result<i64> {
-    json.as_i64().with_context(|| format!("{json} is no integer"))
+    json.as_i64().with_context(|| format!("{json} is not an integer"))
 }
 
 fn all(dataset: &Dataset<i64>) -> Result<Vec<i64>> {
@@ -47,19 +47,19 @@ fn shuffled(run: &Json) -> Result<()> {
     let epochs = run["epochs"].as_array().context("no epochs")?;
     let epochs: Vec<Vec<i64>> = epochs.iter().map(|_| all(&dataset)).collect::<Result<_>>()?;
     for epoch in &epochs {
-        ensure!(sorted(epoch.clone()) == (0..count).collect::<Vec<_>>(), "{epoch:?} is no order of all");
+        ensure!(sorted(epoch.clone()) == (0..count).collect::<Vec<_>>(), "{epoch:?} is not a permutation of all elements");
         let early = epoch.iter().enumerate().map(|(place, value)| value - place as i64).max().unwrap_or(0);
-        ensure!(early <= number(&run["max_forward_displacement_bound"])?, "{epoch:?}: an element comes {early} places early");
+        ensure!(early <= number(&run["max_forward_displacement_bound"])?, "{epoch:?}: an element comes {early} positions early");
     }
     let differ = epochs.windows(2).any(|pair| pair[0] != pair[1]);
     ensure!(differ == (reshuffle && size > 1), "orders of the epochs: {epochs:?}");
     let again = Dataset::range(0..count).shuffle(options);
-    ensure!(all(&again)? == epochs[0], "the same seed gives another order");
+    ensure!(all(&again)? == epochs[0], "the same seed produces another order");
     Ok(())
 }
 
 fn repeated(wanted: &Json) -> Result<()> {
-    ensure!(wanted["reshuffle_default"] == true && wanted["same_global_and_op_seed_twice_equal"] == true, "TensorFlow has changed");
+    ensure!(wanted["reshuffle_default"] == true && wanted["same_global_and_op_seed_twice_equal"] == true, "TensorFlow changed");
     let five = |options: Shuffle| Dataset::range(0..5).shuffle(options);
     let each = all(&five(Shuffle::new(5).seed(3)).repeat_times(3))?;
     ensure!(each.chunks(5).all(|epoch| sorted(epoch.to_vec()) == [0, 1, 2, 3, 4]), "shuffle, then repeat: {each:?}");
@@ -101,12 +101,12 @@ fn sampled(run: &Json) -> Result<()> {
     let mut ended = 0;
     for (source, &size) in sizes.iter().enumerate() {
         let own: Vec<i64> = of(source).map(|value| value % 1000).collect();
-        ensure!(own == (0..own.len() as i64).collect::<Vec<_>>(), "the elements of source {source} come in another order");
+        ensure!(own == (0..own.len() as i64).collect::<Vec<_>>(), "the elements of source {source} are in the wrong order");
         ended += usize::from(own.len() as i64 == size);
     }
     match stop {
         true => ensure!(ended >= 1 && elements.len() < sizes.iter().sum::<i64>() as usize, "it does not end with the first source"),
-        false => ensure!(ended == sizes.len(), "elements are missing"),
+        false => ensure!(ended == sizes.len(), "not all elements of the sources are in the result"),
     }
     // As long as no dataset can have ended, the shares must follow the weights.
     let weights = weights.unwrap_or_else(|| vec![1.0; sizes.len()]);
@@ -133,7 +133,7 @@ fn sample_error(name: &str, wanted: &Json) -> Result<()> {
         }
         // Datasets of different types in one list do not compile.
         "different_types" => return Ok(()),
-        other => bail!("the program {other:?} is not known"),
+        other => bail!("unknown program {other:?}"),
     };
     let error = made.check().err().context("it succeeds")?.to_string();
     super::same_words(&error, &wanted["error"])

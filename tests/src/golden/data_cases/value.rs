@@ -151,7 +151,7 @@ impl Value {
     pub fn tensor(self) -> gradlet::Result<Tensor> {
         match self {
             Value::Tensor(tensor) => Ok(tensor),
-            other => Err(Error::message(format!("a tensor was expected, not {other:?}"))),
+            other => Err(Error::message(format!("expected a tensor, but got {other:?}"))),
         }
     }
 
@@ -159,7 +159,7 @@ impl Value {
     pub fn parts<const COUNT: usize>(self) -> gradlet::Result<[Value; COUNT]> {
         match self {
             Value::Tuple(parts) => parts.try_into().map_err(|_| mixed()),
-            other => Err(Error::message(format!("a tuple was expected, not {other:?}"))),
+            other => Err(Error::message(format!("expected a tuple, but got {other:?}"))),
         }
     }
 
@@ -183,7 +183,7 @@ impl Value {
         })
     }
 
-    /// Fails if this is not the element in a case.
+    /// Compares this element with the one in a case. Fails if they differ.
     pub fn compare(&self, json: &Json) -> Result<()> {
         match self {
             Value::Tuple(parts) => {

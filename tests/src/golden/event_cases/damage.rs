@@ -13,7 +13,7 @@ use std::path::Path;
 
 pub fn damage(folder: &Path, stem: &str, json: &Json, checks: &mut Checks) -> Result<()> {
     let offsets: Vec<usize> = steps(&json["record_offsets"])?.iter().map(|&offset| offset as usize).collect();
-    for (name, case) in json.as_object().context("no object")?.iter().filter(|(name, _)| *name != "record_offsets") {
+    for (name, case) in json.as_object().context("expected a JSON object")?.iter().filter(|(name, _)| *name != "record_offsets") {
         checks.check(&format!("{stem} {name}"), || one(&folder.join(stem).join(name), case, &offsets));
     }
     Ok(())
@@ -41,7 +41,7 @@ fn one(folder: &Path, case: &Json, offsets: &[usize]) -> Result<()> {
         ensure!(errors[0].contains(begins), "{errors:?} instead of {message}");
     }
     let whole = whole(&fs::read(path)?, offsets);
-    ensure!(all == whole, "{} events were read, {} are whole", all.len(), whole.len());
+    ensure!(all == whole, "{} events were read, but {} are intact", all.len(), whole.len());
 
     let run = Run::read(folder)?;
     ensure!(run.damage.len() == errors.len() && run.skipped == reader.skipped(), "{:?}", run.damage);

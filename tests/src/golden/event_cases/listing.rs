@@ -18,7 +18,7 @@ pub fn listing(folder: &Path, stem: &str, json: &Json, checks: &mut Checks) -> R
     }
     checks.check(&format!("{stem}, what is accumulated"), || accumulated(&Run::read(&folder.join(stem))?, &json["event_accumulator"]));
     let known = ["files", "events", "event_accumulator"];
-    for (key, case) in json.as_object().context("no object")?.iter().filter(|(key, _)| !known.contains(&key.as_str())) {
+    for (key, case) in json.as_object().context("expected a JSON object")?.iter().filter(|(key, _)| !known.contains(&key.as_str())) {
         checks.check(&format!("{stem} {key}"), || plugins::other(folder, stem, json, key, case));
     }
     Ok(())
@@ -38,7 +38,7 @@ fn records(path: &Path, wanted: &Json) -> Result<()> {
 fn event(found: &Event, wanted: &Json) -> Result<()> {
     ensure!(wanted["wall_time"] == found.wall_time && wanted["step"] == found.step, "time {} step {}", found.wall_time, found.step);
     if let Some(record) = wanted["record_hex"].as_str() {
-        ensure!(found.encode_to_vec() == hex(record)?, "other bytes when it is written again");
+        ensure!(found.encode_to_vec() == hex(record)?, "the bytes differ after the event was written again");
     }
     let writer = found.source_metadata.as_ref().map_or("", |source| &source.writer);
     ensure!(wanted["source_metadata_writer"].as_str().unwrap_or_default() == writer, "writer {writer:?}");

@@ -1,4 +1,4 @@
-//! Cases of a reader during a write: it sees the flushed events.
+//! Cases that read a file during a write. The reader must see the flushed events.
 
 use super::steps;
 use crate::golden::checks::Checks;
@@ -9,7 +9,7 @@ use std::path::Path;
 use std::time::Duration;
 
 pub fn live(_: &Path, stem: &str, json: &Json, checks: &mut Checks) -> Result<()> {
-    let cases = json.as_array().context("no list")?;
+    let cases = json.as_array().context("expected a JSON list")?;
     checks.check(stem, || {
         let folder = tempfile::tempdir()?;
         let options = Options { flush_interval: Duration::from_secs(3600), ..Options::default() };

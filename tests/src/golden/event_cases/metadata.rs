@@ -9,7 +9,7 @@ use serde_json::{Value as Json, json};
 use std::path::Path;
 
 pub fn metadata(folder: &Path, stem: &str, wanted: &Json, checks: &mut Checks) -> Result<()> {
-    let name = stem.strip_suffix("_run_metadata").context("the name does not say of which run this is")?;
+    let name = stem.strip_suffix("_run_metadata").context("the file name does not contain the name of a run")?;
     checks.check(stem, || {
         let run = Run::read(&folder.join(name))?;
         let tag = wanted["tag"].as_str().context("no tag")?;
@@ -27,7 +27,7 @@ pub fn metadata(folder: &Path, stem: &str, wanted: &Json, checks: &mut Checks) -
             ensure!(wanted["partition_graphs"] == found.partition_graphs.len(), "{} partitions", found.partition_graphs.len());
         }
         let again = RunMetadata::decode(&metadata.encode_to_vec()[..])?;
-        ensure!(again == metadata, "it is another one after it was written");
+        ensure!(again == metadata, "the metadata differs after it was written and read again");
         Ok(())
     });
     Ok(())

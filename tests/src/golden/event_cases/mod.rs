@@ -41,7 +41,7 @@ pub fn run(folder: &Path, checks: &mut Checks) -> Result<()> {
             Some((_, run)) => {
                 run(folder, name.trim_end_matches(".json"), &json, checks).with_context(|| folder.join(&name).display().to_string())?
             }
-            None => checks.check(&name, || bail!("no form is known by this file")),
+            None => checks.check(&name, || bail!("the form of this file is unknown")),
         }
     }
     Ok(())
@@ -57,5 +57,5 @@ fn files(folder: &Path) -> Result<Vec<String>> {
 
 /// Returns the items of a list of numbers.
 fn steps(json: &Json) -> Result<Vec<i64>> {
-    json.as_array().context("no list of steps")?.iter().map(|step| step.as_i64().context("a step that is no number")).collect()
+    json.as_array().context("no list of steps")?.iter().map(|step| step.as_i64().context("a step is not an integer")).collect()
 }

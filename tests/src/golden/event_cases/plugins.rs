@@ -1,4 +1,4 @@
-//! Further contents of a listing: decoded images and sounds, and calls with their errors.
+//! Further contents of a listing: decoded images and audio, and calls with their errors.
 
 use super::written::strings;
 use crate::golden::fixtures;
@@ -46,16 +46,16 @@ pub fn other(folder: &Path, stem: &str, listing: &Json, key: &str, case: &Json) 
         "returns" => ensure!(*case == json!({ "ok": true }) && run()?.graph.is_some(), "no graph"),
         "errors" | "calls" => calls(listing, key, case)?,
         "xplane" => {
-            for (file, wanted) in case.as_object().context("no object")? {
+            for (file, wanted) in case.as_object().context("expected a JSON object")? {
                 profile(&fs::read(folder.join(file))?, wanted)?;
             }
         }
         "files_all" => {
-            for file in case.as_array().context("no list")? {
+            for file in case.as_array().context("expected a JSON list")? {
                 ensure!(folder.join(file.as_str().context("no name")?).is_file(), "{file} is missing");
             }
         }
-        key => bail!("no check is known for {key:?}"),
+        key => bail!("there is no check for {key:?}"),
     }
     Ok(())
 }
@@ -63,19 +63,19 @@ pub fn other(folder: &Path, stem: &str, listing: &Json, key: &str, case: &Json) 
 type Arrays = std::collections::HashMap<String, Tensor>;
 
 fn decoded_sizes(run: &Run, arrays: &Arrays, case: &Json) -> Result<()> {
-    for (tag, wanted) in case.as_object().context("no object")? {
+    for (tag, wanted) in case.as_object().context("expected a JSON object")? {
         let strings = strings(run, tag)?;
         let [width, height, files @ ..] = strings.values() else { bail!("{tag}: {} strings", strings.values().len()) };
         ensure!(wanted["width"] == String::from_utf8_lossy(width).as_ref() && wanted["height"] == String::from_utf8_lossy(height).as_ref());
         ensure!(wanted["images_written"] == files.len(), "{tag}: {} images", files.len());
         let pixels = files.iter().map(|file| Ok(image::decode_png(file, 0)?.to_vec::<u8>()?)).collect::<Result<Vec<_>>>()?;
-        ensure!(arrays[&format!("decoded/{tag}")].to_vec::<u8>()? == pixels.concat(), "{tag}: other pixels");
+        ensure!(arrays[&format!("decoded/{tag}")].to_vec::<u8>()? == pixels.concat(), "{tag}: the pixels differ");
     }
     Ok(())
 }
 
 fn sounds(run: &Run, arrays: &Arrays, case: &Json) -> Result<()> {
-    for (tag, wanted) in case.as_object().context("no object")? {
+    for (tag, wanted) in case.as_object().context("expected a JSON object")? {
         let strings = strings(run, tag)?;
         ensure!(wanted["tensor_shape"] == json!(strings.dims()), "{tag}: {:?}", strings.dims());
         let clips = wanted["clips"].as_array().context("no clips")?;
@@ -83,7 +83,7 @@ fn sounds(run: &Run, arrays: &Arrays, case: &Json) -> Result<()> {
             ensure!(wanted["wav_bytes"] == file.len(), "{tag}: {} bytes", file.len());
             let samples: Vec<i32> = file[44..].chunks_exact(2).map(|sample| i16::from_le_bytes([sample[0], sample[1]]).into()).collect();
             let wanted = arrays[&format!("decoded/{tag}/{index}")].to_vec::<i32>()?;
-            ensure!(samples == wanted, "{tag}: other samples");
+            ensure!(samples == wanted, "{tag}: the samples differ");
         }
     }
     Ok(())
@@ -92,7 +92,7 @@ fn sounds(run: &Run, arrays: &Arrays, case: &Json) -> Result<()> {
 /// Checks that a call accepts and refuses the same arguments as in TensorFlow.
 fn calls(listing: &Json, key: &str, case: &Json) -> Result<()> {
     let folder = tempfile::tempdir()?;
-    for (name, wanted) in case.as_object().context("no object")? {
+    for (name, wanted) in case.as_object().context("expected a JSON object")? {
         let writer = create_file_writer(folder.path())?;
         let device = gradlet::cpu();
         let scope = gradlet::Eager::new(&writer.as_default(&device));
@@ -111,13 +111,13 @@ fn calls(listing: &Json, key: &str, case: &Json) -> Result<()> {
             "rank3" => writer.image("a", &image(&[2, 2, 1])?, 0).map(|()| true),
             "five_channels" => scope.image("a", &image(&[1, 2, 2, 5])?, 0, 3).map(|()| true),
             "int32_data" => writer.image("a", &Tensor::full(&device, 7i32, &[1, 2, 2, 1])?, 0).map(|()| true),
-            other => bail!("no call is known for {other:?} in {key:?} of {:?}", listing["files"]),
+            other => bail!("unknown call {other:?} in {key:?} of {:?}", listing["files"]),
         };
         writer.close()?;
         let recorded = Run::read(writer.path())?.all().count() > 0;
         match (called, wanted.get("ok"), wanted.get("error")) {
             (Ok(_), Some(Json::Bool(wanted)), None) => ensure!(recorded == *wanted, "{name}: recorded {recorded}, wanted {wanted}"),
-            (Err(_), None, Some(_)) => ensure!(!recorded, "{name}: failed, and was recorded nevertheless"),
+            (Err(_), None, Some(_)) => ensure!(!recorded, "{name}: failed, but was recorded"),
             (called, ..) => bail!("{name}: {called:?}, wanted {wanted}"),
         }
     }

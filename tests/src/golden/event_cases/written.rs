@@ -48,7 +48,7 @@ fn tried(listing: &Json) -> usize {
 struct Written<'a> {
     listing: &'a Json,
     arrays: &'a HashMap<String, Tensor>,
-    /// Number of further values that may lack an array.
+    /// Number of values for which an array may still be missing.
     missing: Cell<usize>,
 }
 
@@ -110,7 +110,7 @@ fn hparams(writer: &SummaryWriter, content: &[u8]) -> Result<()> {
         }
         Some(Data::Experiment(experiment)) => Ok(writer.experiment(experiment)?),
         Some(Data::SessionEndInfo(end)) => Ok(writer.session_end(end.status())?),
-        None => bail!("metadata of hyperparameters that hold nothing"),
+        None => bail!("the metadata of the hyperparameters is empty"),
     }
 }
 

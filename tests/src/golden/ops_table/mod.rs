@@ -53,7 +53,7 @@ pub fn find(op: &str, attributes: &Json) -> Result<&'static Row, String> {
     Ok(row)
 }
 
-/// True if `op` computes each element independently. Clipping by norms is included, although it does not.
+/// True if `op` is in the table of elementwise ops. These compute each element independently, except for the ops that clip by a norm.
 pub fn is_elementwise(op: &str) -> bool {
     elementwise::ROWS.iter().any(|row| row.name == op)
 }

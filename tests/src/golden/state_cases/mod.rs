@@ -34,8 +34,8 @@ fn read_file(folder: &mut Folder, file: &str, fill: impl Fn(&mut Folder, &Json, 
 
 /// Reads a value. Fails if gradlet does not support its element type.
 fn value(folder: &mut Folder, json: &Json, key: &Json, name: String) -> Result<Value> {
-    let key = key.as_str().context("a tensor key is not text")?;
-    folder.value(text(json, "file")?, key, &name)?.with_context(|| format!("the element type of {key} is not known"))
+    let key = key.as_str().context("the key of a tensor is not a text")?;
+    folder.value(text(json, "file")?, key, &name)?.with_context(|| format!("gradlet does not support the element type of {key}"))
 }
 
 /// Reads a number, or a list of numbers, as f32.
@@ -44,7 +44,7 @@ fn floats(name: String, json: &Json) -> Result<Value> {
         Some(list) => (list.iter().map(number).collect(), vec![list.len() as u32]),
         None => (number(json).map(|number| vec![number]), Vec::new()),
     };
-    let numbers: Vec<f64> = numbers.with_context(|| format!("{name} is neither a number nor a list of such"))?;
+    let numbers: Vec<f64> = numbers.with_context(|| format!("{name} is neither a number nor a list of numbers"))?;
     let bytes = numbers.iter().flat_map(|&number| (number as f32).to_le_bytes()).collect();
     Ok(Value { name, tensor_type: TensorType::new(DType::F32, Shape::new(&dims)?), bytes })
 }

@@ -25,7 +25,7 @@ pub fn read(folder: &mut Folder) -> Result<Vec<Case>> {
         };
         let list = |field: &str| json[field].as_array().with_context(|| format!("no list {field}"));
         for (step, rate) in list("steps")?.iter().zip(list("values")?) {
-            let step = step.as_i64().context("a step is not a whole number")?;
+            let step = step.as_i64().context("a step is not an integer")?;
             let tensor_type = TensorType::new(DType::I64, Shape::SCALAR);
             case.inputs.push(Value { name: format!("step {step}"), tensor_type, bytes: step.to_le_bytes().into() });
             case.wanted.push(floats(format!("rate at step {step}"), rate)?);

@@ -91,10 +91,10 @@ fn errors_name_the_variable() {
     assert_eq!(message(another_type_in_one_branch, 2.0f32), branches("'x' is f32[] in the main branch, but i32[]"));
     assert_eq!(message(another_shape, 1), branches("'y' is i32[2] in the main branch, but i32[1]"));
     let differ = "in the main branch and in the else branch: if the condition is a tensor, only tensors can differ";
-    assert_eq!(message(none_in_one_branch, 1), format!("'y' is not the same host value {differ}"));
-    assert_eq!(message(a_count, 1), format!("'count' is not the same host value {differ}"));
+    assert_eq!(message(none_in_one_branch, 1), format!("'y' has different host values {differ}"));
+    assert_eq!(message(a_count, 1), format!("'count' has different host values {differ}"));
     assert_eq!(message(growing, 2), "'x' is i32[1] before the loop, but i32[2] after one iteration");
-    assert_eq!(message(a_float_beside_integers, 2), "a float does not fit a tensor i32[]: cast one of them");
+    assert_eq!(message(a_float_beside_integers, 2), "a float cannot be combined with a tensor i32[]: cast one of them");
     // Eagerly, only Rust's own rules apply, because the tensors have values.
     let three = Tensor::scalar(&ops::portable_cpu(), 3);
     assert_eq!(a_count(three.clone()).unwrap().item::<i32>().unwrap(), 4);

@@ -34,9 +34,9 @@ fn all_that_an_array_does_eagerly() -> Result<()> {
     assert_eq!([i32s(&s.read(0)?), i32s(&s.read(1)?), i32s(&s.read(2)?)], [vec![1, 2], vec![], vec![3, 4, 5]]);
     let w = array(DType::F32, 1).write(0, &floats(&[1.0], &[]))?.write(0, &floats(&[2.0], &[]))?;
     assert_eq!(f32s(&w.read(0)?), [2.0]);
-    assert_eq!(error(w.write(0, &ints(&[1], &[]))), "the elements of the array are of f32, not of i32");
+    assert_eq!(error(w.write(0, &ints(&[1], &[]))), "the elements of the array must be f32, not i32");
     let m = array(DType::F32, 2).write(0, &floats(&[1.0], &[1]))?;
-    assert_eq!(error(m.write(1, &floats(&[1.0, 2.0], &[2]))), "the elements of the array have the shape [1], not [2]");
+    assert_eq!(error(m.write(1, &floats(&[1.0, 2.0], &[2]))), "the elements of the array must have the shape [1], not [2]");
     Ok(())
 }
 
@@ -56,7 +56,7 @@ fn what_is_written_is_another_array() -> Result<()> {
 fn elements_of_several_shapes() -> Result<()> {
     let a = array(DType::I32, 2).infer_shape(false).write(0, &ints(&[1, 2], &[1, 2]))?.write(1, &ints(&[3, 4, 5, 6], &[2, 2]))?;
     assert_eq!((a.concat()?.dims(), i32s(&a.concat()?)), (&[3, 2][..], vec![1, 2, 3, 4, 5, 6]));
-    assert_eq!(error(a.stack()), "stack needs tensors of one type, not slices i32[1,1,2] and i32[1,2,2]");
+    assert_eq!(error(a.stack()), "stack needs tensors of the same type, but got slices of the types i32[1,1,2] and i32[1,2,2]");
     Ok(())
 }
 
@@ -65,13 +65,13 @@ fn what_does_not_fit_is_an_error() -> Result<()> {
     let a = array(DType::I32, 2);
     let (one, two, three) = (ints(&[1], &[]), ints(&[1, 2], &[2]), ints(&[1, 2, 3], &[3]));
     assert_eq!(error(a.unstack(&three)), "cannot unstack 3 slices: the array has 2 elements, and its size is not dynamic");
-    assert_eq!(error(a.unstack(&one)), "an array cannot take its elements from a scalar, it has no axis");
+    assert_eq!(error(a.unstack(&one)), "the elements of an array cannot be taken from a scalar, which has no axis");
     assert_eq!(error(a.split(&three, &[3])), "cannot split 1 lengths: the array has 2 elements, and its size is not dynamic");
-    assert_eq!(error(a.split(&three, &[1, 1])), "axis 0 of i32[3] does not split into [1, 1]");
-    assert_eq!(error(a.write(-1, &one)), "cannot write to index -1 of an array");
-    assert_eq!(error(a.write(&two, &one)), "an array takes indices of i32 or i64, a scalar or a vector, not i32[2]");
-    assert_eq!(error(a.read(&floats(&[0.0], &[]))), "an array takes indices of i32 or i64, a scalar or a vector, not f32[]");
-    assert_eq!(error(a.scatter(&two, &three)), "scatter takes an index for each slice of i32[3], not i32[2]");
+    assert_eq!(error(a.split(&three, &[1, 1])), "axis 0 of i32[3] cannot be split into parts of sizes [1, 1]");
+    assert_eq!(error(a.write(-1, &one)), "cannot write to index -1 of an array: it must be at least 0 and below 2^32");
+    assert_eq!(error(a.write(&two, &one)), "an index of an array must be a scalar or a vector of i32 or i64, not i32[2]");
+    assert_eq!(error(a.read(&floats(&[0.0], &[]))), "an index of an array must be a scalar or a vector of i32 or i64, not f32[]");
+    assert_eq!(error(a.scatter(&two, &three)), "scatter needs one index for each slice of i32[3], but got the indices i32[2]");
     assert_eq!(error(a.unstack(&two)?.concat()), "concat joins elements along their first axis, and scalars have none: stack them");
     assert_eq!(a.unstack(&ints(&[], &[0]))?.stack()?.dims(), [0]);
     Ok(())

@@ -1,4 +1,4 @@
-//! Prints in programs whose loops overwrite variables.
+//! Tests of prints in programs whose loops overwrite variables.
 
 use crate::control::{eager, floats};
 use gradlet_core::control::{WhileOptions, while_loop};

@@ -55,7 +55,7 @@ fn statement() -> impl Strategy<Value = Statement> {
 
 type State = (Vec<Tensor>, TensorArray);
 
-/// The source of decisions in branches and loops.
+/// Source of the decisions in branches and loops.
 #[derive(Clone)]
 enum Mode {
     Control,
@@ -228,7 +228,7 @@ fn bits(values: &[Vec<f32>]) -> Vec<Vec<u32>> {
     values.iter().map(|values| values.iter().map(|value| value.to_bits()).collect()).collect()
 }
 
-/// Compares gradients, whose sums run in another order. The tolerance is relative to the largest element.
+/// Compares gradients, whose sums may be computed in another order. The tolerance is relative to the largest element.
 #[track_caller]
 fn near(got: &[Vec<f32>], wanted: &[Vec<f32>], what: &str) {
     let largest = wanted.iter().flatten().fold(1.0f32, |largest, value| largest.max(value.abs()));

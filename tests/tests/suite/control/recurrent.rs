@@ -118,7 +118,7 @@ fn shorter_sequences_in_one_program() -> Result<()> {
             }
         }
         assert_eq!(f.traces(), 1);
-        assert!(error(layer.run_first(&scope, &x, &floats(&[1.0], &[]), None)).contains("takes a length i32[], not f32[]"));
+        assert!(error(layer.run_first(&scope, &x, &floats(&[1.0], &[]), None)).contains("takes a length of type i32[], not f32[]"));
     }
     Ok(())
 }

@@ -24,10 +24,10 @@ fn scans_as_tensorflow() -> Result<()> {
 fn what_does_not_fit_is_an_error() {
     let (scope, x) = (eager(), ints(&[1, 2, 3], &[3]));
     let scan = |elements: &Tensor| scan(&scope, ScanOptions::default(), elements, x.clone(), |_, x| Ok(x));
-    assert_eq!(error(scan(&x)), "the elements of the array have the shape [3], not []");
+    assert_eq!(error(scan(&x)), "the elements of the array must have the shape [3], not []");
     let counts = "the elements of a scan must have the same number of slices along their first axes, not [i32[]]";
     assert_eq!(error(scan(&ints(&[1], &[]))), counts);
-    assert!(error(map_fn(&scope, DType::F32, &x, Ok)).contains("of f32, not of i32"));
+    assert!(error(map_fn(&scope, DType::F32, &x, Ok)).contains("must be f32, not i32"));
 }
 
 #[test]

@@ -54,7 +54,7 @@ pub fn tensor_array_ops_eager(log: &mut Log) {
         ("write to index 2", "cannot write to index 2"),
         ("partially known TensorShape", "the shape of elements is not known"),
         ("index 3 twice", "element 3 was cleared by an earlier read"),
-        ("write dtype int32", "of f32, not of i32"),
+        ("write dtype int32", "must be f32, not i32"),
         ("Incompatible shape for value", "have the shape [1], not [2]"),
     ];
     log.run(&errors, none, |call| match call.text.as_str() {

@@ -263,7 +263,7 @@ pub fn assertions(log: &mut Log) {
         ("too small", "too small"),
         ("Condition x == y did not hold", "the same: the assertion fails at position 1"),
         ("dimension 1 must have size 2", shape),
-        ("Tensor had NaN values", "gave NaN at position 1"),
+        ("Tensor had NaN values", "returned NaN at position 1"),
         ("not compatible with expected shape [?,2]", shape),
         ("to be true. Summarized data", "data 5"),
     ];

@@ -10,7 +10,7 @@ use gradlet_tests::golden::parsed_json::dtype;
 use serde_json::Value as Json;
 use std::collections::BTreeSet;
 
-/// Returns gradlet's ops for an op of TensorFlow. The list is empty for an op that only passes values on.
+/// Returns gradlet's ops that correspond to an op of TensorFlow. The list is empty for an op that only passes values on.
 fn ours(op: &str) -> &'static [&'static str] {
     match op {
         "Mul" | "Square" => &["mul"],
@@ -42,7 +42,7 @@ fn names(graph: &Graph, found: &mut BTreeSet<&'static str>) {
     }
 }
 
-/// Returns the specs of the inputs, with types in which 5 stands for an unknown dimension.
+/// Returns the spec of each input, and a type of that spec in which every unknown dimension is 5.
 fn specs(case: &Json) -> Vec<(TensorSpec, TensorType)> {
     let inputs = case["inputs"].as_array().unwrap().iter().filter(|input| input[1] != "resource");
     let spec = |input: &Json| {

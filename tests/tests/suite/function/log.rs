@@ -102,7 +102,7 @@ impl Outcome {
     }
 }
 
-/// Text that programs print to.
+/// Buffer for the text that a program prints.
 #[derive(Clone, Default)]
 pub struct Page(Arc<Mutex<String>>);
 
@@ -125,7 +125,7 @@ pub struct Log {
     pub scope: Eager,
 }
 
-/// Number of traces of a program without a function `f`.
+/// Returns `None` as the number of traces, for programs without a function `f` whose traces could be counted.
 pub fn none() -> Option<usize> {
     None
 }
@@ -176,10 +176,12 @@ fn compare(place: &str, entry: &Json, result: &Result<Out>, errors: &[(&str, &st
         (Some(error), Err(ours)) => {
             let message = error["message"].as_str().unwrap();
             let known = errors.iter().find(|(theirs, _)| message.contains(theirs));
-            let (_, wanted) = known.unwrap_or_else(|| panic!("{place}: no text for {message:?}, which is {:?} here", ours.to_string()));
+            let (_, wanted) = known.unwrap_or_else(|| {
+                panic!("{place}: `errors` has no pair for {message:?}, for which gradlet's error is {:?}", ours.to_string())
+            });
             assert!(ours.to_string().contains(wanted), "{place}: {ours}");
         }
-        (Some(error), Ok(out)) => panic!("{place}: {out:?} in place of {error}"),
+        (Some(error), Ok(out)) => panic!("{place}: {out:?} instead of the error {error}"),
         (None, Err(error)) => panic!("{place}: {error}"),
         (None, Ok(out)) => assert!(same(out, &entry["result"]), "{place}: {} is {:?}", entry["result"], shown(out)),
     }

@@ -65,7 +65,7 @@ impl Arg {
             Arg::Int(value) => *value as f64,
             Arg::Float(value) => *value,
             Arg::Bool(value) => f64::from(u8::from(*value)),
-            other => panic!("{other:?} is no number"),
+            other => panic!("{other:?} is not a number"),
         }
     }
 
@@ -75,7 +75,7 @@ impl Arg {
             Arg::Int(value) => value.to_string(),
             Arg::Float(value) => format!("{value:?}"),
             Arg::Bool(value) => if *value { "True" } else { "False" }.into(),
-            other => panic!("{other:?} is no number"),
+            other => panic!("{other:?} is not a number"),
         }
     }
 
@@ -192,7 +192,7 @@ pub fn eval(text: &str) -> Arg {
     made(&Call::new(text)).map_or(Arg::Raw(text.into()), Arg::Tensor)
 }
 
-/// Returns the tensor that a call creates.
+/// Returns the tensor that a call creates, or `None` if it is not a known call that creates a tensor.
 fn made(call: &Call) -> Option<Tensor> {
     let dtype = |index: usize| match call.named.get("dtype").or(call.args.get(index)) {
         Some(Arg::Raw(name)) => dtype(name.rsplit_once('.')?.1).ok(),

@@ -201,8 +201,8 @@ pub fn shape_error_while_tracing(log: &mut Log) {
         ("Matrix size-incompatible", "matmul(f32[2,3], f32[2,3])"),
         ("Incompatible shapes: [2] vs. [3]", "add(f32[2], f32[3])"),
         ("was expected to be a int32 tensor but is a float", "f32["),
-        ("Input to reshape is a tensor with 4 values", "f32[4] does not reshape to [3]"),
-        ("has 2 elements, but got `shape` (3,)", "2 elements do not make a tensor i32[3]"),
+        ("Input to reshape is a tensor with 4 values", "f32[4] cannot be reshaped to [3]"),
+        ("has 2 elements, but got `shape` (3,)", "cannot create a i32[3] tensor from 2 elements"),
         ("Dimension 1 in both shapes must be equal", "concat(f32[2,2], f32[3,3])"),
     ];
     let eval = |text: &str| crate::function::python::eval(text).tensor();

@@ -113,7 +113,7 @@ impl Maker {
         (dims, index.unwrap())
     }
 
-    /// Returns as many slices of a tensor of shape `dims` as `index` has indices.
+    /// Returns new values for the slices at `index` of a tensor of shape `dims`.
     fn updates(&mut self, dims: &[u32], index: &Tensor) -> Tensor {
         let (&depth, rows) = index.dims().split_last().unwrap();
         self.tensor(&[rows, &dims[depth as usize..]].concat())

@@ -89,7 +89,7 @@ impl Maker {
         Tensor::new(&self.device, &labels, dims).unwrap()
     }
 
-    /// Returns some axes. Negative ones count from the end.
+    /// Returns random axes of a tensor of this rank. Negative axes count from the end.
     fn axes(&mut self, rank: usize) -> Vec<i32> {
         let count = self.random.below(rank + 1);
         let order = self.random.permutation(rank);
@@ -199,7 +199,7 @@ fn differentiable() -> impl Iterator<Item = &'static Op> {
 fn gradients_are_central_differences() {
     let tried = |op: &'static Op| {
         for_all(SHAPES, op, |maker| {
-            let trial = maker.trial(op.def.name).ok_or("it has a gradient, but no trial here")?;
+            let trial = maker.trial(op.def.name).ok_or("the op has a gradient, but no trial")?;
             check(&trial, &mut maker.random).map_err(|error| format!("of {:?}: {error}", trial.inputs))
         })
     };

@@ -94,7 +94,7 @@ impl Browser {
         }
         self.to.write_all(format!("{message}\0").as_bytes()).unwrap();
         loop {
-            let answer = self.from.recv_timeout(PATIENCE).unwrap_or_else(|error| panic!("Chromium, asked for {method}: {error}"));
+            let answer = self.from.recv_timeout(PATIENCE).unwrap_or_else(|error| panic!("Chromium did not answer {method}: {error}"));
             if answer["id"] == self.calls {
                 assert!(answer["error"].is_null(), "{method}: {}", answer["error"]);
                 return answer["result"].clone();
@@ -134,7 +134,7 @@ impl Browser {
         while self.run(body) != true {
             if start.elapsed() > PATIENCE {
                 let kept = self.keep("failed");
-                panic!("not in {PATIENCE:?}: {body}\nThe page, a picture of which is {}:\n{}", kept.display(), self.text());
+                panic!("not true after {PATIENCE:?}: {body}\nScreenshot of the page: {}\nIts text:\n{}", kept.display(), self.text());
             }
             std::thread::sleep(Duration::from_millis(200));
         }

@@ -35,7 +35,7 @@ fn listen(mut line: ChildStdout, mut monitor: Monitor, losses: &Mutex<HashMap<u3
 #[ignore = "needs TensorBoard, Chromium and QEMU: `cargo xtask test TensorBoard` installs and runs it"]
 fn the_curve_of_a_device_appears_while_it_learns() {
     // The emulator's command, one word per line.
-    let words = std::env::var("GRADLET_DEVICE").expect("`cargo xtask test TensorBoard` says how the device is started");
+    let words = std::env::var("GRADLET_DEVICE").expect("GRADLET_DEVICE is not set: run `cargo xtask test TensorBoard`, which sets it");
     let words: Vec<&str> = words.lines().collect();
     let folder = tempfile::tempdir().unwrap();
     let logs = folder.path().join("logs");

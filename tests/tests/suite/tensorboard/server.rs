@@ -27,7 +27,7 @@ impl TensorBoard {
         });
         // Discard later output, which would otherwise fill the pipe.
         std::thread::spawn(move || lines.for_each(drop));
-        TensorBoard { child, url: url.unwrap_or_else(|| panic!("TensorBoard does not serve: {told}")) }
+        TensorBoard { child, url: url.unwrap_or_else(|| panic!("TensorBoard did not start: {told}")) }
     }
 
     /// Returns the address of a page, such as `#scalars` or `?tagFilter=loss#timeseries`.

@@ -1,4 +1,4 @@
-//! Tensor bundles with random names, types and shapes. TensorFlow reads gradlet's bundles, also after one replaced another. gradlet reads
+//! Tensor bundles with random names, types and shapes. TensorFlow reads gradlet's bundles, even after one replaced another. gradlet reads
 //! TensorFlow's.
 
 use super::python;

@@ -100,7 +100,7 @@ np.save(folder + "/own_jpeg.npy", tf.io.decode_jpeg(tf.io.read_file(folder + "/o
 np.save(folder + "/own_png.npy", tf.io.decode_png(tf.io.read_file(folder + "/own.png")).numpy())
 "#;
 
-/// Returns a picture of smooth waves with some noise, like a photograph.
+/// Returns an image of smooth waves with some noise, like a photograph.
 fn picture(height: u32, width: u32) -> Tensor {
     let mut random = Random::new(3);
     let mut pixels = Vec::new();

@@ -8,7 +8,7 @@ use serde_json::{Value as Json, json};
 use std::collections::BTreeSet;
 use std::path::Path;
 
-/// Pieces of random texts: fields, numbers, strings with escapes, comments, and invalid text.
+/// Fragments of random texts: fields, numbers, strings with escapes, comments, and invalid text.
 const PIECES: [&str; 60] = [
     "model_checkpoint_path",
     "all_model_checkpoint_paths",

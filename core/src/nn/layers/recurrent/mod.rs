@@ -106,7 +106,7 @@ pub trait RNNCell: Module + ThreadSafe {
     /// new states.
     fn call(&self, scope: &dyn Scope, x: &Tensor, states: &[Tensor]) -> Result<(Tensor, Vec<Tensor>)> {
         let call = || {
-            let [_, features] = inputs::dims(self.name(), "inputs [batch, features]", x.dims())?;
+            let [_, features] = inputs::dims(self.name(), "inputs of shape [batch, features]", x.dims())?;
             if !self.is_built() {
                 self.build(&scope.handle().building(), features)?;
             }
@@ -345,5 +345,5 @@ use cell_options;
 
 /// Checks the number of states of a cell.
 fn states<const N: usize>(cell: &str, states: &[Tensor]) -> Result<[Tensor; N]> {
-    <[Tensor; N]>::try_from(states.to_vec()).map_err(|_| Error::message(format!("{cell} has {N} states, not {}", states.len())))
+    <[Tensor; N]>::try_from(states.to_vec()).map_err(|_| Error::message(format!("{cell} needs {N} states, but got {}", states.len())))
 }

@@ -11,31 +11,33 @@ use crate::trace::tensor_array::TensorArray;
 use alloc::format;
 use alloc::vec::Vec;
 
-/// Common part of all steps of a call.
+/// Values that all steps of a call share.
 struct Steps<'a, C> {
     layer: &'a RNN<C>,
     scope: ScopeHandle,
-    /// Number of steps of the input. `length` is the number of steps to run, if the caller gave one.
+    /// Number of steps in the input.
     count: u32,
+    /// Number of steps to run, if the caller passed one. Otherwise all steps run.
     length: Option<&'a Tensor>,
     weights: Vec<Tensor>,
     /// Projected input, `[batch, steps, …]`.
     x: Tensor,
     mask: Option<&'a Tensor>,
-    /// Factor of the first state for recurrent dropout.
+    /// Factors by which recurrent dropout multiplies the first state.
     dropped: Option<Tensor>,
 }
 
 impl<C: RNNCell> RNN<C> {
-    /// Builds the layer if it is not built yet, and runs it. It starts from `initial_state` if given, from its own states if it is
-    /// stateful, and otherwise from zeros. Steps at which the mask, boolean `[batch, steps]`, is false leave the states unchanged.
+    /// Builds the layer if it is not built yet, and runs it. The run starts from `initial_state` if given, from its own states if
+    /// it is stateful, and otherwise from zeros. Steps at which the mask, boolean `[batch, steps]`, is false leave the states
+    /// unchanged.
     ///
     /// Fails if the shapes do not fit, or if there are no steps.
     pub fn run(&self, scope: &dyn Scope, x: &Tensor, initial_state: Option<&[Tensor]>, mask: Option<&Tensor>) -> Result<Sequence> {
         self.observed(scope, x, || self.sequence(scope, x, initial_state, mask, None))
     }
 
-    /// Runs `sequence` as a call of this layer for inputs like `x`. Builds the layer before, if it is not built yet.
+    /// Runs `sequence` as a call of this layer for inputs like `x`. Builds the layer first, if it is not built yet.
     fn observed(&self, scope: &dyn Scope, x: &Tensor, sequence: impl FnOnce() -> Result<Sequence>) -> Result<Sequence> {
         let call = || self.ensure_built(scope, x).and_then(|()| sequence());
         observed_call(scope, self.name(), self.kind(), self, |sequence: &Sequence| sequence.output.tensor_type(), call)
@@ -63,7 +65,7 @@ impl<C: RNNCell> RNN<C> {
     /// Fails in the same cases as [`RNN::run`], and if `length` is not an i32 scalar.
     pub fn run_first(&self, scope: &dyn Scope, x: &Tensor, length: &Tensor, initial_state: Option<&[Tensor]>) -> Result<Sequence> {
         if length.tensor_type() != TensorType::I32 {
-            return Err(Error::message(format!("{} takes a length i32[], not {}", self.name(), length.tensor_type())));
+            return Err(Error::message(format!("{} takes a length of type i32[], not {}", self.name(), length.tensor_type())));
         }
         self.observed(scope, x, || self.sequence(scope, x, initial_state, None, Some(length)))
     }
@@ -114,7 +116,7 @@ impl<C: RNNCell> RNN<C> {
     ) -> Result<Sequence> {
         let [batch, count, features] = inputs::sequences(self.name(), x)?;
         if count == 0 {
-            return Err(Error::message(format!("{} takes sequences of at least one step", self.name())));
+            return Err(Error::message(format!("{} takes sequences of at least one step, not of 0", self.name())));
         }
         if let Some(mask) = mask.filter(|mask| mask.dims() != [batch, count]) {
             let dims = [batch, count];
@@ -154,7 +156,7 @@ impl<C: RNNCell> RNN<C> {
             return Ok(given.to_vec());
         }
         let got: Vec<TensorType> = given.iter().map(Tensor::tensor_type).collect();
-        Err(Error::message(format!("{} takes initial states {wanted:?}, not {got:?}", self.name())))
+        Err(Error::message(format!("{} takes initial states of the types {wanted:?}, not {got:?}", self.name())))
     }
 }
 

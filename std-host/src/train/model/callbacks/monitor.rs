@@ -6,7 +6,8 @@ use gradlet_core::Result;
 /// Direction in which a monitored number improves.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Mode {
-    /// Determined by the name. Smaller is better for losses and errors. Larger is better for accuracies, AUC, precision and recall.
+    /// Determined by the name of the number. Smaller is better for losses and errors. Larger is better for accuracies, AUC,
+    /// precision and recall.
     #[default]
     Auto,
     /// Smaller numbers are better.

@@ -7,7 +7,8 @@ use std::ops::ControlFlow;
 /// Keras's `TerminateOnNaN`: stops training when the loss is NaN or infinite.
 ///
 /// The reason is shown and kept in [`History::stop_reason`](crate::train::History::stop_reason), in Keras's words:
-/// `Batch 3: Invalid loss, terminating training`, where steps are counted from 0. To find the op that produced the first such number, use [`Fit::check_numerics`](crate::train::Fit::check_numerics).
+/// `Batch 3: Invalid loss, terminating training`, where steps are counted from 0. To find the op that produced the first such number, use
+/// [`Fit::check_numerics`](crate::train::Fit::check_numerics).
 #[derive(Clone, Copy, Debug, Default)]
 pub struct TerminateOnNaN {
     raise_error: bool,
