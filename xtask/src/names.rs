@@ -54,6 +54,8 @@ fn members(page: &Path) -> Result<Vec<String>> {
     let own = html.split("id=\"trait-implementations\"").next().unwrap_or_default();
     let member = |id: &str| {
         let (kind, name) = id.split_once('.')?;
+        // Rustdoc numbers the later ones of several items with the same name.
+        let name = name.split('-').next()?;
         (IDS.contains(&kind) && !name.contains('.')).then(|| name.to_string())
     };
     Ok(attributes(own, "id").filter_map(member).collect())

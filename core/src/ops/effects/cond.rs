@@ -1,4 +1,4 @@
-//! Conditional branches: runs one of several blocks. `cond` selects by a bool, `switch_case` by an i32. [`crate::trace::control`]
+//! Conditional branches: runs one of several blocks. `cond` selects by a bool, `switch_case` by an i32. [`crate::control`]
 //! has both functions.
 
 use crate::base::dtype::{Bool, DType};

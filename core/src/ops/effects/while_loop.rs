@@ -1,4 +1,4 @@
-//! Loop: runs a block repeatedly. The function is in [`crate::trace::control`].
+//! Loop: runs a block repeatedly. The function is in [`crate::control`].
 
 use crate::base::dtype::{Bool, DType};
 use crate::base::error::{Error, Result};

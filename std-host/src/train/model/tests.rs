@@ -38,7 +38,7 @@ impl Layer for Noise {
 
 fn model(scope: &Eager, layers: Sequential) -> Model {
     let mut model = Model::new(scope, layers);
-    model.compile(Compile::new(Sgd::new(0.1), MeanSquaredError::default())).unwrap();
+    model.compile(Compile::new(Sgd::new(0.1), MeanSquaredError)).unwrap();
     model
 }
 
