@@ -140,7 +140,8 @@ impl Line {
     }
 }
 
-/// Reads the line on a separate thread, because a read cannot be interrupted.
+/// Reads the line on a separate thread, because a read cannot be interrupted. The receiver returns the blocks of bytes in the
+/// order in which they arrive. An error is the last item.
 fn read(mut line: Box<dyn Read + Send>) -> Receiver<std::io::Result<Vec<u8>>> {
     let (sender, receiver) = sync_channel(WAITING);
     std::thread::spawn(move || {

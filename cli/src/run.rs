@@ -96,7 +96,8 @@ impl Run {
         }
     }
 
-    /// Returns the signature's inputs, in its order.
+    /// Reads the inputs of the signature from the sources that the command line names. Returns them in the order of the
+    /// signature.
     fn inputs(&self, signature: &LoadedSignature<'_>, arguments: &[String]) -> Result<Vec<Tensor>> {
         let wanted: Vec<(&str, TensorType)> = signature.inputs().collect();
         let has = wanted.iter().map(|(name, tensor_type)| format!("{name}: {tensor_type}")).collect::<Vec<_>>().join(", ");

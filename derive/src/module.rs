@@ -4,7 +4,7 @@ use proc_macro2::TokenStream;
 use quote::{format_ident, quote};
 use syn::{Attribute, Data, DeriveInput, Error, Field, Fields, Ident, LitStr, Member, Path, Result, parse_quote};
 
-/// Returns the implementation for `input`, which refers to the crate at `root`.
+/// Returns the implementation of `Module` for the type `input`. Its paths begin at `root`, the path of the crate.
 pub fn derive(input: &DeriveInput, root: &str) -> Result<TokenStream> {
     let root = root_path(&input.attrs)?.map_or_else(|| syn::parse_str(root), Ok)?;
     let arms: Vec<TokenStream> = match &input.data {
@@ -34,7 +34,8 @@ pub fn derive(input: &DeriveInput, root: &str) -> Result<TokenStream> {
     })
 }
 
-/// Parses `#[module(crate = path)]` on the type, which is the path of gradlet if the crate is renamed.
+/// Returns the path in `#[module(crate = path)]` on the type, which is the path of gradlet if the crate is renamed. Returns `None`
+/// without this attribute.
 fn root_path(attributes: &[Attribute]) -> Result<Option<Path>> {
     let mut root = None;
     for attribute in attributes.iter().filter(|attribute| attribute.path().is_ident("module")) {

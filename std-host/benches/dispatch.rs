@@ -44,7 +44,7 @@ fn main() -> Result<()> {
 
 type Body = fn(&dyn Scope, Tensor) -> Result<Tensor>;
 
-/// Returns the time of a compiled call of `body`, in nanoseconds.
+/// Compiles `body`, and returns the time of one call in nanoseconds.
 fn time(scope: &Eager, x: &Tensor, body: Body) -> Result<f64> {
     let concrete = Function::new(move |scope: &dyn Scope, x: Tensor| body(scope, x)).concrete(scope, x)?;
     let inputs = [x.clone()];
@@ -63,7 +63,8 @@ fn branches(scope: &dyn Scope, x: Tensor, count: u32) -> Result<Tensor> {
     (0..count).try_fold(x.clone(), |sum, _| cond(scope, &positive, || sum.add(&x), || sum.sub(&x)))
 }
 
-/// Returns the time of a call, in nanoseconds: the best of many rounds, so that other programs on the machine do not distort it.
+/// Returns the time of one call in nanoseconds: the mean of `calls` calls, in the fastest of many rounds. Other programs on the machine
+/// therefore do not distort it.
 fn best(calls: u32, mut call: impl FnMut() -> Result<()>) -> Result<f64> {
     let mut best = f64::INFINITY;
     for _ in 0..ROUNDS {

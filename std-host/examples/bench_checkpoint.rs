@@ -1,8 +1,8 @@
 //! Measures how long it takes to save and to restore 1 GiB of variables.
 //!
 //! `cargo run --release -p gradlet --example bench_checkpoint -- DIR` writes the checkpoint to DIR. It answers requests from its standard
-//! input, one per line: `save_ms ROUNDS` or `restore_ms ROUNDS`. The answer is the median time in milliseconds. With requests, two
-//! programs can measure in turns.
+//! input, one per line: `save_ms ROUNDS` or `restore_ms ROUNDS`. The answer is the median time in milliseconds. Because it works on
+//! request, its measurements can be interleaved with those of another program.
 
 use gradlet::checkpoint::Checkpoint;
 use gradlet::{DType, Eager, Scope, Shape, Tensor, TensorType, Variable};
@@ -56,7 +56,7 @@ fn variable(scope: &dyn Scope, index: usize) -> gradlet::Result<Variable> {
     Variable::new(scope, &format!("v{index}"), &value)
 }
 
-/// Returns the median time of `rounds` rounds, in milliseconds.
+/// Calls `work` `rounds` times. Returns the median time of a call, in milliseconds.
 fn median(rounds: usize, mut work: impl FnMut() -> Outcome<()>) -> Outcome<f64> {
     let mut times = Vec::new();
     for _ in 0..rounds.max(1) {

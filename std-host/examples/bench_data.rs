@@ -1,9 +1,9 @@
 //! Measures the throughput of input data: records, parsed Examples, and decoded JPEG images.
 //!
-//! `cargo run --release -p gradlet --example bench_data` prints one JSON object. It writes 700 MB of data to a temporary folder, and
-//! removes the folder at the end. With `--scratch DIR`, it writes the data to DIR, and keeps it for the next run. With `--serve`, it
-//! answers requests from its standard input instead, one per line: `NAME ROUNDS`, where NAME is a figure. The answer is the median. With
-//! requests, two programs can measure in turns.
+//! `cargo run --release -p gradlet --features image --example bench_data` prints one JSON object. It writes 700 MB of data to a temporary
+//! folder, and removes the folder at the end. With `--scratch DIR`, it writes the data to DIR, and keeps it for the next run. With
+//! `--serve`, it answers requests from its standard input instead, one per line: `NAME ROUNDS`, where NAME is a figure. The answer is the
+//! median of ROUNDS measurements. Because it then works on request, its measurements can be interleaved with those of another program.
 
 #[path = "bench_data/examples.rs"]
 mod examples;
@@ -20,7 +20,7 @@ use tempfile::TempDir;
 
 type Outcome<T> = Result<T, Box<dyn Error>>;
 
-/// Measures a figure with the data in a folder.
+/// Function that measures a figure with the data in a folder.
 type Measure = fn(&Path) -> Outcome<f64>;
 
 /// Names of the figures, with the functions that measure them.
@@ -39,7 +39,7 @@ const ROUNDS: usize = 5;
 const RECORD: usize = 8 << 10;
 /// Number of records: 512 MiB in total.
 const RECORDS: usize = 65_536;
-/// Name of the file with these records.
+/// Name of the file with the records of the benchmark.
 const RECORD_FILE: &str = "records-8k.tfrecord";
 
 fn main() -> Outcome<()> {
@@ -58,8 +58,8 @@ fn main() -> Outcome<()> {
     Ok(())
 }
 
-/// Returns the folder for the data, and creates it if it does not exist. If the folder is temporary, the second
-/// value removes it when dropped.
+/// Returns the folder for the data, and creates it if it does not exist. It is the folder after `--scratch`, or a temporary folder if there
+/// are no arguments. The second value removes a temporary folder when dropped, and is `None` for any other.
 pub fn scratch(arguments: &[String]) -> Outcome<(PathBuf, Option<TempDir>)> {
     match arguments {
         [] => {
@@ -74,7 +74,7 @@ pub fn scratch(arguments: &[String]) -> Outcome<(PathBuf, Option<TempDir>)> {
     }
 }
 
-/// Prints `ready`, then answers requests until the input ends.
+/// Prints `ready`, then answers requests from standard input until the input ends.
 fn answer(folder: &Path) -> Outcome<()> {
     println!("ready");
     for line in std::io::stdin().lock().lines() {
@@ -104,7 +104,7 @@ fn noise(length: usize) -> Vec<u8> {
     (0..length).map(|_| next()).collect()
 }
 
-/// Writes the file of records, unless it exists.
+/// Writes the file [`RECORD_FILE`], unless it exists.
 fn make_records(folder: &Path) -> Outcome<()> {
     let path = folder.join(RECORD_FILE);
     if path.exists() {
@@ -120,7 +120,7 @@ fn megabytes_a_second(bytes: usize, since: Instant) -> f64 {
     bytes as f64 / since.elapsed().as_secs_f64() / 1e6
 }
 
-/// Reads the file as a dataset, on one thread.
+/// Reads the file [`RECORD_FILE`] as a dataset, on one thread. Returns the rate in MB per second.
 fn read_records(folder: &Path) -> Outcome<f64> {
     let dataset = RecordFiles::new([folder.join(RECORD_FILE)]).dataset();
     let start = Instant::now();
@@ -129,7 +129,8 @@ fn read_records(folder: &Path) -> Outcome<f64> {
     Ok(megabytes_a_second(bytes, start))
 }
 
-/// Writes half as many records to another file, as a stream. Like TensorFlow's writer, it does not wait for the disk.
+/// Writes half as many records to another file, as a stream. Returns the rate in MB per second. Like TensorFlow's writer, it does not wait
+/// for the disk.
 fn write_records(folder: &Path) -> Outcome<f64> {
     let path = folder.join("written.tfrecord");
     let data = noise(RECORD);

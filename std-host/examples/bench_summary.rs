@@ -2,7 +2,7 @@
 //!
 //! `cargo run --release -p gradlet --example bench_summary -- DIR` answers requests from its standard input, one per line. `scalar_ms
 //! COUNT` writes COUNT scalars, and answers with the time of the calls in milliseconds. `arrived COUNT` (COUNT is ignored) then answers
-//! with the number of scalars in the file. With requests, two programs can measure in turns.
+//! with the number of scalars in the file. Because it works on request, its measurements can be interleaved with those of another program.
 
 use gradlet::summary::{self, EventReader};
 use std::error::Error;
@@ -34,7 +34,7 @@ fn main() -> Outcome<()> {
     Ok(())
 }
 
-/// Writes `count` scalars. Returns the time of the calls in milliseconds, and the path of the event file.
+/// Writes `count` scalars. Returns the total time of the calls in milliseconds, and the path of the event file.
 fn scalars(folder: &Path, count: i64) -> Outcome<(f64, PathBuf)> {
     if folder.exists() {
         std::fs::remove_dir_all(folder)?;
@@ -50,7 +50,7 @@ fn scalars(folder: &Path, count: i64) -> Outcome<(f64, PathBuf)> {
     Ok((time, path))
 }
 
-/// Returns the number of scalars in an event file. Their steps must be 0, 1, 2 ….
+/// Returns the number of scalars in an event file. Fails if their steps are not 0, 1, 2 …
 fn arrived(path: &Path) -> Outcome<i64> {
     let mut next = 0;
     // The first event holds the file version.

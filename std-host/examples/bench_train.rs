@@ -1,8 +1,9 @@
 //! Measures training steps on handwritten digits: a small MLP and a CNN, compiled and eager, with Adam and batches of 50.
 //!
 //! `cargo run --release -p gradlet --example bench_train -- DIR` prints one JSON object. DIR holds the MNIST files, like `data/mnist10k`.
-//! With `--serve`, it answers requests from its standard input instead, one per line: `NAME STEPS`, where NAME is a figure in
-//! milliseconds. The answer is the median time of STEPS steps. With requests, two programs can measure in turns.
+//! With `--serve`, it answers requests from its standard input instead, one per line: `NAME STEPS`, where NAME is a figure in milliseconds.
+//! The answer is the median time of STEPS steps. Because it then works on request, its measurements can be interleaved with those of
+//! another program.
 
 // A counting global allocator needs unsafe code.
 #![allow(unsafe_code)]
@@ -24,7 +25,7 @@ use std::time::Instant;
 const BATCH: usize = 50;
 const LEARNING_RATE: f32 = 1e-3;
 const WARM_UP: usize = 5;
-/// Names of the timed figures, with their numbers of steps.
+/// Names of the timed figures, each with the number of steps that are timed.
 const STEPS: [(&str, usize); 4] = [("mlp_graph_ms", 1000), ("mlp_eager_ms", 200), ("cnn_graph_ms", 60), ("cnn_eager_ms", 40)];
 
 fn main() -> std::result::Result<(), Box<dyn Error>> {
@@ -49,7 +50,8 @@ fn main() -> std::result::Result<(), Box<dyn Error>> {
     Ok(())
 }
 
-/// Prints `ready`, then answers requests until the input ends. A second request for a figure continues to train the same model.
+/// Prints `ready`, then answers requests from standard input until the input ends. A second request for a figure continues to train the
+/// same model.
 fn answer(scope: &Eager, digits: &Digits) -> std::result::Result<(), Box<dyn Error>> {
     println!("ready");
     let mut trainers = Vec::new();
@@ -127,7 +129,7 @@ fn trainer(scope: &Eager, digits: &Digits, name: &str) -> Result<Step> {
     }))
 }
 
-/// Returns the median time of a step, in milliseconds.
+/// Runs `steps` steps after a warm-up. Returns the median time of a step, in milliseconds.
 fn median(steps: usize, step: &mut Step) -> Result<f64> {
     let mut times = Vec::with_capacity(steps);
     for index in 0..WARM_UP + steps {
@@ -141,7 +143,8 @@ fn median(steps: usize, step: &mut Step) -> Result<f64> {
     Ok(times[times.len() / 2])
 }
 
-/// Returns the time of a call, in nanoseconds: the best of 50 rounds, so that other programs on the machine do not distort it.
+/// Returns the time of one call in nanoseconds: the mean of `calls` calls, in the fastest of 50 rounds. Other programs on the machine
+/// therefore do not distort it.
 fn best(calls: u32, mut call: impl FnMut() -> Result<()>) -> Result<f64> {
     let mut best = f64::INFINITY;
     for _ in 0..50 {
@@ -169,8 +172,9 @@ fn compiled_node(scope: &Eager) -> Result<f64> {
     Ok((chain(1024)? - chain(64)?) / 960.0)
 }
 
-/// Measures the CNN's peak heap bytes during a compiled step, without the bytes that were in use before the model was created. Also returns
-/// the bytes that the planner reports, and the number of allocations in a step of each model after warm-up.
+/// Returns four figures, each with its name. The first is the CNN's peak heap bytes during a compiled step, without the bytes that were in
+/// use before the model was created. The others are the bytes that the planner reports for it, and the number of allocations in a step of
+/// each model after warm-up.
 fn memory(scope: &Eager, digits: &Digits) -> Result<[(&'static str, usize); 4]> {
     let inputs = batches(scope, digits, &[28, 28, 1], BATCH)?;
     let [x, y] = [inputs[0].0.clone(), inputs[0].1.clone()];

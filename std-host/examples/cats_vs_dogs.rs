@@ -2,8 +2,8 @@
 //! Then it shuffles, batches and prefetches the images, and trains a network on them. Finally, it writes the same images to a TFRecord
 //! file, and reads them back.
 //!
-//! `cargo run --release -p gradlet --example cats_vs_dogs -- FOLDER [EPOCHS]` reads the folders `train/cats`, `train/dogs`, `valid/cats`
-//! and `valid/dogs` in FOLDER. With `--synthetic` in place of FOLDER, the program draws its own images first.
+//! `cargo run --release -p gradlet --features image --example cats_vs_dogs -- FOLDER [EPOCHS]` reads the folders `train/cats`,
+//! `train/dogs`, `valid/cats` and `valid/dogs` in FOLDER. With `--synthetic` in place of FOLDER, the program draws its own images first.
 
 use gradlet::data::{AUTOTUNE, Dataset, Shuffle};
 use gradlet::datasets::ImageFolder;

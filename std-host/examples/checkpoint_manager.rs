@@ -2,7 +2,7 @@
 //!
 //! `cargo run --release -p gradlet --example checkpoint_manager -- --mode=train --num_epochs=8`, then `… -- --mode=test`.
 
-/// The same program without a manager.
+/// The handbook's program that saves checkpoints without a manager.
 #[allow(dead_code)]
 #[path = "mnist.rs"]
 pub mod mnist;
@@ -17,7 +17,7 @@ use mnist::{Arguments, Mode, SAVES_AFTER, Saved, step, test};
 use std::error::Error;
 use std::io::Write;
 
-/// Trains or tests the model, depending on `arguments`.
+/// Trains or tests the model, depending on the mode in `arguments`.
 pub fn run(arguments: &Arguments, out: &mut dyn Write) -> Result<(), Box<dyn Error>> {
     match arguments.mode {
         Mode::Train => train(arguments, out, &mut |_| Ok(())),
@@ -25,7 +25,7 @@ pub fn run(arguments: &Arguments, out: &mut dyn Write) -> Result<(), Box<dyn Err
     }
 }
 
-/// Trains the model and saves it after every [`SAVES_AFTER`] batches. Calls `saved` after each save.
+/// Trains the model and saves it once every [`SAVES_AFTER`] batches. Calls `saved` after each save.
 pub fn train(arguments: &Arguments, out: &mut dyn Write, saved: &mut Saved<'_>) -> Result<(), Box<dyn Error>> {
     let scope = Eager::with_seed(&gradlet::cpu(), 1);
     let digits = Digits::load(&arguments.data, "train")?;

@@ -51,7 +51,7 @@ impl Layer for Cnn {
     }
 }
 
-/// Trains on the first digits, and evaluates the model on the second.
+/// Trains the network on the digits `train`, evaluates it on the digits `test`, and prints the results.
 pub fn run((train, test): (&Digits, &Digits), epochs: usize, seed: u64, out: &mut dyn Write) -> std::result::Result<(), Box<dyn Error>> {
     let scope = Eager::with_seed(&gradlet::cpu(), seed);
     let mut model = Model::new(&scope, Cnn::default());

@@ -1,7 +1,7 @@
 //! The TensorFlow handbook's small programs with traced functions. They show which code runs during the trace, and which code runs in each
 //! call.
 //!
-//! `cargo run --release -p gradlet --example functions`
+//! `cargo run --release -p gradlet --features ndarray --example functions`
 
 use gradlet::function::{Part, Structure};
 use gradlet::layers::Module;

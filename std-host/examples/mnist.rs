@@ -56,7 +56,7 @@ pub enum Mode {
 /// Number of batches between two saves.
 pub const SAVES_AFTER: usize = 100;
 
-/// Trains or tests the model, depending on `arguments`.
+/// Trains or tests the model, depending on the mode in `arguments`.
 pub fn run(arguments: &Arguments, out: &mut dyn Write) -> Result<(), Box<dyn Error>> {
     match arguments.mode {
         Mode::Train => train(arguments, out, &mut |_| Ok(())),
@@ -64,7 +64,7 @@ pub fn run(arguments: &Arguments, out: &mut dyn Write) -> Result<(), Box<dyn Err
     }
 }
 
-/// Trains the model and saves it after every [`SAVES_AFTER`] batches. Calls `saved` after each save.
+/// Trains the model and saves it once every [`SAVES_AFTER`] batches. Calls `saved` after each save.
 pub fn train(arguments: &Arguments, out: &mut dyn Write, saved: &mut Saved<'_>) -> Result<(), Box<dyn Error>> {
     let scope = Eager::with_seed(&gradlet::cpu(), 1);
     let digits = Digits::load(&arguments.data, "train")?;

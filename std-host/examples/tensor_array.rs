@@ -5,7 +5,7 @@
 use gradlet::{DType, Eager, Function, Scope, Tensor, TensorArray};
 use std::io::Write;
 
-/// Prints the elements of the array.
+/// Prints the elements of a tensor array that a traced function writes and reads.
 pub fn run(out: &mut dyn Write) -> Result<(), Box<dyn std::error::Error>> {
     let scope = Eager::new(&gradlet::cpu());
     let array_write_and_read = Function::new(|scope: &dyn Scope, ()| {

@@ -1,7 +1,7 @@
 //! The TensorFlow handbook's programs on `tf.data`: prices by year, and images of digits that are rotated, batched and shuffled.
 //!
-//! `cargo run --release -p gradlet --example tfdata_tutorial -- [FOLDER]` prints the same output, and writes the images to FOLDER instead
-//! of showing them.
+//! `cargo run --release -p gradlet --features image --example tfdata_tutorial -- [FOLDER]` prints the same output as the handbook's
+//! programs. It writes the images to FOLDER instead of showing them.
 
 use gradlet::data::{AUTOTUNE, Dataset, Shuffle};
 use gradlet::datasets::{self, Digits};

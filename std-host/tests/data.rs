@@ -8,7 +8,7 @@ use std::process::{Child, Command, Stdio};
 use std::sync::Mutex;
 use std::time::{Duration, Instant};
 
-/// Lock of the tests that count threads, so that they run one at a time.
+/// Lock of the tests that count threads or measure memory, so that they run one at a time.
 static ALONE: Mutex<()> = Mutex::new(());
 
 fn alone() -> std::sync::MutexGuard<'static, ()> {
@@ -231,7 +231,7 @@ fn endless_pipeline() {
     endless.iter().for_each(drop);
 }
 
-/// A child process, which is killed when this is dropped, even if the test fails.
+/// A child process. Dropping this value kills the process, even if the test fails.
 struct Program(Child);
 
 impl Drop for Program {

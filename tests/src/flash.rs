@@ -14,7 +14,7 @@ pub struct Flash<const READ: usize, const WRITE: usize, const ERASE: usize> {
     spent: Vec<bool>,
     /// Operations since the last restart: each programs a word or erases a block.
     pub log: Vec<Operation>,
-    /// Number of completed operations after which the power fails.
+    /// Number of completed operations after which the power fails, or `None` if it does not fail.
     cut: Option<usize>,
     dead: bool,
 }
@@ -22,7 +22,7 @@ pub struct Flash<const READ: usize, const WRITE: usize, const ERASE: usize> {
 /// An operation on flash.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Operation {
-    /// Programs the word at this byte offset.
+    /// Programs the word at this byte offset with these bytes.
     Program(usize, Vec<u8>),
     /// Erases the block at this byte offset.
     Erase(usize),
@@ -68,7 +68,7 @@ impl<const READ: usize, const WRITE: usize, const ERASE: usize> Flash<READ, WRIT
         self.log.clear();
     }
 
-    /// Restores the power.
+    /// Restores the power, and clears the log.
     pub fn restart(&mut self) {
         (self.cut, self.dead) = (None, false);
         self.log.clear();

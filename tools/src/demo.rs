@@ -20,12 +20,13 @@ use std::time::{Duration, Instant};
 use xtask::setup::{self, Toolchain};
 use xtask::shell;
 
-/// Number of rotated digits for training on the device, and number of others for its test. No more digits fit into its flash.
+/// Number of rotated digits on which the device trains, and number of other rotated digits on which it tests. No more digits fit into its
+/// flash.
 const DIGITS: [usize; 2] = [500, 500];
 /// Number of epochs on the device.
 const EPOCHS: u32 = 4;
 const LIMIT: Duration = Duration::from_secs(1800);
-/// Number of steps after which the host compares every weight.
+/// Number of training steps on the device after which the host compares every weight.
 const COMPARED: u32 = 100;
 /// Name of the file in the model's folder to which the firmware writes the values for the host to compare.
 const LOG: &str = "demo.out";
@@ -82,7 +83,7 @@ pub fn run(json: Option<&Path>, logdir: Option<&Path>, update: bool) -> Result<(
 /// Results of the host: the artifact, and the rotated digits for the device.
 struct Host {
     artifact: Vec<u8>,
-    /// Logs of the last epoch.
+    /// Logs of the last epoch of the training on the host.
     logs: Logs,
     seconds: f64,
     train: Digits,

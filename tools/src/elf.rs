@@ -4,7 +4,7 @@ use anyhow::{Context, Result};
 use object::{Object, ObjectSection, ObjectSymbol};
 use std::path::Path;
 
-/// Names of functions that only an allocator has.
+/// Names of functions that a firmware contains only if it has an allocator.
 const ALLOCATOR: [&str; 6] = ["malloc", "calloc", "realloc", "free", "_sbrk", "_malloc_r"];
 
 /// An ELF file in memory.
@@ -41,7 +41,7 @@ impl Elf {
         })
     }
 
-    /// Returns the names of functions that allocate. A firmware without a heap has none.
+    /// Returns the names of the firmware's functions that allocate memory. A firmware without a heap has none.
     pub fn allocator_symbols(&self) -> Result<Vec<String>> {
         let file = object::File::parse(&*self.0)?;
         let names = file.symbols().filter_map(|symbol| symbol.name().ok());

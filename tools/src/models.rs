@@ -82,7 +82,8 @@ fn lstm() -> Result<Vec<u8>> {
     Ok(artifact.to_bytes()?.to_vec())
 }
 
-/// Exports additions on one element: in chains, in loops, and each in a branch. Every `long` signature has 64 more than its `short` one.
+/// Exports additions on one element: in chains, in loops, and each in a branch. Every `long` signature has 64 more additions than its
+/// `short` one.
 fn chains() -> Result<Vec<u8>> {
     let scope = Eager::new(&portable_cpu());
     let one = Tensor::full(&scope.device(), 1.0f32, &[1])?;

@@ -61,8 +61,8 @@ fn rows(toolchain: &Toolchain) -> Result<Vec<Row>> {
     Ok(rows)
 }
 
-/// Measures flash as differences between firmwares. Executor and verifier: `empty` minus `bare`. Checkpoints and slots: `flat` minus
-/// `empty`. Telemetry: `telemetry` minus `empty`.
+/// Measures the flash of gradlet's parts as differences between firmwares. Executor and verifier: `empty` minus `bare`. Checkpoints and
+/// slots: `flat` minus `empty`. Telemetry: `telemetry` minus `empty`.
 fn executor(toolchain: &Toolchain, rows: &mut Vec<Row>) -> Result<()> {
     let flash = |name| Ok::<_, anyhow::Error>(Elf::read(&firmware::build(toolchain, name, None)?)?.bytes()?.flash_code);
     let empty = flash("empty")?;

@@ -14,16 +14,16 @@ use std::time::Duration;
 use xtask::setup::Toolchain;
 use xtask::shell;
 
-/// Number of digits for training on the device, once each, and number of others for its test.
+/// Number of digits on which the device trains, once each, and number of other digits on which it tests.
 const DIGITS: [usize; 2] = [40, 5];
 const LOG: &str = "telemetry.out";
 const LIMIT: Duration = Duration::from_secs(300);
 /// Speed of a line that is too slow for the frames of a step, in bits per second.
 const SLOW: u32 = 300;
-/// Noise levels: one byte in this many is lost, changed or added.
+/// Noise levels. At a level `n`, one byte in `n` is lost, changed or added.
 const NOISE: [usize; 3] = [20, 100, 500];
 
-/// A firmware, and the folder of its files.
+/// The built firmware, and the folder of its files.
 struct Device {
     elf: PathBuf,
     folder: PathBuf,

@@ -9,6 +9,8 @@ use xtask::shell::root;
 const LIST: &str = "tests/public-names.txt";
 /// Prefixes of the ids that rustdoc's HTML gives an item's own members. The members of trait implementations come after them.
 const IDS: [&str; 6] = ["method", "tymethod", "variant", "structfield", "associatedconstant", "associatedtype"];
+/// Beginnings of the ids of the parts of a page that are not the item's own.
+const OTHERS: [&str; 2] = ["deref-methods", "trait-implementations"];
 
 /// Compares the names in `target/doc` with the committed list.
 pub fn check() -> Result<()> {
@@ -51,12 +53,14 @@ fn names() -> Result<BTreeSet<String>> {
 /// Returns the names of an item's own methods, variants, fields and constants.
 fn members(page: &Path) -> Result<Vec<String>> {
     let html = fs::read_to_string(page).with_context(|| page.display().to_string())?;
-    let own = html.split("id=\"trait-implementations\"").next().unwrap_or_default();
+    let end = OTHERS.iter().filter_map(|id| html.find(&format!("id=\"{id}"))).min();
+    let own = &html[..end.unwrap_or(html.len())];
     let member = |id: &str| {
         let (kind, name) = id.split_once('.')?;
         // Rustdoc numbers the later ones of several items with the same name.
         let name = name.split('-').next()?;
-        (IDS.contains(&kind) && !name.contains('.')).then(|| name.to_string())
+        // The id of a field of a variant is `variant.NAME.field.FIELD`.
+        (IDS.contains(&kind)).then(|| name.replace(".field.", "::"))
     };
     Ok(attributes(own, "id").filter_map(member).collect())
 }

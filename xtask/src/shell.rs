@@ -41,7 +41,7 @@ pub fn run(command: &mut Command) -> Result<()> {
     Ok(())
 }
 
-/// Runs `program` with `arguments`, and returns its output. Returns `None` if it fails or does not exist.
+/// Runs `program` with `arguments`, and returns its standard output, trimmed. Returns `None` if it fails or does not exist.
 pub fn answer(program: &str, arguments: &[&str]) -> Option<String> {
     let output = Command::new(program).args(arguments).stderr(Stdio::null()).output().ok()?;
     output.status.success().then(|| String::from_utf8_lossy(&output.stdout).trim().to_string())

@@ -45,10 +45,13 @@ pub const BUILD: &str = "build";
 /// Arguments of the cargo command that builds only the programs that steps run, with the combined features of all packages.
 pub const BINARIES: [&str; 3] = ["build", "--workspace", "--bins"];
 
-/// Builds the documentation with all features.
+/// Arguments of the cargo command that builds the documentation of all packages, with their combined features.
 pub const DOCS: [&str; 3] = ["doc", "--no-deps", "--workspace"];
 
-/// The crates for a registry, in the order of their dependencies.
+/// The features of the library.
+const FEATURES: [&str; 4] = ["csv", "image", "ndarray", "npz"];
+
+/// Arguments that select the crates for a registry, in the order of their dependencies.
 const PUBLISHED: [&str; 8] =
     ["--package", "gradlet-derive", "--package", "gradlet-core", "--package", "gradlet", "--package", "gradlet-cli"];
 
@@ -61,13 +64,14 @@ pub static FIRST: [Step; 2] = [
 /// Three chains of steps, which run in parallel. No chain needs the results of another, and Chromium and QEMU leave a core idle.
 pub static CHAINS: [&[Step]; 3] = [&HOST, &TENSORFLOW, &DEVICES];
 
-static HOST: [Step; 7] = [
+static HOST: [Step; 8] = [
     step("tests", tests),
     step("lints", |_, log| log.run(cargo().args(["clippy", "--workspace", "--all-targets", "--all-features", "--", "-D", "warnings"]))),
     tool("messages", |_, log| log.run(built("gradlet-proto").arg("--check"))),
     step("docs", |_, log| log.run(cargo().args(DOCS).env("RUSTDOCFLAGS", "-D warnings"))),
-    step("public names", |_, _| names::check()),
-    step("packages", |_, log| log.run(cargo().args(["package", "--allow-dirty"]).args(PUBLISHED).env("CARGO_PROFILE_DEV_DEBUG", "0"))),
+    step("public names", |_, log| log.run(cargo().args(DOCS)).and_then(|()| names::check())),
+    step("features", |_, log| features(log)),
+    step("packages", |_, log| packages(log)),
     step("oldest Rust", |_, log| oldest_rust(log)),
 ];
 
@@ -120,6 +124,21 @@ fn tests(machine: &Machine, log: &mut Log) -> Result<()> {
         command.env("GRADLET_CAMPAIGN", "all");
     }
     log.run(command.args(["test", "--workspace"]))
+}
+
+/// Checks that the library compiles with each of its features alone. The other steps build it with all of them.
+fn features(log: &mut Log) -> Result<()> {
+    FEATURES.iter().try_for_each(|feature| log.run(cargo().args(["check", "--package", "gradlet", "--lib", "--features", feature])))
+}
+
+/// Packs the crates for a registry, and builds each one from its package. This builds the library without features.
+fn packages(log: &mut Log) -> Result<()> {
+    let running = answer("cargo", &["--version"]).context("no cargo")?;
+    if running.split(' ').nth(1).and_then(minor) < Some(90) {
+        log.say(&format!("skipped: cargo packs several crates since version 1.90, this is {running}"));
+        return Ok(());
+    }
+    log.run(cargo().args(["package", "--allow-dirty"]).args(PUBLISHED).env("CARGO_PROFILE_DEV_DEBUG", "0"))
 }
 
 /// Checks that the `rust-version` in Cargo.toml is not newer than this compiler. If rustup has that version, checks the workspace with it.
@@ -216,6 +235,6 @@ fn jetson(log: &mut Log) -> Result<()> {
             return Ok(());
         }
     };
-    let tests = ["-p", "gradlet-core", "-p", "gradlet", "--lib", "--", "kernels::", "ops::"];
+    let tests = ["-p", "gradlet-core", "-p", "gradlet", "--features", "gradlet/full", "--lib", "--", "kernels::", "ops::"];
     log.run(setup::jetson_cargo(toolchain, "test").args(tests))
 }

@@ -12,7 +12,7 @@ use xtask::shell::{self, cargo};
 /// Word on the command line that selects every step, with longer runs of the fuzz targets.
 const ALL: &str = "all";
 
-/// Runs the steps whose names contain one of `wanted`, or every step.
+/// Runs the steps whose names contain one of `wanted`. Runs every step if `wanted` is empty or contains the word `all`.
 pub fn run(wanted: &[String]) -> Result<()> {
     let all = wanted.iter().any(|word| word == ALL);
     let is_wanted =

@@ -43,7 +43,7 @@ pub struct Arguments {
 }
 
 impl Arguments {
-    /// Reads the command line of this firmware. Without one, there are no words.
+    /// Reads the command line of this firmware. If the debugging host passes none, there are no words.
     pub fn new() -> Arguments {
         let mut arguments = Arguments { line: [0; 256], length: 0 };
         let mut block = [arguments.line.as_mut_ptr() as usize, arguments.line.len()];
@@ -55,7 +55,7 @@ impl Arguments {
         arguments
     }
 
-    /// Returns word `index`. Word 0 is the program's name.
+    /// Returns word `index`, or `None` if the command line has fewer words. Word 0 is the program's name.
     pub fn get(&self, index: usize) -> Option<&[u8]> {
         let mut rest = self.line.get(..self.length)?;
         for _ in 0..index {
@@ -66,7 +66,7 @@ impl Arguments {
         rest.get(..end).filter(|word| !word.is_empty())
     }
 
-    /// Returns word `index` as a number. Returns `None` if it is not a decimal `u32`.
+    /// Returns word `index` as a number. Returns `None` if there is no such word, or if it is not a decimal `u32`.
     pub fn number(&self, index: usize) -> Option<u32> {
         self.get(index)?.iter().try_fold(0u32, |number, byte| {
             let digit = byte.is_ascii_digit().then_some(u32::from(byte.wrapping_sub(b'0')))?;

@@ -16,8 +16,8 @@ pub struct Digits<'a> {
 }
 
 impl<'a> Digits<'a> {
-    /// Reads the counts `u32 train, u32 test`, then all labels, then all images. In both, the training digits come first. Returns `None` if
-    /// the length of `bytes` does not match.
+    /// Reads the digits in `bytes`: the counts `u32 train, u32 test`, then all labels, then all images. The labels and the images both
+    /// begin with those of the training digits. Returns `None` if the length of `bytes` does not match the counts.
     pub fn read(bytes: &'a [u8]) -> Option<Digits<'a>> {
         let (train, rest) = bytes.split_first_chunk()?;
         let (test, rest) = rest.split_first_chunk()?;
@@ -65,7 +65,7 @@ pub struct Score {
     pub correct: u32,
     /// Mean cross-entropy, in millionths.
     pub loss_millionths: u32,
-    /// Largest instruction count of a run.
+    /// Largest instruction count of an inference.
     pub instructions: u32,
 }
 

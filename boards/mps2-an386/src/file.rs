@@ -34,7 +34,8 @@ impl File {
         if handle == usize::MAX { Err(Failure::File) } else { Ok(File(handle)) }
     }
 
-    /// Fills `buffer`. Returns false at the end of the file.
+    /// Reads the next bytes of the file into `buffer`. Returns true if they fill it, and false if the file is already at its end. Fails if
+    /// the file ends before `buffer` is full.
     pub fn read(&mut self, buffer: &mut [u8]) -> Result<bool, Failure> {
         // SAFETY: the buffer and its length belong together.
         match unsafe { syscall!(READ, self.0, buffer.as_mut_ptr(), buffer.len()) } {

@@ -1,4 +1,4 @@
-//! Simulated NOR flash that keeps its contents over a reset. QEMU emulates no flash controller for this board.
+//! Simulated NOR flash that keeps its contents across a reset. QEMU emulates no flash controller for this board.
 //!
 //! The simulation uses the board's PSRAM, which neither a reset nor the start of a firmware clears. It behaves like flash: a write clears
 //! bits word by word, an erase sets all bits of a block, and a word can be written only once between erases. On your board, use the driver
@@ -26,20 +26,21 @@ pub fn restarts() -> u32 {
 
 /// The simulated flash.
 pub struct Flash {
-    /// Number of the operation in which the power fails.
+    /// Number of the operation in which the power fails, counted from 0, or `None` if it does not fail.
     left: Option<u32>,
     /// Number of operations so far: words written and blocks erased.
     pub operations: u32,
 }
 
 impl Flash {
-    /// Creates the flash. If `cut` is given, the power fails in the middle of operation number `cut`: only the first half of the bytes is
-    /// changed, and the machine restarts.
+    /// Creates the flash. If `cut` is given, the power fails in the middle of operation number `cut`, counted from 0: only the first half
+    /// of the operation's bytes is changed, and the machine restarts.
     pub fn new(cut: Option<u32>) -> Flash {
         Flash { left: cut, operations: 0 }
     }
 
-    /// Applies `change` to the `bytes` bytes from offset `at`. Its arguments are the position of a byte and its old value.
+    /// Applies `change` to the `bytes` bytes from offset `at`. `change` receives the index of a byte, counted from `at`, and its old value,
+    /// and returns its new value.
     fn operate(&mut self, at: usize, bytes: usize, change: impl Fn(usize, u8) -> u8) {
         let cut = self.left == Some(self.operations);
         self.operations += 1;

@@ -11,7 +11,7 @@ use gradlet_core::runtime::Telemetry;
 
 static LINE: Mutex<RefCell<Option<Line>>> = Mutex::new(RefCell::new(None));
 
-/// Bytes of RAM that the line takes, without its buffer.
+/// Bytes of RAM that the line takes, without the buffer for its frames.
 pub const BYTES: usize = size_of_val(&LINE);
 
 struct Line {
@@ -28,7 +28,7 @@ pub fn open(baud: u32, buffer: &'static mut [u8]) {
     free(|section| LINE.borrow(section).replace(Some(Line { telemetry, clock })));
 }
 
-/// Calls `something` with the telemetry if the line is open, and starts the timer that sends the bytes.
+/// Calls `something` with the telemetry, and starts the timer that sends the bytes. Does nothing if the line is closed.
 pub fn tell(something: impl FnOnce(&mut Telemetry<'static, Uart>)) {
     free(|section| {
         if let Some(Line { telemetry, clock }) = &mut *LINE.borrow(section).borrow_mut() {
@@ -42,7 +42,7 @@ pub fn tell(something: impl FnOnce(&mut Telemetry<'static, Uart>)) {
     });
 }
 
-/// Sends one byte. Stops the timer when the buffer is empty.
+/// Sends one byte of the buffered frames. Stops the timer when the buffer is empty.
 pub fn tick() {
     free(|section| {
         if let Some(Line { telemetry, clock }) = &mut *LINE.borrow(section).borrow_mut() {
@@ -61,7 +61,7 @@ pub fn is_open() -> bool {
     free(|section| LINE.borrow(section).borrow().is_some())
 }
 
-/// Waits until all frames are sent. Returns the number of dropped frames.
+/// Waits until all buffered frames are sent. Returns the total number of frames that were dropped, which is 0 if the line is closed.
 pub fn drain() -> u32 {
     loop {
         let dropped = free(|section| {

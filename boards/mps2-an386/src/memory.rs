@@ -40,7 +40,7 @@ pub fn stack_high_water() -> u32 {
     (top - word as usize) as u32
 }
 
-/// Paints the stack again, then calls `function`. Returns its result and its largest stack use in bytes.
+/// Paints the stack again, then calls `function`. Returns the function's result, and the largest stack use of the call in bytes.
 #[inline(never)]
 pub fn stack_of<T>(function: impl FnOnce() -> T) -> (T, u32) {
     paint_stack();

@@ -53,7 +53,7 @@ pub fn example(session: &mut Session<'_, '_>, train: SignatureId, step: u32) -> 
     Ok(())
 }
 
-/// Fills `values` with numbers in [0, 1): the 16 high bits of a linear congruential generator. Its seed is the example's number.
+/// Fills `values` with numbers in [0, 1): the 16 high bits of a linear congruential generator whose seed is `example`.
 fn inputs(values: &mut [f32], example: u32) {
     let mut state = example;
     for value in values {

@@ -13,7 +13,8 @@ macro_rules! model {
     };
 }
 
-/// Embeds a file of that folder in flash, as the static `$name`. `xtask size` finds it by its symbol.
+/// Embeds the file `$file` of the exported model's folder in flash, as the static `$name`. Its symbol is `$symbol`, by which `xtask size`
+/// finds it.
 #[macro_export]
 macro_rules! data {
     ($name:ident, $symbol:literal, $file:literal) => {

@@ -7,13 +7,13 @@ use embedded_io::{ErrorType, Write, WriteReady};
 const UART: *mut u32 = 0x4000_4000 as *mut u32;
 /// Clock frequency of the board and of the UART, in Hz.
 pub const HZ: u32 = 25_000_000;
-/// Bit of STATE: the previous byte is still waiting.
+/// Bit of STATE: the transmit buffer still holds the previous byte.
 const TX_FULL: u32 = 1;
 /// Bit of CTRL: enables the transmitter.
 const TX_ENABLE: u32 = 1;
 
-/// The UART as a writer. On a real board, sending a byte takes time, but QEMU sends it immediately. The next byte therefore waits for
-/// [`Uart::tick`].
+/// The UART as a writer. On a real board, sending a byte takes time, but QEMU sends it immediately. To simulate this time, the next byte
+/// waits for [`Uart::tick`].
 pub struct Uart {
     ready: bool,
 }
@@ -34,7 +34,7 @@ impl Uart {
         self.ready = true;
     }
 
-    /// True if the previous byte is still waiting.
+    /// True if the transmit buffer still holds the previous byte.
     fn is_full(&self) -> bool {
         // SAFETY: STATE is a register that can be read at any time.
         unsafe { UART.add(1).read_volatile() & TX_FULL != 0 }
@@ -63,7 +63,7 @@ impl Write for Uart {
         Ok(1)
     }
 
-    /// Waits until the UART starts to send the last byte. STATE does not report when it is sent.
+    /// Waits until the UART starts to send the last byte. STATE does not report the end of this transmission.
     fn flush(&mut self) -> Result<(), Infallible> {
         while self.is_full() {
             cortex_m::asm::nop();

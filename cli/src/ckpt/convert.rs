@@ -101,7 +101,7 @@ impl Convert {
         }
     }
 
-    /// Returns all tensors of the input, renamed as `--map` specifies.
+    /// Returns all tensors of the input, renamed as `--map` specifies. Adds a line about each tensor to `text`.
     fn renamed<'c>(&self, input: &'c Checkpoint, text: &mut String) -> Result<Vec<Output<'c>>> {
         let known = |from: &str| input.items.iter().any(|item| item.name == *from || item.key == *from);
         if let Some((from, to)) = self.map.iter().find(|(from, _)| !known(from)) {
@@ -116,7 +116,8 @@ impl Convert {
         Ok(outputs.collect())
     }
 
-    /// Returns the tensors of `like` with the values of the matching tensors of the input.
+    /// Returns the tensors of `like` with the values of the matching tensors of the input. With `--partial`, a tensor without a
+    /// match keeps its value from `like`; otherwise it is an error. Adds a line about each tensor to `text`.
     fn as_in<'c>(&self, input: &'c Checkpoint, like: &'c Checkpoint, text: &mut String) -> Result<Vec<Output<'c>>> {
         let sources = matched(&input.items, &like.items, &self.map)?;
         let missing: Vec<&str> =
@@ -143,7 +144,7 @@ impl Convert {
         Ok(outputs)
     }
 
-    /// Removes tensors that cannot be written in this kind of checkpoint.
+    /// Removes from `outputs` the tensors that a checkpoint of this kind cannot hold. Adds a line about each of them to `text`.
     fn leave_out(&self, kind: Kind, like: Option<&Checkpoint>, outputs: &mut Vec<Output<'_>>, text: &mut String) {
         let constant = |name: &str| match like.map(|like| &like.content) {
             Some(Content::Artifact(like)) => {

@@ -37,7 +37,7 @@ pub struct Inspect {
 /// Information about the values of a tensor.
 enum Values {
     Numbers(Option<Statistics>),
-    /// The first strings.
+    /// The first strings of a string tensor.
     Strings(Vec<String>),
     Damaged(String),
 }

@@ -57,7 +57,7 @@ pub enum Because {
 }
 
 impl Because {
-    /// Returns a description of the reason for messages. It is empty if the names are equal.
+    /// Returns a description of the reason, for use in messages. The description is empty if the names are equal.
     pub fn words(self) -> &'static str {
         match self {
             Because::Said => " (by --map)",
@@ -68,7 +68,7 @@ impl Because {
     }
 }
 
-/// A condition for a source to match a target.
+/// Condition under which a source tensor, the first argument, matches a target tensor, the second.
 type Fits = fn(&Item, &Item) -> bool;
 
 /// A value of `--map`: two names of tensors, `FROM=TO`.
@@ -79,9 +79,9 @@ pub fn parse_map(text: &str) -> Result<Map, String> {
     Ok((from.into(), to.into()))
 }
 
-/// Finds the source tensor for each target, and the reason for the match. Returns `None` for a target without an unambiguous
-/// match. The criteria are, in this order: `map`; the same name; a path that ends with the other tensor's path; the only
-/// remaining tensor with the same type and shape.
+/// Finds, for each target, the index of the source tensor that matches it, and the reason for the match. The entry of a target
+/// without an unambiguous match is `None`. The criteria are, in this order: `map`; the same name; a path that ends with the other
+/// tensor's path; the same type and shape, if only one unmatched tensor has them.
 pub fn matched(sources: &[Item], targets: &[Item], map: &[Map]) -> Result<Vec<Option<(usize, Because)>>> {
     let mut found: Vec<Option<(usize, Because)>> = vec![None; targets.len()];
     let mut used = vec![false; sources.len()];

@@ -5,13 +5,13 @@ use gradlet::checkpoint::bundle::dtype_name;
 use gradlet::io::proto::DataType;
 
 impl Item {
-    /// Returns the type and shape, such as `float32[3, 2]`.
+    /// Returns the element type and shape of the tensor, such as `float32[3, 2]`.
     pub fn describe(&self) -> String {
         format!("{}{:?}", dtype_name(self.dtype), self.dims)
     }
 }
 
-/// Calls `take` with every element if the elements are real numbers. Returns false if they are not.
+/// Calls `take` with every element and returns true, if the element type is a type of real numbers. Otherwise returns false.
 pub fn each(dtype: DataType, bytes: &[u8], mut take: impl FnMut(f64)) -> bool {
     macro_rules! numbers {
         ($($variant:ident => $ty:ty, $convert:expr);* $(;)?) => {
@@ -42,7 +42,7 @@ pub fn each(dtype: DataType, bytes: &[u8], mut take: impl FnMut(f64)) -> bool {
     }
 }
 
-/// Converts the bits of an IEEE 754 binary16 number.
+/// Converts the bits of an IEEE 754 binary16 number to an f64.
 fn half(bits: u16) -> f64 {
     let (exponent, fraction) = (i32::from(bits >> 10 & 31), f64::from(bits & 1023));
     let size = match exponent {
@@ -60,7 +60,7 @@ pub struct Statistics {
     pub min: f64,
     pub max: f64,
     pub mean: f64,
-    /// Number of NaNs. The other values exclude them.
+    /// Number of NaNs. The other statistics exclude them.
     pub nan: u64,
 }
 

@@ -59,7 +59,7 @@ pub enum Content {
         places: Vec<(usize, usize)>,
     },
     Artifact(Box<Loaded>),
-    /// Value of each item, and errors about damaged values.
+    /// A flat checkpoint, with the value of each item and the errors about damaged values.
     Flat {
         values: Vec<Bytes>,
         damage: Vec<String>,
@@ -78,7 +78,8 @@ impl Checkpoint {
         }
     }
 
-    /// Opens a checkpoint and reads as much of it as possible, if it is TensorFlow's or flat.
+    /// Opens a checkpoint that may be damaged. Reads as much as possible of a TensorFlow checkpoint or a flat checkpoint. Fails
+    /// if a checkpoint of another kind is damaged.
     pub fn open_damaged(path: &Path, artifact: Option<&Path>) -> Result<Checkpoint> {
         Checkpoint::open_with(path, artifact, BundleReader::open_damaged)
     }
@@ -95,7 +96,7 @@ impl Checkpoint {
         let begins = |magic: &[u8], offset: usize| file.get(offset..).is_some_and(|rest| rest.starts_with(magic));
         match () {
             () if begins(ARTIFACT, 0) => Checkpoint::artifact(path, &file),
-            () if begins(FLAT, 0) || begins(FLAT, FLAT_COPY) => Checkpoint::flat(path, &file, artifact),
+            () if begins(FLAT, 0) || begins(FLAT, FLAT_COPY) && !begins(b"{", 8) => Checkpoint::flat(path, &file, artifact),
             () => Checkpoint::safetensors(path, file),
         }
     }
@@ -181,7 +182,7 @@ impl Checkpoint {
         Ok(Checkpoint { path: path.into(), items: items.collect(), content: Content::Artifact(Box::new(loaded)) })
     }
 
-    /// Returns the name of the kind, for messages.
+    /// Returns the name of the checkpoint's kind, for messages.
     pub fn kind(&self) -> &'static str {
         match &self.content {
             Content::Bundle { graph: Some(_), .. } => "TensorFlow checkpoint",
@@ -192,7 +193,8 @@ impl Checkpoint {
         }
     }
 
-    /// Returns the elements of a numeric tensor, little-endian. They are checked if there is a checksum.
+    /// Returns the elements of a numeric tensor, little-endian. If the checkpoint has a checksum of the tensor, the elements are
+    /// checked against it.
     pub fn bytes(&self, index: usize) -> Result<Bytes> {
         let item = &self.items[index];
         Ok(match &self.content {

@@ -60,8 +60,8 @@ impl Output<'_> {
         self.from.bytes(self.index)
     }
 
-    /// Returns the path in the object graph. It is taken from the key if that is the key of a variable in an object
-    /// graph, otherwise from the parts of the name.
+    /// Returns the path of the tensor in the object graph of the output. If the tensor's key is that of a variable in an object
+    /// graph, the path comes from the key. Otherwise, it consists of the parts of the name.
     fn path(&self) -> Vec<String> {
         let item = self.item();
         let key = if self.name == item.name { &item.key } else { &self.name };
@@ -121,8 +121,8 @@ pub fn like_bundle(prefix: &Path, like: &BundleReader, outputs: &[Output<'_>]) -
     Ok(writer.finish()?)
 }
 
-/// Writes a TensorFlow checkpoint with the objects of another one. Objects whose values are not among `outputs` have no
-/// value.
+/// Writes a TensorFlow checkpoint with the objects of another one. Objects whose values are not among `outputs` have no value in
+/// the new checkpoint.
 pub fn same_objects(prefix: &Path, mut graph: TrackableObjectGraph, outputs: &[Output<'_>]) -> Result<()> {
     let mut writer = BundleWriter::create(prefix)?;
     let written: HashSet<&str> = outputs.iter().map(|output| output.item().key.as_str()).collect();

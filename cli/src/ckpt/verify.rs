@@ -65,7 +65,7 @@ fn tensors(checkpoint: &Checkpoint) -> usize {
     }
 }
 
-/// Returns the number of intact tensors and the errors.
+/// Returns the number of intact tensors, and an error for each damaged part.
 fn verify(checkpoint: &Checkpoint, quiet: bool) -> (usize, Vec<String>) {
     if let Content::Flat { damage, .. } = &checkpoint.content {
         return (checkpoint.items.len(), damage.clone());

@@ -100,7 +100,7 @@ fn finish(file: File, path: &Path) -> Result<()> {
     Ok(file.finish()?)
 }
 
-/// The CSV file.
+/// Writer and path of the CSV file.
 struct Table(csv::Writer<File>, PathBuf);
 
 impl Table {
@@ -110,7 +110,7 @@ impl Table {
         Ok(Table(table, path.into()))
     }
 
-    /// Writes the points that are numbers. Returns how many there are.
+    /// Writes the points of a series that are numbers. Returns the number of points written.
     fn add(&mut self, run: &str, tag: &str, series: &Series) -> Result<u64> {
         let mut count = 0;
         for point in &series.points {

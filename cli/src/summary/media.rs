@@ -7,7 +7,7 @@ use gradlet::summary::Series;
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 
-/// The folder for the files.
+/// The folder to which images and audio clips are exported.
 pub struct Folder {
     path: PathBuf,
     written: BTreeSet<PathBuf>,
@@ -43,7 +43,8 @@ impl Folder {
         Ok(())
     }
 
-    /// Returns a path that was not written yet. A step may occur twice.
+    /// Returns a path in `folder` to which no file was written yet. If the path without a number is taken, because a step occurs
+    /// twice, the file name gets the suffix `~1`, `~2` and so on.
     fn free(&self, folder: &Path, name: &str, ending: &str) -> PathBuf {
         let mut path = folder.join(format!("{name}.{ending}"));
         for again in 1.. {
@@ -56,8 +57,8 @@ impl Folder {
     }
 }
 
-/// Converts a name to a valid folder name. Characters other than letters, digits, `.`, `-` and `_` become the hexadecimal values of
-/// their bytes, such as `%2f`.
+/// Converts the name of a run or tag to a valid folder name. Characters other than letters, digits, `.`, `-` and `_` become the
+/// hexadecimal values of their bytes, such as `%2f`.
 fn plain(name: &str) -> String {
     let dots = name.bytes().all(|byte| byte == b'.');
     let keeps = |byte: u8| byte.is_ascii_alphanumeric() || b"-_".contains(&byte) || byte == b'.' && !dots;

@@ -25,7 +25,7 @@ pub struct Input {
 }
 
 impl Input {
-    /// Finds the selected runs, by name.
+    /// Finds the selected runs. Returns the path of each run by its name.
     fn find(&self) -> Result<BTreeMap<String, PathBuf>> {
         if self.logdir.is_file() {
             return Ok(BTreeMap::from([(".".into(), self.logdir.clone())]));
@@ -45,7 +45,7 @@ impl Input {
         Ok(runs)
     }
 
-    /// Reads the selected runs, one after another.
+    /// Reads the selected runs, one after another. Calls `take` with the name, the path and the contents of each run.
     pub fn each(&self, quiet: bool, mut take: impl FnMut(&str, &Path, Run) -> Result<()>) -> Result<()> {
         let runs = self.find()?;
         let bar = bar(runs.values().map(|path| size(path)).sum::<Result<u64>>()?, quiet);
@@ -56,7 +56,7 @@ impl Input {
         Ok(())
     }
 
-    /// Returns the selected series.
+    /// Returns the series of `run` whose tags are selected, each with its kind and tag.
     pub fn series<'a>(&self, run: &'a Run) -> impl Iterator<Item = (Kind, &'a str, &'a Series)> {
         run.all().filter(|(_, tag, _)| matches(&self.tag, tag))
     }

@@ -39,6 +39,7 @@ pub fn show(plugin: &str, point: &Point) -> String {
 }
 
 /// Formats a histogram, such as `100 values, -1 to 1`. `rows` has a row of left edge, right edge and count for each bucket.
+/// Returns `None` if `rows` is not f64 or has no rows.
 fn histogram(rows: &Tensor) -> Option<String> {
     let numbers = rows.to_vec::<f64>().ok()?;
     let rows = numbers.as_chunks::<3>().0;
@@ -68,7 +69,7 @@ fn numbers(tensor: &Tensor) -> Vec<String> {
     texts.unwrap_or_default()
 }
 
-/// Formats the value of a point that is a single number.
+/// Formats the value of a point that is a single number. Returns `None` for any other point.
 pub fn number(point: &Point) -> Option<String> {
     point.number()?;
     numbers(point.tensor().ok()?.numbers().ok()?).pop()

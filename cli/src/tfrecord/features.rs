@@ -5,7 +5,7 @@ use indicatif::HumanCount;
 use serde_json::{Value, json};
 use std::collections::{BTreeMap, BTreeSet};
 
-/// Maximum number of different values of a feature that are shown, and of values of a list.
+/// Maximum number of different values that are shown for a feature. Also the maximum number of elements that are shown of a list.
 const SHOWN: usize = 3;
 /// Maximum length of a text that is shown completely, in bytes.
 const TEXT: usize = 32;
@@ -21,7 +21,7 @@ pub struct Table {
 struct Column {
     records: u64,
     kinds: BTreeSet<&'static str>,
-    /// Lowest and highest number of values in a record.
+    /// Lowest and highest count of values that the feature has in a record.
     values: Option<(usize, usize)>,
     shown: Vec<String>,
 }
@@ -125,7 +125,7 @@ fn show(feature: &Feature) -> String {
     }
 }
 
-/// Formats short text in quotes. Other bytes are represented by their number.
+/// Formats short text in quotes. Other bytes are represented by their count, such as `784 bytes`.
 fn preview(bytes: &[u8]) -> String {
     match std::str::from_utf8(bytes) {
         Ok(text) if text.len() <= TEXT && !text.chars().any(char::is_control) => format!("{text:?}"),

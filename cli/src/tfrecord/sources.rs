@@ -14,7 +14,8 @@ use std::path::{Path, PathBuf};
 /// Endings of the names of image files.
 const IMAGES: [&str; 5] = ["bmp", "gif", "jpeg", "jpg", "png"];
 
-/// Records to write, each with the number of bytes of the source that it used. `bytes` is the size of the source.
+/// Records to write, each with the number of bytes that were read from the source for it. `bytes` is the size of the source. The
+/// progress bar uses both.
 pub struct Feed {
     pub bytes: u64,
     pub records: Box<dyn Iterator<Item = Result<(Bytes, u64)>>>,
@@ -86,7 +87,7 @@ enum Kind {
 }
 
 impl Kind {
-    /// Returns the narrowest type that also fits this cell.
+    /// Returns the narrowest type that fits `cell` and all cells that `self` fits.
     fn and(self, cell: &str) -> Kind {
         match self {
             Kind::Int64 if cell.parse::<i64>().is_ok() => Kind::Int64,

@@ -68,7 +68,8 @@ impl Verify {
         Ok(())
     }
 
-    /// Continues after records with damaged data, if the file is not compressed.
+    /// Continues to check an uncompressed file at the record that begins at byte `next`, and again after each record with damaged
+    /// data. Does nothing if `next` is `None` or the file is compressed.
     fn go_on(&self, path: &Path, mut next: Option<u64>, found: &mut Found, save: &mut Option<Output>) -> Result<()> {
         while let Some(offset) = next.filter(|_| self.input.compression(path).is_ok_and(|kind| kind == Compression::None)) {
             next = found.read(self.input.open_at(path, offset)?, save)?;
@@ -78,7 +79,8 @@ impl Verify {
 }
 
 impl Found {
-    /// Reads to the end or to damage. After damage, returns the offset of the next record, if it is known.
+    /// Checks records up to the end of the file or the first damage, and writes the intact ones to `save`. If only the data of a
+    /// record is damaged, returns the offset of the next record. At the end and after other damage, returns `None`.
     fn read<R: Read>(&mut self, mut reader: RecordReader<R>, save: &mut Option<Output>) -> Result<Option<u64>> {
         while let Some(record) = reader.next_record() {
             match record {

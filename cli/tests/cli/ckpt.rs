@@ -13,7 +13,7 @@ use tempfile::TempDir;
 /// Checkpoints that TensorFlow wrote.
 const FIXTURES: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../tests/fixtures/checkpoint");
 
-/// Runs the command in `folder`.
+/// Runs `gradlet ckpt` with these arguments in `folder`.
 fn ckpt(folder: &TempDir, arguments: &[&str]) -> Output {
     Command::cargo_bin("gradlet").unwrap().arg("ckpt").args(arguments).current_dir(folder).output().unwrap()
 }
@@ -26,7 +26,7 @@ fn succeeds(folder: &TempDir, arguments: &[&str]) -> String {
     String::from_utf8(output.stdout).unwrap()
 }
 
-/// Checks that the command ends with exit code 1. Returns its output, and its one line on stderr.
+/// Checks that `gradlet ckpt` ends with exit code 1 and one line on stderr. Returns its stdout, and this line.
 #[track_caller]
 fn fails(folder: &TempDir, arguments: &[&str]) -> (String, String) {
     let output = ckpt(folder, arguments);
@@ -40,7 +40,7 @@ fn fixture(name: &str) -> String {
     format!("{FIXTURES}/{name}")
 }
 
-/// Copies the checkpoint of a fixture to `ckpt`.
+/// Copies the checkpoint of the fixture `name` to the prefix `ckpt` in `folder`. Returns this prefix.
 fn copied(folder: &TempDir, name: &str) -> PathBuf {
     let (from, to) = (PathBuf::from(fixture(name)), folder.path().join("ckpt"));
     for path in [index_path, |prefix: &Path| data_path(prefix, 0, 1)] {

@@ -12,7 +12,7 @@ use tempfile::TempDir;
 const DATA: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../data/mnist10k");
 const SMALL: &[&str] = &["--limit", "200", "--epochs", "1"];
 
-/// Runs the command in `folder`.
+/// Runs `gradlet` with these arguments in `folder`.
 fn gradlet(folder: &TempDir, arguments: &[&str]) -> Output {
     Command::cargo_bin("gradlet").unwrap().args(arguments).current_dir(folder).output().unwrap()
 }
@@ -24,7 +24,7 @@ fn succeeds(folder: &TempDir, arguments: &[&str]) -> String {
     String::from_utf8(output.stdout).unwrap()
 }
 
-/// Checks that the command ends with exit code 1 and one line on stderr, which contains `text`.
+/// Checks that `gradlet` ends with exit code 1 and one line on stderr, which contains `text`.
 #[track_caller]
 fn fails(folder: &TempDir, arguments: &[&str], text: &str) {
     let output = gradlet(folder, arguments);
@@ -44,7 +44,7 @@ fn exported(folder: &TempDir) {
     succeeds(folder, &["export", "cnn", "--output", "cnn.grdl"]);
 }
 
-/// Exports an artifact, changes its bytes, and corrects its checksum.
+/// Exports the artifact `cnn.grdl`, changes its bytes with `change`, and corrects its checksum.
 fn changed(folder: &TempDir, change: impl FnOnce(&mut [u8], Header)) {
     exported(folder);
     let path = folder.path().join("cnn.grdl");
@@ -131,7 +131,7 @@ fn wrong_usage_is_exit_code_2() {
     assert!(stderr.contains("it must be cnn, mlp, or units as in mlp:784-100-10"), "{stderr}");
 }
 
-/// Copies the MNIST files to `folder`/data, and changes one of them.
+/// Copies the MNIST files to the folder `data` in `folder`, and replaces the contents of the file `name` by the result of `change`.
 fn damaged_digits(folder: &TempDir, name: &str, change: impl FnOnce(Vec<u8>) -> Vec<u8>) {
     let data = folder.path().join("data");
     fs::create_dir(&data).unwrap();

@@ -8,7 +8,7 @@ use gradlet::summary::{self, Run};
 use std::io::Write;
 use std::path::Path;
 
-/// Output of a command.
+/// Output of a command, as text.
 struct Output {
     stdout: String,
     stderr: String,
@@ -80,7 +80,7 @@ fn a_new_start() {
     assert_eq!(losses(folder.path()).iter().map(|loss| loss.0).collect::<Vec<_>>(), [0, 1, 2, 3]);
 }
 
-/// Returns the report of the library's monitor for these bytes.
+/// Feeds these bytes to the library's monitor, which writes events to `logdir`. Returns the monitor's report.
 fn made(bytes: &[u8], logdir: &Path) -> Report {
     let mut monitor = Monitor::new(summary::create_file_writer(logdir).unwrap());
     monitor.feed(bytes, &mut |_| ()).unwrap();
@@ -106,7 +106,7 @@ fn each_tag_starts_anew() {
     assert_eq!(losses(folder.path()), [(1, 0.25), (2, 0.25), (3, 0.25)]);
 }
 
-/// Sends the profile of a run of 20 instructions, in two frames.
+/// Sends the profile of a signature with 20 instructions. It takes two frames.
 fn counted(telemetry: &mut Telemetry<'_, &mut [u8]>, step: u32) {
     let (mut now, mut counts) = (0, [0; 20]);
     let clock = || {

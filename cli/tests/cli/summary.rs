@@ -21,7 +21,7 @@ fn succeeds(folder: &TempDir, arguments: &[&str]) -> String {
     String::from_utf8(output.stdout).unwrap()
 }
 
-/// Checks that the command ends with exit code 1. Returns its output, and its one line on stderr.
+/// Checks that `gradlet summary` ends with exit code 1 and one line on stderr. Returns its stdout, and this line.
 #[track_caller]
 fn fails(folder: &TempDir, arguments: &[&str]) -> (String, String) {
     let output = summary(folder, arguments);
@@ -31,7 +31,7 @@ fn fails(folder: &TempDir, arguments: &[&str]) -> (String, String) {
     (String::from_utf8(output.stdout).unwrap(), stderr)
 }
 
-/// Writes the runs `train`, with all kinds of summaries, and `validation`. Returns the event files.
+/// Writes the runs `train`, with all kinds of summaries, and `validation`. Returns the paths of their event files.
 fn logs(folder: &TempDir) -> [PathBuf; 2] {
     let device = gradlet::cpu();
     let train = create_file_writer(folder.path().join("logs/train")).unwrap();

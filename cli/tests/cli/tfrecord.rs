@@ -9,7 +9,7 @@ use tempfile::TempDir;
 
 const DATA: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../data/mnist10k");
 
-/// Runs the command in `folder`.
+/// Runs `gradlet tfrecord` with these arguments in `folder`.
 fn tfrecord(folder: &TempDir, arguments: &[&str]) -> Output {
     Command::cargo_bin("gradlet").unwrap().arg("tfrecord").args(arguments).current_dir(folder).output().unwrap()
 }
@@ -22,7 +22,7 @@ fn succeeds(folder: &TempDir, arguments: &[&str]) -> String {
     String::from_utf8(output.stdout).unwrap()
 }
 
-/// Checks that the command ends with exit code 1. Returns its output, and its one line on stderr.
+/// Checks that `gradlet tfrecord` ends with exit code 1 and one line on stderr. Returns its stdout, and this line.
 #[track_caller]
 fn fails(folder: &TempDir, arguments: &[&str]) -> (String, String) {
     let output = tfrecord(folder, arguments);
@@ -32,7 +32,7 @@ fn fails(folder: &TempDir, arguments: &[&str]) -> (String, String) {
     (String::from_utf8(output.stdout).unwrap(), stderr)
 }
 
-/// Writes four records, uncompressed, at bytes 0, 19, 35 and 151.
+/// Writes four uncompressed records to the file `name`, at bytes 0, 19, 35 and 151. Returns the bytes of the file.
 fn four(folder: &TempDir, name: &str) -> Vec<u8> {
     let path = folder.path().join(name);
     let mut writer = RecordWriter::create(&path, Compression::None).unwrap();

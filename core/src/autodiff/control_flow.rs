@@ -28,8 +28,8 @@ pub(crate) fn is_loop(control: &Control) -> bool {
     control.op.def.code == ops::code::while_loop
 }
 
-/// Returns a loop that also counts its iterations and keeps the state at the beginning of each one, and all its inputs. The outputs
-/// are the state, the count, and one stack of kept values for each part of the state.
+/// Returns a loop that does the work of `control`, counts its iterations, and keeps the state at the beginning of each one. Also returns
+/// all inputs of this loop. Its outputs are the state, the count, and one stack of kept values for each part of the state.
 pub(crate) fn keeping(scope: &ScopeHandle, control: &Control, inputs: &[Tensor]) -> Result<(Control, Vec<Tensor>)> {
     let missing = Error::Arity { got: inputs.len() as u8 };
     let ([condition, body], [most]) = (control.bodies.as_slice(), control.attributes.as_slice()) else { return Err(missing) };
@@ -55,13 +55,13 @@ pub(crate) fn keeping(scope: &ScopeHandle, control: &Control, inputs: &[Tensor])
     Ok((Control { op: control.op, attributes: control.attributes.clone(), bodies }, all))
 }
 
-/// Returns zeros with room for a value in each of `rows` iterations.
+/// Returns zeros with room for a value of the type of `value` in each of `rows` iterations.
 fn stack(scope: &ScopeHandle, rows: u32, value: &Tensor) -> Result<Tensor> {
     let dims: Vec<u32> = core::iter::once(rows).chain(value.dims().iter().copied()).collect();
     zeros(scope, value, &dims)
 }
 
-/// Returns zeros that are computed, not stored as a constant.
+/// Returns zeros of the element type of `like`. An op computes them, so they are not stored as a constant.
 fn zeros(scope: &ScopeHandle, like: &Tensor, dims: &[u32]) -> Result<Tensor> {
     scope.emit(&ops::broadcast_to::OP, dims, &[&like.like(0.0)?])?.pop().ok_or(Error::Internal)
 }
@@ -160,8 +160,8 @@ impl Rewind {
     }
 }
 
-/// Recomputes `graph` on `inputs`. Returns the gradients of `sources`, the positions of some inputs, for the upstream gradients of the
-/// outputs.
+/// Recomputes `graph` on `inputs` under a tape. Returns the gradients with respect to the inputs at the positions `sources`. `upstream`
+/// holds the gradient of each output.
 fn backward(
     scope: &ScopeHandle,
     graph: &Graph,

@@ -119,7 +119,8 @@ impl Tape {
         sources.pack(found.unwrap_or_default())
     }
 
-    /// Returns the gradient of each source, for each set of initial gradients.
+    /// Returns the gradient of each source, for each set in `all`. A set consists of pairs (number of a target, its initial
+    /// gradient).
     fn gradients(&self, all: Vec<Vec<(u32, Tensor)>>, sources: &[Source<'_>]) -> Result<Vec<Vec<Option<Tensor>>>> {
         let nodes = self.0.stop()?;
         let wanted: Vec<Vec<u32>> = sources.iter().map(|source| self.0.ids(source)).collect();
@@ -151,7 +152,7 @@ impl Gradients {
         self.0.get(id as usize)?.as_ref()
     }
 
-    /// Returns the sum of the gradients of each group of values.
+    /// Returns the sum of the gradients of each group of values, or `None` for a group without gradients.
     fn sums(&self, groups: &[Vec<u32>]) -> Result<Vec<Option<Tensor>>> {
         let mut results = Vec::new();
         for ids in groups {
@@ -209,7 +210,7 @@ impl Recording {
         core::ptr::from_ref(self).cast()
     }
 
-    /// Returns the number of `tensor` if the tape tracks it, and the same value in the parent.
+    /// Returns the number of `tensor` (`None` if the tape does not track it), and the same value in the parent scope.
     fn under(&self, tensor: &Tensor) -> (Option<u32>, Tensor) {
         match tensor.in_scope(self.address()) {
             Some((id, Some(under))) => (Some(id), under.clone()),
@@ -221,7 +222,8 @@ impl Recording {
         Tensor::recorded(under.tensor_type(), self.this.clone(), id, Some(under))
     }
 
-    /// Returns the number of a target, if the tape tracks it, and the initial gradient.
+    /// Returns the number of a target and its initial gradient, which is ones if `seed` is `None`. Returns `None` if the tape does
+    /// not track the target.
     fn seed(&self, target: &Tensor, seed: Option<&Tensor>) -> Result<Option<(u32, Tensor)>> {
         let wanted = target.tensor_type();
         if !wanted.dtype.is_float() {
@@ -235,7 +237,7 @@ impl Recording {
         Ok(target.in_scope(self.address()).map(|(id, _)| (id, seed)))
     }
 
-    /// Returns the nodes recorded so far. A tape that is not persistent stops recording.
+    /// Takes the nodes recorded so far out of the tape and returns them. A tape that is not persistent stops recording.
     fn stop(&self) -> Result<Vec<Node>> {
         let mut tracks = self.tracks.lock();
         if tracks.spent {
@@ -292,8 +294,8 @@ impl Recording {
         Ok(())
     }
 
-    /// Records that `outputs` were computed from `inputs`, unless the tape tracks none of the inputs. Returns the outputs as values
-    /// of the tape.
+    /// Records that `outputs` were computed from `inputs`, and returns the outputs as values of the tape. If the recording has
+    /// stopped or the tape tracks none of the inputs, records nothing and returns `outputs` unchanged.
     fn record<T>(&self, rule: impl FnOnce() -> Rule, attributes: &[u32], inputs: &[(Option<u32>, Tensor)], outputs: T) -> T
     where
         T: IntoIterator<Item = Tensor> + FromIterator<Tensor>,

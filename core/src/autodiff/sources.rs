@@ -21,7 +21,7 @@ pub trait Sources {
     type Gradients;
     /// Returns the sources in order.
     fn list(&self) -> Vec<Source<'_>>;
-    /// Converts gradients, in the order of the sources, into their form.
+    /// Converts gradients, which are in the order of the sources, into [`Sources::Gradients`].
     fn pack(&self, gradients: Vec<Option<Tensor>>) -> Result<Self::Gradients>;
 }
 

@@ -166,8 +166,8 @@ impl Tape {
         rows.map(|parts| Tensor::stack(&parts, 1)?.reshape(&dims)).transpose()
     }
 
-    /// Returns, for each source, the gradients of each of the `elements` elements of a row of the target, for all `batch` rows
-    /// together.
+    /// Returns, for each source, one gradient for each of the `elements` elements in a row of the target. Each is computed for all
+    /// `batch` rows together. Returns `None` for a source on which the target does not depend.
     fn rows(&self, target: &Tensor, elements: u32, batch: u32, sources: &[Source<'_>]) -> Result<Vec<Option<Vec<Tensor>>>> {
         if elements == 0 {
             return Err(Error::message(format!("{} has no elements to take a gradient of", target.tensor_type())));

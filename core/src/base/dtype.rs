@@ -189,7 +189,8 @@ macro_rules! integers {
 }
 integers!(i8, u8, i32, i64);
 
-/// Real functions. They come from a pinned version of `libm`, so every target computes the same bits.
+/// Floating-point element, with the real functions that kernels compute. The functions come from a pinned version of `libm`, so
+/// every target computes the same bits.
 pub trait Float: Number {
     /// Returns e to the power of `self`.
     fn exp(self) -> Self;
@@ -225,7 +226,7 @@ pub trait Float: Number {
     fn abs(self) -> Self;
     /// Returns `-self`.
     fn neg(self) -> Self;
-    /// Returns the nearest value of this type.
+    /// Returns the value of this type that is nearest to `value`.
     fn from_f64(value: f64) -> Self;
 }
 

@@ -75,10 +75,11 @@ impl fmt::Display for Values<'_> {
     }
 }
 
-/// Answer word of an op without outputs that has a text to print. For a branch or loop, the answer is the next block instead.
+/// Value that an op without outputs writes as its answer if it has a text to print. The answer of a branch or loop is the number of the
+/// next block instead.
 pub(crate) const PRINT: u32 = u32::MAX - 1;
 
-/// Answer word of an op without outputs that has a summary value to report.
+/// Value that an op without outputs writes as its answer if it has a summary value to report.
 pub(crate) const SUMMARY: u32 = u32::MAX - 2;
 
 /// Message that a running program sends to its caller: a text or a summary value.
@@ -91,7 +92,8 @@ pub enum Said<'a> {
 }
 
 impl<'a> Said<'a> {
-    /// Creates the message of an op without outputs from its answer `word`. Returns `None` if the op has no message.
+    /// Creates the message of an op without outputs. `word` is the op's answer: [`PRINT`], [`SUMMARY`], or any other value if the op
+    /// has no message. Returns `None` if there is no message or the attribute words of a summary are malformed.
     pub(crate) fn new(word: u32, attributes: &'a [u32], inputs: &'a [TensorView<'a>]) -> Option<Said<'a>> {
         match word {
             PRINT => Some(Said::Print(Printed { attributes, inputs })),
@@ -118,7 +120,7 @@ impl fmt::Display for Said<'_> {
 pub struct Summary<'a> {
     /// Form in which the value is shown.
     pub kind: SummaryKind,
-    /// Number of buckets for a histogram, number of images for images.
+    /// Number of buckets of a histogram, or maximum number of images. Not used for a scalar.
     pub parameter: u32,
     /// Tag, which names the value.
     pub tag: &'a str,
@@ -146,7 +148,7 @@ impl<'a> Summary<'a> {
         Some(Summary { kind, parameter, tag, step: step.first().map(TensorView::scalar), value })
     }
 
-    /// Parses the attribute words into kind, parameter and tag.
+    /// Parses the attribute words into kind, parameter and tag. Returns `None` if they are malformed.
     pub(crate) fn words(attributes: &'a [u32]) -> Option<(SummaryKind, u32, &'a str)> {
         let [kind, parameter, tag @ ..] = attributes else { return None };
         let kinds = [SummaryKind::Scalar, SummaryKind::Histogram, SummaryKind::Image];
@@ -164,7 +166,8 @@ impl fmt::Display for Summary<'_> {
     }
 }
 
-/// Parses a text from `words`: its length in bytes, then UTF-8 padded with zeros to whole words.
+/// Parses a text from `words`: its length in bytes, then UTF-8 padded with zeros to whole words. Returns `None` if the words do not
+/// have this form.
 fn text(words: &[u32]) -> Option<&str> {
     let (&length, words) = words.split_first()?;
     let length = length as usize;
@@ -180,7 +183,7 @@ fn text(words: &[u32]) -> Option<&str> {
 pub struct Printed<'a> {
     /// The attribute words.
     pub attributes: &'a [u32],
-    /// The values.
+    /// The values that replace the `{}` of the text.
     pub inputs: &'a [TensorView<'a>],
 }
 
@@ -209,7 +212,7 @@ pub(crate) enum Piece<'a> {
     Value,
 }
 
-/// Splits `text` into pieces. A single brace stands for itself.
+/// Splits `text` into pieces. `{}` becomes a value, `{{` and `}}` become one brace, and any other brace is literal text.
 pub(crate) fn pieces(text: &str) -> impl Iterator<Item = Piece<'_>> {
     let mut rest = text;
     core::iter::from_fn(move || {
@@ -225,7 +228,8 @@ pub(crate) fn pieces(text: &str) -> impl Iterator<Item = Piece<'_>> {
     })
 }
 
-/// Writes the separator between two elements of dimension `depth`: a space, preceded by line breaks and indentation between rows.
+/// Writes the separator between two neighbours along dimension `depth`. In the innermost dimension `last`, it is a space. In an outer
+/// dimension, line breaks and indentation precede the space.
 fn space(f: &mut fmt::Formatter<'_>, depth: usize, last: usize) -> fmt::Result {
     if depth < last {
         (depth..last).try_for_each(|_| f.write_char('\n'))?;
@@ -289,7 +293,7 @@ impl Scientific {
         Ok(own)
     }
 
-    /// Returns the digits before the point, the digits after it without trailing zeros, and the power of ten.
+    /// Returns the digits before the point without a sign, the digits after it without trailing zeros, and the power of ten.
     fn parts(&self) -> (&str, &str, i32) {
         let (digits, power) = self.text.trim_start_matches('-').split_once('e').unwrap_or(("0", "0"));
         let (first, rest) = digits.split_once('.').unwrap_or((digits, ""));

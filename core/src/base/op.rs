@@ -20,7 +20,8 @@ pub const NONE: u32 = u32::MAX;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct OpCode(pub u16);
 
-/// Function that computes the output types from the input types and the attribute words. Fails if they do not fit the op.
+/// Function that computes the output types from the input types and the attribute words, and writes them into the mutable slice.
+/// Fails if the inputs or attributes do not fit the op.
 pub type ShapeRule = fn(&[TensorType], &[u32], &mut [TensorType]) -> Result<()>;
 
 /// Definition of an op: everything that holds for every kernel and device.
@@ -35,7 +36,8 @@ pub struct OpDef {
     pub outputs: u8,
     /// Shape rule, which also checks the attributes.
     pub infer: ShapeRule,
-    /// Pairs (input, output) that may share their bytes. Every kernel must then read that input through the output.
+    /// Index pairs (input, output) of operands that may share their bytes. If a pair does, the kernel must read that input through
+    /// the output.
     pub in_place: &'static [(u8, u8)],
 }
 

@@ -14,7 +14,7 @@ pub struct Stream {
 }
 
 impl Stream {
-    /// Returns block `index` of the stream, which is four words.
+    /// Returns block `index` of the stream. A block consists of four random words.
     pub fn block(&self, index: u64) -> [u32; 4] {
         let mut key = [self.key as u32, (self.key >> 32) as u32];
         let mut counter = [index as u32, (index >> 32) as u32, self.stream as u32, (self.stream >> 32) as u32];

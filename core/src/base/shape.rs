@@ -82,8 +82,8 @@ impl Shape {
         Some(if empty { 0 } else { product })
     }
 
-    /// Returns the shape of an elementwise result over `self` and `other`, by NumPy's broadcasting rule. The shapes are aligned at
-    /// the last dimension. Two aligned dimensions must be equal, or one of them must be 1.
+    /// Returns the shape of an elementwise result over `self` and `other`, by NumPy's broadcasting rule. The shapes are aligned at the
+    /// last dimension. Fails with [`Error::Dimension`] unless two aligned dimensions are equal or one of them is 1.
     pub fn broadcast(&self, other: &Shape) -> Result<Shape> {
         let (long, short) = if self.rank >= other.rank { (self, other) } else { (other, self) };
         let mut result = *long;

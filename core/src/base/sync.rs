@@ -36,7 +36,7 @@ mod imp {
             Lock(core::cell::RefCell::new(value))
         }
 
-        /// Returns a guard with access to the value.
+        /// Returns a guard with access to the value. Panics if another guard exists.
         pub fn lock(&self) -> core::cell::RefMut<'_, T> {
             self.0.borrow_mut()
         }

@@ -7,7 +7,7 @@ use crate::tensor::graph::{Graph, Origin, ValueId};
 use alloc::vec::Vec;
 
 /// Decides, for each assigned variable, whether the node that computes its new value can write directly into the variable. If it cannot,
-/// adds a copy. Returns, for each value, the variable in whose bytes it is written, or `None`.
+/// adds a copy. Returns, for each value, the index of the captured variable in whose bytes it is written, or `None`.
 pub(crate) fn place_assignments(graph: &mut Graph) -> Vec<Option<usize>> {
     for index in 0..graph.captures.len() {
         let Some(value) = graph.captures[index].assigned else { continue };

@@ -6,9 +6,9 @@ use crate::tensor::device::Device;
 use crate::tensor::graph::{Graph, Node, ValueId};
 use alloc::vec::Vec;
 
-/// Maximum number of storages that a group writes.
+/// Maximum number of storage areas that a group writes.
 pub(crate) const MAX_WRITES: usize = 12;
-/// Maximum number of storages that a group only reads.
+/// Maximum number of storage areas that a group only reads.
 pub(crate) const MAX_READS: usize = 24;
 
 /// Maximum number of threads that share the blocks.
@@ -71,7 +71,7 @@ impl Fusion {
         Some((elements, columns))
     }
 
-    /// Returns the steps of a complete group: one step, or one for each node where neither fusion nor threads would help.
+    /// Returns the steps of a complete group. This is one step, or one step for each of its nodes if neither fusion nor threads would help.
     fn close(&self, group: Open) -> Vec<Step> {
         let Open { nodes, members, elements, columns, .. } = group;
         let block = (self.block / columns).max(1) * columns;
@@ -101,7 +101,7 @@ impl Open {
         Open { nodes, members: 1, elements, columns, written: node.outputs.clone(), read: node.inputs.clone() }
     }
 
-    /// Adds `node` to the group if the node has the same number of elements and compatible rows, and if the group has room. Returns whether
+    /// Adds `node` to the group if the node has the same number of elements and compatible rows, and if the group has room. Returns true if
     /// it was added.
     fn join(&mut self, node: &Node, (elements, columns): (usize, usize)) -> bool {
         let read = node.inputs.iter().filter(|id| !self.written.contains(id) && !self.read.contains(id));
@@ -172,7 +172,7 @@ mod tests {
             self.stream.block(self.rolled)[0] as usize % below
         }
 
-        /// Returns one of `values`, mostly one of the last six.
+        /// Returns a random one of `values`. In two of three cases, it is chosen from the last six.
         fn choose(&mut self, values: &[Tensor]) -> Tensor {
             let below = if self.roll(3) == 0 { values.len() } else { values.len().min(6) };
             values[values.len() - 1 - self.roll(below)].clone()
@@ -229,7 +229,7 @@ mod tests {
         }
     }
 
-    /// Returns the results and the variables after each of two runs.
+    /// Runs `graph` twice. Returns the bits of the results and of the variables after each run.
     fn two_runs(graph: &Graph, device: &Device, fusion: Fusion, inputs: &[Tensor], variables: &[(Variable, Tensor)]) -> Vec<Vec<u64>> {
         variables.iter().for_each(|(variable, value)| variable.set(value).unwrap());
         let mut executable = Executable::new(graph, device, fusion, &Shared::default()).unwrap();

@@ -1,5 +1,5 @@
-//! Rewrites of calls, branches and loops that do not change the bits of results. Calls and decided branches become part of the
-//! surrounding graph. Unused parts of the others are removed, in particular the state that only a gradient would have needed.
+//! Rewrites of calls, branches and loops that do not change the bits of results. Calls and decided branches become part of the surrounding
+//! graph. Unused parts of the remaining branches and loops are removed, in particular the state that only a gradient would have needed.
 
 use crate::base::dtype::Bool;
 use crate::base::error::Result;
@@ -45,7 +45,8 @@ fn inlined(graph: &Graph, node: &Node) -> Result<Option<(usize, usize)>> {
     Ok(Some((index.min(last), 1)))
 }
 
-/// Adds the nodes of `body` to `graph`. The outputs of `body` become the values `outputs`.
+/// Adds the nodes of `body` to `graph`. The inputs of `body` become the values `inputs` of `graph`, and its outputs become the values
+/// `outputs`.
 fn insert(graph: &mut Graph, body: Graph, inputs: &[ValueId], outputs: &[ValueId]) {
     let place = |(index, value): (usize, &crate::tensor::graph::Value), graph: &mut Graph| match &value.origin {
         Origin::Input(input) => inputs[*input],
@@ -66,7 +67,7 @@ fn insert(graph: &mut Graph, body: Graph, inputs: &[ValueId], outputs: &[ValueId
     }
 }
 
-/// Removes the unused inputs, outputs and state of branches and loops.
+/// Removes the unused inputs, outputs and state of branches and loops. Returns true if there were any.
 pub(crate) fn prune(graph: &mut Graph) -> bool {
     let mut changed = false;
     for index in 0..graph.nodes.len() {
@@ -87,7 +88,7 @@ pub(crate) fn prune(graph: &mut Graph) -> bool {
     changed
 }
 
-/// Removes the outputs of a branch that are not `used`. Returns true if there were any.
+/// Removes the outputs of a branch whose flag in `used` is false. Returns true if there were any.
 fn prune_branch(node: &mut Node, used: &[bool]) -> bool {
     for body in &mut node.bodies {
         keep(&mut body.outputs, used);
@@ -96,7 +97,8 @@ fn prune_branch(node: &mut Node, used: &[bool]) -> bool {
     used.contains(&false)
 }
 
-/// Turns state that never changes into an ordinary input, and removes state that no used value depends on.
+/// Turns state that never changes into an ordinary input, and removes state that no used value depends on. Returns true if the loop
+/// changed.
 fn prune_loop(graph: &mut Graph, node: &mut Node, used: &[bool]) -> bool {
     let states = node.outputs.len();
     let [condition, body] = node.bodies.as_mut_slice() else { return false };
@@ -134,7 +136,7 @@ fn prune_loop(graph: &mut Graph, node: &mut Node, used: &[bool]) -> bool {
     live.contains(&false)
 }
 
-/// Moves constants into the bodies, and removes inputs that no body reads.
+/// Moves constants into the bodies, and removes inputs that no body reads. Returns true if an input was removed.
 fn settle_inputs(graph: &Graph, node: &mut Node) -> bool {
     let first = node.inputs.len() - node.bodies[0].inputs.len();
     let states = if node.op.def.code == ops::code::while_loop { node.outputs.len() } else { 0 };
@@ -179,7 +181,7 @@ fn number_inputs(body: &mut Graph) {
     }
 }
 
-/// Returns the values on which `roots`, or nodes with effects, depend, as flags.
+/// Returns a flag for each value of `graph`. It is true if one of `roots`, or a node with effects, depends on the value.
 fn needed(graph: &Graph, roots: &[ValueId]) -> Vec<bool> {
     let mut needed = alloc::vec![false; graph.values.len()];
     roots.iter().for_each(|&id| needed[id] = true);

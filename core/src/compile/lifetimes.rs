@@ -1,14 +1,14 @@
 //! The lifetimes of a graph's values in one order, and the locations of their bytes.
 //!
-//! Values that are views of one another, or that are computed in place, share a storage. A storage lives from its first writer to its
-//! last reader. Storages that are never live at the same time can share bytes of scratch memory.
+//! Values that are views of one another, or that are computed in place, share one storage area. A storage area lives from its first
+//! writer to its last reader. Areas that are never live at the same time can share bytes of scratch memory.
 
 use crate::compile::plan::{Bodies, Decisions, Division, Location, Step, Target, is_view};
 use crate::runtime::program::ALIGN;
 use crate::tensor::graph::{Graph, Node, Origin, ValueId};
 use alloc::vec::Vec;
 
-/// Bytes that several values use one after the other.
+/// Storage area: bytes that several values use one after the other.
 #[derive(Clone, Debug)]
 struct Storage {
     /// The kind of location. An offset in scratch memory is decided last and stored elsewhere.
@@ -32,9 +32,9 @@ pub(crate) struct Layout<'g> {
     graph: &'g Graph,
     pub(crate) steps: Vec<Step>,
     storages: Vec<Storage>,
-    /// The storage of each value, once it has one.
+    /// Index in `storages` of each value's storage area, or `None` before the value has one.
     storage_of: Vec<Option<usize>>,
-    /// Pairs (node, storage): the storages that the bodies of branches and loops use as scratch memory.
+    /// Pairs (node, storage area): the areas that the bodies of branches and loops use as scratch memory.
     workspaces: Vec<(usize, usize)>,
 }
 
@@ -82,7 +82,7 @@ impl<'g> Layout<'g> {
         layout
     }
 
-    /// Assigns a storage to each output of a node.
+    /// Assigns a storage area to each output of a node.
     fn place_node(&mut self, index: usize, at: &Position<'_>, decided: &Decisions, last_reads: &[usize]) {
         let node = &self.graph.nodes[index];
         let bodies = decided.bodies[index].as_ref();
@@ -113,7 +113,7 @@ impl<'g> Layout<'g> {
         }
     }
 
-    /// Creates a storage for value `id`, first written at time `first`. Time 0 is before the first step.
+    /// Creates a storage area for value `id`, first written at time `first`. Time 0 is before the first step.
     fn open(&mut self, id: ValueId, location: Location, first: usize) {
         let bytes = self.graph.values[id].tensor_type.bytes().unwrap_or(0);
         self.storage_of[id] = Some(self.storages.len());
@@ -137,9 +137,9 @@ impl<'g> Layout<'g> {
         }
     }
 
-    /// Returns the storage that output `output` of `node` can share, if there is one. A view shares the storage of its input. An op that
-    /// works in place takes over an input's storage if no later node reads the input. In a group, an output may also take over a storage
-    /// that an earlier node of the group was the last to read.
+    /// Returns the storage area that output `output` of `node` can share, or `None` if there is none. A view shares the area of its
+    /// input. An op that works in place takes over an input's area if no later node reads the input. In a group, an output may also take
+    /// over an area that an earlier node of the group was the last to read.
     fn shared_with(&self, node: &Node, output: usize, internal: bool, at: &Position<'_>, last_reads: &[usize]) -> Option<usize> {
         if is_view(self.graph, node) {
             return self.storage_of[node.inputs[0]];
@@ -166,7 +166,8 @@ impl<'g> Layout<'g> {
         own.chain(theirs).filter(alike).filter_map(|id| self.storage_of[id]).find(|&storage| free(storage))
     }
 
-    /// Returns the step of several nodes during which the most bytes of scratch memory are live.
+    /// Returns the index of the step with several nodes during which the most bytes of scratch memory are live. Returns `None` if every
+    /// step has one node.
     pub(crate) fn largest_group(&self) -> Option<usize> {
         let alive = |time: usize| {
             let alive =
@@ -176,8 +177,8 @@ impl<'g> Layout<'g> {
         (0..self.steps.len()).filter(|&step| self.steps[step].nodes.len() > 1).max_by_key(|&step| alive(step + 1))
     }
 
-    /// Assigns an offset to every storage in scratch memory. The largest comes first. Each gets the lowest offset at which it overlaps no
-    /// other storage that is live at the same time.
+    /// Assigns an offset to every storage area in scratch memory, beginning with the largest. Each gets the lowest offset at which it
+    /// overlaps no other area that is live at the same time.
     pub(crate) fn place(&self) -> Placement {
         let mut by_size: Vec<usize> = (0..self.storages.len()).filter(|&index| self.storages[index].location.in_scratch()).collect();
         by_size

@@ -54,7 +54,8 @@ fn drop_dead_nodes(graph: &mut Graph) {
     graph.nodes.retain(|_| keep.next() == Some(true));
 }
 
-/// Computes nodes whose inputs are all constants. Such nodes with large outputs stay, unless they are views.
+/// Computes nodes whose inputs are all constants. Such nodes with large outputs stay, unless they are views. Returns true if a node was
+/// computed.
 fn fold_constants(graph: &mut Graph) -> Result<bool> {
     let mut changed = false;
     let nodes = core::mem::take(&mut graph.nodes);
@@ -76,7 +77,7 @@ fn fold_constants(graph: &mut Graph) -> Result<bool> {
 }
 
 /// Removes nodes that return their input unchanged, and turns broadcasts and transposes that move no element into views. A sum over
-/// single elements is not simplified: it starts from +0 and so turns −0 into +0.
+/// single elements is not simplified: it starts from +0 and so turns −0 into +0. Returns true if the graph changed.
 fn simplify(graph: &mut Graph) -> bool {
     let mut changed = false;
     let mut index = 0;
@@ -112,7 +113,7 @@ fn by_neutral(graph: &Graph, node: &Node) -> bool {
 }
 
 /// Fuses one optimizer step with the product that computes its gradient. The gradient of a dense kernel then never exists as a whole.
-/// Returns whether a step was fused.
+/// Returns true if a step was fused.
 fn fuse_steps(graph: &mut Graph) -> bool {
     let uses = graph.uses();
     for index in 0..graph.nodes.len() {

@@ -5,7 +5,7 @@ use crate::tensor::graph::{Graph, Node, Origin, ValueId};
 use alloc::vec::Vec;
 
 /// Returns, for each node, the nodes that must run before it: the producers of its inputs, and the readers of a variable that it
-/// overwrites.
+/// overwrites. `direct` holds, for each value, the variable in whose bytes it is written.
 pub(crate) fn edges(graph: &Graph, direct: &[Option<usize>]) -> Vec<Vec<usize>> {
     let (producers, readers) = (producers(graph), readers(graph));
     let needs = |(index, node): (usize, &Node)| {
@@ -39,7 +39,7 @@ pub(crate) fn hoist_checks(graph: &Graph, direct: &[Option<usize>], edges: &mut 
     }
 }
 
-/// Returns the nodes that must run before `node`, directly or indirectly, as flags.
+/// Returns a flag for each node. It is true if the node must run before `node`, directly or indirectly.
 fn ancestors(edges: &[Vec<usize>], node: usize) -> Vec<bool> {
     let mut seen = alloc::vec![false; edges.len()];
     let mut open = alloc::vec![node];
@@ -53,7 +53,8 @@ fn ancestors(edges: &[Vec<usize>], node: usize) -> Vec<bool> {
     seen
 }
 
-/// Builds an order in which `choose` selects the next node among those that are ready.
+/// Builds an order of all nodes. `choose` receives the nodes that are ready to run, and returns the position of the next one among
+/// them.
 fn schedule(edges: &[Vec<usize>], mut choose: impl FnMut(&[usize]) -> usize) -> Vec<usize> {
     let mut missing: Vec<usize> = edges.iter().map(Vec::len).collect();
     let mut after: Vec<Vec<usize>> = alloc::vec![Vec::new(); edges.len()];

@@ -177,8 +177,8 @@ pub(crate) fn readers(graph: &Graph) -> Vec<Vec<usize>> {
     readers
 }
 
-/// Returns the nodes with effects, in the order of the trace. Must be called before the bodies are planned, because planning removes them
-/// from the nodes.
+/// Returns the nodes with effects, in the order of the trace. Must be called before the bodies are planned, because planning removes the
+/// bodies from the nodes.
 pub(crate) fn effects(graph: &Graph) -> Vec<usize> {
     (0..graph.nodes.len()).filter(|&node| has_effect(&graph.nodes[node])).collect()
 }

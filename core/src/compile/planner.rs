@@ -6,9 +6,9 @@
 //! 3. The order constraints of the nodes are collected. They follow from the values, from overwritten variables, and from effects. Nodes
 //!    that may reject their data run before any variable is written. Two orders are tried: the order of the trace, and one that always runs
 //!    the node that frees the most memory ([`order`](crate::compile::order)).
-//! 4. In each order, values that can share bytes become one storage, which lives from its first writer to its last reader. The largest
-//!    storage gets the lowest offset that is free for its whole lifetime, then the next largest
-//!    ([`lifetimes`](crate::compile::lifetimes)). The planner takes the order that needs less scratch memory.
+//! 4. In each order, values that can share bytes become one storage area, which lives from its first writer to its last reader. The largest
+//!    area gets the lowest offset that is free for its whole lifetime, then the next largest ([`lifetimes`](crate::compile::lifetimes)).
+//!    The planner takes the order that needs less scratch memory.
 //! 5. For a host, neighbouring nodes are fused. Groups are split again while the plan needs more scratch memory than without fusion
 //!    ([`fuse`](crate::compile::fuse)).
 
@@ -27,8 +27,8 @@ pub fn plan(graph: &Graph, target: Target) -> Plan {
     plan
 }
 
-/// Plans a whole graph, whose results the caller may receive in buffers (`gives`), or a body. Offsets of nested bodies are relative to
-/// their own scratch memory.
+/// Plans a whole graph or a body. If `gives` is true, the caller may receive the results in buffers. Offsets of nested bodies are relative
+/// to their own scratch memory.
 fn plan_part(mut graph: Graph, target: Target, gives: bool) -> Plan {
     let mut direct = place_assignments(&mut graph);
     let effects = effects(&graph);
@@ -57,7 +57,8 @@ fn plan_part(mut graph: Graph, target: Target, gives: bool) -> Plan {
     Plan { steps, locations: placement.locations, scratch: placement.scratch, bodies, graph }
 }
 
-/// Fuses nodes. While this needs more scratch memory than the plan without fusion, the group with the most live bytes is split again.
+/// Fuses nodes. `single` is the plan without fusion. While the fused plan needs more scratch memory than `single`, the group with the most
+/// live bytes is split into single nodes again.
 fn fuse<'g>(graph: &'g Graph, decided: &Decisions, single: (Placement, Layout<'g>), fusion: Fusion) -> (Placement, Layout<'g>) {
     let order: Vec<usize> = single.1.steps.iter().flat_map(|step| step.nodes.iter().copied()).collect();
     let mut steps = fusion.steps(graph, &order);

@@ -9,8 +9,9 @@ use crate::ops;
 use crate::tensor::graph::{Capture, Captured, Graph, Node, Origin, ValueId};
 use alloc::vec::Vec;
 
-/// Plans the bodies of each node of `graph` with `plan`. The initial state of a loop is copied, unless the loop is its only reader or it
-/// is the old value of the variable that receives the loop's output.
+/// Plans the bodies of each node of `graph` with `plan`, and removes them from the nodes. Returns the plans of each node, or `None` for
+/// a node without bodies. The initial state of a loop is copied, unless the loop is its only reader or it is the old value of the
+/// variable that receives the loop's output.
 pub(crate) fn plan(graph: &mut Graph, direct: &[Option<usize>], plan: &dyn Fn(Graph) -> Plan) -> Vec<Option<Bodies>> {
     let (uses, producers) = (graph.uses(), producers(graph));
     let loops: Vec<usize> = (0..graph.nodes.len()).filter(|&node| is_loop(&graph.nodes[node])).collect();
@@ -51,7 +52,8 @@ fn bodies(graph: &Graph, direct: &[Option<usize>], index: usize, node: &Node, pl
     Bodies { plans: node.bodies.iter().enumerate().map(plan_body).collect(), ..bodies }
 }
 
-/// Turns a body of `node` into a graph that captures its inputs and assigns its outputs. A loop's condition keeps its output.
+/// Turns a body of `node` into a graph that captures its inputs and assigns its outputs. If `condition` is true, the body is a loop's
+/// condition and keeps its output.
 fn within(bodies: &Bodies, node: &Node, body: &Graph, condition: bool) -> Graph {
     let mut graph = body.clone();
     let first = node.inputs.len() - body.inputs.len();

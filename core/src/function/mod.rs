@@ -224,7 +224,8 @@ impl<A: Structure, R: Structure> Function<A, R> {
         self.plan(scope, arguments, first, called)
     }
 
-    /// Traces and plans the function for these arguments.
+    /// Traces and plans the function for these arguments. If `first` is true, the body may create variables. If `called` is true, the trace
+    /// counts for the warning about frequent retracing.
     fn plan(&self, scope: &ScopeHandle, arguments: &A, first: bool, called: bool) -> Result<Found<R>> {
         let device = scope.device();
         let parts = self.parts(scope, arguments)?;
@@ -297,7 +298,7 @@ impl<A: Structure, R: Structure> Function<A, R> {
         None
     }
 
-    /// Returns the parts of the arguments that a trace depends on.
+    /// Returns the training mode, as a host value, and the parts of the arguments that a trace depends on.
     fn parts(&self, scope: &ScopeHandle, arguments: &A) -> Result<Vec<ArgumentPart>> {
         let mut types = Vec::new();
         arguments.tensors(&mut |tensor| types.push(tensor.tensor_type()));
@@ -351,7 +352,7 @@ fn keys_of(scope: &dyn Scope, arguments: &impl Structure) -> Vec<Key> {
     all
 }
 
-/// Calls `visit` with all parts that a plan depends on.
+/// Calls `visit` with the training mode, as a host value, and with all parts of the arguments that a plan depends on.
 fn keys(scope: &dyn Scope, arguments: &impl Structure, visit: &mut dyn FnMut(Key)) {
     visit(Key::Host(scope.training().into()));
     arguments.visit(&mut |part| match part {

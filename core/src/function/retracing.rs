@@ -14,7 +14,7 @@ const WARNINGS: usize = 2;
 /// Counts the recent calls of a function and the traces among them, by TensorFlow's rule.
 #[derive(Default)]
 pub(super) struct Retracing {
-    /// Number of calls from each trace to the next.
+    /// Number of calls from each trace, including it, up to the next trace.
     spans: VecDeque<usize>,
     calls: usize,
     warnings: usize,
@@ -31,7 +31,7 @@ impl Retracing {
         }
     }
 
-    /// Counts a call that traced, and returns a warning for function `name` if it traced too often.
+    /// Counts a call that traced, and returns a warning if function `name` was traced too often, otherwise `None`.
     pub(super) fn traced(&mut self, name: &str) -> Option<String> {
         self.calls += 1;
         self.spans.push_back(1);

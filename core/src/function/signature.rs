@@ -143,7 +143,8 @@ impl Trace {
         self.device == *device && self.parts.len() == parts.len() && self.parts.iter().zip(parts).all(fits)
     }
 
-    /// Returns parts with unknown dimensions that match both this trace and `parts`, if that is possible.
+    /// Returns parts, with unknown dimensions where necessary, that match both this trace and `parts`. Returns `None` if there are
+    /// none.
     pub(super) fn relaxed(&self, device: &Device, parts: &[ArgumentPart]) -> Option<Vec<ArgumentPart>> {
         let join = |(own, part): (&ArgumentPart, &ArgumentPart)| match (own, part) {
             (ArgumentPart::Tensor(spec), ArgumentPart::Tensor(other)) => spec.join(other).map(ArgumentPart::Tensor),

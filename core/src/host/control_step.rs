@@ -50,7 +50,8 @@ impl Effect {
     }
 }
 
-/// Calls the kernel of an op without outputs, which receives `words` in place of an output.
+/// Calls the kernel of an op without outputs, which receives `words` in place of an output. The kernel writes its answer into the
+/// second word.
 fn ask(kernel: &Kernel, attributes: &[u32], inputs: &[TensorView<'_>], words: &mut [u32; 2]) -> Result<()> {
     let data = bytemuck::bytes_of_mut(words);
     (kernel.run)(&mut Call { attributes, inputs, outputs: &mut [TensorViewMut { tensor_type: &TensorType::I32, data }] })

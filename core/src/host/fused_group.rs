@@ -14,10 +14,10 @@ use crate::tensor::device::{Buffer, Device};
 use alloc::vec::Vec;
 use core::ops::Range;
 
-/// The division of a storage's bytes into blocks.
+/// The division of a storage area's bytes into blocks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Cut {
-    /// No division: every block uses the whole storage.
+    /// No division: every block uses the whole storage area.
     Whole,
     /// Each block has its own elements. The value is the size of an element in bytes.
     Elements(usize),
@@ -33,7 +33,7 @@ pub(crate) struct Member {
     pub(crate) outputs: Vec<(Operand, Cut)>,
 }
 
-/// Bytes that a group reads or writes.
+/// Storage area: bytes that a group reads or writes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 struct Span {
     place: Address,
@@ -44,9 +44,9 @@ struct Span {
 /// The location of an operand of a group's node.
 #[derive(Clone, Copy, Debug)]
 enum Access {
-    /// The storage with this index among those that the group writes.
+    /// The storage area with this index among those that the group writes.
     Written(usize),
-    /// The storage with this index among those that the group only reads.
+    /// The storage area with this index among those that the group only reads.
     Read(usize),
 }
 
@@ -55,14 +55,14 @@ struct GroupNode {
     kernel: &'static Kernel,
     attributes: Vec<u32>,
     inputs: Vec<(TensorType, Access)>,
-    /// The type of each output, and the index of its storage among those that the group writes.
+    /// The type of each output, and the index of its storage area among those that the group writes.
     outputs: Vec<(TensorType, usize)>,
 }
 
 /// A group: nodes that run together, block by block.
 pub(crate) struct Group {
     nodes: Vec<GroupNode>,
-    /// The storages that the group writes, sorted by location.
+    /// The storage areas that the group writes, sorted by location.
     writes: Vec<Span>,
     reads: Vec<Span>,
     division: Division,
@@ -102,7 +102,7 @@ impl Group {
     }
 }
 
-/// Memory split into the bytes that a group writes and the rest.
+/// Memory split into the bytes that a group writes and the bytes that it does not write.
 struct Divided<'m> {
     written: heapless::Vec<&'m mut [u8], MAX_WRITES>,
     /// The pieces of scratch memory that are not written, with their offsets.
@@ -112,7 +112,7 @@ struct Divided<'m> {
 }
 
 impl<'m> Divided<'m> {
-    /// Splits `memory` at the storages in `writes`. Returns `None` if these overlap.
+    /// Splits `memory` at the storage areas in `writes`. Returns `None` if these overlap or are outside the memory.
     fn new(memory: Memory<'m>, writes: &[Span]) -> Option<Divided<'m>> {
         let mut divided = Divided { written: heapless::Vec::new(), scratch: heapless::Vec::new(), buffers: heapless::Vec::new() };
         let (mut scratch, mut buffers) = ((0, memory.scratch), (0, memory.buffers));
@@ -180,7 +180,7 @@ impl<'g, 'm> Portion<'g, 'm> {
         portions.into_iter().try_for_each(|(_, result)| result)
     }
 
-    /// Splits off the elements before `end`, for one thread.
+    /// Splits off the elements before `end`, for one thread. Returns `None` if a written storage area cannot be divided.
     fn take_until(&mut self, end: usize) -> Option<Portion<'g, 'm>> {
         let (group, reads, elements) = (self.group, self.reads, self.elements.start..end);
         let mut written = heapless::Vec::new();
@@ -221,7 +221,7 @@ impl<'g, 'm> Portion<'g, 'm> {
 struct Block<'b> {
     group: &'b Group,
     types: &'b [TensorType; DType::ALL.len()],
-    /// First element of the portion.
+    /// Index of the portion's first element among the elements of the group.
     first: usize,
     /// Number of the portion's elements before the block.
     done: usize,
@@ -268,7 +268,8 @@ impl Block<'_> {
         (node.kernel.run)(&mut Call { attributes: &node.attributes, inputs: &inputs, outputs: &mut outputs })
     }
 
-    /// Returns the range of a storage's bytes that belongs to this block, which begins at element `first`.
+    /// Returns the range of a storage area's bytes that belongs to this block. `first` is the block's first element, counted from the
+    /// beginning of those bytes.
     fn range(&self, storage: &Span, first: usize) -> Range<usize> {
         match storage.cut {
             Cut::Whole => 0..storage.bytes,

@@ -32,7 +32,7 @@ pub(crate) struct Memory<'m> {
 }
 
 impl Memory<'_> {
-    /// Returns the bytes of an operand that no step writes now.
+    /// Returns the bytes of `operand`, which no step writes at the moment. Returns `None` if the memory does not contain them.
     pub(crate) fn bytes(&self, operand: &Operand) -> Option<&[u8]> {
         match operand.place {
             Address::Scratch(start) => part(self.scratch, start, operand.bytes),
@@ -41,7 +41,8 @@ impl Memory<'_> {
     }
 }
 
-/// Scratch memory that all plans of a function share: as many pieces as runs were ever active at the same time.
+/// Scratch memory that all plans of a function share. It has as many pieces as the largest number of runs that were active at the
+/// same time.
 #[derive(Default)]
 pub(crate) struct Scratch(Lock<Vec<AlignedBytes>>);
 
@@ -98,7 +99,8 @@ struct Around<'m> {
 }
 
 impl<'m> Around<'m> {
-    /// Splits `memory` into the bytes of `output` and the rest.
+    /// Splits `memory` into the bytes of `output` and the memory around them. Returns `None` if `output` is outside the memory or
+    /// its buffer is shared.
     #[inline(always)]
     fn split(memory: Memory<'m>, output: &Operand) -> Option<(&'m mut [u8], Around<'m>)> {
         let Memory { scratch, buffers } = memory;
@@ -135,7 +137,7 @@ impl<'m> Around<'m> {
     }
 }
 
-/// Returns the `count` bytes from `first` on.
+/// Returns the `count` bytes from `first` on, or `None` if they reach past the end.
 #[inline(always)]
 pub(crate) fn part(bytes: &[u8], first: usize, count: usize) -> Option<&[u8]> {
     bytes.get(first..)?.get(..count)

@@ -26,7 +26,7 @@ pub trait Schedule: ThreadSafe {
     fn rate(&self, step: &Tensor) -> Result<Tensor>;
 }
 
-/// Returns `steps` as a constant with the element type of `step`. Fails if `steps` is 0; `name` is its name in the error.
+/// Returns `steps` as a constant with the element type of `step`. Fails if `steps` is 0. The error then calls it `name`.
 fn period(name: &str, steps: u32, step: &Tensor) -> Result<Tensor> {
     match steps {
         0 => Err(Error::message(format!("{name} must be more than 0, but it is 0"))),
@@ -34,7 +34,7 @@ fn period(name: &str, steps: u32, step: &Tensor) -> Result<Tensor> {
     }
 }
 
-/// Returns the number of periods that have passed. With `staircase`, it is rounded down to a whole number.
+/// Returns `step / decay_steps`, the number of periods that have passed. With `staircase`, it is rounded down to a whole number.
 fn passed(step: &Tensor, decay_steps: u32, staircase: bool) -> Result<Tensor> {
     let passed = step.div(&period("decay_steps", decay_steps, step)?)?;
     if staircase { passed.floor() } else { Ok(passed) }
@@ -89,7 +89,8 @@ pub struct InverseTimeDecay {
 }
 
 impl InverseTimeDecay {
-    /// Creates a schedule that starts with `initial_learning_rate`.
+    /// Creates a schedule that starts with `initial_learning_rate`. After `n · decay_steps` steps, the rate is the initial rate
+    /// divided by `1 + n · decay_rate`.
     pub fn new(initial_learning_rate: f64, decay_steps: u32, decay_rate: f64) -> InverseTimeDecay {
         InverseTimeDecay { initial: initial_learning_rate, decay_steps, decay_rate, staircase: false }
     }
@@ -192,13 +193,13 @@ impl Schedule for PiecewiseConstantDecay {
     }
 }
 
-/// Returns `(1 + cos(π · completed)) / 2`, which falls from 1 to 0 while `completed` rises from 0 to 1.
+/// Returns `(1 + cos(π · completed)) / 2`. It falls from 1 to 0 while `completed`, the completed fraction of a decay, rises from 0 to 1.
 fn half_cosine(completed: &Tensor) -> Result<Tensor> {
     let angle = completed.mul_scalar(core::f64::consts::PI)?;
     angle.cos()?.add_scalar(1.0)?.mul_scalar(0.5)
 }
 
-/// Returns `(1 - alpha) · decayed + alpha`.
+/// Maps `decayed`, from 0 to 1, to the range from `alpha` to 1: returns `(1 - alpha) · decayed + alpha`.
 fn no_less(decayed: &Tensor, alpha: f64) -> Result<Tensor> {
     decayed.mul_scalar(1.0 - alpha)?.add_scalar(alpha)
 }
@@ -237,7 +238,7 @@ impl CosineDecay {
         CosineDecay { warmup: Some((target, steps)), ..self }
     }
 
-    /// Returns the rate after `step` steps of decay from `peak`.
+    /// Returns the rate `step` steps after the beginning of the decay, which begins at the rate `peak`.
     fn decayed(&self, step: &Tensor, peak: f64) -> Result<Tensor> {
         let steps = period("decay_steps", self.decay_steps, step)?;
         let completed = step.minimum(&steps)?.div(&steps)?;
@@ -291,7 +292,8 @@ impl CosineDecayRestarts {
         CosineDecayRestarts { alpha, ..self }
     }
 
-    /// Returns the number of completed decays, and the completed fraction of the current one.
+    /// Returns the number of completed decays, and the completed fraction of the current one. `completed` is the number of steps
+    /// divided by the length of the first decay.
     fn restarts(&self, completed: &Tensor) -> Result<(Tensor, Tensor)> {
         if self.t_mul == 1.0 {
             let restarts = completed.floor()?;

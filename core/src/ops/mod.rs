@@ -81,8 +81,8 @@ macro_rules! catalogue {
             )*
         }
 
-        /// All portable kernels. A firmware that does not use this list names only the kernels that its model needs, so the linker
-        /// drops the rest.
+        /// All portable kernels. If a firmware names only the kernels that its model needs instead of using this list, the linker
+        /// drops all others.
         pub static KERNELS: &[&Kernel] = &[$($(&$name::$kernel,)*)*];
 
         /// All ops.
@@ -188,8 +188,8 @@ catalogue! {
     112 summary: F32, F64, F16, BF16, I8, U8, I32, I64, BOOL;
 }
 
-/// Returns the attribute words that hold block numbers: the blocks that this instruction of a program can run. Returns an empty
-/// slice for ops without blocks.
+/// Returns the part of an instruction's attribute words that holds block numbers: the blocks of the program that the instruction
+/// can run. Returns an empty slice for ops without blocks.
 pub(crate) fn blocks(op: crate::base::op::OpCode, attributes: &[u32]) -> &[u32] {
     match op {
         code::cond => attributes,

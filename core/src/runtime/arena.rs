@@ -66,13 +66,13 @@ impl<'p> Tables<'p, '_> {
 pub(crate) struct Around<'a> {
     places: &'a Tables<'a, 'a>,
     before: &'a [u8],
-    /// Offset of the output's end.
+    /// Offset of the output's end in memory, where `after` begins.
     end: usize,
     after: &'a [u8],
 }
 
 impl<'a> Around<'a> {
-    /// Splits `memory` into the bytes of `output` and the bytes around them.
+    /// Splits `memory` into the bytes of `output` and the bytes around them. Returns `None` if `output` reaches past the end.
     #[inline(always)]
     pub(crate) fn split(places: &'a Tables<'a, 'a>, memory: &'a mut [u8], output: &TensorRecord) -> Option<(&'a mut [u8], Around<'a>)> {
         let start = if output.space == Space::SCRATCH { output.location } else { places.offset(output.location) } as usize;
@@ -120,7 +120,7 @@ impl<'a> Around<'a> {
 
 /// The memory around any number of outputs.
 pub(crate) struct Pieces<'a> {
-    /// The pieces that are still readable, each with the offset of its start.
+    /// The pieces of memory that no output has taken, each with the offset of its start in memory.
     rest: Vec<(usize, &'a mut [u8]), { MAX_OUTPUTS + 1 }>,
 }
 
@@ -131,7 +131,7 @@ impl<'a> Pieces<'a> {
         Pieces { rest }
     }
 
-    /// Takes the `bytes` bytes at offset `start` for writing. Returns `None` if they were taken before or reach past the end.
+    /// Takes the `bytes` bytes at offset `start` for an output. Returns `None` if some of them were taken before or reach past the end.
     pub(crate) fn take(&mut self, start: usize, bytes: usize) -> Option<&'a mut [u8]> {
         let holds = |(from, piece): &&mut (usize, &'a mut [u8])| part(piece, start.wrapping_sub(*from), bytes).is_some();
         let (from, piece) = self.rest.iter_mut().find(holds)?;
@@ -142,13 +142,13 @@ impl<'a> Pieces<'a> {
         Some(taken)
     }
 
-    /// Returns the `bytes` bytes at offset `start`, unless they were taken.
+    /// Returns the `bytes` bytes at offset `start`, or `None` if an output has taken some of them or they reach past the end.
     pub(crate) fn read(&self, start: usize, bytes: usize) -> Option<&[u8]> {
         self.rest.iter().find_map(|(from, piece)| part(piece, start.wrapping_sub(*from), bytes))
     }
 }
 
-/// Returns the `count` elements from `first` on.
+/// Returns the `count` elements from `first` on, or `None` if they reach past the end.
 #[inline(always)]
 pub(crate) fn part<T>(table: &[T], first: usize, count: usize) -> Option<&[T]> {
     table.get(first..)?.get(..count)

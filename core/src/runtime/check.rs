@@ -13,7 +13,7 @@ use crate::runtime::verify;
 use crate::runtime::verify::Region;
 use heapless::Vec;
 
-/// Checks each record of `table`. The error names the first one that breaks a rule.
+/// Checks each record of `table` with `fits`, which returns `Some(true)` for a correct record. The error names the first incorrect one.
 fn each<T>(section: Section, table: &[T], fits: impl Fn(u32, &T) -> Option<bool>) -> Result<()> {
     match table.iter().enumerate().position(|(index, record)| fits(index as u32, record) != Some(true)) {
         Some(index) => Err(Error::Record { section, index: index as u32 }),
@@ -134,6 +134,7 @@ pub(crate) fn block(program: &Program<'_>, signature: u32) -> Result<()> {
 }
 
 /// Checks the blocks that an instruction runs. They must follow the blocks of earlier instructions, and all must have the same outputs.
+/// Returns `None` if they break a rule.
 fn runs(program: &Program<'_>, numbers: &[u32], named: &mut Named) -> Option<()> {
     let mut first: Option<&BlockRecord> = None;
     for &number in numbers {
@@ -150,7 +151,8 @@ fn runs(program: &Program<'_>, numbers: &[u32], named: &mut Named) -> Option<()>
 }
 
 /// Checks the inputs and outputs of a block. Each input must be in scratch memory, so that it can be written, and must not overlap
-/// another one. Every operand in scratch memory must be within the block's scratch size.
+/// another one. Every operand in scratch memory must be within the block's scratch size. Returns `None` if the block breaks one of
+/// these rules.
 fn io(program: &Program<'_>, block: &BlockRecord) -> Option<()> {
     let inputs = program.inputs(block);
     for (index, &operand) in inputs.iter().enumerate() {

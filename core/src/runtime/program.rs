@@ -208,7 +208,7 @@ pub struct Program<'a> {
     pub(crate) metadata: &'a [u8],
     pub(crate) data: &'a [u8],
     pub(crate) kernels: &'a [&'a Kernel],
-    /// The leading kernels whose positions agree with the artifact's kernel table, for access by index.
+    /// The linked kernels up to the first whose position differs from that in the artifact's kernel table, for access by index.
     pub(crate) in_order: &'a [&'a Kernel],
     pub(crate) loaded: u32,
 }
@@ -462,7 +462,8 @@ pub(crate) fn part<T>(table: &[T], first: u32, count: u32) -> &[T] {
     table.get(first as usize..).and_then(|rest| rest.get(..count as usize)).unwrap_or(&[])
 }
 
-/// Reads a postcard string: its length as a varint, then its bytes. Returns the bytes of the string and the bytes after it.
+/// Reads a postcard string: its length as a varint, then its bytes. Returns the bytes of the string and the bytes after it, or `None` if
+/// the string is incomplete.
 pub(crate) fn take_name(bytes: &[u8]) -> Option<(&[u8], &[u8])> {
     let mut length = 0usize;
     for (index, &byte) in bytes.iter().enumerate().take(3) {

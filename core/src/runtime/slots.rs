@@ -195,7 +195,7 @@ impl<F: NorFlash, const BUFFER: usize> Slots<F, BUFFER> {
         (committed && record.magic == MAGIC && sum == computed).then_some(record)
     }
 
-    /// True if the checkpoint in a slot has the checksum of its record.
+    /// True if the checkpoint in slot `slot` has the checksum in `record`, the slot's record.
     #[inline(never)]
     fn is_whole(&mut self, slot: u32, record: &Committed) -> bool {
         self.seek(slot, Self::HEAD);
@@ -203,7 +203,7 @@ impl<F: NorFlash, const BUFFER: usize> Slots<F, BUFFER> {
         (0..record.bytes).all(|_| self.take(&mut byte).is_ok()) && self.sum.get() == record.checksum
     }
 
-    /// Moves to byte `at` of a slot.
+    /// Moves to byte `at` of a slot, empties the buffer and restarts the checksum.
     #[inline(never)]
     fn seek(&mut self, slot: u32, at: u32) {
         (self.begin, self.at, self.held, self.sum) = (self.start + slot * self.size, at, NONE, Checksum::NEW);

@@ -107,7 +107,7 @@ impl Buffer {
 pub trait Backend: ThreadSafe {
     /// Returns the name of the device, such as `CPU:0`.
     fn name(&self) -> &str;
-    /// Computes `def` on `inputs` into `outputs`, which have the types that the op's shape rule returned.
+    /// Computes `def` on the inputs of `call` into its outputs, which have the types that the op's shape rule returned.
     ///
     /// Fails with [`Error::NoKernel`] if the device cannot compute the op for these types.
     fn run(&self, def: &'static OpDef, call: &mut Call<'_, '_>) -> Result<()>;
@@ -119,7 +119,7 @@ pub trait Backend: ThreadSafe {
     fn threads(&self) -> usize {
         1
     }
-    /// Runs all tasks, in parallel if possible.
+    /// Runs all tasks, in parallel if possible, and returns when the last one has ended.
     fn join(&self, tasks: &mut [&mut Task<'_>]) {
         tasks.iter_mut().for_each(|task| task());
     }
@@ -136,7 +136,7 @@ pub trait Backend: ThreadSafe {
     fn warn(&self, text: fmt::Arguments<'_>) {
         let _ = text;
     }
-    /// Blocks the thread until `ready` returns true, for example to wait for a value that another thread has. The device calls
+    /// Blocks the thread until `ready` returns true, for example to wait for a value that another thread has taken. The device calls
     /// `ready` at least once, and again after each later [`wake`](Backend::wake). Between the calls the thread sleeps, if the target
     /// supports that. `ready` must not block.
     fn wait(&self, ready: &mut dyn FnMut() -> bool) {
@@ -289,12 +289,12 @@ impl Device {
         self.kernels().iter().find(fits).copied().ok_or_else(missing)
     }
 
-    /// Allocates a buffer of zeros.
+    /// Allocates a buffer of `bytes` zero bytes.
     pub fn zeros(&self, bytes: usize) -> Buffer {
         Buffer { device: self.clone(), bytes: AlignedBytes::zeroed(bytes) }
     }
 
-    /// Computes `def` eagerly. The output types must be those that the op's shape rule returns.
+    /// Computes `def` eagerly and returns a buffer for each output. `outputs` must be the types that the op's shape rule returns.
     pub(crate) fn run(
         &self,
         def: &'static OpDef,
@@ -316,7 +316,8 @@ impl Device {
         Ok(buffers)
     }
 
-    /// Runs an op without outputs. The op receives two words instead, and sets one of them if it has a message.
+    /// Runs an op without outputs. In place of an output, the op receives two words. If it has a message, it sets the second word, and the
+    /// device delivers the message.
     fn effect(&self, def: &'static OpDef, attributes: &[u32], inputs: &[TensorView<'_>]) -> Result<()> {
         let mut words = [0, NONE];
         let said = TensorViewMut { tensor_type: &TensorType::I32, data: bytemuck::bytes_of_mut(&mut words) };

@@ -14,7 +14,7 @@ use core::fmt;
 const MOST: usize = 1000;
 /// Number of elements shown at each end of a dimension in a summarized tensor.
 const EDGE: usize = 3;
-/// Characters per line.
+/// Maximum number of characters in a line.
 const WIDTH: usize = 75;
 /// Maximum number of digits after the point.
 const PRECISION: usize = 8;
@@ -83,7 +83,8 @@ fn tuple(tensor: &Tensor) -> String {
     }
 }
 
-/// Returns the elements in nested brackets and aligned columns. The indentation leaves room for `prefix`.
+/// Returns the elements in nested brackets and aligned columns, with `separator` between neighbours. Later lines are indented by the
+/// width of `prefix`.
 fn elements(tensor: &Tensor, prefix: &str, separator: &str) -> Result<String> {
     let dims: Vec<usize> = tensor.dims().iter().map(|&dim| dim as usize).collect();
     let elements: usize = dims.iter().product();
@@ -154,7 +155,8 @@ impl Real {
         Real { exact, short }
     }
 
-    /// Returns the parts of `1.5` before and after the point, with at most 8 digits after it.
+    /// Returns the digits of the number before the point and after it, such as `1` and `5` for 1.5. There are at most 8 digits after
+    /// the point.
     fn positional(&self) -> (String, String) {
         let fraction = |text: &str| text.split_once('.').map_or(0, |(_, fraction)| fraction.len());
         let short = self.short.to_string();
@@ -163,7 +165,8 @@ impl Real {
         (whole.into(), fraction.trim_end_matches('0').into())
     }
 
-    /// Returns the parts of `1.5e-07`: the digits `1.5`, with at most `most` after the point, and the power.
+    /// Returns the digits and the power of the number in scientific notation, such as `1.5` and −7 for 1.5e-07. The digits have at
+    /// most `most` after the point.
     fn scientific(&self, most: usize) -> (String, i32) {
         let short = taken_apart(&format!("{:e}", self.short));
         if short.0.split_once('.').is_none_or(|(_, fraction)| fraction.len() <= most) {
@@ -174,13 +177,13 @@ impl Real {
     }
 }
 
-/// Splits a number at its `e` into digits and power.
+/// Splits the text of a number at its `e` into digits and power. Without an `e`, the power is 0.
 fn taken_apart(text: &str) -> (String, i32) {
     let (digits, power) = text.split_once('e').unwrap_or((text, "0"));
     (digits.into(), power.parse().unwrap_or(0))
 }
 
-/// Returns an exponent such as `e-07`, with at least this many digits.
+/// Returns `power` as an exponent such as `e-07`, with at least `digits` digits.
 fn exponent(power: i32, digits: usize) -> String {
     format!("e{}{:0>digits$}", if power < 0 { '-' } else { '+' }, power.unsigned_abs())
 }
@@ -214,7 +217,7 @@ fn odd(value: f64) -> String {
     if value.is_nan() { "nan".into() } else { value.to_string() }
 }
 
-/// Formats a scalar. Absolute values below 1e-4, and from `limit` on, have an exponent.
+/// Formats a scalar. Values other than 0 whose magnitude is below 1e-4, or at least `limit`, are written with an exponent.
 fn alone(value: &Real, limit: f64) -> String {
     if !value.exact.is_finite() {
         return odd(value.exact);
@@ -236,7 +239,8 @@ struct Layout<'a> {
 }
 
 impl Layout<'_> {
-    /// Formats the elements below dimension `depth`, in lines of at most `width` characters.
+    /// Formats the elements of dimension `depth` and the dimensions inside it, in lines of at most `width` characters. `words`
+    /// yields the texts of the elements.
     fn nested(&self, depth: usize, width: usize, words: &mut dyn Iterator<Item = String>) -> String {
         let Some(&dim) = self.dims.get(depth) else { return words.next().unwrap_or_default() };
         let elided = self.summarized && dim > 2 * EDGE;

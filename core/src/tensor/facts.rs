@@ -10,8 +10,8 @@ use alloc::string::String;
 
 /// Op that user code emits: its definition, its gradient, and its properties.
 ///
-/// [`Op::new`] assumes nothing about an op. A static overrides the special properties of [`Op::new`], [`Op::total`] or
-/// [`Op::elementwise`].
+/// The static of an op takes its properties from [`Op::new`], which assumes nothing, from [`Op::total`] or from [`Op::elementwise`].
+/// It overrides those that differ.
 ///
 /// ```
 /// use gradlet_core::ops::relu;
@@ -52,7 +52,7 @@ pub enum Gradient {
     Missing(&'static str),
 }
 
-/// Data that the kernels of an op may reject with an error. `tests/tests/suite/refusals.rs` checks it for the whole catalogue. The
+/// Data that the kernels of an op may reject with an error. `tests/tests/suite/refusals.rs` checks this for the whole catalogue. The
 /// planner places an op that may reject its data before every write of a variable. Such an op never works in a variable's own bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Refusal {
@@ -69,9 +69,10 @@ pub enum Refusal {
 pub enum Keeps {
     /// Never, as far as is known.
     Nothing,
-    /// If input and output have the same type.
+    /// If input 0 and output 0 have the same type.
     SameType,
-    /// Element type and element count match, and the function returns true for the attribute words and the dimensions of input 0.
+    /// If input 0 and output 0 agree in element type and element count, and the function returns true for the attribute words and the
+    /// dimensions of input 0.
     Where(fn(&[u32], &[u32]) -> bool),
     /// Always: the op is a view of its input with another shape.
     Always,

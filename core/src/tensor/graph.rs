@@ -18,7 +18,8 @@ pub enum Origin {
     Input(usize),
     /// Constant: a computed tensor.
     Constant(Tensor),
-    /// Initial value of the capture with this index.
+    /// Value that the capture with this index has when the graph begins to run. A capture is a variable or, in the plan of a body, a
+    /// value of the enclosing graph.
     Variable(usize),
     /// Output of a node.
     Node,
@@ -46,7 +47,7 @@ pub struct Node {
     pub outputs: Vec<ValueId>,
     /// Bodies that a branch, a loop or a call runs: see [`Control`].
     pub bodies: Vec<Graph>,
-    /// Gradient rule that a user defined for the first inputs of a call.
+    /// Gradient rule that a user defined for the first inputs of a call. `None` for every other node.
     pub rule: Option<Shared<dyn CustomRule>>,
     /// Name scope at the time of the trace, followed by the op and a number: `sequential/dense/MatMul_1`. The names of a body's nodes
     /// are relative to the node that runs the body: see [`Node::inner_name`]. Copies that a plan inserts have no name.
@@ -59,7 +60,8 @@ impl Node {
         Node { op, attributes, inputs, outputs, bodies: Vec::new(), rule: None, name: None }
     }
 
-    /// Returns the full name of the node `inner` in body number `body` of this node, which runs `bodies` bodies.
+    /// Returns the full name of a node in body number `body` of this node. `inner` is the name of that node inside the body, and
+    /// `bodies` is the number of bodies of this node.
     pub fn inner_name(&self, bodies: usize, body: usize, inner: &str) -> Shared<str> {
         let Some(own) = &self.name else { return inner.into() };
         match (self.attributes.as_slice(), bodies) {
@@ -74,7 +76,7 @@ impl Node {
     }
 }
 
-/// True if a node has an effect beyond its outputs, such as printing or stopping the run, or runs a node with one.
+/// True if a node has an effect beyond its outputs, such as printing or stopping the run, or has a body with such a node.
 pub(crate) fn has_effect(node: &Node) -> bool {
     let runs = |graph: &Graph| graph.nodes.iter().any(has_effect);
     node.op.def.outputs == 0 && node.bodies.is_empty() || node.bodies.iter().any(runs)

@@ -178,7 +178,8 @@ impl Tensor {
         }
     }
 
-    /// Returns the innermost scope that recorded the tensor and has not ended, or `None` for a computed tensor.
+    /// Returns the innermost scope that recorded the tensor and has not ended, or `None` for a computed tensor. Fails with
+    /// [`Error::Traced`] if the tensor belongs to a trace that has ended.
     pub(crate) fn scope(&self) -> Result<Option<ScopeHandle>> {
         let Value::Recorded(recorded) = &self.value else { return Ok(None) };
         match recorded.scope.upgrade().filter(|scope| scope.recording()) {
@@ -187,7 +188,7 @@ impl Tensor {
         }
     }
 
-    /// Adds the tensor's type to `error`, which concerns the tensor's scope.
+    /// Adds the tensor's type as context to `error`, an error about the tensor's scope.
     pub(crate) fn misused(&self, error: Error) -> Error {
         error.context(format!("tensor {}", self.tensor_type))
     }
@@ -203,7 +204,8 @@ impl Tensor {
         }
     }
 
-    /// Returns the number of the value in `scope`'s record and the same value in the parent scope, or `None` if `scope` did not record it.
+    /// Returns the number of the value in the record of `scope`, and the same value in the parent scope (`None` if `scope` is a trace).
+    /// Returns `None` if `scope` did not record the tensor.
     pub(crate) fn in_scope(&self, scope: *const ()) -> Option<(u32, Option<&Tensor>)> {
         let Value::Recorded(recorded) = &self.value else { return None };
         if core::ptr::addr_eq(recorded.scope.as_ptr(), scope) {
@@ -265,7 +267,7 @@ impl Tensor {
     }
 }
 
-/// Returns the size of a tensor in bytes. The error states the size that is too large.
+/// Returns the size of a tensor in bytes. Fails with [`Error::TooLarge`] if the size exceeds `u32`. The error states the size.
 pub(crate) fn size(tensor_type: TensorType) -> Result<usize> {
     tensor_type.bytes().map(|bytes| bytes as usize).ok_or_else(|| {
         let elements = tensor_type.shape.dims().iter().fold(1u128, |product, &dim| product.saturating_mul(dim.into()));
@@ -274,7 +276,7 @@ pub(crate) fn size(tensor_type: TensorType) -> Result<usize> {
     })
 }
 
-/// Adds the call before an error and the usage after it: `matmul(f32[2,3], f32[4,5]): …; usage: …`.
+/// Adds the call of the op before the error's text and the op's usage after it: `matmul(f32[2,3], f32[4,5]): …; usage: …`.
 pub(crate) fn explain(op: &'static Op, inputs: &[&Tensor], error: Error) -> Error {
     let types: Vec<_> = inputs.iter().map(|tensor| format!("{}", tensor.tensor_type)).collect();
     error.with_usage(format!("{}({})", op.def.name, types.join(", ")), op.usage)

@@ -11,15 +11,16 @@ use alloc::vec::Vec;
 pub trait Nested: Sized {
     /// Element type of the tensor.
     type Element: Element;
-    /// Appends the dimensions of the value, outermost first.
+    /// Appends the dimensions of the value to `dims`, outermost first.
     fn dims(&self, dims: &mut Vec<u32>);
-    /// Appends the elements in row-major order. Fails if arrays or vectors at the same level have different lengths.
+    /// Appends the elements to `elements` in row-major order. `dims` are the dimensions of the value. Fails if arrays or vectors at
+    /// the same level have different lengths.
     fn flatten(self, dims: &[u32], elements: &mut Vec<Self::Element>) -> Result<()>;
 }
 
 /// Arrays with dimensions fixed by their type, into which a tensor can be converted.
 pub trait NestedArray: Nested {
-    /// Appends the dimensions of the type.
+    /// Appends the dimensions of the type to `dims`, outermost first.
     fn fixed_dims(dims: &mut Vec<u32>);
     /// Builds a value from the next elements. Returns `None` if there are too few.
     fn take(elements: &mut dyn Iterator<Item = Self::Element>) -> Option<Self>;
@@ -48,7 +49,8 @@ macro_rules! scalars {
 scalars! { f32 f64 half::f16 half::bf16 i8 u8 i32 i64 }
 scalars! { bool => Bool, Bool::from, Bool::get; }
 
-/// Appends the elements of all items of a list. Each item must have the dimensions `dims` without the first one.
+/// Appends the elements of all items of a list. `dims` are the dimensions of the whole list. Fails if an item has other dimensions
+/// than `dims` without the first one.
 fn flatten<N: Nested>(parts: impl Iterator<Item = N>, dims: &[u32], elements: &mut Vec<N::Element>) -> Result<()> {
     let inner = dims.get(1..).unwrap_or(&[]);
     for (index, part) in parts.enumerate() {

@@ -59,7 +59,7 @@ pub struct NamedOp {
     pub output: Option<TensorType>,
 }
 
-/// Returns the result of `work`. Reports it as `activity` to `profiler`, if there is one.
+/// Calls `work` and returns its result. Reports the call as `activity` to `profiler`, if there is one.
 #[inline(always)]
 pub(crate) fn during<R>(profiler: Option<&dyn Profiler>, activity: Activity<'_>, work: impl FnOnce() -> R) -> R {
     let Some(profiler) = profiler else { return work() };

@@ -48,7 +48,7 @@ impl Backward<'_> {
         self.upstream.first().and_then(Option::as_ref).ok_or_else(missing)
     }
 
-    /// Returns `gradient()` if the gradient of input `index` is requested.
+    /// Returns `gradient()` if the gradient of input `index` is requested, otherwise `None`.
     pub fn if_wanted(&self, index: usize, gradient: impl FnOnce() -> Result<Tensor>) -> Result<Option<Tensor>> {
         if self.wanted.get(index).copied().unwrap_or(false) { gradient().map(Some) } else { Ok(None) }
     }
@@ -94,17 +94,17 @@ pub trait Emitter: ThreadSafe {
     }
     /// Returns the device on which new tensors are created.
     fn device(&self) -> &Device;
-    /// Returns the enclosing scope.
+    /// Returns the enclosing scope, or `None` for the outermost scope.
     fn parent(&self) -> Option<&ScopeHandle>;
     /// True until the scope ends. After that, its tensors belong to the parent.
     fn recording(&self) -> bool;
-    /// True if variables can be created.
+    /// True if variables can be created in this scope.
     fn may_create(&self) -> bool;
     /// Returns the state of the random numbers: an i64 variable `[seed, streams taken]`.
     fn random_state(&self) -> Result<Variable>;
     /// Returns a new stream of random numbers.
     fn next_stream(&self) -> Result<Stream>;
-    /// Computes `forward` and makes `rule` its gradient.
+    /// Returns `forward(inputs)`, with `rule` as its gradient. A scope that records no gradients ignores `rule`.
     fn custom(&self, inputs: &[&Tensor], forward: &Forward<'_>, rule: &Shared<dyn CustomRule>) -> Result<Vec<Tensor>> {
         let _ = rule;
         forward(inputs)
@@ -121,7 +121,8 @@ pub trait Emitter: ThreadSafe {
             parent.recorder.leave_scope();
         }
     }
-    /// Returns the name of the node that computes `tensor`, if this scope records it and names its nodes.
+    /// Returns the name of the node that computes `tensor`. Returns `None` if this scope does not record the tensor or does not name its
+    /// nodes.
     fn name_of(&self, tensor: &Tensor) -> Option<Shared<str>> {
         let _ = tensor;
         None
@@ -176,7 +177,8 @@ impl ScopeHandle {
         ScopeHandle { training, ..self }
     }
 
-    /// Returns the scope that receives ops emitted to this one: the scope of the branch or loop body that is being traced, if any.
+    /// Returns the scope that receives ops emitted to this one: the scope of the branch or loop body that is being traced, or this scope
+    /// if there is none.
     pub(crate) fn current(self) -> ScopeHandle {
         match self.recorder.body().and_then(|body| body.lock().clone()) {
             Some(body) => body.trains(self.training).current(),
@@ -345,14 +347,14 @@ impl Scope for ScopeHandle {
     }
 }
 
-/// Returns the 16-bit float type of the inputs, if the device has no kernel of `op` for it.
+/// Returns the type of input 0 if it is a 16-bit float for which the device has no kernel of `op`. Otherwise returns `None`.
 pub(crate) fn narrow(op: &Op, device: &Device, inputs: &[&Tensor]) -> Option<DType> {
     let dtype = inputs.first()?.dtype();
     let narrow = matches!(dtype, DType::F16 | DType::Bf16);
     (narrow && !device.has_kernel(op.def, dtype)).then_some(dtype)
 }
 
-/// Calls `emit` on the inputs with those of `dtype` cast to f32, and casts f32 results back to `dtype`.
+/// Casts the inputs of type `dtype` to f32, calls `emit` with all inputs, and casts its f32 results back to `dtype`.
 pub(crate) fn widened(dtype: DType, inputs: &[&Tensor], emit: impl FnOnce(&[&Tensor]) -> Result<Outputs>) -> Result<Outputs> {
     let widen = |tensor: &&Tensor| if tensor.dtype() == dtype { tensor.cast(DType::F32) } else { Ok((*tensor).clone()) };
     let wide = inputs.iter().map(widen).collect::<Result<heapless::Vec<Tensor, MAX_INPUTS>>>()?;
@@ -366,7 +368,7 @@ pub(crate) fn innermost(inputs: &[&Tensor]) -> Result<Option<ScopeHandle>> {
     inputs.iter().try_fold(None, |inner, tensor| deepest(inner, tensor))
 }
 
-/// Returns the deeper of `inner` and the scope of `tensor`. Fails if neither scope encloses the other.
+/// Returns the deeper of `inner` and the scope of `tensor`. `None` means no scope. Fails if neither scope encloses the other.
 pub(crate) fn deepest(inner: Option<ScopeHandle>, tensor: &Tensor) -> Result<Option<ScopeHandle>> {
     let Some(scope) = tensor.scope()? else { return Ok(inner) };
     match inner {

@@ -34,7 +34,8 @@ pub trait Structure: Sized {
     fn with(&self, next: &mut dyn FnMut() -> Tensor) -> Self;
 
     /// Converts the structure to a form that can be the state of a traced loop or the result of a branch. The parts of that form do
-    /// not change during the computation. Properties that are not known yet are copied from `like`, if it is given.
+    /// not change during the computation. Properties that are not known yet, such as the shape of an empty array's elements, are
+    /// copied from `like` if it is given.
     fn carried(self, scope: &dyn Scope, like: Option<&Self>) -> Result<Self> {
         let _ = (scope, like);
         Ok(self)
@@ -78,7 +79,7 @@ impl Structure for Variable {
     }
 }
 
-/// Presence of a value is a host value.
+/// The presence of the value is a host value.
 impl<S: Structure> Structure for Option<S> {
     fn visit(&self, visit: &mut dyn FnMut(Part<'_>)) {
         visit(Part::Host(self.is_some().into()));

@@ -123,8 +123,8 @@ impl Variable {
         Ok(value)
     }
 
-    /// Sets the first value of a deferred variable in any scope, even one that may not create variables. If the variable has a value,
-    /// this does nothing.
+    /// Sets the first value of a deferred variable to the result of `value`, in any scope, even one that may not create variables. If
+    /// the variable has a value, this does nothing.
     pub(crate) fn create_with(&self, value: impl FnOnce() -> Result<Tensor>) -> Result<()> {
         if self.is_built() {
             return Ok(());
@@ -160,8 +160,8 @@ impl Variable {
         self.cell.state.look(|state| state.as_ref().map(|state| state.tensor_type)).ok_or(Error::Unbuilt)
     }
 
-    /// Calls `use_buffer` until it returns `Some`, and returns that value. `use_buffer` receives `None` while a function computes in the
-    /// buffer.
+    /// Calls `use_buffer` until it returns `Some`, and returns the value in it. `use_buffer` receives `None` while a function or an op
+    /// computes in the buffer. The thread waits between the calls. Fails with [`Error::Unbuilt`] if the variable has no value.
     fn wait<R>(&self, use_buffer: impl Fn(&mut Option<Shared<Buffer>>) -> Option<R>) -> Result<R> {
         self.cell.state.when(|state| match state {
             Some(state) => use_buffer(&mut state.buffer).map(Ok).ok_or_else(|| state.device.clone()),
@@ -169,17 +169,17 @@ impl Variable {
         })
     }
 
-    /// Returns the value's bytes.
+    /// Returns the value's bytes. Waits while a function or an op computes in them.
     pub(crate) fn buffer(&self) -> Result<Shared<Buffer>> {
         self.wait(|buffer| buffer.clone())
     }
 
-    /// Returns the value as a computed tensor.
+    /// Returns the value as a computed tensor. Waits like [`Variable::buffer`].
     pub(crate) fn value(&self) -> Result<Tensor> {
         Ok(Tensor::shared(self.tensor_type()?, self.buffer()?))
     }
 
-    /// Checks that a value of this type can be assigned.
+    /// Fails unless a value of this type can be assigned.
     pub(crate) fn accepts(&self, value: TensorType) -> Result<()> {
         let own = self.tensor_type()?;
         if own == value { Ok(()) } else { Err(self.refuse(own, value)) }
@@ -244,7 +244,8 @@ impl Variable {
         });
     }
 
-    /// Returns a handle of the same variable, marked as a function's argument or as a capture of its body.
+    /// Returns a handle of the same variable. It is marked as a function's argument if `argument` is true, otherwise as a capture of the
+    /// function's body.
     pub(crate) fn as_argument(&self, argument: bool) -> Variable {
         Variable { cell: self.cell.clone(), argument }
     }
@@ -279,7 +280,7 @@ impl<'v> Taken<'v> {
         Ok(taken)
     }
 
-    /// Returns the bytes of each variable.
+    /// Returns the bytes of each variable, in the order of the variables.
     pub(crate) fn bytes_mut(&mut self) -> impl Iterator<Item = &mut [u8]> {
         self.buffers.iter_mut().flatten().filter_map(|buffer| Shared::get_mut(buffer).map(Buffer::bytes_mut))
     }

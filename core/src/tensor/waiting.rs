@@ -37,7 +37,8 @@ impl<T> Monitor<T> {
         result
     }
 
-    /// Repeats `attempt` until it succeeds. A failed attempt returns the device through which this thread waits for a change.
+    /// Repeats `attempt` until it returns `Ok`, and returns the value in it. A failed attempt returns the device through which this
+    /// thread waits for a change.
     pub(crate) fn when<R>(&self, mut attempt: impl FnMut(&mut T) -> Result<R, Device>) -> R {
         loop {
             let device = match self.attempt(&mut attempt) {
@@ -55,7 +56,8 @@ impl<T> Monitor<T> {
         }
     }
 
-    /// Makes one attempt. After a failure it registers the device, so the next change wakes it.
+    /// Makes one attempt. After a failure it registers the returned device, so that the next change wakes the threads that wait
+    /// through it.
     fn attempt<R>(&self, attempt: &mut impl FnMut(&mut T) -> Result<R, Device>) -> Result<R, Device> {
         let mut watched = self.0.lock();
         let result = attempt(&mut watched.value);
@@ -69,7 +71,8 @@ impl<T> Monitor<T> {
 }
 
 impl<T: Default> Monitor<Option<T>> {
-    /// Takes the value for this thread until the turn is dropped. Other threads wait through their devices.
+    /// Takes the value for this thread. If another thread has it, waits through `device` until that thread puts it back. Dropping
+    /// the returned turn puts the value back.
     pub(crate) fn turn(&self, device: &Device) -> Turn<'_, T> {
         Turn { monitor: self, value: self.when(|value| value.take().ok_or_else(|| device.clone())) }
     }

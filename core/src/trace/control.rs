@@ -41,7 +41,7 @@ impl Outer {
     }
 }
 
-/// Redirects the ops of some scopes into a body until it is dropped.
+/// Guard that redirects the ops of a scope, and of all scopes around it, into a body. The redirection ends on drop.
 struct Lead(Vec<(ScopeHandle, Option<ScopeHandle>)>);
 
 impl Lead {
@@ -126,7 +126,8 @@ impl Open {
 }
 
 /// Adds the same inputs to all `bodies`, after the first `own` inputs: first the variables that any of the bodies assigns, then all other
-/// captures. The new values of the assigned variables become outputs.
+/// captures. The new values of the assigned variables become outputs. Returns the graphs, the tensors for the added inputs, and the
+/// assigned variables.
 fn close(bodies: Vec<Body>, scope: &ScopeHandle, own: usize) -> Result<(Vec<Graph>, Vec<Tensor>, Vec<Variable>)> {
     let mut assigned: Vec<Variable> = Vec::new();
     for (variable, _) in bodies.iter().flat_map(|body| &body.assigned) {
@@ -164,8 +165,8 @@ fn close(bodies: Vec<Body>, scope: &ScopeHandle, own: usize) -> Result<(Vec<Grap
 }
 
 impl Control {
-    /// Returns the types of the outputs. Fails if the bodies return different types, or if a loop's body changes the types of the
-    /// state.
+    /// Returns the types of the outputs of the branch or loop. Fails if the bodies return different types, or if a loop's body changes
+    /// the types of the state.
     pub(crate) fn output_types(&self, inputs: &[TensorType]) -> Result<Vec<TensorType>> {
         let types = |graph: &Graph| graph.outputs.iter().map(|&id| graph.values[id].tensor_type).collect::<Vec<_>>();
         let all: Vec<Vec<TensorType>> = self.bodies.iter().map(types).collect();
@@ -280,7 +281,7 @@ pub(crate) fn record<R: Structure>(scope: &ScopeHandle, by: &Tensor, bodies: Vec
     finish(scope, outputs, &assigned, results)
 }
 
-/// Assigns the last outputs to their variables and puts the others into the structure of `results`.
+/// Assigns the last outputs to the variables `assigned`, and returns the other outputs in the structure of `results`.
 fn finish<R: Structure>(scope: &ScopeHandle, mut outputs: Vec<Tensor>, assigned: &[Variable], results: &R) -> Result<R> {
     let values = outputs.split_off(outputs.len().saturating_sub(assigned.len()));
     assigned.iter().zip(&values).try_for_each(|(variable, value)| scope.recorder.assign(variable, value))?;
@@ -372,7 +373,7 @@ fn tensors(state: &impl Structure) -> Vec<Tensor> {
     tensors
 }
 
-/// Records a loop node that starts with `state` and runs the second body while the first one returns true.
+/// Records a loop node that starts with `state` and runs the second body while the first one returns true, but at most `most` times.
 pub(crate) fn record_loop<S: Structure>(scope: &ScopeHandle, most: u32, bodies: [Body; 2], state: &S) -> Result<S> {
     if let Some((variable, _)) = bodies[0].assigned.first() {
         return Err(Error::message(format!("a loop's condition cannot assign variables, but it assigns {:?}", variable.name())));
@@ -394,7 +395,7 @@ pub(crate) fn meeting(scope: &dyn Scope, tensors: &[&Tensor]) -> Result<ScopeHan
     Ok(innermost(tensors)?.unwrap_or(own.clone()).deeper(own).trains(training))
 }
 
-/// Checks that two structures have the same parts, except for the values of tensors.
+/// Checks that two structures have the same parts, except for the values of tensors. The error calls the structures by `names`.
 fn agree<S: Structure>(one: &S, other: &S, names: [&str; 2]) -> Result<()> {
     #[derive(PartialEq)]
     enum Shape {

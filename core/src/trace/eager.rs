@@ -51,8 +51,8 @@ impl Scope for Eager {
 }
 
 impl Immediate {
-    /// Returns the types of all operands of an update, or `None` if it cannot be done in place. The caller then takes the ordinary path,
-    /// which reports any error.
+    /// Returns the types of `variables` and `inputs`, the operands of an update, or `None` if the update cannot be done in place. After
+    /// `None`, the caller takes the ordinary path, which reports any error.
     fn update_types(&self, op: &Op, attributes: &[u32], variables: &[&Variable], inputs: &[&Tensor]) -> Option<UpdateTypes> {
         let able = |(index, variable): (usize, &&Variable)| {
             op.def.in_place.contains(&(index as u8, index as u8)) && !variables.iter().take(index).any(|other| other == variable)

@@ -26,10 +26,10 @@ pub(crate) fn snake(name: &str) -> String {
 pub(crate) struct Names {
     /// Open name scopes, each followed by a `/`.
     path: String,
-    /// Lengths of the paths of the enclosing scopes.
+    /// Length of `path` before each open scope was entered.
     around: Vec<usize>,
     counts: BTreeMap<String, usize>,
-    /// Identifiers of the layers with the same path and name.
+    /// Identifiers of the layers that share a path and name, which are the key. The position of a layer is its number.
     layers: BTreeMap<String, Vec<Option<usize>>>,
 }
 
@@ -40,7 +40,8 @@ impl Names {
         self.path.push('/');
     }
 
-    /// Enters the name scope of a layer. Other layers of the same name get numbered scopes, such as `dense_1`.
+    /// Enters the name scope of a layer. Further layers with the same path and name get numbered scopes, such as `dense_1`. The
+    /// same layer always gets the same scope.
     pub(crate) fn enter_layer(&mut self, name: &str, id: Option<usize>) {
         let known = self.layers.entry(format!("{}{name}", self.path)).or_default();
         let index = known.iter().position(|other| *other == id).unwrap_or(known.len());

@@ -66,7 +66,7 @@ impl Observed {
         Tensor::recorded(under.tensor_type(), self.this.clone(), 0, Some(under))
     }
 
-    /// Returns the value of `tensor` in the parent scope.
+    /// Returns the value of `tensor` in the parent scope, or `tensor` itself if this scope did not wrap it.
     fn under(&self, tensor: &Tensor) -> Tensor {
         let address = core::ptr::from_ref(self).cast();
         tensor.in_scope(address).and_then(|(_, under)| under).unwrap_or(tensor).clone()
@@ -191,7 +191,7 @@ impl Observer for Finite {
     }
 }
 
-/// Returns the first NaN or infinite number and its position.
+/// Returns the first element of `tensor` that is NaN or infinite, and its position. Returns `None` if all elements are finite.
 fn not_finite(tensor: &Tensor) -> Option<(f64, usize)> {
     fn first<T: Element>(tensor: &Tensor, wide: fn(T) -> f64) -> Option<(f64, usize)> {
         let numbers = tensor.to_vec::<T>().ok()?.into_iter().map(wide);

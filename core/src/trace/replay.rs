@@ -39,7 +39,7 @@ pub(crate) fn replay(graph: &Graph, scope: Option<&ScopeHandle>, inputs: &[Tenso
     graph.outputs.iter().map(|&id| get(&values, id)).collect()
 }
 
-/// Emits a node and returns its outputs for `inputs`.
+/// Emits a node like [`replay`] and returns its outputs for `inputs`.
 pub(crate) fn emit(node: &Node, scope: Option<&ScopeHandle>, inputs: &[Tensor]) -> Result<Vec<Tensor>> {
     let refs: Vec<&Tensor> = inputs.iter().collect();
     let theirs = innermost(&refs)?;

@@ -83,7 +83,8 @@ pub fn map_fn<E: Structure>(scope: &dyn Scope, dtype: DType, elements: &E, f: im
     each(scope, count, false, results, |results, index| results.write(index, &f(slice(elements, index)?)?))?.stack()
 }
 
-/// Calls `body` with the state and each index below `count`, in descending order if `reverse` is true.
+/// Calls `body` with the state and each index below `count`, in descending order if `reverse` is true. Each call returns the next
+/// state. Returns the last one.
 fn each<S: Structure>(scope: &dyn Scope, count: u32, reverse: bool, state: S, body: impl Fn(S, &Tensor) -> Result<S>) -> Result<S> {
     let device = scope.device();
     let number = |value: i64| Tensor::scalar(&device, value as i32);

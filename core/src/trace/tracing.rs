@@ -32,12 +32,12 @@ pub(crate) struct Tracing {
 #[derive(Default)]
 pub(crate) struct Traced {
     pub(crate) graph: Graph,
-    /// Current value of each captured variable.
+    /// Value in the graph that each captured variable has at this point of the trace, in the order of the captures.
     current: Vec<ValueId>,
     /// Captured tensors of the enclosing scopes, with their values in the graph.
     pub(crate) captured: Vec<(Tensor, ValueId)>,
     names: Names,
-    /// Node names by output.
+    /// Name of the node that computes each value.
     named: BTreeMap<ValueId, Shared<str>>,
 }
 
@@ -65,12 +65,13 @@ static CALL_DEF: OpDef =
     OpDef { code: OpCode(0), name: "call", inputs: (0, 0), outputs: 0, infer: |_, _, _| Err(Error::Attribute { index: 0 }), in_place: &[] };
 
 impl Tracing {
-    /// Creates a trace inside the scope `parent`.
+    /// Creates a trace inside the scope `parent`. `inner` is true for the body of a branch or loop.
     pub(crate) fn new(parent: ScopeHandle, may_create: bool, inner: bool) -> Shared<Tracing> {
         Shared::new_cyclic(|this| Tracing { this: this.clone(), parent, may_create, inner, record: Lock::default(), body: Lock::default() })
     }
 
-    /// Traces `body` with arguments of these types. Returns the graph and the result of `body`.
+    /// Traces `body` with arguments of these types. `first` is true if the body may create variables. Returns the graph and the result
+    /// of `body`.
     pub(crate) fn function<A: Structure, R: Structure>(
         scope: &ScopeHandle,
         first: bool,
@@ -92,7 +93,7 @@ impl Tracing {
         arguments.with(&mut || self.input(types.next().unwrap_or(TensorType::EMPTY)))
     }
 
-    /// Adds an input to the graph.
+    /// Adds an input of this type to the graph and returns it.
     pub(crate) fn input(&self, tensor_type: TensorType) -> Tensor {
         let graph = &mut self.record.lock().graph;
         let id = graph.value(tensor_type, Origin::Input(graph.inputs.len()));
@@ -119,7 +120,8 @@ impl Tracing {
         Tensor::recorded(tensor_type, self.this.clone(), id as u32, None)
     }
 
-    /// Returns the number of `tensor` in the graph. A computed tensor becomes a constant.
+    /// Returns the number of `tensor` in the graph. A computed tensor becomes a constant. In the body of a branch or loop, a tensor of
+    /// an enclosing scope becomes a captured value.
     pub(crate) fn id(&self, tensor: &Tensor, record: &mut Traced) -> Result<ValueId> {
         if let Some((id, _)) = tensor.in_scope(core::ptr::from_ref(self).cast()) {
             return Ok(id as ValueId);

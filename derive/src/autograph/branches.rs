@@ -10,7 +10,7 @@ use syn::spanned::Spanned;
 use syn::{Expr, ExprIf, Stmt};
 
 impl Lower {
-    /// Rewrites an `if` in expression position. Returns `None` if it is plain Rust.
+    /// Rewrites an `if` in expression position. The result is always `Some`.
     pub fn branch(&mut self, branch: &ExprIf) -> Option<TokenStream> {
         if binds(&branch.cond) {
             let (cond, then) =
@@ -117,7 +117,8 @@ impl Lower {
         (code, region.outs)
     }
 
-    /// Rewrites both branches. An `else if` is treated as a block with an `if` in it.
+    /// Rewrites both branches with `lower`, which receives the statements of a branch, and true if both branches end in a literal.
+    /// An `else if` is treated as a block with an `if` in it.
     pub(super) fn arms(
         &mut self,
         branch: &ExprIf,

@@ -23,7 +23,7 @@ pub(super) fn with_outs(value: TokenStream, outs: &[Ident]) -> TokenStream {
 }
 
 impl Lower {
-    /// True if `expr`, as a statement or its value, contains an exit that a tensor can decide.
+    /// True if `expr`, which is a statement or the value of one, contains an exit that a tensor can decide.
     pub(super) fn leaves(&self, expr: &Expr) -> bool {
         let block = |block: &Block| block.stmts.iter().any(|stmt| self.stmt_leaves(stmt));
         match expr {
@@ -112,7 +112,7 @@ impl Lower {
         code
     }
 
-    /// Returns the exit at the end of a block.
+    /// Returns the exit at the end of a block. `expr` is the block's final expression, if it has one.
     pub(super) fn ending(&mut self, expr: Option<&Expr>, ending: &Ending) -> TokenStream {
         match (expr, ending) {
             (Some(expr), _) if diverging(expr) => self.expr(expr),
@@ -137,7 +137,7 @@ impl Lower {
         }
     }
 
-    /// Rewrites the value at the end of a branch.
+    /// Rewrites the value at the end of a branch. `all_literal` is true if both branches end in a literal.
     pub(super) fn arm_value(&mut self, expr: &Expr, all_literal: bool) -> TokenStream {
         let Some((branch, _)) = self.branches.last() else { return self.given(expr) };
         if !is_literal(expr) {
@@ -270,6 +270,7 @@ impl Lower {
 }
 
 /// Returns the expression of a statement that can leave the block: the right-hand side of a `let` or an assignment, or the whole statement.
+/// Returns `None` for a statement without such an expression.
 fn leaving_part(stmt: &Stmt) -> Option<&Expr> {
     match stmt {
         Stmt::Local(item) => item.init.as_ref().map(|init| &*init.expr),

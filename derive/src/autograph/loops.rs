@@ -18,7 +18,7 @@ struct Head {
 }
 
 impl Lower {
-    /// Parses `#[max_iterations(…)]`.
+    /// Returns the code of the `Option` with the maximum number of iterations, from `#[max_iterations(…)]`.
     fn most(&mut self, attributes: &[Attribute]) -> TokenStream {
         let mut most = quote!(None);
         for attribute in attributes {
@@ -44,7 +44,7 @@ impl Lower {
         Head { name, slots, most, returned, leaves: exits.any() }
     }
 
-    /// Rewrites the body of a loop that can be left early.
+    /// Rewrites the body of a loop. If it can be left early, the code also handles its exit.
     fn iteration(&mut self, head: &Head, body: &Block, carriers: bool) -> TokenStream {
         let Head { name, returned, .. } = head;
         if !head.leaves {
@@ -61,7 +61,7 @@ impl Lower {
         }
     }
 
-    /// Rewrites a `while` in expression position. Returns `None` if it is unchanged.
+    /// Rewrites a `while` in expression position. The result is always `Some`.
     pub fn while_loop(&mut self, looping: &ExprWhile) -> Option<TokenStream> {
         if binds(&looping.cond) {
             let (label, cond) = (&looping.label, self.expr(&looping.cond));

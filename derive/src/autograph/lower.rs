@@ -189,7 +189,8 @@ impl Lower {
 
     // Statements.
 
-    /// Rewrites an assignment. A literal becomes a tensor if the variable is one.
+    /// Rewrites an assignment. A literal becomes a tensor if the variable is one. Returns `None` for an assignment that is not
+    /// rewritten as a whole, such as one to a tuple.
     pub fn assign(&mut self, assign: &ExprAssign) -> Option<TokenStream> {
         let Expr::Path(path) = &*assign.left else { return self.assign_place(assign) };
         let name = path.path.get_ident()?.to_string();

@@ -79,7 +79,7 @@ fn check(item: &ItemFn) -> Result<TokenStream> {
     }
 }
 
-/// Returns the `T` of `Result<T>`.
+/// Returns the `T` of `Result<T>`, or `None` if `ty` is not a `Result`.
 fn result_value(ty: &Type) -> Option<TokenStream> {
     let Type::Path(path) = ty else { return None };
     let last = path.path.segments.last().filter(|last| last.ident.to_string().ends_with("Result"))?;

@@ -9,7 +9,7 @@ use syn::spanned::Spanned;
 use syn::visit_mut::{self, VisitMut};
 use syn::{BinOp, Expr, ExprBinary, ExprUnary, Macro, Token, UnOp};
 
-/// Returns an operand in a form to which `&` can be applied.
+/// Returns `lowered`, the rewritten code of the operand `of`, in a form to which `&` can be applied.
 fn operand(lowered: &TokenStream, of: &Expr) -> TokenStream {
     match of {
         Expr::Cast(_) | Expr::Range(_) | Expr::Closure(_) | Expr::Let(_) => quote!((#lowered)),
@@ -26,7 +26,7 @@ fn is_place(expr: &Expr) -> bool {
     }
 }
 
-/// Returns the name of the method that replaces an operator.
+/// Returns the name of the method that replaces an operator, or `None` if the operator is not replaced.
 fn method(op: &BinOp) -> Option<&'static str> {
     Some(match op {
         BinOp::Add(_) | BinOp::AddAssign(_) => "add",
@@ -96,7 +96,7 @@ impl Lower {
         Some(quote_spanned!(span=> ag::Single(&#inner).#name()?))
     }
 
-    /// Rewrites `assert!` and `vec!`. The meaning of other macros' tokens is not known, so they are not rewritten.
+    /// Rewrites `assert!` and `vec!`. Returns `None` for any other macro, because the meaning of its tokens is not known.
     pub fn known_macro(&mut self, mac: &Macro) -> Option<TokenStream> {
         let parse = Punctuated::<Expr, Token![,]>::parse_terminated;
         if mac.path.is_ident("vec") {

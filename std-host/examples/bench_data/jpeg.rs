@@ -53,7 +53,7 @@ fn files(folder: &Path) -> Dataset<(PathBuf, i32)> {
     (0..FILES).map(|file| (folder.join("jpeg").join(file_name(file)), (file % 2) as i32)).collect()
 }
 
-/// Returns a dataset that decodes one image after another, on the consumer's thread.
+/// Returns a dataset that decodes the images one after another, on the consumer's thread.
 fn serial(folder: &Path) -> Dataset<(Tensor, Tensor)> {
     files(folder).map(load).batch(BATCH)
 }
@@ -89,12 +89,12 @@ fn epoch(dataset: &Dataset<(Tensor, Tensor)>) -> Outcome<f64> {
     Ok(FILES as f64 / start.elapsed().as_secs_f64())
 }
 
-/// Measures [`epoch`] with parallel map and prefetch.
+/// Measures [`epoch`] on a dataset with parallel map and prefetch.
 pub fn epoch_images_per_s(folder: &Path) -> Outcome<f64> {
     epoch(&parallel(folder))
 }
 
-/// Measures [`epoch`] without parallel map and prefetch.
+/// Measures [`epoch`] on a dataset without parallel map and prefetch.
 pub fn serial_epoch_images_per_s(folder: &Path) -> Outcome<f64> {
     epoch(&serial(folder))
 }

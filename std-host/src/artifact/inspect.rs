@@ -78,7 +78,7 @@ pub fn storages(signature: &SignatureInfo) -> Vec<Storage> {
     storages
 }
 
-/// Returns the first and the last instruction of each loop, inner loops first.
+/// Returns the first and the last instruction of each loop, as positions in `all`, inner loops first.
 fn loops(all: &[(usize, &InstructionInfo)]) -> Vec<(usize, usize)> {
     let begins = all.iter().enumerate().filter(|(_, (_, instruction))| instruction.blocks.iter().any(|block| block.when == "body"));
     let ends = begins.map(|(index, (depth, _))| (index, index + all[index + 1..].iter().take_while(|(inner, _)| inner > depth).count()));
@@ -89,9 +89,9 @@ fn loops(all: &[(usize, &InstructionInfo)]) -> Vec<(usize, usize)> {
 
 struct Timeline {
     done: Vec<Storage>,
-    /// Storages whose value may still be read, each with a flag that is true once it was read.
+    /// Blocks whose value may still be read, each with a flag that is true once the value was read.
     open: Vec<(Storage, bool)>,
-    /// True once a gradient op ran.
+    /// True from the first gradient op on.
     backward: bool,
 }
 
@@ -132,7 +132,8 @@ fn storage(operand: &OperandInfo, first: usize, last: usize, label: String, kind
     Storage { offset: operand.location, bytes: operand.bytes, first, last, label, tensor_type: operand.tensor_type, kind }
 }
 
-/// Returns the instruction during which the most bytes of scratch memory hold values, and the number of these bytes.
+/// Returns the position, in [`SignatureInfo::walk`], of the instruction during which the most bytes of scratch memory hold
+/// values. Also returns the number of these bytes.
 pub fn peak(signature: &SignatureInfo, storages: &[Storage]) -> (usize, u32) {
     let live = |index: usize| {
         storages.iter().filter(|storage| storage.live_at(index)).fold(0u32, |sum, storage| sum.saturating_add(storage.bytes))

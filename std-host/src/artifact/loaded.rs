@@ -298,7 +298,8 @@ fn find<'d>(description: &'d Description, name: &str) -> Result<&'d SignatureInf
     found.ok_or_else(|| Error::message(format!("there is no signature {name:?}; the artifact has {}", names())))
 }
 
-/// Adds the solution to an error about a missing kernel.
+/// Converts an error about a missing kernel to one that names the op and the line to add to the kernels. Returns any other error
+/// unchanged.
 fn explain(bytes: &[u8], error: Error) -> Error {
     let bytes = AlignedBytes::from(bytes);
     match error.root() {

@@ -46,7 +46,8 @@ impl Graph {
         }
     }
 
-    /// True if the program's objects are matched by gradlet's own paths.
+    /// True if the keys of the checkpoint are matched with gradlet's own paths of the program's objects, because the checkpoint
+    /// is name-based. False if TensorFlow's names of the objects are used.
     pub fn own_paths(&self) -> bool {
         self.by_names
     }
@@ -95,7 +96,8 @@ impl Graph {
         named(name).or_else(alike)
     }
 
-    /// Finds, for each of `objects`, the saved object at the same place in the tree. `root` is the saved counterpart of the root object.
+    /// Finds, for each of `objects`, the number of the saved object at the same place in the tree, or `None` if there is none. `root` is
+    /// the number of the saved object that corresponds to the root object.
     pub fn matching(&self, objects: &Objects, root: usize) -> Vec<Option<usize>> {
         let mut matching = vec![None; objects.all.len()];
         let mut bound: HashMap<usize, usize> = HashMap::new();

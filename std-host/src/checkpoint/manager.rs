@@ -269,7 +269,7 @@ impl Interval {
     }
 }
 
-/// Deletes the files of a checkpoint. The index goes first: without it, the remaining files are not a checkpoint.
+/// Deletes the files of a checkpoint. The index is deleted first: without it, the data files are not a checkpoint.
 fn delete(prefix: &Path) {
     let told = |path: &Path| match remove(path) {
         Err(error) if error.kind() != ErrorKind::NotFound => eprintln!("{}: cannot be deleted: {error}", path.display()),

@@ -25,7 +25,7 @@ pub struct SavedValues {
 }
 
 impl SavedValues {
-    /// True if the value under this key was already restored into a variable.
+    /// True if the value under this key was already restored into a variable or a state.
     pub fn has_arrived(&self, key: &str) -> bool {
         self.arrived.lock().unwrap_or_else(PoisonError::into_inner).contains(key)
     }
@@ -130,7 +130,8 @@ impl Waiting for Expected {
     }
 }
 
-/// Restores into the objects in `root` the values that `reader` has for them.
+/// Restores into the objects in `root` the values that `reader` has for them. Variables that do not exist yet get their values
+/// from the returned source when they are created.
 pub fn restore(root: &dyn Module, reader: &BundleReader, graph: &Arc<Graph>) -> FileResult<SavedValues> {
     let source = SavedValues { reader: reader.clone(), graph: graph.clone(), arrived: Arc::default() };
     let of_model = |error| FileError::model(reader.prefix(), error);
@@ -153,7 +154,8 @@ struct Checked {
     states: HashMap<usize, (String, Tensor)>,
 }
 
-/// Finds and checks the values that can be set now and have not arrived yet. Includes the checksums of the variables' values.
+/// Finds the values, not restored yet, of states and of variables that already exist. Checks that the types match, and that the
+/// checksums of the variables' values are correct.
 fn check(source: &SavedValues, objects: &Objects, matching: &[Option<usize>]) -> FileResult<Checked> {
     let (mut variables, mut states, mut known) = (Vec::new(), HashMap::new(), HashSet::new());
     for (index, object) in objects.all.iter().enumerate() {
@@ -176,7 +178,7 @@ fn check(source: &SavedValues, objects: &Objects, matching: &[Option<usize>]) ->
     Ok(Checked { variables, states })
 }
 
-/// A visit that restores states and registers for objects that are created later.
+/// Walker that restores states, and registers a callback for objects that are created later.
 struct Setting<'s> {
     source: &'s SavedValues,
     matching: &'s [Option<usize>],

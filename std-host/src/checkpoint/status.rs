@@ -34,8 +34,8 @@ impl<'c, 'a> Status<'c, 'a> {
         self.assert_existing_objects_matched()
     }
 
-    /// Checks that the checkpoint has a value for every variable, and every other value, of the objects. Variables that have no
-    /// value yet are ignored. The error names the missing ones.
+    /// Checks that every variable and every other saved value of the objects was restored from the checkpoint. Variables that
+    /// have no value yet are ignored. The error names the values that the checkpoint lacks.
     pub fn assert_existing_objects_matched(&self) -> Result<&Self> {
         let missing = self.missing()?;
         match missing.first() {
@@ -49,8 +49,8 @@ impl<'c, 'a> Status<'c, 'a> {
         }
     }
 
-    /// Checks that at least one value of the checkpoint belongs to one of its objects. As in TensorFlow, the checkpoint's own
-    /// counter is one of the objects.
+    /// Checks that at least one value in the files belongs to one of the program's objects. As in TensorFlow, the save counter of
+    /// the checkpoint is one of the objects.
     pub fn assert_nontrivial_match(&self) -> Result<&Self> {
         let (_, matching) = self.matching()?;
         let found = matching.into_iter().flatten().any(|saved| self.source.graph.key(saved).is_some());
@@ -120,7 +120,7 @@ fn values(names: &[String]) -> &'static str {
     if names.len() == 1 { "value" } else { "values" }
 }
 
-/// Lists some of the names after the first.
+/// Lists up to nine of the names after the first, for an error message.
 fn more(names: &[String]) -> String {
     const SHOWN: usize = 9;
     let shown: String = names.iter().skip(1).take(SHOWN).map(|name| format!(", {name}")).collect();

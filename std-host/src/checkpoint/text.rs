@@ -46,7 +46,7 @@ impl<'a> Tokens<'a> {
         if self.take(token)? { Ok(()) } else { Err(self.problem(&format!("expected {token:?}"))) }
     }
 
-    /// Parses the values of a repeated field: one value, or a list in brackets.
+    /// Parses the values of a repeated field: one value, or a list in brackets. `value` is called to parse each of them.
     pub fn each(&mut self, mut value: impl FnMut(&mut Self) -> Result<(), Problem>) -> Result<(), Problem> {
         if !self.take("[")? {
             return value(self);
@@ -123,7 +123,7 @@ fn length(text: &str) -> Result<usize, String> {
     }
 }
 
-/// Returns the length of a literal, with its quotes.
+/// Returns the length of the literal at the start of `text`, with its quotes. Returns `None` if it does not end on its line.
 fn literal(text: &str, quote: char) -> Option<usize> {
     let mut chars = text.char_indices().skip(1);
     while let Some((at, c)) = chars.next() {
@@ -181,7 +181,7 @@ fn unescape(text: &str, out: &mut Vec<u8>) -> Result<(), String> {
     Ok(())
 }
 
-/// Parses a number in Python's notation or in C's.
+/// Parses a number in Python's notation or in C's. Returns `None` if `text` is not a number.
 fn float(text: &str) -> Option<f64> {
     let unsigned = text.strip_prefix('-').unwrap_or(text).as_bytes();
     if unsigned.first() == Some(&b'0') && unsigned.get(1).is_some_and(u8::is_ascii_digit) {

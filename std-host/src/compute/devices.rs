@@ -32,7 +32,7 @@ pub fn portable_cpu() -> Device {
 struct Host {
     cpu: Cpu,
     threads: fn() -> usize,
-    /// Lock and condition variable of the threads that sleep while they wait for others.
+    /// Lock of the condition variable `bell`, on which threads sleep while they wait for other threads.
     bed: Mutex<()>,
     bell: Condvar,
 }

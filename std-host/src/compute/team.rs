@@ -95,8 +95,8 @@ impl Team {
         Team { threads: started + 1, board, offering: Mutex::new(()) }
     }
 
-    /// Calls `work` on this thread, and on every helper that joins before the call on this thread returns. Returns when all calls
-    /// have returned.
+    /// Calls `work` on this thread, and on every helper that joins before the call on this thread returns. If another thread is
+    /// using the helpers, only this thread calls `work`. Returns when all calls have returned.
     fn offer(&self, work: Work<'_>) {
         let offering = match self.offering.try_lock() {
             Ok(offering) => offering,
@@ -120,7 +120,7 @@ impl Team {
     }
 }
 
-/// Work on the board. Dropping this removes it.
+/// Offer of work on the board. Dropping it closes the offer, waits until all helpers have left, and removes the work.
 struct Offer<'b>(&'b Board);
 
 impl<'b> Offer<'b> {
@@ -173,7 +173,7 @@ impl Board {
         }
     }
 
-    /// Waits until there is an offer that is not `last`.
+    /// Waits until there is an open offer whose number is not `last`, and returns its number.
     fn next_offer(&self, last: u64) -> u64 {
         let new = || {
             Some(self.state.load(Ordering::SeqCst))
@@ -202,7 +202,7 @@ impl Board {
         offer
     }
 
-    /// Joins `offer`. Returns false if it is no longer open.
+    /// Joins the offer with the number `offer`. Returns true if it was still open, and false otherwise.
     fn join(&self, offer: u64) -> bool {
         let stands = |state: u64| state / NEXT_OFFER == offer && state & OPEN > 0;
         let more = |state: u64| stands(state).then_some(state + 1);

@@ -7,6 +7,7 @@ pub use error::{FileError, FileResult};
 use std::fs::{File, OpenOptions};
 use std::io::{ErrorKind, Write};
 use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicU64, Ordering};
 
 /// Writes `bytes` to `path`. The bytes go to a temporary file in the same folder, which replaces `path` once it is safely on the
 /// disk.
@@ -120,16 +121,18 @@ fn beside(path: &Path) -> FileResult<Temporary> {
     if path.symlink_metadata().is_ok_and(|known| !known.is_file()) {
         return Err(FileError::new(path, "is not a regular file, so it cannot be replaced"));
     }
-    let mut number = 0u64;
+    // A name is used once: a file that another process took for a leftover must not be mistaken for a new one.
+    static NEXT: AtomicU64 = AtomicU64::new(0);
+    let folder = std::path::absolute(folder(path)).map_err(|error| unwritable(path, &error))?;
     loop {
-        let name = folder(path).join(format!("{TEMPORARY}{}-{number}", std::process::id()));
+        let name = folder.join(format!("{TEMPORARY}{}-{}", std::process::id(), NEXT.fetch_add(1, Ordering::Relaxed)));
         match OpenOptions::new().write(true).create_new(true).open(&name) {
             Ok(file) => {
                 #[cfg(test)]
                 watch::tell(Operation::Create(&name));
                 return Ok(Temporary { file, path: name, renamed: false });
             }
-            Err(error) if error.kind() == ErrorKind::AlreadyExists => number += 1,
+            Err(error) if error.kind() == ErrorKind::AlreadyExists => (),
             Err(error) => return Err(unwritable(path, &error)),
         }
     }

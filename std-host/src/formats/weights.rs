@@ -110,10 +110,10 @@ pub fn load(scope: &dyn Scope, model: &dyn Module, path: &Path) -> FileResult<()
 fn value(scope: &dyn Scope, stored: &Stored<'_>, wanted: TensorType) -> Result<Tensor, String> {
     let dims: Option<Vec<u32>> = stored.dims.iter().map(|&dim| dim.try_into().ok()).collect();
     let shape = dims.and_then(|dims| Shape::new(&dims).ok());
-    let got = shape.map(|shape| TensorType::new(stored.dtype, shape));
+    let got = stored.dtype.zip(shape).map(|(dtype, shape)| TensorType::new(dtype, shape));
     match got {
         Some(got) if got == wanted => Tensor::from_bytes(&scope.device(), wanted, stored.bytes).map_err(|error| error.to_string()),
         Some(got) => Err(format!("is {got}, but the model's is {wanted}")),
-        None => Err(format!("has the dimensions {:?}, but the model's is {wanted}", stored.dims)),
+        None => Err(format!("is {}{:?}, but the model's is {wanted}", stored.kind, stored.dims)),
     }
 }

@@ -36,7 +36,7 @@ const WIDTH: usize = 20;
 const PERIOD: Duration = Duration::from_millis(50);
 
 impl Progress {
-    /// Starts the display for `steps` steps, or an unknown number.
+    /// Starts the display for `steps` steps, or for an unknown number of steps if `steps` is `None`.
     pub fn new(verbose: Verbose, steps: Option<usize>) -> Progress {
         let verbose = if verbose == Verbose::Auto && !std::io::stderr().is_terminal() { Verbose::Lines } else { verbose };
         let coloured = std::env::var_os("NO_COLOR").is_none_or(|value| value.is_empty());
@@ -78,7 +78,9 @@ impl Progress {
         };
         let done = WIDTH * self.step.min(steps) / steps.max(1);
         let count = format!("{:>1$}/{steps} ", self.step, digits(steps));
-        let room = width.saturating_sub(count.len() + WIDTH + 1);
+        let Some(room) = width.checked_sub(count.len() + WIDTH + 1) else {
+            return format!("{count}{message}").chars().take(width).collect();
+        };
         let message: String = message.chars().take(room).collect();
         match self.coloured {
             true => format!("{count}\x1b[32m{}\x1b[37m{}\x1b[0m {message}", "━".repeat(done), "━".repeat(WIDTH - done)),
@@ -113,7 +115,7 @@ impl Drop for Progress {
     /// Ends the line of an unfinished bar, so that an error message begins on a new line.
     fn drop(&mut self) {
         if self.drawn.is_some() {
-            eprintln!();
+            let _ = writeln!(std::io::stderr());
         }
     }
 }
@@ -175,7 +177,9 @@ mod tests {
         let mut progress = Progress::new(Verbose::Silent, Some(200));
         (progress.coloured, progress.step) = (false, 50);
         assert_eq!(progress.bar("3s 20ms/step - loss: 0.5000", 79), " 50/200 ━━━━━─────────────── 3s 20ms/step - loss: 0.5000");
-        assert_eq!(progress.bar("3s 20ms/step - loss: 0.5000", 40).chars().count(), 40);
+        for width in [0, 5, 20, 29, 30, 40] {
+            assert!(progress.bar("3s 20ms/step - loss: 0.5000", width).chars().count() <= width, "{width}");
+        }
         progress.coloured = true;
         assert_eq!(progress.bar("3s", 79), " 50/200 \x1b[32m━━━━━\x1b[37m━━━━━━━━━━━━━━━\x1b[0m 3s");
         progress.steps = None;

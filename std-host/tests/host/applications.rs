@@ -10,7 +10,7 @@ fn scope() -> Eager {
     Eager::new(&gradlet::cpu())
 }
 
-/// Returns the same numbers as the script's `hashed`.
+/// Returns the same numbers as the function `hashed` of the Python script.
 fn hashed(count: u32, start: u64) -> impl Iterator<Item = f64> {
     (start..start + u64::from(count)).map(|index| {
         let x = (index * 2_654_435_761) as u32;
@@ -19,7 +19,7 @@ fn hashed(count: u32, start: u64) -> impl Iterator<Item = f64> {
     })
 }
 
-/// Sets the weights as the script's `fill` does.
+/// Sets the weights to the same values as the function `fill` of the Python script.
 fn fill(scope: &Eager, model: &Functional) {
     for (index, (path, variable)) in model.named_variables().into_iter().enumerate() {
         let shape = variable.tensor_type().unwrap().shape;
@@ -38,7 +38,7 @@ fn fill(scope: &Eager, model: &Functional) {
     }
 }
 
-/// Compares an application with the recorded network `name`: the list of weights, and the output for two images.
+/// Compares an application with Keras's network that was recorded as `name`: the list of weights, and the output for two images.
 fn is_keras_s(name: &str, application: Application) {
     let recorded: Value = serde_json::from_str(include_str!("../fixtures/keras_applications.json")).unwrap();
     let wanted = &recorded[name];

@@ -29,7 +29,7 @@ fn printed(run: impl FnOnce(&mut dyn std::io::Write) -> Result<(), Box<dyn std::
     String::from_utf8(out).unwrap().lines().map(String::from).collect()
 }
 
-/// Returns the number after `name` in a line. It must have six decimals.
+/// Returns the number after `name` in a line. Panics if the line does not begin with `name`, or if the number does not have six decimals.
 #[track_caller]
 fn number(line: &str, name: &str) -> f64 {
     let number = line.strip_prefix(name).unwrap_or_else(|| panic!("{line:?} does not begin with {name:?}"));
@@ -81,7 +81,7 @@ fn tensor_array() {
 }
 
 /// Trains with a program of the handbook, and tests the model that it saved last. The accuracy must equal the accuracy at the time of the
-/// save. Returns the lines that the training prints, and the names of the files in its folder.
+/// save. Returns the lines that the training prints, and the names of the files in the folder of saved models.
 #[track_caller]
 fn saved(arguments: &[&str], train: Train, test: Test) -> (Vec<String>, Vec<String>) {
     let folder = tempfile::tempdir().unwrap();
@@ -109,7 +109,7 @@ fn saved(arguments: &[&str], train: Train, test: Test) -> (Vec<String>, Vec<Stri
 type Train = fn(&mnist::Arguments, &mut dyn std::io::Write, &mut mnist::Saved<'_>) -> Result<(), Box<dyn std::error::Error>>;
 type Test = fn(&mnist::Arguments, &mut dyn std::io::Write) -> Result<(), Box<dyn std::error::Error>>;
 
-/// Returns the names of the files of checkpoints with these numbers.
+/// Returns the sorted names of the files of the checkpoints `NAME-NUMBER`, and of the state file `checkpoint`.
 fn files(name: &str, numbers: &[usize]) -> Vec<String> {
     let mut files: Vec<String> =
         numbers.iter().flat_map(|number| [".data-00000-of-00001", ".index"].map(|ending| format!("{name}-{number}{ending}"))).collect();

@@ -22,7 +22,7 @@ fn scope() -> Eager {
     Eager::with_seed(&gradlet::cpu(), 1)
 }
 
-/// Returns the same values as the script's `wave`, times `factor`.
+/// Returns the same values as the function `wave` of the Python script, times `factor`.
 fn wave(dims: &[u32], start: usize, factor: f64) -> Tensor {
     let count = dims.iter().product::<u32>() as usize;
     let elements: Vec<f32> = (start..start + count).map(|index| ((index as f64 * 0.7).sin() as f32) * factor as f32).collect();
@@ -63,7 +63,7 @@ fn samples() -> Samples {
     Samples { x: wave(&[23, 4], 1000, 1.0), y: Tensor::new(&gradlet::cpu(), &labels, &[23]).unwrap(), weight }
 }
 
-/// Returns the samples from index `first` to index `end`, excluding `end`.
+/// Returns the samples in `tensor` from index `first` to index `end`, excluding `end`.
 fn part(tensor: &Tensor, first: i64, end: i64) -> Tensor {
     let rows: Vec<i64> = (first..end).collect();
     tensor.gather(&Tensor::new(&gradlet::cpu(), &rows, &[rows.len() as u32]).unwrap(), 0).unwrap()
@@ -162,7 +162,8 @@ fn predictions_are_the_model_s_in_order() {
     assert_eq!(model.predict(&x).unwrap().to_vec::<f32>().unwrap(), all);
 }
 
-/// Passes these values to a callback, one per epoch, until it stops the training. Returns the number of epochs.
+/// Runs one epoch for each of these values, until the callback stops the training. The callback receives the value as the log `watched`.
+/// Calls `each` after each epoch. Returns the number of epochs.
 fn watch(callback: &mut dyn Callback, model: &Model, values: &Value, mut each: impl FnMut(&Model)) -> usize {
     callback.on_train_begin(model).unwrap();
     for (epoch, value) in values.as_array().unwrap().iter().enumerate() {
@@ -219,7 +220,7 @@ impl Callback for KeepWeights<'_> {
     }
 }
 
-/// Returns the sorted names in a folder.
+/// Returns the sorted names of the files in a folder.
 fn names(folder: &std::path::Path) -> Vec<String> {
     let mut names: Vec<String> = folder.read_dir().unwrap().map(|entry| entry.unwrap().file_name().into_string().unwrap()).collect();
     names.sort();
@@ -285,7 +286,8 @@ fn rates_are_reduced_as_keras_s_are() {
     }
 }
 
-/// Returns the text that a logger writes for these runs.
+/// Returns the CSV text that a logger writes for these runs. A run is a list of epochs, and an epoch a list of names with values. All runs
+/// write to the same file. `logger` sets the logger's options.
 fn table(logger: impl Fn(CsvLogger) -> CsvLogger, runs: &[&[&[(&str, f64)]]]) -> String {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("log.csv");

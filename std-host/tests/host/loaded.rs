@@ -92,7 +92,7 @@ fn wrong_calls_are_explained() -> Result<()> {
     Ok(())
 }
 
-/// Variables with the same name get unique names.
+/// Variables with the same name get unique names in the artifact.
 #[test]
 fn names_are_unique() -> Result<()> {
     let scope = Eager::new(&gradlet::cpu());
@@ -108,7 +108,7 @@ fn names_are_unique() -> Result<()> {
     Ok(())
 }
 
-/// Computes a Collatz sequence. Returns its length and its last element.
+/// Computes the Collatz sequence that starts at `n`. Returns its number of steps and its last element.
 fn collatz(scope: &dyn Scope, n: Tensor) -> Result<(Tensor, Tensor)> {
     let state = (n.like(0.0)?, n.clone());
     let most = WhileOptions { max_iterations: Some(200) };

@@ -1,4 +1,5 @@
-//! Tests that a thread sleeps while it waits for another thread: for a variable, for a function, or for the first value of a variable.
+//! Tests that a thread sleeps while it waits for another thread: until the other thread has written a variable, has finished a call of the
+//! same function, or has computed the first value of a variable.
 #![cfg(unix)]
 
 use gradlet::tensor::FirstValue;
@@ -16,8 +17,8 @@ fn cpu_time() -> Duration {
     Duration::new(time.tv_sec as u64, time.tv_nsec as u32)
 }
 
-/// Asserts that `want` sleeps while it waits for a resource that another thread holds, and returns its result. The other thread runs
-/// `hold`, which takes the resource, then calls its argument. That call sleeps for [`LONG`].
+/// Asserts that `want` waits for a resource that another thread holds, and sleeps meanwhile. Returns the result of `want`. The other thread
+/// runs `hold`, which takes the resource and then calls its argument, a function that sleeps for [`LONG`].
 fn sleeps<R>(hold: impl FnOnce(&dyn Fn()) + Send, want: impl FnOnce() -> R) -> R {
     let held = Barrier::new(2);
     thread::scope(|threads| {

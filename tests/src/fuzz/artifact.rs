@@ -13,11 +13,11 @@ use std::cell::Cell;
 
 /// Size of an artifact's header, in bytes.
 pub const HEADER: usize = size_of::<Header>();
-/// Offset of the length in the header.
+/// Offset of the artifact's length in the header, in bytes.
 const LENGTH: usize = 8;
-/// Offset of the checksum in the header.
+/// Offset of the artifact's checksum in the header, in bytes.
 const CHECKSUM: usize = 12;
-/// Offset of the first byte that the checksum covers.
+/// Offset of the first byte that the checksum covers, in bytes.
 const COVERED: usize = 16;
 /// Largest arena for a damaged artifact, in bytes.
 pub const ARENA_LIMIT: usize = 1 << 20;
@@ -121,7 +121,7 @@ pub fn header(bytes: &[u8]) -> Option<Header> {
     Some(bytemuck::pod_read_unaligned(bytes.get(..HEADER)?))
 }
 
-/// Sets the header's length to the length of `bytes`.
+/// Sets the length in the header of the artifact `bytes` to the length of `bytes`.
 pub fn fix_length(bytes: &mut [u8]) {
     let length = bytes.len() as u32;
     if let Some(slot) = bytes.get_mut(LENGTH..LENGTH + 4) {
@@ -185,7 +185,7 @@ fn impatient(call: &mut Call<'_, '_>) -> Result<()> {
     if ASKED.get() > PATIENCE { Err(Error::TooLarge) } else { (ops::while_loop::BOOL.run)(call) }
 }
 
-/// Loads an artifact with every portable kernel. If it is accepted, runs it once, and reads all outputs and variables.
+/// Loads an artifact with every portable kernel. If it is accepted, runs each of `signatures` once, and reads all outputs and variables.
 pub fn exercise(bytes: &[u8], signatures: &[&str]) -> Verdict {
     let bytes = AlignedBytes::from(bytes);
     let is_loop = |kernel: &&&Kernel| kernel.def.code == ops::while_loop::DEF.code;

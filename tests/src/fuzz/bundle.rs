@@ -10,8 +10,9 @@ use std::path::{Path, PathBuf};
 /// Size of the data file that entries may refer to, in bytes.
 const DATA: usize = 4096;
 
-/// Writes `data` as a checkpoint to the folder `folder`, and reads it in every way. Panics if two ways return different results. If the
-/// first byte is 0, the rest is an index file. Otherwise the rest holds the keys and values of a table, and a length byte precedes each.
+/// Writes `data` as a checkpoint to the folder `folder`, and reads it with every function of the reader. Panics if two functions return
+/// different results. If the first byte is 0, the other bytes are an index file. Otherwise they hold the keys and values of a table, each
+/// after a byte with its length.
 ///
 /// Returns the number of tensors, and the error if there was one.
 pub fn exercise(folder: &Path, data: &[u8]) -> (usize, Option<FileError>) {
@@ -60,7 +61,7 @@ fn records(mut bytes: &[u8]) -> BTreeMap<Vec<u8>, Vec<u8>> {
     records
 }
 
-/// Asserts that the ways to read a tensor agree.
+/// Asserts that the functions that read a tensor agree: either all of them return the same bytes, or all of them return an error.
 fn read(reader: &BundleReader) {
     for (key, entry) in reader.entries() {
         let whole = reader.verify(key).is_ok();

@@ -10,7 +10,8 @@ use gradlet_core::{Error, Session};
 const SLOTS: u32 = 3;
 const SLOT: usize = 2048;
 
-/// Reads `data` as a checkpoint if the first byte is even, and as flash if it is odd. Returns the error if the data is refused.
+/// Reads the bytes after the first: as a checkpoint if the first byte is even, and as flash if it is odd. Returns the error if they are
+/// refused.
 pub fn read(data: &[u8]) -> Result<(), Error> {
     let Some((choice, rest)) = data.split_first() else { return Err(Error::CutShort) };
     if choice & 1 == 0 { checkpoint(rest) } else { flash(rest) }

@@ -13,7 +13,7 @@ use std::path::Path;
 pub struct Reader {
     /// Name of the reader, and of its fuzz target.
     pub name: &'static str,
-    /// Function that reads a complete file. The error is the reason of a refusal.
+    /// Function that reads a complete file. The error is the reason why it refuses the file.
     pub read: fn(&[u8]) -> Result<(), String>,
     /// Function that returns valid files.
     pub samples: fn() -> Vec<Vec<u8>>,
@@ -46,7 +46,7 @@ fn said<T, E: std::fmt::Display>(result: Result<T, E>) -> Result<T, String> {
     })
 }
 
-/// Decodes an image. The first byte selects the number of channels to decode to.
+/// Decodes an image file, which follows the first byte. The first byte selects the number of channels to decode to.
 fn read_image(data: &[u8]) -> Result<(), String> {
     let Some((&channels, file)) = data.split_first() else { return Err("nothing".into()) };
     let image = said(image::decode_image(file, [0, 1, 3, 4][usize::from(channels) % 4]))?;
@@ -70,7 +70,7 @@ fn read_npz(file: &[u8]) -> Result<(), String> {
     arrays.values().try_for_each(|array| said(array.tensor(&gradlet::cpu())).map(drop))
 }
 
-/// Reads a CSV file. The first byte selects options.
+/// Reads a CSV file, which follows the first byte. The first byte selects options.
 fn read_csv(data: &[u8]) -> Result<(), String> {
     let Some((&choice, file)) = data.split_first() else { return Err("nothing".into()) };
     let bit = |at: u8| choice & 1 << at != 0;

@@ -9,8 +9,9 @@ const COMPRESSIONS: [Compression; 3] = [Compression::None, Compression::Gzip, Co
 /// Buffer size of the readers, in bytes. It is smaller than the default, which is faster here.
 const BLOCK: usize = 4096;
 
-/// Reads `data` as records in every way. Panics if two ways return different results. The first byte selects the compression. It also
-/// selects whether to correct the checksums first, whether to compress the rest first, and whether to change a byte of the result.
+/// Reads the bytes after the first as records, with every reader. Panics if two readers return different results. The first byte selects
+/// the compression. It also selects whether this function first corrects the checksums, whether it first compresses the bytes, and whether
+/// it changes a byte of the compressed data.
 ///
 /// Returns the number of records, and the error if there was one.
 pub fn exercise(data: &[u8]) -> (usize, Option<RecordError>) {
@@ -61,7 +62,7 @@ fn compressed(bytes: &[u8], compression: Compression) -> Vec<u8> {
     written.expect("memory can be written")
 }
 
-/// Returns all records up to the first error, and that error.
+/// Returns all records up to the first error, and that error, or `None` if there is no error.
 fn all(items: impl Iterator<Item = Result<Bytes, RecordError>>) -> (Vec<Bytes>, Option<RecordError>) {
     let (mut records, mut error) = (Vec::new(), None);
     for item in items {
@@ -96,7 +97,8 @@ fn read(bytes: Bytes, compression: Compression) -> (usize, Option<RecordError>) 
     (records.len(), error)
 }
 
-/// Compares the readers that support no compression.
+/// Checks that the readers without support for compression return `records` and `error` too, and that writing `records` produces the same
+/// bytes again.
 fn uncompressed(bytes: &Bytes, records: &[Bytes], error: &Option<RecordError>) {
     let (again, other) = all(Records::new(bytes.clone()));
     assert!(again == records && text(&other) == text(error), "{} and {}", text(error), text(&other));

@@ -1,7 +1,8 @@
-//! Arbitrary bytes as telemetry: as a noisy line for the decoder, and as commands for a sender.
+//! Feeds arbitrary bytes to the telemetry code: to the decoder, as input from a noisy line, and to a sender, as commands.
 
 use gradlet_core::runtime::Telemetry;
 use gradlet_core::runtime::checkpoint::Identity;
+use gradlet_core::runtime::program::checksum;
 use gradlet_core::runtime::telemetry::{Decoder, Frame, Link};
 use std::convert::Infallible;
 
@@ -10,7 +11,7 @@ use std::convert::Infallible;
 pub struct Line {
     /// Bytes that the line accepted.
     pub bytes: Vec<u8>,
-    /// Number of bytes that it accepts until it blocks. During a flush, it always accepts at least one.
+    /// Number of bytes that the line accepts before it blocks. During a flush, it always accepts at least one.
     pub room: usize,
 }
 
@@ -52,6 +53,10 @@ pub fn read(data: &[u8]) {
     assert_eq!(frames(data, 3), (found.clone(), link));
     assert_eq!(found.len() as u64 + link.unknown, link.frames);
     assert!(link.frames + link.corrupt <= data.len() as u64);
+    // As the content of a frame whose checksum is right.
+    let content = [data, &checksum(data).to_le_bytes()].concat();
+    let (found, link) = frames(&[&[0], &cobs::encode_vec(&content)[..], &[0]].concat(), usize::MAX);
+    assert_eq!((found.len() as u64 + link.unknown + link.corrupt, link.lost), (1, 0));
     send(data);
 }
 

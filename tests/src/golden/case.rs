@@ -80,8 +80,8 @@ pub struct Known {
 }
 
 impl Known {
-    /// Compares the output `name` with [`Known::bits`]. Returns a description of the difference, or `None` if one of them matches or none
-    /// are known.
+    /// Compares the output `name` with [`Known::bits`]. Returns `None` if it equals one of these alternatives, or if there are none.
+    /// Otherwise, returns a description of the difference.
     pub fn differs(&self, name: &str, dtype: DType, got: &[u8]) -> Option<String> {
         let right = |bits: &Vec<u8>| others(dtype, bits, got).next().is_none() && bits.len() == got.len();
         let nearest = self.bits.iter().min_by_key(|bits| others(dtype, bits, got).count())?;
@@ -94,13 +94,13 @@ impl Known {
     }
 }
 
-/// Returns the elements whose bits differ: index, correct value, actual value.
+/// Returns each element whose bits differ: its index, its correct value, and its actual value. Two NaNs are equal.
 fn others<'b>(dtype: DType, right: &'b [u8], got: &'b [u8]) -> impl Iterator<Item = (usize, f64, f64)> + 'b {
     let pairs = elements(dtype, right).zip(elements(dtype, got)).enumerate();
     pairs.filter(|(_, (a, b))| a.1 != b.1 && !(a.0.is_nan() && b.0.is_nan())).map(|(index, (a, b))| (index, a.0, b.0))
 }
 
-/// Compares outputs with the reference's. Returns a line for each tensor that is wrong.
+/// Compares outputs with the reference's. Returns a line for each tensor that is wrong, and no lines if all are correct.
 pub fn compare(wanted: &[Value], got: &[Vec<u8>], tolerance: Tolerance) -> Vec<String> {
     compare_known(wanted, &[], got, tolerance)
 }
@@ -140,7 +140,8 @@ fn differs(want: &Value, got: &[u8], tolerance: Tolerance, slack: &[f64]) -> Opt
     })
 }
 
-/// Returns the absolute error. It is 0 for equal values, including two NaNs or equal infinities, and infinite if only one value is finite.
+/// Returns the absolute difference of two values. It is 0 for equal values, including two NaNs or equal infinities, and infinite if only
+/// one value is finite.
 fn error(want: f64, got: f64) -> f64 {
     if want == got || want.is_nan() && got.is_nan() {
         0.0
@@ -171,7 +172,7 @@ pub fn ulp(dtype: DType, want: f64) -> f64 {
     f64::powi(2.0, exponent - digits)
 }
 
-/// Returns each element as a number, and as its bits.
+/// Returns each element of a tensor as an f64, and as its bits.
 pub fn elements(dtype: DType, bytes: &[u8]) -> impl Iterator<Item = (f64, u64)> + '_ {
     bytes.chunks_exact(dtype.size()).map(move |element| {
         let mut wide = [0; 8];

@@ -45,7 +45,7 @@ impl Checks {
     }
 }
 
-/// Files without cases of their own form. `cases.json` belongs to `other.json` and `random.json`.
+/// Files that have no form of their own: a manifest, and `cases.json`, which belongs to `other.json` and `random.json`.
 const COMPANIONS: [&str; 2] = ["MANIFEST.json", "cases.json"];
 
 /// Runs all cases of a folder that have one of these forms. Returns `None` if the folder has none of them. In a folder that has one, a JSON

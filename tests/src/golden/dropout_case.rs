@@ -9,8 +9,8 @@ use gradlet_core::{DType, Differentiate, Scope, Tensor};
 use serde_json::Value as Json;
 use std::sync::Arc;
 
-/// Fills a case of `op: dropout`. Its inputs are x and the cotangent of y. Its outputs are the fraction of kept elements, and the numbers
-/// of elements that break a rule.
+/// Reads a case of `op: dropout` into `case`. Its inputs are x and the cotangent of y. Its outputs are the fraction of kept elements, then
+/// for each rule the number of elements that break it.
 pub fn read(folder: &mut Folder, json: &Json, case: &mut Case) -> Result<()> {
     let file = text(json, "file")?;
     for list in ["inputs", "cotangents"] {
@@ -53,7 +53,7 @@ fn count(flags: &Tensor, dtype: DType) -> gradlet_core::Result<Tensor> {
     flags.cast(dtype)?.sum(&[], false)
 }
 
-/// Returns the largest relative difference between two roundings of the same number.
+/// Returns an upper limit of the relative difference between two roundings of the same number.
 fn precision(dtype: DType) -> f64 {
     match dtype {
         DType::F16 => 4e-3,

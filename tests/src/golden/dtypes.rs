@@ -42,7 +42,8 @@ const CANCELS: [(&str, &str); 15] = [
 const MEAN: &str = "a rounded mean, or a multiple of it, is subtracted from elements close to it";
 const STEPS: &str = "rounded states and gates repeatedly enter sums of both signs";
 
-/// Ops that round intermediate f32 results again. Their exact bits are not known in advance.
+/// Ops that round some intermediate f32 results to 16 bits and continue with them. The exact bits of their outputs are therefore not known
+/// in advance.
 const MIXED: [(&str, &str); 1] = [("keras_batch_norm", "the moving statistics are updated in 16 bits from moments in f32")];
 
 /// Number of runs with random rounding.
@@ -79,7 +80,7 @@ fn wide(device: &Device, case: &Case, body: &Body) -> Result<Case> {
     Ok(wide)
 }
 
-/// True if the reference is infinite because its value overflowed f32, and the f64 result is finite.
+/// True if the reference value `want` is infinite only because it overflowed f32: the f64 result `got` is finite.
 fn overflows(want: &[u8], got: &[u8]) -> bool {
     let [want, got] = [want, got].map(|bytes| f64::from_le_bytes(bytes.try_into().unwrap_or_default()));
     want.is_infinite() && got.is_finite() && got.abs() > f64::from(f32::MAX) && want.signum() == got.signum()
@@ -114,7 +115,8 @@ fn narrow(device: &Device, case: &Case, body: &Body, dtype: DType) -> Result<Cas
     Ok(Case { known, ..variant(case, body, dtype, inputs, wanted, tolerance) })
 }
 
-/// True if a single op computes the outputs without the gradients. A reshape does not count as an op.
+/// True if a single op computes the first `outputs` results of `body`, which are the outputs. The results after them are gradients, and do
+/// not count. Reshapes do not count as ops.
 fn computes_one_op(device: &Device, plain: &Case, body: &Body, outputs: usize) -> Result<bool> {
     let whole = body.clone();
     let forward: Body = Arc::new(move |scope: &dyn Scope, tensors: &[Tensor]| {

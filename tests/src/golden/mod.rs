@@ -50,7 +50,7 @@ pub struct Counts {
 /// A machine that reads a file of cases and returns a file of answers, both as in [`bundle`].
 pub type Machine<'a> = &'a mut dyn FnMut(&[u8]) -> Result<Vec<u8>>;
 
-/// Returns this package's own folder of golden vectors.
+/// Returns this package's folder of golden vectors of ops.
 pub fn own_folder() -> PathBuf {
     fixtures("ops")
 }
@@ -65,8 +65,8 @@ pub fn data_folders() -> Vec<PathBuf> {
     ["checkpoint", "data", "events", "image", "tfrecord"].map(fixtures).into()
 }
 
-/// Returns the default folders. If all runtimes are selected, these are all folders of this package. Otherwise, it is only the folder with
-/// the cases of ops.
+/// Returns the folders to run if the caller passes none. If all runtimes are selected, these are all folders of this package. Otherwise, it
+/// is only the folder with the cases of ops.
 fn defaults(runtimes: &[&str]) -> Vec<PathBuf> {
     let data = if runtimes.len() == NAMES.len() { data_folders() } else { Vec::new() };
     [vec![own_folder()], data].concat()
@@ -192,7 +192,8 @@ impl Suite<'_> {
         }
     }
 
-    /// Runs a case on the host's device: eagerly, compiled, and compiled with enough elements for fused blocks. Returns the problems.
+    /// Runs a case on the host's device: eagerly, compiled, and compiled with enough elements for fused blocks. Returns a description of
+    /// each problem.
     fn cpu(&mut self, case: &Case, body: &Body) -> Vec<String> {
         let device = gradlet::cpu();
         let told = |how: &str, problems: Vec<String>| problems.into_iter().map(|problem| format!("{how}: {problem}")).collect::<Vec<_>>();
@@ -210,7 +211,7 @@ impl Suite<'_> {
         [problems, compiled, told("repeated", blocks)].concat()
     }
 
-    /// Counts a case that cannot run. It is skipped if the list has it, and failed otherwise.
+    /// Counts a case that the suite cannot run, for each of `runtimes`: as skipped if it is in the list of skips, and as failed otherwise.
     fn unknown(&mut self, case: &Case, runtimes: &[&'static str]) {
         *self.unknown.entry(case.group.clone()).or_default() += 1;
         let board = self.board;
@@ -273,8 +274,8 @@ impl Suite<'_> {
     }
 }
 
-/// Returns the problems of a case's outputs. Compares them with the reference, with the exact bits if they are known, and with the bits of
-/// eager execution on the same kernels.
+/// Returns a description of each problem of a case's outputs, or an empty list if they are correct. Compares them with the reference, with
+/// the exact bits if they are known, and with `eager`, the outputs of eager execution on the same kernels, if given.
 pub fn judge(case: &Case, outputs: &Result<Outputs>, eager: Option<&Outputs>) -> Vec<String> {
     let outputs = match outputs {
         Ok(outputs) => outputs,

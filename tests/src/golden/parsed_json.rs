@@ -94,7 +94,7 @@ pub fn values(json: &Json) -> Result<Values> {
     Ok(Tensor::from_bytes(&gradlet::cpu(), TensorType::new(dtype, shape), &elements)?.into())
 }
 
-/// Returns the bytes of a tensor, in which every NaN is replaced by the same one. JSON has only one NaN.
+/// Returns the bytes of a tensor, with every NaN replaced by the same NaN, because JSON has only one NaN.
 fn quiet(tensor: &Tensor) -> Result<Vec<u8>> {
     Ok(match tensor.dtype() {
         DType::F32 => {

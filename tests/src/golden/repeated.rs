@@ -10,8 +10,8 @@ use gradlet_core::{Shape, TensorType};
 /// Number of elements. It is enough for several threads if at least two ops are fused.
 const ELEMENTS: usize = 1 << 17;
 
-/// Returns the case with each tensor repeated to `ELEMENTS` elements. Returns `None` if the elements depend on each other, or if the case
-/// is a variant in another element type.
+/// Returns the case with each tensor repeated to `ELEMENTS` elements. Returns `None` if its elements depend on each other, if its tensors
+/// differ in shape, or if it is a variant in another element type.
 pub fn repeated(case: &Case, traced: &Traced) -> Result<Option<Case>> {
     let values = || case.inputs.iter().chain(&case.wanted);
     let Some(shape) = values().next().map(|value| value.tensor_type.shape) else { return Ok(None) };
@@ -41,7 +41,7 @@ pub fn repeated(case: &Case, traced: &Traced) -> Result<Option<Case>> {
     }))
 }
 
-/// True if no op reduces `count` elements to fewer. The elements are then independent of each other.
+/// True if no op of the function reduces a tensor of `count` elements to fewer elements. The elements are then independent of each other.
 fn alone(traced: &Traced, count: usize) -> bool {
     let graph = traced.graph();
     let elements = |&id: &usize| graph.values[id].tensor_type.shape.elements().unwrap_or(0) as usize;

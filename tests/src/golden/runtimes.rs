@@ -11,7 +11,7 @@ use std::sync::Arc;
 
 /// Name of the runtime that executes eagerly, with portable kernels.
 pub const EAGER: &str = "eager";
-/// Name of the runtime that traces one function, and compiles it for the host's portable kernels.
+/// Name of the runtime that traces a case as one function, and compiles it for the host's portable kernels.
 pub const COMPILED: &str = "compiled";
 /// Name of the runtime [`gradlet::cpu`], with its fast kernels and all cores. It runs a case eagerly, and as one compiled function.
 pub const CPU: &str = "cpu";

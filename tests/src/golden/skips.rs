@@ -7,7 +7,7 @@
 use crate::golden::case::Case;
 use anyhow::{Context, Result, bail};
 
-/// Text of this package's list.
+/// Text of this package's list, `skips.txt`.
 pub const COMMITTED: &str = include_str!("../../skips.txt");
 
 /// Entries of a list.

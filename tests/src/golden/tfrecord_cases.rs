@@ -1,4 +1,4 @@
-//! TFRecord files that TensorFlow wrote, intact and damaged, with its own read results.
+//! TFRecord files that TensorFlow wrote, intact and damaged, with the records or errors that TensorFlow returns when it reads them.
 
 use crate::golden::checks::{Checks, hex, hex_field, json};
 use anyhow::{Context, Result, bail, ensure};
@@ -38,7 +38,7 @@ pub fn records(folder: &Path, checks: &mut Checks) -> Result<()> {
     Ok(())
 }
 
-/// Reads an intact file in every way, and writes it again.
+/// Reads an intact file with every reader, and writes it again.
 fn whole(path: &Path, wanted: &Json) -> Result<()> {
     let compression = Compression::from(wanted["compression"].as_str().context("no compression")?);
     let wanted_bytes = wanted["file_bytes"].as_u64();
@@ -167,7 +167,7 @@ fn damaged(path: &Path, reader: &str, compression: Compression, wanted: &Json, g
     }
 }
 
-/// Checks that the dataset of a file has the same items as its reader.
+/// Checks that the dataset of a file has the same records and errors as the reader of the file.
 fn dataset(path: &Path, compression: Compression) -> Result<()> {
     let files = RecordFiles::new([path]).compression(compression);
     let text = |item: gradlet::Result<Bytes>| item.map_err(|error| error.to_string());

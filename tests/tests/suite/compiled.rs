@@ -142,7 +142,8 @@ fn a_refused_run_gives_the_variables_back() {
     assert!(scope.read(&variable).unwrap().to_vec::<f32>().unwrap()[0] > 1.0);
 }
 
-/// Calls a function that adds to a variable and then runs `checks` on its argument, which fails. The variable must not change.
+/// Calls a function twice. It adds its argument to a variable, and then runs `checks` on the argument. `checks` accepts the first argument,
+/// but not the second. The second call must fail, and must not change the variable.
 fn check_refused(device: &Device, checks: fn(&dyn Scope, Tensor) -> Result<Tensor>) {
     let scope = Eager::new(device);
     let variable = Variable::new(&scope, "v", &vector(&scope, &[1.0, 2.0])).unwrap();

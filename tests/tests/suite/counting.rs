@@ -10,9 +10,9 @@ struct Counting;
 thread_local! {
     /// Number of allocations of this thread.
     pub static COUNT: Cell<usize> = const { Cell::new(0) };
-    /// Size of its largest allocation, in bytes.
+    /// Size of this thread's largest allocation, in bytes.
     pub static LARGEST: Cell<usize> = const { Cell::new(0) };
-    /// Bytes that it holds. Negative if it frees memory that another thread allocated.
+    /// Bytes that this thread holds. Negative if it frees memory that another thread allocated.
     pub static HELD: Cell<isize> = const { Cell::new(0) };
 }
 

@@ -98,7 +98,7 @@ fn what_was_flushed_outlives_a_kill() {
     }
 }
 
-/// Kills the writer after it has printed `lines` flushed steps. Returns the last printed step.
+/// Starts the writer in a process of its own, and kills it after it has printed `lines` flushed steps. Returns the last printed step.
 fn killed_after(folder: &Path, lines: usize) -> i64 {
     let mut command = Command::new(std::env::current_exe().unwrap());
     command.args(["--exact", "events::writes_until_it_is_killed", "--ignored", "--nocapture"]).env(FOLDER, folder);

@@ -8,7 +8,7 @@ use gradlet_tests::flat::{arena, artifact, load, program, state, step};
 use std::fs;
 use std::path::Path;
 
-/// End offsets of the first and the second copy of the header.
+/// End offsets of the first and the second copy of the header, in bytes.
 const HEADER: [usize; 2] = [28, 56];
 /// Size of both copies of an entry's head, in bytes.
 const HEADS: usize = 32;
@@ -168,7 +168,7 @@ fn what_is_cut_short_is_refused() {
     });
 }
 
-/// Sets a word in both copies of the header, and corrects their checksums.
+/// Sets word number `word` in both copies of the header, and corrects their checksums.
 fn with_header(bytes: &[u8], word: usize, value: u32) -> Vec<u8> {
     let mut bytes = bytes.to_vec();
     bytes[4 * word..4 * word + 4].copy_from_slice(&value.to_le_bytes());

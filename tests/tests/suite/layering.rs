@@ -17,7 +17,7 @@ fn read(path: impl AsRef<Path>) -> String {
     fs::read_to_string(&path).unwrap_or_else(|error| panic!("{}: {error}", path.display()))
 }
 
-/// Returns every file with this ending below `folder`, without build outputs.
+/// Returns every file below `folder` whose name ends with `ending`, without build outputs.
 fn files(folder: &Path, ending: &str) -> Vec<PathBuf> {
     let mut found = Vec::new();
     for entry in fs::read_dir(folder).unwrap().map(Result::unwrap) {
@@ -61,7 +61,7 @@ fn named_modules(code: &str, depth: usize) -> Vec<String> {
     absolute.chain(relative).flat_map(first_segments).filter(|name| !name.is_empty()).collect()
 }
 
-/// Counts the `mod name {` that are open at the end of `code`.
+/// Counts the blocks `mod name {` that are still open at the end of `code`.
 fn inline_modules(code: &str) -> usize {
     let mut open = Vec::new();
     for (at, brace) in code.match_indices(['{', '}']) {

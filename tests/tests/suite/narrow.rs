@@ -31,7 +31,8 @@ fn same(got: &Tensor, want: &Tensor) -> bool {
     got.dims() == want.dims() && pairs.into_iter().all(|(got, want)| got.to_bits() == want.to_bits() || got.is_nan() && want.is_nan())
 }
 
-/// Runs the graph's ops one by one in f32. Runs each again on 16-bit floats, where it must have the same result, rounded once.
+/// Runs the graph's ops one by one in f32. Runs each again on 16-bit floats, where it must have the same result, rounded once. Adds the
+/// names of these ops to `tried`.
 fn every_op(id: &str, graph: &Graph, inputs: &[Tensor], tried: &mut BTreeSet<&'static str>) {
     let scope = Eager::new(&ops::portable_cpu());
     let mut values = HashMap::new();
@@ -90,7 +91,7 @@ fn bf16(id: &str) -> (Case, Outputs) {
     (narrow, outputs)
 }
 
-/// True if the suite detects an error of `units` units in the largest element of an output.
+/// True if the suite detects an error of `units` units in the last place, in the largest element of the output `output`.
 fn refuses((case, outputs): &(Case, Outputs), output: &str, units: i16) -> bool {
     let at = case.wanted.iter().position(|value| value.name == output).unwrap();
     let mut moved = outputs.clone();

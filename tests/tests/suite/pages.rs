@@ -1,4 +1,4 @@
-//! The pages: their links resolve, their figures are the committed ones, the names that they tell exist.
+//! Checks of the Markdown pages: their links resolve, their figures are the committed ones, and the names that they mention exist.
 
 use std::collections::HashSet;
 use std::fs;
@@ -13,7 +13,7 @@ fn read(path: impl AsRef<Path>) -> String {
     fs::read_to_string(&path).unwrap_or_else(|error| panic!("{}: {error}", path.display()))
 }
 
-/// Every Markdown page of the repository, golden data aside.
+/// Returns every Markdown page below `folder`, without golden data and build outputs.
 fn pages(folder: &Path) -> Vec<PathBuf> {
     let mut found = Vec::new();
     for path in fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().path()) {
@@ -27,7 +27,7 @@ fn pages(folder: &Path) -> Vec<PathBuf> {
     found
 }
 
-/// The lines of a page outside its fenced blocks.
+/// Returns the lines of a page, without its fenced code blocks.
 fn prose(text: &str) -> Vec<&str> {
     let mut fenced = false;
     let outside = |line: &&str| {
@@ -38,7 +38,7 @@ fn prose(text: &str) -> Vec<&str> {
     text.lines().filter(outside).collect()
 }
 
-/// The targets of a page's links: `[text](target)`. Code in backquotes has none.
+/// Returns the targets of a page's links: `[text](target)`. Skips links inside code.
 fn links(text: &str) -> Vec<String> {
     let mut found = Vec::new();
     for line in prose(text) {
@@ -49,7 +49,7 @@ fn links(text: &str) -> Vec<String> {
     found
 }
 
-/// The anchors of a page's headings, as GitHub and mdBook make them.
+/// Returns the anchors of a page's headings, in the form that GitHub and mdBook use.
 fn anchors(text: &str) -> HashSet<String> {
     let headings = prose(text).into_iter().filter(|line| line.starts_with('#'));
     let slug = |heading: &str| {

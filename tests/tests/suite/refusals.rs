@@ -58,7 +58,8 @@ fn uses() -> Vec<Use> {
     uses
 }
 
-/// Returns the uses of a kernel's op with the kernel's element type. It replaces the element type of input 0 in all inputs.
+/// Returns the uses of a kernel's op on which the kernel runs, at most [`USES`]. In each, the kernel's element type replaces the element
+/// type of input 0, in all inputs that have it.
 fn uses_of(kernel: &Kernel, uses: &[Use]) -> Vec<(Vec<u32>, Vec<TensorType>)> {
     let own = uses.iter().filter(|(def, ..)| std::ptr::eq(*def, kernel.def));
     let typed = own.filter_map(|(def, attributes, types)| {
@@ -77,7 +78,7 @@ fn uses_of(kernel: &Kernel, uses: &[Use]) -> Vec<(Vec<u32>, Vec<TensorType>)> {
     found.into_iter().take(USES).map(|(_, attributes, types)| (attributes, types)).collect()
 }
 
-/// Returns 1, and elements that an op may refuse.
+/// Returns the bytes of 1, and of elements that an op may refuse.
 fn hostile(dtype: DType) -> Vec<Vec<u8>> {
     let floats = [1.0, f64::NAN, 0.0, -0.0, -1.0, f64::INFINITY, f64::NEG_INFINITY, 3e38, 1e-45];
     let integers = [1, -1, 0, i64::MAX, i64::MIN, i64::from(i32::MAX), i64::from(i32::MIN), 1 << 20, 2];

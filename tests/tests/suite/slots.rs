@@ -89,7 +89,8 @@ impl<const R: usize, const W: usize, const E: usize> Before<R, W, E> {
     }
 }
 
-/// Returns words with the contents of `before`, in which only some of the bits that `wanted` clears are cleared.
+/// Returns possible contents of a word after an interrupted write: `before`, with only some of the bits cleared that `wanted` clears.
+/// `last` is true for the commit word, for which there are more of them.
 fn torn_words(before: &[u8], wanted: &[u8], last: bool, random: &mut Random) -> Vec<Vec<u8>> {
     let bits: Vec<usize> = (0..8 * before.len()).filter(|bit| (before[bit / 8] & !wanted[bit / 8]) >> (bit % 8) & 1 == 1).collect();
     let cleared = |which: &mut dyn FnMut(usize) -> bool| {

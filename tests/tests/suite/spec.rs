@@ -8,7 +8,7 @@ use gradlet_core::{Program, Session, ops};
 use gradlet_tests::flash::Flash;
 use gradlet_tests::fuzz::telemetry::Line;
 
-/// The bytes of the dump with this name.
+/// Returns the bytes of the hex dump with this name in `SPEC.md`.
 fn dump(name: &str) -> Vec<u8> {
     let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../SPEC.md");
     let text = std::fs::read_to_string(path).unwrap();

@@ -2,6 +2,8 @@
 //! missing frames are counted.
 
 use gradlet_core::runtime::Telemetry;
+use gradlet_core::runtime::checkpoint::Identity;
+use gradlet_core::runtime::telemetry::{Frame as Read, Hello, Statistics};
 use gradlet_tests::fuzz::telemetry::{Line, frames, read};
 use gradlet_tests::random::Random;
 use proptest::prelude::*;
@@ -9,13 +11,14 @@ use serde::Serialize;
 
 /// The frames of `SPEC.md`, for the postcard crate: kinds and fields in the order of their table.
 #[derive(Serialize)]
-#[allow(dead_code, reason = "the place of a kind is its number")]
 enum Frame<'a> {
-    Hello,
+    Hello { version: u32, sender: &'a str, clock: &'a str, hz: u32, artifact: Option<(u32, u32)> },
     Scalar { tag: &'a str, step: u32, value: f32 },
     Statistics { tag: &'a str, step: u32, floats: [f32; 4], count: u32, non_finite: u32 },
     Text { tag: &'a str, step: u32, text: &'a str },
     Progress { step: u32, of: u32, epoch: u32 },
+    Counts { signature: &'a str, step: u32, total: u32, first: u32, of: u32, at: u32, ticks: &'a [u8] },
+    Dropped { frames: u32 },
 }
 
 /// Returns the bytes that a device sends in `steps` steps.
@@ -100,5 +103,43 @@ proptest! {
             expected.push(0);
         }
         prop_assert_eq!(&telemetry.writer_mut().bytes, &expected);
+    }
+
+    /// Frames that the postcard and COBS crates write are read.
+    #[test]
+    fn frames_of_the_crates_are_read(tag in ".{0,300}", number: u32, bits: u32, ticks: Vec<u8>, named: bool) {
+        let (value, artifact) = (f32::from_bits(bits), named.then_some((number, bits)));
+        let identity = artifact.map(|(length, checksum)| Identity { length, checksum });
+        let statistics = Statistics { min: value, max: 1.0, mean: 2.0, variance: 3.0, count: number, non_finite: bits };
+        let (tag, ticks, step) = (&tag[..], &ticks[..], number);
+        let pairs = [
+            (
+                Frame::Hello { version: 1, sender: tag, clock: "cycles", hz: bits, artifact },
+                Read::Hello(Hello { version: 1, sender: tag, clock: "cycles", hz: bits, artifact: identity }),
+            ),
+            (Frame::Scalar { tag, step, value }, Read::Scalar { tag, step, value }),
+            (
+                Frame::Statistics { tag, step, floats: [value, 1.0, 2.0, 3.0], count: number, non_finite: bits },
+                Read::Statistics { tag, step, statistics },
+            ),
+            (Frame::Text { tag: "t", step, text: tag }, Read::Text { tag: "t", step, text: tag }),
+            (Frame::Progress { step, of: bits, epoch: 9 }, Read::Progress { step, of: bits, epoch: 9 }),
+            (
+                Frame::Counts { signature: tag, step, total: bits, first: 1, of: 2, at: 3, ticks },
+                Read::Counts { signature: tag, step, total: bits, first: 1, of: 2, at: 3, ticks },
+            ),
+            (Frame::Dropped { frames: number }, Read::Dropped { frames: number }),
+        ];
+        let mut line = vec![0];
+        for (sequence, (frame, _)) in pairs.iter().enumerate() {
+            let mut bytes = postcard::to_stdvec(&(sequence as u32, frame)).unwrap();
+            bytes.extend(gradlet_core::runtime::program::checksum(&bytes).to_le_bytes());
+            line.extend(cobs::encode_vec(&bytes));
+            line.push(0);
+        }
+        let expected: Vec<String> = pairs.iter().enumerate().map(|(sequence, (_, read))| format!("{sequence} {read:?}")).collect();
+        let (found, link) = frames(&line, 7);
+        prop_assert_eq!(found, expected);
+        prop_assert_eq!((link.frames, link.corrupt, link.unknown), (7, 0, 0));
     }
 }

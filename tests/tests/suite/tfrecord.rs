@@ -24,7 +24,7 @@ fn good(compression: Compression) -> Vec<u8> {
     writer.into_inner().unwrap()
 }
 
-/// Returns valid files. The first byte selects the compression for the fuzz target.
+/// Returns valid files. Each follows a byte that selects its compression for the fuzz target.
 pub fn seeds() -> Vec<Vec<u8>> {
     let files = [Compression::None, Compression::Gzip, Compression::Zlib].map(good);
     (0u8..).zip(files).map(|(choice, file)| [&[choice], &file[..]].concat()).collect()

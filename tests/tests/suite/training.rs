@@ -8,7 +8,7 @@ use gradlet_tests::random::Random;
 
 const STEPS: usize = 100;
 
-/// Returns a sample: an image of four pixels, and a label, the index of the brighter half.
+/// Returns a random sample: an image of four pixels, and a label, the index of the brighter half.
 fn sample(random: &mut Random) -> ([f32; 4], i32) {
     let x = [(); 4].map(|()| random.unit() as f32);
     (x, i32::from(x[0] + x[1] > x[2] + x[3]))

@@ -9,13 +9,13 @@ use xtask::cli::BenchOptions;
 
 const SCRIPT: &str = include_str!("tensorflow_checkpoint.py");
 
-/// Names of the figures, with the largest allowed fraction of TensorFlow's time.
+/// Names of the figures, each with the largest allowed ratio of gradlet's time to TensorFlow's.
 const RACES: [(&str, f64); 2] = [("save_ms", 0.5), ("restore_ms", 0.5)];
 
-/// Largest allowed memory of saving and restoring, beyond the variables, in MiB.
+/// Largest allowed memory that saving and restoring need in addition to the variables, in MiB.
 const MEMORY: f64 = 32.0;
 
-/// Pause before each turn. Idle worker threads of the other program may keep a core busy for a while.
+/// Pause before each program's turn. Idle worker threads of the other program may keep a core busy for a while.
 const REST: Duration = Duration::from_millis(300);
 
 fn turn(runner: &mut Runner, name: &str) -> Result<f64> {

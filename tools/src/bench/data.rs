@@ -8,7 +8,7 @@ use xtask::cli::BenchOptions;
 
 const SCRIPT: &str = include_str!("tensorflow_data.py");
 
-/// Names of the figures, with the smallest allowed multiple of TensorFlow's rate.
+/// Names of the figures, each with the smallest allowed ratio of gradlet's rate to TensorFlow's.
 const RACES: [(&str, f64); 5] = [
     ("tfrecord_read_MBps", 3.0),
     ("tfrecord_write_MBps", 2.0),
@@ -17,7 +17,7 @@ const RACES: [(&str, f64); 5] = [
     ("jpeg_epoch_images_per_s", 1.0 / 0.7),
 ];
 
-/// Name of the figure of a pipeline without threads, and the multiple of its rate that an epoch with threads must reach.
+/// Name of the figure of an epoch with a pipeline without threads, and the smallest allowed ratio of the rate with threads to it.
 const SERIAL: (&str, f64) = ("jpeg_serial_epoch_images_per_s", 1.0 / 0.6);
 
 /// Runs `cargo xtask bench data`.

@@ -83,7 +83,7 @@ fn median(mut times: Vec<f64>) -> f64 {
 /// Builds an example in release mode, and returns the path of its executable.
 fn build(example: &str) -> Result<PathBuf> {
     let mut command = cargo();
-    command.args(["build", "--release", "--package", "gradlet", "--example", example, "--message-format", "json"]);
+    command.args(["build", "--release", "--package", "gradlet", "--features", "full", "--example", example, "--message-format", "json"]);
     let output = command.stderr(Stdio::inherit()).output().context("cannot start cargo")?;
     anyhow::ensure!(output.status.success(), "cannot build {example}");
     let messages = String::from_utf8_lossy(&output.stdout).into_owned();
@@ -117,14 +117,15 @@ impl Runner {
         Ok(line)
     }
 
-    /// Sends the request `NAME STEPS`, and returns the answer.
+    /// Sends the request `NAME STEPS`, and returns the number that the program answers.
     fn ask(&mut self, name: &str, steps: usize) -> Result<f64> {
         writeln!(self.requests, "{name} {steps}")?;
         let answer = self.answer()?;
         answer.trim().parse().with_context(|| format!("the program's answer to {name} is not a number: {answer:?}"))
     }
 
-    /// Returns the peak memory of CNN training, in KiB. The program must have answered no request before.
+    /// Trains the CNN for 20 steps, and returns by how much this raises the program's peak memory, in KiB. The program must have answered
+    /// no request before.
     fn peak(&mut self) -> Result<u64> {
         let before = self.high_water()?;
         self.ask("cnn_graph_ms", 20)?;

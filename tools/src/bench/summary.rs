@@ -11,9 +11,9 @@ const SCRIPT: &str = include_str!("tensorflow_summary.py");
 const OURS: usize = 1_000_000;
 /// Number of scalars in a turn of TensorFlow.
 const THEIRS: usize = 10_000;
-/// Smallest allowed number of scalars per second.
+/// Smallest allowed number of scalars per second that gradlet writes.
 const PER_SECOND: f64 = 1e6;
-/// Smallest allowed multiple of TensorFlow's rate.
+/// Smallest allowed ratio of gradlet's rate to TensorFlow's.
 const TIMES: f64 = 20.0;
 
 /// Runs `cargo xtask bench summary`.

@@ -8,7 +8,7 @@ use xtask::cli::BenchOptions;
 
 const SCRIPT: &str = include_str!("tensorflow.py");
 
-/// Names of the figures, with the steps per turn and the largest allowed fraction of TensorFlow's time.
+/// Names of the figures, each with the number of steps per turn, and the largest allowed ratio of gradlet's time to TensorFlow's.
 const RACES: [(&str, usize, f64); 4] =
     [("mlp_graph_ms", 200, 0.3), ("cnn_graph_ms", 15, 0.85), ("mlp_eager_ms", 30, 0.15), ("cnn_eager_ms", 8, 0.5)];
 

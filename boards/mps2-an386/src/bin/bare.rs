@@ -1,4 +1,5 @@
-//! The parts that every firmware has, without gradlet's executor. The size of `empty` minus the size of `bare` is the executor's.
+//! The parts that every firmware has, without gradlet's executor. The size of `empty` minus the size of `bare` is the size of the executor
+//! and the verifier.
 
 #![no_std]
 #![no_main]

@@ -1,5 +1,5 @@
-//! Learns rotated digits. First it trains only the last layer. Then it starts again from the artifact's weights and trains all of them. It
-//! saves these to flash, restarts, and continues with them. Meanwhile it reports its progress over the UART.
+//! Learns rotated digits. First it trains only the last layer. Then it starts again from the artifact's weights and trains all layers. It
+//! saves the trained weights to flash, restarts, and continues the training with them. Meanwhile it reports its progress over the UART.
 
 #![no_std]
 #![no_main]
@@ -22,7 +22,7 @@ mps2_an386::data!(DIGITS, "GRADLET_DIGITS", "digits.bin");
 static ARENA: Arena<ARENA_BYTES> = Arena::new();
 /// Buffer for frames that wait for the line. The per-op counts of a step need the most room, because they come all together.
 static FRAMES: Arena<1024> = Arena::new();
-/// Capacity of the profiler, in the artifact's instructions.
+/// Capacity of the profiler: the number of the artifact's instructions for which it can keep a count.
 const COUNTED: usize = 96;
 /// Range of the slots in flash.
 const FLASH: core::ops::Range<u32> = 0..0x8_0000;
@@ -32,7 +32,7 @@ fn main() -> ! {
     run(firmware)
 }
 
-/// Interrupt of the timer, which fires once per byte on the line.
+/// Handler of the timer's interrupt, which occurs once for each byte on the line.
 #[cortex_m_rt::exception]
 fn SysTick() {
     line::tick();
@@ -79,7 +79,7 @@ fn hello(program: &Program<'_>) {
     console::report("ram_telemetry", deepest(program) + line::BYTES as u32);
 }
 
-/// Returns the largest stack use of a frame of any kind, in bytes. These frames go to a writer that discards them.
+/// Sends one frame of each kind to a writer that discards it. Returns the largest stack use of these calls, in bytes.
 fn deepest(program: &Program<'_>) -> u32 {
     let (mut buffer, mut counts, element) = ([0; 128], [0; 1], Aligned([0; 4]));
     let mut telemetry = Telemetry::new((), &mut buffer);
@@ -157,21 +157,22 @@ fn again(program: &Program<'_>, arena: &mut Painted, digits: &Digits<'_>, epochs
 struct Learning {
     signature: SignatureId,
     name: &'static str,
-    /// Tag of its losses in TensorBoard.
+    /// Tag of the run's losses in TensorBoard.
     tag: &'static str,
     epochs: u32,
 }
 
 struct Trained {
     steps: u32,
-    /// Largest instruction count of a step, without telemetry.
+    /// Largest instruction count of a step, without telemetry. Excludes the profiled first step.
     instructions: u32,
-    /// Mean instruction count of a step, with its telemetry and the interrupts of the line.
+    /// Mean instruction count of a step, with its telemetry and the interrupts of the line. Excludes the profiled first step.
     mean_told: u32,
 }
 
 impl Learning {
-    /// Trains on all digits for `epochs` epochs. Calls `after` after each step, with the session and the step's number. Steps count from 1.
+    /// Trains on all digits for `epochs` epochs. Calls `after` after each step, with the session and the step's number, counted from 1.
+    /// Returns the number of steps and their instruction counts.
     fn learn(
         &self,
         session: &mut Session<'_, '_>,

@@ -56,7 +56,8 @@ fn instructions(session: &mut Session<'_, '_>, signature: SignatureId) -> Result
     Ok(instructions)
 }
 
-/// Counts the instructions of 64 calls of the kernel, which works in place: its first input is in the memory of its output.
+/// Counts the instructions of 64 direct calls of the kernel, without the executor. The kernel works in place: its first input is in the
+/// memory of its output.
 fn kernel_alone(kernel: &Kernel) -> Result<u32, Failure> {
     let (tensor_type, mut value) = (&TensorType::new(kernel.dtype, Shape::new(&[1])?), Aligned(1f32.to_le_bytes()));
     let mut inputs = [TensorView { tensor_type, data: Some(&ONE.0) }; MAX_INPUTS];

@@ -43,7 +43,8 @@ fn infer(arena: &mut [u8]) -> gradlet_core::Result<()> {
     session.restore(&mut Nothing)
 }
 
-/// A driver that does nothing. `black_box` hides this from the compiler, so that it cannot remove the calls. Its own size is negligible.
+/// A driver whose functions do nothing. `black_box` hides this from the compiler, which therefore cannot remove the calls. The driver's own
+/// size is negligible.
 struct Nothing;
 
 impl ErrorType for Nothing {

@@ -43,14 +43,15 @@ fn firmware() -> Result<(), Failure> {
     Ok(())
 }
 
-/// Sizes of a case. Its bytes are in the buffers for artifact and inputs.
+/// Sizes of a case: the length of its artifact in bytes, and the number of its inputs. [`Case::read`] fills the buffers with the contents.
 struct Case {
     artifact: usize,
     inputs: u32,
 }
 
 impl Case {
-    /// Reads the next case. Returns `None` at the end of the file, and `Some(None)` for a case that does not fit into the buffers.
+    /// Reads the next case into the buffers `artifact` and `inputs`. Returns `None` at the end of the file, and `Some(None)` for a case
+    /// that does not fit into the buffers.
     fn read(file: &mut File, artifact: &mut [u8], inputs: &mut [u8]) -> Result<Option<Option<Case>>, Failure> {
         let Some(length) = file.read_u32()? else { return Ok(None) };
         let case = Case { artifact: length as usize, inputs: file.read_u32()?.ok_or(Failure::File)? };

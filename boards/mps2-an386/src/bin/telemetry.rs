@@ -1,7 +1,7 @@
 //! The firmware `empty` with telemetry. The difference of their sizes is the size of telemetry.
 //!
-//! It leaves out code that a firmware contains only if it calls it. These are `Telemetry::format` and `Telemetry::said`, which format
-//! numbers, and `Profiler::run`, which compiles the executor a second time.
+//! It calls neither `Telemetry::format` and `Telemetry::said`, which format numbers, nor `Profiler::run`, which compiles the executor a
+//! second time. The linker includes their code only in firmwares that call them.
 
 #![no_std]
 #![no_main]
@@ -58,7 +58,8 @@ fn tell(telemetry: &mut Telemetry<'_, Nothing>) -> Result<(), embedded_io::Error
     telemetry.flush()
 }
 
-/// A driver that does nothing. `black_box` hides this from the compiler, so that it cannot remove the calls. Its own size is negligible.
+/// A driver whose functions do nothing. `black_box` hides this from the compiler, which therefore cannot remove the calls. The driver's own
+/// size is negligible.
 struct Nothing;
 
 impl embedded_io::ErrorType for Nothing {

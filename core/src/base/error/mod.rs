@@ -14,7 +14,7 @@ pub type Result<T, E = Error> = core::result::Result<T, E>;
 pub enum Error {
     /// The op does not take this number of inputs.
     Arity {
-        /// Number of inputs.
+        /// Actual number of inputs.
         got: u8,
     },
     /// The op does not take the element type of this input.
@@ -290,7 +290,7 @@ impl Error {
         }
     }
 
-    /// Returns the same error with the number of the instruction that failed.
+    /// Returns the same error with `index` as the instruction that failed. An error that names no instruction is unchanged.
     pub(crate) fn at(mut self, index: u32) -> Error {
         if let Error::IndexOutOfRange { node, .. }
         | Error::DivisionByZero { node, .. }

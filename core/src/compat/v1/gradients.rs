@@ -60,7 +60,7 @@ struct Again<'a> {
 }
 
 impl Again<'_> {
-    /// Returns the tape's tensor for each value that depends on one of the sources.
+    /// Returns, for each value of the graph, the tape's tensor if the value depends on one of the sources, otherwise `None`.
     fn record(&self, sources: &[Source<'_>], ids: &[Option<ValueId>]) -> Result<Vec<Option<Tensor>>> {
         let graph = &self.part.graph;
         let is_source = |id: ValueId| ids.contains(&Some(id));

@@ -17,7 +17,7 @@ use alloc::string::String;
 use alloc::vec::Vec;
 use core::ops::Range;
 
-/// A graph under construction. It is a scope over another scope, in which sessions compute.
+/// A graph under construction. It is a scope over another scope. Sessions compute in that other scope.
 #[derive(Clone)]
 pub struct Graph(pub(super) Shared<Building>);
 
@@ -165,7 +165,8 @@ impl Graph {
         Ok(built)
     }
 
-    /// Returns an operation that sets all variables that the graph uses so far to their initial values.
+    /// Returns an operation that sets all variables that the graph uses so far to their initial values. Variables that the graph uses
+    /// later are not included.
     pub fn global_variables_initializer(&self) -> Result<Operation> {
         self.variables_initializer(&self.global_variables())
     }
@@ -185,7 +186,7 @@ impl Graph {
         self.0.record.lock().variables.iter().map(|(variable, _)| variable.clone()).collect()
     }
 
-    /// Returns the variables that the graph uses so far and that optimizers train.
+    /// Returns the trainable variables among those that the graph uses so far.
     pub fn trainable_variables(&self) -> Vec<Variable> {
         self.global_variables().into_iter().filter(Variable::trainable).collect()
     }

@@ -34,7 +34,7 @@ struct Compiled {
     function: Function<Vec<Tensor>, Vec<Tensor>>,
     /// The variables that must be initialized before the run.
     needs: Vec<Variable>,
-    /// The variables that are initialized after the run.
+    /// The variables that the run sets, which are therefore initialized after it.
     sets: Vec<Variable>,
 }
 
@@ -172,7 +172,7 @@ impl Part {
         order
     }
 
-    /// Returns the steps that run.
+    /// Returns the selected steps, in the order in which they were recorded.
     pub(super) fn steps(&self) -> Vec<Task> {
         let runs = |step: &Task| match *step {
             Task::Node(index) => self.runs[0][index],
@@ -186,7 +186,7 @@ impl Part {
         operation.events.iter().for_each(|&index| self.runs[1][index] = true);
     }
 
-    /// Finds the steps that `targets` need.
+    /// Selects the steps that `targets` need.
     fn prune(&mut self, targets: &[Target], random: &Variable) {
         for target in targets {
             match target {
@@ -206,8 +206,8 @@ impl Part {
         }
     }
 
-    /// Adds the steps that the selected ones need. One backward pass suffices, because every step is recorded after the steps that it
-    /// needs.
+    /// Selects the steps that the selected steps need, too. One scan from the last step to the first is enough, because every step is
+    /// recorded after the steps that it needs.
     fn close(&mut self) {
         for step in self.order().into_iter().rev() {
             let wanted = |id: &ValueId, part: &Part| part.values[*id] && !part.fed.contains(id);

@@ -10,12 +10,12 @@ macro_rules! activations {
         #[derive(Clone, Copy, Debug, Default)]
         pub enum Activation {
             $($(#[$doc])* $variant,)*
-            /// Any other function.
+            /// Any other function. It takes the output of the layer before the activation, and returns the activated output.
             Function(fn(&Tensor) -> Result<Tensor>),
         }
 
         impl Activation {
-            /// Returns the activation of `x`.
+            /// Applies the activation to `x` and returns the result.
             pub fn call(self, x: &Tensor) -> Result<Tensor> {
                 let function: fn(&Tensor) -> Result<Tensor> = match self {
                     $(Activation::$variant => $call,)*
@@ -52,7 +52,7 @@ activations! {
     Gelu "gelu" => |x| x.gelu(false);
     /// [`Tensor::glu`] over the last axis.
     Glu "glu" => |x| x.glu(-1);
-    /// [`Tensor::hard_shrink`] of 0.5.
+    /// [`Tensor::hard_shrink`] with threshold 0.5.
     HardShrink "hard_shrink" => |x| x.hard_shrink(0.5);
     /// [`Tensor::hard_sigmoid`].
     HardSigmoid "hard_sigmoid" => Tensor::hard_sigmoid;
@@ -78,7 +78,7 @@ activations! {
     Sigmoid "sigmoid" => Tensor::sigmoid;
     /// [`Tensor::silu`].
     Silu "silu" | "swish" => Tensor::silu;
-    /// [`Tensor::soft_shrink`] by 0.5.
+    /// [`Tensor::soft_shrink`] with threshold 0.5.
     SoftShrink "soft_shrink" => |x| x.soft_shrink(0.5);
     /// [`Tensor::softmax`] over the last axis.
     Softmax "softmax" => |x| x.softmax(-1);

@@ -16,7 +16,7 @@ impl Layer for Activation {
     }
 }
 
-/// Keras's `ReLU`: `x` above `threshold`, limited to `max_value`, and `negative_slope · (x − threshold)` below.
+/// Keras's `ReLU`: `min(x, max_value)` where `x` is above `threshold`, and `negative_slope · (x − threshold)` elsewhere.
 ///
 /// ```
 /// use gradlet_core::layers::{Layer, ReLU};
@@ -67,7 +67,7 @@ impl Layer for ReLU {
     }
 }
 
-/// Keras's `LeakyReLU`: `x` above 0, `negative_slope · x` below.
+/// Keras's `LeakyReLU`: `x` where it is above 0, and `negative_slope · x` elsewhere.
 #[derive(Clone, Copy, Debug, Module)]
 pub struct LeakyReLU {
     negative_slope: f32,

@@ -9,7 +9,7 @@ use crate::tensor::variable::Variable;
 /// A kernel, a bias, their initializers, and the activation that the layer applies last.
 pub(super) struct Affine {
     kernel: Variable,
-    /// Name of the kernel in TensorFlow's checkpoints. It differs between Keras's layers.
+    /// Name of the kernel in TensorFlow's checkpoints. Different Keras layers use different names.
     tracked: &'static str,
     pub(super) bias: Option<Variable>,
     pub(super) kernel_initializer: Initializer,
@@ -52,7 +52,7 @@ impl Affine {
     }
 }
 
-/// Defines the builder methods of a layer with a field `affine`.
+/// Defines the builder methods of a layer that keeps its kernel and bias in a field `affine` of type [`Affine`].
 macro_rules! affine_options {
     ($layer:ident, $kernel_initializer:ident) => {
         impl $layer {

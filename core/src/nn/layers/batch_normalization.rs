@@ -40,7 +40,7 @@ pub struct BatchNormalization {
     moving_variance: Variable,
 }
 
-/// Values of the variables of a batch normalisation.
+/// Values of the variables of a [`BatchNormalization`] layer.
 #[derive(Clone, Debug)]
 pub struct BatchNormalizationWeights {
     /// Scale gamma, if the layer has one.
@@ -83,9 +83,10 @@ options! { BatchNormalization {
 }}
 
 impl BatchNormalization {
-    /// Returns the output for `x`, and the new moving mean and variance.
+    /// Returns the output for `x`, the new moving mean and the new moving variance. Without `training`, both moving statistics are
+    /// returned unchanged.
     ///
-    /// Fails if `x` has no such axis, or if the dimension of the axis differs from the size of the weights.
+    /// Fails if `x` lacks the axis of the channels, or if the dimension of that axis differs from the size of the weights.
     pub fn normalize(&self, x: &Tensor, weights: &BatchNormalizationWeights, training: bool) -> Result<[Tensor; 3]> {
         let BatchNormalizationWeights { gamma, beta, moving_mean, moving_variance } = weights;
         let wide = x.in_32_bits()?;

@@ -54,8 +54,8 @@ impl Conv2DTranspose {
         Conv2DTranspose { output_padding: Some(output_padding), ..self }
     }
 
-    /// Returns the size of the output along axis 0 or 1 of the window, for an input of this size. Returns `None` for explicit
-    /// padding, if the input or the kernel is empty, or if the size overflows.
+    /// Returns the size of the output along `axis` (0 vertical, 1 horizontal) for an input of `size` rows or columns. Returns
+    /// `None` for explicit padding, if the input or the kernel is empty, or if the size overflows.
     fn output(&self, axis: usize, size: u32) -> Option<u32> {
         let kernel = self.kernel_size[axis].checked_sub(1)?.checked_mul(self.dilation_rate[axis])?.checked_add(1)?;
         let (stride, more) = (self.strides[axis], self.output_padding.map(|more| more[axis]));

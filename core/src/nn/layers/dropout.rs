@@ -6,8 +6,8 @@ use crate::tensor::Tensor;
 use crate::tensor::scope::Scope;
 use alloc::vec::Vec;
 
-/// Dropout. In training, sets each element to 0 with probability `rate`, and divides the others by `1 − rate`. In inference,
-/// returns `x` unchanged.
+/// Dropout. In training, sets each element to 0 with probability `rate`, and divides the remaining elements by `1 − rate`. In
+/// inference, returns the input unchanged.
 ///
 /// ```
 /// use gradlet_core::layers::{Dropout, Layer};
@@ -32,8 +32,8 @@ impl Dropout {
         Dropout { rate, noise_shape: None }
     }
 
-    /// Sets the shape of the random decisions. `Some(1)` makes one decision for all elements along an axis. `None` means the
-    /// dimension of `x`, so that there is one decision for each element along the axis.
+    /// Sets the shape of the random decisions, with one entry for each axis of the input. With `Some(1)`, all elements along the
+    /// axis share one decision. `None` stands for the dimension of the input, so each element along the axis has its own decision.
     pub fn noise_shape(self, noise_shape: &[Option<u32>]) -> Dropout {
         Dropout { noise_shape: Some(noise_shape.to_vec()), ..self }
     }

@@ -42,7 +42,7 @@ struct Node {
     name: String,
     step: Stage,
     inputs: Vec<Value>,
-    /// Index of the last node that uses the value of this node.
+    /// Index of the last node that uses the value of this node, or `usize::MAX` if no node uses it.
     last_use: usize,
 }
 
@@ -109,7 +109,7 @@ impl Functional {
         met
     }
 
-    /// Returns the nodes whose values `node` uses.
+    /// Returns the indices of the nodes whose values are inputs of the node with the index `node`.
     fn feeding(&self, node: usize) -> impl DoubleEndedIterator<Item = usize> {
         self.nodes[node].inputs.iter().filter_map(|Value(input)| input.checked_sub(1))
     }

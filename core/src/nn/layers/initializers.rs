@@ -8,8 +8,8 @@ use crate::tensor::scope::Scope;
 use alloc::format;
 use alloc::vec::Vec;
 
-/// Initializer: computes the initial value of a variable, in f32. Random initializers take a stream of the scope's random numbers,
-/// or of their own seed.
+/// Initializer: computes the initial value of a variable, in f32. A random initializer draws from the scope's random numbers, or
+/// from its own generator if it has a seed.
 ///
 /// Fans are defined as in Keras. For a kernel `[…, in, out]`, `fan_in` is the size of the window times `in`, and `fan_out` is the
 /// size of the window times `out`.
@@ -36,7 +36,8 @@ enum Kind {
         stddev: f32,
         truncated: bool,
     },
-    /// Random numbers with the variance `scale` divided by the fan.
+    /// Random numbers with a mean of 0 and the variance `scale / fan`. `over` chooses the fan: `fan_in`, or the mean of `fan_in`
+    /// and `fan_out`.
     Scaled {
         scale: f32,
         over: Fans,
@@ -84,18 +85,18 @@ impl Initializer {
         Initializer::new(Kind::Constant(value))
     }
 
-    /// Returns the uniform distribution from `min` to below `max`. Keras's defaults are -0.05 and 0.05.
+    /// Returns the initializer that draws from the uniform distribution from `min` to below `max`. Keras's defaults are -0.05 and 0.05.
     pub const fn random_uniform(min: f32, max: f32) -> Initializer {
         Initializer::new(Kind::Uniform { min, max })
     }
 
-    /// Returns the normal distribution. Keras's defaults are a mean of 0 and a standard deviation of 0.05.
+    /// Returns the initializer that draws from the normal distribution. Keras's defaults are a mean of 0 and a standard deviation of 0.05.
     pub const fn random_normal(mean: f32, stddev: f32) -> Initializer {
         Initializer::new(Kind::Normal { mean, stddev, truncated: false })
     }
 
-    /// Returns the truncated normal distribution: values more than two standard deviations from the mean are drawn again. Keras's
-    /// defaults are a mean of 0 and a standard deviation of 0.05.
+    /// Returns the initializer that draws from the truncated normal distribution: values more than two standard deviations from the
+    /// mean are drawn again. Keras's defaults are a mean of 0 and a standard deviation of 0.05.
     pub const fn truncated_normal(mean: f32, stddev: f32) -> Initializer {
         Initializer::new(Kind::Normal { mean, stddev, truncated: true })
     }
@@ -104,49 +105,49 @@ impl Initializer {
         Initializer::new(Kind::Scaled { scale, over, normal })
     }
 
-    /// Returns the uniform distribution between ±√(6 / (fan_in + fan_out)).
+    /// Returns the initializer that draws from the uniform distribution between ±√(6 / (fan_in + fan_out)).
     pub const fn glorot_uniform() -> Initializer {
         Initializer::scaled(1.0, Fans::Average, false)
     }
 
-    /// Returns the truncated normal distribution with a standard deviation of √(2 / (fan_in + fan_out)).
+    /// Returns the initializer that draws from the truncated normal distribution with a standard deviation of √(2 / (fan_in + fan_out)).
     pub const fn glorot_normal() -> Initializer {
         Initializer::scaled(1.0, Fans::Average, true)
     }
 
-    /// Returns the uniform distribution between ±√(6 / fan_in).
+    /// Returns the initializer that draws from the uniform distribution between ±√(6 / fan_in).
     pub const fn he_uniform() -> Initializer {
         Initializer::scaled(2.0, Fans::In, false)
     }
 
-    /// Returns the truncated normal distribution with a standard deviation of √(2 / fan_in).
+    /// Returns the initializer that draws from the truncated normal distribution with a standard deviation of √(2 / fan_in).
     pub const fn he_normal() -> Initializer {
         Initializer::scaled(2.0, Fans::In, true)
     }
 
-    /// Returns the uniform distribution between ±√(3 / fan_in).
+    /// Returns the initializer that draws from the uniform distribution between ±√(3 / fan_in).
     pub const fn lecun_uniform() -> Initializer {
         Initializer::scaled(1.0, Fans::In, false)
     }
 
-    /// Returns the truncated normal distribution with a standard deviation of √(1 / fan_in).
+    /// Returns the initializer that draws from the truncated normal distribution with a standard deviation of √(1 / fan_in).
     pub const fn lecun_normal() -> Initializer {
         Initializer::scaled(1.0, Fans::In, true)
     }
 
     /// Returns the initializer for `gain` times a random orthogonal matrix. The matrix has the shape
-    /// `[product of all axes but the last, last axis]`. Its columns are orthonormal, or its rows if there are fewer rows. Fails
-    /// below rank 2.
+    /// `[product of all axes but the last, last axis]`. Its columns are orthonormal, or its rows if it has fewer rows than columns.
+    /// [`Initializer::call`] fails below rank 2.
     pub const fn orthogonal(gain: f32) -> Initializer {
         Initializer::new(Kind::Orthogonal { gain })
     }
 
-    /// Returns the initializer for `gain` times the identity matrix. Fails if the rank is not 2.
+    /// Returns the initializer for `gain` times the identity matrix. [`Initializer::call`] fails if the rank is not 2.
     pub const fn identity(gain: f32) -> Initializer {
         Initializer::new(Kind::Identity { gain })
     }
 
-    /// Computes an initial value with these dimensions, on the scope's device.
+    /// Computes the initial value of a variable with the dimensions `dims`, on the scope's device.
     pub fn call(&self, scope: &dyn Scope, dims: &[u32]) -> Result<Tensor> {
         let count = Shape::new(dims)?.elements().ok_or(Error::TooLarge)? as usize;
         let stream = || match self.seed {
@@ -177,7 +178,8 @@ impl Initializer {
     }
 }
 
-/// Returns the fan of a kernel, at least 1: `fan_in`, or the mean of `fan_in` and `fan_out`.
+/// Returns the fan that `over` chooses for a kernel of dimensions `dims`: `fan_in`, or the mean of `fan_in` and `fan_out`. It is at
+/// least 1.
 fn fans(dims: &[u32], over: Fans) -> f32 {
     let (fan_in, fan_out) = match dims {
         [] => (1, 1),
@@ -216,7 +218,8 @@ fn normal(stream: Stream, count: usize, mean: f32, stddev: f32, truncated: bool)
     kept.take(count).map(|x| mean + stddev * x as f32).collect()
 }
 
-/// Applies the Gram-Schmidt method to normal vectors. The result is the Q of a QR decomposition whose R has a positive diagonal.
+/// Returns a random orthogonal matrix times `gain`, from normally distributed vectors and the Gram-Schmidt method. The matrix is
+/// the Q of a QR decomposition whose R has a positive diagonal.
 fn orthogonal(stream: Stream, dims: &[u32], gain: f32) -> Result<Vec<f32>> {
     let [rows @ .., columns] = dims else { return Err(orthogonal_rank(dims)) };
     if rows.is_empty() {
@@ -257,7 +260,7 @@ mod tests {
         initializer.call(&Eager::new(&ops::portable_cpu()), dims).unwrap().to_vec().unwrap()
     }
 
-    /// Returns the mean, the standard deviation and the greatest absolute value.
+    /// Returns the mean, the standard deviation and the greatest absolute value of `values`.
     fn spread(values: &[f32]) -> [f32; 3] {
         let count = values.len() as f32;
         let mean = values.iter().sum::<f32>() / count;

@@ -5,15 +5,15 @@ use crate::base::shape::Shape;
 use crate::tensor::Tensor;
 use alloc::format;
 
-/// Returns the dimensions of an input that must have `N` axes.
+/// Converts `dims`, the dimensions of a layer's input, to an array. Fails unless the input has `N` axes.
 ///
-/// The error names the input that `layer` takes, such as `images of shape [batch, height, width, channels]`, and the shape of the
-/// actual input.
+/// `takes` describes the input that the layer expects, such as `images of shape [batch, height, width, channels]`. The error
+/// contains this text and the dimensions of the actual input.
 pub(super) fn dims<const N: usize>(layer: &str, takes: &str, dims: &[u32]) -> Result<[u32; N]> {
     dims.try_into().map_err(|_| Error::message(format!("{layer} takes {takes}, not {dims:?}")))
 }
 
-/// Checks that the last axis of `x` has the size that `layer` was built for.
+/// Fails unless the last axis of `x` has the size `built`, for which `layer` was built.
 pub(super) fn features(layer: &str, built: u32, x: &Tensor) -> Result<()> {
     match x.shape().back(0) {
         Some(got) if got == built => Ok(()),
@@ -36,7 +36,7 @@ pub(super) fn sequences(layer: &str, x: &Tensor) -> Result<[u32; 3]> {
     dims(layer, SEQUENCES, x.dims())
 }
 
-/// Returns the dimension of an input along `axis`. A negative axis counts from the end.
+/// Returns the dimension of an input along `axis`. A negative axis counts from the end. Fails if the input has no such axis.
 pub(super) fn dim(layer: &str, axis: i32, input: &Shape) -> Result<u32> {
     let counted = if axis < 0 { axis + input.rank() as i32 } else { axis };
     let dim = usize::try_from(counted).ok().and_then(|axis| input.dims().get(axis).copied());

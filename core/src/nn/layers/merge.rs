@@ -9,15 +9,15 @@ use crate::tensor::scope::Scope;
 
 /// A layer that merges several tensors into one.
 pub trait Merge: Module + ThreadSafe {
-    /// Returns the kind of the layer: `add`, `concatenate`.
+    /// Returns the kind of the layer, such as `add` or `concatenate`.
     fn name(&self) -> &str;
 
-    /// Returns the name of the type for display: `Add`.
+    /// Returns the name of the type for display, such as `Add`.
     fn kind(&self) -> &str {
         type_name::<Self>()
     }
 
-    /// Computes the output.
+    /// Computes the output from the inputs.
     fn call(&self, scope: &dyn Scope, inputs: &[&Tensor]) -> Result<Tensor>;
 }
 

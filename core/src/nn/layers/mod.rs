@@ -99,10 +99,10 @@ use alloc::format;
 /// # Ok::<(), gradlet_core::Error>(())
 /// ```
 pub trait Layer: Module + ThreadSafe {
-    /// Returns the kind of the layer: `dense`, `conv2d`. A model numbers its layers of the same name.
+    /// Returns the kind of the layer, such as `dense` or `conv2d`. A model appends numbers to the names of layers of the same kind.
     fn name(&self) -> &str;
 
-    /// Returns the name of the type for display: `Conv2D`.
+    /// Returns the name of the type for display, such as `Conv2D`.
     fn kind(&self) -> &str {
         type_name::<Self>()
     }
@@ -116,7 +116,7 @@ pub trait Layer: Module + ThreadSafe {
         Ok(())
     }
 
-    /// Computes the output. The layer's own variables exist already. A layer calls its inner layers with [`Layer::apply`].
+    /// Computes the output for `x`. The layer's own variables exist already. A layer calls its inner layers with [`Layer::apply`].
     fn call(&self, scope: &dyn Scope, x: &Tensor) -> Result<Tensor>;
 
     /// Builds the layer if it is not built yet, then calls it. Keras does the same when a layer is called.
@@ -149,7 +149,8 @@ pub trait Layer: Module + ThreadSafe {
     }
 }
 
-/// Runs `call` and returns its result, whose output has the type `output`. Observers of the scope receive `layer`, and errors name it.
+/// Runs `call` as a call of `layer` and returns its result. `output` extracts the type of the output from that result. Observers of
+/// the scope receive the layer and this type. If `call` fails, the error contains `name`.
 fn observed_call<L: Module + ?Sized, R>(
     scope: &dyn Scope,
     name: &str,

@@ -73,7 +73,7 @@ use core::cell::Cell;
     note = "derive `Module` for `{Self}`, or leave the field out with `#[module(skip)]`"
 )]
 pub trait Module {
-    /// Passes each variable and each module in this one to `visitor`.
+    /// Passes each variable and each inner module of this module to `visitor`.
     fn visit(&self, visitor: &mut dyn Visitor);
 
     /// Returns every variable with its path, in the order of the fields. A shared variable occurs once, under its first path.
@@ -163,12 +163,12 @@ pub trait Waiting: ThreadSafe {
 }
 
 impl Later {
-    /// Sets the listener that waits for new variables. It replaces the previous one.
+    /// Sets the listener that waits for new variables. It replaces the listener of an earlier call.
     pub fn wait(&self, waiting: Shared<dyn Waiting>) {
         *self.0.lock() = Some(waiting);
     }
 
-    /// Notifies the waiting listener that `module` has new variables, which have no value yet.
+    /// Notifies the listener, if one is set, that `module` has new variables, which have no value yet.
     pub fn created(&self, module: &dyn Module) -> Result<()> {
         let waiting = self.0.lock().clone();
         waiting.map_or(Ok(()), |waiting| waiting.created(module))
@@ -200,8 +200,8 @@ impl Visitor for Paths {
     }
 }
 
-/// Visitor that collects variables, each once: those that `own` selects from the module's own, and those that `inner` returns for
-/// the modules in it.
+/// Visitor that collects variables, each once. `own` maps each of the module's own variables to the variable to collect, or to
+/// `None`. `inner` returns the variables to collect from an inner module.
 struct Gathered<O, I> {
     found: Vec<Variable>,
     own: O,

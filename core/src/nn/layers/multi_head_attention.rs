@@ -9,7 +9,7 @@ use crate::tensor::scope::Scope;
 use crate::tensor::variable::Variable;
 use alloc::vec::Vec;
 
-/// Score that replaces a masked-out score, before the softmax: the same value as in Keras.
+/// Value that a masked-out score gets before the softmax, as in Keras.
 const MASKED: f64 = -0.7 * 3.389_53e38;
 /// [`MASKED`] for f16.
 const MASKED_F16: f64 = -0.7 * 65_500.0;
@@ -110,7 +110,7 @@ impl<'a> Attend<'a> {
         Attend { use_causal_mask, ..self }
     }
 
-    /// Combines all masks into one that broadcasts to `[batch, heads, t, s]`.
+    /// Combines all masks into one that broadcasts to `[batch, heads, t, s]`. Returns `None` if there are no masks.
     fn mask(&self) -> Result<Option<Tensor>> {
         let mut masks = Vec::new();
         if let Some(mask) = self.attention_mask {
@@ -154,7 +154,7 @@ impl MultiHeadAttention {
         }
     }
 
-    /// Sets the number of elements of the output (default: as many as the query has).
+    /// Sets the number of features of the output (default: the number of features of the query).
     pub fn output_shape(self, output_shape: u32) -> MultiHeadAttention {
         MultiHeadAttention { output_shape: Some(output_shape), ..self }
     }
@@ -183,8 +183,11 @@ impl MultiHeadAttention {
         observed_call(scope, self.name(), self.kind(), self, |(y, _): &(Tensor, Tensor)| y.tensor_type(), call)
     }
 
-    /// The same as [`MultiHeadAttention::attend`] for a built layer.
+    /// Computes the result of [`MultiHeadAttention::attend`] with a layer that is already built.
     fn outputs(&self, scope: &dyn Scope, on: &Attend<'_>) -> Result<(Tensor, Tensor)> {
+        for input in [on.query, on.key, on.value] {
+            inputs::sequences(self.name(), input)?;
+        }
         let heads = self.num_heads;
         let query = self.query.split(scope, on.query, [heads, self.key_dim])?;
         let key = self.key.split(scope, on.key, [heads, self.key_dim])?;
@@ -221,7 +224,7 @@ impl MultiHeadAttention {
 }
 
 options! { MultiHeadAttention {
-    /// Sets the number of elements of the values for each head (default: as many as the keys have).
+    /// Sets the number of elements of the values for each head (default: `key_dim`).
     value_dim: u32,
     /// Sets the fraction of the scores to drop in training (default 0).
     dropout: f64,

@@ -25,7 +25,7 @@ macro_rules! pooling {
         }
 
         impl $layer {
-            /// Creates a layer with adjacent windows of this size, without padding.
+            /// Creates a layer with windows of this size, which are adjacent and do not overlap. There is no padding.
             pub fn new(pool_size: $size) -> $layer {
                 $layer { pool_size, strides: pool_size, padding: Padding::Valid }
             }

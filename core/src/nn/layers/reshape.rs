@@ -8,7 +8,7 @@ use crate::tensor::scope::Scope;
 use alloc::format;
 use alloc::vec::Vec;
 
-/// Flattening of each sample: `[batch, …]` → `[batch, product of the rest]`.
+/// Flattening of each sample: `[batch, …]` → `[batch, product of all other dimensions]`.
 #[derive(Clone, Copy, Debug, Default, Module)]
 pub struct Flatten;
 

@@ -31,7 +31,7 @@ impl Scaled {
         self.beta.iter().try_for_each(|beta| beta.create(scope, &self.beta_initializer.call(scope, dims)?))
     }
 
-    /// Returns the values of gamma and beta.
+    /// Returns the values of gamma and beta. A variable that the layer does not have is `None`.
     pub(super) fn read(&self, scope: &dyn Scope) -> Result<[Option<Tensor>; 2]> {
         let read = |variable: &Option<Variable>| variable.as_ref().map(|variable| scope.read(variable)).transpose();
         Ok([read(&self.gamma)?, read(&self.beta)?])

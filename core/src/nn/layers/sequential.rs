@@ -62,13 +62,13 @@ impl Sequential {
     }
 }
 
-/// Returns `name`, or the first of `name_1`, `name_2`, … that is not in use.
+/// Returns the first of `name`, `name_1`, `name_2`, … for which `free` returns true.
 pub(super) fn unused(name: &str, free: impl Fn(&str) -> bool) -> String {
     let numbered = (1..).map(|number| format!("{name}_{number}"));
     core::iter::once(name.into()).chain(numbered).find(|name| free(name)).unwrap_or_default()
 }
 
-/// Returns a placeholder for Keras's input layer, which has no variables.
+/// Returns an iterator over a single module without variables. It takes the place of Keras's input layer in checkpoints.
 pub(super) fn input<'a>() -> impl Iterator<Item = &'a dyn Module> {
     core::iter::once(&() as &dyn Module)
 }

@@ -46,11 +46,11 @@ pub struct Summary {
 /// Row of a summary: one layer.
 #[derive(Clone, Debug, PartialEq)]
 pub struct LayerSummary {
-    /// Name of the layer in the layer that contains it.
+    /// Name of the layer within the layer or model that contains it.
     pub name: String,
     /// Type of the layer, such as `Conv2D`.
     pub kind: String,
-    /// Nesting depth: the number of layers of the model that contain this layer.
+    /// Nesting depth: 0 for a layer of the model itself, 1 for a layer inside such a layer, and so on.
     pub depth: usize,
     /// Shape of the output.
     pub output: Shape,
@@ -68,7 +68,7 @@ pub struct Size {
 }
 
 impl Size {
-    /// Returns the size of these variables. Unbuilt variables count as 0.
+    /// Returns the total size of `variables`. Unbuilt variables count as 0.
     pub fn of<'a>(variables: impl IntoIterator<Item = &'a Variable>) -> Size {
         let types = variables.into_iter().filter_map(|variable| variable.tensor_type().ok());
         types.fold(Size::default(), |sum, of| {
@@ -114,7 +114,7 @@ struct Call {
     name: String,
     kind: String,
     id: Option<usize>,
-    /// Index of the call in which this one was made.
+    /// Index of the call of the layer that made this call, or `None` for the outermost call.
     parent: Option<usize>,
     depth: usize,
     variables: Vec<(String, Variable)>,
@@ -141,7 +141,8 @@ impl Observer for Heard {
     }
 }
 
-/// Converts the calls to layers, each layer once. The name of a layer is its path in the model's variables, or a numbered name.
+/// Converts the calls to layers, each layer once. A layer's name is its path in `variables`, the variables of the model. A layer
+/// without variables gets the name of its call. If another layer has the name already, a number is appended.
 fn layers(mut calls: Vec<Call>, variables: &[(String, Variable)]) -> Vec<LayerSummary> {
     let mut layers: Vec<LayerSummary> = Vec::new();
     let mut paths: Vec<Option<String>> = Vec::new();
@@ -179,7 +180,7 @@ fn path(call: &Call, variables: &[(String, Variable)]) -> Option<String> {
     Some(outer.strip_suffix(inner.as_str())?.trim_end_matches('/').into())
 }
 
-/// Default width of a table. Keras uses this width without a terminal.
+/// Default width of a table, in characters. Keras uses this width when it does not write to a terminal.
 const WIDTH: usize = 76;
 
 impl fmt::Display for Summary {
@@ -224,7 +225,7 @@ fn widths(width: usize) -> [usize; 3] {
     widths
 }
 
-/// Writes a horizontal line of the table. `signs` holds its four characters: left, fill, between, right.
+/// Writes a horizontal line of the table. `signs` holds four characters: left end, fill, crossing between two columns, right end.
 fn line(f: &mut fmt::Formatter<'_>, widths: [usize; 3], signs: &str) -> fmt::Result {
     let signs: Vec<String> = signs.chars().map(String::from).collect();
     let [left, fill, between, right] = signs.as_slice() else { return Err(fmt::Error) };
@@ -232,7 +233,7 @@ fn line(f: &mut fmt::Formatter<'_>, widths: [usize; 3], signs: &str) -> fmt::Res
     writeln!(f, "{left}{a}{between}{b}{between}{c}{right}")
 }
 
-/// Writes a row. The text in the cells is wrapped, and the last cell is right-aligned.
+/// Writes a row, with `bar` between the cells and at both ends. The text in the cells is wrapped, and the last cell is right-aligned.
 fn row(f: &mut fmt::Formatter<'_>, widths: [usize; 3], cells: [&str; 3], bar: &str) -> fmt::Result {
     let [a, b, c] = [0, 1, 2].map(|column| wrapped(cells[column], widths[column] - 2));
     for index in 0..a.len().max(b.len()).max(c.len()) {
@@ -243,7 +244,7 @@ fn row(f: &mut fmt::Formatter<'_>, widths: [usize; 3], cells: [&str; 3], bar: &s
     Ok(())
 }
 
-/// Splits `text` into lines of at most `width` characters, at spaces. A word that is too long is cut.
+/// Splits `text` at spaces into lines of at most `width` characters. A word that is longer than a line is cut, and ends with `…`.
 fn wrapped(text: &str, width: usize) -> Vec<String> {
     let mut lines: Vec<String> = Vec::new();
     let length = |text: &str| text.chars().count();

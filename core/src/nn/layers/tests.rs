@@ -14,7 +14,7 @@ use alloc::string::{String, ToString};
 use alloc::vec;
 use alloc::vec::Vec;
 
-/// A layer that overrides every method and records which one was called. No default method would return its results.
+/// A layer that overrides every method and records the name of the called method. Its results differ from those of the default methods.
 struct Own {
     visited: Variable,
     named: Variable,
@@ -100,7 +100,7 @@ impl Layer for Own {
     }
 }
 
-/// Calls every method of `wrapper`, which wraps only `own`.
+/// Calls every method of `wrapper`, which contains nothing but `own`, and asserts that each call reaches the same method of `own`.
 fn all_are_its_own(own: &Own, wrapper: &(impl Layer + ?Sized)) {
     let scope = Eager::new(&portable_cpu());
     let x = Tensor::scalar(&portable_cpu(), 1.0f32);

@@ -111,7 +111,7 @@ pub trait Loss: ThreadSafe {
     }
 }
 
-/// A loss with another reduction, made by [`Loss::with_reduction`].
+/// A loss with another reduction, created by [`Loss::with_reduction`].
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Reduced<L> {
     loss: L,
@@ -132,7 +132,8 @@ impl<L: Loss> Loss for Reduced<L> {
     }
 }
 
-/// Returns a mask as weights. The weights are scaled so that a mean over all losses is the mean over the losses that count.
+/// Converts `mask` to weights: 1 for losses that count, and 0 for all others. If `reduction` divides by the number of all losses, the
+/// weights are scaled so that the mean over all losses is the mean over the losses that count.
 fn counted(mask: &Tensor, losses: &Tensor, reduction: Reduction) -> Result<Tensor> {
     let counted = mask.cast(losses.dtype())?;
     match reduction {
@@ -144,7 +145,8 @@ fn counted(mask: &Tensor, losses: &Tensor, reduction: Reduction) -> Result<Tenso
     }
 }
 
-/// Reduces the losses, which are already multiplied by their weights. As in Keras, a scalar and an empty vector stay unchanged.
+/// Applies `reduction` to the losses, which are already multiplied by their weights. As in Keras, losses that are a scalar or an
+/// empty vector stay unchanged.
 fn reduce(losses: Tensor, weights: Option<&Tensor>, reduction: Reduction) -> Result<Tensor> {
     let empty = losses.shape().elements() == Some(0);
     match (reduction, weights) {
@@ -157,8 +159,8 @@ fn reduce(losses: Tensor, weights: Option<&Tensor>, reduction: Reduction) -> Res
     }
 }
 
-/// Returns `a` and `b` with the same rank, if one of them has an additional last axis of size 1. If the other is a vector, such an
-/// axis is added to the vector. Otherwise the additional axis is removed. All other pairs stay unchanged.
+/// Returns `a` and `b` with the same rank, if the rank of one of them is larger by a last axis of size 1. If the other one is a
+/// vector, it gets such an axis, too. Otherwise, the additional axis is removed. All other pairs stay unchanged.
 pub(crate) fn same_rank(a: &Tensor, b: &Tensor) -> Result<(Tensor, Tensor)> {
     match (a.dims(), b.dims()) {
         (&[_, 1], &[n]) => Ok((a.clone(), b.reshape(&[n, 1])?)),

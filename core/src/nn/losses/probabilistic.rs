@@ -11,7 +11,7 @@ fn clipped(p: &Tensor) -> Result<Tensor> {
     p.clip_by_value(f64::from(EPSILON as f32), f64::from((1.0 - EPSILON) as f32))
 }
 
-/// Returns `y_true` and `y_pred` with the same element type. Fails if their shapes differ.
+/// Returns `y_true` and `y_pred` with the same rank and element type. Fails if their shapes then differ.
 fn same_shape(y_true: &Tensor, y_pred: &Tensor) -> Result<(Tensor, Tensor)> {
     let (y_true, y_pred) = alike(y_true, y_pred)?;
     if y_true.dims() == y_pred.dims() {
@@ -25,8 +25,8 @@ fn smoothed(labels: &Tensor, smoothing: f64, mean: f64) -> Result<Tensor> {
     if smoothing == 0.0 { Ok(labels.clone()) } else { labels.mul_scalar(1.0 - smoothing)?.add_scalar(smoothing * mean) }
 }
 
-/// Returns −y·ln p − (1 − y)·ln(1 − p), for the labels y and the probabilities p. The probabilities are clipped, so that neither
-/// logarithm is infinite.
+/// Returns the binary cross entropy of each element, −y·ln p − (1 − y)·ln(1 − p), for the labels y and the probabilities p. The
+/// probabilities are clipped, so that neither logarithm is infinite.
 fn binary(labels: &Tensor, probabilities: &Tensor) -> Result<Tensor> {
     let (hit, one) = (clipped(probabilities)?, labels.like(1.0)?);
     let missed = one.sub(&hit)?.log()?;
@@ -54,7 +54,7 @@ pub struct BinaryCrossentropy {
 }
 
 impl Default for BinaryCrossentropy {
-    /// Returns the loss for probabilities, over the last axis.
+    /// Returns the loss for predictions that are probabilities rather than logits, over the last axis.
     fn default() -> BinaryCrossentropy {
         BinaryCrossentropy { from_logits: false, label_smoothing: 0.0, axis: -1 }
     }
@@ -100,7 +100,7 @@ pub struct BinaryFocalCrossentropy {
 }
 
 impl Default for BinaryFocalCrossentropy {
-    /// Returns the loss for probabilities, over the last axis.
+    /// Returns the loss for predictions that are probabilities rather than logits, over the last axis.
     fn default() -> BinaryFocalCrossentropy {
         BinaryFocalCrossentropy {
             apply_class_balancing: false,
@@ -171,7 +171,7 @@ pub struct CategoricalCrossentropy {
 }
 
 impl Default for CategoricalCrossentropy {
-    /// Returns the loss for probabilities, over the last axis.
+    /// Returns the loss for predictions that are probabilities rather than logits, over the last axis.
     fn default() -> CategoricalCrossentropy {
         CategoricalCrossentropy { from_logits: false, label_smoothing: 0.0, axis: -1 }
     }
@@ -241,7 +241,7 @@ impl SparseCategoricalCrossentropy {
         SparseCategoricalCrossentropy { ignore_class: Some(class), ..self }
     }
 
-    /// Returns the labels as integers. Removes a last axis of size 1 if `y_pred` has its classes there.
+    /// Returns the labels as integers, without a last axis of size 1 that takes the place of the axis of classes in `y_pred`.
     fn labels(y_true: &Tensor, y_pred: &Tensor) -> Result<Tensor> {
         let (y_true, y_pred) = same_rank(y_true, y_pred)?;
         let labels = match y_true.dims() {

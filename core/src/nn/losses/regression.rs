@@ -38,8 +38,8 @@ impl Loss for MeanAbsolutePercentageError {
     }
 }
 
-/// Keras's `MeanSquaredLogarithmicError`: the mean of (ln(y_pred + 1) − ln(y_true + 1))² over the last axis. Values below ε are
-/// replaced by ε first.
+/// Keras's `MeanSquaredLogarithmicError`: the mean of (ln(y_pred + 1) − ln(y_true + 1))² over the last axis. Before that, values of
+/// y_true and y_pred below ε are replaced by ε.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct MeanSquaredLogarithmicError;
 
@@ -63,7 +63,7 @@ impl CosineSimilarity {
         CosineSimilarity { axis }
     }
 
-    /// Returns the cosine itself, which the loss negates.
+    /// Returns the cosine of the angle between `y_true` and `y_pred`. The loss is its negative.
     pub(crate) fn cosine(&self, y_true: &Tensor, y_pred: &Tensor) -> Result<Tensor> {
         let (y_true, y_pred) = alike(y_true, y_pred)?;
         let normal = |y: &Tensor| {

@@ -79,7 +79,7 @@ pub(super) mod measures {
         }
     }
 
-    /// Measure that is 1 where the prediction is above a threshold and the label is 1, or where neither is the case.
+    /// Measure that is 1 where the prediction is above a threshold and the label is 1, or is not above it and the label is 0.
     #[derive(Clone, Copy, Debug)]
     pub struct BinaryHit {
         pub(super) threshold: f64,
@@ -99,7 +99,7 @@ pub(super) mod measures {
         }
     }
 
-    /// Measure that is 1 where the largest prediction has the same index as the largest label.
+    /// Measure that is 1 for each sample whose largest prediction has the same class index as its largest label.
     #[derive(Clone, Copy, Debug, Default)]
     pub struct Hit;
 
@@ -109,7 +109,7 @@ pub(super) mod measures {
         }
     }
 
-    /// Measure that is 1 where the index of the largest prediction is the label.
+    /// Measure that is 1 for each sample whose label is the class index of the largest prediction.
     #[derive(Clone, Copy, Debug, Default)]
     pub struct SparseHit;
 
@@ -124,7 +124,7 @@ pub(super) mod measures {
         }
     }
 
-    /// Returns the labels, without their last axis of size 1 if the predictions have an axis of classes in its place.
+    /// Returns the labels, without a last axis of size 1 that takes the place of the axis of classes in `y_pred`.
     fn labels(y_true: &Tensor, y_pred: &Tensor) -> Result<Tensor> {
         match y_true.dims() {
             [rest @ .., 1] if y_true.dims().len() == y_pred.dims().len() => y_true.reshape(rest),
@@ -168,7 +168,8 @@ pub(super) mod measures {
         }
     }
 
-    /// Returns 1 where fewer than `k` predictions are larger than the prediction at the label, as in `tf.math.in_top_k`.
+    /// Returns 1 for each sample of which fewer than `k` predictions are larger than the prediction for its label, and 0 for any
+    /// other, as in `tf.math.in_top_k`. Samples with an unknown label or a prediction that is not finite get 0.
     fn in_top_k(labels: &Tensor, y_pred: &Tensor, k: u32) -> Result<Tensor> {
         let classes = y_pred.shape().back(0).ok_or(Error::Rank { input: 0 })?;
         let classes: Vec<i32> = (0..classes as i32).collect();

@@ -51,16 +51,16 @@ pub enum SummationMethod {
 pub struct Auc {
     curve: Curve,
     summation_method: SummationMethod,
-    /// Thresholds between 0 and 1.
+    /// The user's choice of thresholds between 0 and 1. [`Auc::all_thresholds`] adds one at each end.
     inner: Inner,
     from_logits: bool,
     cells: [(Cell, Variable); 4],
 }
 
-/// Thresholds between 0 and 1.
+/// Choice of the thresholds.
 #[derive(Debug)]
 enum Inner {
-    /// `n` thresholds, evenly spaced from 0 to 1, both ends included.
+    /// This many thresholds, evenly spaced from 0 to 1, both ends included.
     Even(u32),
     Given(Vec<f64>),
 }
@@ -161,20 +161,20 @@ impl Metric for Auc {
     }
 }
 
-/// Returns all elements but the last, and all elements but the first.
+/// Returns all elements of the vector `x` but the last, and all elements but the first.
 fn ends(x: &Tensor) -> Result<[Tensor; 2]> {
     let count = i64::from(x.dims().first().copied().unwrap_or(0)) - 1;
     Ok([x.slice(&[0], &[count])?, x.slice(&[1], &[count])?])
 }
 
-/// Returns each element minus the next one.
+/// Returns each element of the vector `x` minus the next element. The result is one element shorter.
 fn step(x: &Tensor) -> Result<Tensor> {
     let [left, right] = ends(x)?;
     left.sub(&right)
 }
 
-/// Returns the area under the precision-recall curve. Between two thresholds, the number of true positives is interpolated linearly
-/// in the number of false positives.
+/// Returns the area under the precision-recall curve from the true positives, false positives and false negatives at each
+/// threshold. Between two thresholds, the number of true positives is interpolated linearly in the number of false positives.
 fn interpolated_precision(tp: &Tensor, fp: &Tensor, fn_: &Tensor) -> Result<Tensor> {
     let positives = tp.add(fp)?;
     let (zero, one) = (tp.like(0.0)?, tp.like(1.0)?);

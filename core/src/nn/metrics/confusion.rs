@@ -32,7 +32,7 @@ impl Cell {
     }
 }
 
-/// Options that decide which predictions are positive.
+/// Options that decide which predictions count, and which of them are positive.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Rules {
     pub(super) thresholds: Vec<f64>,
@@ -44,8 +44,8 @@ pub(super) struct Rules {
 const LOWEST: f64 = -1e10;
 
 impl Rules {
-    /// Returns the thresholds. If none was given, returns 0.5, or with `top_k` a threshold that exactly the `top_k`
-    /// largest predictions exceed.
+    /// Returns the thresholds. If none was given, returns 0.5, or with `top_k` the value [`LOWEST`]: only the `top_k` largest
+    /// predictions of a sample exceed it.
     fn thresholds(&self) -> Result<Vec<f64>> {
         match (&*self.thresholds, self.top_k) {
             ([], None) => Ok([0.5].into()),
@@ -55,13 +55,13 @@ impl Rules {
         }
     }
 
-    /// Creates the variable of each cell, with one count per threshold.
+    /// Creates the variables of `cells`, each a vector with one count for each threshold.
     fn build(&self, scope: &dyn Scope, cells: &[(Cell, &Variable)]) -> Result<()> {
         let zeros = Tensor::full(&scope.device(), 0.0f32, &[self.thresholds()?.len() as u32])?;
         cells.iter().try_for_each(|(_, variable)| variable.create(scope, &zeros))
     }
 
-    /// Returns one result for each threshold, or a scalar for a single threshold.
+    /// Returns `result`, which has one element for each threshold. With a single threshold, returns it as a scalar.
     fn result(&self, result: Tensor) -> Result<Tensor> {
         if result.dims() == [1] { result.reshape(&[]) } else { Ok(result) }
     }
@@ -87,7 +87,8 @@ impl Rules {
     }
 }
 
-/// Adds the weights of the predictions to the counts of their cells, for each threshold.
+/// For each threshold, adds the weight of each prediction to the variable of the cell that the prediction belongs to. Without
+/// weights, every prediction has the weight 1.
 pub(super) fn count(
     scope: &dyn Scope,
     cells: &[(Cell, &Variable)],
@@ -112,7 +113,7 @@ pub(super) fn count(
     Ok(())
 }
 
-/// Returns true where a prediction is above a threshold: `[thresholds, predictions]`.
+/// Returns booleans `[thresholds, predictions]`, which are true where the prediction is above the threshold.
 fn above(y_pred: &Tensor, thresholds: &[f64]) -> Result<Tensor> {
     let last = thresholds.len() as f64 - 1.0;
     let column = |values: Vec<f32>| Tensor::new(&y_pred.device()?, &values, &[values.len() as u32, 1]);
@@ -137,7 +138,8 @@ fn even(thresholds: &[f64]) -> bool {
     thresholds.len() >= 3 && thresholds.iter().enumerate().all(near)
 }
 
-/// Returns labels, predictions and weights of the same rank.
+/// Returns labels, predictions and weights as f32. Labels and predictions get the same rank. Weights of a lower rank get a last
+/// axis of size 1.
 pub(super) fn paired(y_true: &Tensor, y_pred: &Tensor, weights: Option<&Tensor>) -> Result<(Tensor, Tensor, Option<Tensor>)> {
     let (y_true, y_pred) = same_rank(&y_true.cast(DType::F32)?, &y_pred.cast(DType::F32)?)?;
     let Some(weights) = weights else { return Ok((y_true, y_pred, None)) };
@@ -147,7 +149,7 @@ pub(super) fn paired(y_true: &Tensor, y_pred: &Tensor, weights: Option<&Tensor>)
     Ok((y_true, y_pred, Some(weights)))
 }
 
-/// Returns the elements of one class, with a last axis of size 1.
+/// Returns the column of `y[…, classes]` for one class, with a last axis of size 1.
 fn one_class(y: &Tensor, class: u32) -> Result<Tensor> {
     match y.dims() {
         [outer @ .., classes] if !outer.is_empty() && class < *classes => {
@@ -162,8 +164,8 @@ fn one_class(y: &Tensor, class: u32) -> Result<Tensor> {
     }
 }
 
-/// Keeps the `k` largest predictions of each sample and replaces the others by [`LOWEST`]. Among equal predictions, the earlier
-/// ones count as larger.
+/// Keeps the `k` largest predictions of each sample and replaces the others by [`LOWEST`]. Among equal predictions, those with a
+/// lower index are kept first.
 fn first(y_pred: &Tensor, k: u32) -> Result<Tensor> {
     let classes = y_pred.shape().back(0).ok_or(Error::Rank { input: 1 })?;
     let (_, best) = y_pred.top_k(k)?;
@@ -240,7 +242,8 @@ macro_rules! shares {
                 self
             }
 
-            /// Counts only the `k` largest predictions of a sample as positive. Thresholds apply to them only if some were given.
+            /// Counts only the `k` largest predictions of a sample as positive. If thresholds are set, these predictions must also
+            /// exceed the threshold.
             pub fn top_k(mut self, k: u32) -> $name {
                 self.rules.top_k = Some(k);
                 self

@@ -91,7 +91,7 @@ impl Sum {
         self.total.create(scope, &Tensor::scalar(&scope.device(), 0.0f32))
     }
 
-    /// Updates the state with values, each multiplied by its weight.
+    /// Updates the state with values, each multiplied by the weight of its sample.
     pub fn update_state(&self, scope: &dyn Scope, values: &Tensor, sample_weight: Option<&Tensor>) -> Result<()> {
         self.build(scope)?;
         let (values, _) = samplewise(values, sample_weight, |x, axes| x.sum(axes, false))?;
@@ -116,7 +116,8 @@ impl Module for Sum {
     }
 }
 
-/// Returns one value for each sample, multiplied by its weight, and the weights. This is Keras's `reduce_to_samplewise_values`.
+/// Reduces `values` to one value for each sample, multiplied by its weight. Returns these values, and the weights of the samples if
+/// `weights` is given. This is Keras's `reduce_to_samplewise_values`.
 fn samplewise(
     values: &Tensor,
     weights: Option<&Tensor>,

@@ -35,7 +35,7 @@ means_of_losses! {
 /// Keras's metric `CosineSimilarity`: the mean cosine of the angle between `y_true` and `y_pred` along an axis.
 pub type CosineSimilarity = MeanOf<Cosine>;
 
-/// Cosine of an angle: [`losses::CosineSimilarity`] without its minus sign.
+/// Measure: the cosine of the angle between `y_true` and `y_pred`. This is [`losses::CosineSimilarity`] without its minus sign.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Cosine(losses::CosineSimilarity);
 

@@ -49,7 +49,7 @@ impl Default for Adadelta {
 }
 
 impl AdadeltaRule {
-    /// Returns `ρ·mean + (1 - ρ)·x`.
+    /// Returns the new running mean, `ρ·mean + (1 - ρ)·x`.
     fn mean(&self, mean: &Tensor, x: &Tensor) -> Result<Tensor> {
         mean.mul_scalar(self.rho)?.add(&x.mul_scalar(1.0 - self.rho)?)
     }

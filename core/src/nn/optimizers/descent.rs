@@ -43,12 +43,13 @@ pub trait Rule: ThreadSafe {
         &[]
     }
 
-    /// Returns the initial value of the slots' elements.
+    /// Returns the initial value of every element of the slots.
     fn initial(&self) -> f64 {
         0.0
     }
 
-    /// Returns the rule's own variables, besides the slots, each with the name of its attribute in Keras.
+    /// Returns the variables that belong to the rule itself, and not to a trained variable. Each comes with the name of its
+    /// attribute in Keras.
     fn variables(&self) -> Vec<(&'static str, Variable)> {
         Vec::new()
     }
@@ -58,7 +59,7 @@ pub trait Rule: ThreadSafe {
         Ok(())
     }
 
-    /// Creates the rule's own variables, for an optimizer of `variables`.
+    /// Creates the variables of [`Rule::variables`] for an optimizer that trains `variables`.
     fn build(&self, scope: &dyn Scope, variables: &[Variable]) -> Result<()> {
         let _ = (scope, variables);
         Ok(())
@@ -70,8 +71,8 @@ pub trait Rule: ThreadSafe {
         Ok(())
     }
 
-    /// Returns the op that updates a variable and its slots in place. Returns `None` if there is no such op. The optimizer then
-    /// calls [`Rule::update`].
+    /// Returns an update by an op that changes the variable and its slots in place. If it returns `None`, the optimizer calls
+    /// [`Rule::update`] instead.
     fn in_place(&self, step: &Step<'_>, gradient: &Gradient) -> Result<Option<InPlace>> {
         let _ = (step, gradient);
         Ok(None)
@@ -83,11 +84,12 @@ pub trait Rule: ThreadSafe {
 
 /// An update that one op performs in place, by [`Scope::update`].
 pub struct InPlace {
-    /// The op. Its inputs are the variable, its slots and `inputs`. Its outputs are the new values of the variable and its slots.
+    /// The op. Its inputs are the variable, its slots, and then the tensors in `inputs`. Its outputs are the new values of the
+    /// variable and its slots.
     pub op: &'static Op,
     /// Attribute words of the op.
     pub attributes: Vec<u32>,
-    /// Inputs of the op after the slots.
+    /// Inputs that the op takes after the variable and its slots.
     pub inputs: Vec<Tensor>,
 }
 
@@ -114,7 +116,7 @@ impl Step<'_> {
         as_type(&self.learning_rate, like)
     }
 
-    /// Returns the number of this step plus `later`, in the element type of `like`. The first step has number 1.
+    /// Returns the number of the step that is `later` steps after this one, in the element type of `like`. The first step has number 1.
     pub fn number(&self, later: i64, like: &Tensor) -> Result<Tensor> {
         as_type(&self.iterations.add(&Tensor::scalar(&self.scope.device(), 1 + later))?, like)
     }
@@ -142,7 +144,7 @@ pub struct Descent<R> {
 /// A variable and the optimizer's state for it.
 struct Trained {
     variable: Variable,
-    /// Name of the variable, as the names of its state contain it.
+    /// Name of the trained variable within the names of its slots and its moving average.
     name: String,
     slots: Vec<Variable>,
     average: Option<Variable>,
@@ -166,7 +168,8 @@ impl<R: Rule> Descent<R> {
         self.trained.lock().clone()
     }
 
-    /// Returns the state of the optimizer. If there is none yet, creates it for the variables in `named`.
+    /// Returns the state of the optimizer. If there is no state yet, creates it for the variables in `named`. Fails if there is
+    /// state, but none for one of these variables.
     fn built(&self, scope: &dyn Scope, named: impl Iterator<Item = (String, Variable)>) -> Result<Shared<[Trained]>> {
         let known = self.trained();
         let named: Vec<_> = named.collect();
@@ -201,7 +204,7 @@ impl<R: Rule> Descent<R> {
         }
     }
 
-    /// Returns the state for a variable, without values.
+    /// Returns the slots and the moving average for a variable. They are unbuilt.
     fn state_of(&self, name: String, variable: Variable) -> Trained {
         let slot = |kind: &str| Variable::untrained(&format!("{name}_{kind}"));
         let slots = self.rule.slots().iter().copied().flatten().map(|kind| slot(kind)).collect();
@@ -236,7 +239,7 @@ impl<R: Rule> Descent<R> {
 }
 
 impl Trained {
-    /// Creates the moving average, filled with zeros, and the slots, filled with `initial`.
+    /// Gives the variables their initial values: zeros for the moving average, and `initial` for every element of the slots.
     fn create(&self, scope: &dyn Scope, initial: f64) -> Result<()> {
         let tensor_type = self.variable.tensor_type().map_err(|error| error.context(format!("variable {:?}", self.name)))?;
         let filled = |value: f64| Tensor::full(&scope.device(), value as f32, tensor_type.shape.dims())?.cast(tensor_type.dtype);
@@ -244,7 +247,7 @@ impl Trained {
         self.slots.iter().try_for_each(|slot| slot.create(scope, &filled(initial)?))
     }
 
-    /// Updates the variable and its slots by one step of `rule`.
+    /// Updates the variable and its slots by one step of `rule`, after the weight decay.
     fn update<R: Rule>(&self, rule: &R, options: &Options, step: &Step<'_>, gradient: &Gradient) -> Result<()> {
         let scope = step.scope;
         options.decay(&self.variable, step)?;
@@ -259,7 +262,8 @@ impl Trained {
     }
 }
 
-/// Returns the variables with their own names, for variables without a path. If a name occurred before, a number is appended to it.
+/// Returns the variables of `gradients` with their own names, for variables that have no path in a model. If an earlier variable
+/// has the same name, a number is appended to it.
 fn numbered(gradients: &[(Variable, Option<Gradient>)]) -> impl Iterator<Item = (String, Variable)> {
     gradients.iter().enumerate().map(|(index, (variable, _))| {
         let name = variable.name();

@@ -35,8 +35,8 @@ impl Gradient {
         Gradient { values, rows: Some(Rows { indices, of: 0 }) }
     }
 
-    /// Returns the gradient in the element type of the variable `name`, whose type is `wanted`. Fails if the shape of the gradient
-    /// does not fit.
+    /// Returns the gradient in the element type of `wanted`, which is the type of the variable `name`. Fails if the shape of the
+    /// gradient does not fit the variable.
     pub(super) fn fitted(&self, name: &str, wanted: TensorType) -> Result<Gradient> {
         let values = if self.values.dtype() == wanted.dtype { self.values.clone() } else { self.values.cast(wanted.dtype)? };
         match (&self.rows, values.dims(), wanted.shape.dims()) {
@@ -53,7 +53,7 @@ impl Gradient {
         }
     }
 
-    /// Returns the stored values: those of all elements, or of the rows.
+    /// Returns the stored values: the gradient of the whole variable, or of the listed rows only.
     pub(super) fn values(&self) -> &Tensor {
         &self.values
     }
@@ -68,13 +68,13 @@ impl Gradient {
         self.rows.is_some()
     }
 
-    /// Returns the gradient of all elements.
+    /// Returns the gradient in the shape of the variable. For a gradient of some rows, all other rows are 0.
     pub fn dense(&self) -> Result<Tensor> {
         self.map(|values| Ok(values.clone()))
     }
 
-    /// Applies `f` to each stored element and returns the result for all elements. If a row occurs several times, its results are
-    /// added.
+    /// Applies `f` to the stored values, and returns the result in the shape of the variable. For a gradient of some rows, all
+    /// other rows are 0, and the results for a row that occurs several times are added.
     pub fn map(&self, f: impl Fn(&Tensor) -> Result<Tensor>) -> Result<Tensor> {
         let values = f(&self.values)?;
         match &self.rows {
@@ -84,7 +84,7 @@ impl Gradient {
     }
 }
 
-/// Converts the tensors that a tape returns to gradients.
+/// Converts the gradients that a tape returns from tensors to [`Gradient`]s. `None` stays `None`.
 pub(super) fn of_tensors<V: Clone>(gradients: &[(V, Option<Tensor>)]) -> Vec<(V, Option<Gradient>)> {
     gradients.iter().map(|(variable, gradient)| (variable.clone(), gradient.clone().map(Gradient::from))).collect()
 }

@@ -51,18 +51,18 @@ pub trait Optimizer: Module + ThreadSafe {
     /// Creates the state for the trainable variables of `model`. The path of a variable in the model is part of the name of its
     /// state: `dense_kernel_momentum`. Does nothing if all of these variables have state already.
     ///
-    /// Fails if there is state, but one of the variables has none. Also fails in a trace that is not the first trace of its
-    /// function.
+    /// Fails if the optimizer has state already, but one of the variables has none. Also fails in a trace that is not the first
+    /// trace of its function.
     fn build(&self, scope: &dyn Scope, model: &dyn Module) -> Result<()>;
 
     /// Updates each variable with its gradient. Variables whose gradient is `None` stay unchanged.
     ///
-    /// If there is no state yet, creates it for all of these variables and names it after them. In a traced function, only the
-    /// first trace may create state. Fails if no variable has a gradient, if a gradient has another shape than its variable, or if
-    /// a variable is not built or has no state. In these cases, no variable changes.
+    /// If the optimizer has no state yet, creates it for all of these variables. The names of the state then contain the variables'
+    /// own names. In a traced function, only the first trace may create state. Fails if no variable has a gradient, if a gradient
+    /// has another shape than its variable, or if a variable is not built or has no state. In these cases, no variable changes.
     fn apply(&self, scope: &dyn Scope, gradients: &[(Variable, Option<Gradient>)]) -> Result<()>;
 
-    /// The same as [`Optimizer::apply`], with gradients as a tape returns them.
+    /// Does the same as [`Optimizer::apply`], with gradients as a tape returns them.
     fn apply_gradients(&self, scope: &dyn Scope, gradients: &[(Variable, Option<Tensor>)]) -> Result<()> {
         self.apply(scope, &gradient::of_tensors(gradients))
     }
@@ -79,7 +79,7 @@ pub trait Optimizer: Module + ThreadSafe {
 
 /// Learning rate of an optimizer: a value or a schedule.
 pub enum LearningRate {
-    /// An initial value. The caller can change the rate at any time.
+    /// A constant rate, until the caller changes it with [`Optimizer::set_learning_rate`].
     Value(f32),
     /// A schedule that computes the rate of each step.
     Schedule(Box<dyn Schedule>),

@@ -62,7 +62,7 @@ impl Default for Nadam {
 }
 
 impl NadamRule {
-    /// Returns `uₙ` for the step number `n`.
+    /// Returns `uₙ`, the momentum of the step with the number `n`.
     fn momentum(&self, n: &Tensor) -> Result<Tensor> {
         let half = n.like(0.96)?.pow(n)?.mul_scalar(0.5)?;
         n.like(1.0)?.sub(&half)?.mul_scalar(self.beta_1)

@@ -9,7 +9,7 @@ use alloc::format;
 use alloc::string::String;
 use alloc::vec::Vec;
 
-/// Options, with Keras's defaults.
+/// Options of [`Descent`], with Keras's defaults.
 #[derive(Default)]
 pub(super) struct Options {
     weight_decay: Option<f64>,
@@ -36,7 +36,7 @@ impl<R: Rule> Descent<R> {
         self
     }
 
-    /// Scales each gradient so that its own norm is at most `norm`.
+    /// Scales each gradient separately, so that its own norm is at most `norm`.
     pub fn clipnorm(mut self, norm: f64) -> Descent<R> {
         self.options.clipnorm = Some(norm);
         self
@@ -96,7 +96,7 @@ impl Options {
         self.ema_momentum.unwrap_or(0.99)
     }
 
-    /// Returns the clipped gradients.
+    /// Returns the gradients, clipped as the options require. Without clipping options, returns them unchanged.
     pub(super) fn clip(&self, gradients: Vec<Gradient>) -> Result<Vec<Gradient>> {
         let positive = |limit: Option<f64>| limit.filter(|&limit| limit > 0.0);
         let values = || gradients.iter().map(Gradient::values);
@@ -112,7 +112,7 @@ impl Options {
         Ok(gradients.iter().zip(clipped?).map(|(gradient, values)| gradient.with_values(values)).collect())
     }
 
-    /// Applies the weight decay to `variable`.
+    /// Applies the weight decay to `variable`, unless its name is excluded.
     pub(super) fn decay(&self, variable: &Variable, step: &Step<'_>) -> Result<()> {
         match self.weight_decay {
             Some(decay) if !self.undecayed.iter().any(|name| variable.name().contains(name.as_str())) => {
@@ -124,7 +124,8 @@ impl Options {
         }
     }
 
-    /// Moves `average` towards the new value of `variable`. The first step sets it to that value.
+    /// Moves the moving average `average` towards the new value of `variable`. In the first step, sets it to that value. Every
+    /// `ema_overwrite_frequency` steps, also sets `variable` to the average.
     pub(super) fn average(&self, step: &Step<'_>, variable: &Variable, average: &Variable) -> Result<()> {
         let (scope, value) = (step.scope(), step.scope().read(variable)?);
         let number = step.number(0, &Tensor::scalar(&scope.device(), 0i64))?;

@@ -36,7 +36,7 @@ impl RMSprop {
         self
     }
 
-    /// Sets the momentum μ, the fraction of the previous step that each step repeats.
+    /// Sets the momentum μ, the fraction of the previous step that each step repeats (default: no momentum).
     pub fn momentum(mut self, momentum: f64) -> RMSprop {
         self.rule.momentum = momentum;
         self
@@ -63,7 +63,7 @@ impl Default for RMSprop {
 }
 
 impl RMSpropRule {
-    /// Returns `ρ·old + (1 - ρ)·new`.
+    /// Returns the new running mean, `ρ·old + (1 - ρ)·new`.
     fn mean(&self, old: &Tensor, new: &Tensor) -> Result<Tensor> {
         old.mul_scalar(self.rho)?.add(&new.mul_scalar(1.0 - self.rho)?)
     }

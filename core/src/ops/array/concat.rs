@@ -40,7 +40,8 @@ fn infer(inputs: &[TensorType], attributes: &[u32], outputs: &mut [TensorType]) 
     elementwise::set(outputs, result)
 }
 
-/// Returns the number of bytes of a contiguous block of a tensor: its elements along `axis` and all axes after it.
+/// Returns the number of bytes that `tensor_type` has for each index of the axes before `axis`. These elements, along `axis` and
+/// all axes after it, are contiguous.
 fn row_bytes(tensor_type: &TensorType, axis: usize) -> usize {
     tensor_type.shape.dims().iter().skip(axis).fold(tensor_type.dtype.size(), |bytes, &dim| bytes * dim as usize)
 }

@@ -46,8 +46,8 @@ fn infer(inputs: &[TensorType], attributes: &[u32], outputs: &mut [TensorType]) 
     elementwise::set(outputs, TensorType::new(x.dtype, collect(dims)?))
 }
 
-/// Returns the dimensions of `index` after the batch axes. The batch dimensions must equal those of input 0, whose dimensions
-/// before the axis are `before`.
+/// Returns the dimensions of `index` after its batch axes. `before` are the dimensions of input 0 before the gathered axis. Fails
+/// unless the first `batch_dims` dimensions of `index` equal those of `before`.
 pub(in crate::ops) fn batched<'a>(before: &[u32], index: &'a TensorType, batch_dims: u32) -> Result<&'a [u32]> {
     indices::check_dtype(1, index)?;
     let batch = before.get(..batch_dims as usize).ok_or(Error::Attribute { index: 1 })?;
@@ -56,7 +56,8 @@ pub(in crate::ops) fn batched<'a>(before: &[u32], index: &'a TensorType, batch_d
     Ok(chosen)
 }
 
-/// Layout of a tensor's elements around an axis. There are `batches * outer` slabs, each with `extent` rows of `row` elements.
+/// Layout of a tensor's elements around an axis. There are `batches * outer` slabs, one for each index of the axes before it. Each
+/// slab has `extent` rows, one for each index of the axis itself, with `row` elements each.
 pub(in crate::ops) struct Slabs {
     pub batches: usize,
     pub outer: usize,
@@ -182,7 +183,7 @@ pub(in crate::ops) mod tests {
         cases
     }
 
-    /// Returns pseudo-random indices of `-1..extent`, without -1 unless `negative`.
+    /// Returns pseudo-random indices from 0 to below `extent` for an index tensor of dimensions `dims`. With `negative`, some are -1.
     pub fn some_indices(dims: &[u32], extent: u32, negative: bool) -> Vec<i64> {
         let from = if negative { extent + 1 } else { extent.max(1) };
         let index = |x: f64| ((x + 4.0) * 1e6) as i64 % i64::from(from) - i64::from(negative);

@@ -91,7 +91,7 @@ fn grad(of: &Backward<'_>) -> Result<InputGradients> {
 
 #[cfg(feature = "alloc")]
 impl Tensor {
-    /// Adds each slice of `self` to the slice that its index selects, in a tensor of zeros with dimension `dim` along `axis`.
+    /// Returns a tensor of zeros with dimension `dim` along `axis`, to which each slice of `self` is added at its index in `index`.
     /// This is the gradient of [`Tensor::gather_batched`] for the upstream gradient `self`.
     pub(in crate::ops) fn gather_grad(&self, index: &Tensor, axis: u32, batch_dims: u32, dim: u32) -> Result<Tensor> {
         Tensor::emit1(&OP, &[axis, batch_dims, dim], &[self, index])

@@ -53,8 +53,8 @@ fn grad(of: &Backward<'_>) -> Result<InputGradients> {
 
 #[cfg(feature = "alloc")]
 impl Tensor {
-    /// Returns the elements or slices of `self` that `index` selects. Each row along the last axis of `index` selects one of
-    /// them. A row of length k has one index for each of the first k axes of `self`.
+    /// Returns the elements or slices of `self` that `index` selects. The rows of `index` are its vectors along the last axis, and
+    /// each row selects one element or slice. A row of length k has one index for each of the first k axes of `self`.
     ///
     /// Fails if the rows are longer than the rank, or if `index` is not i32 or i64. Fails with [`Error::IndexOutOfRange`] if an
     /// index is out of range. Like `tf.gather_nd`.
@@ -122,14 +122,14 @@ pub(in crate::ops) mod tests {
         cases
     }
 
-    /// Returns the index in x that corresponds to the index `at` in the tensor of all slices.
+    /// Returns the index in x of the element that `gather_nd` stores at the index `at` of its result.
     pub fn index_in_whole(at: &[u32], index_dims: &[u32], index: &[i64]) -> Vec<u32> {
         let (rows, depth) = (index_dims.len() - 1, index_dims[index_dims.len() - 1]);
         let column = |column: u32| index[position(index_dims, &[&at[..rows], &[column]].concat())] as u32;
         (0..depth).map(column).chain(at[rows..].iter().copied()).collect()
     }
 
-    /// Returns the dimensions of the tensor of all slices.
+    /// Returns the dimensions of the result of `gather_nd`.
     pub fn together(dims: &[u32], index_dims: &[u32]) -> Vec<u32> {
         let (depth, rows) = index_dims.split_last().unwrap();
         [rows, &dims[*depth as usize..]].concat()

@@ -61,7 +61,8 @@ fn run<T: Pod>(call: &mut Call<'_, '_>) -> Result<()> {
 
 crate::ops::moving_kernels!(sized run);
 
-/// The op with its gradient: x gets its part of the upstream gradient, and the value gets the sum of the rest.
+/// The op with its gradient: x gets the upstream gradient at the positions of its elements, and the value gets the sum over all
+/// other positions.
 #[cfg(feature = "alloc")]
 pub static OP: Op = Op {
     tf_type: Some("PadV2"),
@@ -81,7 +82,7 @@ fn grad(of: &Backward<'_>) -> Result<InputGradients> {
     Ok([dx, dvalue].into_iter().collect())
 }
 
-/// Kind of padding around a tensor.
+/// Values of the elements that padding adds around a tensor.
 #[cfg(feature = "alloc")]
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum PadMode {
@@ -95,8 +96,8 @@ pub enum PadMode {
 
 #[cfg(feature = "alloc")]
 impl Tensor {
-    /// Writes `self` into a tensor of zeros with dimensions `dims`. This is the gradient of a strided slice with these attributes
-    /// from such a tensor.
+    /// Writes `self` into a tensor of zeros with dimensions `dims`, at the positions that `attributes`, those of a strided slice,
+    /// select. This is the gradient of that strided slice of a tensor with dimensions `dims`.
     pub(in crate::ops) fn place(&self, attributes: &[u32], dims: &[u32]) -> Result<Tensor> {
         let axes: &[Axis] = bytemuck::cast_slice(attributes);
         let axes: heapless::Vec<Axis, MAX_RANK> = axes.iter().zip(dims).map(|(&axis, &dim)| Axis { dim, ..axis }).collect();
@@ -145,7 +146,8 @@ impl Tensor {
         Tensor::emit1(&OP, bytemuck::cast_slice(&axes), &[self, &self.like(value)?])
     }
 
-    /// Pads with mirrored elements. The mirrored part begins `skip` elements from the edge.
+    /// Pads with mirrored elements. `skip` is the number of elements at each edge that are not repeated: 1 for
+    /// [`PadMode::Reflect`], and 0 for [`PadMode::Symmetric`].
     fn pad_mirrored(&self, paddings: &[(u32, u32)], skip: u32) -> Result<Tensor> {
         let mut result = self.clone();
         for (axis, &(before, after)) in paddings.iter().enumerate().filter(|(_, padding)| **padding != (0, 0)) {

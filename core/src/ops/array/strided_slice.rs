@@ -16,16 +16,16 @@ use crate::{
 use bytemuck::{Pod, Zeroable};
 use heapless::Vec;
 
-/// Attribute words of one axis: the position of a smaller tensor inside a larger one, and the dimension of the result. The other
-/// dimension is that of the input.
+/// Attribute words of one axis, for `strided_slice` and `pad`: the position of a smaller tensor inside a larger one. The result is
+/// the smaller tensor of `strided_slice`, or the larger tensor of `pad`. The input of the op is the other one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Pod, Zeroable)]
 #[repr(C)]
 pub struct Axis {
-    /// Position of the smaller tensor's first element.
+    /// Position of the smaller tensor's first element in the larger tensor.
     pub begin: u32,
-    /// Distance from one element of the smaller tensor to the next.
+    /// Distance in the larger tensor from one element of the smaller tensor to the next.
     pub step: i32,
-    /// Dimension of the result.
+    /// Dimension of the op's result along this axis.
     pub dim: u32,
 }
 
@@ -62,7 +62,7 @@ pub(in crate::ops) fn fits(index: usize, axis: &Axis, large: u32, small: u32) ->
     Ok(())
 }
 
-/// Returns the runs of a tensor with dimensions `small` inside a tensor with dimensions `large`.
+/// Returns a walk over a tensor with dimensions `small`, which returns the positions of its elements in a tensor with dimensions `large`.
 pub(in crate::ops) fn runs(axes: &[Axis], large: &[u32], small: &[u32]) -> Runs {
     let mut start = 0usize;
     let mut strides: Vec<(usize, isize), MAX_RANK> = Vec::new();
@@ -102,7 +102,8 @@ fn grad(of: &Backward<'_>) -> Result<InputGradients> {
 
 #[cfg(feature = "alloc")]
 impl Tensor {
-    /// Emits the op, unless the slice is the whole tensor. The axes must be within `self`.
+    /// Emits the op with these attributes. If the slice is the whole tensor, returns `self` and emits nothing. The axes must be
+    /// within `self`.
     pub(in crate::ops) fn strided(&self, axes: &[Axis]) -> Result<Tensor> {
         let whole = |(axis, &dim): (&Axis, &u32)| axis.dim == dim && (dim == 0 || (axis.begin == 0 && (axis.step == 1 || dim == 1)));
         if axes.iter().zip(self.dims()).all(whole) {
@@ -111,8 +112,8 @@ impl Tensor {
         Tensor::emit1(&OP, bytemuck::cast_slice(axes), &[self])
     }
 
-    /// Returns a slice with step 1 along each axis. `choose` gets the number and the dimension of an axis, and returns the position
-    /// of the first element and the number of elements.
+    /// Returns a slice with step 1 along each axis. `choose` gets the number and the dimension of an axis. It returns the position
+    /// of the slice's first element along this axis, and the number of elements.
     pub(in crate::ops) fn part(&self, choose: impl Fn(usize, u32) -> (u32, u32)) -> Result<Tensor> {
         let axes = self.dims().iter().enumerate().map(|(index, &dim)| {
             let (begin, dim) = choose(index, dim);
@@ -143,7 +144,7 @@ pub(in crate::ops) mod tests {
         .collect()
     }
 
-    /// Returns every way to take a part of some shapes: the dimensions of the whole, and the axes.
+    /// Returns test cases: the dimensions of x, and the attributes of a slice of it.
     pub fn parts() -> Vec<(Vec<u32>, Vec<Axis>)> {
         let mut parts = Vec::new();
         for dims in shapes(3, &[0, 1, 2, 5]) {
@@ -157,7 +158,7 @@ pub(in crate::ops) mod tests {
         parts
     }
 
-    /// Returns the index in the whole that corresponds to an index in the part.
+    /// Returns the index in x of the element that the slice has at `index`.
     pub fn index_in_whole(axes: &[Axis], index: &[u32]) -> Vec<u32> {
         axes.iter().zip(index).map(|(axis, &at)| (i64::from(axis.begin) + i64::from(axis.step) * i64::from(at)) as u32).collect()
     }

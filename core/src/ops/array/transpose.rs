@@ -56,7 +56,7 @@ pub static OP: Op = Op {
     ..Op::total(&DEF, "transpose(x), with an order that lists every axis of x once", Gradient::Rule(grad))
 };
 
-/// True if only axes of dimension 1 change their position.
+/// True if only axes of dimension 1 change their position, so that the elements stay in the same order.
 #[cfg(feature = "alloc")]
 fn moves_nothing(order: &[u32], dims: &[u32]) -> bool {
     order.iter().filter(|axis| dims.get(**axis as usize).is_some_and(|&dim| dim != 1)).is_sorted()

@@ -78,8 +78,8 @@ impl Tensor {
         self.neg()?.softplus()?.neg()
     }
 
-    /// Returns `self · Φ(self)`, like `tf.nn.gelu`. Φ is the cumulative distribution function of the normal distribution. With
-    /// `approximate`, a hyperbolic tangent approximates it.
+    /// Returns `self · Φ(self)`, like `tf.nn.gelu`. Φ is the cumulative distribution function of the standard normal distribution.
+    /// With `approximate`, Φ is approximated by a hyperbolic tangent.
     pub fn gelu(&self, approximate: bool) -> Result<Tensor> {
         let phi = if approximate {
             let cubic = self.square()?.mul(self)?.mul_scalar(0.044_715)?;
@@ -182,7 +182,7 @@ impl Tensor {
         self.minimum(&self.like(0.0)?)
     }
 
-    /// Returns `self · factor`. Emits no op for a factor of 1.
+    /// Returns `self · factor`. For a factor of 1, returns `self` and emits no op.
     fn scaled(&self, factor: f64) -> Result<Tensor> {
         if factor == 1.0 { Ok(self.clone()) } else { self.mul_scalar(factor) }
     }

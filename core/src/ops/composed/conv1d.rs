@@ -11,7 +11,7 @@ pub enum Padding1D {
     /// No padding. The window stays inside the sequence.
     #[default]
     Valid,
-    /// Enough padding to make the output `ceil(input / stride)`. If its amount is odd, the larger part is at the end.
+    /// Enough padding for an output of `ceil(input / stride)` positions. If the amount of padding is odd, the larger part is at the end.
     Same,
     /// Padding at the beginning only, so that no output depends on later elements.
     Causal,

@@ -1,5 +1,5 @@
-//! Selection of elements by a mask. The shapes of the results depend on data. These functions therefore run eagerly, or under a
-//! tape over an eager scope, but cannot be traced.
+//! Selection of elements by a mask. The shapes of the results depend on the values in the mask. These functions therefore run
+//! eagerly, or under a tape over an eager scope, but cannot be traced.
 
 use crate::base::dtype::{Bool, DType};
 use crate::base::error::{Error, Result};
@@ -105,7 +105,7 @@ mod tests {
         assert!(x.boolean_mask(&Tensor::new(device(), &[1u8, 1], &[2]).unwrap(), 0).is_err());
     }
 
-    /// Under a tape the mask has a value, and gradients flow. In a trace it has none.
+    /// Under a tape, the mask has a value, and gradients flow. In a trace, a traced mask has no value, so the function fails.
     #[test]
     fn in_every_scope() {
         use crate::{Differentiate, Eager, Function, Scope};

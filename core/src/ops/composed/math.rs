@@ -5,8 +5,8 @@ use crate::base::error::{Error, Result};
 use crate::tensor::Tensor;
 
 impl Tensor {
-    /// Returns a scalar with this tensor's element type, on its device. `value` is converted to the nearest value of the type.
-    /// For booleans, the scalar is true unless `value` is 0.
+    /// Returns `value` as a scalar with this tensor's element type, on its device. `value` is converted to the nearest value of the
+    /// type. For booleans, the scalar is true unless `value` is 0.
     ///
     /// ```
     /// # use gradlet_core::{Tensor, ops};
@@ -50,17 +50,17 @@ impl Tensor {
         self.like(1.0)?.broadcast_to(self.dims())
     }
 
-    /// Returns true for each element that is NaN, like `tf.math.is_nan`.
+    /// Returns booleans that are true for each element that is NaN, like `tf.math.is_nan`.
     pub fn is_nan(&self) -> Result<Tensor> {
         self.not_equal(self)
     }
 
-    /// Returns true for each element that is an infinity, like `tf.math.is_inf`. Fails on integers.
+    /// Returns booleans that are true for each element that is infinite, like `tf.math.is_inf`. Fails on integers.
     pub fn is_inf(&self) -> Result<Tensor> {
         self.abs()?.equal(&self.infinity()?)
     }
 
-    /// Returns true for each element that is neither NaN nor an infinity, like `tf.math.is_finite`. Fails on integers.
+    /// Returns booleans that are true for each element that is neither NaN nor infinite, like `tf.math.is_finite`. Fails on integers.
     pub fn is_finite(&self) -> Result<Tensor> {
         self.abs()?.less(&self.infinity()?)
     }
@@ -86,7 +86,7 @@ impl Tensor {
         self.to_real()?.div(&other.to_real()?)
     }
 
-    /// Casts 8-bit integers to f32, and larger ones to f64. Floats stay unchanged.
+    /// Casts 8-bit integers to f32, and larger integers to f64. Floats stay unchanged.
     pub(in crate::ops) fn to_real(&self) -> Result<Tensor> {
         match self.dtype() {
             DType::I8 | DType::U8 => self.cast(DType::F32),

@@ -61,7 +61,8 @@ impl Tensor {
         Ok([y, mean, variance])
     }
 
-    /// Normalises like [`Tensor::batch_normalization`]. Mean, variance, offset and scale have rank 1, with the dimension of `axis`.
+    /// Normalises like [`Tensor::batch_normalization`], with statistics for each index along `axis`. Mean, variance, offset and
+    /// scale have rank 1, with the dimension of `axis`.
     pub(crate) fn batch_normalization_along(
         &self,
         axis: i32,

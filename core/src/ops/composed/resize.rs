@@ -79,12 +79,14 @@ impl Tensor {
     }
 }
 
-/// Returns the position of the centre of output pixel `at` among `from` input pixels. The first input pixel extends from 0 to 1.
+/// Returns the position of the centre of output pixel `at`, in input pixels, along an axis that is resized from `from` to `size`
+/// pixels. The first input pixel extends from 0 to 1.
 fn position(at: u32, from: u32, size: u32) -> f32 {
     (at as f32 + 0.5) * (from as f32 / size as f32)
 }
 
-/// Returns the number of the pixel, out of `count`, that contains a position.
+/// Returns the number of the pixel that contains `position`, out of `count` pixels. Positions outside the image belong to the
+/// nearest pixel.
 fn below(position: f32, count: u32) -> i32 {
     (libm::floorf(position) as i32).clamp(0, count as i32 - 1)
 }

@@ -99,14 +99,14 @@ impl Tensor {
         self.hot_positions(depth, axis)?.cast(dtype)
     }
 
-    /// Returns one-hot vectors like [`Tensor::one_hot`], with the scalar `on` for 1 and `off` for 0. The result has their element
-    /// type.
+    /// Returns one-hot vectors like [`Tensor::one_hot`], but with the scalars `on` and `off` in place of 1 and 0. The result has
+    /// the element type of these scalars.
     pub fn one_hot_of(&self, depth: u32, axis: i32, on: &Tensor, off: &Tensor) -> Result<Tensor> {
         self.hot_positions(depth, axis)?.select(on, off)
     }
 
-    /// Returns a mask along a new last axis of dimension `size`: for each length in `self`, that many elements are true, and the
-    /// rest is false. For integers. Like `tf.sequence_mask`.
+    /// Returns a boolean mask for sequences whose lengths are the elements of `self`, along a new last axis of dimension `size`.
+    /// For a length n, the first n elements are true, and all others are false. For integers. Like `tf.sequence_mask`.
     ///
     /// ```
     /// # use gradlet_core::{Tensor, ops};

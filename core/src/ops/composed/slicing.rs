@@ -10,7 +10,7 @@ use alloc::format;
 use alloc::vec::Vec;
 use core::ops::{Range, RangeFrom, RangeFull, RangeTo};
 
-/// Argument of [`Tensor::index`] for one axis. `i32` and ranges of it convert to it. Negative numbers count from the end.
+/// Argument of [`Tensor::index`] for one axis. `i32` numbers and ranges of `i32` convert to it. Negative numbers count from the end.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Index {
     /// One element. The axis is removed.
@@ -32,6 +32,7 @@ pub enum Index {
 
 impl Index {
     /// Creates a slice of the elements of `range`, `step` apart. For example, `Index::step(.., -1)` is the whole axis in reverse.
+    /// Returns any index that is not a range unchanged.
     pub fn step(range: impl Into<Index>, step: i64) -> Index {
         match range.into() {
             Index::Slice { start, end, .. } => Index::Slice { start, end, step },
@@ -43,8 +44,8 @@ impl Index {
         Index::Slice { start: start.map(i64::from), end: end.map(i64::from), step: 1 }
     }
 
-    /// Returns the slice that this index selects from an axis with `dim` elements, and true if the result keeps the axis. Returns
-    /// `None` if the index is out of range.
+    /// Returns the slice that this index selects from an axis with `dim` elements, and whether the result keeps the axis (true) or
+    /// drops it (false). Returns `None` if the index is out of range, or if the step is 0 or too large.
     fn of(self, dim: u32) -> Option<(Axis, bool)> {
         let size = i64::from(dim);
         let (start, end, step) = match self {
@@ -100,7 +101,7 @@ impl From<RangeFull> for Index {
 
 /// Argument of [`Tensor::index`]: one value that converts to [`Index`], a tuple of them, or a slice of [`Index`].
 pub trait Indices {
-    /// Returns the indices in order.
+    /// Returns the indices in order, as a list.
     fn list(self) -> Vec<Index>;
 }
 
@@ -183,7 +184,7 @@ impl Tensor {
         self.strided(&axes)?.reshape(shape.dims())
     }
 
-    /// Returns `size` elements of each axis from `begin` on. A size of -1 means all remaining elements.
+    /// Returns `size` elements of each axis from `begin` on. A size of -1 means all elements up to the end of the axis.
     ///
     /// Fails if the length of a list differs from the rank, or if the part is not within `self`. Like `tf.slice`.
     pub fn slice(&self, begin: &[u32], size: &[i64]) -> Result<Tensor> {
@@ -211,8 +212,8 @@ impl Tensor {
         }
     }
 
-    /// Splits the tensor into parts of these sizes along `axis`. A negative axis counts from the end. One size may be -1, which
-    /// means all remaining elements.
+    /// Splits the tensor into parts of these sizes along `axis`. A negative axis counts from the end. One size may be -1. It is
+    /// then computed from the other sizes.
     ///
     /// Fails if the sizes do not add up to the axis's dimension. Like `tf.split`.
     ///
@@ -260,8 +261,8 @@ impl Tensor {
         self.strided(&axes)
     }
 
-    /// Moves the elements by `shifts` positions along `axes`. Elements that pass the end reappear at the beginning. Negative axes
-    /// count from the end.
+    /// Moves the elements by `shifts[i]` positions along the axis `axes[i]`, for each i. Elements that pass the end reappear at the
+    /// beginning. Negative axes count from the end.
     ///
     /// Fails if the two lists differ in length, or if an axis is out of range. Like `tf.roll`.
     ///
@@ -305,7 +306,7 @@ mod tests {
         tensor.unwrap().to_vec().unwrap()
     }
 
-    /// Applies Python's rule, one step at a time.
+    /// Returns the indices that Python's `start:end:step` selects from an axis of `size` elements, found one step at a time.
     fn naive(size: i64, start: Option<i64>, end: Option<i64>, step: i64) -> Vec<i32> {
         let inside = |at: i64| (0..size).contains(&at);
         let counted = |at: i64| if at < 0 { at + size } else { at };

@@ -21,9 +21,9 @@ use crate::{
 #[repr(C)]
 #[derive(Clone, Copy, Debug, bytemuck::Pod, bytemuck::Zeroable)]
 pub struct Attributes {
-    /// Attributes of the pooling.
+    /// Attributes of the pooling whose gradient is computed.
     pub pooling: pooling::Attributes,
-    /// Height and width of the pooled images.
+    /// Height and width of the input images of the pooling.
     pub input: [u32; 2],
 }
 
@@ -77,8 +77,8 @@ fn grad(of: &Backward<'_>) -> Result<InputGradients> {
 
 #[cfg(feature = "alloc")]
 impl Tensor {
-    /// Returns the gradient of an average pooling with respect to its images. `input` is their height and width, and `self` is
-    /// the gradient of the pooling's result.
+    /// Returns the gradient of an average pooling with respect to its input images. `input` is the height and width of these
+    /// images, and `self` is the gradient of the pooling's result.
     pub(in crate::ops) fn avg_pool2d_grad(&self, pooling: pooling::Attributes, input: [u32; 2]) -> Result<Tensor> {
         Tensor::emit1(&OP, bytemuck::cast_slice(&[Attributes { pooling, input }]), &[self])
     }

@@ -36,7 +36,8 @@ pub struct Attributes {
 pub static DEF: OpDef = OpDef { code: crate::ops::code::conv2d, name: "conv2d", inputs: (2, 3), outputs: 1, infer, in_place: &[] };
 
 impl Attributes {
-    /// Checks the attributes, and returns the geometry of the sliding window along the vertical and the horizontal axis.
+    /// Checks the attributes, and returns the geometry of the sliding window along the vertical and the horizontal axis. `input`
+    /// and `kernel` are the height and width of the images and of the filter.
     pub(in crate::ops) fn axes(&self, input: [u32; 2], kernel: [u32; 2]) -> Result<[Axis; 2]> {
         let ([down, across], [dilation_h, dilation_w]) = (self.strides, self.dilations);
         let strides = [positive(down, 0)?, positive(across, 1)?];
@@ -56,8 +57,8 @@ impl Attributes {
     }
 }
 
-/// Returns the dimensions of input `input`, an image or a filter. Checks that it has rank 4 and the element type of input 0, a
-/// float.
+/// Returns the dimensions of the op's input `input`, an image or a filter. Fails unless it has rank 4 and the element type of input
+/// 0, a float.
 pub(in crate::ops) fn dims4(inputs: &[TensorType], input: u8) -> Result<[u32; 4]> {
     let (Some(operand), Some(first)) = (inputs.get(usize::from(input)), inputs.first()) else {
         return Err(Error::Arity { got: inputs.len() as u8 });
@@ -68,7 +69,7 @@ pub(in crate::ops) fn dims4(inputs: &[TensorType], input: u8) -> Result<[u32; 4]
     operand.shape.dims().try_into().map_err(|_| Error::Rank { input })
 }
 
-/// Returns the dimensions of input `input`, a filter. Checks it like [`dims4`], and that its height and width are not 0.
+/// Returns the dimensions of the op's input `input`, a filter. Fails in the same cases as [`dims4`], and if its height or width is 0.
 pub(in crate::ops) fn filter4(inputs: &[TensorType], input: u8) -> Result<[u32; 4]> {
     let dims = dims4(inputs, input)?;
     let [kh, kw, ..] = dims;
@@ -80,12 +81,13 @@ pub(in crate::ops) fn filter4(inputs: &[TensorType], input: u8) -> Result<[u32; 
     Ok(dims)
 }
 
-/// Checks that dimension `axis` of input `input` is `want`.
+/// Fails unless `got`, dimension `axis` of the op's input `input`, equals `want`.
 pub(in crate::ops) fn check_dim(input: u8, axis: u8, want: u32, got: u32) -> Result<()> {
     if got == want { Ok(()) } else { Err(Error::Dimension { input, axis, want, got }) }
 }
 
-/// Checks that `dims`, the dimensions of input `input`, are those of the result of a convolution of `n` images to `co` channels.
+/// Fails unless `dims`, the dimensions of the op's input `input`, are those of the result of a convolution of `n` images to `co`
+/// channels. The two axes are the geometry of its window.
 pub(in crate::ops) fn check_output(input: u8, dims: [u32; 4], n: u32, [down, across]: [Axis; 2], co: u32) -> Result<()> {
     for (axis, (want, got)) in (0..).zip([n, down.output as u32, across.output as u32, co].into_iter().zip(dims)) {
         check_dim(input, axis, want, got)?;
@@ -175,14 +177,14 @@ fn grad(of: &Backward<'_>) -> Result<InputGradients> {
     Ok([dx, dfilter].into_iter().chain(bias.iter().map(|_| dbias.clone())).collect())
 }
 
-/// Returns the height and width of images.
+/// Returns the height and width of images `[n,h,w,c]`.
 #[cfg(feature = "alloc")]
 pub(in crate::ops) fn middle(images: &Tensor) -> Result<[u32; 2]> {
     let &[_, h, w, _] = images.dims() else { return Err(Error::Rank { input: 0 }) };
     Ok([h, w])
 }
 
-/// Returns the height and width of a filter.
+/// Returns the height and width of a filter `[kh,kw,c,co]`.
 #[cfg(feature = "alloc")]
 pub(in crate::ops) fn front(filter: &Tensor) -> Result<[u32; 2]> {
     let &[h, w, _, _] = filter.dims() else { return Err(Error::Rank { input: 1 }) };
@@ -305,8 +307,8 @@ pub(in crate::ops) mod tests {
         cases
     }
 
-    /// Returns the pairs of positions that a convolution multiplies, as (n, ih, iw), (oh, ow), (kh, kw). They are in the order of
-    /// its sums.
+    /// Returns the positions that a convolution multiplies with each other, in the order of its sums. Each entry holds the position
+    /// (n, ih, iw) in x, the position (oh, ow) in the result, and the tap (kh, kw) of the filter.
     pub(in crate::ops) fn meetings(
         [n, h, w, _]: [u32; 4],
         [kh, kw]: [u32; 2],
@@ -336,12 +338,12 @@ pub(in crate::ops) mod tests {
         meetings
     }
 
-    /// Returns the struct as attribute words.
+    /// Returns the attribute words of the struct `attributes`.
     pub(in crate::ops) fn words<A: bytemuck::Pod>(attributes: A) -> Vec<u32> {
         bytemuck::cast_slice(&[attributes]).to_vec()
     }
 
-    /// Returns the dimensions of the result, or `None` if the window is too large.
+    /// Returns the dimensions of the result of a convolution, or `None` if the window is too large.
     pub(in crate::ops) fn output(x: [u32; 4], filter: [u32; 4], attributes: &Attributes) -> Option<[u32; 4]> {
         let types = [x, filter].map(|dims| TensorType::new(DType::F32, Shape::new(&dims).unwrap()));
         DEF.output_types(&types, &words(*attributes)).ok()?[0].shape.dims().try_into().ok()

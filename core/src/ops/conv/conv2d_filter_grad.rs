@@ -22,7 +22,7 @@ use crate::{
 #[repr(C)]
 #[derive(Clone, Copy, Debug, bytemuck::Pod, bytemuck::Zeroable)]
 pub struct Attributes {
-    /// Attributes of the convolution.
+    /// Attributes of the convolution whose gradient is computed.
     pub conv: conv2d::Attributes,
     /// Height and width of the filter.
     pub kernel: [u32; 2],

@@ -23,9 +23,9 @@ use crate::{
 #[repr(C)]
 #[derive(Clone, Copy, Debug, bytemuck::Pod, bytemuck::Zeroable)]
 pub struct Attributes {
-    /// Attributes of the convolution.
+    /// Attributes of the convolution whose gradient is computed.
     pub conv: conv2d::Attributes,
-    /// Height and width of the images.
+    /// Height and width of the input images of the convolution.
     pub input: [u32; 2],
 }
 
@@ -102,8 +102,8 @@ fn grad(of: &Backward<'_>) -> Result<InputGradients> {
 
 #[cfg(feature = "alloc")]
 impl Tensor {
-    /// Returns the gradient of a convolution with respect to its images: `[n,oh,ow,co]` becomes `[n,h,w,c]`. `input` is the
-    /// height and width of the images, and `self` is the gradient of the convolution's result. Also known as transposed
+    /// Returns the gradient of a convolution with respect to its input images: `[n,oh,ow,co]` becomes `[n,h,w,c]`. `input` is the
+    /// height and width of these images, and `self` is the gradient of the convolution's result. Also known as transposed
     /// convolution.
     ///
     /// Fails unless `self` has the shape of that convolution's result.

@@ -133,7 +133,7 @@ pub(in crate::ops) mod tests {
     use crate::ops::shared::testing::{Value, floats, indices, position, run_every_way};
     use std::vec::Vec;
 
-    /// A convolution: the dimensions of images, filter and result, and the attributes.
+    /// A test case: the dimensions of images, filter and result, and the attributes.
     pub(in crate::ops) type Case = ([u32; 4], [u32; 4], [u32; 4], Attributes);
 
     /// Returns test cases with all kinds of depthwise convolutions.

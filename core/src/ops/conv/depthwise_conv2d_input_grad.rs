@@ -105,8 +105,8 @@ fn grad(of: &Backward<'_>) -> Result<InputGradients> {
 
 #[cfg(feature = "alloc")]
 impl Tensor {
-    /// Returns the gradient of a depthwise convolution with respect to its images: `[n,oh,ow,c*m]` becomes `[n,h,w,c]`. `input`
-    /// is the height and width of the images, and `self` is the gradient of the convolution's result.
+    /// Returns the gradient of a depthwise convolution with respect to its input images: `[n,oh,ow,c*m]` becomes `[n,h,w,c]`.
+    /// `input` is the height and width of these images, and `self` is the gradient of the convolution's result.
     ///
     /// Fails unless `self` has the shape of that convolution's result.
     pub fn depthwise_conv2d_input_grad(&self, filter: &Tensor, options: &Conv2DOptions, input: [u32; 2]) -> Result<Tensor> {

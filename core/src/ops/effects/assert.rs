@@ -34,7 +34,7 @@ pub static BOOL: Kernel = Kernel { def: &DEF, dtype: DType::Bool, run };
 #[cfg(feature = "alloc")]
 pub static OP: Op = Op::new(&DEF, "assert(x), where x is bool", Gradient::None("it has no output that anything depends on"));
 
-/// Adds the message in `attributes` to the error of a failed assertion. Returns other errors unchanged.
+/// If `error` is a failed assertion, adds the message in `attributes` to it. Returns any other error unchanged.
 #[cfg(feature = "alloc")]
 pub(crate) fn explain(error: Error, attributes: &[u32]) -> Error {
     if !matches!(error.root(), Error::Assertion { .. }) {

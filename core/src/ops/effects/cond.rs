@@ -8,8 +8,8 @@ use crate::base::shape::TensorType;
 #[cfg(feature = "alloc")]
 use crate::tensor::scope::{Gradient, Op};
 
-/// Definition of the op. In a program, the attribute words are the block numbers: true then false for a bool, or the blocks for
-/// 0, 1, … for an i32.
+/// Definition of the op. In a program, the attribute words are the numbers of the branches' blocks. For a bool, they are the block
+/// for true and the block for false. For an i32, they are the blocks for 0, 1, …
 pub static DEF: OpDef = OpDef { code: crate::ops::code::cond, name: "cond", inputs: (1, 1), outputs: 0, infer, in_place: &[] };
 
 fn infer(inputs: &[TensorType], attributes: &[u32], _: &mut [TensorType]) -> Result<()> {
@@ -20,7 +20,8 @@ fn infer(inputs: &[TensorType], attributes: &[u32], _: &mut [TensorType]) -> Res
     }
 }
 
-/// Reads `[step, _]` and writes `[next step, block to run]`. At step 0 it selects a block. There is no next step.
+/// Kernel function. The executor passes `[step, _]` in the output, and the function replaces it with `[next step, block to run]`.
+/// At step 0, it selects the block. The next step is always `NONE`, so the op ends when that block has run.
 fn run(call: &mut Call<'_, '_>) -> Result<()> {
     let by = call.input(0)?;
     let last = call.attributes.len().saturating_sub(1);

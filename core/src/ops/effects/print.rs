@@ -57,7 +57,7 @@ mod emit {
         }
     }
 
-    /// Printing of values, in every scope.
+    /// Extension of every scope by methods that print values.
     pub trait Print: Scope {
         /// Prints `text` and a line break, with the values in place of its `{}`. An eager scope prints immediately. In a traced
         /// function, the text is printed each time the function reaches the op.
@@ -79,7 +79,7 @@ mod emit {
             self.print_with(PrintOptions::default(), text, values)
         }
 
-        /// Prints like [`Print::print`], with these options.
+        /// Prints like [`Print::print`], with `options`. The text ends with [`PrintOptions::end`] instead of a line break.
         fn print_with(&self, options: PrintOptions<'_>, text: &str, values: &[&Tensor]) -> Result<()> {
             let attributes = words(&options, text, values.len())?;
             let scope = innermost(values)?.unwrap_or(self.handle()).deeper(self.handle());
@@ -89,7 +89,8 @@ mod emit {
 
     impl<S: Scope + ?Sized> Print for S {}
 
-    /// Returns the attribute words.
+    /// Returns the attribute words for `options` and `text`. Fails unless `got`, the number of values, is the number of `{}` in the
+    /// text and at most [`MAX_INPUTS`].
     fn words(options: &PrintOptions<'_>, text: &str, got: usize) -> Result<Vec<u32>> {
         let wanted = pieces(text).filter(|piece| *piece == Piece::Value).count();
         if wanted != got || wanted > MAX_INPUTS {

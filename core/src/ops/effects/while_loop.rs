@@ -20,8 +20,9 @@ fn infer(inputs: &[TensorType], attributes: &[u32], _: &mut [TensorType]) -> Res
     }
 }
 
-/// Reads `[step, _]` and writes `[next step, block to run]`. Step 0 runs the condition's block. The next steps run the body, as
-/// long as the condition is true and iterations are left. When the loop ends, the next step is 0 again.
+/// Kernel function. The executor passes `[step, _]` in the output, and the function replaces it with `[next step, block to run]`.
+/// Step 0 runs the condition's block. The next steps run the body, as long as the condition is true and iterations are left. When
+/// the loop ends, the next step is 0 again, and there is no block to run.
 fn run(call: &mut Call<'_, '_>) -> Result<()> {
     let holds = call.input(0)?.scalar::<Bool>().get();
     let &[condition, body, most] = call.attributes else { return Err(Error::Attribute { index: 0 }) };
@@ -34,7 +35,7 @@ fn run(call: &mut Call<'_, '_>) -> Result<()> {
     Ok(())
 }
 
-/// Maximum number of iterations of any loop. Greater step values have other meanings.
+/// Maximum number of iterations of any loop. The step numbers after it are reserved for other meanings.
 const MOST: u32 = u32::MAX - 2;
 
 /// Kernel of the loop.

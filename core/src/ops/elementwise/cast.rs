@@ -41,7 +41,7 @@ fn infer(inputs: &[TensorType], attributes: &[u32], outputs: &mut [TensorType]) 
     elementwise::set(outputs, TensorType::new(dtype, x.shape))
 }
 
-/// Basic conversions of an element. The casts to the other types are built from these.
+/// Conversions of an element to five types. The casts to the other types are composed of these.
 trait Cast: Element {
     fn f32(self) -> f32;
     fn f64(self) -> f64;
@@ -68,7 +68,7 @@ macro_rules! casts {
     )*};
 }
 
-/// Truncates a float to an integer. Gives the least integer if the float is out of range.
+/// Truncates a float to an integer. If the float is NaN or out of range, the result is the least integer.
 macro_rules! truncated {
     ($x:expr, $float:ty, $integer:ty) => {{
         const LEAST: $float = <$integer>::MIN as $float;

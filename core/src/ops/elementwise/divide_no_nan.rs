@@ -27,8 +27,8 @@ fn run<T: Float>(call: &mut Call<'_, '_>) -> Result<()> {
 
 crate::ops::kernels!(run: F32 = f32, F64 = f64);
 
-/// The op with its gradient: that of a division, but 0 where b is 0. It is summed over the axes along which the operand was
-/// broadcast.
+/// The op with its gradient: that of a division, but 0 where b is 0. The gradient of each operand is summed over the axes along
+/// which the operand was broadcast.
 #[cfg(feature = "alloc")]
 pub static OP: Op =
     Op { tf_type: Some("DivNoNan"), ..Op::elementwise(&DEF, "divide_no_nan(a, b), broadcast, both f32 or both f64", Gradient::Rule(grad)) };

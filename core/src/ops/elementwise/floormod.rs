@@ -58,7 +58,8 @@ fn grad(of: &Backward<'_>) -> Result<InputGradients> {
 
 #[cfg(feature = "alloc")]
 impl Tensor {
-    /// Returns the remainder of `self / other` rounded down, broadcast, like `tf.math.floormod`. It has the sign of `other`.
+    /// Returns the remainder of the division `self / other` with the quotient rounded down, broadcast, like `tf.math.floormod`. The
+    /// remainder has the sign of `other`.
     ///
     /// Fails with [`Error::DivisionByZero`](crate::Error::DivisionByZero) if an integer is divided by 0. Fails if the shapes do
     /// not broadcast or the element types differ.

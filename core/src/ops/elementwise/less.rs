@@ -1,4 +1,4 @@
-//! Comparison: `y = (a < b)`, broadcast, as booleans. The result is false if either is NaN. Element types: f32, f64 and integers.
+//! Comparison: `y = (a < b)`, broadcast, as booleans. The result is false if a or b is NaN. Element types: f32, f64 and integers.
 //! Like `tf.math.less`.
 
 use crate::base::dtype::Number;

@@ -1,5 +1,5 @@
-//! Comparison: `y = (a <= b)`, broadcast, as booleans. The result is false if either is NaN. Element types: f32, f64 and
-//! integers. Like `tf.math.less_equal`.
+//! Comparison: `y = (a <= b)`, broadcast, as booleans. The result is false if a or b is NaN. Element types: f32, f64 and integers.
+//! Like `tf.math.less_equal`.
 
 use crate::base::dtype::Number;
 use crate::base::error::Result;

@@ -1,4 +1,4 @@
-//! Logical AND: `y` is true if a and b both are, broadcast. For booleans. Like `tf.math.logical_and`.
+//! Logical AND: `y` is true if both a and b are true, broadcast. For booleans. Like `tf.math.logical_and`.
 
 use crate::base::dtype::{Bool, DType};
 use crate::base::error::Result;
@@ -33,8 +33,8 @@ pub static OP: Op = Op::elementwise(&DEF, "logical_and(a, b), broadcast, both bo
 
 #[cfg(feature = "alloc")]
 impl Tensor {
-    /// Returns true where both operands are true, broadcast, like `tf.math.logical_and`. Fails on types other than booleans, or
-    /// if the shapes do not broadcast.
+    /// Returns true where both operands are true, broadcast, like `tf.math.logical_and`. Fails if an operand is not boolean, or if
+    /// the shapes cannot be broadcast together.
     pub fn logical_and(&self, other: &Tensor) -> Result<Tensor> {
         Tensor::emit1(&OP, &[], &[self, other])
     }

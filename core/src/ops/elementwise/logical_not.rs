@@ -33,7 +33,8 @@ pub static OP: Op = Op::elementwise(&DEF, "logical_not(x), where x is bool", Gra
 
 #[cfg(feature = "alloc")]
 impl Tensor {
-    /// Returns true for each element that is false, like `tf.math.logical_not`. Fails on types other than booleans.
+    /// Returns true for each element that is false, and false for each that is true, like `tf.math.logical_not`. Fails if `self` is
+    /// not boolean.
     pub fn logical_not(&self) -> Result<Tensor> {
         Tensor::emit1(&OP, &[], &[self])
     }

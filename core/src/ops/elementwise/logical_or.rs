@@ -1,4 +1,4 @@
-//! Logical OR: `y` is true if a or b is, broadcast. For booleans. Like `tf.math.logical_or`.
+//! Logical OR: `y` is true if a or b is true, broadcast. For booleans. Like `tf.math.logical_or`.
 
 use crate::base::dtype::{Bool, DType};
 use crate::base::error::Result;
@@ -33,8 +33,8 @@ pub static OP: Op = Op::elementwise(&DEF, "logical_or(a, b), broadcast, both boo
 
 #[cfg(feature = "alloc")]
 impl Tensor {
-    /// Returns true where either operand is true, broadcast, like `tf.math.logical_or`. Fails on types other than booleans, or if
-    /// the shapes do not broadcast.
+    /// Returns true where either operand is true, broadcast, like `tf.math.logical_or`. Fails if an operand is not boolean, or if
+    /// the shapes cannot be broadcast together.
     pub fn logical_or(&self, other: &Tensor) -> Result<Tensor> {
         Tensor::emit1(&OP, &[], &[self, other])
     }

@@ -1,4 +1,4 @@
-//! Logical XOR: `y` is true if exactly one of a and b is, broadcast. For booleans. Like `tf.math.logical_xor`.
+//! Logical XOR: `y` is true if exactly one of a and b is true, broadcast. For booleans. Like `tf.math.logical_xor`.
 
 use crate::base::dtype::{Bool, DType};
 use crate::base::error::Result;
@@ -33,8 +33,8 @@ pub static OP: Op = Op::elementwise(&DEF, "logical_xor(a, b), broadcast, both bo
 
 #[cfg(feature = "alloc")]
 impl Tensor {
-    /// Returns true where exactly one operand is true, broadcast, like `tf.math.logical_xor`. Fails on types other than booleans,
-    /// or if the shapes do not broadcast.
+    /// Returns true where exactly one operand is true, broadcast, like `tf.math.logical_xor`. Fails if an operand is not boolean,
+    /// or if the shapes cannot be broadcast together.
     pub fn logical_xor(&self, other: &Tensor) -> Result<Tensor> {
         Tensor::emit1(&OP, &[], &[self, other])
     }

@@ -43,8 +43,8 @@ fn run_integers<T: Number>(call: &mut Call<'_, '_>) -> Result<()> {
 crate::ops::kernels!(run: F32 = f32, F64 = f64);
 crate::ops::kernels!(run_integers: I32 = i32, I64 = i64, I8 = i8, U8 = u8);
 
-/// The op with its gradient. The smaller operand gets the upstream gradient. If both are equal, a gets it. If either is NaN, b
-/// gets it. It is summed over the axes along which the operand was broadcast.
+/// The op with its gradient. The smaller operand gets the upstream gradient. If both are equal, a gets it. If either is NaN, b gets
+/// it. The gradient is summed over the axes along which the operand was broadcast.
 #[cfg(feature = "alloc")]
 pub static OP: Op = Op::elementwise(&DEF, "minimum(a, b), broadcast, of the same element type", Gradient::Rule(grad));
 
@@ -59,7 +59,7 @@ fn grad(of: &Backward<'_>) -> Result<InputGradients> {
 
 #[cfg(feature = "alloc")]
 impl Tensor {
-    /// Returns the smaller of each two elements, broadcast, like `tf.math.minimum`. The result is NaN if either is NaN.
+    /// Returns the smaller of each pair of corresponding elements, broadcast, like `tf.math.minimum`. The result is NaN if either is NaN.
     ///
     /// Fails if the shapes do not broadcast or the element types differ.
     pub fn minimum(&self, other: &Tensor) -> Result<Tensor> {

@@ -27,8 +27,8 @@ fn run<T: Float>(call: &mut Call<'_, '_>) -> Result<()> {
 
 crate::ops::kernels!(run: F32 = f32, F64 = f64);
 
-/// The op with its gradient: that of a product, with `multiply_no_nan` for its multiplications. It is summed over the axes along
-/// which the operand was broadcast.
+/// The op with its gradient: that of a product, with `multiply_no_nan` for its multiplications. The gradient of each operand is
+/// summed over the axes along which the operand was broadcast.
 #[cfg(feature = "alloc")]
 pub static OP: Op = Op {
     tf_type: Some("MulNoNan"),

@@ -1,5 +1,5 @@
-//! Selection: `y` is `x` where the condition is true, and `z` elsewhere, broadcast. x and z have the same element type, which can
-//! be any. The condition is boolean. Like `tf.where` with three arguments.
+//! Selection: `y` is `x` where the condition is true, and `z` elsewhere, broadcast. x and z have the same element type, and every
+//! type is allowed. The condition is boolean. Like `tf.where` with three arguments.
 //!
 //! The condition is the last input, because a kernel is chosen by the element type of the first.
 

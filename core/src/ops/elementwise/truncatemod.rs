@@ -1,5 +1,5 @@
-//! Remainder of the quotient a / b rounded toward zero, broadcast. The remainder has the sign of a. Element types: f32, f64 and
-//! integers. Division of integers by 0 is an error. Like `tf.truncatemod`.
+//! Remainder of the division a / b with the quotient rounded toward zero, broadcast. The remainder has the sign of a. Element
+//! types: f32, f64 and integers. Division of integers by 0 is an error. Like `tf.truncatemod`.
 
 use crate::base::dtype::{Float, Number};
 use crate::base::error::Result;
@@ -46,7 +46,8 @@ pub static OP: Op = Op {
 
 #[cfg(feature = "alloc")]
 impl Tensor {
-    /// Returns the remainder of `self / other` rounded toward zero, broadcast, like `tf.truncatemod`. It has the sign of `self`.
+    /// Returns the remainder of the division `self / other` with the quotient rounded toward zero, broadcast, like
+    /// `tf.truncatemod`. The remainder has the sign of `self`.
     ///
     /// Fails with [`Error::DivisionByZero`](crate::Error::DivisionByZero) if an integer is divided by 0. Fails if the shapes do
     /// not broadcast or the element types differ.

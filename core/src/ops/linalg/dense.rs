@@ -18,7 +18,8 @@ use crate::{
 #[derive(Clone, Copy, Debug, bytemuck::Pod, bytemuck::Zeroable)]
 #[repr(C)]
 pub struct Attributes {
-    /// 1 if the kernel has the shape `[n,k]`. With this attribute, the gradient of `x` is the same op.
+    /// 1 if the kernel has the shape `[n,k]`, and 0 if it has the shape `[k,n]`. With this attribute, the same op computes the
+    /// gradient of `x`.
     pub transpose: u32,
 }
 
@@ -92,7 +93,7 @@ fn grad(of: &Backward<'_>) -> Result<InputGradients> {
     Ok([dx, dkernel].into_iter().chain(bias.iter().map(|_| dbias.clone())).collect())
 }
 
-/// Reshapes to a matrix: all dimensions but the last become rows.
+/// Reshapes `tensor` to a matrix: its last dimension becomes the columns, and the product of all other dimensions the rows.
 #[cfg(feature = "alloc")]
 fn matrix(tensor: &Tensor) -> Result<Tensor> {
     let [rows @ .., columns] = tensor.dims() else { return Err(Error::Rank { input: 0 }) };

@@ -20,9 +20,9 @@ use crate::{
 #[repr(C)]
 #[derive(Clone, Copy, Debug, bytemuck::Pod, bytemuck::Zeroable)]
 pub struct Attributes {
-    /// 1 if a has the shape `[..,k,m]`.
+    /// 1 if a has the shape `[..,k,m]`, and 0 if it has the shape `[..,m,k]`.
     pub transpose_a: u32,
-    /// 1 if b has the shape `[..,n,k]`.
+    /// 1 if b has the shape `[..,n,k]`, and 0 if it has the shape `[..,k,n]`.
     pub transpose_b: u32,
 }
 
@@ -190,7 +190,8 @@ mod tests {
     use crate::ops::shared::testing::{Value, floats, indices, numbers, position, run_every_way};
     use std::vec::Vec;
 
-    /// Computes the formula element by element.
+    /// Computes the product of matrices from the formula, element by element. `flags` are the attribute words, and `y` holds the
+    /// dimensions of the result.
     fn naive<T: Number>(a: &Value, b: &Value, flags: [u32; 2], y: &[u32]) -> Vec<T> {
         let (left, right) = (a.elements::<T>(), b.elements::<T>());
         let (batch, k) = (y.len() - 2, a.dims()[a.dims().len() - 2 + usize::from(flags[0] == 0)]);

@@ -35,8 +35,9 @@ pub static OP: Op = Op::total(&DEF, "any(x), where x is bool, over distinct axes
 
 #[cfg(feature = "alloc")]
 impl Tensor {
-    /// Returns true where any element over `axes` is true. Negative axes count from the end. An empty `axes` reduces all axes.
-    /// With `keepdims`, the reduced axes stay in the shape with dimension 1. Without elements the result is false.
+    /// Reduces the booleans over `axes`: each element of the result is true if any element that it comes from is true. Negative
+    /// axes count from the end. An empty `axes` reduces all axes. With `keepdims`, the reduced axes stay in the shape with
+    /// dimension 1. Without elements the result is false.
     ///
     /// Fails on types other than booleans, or if an axis is out of range or listed twice. Like `tf.reduce_any`.
     ///

@@ -90,8 +90,8 @@ pub static OP: Op = Op {
 
 #[cfg(feature = "alloc")]
 impl Tensor {
-    /// Returns the position of the greatest element along `axis`, as `dtype`: i32 or i64. A negative axis counts from the end. If
-    /// several elements are equal, the first counts. NaN is skipped.
+    /// Returns the position of the greatest element along `axis`, in the element type `dtype`: i32 or i64. A negative axis counts
+    /// from the end. If several elements are equal, the first counts. NaN is skipped. If all elements are NaN, the position is 0.
     ///
     /// Fails if the axis is out of range or empty. Like `tf.math.argmax`.
     ///
@@ -107,7 +107,7 @@ impl Tensor {
     }
 }
 
-/// Emits `op`, argmax or argmin, for numbers or booleans.
+/// Emits `op`, argmax or argmin, along `axis` and with a result of type `dtype`. `x` holds numbers or booleans.
 #[cfg(feature = "alloc")]
 pub(in crate::ops) fn emit(op: &'static Op, x: &Tensor, axis: i32, dtype: DType) -> Result<Tensor> {
     let attributes = [crate::ops::shared::reduce::axis(x, axis)?, dtype as u32];

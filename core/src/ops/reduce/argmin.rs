@@ -37,8 +37,8 @@ pub static OP: Op = Op {
 
 #[cfg(feature = "alloc")]
 impl Tensor {
-    /// Returns the position of the least element along `axis`, as `dtype`: i32 or i64. A negative axis counts from the end. If
-    /// several elements are equal, the first counts. NaN is skipped.
+    /// Returns the position of the least element along `axis`, in the element type `dtype`: i32 or i64. A negative axis counts from
+    /// the end. If several elements are equal, the first counts. NaN is skipped. If all elements are NaN, the position is 0.
     ///
     /// Fails if the axis is out of range or empty. Like `tf.math.argmin`.
     ///

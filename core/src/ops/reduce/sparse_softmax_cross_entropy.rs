@@ -32,7 +32,7 @@ fn infer(inputs: &[TensorType], attributes: &[u32], outputs: &mut [TensorType]) 
     elementwise::set(outputs, TensorType::new(logits.dtype, batch(logits, labels)?))
 }
 
-/// Returns the shape of the batch: the shape of the logits without the classes, which must equal the shape of the labels.
+/// Returns the shape of the batch: the shape of the logits without the last axis, the classes. Fails unless the labels have this shape.
 pub(in crate::ops) fn batch(logits: &TensorType, labels: &TensorType) -> Result<Shape> {
     if !logits.dtype.is_float() {
         return Err(Error::DType { input: 0 });

@@ -54,7 +54,8 @@ fn run<T: Number>(call: &mut Call<'_, '_>) -> Result<()> {
     Ok(())
 }
 
-/// True if `x` comes before `other`, an earlier element, in the result.
+/// True if `x` comes before `other` in the descending order of the result. `other` is an earlier element of the input, so it comes
+/// first if both are equal.
 fn before<T: Number>(x: T, other: T) -> bool {
     let not_a_number = |x: T| x.partial_cmp(&x).is_none();
     x > other || (not_a_number(x) && !not_a_number(other))
@@ -62,7 +63,7 @@ fn before<T: Number>(x: T, other: T) -> bool {
 
 crate::ops::kernels!(run: F32 = f32, F64 = f64, I32 = i32, I64 = i64, I8 = i8, U8 = u8);
 
-/// The op with its gradient: the upstream gradient of the values, at their positions.
+/// The op with its gradient: the upstream gradient of the values, at the positions where they were found in x, and 0 elsewhere.
 #[cfg(feature = "alloc")]
 pub static OP: Op = Op {
     tf_type: Some("TopKV2"),

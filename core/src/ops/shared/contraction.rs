@@ -34,7 +34,8 @@ impl<'a, T> Rows<'a, T> {
     }
 }
 
-/// Adds products to sums in registers, one sum for each name.
+/// Adds the products of `x` with the elements of each row to sums in registers. Each sum belongs to one column of the rows, and the
+/// caller names it.
 ///
 /// The blocks are written out by hand, because the compiler does not unroll loops over arrays at opt-level "s".
 macro_rules! add_products {
@@ -47,7 +48,7 @@ macro_rules! add_products {
     };
 }
 
-/// Runs [`add_products`] on one block of outputs.
+/// Runs [`add_products`] on one block of outputs: loads them into registers, adds the products, and stores them again.
 macro_rules! add_block {
     ($block:expr, $pairs:expr, $x:expr, $rows:expr, $column:expr; $count:literal: $($sum:ident $y:ident),*) => {
         // The loop's own bounds checks, done once before it. The compiler can then remove them from the loop.
@@ -62,11 +63,11 @@ macro_rules! add_block {
 
 /// The pixels of an image that a window covers, and the matching part of the filter.
 pub(in crate::ops) struct Window<'a, T> {
-    /// Elements of the image, from the first covered pixel on.
+    /// Elements of the image, from the first element of the first covered pixel on.
     pub(in crate::ops) pixels: &'a [T],
-    /// Distance from one covered row of the image to the next, in elements.
+    /// Distance from the beginning of one covered row of the image to the next, in elements.
     pub(in crate::ops) pixel_step: usize,
-    /// Number of covered elements in each row.
+    /// Number of covered elements in each covered row.
     pub(in crate::ops) length: usize,
     /// Elements of the filter, from the first tap on a covered pixel on. They form a matrix with one row of weights for each
     /// element of a pixel.
@@ -77,7 +78,8 @@ pub(in crate::ops) struct Window<'a, T> {
     pub(in crate::ops) rows: usize,
 }
 
-/// Writes the sum over the window for each output channel to `out`. Adds the bias, unless `bias` is empty.
+/// Computes one pixel of a convolution's result: writes the sum over the window for each output channel to `out`. Adds the bias,
+/// unless `bias` is empty.
 #[inline(never)]
 pub(in crate::ops) fn convolve<T: Number>(out: &mut [T], window: &Window<'_, T>, bias: &[T]) {
     let Some(width) = NonZeroUsize::new(out.len()) else { return };
@@ -138,8 +140,7 @@ pub(in crate::ops) fn add_rows<T: Number>(out: &mut [T], x: Rows<'_, T>, rows: R
     }
 }
 
-/// Computes `out[j] += Σ_p x[p] · rows[j][p]`: each output is the dot product of `x` with a row. Four rows share the loads of
-/// `x`.
+/// Computes `out[j] += Σ_p x[p] · rows[j][p]`: adds the dot product of `x` and row j to each output. Four rows share the loads of `x`.
 #[inline(never)]
 pub(in crate::ops) fn add_dots<T: Number>(out: &mut [T], x: &[T], rows: Rows<'_, T>) {
     // The bounds check of `each`, done once before it. The compiler can then drop it there, and can assume equal lengths.

@@ -17,7 +17,7 @@ pub(in crate::ops) fn same(inputs: &[TensorType], attributes: &[u32], outputs: &
     set(outputs, *x)
 }
 
-/// Sets the type of output 0.
+/// Writes `tensor_type` to output 0 of a shape rule.
 pub(in crate::ops) fn set(outputs: &mut [TensorType], tensor_type: TensorType) -> Result<()> {
     *outputs.first_mut().ok_or(Error::Internal)? = tensor_type;
     Ok(())
@@ -70,7 +70,7 @@ pub(in crate::ops) fn like_first(index: usize, inputs: &[TensorType]) -> Result<
     same_dims(input, want.shape.dims(), got.shape.dims())
 }
 
-/// Fails unless `got`, the dimensions of input `input`, equals `want`.
+/// Fails unless `got`, the dimensions of the op's input `input`, equals `want`.
 pub(in crate::ops) fn same_dims(input: u8, want: &[u32], got: &[u32]) -> Result<()> {
     if got.len() != want.len() {
         return Err(Error::Rank { input });
@@ -94,7 +94,7 @@ pub(in crate::ops) fn boolean(input: usize, inputs: &[TensorType]) -> Result<()>
     if inputs.get(input).is_some_and(|x| x.dtype == DType::Bool) { Ok(()) } else { Err(Error::DType { input: input as u8 }) }
 }
 
-/// Applies `f` to each element.
+/// Writes `f` of each element of input 0 to output 0. The two may share memory.
 #[inline(always)]
 pub(in crate::ops) fn unary<T: Element>(call: &mut Call<'_, '_>, f: impl Fn(T) -> T) -> Result<()> {
     let x = call.input(0)?;
@@ -107,8 +107,8 @@ pub(in crate::ops) fn unary<T: Element>(call: &mut Call<'_, '_>, f: impl Fn(T) -
     Ok(())
 }
 
-/// Applies `f` to each pair of elements of two inputs of the same type. The first input may share the output's memory. Otherwise it
-/// is copied there first, so a firmware needs only one loop.
+/// Applies `f` to each pair of elements at the same position of two inputs of the same type. The first input may share the output's
+/// memory. Otherwise it is copied there first, so a firmware needs only one loop.
 #[inline(always)]
 pub(in crate::ops) fn pairs<T: Element>(call: &mut Call<'_, '_>, f: impl Fn(T, T) -> T) -> Result<()> {
     copy(call)?;
@@ -117,8 +117,8 @@ pub(in crate::ops) fn pairs<T: Element>(call: &mut Call<'_, '_>, f: impl Fn(T, T
     Ok(())
 }
 
-/// Replaces each element of `to` with `f` of it and the element of `from` at the same position. Blocks of four are written out by
-/// hand, because `-Os` does not unroll.
+/// Replaces each element `x` of `to` with `f(x, y)`, where `y` is the element of `from` at the same position. Blocks of four are
+/// written out by hand, because `-Os` does not unroll.
 #[inline(always)]
 fn each_pair<T: Element>(to: &mut [T], from: &[T], f: impl Fn(T, T) -> T) {
     let (blocks, rest) = to.as_chunks_mut::<4>();
@@ -143,7 +143,7 @@ pub(in crate::ops) fn copy_bytes(from: &TensorView<'_>, to: &mut TensorViewMut<'
     }
 }
 
-/// Applies `f` to each pair of elements of two broadcast inputs. The result has the same element type.
+/// Applies `f` to each pair of corresponding elements of two inputs, after broadcasting. The result has the same element type.
 #[inline(always)]
 pub(in crate::ops) fn binary<T: Element>(call: &mut Call<'_, '_>, f: impl Fn(T, T) -> T) -> Result<()> {
     let (a, b) = (call.input(0)?, call.input(1)?);
@@ -192,7 +192,7 @@ pub(in crate::ops) fn binary_small<T: Element>(call: &mut Call<'_, '_>, f: impl 
     Ok(())
 }
 
-/// Applies `f` to each pair of elements of two broadcast inputs. The result is boolean.
+/// Applies `f` to each pair of corresponding elements of two inputs, after broadcasting. The result is boolean.
 #[inline(always)]
 pub(in crate::ops) fn compare<T: Element>(call: &mut Call<'_, '_>, f: impl Fn(T, T) -> bool) -> Result<()> {
     let (a, b) = (call.input(0)?, call.input(1)?);
@@ -243,9 +243,9 @@ pub(in crate::ops) fn signs_differ<T: Number>(remainder: T, divisor: T) -> bool 
     remainder != T::ZERO && (remainder < T::ZERO) != (divisor < T::ZERO)
 }
 
-/// Returns how to walk a broadcast result: the length of a run of elements, and a mask for each operand. Within a run, an operand
-/// either advances with the result (mask all ones) or stays at one element (mask 0). The operand's offset is the offset in the
-/// run, masked.
+/// Divides a broadcast result of dimensions `dims` into runs of equal length, and returns this length and a mask for each operand.
+/// Within a run, an operand either advances with the result (mask all ones) or stays at one element (mask 0). The operand's offset
+/// is the offset in the run, masked.
 pub(in crate::ops) fn runs<const N: usize>(dims: &[u32], operands: [&[u32]; N]) -> (usize, [usize; N]) {
     let (mut length, mut masks) = (1, [0; N]);
     for (back, &dim) in dims.iter().rev().enumerate().filter(|(_, dim)| **dim != 1) {
@@ -259,8 +259,8 @@ pub(in crate::ops) fn runs<const N: usize>(dims: &[u32], operands: [&[u32]; N]) 
     (length, masks)
 }
 
-/// Returns the position in an operand of dimensions `operand` that corresponds to element `index` of a result of dimensions
-/// `dims`. The operand broadcasts to the result.
+/// Returns the position, in an operand of dimensions `operand`, of the element that broadcasting puts at position `index` of a
+/// result of dimensions `dims`.
 #[inline(never)]
 pub(in crate::ops) fn position(index: usize, dims: &[u32], operand: &[u32]) -> usize {
     let (mut rest, mut stride, mut position) = (index as u32, 1u32, 0u32);

@@ -38,7 +38,7 @@ impl<'a> Indices<'a> {
     }
 
     /// Fails with [`Error::IndexOutOfRange`] if an index is `limit` or more, or negative. With `dropped`, negative indices are
-    /// allowed.
+    /// allowed, because the op drops them.
     pub(in crate::ops) fn check(&self, limit: usize, dropped: bool) -> Result<()> {
         let wrong = |index: i64| index >= limit as i64 || (index < 0 && !dropped);
         let found = (0..self.len()).find(|&position| wrong(self.get(position)));
@@ -60,7 +60,7 @@ pub(in crate::ops) fn product(dims: &[u32]) -> usize {
 /// Slices of a tensor that are selected by an index tensor. Each row of the index tensor selects one slice.
 pub(in crate::ops) struct Slices<'a> {
     indices: Indices<'a>,
-    /// Leading dimensions of the tensor. A row has one index for each of them.
+    /// Dimensions of the leading axes of the tensor to which the indices refer. A row of the index tensor has one index for each of them.
     dims: &'a [u32],
     /// Number of slices.
     pub count: usize,
@@ -69,7 +69,7 @@ pub(in crate::ops) struct Slices<'a> {
 }
 
 impl<'a> Slices<'a> {
-    /// Creates the slices that `index` selects from a tensor of dimensions `dims`.
+    /// Creates the list of the slices that `index` selects from a tensor of dimensions `dims`.
     pub(in crate::ops) fn new(index: &TensorView<'a>, dims: &'a [u32]) -> Slices<'a> {
         let (&depth, rows) = index.dims().split_last().unwrap_or((&0, &[]));
         let (dims, slice) = dims.split_at_checked(depth as usize).unwrap_or_default();
@@ -99,7 +99,7 @@ impl<'a> Slices<'a> {
         Ok(())
     }
 
-    /// Returns the position of the first element of slice `row`. The indices must have been checked.
+    /// Returns the position in the tensor of the first element of slice `row`. The indices must have been checked.
     pub(in crate::ops) fn start(&self, row: usize) -> usize {
         let index = |column: usize| self.indices.get(row * self.dims.len() + column) as usize;
         let number = self.dims.iter().enumerate().fold(0usize, |number, (column, &dim)| number * dim as usize + index(column));

@@ -49,13 +49,14 @@ pub(in crate::ops) fn each<T: Float>(call: &mut Call<'_, '_>, f: impl Fn(&mut [T
     Ok(())
 }
 
-/// Returns the greatest element. Skips NaN.
+/// Returns the greatest element. Skips NaN. Without other elements, returns the least value of the type.
 #[inline(always)]
 pub(in crate::ops) fn greatest<'a, T: Float>(elements: impl Iterator<Item = &'a T>) -> T {
     elements.fold(T::LEAST, |greatest, &x| if x > greatest { x } else { greatest })
 }
 
-/// Replaces each `x` of the lane with `exp(x - greatest)`, and returns their sum.
+/// Replaces each element `x` of the lane with `exp(x - greatest)`, and returns the sum of the new elements. `greatest` is the
+/// lane's greatest element, and `stride` the distance between its elements in `lane`.
 pub(in crate::ops) fn exponentials<T: Float>(lane: &mut [T], stride: usize) -> T {
     let shift = greatest(lane.iter().step_by(stride));
     let mut sum = T::ZERO;

@@ -32,7 +32,8 @@ impl Attributes {
         }
     }
 
-    /// Checks the attributes, and returns the geometry of the sliding window along the vertical and the horizontal axis.
+    /// Checks the attributes, and returns the geometry of the sliding window along the vertical and the horizontal axis, for images
+    /// of this height and width.
     pub(in crate::ops) fn axes(&self, [height, width]: [u32; 2]) -> Result<[Axis; 2]> {
         let ([kh, kw], [down, across]) = (self.ksize, self.strides);
         let (kh, kw) = (positive(kh, 0)?.get(), positive(kw, 1)?.get());
@@ -45,12 +46,12 @@ impl Attributes {
     }
 }
 
-/// Shape rule of pooling, for input 0.
+/// Shape rule of a pooling op. Input 0 holds the images.
 pub(in crate::ops) fn infer(inputs: &[TensorType], attributes: &[u32], outputs: &mut [TensorType]) -> Result<()> {
     super::elementwise::set(outputs, pooled(inputs, attributes)?)
 }
 
-/// Returns the type of input 0 after pooling.
+/// Returns the type of the pooling's result for the images in input 0.
 pub(in crate::ops) fn pooled(inputs: &[TensorType], attributes: &[u32]) -> Result<TensorType> {
     let attributes: Attributes = read_attributes(attributes)?;
     let [n, h, w, c] = dims4(inputs, 0)?;
@@ -62,13 +63,13 @@ pub(in crate::ops) fn pooled(inputs: &[TensorType], attributes: &[u32]) -> Resul
 /// The pixels of an image that a window covers.
 #[derive(Clone, Copy)]
 pub(in crate::ops) struct Covered {
-    /// Position of the first covered element.
+    /// Position in the image of the first element of the first covered pixel.
     pub(in crate::ops) start: usize,
     /// Number of covered rows.
     pub(in crate::ops) rows: usize,
     /// Number of covered pixels in each row.
     pub(in crate::ops) columns: usize,
-    /// Distance from one row of the image to the next, in elements.
+    /// Distance from the beginning of one row of the image to the next, in elements.
     pub(in crate::ops) row: usize,
 }
 
@@ -78,7 +79,7 @@ impl Covered {
         self.rows * self.columns
     }
 
-    /// Returns the elements of each covered row of `image`, which has `channels` channels.
+    /// Returns the covered elements of each covered row of `image`, which has `channels` channels.
     pub(in crate::ops) fn rows<'a, T>(&self, image: &'a [T], channels: usize) -> impl Iterator<Item = &'a [T]> + use<'a, T> {
         let (row, length) = (self.row.max(1), self.columns * channels);
         image.get(self.start..).unwrap_or(&[]).chunks(row).take(self.rows).map(move |row| row.get(..length).unwrap_or(&[]))
@@ -95,8 +96,8 @@ impl Covered {
             .map(move |row| row.get_mut(..length).unwrap_or(&mut []))
     }
 
-    /// Returns the position in `image` of the greatest element of `channel`. If several elements are equal to the maximum, returns
-    /// the first in row-major order. If there is a NaN, returns the first NaN.
+    /// Returns the position in `image` of the greatest covered element of `channel`. If several elements are equal to the maximum,
+    /// returns the first in row-major order. If there is a NaN, returns the first NaN.
     #[inline(always)]
     pub(in crate::ops) fn greatest<T: Float>(&self, image: &[T], channel: usize, channels: usize) -> usize {
         let (mut line, mut first) = (self.start + channel, self.start + channel);
@@ -133,7 +134,7 @@ pub(in crate::ops) fn windows([down, across]: [Axis; 2], channels: usize, mut f:
     }
 }
 
-/// True if `x` replaces `best` as the maximum: it is greater, or it is the first NaN.
+/// True if `x` replaces `best`, the maximum so far: `x` is greater, or it is the first NaN.
 #[inline(always)]
 #[allow(clippy::eq_op, clippy::neg_cmp_op_on_partial_ord)]
 pub(in crate::ops) fn beats<T: Float>(x: T, best: T) -> bool {
@@ -154,7 +155,7 @@ impl Tensor {
         self.pool1d(|x| x.avg_pool2d([1, size], [1, stride], padding))
     }
 
-    /// Pools sequences as images with one row.
+    /// Applies `pool`, a pooling of images, to sequences as images with one row.
     fn pool1d(&self, pool: impl Fn(&Tensor) -> Result<Tensor>) -> Result<Tensor> {
         let &[n, w, c] = self.dims() else {
             return Err(Error::message(alloc::format!("expected sequences [n,w,c] for pooling, but got {}", self.tensor_type())));

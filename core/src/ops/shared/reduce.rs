@@ -14,7 +14,8 @@ use crate::{
 #[cfg(feature = "alloc")]
 use heapless::Vec;
 
-/// Parses the attribute words `[keepdims, axis…]`: 0 or 1, then the axes in ascending order.
+/// Parses the attribute words `[keepdims, axis…]` of a tensor of rank `rank`. Returns `keepdims` as a bool, and the axes. Fails
+/// unless `keepdims` is 0 or 1, and the axes are within the rank and in ascending order.
 fn parse(attributes: &[u32], rank: usize) -> Result<(bool, &[u32])> {
     let (&keepdims, axes) = attributes.split_first().ok_or(Error::Attribute { index: 0 })?;
     if keepdims > 1 {
@@ -53,14 +54,14 @@ pub(in crate::ops) fn numbers(inputs: &[TensorType], attributes: &[u32], outputs
     infer(inputs, attributes, outputs)
 }
 
-/// Returns the number of elements that are reduced to one, for a tensor of `dims`.
+/// Returns the number of elements of a tensor of `dims` that are reduced to each element of the result.
 pub(in crate::ops) fn count(dims: &[u32], attributes: &[u32]) -> usize {
     let axes = attributes.get(1..).unwrap_or(&[]);
     axes.iter().map(|&axis| dims.get(axis as usize).map_or(1, |&dim| dim as usize)).product()
 }
 
-/// Folds the elements of input 0 over the axes, and writes the results to output 0. Each result starts at `start` and applies `f`
-/// to the elements in row-major order.
+/// Folds the elements of input 0 over the axes, and writes the results to output 0. Each result `y` is `start` at first. It is
+/// replaced by `f(y, x)` for each element `x` that is reduced to it, in row-major order.
 #[inline(always)]
 pub(in crate::ops) fn fold<T: Element>(call: &mut Call<'_, '_>, start: T, f: impl Fn(T, T) -> T) -> Result<()> {
     let x = call.input(0)?;
@@ -116,8 +117,7 @@ pub(in crate::ops) fn sum<T: Number>(call: &mut Call<'_, '_>) -> Result<()> {
     Ok(())
 }
 
-/// Returns `sum` plus the elements, added in order. Blocks are written out by hand, here and below, because `-Os` does not
-/// unroll.
+/// Returns `sum` plus all `elements`, added in order. Blocks are written out by hand, here and below, because `-Os` does not unroll.
 fn add_all<T: Number>(mut sum: T, elements: &[T]) -> T {
     let (blocks, rest) = elements.as_chunks::<8>();
     for &[a, b, c, d, e, f, g, h] in blocks {
@@ -126,7 +126,7 @@ fn add_all<T: Number>(mut sum: T, elements: &[T]) -> T {
     rest.iter().fold(sum, |sum, &x| sum.add(x))
 }
 
-/// Adds each of the `rows` to `sums`, in order. The sums of eight columns stay in registers.
+/// Adds each row of the matrix `rows` to the row `sums`, in order. The sums of eight columns stay in registers.
 fn add_rows<T: Number>(sums: &mut [T], rows: &[T]) {
     let columns = sums.len().max(1);
     let (blocks, rest) = sums.as_chunks_mut::<8>();
@@ -146,7 +146,7 @@ fn add_rows<T: Number>(sums: &mut [T], rows: &[T]) {
     }
 }
 
-/// Returns a flag for each axis of `of`: true if `axes` lists it. Negative axes count from the end.
+/// Returns a flag for each axis of the tensor `of`: true if `axes` lists the axis. Negative axes count from the end.
 #[cfg(feature = "alloc")]
 pub(in crate::ops) fn listed(of: &Tensor, axes: &[i32]) -> Result<[bool; MAX_RANK]> {
     let mut listed = [false; MAX_RANK];
@@ -159,7 +159,8 @@ pub(in crate::ops) fn listed(of: &Tensor, axes: &[i32]) -> Result<[bool; MAX_RAN
     Ok(listed)
 }
 
-/// Returns the attribute words for `axes`. Negative axes count from the end, and an empty list means all axes.
+/// Returns the attribute words of a reduction of the tensor `of` over `axes`. Negative axes count from the end, and an empty list
+/// means all axes.
 #[cfg(feature = "alloc")]
 pub(in crate::ops) fn attributes(of: &Tensor, axes: &[i32], keepdims: bool) -> Result<Vec<u32, { MAX_RANK + 1 }>> {
     let listed = listed(of, axes)?;
@@ -178,7 +179,7 @@ pub(in crate::ops) fn emit(op: &'static Op, x: &Tensor, axes: &[i32], keepdims: 
     }
 }
 
-/// Returns `axis` counted from the front. A negative `axis` counts from the end.
+/// Returns `axis` of the tensor `of`, counted from the front. A negative `axis` counts from the end. Fails if it is out of range.
 #[cfg(feature = "alloc")]
 pub(in crate::ops) fn axis(of: &Tensor, axis: i32) -> Result<u32> {
     let rank = of.shape().rank() as i32;

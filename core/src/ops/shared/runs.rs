@@ -4,10 +4,11 @@
 use crate::base::shape::MAX_RANK;
 use heapless::Vec;
 
-/// Neighbouring axes that are walked as one axis.
+/// Neighbouring axes of the walked tensor that are walked as one axis, because their elements have equal distances in the other tensor.
 struct Group {
     extent: usize,
-    /// Distance in the other tensor between neighbours of this group. It is negative if they are stored in reverse order.
+    /// Distance in the other tensor between neighbouring elements of this group. It is negative if the other tensor holds them in
+    /// reverse order.
     stride: isize,
     count: usize,
 }
@@ -18,14 +19,14 @@ struct Group {
 /// The walk proceeds in runs. A run is a sequence of neighbours with equal distances in the other tensor.
 pub(in crate::ops) struct Runs {
     groups: Vec<Group, MAX_RANK>,
-    /// Number of groups that were removed, from the innermost.
+    /// Number of groups that [`Runs::take`] has removed, from the innermost on. The elements of these groups form a run.
     taken: usize,
     position: usize,
 }
 
 impl Runs {
-    /// Creates a walk over axes of these extents and strides, from the innermost axis. The first element is at `start`. No extent
-    /// may be 0.
+    /// Creates a walk over axes with these pairs of extent and stride, from the innermost axis on. The stride is the distance in
+    /// the other tensor, where the first element is at the position `start`. No extent may be 0.
     pub(in crate::ops) fn new(start: usize, axes: impl Iterator<Item = (usize, isize)>) -> Runs {
         let mut groups: Vec<Group, MAX_RANK> = Vec::new();
         for (extent, stride) in axes {
@@ -40,7 +41,7 @@ impl Runs {
         Runs { groups, taken: 0, position: start }
     }
 
-    /// Creates a walk over a tensor of `dims`, together with a tensor without the axes for which `lacks` is true.
+    /// Creates a walk over a tensor of `dims`. The other tensor has the same axes, except those for which `lacks` returns true.
     pub(in crate::ops) fn lacking(dims: &[u32], lacks: impl Fn(usize) -> bool) -> Runs {
         let mut stride = 1isize;
         let axes = dims.iter().enumerate().rev().map(|(axis, &dim)| {
@@ -53,20 +54,21 @@ impl Runs {
         Runs::new(0, axes)
     }
 
-    /// Removes the innermost group. Returns its number of neighbours, at least 1, and the distance between them.
+    /// Removes the innermost group from the walk and makes it part of each run. Returns the group's number of elements, at least 1,
+    /// and their distance in the other tensor. Without groups, returns (1, 0).
     pub(in crate::ops) fn take(&mut self) -> (usize, isize) {
         let Some(group) = self.groups.get(self.taken) else { return (1, 0) };
         self.taken += 1;
         (group.extent.max(1), group.stride)
     }
 
-    /// Removes the innermost group if all its neighbours have the same position. Returns their number, or 1 if there is no such
-    /// group.
+    /// Removes the innermost group if all its elements have the same position in the other tensor. Returns their number, or 1 if
+    /// the innermost group is of another kind.
     pub(in crate::ops) fn take_repeats(&mut self) -> usize {
         if self.groups.get(self.taken).is_some_and(|group| group.stride == 0) { self.take().0 } else { 1 }
     }
 
-    /// Returns the position of this run in the other tensor, and advances to the next run.
+    /// Returns the position in the other tensor of the first element of this run, and advances to the next run.
     pub(in crate::ops) fn advance(&mut self) -> usize {
         let now = self.position;
         for group in self.groups.iter_mut().skip(self.taken) {
@@ -82,7 +84,7 @@ impl Runs {
     }
 }
 
-/// Copies the elements of `from` at the positions of `runs` to `to`, which must not be empty.
+/// Fills `to`, which must not be empty and is walked by `runs`, with the elements of `from` at the positions of the walk.
 pub(in crate::ops) fn collect<T: Copy>(mut runs: Runs, from: &[T], to: &mut [T]) {
     let (extent, stride) = runs.take();
     for run in to.chunks_exact_mut(extent) {
@@ -100,7 +102,7 @@ pub(in crate::ops) fn collect<T: Copy>(mut runs: Runs, from: &[T], to: &mut [T])
     }
 }
 
-/// Copies the elements of `from`, which must not be empty, to the positions of `runs` in `to`.
+/// Copies the elements of `from`, which must not be empty and is walked by `runs`, to the positions of the walk in `to`.
 pub(in crate::ops) fn distribute<T: Copy>(mut runs: Runs, from: &[T], to: &mut [T]) {
     let (extent, stride) = runs.take();
     for run in from.chunks_exact(extent) {
@@ -114,7 +116,7 @@ pub(in crate::ops) fn distribute<T: Copy>(mut runs: Runs, from: &[T], to: &mut [
     }
 }
 
-/// Returns the extent of an axis of a tensor of `dims`, and the distance between neighbours along it.
+/// Returns the extent of an axis of a tensor of `dims`, and the distance between neighbours along the axis, in elements.
 pub(in crate::ops) fn axis(dims: &[u32], axis: usize) -> (usize, isize) {
     let extent = dims.get(axis).map_or(1, |&dim| dim as usize);
     (extent, dims.iter().skip(axis + 1).fold(1isize, |stride, &dim| stride.wrapping_mul(dim as isize)))

@@ -13,9 +13,9 @@ use bytemuck::{Pod, Zeroable};
 pub struct Attributes {
     /// The axis, counted from the outermost.
     pub axis: u32,
-    /// 1 if each result excludes its own element.
+    /// 1 if each result excludes its own element, and 0 if it includes it.
     pub exclusive: u32,
-    /// 1 to accumulate from the last element to the first.
+    /// 1 to accumulate from the last element to the first, and 0 from the first to the last.
     pub reverse: u32,
 }
 
@@ -31,8 +31,8 @@ pub(in crate::ops) fn infer(inputs: &[TensorType], attributes: &[u32], outputs: 
     elementwise::set(outputs, *x)
 }
 
-/// Replaces each element of a lane with the accumulated value up to it. The value starts at `start`, and `f` combines it with one
-/// element after the other.
+/// Replaces each element of each lane with the value accumulated up to it. The accumulated value is `start` at first, and `f`
+/// combines it with one element after the other.
 #[inline(always)]
 pub(in crate::ops) fn run<T: Number>(call: &mut Call<'_, '_>, start: T, f: impl Fn(T, T) -> T) -> Result<()> {
     let Attributes { axis, exclusive, reverse } = call.attributes()?;

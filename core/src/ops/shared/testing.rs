@@ -9,7 +9,7 @@ use crate::base::shape::{Shape, TensorType};
 use crate::base::view::{TensorView, TensorViewMut};
 use std::vec::Vec;
 
-/// Value of a tensor.
+/// Type and elements of a tensor, as the input or output of a kernel under test.
 #[derive(Clone, Debug)]
 pub(in crate::ops) struct Value {
     tensor_type: TensorType,
@@ -72,7 +72,8 @@ pub(in crate::ops) fn floats(dims: &[u32], seed: u32) -> Value {
     Value::new(&numbers(dims, seed).iter().map(|&x| x as f32).collect::<Vec<_>>(), dims)
 }
 
-/// Runs the kernel with the pairs `shared` of inputs and outputs in place. Returns the outputs even if the kernel fails.
+/// Runs the kernel. Each pair in `shared` names an input and an output that share memory. Returns the result of the run, and the
+/// outputs even if the kernel fails.
 ///
 /// The outputs are filled with other bytes before the run. A kernel that skips an element is therefore detected.
 pub(in crate::ops) fn run(kernel: &Kernel, attributes: &[u32], inputs: &[&Value], shared: &[(u8, u8)]) -> (Result<()>, Vec<Value>) {
@@ -101,7 +102,8 @@ pub(in crate::ops) fn run(kernel: &Kernel, attributes: &[u32], inputs: &[&Value]
     (result, outputs)
 }
 
-/// Runs the kernel with separate outputs, and in place in every way that its op allows. All runs must give the same bits.
+/// Runs the kernel with separate outputs, and in place in every way that its op allows. Asserts that all runs give the same bits,
+/// and returns the outputs.
 pub(in crate::ops) fn run_every_way(kernel: &Kernel, attributes: &[u32], inputs: &[&Value]) -> Vec<Value> {
     let (result, want) = run(kernel, attributes, inputs, &[]);
     result.unwrap();
@@ -122,7 +124,7 @@ pub(in crate::ops) fn run_every_way(kernel: &Kernel, attributes: &[u32], inputs:
     want
 }
 
-/// Pairs of operand shapes that broadcast.
+/// Pairs of shapes that can be broadcast together.
 pub(in crate::ops) const SHAPES: [(&[u32], &[u32]); 8] = [
     (&[3, 4], &[3, 4]),
     (&[3, 4], &[4]),
@@ -134,27 +136,29 @@ pub(in crate::ops) const SHAPES: [(&[u32], &[u32]); 8] = [
     (&[0, 3], &[3]),
 ];
 
-/// Asserts that `got` equals `want` up to rounding. NaN equals NaN, and zeros must have the same sign.
+/// Asserts that `got` equals `want` up to rounding. NaN equals NaN, and zeros must have the same sign. `what` names the case in the
+/// message.
 fn assert_near(got: f32, want: f32, what: &str) {
     let near = (got - want).abs() <= want.abs() * 1e-6 && got.is_sign_negative() == want.is_sign_negative();
     assert!(near || got == want && want != 0.0 || got.is_nan() && want.is_nan(), "{what} is {got}, not {want}");
 }
 
-/// Checks an f32 kernel against pairs of an argument and a value, in place and with a separate output.
+/// Checks an f32 kernel with one input, in place and with a separate output. Each entry of `table` is an argument and the expected result.
 pub(in crate::ops) fn check_unary(kernel: &Kernel, table: &[(f32, f32)]) {
     let x: Vec<f32> = table.iter().map(|row| row.0).collect();
     let y = run_every_way(kernel, &[], &[&Value::new(&x, &[x.len() as u32])])[0].elements::<f32>();
     table.iter().zip(y).for_each(|(&(x, want), y)| assert_near(y, want, &std::format!("{} of {x}", kernel.def.name)));
 }
 
-/// Checks an f32 kernel against triples of two arguments and a value, in place and with a separate output.
+/// Checks an f32 kernel with two inputs, in place and with a separate output. Each entry of `table` is the two arguments and the
+/// expected result.
 pub(in crate::ops) fn check_binary(kernel: &Kernel, table: &[(f32, f32, f32)]) {
     let column = |pick: fn(&(f32, f32, f32)) -> f32| Value::new(&table.iter().map(pick).collect::<Vec<_>>(), &[table.len() as u32]);
     let y = run_every_way(kernel, &[], &[&column(|row| row.0), &column(|row| row.1)])[0].elements::<f32>();
     table.iter().zip(y).for_each(|(&(a, b, want), y)| assert_near(y, want, &std::format!("{} of {a} and {b}", kernel.def.name)));
 }
 
-/// Checks an f32 comparison kernel against `naive`, for all pairs of some special numbers.
+/// Checks an f32 comparison kernel against the function `naive`, for all pairs of some special numbers.
 pub(in crate::ops) fn check_comparison(kernel: &Kernel, naive: fn(f32, f32) -> bool) {
     let odd = [f32::NAN, f32::NEG_INFINITY, -1.0, -0.0, 0.0, 2.0, f32::INFINITY];
     let (result, y) = run(kernel, &[], &[&Value::new(&odd, &[7, 1]), &Value::new(&odd, &[7])], &[]);
@@ -171,7 +175,7 @@ pub(in crate::ops) fn check_division(kernel: &Kernel) {
     assert_eq!(divide(&none, &Value::new(&[0], &[])), Ok(()));
 }
 
-/// Checks a boolean kernel against `naive`.
+/// Checks a boolean kernel against the function `naive`, for all pairs of booleans.
 pub(in crate::ops) fn check_logical(kernel: &Kernel, naive: fn(bool, bool) -> bool) {
     let all = [Bool(0), Bool(1), Bool(9)];
     let y = &run_every_way(kernel, &[], &[&Value::new(&all, &[3, 1]), &Value::new(&all, &[3])])[0];
@@ -187,12 +191,12 @@ pub(in crate::ops) fn indices(dims: &[u32]) -> Vec<Vec<u32>> {
     })
 }
 
-/// Returns the position of an index in a tensor of `dims`.
+/// Returns the position in row-major order of the element at `index`, in a tensor of `dims`.
 pub(in crate::ops) fn position(dims: &[u32], index: &[u32]) -> usize {
     dims.iter().zip(index).fold(0, |position, (&dim, &index)| position * dim as usize + index as usize)
 }
 
-/// Returns every list of up to `rank` dimensions from `choices`.
+/// Returns every list of at most `rank` dimensions, each taken from `choices`.
 pub(in crate::ops) fn shapes(rank: usize, choices: &[u32]) -> Vec<Vec<u32>> {
     let mut all = std::vec![Vec::new()];
     let mut last = all.clone();

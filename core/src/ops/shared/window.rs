@@ -9,7 +9,8 @@ pub enum Padding {
     /// No padding. The window stays inside the image.
     #[default]
     Valid,
-    /// Enough padding to make the output `ceil(input / stride)`. If its amount is odd, the larger part is below and to the right.
+    /// Enough padding for an output of `ceil(input / stride)` positions. If the amount of padding is odd, the larger part is below
+    /// and to the right.
     Same,
     /// Padding of a given size on each side.
     Explicit {
@@ -43,7 +44,7 @@ impl Padding {
         }
     }
 
-    /// Creates the padding from attribute words that were checked.
+    /// Creates the padding from its kind and its sizes, as [`Padding::words`] returns them. The words must have been checked.
     #[cfg(feature = "alloc")]
     pub(in crate::ops) fn from_words(kind: u32, pads: [u32; 4]) -> Padding {
         let [top, bottom, left, right] = pads;
@@ -66,7 +67,7 @@ pub(in crate::ops) struct Axis {
     before: usize,
 }
 
-/// Taps of a window that are inside the input: `first..end`, which can be empty.
+/// Taps of a window that are inside the input: those from `first` to before `end`. There may be none.
 #[derive(Clone, Copy)]
 pub(in crate::ops) struct Taps {
     pub(in crate::ops) first: usize,
@@ -74,7 +75,7 @@ pub(in crate::ops) struct Taps {
 }
 
 impl Axis {
-    /// Creates a window of `kernel` taps along an axis. `padding` must be a known kind.
+    /// Creates a window of `kernel` taps that slides along an axis of `input` elements. The kind of padding must be known.
     ///
     /// Fails with [`Error::Dimension`] (for `axis` of input 0) if the window exceeds the padded input by more than a stride. There
     /// is then no output at all. Fails with [`Error::TooLarge`] if a number exceeds `i32::MAX`.
@@ -129,8 +130,7 @@ impl Axis {
         (at * self.stride.get() + tap * self.dilation.get()).wrapping_sub(self.before)
     }
 
-    /// Returns the range of output positions at which tap `tap` is inside the input: the first position, and the first position
-    /// after the range.
+    /// Returns the range of output positions at which tap `tap` is inside the input: its first position, and the position after its last.
     pub(in crate::ops) fn outputs(&self, tap: usize) -> (usize, usize) {
         let reach = tap * self.dilation.get();
         let first = self.before.saturating_sub(reach).div_ceil(self.stride.get());
@@ -144,8 +144,8 @@ impl Axis {
         Taps { first: beyond.map_or(0, |beyond| beyond / self.dilation + 1), end: (position / self.dilation + 1).min(self.kernel) }
     }
 
-    /// Returns the output position whose window has tap `tap`, one of [`Axis::taps_on`], on input position `position`. Returns
-    /// `None` if the stride skips it.
+    /// Returns the output position whose window has the tap `tap` on the input position `position`. `tap` must be one of
+    /// [`Axis::taps_on`]. Returns `None` if there is no such window, because the stride skips it.
     pub(in crate::ops) fn output_at(&self, position: usize, tap: usize) -> Option<usize> {
         let start = (position + self.before).wrapping_sub(tap * self.dilation.get());
         let output = start / self.stride;
@@ -153,12 +153,12 @@ impl Axis {
     }
 }
 
-/// Returns attribute `index` as a number above 0. Fails if it is 0.
+/// Returns `word`, the attribute word with the number `index`, as a number above 0. Fails if it is 0.
 pub(in crate::ops) fn positive(word: u32, index: u8) -> Result<NonZeroU32> {
     NonZeroU32::new(word).ok_or(Error::Attribute { index })
 }
 
-/// Returns `length` elements from `start` on, or an empty slice if there are fewer elements.
+/// Returns `length` elements from `start` on, or an empty slice if there are fewer than `length`.
 #[inline]
 pub(in crate::ops) fn part<T>(elements: &[T], start: usize, length: usize) -> &[T] {
     elements.get(start..).and_then(|elements| elements.get(..length)).unwrap_or(&[])

@@ -87,7 +87,7 @@ pub(in crate::ops) fn infer_step(inputs: &[TensorType], scalars: u8, attributes:
     Ok(())
 }
 
-/// Update of one element in a step.
+/// Constants of one step, from which [`Rule::step`] updates each element.
 #[derive(Clone, Copy)]
 pub(in crate::ops) struct Rule<T> {
     rate_1: T,
@@ -110,7 +110,7 @@ impl<T: Float> Rule<T> {
         Ok(Rule { rate_1, rate_2, epsilon, alpha: learning_rate.mul(correction) })
     }
 
-    /// Updates a variable and its moments for the gradient `g`.
+    /// Updates one element `w` of the variable, and its moments `m` and `v`, for the gradient `g`.
     #[inline(always)]
     pub(in crate::ops) fn step(&self, [w, m, v]: [&mut T; 3], g: T) {
         *m = m.add(g.sub(*m).mul(self.rate_1));
@@ -149,8 +149,8 @@ pub static OP: Op = Op {
 
 #[cfg(feature = "alloc")]
 impl Tensor {
-    /// Returns the variable `self` and its moments after a step of Adam: `[variable, m, v]`. `iterations` is the number of
-    /// earlier steps.
+    /// Returns the variable `self` and its moments `m` and `v` after a step of Adam, as `[variable, m, v]`. `iterations` is the
+    /// number of earlier steps.
     ///
     /// Fails unless `self` is f32 or f64, and `m`, `v` and `gradient` have its type. `learning_rate` must be a scalar of the same
     /// element type, and `iterations` an i64 scalar. Fails if β₁ or β₂ is not at least 0 and less than 1, or if ε is negative or

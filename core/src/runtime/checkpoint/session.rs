@@ -10,7 +10,7 @@ use crate::runtime::exec::Session;
 use crate::runtime::program::{Checksum, NONE, Program, VariableRecord};
 use embedded_io::{Error as _, Read, Write};
 
-/// Number of bytes that are read together.
+/// Maximum number of bytes that are read together.
 const CHUNK: usize = 64;
 
 /// The set of variables that a checkpoint contains.
@@ -64,8 +64,8 @@ impl Session<'_, '_> {
         (0..self.variable_count() as u32).filter_map(move |variable| self.saved_value(variable, contents))
     }
 
-    /// Returns the value of a variable if a checkpoint contains it. A variable whose initial value is zero and that no loaded signature
-    /// assigns has no value, so no checkpoint contains it.
+    /// Returns the value of a variable if a checkpoint with these `contents` contains it, otherwise `None`. A variable whose initial
+    /// value is zero and that no loaded signature assigns has no value, so no checkpoint contains it.
     #[inline(never)]
     fn saved_value(&self, variable: u32, contents: Contents) -> Option<Value<'_>> {
         let program = self.program();
@@ -143,7 +143,7 @@ fn is_initial(program: &Program<'_>, record: &VariableRecord, at: usize, bytes: 
     }
 }
 
-/// Returns the record and the type of a variable.
+/// Returns the record and the type of a variable, or `None` if there is no variable with this index.
 #[inline(never)]
 fn find<'p>(program: &'p Program<'_>, variable: u32) -> Option<(&'p VariableRecord, &'p TensorType)> {
     let record = program.variables.get(variable as usize)?;
@@ -156,10 +156,10 @@ trait Target {
     /// Sets all variables to their initial values. Called before the first value is set, and after an error.
     fn reset(&mut self) {}
 
-    /// Sets bytes of a variable in RAM, from `at` on.
+    /// Overwrites the bytes of a variable in RAM, from byte `at` of the variable on.
     fn set(&mut self, _variable: u32, _at: usize, _bytes: &[u8]) {}
 
-    /// Handles a variable that cannot be read or that is in flash. An error ends the read.
+    /// Handles a variable whose entry cannot be used, for the reason `fault`. If this method fails, the read ends.
     fn lose(&mut self, _variable: u32, fault: Fault) -> Outcome {
         Err(fault)
     }
@@ -204,8 +204,9 @@ impl Target for Readable<'_, '_, '_> {
     }
 }
 
-/// Reads a checkpoint, which must belong to this program. If `strict` is false, one intact copy of the header and of each head suffices,
-/// and the values that were read before an error stay.
+/// Reads a checkpoint, which must belong to this program, and passes its values to `target`. If `strict` is true, every copy must be
+/// intact, and an error resets all variables. If `strict` is false, one intact copy of the header and of each head suffices, and the
+/// values that were read before an error stay.
 fn read(program: &Program<'_>, source: &mut Reading<'_>, strict: bool, target: &mut impl Target) -> Outcome {
     let header = Header::take(source)?;
     let (own, other) = (program.identity(), header.artifact);
@@ -245,7 +246,8 @@ fn entries(program: &Program<'_>, header: &Header, source: &mut Reading<'_>, str
     if left == 0 { Ok(()) } else { Err(Fault::Damaged) }
 }
 
-/// Reads the body of an entry to its end. Returns the fault of the entry, if it has one.
+/// Reads the body of an entry to its end. Returns the fault of the entry, or `None` if the entry is correct. Fails if the read cannot
+/// continue after this entry.
 #[inline(always)]
 fn body(program: &Program<'_>, head: [u32; HEAD], source: &mut Reading<'_>, target: &mut impl Target) -> Outcome<Option<Fault>> {
     let [variable, kind, bytes] = head;

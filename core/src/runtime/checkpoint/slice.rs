@@ -84,7 +84,7 @@ impl<'a> FlatCheckpoint<'a> {
 pub struct Entries<'a> {
     rest: &'a [u8],
     left: u32,
-    /// Smallest variable index that can follow.
+    /// Smallest variable index that the next entry can have.
     next: u32,
     /// False if a copy of the last head was damaged.
     whole: bool,
@@ -135,7 +135,8 @@ fn entry(head: [u32; HEAD], body: &[u8]) -> Result<Entry<'_>> {
     Ok(Entry { variable, tensor_type, data })
 }
 
-/// Parses the body of an entry: the dimensions, which complete its type, and the elements after them.
+/// Parses the body of an entry: the dimensions, which complete its type, and the elements after them. Returns `None` if the type or the
+/// size is invalid.
 fn typed(kind: u32, body: &[u8]) -> Option<(TensorType, &[u8])> {
     let (dtype, rank) = (DType::from_code(kind as u8)?, (kind >> 8) as usize);
     let (words, data) = body.split_at_checked(4 * Some(rank).filter(|&rank| rank <= MAX_RANK)?)?;

@@ -114,7 +114,7 @@ impl<B: AsRef<[u8]> + AsMut<[u8]>> Decoder<B> {
             // were lost.
             if frames < self.dropped && !restarted {
                 self.link.restarts += 1;
-                self.link.lost += u64::from(sequence - lost);
+                self.link.lost += u64::from(sequence.saturating_sub(lost));
                 (lost, restarted) = (sequence, true);
             }
             self.dropped = frames;
@@ -129,7 +129,8 @@ impl<B: AsRef<[u8]> + AsMut<[u8]>> Decoder<B> {
 }
 
 impl Link {
-    /// Counts a frame and the frames missing before it. Returns the number of missing frames, and whether the device restarted.
+    /// Counts frame number `sequence` and the frames missing before it. `next` is the expected sequence number, or `None` for the first
+    /// frame received. Returns the number of missing frames, and whether the device restarted.
     fn count(&mut self, next: Option<u32>, sequence: u32) -> (u32, bool) {
         self.frames += 1;
         let Some(next) = next else {
@@ -145,7 +146,7 @@ impl Link {
         (lost, restarted)
     }
 
-    /// Parses a frame of this version and a known kind.
+    /// Parses the content of a frame. Returns `None` if the frame is of another protocol version, of an unknown kind, or invalid.
     fn read<'a>(&mut self, mut fields: Fields<'a>) -> Option<Frame<'a>> {
         let kind = u8::try_from(fields.number()?).ok()?;
         if kind == kind::HELLO
@@ -161,7 +162,7 @@ impl Link {
     }
 }
 
-/// Decodes a COBS frame in place. Returns its content if the checksum is right.
+/// Decodes a COBS frame in place. Returns its content without the checksum, or `None` if the frame is incomplete or its checksum is wrong.
 fn open(bytes: &mut [u8]) -> Option<&[u8]> {
     let length = decode_cobs(bytes)?;
     let (content, sum) = bytes.get(..length)?.split_last_chunk()?;

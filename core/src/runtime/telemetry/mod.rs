@@ -198,7 +198,7 @@ impl<'b, W> Telemetry<'b, W> {
         !self.waits()
     }
 
-    /// True if bytes wait for the writer.
+    /// True if bytes wait for the writer. If none wait and a report of dropped frames is due, queues the report first.
     fn waits(&mut self) -> bool {
         self.queue.tell();
         !self.queue.next().is_empty()

@@ -59,7 +59,7 @@ impl<C> Profiler<'_, C> {
         self.counts.get(..self.used).unwrap_or(&[])
     }
 
-    /// Returns the index of the first of these instructions in the artifact.
+    /// Returns the index in the artifact of the instruction that the first word of [`Profiler::counts`] belongs to.
     pub fn first(&self) -> u32 {
         self.first
     }

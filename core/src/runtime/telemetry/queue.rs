@@ -70,7 +70,8 @@ impl<'b> Queue<'b> {
         }
     }
 
-    /// Begins with a report of dropped frames if their number has changed. Returns whether it has.
+    /// Moves to the end of the waiting bytes. If the number of dropped frames has changed since the last report, writes a new report
+    /// there. Returns true if it wrote one.
     fn account(&mut self) -> bool {
         (self.at, self.next) = (self.length, self.sequence);
         let news = self.told != self.dropped;
@@ -173,7 +174,8 @@ impl<'b> Queue<'b> {
         self.first = self.place(bytes);
     }
 
-    /// Returns the position of the byte that follows the first waiting byte at distance `after`.
+    /// Returns the index in `bytes` of the byte that follows the first waiting byte at distance `after`. The index wraps around at the
+    /// end.
     fn place(&self, after: usize) -> usize {
         let place = self.first + after;
         if place < self.bytes.len() { place } else { place - self.bytes.len() }

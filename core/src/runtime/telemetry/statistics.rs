@@ -49,8 +49,8 @@ impl Statistics {
     }
 }
 
-/// Returns element `index` as f32. The conversion works on the bits, because the compiler's conversion routines take more flash than all
-/// the rest of this module.
+/// Returns element `index` as f32, or `None` if there is no such element. The conversion works on the bits, because the compiler's
+/// conversion routines take more flash than all the rest of this module.
 #[inline(never)]
 pub fn value(tensor: &TensorView<'_>, index: usize) -> Option<f32> {
     let size = tensor.dtype().size();

@@ -17,7 +17,7 @@ pub struct Branch<K, S, E> {
     chosen: bool,
     /// Condition, if it is a tensor.
     predicate: Option<Tensor>,
-    /// Scope that traces the condition.
+    /// Scope that traces the condition, if the condition is traced.
     scope: Option<ScopeHandle>,
     open: Option<Open>,
     saved: Option<S>,
@@ -40,7 +40,7 @@ pub enum Ran<V, A> {
 }
 
 impl<K: Kind, S, E> Branch<K, S, E> {
-    /// Saves the variables that the branches assign.
+    /// Begins to trace the first branch and saves the variables that the branches assign. Does nothing if the condition is not traced.
     pub fn begin(&mut self, slots: impl Slots<Saved = S>) -> Result<()> {
         let Some(scope) = &mut self.scope else { return Ok(()) };
         *scope = around(scope, &slots)?;
@@ -50,7 +50,7 @@ impl<K: Kind, S, E> Branch<K, S, E> {
         Ok(())
     }
 
-    /// True while the first branch runs.
+    /// True if the first branch runs now, false if the other branch does.
     pub fn chosen(&self) -> bool {
         self.chosen
     }
@@ -70,7 +70,7 @@ impl<K: Kind, S, E> Branch<K, S, E> {
 }
 
 impl<K: Kind, S, V> Branch<K, S, Exit<V, ()>> {
-    /// Ends a branch with the value `value`.
+    /// Ends a branch with the value `value`. Returns [`Ran::Again`] if the other branch must be traced too.
     pub fn end(&mut self, value: V, slots: impl Slots<Saved = S>) -> Result<Ran<V, K::Again>>
     where
         K: Carries<V> + Carries<()>,
@@ -83,7 +83,7 @@ impl<K: Kind, S, V> Branch<K, S, Exit<V, ()>> {
 }
 
 impl<K: Kind, S, V, R> Branch<K, S, Exit<V, R>> {
-    /// Ends a branch that was left by `exit`.
+    /// Ends a branch that was left by `exit`. Returns [`Ran::Again`] if the other branch must be traced too.
     pub fn leave(&mut self, exit: Exit<V, R>, mut slots: impl Slots<Saved = S>) -> Result<Ran<Exit<V, R>, K::Again>>
     where
         K: Carries<V> + Carries<R>,
@@ -173,7 +173,7 @@ pub struct Rest<S, R> {
 }
 
 impl<R> Guard<R> {
-    /// Saves the variables that the rest assigns.
+    /// Begins the rest of the block. If it is traced, saves the variables that it assigns.
     pub fn begin<T: Slots>(self, mut slots: T) -> Result<Rest<T::Saved, R>> {
         let Some(mut left) = self.left else { return Ok(Rest { traced: None }) };
         left.scope = around(&left.scope, &slots)?;
@@ -186,7 +186,8 @@ impl<R> Guard<R> {
 }
 
 impl<S, R> Rest<S, R> {
-    /// Ends the rest, which was left by `exit`.
+    /// Ends the rest of the block, which was left by `exit`. Returns the exit of the whole block. `value` and `returned` are the [`Ops`]
+    /// of the block's value and of the function's result.
     pub fn end<V>(
         self,
         (value, returned): (Option<Ops<V>>, Option<Ops<R>>),

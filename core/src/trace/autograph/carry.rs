@@ -42,7 +42,7 @@ impl<T> Ops<T> {
         parts
     }
 
-    /// Returns the value with the next tensors in place of its own.
+    /// Returns a copy of `value` with the next tensors of `tensors` in place of its own.
     pub(super) fn with(&self, value: &T, tensors: &mut dyn Iterator<Item = Tensor>) -> Result<T> {
         let own = tensors_of(&self.parts(value));
         let mut missing = false;
@@ -77,7 +77,8 @@ pub(super) fn tensors_of(parts: &[Owned]) -> Vec<Tensor> {
     parts.iter().filter_map(tensor).collect()
 }
 
-/// Checks that `one` and `other`, the parts of the value `name`, differ only in the values of tensors.
+/// Checks that `one` and `other`, the parts of the value `name` in two places, differ only in the values of tensors. The error
+/// describes the places by `places`.
 pub(super) fn agree(name: &str, one: &[Owned], other: &[Owned], places: [&str; 2]) -> Result<()> {
     let [first, second] = places;
     for index in 0..one.len().max(other.len()) {
@@ -115,7 +116,7 @@ pub trait Kind {
 
 /// Kind of a condition under which a `T` can be carried.
 pub trait Carries<T>: Kind {
-    /// Returns the [`Ops`] of a `T`, if the kind needs them.
+    /// Returns the [`Ops`] of a `T`, or `None` if the kind does not need them.
     fn ops() -> Option<Ops<T>>;
 }
 
@@ -237,7 +238,7 @@ pub trait Slots {
     fn save(&self) -> Result<Self::Saved>;
     #[doc(hidden)]
     fn restore(&mut self, saved: &Self::Saved) -> Result<()>;
-    /// Converts the variables to the form in which they are carried.
+    /// Converts the variables to the form in which they are carried, like [`Structure::carried`].
     #[doc(hidden)]
     fn settle(&mut self, scope: &dyn Scope, like: Option<&Self::Saved>) -> Result<()>;
     #[doc(hidden)]
@@ -246,7 +247,7 @@ pub trait Slots {
     fn fill(&mut self, tensors: &mut dyn Iterator<Item = Tensor>) -> Result<()>;
 }
 
-/// Value with its name.
+/// Name of a variable, and the parts of its value.
 #[derive(Clone)]
 pub struct Named {
     pub(super) name: &'static str,
@@ -333,7 +334,7 @@ tuples! {
     (A 0, B 1, C 2, D 3, E 4, F 5, G 6); (A 0, B 1, C 2, D 3, E 4, F 5, G 6, H 7);
 }
 
-/// Helper that finds the [`Ops`] of a `T`, if it is a structure of tensors. It needs no trait bound on `T`.
+/// Helper that finds the [`Ops`] of a `T` if `T` is a structure of tensors. The helper needs no trait bound on `T`.
 pub struct Probe<'a, T>(pub &'a mut T);
 
 impl<'a, T: Structure> Probe<'a, T> {
@@ -342,7 +343,7 @@ impl<'a, T: Structure> Probe<'a, T> {
         Slot { name, value: self.0, ops: Some(Ops::OF) }
     }
 
-    /// Returns the [`Ops`] of the type.
+    /// Returns the [`Ops`] of the type, always as `Some`.
     pub fn ops(self) -> Option<Ops<T>> {
         Some(Ops::OF)
     }

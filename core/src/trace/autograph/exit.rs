@@ -57,7 +57,7 @@ impl<V, R> Exit<V, R> {
         self.ways & (1 << way) != 0
     }
 
-    /// Returns the kind of exit, if only one is possible.
+    /// Returns the kind of exit if only one is possible, otherwise `None`.
     pub(super) fn known(&self) -> Option<u8> {
         self.ways.is_power_of_two().then(|| self.ways.trailing_zeros() as u8)
     }
@@ -74,7 +74,7 @@ impl<V, R> Exit<V, R> {
     }
 }
 
-/// Returns the result of a function that was left by `exit`. Fails if an exit has no value.
+/// Returns the result of a function that was left by `exit`. Fails if no path of the function returns a value.
 pub fn returned<V, R>(exit: Exit<V, R>) -> Result<R> {
     exit.returned.ok_or_else(|| Error::message("the function must return a value on every path"))
 }
@@ -120,7 +120,8 @@ fn uncarried<T>(what: &str) -> Error {
     Error::message(alloc::format!("{what} is a {ty}: if the condition is a tensor, it must be a structure of tensors"))
 }
 
-/// Returns the parts of both values. A value that is missing on one side becomes zeros there, because the program never reads it.
+/// Returns the parts of the value `name` on both sides. If it is missing on one side, zeros take its place there, because the
+/// program never reads it.
 fn parts<T>(name: &str, values: [&Option<T>; 2], ops: Option<Ops<T>>, places: [&str; 2]) -> Result<[Vec<Owned>; 2]> {
     let parts = |value: &Option<T>| match value {
         Some(value) => Ok(Some(ops.ok_or_else(|| uncarried::<T>(name))?.parts(value))),
@@ -204,7 +205,7 @@ macro_rules! carriers {
         where
             $ty: Structure,
         {
-            /// Returns the [`Ops`] of the type.
+            /// Returns the [`Ops`] of the type, always as `Some`.
             pub fn ops(self) -> Option<Ops<$ty>> {
                 Some(Ops::OF)
             }

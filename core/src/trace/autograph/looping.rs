@@ -13,7 +13,8 @@ use crate::trace::control::{Body, Open, record_loop};
 use alloc::vec::Vec;
 use core::marker::PhantomData;
 
-/// Loop that is being traced. Condition and body are traced once, or twice if the body can leave the loop early.
+/// Loop that is being traced. Condition and body are traced once, or again if the body can leave the loop early or determines unknown
+/// properties of the variables.
 struct Trace<S, R> {
     scope: ScopeHandle,
     saved: S,
@@ -23,7 +24,8 @@ struct Trace<S, R> {
     counters: usize,
     carried: usize,
     leaves: bool,
-    /// Kind of exit in the body that is being traced, if the body can leave the loop.
+    /// Number of the previous iteration's exit, as an input of the condition or body that is being traced. `None` if the body cannot leave
+    /// the loop.
     code: Option<Tensor>,
     condition: Option<Body>,
     open: Option<Open>,
@@ -54,7 +56,7 @@ impl<S, R> Trace<S, R> {
         })
     }
 
-    /// Begins to trace the condition or the body. Returns the loop counters.
+    /// Begins to trace the condition or the body. Returns the loop counters as inputs of it.
     fn open(&mut self, slots: &mut impl Slots<Saved = S>) -> Result<Vec<Tensor>> {
         let open = Open::new(&self.scope);
         let mut inputs = open.inputs(&self.state).into_iter();
@@ -185,7 +187,7 @@ impl<K: Kind, S, R> Looping<K, S, R> {
         Slot { name, value, ops: K::ops() }
     }
 
-    /// True if the loop continues.
+    /// Proceeds to the next stage: the condition, the body, or the end of the loop. Returns false at the end.
     pub fn again(&mut self, mut slots: impl Slots<Saved = S>) -> Result<bool>
     where
         K: Carries<R>,
@@ -226,7 +228,8 @@ impl<K: Kind, S, R> Looping<K, S, R> {
         self.stage != Stage::Body
     }
 
-    /// True if the body runs now.
+    /// Handles the value of the condition and returns true if the body runs now. Returns false if the condition is traced, or if the loop
+    /// is over.
     pub fn holds<C: Condition<Kind = K>>(&mut self, condition: C) -> Result<bool> {
         let Decision { holds, tensor, scope } = condition.decide()?;
         match (&mut self.trace, scope) {
@@ -279,7 +282,7 @@ pub struct Each<I, S, R> {
     most: Option<u32>,
     iterations: u32,
     trace: Option<(Trace<S, R>, Vec<Tensor>)>,
-    /// Exit of the last iteration, or of the loop.
+    /// Exit of the last iteration. Once a traced loop is complete, the exit of the loop.
     exit: Exit<(), R>,
     rest: Option<Rest<S, R>>,
     returned: Option<Ops<R>>,
@@ -300,7 +303,7 @@ impl<I: LoopItems, S, R> Each<I, S, R> {
         slot
     }
 
-    /// Returns the item of the next iteration, if there is one.
+    /// Returns the item of the next iteration, or `None` if the loop is over.
     pub fn next(&mut self, mut slots: impl Slots<Saved = S>) -> Result<Option<I::Item>>
     where
         I::Kind: Carries<R>,
@@ -351,7 +354,7 @@ impl<I: LoopItems, S, R> Each<I, S, R> {
         Ok(())
     }
 
-    /// Traces the condition and begins the body.
+    /// Traces the condition, begins to trace the body, and returns the item that the body receives.
     fn body(&mut self, slots: &mut impl Slots<Saved = S>) -> Result<I::Item> {
         let (trace, counters) = self.trace.as_mut().ok_or(Error::Internal)?;
         let counter = trace.open(slots)?;

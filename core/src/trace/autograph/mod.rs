@@ -199,7 +199,7 @@ pub trait Condition {
 pub struct Decision {
     holds: bool,
     tensor: Option<Tensor>,
-    /// Scope that traces the tensor.
+    /// Scope that traces the tensor, if it is traced.
     scope: Option<ScopeHandle>,
 }
 

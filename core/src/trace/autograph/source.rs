@@ -28,7 +28,7 @@ pub trait LoopItems {
     type Item;
     #[doc(hidden)]
     fn next(&mut self) -> Result<Option<Self::Item>>;
-    /// Returns the scope, if a traced tensor determines the number of iterations.
+    /// Returns the scope that traces the loop if a traced tensor determines the number of iterations, otherwise `None`.
     #[doc(hidden)]
     fn scope(&self) -> Result<Option<ScopeHandle>> {
         Ok(None)

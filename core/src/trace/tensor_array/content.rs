@@ -96,7 +96,7 @@ pub(super) fn slice_shape(value: &Tensor) -> Result<Shape> {
     Shape::new(dims)
 }
 
-/// Returns zeros. In `scope`, if there is one, an op computes them from a scalar, because a constant would be as large as the zeros.
+/// Returns zeros. If there is a `scope`, an op in it computes them from a scalar, because a constant would be as large as the zeros.
 fn zeros(scope: Option<&ScopeHandle>, device: &Device, dtype: DType, dims: &[u32]) -> Result<Tensor> {
     let zero = Tensor::zeros(device, TensorType::new(dtype, Shape::SCALAR))?;
     match scope {
@@ -141,7 +141,7 @@ impl TensorArray {
         }
     }
 
-    /// Sets a slot and grows the array if necessary.
+    /// Sets slot `index` to `value`. A dynamic array grows if necessary. For any other array, an index past its end is an error.
     pub(super) fn set(&self, slots: &mut Vec<Slot>, index: i64, value: &Tensor) -> Result<()> {
         let wrong = |_| Error::message(format!("cannot write to index {index} of an array: it must be at least 0 and below 2^32"));
         let place = u32::try_from(index).map_err(wrong)? as usize;
@@ -156,7 +156,8 @@ impl TensorArray {
         Ok(())
     }
 
-    /// Returns the elements at these positions.
+    /// Returns the elements at these positions. An unwritten element is zeros. Fails if an element was cleared, or if the shape of an
+    /// unwritten element is not known.
     pub(super) fn elements(&self, slots: &[Slot], places: &[usize]) -> Result<Vec<Tensor>> {
         let written = slots.iter().filter_map(Slot::written);
         let element = || self.element.or(written.clone().next().map(|tensor| *tensor.shape()));
@@ -188,8 +189,8 @@ impl TensorArray {
         }
     }
 
-    /// Returns all elements in one tensor, padded to the stated capacity, and their number if the tensor has padding. Missing
-    /// elements are created in the scope of `near`. `shape` is the shape of the elements if it is not known otherwise.
+    /// Returns all elements in one tensor, padded to the stated capacity, and their number if the tensor has padding. The padding is
+    /// created in the innermost scope of the tensors `near`. `shape` is the shape of the elements if it is not known otherwise.
     pub(super) fn together(&self, near: &[&Tensor], shape: Option<Shape>) -> Result<(Tensor, Option<Tensor>)> {
         let scope = innermost(near)?;
         self.together_in(scope.as_ref(), shape)

@@ -304,7 +304,7 @@ impl TensorArray {
         Ok(TensorArray { content, ..self.clone() })
     }
 
-    /// Returns the array with parts of `value` along its first axis as its elements. `lengths` gives the length of each part.
+    /// Returns the array with parts of `value` along its first axis as its elements. `lengths` holds the length of each part.
     ///
     /// Fails if the element type or the shape differs, or if the lengths do not add up to the axis. Also fails if the number of
     /// lengths differs from the size of an array that is not dynamic.

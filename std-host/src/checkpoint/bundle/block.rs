@@ -89,7 +89,7 @@ pub struct Entry<'a> {
 /// Iterator over the keys and values of a block, in order. It ends after an error.
 pub struct Entries<'a> {
     contents: &'a [u8],
-    /// Offset of the list of restarts.
+    /// Offset of the block's list of restarts, which follows the entries.
     end: usize,
     at: usize,
     key: Vec<u8>,

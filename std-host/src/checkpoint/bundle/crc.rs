@@ -10,7 +10,7 @@ const MASK: u32 = 0xa282_ead8;
 #[derive(Default)]
 pub struct Crc {
     sum: u32,
-    length: usize,
+    length: u64,
 }
 
 impl Crc {
@@ -20,12 +20,19 @@ impl Crc {
 
     pub fn update(&mut self, bytes: &[u8]) {
         self.sum = crc32c_append(self.sum, bytes);
-        self.length += bytes.len();
+        self.length += bytes.len() as u64;
     }
 
     /// Continues the checksum with the bytes that `other` covers.
     pub fn append(&mut self, other: &Crc) {
-        self.sum = crc32c_combine(self.sum, other.sum, other.length);
+        // The crate counts in usize, which is too small for a large part on a 32-bit host. The checksum of `n` zero bytes after a sum is
+        // that sum combined with 0.
+        let mut left = other.length;
+        while left > u64::from(u32::MAX) {
+            self.sum = crc32c_combine(self.sum, 0, 1 << 30);
+            left -= 1 << 30;
+        }
+        self.sum = crc32c_combine(self.sum, other.sum, left as usize);
         self.length += other.length;
     }
 

@@ -28,7 +28,7 @@ pub fn strings_to_bytes(strings: &Strings) -> (Vec<u8>, u32) {
     (stored, crc.masked())
 }
 
-/// Decodes `count` strings from a data file. Returns them, and the checksum that their entry should have.
+/// Decodes `count` strings from a data file. Returns them, and the checksum that their index entry should have.
 pub fn strings_from_bytes(stored: &Bytes, count: usize) -> Result<(Vec<Bytes>, u32), String> {
     let mut rest = &stored[..];
     let (mut lengths, mut crc) = (Vec::new(), Crc::new());
@@ -58,8 +58,9 @@ pub fn strings_from_bytes(stored: &Bytes, count: usize) -> Result<(Vec<Bytes>, u
     }
 }
 
-/// Computes the checksum that an entry of variants should have. It covers, for each variant, the length as 8 bytes, the variant,
-/// and its stored checksum.
+/// Computes the checksum that the index entry of a tensor of variants should have. For each variant, the checksum covers its
+/// length as 8 bytes, its bytes, and its stored checksum. Fails if a stored checksum does not match, or if `stored` does not
+/// consist of `count` variants.
 pub fn variants_checksum(stored: &[u8], count: usize) -> Result<u32, String> {
     let (mut rest, mut crc) = (stored, Crc::new());
     for _ in 0..count {

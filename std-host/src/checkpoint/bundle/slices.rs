@@ -92,7 +92,7 @@ impl Region {
         Some(Region { outer, start, run })
     }
 
-    /// Returns the offset of the region if it is one contiguous run of bytes.
+    /// Returns the offset of the region if it is one contiguous run of bytes, otherwise `None`.
     pub fn contiguous(&self) -> Option<usize> {
         self.outer.iter().all(|(_, count)| *count == 1).then_some(self.start)
     }
@@ -102,7 +102,7 @@ impl Region {
         self.outer.iter().fold(self.run, |size, (_, count)| size * count)
     }
 
-    /// Copies bytes of the slice, which begin at offset `at` of it, to their places in the whole tensor.
+    /// Copies `bytes`, which begin at offset `at` in the slice, to their places in the whole tensor.
     pub fn scatter(&self, mut at: usize, mut bytes: &[u8], whole: &mut [u8]) {
         while !bytes.is_empty() && self.run > 0 {
             let (mut row, inside) = (at / self.run, at % self.run);

@@ -30,7 +30,7 @@ pub struct Table {
     pub blocks: usize,
     /// Errors: the offset in the file, and a message.
     pub faults: Vec<(u64, String)>,
-    /// Number of bytes that the remaining keys may have.
+    /// Number of bytes of keys that may still be read before the limit of [`MOST_EXPANDED`] is exceeded.
     room: usize,
 }
 
@@ -46,7 +46,7 @@ impl Handle {
         Some(Handle { offset: varint(bytes)?, size: varint(bytes)? })
     }
 
-    /// Returns the range of the block and its trailer, if it is inside the file.
+    /// Returns the range of the block and its trailer, or `None` if it is not completely inside the file.
     fn place(self, file: &[u8]) -> Option<Range<usize>> {
         let end = self.offset.checked_add(self.size)?.checked_add(TRAILER as u64)?;
         (end <= file.len() as u64).then_some(self.offset as usize..end as usize)
@@ -122,7 +122,8 @@ impl Table {
         }
     }
 
-    /// Reads the records of a data block. Its keys are greater than `before` and at most `last`.
+    /// Reads the records of a data block. Error messages state that its keys are greater than `before` and at most `last`, if
+    /// known.
     fn data_block(&mut self, blocks: &[u8], place: Range<usize>, before: &[u8], last: Option<&[u8]>) {
         let opened = block::open(&blocks[place.clone()]);
         let lost = || format!("; it holds the keys after {:?} up to {:?}", text(before), last.map_or("the last".into(), text));
@@ -160,7 +161,8 @@ impl Table {
     }
 }
 
-/// Returns the ranges of the metaindex block and the index block, which are the last blocks, if the footer is valid.
+/// Returns the ranges of the metaindex block and the index block, which are the last blocks. Returns `None` if the footer is not
+/// valid.
 fn places(blocks: &[u8], end: &[u8; FOOTER]) -> Option<(Range<usize>, Range<usize>)> {
     let mut bytes = &end[..];
     let (metaindex, index) = (Handle::read(&mut bytes)?, Handle::read(&mut bytes)?);
@@ -186,7 +188,7 @@ fn data_blocks(contents: &[u8], blocks: &[u8]) -> Result<Vec<DataBlock>, String>
     }
 }
 
-/// Finds the data blocks by their checksums, if the index block is damaged.
+/// Finds the data blocks, up to the first damaged one, by their checksums. Used if the index block is damaged.
 fn found(blocks: &[u8]) -> Vec<DataBlock> {
     let mut places = Vec::new();
     let mut start = 0;

@@ -41,7 +41,8 @@ const FOLDER: &str = "GRADLET_TEST_SAVES_TO";
 /// Environment variable with the phase in which the process waits to be killed, then the number of the save, counted from 0.
 const WAITS: &str = "GRADLET_TEST_WAITS_IN";
 
-/// Naming of each operation of a save after the file that it changes. A save creates its files in the order of `FILES`.
+/// Converter from the file operations of a save to names of phases. A phase is named after the file that the operation changes. A
+/// save creates its files in the order of `FILES`.
 #[derive(Default)]
 struct Phases {
     /// Names of the files, by their temporary paths. A path can be used again after a rename.
@@ -145,7 +146,7 @@ impl Saving {
         Some(())
     }
 
-    /// Kills the process, then reads the remaining lines that it reported.
+    /// Kills the process, then reads the lines that it reported before but that were not read yet.
     fn kill(mut self) -> Saving {
         self.child.kill().unwrap();
         self.child.wait().unwrap();

@@ -10,7 +10,7 @@ use gradlet_core::ops::{conv2d, conv2d_filter_grad, conv2d_input_grad};
 use gradlet_core::{DType, Result};
 use pulp::{Simd, WithSimd};
 
-/// Number of multiplications below which one thread is faster.
+/// Number of multiplications below which one thread is faster than several.
 const ALONE: usize = 1 << 19;
 /// Maximum number of input elements that are processed at a time.
 const FIELD: usize = 1 << 15;
@@ -22,8 +22,8 @@ pub static INPUT_GRAD: Kernel = Kernel { def: &conv2d_input_grad::DEF, dtype: DT
 /// Kernel of [`conv2d_filter_grad`].
 pub static FILTER_GRAD: Kernel = Kernel { def: &conv2d_filter_grad::DEF, dtype: DType::F32, run: filter_grad };
 
-/// Returns the number of image rows to compute at a time. It is small enough that every thread has work, and that the input rows
-/// have at most [`FIELD`] elements, if possible.
+/// Returns the number of rows of the result to compute at a time. It is small enough that every thread has work. If possible, the
+/// input rows that these rows of the result need have at most [`FIELD`] elements.
 fn block(images: usize, axis: Axis, row: usize) -> usize {
     let shared = if images < 2 * team::threads() { axis.output.div_ceil(2 * team::threads() / images.max(1)) } else { axis.output };
     let fitting = (FIELD / row.max(1)).saturating_sub(axis.reach(1)) / axis.stride + 1;
@@ -131,13 +131,14 @@ fn input_grad(call: &mut Call<'_, '_>) -> Result<()> {
     Ok(())
 }
 
-/// Set of input positions that the same filter taps cover: every `stride`-th position.
+/// Set of input positions along one axis that the same filter taps cover: every `stride`-th position. The input gradient is
+/// computed for one phase after another.
 #[derive(Clone, Copy)]
 struct Phase {
     axis: Axis,
-    /// First tap.
+    /// First tap that covers the positions.
     first: usize,
-    /// Number of taps.
+    /// Number of taps that cover the positions.
     taps: usize,
 }
 

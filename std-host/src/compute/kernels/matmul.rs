@@ -8,15 +8,15 @@ use gradlet_core::ops::{dense, matmul};
 use gradlet_core::{DType, Error, Result};
 use pulp::{Simd, WithSimd};
 
-/// Number of multiplications below which one thread is faster.
+/// Number of multiplications below which one thread is faster than several.
 const ALONE: usize = 1 << 18;
 /// Maximum number of elements of a right matrix that stays in a core's cache.
 pub(super) const CACHED: usize = 1 << 17;
 /// Rows and columns of the parts into which a larger right matrix is divided.
 const PART: [usize; 2] = [512, 128];
-/// Maximum number of rows for which the threads divide the columns, not the rows.
+/// Maximum number of rows of a result whose columns, instead of its rows, are divided among the threads.
 const FEW: usize = 512;
-/// Maximum number of rows for which the right matrix is read in place, without packing.
+/// Maximum number of rows of a result for which the right matrix is read in place, without packing.
 const UNPACKED: usize = 28;
 /// Length of a row of the right matrix above which the matrix is packed. The cache cannot hold columns of longer rows.
 const LONG: usize = 192;
@@ -66,13 +66,13 @@ fn run_matmul(call: &mut Call<'_, '_>) -> Result<()> {
     Ok(())
 }
 
-/// Splits the dimensions into the batch dimensions and the last two.
+/// Splits the dimensions into the batch dimensions and the last two. Returns `None` if there are fewer than two.
 fn split(dims: &[u32]) -> Option<(&[u32], &[u32; 2])> {
     dims.split_last_chunk()
 }
 
-/// Returns the index of an operand's matrix for product `index`. `batch` holds the batch dimensions of the result, and `own` those
-/// of the operand, which are broadcast to `batch`.
+/// Returns the index of the matrix that a batched operand contributes to matrix product number `index`. `batch` holds the batch
+/// dimensions of the result, and `own` those of the operand, which are broadcast to `batch`.
 fn place(mut index: usize, batch: &[u32], own: &[u32]) -> usize {
     let (mut place, mut step) = (0, 1);
     for (&dim, own) in batch.iter().rev().zip(own.iter().rev().map(|&own| own as usize).chain(std::iter::repeat(1))) {

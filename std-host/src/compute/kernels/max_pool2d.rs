@@ -10,7 +10,7 @@ use gradlet_core::{DType, Result};
 use pulp::{Simd, WithSimd};
 use std::ops::Range;
 
-/// Number of elements below which one thread is faster.
+/// Number of elements below which one thread is faster than several.
 const ALONE: usize = 1 << 15;
 
 /// Kernel of [`max_pool2d`].
@@ -47,7 +47,7 @@ fn grad(call: &mut Call<'_, '_>) -> Result<()> {
 struct Pool {
     axes: [Axis; 2],
     channels: usize,
-    /// Number of elements of an image. `result` is the number of elements of a pooled image.
+    /// Number of elements of an input image. `result` is the number of elements of an output image.
     image: usize,
     result: usize,
 }
@@ -65,7 +65,7 @@ impl Pool {
         Pool { axes: [axis(0, h, oh), axis(1, w, ow)], channels: c, image: h * w * c, result: oh * ow * c }
     }
 
-    /// Calls `work` with each window of an image, and the offset of the window's result.
+    /// Calls `work` with each window of an input image, and the offset of the window's result in the output image.
     #[inline(always)]
     fn each_window(&self, mut work: impl FnMut(Window, usize)) {
         let [down, across] = self.axes;
@@ -84,7 +84,7 @@ impl Pool {
         }
     }
 
-    /// Calls `work` for each vector of channels, with its first channel and its number of channels.
+    /// Calls `work` for each vector of channels, with the index of its first channel and its number of channels.
     #[inline(always)]
     fn each_vector<S: Simd>(&self, _: S, mut work: impl FnMut(usize, usize)) {
         for channel in (0..self.channels).step_by(S::F32_LANES) {

@@ -31,7 +31,7 @@ static FAST: &[&Kernel] = &[
 /// All kernels, the fast ones before the portable ones.
 pub(crate) static KERNELS: LazyLock<Vec<&'static Kernel>> = LazyLock::new(|| [FAST, ops::KERNELS].concat());
 
-/// Runs the portable kernel instead.
+/// Runs `kernel`, a portable kernel, in place of the fast kernel that was called.
 fn portable(call: &mut Call<'_, '_>, kernel: &Kernel) -> Result<()> {
     (kernel.run)(call)
 }

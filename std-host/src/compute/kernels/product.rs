@@ -32,13 +32,13 @@ pub(super) struct Right<'a> {
     pub(super) panel: usize,
 }
 
-/// Initial value of the sums.
+/// Initial value of the sums that become the elements of the result.
 #[derive(Clone, Copy)]
 pub(super) enum Start<'a> {
     Zero,
-    /// Current value of the result.
+    /// The elements that the result already holds.
     Result,
-    /// Bias of the column.
+    /// The bias of each column.
     Bias(&'a [f32]),
 }
 
@@ -90,7 +90,7 @@ impl Product<'_> {
         }
     }
 
-    /// Computes a tile of one or two vectors.
+    /// Computes the tile of `rows` rows and `N` vectors whose upper left corner is at row and column `at` of the result.
     #[inline(always)]
     fn tile<S: Simd, const N: usize>(&mut self, simd: S, at: [usize; 2], rows: usize) {
         macro_rules! tile {

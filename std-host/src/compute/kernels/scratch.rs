@@ -9,7 +9,7 @@ use std::cell::RefCell;
 struct Line([f32; 16]);
 
 thread_local! {
-    /// Memory that is not in use.
+    /// Memory of this thread that no kernel uses at the moment.
     static SLABS: RefCell<Vec<Vec<Line>>> = const { RefCell::new(Vec::new()) };
 }
 

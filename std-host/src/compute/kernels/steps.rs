@@ -12,7 +12,7 @@ use gradlet_core::{DType, Error, Result};
 
 /// Number of elements that a thread updates at a time.
 const BLOCK: usize = 1 << 12;
-/// Number of multiplications below which one thread is faster.
+/// Number of multiplications below which one thread is faster than several.
 const ALONE: usize = 1 << 17;
 
 /// Kernel of [`adam_step`].

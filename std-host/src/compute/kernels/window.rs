@@ -16,7 +16,7 @@ pub(super) struct Axis {
     pub(super) taps: usize,
     pub(super) stride: usize,
     pub(super) dilation: usize,
-    /// Padding before the first position.
+    /// Padding before the first input position.
     pub(super) before: usize,
 }
 
@@ -88,7 +88,8 @@ pub(super) fn with_field<R>(
     })
 }
 
-/// Clips the `count` positions that start at `first` to `0..limit`. Returns the remaining range, relative to `first`.
+/// Clips the `count` positions that start at `first` to `0..limit`. Returns the range of the positions inside, relative to
+/// `first`.
 fn clip(first: isize, count: usize, limit: usize) -> Range<usize> {
     let clipped = |position: isize| (position - first).clamp(0, count as isize) as usize;
     clipped(0)..clipped(limit as isize)

@@ -6,7 +6,7 @@ use super::{Cardinality, Dataset, ElementSpec, Elements, Parallel, Stage};
 use gradlet_core::{Error, Result};
 use std::sync::Arc;
 
-/// Iterator over groups of consecutive elements, with the sizes of `sizes`.
+/// Iterator over groups of consecutive elements. `sizes` returns the size of each group.
 struct Groups<T> {
     from: Elements<T>,
     sizes: Box<dyn Iterator<Item = usize> + Send>,
@@ -60,7 +60,7 @@ impl<T: Send + 'static> Dataset<T> {
         self.stage(name, start).checked(check)
     }
 
-    /// Groups `size` elements at a time for a stage called `name`, which makes one element of each group.
+    /// Groups `size` elements at a time, in a stage called `name`. The caller converts each group into one element of that stage.
     pub(super) fn grouped(&self, name: &'static str, size: usize, drop_remainder: bool) -> Dataset<Vec<T>> {
         let count = |all: u64| if drop_remainder { all / size.max(1) as u64 } else { all.div_ceil(size.max(1) as u64) };
         let cardinality = self.cardinality().map(count);

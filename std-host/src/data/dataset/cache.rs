@@ -7,7 +7,7 @@ use gradlet_core::Result;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
 
-/// Elements of a complete pass, after the first one.
+/// Elements of the dataset, once a complete pass has returned all of them. `None` before that.
 type Kept<T> = Arc<Mutex<Option<Arc<[T]>>>>;
 
 /// Iterator that keeps a copy of each element that it returns.

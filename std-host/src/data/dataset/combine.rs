@@ -4,7 +4,7 @@ use super::shuffle::Seed;
 use super::{Cardinality, Dataset, ElementSpec, Elements, Stage};
 use gradlet_core::{Error, Result};
 
-/// Returns the smaller cardinality.
+/// Returns the smaller cardinality, or `Unknown` if either is unknown.
 fn shorter(one: Cardinality, other: Cardinality) -> Cardinality {
     match (one, other) {
         (Cardinality::Unknown, _) | (_, Cardinality::Unknown) => Cardinality::Unknown,
@@ -128,7 +128,7 @@ impl<T: Send + 'static> Dataset<T> {
 
     /// Takes each element from a dataset chosen at random. `weights` are the relative probabilities; without them all datasets are equally
     /// probable. If `stop_on_empty` is true, the result ends at the first choice of an exhausted dataset. Otherwise it continues with the
-    /// remaining datasets. Without a seed, each run of the program makes different choices.
+    /// datasets that have not ended. Without a seed, each run of the program makes different choices.
     ///
     /// Fails if the number of weights differs from the number of datasets, or if a weight is negative or not finite.
     pub fn sample_from_datasets(datasets: Vec<Dataset<T>>, weights: Option<&[f64]>, seed: Option<u64>, stop_on_empty: bool) -> Dataset<T> {
@@ -174,7 +174,8 @@ fn some<T>(datasets: &[Dataset<T>]) -> Result<()> {
     if datasets.is_empty() { Err(Error::message("Invalid `datasets`. `datasets` should not be empty.")) } else { Ok(()) }
 }
 
-/// Returns the common element type of all inputs. Fails if the types are known to differ.
+/// Returns the common element type of all inputs, or `None` if it is unknown. The second value is an error if the types are known to
+/// differ.
 fn joined<'d, T: Send + 'static>(inputs: impl Iterator<Item = &'d Dataset<T>>) -> (Option<ElementSpec>, Result<()>) {
     let Some(specs) = inputs.map(Dataset::element_spec).collect::<Option<Vec<_>>>() else { return (None, Ok(())) };
     let mut specs = specs.into_iter();
@@ -185,7 +186,8 @@ fn joined<'d, T: Send + 'static>(inputs: impl Iterator<Item = &'d Dataset<T>>) -
     }
 }
 
-/// Returns the next element of `all[pick]` for each pick.
+/// Returns an iterator that takes, for each of `picks`, the next element of the input with that index. A pick of an exhausted input ends
+/// the iterator if `stop_on_empty` is true. Otherwise, the pick is skipped.
 fn chosen<T: Send + 'static>(
     mut all: Vec<Elements<T>>,
     mut picks: impl Iterator<Item = Result<usize>> + Send + 'static,
@@ -210,7 +212,8 @@ fn chosen<T: Send + 'static>(
     }))
 }
 
-/// Iterator of [`Dataset::sample_from_datasets`]. `pick` chooses an input. Its argument is an input that has just ended, if any.
+/// Iterator of [`Dataset::sample_from_datasets`]. `pick` returns the index of the next input, or `None` if all inputs have ended. Its
+/// argument is the index of an input that has just ended, if any.
 struct Sample<T, P> {
     all: Vec<Elements<T>>,
     pick: P,

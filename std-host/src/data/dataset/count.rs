@@ -105,7 +105,7 @@ struct Repeat<T> {
 }
 
 impl<T: Send + 'static> Repeat<T> {
-    /// Returns the current pass, or starts the next one.
+    /// Returns the current pass, or starts the next one. Returns `None` if all passes have ended.
     fn pass(&mut self) -> Option<Result<&mut Elements<T>>> {
         if self.pass.is_none() {
             let left = self.left.map(|left| left.checked_sub(1));

@@ -9,7 +9,7 @@ use std::path::PathBuf;
 
 /// Element of a dataset that can report its type.
 pub trait Element: Send + 'static {
-    /// Returns the type, if it can be expressed as an [`ElementSpec`].
+    /// Returns the type of the element, or `None` if an [`ElementSpec`] cannot express it.
     fn spec(&self) -> Option<ElementSpec>;
 }
 
@@ -265,7 +265,7 @@ macro_rules! tuples {
 }
 tuples! { (A a 0) (A a 0, B b 1) (A a 0, B b 1, C c 2) (A a 0, B b 1, C c 2, D d 3) }
 
-/// Adds the index of the tuple component to the error.
+/// Adds `index`, the index of a tuple component, to the error in `result`, if it is one.
 pub(super) fn in_component<T>(index: usize, result: Result<T>) -> Result<T> {
     result.map_err(|error| error.context(format!("component {index}")))
 }
@@ -297,7 +297,8 @@ impl<T: Batch> Batch for BTreeMap<String, T> {
     }
 }
 
-/// Applies `put` to all values of each name. Fails if the maps have different names.
+/// Calls `put` with each name and the values that the maps have under it. Returns the results by name. Fails if the maps have different
+/// names.
 pub(super) fn by_name<T, U>(
     elements: Vec<BTreeMap<String, T>>,
     mut put: impl FnMut(&str, Vec<T>) -> Result<U>,

@@ -19,12 +19,12 @@ struct Groups<T, U> {
     reduce: Arc<Reduce<T, U>>,
     size: Arc<Size>,
     groups: BTreeMap<i64, Vec<T>>,
-    /// Remaining elements of the last reduced group.
+    /// Elements, not returned yet, of the dataset into which `reduce` converted the last group.
     given: Option<Elements<U>>,
 }
 
 impl<T: Clone + Send + Sync + 'static, U: Send + 'static> Groups<T, U> {
-    /// Returns the next full group. At the end of the input, returns the incomplete groups one by one.
+    /// Returns the next full group. At the end of the input, returns the incomplete groups one by one, then `None`.
     fn group(&mut self) -> Result<Option<(i64, Vec<T>)>> {
         for element in self.from.by_ref() {
             let (element, index) = (element?, self.index);

@@ -15,8 +15,8 @@ pub struct Interleave {
 }
 
 impl Interleave {
-    /// Reads `cycle_length` datasets in turn, one element of each. With [`AUTOTUNE`](super::AUTOTUNE) the number of datasets is the number
-    /// of cores.
+    /// Creates options for reading `cycle_length` datasets in turn, one element of each. With [`AUTOTUNE`](super::AUTOTUNE) the number of
+    /// datasets is the number of cores.
     pub fn new(cycle_length: impl Into<Setting>) -> Interleave {
         Interleave { cycle_length: cycle_length.into(), block_length: 1, parallel: None }
     }
@@ -61,7 +61,7 @@ impl<T> Iterator for Permitted<T> {
     }
 }
 
-/// Permit that is returned when it is dropped, also by a panic.
+/// Permit that is given back to the semaphore when it is dropped, also during a panic.
 struct Permit<'p>(&'p Permits);
 
 impl Drop for Permit<'_> {
@@ -110,7 +110,7 @@ struct Turns<T, U, F> {
 }
 
 impl<T, U: Send + 'static, F: Fn(T) -> Result<Dataset<U>>> Turns<T, U, F> {
-    /// Starts the dataset of the next input element.
+    /// Converts the next input element into a dataset and starts it. Returns `None` at the end of the input.
     fn begin(&mut self) -> Option<Result<Inner<U>>> {
         let Some(element) = self.from.as_mut()?.next() else {
             self.from = None;
@@ -147,8 +147,8 @@ impl<T, U: Send + 'static, F: Fn(T) -> Result<Dataset<U>>> Turns<T, U, F> {
         Ok(())
     }
 
-    /// Makes a dataset current that has an element ready: the first one, in turn, from the current one on. Used if the order of the
-    /// elements does not matter.
+    /// Moves the turn to the first dataset, from the current one on, that has an element ready. If none has, the turn does not move. Used
+    /// if the order of the elements does not matter.
     fn choose(&mut self) {
         let count = self.cycle.len();
         let ready = (0..count).map(|step| (self.turn + step) % count);

@@ -60,7 +60,7 @@ impl<T: Send + 'static> Dataset<T> {
     }
 
     /// Keeps the elements for which `predicate` returns true. `goes_on` receives the result of `predicate`. The stage ends at the first
-    /// element for which it returns false.
+    /// element for which `goes_on` returns false.
     fn select(
         &self,
         name: &'static str,

@@ -101,7 +101,7 @@ impl Cardinality {
         }
     }
 
-    /// Returns the number, if it is finite.
+    /// Returns the number, or `None` if it is infinite or unknown.
     fn finite(self) -> Option<u64> {
         match self {
             Cardinality::Finite(count) => Some(count),
@@ -151,7 +151,7 @@ impl<T: Send + 'static> Dataset<T> {
         self.restarting(name, move |stage| Ok(start(from.start()?, stage)))
     }
 
-    /// Appends a stage that starts the passes of its input itself.
+    /// Appends a stage that starts the passes of its input itself. `start` starts a pass of the new stage.
     fn restarting<U: Send + 'static>(
         &self,
         name: &'static str,
@@ -178,7 +178,8 @@ impl<T: Send + 'static> Dataset<T> {
         self
     }
 
-    /// Adds the error, the seeds and the tuned settings of another input of the stage.
+    /// Adds the error, the seeds and the tuned settings of `other`, a further input of this stage. If both have an error, that of `self`
+    /// stays.
     fn and<U>(mut self, other: &Dataset<U>) -> Dataset<T> {
         self.about.problem = self.about.problem.take().or_else(|| other.about.problem.clone());
         self.about.seeds.extend(other.about.seeds.iter().cloned());

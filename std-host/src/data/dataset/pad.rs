@@ -17,7 +17,7 @@ pub struct PaddedBatch {
     drop_remainder: bool,
     shapes: Vec<Option<Vec<Option<u32>>>>,
     values: Vec<Option<Values>>,
-    /// Size of the dimensions without a fixed size. `None` stands for the maximum of each batch.
+    /// Size to which dimensions of unknown size are padded. `None`: the largest size in each batch.
     open: Option<u32>,
 }
 
@@ -32,23 +32,26 @@ impl PaddedBatch {
         PaddedBatch { batch_size, ..self }
     }
 
-    /// Sets the size of all dimensions that would otherwise be padded to the maximum of each batch.
+    /// Sets the size to which dimensions of unknown size are padded, instead of the largest size in each batch. If the shape of a
+    /// component is unknown, only its first dimension is padded to this size.
     pub(super) fn open_dims(self, dim: u32) -> PaddedBatch {
         PaddedBatch { open: Some(dim), ..self }
     }
 
-    /// Sets the padded shape of the next component. A dimension of `None` is padded to the maximum of the batch.
+    /// Sets the padded shape of the next component. The first call sets the shape of the first component, and so on. A dimension of
+    /// `None` is padded to the largest size in each batch.
     pub fn padded_shape(mut self, dims: &[Option<u32>]) -> PaddedBatch {
         self.shapes.push(Some(dims.into()));
         self
     }
 
-    /// Sets the padded shapes of all components. `None` pads all dimensions of a component to the maximum of the batch.
+    /// Sets the padded shapes of all components. `None` pads each dimension of a component to the largest size in each batch.
     pub fn padded_shapes(self, shapes: Vec<Option<Vec<Option<u32>>>>) -> PaddedBatch {
         PaddedBatch { shapes, ..self }
     }
 
-    /// Sets the padding value of the next component: a scalar of its type.
+    /// Sets the padding value of the next component: a scalar of its type. The first call sets the value of the first component, and so
+    /// on.
     pub fn padding_value(mut self, value: impl Into<Values>) -> PaddedBatch {
         self.values.push(Some(value.into()));
         self
@@ -99,7 +102,8 @@ pub struct Components<'a> {
 }
 
 impl<'a> Components<'a> {
-    /// Returns the padded shape and the padding value of the next component, whose elements have rank `rank`.
+    /// Returns the padded shape and the padding value of the next component, whose elements have rank `rank`. A shape or dimension of
+    /// `None` is padded to the largest size in the batch. A value of `None` stands for zero or the empty string.
     fn next(&mut self, rank: usize) -> (Option<Vec<Option<u32>>>, Option<&'a Values>) {
         let index = self.next;
         self.next += 1;
@@ -138,7 +142,8 @@ fn numbers(value: &Values, dtype: gradlet_core::DType) -> Result<&Tensor> {
     }
 }
 
-/// Returns the common dimensions of the padded `parts`, without the batch dimension.
+/// Returns the dimensions to which all of `parts` are padded: those of `shape`, or the largest ones in `parts` where `shape` has none.
+/// The batch dimension is not included.
 fn padded_dims<'d>(shape: Option<Vec<Option<u32>>>, parts: impl Iterator<Item = &'d [u32]> + Clone) -> Result<Vec<u32>> {
     let rank = shape.as_ref().map_or_else(|| parts.clone().next().map_or(0, <[u32]>::len), Vec::len);
     let mut dims = vec![0; rank];

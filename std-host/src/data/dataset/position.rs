@@ -81,7 +81,7 @@ fn lock(place: &Mutex<Place>) -> MutexGuard<'_, Place> {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Position {
     delivered: u64,
-    /// Key and epoch of each seed.
+    /// Key and epoch of the seed of each random stage.
     seeds: Vec<[u64; 2]>,
 }
 

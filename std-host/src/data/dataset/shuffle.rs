@@ -17,13 +17,13 @@ pub(crate) struct Seed {
 }
 
 impl Seed {
-    /// Creates a seed with this key, or with a random key if there is none.
+    /// Creates a seed with this key, or with a random key for `None`. If `each` is true, each pass has different random numbers.
     pub(super) fn new(key: Option<u64>, each: bool) -> Arc<Seed> {
         let key = key.unwrap_or_else(|| RandomState::new().build_hasher().finish());
         Arc::new(Seed { key: key.into(), epoch: 0.into(), each })
     }
 
-    /// Returns the key and the epoch.
+    /// Returns the key and the epoch: the number of passes that have started, or 0 if all passes have the same random numbers.
     pub(super) fn get(&self) -> [u64; 2] {
         [self.key.load(Ordering::Relaxed), self.epoch.load(Ordering::Relaxed)]
     }

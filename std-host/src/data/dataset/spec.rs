@@ -27,7 +27,7 @@ pub enum ElementSpec {
 }
 
 impl ElementSpec {
-    /// Returns the type of a batch of `size` elements. `None` if the size varies.
+    /// Returns the type of a batch of `size` elements. A `size` of `None` means that the size of the batches varies.
     pub(super) fn batched(&self, size: Option<u32>) -> ElementSpec {
         self.each(&mut |dims| [&[size], dims].concat())
     }
@@ -42,7 +42,7 @@ impl ElementSpec {
         if scalar { Err(Error::message("Cannot unbatch an input with scalar components.")) } else { Ok(part) }
     }
 
-    /// Returns the number of slices of an element along its first axis, if it is known.
+    /// Returns the number of slices of an element along its first axis, or `None` if it is unknown.
     pub(super) fn rows(&self) -> Option<u32> {
         let mut rows = None;
         self.each(&mut |dims| {
@@ -52,7 +52,7 @@ impl ElementSpec {
         rows
     }
 
-    /// Applies `change` to the dimensions of each tensor.
+    /// Returns this type with `change` applied to the dimensions of each tensor and each array of strings.
     pub(super) fn each(&self, change: &mut dyn FnMut(&[Option<u32>]) -> OpenDims) -> ElementSpec {
         match self {
             ElementSpec::Tensor(spec) => ElementSpec::Tensor(with_dims(spec, change)),
@@ -64,7 +64,8 @@ impl ElementSpec {
         }
     }
 
-    /// Returns the type of a ragged batch of `size` elements. Tensors with an unknown dimension become ragged tensors.
+    /// Returns the type of a ragged batch of `size` elements, or of a varying number for `None`. Tensors with an unknown dimension become
+    /// ragged tensors.
     pub(super) fn ragged_batched(&self, size: Option<u32>) -> ElementSpec {
         match self {
             ElementSpec::Tensor(spec) if spec.dims().is_some_and(|dims| dims.contains(&None)) => {
@@ -78,7 +79,7 @@ impl ElementSpec {
         }
     }
 
-    /// Returns the types of the tensors, in order.
+    /// Returns the types of the components, in order. The components of nested tuples and maps are listed individually.
     pub(super) fn leaves(&self) -> Vec<&ElementSpec> {
         match self {
             ElementSpec::Tuple(parts) => parts.iter().flat_map(ElementSpec::leaves).collect(),
@@ -92,7 +93,7 @@ impl ElementSpec {
         self.try_join(other).ok_or_else(|| Error::message(format!("Incompatible dataset elements: {self} vs. {other}")))
     }
 
-    /// True if this type includes `other`.
+    /// True if every element of the type `other` also has this type.
     fn accepts(&self, other: &ElementSpec) -> bool {
         self.try_join(other).as_ref() == Some(self)
     }

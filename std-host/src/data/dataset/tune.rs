@@ -51,11 +51,11 @@ impl Tuned {
     }
 }
 
-/// Minimum duration of a measurement before a change.
+/// Minimum duration of a measurement, after which the number of threads may change.
 const PERIOD: Duration = Duration::from_millis(100);
-/// Minimum number of elements of a measurement.
+/// Minimum number of elements that the consumer takes during a measurement.
 const ENOUGH: u32 = 16;
-/// Number of periods before a change that did not help is tried again.
+/// Number of measurements without a change after an increase that did not help, or after the removal of a thread.
 const HOLD: u32 = 20;
 
 /// Searches for the best number of threads. It removes one if the consumer never waits. It doubles the number while the consumer waits, as
@@ -65,7 +65,7 @@ pub(super) struct Tuner {
     since: Instant,
     waited: Duration,
     delivered: u32,
-    /// Elements per second before the last increase.
+    /// Elements per second before the number of threads was increased. `None` unless the last measurement led to an increase.
     before: Option<f64>,
     hold: u32,
 }

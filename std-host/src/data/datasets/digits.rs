@@ -133,7 +133,7 @@ impl Digits {
     }
 }
 
-/// Returns the path of the file, uncompressed or as `.gz`.
+/// Returns the path of the file `{prefix}-{kind}` in `folder`, uncompressed or as `.gz`. Fails if neither exists.
 fn find(folder: &Path, prefix: &str, kind: &str) -> FileResult<PathBuf> {
     let name = format!("{prefix}-{kind}");
     let candidates = [folder.join(&name), folder.join(format!("{name}.gz"))];

@@ -67,14 +67,14 @@ pub(super) fn decode(bytes: &[u8], channels: u32) -> Result<Pixels, String> {
 struct Convert {
     from: usize,
     to: usize,
-    /// True if samples have 16 bits.
+    /// True if the decoder returns samples of 16 bits, false if it returns samples of 8 bits.
     wide: bool,
-    /// Alpha of pixels without alpha.
+    /// Alpha value of the result for pixels whose file has no alpha channel.
     opaque: u8,
 }
 
 impl Convert {
-    /// Returns the number of bytes of a pixel in a row.
+    /// Returns the number of bytes of a pixel in a row of the file.
     fn bytes(&self) -> usize {
         self.from << usize::from(self.wide)
     }

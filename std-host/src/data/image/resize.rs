@@ -172,7 +172,7 @@ impl Plan {
         Ok(TensorType::new(dtype, Shape::new(&[n, self.to[0], self.to[1], c])?))
     }
 
-    /// Copies the nearest pixels.
+    /// Resizes by copying the nearest source pixel to each pixel of the result.
     fn pick(&self, images: &Tensor, bytes: &[u8]) -> Result<Tensor> {
         let tensor_type = self.output(images, images.dtype())?;
         let pixel = images.dims()[3] as usize * images.dtype().size();

@@ -44,7 +44,8 @@ impl Spans {
         self.push(start, weights.map(|weight| weight * factor));
     }
 
-    /// Appends the source pixels between the edges of pixel `at`. The weight of each is its covered length.
+    /// Appends the span of the source pixels between the edges of output pixel `at`. The weight of each is the length between these edges
+    /// that it covers, divided by `scale`.
     fn area(&mut self, at: u32, scale: f32, from: u32) {
         let (begin, end) = (at as f32 * scale, (at + 1) as f32 * scale);
         let first = (begin.floor() as usize).min(from as usize - 1);
@@ -54,8 +55,8 @@ impl Spans {
         self.push(first, covered);
     }
 
-    /// Appends a span of Keys's cubic with a = -1/2. As in TensorFlow, the position is rounded to 1/1024 of a pixel, and pixels outside the
-    /// image are left out.
+    /// Appends the span of output pixel `at` for Keys's cubic kernel with a = -1/2. As in TensorFlow, the position is rounded to 1/1024 of
+    /// a pixel, and pixels outside the image are left out.
     fn bicubic(&mut self, at: u32, scale: f32, from: u32) {
         const STEPS: f32 = 1024.0;
         let position = (at as f32 + 0.5) * scale - 0.5;
@@ -82,12 +83,12 @@ impl Spans {
         self.push_normal(first as usize, (first..=last).map(weight));
     }
 
-    /// Returns the number of pixels.
+    /// Returns the number of pixels of the result.
     pub fn len(&self) -> usize {
         self.starts.len()
     }
 
-    /// Returns the first source pixel of pixel `at`, and the weights of that one and the following ones.
+    /// Returns the first source pixel of output pixel `at`, and the weights of that source pixel and the following ones.
     pub fn get(&self, at: usize) -> (usize, &[f32]) {
         (self.starts[at], &self.weights[self.bounds[at]..self.bounds[at + 1]])
     }

@@ -117,7 +117,7 @@ impl Csv {
         Ok(Rows { csv: self.clone(), path: path.into(), from: Some(from), header, fields, read: 0, row: PhantomData })
     }
 
-    /// Returns the selected columns. The error is the number of a column that does not exist.
+    /// Returns the selected columns of a row. The error is the number of a selected column that does not exist.
     fn select(&self, record: &ByteRecord) -> Result<ByteRecord, usize> {
         match &self.select_cols {
             None => Ok(record.clone()),
@@ -125,7 +125,7 @@ impl Csv {
         }
     }
 
-    /// Replaces missing fields by the default values.
+    /// Replaces the missing fields of a row by the default values. Fails if a missing field has no default value.
     fn completed(&self, record: ByteRecord) -> Result<ByteRecord, String> {
         let missing = |field: &[u8]| field.is_empty() || field == self.na_value.as_bytes();
         if !record.iter().any(missing) {
@@ -146,7 +146,7 @@ impl Csv {
 pub struct Rows<T> {
     csv: Csv,
     path: PathBuf,
-    /// `None` after the end.
+    /// Reader of the file. `None` after the end.
     from: Option<Reader<Box<dyn BufRead + Send>>>,
     header: Option<ByteRecord>,
     /// Number of fields of a row, which the header or the first row determines.

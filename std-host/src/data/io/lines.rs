@@ -83,7 +83,7 @@ impl Dataset<Bytes> {
 
 struct Lines {
     path: PathBuf,
-    /// `None` after the end.
+    /// Reader of the file. `None` after the end.
     from: Option<Box<dyn BufRead + Send>>,
 }
 
@@ -131,7 +131,7 @@ impl FixedLength {
     }
 }
 
-/// Iterator over the records of a file. `left` is the number of bytes of the remaining records.
+/// Iterator over the records of a file. `left` is the number of bytes of the records that are not read yet.
 struct FixedRecords {
     path: PathBuf,
     from: Box<dyn BufRead + Send>,

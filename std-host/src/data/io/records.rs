@@ -7,7 +7,7 @@ use bytes::Bytes;
 impl RecordFiles {
     /// Creates a dataset of the records. Equivalent of TensorFlow's `TFRecordDataset`. The files are opened when the dataset is iterated.
     ///
-    /// If compressed files are read in turns, each is decompressed on its own thread. Other files are read on the consumer's thread, which
+    /// If compressed files are read in turn, each is decompressed on its own thread. Other files are read on the consumer's thread, which
     /// is faster than passing records between threads. [`Dataset::prefetch`] reads ahead.
     ///
     /// ```

@@ -81,7 +81,7 @@ impl List {
         Some(())
     }
 
-    /// Appends the values of a feature of this type.
+    /// Appends the values of `kind`, a feature with a list of this type. A list of another type is ignored.
     pub fn extend(&mut self, kind: &Kind) {
         match (self, kind) {
             (List::Strings(values), Kind::BytesList(list)) => values.extend_from_slice(&list.value),

@@ -75,7 +75,7 @@ fn fetch<R: AsRecord>(records: &[R]) {
     std::hint::black_box(records.iter().filter_map(ends).fold(0, u8::wrapping_add));
 }
 
-/// Reads the names and features of an Example.
+/// Appends the names and features of an Example to `entries`. Returns `None` if the record is malformed.
 fn read_example<'a>(record: &'a [u8], entries: &mut Vec<(&'a [u8], Wire<'a>)>) -> Option<()> {
     let mut example = Wire::new(record);
     while !example.at_end() {
@@ -106,7 +106,7 @@ fn read_features<'a>(mut features: Wire<'a>, entries: &mut Vec<(&'a [u8], Wire<'
     Some(())
 }
 
-/// Feature of all Examples of a batch.
+/// Values of one feature, collected from all Examples of a batch.
 struct Column<'a> {
     name: &'a str,
     spec: &'a FeatureSpec,
@@ -299,13 +299,13 @@ pub(super) fn vector(list: List, device: &Device) -> Result<Values> {
     list.into_values(device, &[count])
 }
 
-/// Formats the shape of an unknown number of rows like TensorFlow.
+/// Formats the shape of an unknown number of rows of the shape `row` like TensorFlow, such as `[?,3]`.
 pub(super) fn open(row: &Shape) -> String {
     let dims: String = row.dims().iter().map(|dim| format!(",{dim}")).collect();
     format!("[?{dims}]")
 }
 
-/// Returns the key that precedes the list of a feature.
+/// Returns the key of the Protobuf field that contains the list of a feature of this type.
 pub(super) fn feature_key(feature_type: FeatureType) -> u8 {
     delimited(match feature_type {
         FeatureType::Strings => 1,

@@ -83,7 +83,8 @@ fn read_message<'a>(
     Some(())
 }
 
-/// Reads the requested features of a map. If several have the same name, the last one counts.
+/// Adds the requested features of a map to `found`. If several have the same name, the last one counts. Returns `None` if the map is
+/// malformed.
 fn read_map<'a>(mut map: Wire<'a>, features: &'a Features, found: &mut Found<'a>) -> Option<()> {
     while !map.at_end() {
         let mut entry = map.expect(delimited(1)).then(|| map.message())??;
@@ -108,7 +109,7 @@ struct Requested<'a, R> {
 }
 
 impl<R: AsRecord> Requested<'_, R> {
-    /// Appends the list of a feature. It must have the requested type.
+    /// Appends the values of `feature` to `list`. Returns `None` if the feature is malformed or does not have the requested type.
     fn append(&self, list: &mut List, feature: &mut Wire<'_>) -> Option<()> {
         let key = feature_key(self.spec.feature_type());
         feature.expect(key).then(|| feature.message()).flatten().and_then(|values| list.append(values, self.record))
@@ -223,7 +224,7 @@ impl<R: AsRecord> Requested<'_, R> {
         Err(Error::message(format!("Name: <unknown>, {text}")))
     }
 
-    /// Appends the values of the next step.
+    /// Reads the next of `steps`, which has the number `index`, and appends its values to `list`.
     fn step(&self, steps: &mut Wire<'_>, list: &mut List, index: usize) -> Result<()> {
         let malformed = || Error::message(format!("Error in sequence feature {} in example <unknown>", self.name));
         let mut feature = steps.expect(delimited(1)).then(|| steps.message()).flatten().ok_or_else(malformed)?;

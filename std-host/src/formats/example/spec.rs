@@ -147,7 +147,8 @@ impl FeatureSpec {
         Ok((shape, shape.elements().ok_or(Error::TooLarge)? as usize))
     }
 
-    /// Returns the default. It must have the type of the feature, and `wanted` values.
+    /// Returns the default value of the feature, or `None` if it has none. Fails if the default does not have the type of the feature and
+    /// `wanted` values.
     pub(super) fn default(&self, name: &str, wanted: usize) -> Result<Option<&Kind>> {
         let feature = match self {
             FeatureSpec::FixedLen(feature) => &feature.default,

@@ -30,12 +30,12 @@ impl<'a> Wire<'a> {
         self.0
     }
 
-    /// Returns the next byte without consuming it.
+    /// Returns the next byte without consuming it, or `None` at the end.
     pub fn peek(&self) -> Option<u8> {
         self.0.first().copied()
     }
 
-    /// Consumes the next byte if it is `key`, and returns true in that case.
+    /// Consumes the next byte and returns true, if it is `key`. Otherwise returns false.
     #[inline]
     pub fn expect(&mut self, key: u8) -> bool {
         let found = self.peek() == Some(key);
@@ -66,7 +66,7 @@ impl<'a> Wire<'a> {
         self.varint().map(|length| length as u32 as usize)
     }
 
-    /// Reads a nested message. It may be shorter than its length claims.
+    /// Reads a nested message. It may be shorter than its length claims. Returns `None` if the length is malformed.
     #[inline]
     pub fn message(&mut self) -> Option<Wire<'a>> {
         let length = self.length()?;
@@ -75,7 +75,7 @@ impl<'a> Wire<'a> {
         Some(Wire(message))
     }
 
-    /// Reads a string. It must have its full length.
+    /// Reads a string. Returns `None` if its length is malformed or exceeds the unread bytes.
     #[inline]
     pub fn string(&mut self) -> Option<&'a [u8]> {
         let length = self.length()?;
@@ -89,7 +89,7 @@ impl<'a> Wire<'a> {
         Some(taken)
     }
 
-    /// Skips an unknown field. Groups are not supported.
+    /// Skips an unknown field. Returns `None` if the field is malformed, or a group, which is not supported.
     pub fn skip(&mut self) -> Option<()> {
         match self.varint()? & 7 {
             0 => self.varint().map(drop),

@@ -104,6 +104,7 @@ impl RecordError {
     }
 
     /// Returns the position that TensorFlow also reports: the start of a record or of its data, in bytes of the uncompressed stream.
+    /// `None` for damaged compression and for errors of the system.
     pub fn offset(&self) -> Option<u64> {
         match self.0.fault {
             Fault::Length { offset, .. } | Fault::Data { offset, .. } | Fault::Truncated { offset, .. } | Fault::TooLong { offset, .. } => {

@@ -10,7 +10,8 @@ use std::collections::VecDeque;
 use std::fs::File;
 use std::path::{Path, PathBuf};
 
-/// Records of several files, one file after the other or in turns. The order is that of TensorFlow's `TFRecordDataset`.
+/// Records of several files: one file after the other, or one record of each file in turn. The order is that of TensorFlow's
+/// `TFRecordDataset`.
 ///
 /// After damage in a file, reading continues with the next file. A caller that skips errors thus receives all readable records.
 ///
@@ -90,12 +91,12 @@ impl RecordFiles {
         &self.paths
     }
 
-    /// Returns the number of files that are read in turns.
+    /// Returns the number of files that are read in turn; 1 if they are read one after the other.
     pub(crate) fn turns(&self) -> usize {
         self.turns.min(self.paths.len())
     }
 
-    /// True if threads would help: compressed files are read in turns.
+    /// True if several compressed files are read in turn, so that decompression on several threads helps.
     pub(crate) fn inflates_in_turns(&self) -> bool {
         self.compression != Compression::None && self.turns() > 1
     }
@@ -129,7 +130,7 @@ impl Open {
         }
     }
 
-    /// Checks a record without copying it.
+    /// Reads and checks the next record without copying it. Returns `None` at the end of the file.
     fn pass(&mut self) -> Option<Result<(), RecordError>> {
         match self {
             Open::Read(reader) => Some(reader.next_record()?.map(drop)),
@@ -147,7 +148,7 @@ pub struct RecordFilesIter {
 }
 
 impl RecordFilesIter {
-    /// Returns the next item. `take` reads it from the file whose turn it is.
+    /// Returns the next item, or `None` after the last file. `take` reads the item from the file whose turn it is.
     fn step<T>(&mut self, take: impl Fn(&mut Open) -> Option<Result<T, RecordError>>) -> Option<Result<T, RecordError>> {
         let mut idle = 0;
         while idle < self.open.len() {

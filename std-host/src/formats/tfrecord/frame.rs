@@ -32,7 +32,7 @@ pub(super) fn header(length: usize) -> [u8; HEADER] {
     header
 }
 
-/// Returns the length in the header of the record at `offset`, if its checksum is correct.
+/// Returns the length of the data, from the header of the record at `offset`. Fails if the checksum of the length is wrong.
 pub(super) fn length(header: &[u8; HEADER], offset: u64) -> Result<u64, Fault> {
     let (length, stored) = header.split_at(8);
     if masked_crc32c(length) != stored_crc(stored) {
@@ -41,7 +41,8 @@ pub(super) fn length(header: &[u8; HEADER], offset: u64) -> Result<u64, Fault> {
     Ok(length.first_chunk().map_or(0, |&length| u64::from_le_bytes(length)))
 }
 
-/// Checks the data that begins at `offset` against the checksum that follows it in `whole`. Returns the length of the data.
+/// Checks the data of a record against its checksum. `whole` consists of the data and the checksum. `offset` is the position of the data,
+/// for the error. Returns the length of the data.
 pub(super) fn check(whole: &[u8], offset: u64) -> Result<usize, Fault> {
     let length = whole.len().saturating_sub(FOOTER);
     let (data, stored) = whole.split_at(length);

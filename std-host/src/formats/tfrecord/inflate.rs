@@ -60,7 +60,8 @@ impl<R: Read> Inflate<R> {
         }
     }
 
-    /// Takes the error that ends the stream, if there is one. It can be available before the output of the last step has been read.
+    /// Removes and returns the error that ends the stream, if there is one. It can be available before the output of the last step has
+    /// been read.
     pub fn take_failure(&mut self) -> Option<Fault> {
         self.failed.take()
     }
@@ -136,7 +137,7 @@ pub(super) fn explained(fault: Fault, path: Option<&Path>) -> Fault {
     }
 }
 
-/// Returns the cause of the error at byte `wanted` of a compressed file.
+/// Returns the cause of the error at byte `wanted` of a compressed file, or `None` if it cannot be determined.
 fn cause(path: &Path, compression: Compression, wanted: u64) -> Option<String> {
     let file = path.is_file().then(|| File::open(path).ok())??;
     let mut again = Inflate::with_room(file, compression, BLOCK, SLOW);

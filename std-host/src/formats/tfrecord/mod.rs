@@ -16,7 +16,7 @@
 //! | write a file | [`RecordWriter`] |
 //! | write several files, each with a part of the records | [`ShardedWriter`] |
 //! | read a file, a pipe or a socket | [`RecordReader`] |
-//! | read several files, one after the other or in turns | [`RecordFiles`] |
+//! | read several files, one after the other or in turn | [`RecordFiles`] |
 //! | read several files as a [`Dataset`](crate::data::dataset::Dataset) | [`RecordFiles::dataset`] |
 //! | read a file in memory, or a memory-mapped file, without copying | [`Records`] |
 //! | read single records by their number | [`RecordIndex`] |

@@ -148,7 +148,7 @@ impl<R: Read> RecordReader<R> {
         RecordReader { path: Some(path.into()), ..self }
     }
 
-    /// Reads a record and returns its range in the window.
+    /// Reads a record and returns the range of its data in the window, or `None` at the end of the stream.
     fn advance(&mut self) -> Result<Option<Range<usize>>, Fault> {
         let offset = self.offset();
         let Some(length) = self.length()? else { return Ok(None) };
@@ -181,7 +181,7 @@ impl<R: Read> RecordReader<R> {
         Ok(Fault::TooLong { offset, length, limit: self.limit })
     }
 
-    /// Reads the header of a record and returns the length of its data.
+    /// Reads the header of a record and returns the length of its data. Returns `None` if the stream ends before the end of the header.
     fn length(&mut self) -> Result<Option<u64>, Fault> {
         let offset = self.offset();
         self.window.want(HEADER)?;

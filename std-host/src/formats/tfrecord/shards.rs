@@ -24,7 +24,7 @@ pub fn shard_path(prefix: &Path, index: usize, count: usize) -> PathBuf {
 /// let paths = writer.finish()?;
 /// assert!(paths[3].ends_with("digits-00003-of-00004.tfrecord"));
 ///
-/// // If the files are read in turns, the records are in their original order.
+/// // If the files are read in turn, the records are in their original order.
 /// let records = RecordFiles::new(&paths).num_parallel_reads(4).into_iter();
 /// let digits = records.map(|record| Ok(record?[0])).collect::<gradlet::Result<Vec<_>>>()?;
 /// assert_eq!(digits, [0, 1, 2, 3, 4, 5, 6, 7, 8, 9]);

@@ -95,7 +95,8 @@ impl<R: Read> Window<R> {
         }
     }
 
-    /// Takes the error of the decompressor, which describes damage more precisely than an error in the record itself.
+    /// Removes and returns the error of the decompressor, if there is one. It describes damage more precisely than an error in the record
+    /// itself.
     pub fn failure(&mut self) -> Option<Fault> {
         match &mut self.source {
             Input::Plain(_) => None,

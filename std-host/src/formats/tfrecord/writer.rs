@@ -46,7 +46,7 @@ impl RecordWriter<WholeFile> {
         Ok(RecordWriter { path: Some(path.into()), ..RecordWriter::new(file, compression) })
     }
 
-    /// Writes the remaining bytes and moves the file to its path.
+    /// Writes the bytes that are still in memory and moves the file to its path.
     pub fn finish(self) -> Result<(), RecordError> {
         Ok(self.into_inner()?.finish()?)
     }
@@ -84,7 +84,7 @@ impl<W: Write> RecordWriter<W> {
         flushed.map_err(|error| RecordError::from(error).maybe_of(self.path.as_deref()))
     }
 
-    /// Writes the remaining bytes, including the end of a compressed stream, and returns the destination.
+    /// Writes the bytes that are still in memory, including the end of a compressed stream, and returns the destination.
     pub fn into_inner(self) -> Result<W, RecordError> {
         let buffer = match self.sink {
             Sink::Plain(sink) => Ok(sink),

@@ -147,7 +147,8 @@ impl Monitor {
         }
     }
 
-    /// Writes the remaining profiles, incomplete ones included, and closes the event file. Returns the statistics.
+    /// Writes the profiles that are not written yet, including incomplete ones, and closes the event file. Returns the
+    /// statistics.
     pub fn finish(mut self) -> Result<Report> {
         self.events.profiles.finish()?;
         self.events.writer.close()?;

@@ -100,7 +100,7 @@ impl Profiles {
         Ok(())
     }
 
-    /// Writes the remaining runs, although they are incomplete.
+    /// Writes the runs that are not written yet, although they are incomplete.
     pub fn finish(&mut self) -> FileResult<()> {
         self.write_each(|_| true)
     }
@@ -131,8 +131,8 @@ impl Profiles {
     }
 }
 
-/// Builds a timeline of consecutive ops. The device measures the duration of each op, but not its start. The remaining time is a
-/// single span at the end.
+/// Builds a timeline of consecutive ops. The device measures the duration of each op, but not its start. The rest of the run's
+/// time appears as a single span at the end.
 fn timeline(signature: &str, run: &Run, clock: &Clock, model: Option<&Description>) -> Timeline {
     let named = names(signature, model);
     let mut spans = Spans { clock, passed: 0, done: Vec::new() };
@@ -167,7 +167,7 @@ fn timeline(signature: &str, run: &Run, clock: &Clock, model: Option<&Descriptio
 /// A list of consecutive spans.
 struct Spans<'c> {
     clock: &'c Clock,
-    /// Total number of ticks so far.
+    /// Total number of ticks of the spans so far.
     passed: u32,
     done: Vec<Span>,
 }

@@ -97,8 +97,8 @@ impl Builder {
         name
     }
 
-    /// Adds the nodes of a graph. Returns the name of the node that produces each value, and the name of the node that
-    /// produces each output.
+    /// Adds the nodes of a graph. `inputs` are the names of the nodes that produce its inputs. Returns the name of the node that
+    /// produces each value, and the name of the node that produces each output.
     fn graph(&mut self, graph: &Graph, inputs: Vec<String>, renamed: &Renamed<'_>) -> (Vec<String>, Vec<String>) {
         let mut sources = vec![String::new(); graph.values.len()];
         for (&id, input) in graph.inputs.iter().zip(inputs) {
@@ -209,7 +209,7 @@ fn whole(node: &Node, renamed: &Renamed<'_>) -> Node {
     Node { name: node.name.as_deref().map(|name| renamed(name).into()), rule: node.rule.clone(), ..bare }
 }
 
-/// Puts `name` into the scope of node `reader`.
+/// Returns `name` with the scope of the node called `reader` in front of it.
 fn beside(reader: &str, name: &str) -> String {
     reader.rsplit_once('/').map_or_else(|| name.into(), |(scope, _)| format!("{scope}/{name}"))
 }

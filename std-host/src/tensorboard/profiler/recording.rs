@@ -144,7 +144,7 @@ impl Recording {
         Timeline { host: host.into(), planes: vec![plane] }
     }
 
-    /// Returns the ops of the last run of function number `index`.
+    /// Returns the ops of the last run of function number `index`, with their times. Empty if no run was recorded.
     pub(super) fn last_run<'r>(&self, record: &'r Observation, index: usize) -> Vec<Timed<'r>> {
         let is_run = |event: &Event| matches!(event.what, What::Function(_, Some(of)) if of == index);
         let runs = record.threads.iter().filter_map(|thread| Some((thread, thread.events.iter().rposition(is_run)?)));
@@ -216,7 +216,7 @@ impl Observation {
 }
 
 impl Thread {
-    /// Returns the events that enclose an event, innermost first.
+    /// Returns the indices of the events that enclose an event, innermost first.
     fn around(&self, event: usize) -> impl Iterator<Item = usize> {
         std::iter::successors(self.events[event].around, |&around| self.events[around].around)
     }

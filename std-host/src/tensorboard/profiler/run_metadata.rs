@@ -25,7 +25,8 @@ pub(super) fn run_metadata(record: &Observation, recording: &Recording, profiler
     RunMetadata { step_stats, function_graphs, ..RunMetadata::default() }
 }
 
-/// Returns the times of a step. If several ops ran as one step, the times are those of the last node that has a name.
+/// Returns the times of one op, or of several ops that ran as one step, for `RunMetadata`. They are assigned to the last node
+/// that has a name. Returns `None` if no node has a name.
 fn node_stats(timed: &Timed<'_>, scope: &str) -> Option<NodeExecStats> {
     let name = timed.nodes.iter().rev().find_map(|node| node.name.as_deref())?;
     let (start, nanos) = (timed.start_ns as i64, timed.duration_ns as i64);

@@ -90,7 +90,8 @@ impl Trace {
     }
 
     /// Ends the trace and writes it. The graphs become a summary `name` in the writer's file. The profile is written below the
-    /// writer's folder, and its path is returned. TensorFlow's `tf.summary.trace_export`.
+    /// writer's folder, and its path is returned. If [`Options::profiler`] is false, there is no profile, and `None` is returned.
+    /// TensorFlow's `tf.summary.trace_export`.
     ///
     /// Fails if the trace was already ended by [`Trace::off`] or an export, or if a file cannot be written. In the second case, the
     /// trace can be exported again with another writer.

@@ -53,7 +53,7 @@ fn to_u8(images: &Tensor) -> Result<Vec<u8>> {
     })
 }
 
-#[cfg(test)]
+#[cfg(all(test, feature = "image"))]
 mod tests {
     use super::*;
     use crate::data::image::decode_image;

@@ -90,7 +90,7 @@ impl Queue {
         self.failure(&state)
     }
 
-    /// Writes the remaining events and ends the thread. Does nothing if the queue is already closed.
+    /// Writes the events that are still in the queue and ends the thread. Does nothing if the queue is already closed.
     pub(super) fn close(&self) -> Result<()> {
         self.shared.lock().closed = true;
         self.shared.work.notify_one();

@@ -62,9 +62,9 @@ impl EventReader {
         self.records.offset()
     }
 
-    /// Continues at the next intact record after the damaged one at `start`, and returns the error to report. `text` is the
-    /// problem. `behind` is the end of the damaged record if its length is correct. If no record begins there, the length itself
-    /// may be wrong, so the whole rest of the file is searched.
+    /// Continues at the next intact record after the damaged one at `start`, and returns the error to report. `text` describes
+    /// the problem. `behind` is the end of the damaged record if its length is correct. If no record begins there, the length
+    /// itself may be wrong, so the whole rest of the file is searched.
     fn skip(&mut self, start: u64, behind: Option<u64>, text: &str) -> FileResult<FileError> {
         let io = |error| FileError::io(&self.path, error);
         let end = std::fs::metadata(&self.path).map_or(start, |known| known.len().max(start));

@@ -163,7 +163,7 @@ impl Run {
         Ok(runs)
     }
 
-    /// Adds all events of a file.
+    /// Adds all events of a file, and the errors about its damaged regions.
     fn add(&mut self, mut reader: EventReader, progress: &mut dyn FnMut(u64)) {
         let mut offset = 0;
         while let Some(event) = reader.next() {
@@ -178,7 +178,7 @@ impl Run {
         self.skipped = Skipped { places: self.skipped.places + places, bytes: self.skipped.bytes + bytes };
     }
 
-    /// Adds an event.
+    /// Adds the contents of an event to the run.
     pub(crate) fn event(&mut self, event: Event) {
         if let Some(event::What::FileVersion(version)) = &event.what {
             self.version = version.strip_prefix("brain.Event:").and_then(|number| number.parse().ok()).unwrap_or(self.version);
@@ -232,7 +232,8 @@ impl Run {
         }
     }
 
-    /// Returns the series of a tag. If there are several kinds of series with this tag, the one with tensors is preferred.
+    /// Returns the series of a tag, or `None` if the run has no such tag. If there are several kinds of series with this tag, the
+    /// one with tensors is preferred.
     pub fn series(&self, tag: &str) -> Option<&Series> {
         self.all().find(|(_, known, _)| *known == tag).map(|(_, _, series)| series)
     }

@@ -263,7 +263,7 @@ impl SummaryWriter {
         self.queue.flush()
     }
 
-    /// Writes the remaining events and closes the file for all handles. Closing again is not an error.
+    /// Writes the events that are still in memory and closes the file for all handles. Closing again is not an error.
     pub fn close(&self) -> Result<()> {
         self.queue.close()
     }

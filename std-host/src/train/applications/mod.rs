@@ -49,9 +49,9 @@ pub struct Application {
 /// Pooling of the last features in a network without its classifier.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Pooling {
-    /// Mean over the image.
+    /// Mean of each channel over all positions.
     Avg,
-    /// Maximum over the image.
+    /// Maximum of each channel over all positions.
     Max,
 }
 
@@ -155,7 +155,7 @@ impl Network {
         self.then("activation", Activation::Relu);
     }
 
-    /// Completes a network without a classifier.
+    /// Returns the network without a classifier. The pooling that `of` selects, if any, is added first.
     fn features(mut self, of: &Application) -> Functional {
         match of.pooling {
             Some(Pooling::Avg) => self.then("global_average_pooling2d", GlobalAveragePooling2D::default()),
@@ -165,7 +165,7 @@ impl Network {
         self.model
     }
 
-    /// Completes a network with a dense classifier.
+    /// Returns the network with `dense` as its classifier, under the name `name`.
     fn classified(mut self, of: &Application, name: &str, dense: Dense) -> Functional {
         self.then(name, dense.activation(of.classifier_activation));
         self.model

@@ -116,7 +116,7 @@ impl<'a> Fit<'a> {
         Fit { validation_batch_size: Some(batch_size), ..self }
     }
 
-    /// Validates only after every `epochs` epochs.
+    /// Validates once every `epochs` epochs.
     pub fn validation_freq(self, epochs: usize) -> Self {
         Fit { validation_freq: epochs, ..self }
     }
@@ -190,7 +190,8 @@ impl Model {
         Ok(logs)
     }
 
-    /// Evaluates the model on at most `steps` batches of `data`, and calls `report` after each.
+    /// Evaluates the model on at most `steps` batches of `data`. After each batch, calls `report` with the number of batches so
+    /// far and their logs. Returns the logs of all of them.
     fn test(
         &self,
         data: &dyn Source,
@@ -214,7 +215,8 @@ impl Model {
     }
 }
 
-/// Returns the number of steps of an epoch: the number of batches `all` or the maximum `limit`, whichever is smaller.
+/// Returns the number of steps of an epoch: the number of batches `all` or the maximum `limit`, whichever is smaller. Returns
+/// `None` if neither is known.
 fn at_most(all: Option<usize>, limit: Option<usize>) -> Option<usize> {
     all.into_iter().chain(limit).min()
 }
@@ -230,7 +232,8 @@ struct Run<'a> {
     train: &'a dyn Source,
     validation: Option<&'a dyn Source>,
     options: &'a Fit<'a>,
-    /// Remaining batches of a pass, if `steps_per_epoch` ended the epoch before the pass.
+    /// Batches of the current pass through the data with which the next epoch continues. `None` if the next epoch starts a new
+    /// pass.
     rest: Option<Pass<'a>>,
 }
 

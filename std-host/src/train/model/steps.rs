@@ -162,7 +162,8 @@ impl Compiled {
         Ok(Some(graph_def(concrete.traced(), "CPU:0")))
     }
 
-    /// Runs a step. With `check`, it runs eagerly and fails at the first number that is not finite.
+    /// Runs a step on `batch`. Returns the loss and the metrics of all batches since the last [`reset`](Compiled::reset). With
+    /// `check`, the step runs eagerly and fails at the first number that is not finite.
     pub fn run(&self, kind: Kind, scope: &Eager, batch: &Batch, check: bool) -> Result<Logs> {
         batch.samples()?;
         let scope = scope.with_training(kind == Kind::Train);

@@ -14,7 +14,7 @@ enum Value<'a> {
 
 use Value::{Flag, Message, Number, Text};
 
-/// Returns the fields of a node as names and values, in the order of their numbers. A list becomes consecutive fields.
+/// Returns the fields of a node as names and values, in the order of their field numbers. A list becomes consecutive fields.
 fn fields(node: &TrackableObject) -> Vec<(&'static str, Value<'_>)> {
     let children = node
         .children

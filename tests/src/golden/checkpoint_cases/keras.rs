@@ -15,8 +15,8 @@ use std::path::{Path, PathBuf};
 /// Tolerance of results whose sums are computed in another order than Keras's, as a fraction of the largest value.
 const NEAR: f32 = 2e-5;
 
-/// Properties of a model that a listing does not contain. The test tries all of [`UNSAID`], and selects the first with the right
-/// predictions.
+/// Properties of a model that a listing does not contain. The test tries all combinations in [`UNSAID`], and selects the first with which
+/// the restored model has Keras's predictions.
 #[derive(Clone, Copy)]
 struct Unsaid {
     activation: Activation,

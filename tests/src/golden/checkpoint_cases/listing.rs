@@ -106,7 +106,7 @@ fn strings(reader: &BundleReader, wanted: &Json) -> Result<()> {
     Ok(())
 }
 
-/// Compares the numeric tensors bit for bit, with each way to read them.
+/// Compares the numeric tensors bit for bit, with each function that reads them.
 fn values(reader: &BundleReader, path: &Path) -> Result<()> {
     let file = fs::read(path).with_context(|| path.display().to_string())?;
     let wanted = SafeTensors::deserialize(&file)?;

@@ -23,7 +23,7 @@ pub fn case(folder: &Path, name: &str, case: &Json) -> Result<()> {
     }
 }
 
-/// Converts a path of the transcript to a path below `root` or `directory`.
+/// Converts a path of the transcript. `<DIR><PATH>/NAME` becomes a path below `directory`, and any other path becomes one below `root`.
 fn place(root: &Path, directory: &Path, text: &Json) -> Result<PathBuf> {
     let text = text.as_str().with_context(|| format!("{text} is not a path"))?;
     Ok(match (text.strip_prefix("<DIR><PATH>/"), text.strip_prefix("<DIR>/")) {
@@ -124,7 +124,7 @@ fn saves(folder: &Path, root: &Path, fields: &Map<String, Json>) -> Result<()> {
     }
 }
 
-/// Checks that the state of a folder equals that of the transcript.
+/// Checks that the state file in `directory` equals the state in the transcript. `theirs` replaces `<DIR><PATH>` in the transcript's paths.
 fn state(root: &Path, directory: &Path, theirs: &Path, wanted: &Json) -> Result<()> {
     let state = State::read(directory)?.context("there is no state")?;
     let paths = items(&wanted["all_model_checkpoint_paths"])?.iter().map(|path| place(root, theirs, path));
@@ -174,7 +174,7 @@ fn error(root: &Path, name: &str, case: &Json) -> Result<()> {
     says(&error, &["positive", "None", "`max_to_keep`", &format!("got {got}")])
 }
 
-/// Tests a file `checkpoint` that names a deleted checkpoint.
+/// Checks that there is no latest checkpoint if the file `checkpoint` names a deleted one.
 fn latest_deleted(root: &Path) -> Result<()> {
     let variable = variable()?;
     let mut manager = CheckpointManager::new(Checkpoint::new().with("v", &variable), root, None)?;

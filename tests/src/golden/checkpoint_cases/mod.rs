@@ -1,4 +1,4 @@
-//! Checkpoints that TensorFlow wrote, intact and damaged, with its own read results.
+//! Checkpoints that TensorFlow wrote, intact and damaged, with the values or errors that TensorFlow returns when it reads them.
 
 mod damage;
 mod graph;

@@ -19,7 +19,8 @@ const PARTIAL: Assert = |status| {
     Ok(())
 };
 
-/// Runs a case. `folder` has a checkpoint made by `save`, and one made by `write`, which has no save counter.
+/// Runs a case. `folder` has a checkpoint made by TensorFlow's `Checkpoint.save`, and one made by `Checkpoint.write`, which has no save
+/// counter.
 pub fn case(folder: &Path, name: &str, case: &Json, transcript: &Json) -> Result<()> {
     let (source, written) = (latest_checkpoint(folder)?.context("there is no checkpoint")?, other(folder)?);
     let (ok, message) = (&case["ok"], case["error"]["message"].as_str().unwrap_or_default());
@@ -108,8 +109,8 @@ fn fewer(source: &Path, transcript: &Json) -> Result<Tree> {
     Tree::only(source, &names(&transcript["fewer_objects_assert_existing"]["ok"])?)
 }
 
-/// Creates all objects and an extra variable that is not in the checkpoint. Returns them, and the path of the extra variable, which
-/// keeps its value in a restore.
+/// Creates all variables of a checkpoint, and an extra variable that the checkpoint does not contain. Returns them, and the path of the
+/// extra variable, which keeps its value in a restore.
 fn with_extra(source: &Path, transcript: &Json) -> Result<(Tree, String)> {
     let (mut tree, shown) = (Tree::of(source)?, &transcript["extra_variable_keeps_its_value"]["ok"]);
     let saved = values(source)?;
@@ -152,7 +153,8 @@ fn shapes(message: &str) -> Result<[Vec<u32>; 2]> {
     shapes.try_into().ok().context("the message does not contain two shapes")
 }
 
-/// Creates the variables of a checkpoint, one of them with another type. `held` selects this variable, and `tensor_type` returns its type.
+/// Creates the variables of a checkpoint, one of them with another type. `held` selects this variable by its path and its value, and
+/// `tensor_type` returns its new type.
 fn with_type(source: &Path, held: impl Fn(&str, &Tensor) -> bool, tensor_type: impl Fn(&Tensor) -> TensorType) -> Result<Tree> {
     let (path, value) = values(source)?.into_iter().find(|(path, value)| held(path, value)).context("no variable of this type")?;
     let mut tree = Tree::of(source)?;

@@ -22,7 +22,7 @@ pub fn without_meaning(name: &str) -> bool {
     WITHOUT_MEANING.iter().any(|(known, _)| *known == name)
 }
 
-/// Runs the cases of a transcript. A transcript with saves is one of managers, and any other is one of restores.
+/// Runs the cases of a transcript. A transcript with saves belongs to checkpoint managers, and any other belongs to restores.
 pub fn transcript(folder: &Path, stem: &str, checks: &mut Checks) -> Result<()> {
     let file = format!("{stem}_transcript.json");
     let transcript = json(folder, &file)?;

@@ -56,7 +56,7 @@ impl Function {
         value(&self.body, &self.parameters.iter().map(String::as_str).zip(values).collect())
     }
 
-    /// Applies a predicate to an element.
+    /// Applies the function, a predicate, to an element. Returns true if its result is not 0.
     pub fn holds(&self, element: &Value) -> gradlet::Result<bool> {
         Ok(self.call(element.clone())?.integer()? != 0)
     }
@@ -85,7 +85,8 @@ impl Function {
         spec(&self.body, &self.parameters.iter().map(String::as_str).zip(values).collect())
     }
 
-    /// Returns the element type of the datasets that the function returns. Fails like [`Function::spec`].
+    /// Returns the type of the elements of the datasets that the function returns. Fails like [`Function::spec`], or if the function
+    /// returns no dataset.
     pub fn inner_spec(&self, values: &[ElementSpec]) -> Result<ElementSpec> {
         match self.spec_with(values)? {
             ElementSpec::Dataset(inner) => Ok(*inner),
@@ -104,7 +105,8 @@ pub fn numbers(range: Dataset<i64>) -> Dataset<Value> {
     range.map(|x| Ok(Value::Tensor(Tensor::scalar(&gradlet::cpu(), x)))).with_spec(spec)
 }
 
-/// Returns the value of a numeric literal, or `None` for any other expression. A literal takes the type of the other operand.
+/// Returns the value of a numeric literal, or `None` for any other expression. As an operand, a literal takes the type of the other
+/// operand.
 fn literal(expression: &Expression) -> Option<f64> {
     match expression {
         Expression::Integer(number) => Some(*number as f64),
@@ -246,7 +248,7 @@ fn tensor_spec(spec: ElementSpec) -> Result<TensorSpec> {
     if let ElementSpec::Tensor(spec) = spec { Ok(spec) } else { bail!("{spec} is not a tensor") }
 }
 
-/// Returns the type `spec` with the element type `dtype`.
+/// Returns the type `spec` with its element type replaced by `dtype`.
 fn typed(spec: &TensorSpec, dtype: DType) -> ElementSpec {
     TensorSpec::new(dtype, spec.dims().unwrap_or(&[])).into()
 }
@@ -310,7 +312,7 @@ mod tests {
         dataset.iter().map(|element| element.unwrap().integer().unwrap()).collect()
     }
 
-    /// The text of a function determines its result, not its name.
+    /// The text of a function, not its name, determines its result.
     #[test]
     fn functions_are_what_their_texts_say() {
         let of = |text: &str, x: i64| function(text).call(number(x)).unwrap().integer().unwrap();

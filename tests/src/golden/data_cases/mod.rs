@@ -20,7 +20,7 @@ use value::Value;
 
 pub use others::others;
 
-/// Runs `cases.json`, pipelines with all their elements, and `random.json`.
+/// Runs `cases.json`, which has pipelines with all elements of their datasets, and `random.json`.
 pub fn pipelines(folder: &Path, checks: &mut Checks) -> Result<()> {
     let cases = json(folder, "cases.json")?;
     let functions = Functions::read(&cases)?;
@@ -58,7 +58,7 @@ fn same_words(text: &str, error: &Json) -> Result<()> {
     Ok(())
 }
 
-/// Converts TensorFlow's error text to gradlet's, with the path, shapes or message of the case.
+/// Converts TensorFlow's error text to gradlet's. The path, the shapes or the assertion message come from TensorFlow's text.
 fn translated(wanted: &str) -> String {
     let checked = wanted.lines().find(|line| line.contains(" : Tensor had "));
     match (wanted.strip_suffix("; No such file or directory"), shapes(wanted).as_slice(), checked) {
@@ -129,7 +129,8 @@ fn elements(dataset: &Dataset<Value>, case: &Json) -> Result<()> {
     }
 }
 
-/// Checks that a second dataset of the same pipeline can resume at each position of the first, and then returns the same elements.
+/// Checks that a second dataset of the same pipeline can resume at each position of the first, and then returns the same remaining
+/// elements.
 fn resume(case: &Json, functions: &Functions) -> Result<()> {
     if !case["raised_while"].is_null() {
         return Ok(());

@@ -193,8 +193,8 @@ fn cardinalities(wanted: &Json) -> Result<()> {
     Ok(())
 }
 
-/// Counts the calls of a function after each of several passes. A pass that takes all elements also asks for one more, because only then
-/// does it see the end of the data.
+/// Counts the calls of a dataset's mapped function. Returns the elements and the total number of calls after each of several passes over
+/// the dataset. A pass that takes all elements also asks for one more, because only then does it see the end of the data.
 fn calls(name: &str, passes: &[Json]) -> Result<Json> {
     let took = passes.iter().map(|pass| list(&pass["took"])).collect::<Result<Vec<_>>>()?;
     let count = took.iter().flat_map(|took| took.iter()).filter_map(Json::as_i64).max().context("no pass takes elements")? + 1;

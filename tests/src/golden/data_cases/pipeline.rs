@@ -256,7 +256,7 @@ fn batched(from: &Dataset<Value>, name: &str, arguments: &Arguments<'_>) -> Resu
     })
 }
 
-/// Reads the padded shapes and padding values. They have the structure of the elements.
+/// Reads the padded shapes and padding values of a step. They have the structure of the dataset's elements.
 fn padding(arguments: &Arguments<'_>, batch_size: usize, spec: &ElementSpec) -> Result<PaddedBatch> {
     let mut shapes = Vec::new();
     padded_shapes(&arguments.0["padded_shapes"], spec, &mut shapes)?;

@@ -25,7 +25,8 @@ fn mixed() -> Error {
     Error::message("the elements are of different types")
 }
 
-/// Combines values of the same kind with `tensors`, `strings` or `parts`. Fails if the kinds differ.
+/// Combines values of the same kind: tensors with `tensors`, strings with `strings`, and tuples and dictionaries part by part. Fails if the
+/// kinds differ.
 fn together(
     elements: Vec<Value>,
     tensors: &mut dyn FnMut(Vec<Tensor>) -> gradlet::Result<Value>,
@@ -163,7 +164,7 @@ impl Value {
         }
     }
 
-    /// Returns an integer of any width.
+    /// Returns the integer in a scalar tensor of any integer type.
     pub fn integer(&self) -> gradlet::Result<i64> {
         self.clone().tensor()?.cast(DType::I64)?.item()
     }

@@ -1,4 +1,4 @@
-//! Cases that read a file during a write. The reader must see the flushed events.
+//! Cases that read an event file while it is being written. The reader must see the flushed events.
 
 use super::steps;
 use crate::golden::checks::Checks;

@@ -20,7 +20,7 @@ type Run = fn(&Path, &str, &Json, &mut Checks) -> Result<()>;
 /// Function that returns true if a file has a form.
 type Is = fn(&Json) -> bool;
 
-/// Forms of files. A field that no other form has identifies each.
+/// Forms of files. The function recognizes a form by a field that no other form has.
 const FORMS: [(Is, Run); 4] = [
     (|json| json.get("event_accumulator").is_some(), listing::listing),
     (|json| json.get("record_offsets").is_some(), damage::damage),

@@ -11,7 +11,7 @@ use serde_json::{Value as Json, json};
 use std::fs;
 use std::path::Path;
 
-/// Checks `key` of the listing of the run `stem`.
+/// Checks the field `key` of the listing of the run `stem`. The field's value is `case`.
 pub fn other(folder: &Path, stem: &str, listing: &Json, key: &str, case: &Json) -> Result<()> {
     let run = || Run::read(&folder.join(stem));
     let arrays = || fixtures::tensors(&folder.join(format!("{stem}.safetensors")));
@@ -89,7 +89,7 @@ fn sounds(run: &Run, arrays: &Arrays, case: &Json) -> Result<()> {
     Ok(())
 }
 
-/// Checks that a call accepts and refuses the same arguments as in TensorFlow.
+/// Checks that each call in `case` accepts or refuses its arguments as in TensorFlow.
 fn calls(listing: &Json, key: &str, case: &Json) -> Result<()> {
     let folder = tempfile::tempdir()?;
     for (name, wanted) in case.as_object().context("expected a JSON object")? {

@@ -14,7 +14,7 @@ use std::cell::Cell;
 use std::collections::HashMap;
 use std::path::Path;
 
-/// Writes every event of `file` of the run `stem` with gradlet, and checks that the messages are equal.
+/// Writes every event of `file` of the run `stem` with gradlet, and checks that the messages equal those of TensorFlow.
 pub fn again(folder: &Path, stem: &str, listing: &Json, file: &str) -> Result<()> {
     let events: Vec<Event> = EventReader::open(&folder.join(file))?.collect::<Result<_, _>>()?;
     let arrays = folder.join(format!("{stem}.safetensors"));
@@ -48,7 +48,7 @@ fn tried(listing: &Json) -> usize {
 struct Written<'a> {
     listing: &'a Json,
     arrays: &'a HashMap<String, Tensor>,
-    /// Number of values for which an array may still be missing.
+    /// Number of further values that may have no array in the fixture.
     missing: Cell<usize>,
 }
 

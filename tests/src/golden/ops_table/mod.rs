@@ -17,7 +17,7 @@ use serde_json::Value as Json;
 pub struct Call<'a> {
     /// Names of the inputs.
     pub names: &'a [String],
-    /// Inputs.
+    /// Inputs, in the order of `names`.
     pub tensors: &'a [Tensor],
     /// Attributes of the op.
     pub attributes: &'a Json,
@@ -33,7 +33,8 @@ pub struct Row {
     pub forward: fn(&Call<'_>) -> Result<Vec<Tensor>>,
 }
 
-/// Returns the row for `op`. If there is none, or if it does not support an attribute, the error is the name of the op or the attribute.
+/// Returns the row for `op`. If there is none, the error is the name of the op. If the row does not support an attribute, the error is
+/// `OP.ATTRIBUTE`.
 pub fn find(op: &str, attributes: &Json) -> Result<&'static Row, String> {
     let row = TABLE.iter().copied().flatten().find(|row| row.name == op).ok_or(op)?;
     for (name, value) in attributes.as_object().into_iter().flatten() {
@@ -83,7 +84,8 @@ impl Call<'_> {
         self.attributes[name].as_str().unwrap_or_default()
     }
 
-    /// Returns a list of integers. A single integer is a list of one. Returns `None` if the attribute is null or missing.
+    /// Returns the attribute `name` as a list of integers. A single integer becomes a list of one. Returns `None` if the attribute is null
+    /// or missing.
     fn numbers(&self, name: &str) -> Option<Vec<i64>> {
         match &self.attributes[name] {
             Json::Null => None,
@@ -124,7 +126,7 @@ impl Call<'_> {
         }
     }
 
-    /// Applies the attribute `activation` to a result.
+    /// Applies the activation that the attribute `activation` names to a result.
     fn activated(&self, y: Result<Tensor>) -> Result<Vec<Tensor>> {
         Ok(vec![self.activation("activation", Activation::Linear)?.call(&y?)?])
     }
@@ -146,7 +148,8 @@ impl Call<'_> {
         DType::ALL.into_iter().find(|dtype| dtype.name() == wanted).ok_or_else(|| Error::message(format!("no element type {wanted}")))
     }
 
-    /// Computes a reduction. Without the attribute `axis`, it reduces all axes. With an empty list, it reduces none.
+    /// Computes a reduction over the axes in the attribute `axis`. Without this attribute, it reduces all axes. With an empty list, it
+    /// reduces none.
     fn reduce(&self, op: impl Fn(&Tensor, &[i32]) -> Result<Tensor>) -> Result<Vec<Tensor>> {
         let axes = self.numbers("axis").map(|axes| axes.into_iter().map(|axis| axis as i32).collect::<Vec<_>>());
         match axes {

@@ -24,7 +24,7 @@ pub fn read(folder: &mut Folder) -> Result<Vec<Case>> {
     })
 }
 
-/// A metric of values without labels. It receives the values in place of predictions.
+/// A wrapper for `Mean` and `Sum`, which are metrics of values without labels. The predictions are the values, and the labels are ignored.
 struct Values<M>(M);
 
 impl<M: Module> Module for Values<M> {
@@ -193,7 +193,8 @@ fn read_batches(folder: &mut Folder, json: &Json, case: &mut Case, metric: (Stri
     Ok(())
 }
 
-/// Creates a body that updates the metric with each batch. Its outputs are the metric's result and state after each.
+/// Creates a body that updates the metric with each batch. Its outputs are the metric's initial result, then its result and state after
+/// each batch.
 fn batches_body(batches: Vec<Batch>, states: Vec<String>, (name, attributes): (String, Json)) -> Body {
     Arc::new(move |scope: &dyn Scope, tensors: &[Tensor]| {
         let metric = metric(&name, &attributes).map_err(Error::message)?;

@@ -4,7 +4,7 @@ use gradlet_core::{Device, Eager, Function, Result, Scope, Tensor, ops};
 use serde_json::Value as Json;
 use std::sync::OnceLock;
 
-/// An element type of programs.
+/// An element type of the programs' numbers and tensors.
 pub trait Number: Copy + Into<f64> {
     fn read(json: &Json) -> Self;
     fn tensor(device: &Device, json: &Json) -> Tensor;
@@ -40,7 +40,7 @@ macro_rules! numbers {
 }
 numbers!(f32, i32);
 
-/// An argument of a program on numbers.
+/// An argument of a program on numbers: a number, or a list of numbers.
 pub trait Argument {
     fn read(json: &Json) -> Self;
 }

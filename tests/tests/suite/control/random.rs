@@ -180,7 +180,7 @@ impl Case {
         Case { program, factor: variable(0.9, Variable::deferred("factor")), memory: variable(0.25, Variable::untrained("memory")), orders }
     }
 
-    /// Returns the registers, the array and the memory at the end, then the gradients of their sum, up to order `orders`.
+    /// Returns the registers, the array and the memory at the end of the program, then the gradients of their sum, up to order `orders`.
     fn run(&self, mode: &Mode, scope: &dyn Scope, inputs: Vec<Tensor>) -> Result<Vec<Tensor>> {
         let outer = scope.tape();
         let watched = inputs.iter().map(|input| outer.watch(input)).collect::<Result<Vec<_>>>()?;

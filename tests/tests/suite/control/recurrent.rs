@@ -174,7 +174,7 @@ struct Spotter {
 }
 
 impl Spotter {
-    /// Returns the class probabilities after some frames `[1, frames, features]`.
+    /// Feeds frames of shape `[1, frames, features]` to the spotter. Returns the class probabilities after the last one.
     fn infer(&self, scope: &dyn Scope, frames: &Tensor) -> Result<Tensor> {
         self.classes.apply(scope, &self.recurrent.apply(scope, frames)?)
     }

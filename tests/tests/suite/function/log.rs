@@ -125,7 +125,7 @@ pub struct Log {
     pub scope: Eager,
 }
 
-/// Returns `None` as the number of traces, for programs without a function `f` whose traces could be counted.
+/// Returns `None`, as the number of traces of a program without a function `f` whose traces could be counted.
 pub fn none() -> Option<usize> {
     None
 }
@@ -142,7 +142,8 @@ impl Log {
     }
 
     /// Runs every call, and compares it with the log. If a call failed in TensorFlow, gradlet's error must contain the second text of a
-    /// pair in `errors`. The first text of this pair is a part of TensorFlow's error.
+    /// pair in `errors`. The first text of this pair is a part of TensorFlow's error. `traces` returns the number of traces of the
+    /// program's function `f` so far.
     pub fn run(&mut self, errors: &[(&str, &str)], traces: impl Fn() -> Option<usize>, mut call: impl FnMut(&Call) -> Outcome) {
         for entry in self.entries.by_ref() {
             let text = entry["call"].as_str().unwrap();
@@ -215,7 +216,8 @@ fn same(out: &Out, wanted: &Json) -> bool {
     }
 }
 
-/// True if a tensor equals a logged one. Returns `None` if the logged value is not a tensor.
+/// Returns true if a tensor equals a logged one up to rounding, and false if it differs. Returns `None` if the logged value is not a
+/// tensor.
 fn same_tensor(tensor: &Tensor, wanted: &Json) -> Option<bool> {
     let dims: Vec<u32> = wanted["shape"].as_array()?.iter().map(|dim| dim.as_u64().unwrap() as u32).collect();
     let wanted_type = dtype(wanted["dtype"].as_str()?).ok()?;

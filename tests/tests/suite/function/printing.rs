@@ -11,8 +11,9 @@ use std::sync::Arc;
 
 const NO_TEXTS: &str = "there are no tensors of texts: texts stand in what is printed";
 
-/// Returns the template with which `tf.print` prints an argument, and adds the argument's tensors to `tensors`. Returns `None` for a kind
-/// of argument that only some programs have.
+/// Returns the text that `tf.print` prints for an argument, with `{}` in place of each tensor. Adds these tensors to `tensors`. Strings are
+/// quoted if `inner` is true, which means that the argument is an item of a list or tuple. Returns `None` for a kind of argument that only
+/// some programs have.
 fn template(arg: &Arg, inner: bool, tensors: &mut Vec<Tensor>) -> Option<String> {
     let mut all = |args: &[Arg]| Some(args.iter().map(|arg| template(arg, true, tensors)).collect::<Option<Vec<_>>>()?.join(", "));
     Some(match arg {

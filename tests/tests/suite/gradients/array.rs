@@ -1,4 +1,4 @@
-//! Trials of ops that move elements without computing.
+//! Gradient tests of ops that only move elements and compute nothing.
 
 use super::{Maker, Trial};
 use gradlet_core::Tensor;
@@ -49,7 +49,7 @@ pub fn trial(maker: &mut Maker, name: &str) -> Option<Trial> {
 }
 
 impl Maker {
-    /// A trial of `concat` with up to ten tensors, more than a single op accepts.
+    /// Returns a trial of `concat` with up to ten tensors, more than a single op accepts.
     fn concat(&mut self) -> Trial {
         let dims = self.dims((1, 3), 3);
         let axis = self.random.below(dims.len());
@@ -75,7 +75,7 @@ impl Maker {
         Trial::new(vec![x], move |x| x[0].index(&indices[..]))
     }
 
-    /// A trial of `pad`. The padding value is an input of the op, but not of the method.
+    /// Returns a trial of `pad`. The padding value is an input of the op, but not of the method.
     fn pad(&mut self) -> Trial {
         let dims = self.dims((0, 3), 4);
         let mode = [PadMode::Constant(0.5), PadMode::Reflect, PadMode::Symmetric][self.random.below(3)];
@@ -94,7 +94,7 @@ impl Maker {
         Trial::new(inputs, move |x| x[0].gather_batched(&x[1], axis as i32, batch_dims as u32))
     }
 
-    /// A trial of `unsorted_segment_sum`. Some segment ids are -1, which drops their elements.
+    /// Returns a trial of `unsorted_segment_sum`. Some segment ids are -1, which drops their elements.
     fn segments(&mut self) -> Trial {
         let dims = self.dims((0, 4), 4);
         let chosen = &dims[..self.random.below(dims.len() + 1)];
@@ -102,7 +102,7 @@ impl Maker {
         Trial::new(vec![self.tensor(&dims), segments], |x| x[0].unsorted_segment_sum(&x[1], 3))
     }
 
-    /// Returns the dimensions of a tensor, and the indices of some of its slices.
+    /// Returns random dimensions of a tensor, and random indices of some of its slices.
     fn slices(&mut self) -> (Vec<u32>, Tensor) {
         let dims = self.dims((1, 3), 4);
         let depth = self.random.range(0, dims.len() as u32);
@@ -113,7 +113,7 @@ impl Maker {
         (dims, index.unwrap())
     }
 
-    /// Returns new values for the slices at `index` of a tensor of shape `dims`.
+    /// Returns random new values for the slices at `index` of a tensor of shape `dims`.
     fn updates(&mut self, dims: &[u32], index: &Tensor) -> Tensor {
         let (&depth, rows) = index.dims().split_last().unwrap();
         self.tensor(&[rows, &dims[depth as usize..]].concat())

@@ -1,4 +1,4 @@
-//! Trials of elementwise ops.
+//! Gradient tests of elementwise ops.
 
 use super::{Maker, Trial};
 use gradlet_core::{DType, Result, Tensor};
@@ -50,14 +50,14 @@ impl Maker {
         Trial::new(vec![x], move |x| compute(&x[0]))
     }
 
-    /// A trial with two operands whose elements are not close to each other.
+    /// Returns a trial of `compute` with two operands whose elements are not close to each other.
     fn apart(&mut self, compute: fn(&Tensor, &Tensor) -> Result<Tensor>) -> Trial {
         let [a, b] = self.operands();
         let inputs = vec![self.tensor_of(&a, |random| random.below(9) as f64), self.tensor_of(&b, |random| random.below(9) as f64 + 0.5)];
         Trial::new(inputs, move |x| compute(&x[0], &x[1]))
     }
 
-    /// A trial of `floormod` with quotients that are not close to integers.
+    /// Returns a trial of `floormod` with quotients that are not close to integers.
     fn floormod(&mut self) -> Trial {
         let [a, b] = self.operands();
         let odd = |random: &mut Random| (random.below(4) as f64 + 1.0) * if random.coin() { 1.0 } else { -1.0 };
@@ -78,7 +78,8 @@ impl Maker {
         Trial::new(inputs, |x| x[2].select(&x[0], &x[1]))
     }
 
-    /// A trial of `cast`. It is linear in f32, so the trial uses large steps and a larger tolerance.
+    /// Returns a trial of a cast to f32 and back to f64. It is linear up to rounding in f32, so the trial uses large steps and a larger
+    /// tolerance.
     fn cast(&mut self) -> Trial {
         Trial { step: 0.01, tolerance: 1e-4, ..self.unary(|x| x.cast(DType::F32)?.cast(DType::F64)) }
     }

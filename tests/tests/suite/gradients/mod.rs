@@ -18,7 +18,7 @@ const SHAPES: u32 = 24;
 
 type Compute = Box<dyn Fn(&dyn Scope, &[Tensor]) -> Result<Tensor>>;
 
-/// A use of an op on some inputs, with the step and the tolerance of its central differences.
+/// A test case: a use of an op on some inputs, with the step and the tolerance of the central differences.
 struct Trial {
     inputs: Vec<Tensor>,
     /// Indices of the inputs with respect to which gradients are taken.
@@ -72,13 +72,13 @@ impl Maker {
         self.tensor_of(dims, |_| order.next().map_or(0.0, |position| position as f64 * 0.1))
     }
 
-    /// Returns the dimensions of an operand that broadcasts to `dims`.
+    /// Returns random dimensions of an operand that broadcasts to `dims`.
     fn operand(&mut self, dims: &[u32]) -> Vec<u32> {
         let leave_out = self.random.below(dims.len() + 1) * usize::from(self.random.below(3) == 0);
         dims[leave_out..].iter().map(|&dim| if self.random.below(4) == 0 { 1 } else { dim }).collect()
     }
 
-    /// Returns the dimensions of two operands that broadcast.
+    /// Returns random dimensions of two operands that broadcast to a common shape.
     fn operands(&mut self) -> [Vec<u32>; 2] {
         let dims = self.dims((0, 4), 4);
         [self.operand(&dims), self.operand(&dims)]
@@ -121,13 +121,13 @@ impl Maker {
         Trial::new(vec![x], move |x| compute(&x[0], axis))
     }
 
-    /// Returns a random trial of op `name`, or `None` if there is none.
+    /// Returns a random trial of op `name`, or `None` if the tests have no trial of this op.
     fn trial(&mut self, name: &str) -> Option<Trial> {
         [elementwise::trial, reduce::trial, array::trial, nn::trial].into_iter().find_map(|trial| trial(self, name))
     }
 }
 
-/// Returns the sum of `y · cotangent` in f64.
+/// Returns the sum of `y · cotangent` over all elements, in f64.
 fn weighted(y: &Tensor, cotangent: &[f64]) -> f64 {
     y.to_vec::<f64>().unwrap().iter().zip(cotangent).map(|(y, c)| y * c).sum()
 }
@@ -177,8 +177,8 @@ fn gradients(trial: &Trial, scope: &dyn Scope, inputs: &[Tensor], seed: &Tensor)
     tape.gradient_of(&[(&y, Some(seed))], sources.as_slice())
 }
 
-/// Runs `check` with `shapes` random makers. Returns the failure with the smallest seed. The makers are the same in every run, so that a
-/// build does not fail by chance.
+/// Runs `check` with `shapes` random makers. Returns the failure with the smallest seed, or `None` if nothing fails. The makers are the
+/// same in every run, so that a build does not fail by chance.
 fn for_all(shapes: u32, op: &Op, check: impl Fn(&mut Maker) -> Result<(), String>) -> Option<String> {
     let config = Config { cases: shapes, failure_persistence: None, ..Config::default() };
     let mut runner = TestRunner::new_with_rng(config, TestRng::deterministic_rng(RngAlgorithm::ChaCha));
@@ -207,7 +207,7 @@ fn gradients_are_central_differences() {
     assert!(wrong.is_empty(), "\n{}", wrong.join("\n"));
 }
 
-/// Checks gradients of gradients: the derivative of the op's square along random vectors is differentiated again.
+/// Checks gradients of gradients. The function under test is the derivative of the square of the op's output along random directions.
 #[test]
 fn second_gradients_are_central_differences() {
     let tried = |op: &'static Op| {
@@ -225,8 +225,9 @@ fn second_gradients_are_central_differences() {
     assert!(wrong.is_empty(), "\n{}", wrong.join("\n"));
 }
 
-/// Returns a function that computes the sum of each gradient of a trial's square times a direction. The square makes the upstream gradient
-/// depend on the inputs, as in a chain of ops.
+/// Returns a function of the trial's inputs. It squares the op's output, computes the gradient with respect to each source, multiplies each
+/// gradient by a direction, and returns the sum of all products. The square makes the upstream gradient depend on the inputs, as in a chain
+/// of ops.
 fn along(trial: Trial, seed: Tensor, directions: Vec<Tensor>) -> Compute {
     let Trial { compute, .. } = trial;
     let square = move |scope: &dyn Scope, x: &[Tensor]| compute(scope, x).and_then(|y| y.mul(&y));

@@ -1,4 +1,4 @@
-//! Trials of matrix products, convolutions, pooling and losses.
+//! Gradient tests of matrix products, convolutions, pooling and losses.
 
 use super::{Maker, Trial};
 use gradlet_core::custom_op::Op;
@@ -57,7 +57,7 @@ impl Maker {
         Trial::new(inputs, |x| x[0].dense(&x[1], x.get(2)))
     }
 
-    /// Returns the options of a convolution, the dimensions of images, and those of a filter that fits into them.
+    /// Returns random options of a convolution, the dimensions of its input images, and those of a filter that fits into them.
     fn convolution(&mut self) -> (Conv2DOptions, [u32; 4], [u32; 4]) {
         let random = &mut self.random;
         let mut pair = |high| [random.range(1, high), random.range(1, high)];
@@ -117,14 +117,14 @@ impl Maker {
         Trial::new(vec![images, dy], move |v| v[0].depthwise_conv2d_filter_grad(&v[1], &options, [filter[0], filter[1]]))
     }
 
-    /// Returns the attribute words of a pooling op, and images with distinct elements.
+    /// Returns random attribute words for a pooling op, and input images for it with distinct elements.
     fn pooled_images(&mut self) -> (Vec<u32>, Tensor) {
         let (options, x, [height, width, ..]) = self.convolution();
         let same = u32::from(self.random.coin());
         (vec![height, width, options.strides[0], options.strides[1], same], self.distinct(&x))
     }
 
-    /// Returns an upstream gradient for the result of pooling the images `x`.
+    /// Returns a random upstream gradient for the result of the pooling op `op`, with the attribute words `words`, on the input images `x`.
     fn pooled(&mut self, op: &'static Op, words: &[u32], x: &Tensor) -> Tensor {
         let y = Eager::new(&self.device).emit(op, words, &[x]).unwrap().remove(0);
         self.tensor(y.dims())

@@ -1,4 +1,4 @@
-//! Trials of reductions, and of other ops along an axis.
+//! Gradient tests of reductions, and of other ops along an axis.
 
 use super::{Maker, Trial};
 use gradlet_core::{Result, Tensor};

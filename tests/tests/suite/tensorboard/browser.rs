@@ -127,7 +127,7 @@ impl Browser {
         self.run("return texts.join('\\n')").as_str().unwrap().to_string()
     }
 
-    /// Waits until the function's body returns true in the page.
+    /// Runs the function's body in the page again and again, until it returns true. Panics after [`PATIENCE`].
     #[track_caller]
     pub fn wait(&mut self, body: &str) {
         let start = Instant::now();

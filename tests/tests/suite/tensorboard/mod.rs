@@ -23,7 +23,7 @@ fn interpreter() -> PathBuf {
     std::env::var_os("GRADLET_PYTHON").map_or_else(|| PathBuf::from("python3"), PathBuf::from)
 }
 
-/// Runs a script in that Python with these arguments, and returns its output.
+/// Runs a script with these arguments in the Python of [`interpreter`], and returns its output.
 #[track_caller]
 fn python(script: &str, arguments: &[&str]) -> String {
     let output = Command::new(interpreter()).args(["-c", script]).args(arguments).envs(QUIET).output();

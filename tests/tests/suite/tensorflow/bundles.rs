@@ -50,7 +50,7 @@ fn hex(bytes: &[u8]) -> String {
     bytes.iter().map(|byte| format!("{byte:02x}")).collect()
 }
 
-/// Writes random tensors. Returns the expected list.
+/// Writes random tensors. Returns the list of tensors that [`READ`] must print.
 fn write(prefix: &Path, random: &mut Random) -> Json {
     let mut writer = BundleWriter::create(prefix).unwrap();
     let mut wanted = json!({});

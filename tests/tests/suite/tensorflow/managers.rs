@@ -72,7 +72,7 @@ const PIECES: [&str; 60] = [
     "unknown: 3",
 ];
 
-/// Returns a random text, mostly of complete fields.
+/// Returns a random text of a state file, in which usually all fields are complete.
 fn text(random: &mut Random) -> String {
     let mut text = if random.coin() { "model_checkpoint_path: 'x' " } else { "" }.to_string();
     let piece = |random: &mut Random| PIECES[random.below(PIECES.len())].to_string();
@@ -213,7 +213,7 @@ name = lambda path: path[len(folder) + 1:]
 print(json.dumps([found, [name(path) for path in manager.checkpoints], name(manager.latest_checkpoint)]))
 "#;
 
-/// Makes the same saves as the script.
+/// Makes the same saves as the Python script.
 fn manage(folder: &Path, numbers: &[Option<u64>]) -> Json {
     let scope = Eager::new(&gradlet::cpu());
     let v = Variable::new(&scope, "v", &Tensor::new(&scope.device(), &[0.0f32, 0.0], &[2]).unwrap()).unwrap();

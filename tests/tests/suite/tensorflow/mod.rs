@@ -14,7 +14,7 @@ mod second_reader;
 use std::path::PathBuf;
 use std::process::Command;
 
-/// Runs a script in a Python with TensorFlow with these arguments, and returns its output.
+/// Runs a script with these arguments, in a Python that has TensorFlow, and returns its output.
 #[track_caller]
 fn python(script: &str, arguments: &[&str]) -> String {
     let python = std::env::var_os("GRADLET_PYTHON").map_or_else(|| PathBuf::from("python3"), PathBuf::from);

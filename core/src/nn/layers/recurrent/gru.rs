@@ -82,8 +82,8 @@ impl RNNCell for GRUCell {
         self.weights.build(scope, [features, self.units, 3], || self.weights.bias_initializer.call(scope, dims))
     }
 
-    /// Returns the kernel, the recurrent kernel, and the biases. If the reset applies before the product, the recurrent kernel is
-    /// split into the part for the gates and the part for the candidate.
+    /// Returns the kernel, two recurrent kernels, and the biases. With `reset_after`, both are the whole recurrent kernel.
+    /// Otherwise, the first is the part for the two gates, and the second is the part for the candidate.
     fn prepare(&self, weights: Vec<Tensor>) -> Result<Vec<Tensor>> {
         let [kernel, recurrent, bias @ ..] = weights.as_slice() else { return Err(Error::Unbuilt) };
         let units = i64::from(self.units);
@@ -116,7 +116,7 @@ impl RNNCell for GRUCell {
 }
 
 impl GRUCell {
-    /// Computes a step from the state `h`. The recurrent kernel receives `kept`, which is `h` after recurrent dropout.
+    /// Computes a step from the state `h`. `kept` is `h` after recurrent dropout, and only the product with the recurrent kernel uses it.
     fn step_from(&self, weights: &[Tensor], x: &Tensor, h: &Tensor, kept: &Tensor) -> Result<(Tensor, Vec<Tensor>)> {
         let [_, recurrent, rest, bias @ ..] = weights else { return Err(Error::Unbuilt) };
         let x = x.split(3, -1)?;

@@ -58,7 +58,7 @@ cell_options! { LSTMCell {
     activation: Activation,
     /// Sets the activation of the gates (default sigmoid).
     recurrent_activation: Activation,
-    /// Sets whether the forget gate's bias starts as ones instead of like the other biases (default true).
+    /// Sets whether the bias of the forget gate is initialised with ones, instead of by the initializer of the bias (default true).
     unit_forget_bias: bool,
 }}
 

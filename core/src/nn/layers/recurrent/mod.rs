@@ -53,15 +53,15 @@ use alloc::vec::Vec;
 /// # Ok::<(), gradlet_core::Error>(())
 /// ```
 pub trait RNNCell: Module + ThreadSafe {
-    /// Returns the kind of the cell: `lstm_cell`.
+    /// Returns the kind of the cell, such as `lstm_cell`.
     fn name(&self) -> &str;
 
-    /// Returns [`Layer::name`] and [`Layer::kind`] of a layer of such cells: `lstm` and `LSTM`.
+    /// Returns [`Layer::name`] and [`Layer::kind`] of a recurrent layer that uses this cell, such as `lstm` and `LSTM`.
     fn layer(&self) -> (&str, &str) {
         ("rnn", "RNN")
     }
 
-    /// Returns the number of elements of each state for one sample.
+    /// Returns the size of each state: its number of elements for one sample.
     fn state_sizes(&self) -> Vec<u32>;
 
     /// Returns the number of elements of the output for one sample. By default it is the size of the first state.
@@ -72,12 +72,13 @@ pub trait RNNCell: Module + ThreadSafe {
     /// Creates the variables for inputs with this number of features.
     fn build(&self, scope: &dyn Scope, features: u32) -> Result<()>;
 
-    /// Prepares the weights for the steps, once for all of them. `weights` holds the values of the variables, in their order.
+    /// Prepares the weights once for all steps. `weights` holds the values of the variables, in their order. [`RNNCell::project`]
+    /// and [`RNNCell::step`] receive the result.
     fn prepare(&self, weights: Vec<Tensor>) -> Result<Vec<Tensor>> {
         Ok(weights)
     }
 
-    /// Computes the part that depends only on the inputs `[…, features]`, not on the states, for all steps together.
+    /// Projects the inputs `x[…, features]` of all steps together: computes the part of a step that does not depend on the states.
     fn project(&self, weights: &[Tensor], x: &Tensor) -> Result<Tensor> {
         let _ = weights;
         Ok(x.clone())
@@ -87,7 +88,7 @@ pub trait RNNCell: Module + ThreadSafe {
     /// the new states.
     fn step(&self, weights: &[Tensor], x: &Tensor, states: &[Tensor]) -> Result<(Tensor, Vec<Tensor>)>;
 
-    /// The same as [`RNNCell::step`], with recurrent dropout. The recurrent kernel receives the first state times `dropped`.
+    /// Computes one step like [`RNNCell::step`], with recurrent dropout: the recurrent kernel receives the first state times `dropped`.
     fn step_dropped(&self, weights: &[Tensor], x: &Tensor, states: &[Tensor], dropped: &Tensor) -> Result<(Tensor, Vec<Tensor>)> {
         let mut states = states.to_vec();
         if let Some(first) = states.first_mut() {
@@ -96,7 +97,8 @@ pub trait RNNCell: Module + ThreadSafe {
         self.step(weights, x, &states)
     }
 
-    /// Computes a single step with these values of the variables. Returns the output for `x[batch, features]` and the new states.
+    /// Computes a single step with `weights` as the values of the variables. Returns the output for `x[batch, features]` and the
+    /// new states.
     fn compute(&self, weights: Vec<Tensor>, x: &Tensor, states: &[Tensor]) -> Result<(Tensor, Vec<Tensor>)> {
         let weights = self.prepare(weights)?;
         self.step(&weights, &self.project(&weights, x)?, states)
@@ -138,9 +140,9 @@ pub struct RNN<C> {
 /// Result of a recurrent layer.
 #[derive(Clone, Debug)]
 pub struct Sequence {
-    /// Last output, `[batch, units]`, or with `return_sequences` the outputs of all steps, `[batch, steps, units]`.
+    /// Output of the last step, `[batch, units]`, or with `return_sequences` the outputs of all steps, `[batch, steps, units]`.
     pub output: Tensor,
-    /// Last states.
+    /// States after the last step.
     pub states: Vec<Tensor>,
 }
 
@@ -278,7 +280,8 @@ impl CellWeights {
         }
     }
 
-    /// Creates the kernels of `gates` gates, side by side, and the bias.
+    /// Creates the variables. The kernel and the recurrent kernel each hold the kernels of `gates` gates side by side. `bias`
+    /// computes the initial value of the bias, if the cell has one.
     fn build(&self, scope: &dyn Scope, [features, units, gates]: [u32; 3], bias: impl FnOnce() -> Result<Tensor>) -> Result<()> {
         self.kernel.create(scope, &self.kernel_initializer.call(scope, &[features, units * gates])?)?;
         self.recurrent_kernel.create(scope, &self.recurrent_initializer.call(scope, &[units, units * gates])?)?;
@@ -289,7 +292,7 @@ impl CellWeights {
     }
 }
 
-/// Checks that the kernel `[features, …]` fits the inputs of a cell.
+/// Fails unless the last axis of `x` has the number of features for which the kernel `[features, …]` of the cell was built.
 fn check_features(cell: &str, kernel: &Tensor, x: &Tensor) -> Result<()> {
     inputs::features(cell, kernel.dims().first().copied().unwrap_or(0), x)
 }
@@ -343,7 +346,7 @@ macro_rules! cell_options {
 }
 use cell_options;
 
-/// Checks the number of states of a cell.
+/// Returns the states as an array. Fails unless there are exactly `N`, the number that the cell needs.
 fn states<const N: usize>(cell: &str, states: &[Tensor]) -> Result<[Tensor; N]> {
     <[Tensor; N]>::try_from(states.to_vec()).map_err(|_| Error::message(format!("{cell} needs {N} states, but got {}", states.len())))
 }

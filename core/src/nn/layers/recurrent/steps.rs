@@ -20,24 +20,25 @@ struct Steps<'a, C> {
     /// Number of steps to run, if the caller passed one. Otherwise all steps run.
     length: Option<&'a Tensor>,
     weights: Vec<Tensor>,
-    /// Projected input, `[batch, steps, …]`.
+    /// Inputs of all steps after [`RNNCell::project`], `[batch, steps, …]`.
     x: Tensor,
     mask: Option<&'a Tensor>,
-    /// Factors by which recurrent dropout multiplies the first state.
+    /// Factors by which recurrent dropout multiplies the first state, or `None` without recurrent dropout.
     dropped: Option<Tensor>,
 }
 
 impl<C: RNNCell> RNN<C> {
-    /// Builds the layer if it is not built yet, and runs it. The run starts from `initial_state` if given, from its own states if
-    /// it is stateful, and otherwise from zeros. Steps at which the mask, boolean `[batch, steps]`, is false leave the states
-    /// unchanged.
+    /// Builds the layer if it is not built yet, and runs it. The run starts from `initial_state` if given. Without it, a stateful
+    /// layer starts from its own states, and any other layer from zeros. Steps at which the mask, boolean `[batch, steps]`, is
+    /// false leave the states unchanged.
     ///
     /// Fails if the shapes do not fit, or if there are no steps.
     pub fn run(&self, scope: &dyn Scope, x: &Tensor, initial_state: Option<&[Tensor]>, mask: Option<&Tensor>) -> Result<Sequence> {
         self.observed(scope, x, || self.sequence(scope, x, initial_state, mask, None))
     }
 
-    /// Runs `sequence` as a call of this layer for inputs like `x`. Builds the layer first, if it is not built yet.
+    /// Calls `sequence` and returns its result. Observers of the scope see it as a call of this layer for inputs like `x`. Builds
+    /// the layer first, if it is not built yet.
     fn observed(&self, scope: &dyn Scope, x: &Tensor, sequence: impl FnOnce() -> Result<Sequence>) -> Result<Sequence> {
         let call = || self.ensure_built(scope, x).and_then(|()| sequence());
         observed_call(scope, self.name(), self.kind(), self, |sequence: &Sequence| sequence.output.tensor_type(), call)
@@ -70,7 +71,8 @@ impl<C: RNNCell> RNN<C> {
         self.observed(scope, x, || self.sequence(scope, x, initial_state, None, Some(length)))
     }
 
-    /// The same as [`RNN::run`] with these values of the cell's variables. The layer's own states are not used.
+    /// Runs the layer like [`RNN::run`], with `weights` as the values of the cell's variables. The layer's own states are neither
+    /// read nor changed.
     pub fn compute(
         &self,
         scope: &dyn Scope,
@@ -82,8 +84,8 @@ impl<C: RNNCell> RNN<C> {
         self.go(scope, weights, x, initial_state, mask, None)
     }
 
-    /// Runs the built layer from the given states, or else from its own states, if it has any. Keeps the last states of a stateful
-    /// layer.
+    /// Runs the built layer. The run starts from the states `given`. Without them, a stateful layer starts from its own states, and
+    /// any other layer from zeros. A stateful layer keeps the states after the last step.
     pub(super) fn sequence(
         &self,
         scope: &dyn Scope,
@@ -161,7 +163,7 @@ impl<C: RNNCell> RNN<C> {
 }
 
 impl<C: RNNCell> Steps<'_, C> {
-    /// Returns the output and the states after a step. `before` is the output of the step before.
+    /// Returns the output and the states after a step. `before` is the output of the previous step. `None` stands for zeros.
     fn step(&self, x: &Tensor, mask: Option<&Tensor>, states: &[Tensor], before: Option<&Tensor>) -> Result<(Tensor, Vec<Tensor>)> {
         // `identity` makes the gradients of a state that come from one step add up first. The gradients of a loop then have the
         // same bits as the gradients of unrolled steps.
@@ -199,7 +201,7 @@ impl<C: RNNCell> Steps<'_, C> {
         Ok(Sequence { output, states })
     }
 
-    /// Returns the output before the first step: zeros.
+    /// Returns zeros in the shape of an output. They serve as the output before the first step, and as the output of steps that do not run.
     fn nothing(&self) -> Result<Tensor> {
         let shape = Shape::new(&[self.x.dims()[0], self.layer.cell.output_size()])?;
         Tensor::zeros(&self.scope.device(), TensorType::new(self.x.dtype(), shape))

@@ -86,7 +86,7 @@ impl EarlyStopping {
         EarlyStopping { start_from_epoch: epoch, ..self }
     }
 
-    /// Returns the epoch, counted from 0, after which training was stopped.
+    /// Returns the epoch, counted from 0, after which this callback stopped the training, or `None` if it did not.
     pub fn stopped_epoch(&self) -> Option<usize> {
         self.stopped_epoch
     }

@@ -78,7 +78,7 @@ impl ReduceLROnPlateau {
         self
     }
 
-    /// Sets the factor for the rate. It must be less than 1.
+    /// Sets the factor by which a reduction multiplies the rate. It must be less than 1.
     pub fn factor(self, factor: f64) -> ReduceLROnPlateau {
         ReduceLROnPlateau { factor, ..self }
     }

@@ -89,7 +89,7 @@ impl ModelCheckpoint {
         ModelCheckpoint { save_best_only, ..self }
     }
 
-    /// Saves after every `batches` batches, instead of after each epoch.
+    /// Saves once every `batches` batches, instead of after each epoch.
     pub fn save_freq(self, batches: usize) -> ModelCheckpoint {
         ModelCheckpoint { save_freq: Some(batches), ..self }
     }
@@ -99,7 +99,7 @@ impl ModelCheckpoint {
         ModelCheckpoint { best: Some(threshold), ..self }
     }
 
-    /// Returns the best monitored number so far.
+    /// Returns the best value of the monitored number so far, or `None` if there is none yet.
     pub fn best(&self) -> Option<f64> {
         self.best
     }

@@ -29,7 +29,8 @@ impl Monitor {
         Monitor { name: name.into(), mode: Mode::Auto, min_delta }
     }
 
-    /// Returns the number. Prints a message to stderr if it is missing.
+    /// Returns the monitored number from the logs. If it is missing, prints a message to stderr and returns `None`. The message
+    /// begins with `callback`, the name of the callback.
     pub fn value(&self, callback: &str, logs: &Logs) -> Option<f64> {
         let value = logs.get(&self.name);
         if value.is_none() {

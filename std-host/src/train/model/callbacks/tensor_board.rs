@@ -9,7 +9,7 @@ use std::ops::ControlFlow;
 use std::path::PathBuf;
 use std::time::Instant;
 
-/// Frequency of the scalars of steps: Keras's `update_freq`.
+/// Frequency at which scalars are recorded between the steps of an epoch: Keras's `update_freq`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum UpdateFreq {
     /// Never. Only epochs are recorded.
@@ -17,7 +17,7 @@ pub enum UpdateFreq {
     Epoch,
     /// After each step.
     Batch,
-    /// After every given number of steps.
+    /// Once every given number of steps.
     Batches(usize),
 }
 
@@ -150,6 +150,9 @@ impl TensorBoard {
 
 impl Callback for TensorBoard {
     fn on_train_begin(&mut self, _: &Model) -> Result<()> {
+        if self.write_images && !cfg!(feature = "image") {
+            return Err(Error::message("TensorBoard::write_images needs gradlet's feature `image`"));
+        }
         let train = create_file_writer(self.log_dir.join("train"))?;
         self.state = Some(State { train, validation: None, step: 0, epoch: Count::new(), batch: Count::new() });
         Ok(())
@@ -235,7 +238,8 @@ fn write_weights(writer: &SummaryWriter, model: &Model, epoch: i64, images: bool
 }
 
 /// Converts a weight to images as Keras does. A bias becomes a row. A kernel becomes an image that is at least as wide as high. A
-/// kernel with three axes becomes one image per position on the last axis.
+/// kernel with three axes becomes one image per position on the last axis. A kernel with four axes is an image already if its
+/// last axis has 3 or 4 elements. Returns `None` for any other weight.
 fn image(weight: &Tensor) -> Result<Option<Tensor>> {
     let dims: Vec<u32> = weight.dims().iter().copied().filter(|&size| size != 1).collect();
     let weight = weight.reshape(&dims)?;
