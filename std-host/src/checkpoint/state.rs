@@ -71,9 +71,9 @@ impl State {
         Ok(Some(state))
     }
 
-    /// Writes the state of a folder atomically. The file is on the disk when this function returns.
+    /// Writes the state of a folder atomically. The file is synced to the disk when this function returns.
     ///
-    /// Fails if a path is not UTF-8, if the number of times is neither 0 nor the number of checkpoints, or if the file cannot be written.
+    /// Fails if a path is not UTF-8, if there are timestamps but not one for each checkpoint, or if the file cannot be written.
     pub fn write(&self, directory: &Path) -> FileResult<()> {
         let path = directory.join("checkpoint");
         let (paths, times) = (&self.all_model_checkpoint_paths, &self.all_model_checkpoint_timestamps);

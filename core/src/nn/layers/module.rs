@@ -148,9 +148,10 @@ pub trait State {
     fn restore(&self, value: &Tensor) -> Result<()>;
 }
 
-/// Hook for variables that a module creates later. A checkpoint that is restored before these variables exist waits here for them.
+/// Hook for variables that a module creates after its construction. The values of a checkpoint that is restored before these variables
+/// exist wait here.
 ///
-/// Some modules create variables only later. An optimizer, for example, creates its state once it gets the variables to train. Such
+/// An optimizer, for example, creates its state once it is given the variables to train. Such
 /// a module has one `Later`, passes it to its visitors, and calls [`created`](Later::created) once the new variables exist but have
 /// no value yet.
 #[derive(Default)]

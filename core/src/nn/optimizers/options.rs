@@ -23,7 +23,7 @@ pub(super) struct Options {
 }
 
 impl<R: Rule> Descent<R> {
-    /// Sets the weight decay (default none). Before each step, the optimizer subtracts `weight_decay · learning_rate · w` from each
+    /// Sets the weight decay (none by default). Before each step, the optimizer subtracts `weight_decay · learning_rate · w` from each
     /// variable `w`.
     pub fn weight_decay(mut self, weight_decay: f64) -> Descent<R> {
         self.options.weight_decay = Some(weight_decay);

@@ -63,7 +63,8 @@ impl<K: Kind, S, E> Branch<K, S, E> {
         Slot { name, value, ops: K::ops() }
     }
 
-    /// Returns how variables leave the branch: they are moved if one branch runs, copied if both run.
+    /// Returns how the generated code takes values out of variables at the end of a branch. `Ok`: it moves them, because only one branch
+    /// runs. `Err`: it copies them, because a trace runs both branches, and the second one needs the same values.
     pub fn moves(&self) -> core::result::Result<K::Moves, K::Copies> {
         K::moves()
     }

@@ -21,7 +21,7 @@ struct Place {
 }
 
 /// Handle to the position of an iterator, for use in a [`Checkpoint`](crate::checkpoint::Checkpoint). Saving the checkpoint saves the
-/// position. Restoring moves the iterator to the saved position, where its next element follows.
+/// position. Restoring moves the iterator to the saved position, and iteration continues from there.
 ///
 /// ```
 /// use gradlet::checkpoint::Checkpoint;
@@ -113,7 +113,7 @@ impl Position {
         }
     }
 
-    /// Checks that the position belongs to a dataset with `own` random stages.
+    /// Checks that the position belongs to a dataset like this one, which has `own` random stages.
     fn fits(&self, own: usize) -> Result<()> {
         match self.seeds.len() {
             got if got == own => Ok(()),

@@ -111,7 +111,8 @@ impl Convert {
     }
 }
 
-/// Returns the sum of red, green and blue, weighted by 0.299, 0.587 and 0.114 of 2^15, as in libpng.
+/// Returns 2^15 times the luminance of a pixel: red, green and blue weighted by 0.299, 0.587 and 0.114, with the integer weights of
+/// libpng. The caller rounds the sum and shifts it right by 15.
 fn weighed(mut samples: impl Iterator<Item = u32>) -> u32 {
     let mut next = || samples.next().unwrap_or(0);
     next() * 9797 + next() * 19234 + next() * 3737
