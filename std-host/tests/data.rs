@@ -174,16 +174,21 @@ fn parallel_interleave_reads_in_order_at_the_same_time() {
         }))
     };
     let files = Dataset::range(0..6);
-    let start = Instant::now();
-    let wanted = all(&files.interleave(Interleave::new(3).block_length(2), read));
-    let alone = start.elapsed().as_secs_f64();
-    let start = Instant::now();
-    let got = all(&files.interleave(Interleave::new(3).block_length(2).num_parallel_calls(3), read));
-    let together = start.elapsed().as_secs_f64();
-    assert_eq!(got, wanted);
-    assert!(together < 0.7 * alone, "{together} of {alone}");
+    let timed = |interleave: Interleave| {
+        let start = Instant::now();
+        (all(&files.interleave(interleave, read)), start.elapsed().as_secs_f64())
+    };
+    // Other programs can delay a pass. The fastest of three counts.
+    let passes = [(); 3].map(|()| {
+        let (wanted, alone) = timed(Interleave::new(3).block_length(2));
+        let (got, together) = timed(Interleave::new(3).block_length(2).num_parallel_calls(3));
+        assert_eq!(got, wanted);
+        (wanted, together / alone)
+    });
+    let fastest = passes.iter().map(|(_, share)| *share).fold(f64::INFINITY, f64::min);
+    assert!(fastest < 0.7, "{fastest} of the time");
     let mut any = all(&files.interleave(Interleave::new(3).num_parallel_calls(Parallel::new(3).deterministic(false)), read));
-    let mut wanted = wanted;
+    let [(mut wanted, _), ..] = passes;
     any.sort_unstable();
     wanted.sort_unstable();
     assert_eq!(any, wanted);
