@@ -62,22 +62,22 @@ pub static FIRST: [Step; 2] = [
 ];
 
 /// Three chains of steps, which run in parallel. No chain needs the results of another, and Chromium and QEMU leave a core idle.
-pub static CHAINS: [&[Step]; 3] = [&HOST, &TENSORFLOW, &DEVICES];
+pub static CHAINS: [&[Step]; 3] = [&HOST, &OTHERS, &DEVICES];
 
-static HOST: [Step; 8] = [
+static HOST: [Step; 6] = [
     step("tests", tests),
     step("lints", |_, log| log.run(cargo().args(["clippy", "--workspace", "--all-targets", "--all-features", "--", "-D", "warnings"]))),
     tool("messages", |_, log| log.run(built("gradlet-proto").arg("--check"))),
     step("docs", |_, log| log.run(cargo().args(DOCS).env("RUSTDOCFLAGS", "-D warnings"))),
     step("public names", |_, log| log.run(cargo().args(DOCS)).and_then(|()| names::check())),
-    step("features", |_, log| features(log)),
-    step("packages", |_, log| packages(log)),
     step("oldest Rust", |_, log| oldest_rust(log)),
 ];
 
-static TENSORFLOW: [Step; 2] = [
+static OTHERS: [Step; 4] = [
     step("TensorFlow, both ways", |_, log| log.run(&mut ignored("tensorflow::")?)),
     tool("TensorBoard, in Chromium", |_, log| tensorboard(log)),
+    step("features", |_, log| features(log)),
+    step("packages", |_, log| packages(log)),
 ];
 
 static DEVICES: [Step; 12] = [
@@ -235,6 +235,6 @@ fn jetson(log: &mut Log) -> Result<()> {
             return Ok(());
         }
     };
-    let tests = ["-p", "gradlet-core", "-p", "gradlet", "--features", "gradlet/full", "--lib", "--", "kernels::", "ops::"];
+    let tests = ["-p", "gradlet-core", "-p", "gradlet", "--lib", "--", "kernels::", "ops::"];
     log.run(setup::jetson_cargo(toolchain, "test").args(tests))
 }
