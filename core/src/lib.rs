@@ -134,12 +134,11 @@ pub mod prelude {
     };
 }
 
-/// Parts that the crate `gradlet` shares. They may change in any release.
+/// Locks and shared pointers, which the crate `gradlet` also uses. They may change in any release.
+#[cfg(feature = "alloc")]
 #[doc(hidden)]
 pub mod internal {
-    pub use crate::runtime::verify;
-    #[cfg(feature = "alloc")]
-    pub use crate::{base::sync, trace::tracing::dry_run};
+    pub use crate::base::sync;
 }
 
 #[doc(no_inline)]

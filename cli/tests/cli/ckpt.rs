@@ -7,33 +7,19 @@ use gradlet::io::weights;
 use gradlet::{Eager, Tensor, TensorType};
 use std::fs;
 use std::path::{Path, PathBuf};
-use std::process::Output;
 use tempfile::TempDir;
 
 /// Checkpoints that TensorFlow wrote.
 const FIXTURES: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../tests/fixtures/checkpoint");
 
-/// Runs `gradlet ckpt` with these arguments in `folder`.
-fn ckpt(folder: &TempDir, arguments: &[&str]) -> Output {
-    Command::cargo_bin("gradlet").unwrap().arg("ckpt").args(arguments).current_dir(folder).output().unwrap()
-}
-
 #[track_caller]
 fn succeeds(folder: &TempDir, arguments: &[&str]) -> String {
-    let output = ckpt(folder, arguments);
-    assert!(output.status.success(), "{arguments:?}: {output:?}");
-    assert!(output.stderr.is_empty(), "{arguments:?}: {output:?}");
-    String::from_utf8(output.stdout).unwrap()
+    crate::succeeds("ckpt", folder, arguments)
 }
 
-/// Checks that `gradlet ckpt` ends with exit code 1 and one line on stderr. Returns its stdout, and this line.
 #[track_caller]
 fn fails(folder: &TempDir, arguments: &[&str]) -> (String, String) {
-    let output = ckpt(folder, arguments);
-    assert_eq!(output.status.code(), Some(1), "{arguments:?}: {output:?}");
-    let stderr = String::from_utf8(output.stderr).unwrap();
-    assert!(stderr.starts_with("error: ") && stderr.lines().count() == 1, "{arguments:?}: {stderr}");
-    (String::from_utf8(output.stdout).unwrap(), stderr)
+    crate::fails("ckpt", folder, arguments)
 }
 
 fn fixture(name: &str) -> String {

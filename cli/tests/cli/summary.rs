@@ -1,6 +1,5 @@
 //! Tests of `gradlet summary`: descriptions of runs, and exports.
 
-use assert_cmd::Command;
 use gradlet::Tensor;
 use gradlet::summary::create_file_writer;
 use gradlet::tensor::Strings;
@@ -11,24 +10,17 @@ use std::process::Output;
 use tempfile::TempDir;
 
 fn summary(folder: &TempDir, arguments: &[&str]) -> Output {
-    Command::cargo_bin("gradlet").unwrap().arg("summary").args(arguments).current_dir(folder).output().unwrap()
+    crate::run("summary", folder, arguments)
 }
 
 #[track_caller]
 fn succeeds(folder: &TempDir, arguments: &[&str]) -> String {
-    let output = summary(folder, arguments);
-    assert!(output.status.success() && output.stderr.is_empty(), "{arguments:?}: {output:?}");
-    String::from_utf8(output.stdout).unwrap()
+    crate::succeeds("summary", folder, arguments)
 }
 
-/// Checks that `gradlet summary` ends with exit code 1 and one line on stderr. Returns its stdout, and this line.
 #[track_caller]
 fn fails(folder: &TempDir, arguments: &[&str]) -> (String, String) {
-    let output = summary(folder, arguments);
-    assert_eq!(output.status.code(), Some(1), "{arguments:?}: {output:?}");
-    let stderr = String::from_utf8(output.stderr).unwrap();
-    assert!(stderr.starts_with("error: ") && stderr.lines().count() == 1, "{arguments:?}: {stderr}");
-    (String::from_utf8(output.stdout).unwrap(), stderr)
+    crate::fails("summary", folder, arguments)
 }
 
 /// Writes the runs `train`, with all kinds of summaries, and `validation`. Returns the paths of their event files.

@@ -1,35 +1,20 @@
 //! Tests of `gradlet tfrecord`: conversions to records and back, and reports of damage.
 
-use assert_cmd::Command;
 use gradlet::io::example::Example;
 use gradlet::io::tfrecord::{Compression, RecordFiles, RecordReader, RecordWriter};
 use std::fs;
-use std::process::Output;
 use tempfile::TempDir;
 
 const DATA: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../data/mnist10k");
 
-/// Runs `gradlet tfrecord` with these arguments in `folder`.
-fn tfrecord(folder: &TempDir, arguments: &[&str]) -> Output {
-    Command::cargo_bin("gradlet").unwrap().arg("tfrecord").args(arguments).current_dir(folder).output().unwrap()
-}
-
 #[track_caller]
 fn succeeds(folder: &TempDir, arguments: &[&str]) -> String {
-    let output = tfrecord(folder, arguments);
-    assert!(output.status.success(), "{arguments:?}: {output:?}");
-    assert!(output.stderr.is_empty(), "{arguments:?}: {output:?}");
-    String::from_utf8(output.stdout).unwrap()
+    crate::succeeds("tfrecord", folder, arguments)
 }
 
-/// Checks that `gradlet tfrecord` ends with exit code 1 and one line on stderr. Returns its stdout, and this line.
 #[track_caller]
 fn fails(folder: &TempDir, arguments: &[&str]) -> (String, String) {
-    let output = tfrecord(folder, arguments);
-    assert_eq!(output.status.code(), Some(1), "{arguments:?}: {output:?}");
-    let stderr = String::from_utf8(output.stderr).unwrap();
-    assert!(stderr.starts_with("error: ") && stderr.lines().count() == 1, "{arguments:?}: {stderr}");
-    (String::from_utf8(output.stdout).unwrap(), stderr)
+    crate::fails("tfrecord", folder, arguments)
 }
 
 /// Writes four uncompressed records to the file `name`, at bytes 0, 19, 35 and 151. Returns the bytes of the file.

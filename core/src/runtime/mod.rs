@@ -8,8 +8,7 @@ mod load;
 pub mod program;
 pub mod slots;
 pub mod telemetry;
-#[doc(hidden)]
-pub mod verify;
+pub(crate) mod verify;
 
 pub use crate::base::format;
 pub use crate::base::op::Kernel;
