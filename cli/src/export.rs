@@ -16,7 +16,8 @@ use std::sync::Arc;
 /// The same weights and options produce the same bytes. Without --weights, the initial weights depend on the seed.
 #[derive(Args)]
 #[command(after_help = "Examples:\n  gradlet export cnn --weights cnn.safetensors --output cnn.grdl --rust model.rs\n  \
-                        gradlet export mlp:64-32-10 --signatures infer,train --output mlp.grdl")]
+                        gradlet export mlp:64-32-10 --signatures infer,train --output mlp.grdl\n  \
+                        gradlet export cnn --weights cnn.safetensors --train last:2 --output cnn.grdl")]
 pub struct Export {
     #[command(flatten)]
     model: Model,
@@ -38,6 +39,11 @@ pub struct Export {
     /// Signatures to export; `save` and `restore` are always exported together
     #[arg(long, value_delimiter = ',', value_name = "NAMES", default_values = export::SIGNATURES, value_parser = export::ALL_SIGNATURES)]
     signatures: Vec<String>,
+    /// Layers that `train` trains: names, patterns as in conv2d*, or last:2 for the last two [default: all]
+    ///
+    /// The other layers are frozen: their weights stay in flash. `gradlet inspect` shows the names of the layers
+    #[arg(long, value_delimiter = ',', value_name = "LAYERS")]
+    train: Vec<String>,
 }
 
 impl Export {
@@ -48,7 +54,8 @@ impl Export {
         if let Some(path) = &self.weights {
             weights::load(&scope, &*model, path)?;
         }
-        let options = export::Options { batch: self.batch, learning_rate: self.rate, signatures: self.signatures.clone() };
+        let options =
+            export::Options { batch: self.batch, learning_rate: self.rate, signatures: self.signatures.clone(), train: self.train.clone() };
         let bytes = export::artifact(&scope, &model, spec, &options).with_context(|| format!("cannot export {spec}"))?;
         let source = match &self.rust {
             Some(path) => Some((path, firmware::source(&bytes, &self.command())?)),
@@ -63,7 +70,8 @@ impl Export {
 
     /// Returns the command that made the file, without paths, so that it is the same for the same options.
     fn command(&self) -> String {
-        format!("gradlet export {} --signatures {} --batch {}", self.model.model, self.signatures.join(","), self.batch)
+        let train = if self.train.is_empty() { String::new() } else { format!(" --train {}", self.train.join(",")) };
+        format!("gradlet export {} --signatures {} --batch {}{train}", self.model.model, self.signatures.join(","), self.batch)
     }
 
     fn summary(&self, bytes: &[u8]) -> Result<String> {

@@ -246,6 +246,21 @@ fn inputs_by_place_by_folder_and_what_was_learnt() {
 }
 
 #[test]
+fn layers_that_are_not_trained_stay_in_flash() {
+    let folder = TempDir::new().unwrap();
+    let export = |train: &'static str| ["export", "cnn", "--output", "cnn.grdl", "--rust", "model.rs", "--train", train];
+    succeeds(&folder, &export("conv2d,last:1"));
+    let text = succeeds(&folder, &["inspect", "cnn.grdl", "--signature", "train"]);
+    assert!(text.contains("A step that changes the weights of conv2d, last:1."), "{text}");
+    let line = |name: &str| text.lines().find(|line| line.trim_start().starts_with(name)).unwrap();
+    assert!(line("conv2d/kernel").ends_with("in RAM for train"), "{text}");
+    assert!(line("conv2d_1/kernel").ends_with("in flash, not trained"), "{text}");
+    assert!(fs::read_to_string(folder.path().join("model.rs")).unwrap().contains(" --train conv2d,last:1`"));
+    fails(&folder, &export("conv3*"), r#"no layer with variables has the name "conv3*"; the model has conv2d, conv2d_1, dense, dense_1"#);
+    fails(&folder, &export("last:0"), r#""last:0" selects no layers: the number must be from 1 to 4"#);
+}
+
+#[test]
 fn inspect_as_json() {
     let folder = TempDir::new().unwrap();
     exported(&folder);

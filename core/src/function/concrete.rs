@@ -9,7 +9,7 @@ use crate::host::executable::{Caller, Executable};
 use crate::host::kernel_step::Scratch;
 use crate::tensor::Tensor;
 use crate::tensor::device::Device;
-use crate::tensor::graph::{Captured, Graph};
+use crate::tensor::graph::Graph;
 use crate::tensor::profile::Activity;
 use crate::tensor::variable::Variable;
 use crate::tensor::waiting::Monitor;
@@ -80,8 +80,11 @@ impl ConcreteFunction {
 
     /// Returns the variables that the function reads or assigns.
     pub fn variables(&self) -> Vec<Variable> {
-        let variable = |source: &Captured| source.variable().cloned();
-        self.traced.captures.iter().filter_map(|capture| variable(&capture.source)).collect()
+        self.captured().cloned().collect()
+    }
+
+    pub(super) fn captured(&self) -> impl Iterator<Item = &Variable> {
+        self.traced.captures.iter().filter_map(|capture| capture.source.variable())
     }
 
     /// Runs the function on computed tensors. They must have the types that the function was traced for and be on its device.

@@ -89,8 +89,17 @@ struct State<R> {
 struct Planned<R> {
     key: Vec<Key>,
     concrete: Shared<ConcreteFunction>,
+    /// For each captured variable, whether it was trainable during the trace. The body may depend on it, as a tape does.
+    trainable: Vec<bool>,
     /// The structure that the body returned, with the tensors of the trace.
     results: Shared<R>,
+}
+
+impl<R> Planned<R> {
+    /// True if no captured variable was frozen or unfrozen since the trace.
+    fn is_current(&self) -> bool {
+        self.concrete.captured().zip(&self.trainable).all(|(variable, &trainable)| variable.trainable() == trainable)
+    }
 }
 
 type Found<R> = (Shared<ConcreteFunction>, Shared<R>);
@@ -208,7 +217,7 @@ impl<A: Structure, R: Structure> Function<A, R> {
             let mut rest = planned.key.iter();
             let mut same = planned.concrete.device == device;
             keys(scope, arguments, &mut |key| same &= rest.next() == Some(&key));
-            same && rest.next().is_none()
+            same && rest.next().is_none() && planned.is_current()
         };
         if let Some(index) = state.plans.iter().rposition(fits) {
             let planned = state.plans.remove(index);
@@ -256,10 +265,11 @@ impl<A: Structure, R: Structure> Function<A, R> {
             (false, _) => None,
         };
         concrete.signature = state.traces[index].specs();
+        let trainable = concrete.captured().map(Variable::trainable).collect();
         let concrete = Shared::new(concrete);
         let key = keys_of(scope, arguments);
         let oldest = (state.plans.len() >= MAX_PLANS).then(|| state.plans.remove(0));
-        state.plans.push(Planned { key, concrete: concrete.clone(), results: results.clone() });
+        state.plans.push(Planned { key, concrete: concrete.clone(), trainable, results: results.clone() });
         drop(state);
         // Dropped after the lock is released. A thread that runs the plan still holds it.
         drop(oldest);
@@ -280,7 +290,7 @@ impl<A: Structure, R: Structure> Function<A, R> {
             }
         });
         let state = self.state.lock();
-        for planned in state.plans.iter().filter(|planned| !own.is_empty() && planned.concrete.device == device) {
+        for planned in state.plans.iter().filter(|planned| !own.is_empty() && planned.concrete.device == device && planned.is_current()) {
             let same = |(one, other): (&Key, &Key)| one == other || matches!((one, other), (Key::Variable(_), Key::Variable(_)));
             let ids = planned.key.iter().filter_map(|key| if let Key::Variable(id) = key { Some(*id) } else { None });
             let pairs: Vec<(usize, &Variable)> = ids.zip(&own).collect();
@@ -335,7 +345,7 @@ fn over(graph: &Graph, pairs: &[(usize, &Variable)]) -> Option<Graph> {
     for capture in &mut graph.captures {
         let own = capture.source.variable()?;
         if let Some((_, other)) = pairs.iter().find(|(id, _)| *id == own.id()) {
-            if !own.is_argument() || own.tensor_type().ok()? != other.tensor_type().ok()? {
+            if !own.is_argument() || own.trainable() != other.trainable() || own.tensor_type().ok()? != other.tensor_type().ok()? {
                 return None;
             }
             capture.source = Captured::Variable(other.as_argument(true));

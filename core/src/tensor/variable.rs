@@ -12,6 +12,7 @@ use crate::tensor::waiting::Monitor;
 use alloc::format;
 use alloc::string::String;
 use core::fmt;
+use core::sync::atomic::{AtomicBool, Ordering};
 
 /// Named value that can be assigned. Clones share the value.
 ///
@@ -39,7 +40,9 @@ pub struct Variable {
 
 struct Cell {
     name: String,
-    trainable: bool,
+    /// True if the variable was declared for optimizers to train.
+    trained: bool,
+    frozen: AtomicBool,
     state: Monitor<Option<State>>,
     /// Lock that one thread holds while it creates the variable.
     creation: Monitor<Option<()>>,
@@ -78,9 +81,12 @@ impl Variable {
         Ok(variable)
     }
 
-    fn of(name: &str, trainable: bool) -> Variable {
-        let (state, creation) = (Monitor::new(None), Monitor::new(Some(())));
-        Variable { cell: Shared::new(Cell { name: name.into(), trainable, state, creation, first: Lock::new(None) }), argument: false }
+    fn of(name: &str, trained: bool) -> Variable {
+        let (state, creation, frozen) = (Monitor::new(None), Monitor::new(Some(())), AtomicBool::new(false));
+        Variable {
+            cell: Shared::new(Cell { name: name.into(), trained, frozen, state, creation, first: Lock::new(None) }),
+            argument: false,
+        }
     }
 
     /// Returns a trainable variable without a value. [`Variable::create`] sets its first value.
@@ -145,9 +151,29 @@ impl Variable {
         &self.cell.name
     }
 
-    /// True if optimizers train the variable.
+    /// True if optimizers train the variable: it was not declared with [`Variable::untrained`], and it is not frozen.
     pub fn trainable(&self) -> bool {
-        self.cell.trainable
+        self.cell.trained && !self.is_frozen()
+    }
+
+    /// Freezes the variable if `trainable` is false, and unfreezes it if `trainable` is true. Optimizers leave a frozen variable
+    /// unchanged, and tapes do not watch it. A variable declared with [`Variable::untrained`] never becomes trainable. A
+    /// [`Function`](crate::Function) that uses the variable is traced again.
+    /// [`Module::set_trainable`](crate::layers::Module::set_trainable) freezes whole layers and models.
+    ///
+    /// ```
+    /// use gradlet_core::Variable;
+    /// let w = Variable::deferred("w");
+    /// w.set_trainable(false);
+    /// assert!(!w.trainable() && !w.clone().trainable());
+    /// ```
+    pub fn set_trainable(&self, trainable: bool) {
+        self.cell.frozen.store(!trainable, Ordering::Relaxed);
+    }
+
+    /// True if [`Variable::set_trainable`] froze the variable.
+    pub(crate) fn is_frozen(&self) -> bool {
+        self.cell.frozen.load(Ordering::Relaxed)
     }
 
     /// True if the variable has a value.

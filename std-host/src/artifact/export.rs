@@ -2,10 +2,11 @@
 
 use crate::train::models::ModelSpec;
 use crate::train::training;
+use glob::Pattern;
 use gradlet_core::device::AlignedBytes;
 use gradlet_core::layers::{Layer, Module, Sequential};
 use gradlet_core::optimizers::{Optimizer, Sgd};
-use gradlet_core::{Artifact, DType, Error, Function, Result, Scope, Shape, Tensor, TensorType};
+use gradlet_core::{Artifact, DType, Error, Function, Result, Scope, Shape, Tensor, TensorType, Variable};
 use std::sync::Arc;
 
 /// The default signatures to export.
@@ -23,22 +24,27 @@ pub struct Options {
     pub learning_rate: f32,
     /// Names of the signatures to export, from [`ALL_SIGNATURES`].
     pub signatures: Vec<String>,
+    /// Layers that the signature `train` trains: names, patterns such as `conv2d*`, or `last:2` for the last two layers with
+    /// variables. All others are [frozen](Module::set_trainable), so their variables stay in flash. Without a selection, `train`
+    /// trains what the model's own [`trainable_variables`](Module::trainable_variables) are.
+    pub train: Vec<String>,
 }
 
 impl Default for Options {
     fn default() -> Options {
-        Options { batch: 1, learning_rate: 0.01, signatures: SIGNATURES.map(String::from).into() }
+        Options { batch: 1, learning_rate: 0.01, signatures: SIGNATURES.map(String::from).into(), train: Vec::new() }
     }
 }
 
 /// Exports `model`, which was built from `spec`. The same model, values and options produce the same bytes.
 ///
 /// - `infer`: `x` f32 `[batch, input…]` → `logits` f32 `[batch, classes]`
-/// - `train`: `x`, `y` i32 `[batch]` → `loss` f32 `[]`; an SGD step on the mean softmax cross-entropy updates all weights
+/// - `train`: `x`, `y` i32 `[batch]` → `loss` f32 `[]`; an SGD step on the mean softmax cross-entropy updates the
+///   weights of the layers that [`Options::train`] selects
 /// - `train_head`: the same, but only the weights of the last layer are updated
 /// - `save`, `restore`: the weights, as outputs and as inputs; [`Artifact::checkpoint_signatures`] adds both together
 ///
-/// Fails if a signature is not one of these, or if the model cannot be traced for its input.
+/// Fails if a signature is not one of these, if [`Options::train`] selects no layer, or if the model cannot be traced for its input.
 ///
 /// ```
 /// use gradlet::Eager;
@@ -56,12 +62,13 @@ impl Default for Options {
 /// # Ok::<(), gradlet::Error>(())
 /// ```
 pub fn artifact(scope: &dyn Scope, model: &Arc<Sequential>, spec: &ModelSpec, options: &Options) -> Result<AlignedBytes> {
+    let flags = Flags::of(model);
     let input = Shape::new(&[&[options.batch], &spec.input()[..]].concat())?;
     let x = Tensor::zeros(&scope.device(), TensorType::new(DType::F32, input))?;
     let y = Tensor::full(&scope.device(), 0i32, &[options.batch])?;
-    let sgd = Arc::new(Sgd::new(options.learning_rate));
+    let (sgd, head) = (Arc::new(Sgd::new(options.learning_rate)), ["last:1".to_string()]);
     sgd.build(scope, &**model)?;
-    let (mut artifact, mut checkpoint) = (Artifact::new(), false);
+    let (mut artifact, mut checkpoint, mut trained) = (Artifact::new(), false, Vec::new());
     for name in &options.signatures {
         match name.as_str() {
             "infer" => {
@@ -70,12 +77,17 @@ pub fn artifact(scope: &dyn Scope, model: &Arc<Sequential>, spec: &ModelSpec, op
                 artifact.signature(name, &*infer.concrete(scope, &x)?, &["x"], &["logits"])?.doc(name, "The logits of a batch.")?;
             }
             "train" | "train_head" => {
-                let variables = if name == "train" { model.trainable_variables() } else { head(model) };
-                let step = training::step(model, sgd.clone() as Arc<dyn Optimizer>, variables);
-                let doc =
-                    if name == "train" { "A step that changes all weights." } else { "A step that changes the last layer's weights." };
+                let (selection, doc) = match (name.as_str(), &options.train[..]) {
+                    ("train", []) => (None, "A step that changes all weights.".into()),
+                    ("train", layers) => (Some(layers), format!("A step that changes the weights of {}.", layers.join(", "))),
+                    _ => (Some(&head[..]), "A step that changes the last layer's weights.".into()),
+                };
+                flags.restore();
+                selection.map_or(Ok(()), |layers| train_only(model, layers))?;
+                trained.extend(model.trainable_variables());
+                let step = training::step(model, sgd.clone() as Arc<dyn Optimizer>, model.trainable_variables());
                 let concrete = step.concrete(scope, &(x.clone(), y.clone()))?;
-                artifact.signature(name, &concrete, &["x", "y"], &["loss"])?.doc(name, doc)?;
+                artifact.signature(name, &concrete, &["x", "y"], &["loss"])?.doc(name, &doc)?;
             }
             "save" | "restore" if checkpoint => (),
             "save" | "restore" => {
@@ -90,6 +102,10 @@ pub fn artifact(scope: &dyn Scope, model: &Arc<Sequential>, spec: &ModelSpec, op
             }
         }
     }
+    // In the artifact, a variable is trainable if a signature trains it.
+    if !trained.is_empty() {
+        model.variables().iter().for_each(|variable| variable.set_trainable(trained.contains(variable)));
+    }
     artifact.variables(model.named_variables());
     artifact.variables(sgd.named_variables().into_iter().map(|(name, variable)| (format!("sgd/{name}"), variable)).collect());
     artifact.metadata("producer", concat!("gradlet ", env!("CARGO_PKG_VERSION")));
@@ -97,8 +113,48 @@ pub fn artifact(scope: &dyn Scope, model: &Arc<Sequential>, spec: &ModelSpec, op
     artifact.to_bytes()
 }
 
-/// Returns the trainable variables of the last layer that has any.
-fn head(model: &Sequential) -> Vec<gradlet_core::Variable> {
-    let layers = model.layers().rev().map(|(_, layer)| layer.trainable_variables());
-    layers.into_iter().find(|variables| !variables.is_empty()).unwrap_or_default()
+/// The variables of a model, each with its `trainable` flag. On drop, the variables have these flags again.
+struct Flags(Vec<(Variable, bool)>);
+
+impl Flags {
+    fn of(model: &Sequential) -> Flags {
+        Flags(model.variables().into_iter().map(|variable| (variable.clone(), variable.trainable())).collect())
+    }
+
+    fn restore(&self) {
+        self.0.iter().for_each(|(variable, trainable)| variable.set_trainable(*trainable));
+    }
+}
+
+impl Drop for Flags {
+    fn drop(&mut self) {
+        self.restore();
+    }
+}
+
+/// Freezes all layers of the model but the selected ones: see [`Options::train`].
+fn train_only(model: &Sequential, selection: &[String]) -> Result<()> {
+    let layers: Vec<(&str, &dyn Layer)> = model.layers().filter(|(_, layer)| !layer.variables().is_empty()).collect();
+    model.set_trainable(false);
+    for selected in selection {
+        let chosen = match selected.strip_prefix("last:") {
+            Some(count) => {
+                let count = count.parse().ok().filter(|count| (1..=layers.len()).contains(count));
+                let wrong = || Error::message(format!("{selected:?} selects no layers: the number must be from 1 to {}", layers.len()));
+                layers[layers.len() - count.ok_or_else(wrong)?..].to_vec()
+            }
+            None => {
+                let pattern = Pattern::new(selected);
+                let pattern = pattern.map_err(|error| Error::message(format!("{selected:?} is not a pattern of names: {error}")))?;
+                layers.iter().copied().filter(|(name, _)| pattern.matches(name)).collect()
+            }
+        };
+        if chosen.is_empty() {
+            let names: Vec<&str> = layers.iter().map(|(name, _)| *name).collect();
+            let text = format!("no layer with variables has the name {selected:?}; the model has {}", names.join(", "));
+            return Err(Error::message(text));
+        }
+        chosen.iter().for_each(|(_, layer)| layer.set_trainable(true));
+    }
+    Ok(())
 }

@@ -184,7 +184,8 @@ fn variables(text: &mut String, description: &Description) {
             names => format!("in RAM for {names}"),
         };
         let (tensor_type, bytes) = (variable.tensor_type.to_string(), grouped(variable.bytes));
-        let _ = writeln!(text, "  {:width$}  {tensor_type:<16} {bytes:>9} B  {place}", variable.name);
+        let trained = if variable.trainable { "" } else { ", not trained" };
+        let _ = writeln!(text, "  {:width$}  {tensor_type:<16} {bytes:>9} B  {place}{trained}", variable.name);
     }
 }
 

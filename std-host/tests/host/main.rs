@@ -8,6 +8,7 @@ mod applications;
 mod checkpoints;
 mod examples;
 mod fit;
+mod freezing;
 mod loaded;
 mod pipelines;
 mod seeds;

@@ -15,7 +15,7 @@ use alloc::format;
 ///
 /// In training, mean and variance are those of the batch. Training also updates the moving mean and variance:
 /// `moving · momentum + batch · (1 − momentum)`. No optimizer trains these moving statistics. In inference, mean and variance are
-/// the moving ones. As in Keras 3, the variance is that of the batch itself, not an unbiased estimate.
+/// the moving ones. A [frozen](Module::set_trainable) layer works as in inference, also in training. As in Keras 3, the variance is that of the batch itself, not an unbiased estimate.
 ///
 /// ```
 /// use gradlet_core::layers::{BatchNormalization, Layer};
@@ -126,8 +126,9 @@ impl Layer for BatchNormalization {
             return Err(Error::message(text));
         }
         let weights = BatchNormalizationWeights { gamma, beta, moving_mean, moving_variance };
-        let [y, mean, variance] = self.normalize(x, &weights, scope.training())?;
-        if scope.training() {
+        let training = scope.training() && self.trainable();
+        let [y, mean, variance] = self.normalize(x, &weights, training)?;
+        if training {
             scope.assign(&self.moving_mean, &mean)?;
             scope.assign(&self.moving_variance, &variance)?;
         }

@@ -1,15 +1,16 @@
 //! Models in which a layer may use the output of any earlier layer: Keras's functional API.
 
 use super::merge::Merge;
-use super::sequential::{input, unused};
+use super::sequential::{cut_at, input, unused};
 use super::{Layer, Module, Visitor, observed_call};
 use crate::base::dtype::DType;
 use crate::base::error::{Error, Result};
 use crate::base::shape::{Shape, TensorType};
+use crate::base::sync::Shared;
 use crate::tensor::Tensor;
 use crate::tensor::scope::Scope;
 use crate::trace::tracing::dry_run;
-use alloc::boxed::Box;
+use alloc::format;
 use alloc::string::String;
 use alloc::vec::Vec;
 
@@ -38,6 +39,7 @@ pub struct Functional {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Value(usize);
 
+#[derive(Clone)]
 struct Node {
     name: String,
     step: Stage,
@@ -46,9 +48,10 @@ struct Node {
     last_use: usize,
 }
 
+#[derive(Clone)]
 enum Stage {
-    Layer(Box<dyn Layer>),
-    Merge(Box<dyn Merge>),
+    Layer(Shared<dyn Layer>),
+    Merge(Shared<dyn Merge>),
 }
 
 impl Functional {
@@ -63,12 +66,12 @@ impl Functional {
     /// Adds a layer with the input `input`, and returns its output. If another layer already has the name, a number is appended to
     /// the name of the new layer.
     pub fn layer(&mut self, name: &str, layer: impl Layer + 'static, input: Value) -> Value {
-        self.push(name, Stage::Layer(Box::new(layer)), &[input])
+        self.push(name, Stage::Layer(Shared::new(layer)), &[input])
     }
 
     /// Adds a layer that merges several values into one, and returns its output.
     pub fn merge(&mut self, name: &str, merge: impl Merge + 'static, inputs: &[Value]) -> Value {
-        self.push(name, Stage::Merge(Box::new(merge)), inputs)
+        self.push(name, Stage::Merge(Shared::new(merge)), inputs)
     }
 
     fn push(&mut self, name: &str, step: Stage, inputs: &[Value]) -> Value {
@@ -81,6 +84,85 @@ impl Functional {
         let name = unused(name, |name| self.nodes.iter().all(|node| node.name != name));
         self.nodes.push(Node { name, step, inputs: inputs.to_vec(), last_use: usize::MAX });
         Value(index + 1)
+    }
+
+    /// Returns the layers with their names, in the order of Keras's `model.layers`, which also contains the input layer.
+    ///
+    /// ```
+    /// use gradlet_core::layers::{Dense, Functional, Module};
+    /// let mut model = Functional::new("two");
+    /// let x = model.layer("first", Dense::new(4), Functional::INPUT);
+    /// model.layer("second", Dense::new(4), x);
+    /// // Freezes all layers but the last.
+    /// model.layers().rev().skip(1).for_each(|(_, layer)| layer.set_trainable(false));
+    /// assert_eq!(model.trainable_variables().len(), 2);
+    /// ```
+    pub fn layers(&self) -> impl DoubleEndedIterator<Item = (&str, &dyn Module)> {
+        self.operations().into_iter().map(move |node| (self.nodes[node].name.as_str(), self.nodes[node].module()))
+    }
+
+    /// Divides the model after the layer `name`, like [`Sequential::cut`](super::Sequential::cut). Layers on which neither output
+    /// depends are left out.
+    ///
+    /// Fails if there is no such layer, if it is the last one, or if a later layer also uses another value from before the cut.
+    ///
+    /// ```
+    /// use gradlet_core::layers::{Add, Dense, Functional, Layer};
+    /// use gradlet_core::{Eager, Scope, Tensor, ops};
+    /// let scope = Eager::new(&ops::portable_cpu());
+    /// let mut model = Functional::new("residual");
+    /// let x = model.layer("first", Dense::new(3), Functional::INPUT);
+    /// let y = model.merge("sum", Add, &[x, Functional::INPUT]);
+    /// model.layer("second", Dense::new(2), y);
+    /// let (features, head) = model.cut("sum")?;
+    /// let x = Tensor::full(&scope.device(), 1.0f32, &[1, 3])?;
+    /// let y = head.call(&scope, &features.call(&scope, &x)?)?;
+    /// assert_eq!(y.to_vec::<f32>()?, model.call(&scope, &x)?.to_vec::<f32>()?);
+    /// assert!(model.cut("first").is_err(), "the sum also uses the input");
+    /// # Ok::<(), gradlet_core::Error>(())
+    /// ```
+    pub fn cut(&self, name: &str) -> Result<(Functional, Functional)> {
+        let at = cut_at(name, self.nodes.iter().map(|node| node.name.as_str()))?;
+        let before = self.needed_by(at, &[]);
+        let after = self.needed_by(self.nodes.len() - 1, &before);
+        for node in &after {
+            let other = |Value(input): &&Value| *input != at + 1 && input.checked_sub(1).is_none_or(|input| !after.contains(&input));
+            if let Some(Value(input)) = self.nodes[*node].inputs.iter().find(other) {
+                let value =
+                    input.checked_sub(1).map_or("the model's input".into(), |input| format!("the output of {:?}", self.nodes[input].name));
+                let own = &self.nodes[*node].name;
+                return Err(Error::message(format!("a cut after {name:?} is not possible, because layer {own:?} also uses {value}")));
+            }
+        }
+        Ok((self.part(&self.name, &before, 0), self.part(&format!("{}_head", self.name), &after, at + 1)))
+    }
+
+    /// Returns the nodes on which `node` depends, and `node` itself, in the order of the model. The walk does not enter the nodes
+    /// in `known`.
+    fn needed_by(&self, node: usize, known: &[usize]) -> Vec<usize> {
+        let mut needed = alloc::vec![false; self.nodes.len()];
+        let mut open = alloc::vec![node];
+        while let Some(node) = open.pop() {
+            if !known.contains(&node) && !core::mem::replace(&mut needed[node], true) {
+                open.extend(self.feeding(node));
+            }
+        }
+        (0..self.nodes.len()).filter(|&node| needed[node]).collect()
+    }
+
+    /// Returns a model of the nodes with these indices. Its input takes the place of the value with the number `input`.
+    fn part(&self, name: &str, nodes: &[usize], input: usize) -> Functional {
+        let mut part = Functional::new(name);
+        for &node in nodes {
+            let Node { name, step, inputs, .. } = &self.nodes[node];
+            let moved = |Value(value): &Value| {
+                let position =
+                    value.checked_sub(1).filter(|_| *value != input).and_then(|value| nodes.iter().position(|&node| node == value));
+                Value(position.map_or(0, |position| position + 1))
+            };
+            part.push(name, step.clone(), &inputs.iter().map(moved).collect::<Vec<_>>());
+        }
+        part
     }
 }
 

@@ -26,6 +26,7 @@ mod reshape;
 mod scaled;
 mod separable_conv2d;
 mod sequential;
+mod state;
 mod summary;
 mod up_sampling2d;
 
@@ -46,13 +47,14 @@ pub use group_normalization::GroupNormalization;
 pub use initializers::Initializer;
 pub use layer_normalization::LayerNormalization;
 pub use merge::{Add, Concatenate, Merge};
-pub use module::{Later, Module, State, Visitor, Waiting};
+pub use module::{Module, Visitor};
 pub use multi_head_attention::{Attend, MultiHeadAttention};
 pub use pooling::{AveragePooling1D, AveragePooling2D, MaxPool2D, MaxPooling1D, MaxPooling2D};
 pub use recurrent::{GRU, GRUCell, LSTM, LSTMCell, RNN, RNNCell, Sequence, SimpleRNN, SimpleRNNCell};
 pub use reshape::{Flatten, Permute, Reshape, ZeroPadding2D};
 pub use separable_conv2d::SeparableConv2D;
 pub use sequential::Sequential;
+pub use state::{Later, State, Waiting};
 pub use summary::{LayerSummary, Size, Summary};
 pub use up_sampling2d::UpSampling2D;
 

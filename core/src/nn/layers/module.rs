@@ -1,14 +1,12 @@
 //! Modules: types that have variables.
 
-use super::{Activation, Initializer, Padding, Padding1D, Resize};
-use crate::base::dtype::{DType, Element};
-use crate::base::error::Result;
+use super::{Activation, Initializer, Later, Padding, Padding1D, Resize, State};
+use crate::base::dtype::DType;
 use crate::base::shape::{Shape, TensorType};
-use crate::base::sync::{Lock, Shared, ThreadSafe};
+use crate::base::sync::Shared;
 use crate::nn::losses::Reduction;
 use crate::ops::conv1d::Conv1DOptions;
 use crate::ops::conv2d::Conv2DOptions;
-use crate::ops::portable_cpu;
 use crate::tensor::Tensor;
 use crate::tensor::variable::Variable;
 use alloc::boxed::Box;
@@ -16,7 +14,6 @@ use alloc::collections::BTreeMap;
 use alloc::format;
 use alloc::string::String;
 use alloc::vec::Vec;
-use core::cell::Cell;
 
 /// A collection of variables with names: a layer, a model, an optimizer.
 ///
@@ -88,10 +85,46 @@ pub trait Module {
         gather(self, |variable| Some(variable.clone()), |module| module.variables())
     }
 
-    /// Returns the variables that optimizers train. A frozen layer overrides this method and returns an empty list. Models that
-    /// contain the layer then leave out its variables, too.
+    /// Returns the variables that optimizers train: those that are [trainable](Variable::trainable).
     fn trainable_variables(&self) -> Vec<Variable> {
         gather(self, |variable| variable.trainable().then(|| variable.clone()), |module| module.trainable_variables())
+    }
+
+    /// Returns the variables that no optimizer trains: frozen variables, and statistics such as a moving mean.
+    fn non_trainable_variables(&self) -> Vec<Variable> {
+        gather(self, |variable| (!variable.trainable()).then(|| variable.clone()), |module| module.non_trainable_variables())
+    }
+
+    /// Freezes every variable of this module and of the modules inside it if `trainable` is false, and unfreezes them if it is true:
+    /// Keras's `layer.trainable = False`. This also works before the module is built.
+    ///
+    /// - A training step leaves frozen variables unchanged, bit for bit. No gradient is computed for them.
+    /// - An optimizer that is built afterwards has no state for them.
+    /// - A frozen [`BatchNormalization`](super::BatchNormalization) normalises by its moving statistics, also in training.
+    /// - In an artifact, a variable that is frozen in all exported signatures stays in flash.
+    ///
+    /// The flags belong to the variables, so each variable follows the last call that concerned it. In Keras, a layer that is
+    /// unfrozen inside a frozen model stays untrained until the model is unfrozen, too.
+    ///
+    /// ```
+    /// use gradlet_core::layers::{Dense, Layer, Module, Sequential};
+    /// use gradlet_core::{Eager, ops};
+    /// let scope = Eager::new(&ops::portable_cpu());
+    /// let model = Sequential::new().with(Dense::new(4)).with(Dense::new(2));
+    /// model.set_trainable(false);
+    /// model.layers().last().unwrap().1.set_trainable(true);
+    /// let summary = model.summary(&scope, &[3])?;
+    /// assert_eq!((summary.trainable.count, summary.non_trainable.count), (10, 16));
+    /// # Ok::<(), gradlet_core::Error>(())
+    /// ```
+    fn set_trainable(&self, trainable: bool) {
+        self.visit(&mut Freezes { trainable });
+    }
+
+    /// True unless all variables of this module are frozen: Keras's `layer.trainable`.
+    fn trainable(&self) -> bool {
+        let variables = self.variables();
+        variables.is_empty() || variables.iter().any(|variable| !variable.is_frozen())
     }
 
     /// True if every variable has a value.
@@ -125,54 +158,6 @@ pub trait Visitor {
     /// them differ from the names of the fields.
     fn tracks(&self) -> bool {
         false
-    }
-}
-
-/// State that is not a variable but is kept in checkpoints. A single tensor must be able to hold it. Examples are an atomic number,
-/// a number in a [`Cell`](core::cell::Cell), and the position in a dataset.
-///
-/// ```
-/// use gradlet_core::layers::{Module, State};
-/// let epoch = core::cell::Cell::new(3i64);
-/// let saved = State::value(&epoch)?;
-/// epoch.set(0);
-/// epoch.restore(&saved)?;
-/// assert_eq!(epoch.get(), 3);
-/// # Ok::<(), gradlet_core::Error>(())
-/// ```
-pub trait State {
-    /// Returns the value to keep.
-    fn value(&self) -> Result<Tensor>;
-
-    /// Restores a value that was kept. Fails if `value` is not a valid value of this state.
-    fn restore(&self, value: &Tensor) -> Result<()>;
-}
-
-/// Hook for variables that a module creates after its construction. The values of a checkpoint that is restored before these variables
-/// exist wait here.
-///
-/// An optimizer, for example, creates its state once it is given the variables to train. Such
-/// a module has one `Later`, passes it to its visitors, and calls [`created`](Later::created) once the new variables exist but have
-/// no value yet.
-#[derive(Default)]
-pub struct Later(Lock<Option<Shared<dyn Waiting>>>);
-
-/// A listener that waits for new variables. It is called each time that a module has created some.
-pub trait Waiting: ThreadSafe {
-    /// Handles new variables of `module`, which have no values yet. [`Variable::first_value_from`] sets their first values.
-    fn created(&self, module: &dyn Module) -> Result<()>;
-}
-
-impl Later {
-    /// Sets the listener that waits for new variables. It replaces the listener of an earlier call.
-    pub fn wait(&self, waiting: Shared<dyn Waiting>) {
-        *self.0.lock() = Some(waiting);
-    }
-
-    /// Notifies the listener, if one is set, that `module` has new variables, which have no value yet.
-    pub fn created(&self, module: &dyn Module) -> Result<()> {
-        let waiting = self.0.lock().clone();
-        waiting.map_or(Ok(()), |waiting| waiting.created(module))
     }
 }
 
@@ -252,52 +237,26 @@ impl Visitor for Built {
     }
 }
 
+/// Visitor that freezes or unfreezes every visited variable.
+struct Freezes {
+    trainable: bool,
+}
+
+impl Visitor for Freezes {
+    fn variable(&mut self, variable: &Variable) {
+        variable.set_trainable(self.trainable);
+    }
+
+    fn module(&mut self, _: &str, module: &dyn Module) {
+        module.set_trainable(self.trainable);
+    }
+}
+
 impl Module for Variable {
     fn visit(&self, visitor: &mut dyn Visitor) {
         visitor.variable(self);
     }
 }
-
-impl<T: Element + Copy> State for Cell<T> {
-    fn value(&self) -> Result<Tensor> {
-        Ok(Tensor::scalar(&portable_cpu(), self.get()))
-    }
-
-    fn restore(&self, value: &Tensor) -> Result<()> {
-        self.set(value.item::<T>()?);
-        Ok(())
-    }
-}
-
-impl<T: Element + Copy> Module for Cell<T> {
-    fn visit(&self, visitor: &mut dyn Visitor) {
-        visitor.state(self);
-    }
-}
-
-macro_rules! atomics {
-    ($($width:literal $atomic:ident $number:ty),*) => {$(
-        #[cfg(target_has_atomic = $width)]
-        impl State for core::sync::atomic::$atomic {
-            fn value(&self) -> Result<Tensor> {
-                Ok(Tensor::scalar(&portable_cpu(), self.load(core::sync::atomic::Ordering::Relaxed)))
-            }
-
-            fn restore(&self, value: &Tensor) -> Result<()> {
-                self.store(value.item::<$number>()?, core::sync::atomic::Ordering::Relaxed);
-                Ok(())
-            }
-        }
-
-        #[cfg(target_has_atomic = $width)]
-        impl Module for core::sync::atomic::$atomic {
-            fn visit(&self, visitor: &mut dyn Visitor) {
-                visitor.state(self);
-            }
-        }
-    )*};
-}
-atomics!("32" AtomicI32 i32, "64" AtomicI64 i64);
 
 macro_rules! transparent {
     ($([$($generics:tt)*] $ty:ty),*) => {$(
@@ -315,6 +274,15 @@ macro_rules! transparent {
             }
             fn trainable_variables(&self) -> Vec<Variable> {
                 (**self).trainable_variables()
+            }
+            fn non_trainable_variables(&self) -> Vec<Variable> {
+                (**self).non_trainable_variables()
+            }
+            fn set_trainable(&self, trainable: bool) {
+                (**self).set_trainable(trainable);
+            }
+            fn trainable(&self) -> bool {
+                (**self).trainable()
             }
             fn is_built(&self) -> bool {
                 (**self).is_built()

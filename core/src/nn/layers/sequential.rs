@@ -2,12 +2,12 @@
 
 use super::{Layer, Module, Visitor};
 use crate::base::dtype::DType;
-use crate::base::error::Result;
+use crate::base::error::{Error, Result};
 use crate::base::shape::{Shape, TensorType};
+use crate::base::sync::Shared;
 use crate::tensor::Tensor;
 use crate::tensor::scope::Scope;
 use crate::trace::tracing::dry_run;
-use alloc::boxed::Box;
 use alloc::collections::BTreeMap;
 use alloc::format;
 use alloc::string::String;
@@ -29,7 +29,7 @@ use alloc::vec::Vec;
 /// ```
 #[derive(Default)]
 pub struct Sequential {
-    layers: Vec<(String, Box<dyn Layer>)>,
+    layers: Vec<(String, Shared<dyn Layer>)>,
 }
 
 impl Sequential {
@@ -47,7 +47,7 @@ impl Sequential {
     /// Appends a layer under this name. If another layer already has the name, a number is appended to the name of the new layer.
     pub fn with_named(mut self, name: &str, layer: impl Layer + 'static) -> Sequential {
         let name = unused(name, |name| self.layer(name).is_none());
-        self.layers.push((name, Box::new(layer)));
+        self.layers.push((name, Shared::new(layer)));
         self
     }
 
@@ -60,6 +60,40 @@ impl Sequential {
     pub fn layers(&self) -> impl DoubleEndedIterator<Item = (&str, &dyn Layer)> {
         self.layers.iter().map(|(name, layer)| (name.as_str(), &**layer))
     }
+
+    /// Divides the model after the layer `name`. The first part ends with this layer, and the second part takes its output. Both
+    /// share the layers with this model, so training a part trains the model.
+    ///
+    /// To train only the last layers, compute the output of the first part once for each sample, and train the second part on it.
+    ///
+    /// Fails if there is no such layer, or if it is the last one.
+    ///
+    /// ```
+    /// use gradlet_core::layers::{Dense, Layer, Sequential};
+    /// use gradlet_core::{Eager, Scope, Tensor, ops};
+    /// let scope = Eager::new(&ops::portable_cpu());
+    /// let model = Sequential::new().with(Dense::new(4)).with(Dense::new(2));
+    /// let (features, head) = model.cut("dense")?;
+    /// let x = Tensor::full(&scope.device(), 1.0f32, &[1, 3])?;
+    /// let y = head.call(&scope, &features.call(&scope, &x)?)?;
+    /// assert_eq!(y.to_vec::<f32>()?, model.call(&scope, &x)?.to_vec::<f32>()?);
+    /// # Ok::<(), gradlet_core::Error>(())
+    /// ```
+    pub fn cut(&self, name: &str) -> Result<(Sequential, Sequential)> {
+        let at = cut_at(name, self.layers.iter().map(|(name, _)| name.as_str()))?;
+        let (features, head) = self.layers.split_at(at + 1);
+        Ok((Sequential { layers: features.to_vec() }, Sequential { layers: head.to_vec() }))
+    }
+}
+
+/// Returns the position of the layer `name` among the layers with these names. Fails if there is none, or if it is the last one.
+pub(super) fn cut_at<'n>(name: &str, names: impl DoubleEndedIterator<Item = &'n str> + Clone) -> Result<usize> {
+    let unknown = || Error::message(format!("there is no layer {name:?}; the model has {}", names.clone().collect::<Vec<_>>().join(", ")));
+    let at = names.clone().position(|known| known == name).ok_or_else(unknown)?;
+    if names.clone().next_back() == Some(name) {
+        return Err(Error::message(format!("layer {name:?} is the last one, so a cut after it leaves nothing for the second part")));
+    }
+    Ok(at)
 }
 
 /// Returns the first of `name`, `name_1`, `name_2`, … for which `free` returns true.

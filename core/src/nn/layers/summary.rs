@@ -17,7 +17,7 @@ use core::fmt;
 /// Summary of a model: its layers in the order in which they were called, as Keras's `model.summary()` prints them.
 ///
 /// `{}` prints the layers of the model itself, and `{:#}` also the layers inside them. A width, as in `{:100}`, sets the width of
-/// the table.
+/// the table. [`show_trainable`](Summary::show_trainable) adds a column that shows which layers are frozen.
 ///
 /// ```
 /// use gradlet_core::layers::{Activation, Dense, Layer, Sequential};
@@ -41,6 +41,7 @@ pub struct Summary {
     pub non_trainable: Size,
     /// Size of the optimizer's state, if the model has an optimizer.
     pub optimizer: Option<Size>,
+    trainable_column: bool,
 }
 
 /// Row of a summary: one layer.
@@ -56,6 +57,8 @@ pub struct LayerSummary {
     pub output: Shape,
     /// Size of the parameters of the layer, including those of the layers inside it.
     pub parameters: Size,
+    /// False if all variables of the layer are frozen. `None` if the layer has no variables.
+    pub trainable: Option<bool>,
 }
 
 /// Size of variables, in elements and in bytes.
@@ -88,7 +91,24 @@ impl Summary {
             |trainable| Size::of(variables.iter().map(|(_, variable)| variable).filter(|variable| trained.contains(variable) == trainable));
         let calls = core::mem::take(&mut heard.0.lock().calls);
         let (trainable, non_trainable) = (size(true), size(false));
-        Ok(Summary { name: model.name().into(), layers: layers(calls, &variables), trainable, non_trainable, optimizer: None })
+        let (name, layers) = (model.name().into(), layers(calls, &variables));
+        Ok(Summary { name, layers, trainable, non_trainable, optimizer: None, trainable_column: false })
+    }
+
+    /// Adds the column of Keras's `show_trainable`, if `show_trainable` is true: `Y` for a layer that is trained, `N` for a frozen
+    /// layer, `-` for a layer without variables.
+    ///
+    /// ```
+    /// use gradlet_core::layers::{Dense, Layer, Module, Sequential};
+    /// use gradlet_core::{Eager, ops};
+    /// let model = Sequential::new().with(Dense::new(4)).with(Dense::new(2));
+    /// model.layer("dense").unwrap().set_trainable(false);
+    /// let summary = model.summary(&Eager::new(&ops::portable_cpu()), &[3])?.show_trainable(true);
+    /// assert!(summary.to_string().contains("│          16 │   N   │"));
+    /// # Ok::<(), gradlet_core::Error>(())
+    /// ```
+    pub fn show_trainable(self, show_trainable: bool) -> Summary {
+        Summary { trainable_column: show_trainable, ..self }
     }
 
     /// Returns the size of all parameters, including those of the optimizer.
@@ -164,8 +184,10 @@ fn layers(mut calls: Vec<Call>, variables: &[(String, Variable)]) -> Vec<LayerSu
             let siblings = || taken.iter().filter(|(parent, _)| *parent == call.parent).map(|(_, name)| name);
             let name = unused(name, |name| siblings().all(|sibling| sibling != name));
             taken.push((call.parent, name.clone()));
-            let parameters = Size::of(call.variables.iter().map(|(_, variable)| variable));
-            layers.push(LayerSummary { name, kind: call.kind.clone(), depth: call.depth - 1, output: output.shape, parameters });
+            let variables = || call.variables.iter().map(|(_, variable)| variable);
+            let trainable = variables().map(|variable| !variable.is_frozen()).reduce(|any, one| any || one);
+            let (kind, depth, parameters) = (call.kind.clone(), call.depth - 1, Size::of(variables()));
+            layers.push(LayerSummary { name, kind, depth, output: output.shape, parameters, trainable });
         }
         paths.push(path);
     }
@@ -185,10 +207,10 @@ const WIDTH: usize = 76;
 
 impl fmt::Display for Summary {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let widths = widths(f.width().unwrap_or(WIDTH));
+        let widths = &widths(f.width().unwrap_or(WIDTH), self.trainable_column);
         writeln!(f, "Model: \"{}\"", self.name)?;
         line(f, widths, "┏━┳┓")?;
-        row(f, widths, ["Layer (type)", "Output Shape", "Param #"], "┃")?;
+        row(f, widths, ["Layer (type)", "Output Shape", "Param #", "Trainable"], "┃")?;
         line(f, widths, "┡━╇┩")?;
         let deepest = if f.alternate() { usize::MAX } else { 0 };
         let shown = self.layers.iter().filter(|layer| layer.depth <= deepest);
@@ -198,7 +220,8 @@ impl fmt::Display for Summary {
             }
             let nested = if layer.depth > 0 { format!("{}└ ", "   ".repeat(layer.depth)) } else { String::new() };
             let name = format!("{nested}{} ({})", layer.name, layer.kind);
-            row(f, widths, [&name, &shape(&layer.output), &grouped(layer.parameters.count)], "│")?;
+            let trainable = layer.trainable.map_or("-", |trainable| if trainable { "Y" } else { "N" });
+            row(f, widths, [&name, &shape(&layer.output), &grouped(layer.parameters.count), trainable], "│")?;
         }
         line(f, widths, "└─┴┘")?;
         let mut total = |name, size: Size| writeln!(f, " {name} params: {} ({})", grouped(size.count), readable(size.bytes));
@@ -209,14 +232,15 @@ impl fmt::Display for Summary {
     }
 }
 
-/// Returns the widths of the columns for a table of this width. Keras divides the width in the ratio 45 : 35 : 20, and takes the
-/// space for borders and padding evenly from the columns, left to right.
-fn widths(width: usize) -> [usize; 3] {
-    let (first, second) = (width * 45 / 100, width * 80 / 100);
-    let mut widths = [first + 2, second - first + 2, width - second + 2];
-    let mut excess = 10;
+/// Returns the widths of the columns for a table of this width. Keras divides the width in the ratio 45 : 35 : 20. A fourth column,
+/// `trainable`, gets a tenth of the width. The space for borders and padding is taken evenly from the columns, left to right.
+fn widths(width: usize, trainable: bool) -> Vec<usize> {
+    let ends: &[usize] = if trainable { &[405, 720, 900, 1000] } else { &[450, 800, 1000] };
+    let starts = core::iter::once(&0).chain(ends);
+    let mut widths: Vec<usize> = ends.iter().zip(starts).map(|(end, start)| width * end / 1000 - width * start / 1000 + 2).collect();
+    let (columns, mut excess) = (widths.len(), 3 * widths.len() + 1);
     for (index, width) in widths.iter_mut().enumerate() {
-        let left = 3 - index;
+        let left = columns - index;
         // Rounded half to even.
         let part = (excess / left) + usize::from(2 * (excess % left) + (excess / left) % 2 > left);
         *width = width.saturating_sub(part).max(4);
@@ -226,20 +250,27 @@ fn widths(width: usize) -> [usize; 3] {
 }
 
 /// Writes a horizontal line of the table. `signs` holds four characters: left end, fill, crossing between two columns, right end.
-fn line(f: &mut fmt::Formatter<'_>, widths: [usize; 3], signs: &str) -> fmt::Result {
+fn line(f: &mut fmt::Formatter<'_>, widths: &[usize], signs: &str) -> fmt::Result {
     let signs: Vec<String> = signs.chars().map(String::from).collect();
     let [left, fill, between, right] = signs.as_slice() else { return Err(fmt::Error) };
-    let [a, b, c] = widths.map(|width| fill.repeat(width));
-    writeln!(f, "{left}{a}{between}{b}{between}{c}{right}")
+    let columns: Vec<String> = widths.iter().map(|&width| fill.repeat(width)).collect();
+    writeln!(f, "{left}{}{right}", columns.join(between))
 }
 
-/// Writes a row, with `bar` between the cells and at both ends. The text in the cells is wrapped, and the last cell is right-aligned.
-fn row(f: &mut fmt::Formatter<'_>, widths: [usize; 3], cells: [&str; 3], bar: &str) -> fmt::Result {
-    let [a, b, c] = [0, 1, 2].map(|column| wrapped(cells[column], widths[column] - 2));
-    for index in 0..a.len().max(b.len()).max(c.len()) {
-        let [a, b, c] = [&a, &b, &c].map(|lines| lines.get(index).map_or("", String::as_str));
-        let [first, second, third] = widths.map(|width| width - 2);
-        writeln!(f, "{bar} {a:first$} {bar} {b:second$} {bar} {c:>third$} {bar}")?;
+/// Writes a row, with `bar` between the cells and at both ends. The text in the cells is wrapped. The third cell is right-aligned, and
+/// the fourth is centred. A table with three columns shows only the first three cells.
+fn row(f: &mut fmt::Formatter<'_>, widths: &[usize], cells: [&str; 4], bar: &str) -> fmt::Result {
+    let columns: Vec<(usize, Vec<String>)> = widths.iter().zip(cells).map(|(width, cell)| (width - 2, wrapped(cell, width - 2))).collect();
+    for index in 0..columns.iter().map(|(_, lines)| lines.len()).max().unwrap_or(0) {
+        for (column, (width, lines)) in columns.iter().enumerate() {
+            let text = lines.get(index).map_or("", String::as_str);
+            match column {
+                2 => write!(f, "{bar} {text:>width$} ")?,
+                3 => write!(f, "{bar} {text:^width$} ")?,
+                _ => write!(f, "{bar} {text:width$} ")?,
+            }
+        }
+        writeln!(f, "{bar}")?;
     }
     Ok(())
 }
@@ -354,7 +385,8 @@ mod tests {
 
     #[test]
     fn columns_and_cells() {
-        assert_eq!((widths(76), widths(60), widths(100)), ([33, 24, 15], [26, 19, 11], [44, 33, 19]));
+        let three = [76, 60, 100].map(|width| widths(width, false));
+        assert_eq!(three, [[33, 24, 15], [26, 19, 11], [44, 33, 19]]);
         assert_eq!(wrapped("batch_normalization (BatchNormalization)", 31), ["batch_normalization", "(BatchNormalization)"]);
         assert_eq!(wrapped("ab cd", 5), ["ab cd"]);
         assert_eq!(wrapped("abcdef g", 4), ["abc…", "g"]);

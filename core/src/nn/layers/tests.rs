@@ -57,6 +57,17 @@ impl Module for Own {
         self.note("trainable_variables");
         vec![self.trained.clone()]
     }
+    fn non_trainable_variables(&self) -> Vec<Variable> {
+        self.note("non_trainable_variables");
+        vec![self.named.clone()]
+    }
+    fn set_trainable(&self, _: bool) {
+        self.note("set_trainable");
+    }
+    fn trainable(&self) -> bool {
+        self.note("trainable");
+        false
+    }
     fn is_built(&self) -> bool {
         self.note("is_built");
         true
@@ -109,6 +120,8 @@ fn all_are_its_own(own: &Own, wrapper: &(impl Layer + ?Sized)) {
         assert_eq!(calls, [method]);
     };
     seen_by(own, wrapper);
+    assert!(!wrapper.trainable());
+    seen("trainable");
     wrapper.name();
     seen("name");
     wrapper.kind();
@@ -148,9 +161,12 @@ fn seen_by(own: &Own, module: &(impl Module + ?Sized)) {
     assert!(path.ends_with("its/name") && *variable == own.named, "{named:?}");
     assert_eq!(module.variables(), core::slice::from_ref(&own.all));
     assert_eq!(module.trainable_variables(), core::slice::from_ref(&own.trained));
+    assert_eq!(module.non_trainable_variables(), core::slice::from_ref(&own.named));
+    module.set_trainable(false);
     assert!(module.is_built());
     let calls = core::mem::take(&mut *own.calls.lock());
-    assert_eq!(calls, ["visit", "named_variables", "variables", "trainable_variables", "is_built"]);
+    let all = ["visit", "named_variables", "variables", "trainable_variables", "non_trainable_variables", "set_trainable", "is_built"];
+    assert_eq!(calls, all);
 }
 
 #[test]

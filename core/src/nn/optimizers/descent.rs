@@ -176,7 +176,8 @@ impl<R: Rule> Descent<R> {
         if !known.is_empty() {
             return match named.iter().find(|(_, variable)| !known.iter().any(|trained| trained.variable == *variable)) {
                 Some((name, _)) => Err(Error::message(format!(
-                    "variable {name:?} is not among those that the optimizer was built for; build it for the whole model first"
+                    "variable {name:?} is not among those that the optimizer was built for: build it for the whole model first, and after \
+                     unfreezing layers create a new optimizer"
                 ))),
                 None => Ok(known),
             };

@@ -253,6 +253,9 @@ impl<'a> Run<'a> {
             let epoch_of = |error: Error| error.context(format!("epoch {}", epoch + 1));
             callbacks.iter_mut().try_for_each(|callback| callback.on_epoch_begin(model, epoch))?;
             let mut progress = Progress::new(options.verbose, at_most(self.train.steps(options.batch_size)?, options.steps_per_epoch));
+            if epoch == options.initial_epoch && model.layer.trainable_variables().is_empty() {
+                progress.message("warning: the model has no trainable variables, so training does not change it");
+            }
             if options.epochs > 1 {
                 progress.message(&format!("Epoch {}/{}", epoch + 1, options.epochs));
             }

@@ -122,7 +122,9 @@ impl Model {
         let input = self.input.get().ok_or_else(unbuilt)?;
         let state = self.compiled.as_ref().map(|compiled| compiled.optimizer().variables()).unwrap_or_default();
         let optimizer = state.iter().any(Variable::is_built).then(|| Size::of(&state));
-        Ok(Summary { optimizer, ..Summary::new(&*self.layer, &self.scope, *input)? })
+        let mut summary = Summary::new(&*self.layer, &self.scope, *input)?;
+        summary.optimizer = optimizer;
+        Ok(summary)
     }
 
     /// Runs one training step. Returns the loss and the metrics of this batch.

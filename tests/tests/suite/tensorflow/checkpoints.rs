@@ -116,6 +116,21 @@ fn cases() -> Vec<Case> {
             Sgd::new(0.1),
             true
         ),
+        case!(
+            "frozen_adam",
+            &[6, 6, 2],
+            "frozen(Sequential([L.Conv2D(3, 3), L.BatchNormalization(), L.Flatten(), L.Dense(5, activation='tanh'), L.Dense(3)]))",
+            frozen(
+                Sequential::new()
+                    .with(Conv2D::new(3, [3, 3]))
+                    .with(BatchNormalization::default())
+                    .with(Flatten)
+                    .with(Dense::new(5).activation(Activation::Tanh))
+                    .with(Dense::new(3))
+            ),
+            "O.Adam(0.01)",
+            Adam::new(0.01)
+        ),
         case!("shortcut_amsgrad", &[4], "shortcut()", shortcut(), "O.Adam(0.01, amsgrad=True)", Adam::new(0.01).amsgrad(true)),
         case!(
             "subclassed_nadam",
@@ -168,6 +183,12 @@ fn cases() -> Vec<Case> {
     ]
 }
 
+/// Freezes all layers but the last.
+fn frozen(model: Sequential) -> Sequential {
+    model.layers().rev().skip(1).for_each(|(_, layer)| layer.set_trainable(false));
+    model
+}
+
 const PRELUDE: &str = r#"
 import json, sys, numpy as np
 import tensorflow as tf, keras
@@ -175,6 +196,9 @@ from keras import layers as L, optimizers as O
 from keras import Sequential
 folder = sys.argv[1]
 keras.utils.set_random_seed(1)
+def frozen(model):
+    for layer in model.layers[:-1]: layer.trainable = False
+    return model
 def shortcut():
     i = keras.Input((4,))
     short = L.Dense(5)

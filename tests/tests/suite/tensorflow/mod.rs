@@ -6,6 +6,7 @@
 mod bundles;
 mod checkpoints;
 mod examples;
+mod freezing;
 mod images;
 mod managers;
 mod records;
