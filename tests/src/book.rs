@@ -16,6 +16,7 @@ pages! {
     Tflm: "book/src/tflm.md",
     Functions: "book/src/functions.md",
     Data: "book/src/data.md",
+    FineTuning: "book/src/fine-tuning.md",
     Checkpoints: "book/src/checkpoints.md",
     Tensorboard: "book/src/tensorboard.md",
     Board: "book/src/board.md",
