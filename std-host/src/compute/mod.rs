@@ -2,4 +2,5 @@
 
 pub(crate) mod devices;
 mod kernels;
+mod simd;
 mod team;

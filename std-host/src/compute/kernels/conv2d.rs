@@ -1,14 +1,14 @@
 //! Convolutions and their gradients.
 
 use super::matmul::transpose;
-use super::product::{ARCH, Left, Product, Right, Start};
+use super::product::{Left, Product, Right, Start};
 use super::window::{Axis, Slide, axes, dims4, with_field};
 use super::{portable, scratch};
+use crate::compute::simd::{Simd, WithSimd, dispatch};
 use crate::compute::team;
 use gradlet_core::custom_op::{Call, Kernel};
 use gradlet_core::ops::{conv2d, conv2d_filter_grad, conv2d_input_grad};
 use gradlet_core::{DType, Result};
-use pulp::{Simd, WithSimd};
 
 /// Number of multiplications below which one thread is faster than several.
 const ALONE: usize = 1 << 19;
@@ -47,7 +47,7 @@ fn forward(call: &mut Call<'_, '_>) -> Result<()> {
     let blocks = images.flat_map(|(image, result)| {
         result.chunks_mut(block * ow * co).enumerate().map(move |(index, result)| ForwardBlock { image, first: index * block, result })
     });
-    team::each(n * oh * ow * co * kh * kw * c > ALONE, blocks, |block| ARCH.dispatch(Of(&forward, block)));
+    team::each(n * oh * ow * co * kh * kw * c > ALONE, blocks, |block| dispatch(Of(&forward, block)));
     Ok(())
 }
 
@@ -71,8 +71,6 @@ struct ForwardBlock<'a> {
 struct Of<'w, W, P>(&'w W, P);
 
 impl WithSimd for Of<'_, Forward<'_>, ForwardBlock<'_>> {
-    type Output = ();
-
     #[inline(always)]
     fn with_simd<S: Simd>(self, simd: S) {
         let Of(Forward { x, filter, bias, axes: [down, across], channels: [c, co] }, ForwardBlock { image, first, result }) = self;
@@ -126,7 +124,7 @@ fn input_grad(call: &mut Call<'_, '_>) -> Result<()> {
         let blocks = result.chunks_exact_mut(h * w * c).enumerate().flat_map(|(image, result)| {
             result.chunks_mut(block * w * c).enumerate().map(move |(index, result)| ForwardBlock { image, first: index * block, result })
         });
-        team::each(parallel, blocks, |block| ARCH.dispatch(Of(&grad, block)));
+        team::each(parallel, blocks, |block| dispatch(Of(&grad, block)));
     });
     Ok(())
 }
@@ -169,8 +167,6 @@ struct InputGrad<'a> {
 }
 
 impl WithSimd for Of<'_, InputGrad<'_>, ForwardBlock<'_>> {
-    type Output = ();
-
     #[inline(always)]
     fn with_simd<S: Simd>(self, simd: S) {
         let Of(InputGrad { turned, dy, axes: [down, across], channels: [c, co] }, ForwardBlock { image, first, result }) = self;
@@ -235,7 +231,7 @@ fn filter_grad(call: &mut Call<'_, '_>) -> Result<()> {
                 sum,
             })
         });
-        team::each(parallel, parts, |part| ARCH.dispatch(Of(&grad, part)));
+        team::each(parallel, parts, |part| dispatch(Of(&grad, part)));
         for sum in sums.chunks_exact(length) {
             result.iter_mut().zip(sum).for_each(|(result, sum)| *result += sum);
         }
@@ -258,8 +254,6 @@ struct FilterGradPart<'a> {
 }
 
 impl WithSimd for Of<'_, FilterGrad<'_>, FilterGradPart<'_>> {
-    type Output = ();
-
     #[inline(always)]
     fn with_simd<S: Simd>(self, simd: S) {
         let Of(FilterGrad { x, dy, axes: [down, across], channels: [c, co] }, FilterGradPart { images, first, sum }) = self;

@@ -1,12 +1,12 @@
 //! Matrix products, and the kernels that consist of them.
 
-use super::product::{ARCH, Left, Product, Right, Start, panel};
+use super::product::{Left, Product, Right, Start, panel};
 use super::scratch;
+use crate::compute::simd::{Simd, WithSimd, dispatch};
 use crate::compute::team;
 use gradlet_core::custom_op::{Call, Kernel};
 use gradlet_core::ops::{dense, matmul};
 use gradlet_core::{DType, Error, Result};
-use pulp::{Simd, WithSimd};
 
 /// Number of multiplications below which one thread is faster than several.
 const ALONE: usize = 1 << 18;
@@ -180,7 +180,7 @@ impl<'a> Multiply<'a> {
         let rows = share(m, if parallel { 2 * team::threads() } else { 1 }).next_multiple_of(2);
         team::each(parallel, result.chunks_mut(rows * n).enumerate(), |(index, result)| {
             let left = Left { data: self.left.data.get(index * rows * self.left.row..).unwrap_or(&[]), ..self.left };
-            ARCH.dispatch(Part { product: Multiply { left, ..self }, columns: n, result });
+            dispatch(Part { product: Multiply { left, ..self }, columns: n, result });
         });
     }
 
@@ -190,7 +190,7 @@ impl<'a> Multiply<'a> {
         let part = |(index, result): (usize, &mut [f32])| {
             let (first, columns) = (index * columns, result.len() / m);
             let bias = self.bias.map(|bias| &bias[first..][..columns]);
-            ARCH.dispatch(Part { product: Multiply { right: &self.right[first..], bias, ..self }, columns, result });
+            dispatch(Part { product: Multiply { right: &self.right[first..], bias, ..self }, columns, result });
         };
         if m == 1 {
             return team::each(parallel, result.chunks_mut(columns).enumerate(), part);
@@ -250,8 +250,6 @@ pub(super) struct Part<'a, 'r> {
 }
 
 impl WithSimd for Part<'_, '_> {
-    type Output = ();
-
     #[inline(always)]
     fn with_simd<S: Simd>(self, simd: S) {
         let Part { product, columns: n, result } = self;

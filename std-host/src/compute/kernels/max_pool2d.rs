@@ -1,13 +1,12 @@
 //! Max pooling and its gradient, one vector of channels at a time.
 
 use super::portable;
-use super::product::ARCH;
 use super::window::{Axis, dims4};
+use crate::compute::simd::{Simd, WithSimd, dispatch};
 use crate::compute::team;
 use gradlet_core::custom_op::{Call, Kernel};
 use gradlet_core::ops::{max_pool2d, max_pool2d_grad};
 use gradlet_core::{DType, Result};
-use pulp::{Simd, WithSimd};
 use std::ops::Range;
 
 /// Number of elements below which one thread is faster than several.
@@ -26,7 +25,7 @@ fn forward(call: &mut Call<'_, '_>) -> Result<()> {
     }
     let images = x.slice::<f32>().chunks_exact(pool.image);
     let results = call.output()?.slice_mut::<f32>().chunks_exact_mut(pool.result);
-    team::each(x.elements() > ALONE, images.zip(results), |(x, y)| ARCH.dispatch(Forward { pool, x, y }));
+    team::each(x.elements() > ALONE, images.zip(results), |(x, y)| dispatch(Forward { pool, x, y }));
     Ok(())
 }
 
@@ -38,7 +37,7 @@ fn grad(call: &mut Call<'_, '_>) -> Result<()> {
     }
     let images = x.slice::<f32>().chunks_exact(pool.image).zip(dy.slice::<f32>().chunks_exact(pool.result));
     let results = call.output()?.slice_mut::<f32>().chunks_exact_mut(pool.image);
-    team::each(x.elements() > ALONE, images.zip(results), |((x, dy), dx)| ARCH.dispatch(Grad { pool, x, dy, dx }));
+    team::each(x.elements() > ALONE, images.zip(results), |((x, dy), dx)| dispatch(Grad { pool, x, dy, dx }));
     Ok(())
 }
 
@@ -87,8 +86,8 @@ impl Pool {
     /// Calls `work` for each vector of channels, with the index of its first channel and its number of channels.
     #[inline(always)]
     fn each_vector<S: Simd>(&self, _: S, mut work: impl FnMut(usize, usize)) {
-        for channel in (0..self.channels).step_by(S::F32_LANES) {
-            work(channel, (self.channels - channel).min(S::F32_LANES));
+        for channel in (0..self.channels).step_by(S::LANES) {
+            work(channel, (self.channels - channel).min(S::LANES));
         }
     }
 }
@@ -115,24 +114,18 @@ impl Window {
 
 /// Returns true where `x` replaces `best`: it is greater, or it is the first NaN.
 #[inline(always)]
-fn beats<S: Simd>(simd: S, x: S::f32s, best: S::f32s) -> S::m32s {
-    simd.and_m32s(simd.not_m32s(simd.less_than_or_equal_f32s(x, best)), simd.equal_f32s(best, best))
+fn beats<S: Simd>(simd: S, x: S::Vector, best: S::Vector) -> S::Mask {
+    simd.and(simd.not_less_or_equal(x, best), simd.equal(best, best))
 }
 
 #[inline(always)]
-fn load<S: Simd>(simd: S, from: &[f32]) -> S::f32s {
-    match S::as_simd_f32s(from).0 {
-        [whole] => *whole,
-        _ => simd.partial_load_f32s(from),
-    }
+fn load<S: Simd>(simd: S, from: &[f32]) -> S::Vector {
+    if from.len() == S::LANES { simd.load(from) } else { simd.load_part(from) }
 }
 
 #[inline(always)]
-fn store<S: Simd>(simd: S, to: &mut [f32], vector: S::f32s) {
-    match S::as_mut_simd_f32s(to).0 {
-        [whole] => *whole = vector,
-        _ => simd.partial_store_f32s(to, vector),
-    }
+fn store<S: Simd>(simd: S, to: &mut [f32], vector: S::Vector) {
+    if to.len() == S::LANES { simd.store(to, vector) } else { simd.store_part(to, vector) }
 }
 
 struct Forward<'a> {
@@ -142,17 +135,15 @@ struct Forward<'a> {
 }
 
 impl WithSimd for Forward<'_> {
-    type Output = ();
-
     #[inline(always)]
     fn with_simd<S: Simd>(self, simd: S) {
         let Forward { pool, x, y } = self;
         pool.each_window(|window, result| {
             pool.each_vector(simd, |channel, lanes| {
-                let mut best = simd.splat_f32s(f32::NEG_INFINITY);
+                let mut best = simd.splat(f32::NEG_INFINITY);
                 window.each_tap(|tap| {
                     let x = load(simd, &x[tap + channel..][..lanes]);
-                    best = simd.select_f32s(beats(simd, x, best), x, best);
+                    best = simd.select(beats(simd, x, best), x, best);
                 });
                 store(simd, &mut y[result + channel..][..lanes], best);
             });
@@ -168,12 +159,10 @@ struct Grad<'a> {
 }
 
 impl WithSimd for Grad<'_> {
-    type Output = ();
-
     #[inline(always)]
     fn with_simd<S: Simd>(self, simd: S) {
         let Grad { pool, x, dy, dx } = self;
-        let (zero, one) = (simd.splat_f32s(0.0), simd.splat_f32s(1.0));
+        let (zero, one) = (simd.splat(0.0), simd.splat(1.0));
         dx.fill(0.0);
         pool.each_window(|window, result| {
             pool.each_vector(simd, |channel, lanes| {
@@ -184,17 +173,17 @@ impl WithSimd for Grad<'_> {
                 window.each_tap(|tap| {
                     let x = load(simd, &x[tap + channel..][..lanes]);
                     let wins = beats(simd, x, best);
-                    best = simd.select_f32s(wins, x, best);
-                    place = simd.select_f32s(wins, number, place);
-                    number = simd.add_f32s(number, one);
+                    best = simd.select(wins, x, best);
+                    place = simd.select(wins, number, place);
+                    number = simd.add(number, one);
                 });
                 number = zero;
                 window.each_tap(|tap| {
                     let dx = &mut dx[tap + channel..][..lanes];
-                    let share = simd.select_f32s(simd.equal_f32s(place, number), dy, zero);
-                    let sum = simd.add_f32s(load(simd, dx), share);
+                    let share = simd.select(simd.equal(place, number), dy, zero);
+                    let sum = simd.add(load(simd, dx), share);
                     store(simd, dx, sum);
-                    number = simd.add_f32s(number, one);
+                    number = simd.add(number, one);
                 });
             });
         });

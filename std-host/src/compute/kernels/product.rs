@@ -4,11 +4,7 @@
 //! left matrix and a row of the right matrix are added to it. Elements of the left matrix are broadcast from memory, so the left
 //! matrix may be any strided view, such as the windows of a convolution. Rows of the right matrix are loaded as vectors.
 
-use pulp::{Arch, Simd, WithSimd};
-use std::sync::LazyLock;
-
-/// Best instruction set of this machine.
-pub(super) static ARCH: LazyLock<Arch> = LazyLock::new(Arch::new);
+use crate::compute::simd::{Simd, WithSimd};
 
 /// Maximum number of rows of a tile.
 const HEIGHT: usize = 14;
@@ -70,7 +66,7 @@ impl<'a> Right<'a> {
 
 /// Returns the number of columns of a panel: two vectors.
 pub(super) const fn panel<S: Simd>() -> usize {
-    2 * S::F32_LANES
+    2 * S::LANES
 }
 
 impl Product<'_> {
@@ -83,7 +79,7 @@ impl Product<'_> {
             for column in (0..self.columns / panel * panel).step_by(panel) {
                 self.tile::<S, 2>(simd, [row, column], rows);
             }
-            for column in (self.columns / panel * panel..self.columns).step_by(S::F32_LANES) {
+            for column in (self.columns / panel * panel..self.columns).step_by(S::LANES) {
                 self.tile::<S, 1>(simd, [row, column], rows);
             }
             row += rows;
@@ -104,13 +100,13 @@ impl Product<'_> {
                 }
             };
         }
-        if S::REGISTER_COUNT >= 32 { tile!(1 2 4 6 8 10 12 14) } else { tile!(1 2 4 6) }
+        if S::REGISTERS >= 32 { tile!(1 2 4 6 8 10 12 14) } else { tile!(1 2 4 6) }
     }
 }
 
 /// Returns the height of the next tile, if `rows` rows are left. It is 1 or an even number, limited by the number of registers.
 fn height<S: Simd>(rows: usize) -> usize {
-    let most = if S::REGISTER_COUNT >= 32 { HEIGHT } else { 6 };
+    let most = if S::REGISTERS >= 32 { HEIGHT } else { 6 };
     if rows > 1 { rows.min(most) / 2 * 2 } else { 1 }
 }
 
@@ -122,13 +118,11 @@ struct Tile<'t, 'a, const M: usize, const N: usize, const ROWS: bool> {
 }
 
 impl<const M: usize, const N: usize, const ROWS: bool> WithSimd for Tile<'_, '_, M, N, ROWS> {
-    type Output = ();
-
     #[inline(always)]
     fn with_simd<S: Simd>(self, simd: S) {
         let Tile { product, at: [i, j] } = self;
         let Left { data, row, column, runs: [(outer, outer_step), (inner, inner_step)], length } = product.left;
-        let width = if N == 1 { (product.columns - j).min(S::F32_LANES) } else { N * S::F32_LANES };
+        let width = if N == 1 { (product.columns - j).min(S::LANES) } else { N * S::LANES };
         let right = product.right.data.get(j / panel::<S>() * product.right.panel + j % panel::<S>()..).unwrap_or(&[]);
         let mut sums = product.begin::<S, M, N>(simd, [i, j], width);
         let mut p = 0;
@@ -140,7 +134,7 @@ impl<const M: usize, const N: usize, const ROWS: bool> WithSimd for Tile<'_, '_,
                 #[allow(clippy::needless_range_loop)]
                 for q in 0..length {
                     let right = load::<S, N>(simd, &right[p..p + width]);
-                    add::<S, M, N>(simd, &mut sums, right, |r| rows[r][q]);
+                    add::<S, M, N>(simd, &mut sums, &right, |r| rows[r][q]);
                     p += product.right.row;
                 }
             } else {
@@ -148,7 +142,7 @@ impl<const M: usize, const N: usize, const ROWS: bool> WithSimd for Tile<'_, '_,
                 for _ in 0..length {
                     let right = load::<S, N>(simd, &right[p..p + width]);
                     let column_of: &[f32; M] = data[at..at + M].try_into().unwrap_or(&[0.0; M]);
-                    add::<S, M, N>(simd, &mut sums, right, |r| column_of[r]);
+                    add::<S, M, N>(simd, &mut sums, &right, |r| column_of[r]);
                     p += product.right.row;
                     at += column;
                 }
@@ -160,31 +154,39 @@ impl<const M: usize, const N: usize, const ROWS: bool> WithSimd for Tile<'_, '_,
 
 /// Computes `sums[r] += left(r) · right`.
 #[inline(always)]
-fn add<S: Simd, const M: usize, const N: usize>(simd: S, sums: &mut [[S::f32s; N]; M], right: [S::f32s; N], left: impl Fn(usize) -> f32) {
+fn add<S: Simd, const M: usize, const N: usize>(
+    simd: S,
+    sums: &mut [[S::Vector; N]; M],
+    right: &[S::Vector; N],
+    left: impl Fn(usize) -> f32,
+) {
     for (r, sums) in sums.iter_mut().enumerate() {
-        let left = simd.splat_f32s(left(r));
-        for (sum, right) in sums.iter_mut().zip(right) {
-            *sum = simd.mul_add_e_f32s(left, right, *sum);
+        let left = simd.splat(left(r));
+        for (sum, &right) in sums.iter_mut().zip(right) {
+            *sum = simd.mul_add(left, right, *sum);
         }
     }
 }
 
 #[inline(always)]
-fn load<S: Simd, const N: usize>(simd: S, from: &[f32]) -> [S::f32s; N] {
-    std::array::from_fn(|n| {
-        let from = &from[n * S::F32_LANES..];
-        if N == 1 { simd.partial_load_f32s(from) } else { S::as_simd_f32s(from).0[0] }
-    })
+fn load<S: Simd, const N: usize>(simd: S, from: &[f32]) -> [S::Vector; N] {
+    // The closure of `array::from_fn` is not always inlined, and is then compiled without the vector instructions.
+    let mut vectors = [simd.splat(0.0); N];
+    for (n, vector) in vectors.iter_mut().enumerate() {
+        let from = &from[n * S::LANES..];
+        *vector = if N == 1 { simd.load_part(from) } else { simd.load(from) };
+    }
+    vectors
 }
 
 #[inline(always)]
-fn store<S: Simd, const N: usize>(simd: S, to: &mut [f32], vectors: [S::f32s; N]) {
+fn store<S: Simd, const N: usize>(simd: S, to: &mut [f32], vectors: [S::Vector; N]) {
     for (n, vector) in vectors.into_iter().enumerate() {
-        let to = &mut to[n * S::F32_LANES..];
+        let to = &mut to[n * S::LANES..];
         if N == 1 {
-            simd.partial_store_f32s(to, vector);
+            simd.store_part(to, vector);
         } else {
-            S::as_mut_simd_f32s(to).0[0] = vector;
+            simd.store(to, vector);
         }
     }
 }
@@ -192,17 +194,23 @@ fn store<S: Simd, const N: usize>(simd: S, to: &mut [f32], vectors: [S::f32s; N]
 impl Product<'_> {
     /// Returns the initial sums of a tile.
     #[inline(always)]
-    fn begin<S: Simd, const M: usize, const N: usize>(&self, simd: S, [i, j]: [usize; 2], width: usize) -> [[S::f32s; N]; M] {
+    fn begin<S: Simd, const M: usize, const N: usize>(&self, simd: S, [i, j]: [usize; 2], width: usize) -> [[S::Vector; N]; M] {
         match self.start {
-            Start::Zero => [[simd.splat_f32s(0.0); N]; M],
+            Start::Zero => [[simd.splat(0.0); N]; M],
             Start::Bias(bias) => [load::<S, N>(simd, &bias[j..j + width]); M],
-            Start::Result => std::array::from_fn(|r| load::<S, N>(simd, &self.result[(i + r) * self.stride + j..][..width])),
+            Start::Result => {
+                let mut sums = [[simd.splat(0.0); N]; M];
+                for (r, sums) in sums.iter_mut().enumerate() {
+                    *sums = load::<S, N>(simd, &self.result[(i + r) * self.stride + j..][..width]);
+                }
+                sums
+            }
         }
     }
 
     /// Writes the sums of a tile to the result.
     #[inline(always)]
-    fn end<S: Simd, const M: usize, const N: usize>(&mut self, simd: S, [i, j]: [usize; 2], width: usize, sums: [[S::f32s; N]; M]) {
+    fn end<S: Simd, const M: usize, const N: usize>(&mut self, simd: S, [i, j]: [usize; 2], width: usize, sums: [[S::Vector; N]; M]) {
         for (r, sums) in sums.into_iter().enumerate() {
             store::<S, N>(simd, &mut self.result[(i + r) * self.stride + j..][..width], sums);
         }

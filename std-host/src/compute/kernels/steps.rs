@@ -2,8 +2,9 @@
 //! variable in parts. It computes each part of the gradient and applies it immediately, while it is still in the cache.
 
 use super::matmul::{CACHED, Multiply, Part};
-use super::product::{ARCH, Left};
+use super::product::Left;
 use super::scratch;
+use crate::compute::simd::dispatch;
 use crate::compute::team;
 use gradlet_core::custom_op::{Call, Kernel};
 use gradlet_core::ops::{adam_step, matmul_adam, matmul_sgd};
@@ -62,7 +63,7 @@ fn with_gradient<const N: usize>(
         let left = Left::matrix(x.get(index * rows..).unwrap_or(&[]), [1, k], m);
         let product = Multiply { left, right: dy, right_row: n, right_transposed: false, bias: None, k: m };
         scratch::with(state.new[0].len(), |gradient| {
-            ARCH.dispatch(Part { product, columns: n, result: gradient });
+            dispatch(Part { product, columns: n, result: gradient });
             step(state.fetch(), gradient);
         });
     });
@@ -128,7 +129,7 @@ impl Adam {
     /// Updates variables and their moments with `gradient`.
     fn step(self, [w, m, v]: [&mut [f32]; 3], gradient: &[f32]) {
         let Adam { rate_1, rate_2, alpha, epsilon } = self;
-        ARCH.dispatch(
+        dispatch(
             #[inline(always)]
             || {
                 for (((w, m), v), &g) in w.iter_mut().zip(m).zip(v).zip(gradient) {

@@ -3,9 +3,9 @@
 
 use super::product::{Left, Product, Right, Start};
 use super::scratch;
+use crate::compute::simd::Simd;
 use gradlet_core::ops::conv2d::Attributes;
 use gradlet_core::{Error, Result};
-use pulp::Simd;
 use std::ops::Range;
 
 /// Movement of a window along one axis of an image.
