@@ -44,6 +44,9 @@ pub struct Export {
     /// The other layers are frozen: their weights stay in flash. `gradlet inspect` shows the names of the layers
     #[arg(long, value_delimiter = ',', value_name = "LAYERS")]
     train: Vec<String>,
+    /// Leave out the checks that make a training step refuse inputs and losses that are infinite or NaN
+    #[arg(long)]
+    unchecked: bool,
 }
 
 impl Export {
@@ -54,8 +57,13 @@ impl Export {
         if let Some(path) = &self.weights {
             weights::load(&scope, &*model, path)?;
         }
-        let options =
-            export::Options { batch: self.batch, learning_rate: self.rate, signatures: self.signatures.clone(), train: self.train.clone() };
+        let options = export::Options {
+            batch: self.batch,
+            learning_rate: self.rate,
+            signatures: self.signatures.clone(),
+            train: self.train.clone(),
+            finite_steps: !self.unchecked,
+        };
         let bytes = export::artifact(&scope, &model, spec, &options).with_context(|| format!("cannot export {spec}"))?;
         let source = match &self.rust {
             Some(path) => Some((path, firmware::source(&bytes, &self.command())?)),

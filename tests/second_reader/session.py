@@ -8,7 +8,7 @@ import numpy as np
 
 from artifact import Artifact, Block
 from base import BOOL, NONE, NUMPY, SCRATCH, VARIABLE, GradletError, check, round_up
-from ops import COND, OPS, WHILE, Call
+from ops import COND, OPS, WHILE, Call, not_finite
 from verify import Verifier
 
 @dataclass(frozen=True)
@@ -18,6 +18,8 @@ class Step:
     op: int
     call: Call
     outs: list
+    # True if an output is a variable.
+    changes: bool
 
 class Session:
     """Loaded signatures, after checks 19 to 32, and their memory."""
@@ -35,7 +37,8 @@ class Session:
         for i, v in enumerate(artifact.variables):
             if v.assigned_by & self.mask:
                 self.variable_at[i], end = end, end + round_up(artifact.tensors[v.tensor].bytes, 16)
-        self.arena = bytearray(end + 4 * len(artifact.variables))
+        self.arena = bytearray(end + 4 * (len(artifact.variables) + 1))
+        self.finished = True
         struct.pack_into(f"<{len(artifact.variables)}I", self.arena, end,
                          *(self.variable_at.get(i, NONE) for i in range(len(artifact.variables))))
         self.reset()
@@ -52,6 +55,7 @@ class Session:
 
     def reset(self):
         """Gives the variables in RAM their initial values."""
+        self.finished = True
         for i, at in self.variable_at.items():
             size = self.artifact.tensors[self.artifact.variables[i].tensor].bytes
             self.arena[at:at + size] = self.initial_value(i)
@@ -82,7 +86,8 @@ class Session:
         for i, n in a.instructions_of(block):
             ins, outs = a.operands_of(n)
             call = Call([self.view(x) for x in ins], [a.type_of(x) for x in ins], a.words_of(n), [a.type_of(x) for x in outs])
-            steps.append(Step(i, a.kernels[n.kernel].op, call, [self.view(x) for x in outs]))
+            changes = any(a.tensors[x].space == VARIABLE for x in outs)
+            steps.append(Step(i, a.kernels[n.kernel].op, call, [self.view(x) for x in outs], changes))
         return steps
 
     def run_block(self, block: int):
@@ -106,22 +111,28 @@ class Session:
             results = OPS[step.op].run(step.call)
         except GradletError as e:
             raise GradletError(e.code, f"instruction {step.index}: {e.text}") from None
-        for place, result in zip(step.outs, results if isinstance(results, list) else [results]):
+        self.finished &= not step.changes
+        results = results if isinstance(results, list) else [results]
+        for place, result, type_ in zip(step.outs, results, step.call.outs):
             result = np.asarray(result)
             assert result.shape == place.shape and result.dtype in (place.dtype, np.bool_), OPS[step.op].name
             place[...] = result
+            odd = step.changes and np.any(not_finite(type_.dtype, place))
+            check(not odd, 34, f"instruction {step.index}: a new value is not finite")
 
     def run(self, signature: str, inputs: list[bytes]) -> list[bytes]:
         check(signature in self.loaded, 19, f"no signature {signature}")
         number_ = self.artifact.signatures[self.loaded[signature]].block
         block = self.artifact.blocks[number_]
         check(len(inputs) == block.input_count, 21, "number of inputs")
+        check(self.finished, 36, "the session is unfinished")
         for tensor, value in zip(self.artifact.inputs_of(block), inputs):
             t = self.artifact.tensors[tensor]
             check(len(value) == t.bytes, 22, "bytes of an input")
             self.arena[t.location:t.location + t.bytes] = value
         with np.errstate(all="ignore"):
             self.run_block(number_)
+        self.finished = True
         return [self.view(x).tobytes() for x in self.artifact.outputs_of(block)]
 
 def load(path: str) -> Session:

@@ -44,7 +44,7 @@ fn mlp(spec: &str) -> Result<Vec<u8>> {
     let spec: ModelSpec = spec.parse()?;
     let model = Arc::new(spec.build(&scope)?);
     let signatures = ["infer", "train"].map(String::from).into();
-    let options = Options { batch: 1, learning_rate: LEARNING_RATE, signatures };
+    let options = Options { learning_rate: LEARNING_RATE, signatures, ..Options::default() };
     Ok(export::artifact(&scope, &model, &spec, &options)?.to_vec())
 }
 

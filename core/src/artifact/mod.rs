@@ -1,5 +1,6 @@
 //! The artifact writer. It writes planned signatures over shared variables as one flat file. `SPEC.md` specifies the format.
 
+mod checks;
 pub mod describe;
 mod signatures;
 
@@ -37,12 +38,12 @@ use bytemuck::{Pod, Zeroable};
 /// assert_eq!(&bytes[..4], b"GRDL");
 /// # Ok::<(), gradlet_core::Error>(())
 /// ```
-#[derive(Default)]
 #[doc(alias = "TFLiteConverter", alias = "tf.saved_model.save")]
 pub struct Artifact {
     signatures: Vec<Signature>,
     names: Vec<(String, Variable)>,
     metadata: Vec<(String, String)>,
+    finite_steps: bool,
 }
 
 struct Signature {
@@ -52,10 +53,27 @@ struct Signature {
     plan: Plan,
 }
 
+impl Default for Artifact {
+    fn default() -> Artifact {
+        Artifact::new()
+    }
+}
+
 impl Artifact {
     /// Creates an artifact without signatures.
     pub fn new() -> Artifact {
-        Artifact::default()
+        Artifact { signatures: Vec::new(), names: Vec::new(), metadata: Vec::new(), finite_steps: true }
+    }
+
+    /// Sets whether the signatures that are added from now on check their data, if they assign variables. The default is true.
+    ///
+    /// A checked signature fails with [`Error::NotFinite`] before it changes anything, if a float input is infinite or NaN, or a float
+    /// result that does not depend on a new value of a variable, such as the loss. A check costs about one instruction per element. The
+    /// firmware links the kernel `check_numerics`. Without the checks, a session still refuses new values of variables that are not
+    /// finite, but it is unfinished then.
+    pub fn finite_steps(&mut self, check: bool) -> &mut Artifact {
+        self.finite_steps = check;
+        self
     }
 
     /// Sets names for variables. With a model's `named_variables`, for example, a variable is called `dense_1/kernel` instead of
@@ -98,12 +116,16 @@ impl Artifact {
         if self.signatures.len() == MAX_SIGNATURES {
             return Err(Error::message(format!("the artifact already has {MAX_SIGNATURES} signatures, the maximum")));
         }
+        let mut graph = graph.clone();
+        if self.finite_steps {
+            checks::add(&mut graph);
+        }
         let owned = |names: &[&str]| names.iter().map(|&name| name.into()).collect();
         self.signatures.push(Signature {
             name: name.into(),
             inputs: owned(inputs),
             outputs: owned(outputs),
-            plan: plan(graph, Target::Device),
+            plan: plan(&graph, Target::Device),
         });
         Ok(self)
     }

@@ -21,7 +21,7 @@ pub use conv::{
     avg_pool2d, avg_pool2d_grad, conv2d, conv2d_filter_grad, conv2d_input_grad, depthwise_conv2d, depthwise_conv2d_filter_grad,
     depthwise_conv2d_input_grad, max_pool2d, max_pool2d_grad, max_pool2d_pick,
 };
-pub use effects::{assert, cond, print, random_uniform, summary, while_loop};
+pub use effects::{assert, check_numerics, cond, print, random_uniform, summary, while_loop};
 pub use elementwise::{
     abs, add, cast, ceil, cos, div, divide_no_nan, equal, erf, exp, expm1, floor, floordiv, floormod, identity, less, less_equal, log,
     log1p, logical_and, logical_not, logical_or, logical_xor, maximum, minimum, mul, multiply_no_nan, neg, not_equal, pow, relu, relu_grad,
@@ -184,6 +184,7 @@ catalogue! {
     102 while_loop: BOOL;
     103 print: F32, F64, F16, BF16, I8, U8, I32, I64, BOOL;
     104 assert: BOOL;
+    105 check_numerics: F32, F64, F16, BF16;
     111 matmul_adam: F32, F64;
     112 summary: F32, F64, F16, BF16, I8, U8, I32, I64, BOOL;
 }

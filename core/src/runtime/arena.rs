@@ -72,10 +72,10 @@ pub(crate) struct Around<'a> {
 }
 
 impl<'a> Around<'a> {
-    /// Splits `memory` into the bytes of `output` and the bytes around them. Returns `None` if `output` reaches past the end.
+    /// Splits `memory` into the bytes of `output`, which is in scratch memory, and the bytes around them. Returns `None` if `output` reaches past the end.
     #[inline(always)]
     pub(crate) fn split(places: &'a Tables<'a, 'a>, memory: &'a mut [u8], output: &TensorRecord) -> Option<(&'a mut [u8], Around<'a>)> {
-        let start = if output.space == Space::SCRATCH { output.location } else { places.offset(output.location) } as usize;
+        let start = output.location as usize;
         let (before, rest) = memory.split_at_mut_checked(start)?;
         let (data, after) = rest.split_at_mut_checked(output.bytes as usize)?;
         let end = start + data.len();

@@ -1,13 +1,14 @@
 //! The executor: runs a verified program in memory that the caller provides.
 
-use crate::base::dtype::Element;
 use crate::base::error::{Error, Result};
+use crate::base::finite::first_not_finite;
 use crate::base::format::{PRINT, SUMMARY, Said};
 use crate::base::op::{Call, MAX_INPUTS, MAX_OUTPUTS};
 use crate::base::shape::TensorType;
 use crate::base::view::{TensorView, TensorViewMut};
 use crate::runtime::arena::{Around, Bytes, Pieces, Tables, part};
-use crate::runtime::program::{ALIGN, BlockRecord, InstructionRecord, MAX_DEPTH, NONE, Program, SignatureId, align};
+use crate::runtime::program::{ALIGN, BlockRecord, InstructionRecord, MAX_DEPTH, NONE, Program, SignatureId, Space, align};
+use core::sync::atomic::{Ordering, compiler_fence};
 use heapless::Vec;
 
 /// A listener for the instructions that [`Session::run_profiled`] runs. The instruction of a loop is reported each time the executor asks
@@ -26,16 +27,30 @@ impl Profile for () {
     fn end(&mut self, _: u32) {}
 }
 
+/// State of a session whose variables hold a whole step, or the values of a restore or a reset.
+const FINISHED: u32 = u32::from_le_bytes(*b"DONE");
+/// State of a session whose variables a run, a restore or a reset is changing. Any other number means the same.
+const UNFINISHED: u32 = u32::from_le_bytes(*b"OPEN");
+
 /// A program with its memory. Variables keep their values between runs.
 ///
-/// The arena holds `[scratch | variables | offsets of the variables]`. It contains nothing pointer-sized, so its size is the same on
-/// every target. A run may reuse the bytes of an input, so the caller sets every input before each run. The bytes of an output stay valid
-/// until an input of any signature is set or the next run starts.
+/// The arena holds `[scratch | variables | offsets of the variables | state]`. It contains nothing pointer-sized, so its size is the same
+/// on every target. A run may reuse the bytes of an input, so the caller sets every input before each run. The bytes of an output stay
+/// valid until an input of any signature is set or the next run starts.
+///
+/// # Whole steps
+///
+/// From the first write to a variable until the end of the run, the session is *unfinished*. It stays so if the run fails, or if the
+/// device resets. An unfinished session neither runs nor saves, and [`Session::resume`] refuses it, each with [`Error::Unfinished`].
+/// [`Session::restore`] and [`Session::reset`] end this state. The new value of a variable must be finite; otherwise the
+/// run fails with [`Error::NotFinite`].
 #[doc(alias = "MicroInterpreter", alias = "Interpreter")]
 pub struct Session<'p, 'm> {
-    places: Tables<'p, 'm>,
+    pub(super) places: Tables<'p, 'm>,
     /// The part of the arena that holds scratch memory and variables.
-    memory: &'m mut [u8],
+    pub(super) memory: &'m mut [u8],
+    /// The state, at the end of the arena: [`FINISHED`] or [`UNFINISHED`].
+    state: &'m mut u32,
 }
 
 impl<'p, 'm> Session<'p, 'm> {
@@ -44,21 +59,32 @@ impl<'p, 'm> Session<'p, 'm> {
     /// Fails with [`Error::Misaligned`] if `arena` does not begin at a multiple of 16. Fails with [`Error::ArenaTooSmall`], which states
     /// the number of bytes needed, if `arena` is too small.
     pub fn new(program: &'p Program<'p>, arena: &'m mut [u8]) -> Result<Session<'p, 'm>> {
-        let mut session = Session::resume(program, arena)?;
+        let mut session = Session::open(program, arena)?;
         session.reset();
         Ok(session)
     }
 
     /// Creates a session in an `arena` that an earlier session over the same program and signatures used, and keeps the values of the
     /// variables in it.
+    ///
+    /// Fails like [`Session::new`]. Fails with [`Error::Unfinished`] if the device was reset while a run, a restore or a reset changed the
+    /// variables, or if the arena holds no session, as after a loss of power. [`Session::new`] then begins anew, and
+    /// [`Slots::restore`](crate::runtime::Slots::restore) brings back the last checkpoint.
     pub fn resume(program: &'p Program<'p>, arena: &'m mut [u8]) -> Result<Session<'p, 'm>> {
+        let session = Session::open(program, arena)?;
+        session.finished()?;
+        Ok(session)
+    }
+
+    fn open(program: &'p Program<'p>, arena: &'m mut [u8]) -> Result<Session<'p, 'm>> {
         if !(arena.as_ptr() as usize).is_multiple_of(ALIGN) {
             return Err(Error::Misaligned);
         }
         let small = Error::ArenaTooSmall { needed: program.arena_bytes() as u32, got: arena.len() as u32 };
         let arena = arena.get_mut(..program.arena_bytes()).ok_or(small)?;
-        let (memory, offsets) = arena.split_at_mut_checked(program.memory_bytes()).unwrap_or_default();
-        let offsets: &mut [u32] = bytemuck::try_cast_slice_mut(offsets).unwrap_or_default();
+        let (memory, words) = arena.split_at_mut_checked(program.memory_bytes()).unwrap_or_default();
+        let words: &mut [u32] = bytemuck::try_cast_slice_mut(words).unwrap_or_default();
+        let (state, offsets) = words.split_last_mut().ok_or(Error::Internal)?;
         let mut end = program.scratch_bytes();
         for (record, offset) in program.variables.iter().zip(offsets.iter_mut()) {
             *offset = NONE;
@@ -67,11 +93,29 @@ impl<'p, 'm> Session<'p, 'm> {
                 end += align(program.bytes_of(record) as usize);
             }
         }
-        Ok(Session { places: Tables { program, offsets }, memory })
+        Ok(Session { places: Tables { program, offsets }, memory, state })
+    }
+
+    /// Fails with [`Error::Unfinished`] if the session is unfinished.
+    pub(super) fn finished(&self) -> Result<()> {
+        if *self.state == FINISHED { Ok(()) } else { Err(Error::Unfinished) }
+    }
+
+    /// Marks the session as finished, after the last change.
+    pub(super) fn finish(&mut self) {
+        compiler_fence(Ordering::SeqCst);
+        *self.state = FINISHED;
     }
 
     /// Resets every variable to its initial value.
     pub fn reset(&mut self) {
+        self.set_initial();
+        self.finish();
+    }
+
+    /// Sets every variable to its initial value, and leaves the session unfinished.
+    pub(super) fn set_initial(&mut self) {
+        begin(self.state);
         let program = self.places.program;
         for (record, &offset) in program.variables.iter().zip(self.places.offsets.iter()) {
             let bytes = program.bytes_of(record);
@@ -87,9 +131,12 @@ impl<'p, 'm> Session<'p, 'm> {
 
     /// Runs `signature` on the inputs that the caller has set.
     ///
-    /// Fails with [`Error::IndexOutOfRange`] or [`Error::DivisionByZero`], which name the instruction, if a kernel rejects its data.
-    /// Variables that the program assigned before that instruction keep their new values. Printed text and summaries are discarded;
-    /// [`Session::run_printing`] delivers them.
+    /// Fails with [`Error::IndexOutOfRange`], [`Error::DivisionByZero`], [`Error::NegativePower`], [`Error::Assertion`] or
+    /// [`Error::NotFinite`], which name the instruction, if a kernel rejects its data. If no variable was assigned before that instruction,
+    /// nothing has changed. Otherwise the session is unfinished. It is also unfinished if the new value of a variable is not finite, which
+    /// is [`Error::NotFinite`] too. An unfinished session fails with [`Error::Unfinished`].
+    ///
+    /// Printed text and summaries are discarded; [`Session::run_printing`] delivers them.
     pub fn run(&mut self, signature: SignatureId) -> Result<()> {
         self.run_with::<false>(signature, &mut |_| (), &mut ())
     }
@@ -125,11 +172,15 @@ impl<'p, 'm> Session<'p, 'm> {
         let program = self.places.program;
         let mut around: Vec<Frame, MAX_DEPTH> = Vec::new();
         let mut frame = Frame::new(program.block(signature)?);
+        self.finished()?;
         // How often the next instruction was asked for a block to run, and its answer.
         let mut words = [0, NONE];
         loop {
             if frame.next == frame.end {
-                let Some(outer) = around.pop() else { return Ok(()) };
+                let Some(outer) = around.pop() else {
+                    self.finish();
+                    return Ok(());
+                };
                 (frame, words[0]) = (outer, outer.step);
                 continue;
             }
@@ -160,25 +211,27 @@ impl<'p, 'm> Session<'p, 'm> {
         }
     }
 
-    /// Runs an instruction. The time of this function adds to that of every kernel, so instructions with at most one output and with one or
-    /// two inputs take a fast path. An instruction without outputs receives `words` in place of an output: on entry, the number of times
+    /// Runs an instruction. The time of this function adds to that of every kernel, so instructions with at most one output, in scratch
+    /// memory, and with one or two inputs take a fast path. An instruction without outputs receives `words` in place of an output: on entry, the number of times
     /// that the instruction was asked for a block to run; on return, its answer.
     #[inline(always)]
     fn step(&mut self, instruction: &InstructionRecord, words: &mut [u32; 2]) -> Result<()> {
         if instruction.outputs > 1 {
             return self.step_many(instruction);
         }
-        let places = &self.places;
-        let program = places.program;
+        let program = self.places.program;
         let count = usize::from(instruction.inputs) + usize::from(instruction.outputs);
         let Some(operands) = part(program.operands, instruction.operands as usize, count) else { return Err(Error::Internal) };
         let (inputs, written, tensor_type, data, around) = if instruction.outputs == 0 {
-            (operands, u16::MAX, &TensorType::I32, bytemuck::bytes_of_mut(words), Around::whole(places, self.memory))
+            (operands, u16::MAX, &TensorType::I32, bytemuck::bytes_of_mut(words), Around::whole(&self.places, self.memory))
         } else {
             let Some((&written, inputs)) = operands.split_last() else { return Err(Error::Internal) };
             let Some(output) = program.tensors.get(usize::from(written)) else { return Err(Error::Internal) };
             let Some(tensor_type) = program.types.get(usize::from(output.tensor_type)) else { return Err(Error::Internal) };
-            let Some((data, around)) = Around::split(places, self.memory, output) else { return Err(Error::Internal) };
+            if output.space != Space::SCRATCH {
+                return self.step_many(instruction);
+            }
+            let Some((data, around)) = Around::split(&self.places, self.memory, output) else { return Err(Error::Internal) };
             (inputs, written, tensor_type, data, around)
         };
         let outputs = &mut [TensorViewMut { tensor_type, data }];
@@ -209,13 +262,20 @@ impl<'p, 'm> Session<'p, 'm> {
         call(program, instruction, inputs, outputs)
     }
 
+    /// Runs an instruction with any number of outputs. If one of them is a variable, marks the session as unfinished before, and checks the
+    /// new values afterwards.
     #[cold]
     #[inline(never)]
     fn step_many(&mut self, instruction: &InstructionRecord) -> Result<()> {
         let mut pieces = Pieces::new(self.memory);
         let (mut inputs, mut outputs) = (Vec::new(), Vec::new());
-        views(&self.places, instruction, &mut pieces, &mut inputs, &mut outputs).ok_or(Error::Internal)?;
-        call(self.places.program, instruction, &inputs, &mut outputs)
+        let changes = views(&self.places, instruction, &mut pieces, &mut inputs, &mut outputs).ok_or(Error::Internal)?;
+        if changes {
+            begin(self.state);
+        }
+        call(self.places.program, instruction, &inputs, &mut outputs)?;
+        let found = outputs.iter().filter(|_| changes).find_map(|new| first_not_finite(new.dtype(), new.data));
+        found.map_or(Ok(()), |position| Err(Error::NotFinite { node: 0, position }))
     }
 
     fn say(&mut self, word: u32, instruction: &InstructionRecord, print: &mut dyn FnMut(Said<'_>)) {
@@ -225,136 +285,6 @@ impl<'p, 'm> Session<'p, 'm> {
             Said::new(word, self.places.program.attributes(instruction), &inputs).into_iter().for_each(print);
         }
     }
-
-    fn locate(&self, operand: u16) -> Option<Bytes<'p>> {
-        self.places.of(self.places.program.tensors.get(usize::from(operand))?)
-    }
-
-    fn variable_bytes(&self, index: usize) -> Option<Bytes<'p>> {
-        let program = self.places.program;
-        self.places.of(program.tensors.get(program.variables.get(index)?.tensor as usize)?)
-    }
-
-    /// Returns input `index` of `signature` for writing. Fails if there is no such input or its element type is not `T`.
-    pub fn input_mut<T: Element>(&mut self, signature: SignatureId, index: usize) -> Result<&mut [T]> {
-        let wrong = Error::TensorType { index: index as u32 };
-        let operand = self.input_operand(signature, index)?;
-        if !self.is::<T>(operand) {
-            return Err(wrong);
-        }
-        bytemuck::try_cast_slice_mut(self.bytes_mut(self.locate(operand))).map_err(|_| wrong)
-    }
-
-    /// Returns output `index` of `signature` as the last run left it. Fails if there is no such output or its element type is not `T`.
-    pub fn output<T: Element>(&self, signature: SignatureId, index: usize) -> Result<&[T]> {
-        let wrong = Error::TensorType { index: index as u32 };
-        let operand = self.output_operand(signature, index)?;
-        if !self.is::<T>(operand) {
-            return Err(wrong);
-        }
-        bytemuck::try_cast_slice(self.bytes(self.locate(operand))).map_err(|_| wrong)
-    }
-
-    fn is<T: Element>(&self, operand: u16) -> bool {
-        self.tensor_type(operand).dtype == T::DTYPE
-    }
-
-    /// Returns the bytes of input `index` of `signature` for writing.
-    pub fn input_bytes_mut(&mut self, signature: SignatureId, index: usize) -> Result<&mut [u8]> {
-        let operand = self.input_operand(signature, index)?;
-        Ok(self.bytes_mut(self.locate(operand)))
-    }
-
-    /// Returns the bytes of output `index` of `signature` as the last run left them.
-    pub fn output_bytes(&self, signature: SignatureId, index: usize) -> Result<&[u8]> {
-        let operand = self.output_operand(signature, index)?;
-        Ok(self.bytes(self.locate(operand)))
-    }
-
-    /// Returns the type of input `index` of `signature`.
-    pub fn input_type(&self, signature: SignatureId, index: usize) -> Result<TensorType> {
-        let operand = self.input_operand(signature, index)?;
-        Ok(*self.tensor_type(operand))
-    }
-
-    /// Returns the type of output `index` of `signature`.
-    pub fn output_type(&self, signature: SignatureId, index: usize) -> Result<TensorType> {
-        let operand = self.output_operand(signature, index)?;
-        Ok(*self.tensor_type(operand))
-    }
-
-    /// Returns the bytes of variable `index`, in the artifact's order. Fails if there is no such variable. Also fails if the variable has
-    /// no bytes, because its initial value is zero and no loaded signature assigns it.
-    pub fn variable(&self, index: usize) -> Result<&[u8]> {
-        match self.variable_bytes(index) {
-            None => Err(Error::NoSuchTensor { index: index as u32 }),
-            place => Ok(self.bytes(place)),
-        }
-    }
-
-    /// Returns the bytes of variable `index` for writing. Fails if there is no such variable or it is not in RAM.
-    pub fn variable_mut(&mut self, index: usize) -> Result<&mut [u8]> {
-        match self.variable_bytes(index) {
-            Some(place @ Bytes::Memory(..)) => Ok(self.bytes_mut(Some(place))),
-            _ => Err(Error::NoSuchTensor { index: index as u32 }),
-        }
-    }
-
-    /// Returns the program.
-    pub fn program(&self) -> &'p Program<'p> {
-        self.places.program
-    }
-
-    /// Returns the bytes of variable `index`, or `None` if the variable has no bytes.
-    pub(crate) fn value(&self, index: usize) -> Option<&[u8]> {
-        let place = self.variable_bytes(index)?;
-        Some(self.bytes(Some(place)))
-    }
-
-    /// Overwrites the bytes of a variable in RAM, beginning at byte `at` of the variable.
-    pub(crate) fn set_variable(&mut self, variable: u32, at: usize, bytes: &[u8]) {
-        let start = (self.places.offset(variable) as usize).saturating_add(at);
-        if let Some(value) = self.memory.get_mut(start..).and_then(|rest| rest.get_mut(..bytes.len())) {
-            value.copy_from_slice(bytes);
-        }
-    }
-
-    /// Returns the number of variables.
-    pub fn variable_count(&self) -> usize {
-        self.places.program.variables.len()
-    }
-
-    fn input_operand(&self, signature: SignatureId, index: usize) -> Result<u16> {
-        nth(self.places.program.inputs(self.places.program.block(signature)?), index)
-    }
-
-    fn output_operand(&self, signature: SignatureId, index: usize) -> Result<u16> {
-        nth(self.places.program.outputs(self.places.program.block(signature)?), index)
-    }
-
-    fn bytes<'s>(&'s self, place: Option<Bytes<'s>>) -> &'s [u8] {
-        match place {
-            Some(Bytes::Flash(data)) => data,
-            Some(Bytes::Memory(start, bytes)) => self.memory.get(start..start + bytes).unwrap_or(&[]),
-            None => &[],
-        }
-    }
-
-    fn bytes_mut(&mut self, place: Option<Bytes<'_>>) -> &mut [u8] {
-        match place {
-            Some(Bytes::Memory(start, bytes)) => self.memory.get_mut(start..start + bytes).unwrap_or(&mut []),
-            _ => &mut [],
-        }
-    }
-
-    fn tensor_type(&self, operand: u16) -> &'p TensorType {
-        let program = self.places.program;
-        program.tensors.get(usize::from(operand)).map_or(&TensorType::EMPTY, |record| program.tensor_type(record))
-    }
-}
-
-fn nth(numbers: &[u16], index: usize) -> Result<u16> {
-    numbers.get(index).copied().ok_or(Error::NoSuchTensor { index: index as u32 })
 }
 
 #[inline(always)]
@@ -370,20 +300,31 @@ fn call<'a>(
     (kernel.run)(&mut Call { attributes: program.attributes(instruction), inputs, outputs })
 }
 
-/// Collects the operands of `instruction`. Returns `None` if they break a rule that [`Program::load`] checks.
+/// Marks the session as unfinished, before a variable changes. A reset of the device must find the mark before the first change, and all
+/// changes before the end of the mark.
+#[inline(always)]
+fn begin(state: &mut u32) {
+    *state = UNFINISHED;
+    compiler_fence(Ordering::SeqCst);
+}
+
+/// Collects the operands of `instruction`. Returns true if an output is a variable, or `None` if the operands break a rule that
+/// [`Program::load`] checks.
 fn views<'a, 'p: 'a>(
     places: &Tables<'p, '_>,
     instruction: &InstructionRecord,
     pieces: &'a mut Pieces<'_>,
     inputs: &mut Vec<TensorView<'a>, MAX_INPUTS>,
     outputs: &mut Vec<TensorViewMut<'a>, MAX_OUTPUTS>,
-) -> Option<()> {
+) -> Option<bool> {
     let program = places.program;
+    let mut changes = false;
     let operands = program.operands.get(instruction.operands as usize..)?;
     let (read, written) = operands.split_at_checked(instruction.inputs.into())?;
     for &operand in written.get(..instruction.outputs.into())? {
         let record = program.tensors.get(usize::from(operand))?;
         let Bytes::Memory(start, bytes) = places.of(record)? else { return None };
+        changes |= record.space != Space::SCRATCH;
         let data = pieces.take(start, bytes)?;
         outputs.push(TensorViewMut { tensor_type: program.tensor_type(record), data }).ok()?;
     }
@@ -395,7 +336,7 @@ fn views<'a, 'p: 'a>(
         };
         inputs.push(TensorView { tensor_type: program.tensor_type(record), data }).ok()?;
     }
-    Some(())
+    Some(changes)
 }
 
 /// The execution state of a block.

@@ -1,5 +1,6 @@
 //! The runtime of a device: it reads, verifies and runs artifacts, saves checkpoints and sends telemetry. It never allocates.
 
+mod access;
 pub(crate) mod arena;
 pub(crate) mod check;
 pub mod checkpoint;

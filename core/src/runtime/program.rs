@@ -413,10 +413,10 @@ impl<'a> Program<'a> {
         part(self.data, offset, bytes)
     }
 
-    /// Returns the size of the arena that the loaded signatures need, in bytes: the largest scratch memory, the variables in RAM, and an
-    /// offset for every variable.
+    /// Returns the size of the arena that the loaded signatures need, in bytes: the largest scratch memory, the variables in RAM, an
+    /// offset for every variable, and the state of the session.
     pub fn arena_bytes(&self) -> usize {
-        self.memory_bytes() + size_of::<u32>() * self.variables.len()
+        self.memory_bytes() + size_of::<u32>() * (self.variables.len() + 1)
     }
 
     /// Returns the size of the largest scratch memory and of the variables in RAM, in bytes.

@@ -109,10 +109,12 @@ impl<F: NorFlash, const BUFFER: usize> Slots<F, BUFFER> {
     ///
     /// If power fails at any time, [`Slots::restore`] finds either this checkpoint or the one that it would have found before.
     ///
-    /// Fails with [`Error::SlotTooSmall`] before anything is erased, with [`Error::Io`] if the flash does, and with [`Error::Worn`] if
+    /// Fails with [`Error::Unfinished`], [`Error::VariableNotFinite`] (see [`Session::save`]) or [`Error::SlotTooSmall`] before anything is
+    /// erased, with [`Error::Io`] if the flash does, and with [`Error::Worn`] if
     /// the flash does not hold the checkpoint's bytes. After a failure the next save tries the same slot again. The record and the commit
     /// word are not read back.
     pub fn save(&mut self, session: &Session<'_, '_>, contents: Contents) -> Result<u32> {
+        session.savable(contents)?;
         let bytes = session.checkpoint_len(contents);
         let needed = bytes.saturating_add(Self::HEAD);
         if needed > self.size {

@@ -28,11 +28,14 @@ pub struct Options {
     /// variables. All others are [frozen](Module::set_trainable), so their variables stay in flash. Without a selection, `train`
     /// trains what the model's own [`trainable_variables`](Module::trainable_variables) are.
     pub train: Vec<String>,
+    /// True if the training signatures refuse data that is not finite: see [`Artifact::finite_steps`].
+    pub finite_steps: bool,
 }
 
 impl Default for Options {
     fn default() -> Options {
-        Options { batch: 1, learning_rate: 0.01, signatures: SIGNATURES.map(String::from).into(), train: Vec::new() }
+        let signatures = SIGNATURES.map(String::from).into();
+        Options { batch: 1, learning_rate: 0.01, signatures, train: Vec::new(), finite_steps: true }
     }
 }
 
@@ -69,6 +72,7 @@ pub fn artifact(scope: &dyn Scope, model: &Arc<Sequential>, spec: &ModelSpec, op
     let (sgd, head) = (Arc::new(Sgd::new(options.learning_rate)), ["last:1".to_string()]);
     sgd.build(scope, &**model)?;
     let (mut artifact, mut checkpoint, mut trained) = (Artifact::new(), false, Vec::new());
+    artifact.finite_steps(options.finite_steps);
     for name in &options.signatures {
         match name.as_str() {
             "infer" => {

@@ -2,6 +2,6 @@
 
 from ops import control, elementwise, place, products, reduce, steps, windows  # noqa: F401
 from ops.control import COND, WHILE
-from ops.registry import OPS, Call, Refused
+from ops.registry import OPS, Call, Refused, not_finite
 
-__all__ = ["COND", "OPS", "WHILE", "Call", "Refused"]
+__all__ = ["COND", "OPS", "WHILE", "Call", "Refused", "not_finite"]

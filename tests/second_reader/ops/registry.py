@@ -6,7 +6,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from artifact import Type
-from base import F32, F64, I8, I32, I64, U8, GradletError
+from base import BF16, F16, F32, F64, I8, I32, I64, U8, GradletError
 
 F, I = {F32, F64}, {I8, U8, I32, I64}
 N, SIGNED, A = F | I, {F32, F64, I8, I32, I64}, set(range(1, 10))
@@ -53,6 +53,13 @@ def data_error(code, text, wrong):
     """Refuses the data if an element is wrong; the position is that of the first one."""
     if np.any(wrong):
         raise GradletError(code, f"{text} at position {int(np.argmax(np.ravel(wrong)))}")
+
+def not_finite(dtype, x):
+    """True for each element that is infinite or NaN."""
+    exponents = {F16: 0x7C00, BF16: 0x7F80}
+    if dtype in exponents:
+        return x & exponents[dtype] == exponents[dtype]
+    return ~np.isfinite(x)
 
 def ordered_sum(terms, start):
     """start + terms[0] + terms[1] + …, from left to right: accumulate adds in this order."""

@@ -11,6 +11,7 @@ const TESTED_OTHERWISE: &[(&str, &str)] = &[
     ("cond", "its results are those of its branches: see tests/control and tests/function"),
     ("while_loop", "its results are those of its body: see tests/control and tests/function"),
     ("assert", "it computes nothing: see core/src/ops/effects/assert.rs and autograph"),
+    ("check_numerics", "it computes nothing: see core/src/ops/effects/check_numerics.rs and whole_steps.rs"),
     ("print", "it computes nothing: see core/src/ops/effects/print.rs and function"),
     ("summary", "it computes nothing: see core/src/ops/effects/summary.rs and std-host/src/tensorboard/summary"),
     ("matmul_sgd", "the optimiser makes it of matmul and sgd_step, of which it has the bits: see training.rs"),

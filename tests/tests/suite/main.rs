@@ -34,6 +34,7 @@ mod tensorboard;
 mod tensorflow;
 mod tfrecord;
 mod training;
+mod whole_steps;
 
 /// Lets the targets in `fuzz/` find the macro `fuzz_target` in this crate.
 extern crate self as libfuzzer_sys;

@@ -38,6 +38,7 @@ fn uses() -> Vec<Use> {
         scope.print("{}", &[&x])?;
         scope.scalar("x", &x, 0i64)?;
         x.equal(&x)?.assert("a number")?;
+        x.check_numerics("x")?;
         Tensor::random_uniform(scope, &[3])
     });
     let scope = Eager::new(&ops::portable_cpu());

@@ -40,6 +40,9 @@ impl Error {
             Error::SlotTooSmall { .. } => 31,
             Error::Worn { .. } => 32,
             Error::Internal => 33,
+            Error::NotFinite { .. } => 34,
+            Error::VariableNotFinite { .. } => 35,
+            Error::Unfinished => 36,
             #[cfg(feature = "alloc")]
             Error::NoKernel { .. } => 64,
             #[cfg(feature = "alloc")]
@@ -74,6 +77,7 @@ mod tests {
         assert_eq!(Error::Record { section: Section::Header, index: 0 }.code(), 16);
         assert_eq!(Error::Instruction { index: 0, rule: Rule::Blocks }.code(), 17);
         assert_eq!(Error::Worn { slot: 0 }.code(), 32);
+        assert_eq!(Error::Unfinished.code(), 36);
     }
 
     #[test]

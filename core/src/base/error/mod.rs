@@ -77,6 +77,13 @@ pub enum Error {
         /// Position of the first false element.
         position: u32,
     },
+    /// An element is infinite or NaN: of an input or a result of a step, or of the new value of a variable.
+    NotFinite {
+        /// Index of the instruction that found it (0 in eager execution).
+        node: u32,
+        /// Position of the first such element.
+        position: u32,
+    },
     /// The bytes do not begin with an artifact's magic number.
     NotAnArtifact,
     /// The artifact has a format version that this reader does not support.
@@ -185,6 +192,13 @@ pub enum Error {
     Worn {
         /// Index of the slot.
         slot: u32,
+    },
+    /// The session is unfinished: a run failed or was interrupted after it had changed a variable. A restore or a reset ends this state.
+    Unfinished,
+    /// A variable that would be saved has an element that is infinite or NaN.
+    VariableNotFinite {
+        /// Index of the variable.
+        variable: u32,
     },
     /// gradlet broke one of its own rules. The cause is never the program, its data or the device.
     Internal,
@@ -295,7 +309,8 @@ impl Error {
         if let Error::IndexOutOfRange { node, .. }
         | Error::DivisionByZero { node, .. }
         | Error::NegativePower { node, .. }
-        | Error::Assertion { node, .. } = &mut self
+        | Error::Assertion { node, .. }
+        | Error::NotFinite { node, .. } = &mut self
         {
             *node = index;
         }
@@ -343,6 +358,9 @@ impl fmt::Display for Error {
                 write!(f, "an integer has no negative power: cast it to a float (exponent at position {position}, instruction {node})")
             }
             Error::Assertion { node, position } => write!(f, "the assertion fails at position {position} (instruction {node})"),
+            Error::NotFinite { node, position } => {
+                write!(f, "the element at position {position} is infinite or NaN, but must be finite (instruction {node})")
+            }
             Error::NotAnArtifact => f.write_str("not a gradlet artifact: it must begin with \"GRDL\""),
             Error::Version { major, minor } => {
                 write!(f, "the artifact has format version {major}.{minor}, which this gradlet does not read: export it with this version")
@@ -376,6 +394,12 @@ impl fmt::Display for Error {
             ),
             Error::SlotTooSmall { needed, got } => write!(f, "the checkpoint needs a slot of {needed} bytes, but the slot has {got}"),
             Error::Worn { slot } => write!(f, "slot {slot} does not hold what was written: the flash is worn"),
+            Error::Unfinished => f.write_str(
+                "the session is unfinished, because a run ended after it had changed a variable: restore a checkpoint or reset the session",
+            ),
+            Error::VariableNotFinite { variable } => {
+                write!(f, "variable {variable} has an element that is infinite or NaN: only finite variables can be saved")
+            }
             Error::Internal => f.write_str("gradlet broke one of its own rules: please report how to reproduce this"),
             #[cfg(feature = "alloc")]
             Error::NoKernel { op, dtype } => write!(f, "the device has no kernel for {op} on {dtype}"),

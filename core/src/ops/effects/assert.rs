@@ -34,15 +34,31 @@ pub static BOOL: Kernel = Kernel { def: &DEF, dtype: DType::Bool, run };
 #[cfg(feature = "alloc")]
 pub static OP: Op = Op::new(&DEF, "assert(x), where x is bool", Gradient::None("it has no output that anything depends on"));
 
-/// If `error` is a failed assertion, adds the message in `attributes` to it. Returns any other error unchanged.
+/// If `error` is a failed assertion or check, adds the message in `attributes` to it. Returns any other error unchanged.
 #[cfg(feature = "alloc")]
 pub(crate) fn explain(error: Error, attributes: &[u32]) -> Error {
-    if !matches!(error.root(), Error::Assertion { .. }) {
+    if !matches!(error.root(), Error::Assertion { .. } | Error::NotFinite { .. }) || attributes.is_empty() {
         return error;
     }
     let bytes: &[u8] = bytemuck::cast_slice(attributes);
     let end = bytes.iter().rposition(|&byte| byte != 0).map_or(0, |last| last + 1);
     error.context(String::from_utf8_lossy(bytes.get(..end).unwrap_or(&[])))
+}
+
+/// Emits `op`, which checks `x` and has no output. The bytes of `message` are its attribute words.
+#[cfg(feature = "alloc")]
+pub(crate) fn check(op: &'static Op, message: &str, x: &Tensor) -> Result<()> {
+    let words = message.as_bytes().chunks(4).map(|bytes| {
+        let mut word = [0; 4];
+        word.iter_mut().zip(bytes).for_each(|(to, &from)| *to = from);
+        u32::from_le_bytes(word)
+    });
+    let attributes: Vec<u32> = words.collect();
+    Tensor::emit(op, &attributes, &[x]).map(drop).map_err(|error| match error.root() {
+        // The message is sufficient. The error therefore omits the call and its usage.
+        failed @ (Error::Assertion { .. } | Error::NotFinite { .. }) => explain(failed.clone(), &attributes),
+        _ => error,
+    })
 }
 
 #[cfg(feature = "alloc")]
@@ -59,17 +75,7 @@ impl Tensor {
     /// # Ok::<(), gradlet_core::Error>(())
     /// ```
     pub fn assert(&self, message: &str) -> Result<()> {
-        let words = message.as_bytes().chunks(4).map(|bytes| {
-            let mut word = [0; 4];
-            word.iter_mut().zip(bytes).for_each(|(to, &from)| *to = from);
-            u32::from_le_bytes(word)
-        });
-        let attributes: Vec<u32> = words.collect();
-        Tensor::emit(&OP, &attributes, &[self]).map(drop).map_err(|error| match error.root() {
-            // The message is sufficient. The error therefore omits the call and its usage.
-            failed @ Error::Assertion { .. } => explain(failed.clone(), &attributes),
-            _ => error,
-        })
+        check(&OP, message, self)
     }
 }
 

@@ -1,6 +1,7 @@
-//! Ops with effects: printing, summaries, assertions, random numbers, branches and loops.
+//! Ops with effects: printing, summaries, assertions, checks, random numbers, branches and loops.
 
 pub mod assert;
+pub mod check_numerics;
 pub mod cond;
 pub mod print;
 pub mod random_uniform;

@@ -5,6 +5,7 @@ use super::{
     take_frame, told,
 };
 use crate::base::error::{Error, Result};
+use crate::base::finite::first_not_finite;
 use crate::base::shape::TensorType;
 use crate::runtime::exec::Session;
 use crate::runtime::program::{Checksum, NONE, Program, VariableRecord};
@@ -34,10 +35,22 @@ impl Session<'_, '_> {
     /// # }
     /// ```
     ///
-    /// Fails with [`Error::Io`] if the writer does.
+    /// Fails with [`Error::Unfinished`] if the session is unfinished, and with [`Error::VariableNotFinite`] if an element of a variable is
+    /// infinite or NaN. Nothing is written then. Fails with [`Error::Io`] if the writer does.
     pub fn save<W: Write>(&self, writer: &mut W, contents: Contents) -> Result<()> {
+        self.savable(contents)?;
         let mut writer = Writer(writer);
         told(self.save_to(&mut writer, contents).and_then(|()| writer.flush()))
+    }
+
+    /// Fails if the session is unfinished, or if a value that would be saved is not finite.
+    pub(crate) fn savable(&self, contents: Contents) -> Result<()> {
+        self.finished()?;
+        let odd = |(_, tensor_type, data): &Value<'_>| first_not_finite(tensor_type.dtype, data).is_some();
+        match self.saved(contents).find(odd) {
+            Some((variable, ..)) => Err(Error::VariableNotFinite { variable }),
+            None => Ok(()),
+        }
     }
 
     pub(crate) fn save_to(&self, put: &mut dyn Put, contents: Contents) -> Outcome {
@@ -156,6 +169,9 @@ trait Target {
     /// Sets all variables to their initial values. Called before the first value is set, and after an error.
     fn reset(&mut self) {}
 
+    /// Called after the last change.
+    fn finish(&mut self) {}
+
     /// Overwrites the bytes of a variable in RAM, from byte `at` of the variable on.
     fn set(&mut self, _variable: u32, _at: usize, _bytes: &[u8]) {}
 
@@ -171,7 +187,11 @@ impl Target for Unchanged {}
 
 impl Target for Session<'_, '_> {
     fn reset(&mut self) {
-        Session::reset(self);
+        self.set_initial();
+    }
+
+    fn finish(&mut self) {
+        Session::finish(self);
     }
 
     fn set(&mut self, variable: u32, at: usize, bytes: &[u8]) {
@@ -186,7 +206,11 @@ struct Readable<'a, 'p, 'm> {
 
 impl Target for Readable<'_, '_, '_> {
     fn reset(&mut self) {
-        self.session.reset();
+        Target::reset(self.session);
+    }
+
+    fn finish(&mut self) {
+        self.session.finish();
     }
 
     fn set(&mut self, variable: u32, at: usize, bytes: &[u8]) {
@@ -222,6 +246,7 @@ fn read(program: &Program<'_>, source: &mut Reading<'_>, strict: bool, target: &
     if strict && done.is_err() {
         target.reset();
     }
+    target.finish();
     done
 }
 

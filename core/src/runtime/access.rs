@@ -1,0 +1,140 @@
+//! Access of the caller to the inputs, outputs and variables of a session.
+
+use crate::base::dtype::Element;
+use crate::base::error::{Error, Result};
+use crate::base::shape::TensorType;
+use crate::runtime::arena::Bytes;
+use crate::runtime::exec::Session;
+use crate::runtime::program::{Program, SignatureId};
+
+impl<'p> Session<'p, '_> {
+    fn locate(&self, operand: u16) -> Option<Bytes<'p>> {
+        self.places.of(self.places.program.tensors.get(usize::from(operand))?)
+    }
+
+    fn variable_bytes(&self, index: usize) -> Option<Bytes<'p>> {
+        let program = self.places.program;
+        self.places.of(program.tensors.get(program.variables.get(index)?.tensor as usize)?)
+    }
+
+    /// Returns input `index` of `signature` for writing. Fails if there is no such input or its element type is not `T`.
+    pub fn input_mut<T: Element>(&mut self, signature: SignatureId, index: usize) -> Result<&mut [T]> {
+        let wrong = Error::TensorType { index: index as u32 };
+        let operand = self.input_operand(signature, index)?;
+        if !self.is::<T>(operand) {
+            return Err(wrong);
+        }
+        bytemuck::try_cast_slice_mut(self.bytes_mut(self.locate(operand))).map_err(|_| wrong)
+    }
+
+    /// Returns output `index` of `signature` as the last run left it. Fails if there is no such output or its element type is not `T`.
+    pub fn output<T: Element>(&self, signature: SignatureId, index: usize) -> Result<&[T]> {
+        let wrong = Error::TensorType { index: index as u32 };
+        let operand = self.output_operand(signature, index)?;
+        if !self.is::<T>(operand) {
+            return Err(wrong);
+        }
+        bytemuck::try_cast_slice(self.bytes(self.locate(operand))).map_err(|_| wrong)
+    }
+
+    fn is<T: Element>(&self, operand: u16) -> bool {
+        self.tensor_type(operand).dtype == T::DTYPE
+    }
+
+    /// Returns the bytes of input `index` of `signature` for writing.
+    pub fn input_bytes_mut(&mut self, signature: SignatureId, index: usize) -> Result<&mut [u8]> {
+        let operand = self.input_operand(signature, index)?;
+        Ok(self.bytes_mut(self.locate(operand)))
+    }
+
+    /// Returns the bytes of output `index` of `signature` as the last run left them.
+    pub fn output_bytes(&self, signature: SignatureId, index: usize) -> Result<&[u8]> {
+        let operand = self.output_operand(signature, index)?;
+        Ok(self.bytes(self.locate(operand)))
+    }
+
+    /// Returns the type of input `index` of `signature`.
+    pub fn input_type(&self, signature: SignatureId, index: usize) -> Result<TensorType> {
+        let operand = self.input_operand(signature, index)?;
+        Ok(*self.tensor_type(operand))
+    }
+
+    /// Returns the type of output `index` of `signature`.
+    pub fn output_type(&self, signature: SignatureId, index: usize) -> Result<TensorType> {
+        let operand = self.output_operand(signature, index)?;
+        Ok(*self.tensor_type(operand))
+    }
+
+    /// Returns the bytes of variable `index`, in the artifact's order. Fails if there is no such variable. Also fails if the variable has
+    /// no bytes, because its initial value is zero and no loaded signature assigns it.
+    pub fn variable(&self, index: usize) -> Result<&[u8]> {
+        match self.variable_bytes(index) {
+            None => Err(Error::NoSuchTensor { index: index as u32 }),
+            place => Ok(self.bytes(place)),
+        }
+    }
+
+    /// Returns the bytes of variable `index` for writing. Fails if there is no such variable or it is not in RAM.
+    pub fn variable_mut(&mut self, index: usize) -> Result<&mut [u8]> {
+        match self.variable_bytes(index) {
+            Some(place @ Bytes::Memory(..)) => Ok(self.bytes_mut(Some(place))),
+            _ => Err(Error::NoSuchTensor { index: index as u32 }),
+        }
+    }
+
+    /// Returns the program.
+    pub fn program(&self) -> &'p Program<'p> {
+        self.places.program
+    }
+
+    /// Returns the bytes of variable `index`, or `None` if the variable has no bytes.
+    pub(crate) fn value(&self, index: usize) -> Option<&[u8]> {
+        let place = self.variable_bytes(index)?;
+        Some(self.bytes(Some(place)))
+    }
+
+    /// Overwrites the bytes of a variable in RAM, beginning at byte `at` of the variable.
+    pub(crate) fn set_variable(&mut self, variable: u32, at: usize, bytes: &[u8]) {
+        let start = (self.places.offset(variable) as usize).saturating_add(at);
+        if let Some(value) = self.memory.get_mut(start..).and_then(|rest| rest.get_mut(..bytes.len())) {
+            value.copy_from_slice(bytes);
+        }
+    }
+
+    /// Returns the number of variables.
+    pub fn variable_count(&self) -> usize {
+        self.places.program.variables.len()
+    }
+
+    fn input_operand(&self, signature: SignatureId, index: usize) -> Result<u16> {
+        nth(self.places.program.inputs(self.places.program.block(signature)?), index)
+    }
+
+    fn output_operand(&self, signature: SignatureId, index: usize) -> Result<u16> {
+        nth(self.places.program.outputs(self.places.program.block(signature)?), index)
+    }
+
+    fn bytes<'s>(&'s self, place: Option<Bytes<'s>>) -> &'s [u8] {
+        match place {
+            Some(Bytes::Flash(data)) => data,
+            Some(Bytes::Memory(start, bytes)) => self.memory.get(start..start + bytes).unwrap_or(&[]),
+            None => &[],
+        }
+    }
+
+    fn bytes_mut(&mut self, place: Option<Bytes<'_>>) -> &mut [u8] {
+        match place {
+            Some(Bytes::Memory(start, bytes)) => self.memory.get_mut(start..start + bytes).unwrap_or(&mut []),
+            _ => &mut [],
+        }
+    }
+
+    fn tensor_type(&self, operand: u16) -> &'p TensorType {
+        let program = self.places.program;
+        program.tensors.get(usize::from(operand)).map_or(&TensorType::EMPTY, |record| program.tensor_type(record))
+    }
+}
+
+fn nth(numbers: &[u16], index: usize) -> Result<u16> {
+    numbers.get(index).copied().ok_or(Error::NoSuchTensor { index: index as u32 })
+}
