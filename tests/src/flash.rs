@@ -1,6 +1,7 @@
 //! Simulated NOR flash. A write sets bits from 1 to 0 by words, an erase sets them back to 1 by blocks, and the power can fail at any time.
 
 use crate::random::Random;
+use core::ops::Range;
 use embedded_storage::nor_flash::{ErrorType, NorFlash, NorFlashError, NorFlashErrorKind, ReadNorFlash};
 
 /// Flash with reads of `READ` bytes, words of `WRITE` bytes and erase blocks of `ERASE` bytes.
@@ -17,6 +18,10 @@ pub struct Flash<const READ: usize, const WRITE: usize, const ERASE: usize> {
     /// Number of completed operations after which the power fails, or `None` if it does not fail.
     cut: Option<usize>,
     dead: bool,
+    /// Byte offsets that cannot be read, as where error correction fails.
+    pub unreadable: Range<usize>,
+    /// Byte offset of a worn byte: its lowest bit stays 1.
+    pub worn: Option<usize>,
 }
 
 /// An operation on flash.
@@ -37,6 +42,8 @@ pub enum Fault {
     NotErased,
     /// The power has failed.
     Dead,
+    /// The bytes cannot be read.
+    Unreadable,
 }
 
 impl NorFlashError for Fault {
@@ -59,7 +66,7 @@ impl<const READ: usize, const WRITE: usize, const ERASE: usize> Flash<READ, WRIT
     /// Creates flash with the contents `bytes`. Every word must be erased before it can be programmed.
     pub fn holding(bytes: Vec<u8>) -> Self {
         let (blocks, words) = (bytes.len() / ERASE, bytes.len() / WRITE);
-        Flash { bytes, erases: vec![0; blocks], spent: vec![true; words], log: Vec::new(), cut: None, dead: false }
+        Flash { bytes, erases: vec![0; blocks], spent: vec![true; words], log: Vec::new(), cut: None, dead: false, unreadable: 0..0, worn: None }
     }
 
     /// Makes the power fail instead of operation number `operation`. Operations count from 0, starting now.
@@ -91,6 +98,9 @@ impl<const READ: usize, const WRITE: usize, const ERASE: usize> Flash<READ, WRIT
                 }
                 *spent = true;
                 self.bytes[*at..at + WRITE].copy_from_slice(word);
+                if let Some(worn) = self.worn.filter(|worn| (*at..at + WRITE).contains(worn)) {
+                    self.bytes[worn] |= 1;
+                }
             }
             Operation::Erase(at) => {
                 self.bytes[*at..at + ERASE].fill(0xff);
@@ -135,6 +145,9 @@ impl<const READ: usize, const WRITE: usize, const ERASE: usize> ReadNorFlash for
 
     fn read(&mut self, offset: u32, bytes: &mut [u8]) -> Result<(), Fault> {
         let offset = self.check(offset, bytes.len(), READ)?;
+        if offset < self.unreadable.end && self.unreadable.start < offset + bytes.len() {
+            return Err(Fault::Unreadable);
+        }
         bytes.copy_from_slice(&self.bytes[offset..offset + bytes.len()]);
         Ok(())
     }

@@ -16,7 +16,7 @@ pub use crate::base::op::Kernel;
 pub use arena::Aligned;
 pub use exec::{Profile, Session};
 pub use program::{Program, SignatureId};
-pub use slots::Slots;
+pub use slots::{Slot, Slots};
 pub use telemetry::Telemetry;
 /// The traits of a UART and of flash, in the versions that gradlet takes.
 pub use {embedded_io, embedded_storage};

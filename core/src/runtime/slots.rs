@@ -1,14 +1,14 @@
 //! Checkpoints in flash that survive a loss of power: two or more slots, written in turn.
 //!
-//! A slot consists of a record, a commit word, and a checkpoint. A save erases the slot after the newest complete one and writes the
+//! A slot consists of a record, a commit word, and a checkpoint. A save erases a slot other than the newest complete one and writes the
 //! checkpoint. It then writes the record (sequence number, length, checksum) and finally the commit word, which clears all of the word's
 //! bits. A commit word that was interrupted at any bit commits nothing. Until it is complete, the newest complete slot is unchanged.
 //! `SPEC.md` specifies the bytes.
 
 use crate::base::error::{Error, Result};
-use crate::runtime::checkpoint::{Contents, Fault, Outcome, Put, Take};
+use crate::runtime::checkpoint::{Contents, Fault, Header, Identity, Outcome, Put, Reading, Take};
 use crate::runtime::exec::Session;
-use crate::runtime::program::{Checksum, NONE};
+use crate::runtime::program::{Checksum, NONE, Program, checksum};
 use bytemuck::{Pod, Zeroable};
 use core::ops::Range;
 use embedded_io::ErrorKind;
@@ -35,7 +35,7 @@ const FAILED: Fault = Fault::Io(ErrorKind::Other);
 /// # fn train(session: &mut Session<'_, '_>) -> gradlet_core::Result<()> { Ok(()) }
 /// fn firmware(flash: impl NorFlash, session: &mut Session<'_, '_>) -> gradlet_core::Result<()> {
 ///     let mut slots = Slots::new(flash, 0x10_0000..0x11_0000, 2)?;
-///     slots.restore(session)?; // continues from the newest complete checkpoint, or from the artifact's values
+///     slots.restore(session)?; // continues from this artifact's newest complete checkpoint, or from its own values
 ///     loop {
 ///         train(session)?;
 ///         slots.save(session, Contents::Changed)?;
@@ -60,8 +60,35 @@ pub struct Slots<F, const BUFFER: usize = 64> {
     sum: Checksum,
 }
 
+/// A slot with a committed checkpoint, as [`Slots::list`] returns it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Slot {
+    /// The sequence number. A higher number is newer.
+    pub sequence: u32,
+    /// Size of the checkpoint, in bytes.
+    pub bytes: u32,
+    /// The artifact that the checkpoint belongs to, or `None` if the checkpoint's header is damaged.
+    pub artifact: Option<Identity>,
+    /// True if the checkpoint has the stored checksum.
+    pub whole: bool,
+}
+
+/// The result of a search through all slots, for one artifact.
+struct Survey {
+    /// The highest committed sequence number.
+    highest: u32,
+    /// The newest complete slot of the artifact, or [`NONE`].
+    newest: u32,
+    /// The sequence number of that slot, or 0.
+    sequence: u32,
+    /// The slot to erase for the next save.
+    next: u32,
+    /// The reason why a slot that may belong to the artifact is not complete.
+    fault: Option<Fault>,
+}
+
 /// The record of a committed slot.
-#[derive(Clone, Copy, Pod, Zeroable)]
+#[derive(Clone, Copy, PartialEq, Pod, Zeroable)]
 #[repr(C)]
 struct Committed {
     magic: [u8; 4],
@@ -104,15 +131,17 @@ impl<F: NorFlash, const BUFFER: usize> Slots<F, BUFFER> {
         self.flash
     }
 
-    /// Writes a checkpoint of the session into the slot after the newest complete one. Returns its sequence number: 1 for the first
-    /// checkpoint, then one more each time.
+    /// Writes a checkpoint of the session into another slot than this artifact's newest complete one. Returns its sequence number: 1 for
+    /// the first checkpoint, then one more each time.
+    ///
+    /// The slots are used in turn. A complete checkpoint of another artifact is erased only if every other slot holds one too, or the
+    /// newest one of this artifact; the one with the lowest sequence number is erased first.
     ///
     /// If power fails at any time, [`Slots::restore`] finds either this checkpoint or the one that it would have found before.
     ///
     /// Fails with [`Error::Unfinished`], [`Error::VariableNotFinite`] (see [`Session::save`]) or [`Error::SlotTooSmall`] before anything is
-    /// erased, with [`Error::Io`] if the flash does, and with [`Error::Worn`] if
-    /// the flash does not hold the checkpoint's bytes. After a failure the next save tries the same slot again. The record and the commit
-    /// word are not read back.
+    /// erased, with [`Error::Io`] if the flash does, and with [`Error::Worn`] if the flash does not hold the bytes of the checkpoint and of
+    /// its record. After a failure the next save tries the same slot again. The commit word, which comes last, is not read back.
     pub fn save(&mut self, session: &Session<'_, '_>, contents: Contents) -> Result<u32> {
         session.savable(contents)?;
         let bytes = session.checkpoint_len(contents);
@@ -120,12 +149,11 @@ impl<F: NorFlash, const BUFFER: usize> Slots<F, BUFFER> {
         if needed > self.size {
             return Err(Error::SlotTooSmall { needed, got: self.size });
         }
-        let (highest, newest, _) = self.newest_whole();
-        let slot = if newest.wrapping_add(1) < self.count { newest.wrapping_add(1) } else { 0 };
+        let Survey { highest, next, .. } = self.survey(session.program().identity(), u32::MAX);
         let sequence = highest.checked_add(1).ok_or(Error::TooLarge)?;
 
-        let outcome = self.write(session, contents, slot, Committed { magic: MAGIC, sequence, bytes, checksum: 0 });
-        outcome.map_err(|fault| fault.error(slot))?;
+        let outcome = self.write(session, contents, next, Committed { magic: MAGIC, sequence, bytes, checksum: 0 });
+        outcome.map_err(|fault| fault.error(next))?;
         Ok(sequence)
     }
 
@@ -137,72 +165,174 @@ impl<F: NorFlash, const BUFFER: usize> Slots<F, BUFFER> {
         session.save_to(self, contents)?;
         record.checksum = self.sum.get();
         self.flush()?;
-        if !self.is_whole(slot, &record) {
+        if !self.is_whole(slot, &record)? {
             return Err(Fault::Worn);
         }
         self.seek(slot, 0);
         self.put(bytemuck::bytes_of(&record))?;
-        self.put(&self.sum.get().to_le_bytes())?;
+        let sum = self.sum.get().to_le_bytes();
+        self.put(&sum)?;
         self.flush()?;
+        let (written, end) = (record, self.at);
+        if self.record(slot)? != (written, sum) {
+            return Err(Fault::Worn);
+        }
+        (self.at, self.held) = (end + F::WRITE_SIZE as u32, end);
         self.words.fill(0);
-        self.at += F::WRITE_SIZE as u32;
         self.flush()
     }
 
-    /// Sets the session's variables to the newest complete checkpoint, which must belong to this artifact. Returns its sequence number,
-    /// or `None` if no slot is committed; the session is then unchanged. A slot whose record the flash cannot read counts as not
-    /// committed, so the caller makes sure that the flash works first.
+    /// Sets the session's variables to the newest complete checkpoint of this artifact. Returns its sequence number, or `None` if there is
+    /// none; the session is then unchanged. Slots of other artifacts are left out.
     ///
-    /// The bytes of a checkpoint are checked before any variable changes. If they are damaged, the next older checkpoint is used.
+    /// The bytes of a checkpoint are checked before any variable changes. If they are damaged or cannot be read, the next older checkpoint
+    /// is used.
     ///
-    /// Fails with [`Error::Damaged`] if slots are committed but none is complete. Fails like [`Session::restore`] with the newest
-    /// complete checkpoint: [`Error::OtherArtifact`], for example after a firmware update, leaves the session unchanged.
+    /// If no checkpoint can be restored, fails with [`Error::Io`] if a slot could not be read, otherwise with [`Error::Damaged`] if a slot
+    /// is committed but damaged. Fails like [`Session::restore`] with the checkpoint that it chose.
     pub fn restore(&mut self, session: &mut Session<'_, '_>) -> Result<Option<u32>> {
-        match self.newest_whole() {
-            (0, ..) => Ok(None),
-            (_, _, 0) => Err(Error::Damaged { variable: None }),
-            (_, slot, sequence) => {
-                self.seek(slot, Self::HEAD);
-                session.restore_from(self)?;
-                Ok(Some(sequence))
-            }
-        }
+        self.restore_up_to(session, u32::MAX)
     }
 
-    /// Returns three numbers: the highest committed sequence number; the newest slot whose checkpoint has the stored checksum, or
-    /// [`NONE`]; and the sequence number of that slot, or 0.
-    #[inline(never)]
-    fn newest_whole(&mut self) -> (u32, u32, u32) {
-        let (mut highest, mut newest) = (0, (NONE, 0));
-        for slot in 0..self.count {
-            let Some(record) = self.committed(slot) else { continue };
-            highest = record.sequence.max(highest);
-            if record.sequence > newest.1 && self.is_whole(slot, &record) {
-                newest = (slot, record.sequence);
-            }
-        }
-        (highest, newest.0, newest.1)
+    /// Restores like [`Slots::restore`], but leaves out checkpoints with a sequence number above `sequence`. [`Slots::list`] returns the
+    /// sequence numbers.
+    pub fn restore_up_to(&mut self, session: &mut Session<'_, '_>, sequence: u32) -> Result<Option<u32>> {
+        let Some((slot, sequence)) = self.newest(session.program().identity(), sequence)? else { return Ok(None) };
+        self.seek(slot, Self::HEAD);
+        session.restore_from(self)?;
+        Ok(Some(sequence))
     }
 
-    /// Returns the record of slot `slot` if the slot is committed. A slot that cannot be read is not committed.
-    #[inline(always)]
-    fn committed(&mut self, slot: u32) -> Option<Committed> {
-        let (mut record, mut sum, mut byte) = (Committed::zeroed(), [0; 4], [0]);
+    /// Restores the newest complete checkpoint of another artifact, for example of the model before an update: see
+    /// [`Session::restore_other`]. Returns its sequence number, or `None` if there is none.
+    pub fn restore_other(&mut self, session: &mut Session<'_, '_>, old: &Program<'_>) -> Result<Option<u32>> {
+        let Some((slot, sequence)) = self.newest(old.identity(), u32::MAX)? else { return Ok(None) };
+        self.seek(slot, Self::HEAD);
+        session.restore_other_from(old, self)?;
+        Ok(Some(sequence))
+    }
+
+    /// Returns the committed slots, in the order of the flash. A slot that cannot be read is an [`Error::Io`].
+    pub fn list(&mut self) -> impl Iterator<Item = Result<Slot>> {
+        (0..self.count).filter_map(|slot| self.slot(slot).map_err(|fault| fault.error(slot)).transpose())
+    }
+
+    /// Erases the newest complete checkpoint of the session's artifact. Returns its sequence number, or `None` if there is none. Afterwards
+    /// [`Slots::restore`] finds the one before. The session is unchanged.
+    ///
+    /// If power fails meanwhile, the checkpoint is either still complete or discarded. Fails like [`Slots::restore`], and with
+    /// [`Error::Io`] if the flash cannot be erased.
+    pub fn discard_newest(&mut self, session: &Session<'_, '_>) -> Result<Option<u32>> {
+        let Some((slot, sequence)) = self.newest(session.program().identity(), u32::MAX)? else { return Ok(None) };
         self.seek(slot, 0);
-        self.take(bytemuck::bytes_of_mut(&mut record)).ok()?;
-        let computed = self.sum.get().to_le_bytes();
-        self.take(&mut sum).ok()?;
+        // The first block holds the record, without which a slot is not committed.
+        let erased = self.flash.erase(self.begin, self.begin + F::ERASE_SIZE as u32);
+        erased.map_err(|_| FAILED.error(slot))?;
+        Ok(Some(sequence))
+    }
+
+    /// Returns the newest complete slot of the artifact `own` up to sequence number `limit`, and its sequence number.
+    fn newest(&mut self, own: Identity, limit: u32) -> Result<Option<(u32, u32)>> {
+        match self.survey(own, limit) {
+            Survey { sequence: 0, fault, .. } => fault.map_or(Ok(None), |fault| Err(fault.error(NONE))),
+            Survey { newest, sequence, .. } => Ok(Some((newest, sequence))),
+        }
+    }
+
+    /// Searches all slots for the newest complete one of the artifact `own` up to sequence number `limit`, and for the slot that the next
+    /// save erases.
+    #[inline(never)]
+    fn survey(&mut self, own: Identity, limit: u32) -> Survey {
+        let mut found = Survey { highest: 0, newest: NONE, sequence: 0, next: NONE, fault: None };
+        // The first slot that holds no complete checkpoint of another artifact, in general and after the newest one.
+        let (mut first, mut after) = (NONE, NONE);
+        // The oldest complete checkpoint of another artifact.
+        let (mut oldest, mut other) = (NONE, 0);
+        for number in 0..self.count {
+            let slot = self.slot(number);
+            let mut free = number;
+            match slot {
+                Err(fault) => found.fault = Some(fault),
+                Ok(None) => (),
+                Ok(Some(slot)) => {
+                    found.highest = found.highest.max(slot.sequence);
+                    match (slot.whole, slot.artifact == Some(own)) {
+                        (true, true) if slot.sequence > found.sequence && slot.sequence <= limit => {
+                            (free, found.newest, found.sequence, after) = (found.newest, number, slot.sequence, NONE);
+                        }
+                        (true, true) => (),
+                        (true, false) => {
+                            if slot.sequence < oldest {
+                                (oldest, other) = (slot.sequence, number);
+                            }
+                            continue;
+                        }
+                        _ if slot.artifact.is_some_and(|artifact| artifact != own) => (),
+                        _ => found.fault = found.fault.or(Some(Fault::Damaged)),
+                    }
+                }
+            }
+            first = first.min(free);
+            if free == number {
+                after = after.min(free);
+            }
+        }
+        found.next = if found.newest != NONE && after != NONE { after } else { first };
+        if found.next == NONE {
+            found.next = other;
+        }
+        found
+    }
+
+    /// Returns the contents of a slot, or `None` if it is not committed. Fails if the flash cannot read it.
+    fn slot(&mut self, slot: u32) -> Outcome<Option<Slot>> {
+        let outcome = self.read_slot(slot);
+        // A slot that ends too early holds nothing.
+        if outcome == Err(Fault::CutShort) { Ok(None) } else { outcome }
+    }
+
+    fn read_slot(&mut self, slot: u32) -> Outcome<Option<Slot>> {
+        let (record, sum) = self.record(slot)?;
+        let sound = record.magic == MAGIC && record.sequence > 0 && sum == checksum(bytemuck::bytes_of(&record)).to_le_bytes();
         self.seek(slot, Self::HEAD - F::WRITE_SIZE as u32);
-        let committed = (0..F::WRITE_SIZE).all(|_| self.take(&mut byte).is_ok() && byte == [0]);
-        (committed && record.magic == MAGIC && sum == computed).then_some(record)
+        let mut byte = [0];
+        for _ in 0..F::WRITE_SIZE {
+            self.take(&mut byte)?;
+            if !sound || byte != [0] {
+                return Ok(None);
+            }
+        }
+        self.seek(slot, Self::HEAD);
+        let artifact = match Header::take(&mut Reading::new(self)) {
+            Ok(header) => Some(header.artifact),
+            Err(fault @ Fault::Io(_)) => return Err(fault),
+            Err(_) => None,
+        };
+        let whole = self.is_whole(slot, &record)?;
+        Ok(Some(Slot { sequence: record.sequence, bytes: record.bytes, artifact, whole }))
+    }
+
+    /// Reads the record of a slot and its checksum.
+    fn record(&mut self, slot: u32) -> Outcome<(Committed, [u8; 4])> {
+        let (mut record, mut sum) = (Committed::zeroed(), [0; 4]);
+        self.seek(slot, 0);
+        self.take(bytemuck::bytes_of_mut(&mut record))?;
+        self.take(&mut sum)?;
+        Ok((record, sum))
     }
 
     /// True if the checkpoint in slot `slot` has the checksum in `record`, the slot's record.
     #[inline(never)]
-    fn is_whole(&mut self, slot: u32, record: &Committed) -> bool {
+    fn is_whole(&mut self, slot: u32, record: &Committed) -> Outcome<bool> {
         self.seek(slot, Self::HEAD);
         let mut byte = [0];
-        (0..record.bytes).all(|_| self.take(&mut byte).is_ok()) && self.sum.get() == record.checksum
+        for _ in 0..record.bytes {
+            match self.take(&mut byte) {
+                Err(Fault::CutShort) => return Ok(false),
+                other => other?,
+            }
+        }
+        Ok(self.sum.get() == record.checksum)
     }
 
     /// Moves to byte `at` of a slot, empties the buffer and restarts the checksum.

@@ -4,7 +4,7 @@
 use gradlet_core::device::AlignedBytes;
 use gradlet_core::runtime::Slots;
 use gradlet_core::runtime::checkpoint::Contents;
-use gradlet_core::{Error, Session};
+use gradlet_core::{Error, Program, Session};
 use gradlet_tests::flash::{Flash, Operation};
 use gradlet_tests::flat::{arena, artifact, load, program, state, step};
 use gradlet_tests::fuzz;
@@ -312,22 +312,167 @@ fn flash_without_a_checkpoint_leaves_the_session_alone() {
     }
 }
 
+/// The artifact of another model with the same variables.
+fn other() -> Program<'static> {
+    load(&artifact(0.02).unwrap(), &["train"]).unwrap()
+}
+
 #[test]
-fn another_artifacts_slots_are_refused_and_then_used() {
-    let other = load(&artifact(0.02).unwrap(), &["train"]).unwrap();
+fn slots_of_other_artifacts_are_left_out_and_erased_last() {
+    let other = other();
     let mut arenas = [arena(program()), arena(&other)];
     let [own, theirs] = &mut arenas;
-    let session = Session::new(program(), own).unwrap();
+    let mut session = Session::new(program(), own).unwrap();
     let mut another = Session::new(&other, theirs).unwrap();
-    let mut slots = Slots::new(Flash::<1, 4, 4096>::new(2, 1), 0..8192, 2).unwrap();
+    let mut slots = Slots::new(Flash::<1, 4, 4096>::new(3, 1), 0..3 * 4096, 3).unwrap();
+    let listed = |slots: &mut Slots<Flash<1, 4, 4096>>| {
+        let slots: Vec<_> = slots.list().map(|slot| slot.unwrap()).collect();
+        assert!(slots.iter().all(|slot| slot.whole && slot.bytes > 0));
+        slots.iter().map(|slot| (slot.sequence, slot.artifact == Some(program().identity()))).collect::<Vec<_>>()
+    };
     assert_eq!(slots.save(&session, Contents::Full), Ok(1));
-    let before = state(&another);
-    let identity = program().identity();
-    let error = Error::OtherArtifact { checksum: identity.checksum };
-    assert_eq!(slots.restore(&mut another), Err(error));
-    assert_eq!(state(&another), before);
+    step(&mut another, 0).unwrap();
+    let theirs = state(&another);
+    // The slots of another artifact are no checkpoint, and no error.
+    assert_eq!(slots.restore(&mut another), Ok(None));
+    assert!(state(&another) == theirs);
     assert_eq!(slots.save(&another, Contents::Full), Ok(2));
-    assert_eq!(slots.restore(&mut another), Ok(Some(2)));
+    assert_eq!(slots.restore(&mut session), Ok(Some(1)), "a newer slot of another artifact does not hide ours");
+    for number in 3..10 {
+        step(&mut session, number).unwrap();
+        assert_eq!(slots.save(&session, Contents::Full), Ok(number));
+        assert_eq!(slots.restore(&mut another), Ok(Some(2)), "theirs is not erased while there is another slot");
+        assert!(state(&another) == theirs);
+    }
+    assert_eq!(listed(&mut slots), [(8, true), (2, false), (9, true)]);
+    // Theirs, ours, ours: the other artifact takes our older slot, and then its own.
+    assert_eq!(slots.save(&another, Contents::Full), Ok(10));
+    assert_eq!(listed(&mut slots), [(10, false), (2, false), (9, true)]);
+    assert_eq!(slots.save(&another, Contents::Full), Ok(11));
+    assert_eq!(listed(&mut slots), [(10, false), (11, false), (9, true)]);
+    assert_eq!(slots.restore(&mut session), Ok(Some(9)));
+    // Two slots, both of another artifact.
+    let mut slots = Slots::new(Flash::<1, 4, 4096>::new(2, 1), 0..8192, 2).unwrap();
+    assert_eq!([slots.save(&another, Contents::Full), slots.save(&another, Contents::Full)], [Ok(1), Ok(2)]);
+    assert_eq!(slots.save(&session, Contents::Full), Ok(3));
+    assert_eq!(slots.restore(&mut another), Ok(Some(2)), "the older one was erased");
+    assert_eq!(slots.restore(&mut session), Ok(Some(3)));
+}
+
+#[test]
+fn older_slots_are_restored_and_the_newest_is_discarded() {
+    let mut arena = arena(program());
+    let mut session = Session::new(program(), &mut arena).unwrap();
+    let mut slots = Slots::new(Flash::<4, 8, 512>::new(24, 1), 0..12288, 3).unwrap();
+    assert_eq!(slots.discard_newest(&session), Ok(None));
+    let mut states = vec![state(&session)];
+    for number in 1..=4 {
+        step(&mut session, number).unwrap();
+        assert_eq!(slots.save(&session, Contents::Changed), Ok(number));
+        states.push(state(&session));
+    }
+    for (limit, found) in [(u32::MAX, Some(4)), (4, Some(4)), (3, Some(3)), (2, Some(2)), (1, None), (0, None)] {
+        assert_eq!(slots.restore_up_to(&mut session, limit), Ok(found));
+        assert!(found.is_none_or(|found| state(&session) == states[found as usize]));
+    }
+    assert_eq!(slots.discard_newest(&session), Ok(Some(4)));
+    assert_eq!(slots.restore(&mut session), Ok(Some(3)));
+    assert!(state(&session) == states[3]);
+    assert_eq!(slots.save(&session, Contents::Changed), Ok(4));
+    assert_eq!(slots.list().map(|slot| slot.unwrap().sequence).collect::<Vec<_>>().len(), 3);
+
+    // The power fails during the erase: the checkpoint is discarded or whole.
+    let flash = slots.into_inner();
+    let mut random = Random::new(9);
+    for torn in torn_blocks(&flash.bytes, 512, 0, &mut random) {
+        for block in [0, 8, 16] {
+            let mut torn_flash = flash.clone();
+            torn_flash.tear(block * 512, &torn);
+            let mut slots = Slots::new(torn_flash, 0..12288, 3).unwrap();
+            let found = slots.restore(&mut session).unwrap().unwrap();
+            assert!((3..=4).contains(&found));
+            assert!(found == 3 || state(&session) == states[3]);
+        }
+    }
+}
+
+#[test]
+fn an_unreadable_slot_hides_no_whole_one() {
+    let mut arena = arena(program());
+    let mut session = Session::new(program(), &mut arena).unwrap();
+    let slots = Slots::new(Flash::<1, 4, 4096>::new(2, 1), 0..8192, 2).unwrap();
+    let io = Err(Error::Io { kind: embedded_io::ErrorKind::Other });
+    let mut flash = slots.into_inner();
+    flash.unreadable = 4096..4097;
+    let mut slots = Slots::new(flash, 0..8192, 2).unwrap();
+    assert_eq!(slots.restore(&mut session), io, "nothing is whole, and one slot could not be read");
+    for number in [1, 2] {
+        step(&mut session, number).unwrap();
+        slots.save(&session, Contents::Full).ok();
+    }
+    let mut flash = slots.into_inner();
+    flash.unreadable = 0..0;
+    let mut slots = Slots::new(flash, 0..8192, 2).unwrap();
+    while slots.save(&session, Contents::Full).unwrap() < 4 {}
+    let flash = slots.into_inner();
+    let newest = usize::from(flash.erases[1] >= flash.erases[0]);
+    for place in [0, 20, 60, 400] {
+        for slot in [0, 1] {
+            let mut flash = flash.clone();
+            flash.unreadable = slot * 4096 + place..slot * 4096 + place + 1;
+            let mut slots = Slots::new(flash, 0..8192, 2).unwrap();
+            let wanted = if slot == newest { 3 } else { 4 };
+            assert_eq!(slots.restore(&mut session), Ok(Some(wanted)), "slot {slot}, byte {place}");
+            assert_eq!(slots.list().filter(Result::is_err).count(), 1);
+        }
+        let mut flash = flash.clone();
+        flash.unreadable = place..4097 + place;
+        assert_eq!(Slots::new(flash, 0..8192, 2).unwrap().restore(&mut session), io);
+    }
+}
+
+#[test]
+fn a_worn_record_is_not_committed() {
+    let mut arena = arena(program());
+    let session = Session::new(program(), &mut arena).unwrap();
+    for byte in [0, 4, 9, 13, 17, 30, 400] {
+        let mut flash = Flash::<1, 4, 4096>::new(2, 1);
+        flash.worn = Some(byte);
+        let mut slots = Slots::new(flash, 0..8192, 2).unwrap();
+        let saved = slots.save(&session, Contents::Full);
+        // A byte that has the bit anyway is as it was written.
+        match saved {
+            Ok(1) => assert_eq!(slots.restore(&mut Session::new(program(), &mut self::arena(program())).unwrap()), Ok(Some(1))),
+            ref other => assert_eq!(*other, Err(Error::Worn { slot: 0 })),
+        }
+        let flash = slots.into_inner();
+        assert!(saved.is_ok() || flash.bytes[20..24] == [0xff; 4], "the commit word is not written after byte {byte} failed");
+    }
+}
+
+/// A model is replaced: the variables that both artifacts have, with one type, keep their values.
+#[test]
+fn variables_survive_another_model() {
+    let old = other();
+    let mut arenas = [arena(program()), arena(&old)];
+    let [own, theirs] = &mut arenas;
+    let mut session = Session::new(program(), own).unwrap();
+    let mut before = Session::new(&old, theirs).unwrap();
+    (0..3).for_each(|number| step(&mut before, number).map(drop).unwrap());
+    let bytes = AlignedBytes::from(&artifact(0.02).unwrap()[..]);
+    let bare = Program::load(&bytes, &[], &[]).unwrap();
+    let mut checkpoint = Vec::new();
+    before.save(&mut checkpoint, Contents::Changed).unwrap();
+    session.restore_other(&bare, &mut &checkpoint[..]).unwrap();
+    assert!(state(&session)[..4] == state(&before)[..4]);
+    assert_eq!(session.restore_other(program(), &mut &checkpoint[..]).unwrap_err().code(), 25);
+    checkpoint[200] ^= 1;
+    assert_eq!(session.restore_other(&bare, &mut &checkpoint[..]).unwrap_err().code(), 26);
+    let mut slots = Slots::new(Flash::<1, 4, 4096>::new(2, 1), 0..8192, 2).unwrap();
+    assert_eq!(slots.restore_other(&mut session, &bare), Ok(None));
+    slots.save(&before, Contents::Full).unwrap();
+    assert_eq!(slots.restore_other(&mut session, &bare), Ok(Some(1)));
+    assert!(state(&session)[..4] == state(&before)[..4]);
 }
 
 #[test]

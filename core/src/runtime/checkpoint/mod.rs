@@ -142,7 +142,7 @@ pub(crate) struct Reading<'a> {
 }
 
 impl<'a> Reading<'a> {
-    fn new(bytes: &'a mut dyn Take) -> Reading<'a> {
+    pub(crate) fn new(bytes: &'a mut dyn Take) -> Reading<'a> {
         Reading { bytes, detail: NONE }
     }
 
@@ -250,8 +250,8 @@ fn take_frame(source: &mut Reading<'_>, words: &mut [u32]) -> Outcome<u8> {
 
 /// The contents of a header.
 #[derive(Clone, Copy)]
-struct Header {
-    artifact: Identity,
+pub(crate) struct Header {
+    pub(crate) artifact: Identity,
     /// Number of entries.
     count: u32,
     /// Size of all entries, in bytes.
@@ -261,8 +261,7 @@ struct Header {
 }
 
 impl Header {
-    #[inline(always)]
-    fn take(source: &mut Reading<'_>) -> Outcome<Header> {
+    pub(crate) fn take(source: &mut Reading<'_>) -> Outcome<Header> {
         let mut words = [0; HEADER];
         let copies = take_frame(source, &mut words)?;
         let [magic, version, length, checksum, count, bytes] = words;

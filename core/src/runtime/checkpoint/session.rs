@@ -107,6 +107,24 @@ impl Session<'_, '_> {
         source.outcome(outcome)
     }
 
+    /// Sets the variables to the values in a checkpoint of another artifact, `old`: those whose name, element type and shape are the same
+    /// in both. The other variables get their initial values. A model that was replaced thus keeps what it learned, as far as it fits.
+    ///
+    /// `old` needs no kernels and no signatures: `Program::load(bytes, &[], &[])`. Its bytes must still be readable, because a checkpoint
+    /// does not contain the names of its variables. A variable with the value that it had in the old artifact may be missing in the
+    /// checkpoint ([`Contents::Changed`]); it then has the initial value of the new one.
+    ///
+    /// Fails like [`Session::restore`]; [`Error::OtherArtifact`] means that the checkpoint does not belong to `old`.
+    pub fn restore_other<R: Read>(&mut self, old: &Program<'_>, reader: &mut R) -> Result<()> {
+        self.restore_other_from(old, &mut Reader(reader))
+    }
+
+    pub(crate) fn restore_other_from(&mut self, old: &Program<'_>, bytes: &mut dyn Take) -> Result<()> {
+        let mut source = Reading::new(bytes);
+        let outcome = read(old, &mut source, true, &mut Renamed { session: self, old, variable: NONE, own: NONE });
+        source.outcome(outcome)
+    }
+
     /// Reads a checkpoint and fails like [`Session::restore`], but changes nothing.
     pub fn verify<R: Read>(&self, reader: &mut R) -> Result<()> {
         let mut reader = Reader(reader);
@@ -172,6 +190,11 @@ trait Target {
     /// Called after the last change.
     fn finish(&mut self) {}
 
+    /// True if the values of a variable of `program` go to [`Target::set`]. Otherwise they must be its initial value.
+    fn takes(&self, program: &Program<'_>, record: &VariableRecord) -> bool {
+        program.in_ram(record)
+    }
+
     /// Overwrites the bytes of a variable in RAM, from byte `at` of the variable on.
     fn set(&mut self, _variable: u32, _at: usize, _bytes: &[u8]) {}
 
@@ -196,6 +219,48 @@ impl Target for Session<'_, '_> {
 
     fn set(&mut self, variable: u32, at: usize, bytes: &[u8]) {
         self.set_variable(variable, at, bytes);
+    }
+}
+
+/// A session that takes the values of another artifact's variables.
+struct Renamed<'a, 'p, 'm> {
+    session: &'a mut Session<'p, 'm>,
+    old: &'a Program<'a>,
+    /// Index of the last variable in the old artifact, and of the variable with the same name and type in the new one, or [`NONE`].
+    variable: u32,
+    own: u32,
+}
+
+impl Renamed<'_, '_, '_> {
+    /// Returns the index of the variable that has the name and the type of variable `variable` in the old artifact.
+    fn find(&self, variable: u32) -> Option<u32> {
+        let (record, tensor_type) = find(self.old, variable)?;
+        let (name, new) = (self.old.name_bytes(record.name)?, self.session.program());
+        let same = |&own: &u32| {
+            find(new, own).is_some_and(|(record, own_type)| own_type == tensor_type && new.name_bytes(record.name) == Some(name))
+        };
+        (0..new.variables.len() as u32).find(same)
+    }
+}
+
+impl Target for Renamed<'_, '_, '_> {
+    fn reset(&mut self) {
+        Target::reset(self.session);
+    }
+
+    fn finish(&mut self) {
+        self.session.finish();
+    }
+
+    fn takes(&self, _: &Program<'_>, _: &VariableRecord) -> bool {
+        true
+    }
+
+    fn set(&mut self, variable: u32, at: usize, bytes: &[u8]) {
+        if variable != self.variable {
+            (self.variable, self.own) = (variable, self.find(variable).unwrap_or(NONE));
+        }
+        self.session.set_variable(self.own, at, bytes);
     }
 }
 
@@ -291,7 +356,7 @@ fn body(program: &Program<'_>, head: [u32; HEAD], source: &mut Reading<'_>, targ
         sum = sum.add(chunk);
         if at < dims.len() {
             wrong = (chunk != dims).then_some(Fault::TensorType);
-        } else if program.in_ram(record) {
+        } else if target.takes(program, record) {
             target.set(variable, at - dims.len(), chunk);
         } else if !is_initial(program, record, at - dims.len(), chunk) {
             wrong = Some(Fault::InFlash);
