@@ -8,7 +8,8 @@ use crate::base::dtype::Float;
 use crate::base::error::{Error, Result};
 use crate::base::op::{Call, Kernel, OpDef, read_attributes};
 use crate::base::shape::{Shape, TensorType};
-use crate::ops::shared::contraction::{Rows, Window, add_rows, check_bias, convolve};
+use crate::ops::shared::contraction::{Lines, Rows, add_products, check_bias};
+use crate::ops::shared::elementwise::add_to_rows;
 use crate::ops::shared::window::{Axis, positive};
 #[cfg(feature = "alloc")]
 use crate::{
@@ -116,43 +117,27 @@ fn run<T: Float>(call: &mut Call<'_, '_>) -> Result<()> {
     let (w, c, kw, co) = (w as usize, c as usize, kw as usize, co as usize);
     let (x, filter) = (x.slice::<T>(), filter.slice::<T>());
     let (image, row) = (down.input * w * c, across.output * co);
+    let output = call.output()?.slice_mut::<T>();
+    output.fill(T::ZERO);
     let mut images = x.chunks_exact(image.max(1));
-    for output in call.output()?.slice_mut::<T>().chunks_exact_mut((down.output * row).max(1)) {
-        // An image without pixels or channels gives 0 plus the bias.
-        let x = images.next().unwrap_or(&[]);
+    for output in output.chunks_exact_mut((down.output * row).max(1)) {
+        // Without pixels or channels, there is nothing to add to 0.
+        let Some(x) = images.next() else { break };
         for (oh, output) in output.chunks_exact_mut(row.max(1)).enumerate() {
             let vertical = down.taps(oh);
-            let rows = if image > 0 { vertical.end.saturating_sub(vertical.first) } else { 0 };
-            for (ow, y) in output.chunks_exact_mut(co.max(1)).enumerate() {
-                let horizontal = across.taps(ow);
-                let taps = horizontal.end.saturating_sub(horizontal.first);
-                let window = |kh: usize, tap: usize, rows: usize, taps: usize| {
-                    let pixel = down.input_at(oh, kh) * w + across.input_at(ow, tap);
-                    Window {
-                        pixels: x.get(pixel * c..).unwrap_or(&[]),
-                        pixel_step: down.dilation() * w * c,
-                        length: taps * c,
-                        filter: filter.get((kh * kw + tap) * c * co..).unwrap_or(&[]),
-                        filter_step: kw * c * co,
-                        rows,
-                    }
-                };
-                if across.dilation() == 1 {
-                    convolve(y, &window(vertical.first, horizontal.first, rows, taps), bias);
-                } else {
-                    // The taps are not contiguous in x. Add one pixel at a time.
-                    y.fill(T::ZERO);
-                    for kh in vertical.first..vertical.first + rows {
-                        for tap in horizontal.first..horizontal.end {
-                            let Window { pixels, length, filter, .. } = window(kh, tap, 1, 1);
-                            add_rows(y, Rows::new(pixels.get(..length).unwrap_or(&[]), 1), Rows::new(filter, co));
-                        }
-                    }
-                    y.iter_mut().zip(bias).for_each(|(y, &bias)| *y = y.add(bias));
-                }
+            for kh in vertical.first..vertical.end {
+                let x = x.get(down.input_at(oh, kh) * w * c..).unwrap_or(&[]);
+                across.each_run(|first, end, taps| {
+                    let output = output.get_mut(first * co..end * co).unwrap_or(&mut []);
+                    let x = x.get(across.input_at(first, taps.first) * c..).unwrap_or(&[]);
+                    let from = Lines { step: across.stride() * c, width: (taps.end - taps.first) * c };
+                    let filter = filter.get((kh * kw + taps.first) * c * co..).unwrap_or(&[]);
+                    add_products(output, Lines { step: co, width: co }, x, from, Rows::new(filter, co));
+                });
             }
         }
     }
+    add_to_rows(output, bias);
     Ok(())
 }
 

@@ -9,8 +9,7 @@ use crate::base::op::{Call, Kernel, OpDef, read_attributes};
 use crate::base::shape::{Shape, TensorType};
 use crate::ops::conv2d;
 use crate::ops::conv2d::{check_output, dims4};
-use crate::ops::shared::contraction::{Rows, add_rows};
-use crate::ops::shared::window::part;
+use crate::ops::shared::contraction::{Rows, add_transposed};
 #[cfg(feature = "alloc")]
 use crate::{
     ops::conv2d::{Conv2DOptions, middle},
@@ -60,9 +59,8 @@ fn run<T: Float>(call: &mut Call<'_, '_>) -> Result<()> {
     if image == 0 || result == 0 {
         return Ok(());
     }
-    let step = (across.stride() * c).max(1);
-    let mut results = dy.chunks_exact(result.max(1));
-    for x in x.chunks_exact(image.max(1)) {
+    let mut results = dy.chunks_exact(result);
+    for x in x.chunks_exact(image) {
         let Some(dy) = results.next() else { break };
         for (kh, output) in output.chunks_exact_mut(kernel_row.max(1)).enumerate() {
             let (first, end) = down.outputs(kh);
@@ -70,18 +68,9 @@ fn run<T: Float>(call: &mut Call<'_, '_>) -> Result<()> {
                 let (ih, row) = (down.input_at(oh, kh) * w, oh * across.output);
                 for (kw, output) in output.chunks_exact_mut((c * co).max(1)).enumerate() {
                     let (first, end) = across.outputs(kw);
-                    let count = end.saturating_sub(first);
                     let pixels = x.get((ih + across.input_at(first, kw)) * c..).unwrap_or(&[]);
-                    let rows = Rows::new(part(dy, (row + first) * co, count * co), co);
-                    // At the end of the image, the last pixel is not followed by a whole step.
-                    let whole = count.min(pixels.len() / step);
-                    for (ci, filter) in output.chunks_exact_mut(co.max(1)).enumerate() {
-                        add_rows(filter, Rows::new(pixels, step).at_column(ci), rows);
-                        if whole < count {
-                            let (last, rows) = (part(pixels, whole * step, c), part(dy, (row + first + whole) * co, co));
-                            add_rows(filter, Rows::new(last, c).at_column(ci), Rows::new(rows, co));
-                        }
-                    }
+                    let rows = Rows::new(dy.get((row + first) * co..).unwrap_or(&[]), co);
+                    add_transposed(output, co, pixels, across.stride() * c, end.saturating_sub(first), rows);
                 }
             }
         }

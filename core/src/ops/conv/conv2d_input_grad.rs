@@ -10,7 +10,7 @@ use crate::base::op::{Call, Kernel, OpDef, read_attributes};
 use crate::base::shape::{Shape, TensorType};
 use crate::ops::conv2d;
 use crate::ops::conv2d::{check_dim, check_output, dims4, filter4};
-use crate::ops::shared::contraction::{Rows, add_dots};
+use crate::ops::shared::contraction::{Lines, Rows, add_products};
 use crate::ops::shared::window::part;
 #[cfg(feature = "alloc")]
 use crate::{
@@ -59,25 +59,48 @@ fn run<T: Float>(call: &mut Call<'_, '_>) -> Result<()> {
     if image == 0 || row == 0 {
         return Ok(());
     }
-    let mut images = dy.chunks_exact(image.max(1));
+    let mut images = dy.chunks_exact(image);
     for output in output.chunks_exact_mut((down.input * row).max(1)) {
         let Some(dy) = images.next() else { break };
-        for (ih, output) in output.chunks_exact_mut(row.max(1)).enumerate() {
+        for (ih, output) in output.chunks_exact_mut(row).enumerate() {
             let vertical = down.taps_on(ih);
-            for (iw, dx) in output.chunks_exact_mut(c.max(1)).enumerate() {
-                let horizontal = across.taps_on(iw);
-                for kh in vertical.first..vertical.end {
-                    let Some(oh) = down.output_at(ih, kh) else { continue };
-                    for tap in horizontal.first..horizontal.end {
-                        let Some(ow) = across.output_at(iw, tap) else { continue };
-                        let rows = part(filter, (kh * kw + tap) * c * co, c * co);
-                        add_dots(dx, part(dy, (oh * across.output + ow) * co, co), Rows::new(rows, co));
+            for kh in vertical.first..vertical.end {
+                let Some(oh) = down.output_at(ih, kh) else { continue };
+                for tap in 0..kw {
+                    let (first, end) = across.outputs(tap);
+                    if first < end {
+                        let dy = part(dy, (oh * across.output + first) * co, (end - first) * co);
+                        let dx = output.get_mut(across.input_at(first, tap) * c..).unwrap_or(&mut []);
+                        add_pixels(dx, across.stride() * c, dy, part(filter, (kh * kw + tap) * c * co, c * co), [c, co]);
                     }
                 }
             }
         }
     }
     Ok(())
+}
+
+/// Number of rows and of columns in a block of the filter.
+const BLOCK: [usize; 2] = [16, 8];
+
+/// Adds the products of one tap to pixels of dx, which begin `step` elements apart: `dx[i][ci] += Σ_co dy[i][co] · filter[ci][co]`.
+///
+/// Copies blocks of the filter, transposed, so that the pixels can share the loads.
+fn add_pixels<T: Float>(dx: &mut [T], step: usize, dy: &[T], filter: &[T], [c, co]: [usize; 2]) {
+    let mut block = [T::ZERO; BLOCK[0] * BLOCK[1]];
+    for first in (0..co).step_by(BLOCK[0]) {
+        for column in (0..c).step_by(BLOCK[1]) {
+            let to = Lines { step, width: BLOCK[1].min(c - column) };
+            let from = Lines { step: co, width: BLOCK[0].min(co - first) };
+            for ci in 0..to.width {
+                let weights = part(filter, (column + ci) * co + first, from.width);
+                let slots = block.get_mut(ci..).unwrap_or(&mut []).chunks_mut(BLOCK[1]);
+                slots.zip(weights).for_each(|(slot, weight)| slot.iter_mut().take(1).for_each(|slot| *slot = *weight));
+            }
+            let (dx, dy) = (dx.get_mut(column..).unwrap_or(&mut []), dy.get(first..).unwrap_or(&[]));
+            add_products(dx, to, dy, from, Rows::new(&block, BLOCK[1]));
+        }
+    }
 }
 
 crate::ops::kernels!(run: F32 = f32, F64 = f64);

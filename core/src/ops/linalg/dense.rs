@@ -7,7 +7,8 @@ use crate::base::dtype::Float;
 use crate::base::error::{Error, Result};
 use crate::base::op::{Call, Kernel, OpDef, read_attributes};
 use crate::base::shape::TensorType;
-use crate::ops::shared::contraction::{Rows, add_dots, add_rows};
+use crate::ops::shared::contraction::{Lines, Rows, add_dot_products, add_products};
+use crate::ops::shared::elementwise::add_to_rows;
 #[cfg(feature = "alloc")]
 use crate::{
     tensor::Tensor,
@@ -58,16 +59,14 @@ fn run<T: Float>(call: &mut Call<'_, '_>) -> Result<()> {
     let transpose = call.attributes::<Attributes>()?.transpose != 0;
     let (k, n) = if transpose { (kernel.dim(1), kernel.dim(0)) } else { (kernel.dim(0), kernel.dim(1)) };
     let rows = Rows::new(kernel.slice::<T>(), kernel.dim(1));
-    for (i, y) in call.output()?.slice_mut::<T>().chunks_mut(n.max(1)).enumerate() {
-        let x = x.slice().get(i * k..(i + 1) * k).unwrap_or(&[]);
-        y.fill(T::ZERO);
-        if transpose {
-            add_dots(y, x, rows);
-        } else {
-            add_rows(y, Rows::new(x, 1), rows);
-        }
-        y.iter_mut().zip(bias).for_each(|(y, &bias)| *y = y.add(bias));
+    let (x, y) = (x.slice::<T>(), call.output()?.slice_mut::<T>());
+    y.fill(T::ZERO);
+    if transpose {
+        add_dot_products(y, n, x, k, rows);
+    } else {
+        add_products(y, Lines { step: n, width: n }, x, Lines { step: k, width: k }, rows);
     }
+    add_to_rows(y, bias);
     Ok(())
 }
 

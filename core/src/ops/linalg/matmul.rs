@@ -7,7 +7,7 @@ use crate::base::dtype::{DType, Number};
 use crate::base::error::{Error, Result};
 use crate::base::op::{Call, Kernel, OpDef, read_attributes};
 use crate::base::shape::{Shape, TensorType};
-use crate::ops::shared::contraction::{Rows, add_dots, add_rows, outer};
+use crate::ops::shared::contraction::{Lines, Rows, add_dot_products, add_dots, add_products, add_transposed, outer};
 use crate::ops::shared::elementwise::position;
 #[cfg(feature = "alloc")]
 use crate::{
@@ -84,12 +84,12 @@ fn run<T: Number>(call: &mut Call<'_, '_>) -> Result<()> {
             continue;
         }
         product.fill(T::ZERO);
-        for (i, row) in product.chunks_mut(n.max(1)).enumerate() {
-            match (attributes.transpose_a == 0, attributes.transpose_b == 0) {
-                (true, true) => add_rows(row, Rows::new(a.get(i * k..(i + 1) * k).unwrap_or(&[]), 1), Rows::new(b, n)),
-                (false, true) => add_rows(row, Rows::new(a, m).at_column(i), Rows::new(b, n)),
-                (true, false) => add_dots(row, a.get(i * k..(i + 1) * k).unwrap_or(&[]), Rows::new(b, k)),
-                (false, false) => {
+        match (attributes.transpose_a == 0, attributes.transpose_b == 0) {
+            (true, true) => add_products(product, Lines { step: n, width: n }, a, Lines { step: k, width: k }, Rows::new(b, n)),
+            (false, true) => add_transposed(product, n, a, m, k, Rows::new(b, n)),
+            (true, false) => add_dot_products(product, n, a, k, Rows::new(b, k)),
+            (false, false) => {
+                for (i, row) in product.chunks_mut(n.max(1)).enumerate() {
                     // Gather the column of a in pieces, so that the dot products can share it.
                     let mut piece = [T::ZERO; 16];
                     let mut column = a.get(i..).unwrap_or(&[]).iter().step_by(m.max(1)).enumerate().peekable();

@@ -1,8 +1,8 @@
 //! Inner loops of contractions: matmul, dense and convolution spend most of their time here.
 //!
 //! Each loop keeps one accumulator per output and adds products in ascending order of the contraction index. Blocking therefore
-//! does not change the bits. The functions are `inline(never)`, so a firmware contains each of them once per element type.
-//! [`add_rows`] and [`add_dots`] add to the contents of `out`, so a contraction can be computed in pieces.
+//! does not change the bits. The functions are `inline(never)`, so a firmware contains each of them once per element type. They add
+//! to the contents of `out`, so a contraction can be computed in pieces.
 
 use crate::base::dtype::{DType, Number};
 use crate::base::error::{Error, Result};
@@ -28,89 +28,28 @@ impl<'a, T> Rows<'a, T> {
         Rows { offset, ..self }
     }
 
+    /// Returns the same view without its first `count` rows.
+    fn skip(self, count: usize) -> Rows<'a, T> {
+        Rows { data: self.data.get(count * self.stride.get()..).unwrap_or(&[]), ..self }
+    }
+
     #[inline(always)]
     fn iter(self) -> core::slice::ChunksExact<'a, T> {
         self.data.chunks_exact(self.stride.get())
     }
-}
 
-/// Adds the products of `x` with the elements of each row to sums in registers. Each sum belongs to one column of the rows, and the
-/// caller names it.
-///
-/// The blocks are written out by hand, because the compiler does not unroll loops over arrays at opt-level "s".
-macro_rules! add_products {
-    ($pairs:expr, $x_column:expr, $column:expr; $($sum:ident $y:ident),*) => {
-        for (x, row) in $pairs {
-            let (Some(&x), Some(&[$($y),*])) = (x.get($x_column), row.get($column..).and_then(|row| row.first_chunk())) else { break };
-            $($sum = $sum.add(x.mul($y));)*
-            rolled();
-        }
-    };
-}
-
-/// Runs [`add_products`] on one block of outputs: loads them into registers, adds the products, and stores them again.
-macro_rules! add_block {
-    ($block:expr, $pairs:expr, $x:expr, $rows:expr, $column:expr; $count:literal: $($sum:ident $y:ident),*) => {
-        // The loop's own bounds checks, done once before it. The compiler can then remove them from the loop.
-        if $column > $rows.stride.get() || $rows.stride.get() - $column < $count || $x.offset >= $x.stride.get() {
-            return;
-        }
-        let [$(mut $sum),*] = *$block;
-        add_products!($pairs.clone(), $x.offset, $column; $($sum $y),*);
-        *$block = [$($sum),*];
-    };
-}
-
-/// The pixels of an image that a window covers, and the matching part of the filter.
-pub(in crate::ops) struct Window<'a, T> {
-    /// Elements of the image, from the first element of the first covered pixel on.
-    pub(in crate::ops) pixels: &'a [T],
-    /// Distance from the beginning of one covered row of the image to the next, in elements.
-    pub(in crate::ops) pixel_step: usize,
-    /// Number of covered elements in each covered row.
-    pub(in crate::ops) length: usize,
-    /// Elements of the filter, from the first tap on a covered pixel on. They form a matrix with one row of weights for each
-    /// element of a pixel.
-    pub(in crate::ops) filter: &'a [T],
-    /// Distance from one row of taps to the next, in elements.
-    pub(in crate::ops) filter_step: usize,
-    /// Number of covered rows.
-    pub(in crate::ops) rows: usize,
-}
-
-/// Computes one pixel of a convolution's result: writes the sum over the window for each output channel to `out`. Adds the bias,
-/// unless `bias` is empty.
-#[inline(never)]
-pub(in crate::ops) fn convolve<T: Number>(out: &mut [T], window: &Window<'_, T>, bias: &[T]) {
-    let Some(width) = NonZeroUsize::new(out.len()) else { return };
-    macro_rules! blocks {
-        ($blocks:expr, $column:ident, $count:literal: $($sum:ident $y:ident $bias:ident),*) => {
-            for block in $blocks {
-                if $column > width.get() || width.get() - $column < $count {
-                    return;
-                }
-                $(let mut $sum = T::ZERO;)*
-                let (mut pixels, mut filter) = (window.pixels, window.filter);
-                for _ in 0..window.rows {
-                    let row = pixels.get(..window.length).unwrap_or(&[]);
-                    add_products!(row.chunks_exact(1).zip(filter.chunks_exact(width.get())), 0, $column; $($sum $y),*);
-                    pixels = pixels.get(window.pixel_step..).unwrap_or(&[]);
-                    filter = filter.get(window.filter_step..).unwrap_or(&[]);
-                }
-                if let Some(&[$($bias),*]) = bias.get($column..).and_then(|bias| bias.first_chunk()) {
-                    $($sum = $sum.add($bias);)*
-                }
-                *block = [$($sum),*];
-                $column += $count;
-            }
-        };
+    /// True if the view has `count` columns from `column` on. The compiler can then remove this check from the loops over rows.
+    #[inline(always)]
+    fn has(&self, column: usize, count: usize) -> bool {
+        column <= self.stride.get() && self.stride.get() - column >= count
     }
-    let mut column = 0;
-    let (blocks, rest) = out.as_chunks_mut::<8>();
-    blocks!(blocks, column, 8: a p bias0, b q bias1, c r bias2, d s bias3, e t bias4, f u bias5, g v bias6, h w bias7);
-    let (blocks, rest) = rest.as_chunks_mut::<4>();
-    blocks!(blocks, column, 4: a p bias0, b q bias1, c r bias2, d s bias3);
-    blocks!(rest.as_chunks_mut::<1>().0, column, 1: a p bias0);
+}
+
+/// Part of a matrix: rows of `width` elements, whose beginnings are `step` elements apart. Rows may overlap, or leave elements out.
+#[derive(Clone, Copy)]
+pub(in crate::ops) struct Lines {
+    pub(in crate::ops) step: usize,
+    pub(in crate::ops) width: usize,
 }
 
 /// Keeps the compiler from unrolling the surrounding loop, which would cost flash without any gain. Emits no code.
@@ -119,24 +58,150 @@ pub(in crate::ops) fn rolled() {
     core::hint::black_box(());
 }
 
-/// Computes `out[j] += Σ_p x[p] · rows[p][j]`. Here `x` is a column, which has one element in each row, and `rows` is a matrix.
+/// Computes one block of outputs: loads it into registers, adds the products of `x` with the elements of each row from `column` on, and
+/// stores it again.
+///
+/// The blocks are written out by hand, because the compiler does not unroll loops over arrays at opt-level "s".
+macro_rules! add_block {
+    ($block:expr, $x:expr, $rows:expr, $column:expr; $count:literal: $($sum:ident $y:ident),*) => {
+        if !$rows.has($column, $count) {
+            return;
+        }
+        let [$(mut $sum),*] = *$block;
+        for (&x, row) in $x.iter().zip($rows.iter()) {
+            let Some(&[$($y),*]) = row.get($column..).and_then(|row| row.first_chunk()) else { break };
+            $($sum = $sum.add(x.mul($y));)*
+            rolled();
+        }
+        *$block = [$($sum),*];
+    };
+}
+
+/// Computes `out[j] += Σ_p x[p] · rows[p][j]`.
 #[inline(never)]
-pub(in crate::ops) fn add_rows<T: Number>(out: &mut [T], x: Rows<'_, T>, rows: Rows<'_, T>) {
-    let pairs = x.iter().zip(rows.iter());
+pub(in crate::ops) fn add_rows<T: Number>(out: &mut [T], x: &[T], rows: Rows<'_, T>) {
     let mut column = rows.offset;
-    let (blocks, rest) = out.as_chunks_mut::<8>();
+    let (blocks, rest) = out.as_chunks_mut::<16>();
     for block in blocks {
-        add_block!(block, pairs, x, rows, column; 8: a p, b q, c r, d s, e t, f u, g v, h w);
+        add_block!(block, x, rows, column; 16: a p, b q, c r, d s, e t, f u, g v, h w, i p1, j q1, k r1, l s1, m t1, n u1, o v1, z w1);
+        column += 16;
+    }
+    let (blocks, rest) = rest.as_chunks_mut::<8>();
+    for block in blocks {
+        add_block!(block, x, rows, column; 8: a p, b q, c r, d s, e t, f u, g v, h w);
         column += 8;
     }
-    let (blocks, rest) = rest.as_chunks_mut::<4>();
+    let (blocks, rest) = rest.as_chunks_mut::<2>();
     for block in blocks {
-        add_block!(block, pairs, x, rows, column; 4: a p, b q, c r, d s);
-        column += 4;
+        add_block!(block, x, rows, column; 2: a p, b q);
+        column += 2;
     }
     for sum in rest.as_chunks_mut::<1>().0 {
-        add_block!(sum, pairs, x, rows, column; 1: a p);
+        add_block!(sum, x, rows, column; 1: a p);
         column += 1;
+    }
+}
+
+/// [`add_rows`] for two outputs and their `x`, which share the loads of the rows.
+#[inline(never)]
+fn add_rows_to_pair<T: Number>([first, second]: [&mut [T]; 2], [x, z]: [&[T]; 2], rows: Rows<'_, T>) {
+    let mut column = rows.offset;
+    let (first, first_rest) = first.as_chunks_mut::<8>();
+    let (second, second_rest) = second.as_chunks_mut::<8>();
+    for (first, second) in first.iter_mut().zip(second) {
+        if !rows.has(column, 8) {
+            return;
+        }
+        let [mut a, mut b, mut c, mut d, mut e, mut f, mut g, mut h] = *first;
+        let [mut p, mut q, mut r, mut s, mut t, mut u, mut v, mut w] = *second;
+        for ((&x, &z), row) in x.iter().zip(z).zip(rows.iter()) {
+            let Some(&[i, j, k, l, m, n, o, y]) = row.get(column..).and_then(|row| row.first_chunk()) else { break };
+            (a, b, c, d) = (a.add(x.mul(i)), b.add(x.mul(j)), c.add(x.mul(k)), d.add(x.mul(l)));
+            (e, f, g, h) = (e.add(x.mul(m)), f.add(x.mul(n)), g.add(x.mul(o)), h.add(x.mul(y)));
+            (p, q, r, s) = (p.add(z.mul(i)), q.add(z.mul(j)), r.add(z.mul(k)), s.add(z.mul(l)));
+            (t, u, v, w) = (t.add(z.mul(m)), u.add(z.mul(n)), v.add(z.mul(o)), w.add(z.mul(y)));
+            rolled();
+        }
+        *first = [a, b, c, d, e, f, g, h];
+        *second = [p, q, r, s, t, u, v, w];
+        column += 8;
+    }
+    if !first_rest.is_empty() {
+        add_rows(first_rest, x, rows.at_column(column));
+        add_rows(second_rest, z, rows.at_column(column));
+    }
+}
+
+/// Computes `out[i][j] += Σ_p x[i][p] · rows[p][j]`. `to` and `from` are the lines of `out` and of `x`.
+#[inline(never)]
+pub(in crate::ops) fn add_products<T: Number>(out: &mut [T], to: Lines, mut x: &[T], from: Lines, rows: Rows<'_, T>) {
+    for pair in out.chunks_mut((2 * to.step).max(1)) {
+        let (first, second) = pair.split_at_mut(to.step.min(pair.len()));
+        let Some(line) = x.get(..from.width) else { return };
+        let next = x.get(from.step..).and_then(|x| x.get(..from.width));
+        match (first.get_mut(..to.width), second.get_mut(..to.width), next) {
+            (Some(first), Some(second), Some(next)) => add_rows_to_pair([first, second], [line, next], rows),
+            (Some(first), ..) => add_rows(first, line, rows),
+            _ => return,
+        }
+        x = x.get(2 * from.step..).unwrap_or(&[]);
+    }
+}
+
+/// Computes `out[i][j] += Σ_p x[p][i] · rows[p][j]`. The rows of `out` have `width` elements, and those of `x` begin `step` elements
+/// apart. `x` and `rows` have `count` rows.
+///
+/// Gathers two columns of `x` in pieces of 16 elements.
+#[inline(never)]
+pub(in crate::ops) fn add_transposed<T: Number>(
+    out: &mut [T],
+    width: usize,
+    mut x: &[T],
+    step: usize,
+    mut count: usize,
+    mut rows: Rows<'_, T>,
+) {
+    const PIECE: usize = 16;
+    let to = Lines { step: width, width };
+    if step == 1 {
+        // The columns of x are already lines.
+        return add_products(out, to, x, Lines { step, width: count }, rows);
+    }
+    let mut columns = [T::ZERO; 2 * PIECE];
+    while count > 0 {
+        let from = Lines { step: PIECE, width: PIECE.min(count) };
+        for (i, pair) in out.chunks_mut((2 * width).max(1)).enumerate() {
+            let (first, second) = columns.split_at_mut(PIECE);
+            let elements = x.get(2 * i..).unwrap_or(&[]).chunks(step.max(1));
+            for ((x, z), row) in first.iter_mut().zip(second).zip(elements) {
+                (*x, *z) = match *row {
+                    [x, z, ..] => (x, z),
+                    [x] => (x, T::ZERO),
+                    [] => break,
+                };
+                rolled();
+            }
+            add_products(pair, to, &columns, from, rows);
+        }
+        x = x.get(PIECE * step..).unwrap_or(&[]);
+        rows = rows.skip(PIECE);
+        count = count.saturating_sub(PIECE);
+    }
+}
+
+/// Computes the product of x transposed with dy, where x is `[m,k]` and dy is `[m,n]`, in parts of at most 8 elements of a row. Calls `f`
+/// with the position of each part in the product, and with the part. The product is never stored.
+#[inline(always)]
+pub(in crate::ops) fn each_gradient<T: Number>(x: &[T], dy: &[T], [m, k, n]: [usize; 3], mut f: impl FnMut(usize, &[T])) {
+    for i in (0..k).step_by(2) {
+        for column in (0..n).step_by(8) {
+            let (mut parts, width) = ([T::ZERO; 16], 8.min(n - column));
+            let parts = parts.get_mut(..width * 2.min(k - i)).unwrap_or(&mut []);
+            add_transposed(parts, width, x.get(i..).unwrap_or(&[]), k, m, Rows::new(dy, n).at_column(column));
+            for (i, part) in (i..).zip(parts.chunks(width.max(1))) {
+                f(i * n + column, part);
+            }
+        }
     }
 }
 
@@ -173,6 +238,14 @@ pub(in crate::ops) fn add_dots<T: Number>(out: &mut [T], x: &[T], rows: Rows<'_,
             *sum = sum.add(x.mul(y));
             rolled();
         }
+    }
+}
+
+/// Computes `out[i][j] += Σ_p x[i][p] · rows[j][p]`. The rows of `out` have `width` elements, and those of `x` have `length`.
+pub(in crate::ops) fn add_dot_products<T: Number>(out: &mut [T], width: usize, x: &[T], length: usize, rows: Rows<'_, T>) {
+    let mut lines = x.chunks(length.max(1));
+    for out in out.chunks_mut(width.max(1)) {
+        add_dots(out, lines.next().unwrap_or(&[]), rows);
     }
 }
 

@@ -129,6 +129,14 @@ fn each_pair<T: Element>(to: &mut [T], from: &[T], f: impl Fn(T, T) -> T) {
     rest.iter_mut().zip(from_rest).for_each(|(to, &from)| *to = f(*to, from));
 }
 
+/// Adds `row` to each row of `to`, which has rows of the same length. An empty `row` adds nothing.
+#[inline(never)]
+pub(in crate::ops) fn add_to_rows<T: Number>(to: &mut [T], row: &[T]) {
+    if !row.is_empty() {
+        to.chunks_exact_mut(row.len()).for_each(|to| each_pair(to, row, T::add));
+    }
+}
+
 /// Copies the bytes of input 0 to output 0, unless the two share memory.
 pub(in crate::ops) fn copy(call: &mut Call<'_, '_>) -> Result<()> {
     let x = call.input(0)?;

@@ -137,6 +137,29 @@ impl Axis {
         (first, (self.input + self.before).saturating_sub(reach).div_ceil(self.stride.get()).min(self.output))
     }
 
+    /// Calls `f` with ranges of output positions, each with taps that are inside the input at all positions of the range and contiguous
+    /// there: the first position, the position after the last, and the taps. Together, the calls cover all taps inside the input. The
+    /// taps of one output position are ascending.
+    #[inline(always)]
+    pub(in crate::ops) fn each_run(&self, mut f: impl FnMut(usize, usize, Taps)) {
+        let dilated = self.dilation() > 1;
+        // Between these positions, the whole window is inside the input.
+        let (inside, inside_end) = (self.outputs(0).0, self.outputs(self.kernel.saturating_sub(1)).1);
+        let (mut at, count) = (0, if dilated { self.kernel } else { self.output });
+        while at < count {
+            let (first, end, taps) = if dilated {
+                let (first, end) = self.outputs(at);
+                (first, end, Taps { first: at, end: at + 1 })
+            } else {
+                (at, if at == inside { inside_end.max(at + 1) } else { at + 1 }, self.taps(at))
+            };
+            at = if dilated { at + 1 } else { end };
+            if first < end && taps.first < taps.end {
+                f(first, end, taps);
+            }
+        }
+    }
+
     /// Returns the taps that can be on input position `position`: those for which [`Axis::output_at`] can return an output.
     pub(in crate::ops) fn taps_on(&self, position: usize) -> Taps {
         let position = position + self.before;

@@ -9,7 +9,7 @@ use crate::base::error::{Error, Result};
 use crate::base::op::{Call, Kernel, OpDef};
 use crate::base::shape::TensorType;
 use crate::ops::adam_step::{Rule, infer_step};
-use crate::ops::shared::contraction::{Rows, add_rows};
+use crate::ops::shared::contraction::each_gradient;
 use crate::ops::shared::elementwise;
 #[cfg(feature = "alloc")]
 use crate::tensor::scope::{Gradient, Op};
@@ -48,25 +48,17 @@ fn infer(inputs: &[TensorType], attributes: &[u32], outputs: &mut [TensorType]) 
 fn run<T: Float>(call: &mut Call<'_, '_>) -> Result<()> {
     let rule = Rule::<T>::new(call, 5)?;
     let (x, dy) = (call.input(3)?, call.input(4)?);
-    let (k, n) = (x.dim(1), dy.dim(1));
-    let (x, dy) = (x.slice::<T>(), dy.slice::<T>());
     for (input, output) in call.inputs.iter().zip(call.outputs.iter_mut()) {
         elementwise::copy_bytes(input, output);
     }
     let [variable, first, second] = call.outputs else { return Err(Error::Arity { got: call.outputs.len() as u8 }) };
-    let length = n.max(1);
-    let moments = first.slice_mut::<T>().chunks_exact_mut(length).zip(second.slice_mut::<T>().chunks_exact_mut(length));
-    for (i, (w, (m, v))) in variable.slice_mut::<T>().chunks_exact_mut(length).zip(moments).enumerate() {
-        let moments = m.chunks_mut(8).zip(v.chunks_mut(8));
-        for ((w, (m, v)), column) in w.chunks_mut(8).zip(moments).zip((0..).step_by(8)) {
-            let mut gradient = [T::ZERO; 8];
-            let Some(part) = gradient.get_mut(..w.len()) else { break };
-            add_rows(part, Rows::new(x, k).at_column(i), Rows::new(dy, n).at_column(column));
-            for ((w, (m, v)), &mut g) in w.iter_mut().zip(m.iter_mut().zip(v)).zip(part) {
-                rule.step([w, m, v], g);
-            }
+    let [w, m, v] = [variable, first, second].map(|output| output.slice_mut::<T>());
+    each_gradient(x.slice(), dy.slice(), [x.dim(0), x.dim(1), dy.dim(1)], |at, gradient| {
+        let (Some(w), Some(m), Some(v)) = (w.get_mut(at..), m.get_mut(at..), v.get_mut(at..)) else { return };
+        for ((w, (m, v)), &g) in w.iter_mut().zip(m.iter_mut().zip(v)).zip(gradient) {
+            rule.step([w, m, v], g);
         }
-    }
+    });
     Ok(())
 }
 

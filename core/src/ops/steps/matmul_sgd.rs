@@ -8,7 +8,7 @@ use crate::base::dtype::Float;
 use crate::base::error::{Error, Result};
 use crate::base::op::{Call, Kernel, OpDef};
 use crate::base::shape::TensorType;
-use crate::ops::shared::contraction::{Rows, add_rows, outer};
+use crate::ops::shared::contraction::{each_gradient, outer};
 #[cfg(feature = "alloc")]
 use crate::tensor::scope::{Gradient, Op};
 
@@ -57,14 +57,10 @@ fn run<T: Float>(call: &mut Call<'_, '_>) -> Result<()> {
         outer(output, x, dy, |w, x, dy| w.sub(rate.mul(T::ZERO.add(x.mul(dy)))));
         return Ok(());
     }
-    for (i, row) in output.chunks_exact_mut(n.max(1)).enumerate() {
-        for (block, column) in row.chunks_mut(8).zip((0..).step_by(8)) {
-            let mut gradient = [T::ZERO; 8];
-            let Some(part) = gradient.get_mut(..block.len()) else { break };
-            add_rows(part, Rows::new(x, k).at_column(i), Rows::new(dy, n).at_column(column));
-            block.iter_mut().zip(part).for_each(|(w, gradient)| *w = w.sub(rate.mul(*gradient)));
-        }
-    }
+    each_gradient(x, dy, [m, k, n], |at, gradient| {
+        let part = output.get_mut(at..).unwrap_or(&mut []);
+        part.iter_mut().zip(gradient).for_each(|(w, gradient)| *w = w.sub(rate.mul(*gradient)));
+    });
     Ok(())
 }
 
