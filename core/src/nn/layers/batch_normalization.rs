@@ -13,9 +13,10 @@ use alloc::format;
 /// Batch normalisation: `gamma · (x − mean) / √(variance + ε) + beta`, separately for each index along one axis, by default the
 /// last.
 ///
-/// In training, mean and variance are those of the batch. Training also updates the moving mean and variance:
-/// `moving · momentum + batch · (1 − momentum)`. No optimizer trains these moving statistics. In inference, mean and variance are
-/// the moving ones. A [frozen](Module::set_trainable) layer works as in inference, also in training. As in Keras 3, the variance is that of the batch itself, not an unbiased estimate.
+/// In training, mean and variance are those of the batch. Training also updates the moving mean and variance: `moving · momentum +
+/// batch · (1 − momentum)`. No optimizer trains these moving statistics. In inference, mean and variance are the moving ones. A
+/// [frozen](Module::set_trainable) layer works as in inference, also in training. As in Keras 3, the variance is that of the batch
+/// itself, not an unbiased estimate.
 ///
 /// ```
 /// use gradlet_core::layers::{BatchNormalization, Layer};
