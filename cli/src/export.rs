@@ -27,7 +27,7 @@ pub struct Export {
     /// File for the artifact
     #[arg(long, short, value_name = "FILE")]
     output: PathBuf,
-    /// Also write the firmware's list of kernels and sizes of arenas, as Rust
+    /// Also write the firmware's kernels, arena sizes, names, indices and shapes, as Rust
     #[arg(long, value_name = "FILE")]
     rust: Option<PathBuf>,
     /// Number of samples per call of each signature
@@ -47,6 +47,9 @@ pub struct Export {
     /// Leave out the checks that make a training step refuse inputs and losses that are infinite or NaN
     #[arg(long)]
     unchecked: bool,
+    /// Keep a second copy of the variables in RAM, so that a training step that fails or is interrupted changes nothing
+    #[arg(long)]
+    keep_copy: bool,
 }
 
 impl Export {
@@ -63,6 +66,7 @@ impl Export {
             signatures: self.signatures.clone(),
             train: self.train.clone(),
             finite_steps: !self.unchecked,
+            keep_copy: self.keep_copy,
         };
         let bytes = export::artifact(&scope, &model, spec, &options).with_context(|| format!("cannot export {spec}"))?;
         let source = match &self.rust {
@@ -86,7 +90,11 @@ impl Export {
         let description = Description::read(bytes)?;
         let mut text = format!("{}: {} B\n", self.output.display(), description.length);
         for signature in &description.signatures {
-            text += &format!("  {:<11} {:>9} B of arena if loaded alone\n", signature.name, signature.arena_bytes);
+            text += &format!("  {:<11} {:>9} B of arena if loaded alone", signature.name, signature.arena_bytes);
+            if signature.copy_bytes > 0 {
+                text += &format!(", {} B of it for the second copy", signature.copy_bytes);
+            }
+            text.push('\n');
         }
         let names: Vec<&str> = description.signatures.iter().map(|signature| signature.name.as_str()).collect();
         text += &format!("  {:<11} {:>9} B of arena\n", "together", firmware::arena_bytes(bytes, &names)?);

@@ -4,7 +4,7 @@ use crate::print;
 use anyhow::{Result, bail};
 use clap::Args;
 use gradlet::artifact::describe::{Description, SignatureInfo};
-use gradlet::artifact::inspect;
+use gradlet::artifact::{firmware, inspect};
 use gradlet::io::{FileError, write_whole};
 use std::path::PathBuf;
 
@@ -13,7 +13,9 @@ use std::path::PathBuf;
 /// In the list of instructions, `f32[1,10]@64` is a tensor at byte 64 of the scratch memory. The instructions of a branch or loop
 /// are indented below it.
 #[derive(Args)]
-#[command(after_help = "Example:\n  gradlet inspect cnn.grdl --signature train --svg arena.svg")]
+#[command(
+    after_help = "Examples:\n  gradlet inspect cnn.grdl --signature train --svg arena.svg\n  gradlet inspect model.grdl --rust model.rs"
+)]
 pub struct Inspect {
     /// The artifact
     file: PathBuf,
@@ -26,6 +28,9 @@ pub struct Inspect {
     /// Also draw the arena over time, as SVG
     #[arg(long, value_name = "FILE")]
     svg: Option<PathBuf>,
+    /// Also write the firmware's kernels, arena sizes, names, indices and shapes, of all signatures, as Rust
+    #[arg(long, value_name = "FILE")]
+    rust: Option<PathBuf>,
 }
 
 impl Inspect {
@@ -41,6 +46,10 @@ impl Inspect {
         if let Some(path) = &self.svg {
             let signatures: Vec<&SignatureInfo> = description.signatures.iter().collect();
             write_whole(path, inspect::svg(&description, &signatures).as_bytes())?;
+        }
+        if let Some(path) = &self.rust {
+            let source = firmware::source(&bytes, "gradlet inspect").map_err(|error| FileError::model(&self.file, error))?;
+            write_whole(path, source.as_bytes())?;
         }
         match (quiet, self.json) {
             (true, _) => Ok(()),

@@ -22,7 +22,7 @@ def record(name: str, fields: str):
 
 Signature = record("Signature", "name block input_names output_names")
 Block = record("Block", "first instructions inputs input_count outputs output_count scratch")
-Variable = record("Variable", "name tensor initial assigned_by trainable")
+Variable = record("Variable", "name tensor initial assigned_by flags")
 Tensor = record("Tensor", "type space reserved location bytes quantization")
 Instruction = record("Instruction", "kernel inputs outputs operands attributes attribute_words")
 Kernel = record("Kernel", "op dtype reserved name")
@@ -48,7 +48,8 @@ class Artifact:
         check(len(data) < 4 or data[:4] == b"GRDL", 11, "not an artifact")
         check(len(data) >= 112, 13, "the header is cut short")
         major, minor, self.length, self.checksum = struct.unpack("<HHII", data[4:16])
-        check((major, minor) == (1, 0), 12, f"version {major}.{minor}")
+        self.minor = minor
+        check(major == 1 and minor <= 1, 12, f"version {major}.{minor}")
         check(112 <= self.length <= len(data), 13, "the artifact is cut short")
         self.bytes = data[:self.length]
         sections = {}

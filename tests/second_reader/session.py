@@ -37,8 +37,14 @@ class Session:
         for i, v in enumerate(artifact.variables):
             if v.assigned_by & self.mask:
                 self.variable_at[i], end = end, end + round_up(artifact.tensors[v.tensor].bytes, 16)
+        # The variables in RAM, which lie side by side, and their second copy.
+        first = round_up(scratch, 16)
+        kept = artifact.minor > 0 and any(v.flags & 2 for v in artifact.variables)
+        self.kept = slice(first, end) if kept else None
+        end += end - first if kept else 0
         self.arena = bytearray(end + 4 * (len(artifact.variables) + 1))
         self.finished = True
+        self.checked = {k.dtype for k in artifact.kernels if k.op == 105}
         struct.pack_into(f"<{len(artifact.variables)}I", self.arena, end,
                          *(self.variable_at.get(i, NONE) for i in range(len(artifact.variables))))
         self.reset()
@@ -117,7 +123,7 @@ class Session:
             result = np.asarray(result)
             assert result.shape == place.shape and result.dtype in (place.dtype, np.bool_), OPS[step.op].name
             place[...] = result
-            odd = step.changes and np.any(not_finite(type_.dtype, place))
+            odd = step.changes and type_.dtype in self.checked and np.any(not_finite(type_.dtype, place))
             check(not odd, 34, f"instruction {step.index}: a new value is not finite")
 
     def run(self, signature: str, inputs: list[bytes]) -> list[bytes]:
@@ -130,8 +136,14 @@ class Session:
             t = self.artifact.tensors[tensor]
             check(len(value) == t.bytes, 22, "bytes of an input")
             self.arena[t.location:t.location + t.bytes] = value
-        with np.errstate(all="ignore"):
-            self.run_block(number_)
+        before = self.arena[self.kept] if self.kept else None
+        try:
+            with np.errstate(all="ignore"):
+                self.run_block(number_)
+        except GradletError:
+            if self.kept:
+                self.arena[self.kept], self.finished = before, True
+            raise
         self.finished = True
         return [self.view(x).tobytes() for x in self.artifact.outputs_of(block)]
 

@@ -66,7 +66,16 @@ impl<const READ: usize, const WRITE: usize, const ERASE: usize> Flash<READ, WRIT
     /// Creates flash with the contents `bytes`. Every word must be erased before it can be programmed.
     pub fn holding(bytes: Vec<u8>) -> Self {
         let (blocks, words) = (bytes.len() / ERASE, bytes.len() / WRITE);
-        Flash { bytes, erases: vec![0; blocks], spent: vec![true; words], log: Vec::new(), cut: None, dead: false, unreadable: 0..0, worn: None }
+        Flash {
+            bytes,
+            erases: vec![0; blocks],
+            spent: vec![true; words],
+            log: Vec::new(),
+            cut: None,
+            dead: false,
+            unreadable: 0..0,
+            worn: None,
+        }
     }
 
     /// Makes the power fail instead of operation number `operation`. Operations count from 0, starting now.

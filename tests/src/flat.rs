@@ -8,6 +8,11 @@ use std::sync::LazyLock;
 
 /// Creates the artifact. Its signature `infer` assigns no variable, and `train` assigns all.
 pub fn artifact(learning_rate: f32) -> Result<Vec<u8>> {
+    kept_artifact(learning_rate, false)
+}
+
+/// Like [`artifact`], with a second copy of the variables if `keep_copy` is true.
+pub fn kept_artifact(learning_rate: f32, keep_copy: bool) -> Result<Vec<u8>> {
     let scope = Eager::new(&ops::portable_cpu());
     let mlp = std::sync::Arc::new(Mlp::with(&scope, Box::new(Adam::new(learning_rate)))?);
     let x = Tensor::full(&scope.device(), 0.5f32, &[1, 4])?;
@@ -19,6 +24,7 @@ pub fn artifact(learning_rate: f32) -> Result<Vec<u8>> {
     });
     let train = Function::new(move |scope: &dyn Scope, (x, labels): (Tensor, Tensor)| mlp.step(scope, &x, &labels));
     let mut artifact = Artifact::new();
+    artifact.keep_copy(keep_copy);
     artifact.signature("infer", &*infer.concrete(&scope, &x)?, &["x"], &["logits"])?;
     artifact.signature("train", &*train.concrete(&scope, &(x, labels))?, &["x", "labels"], &["loss"])?;
     Ok(artifact.to_bytes()?.to_vec())

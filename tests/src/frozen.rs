@@ -28,7 +28,7 @@ pub fn samples() -> Result<Vec<(PathBuf, PathBuf)>> {
 }
 
 /// Creates the artifact of a small CNN with `infer` and the training steps of two optimizers. It has most ops, and
-/// every table of the format.
+/// every table of the format. It keeps a second copy of the variables, as version 1.1 allows.
 pub fn sample() -> Result<AlignedBytes> {
     let scope = Eager::with_seed(&ops::portable_cpu(), 3);
     let conv = Conv2D::new(3, [3, 3]).padding(Padding::Same).activation(Activation::Relu);
@@ -38,7 +38,7 @@ pub fn sample() -> Result<AlignedBytes> {
     let y = Tensor::full(&scope.device(), 0i32, &[1])?;
     model.build(&scope, x.shape())?;
     let mut artifact = Artifact::new();
-    artifact.variables(model.named_variables()).metadata("sample", "frozen");
+    artifact.keep_copy(true).variables(model.named_variables()).metadata("sample", "frozen");
     let called = model.clone();
     let infer = Function::new(move |scope: &dyn Scope, x: Tensor| called.call(scope, &x)?.softmax(-1));
     artifact.signature("infer", &*infer.concrete(&scope, &x)?, &["x"], &["probabilities"])?;

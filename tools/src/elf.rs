@@ -7,6 +7,9 @@ use std::path::Path;
 /// Names of functions that a firmware contains only if it has an allocator.
 const ALLOCATOR: [&str; 6] = ["malloc", "calloc", "realloc", "free", "_sbrk", "_malloc_r"];
 
+/// Parts of the names of functions that gradlet never needs on a device: panics, the formatting of text, and divisions of 64 bits.
+const FORBIDDEN: [&str; 5] = ["4core9panicking", "4core3fmt", "len_mismatch_fail", "aeabi_uldivmod", "aeabi_ldivmod"];
+
 /// An ELF file in memory.
 pub struct Elf(Vec<u8>);
 
@@ -43,9 +46,17 @@ impl Elf {
 
     /// Returns the names of the firmware's functions that allocate memory. A firmware without a heap has none.
     pub fn allocator_symbols(&self) -> Result<Vec<String>> {
+        self.symbols(|name| name.contains("__rust_alloc") || ALLOCATOR.contains(&name))
+    }
+
+    /// Returns the names of the firmware's functions that panic, format text, or divide 64-bit numbers.
+    pub fn forbidden_symbols(&self) -> Result<Vec<String>> {
+        self.symbols(|name| FORBIDDEN.iter().any(|part| name.contains(part)))
+    }
+
+    fn symbols(&self, are: impl Fn(&str) -> bool) -> Result<Vec<String>> {
         let file = object::File::parse(&*self.0)?;
         let names = file.symbols().filter_map(|symbol| symbol.name().ok());
-        let allocates = |name: &&str| name.contains("__rust_alloc") || ALLOCATOR.contains(name);
-        Ok(names.filter(allocates).map(str::to_string).collect())
+        Ok(names.filter(|name| are(name)).map(str::to_string).collect())
     }
 }

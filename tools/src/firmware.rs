@@ -14,6 +14,9 @@ use xtask::shell;
 
 /// Names of all firmwares of the board.
 pub const ALL: [&str; 12] = ["bare", "empty", "flat", "telemetry", "mlp", "lstm", "book", "demo", "dispatch", "restart", "runner", EAGER];
+/// Firmwares without a function that panics, formats text or divides 64-bit numbers. They link all of gradlet's runtime: the loader, the
+/// executor, checkpoints, slots and telemetry. The kernels of the other firmwares still link such functions.
+const BARE: [&str; 8] = ["bare", "empty", "flat", "telemetry", "mlp", "book", "dispatch", "restart"];
 /// Name of the only firmware with a heap.
 const EAGER: &str = "eager";
 
@@ -30,8 +33,11 @@ pub fn build(toolchain: &Toolchain, name: &str, folder: Option<&Path>) -> Result
     }
     shell::run(&mut command)?;
     let path = shell::root().join("boards/target").join(TARGET).join("release").join(name);
-    let allocator = Elf::read(&path)?.allocator_symbols()?;
+    let elf = Elf::read(&path)?;
+    let allocator = elf.allocator_symbols()?;
     ensure!(allocator.is_empty() || name == EAGER, "the firmware {name} has an allocator: {}", allocator.join(", "));
+    let forbidden = elf.forbidden_symbols()?;
+    ensure!(forbidden.is_empty() || !BARE.contains(&name), "the firmware {name} links {}", forbidden.join(", "));
     Ok(path)
 }
 

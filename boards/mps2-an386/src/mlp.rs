@@ -1,7 +1,7 @@
 //! Training of an MLP on synthetic inputs. The host generates the same inputs.
 
 use crate::console::{self, Arguments};
-use crate::memory::Painted;
+use crate::memory::{Painted, stack_high_water, stack_of};
 use crate::{Failure, counter, file::File, load, scalar, session};
 use gradlet_core::runtime::SignatureId;
 use gradlet_core::{Kernel, Session};
@@ -28,16 +28,25 @@ pub fn run(model: &[u8], kernels: &[&Kernel], arena: &mut Painted) -> Result<(),
     result?;
     console::report("instructions_infer", instructions);
 
-    let (mut least, mut most) = (u32::MAX, 0);
+    inputs(session.input_mut::<f32>(infer, 0)?, 0);
+    // Measuring a part paints the stack again, and the host keeps the highest figure.
+    console::report("stack_high_water", stack_high_water());
+    let (result, stack) = stack_of(|| session.run(infer));
+    result?;
+    console::report("stack_infer", stack);
+
+    let (mut least, mut most, mut deepest) = (u32::MAX, 0, 0);
     for step in 0..steps {
         example(&mut session, train, step)?;
-        let (result, instructions) = counter::measure(|| session.run(train));
+        let ((result, instructions), stack) = stack_of(|| counter::measure(|| session.run(train)));
+        deepest = deepest.max(stack);
         result?;
         (least, most) = (least.min(instructions), most.max(instructions));
         file.write(&scalar(&session, train)?.to_le_bytes())?;
     }
     console::report("instructions_train_step", most);
     console::report("instructions_train_step_least", least);
+    console::report("stack_train", deepest);
     for index in 0..session.variable_count() {
         file.write(session.variable(index)?)?;
     }

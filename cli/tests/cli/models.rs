@@ -119,6 +119,17 @@ fn the_generated_source_is_formatted() {
     let source = fs::read_to_string(folder.path().join("m.rs")).unwrap();
     assert!(source.contains("pub static KERNELS: &[&gradlet_core::Kernel] = &[\n    &gradlet_core::ops::dense::F32,\n"), "{source}");
     assert!(source.contains("pub const ARENA_BYTES: usize = ") && source.contains("pub const TRAIN_ARENA_BYTES: usize = "), "{source}");
+    let constants = [
+        "pub const TRAIN: &str = \"train\";",
+        "pub const TRAIN_INPUT_X: usize = 0;",
+        "pub const TRAIN_INPUT_X_SHAPE: [usize; 2] = [1, 64];",
+        "pub const TRAIN_OUTPUT_LOSS_SHAPE: [usize; 0] = [];",
+        "pub const VARIABLE_DENSE_KERNEL_SHAPE: [usize; 2] = [64, 32];",
+    ];
+    constants.iter().for_each(|constant| assert!(source.contains(constant), "{constant}: {source}"));
+    succeeds(&folder, &["inspect", "m.grdl", "--rust", "again.rs"]);
+    let again = fs::read_to_string(folder.path().join("again.rs")).unwrap();
+    assert_eq!(again.lines().skip(1).collect::<Vec<_>>(), source.lines().skip(1).collect::<Vec<_>>());
 }
 
 #[test]
@@ -197,7 +208,7 @@ fn inputs_that_do_not_fit() {
     fails(&folder, &run("infer", &[]), r#"input "x" of "infer" is not given"#);
     fails(&folder, &run("infer", &["--input", "z=x.npy"]), r#""infer" has no input "z"; it has x: f32[1,28,28,1]"#);
     fails(&folder, &run("train", &["--input", "x=x.npy", "--input", "y=y.npy"]), "is 10, but must be at least 0 and less than 10");
-    fails(&folder, &run("learn", &[]), r#"there is no signature "learn"; the artifact has infer, train, train_head"#);
+    fails(&folder, &run("learn", &[]), r#"there is no signature "learn"; the artifact has infer, train, train_head, set_learning_rate"#);
     fails(&folder, &run("infer", &["--input", "x=none.npy"]), "none.npy: No such file");
 }
 

@@ -65,6 +65,8 @@ pub struct SignatureInfo {
     pub arena_bytes: u32,
     /// Size of the variables in RAM, in bytes; a part of `arena_bytes`.
     pub variable_bytes: u32,
+    /// Size of the second copy of the variables ([`Artifact::keep_copy`](super::Artifact::keep_copy)), in bytes; a part of `arena_bytes`.
+    pub copy_bytes: u32,
     /// Size of the scratch memory, in bytes; a part of `arena_bytes`.
     pub scratch: u32,
 }
@@ -181,7 +183,7 @@ fn variables(program: &Program<'_>) -> Vec<VariableInfo> {
         Some(VariableInfo {
             name: name(program, record.name),
             tensor_type: *program.tensor_type(tensor),
-            trainable: record.trainable != 0,
+            trainable: record.flags & program::TRAINABLE != 0,
             bytes: tensor.bytes,
             assigned_by: signatures.map(|(_, signature)| name(program, signature.name)).collect(),
         })
@@ -196,6 +198,7 @@ fn signature(program: &Program<'_>, index: usize) -> Result<SignatureInfo> {
         let places = operands.iter().zip(first..).map(|(&operand, number)| Ok((name(program, number), self::operand(program, operand)?)));
         places.collect::<Result<Vec<_>>>()
     };
+    let [_, variables, copy] = program.sizes();
     Ok(SignatureInfo {
         name: name(program, record.name),
         doc: None,
@@ -203,7 +206,8 @@ fn signature(program: &Program<'_>, index: usize) -> Result<SignatureInfo> {
         outputs: named(record.output_names, program.outputs(block))?,
         instructions: instructions(program, block, 0, &mut program.instructions.len())?,
         arena_bytes: program.arena_bytes() as u32,
-        variable_bytes: program.variable_bytes() as u32,
+        variable_bytes: variables as u32,
+        copy_bytes: copy as u32,
         scratch: block.scratch,
     })
 }

@@ -44,6 +44,7 @@ pub struct Artifact {
     names: Vec<(String, Variable)>,
     metadata: Vec<(String, String)>,
     finite_steps: bool,
+    keep_copy: bool,
 }
 
 struct Signature {
@@ -62,15 +63,15 @@ impl Default for Artifact {
 impl Artifact {
     /// Creates an artifact without signatures.
     pub fn new() -> Artifact {
-        Artifact { signatures: Vec::new(), names: Vec::new(), metadata: Vec::new(), finite_steps: true }
+        Artifact { signatures: Vec::new(), names: Vec::new(), metadata: Vec::new(), finite_steps: true, keep_copy: false }
     }
 
-    /// Sets whether the signatures that are added from now on check their data, if they assign variables. The default is true.
+    /// Sets whether signatures that assign variables check their data. The default is true. Set it before the first signature.
     ///
     /// A checked signature fails with [`Error::NotFinite`] before it changes anything, if a float input is infinite or NaN, or a float
-    /// result that does not depend on a new value of a variable, such as the loss. A check costs about one instruction per element. The
-    /// firmware links the kernel `check_numerics`. Without the checks, a session still refuses new values of variables that are not
-    /// finite, but it is unfinished then.
+    /// result that does not depend on a new value of a variable, such as the loss. It fails too if a new value of a variable is not finite;
+    /// the session is then unfinished, unless there is a second copy ([`Artifact::keep_copy`]). A checkpoint of such values is refused. A
+    /// check costs about two and a half instructions per element on a Cortex-M4F. The firmware links the kernel `check_numerics`.
     pub fn finite_steps(&mut self, check: bool) -> &mut Artifact {
         self.finite_steps = check;
         self
@@ -80,6 +81,17 @@ impl Artifact {
     /// `kernel`.
     pub fn variables(&mut self, names: Vec<(String, Variable)>) -> &mut Artifact {
         self.names.extend(names);
+        self
+    }
+
+    /// Sets whether a session keeps a second copy of the variables that the loaded signatures assign. The default is false.
+    ///
+    /// The arena then grows by the size of these variables
+    /// ([`SignatureInfo::copy_bytes`](describe::SignatureInfo::copy_bytes)). A run that assigns variables copies them first. If the run
+    /// fails, or a reset of the device interrupts it, the session takes the old values back. Each failing step thus changes nothing, and
+    /// the session is never unfinished after a run. The artifact has format version 1.1.
+    pub fn keep_copy(&mut self, keep: bool) -> &mut Artifact {
+        self.keep_copy = keep;
         self
     }
 
@@ -151,7 +163,7 @@ impl Artifact {
             push_name(&mut tables.metadata, key);
             push_name(&mut tables.metadata, value);
         }
-        tables.to_bytes()
+        tables.to_bytes(if self.keep_copy { VERSION.1 } else { 0 })
     }
 
     /// Returns the variables, in the order of the artifact.
@@ -209,8 +221,14 @@ impl Artifact {
         // Zeros that every signature overwrites, such as an optimizer's slots, need no flash.
         let zeros = !read_only && bytes.len() > 16 && bytes.iter().all(|&byte| byte == 0);
         let initial = if zeros { NONE } else { tables.data(bytes)? };
+        if self.finite_steps && assigned_by != 0 && tensor_type.dtype.is_float() {
+            // A session looks for this kernel to check the variable's new values.
+            tables.kernel(&ops::check_numerics::DEF, tensor_type.dtype);
+        }
         let name = tables.name(name);
-        tables.variables.push(VariableRecord { name, tensor, initial, assigned_by, trainable: variable.trainable().into() });
+        let kept = if self.keep_copy && assigned_by != 0 { program::KEPT } else { 0 };
+        let flags = if variable.trainable() { program::TRAINABLE } else { 0 } | kept;
+        tables.variables.push(VariableRecord { name, tensor, initial, assigned_by, flags });
         Ok(())
     }
 }
@@ -411,9 +429,9 @@ impl Tables {
         Ok(first)
     }
 
-    fn to_bytes(&self) -> Result<AlignedBytes> {
+    fn to_bytes(&self, minor: u16) -> Result<AlignedBytes> {
         let mut bytes = bytemuck::bytes_of(&Header::zeroed()).to_vec();
-        let mut header = Header { magic: MAGIC, major: VERSION.0, minor: VERSION.1, ..Header::zeroed() };
+        let mut header = Header { magic: MAGIC, major: VERSION.0, minor, ..Header::zeroed() };
         let [signatures, blocks, variables, tensors, instructions, kernels, types, attributes, operands, names, metadata, data] =
             &mut header.sections;
         section(&mut bytes, signatures, &self.signatures);

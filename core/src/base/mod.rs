@@ -2,7 +2,6 @@
 
 pub mod dtype;
 pub mod error;
-pub(crate) mod finite;
 pub mod format;
 pub mod op;
 pub mod random;

@@ -27,6 +27,22 @@ impl<'p> Session<'p, '_> {
         bytemuck::try_cast_slice_mut(self.bytes_mut(self.locate(operand))).map_err(|_| wrong)
     }
 
+    /// Sets input `index` of `signature` to `values`, in row-major order.
+    ///
+    /// ```no_run
+    /// # fn firmware(session: &mut gradlet_core::Session<'_, '_>, train: gradlet_core::runtime::SignatureId) -> gradlet_core::Result<()> {
+    /// session.set_input(train, 0, &[0.5f32; 64])?;
+    /// session.set_input(train, 1, &[3i32])?;
+    /// session.run(train)
+    /// # }
+    /// ```
+    ///
+    /// Fails with [`Error::NoSuchTensor`] if there is no such input, with [`Error::TensorType`] if its element type is not `T`, and with
+    /// [`Error::Length`], which states the right number of elements, if `values` has another one. The input is then unchanged.
+    pub fn set_input<T: Element>(&mut self, signature: SignatureId, index: usize, values: &[T]) -> Result<()> {
+        set(self.input_mut(signature, index)?, index, values)
+    }
+
     /// Returns output `index` of `signature` as the last run left it. Fails if there is no such output or its element type is not `T`.
     pub fn output<T: Element>(&self, signature: SignatureId, index: usize) -> Result<&[T]> {
         let wrong = Error::TensorType { index: index as u32 };
@@ -82,6 +98,21 @@ impl<'p> Session<'p, '_> {
         }
     }
 
+    /// Sets variable `index`, in the artifact's order, to `values`. A parameter of a step, such as the learning rate, is set this way if a
+    /// loaded signature assigns it: see [`Artifact::setter`](crate::Artifact::setter).
+    ///
+    /// Fails with [`Error::NoSuchTensor`] if there is no such variable or it is not in RAM, with [`Error::TensorType`] if its element type
+    /// is not `T`, and with [`Error::Length`] if `values` has another number of elements. The variable is then unchanged.
+    pub fn set_variable<T: Element>(&mut self, index: usize, values: &[T]) -> Result<()> {
+        let wrong = Error::TensorType { index: index as u32 };
+        let program = self.places.program;
+        let record = program.variables.get(index).ok_or(Error::NoSuchTensor { index: index as u32 })?;
+        if !u16::try_from(record.tensor).is_ok_and(|operand| self.is::<T>(operand)) {
+            return Err(wrong);
+        }
+        set(bytemuck::try_cast_slice_mut(self.variable_mut(index)?).map_err(|_| wrong)?, index, values)
+    }
+
     /// Returns the program.
     pub fn program(&self) -> &'p Program<'p> {
         self.places.program
@@ -94,7 +125,7 @@ impl<'p> Session<'p, '_> {
     }
 
     /// Overwrites the bytes of a variable in RAM, beginning at byte `at` of the variable.
-    pub(crate) fn set_variable(&mut self, variable: u32, at: usize, bytes: &[u8]) {
+    pub(crate) fn overwrite(&mut self, variable: u32, at: usize, bytes: &[u8]) {
         let start = (self.places.offset(variable) as usize).saturating_add(at);
         if let Some(value) = self.memory.get_mut(start..).and_then(|rest| rest.get_mut(..bytes.len())) {
             value.copy_from_slice(bytes);
@@ -137,4 +168,13 @@ impl<'p> Session<'p, '_> {
 
 fn nth(numbers: &[u16], index: usize) -> Result<u16> {
     numbers.get(index).copied().ok_or(Error::NoSuchTensor { index: index as u32 })
+}
+
+/// Copies `values` to `place`, the tensor with index `index`.
+fn set<T: Element>(place: &mut [T], index: usize, values: &[T]) -> Result<()> {
+    if place.len() != values.len() {
+        return Err(Error::Length { index: index as u32, want: place.len() as u32, got: values.len() as u32 });
+    }
+    place.copy_from_slice(values);
+    Ok(())
 }

@@ -1,7 +1,6 @@
 //! The executor: runs a verified program in memory that the caller provides.
 
 use crate::base::error::{Error, Result};
-use crate::base::finite::first_not_finite;
 use crate::base::format::{PRINT, SUMMARY, Said};
 use crate::base::op::{Call, MAX_INPUTS, MAX_OUTPUTS};
 use crate::base::shape::TensorType;
@@ -32,9 +31,12 @@ const FINISHED: u32 = u32::from_le_bytes(*b"DONE");
 /// State of a session whose variables a run, a restore or a reset is changing. Any other number means the same.
 const UNFINISHED: u32 = u32::from_le_bytes(*b"OPEN");
 
+/// State of a session that a run is changing, and whose second copy holds the values from before the run.
+const COPIED: u32 = u32::from_le_bytes(*b"COPY");
+
 /// A program with its memory. Variables keep their values between runs.
 ///
-/// The arena holds `[scratch | variables | offsets of the variables | state]`. It contains nothing pointer-sized, so its size is the same
+/// The arena holds `[scratch | variables | second copy of the variables | offsets of the variables | state]`. It contains nothing pointer-sized, so its size is the same
 /// on every target. A run may reuse the bytes of an input, so the caller sets every input before each run. The bytes of an output stay
 /// valid until an input of any signature is set or the next run starts.
 ///
@@ -42,14 +44,20 @@ const UNFINISHED: u32 = u32::from_le_bytes(*b"OPEN");
 ///
 /// From the first write to a variable until the end of the run, the session is *unfinished*. It stays so if the run fails, or if the
 /// device resets. An unfinished session neither runs nor saves, and [`Session::resume`] refuses it, each with [`Error::Unfinished`].
-/// [`Session::restore`] and [`Session::reset`] end this state. The new value of a variable must be finite; otherwise the
-/// run fails with [`Error::NotFinite`].
+/// [`Session::restore`] and [`Session::reset`] end this state. If the artifact checks its
+/// steps ([`Artifact::finite_steps`](crate::Artifact::finite_steps)), the new value of a variable must be finite. Otherwise the run fails
+/// with [`Error::NotFinite`].
+///
+/// If the artifact keeps a second copy of the variables, a run that fails takes the old values back, and so does [`Session::resume`] after
+/// a reset of the device during a run. The session is then finished.
 #[doc(alias = "MicroInterpreter", alias = "Interpreter")]
 pub struct Session<'p, 'm> {
     pub(super) places: Tables<'p, 'm>,
     /// The part of the arena that holds scratch memory and variables.
     pub(super) memory: &'m mut [u8],
-    /// The state, at the end of the arena: [`FINISHED`] or [`UNFINISHED`].
+    /// The second copy of the variables, or nothing.
+    copy: &'m mut [u8],
+    /// The state, at the end of the arena: [`FINISHED`], [`COPIED`] or [`UNFINISHED`].
     state: &'m mut u32,
 }
 
@@ -71,7 +79,8 @@ impl<'p, 'm> Session<'p, 'm> {
     /// variables, or if the arena holds no session, as after a loss of power. [`Session::new`] then begins anew, and
     /// [`Slots::restore`](crate::runtime::Slots::restore) brings back the last checkpoint.
     pub fn resume(program: &'p Program<'p>, arena: &'m mut [u8]) -> Result<Session<'p, 'm>> {
-        let session = Session::open(program, arena)?;
+        let mut session = Session::open(program, arena)?;
+        session.take_back();
         session.finished()?;
         Ok(session)
     }
@@ -82,10 +91,12 @@ impl<'p, 'm> Session<'p, 'm> {
         }
         let small = Error::ArenaTooSmall { needed: program.arena_bytes() as u32, got: arena.len() as u32 };
         let arena = arena.get_mut(..program.arena_bytes()).ok_or(small)?;
-        let (memory, words) = arena.split_at_mut_checked(program.memory_bytes()).unwrap_or_default();
+        let [scratch, variables, copy] = program.sizes();
+        let (memory, rest) = arena.split_at_mut_checked(scratch + variables).unwrap_or_default();
+        let (copy, words) = rest.split_at_mut_checked(copy).unwrap_or_default();
         let words: &mut [u32] = bytemuck::try_cast_slice_mut(words).unwrap_or_default();
         let (state, offsets) = words.split_last_mut().ok_or(Error::Internal)?;
-        let mut end = program.scratch_bytes();
+        let mut end = scratch;
         for (record, offset) in program.variables.iter().zip(offsets.iter_mut()) {
             *offset = NONE;
             if program.in_ram(record) {
@@ -93,7 +104,7 @@ impl<'p, 'm> Session<'p, 'm> {
                 end += align(program.bytes_of(record) as usize);
             }
         }
-        Ok(Session { places: Tables { program, offsets }, memory, state })
+        Ok(Session { places: Tables { program, offsets }, memory, copy, state })
     }
 
     /// Fails with [`Error::Unfinished`] if the session is unfinished.
@@ -101,7 +112,7 @@ impl<'p, 'm> Session<'p, 'm> {
         if *self.state == FINISHED { Ok(()) } else { Err(Error::Unfinished) }
     }
 
-    /// Marks the session as finished, after the last change.
+    /// Marks the session as finished, after the last change. A reset of the device must find all changes before the mark.
     pub(super) fn finish(&mut self) {
         compiler_fence(Ordering::SeqCst);
         *self.state = FINISHED;
@@ -115,7 +126,7 @@ impl<'p, 'm> Session<'p, 'm> {
 
     /// Sets every variable to its initial value, and leaves the session unfinished.
     pub(super) fn set_initial(&mut self) {
-        begin(self.state);
+        mark(self.state, UNFINISHED);
         let program = self.places.program;
         for (record, &offset) in program.variables.iter().zip(self.places.offsets.iter()) {
             let bytes = program.bytes_of(record);
@@ -133,7 +144,7 @@ impl<'p, 'm> Session<'p, 'm> {
     ///
     /// Fails with [`Error::IndexOutOfRange`], [`Error::DivisionByZero`], [`Error::NegativePower`], [`Error::Assertion`] or
     /// [`Error::NotFinite`], which name the instruction, if a kernel rejects its data. If no variable was assigned before that instruction,
-    /// nothing has changed. Otherwise the session is unfinished. It is also unfinished if the new value of a variable is not finite, which
+    /// or if there is a second copy, nothing has changed. Otherwise the session is unfinished. It is also unfinished if the new value of a variable is not finite, which
     /// is [`Error::NotFinite`] too. An unfinished session fails with [`Error::Unfinished`].
     ///
     /// Printed text and summaries are discarded; [`Session::run_printing`] delivers them.
@@ -169,18 +180,59 @@ impl<'p, 'm> Session<'p, 'm> {
         print: &mut dyn FnMut(Said<'_>),
         profile: &mut impl Profile,
     ) -> Result<()> {
+        let block = self.places.program.block(signature)?;
+        self.finished()?;
+        let outcome = self.run_block::<PRINTS>(block, print, profile);
+        match outcome {
+            Ok(()) => self.finish(),
+            Err(_) => self.take_back(),
+        }
+        outcome
+    }
+
+    /// Marks the session as changing, before a variable changes. Copies the variables first if there is a second copy.
+    fn begin(&mut self) {
+        if *self.state == FINISHED {
+            self.copy_variables(false);
+            mark(self.state, if self.copy.is_empty() { UNFINISHED } else { COPIED });
+        }
+    }
+
+    /// Takes the values of the second copy back, if a run has left them there.
+    fn take_back(&mut self) {
+        if *self.state == COPIED && !self.copy.is_empty() {
+            self.copy_variables(true);
+            self.finish();
+        }
+    }
+
+    /// Copies the variables to their second copy, or back.
+    #[inline(never)]
+    fn copy_variables(&mut self, back: bool) {
+        let variables = self.memory.len().wrapping_sub(self.copy.len());
+        let variables = self.memory.get_mut(variables..).unwrap_or_default();
+        match (variables.len() == self.copy.len(), back) {
+            (true, true) => variables.copy_from_slice(self.copy),
+            (true, false) => self.copy.copy_from_slice(variables),
+            _ => (),
+        }
+        compiler_fence(Ordering::SeqCst);
+    }
+
+    fn run_block<const PRINTS: bool>(
+        &mut self,
+        block: &BlockRecord,
+        print: &mut dyn FnMut(Said<'_>),
+        profile: &mut impl Profile,
+    ) -> Result<()> {
         let program = self.places.program;
         let mut around: Vec<Frame, MAX_DEPTH> = Vec::new();
-        let mut frame = Frame::new(program.block(signature)?);
-        self.finished()?;
+        let mut frame = Frame::new(block);
         // How often the next instruction was asked for a block to run, and its answer.
         let mut words = [0, NONE];
         loop {
             if frame.next == frame.end {
-                let Some(outer) = around.pop() else {
-                    self.finish();
-                    return Ok(());
-                };
+                let Some(outer) = around.pop() else { return Ok(()) };
                 (frame, words[0]) = (outer, outer.step);
                 continue;
             }
@@ -262,20 +314,17 @@ impl<'p, 'm> Session<'p, 'm> {
         call(program, instruction, inputs, outputs)
     }
 
-    /// Runs an instruction with any number of outputs. If one of them is a variable, marks the session as unfinished before, and checks the
-    /// new values afterwards.
+    /// Runs an instruction with any number of outputs. If one of them is a variable, checks the new values afterwards. Marks the session as
+    /// changing in any case, because few instructions have several outputs and none of them is a variable.
     #[cold]
     #[inline(never)]
     fn step_many(&mut self, instruction: &InstructionRecord) -> Result<()> {
+        self.begin();
         let mut pieces = Pieces::new(self.memory);
         let (mut inputs, mut outputs) = (Vec::new(), Vec::new());
         let changes = views(&self.places, instruction, &mut pieces, &mut inputs, &mut outputs).ok_or(Error::Internal)?;
-        if changes {
-            begin(self.state);
-        }
         call(self.places.program, instruction, &inputs, &mut outputs)?;
-        let found = outputs.iter().filter(|_| changes).find_map(|new| first_not_finite(new.dtype(), new.data));
-        found.map_or(Ok(()), |position| Err(Error::NotFinite { node: 0, position }))
+        outputs.iter().filter(|_| changes).try_for_each(|new| self.places.program.check_finite(new.tensor_type, new.data))
     }
 
     fn say(&mut self, word: u32, instruction: &InstructionRecord, print: &mut dyn FnMut(Said<'_>)) {
@@ -300,11 +349,10 @@ fn call<'a>(
     (kernel.run)(&mut Call { attributes: program.attributes(instruction), inputs, outputs })
 }
 
-/// Marks the session as unfinished, before a variable changes. A reset of the device must find the mark before the first change, and all
-/// changes before the end of the mark.
+/// Marks the session as changing, before a variable changes. A reset of the device must find the mark before the first change.
 #[inline(always)]
-fn begin(state: &mut u32) {
-    *state = UNFINISHED;
+fn mark(state: &mut u32, changing: u32) {
+    *state = changing;
     compiler_fence(Ordering::SeqCst);
 }
 

@@ -5,6 +5,7 @@ pub(crate) mod arena;
 pub(crate) mod check;
 pub mod checkpoint;
 pub(crate) mod exec;
+mod finite;
 mod load;
 pub mod program;
 pub mod slots;

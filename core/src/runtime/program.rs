@@ -12,8 +12,14 @@ use crc::{CRC_32_ISCSI, Crc, NoTable};
 
 /// The first four bytes of an artifact.
 pub const MAGIC: [u8; 4] = *b"GRDL";
-/// The format version that this crate writes, as (major, minor). It reads every minor version up to this one.
-pub const VERSION: (u16, u16) = (1, 0);
+/// The newest format version, as (major, minor). This crate reads every minor version up to this one. It writes 1.0 unless the artifact
+/// needs more.
+pub const VERSION: (u16, u16) = (1, 1);
+/// Bit of [`VariableRecord::flags`]: an optimizer trains the variable.
+#[cfg(feature = "alloc")]
+pub(crate) const TRAINABLE: u32 = 1;
+/// Bit of [`VariableRecord::flags`], from version 1.1 on: a session keeps a second copy of the variable.
+pub(crate) const KEPT: u32 = 2;
 /// Alignment of artifacts, of arenas, and of every tensor in them, in bytes.
 pub const ALIGN: usize = 16;
 /// Maximum number of signatures in an artifact: a set of signatures is stored as the bits of a u32.
@@ -98,8 +104,8 @@ pub struct VariableRecord {
     pub initial: u32,
     /// A bit for each signature that assigns the variable. The variable stays in flash unless one of these signatures is loaded.
     pub assigned_by: u32,
-    /// 1 if an optimizer trains the variable, else 0.
-    pub trainable: u32,
+    /// Bit 0: an optimizer trains the variable. Bit 1, from version 1.1 on: a session keeps a second copy.
+    pub flags: u32,
 }
 
 /// A tensor: its type and its location.
@@ -413,21 +419,20 @@ impl<'a> Program<'a> {
         part(self.data, offset, bytes)
     }
 
-    /// Returns the size of the arena that the loaded signatures need, in bytes: the largest scratch memory, the variables in RAM, an
-    /// offset for every variable, and the state of the session.
+    /// Returns the size of the arena that the loaded signatures need, in bytes: the largest scratch memory, the variables in RAM, their
+    /// second copy if the artifact asks for one, an offset for every variable, and the state of the session.
     pub fn arena_bytes(&self) -> usize {
-        self.memory_bytes() + size_of::<u32>() * (self.variables.len() + 1)
+        let [scratch, variables, copy] = self.sizes();
+        scratch + variables + copy + size_of::<u32>() * (self.variables.len() + 1)
     }
 
-    /// Returns the size of the largest scratch memory and of the variables in RAM, in bytes.
-    pub(crate) fn memory_bytes(&self) -> usize {
-        self.scratch_bytes() + self.variable_bytes()
-    }
-
-    /// Returns the size of the variables in RAM, in bytes.
-    pub(crate) fn variable_bytes(&self) -> usize {
+    /// Returns the sizes of the largest scratch memory, of the variables in RAM, and of their second copy, in bytes.
+    #[inline(never)]
+    pub(crate) fn sizes(&self) -> [usize; 3] {
         let in_ram = self.variables.iter().filter(|record| self.in_ram(record));
-        in_ram.map(|record| align(self.bytes_of(record) as usize)).sum()
+        let variables = in_ram.map(|record| align(self.bytes_of(record) as usize)).sum();
+        let kept = self.header.minor > 0 && self.variables.iter().any(|record| record.flags & KEPT != 0);
+        [self.scratch_bytes(), variables, if kept { variables } else { 0 }]
     }
 
     /// Returns the size of a variable, in bytes.
@@ -436,7 +441,7 @@ impl<'a> Program<'a> {
     }
 
     /// Returns the size of the largest scratch memory of a loaded signature, in bytes.
-    pub(crate) fn scratch_bytes(&self) -> usize {
+    fn scratch_bytes(&self) -> usize {
         let loaded = (0..self.signatures.len() as u32).filter_map(|index| self.block(SignatureId(index)).ok());
         align(loaded.map(|block| block.scratch as usize).max().unwrap_or(0))
     }

@@ -73,16 +73,14 @@ pub struct Slot {
     pub whole: bool,
 }
 
-/// The result of a search through all slots, for one artifact.
-struct Survey {
-    /// The highest committed sequence number.
-    highest: u32,
-    /// The newest complete slot of the artifact, or [`NONE`].
-    newest: u32,
-    /// The sequence number of that slot, or 0.
+/// The result of a search for the newest complete checkpoint of an artifact.
+struct Found {
+    /// The slot, or [`NONE`].
+    slot: u32,
+    /// Its sequence number, or 0.
     sequence: u32,
-    /// The slot to erase for the next save.
-    next: u32,
+    /// The highest sequence number of all committed slots.
+    highest: u32,
     /// The reason why a slot that may belong to the artifact is not complete.
     fault: Option<Fault>,
 }
@@ -134,8 +132,8 @@ impl<F: NorFlash, const BUFFER: usize> Slots<F, BUFFER> {
     /// Writes a checkpoint of the session into another slot than this artifact's newest complete one. Returns its sequence number: 1 for
     /// the first checkpoint, then one more each time.
     ///
-    /// The slots are used in turn. A complete checkpoint of another artifact is erased only if every other slot holds one too, or the
-    /// newest one of this artifact; the one with the lowest sequence number is erased first.
+    /// The slots are used in turn. A checkpoint of another artifact is erased only if every other slot holds one too, or the newest one of
+    /// this artifact; the one with the lowest sequence number is erased first.
     ///
     /// If power fails at any time, [`Slots::restore`] finds either this checkpoint or the one that it would have found before.
     ///
@@ -149,11 +147,13 @@ impl<F: NorFlash, const BUFFER: usize> Slots<F, BUFFER> {
         if needed > self.size {
             return Err(Error::SlotTooSmall { needed, got: self.size });
         }
-        let Survey { highest, next, .. } = self.survey(session.program().identity(), u32::MAX);
-        let sequence = highest.checked_add(1).ok_or(Error::TooLarge)?;
+        let own = session.program().identity();
+        let found = self.newest(own, u32::MAX);
+        let slot = self.next(own, found.slot);
+        let sequence = found.highest.checked_add(1).ok_or(Error::TooLarge)?;
 
-        let outcome = self.write(session, contents, next, Committed { magic: MAGIC, sequence, bytes, checksum: 0 });
-        outcome.map_err(|fault| fault.error(next))?;
+        let outcome = self.write(session, contents, slot, Committed { magic: MAGIC, sequence, bytes, checksum: 0 });
+        outcome.map_err(|fault| fault.error(slot))?;
         Ok(sequence)
     }
 
@@ -197,7 +197,7 @@ impl<F: NorFlash, const BUFFER: usize> Slots<F, BUFFER> {
     /// Restores like [`Slots::restore`], but leaves out checkpoints with a sequence number above `sequence`. [`Slots::list`] returns the
     /// sequence numbers.
     pub fn restore_up_to(&mut self, session: &mut Session<'_, '_>, sequence: u32) -> Result<Option<u32>> {
-        let Some((slot, sequence)) = self.newest(session.program().identity(), sequence)? else { return Ok(None) };
+        let Some((slot, sequence)) = self.find(session.program().identity(), sequence)? else { return Ok(None) };
         self.seek(slot, Self::HEAD);
         session.restore_from(self)?;
         Ok(Some(sequence))
@@ -206,7 +206,7 @@ impl<F: NorFlash, const BUFFER: usize> Slots<F, BUFFER> {
     /// Restores the newest complete checkpoint of another artifact, for example of the model before an update: see
     /// [`Session::restore_other`]. Returns its sequence number, or `None` if there is none.
     pub fn restore_other(&mut self, session: &mut Session<'_, '_>, old: &Program<'_>) -> Result<Option<u32>> {
-        let Some((slot, sequence)) = self.newest(old.identity(), u32::MAX)? else { return Ok(None) };
+        let Some((slot, sequence)) = self.find(old.identity(), u32::MAX)? else { return Ok(None) };
         self.seek(slot, Self::HEAD);
         session.restore_other_from(old, self)?;
         Ok(Some(sequence))
@@ -214,7 +214,7 @@ impl<F: NorFlash, const BUFFER: usize> Slots<F, BUFFER> {
 
     /// Returns the committed slots, in the order of the flash. A slot that cannot be read is an [`Error::Io`].
     pub fn list(&mut self) -> impl Iterator<Item = Result<Slot>> {
-        (0..self.count).filter_map(|slot| self.slot(slot).map_err(|fault| fault.error(slot)).transpose())
+        (0..self.count).filter_map(|slot| self.whole_slot(slot).map_err(|fault| fault.error(slot)).transpose())
     }
 
     /// Erases the newest complete checkpoint of the session's artifact. Returns its sequence number, or `None` if there is none. Afterwards
@@ -223,7 +223,7 @@ impl<F: NorFlash, const BUFFER: usize> Slots<F, BUFFER> {
     /// If power fails meanwhile, the checkpoint is either still complete or discarded. Fails like [`Slots::restore`], and with
     /// [`Error::Io`] if the flash cannot be erased.
     pub fn discard_newest(&mut self, session: &Session<'_, '_>) -> Result<Option<u32>> {
-        let Some((slot, sequence)) = self.newest(session.program().identity(), u32::MAX)? else { return Ok(None) };
+        let Some((slot, sequence)) = self.find(session.program().identity(), u32::MAX)? else { return Ok(None) };
         self.seek(slot, 0);
         // The first block holds the record, without which a slot is not committed.
         let erased = self.flash.erase(self.begin, self.begin + F::ERASE_SIZE as u32);
@@ -232,66 +232,89 @@ impl<F: NorFlash, const BUFFER: usize> Slots<F, BUFFER> {
     }
 
     /// Returns the newest complete slot of the artifact `own` up to sequence number `limit`, and its sequence number.
-    fn newest(&mut self, own: Identity, limit: u32) -> Result<Option<(u32, u32)>> {
-        match self.survey(own, limit) {
-            Survey { sequence: 0, fault, .. } => fault.map_or(Ok(None), |fault| Err(fault.error(NONE))),
-            Survey { newest, sequence, .. } => Ok(Some((newest, sequence))),
+    fn find(&mut self, own: Identity, limit: u32) -> Result<Option<(u32, u32)>> {
+        match self.newest(own, limit) {
+            Found { sequence: 0, fault, .. } => fault.map_or(Ok(None), |fault| Err(fault.error(NONE))),
+            Found { slot, sequence, .. } => Ok(Some((slot, sequence))),
         }
     }
 
-    /// Searches all slots for the newest complete one of the artifact `own` up to sequence number `limit`, and for the slot that the next
-    /// save erases.
+    /// Searches all slots for the newest complete one of the artifact `own` up to sequence number `limit`.
     #[inline(never)]
-    fn survey(&mut self, own: Identity, limit: u32) -> Survey {
-        let mut found = Survey { highest: 0, newest: NONE, sequence: 0, next: NONE, fault: None };
-        // The first slot that holds no complete checkpoint of another artifact, in general and after the newest one.
-        let (mut first, mut after) = (NONE, NONE);
-        // The oldest complete checkpoint of another artifact.
-        let (mut oldest, mut other) = (NONE, 0);
-        for number in 0..self.count {
-            let slot = self.slot(number);
-            let mut free = number;
-            match slot {
-                Err(fault) => found.fault = Some(fault),
-                Ok(None) => (),
-                Ok(Some(slot)) => {
-                    found.highest = found.highest.max(slot.sequence);
-                    match (slot.whole, slot.artifact == Some(own)) {
-                        (true, true) if slot.sequence > found.sequence && slot.sequence <= limit => {
-                            (free, found.newest, found.sequence, after) = (found.newest, number, slot.sequence, NONE);
+    fn newest(&mut self, own: Identity, mut limit: u32) -> Found {
+        let (mut highest, mut fault) = (0, None);
+        loop {
+            // The newest checkpoint first, because checking one takes time.
+            let (mut slot, mut newest) = (NONE, Committed::zeroed());
+            for number in 0..self.count {
+                match self.slot(number) {
+                    Err(unreadable) => fault = Some(unreadable),
+                    Ok(None) => (),
+                    Ok(Some((record, artifact))) => {
+                        highest = record.sequence.max(highest);
+                        if artifact == Some(own) && record.sequence > newest.sequence && record.sequence <= limit {
+                            (slot, newest) = (number, record);
                         }
-                        (true, true) => (),
-                        (true, false) => {
-                            if slot.sequence < oldest {
-                                (oldest, other) = (slot.sequence, number);
-                            }
-                            continue;
-                        }
-                        _ if slot.artifact.is_some_and(|artifact| artifact != own) => (),
-                        _ => found.fault = found.fault.or(Some(Fault::Damaged)),
+                        fault = fault.or(if artifact.is_none() { Some(Fault::Damaged) } else { None });
                     }
                 }
             }
-            first = first.min(free);
-            if free == number {
-                after = after.min(free);
+            match if slot == NONE { Ok(true) } else { self.is_whole(slot, &newest) } {
+                Ok(true) => return Found { slot, sequence: newest.sequence, highest, fault },
+                Ok(false) => fault = fault.or(Some(Fault::Damaged)),
+                Err(unreadable) => fault = Some(unreadable),
+            }
+            limit = newest.sequence - 1;
+        }
+    }
+
+    /// Returns the slot that the next save erases: the first one after `newest` that holds no checkpoint of another artifact than `own`,
+    /// or else the one with the oldest checkpoint.
+    fn next(&mut self, own: Identity, newest: u32) -> u32 {
+        let (mut number, mut oldest, mut other) = (newest, NONE, 0);
+        for _ in 0..self.count {
+            number = if number.wrapping_add(1) < self.count { number.wrapping_add(1) } else { 0 };
+            match self.slot(number) {
+                _ if number == newest => (),
+                Ok(Some((record, Some(artifact)))) if artifact != own => {
+                    if record.sequence < oldest {
+                        (oldest, other) = (record.sequence, number);
+                    }
+                }
+                _ => return number,
             }
         }
-        found.next = if found.newest != NONE && after != NONE { after } else { first };
-        if found.next == NONE {
-            found.next = other;
+        other
+    }
+
+    /// Returns slot `slot` as [`Slots::list`] does, or `None` if it is not committed.
+    fn whole_slot(&mut self, slot: u32) -> Outcome<Option<Slot>> {
+        let Some((record, artifact)) = self.slot(slot)? else { return Ok(None) };
+        let whole = self.is_whole(slot, &record)?;
+        Ok(Some(Slot { sequence: record.sequence, bytes: record.bytes, artifact, whole }))
+    }
+
+    /// Returns the record of a slot and the artifact that the checkpoint's header names, or `None` if the slot is not committed. Fails if
+    /// the flash cannot read it.
+    #[inline(never)]
+    fn slot(&mut self, slot: u32) -> Outcome<Option<(Committed, Option<Identity>)>> {
+        match self.committed(slot) {
+            // The slot ends too early to hold anything.
+            Err(Fault::CutShort) | Ok(None) => Ok(None),
+            Err(fault) => Err(fault),
+            Ok(Some(record)) => {
+                self.seek(slot, Self::HEAD);
+                match Header::take(&mut Reading::new(self)) {
+                    Ok(header) => Ok(Some((record, Some(header.artifact)))),
+                    Err(fault @ Fault::Io(_)) => Err(fault),
+                    Err(_) => Ok(Some((record, None))),
+                }
+            }
         }
-        found
     }
 
-    /// Returns the contents of a slot, or `None` if it is not committed. Fails if the flash cannot read it.
-    fn slot(&mut self, slot: u32) -> Outcome<Option<Slot>> {
-        let outcome = self.read_slot(slot);
-        // A slot that ends too early holds nothing.
-        if outcome == Err(Fault::CutShort) { Ok(None) } else { outcome }
-    }
-
-    fn read_slot(&mut self, slot: u32) -> Outcome<Option<Slot>> {
+    /// Returns the record of a slot, or `None` if the slot is not committed.
+    fn committed(&mut self, slot: u32) -> Outcome<Option<Committed>> {
         let (record, sum) = self.record(slot)?;
         let sound = record.magic == MAGIC && record.sequence > 0 && sum == checksum(bytemuck::bytes_of(&record)).to_le_bytes();
         self.seek(slot, Self::HEAD - F::WRITE_SIZE as u32);
@@ -302,14 +325,7 @@ impl<F: NorFlash, const BUFFER: usize> Slots<F, BUFFER> {
                 return Ok(None);
             }
         }
-        self.seek(slot, Self::HEAD);
-        let artifact = match Header::take(&mut Reading::new(self)) {
-            Ok(header) => Some(header.artifact),
-            Err(fault @ Fault::Io(_)) => return Err(fault),
-            Err(_) => None,
-        };
-        let whole = self.is_whole(slot, &record)?;
-        Ok(Some(Slot { sequence: record.sequence, bytes: record.bytes, artifact, whole }))
+        Ok(Some(record))
     }
 
     /// Reads the record of a slot and its checksum.

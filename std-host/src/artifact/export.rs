@@ -10,10 +10,10 @@ use gradlet_core::{Artifact, DType, Error, Function, Result, Scope, Shape, Tenso
 use std::sync::Arc;
 
 /// The default signatures to export.
-pub const SIGNATURES: [&str; 3] = ["infer", "train", "train_head"];
+pub const SIGNATURES: [&str; 4] = ["infer", "train", "train_head", "set_learning_rate"];
 
 /// All signatures that can be exported.
-pub const ALL_SIGNATURES: [&str; 5] = ["infer", "train", "train_head", "save", "restore"];
+pub const ALL_SIGNATURES: [&str; 6] = ["infer", "train", "train_head", "set_learning_rate", "save", "restore"];
 
 /// Options of [`artifact`].
 #[derive(Clone, Debug)]
@@ -30,12 +30,14 @@ pub struct Options {
     pub train: Vec<String>,
     /// True if the training signatures refuse data that is not finite: see [`Artifact::finite_steps`].
     pub finite_steps: bool,
+    /// True if a session keeps a second copy of the variables: see [`Artifact::keep_copy`].
+    pub keep_copy: bool,
 }
 
 impl Default for Options {
     fn default() -> Options {
         let signatures = SIGNATURES.map(String::from).into();
-        Options { batch: 1, learning_rate: 0.01, signatures, train: Vec::new(), finite_steps: true }
+        Options { batch: 1, learning_rate: 0.01, signatures, train: Vec::new(), finite_steps: true, keep_copy: false }
     }
 }
 
@@ -45,6 +47,7 @@ impl Default for Options {
 /// - `train`: `x`, `y` i32 `[batch]` → `loss` f32 `[]`; an SGD step on the mean softmax cross-entropy updates the
 ///   weights of the layers that [`Options::train`] selects
 /// - `train_head`: the same, but only the weights of the last layer are updated
+/// - `set_learning_rate`: `value` f32 `[]`; sets the learning rate of the training signatures ([`Artifact::setter`])
 /// - `save`, `restore`: the weights, as outputs and as inputs; [`Artifact::checkpoint_signatures`] adds both together
 ///
 /// Fails if a signature is not one of these, if [`Options::train`] selects no layer, or if the model cannot be traced for its input.
@@ -72,7 +75,7 @@ pub fn artifact(scope: &dyn Scope, model: &Arc<Sequential>, spec: &ModelSpec, op
     let (sgd, head) = (Arc::new(Sgd::new(options.learning_rate)), ["last:1".to_string()]);
     sgd.build(scope, &**model)?;
     let (mut artifact, mut checkpoint, mut trained) = (Artifact::new(), false, Vec::new());
-    artifact.finite_steps(options.finite_steps);
+    artifact.finite_steps(options.finite_steps).keep_copy(options.keep_copy);
     for name in &options.signatures {
         match name.as_str() {
             "infer" => {
@@ -92,6 +95,11 @@ pub fn artifact(scope: &dyn Scope, model: &Arc<Sequential>, spec: &ModelSpec, op
                 let step = training::step(model, sgd.clone() as Arc<dyn Optimizer>, model.trainable_variables());
                 let concrete = step.concrete(scope, &(x.clone(), y.clone()))?;
                 artifact.signature(name, &concrete, &["x", "y"], &["loss"])?.doc(name, &doc)?;
+            }
+            "set_learning_rate" => {
+                let named = sgd.named_variables().into_iter().find(|(name, _)| name == "learning_rate");
+                let (_, rate) = named.ok_or(Error::message("the optimizer has no learning rate"))?;
+                artifact.setter(scope, "learning_rate", &rate)?.doc(name, "Sets the learning rate of the training steps.")?;
             }
             "save" | "restore" if checkpoint => (),
             "save" | "restore" => {

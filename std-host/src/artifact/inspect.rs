@@ -196,10 +196,11 @@ fn signature(text: &mut String, description: &Description, signature: &Signature
     if let Some(doc) = &signature.doc {
         let _ = writeln!(text, "  {doc}");
     }
-    let SignatureInfo { arena_bytes, variable_bytes, scratch, .. } = signature;
-    let table = grouped(arena_bytes.saturating_sub(*variable_bytes).saturating_sub(*scratch));
+    let SignatureInfo { arena_bytes, variable_bytes, copy_bytes, scratch, .. } = signature;
+    let table = grouped(arena_bytes.saturating_sub(*variable_bytes).saturating_sub(*copy_bytes).saturating_sub(*scratch));
+    let copy = if *copy_bytes > 0 { format!("their second copy {} B, ", grouped(*copy_bytes)) } else { String::new() };
     let (arena, variables, scratch) = (grouped(*arena_bytes), grouped(*variable_bytes), grouped(*scratch));
-    let _ = writeln!(text, "  RAM {arena} B if loaded alone: variables {variables} B, their table {table} B, scratch {scratch} B");
+    let _ = writeln!(text, "  RAM {arena} B if loaded alone: variables {variables} B, {copy}their table {table} B, scratch {scratch} B");
     let _ = writeln!(text, "  flash {} B of constants and initial values, as part of those above", grouped(flash(description, signature)));
     let width = signature.walk().iter().map(|(depth, instruction)| 4 * depth + instruction.op.len()).max().unwrap_or(0);
     Tree { text, description, width }.instructions(&signature.instructions, 0);
@@ -337,6 +338,7 @@ mod tests {
             instructions,
             arena_bytes: 48,
             variable_bytes: 0,
+            copy_bytes: 0,
             scratch: 48,
         };
         let storages = storages(&signature);

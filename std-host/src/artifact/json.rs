@@ -26,7 +26,7 @@ fn variable(variable: &VariableInfo) -> Value {
 }
 
 fn signature(description: &Description, signature: &SignatureInfo) -> Value {
-    let SignatureInfo { name, doc, inputs, outputs, instructions: all, arena_bytes, variable_bytes, scratch } = signature;
+    let SignatureInfo { name, doc, inputs, outputs, instructions: all, arena_bytes, variable_bytes, copy_bytes, scratch } = signature;
     let named = |named: &[(String, OperandInfo)]| {
         named.iter().map(|(name, operand)| json!({ "name": name, "type": operand.tensor_type.to_string() })).collect::<Vec<_>>()
     };
@@ -37,6 +37,7 @@ fn signature(description: &Description, signature: &SignatureInfo) -> Value {
         "outputs": named(outputs),
         "arena_bytes": arena_bytes,
         "variable_bytes": variable_bytes,
+        "copy_bytes": copy_bytes,
         "scratch_bytes": scratch,
         "instructions": instructions(description, all),
     })

@@ -153,6 +153,13 @@ impl Loaded {
         })
     }
 
+    /// Sets all variables to their initial values. If a call failed after it had changed a variable, further calls fail with
+    /// [`Error::Unfinished`] until then.
+    pub fn reset(&self) -> Result<()> {
+        let mut arena: MutexGuard<'_, AlignedBytes> = self.arena.lock().unwrap_or_else(PoisonError::into_inner);
+        Session::new(self.checked.borrow_dependent(), &mut arena).map(drop)
+    }
+
     /// Returns the artifact with the current values of its variables as their initial values.
     pub fn to_bytes(&self) -> Result<AlignedBytes> {
         let values = self.with_session(|session| {
@@ -228,7 +235,8 @@ impl<'l> LoadedSignature<'l> {
     /// Runs the signature on tensors of [`cpu`](crate::compute::devices::cpu), in the order of its inputs. Returns the outputs in
     /// their order. Calls from several threads run one after another.
     ///
-    /// Fails if an input has another type or is on another device, or if an op rejects the data.
+    /// Fails if an input has another type or is on another device, or if an op rejects the data. If the call had changed a variable before,
+    /// [`Loaded::reset`] must follow.
     pub fn call(&self, inputs: &[Tensor]) -> Result<Vec<Tensor>> {
         let name = self.name();
         if inputs.len() != self.info.inputs.len() {

@@ -47,6 +47,10 @@ fn a_refused_step_changes_nothing() {
 
 /// Returns an artifact with the signatures `grow`, which multiplies two variables by x, and `read`.
 fn growing(finite_steps: bool) -> Vec<u8> {
+    growing_with(finite_steps, false)
+}
+
+fn growing_with(finite_steps: bool, keep_copy: bool) -> Vec<u8> {
     let scope = Eager::new(&ops::portable_cpu());
     let one = Tensor::full(&scope.device(), 1.0f32, &[20]).unwrap();
     let [first, second] = ["first", "second"].map(|name| Variable::new(&scope, name, &one).unwrap());
@@ -58,7 +62,7 @@ fn growing(finite_steps: bool) -> Vec<u8> {
     });
     let read = Function::new(move |scope: &dyn Scope, ()| scope.read(&read));
     let mut artifact = Artifact::new();
-    artifact.finite_steps(finite_steps);
+    artifact.finite_steps(finite_steps).keep_copy(keep_copy);
     artifact.signature("grow", &*grow.concrete(&scope, &one).unwrap(), &["x"], &["y"]).unwrap();
     artifact.signature("read", &*read.concrete(&scope, &()).unwrap(), &[], &["first"]).unwrap();
     artifact.to_bytes().unwrap().to_vec()
@@ -77,8 +81,8 @@ fn only_steps_are_checked_and_an_option_leaves_the_checks_out() {
 
 #[test]
 fn an_update_that_is_not_finite_leaves_the_session_unfinished() {
-    for (finite_steps, value) in [(true, 3e38f32), (false, 3e38), (false, f32::NAN), (false, f32::NEG_INFINITY)] {
-        let program = load(&growing(finite_steps), &["grow", "read"]).unwrap();
+    for value in [3e38f32, f32::MAX, -3e38] {
+        let program = load(&growing(true), &["grow", "read"]).unwrap();
         let [grow, read] = ["grow", "read"].map(|name| program.signature(name).unwrap());
         let mut arena = arena(&program);
         let mut session = Session::new(&program, &mut arena).unwrap();
@@ -105,6 +109,18 @@ fn an_update_that_is_not_finite_leaves_the_session_unfinished() {
         drop(session);
         assert_eq!(Session::resume(&program, &mut arena).map(drop), Ok(()));
     }
+}
+
+/// Without the checks, all values are allowed.
+#[test]
+fn an_unchecked_artifact_takes_every_value() {
+    let program = load(&growing(false), &["grow", "read"]).unwrap();
+    let grow = program.signature("grow").unwrap();
+    let mut arena = arena(&program);
+    let mut session = Session::new(&program, &mut arena).unwrap();
+    session.set_input(grow, 0, &[f32::NAN; 20]).unwrap();
+    assert_eq!(session.run(grow), Ok(()));
+    assert_eq!(session.save(&mut Vec::new(), Contents::Full), Ok(()));
 }
 
 /// The arena as it would be found after a reset of the device during a run, a restore, and a loss of power.
@@ -142,4 +158,49 @@ fn values_that_are_not_finite_are_not_saved() {
     assert_eq!(slots.save(&session, Contents::Full).map(drop), error);
     session.variable_mut(0).unwrap().copy_from_slice(&good);
     assert_eq!(slots.save(&session, Contents::Full), Ok(1));
+}
+
+#[test]
+fn the_second_copy_takes_the_old_values_back() {
+    let program = load(&growing_with(true, true), &["grow", "read"]).unwrap();
+    let plain = load(&growing_with(true, false), &["grow", "read"]).unwrap();
+    let [kept, bytes] = [&program, &plain].map(|program| program.arena_bytes());
+    assert_eq!(kept - bytes, 2 * 80, "two variables of 20 elements");
+    let description = Description::read(&growing_with(true, true)).unwrap();
+    assert_eq!((description.version, description.signatures[0].copy_bytes), ((1, 1), 160));
+    assert_eq!(Description::read(&growing_with(true, false)).unwrap().version, (1, 0));
+    assert_eq!(
+        load(&growing_with(true, true), &["read"]).unwrap().arena_bytes(),
+        load(&growing_with(true, false), &["read"]).unwrap().arena_bytes()
+    );
+
+    let grow = program.signature("grow").unwrap();
+    let mut arena = arena(&program);
+    let mut session = Session::new(&program, &mut arena).unwrap();
+    session.set_input(grow, 0, &[2.0f32; 20]).unwrap();
+    session.run(grow).unwrap();
+    let before = state(&session);
+    session.set_input(grow, 0, &[3e38f32; 20]).unwrap();
+    assert!(matches!(session.run(grow), Err(Error::NotFinite { position: 0, .. })));
+    assert!(state(&session) == before);
+    session.set_input(grow, 0, &[2.0f32; 20]).unwrap();
+    assert_eq!(session.run(grow), Ok(()));
+}
+
+#[test]
+fn inputs_and_variables_are_set_with_checks() {
+    let mut arena = arena(program());
+    let mut session = Session::new(program(), &mut arena).unwrap();
+    let train = program().signature("train").unwrap();
+    assert_eq!(session.set_input(train, 0, &[0.5f32; 4]), Ok(()));
+    let error = session.set_input(train, 0, &[0.5f32; 3]).unwrap_err();
+    assert_eq!((error.code(), error.to_string().as_str()), (37, "the tensor at index 0 takes 4 elements, but got 3"));
+    assert_eq!(session.set_input(train, 0, &[1i32; 4]), Err(Error::TensorType { index: 0 }));
+    assert_eq!(session.set_input(train, 2, &[1i32]), Err(Error::NoSuchTensor { index: 2 }));
+    let length = session.variable(0).unwrap().len() / 4;
+    assert_eq!(session.set_variable(0, &vec![0.25f32; length]), Ok(()));
+    assert!(session.variable(0).unwrap().chunks_exact(4).all(|bytes| bytes == 0.25f32.to_le_bytes()));
+    assert_eq!(session.set_variable(0, &[0.25f32]), Err(Error::Length { index: 0, want: length as u32, got: 1 }));
+    assert_eq!(session.set_variable(0, &[1i64]), Err(Error::TensorType { index: 0 }));
+    assert_eq!(session.set_variable(99, &[1i64]), Err(Error::NoSuchTensor { index: 99 }));
 }

@@ -43,6 +43,7 @@ impl Error {
             Error::NotFinite { .. } => 34,
             Error::VariableNotFinite { .. } => 35,
             Error::Unfinished => 36,
+            Error::Length { .. } => 37,
             #[cfg(feature = "alloc")]
             Error::NoKernel { .. } => 64,
             #[cfg(feature = "alloc")]

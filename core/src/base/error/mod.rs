@@ -200,6 +200,15 @@ pub enum Error {
         /// Index of the variable.
         variable: u32,
     },
+    /// The caller set the tensor at this index to another number of elements.
+    Length {
+        /// Index of the tensor.
+        index: u32,
+        /// Number of elements of the tensor.
+        want: u32,
+        /// Number of elements that the caller gave.
+        got: u32,
+    },
     /// gradlet broke one of its own rules. The cause is never the program, its data or the device.
     Internal,
     /// No kernel on the device computes this op for this element type.
@@ -400,6 +409,7 @@ impl fmt::Display for Error {
             Error::VariableNotFinite { variable } => {
                 write!(f, "variable {variable} has an element that is infinite or NaN: only finite variables can be saved")
             }
+            Error::Length { index, want, got } => write!(f, "the tensor at index {index} takes {want} elements, but got {got}"),
             Error::Internal => f.write_str("gradlet broke one of its own rules: please report how to reproduce this"),
             #[cfg(feature = "alloc")]
             Error::NoKernel { op, dtype } => write!(f, "the device has no kernel for {op} on {dtype}"),

@@ -5,7 +5,6 @@ use super::{
     take_frame, told,
 };
 use crate::base::error::{Error, Result};
-use crate::base::finite::first_not_finite;
 use crate::base::shape::TensorType;
 use crate::runtime::exec::Session;
 use crate::runtime::program::{Checksum, NONE, Program, VariableRecord};
@@ -36,7 +35,7 @@ impl Session<'_, '_> {
     /// ```
     ///
     /// Fails with [`Error::Unfinished`] if the session is unfinished, and with [`Error::VariableNotFinite`] if an element of a variable is
-    /// infinite or NaN. Nothing is written then. Fails with [`Error::Io`] if the writer does.
+    /// infinite or NaN and the artifact checks this ([`Artifact::finite_steps`](crate::Artifact::finite_steps)). Nothing is written then. Fails with [`Error::Io`] if the writer does.
     pub fn save<W: Write>(&self, writer: &mut W, contents: Contents) -> Result<()> {
         self.savable(contents)?;
         let mut writer = Writer(writer);
@@ -46,7 +45,7 @@ impl Session<'_, '_> {
     /// Fails if the session is unfinished, or if a value that would be saved is not finite.
     pub(crate) fn savable(&self, contents: Contents) -> Result<()> {
         self.finished()?;
-        let odd = |(_, tensor_type, data): &Value<'_>| first_not_finite(tensor_type.dtype, data).is_some();
+        let odd = |(_, tensor_type, data): &Value<'_>| self.program().check_finite(tensor_type, data).is_err();
         match self.saved(contents).find(odd) {
             Some((variable, ..)) => Err(Error::VariableNotFinite { variable }),
             None => Ok(()),
@@ -218,7 +217,7 @@ impl Target for Session<'_, '_> {
     }
 
     fn set(&mut self, variable: u32, at: usize, bytes: &[u8]) {
-        self.set_variable(variable, at, bytes);
+        self.overwrite(variable, at, bytes);
     }
 }
 
@@ -260,7 +259,7 @@ impl Target for Renamed<'_, '_, '_> {
         if variable != self.variable {
             (self.variable, self.own) = (variable, self.find(variable).unwrap_or(NONE));
         }
-        self.session.set_variable(self.own, at, bytes);
+        self.session.overwrite(self.own, at, bytes);
     }
 }
 
