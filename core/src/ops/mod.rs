@@ -18,8 +18,9 @@ pub use array::{
 #[cfg(feature = "alloc")]
 pub use composed::{conv1d, resize, sequences, slicing};
 pub use conv::{
-    avg_pool2d, avg_pool2d_grad, conv2d, conv2d_filter_grad, conv2d_input_grad, depthwise_conv2d, depthwise_conv2d_filter_grad,
-    depthwise_conv2d_input_grad, max_pool2d, max_pool2d_grad, max_pool2d_pick,
+    avg_pool2d, avg_pool2d_grad, conv2d, conv2d_filter_grad, conv2d_input_grad, conv2d_max_pool2d, conv2d_max_pool2d_filter_grad,
+    conv2d_max_pool2d_input_grad, depthwise_conv2d, depthwise_conv2d_filter_grad, depthwise_conv2d_input_grad, max_pool2d, max_pool2d_grad,
+    max_pool2d_pick,
 };
 pub use effects::{assert, check_numerics, cond, print, random_uniform, summary, while_loop};
 pub use elementwise::{
@@ -187,6 +188,9 @@ catalogue! {
     105 check_numerics: F32, F64, F16, BF16;
     111 matmul_adam: F32, F64;
     112 summary: F32, F64, F16, BF16, I8, U8, I32, I64, BOOL;
+    113 conv2d_max_pool2d: F32, F64;
+    114 conv2d_max_pool2d_filter_grad: F32, F64;
+    115 conv2d_max_pool2d_input_grad: F32, F64;
 }
 
 /// Returns the part of an instruction's attribute words that holds block numbers: the blocks of the program that the instruction

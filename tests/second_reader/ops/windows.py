@@ -5,6 +5,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from artifact import Type
+from base import U8
 from ops.registry import F, need, op, ordered_sum
 
 @dataclass(frozen=True)
@@ -61,14 +62,15 @@ def conv2d_shape(t, w):
     v, h = conv_windows(t[0].dims, (kh, kw), w)
     return [Type(t[0].dtype, (n, v.out, h.out, co))]
 
-@op(10, "conv2d", F, conv2d_shape)
-def conv2d(c):
-    x, f = c.ins[:2]
-    y = np.zeros(c.outs[0].dims, x.dtype)
-    for tap, out, inside in taps(conv_windows(x.shape, f.shape, c.words)):
+def convolution(ins, words, dims):
+    x, f = ins[:2]
+    y = np.zeros(dims, x.dtype)
+    for tap, out, inside in taps(conv_windows(x.shape, f.shape, words)):
         for i in range(x.shape[3]):
             y[out] += x[inside][..., i, None] * f[tap][i]
-    return y + c.ins[2] if len(c.ins) == 3 else y
+    return y + ins[2] if len(ins) == 3 else y
+
+op(10, "conv2d", F, conv2d_shape)(lambda c: convolution(c.ins, c.words, c.outs[0].dims))
 
 def conv2d_input_grad_shape(t, w):
     need(len(t) == 2 and t[0].dtype == t[1].dtype and len(w) == 11 and len(t[0].dims) == 4 and len(t[1].dims) == 4)
@@ -76,14 +78,16 @@ def conv2d_input_grad_shape(t, w):
     need(conv2d_shape([x, t[0]], w[:9]) == [t[1]])
     return [x]
 
-@op(11, "conv2d_input_grad", F, conv2d_input_grad_shape)
-def conv2d_input_grad(c):
-    f, dy = c.ins
-    dx = np.zeros(c.outs[0].dims, f.dtype)
-    for tap, out, inside in taps(conv_windows(dx.shape, f.shape, c.words[:9])):
+def input_gradient(f, dy, words, dims, counts=None):
+    """counts is true for the elements of dy whose products count; by default, for all."""
+    dx = np.zeros(dims, f.dtype)
+    counts = np.ones(dy.shape, bool) if counts is None else counts
+    for tap, out, inside in taps(conv_windows(dx.shape, f.shape, words)):
         for i in range(dy.shape[3]):
-            dx[inside] += dy[out][..., i, None] * f[tap][:, i]
+            dx[inside] += np.where(counts[out][..., i, None], dy[out][..., i, None] * f[tap][:, i], f.dtype.type(0))
     return dx
+
+op(11, "conv2d_input_grad", F, conv2d_input_grad_shape)(lambda c: input_gradient(*c.ins, c.words[:9], c.outs[0].dims))
 
 def conv2d_filter_grad_shape(t, w):
     need(len(t) == 2 and t[0].dtype == t[1].dtype and len(w) == 11 and len(t[0].dims) == 4 and len(t[1].dims) == 4)
@@ -91,15 +95,17 @@ def conv2d_filter_grad_shape(t, w):
     need(conv2d_shape([t[0], f], w[:9]) == [t[1]])
     return [f]
 
-@op(12, "conv2d_filter_grad", F, conv2d_filter_grad_shape)
-def conv2d_filter_grad(c):
-    x, dy = c.ins
-    df = np.zeros(c.outs[0].dims, x.dtype)
-    for tap, out, inside in taps(conv_windows(x.shape, df.shape, c.words[:9])):
-        for images, steps in zip(x[inside], dy[out]):
-            terms = images[..., :, None] * steps[..., None, :]
+def filter_gradient(x, dy, words, dims, counts=None):
+    """counts as above."""
+    df = np.zeros(dims, x.dtype)
+    counts = np.ones(dy.shape, bool) if counts is None else counts
+    for tap, out, inside in taps(conv_windows(x.shape, df.shape, words)):
+        for images, steps, count in zip(x[inside], dy[out], counts[out]):
+            terms = np.where(count[..., None, :], images[..., :, None] * steps[..., None, :], x.dtype.type(0))
             df[tap] = ordered_sum(terms.reshape(-1, *df.shape[2:]), df[tap])
     return df
+
+op(12, "conv2d_filter_grad", F, conv2d_filter_grad_shape)(lambda c: filter_gradient(*c.ins, c.words[:9], c.outs[0].dims))
 
 def pool_shape(t, w):
     need(len(t) == 1)
@@ -130,3 +136,68 @@ def max_pool2d_grad(c):
     dx = np.zeros((n, h * w, channels), x.dtype)
     np.add.at(dx, (np.arange(n)[:, None, None, None], winner, np.arange(channels)), dy)
     return dx.reshape(x.shape)
+
+def fused_pool(t, conv, tall, wide):
+    """The type of the convolution's result, and the dimensions of the pooled one."""
+    need(conv[3] == 1 and 1 <= tall * wide <= 255)
+    full = conv2d_shape(t, conv)[0]
+    n, h, w, co = full.dims
+    return full, (n, h // tall, w // wide, co)
+
+def conv2d_max_pool2d_shape(t, w):
+    need(len(w) == 12 and w[11] <= 1)
+    full, dims = fused_pool(t, w[:9], *w[9:11])
+    return [Type(full.dtype, dims), Type(U8, dims), Type(full.dtype, full.dims[2:])]
+
+@op(113, "conv2d_max_pool2d", F, conv2d_max_pool2d_shape)
+def conv2d_max_pool2d(c):
+    tall, wide, relu = c.words[9:]
+    type_, dims = fused_pool(c.types, c.words[:9], tall, wide)
+    full = convolution(c.ins, c.words[:9], type_.dims)
+    row = full[-1, dims[1] * tall - 1] if dims[0] and dims[1] else np.zeros(type_.dims[2:], full.dtype)
+    if relu:
+        full = np.where(full <= 0, full.dtype.type(0), full)
+    y, winner = max_pool(full, [tall, wide, tall, wide, 0], dims)
+    down, across = np.divmod(winner, type_.dims[2])
+    winner = down % tall * wide + across % wide
+    return [y, np.where((y > 0) | (relu == 0), winner, 255).astype(np.uint8), row]
+
+def spread(dy, winners, tall, wide, dims):
+    """The gradient of the convolution's result, and the elements in it that are winners."""
+    d, counts = np.zeros(dims, dy.dtype), np.zeros(dims, bool)
+    for position in range(tall * wide):
+        down, across = divmod(position, wide)
+        at = np.s_[:, down:dy.shape[1] * tall:tall, across:dy.shape[2] * wide:wide]
+        d[at], counts[at] = np.where(winners == position, dy, dy.dtype.type(0)), winners == position
+    return d, counts
+
+def fused_gradient(t, w, x, f):
+    need(len(t) == 3 and len(w) == 13 and t[0].dtype == t[1].dtype and t[2] == Type(U8, t[1].dims))
+    full, dims = fused_pool([x, f], w[:9], *w[11:])
+    need(t[1].dims == dims)
+    return full.dims
+
+def conv2d_max_pool2d_filter_grad_shape(t, w):
+    need(len(t) == 3 and len(w) == 13 and len(t[0].dims) == 4 and len(t[1].dims) == 4)
+    f = Type(t[0].dtype, (w[9], w[10], t[0].dims[3], t[1].dims[3]))
+    fused_gradient(t, w, t[0], f)
+    return [f, Type(f.dtype, f.dims[3:])]
+
+@op(114, "conv2d_max_pool2d_filter_grad", F, conv2d_max_pool2d_filter_grad_shape)
+def conv2d_max_pool2d_filter_grad(c):
+    x, dy, winners = c.ins
+    d, counts = spread(dy, winners, *c.words[11:], fused_gradient(c.types, c.words, c.types[0], c.outs[0]))
+    dbias = ordered_sum(d.reshape(d.size // max(d.shape[3], 1), d.shape[3]), np.zeros(d.shape[3], d.dtype))
+    return [filter_gradient(x, d, c.words[:9], c.outs[0].dims, counts), dbias]
+
+def conv2d_max_pool2d_input_grad_shape(t, w):
+    need(len(t) == 3 and len(w) == 13 and len(t[0].dims) == 4 and len(t[1].dims) == 4)
+    x = Type(t[0].dtype, (t[1].dims[0], w[9], w[10], t[0].dims[2]))
+    fused_gradient(t, w, x, t[0])
+    return [x]
+
+@op(115, "conv2d_max_pool2d_input_grad", F, conv2d_max_pool2d_input_grad_shape)
+def conv2d_max_pool2d_input_grad(c):
+    f, dy, winners = c.ins
+    d, counts = spread(dy, winners, *c.words[11:], fused_gradient(c.types, c.words, c.outs[0], c.types[0]))
+    return input_gradient(f, d, c.words[:9], c.outs[0].dims, counts)

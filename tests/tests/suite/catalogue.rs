@@ -16,6 +16,9 @@ const TESTED_OTHERWISE: &[(&str, &str)] = &[
     ("summary", "it computes nothing: see core/src/ops/effects/summary.rs and std-host/src/tensorboard/summary"),
     ("matmul_sgd", "the optimiser makes it of matmul and sgd_step, of which it has the bits: see training.rs"),
     ("matmul_adam", "the optimiser makes it of matmul and adam_step, of which it has the bits: see training.rs"),
+    ("conv2d_max_pool2d", "the planner makes it of conv2d, relu and max_pool2d, of which it has the bits: see pools.rs"),
+    ("conv2d_max_pool2d_filter_grad", "the planner makes it of the gradients of single ops, of which it has the bits: see pools.rs"),
+    ("conv2d_max_pool2d_input_grad", "the planner makes it of the gradients of single ops, of which it has the bits: see pools.rs"),
     ("random_uniform", "its numbers are the stream's, which has known answers: see core/src/base/random.rs and scopes.rs"),
 ];
 

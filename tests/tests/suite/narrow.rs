@@ -14,7 +14,17 @@ use std::collections::{BTreeSet, HashMap};
 const NARROW: [DType; 2] = [DType::F16, DType::Bf16];
 
 /// Ops of floats that no golden case computes in f32: fused ops, integer divisions, and a gradient of a gradient.
-const ELSEWHERE: [&str; 6] = ["identity", "matmul_sgd", "truncatediv", "truncatemod", "max_pool2d_pick", "matmul_adam"];
+const ELSEWHERE: [&str; 9] = [
+    "identity",
+    "matmul_sgd",
+    "truncatediv",
+    "truncatemod",
+    "max_pool2d_pick",
+    "matmul_adam",
+    "conv2d_max_pool2d",
+    "conv2d_max_pool2d_filter_grad",
+    "conv2d_max_pool2d_input_grad",
+];
 
 /// Rounds an f32 tensor to a 16-bit type, and returns it as f32. The rounding is independent of gradlet's.
 fn rounded(x: &Tensor, dtype: DType) -> Tensor {

@@ -49,7 +49,13 @@ fn uses() -> Vec<Use> {
     let pools: Vec<Use> = uses.iter().filter(|(def, ..)| std::ptr::eq(*def, &ops::max_pool2d::DEF)).cloned().collect();
     uses.extend(pools.into_iter().map(|(_, attributes, types)| (&ops::max_pool2d_pick::DEF, attributes, vec![types[0]; 2])));
     let adam = [0.9f32, 0.999, 1e-7, 0.1, 0.001].map(f32::to_bits).to_vec();
+    let (plain, [x4, filter, pooled, bias]) =
+        ([1, 1, 1, 1, 0, 0, 0, 0, 0], [&[1, 5, 4, 2][..], &[2, 1, 2, 3], &[1, 2, 2, 3], &[3]].map(|dims| of(DType::F32, dims)));
+    let winners = of(DType::U8, &[1, 2, 2, 3]);
     uses.extend([
+        (&ops::conv2d_max_pool2d::DEF, [&plain[..], &[2, 2, 1]].concat(), vec![x4, filter, bias]),
+        (&ops::conv2d_max_pool2d_filter_grad::DEF, [&plain[..], &[2, 1, 2, 2]].concat(), vec![x4, pooled, winners]),
+        (&ops::conv2d_max_pool2d_input_grad::DEF, [&plain[..], &[5, 4, 2, 2]].concat(), vec![filter, pooled, winners]),
         (&ops::cond::DEF, vec![1, 2], vec![TensorType::BOOL]),
         (&ops::cond::DEF, vec![1, 2, 3], vec![TensorType::I32]),
         (&ops::while_loop::DEF, vec![1, 2, 9], vec![TensorType::BOOL]),

@@ -108,36 +108,65 @@ fn infer(inputs: &[TensorType], attributes: &[u32], outputs: &mut [TensorType]) 
     Ok(())
 }
 
-fn run<T: Float>(call: &mut Call<'_, '_>) -> Result<()> {
-    let attributes: Attributes = call.attributes()?;
-    let (x, filter) = (call.input(0)?, call.input(1)?);
-    let bias = call.inputs.get(2).map_or(&[][..], |bias| bias.slice::<T>());
-    let (&[_, h, w, c], &[kh, kw, _, co]) = (x.dims(), filter.dims()) else { return Err(Error::Rank { input: 0 }) };
-    let [down, across] = attributes.axes([h, w], [kh, kw])?;
-    let (w, c, kw, co) = (w as usize, c as usize, kw as usize, co as usize);
-    let (x, filter) = (x.slice::<T>(), filter.slice::<T>());
-    let (image, row) = (down.input * w * c, across.output * co);
-    let output = call.output()?.slice_mut::<T>();
-    output.fill(T::ZERO);
-    let mut images = x.chunks_exact(image.max(1));
-    for output in output.chunks_exact_mut((down.output * row).max(1)) {
-        // Without pixels or channels, there is nothing to add to 0.
-        let Some(x) = images.next() else { break };
-        for (oh, output) in output.chunks_exact_mut(row.max(1)).enumerate() {
-            let vertical = down.taps(oh);
-            for kh in vertical.first..vertical.end {
-                let x = x.get(down.input_at(oh, kh) * w * c..).unwrap_or(&[]);
-                across.each_run(|first, end, taps| {
-                    let output = output.get_mut(first * co..end * co).unwrap_or(&mut []);
-                    let x = x.get(across.input_at(first, taps.first) * c..).unwrap_or(&[]);
-                    let from = Lines { step: across.stride() * c, width: (taps.end - taps.first) * c };
-                    let filter = filter.get((kh * kw + taps.first) * c * co..).unwrap_or(&[]);
-                    add_products(output, Lines { step: co, width: co }, x, from, Rows::new(filter, co));
-                });
-            }
-        }
+/// A convolution, without its images.
+pub(in crate::ops) struct Convolution<'a, T> {
+    down: Axis,
+    across: Axis,
+    /// Number of channels of the images.
+    channels: usize,
+    /// Number of taps in a row of the filter.
+    kernel_row: usize,
+    filter: &'a [T],
+    /// Number of channels of the result.
+    filters: usize,
+    bias: &'a [T],
+}
+
+impl<'a, T: Float> Convolution<'a, T> {
+    /// Returns the convolution with the inputs of `call`, and the images.
+    #[inline(always)]
+    pub(in crate::ops) fn of(
+        call: &Call<'_, 'a>,
+        attributes: &Attributes,
+    ) -> Result<(Convolution<'a, T>, impl Iterator<Item = &'a [T]> + use<'a, T>)> {
+        let (x, filter) = (call.input(0)?, call.input(1)?);
+        let bias = call.inputs.get(2).map_or(&[][..], |bias| bias.slice::<T>());
+        let (&[n, h, w, c], &[kh, kw, _, co]) = (x.dims(), filter.dims()) else { return Err(Error::Rank { input: 0 }) };
+        let [down, across] = attributes.axes([h, w], [kh, kw])?;
+        let (channels, kernel_row, filters) = (c as usize, kw as usize, co as usize);
+        let convolution = Convolution { down, across, channels, kernel_row, filter: filter.slice(), filters, bias };
+        let mut images = x.slice::<T>().chunks_exact((down.input * across.input * channels).max(1));
+        // An image without pixels or channels gives 0 plus the bias.
+        Ok((convolution, (0..n).map(move |_| images.next().unwrap_or(&[]))))
     }
-    add_to_rows(output, bias);
+
+    /// Computes row `oh` of the result of image `x`.
+    #[inline(never)]
+    pub(in crate::ops) fn row(&self, output: &mut [T], x: &[T], oh: usize) {
+        let &Convolution { down, across, channels: c, kernel_row: kw, filter, filters: co, bias } = self;
+        output.fill(T::ZERO);
+        let vertical = down.taps(oh);
+        for kh in vertical.first..if x.is_empty() { vertical.first } else { vertical.end } {
+            let x = x.get(down.input_at(oh, kh) * across.input * c..).unwrap_or(&[]);
+            across.each_run(|first, end, taps| {
+                let output = output.get_mut(first * co..end * co).unwrap_or(&mut []);
+                let x = x.get(across.input_at(first, taps.first) * c..).unwrap_or(&[]);
+                let from = Lines { step: across.stride() * c, width: (taps.end - taps.first) * c };
+                let filter = filter.get((kh * kw + taps.first) * c * co..).unwrap_or(&[]);
+                add_products(output, Lines { step: co, width: co }, x, from, Rows::new(filter, co));
+            });
+        }
+        add_to_rows(output, bias);
+    }
+}
+
+fn run<T: Float>(call: &mut Call<'_, '_>) -> Result<()> {
+    let (convolution, images) = Convolution::of(call, &call.attributes()?)?;
+    let row = convolution.across.output * convolution.filters;
+    let results = call.output()?.slice_mut::<T>().chunks_exact_mut((convolution.down.output * row).max(1));
+    for (output, x) in results.zip(images) {
+        output.chunks_exact_mut(row.max(1)).enumerate().for_each(|(oh, output)| convolution.row(output, x, oh));
+    }
     Ok(())
 }
 

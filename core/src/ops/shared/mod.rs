@@ -12,3 +12,4 @@ pub(in crate::ops) mod scan;
 #[cfg(test)]
 pub(in crate::ops) mod testing;
 pub(in crate::ops) mod window;
+pub(in crate::ops) mod winners;
