@@ -6,7 +6,8 @@
 //! | [`optimize`] | rewrites the graph without changing a bit of its results |
 //! | [`planner`] | decides the order of the nodes and the location of each value; the result is a [`plan`] |
 //!
-//! The planner itself uses [`assignments`], [`subgraphs`], [`order`], [`lifetimes`] and, for a host, [`fuse`].
+//! The planner itself uses [`assignments`], [`subgraphs`], [`order`], [`lifetimes`] and, for a host, [`fuse`]. For a device, it uses
+//! [`pools`].
 
 pub(crate) mod assignments;
 pub mod fuse;
@@ -16,4 +17,5 @@ pub mod optimize;
 pub(crate) mod order;
 pub mod plan;
 pub mod planner;
+pub(crate) mod pools;
 pub mod subgraphs;

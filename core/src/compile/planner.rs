@@ -1,4 +1,5 @@
-//! The planner, which uses the other modules of this folder. It works in five steps:
+//! The planner, which uses the other modules of this folder. For a device, it first fuses convolutions with max pooling
+//! ([`pools`](crate::compile::pools)). Then it works in five steps:
 //!
 //! 1. Each assignment gets a destination: the variable's own bytes, or a copy ([`assignments`](crate::compile::assignments)).
 //! 2. The bodies of branches and loops are planned, innermost first ([`subgraphs`]). A body works in a part of the surrounding graph's
@@ -16,6 +17,7 @@ use crate::compile::assignments::place_assignments;
 use crate::compile::lifetimes::{Layout, Placement};
 use crate::compile::order::{edges, hoist_checks, in_order, lowest_first};
 use crate::compile::plan::{Bodies, Decisions, Fusion, Plan, Step, Target, effects, is_view};
+use crate::compile::pools::fuse_pools;
 use crate::compile::subgraphs;
 use crate::tensor::graph::Graph;
 use alloc::vec::Vec;
@@ -30,6 +32,9 @@ pub fn plan(graph: &Graph, target: Target) -> Plan {
 /// Plans a whole graph or a body. If `gives` is true, the caller may receive the results in buffers. Offsets of nested bodies are relative
 /// to their own scratch memory.
 fn plan_part(mut graph: Graph, target: Target, gives: bool) -> Plan {
+    if target == Target::Device {
+        fuse_pools(&mut graph);
+    }
     let mut direct = place_assignments(&mut graph);
     let effects = effects(&graph);
     let bodies = subgraphs::plan(&mut graph, &direct, &|body| plan_part(body, target, false));

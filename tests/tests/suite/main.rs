@@ -24,6 +24,7 @@ mod layers;
 mod narrow;
 mod optimizers;
 mod pages;
+mod pools;
 mod readers;
 mod refusals;
 mod scopes;
