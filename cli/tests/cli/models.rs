@@ -280,19 +280,19 @@ fn inspect_as_json() {
     let infer = &value["signatures"][0];
     assert_eq!((&infer["name"], &infer["inputs"][0]["type"]), (&"infer".into(), &"f32[1,28,28,1]".into()));
     assert_eq!(infer["doc"], "The logits of a batch.");
-    assert_eq!(infer["instructions"][0]["op"], "conv2d");
+    assert_eq!(infer["instructions"][0]["op"], "conv2d_max_pool2d");
 }
 
 #[test]
 fn an_op_that_is_not_linked_is_named() {
     let folder = TempDir::new().unwrap();
-    // The first kernel, conv2d, gets an op number that no version of gradlet has.
+    // The first kernel, conv2d_max_pool2d, gets an op number that no version of gradlet has.
     changed(&folder, |bytes, header| {
         let kernels = header.sections[5].offset as usize;
         bytes[kernels..kernels + 2].copy_from_slice(&60_000u16.to_le_bytes());
     });
     let x = format!("x=digits:{DATA}:0");
-    fails(&folder, &["run", "cnn.grdl", "infer", "--input", &x], "add &gradlet_core::ops::conv2d::F32 to the kernels");
+    fails(&folder, &["run", "cnn.grdl", "infer", "--input", &x], "add &gradlet_core::ops::conv2d_max_pool2d::F32 to the kernels");
 }
 
 #[test]

@@ -161,10 +161,10 @@ impl<'a, T: Float> Convolution<'a, T> {
 }
 
 fn run<T: Float>(call: &mut Call<'_, '_>) -> Result<()> {
-    let (convolution, images) = Convolution::of(call, &call.attributes()?)?;
+    let (convolution, mut images) = Convolution::of(call, &call.attributes()?)?;
     let row = convolution.across.output * convolution.filters;
-    let results = call.output()?.slice_mut::<T>().chunks_exact_mut((convolution.down.output * row).max(1));
-    for (output, x) in results.zip(images) {
+    for output in call.output()?.slice_mut::<T>().chunks_exact_mut((convolution.down.output * row).max(1)) {
+        let Some(x) = images.next() else { break };
         output.chunks_exact_mut(row.max(1)).enumerate().for_each(|(oh, output)| convolution.row(output, x, oh));
     }
     Ok(())

@@ -57,16 +57,19 @@ fn infer(inputs: &[TensorType], attributes: &[u32], outputs: &mut [TensorType]) 
 
 fn run<T: Float>(call: &mut Call<'_, '_>) -> Result<()> {
     let attributes: Attributes = call.attributes()?;
-    let (convolution, images) = Convolution::<T>::of(call, &attributes.conv)?;
+    let (convolution, mut images) = Convolution::<T>::of(call, &attributes.conv)?;
     let [tall, wide] = attributes.ksize.map(|size| size as usize);
     let [y, winners, row] = call.outputs else { return Err(Error::Internal) };
     let &[_, height, width, co] = y.dims() else { return Err(Error::Internal) };
-    let (height, width, co, row) = (height as usize, width as usize, co as usize, row.slice_mut::<T>());
-    let (mut y, mut winners) =
-        (y.slice_mut::<T>().chunks_exact_mut((width * co).max(1)), winners.slice_mut::<u8>().chunks_exact_mut((width * co).max(1)));
+    let (pixels, co, row) = (width as usize, co as usize, row.slice_mut::<T>());
+    let (length, image) = ((pixels * co).max(1), (height as usize * pixels * co).max(1));
     row.fill(T::ZERO);
-    for x in images {
-        for (oh, (y, winners)) in (0..height).zip(y.by_ref().zip(winners.by_ref())) {
+    let mut all_winners = winners.slice_mut::<u8>().chunks_exact_mut(image);
+    for y in y.slice_mut::<T>().chunks_exact_mut(image) {
+        let (Some(winners), Some(x)) = (all_winners.next(), images.next()) else { break };
+        let mut winners = winners.chunks_exact_mut(length);
+        for (oh, y) in y.chunks_exact_mut(length).enumerate() {
+            let Some(winners) = winners.next() else { break };
             y.fill(T::LEAST);
             winners.fill(0);
             for down in 0..tall {
@@ -84,9 +87,10 @@ fn run<T: Float>(call: &mut Call<'_, '_>) -> Result<()> {
 /// Compares a row of the convolution's result with the greatest elements of its windows. A greater one takes the place in `y`, and its
 /// position the place in `winners`. `position` is that of the first pixel of each window in this row.
 fn compete<T: Float>(y: &mut [T], winners: &mut [u8], row: &[T], [wide, co]: [usize; 2], position: usize) {
-    let windows = y.chunks_exact_mut(co.max(1)).zip(winners.chunks_exact_mut(co.max(1)));
-    for ((y, winners), pixels) in windows.zip(row.chunks_exact((wide * co).max(1))) {
-        for (pixel, position) in pixels.chunks_exact(co.max(1)).zip(position..) {
+    let (mut winners, mut windows) = (winners.chunks_exact_mut(co.max(1)), row.chunks_exact((wide * co).max(1)));
+    for y in y.chunks_exact_mut(co.max(1)) {
+        let (Some(winners), Some(window)) = (winners.next(), windows.next()) else { return };
+        for (pixel, position) in window.chunks_exact(co.max(1)).zip(position..) {
             for ((y, winner), &x) in y.iter_mut().zip(&mut *winners).zip(pixel) {
                 if beats(x, *y) {
                     (*y, *winner) = (x, position as u8);

@@ -64,8 +64,9 @@ fn run<T: Float>(call: &mut Call<'_, '_>) -> Result<()> {
     let mut images = x.slice::<T>().chunks_exact((h as usize * w as usize * c as usize).max(1));
     let pooled = (height as usize * width as usize * co as usize).max(1);
     let co = NonZeroUsize::new(co as usize).unwrap_or(NonZeroUsize::MIN);
-    for (dy, winners) in dy.slice::<T>().chunks_exact(pooled).zip(winners.slice::<u8>().chunks_exact(pooled)) {
-        let x = images.next().unwrap_or(&[]);
+    let mut all_winners = winners.slice::<u8>().chunks_exact(pooled);
+    for dy in dy.slice::<T>().chunks_exact(pooled) {
+        let (Some(winners), x) = (all_winners.next(), images.next().unwrap_or(&[])) else { break };
         pools.winners((dy, winners, co.get()), false, |patch, channel, dy| {
             if let Some(sum) = dbias.get_mut(channel) {
                 *sum = sum.add(dy);

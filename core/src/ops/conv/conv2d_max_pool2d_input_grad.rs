@@ -61,8 +61,9 @@ fn run<T: Float>(call: &mut Call<'_, '_>) -> Result<()> {
     let mut images = output.chunks_exact_mut((h as usize * w as usize * c as usize).max(1));
     let pooled = (height as usize * width as usize * co as usize).max(1);
     let co = NonZeroUsize::new(co as usize).unwrap_or(NonZeroUsize::MIN);
-    for (dy, winners) in dy.slice::<T>().chunks_exact(pooled).zip(winners.slice::<u8>().chunks_exact(pooled)) {
-        let Some(dx) = images.next() else { break };
+    let mut all_winners = winners.slice::<u8>().chunks_exact(pooled);
+    for dy in dy.slice::<T>().chunks_exact(pooled) {
+        let (Some(winners), Some(dx)) = (all_winners.next(), images.next()) else { break };
         // Backwards, because a later position of the result meets an element of dx with an earlier tap.
         pools.winners((dy, winners, co.get()), true, |patch, channel, dy| {
             add_column(dx, filter, (co, channel), &patch, dy);
