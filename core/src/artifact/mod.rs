@@ -159,6 +159,13 @@ impl Artifact {
             tables.signatures.push(SignatureRecord { name, block: index as u32, input_names, output_names });
             tables.signature(index, &signature.plan, &variables)?;
         }
+        for (index, variable) in variables.iter().enumerate() {
+            let dtype = variable.tensor_type()?.dtype;
+            if self.finite_steps && tables.variables[index].assigned_by != 0 && dtype.is_float() {
+                // A session looks for this kernel to check the variable's new values.
+                tables.kernel(&ops::check_numerics::DEF, dtype);
+            }
+        }
         for (key, value) in &self.metadata {
             push_name(&mut tables.metadata, key);
             push_name(&mut tables.metadata, value);
@@ -221,10 +228,6 @@ impl Artifact {
         // Zeros that every signature overwrites, such as an optimizer's slots, need no flash.
         let zeros = !read_only && bytes.len() > 16 && bytes.iter().all(|&byte| byte == 0);
         let initial = if zeros { NONE } else { tables.data(bytes)? };
-        if self.finite_steps && assigned_by != 0 && tensor_type.dtype.is_float() {
-            // A session looks for this kernel to check the variable's new values.
-            tables.kernel(&ops::check_numerics::DEF, tensor_type.dtype);
-        }
         let name = tables.name(name);
         let kept = if self.keep_copy && assigned_by != 0 { program::KEPT } else { 0 };
         let flags = if variable.trainable() { program::TRAINABLE } else { 0 } | kept;

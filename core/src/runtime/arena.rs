@@ -72,7 +72,8 @@ pub(crate) struct Around<'a> {
 }
 
 impl<'a> Around<'a> {
-    /// Splits `memory` into the bytes of `output`, which is in scratch memory, and the bytes around them. Returns `None` if `output` reaches past the end.
+    /// Splits `memory` into the bytes of `output`, which is in scratch memory, and the bytes around them. Returns `None` if `output`
+    /// reaches past the end.
     #[inline(always)]
     pub(crate) fn split(places: &'a Tables<'a, 'a>, memory: &'a mut [u8], output: &TensorRecord) -> Option<(&'a mut [u8], Around<'a>)> {
         let start = output.location as usize;

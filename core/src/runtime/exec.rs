@@ -36,9 +36,9 @@ const COPIED: u32 = u32::from_le_bytes(*b"COPY");
 
 /// A program with its memory. Variables keep their values between runs.
 ///
-/// The arena holds `[scratch | variables | second copy of the variables | offsets of the variables | state]`. It contains nothing pointer-sized, so its size is the same
-/// on every target. A run may reuse the bytes of an input, so the caller sets every input before each run. The bytes of an output stay
-/// valid until an input of any signature is set or the next run starts.
+/// The arena holds `[scratch | variables | second copy of the variables | offsets of the variables | state]`. It contains nothing
+/// pointer-sized, so its size is the same on every target. A run may reuse the bytes of an input, so the caller sets every input before
+/// each run. The bytes of an output stay valid until an input of any signature is set or the next run starts.
 ///
 /// # Whole steps
 ///
@@ -144,8 +144,8 @@ impl<'p, 'm> Session<'p, 'm> {
     ///
     /// Fails with [`Error::IndexOutOfRange`], [`Error::DivisionByZero`], [`Error::NegativePower`], [`Error::Assertion`] or
     /// [`Error::NotFinite`], which name the instruction, if a kernel rejects its data. If no variable was assigned before that instruction,
-    /// or if there is a second copy, nothing has changed. Otherwise the session is unfinished. It is also unfinished if the new value of a variable is not finite, which
-    /// is [`Error::NotFinite`] too. An unfinished session fails with [`Error::Unfinished`].
+    /// or if there is a second copy, nothing has changed. Otherwise the session is unfinished. It is also unfinished if the new value of a
+    /// variable is not finite, which is [`Error::NotFinite`] too. An unfinished session fails with [`Error::Unfinished`].
     ///
     /// Printed text and summaries are discarded; [`Session::run_printing`] delivers them.
     pub fn run(&mut self, signature: SignatureId) -> Result<()> {
@@ -264,8 +264,8 @@ impl<'p, 'm> Session<'p, 'm> {
     }
 
     /// Runs an instruction. The time of this function adds to that of every kernel, so instructions with at most one output, in scratch
-    /// memory, and with one or two inputs take a fast path. An instruction without outputs receives `words` in place of an output: on entry, the number of times
-    /// that the instruction was asked for a block to run; on return, its answer.
+    /// memory, and with one or two inputs take a fast path. An instruction without outputs receives `words` in place of an output: on
+    /// entry, the number of times that the instruction was asked for a block to run; on return, its answer.
     #[inline(always)]
     fn step(&mut self, instruction: &InstructionRecord, words: &mut [u32; 2]) -> Result<()> {
         if instruction.outputs > 1 {

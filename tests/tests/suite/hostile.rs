@@ -106,7 +106,7 @@ impl Machine<'_> {
         self.count(what);
     }
 
-    /// What a firmware does at its start.
+    /// Starts as a firmware does.
     fn after_reset(&mut self) {
         match Session::resume(self.program, &mut self.arena) {
             Ok(session) => assert!(state(&session) == self.good, "a session that resumes has the state from before the step"),

@@ -63,8 +63,8 @@ fn growing_with(finite_steps: bool, keep_copy: bool) -> Vec<u8> {
     let read = Function::new(move |scope: &dyn Scope, ()| scope.read(&read));
     let mut artifact = Artifact::new();
     artifact.finite_steps(finite_steps).keep_copy(keep_copy);
-    artifact.signature("grow", &*grow.concrete(&scope, &one).unwrap(), &["x"], &["y"]).unwrap();
-    artifact.signature("read", &*read.concrete(&scope, &()).unwrap(), &[], &["first"]).unwrap();
+    artifact.signature("grow", &grow.concrete(&scope, &one).unwrap(), &["x"], &["y"]).unwrap();
+    artifact.signature("read", &read.concrete(&scope, &()).unwrap(), &[], &["first"]).unwrap();
     artifact.to_bytes().unwrap().to_vec()
 }
 
@@ -98,7 +98,6 @@ fn an_update_that_is_not_finite_leaves_the_session_unfinished() {
         let mut slots = Slots::new(Flash::<1, 4, 4096>::new(2, 1), 0..8192, 2).unwrap();
         assert_eq!(slots.save(&session, Contents::Changed), Err(Error::Unfinished));
         assert!(slots.into_inner().log.is_empty());
-        drop(session);
         assert_eq!(Session::resume(&program, &mut arena).map(drop), Err(Error::Unfinished));
 
         let mut session = Session::new(&program, &mut arena).unwrap();
@@ -106,7 +105,6 @@ fn an_update_that_is_not_finite_leaves_the_session_unfinished() {
         assert!(session.run(grow).is_err());
         session.restore(&mut &good[..]).unwrap();
         assert_eq!(session.run(read), Ok(()));
-        drop(session);
         assert_eq!(Session::resume(&program, &mut arena).map(drop), Ok(()));
     }
 }
@@ -132,12 +130,10 @@ fn a_reset_in_the_middle_is_known() {
     assert_eq!(Session::resume(program(), &mut arena).map(drop), Err(Error::Unfinished));
     let mut session = Session::new(program(), &mut arena).unwrap();
     step(&mut session, 0).unwrap();
-    drop(session);
     let end = program().arena_bytes();
     assert_eq!(arena[end - 4..end], *b"DONE");
     let mut session = Session::resume(program(), &mut arena).unwrap();
     step(&mut session, 1).unwrap();
-    drop(session);
     arena[end - 4..end].copy_from_slice(b"OPEN");
     assert_eq!(Session::resume(program(), &mut arena).map(drop), Err(Error::Unfinished));
 }

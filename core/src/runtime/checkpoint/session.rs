@@ -35,7 +35,8 @@ impl Session<'_, '_> {
     /// ```
     ///
     /// Fails with [`Error::Unfinished`] if the session is unfinished, and with [`Error::VariableNotFinite`] if an element of a variable is
-    /// infinite or NaN and the artifact checks this ([`Artifact::finite_steps`](crate::Artifact::finite_steps)). Nothing is written then. Fails with [`Error::Io`] if the writer does.
+    /// infinite or NaN and the artifact checks this ([`Artifact::finite_steps`](crate::Artifact::finite_steps)). Nothing is written then.
+    /// Fails with [`Error::Io`] if the writer does.
     pub fn save<W: Write>(&self, writer: &mut W, contents: Contents) -> Result<()> {
         self.savable(contents)?;
         let mut writer = Writer(writer);
