@@ -7,7 +7,7 @@ use crate::base::dtype::Float;
 use crate::base::error::{Error, Result};
 use crate::base::op::{Call, Kernel, OpDef, read_attributes};
 use crate::base::shape::TensorType;
-use crate::ops::shared::contraction::{Lines, Rows, add_dot_products, add_products};
+use crate::ops::shared::contraction::{Rows, add_dots, add_rows};
 use crate::ops::shared::elementwise::add_to_rows;
 #[cfg(feature = "alloc")]
 use crate::{
@@ -61,10 +61,14 @@ fn run<T: Float>(call: &mut Call<'_, '_>) -> Result<()> {
     let rows = Rows::new(kernel.slice::<T>(), kernel.dim(1));
     let (x, y) = (x.slice::<T>(), call.output()?.slice_mut::<T>());
     y.fill(T::ZERO);
-    if transpose {
-        add_dot_products(y, n, x, k, rows);
-    } else {
-        add_products(y, Lines { step: n, width: n }, x, Lines { step: k, width: k }, rows);
+    let mut lines = x.chunks(k.max(1));
+    for y in y.chunks_mut(n.max(1)) {
+        let x = lines.next().unwrap_or(&[]);
+        if transpose {
+            add_dots(y, x, rows);
+        } else {
+            add_rows(y, x, rows);
+        }
     }
     add_to_rows(y, bias);
     Ok(())

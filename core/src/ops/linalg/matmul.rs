@@ -7,7 +7,7 @@ use crate::base::dtype::{DType, Number};
 use crate::base::error::{Error, Result};
 use crate::base::op::{Call, Kernel, OpDef, read_attributes};
 use crate::base::shape::{Shape, TensorType};
-use crate::ops::shared::contraction::{Lines, Rows, add_dot_products, add_dots, add_products, add_transposed, outer};
+use crate::ops::shared::contraction::{Lines, Rows, add_dots, add_products, add_transposed, outer};
 use crate::ops::shared::elementwise::position;
 #[cfg(feature = "alloc")]
 use crate::{
@@ -87,7 +87,10 @@ fn run<T: Number>(call: &mut Call<'_, '_>) -> Result<()> {
         match (attributes.transpose_a == 0, attributes.transpose_b == 0) {
             (true, true) => add_products(product, Lines { step: n, width: n }, a, Lines { step: k, width: k }, Rows::new(b, n)),
             (false, true) => add_transposed(product, n, a, m, k, Rows::new(b, n)),
-            (true, false) => add_dot_products(product, n, a, k, Rows::new(b, k)),
+            (true, false) => {
+                let mut lines = a.chunks(k.max(1));
+                product.chunks_mut(n.max(1)).for_each(|row| add_dots(row, lines.next().unwrap_or(&[]), Rows::new(b, k)));
+            }
             (false, false) => {
                 for (i, row) in product.chunks_mut(n.max(1)).enumerate() {
                     // Gather the column of a in pieces, so that the dot products can share it.

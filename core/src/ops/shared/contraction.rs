@@ -91,11 +91,6 @@ pub(in crate::ops) fn add_rows<T: Number>(out: &mut [T], x: &[T], rows: Rows<'_,
         add_block!(block, x, rows, column; 8: a p, b q, c r, d s, e t, f u, g v, h w);
         column += 8;
     }
-    let (blocks, rest) = rest.as_chunks_mut::<2>();
-    for block in blocks {
-        add_block!(block, x, rows, column; 2: a p, b q);
-        column += 2;
-    }
     for sum in rest.as_chunks_mut::<1>().0 {
         add_block!(sum, x, rows, column; 1: a p);
         column += 1;
@@ -189,18 +184,30 @@ pub(in crate::ops) fn add_transposed<T: Number>(
     }
 }
 
+/// Computes `out[j] += Σ_p x[p][0] · rows[p][j]`. The rows of `x` begin `step` elements apart.
+///
+/// Gathers the column of `x` in pieces of 16 elements.
+#[inline(never)]
+pub(in crate::ops) fn add_column<T: Number>(out: &mut [T], x: &[T], step: usize, mut rows: Rows<'_, T>) {
+    let mut piece = [T::ZERO; 16];
+    for x in x.chunks((piece.len() * step).max(1)) {
+        let column = x.chunks(step.max(1)).filter_map(|row| row.first());
+        let length = piece.iter_mut().zip(column).map(|(slot, &x)| *slot = x).count();
+        add_rows(out, piece.get(..length).unwrap_or(&[]), rows);
+        rows = rows.skip(length);
+    }
+}
+
 /// Computes the product of x transposed with dy, where x is `[m,k]` and dy is `[m,n]`, in parts of at most 8 elements of a row. Calls `f`
 /// with the position of each part in the product, and with the part. The product is never stored.
 #[inline(always)]
-pub(in crate::ops) fn each_gradient<T: Number>(x: &[T], dy: &[T], [m, k, n]: [usize; 3], mut f: impl FnMut(usize, &[T])) {
-    for i in (0..k).step_by(2) {
+pub(in crate::ops) fn each_gradient<T: Number>(x: &[T], dy: &[T], [k, n]: [usize; 2], mut f: impl FnMut(usize, &[T])) {
+    for i in 0..k {
         for column in (0..n).step_by(8) {
-            let (mut parts, width) = ([T::ZERO; 16], 8.min(n - column));
-            let parts = parts.get_mut(..width * 2.min(k - i)).unwrap_or(&mut []);
-            add_transposed(parts, width, x.get(i..).unwrap_or(&[]), k, m, Rows::new(dy, n).at_column(column));
-            for (i, part) in (i..).zip(parts.chunks(width.max(1))) {
-                f(i * n + column, part);
-            }
+            let mut part = [T::ZERO; 8];
+            let part = part.get_mut(..8.min(n - column)).unwrap_or_default();
+            add_column(part, x.get(i..).unwrap_or(&[]), k, Rows::new(dy, n).at_column(column));
+            f(i * n + column, part);
         }
     }
 }
@@ -238,14 +245,6 @@ pub(in crate::ops) fn add_dots<T: Number>(out: &mut [T], x: &[T], rows: Rows<'_,
             *sum = sum.add(x.mul(y));
             rolled();
         }
-    }
-}
-
-/// Computes `out[i][j] += Σ_p x[i][p] · rows[j][p]`. The rows of `out` have `width` elements, and those of `x` have `length`.
-pub(in crate::ops) fn add_dot_products<T: Number>(out: &mut [T], width: usize, x: &[T], length: usize, rows: Rows<'_, T>) {
-    let mut lines = x.chunks(length.max(1));
-    for out in out.chunks_mut(width.max(1)) {
-        add_dots(out, lines.next().unwrap_or(&[]), rows);
     }
 }
 

@@ -53,7 +53,7 @@ fn run<T: Float>(call: &mut Call<'_, '_>) -> Result<()> {
     }
     let [variable, first, second] = call.outputs else { return Err(Error::Arity { got: call.outputs.len() as u8 }) };
     let [w, m, v] = [variable, first, second].map(|output| output.slice_mut::<T>());
-    each_gradient(x.slice(), dy.slice(), [x.dim(0), x.dim(1), dy.dim(1)], |at, gradient| {
+    each_gradient(x.slice(), dy.slice(), [x.dim(1), dy.dim(1)], |at, gradient| {
         let (Some(w), Some(m), Some(v)) = (w.get_mut(at..), m.get_mut(at..), v.get_mut(at..)) else { return };
         for ((w, (m, v)), &g) in w.iter_mut().zip(m.iter_mut().zip(v)).zip(gradient) {
             rule.step([w, m, v], g);

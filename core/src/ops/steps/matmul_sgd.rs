@@ -57,7 +57,7 @@ fn run<T: Float>(call: &mut Call<'_, '_>) -> Result<()> {
         outer(output, x, dy, |w, x, dy| w.sub(rate.mul(T::ZERO.add(x.mul(dy)))));
         return Ok(());
     }
-    each_gradient(x, dy, [m, k, n], |at, gradient| {
+    each_gradient(x, dy, [k, n], |at, gradient| {
         let part = output.get_mut(at..).unwrap_or(&mut []);
         part.iter_mut().zip(gradient).for_each(|(w, gradient)| *w = w.sub(rate.mul(*gradient)));
     });
