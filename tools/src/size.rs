@@ -81,14 +81,16 @@ const FIRMWARES: [(&str, &[&str], Bars); 5] = [
         &["8", "mlp.out"],
         &[("instructions_train_step", 45_000), ("ram_static", 16 << 10), ("stack_infer", 1024), ("stack_train", 1280)],
     ),
-    ("book", &["2", "book.out"], &[("flash_code", 24 << 10)]),
+    // 12 instructions for each byte of the model.
+    ("book", &["2", "book.out"], &[("flash_code", 24 << 10), ("instructions_load", 12 * 320_000)]),
     ("lstm", &["2", "lstm.out"], &[]),
-    ("restart", &["4", "2", "restart.out"], &[("stack_save", 512), ("stack_restore", 512)]),
+    // 25 instructions for each byte of the checkpoint.
+    ("restart", &["4", "2", "restart.out"], &[("stack_save", 512), ("stack_restore", 512), ("instructions_restore", 25 * 29_524)]),
     ("dispatch", &[], &[("instructions_dispatch", 150), ("instructions_iteration", 300), ("instructions_branch", 300)]),
 ];
 
 /// Keys of a firmware's report that become rows.
-const REPORTED: [&str; 14] = [
+const REPORTED: [&str; 17] = [
     "arena_planned",
     "arena_used",
     "stack_high_water",
@@ -97,6 +99,9 @@ const REPORTED: [&str; 14] = [
     "stack_save",
     "stack_restore",
     "checkpoint_bytes",
+    "instructions_load",
+    "instructions_save",
+    "instructions_restore",
     "instructions_infer",
     "instructions_train_step",
     "instructions_dispatch",

@@ -12,7 +12,7 @@ const BEGIN: *mut u8 = 0x2100_0000 as *mut u8;
 const BYTES: usize = 1 << 20;
 /// Address of the restart counter, in the word after the flash. QEMU's memory is zero at first.
 const RESTARTS: *mut u32 = 0x2110_0000 as *mut u32;
-const ERASED: u8 = 0xff;
+const ERASED: u32 = u32::MAX;
 
 /// Returns how many times this machine was restarted, and adds this start to the count. Call it once per start.
 pub fn restarts() -> u32 {
@@ -39,16 +39,16 @@ impl Flash {
         Flash { left: cut, operations: 0 }
     }
 
-    /// Applies `change` to the `bytes` bytes from offset `at`. `change` receives the index of a byte, counted from `at`, and its old value,
-    /// and returns its new value.
-    fn operate(&mut self, at: usize, bytes: usize, change: impl Fn(usize, u8) -> u8) {
+    /// Applies `change` to the `words` 32-bit words from offset `at`. `change` receives the index of a word, counted from `at`, and its old
+    /// value, and returns its new value.
+    fn operate(&mut self, at: usize, words: usize, change: impl Fn(usize, u32) -> u32) {
         let cut = self.left == Some(self.operations);
         self.operations += 1;
-        for index in 0..if cut { bytes / 2 } else { bytes } {
-            // SAFETY: the callers have checked that the bytes are within the flash, for which the linker has no other use.
+        for index in 0..if cut { words / 2 } else { words } {
+            // SAFETY: the callers have checked that the words are within the flash and aligned. The linker has no other use for them.
             unsafe {
-                let byte = BEGIN.add(at + index);
-                byte.write_volatile(change(index, byte.read_volatile()));
+                let word = BEGIN.add(at).cast::<u32>().add(index);
+                word.write_volatile(change(index, word.read_volatile()));
             }
         }
         if cut {
@@ -82,18 +82,20 @@ impl NorFlash for Flash {
 
     fn erase(&mut self, from: u32, to: u32) -> Result<(), NorFlashErrorKind> {
         check_erase(self, from, to)?;
-        (from..to).step_by(Self::ERASE_SIZE).for_each(|block| self.operate(block as usize, Self::ERASE_SIZE, |_, _| ERASED));
+        (from..to).step_by(Self::ERASE_SIZE).for_each(|block| self.operate(block as usize, Self::ERASE_SIZE / 4, |_, _| ERASED));
         Ok(())
     }
 
     fn write(&mut self, offset: u32, bytes: &[u8]) -> Result<(), NorFlashErrorKind> {
         check_write(self, offset, bytes.len())?;
-        for (at, word) in (offset as usize..).step_by(Self::WRITE_SIZE).zip(bytes.chunks_exact(Self::WRITE_SIZE)) {
+        for (at, bytes) in (offset as usize..).step_by(Self::WRITE_SIZE).zip(bytes.as_chunks::<{ Self::WRITE_SIZE }>().0) {
+            let [a, b, c, d, e, f, g, h] = *bytes;
+            let words = [u32::from_le_bytes([a, b, c, d]), u32::from_le_bytes([e, f, g, h])];
             // SAFETY: as in `operate`.
-            if (0..Self::WRITE_SIZE).any(|index| unsafe { BEGIN.add(at + index).read_volatile() } != ERASED) {
+            if (0..words.len()).any(|index| unsafe { BEGIN.add(at).cast::<u32>().add(index).read_volatile() } != ERASED) {
                 return Err(NorFlashErrorKind::Other);
             }
-            self.operate(at, Self::WRITE_SIZE, |index, old| old & word.get(index).copied().unwrap_or(ERASED));
+            self.operate(at, words.len(), |index, old| old & words.get(index).copied().unwrap_or(ERASED));
         }
         Ok(())
     }

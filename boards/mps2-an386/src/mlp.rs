@@ -17,7 +17,9 @@ pub fn run(model: &[u8], kernels: &[&Kernel], arena: &mut Painted) -> Result<(),
     let usage = Failure::Usage("STEPS FILE");
     let (Some(steps), Some(path)) = (arguments.number(1), arguments.get(2)) else { return Err(usage) };
 
-    let program = load(model, kernels, &["infer", "train"])?;
+    let (program, instructions) = counter::measure(|| load(model, kernels, &["infer", "train"]));
+    let program = program?;
+    console::report("instructions_load", instructions);
     console::report("arena_planned", program.arena_bytes() as u32);
     let (infer, train) = (program.signature("infer")?, program.signature("train")?);
     let mut session = session(&program, arena.bytes)?;

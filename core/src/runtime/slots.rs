@@ -56,7 +56,7 @@ pub struct Slots<F, const BUFFER: usize = 64> {
     at: u32,
     /// Offset of the first byte of `words`, from the start of the slot; [`NONE`] if the buffer is empty.
     held: u32,
-    /// Checksum of the bytes that were read or written since the last seek.
+    /// Checksum of the bytes that were written since the last seek.
     sum: Checksum,
 }
 
@@ -341,14 +341,17 @@ impl<F: NorFlash, const BUFFER: usize> Slots<F, BUFFER> {
     #[inline(never)]
     fn is_whole(&mut self, slot: u32, record: &Committed) -> Outcome<bool> {
         self.seek(slot, Self::HEAD);
-        let mut byte = [0];
-        for _ in 0..record.bytes {
-            match self.take(&mut byte) {
+        let (mut chunk, mut left, mut sum) = ([0; 64], record.bytes as usize, Checksum::NEW);
+        while left > 0 {
+            let chunk = chunk.get_mut(..left.min(64)).unwrap_or_default();
+            match self.take(chunk) {
                 Err(Fault::CutShort) => return Ok(false),
                 other => other?,
             }
+            sum = sum.add(chunk);
+            left -= chunk.len();
         }
-        Ok(self.sum.get() == record.checksum)
+        Ok(sum.get() == record.checksum)
     }
 
     /// Moves to byte `at` of a slot, empties the buffer and restarts the checksum.
@@ -374,22 +377,29 @@ impl<F: NorFlash, const BUFFER: usize> Slots<F, BUFFER> {
 
 impl<F: NorFlash, const BUFFER: usize> Take for Slots<F, BUFFER> {
     #[inline(never)]
-    fn take(&mut self, bytes: &mut [u8]) -> Outcome {
-        for byte in &mut *bytes {
-            if self.at >= self.size {
-                return Err(Fault::CutShort);
-            }
+    fn take(&mut self, mut bytes: &mut [u8]) -> Outcome {
+        if bytes.len() > self.size.saturating_sub(self.at) as usize {
+            return Err(Fault::CutShort);
+        }
+        if F::READ_SIZE == 1 {
+            self.flash.read(self.begin + self.at, bytes).map_err(|_| FAILED)?;
+            self.at += bytes.len() as u32;
+            return Ok(());
+        }
+        while !bytes.is_empty() {
             let place = self.at % BUFFER as u32;
             let block = self.at - place;
+            let words = self.words.get_mut(..BUFFER.min((self.size - block) as usize)).unwrap_or_default();
             if self.held != block {
-                let words = self.words.get_mut(..BUFFER.min((self.size - block) as usize)).unwrap_or_default();
                 self.flash.read(self.begin + block, words).map_err(|_| FAILED)?;
                 self.held = block;
             }
-            *byte = self.words.get(place as usize).copied().unwrap_or_default();
-            self.at += 1;
+            let held = words.get(place as usize..).unwrap_or_default();
+            let (taken, rest) = bytes.split_at_mut(held.len().min(bytes.len()));
+            taken.iter_mut().zip(held).for_each(|(byte, held)| *byte = *held);
+            self.at += taken.len() as u32;
+            bytes = rest;
         }
-        self.sum = self.sum.add(bytes);
         Ok(())
     }
 }
@@ -397,17 +407,19 @@ impl<F: NorFlash, const BUFFER: usize> Take for Slots<F, BUFFER> {
 impl<F: NorFlash, const BUFFER: usize> Put for Slots<F, BUFFER> {
     /// Buffers bytes and writes them when the buffer is full.
     #[inline(never)]
-    fn put(&mut self, bytes: &[u8]) -> Outcome {
+    fn put(&mut self, mut bytes: &[u8]) -> Outcome {
         self.sum = self.sum.add(bytes);
-        for &byte in bytes {
+        while !bytes.is_empty() {
             self.held = self.held.min(self.at);
-            if let Some(free) = self.words.get_mut((self.at - self.held) as usize) {
-                *free = byte;
-            }
-            self.at += 1;
+            let free = self.words.get_mut((self.at - self.held) as usize..).unwrap_or_default();
+            let length = free.len().min(bytes.len());
+            let (taken, rest) = bytes.split_at_checked(length).filter(|_| length > 0).ok_or(FAILED)?;
+            free.get_mut(..length).unwrap_or_default().copy_from_slice(taken);
+            self.at += length as u32;
             if self.at - self.held == BUFFER as u32 {
                 self.flush()?;
             }
+            bytes = rest;
         }
         Ok(())
     }

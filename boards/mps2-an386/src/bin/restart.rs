@@ -11,7 +11,7 @@ use mps2_an386::console::{self, Arguments};
 use mps2_an386::file::File;
 use mps2_an386::flash::{self, Flash};
 use mps2_an386::memory::{Arena, stack_of};
-use mps2_an386::{Failure, load, mlp, restart, run, scalar, session};
+use mps2_an386::{Failure, counter, load, mlp, restart, run, scalar, session};
 
 mps2_an386::model!();
 
@@ -40,10 +40,11 @@ fn firmware() -> Result<(), Failure> {
     let train = program.signature("train")?;
     let mut session = session(&program, arena.bytes)?;
     let mut slots = Slots::new(Flash::new(None), FLASH, 2)?;
-    let (restored, stack) = stack_of(|| slots.restore(&mut session));
+    let ((restored, instructions), stack) = stack_of(|| counter::measure(|| slots.restore(&mut session)));
     let saved = restored?.unwrap_or(0);
     if saved > 0 {
         console::report("stack_restore", stack);
+        console::report("instructions_restore", instructions);
     }
     if saved == saves {
         console::report("restarts", restarts);
@@ -56,9 +57,10 @@ fn firmware() -> Result<(), Failure> {
     drop(file);
     let cut = arguments.number(4).filter(|_| saved + 1 == CUT && restarts < CUT);
     let mut slots = Slots::new(Flash::new(cut), FLASH, 2)?;
-    let (sequence, stack) = stack_of(|| slots.save(&session, Contents::Changed));
+    let ((sequence, instructions), stack) = stack_of(|| counter::measure(|| slots.save(&session, Contents::Changed)));
     sequence?;
     console::report("stack_save", stack);
+    console::report("instructions_save", instructions);
     console::report("checkpoint_bytes", session.checkpoint_len(Contents::Changed));
     console::report("flash_operations", slots.into_inner().operations);
     restart()
