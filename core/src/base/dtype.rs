@@ -249,3 +249,78 @@ reals! {
     f64: exp = exp, expm1 = expm1, ln = log, log1p = log1p, sqrt = sqrt, sin = sin, cos = cos, tanh = tanh, erf = erf,
         floor = floor, ceil = ceil, trunc = trunc, round_even = rint; pow = pow, rem = fmod;
 }
+
+#[cfg(test)]
+mod tests {
+    extern crate std;
+    use super::*;
+    use crate::runtime::program::checksum;
+    use std::vec::Vec;
+
+    /// Number of arguments of each function.
+    const COUNT: u64 = 1 << 16;
+
+    /// Checksums of the results of the functions of [`Float`], in its order. libm 0.2.16 gave them.
+    const F32: [u32; 15] = [
+        0x006c_5ff2,
+        0xd733_2b6e,
+        0xb7cd_603d,
+        0xab26_e80f,
+        0xf25a_53dd,
+        0xbf43_f214,
+        0x27db_0cc0,
+        0xc733_88e5,
+        0x521b_984a,
+        0x459e_d2c4,
+        0x0865_24f4,
+        0x8571_4b1e,
+        0xecea_2606,
+        0x0e61_4f84,
+        0xde1c_25a6,
+    ];
+    const F64: [u32; 15] = [
+        0x1350_4bbe,
+        0x3132_d2cb,
+        0x18f1_e960,
+        0x7b05_cb24,
+        0xc5aa_5f66,
+        0x5ba3_d8ef,
+        0x59af_4d67,
+        0xc8d2_3162,
+        0x56c2_5b9b,
+        0xf329_d0ee,
+        0xd393_bcd4,
+        0x9e47_3a58,
+        0xc163_9452,
+        0x1349_b950,
+        0xa8ce_4d8c,
+    ];
+
+    /// Returns the checksums for two lists of arguments. NaN counts as 0.
+    fn checksums<T: Float>(first: &[T], second: &[T]) -> Vec<u32> {
+        let one: [fn(T) -> T; 13] =
+            [T::exp, T::expm1, T::ln, T::log1p, T::sqrt, T::sin, T::cos, T::tanh, T::erf, T::floor, T::ceil, T::trunc, T::round_even];
+        let two: [fn(T, T) -> T; 2] = [T::pow, T::rem];
+        let sum = |results: Vec<T>| {
+            let results: Vec<T> = results.into_iter().map(|y| if y.partial_cmp(&y).is_some() { y } else { T::ZERO }).collect();
+            checksum(bytemuck::cast_slice(&results))
+        };
+        let one = one.iter().map(|f| sum(first.iter().map(|&x| f(x)).collect()));
+        one.chain(two.iter().map(|f| sum(first.iter().zip(second).map(|(&x, &y)| f(x, y)).collect()))).collect()
+    }
+
+    /// The bits of the functions are part of gradlet's results. A version of libm with other bits must not be used.
+    #[test]
+    fn real_functions_have_the_bits_of_libm_0_2_16() {
+        // Arguments of every magnitude, and between -32 and 32.
+        let bits = |i: u64, step: u64| (i + 1).wrapping_mul(step);
+        let small = |i: u64| i as f64 / (COUNT / 64) as f64 - 32.0;
+        let f32s = |step| (0..COUNT).flat_map(move |i| [f32::from_bits((bits(i, step) >> 32) as u32), small(i) as f32]);
+        let f64s = |step| (0..COUNT).flat_map(move |i| [f64::from_bits(bits(i, step)), small(i)]);
+        let steps = [0x9e37_79b9_7f4a_7c15, 0xd1b5_4a32_d192_ed03];
+        let [first, second] = steps.map(|step| f32s(step).collect::<Vec<_>>());
+        assert_eq!(checksums(&first, &second), F32);
+        let [first, second] = steps.map(|step| f64s(step).collect::<Vec<_>>());
+        assert_eq!(checksums(&first, &second), F64);
+    }
+}
