@@ -44,9 +44,9 @@ const COPIED: u32 = u32::from_le_bytes(*b"COPY");
 ///
 /// From the first write to a variable until the end of the run, the session is *unfinished*. It stays so if the run fails, or if the
 /// device resets. An unfinished session neither runs nor saves, and [`Session::resume`] refuses it, each with [`Error::Unfinished`].
-/// [`Session::restore`] and [`Session::reset`] end this state. If the artifact checks its
-/// steps ([`Artifact::finite_steps`](crate::Artifact::finite_steps)), the new value of a variable must be finite. Otherwise the run fails
-/// with [`Error::NotFinite`].
+/// [`Session::restore`] and [`Session::reset`] end this state. If the artifact checks its steps
+/// ([`Artifact::finite_steps`](crate::Artifact::finite_steps)), the new value of a variable must be finite. Otherwise the run fails with
+/// [`Error::NotFinite`].
 ///
 /// If the artifact keeps a second copy of the variables, a run that fails takes the old values back, and so does [`Session::resume`] after
 /// a reset of the device during a run. The session is then finished.
