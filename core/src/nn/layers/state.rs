@@ -39,7 +39,8 @@ pub struct Later(Lock<Option<Shared<dyn Waiting>>>);
 
 /// A listener that waits for new variables. It is called each time that a module has created some.
 pub trait Waiting: ThreadSafe {
-    /// Handles new variables of `module`, which have no values yet. [`Variable::first_value_from`] sets their first values.
+    /// Handles new variables of `module`, which have no values yet.
+    /// [`Variable::first_value_from`](crate::Variable::first_value_from) sets their first values.
     fn created(&self, module: &dyn Module) -> Result<()>;
 }
 
