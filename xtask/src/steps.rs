@@ -138,7 +138,22 @@ fn packages(log: &mut Log) -> Result<()> {
         log.say(&format!("skipped: cargo packs several crates since version 1.90, this is {running}"));
         return Ok(());
     }
+    forget_packages()?;
     log.run(cargo().args(["package", "--allow-dirty"]).args(PUBLISHED).env("CARGO_PROFILE_DEV_DEBUG", "0"))
+}
+
+/// Removes the sources that cargo extracted from earlier packages. It would use them again for a package of the same version, although
+/// the package has changed. Such a package comes from a registry in `target/`, so its folder has a name without a host.
+fn forget_packages() -> Result<()> {
+    let home = env::var_os("CARGO_HOME").map(PathBuf::from).or_else(|| Some(PathBuf::from(env::var_os("HOME")?).join(".cargo")));
+    let sources = home.context("neither CARGO_HOME nor HOME is set")?.join("registry/src");
+    for registry in std::fs::read_dir(&sources).into_iter().flatten() {
+        let registry = registry?;
+        if registry.file_name().to_string_lossy().starts_with('-') {
+            std::fs::remove_dir_all(registry.path())?;
+        }
+    }
+    Ok(())
 }
 
 /// Checks that the `rust-version` in Cargo.toml is not newer than this compiler. If rustup has that version, checks the workspace with it.
@@ -150,9 +165,10 @@ fn oldest_rust(log: &mut Log) -> Result<()> {
     let running = running.split(' ').nth(1).unwrap_or_default();
     ensure!(minor(stated) <= minor(running), "the rust-version in Cargo.toml is {stated}, but this compiler is only {running}");
     let toolchains = answer("rustup", &["toolchain", "list"]).unwrap_or_default();
-    if toolchains.lines().any(|name| name.starts_with(&format!("{stated}-")) || name.starts_with(&format!("{stated}."))) {
+    let is_stated = |name: &&str| name.starts_with(&format!("{stated}-")) || name.starts_with(&format!("{stated}."));
+    if let Some(toolchain) = toolchains.split_whitespace().find(is_stated) {
         let mut check = Command::new("rustup");
-        check.args(["run", stated, "cargo", "check", "--workspace", "--target-dir", "target/oldest"]).current_dir(root());
+        check.args(["run", toolchain, "cargo", "check", "--workspace", "--target-dir", "target/oldest"]).current_dir(root());
         return log.run(check.env_remove("CARGO").env_remove("RUSTUP_TOOLCHAIN"));
     }
     log.say(&format!("Rust {stated} is not installed, so only the version number was checked (this compiler is {running})"));
