@@ -319,10 +319,14 @@ impl<'p, 'm> Session<'p, 'm> {
     #[cold]
     #[inline(never)]
     fn step_many(&mut self, instruction: &InstructionRecord) -> Result<()> {
+        let state = *self.state;
         self.begin();
         let mut pieces = Pieces::new(self.memory);
         let (mut inputs, mut outputs) = (Vec::new(), Vec::new());
         let changes = views(&self.places, instruction, &mut pieces, &mut inputs, &mut outputs).ok_or(Error::Internal)?;
+        if !changes {
+            *self.state = state;
+        }
         call(self.places.program, instruction, &inputs, &mut outputs)?;
         outputs.iter().filter(|_| changes).try_for_each(|new| self.places.program.check_finite(new.tensor_type, new.data))
     }

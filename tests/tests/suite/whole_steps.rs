@@ -80,6 +80,32 @@ fn only_steps_are_checked_and_an_option_leaves_the_checks_out() {
 }
 
 #[test]
+fn an_inference_that_fails_changes_nothing() {
+    let scope = Eager::new(&ops::portable_cpu());
+    let (one, at) = (Tensor::full(&scope.device(), 1.0f32, &[4]).unwrap(), Tensor::full(&scope.device(), 0i32, &[1]).unwrap());
+    let variable = Variable::new(&scope, "w", &one).unwrap();
+    let set = Function::new(move |scope: &dyn Scope, x: Tensor| scope.assign(&variable, &x));
+    // `top_k` has two outputs, which are no variables.
+    let pick = Function::new(|_: &dyn Scope, (x, at): (Tensor, Tensor)| x.top_k(2)?.0.gather(&at, 0));
+    for keep_copy in [false, true] {
+        let mut artifact = Artifact::new();
+        artifact.keep_copy(keep_copy);
+        artifact.signature("set", &set.concrete(&scope, &one).unwrap(), &["x"], &[]).unwrap();
+        artifact.signature("pick", &pick.concrete(&scope, &(one.clone(), at.clone())).unwrap(), &["x", "at"], &["y"]).unwrap();
+        let program = load(&artifact.to_bytes().unwrap(), &["set", "pick"]).unwrap();
+        let pick = program.signature("pick").unwrap();
+        let mut arena = arena(&program);
+        let mut session = Session::new(&program, &mut arena).unwrap();
+        for (index, works) in [(9, false), (1, true)] {
+            session.set_input(pick, 0, &[4.0f32, 1.0, 2.0, 3.0]).unwrap();
+            session.set_input(pick, 1, &[index]).unwrap();
+            assert_eq!(session.run(pick).is_ok(), works);
+        }
+        assert_eq!(session.output::<f32>(pick, 0).unwrap(), [3.0]);
+    }
+}
+
+#[test]
 fn an_update_that_is_not_finite_leaves_the_session_unfinished() {
     for value in [3e38f32, f32::MAX, -3e38] {
         let program = load(&growing(true), &["grow", "read"]).unwrap();
