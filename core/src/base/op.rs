@@ -7,6 +7,7 @@ use crate::base::dtype::DType;
 use crate::base::error::{Error, Result};
 use crate::base::shape::TensorType;
 use crate::base::view::{TensorView, TensorViewMut};
+use core::ops::Range;
 
 /// Largest number of inputs of an op.
 pub const MAX_INPUTS: usize = 8;
@@ -61,11 +62,17 @@ pub struct Kernel {
     pub def: &'static OpDef,
     /// Element type of input 0, or of output 0 if the op has no inputs.
     pub dtype: DType,
-    /// Computes the outputs. It writes every output element unless it returns an error.
+    /// Computes the outputs: the rows that [`Call::rows`] returns, or all of them. Unless it returns an error, it writes every element of
+    /// the outputs by the end of the last call.
     pub run: fn(&mut Call<'_, '_>) -> Result<()>,
 }
 
 /// Operands of one kernel run. Their types were accepted by the kernel's [`OpDef`].
+///
+/// A kernel can do its work in several calls, one for each *slice* of a session's run
+/// ([`Session::advance`](crate::Session::advance)). It divides its work into rows and asks [`Call::rows`] for those to compute. The operands
+/// of all calls are the same, and the outputs keep what the calls before have written. A kernel that never asks does all of its work in
+/// one call.
 pub struct Call<'c, 'd> {
     /// The attribute words.
     pub attributes: &'c [u32],
@@ -73,9 +80,70 @@ pub struct Call<'c, 'd> {
     pub inputs: &'c [TensorView<'d>],
     /// The outputs.
     pub outputs: &'c mut [TensorViewMut<'d>],
+    /// The part of the work that this call does.
+    pub(crate) slice: Slice,
 }
 
-impl<'d> Call<'_, 'd> {
+/// The part of a kernel's work that one call does, and how far it has come.
+#[derive(Clone, Copy)]
+pub(crate) struct Slice {
+    /// The first row to compute.
+    pub(crate) first: u32,
+    /// The number of rows to compute even if the budget does not cover them.
+    pub(crate) least: u32,
+    /// Remaining budget, in instructions.
+    pub(crate) budget: u32,
+    /// The row after the last one that was computed, or [`NONE`] if no rows are left.
+    pub(crate) next: u32,
+    /// True if the kernel knows that the new values in these rows of output 0 are finite.
+    pub(crate) finite: bool,
+}
+
+impl Slice {
+    /// All rows.
+    pub(crate) const ALL: Slice = Slice { first: 0, least: u32::MAX, budget: u32::MAX, next: NONE, finite: false };
+}
+
+impl<'c, 'd> Call<'c, 'd> {
+    /// Creates a call that computes all rows.
+    pub fn new(attributes: &'c [u32], inputs: &'c [TensorView<'d>], outputs: &'c mut [TensorViewMut<'d>]) -> Call<'c, 'd> {
+        Call { attributes, inputs, outputs, slice: Slice::ALL }
+    }
+
+    /// Returns the rows that this call computes, in ascending order: some of `total` rows that take about `cost` instructions each. The
+    /// range is empty if the budget of the slice does not cover a row. The kernel then does nothing and returns.
+    ///
+    /// A kernel calls this at most once. It keeps whatever one row leaves for the next in its outputs. The first range that is not empty
+    /// begins at 0, and the last one ends at `total`.
+    ///
+    /// ```
+    /// # use gradlet_core::{Result, custom_op::Call};
+    /// fn run(call: &mut Call<'_, '_>) -> Result<()> {
+    ///     let x = call.input(0)?.slice::<f32>();
+    ///     let rows = call.rows(x.len(), 10);
+    ///     let y = call.output()?.slice_mut::<f32>();
+    ///     for (y, x) in y.iter_mut().zip(x).take(rows.end).skip(rows.start) {
+    ///         *y = x * x;
+    ///     }
+    ///     Ok(())
+    /// }
+    /// ```
+    #[inline]
+    pub fn rows(&mut self, total: usize, cost: usize) -> Range<usize> {
+        let Slice { first, least, budget, .. } = self.slice;
+        let first = (first as usize).min(total);
+        // A host's rows are not counted: more than `u32::MAX` of them are possible there.
+        if least == u32::MAX {
+            return first..total;
+        }
+        let cost = cost.max(1);
+        let count = (budget as usize / cost).max(least as usize).min(total - first);
+        let next = first + count;
+        self.slice.next = if next == total { NONE } else { next as u32 };
+        self.slice.budget = budget.saturating_sub(count.saturating_mul(cost) as u32);
+        first..next
+    }
+
     /// Returns input `index`. Fails with [`Error::Arity`] if there is none.
     #[inline]
     pub fn input(&self, index: usize) -> Result<TensorView<'d>> {

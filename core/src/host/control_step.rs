@@ -54,5 +54,5 @@ impl Effect {
 /// second word.
 fn ask(kernel: &Kernel, attributes: &[u32], inputs: &[TensorView<'_>], words: &mut [u32; 2]) -> Result<()> {
     let data = bytemuck::bytes_of_mut(words);
-    (kernel.run)(&mut Call { attributes, inputs, outputs: &mut [TensorViewMut { tensor_type: &TensorType::I32, data }] })
+    (kernel.run)(&mut Call::new(attributes, inputs, &mut [TensorViewMut { tensor_type: &TensorType::I32, data }]))
 }

@@ -265,7 +265,7 @@ impl Block<'_> {
             let tensor_type = self.block_type(tensor_type, storage);
             outputs.push(TensorViewMut { tensor_type, data: data.ok_or(Error::Internal)? }).map_err(|_| Error::Internal)?;
         }
-        (node.kernel.run)(&mut Call { attributes: &node.attributes, inputs: &inputs, outputs: &mut outputs })
+        (node.kernel.run)(&mut Call::new(&node.attributes, &inputs, &mut outputs))
     }
 
     /// Returns the range of a storage area's bytes that belongs to this block. `first` is the block's first element, counted from the

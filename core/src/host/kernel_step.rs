@@ -78,11 +78,11 @@ impl Single {
         let outputs = &mut [TensorViewMut { tensor_type: &self.output.tensor_type, data }];
         let attributes = &self.attributes;
         match self.inputs.as_slice() {
-            [x] => (self.kernel.run)(&mut Call { attributes, inputs: &[around.view(x)], outputs }),
-            [a, b] => (self.kernel.run)(&mut Call { attributes, inputs: &[around.view(a), around.view(b)], outputs }),
+            [x] => (self.kernel.run)(&mut Call::new(attributes, &[around.view(x)], outputs)),
+            [a, b] => (self.kernel.run)(&mut Call::new(attributes, &[around.view(a), around.view(b)], outputs)),
             inputs => {
                 let inputs: heapless::Vec<TensorView<'_>, MAX_INPUTS> = inputs.iter().map(|input| around.view(input)).collect();
-                (self.kernel.run)(&mut Call { attributes, inputs: &inputs, outputs })
+                (self.kernel.run)(&mut Call::new(attributes, &inputs, outputs))
             }
         }
     }

@@ -2,12 +2,13 @@
 
 use crate::base::error::{Error, Result};
 use crate::base::format::{PRINT, SUMMARY, Said};
-use crate::base::op::{Call, MAX_INPUTS, MAX_OUTPUTS};
+use crate::base::op::{Call, MAX_INPUTS, MAX_OUTPUTS, Slice};
 use crate::base::shape::TensorType;
 use crate::base::view::{TensorView, TensorViewMut};
 use crate::runtime::arena::{Around, Bytes, Pieces, Tables, part};
 use crate::runtime::program::{ALIGN, BlockRecord, InstructionRecord, MAX_DEPTH, NONE, Program, SignatureId, Space, align};
 use core::sync::atomic::{Ordering, compiler_fence};
+use core::task::Poll;
 use heapless::Vec;
 
 /// A listener for the instructions that [`Session::run_profiled`] runs. The instruction of a loop is reported each time the executor asks
@@ -30,6 +31,14 @@ impl Profile for () {
 const FINISHED: u32 = u32::from_le_bytes(*b"DONE");
 /// State of a session whose variables a run, a restore or a reset is changing. Any other number means the same.
 const UNFINISHED: u32 = u32::from_le_bytes(*b"OPEN");
+
+/// Cost of an instruction without its kernel, in instructions of a Cortex-M4.
+const DISPATCH: u32 = 150;
+
+/// The first row of the check of the variables that an instruction has written. The rows of the instruction itself come before.
+const CHECKS: u32 = 1 << 31;
+/// Rows of the check of one variable.
+const CHECK: u32 = 1 << 28;
 
 /// State of a session that a run is changing, and whose second copy holds the values from before the run.
 const COPIED: u32 = u32::from_le_bytes(*b"COPY");
@@ -59,6 +68,12 @@ pub struct Session<'p, 'm> {
     copy: &'m mut [u8],
     /// The state, at the end of the arena: [`FINISHED`], [`COPIED`] or [`UNFINISHED`].
     state: &'m mut u32,
+    /// The block that runs, at its next instruction.
+    frame: Frame,
+    /// The blocks around it, outermost first.
+    around: Vec<Frame, MAX_DEPTH>,
+    /// True if all new values of the next instruction's outputs so far are known to be finite.
+    finite: bool,
 }
 
 impl<'p, 'm> Session<'p, 'm> {
@@ -104,7 +119,7 @@ impl<'p, 'm> Session<'p, 'm> {
                 end += align(program.bytes_of(record) as usize);
             }
         }
-        Ok(Session { places: Tables { program, offsets }, memory, copy, state })
+        Ok(Session { places: Tables { program, offsets }, memory, copy, state, frame: Frame::IDLE, around: Vec::new(), finite: true })
     }
 
     /// Fails with [`Error::Unfinished`] if the session is unfinished.
@@ -127,6 +142,7 @@ impl<'p, 'm> Session<'p, 'm> {
     /// Sets every variable to its initial value, and leaves the session unfinished.
     pub(super) fn set_initial(&mut self) {
         mark(self.state, UNFINISHED);
+        self.frame = Frame::IDLE;
         let program = self.places.program;
         for (record, &offset) in program.variables.iter().zip(self.places.offsets.iter()) {
             let bytes = program.bytes_of(record);
@@ -174,24 +190,86 @@ impl<'p, 'm> Session<'p, 'm> {
         self.run_with::<false>(signature, &mut |_| (), profile)
     }
 
+    /// Begins a run of `signature` on the inputs that the caller has set. [`Session::advance`] does the work, in slices. Until the run is
+    /// done, the caller sets no input, because the run may use its bytes.
+    ///
+    /// Abandons an earlier run as [`Session::abort`] does. Fails with [`Error::Unfinished`] if the session is unfinished.
+    ///
+    /// ```no_run
+    /// # fn watchdog() {}
+    /// # fn firmware(session: &mut gradlet_core::Session<'_, '_>, train: gradlet_core::runtime::SignatureId) -> gradlet_core::Result<()> {
+    /// session.begin(train)?;
+    /// while session.advance(20_000)?.is_pending() {
+    ///     watchdog(); // or yield to other tasks
+    /// }
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub fn begin(&mut self, signature: SignatureId) -> Result<()> {
+        let block = self.places.program.block(signature)?;
+        self.abort();
+        self.finished()?;
+        self.frame = Frame::new(block);
+        Ok(())
+    }
+
+    /// Goes on with the run that [`Session::begin`] began, for about `budget` instructions of a Cortex-M4, and returns `Ready` when the run
+    /// is done. The outputs are valid from then on. The result has the bits of [`Session::run`], whatever the budgets.
+    ///
+    /// Each call does at least one part of the work that cannot be divided. `gradlet inspect` prints the longest of them for each signature.
+    /// Returns `Ready` at once if no run is in progress.
+    ///
+    /// Fails like [`Session::run`]. The run is then over.
+    pub fn advance(&mut self, budget: u32) -> Result<Poll<()>> {
+        self.advance_with::<false>(Slice { budget, least: 1, ..Slice::ALL }, &mut |_| (), &mut ())
+    }
+
+    /// Goes on like [`Session::advance`] and passes each printed text and each summary to `print`, as [`Session::run_printing`] does.
+    pub fn advance_printing(&mut self, budget: u32, print: &mut dyn FnMut(Said<'_>)) -> Result<Poll<()>> {
+        self.advance_with::<true>(Slice { budget, least: 1, ..Slice::ALL }, print, &mut ())
+    }
+
+    /// Abandons the run in progress, if there is one. If it has changed no variable yet, or if there is a second copy, the variables have
+    /// the values from before the run. Otherwise the session is unfinished.
+    pub fn abort(&mut self) {
+        self.frame = Frame::IDLE;
+        self.around.clear();
+        self.take_back();
+    }
+
     fn run_with<const PRINTS: bool>(
         &mut self,
         signature: SignatureId,
         print: &mut dyn FnMut(Said<'_>),
         profile: &mut impl Profile,
     ) -> Result<()> {
-        let block = self.places.program.block(signature)?;
-        self.finished()?;
-        let outcome = self.run_block::<PRINTS>(block, print, profile);
+        self.begin(signature)?;
+        self.advance_with::<PRINTS>(Slice::ALL, print, profile).map(|_| ())
+    }
+
+    fn advance_with<const PRINTS: bool>(
+        &mut self,
+        slice: Slice,
+        print: &mut dyn FnMut(Said<'_>),
+        profile: &mut impl Profile,
+    ) -> Result<Poll<()>> {
+        if self.frame.next == NONE {
+            return Ok(Poll::Ready(()));
+        }
+        let outcome = self.advance_block::<PRINTS>(slice, print, profile);
         match outcome {
-            Ok(()) => self.finish(),
-            Err(_) => self.take_back(),
+            Ok(Poll::Pending) => (),
+            Ok(Poll::Ready(())) => {
+                self.frame = Frame::IDLE;
+                self.finish();
+            }
+            Err(_) => self.abort(),
         }
         outcome
     }
 
     /// Marks the session as changing, before a variable changes. Copies the variables first if there is a second copy.
-    fn begin(&mut self) {
+    fn change(&mut self) {
         if *self.state == FINISHED {
             self.copy_variables(false);
             mark(self.state, if self.copy.is_empty() { UNFINISHED } else { COPIED });
@@ -219,29 +297,38 @@ impl<'p, 'm> Session<'p, 'm> {
         compiler_fence(Ordering::SeqCst);
     }
 
-    fn run_block<const PRINTS: bool>(
+    fn advance_block<const PRINTS: bool>(
         &mut self,
-        block: &BlockRecord,
+        mut slice: Slice,
         print: &mut dyn FnMut(Said<'_>),
         profile: &mut impl Profile,
-    ) -> Result<()> {
+    ) -> Result<Poll<()>> {
         let program = self.places.program;
-        let mut around: Vec<Frame, MAX_DEPTH> = Vec::new();
-        let mut frame = Frame::new(block);
-        // How often the next instruction was asked for a block to run, and its answer.
-        let mut words = [0, NONE];
+        let mut frame = self.frame;
         loop {
             if frame.next == frame.end {
-                let Some(outer) = around.pop() else { return Ok(()) };
-                (frame, words[0]) = (outer, outer.step);
+                let Some(outer) = self.around.pop() else { return Ok(Poll::Ready(())) };
+                frame = outer;
                 continue;
             }
             let Some(instruction) = program.instructions.get(frame.next as usize) else { return Err(Error::Internal) };
+            if slice.budget < DISPATCH && slice.least == 0 {
+                self.frame = frame;
+                return Ok(Poll::Pending);
+            }
+            slice = Slice { first: frame.step, next: NONE, finite: false, budget: slice.budget.saturating_sub(DISPATCH), ..slice };
+            let mut words = [frame.step, NONE];
             profile.begin(frame.next);
-            self.step(instruction, &mut words).map_err(|error| error.at(frame.next))?;
+            self.step(instruction, &mut words, &mut slice).map_err(|error| error.at(frame.next))?;
             profile.end(frame.next);
+            if slice.next != NONE {
+                self.frame = Frame { step: slice.next, ..frame };
+                return Ok(Poll::Pending);
+            }
+            slice.least &= !1;
+            let outer = Frame { next: frame.next + 1, step: 0, ..frame };
             if words[1] == NONE {
-                frame.next += 1;
+                frame = outer;
                 continue;
             }
             match program.blocks.get(words[1] as usize) {
@@ -249,17 +336,15 @@ impl<'p, 'm> Session<'p, 'm> {
                     if PRINTS && matches!(words[1], PRINT | SUMMARY) {
                         self.say(words[1], instruction, print);
                     }
-                    frame.next += 1;
+                    frame = outer;
                 }
                 Some(block) => {
                     // `NONE` means that the instruction is not asked again: it is finished when its block is.
-                    let done = words[0] == NONE;
-                    let outer = Frame { next: frame.next + u32::from(done), end: frame.end, step: if done { 0 } else { words[0] } };
-                    around.push(outer).map_err(|_| Error::Internal)?;
-                    (frame, words[0]) = (Frame::new(block), 0);
+                    let outer = if words[0] == NONE { outer } else { Frame { step: words[0], ..frame } };
+                    self.around.push(outer).map_err(|_| Error::Internal)?;
+                    frame = Frame::new(block);
                 }
             }
-            words[1] = NONE;
         }
     }
 
@@ -267,9 +352,9 @@ impl<'p, 'm> Session<'p, 'm> {
     /// memory, and with one or two inputs take a fast path. An instruction without outputs receives `words` in place of an output: on
     /// entry, the number of times that the instruction was asked for a block to run; on return, its answer.
     #[inline(always)]
-    fn step(&mut self, instruction: &InstructionRecord, words: &mut [u32; 2]) -> Result<()> {
+    fn step(&mut self, instruction: &InstructionRecord, words: &mut [u32; 2], slice: &mut Slice) -> Result<()> {
         if instruction.outputs > 1 {
-            return self.step_many(instruction);
+            return self.step_many(instruction, slice);
         }
         let program = self.places.program;
         let count = usize::from(instruction.inputs) + usize::from(instruction.outputs);
@@ -281,7 +366,7 @@ impl<'p, 'm> Session<'p, 'm> {
             let Some(output) = program.tensors.get(usize::from(written)) else { return Err(Error::Internal) };
             let Some(tensor_type) = program.types.get(usize::from(output.tensor_type)) else { return Err(Error::Internal) };
             if output.space != Space::SCRATCH {
-                return self.step_many(instruction);
+                return self.step_many(instruction, slice);
             }
             let Some((data, around)) = Around::split(&self.places, self.memory, output) else { return Err(Error::Internal) };
             (inputs, written, tensor_type, data, around)
@@ -311,24 +396,43 @@ impl<'p, 'm> Session<'p, 'm> {
                 &many
             }
         };
-        call(program, instruction, inputs, outputs)
+        call(program, instruction, inputs, outputs, slice)
     }
 
     /// Runs an instruction with any number of outputs. If one of them is a variable, checks the new values afterwards. Marks the session as
     /// changing in any case, because few instructions have several outputs and none of them is a variable.
     #[cold]
     #[inline(never)]
-    fn step_many(&mut self, instruction: &InstructionRecord) -> Result<()> {
+    fn step_many(&mut self, instruction: &InstructionRecord, slice: &mut Slice) -> Result<()> {
         let state = *self.state;
-        self.begin();
+        self.change();
         let mut pieces = Pieces::new(self.memory);
         let (mut inputs, mut outputs) = (Vec::new(), Vec::new());
         let changes = views(&self.places, instruction, &mut pieces, &mut inputs, &mut outputs).ok_or(Error::Internal)?;
         if !changes {
             *self.state = state;
         }
-        call(self.places.program, instruction, &inputs, &mut outputs)?;
-        outputs.iter().filter(|_| changes).try_for_each(|new| self.places.program.check_finite(new.tensor_type, new.data))
+        if slice.first < CHECKS {
+            self.finite |= slice.first == 0;
+            call(self.places.program, instruction, &inputs, &mut outputs, slice)?;
+            self.finite &= slice.finite;
+            if slice.next != NONE || !changes || self.finite {
+                return Ok(());
+            }
+            slice.first = CHECKS;
+        }
+        for (output, first) in outputs.iter().zip((CHECKS..).step_by(CHECK as usize)) {
+            if slice.first < first + CHECK {
+                slice.first -= first;
+                self.places.program.check_finite(output.tensor_type, output.data, slice)?;
+                if slice.next != NONE {
+                    slice.next += first;
+                    return Ok(());
+                }
+                slice.first = first + CHECK;
+            }
+        }
+        Ok(())
     }
 
     fn say(&mut self, word: u32, instruction: &InstructionRecord, print: &mut dyn FnMut(Said<'_>)) {
@@ -346,11 +450,15 @@ fn call<'a>(
     instruction: &InstructionRecord,
     inputs: &[TensorView<'a>],
     outputs: &mut [TensorViewMut<'a>],
+    slice: &mut Slice,
 ) -> Result<()> {
     let Some(kernel) = program.kernel(instruction.kernel) else {
         return Err(Error::MissingKernel { kernel: instruction.kernel.into() });
     };
-    (kernel.run)(&mut Call { attributes: program.attributes(instruction), inputs, outputs })
+    let mut call = Call { attributes: program.attributes(instruction), inputs, outputs, slice: *slice };
+    (kernel.run)(&mut call)?;
+    *slice = call.slice;
+    Ok(())
 }
 
 /// Marks the session as changing, before a variable changes. A reset of the device must find the mark before the first change.
@@ -398,11 +506,14 @@ struct Frame {
     next: u32,
     /// Index of the instruction after the block.
     end: u32,
-    /// Number of times that the next instruction was asked for a block to run, saved while such a block runs.
+    /// Number of times that the next instruction was asked for a block to run, or its next row: see [`Slice`].
     step: u32,
 }
 
 impl Frame {
+    /// The frame of a session that runs nothing.
+    const IDLE: Frame = Frame { next: NONE, end: NONE, step: 0 };
+
     fn new(block: &BlockRecord) -> Frame {
         Frame { next: block.first, end: block.first + block.instructions, step: 0 }
     }

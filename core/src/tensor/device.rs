@@ -311,7 +311,7 @@ impl Device {
         }
         let mut views: heapless::Vec<TensorViewMut<'_>, MAX_OUTPUTS> =
             buffers.iter_mut().zip(outputs).map(|(buffer, tensor_type)| TensorViewMut { tensor_type, data: buffer.bytes_mut() }).collect();
-        self.0.run(def, &mut Call { attributes, inputs, outputs: &mut views })?;
+        self.0.run(def, &mut Call::new(attributes, inputs, &mut views))?;
         drop(views);
         Ok(buffers)
     }
@@ -321,7 +321,7 @@ impl Device {
     fn effect(&self, def: &'static OpDef, attributes: &[u32], inputs: &[TensorView<'_>]) -> Result<()> {
         let mut words = [0, NONE];
         let said = TensorViewMut { tensor_type: &TensorType::I32, data: bytemuck::bytes_of_mut(&mut words) };
-        self.0.run(def, &mut Call { attributes, inputs, outputs: &mut [said] })?;
+        self.0.run(def, &mut Call::new(attributes, inputs, &mut [said]))?;
         Said::new(words[1], attributes, inputs).map_or(Ok(()), |said| self.say(&said))
     }
 }

@@ -107,7 +107,7 @@ impl Emitter for Immediate {
         let mut taken = Taken::new(variables)?;
         let results = taken.bytes_mut().zip(own).map(|(data, tensor_type)| TensorViewMut { tensor_type, data });
         let mut results: heapless::Vec<TensorViewMut<'_>, MAX_OUTPUTS> = results.collect();
-        self.device.compute(op.def, &mut Call { attributes, inputs: &operands, outputs: &mut results })?;
+        self.device.compute(op.def, &mut Call::new(attributes, &operands, &mut results))?;
         Ok(true)
     }
 

@@ -119,7 +119,7 @@ fn run(kernel: &Kernel, attributes: &[u32], types: &[TensorType], data: &[Aligne
     let mut results: Vec<AlignedBytes> = outputs.iter().map(|of| AlignedBytes::zeroed(of.bytes().unwrap() as usize)).collect();
     let inputs: Vec<_> = types.iter().zip(data).map(|(tensor_type, data)| TensorView { tensor_type, data: Some(data) }).collect();
     let mut outputs: Vec<_> = results.iter_mut().zip(outputs).map(|(data, tensor_type)| TensorViewMut { tensor_type, data }).collect();
-    (kernel.run)(&mut Call { attributes, inputs: &inputs, outputs: &mut outputs })
+    (kernel.run)(&mut Call::new(attributes, &inputs, &mut outputs))
 }
 
 /// True if the kernel refuses some data of these types. The data has the same value everywhere, or one value in one input and ones in the

@@ -64,7 +64,7 @@ fn kernel_alone(kernel: &Kernel) -> Result<u32, Failure> {
     inputs[0].data = None;
     let inputs = inputs.get(..usize::from(kernel.def.inputs.0)).unwrap_or(&[]);
     let mut outputs = [TensorViewMut { tensor_type, data: &mut value.0 }];
-    let mut call = Call { attributes: &[], inputs, outputs: &mut outputs };
+    let mut call = Call::new(&[], inputs, &mut outputs);
     let kernel = black_box(kernel);
     let (result, instructions) = counter::measure(|| (0..MORE).try_for_each(|_| (kernel.run)(&mut call)));
     result?;

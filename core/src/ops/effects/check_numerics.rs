@@ -22,8 +22,11 @@ fn infer(inputs: &[TensorType], _: &[u32], _: &mut [TensorType]) -> Result<()> {
 
 fn run(call: &mut Call<'_, '_>) -> Result<()> {
     let input = call.input(0)?;
-    match first_not_finite(input.dtype(), input.bytes()) {
-        Some(position) => Err(Error::NotFinite { node: 0, position }),
+    let size = input.dtype().size();
+    let rows = call.rows(input.bytes().len() / size, 3);
+    let part = input.bytes().get(rows.start * size..rows.end * size).unwrap_or(&[]);
+    match first_not_finite(input.dtype(), part) {
+        Some(position) => Err(Error::NotFinite { node: 0, position: position + rows.start as u32 }),
         None => Ok(()),
     }
 }

@@ -4,7 +4,7 @@ extern crate std;
 
 use crate::base::dtype::{Bool, Element};
 use crate::base::error::{Error, Result};
-use crate::base::op::{Call, Kernel};
+use crate::base::op::{Call, Kernel, NONE, Slice};
 use crate::base::shape::{Shape, TensorType};
 use crate::base::view::{TensorView, TensorViewMut};
 use std::vec::Vec;
@@ -77,6 +77,18 @@ pub(in crate::ops) fn floats(dims: &[u32], seed: u32) -> Value {
 ///
 /// The outputs are filled with other bytes before the run. A kernel that skips an element is therefore detected.
 pub(in crate::ops) fn run(kernel: &Kernel, attributes: &[u32], inputs: &[&Value], shared: &[(u8, u8)]) -> (Result<()>, Vec<Value>) {
+    run_slices(kernel, attributes, inputs, shared, None)
+}
+
+/// Runs the kernel as [`run`] does, in slices of `budget` instructions. Every third slice may be empty. Without a budget, the kernel runs in
+/// one call.
+fn run_slices(
+    kernel: &Kernel,
+    attributes: &[u32],
+    inputs: &[&Value],
+    shared: &[(u8, u8)],
+    budget: Option<u32>,
+) -> (Result<()>, Vec<Value>) {
     let types: Vec<_> = inputs.iter().map(|input| input.tensor_type).collect();
     assert_eq!(types[0].dtype, kernel.dtype);
     let output_types = match kernel.def.output_types(&types, attributes) {
@@ -97,18 +109,29 @@ pub(in crate::ops) fn run(kernel: &Kernel, attributes: &[u32], inputs: &[&Value]
     let shapes: Vec<_> = outputs.iter().map(|output| output.tensor_type).collect();
     let mut view_muts: Vec<_> =
         outputs.iter_mut().zip(&shapes).map(|(output, tensor_type)| TensorViewMut { tensor_type, data: output.bytes_mut() }).collect();
-    let result = (kernel.run)(&mut Call { attributes, inputs: &views, outputs: &mut view_muts });
+    let mut slice = budget.map_or(Slice::ALL, |budget| Slice { least: 1, budget, ..Slice::ALL });
+    let mut turns = 1u32..;
+    let result = loop {
+        let mut call = Call { slice, ..Call::new(attributes, &views, &mut view_muts) };
+        let result = (kernel.run)(&mut call);
+        let Slice { next, .. } = call.slice;
+        if result.is_err() || next == NONE {
+            break result;
+        }
+        assert!(next > slice.first || slice.least == 0, "{} computes nothing", kernel.def.name);
+        slice = Slice { first: next, least: u32::from(turns.next().unwrap() % 3 > 0), ..slice };
+    };
     drop(view_muts);
     (result, outputs)
 }
 
-/// Runs the kernel with separate outputs, and in place in every way that its op allows. Asserts that all runs give the same bits,
-/// and returns the outputs.
+/// Runs the kernel with separate outputs, and in place in every way that its op allows, as a whole and in slices. Asserts that all runs
+/// give the same bits, and returns the outputs.
 pub(in crate::ops) fn run_every_way(kernel: &Kernel, attributes: &[u32], inputs: &[&Value]) -> Vec<Value> {
     let (result, want) = run(kernel, attributes, inputs, &[]);
     result.unwrap();
     let pairs = kernel.def.in_place;
-    for chosen in 1..1u32 << pairs.len() {
+    for chosen in 0..1u32 << pairs.len() {
         let shared: Vec<_> = (0..).zip(pairs).filter(|(bit, _)| chosen >> bit & 1 == 1).map(|(_, &pair)| pair).collect();
         let fits = |&(input, output): &(u8, u8)| inputs[usize::from(input)].bytes().len() == want[usize::from(output)].bytes().len();
         let once = |&(input, output): &(u8, u8)| {
@@ -116,9 +139,11 @@ pub(in crate::ops) fn run_every_way(kernel: &Kernel, attributes: &[u32], inputs:
             !shared.iter().any(|other| same(&other))
         };
         if shared.iter().all(|pair| fits(pair) && once(pair)) {
-            let (result, got) = run(kernel, attributes, inputs, &shared);
-            result.unwrap();
-            assert_eq!(got, want, "{} in place {shared:?}", kernel.def.name);
+            for budget in [None, Some(0), Some(60), Some(1000)] {
+                let (result, got) = run_slices(kernel, attributes, inputs, &shared, budget);
+                result.unwrap();
+                assert_eq!(got, want, "{} in place {shared:?}, in slices of {budget:?}", kernel.def.name);
+            }
         }
     }
     want

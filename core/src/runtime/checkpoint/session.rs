@@ -5,6 +5,7 @@ use super::{
     take_frame, told,
 };
 use crate::base::error::{Error, Result};
+use crate::base::op::Slice;
 use crate::base::shape::TensorType;
 use crate::runtime::exec::Session;
 use crate::runtime::program::{Checksum, NONE, Program, VariableRecord};
@@ -46,7 +47,7 @@ impl Session<'_, '_> {
     /// Fails if the session is unfinished, or if a value that would be saved is not finite.
     pub(crate) fn savable(&self, contents: Contents) -> Result<()> {
         self.finished()?;
-        let odd = |(_, tensor_type, data): &Value<'_>| self.program().check_finite(tensor_type, data).is_err();
+        let odd = |(_, tensor_type, data): &Value<'_>| self.program().check_finite(tensor_type, data, &mut Slice::ALL.clone()).is_err();
         match self.saved(contents).find(odd) {
             Some((variable, ..)) => Err(Error::VariableNotFinite { variable }),
             None => Ok(()),
