@@ -70,9 +70,9 @@ pub struct Kernel {
 /// Operands of one kernel run. Their types were accepted by the kernel's [`OpDef`].
 ///
 /// A kernel can do its work in several calls, one for each *slice* of a session's run
-/// ([`Session::advance`](crate::Session::advance)). It divides its work into rows and asks [`Call::rows`] for those to compute. The operands
-/// of all calls are the same, and the outputs keep what the calls before have written. A kernel that never asks does all of its work in
-/// one call.
+/// ([`Session::advance`](crate::Session::advance)). It divides its work into rows and asks [`Call::rows`] for those to compute. The
+/// operands of all calls are the same, and the outputs keep what the calls before have written. A kernel that never asks does all of its
+/// work in one call.
 pub struct Call<'c, 'd> {
     /// The attribute words.
     pub attributes: &'c [u32],
@@ -81,35 +81,55 @@ pub struct Call<'c, 'd> {
     /// The outputs.
     pub outputs: &'c mut [TensorViewMut<'d>],
     /// The part of the work that this call does.
-    pub(crate) slice: Slice,
+    pub slice: &'c mut Slice,
 }
 
 /// The part of a kernel's work that one call does, and how far it has come.
-#[derive(Clone, Copy)]
-pub(crate) struct Slice {
-    /// The first row to compute.
-    pub(crate) first: u32,
+pub struct Slice {
+    /// The first row to compute. For the kernel of a branch or loop, the number of times that it was asked for a block to run.
+    pub first: u32,
     /// The number of rows to compute even if the budget does not cover them.
     pub(crate) least: u32,
     /// Remaining budget, in instructions.
     pub(crate) budget: u32,
-    /// The row after the last one that was computed, or [`NONE`] if no rows are left.
+    /// The row after the last one that was computed, or [`NONE`] if no rows are left. From the kernel of a loop: the next `first`.
     pub(crate) next: u32,
+    /// Answer of a kernel without outputs: a block to run, [`NONE`], or one of the numbers of a [`Said`](crate::base::format::Said).
+    pub(crate) answer: u32,
     /// True if the kernel knows that the new values in these rows of output 0 are finite.
     pub(crate) finite: bool,
 }
 
 impl Slice {
-    /// All rows.
-    pub(crate) const ALL: Slice = Slice { first: 0, least: u32::MAX, budget: u32::MAX, next: NONE, finite: false };
-}
+    /// Cost of an instruction without its kernel, in instructions of a Cortex-M4.
+    const DISPATCH: u32 = 150;
 
-impl<'c, 'd> Call<'c, 'd> {
-    /// Creates a call that computes all rows.
-    pub fn new(attributes: &'c [u32], inputs: &'c [TensorView<'d>], outputs: &'c mut [TensorViewMut<'d>]) -> Call<'c, 'd> {
-        Call { attributes, inputs, outputs, slice: Slice::ALL }
+    /// Returns the slice that consists of all rows.
+    pub const fn all() -> Slice {
+        Slice { first: 0, least: NONE, budget: 0, next: NONE, answer: NONE, finite: false }
     }
 
+    /// Rows for `budget` instructions, but at least one.
+    pub(crate) const fn of(budget: u32) -> Slice {
+        Slice { budget, least: 2, ..Slice::all() }
+    }
+
+    /// Takes the cost of an instruction, without its kernel, from the budget. Returns false if the budget does not cover it.
+    #[inline(always)]
+    pub(crate) fn enter(&mut self) -> bool {
+        if self.least != NONE {
+            if self.least < 2 && self.budget < Slice::DISPATCH {
+                return false;
+            }
+            // The first instruction of a slice computes at least one row, so that every slice gets on.
+            self.least /= 2;
+            self.budget = self.budget.saturating_sub(Slice::DISPATCH);
+        }
+        true
+    }
+}
+
+impl<'d> Call<'_, 'd> {
     /// Returns the rows that this call computes, in ascending order: some of `total` rows that take about `cost` instructions each. The
     /// range is empty if the budget of the slice does not cover a row. The kernel then does nothing and returns.
     ///
@@ -130,10 +150,10 @@ impl<'c, 'd> Call<'c, 'd> {
     /// ```
     #[inline]
     pub fn rows(&mut self, total: usize, cost: usize) -> Range<usize> {
-        let Slice { first, least, budget, .. } = self.slice;
+        let Slice { first, least, budget, .. } = *self.slice;
         let first = (first as usize).min(total);
-        // A host's rows are not counted: more than `u32::MAX` of them are possible there.
-        if least == u32::MAX {
+        // A host may have more than `u32::MAX` rows.
+        if least == NONE {
             return first..total;
         }
         let cost = cost.max(1);

@@ -91,12 +91,6 @@ impl<'a> TensorViewMut<'a> {
         bytemuck::try_cast_slice_mut(self.data).unwrap_or(&mut [])
     }
 
-    /// Returns the bytes as the two words that a control op receives in place of an output, or `None` if they are not two aligned words.
-    #[inline]
-    pub fn words_mut(&mut self) -> Option<&mut [u32; 2]> {
-        bytemuck::try_from_bytes_mut(self.data).ok()
-    }
-
     /// Returns dimension `axis`, or 1 if the rank is too low.
     #[inline]
     pub fn dim(&self, axis: usize) -> usize {

@@ -3,7 +3,7 @@
 
 use crate::base::dtype::DType;
 use crate::base::error::{Error, Result};
-use crate::base::op::{Call, Kernel, MAX_INPUTS, MAX_OUTPUTS};
+use crate::base::op::{Call, Kernel, MAX_INPUTS, MAX_OUTPUTS, Slice};
 use crate::base::shape::TensorType;
 use crate::base::sync::{Shared, Task};
 use crate::base::view::{TensorView, TensorViewMut};
@@ -265,7 +265,7 @@ impl Block<'_> {
             let tensor_type = self.block_type(tensor_type, storage);
             outputs.push(TensorViewMut { tensor_type, data: data.ok_or(Error::Internal)? }).map_err(|_| Error::Internal)?;
         }
-        (node.kernel.run)(&mut Call::new(&node.attributes, &inputs, &mut outputs))
+        (node.kernel.run)(&mut Call { attributes: &node.attributes, inputs: &inputs, outputs: &mut outputs, slice: &mut Slice::all() })
     }
 
     /// Returns the range of a storage area's bytes that belongs to this block. `first` is the block's first element, counted from the

@@ -1,7 +1,7 @@
 //! The steps of a function compiled for the host: kernels, with the locations of their inputs and outputs.
 
 use crate::base::error::{Error, Result};
-use crate::base::op::{Call, Kernel, MAX_INPUTS};
+use crate::base::op::{Call, Kernel, MAX_INPUTS, Slice};
 use crate::base::shape::TensorType;
 use crate::base::sync::{Lock, Shared};
 use crate::base::view::{TensorView, TensorViewMut};
@@ -78,11 +78,13 @@ impl Single {
         let outputs = &mut [TensorViewMut { tensor_type: &self.output.tensor_type, data }];
         let attributes = &self.attributes;
         match self.inputs.as_slice() {
-            [x] => (self.kernel.run)(&mut Call::new(attributes, &[around.view(x)], outputs)),
-            [a, b] => (self.kernel.run)(&mut Call::new(attributes, &[around.view(a), around.view(b)], outputs)),
+            [x] => (self.kernel.run)(&mut Call { attributes, inputs: &[around.view(x)], outputs, slice: &mut Slice::all() }),
+            [a, b] => {
+                (self.kernel.run)(&mut Call { attributes, inputs: &[around.view(a), around.view(b)], outputs, slice: &mut Slice::all() })
+            }
             inputs => {
                 let inputs: heapless::Vec<TensorView<'_>, MAX_INPUTS> = inputs.iter().map(|input| around.view(input)).collect();
-                (self.kernel.run)(&mut Call::new(attributes, &inputs, outputs))
+                (self.kernel.run)(&mut Call { attributes, inputs: &inputs, outputs, slice: &mut Slice::all() })
             }
         }
     }

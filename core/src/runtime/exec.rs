@@ -32,9 +32,6 @@ const FINISHED: u32 = u32::from_le_bytes(*b"DONE");
 /// State of a session whose variables a run, a restore or a reset is changing. Any other number means the same.
 const UNFINISHED: u32 = u32::from_le_bytes(*b"OPEN");
 
-/// Cost of an instruction without its kernel, in instructions of a Cortex-M4.
-const DISPATCH: u32 = 150;
-
 /// The first row of the check of the variables that an instruction has written. The rows of the instruction itself come before.
 const CHECKS: u32 = 1 << 31;
 /// Rows of the check of one variable.
@@ -95,7 +92,7 @@ impl<'p, 'm> Session<'p, 'm> {
     /// [`Slots::restore`](crate::runtime::Slots::restore) brings back the last checkpoint.
     pub fn resume(program: &'p Program<'p>, arena: &'m mut [u8]) -> Result<Session<'p, 'm>> {
         let mut session = Session::open(program, arena)?;
-        session.take_back();
+        session.abort();
         session.finished()?;
         Ok(session)
     }
@@ -221,20 +218,24 @@ impl<'p, 'm> Session<'p, 'm> {
     ///
     /// Fails like [`Session::run`]. The run is then over.
     pub fn advance(&mut self, budget: u32) -> Result<Poll<()>> {
-        self.advance_with::<false>(Slice { budget, least: 1, ..Slice::ALL }, &mut |_| (), &mut ())
+        self.advance_with::<false>(Slice::of(budget), &mut |_| (), &mut ())
     }
 
     /// Goes on like [`Session::advance`] and passes each printed text and each summary to `print`, as [`Session::run_printing`] does.
     pub fn advance_printing(&mut self, budget: u32, print: &mut dyn FnMut(Said<'_>)) -> Result<Poll<()>> {
-        self.advance_with::<true>(Slice { budget, least: 1, ..Slice::ALL }, print, &mut ())
+        self.advance_with::<true>(Slice::of(budget), print, &mut ())
     }
 
     /// Abandons the run in progress, if there is one. If it has changed no variable yet, or if there is a second copy, the variables have
     /// the values from before the run. Otherwise the session is unfinished.
+    #[inline(never)]
     pub fn abort(&mut self) {
         self.frame = Frame::IDLE;
         self.around.clear();
-        self.take_back();
+        if *self.state == COPIED && !self.copy.is_empty() {
+            self.copy_variables(true);
+            self.finish();
+        }
     }
 
     fn run_with<const PRINTS: bool>(
@@ -244,7 +245,7 @@ impl<'p, 'm> Session<'p, 'm> {
         profile: &mut impl Profile,
     ) -> Result<()> {
         self.begin(signature)?;
-        self.advance_with::<PRINTS>(Slice::ALL, print, profile).map(|_| ())
+        self.advance_with::<PRINTS>(Slice::all(), print, profile).map(|_| ())
     }
 
     fn advance_with<const PRINTS: bool>(
@@ -276,14 +277,6 @@ impl<'p, 'm> Session<'p, 'm> {
         }
     }
 
-    /// Takes the values of the second copy back, if a run has left them there.
-    fn take_back(&mut self) {
-        if *self.state == COPIED && !self.copy.is_empty() {
-            self.copy_variables(true);
-            self.finish();
-        }
-    }
-
     /// Copies the variables to their second copy, or back.
     #[inline(never)]
     fn copy_variables(&mut self, back: bool) {
@@ -305,54 +298,53 @@ impl<'p, 'm> Session<'p, 'm> {
     ) -> Result<Poll<()>> {
         let program = self.places.program;
         let mut frame = self.frame;
+        slice.first = frame.step;
         loop {
             if frame.next == frame.end {
                 let Some(outer) = self.around.pop() else { return Ok(Poll::Ready(())) };
-                frame = outer;
+                (frame, slice.first) = (outer, outer.step);
                 continue;
             }
             let Some(instruction) = program.instructions.get(frame.next as usize) else { return Err(Error::Internal) };
-            if slice.budget < DISPATCH && slice.least == 0 {
-                self.frame = frame;
+            if !slice.enter() {
+                self.frame = Frame { step: slice.first, ..frame };
                 return Ok(Poll::Pending);
             }
-            slice = Slice { first: frame.step, next: NONE, finite: false, budget: slice.budget.saturating_sub(DISPATCH), ..slice };
-            let mut words = [frame.step, NONE];
             profile.begin(frame.next);
-            self.step(instruction, &mut words, &mut slice).map_err(|error| error.at(frame.next))?;
+            self.step(instruction, &mut slice).map_err(|error| error.at(frame.next))?;
             profile.end(frame.next);
-            if slice.next != NONE {
-                self.frame = Frame { step: slice.next, ..frame };
-                return Ok(Poll::Pending);
-            }
-            slice.least &= !1;
-            let outer = Frame { next: frame.next + 1, step: 0, ..frame };
-            if words[1] == NONE {
-                frame = outer;
+            slice.first = 0;
+            if slice.answer == NONE {
+                if slice.next != NONE {
+                    self.frame = Frame { step: slice.next, ..frame };
+                    return Ok(Poll::Pending);
+                }
+                frame.next += 1;
                 continue;
             }
-            match program.blocks.get(words[1] as usize) {
+            match program.blocks.get(slice.answer as usize) {
                 None => {
-                    if PRINTS && matches!(words[1], PRINT | SUMMARY) {
-                        self.say(words[1], instruction, print);
+                    if PRINTS && matches!(slice.answer, PRINT | SUMMARY) {
+                        self.say(slice.answer, instruction, print);
                     }
-                    frame = outer;
+                    frame.next += 1;
                 }
                 Some(block) => {
-                    // `NONE` means that the instruction is not asked again: it is finished when its block is.
-                    let outer = if words[0] == NONE { outer } else { Frame { step: words[0], ..frame } };
+                    // Without a next step, the instruction is finished when its block is.
+                    let done = slice.next == NONE;
+                    let outer = Frame { next: frame.next + u32::from(done), end: frame.end, step: if done { 0 } else { slice.next } };
                     self.around.push(outer).map_err(|_| Error::Internal)?;
                     frame = Frame::new(block);
                 }
             }
+            (slice.next, slice.answer) = (NONE, NONE);
         }
     }
 
     /// Runs an instruction. The time of this function adds to that of every kernel, so instructions with at most one output, in scratch
-    /// memory, and with one or two inputs take a fast path. An instruction without outputs receives `words` in place of an output: on
-    /// entry, the number of times that the instruction was asked for a block to run; on return, its answer.
+    /// memory, take a fast path.
     #[inline(always)]
-    fn step(&mut self, instruction: &InstructionRecord, words: &mut [u32; 2], slice: &mut Slice) -> Result<()> {
+    fn step(&mut self, instruction: &InstructionRecord, slice: &mut Slice) -> Result<()> {
         if instruction.outputs > 1 {
             return self.step_many(instruction, slice);
         }
@@ -360,7 +352,7 @@ impl<'p, 'm> Session<'p, 'm> {
         let count = usize::from(instruction.inputs) + usize::from(instruction.outputs);
         let Some(operands) = part(program.operands, instruction.operands as usize, count) else { return Err(Error::Internal) };
         let (inputs, written, tensor_type, data, around) = if instruction.outputs == 0 {
-            (operands, u16::MAX, &TensorType::I32, bytemuck::bytes_of_mut(words), Around::whole(&self.places, self.memory))
+            (operands, u16::MAX, &TensorType::EMPTY, Default::default(), Around::whole(&self.places, self.memory))
         } else {
             let Some((&written, inputs)) = operands.split_last() else { return Err(Error::Internal) };
             let Some(output) = program.tensors.get(usize::from(written)) else { return Err(Error::Internal) };
@@ -373,30 +365,12 @@ impl<'p, 'm> Session<'p, 'm> {
         };
         let outputs = &mut [TensorViewMut { tensor_type, data }];
         let in_place = TensorView { tensor_type, data: None };
-        let (mut one, mut two, mut many);
-        let inputs: &[TensorView<'_>] = match *inputs {
-            [x] => {
-                one = [in_place];
-                around.input(x, written, &mut one[0]);
-                &one
-            }
-            [a, b] => {
-                two = [in_place, in_place];
-                around.input(a, written, &mut two[0]);
-                around.input(b, written, &mut two[1]);
-                &two
-            }
-            _ => {
-                many = Vec::<TensorView<'_>, MAX_INPUTS>::new();
-                for &operand in inputs {
-                    let mut view = in_place;
-                    around.input(operand, written, &mut view);
-                    let _ = many.push(view);
-                }
-                &many
-            }
-        };
-        call(program, instruction, inputs, outputs, slice)
+        let mut views = [in_place, in_place, in_place];
+        for (&operand, view) in inputs.iter().zip(&mut views) {
+            around.input(operand, written, view);
+        }
+        let Some(views) = views.get(..inputs.len()) else { return self.step_many(instruction, slice) };
+        call(program, instruction, views, outputs, slice)
     }
 
     /// Runs an instruction with any number of outputs. If one of them is a variable, checks the new values afterwards. Marks the session as
@@ -414,6 +388,7 @@ impl<'p, 'm> Session<'p, 'm> {
         }
         if slice.first < CHECKS {
             self.finite |= slice.first == 0;
+            slice.finite = false;
             call(self.places.program, instruction, &inputs, &mut outputs, slice)?;
             self.finite &= slice.finite;
             if slice.next != NONE || !changes || self.finite {
@@ -421,16 +396,15 @@ impl<'p, 'm> Session<'p, 'm> {
             }
             slice.first = CHECKS;
         }
-        for (output, first) in outputs.iter().zip((CHECKS..).step_by(CHECK as usize)) {
-            if slice.first < first + CHECK {
-                slice.first -= first;
-                self.places.program.check_finite(output.tensor_type, output.data, slice)?;
-                if slice.next != NONE {
-                    slice.next += first;
-                    return Ok(());
-                }
-                slice.first = first + CHECK;
+        while let Some(output) = outputs.get(((slice.first - CHECKS) / CHECK) as usize) {
+            let from = slice.first & !(CHECK - 1);
+            slice.first -= from;
+            self.places.program.check_finite(output.tensor_type, output.data, slice)?;
+            if slice.next != NONE {
+                slice.next += from;
+                return Ok(());
             }
+            slice.first = from + CHECK;
         }
         Ok(())
     }
@@ -455,10 +429,7 @@ fn call<'a>(
     let Some(kernel) = program.kernel(instruction.kernel) else {
         return Err(Error::MissingKernel { kernel: instruction.kernel.into() });
     };
-    let mut call = Call { attributes: program.attributes(instruction), inputs, outputs, slice: *slice };
-    (kernel.run)(&mut call)?;
-    *slice = call.slice;
-    Ok(())
+    (kernel.run)(&mut Call { attributes: program.attributes(instruction), inputs, outputs, slice })
 }
 
 /// Marks the session as changing, before a variable changes. A reset of the device must find the mark before the first change.
@@ -506,7 +477,7 @@ struct Frame {
     next: u32,
     /// Index of the instruction after the block.
     end: u32,
-    /// Number of times that the next instruction was asked for a block to run, or its next row: see [`Slice`].
+    /// [`Slice::first`] of the next instruction.
     step: u32,
 }
 

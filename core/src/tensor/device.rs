@@ -3,7 +3,7 @@
 use crate::base::dtype::DType;
 use crate::base::error::{Error, Result};
 use crate::base::format::{Said, Summary};
-use crate::base::op::{Call, Kernel, MAX_OUTPUTS, NONE, OpDef};
+use crate::base::op::{Call, Kernel, MAX_OUTPUTS, OpDef, Slice};
 use crate::base::shape::TensorType;
 use crate::base::sync::{Shared, Task, ThreadSafe};
 use crate::base::view::{TensorView, TensorViewMut};
@@ -311,18 +311,16 @@ impl Device {
         }
         let mut views: heapless::Vec<TensorViewMut<'_>, MAX_OUTPUTS> =
             buffers.iter_mut().zip(outputs).map(|(buffer, tensor_type)| TensorViewMut { tensor_type, data: buffer.bytes_mut() }).collect();
-        self.0.run(def, &mut Call::new(attributes, inputs, &mut views))?;
+        self.0.run(def, &mut Call { attributes, inputs, outputs: &mut views, slice: &mut Slice::all() })?;
         drop(views);
         Ok(buffers)
     }
 
-    /// Runs an op without outputs. In place of an output, the op receives two words. If it has a message, it sets the second word, and the
-    /// device delivers the message.
+    /// Runs an op without outputs, and delivers its message, if it has one.
     fn effect(&self, def: &'static OpDef, attributes: &[u32], inputs: &[TensorView<'_>]) -> Result<()> {
-        let mut words = [0, NONE];
-        let said = TensorViewMut { tensor_type: &TensorType::I32, data: bytemuck::bytes_of_mut(&mut words) };
-        self.0.run(def, &mut Call::new(attributes, inputs, &mut [said]))?;
-        Said::new(words[1], attributes, inputs).map_or(Ok(()), |said| self.say(&said))
+        let mut slice = Slice::all();
+        self.0.run(def, &mut Call { attributes, inputs, outputs: &mut [], slice: &mut slice })?;
+        Said::new(slice.answer, attributes, inputs).map_or(Ok(()), |said| self.say(&said))
     }
 }
 
@@ -475,7 +473,7 @@ impl Backend for Cpu {
 
     fn run(&self, def: &'static OpDef, call: &mut Call<'_, '_>) -> Result<()> {
         let dtype = call.inputs.first().map(|view| view.dtype()).or(call.outputs.first().map(|view| view.dtype()));
-        let dtype = dtype.ok_or(Error::Internal)?;
+        let dtype = dtype.unwrap_or(DType::U8);
         let kernel = self.kernel(def, dtype);
         (kernel.ok_or(Error::NoKernel { op: def.name, dtype })?.run)(call)
     }

@@ -1,7 +1,7 @@
 //! Eager execution.
 
 use crate::base::error::{Error, Result};
-use crate::base::op::{Call, MAX_INPUTS, MAX_OUTPUTS};
+use crate::base::op::{Call, MAX_INPUTS, MAX_OUTPUTS, Slice};
 use crate::base::random::Stream;
 use crate::base::shape::TensorType;
 use crate::base::sync::{Lock, Shared};
@@ -107,7 +107,7 @@ impl Emitter for Immediate {
         let mut taken = Taken::new(variables)?;
         let results = taken.bytes_mut().zip(own).map(|(data, tensor_type)| TensorViewMut { tensor_type, data });
         let mut results: heapless::Vec<TensorViewMut<'_>, MAX_OUTPUTS> = results.collect();
-        self.device.compute(op.def, &mut Call::new(attributes, &operands, &mut results))?;
+        self.device.compute(op.def, &mut Call { attributes, inputs: &operands, outputs: &mut results, slice: &mut Slice::all() })?;
         Ok(true)
     }
 

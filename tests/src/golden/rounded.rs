@@ -4,7 +4,7 @@
 
 use crate::golden::case::ulp;
 use crate::random::Random;
-use gradlet_core::custom_op::{Call, Kernel, OpDef};
+use gradlet_core::custom_op::{Call, Kernel, OpDef, Slice};
 use gradlet_core::device::{AlignedBytes, Backend};
 use gradlet_core::tensor::{TensorView, TensorViewMut};
 use gradlet_core::{DType, Device, Error, Result};
@@ -46,7 +46,7 @@ impl Backend for Rounded {
         let inputs: Vec<_> = views.map(|(view, bytes)| TensorView { tensor_type: view.tensor_type, data: bytes.as_deref() }).collect();
         let outputs = call.outputs.iter_mut().map(|output| TensorViewMut { tensor_type: output.tensor_type, data: &mut *output.data });
         let mut outputs: Vec<_> = outputs.collect();
-        (kernel.run)(&mut Call::new(call.attributes, &inputs, &mut outputs))?;
+        (kernel.run)(&mut Call { attributes: call.attributes, inputs: &inputs, outputs: &mut outputs, slice: &mut Slice::all() })?;
         for output in outputs.iter_mut().filter(|output| output.dtype() == DType::F32) {
             output.slice_mut::<f32>().iter_mut().for_each(|x| *x = self.result(*x));
         }

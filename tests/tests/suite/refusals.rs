@@ -3,7 +3,7 @@
 //! A plan runs the ops that may refuse their data before it writes any variable. If an op refused its data without this declaration, a
 //! failed step could leave some variables updated.
 
-use gradlet_core::custom_op::{Call, OpDef};
+use gradlet_core::custom_op::{Call, OpDef, Slice};
 use gradlet_core::device::AlignedBytes;
 use gradlet_core::function::graph::Graph;
 use gradlet_core::tensor::{TensorView, TensorViewMut};
@@ -119,7 +119,7 @@ fn run(kernel: &Kernel, attributes: &[u32], types: &[TensorType], data: &[Aligne
     let mut results: Vec<AlignedBytes> = outputs.iter().map(|of| AlignedBytes::zeroed(of.bytes().unwrap() as usize)).collect();
     let inputs: Vec<_> = types.iter().zip(data).map(|(tensor_type, data)| TensorView { tensor_type, data: Some(data) }).collect();
     let mut outputs: Vec<_> = results.iter_mut().zip(outputs).map(|(data, tensor_type)| TensorViewMut { tensor_type, data }).collect();
-    (kernel.run)(&mut Call::new(attributes, &inputs, &mut outputs))
+    (kernel.run)(&mut Call { attributes, inputs: &inputs, outputs: &mut outputs, slice: &mut Slice::all() })
 }
 
 /// True if the kernel refuses some data of these types. The data has the same value everywhere, or one value in one input and ones in the

@@ -8,7 +8,7 @@
 #![no_main]
 
 use core::hint::black_box;
-use gradlet_core::custom_op::{Call, MAX_INPUTS};
+use gradlet_core::custom_op::{Call, MAX_INPUTS, Slice};
 use gradlet_core::runtime::{Aligned, SignatureId};
 use gradlet_core::tensor::{TensorView, TensorViewMut};
 use gradlet_core::{Kernel, Session, Shape, TensorType};
@@ -64,7 +64,7 @@ fn kernel_alone(kernel: &Kernel) -> Result<u32, Failure> {
     inputs[0].data = None;
     let inputs = inputs.get(..usize::from(kernel.def.inputs.0)).unwrap_or(&[]);
     let mut outputs = [TensorViewMut { tensor_type, data: &mut value.0 }];
-    let mut call = Call::new(&[], inputs, &mut outputs);
+    let mut call = Call { attributes: &[], inputs, outputs: &mut outputs, slice: &mut Slice::all() };
     let kernel = black_box(kernel);
     let (result, instructions) = counter::measure(|| (0..MORE).try_for_each(|_| (kernel.run)(&mut call)));
     result?;

@@ -20,8 +20,7 @@ fn infer(inputs: &[TensorType], attributes: &[u32], _: &mut [TensorType]) -> Res
     }
 }
 
-/// Kernel function. The executor passes `[step, _]` in the output, and the function replaces it with `[next step, block to run]`.
-/// At step 0, it selects the block. The next step is always `NONE`, so the op ends when that block has run.
+/// Selects the block. There is no next step, so the op ends when that block has run.
 fn run(call: &mut Call<'_, '_>) -> Result<()> {
     let by = call.input(0)?;
     let last = call.attributes.len().saturating_sub(1);
@@ -29,10 +28,7 @@ fn run(call: &mut Call<'_, '_>) -> Result<()> {
         DType::Bool => usize::from(!by.scalar::<Bool>().get()),
         _ => usize::try_from(by.scalar::<i32>()).unwrap_or(last).min(last),
     };
-    let chosen = call.attributes.get(index).copied().unwrap_or(NONE);
-    let Some([step, block]) = call.output()?.words_mut() else { return Err(Error::Internal) };
-    *block = if *step == 0 { chosen } else { NONE };
-    *step = NONE;
+    call.slice.answer = call.attributes.get(index).copied().unwrap_or(NONE);
     Ok(())
 }
 

@@ -36,8 +36,7 @@ fn infer(inputs: &[TensorType], attributes: &[u32], _: &mut [TensorType]) -> Res
 }
 
 fn run(call: &mut Call<'_, '_>) -> Result<()> {
-    let Some([_, said]) = call.output()?.words_mut() else { return Err(Error::Internal) };
-    *said = SUMMARY;
+    call.slice.answer = SUMMARY;
     Ok(())
 }
 

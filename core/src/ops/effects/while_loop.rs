@@ -20,17 +20,14 @@ fn infer(inputs: &[TensorType], attributes: &[u32], _: &mut [TensorType]) -> Res
     }
 }
 
-/// Kernel function. The executor passes `[step, _]` in the output, and the function replaces it with `[next step, block to run]`.
-/// Step 0 runs the condition's block. The next steps run the body, as long as the condition is true and iterations are left. When
-/// the loop ends, the next step is 0 again, and there is no block to run.
+/// Step 0 runs the condition's block. The next steps run the body, as long as the condition is true and iterations are left.
 fn run(call: &mut Call<'_, '_>) -> Result<()> {
     let holds = call.input(0)?.scalar::<Bool>().get();
     let &[condition, body, most] = call.attributes else { return Err(Error::Attribute { index: 0 }) };
-    let Some([step, block]) = call.output()?.words_mut() else { return Err(Error::Internal) };
-    (*step, *block) = match *step {
+    (call.slice.next, call.slice.answer) = match call.slice.first {
         0 => (1, condition),
         next if holds && next <= most.min(MOST) => (next + 1, body),
-        _ => (0, NONE),
+        _ => (NONE, NONE),
     };
     Ok(())
 }

@@ -109,17 +109,16 @@ fn run_slices(
     let shapes: Vec<_> = outputs.iter().map(|output| output.tensor_type).collect();
     let mut view_muts: Vec<_> =
         outputs.iter_mut().zip(&shapes).map(|(output, tensor_type)| TensorViewMut { tensor_type, data: output.bytes_mut() }).collect();
-    let mut slice = budget.map_or(Slice::ALL, |budget| Slice { least: 1, budget, ..Slice::ALL });
+    let mut slice = budget.map_or(Slice::all(), |budget| Slice { least: 1, ..Slice::of(budget) });
     let mut turns = 1u32..;
     let result = loop {
-        let mut call = Call { slice, ..Call::new(attributes, &views, &mut view_muts) };
-        let result = (kernel.run)(&mut call);
-        let Slice { next, .. } = call.slice;
+        let result = (kernel.run)(&mut Call { attributes, inputs: &views, outputs: &mut view_muts, slice: &mut slice });
+        let Slice { first, least, next, .. } = slice;
         if result.is_err() || next == NONE {
             break result;
         }
-        assert!(next > slice.first || slice.least == 0, "{} computes nothing", kernel.def.name);
-        slice = Slice { first: next, least: u32::from(turns.next().unwrap() % 3 > 0), ..slice };
+        assert!(next > first || least == 0, "{} computes nothing", kernel.def.name);
+        slice = Slice { first: next, least: u32::from(turns.next().unwrap() % 3 > 0), ..Slice::of(budget.unwrap_or(0)) };
     };
     drop(view_muts);
     (result, outputs)

@@ -47,7 +47,7 @@ impl Session<'_, '_> {
     /// Fails if the session is unfinished, or if a value that would be saved is not finite.
     pub(crate) fn savable(&self, contents: Contents) -> Result<()> {
         self.finished()?;
-        let odd = |(_, tensor_type, data): &Value<'_>| self.program().check_finite(tensor_type, data, &mut Slice::ALL.clone()).is_err();
+        let odd = |(_, tensor_type, data): &Value<'_>| self.program().check_finite(tensor_type, data, &mut Slice::all()).is_err();
         match self.saved(contents).find(odd) {
             Some((variable, ..)) => Err(Error::VariableNotFinite { variable }),
             None => Ok(()),

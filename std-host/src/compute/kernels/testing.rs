@@ -1,6 +1,6 @@
 //! Comparison of fast kernels with the portable ones.
 
-use gradlet_core::custom_op::{Call, Kernel};
+use gradlet_core::custom_op::{Call, Kernel, Slice};
 use gradlet_core::device::AlignedBytes;
 use gradlet_core::tensor::{TensorView, TensorViewMut};
 use gradlet_core::{DType, Shape, TensorType};
@@ -78,7 +78,7 @@ fn run(kernel: &Kernel, attributes: &[u32], inputs: &[&Value], shared: &[(u8, u8
     let views: Vec<TensorView<'_>> = inputs.iter().enumerate().map(view).collect();
     let mut view_muts: Vec<TensorViewMut<'_>> =
         outputs.iter_mut().zip(output_types).map(|(value, tensor_type)| TensorViewMut { tensor_type, data: &mut value.bytes }).collect();
-    (kernel.run)(&mut Call::new(attributes, &views, &mut view_muts)).unwrap();
+    (kernel.run)(&mut Call { attributes, inputs: &views, outputs: &mut view_muts, slice: &mut Slice::all() }).unwrap();
     drop(view_muts);
     Some(outputs)
 }
