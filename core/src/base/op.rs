@@ -130,8 +130,9 @@ impl Slice {
 }
 
 impl<'d> Call<'_, 'd> {
-    /// Returns the rows that this call computes, in ascending order: some of `total` rows that take about `cost` instructions each. The
-    /// range is empty if the budget of the slice does not cover a row. The kernel then does nothing and returns.
+    /// Returns the rows that this call computes, in ascending order: some of `total` rows. `cost` is about the number of instructions that
+    /// a Cortex-M4 needs for a row of elements with 32 bits. The range is empty if the budget of the slice does not cover a row. The kernel
+    /// then does nothing and returns.
     ///
     /// A kernel calls this at most once. It keeps whatever one row leaves for the next in its outputs. The first range that is not empty
     /// begins at 0, and the last one ends at `total`.
@@ -148,15 +149,19 @@ impl<'d> Call<'_, 'd> {
     ///     Ok(())
     /// }
     /// ```
-    #[inline]
+    #[inline(always)]
     pub fn rows(&mut self, total: usize, cost: usize) -> Range<usize> {
+        // A host may have more than `u32::MAX` rows.
+        if self.slice.least == NONE { 0..total } else { self.some_rows(total, cost) }
+    }
+
+    #[inline(never)]
+    fn some_rows(&mut self, total: usize, cost: usize) -> Range<usize> {
+        let element = self.outputs.first().map(|output| output.tensor_type.dtype.size());
+        // Without instructions of its own for 64 bits, a Cortex-M4 takes about 20 times as long.
+        let cost = cost.max(1) * if element == Some(8) { 20 } else { 1 };
         let Slice { first, least, budget, .. } = *self.slice;
         let first = (first as usize).min(total);
-        // A host may have more than `u32::MAX` rows.
-        if least == NONE {
-            return first..total;
-        }
-        let cost = cost.max(1);
         let count = (budget as usize / cost).max(least as usize).min(total - first);
         let next = first + count;
         self.slice.next = if next == total { NONE } else { next as u32 };
