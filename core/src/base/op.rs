@@ -90,8 +90,8 @@ pub struct Slice {
     pub first: u32,
     /// The number of rows to compute even if the budget does not cover them.
     pub(crate) least: u32,
-    /// Remaining budget, in instructions.
-    pub(crate) budget: u32,
+    /// Remaining budget, in instructions; negative if the slice has computed a row that the budget did not cover.
+    pub(crate) budget: i32,
     /// The row after the last one that was computed, or [`NONE`] if no rows are left. From the kernel of a loop: the next `first`.
     pub(crate) next: u32,
     /// Answer of a kernel without outputs: a block to run, [`NONE`], or one of the numbers of a [`Said`](crate::base::format::Said).
@@ -102,7 +102,7 @@ pub struct Slice {
 
 impl Slice {
     /// Cost of an instruction without its kernel, in instructions of a Cortex-M4.
-    const DISPATCH: u32 = 150;
+    const DISPATCH: i32 = 150;
 
     /// Returns the slice that consists of all rows.
     pub const fn all() -> Slice {
@@ -110,8 +110,8 @@ impl Slice {
     }
 
     /// Rows for `budget` instructions, but at least one.
-    pub(crate) const fn of(budget: u32) -> Slice {
-        Slice { budget, least: 2, ..Slice::all() }
+    pub(crate) fn of(budget: u32) -> Slice {
+        Slice { budget: i32::try_from(budget).unwrap_or(i32::MAX), least: 2, ..Slice::all() }
     }
 
     /// Takes the cost of an instruction, without its kernel, from the budget. Returns false if the budget does not cover it.
@@ -123,7 +123,7 @@ impl Slice {
             }
             // The first instruction of a slice computes at least one row, so that every slice gets on.
             self.least /= 2;
-            self.budget = self.budget.saturating_sub(Slice::DISPATCH);
+            self.budget -= Slice::DISPATCH;
         }
         true
     }
@@ -162,10 +162,10 @@ impl<'d> Call<'_, 'd> {
         let cost = cost.max(1) * if element == Some(8) { 20 } else { 1 };
         let Slice { first, least, budget, .. } = *self.slice;
         let first = (first as usize).min(total);
-        let count = (budget as usize / cost).max(least as usize).min(total - first);
+        let count = (budget.max(0) as usize / cost).max(least as usize).min(total - first);
         let next = first + count;
         self.slice.next = if next == total { NONE } else { next as u32 };
-        self.slice.budget = budget.saturating_sub(count.saturating_mul(cost) as u32);
+        self.slice.budget = budget.saturating_sub_unsigned(count.saturating_mul(cost) as u32);
         first..next
     }
 

@@ -127,7 +127,7 @@ impl<'p> Session<'p, '_> {
     /// Overwrites the bytes of a variable in RAM, beginning at byte `at` of the variable.
     pub(crate) fn overwrite(&mut self, variable: u32, at: usize, bytes: &[u8]) {
         let start = (self.places.offset(variable) as usize).saturating_add(at);
-        if let Some(value) = self.memory.get_mut(start..).and_then(|rest| rest.get_mut(..bytes.len())) {
+        if let Some(value) = self.memory.get_mut(start, bytes.len()) {
             value.copy_from_slice(bytes);
         }
     }
@@ -148,14 +148,14 @@ impl<'p> Session<'p, '_> {
     fn bytes<'s>(&'s self, place: Option<Bytes<'s>>) -> &'s [u8] {
         match place {
             Some(Bytes::Flash(data)) => data,
-            Some(Bytes::Memory(start, bytes)) => self.memory.get(start..start + bytes).unwrap_or(&[]),
+            Some(Bytes::Memory(start, bytes)) => self.memory.get(start, bytes).unwrap_or(&[]),
             None => &[],
         }
     }
 
     fn bytes_mut(&mut self, place: Option<Bytes<'_>>) -> &mut [u8] {
         match place {
-            Some(Bytes::Memory(start, bytes)) => self.memory.get_mut(start..start + bytes).unwrap_or(&mut []),
+            Some(Bytes::Memory(start, bytes)) => self.memory.get_mut(start, bytes).unwrap_or(&mut []),
             _ => &mut [],
         }
     }

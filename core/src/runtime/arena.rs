@@ -16,22 +16,51 @@ use heapless::Vec;
 #[repr(C, align(16))]
 pub struct Aligned<T: ?Sized>(pub T);
 
+/// Address of the first variable. An address below is an offset in scratch memory.
+pub(crate) const VARIABLES: usize = 1 << 31;
+
+/// Scratch memory and variables, with one range of addresses.
+pub(crate) struct Memory<'m> {
+    pub(crate) scratch: &'m mut [u8],
+    pub(crate) variables: &'m mut [u8],
+}
+
+impl Memory<'_> {
+    /// Returns the `bytes` bytes at `address`, or `None` if they reach past the end.
+    pub(crate) fn get(&self, address: usize, bytes: usize) -> Option<&[u8]> {
+        match address.checked_sub(VARIABLES) {
+            None => part(self.scratch, address, bytes),
+            Some(at) => part(self.variables, at, bytes),
+        }
+    }
+
+    /// Returns the `bytes` bytes at `address` for writing, or `None` if they reach past the end.
+    #[inline(never)]
+    pub(crate) fn get_mut(&mut self, address: usize, bytes: usize) -> Option<&mut [u8]> {
+        let (memory, at) = match address.checked_sub(VARIABLES) {
+            None => (&mut *self.scratch, address),
+            Some(at) => (&mut *self.variables, at),
+        };
+        memory.get_mut(at..)?.get_mut(..bytes)
+    }
+}
+
 /// The location of a tensor's bytes.
 pub(crate) enum Bytes<'a> {
     Flash(&'a [u8]),
-    /// Offset in memory and length, both in bytes.
+    /// Address in [`Memory`] and length, in bytes.
     Memory(usize, usize),
 }
 
 /// The tables that locate every tensor.
 pub(crate) struct Tables<'p, 'm> {
     pub(crate) program: &'p Program<'p>,
-    /// Offset of each variable in memory, in bytes; [`NONE`] for a variable in flash.
+    /// Address of each variable in [`Memory`]; [`NONE`] for a variable in flash.
     pub(crate) offsets: &'m mut [u32],
 }
 
 impl<'p> Tables<'p, '_> {
-    /// Returns the offset of a variable in memory; [`NONE`] for a variable in flash.
+    /// Returns the address of a variable; [`NONE`] for a variable in flash.
     #[inline]
     pub(crate) fn offset(&self, variable: u32) -> u32 {
         self.offsets.get(variable as usize).copied().unwrap_or(NONE)
@@ -66,27 +95,32 @@ impl<'p> Tables<'p, '_> {
 pub(crate) struct Around<'a> {
     places: &'a Tables<'a, 'a>,
     before: &'a [u8],
-    /// Offset of the output's end in memory, where `after` begins.
+    /// Offset of the output's end in scratch memory, where `after` begins.
     end: usize,
     after: &'a [u8],
+    variables: &'a [u8],
 }
 
 impl<'a> Around<'a> {
     /// Splits `memory` into the bytes of `output`, which is in scratch memory, and the bytes around them. Returns `None` if `output`
     /// reaches past the end.
     #[inline(always)]
-    pub(crate) fn split(places: &'a Tables<'a, 'a>, memory: &'a mut [u8], output: &TensorRecord) -> Option<(&'a mut [u8], Around<'a>)> {
+    pub(crate) fn split(
+        places: &'a Tables<'a, 'a>,
+        memory: &'a mut Memory<'_>,
+        output: &TensorRecord,
+    ) -> Option<(&'a mut [u8], Around<'a>)> {
         let start = output.location as usize;
-        let (before, rest) = memory.split_at_mut_checked(start)?;
+        let (before, rest) = memory.scratch.split_at_mut_checked(start)?;
         let (data, after) = rest.split_at_mut_checked(output.bytes as usize)?;
         let end = start + data.len();
-        Some((data, Around { places, before, end, after }))
+        Some((data, Around { places, before, end, after, variables: memory.variables }))
     }
 
     /// Makes all of `memory` readable, for an instruction without an output.
     #[inline(always)]
-    pub(crate) fn whole(places: &'a Tables<'a, 'a>, memory: &'a [u8]) -> Around<'a> {
-        Around { places, before: memory, end: memory.len(), after: &[] }
+    pub(crate) fn whole(places: &'a Tables<'a, 'a>, memory: &'a Memory<'_>) -> Around<'a> {
+        Around { places, before: memory.scratch, end: memory.scratch.len(), after: &[], variables: memory.variables }
     }
 
     /// Sets `view` to tensor `operand`, unless that is the output `written`, which `view` already shows.
@@ -110,29 +144,34 @@ impl<'a> Around<'a> {
         view.data = if in_memory { self.memory(at, bytes) } else { part(program.data, at, bytes) };
     }
 
-    /// Returns the `bytes` bytes at offset `at`, or `None` for an input that shares the output's location. Such an input begins before the
+    /// Returns the `bytes` bytes at `address`, or `None` for an input that shares the output's location. Such an input begins before the
     /// output's end but reaches past the memory before the output.
     #[inline(always)]
-    fn memory(&self, at: usize, bytes: usize) -> Option<&'a [u8]> {
-        let start = self.before.len();
-        if at <= start { part(self.before, at, bytes) } else { part(self.after, at.wrapping_sub(self.end), bytes) }
+    fn memory(&self, address: usize, bytes: usize) -> Option<&'a [u8]> {
+        let (piece, from) = match address {
+            VARIABLES.. => (self.variables, VARIABLES),
+            _ if address <= self.before.len() => (self.before, 0),
+            _ => (self.after, self.end),
+        };
+        part(piece, address.wrapping_sub(from), bytes)
     }
 }
 
 /// The memory around any number of outputs.
 pub(crate) struct Pieces<'a> {
-    /// The pieces of memory that no output has taken, each with the offset of its start in memory.
-    rest: Vec<(usize, &'a mut [u8]), { MAX_OUTPUTS + 1 }>,
+    /// The pieces of memory that no output has taken, each with the address of its start.
+    rest: Vec<(usize, &'a mut [u8]), { MAX_OUTPUTS + 2 }>,
 }
 
 impl<'a> Pieces<'a> {
-    pub(crate) fn new(memory: &'a mut [u8]) -> Pieces<'a> {
+    pub(crate) fn new(memory: &'a mut Memory<'_>) -> Pieces<'a> {
         let mut rest = Vec::new();
-        let _ = rest.push((0, memory));
+        let _ = rest.push((0, &mut *memory.scratch));
+        let _ = rest.push((VARIABLES, &mut *memory.variables));
         Pieces { rest }
     }
 
-    /// Takes the `bytes` bytes at offset `start` for an output. Returns `None` if some of them were taken before or reach past the end.
+    /// Takes the `bytes` bytes at address `start` for an output. Returns `None` if some of them were taken before or reach past the end.
     pub(crate) fn take(&mut self, start: usize, bytes: usize) -> Option<&'a mut [u8]> {
         let holds = |(from, piece): &&mut (usize, &'a mut [u8])| part(piece, start.wrapping_sub(*from), bytes).is_some();
         let (from, piece) = self.rest.iter_mut().find(holds)?;
@@ -143,7 +182,7 @@ impl<'a> Pieces<'a> {
         Some(taken)
     }
 
-    /// Returns the `bytes` bytes at offset `start`, or `None` if an output has taken some of them or they reach past the end.
+    /// Returns the `bytes` bytes at address `start`, or `None` if an output has taken some of them or they reach past the end.
     pub(crate) fn read(&self, start: usize, bytes: usize) -> Option<&[u8]> {
         self.rest.iter().find_map(|(from, piece)| part(piece, start.wrapping_sub(*from), bytes))
     }

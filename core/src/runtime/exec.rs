@@ -5,7 +5,7 @@ use crate::base::format::{PRINT, SUMMARY, Said};
 use crate::base::op::{Call, MAX_INPUTS, MAX_OUTPUTS, Slice};
 use crate::base::shape::TensorType;
 use crate::base::view::{TensorView, TensorViewMut};
-use crate::runtime::arena::{Around, Bytes, Pieces, Tables, part};
+use crate::runtime::arena::{Around, Bytes, Memory, Pieces, Tables, VARIABLES, part};
 use crate::runtime::program::{ALIGN, BlockRecord, InstructionRecord, MAX_DEPTH, NONE, Program, SignatureId, Space, align};
 use core::sync::atomic::{Ordering, compiler_fence};
 use core::task::Poll;
@@ -42,7 +42,8 @@ const COPIED: u32 = u32::from_le_bytes(*b"COPY");
 
 /// A program with its memory. Variables keep their values between runs.
 ///
-/// The arena holds `[scratch | variables | second copy of the variables | offsets of the variables | state]`. It contains nothing
+/// The arena holds `[scratch | variables | second copy of the variables | offsets of the variables | state]`, in one part or in two
+/// ([`Session::new_in`]). It contains nothing
 /// pointer-sized, so its size is the same on every target. A run may reuse the bytes of an input, so the caller sets every input before
 /// each run. The bytes of an output stay valid until an input of any signature is set or the next run starts.
 ///
@@ -59,8 +60,7 @@ const COPIED: u32 = u32::from_le_bytes(*b"COPY");
 #[doc(alias = "MicroInterpreter", alias = "Interpreter")]
 pub struct Session<'p, 'm> {
     pub(super) places: Tables<'p, 'm>,
-    /// The part of the arena that holds scratch memory and variables.
-    pub(super) memory: &'m mut [u8],
+    pub(super) memory: Memory<'m>,
     /// The second copy of the variables, or nothing.
     copy: &'m mut [u8],
     /// The state, at the end of the arena: [`FINISHED`], [`COPIED`] or [`UNFINISHED`].
@@ -79,9 +79,8 @@ impl<'p, 'm> Session<'p, 'm> {
     /// Fails with [`Error::Misaligned`] if `arena` does not begin at a multiple of 16. Fails with [`Error::ArenaTooSmall`], which states
     /// the number of bytes needed, if `arena` is too small.
     pub fn new(program: &'p Program<'p>, arena: &'m mut [u8]) -> Result<Session<'p, 'm>> {
-        let mut session = Session::open(program, arena)?;
-        session.reset();
-        Ok(session)
+        let (scratch, kept) = divide(program, arena)?;
+        Session::new_in(program, scratch, kept)
     }
 
     /// Creates a session in an `arena` that an earlier session over the same program and signatures used, and keeps the values of the
@@ -91,32 +90,63 @@ impl<'p, 'm> Session<'p, 'm> {
     /// variables, or if the arena holds no session, as after a loss of power. [`Session::new`] then begins anew, and
     /// [`Slots::restore`](crate::runtime::Slots::restore) brings back the last checkpoint.
     pub fn resume(program: &'p Program<'p>, arena: &'m mut [u8]) -> Result<Session<'p, 'm>> {
-        let mut session = Session::open(program, arena)?;
+        let (scratch, kept) = divide(program, arena)?;
+        Session::resume_in(program, scratch, kept)
+    }
+
+    /// Creates a session like [`Session::new`], with the arena in two parts: `scratch`, at least [`Program::scratch_bytes`], and `kept`, at
+    /// least [`Program::kept_bytes`]. Models that run in turn can share `scratch`. Each has a `kept` of its own, to which
+    /// [`Session::resume_in`] returns.
+    ///
+    /// ```
+    /// # use gradlet_core::{Program, Result, Session};
+    /// fn in_turn(models: [&Program<'_>; 2], scratch: &mut [u8], kept: [&mut [u8]; 2]) -> Result<()> {
+    ///     let [listen, look] = models;
+    ///     let [first, second] = kept;
+    ///     Session::new_in(listen, scratch, first)?;
+    ///     Session::new_in(look, scratch, second)?;
+    ///     loop {
+    ///         let session = Session::resume_in(listen, scratch, first)?;
+    ///         // Here the first model infers or learns. The second one follows, with its own variables.
+    ///         let session = Session::resume_in(look, scratch, second)?;
+    /// #       return Ok(());
+    ///     }
+    /// }
+    /// ```
+    ///
+    /// Fails like [`Session::new`], for either part.
+    pub fn new_in(program: &'p Program<'p>, scratch: &'m mut [u8], kept: &'m mut [u8]) -> Result<Session<'p, 'm>> {
+        let mut session = Session::open(program, scratch, kept)?;
+        session.reset();
+        Ok(session)
+    }
+
+    /// Creates a session like [`Session::resume`], with the arena in two parts. `kept` is that of an earlier session over the same program
+    /// and signatures; `scratch` can hold anything. Fails like [`Session::resume`], for either part.
+    pub fn resume_in(program: &'p Program<'p>, scratch: &'m mut [u8], kept: &'m mut [u8]) -> Result<Session<'p, 'm>> {
+        let mut session = Session::open(program, scratch, kept)?;
         session.abort();
         session.finished()?;
         Ok(session)
     }
 
-    fn open(program: &'p Program<'p>, arena: &'m mut [u8]) -> Result<Session<'p, 'm>> {
-        if !(arena.as_ptr() as usize).is_multiple_of(ALIGN) {
-            return Err(Error::Misaligned);
-        }
-        let small = Error::ArenaTooSmall { needed: program.arena_bytes() as u32, got: arena.len() as u32 };
-        let arena = arena.get_mut(..program.arena_bytes()).ok_or(small)?;
-        let [scratch, variables, copy] = program.sizes();
-        let (memory, rest) = arena.split_at_mut_checked(scratch + variables).unwrap_or_default();
+    fn open(program: &'p Program<'p>, scratch: &'m mut [u8], kept: &'m mut [u8]) -> Result<Session<'p, 'm>> {
+        let [scratch_bytes, variables, copy] = program.sizes();
+        let scratch = take(scratch, scratch_bytes)?;
+        let (variables, rest) = take(kept, program.kept_bytes())?.split_at_mut_checked(variables).unwrap_or_default();
         let (copy, words) = rest.split_at_mut_checked(copy).unwrap_or_default();
         let words: &mut [u32] = bytemuck::try_cast_slice_mut(words).unwrap_or_default();
         let (state, offsets) = words.split_last_mut().ok_or(Error::Internal)?;
-        let mut end = scratch;
+        let mut end = VARIABLES as u32;
         for (record, offset) in program.variables.iter().zip(offsets.iter_mut()) {
             *offset = NONE;
             if program.in_ram(record) {
-                *offset = end as u32;
-                end += align(program.bytes_of(record) as usize);
+                *offset = end;
+                end += align(program.bytes_of(record) as usize) as u32;
             }
         }
-        Ok(Session { places: Tables { program, offsets }, memory, copy, state, frame: Frame::IDLE, around: Vec::new(), finite: true })
+        let (places, memory) = (Tables { program, offsets }, Memory { scratch, variables });
+        Ok(Session { places, memory, copy, state, frame: Frame::IDLE, around: Vec::new(), finite: true })
     }
 
     /// Fails with [`Error::Unfinished`] if the session is unfinished.
@@ -144,8 +174,7 @@ impl<'p, 'm> Session<'p, 'm> {
         for (record, &offset) in program.variables.iter().zip(self.places.offsets.iter()) {
             let bytes = program.bytes_of(record);
             let initial = if record.initial == NONE { &[] } else { program.flash(record.initial, bytes) };
-            let value = self.memory.get_mut(offset as usize..).and_then(|rest| rest.get_mut(..bytes as usize));
-            let Some(value) = value.filter(|_| offset != NONE) else { continue };
+            let Some(value) = self.memory.get_mut(offset as usize, bytes as usize) else { continue };
             match value.get_mut(..initial.len()) {
                 Some(value) if !initial.is_empty() => value.copy_from_slice(initial),
                 _ => value.fill(0),
@@ -280,8 +309,7 @@ impl<'p, 'm> Session<'p, 'm> {
     /// Copies the variables to their second copy, or back.
     #[inline(never)]
     fn copy_variables(&mut self, back: bool) {
-        let variables = self.memory.len().wrapping_sub(self.copy.len());
-        let variables = self.memory.get_mut(variables..).unwrap_or_default();
+        let variables = &mut *self.memory.variables;
         match (variables.len() == self.copy.len(), back) {
             (true, true) => variables.copy_from_slice(self.copy),
             (true, false) => self.copy.copy_from_slice(variables),
@@ -352,7 +380,7 @@ impl<'p, 'm> Session<'p, 'm> {
         let count = usize::from(instruction.inputs) + usize::from(instruction.outputs);
         let Some(operands) = part(program.operands, instruction.operands as usize, count) else { return Err(Error::Internal) };
         let (inputs, written, tensor_type, data, around) = if instruction.outputs == 0 {
-            (operands, u16::MAX, &TensorType::EMPTY, Default::default(), Around::whole(&self.places, self.memory))
+            (operands, u16::MAX, &TensorType::EMPTY, Default::default(), Around::whole(&self.places, &self.memory))
         } else {
             let Some((&written, inputs)) = operands.split_last() else { return Err(Error::Internal) };
             let Some(output) = program.tensors.get(usize::from(written)) else { return Err(Error::Internal) };
@@ -360,7 +388,7 @@ impl<'p, 'm> Session<'p, 'm> {
             if output.space != Space::SCRATCH {
                 return self.step_many(instruction, slice);
             }
-            let Some((data, around)) = Around::split(&self.places, self.memory, output) else { return Err(Error::Internal) };
+            let Some((data, around)) = Around::split(&self.places, &mut self.memory, output) else { return Err(Error::Internal) };
             (inputs, written, tensor_type, data, around)
         };
         let outputs = &mut [TensorViewMut { tensor_type, data }];
@@ -380,7 +408,7 @@ impl<'p, 'm> Session<'p, 'm> {
     fn step_many(&mut self, instruction: &InstructionRecord, slice: &mut Slice) -> Result<()> {
         let state = *self.state;
         self.change();
-        let mut pieces = Pieces::new(self.memory);
+        let mut pieces = Pieces::new(&mut self.memory);
         let (mut inputs, mut outputs) = (Vec::new(), Vec::new());
         let changes = views(&self.places, instruction, &mut pieces, &mut inputs, &mut outputs).ok_or(Error::Internal)?;
         if !changes {
@@ -410,12 +438,28 @@ impl<'p, 'm> Session<'p, 'm> {
     }
 
     fn say(&mut self, word: u32, instruction: &InstructionRecord, print: &mut dyn FnMut(Said<'_>)) {
-        let mut pieces = Pieces::new(self.memory);
+        let mut pieces = Pieces::new(&mut self.memory);
         let (mut inputs, mut outputs) = (Vec::new(), Vec::new());
         if views(&self.places, instruction, &mut pieces, &mut inputs, &mut outputs).is_some() {
             Said::new(word, self.places.program.attributes(instruction), &inputs).into_iter().for_each(print);
         }
     }
+}
+
+/// Returns the first `needed` bytes of `memory`.
+#[inline(never)]
+fn take(memory: &mut [u8], needed: usize) -> Result<&mut [u8]> {
+    if !(memory.as_ptr() as usize).is_multiple_of(ALIGN) {
+        return Err(Error::Misaligned);
+    }
+    let small = Error::ArenaTooSmall { needed: needed as u32, got: memory.len() as u32 };
+    memory.get_mut(..needed).ok_or(small)
+}
+
+/// Divides an arena into scratch memory and the rest.
+fn divide<'m>(program: &Program<'_>, arena: &'m mut [u8]) -> Result<(&'m mut [u8], &'m mut [u8])> {
+    let arena = take(arena, program.arena_bytes())?;
+    arena.split_at_mut_checked(program.scratch_bytes()).ok_or(Error::Internal)
 }
 
 #[inline(always)]

@@ -451,8 +451,13 @@ impl<'a> Program<'a> {
     /// Returns the size of the arena that the loaded signatures need, in bytes: the largest scratch memory, the variables in RAM, their
     /// second copy if the artifact asks for one, an offset for every variable, and the state of the session.
     pub fn arena_bytes(&self) -> usize {
-        let [scratch, variables, copy] = self.sizes();
-        scratch + variables + copy + size_of::<u32>() * (self.variables.len() + 1)
+        self.scratch_bytes() + self.kept_bytes()
+    }
+
+    /// Returns the size of the arena without scratch memory, in bytes.
+    pub fn kept_bytes(&self) -> usize {
+        let [_, variables, copy] = self.sizes();
+        variables + copy + size_of::<u32>() * (self.variables.len() + 1)
     }
 
     /// Returns the sizes of the largest scratch memory, of the variables in RAM, and of their second copy, in bytes.
@@ -470,7 +475,7 @@ impl<'a> Program<'a> {
     }
 
     /// Returns the size of the largest scratch memory of a loaded signature, in bytes.
-    fn scratch_bytes(&self) -> usize {
+    pub fn scratch_bytes(&self) -> usize {
         let loaded = (0..self.signatures.len() as u32).filter_map(|index| self.block(SignatureId(index)).ok());
         align(loaded.map(|block| block.scratch as usize).max().unwrap_or(0))
     }

@@ -22,8 +22,16 @@ pub fn arena_bytes(artifact: &[u8], signatures: &[&str]) -> Result<usize> {
     Ok(Program::load(&artifact, ops::KERNELS, signatures)?.arena_bytes())
 }
 
-/// Generates a Rust source file for a firmware that runs the artifact. It contains `KERNELS` in the artifact's order, and
-/// `ARENA_BYTES` for all signatures loaded together. `made_by` is put into the first comment.
+/// Returns the bytes of scratch memory and of the rest of the arena that `signatures` need.
+fn sizes(artifact: &[u8], signatures: &[&str]) -> Result<[usize; 2]> {
+    let artifact = AlignedBytes::from(artifact);
+    let program = Program::load(&artifact, ops::KERNELS, signatures)?;
+    Ok([program.scratch_bytes(), program.kept_bytes()])
+}
+
+/// Generates a Rust source file for a firmware that runs the artifact. It contains `KERNELS` in the artifact's order. For all signatures
+/// loaded together, it contains `ARENA_BYTES` and the two parts of it, `SCRATCH_BYTES` and `KEPT_BYTES`. `made_by` is put into the first
+/// comment.
 ///
 /// For each signature, such as `train`, it contains the constants `TRAIN` (the name), `TRAIN_ARENA_BYTES` (if loaded alone), and for
 /// each input and output, such as `x` and `loss`, `TRAIN_INPUT_X` and `TRAIN_OUTPUT_LOSS` (the index) with `TRAIN_INPUT_X_SHAPE` and
@@ -44,7 +52,10 @@ pub fn source(artifact: &[u8], made_by: &str) -> Result<String> {
     }
     text += "];\n";
     let mut source = Source { text, names: Vec::new() };
-    source.constant("ARENA_BYTES", "Bytes of arena for all signatures, loaded together.", "usize", arena_bytes(artifact, &names)?);
+    let [scratch, kept] = sizes(artifact, &names)?;
+    source.constant("ARENA_BYTES", "Bytes of arena for all signatures, loaded together.", "usize", scratch + kept);
+    source.constant("SCRATCH_BYTES", "Bytes of scratch memory in the arena. Models that run in turn can share it.", "usize", scratch);
+    source.constant("KEPT_BYTES", "Bytes of the arena that the model keeps between runs.", "usize", kept);
     for signature in &description.signatures {
         let name = &signature.name;
         let own = source.constant(name, &format!("Name of signature `{name}`."), "&str", format_args!("{name:?}"));

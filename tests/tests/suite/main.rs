@@ -28,6 +28,7 @@ mod pools;
 mod readers;
 mod refusals;
 mod scopes;
+mod slices;
 mod slots;
 mod spec;
 mod spine;
