@@ -5,11 +5,11 @@ use std::{env, fs, io, path::PathBuf};
 /// RAM of a firmware that is not in [`LARGER`], in bytes. Its flash is 1 MiB.
 const RAM: u32 = 256 << 10;
 /// Firmwares with more memory: (name, bytes of flash, bytes of RAM).
-const LARGER: [(&str, u32, u32); 2] = [("book", 1 << 20, 1 << 20), ("runner", 4 << 20, 4 << 20)];
+const LARGER: [(&str, u32, u32); 3] = [("book", 1 << 20, 1 << 20), ("runner", 4 << 20, 4 << 20), ("slices", 1 << 20, 1 << 20)];
 
 fn main() -> io::Result<()> {
     let out = PathBuf::from(env::var_os("OUT_DIR").unwrap_or_default());
-    for name in ["bare", "empty", "mlp", "lstm", "demo", "dispatch", "book", "runner", "eager", "flat", "restart", "telemetry"] {
+    for name in ["bare", "empty", "mlp", "lstm", "demo", "dispatch", "book", "runner", "eager", "flat", "restart", "telemetry", "slices", "rtic", "embassy"] {
         let larger = LARGER.iter().find(|larger| larger.0 == name);
         let (_, flash, ram) = larger.copied().unwrap_or((name, 1 << 20, RAM));
         let folder = out.join(name);

@@ -86,7 +86,7 @@ fn compare(device: &[u8], host: &[u8]) -> Result<()> {
 }
 
 /// Runs the training steps on the host. Returns the losses, then the variables, in the form that `boards/mps2-an386/src/mlp.rs` writes.
-fn host(artifact: &[u8], steps: u32) -> Result<Vec<u8>> {
+pub fn host(artifact: &[u8], steps: u32) -> Result<Vec<u8>> {
     let artifact = AlignedBytes::from(artifact);
     let program = Program::load(&artifact, ops::KERNELS, &["train"])?;
     let train = program.signature("train")?;

@@ -13,7 +13,23 @@ use xtask::setup::{self, TARGET, Toolchain};
 use xtask::shell;
 
 /// Names of all firmwares of the board.
-pub const ALL: [&str; 12] = ["bare", "empty", "flat", "telemetry", "mlp", "lstm", "book", "demo", "dispatch", "restart", "runner", EAGER];
+pub const ALL: [&str; 15] = [
+    "bare",
+    "empty",
+    "flat",
+    "telemetry",
+    "mlp",
+    "lstm",
+    "book",
+    "demo",
+    "dispatch",
+    "restart",
+    "slices",
+    "rtic",
+    "embassy",
+    "runner",
+    EAGER,
+];
 /// Firmwares without a function that panics, formats text or divides 64-bit numbers. They link all of gradlet's runtime: the loader, the
 /// executor, checkpoints, slots and telemetry. The kernels of the other firmwares still link such functions.
 const BARE: [&str; 8] = ["bare", "empty", "flat", "telemetry", "mlp", "book", "dispatch", "restart"];

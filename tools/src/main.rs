@@ -10,6 +10,7 @@ mod models;
 #[path = "../../tests/src/random.rs"]
 mod random;
 mod size;
+mod slices;
 mod telemetry;
 
 use anyhow::Result;
@@ -50,6 +51,7 @@ fn check(check: Check) -> Result<()> {
         Check::BitsLstm => bits::check(toolchain, "lstm"),
         Check::BitsEager => bits::check_eager(toolchain),
         Check::BitsRestart => bits::check_restart(toolchain),
+        Check::Slices => slices::check(toolchain),
         Check::Telemetry => telemetry::check(toolchain),
         Check::Size => size::check(),
         Check::Learning => {

@@ -17,11 +17,12 @@ use xtask::boards::folder;
 /// Learning rate of the exported training steps. It is Keras's default for SGD.
 pub const LEARNING_RATE: f32 = 0.01;
 
-/// Exports the model of firmware `name` (`mlp`, `lstm`, `book`, `dispatch` or `restart`), and returns its folder.
+/// Exports the model of firmware `name` (`mlp`, `lstm`, `book`, `dispatch`, `slices` or `restart`), and returns its folder.
 pub fn export(name: &str) -> Result<PathBuf> {
     let artifact = match name {
-        "mlp" => mlp("mlp:64-32-10")?,
-        "book" => mlp("mlp:784-100-10")?,
+        "mlp" => of("mlp:64-32-10")?,
+        "book" => of("mlp:784-100-10")?,
+        "slices" => of("cnn")?,
         "lstm" => lstm()?,
         "dispatch" => chains()?,
         "restart" => adam()?,
@@ -38,8 +39,8 @@ pub fn write(name: &str, artifact: &[u8]) -> Result<PathBuf> {
     Ok(folder)
 }
 
-/// Exports an untrained MLP with the signatures `infer` and `train`.
-fn mlp(spec: &str) -> Result<Vec<u8>> {
+/// Exports the untrained model `spec` with the signatures `infer` and `train`.
+pub fn of(spec: &str) -> Result<Vec<u8>> {
     let scope = Eager::new(&portable_cpu());
     let spec: ModelSpec = spec.parse()?;
     let model = Arc::new(spec.build(&scope)?);

@@ -75,7 +75,7 @@ fn executor(toolchain: &Toolchain, rows: &mut Vec<Row>) -> Result<()> {
 type Bars = &'static [(&'static str, u64)];
 
 /// Firmwares with a model: name, arguments, and the limits of their figures.
-const FIRMWARES: [(&str, &[&str], Bars); 5] = [
+const FIRMWARES: [(&str, &[&str], Bars); 6] = [
     (
         "mlp",
         &["8", "mlp.out"],
@@ -84,13 +84,15 @@ const FIRMWARES: [(&str, &[&str], Bars); 5] = [
     // 12 instructions for each byte of the model.
     ("book", &["2", "book.out"], &[("flash_code", 25 << 10), ("instructions_load", 12 * 320_000)]),
     ("lstm", &["2", "lstm.out"], &[]),
+    // The demo's CNN.
+    ("slices", &["1"], &[("instructions_train_step", 3_600_000), ("longest_slice_infer", 25_000), ("longest_slice_train", 25_000)]),
     // 25 instructions for each byte of the checkpoint.
     ("restart", &["4", "2", "restart.out"], &[("stack_save", 512), ("stack_restore", 512), ("instructions_restore", 25 * 29_524)]),
     ("dispatch", &[], &[("instructions_dispatch", 150), ("instructions_iteration", 300), ("instructions_branch", 300)]),
 ];
 
 /// Keys of a firmware's report that become rows.
-const REPORTED: [&str; 17] = [
+const REPORTED: [&str; 19] = [
     "arena_planned",
     "arena_used",
     "stack_high_water",
@@ -104,6 +106,8 @@ const REPORTED: [&str; 17] = [
     "instructions_restore",
     "instructions_infer",
     "instructions_train_step",
+    "longest_slice_infer",
+    "longest_slice_train",
     "instructions_dispatch",
     "instructions_iteration",
     "instructions_counted_iteration",

@@ -167,6 +167,8 @@ pub enum Check {
     BitsEager,
     /// Compares the bits of training over several restarts with the host's.
     BitsRestart,
+    /// Runs in slices beside a sensor and a watchdog, and in tasks of RTIC and embassy.
+    Slices,
     /// Checks the device's telemetry.
     Telemetry,
     /// Compares sizes with their limits and with the committed figures.

@@ -7,6 +7,7 @@ extern crate alloc;
 
 pub mod console;
 pub mod counter;
+pub mod device;
 pub mod digits;
 pub mod file;
 pub mod flash;
@@ -18,7 +19,9 @@ pub mod line;
 pub mod memory;
 pub mod mlp;
 pub mod model;
+pub mod sensor;
 pub mod uart;
+pub mod watchdog;
 
 use cortex_m_semihosting::debug;
 use gradlet_core::runtime::program;
@@ -46,7 +49,11 @@ impl From<Error> for Failure {
 pub fn run(firmware: fn() -> Result<(), Failure>) -> ! {
     memory::paint_stack();
     counter::start();
-    let result = firmware();
+    end(firmware())
+}
+
+/// Reports the outcome of a firmware and the deepest stack use, and ends the firmware.
+pub fn end(result: Result<(), Failure>) -> ! {
     console::report("stack_high_water", memory::stack_high_water());
     match result {
         Ok(()) => debug::exit(debug::EXIT_SUCCESS),

@@ -65,7 +65,7 @@ pub fn example(session: &mut Session<'_, '_>, train: SignatureId, step: u32) -> 
 }
 
 /// Fills `values` with numbers in [0, 1): the 16 high bits of a linear congruential generator whose seed is `example`.
-fn inputs(values: &mut [f32], example: u32) {
+pub fn inputs(values: &mut [f32], example: u32) {
     let mut state = example;
     for value in values {
         state = state.wrapping_mul(1_664_525).wrapping_add(1_013_904_223);
