@@ -1,16 +1,22 @@
-//! Describes the contents of an artifact, for people and tools. No kernels are needed.
+//! Describes the contents of an artifact, for people and tools. The kernels of its ops need not exist.
 
 use crate::artifact::doc_key;
 use crate::base::dtype::DType;
 use crate::base::error::{Error, Result, Section};
-use crate::base::op::OpCode;
+use crate::base::op::{Call, OpCode, Slice};
 use crate::base::shape::TensorType;
+use crate::base::view::{TensorView, TensorViewMut};
 use crate::ops;
 use crate::runtime::program;
-use crate::runtime::program::{BlockRecord, InstructionRecord, MAX_DEPTH, Program, SignatureRecord, Space};
+use crate::runtime::program::{BlockRecord, InstructionRecord, KernelRecord, MAX_DEPTH, Program, SignatureRecord, Space};
+use crate::runtime::verify;
+use crate::tensor::device::AlignedBytes;
 use alloc::format;
 use alloc::string::String;
 use alloc::vec::Vec;
+
+/// Size of the operands of the largest instruction whose parts are measured, in bytes.
+const LARGEST: u64 = 256 << 20;
 
 /// A description of an artifact.
 #[derive(Clone, Debug)]
@@ -79,6 +85,11 @@ impl SignatureInfo {
         walk(&self.instructions, 0, &mut found);
         found
     }
+
+    /// Returns the instruction with the longest part that a slice cannot divide ([`InstructionInfo::part`]).
+    pub fn longest_slice(&self) -> Option<&InstructionInfo> {
+        self.walk().into_iter().map(|(_, instruction)| instruction).rev().max_by_key(|instruction| instruction.part)
+    }
 }
 
 fn walk<'s>(instructions: &'s [InstructionInfo], depth: usize, found: &mut Vec<(usize, &'s InstructionInfo)>) {
@@ -103,6 +114,9 @@ pub struct InstructionInfo {
     pub outputs: Vec<OperandInfo>,
     /// The blocks that it runs, if it is a branch or a loop.
     pub blocks: Vec<BlockInfo>,
+    /// The longest part of its work that [`Session::advance`](crate::Session::advance) cannot divide, in instructions of a Cortex-M4, as
+    /// the kernel estimates it. `None` for an op that gradlet does not have, for types that the op refuses, and for operands above 256 MiB.
+    pub part: Option<u32>,
 }
 
 /// A block that an instruction runs.
@@ -130,7 +144,7 @@ pub struct OperandInfo {
 impl Description {
     /// Describes the artifact `bytes`, which need not be aligned. Checks the checksum and the tables like [`Program::load`].
     pub fn read(bytes: &[u8]) -> Result<Description> {
-        let bytes = crate::tensor::device::AlignedBytes::from(bytes);
+        let bytes = AlignedBytes::from(bytes);
         let mut program = Program::load(&bytes, &[], &[])?;
         let header = Program::open(&bytes, &[])?.header;
         let signatures = (0..program.signatures.len()).map(|index| {
@@ -228,10 +242,32 @@ fn instructions(program: &Program<'_>, block: &BlockRecord, depth: usize, left: 
             Ok(BlockInfo { when, instructions: instructions(program, block, depth + 1, left)? })
         });
         let blocks = blocks.collect::<Result<Vec<_>>>()?;
-        let (op, dtype) = (name(program, kernel.name), dtype(kernel.dtype));
-        Ok(InstructionInfo { index, op, dtype, inputs: operands(inputs)?, outputs: operands(outputs)?, blocks })
+        let (inputs, outputs) = (operands(inputs)?, operands(outputs)?);
+        let part = part(kernel, program.attributes(instruction), &inputs, &outputs);
+        Ok(InstructionInfo { index, op: name(program, kernel.name), dtype: dtype(kernel.dtype), inputs, outputs, blocks, part })
     };
     (block.first..).zip(program.block_instructions(block)).map(describe).collect()
+}
+
+/// Returns the cost of the longest part of an instruction: runs the first row of its kernel on zeros, and reads what the kernel charges.
+fn part(record: &KernelRecord, attributes: &[u32], inputs: &[OperandInfo], outputs: &[OperandInfo]) -> Option<u32> {
+    let kernel = ops::KERNELS.iter().find(|kernel| record.is(kernel))?;
+    let types = |operands: &[OperandInfo]| operands.iter().map(|one| one.tensor_type).collect::<Vec<_>>();
+    verify::types(kernel.def, attributes, &types(inputs), &types(outputs)).ok()?;
+    let bytes: u64 = inputs.iter().chain(outputs).map(|one| u64::from(one.bytes)).sum();
+    if bytes > LARGEST {
+        return None;
+    }
+    let zeros = |operands: &[OperandInfo]| operands.iter().map(|one| AlignedBytes::zeroed(one.bytes as usize)).collect::<Vec<_>>();
+    let (read, mut written) = (zeros(inputs), zeros(outputs));
+    let read = inputs.iter().zip(&read).map(|(one, data)| TensorView { tensor_type: &one.tensor_type, data: Some(data) });
+    let written = outputs.iter().zip(&mut written).map(|(one, data)| TensorViewMut { tensor_type: &one.tensor_type, data });
+    let (read, mut written) = (read.collect::<Vec<_>>(), written.collect::<Vec<_>>());
+    let mut slice = Slice::of(0);
+    slice.enter();
+    // A kernel that refuses zeros has charged them before.
+    let _ = (kernel.run)(&mut Call { attributes, inputs: &read, outputs: &mut written, slice: &mut slice });
+    Some(slice.cost())
 }
 
 /// Returns the blocks that an instruction runs, with the condition under which each runs.

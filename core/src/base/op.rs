@@ -114,6 +114,12 @@ impl Slice {
         Slice { budget: i32::try_from(budget).unwrap_or(i32::MAX), least: 2, ..Slice::all() }
     }
 
+    /// Instructions that this slice of budget 0 has charged.
+    #[cfg(feature = "alloc")]
+    pub(crate) fn cost(&self) -> u32 {
+        self.budget.unsigned_abs()
+    }
+
     /// Takes the cost of an instruction, without its kernel, from the budget. Returns false if the budget does not cover it.
     #[inline(always)]
     pub(crate) fn enter(&mut self) -> bool {

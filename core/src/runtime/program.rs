@@ -175,7 +175,7 @@ pub struct KernelRecord {
 }
 
 impl KernelRecord {
-    fn is(&self, kernel: &Kernel) -> bool {
+    pub(crate) fn is(&self, kernel: &Kernel) -> bool {
         kernel.def.code.0 == self.op && kernel.dtype as u8 == self.dtype
     }
 }

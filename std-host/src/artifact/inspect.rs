@@ -204,6 +204,9 @@ fn signature(text: &mut String, description: &Description, signature: &Signature
     let _ = writeln!(text, "  flash {} B of constants and initial values, as part of those above", grouped(flash(description, signature)));
     let width = signature.walk().iter().map(|(depth, instruction)| 4 * depth + instruction.op.len()).max().unwrap_or(0);
     Tree { text, description, width }.instructions(&signature.instructions, 0);
+    if let Some(InstructionInfo { index, op, part: Some(part), .. }) = signature.longest_slice() {
+        let _ = writeln!(text, "  longest slice, at instruction {index}, {op}: about {} instructions of a Cortex-M4", grouped(*part));
+    }
     holders(text, signature);
 }
 
@@ -319,7 +322,15 @@ mod tests {
     }
 
     fn instruction(op: &str, inputs: &[OperandInfo], output: OperandInfo) -> InstructionInfo {
-        InstructionInfo { index: 0, op: op.into(), dtype: DType::F32, inputs: inputs.into(), outputs: vec![output], blocks: Vec::new() }
+        InstructionInfo {
+            index: 0,
+            op: op.into(),
+            dtype: DType::F32,
+            inputs: inputs.into(),
+            outputs: vec![output],
+            blocks: Vec::new(),
+            part: None,
+        }
     }
 
     #[test]

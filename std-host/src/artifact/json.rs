@@ -39,15 +39,15 @@ fn signature(description: &Description, signature: &SignatureInfo) -> Value {
         "variable_bytes": variable_bytes,
         "copy_bytes": copy_bytes,
         "scratch_bytes": scratch,
+        "longest_slice": signature.longest_slice().and_then(|longest| longest.part),
         "instructions": instructions(description, all),
     })
 }
 
 fn instructions(description: &Description, all: &[InstructionInfo]) -> Vec<Value> {
     let operands = |operands: &[OperandInfo]| operands.iter().map(|one| operand(description, one)).collect::<Vec<_>>();
-    let instruction = |InstructionInfo { index, op, dtype, inputs, outputs, blocks }: &InstructionInfo| {
-        let mut value =
-            json!({ "index": index, "op": op, "dtype": dtype.name(), "inputs": operands(inputs), "outputs": operands(outputs) });
+    let instruction = |InstructionInfo { index, op, dtype, inputs, outputs, blocks, part }: &InstructionInfo| {
+        let mut value = json!({ "index": index, "op": op, "dtype": dtype.name(), "inputs": operands(inputs), "outputs": operands(outputs), "part": part });
         if !blocks.is_empty() {
             let blocks =
                 blocks.iter().map(|block| json!({ "when": block.when, "instructions": instructions(description, &block.instructions) }));
