@@ -9,12 +9,11 @@ use crate::runtime::program::{Program, SignatureId};
 
 impl<'p> Session<'p, '_> {
     fn locate(&self, operand: u16) -> Option<Bytes<'p>> {
-        self.places.of(self.places.program.tensors.get(usize::from(operand))?)
+        Some(self.places.of(operand.into())?.1)
     }
 
     fn variable_bytes(&self, index: usize) -> Option<Bytes<'p>> {
-        let program = self.places.program;
-        self.places.of(program.tensors.get(program.variables.get(index)?.tensor as usize)?)
+        Some(self.places.of(self.places.program.variables.get(index)?.tensor as usize)?.1)
     }
 
     /// Returns input `index` of `signature` for writing. Fails if there is no such input or its element type is not `T`.

@@ -2,6 +2,7 @@
 //! writes.
 
 use crate::base::op::MAX_OUTPUTS;
+use crate::base::shape::TensorType;
 use crate::base::view::TensorView;
 use crate::runtime::program::{NONE, Program, Space, TensorRecord};
 use heapless::Vec;
@@ -80,14 +81,16 @@ impl<'p> Tables<'p, '_> {
         (in_memory, at as usize)
     }
 
-    /// Returns the location of a tensor's bytes, or `None` if they would reach past the end of flash.
+    /// Returns the type of tensor `index` and the location of its bytes, or `None` if they would reach past the end of flash.
     #[inline(never)]
-    pub(crate) fn of(&self, record: &TensorRecord) -> Option<Bytes<'p>> {
+    pub(crate) fn of(&self, index: usize) -> Option<(&'p TensorType, Bytes<'p>)> {
+        let record = self.program.tensors.get(index)?;
         let bytes = record.bytes as usize;
-        match self.find(record) {
-            (true, at) => Some(Bytes::Memory(at, bytes)),
-            (false, at) => Some(Bytes::Flash(part(self.program.data, at, bytes)?)),
-        }
+        let place = match self.find(record) {
+            (true, at) => Bytes::Memory(at, bytes),
+            (false, at) => Bytes::Flash(part(self.program.data, at, bytes)?),
+        };
+        Some((self.program.tensor_type(record), place))
     }
 }
 

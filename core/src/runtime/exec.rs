@@ -492,24 +492,21 @@ fn views<'a, 'p: 'a>(
     inputs: &mut Vec<TensorView<'a>, MAX_INPUTS>,
     outputs: &mut Vec<TensorViewMut<'a>, MAX_OUTPUTS>,
 ) -> Option<bool> {
-    let program = places.program;
     let mut changes = false;
-    let operands = program.operands.get(instruction.operands as usize..)?;
+    let operands = places.program.operands.get(instruction.operands as usize..)?;
     let (read, written) = operands.split_at_checked(instruction.inputs.into())?;
     for &operand in written.get(..instruction.outputs.into())? {
-        let record = program.tensors.get(usize::from(operand))?;
-        let Bytes::Memory(start, bytes) = places.of(record)? else { return None };
-        changes |= record.space != Space::SCRATCH;
-        let data = pieces.take(start, bytes)?;
-        outputs.push(TensorViewMut { tensor_type: program.tensor_type(record), data }).ok()?;
+        let (tensor_type, Bytes::Memory(start, bytes)) = places.of(operand.into())? else { return None };
+        changes |= start >= VARIABLES;
+        outputs.push(TensorViewMut { tensor_type, data: pieces.take(start, bytes)? }).ok()?;
     }
     for &operand in read {
-        let record = program.tensors.get(usize::from(operand))?;
-        let data = match places.of(record)? {
+        let (tensor_type, place) = places.of(operand.into())?;
+        let data = match place {
             Bytes::Flash(data) => Some(data),
             Bytes::Memory(start, bytes) => pieces.read(start, bytes),
         };
-        inputs.push(TensorView { tensor_type: program.tensor_type(record), data }).ok()?;
+        inputs.push(TensorView { tensor_type, data }).ok()?;
     }
     Some(changes)
 }

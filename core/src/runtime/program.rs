@@ -383,11 +383,14 @@ impl<'a> Program<'a> {
 
     /// Returns the bytes of name `index`, or `None` if there is no such name. Names are consecutive postcard strings.
     pub(crate) fn name_bytes(&self, index: u32) -> Option<&'a [u8]> {
-        let mut rest = self.names;
-        for _ in 0..index {
-            rest = take_name(rest)?.1;
+        let (mut rest, mut left) = (self.names, index);
+        loop {
+            let (name, others) = take_name(rest)?;
+            match left {
+                0 => return Some(name),
+                _ => (rest, left) = (others, left - 1),
+            }
         }
-        Some(take_name(rest)?.0)
     }
 
     pub(crate) fn block(&self, signature: SignatureId) -> Result<&'a BlockRecord> {
