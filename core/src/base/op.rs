@@ -114,6 +114,20 @@ impl Slice {
         Slice { budget: i32::try_from(budget).unwrap_or(i32::MAX), least: 2, ..Slice::all() }
     }
 
+    /// Takes the rows that [`Call::rows`] returns.
+    pub(crate) fn take(&mut self, total: usize, cost: usize) -> Range<usize> {
+        let (first, cost) = ((self.first as usize).min(total), cost.max(1));
+        let count = (self.budget.max(0) as usize / cost).max(self.least as usize).min(total - first);
+        let next = first + count;
+        if self.least != NONE && count > 0 {
+            // Later rows of this slice, of the same instruction, come only if the budget covers them.
+            self.least = 0;
+        }
+        self.next = if next == total { NONE } else { next as u32 };
+        self.budget = self.budget.saturating_sub_unsigned(count.saturating_mul(cost) as u32);
+        first..next
+    }
+
     /// Instructions that this slice of budget 0 has charged.
     #[cfg(feature = "alloc")]
     pub(crate) fn cost(&self) -> u32 {
@@ -165,14 +179,7 @@ impl<'d> Call<'_, 'd> {
     fn some_rows(&mut self, total: usize, cost: usize) -> Range<usize> {
         let element = self.outputs.first().map(|output| output.tensor_type.dtype.size());
         // Without instructions of its own for 64 bits, a Cortex-M4 takes about 20 times as long.
-        let cost = cost.max(1) * if element == Some(8) { 20 } else { 1 };
-        let Slice { first, least, budget, .. } = *self.slice;
-        let first = (first as usize).min(total);
-        let count = (budget.max(0) as usize / cost).max(least as usize).min(total - first);
-        let next = first + count;
-        self.slice.next = if next == total { NONE } else { next as u32 };
-        self.slice.budget = budget.saturating_sub_unsigned(count.saturating_mul(cost) as u32);
-        first..next
+        self.slice.take(total, cost * if element == Some(8) { 20 } else { 1 })
     }
 
     /// Returns input `index`. Fails with [`Error::Arity`] if there is none.

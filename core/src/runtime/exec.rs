@@ -36,6 +36,10 @@ const UNFINISHED: u32 = u32::from_le_bytes(*b"OPEN");
 const CHECKS: u32 = 1 << 31;
 /// Rows of the check of one variable.
 const CHECK: u32 = 1 << 28;
+/// The first row of the second copy of the variables, which is made before the first instruction that writes one. A row has 16 bytes.
+const COPIES: u32 = 3 << 30;
+/// Instructions for a row of the second copy.
+const COPY_COST: usize = 24;
 
 /// State of a session that a run is changing, and whose second copy holds the values from before the run.
 const COPIED: u32 = u32::from_le_bytes(*b"COPY");
@@ -261,8 +265,8 @@ impl<'p, 'm> Session<'p, 'm> {
     pub fn abort(&mut self) {
         self.frame = Frame::IDLE;
         self.around.clear();
-        if *self.state == COPIED && !self.copy.is_empty() {
-            self.copy_variables(true);
+        if *self.state == COPIED && self.memory.variables.len() == self.copy.len() {
+            self.memory.variables.copy_from_slice(self.copy);
             self.finish();
         }
     }
@@ -298,24 +302,28 @@ impl<'p, 'm> Session<'p, 'm> {
         outcome
     }
 
-    /// Marks the session as changing, before a variable changes. Copies the variables first if there is a second copy.
-    fn change(&mut self) {
-        if *self.state == FINISHED {
-            self.copy_variables(false);
-            mark(self.state, if self.copy.is_empty() { UNFINISHED } else { COPIED });
+    /// Prepares the first change of a variable in a run: copies the variables if there is a second copy, and then marks the session as
+    /// changing. Returns false if the slice ends before all are copied.
+    fn change(&mut self, slice: &mut Slice) -> bool {
+        if *self.state != FINISHED {
+            return true;
         }
-    }
-
-    /// Copies the variables to their second copy, or back.
-    #[inline(never)]
-    fn copy_variables(&mut self, back: bool) {
-        let variables = &mut *self.memory.variables;
-        match (variables.len() == self.copy.len(), back) {
-            (true, true) => variables.copy_from_slice(self.copy),
-            (true, false) => self.copy.copy_from_slice(variables),
-            _ => (),
+        slice.first = slice.first.saturating_sub(COPIES);
+        let rows = slice.take(self.copy.len() / ALIGN, COPY_COST);
+        let bytes = rows.start * ALIGN..rows.end * ALIGN;
+        if let (Some(copy), Some(variables)) = (self.copy.get_mut(bytes.clone()), self.memory.variables.get(bytes))
+            && copy.len() == variables.len()
+        {
+            copy.copy_from_slice(variables);
         }
+        if slice.next != NONE {
+            slice.next += COPIES;
+            return false;
+        }
+        slice.first = 0;
         compiler_fence(Ordering::SeqCst);
+        mark(self.state, if self.copy.is_empty() { UNFINISHED } else { COPIED });
+        true
     }
 
     fn advance_block<const PRINTS: bool>(
@@ -401,19 +409,22 @@ impl<'p, 'm> Session<'p, 'm> {
         call(program, instruction, views, outputs, slice)
     }
 
-    /// Runs an instruction with any number of outputs. If one of them is a variable, checks the new values afterwards. Marks the session as
-    /// changing in any case, because few instructions have several outputs and none of them is a variable.
+    /// Runs an instruction with any number of inputs and outputs. If an output is a variable, marks the session as changing first, and
+    /// checks the new values afterwards.
     #[cold]
     #[inline(never)]
     fn step_many(&mut self, instruction: &InstructionRecord, slice: &mut Slice) -> Result<()> {
-        let state = *self.state;
-        self.change();
+        let program = self.places.program;
+        let written = instruction.operands as usize + usize::from(instruction.inputs);
+        let written = part(program.operands, written, instruction.outputs.into()).ok_or(Error::Internal)?;
+        let is_variable = |&operand: &u16| program.tensors.get(usize::from(operand)).is_some_and(|record| record.space != Space::SCRATCH);
+        let changes = written.iter().any(is_variable);
+        if changes && !self.change(slice) {
+            return Ok(());
+        }
         let mut pieces = Pieces::new(&mut self.memory);
         let (mut inputs, mut outputs) = (Vec::new(), Vec::new());
-        let changes = views(&self.places, instruction, &mut pieces, &mut inputs, &mut outputs).ok_or(Error::Internal)?;
-        if !changes {
-            *self.state = state;
-        }
+        views(&self.places, instruction, &mut pieces, &mut inputs, &mut outputs).ok_or(Error::Internal)?;
         if slice.first < CHECKS {
             self.finite |= slice.first == 0;
             slice.finite = false;
@@ -483,21 +494,18 @@ fn mark(state: &mut u32, changing: u32) {
     compiler_fence(Ordering::SeqCst);
 }
 
-/// Collects the operands of `instruction`. Returns true if an output is a variable, or `None` if the operands break a rule that
-/// [`Program::load`] checks.
+/// Collects the operands of `instruction`. Returns `None` if they break a rule that [`Program::load`] checks.
 fn views<'a, 'p: 'a>(
     places: &Tables<'p, '_>,
     instruction: &InstructionRecord,
     pieces: &'a mut Pieces<'_>,
     inputs: &mut Vec<TensorView<'a>, MAX_INPUTS>,
     outputs: &mut Vec<TensorViewMut<'a>, MAX_OUTPUTS>,
-) -> Option<bool> {
-    let mut changes = false;
+) -> Option<()> {
     let operands = places.program.operands.get(instruction.operands as usize..)?;
     let (read, written) = operands.split_at_checked(instruction.inputs.into())?;
     for &operand in written.get(..instruction.outputs.into())? {
         let (tensor_type, Bytes::Memory(start, bytes)) = places.of(operand.into())? else { return None };
-        changes |= start >= VARIABLES;
         outputs.push(TensorViewMut { tensor_type, data: pieces.take(start, bytes)? }).ok()?;
     }
     for &operand in read {
@@ -508,7 +516,7 @@ fn views<'a, 'p: 'a>(
         };
         inputs.push(TensorView { tensor_type, data }).ok()?;
     }
-    Some(changes)
+    Some(())
 }
 
 /// The execution state of a block.
