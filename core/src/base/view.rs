@@ -43,7 +43,7 @@ impl<'a> TensorView<'a> {
     /// Returns the elements in row-major order, or an empty slice if this input shares the bytes of an output.
     #[inline]
     pub fn slice<T: Element>(&self) -> &'a [T] {
-        bytemuck::try_cast_slice(self.bytes()).unwrap_or(&[])
+        self.data.and_then(|data| bytemuck::try_cast_slice(data).ok()).unwrap_or_default()
     }
 
     /// Returns the first element, which is the value of a scalar. Returns 0 if there are no elements.

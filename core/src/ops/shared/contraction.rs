@@ -8,6 +8,7 @@ use crate::base::dtype::{DType, Number};
 use crate::base::error::{Error, Result};
 use crate::base::shape::TensorType;
 use core::num::NonZeroUsize;
+use core::ops::Range;
 
 /// View of a matrix from a column on. Row `p` is `data[p * stride..][..stride]`, and the view begins at column `offset`.
 #[derive(Clone, Copy)]
@@ -198,16 +199,23 @@ pub(in crate::ops) fn add_column<T: Number>(out: &mut [T], x: &[T], step: usize,
     }
 }
 
-/// Computes the product of x transposed with dy, where x is `[m,k]` and dy is `[m,n]`, in parts of at most 8 elements of a row. Calls `f`
-/// with the position of each part in the product, and with the part. The product is never stored.
+/// Computes the rows `rows` of the product of x transposed with dy, where x is `[m,k]` and dy is `[m,n]`, in parts of at most 8 elements of
+/// a row. Calls `f` with the position of each part in these rows, and with the part. The product is never stored.
 #[inline(always)]
-pub(in crate::ops) fn each_gradient<T: Number>(x: &[T], dy: &[T], [k, n]: [usize; 2], mut f: impl FnMut(usize, &[T])) {
-    for i in 0..k {
+pub(in crate::ops) fn each_gradient<T: Number>(
+    x: &[T],
+    dy: &[T],
+    [k, n]: [usize; 2],
+    rows: Range<usize>,
+    mut f: impl FnMut(Range<usize>, &[T]),
+) {
+    for (i, row) in rows.enumerate() {
         for column in (0..n).step_by(8) {
             let mut part = [T::ZERO; 8];
             let part = part.get_mut(..8.min(n - column)).unwrap_or_default();
-            add_column(part, x.get(i..).unwrap_or(&[]), k, Rows::new(dy, n).at_column(column));
-            f(i * n + column, part);
+            add_column(part, x.get(row..).unwrap_or(&[]), k, Rows::new(dy, n).at_column(column));
+            let at = i * n + column;
+            f(at..at + part.len(), part);
         }
     }
 }
@@ -254,30 +262,28 @@ fn dot<T: Number>(sum: T, &[x0, x1, x2, x3]: &[T; 4], &[y0, y1, y2, y3]: &[T; 4]
     sum.add(x0.mul(y0)).add(x1.mul(y1)).add(x2.mul(y2)).add(x3.mul(y3))
 }
 
-/// Computes an outer product, `out[i][j] = f(out[i][j], x[i], y[j])`. Eight elements of `y` stay in registers for a whole column.
+/// Replaces one block of columns of `out`, from `column` on, with `f(out[i][j], x[i], y[j])`. The elements of `y` stay in registers.
+macro_rules! outer_block {
+    ($out:expr, $x:expr, $width:expr, $column:expr, $f:expr; $($y:ident $w:ident),*) => {
+        for (row, &x) in $out.chunks_exact_mut($width).zip($x) {
+            let Some([$($w),*]) = row.get_mut($column..).and_then(<[T]>::first_chunk_mut) else { break };
+            $(*$w = $f(*$w, x, $y);)*
+            rolled();
+        }
+    };
+}
+
+/// Computes an outer product, `out[i][j] = f(out[i][j], x[i], y[j])`.
 #[inline(always)]
-pub(in crate::ops) fn outer<T: Number>(out: &mut [T], x: &[T], y: &[T], f: impl Fn(T, T, T) -> T) {
-    if y.is_empty() {
-        return;
-    }
-    let mut column = 0;
+pub(in crate::ops) fn outer<T: Number>(out: &mut [T], x: &[T], y: &[T], mut f: impl FnMut(T, T, T) -> T) {
+    let (mut column, width) = (0, y.len().max(1));
     let (blocks, rest) = y.as_chunks();
     for &[a, b, c, d, e, g, h, i] in blocks {
-        for (row, &x) in out.chunks_exact_mut(y.len()).zip(x) {
-            let Some(row) = row.get_mut(column..).and_then(<[T]>::first_chunk_mut) else { break };
-            let [p, q, r, s, t, u, v, w] = *row;
-            let (p, q, r, s) = (f(p, x, a), f(q, x, b), f(r, x, c), f(s, x, d));
-            *row = [p, q, r, s, f(t, x, e), f(u, x, g), f(v, x, h), f(w, x, i)];
-            rolled();
-        }
+        outer_block!(out, x, width, column, f; a a1, b b1, c c1, d d1, e e1, g g1, h h1, i i1);
         column += 8;
     }
-    for &y_column in rest {
-        for (row, &x) in out.chunks_exact_mut(y.len()).zip(x) {
-            let Some(slot) = row.get_mut(column) else { break };
-            *slot = f(*slot, x, y_column);
-            rolled();
-        }
+    for &a in rest {
+        outer_block!(out, x, width, column, f; a a1);
         column += 1;
     }
 }

@@ -13,6 +13,7 @@ use crate::base::dtype::{DType, Float};
 use crate::base::error::{Error, Result};
 use crate::base::op::{Call, Kernel, OpDef, read_attributes};
 use crate::base::shape::TensorType;
+use crate::base::view::{TensorView, TensorViewMut};
 use crate::ops::shared::elementwise;
 #[cfg(feature = "alloc")]
 use crate::{
@@ -20,6 +21,7 @@ use crate::{
     tensor::scope::{Gradient, Op},
 };
 use bytemuck::{Pod, Zeroable};
+use core::ops::Range;
 
 /// Attribute words of the op.
 #[derive(Clone, Copy, Debug, Pod, Zeroable)]
@@ -87,7 +89,10 @@ pub(in crate::ops) fn infer_step(inputs: &[TensorType], scalars: u8, attributes:
     Ok(())
 }
 
-/// Constants of one step, from which [`Rule::step`] updates each element.
+/// Cost of one element in instructions of a Cortex-M4. Most of it is the square root.
+pub(in crate::ops) const COST: usize = 110;
+
+/// Constants of one step, from which [`Rule::steps`] updates each element.
 #[derive(Clone, Copy)]
 pub(in crate::ops) struct Rule<T> {
     rate_1: T,
@@ -110,26 +115,41 @@ impl<T: Float> Rule<T> {
         Ok(Rule { rate_1, rate_2, epsilon, alpha: learning_rate.mul(correction) })
     }
 
-    /// Updates one element `w` of the variable, and its moments `m` and `v`, for the gradient `g`.
+    /// Updates the elements of the variable and its moments for their gradients. Returns `sum` plus the new elements.
     #[inline(always)]
-    pub(in crate::ops) fn step(&self, [w, m, v]: [&mut T; 3], g: T) {
-        *m = m.add(g.sub(*m).mul(self.rate_1));
-        *v = v.add(g.mul(g).sub(*v).mul(self.rate_2));
-        *w = w.sub(m.mul(self.alpha).div(v.sqrt().add(self.epsilon)));
+    pub(in crate::ops) fn steps(&self, [w, m, v]: [&mut [T]; 3], gradient: &[T], mut sum: T) -> T {
+        for ((w, (m, v)), &g) in w.iter_mut().zip(m.iter_mut().zip(v)).zip(gradient) {
+            *m = m.add(g.sub(*m).mul(self.rate_1));
+            *v = v.add(g.mul(g).sub(*v).mul(self.rate_2));
+            *w = w.sub(m.mul(self.alpha).div(v.sqrt().add(self.epsilon)));
+            sum = sum.add(w.add(*m).add(*v));
+        }
+        sum
     }
+}
+
+/// Returns elements `range` of the variable and its moments, in the outputs. An output that has memory of its own gets them from its input.
+pub(in crate::ops) fn parts<'a, T: Float>(
+    inputs: &[TensorView<'_>],
+    outputs: &'a mut [TensorViewMut<'_>],
+    range: Range<usize>,
+) -> Result<[&'a mut [T]; 3]> {
+    let [variable, first, second] = outputs else { return Err(Error::Arity { got: outputs.len() as u8 }) };
+    let mut parts = [variable, first, second].map(|output| output.slice_mut::<T>().get_mut(range.clone()).unwrap_or_default());
+    for (part, input) in parts.iter_mut().zip(inputs) {
+        let old = input.slice::<T>().get(range.clone()).unwrap_or_default();
+        part.iter_mut().zip(old).for_each(|(slot, &old)| *slot = old);
+    }
+    Ok(parts)
 }
 
 fn run<T: Float>(call: &mut Call<'_, '_>) -> Result<()> {
     let rule = Rule::<T>::new(call, 4)?;
-    let gradient = call.input(3)?;
-    for (input, output) in call.inputs.iter().zip(call.outputs.iter_mut()) {
-        elementwise::copy_bytes(input, output);
-    }
-    let [variable, first, second] = call.outputs else { return Err(Error::Arity { got: call.outputs.len() as u8 }) };
-    let moments = first.slice_mut::<T>().iter_mut().zip(second.slice_mut::<T>());
-    for ((w, (m, v)), &g) in variable.slice_mut::<T>().iter_mut().zip(moments).zip(gradient.slice::<T>()) {
-        rule.step([w, m, v], g);
-    }
+    let gradient = call.input(3)?.slice::<T>();
+    let rows = call.rows(gradient.len(), COST);
+    let gradient = gradient.get(rows.clone()).unwrap_or_default();
+    let parts = parts(call.inputs, call.outputs, rows)?;
+    call.slice.finite = super::finite(rule.steps(parts, gradient, T::ZERO));
     Ok(())
 }
 

@@ -8,9 +8,8 @@ use crate::base::dtype::Float;
 use crate::base::error::{Error, Result};
 use crate::base::op::{Call, Kernel, OpDef};
 use crate::base::shape::TensorType;
-use crate::ops::adam_step::{Rule, infer_step};
+use crate::ops::adam_step::{COST, Rule, infer_step, parts};
 use crate::ops::shared::contraction::each_gradient;
-use crate::ops::shared::elementwise;
 #[cfg(feature = "alloc")]
 use crate::tensor::scope::{Gradient, Op};
 
@@ -48,17 +47,15 @@ fn infer(inputs: &[TensorType], attributes: &[u32], outputs: &mut [TensorType]) 
 fn run<T: Float>(call: &mut Call<'_, '_>) -> Result<()> {
     let rule = Rule::<T>::new(call, 5)?;
     let (x, dy) = (call.input(3)?, call.input(4)?);
-    for (input, output) in call.inputs.iter().zip(call.outputs.iter_mut()) {
-        elementwise::copy_bytes(input, output);
-    }
-    let [variable, first, second] = call.outputs else { return Err(Error::Arity { got: call.outputs.len() as u8 }) };
-    let [w, m, v] = [variable, first, second].map(|output| output.slice_mut::<T>());
-    each_gradient(x.slice(), dy.slice(), [x.dim(1), dy.dim(1)], |at, gradient| {
-        let (Some(w), Some(m), Some(v)) = (w.get_mut(at..), m.get_mut(at..), v.get_mut(at..)) else { return };
-        for ((w, (m, v)), &g) in w.iter_mut().zip(m.iter_mut().zip(v)).zip(gradient) {
-            rule.step([w, m, v], g);
-        }
+    let (k, n) = (x.dim(1), dy.dim(1));
+    let rows = call.rows(k, n * (COST + 16 + 5 * x.dim(0)) + 80);
+    let [w, m, v] = parts::<T>(call.inputs, call.outputs, rows.start * n..rows.end * n)?;
+    let mut sum = T::ZERO;
+    each_gradient(x.slice(), dy.slice(), [k, n], rows, |part, gradient| {
+        let (Some(w), Some(m), Some(v)) = (w.get_mut(part.clone()), m.get_mut(part.clone()), v.get_mut(part)) else { return };
+        sum = rule.steps([w, m, v], gradient, sum);
     });
+    call.slice.finite = super::finite(sum);
     Ok(())
 }
 

@@ -49,18 +49,26 @@ fn run<T: Float>(call: &mut Call<'_, '_>) -> Result<()> {
     let rate: T = call.input(3)?.scalar();
     let (k, n) = (x.dim(1), dy.dim(1));
     let (m, x, dy) = (x.dim(0), x.slice::<T>(), dy.slice::<T>());
-    let output = call.output()?.slice_mut::<T>();
+    let rows = call.rows(k, if m == 1 { 9 * n + 24 } else { n * (5 * m + 16) + 80 });
+    let output = call.output()?.slice_mut::<T>().get_mut(rows.start * n..rows.end * n).unwrap_or_default();
     if !variable.in_place() {
-        output.iter_mut().zip(variable.slice()).for_each(|(w, &old)| *w = old);
+        output.iter_mut().zip(variable.slice().iter().skip(rows.start * n)).for_each(|(w, &old)| *w = old);
     }
+    let mut sum = T::ZERO;
+    let mut step = |w: T, gradient: T| {
+        let w = w.sub(rate.mul(gradient));
+        sum = sum.add(w);
+        w
+    };
     if m == 1 {
-        outer(output, x, dy, |w, x, dy| w.sub(rate.mul(T::ZERO.add(x.mul(dy)))));
-        return Ok(());
+        outer(output, x.get(rows).unwrap_or_default(), dy, |w, x, dy| step(w, T::ZERO.add(x.mul(dy))));
+    } else {
+        each_gradient(x, dy, [k, n], rows, |part, gradient| {
+            let part = output.get_mut(part).unwrap_or_default();
+            part.iter_mut().zip(gradient).for_each(|(w, gradient)| *w = step(*w, *gradient));
+        });
     }
-    each_gradient(x, dy, [k, n], |at, gradient| {
-        let part = output.get_mut(at..).unwrap_or(&mut []);
-        part.iter_mut().zip(gradient).for_each(|(w, gradient)| *w = w.sub(rate.mul(*gradient)));
-    });
+    call.slice.finite = super::finite(sum);
     Ok(())
 }
 

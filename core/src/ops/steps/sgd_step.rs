@@ -11,6 +11,7 @@ use crate::{
     tensor::Tensor,
     tensor::scope::{Gradient, Op},
 };
+use core::cell::Cell;
 
 /// Definition of the op.
 pub static DEF: OpDef =
@@ -29,7 +30,14 @@ fn infer(inputs: &[TensorType], attributes: &[u32], outputs: &mut [TensorType]) 
 
 fn run<T: Float>(call: &mut Call<'_, '_>) -> Result<()> {
     let learning_rate = call.input(2)?.scalar::<T>();
-    elementwise::pairs(call, |variable: T, gradient| variable.sub(learning_rate.mul(gradient)))
+    let sum = Cell::new(T::ZERO);
+    elementwise::pairs(call, |variable: T, gradient| {
+        let variable = variable.sub(learning_rate.mul(gradient));
+        sum.set(sum.get().add(variable));
+        variable
+    })?;
+    call.slice.finite = super::finite(sum.get());
+    Ok(())
 }
 
 crate::ops::kernels!(run: F32 = f32, F64 = f64);
