@@ -10,12 +10,13 @@ use crate::base::op::{Call, Kernel, OpDef, read_attributes};
 use crate::base::shape::{Shape, TensorType};
 use crate::ops::shared::contraction::{Lines, Rows, add_products, check_bias};
 use crate::ops::shared::elementwise::add_to_rows;
-use crate::ops::shared::window::{Axis, positive};
+use crate::ops::shared::window::{Axis, clear, groups, part, positive, split};
 #[cfg(feature = "alloc")]
 use crate::{
     tensor::Tensor,
     tensor::scope::{Backward, Gradient, InputGradients, Op},
 };
+use core::ops::Range;
 
 pub use crate::ops::shared::window::Padding;
 
@@ -46,7 +47,7 @@ impl Attributes {
         if self.padding > Padding::EXPLICIT {
             return Err(Error::Attribute { index: 4 });
         }
-        if self.padding != Padding::EXPLICIT && self.pads != [0; 4] {
+        if self.padding != Padding::EXPLICIT && self.pads.iter().any(|&pad| pad != 0) {
             return Err(Error::Attribute { index: 5 });
         }
         let ([height, width], [kh, kw], [top, bottom, left, right]) = (input, kernel, self.pads);
@@ -108,14 +109,15 @@ fn infer(inputs: &[TensorType], attributes: &[u32], outputs: &mut [TensorType]) 
     Ok(())
 }
 
-/// A convolution, without its images.
+/// A convolution.
 pub(in crate::ops) struct Convolution<'a, T> {
     down: Axis,
     across: Axis,
+    images: &'a [T],
     /// Number of channels of the images.
     channels: usize,
-    /// Number of taps in a row of the filter.
-    kernel_row: usize,
+    /// Height and width of the filter.
+    kernel: [usize; 2],
     filter: &'a [T],
     /// Number of channels of the result.
     filters: usize,
@@ -123,33 +125,35 @@ pub(in crate::ops) struct Convolution<'a, T> {
 }
 
 impl<'a, T: Float> Convolution<'a, T> {
-    /// Returns the convolution with the inputs of `call`, and the images.
+    /// Returns the convolution with the inputs of `call`.
     #[inline(always)]
-    pub(in crate::ops) fn of(
-        call: &Call<'_, 'a>,
-        attributes: &Attributes,
-    ) -> Result<(Convolution<'a, T>, impl Iterator<Item = &'a [T]> + use<'a, T>)> {
+    pub(in crate::ops) fn of(call: &Call<'_, 'a>, attributes: &Attributes) -> Result<Convolution<'a, T>> {
         let (x, filter) = (call.input(0)?, call.input(1)?);
         let bias = call.inputs.get(2).map_or(&[][..], |bias| bias.slice::<T>());
-        let (&[n, h, w, c], &[kh, kw, _, co]) = (x.dims(), filter.dims()) else { return Err(Error::Rank { input: 0 }) };
+        let (&[_, h, w, c], &[kh, kw, _, co]) = (x.dims(), filter.dims()) else { return Err(Error::Rank { input: 0 }) };
         let [down, across] = attributes.axes([h, w], [kh, kw])?;
-        let (channels, kernel_row, filters) = (c as usize, kw as usize, co as usize);
-        let convolution = Convolution { down, across, channels, kernel_row, filter: filter.slice(), filters, bias };
-        let mut images = x.slice::<T>().chunks_exact((down.input * across.input * channels).max(1));
-        // An image without pixels or channels gives 0 plus the bias.
-        Ok((convolution, (0..n).map(move |_| images.next().unwrap_or(&[]))))
+        let (channels, kernel, filters) = (c as usize, [kh as usize, kw as usize], co as usize);
+        Ok(Convolution { down, across, images: x.slice(), channels, kernel, filter: filter.slice(), filters, bias })
     }
 
-    /// Computes row `oh` of the result of image `x`.
+    /// Returns the cost of a pixel of the result.
+    pub(in crate::ops) fn cost(&self) -> usize {
+        let ([kh, kw], co) = (self.kernel, self.filters);
+        kh * (kw * self.channels * (3 * co + 7 * (co % 8)) + 130) + 60
+    }
+
+    /// Computes the pixels `columns` of row `oh` of the result of image `image`.
     #[inline(never)]
-    pub(in crate::ops) fn row(&self, output: &mut [T], x: &[T], oh: usize) {
-        let &Convolution { down, across, channels: c, kernel_row: kw, filter, filters: co, bias } = self;
-        output.fill(T::ZERO);
-        let vertical = down.taps(oh);
+    pub(in crate::ops) fn pixels(&self, output: &mut [T], image: usize, oh: usize, columns: Range<usize>) {
+        let &Convolution { down, across, images, channels: c, kernel: [_, kw], filter, filters: co, bias } = self;
+        let length = down.input * across.input * c;
+        clear(output);
+        // An image without pixels or channels gives 0 plus the bias.
+        let (x, vertical) = (part(images, image * length, length), down.taps(oh));
         for kh in vertical.first..if x.is_empty() { vertical.first } else { vertical.end } {
             let x = x.get(down.input_at(oh, kh) * across.input * c..).unwrap_or(&[]);
-            across.each_run(|first, end, taps| {
-                let output = output.get_mut(first * co..end * co).unwrap_or(&mut []);
+            across.each_run(columns.clone(), |first, end, taps| {
+                let output = output.get_mut((first - columns.start) * co..(end - columns.start) * co).unwrap_or(&mut []);
                 let x = x.get(across.input_at(first, taps.first) * c..).unwrap_or(&[]);
                 let from = Lines { step: across.stride() * c, width: (taps.end - taps.first) * c };
                 let filter = filter.get((kh * kw + taps.first) * c * co..).unwrap_or(&[]);
@@ -161,11 +165,14 @@ impl<'a, T: Float> Convolution<'a, T> {
 }
 
 fn run<T: Float>(call: &mut Call<'_, '_>) -> Result<()> {
-    let (convolution, mut images) = Convolution::of(call, &call.attributes()?)?;
-    let row = convolution.across.output * convolution.filters;
-    for output in call.output()?.slice_mut::<T>().chunks_exact_mut((convolution.down.output * row).max(1)) {
-        let Some(x) = images.next() else { break };
-        output.chunks_exact_mut(row.max(1)).enumerate().for_each(|(oh, output)| convolution.row(output, x, oh));
+    let convolution = Convolution::of(call, &call.attributes()?)?;
+    let (height, width, co) = (convolution.down.output, convolution.across.output, convolution.filters);
+    let pixels = call.rows(call.input(0)?.dim(0) * height * width, convolution.cost());
+    let output = call.output()?.slice_mut::<T>();
+    for (row, columns) in groups(pixels, width) {
+        let ((image, oh), at) = (split(row, height), row * width);
+        let output = output.get_mut((at + columns.start) * co..(at + columns.end) * co).unwrap_or(&mut []);
+        convolution.pixels(output, image, oh, columns);
     }
     Ok(())
 }

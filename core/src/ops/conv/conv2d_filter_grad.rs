@@ -10,6 +10,7 @@ use crate::base::shape::{Shape, TensorType};
 use crate::ops::conv2d;
 use crate::ops::conv2d::{check_output, dims4};
 use crate::ops::shared::contraction::{Rows, add_transposed};
+use crate::ops::shared::window::{clear, groups, part_mut, split};
 #[cfg(feature = "alloc")]
 use crate::{
     ops::conv2d::{Conv2DOptions, middle},
@@ -48,30 +49,31 @@ fn infer(inputs: &[TensorType], attributes: &[u32], outputs: &mut [TensorType]) 
 fn run<T: Float>(call: &mut Call<'_, '_>) -> Result<()> {
     let attributes: Attributes = call.attributes()?;
     let (x, dy) = (call.input(0)?, call.input(1)?);
-    let (&[_, h, w, c], co) = (x.dims(), dy.dim(3)) else { return Err(Error::Rank { input: 0 }) };
+    let (&[n, h, w, c], co) = (x.dims(), dy.dim(3)) else { return Err(Error::Rank { input: 0 }) };
     let [down, across] = attributes.conv.axes([h, w], attributes.kernel)?;
-    let (w, c) = (w as usize, c as usize);
+    let (w, c, [kh, kw]) = (w as usize, c as usize, attributes.kernel.map(|side| side as usize));
     let (x, dy) = (x.slice::<T>(), dy.slice::<T>());
-    let kernel_row = attributes.kernel.last().map_or(0, |&kw| kw as usize) * c * co;
+    // For each row of dy, one row for each row of the gradient, a matrix `[kh·kw·c,co]`. Without dy, the gradient is 0.
+    let lines = (n as usize * down.output).max(1);
+    let rows = call.rows(lines * kh * kw * c, across.output * (3 * co + 7 * (co % 8) + 10) + 220);
     let output = call.output()?.slice_mut::<T>();
-    output.fill(T::ZERO);
-    let (image, result) = (down.input * w * c, down.output * across.output * co);
-    if image == 0 || result == 0 {
-        return Ok(());
-    }
-    let mut results = dy.chunks_exact(result);
-    for x in x.chunks_exact(image) {
-        let Some(dy) = results.next() else { break };
-        for (kh, output) in output.chunks_exact_mut(kernel_row.max(1)).enumerate() {
-            let (first, end) = down.outputs(kh);
-            for oh in first..end {
-                let (ih, row) = (down.input_at(oh, kh) * w, oh * across.output);
-                for (kw, output) in output.chunks_exact_mut((c * co).max(1)).enumerate() {
-                    let (first, end) = across.outputs(kw);
-                    let pixels = x.get((ih + across.input_at(first, kw)) * c..).unwrap_or(&[]);
-                    let rows = Rows::new(dy.get((row + first) * co..).unwrap_or(&[]), co);
-                    add_transposed(output, co, pixels, across.stride() * c, end.saturating_sub(first), rows);
-                }
+    for (line, rows) in groups(rows, kh * kw * c) {
+        let (image, oh) = split(line, down.output);
+        if line == 0 {
+            clear(output.get_mut(rows.start * co..rows.end * co).unwrap_or(&mut []));
+        }
+        let (vertical, row) = (down.taps(oh), kw * c * co);
+        for (kh, rows) in groups(rows, kw * c) {
+            if kh < vertical.first || kh >= vertical.end {
+                continue;
+            }
+            let (output, ih) = (part_mut(output, kh * row, row), (image * down.input + down.input_at(oh, kh)) * w);
+            for (kw, channels) in groups(rows, c) {
+                let (first, end) = across.outputs(kw);
+                let pixels = x.get((ih + across.input_at(first, kw)) * c + channels.start..).unwrap_or(&[]);
+                let rows = Rows::new(dy.get((line * across.output + first) * co..).unwrap_or(&[]), co);
+                let output = part_mut(output, (kw * c + channels.start) * co, channels.len() * co);
+                add_transposed(output, co, pixels, across.stride() * c, end.saturating_sub(first), rows);
             }
         }
     }

@@ -11,13 +11,14 @@ use crate::base::shape::{Shape, TensorType};
 use crate::ops::conv2d;
 use crate::ops::conv2d::{check_dim, check_output, dims4, filter4};
 use crate::ops::shared::contraction::{Lines, Rows, add_products};
-use crate::ops::shared::window::part;
+use crate::ops::shared::window::{clear, groups, part, split};
 #[cfg(feature = "alloc")]
 use crate::{
     ops::conv2d::{Conv2DOptions, front},
     tensor::Tensor,
     tensor::scope::{Backward, Gradient, InputGradients, Op},
 };
+use core::ops::Range;
 
 /// Attribute words of the op.
 #[repr(C)]
@@ -51,29 +52,29 @@ fn run<T: Float>(call: &mut Call<'_, '_>) -> Result<()> {
     let (filter, dy) = (call.input(0)?, call.input(1)?);
     let &[kh, kw, c, co] = filter.dims() else { return Err(Error::Rank { input: 0 }) };
     let [down, across] = attributes.conv.axes(attributes.input, [kh, kw])?;
-    let (kw, c, co) = (kw as usize, c as usize, co as usize);
-    let (filter, dy) = (filter.slice::<T>(), dy.slice::<T>());
-    let output = call.output()?.slice_mut::<T>();
-    output.fill(T::ZERO);
+    let (kh, kw, c, co) = (kh as usize, kw as usize, c as usize, co as usize);
+    let (lines, filter, dy) = (dy.dim(0) * down.input, filter.slice::<T>(), dy.slice::<T>());
     let (image, row) = (down.output * across.output * co, across.input * c);
-    if image == 0 || row == 0 {
-        return Ok(());
-    }
-    let mut images = dy.chunks_exact(image);
-    for output in output.chunks_exact_mut((down.input * row).max(1)) {
-        let Some(dy) = images.next() else { break };
-        for (ih, output) in output.chunks_exact_mut(row).enumerate() {
-            let vertical = down.taps_on(ih);
-            for kh in vertical.first..vertical.end {
-                let Some(oh) = down.output_at(ih, kh) else { continue };
-                for tap in 0..kw {
-                    let (first, end) = across.outputs(tap);
-                    if first < end {
-                        let dy = part(dy, (oh * across.output + first) * co, (end - first) * co);
-                        let dx = output.get_mut(across.input_at(first, tap) * c..).unwrap_or(&mut []);
-                        add_pixels(dx, across.stride() * c, dy, part(filter, (kh * kw + tap) * c * co, c * co), [c, co]);
-                    }
-                }
+    let blocks = co.div_ceil(BLOCK[0]).max(1) * c.div_ceil(BLOCK[1]);
+    // For each row of dx and each tap, one row for each block of the filter.
+    let (rows, columns) = (co.min(BLOCK[0]), c.min(BLOCK[1]));
+    let cost = across.output * (rows * (3 * columns + 7 * (c % BLOCK[1])) + 120) + 14 * rows * columns + 300;
+    let rows = call.rows(lines * kh * kw * blocks, cost);
+    let output = call.output()?.slice_mut::<T>();
+    for (line, parts) in groups(rows, kh * kw * blocks) {
+        let ((of_image, ih), output) = (split(line, down.input), output.get_mut(line * row..line * row + row).unwrap_or(&mut []));
+        let (dy, vertical) = (part(dy, of_image * image, image), down.taps_on(ih));
+        if parts.start == 0 {
+            clear(output);
+        }
+        for (tap, blocks) in groups(parts, blocks) {
+            let (kh, kw) = split(tap, kw);
+            let oh = if kh < vertical.first || kh >= vertical.end { None } else { down.output_at(ih, kh) };
+            let (Some(oh), (first, end)) = (oh, across.outputs(kw)) else { continue };
+            if first < end {
+                let dy = part(dy, (oh * across.output + first) * co, (end - first) * co);
+                let dx = output.get_mut(across.input_at(first, kw) * c..).unwrap_or(&mut []);
+                add_pixels(dx, across.stride() * c, dy, part(filter, tap * c * co, c * co), [c, co], blocks);
             }
         }
     }
@@ -83,23 +84,24 @@ fn run<T: Float>(call: &mut Call<'_, '_>) -> Result<()> {
 /// Number of rows and of columns in a block of the filter.
 const BLOCK: [usize; 2] = [16, 8];
 
-/// Adds the products of one tap to pixels of dx, which begin `step` elements apart: `dx[i][ci] += Σ_co dy[i][co] · filter[ci][co]`.
+/// Adds the products of one tap to pixels of dx, which begin `step` elements apart: `dx[i][ci] += Σ_co dy[i][co] · filter[ci][co]`. Does
+/// this for some blocks of the filter, which are in row-major order of `[co,ci]`.
 ///
-/// Copies blocks of the filter, transposed, so that the pixels can share the loads.
-fn add_pixels<T: Float>(dx: &mut [T], step: usize, dy: &[T], filter: &[T], [c, co]: [usize; 2]) {
+/// Copies the blocks, transposed, so that the pixels can share the loads.
+fn add_pixels<T: Float>(dx: &mut [T], step: usize, dy: &[T], filter: &[T], [c, co]: [usize; 2], blocks: Range<usize>) {
     let mut block = [T::ZERO; BLOCK[0] * BLOCK[1]];
-    for first in (0..co).step_by(BLOCK[0]) {
-        for column in (0..c).step_by(BLOCK[1]) {
-            let to = Lines { step, width: BLOCK[1].min(c - column) };
-            let from = Lines { step: co, width: BLOCK[0].min(co - first) };
-            for ci in 0..to.width {
-                let weights = part(filter, (column + ci) * co + first, from.width);
-                let slots = block.get_mut(ci..).unwrap_or(&mut []).chunks_mut(BLOCK[1]);
-                slots.zip(weights).for_each(|(slot, weight)| slot.iter_mut().take(1).for_each(|slot| *slot = *weight));
-            }
-            let (dx, dy) = (dx.get_mut(column..).unwrap_or(&mut []), dy.get(first..).unwrap_or(&[]));
-            add_products(dx, to, dy, from, Rows::new(&block, BLOCK[1]));
+    for index in blocks {
+        let (first, column) = split(index, c.div_ceil(BLOCK[1]));
+        let (first, column) = (first * BLOCK[0], column * BLOCK[1]);
+        let to = Lines { step, width: BLOCK[1].min(c - column) };
+        let from = Lines { step: co, width: BLOCK[0].min(co - first) };
+        for ci in 0..to.width {
+            let weights = part(filter, (column + ci) * co + first, from.width);
+            let slots = block.get_mut(ci..).unwrap_or(&mut []).chunks_mut(BLOCK[1]);
+            slots.zip(weights).for_each(|(slot, weight)| slot.iter_mut().take(1).for_each(|slot| *slot = *weight));
         }
+        let (dx, dy) = (dx.get_mut(column..).unwrap_or(&mut []), dy.get(first..).unwrap_or(&[]));
+        add_products(dx, to, dy, from, Rows::new(&block, BLOCK[1]));
     }
 }
 

@@ -16,6 +16,7 @@ use crate::ops::conv2d;
 use crate::ops::conv2d::{Convolution, check_dim, dims4, filter4};
 use crate::ops::shared::contraction::check_bias;
 use crate::ops::shared::pooling::beats;
+use crate::ops::shared::window::{clear, groups, split};
 use crate::ops::shared::winners::{CUT, Pools};
 #[cfg(feature = "alloc")]
 use crate::tensor::scope::{Gradient, Op};
@@ -57,26 +58,27 @@ fn infer(inputs: &[TensorType], attributes: &[u32], outputs: &mut [TensorType]) 
 
 fn run<T: Float>(call: &mut Call<'_, '_>) -> Result<()> {
     let attributes: Attributes = call.attributes()?;
-    let (convolution, mut images) = Convolution::<T>::of(call, &attributes.conv)?;
-    let [tall, wide] = attributes.ksize.map(|size| size as usize);
+    let convolution = Convolution::<T>::of(call, &attributes.conv)?;
+    let &[n, height, width, co] = call.output()?.dims() else { return Err(Error::Internal) };
+    let ([tall, wide], co) = (attributes.ksize.map(|size| size as usize), co as usize);
+    let (height, width) = (height as usize * tall, width as usize * wide);
+    let pixels = call.rows(n as usize * height * width, convolution.cost() + 20 * co + 60);
     let [y, winners, row] = call.outputs else { return Err(Error::Internal) };
-    let &[_, height, width, co] = y.dims() else { return Err(Error::Internal) };
-    let (pixels, co, row) = (width as usize, co as usize, row.slice_mut::<T>());
-    let (length, image) = ((pixels * co).max(1), (height as usize * pixels * co).max(1));
-    row.fill(T::ZERO);
-    let mut all_winners = winners.slice_mut::<u8>().chunks_exact_mut(image);
-    for y in y.slice_mut::<T>().chunks_exact_mut(image) {
-        let (Some(winners), Some(x)) = (all_winners.next(), images.next()) else { break };
-        let mut winners = winners.chunks_exact_mut(length);
-        for (oh, y) in y.chunks_exact_mut(length).enumerate() {
-            let Some(winners) = winners.next() else { break };
-            y.fill(T::LEAST);
-            winners.fill(0);
-            for down in 0..tall {
-                convolution.row(row, x, oh * tall + down);
-                compete(y, winners, row, [wide, co], down * wide);
-            }
-            if attributes.relu == 1 {
+    let (y, winners, row) = (y.slice_mut::<T>(), winners.slice_mut::<u8>(), row.slice_mut::<T>());
+    if pixels.start == 0 {
+        clear(row);
+    }
+    for (line, columns) in groups(pixels, width) {
+        let ((image, oh), (above, down)) = (split(line, height), split(line, tall));
+        let row = row.get_mut(columns.start * co..columns.end * co).unwrap_or(&mut []);
+        convolution.pixels(row, image, oh, columns.clone());
+        for (pixel, column) in row.chunks_exact(co.max(1)).zip(columns) {
+            let (window, across) = split(above * width + column, wide);
+            let window = window * co..window * co + co;
+            let (Some(y), Some(winners)) = (y.get_mut(window.clone()), winners.get_mut(window)) else { continue };
+            let position = down * wide + across;
+            compete(y, winners, pixel, position);
+            if attributes.relu == 1 && position + 1 == tall * wide {
                 cut(y, winners);
             }
         }
@@ -84,18 +86,12 @@ fn run<T: Float>(call: &mut Call<'_, '_>) -> Result<()> {
     Ok(())
 }
 
-/// Compares a row of the convolution's result with the greatest elements of its windows. A greater one takes the place in `y`, and its
-/// position the place in `winners`. `position` is that of the first pixel of each window in this row.
-fn compete<T: Float>(y: &mut [T], winners: &mut [u8], row: &[T], [wide, co]: [usize; 2], position: usize) {
-    let (mut winners, mut windows) = (winners.chunks_exact_mut(co.max(1)), row.chunks_exact((wide * co).max(1)));
-    for y in y.chunks_exact_mut(co.max(1)) {
-        let (Some(winners), Some(window)) = (winners.next(), windows.next()) else { return };
-        for (pixel, position) in window.chunks_exact(co.max(1)).zip(position..) {
-            for ((y, winner), &x) in y.iter_mut().zip(&mut *winners).zip(pixel) {
-                if beats(x, *y) {
-                    (*y, *winner) = (x, position as u8);
-                }
-            }
+/// Compares a pixel of the convolution's result with the greatest elements of its window so far. A greater one takes the place in `y`, and
+/// its position in the window the place in `winners`. The first pixel takes all places.
+fn compete<T: Float>(y: &mut [T], winners: &mut [u8], pixel: &[T], position: usize) {
+    for ((y, winner), &x) in y.iter_mut().zip(winners).zip(pixel) {
+        if position == 0 || beats(x, *y) {
+            (*y, *winner) = (x, position as u8);
         }
     }
 }
@@ -185,7 +181,9 @@ pub(in crate::ops) mod tests {
             let conv = conv2d::Attributes { strides: [1, 1], dilations: [1, 1], padding: 0, pads: [0; 4] };
             let got = run_every_way(&F32, &words(Attributes { conv, ksize: [2, 2], relu }), &[&x, &one]);
             assert_eq!(got[1], Value::new(&winners, &[1, 1, 4, 1]), "relu {relu}");
-            assert_eq!(got[2], Value::new(&x.elements::<f32>()[9..], &[9, 1]));
+            // No window covers the last pixel.
+            let row = [&x.elements::<f32>()[9..17], &[0.0]].concat();
+            assert_eq!(got[2], Value::new(&row, &[9, 1]));
         }
     }
 

@@ -13,7 +13,7 @@ pub use crate::ops::conv2d::Attributes;
 use crate::ops::conv2d::{check_dim, dims4, filter4};
 use crate::ops::shared::contraction::check_bias;
 use crate::ops::shared::depthwise::add_products;
-use crate::ops::shared::window::part;
+use crate::ops::shared::window::{clear, groups, part, split};
 #[cfg(feature = "alloc")]
 use crate::{
     ops::conv2d::{Conv2DOptions, front, middle},
@@ -42,27 +42,27 @@ fn run<T: Float>(call: &mut Call<'_, '_>) -> Result<()> {
     let attributes: Attributes = call.attributes()?;
     let (x, filter) = (call.input(0)?, call.input(1)?);
     let bias = call.inputs.get(2).map_or(&[][..], |bias| bias.slice::<T>());
-    let (&[_, h, w, c], &[kh, kw, _, multiplier]) = (x.dims(), filter.dims()) else { return Err(Error::Rank { input: 0 }) };
+    let (&[n, h, w, c], &[kh, kw, _, multiplier]) = (x.dims(), filter.dims()) else { return Err(Error::Rank { input: 0 }) };
     let [down, across] = attributes.axes([h, w], [kh, kw])?;
     let (w, c, kw, multiplier) = (w as usize, c as usize, kw as usize, multiplier as usize);
-    let (filter, co) = (filter.slice::<T>(), c * multiplier);
-    let mut images = x.slice::<T>().chunks_exact((down.input * w * c).max(1));
-    for output in call.output()?.slice_mut::<T>().chunks_exact_mut((down.output * across.output * co).max(1)) {
-        let x = images.next().unwrap_or(&[]);
-        for (oh, output) in output.chunks_exact_mut((across.output * co).max(1)).enumerate() {
-            let vertical = down.taps(oh);
-            for (ow, y) in output.chunks_exact_mut(co.max(1)).enumerate() {
-                let horizontal = across.taps(ow);
-                y.fill(T::ZERO);
-                for kh in vertical.first..vertical.end {
-                    let row = down.input_at(oh, kh) * w;
-                    for tap in horizontal.first..horizontal.end {
-                        let pixel = part(x, (row + across.input_at(ow, tap)) * c, c);
-                        add_products(y, pixel, part(filter, (kh * kw + tap) * co, co), multiplier);
-                    }
+    let (x, filter, co, image) = (x.slice::<T>(), filter.slice::<T>(), c * multiplier, down.input * w * c);
+    let pixels = n as usize * down.output * across.output;
+    let pixels = call.rows(pixels, kh as usize * kw * (8 * co + 110) + 8 * co + 120);
+    let mut results = call.output()?.slice_mut::<T>().chunks_exact_mut(co.max(1)).skip(pixels.start);
+    for (row, columns) in groups(pixels, across.output) {
+        let (of_image, oh) = split(row, down.output);
+        let (x, vertical) = (part(x, of_image * image, image), down.taps(oh));
+        for (ow, y) in columns.zip(&mut results) {
+            let horizontal = across.taps(ow);
+            clear(y);
+            for kh in vertical.first..vertical.end {
+                let row = down.input_at(oh, kh) * w;
+                for tap in horizontal.first..horizontal.end {
+                    let pixel = part(x, (row + across.input_at(ow, tap)) * c, c);
+                    add_products(y, pixel, part(filter, (kh * kw + tap) * co, co), multiplier);
                 }
-                y.iter_mut().zip(bias).for_each(|(y, &bias)| *y = y.add(bias));
             }
+            y.iter_mut().zip(bias).for_each(|(y, &bias)| *y = y.add(bias));
         }
     }
     Ok(())

@@ -11,7 +11,7 @@ use crate::base::shape::{Shape, TensorType};
 use crate::ops::conv2d::{check_output, dims4};
 pub use crate::ops::conv2d_filter_grad::Attributes;
 use crate::ops::shared::depthwise::add_products;
-use crate::ops::shared::window::part;
+use crate::ops::shared::window::{clear, groups, part, split};
 #[cfg(feature = "alloc")]
 use crate::{
     ops::conv2d::{Conv2DOptions, middle},
@@ -48,28 +48,32 @@ fn infer(inputs: &[TensorType], attributes: &[u32], outputs: &mut [TensorType]) 
 fn run<T: Float>(call: &mut Call<'_, '_>) -> Result<()> {
     let attributes: Attributes = call.attributes()?;
     let (x, dy) = (call.input(0)?, call.input(1)?);
-    let (&[_, h, w, c], co) = (x.dims(), dy.dim(3)) else { return Err(Error::Rank { input: 0 }) };
+    let (&[n, h, w, c], co) = (x.dims(), dy.dim(3)) else { return Err(Error::Rank { input: 0 }) };
     let [down, across] = attributes.conv.axes([h, w], attributes.kernel)?;
-    let (w, c) = (w as usize, c as usize);
-    let kernel_row = attributes.kernel.last().map_or(0, |&kw| kw as usize) * co;
+    let (w, c, [kh, kw]) = (w as usize, c as usize, attributes.kernel.map(|side| side as usize));
+    let (x, dy) = (x.slice::<T>(), dy.slice::<T>());
+    // One row for each row of dy and each tap. Without dy, the gradient is 0.
+    let lines = (n as usize * down.output).max(1);
+    let rows = call.rows(lines * kh * kw, across.output * (8 * co + 110) + 150);
     let output = call.output()?;
     let multiplier = output.dim(3);
     let output = output.slice_mut::<T>();
-    output.fill(T::ZERO);
-    let mut results = dy.slice::<T>().chunks_exact((down.output * across.output * co).max(1));
-    for x in x.slice::<T>().chunks_exact((down.input * w * c).max(1)) {
-        let Some(dy) = results.next() else { break };
-        for (kh, output) in output.chunks_exact_mut(kernel_row.max(1)).enumerate() {
-            let (first, end) = down.outputs(kh);
-            for oh in first..end {
-                let (ih, row) = (down.input_at(oh, kh) * w, oh * across.output);
-                for (kw, output) in output.chunks_exact_mut(co.max(1)).enumerate() {
-                    let (first, end) = across.outputs(kw);
-                    for ow in first..end {
-                        let pixel = part(x, (ih + across.input_at(ow, kw)) * c, c);
-                        add_products(output, pixel, part(dy, (row + ow) * co, co), multiplier);
-                    }
-                }
+    for (line, taps) in groups(rows, kh * kw) {
+        let (image, oh) = split(line, down.output);
+        let vertical = down.taps(oh);
+        for tap in taps {
+            let ((kh, kw), output) = (split(tap, kw), output.get_mut(tap * co..tap * co + co).unwrap_or(&mut []));
+            if line == 0 {
+                clear(output);
+            }
+            if kh < vertical.first || kh >= vertical.end {
+                continue;
+            }
+            let row = (image * down.input + down.input_at(oh, kh)) * w;
+            let (first, end) = across.outputs(kw);
+            for ow in first..end {
+                let pixel = part(x, (row + across.input_at(ow, kw)) * c, c);
+                add_products(output, pixel, part(dy, (line * across.output + ow) * co, co), multiplier);
             }
         }
     }

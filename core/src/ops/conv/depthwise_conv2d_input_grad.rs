@@ -11,7 +11,7 @@ use crate::base::shape::{Shape, TensorType};
 use crate::ops::conv2d::{check_output, dims4, filter4};
 pub use crate::ops::conv2d_input_grad::Attributes;
 use crate::ops::shared::depthwise::add_pairs;
-use crate::ops::shared::window::part;
+use crate::ops::shared::window::{clear, groups, part, split};
 #[cfg(feature = "alloc")]
 use crate::{
     ops::conv2d::{Conv2DOptions, front},
@@ -47,27 +47,27 @@ fn run<T: Float>(call: &mut Call<'_, '_>) -> Result<()> {
     let &[kh, kw, c, multiplier] = filter.dims() else { return Err(Error::Rank { input: 0 }) };
     let [down, across] = attributes.conv.axes(attributes.input, [kh, kw])?;
     let (kw, c, multiplier) = (kw as usize, c as usize, multiplier as usize);
-    let (filter, co) = (filter.slice::<T>(), c * multiplier);
-    let row = across.input * c;
-    let mut images = dy.slice::<T>().chunks_exact((down.output * across.output * co).max(1));
-    for output in call.output()?.slice_mut::<T>().chunks_exact_mut((down.input * row).max(1)) {
-        output.fill(T::ZERO);
-        let Some(dy) = images.next() else { continue };
-        for (ih, output) in output.chunks_exact_mut(row.max(1)).enumerate() {
-            let vertical = down.taps_on(ih);
-            for (iw, dx) in output.chunks_exact_mut(c.max(1)).enumerate() {
-                let horizontal = across.taps_on(iw);
-                for kh in vertical.first..vertical.end {
-                    let Some(oh) = down.output_at(ih, kh) else { continue };
-                    for tap in horizontal.first..horizontal.end {
-                        let Some(ow) = across.output_at(iw, tap) else { continue };
-                        let weights = part(filter, (kh * kw + tap) * co, co);
-                        let dy = part(dy, (oh * across.output + ow) * co, co);
-                        if multiplier == 1 {
-                            add_pairs(dx, weights, dy);
-                        } else {
-                            add_groups(dx, weights, dy, multiplier);
-                        }
+    let (n, filter, dy, co) = (dy.dim(0), filter.slice::<T>(), dy.slice::<T>(), c * multiplier);
+    let image = down.output * across.output * co;
+    let pixels = n * down.input * across.input;
+    let pixels = call.rows(pixels, down.most_taps_on() * across.most_taps_on() * (8 * co + 110) + 120);
+    let mut results = call.output()?.slice_mut::<T>().chunks_exact_mut(c.max(1)).skip(pixels.start);
+    for (row, columns) in groups(pixels, across.input) {
+        let (of_image, ih) = split(row, down.input);
+        let (dy, vertical) = (part(dy, of_image * image, image), down.taps_on(ih));
+        for (iw, dx) in columns.zip(&mut results) {
+            let horizontal = across.taps_on(iw);
+            clear(dx);
+            for kh in vertical.first..vertical.end {
+                let Some(oh) = down.output_at(ih, kh) else { continue };
+                for tap in horizontal.first..horizontal.end {
+                    let Some(ow) = across.output_at(iw, tap) else { continue };
+                    let weights = part(filter, (kh * kw + tap) * co, co);
+                    let dy = part(dy, (oh * across.output + ow) * co, co);
+                    if multiplier == 1 {
+                        add_pairs(dx, weights, dy);
+                    } else {
+                        add_groups(dx, weights, dy, multiplier);
                     }
                 }
             }
