@@ -7,7 +7,7 @@ use crate::base::dtype::Float;
 use crate::base::error::{Error, Result};
 use crate::base::op::{Call, Kernel, OpDef, read_attributes};
 use crate::base::shape::TensorType;
-use crate::ops::shared::contraction::{Rows, add_dots, add_rows};
+use crate::ops::shared::contraction::{Rows, add_dots, add_rows, clear};
 use crate::ops::shared::elementwise::add_to_rows;
 #[cfg(feature = "alloc")]
 use crate::{
@@ -57,20 +57,37 @@ fn run<T: Float>(call: &mut Call<'_, '_>) -> Result<()> {
     let (x, kernel) = (call.input(0)?, call.input(1)?);
     let bias = call.inputs.get(2).map_or(&[][..], |bias| bias.slice::<T>());
     let transpose = call.attributes::<Attributes>()?.transpose != 0;
-    let (k, n) = if transpose { (kernel.dim(1), kernel.dim(0)) } else { (kernel.dim(0), kernel.dim(1)) };
-    let rows = Rows::new(kernel.slice::<T>(), kernel.dim(1));
-    let (x, y) = (x.slice::<T>(), call.output()?.slice_mut::<T>());
-    y.fill(T::ZERO);
-    let mut lines = x.chunks(k.max(1));
-    for y in y.chunks_mut(n.max(1)) {
-        let x = lines.next().unwrap_or(&[]);
+    let (count, stride) = (kernel.dim(0), kernel.dim(1));
+    // A row of the work is a row of the kernel: for one line of x, it adds to all outputs, or computes one.
+    let of_line = count.max(1);
+    let n = if transpose { count } else { stride };
+    let lines = (call.output()?.data.len() / size_of::<T>()).checked_div(n).unwrap_or(0);
+    let rows = call.rows(lines * of_line, 4 * stride + 20);
+    let (x, y, matrix) = (x.slice::<T>(), call.output()?.slice_mut::<T>(), Rows::new(kernel.slice(), stride));
+    let mut at = rows.start;
+    while at < rows.end {
+        let line = at / of_line;
+        let from = at - line * of_line;
+        let end = rows.end.min(at - from + of_line);
+        let whole = line * stride..(line + 1) * stride;
+        let part = at..end;
+        let (x, y) = if transpose { (x.get(whole), y.get_mut(part)) } else { (x.get(part), y.get_mut(whole)) };
+        let (x, y, matrix) = (x.unwrap_or_default(), y.unwrap_or_default(), matrix.skip(from));
         if transpose {
-            add_dots(y, x, rows);
+            clear(y);
+            add_dots(y, x, matrix);
+            add_to_rows(y, bias.get(from..from + y.len()).unwrap_or_default());
         } else {
-            add_rows(y, x, rows);
+            if from == 0 {
+                clear(y);
+            }
+            add_rows(y, x, matrix);
+            if end - at + from == of_line {
+                add_to_rows(y, bias);
+            }
         }
+        at = end;
     }
-    add_to_rows(y, bias);
     Ok(())
 }
 

@@ -30,7 +30,7 @@ impl<'a, T> Rows<'a, T> {
     }
 
     /// Returns the same view without its first `count` rows.
-    fn skip(self, count: usize) -> Rows<'a, T> {
+    pub(in crate::ops) fn skip(self, count: usize) -> Rows<'a, T> {
         Rows { data: self.data.get(count * self.stride.get()..).unwrap_or(&[]), ..self }
     }
 
@@ -57,6 +57,15 @@ pub(in crate::ops) struct Lines {
 #[inline(always)]
 pub(in crate::ops) fn rolled() {
     core::hint::black_box(());
+}
+
+/// Sets each element to 0. The compiler would call `memset`, which takes longer for the few outputs of a layer.
+#[inline(always)]
+pub(in crate::ops) fn clear<T: Number>(out: &mut [T]) {
+    out.iter_mut().for_each(|element| {
+        *element = T::ZERO;
+        rolled();
+    });
 }
 
 /// Computes one block of outputs: loads it into registers, adds the products of `x` with the elements of each row from `column` on, and
@@ -223,68 +232,61 @@ pub(in crate::ops) fn each_gradient<T: Number>(
 /// Computes `out[j] += Σ_p x[p] · rows[j][p]`: adds the dot product of `x` and row j to each output. Four rows share the loads of `x`.
 #[inline(never)]
 pub(in crate::ops) fn add_dots<T: Number>(out: &mut [T], x: &[T], rows: Rows<'_, T>) {
-    // The bounds check of `each`, done once before it. The compiler can then drop it there, and can assume equal lengths.
-    if rows.offset > rows.stride.get() || rows.stride.get() - rows.offset < x.len() {
+    // The bounds check of `each`, done once before it.
+    if !rows.has(rows.offset, x.len()) {
         return;
     }
     let mut each = rows.iter().map_while(|row| row.get(rows.offset..)?.get(..x.len()));
-    let (x4, x1) = x.as_chunks();
     let (blocks, rest) = out.as_chunks_mut::<4>();
     for block in blocks {
-        let Some(a) = each.next() else { return };
-        let Some(b) = each.next() else { return };
-        let Some(c) = each.next() else { return };
-        let Some(d) = each.next() else { return };
-        let ((a4, a1), (b4, b1), (c4, c1), (d4, d1)) = (a.as_chunks(), b.as_chunks(), c.as_chunks(), d.as_chunks());
+        let (Some(a), Some(b), Some(c), Some(d)) = (each.next(), each.next(), each.next(), each.next()) else { return };
         let [mut p, mut q, mut r, mut s] = *block;
-        for ((((x, a), b), c), d) in x4.iter().zip(a4).zip(b4).zip(c4).zip(d4) {
-            (p, q, r, s) = (dot(p, x, a), dot(q, x, b), dot(r, x, c), dot(s, x, d));
-            rolled();
-        }
-        for ((((&x, &a), &b), &c), &d) in x1.iter().zip(a1).zip(b1).zip(c1).zip(d1) {
-            (p, q, r, s) = (p.add(x.mul(a)), q.add(x.mul(b)), r.add(x.mul(c)), s.add(x.mul(d)));
+        // The compiler keeps iterators in registers, and indices not.
+        let (mut b, mut c, mut d) = (b.iter(), c.iter(), d.iter());
+        for (&x, &y) in x.iter().zip(a) {
+            let (Some(&z), Some(&v), Some(&w)) = (b.next(), c.next(), d.next()) else { break };
+            (p, q, r, s) = (p.add(x.mul(y)), q.add(x.mul(z)), r.add(x.mul(v)), s.add(x.mul(w)));
             rolled();
         }
         *block = [p, q, r, s];
     }
     for sum in rest {
         let Some(row) = each.next() else { return };
+        let mut total = *sum;
         for (&x, &y) in x.iter().zip(row) {
-            *sum = sum.add(x.mul(y));
+            total = total.add(x.mul(y));
             rolled();
         }
+        *sum = total;
     }
-}
-
-/// Returns `sum + Σ_p x[p] · y[p]`, added in ascending order of `p`.
-#[inline(always)]
-fn dot<T: Number>(sum: T, &[x0, x1, x2, x3]: &[T; 4], &[y0, y1, y2, y3]: &[T; 4]) -> T {
-    sum.add(x0.mul(y0)).add(x1.mul(y1)).add(x2.mul(y2)).add(x3.mul(y3))
 }
 
 /// Replaces one block of columns of `out`, from `column` on, with `f(out[i][j], x[i], y[j])`. The elements of `y` stay in registers.
 macro_rules! outer_block {
-    ($out:expr, $x:expr, $width:expr, $column:expr, $f:expr; $($y:ident $w:ident),*) => {
+    ($out:expr, $x:expr, $width:expr, $column:expr, $f:expr; $count:literal: $($y:ident $w:ident),*) => {
+        // The bounds check of the loop, done once before it.
+        if $column > $width || $width - $column < $count {
+            return;
+        }
         for (row, &x) in $out.chunks_exact_mut($width).zip($x) {
             let Some([$($w),*]) = row.get_mut($column..).and_then(<[T]>::first_chunk_mut) else { break };
             $(*$w = $f(*$w, x, $y);)*
             rolled();
         }
+        $column += $count;
     };
 }
 
 /// Computes an outer product, `out[i][j] = f(out[i][j], x[i], y[j])`.
 #[inline(always)]
 pub(in crate::ops) fn outer<T: Number>(out: &mut [T], x: &[T], y: &[T], mut f: impl FnMut(T, T, T) -> T) {
-    let (mut column, width) = (0, y.len().max(1));
+    let (mut column, width) = (0, y.len());
     let (blocks, rest) = y.as_chunks();
     for &[a, b, c, d, e, g, h, i] in blocks {
-        outer_block!(out, x, width, column, f; a a1, b b1, c c1, d d1, e e1, g g1, h h1, i i1);
-        column += 8;
+        outer_block!(out, x, width, column, f; 8: a p, b q, c r, d s, e t, g u, h v, i w);
     }
     for &a in rest {
-        outer_block!(out, x, width, column, f; a a1);
-        column += 1;
+        outer_block!(out, x, width, column, f; 1: a p);
     }
 }
 
