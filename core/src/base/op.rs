@@ -90,8 +90,10 @@ pub struct Slice {
     pub first: u32,
     /// The number of rows to compute even if the budget does not cover them.
     pub(crate) least: u32,
-    /// Remaining budget, in instructions; negative if the slice has computed a row that the budget did not cover.
-    pub(crate) budget: i32,
+    /// Remaining budget, in instructions.
+    pub(crate) budget: u32,
+    /// Cost of a row, in instructions, if the budget did not cover all rows.
+    pub(crate) row: u32,
     /// The row after the last one that was computed, or [`NONE`] if no rows are left. From the kernel of a loop: the next `first`.
     pub(crate) next: u32,
     /// Answer of a kernel without outputs: a block to run, [`NONE`], or one of the numbers of a [`Said`](crate::base::format::Said).
@@ -102,48 +104,63 @@ pub struct Slice {
 
 impl Slice {
     /// Cost of an instruction without its kernel, in instructions of a Cortex-M4.
-    const DISPATCH: i32 = 150;
+    pub(crate) const DISPATCH: u32 = 150;
+
+    /// Budget below which a slice does not begin another instruction, because most of it would go into the beginning.
+    const WORTHWHILE: u32 = 600;
 
     /// Returns the slice that consists of all rows.
     pub const fn all() -> Slice {
-        Slice { first: 0, least: NONE, budget: 0, next: NONE, answer: NONE, finite: false }
+        Slice { first: 0, least: NONE, budget: NONE, row: 0, next: NONE, answer: NONE, finite: false }
     }
 
     /// Rows for `budget` instructions, but at least one.
-    pub(crate) fn of(budget: u32) -> Slice {
-        Slice { budget: i32::try_from(budget).unwrap_or(i32::MAX), least: 2, ..Slice::all() }
+    pub(crate) const fn of(budget: u32) -> Slice {
+        Slice { budget, least: 2, ..Slice::all() }
     }
 
     /// Takes the rows that [`Call::rows`] returns.
+    #[inline(always)]
     pub(crate) fn take(&mut self, total: usize, cost: usize) -> Range<usize> {
-        let (first, cost) = ((self.first as usize).min(total), cost.max(1));
-        let count = (self.budget.max(0) as usize / cost).max(self.least as usize).min(total - first);
-        let next = first + count;
-        if self.least != NONE && count > 0 {
-            // Later rows of this slice, of the same instruction, come only if the budget covers them.
+        match total.checked_mul(cost) {
+            Some(all) if self.first == 0 && all <= self.budget as usize => {
+                self.budget -= all as u32;
+                0..total
+            }
+            _ => self.take_some(total, cost),
+        }
+    }
+
+    /// Takes rows if the budget may not cover all of them. A slice that has taken a row takes further ones only if the budget covers them.
+    #[inline(never)]
+    fn take_some(&mut self, total: usize, cost: usize) -> Range<usize> {
+        let first = (self.first as usize).min(total);
+        // A host may have more than `u32::MAX` rows.
+        if self.least == NONE {
+            return first..total;
+        }
+        let cost = cost.max(1);
+        let count = (self.budget as usize / cost).max(self.least as usize).min(total - first);
+        if count > 0 {
             self.least = 0;
         }
+        let next = first + count;
         self.next = if next == total { NONE } else { next as u32 };
-        self.budget = self.budget.saturating_sub_unsigned(count.saturating_mul(cost) as u32);
+        self.budget = self.budget.saturating_sub(count.saturating_mul(cost) as u32);
+        self.row = cost as u32;
         first..next
     }
 
-    /// Instructions that this slice of budget 0 has charged.
-    #[cfg(feature = "alloc")]
-    pub(crate) fn cost(&self) -> u32 {
-        self.budget.unsigned_abs()
-    }
-
-    /// Takes the cost of an instruction, without its kernel, from the budget. Returns false if the budget does not cover it.
+    /// Takes the cost of an instruction, without its kernel, from the budget. Returns false if the budget covers little more.
     #[inline(always)]
     pub(crate) fn enter(&mut self) -> bool {
         if self.least != NONE {
-            if self.least < 2 && self.budget < Slice::DISPATCH {
+            if self.least < 2 && self.budget < Slice::WORTHWHILE {
                 return false;
             }
             // The first instruction of a slice computes at least one row, so that every slice gets on.
             self.least /= 2;
-            self.budget -= Slice::DISPATCH;
+            self.budget = self.budget.saturating_sub(Slice::DISPATCH);
         }
         true
     }
@@ -171,15 +188,7 @@ impl<'d> Call<'_, 'd> {
     /// ```
     #[inline(always)]
     pub fn rows(&mut self, total: usize, cost: usize) -> Range<usize> {
-        // A host may have more than `u32::MAX` rows.
-        if self.slice.least == NONE { 0..total } else { self.some_rows(total, cost) }
-    }
-
-    #[inline(never)]
-    fn some_rows(&mut self, total: usize, cost: usize) -> Range<usize> {
-        let element = self.outputs.first().map(|output| output.tensor_type.dtype.size());
-        // Without instructions of its own for 64 bits, a Cortex-M4 takes about 20 times as long.
-        self.slice.take(total, cost * if element == Some(8) { 20 } else { 1 })
+        self.slice.take(total, cost)
     }
 
     /// Returns input `index`. Fails with [`Error::Arity`] if there is none.

@@ -112,10 +112,14 @@ fn beside_a_sensor(session: &mut Session<'_, '_>, train: SignatureId, steps: u32
     for step in 1..=steps {
         mlp::example(session, train, step)?;
         session.begin(train)?;
-        while session.advance(if in_slices { BUDGET } else { u32::MAX })?.is_pending() {
+        loop {
+            let outcome = session.advance(if in_slices { BUDGET } else { u32::MAX })?;
             watchdog::feed();
             while let Some(sample) = sensor::take() {
                 (taken, sum) = (taken + 1, sum + sample);
+            }
+            if outcome.is_ready() {
+                break;
             }
         }
     }
