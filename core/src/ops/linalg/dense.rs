@@ -7,7 +7,7 @@ use crate::base::dtype::Float;
 use crate::base::error::{Error, Result};
 use crate::base::op::{Call, Kernel, OpDef, read_attributes};
 use crate::base::shape::TensorType;
-use crate::ops::shared::contraction::{Rows, add_dots, add_rows, clear};
+use crate::ops::shared::contraction::{Rows, add_dots, add_rows, clear, cost_of_dot, cost_of_row};
 use crate::ops::shared::elementwise::add_to_rows;
 #[cfg(feature = "alloc")]
 use crate::{
@@ -62,7 +62,7 @@ fn run<T: Float>(call: &mut Call<'_, '_>) -> Result<()> {
     let of_line = count.max(1);
     let n = if transpose { count } else { stride };
     let lines = (call.output()?.data.len() / size_of::<T>()).checked_div(n).unwrap_or(0);
-    let rows = call.rows(lines * of_line, 4 * stride + 20);
+    let rows = call.rows(lines * of_line, if transpose { cost_of_dot(stride) } else { cost_of_row(stride) });
     let (x, y, matrix) = (x.slice::<T>(), call.output()?.slice_mut::<T>(), Rows::new(kernel.slice(), stride));
     let mut at = rows.start;
     while at < rows.end {

@@ -7,7 +7,7 @@ use crate::base::dtype::{DType, Number};
 use crate::base::error::{Error, Result};
 use crate::base::op::{Call, Kernel, OpDef, read_attributes};
 use crate::base::shape::{Shape, TensorType};
-use crate::ops::shared::contraction::{Lines, Rows, add_dots, add_products, add_transposed, outer};
+use crate::ops::shared::contraction::{Lines, Rows, add_column, add_dots, add_products, add_transposed, cost_of_dot, cost_of_row, outer};
 use crate::ops::shared::elementwise::position;
 #[cfg(feature = "alloc")]
 use crate::{
@@ -74,31 +74,67 @@ fn run<T: Number>(call: &mut Call<'_, '_>) -> Result<()> {
     } else {
         b.dims().last().map_or(0, |&dim| dim as usize)
     };
-    for (index, product) in output.slice_mut::<T>().chunks_mut((m * n).max(1)).enumerate() {
-        let (i, j) = (position(index, batch, a_batch), position(index, batch, b_batch));
-        let a = a.slice::<T>().get(i * m * k..).unwrap_or(&[]);
-        let b = b.slice::<T>().get(j * k * n..).unwrap_or(&[]);
-        let (a, b) = (a.get(..m * k).unwrap_or(&[]), b.get(..k * n).unwrap_or(&[]));
+    let flipped = (attributes.transpose_a != 0, attributes.transpose_b != 0);
+    // The rows of the work for one line of the product: the line itself, the terms of its sums, or its elements.
+    let (of_line, cost) = match flipped {
+        _ if k == 1 => (1, 5 * n + 20),
+        (_, false) => (k, cost_of_row(n)),
+        (_, true) => (n, cost_of_dot(k) + 2 * k),
+    };
+    let of_line = of_line.max(1);
+    let lines = (output.data.len() / size_of::<T>()).checked_div(n).unwrap_or(0);
+    let rows = call.rows(lines * of_line, cost);
+    let output = call.output()?;
+    let mut at = rows.start;
+    while at < rows.end {
+        let line = at / of_line;
+        let from = at - line * of_line;
+        let Some((index, i)) = line.checked_div(m).map(|index| (index, line - index * m)) else { break };
+        // A part of one line, or as many whole lines of one product as there are.
+        let whole = if from == 0 { ((rows.end - at) / of_line).min(m - i) } else { 0 };
+        let (count, to) = if whole == 0 { (1, of_line.min(from + rows.end - at)) } else { (whole, of_line) };
+        at += (count - 1) * of_line + to - from;
+        let a = a.slice::<T>().get(position(index, batch, a_batch) * m * k..).and_then(|a| a.get(..m * k)).unwrap_or_default();
+        let b = b.slice::<T>().get(position(index, batch, b_batch) * k * n..).and_then(|b| b.get(..k * n)).unwrap_or_default();
+        let product = output.slice_mut::<T>().get_mut(line * n..(line + count) * n).unwrap_or_default();
+        let lines = a.get(i * k..).unwrap_or_default();
         if k == 1 {
-            outer(product, a, b, |_, a, b| T::ZERO.add(a.mul(b)));
+            outer(product, lines, b, |_, a, b| T::ZERO.add(a.mul(b)));
             continue;
         }
-        product.fill(T::ZERO);
-        match (attributes.transpose_a == 0, attributes.transpose_b == 0) {
-            (true, true) => add_products(product, Lines { step: n, width: n }, a, Lines { step: k, width: k }, Rows::new(b, n)),
-            (false, true) => add_transposed(product, n, a, m, k, Rows::new(b, n)),
-            (true, false) => {
-                let mut lines = a.chunks(k.max(1));
-                product.chunks_mut(n.max(1)).for_each(|row| add_dots(row, lines.next().unwrap_or(&[]), Rows::new(b, k)));
-            }
+        let product = if flipped.1 && whole == 0 { product.get_mut(from..to).unwrap_or_default() } else { product };
+        if flipped.1 || from == 0 {
+            product.fill(T::ZERO);
+        }
+        match flipped {
             (false, false) => {
-                for (i, row) in product.chunks_mut(n.max(1)).enumerate() {
+                let terms = Lines { step: k, width: to - from };
+                add_products(
+                    product,
+                    Lines { step: n, width: n },
+                    lines.get(from..).unwrap_or_default(),
+                    terms,
+                    Rows::new(b, n).skip(from),
+                );
+            }
+            (true, false) if whole == 0 => {
+                let terms = a.get(..to * m).and_then(|a| a.get(from * m + i..)).unwrap_or_default();
+                add_column(product, terms, m, Rows::new(b, n).skip(from));
+            }
+            (true, false) => add_transposed(product, n, a.get(i..).unwrap_or_default(), m, k, Rows::new(b, n)),
+            (false, true) => {
+                let mut lines = lines.chunks(k.max(1));
+                let b = Rows::new(b, k).skip(from);
+                product.chunks_mut((to - from).max(1)).for_each(|row| add_dots(row, lines.next().unwrap_or_default(), b));
+            }
+            (true, true) => {
+                for (i, row) in (i..).zip(product.chunks_mut((to - from).max(1))) {
                     // Gather the column of a in pieces, so that the dot products can share it.
                     let mut piece = [T::ZERO; 16];
                     let mut column = a.get(i..).unwrap_or(&[]).iter().step_by(m.max(1)).enumerate().peekable();
                     while let Some(&(p, _)) = column.peek() {
                         let length = piece.iter_mut().zip(&mut column).map(|(slot, (_, &x))| *slot = x).count();
-                        add_dots(row, piece.get(..length).unwrap_or(&[]), Rows::new(b, k).at_column(p));
+                        add_dots(row, piece.get(..length).unwrap_or(&[]), Rows::new(b, k).skip(from).at_column(p));
                     }
                 }
             }

@@ -7,7 +7,7 @@ use crate::base::error::{Error, Result};
 use crate::base::op::{Call, Kernel, OpDef};
 use crate::base::shape::TensorType;
 use crate::ops::shared::{elementwise, lanes};
-use crate::ops::sparse_softmax_cross_entropy::{batch, labels};
+use crate::ops::sparse_softmax_cross_entropy::{batch, check, label};
 #[cfg(feature = "alloc")]
 use crate::{
     tensor::Tensor,
@@ -34,14 +34,19 @@ fn infer(inputs: &[TensorType], attributes: &[u32], outputs: &mut [TensorType]) 
 }
 
 fn run<T: Float>(call: &mut Call<'_, '_>) -> Result<()> {
-    let (labels_view, dloss) = (call.input(1)?, call.input(2)?);
+    let (labels, dloss) = (call.input(1)?, call.input(2)?.slice::<T>());
     let classes = call.input(0)?.dims().last().map_or(0, |&dim| dim as usize);
-    let labels = labels(&labels_view, classes)?;
-    elementwise::copy(call)?;
-    let rows = call.output()?.slice_mut::<T>().chunks_exact_mut(classes.max(1));
-    for ((row, label), &scale) in rows.zip(labels).zip(dloss.slice::<T>()) {
-        let sum = lanes::exponentials(row, 1);
-        for (class, x) in row.iter_mut().enumerate() {
+    let rows = call.rows(dloss.len(), 80 * classes + 60);
+    if rows.start == 0 {
+        check(&labels, classes)?;
+        elementwise::copy(call)?;
+    }
+    let output = call.output()?.slice_mut::<T>();
+    for line in rows {
+        let x = output.get_mut(line * classes..).and_then(|x| x.get_mut(..classes));
+        let (Some(x), Some(&scale)) = (x, dloss.get(line)) else { break };
+        let (sum, label) = (lanes::exponentials(x, 1), label(&labels, line) as usize);
+        for (class, x) in x.iter_mut().enumerate() {
             let share = x.div(sum);
             *x = if class == label { share.sub(T::ONE) } else { share }.mul(scale);
         }

@@ -87,6 +87,11 @@ macro_rules! add_block {
     };
 }
 
+/// Returns the instructions that [`add_rows`] takes for each row, with `n` outputs.
+pub(in crate::ops) fn cost_of_row(n: usize) -> usize {
+    13 * n / 4 + 4 * (n % 8) + 4
+}
+
 /// Computes `out[j] += Σ_p x[p] · rows[p][j]`.
 #[inline(never)]
 pub(in crate::ops) fn add_rows<T: Number>(out: &mut [T], x: &[T], rows: Rows<'_, T>) {
@@ -227,6 +232,11 @@ pub(in crate::ops) fn each_gradient<T: Number>(
             f(at..at + part.len(), part);
         }
     }
+}
+
+/// Returns the instructions that [`add_dots`] takes for each output, with an `x` of `k` elements.
+pub(in crate::ops) fn cost_of_dot(k: usize) -> usize {
+    5 * k + 16
 }
 
 /// Computes `out[j] += Σ_p x[p] · rows[j][p]`: adds the dot product of `x` and row j to each output. Four rows share the loads of `x`.
