@@ -191,6 +191,22 @@ impl<'d> Call<'_, 'd> {
         self.slice.take(total, cost)
     }
 
+    /// Returns the mean cost of the next rows that the budget covers, for [`Call::rows`]. `cost` returns the cost of a row that can differ
+    /// from the cost of another. In a whole run, the cost does not matter.
+    pub(crate) fn mean_cost(&self, total: usize, cost: impl Fn(usize) -> usize) -> usize {
+        let (mut count, mut sum) = (0, 0);
+        let Slice { first, least, budget, .. } = *self.slice;
+        for row in first as usize..if least == NONE { 0 } else { total } {
+            let next = sum + cost(row);
+            if next > budget as usize {
+                // The rows before take the whole budget.
+                return if count == 0 { next } else { budget as usize / count };
+            }
+            (count, sum) = (count + 1, next);
+        }
+        sum / count.max(1)
+    }
+
     /// Returns input `index`. Fails with [`Error::Arity`] if there is none.
     #[inline]
     pub fn input(&self, index: usize) -> Result<TensorView<'d>> {

@@ -11,6 +11,7 @@ use crate::base::op::{Call, Kernel, OpDef, read_attributes};
 use crate::base::shape::{Shape, TensorType};
 use crate::ops::conv2d;
 use crate::ops::conv2d::dims4;
+use crate::ops::shared::window::clear;
 use crate::ops::shared::winners::{Patch, Pools};
 #[cfg(feature = "alloc")]
 use crate::tensor::scope::{Gradient, Op};
@@ -55,25 +56,24 @@ fn infer(inputs: &[TensorType], attributes: &[u32], outputs: &mut [TensorType]) 
 fn run<T: Float>(call: &mut Call<'_, '_>) -> Result<()> {
     let attributes: Attributes = call.attributes()?;
     let (x, dy, winners) = (call.input(0)?, call.input(1)?, call.input(2)?);
-    let (&[n, h, w, c], &[_, height, width, co]) = (x.dims(), dy.dims()) else { return Err(Error::Rank { input: 0 }) };
+    let (&[n, h, w, c], co) = (x.dims(), dy.dim(3)) else { return Err(Error::Rank { input: 0 }) };
     let pools = Pools::new(&attributes.conv, [n, h, w, c], attributes.kernel, attributes.ksize, 11)?;
+    let (rows, cost) = pools.rows(n as usize, co);
+    // Without a window, the gradients are 0.
+    let rows = call.rows(rows.max(1), cost);
     let [dfilter, dbias] = call.outputs else { return Err(Error::Internal) };
     let (dfilter, dbias) = (dfilter.slice_mut::<T>(), dbias.slice_mut::<T>());
-    dfilter.fill(T::ZERO);
-    dbias.fill(T::ZERO);
-    let mut images = x.slice::<T>().chunks_exact((h as usize * w as usize * c as usize).max(1));
-    let pooled = (height as usize * width as usize * co as usize).max(1);
-    let co = NonZeroUsize::new(co as usize).unwrap_or(NonZeroUsize::MIN);
-    let mut all_winners = winners.slice::<u8>().chunks_exact(pooled);
-    for dy in dy.slice::<T>().chunks_exact(pooled) {
-        let (Some(winners), x) = (all_winners.next(), images.next().unwrap_or(&[])) else { break };
-        pools.winners((dy, winners, co.get()), false, |patch, channel, dy| {
-            if let Some(sum) = dbias.get_mut(channel) {
-                *sum = sum.add(dy);
-            }
-            add_to_column(dfilter, (co, channel), x, &patch, dy);
-        });
+    if rows.start == 0 && rows.end > 0 {
+        clear(dfilter);
+        clear(dbias);
     }
+    let (x, width) = (x.slice::<T>(), NonZeroUsize::new(co).unwrap_or(NonZeroUsize::MIN));
+    pools.winners(rows, (dy.slice::<T>(), winners.slice::<u8>(), co), |patch, channel, dy| {
+        if let Some(sum) = dbias.get_mut(channel) {
+            *sum = sum.add(dy);
+        }
+        add_to_column(dfilter, (width, channel), x, &patch, dy);
+    });
     Ok(())
 }
 

@@ -11,6 +11,7 @@ use crate::base::op::{Call, Kernel, OpDef, read_attributes};
 use crate::base::shape::{Shape, TensorType};
 use crate::ops::conv2d;
 use crate::ops::conv2d::{check_dim, dims4, filter4};
+use crate::ops::shared::window::clear;
 use crate::ops::shared::winners::{Patch, Pools};
 #[cfg(feature = "alloc")]
 use crate::tensor::scope::{Gradient, Op};
@@ -52,23 +53,23 @@ fn infer(inputs: &[TensorType], attributes: &[u32], outputs: &mut [TensorType]) 
 fn run<T: Float>(call: &mut Call<'_, '_>) -> Result<()> {
     let attributes: Attributes = call.attributes()?;
     let (filter, dy, winners) = (call.input(0)?, call.input(1)?, call.input(2)?);
-    let (&[kh, kw, c, co], &[n, height, width, _]) = (filter.dims(), dy.dims()) else { return Err(Error::Rank { input: 0 }) };
+    let (&[kh, kw, c, co], n) = (filter.dims(), dy.dim(0)) else { return Err(Error::Rank { input: 0 }) };
     let [h, w] = attributes.input;
-    let pools = Pools::new(&attributes.conv, [n, h, w, c], [kh, kw], attributes.ksize, 11)?;
-    let filter = filter.slice::<T>();
-    let output = call.output()?.slice_mut::<T>();
-    output.fill(T::ZERO);
-    let mut images = output.chunks_exact_mut((h as usize * w as usize * c as usize).max(1));
-    let pooled = (height as usize * width as usize * co as usize).max(1);
-    let co = NonZeroUsize::new(co as usize).unwrap_or(NonZeroUsize::MIN);
-    let mut all_winners = winners.slice::<u8>().chunks_exact(pooled);
-    for dy in dy.slice::<T>().chunks_exact(pooled) {
-        let (Some(winners), Some(dx)) = (all_winners.next(), images.next()) else { break };
-        // Backwards, because a later position of the result meets an element of dx with an earlier tap.
-        pools.winners((dy, winners, co.get()), true, |patch, channel, dy| {
-            add_column(dx, filter, (co, channel), &patch, dy);
-        });
+    let pools = Pools::new(&attributes.conv, [n as u32, h, w, c], [kh, kw], attributes.ksize, 11)?;
+    let (winners, co) = (winners.slice::<u8>(), co as usize);
+    // Without a window, the gradient is 0.
+    let segments = pools.segments(n).max(1);
+    let cost = call.mean_cost(segments, |segment| pools.segment_cost(segment, winners, co));
+    let segments = call.rows(segments, cost);
+    let (filter, dx) = (filter.slice::<T>(), call.output()?.slice_mut::<T>());
+    if segments.start == 0 && segments.end > 0 {
+        clear(dx);
     }
+    let width = NonZeroUsize::new(co).unwrap_or(NonZeroUsize::MIN);
+    // Backwards, because a later position of the result meets an element of dx with an earlier tap.
+    pools.winners_backwards(segments, (dy.slice::<T>(), winners, co), |patch, channel, dy| {
+        add_column(dx, filter, (width, channel), &patch, dy);
+    });
     Ok(())
 }
 

@@ -3,13 +3,14 @@
 //!
 //! The pooling windows neither overlap nor leave gaps, and are not padded. Rows and columns that do not fill a window are dropped.
 
-use super::window::{Axis, Taps, part, positive};
+use super::window::{Axis, Taps, groups, part, positive, split};
 use crate::base::dtype::{DType, Element};
 use crate::base::error::{Error, Result};
 use crate::base::shape::TensorType;
 use crate::ops::conv2d;
 use crate::ops::conv2d::{check_dim, dims4};
 use core::num::{NonZeroU32, NonZeroUsize};
+use core::ops::Range;
 
 /// Position of a winner that passes no gradient on, because relu made it 0.
 pub(in crate::ops) const CUT: u8 = u8::MAX;
@@ -20,8 +21,8 @@ pub(in crate::ops) struct Pools {
     down: Axis,
     across: Axis,
     ksize: [NonZeroUsize; 2],
-    /// Number of taps in a row of the filter.
-    kernel_row: usize,
+    /// Height and width of the filter.
+    kernel: [usize; 2],
     channels: usize,
 }
 
@@ -62,7 +63,7 @@ impl Pools {
             return Err(Error::Attribute { index: word });
         }
         let ksize = [tall, wide].map(|size: NonZeroU32| NonZeroUsize::new(size.get() as usize).unwrap_or(NonZeroUsize::MIN));
-        Ok(Pools { down, across, ksize, kernel_row: kw as usize, channels: c as usize })
+        Ok(Pools { down, across, ksize, kernel: [kh as usize, kw as usize], channels: c as usize })
     }
 
     /// Returns the height and width of the pooled images.
@@ -92,16 +93,28 @@ impl Pools {
         Ok(co)
     }
 
-    /// Returns the part of an image that the convolution sees for row `oh` and column `ow` of its result.
+    /// Returns the largest cost of a winner.
+    fn cost(&self) -> usize {
+        let [kh, kw] = self.kernel;
+        90 + kh * (50 + 17 * kw * self.channels / 2)
+    }
+
+    /// Returns row `oh` of the convolution's result of image `image`: the taps that are inside the image, and the row of pixels, in all
+    /// images, under the first of them.
     #[inline(always)]
-    fn patch(&self, oh: usize, ow: usize) -> Patch {
-        let Pools { down, across, channels, kernel_row, .. } = self;
-        let (vertical, horizontal) = (down.taps(oh), across.taps(ow));
-        let count = |taps: Taps| taps.end.saturating_sub(taps.first);
-        let pixel = down.input_at(oh, vertical.first) * across.input + across.input_at(ow, horizontal.first);
+    fn line(&self, image: usize, oh: usize) -> (Taps, usize) {
+        let vertical = self.down.taps(oh);
+        (vertical, image * self.down.input + self.down.input_at(oh, vertical.first))
+    }
+
+    /// Returns the part of the images that the convolution sees for column `ow` of a line.
+    #[inline(always)]
+    fn patch(&self, (vertical, row): (Taps, usize), ow: usize) -> Patch {
+        let Pools { down, across, channels, kernel: [_, kernel_row], .. } = self;
+        let (horizontal, count) = (across.taps(ow), |taps: Taps| taps.end.saturating_sub(taps.first));
         let length = count(horizontal) * channels;
         Patch {
-            element: pixel * channels,
+            element: (row * across.input + across.input_at(ow, horizontal.first)) * channels,
             length,
             step: down.dilation() * across.input * channels,
             weights: (vertical.first * kernel_row + horizontal.first) * channels,
@@ -110,26 +123,82 @@ impl Pools {
         }
     }
 
-    /// Calls `f` for each winner of one image that passes its gradient on, with its patch, its channel and its gradient. The order is that
-    /// of the convolution's result, row-major, or the reverse of this order by rows and columns if `backwards` is true. Channels are always
-    /// ascending.
+    /// Calls `f` for each winner that passes its gradient on, with its patch, its channel and its gradient. For each channel, the order is
+    /// that of the convolution's result, row-major. `rows` are those of a call: one for each row of windows and each channel.
     #[inline(always)]
     pub(in crate::ops) fn winners<T: Element>(
         &self,
+        rows: Range<usize>,
         (dy, winners, co): (&[T], &[u8], usize),
-        backwards: bool,
         mut f: impl FnMut(Patch, usize, T),
     ) {
         let ([tall, wide], [height, width]) = (self.ksize, self.output());
-        let (rows, columns) = (height * tall.get(), width * wide.get());
-        for oh in 0..rows {
-            let oh = if backwards { rows - 1 - oh } else { oh };
-            for ow in 0..columns {
-                let ow = if backwards { columns - 1 - ow } else { ow };
-                let (window, position) = (oh / tall * width + ow / wide, oh % tall * wide.get() + ow % wide);
-                let patch = self.patch(oh, ow);
-                let of_window = part(dy, window * co, co).iter().zip(part(winners, window * co, co));
-                for (channel, (&dy, &winner)) in of_window.enumerate() {
+        for (row, channels) in groups(rows, co) {
+            let (image, above) = split(row, height);
+            for down in 0..tall.get() {
+                let line = self.line(image, above * tall.get() + down);
+                for channel in channels.clone() {
+                    let mut at = row * width * co + channel;
+                    for column in 0..width {
+                        let (Some(&winner), Some(&dy)) = (winners.get(at), dy.get(at)) else { return };
+                        let winner = usize::from(winner);
+                        if winner / wide == down {
+                            f(self.patch(line, column * wide.get() + winner % wide), channel, dy);
+                        }
+                        at += co;
+                    }
+                }
+            }
+        }
+    }
+
+    /// Returns the number of rows for [`Pools::winners`] of `n` images, and the cost of a row.
+    pub(in crate::ops) fn rows(&self, n: usize, co: usize) -> (usize, usize) {
+        let ([tall, _], [height, width]) = (self.ksize, self.output());
+        (n * height * co, width * (self.cost() + tall.get() * 12) + 60)
+    }
+
+    /// Returns the number of segments in `n` pooled images. A segment is a row of a window.
+    pub(in crate::ops) fn segments(&self, n: usize) -> usize {
+        let ([tall, _], [height, width]) = (self.ksize, self.output());
+        n * height * tall.get() * width
+    }
+
+    /// Returns the cost of a segment. `winners` are all winners of the images.
+    pub(in crate::ops) fn segment_cost(&self, segment: usize, winners: &[u8], co: usize) -> usize {
+        let (window, down, _) = self.segment(segment);
+        let [_, wide] = self.ksize;
+        let here = part(winners, window * co, co).iter().filter(|&&winner| usize::from(winner) / wide == down).count();
+        wide.get() * (6 * co + 70) + 60 + here * self.cost()
+    }
+
+    /// Returns the number of a segment's window, the row of the window, and the row and first column in the convolution's result.
+    #[inline(always)]
+    fn segment(&self, segment: usize) -> (usize, usize, [usize; 3]) {
+        let ([tall, wide], [height, width]) = (self.ksize, self.output());
+        let (line, column) = split(segment, width);
+        let (image, row) = split(line, height * tall.get());
+        let (oh, column) = ((height * tall.get()).saturating_sub(row + 1), width.saturating_sub(column + 1));
+        ((image * height + oh / tall) * width + column, oh % tall, [image, oh, column * wide.get()])
+    }
+
+    /// Calls `f` for each winner in `segments` that passes its gradient on, like [`Pools::winners`], but backwards: from the last pixel of
+    /// the convolution's result to the first in each image. The channels of a pixel are ascending.
+    #[inline(always)]
+    pub(in crate::ops) fn winners_backwards<T: Element>(
+        &self,
+        segments: Range<usize>,
+        (dy, winners, co): (&[T], &[u8], usize),
+        mut f: impl FnMut(Patch, usize, T),
+    ) {
+        let [_, wide] = self.ksize;
+        for segment in segments {
+            let (window, down, [image, oh, left]) = self.segment(segment);
+            let line = self.line(image, oh);
+            let (dy, winners) = (part(dy, window * co, co), part(winners, window * co, co));
+            for across in (0..wide.get()).rev() {
+                let (position, patch) = (down * wide.get() + across, self.patch(line, left + across));
+                for (channel, (&dy, &winner)) in dy.iter().zip(winners).enumerate() {
                     if usize::from(winner) == position {
                         f(patch, channel, dy);
                     }
