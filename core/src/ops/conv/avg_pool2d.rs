@@ -10,6 +10,7 @@ pub use crate::ops::shared::pooling::Attributes;
 use crate::ops::shared::pooling::{infer, windows};
 #[cfg(feature = "alloc")]
 use crate::ops::shared::window::Padding;
+use crate::ops::shared::window::clear;
 #[cfg(feature = "alloc")]
 use crate::{
     base::op::read_attributes,
@@ -25,22 +26,17 @@ fn run<T: Float>(call: &mut Call<'_, '_>) -> Result<()> {
     let attributes: Attributes = call.attributes()?;
     let x = call.input(0)?;
     let &[_, h, w, c] = x.dims() else { return Err(Error::Rank { input: 0 }) };
-    let axes = attributes.axes([h, w])?;
-    let (image, c) = (h as usize * w as usize * c as usize, c as usize);
-    let mut results = call.output()?.slice_mut::<T>().chunks_exact_mut(c.max(1));
-    for x in x.slice::<T>().chunks_exact(image.max(1)) {
-        windows(axes, c, |window| {
-            let Some(y) = results.next() else { return };
-            y.fill(T::ZERO);
-            for row in window.rows(x, c) {
-                for pixel in row.chunks_exact(c.max(1)) {
-                    y.iter_mut().zip(pixel).for_each(|(y, &x)| *y = y.add(x));
-                }
-            }
-            let count = T::from_count(window.count());
-            y.iter_mut().for_each(|y| *y = y.div(count));
-        });
-    }
+    let (axes, c, x) = (attributes.axes([h, w])?, c as usize, x.slice::<T>());
+    let elements = call.output()?.slice_mut::<T>().len();
+    let elements = call.rows(elements, attributes.cost(c, 9));
+    let y = call.output()?.slice_mut::<T>();
+    windows(axes, c, elements, |window| {
+        let y = y.get_mut(window.result.clone()).unwrap_or(&mut []);
+        clear(y);
+        window.each(x, |pixel| y.iter_mut().zip(pixel).for_each(|(y, &x)| *y = y.add(x)));
+        let count = T::from_count(window.count());
+        y.iter_mut().for_each(|y| *y = y.div(count));
+    });
     Ok(())
 }
 

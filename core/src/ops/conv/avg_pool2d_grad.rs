@@ -10,7 +10,7 @@ use crate::base::shape::{Shape, TensorType};
 use crate::ops::conv2d::dims4;
 use crate::ops::shared::elementwise::{same_dims, set};
 use crate::ops::shared::pooling;
-use crate::ops::shared::pooling::windows;
+use crate::ops::shared::pooling::{clear_ahead, windows};
 #[cfg(feature = "alloc")]
 use crate::{
     tensor::Tensor,
@@ -41,23 +41,17 @@ fn infer(inputs: &[TensorType], attributes: &[u32], outputs: &mut [TensorType]) 
 }
 
 fn run<T: Float>(call: &mut Call<'_, '_>) -> Result<()> {
-    let Attributes { pooling, input: [h, w] } = call.attributes()?;
+    let Attributes { pooling, input } = call.attributes()?;
     let dy = call.input(0)?;
-    let axes = pooling.axes([h, w])?;
-    let c = dy.dim(3);
-    let mut pixels = dy.slice::<T>().chunks_exact(c.max(1));
-    for dx in call.output()?.slice_mut::<T>().chunks_exact_mut((h as usize * w as usize * c).max(1)) {
-        dx.fill(T::ZERO);
-        windows(axes, c, |window| {
-            let Some(dy) = pixels.next() else { return };
-            let part = T::ONE.div(T::from_count(window.count()));
-            for row in window.rows_mut(dx, c) {
-                for pixel in row.chunks_exact_mut(c.max(1)) {
-                    pixel.iter_mut().zip(dy).for_each(|(dx, &dy)| *dx = dx.add(dy.mul(part)));
-                }
-            }
-        });
-    }
+    let (axes, c, dy) = (pooling.axes(input)?, dy.dim(3), dy.slice::<T>());
+    let elements = call.rows(dy.len(), pooling.cost(c, 9));
+    let dx = call.output()?.slice_mut::<T>();
+    clear_ahead(dx, axes, c, &elements);
+    windows(axes, c, elements, |window| {
+        let dy = dy.get(window.result.clone()).unwrap_or(&[]);
+        let part = T::ONE.div(T::from_count(window.count()));
+        window.each_mut(dx, |pixel| pixel.iter_mut().zip(dy).for_each(|(dx, &dy)| *dx = dx.add(dy.mul(part))));
+    });
     Ok(())
 }
 

@@ -9,7 +9,7 @@ use crate::base::op::{Call, Kernel, OpDef};
 use crate::base::shape::TensorType;
 use crate::ops::conv2d::dims4;
 use crate::ops::shared::elementwise::{same_dims, set};
-use crate::ops::shared::pooling::{Attributes, pooled, windows};
+use crate::ops::shared::pooling::{Attributes, clear_ahead, pooled, windows};
 #[cfg(feature = "alloc")]
 use crate::{
     tensor::Tensor,
@@ -29,22 +29,19 @@ fn infer(inputs: &[TensorType], attributes: &[u32], outputs: &mut [TensorType]) 
 
 fn run<T: Float>(call: &mut Call<'_, '_>) -> Result<()> {
     let attributes: Attributes = call.attributes()?;
-    let (x, dy) = (call.input(0)?, call.input(1)?);
+    let (x, dy) = (call.input(0)?, call.input(1)?.slice::<T>());
     let &[_, h, w, c] = x.dims() else { return Err(Error::Rank { input: 0 }) };
-    let axes = attributes.axes([h, w])?;
-    let (image, c) = (h as usize * w as usize * c as usize, c as usize);
-    let (mut images, mut pixels) = (x.slice::<T>().chunks_exact(image.max(1)), dy.slice::<T>().chunks_exact(c.max(1)));
-    for dx in call.output()?.slice_mut::<T>().chunks_exact_mut(image.max(1)) {
-        dx.fill(T::ZERO);
-        let Some(x) = images.next() else { break };
-        windows(axes, c, |window| {
-            for (channel, &dy) in pixels.next().unwrap_or(&[]).iter().enumerate() {
-                if let Some(dx) = dx.get_mut(window.greatest(x, channel, c)) {
-                    *dx = dx.add(dy);
-                }
+    let (axes, c, x) = (attributes.axes([h, w])?, c as usize, x.slice::<T>());
+    let elements = call.rows(dy.len(), attributes.cost(c, 18) + 50);
+    let dx = call.output()?.slice_mut::<T>();
+    clear_ahead(dx, axes, c, &elements);
+    windows(axes, c, elements, |window| {
+        for (channel, &dy) in dy.get(window.result.clone()).unwrap_or(&[]).iter().enumerate() {
+            if let Some(dx) = dx.get_mut(window.greatest(x, channel)) {
+                *dx = dx.add(dy);
             }
-        });
-    }
+        }
+    });
     Ok(())
 }
 

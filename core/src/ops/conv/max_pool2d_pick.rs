@@ -29,18 +29,17 @@ fn infer(inputs: &[TensorType], attributes: &[u32], outputs: &mut [TensorType]) 
 
 fn run<T: Float>(call: &mut Call<'_, '_>) -> Result<()> {
     let attributes: Attributes = call.attributes()?;
-    let (x, values) = (call.input(0)?, call.input(1)?);
+    let (x, values) = (call.input(0)?, call.input(1)?.slice::<T>());
     let &[_, h, w, c] = x.dims() else { return Err(Error::Rank { input: 0 }) };
-    let axes = attributes.axes([h, w])?;
-    let (image, c) = (h as usize * w as usize * c as usize, c as usize);
-    let mut results = call.output()?.slice_mut::<T>().chunks_exact_mut(c.max(1));
-    for (x, values) in x.slice::<T>().chunks_exact(image.max(1)).zip(values.slice::<T>().chunks_exact(image.max(1))) {
-        windows(axes, c, |window| {
-            for (channel, y) in results.next().unwrap_or(&mut []).iter_mut().enumerate() {
-                *y = values.get(window.greatest(x, channel, c)).copied().unwrap_or(T::ZERO);
-            }
-        });
-    }
+    let (axes, c, x) = (attributes.axes([h, w])?, c as usize, x.slice::<T>());
+    let elements = call.output()?.slice_mut::<T>().len();
+    let elements = call.rows(elements, attributes.cost(c, 18) + 42);
+    let y = call.output()?.slice_mut::<T>();
+    windows(axes, c, elements, |window| {
+        for (channel, y) in y.get_mut(window.result.clone()).unwrap_or(&mut []).iter_mut().enumerate() {
+            *y = values.get(window.greatest(x, channel)).copied().unwrap_or(T::ZERO);
+        }
+    });
     Ok(())
 }
 

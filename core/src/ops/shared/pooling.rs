@@ -1,6 +1,6 @@
 //! Pooling ops: their attributes, and the windows that slide over an image.
 
-use super::window::{Axis, Padding, positive};
+use super::window::{Axis, Padding, Taps, clear, groups, part_mut, positive, split};
 use crate::base::dtype::{DType, Float};
 use crate::base::error::{Error, Result};
 use crate::base::op::read_attributes;
@@ -9,6 +9,7 @@ use crate::ops::conv2d::dims4;
 #[cfg(feature = "alloc")]
 use crate::tensor::Tensor;
 use core::num::NonZeroU32;
+use core::ops::Range;
 
 /// Attributes of a pooling op. The vertical axis comes first.
 #[repr(C)]
@@ -44,6 +45,13 @@ impl Attributes {
         let (one, padding) = (NonZeroU32::MIN, (self.padding, 0, 0));
         Ok([Axis::new(1, [height, kh], [down, one], padding)?, Axis::new(2, [width, kw], [across, one], padding)?])
     }
+
+    /// Returns the cost of an element of the result. `each` is the cost of an element under its window.
+    pub(in crate::ops) fn cost(&self, channels: usize, each: usize) -> usize {
+        let [kh, kw] = self.ksize;
+        let window = kh as usize * kw as usize;
+        window * each + split(window * 40 + 60, channels).0
+    }
 }
 
 /// Shape rule of a pooling op. Input 0 holds the images.
@@ -60,17 +68,21 @@ pub(in crate::ops) fn pooled(inputs: &[TensorType], attributes: &[u32]) -> Resul
     Ok(TensorType::new(dtype, Shape::new(&[n, down.output as u32, across.output as u32, c])?))
 }
 
-/// The pixels of an image that a window covers.
-#[derive(Clone, Copy)]
+/// The pixels that a window covers, in some channels.
+#[derive(Clone)]
 pub(in crate::ops) struct Covered {
-    /// Position in the image of the first element of the first covered pixel.
+    /// Position in the images of the first covered element.
     pub(in crate::ops) start: usize,
     /// Number of covered rows.
     pub(in crate::ops) rows: usize,
     /// Number of covered pixels in each row.
     pub(in crate::ops) columns: usize,
     /// Distance from the beginning of one row of the image to the next, in elements.
-    pub(in crate::ops) row: usize,
+    row: usize,
+    /// Distance from one pixel to the next, in elements.
+    pixel: usize,
+    /// The window's elements of the result.
+    pub(in crate::ops) result: Range<usize>,
 }
 
 impl Covered {
@@ -79,37 +91,44 @@ impl Covered {
         self.rows * self.columns
     }
 
-    /// Returns the covered elements of each covered row of `image`, which has `channels` channels.
-    pub(in crate::ops) fn rows<'a, T>(&self, image: &'a [T], channels: usize) -> impl Iterator<Item = &'a [T]> + use<'a, T> {
-        let (row, length) = (self.row.max(1), self.columns * channels);
-        image.get(self.start..).unwrap_or(&[]).chunks(row).take(self.rows).map(move |row| row.get(..length).unwrap_or(&[]))
+    /// Returns the number of elements from the first covered one of a row to its last.
+    fn reach(&self) -> usize {
+        (self.columns * self.pixel + self.result.len()).saturating_sub(self.pixel)
     }
 
-    /// Mutable version of [`Covered::rows`].
-    pub(in crate::ops) fn rows_mut<'a, T>(&self, image: &'a mut [T], channels: usize) -> impl Iterator<Item = &'a mut [T]> + use<'a, T> {
-        let (row, length) = (self.row.max(1), self.columns * channels);
-        image
-            .get_mut(self.start..)
-            .unwrap_or(&mut [])
-            .chunks_mut(row)
-            .take(self.rows)
-            .map(move |row| row.get_mut(..length).unwrap_or(&mut []))
-    }
-
-    /// Returns the position in `image` of the greatest covered element of `channel`. If several elements are equal to the maximum,
-    /// returns the first in row-major order. If there is a NaN, returns the first NaN.
+    /// Calls `f` with the covered elements of each covered pixel of `images`.
     #[inline(always)]
-    pub(in crate::ops) fn greatest<T: Float>(&self, image: &[T], channel: usize, channels: usize) -> usize {
+    pub(in crate::ops) fn each<T>(&self, images: &[T], mut f: impl FnMut(&[T])) {
+        let (pixel, row, reach) = (self.pixel.max(1), self.row.max(1), self.reach());
+        for row in images.get(self.start..).unwrap_or(&[]).chunks(row).take(self.rows) {
+            row.get(..reach).unwrap_or(&[]).chunks(pixel).for_each(&mut f);
+        }
+    }
+
+    /// Mutable version of [`Covered::each`].
+    #[inline(always)]
+    pub(in crate::ops) fn each_mut<T>(&self, images: &mut [T], mut f: impl FnMut(&mut [T])) {
+        let (pixel, row, reach) = (self.pixel.max(1), self.row.max(1), self.reach());
+        for row in images.get_mut(self.start..).unwrap_or(&mut []).chunks_mut(row).take(self.rows) {
+            row.get_mut(..reach).unwrap_or(&mut []).chunks_mut(pixel).for_each(&mut f);
+        }
+    }
+
+    /// Returns the position in `images` of the greatest covered element of `channel`, counted from the first channel of the window's
+    /// result. If several elements are equal to the maximum, returns the first in row-major order. If there is a NaN, returns the first
+    /// NaN.
+    #[inline(always)]
+    pub(in crate::ops) fn greatest<T: Float>(&self, images: &[T], channel: usize) -> usize {
         let (mut line, mut first) = (self.start + channel, self.start + channel);
-        let mut best = image.get(first).copied().unwrap_or(T::ZERO);
+        let mut best = images.get(first).copied().unwrap_or(T::ZERO);
         for _ in 0..self.rows {
             let mut at = line;
             for _ in 0..self.columns {
-                let Some(&x) = image.get(at) else { break };
+                let Some(&x) = images.get(at) else { break };
                 if beats(x, best) {
                     (best, first) = (x, at);
                 }
-                at += channels;
+                at += self.pixel;
             }
             line += self.row;
         }
@@ -117,19 +136,39 @@ impl Covered {
     }
 }
 
-/// Calls `f` for each window over one image with `channels` channels, in row-major order. `f` gets the pixels that the window
-/// covers.
+/// Calls `f` for the window of each pixel of the result that has some of the elements `within`, in row-major order. `f` gets the pixels of
+/// the images under the window. The images have `channels` channels.
 #[inline(always)]
-pub(in crate::ops) fn windows([down, across]: [Axis; 2], channels: usize, mut f: impl FnMut(Covered)) {
-    let row = across.input * channels;
-    for oh in 0..down.output {
+pub(in crate::ops) fn windows([down, across]: [Axis; 2], channels: usize, within: Range<usize>, mut f: impl FnMut(Covered)) {
+    let (row, count) = (across.input * channels, |taps: Taps| taps.end.saturating_sub(taps.first));
+    for (line, within) in groups(within, across.output * channels) {
+        let (image, oh) = split(line, down.output);
         let vertical = down.taps(oh);
-        let rows = vertical.end.saturating_sub(vertical.first);
-        for ow in 0..across.output {
+        let above = (image * down.input + down.input_at(oh, vertical.first)) * row;
+        for (ow, within) in groups(within, channels) {
             let horizontal = across.taps(ow);
-            let columns = horizontal.end.saturating_sub(horizontal.first);
-            let start = down.input_at(oh, vertical.first) * row + across.input_at(ow, horizontal.first) * channels;
-            f(Covered { start, rows, columns, row });
+            let start = above + across.input_at(ow, horizontal.first) * channels + within.start;
+            let first = (line * across.output + ow) * channels;
+            let result = first + within.start..first + within.end;
+            f(Covered { start, rows: count(vertical), columns: count(horizontal), row, pixel: channels, result });
+        }
+    }
+}
+
+/// Sets the images' gradient to 0 where the windows of the elements `within` are the first: in the rows of pixels that no row of windows
+/// before covers. Without windows, sets all of it.
+pub(in crate::ops) fn clear_ahead<T: Float>(dx: &mut [T], [down, across]: [Axis; 2], channels: usize, within: &Range<usize>) {
+    let (row, windows) = (across.input * channels, across.output * channels);
+    if down.output * windows == 0 {
+        return clear(dx);
+    }
+    for (line, within) in groups(within.clone(), windows) {
+        let (image, oh) = split(line, down.output);
+        if within.start == 0 {
+            let covered = |oh| down.input_at(oh, down.taps(oh).end);
+            let first = if oh == 0 { 0 } else { covered(oh - 1) };
+            let end = if oh + 1 < down.output { covered(oh) } else { down.input };
+            clear(part_mut(dx, (image * down.input + first) * row, end.saturating_sub(first) * row));
         }
     }
 }
