@@ -200,7 +200,7 @@ impl<'d> Call<'_, 'd> {
             let next = sum + cost(row);
             if next > budget as usize {
                 // The rows before take the whole budget.
-                return if count == 0 { next } else { budget as usize / count };
+                return (budget as usize).checked_div(count).unwrap_or(next);
             }
             (count, sum) = (count + 1, next);
         }
