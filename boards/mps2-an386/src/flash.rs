@@ -6,6 +6,7 @@
 
 use crate::restart;
 use core::ptr;
+use core::sync::atomic::{AtomicU32, Ordering};
 use embedded_storage::nor_flash::{ErrorType, NorFlash, NorFlashErrorKind, ReadNorFlash, check_erase, check_read, check_write};
 
 const BEGIN: *mut u8 = 0x2100_0000 as *mut u8;
@@ -24,32 +25,31 @@ pub fn restarts() -> u32 {
     }
 }
 
+/// Number of the operation in which the power fails.
+static CUT: AtomicU32 = AtomicU32::new(u32::MAX);
+
+/// Makes the power fail in the middle of operation number `operation` of a [`Flash`], counted from 0: only the first half of the
+/// operation's bytes is changed, and the machine restarts.
+pub fn cut_at(operation: u32) {
+    CUT.store(operation, Ordering::Relaxed);
+}
+
 /// The simulated flash.
+#[derive(Default)]
 pub struct Flash {
-    /// Number of the operation in which the power fails, counted from 0, or `None` if it does not fail.
-    left: Option<u32>,
     /// Number of operations so far: words written and blocks erased.
     pub operations: u32,
 }
 
 impl Flash {
-    /// Creates the flash. If `cut` is given, the power fails in the middle of operation number `cut`, counted from 0: only the first half
-    /// of the operation's bytes is changed, and the machine restarts.
-    pub fn new(cut: Option<u32>) -> Flash {
-        Flash { left: cut, operations: 0 }
-    }
-
-    /// Applies `change` to the `words` 32-bit words from offset `at`. `change` receives the index of a word, counted from `at`, and its old
-    /// value, and returns its new value.
-    fn operate(&mut self, at: usize, words: usize, change: impl Fn(usize, u32) -> u32) {
-        let cut = self.left == Some(self.operations);
+    /// Sets the `words` 32-bit words from offset `at`. `value` returns the new value of the word with this index, counted from `at`.
+    #[inline]
+    fn operate(&mut self, at: usize, words: usize, value: impl Fn(usize) -> u32) {
+        let cut = CUT.load(Ordering::Relaxed) == self.operations;
         self.operations += 1;
         for index in 0..if cut { words / 2 } else { words } {
             // SAFETY: the callers have checked that the words are within the flash and aligned. The linker has no other use for them.
-            unsafe {
-                let word = BEGIN.add(at).cast::<u32>().add(index);
-                word.write_volatile(change(index, word.read_volatile()));
-            }
+            unsafe { BEGIN.add(at).cast::<u32>().add(index).write_volatile(value(index)) };
         }
         if cut {
             restart();
@@ -82,7 +82,7 @@ impl NorFlash for Flash {
 
     fn erase(&mut self, from: u32, to: u32) -> Result<(), NorFlashErrorKind> {
         check_erase(self, from, to)?;
-        (from..to).step_by(Self::ERASE_SIZE).for_each(|block| self.operate(block as usize, Self::ERASE_SIZE / 4, |_, _| ERASED));
+        (from..to).step_by(Self::ERASE_SIZE).for_each(|block| self.operate(block as usize, Self::ERASE_SIZE / 4, |_| ERASED));
         Ok(())
     }
 
@@ -92,10 +92,11 @@ impl NorFlash for Flash {
             let [a, b, c, d, e, f, g, h] = *bytes;
             let words = [u32::from_le_bytes([a, b, c, d]), u32::from_le_bytes([e, f, g, h])];
             // SAFETY: as in `operate`.
-            if (0..words.len()).any(|index| unsafe { BEGIN.add(at).cast::<u32>().add(index).read_volatile() } != ERASED) {
+            let old = unsafe { BEGIN.add(at).cast::<[u32; 2]>().read_volatile() };
+            if old != [ERASED; 2] {
                 return Err(NorFlashErrorKind::Other);
             }
-            self.operate(at, words.len(), |index, old| old & words.get(index).copied().unwrap_or(ERASED));
+            self.operate(at, words.len(), |index| if index == 0 { words[0] } else { words[1] });
         }
         Ok(())
     }

@@ -92,7 +92,10 @@ impl<'p> Session<'p, '_> {
     /// Returns the bytes of variable `index` for writing. Fails if there is no such variable or it is not in RAM.
     pub fn variable_mut(&mut self, index: usize) -> Result<&mut [u8]> {
         match self.variable_bytes(index) {
-            Some(place @ Bytes::Memory(..)) => Ok(self.bytes_mut(Some(place))),
+            Some(place @ Bytes::Memory(..)) => {
+                self.changes = self.changes.wrapping_add(1);
+                Ok(self.bytes_mut(Some(place)))
+            }
             _ => Err(Error::NoSuchTensor { index: index as u32 }),
         }
     }

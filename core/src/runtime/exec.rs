@@ -75,6 +75,8 @@ pub struct Session<'p, 'm> {
     around: Vec<Frame, MAX_DEPTH>,
     /// True if all new values of the next instruction's outputs so far are known to be finite.
     finite: bool,
+    /// Number of times that a variable has changed. It wraps.
+    pub(super) changes: u32,
 }
 
 impl<'p, 'm> Session<'p, 'm> {
@@ -150,7 +152,7 @@ impl<'p, 'm> Session<'p, 'm> {
             }
         }
         let (places, memory) = (Tables { program, offsets }, Memory { scratch, variables });
-        Ok(Session { places, memory, copy, state, frame: Frame::IDLE, around: Vec::new(), finite: true })
+        Ok(Session { places, memory, copy, state, frame: Frame::IDLE, around: Vec::new(), finite: true, changes: 0 })
     }
 
     /// Fails with [`Error::Unfinished`] if the session is unfinished.
@@ -166,23 +168,28 @@ impl<'p, 'm> Session<'p, 'm> {
 
     /// Resets every variable to its initial value.
     pub fn reset(&mut self) {
-        self.set_initial();
+        self.unfinish();
+        (0..self.variable_count()).for_each(|index| self.set_initial(index));
         self.finish();
     }
 
-    /// Sets every variable to its initial value, and leaves the session unfinished.
-    pub(super) fn set_initial(&mut self) {
+    /// Marks the session as unfinished, before a restore or a reset. A run in progress is over.
+    pub(super) fn unfinish(&mut self) {
         mark(self.state, UNFINISHED);
         self.frame = Frame::IDLE;
-        let program = self.places.program;
-        for (record, &offset) in program.variables.iter().zip(self.places.offsets.iter()) {
-            let bytes = program.bytes_of(record);
-            let initial = if record.initial == NONE { &[] } else { program.flash(record.initial, bytes) };
-            let Some(value) = self.memory.get_mut(offset as usize, bytes as usize) else { continue };
-            match value.get_mut(..initial.len()) {
-                Some(value) if !initial.is_empty() => value.copy_from_slice(initial),
-                _ => value.fill(0),
-            }
+        self.changes = self.changes.wrapping_add(1);
+    }
+
+    /// Sets variable `index` to its initial value, if it is in RAM.
+    pub(super) fn set_initial(&mut self, index: usize) {
+        let (program, offset) = (self.places.program, self.places.offset(index as u32));
+        let Some(record) = program.variables.get(index) else { return };
+        let bytes = program.bytes_of(record);
+        let initial = if record.initial == NONE { &[] } else { program.flash(record.initial, bytes) };
+        let Some(value) = self.memory.get_mut(offset as usize, bytes as usize) else { return };
+        match value.get_mut(..initial.len()) {
+            Some(value) if !initial.is_empty() => value.copy_from_slice(initial),
+            _ => value.fill(0),
         }
     }
 
@@ -419,8 +426,11 @@ impl<'p, 'm> Session<'p, 'm> {
         let written = part(program.operands, written, instruction.outputs.into()).ok_or(Error::Internal)?;
         let is_variable = |&operand: &u16| program.tensors.get(usize::from(operand)).is_some_and(|record| record.space != Space::SCRATCH);
         let changes = written.iter().any(is_variable);
-        if changes && !self.change(slice) {
-            return Ok(());
+        if changes {
+            if !self.change(slice) {
+                return Ok(());
+            }
+            self.changes = self.changes.wrapping_add(1);
         }
         let mut pieces = Pieces::new(&mut self.memory);
         let (mut inputs, mut outputs) = (Vec::new(), Vec::new());

@@ -318,9 +318,38 @@ impl Checksum {
         }
     }
 
+    /// Returns the state of `other` after more bytes, given the state of `self` before and after the same bytes. They are `count` bytes.
+    ///
+    /// The remainder is linear: over `count` bytes, the difference of two states is multiplied by x^(8 · count), whatever the bytes are.
+    pub(crate) fn follow(self, after: Checksum, other: Checksum, count: usize) -> Checksum {
+        let (mut difference, mut factor, mut count) = (self.0 ^ other.0, 1 << 23, count);
+        while count > 0 {
+            if count % 2 == 1 {
+                difference = product(difference, factor);
+            }
+            factor = product(factor, factor);
+            count /= 2;
+        }
+        Checksum(after.0 ^ difference)
+    }
+
     pub(crate) fn get(self) -> u32 {
         !self.0
     }
+}
+
+/// Product of two remainders. The highest bit is the coefficient of x^0.
+#[inline(never)]
+fn product(a: u32, b: u32) -> u32 {
+    let (mut sum, mut a, mut b) = (0, a, b);
+    while a != 0 {
+        if a >> 31 == 1 {
+            sum ^= b;
+        }
+        a <<= 1;
+        b = (b >> 1) ^ if b & 1 == 1 { POLYNOMIAL } else { 0 };
+    }
+    sum
 }
 
 impl<'a> Program<'a> {

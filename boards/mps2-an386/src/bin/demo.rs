@@ -129,7 +129,7 @@ fn all(program: &Program<'_>, arena: &mut Painted, digits: &Digits<'_>, epochs: 
     console::report("instructions_infer", score.instructions);
     report("correct_after", "loss_after_millionths", &score);
     tell_score("train/accuracy", trained.steps, &score, digits);
-    Slots::new(Flash::new(None), FLASH, 2)?.save(&session, Contents::Changed)?;
+    Slots::new(Flash::default(), FLASH, 2)?.save(&session, Contents::Changed)?;
     console::report("checkpoint_bytes", session.checkpoint_len(Contents::Changed));
     Ok(())
 }
@@ -138,7 +138,7 @@ fn all(program: &Program<'_>, arena: &mut Painted, digits: &Digits<'_>, epochs: 
 fn again(program: &Program<'_>, arena: &mut Painted, digits: &Digits<'_>, epochs: u32, file: &mut File) -> Result<(), Failure> {
     let (infer, train) = (program.signature("infer")?, program.signature("train")?);
     let mut session = session(program, arena.bytes)?;
-    Slots::new(Flash::new(None), FLASH, 2)?.restore(&mut session)?.ok_or(Failure::Check("slots"))?;
+    Slots::new(Flash::default(), FLASH, 2)?.restore(&mut session)?.ok_or(Failure::Check("slots"))?;
     let score = digits::score(&mut session, infer, digits)?;
     report("correct_restarted", "loss_restarted_millionths", &score);
     // The checkpoint has no step number, but it is saved only after the last step.

@@ -39,7 +39,7 @@ fn firmware() -> Result<(), Failure> {
     let program = load(&MODEL.0, KERNELS, &["train"])?;
     let train = program.signature("train")?;
     let mut session = session(&program, arena.bytes)?;
-    let mut slots = Slots::new(Flash::new(None), FLASH, 2)?;
+    let mut slots = Slots::new(Flash::default(), FLASH, 2)?;
     let ((restored, instructions), stack) = stack_of(|| counter::measure(|| slots.restore(&mut session)));
     let saved = restored?.unwrap_or(0);
     if saved > 0 {
@@ -55,8 +55,9 @@ fn firmware() -> Result<(), Failure> {
         file.write(&learn(&mut session, train, step)?.to_le_bytes())?;
     }
     drop(file);
-    let cut = arguments.number(4).filter(|_| saved + 1 == CUT && restarts < CUT);
-    let mut slots = Slots::new(Flash::new(cut), FLASH, 2)?;
+    if saved + 1 == CUT && restarts < CUT {
+        flash::cut_at(arguments.number(4).unwrap_or(u32::MAX));
+    }
     let ((sequence, instructions), stack) = stack_of(|| counter::measure(|| slots.save(&session, Contents::Changed)));
     sequence?;
     console::report("stack_save", stack);

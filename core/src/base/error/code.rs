@@ -44,6 +44,7 @@ impl Error {
             Error::VariableNotFinite { .. } => 35,
             Error::Unfinished => 36,
             Error::Length { .. } => 37,
+            Error::Interrupted => 38,
             #[cfg(feature = "alloc")]
             Error::NoKernel { .. } => 64,
             #[cfg(feature = "alloc")]

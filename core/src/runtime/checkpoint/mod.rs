@@ -5,15 +5,21 @@
 //! [`Slots`](crate::runtime::Slots) keeps checkpoints in flash. A host reads a checkpoint with [`FlatCheckpoint`], and writes one from
 //! any values with [`write()`]. `SPEC.md` specifies the format.
 
+mod budget;
+mod restoring;
+mod saving;
 mod session;
 mod slice;
 
-pub use session::Contents;
+pub(crate) use budget::{Budget, Whole};
+pub(crate) use restoring::{Renamed, Restoring, Target};
+pub use saving::Contents;
+pub(crate) use saving::Saving;
 pub use slice::{Entries, FlatCheckpoint};
 
 use crate::base::error::{Error, Result};
 use crate::base::shape::TensorType;
-use crate::runtime::program::{Checksum, NONE, Program, checksum};
+use crate::runtime::program::{Checksum, NONE, Program, VariableRecord, checksum};
 use embedded_io::{Error as _, ErrorKind, Write};
 
 /// The first four bytes of a checkpoint.
@@ -74,6 +80,7 @@ pub(crate) enum Fault {
     InFlash,
     Worn,
     Io(ErrorKind),
+    NotFinite,
 }
 
 impl Fault {
@@ -91,6 +98,7 @@ impl Fault {
             Fault::InFlash => Error::InFlash { variable: detail },
             Fault::Worn => Error::Worn { slot: detail },
             Fault::Io(kind) => Error::Io { kind },
+            Fault::NotFinite => Error::VariableNotFinite { variable: detail },
         }
     }
 }
@@ -147,7 +155,7 @@ impl<'a> Reading<'a> {
     }
 
     /// Converts the fault of `outcome` into an error about [`Reading::detail`].
-    fn outcome<T>(&self, outcome: Outcome<T>) -> Result<T> {
+    pub(crate) fn outcome<T>(&self, outcome: Outcome<T>) -> Result<T> {
         outcome.map_err(|fault| fault.error(self.detail))
     }
 }
@@ -208,15 +216,20 @@ fn put_header(put: &mut dyn Put, artifact: Identity, count: u32, bytes: u32) -> 
     put_frame(put, &[u32::from_le_bytes(MAGIC), version, artifact.length, artifact.checksum, count, bytes])
 }
 
-fn put_value(put: &mut dyn Put, (variable, tensor_type, data): Value<'_>) -> Outcome {
+fn put_value(put: &mut dyn Put, value: Value<'_>) -> Outcome {
+    let (_, _, data) = value;
+    let sum = put_head(put, value)?.add(data);
+    put.put(data)?;
+    put.put(&sum.get().to_le_bytes())
+}
+
+/// Writes the part of an entry before its elements. Returns the checksum of the entry so far.
+fn put_head(put: &mut dyn Put, (variable, tensor_type, data): Value<'_>) -> Outcome<Checksum> {
     let (kind, dims) = parts(tensor_type);
     let head = [variable, kind, (dims.len() + data.len()) as u32];
     put_frame(put, &head)?;
-    let sum = Checksum::NEW.add(bytemuck::cast_slice(&head)).add(dims).add(data);
-    for part in [dims, data, &sum.get().to_le_bytes()] {
-        put.put(part)?;
-    }
-    Ok(())
+    put.put(dims)?;
+    Ok(Checksum::NEW.add(bytemuck::cast_slice(&head)).add(dims))
 }
 
 /// Writes `words` twice, each time with their checksum, so that a reader can use the second copy if the first is damaged.
@@ -275,4 +288,31 @@ impl Header {
         let bytes = bytes.checked_sub(HEADER_BYTES).filter(|_| copies > 0).ok_or(Fault::Damaged)?;
         Ok(Header { artifact: Identity { length, checksum }, count, bytes, whole: copies == 2 })
     }
+}
+
+/// Returns the record and the type of a variable, or `None` if there is no variable with this index.
+#[inline(never)]
+fn find<'p>(program: &'p Program<'_>, variable: u32) -> Option<(&'p VariableRecord, &'p TensorType)> {
+    let record = program.variables.get(variable as usize)?;
+    let tensor = program.tensors.get(record.tensor as usize)?;
+    Some((record, program.types.get(usize::from(tensor.tensor_type))?))
+}
+
+/// True if the bytes of a variable's initial value, from `at` on, begin with `bytes`.
+#[inline(never)]
+fn is_initial(program: &Program<'_>, record: &VariableRecord, at: usize, bytes: &[u8]) -> bool {
+    match record.initial {
+        NONE => bytes.iter().all(|&byte| byte == 0),
+        initial => {
+            let initial = program.flash(initial, program.bytes_of(record));
+            initial.get(at..).and_then(|rest| rest.get(..bytes.len())).is_some_and(|initial| same(initial, bytes))
+        }
+    }
+}
+
+/// True if the bytes are equal. Faster than `==`, which compares byte by byte.
+#[inline(never)]
+pub(crate) fn same(a: &[u8], b: &[u8]) -> bool {
+    let ((words, rest), (other_words, other_rest)) = (a.as_chunks::<4>(), b.as_chunks::<4>());
+    a.len() == b.len() && words.iter().zip(other_words).all(|(word, other)| word == other) && rest == other_rest
 }
