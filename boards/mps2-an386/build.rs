@@ -9,7 +9,24 @@ const LARGER: [(&str, u32, u32); 3] = [("book", 1 << 20, 1 << 20), ("runner", 4 
 
 fn main() -> io::Result<()> {
     let out = PathBuf::from(env::var_os("OUT_DIR").unwrap_or_default());
-    for name in ["bare", "empty", "mlp", "lstm", "demo", "dispatch", "book", "runner", "eager", "flat", "restart", "telemetry", "slices", "rtic", "embassy"] {
+    for name in [
+        "bare",
+        "empty",
+        "mlp",
+        "lstm",
+        "demo",
+        "dispatch",
+        "book",
+        "runner",
+        "eager",
+        "flat",
+        "restart",
+        "hostile",
+        "telemetry",
+        "slices",
+        "rtic",
+        "embassy",
+    ] {
         let larger = LARGER.iter().find(|larger| larger.0 == name);
         let (_, flash, ram) = larger.copied().unwrap_or((name, 1 << 20, RAM));
         let folder = out.join(name);

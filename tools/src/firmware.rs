@@ -13,7 +13,7 @@ use xtask::setup::{self, TARGET, Toolchain};
 use xtask::shell;
 
 /// Names of all firmwares of the board.
-pub const ALL: [&str; 15] = [
+pub const ALL: [&str; 16] = [
     "bare",
     "empty",
     "flat",
@@ -24,6 +24,7 @@ pub const ALL: [&str; 15] = [
     "demo",
     "dispatch",
     "restart",
+    "hostile",
     "slices",
     "rtic",
     "embassy",

@@ -545,3 +545,18 @@ pub(crate) fn take_name(bytes: &[u8]) -> Option<(&[u8], &[u8])> {
     }
     None
 }
+
+#[cfg(test)]
+mod tests {
+    use super::Checksum;
+
+    #[test]
+    fn a_checksum_follows_another_over_the_same_bytes() {
+        let bytes: [u8; 300] = core::array::from_fn(|index| (index * 37) as u8);
+        for count in [0, 1, 2, 3, 7, 8, 64, 255, 256, 300] {
+            let (one, other) = (Checksum::NEW.add(b"one"), Checksum(7));
+            let [after, expected] = [one, other].map(|sum| sum.add(&bytes[..count]).get());
+            assert_eq!(one.follow(one.add(&bytes[..count]), other, count).get(), expected, "{count} bytes, {after}");
+        }
+    }
+}

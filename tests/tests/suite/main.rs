@@ -30,6 +30,7 @@ mod refusals;
 mod scopes;
 mod slices;
 mod slots;
+mod slots_in_slices;
 mod spec;
 mod spine;
 mod telemetry;

@@ -1,9 +1,11 @@
 //! Trains, saves to flash slots, and restarts after each save. After a restart, training continues from the newest complete checkpoint.
-//! The argument CUT is the number of a flash operation. The power fails in the middle of this operation in the second save.
+//! Every other save is in slices, and every checkpoint is restored a second time, in slices. The argument CUT is the number of a flash
+//! operation. The power fails in the middle of this operation in the second save.
 
 #![no_std]
 #![no_main]
 
+use core::task::Poll;
 use gradlet_core::Session;
 use gradlet_core::runtime::checkpoint::Contents;
 use gradlet_core::runtime::{SignatureId, Slots};
@@ -20,6 +22,8 @@ static ARENA: Arena<ARENA_BYTES> = Arena::new();
 const FLASH: core::ops::Range<u32> = 0x1000..0x2_1000;
 /// Number of the save in which the power fails. Saves count from 1.
 const CUT: u32 = 2;
+/// Budget of a slice.
+const SLICE: u32 = 20_000;
 
 #[cortex_m_rt::entry]
 fn main() -> ! {
@@ -45,6 +49,9 @@ fn firmware() -> Result<(), Failure> {
     if saved > 0 {
         console::report("stack_restore", stack);
         console::report("instructions_restore", instructions);
+        slots.begin_restore(u32::MAX);
+        let restored = slices("slice_restore", || slots.advance_restore(&mut session, SLICE))?;
+        (restored == Some(saved)).then_some(()).ok_or(Failure::Check("a restore in slices"))?;
     }
     if saved == saves {
         console::report("restarts", restarts);
@@ -58,13 +65,31 @@ fn firmware() -> Result<(), Failure> {
     if saved + 1 == CUT && restarts < CUT {
         flash::cut_at(arguments.number(4).unwrap_or(u32::MAX));
     }
-    let ((sequence, instructions), stack) = stack_of(|| counter::measure(|| slots.save(&session, Contents::Changed)));
-    sequence?;
-    console::report("stack_save", stack);
-    console::report("instructions_save", instructions);
+    if saved % 2 == 0 {
+        let ((sequence, instructions), stack) = stack_of(|| counter::measure(|| slots.save(&session, Contents::Changed)));
+        sequence?;
+        console::report("stack_save", stack);
+        console::report("instructions_save", instructions);
+    } else {
+        slots.begin_save(&session, Contents::Changed)?;
+        slices("slice_save", || slots.advance_save(&session, SLICE))?;
+    }
     console::report("checkpoint_bytes", session.checkpoint_len(Contents::Changed));
     console::report("flash_operations", slots.into_inner().operations);
     restart()
+}
+
+/// Calls `advance` until it is ready. Reports the instructions of the longest call as `key`.
+fn slices<T>(key: &str, mut advance: impl FnMut() -> gradlet_core::Result<Poll<T>>) -> Result<T, Failure> {
+    let mut longest = 0;
+    loop {
+        let (outcome, instructions) = counter::measure(&mut advance);
+        longest = instructions.max(longest);
+        if let Poll::Ready(done) = outcome? {
+            console::report(key, longest);
+            return Ok(done);
+        }
+    }
 }
 
 fn learn(session: &mut Session<'_, '_>, train: SignatureId, step: u32) -> Result<f32, Failure> {
