@@ -97,33 +97,41 @@ impl<'p> Tables<'p, '_> {
 /// The memory around the only output of an instruction. This type is optimized for speed, because nearly every instruction uses it.
 pub(crate) struct Around<'a> {
     places: &'a Tables<'a, 'a>,
+    /// First address of the memory that holds the output: 0 or [`VARIABLES`].
+    base: usize,
     before: &'a [u8],
-    /// Offset of the output's end in scratch memory, where `after` begins.
+    /// Offset of the output's end in its memory, where `after` begins.
     end: usize,
     after: &'a [u8],
-    variables: &'a [u8],
+    /// The memory that does not hold the output.
+    other: &'a [u8],
 }
 
 impl<'a> Around<'a> {
-    /// Splits `memory` into the bytes of `output`, which is in scratch memory, and the bytes around them. Returns `None` if `output`
-    /// reaches past the end.
+    /// Splits `memory` into the bytes of `output` and the bytes around them. `base` is the first address of the memory that holds it.
+    /// Returns `None` if `output` reaches past the end.
     #[inline(always)]
     pub(crate) fn split(
         places: &'a Tables<'a, 'a>,
         memory: &'a mut Memory<'_>,
+        base: usize,
         output: &TensorRecord,
     ) -> Option<(&'a mut [u8], Around<'a>)> {
-        let start = output.location as usize;
-        let (before, rest) = memory.scratch.split_at_mut_checked(start)?;
+        let Memory { scratch, variables } = memory;
+        let (start, own, other) = match base {
+            VARIABLES => (places.offset(output.location) as usize ^ VARIABLES, &mut **variables, &**scratch),
+            _ => (output.location as usize, &mut **scratch, &**variables),
+        };
+        let (before, rest) = own.split_at_mut_checked(start)?;
         let (data, after) = rest.split_at_mut_checked(output.bytes as usize)?;
         let end = start + data.len();
-        Some((data, Around { places, before, end, after, variables: memory.variables }))
+        Some((data, Around { places, base, before, end, after, other }))
     }
 
     /// Makes all of `memory` readable, for an instruction without an output.
     #[inline(always)]
     pub(crate) fn whole(places: &'a Tables<'a, 'a>, memory: &'a Memory<'_>) -> Around<'a> {
-        Around { places, before: memory.scratch, end: memory.scratch.len(), after: &[], variables: memory.variables }
+        Around { places, base: 0, before: memory.scratch, end: memory.scratch.len(), after: &[], other: memory.variables }
     }
 
     /// Sets `view` to tensor `operand`, unless that is the output `written`, which `view` already shows.
@@ -151,12 +159,13 @@ impl<'a> Around<'a> {
     /// output's end but reaches past the memory before the output.
     #[inline(always)]
     fn memory(&self, address: usize, bytes: usize) -> Option<&'a [u8]> {
-        let (piece, from) = match address {
-            VARIABLES.. => (self.variables, VARIABLES),
-            _ if address <= self.before.len() => (self.before, 0),
+        let at = address ^ self.base;
+        let (piece, from) = match at {
+            VARIABLES.. => (self.other, VARIABLES),
+            _ if at <= self.before.len() => (self.before, 0),
             _ => (self.after, self.end),
         };
-        part(piece, address.wrapping_sub(from), bytes)
+        part(piece, at.wrapping_sub(from), bytes)
     }
 }
 

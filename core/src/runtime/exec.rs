@@ -311,7 +311,9 @@ impl<'p, 'm> Session<'p, 'm> {
 
     /// Prepares the first change of a variable in a run: copies the variables if there is a second copy, and then marks the session as
     /// changing. Returns false if the slice ends before all are copied.
+    #[inline(never)]
     fn change(&mut self, slice: &mut Slice) -> bool {
+        self.changes = self.changes.wrapping_add(1);
         if *self.state != FINISHED {
             return true;
         }
@@ -401,9 +403,10 @@ impl<'p, 'm> Session<'p, 'm> {
             let Some(output) = program.tensors.get(usize::from(written)) else { return Err(Error::Internal) };
             let Some(tensor_type) = program.types.get(usize::from(output.tensor_type)) else { return Err(Error::Internal) };
             if output.space != Space::SCRATCH {
-                return self.step_many(instruction, slice);
+                return self.step_variable(instruction, inputs, written, slice);
             }
-            let Some((data, around)) = Around::split(&self.places, &mut self.memory, output) else { return Err(Error::Internal) };
+            let split = Around::split(&self.places, &mut self.memory, 0, output);
+            let Some((data, around)) = split else { return Err(Error::Internal) };
             (inputs, written, tensor_type, data, around)
         };
         let outputs = &mut [TensorViewMut { tensor_type, data }];
@@ -416,8 +419,26 @@ impl<'p, 'm> Session<'p, 'm> {
         call(program, instruction, views, outputs, slice)
     }
 
-    /// Runs an instruction with any number of inputs and outputs. If an output is a variable, marks the session as changing first, and
-    /// checks the new values afterwards.
+    /// Runs an instruction whose only output is the variable `written`.
+    #[inline(never)]
+    fn step_variable(&mut self, instruction: &InstructionRecord, inputs: &[u16], written: u16, slice: &mut Slice) -> Result<()> {
+        if !self.change(slice) {
+            return Ok(());
+        }
+        let program = self.places.program;
+        let Some(output) = program.tensors.get(usize::from(written)) else { return Err(Error::Internal) };
+        let tensor_type = program.tensor_type(output);
+        let split = Around::split(&self.places, &mut self.memory, VARIABLES, output);
+        let Some((data, around)) = split else { return Err(Error::Internal) };
+        let mut views = [TensorView { tensor_type, data: None }; MAX_INPUTS];
+        for (&operand, view) in inputs.iter().zip(&mut views) {
+            around.input(operand, written, view);
+        }
+        let views = views.get(..inputs.len()).unwrap_or_default();
+        call_checked(program, instruction, views, &mut [TensorViewMut { tensor_type, data }], Some(&mut self.finite), slice)
+    }
+
+    /// Runs an instruction with any number of inputs and outputs.
     #[cold]
     #[inline(never)]
     fn step_many(&mut self, instruction: &InstructionRecord, slice: &mut Slice) -> Result<()> {
@@ -426,36 +447,13 @@ impl<'p, 'm> Session<'p, 'm> {
         let written = part(program.operands, written, instruction.outputs.into()).ok_or(Error::Internal)?;
         let is_variable = |&operand: &u16| program.tensors.get(usize::from(operand)).is_some_and(|record| record.space != Space::SCRATCH);
         let changes = written.iter().any(is_variable);
-        if changes {
-            if !self.change(slice) {
-                return Ok(());
-            }
-            self.changes = self.changes.wrapping_add(1);
+        if changes && !self.change(slice) {
+            return Ok(());
         }
         let mut pieces = Pieces::new(&mut self.memory);
         let (mut inputs, mut outputs) = (Vec::new(), Vec::new());
         views(&self.places, instruction, &mut pieces, &mut inputs, &mut outputs).ok_or(Error::Internal)?;
-        if slice.first < CHECKS {
-            self.finite |= slice.first == 0;
-            slice.finite = false;
-            call(self.places.program, instruction, &inputs, &mut outputs, slice)?;
-            self.finite &= slice.finite;
-            if slice.next != NONE || !changes || self.finite {
-                return Ok(());
-            }
-            slice.first = CHECKS;
-        }
-        while let Some(output) = outputs.get(((slice.first - CHECKS) / CHECK) as usize) {
-            let from = slice.first & !(CHECK - 1);
-            slice.first -= from;
-            self.places.program.check_finite(output.tensor_type, output.data, slice)?;
-            if slice.next != NONE {
-                slice.next += from;
-                return Ok(());
-            }
-            slice.first = from + CHECK;
-        }
-        Ok(())
+        call_checked(program, instruction, &inputs, &mut outputs, changes.then_some(&mut self.finite), slice)
     }
 
     fn say(&mut self, word: u32, instruction: &InstructionRecord, print: &mut dyn FnMut(Said<'_>)) {
@@ -495,6 +493,41 @@ fn call<'a>(
         return Err(Error::MissingKernel { kernel: instruction.kernel.into() });
     };
     (kernel.run)(&mut Call { attributes: program.attributes(instruction), inputs, outputs, slice })
+}
+
+/// Runs an instruction, and then checks the values that it has written, if `finite` is given: true if all of its values so far are known to
+/// be finite.
+#[inline(never)]
+fn call_checked<'a>(
+    program: &Program<'_>,
+    instruction: &InstructionRecord,
+    inputs: &[TensorView<'a>],
+    outputs: &mut [TensorViewMut<'a>],
+    finite: Option<&mut bool>,
+    slice: &mut Slice,
+) -> Result<()> {
+    if slice.first < CHECKS {
+        let first = slice.first == 0;
+        slice.finite = false;
+        call(program, instruction, inputs, outputs, slice)?;
+        let Some(finite) = finite else { return Ok(()) };
+        *finite = (first || *finite) && slice.finite;
+        if slice.next != NONE || *finite {
+            return Ok(());
+        }
+        slice.first = CHECKS;
+    }
+    while let Some(output) = outputs.get(((slice.first - CHECKS) / CHECK) as usize) {
+        let from = slice.first & !(CHECK - 1);
+        slice.first -= from;
+        program.check_finite(output.tensor_type, output.data, slice)?;
+        if slice.next != NONE {
+            slice.next += from;
+            return Ok(());
+        }
+        slice.first = from + CHECK;
+    }
+    Ok(())
 }
 
 /// Marks the session as changing, before a variable changes. A reset of the device must find the mark before the first change.
