@@ -5,7 +5,6 @@ use crate::base::op::MAX_OUTPUTS;
 use crate::base::shape::TensorType;
 use crate::base::view::TensorView;
 use crate::runtime::program::{NONE, Program, Space, TensorRecord};
-use heapless::Vec;
 
 /// Aligns its content to a multiple of 16 bytes, as artifacts and arenas require.
 ///
@@ -171,32 +170,35 @@ impl<'a> Around<'a> {
 
 /// The memory around any number of outputs.
 pub(crate) struct Pieces<'a> {
-    /// The pieces of memory that no output has taken, each with the address of its start.
-    rest: Vec<(usize, &'a mut [u8]), { MAX_OUTPUTS + 2 }>,
+    /// The pieces of memory that no output has taken, each with the address of its start. An output divides one of them.
+    rest: [(usize, &'a mut [u8]); MAX_OUTPUTS + 2],
+    count: usize,
 }
 
 impl<'a> Pieces<'a> {
+    #[inline(always)]
     pub(crate) fn new(memory: &'a mut Memory<'_>) -> Pieces<'a> {
-        let mut rest = Vec::new();
-        let _ = rest.push((0, &mut *memory.scratch));
-        let _ = rest.push((VARIABLES, &mut *memory.variables));
-        Pieces { rest }
+        let Memory { scratch, variables } = memory;
+        Pieces { rest: [(0, scratch), (VARIABLES, variables), (0, &mut []), (0, &mut []), (0, &mut [])], count: 2 }
     }
 
     /// Takes the `bytes` bytes at address `start` for an output. Returns `None` if some of them were taken before or reach past the end.
     pub(crate) fn take(&mut self, start: usize, bytes: usize) -> Option<&'a mut [u8]> {
+        let (used, free) = self.rest.split_at_mut_checked(self.count)?;
         let holds = |(from, piece): &&mut (usize, &'a mut [u8])| part(piece, start.wrapping_sub(*from), bytes).is_some();
-        let (from, piece) = self.rest.iter_mut().find(holds)?;
+        let (from, piece) = used.iter_mut().find(holds)?;
         let (before, tail) = core::mem::take(piece).split_at_mut_checked(start - *from)?;
         let (taken, after) = tail.split_at_mut_checked(bytes)?;
         *piece = before;
-        self.rest.push((start + bytes, after)).ok()?;
+        *free.first_mut()? = (start + bytes, after);
+        self.count += 1;
         Some(taken)
     }
 
     /// Returns the `bytes` bytes at address `start`, or `None` if an output has taken some of them or they reach past the end.
     pub(crate) fn read(&self, start: usize, bytes: usize) -> Option<&[u8]> {
-        self.rest.iter().find_map(|(from, piece)| part(piece, start.wrapping_sub(*from), bytes))
+        let used = self.rest.get(..self.count)?;
+        used.iter().find_map(|(from, piece)| part(piece, start.wrapping_sub(*from), bytes))
     }
 }
 

@@ -451,16 +451,17 @@ impl<'p, 'm> Session<'p, 'm> {
             return Ok(());
         }
         let mut pieces = Pieces::new(&mut self.memory);
-        let (mut inputs, mut outputs) = (Vec::new(), Vec::new());
-        views(&self.places, instruction, &mut pieces, &mut inputs, &mut outputs).ok_or(Error::Internal)?;
-        call_checked(program, instruction, &inputs, &mut outputs, changes.then_some(&mut self.finite), slice)
+        let (mut inputs, mut outputs) = ([TensorView::EMPTY; MAX_INPUTS], TensorViewMut::places::<MAX_OUTPUTS>());
+        let views = views(&self.places, instruction, &mut pieces, &mut inputs, &mut outputs);
+        let (inputs, outputs) = views.ok_or(Error::Internal)?;
+        call_checked(program, instruction, inputs, outputs, changes.then_some(&mut self.finite), slice)
     }
 
     fn say(&mut self, word: u32, instruction: &InstructionRecord, print: &mut dyn FnMut(Said<'_>)) {
         let mut pieces = Pieces::new(&mut self.memory);
-        let (mut inputs, mut outputs) = (Vec::new(), Vec::new());
-        if views(&self.places, instruction, &mut pieces, &mut inputs, &mut outputs).is_some() {
-            Said::new(word, self.places.program.attributes(instruction), &inputs).into_iter().for_each(print);
+        let mut inputs = [TensorView::EMPTY; MAX_INPUTS];
+        if let Some((inputs, _)) = views(&self.places, instruction, &mut pieces, &mut inputs, &mut []) {
+            Said::new(word, self.places.program.attributes(instruction), inputs).into_iter().for_each(print);
         }
     }
 }
@@ -537,29 +538,33 @@ fn mark(state: &mut u32, changing: u32) {
     compiler_fence(Ordering::SeqCst);
 }
 
-/// Collects the operands of `instruction`. Returns `None` if they break a rule that [`Program::load`] checks.
-fn views<'a, 'p: 'a>(
+/// Sets `inputs` and `outputs` to the operands of `instruction`, and returns the used parts of them. Returns `None` if the operands break a
+/// rule that [`Program::load`] checks.
+#[inline(always)]
+fn views<'v, 'a, 'p: 'a>(
     places: &Tables<'p, '_>,
     instruction: &InstructionRecord,
     pieces: &'a mut Pieces<'_>,
-    inputs: &mut Vec<TensorView<'a>, MAX_INPUTS>,
-    outputs: &mut Vec<TensorViewMut<'a>, MAX_OUTPUTS>,
-) -> Option<()> {
+    inputs: &'v mut [TensorView<'a>],
+    outputs: &'v mut [TensorViewMut<'a>],
+) -> Option<(&'v [TensorView<'a>], &'v mut [TensorViewMut<'a>])> {
     let operands = places.program.operands.get(instruction.operands as usize..)?;
     let (read, written) = operands.split_at_checked(instruction.inputs.into())?;
-    for &operand in written.get(..instruction.outputs.into())? {
+    let outputs = outputs.get_mut(..instruction.outputs.into())?;
+    for (&operand, view) in written.iter().zip(&mut *outputs) {
         let (tensor_type, Bytes::Memory(start, bytes)) = places.of(operand.into())? else { return None };
-        outputs.push(TensorViewMut { tensor_type, data: pieces.take(start, bytes)? }).ok()?;
+        *view = TensorViewMut { tensor_type, data: pieces.take(start, bytes)? };
     }
-    for &operand in read {
+    let inputs = inputs.get_mut(..read.len())?;
+    for (&operand, view) in read.iter().zip(&mut *inputs) {
         let (tensor_type, place) = places.of(operand.into())?;
         let data = match place {
             Bytes::Flash(data) => Some(data),
             Bytes::Memory(start, bytes) => pieces.read(start, bytes),
         };
-        inputs.push(TensorView { tensor_type, data }).ok()?;
+        *view = TensorView { tensor_type, data };
     }
-    Some(())
+    Some((inputs, outputs))
 }
 
 /// The execution state of a block.
