@@ -139,7 +139,7 @@ impl<'a, T: Float> Convolution<'a, T> {
     /// Returns the cost of a pixel of the result.
     pub(in crate::ops) fn cost(&self) -> usize {
         let ([kh, kw], co) = (self.kernel, self.filters);
-        kh * (kw * self.channels * (3 * co + 7 * (co % 8)) + 130) + 60
+        kh * ((kw * self.channels + 1) * (3 * co + 7 * (co % 8)) + 110) + 60
     }
 
     /// Computes the pixels `columns` of row `oh` of the result of image `image`.
