@@ -24,7 +24,7 @@ fn infer(inputs: &[TensorType], attributes: &[u32], outputs: &mut [TensorType]) 
     elementwise::set(outputs, TensorType::new(x.dtype, shape))
 }
 
-crate::ops::moving_kernels!(bytes elementwise::copy);
+crate::ops::moving_kernels!(bytes elementwise::identity);
 
 /// The op with its gradient: the upstream gradient, reshaped to the dimensions of x.
 #[cfg(feature = "alloc")]

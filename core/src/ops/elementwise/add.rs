@@ -21,11 +21,11 @@ pub static DEF: OpDef = OpDef {
 };
 
 fn run<T: Number>(call: &mut Call<'_, '_>) -> Result<()> {
-    elementwise::binary::<T>(call, T::add)
+    elementwise::binary::<T>(call, 1, T::add)
 }
 
 fn run_integers<T: Number>(call: &mut Call<'_, '_>) -> Result<()> {
-    elementwise::binary_small::<T>(call, T::add)
+    elementwise::binary_small::<T>(call, 0, T::add)
 }
 
 crate::ops::kernels!(run: F32 = f32, F64 = f64);

@@ -21,6 +21,7 @@ use crate::{
     tensor::scope::{Backward, Gradient, InputGradients, Keeps, Op},
 };
 use bytemuck::{Pod, Zeroable};
+use core::ops::Range;
 use half::{bf16, f16};
 
 /// Attribute words of the op.
@@ -91,24 +92,35 @@ casts! {
 
 fn run<T: Cast>(call: &mut Call<'_, '_>) -> Result<()> {
     let x = call.input(0)?.slice::<T>();
-    let output = call.output()?;
-    match output.dtype() {
-        DType::F32 => each(x, output, T::f32),
-        DType::F64 => each(x, output, T::f64),
-        DType::F16 => each(x, output, |x| f16::from_f32(x.f32())),
-        DType::Bf16 => each(x, output, |x| bf16::from_f32(x.f32())),
-        DType::I8 => each(x, output, |x| x.i32() as i8),
-        DType::U8 => each(x, output, |x| x.i32() as u8),
-        DType::I32 => each(x, output, T::i32),
-        DType::I64 => each(x, output, T::i64),
-        DType::Bool => each(x, output, |x| Bool::from(x.bool())),
+    let to = call.output()?.dtype();
+    let cost = match (T::DTYPE, to.size()) {
+        (DType::F64, _) if !to.is_float() => 340,
+        (DType::F64 | DType::I64, _) => 60,
+        (DType::F16 | DType::Bf16, _) => 40,
+        (_, 2) => 60,
+        _ => 15,
+    };
+    // A row with 64 bits costs about 20 times as much anyway.
+    let cost = if to.size() == 8 { 1 + cost / 6 } else { cost };
+    let rows = call.rows(x.len(), cost);
+    let (x, output) = (x.get(rows.clone()).unwrap_or_default(), call.output()?);
+    match to {
+        DType::F32 => each(x, output, rows, T::f32),
+        DType::F64 => each(x, output, rows, T::f64),
+        DType::F16 => each(x, output, rows, |x| f16::from_f32(x.f32())),
+        DType::Bf16 => each(x, output, rows, |x| bf16::from_f32(x.f32())),
+        DType::I8 => each(x, output, rows, |x| x.i32() as i8),
+        DType::U8 => each(x, output, rows, |x| x.i32() as u8),
+        DType::I32 => each(x, output, rows, T::i32),
+        DType::I64 => each(x, output, rows, T::i64),
+        DType::Bool => each(x, output, rows, |x| Bool::from(x.bool())),
     }
     Ok(())
 }
 
 #[inline(always)]
-fn each<T: Cast, U: Element>(x: &[T], output: &mut TensorViewMut<'_>, cast: impl Fn(T) -> U) {
-    output.slice_mut::<U>().iter_mut().zip(x).for_each(|(y, &x)| *y = cast(x));
+fn each<T: Cast, U: Element>(x: &[T], output: &mut TensorViewMut<'_>, rows: Range<usize>, cast: impl Fn(T) -> U) {
+    output.slice_mut::<U>().get_mut(rows).unwrap_or_default().iter_mut().zip(x).for_each(|(y, &x)| *y = cast(x));
 }
 
 crate::ops::kernels!(run: F32 = f32, F64 = f64, F16 = f16, BF16 = bf16, I8 = i8, U8 = u8, I32 = i32, I64 = i64);

@@ -15,7 +15,7 @@ pub static DEF: OpDef =
     OpDef { code: crate::ops::code::ceil, name: "ceil", inputs: (1, 1), outputs: 1, infer: elementwise::same_float, in_place: &[(0, 0)] };
 
 fn run<T: Float>(call: &mut Call<'_, '_>) -> Result<()> {
-    elementwise::unary(call, T::ceil)
+    elementwise::unary(call, 22, T::ceil)
 }
 
 crate::ops::kernels!(run: F32 = f32, F64 = f64);

@@ -15,7 +15,7 @@ pub static DEF: OpDef =
     OpDef { code: crate::ops::code::cos, name: "cos", inputs: (1, 1), outputs: 1, infer: elementwise::same_float, in_place: &[(0, 0)] };
 
 fn run<T: Float>(call: &mut Call<'_, '_>) -> Result<()> {
-    elementwise::unary(call, T::cos)
+    elementwise::unary(call, 1400, T::cos)
 }
 
 crate::ops::kernels!(run: F32 = f32, F64 = f64);

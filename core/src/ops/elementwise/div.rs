@@ -22,7 +22,7 @@ pub static DEF: OpDef = OpDef {
 };
 
 fn run<T: Float>(call: &mut Call<'_, '_>) -> Result<()> {
-    elementwise::binary::<T>(call, T::div)
+    elementwise::binary::<T>(call, 1, T::div)
 }
 
 crate::ops::kernels!(run: F32 = f32, F64 = f64);

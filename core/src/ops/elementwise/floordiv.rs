@@ -22,12 +22,11 @@ pub static DEF: OpDef = OpDef {
 };
 
 fn run<T: Float>(call: &mut Call<'_, '_>) -> Result<()> {
-    elementwise::binary(call, |a: T, b: T| a.div(b).floor())
+    elementwise::binary(call, 24, |a: T, b: T| a.div(b).floor())
 }
 
 fn run_integers<T: Number>(call: &mut Call<'_, '_>) -> Result<()> {
-    elementwise::nonzero_divisor::<T>(call)?;
-    elementwise::binary_small(call, |a: T, b: T| {
+    elementwise::divide(call, |a: T, b: T| {
         let (quotient, remainder) = elementwise::quotient_remainder(a, b);
         if elementwise::signs_differ(remainder, b) { quotient.sub(T::ONE) } else { quotient }
     })

@@ -22,15 +22,14 @@ pub static DEF: OpDef = OpDef {
 };
 
 fn run<T: Float>(call: &mut Call<'_, '_>) -> Result<()> {
-    elementwise::binary(call, |a: T, b: T| {
+    elementwise::binary(call, 95, |a: T, b: T| {
         let remainder = a.rem(b);
         if elementwise::signs_differ(remainder, b) { remainder.add(b) } else { remainder }
     })
 }
 
 fn run_integers<T: Number>(call: &mut Call<'_, '_>) -> Result<()> {
-    elementwise::nonzero_divisor::<T>(call)?;
-    elementwise::binary_small(call, |a: T, b: T| {
+    elementwise::divide(call, |a: T, b: T| {
         let (_, remainder) = elementwise::quotient_remainder(a, b);
         if elementwise::signs_differ(remainder, b) { remainder.add(b) } else { remainder }
     })

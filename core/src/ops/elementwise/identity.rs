@@ -14,7 +14,7 @@ use crate::{
 pub static DEF: OpDef =
     OpDef { code: crate::ops::code::identity, name: "identity", inputs: (1, 1), outputs: 1, infer: elementwise::same, in_place: &[(0, 0)] };
 
-crate::ops::moving_kernels!(bytes elementwise::copy);
+crate::ops::moving_kernels!(bytes elementwise::identity);
 
 /// The op with its gradient: the upstream gradient.
 #[cfg(feature = "alloc")]

@@ -16,7 +16,7 @@ pub static DEF: OpDef =
     OpDef { code: crate::ops::code::log1p, name: "log1p", inputs: (1, 1), outputs: 1, infer: elementwise::same_float, in_place: &[(0, 0)] };
 
 fn run<T: Float>(call: &mut Call<'_, '_>) -> Result<()> {
-    elementwise::unary(call, T::log1p)
+    elementwise::unary(call, 74, T::log1p)
 }
 
 crate::ops::kernels!(run: F32 = f32, F64 = f64);

@@ -21,7 +21,7 @@ fn infer(inputs: &[TensorType], attributes: &[u32], outputs: &mut [TensorType]) 
 }
 
 fn run(call: &mut Call<'_, '_>) -> Result<()> {
-    elementwise::unary(call, |x: Bool| (!x.get()).into())
+    elementwise::unary(call, 3, |x: Bool| (!x.get()).into())
 }
 
 /// Portable kernel for bool.

@@ -21,7 +21,7 @@ pub static DEF: OpDef = OpDef {
 };
 
 fn run(call: &mut Call<'_, '_>) -> Result<()> {
-    elementwise::binary_small(call, |a: Bool, b: Bool| (a.get() | b.get()).into())
+    elementwise::binary_small(call, 3, |a: Bool, b: Bool| (a.get() | b.get()).into())
 }
 
 /// Portable kernel for bool.

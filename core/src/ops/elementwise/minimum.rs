@@ -33,11 +33,11 @@ pub(in crate::ops) fn smaller<T: Number>(a: T, b: T) -> T {
 }
 
 fn run<T: Number>(call: &mut Call<'_, '_>) -> Result<()> {
-    elementwise::binary::<T>(call, smaller)
+    elementwise::binary::<T>(call, 8, smaller)
 }
 
 fn run_integers<T: Number>(call: &mut Call<'_, '_>) -> Result<()> {
-    elementwise::binary_small::<T>(call, smaller)
+    elementwise::binary_small::<T>(call, 5, smaller)
 }
 
 crate::ops::kernels!(run: F32 = f32, F64 = f64);

@@ -22,11 +22,11 @@ pub static DEF: OpDef = OpDef {
 };
 
 fn run<T: Number>(call: &mut Call<'_, '_>) -> Result<()> {
-    elementwise::binary::<T>(call, T::mul)
+    elementwise::binary::<T>(call, 1, T::mul)
 }
 
 fn run_integers<T: Number>(call: &mut Call<'_, '_>) -> Result<()> {
-    elementwise::binary_small::<T>(call, T::mul)
+    elementwise::binary_small::<T>(call, 0, T::mul)
 }
 
 crate::ops::kernels!(run: F32 = f32, F64 = f64);

@@ -22,7 +22,7 @@ pub static DEF: OpDef = OpDef {
 };
 
 fn run<T: Float>(call: &mut Call<'_, '_>) -> Result<()> {
-    elementwise::binary(call, |a: T, b: T| if b == T::ZERO { T::ZERO } else { a.mul(b) })
+    elementwise::binary(call, 6, |a: T, b: T| if b == T::ZERO { T::ZERO } else { a.mul(b) })
 }
 
 crate::ops::kernels!(run: F32 = f32, F64 = f64);

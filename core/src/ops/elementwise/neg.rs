@@ -15,11 +15,11 @@ pub static DEF: OpDef =
     OpDef { code: crate::ops::code::neg, name: "neg", inputs: (1, 1), outputs: 1, infer: elementwise::same, in_place: &[(0, 0)] };
 
 fn run<T: Float>(call: &mut Call<'_, '_>) -> Result<()> {
-    elementwise::unary(call, T::neg)
+    elementwise::unary(call, 1, T::neg)
 }
 
 fn run_integer<T: Number>(call: &mut Call<'_, '_>) -> Result<()> {
-    elementwise::unary(call, |x: T| T::ZERO.sub(x))
+    elementwise::unary(call, 1, |x: T| T::ZERO.sub(x))
 }
 
 crate::ops::kernels!(run: F32 = f32, F64 = f64);

@@ -16,25 +16,23 @@ pub static DEF: OpDef =
     OpDef { code: crate::ops::code::pow, name: "pow", inputs: (2, 2), outputs: 1, infer: elementwise::broadcast, in_place: &[(0, 0)] };
 
 fn run<T: Float>(call: &mut Call<'_, '_>) -> Result<()> {
-    elementwise::binary::<T>(call, T::pow)
+    elementwise::binary::<T>(call, 275, T::pow)
 }
 
 /// Computes powers of integers by repeated squaring. The number of steps is at most the number of bits of the exponent.
 fn run_integers<T: Number>(call: &mut Call<'_, '_>) -> Result<()> {
-    let exponents = call.input(1)?;
-    let used = !call.output()?.data.is_empty();
-    if let (Some(position), true) = (exponents.slice::<T>().iter().position(|&exponent| exponent < T::ZERO), used) {
-        return Err(Error::NegativePower { node: 0, position: position as u32 });
-    }
     let two = T::ONE.add(T::ONE);
-    elementwise::binary_small::<T>(call, |mut base, mut exponent| {
+    elementwise::binary_checked::<T>(call, 60, |mut base, mut exponent, position| {
+        if exponent < T::ZERO {
+            return Err(Error::NegativePower { node: 0, position });
+        }
         let mut power = T::ONE;
         while exponent > T::ZERO {
             let (half, odd) = elementwise::quotient_remainder(exponent, two);
             power = if odd == T::ZERO { power } else { power.mul(base) };
             (base, exponent) = (base.mul(base), half);
         }
-        power
+        Ok(power)
     })
 }
 

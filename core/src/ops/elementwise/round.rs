@@ -16,7 +16,7 @@ pub static DEF: OpDef =
     OpDef { code: crate::ops::code::round, name: "round", inputs: (1, 1), outputs: 1, infer: elementwise::same_float, in_place: &[(0, 0)] };
 
 fn run<T: Float>(call: &mut Call<'_, '_>) -> Result<()> {
-    elementwise::unary(call, T::round_even)
+    elementwise::unary(call, 15, T::round_even)
 }
 
 crate::ops::kernels!(run: F32 = f32, F64 = f64);

@@ -17,7 +17,7 @@ pub static DEF: OpDef =
     OpDef { code: crate::ops::code::sign, name: "sign", inputs: (1, 1), outputs: 1, infer: elementwise::same, in_place: &[(0, 0)] };
 
 fn run<T: Number>(call: &mut Call<'_, '_>) -> Result<()> {
-    elementwise::unary(call, |x: T| match x.partial_cmp(&T::ZERO) {
+    elementwise::unary(call, 20, |x: T| match x.partial_cmp(&T::ZERO) {
         Some(Ordering::Less) => T::ZERO.sub(T::ONE),
         Some(Ordering::Equal) => T::ZERO,
         Some(Ordering::Greater) => T::ONE,

@@ -22,7 +22,7 @@ pub static DEF: OpDef = OpDef {
 };
 
 fn run<T: Float>(call: &mut Call<'_, '_>) -> Result<()> {
-    elementwise::unary(call, softplus::<T>)
+    elementwise::unary(call, 140, softplus::<T>)
 }
 
 #[inline(always)]

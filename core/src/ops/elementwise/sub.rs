@@ -22,11 +22,11 @@ pub static DEF: OpDef = OpDef {
 };
 
 fn run<T: Number>(call: &mut Call<'_, '_>) -> Result<()> {
-    elementwise::binary::<T>(call, T::sub)
+    elementwise::binary::<T>(call, 1, T::sub)
 }
 
 fn run_integers<T: Number>(call: &mut Call<'_, '_>) -> Result<()> {
-    elementwise::binary_small::<T>(call, T::sub)
+    elementwise::binary_small::<T>(call, 0, T::sub)
 }
 
 crate::ops::kernels!(run: F32 = f32, F64 = f64);

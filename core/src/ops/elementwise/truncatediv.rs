@@ -22,12 +22,11 @@ pub static DEF: OpDef = OpDef {
 };
 
 fn run<T: Float>(call: &mut Call<'_, '_>) -> Result<()> {
-    elementwise::binary(call, |a: T, b: T| a.div(b).trunc())
+    elementwise::binary(call, 18, |a: T, b: T| a.div(b).trunc())
 }
 
 fn run_integers<T: Number>(call: &mut Call<'_, '_>) -> Result<()> {
-    elementwise::nonzero_divisor::<T>(call)?;
-    elementwise::binary_small(call, T::div)
+    elementwise::divide(call, T::div)
 }
 
 crate::ops::kernels!(run: F32 = f32, F64 = f64);

@@ -22,12 +22,11 @@ pub static DEF: OpDef = OpDef {
 };
 
 fn run<T: Float>(call: &mut Call<'_, '_>) -> Result<()> {
-    elementwise::binary(call, T::rem)
+    elementwise::binary(call, 75, T::rem)
 }
 
 fn run_integers<T: Number>(call: &mut Call<'_, '_>) -> Result<()> {
-    elementwise::nonzero_divisor::<T>(call)?;
-    elementwise::binary_small(call, |a: T, b: T| elementwise::quotient_remainder(a, b).1)
+    elementwise::divide(call, |a: T, b: T| elementwise::quotient_remainder(a, b).1)
 }
 
 crate::ops::kernels!(run: F32 = f32, F64 = f64);

@@ -5,8 +5,10 @@ use crate::base::error::{Error, Result};
 use crate::base::op::Call;
 use crate::base::shape::TensorType;
 use crate::base::view::{TensorView, TensorViewMut};
+use crate::ops::shared::runs::elements_mut;
 #[cfg(feature = "alloc")]
 use crate::tensor::Tensor;
+use bytemuck::Pod;
 
 /// Shape rule of an op with one input and an output of the same type. The op takes no attributes.
 pub(in crate::ops) fn same(inputs: &[TensorType], attributes: &[u32], outputs: &mut [TensorType]) -> Result<()> {
@@ -94,35 +96,54 @@ pub(in crate::ops) fn boolean(input: usize, inputs: &[TensorType]) -> Result<()>
     if inputs.get(input).is_some_and(|x| x.dtype == DType::Bool) { Ok(()) } else { Err(Error::DType { input: input as u8 }) }
 }
 
-/// Writes `f` of each element of input 0 to output 0. The two may share memory.
+/// Returns the position of the first element of output 0 that this call computes, and these elements. `cost` is the number of instructions
+/// for an element.
+#[inline(never)]
+pub(in crate::ops) fn part<'c, T: Pod>(call: &'c mut Call<'_, '_>, cost: usize) -> (usize, &'c mut [T]) {
+    let total = call.outputs.first().map_or(0, |output| output.data.len() / size_of::<T>());
+    let rows = call.rows(total, cost);
+    let start = rows.start;
+    let output = call.outputs.first_mut().and_then(|output| elements_mut(output.data).get_mut(rows));
+    (start, output.unwrap_or_default())
+}
+
+/// Returns the cost of a function that takes `cost` instructions for f32. For f64, functions slow down more than loads and stores.
+pub(in crate::ops) const fn scaled<T>(cost: usize) -> usize {
+    if size_of::<T>() == 8 { 2 * cost } else { cost }
+}
+
+/// Writes `f` of each element of input 0 to output 0. The two may share memory. `cost` is the number of instructions of `f`.
 #[inline(always)]
-pub(in crate::ops) fn unary<T: Element>(call: &mut Call<'_, '_>, f: impl Fn(T) -> T) -> Result<()> {
+pub(in crate::ops) fn unary<T: Element>(call: &mut Call<'_, '_>, cost: usize, f: impl Fn(T) -> T) -> Result<()> {
     let x = call.input(0)?;
-    let output = call.output()?.slice_mut::<T>();
+    let (start, output) = part::<T>(call, scaled::<T>(cost) + 5);
     if x.in_place() {
         output.iter_mut().for_each(|y| *y = f(*y));
     } else {
-        output.iter_mut().zip(x.slice()).for_each(|(y, &x)| *y = f(x));
+        output.iter_mut().zip(x.slice().get(start..).unwrap_or_default()).for_each(|(y, &x)| *y = f(x));
     }
     Ok(())
 }
 
-/// Applies `f` to each pair of elements at the same position of two inputs of the same type. The first input may share the output's
-/// memory. Otherwise it is copied there first, so a firmware needs only one loop.
+/// Applies `f`, of a few instructions, to each pair of elements at the same position of two inputs of the same type. The first input may
+/// share the output's memory. Otherwise it is copied there first, so a firmware needs only one loop.
 #[inline(always)]
 pub(in crate::ops) fn pairs<T: Element>(call: &mut Call<'_, '_>, f: impl Fn(T, T) -> T) -> Result<()> {
-    copy(call)?;
-    let b = call.input(1)?;
-    each_pair(call.output()?.slice_mut::<T>(), b.slice(), f);
+    let (a, b) = (call.input(0)?, call.input(1)?);
+    let (start, output) = part::<T>(call, 15);
+    if let Some(a) = a.slice().get(start..).and_then(|a| a.get(..output.len())) {
+        output.copy_from_slice(a);
+    }
+    each_pair(output, b.slice().get(start..).unwrap_or_default(), f);
     Ok(())
 }
 
-/// Replaces each element `x` of `to` with `f(x, y)`, where `y` is the element of `from` at the same position. Blocks of four are
-/// written out by hand, because `-Os` does not unroll.
+/// Replaces each element `x` of `to` with `f(x, y)`, where `y` is the element of `from` at the same position. `from` may not be
+/// shorter. Blocks of four are written out by hand, because `-Os` does not unroll.
 #[inline(always)]
 fn each_pair<T: Element>(to: &mut [T], from: &[T], f: impl Fn(T, T) -> T) {
+    let (from_blocks, from_rest) = from.get(..to.len()).unwrap_or_default().as_chunks::<4>();
     let (blocks, rest) = to.as_chunks_mut::<4>();
-    let (from_blocks, from_rest) = from.as_chunks::<4>();
     for ([a, b, c, d], &[p, q, r, s]) in blocks.iter_mut().zip(from_blocks) {
         (*a, *b, *c, *d) = (f(*a, p), f(*b, q), f(*c, r), f(*d, s));
     }
@@ -146,24 +167,57 @@ pub(in crate::ops) fn copy(call: &mut Call<'_, '_>) -> Result<()> {
 
 /// Copies the bytes of `from` to `to`, unless the two share memory.
 pub(in crate::ops) fn copy_bytes(from: &TensorView<'_>, to: &mut TensorViewMut<'_>) {
-    if let (Some(from), Some(to)) = (from.data, to.data.get_mut(..from.bytes().len())) {
+    copy_elements(from.bytes(), to.data);
+}
+
+/// Copies `from` to the beginning of `to`.
+#[inline(always)]
+pub(in crate::ops) fn copy_elements<T: Copy>(from: &[T], to: &mut [T]) {
+    if let Some(to) = to.get_mut(..from.len()) {
         to.copy_from_slice(from);
     }
 }
 
-/// Applies `f` to each pair of corresponding elements of two inputs, after broadcasting. The result has the same element type.
+/// Kernel that copies input 0 to output 0, unless the two share memory.
+pub(in crate::ops) fn identity(call: &mut Call<'_, '_>) -> Result<()> {
+    let from = call.input(0)?.bytes();
+    let rows = call.rows(from.len(), 1);
+    if let (Some(from), Some(to)) = (from.get(rows.clone()), call.output()?.data.get_mut(rows)) {
+        copy_elements(from, to);
+    }
+    Ok(())
+}
+
+/// Calls `f` for each run, or part of a run, of `elements`: with its position in a result with runs of `length`, and its elements. `start`
+/// is the position of the first element.
 #[inline(always)]
-pub(in crate::ops) fn binary<T: Element>(call: &mut Call<'_, '_>, f: impl Fn(T, T) -> T) -> Result<()> {
+pub(in crate::ops) fn each_run<T>(mut elements: &mut [T], mut start: usize, length: usize, mut f: impl FnMut(usize, &mut [T])) {
+    let length = length.max(1);
+    let mut next = length - start % length;
+    while let Some((run, rest)) = elements.split_at_mut_checked(next.min(elements.len())).filter(|(run, _)| !run.is_empty()) {
+        f(start, run);
+        start += next;
+        (elements, next) = (rest, length);
+    }
+}
+
+/// Cost of the beginning of a run of a broadcast result, in instructions, for each element of a run of `length`.
+pub(in crate::ops) fn run_cost(length: usize) -> usize {
+    250 / length.max(1)
+}
+
+/// Applies `f` to each pair of corresponding elements of two inputs, after broadcasting. The result has the same element type. `cost` is
+/// the number of instructions of `f`.
+#[inline(always)]
+pub(in crate::ops) fn binary<T: Element>(call: &mut Call<'_, '_>, cost: usize, f: impl Fn(T, T) -> T) -> Result<()> {
     let (a, b) = (call.input(0)?, call.input(1)?);
-    let output = call.output()?;
-    let dims = output.dims();
+    let dims = call.output()?.dims();
     let (length, [p, q]) = runs(dims, [a.dims(), b.dims()]);
     let (left, right) = (a.slice::<T>(), b.slice::<T>());
-    let mut start = 0;
-    for run in output.slice_mut::<T>().chunks_mut(length.max(1)) {
+    let (first, output) = part::<T>(call, scaled::<T>(cost) + 13 + run_cost(length));
+    each_run(output, first, length, |start, run| {
         let left = left.get(position(start, dims, a.dims())..).unwrap_or(&[]);
         let right = right.get(position(start, dims, b.dims())..).unwrap_or(&[]);
-        start += length;
         if p != 0 && !b.in_place() {
             // Copy the first operand into the output, so that one fast loop serves all cases. A scalar is repeated for it.
             if let Some(left) = left.get(..run.len()) {
@@ -172,7 +226,7 @@ pub(in crate::ops) fn binary<T: Element>(call: &mut Call<'_, '_>, f: impl Fn(T, 
             let repeated = [right.first().copied().unwrap_or(T::zeroed()); 8];
             let right = if q != 0 { right } else { &repeated };
             for part in run.chunks_mut(right.len().max(1)) {
-                part.iter_mut().zip(right).for_each(|(y, &b)| *y = f(*y, b));
+                each_pair(part, right, &f);
             }
         } else {
             for (k, slot) in run.iter_mut().enumerate() {
@@ -180,22 +234,29 @@ pub(in crate::ops) fn binary<T: Element>(call: &mut Call<'_, '_>, f: impl Fn(T, 
                 *slot = f(left.get(k & p).copied().unwrap_or(*slot), right.get(k & q).copied().unwrap_or(*slot));
             }
         }
-    }
+    });
     Ok(())
 }
 
 /// A version of [`binary`] with the smallest code size, for integers.
 #[inline(always)]
-pub(in crate::ops) fn binary_small<T: Element>(call: &mut Call<'_, '_>, f: impl Fn(T, T) -> T) -> Result<()> {
+pub(in crate::ops) fn binary_small<T: Element>(call: &mut Call<'_, '_>, cost: usize, f: impl Fn(T, T) -> T) -> Result<()> {
+    binary_checked(call, cost, |a, b, _| Ok(f(a, b)))
+}
+
+/// A version of [`binary_small`] for an `f` that can fail. `f` also gets the position of the second element in its input.
+#[inline(always)]
+pub(in crate::ops) fn binary_checked<T: Element>(call: &mut Call<'_, '_>, cost: usize, f: impl Fn(T, T, u32) -> Result<T>) -> Result<()> {
     let (a, b) = (call.input(0)?, call.input(1)?);
-    let output = call.output()?;
-    let dims = output.dims();
+    let dims = call.output()?.dims();
     let (left, right) = (a.slice::<T>(), b.slice::<T>());
     let (a_whole, b_whole) = (a.dims() == dims, b.dims() == dims);
-    for (index, slot) in output.slice_mut::<T>().iter_mut().enumerate() {
+    let (first, output) = part::<T>(call, cost + if a_whole && b_whole { 40 } else { 100 });
+    for (index, slot) in output.iter_mut().enumerate() {
+        let index = first + index;
         let i = if a_whole { index } else { position(index, dims, a.dims()) };
         let j = if b_whole { index } else { position(index, dims, b.dims()) };
-        *slot = f(left.get(i).copied().unwrap_or(*slot), right.get(j).copied().unwrap_or(*slot));
+        *slot = f(left.get(i).copied().unwrap_or(*slot), right.get(j).copied().unwrap_or(*slot), j as u32)?;
     }
     Ok(())
 }
@@ -213,29 +274,24 @@ pub(in crate::ops) fn compare<T: Element>(call: &mut Call<'_, '_>, f: impl Fn(T,
         return Ok(());
     }
     let (length, [p, q]) = runs(dims, [a.dims(), b.dims()]);
-    let mut start = 0;
-    for run in output.slice_mut::<Bool>().chunks_mut(length.max(1)) {
+    let cost = if size_of::<T>() == 8 { 66 } else { 21 };
+    let (first, output) = part::<Bool>(call, cost + run_cost(length));
+    each_run(output, first, length, |start, run| {
         let left = left.get(position(start, dims, a.dims())..).unwrap_or(&[]);
         let right = right.get(position(start, dims, b.dims())..).unwrap_or(&[]);
-        start += length;
         for (k, slot) in run.iter_mut().enumerate() {
             if let (Some(&a), Some(&b)) = (left.get(k & p), right.get(k & q)) {
                 *slot = f(a, b).into();
             }
         }
-    }
+    });
     Ok(())
 }
 
-/// Fails with [`Error::DivisionByZero`] if input 1, the divisor of an integer division, contains a 0. An empty output never
-/// fails, because it uses no divisor.
-pub(in crate::ops) fn nonzero_divisor<T: Number>(call: &mut Call<'_, '_>) -> Result<()> {
-    let divisor = call.input(1)?;
-    let used = !call.output()?.data.is_empty();
-    match divisor.slice::<T>().iter().position(|&divisor| divisor == T::ZERO) {
-        Some(position) if used => Err(Error::DivisionByZero { node: 0, position: position as u32 }),
-        _ => Ok(()),
-    }
+/// A version of [`binary_small`] for the division of integers. Fails with [`Error::DivisionByZero`] if a divisor that is used is 0.
+#[inline(always)]
+pub(in crate::ops) fn divide<T: Number>(call: &mut Call<'_, '_>, f: impl Fn(T, T) -> T) -> Result<()> {
+    binary_checked(call, 12, |a, b, position| if b == T::ZERO { Err(Error::DivisionByZero { node: 0, position }) } else { Ok(f(a, b)) })
 }
 
 /// Returns the quotient of two integers, truncated toward zero, and the remainder.
@@ -254,6 +310,7 @@ pub(in crate::ops) fn signs_differ<T: Number>(remainder: T, divisor: T) -> bool 
 /// Divides a broadcast result of dimensions `dims` into runs of equal length, and returns this length and a mask for each operand.
 /// Within a run, an operand either advances with the result (mask all ones) or stays at one element (mask 0). The operand's offset
 /// is the offset in the run, masked.
+#[inline(never)]
 pub(in crate::ops) fn runs<const N: usize>(dims: &[u32], operands: [&[u32]; N]) -> (usize, [usize; N]) {
     let (mut length, mut masks) = (1, [0; N]);
     for (back, &dim) in dims.iter().rev().enumerate().filter(|(_, dim)| **dim != 1) {
@@ -271,6 +328,9 @@ pub(in crate::ops) fn runs<const N: usize>(dims: &[u32], operands: [&[u32]; N]) 
 /// result of dimensions `dims`.
 #[inline(never)]
 pub(in crate::ops) fn position(index: usize, dims: &[u32], operand: &[u32]) -> usize {
+    if index == 0 {
+        return 0;
+    }
     let (mut rest, mut stride, mut position) = (index as u32, 1u32, 0u32);
     for (&dim, &own) in dims.iter().rev().zip(operand.iter().rev()) {
         let dim = dim.max(1);

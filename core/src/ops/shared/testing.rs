@@ -73,11 +73,17 @@ pub(in crate::ops) fn floats(dims: &[u32], seed: u32) -> Value {
 }
 
 /// Runs the kernel. Each pair in `shared` names an input and an output that share memory. Returns the result of the run, and the
-/// outputs even if the kernel fails.
+/// outputs even if the kernel fails. Asserts that runs in slices give the same.
 ///
 /// The outputs are filled with other bytes before the run. A kernel that skips an element is therefore detected.
 pub(in crate::ops) fn run(kernel: &Kernel, attributes: &[u32], inputs: &[&Value], shared: &[(u8, u8)]) -> (Result<()>, Vec<Value>) {
-    run_slices(kernel, attributes, inputs, shared, None)
+    let whole = run_slices(kernel, attributes, inputs, shared, None);
+    for budget in [0, 60, 1000] {
+        let sliced = run_slices(kernel, attributes, inputs, shared, Some(budget));
+        assert_eq!(sliced.0, whole.0, "{} in slices of {budget}", kernel.def.name);
+        assert!(sliced == whole || whole.0.is_err(), "{} in slices of {budget}: {sliced:?}, not {whole:?}", kernel.def.name);
+    }
+    whole
 }
 
 /// Runs the kernel as [`run`] does, in slices of `budget` instructions. Every third slice may be empty. Without a budget, the kernel runs in
@@ -138,11 +144,9 @@ pub(in crate::ops) fn run_every_way(kernel: &Kernel, attributes: &[u32], inputs:
             !shared.iter().any(|other| same(&other))
         };
         if shared.iter().all(|pair| fits(pair) && once(pair)) {
-            for budget in [None, Some(0), Some(60), Some(1000)] {
-                let (result, got) = run_slices(kernel, attributes, inputs, &shared, budget);
-                result.unwrap();
-                assert_eq!(got, want, "{} in place {shared:?}, in slices of {budget:?}", kernel.def.name);
-            }
+            let (result, got) = run(kernel, attributes, inputs, &shared);
+            result.unwrap();
+            assert_eq!(got, want, "{} in place {shared:?}", kernel.def.name);
         }
     }
     want
