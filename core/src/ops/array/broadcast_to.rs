@@ -31,23 +31,10 @@ fn infer(inputs: &[TensorType], attributes: &[u32], outputs: &mut [TensorType]) 
 /// Runs the kernel. `T` is an unsigned integer of the element's size.
 fn run<T: bytemuck::Pod>(call: &mut Call<'_, '_>) -> Result<()> {
     let x = call.input(0)?;
-    let output = call.output()?;
-    let dims = output.dims();
-    let (from, to) = (runs::elements::<T>(x.bytes()), runs::elements_mut::<T>(output.data));
-    if to.is_empty() {
-        return Ok(());
-    }
+    let dims = call.output()?.dims();
     let new = dims.len().saturating_sub(x.dims().len());
-    let mut runs = Runs::lacking(dims, |axis| axis < new || x.dim(axis - new) == 1);
-    let (extent, stride) = runs.take();
-    for run in to.chunks_exact_mut(extent) {
-        let Some(from) = from.get(runs.advance()..) else { break };
-        match from.first() {
-            Some(&element) if stride == 0 => run.fill(element),
-            _ => run.iter_mut().zip(from).for_each(|(to, &from)| *to = from),
-        }
-    }
-    Ok(())
+    let runs = Runs::lacking(dims, |axis| axis < new || x.dim(axis - new) == 1);
+    runs::collect::<T>(call, runs)
 }
 
 crate::ops::moving_kernels!(sized run);

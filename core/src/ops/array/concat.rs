@@ -4,6 +4,7 @@ use crate::base::error::{Error, Result};
 use crate::base::op::{Call, Kernel, MAX_INPUTS, OpDef, read_attributes};
 use crate::base::shape::TensorType;
 use crate::ops::shared::elementwise;
+use crate::ops::shared::elementwise::copy_elements;
 use crate::ops::shared::lanes::Attributes;
 #[cfg(feature = "alloc")]
 use crate::{
@@ -51,13 +52,17 @@ fn run(call: &mut Call<'_, '_>) -> Result<()> {
     let inputs = call.inputs;
     let output = call.output()?;
     let whole = row_bytes(output.tensor_type, axis as usize).max(1);
+    let total = output.data.len() / whole;
+    let rows = call.rows(total, 60 * inputs.len() + whole);
+    let output = call.output()?;
     let mut start = 0;
     for input in inputs {
         let part = row_bytes(input.tensor_type, axis as usize);
-        let rows = input.bytes().chunks_exact(part.max(1));
-        for (row, from) in output.data.chunks_exact_mut(whole).zip(rows) {
-            if let Some(to) = row.get_mut(start..start + part) {
-                to.copy_from_slice(from);
+        let mut parts = input.bytes().get(rows.start * part..).unwrap_or_default().chunks_exact(part.max(1));
+        let whole = output.data.get_mut(rows.start * whole..rows.end * whole).unwrap_or_default().chunks_exact_mut(whole);
+        for row in whole {
+            if let (Some(to), Some(from)) = (row.get_mut(start..start + part), parts.next()) {
+                copy_elements(from, to);
             }
         }
         start += part;

@@ -13,6 +13,7 @@ use crate::base::shape::TensorType;
 use crate::ops::gather::{Slabs, batched};
 use crate::ops::shared::elementwise;
 use crate::ops::shared::indices::{Indices, collect};
+use crate::ops::shared::stages::stages;
 #[cfg(feature = "alloc")]
 use crate::{
     tensor::Tensor,
@@ -53,21 +54,17 @@ fn run<T: Number>(call: &mut Call<'_, '_>) -> Result<()> {
     let Attributes { axis, batch_dims, .. } = call.attributes()?;
     let (dy, index) = (call.input(0)?, Indices::new(&call.input(1)?));
     let output = call.output()?;
-    let Slabs { batches, outer, extent, row } = Slabs::new(output.dims(), axis, batch_dims);
-    index.check(extent, true)?;
-    let each = index.len() / batches.max(1);
-    let sums = output.slice_mut::<T>();
-    sums.fill(T::ZERO);
-    let mut rows = dy.slice::<T>().chunks_exact(row.max(1));
-    for slab in 0..batches * outer {
-        let first = slab / outer * each;
-        for (position, from) in (first..first + each).zip(&mut rows) {
-            let Ok(at) = usize::try_from(index.get(position)) else { continue };
-            let to = (slab * extent + at) * row;
-            if let Some(sums) = sums.get_mut(to..to + row) {
-                sums.iter_mut().zip(from).for_each(|(sum, &dy)| *sum = sum.add(dy));
-            }
-        }
+    let slabs = Slabs::new(output.dims(), axis, batch_dims);
+    let (total, row, each) = (output.slice_mut::<T>().len(), slabs.row, index.len() / slabs.batches.max(1));
+    let [zeros, rows] = stages(call, [total, slabs.batches * slabs.outer * each], [4, 75 + 6 * row]);
+    let (dy, sums) = (dy.slice::<T>(), call.output()?.slice_mut::<T>());
+    sums.get_mut(zeros).unwrap_or_default().fill(T::ZERO);
+    for slice in rows {
+        let (slab, position) = slabs.slab_index(slice, each);
+        let Some(at) = index.below(slabs.extent, position, true)? else { continue };
+        let sums = sums.get_mut((slab * slabs.extent + at) * row..).unwrap_or_default();
+        let dy = dy.get(slice * row..(slice + 1) * row).unwrap_or_default();
+        sums.iter_mut().zip(dy).for_each(|(sum, &dy)| *sum = sum.add(dy));
     }
     Ok(())
 }

@@ -5,6 +5,7 @@ use crate::base::error::{Error, Result};
 use crate::base::op::{Call, Kernel, OpDef};
 use crate::base::shape::TensorType;
 use crate::ops::shared::elementwise;
+use crate::ops::shared::elementwise::copy_elements;
 use crate::ops::shared::indices::Slices;
 #[cfg(feature = "alloc")]
 use crate::{
@@ -26,14 +27,13 @@ fn infer(inputs: &[TensorType], attributes: &[u32], outputs: &mut [TensorType]) 
 fn run(call: &mut Call<'_, '_>) -> Result<()> {
     let x = call.input(0)?;
     let slices = Slices::new(&call.input(1)?, x.dims());
-    slices.check()?;
-    let element = x.dtype().size();
-    let bytes = slices.size * element;
-    for (row, to) in call.output()?.data.chunks_exact_mut(bytes.max(1)).enumerate() {
-        let start = slices.start(row) * element;
-        if let Some(from) = x.bytes().get(start..start + bytes) {
-            to.copy_from_slice(from);
-        }
+    let bytes = slices.size * x.dtype().size();
+    let rows = call.rows(slices.count, 100 + slices.cost() + bytes);
+    let output = call.output()?;
+    for row in rows {
+        let start = slices.start(row)? * x.dtype().size();
+        let to = output.data.get_mut(row * bytes..(row + 1) * bytes).unwrap_or_default();
+        copy_elements(x.bytes().get(start..start + bytes).unwrap_or_default(), to);
     }
     Ok(())
 }

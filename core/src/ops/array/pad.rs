@@ -13,6 +13,7 @@ use crate::base::shape::MAX_RANK;
 use crate::base::shape::TensorType;
 use crate::ops::shared::elementwise;
 use crate::ops::shared::runs;
+use crate::ops::shared::stages::stages;
 use crate::ops::strided_slice;
 #[cfg(feature = "alloc")]
 use crate::ops::strided_slice::Axis;
@@ -47,15 +48,24 @@ fn infer(inputs: &[TensorType], attributes: &[u32], outputs: &mut [TensorType]) 
 fn run<T: Pod>(call: &mut Call<'_, '_>) -> Result<()> {
     let (x, value) = (call.input(0)?, call.input(1)?);
     let axes = axes(call.attributes, x.tensor_type)?;
-    let output = call.output()?;
-    let dims = output.dims();
-    let (from, to) = (runs::elements::<T>(x.bytes()), runs::elements_mut::<T>(output.data));
-    if let Some(&value) = runs::elements(value.bytes()).first() {
+    let dims = call.output()?.dims();
+    let mut runs = strided_slice::runs(axes, dims, x.dims());
+    let (from, innermost) = (runs::elements::<T>(x.bytes()), runs.take());
+    let total = call.output()?.data.len() / size_of::<T>();
+    let [filled, rows] = stages(call, [total, from.len()], [5, 8 + runs::run_cost(innermost)]);
+    let to = runs::elements_mut::<T>(call.output()?.data);
+    if let (Some(&value), Some(to)) = (runs::elements(value.bytes()).first(), to.get_mut(filled)) {
         to.fill(value);
     }
-    if !from.is_empty() {
-        runs::distribute(strided_slice::runs(axes, dims, x.dims()), from, to);
-    }
+    runs.each(innermost, rows, |run, mut at| {
+        let Some(run) = from.get(run) else { return };
+        for &from in run {
+            if let Some(to) = to.get_mut(at) {
+                *to = from;
+            }
+            at = at.wrapping_add_signed(innermost.1);
+        }
+    });
     Ok(())
 }
 

@@ -11,6 +11,7 @@ use crate::base::op::{Call, Kernel, OpDef};
 use crate::base::shape::{Shape, TensorType};
 use crate::ops::shared::elementwise;
 use crate::ops::shared::indices::Slices;
+use crate::ops::shared::stages::stages;
 #[cfg(feature = "alloc")]
 use crate::{
     tensor::Tensor,
@@ -33,11 +34,13 @@ fn run<T: Number>(call: &mut Call<'_, '_>) -> Result<()> {
     let (updates, index) = (call.input(0)?, call.input(1)?);
     let output = call.output()?;
     let slices = Slices::new(&index, output.dims());
-    slices.check()?;
-    let sums = output.slice_mut::<T>();
-    sums.fill(T::ZERO);
-    for (row, update) in updates.slice::<T>().chunks_exact(slices.size.max(1)).enumerate() {
-        let sums = sums.get_mut(slices.start(row)..).unwrap_or(&mut []);
+    let (total, size) = (output.slice_mut::<T>().len(), slices.size);
+    let [zeros, rows] = stages(call, [total, slices.count], [4, 60 + slices.cost() + 6 * size]);
+    let (updates, sums) = (updates.slice::<T>(), call.output()?.slice_mut::<T>());
+    sums.get_mut(zeros).unwrap_or_default().fill(T::ZERO);
+    for row in rows {
+        let sums = sums.get_mut(slices.start(row)?..).unwrap_or_default();
+        let update = updates.get(row * size..(row + 1) * size).unwrap_or_default();
         sums.iter_mut().zip(update).for_each(|(sum, &update)| *sum = sum.add(update));
     }
     Ok(())

@@ -4,7 +4,9 @@
 
 use crate::base::error::{Error, Result};
 use crate::base::op::{Call, Kernel, OpDef};
-use crate::base::shape::{MAX_RANK, TensorType};
+#[cfg(feature = "alloc")]
+use crate::base::shape::MAX_RANK;
+use crate::base::shape::TensorType;
 use crate::ops::shared::elementwise;
 use crate::ops::shared::runs;
 use crate::ops::shared::runs::Runs;
@@ -14,6 +16,7 @@ use crate::{
     tensor::scope::{Backward, Gradient, InputGradients, Op},
 };
 use bytemuck::{Pod, Zeroable};
+#[cfg(feature = "alloc")]
 use heapless::Vec;
 
 /// Attribute words of one axis, for `strided_slice` and `pad`: the position of a smaller tensor inside a larger one. The result is
@@ -64,27 +67,24 @@ pub(in crate::ops) fn fits(index: usize, axis: &Axis, large: u32, small: u32) ->
 
 /// Returns a walk over a tensor with dimensions `small`, which returns the positions of its elements in a tensor with dimensions `large`.
 pub(in crate::ops) fn runs(axes: &[Axis], large: &[u32], small: &[u32]) -> Runs {
-    let mut start = 0usize;
-    let mut strides: Vec<(usize, isize), MAX_RANK> = Vec::new();
-    for (index, (axis, &dim)) in axes.iter().zip(small).enumerate().rev() {
-        let (_, stride) = runs::axis(large, index);
-        start = start.wrapping_add((stride as usize).wrapping_mul(axis.begin as usize));
-        let _ = strides.push((dim as usize, stride.wrapping_mul(axis.step as isize)));
-    }
-    Runs::new(start, strides.into_iter())
+    let (mut start, mut stride) = (0usize, 1usize);
+    let walked = axes.iter().rev().zip(small.iter().rev()).zip(large.iter().rev()).map(|((axis, &dim), &large)| {
+        let step = (stride as isize).wrapping_mul(axis.step as isize);
+        start = start.wrapping_add(stride.wrapping_mul(axis.begin as usize));
+        stride = stride.wrapping_mul(large as usize);
+        (dim as usize, step)
+    });
+    let mut runs = Runs::new(walked);
+    runs.begin(start);
+    runs
 }
 
 /// Runs the kernel. `T` is an unsigned integer of the element's size.
 fn run<T: Pod>(call: &mut Call<'_, '_>) -> Result<()> {
     let x = call.input(0)?;
     let axes = axes(call.attributes, x.tensor_type)?;
-    let output = call.output()?;
-    let dims = output.dims();
-    let to = runs::elements_mut::<T>(output.data);
-    if !to.is_empty() {
-        runs::collect(runs(axes, x.dims(), dims), runs::elements(x.bytes()), to);
-    }
-    Ok(())
+    let dims = call.output()?.dims();
+    runs::collect::<T>(call, runs(axes, x.dims(), dims))
 }
 
 crate::ops::moving_kernels!(sized run);

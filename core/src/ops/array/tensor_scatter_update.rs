@@ -6,7 +6,9 @@ use crate::base::error::{Error, Result};
 use crate::base::op::{Call, Kernel, OpDef};
 use crate::base::shape::TensorType;
 use crate::ops::shared::elementwise;
+use crate::ops::shared::elementwise::copy_elements;
 use crate::ops::shared::indices::Slices;
+use crate::ops::shared::stages::stages;
 #[cfg(feature = "alloc")]
 use crate::{
     tensor::Tensor,
@@ -36,18 +38,17 @@ fn infer(inputs: &[TensorType], attributes: &[u32], outputs: &mut [TensorType]) 
 }
 
 fn run(call: &mut Call<'_, '_>) -> Result<()> {
-    let (updates, index) = (call.input(1)?, call.input(2)?);
+    let (x, updates, index) = (call.input(0)?.bytes(), call.input(1)?, call.input(2)?);
     let slices = Slices::new(&index, call.output()?.dims());
-    slices.check()?;
-    elementwise::copy(call)?;
     let element = updates.dtype().size();
     let bytes = slices.size * element;
+    let [copied, rows] = stages(call, [x.len(), slices.count], [1, 90 + slices.cost() + bytes]);
     let output = call.output()?;
-    for (row, update) in updates.bytes().chunks_exact(bytes.max(1)).enumerate() {
-        let start = slices.start(row) * element;
-        if let Some(to) = output.data.get_mut(start..start + bytes) {
-            to.copy_from_slice(update);
-        }
+    copy_elements(x.get(copied.clone()).unwrap_or_default(), output.data.get_mut(copied).unwrap_or_default());
+    for row in rows {
+        let start = slices.start(row)? * element;
+        let update = updates.bytes().get(row * bytes..(row + 1) * bytes).unwrap_or_default();
+        copy_elements(update, output.data.get_mut(start..).unwrap_or_default());
     }
     Ok(())
 }

@@ -38,13 +38,8 @@ fn infer(inputs: &[TensorType], attributes: &[u32], outputs: &mut [TensorType]) 
 /// Runs the kernel. `T` is an unsigned integer of the element's size.
 fn run<T: bytemuck::Pod>(call: &mut Call<'_, '_>) -> Result<()> {
     let x = call.input(0)?;
-    let order = call.attributes;
-    let to = runs::elements_mut::<T>(call.output()?.data);
-    if !to.is_empty() {
-        let axes = order.iter().rev().map(|&axis| runs::axis(x.dims(), axis as usize));
-        runs::collect(Runs::new(0, axes), runs::elements(x.bytes()), to);
-    }
-    Ok(())
+    let axes = call.attributes.iter().rev().map(|&axis| runs::axis(x.dims(), axis as usize));
+    runs::collect::<T>(call, Runs::new(axes))
 }
 
 crate::ops::moving_kernels!(sized run);

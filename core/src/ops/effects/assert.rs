@@ -21,8 +21,10 @@ fn infer(inputs: &[TensorType], _: &[u32], _: &mut [TensorType]) -> Result<()> {
 }
 
 fn run(call: &mut Call<'_, '_>) -> Result<()> {
-    match call.input(0)?.slice::<Bool>().iter().position(|element| !element.get()) {
-        Some(position) => Err(Error::Assertion { node: 0, position: position as u32 }),
+    let elements = call.input(0)?.slice::<Bool>();
+    let rows = call.rows(elements.len(), 5);
+    match elements.get(rows.clone()).unwrap_or_default().iter().position(|element| !element.get()) {
+        Some(position) => Err(Error::Assertion { node: 0, position: (rows.start + position) as u32 }),
         None => Ok(()),
     }
 }

@@ -31,7 +31,10 @@ fn run(call: &mut Call<'_, '_>) -> Result<()> {
     let state = call.input(0)?;
     let &[key, stream] = state.slice::<i64>() else { return Err(Error::Rank { input: 0 }) };
     let stream = Stream { key: key as u64, stream: stream as u64 };
-    for (index, numbers) in (0..).zip(call.output()?.slice_mut::<f32>().chunks_mut(4)) {
+    let total = call.output()?.slice_mut::<f32>().len();
+    let rows = call.rows(total.div_ceil(4), 220);
+    let numbers = call.output()?.slice_mut::<f32>().get_mut(rows.start * 4..total.min(rows.end * 4)).unwrap_or_default();
+    for (index, numbers) in (rows.start as u64..).zip(numbers.chunks_mut(4)) {
         numbers.iter_mut().zip(stream.block(index)).for_each(|(number, word)| *number = unit(word));
     }
     Ok(())

@@ -17,7 +17,8 @@ pub static DEF: OpDef =
     OpDef { code: crate::ops::code::log_softmax, name: "log_softmax", inputs: (1, 1), outputs: 1, infer: lanes::same, in_place: &[(0, 0)] };
 
 fn run<T: Float>(call: &mut Call<'_, '_>) -> Result<()> {
-    lanes::each(call, |lane: &mut [T], stride| {
+    let Attributes { axis } = call.attributes()?;
+    lanes::each(call, axis, 100, |lane: &mut [T], stride| {
         let shift = lanes::greatest(lane.iter().step_by(stride));
         let mut sum = T::ZERO;
         for x in lane.iter_mut().step_by(stride) {

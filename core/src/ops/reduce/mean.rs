@@ -24,10 +24,11 @@ fn infer(inputs: &[TensorType], attributes: &[u32], outputs: &mut [TensorType]) 
 }
 
 fn run<T: Float>(call: &mut Call<'_, '_>) -> Result<()> {
-    reduce::sum::<T>(call)?;
+    let summed = reduce::sum::<T>(call, true)?;
     let x = call.input(0)?;
     let count = T::from_count(reduce::count(x.dims(), call.attributes));
-    call.output()?.slice_mut::<T>().iter_mut().for_each(|y| *y = y.div(count));
+    let means = call.output()?.slice_mut::<T>().get_mut(summed).unwrap_or_default();
+    means.iter_mut().for_each(|y| *y = y.div(count));
     Ok(())
 }
 

@@ -17,7 +17,8 @@ pub static DEF: OpDef =
     OpDef { code: crate::ops::code::softmax, name: "softmax", inputs: (1, 1), outputs: 1, infer: lanes::same, in_place: &[(0, 0)] };
 
 fn run<T: Float>(call: &mut Call<'_, '_>) -> Result<()> {
-    lanes::each(call, |lane: &mut [T], stride| {
+    let Attributes { axis } = call.attributes()?;
+    lanes::each(call, axis, 94, |lane: &mut [T], stride| {
         let sum = lanes::exponentials(lane, stride);
         lane.iter_mut().step_by(stride).for_each(|x| *x = x.div(sum));
     })

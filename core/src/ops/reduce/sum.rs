@@ -19,7 +19,7 @@ pub static DEF: OpDef =
     OpDef { code: crate::ops::code::sum, name: "sum", inputs: (1, 1), outputs: 1, infer: reduce::numbers, in_place: &[] };
 
 fn run<T: Number>(call: &mut Call<'_, '_>) -> Result<()> {
-    reduce::sum::<T>(call)
+    reduce::sum::<T>(call, false).map(drop)
 }
 
 crate::ops::kernels!(run: F32 = f32, F64 = f64, I32 = i32, I64 = i64, I8 = i8, U8 = u8);

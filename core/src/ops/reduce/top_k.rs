@@ -36,12 +36,15 @@ fn infer(inputs: &[TensorType], attributes: &[u32], outputs: &mut [TensorType]) 
 
 fn run<T: Number>(call: &mut Call<'_, '_>) -> Result<()> {
     let x = call.input(0)?;
-    let [values, positions] = &mut *call.outputs else { return Err(Error::Arity { got: 1 }) };
-    let k = values.dims().last().map_or(0, |&k| k as usize).max(1);
     let extent = x.dims().last().map_or(0, |&dim| dim as usize).max(1);
+    let x = x.slice::<T>();
+    let k = call.output()?.dims().last().map_or(0, |&k| k as usize).max(1);
+    let lines = call.output()?.slice_mut::<T>().len() / k;
+    let rows = call.rows(lines, 20 + extent * (55 + 28 * k));
+    let [values, positions] = &mut *call.outputs else { return Err(Error::Arity { got: 1 }) };
     let results = values.slice_mut::<T>().chunks_exact_mut(k).zip(positions.slice_mut::<i32>().chunks_exact_mut(k));
-    for ((values, positions), row) in results.zip(x.slice::<T>().chunks_exact(extent)) {
-        for (position, &x) in row.iter().enumerate() {
+    for ((values, positions), line) in results.zip(x.chunks_exact(extent)).take(rows.end).skip(rows.start) {
+        for (position, &x) in line.iter().enumerate() {
             let found = position.min(k);
             let at = values.iter().take(found).position(|&value| before(x, value)).unwrap_or(found);
             // Insert the element here, and move the following ones by one.

@@ -37,12 +37,15 @@ impl<'a> Indices<'a> {
         }
     }
 
-    /// Fails with [`Error::IndexOutOfRange`] if an index is `limit` or more, or negative. With `dropped`, negative indices are
-    /// allowed, because the op drops them.
-    pub(in crate::ops) fn check(&self, limit: usize, dropped: bool) -> Result<()> {
-        let wrong = |index: i64| index >= limit as i64 || (index < 0 && !dropped);
-        let found = (0..self.len()).find(|&position| wrong(self.get(position)));
-        found.map_or(Ok(()), |position| Err(out_of_range(position, self.get(position), limit)))
+    /// Returns the index at `position`. Fails with [`Error::IndexOutOfRange`] if it is `limit` or more, or negative. With `dropped`, a
+    /// negative index is `None`, because the op drops it.
+    pub(in crate::ops) fn below(&self, limit: usize, position: usize, dropped: bool) -> Result<Option<usize>> {
+        let index = self.get(position);
+        match usize::try_from(index) {
+            Ok(index) if index < limit => Ok(Some(index)),
+            Err(_) if dropped && index < 0 => Ok(None),
+            _ => Err(out_of_range(position, index, limit)),
+        }
     }
 }
 
@@ -85,25 +88,19 @@ impl<'a> Slices<'a> {
         collect(rows.iter().chain(dims.get(depth as usize..).ok_or(last)?))
     }
 
-    /// Fails with [`Error::IndexOutOfRange`] unless all slices are within the tensor.
-    pub(in crate::ops) fn check(&self) -> Result<()> {
-        for row in 0..self.count {
-            for (column, &dim) in self.dims.iter().enumerate() {
-                let position = row * self.dims.len() + column;
-                let index = self.indices.get(position);
-                if index < 0 || index >= i64::from(dim) {
-                    return Err(out_of_range(position, index, dim as usize));
-                }
-            }
+    /// Returns the position in the tensor of the first element of slice `row`. Fails with [`Error::IndexOutOfRange`] if the slice is not
+    /// within the tensor.
+    pub(in crate::ops) fn start(&self, row: usize) -> Result<usize> {
+        let mut number = 0usize;
+        for (position, &dim) in (row * self.dims.len()..).zip(self.dims) {
+            number = number * dim as usize + self.indices.below(dim as usize, position, false)?.unwrap_or(0);
         }
-        Ok(())
+        Ok(number * self.size)
     }
 
-    /// Returns the position in the tensor of the first element of slice `row`. The indices must have been checked.
-    pub(in crate::ops) fn start(&self, row: usize) -> usize {
-        let index = |column: usize| self.indices.get(row * self.dims.len() + column) as usize;
-        let number = self.dims.iter().enumerate().fold(0usize, |number, (column, &dim)| number * dim as usize + index(column));
-        number * self.size
+    /// Cost of [`Slices::start`] in instructions.
+    pub(in crate::ops) fn cost(&self) -> usize {
+        20 + 25 * self.dims.len()
     }
 }
 

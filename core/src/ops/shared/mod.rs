@@ -9,6 +9,7 @@ pub(in crate::ops) mod pooling;
 pub(in crate::ops) mod reduce;
 pub(in crate::ops) mod runs;
 pub(in crate::ops) mod scan;
+pub(in crate::ops) mod stages;
 #[cfg(test)]
 pub(in crate::ops) mod testing;
 pub(in crate::ops) mod window;

@@ -1,6 +1,7 @@
 //! Reductions: their axes attribute, and the loops of sums and folds.
 
-use super::runs::Runs;
+use super::runs::{Runs, run_cost};
+use super::stages::stages;
 use crate::base::dtype::{DType, Element, Number};
 use crate::base::error::{Error, Result};
 use crate::base::op::Call;
@@ -11,6 +12,7 @@ use crate::{
     tensor::Tensor,
     tensor::scope::{Backward, InputGradients, Op},
 };
+use core::ops::Range;
 #[cfg(feature = "alloc")]
 use heapless::Vec;
 
@@ -66,55 +68,55 @@ pub(in crate::ops) fn count(dims: &[u32], attributes: &[u32]) -> usize {
 pub(in crate::ops) fn fold<T: Element>(call: &mut Call<'_, '_>, start: T, f: impl Fn(T, T) -> T) -> Result<()> {
     let x = call.input(0)?;
     let axes = call.attributes.get(1..).unwrap_or(&[]);
-    let output = call.output()?.slice_mut::<T>();
-    output.fill(start);
     let elements = x.slice::<T>();
-    if elements.is_empty() {
-        return Ok(());
-    }
     let mut runs = Runs::lacking(x.dims(), |axis| axes.contains(&(axis as u32)));
-    let (extent, stride) = runs.take();
-    for run in elements.chunks_exact(extent) {
-        let results = output.get_mut(runs.advance()..).unwrap_or(&mut []);
-        if stride == 0 {
+    let innermost = runs.take();
+    let rows = call.rows(elements.len(), 14 + run_cost(innermost));
+    let output = call.output()?.slice_mut::<T>();
+    if rows.start == 0 {
+        output.fill(start);
+    }
+    runs.each(innermost, rows, |run, at| {
+        let (Some(run), Some(results)) = (elements.get(run), output.get_mut(at..)) else { return };
+        if innermost.1 == 0 {
             results.iter_mut().take(1).for_each(|y| *y = run.iter().fold(*y, |y, &x| f(y, x)));
         } else {
             results.iter_mut().zip(run).for_each(|(y, &x)| *y = f(*y, x));
         }
-    }
+    });
     Ok(())
 }
 
 /// Writes the sum of input 0 over the axes to output 0.
 ///
-/// Each element of the result has one accumulator. It starts at 0, and the elements are added in row-major order.
-pub(in crate::ops) fn sum<T: Number>(call: &mut Call<'_, '_>) -> Result<()> {
+/// Each element of the result has one accumulator. It starts at 0, and the elements are added in row-major order. With `last`, each sum
+/// needs a last step. Returns the elements of the result whose last step the caller does now.
+pub(in crate::ops) fn sum<T: Number>(call: &mut Call<'_, '_>, last: bool) -> Result<Range<usize>> {
     let x = call.input(0)?;
     let axes = call.attributes.get(1..).unwrap_or(&[]);
-    let output = call.output()?.slice_mut::<T>();
-    output.fill(T::ZERO);
-    let x_elements = x.slice::<T>();
-    if x_elements.is_empty() {
-        return Ok(());
-    }
     let mut runs = Runs::lacking(x.dims(), |axis| axes.contains(&(axis as u32)));
-    let (extent, stride) = runs.take();
-    if stride == 0 {
-        for run in x_elements.chunks_exact(extent) {
-            if let Some(slot) = output.get_mut(runs.advance()) {
-                *slot = add_all(*slot, run);
-            }
-        }
-    } else {
-        let rows = (runs.take_repeats() * extent).max(1);
-        for rows in x_elements.chunks_exact(rows) {
-            let position = runs.advance();
-            if let Some(sums) = output.get_mut(position..position + extent) {
-                add_rows(sums, rows);
-            }
-        }
+    let (x, (extent, stride)) = (x.slice::<T>(), runs.take());
+    // If the innermost axes are kept, a row is a sequence of neighbours that are added to neighbours.
+    let columns = if stride == 0 { 1 } else { extent };
+    let repeats = if stride == 0 { extent } else { runs.take_repeats() };
+    let results = call.output()?.data.len() / size_of::<T>();
+    let cost = if stride == 0 { 3 } else { 5 * columns } + run_cost((repeats, 0));
+    let [rows, last] = stages(call, [x.len() / columns.max(1), if last { results } else { 0 }], [cost, 6]);
+    let output = call.output()?.slice_mut::<T>();
+    if rows.start == 0 && last.start == 0 {
+        output.fill(T::ZERO);
     }
-    Ok(())
+    runs.each((repeats, 0), rows, |rows, at| {
+        if stride == 0 {
+            let (Some(sum), Some(run)) = (output.get_mut(at), x.get(rows)) else { return };
+            *sum = add_all(*sum, run);
+        } else {
+            let rows = x.get(rows.start * columns..rows.end * columns);
+            let (Some(sums), Some(rows)) = (output.get_mut(at..at + columns), rows) else { return };
+            add_rows(sums, rows);
+        }
+    });
+    Ok(last)
 }
 
 /// Returns `sum` plus all `elements`, added in order. Blocks are written out by hand, here and below, because `-Os` does not unroll.

@@ -1,7 +1,10 @@
 //! Row-major iteration over a tensor together with a second tensor, in which the same elements have other positions. The iteration
 //! proceeds in runs of elements.
 
+use crate::base::error::Result;
+use crate::base::op::Call;
 use crate::base::shape::MAX_RANK;
+use core::ops::Range;
 use heapless::Vec;
 
 /// Neighbouring axes of the walked tensor that are walked as one axis, because their elements have equal distances in the other tensor.
@@ -26,8 +29,8 @@ pub(in crate::ops) struct Runs {
 
 impl Runs {
     /// Creates a walk over axes with these pairs of extent and stride, from the innermost axis on. The stride is the distance in
-    /// the other tensor, where the first element is at the position `start`. No extent may be 0.
-    pub(in crate::ops) fn new(start: usize, axes: impl Iterator<Item = (usize, isize)>) -> Runs {
+    /// the other tensor.
+    pub(in crate::ops) fn new(axes: impl Iterator<Item = (usize, isize)>) -> Runs {
         let mut groups: Vec<Group, MAX_RANK> = Vec::new();
         for (extent, stride) in axes {
             match groups.last_mut() {
@@ -38,7 +41,12 @@ impl Runs {
                 }
             }
         }
-        Runs { groups, taken: 0, position: start }
+        Runs { groups, taken: 0, position: 0 }
+    }
+
+    /// Sets the position of the first element in the other tensor, which is otherwise 0.
+    pub(in crate::ops) fn begin(&mut self, position: usize) {
+        self.position = position;
     }
 
     /// Creates a walk over a tensor of `dims`. The other tensor has the same axes, except those for which `lacks` returns true.
@@ -51,7 +59,7 @@ impl Runs {
             }
             (dim as usize, own)
         });
-        Runs::new(0, axes)
+        Runs::new(axes)
     }
 
     /// Removes the innermost group from the walk and makes it part of each run. Returns the group's number of elements, at least 1,
@@ -66,6 +74,39 @@ impl Runs {
     /// the innermost group is of another kind.
     pub(in crate::ops) fn take_repeats(&mut self) -> usize {
         if self.groups.get(self.taken).is_some_and(|group| group.stride == 0) { self.take().0 } else { 1 }
+    }
+
+    /// Calls `f` for each run, or part of a run, of the `elements` of the walked tensor. `innermost` is the group that [`Runs::take`] has
+    /// removed last. `f` gets the elements, and the position of the first one in the other tensor.
+    #[inline(always)]
+    pub(in crate::ops) fn each(
+        &mut self,
+        (extent, stride): (usize, isize),
+        elements: Range<usize>,
+        mut f: impl FnMut(Range<usize>, usize),
+    ) {
+        let Range { mut start, end } = elements;
+        let (mut next, mut skipped) = (start + extent, 0);
+        if start > 0 {
+            let offset = start % extent.max(1);
+            self.seek(start / extent.max(1));
+            (next, skipped) = (next - offset, stride.wrapping_mul(offset as isize));
+        }
+        while start < end {
+            let position = self.advance().wrapping_add_signed(skipped);
+            f(start..next.min(end), position);
+            (start, next, skipped) = (next, next + extent, 0);
+        }
+    }
+
+    /// Moves from the first run to run `run`.
+    fn seek(&mut self, mut run: usize) {
+        for group in self.groups.iter_mut().skip(self.taken) {
+            let extent = group.extent.max(1);
+            group.count = run % extent;
+            self.position = self.position.wrapping_add((group.stride as usize).wrapping_mul(group.count));
+            run /= extent;
+        }
     }
 
     /// Returns the position in the other tensor of the first element of this run, and advances to the next run.
@@ -84,36 +125,36 @@ impl Runs {
     }
 }
 
-/// Fills `to`, which must not be empty and is walked by `runs`, with the elements of `from` at the positions of the walk.
-pub(in crate::ops) fn collect<T: Copy>(mut runs: Runs, from: &[T], to: &mut [T]) {
-    let (extent, stride) = runs.take();
-    for run in to.chunks_exact_mut(extent) {
-        let mut at = runs.advance();
-        if stride == 1 {
-            run.iter_mut().zip(from.get(at..).unwrap_or(&[])).for_each(|(to, &from)| *to = from);
-            continue;
-        }
-        for to in run {
-            if let Some(&from) = from.get(at) {
-                *to = from;
+/// Fills output 0, which is walked by `runs`, with the elements of input 0 at the positions of the walk. `T` is an unsigned integer of the
+/// element's size.
+pub(in crate::ops) fn collect<T: bytemuck::Pod>(call: &mut Call<'_, '_>, mut runs: Runs) -> Result<()> {
+    let x = call.input(0)?;
+    let from = elements::<T>(x.bytes());
+    let innermost = runs.take();
+    let total = call.output()?.data.len() / size_of::<T>();
+    let rows = call.rows(total, if matches!(innermost.1, 0 | 1) { 6 } else { 10 } + run_cost(innermost));
+    let to = elements_mut::<T>(call.output()?.data);
+    runs.each(innermost, rows, |run, mut at| {
+        let Some(run) = to.get_mut(run) else { return };
+        match innermost.1 {
+            0 => run.fill(from.get(at).copied().unwrap_or(T::zeroed())),
+            1 => run.iter_mut().zip(from.get(at..).unwrap_or_default()).for_each(|(to, &from)| *to = from),
+            stride => {
+                for to in run {
+                    if let Some(&from) = from.get(at) {
+                        *to = from;
+                    }
+                    at = at.wrapping_add_signed(stride);
+                }
             }
-            at = at.wrapping_add_signed(stride);
         }
-    }
+    });
+    Ok(())
 }
 
-/// Copies the elements of `from`, which must not be empty and is walked by `runs`, to the positions of the walk in `to`.
-pub(in crate::ops) fn distribute<T: Copy>(mut runs: Runs, from: &[T], to: &mut [T]) {
-    let (extent, stride) = runs.take();
-    for run in from.chunks_exact(extent) {
-        let mut at = runs.advance();
-        for &from in run {
-            if let Some(to) = to.get_mut(at) {
-                *to = from;
-            }
-            at = at.wrapping_add_signed(stride);
-        }
-    }
+/// Cost of the beginning of a run, in instructions, for each element of the run. `innermost` is the innermost group.
+pub(in crate::ops) fn run_cost((extent, _): (usize, isize)) -> usize {
+    90 / extent.max(1)
 }
 
 /// Returns the extent of an axis of a tensor of `dims`, and the distance between neighbours along the axis, in elements.

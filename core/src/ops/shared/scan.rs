@@ -36,22 +36,17 @@ pub(in crate::ops) fn infer(inputs: &[TensorType], attributes: &[u32], outputs: 
 #[inline(always)]
 pub(in crate::ops) fn run<T: Number>(call: &mut Call<'_, '_>, start: T, f: impl Fn(T, T) -> T) -> Result<()> {
     let Attributes { axis, exclusive, reverse } = call.attributes()?;
-    elementwise::copy(call)?;
-    let output = call.output()?;
-    let (extent, stride) = lanes::extent_stride(output.dims(), axis as usize);
-    for block in output.slice_mut::<T>().chunks_exact_mut(extent * stride) {
-        for lane in 0..stride {
-            let mut total = start;
-            for index in 0..extent {
-                let at = if reverse == 1 { extent - 1 - index } else { index };
-                let Some(slot) = block.get_mut(at * stride + lane) else { continue };
-                let next = f(total, *slot);
-                *slot = if exclusive == 1 { total } else { next };
-                total = next;
-            }
+    let extent = call.output()?.dim(axis as usize);
+    lanes::each(call, axis, 36, |lane: &mut [T], stride| {
+        let mut total = start;
+        for index in 0..extent {
+            let at = if reverse == 1 { extent - 1 - index } else { index };
+            let Some(slot) = lane.get_mut(at * stride) else { continue };
+            let next = f(total, *slot);
+            *slot = if exclusive == 1 { total } else { next };
+            total = next;
         }
-    }
-    Ok(())
+    })
 }
 
 #[cfg(test)]
