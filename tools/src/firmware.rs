@@ -32,8 +32,8 @@ pub const ALL: [&str; 16] = [
     EAGER,
 ];
 /// Firmwares without a function that panics, formats text or divides 64-bit numbers. They link all of gradlet's runtime: the loader, the
-/// executor, checkpoints, slots and telemetry. The kernels of the other firmwares still link such functions.
-const BARE: [&str; 8] = ["bare", "empty", "flat", "telemetry", "mlp", "book", "dispatch", "restart"];
+/// executor, checkpoints, slots and telemetry. Only the firmwares with all kernels or a heap still link such functions.
+const BARE: [&str; 10] = ["bare", "empty", "flat", "telemetry", "mlp", "lstm", "book", "demo", "dispatch", "restart"];
 /// Name of the only firmware with a heap.
 const EAGER: &str = "eager";
 

@@ -19,19 +19,24 @@ struct Line {
     clock: SYST,
 }
 
+/// Calls `f` with the line in a critical section. Returns `None` if `f` of an outer call has the line, and calls nothing.
+fn with<R>(f: impl FnOnce(&mut Option<Line>) -> R) -> Option<R> {
+    free(|section| LINE.borrow(section).try_borrow_mut().ok().map(|mut line| f(&mut line)))
+}
+
 /// Opens the line at `baud` bits per second. At 0 the line stays closed, and nothing is sent. The firmware calls [`tick`] at each SysTick.
 pub fn open(baud: u32, buffer: &'static mut [u8]) {
     let Some(mut clock) = cortex_m::Peripherals::take().map(|peripherals| peripherals.SYST).filter(|_| baud > 0) else { return };
     clock.set_clock_source(SystClkSource::Core);
     clock.set_reload(HZ / baud * 10 - 1);
     let telemetry = Telemetry::new(Uart::new(baud), buffer);
-    free(|section| LINE.borrow(section).replace(Some(Line { telemetry, clock })));
+    with(|line| *line = Some(Line { telemetry, clock }));
 }
 
 /// Calls `something` with the telemetry, and starts the timer that sends the bytes. Does nothing if the line is closed.
 pub fn tell(something: impl FnOnce(&mut Telemetry<'static, Uart>)) {
-    free(|section| {
-        if let Some(Line { telemetry, clock }) = &mut *LINE.borrow(section).borrow_mut() {
+    with(|line| {
+        if let Some(Line { telemetry, clock }) = line {
             something(telemetry);
             if !clock.is_interrupt_enabled() {
                 clock.clear_current();
@@ -44,8 +49,8 @@ pub fn tell(something: impl FnOnce(&mut Telemetry<'static, Uart>)) {
 
 /// Sends one byte of the buffered frames. Stops the timer when the buffer is empty.
 pub fn tick() {
-    free(|section| {
-        if let Some(Line { telemetry, clock }) = &mut *LINE.borrow(section).borrow_mut() {
+    with(|line| {
+        if let Some(Line { telemetry, clock }) = line {
             telemetry.writer_mut().tick();
             let Ok(()) = telemetry.poll();
             if telemetry.is_empty() {
@@ -58,15 +63,14 @@ pub fn tick() {
 
 /// True if the line is open.
 pub fn is_open() -> bool {
-    free(|section| LINE.borrow(section).borrow().is_some())
+    with(|line| line.is_some()).unwrap_or(false)
 }
 
 /// Waits until all buffered frames are sent. Returns the total number of frames that were dropped, which is 0 if the line is closed.
 pub fn drain() -> u32 {
     loop {
-        let dropped = free(|section| {
-            let mut line = LINE.borrow(section).borrow_mut();
-            let Some(Line { telemetry, .. }) = &mut *line else { return Some(0) };
+        let dropped = with(|line| {
+            let Some(Line { telemetry, .. }) = line else { return Some(0) };
             if telemetry.is_empty() {
                 let Ok(()) = telemetry.flush();
                 return Some(telemetry.dropped());
@@ -75,7 +79,7 @@ pub fn drain() -> u32 {
             cortex_m::asm::wfi();
             None
         });
-        if let Some(dropped) = dropped {
+        if let Some(dropped) = dropped.unwrap_or(Some(0)) {
             return dropped;
         }
     }

@@ -208,7 +208,7 @@ impl Learning {
                 after(session, step)?;
             }
         }
-        trained.mean_told = (told / u64::from(trained.steps.max(2) - u32::from(line::is_open()))) as u32;
+        trained.mean_told = (told as f32 / (trained.steps.max(2) - u32::from(line::is_open())) as f32) as u32;
         Ok(trained)
     }
 }
