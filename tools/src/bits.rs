@@ -6,6 +6,8 @@ mod learn;
 use crate::models;
 use anyhow::{Result, ensure};
 use gradlet::device::AlignedBytes;
+use gradlet::runtime::SignatureId;
+use gradlet::runtime::program::checksum;
 use gradlet::{Program, Session, ops};
 use gradlet_tools::firmware;
 use std::fs;
@@ -73,6 +75,53 @@ pub fn check_restart(toolchain: &Toolchain) -> Result<()> {
     Ok(())
 }
 
+/// Number of resets of the firmware `hostile`.
+const RESETS: u32 = 1000;
+
+/// Runs the firmware `hostile`, which is reset at random instructions. It checks itself that its variables are always those after a whole
+/// step. Fails if these variables differ from the host's after the same number of steps.
+pub fn check_hostile(toolchain: &Toolchain) -> Result<()> {
+    let folder = models::export("hostile")?;
+    let elf = firmware::build(toolchain, "hostile", Some(&folder))?;
+    let run = firmware::run(&elf, &folder, &[&RESETS.to_string(), LOG], LIMIT)?.ok()?;
+    let counted = run.console.lines().filter(|line| !line.starts_with("stack"));
+    println!("{}", counted.collect::<Vec<_>>().join(", "));
+    for key in ["refused", "resumed", "unfinished", "restored", "saves", "sliced_saves", "foreign_saves", "older_restored", "discarded"] {
+        ensure!(run.number(key)? > 0, "the firmware did not test everything: {key} is 0");
+    }
+    let device = fs::read(folder.join(LOG))?;
+    let host = sums(&fs::read(folder.join("model.grdl"))?, device.len() / 4)?;
+    ensure!(host == device, "the variables of the device after a whole step differ from the host's");
+    println!("{} different states, all after a whole step: the same bits", host.len() / 4);
+    Ok(())
+}
+
+/// Trains on the host. Returns the checksums of the variables after each number of steps, as `boards/mps2-an386/src/bin/hostile.rs` writes
+/// them.
+fn sums(artifact: &[u8], count: usize) -> Result<Vec<u8>> {
+    let artifact = AlignedBytes::from(artifact);
+    let program = Program::load(&artifact, ops::KERNELS, &["train", "set_learning_rate"])?;
+    let (train, set) = (program.signature("train")?, program.signature("set_learning_rate")?);
+    let mut arena = AlignedBytes::zeroed(program.arena_bytes());
+    let mut session = Session::new(&program, &mut arena)?;
+    let mut sums = Vec::new();
+    for step in 0..count as u32 {
+        let mut sum = 1u32;
+        for value in (0..session.variable_count()).map(|index| session.variable(index)) {
+            // Without the number of steps and the learning rate.
+            if let value @ [_, _, _, _, _, _, _, _, _, ..] = value? {
+                sum = sum.rotate_left(1) ^ checksum(value);
+            }
+        }
+        sums.extend(sum.to_le_bytes());
+        session.set_input(set, 0, &[0.001 * (1 + step % 3) as f32])?;
+        session.run(set)?;
+        example(&mut session, train, step % 8)?;
+        session.run(train)?;
+    }
+    Ok(sums)
+}
+
 /// Fails if the two logs differ. A log has the losses, then the variables.
 fn compare(device: &[u8], host: &[u8]) -> Result<()> {
     let differs = host.iter().zip(device).position(|(host, device)| host != device);
@@ -94,12 +143,7 @@ pub fn host(artifact: &[u8], steps: u32) -> Result<Vec<u8>> {
     let mut session = Session::new(&program, &mut arena)?;
     let mut log = Vec::new();
     for example in (0..steps).map(|step| step % 8) {
-        let mut state = example;
-        for value in session.input_mut::<f32>(train, 0)? {
-            state = state.wrapping_mul(1_664_525).wrapping_add(1_013_904_223);
-            *value = (state >> 16) as f32 / 65_536.0;
-        }
-        session.input_mut::<i32>(train, 1)?.fill(example as i32);
+        self::example(&mut session, train, example)?;
         session.run(train)?;
         log.extend(session.output_bytes(train, 0)?);
     }
@@ -107,4 +151,15 @@ pub fn host(artifact: &[u8], steps: u32) -> Result<Vec<u8>> {
         log.extend(session.variable(variable)?);
     }
     Ok(log)
+}
+
+/// Sets the inputs of `train` to example number `example`.
+fn example(session: &mut Session<'_, '_>, train: SignatureId, example: u32) -> Result<()> {
+    let mut state = example;
+    for value in session.input_mut::<f32>(train, 0)? {
+        state = state.wrapping_mul(1_664_525).wrapping_add(1_013_904_223);
+        *value = (state >> 16) as f32 / 65_536.0;
+    }
+    session.input_mut::<i32>(train, 1)?.fill(example as i32);
+    Ok(())
 }

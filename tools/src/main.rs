@@ -52,6 +52,7 @@ fn check(check: Check) -> Result<()> {
         Check::BitsEager => bits::check_eager(toolchain),
         Check::BitsRestart => bits::check_restart(toolchain),
         Check::Slices => slices::check(toolchain),
+        Check::Hostile => bits::check_hostile(toolchain),
         Check::Telemetry => telemetry::check(toolchain),
         Check::Size => size::check(),
         Check::Learning => {

@@ -17,7 +17,7 @@ use xtask::boards::folder;
 /// Learning rate of the exported training steps. It is Keras's default for SGD.
 pub const LEARNING_RATE: f32 = 0.01;
 
-/// Exports the model of firmware `name` (`mlp`, `lstm`, `book`, `dispatch`, `slices` or `restart`), and returns its folder.
+/// Exports the model of firmware `name` (`mlp`, `lstm`, `book`, `dispatch`, `slices`, `restart` or `hostile`), and returns its folder.
 pub fn export(name: &str) -> Result<PathBuf> {
     let artifact = match name {
         "mlp" => of("mlp:64-32-10")?,
@@ -25,7 +25,8 @@ pub fn export(name: &str) -> Result<PathBuf> {
         "slices" => of("cnn")?,
         "lstm" => lstm()?,
         "dispatch" => chains()?,
-        "restart" => adam()?,
+        "restart" => adam(false)?,
+        "hostile" => adam(true)?,
         _ => anyhow::bail!("firmware {name} has no default model: pass one with --model"),
     };
     write(name, &artifact)
@@ -49,16 +50,22 @@ pub fn of(spec: &str) -> Result<Vec<u8>> {
     Ok(export::artifact(&scope, &model, &spec, &options)?.to_vec())
 }
 
-/// Exports the training step of an MLP 64-32-10 with Adam, whose state is part of a checkpoint.
-fn adam() -> Result<Vec<u8>> {
+/// Exports the training step of an MLP 64-32-10 with Adam, whose state is part of a checkpoint. If `sets_rate` is true, the learning rate
+/// can be set.
+fn adam(sets_rate: bool) -> Result<Vec<u8>> {
     let scope = Eager::new(&portable_cpu());
     let model = Arc::new("mlp:64-32-10".parse::<ModelSpec>()?.build(&scope)?);
     let x = Tensor::full(&scope.device(), 0.5f32, &[1, 64])?;
     let labels = Tensor::full(&scope.device(), 0i32, &[1])?;
-    let train = train::step(&model, Arc::new(Adam::new(LEARNING_RATE)), model.trainable_variables());
+    let optimizer = Arc::new(Adam::new(LEARNING_RATE));
+    let train = train::step(&model, optimizer.clone(), model.trainable_variables());
     let mut artifact = Artifact::new();
     artifact.variables(model.named_variables());
     artifact.signature("train", &*train.concrete(&scope, &(x, labels))?, &["features", "labels"], &["loss"])?;
+    if sets_rate {
+        let rate = optimizer.named_variables().into_iter().find(|(name, _)| name == "learning_rate");
+        artifact.setter(&scope, "learning_rate", &rate.context("the optimizer has no learning rate")?.1)?;
+    }
     Ok(artifact.to_bytes()?.to_vec())
 }
 

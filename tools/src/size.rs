@@ -86,13 +86,24 @@ const FIRMWARES: [(&str, &[&str], Bars); 6] = [
     ("lstm", &["2", "lstm.out"], &[]),
     // The demo's CNN.
     ("slices", &["1"], &[("instructions_train_step", 3_600_000), ("longest_slice_infer", 25_000), ("longest_slice_train", 25_000)]),
-    // 25 instructions for each byte of the checkpoint.
-    ("restart", &["4", "2", "restart.out"], &[("stack_save", 512), ("stack_restore", 512), ("instructions_restore", 25 * 29_524)]),
+    // 25 instructions for each byte of the checkpoint. The slices have a budget of 20,000.
+    (
+        "restart",
+        &["4", "2", "restart.out"],
+        &[
+            ("stack_save", 512),
+            ("stack_restore", 512),
+            ("instructions_save", 25 * 29_524),
+            ("instructions_restore", 25 * 29_524),
+            ("slice_save", 25_000),
+            ("slice_restore", 25_000),
+        ],
+    ),
     ("dispatch", &[], &[("instructions_dispatch", 150), ("instructions_iteration", 300), ("instructions_branch", 300)]),
 ];
 
 /// Keys of a firmware's report that become rows.
-const REPORTED: [&str; 19] = [
+const REPORTED: [&str; 21] = [
     "arena_planned",
     "arena_used",
     "stack_high_water",
@@ -104,6 +115,8 @@ const REPORTED: [&str; 19] = [
     "instructions_load",
     "instructions_save",
     "instructions_restore",
+    "slice_save",
+    "slice_restore",
     "instructions_infer",
     "instructions_train_step",
     "longest_slice_infer",

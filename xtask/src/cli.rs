@@ -169,6 +169,8 @@ pub enum Check {
     BitsRestart,
     /// Runs in slices beside a sensor and a watchdog, and in tasks of RTIC and embassy.
     Slices,
+    /// Resets the device at random instructions, and feeds it hostile data.
+    Hostile,
     /// Checks the device's telemetry.
     Telemetry,
     /// Compares sizes with their limits and with the committed figures.

@@ -80,7 +80,7 @@ static OTHERS: [Step; 4] = [
     step("packages", |_, log| packages(log)),
 ];
 
-static DEVICES: [Step; 13] = [
+static DEVICES: [Step; 14] = [
     step("core without alloc, for the device", |machine, log| {
         log.run(machine.toolchain.cargo("check").args(["--package", "gradlet-core"]))
     }),
@@ -93,6 +93,7 @@ static DEVICES: [Step; 13] = [
     tool("the device's bits, op by op", |_, log| check("bits-eager", log)),
     tool("the device's bits, through restarts", |_, log| check("bits-restart", log)),
     tool("the device's bits, in slices", |_, log| check("slices", log)),
+    tool("the device, hostile runs", |_, log| check("hostile", log)),
     tool("the device's telemetry", |_, log| check("telemetry", log)),
     tool("sizes", |_, log| check("size", log)),
     step("a Jetson's CPU", |_, log| jetson(log)),

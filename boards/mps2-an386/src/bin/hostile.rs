@@ -22,7 +22,7 @@ mps2_an386::model!();
 const FLASH: core::ops::Range<u32> = 0..0x1_8000;
 const SLOTS: u32 = 3;
 /// Mean number of instructions between two resets.
-const MEAN: u32 = 600_000;
+const MEAN: u32 = 2_000_000;
 /// Largest number of steps that [`Survivor`] has room for.
 const STEPS: usize = 1 << 16;
 /// Size of a checkpoint's optimizer state that counts the steps: Adam's iterations.
@@ -127,16 +127,14 @@ fn firmware() -> Result<(), Failure> {
         Err(error) => return Err(error.into()),
     };
     let slots = Slots::new(Flash::default(), FLASH, SLOTS)?;
-    let mut machine = Machine { program: &program, slots, random, committed, tally, sums };
+    let mut machine = Machine { program: &program, slots, random, committed, tally, sums, other, other_arena };
     machine.count(if fresh { What::Unfinished } else { What::Resumed });
     if fresh {
         machine.restore(&mut session)?;
     }
     machine.check(&session)?;
-    let other = foreign(other)?;
-    let mut foreign = Session::new(&other, &mut other_arena.0)?;
     loop {
-        machine.act(&mut session, &mut foreign)?;
+        machine.act(&mut session)?;
     }
 }
 
@@ -179,6 +177,8 @@ struct Machine<'s, 'p> {
     committed: &'s mut u32,
     tally: &'s mut [u32; KEYS.len()],
     sums: &'s mut [u32; STEPS],
+    other: &'s mut Aligned<[u8; MODEL.0.len()]>,
+    other_arena: &'s mut Aligned<[u8; ARENA_BYTES]>,
 }
 
 impl Machine<'_, '_> {
@@ -189,15 +189,11 @@ impl Machine<'_, '_> {
     }
 
     /// Does something at random.
-    fn act(&mut self, session: &mut Session<'_, '_>, foreign: &mut Session<'_, '_>) -> Result<(), Failure> {
+    fn act(&mut self, session: &mut Session<'_, '_>) -> Result<(), Failure> {
         match self.random.below(32) {
             0..3 => self.save(session),
             3..6 => self.save_in_slices(session),
-            6 => {
-                self.slots.save(foreign, Contents::Full)?;
-                self.count(What::ForeignSave);
-                Ok(())
-            }
+            6 => self.save_foreign(),
             7 => self.restore(session),
             8 => self.restore_older(session),
             9 if self.random.below(4) == 0 => self.discard(session),
@@ -279,6 +275,15 @@ impl Machine<'_, '_> {
                 return Ok(());
             }
         }
+    }
+
+    /// Saves a checkpoint of the other artifact.
+    fn save_foreign(&mut self) -> Result<(), Failure> {
+        let program = foreign(self.other)?;
+        let session = Session::new(&program, &mut self.other_arena.0)?;
+        self.slots.save(&session, Contents::Full)?;
+        self.count(What::ForeignSave);
+        Ok(())
     }
 
     /// Restores the newest checkpoint. It is not older than the last that was saved.
