@@ -103,8 +103,8 @@ pub struct Slice {
 }
 
 impl Slice {
-    /// Cost of an instruction without its kernel, in instructions of a Cortex-M4.
-    pub(crate) const DISPATCH: u32 = 150;
+    /// Cost of an instruction without the rows of its kernel, in instructions of a Cortex-M4.
+    pub(crate) const DISPATCH: u32 = 400;
 
     /// Budget below which a slice does not begin another instruction, because most of it would go into the beginning.
     const WORTHWHILE: u32 = 600;

@@ -185,7 +185,7 @@ impl<'p, 'm> Session<'p, 'm> {
         let (program, offset) = (self.places.program, self.places.offset(index as u32));
         let Some(record) = program.variables.get(index) else { return };
         let bytes = program.bytes_of(record);
-        let initial = if record.initial == NONE { &[] } else { program.flash(record.initial, bytes) };
+        let initial = program.initial(record);
         let Some(value) = self.memory.get_mut(offset as usize, bytes as usize) else { return };
         match value.get_mut(..initial.len()) {
             Some(value) if !initial.is_empty() => value.copy_from_slice(initial),

@@ -16,6 +16,7 @@ pub use crate::base::format;
 pub use crate::base::op::Kernel;
 pub use arena::Aligned;
 pub use exec::{Profile, Session};
+pub use load::Loading;
 pub use program::{Program, SignatureId};
 pub use slots::{Slot, Slots};
 pub use telemetry::Telemetry;

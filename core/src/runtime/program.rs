@@ -480,6 +480,12 @@ impl<'a> Program<'a> {
         part(self.data, offset, bytes)
     }
 
+    /// Returns the bytes of a variable's initial value; an empty slice for zeros.
+    #[inline(never)]
+    pub(crate) fn initial(&self, record: &VariableRecord) -> &'a [u8] {
+        if record.initial == NONE { &[] } else { self.flash(record.initial, self.bytes_of(record)) }
+    }
+
     /// Returns the size of the arena that the loaded signatures need, in bytes: the largest scratch memory, the variables in RAM, their
     /// second copy if the artifact asks for one, an offset for every variable, and the state of the session.
     pub fn arena_bytes(&self) -> usize {

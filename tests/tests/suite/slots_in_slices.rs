@@ -1,11 +1,12 @@
 //! Tests of saves and restores in slices. They write the same words as whole ones, whatever the budgets, and the power fails after every
 //! slice and at every word.
 
+use gradlet_core::device::AlignedBytes;
 use gradlet_core::runtime::checkpoint::Contents;
-use gradlet_core::runtime::{SignatureId, Slots};
-use gradlet_core::{Error, Result, Session};
+use gradlet_core::runtime::{Loading, SignatureId, Slots};
+use gradlet_core::{Error, Program, Result, Session, ops};
 use gradlet_tests::flash::{Flash, Operation};
-use gradlet_tests::flat::{arena, program, state, step};
+use gradlet_tests::flat::{arena, artifact, program, state, step};
 use std::task::Poll;
 
 type Nor = Flash<4, 8, 512>;
@@ -277,4 +278,26 @@ fn damage_is_found_before_a_variable_changes() {
             assert!(state(session) == new && session.save(&mut Vec::new(), Contents::Full).is_ok());
         }
     });
+}
+
+#[test]
+fn a_load_in_slices_fails_and_succeeds_as_a_whole_one_does() {
+    let mut bytes = AlignedBytes::from(&artifact(0.01).unwrap()[..]);
+    for damaged in [false, true] {
+        if damaged {
+            bytes[200] ^= 1;
+        }
+        let whole = Program::load(&bytes, ops::KERNELS, &["train"]).map(|program| program.identity());
+        assert_eq!(whole.is_err(), damaged);
+        for budget in BUDGETS {
+            // Also without a slice, and before the last one.
+            for most in [0, 3, usize::MAX] {
+                let mut loading = Loading::new(&bytes, ops::KERNELS).unwrap();
+                let ready = (0..most).find(|_| loading.advance(budget).is_ready());
+                assert!(if most == usize::MAX { ready.is_some() } else { ready.is_none() || budget >= 20_000 });
+                assert_eq!(loading.finish(&["train"]).map(|program| program.identity()), whole);
+            }
+        }
+    }
+    assert_eq!(Loading::new(&bytes[..50], ops::KERNELS).map(drop).unwrap_err().code(), 13);
 }

@@ -301,12 +301,9 @@ fn find<'p>(program: &'p Program<'_>, variable: u32) -> Option<(&'p VariableReco
 /// True if the bytes of a variable's initial value, from `at` on, begin with `bytes`.
 #[inline(never)]
 fn is_initial(program: &Program<'_>, record: &VariableRecord, at: usize, bytes: &[u8]) -> bool {
-    match record.initial {
-        NONE => bytes.iter().all(|&byte| byte == 0),
-        initial => {
-            let initial = program.flash(initial, program.bytes_of(record));
-            initial.get(at..).and_then(|rest| rest.get(..bytes.len())).is_some_and(|initial| same(initial, bytes))
-        }
+    match program.initial(record) {
+        [] => bytes.iter().all(|&byte| byte == 0),
+        initial => initial.get(at..).and_then(|rest| rest.get(..bytes.len())).is_some_and(|initial| same(initial, bytes)),
     }
 }
 

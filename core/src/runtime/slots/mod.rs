@@ -141,7 +141,8 @@ impl<F: NorFlash, const BUFFER: usize> Slots<F, BUFFER> {
     ///
     /// ```no_run
     /// use gradlet_core::runtime::checkpoint::Contents;
-    /// # use gradlet_core::{Session, embedded_storage::nor_flash::NorFlash, runtime::Slots};
+    /// # use embedded_storage::nor_flash::NorFlash;
+    /// # use gradlet_core::{Session, runtime::Slots};
     /// # fn watchdog() {}
     /// # fn firmware(slots: &mut Slots<impl NorFlash>, session: &mut Session<'_, '_>) -> gradlet_core::Result<()> {
     /// slots.begin_save(session, Contents::Changed)?;
@@ -192,7 +193,8 @@ impl<F: NorFlash, const BUFFER: usize> Slots<F, BUFFER> {
     /// [`Slots::advance_restore`] does the work, in slices. Abandons an earlier save or restore.
     ///
     /// ```no_run
-    /// # use gradlet_core::{Session, embedded_storage::nor_flash::NorFlash, runtime::Slots};
+    /// # use embedded_storage::nor_flash::NorFlash;
+    /// # use gradlet_core::{Session, runtime::Slots};
     /// # fn watchdog() {}
     /// # fn firmware(slots: &mut Slots<impl NorFlash>, session: &mut Session<'_, '_>) -> gradlet_core::Result<()> {
     /// slots.begin_restore(u32::MAX);
