@@ -481,7 +481,7 @@ impl<'a> Program<'a> {
     }
 
     /// Returns the bytes of a variable's initial value; an empty slice for zeros.
-    #[inline(never)]
+    #[inline]
     pub(crate) fn initial(&self, record: &VariableRecord) -> &'a [u8] {
         if record.initial == NONE { &[] } else { self.flash(record.initial, self.bytes_of(record)) }
     }
