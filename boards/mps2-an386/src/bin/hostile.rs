@@ -1,6 +1,6 @@
 //! A thousand and more resets at random instructions, in one run: in the middle of training steps, of saves, of restores and of starts.
-//! The training gets inputs that are not finite and wrong labels, and slots get checkpoints of another artifact. A session that resumes and a
-//! checkpoint that is restored must hold a whole step.
+//! The training gets inputs that are not finite and wrong labels, and slots get checkpoints of another artifact. A session that resumes
+//! and a checkpoint that is restored must hold a whole step.
 
 #![no_std]
 #![no_main]
@@ -47,7 +47,7 @@ struct Survivor {
 /// Place of the survivor: the board's PSRAM, after the flash and its counter.
 const SURVIVOR: *mut Survivor = 0x2120_0000 as *mut Survivor;
 
-/// What happened, in the order of [`Survivor::tally`].
+/// Events, in the order of [`Survivor::tally`].
 const KEYS: [&str; 12] = [
     "steps",
     "refused",

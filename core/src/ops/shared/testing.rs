@@ -86,8 +86,8 @@ pub(in crate::ops) fn run(kernel: &Kernel, attributes: &[u32], inputs: &[&Value]
     whole
 }
 
-/// Runs the kernel as [`run`] does, in slices of `budget` instructions. Every third slice may be empty. Without a budget, the kernel runs in
-/// one call.
+/// Runs the kernel as [`run`] does, in slices of `budget` instructions. Every third slice may be empty. Without a budget, the kernel runs
+/// in one call.
 fn run_slices(
     kernel: &Kernel,
     attributes: &[u32],
