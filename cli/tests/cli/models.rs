@@ -78,7 +78,8 @@ fn from_digits_to_an_artifact() {
     assert!(read("a.grdl") == read("b.grdl") && read("a.rs") == read("b.rs"), "the same weights gave another artifact");
 
     let printed = succeeds(&folder, &["inspect", "a.grdl", "--svg", "a.svg"]);
-    for part in ["model: cnn", "signature train(x: f32[1,28,28,1], y: i32[1]) -> (loss: f32[])", "peak at instruction", "dense_1/kernel"] {
+    let signature = "signature train(x: f32[1,28,28,1], y: i32[1]) -> (loss: f32[])";
+    for part in ["model: cnn", signature, "longest slice, at instruction", "peak at instruction", "dense_1/kernel"] {
         assert!(printed.contains(part), "{part}: {printed}");
     }
     assert!(String::from_utf8(read("a.svg")).unwrap().contains("peak at"));

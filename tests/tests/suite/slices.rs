@@ -2,6 +2,7 @@
 
 use gradlet::applications::ModelSpec;
 use gradlet::artifact::export::{self, Options};
+use gradlet_core::artifact::describe::Description;
 use gradlet_core::device::AlignedBytes;
 use gradlet_core::runtime::SignatureId;
 use gradlet_core::runtime::checkpoint::Contents;
@@ -11,13 +12,17 @@ use gradlet_tests::random::Random;
 use std::sync::Arc;
 
 /// Returns the model `spec`, exported with both signatures.
-fn exported(spec: &str) -> Program<'static> {
+fn exported_bytes(spec: &str) -> Vec<u8> {
     let scope = Eager::new(&ops::portable_cpu());
     let spec: ModelSpec = spec.parse().unwrap();
     let model = Arc::new(spec.build(&scope).unwrap());
     let signatures = ["infer", "train"].map(String::from).into();
-    let artifact = export::artifact(&scope, &model, &spec, &Options { learning_rate: 0.05, signatures, ..Options::default() }).unwrap();
-    load(&artifact, &["infer", "train"]).unwrap()
+    let options = Options { learning_rate: 0.05, signatures, ..Options::default() };
+    export::artifact(&scope, &model, &spec, &options).unwrap().to_vec()
+}
+
+fn exported(spec: &str) -> Program<'static> {
+    load(&exported_bytes(spec), &["infer", "train"]).unwrap()
 }
 
 /// Sets the inputs of a run of `signature` to numbers that depend on `number`.
@@ -141,6 +146,22 @@ fn two_models_share_scratch_memory_and_keep_their_variables() {
     assert!(matches!(short, Error::ArenaTooSmall { needed: bytes, .. } if bytes == needed), "{short}");
     let short = Session::resume_in(programs[0], &mut [], &mut kept[0]).map(drop).unwrap_err();
     assert!(matches!(short, Error::ArenaTooSmall { got: 0, .. } | Error::Misaligned), "{short}");
+}
+
+/// A kernel that does not divide its work would charge no row.
+#[test]
+fn the_description_tells_the_longest_part_of_every_layer() {
+    for spec in ["mlp:64-32-10", "cnn"] {
+        let description = Description::read(&exported_bytes(spec)).unwrap();
+        for signature in &description.signatures {
+            for (_, instruction) in signature.walk() {
+                let part = instruction.part.unwrap();
+                assert!((401..25_000).contains(&part), "{spec}: {} has a part of {part} instructions", instruction.op);
+            }
+            let longest = signature.longest_slice().unwrap().part;
+            assert!(signature.walk().iter().all(|(_, instruction)| instruction.part <= longest));
+        }
+    }
 }
 
 /// A session can be moved to another thread or an interrupt, and a program can be shared between them.
