@@ -129,7 +129,8 @@ impl<'p> Session<'p, '_> {
     /// Overwrites the bytes of a variable in RAM, beginning at byte `at` of the variable.
     pub(crate) fn overwrite(&mut self, variable: u32, at: usize, bytes: &[u8]) {
         let start = (self.places.offset(variable) as usize).saturating_add(at);
-        if let Some(value) = self.memory.get_mut(start, bytes.len()) {
+        // The comparison lets the compiler leave out the panic of a copy between different lengths.
+        if let Some(value) = self.memory.get_mut(start, bytes.len()).filter(|value| value.len() == bytes.len()) {
             value.copy_from_slice(bytes);
         }
     }
