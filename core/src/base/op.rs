@@ -92,6 +92,8 @@ pub struct Slice {
     pub(crate) least: u32,
     /// Remaining budget, in instructions.
     pub(crate) budget: u32,
+    /// The instructions that the slice may take beyond its budget, so that it does not end just before the end of a row.
+    pub(crate) beyond: u32,
     /// Cost of a row, in instructions, if the budget did not cover all rows.
     pub(crate) row: u32,
     /// The row after the last one that was computed, or [`NONE`] if no rows are left. From the kernel of a loop: the next `first`.
@@ -111,12 +113,12 @@ impl Slice {
 
     /// Returns the slice that consists of all rows.
     pub const fn all() -> Slice {
-        Slice { first: 0, least: NONE, budget: NONE, row: 0, next: NONE, answer: NONE, finite: false }
+        Slice { first: 0, least: NONE, budget: NONE, beyond: 0, row: 0, next: NONE, answer: NONE, finite: false }
     }
 
     /// Rows for `budget` instructions, but at least one.
     pub(crate) const fn of(budget: u32) -> Slice {
-        Slice { budget, least: 2, ..Slice::all() }
+        Slice { budget, beyond: budget / 8, least: 2, ..Slice::all() }
     }
 
     /// Takes the rows that [`Call::rows`] returns.
@@ -140,7 +142,10 @@ impl Slice {
             return first..total;
         }
         let cost = cost.max(1);
-        let count = (self.budget as usize / cost).max(self.least as usize).min(total - first);
+        let (left, most) = (total - first, self.budget.saturating_add(self.beyond) as usize / cost);
+        // The rest of an instruction may take more than the budget, and so may the last row.
+        let count = if left <= most { left } else { most.min((self.budget as usize).div_ceil(cost)) };
+        let count = count.max(self.least as usize).min(left);
         if count > 0 {
             self.least = 0;
         }

@@ -250,8 +250,8 @@ impl<'p, 'm> Session<'p, 'm> {
         Ok(())
     }
 
-    /// Goes on with the run that [`Session::begin`] began, for about `budget` instructions of a Cortex-M4, and returns `Ready` when the run
-    /// is done. The outputs are valid from then on. The result has the bits of [`Session::run`], whatever the budgets.
+    /// Goes on with the run that [`Session::begin`] began, for about `budget` instructions of a Cortex-M4, at most an eighth more. Returns
+    /// `Ready` when the run is done. The outputs are valid from then on. They have the bits of [`Session::run`], whatever the budgets.
     ///
     /// Each call does at least one part of the work that cannot be divided. `gradlet inspect` prints the longest of them for each signature.
     /// Returns `Ready` at once if no run is in progress.
