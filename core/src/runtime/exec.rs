@@ -253,7 +253,7 @@ impl<'p, 'm> Session<'p, 'm> {
     /// Goes on with the run that [`Session::begin`] began, for about `budget` instructions of a Cortex-M4, at most an eighth more. Returns
     /// `Ready` when the run is done. The outputs are valid from then on. They have the bits of [`Session::run`], whatever the budgets.
     ///
-    /// Each call does at least one part of the work that cannot be divided. `gradlet inspect` prints the longest of them for each signature.
+    /// Each call does at least one part of the work that cannot be divided. `gradlet inspect` prints the longest part of each signature.
     /// Returns `Ready` at once if no run is in progress.
     ///
     /// Fails like [`Session::run`]. The run is then over.
