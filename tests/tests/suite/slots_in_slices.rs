@@ -11,6 +11,8 @@ use std::task::Poll;
 
 type Nor = Flash<4, 8, 512>;
 type State = Vec<Vec<u8>>;
+/// Something that a program does with a session between two slices.
+type Change<'c> = &'c dyn Fn(&mut Session<'_, '_>) -> Result<()>;
 
 const BUDGETS: [u32; 6] = [0, 1, 300, 2000, 20_000, u32::MAX];
 const RANGE: u32 = 3 * 4096;
@@ -155,7 +157,7 @@ fn a_slice_erases_one_block_at_most() {
 fn a_session_that_changes_interrupts_a_save_and_an_inference_does_not() {
     after_three_saves(&mut |session, flash, old| {
         let infer = program().signature("infer").unwrap();
-        let changes: [(bool, &dyn Fn(&mut Session<'_, '_>) -> Result<()>); 6] = [
+        let changes: [(bool, Change<'_>); 6] = [
             (false, &|session| session.run(infer)),
             (false, &|session| session.begin(infer).map(|()| drop(session.advance(0)))),
             (true, &|session| step(session, 9).map(drop)),
