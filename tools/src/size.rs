@@ -99,7 +99,7 @@ const FIRMWARES: [(&str, &[&str], Bars); 6] = [
             ("slice_restore", 25_000),
         ],
     ),
-    ("dispatch", &[], &[("instructions_dispatch", 184), ("instructions_iteration", 300), ("instructions_branch", 300)]),
+    ("dispatch", &[], &[("instructions_dispatch", 184), ("instructions_iteration", 300), ("instructions_branch", 320)]),
 ];
 
 /// Keys of a firmware's report that become rows.
