@@ -267,7 +267,7 @@ fn part(record: &KernelRecord, attributes: &[u32], inputs: &[OperandInfo], outpu
     slice.enter();
     // A kernel that refuses zeros has charged them before.
     let _ = (kernel.run)(&mut Call { attributes, inputs: &read, outputs: &mut written, slice: &mut slice });
-    Some(Slice::DISPATCH + slice.row)
+    Some(Slice::DISPATCH.saturating_add(slice.row))
 }
 
 /// Returns the blocks that an instruction runs, with the condition under which each runs.

@@ -162,6 +162,9 @@ impl<F: NorFlash, const BUFFER: usize> Slots<F, BUFFER> {
     ///
     /// Fails like [`Slots::save`]. Fails with [`Error::Interrupted`] if no save is in progress, which is so after any other method of
     /// `Slots`, or if a variable of the session has changed since the save began. The save is then over.
+    ///
+    /// `session` must be the value that the save began with. Changes made through a session that was created or resumed in between can go
+    /// unnoticed, and the checkpoint would then hold parts of two steps.
     pub fn advance_save(&mut self, session: &Session<'_, '_>, budget: u32) -> Result<Poll<u32>> {
         let Job::Save(mut save) = mem::replace(&mut self.job, Job::Idle) else { return Err(Error::Interrupted) };
         if save.advance(&mut self.area, &mut self.known, session, &mut budget.max(1))? {
