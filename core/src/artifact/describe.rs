@@ -15,8 +15,8 @@ use alloc::format;
 use alloc::string::String;
 use alloc::vec::Vec;
 
-/// Size of the operands of the largest instruction whose parts are measured, in bytes.
-const LARGEST: u64 = 256 << 20;
+/// Size of the operands of all instructions whose parts are measured, in bytes. It bounds the time that a hostile artifact can take.
+const MEASURED: u64 = 1 << 30;
 
 /// A description of an artifact.
 #[derive(Clone, Debug)]
@@ -114,8 +114,9 @@ pub struct InstructionInfo {
     pub outputs: Vec<OperandInfo>,
     /// The blocks that it runs, if it is a branch or a loop.
     pub blocks: Vec<BlockInfo>,
-    /// The longest part of its work that [`Session::advance`](crate::Session::advance) cannot divide, in instructions of a Cortex-M4, as
-    /// the kernel estimates it. `None` for an op that gradlet does not have, for types that the op refuses, and for operands above 256 MiB.
+    /// The first part of its work that [`Session::advance`](crate::Session::advance) cannot divide, in instructions of a Cortex-M4, as the
+    /// kernel estimates it. Nearly all kernels have parts of the same length. `None` for an op that gradlet does not have, for types that
+    /// the op refuses, and after operands of 1 GiB in the artifact.
     pub part: Option<u32>,
 }
 
@@ -147,9 +148,10 @@ impl Description {
         let bytes = AlignedBytes::from(bytes);
         let mut program = Program::load(&bytes, &[], &[])?;
         let header = Program::open(&bytes, &[])?.header;
+        let mut measured = MEASURED;
         let signatures = (0..program.signatures.len()).map(|index| {
             program.loaded = 1 << index;
-            signature(&program, index)
+            signature(&program, index, &mut measured)
         });
         let mut signatures = signatures.collect::<Result<Vec<_>>>()?;
         let mut metadata = metadata(&program);
@@ -205,7 +207,7 @@ fn variables(program: &Program<'_>) -> Vec<VariableInfo> {
     program.variables.iter().filter_map(describe).collect()
 }
 
-fn signature(program: &Program<'_>, index: usize) -> Result<SignatureInfo> {
+fn signature(program: &Program<'_>, index: usize, measured: &mut u64) -> Result<SignatureInfo> {
     let record = &program.signatures[index];
     let block = program.blocks.get(record.block as usize).ok_or(Error::UnknownSignature)?;
     let named = |first: u32, operands: &[u16]| {
@@ -218,7 +220,7 @@ fn signature(program: &Program<'_>, index: usize) -> Result<SignatureInfo> {
         doc: None,
         inputs: named(record.input_names, program.inputs(block))?,
         outputs: named(record.output_names, program.outputs(block))?,
-        instructions: instructions(program, block, 0, &mut program.instructions.len())?,
+        instructions: instructions(program, block, 0, &mut Left { instructions: program.instructions.len(), measured })?,
         arena_bytes: program.arena_bytes() as u32,
         variable_bytes: variables as u32,
         copy_bytes: copy as u32,
@@ -226,10 +228,18 @@ fn signature(program: &Program<'_>, index: usize) -> Result<SignatureInfo> {
     })
 }
 
-/// Returns the instructions of a block. `left` limits their number, in case blocks run each other.
-fn instructions(program: &Program<'_>, block: &BlockRecord, depth: usize, left: &mut usize) -> Result<Vec<InstructionInfo>> {
+/// The rest of the work that an artifact may cause.
+struct Left<'m> {
+    /// Number of instructions of the signature, in case blocks run each other.
+    instructions: usize,
+    /// Part of [`MEASURED`].
+    measured: &'m mut u64,
+}
+
+/// Returns the instructions of a block.
+fn instructions(program: &Program<'_>, block: &BlockRecord, depth: usize, left: &mut Left<'_>) -> Result<Vec<InstructionInfo>> {
     let describe = |(index, instruction): (u32, &InstructionRecord)| {
-        *left = left.checked_sub(1).ok_or(Error::Record { section: Section::Blocks, index: 0 })?;
+        left.instructions = left.instructions.checked_sub(1).ok_or(Error::Record { section: Section::Blocks, index: 0 })?;
         let kernel = program.kernel_records.get(usize::from(instruction.kernel)).ok_or(Error::UnknownSignature)?;
         let inputs = program::part(program.operands, instruction.operands, instruction.inputs.into());
         let outputs = instruction.operands.saturating_add(instruction.inputs.into());
@@ -243,21 +253,19 @@ fn instructions(program: &Program<'_>, block: &BlockRecord, depth: usize, left: 
         });
         let blocks = blocks.collect::<Result<Vec<_>>>()?;
         let (inputs, outputs) = (operands(inputs)?, operands(outputs)?);
-        let part = part(kernel, program.attributes(instruction), &inputs, &outputs);
+        let part = part(kernel, program.attributes(instruction), [&inputs, &outputs], left.measured);
         Ok(InstructionInfo { index, op: name(program, kernel.name), dtype: dtype(kernel.dtype), inputs, outputs, blocks, part })
     };
     (block.first..).zip(program.block_instructions(block)).map(describe).collect()
 }
 
 /// Returns the cost of the longest part of an instruction: runs the first row of its kernel on zeros, and reads what the kernel charges.
-fn part(record: &KernelRecord, attributes: &[u32], inputs: &[OperandInfo], outputs: &[OperandInfo]) -> Option<u32> {
+fn part(record: &KernelRecord, attributes: &[u32], [inputs, outputs]: [&[OperandInfo]; 2], measured: &mut u64) -> Option<u32> {
     let kernel = ops::KERNELS.iter().find(|kernel| record.is(kernel))?;
     let types = |operands: &[OperandInfo]| operands.iter().map(|one| one.tensor_type).collect::<Vec<_>>();
     verify::types(kernel.def, attributes, &types(inputs), &types(outputs)).ok()?;
     let bytes: u64 = inputs.iter().chain(outputs).map(|one| u64::from(one.bytes)).sum();
-    if bytes > LARGEST {
-        return None;
-    }
+    *measured = measured.checked_sub(bytes)?;
     let zeros = |operands: &[OperandInfo]| operands.iter().map(|one| AlignedBytes::zeroed(one.bytes as usize)).collect::<Vec<_>>();
     let (read, mut written) = (zeros(inputs), zeros(outputs));
     let read = inputs.iter().zip(&read).map(|(one, data)| TensorView { tensor_type: &one.tensor_type, data: Some(data) });

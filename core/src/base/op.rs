@@ -151,8 +151,8 @@ impl Slice {
         }
         let next = first + count;
         self.next = if next == total { NONE } else { next as u32 };
-        self.budget = self.budget.saturating_sub(count.saturating_mul(cost) as u32);
-        self.row = cost as u32;
+        self.budget = self.budget.saturating_sub(count.saturating_mul(cost).min(NONE as usize) as u32);
+        self.row = cost.min(NONE as usize) as u32;
         first..next
     }
 

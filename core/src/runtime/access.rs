@@ -4,8 +4,8 @@ use crate::base::dtype::Element;
 use crate::base::error::{Error, Result};
 use crate::base::shape::TensorType;
 use crate::runtime::arena::Bytes;
-use crate::runtime::exec::Session;
 use crate::runtime::program::{Program, SignatureId};
+use crate::runtime::session::Session;
 
 impl<'p> Session<'p, '_> {
     fn locate(&self, operand: u16) -> Option<Bytes<'p>> {
@@ -93,7 +93,7 @@ impl<'p> Session<'p, '_> {
     pub fn variable_mut(&mut self, index: usize) -> Result<&mut [u8]> {
         match self.variable_bytes(index) {
             Some(place @ Bytes::Memory(..)) => {
-                self.changes = self.changes.wrapping_add(1);
+                self.count_change();
                 Ok(self.bytes_mut(Some(place)))
             }
             _ => Err(Error::NoSuchTensor { index: index as u32 }),

@@ -5,11 +5,11 @@ use crate::base::format::{PRINT, SUMMARY, Said};
 use crate::base::op::{Call, MAX_INPUTS, MAX_OUTPUTS, Slice};
 use crate::base::shape::TensorType;
 use crate::base::view::{TensorView, TensorViewMut};
-use crate::runtime::arena::{Around, Bytes, Memory, Pieces, Tables, VARIABLES, part};
-use crate::runtime::program::{ALIGN, BlockRecord, InstructionRecord, MAX_DEPTH, NONE, Program, SignatureId, Space, align};
+use crate::runtime::arena::{Around, Bytes, Pieces, Tables, VARIABLES, part};
+use crate::runtime::program::{ALIGN, InstructionRecord, NONE, Program, SignatureId, Space};
+use crate::runtime::session::{COPIED, FINISHED, Frame, Session, UNFINISHED, mark};
 use core::sync::atomic::{Ordering, compiler_fence};
 use core::task::Poll;
-use heapless::Vec;
 
 /// A listener for the instructions that [`Session::run_profiled`] runs. The instruction of a loop is reported each time the executor asks
 /// it for the next block: n + 2 times for n iterations.
@@ -27,11 +27,6 @@ impl Profile for () {
     fn end(&mut self, _: u32) {}
 }
 
-/// State of a session whose variables hold a whole step, or the values of a restore or a reset.
-const FINISHED: u32 = u32::from_le_bytes(*b"DONE");
-/// State of a session whose variables a run, a restore or a reset is changing. Any other number means the same.
-const UNFINISHED: u32 = u32::from_le_bytes(*b"OPEN");
-
 /// The first row of the check of the variables that an instruction has written. The rows of the instruction itself come before.
 const CHECKS: u32 = 1 << 31;
 /// Rows of the check of one variable.
@@ -41,158 +36,7 @@ const COPIES: u32 = 3 << 30;
 /// Instructions for a row of the second copy.
 const COPY_COST: usize = 24;
 
-/// State of a session that a run is changing, and whose second copy holds the values from before the run.
-const COPIED: u32 = u32::from_le_bytes(*b"COPY");
-
-/// A program with its memory. Variables keep their values between runs.
-///
-/// The arena holds `[scratch | variables | second copy of the variables | offsets of the variables | state]`, in one part or in two
-/// ([`Session::new_in`]). It contains nothing
-/// pointer-sized, so its size is the same on every target. A run may reuse the bytes of an input, so the caller sets every input before
-/// each run. The bytes of an output stay valid until an input of any signature is set or the next run starts.
-///
-/// # Whole steps
-///
-/// From the first write to a variable until the end of the run, the session is *unfinished*. It stays so if the run fails, or if the
-/// device resets. An unfinished session neither runs nor saves, and [`Session::resume`] refuses it, each with [`Error::Unfinished`].
-/// [`Session::restore`] and [`Session::reset`] end this state. If the artifact checks its steps
-/// ([`Artifact::finite_steps`](crate::Artifact::finite_steps)), the new value of a variable must be finite. Otherwise the run fails with
-/// [`Error::NotFinite`].
-///
-/// If the artifact keeps a second copy of the variables, a run that fails takes the old values back, and so does [`Session::resume`] after
-/// a reset of the device during a run. The session is then finished.
-#[doc(alias = "MicroInterpreter", alias = "Interpreter")]
-pub struct Session<'p, 'm> {
-    pub(super) places: Tables<'p, 'm>,
-    pub(super) memory: Memory<'m>,
-    /// The second copy of the variables, or nothing.
-    copy: &'m mut [u8],
-    /// The state, at the end of the arena: [`FINISHED`], [`COPIED`] or [`UNFINISHED`].
-    state: &'m mut u32,
-    /// The block that runs, at its next instruction.
-    frame: Frame,
-    /// The blocks around it, outermost first.
-    around: Vec<Frame, MAX_DEPTH>,
-    /// True if all new values of the next instruction's outputs so far are known to be finite.
-    finite: bool,
-    /// Number of times that a variable has changed. It wraps.
-    pub(super) changes: u32,
-}
-
 impl<'p, 'm> Session<'p, 'm> {
-    /// Creates a session in `arena` and sets every variable to its initial value.
-    ///
-    /// Fails with [`Error::Misaligned`] if `arena` does not begin at a multiple of 16. Fails with [`Error::ArenaTooSmall`], which states
-    /// the number of bytes needed, if `arena` is too small.
-    pub fn new(program: &'p Program<'p>, arena: &'m mut [u8]) -> Result<Session<'p, 'm>> {
-        let (scratch, kept) = divide(program, arena)?;
-        Session::new_in(program, scratch, kept)
-    }
-
-    /// Creates a session in an `arena` that an earlier session over the same program and signatures used, and keeps the values of the
-    /// variables in it.
-    ///
-    /// Fails like [`Session::new`]. Fails with [`Error::Unfinished`] if the device was reset while a run, a restore or a reset changed the
-    /// variables, or if the arena holds no session, as after a loss of power. [`Session::new`] then begins anew, and
-    /// [`Slots::restore`](crate::runtime::Slots::restore) brings back the last checkpoint.
-    pub fn resume(program: &'p Program<'p>, arena: &'m mut [u8]) -> Result<Session<'p, 'm>> {
-        let (scratch, kept) = divide(program, arena)?;
-        Session::resume_in(program, scratch, kept)
-    }
-
-    /// Creates a session like [`Session::new`], with the arena in two parts: `scratch`, at least [`Program::scratch_bytes`], and `kept`, at
-    /// least [`Program::kept_bytes`]. Models that run in turn can share `scratch`. Each has a `kept` of its own, to which
-    /// [`Session::resume_in`] returns.
-    ///
-    /// ```
-    /// # use gradlet_core::{Program, Result, Session};
-    /// fn in_turn(models: [&Program<'_>; 2], scratch: &mut [u8], kept: [&mut [u8]; 2]) -> Result<()> {
-    ///     let [listen, look] = models;
-    ///     let [first, second] = kept;
-    ///     Session::new_in(listen, scratch, first)?;
-    ///     Session::new_in(look, scratch, second)?;
-    ///     loop {
-    ///         let session = Session::resume_in(listen, scratch, first)?;
-    ///         // Here the first model infers or learns. The second one follows, with its own variables.
-    ///         let session = Session::resume_in(look, scratch, second)?;
-    /// #       return Ok(());
-    ///     }
-    /// }
-    /// ```
-    ///
-    /// Fails like [`Session::new`], for either part.
-    pub fn new_in(program: &'p Program<'p>, scratch: &'m mut [u8], kept: &'m mut [u8]) -> Result<Session<'p, 'm>> {
-        let mut session = Session::open(program, scratch, kept)?;
-        session.reset();
-        Ok(session)
-    }
-
-    /// Creates a session like [`Session::resume`], with the arena in two parts. `kept` is that of an earlier session over the same program
-    /// and signatures; `scratch` can hold anything. Fails like [`Session::resume`], for either part.
-    pub fn resume_in(program: &'p Program<'p>, scratch: &'m mut [u8], kept: &'m mut [u8]) -> Result<Session<'p, 'm>> {
-        let mut session = Session::open(program, scratch, kept)?;
-        session.abort();
-        session.finished()?;
-        Ok(session)
-    }
-
-    fn open(program: &'p Program<'p>, scratch: &'m mut [u8], kept: &'m mut [u8]) -> Result<Session<'p, 'm>> {
-        let [scratch_bytes, variables, copy] = program.sizes();
-        let scratch = take(scratch, scratch_bytes)?;
-        let (variables, rest) = take(kept, program.kept_bytes())?.split_at_mut_checked(variables).unwrap_or_default();
-        let (copy, words) = rest.split_at_mut_checked(copy).unwrap_or_default();
-        let words: &mut [u32] = bytemuck::try_cast_slice_mut(words).unwrap_or_default();
-        let (state, offsets) = words.split_last_mut().ok_or(Error::Internal)?;
-        let mut end = VARIABLES as u32;
-        for (record, offset) in program.variables.iter().zip(offsets.iter_mut()) {
-            *offset = NONE;
-            if program.in_ram(record) {
-                *offset = end;
-                end += align(program.bytes_of(record) as usize) as u32;
-            }
-        }
-        let (places, memory) = (Tables { program, offsets }, Memory { scratch, variables });
-        Ok(Session { places, memory, copy, state, frame: Frame::IDLE, around: Vec::new(), finite: true, changes: 0 })
-    }
-
-    /// Fails with [`Error::Unfinished`] if the session is unfinished.
-    pub(super) fn finished(&self) -> Result<()> {
-        if *self.state == FINISHED { Ok(()) } else { Err(Error::Unfinished) }
-    }
-
-    /// Marks the session as finished, after the last change. A reset of the device must find all changes before the mark.
-    pub(super) fn finish(&mut self) {
-        compiler_fence(Ordering::SeqCst);
-        *self.state = FINISHED;
-    }
-
-    /// Resets every variable to its initial value.
-    pub fn reset(&mut self) {
-        self.unfinish();
-        (0..self.variable_count()).for_each(|index| self.set_initial(index));
-        self.finish();
-    }
-
-    /// Marks the session as unfinished, before a restore or a reset. A run in progress is over.
-    pub(super) fn unfinish(&mut self) {
-        mark(self.state, UNFINISHED);
-        self.frame = Frame::IDLE;
-        self.changes = self.changes.wrapping_add(1);
-    }
-
-    /// Sets variable `index` to its initial value, if it is in RAM.
-    pub(super) fn set_initial(&mut self, index: usize) {
-        let (program, offset) = (self.places.program, self.places.offset(index as u32));
-        let Some(record) = program.variables.get(index) else { return };
-        let bytes = program.bytes_of(record);
-        let initial = program.initial(record);
-        let Some(value) = self.memory.get_mut(offset as usize, bytes as usize) else { return };
-        match value.get_mut(..initial.len()) {
-            Some(value) if !initial.is_empty() => value.copy_from_slice(initial),
-            _ => value.fill(0),
-        }
-    }
-
     /// Runs `signature` on the inputs that the caller has set.
     ///
     /// Fails with [`Error::IndexOutOfRange`], [`Error::DivisionByZero`], [`Error::NegativePower`], [`Error::Assertion`] or
@@ -228,7 +72,7 @@ impl<'p, 'm> Session<'p, 'm> {
     }
 
     /// Begins a run of `signature` on the inputs that the caller has set. [`Session::advance`] does the work, in slices. Until the run is
-    /// done, the caller sets no input, because the run may use its bytes.
+    /// done, the caller sets no input, because the run may use its bytes, and no variable.
     ///
     /// Abandons an earlier run as [`Session::abort`] does. Fails with [`Error::Unfinished`] if the session is unfinished.
     ///
@@ -257,9 +101,9 @@ impl<'p, 'm> Session<'p, 'm> {
     /// measured for a budget of 20,000.
     ///
     /// Each call does at least one part of the work that cannot be divided. `gradlet inspect` prints the longest part of each signature.
-    /// Returns `Ready` at once if no run is in progress.
     ///
-    /// Fails like [`Session::run`]. The run is then over.
+    /// Fails like [`Session::run`]. The run is then over. Fails with [`Error::Interrupted`] if no run is in progress: none was begun, it is
+    /// done, or a restore, a reset or [`Session::abort`] ended it.
     pub fn advance(&mut self, budget: u32) -> Result<Poll<()>> {
         self.advance_with::<false>(Slice::of(budget), &mut |_| (), &mut ())
     }
@@ -298,7 +142,7 @@ impl<'p, 'm> Session<'p, 'm> {
         profile: &mut impl Profile,
     ) -> Result<Poll<()>> {
         if self.frame.next == NONE {
-            return Ok(Poll::Ready(()));
+            return Err(Error::Interrupted);
         }
         let outcome = self.advance_block::<PRINTS>(slice, print, profile);
         match outcome {
@@ -316,7 +160,7 @@ impl<'p, 'm> Session<'p, 'm> {
     /// changing. Returns false if the slice ends before all are copied.
     #[inline(never)]
     fn change(&mut self, slice: &mut Slice) -> bool {
-        self.changes = self.changes.wrapping_add(1);
+        self.count_change();
         if *self.state != FINISHED {
             return true;
         }
@@ -469,22 +313,6 @@ impl<'p, 'm> Session<'p, 'm> {
     }
 }
 
-/// Returns the first `needed` bytes of `memory`.
-#[inline(never)]
-fn take(memory: &mut [u8], needed: usize) -> Result<&mut [u8]> {
-    if !(memory.as_ptr() as usize).is_multiple_of(ALIGN) {
-        return Err(Error::Misaligned);
-    }
-    let small = Error::ArenaTooSmall { needed: needed as u32, got: memory.len() as u32 };
-    memory.get_mut(..needed).ok_or(small)
-}
-
-/// Divides an arena into scratch memory and the rest.
-fn divide<'m>(program: &Program<'_>, arena: &'m mut [u8]) -> Result<(&'m mut [u8], &'m mut [u8])> {
-    let arena = take(arena, program.arena_bytes())?;
-    arena.split_at_mut_checked(program.scratch_bytes()).ok_or(Error::Internal)
-}
-
 #[inline(always)]
 fn call<'a>(
     program: &Program<'_>,
@@ -534,13 +362,6 @@ fn call_checked<'a>(
     Ok(())
 }
 
-/// Marks the session as changing, before a variable changes. A reset of the device must find the mark before the first change.
-#[inline(always)]
-fn mark(state: &mut u32, changing: u32) {
-    *state = changing;
-    compiler_fence(Ordering::SeqCst);
-}
-
 /// Sets `inputs` and `outputs` to the operands of `instruction`, and returns the used parts of them. Returns `None` if the operands break a
 /// rule that [`Program::load`] checks.
 #[inline(always)]
@@ -568,24 +389,4 @@ fn views<'v, 'a, 'p: 'a>(
         *view = TensorView { tensor_type, data };
     }
     Some((inputs, outputs))
-}
-
-/// The execution state of a block.
-#[derive(Clone, Copy)]
-struct Frame {
-    /// Index of the next instruction.
-    next: u32,
-    /// Index of the instruction after the block.
-    end: u32,
-    /// [`Slice::first`] of the next instruction.
-    step: u32,
-}
-
-impl Frame {
-    /// The frame of a session that runs nothing.
-    const IDLE: Frame = Frame { next: NONE, end: NONE, step: 0 };
-
-    fn new(block: &BlockRecord) -> Frame {
-        Frame { next: block.first, end: block.first + block.instructions, step: 0 }
-    }
 }

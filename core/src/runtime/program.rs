@@ -487,7 +487,7 @@ impl<'a> Program<'a> {
     }
 
     /// Returns the size of the arena that the loaded signatures need, in bytes: the largest scratch memory, the variables in RAM, their
-    /// second copy if the artifact asks for one, an offset for every variable, and the state of the session.
+    /// second copy if the artifact asks for one, an address for every variable, and the number of changes and the state of the session.
     pub fn arena_bytes(&self) -> usize {
         self.scratch_bytes() + self.kept_bytes()
     }
@@ -495,7 +495,7 @@ impl<'a> Program<'a> {
     /// Returns the size of the arena without scratch memory, in bytes.
     pub fn kept_bytes(&self) -> usize {
         let [_, variables, copy] = self.sizes();
-        variables + copy + size_of::<u32>() * (self.variables.len() + 1)
+        variables + copy + size_of::<u32>() * (self.variables.len() + 2)
     }
 
     /// Returns the sizes of the largest scratch memory, of the variables in RAM, and of their second copy, in bytes.

@@ -89,7 +89,7 @@ fn a_run_abandoned_at_any_slice_leaves_the_old_values_or_says_so() {
             slices += 1;
             session.abort();
             // A run that was abandoned is over.
-            assert!(session.advance(0).unwrap().is_ready());
+            assert_eq!(session.advance(0), Err(Error::Interrupted));
             match session.begin(train) {
                 Ok(()) => session.abort(),
                 Err(error) => {
@@ -116,7 +116,12 @@ fn a_new_run_abandons_the_one_before() {
     assert!(session.advance(0).unwrap().is_pending());
     set_inputs(&mut session, infer, 3);
     session.run(infer).unwrap();
-    assert!(state(&session) == before && session.advance(0).unwrap().is_ready());
+    assert!(state(&session) == before);
+    // A run is over after its last slice, and after a reset.
+    assert_eq!(session.advance(0), Err(Error::Interrupted));
+    session.begin(train).unwrap();
+    session.reset();
+    assert_eq!(session.advance(0), Err(Error::Interrupted));
 }
 
 #[test]

@@ -303,3 +303,35 @@ fn a_load_in_slices_fails_and_succeeds_as_a_whole_one_does() {
     }
     assert_eq!(Loading::new(&bytes[..50], ops::KERNELS).map(drop).unwrap_err().code(), 13);
 }
+
+#[test]
+fn a_save_goes_on_with_a_resumed_session_unless_the_variables_changed() {
+    let mut arena = arena(program());
+    let mut other = gradlet_tests::flat::arena(program());
+    let mut twin = Session::new(program(), &mut other).unwrap();
+    step(&mut twin, 0).unwrap();
+    let mut session = Session::new(program(), &mut arena).unwrap();
+    step(&mut session, 0).unwrap();
+    let mut slots = slots(Nor::new(RANGE as usize / 512, 5));
+    slots.begin_save(&session, Contents::Full).unwrap();
+    assert!(slots.advance_save(&session, 300).unwrap().is_pending());
+    let saved = state(&session);
+    // The second session is another one with the same values, in other memory.
+    assert_eq!(slots.advance_save(&twin, 300), Err(Error::Interrupted));
+    for trains in [false, true] {
+        let session = Session::resume(program(), &mut arena).unwrap();
+        slots.begin_save(&session, Contents::Full).unwrap();
+        assert!(slots.advance_save(&session, 300).unwrap().is_pending());
+        if trains {
+            let mut session = Session::resume(program(), &mut arena).unwrap();
+            step(&mut session, 1).unwrap();
+        }
+        let session = Session::resume(program(), &mut arena).unwrap();
+        let next = slots.advance_save(&session, u32::MAX);
+        assert_eq!(next.is_err(), trains, "{next:?}");
+        if !trains {
+            while slots.advance_save(&session, 300).unwrap().is_pending() {}
+        }
+    }
+    assert_eq!(found(&slots.into_inner(), 300), saved);
+}

@@ -200,7 +200,8 @@ pub enum Error {
         /// Index of the variable.
         variable: u32,
     },
-    /// A save or a restore in slices cannot go on: it was not begun, the slots were used for something else, or the session changed.
+    /// A run, a save or a restore in slices cannot go on: it was not begun, it is over, the slots were used for something else, or the
+    /// session changed.
     Interrupted,
     /// The caller set the tensor at this index to another number of elements.
     Length {
@@ -412,8 +413,8 @@ impl fmt::Display for Error {
                 write!(f, "variable {variable} has an element that is infinite or NaN: only finite variables can be saved")
             }
             Error::Interrupted => f.write_str(
-                "the save or the restore cannot go on: it was not begun, the slots were used for something else, or the session changed: \
-                 begin it again",
+                "the run, save or restore cannot go on: it was not begun, it is over, the slots were used for something else, or the \
+                 session changed: begin it again",
             ),
             Error::Length { index, want, got } => write!(f, "the tensor at index {index} takes {want} elements, but got {got}"),
             Error::Internal => f.write_str("gradlet broke one of its own rules: please report how to reproduce this"),

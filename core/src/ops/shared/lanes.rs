@@ -1,6 +1,6 @@
 //! Ops along one axis: their axis attribute, and iteration over lanes. A lane is the sequence of elements along the axis.
 
-use super::elementwise::{copy_elements, scaled};
+use super::elementwise::scaled;
 use crate::base::dtype::{Element, Float};
 use crate::base::error::{Error, Result};
 use crate::base::op::{Call, read_attributes};
@@ -32,28 +32,26 @@ pub(in crate::ops) fn extent_stride(dims: &[u32], axis: usize) -> (usize, usize)
     (extent.max(1), stride.max(1))
 }
 
-/// Copies input 0 to output 0, unless the two share memory. Then calls `f` on each lane along the axis of the attributes. `f`
-/// gets the slice from the lane's first element on, and the distance between the lane's elements. `cost` is the number of instructions of
-/// `f` for an element.
+/// Copies each lane along `axis` from input 0 to output 0, unless the two share memory, and then calls `f` on it. `f` gets the slice from
+/// the lane's first element on, and the distance between the lane's elements. `cost` is the number of instructions of `f` for an element.
 #[inline(always)]
 pub(in crate::ops) fn each<T: Element>(call: &mut Call<'_, '_>, axis: u32, cost: usize, mut f: impl FnMut(&mut [T], usize)) -> Result<()> {
     let x = call.input(0)?;
     let output = call.output()?;
     let (extent, stride) = extent_stride(output.dims(), axis as usize);
     let lanes = call.output()?.slice_mut::<T>().len() / extent;
-    let rows = call.rows(lanes, 40 + (scaled::<T>(cost) + 1) * extent);
-    let output = call.output()?.slice_mut::<T>();
-    // The lanes of a block lie side by side. The first of them copies the block.
-    let block = extent * stride;
-    let blocks = rows.start.div_ceil(stride) * block..rows.end.div_ceil(stride) * block;
-    if let (Some(from), Some(to)) = (x.slice().get(blocks.clone()), output.get_mut(blocks)) {
-        copy_elements(from, to);
-    }
+    let copy = if x.in_place() { 0 } else { 9 };
+    let rows = call.rows(lanes, 40 + (scaled::<T>(cost) + copy) * extent);
+    let (x, output) = (x.slice::<T>(), call.output()?.slice_mut::<T>());
     for lane in rows {
-        let (first, start) = (lane / stride * block, lane % stride);
-        if let Some(lane) = output.get_mut(first + start..first + block) {
-            f(lane, stride);
+        // The lanes of a block lie side by side.
+        let first = lane / stride * extent * stride + lane % stride;
+        let elements = first..first - lane % stride + extent * stride;
+        let Some(lane) = output.get_mut(elements.clone()) else { break };
+        if let Some(from) = x.get(elements) {
+            lane.iter_mut().step_by(stride).zip(from.iter().step_by(stride)).for_each(|(to, from)| *to = *from);
         }
+        f(lane, stride);
     }
     Ok(())
 }

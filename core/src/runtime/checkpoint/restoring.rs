@@ -2,8 +2,8 @@
 
 use super::{Budget, ENTRY_BYTES, Fault, HEAD, Header, Outcome, Reading, find, is_initial, parts, same, take_frame};
 use crate::base::error::Error;
-use crate::runtime::exec::Session;
 use crate::runtime::program::{Checksum, NONE, Program, VariableRecord};
+use crate::runtime::session::Session;
 
 /// Maximum number of bytes that are read together.
 const CHUNK: usize = 64;

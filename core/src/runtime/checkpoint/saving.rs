@@ -1,8 +1,8 @@
 //! Writes a checkpoint of a session's variables, in slices.
 
 use super::{Budget, Fault, HEADER_BYTES, Outcome, Put, Value, Whole, find, is_initial, measure, put_head, put_header};
-use crate::runtime::exec::Session;
 use crate::runtime::program::{Checksum, NONE};
+use crate::runtime::session::Session;
 
 /// The set of variables that a checkpoint contains.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

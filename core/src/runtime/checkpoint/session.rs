@@ -3,8 +3,8 @@
 use super::restoring::{Readable, Unchanged};
 use super::{Contents, Fault, Outcome, Reading, Renamed, Restoring, Saving, Take, Target, Whole, Writer};
 use crate::base::error::{Error, Result};
-use crate::runtime::exec::Session;
 use crate::runtime::program::Program;
+use crate::runtime::session::Session;
 use embedded_io::{Error as _, Read, Write};
 
 impl Session<'_, '_> {

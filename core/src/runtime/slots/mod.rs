@@ -12,8 +12,8 @@ mod search;
 
 use crate::base::error::{Error, Result};
 use crate::runtime::checkpoint::{Contents, Fault, Identity, Outcome, Renamed, Target, Whole};
-use crate::runtime::exec::Session;
 use crate::runtime::program::Program;
+use crate::runtime::session::Session;
 use area::{Area, State};
 use bytemuck::{Pod, Zeroable};
 use core::mem;
@@ -161,10 +161,8 @@ impl<F: NorFlash, const BUFFER: usize> Slots<F, BUFFER> {
     /// flash driver. Returns the sequence number when the save is done. A slice erases one block at most.
     ///
     /// Fails like [`Slots::save`]. Fails with [`Error::Interrupted`] if no save is in progress, which is so after any other method of
-    /// `Slots`, or if a variable of the session has changed since the save began. The save is then over.
-    ///
-    /// `session` must be the value that the save began with. Changes made through a session that was created or resumed in between can go
-    /// unnoticed, and the checkpoint would then hold parts of two steps.
+    /// `Slots`, or if a variable of the session has changed since the save began. The save is then over. `session` can be one that has
+    /// resumed in between, in the same memory.
     pub fn advance_save(&mut self, session: &Session<'_, '_>, budget: u32) -> Result<Poll<u32>> {
         let Job::Save(mut save) = mem::replace(&mut self.job, Job::Idle) else { return Err(Error::Interrupted) };
         if save.advance(&mut self.area, &mut self.known, session, &mut budget.max(1))? {

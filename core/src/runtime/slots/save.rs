@@ -5,7 +5,7 @@ use super::search::Search;
 use super::{Committed, MAGIC};
 use crate::base::error::{Error, Result};
 use crate::runtime::checkpoint::{Budget, Contents, Outcome, Saving};
-use crate::runtime::exec::Session;
+use crate::runtime::session::Session;
 use bytemuck::Zeroable;
 use embedded_storage::nor_flash::NorFlash;
 
@@ -22,8 +22,8 @@ enum Stage {
 /// A position in a save.
 pub(super) struct Save {
     stage: Stage,
-    /// Number of changes of the session's variables when the save began.
-    changes: u32,
+    /// The session's version when the save began.
+    version: (usize, u32),
     saving: Saving,
     search: Search,
     slot: u32,
@@ -37,7 +37,7 @@ impl Save {
         session.finished()?;
         Ok(Save {
             stage: Stage::Measure,
-            changes: session.changes,
+            version: session.version(),
             saving: Saving::new(contents),
             search: Search::new(u32::MAX),
             slot: 0,
@@ -55,7 +55,7 @@ impl Save {
         session: &Session<'_, '_>,
         budget: &mut B,
     ) -> Result<bool> {
-        if session.changes != self.changes {
+        if session.version() != self.version {
             return Err(Error::Interrupted);
         }
         let head = Area::<F, BUFFER>::HEAD;

@@ -1,8 +1,9 @@
 //! Measures how long each instruction takes.
 
 use crate::base::error::Result;
-use crate::runtime::exec::{Profile, Session};
+use crate::runtime::exec::Profile;
 use crate::runtime::program::SignatureId;
+use crate::runtime::session::Session;
 
 /// Counts the ticks of a clock for each instruction of a run.
 ///
