@@ -11,6 +11,7 @@ use crate::base::op::{Call, Kernel, OpDef, read_attributes};
 use crate::base::shape::{Shape, TensorType};
 use crate::ops::conv2d;
 use crate::ops::conv2d::dims4;
+use crate::ops::shared::stages::stages;
 use crate::ops::shared::window::clear;
 use crate::ops::shared::winners::{Patch, Pools};
 #[cfg(feature = "alloc")]
@@ -58,13 +59,12 @@ fn run<T: Float>(call: &mut Call<'_, '_>) -> Result<()> {
     let (x, dy, winners) = (call.input(0)?, call.input(1)?, call.input(2)?);
     let (&[n, h, w, c], co) = (x.dims(), dy.dim(3)) else { return Err(Error::Rank { input: 0 }) };
     let pools = Pools::new(&attributes.conv, [n, h, w, c], attributes.kernel, attributes.ksize, 11)?;
-    let (rows, cost) = pools.rows(n as usize, co);
-    // Without a window, the gradients are 0.
-    let rows = call.rows(rows.max(1), cost);
+    let ((rows, cost), total) = (pools.rows(n as usize, co), call.output()?.slice_mut::<T>().len());
+    let [cleared, rows] = stages(call, [total, rows], [2, cost]);
     let [dfilter, dbias] = call.outputs else { return Err(Error::Internal) };
     let (dfilter, dbias) = (dfilter.slice_mut::<T>(), dbias.slice_mut::<T>());
-    if rows.start == 0 && rows.end > 0 {
-        clear(dfilter);
+    clear(dfilter.get_mut(cleared).unwrap_or_default());
+    if rows.start == 0 {
         clear(dbias);
     }
     let (x, width) = (x.slice::<T>(), NonZeroUsize::new(co).unwrap_or(NonZeroUsize::MIN));

@@ -50,6 +50,9 @@ fn infer(inputs: &[TensorType], attributes: &[u32], outputs: &mut [TensorType]) 
     Ok(())
 }
 
+/// Number of elements that a row sets to 0.
+const CLEARED: usize = 1024;
+
 fn run<T: Float>(call: &mut Call<'_, '_>) -> Result<()> {
     let attributes: Attributes = call.attributes()?;
     let (filter, dy, winners) = (call.input(0)?, call.input(1)?, call.input(2)?);
@@ -57,14 +60,18 @@ fn run<T: Float>(call: &mut Call<'_, '_>) -> Result<()> {
     let [h, w] = attributes.input;
     let pools = Pools::new(&attributes.conv, [n as u32, h, w, c], [kh, kw], attributes.ksize, 11)?;
     let (winners, co) = (winners.slice::<u8>(), co as usize);
-    // Without a window, the gradient is 0.
-    let segments = pools.segments(n).max(1);
-    let cost = call.mean_cost(segments, |segment| pools.segment_cost(segment, winners, co));
-    let segments = call.rows(segments, cost);
+    // The first rows set dx to 0.
+    let zeros = call.output()?.slice_mut::<T>().len().div_ceil(CLEARED);
+    let rows = zeros + pools.segments(n);
+    let cost = call.mean_cost(rows, |row| match row.checked_sub(zeros) {
+        None => 2 * CLEARED + 40,
+        Some(segment) => pools.segment_cost(segment, winners, co),
+    });
+    let rows = call.rows(rows, cost);
     let (filter, dx) = (filter.slice::<T>(), call.output()?.slice_mut::<T>());
-    if segments.start == 0 && segments.end > 0 {
-        clear(dx);
-    }
+    let [first, end] = [rows.start, rows.end].map(|row| (row * CLEARED).min(dx.len()));
+    clear(dx.get_mut(first..end).unwrap_or_default());
+    let segments = rows.start.saturating_sub(zeros)..rows.end.saturating_sub(zeros);
     let width = NonZeroUsize::new(co).unwrap_or(NonZeroUsize::MIN);
     // Backwards, because a later position of the result meets an element of dx with an earlier tap.
     pools.winners_backwards(segments, (dy.slice::<T>(), winners, co), |patch, channel, dy| {
