@@ -100,7 +100,7 @@ pub struct Slice {
     pub(crate) next: u32,
     /// Answer of a kernel without outputs: a block to run, [`NONE`], or one of the numbers of a [`Said`](crate::base::format::Said).
     pub(crate) answer: u32,
-    /// True if the kernel knows that all values it has written in this call are finite.
+    /// True if the kernel knows that all values it has written in this call are finite if the old values of its variables were.
     pub(crate) finite: bool,
 }
 

@@ -8,7 +8,7 @@ use crate::base::dtype::Float;
 use crate::base::error::{Error, Result};
 use crate::base::op::{Call, Kernel, OpDef};
 use crate::base::shape::TensorType;
-use crate::ops::shared::contraction::{each_gradient, outer};
+use crate::ops::shared::contraction::{each_gradient, outer, rolled};
 #[cfg(feature = "alloc")]
 use crate::tensor::scope::{Gradient, Op};
 
@@ -49,27 +49,37 @@ fn run<T: Float>(call: &mut Call<'_, '_>) -> Result<()> {
     let rate: T = call.input(3)?.scalar();
     let (k, n) = (x.dim(1), dy.dim(1));
     let (m, x, dy) = (x.dim(0), x.slice::<T>(), dy.slice::<T>());
-    let rows = call.rows(k, if m == 1 { 9 * n + 24 } else { n * (5 * m + 16) + 80 });
+    let rows = call.rows(k, if m == 1 { 7 * n + 4 * (n % 8) + 24 } else { n * (5 * m + 16) + 80 });
     let output = call.output()?.slice_mut::<T>().get_mut(rows.start * n..rows.end * n).unwrap_or_default();
     if !variable.in_place() {
         output.iter_mut().zip(variable.slice().iter().skip(rows.start * n)).for_each(|(w, &old)| *w = old);
     }
-    let mut sum = T::ZERO;
-    let mut step = |w: T, gradient: T| {
-        let w = w.sub(rate.mul(gradient));
-        sum = sum.add(w);
-        w
-    };
-    if m == 1 {
-        outer(output, x.get(rows).unwrap_or_default(), dy, |w, x, dy| step(w, T::ZERO.add(x.mul(dy))));
+    call.slice.finite = if m == 1 {
+        let x = x.get(rows).unwrap_or_default();
+        outer(output, x, dy, |w, x, dy| w.sub(rate.mul(T::ZERO.add(x.mul(dy)))));
+        // Steps below 1e30 leave a finite number finite: they are less than half of the distance between the two largest ones.
+        rate.mul(size(x).mul(size(dy))).abs() < T::from_f64(1e30)
     } else {
+        let mut sum = T::ZERO;
         each_gradient(x, dy, [k, n], rows, |part, gradient| {
             let part = output.get_mut(part).unwrap_or_default();
-            part.iter_mut().zip(gradient).for_each(|(w, gradient)| *w = step(*w, *gradient));
+            for (w, &gradient) in part.iter_mut().zip(gradient) {
+                *w = w.sub(rate.mul(gradient));
+                sum = sum.add(*w);
+            }
         });
-    }
-    call.slice.finite = super::finite(sum);
+        super::finite(sum)
+    };
     Ok(())
+}
+
+/// Returns the sum of the absolute values.
+#[inline(never)]
+fn size<T: Float>(elements: &[T]) -> T {
+    elements.iter().fold(T::ZERO, |sum, element| {
+        rolled();
+        sum.add(element.abs())
+    })
 }
 
 crate::ops::kernels!(run: F32 = f32, F64 = f64);
