@@ -16,9 +16,6 @@ pub struct TensorView<'a> {
 }
 
 impl<'a> TensorView<'a> {
-    /// The place of an input that is set later.
-    pub(crate) const EMPTY: TensorView<'static> = TensorView { tensor_type: &TensorType::EMPTY, data: None };
-
     /// True if this input shares the bytes of an output.
     #[inline]
     pub fn in_place(&self) -> bool {
@@ -79,12 +76,6 @@ pub struct TensorViewMut<'a> {
 }
 
 impl<'a> TensorViewMut<'a> {
-    /// Returns places for outputs that are set later.
-    #[inline(always)]
-    pub(crate) fn places<const COUNT: usize>() -> [Self; COUNT] {
-        [(); COUNT].map(|()| TensorViewMut { tensor_type: &TensorType::EMPTY, data: &mut [] })
-    }
-
     /// Returns the element type.
     #[inline]
     pub fn dtype(&self) -> DType {

@@ -10,6 +10,7 @@ use crate::runtime::program::{ALIGN, InstructionRecord, NONE, Program, Signature
 use crate::runtime::session::{COPIED, FINISHED, Frame, Session, UNFINISHED, mark};
 use core::sync::atomic::{Ordering, compiler_fence};
 use core::task::Poll;
+use heapless::Vec;
 
 /// A listener for the instructions that [`Session::run_profiled`] runs. The instruction of a loop is reported each time the executor asks
 /// it for the next block: n + 2 times for n iterations.
@@ -277,12 +278,13 @@ impl<'p, 'm> Session<'p, 'm> {
         let tensor_type = program.tensor_type(output);
         let split = Around::split(&self.places, &mut self.memory, VARIABLES, output);
         let Some((data, around)) = split else { return Err(Error::Internal) };
-        let mut views = [TensorView { tensor_type, data: None }; MAX_INPUTS];
-        for (&operand, view) in inputs.iter().zip(&mut views) {
-            around.input(operand, written, view);
+        let mut views = Vec::<_, MAX_INPUTS>::new();
+        for &operand in inputs {
+            let mut view = TensorView { tensor_type, data: None };
+            around.input(operand, written, &mut view);
+            views.push(view).map_err(|_| Error::Internal)?;
         }
-        let views = views.get(..inputs.len()).unwrap_or_default();
-        call_checked(program, instruction, views, &mut [TensorViewMut { tensor_type, data }], Some(&mut self.finite), slice)
+        call_checked(program, instruction, &views, &mut [TensorViewMut { tensor_type, data }], Some(&mut self.finite), slice)
     }
 
     /// Runs an instruction with any number of inputs and outputs.
@@ -298,17 +300,16 @@ impl<'p, 'm> Session<'p, 'm> {
             return Ok(());
         }
         let mut pieces = Pieces::new(&mut self.memory);
-        let (mut inputs, mut outputs) = ([TensorView::EMPTY; MAX_INPUTS], TensorViewMut::places::<MAX_OUTPUTS>());
-        let views = views(&self.places, instruction, &mut pieces, &mut inputs, &mut outputs);
-        let (inputs, outputs) = views.ok_or(Error::Internal)?;
-        call_checked(program, instruction, inputs, outputs, changes.then_some(&mut self.finite), slice)
+        let (mut inputs, mut outputs) = (Vec::new(), Vec::new());
+        views(&self.places, instruction, &mut pieces, &mut inputs, &mut outputs).ok_or(Error::Internal)?;
+        call_checked(program, instruction, &inputs, &mut outputs, changes.then_some(&mut self.finite), slice)
     }
 
     fn say(&mut self, word: u32, instruction: &InstructionRecord, print: &mut dyn FnMut(Said<'_>)) {
         let mut pieces = Pieces::new(&mut self.memory);
-        let mut inputs = [TensorView::EMPTY; MAX_INPUTS];
-        if let Some((inputs, _)) = views(&self.places, instruction, &mut pieces, &mut inputs, &mut []) {
-            Said::new(word, self.places.program.attributes(instruction), inputs).into_iter().for_each(print);
+        let mut inputs = Vec::new();
+        if views(&self.places, instruction, &mut pieces, &mut inputs, &mut Vec::new()).is_some() {
+            Said::new(word, self.places.program.attributes(instruction), &inputs).into_iter().for_each(print);
         }
     }
 }
@@ -362,31 +363,29 @@ fn call_checked<'a>(
     Ok(())
 }
 
-/// Sets `inputs` and `outputs` to the operands of `instruction`, and returns the used parts of them. Returns `None` if the operands break a
-/// rule that [`Program::load`] checks.
+/// Appends the operands of `instruction` to `inputs` and `outputs`, which are empty. Returns `None` if the operands break a rule that
+/// [`Program::load`] checks.
 #[inline(always)]
-fn views<'v, 'a, 'p: 'a>(
+fn views<'a, 'p: 'a>(
     places: &Tables<'p, '_>,
     instruction: &InstructionRecord,
     pieces: &'a mut Pieces<'_>,
-    inputs: &'v mut [TensorView<'a>],
-    outputs: &'v mut [TensorViewMut<'a>],
-) -> Option<(&'v [TensorView<'a>], &'v mut [TensorViewMut<'a>])> {
+    inputs: &mut Vec<TensorView<'a>, MAX_INPUTS>,
+    outputs: &mut Vec<TensorViewMut<'a>, MAX_OUTPUTS>,
+) -> Option<()> {
     let operands = places.program.operands.get(instruction.operands as usize..)?;
     let (read, written) = operands.split_at_checked(instruction.inputs.into())?;
-    let outputs = outputs.get_mut(..instruction.outputs.into())?;
-    for (&operand, view) in written.iter().zip(&mut *outputs) {
+    for &operand in written.get(..instruction.outputs.into())? {
         let (tensor_type, Bytes::Memory(start, bytes)) = places.of(operand.into())? else { return None };
-        *view = TensorViewMut { tensor_type, data: pieces.take(start, bytes)? };
+        outputs.push(TensorViewMut { tensor_type, data: pieces.take(start, bytes)? }).ok()?;
     }
-    let inputs = inputs.get_mut(..read.len())?;
-    for (&operand, view) in read.iter().zip(&mut *inputs) {
+    for &operand in read {
         let (tensor_type, place) = places.of(operand.into())?;
         let data = match place {
             Bytes::Flash(data) => Some(data),
             Bytes::Memory(start, bytes) => pieces.read(start, bytes),
         };
-        *view = TensorView { tensor_type, data };
+        inputs.push(TensorView { tensor_type, data }).ok()?;
     }
-    Some((inputs, outputs))
+    Some(())
 }

@@ -6,7 +6,7 @@
 
 use crate::base::dtype::Float;
 use crate::base::error::{Error, Result};
-use crate::base::op::{Call, Kernel, OpDef, read_attributes};
+use crate::base::op::{Call, Kernel, NONE, OpDef, read_attributes};
 use crate::base::shape::{Shape, TensorType};
 use crate::ops::shared::contraction::{Lines, Rows, add_products, check_bias};
 use crate::ops::shared::elementwise::add_to_rows;
@@ -136,10 +136,19 @@ impl<'a, T: Float> Convolution<'a, T> {
         Ok(Convolution { down, across, images: x.slice(), channels, kernel, filter: filter.slice(), filters, bias })
     }
 
-    /// Returns the cost of a pixel of the result.
-    pub(in crate::ops) fn cost(&self) -> usize {
+    /// Asks `call` for the pixels of a convolution that computes the first `width` pixels of `lines` lines. `extra` is the cost of what else
+    /// is done with a pixel. Two neighbours share the loads of the filter, so a pair of them is not divided.
+    pub(in crate::ops) fn rows(&self, call: &mut Call<'_, '_>, lines: usize, width: usize, extra: usize) -> Range<usize> {
         let ([kh, kw], co) = (self.kernel, self.filters);
-        kh * ((kw * self.channels + 1) * (3 * co + 7 * (co % 8)) + 110) + 60
+        let cost = kh * ((kw * self.channels + 1) * (3 * co + 7 * (co % 8)) + 110) + 60 + extra;
+        let mut pixels = call.rows(lines * width, cost);
+        // The pairs begin where the whole window is inside the image.
+        let (edge, (_, column)) = (self.across.outputs(0).0, split(pixels.end, width));
+        if call.slice.next != NONE && pixels.len() > 1 && column > edge && (column - edge) % 2 == 1 {
+            pixels.end -= 1;
+            call.slice.next -= 1;
+        }
+        pixels
     }
 
     /// Computes the pixels `columns` of row `oh` of the result of image `image`.
@@ -167,7 +176,7 @@ impl<'a, T: Float> Convolution<'a, T> {
 fn run<T: Float>(call: &mut Call<'_, '_>) -> Result<()> {
     let convolution = Convolution::of(call, &call.attributes()?)?;
     let (height, width, co) = (convolution.down.output, convolution.across.output, convolution.filters);
-    let pixels = call.rows(call.input(0)?.dim(0) * height * width, convolution.cost());
+    let pixels = convolution.rows(call, call.input(0)?.dim(0) * height, width, 0);
     let output = call.output()?.slice_mut::<T>();
     for (row, columns) in groups(pixels, width) {
         let ((image, oh), at) = (split(row, height), row * width);

@@ -62,7 +62,7 @@ fn run<T: Float>(call: &mut Call<'_, '_>) -> Result<()> {
     let &[n, height, width, co] = call.output()?.dims() else { return Err(Error::Internal) };
     let ([tall, wide], co) = (attributes.ksize.map(|size| size as usize), co as usize);
     let (height, width) = (height as usize * tall, width as usize * wide);
-    let pixels = call.rows(n as usize * height * width, convolution.cost() + 16 * co + 60);
+    let pixels = convolution.rows(call, n as usize * height, width, 16 * co + 60);
     let [y, winners, row] = call.outputs else { return Err(Error::Internal) };
     let (y, winners, row) = (y.slice_mut::<T>(), winners.slice_mut::<u8>(), row.slice_mut::<T>());
     if pixels.start == 0 {
