@@ -79,7 +79,7 @@ const FIRMWARES: [(&str, &[&str], Bars); 6] = [
     (
         "mlp",
         &["8", "mlp.out"],
-        &[("instructions_train_step", 40_000), ("ram_static", 16 << 10), ("stack_infer", 1024), ("stack_train", 1280)],
+        &[("instructions_train_step", 37_120), ("ram_static", 16 << 10), ("stack_infer", 1024), ("stack_train", 1280)],
     ),
     // 12 instructions for each byte of the model.
     ("book", &["2", "book.out"], &[("flash_code", 27 << 10), ("instructions_load", 12 * 320_000)]),
