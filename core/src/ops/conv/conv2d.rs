@@ -136,8 +136,8 @@ impl<'a, T: Float> Convolution<'a, T> {
         Ok(Convolution { down, across, images: x.slice(), channels, kernel, filter: filter.slice(), filters, bias })
     }
 
-    /// Asks `call` for the pixels of a convolution that computes the first `width` pixels of `lines` lines. `extra` is the cost of what else
-    /// is done with a pixel. Two neighbours share the loads of the filter, so a pair of them is not divided.
+    /// Asks `call` for the pixels of a convolution that computes the first `width` pixels of `lines` lines. `extra` is the cost of other
+    /// work on a pixel. Two neighbours share the loads of the filter, so a pair of them is not divided.
     pub(in crate::ops) fn rows(&self, call: &mut Call<'_, '_>, lines: usize, width: usize, extra: usize) -> Range<usize> {
         let ([kh, kw], co) = (self.kernel, self.filters);
         let cost = kh * ((kw * self.channels + 1) * (3 * co + 7 * (co % 8)) + 110) + 60 + extra;

@@ -64,7 +64,9 @@ fn the_curve_of_a_device_appears_while_it_learns() {
         assert!(device.try_wait().unwrap().is_none(), "the device was done before somebody saw its curve");
         browser.keep("live");
 
-        let cells: Vec<f64> = cells.as_array().unwrap().iter().map(|cell| cell.as_str().unwrap().parse().unwrap()).collect();
+        // The page writes a step above 999 with a comma.
+        let number = |cell: &serde_json::Value| cell.as_str().and_then(|cell| cell.replace(',', "").parse().ok());
+        let cells: Vec<f64> = cells.as_array().unwrap().iter().map(|cell| number(cell).unwrap_or_else(|| panic!("{cells}"))).collect();
         let (value, step) = (cells[1], cells[2] as u32);
         let own = f64::from(losses.lock().unwrap()[&step]);
         assert!(step as usize >= ENOUGH / 2 && (value - own).abs() <= 1e-3 * own.max(1.0), "step {step}: {value}, the device said {own}");
