@@ -1,4 +1,5 @@
-//! Measures training steps on handwritten digits: a small MLP and a CNN, compiled and eager, with Adam and batches of 50.
+//! Measures training steps on handwritten digits: a small MLP and a CNN, compiled and eager, with Adam and batches of 50. Also measures
+//! compiled steps of recurrent networks and of MobileNetV2, and an inference of MobileNetV2.
 //!
 //! `cargo run --release -p gradlet --example bench_train -- DIR` prints one JSON object. DIR holds the MNIST files, like `data/mnist10k`.
 //! With `--serve`, it answers requests from its standard input instead, one per line: `NAME STEPS`, where NAME is a figure in milliseconds.
@@ -9,7 +10,7 @@
 #![allow(unsafe_code)]
 
 use gradlet::datasets::Digits;
-use gradlet::layers::{Activation, Conv2D, Dense, Flatten, Layer, MaxPool2D, Module, Padding, Sequential};
+use gradlet::layers::{Activation, Conv2D, Dense, Flatten, GRU, LSTM, Layer, MaxPool2D, Padding, Sequential};
 use gradlet::losses::{Loss, SparseCategoricalCrossentropy};
 use gradlet::optimizers::{Adam, Optimizer};
 use gradlet::{Differentiate, Eager, Function, Result, Scope, Shape, Tensor, applications};
@@ -26,7 +27,16 @@ const BATCH: usize = 50;
 const LEARNING_RATE: f32 = 1e-3;
 const WARM_UP: usize = 5;
 /// Names of the timed figures, each with the number of steps that are timed.
-const STEPS: [(&str, usize); 4] = [("mlp_graph_ms", 1000), ("mlp_eager_ms", 200), ("cnn_graph_ms", 60), ("cnn_eager_ms", 40)];
+const STEPS: [(&str, usize); 8] = [
+    ("mlp_graph_ms", 1000),
+    ("mlp_eager_ms", 200),
+    ("cnn_graph_ms", 60),
+    ("cnn_eager_ms", 40),
+    ("lstm_graph_ms", 60),
+    ("gru_graph_ms", 30),
+    ("mobilenet_graph_ms", 10),
+    ("mobilenet_infer_ms", 30),
+];
 
 fn main() -> std::result::Result<(), Box<dyn Error>> {
     let mut arguments: Vec<String> = std::env::args().skip(1).collect();
@@ -88,36 +98,75 @@ fn cnn() -> Sequential {
         .with(Dense::new(10))
 }
 
-fn model(scope: &Eager, cnn_wanted: bool) -> Result<(Arc<Sequential>, Vec<u32>)> {
-    let (model, picture) = if cnn_wanted { (cnn(), vec![28, 28, 1]) } else { (applications::mlp(&[100], 10), vec![784]) };
-    model.build(scope, &Shape::new(&[&[1], &picture[..]].concat())?)?;
-    Ok((Arc::new(model), picture))
+fn sequential(scope: &Eager, model: Sequential, picture: &[u32]) -> Result<Arc<dyn Layer>> {
+    model.build(scope, &Shape::new(&[&[1], picture].concat())?)?;
+    Ok(Arc::new(model))
 }
 
-fn step(scope: &dyn Scope, model: &Sequential, adam: &Adam, x: &Tensor, y: &Tensor) -> Result<Tensor> {
-    let tape = scope.tape();
+fn mobilenet(scope: &Eager, side: u32, alpha: f64, classes: u32) -> Result<Arc<dyn Layer>> {
+    let network = applications::mobilenet_v2().input_shape([side, side, 3]).alpha(alpha).classes(classes);
+    Ok(Arc::new(network.classifier_activation(Activation::Linear).build(scope)?))
+}
+
+/// Returns the model of the figure `name`, and the shape of a picture.
+fn model(scope: &Eager, name: &str) -> Result<(Arc<dyn Layer>, Vec<u32>)> {
+    let recurrent = |model: Sequential| sequential(scope, model.with(Dense::new(10)), &[28, 28]);
+    Ok(match name.split('_').next() {
+        Some("cnn") => (sequential(scope, cnn(), &[28, 28, 1])?, vec![28, 28, 1]),
+        Some("lstm") => (recurrent(Sequential::new().with(LSTM::new(64)))?, vec![28, 28]),
+        Some("gru") => {
+            let layers = Sequential::new().with(GRU::new(64).return_sequences(true)).with(GRU::new(64));
+            (recurrent(layers)?, vec![28, 28])
+        }
+        Some("mobilenet") if name.contains("infer") => (mobilenet(scope, 224, 1.0, 1000)?, vec![224, 224, 3]),
+        Some("mobilenet") => (mobilenet(scope, 96, 0.35, 10)?, vec![96, 96, 3]),
+        _ => (sequential(scope, applications::mlp(&[100], 10), &[784])?, vec![784]),
+    })
+}
+
+fn step(scope: &dyn Scope, model: &dyn Layer, adam: &Adam, x: &Tensor, y: &Tensor) -> Result<Tensor> {
+    let tape = scope.with_training(true).tape();
     let loss = SparseCategoricalCrossentropy::default().from_logits(true).call(y, &model.call(&tape, x)?)?;
     let gradients = tape.gradient(&loss, &model.trainable_variables())?;
     adam.apply_gradients(scope, &gradients)?;
     Ok(loss)
 }
 
-fn traced(model: &Arc<Sequential>) -> Traced {
+fn traced(model: &Arc<dyn Layer>) -> Traced {
     let (model, adam) = (model.clone(), Adam::new(LEARNING_RATE));
-    Function::new(move |scope: &dyn Scope, (x, y): (Tensor, Tensor)| step(scope, &model, &adam, &x, &y))
+    Function::new(move |scope: &dyn Scope, (x, y): (Tensor, Tensor)| step(scope, &*model, &adam, &x, &y))
 }
 
 fn batches(scope: &Eager, digits: &Digits, picture: &[u32], batch: usize) -> Result<Vec<(Tensor, Tensor)>> {
+    let device = scope.device();
+    if picture.last() == Some(&3) {
+        // The digits are too small. The time of a step does not depend on the values.
+        let dims = [&[batch as u32], picture].concat();
+        let count = dims.iter().product::<u32>();
+        let pixels: Vec<f32> = (0..count).map(|at| (at.wrapping_mul(2_654_435_761) >> 16) as f32 / 65_536.0).collect();
+        let labels: Vec<i32> = (0..batch as i32).map(|label| label % 10).collect();
+        return Ok(vec![(Tensor::new(&device, &pixels, &dims)?, Tensor::new(&device, &labels, &[batch as u32])?)]);
+    }
     let order: Vec<usize> = (0..digits.len().min(20 * batch)).collect();
-    order.chunks_exact(batch).map(|indices| digits.batch(&scope.device(), indices, picture)).collect()
+    order.chunks_exact(batch).map(|indices| digits.batch(&device, indices, picture)).collect()
 }
 
 /// Returns a function that does one training step of a new model. `name` is a figure: it selects the model, and compiled or eager
 /// execution. Each step uses the next batch.
 fn trainer(scope: &Eager, digits: &Digits, name: &str) -> Result<Step> {
-    let (model, picture) = model(scope, name.starts_with("cnn"))?;
-    let mut batches = batches(scope, digits, &picture, BATCH)?.into_iter().cycle();
+    let (model, picture) = model(scope, name)?;
+    let batch = match picture[..] {
+        [224, ..] => 1,
+        [96, ..] => 16,
+        [28, 28] => 32,
+        _ => BATCH,
+    };
+    let mut batches = batches(scope, digits, &picture, batch)?.into_iter().cycle();
     let mut next = move || batches.next().ok_or(gradlet::Error::message("there are too few digits".to_string()));
+    if name.contains("infer") {
+        let (scope, infer) = (scope.clone(), Function::new(move |scope: &dyn Scope, x: Tensor| model.call(scope, &x)));
+        return Ok(Box::new(move || infer.call(&scope, next()?.0)?.to_vec::<f32>().map(drop)));
+    }
     if name.ends_with("graph_ms") {
         let (scope, traced) = (scope.clone(), traced(&model));
         return Ok(Box::new(move || traced.call(&scope, next()?)?.item::<f32>().map(drop)));
@@ -125,7 +174,7 @@ fn trainer(scope: &Eager, digits: &Digits, name: &str) -> Result<Step> {
     let (scope, adam) = (scope.clone(), Adam::new(LEARNING_RATE));
     Ok(Box::new(move || {
         let (x, y) = next()?;
-        step(&scope, &model, &adam, &x, &y)?.item::<f32>().map(drop)
+        step(&scope, &*model, &adam, &x, &y)?.item::<f32>().map(drop)
     }))
 }
 
@@ -179,7 +228,7 @@ fn memory(scope: &Eager, digits: &Digits) -> Result<[(&'static str, usize); 4]> 
     let inputs = batches(scope, digits, &[28, 28, 1], BATCH)?;
     let [x, y] = [inputs[0].0.clone(), inputs[0].1.clone()];
     COUNTING.store(true, Relaxed);
-    let (cnn, _) = model(scope, true)?;
+    let (cnn, _) = model(scope, "cnn")?;
     let train = traced(&cnn);
     let concrete = train.concrete(scope, &(x.clone(), y.clone()))?;
     (0..3).try_for_each(|_| train.call(scope, (x.clone(), y.clone())).map(drop))?;
@@ -189,7 +238,7 @@ fn memory(scope: &Eager, digits: &Digits) -> Result<[(&'static str, usize); 4]> 
     let cnn_allocations = ALLOCATIONS.load(Relaxed) - before;
     let peak = PEAK.load(Relaxed).max(0) as usize;
 
-    let (mlp, picture) = model(scope, false)?;
+    let (mlp, picture) = model(scope, "mlp")?;
     let one = batches(scope, digits, &picture, 1)?.swap_remove(0);
     let train = traced(&mlp);
     (0..3).try_for_each(|_| train.call(scope, one.clone()).map(drop))?;

@@ -12,7 +12,6 @@ import numpy as np
 import tensorflow as tf
 from tensorflow.keras import layers
 
-BATCH = 50
 WARM_UP = 5
 
 
@@ -24,7 +23,7 @@ def read(path):
 
 
 def mlp():
-    return [784], [layers.Dense(100, activation="relu"), layers.Dense(10)]
+    return [784], tf.keras.Sequential([layers.Input([784]), layers.Dense(100, activation="relu"), layers.Dense(10)])
 
 
 def cnn():
@@ -32,17 +31,53 @@ def cnn():
         return layers.Conv2D(filters, 5, padding="same", activation="relu")
 
     rest = [layers.Flatten(), layers.Dense(1024, activation="relu"), layers.Dense(10)]
-    return [28, 28, 1], [conv(32), layers.MaxPool2D(2), conv(64), layers.MaxPool2D(2)] + rest
+    stack = [conv(32), layers.MaxPool2D(2), conv(64), layers.MaxPool2D(2)] + rest
+    return [28, 28, 1], tf.keras.Sequential([layers.Input([28, 28, 1])] + stack)
+
+
+def lstm():
+    return [28, 28], tf.keras.Sequential([layers.Input([28, 28]), layers.LSTM(64), layers.Dense(10)])
+
+
+def gru():
+    stack = [layers.GRU(64, return_sequences=True), layers.GRU(64), layers.Dense(10)]
+    return [28, 28], tf.keras.Sequential([layers.Input([28, 28])] + stack)
+
+
+def mobilenet(side, alpha, classes):
+    arguments = dict(alpha=alpha, weights=None, classes=classes, classifier_activation=None)
+    return [side, side, 3], tf.keras.applications.MobileNetV2(input_shape=(side, side, 3), **arguments)
+
+
+MODELS = {
+    "mlp": (mlp, 50),
+    "cnn": (cnn, 50),
+    "lstm": (lstm, 32),
+    "gru": (gru, 32),
+    "mobilenet": (lambda: mobilenet(96, 0.35, 10), 16),
+    "mobilenet_infer": (lambda: mobilenet(224, 1.0, 1000), 1),
+}
+
+
+def batches_of(images, labels, picture, batch):
+    """Returns batches of pictures. The digits are too small for pictures with colors, for which the values do not matter."""
+    if picture[-1] == 3:
+        random = np.random.default_rng(1).random([batch] + picture, np.float32)
+        return [(tf.constant(random), tf.constant(labels[:batch]))]
+    starts = range(0, min(len(labels), 20 * batch) - batch + 1, batch)
+    return [(tf.constant(images[i : i + batch].reshape([batch] + picture)), tf.constant(labels[i : i + batch])) for i in starts]
 
 
 def trainer(name, images, labels):
     """Returns a function that does one training step of a new model. Each step uses the next batch."""
-    picture, stack = cnn() if name.startswith("cnn") else mlp()
-    model = tf.keras.Sequential([layers.Input(picture)] + stack)
+    build, batch = MODELS["mobilenet_infer" if "infer" in name else name.split("_")[0]]
+    picture, model = build()
+    batches = batches_of(images, labels, picture, batch)
+    if "infer" in name:
+        infer = tf.function(lambda x: model(x, training=False))
+        return lambda: infer(batches[0][0]).numpy()
     optimizer = tf.keras.optimizers.Adam(1e-3)
     loss_of = tf.keras.losses.SparseCategoricalCrossentropy(from_logits=True)
-    starts = range(0, min(len(labels), 20 * BATCH) - BATCH + 1, BATCH)
-    batches = [(tf.constant(images[i : i + BATCH].reshape([BATCH] + picture)), tf.constant(labels[i : i + BATCH])) for i in starts]
 
     def step(x, y):
         with tf.GradientTape() as tape:

@@ -9,8 +9,16 @@ use xtask::cli::BenchOptions;
 const SCRIPT: &str = include_str!("tensorflow.py");
 
 /// Names of the figures, each with the number of steps per turn, and the largest allowed ratio of gradlet's time to TensorFlow's.
-const RACES: [(&str, usize, f64); 4] =
-    [("mlp_graph_ms", 200, 0.3), ("cnn_graph_ms", 15, 0.85), ("mlp_eager_ms", 30, 0.15), ("cnn_eager_ms", 8, 0.5)];
+const RACES: [(&str, usize, f64); 8] = [
+    ("mlp_graph_ms", 200, 0.3),
+    ("cnn_graph_ms", 15, 0.85),
+    ("mlp_eager_ms", 30, 0.15),
+    ("cnn_eager_ms", 8, 0.5),
+    ("lstm_graph_ms", 20, 0.9),
+    ("gru_graph_ms", 10, 0.7),
+    ("mobilenet_graph_ms", 3, 0.8),
+    ("mobilenet_infer_ms", 10, 0.9),
+];
 
 /// Runs `cargo xtask bench train`.
 pub fn run(options: &BenchOptions) -> Result<()> {
@@ -35,16 +43,16 @@ pub fn run(options: &BenchOptions) -> Result<()> {
     drop((ours, theirs));
 
     let mut figures = Map::new();
-    println!("{:<16} {:>12} {:>12} {:>8} {:>8}", "a training step", "gradlet", "TensorFlow", "ratio", "bar");
+    println!("{:<20} {:>12} {:>12} {:>8} {:>8}", "a training step", "gradlet", "TensorFlow", "ratio", "bar");
     for ((name, _, bar), pair) in RACES.iter().zip(times) {
         let [own, other] = pair.map(median);
-        println!("{name:<16} {own:>12.3} {other:>12.3} {:>8.3} {bar:>8}", own / other);
+        println!("{name:<20} {own:>12.3} {other:>12.3} {:>8.3} {bar:>8}", own / other);
         figures.insert(name.to_string(), json!({ "gradlet": own, "tensorflow": other, "ratio": own / other, "bar": bar }));
     }
     let (mut ours, mut theirs) = start()?;
     let [own, other] = [ours.peak()?, theirs.peak()?];
     drop((ours, theirs));
-    println!("{:<16} {own:>12} {other:>12} {:>8.3} {:>8}", "cnn peak, KiB", own as f64 / other as f64, 1);
+    println!("{:<20} {own:>12} {other:>12} {:>8.3} {:>8}", "cnn peak, KiB", own as f64 / other as f64, 1);
     figures.insert("cnn_peak_kib".into(), json!({ "gradlet": own, "tensorflow": other, "ratio": own as f64 / other as f64, "bar": 1.0 }));
     let alone = Command::new(&setting.program).arg(&setting.folder).output().context("cannot start bench_train")?;
     let alone: Value = serde_json::from_slice(&alone.stdout).context("bench_train printed no JSON")?;

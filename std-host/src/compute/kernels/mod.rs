@@ -1,7 +1,9 @@
-//! Fast kernels for f32, which use vector instructions and all cores. They compute sums in a different order than the
-//! portable kernels, so results differ by rounding. In rare cases they call the portable kernel.
+//! Fast kernels for floats, which use vector instructions and all cores. They compute sums in a different order than the portable kernels,
+//! and some functions by other formulas, so results differ by rounding. In rare cases they call the portable kernel.
 
 mod conv2d;
+mod elementwise;
+mod math;
 mod matmul;
 mod max_pool2d;
 mod product;
@@ -29,7 +31,10 @@ static FAST: &[&Kernel] = &[
 ];
 
 /// All kernels, the fast ones before the portable ones.
-pub(crate) static KERNELS: LazyLock<Vec<&'static Kernel>> = LazyLock::new(|| [FAST, ops::KERNELS].concat());
+pub(crate) static KERNELS: LazyLock<Vec<&'static Kernel>> = LazyLock::new(|| {
+    let elementwise = elementwise::SINGLE.iter().chain(elementwise::DOUBLE);
+    FAST.iter().copied().chain(elementwise).chain(ops::KERNELS.iter().copied()).collect()
+});
 
 /// Runs `kernel`, a portable kernel, in place of the fast kernel that was called.
 fn portable(call: &mut Call<'_, '_>, kernel: &Kernel) -> Result<()> {

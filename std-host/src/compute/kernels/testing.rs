@@ -25,6 +25,20 @@ impl Random {
         low + (self.next() >> 33) as u32 % (high - low + 1)
     }
 
+    /// Returns a tensor of floats of this type and shape: numbers from -4 to 4, and now and then 0, an infinity or NaN.
+    pub(super) fn numbers(&mut self, dtype: DType, dims: &[u32]) -> Value {
+        let mut value = Value::zeros(dtype, dims);
+        let mut number = || match self.between(0, 40) {
+            0 => [0.0, -0.0, f64::INFINITY, f64::NEG_INFINITY, f64::NAN][self.between(0, 4) as usize],
+            _ => (self.next() >> 40) as f64 / f64::from(1u32 << 21) - 4.0,
+        };
+        match dtype {
+            DType::F64 => bytemuck::cast_slice_mut(&mut value.bytes).iter_mut().for_each(|x: &mut f64| *x = number()),
+            _ => value.floats_mut().iter_mut().for_each(|x| *x = number() as f32),
+        }
+        value
+    }
+
     /// Returns a tensor of this shape with numbers from -1 to 1.
     pub(super) fn tensor(&mut self, dims: &[u32]) -> Value {
         let mut value = Value::zeros(DType::F32, dims);
@@ -52,6 +66,14 @@ impl Value {
 
     pub(super) fn floats(&self) -> &[f32] {
         bytemuck::cast_slice(&self.bytes)
+    }
+
+    /// Returns the elements, which are f32 or f64.
+    fn wide(&self) -> Vec<f64> {
+        match self.tensor_type.dtype {
+            DType::F64 => bytemuck::cast_slice(&self.bytes).to_vec(),
+            _ => self.floats().iter().map(|&x| f64::from(x)).collect(),
+        }
     }
 
     pub(super) fn dims(&self) -> &[u32] {
@@ -103,12 +125,12 @@ pub(super) fn same(fast: &Kernel, portable: &Kernel, attributes: &[u32], inputs:
         }
         let got = run(fast, attributes, inputs, &shared).unwrap();
         for (got, want) in got.iter().zip(&want) {
-            let close = |(got, want): (&f32, &f32)| {
+            let close = |(got, want): (&f64, &f64)| {
                 (got - want).abs() <= 1e-4 * want.abs().max(1.0) || got == want || (got.is_nan() && want.is_nan())
             };
-            let wrong = got.floats().iter().zip(want.floats()).position(|pair| !close(pair));
-            if let Some(at) = wrong {
-                let (got, want) = (got.floats()[at], want.floats()[at]);
+            let (got, want) = (got.wide(), want.wide());
+            if let Some(at) = got.iter().zip(&want).position(|pair| !close(pair)) {
+                let (got, want) = (got[at], want[at]);
                 panic!("{} {attributes:?} of {dims:?}, {shared:?} in place: element {at} is {got}, not {want}", fast.def.name);
             }
         }

@@ -1,0 +1,227 @@
+//! Elementwise ops of floats. The compiler vectorizes their loops for the instruction set of the CPU, and all threads share a large
+//! tensor. Arithmetic has the bits of the portable kernels.
+
+use super::{math, portable};
+use crate::compute::simd::dispatch;
+use crate::compute::team;
+use gradlet_core::custom_op::{Call, Kernel};
+use gradlet_core::tensor::Element;
+use gradlet_core::{DType, Result, ops};
+use std::borrow::Cow;
+
+/// Number of elements that a thread computes at a time. They stay in the first cache.
+const BLOCK: usize = 1 << 12;
+/// Number of elements below which one thread is faster than several.
+const ALONE: usize = 1 << 15;
+/// Number of elements of a short row. Such rows are repeated, so that the inner loop is long.
+const SHORT: usize = 64;
+
+/// Defines the kernels of ops for element types.
+macro_rules! kernels {
+    ($($table:ident, $of:ident $variant:ident $portable:ident: { $($op:ident = $apply:ident |$($argument:ident),*| $value:expr;)* })*) => {
+        $(
+            /// Kernels for one element type.
+            pub static $table: &[Kernel] = &[$(Kernel {
+                def: &ops::$op::DEF,
+                dtype: DType::$variant,
+                run: {
+                    fn run(call: &mut Call<'_, '_>) -> Result<()> {
+                        $apply(call, &ops::$op::$portable, #[inline(always)] |$($argument: $of),*| $value)
+                    }
+                    run
+                },
+            }),*];
+        )*
+    };
+}
+
+kernels! {
+    SINGLE, f32 F32 F32: {
+        add = binary |a, b| a + b;
+        sub = binary |a, b| a - b;
+        mul = binary |a, b| a * b;
+        div = binary |a, b| a / b;
+        minimum = binary |a, b| if a >= b { b } else if b > a { a } else { a + b };
+        maximum = binary |a, b| if a <= b { b } else if b < a { a } else { a + b };
+        relu_grad = binary |dy, y| if y > 0.0 { dy } else { 0.0 };
+        relu = unary |x| if x <= 0.0 { 0.0 } else { x };
+        neg = unary |x| -x;
+        abs = unary |x| x.abs();
+        sqrt = unary |x| x.sqrt();
+        rsqrt = unary |x| 1.0 / x.sqrt();
+        exp = unary |x| math::exp(x);
+        log = unary |x| math::ln(x);
+        tanh = unary |x| math::tanh(x);
+        sigmoid = unary |x| math::sigmoid(x);
+        erf = unary |x| math::erf(x);
+    }
+    DOUBLE, f64 F64 F64: {
+        add = binary |a, b| a + b;
+        sub = binary |a, b| a - b;
+        mul = binary |a, b| a * b;
+        div = binary |a, b| a / b;
+        minimum = binary |a, b| if a >= b { b } else if b > a { a } else { a + b };
+        maximum = binary |a, b| if a <= b { b } else if b < a { a } else { a + b };
+        relu_grad = binary |dy, y| if y > 0.0 { dy } else { 0.0 };
+        relu = unary |x| if x <= 0.0 { 0.0 } else { x };
+        neg = unary |x| -x;
+        abs = unary |x| x.abs();
+        sqrt = unary |x| x.sqrt();
+        rsqrt = unary |x| 1.0 / x.sqrt();
+    }
+}
+
+/// Writes `f` of each element of input 0 to output 0. The two may share memory.
+#[inline(always)]
+fn unary<T: Element>(call: &mut Call<'_, '_>, _: &Kernel, f: impl Fn(T) -> T + Copy + Sync) -> Result<()> {
+    let x = call.input(0)?;
+    let (from, to) = (x.slice::<T>(), call.output()?.slice_mut::<T>());
+    let parallel = to.len() >= ALONE;
+    if x.in_place() {
+        team::each(parallel, to.chunks_mut(BLOCK), |to| {
+            dispatch(
+                #[inline(always)]
+                || to.iter_mut().for_each(|y| *y = f(*y)),
+            )
+        });
+    } else {
+        let blocks = to.chunks_mut(BLOCK).zip(from.chunks(BLOCK));
+        team::each(parallel, blocks, |(to, from)| {
+            dispatch(
+                #[inline(always)]
+                || to.iter_mut().zip(from).for_each(|(y, &x)| *y = f(x)),
+            )
+        });
+    }
+    Ok(())
+}
+
+/// Applies `f` to each pair of corresponding elements of two inputs, after broadcasting. If neither input has the shape of the result, or
+/// if an input is broadcast along axes in the middle, the portable kernel does it.
+#[inline(always)]
+fn binary<T: Element>(call: &mut Call<'_, '_>, kernel: &Kernel, f: impl Fn(T, T) -> T + Copy + Sync) -> Result<()> {
+    let (a, b) = (call.input(0)?, call.input(1)?);
+    let output = call.output()?;
+    let dims = output.dims();
+    // An input that shares the output's memory has the shape of the result.
+    if a.dims() == dims
+        && let Some(b) = Spread::new(b.slice(), b.dims(), dims)
+    {
+        b.apply(a.slice(), output.slice_mut(), f);
+    } else if b.dims() == dims
+        && let Some(a) = Spread::new(a.slice(), a.dims(), dims)
+    {
+        a.apply(
+            b.slice(),
+            output.slice_mut(),
+            #[inline(always)]
+            |b, a| f(a, b),
+        );
+    } else {
+        return portable(call, kernel);
+    }
+    Ok(())
+}
+
+/// Elements of an operand that are spread over the result: each one is used for `run` neighbours, and all of them again and again.
+struct Spread<'a, T: Element> {
+    elements: Cow<'a, [T]>,
+    run: usize,
+}
+
+impl<'a, T: Element> Spread<'a, T> {
+    /// Returns the elements of an operand of dimensions `own`, spread over a result of dimensions `dims`. Returns `None` for other kinds of
+    /// broadcasting, if there are no elements, and for an operand that shares the output's memory.
+    fn new(elements: &'a [T], own: &[u32], dims: &[u32]) -> Option<Spread<'a, T>> {
+        let count = |dims: &[u32]| dims.iter().map(|&dim| dim as usize).product::<usize>();
+        // The axes between the outer and the inner ones of one element must be those of the result.
+        let [outer, inner] = [own.iter().take_while(|&&dim| dim == 1).count(), own.iter().rev().take_while(|&&dim| dim == 1).count()];
+        let core = own.get(outer..own.len() - inner).unwrap_or_default();
+        let end = if core.is_empty() { 0 } else { dims.len() - inner };
+        let (total, run) = (count(dims), count(&dims[end..]));
+        if dims[..end].iter().rev().zip(core.iter().rev()).any(|(dim, own)| dim != own)
+            || elements.is_empty()
+            || elements.len() != count(core)
+        {
+            return None;
+        }
+        let short = run == 1 && elements.len() < SHORT && total > SHORT;
+        let elements = if short { Cow::Owned(elements.repeat(SHORT.div_ceil(elements.len()))) } else { Cow::Borrowed(elements) };
+        Some(Spread { elements, run })
+    }
+
+    /// Writes `f(whole, element)` to `to` for each position. `whole` is empty if its elements are in `to`.
+    #[inline(always)]
+    fn apply(self, whole: &[T], to: &mut [T], f: impl Fn(T, T) -> T + Copy + Sync) {
+        let (elements, run, parallel) = (&*self.elements, self.run, to.len() >= ALONE);
+        // Each block begins with the first use of an element, and in rows with the first element of a row.
+        let period = if run == 1 { elements.len() } else { run };
+        let single = period >= to.len();
+        let block = if single { BLOCK } else { BLOCK.next_multiple_of(period) };
+        team::each(parallel, to.chunks_mut(block).enumerate(), |(index, to)| {
+            let at = index * block;
+            dispatch(
+                #[inline(always)]
+                || {
+                    if let Some(whole) = whole.get(at..at + to.len()) {
+                        to.copy_from_slice(whole);
+                    }
+                    if run == 1 {
+                        let row = if single { elements.get(at..).unwrap_or_default() } else { elements };
+                        to.chunks_mut(row.len().max(1)).for_each(|to| to.iter_mut().zip(row).for_each(|(x, &y)| *x = f(*x, y)));
+                    } else {
+                        let uses = elements.iter().cycle().skip(at / run % elements.len());
+                        to.chunks_mut(run).zip(uses).for_each(|(to, &y)| to.iter_mut().for_each(|x| *x = f(*x, y)));
+                    }
+                },
+            );
+        });
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::testing::{Random, same};
+    use super::*;
+
+    /// Shapes of two operands: equal ones, scalars, rows, columns, axes in the middle, and those that only the portable kernel supports.
+    const SHAPES: [[&[u32]; 2]; 20] = [
+        [&[], &[]],
+        [&[7], &[7]],
+        [&[0, 3], &[3]],
+        [&[5, 1], &[5, 1]],
+        [&[3, 41], &[]],
+        [&[3, 41], &[1, 1]],
+        [&[50_000], &[1]],
+        [&[5, 3], &[3]],
+        [&[700, 63], &[63]],
+        [&[12, 4099], &[4099]],
+        [&[2, 40_000], &[1, 40_000]],
+        [&[90, 7, 70], &[90, 7, 70]],
+        [&[9, 5], &[9, 1]],
+        [&[3, 30_000], &[3, 1]],
+        [&[4, 6, 5], &[6, 1]],
+        [&[40, 6, 500], &[1, 6, 1]],
+        [&[4, 6, 5], &[4, 1, 1]],
+        [&[4, 6, 5], &[4, 1, 5]],
+        [&[4, 1], &[1, 6]],
+        [&[2, 1, 3, 1], &[3, 1]],
+    ];
+
+    #[test]
+    fn as_the_portable_kernels() {
+        let random = &mut Random::new(1);
+        for kernel in SINGLE.iter().chain(DOUBLE) {
+            let reference = ops::KERNELS.iter().find(|other| other.def.code == kernel.def.code && other.dtype == kernel.dtype).unwrap();
+            for [a, b] in SHAPES {
+                let (x, y) = (random.numbers(kernel.dtype, a), random.numbers(kernel.dtype, b));
+                if kernel.def.inputs.0 == 1 {
+                    assert!(same(kernel, reference, &[], &[&x]));
+                } else {
+                    let broadcasts = same(kernel, reference, &[], &[&x, &y]) && same(kernel, reference, &[], &[&y, &x]);
+                    assert!(broadcasts || kernel.def.name == "relu_grad");
+                }
+            }
+        }
+    }
+}
