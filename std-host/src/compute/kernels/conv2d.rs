@@ -295,12 +295,12 @@ impl WithSimd for Of<'_, FilterGrad<'_>, FilterGradPart<'_>> {
 }
 
 #[cfg(test)]
-mod tests {
+pub(super) mod tests {
     use super::super::testing::{Random, same};
     use super::*;
 
     /// Returns attributes of a random convolution.
-    fn attributes(random: &mut Random) -> [u32; 9] {
+    pub(in super::super) fn attributes(random: &mut Random) -> [u32; 9] {
         let mut words = [1; 9];
         words[..2].fill_with(|| random.between(1, 3));
         words[2..4].fill_with(|| random.between(1, 4).saturating_sub(1).max(1));

@@ -5,7 +5,7 @@ use super::{math, portable};
 use crate::compute::simd::dispatch;
 use crate::compute::team;
 use gradlet_core::custom_op::{Call, Kernel};
-use gradlet_core::tensor::Element;
+use gradlet_core::tensor::{Bool, Element, TensorView};
 use gradlet_core::{DType, Result, ops};
 use std::borrow::Cow;
 
@@ -44,6 +44,11 @@ kernels! {
         minimum = binary |a, b| if a >= b { b } else if b > a { a } else { a + b };
         maximum = binary |a, b| if a <= b { b } else if b < a { a } else { a + b };
         relu_grad = binary |dy, y| if y > 0.0 { dy } else { 0.0 };
+        less = compare |a, b| a < b;
+        less_equal = compare |a, b| a <= b;
+        equal = compare |a, b| a == b;
+        not_equal = compare |a, b| a != b;
+        select = select |x| x;
         relu = unary |x| if x <= 0.0 { 0.0 } else { x };
         neg = unary |x| -x;
         abs = unary |x| x.abs();
@@ -63,6 +68,11 @@ kernels! {
         minimum = binary |a, b| if a >= b { b } else if b > a { a } else { a + b };
         maximum = binary |a, b| if a <= b { b } else if b < a { a } else { a + b };
         relu_grad = binary |dy, y| if y > 0.0 { dy } else { 0.0 };
+        less = compare |a, b| a < b;
+        less_equal = compare |a, b| a <= b;
+        equal = compare |a, b| a == b;
+        not_equal = compare |a, b| a != b;
+        select = select |x| x;
         relu = unary |x| if x <= 0.0 { 0.0 } else { x };
         neg = unary |x| -x;
         abs = unary |x| x.abs();
@@ -120,6 +130,72 @@ fn binary<T: Element>(call: &mut Call<'_, '_>, kernel: &Kernel, f: impl Fn(T, T)
     } else {
         return portable(call, kernel);
     }
+    Ok(())
+}
+
+/// Compares the elements of two inputs of equal shape, or of one with a number. The portable kernel compares others.
+#[inline(always)]
+fn compare<T: Element>(call: &mut Call<'_, '_>, kernel: &Kernel, f: impl Fn(T, T) -> bool + Copy + Sync) -> Result<()> {
+    let (a, b) = (call.input(0)?, call.input(1)?);
+    let output = call.output()?;
+    let dims = output.dims();
+    let (a, b, a_dims, b_dims) = (a.slice::<T>(), b.slice::<T>(), a.dims(), b.dims());
+    let to = output.slice_mut::<Bool>();
+    let parallel = to.len() >= ALONE;
+    if a_dims == dims && b_dims == dims {
+        let blocks = to.chunks_mut(BLOCK).zip(a.chunks(BLOCK).zip(b.chunks(BLOCK)));
+        team::each(parallel, blocks, |(to, (a, b))| {
+            dispatch(
+                #[inline(always)]
+                || to.iter_mut().zip(a.iter().zip(b)).for_each(|(y, (&a, &b))| *y = f(a, b).into()),
+            );
+        });
+    } else if a_dims == dims
+        && let &[b] = b
+    {
+        team::each(parallel, to.chunks_mut(BLOCK).zip(a.chunks(BLOCK)), |(to, a)| {
+            dispatch(
+                #[inline(always)]
+                || to.iter_mut().zip(a).for_each(|(y, &a)| *y = f(a, b).into()),
+            );
+        });
+    } else {
+        return portable(call, kernel);
+    }
+    Ok(())
+}
+
+/// Selects elements of input 0 where input 2 is true, and of input 1 elsewhere. The condition has the shape of the result, and each of the
+/// others has it too or is a number. The portable kernel selects from others.
+#[inline(always)]
+fn select<T: Element>(call: &mut Call<'_, '_>, kernel: &Kernel, _: impl Fn(T) -> T) -> Result<()> {
+    let (x, z, condition) = (call.input(0)?, call.input(1)?, call.input(2)?);
+    let output = call.output()?;
+    let dims = output.dims();
+    let fits = |view: &TensorView<'_>| view.dims() == dims || view.bytes().len() == size_of::<T>();
+    if condition.dims() != dims || !fits(&x) || !fits(&z) || x.in_place() && z.in_place() {
+        return portable(call, kernel);
+    }
+    // The result is first one of the two, and then gets the elements of the other.
+    let (first, other, wanted) = if z.in_place() { (z, x.slice::<T>(), true) } else { (x, z.slice::<T>(), false) };
+    let (condition, to) = (condition.slice::<Bool>(), output.slice_mut::<T>());
+    let (own, length) = (first.slice::<T>(), to.len());
+    team::each(length >= ALONE, to.chunks_mut(BLOCK).zip(condition.chunks(BLOCK)).enumerate(), |(index, (to, condition))| {
+        let at = index * BLOCK;
+        match own {
+            [] => {}
+            &[number] => to.fill(number),
+            own => to.copy_from_slice(&own[at..at + to.len()]),
+        }
+        let chosen = to.iter_mut().zip(condition);
+        dispatch(
+            #[inline(always)]
+            || match other {
+                &[number] => chosen.for_each(|(y, &c)| *y = if c.get() == wanted { number } else { *y }),
+                other => chosen.zip(&other[at..]).for_each(|((y, &c), &z)| *y = if c.get() == wanted { z } else { *y }),
+            },
+        );
+    });
     Ok(())
 }
 
@@ -214,13 +290,16 @@ mod tests {
         for kernel in SINGLE.iter().chain(DOUBLE) {
             let reference = ops::KERNELS.iter().find(|other| other.def.code == kernel.def.code && other.dtype == kernel.dtype).unwrap();
             for [a, b] in SHAPES {
-                let (x, y) = (random.numbers(kernel.dtype, a), random.numbers(kernel.dtype, b));
-                if kernel.def.inputs.0 == 1 {
-                    assert!(same(kernel, reference, &[], &[&x]));
-                } else {
-                    let broadcasts = same(kernel, reference, &[], &[&x, &y]) && same(kernel, reference, &[], &[&y, &x]);
-                    assert!(broadcasts || kernel.def.name == "relu_grad");
-                }
+                let (x, y) = (random.numbers(kernel.dtype, a, 1), random.numbers(kernel.dtype, b, 1));
+                let accepted = match kernel.def.inputs.0 {
+                    1 => same(kernel, reference, &[], &[&x]),
+                    2 => same(kernel, reference, &[], &[&x, &y]) && same(kernel, reference, &[], &[&y, &x]),
+                    _ => {
+                        let conditions = [a, b].map(|dims| random.booleans(dims));
+                        conditions.iter().all(|c| same(kernel, reference, &[], &[&x, &y, c]) && same(kernel, reference, &[], &[&y, &x, c]))
+                    }
+                };
+                assert!(accepted || kernel.def.name == "relu_grad");
             }
         }
     }

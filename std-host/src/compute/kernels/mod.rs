@@ -2,11 +2,13 @@
 //! and some functions by other formulas, so results differ by rounding. In rare cases they call the portable kernel.
 
 mod conv2d;
+mod depthwise;
 mod elementwise;
 mod math;
 mod matmul;
 mod max_pool2d;
 mod product;
+mod reduce;
 mod scratch;
 mod steps;
 #[cfg(test)]
@@ -21,6 +23,9 @@ static FAST: &[&Kernel] = &[
     &conv2d::CONV2D,
     &conv2d::INPUT_GRAD,
     &conv2d::FILTER_GRAD,
+    &depthwise::DEPTHWISE_CONV2D,
+    &depthwise::INPUT_GRAD,
+    &depthwise::FILTER_GRAD,
     &matmul::MATMUL,
     &matmul::DENSE,
     &max_pool2d::MAX_POOL2D,
@@ -32,8 +37,8 @@ static FAST: &[&Kernel] = &[
 
 /// All kernels, the fast ones before the portable ones.
 pub(crate) static KERNELS: LazyLock<Vec<&'static Kernel>> = LazyLock::new(|| {
-    let elementwise = elementwise::SINGLE.iter().chain(elementwise::DOUBLE);
-    FAST.iter().copied().chain(elementwise).chain(ops::KERNELS.iter().copied()).collect()
+    let tables = elementwise::SINGLE.iter().chain(elementwise::DOUBLE).chain(&reduce::KERNELS);
+    FAST.iter().copied().chain(tables).chain(ops::KERNELS.iter().copied()).collect()
 });
 
 /// Runs `kernel`, a portable kernel, in place of the fast kernel that was called.

@@ -25,17 +25,24 @@ impl Random {
         low + (self.next() >> 33) as u32 % (high - low + 1)
     }
 
-    /// Returns a tensor of floats of this type and shape: numbers from -4 to 4, and now and then 0, an infinity or NaN.
-    pub(super) fn numbers(&mut self, dtype: DType, dims: &[u32]) -> Value {
+    /// Returns a tensor of floats of this type and shape: numbers from -4 to 4. About `odd` of 40 are 0, infinite or NaN.
+    pub(super) fn numbers(&mut self, dtype: DType, dims: &[u32], odd: u32) -> Value {
         let mut value = Value::zeros(dtype, dims);
-        let mut number = || match self.between(0, 40) {
-            0 => [0.0, -0.0, f64::INFINITY, f64::NEG_INFINITY, f64::NAN][self.between(0, 4) as usize],
-            _ => (self.next() >> 40) as f64 / f64::from(1u32 << 21) - 4.0,
+        let mut number = || match self.between(0, 39) < odd {
+            true => [0.0, -0.0, f64::INFINITY, f64::NEG_INFINITY, f64::NAN][self.between(0, 4) as usize],
+            false => (self.next() >> 40) as f64 / f64::from(1u32 << 21) - 4.0,
         };
         match dtype {
             DType::F64 => bytemuck::cast_slice_mut(&mut value.bytes).iter_mut().for_each(|x: &mut f64| *x = number()),
             _ => value.floats_mut().iter_mut().for_each(|x| *x = number() as f32),
         }
+        value
+    }
+
+    /// Returns a tensor of booleans of this shape.
+    pub(super) fn booleans(&mut self, dims: &[u32]) -> Value {
+        let mut value = Value::zeros(DType::Bool, dims);
+        value.bytes.iter_mut().for_each(|byte| *byte = (self.next() >> 40) as u8 % 2);
         value
     }
 
@@ -68,9 +75,10 @@ impl Value {
         bytemuck::cast_slice(&self.bytes)
     }
 
-    /// Returns the elements, which are f32 or f64.
+    /// Returns the elements, which are f32, f64 or booleans.
     fn wide(&self) -> Vec<f64> {
         match self.tensor_type.dtype {
+            DType::Bool => self.bytes.iter().map(|&byte| f64::from(byte)).collect(),
             DType::F64 => bytemuck::cast_slice(&self.bytes).to_vec(),
             _ => self.floats().iter().map(|&x| f64::from(x)).collect(),
         }

@@ -1,0 +1,245 @@
+//! Depthwise convolutions and their gradients, one vector of channels at a time. The portable kernels compute those with several filters
+//! for each channel.
+
+use super::portable;
+use super::window::{Axis, axes, dims4};
+use crate::compute::simd::{Simd, WithSimd, dispatch};
+use crate::compute::team;
+use gradlet_core::custom_op::{Call, Kernel};
+use gradlet_core::ops::{depthwise_conv2d, depthwise_conv2d_filter_grad, depthwise_conv2d_input_grad};
+use gradlet_core::{DType, Result};
+
+/// Number of multiplications below which one thread is faster than several.
+const ALONE: usize = 1 << 16;
+
+/// Kernel of [`depthwise_conv2d`].
+pub static DEPTHWISE_CONV2D: Kernel = Kernel { def: &depthwise_conv2d::DEF, dtype: DType::F32, run: forward };
+/// Kernel of [`depthwise_conv2d_input_grad`].
+pub static INPUT_GRAD: Kernel = Kernel { def: &depthwise_conv2d_input_grad::DEF, dtype: DType::F32, run: input_grad };
+/// Kernel of [`depthwise_conv2d_filter_grad`].
+pub static FILTER_GRAD: Kernel = Kernel { def: &depthwise_conv2d_filter_grad::DEF, dtype: DType::F32, run: filter_grad };
+
+fn forward(call: &mut Call<'_, '_>) -> Result<()> {
+    let (x, filter) = (call.input(0)?, call.input(1)?);
+    let bias = call.inputs.get(2).map(|bias| bias.slice::<f32>());
+    let ([_, h, w, c], [kh, kw, _, multiplier]) = (dims4(x.dims())?, dims4(filter.dims())?);
+    let [n, oh, ow, _] = dims4(call.output()?.dims())?;
+    if multiplier != 1 || n * oh * ow * c == 0 || h * w == 0 {
+        return portable(call, &depthwise_conv2d::F32);
+    }
+    let axes = axes(&call.attributes()?, [h, w], [kh, kw], [oh, ow]);
+    let meetings = axes.map(|axis| Meetings::new(axis, axis.output, |position, result, tap| (result, position, tap)));
+    let sums = Sums { images: x.slice(), size: [h, w], meetings, filter: filter.slice(), taps: kw, bias, channels: c };
+    sums.compute(call.output()?.slice_mut());
+    Ok(())
+}
+
+fn input_grad(call: &mut Call<'_, '_>) -> Result<()> {
+    let (filter, dy) = (call.input(0)?, call.input(1)?);
+    let ([kh, kw, c, multiplier], [_, oh, ow, _]) = (dims4(filter.dims())?, dims4(dy.dims())?);
+    let [n, h, w, _] = dims4(call.output()?.dims())?;
+    if multiplier != 1 || n * h * w * c == 0 || oh * ow == 0 {
+        return portable(call, &depthwise_conv2d_input_grad::F32);
+    }
+    let attributes: depthwise_conv2d_input_grad::Attributes = call.attributes()?;
+    let axes = axes(&attributes.conv, [h, w], [kh, kw], [oh, ow]);
+    let meetings = axes.map(|axis| Meetings::new(axis, axis.input, |position, result, tap| (position, result, tap)));
+    let sums = Sums { images: dy.slice(), size: [oh, ow], meetings, filter: filter.slice(), taps: kw, bias: None, channels: c };
+    sums.compute(call.output()?.slice_mut());
+    Ok(())
+}
+
+fn filter_grad(call: &mut Call<'_, '_>) -> Result<()> {
+    let (x, dy) = (call.input(0)?, call.input(1)?);
+    let ([n, h, w, c], [_, oh, ow, co]) = (dims4(x.dims())?, dims4(dy.dims())?);
+    if co != c || n * h * w * c == 0 || oh * ow == 0 {
+        return portable(call, &depthwise_conv2d_filter_grad::F32);
+    }
+    let attributes: depthwise_conv2d_filter_grad::Attributes = call.attributes()?;
+    let kernel = attributes.kernel.map(|side| side as usize);
+    let axes = axes(&attributes.conv, [h, w], kernel, [oh, ow]);
+    let result = call.output()?.slice_mut::<f32>();
+    // Each image has sums of its own, which are then added in a fixed order.
+    let mut partial = vec![0.0; n * result.len()];
+    let images = x.slice().chunks_exact(h * w * c).zip(dy.slice().chunks_exact(oh * ow * c)).zip(partial.chunks_exact_mut(result.len()));
+    let parallel = n * oh * ow * result.len() > ALONE;
+    team::each(parallel, images, |((x, dy), sums)| dispatch(FilterSums { x, dy, axes, channels: c, sums }));
+    result.fill(0.0);
+    for sums in partial.chunks_exact(result.len()) {
+        result.iter_mut().zip(sums).for_each(|(result, sum)| *result += sum);
+    }
+    Ok(())
+}
+
+/// The positions and taps that each element of the result meets along an axis, in ascending order of the taps.
+struct Meetings(Vec<Vec<(usize, usize)>>);
+
+impl Meetings {
+    /// Creates the meetings of `results` results. `order` arranges a position of the convolution's input, one of its result, and a tap:
+    /// first the element of the result, then what it meets.
+    fn new(axis: Axis, results: usize, order: fn(usize, usize, usize) -> (usize, usize, usize)) -> Meetings {
+        let mut meetings = vec![Vec::new(); results];
+        for tap in 0..axis.taps {
+            for result in 0..axis.output {
+                let position = (result * axis.stride + tap * axis.dilation).checked_sub(axis.before);
+                if let Some(position) = position.filter(|&position| position < axis.input) {
+                    let (at, meets, tap) = order(position, result, tap);
+                    meetings[at].push((meets, tap));
+                }
+            }
+        }
+        Meetings(meetings)
+    }
+}
+
+/// Sums over the window around each pixel of a result: of images times filter.
+struct Sums<'a> {
+    images: &'a [f32],
+    /// Height and width of an image.
+    size: [usize; 2],
+    meetings: [Meetings; 2],
+    filter: &'a [f32],
+    /// Number of taps in a row of the filter.
+    taps: usize,
+    bias: Option<&'a [f32]>,
+    channels: usize,
+}
+
+impl Sums<'_> {
+    /// Computes the result, row by row.
+    fn compute(&self, result: &mut [f32]) {
+        let [height, width] = [&self.meetings[0], &self.meetings[1]].map(|axis| axis.0.len());
+        let image = self.size[0] * self.size[1] * self.channels;
+        let parallel = result.len() * self.filter.len() / self.channels > ALONE;
+        team::each(parallel, result.chunks_exact_mut(width * self.channels).enumerate(), |(row, result)| {
+            let image = &self.images[row / height * image..][..image];
+            dispatch(Row { sums: self, image, vertical: &self.meetings[0].0[row % height], result });
+        });
+    }
+}
+
+/// A row of the result.
+struct Row<'a> {
+    sums: &'a Sums<'a>,
+    image: &'a [f32],
+    vertical: &'a [(usize, usize)],
+    result: &'a mut [f32],
+}
+
+impl WithSimd for Row<'_> {
+    #[inline(always)]
+    fn with_simd<S: Simd>(self, simd: S) {
+        let Sums { size: [_, width], meetings: [_, across], filter, taps, bias, channels, .. } = self.sums;
+        let mut pairs = Vec::new();
+        for (result, horizontal) in self.result.chunks_exact_mut(*channels).zip(&across.0) {
+            pairs.clear();
+            for &(row, down) in self.vertical {
+                let place = |&(column, tap): &(usize, usize)| ((row * width + column) * channels, (down * taps + tap) * channels);
+                pairs.extend(horizontal.iter().map(place));
+            }
+            match bias {
+                Some(bias) => result.copy_from_slice(bias),
+                None => result.fill(0.0),
+            }
+            accumulate(simd, pairs.iter().copied(), [self.image, filter], result);
+        }
+    }
+}
+
+/// The sums of a filter's gradient over one image.
+struct FilterSums<'a> {
+    x: &'a [f32],
+    dy: &'a [f32],
+    axes: [Axis; 2],
+    channels: usize,
+    sums: &'a mut [f32],
+}
+
+impl WithSimd for FilterSums<'_> {
+    #[inline(always)]
+    fn with_simd<S: Simd>(self, simd: S) {
+        let FilterSums { x, dy, axes: [down, across], channels: c, sums } = self;
+        for oh in 0..down.output {
+            for (tap, sums) in sums.chunks_exact_mut(c).enumerate() {
+                let (kh, kw) = (tap / across.taps, tap % across.taps);
+                let row = (oh * down.stride + kh * down.dilation).checked_sub(down.before);
+                let Some(row) = row.filter(|&row| row < down.input) else { continue };
+                // The positions of the result at which the tap is inside the image.
+                let reach = kw * across.dilation;
+                let first = across.before.saturating_sub(reach).div_ceil(across.stride);
+                let end = (across.input + across.before).saturating_sub(reach).div_ceil(across.stride).min(across.output);
+                let place =
+                    |ow: usize| ((row * across.input + ow * across.stride + reach - across.before) * c, (oh * across.output + ow) * c);
+                accumulate(simd, (first..end).map(place), [x, dy], sums);
+            }
+        }
+    }
+}
+
+/// Adds the products of elements of two tensors to `to`, for each channel. `pairs` are the positions of the first channels.
+#[inline(always)]
+fn accumulate<S: Simd>(simd: S, pairs: impl Iterator<Item = (usize, usize)> + Clone, of: [&[f32]; 2], to: &mut [f32]) {
+    let mut at = 0;
+    while to.len() - at >= 4 * S::LANES {
+        block::<S, 4>(simd, pairs.clone(), of, to, at);
+        at += 4 * S::LANES;
+    }
+    while to.len() - at >= S::LANES {
+        block::<S, 1>(simd, pairs.clone(), of, to, at);
+        at += S::LANES;
+    }
+    if at < to.len() {
+        let count = to.len() - at;
+        let mut sum = simd.load_part(&to[at..]);
+        for (a, b) in pairs {
+            sum = simd.mul_add(simd.load_part(&of[0][a + at..][..count]), simd.load_part(&of[1][b + at..][..count]), sum);
+        }
+        simd.store_part(&mut to[at..], sum);
+    }
+}
+
+/// [`accumulate`] for the `V` vectors of channels from `at` on.
+#[inline(always)]
+fn block<S: Simd, const V: usize>(simd: S, pairs: impl Iterator<Item = (usize, usize)>, of: [&[f32]; 2], to: &mut [f32], at: usize) {
+    let mut sums: [S::Vector; V] = std::array::from_fn(|v| simd.load(&to[at + v * S::LANES..]));
+    for (a, b) in pairs {
+        let (a, b) = (&of[0][a + at..][..V * S::LANES], &of[1][b + at..][..V * S::LANES]);
+        for (v, sum) in sums.iter_mut().enumerate() {
+            *sum = simd.mul_add(simd.load(&a[v * S::LANES..]), simd.load(&b[v * S::LANES..]), *sum);
+        }
+    }
+    for (v, sum) in sums.into_iter().enumerate() {
+        simd.store(&mut to[at + v * S::LANES..], sum);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::testing::{Random, same};
+    use super::*;
+
+    #[test]
+    fn as_the_portable_kernels() {
+        let mut tried = 0;
+        for seed in 0..800 {
+            let random = &mut Random::new(seed);
+            let words = super::super::conv2d::tests::attributes(random);
+            let [kh, kw] = [random.between(1, 5), random.between(1, 5)];
+            let (c, multiplier) = (random.between(0, 140), 1 + u32::from(seed % 8 == 0));
+            let x = [random.between(0, 3), random.between(1, 12), random.between(1, 33), c];
+            let (x, filter, bias) = (random.tensor(&x), random.tensor(&[kh, kw, c, multiplier]), random.tensor(&[c * multiplier]));
+            let inputs = [&x, &filter, &bias];
+            if !same(&DEPTHWISE_CONV2D, &depthwise_conv2d::F32, &words, &inputs[..2 + seed as usize % 2]) {
+                continue;
+            }
+            tried += 1;
+            let y = super::super::testing::result(&DEPTHWISE_CONV2D, &words, &inputs);
+            let dy = random.tensor(y.dims());
+            let of_input = [&words[..], &x.dims()[1..3]].concat();
+            assert!(same(&INPUT_GRAD, &depthwise_conv2d_input_grad::F32, &of_input, &[&filter, &dy]));
+            let of_filter = [&words[..], &[kh, kw]].concat();
+            assert!(same(&FILTER_GRAD, &depthwise_conv2d_filter_grad::F32, &of_filter, &[&x, &dy]));
+        }
+        assert!(tried > 300, "{tried}");
+    }
+}

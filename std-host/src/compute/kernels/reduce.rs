@@ -1,0 +1,162 @@
+//! Sums and means of floats over the first axes or the last ones, and softmax along the last axis. The portable kernels compute others.
+//!
+//! A long sum consists of parts, whose number depends only on the shape. It has the same bits for any number of threads.
+
+use super::{math, portable};
+use crate::compute::simd::dispatch;
+use crate::compute::team;
+use gradlet_core::custom_op::{Call, Kernel};
+use gradlet_core::ops::{mean, softmax, sum};
+use gradlet_core::tensor::Element;
+use gradlet_core::{DType, Result};
+use std::ops::Add;
+
+/// Number of elements in a part of a sum.
+const PART: usize = 1 << 14;
+/// Number of elements that are added at the same time.
+const WIDE: usize = 64;
+
+/// Kernels of sums, means and softmax.
+pub static KERNELS: [Kernel; 5] = [
+    Kernel { def: &sum::DEF, dtype: DType::F32, run: |call| reduce(call, &sum::F32, |sum: f32, _| sum) },
+    Kernel { def: &sum::DEF, dtype: DType::F64, run: |call| reduce(call, &sum::F64, |sum: f64, _| sum) },
+    Kernel { def: &mean::DEF, dtype: DType::F32, run: |call| reduce(call, &mean::F32, |sum: f32, count| sum / count as f32) },
+    Kernel { def: &mean::DEF, dtype: DType::F64, run: |call| reduce(call, &mean::F64, |sum: f64, count| sum / count as f64) },
+    Kernel { def: &softmax::DEF, dtype: DType::F32, run: run_softmax },
+];
+
+/// Reduces input 0 over its axes. `finish` returns a result from the sum and the number of its elements.
+fn reduce<T: Element + Add<Output = T>>(call: &mut Call<'_, '_>, kernel: &Kernel, finish: impl Fn(T, usize) -> T) -> Result<()> {
+    let x = call.input(0)?;
+    let (dims, axes) = (x.dims(), call.attributes.get(1..).unwrap_or_default());
+    let reduced = |axis: &usize| axes.contains(&(*axis as u32)) || dims[*axis] == 1;
+    let [first, last] = [(0..dims.len()).take_while(reduced).count(), (0..dims.len()).rev().take_while(reduced).count()];
+    let count = |dims: &[u32]| dims.iter().map(|&dim| dim as usize).product::<usize>();
+    let kept = |axes: std::ops::Range<usize>| axes.into_iter().all(|axis| !reduced(&axis) || dims[axis] == 1);
+    let elements = x.slice::<T>();
+    let results = call.output()?.slice_mut::<T>();
+    if elements.is_empty() {
+        return portable(call, kernel);
+    } else if kept(first..dims.len()) {
+        add_rows(elements, results);
+    } else if kept(0..dims.len() - last) {
+        let row = count(&dims[dims.len() - last..]);
+        let block = PART.div_ceil(row);
+        let blocks = elements.chunks(block * row).zip(results.chunks_mut(block));
+        team::each(elements.len() >= 2 * PART, blocks, |(rows, results)| {
+            dispatch(
+                #[inline(always)]
+                || results.iter_mut().zip(rows.chunks_exact(row)).for_each(|(result, row)| *result = add_all(row)),
+            );
+        });
+    } else {
+        return portable(call, kernel);
+    }
+    let each = elements.len() / results.len();
+    results.iter_mut().for_each(|result| *result = finish(*result, each));
+    Ok(())
+}
+
+/// Adds all rows, which are as long as `sums`.
+fn add_rows<T: Element + Add<Output = T>>(rows: &[T], sums: &mut [T]) {
+    // Several short rows are added as one.
+    let several = if sums.len() < WIDE { WIDE.div_ceil(sums.len()) } else { 1 };
+    let wide = several * sums.len();
+    let part = PART.div_ceil(wide) * wide;
+    let mut partial = vec![T::zeroed(); rows.len().div_ceil(part) * wide];
+    team::each(rows.len() >= 2 * PART, rows.chunks(part).zip(partial.chunks_exact_mut(wide)), |(rows, sums)| {
+        dispatch(
+            #[inline(always)]
+            || rows.chunks(wide).for_each(|row| sums.iter_mut().zip(row).for_each(|(sum, &x)| *sum = *sum + x)),
+        );
+    });
+    sums.fill(T::zeroed());
+    for row in partial.chunks_exact(sums.len()) {
+        sums.iter_mut().zip(row).for_each(|(sum, &x)| *sum = *sum + x);
+    }
+}
+
+/// Returns the sum of `elements`.
+#[inline(always)]
+fn add_all<T: Element + Add<Output = T>>(elements: &[T]) -> T {
+    let (blocks, rest) = elements.as_chunks::<WIDE>();
+    let mut sums = [T::zeroed(); WIDE];
+    for block in blocks {
+        sums.iter_mut().zip(block).for_each(|(sum, &x)| *sum = *sum + x);
+    }
+    let rest = rest.iter().fold(T::zeroed(), |sum, &x| sum + x);
+    if blocks.is_empty() { rest } else { sums.iter().fold(rest, |sum, &x| sum + x) }
+}
+
+fn run_softmax(call: &mut Call<'_, '_>) -> Result<()> {
+    let softmax::Attributes { axis } = call.attributes()?;
+    let x = call.input(0)?;
+    let lane = x.dims().last().map_or(0, |&dim| dim as usize);
+    if axis as usize + 1 != x.dims().len() || lane == 0 {
+        return portable(call, &softmax::F32);
+    }
+    let (from, to) = (x.slice::<f32>(), call.output()?.slice_mut::<f32>());
+    let block = PART.div_ceil(4).div_ceil(lane) * lane;
+    team::each(to.len() >= PART, to.chunks_mut(block).enumerate(), |(index, to)| {
+        if let Some(from) = from.get(index * block..index * block + to.len()) {
+            to.copy_from_slice(from);
+        }
+        dispatch(
+            #[inline(always)]
+            || to.chunks_exact_mut(lane).for_each(softmax_of),
+        );
+    });
+    Ok(())
+}
+
+/// Replaces a lane with its softmax.
+#[inline(always)]
+fn softmax_of(lane: &mut [f32]) {
+    let most = lane.iter().fold(f32::NEG_INFINITY, |most, &x| if x > most { x } else { most });
+    lane.iter_mut().for_each(|x| *x = math::exp(*x - most));
+    let sum = add_all(lane);
+    lane.iter_mut().for_each(|x| *x /= sum);
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::testing::{Random, same};
+    use super::*;
+
+    const SHAPES: [&[u32]; 12] = [
+        &[],
+        &[1],
+        &[5],
+        &[0],
+        &[3, 0],
+        &[40, 7],
+        &[900, 65],
+        &[2, 33_000],
+        &[1, 70_000],
+        &[5, 6, 7, 8],
+        &[20, 30, 1, 64],
+        &[3, 1, 700, 1],
+    ];
+
+    #[test]
+    fn as_the_portable_kernels() {
+        let random = &mut Random::new(1);
+        let references = [&sum::F32, &sum::F64, &mean::F32, &mean::F64, &softmax::F32];
+        for (kernel, reference) in KERNELS.iter().zip(references) {
+            for dims in SHAPES {
+                let [x, tame] = [1, 0].map(|odd| random.numbers(kernel.dtype, dims, odd));
+                let rank = dims.len() as u32;
+                if kernel.def.name == "softmax" {
+                    assert!(dims.is_empty() || (0..rank).all(|axis| same(kernel, reference, &[axis], &[&x])));
+                    continue;
+                }
+                for chosen in 0..1u32 << rank {
+                    let axes: Vec<u32> = (0..rank).filter(|axis| chosen >> axis & 1 == 1).collect();
+                    for x in [&x, &tame] {
+                        assert!(same(kernel, reference, &[&[chosen % 2], &axes[..]].concat(), &[x]));
+                    }
+                }
+            }
+        }
+    }
+}
