@@ -72,12 +72,12 @@ fn filter_grad(call: &mut Call<'_, '_>) -> Result<()> {
 }
 
 /// The positions and taps that each element of the result meets along an axis, in ascending order of the taps.
-struct Meetings(Vec<Vec<(usize, usize)>>);
+pub(super) struct Meetings(pub(super) Vec<Vec<(usize, usize)>>);
 
 impl Meetings {
     /// Creates the meetings of `results` results. `order` arranges a position of the convolution's input, one of its result, and a tap:
     /// first the element of the result, then what it meets.
-    fn new(axis: Axis, results: usize, order: fn(usize, usize, usize) -> (usize, usize, usize)) -> Meetings {
+    pub(super) fn new(axis: Axis, results: usize, order: fn(usize, usize, usize) -> (usize, usize, usize)) -> Meetings {
         let mut meetings = vec![Vec::new(); results];
         for tap in 0..axis.taps {
             for result in 0..axis.output {
@@ -93,21 +93,21 @@ impl Meetings {
 }
 
 /// Sums over the window around each pixel of a result: of images times filter.
-struct Sums<'a> {
-    images: &'a [f32],
+pub(super) struct Sums<'a> {
+    pub(super) images: &'a [f32],
     /// Height and width of an image.
-    size: [usize; 2],
-    meetings: [Meetings; 2],
-    filter: &'a [f32],
+    pub(super) size: [usize; 2],
+    pub(super) meetings: [Meetings; 2],
+    pub(super) filter: &'a [f32],
     /// Number of taps in a row of the filter.
-    taps: usize,
-    bias: Option<&'a [f32]>,
-    channels: usize,
+    pub(super) taps: usize,
+    pub(super) bias: Option<&'a [f32]>,
+    pub(super) channels: usize,
 }
 
 impl Sums<'_> {
     /// Computes the result, row by row.
-    fn compute(&self, result: &mut [f32]) {
+    pub(super) fn compute(&self, result: &mut [f32]) {
         let [height, width] = [&self.meetings[0], &self.meetings[1]].map(|axis| axis.0.len());
         let image = self.size[0] * self.size[1] * self.channels;
         let parallel = result.len() * self.filter.len() / self.channels > ALONE;

@@ -1,7 +1,7 @@
 //! Max pooling and its gradient, one vector of channels at a time.
 
 use super::portable;
-use super::window::{Axis, dims4};
+use super::window::{Axis, dims4, pool_axes};
 use crate::compute::simd::{Simd, WithSimd, dispatch};
 use crate::compute::team;
 use gradlet_core::custom_op::{Call, Kernel};
@@ -53,15 +53,7 @@ struct Pool {
 
 impl Pool {
     fn new(attributes: max_pool2d::Attributes, [_, h, w, c]: [usize; 4], [_, oh, ow, _]: [usize; 4]) -> Pool {
-        let axis = |axis: usize, input: usize, output: usize| {
-            let (taps, stride) = (attributes.ksize[axis] as usize, attributes.strides[axis] as usize);
-            let mut axis = Axis { input, output, taps, stride, dilation: 1, before: 0 };
-            if attributes.padding == 1 {
-                axis.before = axis.reach(output).saturating_sub(input) / 2;
-            }
-            axis
-        };
-        Pool { axes: [axis(0, h, oh), axis(1, w, ow)], channels: c, image: h * w * c, result: oh * ow * c }
+        Pool { axes: pool_axes(&attributes, [h, w], [oh, ow]), channels: c, image: h * w * c, result: oh * ow * c }
     }
 
     /// Calls `work` with each window of an input image, and the offset of the window's result in the output image.

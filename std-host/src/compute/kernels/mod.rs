@@ -1,6 +1,7 @@
 //! Fast kernels for floats, which use vector instructions and all cores. They compute sums in a different order than the portable kernels,
 //! and some functions by other formulas, so results differ by rounding. In rare cases they call the portable kernel.
 
+mod avg_pool2d;
 mod conv2d;
 mod depthwise;
 mod elementwise;
@@ -20,6 +21,8 @@ use gradlet_core::{Result, ops};
 use std::sync::LazyLock;
 
 static FAST: &[&Kernel] = &[
+    &avg_pool2d::AVG_POOL2D,
+    &avg_pool2d::AVG_POOL2D_GRAD,
     &conv2d::CONV2D,
     &conv2d::INPUT_GRAD,
     &conv2d::FILTER_GRAD,
@@ -31,6 +34,7 @@ static FAST: &[&Kernel] = &[
     &max_pool2d::MAX_POOL2D,
     &max_pool2d::MAX_POOL2D_GRAD,
     &steps::ADAM_STEP,
+    &steps::SGD_STEP,
     &steps::MATMUL_ADAM,
     &steps::MATMUL_SGD,
 ];

@@ -1,4 +1,4 @@
-//! Sums and means of floats over the first axes or the last ones, and softmax along the last axis. The portable kernels compute others.
+//! Sums and means of floats over neighbouring axes, and softmax along the last axis. The portable kernels compute others.
 //!
 //! A long sum consists of parts, whose number depends only on the shape. It has the same bits for any number of threads.
 
@@ -28,33 +28,53 @@ pub static KERNELS: [Kernel; 5] = [
 /// Reduces input 0 over its axes. `finish` returns a result from the sum and the number of its elements.
 fn reduce<T: Element + Add<Output = T>>(call: &mut Call<'_, '_>, kernel: &Kernel, finish: impl Fn(T, usize) -> T) -> Result<()> {
     let x = call.input(0)?;
-    let (dims, axes) = (x.dims(), call.attributes.get(1..).unwrap_or_default());
-    let reduced = |axis: &usize| axes.contains(&(*axis as u32)) || dims[*axis] == 1;
-    let [first, last] = [(0..dims.len()).take_while(reduced).count(), (0..dims.len()).rev().take_while(reduced).count()];
-    let count = |dims: &[u32]| dims.iter().map(|&dim| dim as usize).product::<usize>();
-    let kept = |axes: std::ops::Range<usize>| axes.into_iter().all(|axis| !reduced(&axis) || dims[axis] == 1);
+    let axes = call.attributes.get(1..).unwrap_or_default();
     let elements = x.slice::<T>();
     let results = call.output()?.slice_mut::<T>();
-    if elements.is_empty() {
-        return portable(call, kernel);
-    } else if kept(first..dims.len()) {
+    let sizes = neighbours(x.dims(), axes).filter(|_| !elements.is_empty());
+    let Some([outer, count, inner]) = sizes else { return portable(call, kernel) };
+    if outer == 1 {
         add_rows(elements, results);
-    } else if kept(0..dims.len() - last) {
-        let row = count(&dims[dims.len() - last..]);
-        let block = PART.div_ceil(row);
-        let blocks = elements.chunks(block * row).zip(results.chunks_mut(block));
+    } else {
+        let block = PART.div_ceil(count * inner);
+        let blocks = elements.chunks(block * count * inner).zip(results.chunks_mut(block * inner));
         team::each(elements.len() >= 2 * PART, blocks, |(rows, results)| {
             dispatch(
                 #[inline(always)]
-                || results.iter_mut().zip(rows.chunks_exact(row)).for_each(|(result, row)| *result = add_all(row)),
+                || {
+                    for (rows, sums) in rows.chunks_exact(count * inner).zip(results.chunks_exact_mut(inner)) {
+                        match sums {
+                            [sum] => *sum = add_all(rows),
+                            sums => {
+                                sums.fill(T::zeroed());
+                                rows.chunks_exact(inner).for_each(|row| sums.iter_mut().zip(row).for_each(|(sum, &x)| *sum = *sum + x));
+                            }
+                        }
+                    }
+                },
             );
         });
-    } else {
-        return portable(call, kernel);
     }
-    let each = elements.len() / results.len();
-    results.iter_mut().for_each(|result| *result = finish(*result, each));
+    results.iter_mut().for_each(|result| *result = finish(*result, count));
     Ok(())
+}
+
+/// Returns the sizes of the axes before the reduced ones, of the reduced ones, and of those after them. Returns `None` if the reduced axes
+/// are not neighbours. An axis of one element can be of any kind.
+fn neighbours(dims: &[u32], axes: &[u32]) -> Option<[usize; 3]> {
+    let mut sizes = [1; 3];
+    let mut kind = 0;
+    for (axis, &dim) in (0..).zip(dims).filter(|(_, dim)| **dim != 1) {
+        let reduced = axes.contains(&axis);
+        kind = match (kind, reduced) {
+            (0, true) => 1,
+            (1, false) => 2,
+            (2, true) => return None,
+            _ => kind,
+        };
+        sizes[kind] *= dim as usize;
+    }
+    Some(sizes)
 }
 
 /// Adds all rows, which are as long as `sums`.

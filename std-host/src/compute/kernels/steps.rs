@@ -7,7 +7,7 @@ use super::scratch;
 use crate::compute::simd::dispatch;
 use crate::compute::team;
 use gradlet_core::custom_op::{Call, Kernel};
-use gradlet_core::ops::{adam_step, matmul_adam, matmul_sgd};
+use gradlet_core::ops::{adam_step, matmul_adam, matmul_sgd, sgd_step};
 use gradlet_core::tensor::{TensorView, TensorViewMut};
 use gradlet_core::{DType, Error, Result};
 
@@ -18,6 +18,8 @@ const ALONE: usize = 1 << 17;
 
 /// Kernel of [`adam_step`].
 pub static ADAM_STEP: Kernel = Kernel { def: &adam_step::DEF, dtype: DType::F32, run: run_adam_step };
+/// Kernel of [`sgd_step`].
+pub static SGD_STEP: Kernel = Kernel { def: &sgd_step::DEF, dtype: DType::F32, run: run_sgd_step };
 /// Kernel of [`matmul_adam`].
 pub static MATMUL_ADAM: Kernel = Kernel { def: &matmul_adam::DEF, dtype: DType::F32, run: run_matmul_adam };
 /// Kernel of [`matmul_sgd`].
@@ -32,6 +34,25 @@ fn run_adam_step(call: &mut Call<'_, '_>) -> Result<()> {
     Ok(())
 }
 
+fn run_sgd_step(call: &mut Call<'_, '_>) -> Result<()> {
+    let (gradient, rate) = (call.input(1)?.slice::<f32>(), call.input(2)?.scalar::<f32>());
+    let state = State::of(call.inputs, call.outputs)?;
+    let blocks = state.parts(BLOCK).zip(gradient.chunks(BLOCK));
+    team::each(gradient.len() >= 8 * BLOCK, blocks, |(state, gradient)| {
+        let [w] = state.fetch();
+        step_down(w, gradient, rate);
+    });
+    Ok(())
+}
+
+/// Subtracts `gradient`, times `rate`.
+fn step_down(w: &mut [f32], gradient: &[f32], rate: f32) {
+    dispatch(
+        #[inline(always)]
+        || w.iter_mut().zip(gradient).for_each(|(w, g)| *w -= rate * g),
+    );
+}
+
 fn run_matmul_adam(call: &mut Call<'_, '_>) -> Result<()> {
     let rule = Adam::new(call, 5)?;
     let (x, dy) = (call.input(3)?, call.input(4)?);
@@ -41,9 +62,7 @@ fn run_matmul_adam(call: &mut Call<'_, '_>) -> Result<()> {
 
 fn run_matmul_sgd(call: &mut Call<'_, '_>) -> Result<()> {
     let (x, dy, rate) = (call.input(1)?, call.input(2)?, call.input(3)?.scalar::<f32>());
-    with_gradient(x, dy, State::of(call.inputs, call.outputs)?, |[w], gradient| {
-        w.iter_mut().zip(gradient).for_each(|(w, g)| *w -= rate * g);
-    });
+    with_gradient(x, dy, State::of(call.inputs, call.outputs)?, |[w], gradient| step_down(w, gradient, rate));
     Ok(())
 }
 
@@ -157,13 +176,14 @@ mod tests {
     }
 
     #[test]
-    fn adam_as_the_portable_kernel() {
+    fn as_the_portable_kernels() {
         for (seed, count) in [(1, 0), (2, 1), (3, 100), (4, 40_000), (5, 8 * BLOCK as u32 + 3)] {
             let random = &mut Random::new(seed);
             let ([w, m, v], gradient) = (state(random, &[count]), random.tensor(&[count]));
             let (rate, iterations) = (random.tensor(&[]), Value::zeros(DType::I64, &[]));
             let words = ADAM.map(f32::to_bits);
             assert!(same(&ADAM_STEP, &adam_step::F32, &words, &[&w, &m, &v, &gradient, &rate, &iterations]));
+            assert!(same(&SGD_STEP, &sgd_step::F32, &[], &[&w, &gradient, &rate]));
         }
     }
 

@@ -5,6 +5,7 @@ use super::product::{Left, Product, Right, Start};
 use super::scratch;
 use crate::compute::simd::Simd;
 use gradlet_core::ops::conv2d::Attributes;
+use gradlet_core::ops::max_pool2d;
 use gradlet_core::{Error, Result};
 use std::ops::Range;
 
@@ -32,6 +33,18 @@ pub(super) fn axes(attributes: &Attributes, input: [usize; 2], taps: [usize; 2],
         axis
     };
     [axis(0, top), axis(1, left)]
+}
+
+/// Returns the axes of a pooling from `input` to `output` positions, the vertical axis first.
+pub(super) fn pool_axes(attributes: &max_pool2d::Attributes, input: [usize; 2], output: [usize; 2]) -> [Axis; 2] {
+    [0, 1].map(|axis| {
+        let (taps, stride) = (attributes.ksize[axis] as usize, attributes.strides[axis] as usize);
+        let mut axis = Axis { input: input[axis], output: output[axis], taps, stride, dilation: 1, before: 0 };
+        if attributes.padding == 1 {
+            axis.before = axis.reach(axis.output).saturating_sub(axis.input) / 2;
+        }
+        axis
+    })
 }
 
 impl Axis {
