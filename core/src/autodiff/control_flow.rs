@@ -71,6 +71,18 @@ fn set_row(stack: &Tensor, row: &Tensor, value: &Tensor) -> Result<Tensor> {
     stack.tensor_scatter_update(&row.reshape(&[1, 1])?, &value.reshape(&dims)?)
 }
 
+/// Returns `sum + gradient`, for a sum that began with zeros. The gradient of a slice that the iteration gathered is added to that slice
+/// only. The bits are the same, because a sum that began with +0 is never -0.
+fn add_to(sum: &Tensor, gradient: &Tensor) -> Result<Tensor> {
+    let producer = gradient.scope()?.and_then(|scope| scope.recorder.producer(gradient));
+    match producer.as_ref().map(|(op, attributes, inputs)| (op.def.code, &attributes[..], &inputs[..])) {
+        Some((ops::code::gather_grad, [axis, batch_dims, _], [dy, index])) if index.dims().is_empty() => {
+            Tensor::emit1(&ops::scatter_add::OP, &[*axis, *batch_dims], &[sum, dy, index])
+        }
+        _ => sum.add(gradient),
+    }
+}
+
 fn is_float(tensor: &Tensor) -> bool {
     tensor.dtype().is_float()
 }
@@ -148,7 +160,7 @@ impl Rewind {
                     None => zeros(&scope.handle(), &of.inputs[state], of.inputs[state].dims()),
                 });
                 let sums = sums.into_iter().zip(contributions).map(|(sum, gradient)| match gradient {
-                    Some(gradient) => sum.add(&gradient),
+                    Some(gradient) => add_to(&sum, &gradient),
                     None => Ok(sum),
                 });
                 Ok((left, carry.collect::<Result<_>>()?, sums.collect::<Result<_>>()?))

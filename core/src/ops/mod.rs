@@ -13,7 +13,8 @@ mod shared;
 mod steps;
 
 pub use array::{
-    broadcast_to, concat, gather, gather_grad, gather_nd, pad, reshape, scatter_nd, strided_slice, tensor_scatter_update, transpose,
+    broadcast_to, concat, gather, gather_grad, gather_nd, pad, reshape, scatter_add, scatter_nd, strided_slice, tensor_scatter_update,
+    transpose,
 };
 #[cfg(feature = "alloc")]
 pub use composed::{conv1d, resize, sequences, slicing};
@@ -191,6 +192,7 @@ catalogue! {
     113 conv2d_max_pool2d: F32, F64;
     114 conv2d_max_pool2d_filter_grad: F32, F64;
     115 conv2d_max_pool2d_input_grad: F32, F64;
+    116 scatter_add: F32, F64, I32, I64, I8, U8;
 }
 
 /// Returns the part of an instruction's attribute words that holds block numbers: the blocks of the program that the instruction

@@ -127,6 +127,11 @@ pub trait Emitter: ThreadSafe {
         let _ = tensor;
         None
     }
+    /// Returns the op that computes `tensor`, with its attributes and inputs, if this scope records the op.
+    fn producer(&self, tensor: &Tensor) -> Option<(&'static Op, Vec<u32>, Vec<Tensor>)> {
+        let _ = tensor;
+        None
+    }
     /// Reports that a layer begins.
     fn enter(&self, layer: &Entered<'_>) {
         let _ = layer;

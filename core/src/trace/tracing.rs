@@ -261,6 +261,14 @@ impl Emitter for Tracing {
         let (id, _) = tensor.in_scope(core::ptr::from_ref(self).cast())?;
         self.record.lock().named.get(&(id as ValueId)).cloned()
     }
+
+    fn producer(&self, tensor: &Tensor) -> Option<(&'static Op, Vec<u32>, Vec<Tensor>)> {
+        let (id, _) = tensor.in_scope(core::ptr::from_ref(self).cast())?;
+        let graph = &self.record.lock().graph;
+        let node = graph.nodes.iter().rev().find(|node| node.outputs.contains(&(id as ValueId)))?;
+        let inputs = node.inputs.iter().map(|&input| self.tensor(graph.values[input].tensor_type, input));
+        Some((node.op, node.attributes.clone(), inputs.collect()))
+    }
 }
 
 /// Runs `body` in a trace that is discarded, with a tensor of type `input`. Variables are created and the types of the results are

@@ -41,18 +41,18 @@ fn infer(inputs: &[TensorType], attributes: &[u32], outputs: &mut [TensorType]) 
         return Err(Error::Attribute { index: 0 });
     }
     let (before, after) = x.shape.dims().split_at_checked(axis as usize).unwrap_or_default();
-    let chosen = batched(before, index, batch_dims)?;
+    let chosen = batched(1, before, index, batch_dims)?;
     let dims = before.iter().chain(chosen).chain(after.iter().skip(1));
     elementwise::set(outputs, TensorType::new(x.dtype, collect(dims)?))
 }
 
-/// Returns the dimensions of `index` after its batch axes. `before` are the dimensions of input 0 before the gathered axis. Fails
-/// unless the first `batch_dims` dimensions of `index` equal those of `before`.
-pub(in crate::ops) fn batched<'a>(before: &[u32], index: &'a TensorType, batch_dims: u32) -> Result<&'a [u32]> {
-    indices::check_dtype(1, index)?;
+/// Returns the dimensions of `index`, the op's input `input`, after its batch axes. `before` are the dimensions of input 0 before the
+/// gathered axis. Fails unless the first `batch_dims` dimensions of `index` equal those of `before`.
+pub(in crate::ops) fn batched<'a>(input: u8, before: &[u32], index: &'a TensorType, batch_dims: u32) -> Result<&'a [u32]> {
+    indices::check_dtype(input, index)?;
     let batch = before.get(..batch_dims as usize).ok_or(Error::Attribute { index: 1 })?;
-    let (common, chosen) = index.shape.dims().split_at_checked(batch.len()).ok_or(Error::Rank { input: 1 })?;
-    elementwise::same_dims(1, batch, common)?;
+    let (common, chosen) = index.shape.dims().split_at_checked(batch.len()).ok_or(Error::Rank { input })?;
+    elementwise::same_dims(input, batch, common)?;
     Ok(chosen)
 }
 

@@ -44,7 +44,7 @@ fn infer(inputs: &[TensorType], attributes: &[u32], outputs: &mut [TensorType]) 
         return Err(Error::DType { input: 0 });
     }
     let (before, rest) = dy.shape.dims().split_at_checked(axis as usize).ok_or(Error::Attribute { index: 0 })?;
-    let chosen = batched(before, index, batch_dims)?;
+    let chosen = batched(1, before, index, batch_dims)?;
     let (common, after) = rest.split_at_checked(chosen.len()).ok_or(Error::Rank { input: 0 })?;
     elementwise::same_dims(0, chosen, common)?;
     elementwise::set(outputs, TensorType::new(dy.dtype, collect(before.iter().chain([&dim]).chain(after))?))
@@ -59,13 +59,23 @@ fn run<T: Number>(call: &mut Call<'_, '_>) -> Result<()> {
     let [zeros, rows] = stages(call, [total, slabs.batches * slabs.outer * each], [4, 75 + 6 * row]);
     let (dy, sums) = (dy.slice::<T>(), call.output()?.slice_mut::<T>());
     sums.get_mut(zeros).unwrap_or_default().fill(T::ZERO);
-    for slice in rows {
-        let (slab, position) = slabs.slab_index(slice, each);
-        let Some(at) = index.below(slabs.extent, position, true)? else { continue };
-        let sums = sums.get_mut((slab * slabs.extent + at) * row..).unwrap_or_default();
-        let dy = dy.get(slice * row..(slice + 1) * row).unwrap_or_default();
-        sums.iter_mut().zip(dy).for_each(|(sum, &dy)| *sum = sum.add(dy));
-    }
+    rows.into_iter().try_for_each(|slice| add_slice(sums, dy, &index, &slabs, [slice, each]))
+}
+
+/// Adds a slice of `dy` to the slice of `sums` that its index selects. `each` slices come from each slab.
+#[inline]
+pub(in crate::ops) fn add_slice<T: Number>(
+    sums: &mut [T],
+    dy: &[T],
+    index: &Indices<'_>,
+    slabs: &Slabs,
+    [slice, each]: [usize; 2],
+) -> Result<()> {
+    let (slab, position) = slabs.slab_index(slice, each);
+    let Some(at) = index.below(slabs.extent, position, true)? else { return Ok(()) };
+    let sums = sums.get_mut((slab * slabs.extent + at) * slabs.row..).unwrap_or_default();
+    let dy = dy.get(slice * slabs.row..(slice + 1) * slabs.row).unwrap_or_default();
+    sums.iter_mut().zip(dy).for_each(|(sum, &dy)| *sum = sum.add(dy));
     Ok(())
 }
 

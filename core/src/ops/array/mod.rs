@@ -7,6 +7,7 @@ pub mod gather_grad;
 pub mod gather_nd;
 pub mod pad;
 pub mod reshape;
+pub mod scatter_add;
 pub mod scatter_nd;
 pub mod strided_slice;
 pub mod tensor_scatter_update;

@@ -79,13 +79,14 @@ impl Meetings {
     /// first the element of the result, then what it meets.
     pub(super) fn new(axis: Axis, results: usize, order: fn(usize, usize, usize) -> (usize, usize, usize)) -> Meetings {
         let mut meetings = vec![Vec::new(); results];
-        for tap in 0..axis.taps {
-            for result in 0..axis.output {
-                let position = (result * axis.stride + tap * axis.dilation).checked_sub(axis.before);
-                if let Some(position) = position.filter(|&position| position < axis.input) {
-                    let (at, meets, tap) = order(position, result, tap);
-                    meetings[at].push((meets, tap));
-                }
+        // Backwards, because a position meets a later result with an earlier tap.
+        for result in (0..axis.output).rev() {
+            let start = result * axis.stride;
+            let first = axis.before.saturating_sub(start).div_ceil(axis.dilation);
+            let inside = (axis.input + axis.before).saturating_sub(start).div_ceil(axis.dilation).min(axis.taps);
+            for tap in first..inside {
+                let (at, meets, tap) = order(start + tap * axis.dilation - axis.before, result, tap);
+                meetings[at].push((meets, tap));
             }
         }
         Meetings(meetings)

@@ -6,7 +6,7 @@ use crate::compute::simd::dispatch;
 use crate::compute::team;
 use gradlet_core::custom_op::{Call, Kernel};
 use gradlet_core::tensor::{Bool, Element, TensorView};
-use gradlet_core::{DType, Result, ops};
+use gradlet_core::{Result, ops};
 use std::borrow::Cow;
 
 /// Number of elements that a thread computes at a time. They stay in the first cache.
@@ -16,70 +16,49 @@ const ALONE: usize = 1 << 15;
 /// Number of elements of a short row. Such rows are repeated, so that the inner loop is long.
 const SHORT: usize = 64;
 
-/// Defines the kernels of ops for element types.
+/// Returns kernels for one element type: those of comparisons and arithmetic, and more. Each is an op, a loop, and what the loop computes.
 macro_rules! kernels {
-    ($($table:ident, $of:ident $variant:ident $portable:ident: { $($op:ident = $apply:ident |$($argument:ident),*| $value:expr;)* })*) => {
-        $(
-            /// Kernels for one element type.
-            pub static $table: &[Kernel] = &[$(Kernel {
-                def: &ops::$op::DEF,
-                dtype: DType::$variant,
-                run: {
-                    fn run(call: &mut Call<'_, '_>) -> Result<()> {
-                        $apply(call, &ops::$op::$portable, #[inline(always)] |$($argument: $of),*| $value)
-                    }
-                    run
-                },
-            }),*];
-        )*
+    ($of:ident $dtype:ident; $($more:tt)*) => {
+        kernels!(all $of $dtype;
+            add = binary |a, b| a + b;
+            sub = binary |a, b| a - b;
+            mul = binary |a, b| a * b;
+            div = binary |a, b| a / b;
+            minimum = binary |a, b| if a >= b { b } else if b > a { a } else { a + b };
+            maximum = binary |a, b| if a <= b { b } else if b < a { a } else { a + b };
+            relu_grad = binary |dy, y| if y > 0.0 { dy } else { 0.0 };
+            less = compare |a, b| a < b;
+            less_equal = compare |a, b| a <= b;
+            equal = compare |a, b| a == b;
+            not_equal = compare |a, b| a != b;
+            select = select |x| x;
+            relu = unary |x| if x <= 0.0 { 0.0 } else { x };
+            neg = unary |x| -x;
+            abs = unary |x| x.abs();
+            sqrt = unary |x| x.sqrt();
+            rsqrt = unary |x| 1.0 / x.sqrt();
+            $($more)*
+        )
+    };
+    (all $of:ident $dtype:ident; $($op:ident = $apply:ident |$($argument:ident),*| $value:expr;)*) => {
+        &[$(Kernel {
+            def: &ops::$op::DEF,
+            dtype: <$of as Element>::DTYPE,
+            run: |call| $apply(call, &ops::$op::$dtype, #[inline(always)] |$($argument: $of),*| $value),
+        }),*]
     };
 }
 
-kernels! {
-    SINGLE, f32 F32 F32: {
-        add = binary |a, b| a + b;
-        sub = binary |a, b| a - b;
-        mul = binary |a, b| a * b;
-        div = binary |a, b| a / b;
-        minimum = binary |a, b| if a >= b { b } else if b > a { a } else { a + b };
-        maximum = binary |a, b| if a <= b { b } else if b < a { a } else { a + b };
-        relu_grad = binary |dy, y| if y > 0.0 { dy } else { 0.0 };
-        less = compare |a, b| a < b;
-        less_equal = compare |a, b| a <= b;
-        equal = compare |a, b| a == b;
-        not_equal = compare |a, b| a != b;
-        select = select |x| x;
-        relu = unary |x| if x <= 0.0 { 0.0 } else { x };
-        neg = unary |x| -x;
-        abs = unary |x| x.abs();
-        sqrt = unary |x| x.sqrt();
-        rsqrt = unary |x| 1.0 / x.sqrt();
-        exp = unary |x| math::exp(x);
-        log = unary |x| math::ln(x);
-        tanh = unary |x| math::tanh(x);
-        sigmoid = unary |x| math::sigmoid(x);
-        erf = unary |x| math::erf(x);
-    }
-    DOUBLE, f64 F64 F64: {
-        add = binary |a, b| a + b;
-        sub = binary |a, b| a - b;
-        mul = binary |a, b| a * b;
-        div = binary |a, b| a / b;
-        minimum = binary |a, b| if a >= b { b } else if b > a { a } else { a + b };
-        maximum = binary |a, b| if a <= b { b } else if b < a { a } else { a + b };
-        relu_grad = binary |dy, y| if y > 0.0 { dy } else { 0.0 };
-        less = compare |a, b| a < b;
-        less_equal = compare |a, b| a <= b;
-        equal = compare |a, b| a == b;
-        not_equal = compare |a, b| a != b;
-        select = select |x| x;
-        relu = unary |x| if x <= 0.0 { 0.0 } else { x };
-        neg = unary |x| -x;
-        abs = unary |x| x.abs();
-        sqrt = unary |x| x.sqrt();
-        rsqrt = unary |x| 1.0 / x.sqrt();
-    }
-}
+/// Kernels for f32.
+pub static SINGLE: &[Kernel] = kernels!(f32 F32;
+    exp = unary |x| math::exp(x);
+    log = unary |x| math::ln(x);
+    tanh = unary |x| math::tanh(x);
+    sigmoid = unary |x| math::sigmoid(x);
+    erf = unary |x| math::erf(x);
+);
+/// Kernels for f64.
+pub static DOUBLE: &[Kernel] = kernels!(f64 F64;);
 
 /// Writes `f` of each element of input 0 to output 0. The two may share memory.
 #[inline(always)]
@@ -106,8 +85,8 @@ fn unary<T: Element>(call: &mut Call<'_, '_>, _: &Kernel, f: impl Fn(T) -> T + C
     Ok(())
 }
 
-/// Applies `f` to each pair of corresponding elements of two inputs, after broadcasting. If neither input has the shape of the result, or
-/// if an input is broadcast along axes in the middle, the portable kernel does it.
+/// Applies `f` to each pair of corresponding elements of two inputs, after broadcasting. One input must have the shape of the result, and
+/// the axes of the other must be neighbours, apart from axes of one element. Otherwise the portable kernel does it.
 #[inline(always)]
 fn binary<T: Element>(call: &mut Call<'_, '_>, kernel: &Kernel, f: impl Fn(T, T) -> T + Copy + Sync) -> Result<()> {
     let (a, b) = (call.input(0)?, call.input(1)?);

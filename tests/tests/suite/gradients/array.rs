@@ -1,9 +1,9 @@
 //! Gradient tests of ops that only move elements and compute nothing.
 
 use super::{Maker, Trial};
-use gradlet_core::Tensor;
 use gradlet_core::ops::pad::PadMode;
 use gradlet_core::ops::slicing::Index;
+use gradlet_core::{Tensor, ops};
 use gradlet_tests::random::Random;
 
 pub fn trial(maker: &mut Maker, name: &str) -> Option<Trial> {
@@ -26,6 +26,7 @@ pub fn trial(maker: &mut Maker, name: &str) -> Option<Trial> {
         "pad" => maker.pad(),
         "gather" => maker.gather(),
         "gather_grad" => maker.segments(),
+        "scatter_add" => maker.scatter_add(),
         "gather_nd" => {
             let (dims, index) = maker.slices();
             Trial::new(vec![maker.tensor(&dims), index], |x| x[0].gather_nd(&x[1]))
@@ -100,6 +101,14 @@ impl Maker {
         let chosen = &dims[..self.random.below(dims.len() + 1)];
         let segments = self.labels(chosen, 4).sub(&Tensor::scalar(&self.device, 1i32)).unwrap();
         Trial::new(vec![self.tensor(&dims), segments], |x| x[0].unsorted_segment_sum(&x[1], 3))
+    }
+
+    fn scatter_add(&mut self) -> Trial {
+        let dims = self.dims((0, 4), 4);
+        let (chosen, slice) = dims.split_at(self.random.below(dims.len() + 1));
+        let index = self.labels(chosen, 4).sub(&Tensor::scalar(&self.device, 1i32)).unwrap();
+        let sum = self.tensor(&[&[3], slice].concat());
+        Trial::of(&ops::scatter_add::OP, vec![0, 0], vec![sum, self.tensor(&dims), index])
     }
 
     /// Returns random dimensions of a tensor, and random indices of some of its slices.
