@@ -1,8 +1,8 @@
 //! Depthwise convolutions and their gradients, one vector of channels at a time. The portable kernels compute those with several filters
 //! for each channel.
 
-use super::portable;
 use super::window::{Axis, axes, dims4};
+use super::{portable, scratch};
 use crate::compute::simd::{Simd, WithSimd, dispatch};
 use crate::compute::team;
 use gradlet_core::custom_op::{Call, Kernel};
@@ -60,14 +60,18 @@ fn filter_grad(call: &mut Call<'_, '_>) -> Result<()> {
     let axes = axes(&attributes.conv, [h, w], kernel, [oh, ow]);
     let result = call.output()?.slice_mut::<f32>();
     // Each image has sums of its own, which are then added in a fixed order.
-    let mut partial = vec![0.0; n * result.len()];
-    let images = x.slice().chunks_exact(h * w * c).zip(dy.slice().chunks_exact(oh * ow * c)).zip(partial.chunks_exact_mut(result.len()));
-    let parallel = n * oh * ow * result.len() > ALONE;
-    team::each(parallel, images, |((x, dy), sums)| dispatch(FilterSums { x, dy, axes, channels: c, sums }));
-    result.fill(0.0);
-    for sums in partial.chunks_exact(result.len()) {
-        result.iter_mut().zip(sums).for_each(|(result, sum)| *result += sum);
-    }
+    scratch::with(n * result.len(), |partial: &mut [f32]| {
+        partial.fill(0.0);
+        let images = x.slice().chunks_exact(h * w * c).zip(dy.slice().chunks_exact(oh * ow * c));
+        let parallel = n * oh * ow * result.len() > ALONE;
+        team::each(parallel, images.zip(partial.chunks_exact_mut(result.len())), |((x, dy), sums)| {
+            dispatch(FilterSums { x, dy, axes, channels: c, sums });
+        });
+        result.fill(0.0);
+        for sums in partial.chunks_exact(result.len()) {
+            result.iter_mut().zip(sums).for_each(|(result, sum)| *result += sum);
+        }
+    });
     Ok(())
 }
 

@@ -7,7 +7,6 @@ use crate::compute::team;
 use gradlet_core::custom_op::{Call, Kernel};
 use gradlet_core::tensor::{Bool, Element, TensorView};
 use gradlet_core::{Result, ops};
-use std::borrow::Cow;
 
 /// Number of elements that a thread computes at a time. They stay in the first cache.
 const BLOCK: usize = 1 << 12;
@@ -15,6 +14,8 @@ const BLOCK: usize = 1 << 12;
 const ALONE: usize = 1 << 15;
 /// Number of elements of a short row. Such rows are repeated, so that the inner loop is long.
 const SHORT: usize = 64;
+/// Number of bytes up to which the portable kernel is faster. It computes the same bits.
+const TINY: usize = 64;
 
 /// Returns kernels for one element type: those of comparisons and arithmetic, and more. Each is an op, a loop, and what the loop computes.
 macro_rules! kernels {
@@ -85,10 +86,19 @@ fn unary<T: Element>(call: &mut Call<'_, '_>, _: &Kernel, f: impl Fn(T) -> T + C
     Ok(())
 }
 
-/// Applies `f` to each pair of corresponding elements of two inputs, after broadcasting. One input must have the shape of the result, and
-/// the axes of the other must be neighbours, apart from axes of one element. Otherwise the portable kernel does it.
+/// Applies `f` to each pair of corresponding elements of two inputs, after broadcasting.
 #[inline(always)]
 fn binary<T: Element>(call: &mut Call<'_, '_>, kernel: &Kernel, f: impl Fn(T, T) -> T + Copy + Sync) -> Result<()> {
+    match &*call.outputs {
+        [output] if output.data.len() > TINY => many(call, kernel, f),
+        _ => portable(call, kernel),
+    }
+}
+
+/// [`binary`] for many elements. One input must have the shape of the result, and the axes of the other must be neighbours, apart from axes
+/// of one element. Otherwise the portable kernel does it.
+#[inline(never)]
+fn many<T: Element>(call: &mut Call<'_, '_>, kernel: &Kernel, f: impl Fn(T, T) -> T + Copy + Sync) -> Result<()> {
     let (a, b) = (call.input(0)?, call.input(1)?);
     let output = call.output()?;
     let dims = output.dims();
@@ -180,7 +190,7 @@ fn select<T: Element>(call: &mut Call<'_, '_>, kernel: &Kernel, _: impl Fn(T) ->
 
 /// Elements of an operand that are spread over the result: each one is used for `run` neighbours, and all of them again and again.
 struct Spread<'a, T: Element> {
-    elements: Cow<'a, [T]>,
+    elements: &'a [T],
     run: usize,
 }
 
@@ -193,22 +203,27 @@ impl<'a, T: Element> Spread<'a, T> {
         let [outer, inner] = [own.iter().take_while(|&&dim| dim == 1).count(), own.iter().rev().take_while(|&&dim| dim == 1).count()];
         let core = own.get(outer..own.len() - inner).unwrap_or_default();
         let end = if core.is_empty() { 0 } else { dims.len() - inner };
-        let (total, run) = (count(dims), count(&dims[end..]));
+        let run = count(&dims[end..]);
         if dims[..end].iter().rev().zip(core.iter().rev()).any(|(dim, own)| dim != own)
             || elements.is_empty()
             || elements.len() != count(core)
         {
             return None;
         }
-        let short = run == 1 && elements.len() < SHORT && total > SHORT;
-        let elements = if short { Cow::Owned(elements.repeat(SHORT.div_ceil(elements.len()))) } else { Cow::Borrowed(elements) };
         Some(Spread { elements, run })
     }
 
     /// Writes `f(whole, element)` to `to` for each position. `whole` is empty if its elements are in `to`.
     #[inline(always)]
     fn apply(self, whole: &[T], to: &mut [T], f: impl Fn(T, T) -> T + Copy + Sync) {
-        let (elements, run, parallel) = (&*self.elements, self.run, to.len() >= ALONE);
+        let (run, parallel) = (self.run, to.len() >= ALONE);
+        let several;
+        let elements = if run == 1 && self.elements.len() < SHORT && to.len() > SHORT {
+            several = repeated(self.elements);
+            &several[..2 * SHORT / self.elements.len() * self.elements.len()]
+        } else {
+            self.elements
+        };
         // Each block begins with the first use of an element, and in rows with the first element of a row.
         let period = if run == 1 { elements.len() } else { run };
         let single = period >= to.len();
@@ -232,6 +247,13 @@ impl<'a, T: Element> Spread<'a, T> {
             );
         });
     }
+}
+
+/// Returns a short row, again and again.
+fn repeated<T: Element>(row: &[T]) -> [T; 2 * SHORT] {
+    let mut several = [T::zeroed(); 2 * SHORT];
+    several.chunks_mut(row.len().max(1)).for_each(|to| to.iter_mut().zip(row).for_each(|(to, &from)| *to = from));
+    several
 }
 
 #[cfg(test)]

@@ -2,7 +2,7 @@
 //!
 //! A long sum consists of parts, whose number depends only on the shape. It has the same bits for any number of threads.
 
-use super::{math, portable};
+use super::{math, portable, scratch};
 use crate::compute::simd::dispatch;
 use crate::compute::team;
 use gradlet_core::custom_op::{Call, Kernel};
@@ -83,17 +83,19 @@ fn add_rows<T: Element + Add<Output = T>>(rows: &[T], sums: &mut [T]) {
     let several = if sums.len() < WIDE { WIDE.div_ceil(sums.len()) } else { 1 };
     let wide = several * sums.len();
     let part = PART.div_ceil(wide) * wide;
-    let mut partial = vec![T::zeroed(); rows.len().div_ceil(part) * wide];
-    team::each(rows.len() >= 2 * PART, rows.chunks(part).zip(partial.chunks_exact_mut(wide)), |(rows, sums)| {
-        dispatch(
-            #[inline(always)]
-            || rows.chunks(wide).for_each(|row| sums.iter_mut().zip(row).for_each(|(sum, &x)| *sum = *sum + x)),
-        );
+    scratch::with(rows.len().div_ceil(part) * wide, |partial: &mut [T]| {
+        partial.fill(T::zeroed());
+        team::each(rows.len() >= 2 * PART, rows.chunks(part).zip(partial.chunks_exact_mut(wide)), |(rows, sums)| {
+            dispatch(
+                #[inline(always)]
+                || rows.chunks(wide).for_each(|row| sums.iter_mut().zip(row).for_each(|(sum, &x)| *sum = *sum + x)),
+            );
+        });
+        sums.fill(T::zeroed());
+        for row in partial.chunks_exact(sums.len()) {
+            sums.iter_mut().zip(row).for_each(|(sum, &x)| *sum = *sum + x);
+        }
     });
-    sums.fill(T::zeroed());
-    for row in partial.chunks_exact(sums.len()) {
-        sums.iter_mut().zip(row).for_each(|(sum, &x)| *sum = *sum + x);
-    }
 }
 
 /// Returns the sum of `elements`.

@@ -1,6 +1,7 @@
 //! Temporary memory of kernels. Each thread keeps it for the next use.
 
 use bytemuck::{Pod, Zeroable};
+use gradlet_core::tensor::Element;
 use std::cell::RefCell;
 
 /// A cache line. A vector at the start of one does not cross into another.
@@ -14,13 +15,13 @@ thread_local! {
 }
 
 /// Calls `work` with `length` elements of arbitrary content.
-pub(super) fn with<R>(length: usize, work: impl FnOnce(&mut [f32]) -> R) -> R {
+pub(super) fn with<T: Element, R>(length: usize, work: impl FnOnce(&mut [T]) -> R) -> R {
     let mut slab = SLABS.with_borrow_mut(Vec::pop).unwrap_or_default();
-    let lines = length.div_ceil(16);
+    let lines = (length * size_of::<T>()).div_ceil(size_of::<Line>());
     if slab.len() < lines {
         slab.resize(lines, Line::zeroed());
     }
-    let elements: &mut [f32] = bytemuck::cast_slice_mut(&mut slab);
+    let elements: &mut [T] = bytemuck::cast_slice_mut(&mut slab);
     let result = work(&mut elements[..length]);
     SLABS.with_borrow_mut(|slabs| slabs.push(slab));
     result
