@@ -1,8 +1,8 @@
 //! Average pooling and its gradient: a depthwise convolution with weights of 1, and a division by the size of each window.
 
 use super::depthwise::{Meetings, Sums};
-use super::portable;
 use super::window::{dims4, pool_axes};
+use super::{portable, scratch};
 use crate::compute::team;
 use gradlet_core::custom_op::{Call, Kernel};
 use gradlet_core::ops::{avg_pool2d, avg_pool2d_grad};
@@ -39,11 +39,14 @@ fn grad(call: &mut Call<'_, '_>) -> Result<()> {
     }
     let attributes: avg_pool2d_grad::Attributes = call.attributes()?;
     let axes = pool_axes(&attributes.pooling, [h, w], [oh, ow]);
-    let mut parts = dy.slice::<f32>().to_vec();
-    divide(&mut parts, &axes.map(|axis| Meetings::new(axis, axis.output, |position, result, _| (result, position, 0))), c);
+    let windows = axes.map(|axis| Meetings::new(axis, axis.output, |position, result, _| (result, position, 0)));
     let meetings = axes.map(|axis| Meetings::new(axis, axis.input, |position, result, _| (position, result, 0)));
-    Sums { images: &parts, size: [oh, ow], meetings, filter: &vec![1.0; c], taps: 0, bias: None, channels: c }
-        .compute(call.output()?.slice_mut());
+    let dx = call.output()?.slice_mut();
+    scratch::with(n * oh * ow * c, |parts: &mut [f32]| {
+        parts.copy_from_slice(dy.slice());
+        divide(parts, &windows, c);
+        Sums { images: parts, size: [oh, ow], meetings, filter: &vec![1.0; c], taps: 0, bias: None, channels: c }.compute(dx);
+    });
     Ok(())
 }
 

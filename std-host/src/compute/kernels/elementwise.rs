@@ -17,7 +17,8 @@ const SHORT: usize = 64;
 /// Number of bytes up to which the portable kernel is faster. It computes the same bits.
 const TINY: usize = 64;
 
-/// Returns kernels for one element type: those of comparisons and arithmetic, and more. Each is an op, a loop, and what the loop computes.
+/// Returns kernels for one element type: those of comparisons and arithmetic, and more. Each is an op, a loop, and what the loop
+/// computes.
 macro_rules! kernels {
     ($of:ident $dtype:ident; $($more:tt)*) => {
         kernels!(all $of $dtype;
@@ -32,7 +33,7 @@ macro_rules! kernels {
             less_equal = compare |a, b| a <= b;
             equal = compare |a, b| a == b;
             not_equal = compare |a, b| a != b;
-            select = select |x| x;
+            select = select;
             relu = unary |x| if x <= 0.0 { 0.0 } else { x };
             neg = unary |x| -x;
             abs = unary |x| x.abs();
@@ -41,11 +42,11 @@ macro_rules! kernels {
             $($more)*
         )
     };
-    (all $of:ident $dtype:ident; $($op:ident = $apply:ident |$($argument:ident),*| $value:expr;)*) => {
+    (all $of:ident $dtype:ident; $($op:ident = $apply:ident $(|$($argument:ident),*| $value:expr)?;)*) => {
         &[$(Kernel {
             def: &ops::$op::DEF,
             dtype: <$of as Element>::DTYPE,
-            run: |call| $apply(call, &ops::$op::$dtype, #[inline(always)] |$($argument: $of),*| $value),
+            run: |call| $apply::<$of>(call, &ops::$op::$dtype $(, #[inline(always)] |$($argument: $of),*| $value)?),
         }),*]
     };
 }
@@ -157,7 +158,7 @@ fn compare<T: Element>(call: &mut Call<'_, '_>, kernel: &Kernel, f: impl Fn(T, T
 /// Selects elements of input 0 where input 2 is true, and of input 1 elsewhere. The condition has the shape of the result, and each of the
 /// others has it too or is a number. The portable kernel selects from others.
 #[inline(always)]
-fn select<T: Element>(call: &mut Call<'_, '_>, kernel: &Kernel, _: impl Fn(T) -> T) -> Result<()> {
+fn select<T: Element>(call: &mut Call<'_, '_>, kernel: &Kernel) -> Result<()> {
     let (x, z, condition) = (call.input(0)?, call.input(1)?, call.input(2)?);
     let output = call.output()?;
     let dims = output.dims();

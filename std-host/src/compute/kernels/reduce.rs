@@ -11,8 +11,10 @@ use gradlet_core::tensor::Element;
 use gradlet_core::{DType, Result};
 use std::ops::Add;
 
-/// Number of elements in a part of a sum.
+/// Smallest number of elements in a part of a sum.
 const PART: usize = 1 << 14;
+/// Largest number of parts. Each of them needs memory.
+const PARTS: usize = 16;
 /// Number of elements that are added at the same time.
 const WIDE: usize = 64;
 
@@ -47,7 +49,7 @@ fn reduce<T: Element + Add<Output = T>>(call: &mut Call<'_, '_>, kernel: &Kernel
                             [sum] => *sum = add_all(rows),
                             sums => {
                                 sums.fill(T::zeroed());
-                                rows.chunks_exact(inner).for_each(|row| sums.iter_mut().zip(row).for_each(|(sum, &x)| *sum = *sum + x));
+                                rows.chunks_exact(inner).for_each(|row| add_row(sums, row));
                             }
                         }
                     }
@@ -77,25 +79,39 @@ fn neighbours(dims: &[u32], axes: &[u32]) -> Option<[usize; 3]> {
     Some(sizes)
 }
 
-/// Adds all rows, which are as long as `sums`.
+/// Adds all rows, which are as long as `sums`. Threads share the columns of long rows, and the parts of many short ones.
 fn add_rows<T: Element + Add<Output = T>>(rows: &[T], sums: &mut [T]) {
-    // Several short rows are added as one.
-    let several = if sums.len() < WIDE { WIDE.div_ceil(sums.len()) } else { 1 };
-    let wide = several * sums.len();
-    let part = PART.div_ceil(wide) * wide;
-    scratch::with(rows.len().div_ceil(part) * wide, |partial: &mut [T]| {
-        partial.fill(T::zeroed());
-        team::each(rows.len() >= 2 * PART, rows.chunks(part).zip(partial.chunks_exact_mut(wide)), |(rows, sums)| {
+    let (width, parallel) = (sums.len(), rows.len() >= 2 * PART);
+    sums.fill(T::zeroed());
+    if width >= PART {
+        team::each(parallel, sums.chunks_mut(PART / 4).enumerate(), |(index, sums)| {
+            let first = index * (PART / 4);
             dispatch(
                 #[inline(always)]
-                || rows.chunks(wide).for_each(|row| sums.iter_mut().zip(row).for_each(|(sum, &x)| *sum = *sum + x)),
+                || rows.chunks_exact(width).for_each(|row| add_row(sums, &row[first..])),
             );
         });
-        sums.fill(T::zeroed());
-        for row in partial.chunks_exact(sums.len()) {
-            sums.iter_mut().zip(row).for_each(|(sum, &x)| *sum = *sum + x);
-        }
+        return;
+    }
+    // Several short rows are added as one.
+    let wide = if width < WIDE { WIDE.div_ceil(width) * width } else { width };
+    let part = PART.max(rows.len().div_ceil(PARTS)).next_multiple_of(wide);
+    scratch::with(rows.len().div_ceil(part) * wide, |partial: &mut [T]| {
+        partial.fill(T::zeroed());
+        team::each(parallel, rows.chunks(part).zip(partial.chunks_exact_mut(wide)), |(rows, sums)| {
+            dispatch(
+                #[inline(always)]
+                || rows.chunks(wide).for_each(|row| add_row(sums, row)),
+            );
+        });
+        partial.chunks_exact(width).for_each(|row| add_row(sums, row));
     });
+}
+
+/// Adds a row to `sums`.
+#[inline(always)]
+fn add_row<T: Element + Add<Output = T>>(sums: &mut [T], row: &[T]) {
+    sums.iter_mut().zip(row).for_each(|(sum, &x)| *sum = *sum + x);
 }
 
 /// Returns the sum of `elements`.
@@ -103,9 +119,7 @@ fn add_rows<T: Element + Add<Output = T>>(rows: &[T], sums: &mut [T]) {
 fn add_all<T: Element + Add<Output = T>>(elements: &[T]) -> T {
     let (blocks, rest) = elements.as_chunks::<WIDE>();
     let mut sums = [T::zeroed(); WIDE];
-    for block in blocks {
-        sums.iter_mut().zip(block).for_each(|(sum, &x)| *sum = *sum + x);
-    }
+    blocks.iter().for_each(|block| add_row(&mut sums, block));
     let rest = rest.iter().fold(T::zeroed(), |sum, &x| sum + x);
     if blocks.is_empty() { rest } else { sums.iter().fold(rest, |sum, &x| sum + x) }
 }
@@ -145,7 +159,7 @@ mod tests {
     use super::super::testing::{Random, same};
     use super::*;
 
-    const SHAPES: [&[u32]; 12] = [
+    const SHAPES: [&[u32]; 14] = [
         &[],
         &[1],
         &[5],
@@ -154,6 +168,8 @@ mod tests {
         &[40, 7],
         &[900, 65],
         &[2, 33_000],
+        &[9_000, 64],
+        &[40, 9_000],
         &[1, 70_000],
         &[5, 6, 7, 8],
         &[20, 30, 1, 64],
