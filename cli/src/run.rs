@@ -154,7 +154,7 @@ impl Run {
                     }
                 }
             }
-            let tensor = TensorView { tensor_type: &tensor_type, data: Some(output.bytes()?) };
+            let tensor = TensorView { tensor_type: &tensor_type, data: Some(&output.bytes()?) };
             print(&format!("{name} {tensor_type} = {}\n", Values { tensor, edges: EDGES }))?;
         }
         Ok(())

@@ -76,6 +76,8 @@ pub mod compat;
 
 /// Errors: the one type of all, and the parts of an artifact that an error names.
 pub mod error {
+    #[cfg(feature = "alloc")]
+    pub use crate::base::error::OutOfMemory;
     pub use crate::base::error::{Error, Result, Rule, Section};
 }
 
@@ -87,7 +89,9 @@ pub mod random {
 /// Devices: their memory, and what computes in it.
 #[cfg(feature = "alloc")]
 pub mod device {
-    pub use crate::tensor::device::{AlignedBytes, Backend, Buffer, Cpu, Device};
+    pub use crate::tensor::device::blocks::Blocks;
+    pub use crate::tensor::device::remote::{Launch, Placed, Refused, Remote};
+    pub use crate::tensor::device::{AlignedBytes, Backend, Cpu, Device, MemoryInfo};
     pub use crate::tensor::profile::{Activity, NamedOp, Ops, Profiler};
 }
 

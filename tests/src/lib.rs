@@ -16,5 +16,6 @@ pub mod flat;
 pub mod frozen;
 pub mod fuzz;
 pub mod golden;
+pub mod hiding;
 pub mod mlp;
 pub mod random;

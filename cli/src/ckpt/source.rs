@@ -201,7 +201,7 @@ impl Checkpoint {
             Content::Bundle { reader, .. } => reader.bytes(&item.key)?.into(),
             Content::Safetensors { file, data, places } => file.slice(data + places[index].0..data + places[index].1),
             Content::Flat { values, .. } => values[index].clone(),
-            Content::Artifact(loaded) => Bytes::copy_from_slice(loaded.variable(&item.key)?.bytes()?),
+            Content::Artifact(loaded) => Bytes::copy_from_slice(&loaded.variable(&item.key)?.bytes()?),
         })
     }
 

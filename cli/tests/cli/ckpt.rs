@@ -225,8 +225,9 @@ fn keras_names_are_matched() {
     let tensor_type = TensorType::new(gradlet::DType::F32, gradlet::Shape::new(&dims).unwrap());
     let zeros = Tensor::zeros(&gradlet::cpu(), tensor_type).unwrap();
     let dims: Vec<usize> = dims.iter().map(|&dim| dim as usize).collect();
-    let view = safetensors::tensor::TensorView::new(safetensors::Dtype::F32, dims, zeros.bytes().unwrap()).unwrap();
-    assert_eq!(zeros.bytes().unwrap().len(), size);
+    let zeros = zeros.bytes().unwrap();
+    let view = safetensors::tensor::TensorView::new(safetensors::Dtype::F32, dims, &zeros).unwrap();
+    assert_eq!(zeros.len(), size);
     let template = safetensors::serialize([("bn/beta", view)], None).unwrap();
     fs::write(folder.path().join("template.safetensors"), template).unwrap();
     let text = succeeds(&folder, &["convert", &keras, "out.safetensors", "--like", "template.safetensors"]);

@@ -224,7 +224,7 @@ impl Artifact {
         let tensor_type = variable.tensor_type()?;
         let tensor = tables.tensor(tensor_type, Space::Variable, index as u32)?;
         let value = variable.value()?;
-        let bytes = value.buffer()?.bytes();
+        let bytes = &*value.bytes()?;
         // Zeros that every signature overwrites, such as an optimizer's slots, need no flash.
         let zeros = !read_only && bytes.len() > 16 && bytes.iter().all(|&byte| byte == 0);
         let initial = if zeros { NONE } else { tables.data(bytes)? };
@@ -422,7 +422,7 @@ impl Tables {
             let (space, location) = match plan.locations[id] {
                 Location::Scratch(offset) => (Space::Scratch, offset),
                 Location::Variable(capture) => (Space::Variable, captured[capture]),
-                Location::Constant => (Space::Flash, self.data(plan.graph.constant(id).ok_or(Error::Internal)?.buffer()?.bytes())?),
+                Location::Constant => (Space::Flash, self.data(&plan.graph.constant(id).ok_or(Error::Internal)?.bytes()?)?),
                 Location::Input(_) | Location::Result(_) | Location::Block(_) => return Err(Error::Internal),
             };
             let tensor = self.tensor(plan.graph.values[id].tensor_type, space, location)?;

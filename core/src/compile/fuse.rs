@@ -16,8 +16,11 @@ pub(crate) const MAX_THREADS: usize = 16;
 
 impl Fusion {
     /// Returns the settings for `device`: blocks of 1024 elements, at most [`MAX_THREADS`] threads, and at least 65,536 elements for each
-    /// thread.
+    /// thread. A remote device computes node by node.
     pub(crate) fn of(device: &Device) -> Fusion {
+        if device.remote().is_some() {
+            return Fusion { block: usize::MAX, threads: 1, grain: usize::MAX };
+        }
         Fusion { block: 1024, threads: device.threads().min(MAX_THREADS), grain: 1 << 16 }
     }
 
@@ -129,6 +132,7 @@ mod tests {
     use crate::compile::plan::{Location, Plan, Target};
     use crate::compile::planner::plan;
     use crate::host::executable::{Caller, Executable};
+    use crate::host::kernel_step::Scratch;
     use crate::ops;
     use crate::tensor::device::Backend;
     use crate::tensor::scope::Op;
@@ -225,14 +229,14 @@ mod tests {
         match tensor.dtype() {
             DType::F32 => tensor.to_vec::<f32>().unwrap().iter().map(|x| if x.is_nan() { 1 << 40 } else { x.to_bits().into() }).collect(),
             DType::F64 => tensor.to_vec::<f64>().unwrap().iter().map(|x| if x.is_nan() { f64::NAN } else { *x }.to_bits()).collect(),
-            _ => tensor.buffer().unwrap().bytes().iter().map(|&byte| byte.into()).collect(),
+            _ => tensor.bytes().unwrap().iter().map(|&byte| byte.into()).collect(),
         }
     }
 
     /// Runs `graph` twice. Returns the bits of the results and of the variables after each run.
     fn two_runs(graph: &Graph, device: &Device, fusion: Fusion, inputs: &[Tensor], variables: &[(Variable, Tensor)]) -> Vec<Vec<u64>> {
         variables.iter().for_each(|(variable, value)| variable.set(value).unwrap());
-        let mut executable = Executable::new(graph, device, fusion, &Shared::default()).unwrap();
+        let mut executable = Executable::new(graph, device, fusion, &Shared::new(Scratch::new(""))).unwrap();
         let mut seen = Vec::new();
         for _ in 0..2 {
             let results: Result<Vec<Tensor>> = executable.run(

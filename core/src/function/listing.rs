@@ -48,9 +48,9 @@ impl Listing<'_, '_> {
         for (id, value) in graph.values.iter().enumerate() {
             names[id] = match &value.origin {
                 Origin::Input(index) => inputs.get(*index).cloned().unwrap_or_default(),
-                Origin::Constant(tensor) => match tensor.buffer() {
-                    Ok(buffer) if tensor.dims().is_empty() => {
-                        let tensor = TensorView { tensor_type: &value.tensor_type, data: Some(buffer.bytes()) };
+                Origin::Constant(tensor) => match tensor.bytes() {
+                    Ok(bytes) if tensor.dims().is_empty() => {
+                        let tensor = TensorView { tensor_type: &value.tensor_type, data: Some(&bytes) };
                         format!("{}", Values { tensor, edges: SUMMARIZE })
                     }
                     _ => format!("constant {}", value.tensor_type),

@@ -119,12 +119,19 @@ impl<A: Structure, R: Structure> Function<A, R> {
 
     fn of(body: Body<A, R>, name: &str) -> Function<A, R> {
         let state = State { plans: Vec::new(), traces: Vec::new(), retracing: Retracing::default() };
-        Function { body, name: name.into(), signature: None, relaxed: false, scratch: Shared::default(), state: Lock::new(state) }
+        Function {
+            body,
+            name: name.into(),
+            signature: None,
+            relaxed: false,
+            scratch: Shared::new(Scratch::new(name)),
+            state: Lock::new(state),
+        }
     }
 
     /// Sets the name of the function, for warnings, errors and listings.
     pub fn named(self, name: &str) -> Self {
-        Function { name: name.into(), ..self }
+        Function { name: name.into(), scratch: Shared::new(Scratch::new(name)), ..self }
     }
 
     /// Restricts the function to tensors of these types, in the order of its arguments: TensorFlow's `input_signature`.

@@ -115,7 +115,7 @@ pub(super) fn check(name: &str, specs: &[TensorSpec], types: &[TensorType]) -> R
 pub(super) fn misplaced(name: &str, specs: &[TensorSpec], index: usize, other: &Device, own: &Device) -> Error {
     let (other, own) = (other.name(), own.name());
     let argument = specs.get(index).and_then(TensorSpec::name).map_or(String::new(), |argument| format!(" ({argument})"));
-    Error::message(format!("argument {index}{argument} of {name} is on {other}, but the function runs on {own}: copy it"))
+    Error::message(format!("argument {index}{argument} of {name} is on {other}, but the function runs on {own}: copy it with `to`"))
 }
 
 /// A part of the arguments that a trace depends on.

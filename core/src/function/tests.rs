@@ -26,7 +26,7 @@ fn an_argument_of_another_device_is_refused() {
     let scope = Eager::new(&portable_cpu());
     let [here, there] = [portable_cpu(), other()].map(|device| Tensor::scalar(&device, 2.0f32));
     let f = Function::new(|_: &dyn Scope, (x, _): Pair| x.neg()).named("f");
-    let error = "argument 1 of f is on other CPU, but the function runs on portable CPU:0: copy it";
+    let error = "argument 1 of f is on other CPU, but the function runs on portable CPU:0: copy it with `to`";
     assert_eq!(told(f.call(&scope, (here.clone(), there.clone()))), error);
     assert_eq!(f.traces(), 0);
     assert_eq!(told(f.call(&scope.tape(), (here.clone(), there.clone()))), error);
@@ -37,7 +37,7 @@ fn an_argument_of_another_device_is_refused() {
     let named = Function::new(|_: &dyn Scope, (x, y): Pair| x.add(&y)).named("named").with_signature(&specs);
     let concrete = named.concrete(&scope, &(here.clone(), here.clone())).unwrap();
     let there = Tensor::scalar(&other(), 2.0f32);
-    let error = "argument 0 (x) of named is on other CPU, but the function runs on portable CPU:0: copy it";
+    let error = "argument 0 (x) of named is on other CPU, but the function runs on portable CPU:0: copy it with `to`";
     assert_eq!(told(named.call(&scope, (there.clone(), here.clone()))), error);
     assert_eq!(told(concrete.run(&[there, here.clone()])), error);
     assert_eq!(concrete.run(&[here.clone(), here]).unwrap()[0].item::<f32>().unwrap(), 4.0);
@@ -49,7 +49,7 @@ fn a_variable_or_a_constant_of_another_device_is_refused() {
     let [here, there] = [portable_cpu(), other()].map(|device| Tensor::scalar(&device, 2.0f32));
     let w = Variable::new(&scope, "w", &there).unwrap();
     let read = Function::new(move |scope: &dyn Scope, x: Tensor| scope.read(&w)?.add(&x));
-    let error = "variable \"w\" is on other CPU, but the function runs on portable CPU:0: copy its value";
+    let error = "variable \"w\" is on other CPU, but the function runs on portable CPU:0: create it there";
     assert_eq!(told(read.call(&scope, here.clone())), error);
     let assign = Function::new(|scope: &dyn Scope, (w, x): (Variable, Tensor)| scope.assign_add(&w, &x));
     let w = Variable::new(&scope, "w", &there).unwrap();
@@ -57,7 +57,10 @@ fn a_variable_or_a_constant_of_another_device_is_refused() {
     assert_eq!(w.value().unwrap().item::<f32>().unwrap(), 2.0, "it has its bytes again");
     let constant = Function::new(move |_: &dyn Scope, x: Tensor| x.add(&there));
     let error = told(constant.call(&scope, here));
-    assert_eq!(error, "a tensor f32[] that the function's body uses is on other CPU, but the function runs on portable CPU:0: copy it");
+    assert_eq!(
+        error,
+        "a tensor f32[] that the function's body uses is on other CPU, but the function runs on portable CPU:0: copy it with `to`"
+    );
 }
 
 #[test]

@@ -1,6 +1,6 @@
 //! The steps of a compiled function for control flow and for effects.
 
-use crate::base::error::{Error, Result};
+use crate::base::error::Result;
 use crate::base::format::Said;
 use crate::base::op::{Call, Kernel, MAX_INPUTS, NONE, Slice};
 use crate::base::view::TensorView;
@@ -24,10 +24,8 @@ impl Branches {
     pub(crate) fn run(&self, mut memory: Memory<'_>, caller: &Caller<'_>) -> Result<()> {
         let mut first = 0;
         loop {
-            let data = memory.bytes(&self.by).ok_or(Error::Internal)?;
-            let inputs = &[TensorView { tensor_type: &self.by.tensor_type, data: Some(data) }];
             let mut slice = Slice { first, ..Slice::all() };
-            (self.kernel.run)(&mut Call { attributes: &self.attributes, inputs, outputs: &mut [], slice: &mut slice })?;
+            self.decide(&memory.read(&self.by, caller.device)?, &mut slice)?;
             if let Some(block) = self.blocks.get(slice.answer as usize) {
                 run(block, &mut memory, caller)?;
             }
@@ -36,6 +34,12 @@ impl Branches {
             }
             first = slice.next;
         }
+    }
+
+    /// Runs the kernel, whose answer in `slice` is the next block. `data` are the bytes of the operand that decides.
+    fn decide(&self, data: &[u8], slice: &mut Slice) -> Result<()> {
+        let inputs = &[TensorView { tensor_type: &self.by.tensor_type, data: Some(data) }];
+        (self.kernel.run)(&mut Call { attributes: &self.attributes, inputs, outputs: &mut [], slice })
     }
 }
 
@@ -48,7 +52,9 @@ pub(crate) struct Effect {
 
 impl Effect {
     pub(crate) fn run(&self, memory: &Memory<'_>, device: &Device) -> Result<()> {
-        let inputs = self.inputs.iter().map(|input| TensorView { tensor_type: &input.tensor_type, data: memory.bytes(input) });
+        let read = self.inputs.iter().map(|input| memory.read(input, device)).collect::<Result<heapless::Vec<_, MAX_INPUTS>>>()?;
+        let inputs = self.inputs.iter().zip(&read);
+        let inputs = inputs.map(|(input, bytes)| TensorView { tensor_type: &input.tensor_type, data: Some(bytes) });
         let inputs: heapless::Vec<TensorView<'_>, MAX_INPUTS> = inputs.collect();
         let mut slice = Slice::all();
         (self.kernel.run)(&mut Call { attributes: &self.attributes, inputs: &inputs, outputs: &mut [], slice: &mut slice })

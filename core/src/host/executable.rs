@@ -13,7 +13,9 @@ use crate::compile::planner::plan;
 use crate::host::control_step::{Branches, Effect};
 use crate::host::fused_group::{Cut, Group, Member};
 use crate::host::kernel_step::{Address, Memory, Operand, Scratch, Single};
+use crate::host::launch_step::Launched;
 use crate::runtime::verify;
+use crate::tensor::device::account::Holder;
 use crate::tensor::device::{Buffer, Device};
 use crate::tensor::graph::{Graph, Node, Origin, ValueId};
 use crate::tensor::profile::{Activity, NamedOp, Ops, Profiler, during};
@@ -49,6 +51,7 @@ pub(crate) struct HostStep {
 enum Work {
     Single(Single),
     Group(Group),
+    Launched(Launched),
     Branches(Branches),
     Effect(Effect),
 }
@@ -83,7 +86,7 @@ impl<'c> Caller<'c> {
 /// Runs steps in order.
 pub(crate) fn run(steps: &[HostStep], memory: &mut Memory<'_>, caller: &Caller<'_>) -> Result<()> {
     for (index, step) in steps.iter().enumerate() {
-        let here = Memory { scratch: &mut *memory.scratch, buffers: &mut *memory.buffers };
+        let here = Memory { scratch: &mut *memory.scratch, remote: memory.remote, buffers: &mut *memory.buffers };
         let ran = match caller.profiler {
             None => step.work.run(here, caller),
             Some(_) => step.told(here, caller),
@@ -111,6 +114,7 @@ impl Work {
         match self {
             Work::Single(single) => single.run(memory),
             Work::Group(group) => group.run(memory, caller.device),
+            Work::Launched(launched) => launched.run(&memory, caller.device),
             Work::Branches(branches) => branches.run(memory, caller),
             Work::Effect(effect) => effect.run(&memory, caller.device),
         }
@@ -139,12 +143,12 @@ impl Executable {
         if plan.scratch == u32::MAX {
             return Err(too_large(&plan));
         }
-        Builder::new(&plan, device)?.finish(&plan, scratch.clone())
+        Builder::new(&plan, device, scratch)?.finish(&plan, scratch.clone())
     }
 
     /// Returns the size of scratch memory, results, constants and variables, in bytes.
     pub(crate) fn planned_bytes(&self) -> Result<usize> {
-        let here = self.buffers.iter().flatten().map(|buffer| buffer.bytes().len()).sum::<usize>();
+        let here = self.buffers.iter().flatten().map(|buffer| buffer.len()).sum::<usize>();
         let variables = self.variables.iter().map(|bound| Ok(bound.variable.tensor_type()?.bytes().unwrap_or(0) as usize));
         Ok(self.scratch_bytes + here + variables.sum::<Result<usize>>()?)
     }
@@ -161,7 +165,7 @@ impl Executable {
         let run = Run(self);
         caller.during(Activity::Gap("take arguments"), || run.0.set_arguments(misplaced, gather))?;
         caller.during(Activity::Gap("take variables"), || run.0.take_variables())?;
-        caller.during(Activity::Gap("renew results"), || run.0.renew_results());
+        caller.during(Activity::Gap("renew results"), || run.0.renew_results())?;
         run.0.compute(caller)?;
         let results = caller.during(Activity::Gap("give results"), || run.0.give(build));
         caller.during(Activity::Gap("put variables back"), || drop(run));
@@ -206,24 +210,31 @@ impl Executable {
             let buffer = self.buffers[bound.buffer].insert(if bound.assigned { variable.take()? } else { variable.buffer()? });
             if *buffer.device() != self.device {
                 let (name, other, own) = (variable.name(), buffer.device().name(), self.device.name());
-                return Err(Error::message(format!("variable {name:?} is on {other}, but the function runs on {own}: copy its value")));
+                return Err(Error::message(format!("variable {name:?} is on {other}, but the function runs on {own}: create it there")));
             }
         }
         Ok(())
     }
 
     /// Allocates new buffers in place of the results that a caller still holds.
-    fn renew_results(&mut self) {
+    fn renew_results(&mut self) -> Result<()> {
         for buffer in self.buffers[self.results.clone()].iter_mut().flatten() {
             if Shared::get_mut(buffer).is_none() {
-                *buffer = Shared::new(self.device.zeros(buffer.bytes().len()));
+                let renewed = Buffer::allocate(&self.device, buffer.len(), self.scratch.holder())?;
+                buffer.hold(|| Holder::Tensor(""));
+                *buffer = Shared::new(renewed);
             }
         }
+        Ok(())
     }
 
     fn compute(&mut self, caller: &Caller<'_>) -> Result<()> {
-        let Executable { steps, buffers, .. } = self;
-        self.scratch.with(self.scratch_bytes, |scratch| run(steps, &mut Memory { scratch, buffers }, caller))
+        let Executable { steps, buffers, device, scratch, scratch_bytes, .. } = self;
+        scratch.with(device, *scratch_bytes, |scratch| {
+            let remote = scratch.address();
+            let scratch = scratch.bytes_mut().and_then(|bytes| bytes.get_mut(..*scratch_bytes)).unwrap_or_default();
+            run(steps, &mut Memory { scratch, remote, buffers }, caller)
+        })
     }
 }
 
@@ -265,14 +276,15 @@ fn constants(plan: &Plan, visit: &mut dyn FnMut(&Tensor)) {
 }
 
 impl<'d> Builder<'d> {
-    fn new(plan: &Plan, device: &'d Device) -> Result<Builder<'d>> {
+    fn new(plan: &Plan, device: &'d Device, scratch: &Scratch) -> Result<Builder<'d>> {
         let mut buffers: Vec<Option<Shared<Buffer>>> = Vec::new();
         let mut computed = Ok(());
         constants(plan, &mut |tensor| match tensor.buffer() {
             Ok(buffer) if buffer.device() != device => {
                 let (tensor_type, other, own) = (tensor.tensor_type(), buffer.device().name(), device.name());
-                let text =
-                    format!("a tensor {tensor_type} that the function's body uses is on {other}, but the function runs on {own}: copy it");
+                let text = format!(
+                    "a tensor {tensor_type} that the function's body uses is on {other}, but the function runs on {own}: copy it with `to`"
+                );
                 computed = Err(Error::message(text));
             }
             Ok(buffer) if !buffers.iter().flatten().any(|other| Shared::ptr_eq(other, buffer)) => buffers.push(Some(buffer.clone())),
@@ -285,7 +297,9 @@ impl<'d> Builder<'d> {
             if let Location::Result(index) = *location {
                 let bytes = size(value.tensor_type)?;
                 buffers.resize(buffers.len().max(first + index + 1), None);
-                buffers[first + index].get_or_insert_with(|| Shared::new(device.zeros(bytes)));
+                if buffers[first + index].is_none() {
+                    buffers[first + index] = Some(Shared::new(Buffer::allocate(device, bytes, scratch.holder())?));
+                }
             }
         }
         let results = first..buffers.len();
@@ -349,11 +363,17 @@ impl<'d> Builder<'d> {
         if let Some(bodies) = plan.bodies.iter().find(|bodies| *step.nodes == [bodies.node]) {
             return self.branches(plan, &plan.graph.nodes[bodies.node], &bodies.plans, named);
         }
+        if self.device.remote().is_some()
+            && let &[index] = step.nodes.as_slice()
+            && !plan.graph.nodes[index].outputs.is_empty()
+        {
+            return self.launched(plan, index);
+        }
         let mut members = Vec::new();
         for &index in &step.nodes {
             let node = &plan.graph.nodes[index];
             let member = self.member(plan, node, &step.division)?;
-            verify::at(index as u32, self.check(plan, node, &member))?;
+            verify::at(index as u32, self.check(plan, node, &member.inputs, &member.outputs))?;
             members.push(member);
         }
         match members.as_slice() {
@@ -387,15 +407,31 @@ impl<'d> Builder<'d> {
         Ok(Work::Branches(Branches { kernel, attributes: words, by, blocks }))
     }
 
+    fn operands(&self, plan: &Plan, ids: &[ValueId], division: &Division) -> Result<Vec<(Operand, Cut)>> {
+        ids.iter().map(|&id| self.operand(plan, id, division)).collect()
+    }
+
     fn member(&self, plan: &Plan, node: &Node, division: &Division) -> Result<Member> {
-        let operands = |ids: &[ValueId]| ids.iter().map(|&id| self.operand(plan, id, division)).collect::<Result<Vec<_>>>();
-        let dtype = node.inputs.first().or(node.outputs.first()).map_or(DType::U8, |&id| plan.graph.values[id].tensor_type.dtype);
         Ok(Member {
-            kernel: self.device.kernel(node.op.def, dtype)?,
+            kernel: self.device.kernel(node.op.def, dtype(plan, node))?,
             attributes: node.attributes.clone(),
-            inputs: operands(&node.inputs)?,
-            outputs: operands(&node.outputs)?,
+            inputs: self.operands(plan, &node.inputs, division)?,
+            outputs: self.operands(plan, &node.outputs, division)?,
         })
+    }
+
+    /// Creates the step of a node that a remote device computes.
+    fn launched(&self, plan: &Plan, index: usize) -> Result<Work> {
+        let node = &plan.graph.nodes[index];
+        let (op, dtype) = (node.op.def, dtype(plan, node));
+        if !self.device.has_kernel(op, dtype) {
+            return Err(Error::NoKernel { op: op.name, dtype });
+        }
+        let operands = |ids: &[ValueId]| self.operands(plan, ids, &Division::NONE);
+        let (inputs, outputs) = (operands(&node.inputs)?, operands(&node.outputs)?);
+        verify::at(index as u32, self.check(plan, node, &inputs, &outputs))?;
+        let all = |operands: Vec<(Operand, Cut)>| operands.into_iter().map(|(operand, _)| operand).collect();
+        Ok(Work::Launched(Launched { op, attributes: node.attributes.clone(), inputs: all(inputs), outputs: all(outputs) }))
     }
 
     /// Returns the operand for value `id`, and how it is divided into blocks.
@@ -412,11 +448,11 @@ impl<'d> Builder<'d> {
     }
 
     /// Checks a node against the rules that artifacts must follow.
-    fn check(&self, plan: &Plan, node: &Node, member: &Member) -> Result<(), Rule> {
+    fn check(&self, plan: &Plan, node: &Node, inputs: &[(Operand, Cut)], outputs: &[(Operand, Cut)]) -> Result<(), Rule> {
         let types = |ids: &[ValueId]| ids.iter().map(|&id| plan.graph.values[id].tensor_type).collect::<Vec<_>>();
         let places = |operands: &[(Operand, Cut)]| operands.iter().map(|(operand, _)| self.verified(operand)).collect::<Vec<_>>();
         verify::types(node.op.def, &node.attributes, &types(&node.inputs), &types(&node.outputs))?;
-        verify::regions(node.op.def, &places(&member.inputs), &places(&member.outputs))
+        verify::regions(node.op.def, &places(inputs), &places(outputs))
     }
 
     fn verified(&self, operand: &Operand) -> verify::Region {
@@ -431,6 +467,11 @@ impl<'d> Builder<'d> {
             }
         }
     }
+}
+
+/// Returns the element type that decides which kernel computes `node`.
+fn dtype(plan: &Plan, node: &Node) -> DType {
+    node.inputs.first().or(node.outputs.first()).map_or(DType::U8, |&id| plan.graph.values[id].tensor_type.dtype)
 }
 
 /// Maps the name of a body's node to its name in the whole function.

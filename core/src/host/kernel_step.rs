@@ -5,7 +5,9 @@ use crate::base::op::{Call, Kernel, MAX_INPUTS, Slice};
 use crate::base::shape::TensorType;
 use crate::base::sync::{Lock, Shared};
 use crate::base::view::{TensorView, TensorViewMut};
-use crate::tensor::device::{AlignedBytes, Buffer};
+use crate::tensor::device::account::Holder;
+use crate::tensor::device::buffer::Bytes;
+use crate::tensor::device::{AlignedBytes, Buffer, Device};
 use alloc::vec::Vec;
 
 /// The location of an operand's bytes.
@@ -27,37 +29,69 @@ pub(crate) struct Operand {
 
 /// Memory of a compiled function. No other owner holds a buffer while a step writes it.
 pub(crate) struct Memory<'m> {
+    /// Scratch memory of the host, or nothing if it is remote.
     pub(crate) scratch: &'m mut [u8],
+    /// Address of scratch memory of a remote device.
+    pub(crate) remote: u64,
     pub(crate) buffers: &'m mut [Option<Shared<Buffer>>],
 }
 
 impl Memory<'_> {
-    /// Returns the bytes of `operand`, which no step writes at the moment. Returns `None` if the memory does not contain them.
-    pub(crate) fn bytes(&self, operand: &Operand) -> Option<&[u8]> {
+    /// Returns the address of `operand` in the memory of a remote device, or `None` if the memory does not contain it.
+    pub(crate) fn address(&self, operand: &Operand) -> Option<u64> {
         match operand.place {
-            Address::Scratch(start) => part(self.scratch, start, operand.bytes),
-            Address::Buffer(index) => Some(self.buffers.get(index)?.as_ref()?.bytes()),
+            Address::Scratch(start) => self.remote.checked_add(start as u64),
+            Address::Buffer(index) => Some(self.buffers.get(index)?.as_ref()?.address()),
         }
+    }
+
+    /// Returns the bytes of `operand`, which no step writes at the moment. Those of a remote device are copied to the host.
+    pub(crate) fn read(&self, operand: &Operand, device: &Device) -> Result<Bytes<'_>> {
+        let seen = match (operand.place, device.remote()) {
+            (Address::Buffer(index), _) => return self.buffers.get(index).and_then(Option::as_ref).ok_or(Error::Internal)?.read(),
+            (Address::Scratch(start), None) => part(self.scratch, start, operand.bytes),
+            (Address::Scratch(_), Some(remote)) => {
+                let mut copy = AlignedBytes::zeroed(operand.bytes);
+                remote.download(self.address(operand).ok_or(Error::Internal)?, &mut copy)?;
+                return Ok(Bytes::from(copy));
+            }
+        };
+        Ok(Bytes::from(seen.ok_or(Error::Internal)?))
     }
 }
 
-/// Scratch memory that all plans of a function share. It has as many pieces as the largest number of runs that were active at the
-/// same time.
-#[derive(Default)]
-pub(crate) struct Scratch(Lock<Vec<AlignedBytes>>);
+/// Scratch memory that all plans of a function share. For each device, it has as many pieces as the largest number of runs that were
+/// active at the same time.
+pub(crate) struct Scratch {
+    /// Name of the function, for errors about memory.
+    name: Shared<str>,
+    pieces: Lock<Vec<Buffer>>,
+}
 
 impl Scratch {
-    /// Calls `work` with `bytes` bytes of scratch memory, whose content is arbitrary.
-    pub(crate) fn with<R>(&self, bytes: usize, work: impl FnOnce(&mut [u8]) -> R) -> R {
-        if bytes == 0 {
-            return work(&mut []);
-        }
-        let mut piece = self.0.lock().pop().unwrap_or_default();
-        if piece.len() < bytes {
-            piece = AlignedBytes::zeroed(bytes);
-        }
-        let result = work(piece.get_mut(..bytes).unwrap_or_default());
-        self.0.lock().push(piece);
+    /// Creates scratch memory for the function `name`.
+    pub(crate) fn new(name: &str) -> Scratch {
+        Scratch { name: name.into(), pieces: Lock::new(Vec::new()) }
+    }
+
+    /// Returns the holder of the function's memory.
+    pub(crate) fn holder(&self) -> Holder {
+        Holder::Function(self.name.clone())
+    }
+
+    /// Calls `work` with at least `bytes` bytes of scratch memory of `device`, whose content is arbitrary. Fails if there is no memory.
+    pub(crate) fn with<R>(&self, device: &Device, bytes: usize, work: impl FnOnce(&mut Buffer) -> Result<R>) -> Result<R> {
+        let mut pieces = self.pieces.lock();
+        let own = pieces.iter().rposition(|piece| piece.device() == device);
+        let own = own.map(|index| pieces.swap_remove(index));
+        drop(pieces);
+        // A piece that is too small is freed first.
+        let mut piece = match own.filter(|piece| piece.len() >= bytes) {
+            Some(piece) => piece,
+            None => Buffer::allocate(device, bytes, self.holder())?,
+        };
+        let result = work(&mut piece);
+        self.pieces.lock().push(piece);
         result
     }
 }
@@ -105,7 +139,7 @@ impl<'m> Around<'m> {
     /// its buffer is shared.
     #[inline(always)]
     fn split(memory: Memory<'m>, output: &Operand) -> Option<(&'m mut [u8], Around<'m>)> {
-        let Memory { scratch, buffers } = memory;
+        let Memory { scratch, buffers, .. } = memory;
         match output.place {
             Address::Scratch(start) => {
                 let (before, rest) = scratch.split_at_mut_checked(start)?;
@@ -115,7 +149,7 @@ impl<'m> Around<'m> {
             Address::Buffer(index) => {
                 let (low, rest) = buffers.split_at_mut_checked(index)?;
                 let (own, high) = rest.split_first_mut()?;
-                let data = Shared::get_mut(own.as_mut()?)?.bytes_mut();
+                let data = Shared::get_mut(own.as_mut()?)?.bytes_mut()?;
                 Some((data, Around { before: scratch, end: 0, after: &[], low, high }))
             }
         }
@@ -132,7 +166,7 @@ impl<'m> Around<'m> {
             Address::Scratch(start) => part(self.after, start.wrapping_sub(self.end), input.bytes),
             Address::Buffer(index) => {
                 let buffer = self.low.get(index).or_else(|| self.high.get(index.wrapping_sub(self.low.len() + 1)));
-                buffer.and_then(Option::as_ref).map(|buffer| buffer.bytes())
+                buffer.and_then(Option::as_ref).and_then(|buffer| buffer.bytes())
             }
         };
         TensorView { tensor_type: &input.tensor_type, data }

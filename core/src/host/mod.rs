@@ -4,3 +4,4 @@ pub(crate) mod control_step;
 pub(crate) mod executable;
 pub(crate) mod fused_group;
 pub(crate) mod kernel_step;
+pub(crate) mod launch_step;

@@ -133,7 +133,8 @@ fn words(tensor: &Tensor, indices: &[usize]) -> Result<Vec<String>> {
 }
 
 fn picked<T: Element, R>(tensor: &Tensor, indices: &[usize], make: impl Fn(T) -> R) -> Result<Vec<R>> {
-    let all: &[T] = bytemuck::cast_slice(tensor.buffer()?.bytes());
+    let bytes = tensor.bytes()?;
+    let all: &[T] = bytemuck::cast_slice(&bytes);
     Ok(indices.iter().map(|&index| make(all[index])).collect())
 }
 

@@ -5,8 +5,9 @@ use crate::base::error::{Error, Result};
 use crate::base::op::MAX_INPUTS;
 use crate::base::shape::{Shape, TensorType};
 use crate::base::sync::{Shared, Weak};
-use crate::base::view::TensorView;
-use crate::tensor::device::{AlignedBytes, Buffer, Device};
+use crate::tensor::device::account::Holder;
+use crate::tensor::device::buffer::Bytes;
+use crate::tensor::device::{Buffer, Device};
 use crate::tensor::scope::{Emitter, Op, Outputs, ScopeHandle};
 use alloc::format;
 use alloc::vec::Vec;
@@ -31,6 +32,8 @@ pub struct Tensor {
 #[derive(Clone)]
 enum Value {
     Computed(Shared<Buffer>),
+    /// A value for which the device had no memory. Every use fails with this error.
+    Refused(Shared<Error>),
     Recorded(Shared<Recorded>),
 }
 
@@ -50,21 +53,25 @@ impl Tensor {
         Tensor::from_bytes(device, TensorType::new(T::DTYPE, Shape::new(dims)?), bytemuck::cast_slice(elements))
     }
 
-    /// Creates a scalar on `device`.
+    /// Creates a scalar on `device`. If the device has no memory for it, every use of the tensor fails with [`Error::OutOfMemory`].
     pub fn scalar<T: Element>(device: &Device, value: T) -> Tensor {
-        Tensor::filled(device, TensorType::new(T::DTYPE, Shape::SCALAR), bytemuck::bytes_of(&value))
+        let tensor_type = TensorType::new(T::DTYPE, Shape::SCALAR);
+        match Buffer::filled(device, bytemuck::bytes_of(&value), size_of::<T>(), Holder::Tensor("")) {
+            Ok(buffer) => Tensor::computed(tensor_type, buffer),
+            Err(error) => Tensor { tensor_type, value: Value::Refused(Shared::new(error)) },
+        }
     }
 
-    /// Creates a tensor of zeros on `device`. Fails with [`Error::TooLarge`] if it would exceed 4 GiB.
+    /// Creates a tensor of zeros on `device`. Fails with [`Error::TooLarge`] if it would exceed 4 GiB, and with [`Error::OutOfMemory`].
     pub fn zeros(device: &Device, tensor_type: TensorType) -> Result<Tensor> {
-        Ok(Tensor::computed(tensor_type, device.zeros(size(tensor_type)?)))
+        Ok(Tensor::computed(tensor_type, Buffer::zeros(device, size(tensor_type)?, Holder::Tensor(""))?))
     }
 
-    /// Creates a tensor on `device` with `value` in every element.
+    /// Creates a tensor on `device` with `value` in every element. Fails like [`Tensor::zeros`].
     pub fn full<T: Element>(device: &Device, value: T, dims: &[u32]) -> Result<Tensor> {
         let tensor_type = TensorType::new(T::DTYPE, Shape::new(dims)?);
-        size(tensor_type)?;
-        Ok(Tensor::filled(device, tensor_type, bytemuck::bytes_of(&value)))
+        let buffer = Buffer::filled(device, bytemuck::bytes_of(&value), size(tensor_type)?, Holder::Tensor(""))?;
+        Ok(Tensor::computed(tensor_type, buffer))
     }
 
     /// Creates a tensor on `device` from row-major, little-endian bytes. Fails if the type needs another number of bytes.
@@ -73,35 +80,43 @@ impl Tensor {
             let elements = bytes.len() / tensor_type.dtype.size();
             return Err(Error::message(format!("cannot create a {tensor_type} tensor from {elements} elements")));
         }
-        Tensor::written(device, tensor_type, |own| {
-            own.copy_from_slice(bytes);
-            Ok(())
-        })
+        Ok(Tensor::computed(tensor_type, Buffer::concat(device, &[bytes], Holder::Tensor(""))?))
     }
 
     /// Creates a tensor on `device` whose row-major, little-endian bytes `write` fills in. They are 0 before. Fails if `write` fails,
-    /// and with [`Error::TooLarge`] if the tensor would exceed 4 GiB.
+    /// with [`Error::TooLarge`] if the tensor would exceed 4 GiB, and with [`Error::OutOfMemory`].
     pub fn written(device: &Device, tensor_type: TensorType, write: impl FnOnce(&mut [u8]) -> Result<()>) -> Result<Tensor> {
-        let mut buffer = device.zeros(size(tensor_type)?);
-        write(buffer.bytes_mut())?;
-        Ok(Tensor::computed(tensor_type, buffer))
+        Ok(Tensor::computed(tensor_type, Buffer::written(device, size(tensor_type)?, Holder::Tensor(""), write)?))
     }
 
     /// Creates a tensor on `device` from `parts`, concatenated row-major, little-endian bytes. Fails if the type needs another number
     /// of bytes.
-    pub fn from_parts(device: &Device, tensor_type: TensorType, parts: &[&[u8]]) -> Result<Tensor> {
-        let bytes = AlignedBytes::concat(parts);
-        if size(tensor_type)? != bytes.len() {
-            return Err(Error::message(format!("cannot create a {tensor_type} tensor from {} bytes", bytes.len())));
+    pub fn from_parts(device: &Device, tensor_type: TensorType, parts: &[impl AsRef<[u8]>]) -> Result<Tensor> {
+        let parts: Vec<&[u8]> = parts.iter().map(AsRef::as_ref).collect();
+        let bytes = parts.iter().map(|part| part.len()).sum::<usize>();
+        if size(tensor_type)? != bytes {
+            return Err(Error::message(format!("cannot create a {tensor_type} tensor from {bytes} bytes")));
         }
-        Ok(Tensor::computed(tensor_type, Buffer::new(device, bytes)))
+        Ok(Tensor::computed(tensor_type, Buffer::concat(device, &parts, Holder::Tensor(""))?))
     }
 
-    /// Creates a tensor in which every element has the bytes `element`. The caller checks that its size fits.
-    fn filled(device: &Device, tensor_type: TensorType, element: &[u8]) -> Tensor {
-        let mut buffer = device.zeros(tensor_type.bytes().unwrap_or(0) as usize);
-        buffer.bytes_mut().chunks_exact_mut(element.len()).for_each(|slot| slot.copy_from_slice(element));
-        Tensor::computed(tensor_type, buffer)
+    /// Returns a copy of the computed value on `device`, or the tensor itself if it is there already. Tapes do not record the copy.
+    ///
+    /// Fails with [`Error::Traced`] in a trace, and with [`Error::OutOfMemory`].
+    ///
+    /// ```
+    /// use gradlet_core::{Tensor, ops};
+    /// let (device, other) = (ops::portable_cpu(), ops::portable_cpu().limited(1024));
+    /// let x = Tensor::new(&device, &[1.0f32, 2.0], &[2])?;
+    /// assert!(x.add(&x.to(&other)?).is_err());
+    /// assert_eq!(x.to(&other)?.neg()?.to(&device)?.to_vec::<f32>()?, [-1.0, -2.0]);
+    /// # Ok::<(), gradlet_core::Error>(())
+    /// ```
+    pub fn to(&self, device: &Device) -> Result<Tensor> {
+        if self.buffer()?.device() == device {
+            return Ok(self.clone());
+        }
+        Tensor::from_bytes(device, self.tensor_type, &self.bytes()?)
     }
 
     pub(crate) fn computed(tensor_type: TensorType, buffer: Buffer) -> Tensor {
@@ -142,6 +157,7 @@ impl Tensor {
     pub fn device(&self) -> Result<Device> {
         match &self.value {
             Value::Computed(buffer) => Ok(buffer.device().clone()),
+            Value::Refused(error) => Err((**error).clone()),
             Value::Recorded(recorded) => match recorded.scope.upgrade() {
                 Some(scope) => Ok(scope.device().clone()),
                 None => recorded.under.as_ref().ok_or(Error::Traced)?.device(),
@@ -149,17 +165,25 @@ impl Tensor {
         }
     }
 
-    /// Returns the elements in row-major order. Fails with [`Error::Traced`] in a trace, and if `T` is not the element type.
+    /// Returns the elements in row-major order, which are copied to the host. Fails with [`Error::Traced`] in a trace, and if `T` is not
+    /// the element type.
     pub fn to_vec<T: Element>(&self) -> Result<Vec<T>> {
         if T::DTYPE != self.dtype() {
             return Err(Error::message(format!("the tensor is {}, so its elements are not {}", self.tensor_type, T::DTYPE)));
         }
-        Ok(bytemuck::cast_slice(self.buffer()?.bytes()).to_vec())
+        let buffer = self.buffer()?;
+        if let Some(bytes) = buffer.bytes() {
+            return Ok(bytemuck::cast_slice(bytes).to_vec());
+        }
+        let mut elements = alloc::vec![T::zeroed(); buffer.len() / size_of::<T>()];
+        buffer.download(bytemuck::cast_slice_mut(&mut elements))?;
+        Ok(elements)
     }
 
-    /// Returns the row-major, little-endian bytes. Fails with [`Error::Traced`] in a trace.
-    pub fn bytes(&self) -> Result<&[u8]> {
-        Ok(self.buffer()?.bytes())
+    /// Returns the row-major, little-endian bytes: those of a CPU's tensor themselves, otherwise a copy. Fails with [`Error::Traced`] in
+    /// a trace, and if the device cannot copy them.
+    pub fn bytes(&self) -> Result<Bytes<'_>> {
+        self.buffer()?.read()
     }
 
     /// Returns the only element. Fails like [`Tensor::to_vec`], and if the tensor does not have exactly one element.
@@ -174,6 +198,7 @@ impl Tensor {
     pub(crate) fn buffer(&self) -> Result<&Shared<Buffer>> {
         match &self.value {
             Value::Computed(buffer) => Ok(buffer),
+            Value::Refused(error) => Err((**error).clone()),
             Value::Recorded(recorded) => recorded.under.as_ref().ok_or(Error::Traced)?.buffer(),
         }
     }
@@ -197,6 +222,7 @@ impl Tensor {
     pub(crate) fn is_same(&self, other: &Tensor) -> bool {
         match (&self.value, &other.value) {
             (Value::Computed(own), Value::Computed(other)) => Shared::ptr_eq(own, other),
+            (Value::Refused(own), Value::Refused(other)) => Shared::ptr_eq(own, other),
             (Value::Recorded(own), Value::Recorded(other)) => {
                 own.id == other.id && core::ptr::addr_eq(own.scope.as_ptr(), other.scope.as_ptr())
             }
@@ -230,20 +256,21 @@ impl Tensor {
     /// Computes `op` on `device`. Every input must be on that device.
     pub(crate) fn compute_on(device: &Device, op: &'static Op, attributes: &[u32], inputs: &[&Tensor]) -> Result<Outputs> {
         let mut types = heapless::Vec::<TensorType, MAX_INPUTS>::new();
-        let mut views = heapless::Vec::<TensorView<'_>, MAX_INPUTS>::new();
+        let mut buffers = heapless::Vec::<(&TensorType, &Buffer), MAX_INPUTS>::new();
         for tensor in inputs {
             let buffer = tensor.buffer()?;
             if buffer.device() != device {
                 let (name, other) = (device.name(), buffer.device().name());
-                return Err(Error::message(format!("the inputs of {} are on {name} and {other}: copy one of them", op.def.name)));
+                let text = format!("the inputs of {} are on {name} and {other}: copy one of them with `to`", op.def.name);
+                return Err(Error::message(text));
             }
             types.push(tensor.tensor_type).map_err(|_| Error::Arity { got: inputs.len() as u8 })?;
-            let _ = views.push(TensorView { tensor_type: &tensor.tensor_type, data: Some(buffer.bytes()) });
+            let _ = buffers.push((&tensor.tensor_type, buffer));
         }
         let explain = |error| explain(op, inputs, error);
         let outputs = op.def.output_types(&types, attributes).map_err(explain)?;
         let outputs = &outputs[..usize::from(op.def.outputs)];
-        let computed = device.run(op.def, attributes, &views, outputs).map_err(explain)?;
+        let computed = device.run(op.def, attributes, &buffers, outputs).map_err(explain)?;
         Ok(computed.into_iter().zip(outputs).map(|(buffer, &tensor_type)| Tensor::computed(tensor_type, buffer)).collect())
     }
 

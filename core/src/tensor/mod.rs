@@ -33,6 +33,7 @@ pub use crate::base::shape::{MAX_RANK, Shape, TensorType};
 pub use crate::base::view::{TensorView, TensorViewMut};
 #[cfg(feature = "alloc")]
 pub use {
+    device::buffer::Bytes,
     handle::Tensor,
     nested::{Nested, NestedArray},
     variable::{FirstValue, Variable},

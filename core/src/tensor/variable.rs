@@ -6,11 +6,11 @@ use crate::base::op::MAX_OUTPUTS;
 use crate::base::shape::TensorType;
 use crate::base::sync::{Lock, Shared, ThreadSafe};
 use crate::tensor::Tensor;
-use crate::tensor::device::{Buffer, Device};
+use crate::tensor::device::account::Holder;
+use crate::tensor::device::{AlignedBytes, Buffer, Device};
 use crate::tensor::scope::Scope;
 use crate::tensor::waiting::Monitor;
 use alloc::format;
-use alloc::string::String;
 use core::fmt;
 use core::sync::atomic::{AtomicBool, Ordering};
 
@@ -39,7 +39,7 @@ pub struct Variable {
 }
 
 struct Cell {
-    name: String,
+    name: Shared<str>,
     /// True if the variable was declared for optimizers to train.
     trained: bool,
     frozen: AtomicBool,
@@ -140,6 +140,7 @@ impl Variable {
         let turn = self.cell.creation.turn(&value.device()?);
         if !self.is_built() {
             let state = State::new(&self.first_value(&value)?)?;
+            state.buffer.iter().for_each(|buffer| buffer.hold(|| self.holder()));
             self.cell.state.change(|place| *place = Some(state));
         }
         drop(turn);
@@ -149,6 +150,15 @@ impl Variable {
     /// Returns the name, without the name of the layer.
     pub fn name(&self) -> &str {
         &self.cell.name
+    }
+
+    fn holder(&self) -> Holder {
+        Holder::Variable(self.cell.name.clone())
+    }
+
+    /// Returns the device that holds the value. Fails with [`Error::Unbuilt`] if the variable has no value.
+    pub fn device(&self) -> Result<Device> {
+        self.cell.state.look(|state| state.as_ref().map(|state| state.device.clone())).ok_or(Error::Unbuilt)
     }
 
     /// True if optimizers train the variable: it was not declared with [`Variable::untrained`], and it is not frozen.
@@ -234,18 +244,36 @@ impl Variable {
         let dtype = self.tensor_type()?.dtype;
         let variables = [self];
         let mut taken = Taken::new(&variables)?;
-        let bytes = taken.bytes_mut().next().ok_or(Error::Internal)?;
-        let result = write(bytes);
-        if dtype == DType::Bool {
-            bytes.iter_mut().for_each(|byte| *byte = u8::from(*byte != 0));
+        let buffer = taken.buffers_mut().next().ok_or(Error::Internal)?;
+        let change = |bytes: &mut [u8]| {
+            let result = write(bytes);
+            if dtype == DType::Bool {
+                bytes.iter_mut().for_each(|byte| *byte = u8::from(*byte != 0));
+            }
+            result
+        };
+        if let Some(bytes) = buffer.bytes_mut() {
+            return Ok(change(bytes));
         }
+        let mut staged = AlignedBytes::zeroed(buffer.len());
+        buffer.download(&mut staged)?;
+        let result = change(&mut staged);
+        buffer.upload(&staged)?;
         Ok(result)
     }
 
-    /// Sets the variable to a computed tensor.
+    /// Sets the variable to a computed tensor on its device.
     pub(crate) fn set(&self, value: &Tensor) -> Result<()> {
         self.accepts(value.tensor_type())?;
-        let value = value.buffer()?;
+        let (value, own) = (value.buffer()?, self.device()?);
+        if *value.device() != own {
+            let (name, other) = (&self.cell.name, value.device().name());
+            return Err(Error::message(format!(
+                "variable {name:?} is on {}, but its new value is on {other}: copy it with `to`",
+                own.name()
+            )));
+        }
+        value.hold(|| self.holder());
         let old = self.wait(|buffer| buffer.as_mut().map(|own| core::mem::replace(own, value.clone())))?;
         drop(old);
         Ok(())
@@ -253,10 +281,21 @@ impl Variable {
 
     /// Takes the value's bytes for computing in place. They are copied if another owner holds them. Other threads wait until
     /// [`Variable::put`]. To avoid deadlock, a caller takes or reads several variables in the order of their `id`.
+    ///
+    /// Fails with [`Error::OutOfMemory`] if there is no memory for the copy. The variable is unchanged then.
     pub(crate) fn take(&self) -> Result<Shared<Buffer>> {
         let mut buffer = self.wait(Option::take)?;
         if Shared::get_mut(&mut buffer).is_none() {
-            buffer = Shared::new(buffer.copy());
+            match buffer.copy(self.holder()) {
+                Ok(copy) => {
+                    buffer.hold(|| Holder::Tensor(""));
+                    buffer = Shared::new(copy);
+                }
+                Err(error) => {
+                    self.put(buffer);
+                    return Err(error);
+                }
+            }
         }
         Ok(buffer)
     }
@@ -306,9 +345,9 @@ impl<'v> Taken<'v> {
         Ok(taken)
     }
 
-    /// Returns the bytes of each variable, in the order of the variables.
-    pub(crate) fn bytes_mut(&mut self) -> impl Iterator<Item = &mut [u8]> {
-        self.buffers.iter_mut().flatten().filter_map(|buffer| Shared::get_mut(buffer).map(Buffer::bytes_mut))
+    /// Returns the buffer of each variable, in the order of the variables.
+    pub(crate) fn buffers_mut(&mut self) -> impl Iterator<Item = &mut Buffer> {
+        self.buffers.iter_mut().flatten().filter_map(Shared::get_mut)
     }
 }
 

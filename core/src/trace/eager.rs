@@ -1,13 +1,12 @@
 //! Eager execution.
 
 use crate::base::error::{Error, Result};
-use crate::base::op::{Call, MAX_INPUTS, MAX_OUTPUTS, Slice};
+use crate::base::op::MAX_INPUTS;
 use crate::base::random::Stream;
 use crate::base::shape::TensorType;
 use crate::base::sync::{Lock, Shared};
-use crate::base::view::{TensorView, TensorViewMut};
 use crate::tensor::Tensor;
-use crate::tensor::device::Device;
+use crate::tensor::device::{Buffer, Device};
 use crate::tensor::graph::Control;
 use crate::tensor::profile::Activity;
 use crate::tensor::scope::{Emitter, Entered, Op, Outputs, Scope, ScopeHandle};
@@ -64,7 +63,9 @@ impl Immediate {
         let same = types.starts_with(outputs.get(..variables.len())?);
         let dtype = types.first()?.dtype;
         let computes = self.device.has_kernel(op.def, dtype) && !op.may_refuse(dtype);
-        (same && computes && variables.iter().enumerate().all(able) && inputs.iter().all(here)).then_some(types)
+        let owns = |variable: &&Variable| variable.device().is_ok_and(|device| device == self.device);
+        (same && computes && variables.iter().all(owns) && variables.iter().enumerate().all(able) && inputs.iter().all(here))
+            .then_some(types)
     }
 }
 
@@ -97,17 +98,12 @@ impl Emitter for Immediate {
 
     fn update_in_place(&self, op: &'static Op, attributes: &[u32], variables: &[&Variable], inputs: &[&Tensor]) -> Result<bool> {
         let Some(types) = self.update_types(op, attributes, variables, inputs) else { return Ok(false) };
-        let (own, theirs) = types.split_at(variables.len());
-        let mut operands: heapless::Vec<TensorView<'_>, MAX_INPUTS> =
-            own.iter().map(|tensor_type| TensorView { tensor_type, data: None }).collect();
-        for (tensor, tensor_type) in inputs.iter().zip(theirs) {
-            let view = TensorView { tensor_type, data: Some(tensor.buffer()?.bytes()) };
-            operands.push(view).map_err(|_| Error::Internal)?;
+        let mut buffers = heapless::Vec::<&Buffer, MAX_INPUTS>::new();
+        for tensor in inputs {
+            buffers.push(tensor.buffer()?).map_err(|_| Error::Internal)?;
         }
         let mut taken = Taken::new(variables)?;
-        let results = taken.bytes_mut().zip(own).map(|(data, tensor_type)| TensorViewMut { tensor_type, data });
-        let mut results: heapless::Vec<TensorViewMut<'_>, MAX_OUTPUTS> = results.collect();
-        self.device.compute(op.def, &mut Call { attributes, inputs: &operands, outputs: &mut results, slice: &mut Slice::all() })?;
+        self.device.update(op.def, attributes, &types, taken.buffers_mut().collect(), &buffers)?;
         Ok(true)
     }
 
@@ -154,13 +150,12 @@ impl Emitter for Immediate {
 
     fn next_stream(&self) -> Result<Stream> {
         let state = self.random_state()?;
-        let variables = [&state];
-        let mut taken = Taken::new(&variables)?;
-        let words = taken.bytes_mut().next().and_then(|bytes| bytemuck::try_cast_slice_mut::<u8, i64>(bytes).ok());
-        let Some([key, next]) = words else { return Err(Error::Internal) };
-        let (key, stream) = (*key, *next);
-        *next = stream.wrapping_add(1);
-        Ok(Stream { key: key as u64, stream: stream as u64 })
+        state.write(|bytes| {
+            let Ok([key, next]) = bytemuck::try_cast_slice_mut::<u8, i64>(bytes) else { return Err(Error::Internal) };
+            let stream = Stream { key: *key as u64, stream: *next as u64 };
+            *next = next.wrapping_add(1);
+            Ok(stream)
+        })?
     }
 }
 
@@ -187,7 +182,7 @@ mod tests {
     fn an_update_is_in_place_unless_somebody_holds_the_value() {
         let (scope, variable) = setting(&[1.0, 2.0]);
         let one = Tensor::scalar(&scope.device(), 1.0f32);
-        let place = |variable: &Variable| variable.value().unwrap().buffer().unwrap().bytes().as_ptr();
+        let place = |variable: &Variable| variable.value().unwrap().bytes().unwrap().as_ptr();
         let first = place(&variable);
         scope.update(&ops::sub::OP, &[], &[&variable], &[&one]).unwrap();
         assert_eq!((elements(&variable), place(&variable)), (vec![0.0, 1.0], first));

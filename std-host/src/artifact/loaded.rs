@@ -148,7 +148,7 @@ impl Loaded {
         }
         let constant = |_| Error::message(format!("variable {name:?} is a constant: no loaded signature assigns it"));
         self.with_session(|session| {
-            session.variable_mut(index).map_err(constant)?.copy_from_slice(value.bytes()?);
+            session.variable_mut(index).map_err(constant)?.copy_from_slice(&value.bytes()?);
             Ok(())
         })
     }
@@ -251,13 +251,13 @@ impl<'l> LoadedSignature<'l> {
             if device != *own {
                 let (other, own) = (device.name(), own.name());
                 return Err(Error::message(format!(
-                    "input {index} ({input_name}) of {name:?} is on {other}, but the signature runs on {own}: copy it"
+                    "input {index} ({input_name}) of {name:?} is on {other}, but the signature runs on {own}: copy it with `to`"
                 )));
             }
         }
         self.loaded.with_session(|session| {
             for (index, input) in inputs.iter().enumerate() {
-                session.input_bytes_mut(self.id, index)?.copy_from_slice(input.bytes()?);
+                session.input_bytes_mut(self.id, index)?.copy_from_slice(&input.bytes()?);
             }
             let mut told = Ok(());
             let say = &mut |said: Said<'_>| match said {

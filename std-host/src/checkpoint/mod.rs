@@ -122,11 +122,10 @@ impl<'a> Checkpoint<'a> {
             Ok((key, dims, value))
         });
         let values = values.collect::<FileResult<Vec<_>>>()?;
-        let tensors = values.iter().map(|(key, dims, value)| {
-            let (dtype, bytes) = (data_type(value.dtype()), value.bytes().map_err(of_model)?);
-            Ok(NewTensor { key, dtype, dims, bytes })
-        });
-        writer.tensors(&tensors.collect::<FileResult<Vec<_>>>()?)?;
+        let bytes = values.iter().map(|(_, _, value)| value.bytes().map_err(of_model)).collect::<FileResult<Vec<_>>>()?;
+        let tensors = values.iter().zip(&bytes);
+        let tensors = tensors.map(|((key, dims, value), bytes)| NewTensor { key, dtype: data_type(value.dtype()), dims, bytes });
+        writer.tensors(&tensors.collect::<Vec<_>>())?;
         writer.strings(OBJECT_GRAPH, &crate::values::strings::Strings::scalar(graph))?;
         writer.finish()?;
         Ok(prefix.into())

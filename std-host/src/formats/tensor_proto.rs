@@ -61,7 +61,7 @@ pub fn to_proto(tensor: &Tensor) -> Result<TensorProto> {
     let bytes = tensor.bytes()?;
     let tensor_content = match tensor.dtype() {
         DType::Bool => bytes.iter().map(|&byte| u8::from(byte != 0)).collect(),
-        _ => Bytes::copy_from_slice(bytes),
+        _ => Bytes::copy_from_slice(&bytes),
     };
     Ok(message(known(tensor.dtype()).1, tensor.dims(), TensorProto { tensor_content, ..TensorProto::default() }))
 }

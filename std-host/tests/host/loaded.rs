@@ -82,7 +82,7 @@ fn wrong_calls_are_explained() -> Result<()> {
     assert_eq!(told(train.call(&[x.clone(), x.clone()]).map(drop)), "input 1 of \"train\" is f32[2,1], got f32[2,3]");
     let elsewhere = Tensor::full(&gradlet::portable_cpu(), 1.0f32, &[2, 1])?;
     let error = told(train.call(&[x.clone(), elsewhere]).map(drop));
-    assert_eq!(error, "input 1 (y) of \"train\" is on portable CPU:0, but the signature runs on CPU:0: copy it");
+    assert_eq!(error, "input 1 (y) of \"train\" is on portable CPU:0, but the signature runs on CPU:0: copy it with `to`");
     assert_eq!(told(loaded.assign("dense/bias", &x)), "variable \"dense/bias\" is f32[4], it cannot hold f32[2,3]");
     let only = Loaded::new(&quartet()?, Some(&["infer"]))?;
     let bias = only.variable("dense/bias")?;

@@ -163,5 +163,5 @@ pub fn largest_difference(a: &Tensor, b: &Tensor) -> gradlet::Result<u8> {
     if a.tensor_type() != b.tensor_type() {
         return Err(Error::message(format!("{} and {} have different types", a.tensor_type(), b.tensor_type())));
     }
-    Ok(a.bytes()?.iter().zip(b.bytes()?).map(|(a, b)| a.abs_diff(*b)).max().unwrap_or(0))
+    Ok(a.bytes()?.iter().zip(&*b.bytes()?).map(|(a, b)| a.abs_diff(*b)).max().unwrap_or(0))
 }

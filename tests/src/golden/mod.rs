@@ -4,6 +4,7 @@ pub mod bundle;
 pub mod case;
 pub mod checkpoint_cases;
 pub mod checks;
+mod copies;
 pub mod coverage;
 pub mod data_cases;
 mod dropout_case;
@@ -22,6 +23,7 @@ pub mod skips;
 pub mod state_cases;
 pub mod tfrecord_cases;
 
+use crate::hiding::Hiding;
 use anyhow::{Context, Result, anyhow};
 use bundle::Bundle;
 use case::{Body, Case, compare_bits, compare_known};
@@ -30,7 +32,7 @@ use fixtures::Folder;
 use gradlet_core::device::AlignedBytes;
 use gradlet_core::{DType, Device, ops};
 use repeated::repeated;
-use runtimes::{COMPILED, CORTEX_M, CPU, DEVICE, EAGER, NAMES, Outputs, Traced};
+use runtimes::{COMPILED, CORTEX_M, CPU, DEVICE, EAGER, HIDING, NAMES, Outputs, Traced};
 use skips::Skips;
 use std::collections::BTreeMap;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -182,6 +184,7 @@ impl Suite<'_> {
                 EAGER => judge(&case, &eager, None),
                 COMPILED => judge(&case, &each(&traced, Traced::run), reference),
                 CPU => self.cpu(&case, &body),
+                HIDING => self.hiding(&case, &body, reference),
                 DEVICE => judge(&case, &each(&artifact, |artifact| runtimes::device(&case, artifact)), reference),
                 _ => continue,
             };
@@ -209,6 +212,21 @@ impl Suite<'_> {
             Err(error) => vec![format!("{error:#}")],
         };
         [problems, compiled, told("repeated", blocks)].concat()
+    }
+
+    /// Runs a case on a device that hides its memory: eagerly, with as few copies as possible, and compiled. Returns a description of each
+    /// problem.
+    fn hiding(&mut self, case: &Case, body: &Body, reference: Option<&Outputs>) -> Vec<String> {
+        let hiding = Hiding::new();
+        let (outputs, counts) = hiding.during(|| caught(|| runtimes::eager(&hiding.device, case, body)));
+        let mut problems = judge(case, &outputs, reference);
+        let traced = caught(|| Traced::on(&hiding.device, case, body));
+        problems.extend(copies::superfluous(case, traced.as_ref().ok(), counts));
+        if !self.skips.skip(case, COMPILED) {
+            let compiled = judge(case, &each(&traced, Traced::run), reference);
+            problems.extend(compiled.into_iter().map(|problem| format!("compiled: {problem}")));
+        }
+        problems
     }
 
     /// Counts a case that the suite cannot run, for each of `runtimes`: as skipped if it is in the list of skips, and as failed otherwise.

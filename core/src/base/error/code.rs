@@ -61,6 +61,8 @@ impl Error {
             Error::Message(_) => 70,
             #[cfg(feature = "alloc")]
             Error::Context { .. } => 71,
+            #[cfg(feature = "alloc")]
+            Error::OutOfMemory(_) => 72,
         }
     }
 }

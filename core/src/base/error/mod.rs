@@ -222,6 +222,9 @@ pub enum Error {
         /// Element type.
         dtype: crate::base::dtype::DType,
     },
+    /// The device has no memory for this request.
+    #[cfg(feature = "alloc")]
+    OutOfMemory(alloc::boxed::Box<OutOfMemory>),
     /// An op received tensors of scopes that do not enclose one another.
     #[cfg(feature = "alloc")]
     UnrelatedScopes,
@@ -250,6 +253,44 @@ pub enum Error {
         /// Correct usage, or an empty string.
         usage: &'static str,
     },
+}
+
+/// Request that a device refused because its memory is full: see [`Error::OutOfMemory`].
+#[cfg(feature = "alloc")]
+#[derive(Clone, PartialEq, Eq)]
+pub struct OutOfMemory {
+    /// Name of the device.
+    pub device: alloc::string::String,
+    /// Bytes that were requested.
+    pub requested: u64,
+    /// Free bytes.
+    pub free: u64,
+    /// Largest free block in bytes.
+    pub largest: u64,
+    /// Limit of the device in bytes, if it has one.
+    pub limit: Option<u64>,
+    /// Holders of the memory in use, with their bytes, largest first.
+    pub holders: alloc::vec::Vec<(alloc::string::String, u64)>,
+}
+
+#[cfg(feature = "alloc")]
+impl fmt::Display for OutOfMemory {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        /// Holders that the text names. It counts the others.
+        const MOST: usize = 8;
+        write!(f, "{} has no memory for {} bytes", self.device, self.requested)?;
+        match self.limit {
+            Some(limit) => write!(f, ": {} of its {limit} bytes are free, the largest block has {}", self.free, self.largest)?,
+            None => write!(f, ": the system refuses them")?,
+        }
+        for (index, (holder, bytes)) in self.holders.iter().take(MOST).enumerate() {
+            write!(f, "{}{holder} {bytes}", if index == 0 { "; the holders of the rest, in bytes: " } else { ", " })?;
+        }
+        match self.holders.len().checked_sub(MOST) {
+            Some(others @ 1..) => write!(f, ", {others} others {}", self.holders.iter().skip(MOST).map(|(_, bytes)| bytes).sum::<u64>()),
+            _ => Ok(()),
+        }
+    }
 }
 
 /// Table of an artifact, in the order of the header.
@@ -420,6 +461,8 @@ impl fmt::Display for Error {
             Error::Internal => f.write_str("gradlet broke one of its own rules: please report how to reproduce this"),
             #[cfg(feature = "alloc")]
             Error::NoKernel { op, dtype } => write!(f, "the device has no kernel for {op} on {dtype}"),
+            #[cfg(feature = "alloc")]
+            Error::OutOfMemory(shortage) => write!(f, "{shortage}"),
             #[cfg(feature = "alloc")]
             Error::UnrelatedScopes => f.write_str(
                 "the tensors come from scopes that do not enclose one another: pass the tensor as an argument, let the function return it, \

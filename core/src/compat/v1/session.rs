@@ -93,7 +93,7 @@ impl Session {
                 return Ok(id);
             }
             let (other, own) = (device.name(), own.name());
-            Err(Error::message(format!("{named} was fed a value on {other}, but the session runs on {own}: copy it")))
+            Err(Error::message(format!("{named} was fed a value on {other}, but the session runs on {own}: copy it with `to`")))
         });
         let fed = fed.collect::<Result<Vec<ValueId>>>()?;
         let known = self.compiled.lock().iter().find(|known| known.targets == targets && known.fed == fed).cloned();

@@ -54,7 +54,7 @@ fn only_what_is_fetched_runs() -> Result<()> {
     assert_eq!(error, "placeholder \"a\" is f32[], but was fed f32[2]");
     let elsewhere = Tensor::scalar(&Device::cpu("other CPU", ops::KERNELS), 1.0f32);
     let error = session.run(&product, &[(&a, &scalar(2.0)), (&b, &elsewhere)]).unwrap_err().to_string();
-    assert_eq!(error, "placeholder \"b\" was fed a value on other CPU, but the session runs on portable CPU:0: copy it");
+    assert_eq!(error, "placeholder \"b\" was fed a value on other CPU, but the session runs on portable CPU:0: copy it with `to`");
     assert_eq!(session.compiled_programs(), 3, "compiled once for each set of fetches and feeds");
     Ok(())
 }

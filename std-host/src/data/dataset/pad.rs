@@ -200,14 +200,15 @@ impl Pad for Tensor {
         let inner = padded_dims(shape, elements.iter().map(Tensor::dims))?;
         let dims = [&[elements.len() as u32], inner.as_slice()].concat();
         let whole = byte_dims(&inner, dtype.size());
-        let value = value.map(|value| numbers(value, dtype)?.bytes()).transpose()?;
+        let value = value.map(|value| numbers(value, dtype)).transpose()?;
         Tensor::written(&first.device()?, TensorType::new(dtype, Shape::new(&dims)?), |bytes| {
-            if let Some(value) = value {
-                bytes.chunks_exact_mut(value.len()).for_each(|element| element.copy_from_slice(value));
+            if let Some(value) = &value {
+                let value = value.bytes()?;
+                bytes.chunks_exact_mut(value.len()).for_each(|element| element.copy_from_slice(&value));
             }
             let rows = bytes.chunks_exact_mut(whole.iter().product::<usize>().max(1));
             rows.zip(&elements).try_for_each(|(row, element)| {
-                place(row, &whole, element.bytes()?, &byte_dims(element.dims(), dtype.size()));
+                place(row, &whole, &element.bytes()?, &byte_dims(element.dims(), dtype.size()));
                 Ok(())
             })
         })

@@ -76,7 +76,7 @@ impl Stored for Tensor {
     fn store(&self, bytes: &mut Vec<u8>) -> Result<()> {
         bytes.push(self.dtype() as u8);
         store_dims(self.dims(), bytes)?;
-        bytes.extend_from_slice(self.bytes()?);
+        bytes.extend_from_slice(&self.bytes()?);
         Ok(())
     }
     fn load(bytes: &mut Bytes) -> Result<Tensor> {

@@ -20,7 +20,7 @@ pub fn encode_png(image: &Tensor) -> Result<Vec<u8>> {
     encoder.set_depth(png::BitDepth::Eight);
     let wrong = |error| Error::message(format!("cannot encode {} as PNG: {error}", image.tensor_type()));
     let mut writer = encoder.write_header().map_err(wrong)?;
-    writer.write_image_data(image.bytes()?).map_err(wrong)?;
+    writer.write_image_data(&image.bytes()?).map_err(wrong)?;
     writer.finish().map_err(wrong)?;
     Ok(file)
 }
@@ -52,7 +52,7 @@ pub fn encode_jpeg(image: &Tensor, quality: u8) -> Result<Vec<u8>> {
     let mut encoder = Encoder::new(&mut file, quality);
     encoder.set_sampling_factor(SamplingFactor::F_2_2);
     let wrong = |error| Error::message(format!("cannot encode {} as JPEG: {error}", image.tensor_type()));
-    encoder.encode(image.bytes()?, width, height, color).map_err(wrong)?;
+    encoder.encode(&image.bytes()?, width, height, color).map_err(wrong)?;
     Ok(file)
 }
 

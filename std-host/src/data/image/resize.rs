@@ -135,9 +135,9 @@ impl Plan {
     fn apply(&self, images: &Tensor) -> Result<Tensor> {
         let simple = matches!(self.method, ResizeMethod::Bilinear | ResizeMethod::Nearest) && !self.antialias;
         match images.bytes() {
-            Ok(bytes) if self.method == ResizeMethod::Nearest => self.pick(images, bytes),
-            Ok(bytes) if images.dtype() == DType::U8 => self.blend(images, bytes),
-            Ok(bytes) => self.blend::<f32>(images, bytemuck::cast_slice(bytes)),
+            Ok(bytes) if self.method == ResizeMethod::Nearest => self.pick(images, &bytes),
+            Ok(bytes) if images.dtype() == DType::U8 => self.blend::<u8>(images, &bytes),
+            Ok(bytes) => self.blend::<f32>(images, bytemuck::cast_slice(&bytes)),
             // The images have no bytes, because they are part of a trace.
             Err(_) if self.method == ResizeMethod::Nearest => images.resize(self.to, Resize::Nearest),
             Err(_) if simple => images.cast(DType::F32)?.resize(self.to, Resize::Bilinear),

@@ -1,0 +1,68 @@
+//! Memory of the host, aligned for every element type.
+
+use alloc::vec::Vec;
+use bytemuck::{Pod, Zeroable};
+
+/// Heap memory aligned to 16 bytes, as artifacts, arenas and tensors require.
+#[derive(Clone, Default)]
+pub struct AlignedBytes {
+    blocks: Vec<Block>,
+    length: usize,
+}
+
+#[derive(Clone, Copy, Pod, Zeroable)]
+#[repr(C, align(16))]
+struct Block([u8; 16]);
+
+impl AlignedBytes {
+    /// Allocates `length` zero bytes.
+    pub fn zeroed(length: usize) -> AlignedBytes {
+        AlignedBytes { blocks: bytemuck::zeroed_vec(length.div_ceil(16)), length }
+    }
+
+    /// Allocates `length` zero bytes. Returns `None` if there is no memory for them.
+    pub(crate) fn try_zeroed(length: usize) -> Option<AlignedBytes> {
+        Some(AlignedBytes { blocks: bytemuck::try_zeroed_vec(length.div_ceil(16)).ok()?, length })
+    }
+
+    /// Concatenates `parts`.
+    pub fn concat(parts: &[&[u8]]) -> AlignedBytes {
+        let length = parts.iter().map(|part| part.len()).sum();
+        // If all parts are whole blocks, they are copied into new memory that need not be zeroed first.
+        let whole: Option<Vec<&[Block]>> = parts.iter().map(|part| bytemuck::try_cast_slice(part).ok()).collect();
+        match whole {
+            Some(parts) => AlignedBytes { blocks: parts.concat(), length },
+            None => {
+                let mut bytes = AlignedBytes::zeroed(length);
+                let mut rest = &mut *bytes;
+                for part in parts {
+                    let (own, behind) = rest.split_at_mut(part.len());
+                    own.copy_from_slice(part);
+                    rest = behind;
+                }
+                bytes
+            }
+        }
+    }
+}
+
+impl From<&[u8]> for AlignedBytes {
+    fn from(bytes: &[u8]) -> AlignedBytes {
+        let mut aligned = AlignedBytes::zeroed(bytes.len());
+        aligned.copy_from_slice(bytes);
+        aligned
+    }
+}
+
+impl core::ops::Deref for AlignedBytes {
+    type Target = [u8];
+    fn deref(&self) -> &[u8] {
+        &bytemuck::cast_slice(&self.blocks)[..self.length]
+    }
+}
+
+impl core::ops::DerefMut for AlignedBytes {
+    fn deref_mut(&mut self) -> &mut [u8] {
+        &mut bytemuck::cast_slice_mut(&mut self.blocks)[..self.length]
+    }
+}

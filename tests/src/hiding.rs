@@ -1,0 +1,307 @@
+//! A device that hides its memory. It has the portable kernels, and its storage is reachable only through upload, download and its own
+//! kernels, as that of a GPU. It is stricter than one: it fills fresh memory with a pattern, and it panics on an access outside of an
+//! allocation, on operands that overlap, and on a second free. It counts what it does, and refuses or fails where a test tells it to.
+
+use gradlet_core::custom_op::{Call, Kernel, OpDef, Slice};
+use gradlet_core::device::{AlignedBytes, Backend, Blocks, Cpu, Launch, Placed, Refused, Remote};
+use gradlet_core::tensor::{TensorView, TensorViewMut};
+use gradlet_core::{DType, Device, Error, Result, ops};
+use std::collections::BTreeMap;
+use std::fmt;
+use std::ops::Range;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+/// Byte with which fresh memory is filled. As a float it is NaN, and as a bool it is neither true nor false.
+const PATTERN: u8 = 0xff;
+/// Address of the first byte.
+const START: u64 = 0x10_0000;
+/// Size of the memory in bytes if there is no limit.
+const ROOM: u64 = 1 << 30;
+/// Size of a block in bytes, as on a GPU.
+pub const GRAIN: u64 = 256;
+
+/// Handle of a hiding device, for tests that look at its counts or tell it to fail.
+#[derive(Clone)]
+pub struct Hiding {
+    hidden: Arc<Hidden>,
+    /// The device.
+    pub device: Device,
+}
+
+/// Numbers of what a device did.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Counts {
+    /// Copies from the host.
+    pub uploads: u64,
+    /// Copies to the host.
+    pub downloads: u64,
+    /// Copies within the device.
+    pub copies: u64,
+    /// Fills with one value.
+    pub fills: u64,
+    /// Ops.
+    pub launches: u64,
+    /// Allocations, refused ones included.
+    pub allocations: u64,
+}
+
+struct Hidden {
+    cpu: Cpu,
+    limit: Option<u64>,
+    state: Mutex<State>,
+    text: Mutex<String>,
+}
+
+struct State {
+    memory: AlignedBytes,
+    blocks: Blocks,
+    /// The allocations: their addresses with their sizes.
+    live: BTreeMap<u64, usize>,
+    counts: Counts,
+    /// Number of the allocation that is refused.
+    refuse: Option<u64>,
+    /// Number of the launch that fails.
+    fail: Option<u64>,
+}
+
+impl Hiding {
+    /// Creates a device without a limit.
+    pub fn new() -> Hiding {
+        Hiding::of(None)
+    }
+
+    /// Creates a device with `bytes` bytes of memory, in blocks of [`GRAIN`].
+    pub fn limited(bytes: u64) -> Hiding {
+        Hiding::of(Some(bytes))
+    }
+
+    fn of(limit: Option<u64>) -> Hiding {
+        let room = limit.unwrap_or(ROOM);
+        let state = State {
+            memory: AlignedBytes::zeroed(room as usize),
+            blocks: Blocks::new(START, room, GRAIN),
+            live: BTreeMap::new(),
+            counts: Counts::default(),
+            refuse: None,
+            fail: None,
+        };
+        let cpu = Cpu::new("HIDING:0", ops::KERNELS);
+        let hidden = Arc::new(Hidden { cpu, limit, state: Mutex::new(state), text: Mutex::default() });
+        Hiding { device: Device::new(Handle(hidden.clone())), hidden }
+    }
+
+    /// Returns the counts.
+    pub fn counts(&self) -> Counts {
+        self.hidden.lock().counts
+    }
+
+    /// Calls `work` and returns its result with the counts of what it did.
+    pub fn during<R>(&self, work: impl FnOnce() -> R) -> (R, Counts) {
+        let before = self.counts();
+        let result = work();
+        let after = self.counts();
+        let counts = Counts {
+            uploads: after.uploads - before.uploads,
+            downloads: after.downloads - before.downloads,
+            copies: after.copies - before.copies,
+            fills: after.fills - before.fills,
+            launches: after.launches - before.launches,
+            allocations: after.allocations - before.allocations,
+        };
+        (result, counts)
+    }
+
+    /// Refuses the allocation after the next `others`. `None` refuses none.
+    pub fn refuse_after(&self, others: Option<u64>) {
+        let mut state = self.hidden.lock();
+        state.refuse = others.map(|others| state.counts.allocations + others + 1);
+    }
+
+    /// Fails the launch after the next `others`. `None` fails none.
+    pub fn fail_after(&self, others: Option<u64>) {
+        let mut state = self.hidden.lock();
+        state.fail = others.map(|others| state.counts.launches + others + 1);
+    }
+
+    /// Returns the text that programs printed.
+    pub fn printed(&self) -> String {
+        self.hidden.text.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    /// Returns the number of live allocations.
+    pub fn live(&self) -> usize {
+        self.hidden.lock().live.len()
+    }
+}
+
+impl Default for Hiding {
+    fn default() -> Hiding {
+        Hiding::new()
+    }
+}
+
+impl Hidden {
+    fn lock(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl State {
+    /// Returns the place of `bytes` bytes at `address` in the memory. Panics if they are not part of one allocation.
+    fn range(&self, address: u64, bytes: usize) -> Range<usize> {
+        let (start, size) = self.live.range(..=address).next_back().unwrap_or_else(|| panic!("nothing is allocated at {address:#x}"));
+        let end = start + *size as u64;
+        assert!(address + bytes as u64 <= end, "{bytes} bytes at {address:#x} leave the allocation {start:#x}..{end:#x}");
+        let first = (address - START) as usize;
+        first..first + bytes
+    }
+
+    fn operand(&self, placed: &Placed<'_>) -> Range<usize> {
+        match placed.tensor_type.bytes().unwrap_or(0) as usize {
+            0 => 0..0,
+            bytes => {
+                assert!(placed.address.is_multiple_of(16), "{:#x} is not aligned", placed.address);
+                self.range(placed.address, bytes)
+            }
+        }
+    }
+
+    fn fill(&mut self, range: Range<usize>, byte: u8) {
+        self.memory[range].fill(byte);
+    }
+}
+
+fn meet(one: &Range<usize>, other: &Range<usize>) -> bool {
+    one.start < other.end && other.start < one.end
+}
+
+struct Handle(Arc<Hidden>);
+
+impl Backend for Handle {
+    fn name(&self) -> &str {
+        self.0.cpu.name()
+    }
+
+    fn run(&self, def: &'static OpDef, call: &mut Call<'_, '_>) -> Result<()> {
+        assert!(def.outputs == 0, "{} ran in memory of the host", def.name);
+        self.0.cpu.run(def, call)
+    }
+
+    fn has_kernel(&self, def: &OpDef, dtype: DType) -> bool {
+        self.0.cpu.has_kernel(def, dtype)
+    }
+
+    fn kernels(&self) -> &[&'static Kernel] {
+        self.0.cpu.kernels()
+    }
+
+    fn remote(&self) -> Option<&dyn Remote> {
+        Some(&*self.0)
+    }
+
+    fn print(&self, text: fmt::Arguments<'_>) {
+        *self.0.text.lock().unwrap_or_else(PoisonError::into_inner) += &text.to_string();
+    }
+
+    fn wait(&self, ready: &mut dyn FnMut() -> bool) {
+        while !ready() {
+            std::thread::yield_now();
+        }
+    }
+}
+
+impl Remote for Hidden {
+    fn allocate(&self, bytes: usize) -> Result<u64, Refused> {
+        assert!(bytes > 0, "an empty allocation");
+        let mut state = self.lock();
+        state.counts.allocations += 1;
+        let told = state.refuse == Some(state.counts.allocations);
+        let allocated = if told { None } else { state.blocks.allocate(bytes as u64) };
+        let Some(address) = allocated else {
+            return Err(Refused::Full { free: state.blocks.free_bytes(), largest: state.blocks.largest() });
+        };
+        state.live.insert(address, bytes);
+        let range = state.range(address, bytes);
+        state.fill(range, PATTERN);
+        Ok(address)
+    }
+
+    fn free(&self, address: u64, bytes: usize) {
+        let mut state = self.lock();
+        assert_eq!(state.live.remove(&address), Some(bytes), "no allocation of {bytes} bytes is at {address:#x}");
+        state.blocks.free(address, bytes as u64);
+    }
+
+    fn limit(&self) -> Option<u64> {
+        self.limit
+    }
+
+    fn upload(&self, bytes: &[u8], to: u64) -> Result<()> {
+        let mut state = self.lock();
+        state.counts.uploads += 1;
+        let range = state.range(to, bytes.len());
+        state.memory[range].copy_from_slice(bytes);
+        Ok(())
+    }
+
+    fn download(&self, from: u64, bytes: &mut [u8]) -> Result<()> {
+        let mut state = self.lock();
+        state.counts.downloads += 1;
+        let range = state.range(from, bytes.len());
+        bytes.copy_from_slice(&state.memory[range]);
+        Ok(())
+    }
+
+    fn copy(&self, from: u64, to: u64, bytes: usize) -> Result<()> {
+        let mut state = self.lock();
+        state.counts.copies += 1;
+        let (from, to) = (state.range(from, bytes), state.range(to, bytes));
+        assert!(!meet(&from, &to), "a copy of {bytes} bytes onto itself");
+        state.memory.copy_within(from, to.start);
+        Ok(())
+    }
+
+    fn fill(&self, element: &[u8], to: u64, bytes: usize) -> Result<()> {
+        let mut state = self.lock();
+        state.counts.fills += 1;
+        assert!(matches!(element.len(), 1 | 2 | 4 | 8) && bytes.is_multiple_of(element.len()), "{bytes} bytes of {element:?}");
+        let range = state.range(to, bytes);
+        state.memory[range].chunks_exact_mut(element.len()).for_each(|slot| slot.copy_from_slice(element));
+        Ok(())
+    }
+
+    fn launch(&self, launch: &Launch<'_>) -> Result<()> {
+        let mut state = self.lock();
+        state.counts.launches += 1;
+        if state.fail == Some(state.counts.launches) {
+            return Err(Error::message(format!("HIDING:0 was told to fail in {}", launch.op.name)));
+        }
+        let Launch { op, attributes, inputs, outputs } = launch;
+        let read: Vec<Range<usize>> = inputs.iter().map(|placed| state.operand(placed)).collect();
+        let written: Vec<Range<usize>> = outputs.iter().map(|placed| state.operand(placed)).collect();
+        for (index, output) in written.iter().enumerate() {
+            assert!(written[..index].iter().all(|other| !meet(output, other)), "outputs of {} overlap", op.name);
+            for (input, own) in read.iter().enumerate().filter(|(_, own)| meet(own, output)) {
+                let allowed = own == output && op.in_place.contains(&(input as u8, index as u8));
+                assert!(allowed, "input {input} of {} overlaps output {index}", op.name);
+            }
+        }
+        let taken = |range: &Range<usize>| AlignedBytes::from(&state.memory[range.clone()]);
+        let own: Vec<AlignedBytes> = read.iter().map(taken).collect();
+        let mut results: Vec<AlignedBytes> = written.iter().map(taken).collect();
+        results.iter_mut().zip(&written).for_each(|(result, range)| {
+            if !read.contains(range) {
+                result.fill(PATTERN);
+            }
+        });
+        let views = inputs.iter().zip(&own).map(|(placed, bytes)| TensorView { tensor_type: placed.tensor_type, data: Some(bytes) });
+        let views: Vec<TensorView<'_>> = views.collect();
+        let slots = outputs.iter().zip(&mut results).map(|(placed, data)| TensorViewMut { tensor_type: placed.tensor_type, data });
+        let mut slots: Vec<TensorViewMut<'_>> = slots.collect();
+        self.cpu.run(op, &mut Call { attributes, inputs: &views, outputs: &mut slots, slice: &mut Slice::all() })?;
+        for (range, result) in written.into_iter().zip(&results) {
+            state.memory[range].copy_from_slice(result);
+        }
+        Ok(())
+    }
+}
