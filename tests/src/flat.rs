@@ -1,9 +1,11 @@
 //! A small trainable model for tests of checkpoints: an MLP with Adam, loaded once.
 
 use crate::mlp::Mlp;
+use gradlet_core::artifact::describe::Description;
 use gradlet_core::device::AlignedBytes;
+use gradlet_core::function::ConcreteFunction;
 use gradlet_core::optimizers::Adam;
-use gradlet_core::{Artifact, Eager, Function, Program, Result, Scope, Session, Tensor, ops};
+use gradlet_core::{Artifact, Device, Eager, Function, Program, Result, Scope, Session, Tensor, Variable, ops};
 use std::sync::LazyLock;
 
 /// Creates the artifact. Its signature `infer` assigns no variable, and `train` assigns all.
@@ -41,6 +43,18 @@ pub fn program() -> &'static Program<'static> {
     static PROGRAM: LazyLock<Program<'static>> =
         LazyLock::new(|| artifact(0.01).and_then(|bytes| load(&bytes, &["infer", "train"])).expect("the artifact loads"));
     &PROGRAM
+}
+
+/// Returns a signature of a loaded program as a function on `device`, with the artifact's variables, which have their initial values.
+pub fn as_function(artifact: &[u8], program: &Program<'_>, name: &str, device: &Device) -> Result<(ConcreteFunction, Vec<Variable>)> {
+    let (scope, mut arena) = (Eager::new(device), arena(program));
+    let session = Session::new(program, &mut arena)?;
+    let mut variables = Vec::new();
+    for (index, variable) in Description::read(artifact)?.variables.iter().enumerate() {
+        let value = Tensor::from_bytes(device, variable.tensor_type, session.variable(index)?)?;
+        variables.push(Variable::new(&scope, &variable.name, &value)?);
+    }
+    Ok((gradlet_core::artifact::function(program, name, &variables, device)?, variables))
 }
 
 /// Creates an arena for a program.

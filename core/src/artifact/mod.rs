@@ -2,6 +2,7 @@
 
 mod checks;
 pub mod describe;
+mod lift;
 mod signatures;
 
 use crate::base::dtype::DType;
@@ -24,6 +25,8 @@ use alloc::format;
 use alloc::string::String;
 use alloc::vec::Vec;
 use bytemuck::{Pod, Zeroable};
+
+pub use lift::function;
 
 /// Collects traced functions and writes them as one artifact. The same functions and values always produce the same bytes.
 ///

@@ -1,9 +1,11 @@
 //! Fuses a convolution, relu and max pooling, and their gradients. The full-size result of the convolution and its gradient then never
 //! exist in memory, and only the winners of the pooling windows take part in the gradients. The results keep their bits.
 //!
-//! Only plans for devices are rewritten. A host has faster kernels for the single ops.
+//! Only plans for microcontrollers are rewritten. A host has faster kernels for the single ops, so it divides the fused ops of an artifact
+//! that it loads.
 
 use crate::base::dtype::DType;
+use crate::base::error::{Error, Result};
 use crate::base::op::{OpCode, read_attributes};
 use crate::compile::plan::{producers, readers};
 use crate::ops;
@@ -140,6 +142,94 @@ fn fuse(graph: &mut Graph, op: &'static Op, (of, words): (usize, &[u32]), inputs
     let new = types.into_iter().skip(outputs.len()).map(|tensor_type| graph.value(tensor_type, Origin::Node));
     let outputs = outputs.iter().copied().chain(new.collect::<Vec<_>>()).collect();
     Some(Node { name, ..Node::new(op, attributes, inputs, outputs) })
+}
+
+/// Divides every fused op into the single ops again, for a device with faster kernels for those. The results keep their bits. A fused op
+/// whose winners another node reads than its gradients stays.
+pub(crate) fn divide_pools(graph: &mut Graph) -> Result<()> {
+    for node in 0..graph.nodes.len() {
+        let mut bodies = core::mem::take(&mut graph.nodes[node].bodies);
+        bodies.iter_mut().try_for_each(divide_pools)?;
+        graph.nodes[node].bodies = bodies;
+    }
+    let gradients = [ops::code::conv2d_max_pool2d_filter_grad, ops::code::conv2d_max_pool2d_input_grad];
+    let (uses, mut pools) = (graph.uses(), Vec::<Divided>::new());
+    let own = |node: &Node, winners: ValueId| gradients.contains(&node.op.def.code) && node.inputs[2] == winners;
+    let only_gradients = |graph: &Graph, fused: &Node| {
+        let readers = graph.nodes.iter().filter(|node| own(node, fused.outputs[1])).count();
+        uses[fused.outputs[1]] == readers && uses[fused.outputs[2]] == 0
+    };
+    let whole: Vec<bool> =
+        graph.nodes.iter().map(|node| node.op.def.code == ops::code::conv2d_max_pool2d && only_gradients(graph, node)).collect();
+    for (node, whole) in core::mem::take(&mut graph.nodes).into_iter().zip(whole) {
+        if whole {
+            pools.push(divide_forward(graph, &node)?);
+        } else if let Some(pool) = pools.iter_mut().find(|pool| own(&node, pool.winners)) {
+            divide_gradient(graph, &node, pool)?;
+        } else {
+            graph.nodes.push(node);
+        }
+    }
+    Ok(())
+}
+
+/// A fused op that was divided.
+struct Divided {
+    winners: ValueId,
+    /// The full-size result of the convolution, after relu.
+    full: ValueId,
+    relu: bool,
+    /// The attribute words of the pooling.
+    pooling: Vec<u32>,
+    /// The gradients of the pooled values, each with the full-size gradient.
+    gradients: Vec<(ValueId, ValueId)>,
+}
+
+/// Adds a node with one output of type `of`, or of a new type if `of` is `None`. Returns its output.
+fn add(graph: &mut Graph, op: &'static Op, attributes: &[u32], inputs: &[ValueId], output: Option<ValueId>) -> Result<ValueId> {
+    let types: Vec<_> = inputs.iter().map(|&id| graph.values[id].tensor_type).collect();
+    let [tensor_type, ..] = op.def.output_types(&types, attributes)?;
+    let output = output.unwrap_or_else(|| graph.value(tensor_type, Origin::Node));
+    graph.nodes.push(Node::new(op, attributes.to_vec(), inputs.to_vec(), alloc::vec![output]));
+    Ok(output)
+}
+
+fn divide_forward(graph: &mut Graph, node: &Node) -> Result<Divided> {
+    let (&[y, winners, _], Some((conv, &[tall, wide, relu]))) = (node.outputs.as_slice(), node.attributes.split_last_chunk::<3>()) else {
+        return Err(Error::Internal);
+    };
+    let mut full = add(graph, &ops::conv2d::OP, conv, &node.inputs, None)?;
+    if relu != 0 {
+        full = add(graph, &ops::relu::OP, &[], &[full], None)?;
+    }
+    let pooling = alloc::vec![tall, wide, tall, wide, 0];
+    add(graph, &ops::max_pool2d::OP, &pooling, &[full], Some(y))?;
+    Ok(Divided { winners, full, relu: relu != 0, pooling, gradients: Vec::new() })
+}
+
+fn divide_gradient(graph: &mut Graph, node: &Node, pool: &mut Divided) -> Result<()> {
+    let (dy, words) = (node.inputs[1], node.attributes.len().saturating_sub(2));
+    let conv = &node.attributes[..words];
+    let gradient = match pool.gradients.iter().find(|(other, _)| *other == dy) {
+        Some(&(_, gradient)) => gradient,
+        None => {
+            let mut gradient = add(graph, &ops::max_pool2d_grad::OP, &pool.pooling, &[pool.full, dy], None)?;
+            if pool.relu {
+                gradient = add(graph, &ops::relu_grad::OP, &[], &[gradient, pool.full], None)?;
+            }
+            pool.gradients.push((dy, gradient));
+            gradient
+        }
+    };
+    let inputs = [node.inputs[0], gradient];
+    match node.outputs.as_slice() {
+        &[filter, bias] => {
+            add(graph, &ops::conv2d_filter_grad::OP, conv, &inputs, Some(filter))?;
+            add(graph, &ops::sum::OP, &[0, 0, 1, 2], &[gradient], Some(bias))?;
+        }
+        outputs => drop(add(graph, &ops::conv2d_input_grad::OP, conv, &inputs, outputs.first().copied())?),
+    }
+    Ok(())
 }
 
 /// Returns the size of the windows of a max pooling. Returns `None` if they overlap, leave gaps, or are padded.

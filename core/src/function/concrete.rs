@@ -29,7 +29,7 @@ use alloc::vec::Vec;
 /// ```
 pub struct ConcreteFunction {
     pub(super) name: String,
-    pub(super) signature: Vec<TensorSpec>,
+    pub(crate) signature: Vec<TensorSpec>,
     pub(super) device: Device,
     /// The graph as it was traced.
     pub(super) traced: Graph,
@@ -41,7 +41,7 @@ pub struct ConcreteFunction {
 }
 
 impl ConcreteFunction {
-    pub(super) fn new(name: &str, traced: Graph, device: Device, scratch: Shared<Scratch>) -> Result<ConcreteFunction> {
+    pub(crate) fn new(name: &str, traced: Graph, device: Device, scratch: Shared<Scratch>) -> Result<ConcreteFunction> {
         let mut graph = traced.clone();
         crate::compile::optimize::optimize(&mut graph)?;
         let executable = Monitor::new(Some(None));

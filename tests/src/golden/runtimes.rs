@@ -1,6 +1,7 @@
 //! The runtimes, and the functions that run a case on the host's runtimes.
 
-use crate::golden::case::{Body, Case};
+use crate::flat::as_function;
+use crate::golden::case::{Body, Case, compare_bits};
 use anyhow::{Context, Result, bail};
 use gradlet_core::device::AlignedBytes;
 use gradlet_core::function::ConcreteFunction;
@@ -110,8 +111,15 @@ pub fn device(case: &Case, artifact: &[u8]) -> Result<Outputs> {
         anyhow::ensure!(slot.len() == input.bytes.len(), "input {} has {} bytes", input.name, slot.len());
         slot.copy_from_slice(&input.bytes);
     }
+    let portable = ops::portable_cpu();
+    let (function, _) = as_function(artifact, &program, SIGNATURE, &portable).context("as a function")?;
+    let lifted = bytes(&function.run(&inputs(case, &Eager::new(&portable))?)?)?;
     session.run(signature)?;
-    (0..case.wanted.len()).map(|index| Ok(session.output_bytes(signature, index)?.to_vec())).collect()
+    let outputs = (0..case.wanted.len()).map(|index| Ok(session.output_bytes(signature, index)?.to_vec()));
+    let outputs = outputs.collect::<Result<Outputs>>()?;
+    let differences = compare_bits(&case.wanted, &lifted, &outputs);
+    anyhow::ensure!(differences.is_empty(), "as a function: {}", differences.join("; "));
+    Ok(outputs)
 }
 
 fn inputs(case: &Case, scope: &Eager) -> Result<Vec<Tensor>> {

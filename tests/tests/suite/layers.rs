@@ -281,7 +281,10 @@ fn training_has_the_same_bits_everywhere() {
         on_device.push(bytemuck::cast_slice(session.output_bytes(signature, 0).unwrap()).to_vec());
     }
     runs.push(on_device);
+    let (lifted, _) = gradlet_tests::flat::as_function(&bytes, &program, "train", &scope.device()).unwrap();
+    runs.push((0..3).map(|_| lifted.run(std::slice::from_ref(&x)).unwrap()[0].to_vec::<f32>().unwrap()).collect());
     assert!(runs[0][0] != runs[0][1] && runs[0][1] != runs[0][2], "each step drops others");
     assert_eq!(runs[0], runs[1]);
     assert_eq!(runs[0], runs[2]);
+    assert_eq!(runs[0], runs[3]);
 }

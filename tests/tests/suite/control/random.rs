@@ -4,6 +4,7 @@ use crate::control::eager;
 use gradlet_core::control::{WhileOptions, cond, while_loop};
 use gradlet_core::device::AlignedBytes;
 use gradlet_core::{Artifact, DType, Differentiate, Eager, Function, Program, Result, Scope, Session, Tensor, TensorArray, Variable, ops};
+use gradlet_tests::flat::as_function;
 use proptest::prelude::*;
 use std::cell::RefCell;
 use std::sync::{Arc, Mutex};
@@ -281,6 +282,8 @@ fn check(program: Vec<Statement>, numbers: Vec<f32>, orders: usize) -> Result<()
             let on_device = session.output::<f32>(id, index)?.to_vec();
             assert_eq!(bits(&[on_device]), bits(std::slice::from_ref(got)), "{what}, on a device, output {index}");
         }
+        let (lifted, _) = as_function(&artifact, &loaded, "run", &device)?;
+        assert_eq!(bits(&floats(&lifted.run(&inputs)?)), bits(&got), "{what}, as a function again");
     }
     Ok(())
 }

@@ -5,6 +5,7 @@ use gradlet_core::device::AlignedBytes;
 use gradlet_core::layers::{Activation, Dense, GRU, LSTM, Layer, Module, RNN, RNNCell, SimpleRNN};
 use gradlet_core::tensor::Bool;
 use gradlet_core::{Artifact, Differentiate, Eager, Function, Program, Result, Scope, Session, Shape, Tensor, Variable, ops};
+use gradlet_tests::flat::as_function;
 use std::sync::Arc;
 
 fn sample(dims: &[u32]) -> Tensor {
@@ -52,6 +53,8 @@ fn same_bits<C: RNNCell + 'static>(layer: fn() -> RNN<C>, masked: bool) -> Resul
             let got: Vec<u32> = session.output::<f32>(id, index)?.iter().map(|y| y.to_bits()).collect();
             assert_eq!(got, *wanted, "unroll {unroll}, output {index}");
         }
+        let (lifted, _) = as_function(&bytes, &program, "run", &scope.device())?;
+        assert_eq!(bits(&lifted.run(&[x.clone(), mask.clone()])?), wanted, "unroll {unroll}, as a function again");
     }
     Ok(())
 }
