@@ -1,17 +1,16 @@
 //! Execution of artifacts on the host. [`load`] returns their signatures as functions of tensors, without the source of the model.
 
+use crate::artifact::engine::{Engine, Out};
 use crate::artifact::{firmware, first_values};
 use crate::files::write_whole;
 use crate::files::{FileError, FileResult};
 use gradlet_core::artifact::describe::{Description, OperandInfo, SignatureInfo};
 use gradlet_core::device::AlignedBytes;
-use gradlet_core::runtime::SignatureId;
-use gradlet_core::runtime::format::Said;
 use gradlet_core::runtime::program::missing_kernel;
-use gradlet_core::{Device, Error, Program, Result, Session, Tensor, TensorType, ops};
+use gradlet_core::{Device, Error, Program, Result, Tensor, TensorType, ops};
 use std::fmt::Arguments;
 use std::path::Path;
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 
 /// Loads all signatures of the artifact at `path`: TensorFlow's `saved_model.load`.
 ///
@@ -68,13 +67,11 @@ self_cell::self_cell!(
 pub struct Loaded {
     checked: Checked,
     description: Description,
-    arena: Mutex<AlignedBytes>,
+    engine: Engine,
     device: Device,
-    out: Box<Out>,
+    /// The receiver of printed text, if it is not the standard output.
+    out: Option<Arc<Out>>,
 }
-
-/// Function that receives printed text.
-type Out = dyn Fn(Arguments<'_>) + Send + Sync;
 
 impl Loaded {
     /// Loads `signatures` of the artifact `bytes`, or all signatures for `None`.
@@ -89,34 +86,67 @@ impl Loaded {
         let names: Vec<&str> = description.signatures.iter().map(|signature| signature.name.as_str()).collect();
         let checked = Checked::try_new(AlignedBytes::from(bytes), |bytes| Program::load(bytes, ops::KERNELS, &names));
         let checked = checked.map_err(|error| explain(bytes, error))?;
-        let mut arena = AlignedBytes::zeroed(checked.borrow_dependent().arena_bytes());
-        Session::new(checked.borrow_dependent(), &mut arena)?;
-        Ok(Loaded {
-            checked,
-            description,
-            arena: Mutex::new(arena),
-            device: crate::compute::devices::cpu(),
-            out: Box::new(|text| print!("{text}")),
-        })
+        let engine = Engine::session(checked.borrow_dependent())?;
+        Ok(Loaded { checked, description, engine, device: crate::compute::devices::cpu(), out: None })
     }
 
-    /// Sends the text that signatures print to `out` instead of the standard output.
+    /// Returns the artifact with its signatures compiled for `device`, and its variables there, with their present values.
+    ///
+    /// An artifact that was only loaded runs in the executor of microcontrollers, with portable kernels on one thread: its results have the
+    /// device's bits. On [`cpu`](crate::compute::devices::cpu) it runs with vector instructions on all cores, as fast as the
+    /// [`Function`](crate::Function) that it was exported from, and results may differ by rounding.
+    ///
+    /// Fails with [`Error::OutOfMemory`] if the device has no memory for the variables.
+    ///
+    /// ```
+    /// use gradlet::{Artifact, Eager, Function, Scope, Tensor};
+    /// let scope = Eager::new(&gradlet::cpu());
+    /// let x = Tensor::new(&scope.device(), &[1.0f32, 2.0], &[2])?;
+    /// let tanh = Function::new(|_: &dyn Scope, x: Tensor| x.tanh());
+    /// let mut artifact = Artifact::new();
+    /// artifact.signature("tanh", &*tanh.concrete(&scope, &x)?, &["x"], &["y"])?;
+    /// let folder = tempfile::tempdir()?;
+    /// let path = folder.path().join("tanh.grdl");
+    /// gradlet::io::write_whole(&path, &artifact.to_bytes()?)?;
+    ///
+    /// let loaded = gradlet::load(&path)?.on(&scope.device())?;
+    /// let y = loaded.signature("tanh")?.call(&[x.clone()])?;
+    /// assert_eq!(y[0].to_vec::<f32>()?, tanh.call(&scope, x)?.to_vec::<f32>()?);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn on(self, device: &Device) -> Result<Loaded> {
+        let values = self.engine.values(self.program())?;
+        let prints = |out: &Arc<Out>| {
+            let out = out.clone();
+            device.printing(move |text| out(text))
+        };
+        let device = self.out.as_ref().map_or(device.clone(), prints);
+        let engine = Engine::functions(self.program(), &self.description, &values, &device)?;
+        Ok(Loaded { engine, device, ..self })
+    }
+
+    /// Sends the text that signatures print to `out` instead of the standard output. Call it before [`Loaded::on`].
     pub fn printing(self, out: impl Fn(Arguments<'_>) + Send + Sync + 'static) -> Loaded {
-        Loaded { out: Box::new(out), ..self }
+        Loaded { out: Some(Arc::new(out)), ..self }
+    }
+
+    fn program(&self) -> &Program<'_> {
+        self.checked.borrow_dependent()
     }
 
     /// Returns the signatures that were loaded.
     pub fn signatures(&self) -> impl Iterator<Item = LoadedSignature<'_>> {
         self.description.signatures.iter().filter_map(|info| {
-            let id = self.checked.borrow_dependent().signature(&info.name).ok()?;
-            Some(LoadedSignature { loaded: self, info, id })
+            self.program().signature(&info.name).ok()?;
+            Some(LoadedSignature { loaded: self, info })
         })
     }
 
     /// Returns the signature `name`. Fails if it was not loaded; the error lists the loaded ones.
     pub fn signature(&self, name: &str) -> Result<LoadedSignature<'_>> {
         let info = find(&self.description, name)?;
-        Ok(LoadedSignature { loaded: self, info, id: self.checked.borrow_dependent().signature(name)? })
+        self.program().signature(name)?;
+        Ok(LoadedSignature { loaded: self, info })
     }
 
     /// Returns the description of the artifact.
@@ -126,16 +156,13 @@ impl Loaded {
 
     /// Returns the identity of the artifact. A flat checkpoint stores it to identify the artifact that it belongs to.
     pub fn identity(&self) -> gradlet_core::runtime::checkpoint::Identity {
-        self.checked.borrow_dependent().identity()
+        self.program().identity()
     }
 
     /// Returns the value of the variable `name`. Fails if there is no such variable, or if it has no value that a loaded
     /// signature could read.
     pub fn variable(&self, name: &str) -> Result<Tensor> {
-        let index = self.index(name)?;
-        self.with_session(|session| {
-            Tensor::from_bytes(&self.device, self.description.variables[index].tensor_type, session.variable(index)?)
-        })
+        self.engine.variable(self.program(), &self.description, self.index(name)?, &self.device)
     }
 
     /// Sets the variable `name`. Fails if there is no such variable or it has another type. Also fails if no loaded signature
@@ -146,26 +173,22 @@ impl Loaded {
         if value.tensor_type() != wanted {
             return Err(Error::message(format!("variable {name:?} is {wanted}, it cannot hold {}", value.tensor_type())));
         }
-        let constant = |_| Error::message(format!("variable {name:?} is a constant: no loaded signature assigns it"));
-        self.with_session(|session| {
-            session.variable_mut(index).map_err(constant)?.copy_from_slice(&value.bytes()?);
-            Ok(())
-        })
+        let loaded = |by: &String| self.description.signatures.iter().any(|signature| signature.name == *by);
+        if !self.description.variables[index].assigned_by.iter().any(loaded) {
+            return Err(Error::message(format!("variable {name:?} is a constant: no loaded signature assigns it")));
+        }
+        self.engine.assign(self.program(), index, value)
     }
 
     /// Sets all variables to their initial values. If a call failed after it had changed a variable, further calls fail with
     /// [`Error::Unfinished`] until then.
     pub fn reset(&self) -> Result<()> {
-        let mut arena: MutexGuard<'_, AlignedBytes> = self.arena.lock().unwrap_or_else(PoisonError::into_inner);
-        Session::new(self.checked.borrow_dependent(), &mut arena).map(drop)
+        self.engine.reset(self.program())
     }
 
     /// Returns the artifact with the current values of its variables as their initial values.
     pub fn to_bytes(&self) -> Result<AlignedBytes> {
-        let values = self.with_session(|session| {
-            Ok((0..session.variable_count()).map(|index| session.variable(index).ok().map(<[u8]>::to_vec)).collect::<Vec<_>>())
-        })?;
-        first_values::replaced(self.checked.borrow_owner(), &values)
+        first_values::replaced(self.checked.borrow_owner(), &self.engine.values(self.program())?)
     }
 
     /// Returns the artifact with these initial values of variables. This includes variables that no signature assigns. Other
@@ -196,11 +219,6 @@ impl Loaded {
         let known = names.iter().position(|known| *known == name);
         known.ok_or_else(|| Error::message(format!("there is no variable {name:?}; the artifact has {}", names.join(", "))))
     }
-
-    fn with_session<R>(&self, work: impl FnOnce(&mut Session<'_, '_>) -> Result<R>) -> Result<R> {
-        let mut arena: MutexGuard<'_, AlignedBytes> = self.arena.lock().unwrap_or_else(PoisonError::into_inner);
-        work(&mut Session::resume(self.checked.borrow_dependent(), &mut arena)?)
-    }
 }
 
 /// A signature of a [`Loaded`] artifact that can be called.
@@ -208,7 +226,6 @@ impl Loaded {
 pub struct LoadedSignature<'l> {
     loaded: &'l Loaded,
     info: &'l SignatureInfo,
-    id: SignatureId,
 }
 
 impl<'l> LoadedSignature<'l> {
@@ -232,11 +249,11 @@ impl<'l> LoadedSignature<'l> {
         typed(&self.info.outputs)
     }
 
-    /// Runs the signature on tensors of [`cpu`](crate::compute::devices::cpu), in the order of its inputs. Returns the outputs in
-    /// their order. Calls from several threads run one after another.
+    /// Runs the signature on tensors of [`cpu`](crate::compute::devices::cpu), or of the device that [`Loaded::on`] set, in the order of its
+    /// inputs. Returns the outputs in their order. Calls from several threads run one after another.
     ///
-    /// Fails if an input has another type or is on another device, or if an op rejects the data. If the call had changed a variable before,
-    /// [`Loaded::reset`] must follow.
+    /// Fails if an input has another type or is on another device, or if an op rejects the data. If the call had changed a variable of an
+    /// artifact that was only loaded, [`Loaded::reset`] must follow.
     pub fn call(&self, inputs: &[Tensor]) -> Result<Vec<Tensor>> {
         let name = self.name();
         if inputs.len() != self.info.inputs.len() {
@@ -255,20 +272,11 @@ impl<'l> LoadedSignature<'l> {
                 )));
             }
         }
-        self.loaded.with_session(|session| {
-            for (index, input) in inputs.iter().enumerate() {
-                session.input_bytes_mut(self.id, index)?.copy_from_slice(&input.bytes()?);
-            }
-            let mut told = Ok(());
-            let say = &mut |said: Said<'_>| match said {
-                Said::Print(text) => (self.loaded.out)(format_args!("{text}")),
-                Said::Summary(_) => told = told.clone().and(self.loaded.device.say(&said)),
-            };
-            session.run_printing(self.id, say).map_err(|error| error.context(format!("signature {name:?}")))?;
-            told?;
-            let outputs = self.outputs().enumerate();
-            outputs.map(|(index, (_, of))| Tensor::from_bytes(&self.loaded.device, of, session.output_bytes(self.id, index)?)).collect()
-        })
+        let (Loaded { engine, device, out, .. }, program) = (self.loaded, self.loaded.program());
+        match out {
+            Some(out) => engine.call(program, self.info, inputs, (device, &**out)),
+            None => engine.call(program, self.info, inputs, (device, &|text| print!("{text}"))),
+        }
     }
 
     /// Runs the signature with inputs by name, in any order. Returns the outputs with their names.

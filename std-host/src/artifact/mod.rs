@@ -1,5 +1,6 @@
 //! Artifacts: export, loading, inspection, and source code for firmware.
 
+mod engine;
 pub mod export;
 pub mod firmware;
 mod first_values;

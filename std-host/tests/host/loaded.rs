@@ -6,7 +6,7 @@ use gradlet::control::{WhileOptions, cond, while_loop};
 use gradlet::layers::{Activation, Dense, Layer, Module, Sequential};
 use gradlet::losses::{Loss, MeanSquaredError};
 use gradlet::optimizers::{Adam, Optimizer};
-use gradlet::{Artifact, Differentiate, Eager, Function, Result, Scope, Tensor};
+use gradlet::{Artifact, Device, Differentiate, Eager, Function, Result, Scope, Tensor};
 use std::sync::Arc;
 
 /// Exports a model of two layers with the signatures of TensorFlow Lite's on-device training.
@@ -64,6 +64,44 @@ fn train_save_restore_infer() -> Result<()> {
     let next = train(&trained)?;
     assert_eq!((train(&fresh)?, infer(&fresh)?), (next, infer(&trained)?));
     assert!(next < first / 2.0, "{first} {next}");
+    Ok(())
+}
+
+/// An artifact runs on any device. With the portable kernels it keeps the bits of the executor, with the fast ones it is near.
+#[test]
+fn a_loaded_artifact_runs_on_a_device() -> Result<()> {
+    let bytes = quartet()?;
+    let (x, y) = ([1.0f32, 2.0, 3.0, -1.0, 0.5, 0.0], [1.0f32, -1.0]);
+    let train = |loaded: &Loaded, device: &Device| -> Result<Vec<f32>> {
+        let (x, y) = (Tensor::new(device, &x, &[2, 3])?, Tensor::new(device, &y, &[2, 1])?);
+        let step = |_| loaded.signature("train")?.call(&[x.clone(), y.clone()])?[0].item();
+        (0..5).map(step).collect()
+    };
+    let cpu = gradlet::cpu();
+    let executor = Loaded::new(&bytes, None)?;
+    // The state moves to the device.
+    let wanted = [train(&executor, &cpu)?, train(&executor, &cpu)?];
+    let portable = Loaded::new(&bytes, None)?;
+    assert_eq!(train(&portable, &cpu)?, wanted[0]);
+    let portable = portable.on(&gradlet::portable_cpu())?;
+    assert_eq!(train(&portable, &gradlet::portable_cpu())?, wanted[1]);
+    assert_eq!(portable.to_bytes()?[..], executor.to_bytes()?[..]);
+    let fast = Loaded::new(&bytes, None)?.on(&cpu)?;
+    for (near, wanted) in train(&fast, &cpu)?.iter().zip(&wanted[0]) {
+        assert!((near - wanted).abs() < 1e-5, "{near} {wanted}");
+    }
+
+    let kernel = executor.variable("dense/kernel")?;
+    fast.assign("dense/kernel", &kernel)?;
+    assert_eq!(fast.variable("dense/kernel")?.bytes()?, kernel.bytes()?);
+    portable.reset()?;
+    assert_eq!(train(&portable, &gradlet::portable_cpu())?, wanted[0]);
+    let error = train(&portable, &cpu).unwrap_err().to_string();
+    assert_eq!(error, "input 0 (x) of \"train\" is on CPU:0, but the signature runs on portable CPU:0: copy it with `to`");
+    let saved = portable.signature("save")?.call_named(&[])?;
+    let restored = Loaded::new(&bytes, None)?.on(&gradlet::portable_cpu())?;
+    restored.signature("restore")?.call_named(&saved)?;
+    assert_eq!(restored.to_bytes()?[..], portable.to_bytes()?[..]);
     Ok(())
 }
 
