@@ -9,11 +9,13 @@
 // A counting global allocator needs unsafe code.
 #![allow(unsafe_code)]
 
+use gradlet::artifact::Loaded;
 use gradlet::datasets::Digits;
+use gradlet::function::ConcreteFunction;
 use gradlet::layers::{Activation, Conv2D, Dense, Flatten, GRU, LSTM, Layer, MaxPool2D, Padding, Sequential};
 use gradlet::losses::{Loss, SparseCategoricalCrossentropy};
 use gradlet::optimizers::{Adam, Optimizer};
-use gradlet::{Differentiate, Eager, Function, Result, Scope, Shape, Tensor, applications};
+use gradlet::{Artifact, Differentiate, Eager, Function, Result, Scope, Shape, Tensor, applications};
 use std::alloc::{GlobalAlloc, Layout, System};
 use std::error::Error;
 use std::hint::black_box;
@@ -53,6 +55,8 @@ fn main() -> std::result::Result<(), Box<dyn Error>> {
     }
     figures.push(("eager_op_ns", eager_op(&scope)?));
     figures.push(("compiled_node_ns", compiled_node(&scope)?));
+    let loaded = loaded(&scope, &digits)?;
+    figures.extend(["loaded_train_ratio", "loaded_infer_ratio"].into_iter().zip(loaded));
     let memory = memory(&scope, &digits)?;
     figures.extend(memory.map(|(name, bytes)| (name, bytes as f64)));
     let lines: Vec<String> = figures.iter().map(|(name, value)| format!("  \"{name}\": {value}")).collect();
@@ -219,6 +223,41 @@ fn compiled_node(scope: &Eager) -> Result<f64> {
         best(500, || concrete.run(black_box(&inputs)).map(drop))
     };
     Ok((chain(1024)? - chain(64)?) / 960.0)
+}
+
+/// Returns the times of the CNN's training step and inference, exported and loaded again on the same device, each divided by the time of the
+/// function that it was exported from. The two take turns.
+fn loaded(scope: &Eager, digits: &Digits) -> Result<[f64; 2]> {
+    let (cnn, picture) = model(scope, "cnn")?;
+    let (x, y) = batches(scope, digits, &picture, BATCH)?.swap_remove(0);
+    let train = traced(&cnn).concrete(scope, &(x.clone(), y.clone()))?;
+    let infer = Function::new(move |scope: &dyn Scope, x: Tensor| cnn.call(scope, &x)).concrete(scope, &x)?;
+    let mut artifact = Artifact::new();
+    artifact.signature("train", &train, &["x", "y"], &["loss"])?.signature("infer", &infer, &["x"], &["logits"])?;
+    let loaded = Loaded::new(&artifact.to_bytes()?, None)?.on(&scope.device())?;
+    let ratio = |function: &ConcreteFunction, name: &str, inputs: &[Tensor], rounds: usize| {
+        let signature = loaded.signature(name)?;
+        let time = |call: &dyn Fn() -> Result<Vec<Tensor>>| {
+            let start = Instant::now();
+            call().map(|outputs| (black_box(outputs), start.elapsed().as_secs_f64()).1)
+        };
+        let mut ratios = Vec::new();
+        for round in 0..rounds {
+            // The two alternate in going first.
+            let (own, other) = if round % 2 == 0 {
+                let own = time(&|| signature.call(inputs))?;
+                (own, time(&|| function.run(inputs))?)
+            } else {
+                let other = time(&|| function.run(inputs))?;
+                (time(&|| signature.call(inputs))?, other)
+            };
+            ratios.push(own / other);
+        }
+        ratios.drain(..WARM_UP);
+        ratios.sort_by(f64::total_cmp);
+        Ok::<f64, gradlet::Error>(ratios[ratios.len() / 2])
+    };
+    Ok([ratio(&train, "train", &[x.clone(), y], 80)?, ratio(&infer, "infer", &[x], 160)?])
 }
 
 /// Returns four figures, each with its name. The first is the CNN's peak heap bytes during a compiled step, without the bytes that were in

@@ -51,8 +51,10 @@ impl Memory<'_> {
             (Address::Buffer(index), _) => return self.buffers.get(index).and_then(Option::as_ref).ok_or(Error::Internal)?.read(),
             (Address::Scratch(start), None) => part(self.scratch, start, operand.bytes),
             (Address::Scratch(_), Some(remote)) => {
-                let mut copy = AlignedBytes::zeroed(operand.bytes);
-                remote.download(self.address(operand).ok_or(Error::Internal)?, &mut copy)?;
+                let mut copy = AlignedBytes::staged(operand.bytes)?;
+                if operand.bytes > 0 {
+                    remote.download(self.address(operand).ok_or(Error::Internal)?, &mut copy)?;
+                }
                 return Ok(Bytes::from(copy));
             }
         };

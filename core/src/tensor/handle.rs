@@ -203,6 +203,14 @@ impl Tensor {
         }
     }
 
+    /// Returns the buffer of the computed value, or `None` in a trace. Fails if the device had no memory for the value.
+    pub(crate) fn known(&self) -> Result<Option<&Shared<Buffer>>> {
+        match self.value {
+            Value::Recorded(_) => Ok(self.buffer().ok()),
+            _ => self.buffer().map(Some),
+        }
+    }
+
     /// Returns the innermost scope that recorded the tensor and has not ended, or `None` for a computed tensor. Fails with
     /// [`Error::Traced`] if the tensor belongs to a trace that has ended.
     pub(crate) fn scope(&self) -> Result<Option<ScopeHandle>> {

@@ -24,6 +24,8 @@ pub(crate) mod structure;
 pub(crate) mod variable;
 #[cfg(feature = "alloc")]
 pub(crate) mod waiting;
+#[cfg(feature = "alloc")]
+pub(crate) mod writing;
 
 #[cfg(feature = "alloc")]
 pub(crate) use handle::{explain, size};
@@ -37,4 +39,5 @@ pub use {
     handle::Tensor,
     nested::{Nested, NestedArray},
     variable::{FirstValue, Variable},
+    writing::{Writing, Written},
 };

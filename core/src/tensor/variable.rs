@@ -1,15 +1,15 @@
 //! Variables: the values that training changes. Only a [`Scope`] reads and assigns them.
 
-use crate::base::dtype::DType;
 use crate::base::error::{Error, Result};
 use crate::base::op::MAX_OUTPUTS;
 use crate::base::shape::TensorType;
 use crate::base::sync::{Lock, Shared, ThreadSafe};
 use crate::tensor::Tensor;
 use crate::tensor::device::account::Holder;
-use crate::tensor::device::{AlignedBytes, Buffer, Device};
+use crate::tensor::device::{Buffer, Device};
 use crate::tensor::scope::Scope;
 use crate::tensor::waiting::Monitor;
+use crate::tensor::writing::Writing;
 use alloc::format;
 use core::fmt;
 use core::sync::atomic::{AtomicBool, Ordering};
@@ -241,25 +241,9 @@ impl Variable {
     /// # Ok::<(), gradlet_core::Error>(())
     /// ```
     pub fn write<R>(&self, write: impl FnOnce(&mut [u8]) -> R) -> Result<R> {
-        let dtype = self.tensor_type()?.dtype;
-        let variables = [self];
-        let mut taken = Taken::new(&variables)?;
-        let buffer = taken.buffers_mut().next().ok_or(Error::Internal)?;
-        let change = |bytes: &mut [u8]| {
-            let result = write(bytes);
-            if dtype == DType::Bool {
-                bytes.iter_mut().for_each(|byte| *byte = u8::from(*byte != 0));
-            }
-            result
-        };
-        if let Some(bytes) = buffer.bytes_mut() {
-            return Ok(change(bytes));
-        }
-        let mut staged = AlignedBytes::zeroed(buffer.len());
-        buffer.download(&mut staged)?;
-        let result = change(&mut staged);
-        buffer.upload(&staged)?;
-        Ok(result)
+        let mut writing = Writing::new([self])?;
+        let mut value = writing.values().next().ok_or(Error::Internal)?;
+        value.update(write)
     }
 
     /// Sets the variable to a computed tensor on its device.

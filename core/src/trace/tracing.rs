@@ -127,7 +127,7 @@ impl Tracing {
             return Ok(id as ValueId);
         }
         let graph = &mut record.graph;
-        let Ok(buffer) = tensor.buffer() else {
+        let Some(buffer) = tensor.known()? else {
             let known = record.captured.iter().find(|(other, _)| other.is_same(tensor)).map(|(_, id)| *id);
             // Only a body can capture, and only from enclosing scopes that still record.
             tensor.scope()?.filter(|_| self.inner).ok_or_else(|| tensor.misused(Error::UnrelatedScopes))?;

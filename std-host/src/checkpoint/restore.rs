@@ -6,10 +6,9 @@ use super::objects::{Objects, Value, Walker};
 use crate::files::{FileError, FileResult};
 use crate::formats::tensor_proto::data_type;
 use gradlet_core::layers::{Later, Module, State, Waiting};
-use gradlet_core::tensor::FirstValue;
+use gradlet_core::tensor::{FirstValue, Writing};
 use gradlet_core::{Result, Tensor, TensorType, Variable};
 use std::collections::{HashMap, HashSet};
-use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread;
 
@@ -53,27 +52,29 @@ impl SavedValues {
         Ok(())
     }
 
-    /// Reads into each variable the value under its key.
-    fn fill(&self, variables: &[(Variable, String)]) -> FileResult<()> {
-        self.each(variables, |variable, key| {
-            let read = variable.write(|bytes| self.reader.read_into(key, bytes));
+    /// Takes the variables for writing. After that, a restore needs no more memory.
+    fn take<'v>(&self, variables: &'v [(Variable, String)]) -> FileResult<Writing<'v>> {
+        Writing::new(variables.iter().map(|(variable, _)| variable)).map_err(|error| FileError::model(self.reader.prefix(), error))
+    }
+
+    /// Reads into each of the taken variables the value under its key.
+    fn fill(&self, mut taken: Writing<'_>, variables: &[(Variable, String)]) -> FileResult<()> {
+        let keys = variables.iter().map(|(_, key)| key.as_str());
+        self.each(taken.values().zip(keys).collect(), |(mut value, key)| {
+            let read = value.write(|bytes| self.reader.read_into(key, bytes));
             read.map_err(|error| FileError::model(self.reader.prefix(), error))??;
             self.arrived(key);
             Ok(())
         })
     }
 
-    /// Calls `work` for each variable and its key, on two threads if the values are large.
-    fn each(&self, variables: &[(Variable, String)], work: impl Fn(&Variable, &str) -> FileResult<()> + Sync) -> FileResult<()> {
-        let next = AtomicUsize::new(0);
-        let run = || {
-            while let Some((variable, key)) = variables.get(next.fetch_add(1, Ordering::Relaxed)) {
-                work(variable, key)?;
-            }
-            Ok(())
-        };
-        let bytes = |(_, key): &(Variable, String)| self.reader.entry(key).map_or(0, Entry::bytes);
-        if variables.iter().map(bytes).sum::<u64>() < LARGE {
+    /// Calls `work` for each value and its key, on two threads if the values are large.
+    fn each<'k, T: Send>(&self, values: Vec<(T, &'k str)>, work: impl Fn((T, &'k str)) -> FileResult<()> + Sync) -> FileResult<()> {
+        let large = values.iter().map(|(_, key)| self.reader.entry(key).map_or(0, Entry::bytes)).sum::<u64>() >= LARGE;
+        let rest = Mutex::new(values.into_iter());
+        let next = || rest.lock().unwrap_or_else(PoisonError::into_inner).next();
+        let run = || std::iter::from_fn(next).try_for_each(&work);
+        if !large {
             return run();
         }
         thread::scope(|threads| {
@@ -126,7 +127,7 @@ impl Waiting for Expected {
         self.source.promise(&objects, &matching);
         // A variable may have been created before its promise was registered. It is set here.
         let values = check(&self.source, &objects, &matching)?;
-        Ok(self.source.fill(&values.variables)?)
+        Ok(self.source.fill(self.source.take(&values.variables)?, &values.variables)?)
     }
 }
 
@@ -138,10 +139,11 @@ pub fn restore(root: &dyn Module, reader: &BundleReader, graph: &Arc<Graph>) -> 
     let objects = Objects::of(root, graph.own_paths(), &mut ()).map_err(of_model)?;
     let matching = graph.matching(&objects, 0);
     let Checked { variables, states } = check(&source, &objects, &matching)?;
-    // A state may refuse its value. States are set first, so that an error leaves the variables unchanged.
+    // A device may refuse memory for a variable, and a state its value. States are set first, so that an error leaves the variables unchanged.
+    let taken = source.take(&variables)?;
     let mut setting = Setting { source: &source, matching: &matching, states };
     Objects::of(root, graph.own_paths(), &mut setting).map_err(of_model)?;
-    source.fill(&variables)?;
+    source.fill(taken, &variables)?;
     source.promise(&objects, &matching);
     Ok(source)
 }
@@ -174,7 +176,8 @@ fn check(source: &SavedValues, objects: &Objects, matching: &[Option<usize>]) ->
             _ => {}
         }
     }
-    source.each(&variables, |_, key| source.reader.verify(key))?;
+    let keys = variables.iter().map(|(_, key): &(Variable, String)| ((), key.as_str()));
+    source.each(keys.collect(), |((), key)| source.reader.verify(key))?;
     Ok(Checked { variables, states })
 }
 

@@ -78,6 +78,11 @@ impl std::error::Error for FileError {}
 
 impl From<FileError> for gradlet_core::Error {
     fn from(error: FileError) -> gradlet_core::Error {
-        gradlet_core::Error::message(error.to_string())
+        let text = error.to_string();
+        match (error.cause, error.offset) {
+            (Cause::Model(cause), None) => cause.context(error.path.display().to_string()),
+            (Cause::Model(cause), Some(offset)) => cause.context(format!("{}: at byte {offset}", error.path.display())),
+            _ => gradlet_core::Error::message(text),
+        }
     }
 }

@@ -18,6 +18,7 @@ mod function;
 mod fuzz;
 mod golden;
 mod gradients;
+mod hiding;
 mod hostile;
 mod layering;
 mod layers;

@@ -21,7 +21,7 @@ impl Tensor {
     /// # Ok::<(), gradlet_core::Error>(())
     /// ```
     pub fn where_index(&self) -> Result<Tensor> {
-        self.buffer().map_err(|_| shape_depends_on_data("where_index"))?;
+        self.known()?.ok_or_else(|| shape_depends_on_data("where_index"))?;
         let mut indices: Vec<i64> = Vec::new();
         let mut count = 0;
         for (position, _) in self.cast(DType::Bool)?.to_vec::<Bool>()?.iter().enumerate().filter(|(_, truth)| truth.get()) {
@@ -62,7 +62,7 @@ impl Tensor {
                 "the mask {mask} does not fit {x} from axis {at} on: expected bool, with the dimensions of these axes"
             )));
         };
-        mask.buffer().map_err(|_| shape_depends_on_data("boolean_mask"))?;
+        mask.known()?.ok_or_else(|| shape_depends_on_data("boolean_mask"))?;
         let elements = mask.shape().elements().ok_or(Error::TooLarge)?;
         let chosen = mask.reshape(&[elements])?.where_index()?;
         let flat = self.reshape(&[before, &[elements], after].concat())?;

@@ -98,6 +98,11 @@ impl Account {
         Ok(state.add(size, holder, self.lists))
     }
 
+    /// Adds an allocation that the device has made.
+    pub(crate) fn add(&self, bytes: usize, holder: Holder) -> Ticket {
+        self.state.lock().add(blocks(bytes), holder, self.lists)
+    }
+
     /// Removes an allocation.
     pub(crate) fn release(&self, ticket: &Ticket, bytes: usize) {
         let mut state = self.state.lock();

@@ -1,5 +1,7 @@
 //! Memory of the host, aligned for every element type.
 
+use crate::base::error::{Error, Result};
+use alloc::format;
 use alloc::vec::Vec;
 use bytemuck::{Pod, Zeroable};
 
@@ -18,6 +20,12 @@ impl AlignedBytes {
     /// Allocates `length` zero bytes.
     pub fn zeroed(length: usize) -> AlignedBytes {
         AlignedBytes { blocks: bytemuck::zeroed_vec(length.div_ceil(16)), length }
+    }
+
+    /// Allocates `length` zero bytes for a copy of a remote device's memory.
+    pub(crate) fn staged(length: usize) -> Result<AlignedBytes> {
+        let refused = || Error::message(format!("the host has no memory for a copy of {length} bytes"));
+        AlignedBytes::try_zeroed(length).ok_or_else(refused)
     }
 
     /// Allocates `length` zero bytes. Returns `None` if there is no memory for them.

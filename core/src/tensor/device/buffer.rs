@@ -1,11 +1,10 @@
 //! Buffers: allocations of a device's memory.
 
-use crate::base::error::{Error, Result};
+use crate::base::error::Result;
 use crate::tensor::device::Device;
 use crate::tensor::device::account::{Holder, Ticket};
 use crate::tensor::device::aligned::AlignedBytes;
-use crate::tensor::device::remote::Refused;
-use alloc::format;
+use crate::tensor::device::remote::{Refused, Remote};
 use core::fmt;
 use core::ops::Deref;
 
@@ -27,30 +26,37 @@ enum Storage {
 impl Buffer {
     /// Allocates `bytes` bytes on `device`, with arbitrary content, for `holder`.
     ///
-    /// Fails with [`Error::OutOfMemory`] if the device refuses.
+    /// Fails with [`OutOfMemory`](crate::Error::OutOfMemory) if the device refuses.
     pub(crate) fn allocate(device: &Device, bytes: usize, holder: Holder) -> Result<Buffer> {
         let Some(remote) = device.remote() else {
             return Buffer::host(device, bytes, holder, || AlignedBytes::try_zeroed(bytes));
         };
-        Buffer::reserved(device, bytes, holder, || match bytes {
+        Buffer::counted(device, bytes, holder, || match bytes {
             0 => Ok(Storage::Remote(0)),
-            bytes => remote.allocate(bytes).map(Storage::Remote).map_err(|refused| match refused {
-                Refused::Full { free, largest } => device.account().shortage(device.name(), bytes, remote.limit(), free, largest),
-                Refused::Failed(error) => error,
-            }),
+            bytes => remote.allocate(bytes).map(Storage::Remote),
         })
     }
 
     /// Creates a buffer on a CPU from the memory that `allocate` returns.
     fn host(device: &Device, bytes: usize, holder: Holder, allocate: impl FnOnce() -> Option<AlignedBytes>) -> Result<Buffer> {
-        let refused = || device.account().shortage(device.name(), bytes, None, 0, 0);
-        Buffer::reserved(device, bytes, holder, || allocate().map(Storage::Host).ok_or_else(refused))
+        let refused = Refused::Full { free: 0, largest: 0 };
+        Buffer::counted(device, bytes, holder, || allocate().map(Storage::Host).ok_or(refused))
     }
 
     /// Creates a buffer from the storage that `allocate` returns, and adds it to the device's account.
-    fn reserved(device: &Device, bytes: usize, holder: Holder, allocate: impl FnOnce() -> Result<Storage>) -> Result<Buffer> {
-        let ticket = device.account().reserve(device.name(), bytes, holder)?;
-        let storage = allocate().inspect_err(|_| device.account().release(&ticket, bytes))?;
+    fn counted(device: &Device, bytes: usize, holder: Holder, allocate: impl FnOnce() -> Result<Storage, Refused>) -> Result<Buffer> {
+        let account = device.account();
+        let reserved = if account.is_limited() { Some(account.reserve(device.name(), bytes, holder.clone())?) } else { None };
+        let storage = allocate().map_err(|refused| {
+            reserved.iter().for_each(|ticket| account.release(ticket, bytes));
+            match refused {
+                Refused::Full { free, largest } => {
+                    account.shortage(device.name(), bytes, device.remote().and_then(Remote::limit), free, largest)
+                }
+                Refused::Failed(error) => error,
+            }
+        })?;
+        let ticket = reserved.unwrap_or_else(|| account.add(bytes, holder));
         Ok(Buffer { device: device.clone(), bytes, storage, ticket })
     }
 
@@ -91,7 +97,7 @@ impl Buffer {
     /// Allocates `bytes` bytes that are 0 until `write` fills them in.
     pub(crate) fn written(device: &Device, bytes: usize, holder: Holder, write: impl FnOnce(&mut [u8]) -> Result<()>) -> Result<Buffer> {
         if device.remote().is_some() {
-            let mut staged = AlignedBytes::try_zeroed(bytes).ok_or_else(|| no_staging(bytes))?;
+            let mut staged = AlignedBytes::staged(bytes)?;
             write(&mut staged)?;
             return Buffer::concat(device, &[&staged], holder);
         }
@@ -153,7 +159,7 @@ impl Buffer {
         if let Some(bytes) = self.bytes() {
             return Ok(Bytes::from(bytes));
         }
-        let mut copy = AlignedBytes::try_zeroed(self.bytes).ok_or_else(|| no_staging(self.bytes))?;
+        let mut copy = AlignedBytes::staged(self.bytes)?;
         self.download(&mut copy)?;
         Ok(Bytes::from(copy))
     }
@@ -193,11 +199,6 @@ impl Drop for Buffer {
         }
         self.device.account().release(&self.ticket, self.bytes);
     }
-}
-
-/// Returns the error for a host that has too little memory to read or write `bytes` bytes of a remote device.
-fn no_staging(bytes: usize) -> Error {
-    Error::message(format!("the host has no memory for a copy of {bytes} bytes"))
 }
 
 /// Bytes of a tensor, as the host sees them: those of a CPU themselves, or a copy of those of another device.

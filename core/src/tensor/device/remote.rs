@@ -59,6 +59,6 @@ pub struct Launch<'l> {
 pub struct Placed<'l> {
     /// The element type and shape.
     pub tensor_type: &'l TensorType,
-    /// The address of the first byte, a multiple of 16, or 0 if the tensor has no elements.
+    /// The address of the first byte, a multiple of 16. It means nothing if the tensor has no elements.
     pub address: u64,
 }

@@ -176,7 +176,7 @@ impl Model {
     /// Returns the outputs for one batch, computed in one call.
     pub fn predict_on_batch(&self, x: &Tensor) -> Result<Tensor> {
         self.build_for(x.tensor_type())?;
-        self.predict.call(&self.scope, x.clone())
+        self.predict.call(&self.scope, x.to(&self.scope.device())?)
     }
 
     /// Returns the values of all variables.
@@ -201,7 +201,9 @@ impl Model {
                 return Err(Error::message(format!("variable {name:?} is {own}, but its weight is {got}")));
             }
         }
-        variables.iter().zip(weights).try_for_each(|((_, variable), weight)| self.scope.assign(variable, weight))
+        let values = variables.iter().zip(weights).map(|((_, variable), weight)| weight.to(&variable.device()?));
+        let values = values.collect::<Result<Vec<_>>>()?;
+        variables.iter().zip(&values).try_for_each(|((_, variable), value)| self.scope.assign(variable, value))
     }
 
     /// Writes all variables atomically to a safetensors file. A tensor is named after its path, such as `dense_1/kernel`.

@@ -1,7 +1,7 @@
 //! Sources of batches.
 
 use gradlet_core::random::Stream;
-use gradlet_core::{DType, Error, Result, Tensor};
+use gradlet_core::{DType, Device, Error, Result, Tensor};
 use std::iter::Peekable;
 use std::ops::Range;
 
@@ -31,6 +31,12 @@ impl From<(&Tensor, &Tensor, &Tensor)> for Batch {
 }
 
 impl Batch {
+    /// Returns the inputs, the targets and the weights on `device`.
+    pub(crate) fn on(&self, device: &Device) -> Result<(Tensor, Tensor, Option<Tensor>)> {
+        let weights = self.sample_weight.as_ref().map(|weights| weights.to(device)).transpose()?;
+        Ok((self.x.to(device)?, self.y.to(device)?, weights))
+    }
+
     /// Returns the number of samples. Fails if there are none, or if the tensors have different numbers of samples.
     pub fn samples(&self) -> Result<usize> {
         let types = || {

@@ -157,7 +157,7 @@ impl Compiled {
         if self.body.compile.run_eagerly {
             return Ok(None);
         }
-        let arguments = (batch.x.clone(), batch.y.clone(), batch.sample_weight.clone());
+        let arguments = batch.on(&scope.device())?;
         let concrete = self.train.concrete(&scope.with_training(true), &arguments)?;
         Ok(Some(graph_def(concrete.traced(), "CPU:0")))
     }
@@ -167,7 +167,7 @@ impl Compiled {
     pub fn run(&self, kind: Kind, scope: &Eager, batch: &Batch, check: bool) -> Result<Logs> {
         batch.samples()?;
         let scope = scope.with_training(kind == Kind::Train);
-        let arguments = (batch.x.clone(), batch.y.clone(), batch.sample_weight.clone());
+        let arguments = batch.on(&scope.device())?;
         let function = if kind == Kind::Train { &self.train } else { &self.test };
         let results = match (check, self.body.compile.run_eagerly) {
             (true, _) => self.body.run(kind, &observed(&scope, Finite::new()), &arguments),
