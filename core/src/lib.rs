@@ -92,7 +92,7 @@ pub mod device {
     pub use crate::tensor::device::blocks::Blocks;
     pub use crate::tensor::device::remote::{Launch, Placed, Refused, Remote};
     pub use crate::tensor::device::{AlignedBytes, Backend, Cpu, Device, MemoryInfo};
-    pub use crate::tensor::profile::{Activity, NamedOp, Ops, Profiler};
+    pub use crate::tensor::profile::{Activity, MemoryChange, NamedOp, Ops, Profiler};
 }
 
 /// Scopes: where ops run. [`Eager`] computes them, a tape also records them, a trace only records them.

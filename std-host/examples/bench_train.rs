@@ -225,8 +225,8 @@ fn compiled_node(scope: &Eager) -> Result<f64> {
     Ok((chain(1024)? - chain(64)?) / 960.0)
 }
 
-/// Returns the times of the CNN's training step and inference, exported and loaded again on the same device, each divided by the time of the
-/// function that it was exported from. The two take turns.
+/// Returns the times of the CNN's training step and inference, exported and loaded again on the same device, each divided by the time of
+/// the function that it was exported from. The two take turns.
 fn loaded(scope: &Eager, digits: &Digits) -> Result<[f64; 2]> {
     let (cnn, picture) = model(scope, "cnn")?;
     let (x, y) = batches(scope, digits, &picture, BATCH)?.swap_remove(0);
@@ -266,6 +266,7 @@ fn loaded(scope: &Eager, digits: &Digits) -> Result<[f64; 2]> {
 fn memory(scope: &Eager, digits: &Digits) -> Result<[(&'static str, usize); 4]> {
     let inputs = batches(scope, digits, &[28, 28, 1], BATCH)?;
     let [x, y] = [inputs[0].0.clone(), inputs[0].1.clone()];
+    scope.device().free_unused();
     COUNTING.store(true, Relaxed);
     let (cnn, _) = model(scope, "cnn")?;
     let train = traced(&cnn);

@@ -130,7 +130,7 @@ impl<'m> Divided<'m> {
                     let (own, after) = rest.split_first_mut()?;
                     divided.buffers.push((buffers.0, before)).ok()?;
                     buffers = (index + 1, after);
-                    Shared::get_mut(own.as_mut()?)?.bytes_mut()?
+                    Shared::get_mut(own.as_mut()?)?.memory_mut()
                 }
             };
             divided.written.push(data).ok()?;
@@ -147,7 +147,7 @@ impl<'m> Divided<'m> {
             }
             Address::Buffer(index) => {
                 let buffer = self.buffers.iter().find_map(|(first, buffers)| buffers.get(index.checked_sub(*first)?));
-                buffer.and_then(Option::as_ref).and_then(|buffer| buffer.bytes())
+                buffer.and_then(Option::as_ref).map(|buffer| buffer.memory())
             }
         }
     }

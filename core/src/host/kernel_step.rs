@@ -110,7 +110,7 @@ impl Single {
     /// Runs the kernel. The time of this function adds to that of every kernel, so one or two inputs take a fast path.
     #[inline]
     pub(crate) fn run(&self, memory: Memory<'_>) -> Result<()> {
-        let (data, around) = Around::split(memory, &self.output).ok_or(Error::Internal)?;
+        let Some((data, around)) = Around::split(memory, &self.output) else { return Err(Error::Internal) };
         let outputs = &mut [TensorViewMut { tensor_type: &self.output.tensor_type, data }];
         let attributes = &self.attributes;
         match self.inputs.as_slice() {
@@ -151,7 +151,7 @@ impl<'m> Around<'m> {
             Address::Buffer(index) => {
                 let (low, rest) = buffers.split_at_mut_checked(index)?;
                 let (own, high) = rest.split_first_mut()?;
-                let data = Shared::get_mut(own.as_mut()?)?.bytes_mut()?;
+                let data = Shared::get_mut(own.as_mut()?)?.memory_mut();
                 Some((data, Around { before: scratch, end: 0, after: &[], low, high }))
             }
         }
@@ -168,7 +168,7 @@ impl<'m> Around<'m> {
             Address::Scratch(start) => part(self.after, start.wrapping_sub(self.end), input.bytes),
             Address::Buffer(index) => {
                 let buffer = self.low.get(index).or_else(|| self.high.get(index.wrapping_sub(self.low.len() + 1)));
-                buffer.and_then(Option::as_ref).and_then(|buffer| buffer.bytes())
+                buffer.and_then(Option::as_ref).map(|buffer| buffer.memory())
             }
         };
         TensorView { tensor_type: &input.tensor_type, data }

@@ -256,7 +256,7 @@ impl Tensor {
     /// Returns the device of the first input. If that has no profiler and an equal device of another input has one, returns the
     /// latter.
     pub(crate) fn common_device<'t>(inputs: &[&'t Tensor]) -> Result<&'t Device> {
-        let (first, others) = inputs.split_first().ok_or(Error::Arity { got: 0 })?;
+        let Some((first, others)) = inputs.split_first() else { return Err(Error::Arity { got: 0 }) };
         let first = first.buffer()?.device();
         others.iter().try_fold(first, |device, other| Ok(device.or_profiled(other.buffer()?.device())))
     }
@@ -289,7 +289,8 @@ impl Tensor {
         if let Some(scope) = if recorded { crate::tensor::scope::innermost(inputs).map_err(explain)? } else { None } {
             return scope.emit_op(op, attributes, inputs);
         }
-        let device = inputs.first().ok_or(Error::Arity { got: 0 })?.buffer()?.device();
+        let Some(first) = inputs.first() else { return Err(Error::Arity { got: 0 }) };
+        let device = first.buffer()?.device();
         match crate::tensor::scope::narrow(op, device, inputs) {
             Some(dtype) => crate::tensor::scope::widened(dtype, inputs, |inputs| Tensor::compute(op, attributes, inputs)),
             None => Tensor::compute(op, attributes, inputs),
@@ -298,7 +299,8 @@ impl Tensor {
 
     /// Emits an op with one output: see [`Tensor::emit`].
     pub(crate) fn emit1(op: &'static Op, attributes: &[u32], inputs: &[&Tensor]) -> Result<Tensor> {
-        Tensor::emit(op, attributes, inputs)?.pop().ok_or(Error::Internal)
+        let Some(output) = Tensor::emit(op, attributes, inputs)?.pop() else { return Err(Error::Internal) };
+        Ok(output)
     }
 }
 

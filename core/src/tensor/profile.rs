@@ -1,8 +1,9 @@
-//! Profiling hooks: reports of what runs, and when it begins and ends. The profiler supplies the clock.
+//! Profiling hooks: reports of what runs, when it begins and ends, and of changes of memory. The profiler supplies the clock.
 
 use crate::base::op::OpDef;
 use crate::base::shape::TensorType;
 use crate::base::sync::{Shared, ThreadSafe};
+use crate::tensor::device::MemoryInfo;
 use crate::tensor::graph::Graph;
 use alloc::vec::Vec;
 
@@ -23,6 +24,12 @@ pub trait Profiler: ThreadSafe {
     fn function(&self, name: &str, traced: &Graph, optimized: &Graph) {
         let _ = (name, traced, optimized);
     }
+
+    /// Reports that the profiled device allocated memory, or frees memory that it allocated. The same device without the profiler reports
+    /// nothing. The caller may hold locks, so this method must not use tensors or variables.
+    fn memory(&self, change: &MemoryChange<'_>) {
+        let _ = change;
+    }
 }
 
 /// Activity that a profiler receives.
@@ -36,6 +43,45 @@ pub enum Activity<'a> {
     Ops(&'a Ops),
     /// Work of a function outside its ops.
     Gap(&'static str),
+}
+
+/// Change of a device's memory, which a profiler receives.
+///
+/// ```
+/// use gradlet_core::device::{Activity, MemoryChange, Profiler};
+/// use gradlet_core::{Tensor, ops};
+/// use std::sync::{Arc, Mutex};
+/// #[derive(Default)]
+/// struct Levels(Mutex<Vec<u64>>);
+/// impl Profiler for Levels {
+///     fn begin(&self, _: &Activity<'_>) {}
+///     fn end(&self) {}
+///     fn memory(&self, change: &MemoryChange<'_>) {
+///         self.0.lock().unwrap().push(change.memory.current);
+///     }
+/// }
+/// let levels = Arc::new(Levels::default());
+/// let x = Tensor::full(&ops::portable_cpu().profiling(levels.clone()), 1.0f32, &[100])?;
+/// drop(x.neg()?);
+/// drop(x);
+/// assert_eq!(*levels.0.lock().unwrap(), [400, 800, 400, 0]);
+/// # Ok::<(), gradlet_core::Error>(())
+/// ```
+#[derive(Clone, Copy, Debug)]
+pub struct MemoryChange<'a> {
+    /// True if memory was allocated, false if it is freed.
+    pub allocated: bool,
+    /// Bytes that the program needs.
+    pub requested: u64,
+    /// Bytes that the device counts: those that the program needs, in whole blocks.
+    pub bytes: u64,
+    /// Address of the memory. It identifies an allocation until its memory is freed.
+    pub address: u64,
+    /// Holder at the time of the allocation, in the words of [`OutOfMemory`](crate::error::OutOfMemory), such as `tensors of matmul`.
+    /// Empty if the memory is freed.
+    pub holder: &'a str,
+    /// Memory of the device after the change.
+    pub memory: MemoryInfo,
 }
 
 /// Ops that run together.
@@ -67,4 +113,34 @@ pub(crate) fn during<R>(profiler: Option<&dyn Profiler>, activity: Activity<'_>,
     let result = work();
     profiler.end();
     result
+}
+
+/// The first of two profilers that is on.
+pub(crate) struct Either {
+    pub(crate) first: Shared<dyn Profiler>,
+    pub(crate) second: Shared<dyn Profiler>,
+}
+
+impl Either {
+    fn chosen(&self) -> &dyn Profiler {
+        if self.first.is_on() { &*self.first } else { &*self.second }
+    }
+}
+
+impl Profiler for Either {
+    fn begin(&self, activity: &Activity<'_>) {
+        self.chosen().begin(activity);
+    }
+    fn end(&self) {
+        self.chosen().end();
+    }
+    fn is_on(&self) -> bool {
+        self.chosen().is_on()
+    }
+    fn function(&self, name: &str, traced: &Graph, optimized: &Graph) {
+        self.chosen().function(name, traced, optimized);
+    }
+    fn memory(&self, change: &MemoryChange<'_>) {
+        self.chosen().memory(change);
+    }
 }

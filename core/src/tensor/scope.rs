@@ -273,12 +273,12 @@ pub trait Scope {
 
     /// Adds `value` to `variable`. Fails if the element types differ, or if the sum does not have the variable's shape.
     fn assign_add(&self, variable: &Variable, value: &Tensor) -> Result<()> {
-        self.assign(variable, &self.read(variable)?.add(value)?)
+        variable.increase(&self.handle(), value)
     }
 
     /// Subtracts `value` from `variable`. Fails like [`Scope::assign_add`].
     fn assign_sub(&self, variable: &Variable, value: &Tensor) -> Result<()> {
-        self.assign(variable, &self.read(variable)?.sub(value)?)
+        variable.decrease(&self.handle(), value)
     }
 
     /// Sets `variables` to the outputs of `op`, like an optimizer's step. The inputs of the op are the variables' values, followed by

@@ -1,6 +1,8 @@
 //! Writing the values of several variables, such as those of a checkpoint, so that a refusal of memory changes none of them.
 
 use crate::base::dtype::DType;
+#[cfg(doc)]
+use crate::base::error::Error;
 use crate::base::error::Result;
 use crate::base::shape::TensorType;
 use crate::base::sync::Shared;
@@ -8,8 +10,8 @@ use crate::tensor::device::{AlignedBytes, Buffer};
 use crate::tensor::variable::Variable;
 use alloc::vec::Vec;
 
-/// Variables whose bytes a program is about to overwrite. All memory that this needs is allocated at the beginning. Other threads that read or
-/// assign one of the variables wait until this value is dropped.
+/// Variables whose bytes a program is about to overwrite. All memory that this needs is allocated at the beginning. Other threads that
+/// read or assign one of the variables wait until this value is dropped.
 ///
 /// ```
 /// use gradlet_core::tensor::Writing;
@@ -37,12 +39,12 @@ struct Taken<'v> {
 impl<'v> Writing<'v> {
     /// Takes `variables`, which must be distinct. Waits for functions and ops that use them.
     ///
-    /// Fails with [`Error::Unbuilt`](crate::Error::Unbuilt) if a variable has no value, and with [`Error::OutOfMemory`](crate::Error::OutOfMemory) if a value is shared with another owner and
-    /// there is no memory for a copy.
+    /// Fails with [`Error::Unbuilt`] if a variable has no value, and with [`Error::OutOfMemory`] if a value is shared with another owner
+    /// and there is no memory for a copy.
     pub fn new(variables: impl IntoIterator<Item = &'v Variable>) -> Result<Writing<'v>> {
         let taken = |variable: &'v Variable| Ok(Taken { variable, tensor_type: variable.tensor_type()?, buffer: None });
         let mut writing = Writing { taken: variables.into_iter().map(taken).collect::<Result<_>>()? };
-        // Everybody takes variables in this order, so nobody waits for one that waits for him.
+        // Functions and ops take variables in the same order, so no two threads wait for each other.
         let mut order: Vec<usize> = (0..writing.taken.len()).collect();
         order.sort_by_key(|&index| writing.taken[index].variable.id());
         for index in order {
@@ -74,8 +76,8 @@ pub struct Written<'w> {
 }
 
 impl Written<'_> {
-    /// Lets `write` set all bytes: the elements in row-major order and in the host's byte order. In a bool variable, each byte is 0 or 1. If
-    /// `write` sets a byte to another value, it becomes 1. The bytes are arbitrary before.
+    /// Lets `write` set all bytes: the elements in row-major order and in the host's byte order. In a bool variable, each byte is 0 or 1.
+    /// If `write` sets a byte to another value, it becomes 1. The bytes are arbitrary before.
     ///
     /// Fails if the device cannot copy the bytes.
     pub fn write<R>(&mut self, write: impl FnOnce(&mut [u8]) -> R) -> Result<R> {

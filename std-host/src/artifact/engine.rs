@@ -1,4 +1,4 @@
-//! What runs a loaded artifact: the executor of microcontrollers, or functions that a device has compiled.
+//! The engines of loaded artifacts: the executor of microcontrollers, and functions that a device has compiled.
 
 use gradlet_core::artifact::describe::{Description, OperandInfo, SignatureInfo};
 use gradlet_core::device::AlignedBytes;

@@ -249,8 +249,8 @@ impl<'l> LoadedSignature<'l> {
         typed(&self.info.outputs)
     }
 
-    /// Runs the signature on tensors of [`cpu`](crate::compute::devices::cpu), or of the device that [`Loaded::on`] set, in the order of its
-    /// inputs. Returns the outputs in their order. Calls from several threads run one after another.
+    /// Runs the signature on tensors of [`cpu`](crate::compute::devices::cpu), or of the device that [`Loaded::on`] set, in the order of
+    /// its inputs. Returns the outputs in their order. Calls from several threads run one after another.
     ///
     /// Fails if an input has another type or is on another device, or if an op rejects the data. If the call had changed a variable of an
     /// artifact that was only loaded, [`Loaded::reset`] must follow.

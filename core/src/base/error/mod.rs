@@ -222,9 +222,6 @@ pub enum Error {
         /// Element type.
         dtype: crate::base::dtype::DType,
     },
-    /// The device has no memory for this request.
-    #[cfg(feature = "alloc")]
-    OutOfMemory(alloc::boxed::Box<OutOfMemory>),
     /// An op received tensors of scopes that do not enclose one another.
     #[cfg(feature = "alloc")]
     UnrelatedScopes,
@@ -240,6 +237,9 @@ pub enum Error {
     /// A variable was created in a trace other than the function's first.
     #[cfg(feature = "alloc")]
     LateVariable,
+    /// The device has no memory for this request.
+    #[cfg(feature = "alloc")]
+    OutOfMemory(alloc::boxed::Box<OutOfMemory>),
     /// Error described by a text.
     #[cfg(feature = "alloc")]
     Message(alloc::boxed::Box<str>),

@@ -7,7 +7,8 @@ use crate::ops::shared::elementwise;
 #[cfg(feature = "alloc")]
 use crate::{
     tensor::Tensor,
-    tensor::scope::{Backward, Gradient, InputGradients, Op},
+    tensor::scope::{Backward, Gradient, InputGradients, Op, Scope},
+    tensor::variable::Variable,
 };
 
 /// Definition of the op.
@@ -56,5 +57,13 @@ impl Tensor {
     /// ```
     pub fn add(&self, other: &Tensor) -> Result<Tensor> {
         Tensor::emit1(&OP, &[], &[self, other])
+    }
+}
+
+#[cfg(feature = "alloc")]
+impl Variable {
+    /// Adds `value` to the variable, in its own bytes where the scope can do that.
+    pub(crate) fn increase(&self, scope: &dyn Scope, value: &Tensor) -> Result<()> {
+        scope.update(&OP, &[], &[self], &[value])
     }
 }

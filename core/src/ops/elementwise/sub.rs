@@ -8,7 +8,8 @@ use crate::ops::shared::elementwise;
 #[cfg(feature = "alloc")]
 use crate::{
     tensor::Tensor,
-    tensor::scope::{Backward, Gradient, InputGradients, Op},
+    tensor::scope::{Backward, Gradient, InputGradients, Op, Scope},
+    tensor::variable::Variable,
 };
 
 /// Definition of the op.
@@ -58,6 +59,14 @@ impl Tensor {
     /// ```
     pub fn sub(&self, other: &Tensor) -> Result<Tensor> {
         Tensor::emit1(&OP, &[], &[self, other])
+    }
+}
+
+#[cfg(feature = "alloc")]
+impl Variable {
+    /// Subtracts `value` from the variable, in its own bytes where the scope can do that.
+    pub(crate) fn decrease(&self, scope: &dyn Scope, value: &Tensor) -> Result<()> {
+        scope.update(&OP, &[], &[self], &[value])
     }
 }
 

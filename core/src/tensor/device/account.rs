@@ -2,10 +2,13 @@
 
 use crate::base::error::{Error, OutOfMemory, Result};
 use crate::base::sync::{Lock, Shared};
+use crate::tensor::device::aligned::AlignedBytes;
+use crate::tensor::device::pool::{self, Pool};
 use alloc::boxed::Box;
 use alloc::collections::BTreeMap;
 use alloc::format;
 use alloc::string::String;
+use alloc::vec::Vec;
 
 /// Size of a block of a CPU's memory in bytes. A limit is exact to a block.
 pub(crate) const BLOCK: usize = 16;
@@ -36,7 +39,8 @@ pub(crate) enum Holder {
 }
 
 impl Holder {
-    fn text(&self) -> String {
+    /// Returns the text that errors and reports have for the holder.
+    pub(crate) fn text(&self) -> String {
         match self {
             Holder::Tensor("") => "tensors".into(),
             Holder::Tensor(op) => format!("tensors of {op}"),
@@ -64,6 +68,7 @@ struct State {
     peak: u64,
     allocations: u64,
     holders: BTreeMap<u64, (Holder, u64)>,
+    pool: Pool,
 }
 
 impl Account {
@@ -84,8 +89,9 @@ impl Account {
         MemoryInfo { current: *current, peak: *peak, limit: self.limit.or(limit), allocations: *allocations }
     }
 
-    /// Adds an allocation of `bytes` bytes, in whole blocks. Fails with [`Error::OutOfMemory`] over the limit.
-    pub(crate) fn reserve(&self, device: &str, bytes: usize, holder: Holder) -> Result<Ticket> {
+    /// Adds an allocation of `bytes` bytes, in whole blocks. Also returns memory of this size from the pool, if there is some. Fails with
+    /// [`Error::OutOfMemory`] over the limit.
+    pub(crate) fn reserve(&self, device: &str, bytes: usize, holder: Holder) -> Result<(Ticket, Option<AlignedBytes>)> {
         let size = blocks(bytes);
         let mut state = self.state.lock();
         if let Some(limit) = self.limit
@@ -95,7 +101,18 @@ impl Account {
             drop(state);
             return Err(self.shortage(device, bytes, None, free, free));
         }
-        Ok(state.add(size, holder, self.lists))
+        let peak = state.peak;
+        let ticket = state.add(size, holder, self.lists);
+        if bytes < pool::LEAST {
+            return Ok((ticket, None));
+        }
+        let pooled = state.pool.take(bytes);
+        let room = peak.max(state.current) - state.current;
+        let surplus = if pooled.is_none() { state.pool.shrink(room) } else { Vec::new() };
+        drop(state);
+        // Memory is freed after the lock is released.
+        drop(surplus);
+        Ok((ticket, pooled))
     }
 
     /// Adds an allocation that the device has made.
@@ -103,16 +120,22 @@ impl Account {
         self.state.lock().add(blocks(bytes), holder, self.lists)
     }
 
-    /// Removes an allocation.
-    pub(crate) fn release(&self, ticket: &Ticket, bytes: usize) {
+    /// Removes an allocation. If it was memory of the host, the pool may keep it.
+    pub(crate) fn release(&self, ticket: &Ticket, bytes: usize, memory: AlignedBytes) {
         let mut state = self.state.lock();
         state.current -= blocks(bytes);
-        if ticket.0 != 0 {
-            let holder = state.holders.remove(&ticket.0);
-            drop(state);
-            // A name is freed after the lock is released.
-            drop(holder);
-        }
+        let room = state.peak - state.current;
+        let surplus = if memory.len() < pool::LEAST { Some(memory) } else { state.pool.keep(memory, room) };
+        let holder = if ticket.0 != 0 { state.holders.remove(&ticket.0) } else { None };
+        drop(state);
+        // Memory and names are freed after the lock is released.
+        drop((surplus, holder));
+    }
+
+    /// Empties the pool.
+    pub(crate) fn free_unused(&self) {
+        let unused = self.state.lock().pool.shrink(0);
+        drop(unused);
     }
 
     /// Replaces the holder of an allocation.
@@ -132,7 +155,7 @@ impl Account {
         for (holder, bytes) in self.state.lock().holders.values() {
             *holders.entry(holder.text()).or_default() += bytes;
         }
-        let mut holders: alloc::vec::Vec<_> = holders.into_iter().filter(|(_, bytes)| *bytes > 0).collect();
+        let mut holders: Vec<_> = holders.into_iter().filter(|(_, bytes)| *bytes > 0).collect();
         holders.sort_by_key(|(_, bytes)| core::cmp::Reverse(*bytes));
         let limit = self.limit.or(limit);
         Error::OutOfMemory(Box::new(OutOfMemory { device: device.into(), requested: bytes as u64, free, largest, limit, holders }))
@@ -153,6 +176,6 @@ impl State {
 }
 
 /// Returns the size of the blocks that `bytes` bytes occupy.
-fn blocks(bytes: usize) -> u64 {
+pub(crate) fn blocks(bytes: usize) -> u64 {
     bytes.next_multiple_of(BLOCK) as u64
 }

@@ -4,7 +4,8 @@ use crate::base::error::Result;
 use crate::tensor::device::Device;
 use crate::tensor::device::account::{Holder, Ticket};
 use crate::tensor::device::aligned::AlignedBytes;
-use crate::tensor::device::remote::{Refused, Remote};
+use crate::tensor::device::remote::Refused;
+use crate::tensor::device::report;
 use core::fmt;
 use core::ops::Deref;
 
@@ -12,15 +13,11 @@ use core::ops::Deref;
 pub(crate) struct Buffer {
     device: Device,
     bytes: usize,
-    storage: Storage,
+    /// Memory of the host, which kernels see as slices. It is empty on a remote device.
+    memory: AlignedBytes,
+    /// Address in the memory of a remote device. It is 0 if there are no bytes, and on a CPU.
+    address: u64,
     ticket: Ticket,
-}
-
-enum Storage {
-    /// Memory that the host's kernels see as slices.
-    Host(AlignedBytes),
-    /// Memory of a remote device, at this address. It is 0 if there are no bytes.
-    Remote(u64),
 }
 
 impl Buffer {
@@ -29,52 +26,58 @@ impl Buffer {
     /// Fails with [`OutOfMemory`](crate::Error::OutOfMemory) if the device refuses.
     pub(crate) fn allocate(device: &Device, bytes: usize, holder: Holder) -> Result<Buffer> {
         let Some(remote) = device.remote() else {
-            return Buffer::host(device, bytes, holder, || AlignedBytes::try_zeroed(bytes));
+            return Buffer::host(device, bytes, holder, |pooled| pooled.or_else(|| AlignedBytes::try_zeroed(bytes)));
         };
-        Buffer::counted(device, bytes, holder, || match bytes {
-            0 => Ok(Storage::Remote(0)),
-            bytes => remote.allocate(bytes).map(Storage::Remote),
-        })
-    }
-
-    /// Creates a buffer on a CPU from the memory that `allocate` returns.
-    fn host(device: &Device, bytes: usize, holder: Holder, allocate: impl FnOnce() -> Option<AlignedBytes>) -> Result<Buffer> {
-        let refused = Refused::Full { free: 0, largest: 0 };
-        Buffer::counted(device, bytes, holder, || allocate().map(Storage::Host).ok_or(refused))
-    }
-
-    /// Creates a buffer from the storage that `allocate` returns, and adds it to the device's account.
-    fn counted(device: &Device, bytes: usize, holder: Holder, allocate: impl FnOnce() -> Result<Storage, Refused>) -> Result<Buffer> {
-        let account = device.account();
-        let reserved = if account.is_limited() { Some(account.reserve(device.name(), bytes, holder.clone())?) } else { None };
-        let storage = allocate().map_err(|refused| {
-            reserved.iter().for_each(|ticket| account.release(ticket, bytes));
+        let (account, told) = (device.account(), report::text(device, &holder));
+        let reserved = if account.is_limited() { Some(account.reserve(device.name(), bytes, holder.clone())?.0) } else { None };
+        let allocated = if bytes == 0 { Ok(0) } else { remote.allocate(bytes) };
+        let address = allocated.map_err(|refused| {
+            reserved.iter().for_each(|ticket| account.release(ticket, bytes, AlignedBytes::default()));
             match refused {
-                Refused::Full { free, largest } => {
-                    account.shortage(device.name(), bytes, device.remote().and_then(Remote::limit), free, largest)
-                }
+                Refused::Full { free, largest } => account.shortage(device.name(), bytes, remote.limit(), free, largest),
                 Refused::Failed(error) => error,
             }
         })?;
         let ticket = reserved.unwrap_or_else(|| account.add(bytes, holder));
-        Ok(Buffer { device: device.clone(), bytes, storage, ticket })
+        Ok(report::allocated(Buffer { device: device.clone(), bytes, memory: AlignedBytes::default(), address, ticket }, told))
+    }
+
+    /// Creates a buffer on a CPU from the memory that `allocate` returns. It receives memory of this size from the pool, if there is some.
+    fn host(
+        device: &Device,
+        bytes: usize,
+        holder: Holder,
+        allocate: impl FnOnce(Option<AlignedBytes>) -> Option<AlignedBytes>,
+    ) -> Result<Buffer> {
+        let (account, told) = (device.account(), report::text(device, &holder));
+        let (ticket, pooled) = account.reserve(device.name(), bytes, holder)?;
+        let Some(memory) = allocate(pooled) else {
+            account.release(&ticket, bytes, AlignedBytes::default());
+            return Err(account.shortage(device.name(), bytes, None, 0, 0));
+        };
+        Ok(report::allocated(Buffer { device: device.clone(), bytes, memory, address: 0, ticket }, told))
     }
 
     /// Allocates `bytes` zero bytes.
     pub(crate) fn zeros(device: &Device, bytes: usize, holder: Holder) -> Result<Buffer> {
-        match device.remote() {
-            None => Buffer::host(device, bytes, holder, || AlignedBytes::try_zeroed(bytes)),
-            Some(_) => Buffer::filled(device, &[0], bytes, holder),
+        if device.remote().is_some() {
+            return Buffer::filled(device, &[0], bytes, holder);
         }
+        Buffer::host(device, bytes, holder, |pooled| match pooled {
+            Some(mut memory) => {
+                memory.fill(0);
+                Some(memory)
+            }
+            None => AlignedBytes::try_zeroed(bytes),
+        })
     }
 
     /// Allocates `bytes` bytes, and fills them with repetitions of `element`.
     pub(crate) fn filled(device: &Device, element: &[u8], bytes: usize, holder: Holder) -> Result<Buffer> {
         let mut buffer = Buffer::allocate(device, bytes, holder)?;
-        match (&mut buffer.storage, device.remote()) {
-            (Storage::Remote(address), Some(remote)) if bytes > 0 => remote.fill(element, *address, bytes)?,
-            (Storage::Host(own), _) => own.chunks_exact_mut(element.len()).for_each(|slot| slot.copy_from_slice(element)),
-            _ => (),
+        match device.remote() {
+            Some(remote) if bytes > 0 => remote.fill(element, buffer.address, bytes)?,
+            _ => buffer.memory.chunks_exact_mut(element.len()).for_each(|slot| slot.copy_from_slice(element)),
         }
         Ok(buffer)
     }
@@ -83,7 +86,7 @@ impl Buffer {
     pub(crate) fn concat(device: &Device, parts: &[&[u8]], holder: Holder) -> Result<Buffer> {
         let bytes = parts.iter().map(|part| part.len()).sum();
         let Some(remote) = device.remote() else {
-            return Buffer::host(device, bytes, holder, || Some(AlignedBytes::concat(parts)));
+            return Buffer::host(device, bytes, holder, |pooled| Some(joined(pooled, parts)));
         };
         let buffer = Buffer::allocate(device, bytes, holder)?;
         match parts {
@@ -108,14 +111,14 @@ impl Buffer {
 
     /// Returns a copy of the buffer on the same device, for `holder`.
     pub(crate) fn copy(&self, holder: Holder) -> Result<Buffer> {
-        match (&self.storage, self.device.remote()) {
-            (Storage::Host(own), _) => Buffer::host(&self.device, self.bytes, holder, || Some(own.clone())),
-            (Storage::Remote(address), remote) => {
-                let copy = Buffer::allocate(&self.device, self.bytes, holder)?;
-                remote.filter(|_| self.bytes > 0).map_or(Ok(()), |remote| remote.copy(*address, copy.address(), self.bytes))?;
-                Ok(copy)
-            }
+        let Some(remote) = self.device.remote() else {
+            return Buffer::host(&self.device, self.bytes, holder, |pooled| Some(joined(pooled, &[&self.memory])));
+        };
+        let copy = Buffer::allocate(&self.device, self.bytes, holder)?;
+        if self.bytes > 0 {
+            remote.copy(self.address, copy.address, self.bytes)?;
         }
+        Ok(copy)
     }
 
     /// Returns the device that the bytes belong to.
@@ -131,27 +134,35 @@ impl Buffer {
     /// Returns the bytes, or `None` if the host cannot address them.
     #[inline(always)]
     pub(crate) fn bytes(&self) -> Option<&[u8]> {
-        match &self.storage {
-            Storage::Host(bytes) => Some(bytes),
-            Storage::Remote(_) => None,
-        }
+        (self.address == 0).then_some(&*self.memory)
     }
 
     /// Returns the bytes for writing, or `None` if the host cannot address them.
     #[inline(always)]
     pub(crate) fn bytes_mut(&mut self) -> Option<&mut [u8]> {
-        match &mut self.storage {
-            Storage::Host(bytes) => Some(bytes),
-            Storage::Remote(_) => None,
-        }
+        (self.address == 0).then_some(&mut *self.memory)
+    }
+
+    /// Returns the bytes in memory of the host. There are none on a remote device.
+    #[inline(always)]
+    pub(crate) fn memory(&self) -> &[u8] {
+        &self.memory
+    }
+
+    /// Returns the bytes in memory of the host for writing. There are none on a remote device.
+    #[inline(always)]
+    pub(crate) fn memory_mut(&mut self) -> &mut [u8] {
+        &mut self.memory
     }
 
     /// Returns the address in the memory of a remote device, or 0 for memory of the host.
     pub(crate) fn address(&self) -> u64 {
-        match &self.storage {
-            Storage::Host(_) => 0,
-            Storage::Remote(address) => *address,
-        }
+        self.address
+    }
+
+    /// Returns a number that no other live buffer of the device has, unless it is empty.
+    pub(super) fn place(&self) -> u64 {
+        if self.address == 0 { self.memory.as_ptr() as u64 } else { self.address }
     }
 
     /// Returns the bytes. Those of a remote device are copied to the host.
@@ -166,20 +177,18 @@ impl Buffer {
 
     /// Copies the bytes to `into`, which has the same length.
     pub(crate) fn download(&self, into: &mut [u8]) -> Result<()> {
-        match (&self.storage, self.device.remote()) {
-            (Storage::Host(bytes), _) => into.copy_from_slice(bytes),
-            (Storage::Remote(address), Some(remote)) if self.bytes > 0 => remote.download(*address, into)?,
-            _ => (),
+        match self.device.remote() {
+            Some(remote) if self.bytes > 0 => remote.download(self.address, into)?,
+            _ => into.copy_from_slice(&self.memory),
         }
         Ok(())
     }
 
     /// Sets the bytes to `bytes`, which has the same length.
     pub(crate) fn upload(&mut self, bytes: &[u8]) -> Result<()> {
-        match (&mut self.storage, self.device.remote()) {
-            (Storage::Host(own), _) => own.copy_from_slice(bytes),
-            (Storage::Remote(address), Some(remote)) if self.bytes > 0 => remote.upload(bytes, *address)?,
-            _ => (),
+        match self.device.remote() {
+            Some(remote) if self.bytes > 0 => remote.upload(bytes, self.address)?,
+            _ => self.memory.copy_from_slice(bytes),
         }
         Ok(())
     }
@@ -192,13 +201,28 @@ impl Buffer {
 
 impl Drop for Buffer {
     fn drop(&mut self) {
-        if let (Storage::Remote(address), Some(remote)) = (&self.storage, self.device.remote())
-            && *address != 0
+        report::freed(self);
+        let memory = core::mem::take(&mut self.memory);
+        // First in the account, so that it never has more than the device.
+        self.device.account().release(&self.ticket, self.bytes, memory);
+        if self.address != 0
+            && let Some(remote) = self.device.remote()
         {
-            remote.free(*address, self.bytes);
+            remote.free(self.address, self.bytes);
         }
-        self.device.account().release(&self.ticket, self.bytes);
     }
+}
+
+/// Returns `parts`, one after the other, in memory of the pool or in new memory.
+fn joined(pooled: Option<AlignedBytes>, parts: &[&[u8]]) -> AlignedBytes {
+    let Some(mut memory) = pooled else { return AlignedBytes::concat(parts) };
+    let mut rest = &mut *memory;
+    for part in parts {
+        let (own, behind) = rest.split_at_mut(part.len());
+        own.copy_from_slice(part);
+        rest = behind;
+    }
+    memory
 }
 
 /// Bytes of a tensor, as the host sees them: those of a CPU themselves, or a copy of those of another device.

@@ -42,7 +42,10 @@ impl Backend for Cpu {
         let dtype = call.inputs.first().map(|view| view.dtype()).or(call.outputs.first().map(|view| view.dtype()));
         let dtype = dtype.unwrap_or(DType::U8);
         let kernel = self.kernel(def, dtype);
-        (kernel.ok_or(Error::NoKernel { op: def.name, dtype })?.run)(call)
+        match kernel {
+            Some(kernel) => (kernel.run)(call),
+            None => Err(Error::NoKernel { op: def.name, dtype }),
+        }
     }
 
     fn has_kernel(&self, def: &OpDef, dtype: DType) -> bool {

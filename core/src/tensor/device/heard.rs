@@ -4,10 +4,9 @@ use crate::base::dtype::DType;
 use crate::base::error::Result;
 use crate::base::format::Summary;
 use crate::base::op::{Call, Kernel, OpDef};
-use crate::base::sync::{Shared, Task, ThreadSafe};
+use crate::base::sync::{Task, ThreadSafe};
 use crate::tensor::device::remote::Remote;
 use crate::tensor::device::{Backend, Device};
-use crate::tensor::profile::Profiler;
 use core::fmt;
 
 /// Listener that overrides part of a device's behavior.
@@ -20,9 +19,6 @@ pub(super) trait Listener: ThreadSafe {
     }
     fn summary(&self, device: &Device, summary: &Summary<'_>) -> Result<()> {
         device.backend().summary(summary)
-    }
-    fn profiler<'d>(&'d self, device: &'d Device) -> Option<&'d dyn Profiler> {
-        device.profiler()
     }
 }
 
@@ -47,14 +43,6 @@ pub(super) struct TellsTo<F>(pub(super) F);
 impl<F: Fn(&Summary<'_>) -> Result<()> + ThreadSafe> Listener for TellsTo<F> {
     fn summary(&self, _: &Device, summary: &Summary<'_>) -> Result<()> {
         (self.0)(summary)
-    }
-}
-
-pub(super) struct Told(pub(super) Shared<dyn Profiler>);
-
-impl Listener for Told {
-    fn profiler<'d>(&'d self, device: &'d Device) -> Option<&'d dyn Profiler> {
-        if self.0.is_on() { Some(&*self.0) } else { device.profiler() }
     }
 }
 
@@ -100,8 +88,5 @@ impl<L: Listener> Backend for Heard<L> {
     }
     fn wake(&self) {
         self.device.wake();
-    }
-    fn profiler(&self) -> Option<&dyn Profiler> {
-        self.by.profiler(&self.device)
     }
 }

@@ -6,7 +6,9 @@ pub(crate) mod blocks;
 pub(crate) mod buffer;
 mod cpu;
 mod heard;
+mod pool;
 pub(crate) mod remote;
+mod report;
 
 use crate::base::dtype::DType;
 use crate::base::error::{Error, Result};
@@ -15,11 +17,11 @@ use crate::base::op::{Call, Kernel, MAX_INPUTS, MAX_OUTPUTS, OpDef, Slice};
 use crate::base::shape::TensorType;
 use crate::base::sync::{Shared, Task, ThreadSafe};
 use crate::base::view::{TensorView, TensorViewMut};
-use crate::tensor::profile::{Activity, NamedOp, Ops, Profiler, during};
+use crate::tensor::profile::{Activity, Either, NamedOp, Ops, Profiler, during};
 use crate::tensor::size;
 use account::{Account, Holder};
 use core::fmt;
-use heard::{Heard, PrintsTo, TellsTo, Told};
+use heard::{Heard, Listener, Nobody, PrintsTo, TellsTo};
 use remote::{Launch, Placed};
 
 pub use account::MemoryInfo;
@@ -77,10 +79,6 @@ pub trait Backend: ThreadSafe {
     }
     /// Makes all threads in [`wait`](Backend::wait) call `ready` again.
     fn wake(&self) {}
-    /// Returns the profiler of the device, if there is one.
-    fn profiler(&self) -> Option<&dyn Profiler> {
-        None
-    }
 }
 
 /// Handle of a device. Two devices are equal if they share their memory. CPUs without a limit are also equal if they have the same name
@@ -90,6 +88,9 @@ pub struct Device(Shared<Parts<dyn Backend>>);
 
 struct Parts<B: ?Sized> {
     account: Shared<Account>,
+    /// True if the backend has remote memory. Every op asks, so this is not a virtual call.
+    is_remote: bool,
+    profiler: Option<Shared<dyn Profiler>>,
     backend: B,
 }
 
@@ -97,11 +98,15 @@ impl Device {
     /// Creates the device that `backend` implements.
     pub fn new(backend: impl Backend + 'static) -> Device {
         let limited = backend.remote().is_some_and(|remote| remote.limit().is_some());
-        Device::with(Shared::new(Account::new(None, limited)), backend)
+        let (is_remote, account) = (backend.remote().is_some(), Shared::new(Account::new(None, limited)));
+        Device(Shared::new(Parts { account, is_remote, profiler: None, backend }))
     }
 
-    fn with(account: Shared<Account>, backend: impl Backend + 'static) -> Device {
-        Device(Shared::new(Parts { account, backend }))
+    /// Returns the same device with `by` as a listener.
+    fn heard(&self, by: impl Listener + 'static) -> Device {
+        let Parts { account, is_remote, profiler, .. } = &*self.0;
+        let (account, profiler, backend) = (account.clone(), profiler.clone(), Heard { device: self.clone(), by });
+        Device(Shared::new(Parts { account, is_remote: *is_remote, profiler, backend }))
     }
 
     fn backend(&self) -> &dyn Backend {
@@ -113,8 +118,9 @@ impl Device {
     }
 
     /// Returns the memory of a remote device.
+    #[inline(always)]
     pub(crate) fn remote(&self) -> Option<&dyn Remote> {
-        self.backend().remote()
+        if self.0.is_remote { self.backend().remote() } else { None }
     }
 
     /// Returns the bytes in use, their peak, the limit, and the number of allocations.
@@ -132,6 +138,12 @@ impl Device {
         self.account().info(self.remote().and_then(Remote::limit))
     }
 
+    /// Gives memory that was freed and waits for reuse back to the system. A CPU keeps such memory, but never so much that it would hold
+    /// more than the peak of [`Device::memory_info`].
+    pub fn free_unused(&self) {
+        self.account().free_unused();
+    }
+
     /// Returns a device with the kernels of this CPU and memory of its own, of which at most `bytes` bytes can be in use. The bytes are
     /// rounded down to whole blocks of 16. Beyond the limit, every allocation fails with [`Error::OutOfMemory`], which names the holders of
     /// the memory; the device goes on working. TensorFlow has no such limit on a CPU.
@@ -146,7 +158,9 @@ impl Device {
     /// # Ok::<(), gradlet_core::Error>(())
     /// ```
     pub fn limited(&self, bytes: u64) -> Device {
-        Device::with(Shared::new(Account::new(Some(bytes), true)), Heard { device: self.clone(), by: heard::Nobody })
+        let Parts { is_remote, profiler, .. } = &*self.0;
+        let (account, backend) = (Shared::new(Account::new(Some(bytes), true)), Heard { device: self.clone(), by: Nobody });
+        Device(Shared::new(Parts { account, is_remote: *is_remote, profiler: profiler.clone(), backend }))
     }
 
     /// Creates a CPU that computes with `kernels`. If several kernels compute the same op and element type, it uses the first.
@@ -186,6 +200,7 @@ impl Device {
     }
 
     /// True if both are handles of the same backend.
+    #[inline(always)]
     pub(crate) fn is(&self, other: &Device) -> bool {
         Shared::ptr_eq(&self.0, &other.0)
     }
@@ -217,14 +232,14 @@ impl Device {
     /// # Ok::<(), gradlet_core::Error>(())
     /// ```
     pub fn printing(&self, sink: impl Fn(fmt::Arguments<'_>) + ThreadSafe + 'static) -> Device {
-        Device::with(self.0.account.clone(), Heard { device: self.clone(), by: PrintsTo(sink) })
+        self.heard(PrintsTo(sink))
     }
 
     /// Returns the same device with `sink` as the receiver of the summaries. `sink` is called while a program runs. It must not call the
     /// function that reports the summary, nor use the variables that the function assigns. An error of `sink` is the program's error.
     /// [`Summarize`](crate::Summarize) has an example.
     pub fn summarizing(&self, sink: impl Fn(&Summary<'_>) -> Result<()> + ThreadSafe + 'static) -> Device {
-        Device::with(self.0.account.clone(), Heard { device: self.clone(), by: TellsTo(sink) })
+        self.heard(TellsTo(sink))
     }
 
     /// Returns the same device, which reports its work to `profiler`. The reports cover eager ops that the device computes, and every step
@@ -252,11 +267,19 @@ impl Device {
     /// # Ok::<(), gradlet_core::Error>(())
     /// ```
     pub fn profiling(&self, profiler: Shared<dyn Profiler>) -> Device {
-        Device::with(self.0.account.clone(), Heard { device: self.clone(), by: Told(profiler) })
+        let Parts { account, is_remote, profiler: before, .. } = &*self.0;
+        let profiler = match before {
+            Some(before) => Shared::new(Either { first: profiler, second: before.clone() }),
+            None => profiler,
+        };
+        let (account, backend) = (account.clone(), Heard { device: self.clone(), by: Nobody });
+        Device(Shared::new(Parts { account, is_remote: *is_remote, profiler: Some(profiler), backend }))
     }
 
+    /// Returns the profiler, if there is one that is on.
+    #[inline(always)]
     pub(crate) fn profiler(&self) -> Option<&dyn Profiler> {
-        self.backend().profiler()
+        self.0.profiler.as_deref().filter(|profiler| profiler.is_on())
     }
 
     /// Returns `other` if it is an equal device with a profiler and this one has none, otherwise this device.
@@ -295,13 +318,15 @@ impl Device {
             self.launch(remote, &Launch { op: def, attributes, inputs: &inputs, outputs: &outputs })?;
             return Ok(buffers);
         }
-        let inputs: heapless::Vec<TensorView<'_>, MAX_INPUTS> =
-            inputs.iter().map(|(tensor_type, buffer)| TensorView { tensor_type, data: buffer.bytes() }).collect();
+        let mut read = heapless::Vec::<TensorView<'_>, MAX_INPUTS>::new();
+        for (tensor_type, buffer) in inputs {
+            let _ = read.push(TensorView { tensor_type, data: Some(buffer.memory()) });
+        }
         let mut views = heapless::Vec::<TensorViewMut<'_>, MAX_OUTPUTS>::new();
         for (buffer, tensor_type) in buffers.iter_mut().zip(outputs) {
-            let _ = views.push(TensorViewMut { tensor_type, data: buffer.bytes_mut().ok_or(Error::Internal)? });
+            let _ = views.push(TensorViewMut { tensor_type, data: buffer.memory_mut() });
         }
-        self.compute(def, &mut Call { attributes, inputs: &inputs, outputs: &mut views, slice: &mut Slice::all() })?;
+        self.compute(def, &mut Call { attributes, inputs: &read, outputs: &mut views, slice: &mut Slice::all() })?;
         drop(views);
         Ok(buffers)
     }
@@ -328,7 +353,7 @@ impl Device {
         let views: heapless::Vec<TensorView<'_>, MAX_INPUTS> = updated.chain(read).collect();
         let mut results = heapless::Vec::<TensorViewMut<'_>, MAX_OUTPUTS>::new();
         for (buffer, tensor_type) in own.into_iter().zip(first) {
-            let _ = results.push(TensorViewMut { tensor_type, data: buffer.bytes_mut().ok_or(Error::Internal)? });
+            let _ = results.push(TensorViewMut { tensor_type, data: buffer.memory_mut() });
         }
         self.compute(def, &mut Call { attributes, inputs: &views, outputs: &mut results, slice: &mut Slice::all() })
     }
@@ -368,7 +393,15 @@ fn ops<'t>(op: &'static OpDef, reads: impl Iterator<Item = &'t TensorType>, writ
 }
 
 impl PartialEq for Device {
+    #[inline]
     fn eq(&self, other: &Device) -> bool {
+        self.is(other) || self.shares_memory(other)
+    }
+}
+
+impl Device {
+    #[cold]
+    fn shares_memory(&self, other: &Device) -> bool {
         let same = || self.name() == other.name() && core::ptr::eq(self.kernels(), other.kernels());
         let open = |device: &Device| !device.account().is_limited() && device.remote().is_none();
         Shared::ptr_eq(&self.0.account, &other.0.account) || (same() && open(self) && open(other))

@@ -160,7 +160,7 @@ fn timeline(signature: &str, run: &Run, clock: &Clock, model: Option<&Descriptio
     let steps = vec![Span::step(signature, run.step.into(), 0, total_ps)];
     let lines = [("steps", steps), ("ops", spans.done)];
     let lines = lines.into_iter().map(|(name, spans)| Line { name: name.into(), start_ns, spans });
-    let plane = Plane { name: format!("/device:{}", clock.sender), lines: lines.collect() };
+    let plane = Plane { name: format!("/device:{}", clock.sender), lines: lines.collect(), ..Plane::default() };
     Timeline { host: host(&clock.sender), planes: vec![plane] }
 }
 

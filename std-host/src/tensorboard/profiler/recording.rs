@@ -1,11 +1,12 @@
-//! The recorder of the activities of a profiled device, with their times.
+//! The recorder of the activities and the memory of a profiled device, with their times.
 
+use super::memory::MemoryEvent;
 use super::timeline::{Line, Plane, Span, Stat, Timeline};
 use super::trace::Options;
-use gradlet_core::Variable;
-use gradlet_core::device::{Activity, NamedOp, Profiler};
+use gradlet_core::device::{Activity, MemoryChange, NamedOp, Profiler};
 use gradlet_core::function::graph::Graph;
 use gradlet_core::ops::type_name;
+use gradlet_core::{Device, Variable};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::thread::{self, ThreadId};
@@ -26,6 +27,7 @@ pub(super) struct Recording {
 #[derive(Default)]
 pub(super) struct Observation {
     threads: Vec<Thread>,
+    memory: Vec<MemoryEvent>,
     pub(super) functions: Vec<Traced>,
 }
 
@@ -73,10 +75,12 @@ pub(super) struct Timed<'r> {
 }
 
 impl Recording {
-    pub(super) fn new(device: &str, options: Options) -> Recording {
+    pub(super) fn new(device: &Device, options: Options) -> Recording {
         let start_ns = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_nanos() as u64);
-        let state = Mutex::new(Some(Observation::default()));
-        Recording { device: device.into(), options, start: Instant::now(), start_ns, on: AtomicBool::new(true), state }
+        let before = Some(device.memory_info()).filter(|memory| options.profiler && memory.current > 0);
+        let memory = before.map(|memory| MemoryEvent::before(start_ns, memory)).into_iter().collect();
+        let state = Mutex::new(Some(Observation { memory, ..Observation::default() }));
+        Recording { device: device.name().into(), options, start: Instant::now(), start_ns, on: AtomicBool::new(true), state }
     }
 
     /// Returns the name of the device.
@@ -133,14 +137,14 @@ impl Recording {
         }
     }
 
-    /// Converts the recorded data to a timeline, with a line for each thread.
+    /// Converts the recorded data to a timeline, with a line for each thread, and the device's memory.
     pub(super) fn timeline(&self, record: &Observation, host: &str) -> Timeline {
         let mut calls = 0;
         let name = format!("/device:{}", self.device);
         let mut line =
             |thread: &Thread| Line { name: thread.name.clone(), start_ns: self.start_ns, spans: thread.spans(&mut calls, &name) };
         let lines = record.threads.iter().map(&mut line).collect();
-        let plane = Plane { name, lines };
+        let plane = Plane { name, lines, memory: record.memory.clone() };
         Timeline { host: host.into(), planes: vec![plane] }
     }
 
@@ -184,6 +188,17 @@ impl Profiler for Recording {
                 event.end = now;
             }
         }
+    }
+
+    fn memory(&self, change: &MemoryChange<'_>) {
+        if !self.options.profiler || !self.is_on() {
+            return;
+        }
+        let mut state = self.lock();
+        let Some(record) = state.as_mut() else { return };
+        // TensorBoard sorts by time, and would mix changes of the same time.
+        let next = record.memory.last().map_or(0, |last| last.time_ns + 1);
+        record.memory.push(MemoryEvent::new(next.max(self.start_ns + self.now()), change));
     }
 
     fn function(&self, name: &str, traced: &Graph, optimized: &Graph) {

@@ -1,5 +1,6 @@
-//! Timelines of activities. They are written as an XSpace for TensorBoard's Profile tab, and as a Chrome trace for Perfetto.
+//! Timelines of activities and of memory. They are written as an XSpace for TensorBoard's Profile tab, and as a Chrome trace for Perfetto.
 
+use super::memory::MemoryEvent;
 use crate::files::{FileError, FileResult};
 use crate::files::{create_folder, write_whole};
 use crate::formats::proto;
@@ -14,6 +15,9 @@ use std::path::{Component, Path, PathBuf};
 const HOST: &str = "/host:CPU";
 /// Prefix of plane names that the trace viewer shows for any kind of device.
 const CUSTOM: &str = "/device:CUSTOM:";
+/// Number of the first line of memory. TensorBoard leaves lines in this range out of its statistics of ops, but reads their changes of
+/// memory.
+const MEMORY: i64 = 0xdead_beef;
 
 /// Timeline of the devices of a host.
 ///
@@ -23,7 +27,8 @@ const CUSTOM: &str = "/device:CUSTOM:";
 /// let op = |name: &str, start_ps, duration_ps| Span { name: name.into(), start_ps, duration_ps, stats: stats() };
 /// let spans = vec![op("dense/MatMul:MatMul", 0, 40_000_000), op("dense/Relu:Relu", 41_000_000, 2_000_000)];
 /// let line = Line { name: "ops".into(), start_ns: 1_700_000_000_000_000_000, spans };
-/// let timeline = Timeline { host: "desk".into(), planes: vec![Plane { name: "/device:CPU:0".into(), lines: vec![line] }] };
+/// let plane = Plane { name: "/device:CPU:0".into(), lines: vec![line], ..Plane::default() };
+/// let timeline = Timeline { host: "desk".into(), planes: vec![plane] };
 /// assert_eq!(timeline.xspace().planes[0].name, "/host:CPU");
 /// let folder = tempfile::tempdir()?;
 /// let path = timeline.write(folder.path(), "first")?;
@@ -45,6 +50,8 @@ pub struct Plane {
     pub name: String,
     /// Lines of the device, one for each sequence of spans.
     pub lines: Vec<Line>,
+    /// Changes of the device's memory, for TensorBoard's tool Memory Profile.
+    pub memory: Vec<MemoryEvent>,
 }
 
 /// A sequence of spans. Spans may be nested, but do not overlap otherwise.
@@ -96,25 +103,29 @@ impl Timeline {
         self.planes.iter().flat_map(|plane| &plane.lines)
     }
 
-    /// Returns the start of the first line.
+    /// Returns the times of the changes of memory.
+    fn memory_times(&self) -> impl Iterator<Item = u64> {
+        self.planes.iter().flat_map(|plane| &plane.memory).map(|event| event.time_ns)
+    }
+
+    /// Returns the start of the first line, or the time of a change of memory before it.
     fn start_ns(&self) -> u64 {
-        self.lines().map(|line| line.start_ns).min().unwrap_or(0)
+        self.lines().map(|line| line.start_ns).chain(self.memory_times()).min().unwrap_or(0)
     }
 
     /// Converts the timeline to the format of TensorBoard's profiler. All CPUs share the plane `/host:CPU`. Devices other than GPUs
-    /// and TPUs become custom devices, because the profiler does not support other kinds. Lines start relative to the first one,
-    /// whose absolute time is in the plane `Task Environment`.
+    /// and TPUs become custom devices, because the profiler does not support other kinds. The memory of every device is in the plane
+    /// `/host:CPU`, where the tool Memory Profile reads it. Lines start relative to the first one, whose absolute time is in the plane
+    /// `Task Environment`.
     pub fn xspace(&self) -> proto::XSpace {
         let start_ns = self.start_ns();
         let mut planes: Vec<Builder> = Vec::new();
         for plane in &self.planes {
-            let name = shown(&plane.name);
-            let index = planes.iter().position(|other| other.plane.name == name).unwrap_or_else(|| {
-                let plane = proto::XPlane { id: planes.len() as i64 + 1, name, ..Default::default() };
-                planes.push(Builder { plane, ..Builder::default() });
-                planes.len() - 1
-            });
-            plane.lines.iter().for_each(|line| planes[index].line(line, start_ns));
+            let builder = Builder::of(&mut planes, shown(&plane.name));
+            plane.lines.iter().for_each(|line| builder.line(line, start_ns));
+            if !plane.memory.is_empty() {
+                Builder::of(&mut planes, HOST.into()).memory(plane, start_ns);
+            }
         }
         let mut planes: Vec<proto::XPlane> = planes.into_iter().map(Builder::finish).collect();
         planes.push(self.environment(planes.len() as i64 + 1));
@@ -124,7 +135,8 @@ impl Timeline {
     /// Builds the plane with the start and end of the profile, in nanoseconds of Unix time.
     fn environment(&self, id: i64) -> proto::XPlane {
         let end = |line: &Line| line.start_ns + line.spans.iter().map(|span| span.start_ps + span.duration_ps).max().unwrap_or(0) / 1000;
-        let times = [("profile_start_time", self.start_ns()), ("profile_stop_time", self.lines().map(end).max().unwrap_or(0))];
+        let stop = self.lines().map(end).chain(self.memory_times()).max().unwrap_or(0);
+        let times = [("profile_start_time", self.start_ns()), ("profile_stop_time", stop)];
         let mut plane = proto::XPlane { id, name: "Task Environment".into(), ..Default::default() };
         for ((name, time), id) in times.into_iter().zip(1..) {
             plane.stat_metadata.insert(id, proto::XStatMetadata { id, name: name.into(), ..Default::default() });
@@ -133,13 +145,18 @@ impl Timeline {
         plane
     }
 
-    /// Converts the timeline to JSON in Chrome's trace format. Times are in microseconds from the start of the first line.
+    /// Converts the timeline to JSON in Chrome's trace format. Times are in microseconds from the start of the first line. The bytes in
+    /// use of a device are a counter.
     pub fn chrome_trace(&self) -> String {
         let start_ns = self.start_ns();
         let mut events = Vec::new();
         for (plane, pid) in self.planes.iter().zip(1..) {
             let process = format!("{} {}", self.host, plane.name);
             events.push(json!({ "ph": "M", "name": "process_name", "pid": pid, "args": { "name": process } }));
+            for event in &plane.memory {
+                let (ts, args) = ((event.time_ns - start_ns) as f64 / 1e3, json!({ "bytes in use": event.memory.current }));
+                events.push(json!({ "ph": "C", "name": "memory", "pid": pid, "ts": ts, "args": args }));
+            }
             for (line, tid) in plane.lines.iter().zip(1..) {
                 events.push(json!({ "ph": "M", "name": "thread_name", "pid": pid, "tid": tid, "args": { "name": line.name } }));
                 for span in &line.spans {
@@ -211,6 +228,30 @@ struct Builder {
 }
 
 impl Builder {
+    /// Returns the plane called `name`. Adds it if there is none.
+    fn of(planes: &mut Vec<Builder>, name: String) -> &mut Builder {
+        let index = planes.iter().position(|other| other.plane.name == name).unwrap_or_else(|| {
+            let plane = proto::XPlane { id: planes.len() as i64 + 1, name, ..Default::default() };
+            planes.push(Builder { plane, ..Builder::default() });
+            planes.len() - 1
+        });
+        &mut planes[index]
+    }
+
+    /// Adds the line of a device's memory. It starts with the timeline, because TensorBoard reads only offsets in the line.
+    fn memory(&mut self, plane: &Plane, start_ns: u64) {
+        let device = plane.name.strip_prefix("/device:").unwrap_or(&plane.name);
+        let number = |(name, number): (&'static str, u64)| (name, Stat::Number(i64::try_from(number).unwrap_or(i64::MAX)));
+        let span = |event: &MemoryEvent| {
+            let mut stats = vec![("allocator_name", Stat::Text(device.into())), ("tf_op", Stat::Text(event.holder.clone()))];
+            stats.extend(event.numbers().map(number));
+            Span { name: event.name().into(), start_ps: (event.time_ns - start_ns) * 1000, duration_ps: 0, stats }
+        };
+        let events = plane.memory.iter().map(|event| self.event(&span(event))).collect();
+        let id = MEMORY + self.plane.lines.iter().filter(|line| line.id >= MEMORY).count() as i64;
+        self.plane.lines.push(proto::XLine { id, name: format!("memory of {device}"), events, ..Default::default() });
+    }
+
     fn line(&mut self, line: &Line, start_ns: u64) {
         let events = line.spans.iter().map(|span| self.event(span)).collect();
         let id = self.plane.lines.len() as i64 + 1;
@@ -256,7 +297,7 @@ mod tests {
             stats: vec![("bytes", Stat::Number(8)), ("op", Stat::Text("x".into())), ("share", Stat::Float(0.5))],
         };
         let line = Line { name: "ops".into(), start_ns: 1_700_000_000_000_000_123, spans: names.iter().zip(0..).map(span).collect() };
-        Plane { name: name.into(), lines: vec![line] }
+        Plane { name: name.into(), lines: vec![line], ..Plane::default() }
     }
 
     fn timeline() -> Timeline {

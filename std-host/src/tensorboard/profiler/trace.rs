@@ -17,7 +17,7 @@ use std::time::{SystemTime, UNIX_EPOCH};
 pub struct Options {
     /// True to record the graphs of functions that run.
     pub graph: bool,
-    /// True to record the start and duration of every activity.
+    /// True to record the start and duration of every activity, and every change of the device's memory.
     pub profiler: bool,
 }
 
@@ -41,6 +41,10 @@ pub struct Trace {
 /// called in a scope on that device. Models and functions that were built on `device` work with both devices. The trace keeps all
 /// data in memory until it is exported, so it should cover a few steps only.
 ///
+/// With [`Options::profiler`], TensorBoard's tool Memory Profile shows the memory of the device over time, and the holders of the memory at
+/// its peak. Memory that was in use when the trace began is one entry. Memory that `device` itself allocates or frees later has no entries
+/// of its own, but counts in the total.
+///
 /// ```
 /// use gradlet::{Eager, Function, Scope, Tensor, profiler, summary};
 /// let folder = tempfile::tempdir()?;
@@ -59,7 +63,7 @@ pub struct Trace {
 /// ```
 #[doc(alias = "tf.summary.trace_on")]
 pub fn trace_on(device: &Device, options: Options) -> Trace {
-    let recording = Arc::new(Recording::new(device.name(), options));
+    let recording = Arc::new(Recording::new(device, options));
     Trace { device: device.profiling(recording.clone()), options, recording }
 }
 

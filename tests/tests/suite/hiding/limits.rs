@@ -4,6 +4,7 @@ use super::{Cnn, bytes};
 use gradlet_core::error::OutOfMemory;
 use gradlet_core::{Device, Eager, Error, Function, Result, Scope, Tensor, Variable, ops};
 use gradlet_tests::hiding::Hiding;
+use gradlet_tests::random::Random;
 use std::cmp::Reverse;
 
 /// Limit of the devices, in bytes.
@@ -100,4 +101,44 @@ fn a_training_step_runs_in_the_memory_that_it_plans() -> Result<()> {
         assert_eq!(cnn.state() == before, !fits);
     }
     Ok(())
+}
+
+/// Allocates and frees at random in four threads, on a device with the limit [`LIMIT`]. Every tensor has a number of its own, which tells
+/// if another tensor has overlapped it.
+fn crowd(device: &Device, rounds: u32) {
+    let work = |thread: u32| {
+        let (mut random, mut own, mut refused) = (Random::new(u64::from(thread)), Vec::new(), 0);
+        for round in 0..rounds {
+            if random.coin() || own.is_empty() {
+                let (count, number) = (random.range(1, 2000), (round << 2 | thread) as i32);
+                match Tensor::full(device, number, &[count]) {
+                    Ok(tensor) => own.push((tensor, number)),
+                    Err(error) => {
+                        let Error::OutOfMemory(shortage) = error.root() else { panic!("{error}") };
+                        assert!(shortage.largest < shortage.requested && shortage.largest <= shortage.free, "{error}");
+                        refused += 1;
+                    }
+                }
+            } else {
+                let (tensor, number): (Tensor, i32) = own.swap_remove(random.below(own.len()));
+                assert!(tensor.to_vec::<i32>().unwrap().iter().all(|element| *element == number), "an overlap");
+            }
+        }
+        refused
+    };
+    let refused: u32 = std::thread::scope(|threads| {
+        let workers: Vec<_> = (0..4).map(|thread| threads.spawn(move || work(thread))).collect();
+        workers.into_iter().map(|worker| worker.join().unwrap()).sum()
+    });
+    let info = device.memory_info();
+    assert!(info.current == 0 && info.peak <= LIMIT && info.peak > LIMIT / 2, "{info:?}");
+    assert!(refused > rounds / 100, "only {refused} requests were refused");
+}
+
+#[test]
+fn four_threads_share_a_limited_device() {
+    let hiding = Hiding::limited(LIMIT);
+    crowd(&hiding.device, 250_000);
+    assert_eq!(hiding.live(), 0);
+    crowd(&ops::portable_cpu().limited(LIMIT), 250_000);
 }

@@ -4,7 +4,7 @@ use super::{Bits, Cnn, at_every_place, bytes};
 use gradlet_core::{Error, Result, ops};
 use gradlet_tests::hiding::{Counts, Hiding};
 
-/// What a training step does on a CPU.
+/// State and loss of a training step on a CPU.
 struct Reference {
     before: Bits,
     after: Bits,

@@ -2,11 +2,12 @@
 
 use super::{Bits, Cnn, SIDE, batch, bytes, layers};
 use gradlet::Dataset;
+use gradlet::artifact::Loaded;
 use gradlet::train::{Compile, Evaluate, Fit, History, Logs, Model, Verbose};
 use gradlet_core::losses::SparseCategoricalCrossentropy;
 use gradlet_core::metrics::SparseCategoricalAccuracy;
 use gradlet_core::optimizers::Sgd;
-use gradlet_core::{Device, Eager, Result, Tensor, ops};
+use gradlet_core::{Device, Eager, Error, Result, Tensor, ops};
 use gradlet_tests::hiding::Hiding;
 
 #[test]
@@ -116,4 +117,44 @@ fn fit_copies_the_batches_of_arrays_to_its_device() -> Result<()> {
     assert_eq!(from_arrays(&hiding.device, &gradlet::cpu())?, from_arrays(&cpu, &cpu)?);
     assert_eq!(hiding.live(), 0);
     Ok(())
+}
+
+#[test]
+fn a_refused_fit_is_an_error() -> Result<()> {
+    let cpu = gradlet::portable_cpu();
+    let wanted = from_arrays(&cpu, &cpu)?;
+    super::at_every_place(|hiding, place| {
+        hiding.refuse_after(Some(place));
+        let (outcome, counts) = hiding.during(|| from_arrays(&hiding.device, &cpu));
+        match outcome {
+            Ok(outcome) => assert_eq!(outcome, wanted),
+            Err(error) => assert!(matches!(error.root(), Error::OutOfMemory(_)), "place {place}: {error}"),
+        }
+        Ok(counts.allocations > place)
+    })
+}
+
+/// An artifact that is loaded on the device: refused at every place, then whole.
+#[test]
+fn a_refused_load_is_an_error() -> Result<()> {
+    let artifact = gradlet_tests::flat::artifact(0.01)?;
+    let values =
+        |device: &Device| -> Result<[Tensor; 2]> { Ok([Tensor::full(device, 0.5f32, &[1, 4])?, Tensor::new(device, &[1i32], &[1])?]) };
+    let run = |device: &Device| -> Result<(f32, Vec<u8>)> {
+        let loaded = Loaded::new(&artifact, None)?.on(device)?;
+        let train = loaded.signature("train")?;
+        let inputs = values(device)?;
+        train.call(&inputs)?;
+        Ok((train.call(&inputs)?[0].item()?, loaded.to_bytes()?.to_vec()))
+    };
+    let wanted = run(&gradlet::portable_cpu())?;
+    super::at_every_place(|hiding, place| {
+        hiding.refuse_after(Some(place));
+        let (outcome, counts) = hiding.during(|| run(&hiding.device));
+        match outcome {
+            Ok(outcome) => assert!(outcome == wanted),
+            Err(error) => assert!(matches!(error.root(), Error::OutOfMemory(_)), "place {place}: {error}"),
+        }
+        Ok(counts.allocations > place)
+    })
 }

@@ -8,6 +8,7 @@ mod accumulator;
 mod browser;
 mod callback;
 mod live;
+mod memory;
 mod pages;
 mod server;
 mod trace;
