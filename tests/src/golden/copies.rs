@@ -8,8 +8,8 @@ use gradlet_core::function::graph::Origin;
 
 /// Returns a description of the copies that the case did not need. The inputs, the constants that its ops make from host data, and the
 /// first values of its variables go to the device. Its outputs come back. Where the shape of a result depends on data, so that the case
-/// cannot be traced (`traced` is `None`), the inputs may come back too. Copies within the device happen only to a variable that is updated in place
-/// while its old value is held as an output.
+/// cannot be traced (`traced` is `None`), the inputs may come back too. Copies within the device happen only to a variable that is updated
+/// in place while its old value is held as an output.
 pub fn superfluous(case: &Case, traced: Option<&Traced>, counts: Counts) -> Vec<String> {
     let full = |tensor_type: &&TensorType| tensor_type.bytes() != Some(0);
     let inputs = case.inputs.iter().map(|value| &value.tensor_type).filter(full).count();

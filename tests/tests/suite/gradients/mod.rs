@@ -9,6 +9,7 @@ mod reduce;
 use gradlet_core::custom_op::{Gradient, Op};
 use gradlet_core::device::Device;
 use gradlet_core::{Differentiate, Eager, Result, Scope, Tensor, ops};
+use gradlet_tests::hiding::Hiding;
 use gradlet_tests::random::Random;
 use proptest::prelude::any;
 use proptest::test_runner::{Config, RngAlgorithm, TestCaseError, TestRng, TestRunner};
@@ -179,10 +180,9 @@ fn gradients(trial: &Trial, scope: &dyn Scope, inputs: &[Tensor], seed: &Tensor)
 
 /// Runs `check` with `shapes` random makers. Returns the failure with the smallest seed, or `None` if nothing fails. The makers are the
 /// same in every run, so that a build does not fail by chance.
-fn for_all(shapes: u32, op: &Op, check: impl Fn(&mut Maker) -> Result<(), String>) -> Option<String> {
+fn for_all(device: &Device, shapes: u32, op: &Op, check: impl Fn(&mut Maker) -> Result<(), String>) -> Option<String> {
     let config = Config { cases: shapes, failure_persistence: None, ..Config::default() };
     let mut runner = TestRunner::new_with_rng(config, TestRng::deterministic_rng(RngAlgorithm::ChaCha));
-    let device = ops::portable_cpu();
     let held = runner.run(&any::<u64>(), |seed| {
         let mut maker = Maker { random: Random::new(seed ^ u64::from(op.def.code.0) << 32), device: device.clone() };
         check(&mut maker).map_err(TestCaseError::fail)
@@ -194,11 +194,10 @@ fn differentiable() -> impl Iterator<Item = &'static Op> {
     ops::OPS.iter().copied().filter(|op| matches!(op.grad, Gradient::Rule(_)))
 }
 
-/// Every op with a gradient has trials, and all of them pass.
-#[test]
-fn gradients_are_central_differences() {
+/// Checks the gradients of every op on `device`, with `shapes` random trials.
+fn check_all(device: &Device, shapes: u32) {
     let tried = |op: &'static Op| {
-        for_all(SHAPES, op, |maker| {
+        for_all(device, shapes, op, |maker| {
             let trial = maker.trial(op.def.name).ok_or("the op has a gradient, but no trial")?;
             check(&trial, &mut maker.random).map_err(|error| format!("of {:?}: {error}", trial.inputs))
         })
@@ -207,11 +206,24 @@ fn gradients_are_central_differences() {
     assert!(wrong.is_empty(), "\n{}", wrong.join("\n"));
 }
 
+/// Every op with a gradient has trials, and all of them pass.
+#[test]
+fn gradients_are_central_differences() {
+    check_all(&ops::portable_cpu(), SHAPES);
+}
+
+#[test]
+fn gradients_on_a_device_that_hides_its_memory_are_central_differences() {
+    let hiding = Hiding::new();
+    check_all(&hiding.device, SHAPES / 6);
+    assert_eq!(hiding.live(), 0);
+}
+
 /// Checks gradients of gradients. The function under test is the derivative of the square of the op's output along random directions.
 #[test]
 fn second_gradients_are_central_differences() {
     let tried = |op: &'static Op| {
-        for_all(SHAPES / 4, op, |maker| {
+        for_all(&ops::portable_cpu(), SHAPES / 4, op, |maker| {
             let Some(first) = maker.trial(op.def.name) else { return Ok(()) };
             let Trial { inputs, sources, step, tolerance, .. } = &first;
             let seed = maker.tensor((first.compute)(&Eager::new(&maker.device), inputs).unwrap().dims());
