@@ -22,10 +22,11 @@ use crate::tensor::variable::Variable;
 use alloc::format;
 use alloc::string::String;
 use alloc::vec::Vec;
+use core::cell::{Cell, RefCell};
 use core::ops::Range;
 
-/// Returns signature `name` of a loaded program as a function on `device`, over `variables`, which correspond to the program's. The
-/// signature's kernels need not be linked; its ops must be gradlet's own.
+/// Returns the loaded signature `name` of a program as a function on `device`, over `variables`, which correspond to the program's. The ops
+/// must be gradlet's own.
 ///
 /// Fails if there is no such signature, or if it reads memory that nothing has written.
 ///
@@ -44,10 +45,11 @@ use core::ops::Range;
 /// # Ok::<(), gradlet_core::Error>(())
 /// ```
 pub fn function(program: &Program<'_>, name: &str, variables: &[Variable], device: &Device) -> Result<ConcreteFunction> {
-    let record = program.signatures.get(program.find(name)?.0 as usize).ok_or(Error::UnknownSignature)?;
+    let record = program.signatures.get(program.signature(name)?.0 as usize).ok_or(Error::UnknownSignature)?;
     let block = program.blocks.get(record.block as usize).ok_or(Error::UnknownSignature)?;
     let context = |error: Error| error.context(format!("signature {name:?}"));
-    let mut lifter = Lifter { variables: Some(variables), ..Lifter::new(program, device) };
+    let shared = Common { left: Cell::new(program.instructions.len() + program.operands.len()), constants: RefCell::default() };
+    let mut lifter = Lifter { variables: Some(variables), ..Lifter::new(program, device, &shared) };
     lifter.signature(block).map_err(context)?;
     let mut graph = lifter.graph;
     divide_pools(&mut graph)?;
@@ -96,12 +98,30 @@ struct Lifter<'l, 'p> {
     /// The places that were written.
     written: Vec<Place>,
     depth: usize,
+    common: &'l Common,
+}
+
+/// State of a lifter and of those of all bodies.
+struct Common {
+    /// Number of instructions and operands that may still be read, in case an artifact refers to some of them again and again.
+    left: Cell<usize>,
+    /// The constants on the device, with their places in flash.
+    constants: RefCell<Vec<(u32, Tensor)>>,
+}
+
+impl Common {
+    /// Subtracts `count` from the number that may still be read.
+    fn charge(&self, count: usize) -> Result<()> {
+        let again = || Error::message("the artifact uses its instructions or operands more than once");
+        self.left.set(self.left.get().checked_sub(count).ok_or_else(again)?);
+        Ok(())
+    }
 }
 
 impl<'l, 'p> Lifter<'l, 'p> {
-    fn new(program: &'l Program<'p>, device: &'l Device) -> Lifter<'l, 'p> {
+    fn new(program: &'l Program<'p>, device: &'l Device, common: &'l Common) -> Lifter<'l, 'p> {
         let (held, asked, captured, written) = (Vec::new(), Vec::new(), Vec::new(), Vec::new());
-        Lifter { program, device, variables: None, graph: Graph::default(), held, asked, captured, written, depth: 0 }
+        Lifter { program, device, variables: None, graph: Graph::default(), held, asked, captured, written, depth: 0, common }
     }
 
     fn signature(&mut self, block: &BlockRecord) -> Result<()> {
@@ -133,6 +153,7 @@ impl<'l, 'p> Lifter<'l, 'p> {
 
     fn instructions(&mut self, instructions: &[InstructionRecord]) -> Result<()> {
         instructions.iter().try_for_each(|instruction| {
+            self.common.charge(1 + usize::from(instruction.inputs) + usize::from(instruction.outputs))?;
             let record = self.program.kernel_records.get(usize::from(instruction.kernel)).ok_or(Error::Internal)?;
             let op = op(OpCode(record.op)).ok_or_else(|| Error::message(format!("op {} is not one of gradlet's", record.op)))?;
             match op.def.code {
@@ -180,6 +201,10 @@ impl<'l, 'p> Lifter<'l, 'p> {
         let &[condition, body, most] = self.program.attributes(instruction) else { return Err(Error::Internal) };
         let (condition, body) = (self.block(condition)?, self.block(body)?);
         let states = self.program.outputs(body);
+        let places = states.iter().map(|&state| Ok(self.place(state)?.0)).collect::<Result<Vec<_>>>()?;
+        if (0..places.len()).any(|index| places[..index].iter().any(|other| other.meets(&places[index]))) {
+            return Err(Error::message("two states of a loop share memory"));
+        }
         let mut inner = [self.body(), self.body()];
         for (index, &state) in states.iter().enumerate() {
             let (place, tensor_type) = self.place(state)?;
@@ -194,8 +219,15 @@ impl<'l, 'p> Lifter<'l, 'p> {
         decides.graph.outputs = decides.read_all(by)?;
         // The block of the body ends with the instructions of the condition, for the next iteration.
         let all = self.program.block_instructions(body);
-        let own = all.len().checked_sub(tests.len()).and_then(|count| all.get(..count)).ok_or(Error::Internal)?;
+        let (own, again) = all.split_at_checked(all.len().saturating_sub(tests.len())).ok_or(Error::Internal)?;
+        if !again.iter().zip(tests).all(|(one, other)| self.same(one, other)) {
+            return Err(Error::message("a loop does not evaluate its condition at its end"));
+        }
         runs.instructions(own)?;
+        let carried = |(place, _): &&(Place, TensorType)| !places.contains(place) && runs.written.iter().any(|other| other.meets(place));
+        if decides.asked.iter().chain(&runs.asked).find(carried).is_some() {
+            return Err(Error::message("a loop changes memory that is not a state, and reads it in its next iteration"));
+        }
         runs.graph.outputs = runs.read_all(states)?;
         self.control(op, alloc::vec![most], Vec::new(), inner.into(), states)
     }
@@ -215,14 +247,16 @@ impl<'l, 'p> Lifter<'l, 'p> {
                 asked.push(one.clone());
             }
         }
-        let mut inputs = first;
+        self.common.charge(results.len())?;
+        let (mut inputs, mut written) = (first, Vec::new());
         for (place, tensor_type) in &asked {
             inputs.push(self.read(place.clone(), *tensor_type)?);
         }
         let mut graphs = Vec::new();
         for body in bodies {
             // Temporary values of a body overwrite scratch memory.
-            body.written.into_iter().for_each(|place| self.forget(&place));
+            body.written.iter().for_each(|place| self.forget(place));
+            written.extend(body.written);
             let mut graph = body.graph;
             let own = core::mem::take(&mut graph.inputs);
             for (index, one) in asked.iter().enumerate() {
@@ -234,8 +268,23 @@ impl<'l, 'p> Lifter<'l, 'p> {
             graphs.push(graph);
         }
         let places = results.iter().map(|&output| self.place(output)).collect::<Result<Vec<_>>>()?;
+        let lost = |place: &&Place| matches!(place, Place::Variable(_)) && !places.iter().any(|(other, _)| other == *place);
+        if written.iter().find(lost).is_some() {
+            return Err(Error::message("a branch or a loop assigns a variable that is not one of its results"));
+        }
+        self.written.extend(written);
         self.node(Node { bodies: graphs, ..Node::new(op, attributes, inputs, Vec::new()) }, places);
         Ok(())
+    }
+
+    /// True if both instructions do the same. A branch or a loop is compared without its blocks.
+    fn same(&self, one: &InstructionRecord, other: &InstructionRecord) -> bool {
+        let control = |record: &InstructionRecord| {
+            let kernel = self.program.kernel_records.get(usize::from(record.kernel));
+            kernel.is_some_and(|kernel| [ops::code::cond.0, ops::code::while_loop.0].contains(&kernel.op))
+        };
+        let attributes = |record: &InstructionRecord| if control(record) { &[] } else { self.program.attributes(record) };
+        one.kernel == other.kernel && self.operands(one) == self.operands(other) && attributes(one) == attributes(other)
     }
 
     /// Adds `node`, which writes these places.
@@ -246,7 +295,7 @@ impl<'l, 'p> Lifter<'l, 'p> {
     }
 
     fn body(&self) -> Lifter<'l, 'p> {
-        Lifter { depth: self.depth + 1, ..Lifter::new(self.program, self.device) }
+        Lifter { depth: self.depth + 1, ..Lifter::new(self.program, self.device, self.common) }
     }
 
     fn block(&self, index: u32) -> Result<&'l BlockRecord> {
@@ -279,14 +328,25 @@ impl<'l, 'p> Lifter<'l, 'p> {
         let read = |&operand: &u16| {
             let (record, tensor_type) = self.tensor(operand)?;
             if record.space == Space::FLASH {
-                let bytes = part(self.program.data, record.location, record.bytes);
-                let tensor = Tensor::from_bytes(self.device, tensor_type, bytes)?;
+                let tensor = self.constant(record, tensor_type)?;
                 return Ok(self.graph.value(tensor_type, Origin::Constant(tensor)));
             }
             let (place, tensor_type) = self.place(operand)?;
             self.read(place, tensor_type)
         };
         operands.iter().map(read).collect()
+    }
+
+    /// Returns a constant, which is copied to the device only once.
+    fn constant(&self, record: &TensorRecord, tensor_type: TensorType) -> Result<Tensor> {
+        let mut known = self.common.constants.borrow_mut();
+        let same = |(at, tensor): &&(u32, Tensor)| *at == record.location && tensor.tensor_type() == tensor_type;
+        if let Some((_, tensor)) = known.iter().find(same) {
+            return Ok(tensor.clone());
+        }
+        let tensor = Tensor::from_bytes(self.device, tensor_type, part(self.program.data, record.location, record.bytes))?;
+        known.push((record.location, tensor.clone()));
+        Ok(tensor)
     }
 
     /// Returns the value at `place` as a tensor of type `tensor_type`.

@@ -15,8 +15,17 @@ pub(crate) type Out = dyn Fn(Arguments<'_>) + Send + Sync;
 pub(crate) enum Engine {
     /// The executor of microcontrollers, with portable kernels, in an arena.
     Session(Mutex<AlignedBytes>),
-    /// Functions over variables on a device: one for each signature, with its name.
-    Functions { variables: Vec<Variable>, functions: Vec<(String, ConcreteFunction)> },
+    /// Functions over variables on a device.
+    Functions(Functions),
+}
+
+/// Functions over variables on a device.
+pub(crate) struct Functions {
+    variables: Vec<Variable>,
+    /// The functions, one for each signature, with its name.
+    functions: Vec<(String, ConcreteFunction)>,
+    /// Lock that a call holds, so that no other call sees half of its assignments.
+    turn: Mutex<()>,
 }
 
 impl Engine {
@@ -45,7 +54,7 @@ impl Engine {
         let variables = variables.collect::<Result<Vec<_>>>()?;
         let function = |name: &String| Ok((name.clone(), gradlet_core::artifact::function(program, name, &variables, device)?));
         let functions = description.signatures.iter().map(|signature| function(&signature.name)).collect::<Result<_>>()?;
-        Ok(Engine::Functions { variables, functions })
+        Ok(Engine::Functions(Functions { variables, functions, turn: Mutex::default() }))
     }
 
     /// Returns the value of each variable, or `None` for one without a value.
@@ -54,7 +63,8 @@ impl Engine {
             Engine::Session(arena) => with_session(program, arena, |session| {
                 Ok((0..session.variable_count()).map(|index| session.variable(index).ok().map(<[u8]>::to_vec)).collect())
             }),
-            Engine::Functions { variables, .. } => {
+            Engine::Functions(Functions { variables, turn, .. }) => {
+                let _turn = lock(turn);
                 let value = |variable: &Variable| variable.is_built().then(|| Ok(read(variable)?.bytes()?.to_vec())).transpose();
                 variables.iter().map(value).collect()
             }
@@ -67,7 +77,7 @@ impl Engine {
             Engine::Session(arena) => with_session(program, arena, |session| {
                 Tensor::from_bytes(device, description.variables[index].tensor_type, session.variable(index)?)
             }),
-            Engine::Functions { variables, .. } => read(&variables[index]),
+            Engine::Functions(Functions { variables, .. }) => read(&variables[index]),
         }
     }
 
@@ -78,7 +88,8 @@ impl Engine {
                 session.variable_mut(index)?.copy_from_slice(&value.bytes()?);
                 Ok(())
             }),
-            Engine::Functions { variables, .. } => {
+            Engine::Functions(Functions { variables, turn, .. }) => {
+                let _turn = lock(turn);
                 let device = variables[index].device()?;
                 Eager::new(&device).assign(&variables[index], &value.to(&device)?)
             }
@@ -89,7 +100,8 @@ impl Engine {
     pub(crate) fn reset(&self, program: &Program<'_>) -> Result<()> {
         match self {
             Engine::Session(arena) => Session::new(program, &mut lock(arena)).map(drop),
-            Engine::Functions { variables, .. } => {
+            Engine::Functions(Functions { variables, turn, .. }) => {
+                let _turn = lock(turn);
                 let mut arena = AlignedBytes::zeroed(program.arena_bytes());
                 let session = Session::new(program, &mut arena)?;
                 let built = variables.iter().enumerate().filter(|(_, variable)| variable.is_built());
@@ -112,7 +124,8 @@ impl Engine {
     ) -> Result<Vec<Tensor>> {
         let ran = match self {
             Engine::Session(arena) => with_session(program, arena, |session| run(session, info, inputs, (device, out))),
-            Engine::Functions { functions, .. } => {
+            Engine::Functions(Functions { functions, turn, .. }) => {
+                let _turn = lock(turn);
                 let (_, function) = functions.iter().find(|(own, _)| *own == info.name).ok_or(Error::UnknownSignature)?;
                 function.run(inputs)
             }
@@ -142,8 +155,8 @@ fn read(variable: &Variable) -> Result<Tensor> {
     Eager::new(&variable.device()?).read(variable)
 }
 
-fn lock(arena: &Mutex<AlignedBytes>) -> MutexGuard<'_, AlignedBytes> {
-    arena.lock().unwrap_or_else(PoisonError::into_inner)
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 fn with_session<R>(program: &Program<'_>, arena: &Mutex<AlignedBytes>, work: impl FnOnce(&mut Session<'_, '_>) -> Result<R>) -> Result<R> {

@@ -94,7 +94,9 @@ impl Loaded {
     ///
     /// An artifact that was only loaded runs in the executor of microcontrollers, with portable kernels on one thread: its results have the
     /// device's bits. On [`cpu`](crate::compute::devices::cpu) it runs with vector instructions on all cores, as fast as the
-    /// [`Function`](crate::Function) that it was exported from, and results may differ by rounding.
+    /// [`Function`](crate::Function) that it was exported from, and results may differ by rounding. Like that function, it does not check
+    /// the new values of variables ([`Artifact::finite_steps`](crate::Artifact::finite_steps) checks inputs and results only), it keeps no
+    /// second copy, and a step that fails is never unfinished: most errors come before the first assignment.
     ///
     /// Fails with [`Error::OutOfMemory`] if the device has no memory for the variables.
     ///

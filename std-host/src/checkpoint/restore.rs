@@ -139,11 +139,12 @@ pub fn restore(root: &dyn Module, reader: &BundleReader, graph: &Arc<Graph>) -> 
     let objects = Objects::of(root, graph.own_paths(), &mut ()).map_err(of_model)?;
     let matching = graph.matching(&objects, 0);
     let Checked { variables, states } = check(&source, &objects, &matching)?;
-    // A device may refuse memory for a variable, and a state its value. An error of either leaves the variables unchanged.
-    let taken = source.take(&variables)?;
+    // A device may refuse memory for a variable, and a state its value. An error of either leaves the variables unchanged. The variables
+    // are free again while states are set, because a state may use them.
+    drop(source.take(&variables)?);
     let mut setting = Setting { source: &source, matching: &matching, states };
     Objects::of(root, graph.own_paths(), &mut setting).map_err(of_model)?;
-    source.fill(taken, &variables)?;
+    source.fill(source.take(&variables)?, &variables)?;
     source.promise(&objects, &matching);
     Ok(source)
 }

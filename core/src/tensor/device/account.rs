@@ -103,12 +103,12 @@ impl Account {
         }
         let peak = state.peak;
         let ticket = state.add(size, holder, self.lists);
-        if bytes < pool::LEAST {
-            return Ok((ticket, None));
-        }
-        let pooled = state.pool.take(bytes);
+        let pooled = if bytes < pool::LEAST { None } else { state.pool.take(bytes) };
         let room = peak.max(state.current) - state.current;
-        let surplus = if pooled.is_none() { state.pool.shrink(room) } else { Vec::new() };
+        if pooled.is_some() || !state.pool.exceeds(room) {
+            return Ok((ticket, pooled));
+        }
+        let surplus = state.pool.shrink(room);
         drop(state);
         // Memory is freed after the lock is released.
         drop(surplus);
@@ -152,9 +152,11 @@ impl Account {
     /// Returns the error for a request that does not fit.
     pub(crate) fn shortage(&self, device: &str, bytes: usize, limit: Option<u64>, free: u64, largest: u64) -> Error {
         let mut holders = BTreeMap::<String, u64>::new();
-        for (holder, bytes) in self.state.lock().holders.values() {
+        let state = self.state.lock();
+        for (holder, bytes) in state.holders.values() {
             *holders.entry(holder.text()).or_default() += bytes;
         }
+        drop(state);
         let mut holders: Vec<_> = holders.into_iter().filter(|(_, bytes)| *bytes > 0).collect();
         holders.sort_by_key(|(_, bytes)| core::cmp::Reverse(*bytes));
         let limit = self.limit.or(limit);

@@ -33,23 +33,29 @@ impl AlignedBytes {
         Some(AlignedBytes { blocks: bytemuck::try_zeroed_vec(length.div_ceil(16)).ok()?, length })
     }
 
-    /// Concatenates `parts`.
-    pub fn concat(parts: &[&[u8]]) -> AlignedBytes {
-        let length = parts.iter().map(|part| part.len()).sum();
+    /// Concatenates `parts`. Returns `None` if there is no memory for them.
+    pub(crate) fn try_concat(parts: &[&[u8]]) -> Option<AlignedBytes> {
+        let length: usize = parts.iter().map(|part| part.len()).sum();
         // If all parts are whole blocks, they are copied into new memory that need not be zeroed first.
         let whole: Option<Vec<&[Block]>> = parts.iter().map(|part| bytemuck::try_cast_slice(part).ok()).collect();
-        match whole {
-            Some(parts) => AlignedBytes { blocks: parts.concat(), length },
-            None => {
-                let mut bytes = AlignedBytes::zeroed(length);
-                let mut rest = &mut *bytes;
-                for part in parts {
-                    let (own, behind) = rest.split_at_mut(part.len());
-                    own.copy_from_slice(part);
-                    rest = behind;
-                }
-                bytes
-            }
+        let Some(whole) = whole else {
+            let mut bytes = AlignedBytes::try_zeroed(length)?;
+            bytes.join(parts);
+            return Some(bytes);
+        };
+        let mut blocks = Vec::new();
+        blocks.try_reserve_exact(length / 16).ok()?;
+        whole.into_iter().for_each(|part| blocks.extend_from_slice(part));
+        Some(AlignedBytes { blocks, length })
+    }
+
+    /// Sets the bytes to `parts`, one after the other, which have the same length together.
+    pub(crate) fn join(&mut self, parts: &[&[u8]]) {
+        let mut rest = &mut **self;
+        for part in parts {
+            let (own, behind) = rest.split_at_mut(part.len());
+            own.copy_from_slice(part);
+            rest = behind;
         }
     }
 }

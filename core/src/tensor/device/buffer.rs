@@ -47,11 +47,16 @@ impl Buffer {
         device: &Device,
         bytes: usize,
         holder: Holder,
-        allocate: impl FnOnce(Option<AlignedBytes>) -> Option<AlignedBytes>,
+        allocate: impl Fn(Option<AlignedBytes>) -> Option<AlignedBytes>,
     ) -> Result<Buffer> {
         let (account, told) = (device.account(), report::text(device, &holder));
         let (ticket, pooled) = account.reserve(device.name(), bytes, holder)?;
-        let Some(memory) = allocate(pooled) else {
+        let memory = allocate(pooled).or_else(|| {
+            // The system may have enough once it has the memory of the pool.
+            account.free_unused();
+            allocate(None)
+        });
+        let Some(memory) = memory else {
             account.release(&ticket, bytes, AlignedBytes::default());
             return Err(account.shortage(device.name(), bytes, None, 0, 0));
         };
@@ -86,13 +91,17 @@ impl Buffer {
     pub(crate) fn concat(device: &Device, parts: &[&[u8]], holder: Holder) -> Result<Buffer> {
         let bytes = parts.iter().map(|part| part.len()).sum();
         let Some(remote) = device.remote() else {
-            return Buffer::host(device, bytes, holder, |pooled| Some(joined(pooled, parts)));
+            return Buffer::host(device, bytes, holder, |pooled| joined(pooled, parts));
         };
         let buffer = Buffer::allocate(device, bytes, holder)?;
         match parts {
             _ if bytes == 0 => (),
             [part] => remote.upload(part, buffer.address())?,
-            parts => remote.upload(&AlignedBytes::concat(parts), buffer.address())?,
+            parts => {
+                let mut staged = AlignedBytes::staged(bytes)?;
+                staged.join(parts);
+                remote.upload(&staged, buffer.address())?;
+            }
         }
         Ok(buffer)
     }
@@ -112,7 +121,7 @@ impl Buffer {
     /// Returns a copy of the buffer on the same device, for `holder`.
     pub(crate) fn copy(&self, holder: Holder) -> Result<Buffer> {
         let Some(remote) = self.device.remote() else {
-            return Buffer::host(&self.device, self.bytes, holder, |pooled| Some(joined(pooled, &[&self.memory])));
+            return Buffer::host(&self.device, self.bytes, holder, |pooled| joined(pooled, &[&self.memory]));
         };
         let copy = Buffer::allocate(&self.device, self.bytes, holder)?;
         if self.bytes > 0 {
@@ -213,16 +222,11 @@ impl Drop for Buffer {
     }
 }
 
-/// Returns `parts`, one after the other, in memory of the pool or in new memory.
-fn joined(pooled: Option<AlignedBytes>, parts: &[&[u8]]) -> AlignedBytes {
-    let Some(mut memory) = pooled else { return AlignedBytes::concat(parts) };
-    let mut rest = &mut *memory;
-    for part in parts {
-        let (own, behind) = rest.split_at_mut(part.len());
-        own.copy_from_slice(part);
-        rest = behind;
-    }
-    memory
+/// Returns `parts`, one after the other, in memory of the pool or in new memory. Returns `None` if there is none.
+fn joined(pooled: Option<AlignedBytes>, parts: &[&[u8]]) -> Option<AlignedBytes> {
+    let Some(mut memory) = pooled else { return AlignedBytes::try_concat(parts) };
+    memory.join(parts);
+    Some(memory)
 }
 
 /// Bytes of a tensor, as the host sees them: those of a CPU themselves, or a copy of those of another device.

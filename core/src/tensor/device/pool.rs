@@ -37,6 +37,12 @@ impl Pool {
         None
     }
 
+    /// True if the pool holds more than `room` bytes.
+    #[inline]
+    pub(crate) fn exceeds(&self, room: u64) -> bool {
+        self.bytes > room
+    }
+
     /// Takes pieces, the largest first, until the pool holds at most `room` bytes.
     pub(crate) fn shrink(&mut self, room: u64) -> Vec<AlignedBytes> {
         let mut taken = Vec::new();
