@@ -81,27 +81,25 @@ impl Written<'_> {
     ///
     /// Fails if the device cannot copy the bytes.
     pub fn write<R>(&mut self, write: impl FnOnce(&mut [u8]) -> R) -> Result<R> {
-        if let Some(bytes) = self.buffer.bytes_mut() {
-            return Ok(change(self.dtype, bytes, write));
-        }
-        let mut staged = AlignedBytes::staged(self.buffer.len())?;
-        let result = change(self.dtype, &mut staged, write);
-        self.buffer.upload(&staged)?;
-        Ok(result)
+        self.change(false, write)
     }
 
     /// Lets `write` change some of the bytes. They hold the value before. Otherwise works like [`Written::write`].
     pub(crate) fn update<R>(&mut self, write: impl FnOnce(&mut [u8]) -> R) -> Result<R> {
-        let mut staged = AlignedBytes::default();
-        if self.buffer.bytes().is_none() {
-            staged = AlignedBytes::staged(self.buffer.len())?;
+        self.change(true, write)
+    }
+
+    /// Lets `write` set bytes. If `keeps` is true, they hold the value before.
+    fn change<R>(&mut self, keeps: bool, write: impl FnOnce(&mut [u8]) -> R) -> Result<R> {
+        if let Some(bytes) = self.buffer.bytes_mut() {
+            return Ok(change(self.dtype, bytes, write));
+        }
+        let mut staged = AlignedBytes::staged(self.buffer.len())?;
+        if keeps {
             self.buffer.download(&mut staged)?;
         }
-        let remote = self.buffer.bytes().is_none();
-        let result = change(self.dtype, self.buffer.bytes_mut().unwrap_or(&mut staged), write);
-        if remote {
-            self.buffer.upload(&staged)?;
-        }
+        let result = change(self.dtype, &mut staged, write);
+        self.buffer.upload(&staged)?;
         Ok(result)
     }
 }
