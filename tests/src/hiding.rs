@@ -157,7 +157,7 @@ impl State {
     }
 
     fn operand(&self, placed: &Placed<'_>) -> Range<usize> {
-        match placed.tensor_type.bytes().unwrap_or(0) as usize {
+        match placed.tensor_type.bytes().unwrap_or(0) {
             0 => 0..0,
             bytes => {
                 assert!(placed.address.is_multiple_of(16), "{:#x} is not aligned", placed.address);

@@ -19,7 +19,8 @@ pub enum Task {
     Setup,
     /// Run all tests: format, lints, docs, tests, firmware, golden vectors, bits, sizes. Stop at the first failure.
     Test {
-        /// Run only the steps whose names contain one of these words. `all` runs every step, and each fuzz target for a minute.
+        /// Run only the steps whose names contain one of these words. `all` runs every step, each fuzz
+        /// target for a minute, and tests with tensors of 5 GiB.
         #[arg(value_name = "STEP")]
         steps: Vec<String>,
     },

@@ -17,7 +17,7 @@ const GENERATED: &str = "std-host/src/formats/proto";
 pub struct Machine {
     /// Toolchain for the firmwares.
     pub toolchain: Toolchain,
-    /// True if each fuzz target runs for a minute.
+    /// True if each fuzz target runs for a minute, and the tests with tensors of 5 GiB run too.
     pub all: bool,
 }
 
@@ -124,6 +124,7 @@ fn tests(machine: &Machine, log: &mut Log) -> Result<()> {
     let mut command = cargo();
     if machine.all {
         command.env("GRADLET_CAMPAIGN", "all");
+        log.run(cargo().args(["test", "--workspace", "--test", "suite", "--", "--ignored", "large::", "--test-threads=1"]))?;
     }
     log.run(command.args(["test", "--workspace"]))
 }

@@ -3,6 +3,7 @@
 mod checks;
 pub mod describe;
 mod lift;
+mod limits;
 mod signatures;
 
 use crate::base::dtype::DType;
@@ -151,6 +152,7 @@ impl Artifact {
         let mut tables = Tables::default();
         let variables = self.variable_order();
         let names = self.variable_names(&variables);
+        limits::check(&variables, &names, &self.signatures)?;
         for (index, variable) in variables.iter().enumerate() {
             self.write_variable(&mut tables, index, variable, &names[index])?;
         }
@@ -230,7 +232,7 @@ impl Artifact {
         let bytes = &*value.bytes()?;
         // Zeros that every signature overwrites, such as an optimizer's slots, need no flash.
         let zeros = !read_only && bytes.len() > 16 && bytes.iter().all(|&byte| byte == 0);
-        let initial = if zeros { NONE } else { tables.data(bytes)? };
+        let initial = if zeros { NONE } else { tables.data(bytes) };
         let name = tables.name(name);
         let kept = if self.keep_copy && assigned_by != 0 { program::KEPT } else { 0 };
         let flags = if variable.trainable() { program::TRAINABLE } else { 0 } | kept;
@@ -272,7 +274,7 @@ struct Tables {
     metadata: Vec<u8>,
     data: Vec<u8>,
     /// Offset and length of each piece of `data`, to find bytes that are already stored.
-    pieces: Vec<(u32, u32)>,
+    pieces: Vec<(usize, usize)>,
 }
 
 impl Tables {
@@ -282,16 +284,18 @@ impl Tables {
         self.name_count - 1
     }
 
-    fn data(&mut self, bytes: &[u8]) -> Result<u32> {
-        let same = |&&(offset, length): &&(u32, u32)| self.data[offset as usize..][..length as usize] == *bytes;
-        if let Some(&(offset, _)) = self.pieces.iter().find(same) {
-            return Ok(offset);
-        }
-        self.data.resize(program::align(self.data.len()), 0);
-        let offset = u32::try_from(self.data.len()).map_err(|_| Error::TooLarge)?;
-        self.pieces.push((offset, bytes.len() as u32));
-        self.data.extend(bytes);
-        Ok(offset)
+    /// Returns the offset of `bytes` in the data, and adds them if they are not there yet. An offset that does not fit in a u32 is
+    /// saturated: the artifact is then too large, which `to_bytes` refuses.
+    fn data(&mut self, bytes: &[u8]) -> u32 {
+        let same = |&&(offset, length): &&(usize, usize)| self.data[offset..][..length] == *bytes;
+        let known = self.pieces.iter().find(same).map(|&(offset, _)| offset);
+        let offset = known.unwrap_or_else(|| {
+            self.data.resize(program::align(self.data.len()), 0);
+            self.pieces.push((self.data.len(), bytes.len()));
+            self.data.extend(bytes);
+            self.data.len() - bytes.len()
+        });
+        u32::try_from(offset).unwrap_or(u32::MAX)
     }
 
     /// Returns the index of `words` in a table, and adds them if they are not there yet.
@@ -317,7 +321,7 @@ impl Tables {
             space: space as u8,
             reserved: 0,
             location,
-            bytes: tensor_type.bytes().ok_or(Error::TooLarge)?,
+            bytes: narrow(tensor_type.bytes())?,
             quantization: NONE,
         };
         let same = |other: &TensorRecord| bytemuck::bytes_of(other) == bytemuck::bytes_of(&record);
@@ -346,7 +350,7 @@ impl Tables {
                 return Err(Error::message(format!("branches and loops are nested more than {MAX_DEPTH} deep")));
             }
             self.block(next, &captured, &mut named)?;
-            self.blocks[next.block].scratch = plan.scratch;
+            self.blocks[next.block].scratch = narrow(Some(plan.scratch))?;
             written += 1;
         }
         let graph = &plan.graph;
@@ -423,9 +427,9 @@ impl Tables {
         let first = self.operands.len() as u32;
         for &id in values {
             let (space, location) = match plan.locations[id] {
-                Location::Scratch(offset) => (Space::Scratch, offset),
+                Location::Scratch(offset) => (Space::Scratch, narrow(Some(offset))?),
                 Location::Variable(capture) => (Space::Variable, captured[capture]),
-                Location::Constant => (Space::Flash, self.data(&plan.graph.constant(id).ok_or(Error::Internal)?.bytes()?)?),
+                Location::Constant => (Space::Flash, self.data(&plan.graph.constant(id).ok_or(Error::Internal)?.bytes()?)),
                 Location::Input(_) | Location::Result(_) | Location::Block(_) => return Err(Error::Internal),
             };
             let tensor = self.tensor(plan.graph.values[id].tensor_type, space, location)?;
@@ -453,7 +457,8 @@ impl Tables {
         section(&mut bytes, names, &self.names);
         section(&mut bytes, metadata, &self.metadata);
         section(&mut bytes, data, &self.data);
-        header.length = u32::try_from(bytes.len()).map_err(|_| Error::TooLarge)?;
+        limits::at_most(u32::MAX.into(), bytes.len() as u128, || "the artifact".into())?;
+        header.length = bytes.len() as u32;
         bytes[..size_of::<Header>()].copy_from_slice(bytemuck::bytes_of(&header));
         header.checksum = program::checksum(&bytes[program::CHECKSUM_FROM..]);
         bytes[..size_of::<Header>()].copy_from_slice(bytemuck::bytes_of(&header));
@@ -478,6 +483,11 @@ fn bodies_of<'p>(node: &Node, bodies: &'p [Plan], first: usize, depth: usize) ->
     let condition = bodies.first().filter(|_| is_loop);
     let named = move |(index, plan)| Named { plan, then: condition.filter(|_| index > 0), block: first + index, depth };
     bodies.iter().enumerate().map(named)
+}
+
+/// Returns a size or an offset as the format stores it.
+fn narrow(bytes: Option<usize>) -> Result<u32> {
+    bytes.and_then(|bytes| u32::try_from(bytes).ok()).ok_or(Error::TooLarge)
 }
 
 /// Returns the index of a captured variable.

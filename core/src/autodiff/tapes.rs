@@ -140,7 +140,7 @@ impl Tape {
     ///
     /// Walks the record backward once for each element of the target. Fails like [`Tape::gradient`].
     pub fn jacobian<S: Sources + ?Sized>(&self, target: &Tensor, sources: &S) -> Result<S::Gradients> {
-        let elements = target.shape().elements().unwrap_or(0);
+        let elements = target.shape().elements().and_then(|elements| u32::try_from(elements).ok()).ok_or(Error::TooLarge)?;
         let rows = self.rows(target, elements, 1, &sources.list())?;
         let whole = |parts: Vec<Tensor>| {
             let dims: Vec<u32> = target.dims().iter().chain(parts.first().map_or(&[][..], Tensor::dims)).copied().collect();

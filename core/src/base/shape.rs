@@ -69,14 +69,14 @@ impl Shape {
         self.dims().iter().rev().nth(from_end).copied()
     }
 
-    /// Returns the number of elements. Returns `None` if the product of the nonzero dimensions exceeds `u32`.
-    pub fn elements(&self) -> Option<u32> {
-        let mut product = 1u32;
+    /// Returns the number of elements. Returns `None` if the product of the nonzero dimensions exceeds `usize`.
+    pub fn elements(&self) -> Option<usize> {
+        let mut product = 1usize;
         let mut empty = false;
         for &dim in self.dims() {
             match dim {
                 0 => empty = true,
-                dim => product = product.checked_mul(dim)?,
+                dim => product = product.checked_mul(dim as usize)?,
             }
         }
         Some(if empty { 0 } else { product })
@@ -144,9 +144,15 @@ impl TensorType {
         TensorType { dtype, shape }
     }
 
-    /// Returns the number of bytes of a tensor of this type, or `None` if it exceeds `u32`.
-    pub fn bytes(&self) -> Option<u32> {
-        self.shape.elements()?.checked_mul(self.dtype.size() as u32)
+    /// Returns the number of bytes of a tensor of this type, or `None` if it exceeds `usize`.
+    pub fn bytes(&self) -> Option<usize> {
+        self.shape.elements()?.checked_mul(self.dtype.size())
+    }
+
+    /// Returns the number of bytes of a tensor of this type, also if no machine can address them.
+    #[cfg(feature = "alloc")]
+    pub(crate) fn wide_bytes(&self) -> u128 {
+        self.shape.dims().iter().fold(self.dtype.size() as u128, |product, &dim| product.saturating_mul(dim.into()))
     }
 }
 

@@ -51,7 +51,7 @@ impl Fusion {
     /// none). Returns `None` if the node cannot run block by block.
     fn fits(&self, graph: &Graph, node: &Node) -> Option<(usize, usize)> {
         let tensor_type = |id: ValueId| graph.values[id].tensor_type;
-        let count = |id: ValueId| tensor_type(id).shape.elements().map(|elements| elements as usize);
+        let count = |id: ValueId| tensor_type(id).shape.elements();
         let (&input, &output) = (node.inputs.first()?, node.outputs.first()?);
         let elements = count(output)?;
         let even = node.outputs.iter().all(|&id| count(id) == Some(elements));

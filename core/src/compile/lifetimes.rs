@@ -13,7 +13,7 @@ use alloc::vec::Vec;
 struct Storage {
     /// The kind of location. An offset in scratch memory is decided last and stored elsewhere.
     location: Location,
-    bytes: u32,
+    bytes: usize,
     first: usize,
     last: usize,
 }
@@ -21,10 +21,10 @@ struct Storage {
 /// The locations of all values.
 pub(crate) struct Placement {
     pub(crate) locations: Vec<Location>,
-    /// Size of the scratch memory in bytes; `u32::MAX` if it does not fit in a u32.
-    pub(crate) scratch: u32,
+    /// Size of the scratch memory in bytes; `usize::MAX` if it does not fit in a usize.
+    pub(crate) scratch: usize,
     /// Pairs (node, offset): each branch or loop whose bodies need scratch memory, and the offset of that memory in bytes.
-    pub(crate) workspaces: Vec<(usize, u32)>,
+    pub(crate) workspaces: Vec<(usize, usize)>,
 }
 
 /// The lifetimes of a graph's values in one order.
@@ -101,7 +101,7 @@ impl<'g> Layout<'g> {
                 self.open(id, Location::BLOCK, at.time);
                 let size = self.graph.values[id].tensor_type.dtype.size();
                 let blocks = self.storages.last_mut().into_iter();
-                blocks.for_each(|storage| storage.bytes = (at.step.division.threads * at.step.division.block * size) as u32);
+                blocks.for_each(|storage| storage.bytes = at.step.division.threads * at.step.division.block * size);
             } else {
                 self.open(id, Location::SCRATCH, at.time);
             }
@@ -172,7 +172,7 @@ impl<'g> Layout<'g> {
         let alive = |time: usize| {
             let alive =
                 self.storages.iter().filter(|storage| storage.location.in_scratch() && storage.first <= time && time <= storage.last);
-            alive.map(|storage| u64::from(storage.bytes)).sum::<u64>()
+            alive.map(|storage| storage.bytes as u64).sum::<u64>()
         };
         (0..self.steps.len()).filter(|&step| self.steps[step].nodes.len() > 1).max_by_key(|&step| alive(step + 1))
     }
@@ -188,10 +188,10 @@ impl<'g> Layout<'g> {
         let mut scratch = 0;
         for index in by_size {
             let storage = &self.storages[index];
-            let bytes = u64::from(storage.bytes);
+            let bytes = storage.bytes as u64;
             let alive = |&&other: &&usize| self.storages[other].first <= storage.last && storage.first <= self.storages[other].last;
             let mut neighbours: Vec<(u64, u64)> =
-                placed.iter().filter(alive).map(|&other| (offsets[other], u64::from(self.storages[other].bytes))).collect();
+                placed.iter().filter(alive).map(|&other| (offsets[other], self.storages[other].bytes as u64)).collect();
             neighbours.sort_unstable();
             let mut offset = 0;
             for (start, taken) in neighbours {
@@ -204,7 +204,7 @@ impl<'g> Layout<'g> {
             scratch = scratch.max(offset + bytes);
             placed.push(index);
         }
-        let saturated = |offset: u64| u32::try_from(offset).unwrap_or(u32::MAX);
+        let saturated = |offset: u64| usize::try_from(offset).unwrap_or(usize::MAX);
         let locate = |storage: &Option<usize>| match storage.map(|index| (index, self.storages[index].location)) {
             Some((index, Location::Scratch(_))) => Location::Scratch(saturated(offsets[index])),
             Some((index, Location::Block(_))) => Location::Block(saturated(offsets[index])),

@@ -11,7 +11,7 @@ use crate::tensor::scope::Keeps;
 use alloc::vec::Vec;
 
 /// Maximum size of a folded constant, in bytes. A larger constant would cost more flash than its computation costs time.
-const FOLD_LIMIT: u32 = 4096;
+const FOLD_LIMIT: usize = 4096;
 
 /// Optimizes `graph` until nothing changes.
 pub fn optimize(graph: &mut Graph) -> Result<()> {

@@ -85,7 +85,7 @@ pub(crate) fn in_order(edges: &[Vec<usize>]) -> Vec<usize> {
 /// Returns an order that always takes the ready node that frees the most memory, or allocates the least.
 pub(crate) fn lowest_first(graph: &Graph, edges: &[Vec<usize>], target: Target) -> Vec<usize> {
     let mut uses = graph.uses();
-    let bytes = |id: ValueId| i64::from(graph.values[id].tensor_type.bytes().unwrap_or(0));
+    let bytes = |id: ValueId| graph.values[id].tensor_type.bytes().unwrap_or(0) as i64;
     let in_scratch = |id: ValueId| match graph.values[id].origin {
         Origin::Node => true,
         Origin::Input(_) => target == Target::Device,

@@ -12,7 +12,7 @@ pub enum Location {
     /// Flash, for a constant.
     Constant,
     /// Scratch memory, at this offset in bytes.
-    Scratch(u32),
+    Scratch(usize),
     /// The bytes of the captured variable with this index.
     Variable(usize),
     /// The caller's tensor for the argument with this index, which no step writes. Only on the host.
@@ -20,7 +20,7 @@ pub enum Location {
     /// The buffer with this index among those that are handed to the caller. Only on the host.
     Result(usize),
     /// Scratch memory at this offset in bytes, with one block for each thread. The value never exists as a whole. Only on the host.
-    Block(u32),
+    Block(usize),
 }
 
 impl Location {
@@ -68,8 +68,8 @@ pub struct Plan {
     pub steps: Vec<Step>,
     /// The location of each value.
     pub locations: Vec<Location>,
-    /// Size of the scratch memory in bytes; `u32::MAX` if it does not fit in a u32.
-    pub scratch: u32,
+    /// Size of the scratch memory in bytes; `usize::MAX` if it does not fit in a usize.
+    pub scratch: usize,
     /// The plans of the bodies of branches and loops.
     pub bodies: Vec<Bodies>,
 }
@@ -118,7 +118,7 @@ pub struct Bodies {
     /// The plans, in the order of the node's bodies.
     pub plans: Vec<Plan>,
     /// Offset of the bodies' scratch memory within that of the surrounding graph, in bytes.
-    pub(crate) at: u32,
+    pub(crate) at: usize,
     /// Pairs (input, output): inputs that the node updates in place, each with the output that is its new value.
     pub(crate) updates: Vec<(usize, usize)>,
 }
@@ -130,7 +130,7 @@ impl Bodies {
     }
 
     /// Returns the size of the scratch memory that the bodies need, in bytes. They share it, because they run one after the other.
-    pub(crate) fn workspace(&self) -> u32 {
+    pub(crate) fn workspace(&self) -> usize {
         self.plans.iter().map(|plan| plan.scratch).max().unwrap_or(0)
     }
 }

@@ -84,7 +84,7 @@ pub(crate) fn settle(plan: &mut Plan) {
 }
 
 /// Adds `base` to all scratch offsets of a plan and its bodies.
-fn shift(plan: &mut Plan, base: u32) {
+fn shift(plan: &mut Plan, base: usize) {
     for location in &mut plan.locations {
         if let Location::Scratch(at) | Location::Block(at) = location {
             *at = at.saturating_add(base);

@@ -131,7 +131,7 @@ struct Bound {
 /// Returns the error for a plan whose scratch memory is too large. The error names the largest values.
 fn too_large(plan: &Plan) -> Error {
     let mut types: Vec<_> = plan.graph.values.iter().map(|value| value.tensor_type).collect();
-    types.sort_by_key(|tensor_type| core::cmp::Reverse(tensor_type.bytes().unwrap_or(u32::MAX)));
+    types.sort_by_key(|tensor_type| core::cmp::Reverse(tensor_type.bytes().unwrap_or(usize::MAX)));
     let largest: Vec<_> = types.iter().take(3).map(|tensor_type| format!("{tensor_type}")).collect();
     Error::TooLarge.context(format!("the scratch memory of the function, whose largest values are {}", largest.join(", ")))
 }
@@ -140,7 +140,7 @@ impl Executable {
     /// Plans `graph` for execution in `scratch`.
     pub(crate) fn new(graph: &Graph, device: &Device, fusion: Fusion, scratch: &Shared<Scratch>) -> Result<Executable> {
         let plan = plan(graph, Target::Host(fusion));
-        if plan.scratch == u32::MAX {
+        if plan.scratch == usize::MAX {
             return Err(too_large(&plan));
         }
         Builder::new(&plan, device, scratch)?.finish(&plan, scratch.clone())
@@ -149,7 +149,7 @@ impl Executable {
     /// Returns the size of scratch memory, results, constants and variables, in bytes.
     pub(crate) fn planned_bytes(&self) -> Result<usize> {
         let here = self.buffers.iter().flatten().map(|buffer| buffer.len()).sum::<usize>();
-        let variables = self.variables.iter().map(|bound| Ok(bound.variable.tensor_type()?.bytes().unwrap_or(0) as usize));
+        let variables = self.variables.iter().map(|bound| Ok(bound.variable.tensor_type()?.bytes().unwrap_or(0)));
         Ok(self.scratch_bytes + here + variables.sum::<Result<usize>>()?)
     }
 
@@ -326,7 +326,7 @@ impl<'d> Builder<'d> {
             device: self.device.clone(),
             steps,
             scratch,
-            scratch_bytes: plan.scratch as usize,
+            scratch_bytes: plan.scratch,
             results: self.results,
             arguments: graph.inputs.iter().map(|&id| graph.values[id].tensor_type).collect(),
             variables,
@@ -341,7 +341,7 @@ impl<'d> Builder<'d> {
 
     fn place(&self, plan: &Plan, id: ValueId) -> Result<Address> {
         Ok(match plan.locations[id] {
-            Location::Scratch(start) | Location::Block(start) => Address::Scratch(start as usize),
+            Location::Scratch(start) | Location::Block(start) => Address::Scratch(start),
             Location::Constant => {
                 let buffer = plan.graph.constant(id).ok_or(Error::Internal)?.buffer()?;
                 let same = |other: &Option<Shared<Buffer>>| other.as_ref().is_some_and(|other| Shared::ptr_eq(other, buffer));
@@ -456,9 +456,9 @@ impl<'d> Builder<'d> {
     }
 
     fn verified(&self, operand: &Operand) -> verify::Region {
-        let bytes = operand.bytes as u32;
+        let bytes = operand.bytes;
         match operand.place {
-            Address::Scratch(start) => verify::Region { space: verify::Region::SCRATCH, start: start as u32, bytes },
+            Address::Scratch(start) => verify::Region { space: verify::Region::SCRATCH, start, bytes },
             Address::Buffer(index) => {
                 let argument = self.results.end..self.first_variable();
                 let constant = index < self.results.start || argument.contains(&index);
@@ -487,7 +487,7 @@ fn ops(plan: &Plan, step: &plan::Step, named: &Named<'_>) -> Ops {
     let bytes = |ids: &mut Vec<ValueId>| {
         ids.sort_unstable();
         ids.dedup();
-        ids.iter().map(|&id| u64::from(graph.values[id].tensor_type.bytes().unwrap_or(0))).sum()
+        ids.iter().map(|&id| graph.values[id].tensor_type.bytes().unwrap_or(0) as u64).sum()
     };
     read.retain(|id| !written.contains(id));
     let output = |node: &Node| Some(graph.values[*node.outputs.first()?].tensor_type);
@@ -499,6 +499,6 @@ fn ops(plan: &Plan, step: &plan::Step, named: &Named<'_>) -> Ops {
 fn trailing(tensor_type: &TensorType) -> Shape {
     match tensor_type.shape.elements() {
         None | Some(1) => Shape::SCALAR,
-        Some(columns) => Shape::new(&[columns]).unwrap_or(Shape::SCALAR),
+        Some(columns) => Shape::new(&[columns as u32]).unwrap_or(Shape::SCALAR),
     }
 }

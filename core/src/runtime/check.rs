@@ -59,7 +59,7 @@ pub(crate) fn tables(program: &Program<'_>) -> Result<()> {
 /// Checks that an arena for all variables and the largest scratch memory is smaller than 2 GiB. Sizes and offsets then fit into `usize`
 /// on every target.
 fn memory(program: &Program<'_>) -> Result<()> {
-    let mut left = i32::MAX as u32;
+    let mut left = program::MAX_MEMORY;
     for record in program.variables {
         left = left.saturating_sub(program.bytes_of(record)).saturating_sub(ALIGN as u32);
     }
@@ -82,7 +82,7 @@ fn in_data(program: &Program<'_>, offset: u32, bytes: u32) -> bool {
 
 fn tensor_fits(program: &Program<'_>, record: &TensorRecord) -> Option<bool> {
     let tensor_type = program.types.get(usize::from(record.tensor_type))?;
-    let typed = record.quantization == NONE && tensor_type.bytes() == Some(record.bytes);
+    let typed = record.quantization == NONE && tensor_type.bytes() == Some(record.bytes as usize);
     let placed = match space(record)? {
         Space::Flash => in_data(program, record.location, record.bytes),
         Space::Scratch => (record.location as usize).is_multiple_of(ALIGN) && record.location.checked_add(record.bytes).is_some(),
@@ -175,7 +175,7 @@ fn operand_type(program: &Program<'_>, block: &BlockRecord, operand: u16) -> Opt
             (variable.initial != NONE || program.in_ram(variable)).then_some((Region::variable(record.location), 0))?
         }
     };
-    let place = Region { space, start, bytes: record.bytes };
+    let place = Region { space, start: start as usize, bytes: record.bytes as usize };
     (space != Region::SCRATCH || within(start, record.bytes, block.scratch as usize)).then(|| (*program.tensor_type(record), place))
 }
 

@@ -21,6 +21,8 @@ pub(crate) const TRAINABLE: u32 = 1;
 pub(crate) const KEPT: u32 = 2;
 /// Alignment of artifacts, of arenas, and of every tensor in them, in bytes.
 pub const ALIGN: usize = 16;
+/// Size that an arena for all variables and the largest scratch memory stays below, in bytes.
+pub(crate) const MAX_MEMORY: u32 = i32::MAX as u32;
 /// Maximum number of signatures in an artifact: a set of signatures is stored as the bits of a u32.
 pub const MAX_SIGNATURES: usize = 32;
 /// Maximum nesting depth of branches and loops.

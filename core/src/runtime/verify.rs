@@ -10,9 +10,9 @@ pub struct Region {
     /// The space: flash, scratch memory, or one space for each variable.
     pub space: u32,
     /// Offset of the first byte.
-    pub start: u32,
+    pub start: usize,
     /// Number of bytes.
-    pub bytes: u32,
+    pub bytes: usize,
 }
 
 impl Region {
@@ -28,8 +28,8 @@ impl Region {
 
     /// True if the two regions share a byte.
     pub fn overlaps(&self, other: &Region) -> bool {
-        let ends = |place: &Region| u64::from(place.start) + u64::from(place.bytes);
-        self.space == other.space && u64::from(self.start) < ends(other) && u64::from(other.start) < ends(self)
+        let ends = |place: &Region| place.start.saturating_add(place.bytes);
+        self.space == other.space && self.start < ends(other) && other.start < ends(self)
     }
 }
 

@@ -62,7 +62,7 @@ impl Tensor {
         }
     }
 
-    /// Creates a tensor of zeros on `device`. Fails with [`Error::TooLarge`] if it would exceed 4 GiB, and with [`Error::OutOfMemory`].
+    /// Creates a tensor of zeros on `device`. Fails with [`Error::TooLarge`] if its size exceeds `usize`, and with [`Error::OutOfMemory`].
     pub fn zeros(device: &Device, tensor_type: TensorType) -> Result<Tensor> {
         Ok(Tensor::computed(tensor_type, Buffer::zeros(device, size(tensor_type)?, Holder::Tensor(""))?))
     }
@@ -84,7 +84,7 @@ impl Tensor {
     }
 
     /// Creates a tensor on `device` whose row-major, little-endian bytes `write` fills in. They are 0 before. Fails if `write` fails,
-    /// with [`Error::TooLarge`] if the tensor would exceed 4 GiB, and with [`Error::OutOfMemory`].
+    /// with [`Error::TooLarge`] if its size exceeds `usize`, and with [`Error::OutOfMemory`].
     pub fn written(device: &Device, tensor_type: TensorType, write: impl FnOnce(&mut [u8]) -> Result<()>) -> Result<Tensor> {
         Ok(Tensor::computed(tensor_type, Buffer::written(device, size(tensor_type)?, Holder::Tensor(""), write)?))
     }
@@ -304,13 +304,10 @@ impl Tensor {
     }
 }
 
-/// Returns the size of a tensor in bytes. Fails with [`Error::TooLarge`] if the size exceeds `u32`. The error states the size.
+/// Returns the size of a tensor in bytes. Fails with [`Error::TooLarge`] if the size exceeds `usize`. The error states the size.
 pub(crate) fn size(tensor_type: TensorType) -> Result<usize> {
-    tensor_type.bytes().map(|bytes| bytes as usize).ok_or_else(|| {
-        let elements = tensor_type.shape.dims().iter().fold(1u128, |product, &dim| product.saturating_mul(dim.into()));
-        let bytes = elements.saturating_mul(tensor_type.dtype.size() as u128);
-        Error::TooLarge.context(format!("a {tensor_type} tensor has {bytes} bytes"))
-    })
+    let large = || Error::TooLarge.context(format!("a {tensor_type} tensor has {} bytes", tensor_type.wide_bytes()));
+    tensor_type.bytes().ok_or_else(large)
 }
 
 /// Adds the call of the op before the error's text and the op's usage after it: `matmul(f32[2,3], f32[4,5]): …; usage: …`.

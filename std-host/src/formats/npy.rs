@@ -113,7 +113,7 @@ pub(super) fn decode(bytes: &[u8]) -> Result<Npy, Wrong> {
     let (header, data) = rest.split_at_checked(length).ok_or_else(cut)?;
     let header = std::str::from_utf8(header).map_err(|_| (start, "the header is not text".to_string()))?;
     let Header { tensor_type, big_endian, fortran_order } = Header::parse(header).map_err(|text| (start, text))?;
-    let needed = tensor_type.bytes().ok_or((start, "the array would be larger than 4 GiB".to_string()))? as usize;
+    let needed = tensor_type.bytes().ok_or((start, "the array would be larger than memory can be".to_string()))?;
     if data.len() != needed {
         return Err((bytes.len(), format!("{tensor_type} has {needed} bytes of elements, not {}", data.len())));
     }
@@ -182,7 +182,7 @@ mod tests {
         let path = folder.path().join("x.npy");
         for dims in [&[][..], &[1], &[1, 1], &[0, 4_000_000_000]] {
             let tensor_type = TensorType::new(DType::F32, Shape::new(dims).unwrap());
-            let npy = Npy { tensor_type, bytes: vec![0; tensor_type.bytes().unwrap() as usize] };
+            let npy = Npy { tensor_type, bytes: vec![0; tensor_type.bytes().unwrap()] };
             write(&path, &npy).unwrap();
             assert_eq!(read(&path).unwrap(), npy);
             assert_eq!(std::fs::read(&path).unwrap().len() % 64, npy.bytes.len() % 64);

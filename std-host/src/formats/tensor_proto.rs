@@ -11,6 +11,8 @@ use prost::Message;
 
 /// Maximum size in bytes of elements that repeat the last value of a message. It limits the memory that a small file can claim.
 const MOST_FILLED: usize = 1 << 26;
+/// Maximum size of the elements of a message, in bytes. A protobuf message has less than 2 GiB. The rest is for the type and the shape.
+const MOST_BYTES: usize = (1 << 31) - 256;
 
 const TYPES: [(DType, DataType, &str); 9] = [
     (DType::F32, DataType::DtFloat, "float"),
@@ -56,9 +58,14 @@ pub fn serialize_strings(strings: &Strings) -> Bytes {
     strings_to_proto(strings).encode_to_vec().into()
 }
 
-/// Converts a tensor to a message, like TensorFlow. Fails in a trace.
+/// Converts a tensor to a message, like TensorFlow. Fails in a trace, and if the tensor has more bytes than protobuf allows.
 pub fn to_proto(tensor: &Tensor) -> Result<TensorProto> {
     let bytes = tensor.bytes()?;
+    if let Some(more @ 1..) = bytes.len().checked_sub(MOST_BYTES) {
+        let (tensor_type, bytes) = (tensor.tensor_type(), bytes.len());
+        let text = format!("a {tensor_type} tensor has {bytes} bytes, {more} more than the {MOST_BYTES} that a TensorProto can hold");
+        return Err(Error::TooLarge.context(text));
+    }
     let tensor_content = match tensor.dtype() {
         DType::Bool => bytes.iter().map(|&byte| u8::from(byte != 0)).collect(),
         _ => Bytes::copy_from_slice(&bytes),
@@ -103,7 +110,7 @@ pub fn from_proto(proto: &TensorProto) -> Result<Values> {
 
 fn numbers(proto: &TensorProto, dtype: DType) -> Result<Tensor> {
     let tensor_type = TensorType::new(dtype, shape(proto)?);
-    let size = tensor_type.bytes().ok_or(Error::TooLarge)? as usize;
+    let size = tensor_type.bytes().ok_or(Error::TooLarge)?;
     if !proto.tensor_content.is_empty() {
         if proto.tensor_content.len() != size {
             let text = format!("{tensor_type} has {size} bytes of elements, but the TensorProto has {}", proto.tensor_content.len());
@@ -124,7 +131,7 @@ fn texts(proto: TensorProto) -> Result<Strings> {
         return Err(Error::message("strings in tensor_content are not supported, only in string_val"));
     }
     let shape = shape(&proto)?;
-    let (count, mut values) = (shape.elements().ok_or(Error::TooLarge)? as usize, proto.string_val);
+    let (count, mut values) = (shape.elements().ok_or(Error::TooLarge)?, proto.string_val);
     fillable(count.saturating_mul(size_of::<Bytes>()), values.len().saturating_mul(size_of::<Bytes>()))?;
     let last = values.last().cloned().unwrap_or_default();
     values.resize(count, last);

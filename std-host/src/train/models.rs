@@ -111,7 +111,7 @@ mod tests {
     use gradlet_core::Eager;
     use gradlet_core::layers::Module;
 
-    fn parameters(name: &str) -> u32 {
+    fn parameters(name: &str) -> usize {
         let model = name.parse::<ModelSpec>().unwrap().build(&Eager::new(&crate::compute::devices::cpu())).unwrap();
         model.variables().iter().map(|variable| variable.tensor_type().unwrap().shape.elements().unwrap()).sum()
     }

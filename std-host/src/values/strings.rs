@@ -23,9 +23,9 @@ impl Strings {
     /// Creates a tensor of the shape `dims`. Fails if the shape does not have as many elements as there are strings.
     pub fn new(values: Vec<Bytes>, dims: &[u32]) -> Result<Strings> {
         let shape = Shape::new(dims)?;
-        match shape.elements() {
-            Some(elements) if elements as usize == values.len() => Ok(Strings { shape, values }),
-            _ => Err(Error::message(format!("{} strings do not make a tensor of strings {shape}", values.len()))),
+        match shape.elements() == Some(values.len()) {
+            true => Ok(Strings { shape, values }),
+            false => Err(Error::message(format!("{} strings do not make a tensor of strings {shape}", values.len()))),
         }
     }
 

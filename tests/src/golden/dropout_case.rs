@@ -23,7 +23,7 @@ pub fn read(folder: &mut Folder, json: &Json, case: &mut Case) -> Result<()> {
     let wanted = [("kept part", 1.0 - rate), ("wrong outputs", 0.0), ("wrong gradients", 0.0), ("changed without training", 0.0)];
     case.wanted = wanted.into_iter().map(|(name, value)| Value::scalar(name.into(), value as f32)).collect();
     // The tolerance is for the kept fraction. It is below 1, so a single wrong element still fails the case.
-    case.tolerance = Tolerance { atol: 5.0 * (rate * (1.0 - rate) / f64::from(count.max(1))).sqrt() + 1e-6, ..Tolerance::default() };
+    case.tolerance = Tolerance { atol: 5.0 * (rate * (1.0 - rate) / count.max(1) as f64).sqrt() + 1e-6, ..Tolerance::default() };
     case.body = Some(body(rate));
     Ok(())
 }

@@ -15,7 +15,7 @@ const ELEMENTS: usize = 1 << 17;
 pub fn repeated(case: &Case, traced: &Traced) -> Result<Option<Case>> {
     let values = || case.inputs.iter().chain(&case.wanted);
     let Some(shape) = values().next().map(|value| value.tensor_type.shape) else { return Ok(None) };
-    let count = shape.elements().unwrap_or(0) as usize;
+    let count = shape.elements().unwrap_or(0);
     let even = values().all(|value| value.tensor_type.shape == shape);
     let Some(op) = case.group.strip_prefix("op:") else { return Ok(None) };
     if !even || count < 2 || !ops_table::is_elementwise(op) || !alone(traced, count) {
@@ -44,6 +44,6 @@ pub fn repeated(case: &Case, traced: &Traced) -> Result<Option<Case>> {
 /// True if no op of the function reduces a tensor of `count` elements to fewer elements. The elements are then independent of each other.
 fn alone(traced: &Traced, count: usize) -> bool {
     let graph = traced.graph();
-    let elements = |&id: &usize| graph.values[id].tensor_type.shape.elements().unwrap_or(0) as usize;
+    let elements = |&id: &usize| graph.values[id].tensor_type.shape.elements().unwrap_or(0);
     graph.nodes.iter().all(|node| node.inputs.iter().all(|id| elements(id) < count) || node.outputs.iter().all(|id| elements(id) >= count))
 }

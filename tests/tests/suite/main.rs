@@ -20,6 +20,7 @@ mod golden;
 mod gradients;
 mod hiding;
 mod hostile;
+mod large;
 mod layering;
 mod layers;
 mod narrow;

@@ -75,8 +75,8 @@ fn uses_of(kernel: &Kernel, uses: &[Use]) -> Vec<(Vec<u32>, Vec<TensorType>)> {
         let types: Vec<TensorType> = types.iter().map(|of| TensorType::new(dtype(of.dtype), of.shape)).collect();
         let outputs = def.output_types(&types, attributes).ok()?;
         let elements = |of: &TensorType| of.shape.elements().filter(|&elements| elements > 0);
-        let counts: Option<Vec<u32>> = types.iter().chain(&outputs[..def.outputs.into()]).map(elements).collect();
-        Some((counts?.iter().sum::<u32>(), attributes.clone(), types))
+        let counts: Option<Vec<usize>> = types.iter().chain(&outputs[..def.outputs.into()]).map(elements).collect();
+        Some((counts?.iter().sum::<usize>(), attributes.clone(), types))
     });
     let mut found: Vec<_> = typed.collect();
     found.sort_by_key(|(count, ..)| *count);

@@ -43,7 +43,8 @@ pub enum Error {
         /// Index of the attribute word.
         index: u8,
     },
-    /// A tensor has more than 2^32 - 1 bytes, or a program needs an arena of 2 GiB or more.
+    /// A dimension exceeds 2^32 - 1, the size of a tensor exceeds `usize`, or an artifact or its memory exceeds what the format can hold:
+    /// 4 GiB, and an arena of 2 GiB.
     TooLarge,
     /// A label or index in the data is out of range.
     IndexOutOfRange {
@@ -357,6 +358,11 @@ impl Error {
         }
     }
 
+    /// Returns a position for an error. A host's tensor may have more than 2^32 elements: a position beyond them is the last one.
+    pub(crate) fn position(index: usize) -> u32 {
+        u32::try_from(index).unwrap_or(u32::MAX)
+    }
+
     /// Returns the same error with `index` as the instruction that failed. An error that names no instruction is unchanged.
     pub(crate) fn at(mut self, index: u32) -> Error {
         if let Error::IndexOutOfRange { node, .. }
@@ -399,7 +405,7 @@ impl fmt::Display for Error {
                 write!(f, "dimension {axis} of input {input} must be {want}, not {got}")
             }
             Error::Attribute { index } => write!(f, "attribute {index} has a value that the op does not allow"),
-            Error::TooLarge => f.write_str("the tensor would be larger than 4 GiB, or the program would need more than 2 GiB of memory"),
+            Error::TooLarge => f.write_str("a dimension, a tensor or the memory of a program is too large"),
             Error::IndexOutOfRange { node, position, value, limit } => write!(
                 f,
                 "the label or index at position {position} is {value}, but must be at least 0 and less than {limit} (instruction {node})"

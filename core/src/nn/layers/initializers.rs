@@ -149,7 +149,7 @@ impl Initializer {
 
     /// Computes the initial value of a variable with the dimensions `dims`, on the scope's device.
     pub fn call(&self, scope: &dyn Scope, dims: &[u32]) -> Result<Tensor> {
-        let count = Shape::new(dims)?.elements().ok_or(Error::TooLarge)? as usize;
+        let count = Shape::new(dims)?.elements().ok_or(Error::TooLarge)?;
         let stream = || match self.seed {
             Some(key) => Ok(Stream { key, stream: 0 }),
             None => scope.next_stream(),

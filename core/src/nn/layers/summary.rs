@@ -75,7 +75,7 @@ impl Size {
     pub fn of<'a>(variables: impl IntoIterator<Item = &'a Variable>) -> Size {
         let types = variables.into_iter().filter_map(|variable| variable.tensor_type().ok());
         types.fold(Size::default(), |sum, of| {
-            let count = u64::from(of.shape.elements().unwrap_or(0));
+            let count = of.shape.elements().unwrap_or(0) as u64;
             Size { count: sum.count + count, bytes: sum.bytes + count * of.dtype.size() as u64 }
         })
     }

@@ -138,7 +138,7 @@ fn counted(mask: &Tensor, losses: &Tensor, reduction: Reduction) -> Result<Tenso
     let counted = mask.cast(losses.dtype())?;
     match reduction {
         Reduction::SumOverBatchSize | Reduction::Mean => {
-            let all = counted.like(counted.shape().elements().unwrap_or(0).into())?;
+            let all = counted.like(counted.shape().elements().unwrap_or(0) as f64)?;
             counted.mul(&all.divide_no_nan(&counted.sum(&[], false)?)?)
         }
         _ => Ok(counted),

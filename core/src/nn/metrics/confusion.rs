@@ -96,11 +96,10 @@ pub(super) fn count(
     [y_true, y_pred]: [&Tensor; 2],
     weights: Option<&Tensor>,
 ) -> Result<()> {
-    let flat = [y_pred.shape().elements().unwrap_or(0)];
-    let label = y_true.cast(DType::Bool)?.reshape(&flat)?;
-    let positive = above(&y_pred.reshape(&flat)?, thresholds)?;
+    let label = y_true.cast(DType::Bool)?.reshape_open(&[-1])?;
+    let positive = above(&y_pred.reshape_open(&[-1])?, thresholds)?;
     let weights = match weights {
-        Some(weights) => weights.broadcast_to(y_pred.dims())?.reshape(&flat)?,
+        Some(weights) => weights.broadcast_to(y_pred.dims())?.reshape_open(&[-1])?,
         None => Tensor::scalar(&scope.device(), 1.0f32),
     };
     for (cell, variable) in cells {

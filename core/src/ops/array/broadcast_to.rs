@@ -88,7 +88,8 @@ impl Tensor {
         for (axis, &multiple) in multiples.iter().enumerate().rev().filter(|(_, multiple)| **multiple != 1) {
             let mut tiled = *result.shape();
             let (before, after) = result.dims().split_at(axis);
-            let product = |dims: &[u32]| Shape::new(dims)?.elements().ok_or(Error::TooLarge);
+            let product =
+                |dims: &[u32]| Shape::new(dims)?.elements().and_then(|elements| u32::try_from(elements).ok()).ok_or(Error::TooLarge);
             let (before, after) = (product(before)?, product(after)?);
             tiled.dims_mut()[axis] = tiled.dims()[axis].checked_mul(multiple).ok_or(Error::TooLarge)?;
             result = result.reshape(&[before, 1, after])?.broadcast_to(&[before, multiple, after])?.reshape(tiled.dims())?;

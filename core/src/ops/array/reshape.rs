@@ -89,7 +89,9 @@ impl Tensor {
         }
         let mut shape = Shape::SCALAR;
         for &dim in dims {
-            shape.push(if dim < 0 { (u64::from(elements) / others) as u32 } else { dim as u32 })?;
+            let dim = if dim < 0 { elements as u64 / others } else { dim as u64 };
+            let large = || Error::TooLarge.context(alloc::format!("{} with the dimensions {dims:?}: {dim}", self.tensor_type()));
+            shape.push(u32::try_from(dim).map_err(|_| large())?)?;
         }
         if shape.elements() != Some(elements) { Err(wrong()) } else { self.reshape(shape.dims()) }
     }

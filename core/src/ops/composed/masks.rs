@@ -23,7 +23,7 @@ impl Tensor {
     pub fn where_index(&self) -> Result<Tensor> {
         self.known()?.ok_or_else(|| shape_depends_on_data("where_index"))?;
         let mut indices: Vec<i64> = Vec::new();
-        let mut count = 0;
+        let mut count = 0u32;
         for (position, _) in self.cast(DType::Bool)?.to_vec::<Bool>()?.iter().enumerate().filter(|(_, truth)| truth.get()) {
             let first = indices.len();
             let mut rest = position;
@@ -32,7 +32,7 @@ impl Tensor {
                 rest /= dim as usize;
             }
             indices[first..].reverse();
-            count += 1;
+            count = count.checked_add(1).ok_or(Error::TooLarge)?;
         }
         Tensor::new(&self.device()?, &indices, &[count, self.shape().rank() as u32])
     }
@@ -63,9 +63,9 @@ impl Tensor {
             )));
         };
         mask.known()?.ok_or_else(|| shape_depends_on_data("boolean_mask"))?;
-        let elements = mask.shape().elements().ok_or(Error::TooLarge)?;
-        let chosen = mask.reshape(&[elements])?.where_index()?;
-        let flat = self.reshape(&[before, &[elements], after].concat())?;
+        let mask = mask.reshape_open(&[-1])?;
+        let chosen = mask.where_index()?;
+        let flat = self.reshape(&[before, mask.dims(), after].concat())?;
         flat.gather(&chosen.reshape(&[chosen.dims()[0]])?, at as i32)
     }
 }

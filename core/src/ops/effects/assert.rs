@@ -24,7 +24,7 @@ fn run(call: &mut Call<'_, '_>) -> Result<()> {
     let elements = call.input(0)?.slice::<Bool>();
     let rows = call.rows(elements.len(), 5);
     match elements.get(rows.clone()).unwrap_or_default().iter().position(|element| !element.get()) {
-        Some(position) => Err(Error::Assertion { node: 0, position: (rows.start + position) as u32 }),
+        Some(position) => Err(Error::Assertion { node: 0, position: Error::position(rows.start + position) }),
         None => Ok(()),
     }
 }

@@ -26,14 +26,14 @@ fn run(call: &mut Call<'_, '_>) -> Result<()> {
     let rows = call.rows(input.bytes().len() / size, 3);
     let part = input.bytes().get(rows.start * size..rows.end * size).unwrap_or(&[]);
     match first_not_finite(input.dtype(), part) {
-        Some(position) => Err(Error::NotFinite { node: 0, position: position + rows.start as u32 }),
+        Some(position) => Err(Error::NotFinite { node: 0, position: Error::position(rows.start + position) }),
         None => Ok(()),
     }
 }
 
 /// Returns the position of the first element of `data` that is infinite or NaN, or `None` if there is none. Integers and booleans are
 /// always finite. `data` holds elements of type `dtype`, and is aligned for them.
-fn first_not_finite(dtype: DType, data: &[u8]) -> Option<u32> {
+fn first_not_finite(dtype: DType, data: &[u8]) -> Option<usize> {
     // The bits of the exponent in the last two bytes of an element, and the size of an element.
     let (exponent, size): (u16, usize) = match dtype {
         DType::F32 => (0x7f80, 4),
@@ -47,7 +47,7 @@ fn first_not_finite(dtype: DType, data: &[u8]) -> Option<u32> {
     loop {
         let (element, after) = rest.split_at_checked(size)?;
         if u16::from_le_bytes(*element.last_chunk()?) & exponent == exponent {
-            return Some(position as u32);
+            return Some(position);
         }
         (rest, position) = (after, position + 1);
     }
@@ -129,7 +129,7 @@ mod tests {
                 assert_eq!(first_not_finite(T::DTYPE, bytemuck::cast_slice(&elements)), None);
                 for (position, &odd) in (0..length).flat_map(|position| odd.iter().map(move |odd| (position, odd))) {
                     elements[position] = odd;
-                    assert_eq!(first_not_finite(T::DTYPE, bytemuck::cast_slice(&elements)), Some(position as u32));
+                    assert_eq!(first_not_finite(T::DTYPE, bytemuck::cast_slice(&elements)), Some(position));
                     elements[position] = value;
                 }
             }

@@ -39,9 +39,9 @@ fn grad(of: &Backward<'_>) -> Result<InputGradients> {
         let order: alloc::vec::Vec<u32> = axes.iter().copied().chain(others).collect();
         let mut back = order.clone();
         (0..).zip(&order).for_each(|(index, &axis)| back[axis as usize] = index);
-        let count = reduce::count(x.dims(), of.attributes) as u32;
         let moved = x.transpose(&order)?;
-        let rows = moved.reshape(&[count, of.outputs[0].shape().elements().unwrap_or(0)])?;
+        let results = of.outputs[0].shape().elements().unwrap_or(0);
+        let rows = moved.reshape_open(&[reduce::count(x.dims(), of.attributes), results].map(|count| count as i64))?;
         let rest = rows.cumprod(0, true, false)?.mul(&rows.cumprod(0, true, true)?)?;
         let rest = rest.reshape(moved.dims())?.transpose(&back)?;
         of.dy()?.reshape(reduce::kept_dims(of.attributes, x)?.dims())?.mul(&rest)

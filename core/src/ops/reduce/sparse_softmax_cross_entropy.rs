@@ -60,7 +60,7 @@ pub(in crate::ops) fn check(labels: &TensorView<'_>, classes: usize) -> Result<(
         let label = label(labels, position);
         if label < 0 || label >= classes as i64 {
             let value = label.clamp(i32::MIN.into(), i32::MAX.into()) as i32;
-            return Err(Error::IndexOutOfRange { node: 0, position: position as u32, value, limit: classes as u32 });
+            return Err(Error::IndexOutOfRange { node: 0, position: Error::position(position), value, limit: Error::position(classes) });
         }
     }
     Ok(())

@@ -256,7 +256,7 @@ pub(in crate::ops) fn binary_checked<T: Element>(call: &mut Call<'_, '_>, cost: 
         let index = first + index;
         let i = if a_whole { index } else { position(index, dims, a.dims()) };
         let j = if b_whole { index } else { position(index, dims, b.dims()) };
-        *slot = f(left.get(i).copied().unwrap_or(*slot), right.get(j).copied().unwrap_or(*slot), j as u32)?;
+        *slot = f(left.get(i).copied().unwrap_or(*slot), right.get(j).copied().unwrap_or(*slot), Error::position(j))?;
     }
     Ok(())
 }
@@ -331,16 +331,16 @@ pub(in crate::ops) fn position(index: usize, dims: &[u32], operand: &[u32]) -> u
     if index == 0 {
         return 0;
     }
-    let (mut rest, mut stride, mut position) = (index as u32, 1u32, 0u32);
+    let (mut rest, mut stride, mut position) = (index, 1usize, 0usize);
     for (&dim, &own) in dims.iter().rev().zip(operand.iter().rev()) {
-        let dim = dim.max(1);
+        let dim = dim.max(1) as usize;
         if own != 1 {
             position = position.wrapping_add((rest % dim).wrapping_mul(stride));
-            stride = stride.wrapping_mul(own);
+            stride = stride.wrapping_mul(own as usize);
         }
         rest /= dim;
     }
-    position as usize
+    position
 }
 
 /// Returns the gradient of a broadcast operand: `gradient`, summed over the axes that were broadcast, in the operand's shape.

@@ -52,7 +52,7 @@ impl<'a> Indices<'a> {
 /// Returns the error for an index that is negative, or `limit` or more.
 pub(in crate::ops) fn out_of_range(position: usize, index: i64, limit: usize) -> Error {
     let value = index.clamp(i32::MIN.into(), i32::MAX.into()) as i32;
-    Error::IndexOutOfRange { node: 0, position: position as u32, value, limit: limit as u32 }
+    Error::IndexOutOfRange { node: 0, position: Error::position(position), value, limit: Error::position(limit) }
 }
 
 /// Returns the product of the dimensions.

@@ -232,7 +232,7 @@ mod tests {
     use std::vec::Vec;
 
     fn naive<T: Number>(x: &[T], dims: &[u32], axes: &[u32], kept: &[u32]) -> Vec<T> {
-        let mut sums = std::vec![T::ZERO; Shape::new(kept).unwrap().elements().unwrap() as usize];
+        let mut sums = std::vec![T::ZERO; Shape::new(kept).unwrap().elements().unwrap()];
         for index in indices(dims) {
             let ours: Vec<u32> = (0..).zip(&index).filter(|(axis, _)| !axes.contains(axis)).map(|(_, &at)| at).collect();
             let sum = &mut sums[position(kept, &ours)];
@@ -280,7 +280,7 @@ mod tests {
             for chosen in 0..1u32 << dims.len() {
                 let axes: Vec<u32> = (0..dims.len() as u32).filter(|axis| chosen >> axis & 1 == 1).collect();
                 let kept: Vec<u32> = (0..).zip(dims).filter(|(axis, _)| !axes.contains(axis)).map(|(_, &dim)| dim).collect();
-                let mut want = std::vec![start; Shape::new(&kept).unwrap().elements().unwrap() as usize];
+                let mut want = std::vec![start; Shape::new(&kept).unwrap().elements().unwrap()];
                 for index in indices(dims) {
                     let ours: Vec<u32> = (0..).zip(&index).filter(|(axis, _)| !axes.contains(axis)).map(|(_, &at)| at).collect();
                     let slot = &mut want[position(&kept, &ours)];

@@ -25,16 +25,16 @@ impl Value {
     }
 
     fn filled(tensor_type: TensorType, byte: u8) -> Value {
-        let words = tensor_type.bytes().unwrap().div_ceil(8) as usize;
+        let words = tensor_type.bytes().unwrap().div_ceil(8);
         Value { tensor_type, words: std::vec![u64::from_ne_bytes([byte; 8]); words] }
     }
 
     fn bytes(&self) -> &[u8] {
-        &bytemuck::cast_slice(&self.words)[..self.tensor_type.bytes().unwrap() as usize]
+        &bytemuck::cast_slice(&self.words)[..self.tensor_type.bytes().unwrap()]
     }
 
     fn bytes_mut(&mut self) -> &mut [u8] {
-        &mut bytemuck::cast_slice_mut(&mut self.words)[..self.tensor_type.bytes().unwrap() as usize]
+        &mut bytemuck::cast_slice_mut(&mut self.words)[..self.tensor_type.bytes().unwrap()]
     }
 
     /// Returns the elements.
@@ -64,7 +64,7 @@ pub(in crate::ops) fn numbers(dims: &[u32], seed: u32) -> Vec<f64> {
         state ^= state << 5;
         f64::from(state as i32 >> 8) / f64::from(1 << 21)
     };
-    std::iter::repeat_with(next).take(Shape::new(dims).unwrap().elements().unwrap() as usize).collect()
+    std::iter::repeat_with(next).take(Shape::new(dims).unwrap().elements().unwrap()).collect()
 }
 
 /// Returns [`numbers`] as an f32 value.

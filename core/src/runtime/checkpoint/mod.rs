@@ -182,7 +182,7 @@ pub fn write<'v, W: Write>(writer: &mut W, artifact: Identity, entries: impl Ite
     for Entry { variable, tensor_type, data } in entries.clone() {
         let index = variable;
         next = variable.checked_add(1).filter(|_| variable >= next).ok_or(Error::NoSuchTensor { index })?;
-        if tensor_type.bytes().map(|bytes| bytes as usize) != Some(data.len()) {
+        if tensor_type.bytes() != Some(data.len()) {
             return Err(Error::TensorType { index });
         }
         measure((variable, &tensor_type, data), &mut count, &mut bytes);

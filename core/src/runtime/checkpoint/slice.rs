@@ -145,7 +145,7 @@ fn typed(kind: u32, body: &[u8]) -> Option<(TensorType, &[u8])> {
         shape.push(u32::from_le_bytes(word.try_into().ok()?)).ok()?;
     }
     let tensor_type = TensorType::new(dtype, shape);
-    (tensor_type.bytes()? as usize == data.len()).then_some((tensor_type, data))
+    (tensor_type.bytes()? == data.len()).then_some((tensor_type, data))
 }
 
 impl Take for &[u8] {

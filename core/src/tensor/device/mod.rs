@@ -387,7 +387,7 @@ impl Device {
 
 /// Describes an op for a profiler.
 fn ops<'t>(op: &'static OpDef, reads: impl Iterator<Item = &'t TensorType>, writes: impl Iterator<Item = &'t TensorType> + Clone) -> Ops {
-    let bytes = |tensor_type: &TensorType| tensor_type.bytes().map_or(0, u64::from);
+    let bytes = |tensor_type: &TensorType| tensor_type.bytes().unwrap_or(0) as u64;
     let output = writes.clone().next().copied();
     Ops { nodes: alloc::vec![NamedOp { name: None, op, output }], read: reads.map(bytes).sum(), written: writes.map(bytes).sum() }
 }

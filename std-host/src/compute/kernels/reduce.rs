@@ -13,8 +13,10 @@ use std::ops::Add;
 
 /// Smallest number of elements in a part of a sum.
 const PART: usize = 1 << 14;
-/// Largest number of parts. Each of them needs memory.
+/// Number of parts of a sum that is not long. Each of them needs memory.
 const PARTS: usize = 16;
+/// Largest number of rows that are added one after the other. The rounding error of a longer sum would grow with their number.
+const ROWS: usize = 2048;
 /// Number of elements that are added at the same time.
 const WIDE: usize = 64;
 
@@ -95,7 +97,7 @@ fn add_rows<T: Element + Add<Output = T>>(rows: &[T], sums: &mut [T]) {
     }
     // Several short rows are added as one.
     let wide = if width < WIDE { WIDE.div_ceil(width) * width } else { width };
-    let part = PART.max(rows.len().div_ceil(PARTS)).next_multiple_of(wide);
+    let part = PART.max(rows.len().div_ceil(PARTS).min(ROWS * wide)).next_multiple_of(wide);
     scratch::with(rows.len().div_ceil(part) * wide, |partial: &mut [T]| {
         partial.fill(T::zeroed());
         team::each(parallel, rows.chunks(part).zip(partial.chunks_exact_mut(wide)), |(rows, sums)| {
@@ -104,7 +106,9 @@ fn add_rows<T: Element + Add<Output = T>>(rows: &[T], sums: &mut [T]) {
                 || rows.chunks(wide).for_each(|row| add_row(sums, row)),
             );
         });
-        partial.chunks_exact(width).for_each(|row| add_row(sums, row));
+        let (first, others) = partial.split_at_mut(wide.min(partial.len()));
+        others.chunks_exact(wide).for_each(|row| add_row(first, row));
+        first.chunks_exact(width).for_each(|row| add_row(sums, row));
     });
 }
 
@@ -117,6 +121,12 @@ fn add_row<T: Element + Add<Output = T>>(sums: &mut [T], row: &[T]) {
 /// Returns the sum of `elements`.
 #[inline(always)]
 fn add_all<T: Element + Add<Output = T>>(elements: &[T]) -> T {
+    elements.chunks(ROWS * WIDE).map(add_part).fold(T::zeroed(), |sum, x| sum + x)
+}
+
+/// Returns the sum of a few elements.
+#[inline(always)]
+fn add_part<T: Element + Add<Output = T>>(elements: &[T]) -> T {
     let (blocks, rest) = elements.as_chunks::<WIDE>();
     let mut sums = [T::zeroed(); WIDE];
     blocks.iter().for_each(|block| add_row(&mut sums, block));

@@ -64,7 +64,7 @@ pub(super) struct Value {
 impl Value {
     pub(super) fn zeros(dtype: DType, dims: &[u32]) -> Value {
         let tensor_type = TensorType::new(dtype, Shape::new(dims).unwrap());
-        Value { tensor_type, bytes: AlignedBytes::zeroed(tensor_type.bytes().unwrap() as usize) }
+        Value { tensor_type, bytes: AlignedBytes::zeroed(tensor_type.bytes().unwrap()) }
     }
 
     pub(super) fn floats_mut(&mut self) -> &mut [f32] {

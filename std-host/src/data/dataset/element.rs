@@ -72,7 +72,7 @@ impl Slices for Tensor {
 
     fn slice(&self, index: usize) -> Result<Tensor> {
         let row = row_type(self)?;
-        let size = row.bytes().ok_or(Error::TooLarge)? as usize;
+        let size = row.bytes().ok_or(Error::TooLarge)?;
         let all = self.bytes()?;
         let bytes = all.get(index * size..).and_then(|bytes| bytes.get(..size));
         let bytes = bytes.ok_or_else(|| Error::message(format!("slice {index} is out of range for {}", self.tensor_type())))?;

@@ -221,7 +221,7 @@ impl Pad for Strings {
         let value = value.map(|value| value.strings()?.item().cloned()).transpose()?.unwrap_or_default();
         let inner = padded_dims(shape, elements.iter().map(Strings::dims))?;
         let dims = [&[elements.len() as u32], inner.as_slice()].concat();
-        let count = Shape::new(&dims)?.elements().ok_or(Error::TooLarge)? as usize;
+        let count = Shape::new(&dims)?.elements().ok_or(Error::TooLarge)?;
         let mut values = vec![value; count];
         let whole = byte_dims(&inner, 1);
         for (row, element) in values.chunks_exact_mut(whole.iter().product::<usize>().max(1)).zip(&elements) {

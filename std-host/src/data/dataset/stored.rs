@@ -83,7 +83,7 @@ impl Stored for Tensor {
         let code = u8::load(bytes)?;
         let dtype = DType::from_code(code).ok_or_else(|| Error::message(format!("a stored tensor has the unknown element type {code}")))?;
         let tensor_type = TensorType::new(dtype, load_shape(bytes)?);
-        let elements = take(bytes, tensor_type.bytes().ok_or(Error::TooLarge)? as usize)?;
+        let elements = take(bytes, tensor_type.bytes().ok_or(Error::TooLarge)?)?;
         Tensor::from_bytes(&crate::compute::devices::cpu(), tensor_type, &elements)
     }
 }

@@ -144,7 +144,7 @@ impl FeatureSpec {
             FeatureSpec::VarLen(_) | FeatureSpec::Ragged(_) => &[],
         };
         let shape = Shape::new(dims)?;
-        Ok((shape, shape.elements().ok_or(Error::TooLarge)? as usize))
+        Ok((shape, shape.elements().ok_or(Error::TooLarge)?))
     }
 
     /// Returns the default value of the feature, or `None` if it has none. Fails if the default does not have the type of the feature and

@@ -156,7 +156,7 @@ impl Builder {
 
     fn constant(&mut self, tensor: &Tensor, reader: &str) -> String {
         let name = self.unique(&beside(reader, "Const"));
-        let small = Some(tensor).filter(|tensor| tensor.tensor_type().bytes().is_some_and(|bytes| bytes as usize <= SHOWN));
+        let small = Some(tensor).filter(|tensor| tensor.tensor_type().bytes().is_some_and(|bytes| bytes <= SHOWN));
         let value = small.and_then(|tensor| TensorProto::decode(serialize_tensor(tensor).ok()?).ok());
         let node = self.add(name.clone(), "Const", Vec::new(), &[tensor.tensor_type()]);
         node.set("dtype", Value::Type(data_type(tensor.dtype()).into()));

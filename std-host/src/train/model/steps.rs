@@ -184,7 +184,7 @@ impl Compiled {
 /// Adds the number of the sample to an error about a label out of range.
 fn located(error: Error, batch: &Batch) -> Error {
     let &Error::IndexOutOfRange { position, .. } = error.root() else { return error };
-    let samples = batch.samples.as_ref().filter(|samples| batch.y.shape().elements() == Some(samples.len() as u32));
+    let samples = batch.samples.as_ref().filter(|samples| batch.y.shape().elements() == Some(samples.len()));
     match samples.and_then(|samples| samples.get(position as usize)) {
         Some(sample) => error.context(format!("sample {sample}")),
         None => error,
