@@ -10,6 +10,7 @@ use crate::base::dtype::DType;
 use crate::base::error::{Error, Result};
 use crate::base::op::OpDef;
 use crate::base::shape::TensorType;
+use crate::compile::optimize::optimize_on;
 use crate::compile::plan::{Location, Plan, Target};
 use crate::compile::planner::plan;
 use crate::function::ConcreteFunction;
@@ -133,6 +134,7 @@ impl Artifact {
             return Err(Error::message(format!("the artifact already has {MAX_SIGNATURES} signatures, the maximum")));
         }
         let mut graph = graph.clone();
+        optimize_on(&ops::portable_cpu(), &mut graph)?;
         if self.finite_steps {
             checks::add(&mut graph);
         }

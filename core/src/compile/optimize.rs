@@ -6,6 +6,7 @@ use crate::base::error::Result;
 use crate::compile::inline::{inline, prune};
 use crate::ops;
 use crate::tensor::Tensor;
+use crate::tensor::device::Device;
 use crate::tensor::graph::{Graph, Node, Origin, has_effect};
 use crate::tensor::scope::Keeps;
 use alloc::vec::Vec;
@@ -18,6 +19,28 @@ pub fn optimize(graph: &mut Graph) -> Result<()> {
     rewrite(graph)?;
     drop_unused_captures(graph);
     Ok(())
+}
+
+/// Copies the constants of `graph` to `device`, a CPU, and optimizes `graph` again if one of them was elsewhere.
+pub(crate) fn optimize_on(device: &Device, graph: &mut Graph) -> Result<()> {
+    if bring(device, graph)? { optimize(graph) } else { Ok(()) }
+}
+
+/// Copies the constants of a graph and of its bodies to `device`. Returns true if a device of another kind had one of them.
+fn bring(device: &Device, graph: &mut Graph) -> Result<bool> {
+    let mut brought = false;
+    for value in &mut graph.values {
+        if let Origin::Constant(tensor) = &mut value.origin
+            && tensor.buffer()?.bytes().is_none()
+        {
+            *tensor = tensor.to(device)?;
+            brought = true;
+        }
+    }
+    for body in graph.nodes.iter_mut().flat_map(|node| &mut node.bodies) {
+        brought |= bring(device, body)?;
+    }
+    Ok(brought)
 }
 
 /// Rewrites a graph and the bodies of its branches and loops.
@@ -105,11 +128,12 @@ fn simplify(graph: &mut Graph) -> bool {
     changed
 }
 
-/// True if input 1 is a constant whose elements all have the op's neutral value, as in `x * 1`.
+/// True if input 1 is a constant whose elements all have the op's neutral value, as in `x * 1`. Constants of a remote device are not read.
 fn by_neutral(graph: &Graph, node: &Node) -> bool {
     let (Some(neutral), Some(&id)) = (node.op.neutral, node.inputs.get(1)) else { return false };
+    let near = |tensor: &&Tensor| tensor.buffer().is_ok_and(|buffer| buffer.bytes().is_some());
     let all = |tensor: &Tensor| tensor.to_vec::<f32>().is_ok_and(|elements| elements.iter().all(|&element| element == neutral));
-    graph.constant(id).is_some_and(all)
+    graph.constant(id).filter(near).is_some_and(all)
 }
 
 /// Fuses one optimizer step with the product that computes its gradient. The gradient of a dense kernel then never exists as a whole.

@@ -64,6 +64,10 @@ impl Rule for AdadeltaRule {
         &[&["accumulated_grad", "accumulated_delta_var"]]
     }
 
+    fn is_pure(&self) -> bool {
+        true
+    }
+
     fn update(&self, step: &Step<'_>, variable: &Tensor, gradient: &Gradient, slots: &[Tensor]) -> Result<Vec<Tensor>> {
         let [squares, ways] = slots else { return Err(Error::Internal) };
         let squares = self.mean(squares, &gradient.map(Tensor::square)?)?;

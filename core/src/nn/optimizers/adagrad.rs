@@ -52,6 +52,10 @@ impl Rule for AdagradRule {
         self.initial_accumulator_value
     }
 
+    fn is_pure(&self) -> bool {
+        true
+    }
+
     fn update(&self, step: &Step<'_>, variable: &Tensor, gradient: &Gradient, slots: &[Tensor]) -> Result<Vec<Tensor>> {
         let [accumulator] = slots else { return Err(Error::Internal) };
         let accumulator = accumulator.add(&gradient.map(Tensor::square)?)?;

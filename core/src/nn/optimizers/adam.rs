@@ -109,6 +109,10 @@ impl<const DECOUPLED: bool> Rule for AdamRule<DECOUPLED> {
         Ok(Some(InPlace { op: &adam_step::OP, attributes: bytemuck::cast_slice(&[attributes]).to_vec(), inputs }))
     }
 
+    fn is_pure(&self) -> bool {
+        true
+    }
+
     fn update(&self, step: &Step<'_>, variable: &Tensor, gradient: &Gradient, slots: &[Tensor]) -> Result<Vec<Tensor>> {
         let rate = step.learning_rate(variable)?;
         let [m, v, largest @ ..] = slots else { return Err(Error::Internal) };

@@ -60,6 +60,10 @@ impl Rule for AdamaxRule {
         &[&["momentum", "norm"]]
     }
 
+    fn is_pure(&self) -> bool {
+        true
+    }
+
     fn update(&self, step: &Step<'_>, variable: &Tensor, gradient: &Gradient, slots: &[Tensor]) -> Result<Vec<Tensor>> {
         let [moment, norm] = slots else { return Err(Error::Internal) };
         let moment = towards(moment, &gradient.dense()?, &moment.like(1.0 - self.beta_1)?)?;

@@ -1,6 +1,7 @@
 //! Gradient descent with an update rule. All optimizers share this code.
 
 use super::options::Options;
+use super::steps::Steps;
 use super::{Gradient, LearningRate, Optimizer};
 use crate::base::error::{Error, Result};
 use crate::base::sync::{Lock, Shared, ThreadSafe};
@@ -78,6 +79,12 @@ pub trait Rule: ThreadSafe {
         Ok(None)
     }
 
+    /// True if the rule depends only on the arguments of its methods, on its constants and on its variables. In eager code, the optimizer
+    /// then traces a step once and runs it compiled: variables change in place, and a step that fails changes none. The default is false.
+    fn is_pure(&self) -> bool {
+        false
+    }
+
     /// Returns the new value of `variable`, and then the new value of each slot.
     fn update(&self, step: &Step<'_>, variable: &Tensor, gradient: &Gradient, slots: &[Tensor]) -> Result<Vec<Tensor>>;
 }
@@ -98,12 +105,40 @@ pub struct Step<'a> {
     scope: &'a dyn Scope,
     iterations: Tensor,
     learning_rate: Tensor,
+    /// The variables that the step has assigned so far.
+    assigned: Lock<Vec<Variable>>,
 }
 
 impl Step<'_> {
     /// Returns the scope of the step.
     pub fn scope(&self) -> &dyn Scope {
         self.scope
+    }
+
+    /// Sets a variable to `value`. If the step fails later, its error names the variable.
+    pub fn assign(&self, variable: &Variable, value: &Tensor) -> Result<()> {
+        self.scope.assign(variable, value)?;
+        self.assigned.lock().push(variable.clone());
+        Ok(())
+    }
+
+    /// Changes variables with an op, like [`Scope::update`].
+    fn update(&self, InPlace { op, attributes, inputs }: &InPlace, variables: &[&Variable]) -> Result<()> {
+        self.scope.update(op, attributes, variables, &inputs.iter().collect::<Vec<_>>())?;
+        self.assigned.lock().extend(variables.iter().map(|&variable| variable.clone()));
+        Ok(())
+    }
+
+    /// Adds the names of the variables that the step has assigned to its error.
+    fn partial(&self, error: Error) -> Error {
+        let mut names: Vec<String> = Vec::new();
+        for variable in self.assigned.lock().iter() {
+            let name = format!("{:?}", variable.name());
+            if !names.contains(&name) {
+                names.push(name);
+            }
+        }
+        if names.is_empty() { error } else { error.context(format!("the step had already changed {}", names.join(", "))) }
     }
 
     /// Returns the number of steps before this one, as an i64 scalar.
@@ -138,6 +173,7 @@ pub struct Descent<R> {
     rate: Variable,
     iterations: Variable,
     trained: Lock<Shared<[Trained]>>,
+    steps: Steps,
     later: Later,
 }
 
@@ -160,6 +196,7 @@ impl<R: Rule> Descent<R> {
             rate: Variable::untrained("learning_rate"),
             iterations: Variable::untrained("iteration"),
             trained: Lock::new(Shared::from(Vec::new())),
+            steps: Steps::default(),
             later: Later::default(),
         }
     }
@@ -230,6 +267,22 @@ impl<R: Rule> Descent<R> {
         state
     }
 
+    /// Updates the variables in `trained` with their gradients, and the moving averages of all variables in `built`.
+    fn step(&self, step: &Step<'_>, built: &[Trained], trained: &[&Trained], gradients: Vec<Gradient>) -> Result<()> {
+        let _named = step.scope.name_scope(&own_name::<R>());
+        let gradients = self.options.clip(gradients)?;
+        self.rule.begin(step)?;
+        for (trained, gradient) in trained.iter().zip(&gradients) {
+            trained.update(&self.rule, &self.options, step, gradient)?;
+        }
+        for trained in built {
+            if let Some(average) = &trained.average {
+                self.options.average(step, &trained.variable, average)?;
+            }
+        }
+        step.assign(&self.iterations, &step.iterations.add(&Tensor::scalar(&step.scope.device(), 1i64))?)
+    }
+
     fn rate(&self, scope: &dyn Scope, iterations: &Tensor) -> Result<Tensor> {
         match &self.learning_rate {
             LearningRate::Value(rate) if !self.rate.is_built() => Ok(Tensor::scalar(&scope.device(), *rate)),
@@ -250,17 +303,21 @@ impl Trained {
 
     /// Updates the variable and its slots by one step of `rule`, after the weight decay.
     fn update<R: Rule>(&self, rule: &R, options: &Options, step: &Step<'_>, gradient: &Gradient) -> Result<()> {
-        let scope = step.scope;
         options.decay(&self.variable, step)?;
         let variables: Vec<&Variable> = core::iter::once(&self.variable).chain(&self.slots).collect();
-        if let Some(InPlace { op, attributes, inputs }) = rule.in_place(step, gradient)? {
-            return scope.update(op, &attributes, &variables, &inputs.iter().collect::<Vec<_>>());
+        if let Some(in_place) = rule.in_place(step, gradient)? {
+            return step.update(&in_place, &variables);
         }
-        let value = scope.read(&self.variable)?;
-        let slots = self.slots.iter().map(|slot| scope.read(slot)).collect::<Result<Vec<_>>>()?;
+        let value = step.scope.read(&self.variable)?;
+        let slots = self.slots.iter().map(|slot| step.scope.read(slot)).collect::<Result<Vec<_>>>()?;
         let updated = rule.update(step, &value, gradient, &slots)?;
-        variables.iter().zip(&updated).try_for_each(|(variable, value)| scope.assign(variable, value))
+        variables.iter().zip(&updated).try_for_each(|(variable, value)| step.assign(variable, value))
     }
+}
+
+/// Returns the name of the optimizer with this rule, as its ops have it.
+fn own_name<R>() -> String {
+    snake(type_name::<R>().trim_end_matches("Rule"))
 }
 
 /// Returns the variables of `gradients` with their own names, for variables that have no path in a model. If an earlier variable
@@ -316,20 +373,24 @@ impl<R: Rule> Optimizer for Descent<R> {
             let names: Vec<&str> = gradients.iter().map(|(variable, _)| variable.name()).collect();
             return Err(Error::message(format!("no gradient for any variable: the loss depends on none of {}", names.join(", "))));
         }
-        let _named = scope.name_scope(&snake(type_name::<R>().trim_end_matches("Rule")));
         let iterations = scope.read(&self.iterations)?;
-        let step = Step { scope, learning_rate: self.rate(scope, &iterations)?, iterations };
-        let found = self.options.clip(found)?;
-        self.rule.begin(&step)?;
-        for (trained, gradient) in trained.into_iter().zip(&found) {
-            trained.update(&self.rule, &self.options, &step, gradient)?;
+        let learning_rate = self.rate(scope, &iterations)?;
+        let whole = found.iter().all(|gradient| !gradient.is_of_rows());
+        if !(self.rule.is_pure() && whole && scope.handle().recorder.parent().is_none()) {
+            let step = Step { scope, iterations, learning_rate, assigned: Lock::default() };
+            return self.step(&step, &built, &trained, found).map_err(|error| step.partial(error));
         }
-        for trained in built.iter() {
-            if let Some(average) = &trained.average {
-                self.options.average(&step, &trained.variable, average)?;
-            }
-        }
-        scope.assign(&self.iterations, &step.iterations.add(&Tensor::scalar(&scope.device(), 1i64))?)
+        let variables: Vec<&Variable> = trained.iter().map(|trained| &trained.variable).collect();
+        let gradients = found.iter().map(|gradient| gradient.values().clone());
+        let inputs = core::iter::once(learning_rate).chain(gradients).collect();
+        // A value that is held could not change in place.
+        drop(iterations);
+        self.steps.run(scope, &own_name::<R>(), &variables, &inputs, |scope, inputs| {
+            let mut inputs = inputs.into_iter();
+            let (iterations, learning_rate) = (scope.read(&self.iterations)?, inputs.next().ok_or(Error::Internal)?);
+            let step = Step { scope, iterations, learning_rate, assigned: Lock::default() };
+            self.step(&step, &built, &trained, inputs.map(Gradient::from).collect())
+        })
     }
 
     fn learning_rate(&self, scope: &dyn Scope) -> Result<Tensor> {

@@ -14,6 +14,7 @@ mod nadam;
 mod options;
 mod rmsprop;
 mod sgd;
+mod steps;
 
 pub use crate::nn::schedules;
 pub use adadelta::Adadelta;

@@ -86,7 +86,11 @@ impl Rule for NadamRule {
     fn begin(&self, step: &Step<'_>) -> Result<()> {
         let product = step.scope().read(&self.product)?;
         let next = product.mul(&self.momentum(&step.number(0, &product)?)?)?;
-        step.scope().assign(&self.product, &next)
+        step.assign(&self.product, &next)
+    }
+
+    fn is_pure(&self) -> bool {
+        true
     }
 
     fn update(&self, step: &Step<'_>, variable: &Tensor, gradient: &Gradient, slots: &[Tensor]) -> Result<Vec<Tensor>> {

@@ -118,7 +118,7 @@ impl Options {
             Some(decay) if !self.undecayed.iter().any(|name| variable.name().contains(name.as_str())) => {
                 let value = step.scope().read(variable)?;
                 let decayed = value.sub(&value.mul_scalar(decay)?.mul(&step.learning_rate(&value)?)?)?;
-                step.scope().assign(variable, &decayed)
+                step.assign(variable, &decayed)
             }
             _ => Ok(()),
         }
@@ -133,9 +133,9 @@ impl Options {
         let momentum = later.mul_scalar(self.momentum())?;
         let kept = momentum.mul(&scope.read(average)?)?;
         let moved = kept.add(&value.like(1.0)?.sub(&momentum)?.mul(&value)?)?;
-        scope.assign(average, &moved)?;
+        step.assign(average, &moved)?;
         let Some(frequency) = self.ema_overwrite_frequency else { return Ok(()) };
         let left = number.floormod(&number.like(frequency.into())?)?;
-        scope.assign(variable, &left.equal(&left.like(0.0)?)?.select(&moved, &value)?)
+        step.assign(variable, &left.equal(&left.like(0.0)?)?.select(&moved, &value)?)
     }
 }

@@ -79,6 +79,10 @@ impl Rule for RMSpropRule {
         }
     }
 
+    fn is_pure(&self) -> bool {
+        true
+    }
+
     fn update(&self, step: &Step<'_>, variable: &Tensor, gradient: &Gradient, slots: &[Tensor]) -> Result<Vec<Tensor>> {
         let (squares, gradient) = (gradient.map(Tensor::square)?, &gradient.dense()?);
         let mut slots = slots.iter();

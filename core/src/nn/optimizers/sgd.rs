@@ -84,6 +84,10 @@ impl Rule for SgdRule {
         Ok(Some(InPlace { op: &sgd_step::OP, attributes: Vec::new(), inputs: [gradient, rate].into() }))
     }
 
+    fn is_pure(&self) -> bool {
+        true
+    }
+
     fn update(&self, step: &Step<'_>, variable: &Tensor, gradient: &Gradient, slots: &[Tensor]) -> Result<Vec<Tensor>> {
         let rate = step.learning_rate(variable)?;
         let [velocity] = slots else { return Err(Error::Internal) };

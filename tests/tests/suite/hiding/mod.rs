@@ -3,6 +3,7 @@
 mod checkpoints;
 mod control;
 mod limits;
+mod optimizers;
 mod refusals;
 mod training;
 
