@@ -11,8 +11,8 @@ fn scope() -> Eager {
 }
 
 /// Returns the same numbers as the function `hashed` of the Python script.
-fn hashed(count: u32, start: u64) -> impl Iterator<Item = f64> {
-    (start..start + u64::from(count)).map(|index| {
+fn hashed(count: usize, start: u64) -> impl Iterator<Item = f64> {
+    (start..start + count as u64).map(|index| {
         let x = (index * 2_654_435_761) as u32;
         let x = (x ^ (x >> 15)).wrapping_mul(2_246_822_519);
         f64::from(x ^ (x >> 13)) / 4_294_967_296.0 - 0.5
@@ -62,7 +62,7 @@ fn is_keras_s(name: &str, application: Application) {
     let Some(outputs) = wanted["outputs"].as_array() else { return };
     fill(&scope, &model);
     let count = 2 * input.iter().product::<u32>();
-    let pixels: Vec<f32> = hashed(count, 7).map(|x| x as f32 * 2.0).collect();
+    let pixels: Vec<f32> = hashed(count as usize, 7).map(|x| x as f32 * 2.0).collect();
     let x = Tensor::new(&scope.device(), &pixels, &[&[2], &input[..]].concat()).unwrap();
     let y = model.apply(&scope, &x).unwrap().to_vec::<f32>().unwrap();
     let each = y.len() / 2;

@@ -104,7 +104,7 @@ fn hostile(dtype: DType) -> Vec<Vec<u8>> {
 /// Returns the bytes of a tensor. `choose` returns the index of each element's value in [`hostile`], modulo the number of values.
 fn filled(of: &TensorType, choose: impl Fn(usize) -> usize) -> AlignedBytes {
     let values = hostile(of.dtype);
-    let mut bytes = AlignedBytes::zeroed(of.bytes().unwrap() as usize);
+    let mut bytes = AlignedBytes::zeroed(of.bytes().unwrap());
     for (index, element) in bytes.chunks_exact_mut(of.dtype.size()).enumerate() {
         element.copy_from_slice(&values[choose(index) % values.len()]);
     }
@@ -116,7 +116,7 @@ fn run(kernel: &Kernel, attributes: &[u32], types: &[TensorType], data: &[Aligne
     // An op without outputs receives an output of two words.
     let words = TensorType::new(DType::I32, Shape::new(&[2])?);
     let outputs = if kernel.def.outputs == 0 { &[words][..] } else { &outputs[..kernel.def.outputs.into()] };
-    let mut results: Vec<AlignedBytes> = outputs.iter().map(|of| AlignedBytes::zeroed(of.bytes().unwrap() as usize)).collect();
+    let mut results: Vec<AlignedBytes> = outputs.iter().map(|of| AlignedBytes::zeroed(of.bytes().unwrap())).collect();
     let inputs: Vec<_> = types.iter().zip(data).map(|(tensor_type, data)| TensorView { tensor_type, data: Some(data) }).collect();
     let mut outputs: Vec<_> = results.iter_mut().zip(outputs).map(|(data, tensor_type)| TensorViewMut { tensor_type, data }).collect();
     (kernel.run)(&mut Call { attributes, inputs: &inputs, outputs: &mut outputs, slice: &mut Slice::all() })

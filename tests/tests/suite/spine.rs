@@ -37,7 +37,7 @@ fn step(model: &Arc<Sequential>, optimizer: &Arc<dyn Optimizer>) -> Step {
 }
 
 fn sample(scope: &Eager, dims: &[u32]) -> (Tensor, Tensor) {
-    let count = Shape::new(dims).unwrap().elements().unwrap() as usize;
+    let count = Shape::new(dims).unwrap().elements().unwrap();
     let x = Tensor::new(&scope.device(), &scope.next_stream().unwrap().uniform(count), dims).unwrap();
     let labels: Vec<i32> = (0..dims[0] as i32).map(|label| label % 3).collect();
     (x, Tensor::new(&scope.device(), &labels, &[dims[0]]).unwrap())

@@ -1,8 +1,10 @@
 //! Elementwise ops of floats. The compiler vectorizes their loops for the instruction set of the CPU, and all threads share a large
-//! tensor. Arithmetic has the bits of the portable kernels.
+//! tensor. Arithmetic has the bits of the portable kernels. The loops are `for` loops, because the compiler may not inline a long closure
+//! of `for_each`, and then compiles it for the oldest CPU.
 
-use super::{math, portable};
-use crate::compute::simd::dispatch;
+use super::math::{double, single};
+use super::portable;
+use crate::compute::simd::vectorized;
 use crate::compute::team;
 use gradlet_core::custom_op::{Call, Kernel};
 use gradlet_core::tensor::{Bool, Element, TensorView};
@@ -37,6 +39,9 @@ macro_rules! kernels {
             relu = unary |x| if x <= 0.0 { 0.0 } else { x };
             neg = unary |x| -x;
             abs = unary |x| x.abs();
+            floor = unary |x| x.floor();
+            ceil = unary |x| x.ceil();
+            round = unary |x| x.round_ties_even();
             sqrt = unary |x| x.sqrt();
             rsqrt = unary |x| 1.0 / x.sqrt();
             $($more)*
@@ -53,14 +58,38 @@ macro_rules! kernels {
 
 /// Kernels for f32.
 pub static SINGLE: &[Kernel] = kernels!(f32 F32;
-    exp = unary |x| math::exp(x);
-    log = unary |x| math::ln(x);
-    tanh = unary |x| math::tanh(x);
-    sigmoid = unary |x| math::sigmoid(x);
-    erf = unary |x| math::erf(x);
+    exp = unary |x| single::exp(x);
+    expm1 = unary |x| single::expm1(x);
+    log = unary |x| single::ln(x);
+    log1p = unary |x| single::log1p(x);
+    softplus = unary |x| single::softplus(x);
+    tanh = unary |x| single::tanh(x);
+    sigmoid = unary |x| single::sigmoid(x);
+    erf = unary |x| single::erf(x);
+    sin = periodic |x| single::sin(x);
+    cos = periodic |x| single::cos(x);
+    pow = binary |x, y| single::pow(x, y);
 );
 /// Kernels for f64.
-pub static DOUBLE: &[Kernel] = kernels!(f64 F64;);
+pub static DOUBLE: &[Kernel] = kernels!(f64 F64;
+    exp = unary |x| double::exp(x);
+    expm1 = unary |x| double::expm1(x);
+    log = unary |x| double::ln(x);
+    log1p = unary |x| double::log1p(x);
+    softplus = unary |x| double::softplus(x);
+    tanh = unary |x| double::tanh(x);
+    sigmoid = unary |x| double::sigmoid(x);
+);
+
+/// [`unary`] for the sine and the cosine. The portable kernel computes them if an angle is large.
+#[inline(always)]
+fn periodic<T: Element + Into<f64>>(call: &mut Call<'_, '_>, kernel: &Kernel, f: impl Fn(T) -> T + Copy + Sync) -> Result<()> {
+    let x = call.input(0)?;
+    let angles = if x.in_place() { &*call.output()?.slice_mut::<T>() } else { x.slice::<T>() };
+    let mut large = false;
+    vectorized!({ large = angles.iter().fold(false, |large, &x| large | (x.into().abs() > single::MOST_RADIANS.into())) });
+    if large { portable(call, kernel) } else { unary(call, kernel, f) }
+}
 
 /// Writes `f` of each element of input 0 to output 0. The two may share memory.
 #[inline(always)]
@@ -70,18 +99,20 @@ fn unary<T: Element>(call: &mut Call<'_, '_>, _: &Kernel, f: impl Fn(T) -> T + C
     let parallel = to.len() >= ALONE;
     if x.in_place() {
         team::each(parallel, to.chunks_mut(BLOCK), |to| {
-            dispatch(
-                #[inline(always)]
-                || to.iter_mut().for_each(|y| *y = f(*y)),
-            )
+            vectorized!({
+                for y in to {
+                    *y = f(*y);
+                }
+            })
         });
     } else {
         let blocks = to.chunks_mut(BLOCK).zip(from.chunks(BLOCK));
         team::each(parallel, blocks, |(to, from)| {
-            dispatch(
-                #[inline(always)]
-                || to.iter_mut().zip(from).for_each(|(y, &x)| *y = f(x)),
-            )
+            vectorized!({
+                for (y, &x) in to.iter_mut().zip(from) {
+                    *y = f(x);
+                }
+            })
         });
     }
     Ok(())
@@ -91,20 +122,28 @@ fn unary<T: Element>(call: &mut Call<'_, '_>, _: &Kernel, f: impl Fn(T) -> T + C
 #[inline(always)]
 fn binary<T: Element>(call: &mut Call<'_, '_>, kernel: &Kernel, f: impl Fn(T, T) -> T + Copy + Sync) -> Result<()> {
     match &*call.outputs {
-        [output] if output.data.len() > TINY => many(call, kernel, f),
+        [output] if output.data.len() > TINY => many(call, f),
         _ => portable(call, kernel),
     }
 }
 
-/// [`binary`] for many elements. One input must have the shape of the result, and the axes of the other must be neighbours, apart from axes
-/// of one element. Otherwise the portable kernel does it.
+/// [`binary`] for many elements.
 #[inline(never)]
-fn many<T: Element>(call: &mut Call<'_, '_>, kernel: &Kernel, f: impl Fn(T, T) -> T + Copy + Sync) -> Result<()> {
+fn many<T: Element>(call: &mut Call<'_, '_>, f: impl Fn(T, T) -> T + Copy + Sync) -> Result<()> {
     let (a, b) = (call.input(0)?, call.input(1)?);
     let output = call.output()?;
     let dims = output.dims();
     // An input that shares the output's memory has the shape of the result.
-    if a.dims() == dims
+    if a.in_place() && b.in_place() {
+        let to = output.slice_mut::<T>();
+        team::each(to.len() >= ALONE, to.chunks_mut(BLOCK), |to| {
+            vectorized!({
+                for y in to {
+                    *y = f(*y, *y);
+                }
+            });
+        });
+    } else if a.dims() == dims
         && let Some(b) = Spread::new(b.slice(), b.dims(), dims)
     {
         b.apply(a.slice(), output.slice_mut(), f);
@@ -117,8 +156,16 @@ fn many<T: Element>(call: &mut Call<'_, '_>, kernel: &Kernel, f: impl Fn(T, T) -
             #[inline(always)]
             |b, a| f(a, b),
         );
+    } else if b.in_place() {
+        let rows = Rows::new(dims, [b.dims(), a.dims()]);
+        rows.apply(
+            [b.slice(), a.slice()],
+            output.slice_mut(),
+            #[inline(always)]
+            |b, a| f(a, b),
+        );
     } else {
-        return portable(call, kernel);
+        Rows::new(dims, [a.dims(), b.dims()]).apply([a.slice(), b.slice()], output.slice_mut(), f);
     }
     Ok(())
 }
@@ -135,19 +182,13 @@ fn compare<T: Element>(call: &mut Call<'_, '_>, kernel: &Kernel, f: impl Fn(T, T
     if a_dims == dims && b_dims == dims {
         let blocks = to.chunks_mut(BLOCK).zip(a.chunks(BLOCK).zip(b.chunks(BLOCK)));
         team::each(parallel, blocks, |(to, (a, b))| {
-            dispatch(
-                #[inline(always)]
-                || to.iter_mut().zip(a.iter().zip(b)).for_each(|(y, (&a, &b))| *y = f(a, b).into()),
-            );
+            vectorized!({ to.iter_mut().zip(a.iter().zip(b)).for_each(|(y, (&a, &b))| *y = f(a, b).into()) });
         });
     } else if a_dims == dims
         && let &[b] = b
     {
         team::each(parallel, to.chunks_mut(BLOCK).zip(a.chunks(BLOCK)), |(to, a)| {
-            dispatch(
-                #[inline(always)]
-                || to.iter_mut().zip(a).for_each(|(y, &a)| *y = f(a, b).into()),
-            );
+            vectorized!({ to.iter_mut().zip(a).for_each(|(y, &a)| *y = f(a, b).into()) });
         });
     } else {
         return portable(call, kernel);
@@ -178,13 +219,12 @@ fn select<T: Element>(call: &mut Call<'_, '_>, kernel: &Kernel) -> Result<()> {
             own => to.copy_from_slice(&own[at..at + to.len()]),
         }
         let chosen = to.iter_mut().zip(condition);
-        dispatch(
-            #[inline(always)]
-            || match other {
+        vectorized!({
+            match other {
                 &[number] => chosen.for_each(|(y, &c)| *y = if c.get() == wanted { number } else { *y }),
                 other => chosen.zip(&other[at..]).for_each(|((y, &c), &z)| *y = if c.get() == wanted { z } else { *y }),
-            },
-        );
+            }
+        });
     });
     Ok(())
 }
@@ -231,21 +271,26 @@ impl<'a, T: Element> Spread<'a, T> {
         let block = if single { BLOCK } else { BLOCK.next_multiple_of(period) };
         team::each(parallel, to.chunks_mut(block).enumerate(), |(index, to)| {
             let at = index * block;
-            dispatch(
-                #[inline(always)]
-                || {
-                    if let Some(whole) = whole.get(at..at + to.len()) {
-                        to.copy_from_slice(whole);
+            vectorized!({
+                if let Some(whole) = whole.get(at..at + to.len()) {
+                    to.copy_from_slice(whole);
+                }
+                if run == 1 {
+                    let row = if single { elements.get(at..).unwrap_or_default() } else { elements };
+                    for to in to.chunks_mut(row.len().max(1)) {
+                        for (x, &y) in to.iter_mut().zip(row) {
+                            *x = f(*x, y);
+                        }
                     }
-                    if run == 1 {
-                        let row = if single { elements.get(at..).unwrap_or_default() } else { elements };
-                        to.chunks_mut(row.len().max(1)).for_each(|to| to.iter_mut().zip(row).for_each(|(x, &y)| *x = f(*x, y)));
-                    } else {
-                        let uses = elements.iter().cycle().skip(at / run % elements.len());
-                        to.chunks_mut(run).zip(uses).for_each(|(to, &y)| to.iter_mut().for_each(|x| *x = f(*x, y)));
+                } else {
+                    let uses = elements.iter().cycle().skip(at / run % elements.len());
+                    for (to, &y) in to.chunks_mut(run).zip(uses) {
+                        for x in to {
+                            *x = f(*x, y);
+                        }
                     }
-                },
-            );
+                }
+            });
         });
     }
 }
@@ -257,13 +302,89 @@ fn repeated<T: Element>(row: &[T]) -> [T; 2 * SHORT] {
     several
 }
 
+/// Rows of a result. In a row, each of two operands has neighbours, or one element again and again.
+struct Rows {
+    /// The axes around the rows, outermost first: the dimension, and the distance of neighbours in each operand.
+    axes: Vec<[usize; 3]>,
+    /// The row.
+    row: [usize; 3],
+}
+
+impl Rows {
+    /// Divides a result of dimensions `dims` into rows, for operands of dimensions `own`.
+    fn new(dims: &[u32], own: [&[u32]; 2]) -> Rows {
+        let mut strides = [1; 2];
+        let mut axes: Vec<[usize; 3]> = Vec::new();
+        for (axis, &dim) in dims.iter().rev().enumerate().filter(|(_, dim)| **dim != 1) {
+            let mut stride = [0; 2];
+            for (operand, own) in own.iter().enumerate() {
+                if let Some(&dim) = own.iter().rev().nth(axis).filter(|&&dim| dim != 1) {
+                    stride[operand] = strides[operand];
+                    strides[operand] *= dim as usize;
+                }
+            }
+            let dim = dim as usize;
+            match axes.last_mut() {
+                // The elements of this axis follow those of the axis within it, in both operands.
+                Some([inner, a, b]) if [*a * *inner, *b * *inner] == stride => *inner *= dim,
+                _ => axes.push([dim, stride[0], stride[1]]),
+            }
+        }
+        axes.reverse();
+        let row = axes.pop().unwrap_or([1, 0, 0]);
+        Rows { axes, row }
+    }
+
+    /// Returns the position of the first element of row `index` in each operand.
+    fn start(&self, mut index: usize) -> [usize; 2] {
+        let mut at = [0; 2];
+        for &[dim, a, b] in self.axes.iter().rev() {
+            at = [at[0] + index % dim * a, at[1] + index % dim * b];
+            index /= dim;
+        }
+        at
+    }
+
+    /// Writes `f(a, b)` to `to` for each position. The first operand is empty if its elements are in `to`.
+    #[inline(always)]
+    fn apply<T: Element>(&self, [a, b]: [&[T]; 2], to: &mut [T], f: impl Fn(T, T) -> T + Copy + Sync) {
+        let [length, a_step, b_step] = self.row;
+        let count = BLOCK.div_ceil(length.max(1));
+        team::each(to.len() >= ALONE, to.chunks_mut((count * length).max(1)).enumerate(), |(block, to)| {
+            vectorized!({
+                for (to, index) in to.chunks_mut(length.max(1)).zip(block * count..) {
+                    let [at, from] = self.start(index);
+                    match a.get(at..) {
+                        None | Some([]) => {}
+                        Some(a) if a_step == 1 => to.copy_from_slice(&a[..to.len()]),
+                        Some(a) => to.fill(a[0]),
+                    }
+                    match b.get(from..) {
+                        None | Some([]) => {}
+                        Some(b) if b_step == 1 => {
+                            for (y, &b) in to.iter_mut().zip(b) {
+                                *y = f(*y, b);
+                            }
+                        }
+                        Some(&[b, ..]) => {
+                            for y in to {
+                                *y = f(*y, b);
+                            }
+                        }
+                    }
+                }
+            });
+        });
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::super::testing::{Random, same};
     use super::*;
 
-    /// Shapes of two operands: equal ones, scalars, rows, columns, axes in the middle, and those that only the portable kernel supports.
-    const SHAPES: [[&[u32]; 2]; 20] = [
+    /// Shapes of two operands: equal ones, scalars, rows, columns, axes in the middle, and those in which both are repeated.
+    const SHAPES: [[&[u32]; 2]; 24] = [
         [&[], &[]],
         [&[7], &[7]],
         [&[0, 3], &[3]],
@@ -284,6 +405,10 @@ mod tests {
         [&[4, 6, 5], &[4, 1, 5]],
         [&[4, 1], &[1, 6]],
         [&[2, 1, 3, 1], &[3, 1]],
+        [&[300, 1], &[1, 400]],
+        [&[7, 1, 5, 1, 9], &[3, 1, 8, 1]],
+        [&[4, 1, 30, 40], &[6, 1, 40]],
+        [&[0, 1, 3], &[5, 1]],
     ];
 
     #[test]
@@ -295,7 +420,7 @@ mod tests {
                 let (x, y) = (random.numbers(kernel.dtype, a, 1), random.numbers(kernel.dtype, b, 1));
                 let accepted = match kernel.def.inputs.0 {
                     1 => same(kernel, reference, &[], &[&x]),
-                    2 => same(kernel, reference, &[], &[&x, &y]) && same(kernel, reference, &[], &[&y, &x]),
+                    2 => [[&x, &y], [&y, &x], [&x, &x]].iter().all(|inputs| same(kernel, reference, &[], inputs)),
                     _ => {
                         let conditions = [a, b].map(|dims| random.booleans(dims));
                         conditions.iter().all(|c| same(kernel, reference, &[], &[&x, &y, c]) && same(kernel, reference, &[], &[&y, &x, c]))

@@ -11,6 +11,7 @@ mod max_pool2d;
 mod product;
 mod reduce;
 mod scratch;
+mod softmax;
 mod steps;
 #[cfg(test)]
 mod testing;
@@ -41,8 +42,8 @@ static FAST: &[&Kernel] = &[
 
 /// All kernels, the fast ones before the portable ones.
 pub(crate) static KERNELS: LazyLock<Vec<&'static Kernel>> = LazyLock::new(|| {
-    let tables = elementwise::SINGLE.iter().chain(elementwise::DOUBLE).chain(&reduce::KERNELS);
-    FAST.iter().copied().chain(tables).chain(ops::KERNELS.iter().copied()).collect()
+    let tables = [elementwise::SINGLE, elementwise::DOUBLE, &reduce::SINGLE, &reduce::DOUBLE, &softmax::SINGLE, &softmax::DOUBLE];
+    FAST.iter().copied().chain(tables.into_iter().flatten()).chain(ops::KERNELS.iter().copied()).collect()
 });
 
 /// Runs `kernel`, a portable kernel, in place of the fast kernel that was called.

@@ -4,7 +4,7 @@
 use super::matmul::{CACHED, Multiply, Part};
 use super::product::Left;
 use super::scratch;
-use crate::compute::simd::dispatch;
+use crate::compute::simd::{dispatch, vectorized};
 use crate::compute::team;
 use gradlet_core::custom_op::{Call, Kernel};
 use gradlet_core::ops::{adam_step, matmul_adam, matmul_sgd, sgd_step};
@@ -47,10 +47,7 @@ fn run_sgd_step(call: &mut Call<'_, '_>) -> Result<()> {
 
 /// Subtracts `gradient`, times `rate`.
 fn step_down(w: &mut [f32], gradient: &[f32], rate: f32) {
-    dispatch(
-        #[inline(always)]
-        || w.iter_mut().zip(gradient).for_each(|(w, g)| *w -= rate * g),
-    );
+    vectorized!({ w.iter_mut().zip(gradient).for_each(|(w, g)| *w -= rate * g) });
 }
 
 fn run_matmul_adam(call: &mut Call<'_, '_>) -> Result<()> {
@@ -148,16 +145,13 @@ impl Adam {
     /// Updates variables and their moments with `gradient`.
     fn step(self, [w, m, v]: [&mut [f32]; 3], gradient: &[f32]) {
         let Adam { rate_1, rate_2, alpha, epsilon } = self;
-        dispatch(
-            #[inline(always)]
-            || {
-                for (((w, m), v), &g) in w.iter_mut().zip(m).zip(v).zip(gradient) {
-                    *m += (g - *m) * rate_1;
-                    *v += (g * g - *v) * rate_2;
-                    *w -= *m * alpha / (v.sqrt() + epsilon);
-                }
-            },
-        );
+        vectorized!({
+            for (((w, m), v), &g) in w.iter_mut().zip(m).zip(v).zip(gradient) {
+                *m += (g - *m) * rate_1;
+                *v += (g * g - *v) * rate_2;
+                *w -= *m * alpha / (v.sqrt() + epsilon);
+            }
+        });
     }
 }
 

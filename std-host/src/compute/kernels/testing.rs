@@ -67,6 +67,10 @@ impl Value {
         Value { tensor_type, bytes: AlignedBytes::zeroed(tensor_type.bytes().unwrap()) }
     }
 
+    pub(super) fn bytes_mut(&mut self) -> &mut [u8] {
+        &mut self.bytes
+    }
+
     pub(super) fn floats_mut(&mut self) -> &mut [f32] {
         bytemuck::cast_slice_mut(&mut self.bytes)
     }
@@ -126,7 +130,8 @@ pub(super) fn same(fast: &Kernel, portable: &Kernel, attributes: &[u32], inputs:
     for chosen in 0..1u32 << fast.def.in_place.len() {
         let pairs = (0..).zip(fast.def.in_place).filter(|(bit, _)| chosen >> bit & 1 == 1);
         let shared: Vec<(u8, u8)> = pairs.map(|(_, &pair)| pair).collect();
-        let twice = |&(_, output): &(u8, u8)| shared.iter().filter(|other| other.1 == output).count() > 1;
+        let value = |&(input, _): &(u8, u8)| -> *const Value { inputs[usize::from(input)] };
+        let twice = |pair: &(u8, u8)| shared.iter().any(|other| other.1 == pair.1 && value(other) != value(pair));
         let unlike = |&(input, output): &(u8, u8)| inputs[usize::from(input)].tensor_type != want[usize::from(output)].tensor_type;
         if shared.iter().any(|pair| twice(pair) || unlike(pair)) {
             continue;

@@ -80,7 +80,31 @@ pub trait WithSimd {
     fn with_simd<S: Simd>(self, simd: S);
 }
 
-/// A closure without vectors, which the compiler may vectorize.
+/// Runs code without vectors with the best instruction set of this machine. The compiler may vectorize it.
+macro_rules! vectorized {
+    ($code:block) => {{
+        let once = $crate::compute::simd::Once;
+        $crate::compute::simd::dispatch(
+            #[inline(always)]
+            || {
+                once.consume();
+                $code
+            },
+        )
+    }};
+}
+pub(super) use vectorized;
+
+/// A value that a closure consumes, so that it can be called only once. A closure that can be called again is called through a function
+/// that is not always inlined. Its code would then be compiled without the instructions.
+pub struct Once;
+
+impl Once {
+    #[inline(always)]
+    pub fn consume(self) {}
+}
+
+/// A closure, of `vectorized!`.
 impl<F: FnOnce()> WithSimd for F {
     #[inline(always)]
     fn with_simd<S: Simd>(self, _: S) {

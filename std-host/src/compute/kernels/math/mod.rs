@@ -1,0 +1,44 @@
+//! Elementary functions without branches or calls, which the compiler vectorizes.
+//!
+//! The coefficients of each polynomial minimize the largest error of the remainder that a comment names.
+
+pub mod double;
+pub mod single;
+
+use gradlet_core::tensor::Element;
+use std::ops::{Add, Div, Mul, Sub};
+
+/// A float with elementary functions.
+pub trait Elementary:
+    Element + PartialOrd + Add<Output = Self> + Sub<Output = Self> + Mul<Output = Self> + Div<Output = Self> + Send + Sync
+{
+    /// Minus infinity.
+    const LEAST: Self;
+    /// The number 1.
+    const ONE: Self;
+
+    /// Returns e to the power of `self`.
+    fn exp(self) -> Self;
+    /// Returns the natural logarithm.
+    fn ln(self) -> Self;
+}
+
+macro_rules! elementary {
+    ($($of:ident $functions:ident)*) => {$(
+        impl Elementary for $of {
+            const LEAST: $of = $of::NEG_INFINITY;
+            const ONE: $of = 1.0;
+
+            #[inline(always)]
+            fn exp(self) -> $of {
+                $functions::exp(self)
+            }
+
+            #[inline(always)]
+            fn ln(self) -> $of {
+                $functions::ln(self)
+            }
+        }
+    )*};
+}
+elementary! { f32 single f64 double }
