@@ -18,7 +18,7 @@ pub(super) fn check(variables: &[Variable], names: &[String], signatures: &[Sign
         at_most(u32::MAX.into(), bytes, || format!("variable {name:?} of type {tensor_type}"))?;
         memory += bytes + ALIGN as u128;
     }
-    // The smallest arena that a reader refuses has this size.
+    // A reader accepts arenas up to this size.
     let most = u128::from(MAX_MEMORY) - 1;
     for signature in signatures {
         check_values(&signature.name, &signature.plan)?;

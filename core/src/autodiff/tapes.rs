@@ -3,6 +3,7 @@
 use super::{Tape, Tracks};
 use crate::autodiff::sources::{Source, Sources};
 use crate::base::error::{Error, Result};
+use crate::base::shape::merged;
 use crate::tensor::Tensor;
 use crate::tensor::scope::{Scope, ScopeHandle};
 use crate::tensor::variable::Variable;
@@ -140,8 +141,8 @@ impl Tape {
     ///
     /// Walks the record backward once for each element of the target. Fails like [`Tape::gradient`].
     pub fn jacobian<S: Sources + ?Sized>(&self, target: &Tensor, sources: &S) -> Result<S::Gradients> {
-        let elements = target.shape().elements().and_then(|elements| u32::try_from(elements).ok()).ok_or(Error::TooLarge)?;
-        let rows = self.rows(target, elements, 1, &sources.list())?;
+        let elements = merged(target.dims())?;
+        let rows = self.rows(target, elements, &sources.list())?;
         let whole = |parts: Vec<Tensor>| {
             let dims: Vec<u32> = target.dims().iter().chain(parts.first().map_or(&[][..], Tensor::dims)).copied().collect();
             Tensor::stack(&parts, 0)?.reshape(&dims)
@@ -160,21 +161,23 @@ impl Tape {
         if batch != other {
             return Err(Error::message(format!("the target has {batch} rows, but the source has {other}")));
         }
-        let elements = inner.iter().product();
-        let rows = self.rows(target, elements, batch, &[Source::Tensor(source)])?.pop().flatten();
+        let elements = merged(inner)?;
+        let rows = self.rows(target, elements, &[Source::Tensor(source)])?.pop().flatten();
         let dims: Vec<u32> = [batch].iter().chain(inner).chain(rest).copied().collect();
         rows.map(|parts| Tensor::stack(&parts, 1)?.reshape(&dims)).transpose()
     }
 
     /// Returns, for each source, one gradient for each of the `elements` elements in a row of the target. Each is computed for all
-    /// `batch` rows together. Returns `None` for a source on which the target does not depend.
-    fn rows(&self, target: &Tensor, elements: u32, batch: u32, sources: &[Source<'_>]) -> Result<Vec<Option<Vec<Tensor>>>> {
+    /// rows together. Returns `None` for a source on which the target does not depend.
+    fn rows(&self, target: &Tensor, elements: u32, sources: &[Source<'_>]) -> Result<Vec<Option<Vec<Tensor>>>> {
         if elements == 0 {
             return Err(Error::message(format!("{} has no elements to take a gradient of", target.tensor_type())));
         }
         let device = target.device()?;
         let seed = |element: u32| {
-            let one: Vec<f32> = (0..batch * elements).map(|index| f32::from(u8::from(index % elements == element))).collect();
+            let one: Vec<f32> = (0..target.shape().elements().unwrap_or(0))
+                .map(|index| f32::from(u8::from(index % elements as usize == element as usize)))
+                .collect();
             let one = Tensor::new(&device, &one, target.dims())?.cast(target.dtype())?;
             Ok(self.0.seed(target, Some(&one))?.into_iter().collect())
         };

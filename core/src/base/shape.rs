@@ -99,6 +99,12 @@ impl Shape {
     }
 }
 
+/// Returns the product of dimensions as one dimension. Fails with [`Error::TooLarge`] if it exceeds `u32`.
+#[cfg(feature = "alloc")]
+pub(crate) fn merged(dims: &[u32]) -> Result<u32> {
+    Shape::new(dims)?.elements().and_then(|elements| u32::try_from(elements).ok()).ok_or(Error::TooLarge)
+}
+
 impl fmt::Display for Shape {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("[")?;

@@ -172,7 +172,7 @@ impl<'g> Layout<'g> {
         let alive = |time: usize| {
             let alive =
                 self.storages.iter().filter(|storage| storage.location.in_scratch() && storage.first <= time && time <= storage.last);
-            alive.map(|storage| storage.bytes as u64).sum::<u64>()
+            alive.map(|storage| storage.bytes as u128).sum::<u128>()
         };
         (0..self.steps.len()).filter(|&step| self.steps[step].nodes.len() > 1).max_by_key(|&step| alive(step + 1))
     }
@@ -183,28 +183,28 @@ impl<'g> Layout<'g> {
         let mut by_size: Vec<usize> = (0..self.storages.len()).filter(|&index| self.storages[index].location.in_scratch()).collect();
         by_size
             .sort_by_key(|&index| core::cmp::Reverse((self.storages[index].bytes, self.storages[index].last - self.storages[index].first)));
-        let mut offsets: Vec<u64> = alloc::vec![0; self.storages.len()];
+        let mut offsets: Vec<u128> = alloc::vec![0; self.storages.len()];
         let mut placed: Vec<usize> = Vec::new();
         let mut scratch = 0;
         for index in by_size {
             let storage = &self.storages[index];
-            let bytes = storage.bytes as u64;
+            let bytes = storage.bytes as u128;
             let alive = |&&other: &&usize| self.storages[other].first <= storage.last && storage.first <= self.storages[other].last;
-            let mut neighbours: Vec<(u64, u64)> =
-                placed.iter().filter(alive).map(|&other| (offsets[other], self.storages[other].bytes as u64)).collect();
+            let mut neighbours: Vec<(u128, u128)> =
+                placed.iter().filter(alive).map(|&other| (offsets[other], self.storages[other].bytes as u128)).collect();
             neighbours.sort_unstable();
             let mut offset = 0;
             for (start, taken) in neighbours {
-                if offset + bytes.next_multiple_of(ALIGN as u64) <= start {
+                if offset + bytes.next_multiple_of(ALIGN as u128) <= start {
                     break;
                 }
-                offset = offset.max((start + taken).next_multiple_of(ALIGN as u64));
+                offset = offset.max((start + taken).next_multiple_of(ALIGN as u128));
             }
             offsets[index] = offset;
             scratch = scratch.max(offset + bytes);
             placed.push(index);
         }
-        let saturated = |offset: u64| usize::try_from(offset).unwrap_or(usize::MAX);
+        let saturated = |offset: u128| usize::try_from(offset).unwrap_or(usize::MAX);
         let locate = |storage: &Option<usize>| match storage.map(|index| (index, self.storages[index].location)) {
             Some((index, Location::Scratch(_))) => Location::Scratch(saturated(offsets[index])),
             Some((index, Location::Block(_))) => Location::Block(saturated(offsets[index])),

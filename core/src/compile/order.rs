@@ -85,18 +85,18 @@ pub(crate) fn in_order(edges: &[Vec<usize>]) -> Vec<usize> {
 /// Returns an order that always takes the ready node that frees the most memory, or allocates the least.
 pub(crate) fn lowest_first(graph: &Graph, edges: &[Vec<usize>], target: Target) -> Vec<usize> {
     let mut uses = graph.uses();
-    let bytes = |id: ValueId| graph.values[id].tensor_type.bytes().unwrap_or(0) as i64;
+    let bytes = |id: ValueId| graph.values[id].tensor_type.bytes().unwrap_or(0) as i128;
     let in_scratch = |id: ValueId| match graph.values[id].origin {
         Origin::Node => true,
         Origin::Input(_) => target == Target::Device,
         _ => false,
     };
     schedule(edges, |ready| {
-        let growth = |&node: &usize| -> i64 {
+        let growth = |&node: &usize| -> i128 {
             let node = &graph.nodes[node];
-            let freed: i64 = node.inputs.iter().filter(|&&id| uses[id] == 1 && in_scratch(id)).map(|&id| bytes(id)).sum();
+            let freed: i128 = node.inputs.iter().filter(|&&id| uses[id] == 1 && in_scratch(id)).map(|&id| bytes(id)).sum();
             let variables = |id: &&ValueId| !graph.captures.iter().any(|capture| capture.assigned == Some(**id));
-            node.outputs.iter().filter(variables).map(|&id| bytes(id)).sum::<i64>() - freed
+            node.outputs.iter().filter(variables).map(|&id| bytes(id)).sum::<i128>() - freed
         };
         let chosen = (0..ready.len()).min_by_key(|&index| growth(&ready[index])).unwrap_or(0);
         graph.nodes[ready[chosen]].inputs.iter().for_each(|&id| uses[id] -= 1);

@@ -104,7 +104,7 @@ impl ConcreteFunction {
     }
 
     /// Runs the function on the tensors that `gather` passes to its argument, and builds the results with `build`.
-    pub(super) fn compute<R>(
+    pub(crate) fn compute<R>(
         &self,
         caller: &Caller<'_>,
         gather: impl FnOnce(&mut dyn FnMut(&Tensor)),

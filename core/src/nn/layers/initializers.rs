@@ -183,15 +183,15 @@ impl Initializer {
 fn fans(dims: &[u32], over: Fans) -> f32 {
     let (fan_in, fan_out) = match dims {
         [] => (1, 1),
-        &[one] => (one, one),
+        &[one] => (u64::from(one), u64::from(one)),
         [window @ .., inward, outward] => {
-            let size: u32 = window.iter().product();
-            (inward * size, outward * size)
+            let size = window.iter().fold(1u64, |size, &dim| size.saturating_mul(dim.into()));
+            (size.saturating_mul((*inward).into()), size.saturating_mul((*outward).into()))
         }
     };
     let fans = match over {
         Fans::In => fan_in as f32,
-        Fans::Average => (fan_in + fan_out) as f32 / 2.0,
+        Fans::Average => fan_in.saturating_add(fan_out) as f32 / 2.0,
     };
     if fans < 1.0 { 1.0 } else { fans }
 }
@@ -225,7 +225,7 @@ fn orthogonal(stream: Stream, dims: &[u32], gain: f32) -> Result<Vec<f32>> {
     if rows.is_empty() {
         return Err(orthogonal_rank(dims));
     }
-    let (rows, columns) = (rows.iter().product::<u32>() as usize, *columns as usize);
+    let (rows, columns) = (Shape::new(rows)?.elements().ok_or(Error::TooLarge)?, *columns as usize);
     let (length, count) = (rows.max(columns), rows.min(columns));
     let mut numbers = normals(stream);
     let mut basis: Vec<Vec<f64>> = Vec::new();

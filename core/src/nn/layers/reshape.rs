@@ -2,6 +2,7 @@
 
 use super::{Layer, Module, inputs};
 use crate::base::error::{Error, Result};
+use crate::base::shape::merged;
 use crate::ops::pad::PadMode;
 use crate::tensor::Tensor;
 use crate::tensor::scope::Scope;
@@ -20,7 +21,7 @@ impl Layer for Flatten {
     fn call(&self, _: &dyn Scope, x: &Tensor) -> Result<Tensor> {
         let (&batch, rest) =
             x.dims().split_first().ok_or_else(|| Error::message("flatten takes inputs of shape [batch, …], not a scalar"))?;
-        x.reshape(&[batch, rest.iter().product()])
+        x.reshape(&[batch, merged(rest)?])
     }
 }
 

@@ -1,6 +1,7 @@
 //! Adagrad.
 
-use super::descent::{Descent, Rule, Step};
+use super::descent::Descent;
+use super::rule::{Rule, Step};
 use super::{Gradient, LearningRate};
 use crate::base::error::{Error, Result};
 use crate::tensor::Tensor;

@@ -1,7 +1,8 @@
 //! Adamax.
 
 use super::adam::towards;
-use super::descent::{Descent, Rule, Step};
+use super::descent::Descent;
+use super::rule::{Rule, Step};
 use super::{Gradient, LearningRate};
 use crate::base::error::{Error, Result};
 use crate::tensor::Tensor;

@@ -2,7 +2,8 @@
 //! and an exported one updates it on the device.
 //!
 //! Each optimizer is a [`Descent`] with its own [`Rule`], and has the options that every Keras optimizer has. Plain SGD and Adam
-//! run one kernel per variable. The other rules are composed of elementwise ops.
+//! run one kernel per variable. The other rules are composed of elementwise ops. In eager code, a step runs compiled: it changes variables
+//! in place, and changes none if the device has no memory for it.
 
 mod adadelta;
 mod adagrad;
@@ -13,6 +14,7 @@ mod gradient;
 mod nadam;
 mod options;
 mod rmsprop;
+mod rule;
 mod sgd;
 mod steps;
 
@@ -21,10 +23,11 @@ pub use adadelta::Adadelta;
 pub use adagrad::Adagrad;
 pub use adam::{Adam, AdamW};
 pub use adamax::Adamax;
-pub use descent::{Descent, InPlace, Rule, Step};
+pub use descent::Descent;
 pub use gradient::Gradient;
 pub use nadam::Nadam;
 pub use rmsprop::RMSprop;
+pub use rule::{InPlace, Rule, Step};
 pub use sgd::Sgd;
 
 /// The update rules of the optimizers, for [`Descent`].
@@ -60,7 +63,8 @@ pub trait Optimizer: Module + ThreadSafe {
     ///
     /// If the optimizer has no state yet, creates it for all of these variables. The names of the state then contain the variables'
     /// own names. In a traced function, only the first trace may create state. Fails if no variable has a gradient, if a gradient
-    /// has another shape than its variable, or if a variable is not built or has no state. In these cases, no variable changes.
+    /// has another shape than its variable, or if a variable is not built or has no state. In these cases, no variable changes. A step that
+    /// fails later, after variables have changed, names them in its error.
     fn apply(&self, scope: &dyn Scope, gradients: &[(Variable, Option<Gradient>)]) -> Result<()>;
 
     /// Does the same as [`Optimizer::apply`], with gradients as a tape returns them.

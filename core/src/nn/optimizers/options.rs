@@ -1,7 +1,8 @@
 //! Options of every optimizer: weight decay, gradient clipping, and moving averages of the variables.
 
 use super::Gradient;
-use super::descent::{Descent, Rule, Step};
+use super::descent::Descent;
+use super::rule::{Rule, Step};
 use crate::base::error::{Error, Result};
 use crate::tensor::Tensor;
 use crate::tensor::variable::Variable;

@@ -1,6 +1,7 @@
 //! Stochastic gradient descent.
 
-use super::descent::{Descent, InPlace, Rule, Step};
+use super::descent::Descent;
+use super::rule::{InPlace, Rule, Step};
 use super::{Gradient, LearningRate};
 use crate::base::error::{Error, Result};
 use crate::ops::sgd_step;

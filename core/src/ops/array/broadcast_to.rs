@@ -11,6 +11,7 @@ use crate::ops::shared::runs;
 use crate::ops::shared::runs::Runs;
 #[cfg(feature = "alloc")]
 use crate::{
+    base::shape::merged,
     tensor::Tensor,
     tensor::scope::{Backward, Gradient, InputGradients, Keeps, Op},
 };
@@ -88,9 +89,7 @@ impl Tensor {
         for (axis, &multiple) in multiples.iter().enumerate().rev().filter(|(_, multiple)| **multiple != 1) {
             let mut tiled = *result.shape();
             let (before, after) = result.dims().split_at(axis);
-            let product =
-                |dims: &[u32]| Shape::new(dims)?.elements().and_then(|elements| u32::try_from(elements).ok()).ok_or(Error::TooLarge);
-            let (before, after) = (product(before)?, product(after)?);
+            let (before, after) = (merged(before)?, merged(after)?);
             tiled.dims_mut()[axis] = tiled.dims()[axis].checked_mul(multiple).ok_or(Error::TooLarge)?;
             result = result.reshape(&[before, 1, after])?.broadcast_to(&[before, multiple, after])?.reshape(tiled.dims())?;
         }

@@ -11,6 +11,7 @@ use crate::ops::shared::contraction::{Rows, add_dots, add_rows, clear, cost_of_d
 use crate::ops::shared::elementwise::add_to_rows;
 #[cfg(feature = "alloc")]
 use crate::{
+    base::shape::merged,
     tensor::Tensor,
     tensor::scope::{Backward, Gradient, InputGradients, Op},
 };
@@ -117,7 +118,7 @@ fn grad(of: &Backward<'_>) -> Result<InputGradients> {
 #[cfg(feature = "alloc")]
 fn matrix(tensor: &Tensor) -> Result<Tensor> {
     let [rows @ .., columns] = tensor.dims() else { return Err(Error::Rank { input: 0 }) };
-    if rows.len() == 1 { Ok(tensor.clone()) } else { tensor.reshape(&[rows.iter().product(), *columns]) }
+    if rows.len() == 1 { Ok(tensor.clone()) } else { tensor.reshape(&[merged(rows)?, *columns]) }
 }
 
 #[cfg(feature = "alloc")]

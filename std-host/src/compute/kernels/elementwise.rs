@@ -2,20 +2,19 @@
 //! tensor. Arithmetic has the bits of the portable kernels. The loops are `for` loops, because the compiler may not inline a long closure
 //! of `for_each`, and then compiles it for the oldest CPU.
 
+use super::broadcast::{Rows, Spread};
 use super::math::{double, single};
 use super::portable;
 use crate::compute::simd::vectorized;
 use crate::compute::team;
 use gradlet_core::custom_op::{Call, Kernel};
 use gradlet_core::tensor::{Bool, Element, TensorView};
-use gradlet_core::{Result, ops};
+use gradlet_core::{DType, Result, ops};
 
 /// Number of elements that a thread computes at a time. They stay in the first cache.
-const BLOCK: usize = 1 << 12;
+pub(super) const BLOCK: usize = 1 << 12;
 /// Number of elements below which one thread is faster than several.
-const ALONE: usize = 1 << 15;
-/// Number of elements of a short row. Such rows are repeated, so that the inner loop is long.
-const SHORT: usize = 64;
+pub(super) const ALONE: usize = 1 << 15;
 /// Number of bytes up to which the portable kernel is faster. It computes the same bits.
 const TINY: usize = 64;
 
@@ -66,9 +65,7 @@ pub static SINGLE: &[Kernel] = kernels!(f32 F32;
     tanh = unary |x| single::tanh(x);
     sigmoid = unary |x| single::sigmoid(x);
     erf = unary |x| single::erf(x);
-    sin = periodic |x| single::sin(x);
-    cos = periodic |x| single::cos(x);
-    pow = binary |x, y| single::pow(x, y);
+    pow = always |x, y| single::pow(x, y);
 );
 /// Kernels for f64.
 pub static DOUBLE: &[Kernel] = kernels!(f64 F64;
@@ -81,14 +78,57 @@ pub static DOUBLE: &[Kernel] = kernels!(f64 F64;
     sigmoid = unary |x| double::sigmoid(x);
 );
 
-/// [`unary`] for the sine and the cosine. The portable kernel computes them if an angle is large.
+/// Kernels of the sine and the cosine of f32.
+#[expect(clippy::redundant_closure, reason = "a function is not always inlined, a closure with the attribute is")]
+pub static PERIODIC: [Kernel; 2] = [
+    Kernel {
+        def: &ops::sin::DEF,
+        dtype: DType::F32,
+        run: |call| {
+            periodic(
+                call,
+                #[inline(always)]
+                |x| single::sin(x),
+                f32::sin,
+            )
+        },
+    },
+    Kernel {
+        def: &ops::cos::DEF,
+        dtype: DType::F32,
+        run: |call| {
+            periodic(
+                call,
+                #[inline(always)]
+                |x| single::cos(x),
+                f32::cos,
+            )
+        },
+    },
+];
+
+/// Writes `f` of each element of input 0 to output 0, but `exact` if a block of elements has a large angle.
 #[inline(always)]
-fn periodic<T: Element + Into<f64>>(call: &mut Call<'_, '_>, kernel: &Kernel, f: impl Fn(T) -> T + Copy + Sync) -> Result<()> {
+fn periodic(call: &mut Call<'_, '_>, f: impl Fn(f32) -> f32 + Copy + Sync, exact: fn(f32) -> f32) -> Result<()> {
     let x = call.input(0)?;
-    let angles = if x.in_place() { &*call.output()?.slice_mut::<T>() } else { x.slice::<T>() };
-    let mut large = false;
-    vectorized!({ large = angles.iter().fold(false, |large, &x| large | (x.into().abs() > single::MOST_RADIANS.into())) });
-    if large { portable(call, kernel) } else { unary(call, kernel, f) }
+    let (from, to) = (x.slice::<f32>(), call.output()?.slice_mut::<f32>());
+    team::each(to.len() >= ALONE, to.chunks_mut(BLOCK).enumerate(), |(block, to)| {
+        let at = block * BLOCK;
+        if let Some(from) = from.get(at..at + to.len()) {
+            to.copy_from_slice(from);
+        }
+        let mut large = false;
+        vectorized!({ large = to.iter().fold(false, |large, x| large | (x.abs() > single::MOST_RADIANS)) });
+        if large {
+            return to.iter_mut().for_each(|y| *y = exact(*y));
+        }
+        vectorized!({
+            for y in to {
+                *y = f(*y);
+            }
+        });
+    });
+    Ok(())
 }
 
 /// Writes `f` of each element of input 0 to output 0. The two may share memory.
@@ -125,6 +165,12 @@ fn binary<T: Element>(call: &mut Call<'_, '_>, kernel: &Kernel, f: impl Fn(T, T)
         [output] if output.data.len() > TINY => many(call, f),
         _ => portable(call, kernel),
     }
+}
+
+/// [`binary`] for an op of which the portable kernel computes other bits.
+#[inline(always)]
+fn always<T: Element>(call: &mut Call<'_, '_>, _: &Kernel, f: impl Fn(T, T) -> T + Copy + Sync) -> Result<()> {
+    many(call, f)
 }
 
 /// [`binary`] for many elements.
@@ -229,155 +275,6 @@ fn select<T: Element>(call: &mut Call<'_, '_>, kernel: &Kernel) -> Result<()> {
     Ok(())
 }
 
-/// Elements of an operand that are spread over the result: each one is used for `run` neighbours, and all of them again and again.
-struct Spread<'a, T: Element> {
-    elements: &'a [T],
-    run: usize,
-}
-
-impl<'a, T: Element> Spread<'a, T> {
-    /// Returns the elements of an operand of dimensions `own`, spread over a result of dimensions `dims`. Returns `None` for other kinds of
-    /// broadcasting, if there are no elements, and for an operand that shares the output's memory.
-    fn new(elements: &'a [T], own: &[u32], dims: &[u32]) -> Option<Spread<'a, T>> {
-        let count = |dims: &[u32]| dims.iter().map(|&dim| dim as usize).product::<usize>();
-        // The axes between the outer and the inner ones of one element must be those of the result.
-        let [outer, inner] = [own.iter().take_while(|&&dim| dim == 1).count(), own.iter().rev().take_while(|&&dim| dim == 1).count()];
-        let core = own.get(outer..own.len() - inner).unwrap_or_default();
-        let end = if core.is_empty() { 0 } else { dims.len() - inner };
-        let run = count(&dims[end..]);
-        if dims[..end].iter().rev().zip(core.iter().rev()).any(|(dim, own)| dim != own)
-            || elements.is_empty()
-            || elements.len() != count(core)
-        {
-            return None;
-        }
-        Some(Spread { elements, run })
-    }
-
-    /// Writes `f(whole, element)` to `to` for each position. `whole` is empty if its elements are in `to`.
-    #[inline(always)]
-    fn apply(self, whole: &[T], to: &mut [T], f: impl Fn(T, T) -> T + Copy + Sync) {
-        let (run, parallel) = (self.run, to.len() >= ALONE);
-        let several;
-        let elements = if run == 1 && self.elements.len() < SHORT && to.len() > SHORT {
-            several = repeated(self.elements);
-            &several[..2 * SHORT / self.elements.len() * self.elements.len()]
-        } else {
-            self.elements
-        };
-        // Each block begins with the first use of an element, and in rows with the first element of a row.
-        let period = if run == 1 { elements.len() } else { run };
-        let single = period >= to.len();
-        let block = if single { BLOCK } else { BLOCK.next_multiple_of(period) };
-        team::each(parallel, to.chunks_mut(block).enumerate(), |(index, to)| {
-            let at = index * block;
-            vectorized!({
-                if let Some(whole) = whole.get(at..at + to.len()) {
-                    to.copy_from_slice(whole);
-                }
-                if run == 1 {
-                    let row = if single { elements.get(at..).unwrap_or_default() } else { elements };
-                    for to in to.chunks_mut(row.len().max(1)) {
-                        for (x, &y) in to.iter_mut().zip(row) {
-                            *x = f(*x, y);
-                        }
-                    }
-                } else {
-                    let uses = elements.iter().cycle().skip(at / run % elements.len());
-                    for (to, &y) in to.chunks_mut(run).zip(uses) {
-                        for x in to {
-                            *x = f(*x, y);
-                        }
-                    }
-                }
-            });
-        });
-    }
-}
-
-/// Returns a short row, again and again.
-fn repeated<T: Element>(row: &[T]) -> [T; 2 * SHORT] {
-    let mut several = [T::zeroed(); 2 * SHORT];
-    several.chunks_mut(row.len().max(1)).for_each(|to| to.iter_mut().zip(row).for_each(|(to, &from)| *to = from));
-    several
-}
-
-/// Rows of a result. In a row, each of two operands has neighbours, or one element again and again.
-struct Rows {
-    /// The axes around the rows, outermost first: the dimension, and the distance of neighbours in each operand.
-    axes: Vec<[usize; 3]>,
-    /// The row.
-    row: [usize; 3],
-}
-
-impl Rows {
-    /// Divides a result of dimensions `dims` into rows, for operands of dimensions `own`.
-    fn new(dims: &[u32], own: [&[u32]; 2]) -> Rows {
-        let mut strides = [1; 2];
-        let mut axes: Vec<[usize; 3]> = Vec::new();
-        for (axis, &dim) in dims.iter().rev().enumerate().filter(|(_, dim)| **dim != 1) {
-            let mut stride = [0; 2];
-            for (operand, own) in own.iter().enumerate() {
-                if let Some(&dim) = own.iter().rev().nth(axis).filter(|&&dim| dim != 1) {
-                    stride[operand] = strides[operand];
-                    strides[operand] *= dim as usize;
-                }
-            }
-            let dim = dim as usize;
-            match axes.last_mut() {
-                // The elements of this axis follow those of the axis within it, in both operands.
-                Some([inner, a, b]) if [*a * *inner, *b * *inner] == stride => *inner *= dim,
-                _ => axes.push([dim, stride[0], stride[1]]),
-            }
-        }
-        axes.reverse();
-        let row = axes.pop().unwrap_or([1, 0, 0]);
-        Rows { axes, row }
-    }
-
-    /// Returns the position of the first element of row `index` in each operand.
-    fn start(&self, mut index: usize) -> [usize; 2] {
-        let mut at = [0; 2];
-        for &[dim, a, b] in self.axes.iter().rev() {
-            at = [at[0] + index % dim * a, at[1] + index % dim * b];
-            index /= dim;
-        }
-        at
-    }
-
-    /// Writes `f(a, b)` to `to` for each position. The first operand is empty if its elements are in `to`.
-    #[inline(always)]
-    fn apply<T: Element>(&self, [a, b]: [&[T]; 2], to: &mut [T], f: impl Fn(T, T) -> T + Copy + Sync) {
-        let [length, a_step, b_step] = self.row;
-        let count = BLOCK.div_ceil(length.max(1));
-        team::each(to.len() >= ALONE, to.chunks_mut((count * length).max(1)).enumerate(), |(block, to)| {
-            vectorized!({
-                for (to, index) in to.chunks_mut(length.max(1)).zip(block * count..) {
-                    let [at, from] = self.start(index);
-                    match a.get(at..) {
-                        None | Some([]) => {}
-                        Some(a) if a_step == 1 => to.copy_from_slice(&a[..to.len()]),
-                        Some(a) => to.fill(a[0]),
-                    }
-                    match b.get(from..) {
-                        None | Some([]) => {}
-                        Some(b) if b_step == 1 => {
-                            for (y, &b) in to.iter_mut().zip(b) {
-                                *y = f(*y, b);
-                            }
-                        }
-                        Some(&[b, ..]) => {
-                            for y in to {
-                                *y = f(*y, b);
-                            }
-                        }
-                    }
-                }
-            });
-        });
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::super::testing::{Random, same};
@@ -414,7 +311,7 @@ mod tests {
     #[test]
     fn as_the_portable_kernels() {
         let random = &mut Random::new(1);
-        for kernel in SINGLE.iter().chain(DOUBLE) {
+        for kernel in SINGLE.iter().chain(DOUBLE).chain(&PERIODIC) {
             let reference = ops::KERNELS.iter().find(|other| other.def.code == kernel.def.code && other.dtype == kernel.dtype).unwrap();
             for [a, b] in SHAPES {
                 let (x, y) = (random.numbers(kernel.dtype, a, 1), random.numbers(kernel.dtype, b, 1));

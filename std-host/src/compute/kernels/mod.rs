@@ -2,6 +2,7 @@
 //! and some functions by other formulas, so results differ by rounding. In rare cases they call the portable kernel.
 
 mod avg_pool2d;
+mod broadcast;
 mod conv2d;
 mod depthwise;
 mod elementwise;
@@ -34,16 +35,16 @@ static FAST: &[&Kernel] = &[
     &matmul::DENSE,
     &max_pool2d::MAX_POOL2D,
     &max_pool2d::MAX_POOL2D_GRAD,
-    &steps::ADAM_STEP,
-    &steps::SGD_STEP,
     &steps::MATMUL_ADAM,
     &steps::MATMUL_SGD,
 ];
 
 /// All kernels, the fast ones before the portable ones.
 pub(crate) static KERNELS: LazyLock<Vec<&'static Kernel>> = LazyLock::new(|| {
-    let tables = [elementwise::SINGLE, elementwise::DOUBLE, &reduce::SINGLE, &reduce::DOUBLE, &softmax::SINGLE, &softmax::DOUBLE];
-    FAST.iter().copied().chain(tables.into_iter().flatten()).chain(ops::KERNELS.iter().copied()).collect()
+    let (single, double) =
+        ([elementwise::SINGLE, &reduce::SINGLE, &softmax::SINGLE], [elementwise::DOUBLE, &reduce::DOUBLE, &softmax::DOUBLE]);
+    let tables = single.into_iter().chain(double).chain([&elementwise::PERIODIC[..], &steps::ADAM_STEP, &steps::SGD_STEP]);
+    FAST.iter().copied().chain(tables.flatten()).chain(ops::KERNELS.iter().copied()).collect()
 });
 
 /// Runs `kernel`, a portable kernel, in place of the fast kernel that was called.

@@ -115,7 +115,7 @@ fn reduce<T: Element, F: Fn(T, T) -> T + Copy + Sync>(
                         [result] => *result = fold.all(rows),
                         results => {
                             results.fill(fold.start);
-                            rows.chunks_exact(inner).for_each(|row| fold.row(results, row));
+                            fold.columns(rows, inner, 0, results);
                         }
                     }
                 }
@@ -153,7 +153,7 @@ impl<T: Element, F: Fn(T, T) -> T + Copy + Sync> Fold<T, F> {
         if width >= PART {
             team::each(parallel, results.chunks_mut(PART / 4).enumerate(), |(index, results)| {
                 let first = index * (PART / 4);
-                vectorized!({ rows.chunks_exact(width).for_each(|row| self.row(results, &row[first..])) });
+                vectorized!({ self.columns(rows, width, first, results) });
             });
             return;
         }
@@ -169,6 +169,20 @@ impl<T: Element, F: Fn(T, T) -> T + Copy + Sync> Fold<T, F> {
             others.chunks_exact(wide).for_each(|row| self.row(first, row));
             first.chunks_exact(width).for_each(|row| self.row(results, row));
         });
+    }
+
+    /// Folds some columns, from `first` on, of rows that are `width` long. A long column is folded in parts.
+    #[inline(always)]
+    fn columns(self, rows: &[T], width: usize, first: usize, results: &mut [T]) {
+        if rows.len() <= ROWS * width {
+            return rows.chunks_exact(width).for_each(|row| self.row(results, &row[first..]));
+        }
+        let mut partial = vec![self.start; results.len()];
+        for part in rows.chunks(ROWS * width) {
+            partial.fill(self.start);
+            part.chunks_exact(width).for_each(|row| self.row(&mut partial, &row[first..]));
+            self.row(results, &partial);
+        }
     }
 
     /// Folds a row into `results`.
@@ -196,10 +210,10 @@ impl<T: Element, F: Fn(T, T) -> T + Copy + Sync> Fold<T, F> {
 
 #[cfg(test)]
 mod tests {
-    use super::super::testing::{Random, same};
+    use super::super::testing::{Random, Value, result, same};
     use super::*;
 
-    const SHAPES: [&[u32]; 14] = [
+    const SHAPES: [&[u32]; 15] = [
         &[],
         &[1],
         &[5],
@@ -214,6 +228,7 @@ mod tests {
         &[5, 6, 7, 8],
         &[20, 30, 1, 64],
         &[3, 1, 700, 1],
+        &[2, 5000, 2],
     ];
 
     #[test]
@@ -231,6 +246,17 @@ mod tests {
                     }
                 }
             }
+        }
+    }
+
+    /// A sum of ones, one after the other, would stop at 2^24.
+    #[test]
+    fn long_sums_count_every_element() {
+        for (dims, axes) in [([2, 17_000_000, 2], 1), ([1, 34_000_000, 1], 1), ([1300, 1, 17_000], 0)] {
+            let mut ones = Value::zeros(DType::F32, &dims);
+            ones.floats_mut().fill(1.0);
+            let sums = result(&SINGLE[0], &[0, axes], &[&ones]);
+            assert!(sums.floats().iter().all(|&sum| sum == dims[axes as usize] as f32), "{dims:?}");
         }
     }
 }

@@ -1,6 +1,7 @@
 //! Optimizer steps, either on their own or fused with the matrix product that computes the gradient. A fused step processes the
 //! variable in parts. It computes each part of the gradient and applies it immediately, while it is still in the cache.
 
+use super::math::Elementary;
 use super::matmul::{CACHED, Multiply, Part};
 use super::product::Left;
 use super::scratch;
@@ -16,26 +17,32 @@ const BLOCK: usize = 1 << 12;
 /// Number of multiplications below which one thread is faster than several.
 const ALONE: usize = 1 << 17;
 
-/// Kernel of [`adam_step`].
-pub static ADAM_STEP: Kernel = Kernel { def: &adam_step::DEF, dtype: DType::F32, run: run_adam_step };
-/// Kernel of [`sgd_step`].
-pub static SGD_STEP: Kernel = Kernel { def: &sgd_step::DEF, dtype: DType::F32, run: run_sgd_step };
+/// Kernels of [`adam_step`], for f32 and f64.
+pub static ADAM_STEP: [Kernel; 2] = [
+    Kernel { def: &adam_step::DEF, dtype: DType::F32, run: run_adam_step::<f32> },
+    Kernel { def: &adam_step::DEF, dtype: DType::F64, run: run_adam_step::<f64> },
+];
+/// Kernels of [`sgd_step`], for f32 and f64.
+pub static SGD_STEP: [Kernel; 2] = [
+    Kernel { def: &sgd_step::DEF, dtype: DType::F32, run: run_sgd_step::<f32> },
+    Kernel { def: &sgd_step::DEF, dtype: DType::F64, run: run_sgd_step::<f64> },
+];
 /// Kernel of [`matmul_adam`].
 pub static MATMUL_ADAM: Kernel = Kernel { def: &matmul_adam::DEF, dtype: DType::F32, run: run_matmul_adam };
 /// Kernel of [`matmul_sgd`].
 pub static MATMUL_SGD: Kernel = Kernel { def: &matmul_sgd::DEF, dtype: DType::F32, run: run_matmul_sgd };
 
-fn run_adam_step(call: &mut Call<'_, '_>) -> Result<()> {
-    let rule = Adam::new(call, 4)?;
-    let gradient = call.input(3)?.slice::<f32>();
+fn run_adam_step<T: Elementary>(call: &mut Call<'_, '_>) -> Result<()> {
+    let rule = Adam::<T>::new(call, 4)?;
+    let gradient = call.input(3)?.slice::<T>();
     let state = State::of(call.inputs, call.outputs)?;
     let blocks = state.parts(BLOCK).zip(gradient.chunks(BLOCK));
     team::each(gradient.len() >= 8 * BLOCK, blocks, |(state, gradient)| rule.step(state.fetch(), gradient));
     Ok(())
 }
 
-fn run_sgd_step(call: &mut Call<'_, '_>) -> Result<()> {
-    let (gradient, rate) = (call.input(1)?.slice::<f32>(), call.input(2)?.scalar::<f32>());
+fn run_sgd_step<T: Elementary>(call: &mut Call<'_, '_>) -> Result<()> {
+    let (gradient, rate) = (call.input(1)?.slice::<T>(), call.input(2)?.scalar::<T>());
     let state = State::of(call.inputs, call.outputs)?;
     let blocks = state.parts(BLOCK).zip(gradient.chunks(BLOCK));
     team::each(gradient.len() >= 8 * BLOCK, blocks, |(state, gradient)| {
@@ -46,12 +53,16 @@ fn run_sgd_step(call: &mut Call<'_, '_>) -> Result<()> {
 }
 
 /// Subtracts `gradient`, times `rate`.
-fn step_down(w: &mut [f32], gradient: &[f32], rate: f32) {
-    vectorized!({ w.iter_mut().zip(gradient).for_each(|(w, g)| *w -= rate * g) });
+fn step_down<T: Elementary>(w: &mut [T], gradient: &[T], rate: T) {
+    vectorized!({
+        for (w, &g) in w.iter_mut().zip(gradient) {
+            *w = *w - rate * g;
+        }
+    });
 }
 
 fn run_matmul_adam(call: &mut Call<'_, '_>) -> Result<()> {
-    let rule = Adam::new(call, 5)?;
+    let rule = Adam::<f32>::new(call, 5)?;
     let (x, dy) = (call.input(3)?, call.input(4)?);
     with_gradient(x, dy, State::of(call.inputs, call.outputs)?, |state, gradient| rule.step(state, gradient));
     Ok(())
@@ -67,7 +78,7 @@ fn run_matmul_sgd(call: &mut Call<'_, '_>) -> Result<()> {
 fn with_gradient<const N: usize>(
     x: TensorView<'_>,
     dy: TensorView<'_>,
-    state: State<'_, N>,
+    state: State<'_, N, f32>,
     step: impl Fn([&mut [f32]; N], &[f32]) + Sync,
 ) {
     let (m, k, n) = (x.dim(0), x.dim(1), dy.dim(1));
@@ -86,14 +97,14 @@ fn with_gradient<const N: usize>(
 }
 
 /// Variables of a step. `new` is their destination. `old` holds their current values if these are stored elsewhere.
-struct State<'a, const N: usize> {
-    old: [Option<&'a [f32]>; N],
-    new: [&'a mut [f32]; N],
+struct State<'a, const N: usize, T> {
+    old: [Option<&'a [T]>; N],
+    new: [&'a mut [T]; N],
 }
 
-impl<'a, const N: usize> State<'a, N> {
+impl<'a, const N: usize, T: Elementary> State<'a, N, T> {
     /// Creates the state from the first `N` inputs and all outputs.
-    fn of(inputs: &[TensorView<'a>], outputs: &'a mut [TensorViewMut<'_>]) -> Result<State<'a, N>> {
+    fn of(inputs: &[TensorView<'a>], outputs: &'a mut [TensorViewMut<'_>]) -> Result<State<'a, N, T>> {
         let wrong = Error::Arity { got: inputs.len() as u8 };
         let old: &[TensorView<'a>; N] = inputs.first_chunk().ok_or(wrong.clone())?;
         let new: &'a mut [TensorViewMut<'_>; N] = outputs.first_chunk_mut().ok_or(wrong)?;
@@ -101,7 +112,7 @@ impl<'a, const N: usize> State<'a, N> {
     }
 
     /// Splits the state into parts of `length` elements.
-    fn parts(self, length: usize) -> impl Iterator<Item = State<'a, N>> + Send {
+    fn parts(self, length: usize) -> impl Iterator<Item = State<'a, N, T>> + Send {
         let mut old = self.old.map(|old| old.map(|old| old.chunks(length)));
         let mut new = self.new.map(|new| new.chunks_mut(length));
         std::iter::from_fn(move || {
@@ -113,7 +124,7 @@ impl<'a, const N: usize> State<'a, N> {
     }
 
     /// Copies the current values to their destination, if they are stored elsewhere, and returns the destination.
-    fn fetch(self) -> [&'a mut [f32]; N] {
+    fn fetch(self) -> [&'a mut [T]; N] {
         let State { old, mut new } = self;
         for (old, new) in old.into_iter().zip(&mut new) {
             old.into_iter().for_each(|old| new.copy_from_slice(old));
@@ -124,32 +135,33 @@ impl<'a, const N: usize> State<'a, N> {
 
 /// Constants of a step of Adam.
 #[derive(Clone, Copy)]
-struct Adam {
-    rate_1: f32,
-    rate_2: f32,
-    alpha: f32,
-    epsilon: f32,
+struct Adam<T> {
+    rate_1: T,
+    rate_2: T,
+    alpha: T,
+    epsilon: T,
 }
 
-impl Adam {
+impl<T: Elementary> Adam<T> {
     /// Reads the constants from the attributes of `call` and from two of its inputs: the learning rate at `scalars`, and the number
     /// of steps after it.
-    fn new(call: &Call<'_, '_>, scalars: usize) -> Result<Adam> {
+    fn new(call: &Call<'_, '_>, scalars: usize) -> Result<Adam<T>> {
         let adam_step::Attributes { beta_1, beta_2, epsilon, rate_1, rate_2 } = call.attributes()?;
-        let (learning_rate, iterations) = (call.input(scalars)?.scalar::<f32>(), call.input(scalars + 1)?.scalar::<i64>());
-        let step = u32::try_from(iterations.saturating_add(1)).unwrap_or(u32::MAX) as f32;
-        let alpha = learning_rate * ((1.0 - beta_2.powf(step)).sqrt() / (1.0 - beta_1.powf(step)));
+        let [beta_1, beta_2, epsilon, rate_1, rate_2] = [beta_1, beta_2, epsilon, rate_1, rate_2].map(T::from_f32);
+        let (learning_rate, iterations) = (call.input(scalars)?.scalar::<T>(), call.input(scalars + 1)?.scalar::<i64>());
+        let step = T::from_f32(u32::try_from(iterations.saturating_add(1)).unwrap_or(u32::MAX) as f32);
+        let alpha = learning_rate * ((T::ONE - beta_2.powf(step)).sqrt() / (T::ONE - beta_1.powf(step)));
         Ok(Adam { rate_1, rate_2, alpha, epsilon })
     }
 
     /// Updates variables and their moments with `gradient`.
-    fn step(self, [w, m, v]: [&mut [f32]; 3], gradient: &[f32]) {
+    fn step(self, [w, m, v]: [&mut [T]; 3], gradient: &[T]) {
         let Adam { rate_1, rate_2, alpha, epsilon } = self;
         vectorized!({
             for (((w, m), v), &g) in w.iter_mut().zip(m).zip(v).zip(gradient) {
-                *m += (g - *m) * rate_1;
-                *v += (g * g - *v) * rate_2;
-                *w -= *m * alpha / (v.sqrt() + epsilon);
+                *m = *m + (g - *m) * rate_1;
+                *v = *v + (g * g - *v) * rate_2;
+                *w = *w - *m * alpha / (v.sqrt() + epsilon);
             }
         });
     }
@@ -176,8 +188,11 @@ mod tests {
             let ([w, m, v], gradient) = (state(random, &[count]), random.tensor(&[count]));
             let (rate, iterations) = (random.tensor(&[]), Value::zeros(DType::I64, &[]));
             let words = ADAM.map(f32::to_bits);
-            assert!(same(&ADAM_STEP, &adam_step::F32, &words, &[&w, &m, &v, &gradient, &rate, &iterations]));
-            assert!(same(&SGD_STEP, &sgd_step::F32, &[], &[&w, &gradient, &rate]));
+            assert!(same(&ADAM_STEP[0], &adam_step::F32, &words, &[&w, &m, &v, &gradient, &rate, &iterations]));
+            assert!(same(&SGD_STEP[0], &sgd_step::F32, &[], &[&w, &gradient, &rate]));
+            let [w, m, v, gradient, rate] = [w, m, v, gradient, rate].map(|value| value.to_f64());
+            assert!(same(&ADAM_STEP[1], &adam_step::F64, &words, &[&w, &m, &v, &gradient, &rate, &iterations]));
+            assert!(same(&SGD_STEP[1], &sgd_step::F64, &[], &[&w, &gradient, &rate]));
         }
     }
 

@@ -79,6 +79,13 @@ impl Value {
         bytemuck::cast_slice(&self.bytes)
     }
 
+    /// Returns the tensor of floats with elements of f64.
+    pub(super) fn to_f64(&self) -> Value {
+        let mut wide = Value::zeros(DType::F64, self.dims());
+        bytemuck::cast_slice_mut(&mut wide.bytes).copy_from_slice(&self.wide());
+        wide
+    }
+
     /// Returns the elements, which are f32, f64 or booleans.
     fn wide(&self) -> Vec<f64> {
         match self.tensor_type.dtype {

@@ -1,10 +1,15 @@
 //! Optimizers in eager code: steps in place, and what a step that fails leaves behind.
 
 use super::{at_every_place, bytes};
+use gradlet_core::device::{Activity, Profiler};
 use gradlet_core::layers::Module;
+use gradlet_core::optimizers::schedules::Schedule;
 use gradlet_core::optimizers::{Adadelta, Adagrad, Adam, AdamW, Adamax, Descent, Gradient, Nadam, Optimizer, RMSprop, Rule, Sgd, Step};
-use gradlet_core::{Device, Eager, Error, Result, Scope, Tensor, Variable};
+use gradlet_core::{Device, Differentiate, Eager, Error, Result, Scope, Tensor, Variable};
 use gradlet_tests::hiding::Hiding;
+use gradlet_tests::random::Random;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, Ordering};
 
 /// Returns two variables, each with a gradient.
 fn gradients(scope: &Eager) -> Result<Vec<(Variable, Option<Tensor>)>> {
@@ -115,5 +120,83 @@ fn the_error_of_an_eager_step_names_the_variables_that_it_changed() -> Result<()
         Ok(counts.allocations > place)
     })?;
     assert!(named.get() > 10, "{} names", named.get());
+    Ok(())
+}
+
+/// A learning rate that the host changes.
+struct Changing(Arc<AtomicU32>);
+
+impl Schedule for Changing {
+    fn rate(&self, step: &Tensor) -> Result<Tensor> {
+        Ok(Tensor::scalar(&step.device()?, self.0.load(Ordering::Relaxed) as f32))
+    }
+}
+
+/// A compiled step has the bits of the same ops one by one, for more sets of variables than an optimizer keeps steps for, for a learning
+/// rate that changes, and for a gradient that is the variable's own value.
+#[test]
+fn eager_steps_have_the_bits_of_their_ops() -> Result<()> {
+    let run = |compiled: bool| -> Result<Vec<Vec<u8>>> {
+        let device = gradlet::cpu();
+        let scope = Eager::new(&device);
+        let rate = Arc::new(AtomicU32::new(1));
+        let optimizer = Adam::new(Changing(rate.clone())).amsgrad(true).global_clipnorm(2.0);
+        let variables: Vec<Variable> = (0..6u32)
+            .map(|size| Variable::new(&scope, &format!("w{size}"), &Tensor::full(&device, 0.5f32, &[3 + size])?))
+            .collect::<Result<_>>()?;
+        let mut random = Random::new(7);
+        for step in 0..60 {
+            rate.store(1 + step % 3, Ordering::Relaxed);
+            let mut gradient = |variable: &Variable, value: f32| -> Result<Option<Tensor>> {
+                let own = scope.read(variable)?;
+                Ok(match (step % 5, random.below(3)) {
+                    (0, _) => Some(own),
+                    (_, 0) => None,
+                    _ => Some(own.like(f64::from(value))?.broadcast_to(own.dims())?),
+                })
+            };
+            let mut gradients: Vec<_> =
+                variables.iter().map(|variable| Ok((variable.clone(), gradient(variable, 0.1)?))).collect::<Result<_>>()?;
+            gradients[0].1 = Some(scope.read(&variables[0])?);
+            if compiled {
+                optimizer.apply_gradients(&scope, &gradients)?;
+            } else {
+                optimizer.apply_gradients(&scope.tape(), &gradients)?;
+            }
+        }
+        variables.iter().chain(&optimizer.variables()).map(|variable| Ok(bytes(&scope.read(variable)?))).collect()
+    };
+    assert!(run(true)? == run(false)?);
+    Ok(())
+}
+
+/// Counts the ops that it hears of.
+#[derive(Default)]
+struct Counting(AtomicU32);
+
+impl Profiler for Counting {
+    fn begin(&self, activity: &Activity<'_>) {
+        if let Activity::Ops(_) = activity {
+            self.0.fetch_add(1, Ordering::Relaxed);
+        }
+    }
+
+    fn end(&self) {}
+}
+
+#[test]
+fn a_profiler_hears_the_ops_of_its_own_steps() -> Result<()> {
+    let device = gradlet::cpu();
+    let (first, second) = (Arc::new(Counting::default()), Arc::new(Counting::default()));
+    let heard = || [&first, &second].map(|counting| counting.0.load(Ordering::Relaxed));
+    let optimizer = RMSprop::new(0.1);
+    let scope = Eager::new(&device.profiling(first.clone()));
+    let gradients = gradients(&scope)?;
+    optimizer.apply_gradients(&scope, &gradients)?;
+    let [before, none] = heard();
+    assert!(before > 0 && none == 0);
+    optimizer.apply_gradients(&Eager::new(&device.profiling(second.clone())), &gradients)?;
+    let [after, others] = heard();
+    assert!(others > 0 && after == before, "{before}, {after}, {others}");
     Ok(())
 }

@@ -21,6 +21,12 @@ pub trait Elementary:
     fn exp(self) -> Self;
     /// Returns the natural logarithm.
     fn ln(self) -> Self;
+    /// Returns the square root.
+    fn sqrt(self) -> Self;
+    /// Returns `self` to the power of `power`.
+    fn powf(self, power: Self) -> Self;
+    /// Returns the number as this type.
+    fn from_f32(number: f32) -> Self;
 }
 
 macro_rules! elementary {
@@ -37,6 +43,19 @@ macro_rules! elementary {
             #[inline(always)]
             fn ln(self) -> $of {
                 $functions::ln(self)
+            }
+
+            #[inline(always)]
+            fn sqrt(self) -> $of {
+                self.sqrt()
+            }
+
+            fn powf(self, power: $of) -> $of {
+                self.powf(power)
+            }
+
+            fn from_f32(number: f32) -> $of {
+                number.into()
             }
         }
     )*};
