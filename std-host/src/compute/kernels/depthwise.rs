@@ -1,6 +1,7 @@
 //! Depthwise convolutions and their gradients, one vector of channels at a time. The portable kernels compute those with several filters
 //! for each channel.
 
+use super::math::Elementary;
 use super::window::{Axis, axes, dims4};
 use super::{portable, scratch};
 use crate::compute::simd::{Simd, WithSimd, dispatch};
@@ -15,20 +16,45 @@ const ALONE: usize = 1 << 16;
 /// Largest number of parts of a filter's gradient. Each of them needs memory.
 const PARTS: usize = 16;
 
-/// Kernel of [`depthwise_conv2d`].
-pub static DEPTHWISE_CONV2D: Kernel = Kernel { def: &depthwise_conv2d::DEF, dtype: DType::F32, run: forward };
-/// Kernel of [`depthwise_conv2d_input_grad`].
-pub static INPUT_GRAD: Kernel = Kernel { def: &depthwise_conv2d_input_grad::DEF, dtype: DType::F32, run: input_grad };
-/// Kernel of [`depthwise_conv2d_filter_grad`].
-pub static FILTER_GRAD: Kernel = Kernel { def: &depthwise_conv2d_filter_grad::DEF, dtype: DType::F32, run: filter_grad };
+/// Kernels of [`depthwise_conv2d`], for f32 and f64.
+pub static DEPTHWISE_CONV2D: [Kernel; 2] = [
+    Kernel { def: &depthwise_conv2d::DEF, dtype: DType::F32, run: |call| forward::<f32>(call, &depthwise_conv2d::F32) },
+    Kernel { def: &depthwise_conv2d::DEF, dtype: DType::F64, run: |call| forward::<f64>(call, &depthwise_conv2d::F64) },
+];
+/// Kernels of [`depthwise_conv2d_input_grad`], for f32 and f64.
+pub static INPUT_GRAD: [Kernel; 2] = [
+    Kernel {
+        def: &depthwise_conv2d_input_grad::DEF,
+        dtype: DType::F32,
+        run: |call| input_grad::<f32>(call, &depthwise_conv2d_input_grad::F32),
+    },
+    Kernel {
+        def: &depthwise_conv2d_input_grad::DEF,
+        dtype: DType::F64,
+        run: |call| input_grad::<f64>(call, &depthwise_conv2d_input_grad::F64),
+    },
+];
+/// Kernels of [`depthwise_conv2d_filter_grad`], for f32 and f64.
+pub static FILTER_GRAD: [Kernel; 2] = [
+    Kernel {
+        def: &depthwise_conv2d_filter_grad::DEF,
+        dtype: DType::F32,
+        run: |call| filter_grad::<f32>(call, &depthwise_conv2d_filter_grad::F32),
+    },
+    Kernel {
+        def: &depthwise_conv2d_filter_grad::DEF,
+        dtype: DType::F64,
+        run: |call| filter_grad::<f64>(call, &depthwise_conv2d_filter_grad::F64),
+    },
+];
 
-fn forward(call: &mut Call<'_, '_>) -> Result<()> {
+fn forward<T: Channels>(call: &mut Call<'_, '_>, kernel: &Kernel) -> Result<()> {
     let (x, filter) = (call.input(0)?, call.input(1)?);
-    let bias = call.inputs.get(2).map(|bias| bias.slice::<f32>());
+    let bias = call.inputs.get(2).map(|bias| bias.slice::<T>());
     let ([_, h, w, c], [kh, kw, _, multiplier]) = (dims4(x.dims())?, dims4(filter.dims())?);
     let [n, oh, ow, _] = dims4(call.output()?.dims())?;
     if multiplier != 1 || n * oh * ow * c == 0 || h * w == 0 {
-        return portable(call, &depthwise_conv2d::F32);
+        return portable(call, kernel);
     }
     let axes = axes(&call.attributes()?, [h, w], [kh, kw], [oh, ow]);
     let meetings = axes.map(|axis| Meetings::new(axis, axis.output, |position, result, tap| (result, position, tap)));
@@ -37,43 +63,42 @@ fn forward(call: &mut Call<'_, '_>) -> Result<()> {
     Ok(())
 }
 
-fn input_grad(call: &mut Call<'_, '_>) -> Result<()> {
+fn input_grad<T: Channels>(call: &mut Call<'_, '_>, kernel: &Kernel) -> Result<()> {
     let (filter, dy) = (call.input(0)?, call.input(1)?);
     let ([kh, kw, c, multiplier], [_, oh, ow, _]) = (dims4(filter.dims())?, dims4(dy.dims())?);
     let [n, h, w, _] = dims4(call.output()?.dims())?;
     if multiplier != 1 || n * h * w * c == 0 || oh * ow == 0 {
-        return portable(call, &depthwise_conv2d_input_grad::F32);
+        return portable(call, kernel);
     }
     let attributes: depthwise_conv2d_input_grad::Attributes = call.attributes()?;
     let axes = axes(&attributes.conv, [h, w], [kh, kw], [oh, ow]);
     let meetings = axes.map(|axis| Meetings::new(axis, axis.input, |position, result, tap| (position, result, tap)));
-    let sums = Sums { images: dy.slice(), size: [oh, ow], meetings, filter: filter.slice(), taps: kw, bias: None, channels: c };
+    let sums = Sums { images: dy.slice::<T>(), size: [oh, ow], meetings, filter: filter.slice(), taps: kw, bias: None, channels: c };
     sums.compute(call.output()?.slice_mut());
     Ok(())
 }
 
-fn filter_grad(call: &mut Call<'_, '_>) -> Result<()> {
+fn filter_grad<T: Channels>(call: &mut Call<'_, '_>, kernel: &Kernel) -> Result<()> {
     let (x, dy) = (call.input(0)?, call.input(1)?);
     let ([n, h, w, c], [_, oh, ow, co]) = (dims4(x.dims())?, dims4(dy.dims())?);
     if co != c || n * h * w * c == 0 || oh * ow == 0 {
-        return portable(call, &depthwise_conv2d_filter_grad::F32);
+        return portable(call, kernel);
     }
     let attributes: depthwise_conv2d_filter_grad::Attributes = call.attributes()?;
-    let kernel = attributes.kernel.map(|side| side as usize);
-    let axes = axes(&attributes.conv, [h, w], kernel, [oh, ow]);
-    let result = call.output()?.slice_mut::<f32>();
+    let axes = axes(&attributes.conv, [h, w], attributes.kernel.map(|side| side as usize), [oh, ow]);
+    let result = call.output()?.slice_mut::<T>();
     // Each part of the images has sums of its own, which are then added in a fixed order.
     let part = n.div_ceil(PARTS);
-    scratch::with(n.div_ceil(part) * result.len(), |partial: &mut [f32]| {
-        partial.fill(0.0);
-        let images = x.slice().chunks(part * h * w * c).zip(dy.slice().chunks(part * oh * ow * c));
+    scratch::with(n.div_ceil(part) * result.len(), |partial: &mut [T]| {
+        partial.fill(T::zeroed());
+        let images = x.slice::<T>().chunks(part * h * w * c).zip(dy.slice::<T>().chunks(part * oh * ow * c));
         let parallel = n * oh * ow * result.len() > ALONE;
         team::each(parallel, images.zip(partial.chunks_exact_mut(result.len())), |((x, dy), sums)| {
             dispatch(FilterSums { x, dy, axes, channels: c, sums });
         });
-        result.fill(0.0);
+        result.fill(T::zeroed());
         for sums in partial.chunks_exact(result.len()) {
-            result.iter_mut().zip(sums).for_each(|(result, sum)| *result += sum);
+            result.iter_mut().zip(sums).for_each(|(result, &sum)| *result = *result + sum);
         }
     });
     Ok(())
@@ -102,21 +127,21 @@ impl Meetings {
 }
 
 /// Sums over the window around each pixel of a result: of images times filter.
-pub(super) struct Sums<'a> {
-    pub(super) images: &'a [f32],
+pub(super) struct Sums<'a, T> {
+    pub(super) images: &'a [T],
     /// Height and width of an image.
     pub(super) size: [usize; 2],
     pub(super) meetings: [Meetings; 2],
-    pub(super) filter: &'a [f32],
+    pub(super) filter: &'a [T],
     /// Number of taps in a row of the filter.
     pub(super) taps: usize,
-    pub(super) bias: Option<&'a [f32]>,
+    pub(super) bias: Option<&'a [T]>,
     pub(super) channels: usize,
 }
 
-impl Sums<'_> {
+impl<T: Channels> Sums<'_, T> {
     /// Computes the result, row by row.
-    pub(super) fn compute(&self, result: &mut [f32]) {
+    pub(super) fn compute(&self, result: &mut [T]) {
         let [height, width] = [&self.meetings[0], &self.meetings[1]].map(|axis| axis.0.len());
         let image = self.size[0] * self.size[1] * self.channels;
         let parallel = result.len() * self.filter.len() / self.channels > ALONE;
@@ -128,14 +153,14 @@ impl Sums<'_> {
 }
 
 /// A row of the result.
-struct Row<'a> {
-    sums: &'a Sums<'a>,
-    image: &'a [f32],
+struct Row<'a, T> {
+    sums: &'a Sums<'a, T>,
+    image: &'a [T],
     vertical: &'a [(usize, usize)],
-    result: &'a mut [f32],
+    result: &'a mut [T],
 }
 
-impl WithSimd for Row<'_> {
+impl<T: Channels> WithSimd for Row<'_, T> {
     #[inline(always)]
     fn with_simd<S: Simd>(self, simd: S) {
         let Sums { size: [_, width], meetings: [_, across], filter, taps, bias, channels, .. } = self.sums;
@@ -148,23 +173,23 @@ impl WithSimd for Row<'_> {
             }
             match bias {
                 Some(bias) => result.copy_from_slice(bias),
-                None => result.fill(0.0),
+                None => result.fill(T::zeroed()),
             }
-            accumulate(simd, pairs.iter().copied(), [self.image, filter], result);
+            T::accumulate(simd, pairs.iter().copied(), [self.image, filter], result);
         }
     }
 }
 
 /// The sums of a filter's gradient over some images.
-struct FilterSums<'a> {
-    x: &'a [f32],
-    dy: &'a [f32],
+struct FilterSums<'a, T> {
+    x: &'a [T],
+    dy: &'a [T],
     axes: [Axis; 2],
     channels: usize,
-    sums: &'a mut [f32],
+    sums: &'a mut [T],
 }
 
-impl WithSimd for FilterSums<'_> {
+impl<T: Channels> WithSimd for FilterSums<'_, T> {
     #[inline(always)]
     fn with_simd<S: Simd>(self, simd: S) {
         let FilterSums { x, dy, axes: [down, across], channels: c, sums } = self;
@@ -181,35 +206,55 @@ impl WithSimd for FilterSums<'_> {
                 let end = (across.input + across.before).saturating_sub(reach).div_ceil(across.stride).min(across.output);
                 let place =
                     |ow: usize| ((row * across.input + ow * across.stride + reach - across.before) * c, (oh * across.output + ow) * c);
-                accumulate(simd, (first..end).map(place), [x, dy], sums);
+                T::accumulate(simd, (first..end).map(place), [x, dy], sums);
             }
         }
     }
 }
 
-/// Adds the products of elements of two tensors to `to`, for each channel. `pairs` are the positions of the first channels.
-#[inline(always)]
-fn accumulate<S: Simd>(simd: S, pairs: impl Iterator<Item = (usize, usize)> + Clone, of: [&[f32]; 2], to: &mut [f32]) {
-    let mut at = 0;
-    while to.len() - at >= 4 * S::LANES {
-        block::<S, 4>(simd, pairs.clone(), of, to, at);
-        at += 4 * S::LANES;
-    }
-    while to.len() - at >= S::LANES {
-        block::<S, 1>(simd, pairs.clone(), of, to, at);
-        at += S::LANES;
-    }
-    if at < to.len() {
-        let count = to.len() - at;
-        let mut sum = simd.load_part(&to[at..]);
-        for (a, b) in pairs {
-            sum = simd.mul_add(simd.load_part(&of[0][a + at..][..count]), simd.load_part(&of[1][b + at..][..count]), sum);
+/// An element type of channels.
+pub(super) trait Channels: Elementary {
+    /// Adds the products of elements of two tensors to `to`, for each channel. `pairs` are the positions of the first channels.
+    fn accumulate<S: Simd>(simd: S, pairs: impl Iterator<Item = (usize, usize)> + Clone, of: [&[Self]; 2], to: &mut [Self]);
+}
+
+impl Channels for f32 {
+    #[inline(always)]
+    fn accumulate<S: Simd>(simd: S, pairs: impl Iterator<Item = (usize, usize)> + Clone, of: [&[f32]; 2], to: &mut [f32]) {
+        let mut at = 0;
+        while to.len() - at >= 4 * S::LANES {
+            block::<S, 4>(simd, pairs.clone(), of, to, at);
+            at += 4 * S::LANES;
         }
-        simd.store_part(&mut to[at..], sum);
+        while to.len() - at >= S::LANES {
+            block::<S, 1>(simd, pairs.clone(), of, to, at);
+            at += S::LANES;
+        }
+        if at < to.len() {
+            let count = to.len() - at;
+            let mut sum = simd.load_part(&to[at..]);
+            for (a, b) in pairs {
+                sum = simd.mul_add(simd.load_part(&of[0][a + at..][..count]), simd.load_part(&of[1][b + at..][..count]), sum);
+            }
+            simd.store_part(&mut to[at..], sum);
+        }
     }
 }
 
-/// [`accumulate`] for the `V` vectors of channels from `at` on.
+/// The compiler vectorizes the loop.
+impl Channels for f64 {
+    #[inline(always)]
+    fn accumulate<S: Simd>(_: S, pairs: impl Iterator<Item = (usize, usize)> + Clone, [a, b]: [&[f64]; 2], to: &mut [f64]) {
+        for (left, right) in pairs {
+            let channels = to.len();
+            for ((to, &a), &b) in to.iter_mut().zip(&a[left..][..channels]).zip(&b[right..][..channels]) {
+                *to += a * b;
+            }
+        }
+    }
+}
+
+/// [`Channels::accumulate`] for the `V` vectors of channels from `at` on.
 #[inline(always)]
 fn block<S: Simd, const V: usize>(simd: S, pairs: impl Iterator<Item = (usize, usize)>, of: [&[f32]; 2], to: &mut [f32], at: usize) {
     let mut sums: [S::Vector; V] = std::array::from_fn(|v| simd.load(&to[at + v * S::LANES..]));
@@ -226,7 +271,7 @@ fn block<S: Simd, const V: usize>(simd: S, pairs: impl Iterator<Item = (usize, u
 
 #[cfg(test)]
 mod tests {
-    use super::super::testing::{Random, same};
+    use super::super::testing::{Random, Value, result, same};
     use super::*;
 
     #[test]
@@ -239,18 +284,28 @@ mod tests {
             let (c, multiplier) = (random.between(0, 140), 1 + u32::from(seed % 8 == 0));
             let x = [if seed % 40 == 1 { 35 } else { random.between(0, 3) }, random.between(1, 12), random.between(1, 33), c];
             let (x, filter, bias) = (random.tensor(&x), random.tensor(&[kh, kw, c, multiplier]), random.tensor(&[c * multiplier]));
-            let inputs = [&x, &filter, &bias];
-            if !same(&DEPTHWISE_CONV2D, &depthwise_conv2d::F32, &words, &inputs[..2 + seed as usize % 2]) {
-                continue;
-            }
-            tried += 1;
-            let y = super::super::testing::result(&DEPTHWISE_CONV2D, &words, &inputs);
-            let dy = random.tensor(y.dims());
             let of_input = [&words[..], &x.dims()[1..3]].concat();
-            assert!(same(&INPUT_GRAD, &depthwise_conv2d_input_grad::F32, &of_input, &[&filter, &dy]));
             let of_filter = [&words[..], &[kh, kw]].concat();
-            assert!(same(&FILTER_GRAD, &depthwise_conv2d_filter_grad::F32, &of_filter, &[&x, &dy]));
+            for (index, portable) in [
+                [&depthwise_conv2d::F32, &depthwise_conv2d_input_grad::F32, &depthwise_conv2d_filter_grad::F32],
+                [&depthwise_conv2d::F64, &depthwise_conv2d_input_grad::F64, &depthwise_conv2d_filter_grad::F64],
+            ]
+            .into_iter()
+            .enumerate()
+            {
+                let typed = |value: &Value| if index == 0 { value.clone() } else { value.to_f64() };
+                let inputs = [&x, &filter, &bias].map(typed);
+                let inputs = inputs.each_ref();
+                if !same(&DEPTHWISE_CONV2D[index], portable[0], &words, &inputs[..2 + seed as usize % 2]) {
+                    continue;
+                }
+                tried += 1;
+                let y = result(&DEPTHWISE_CONV2D[index], &words, &inputs);
+                let dy = typed(&random.tensor(y.dims()));
+                assert!(same(&INPUT_GRAD[index], portable[1], &of_input, &[inputs[1], &dy]));
+                assert!(same(&FILTER_GRAD[index], portable[2], &of_filter, &[inputs[0], &dy]));
+            }
         }
-        assert!(tried > 300, "{tried}");
+        assert!(tried > 600, "{tried}");
     }
 }

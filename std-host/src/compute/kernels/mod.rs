@@ -23,14 +23,9 @@ use gradlet_core::{Result, ops};
 use std::sync::LazyLock;
 
 static FAST: &[&Kernel] = &[
-    &avg_pool2d::AVG_POOL2D,
-    &avg_pool2d::AVG_POOL2D_GRAD,
     &conv2d::CONV2D,
     &conv2d::INPUT_GRAD,
     &conv2d::FILTER_GRAD,
-    &depthwise::DEPTHWISE_CONV2D,
-    &depthwise::INPUT_GRAD,
-    &depthwise::FILTER_GRAD,
     &matmul::MATMUL,
     &matmul::DENSE,
     &max_pool2d::MAX_POOL2D,
@@ -39,13 +34,26 @@ static FAST: &[&Kernel] = &[
     &steps::MATMUL_SGD,
 ];
 
+static TABLES: &[&[Kernel]] = &[
+    &avg_pool2d::AVG_POOL2D,
+    &avg_pool2d::AVG_POOL2D_GRAD,
+    &depthwise::DEPTHWISE_CONV2D,
+    &depthwise::INPUT_GRAD,
+    &depthwise::FILTER_GRAD,
+    elementwise::SINGLE,
+    elementwise::DOUBLE,
+    &elementwise::PERIODIC,
+    &reduce::SINGLE,
+    &reduce::DOUBLE,
+    &softmax::SINGLE,
+    &softmax::DOUBLE,
+    &steps::ADAM_STEP,
+    &steps::SGD_STEP,
+];
+
 /// All kernels, the fast ones before the portable ones.
-pub(crate) static KERNELS: LazyLock<Vec<&'static Kernel>> = LazyLock::new(|| {
-    let (single, double) =
-        ([elementwise::SINGLE, &reduce::SINGLE, &softmax::SINGLE], [elementwise::DOUBLE, &reduce::DOUBLE, &softmax::DOUBLE]);
-    let tables = single.into_iter().chain(double).chain([&elementwise::PERIODIC[..], &steps::ADAM_STEP, &steps::SGD_STEP]);
-    FAST.iter().copied().chain(tables.flatten()).chain(ops::KERNELS.iter().copied()).collect()
-});
+pub(crate) static KERNELS: LazyLock<Vec<&'static Kernel>> =
+    LazyLock::new(|| FAST.iter().copied().chain(TABLES.iter().copied().flatten()).chain(ops::KERNELS.iter().copied()).collect());
 
 /// Runs `kernel`, a portable kernel, in place of the fast kernel that was called.
 fn portable(call: &mut Call<'_, '_>, kernel: &Kernel) -> Result<()> {
