@@ -323,7 +323,7 @@ impl Tables {
             space: space as u8,
             reserved: 0,
             location,
-            bytes: narrow(tensor_type.bytes())?,
+            bytes: narrow(tensor_type.bytes().ok_or(Error::TooLarge)?)?,
             quantization: NONE,
         };
         let same = |other: &TensorRecord| bytemuck::bytes_of(other) == bytemuck::bytes_of(&record);
@@ -352,7 +352,7 @@ impl Tables {
                 return Err(Error::message(format!("branches and loops are nested more than {MAX_DEPTH} deep")));
             }
             self.block(next, &captured, &mut named)?;
-            self.blocks[next.block].scratch = narrow(Some(plan.scratch))?;
+            self.blocks[next.block].scratch = narrow(plan.scratch)?;
             written += 1;
         }
         let graph = &plan.graph;
@@ -429,7 +429,7 @@ impl Tables {
         let first = self.operands.len() as u32;
         for &id in values {
             let (space, location) = match plan.locations[id] {
-                Location::Scratch(offset) => (Space::Scratch, narrow(Some(offset))?),
+                Location::Scratch(offset) => (Space::Scratch, narrow(offset)?),
                 Location::Variable(capture) => (Space::Variable, captured[capture]),
                 Location::Constant => (Space::Flash, self.data(&plan.graph.constant(id).ok_or(Error::Internal)?.bytes()?)),
                 Location::Input(_) | Location::Result(_) | Location::Block(_) => return Err(Error::Internal),
@@ -488,8 +488,8 @@ fn bodies_of<'p>(node: &Node, bodies: &'p [Plan], first: usize, depth: usize) ->
 }
 
 /// Returns a size or an offset as the format stores it.
-fn narrow(bytes: Option<usize>) -> Result<u32> {
-    bytes.and_then(|bytes| u32::try_from(bytes).ok()).ok_or(Error::TooLarge)
+fn narrow(bytes: usize) -> Result<u32> {
+    u32::try_from(bytes).map_err(|_| Error::TooLarge)
 }
 
 /// Returns the index of a captured variable.

@@ -358,7 +358,7 @@ impl Error {
         }
     }
 
-    /// Returns a position for an error. A host's tensor may have more than 2^32 elements: a position beyond them is the last one.
+    /// Returns a position as an error stores it. A host's tensor can have more than 2^32 elements; later positions become `u32::MAX`.
     pub(crate) fn position(index: usize) -> u32 {
         u32::try_from(index).unwrap_or(u32::MAX)
     }

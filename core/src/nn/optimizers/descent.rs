@@ -124,8 +124,9 @@ impl<R: Rule> Descent<R> {
 
     /// Does a step like [`Descent::step`], compiled. Returns false if it does not pay to compile it.
     fn compiled(&self, scope: &dyn Scope, rate: &Tensor, built: &[Trained], trained: &[&Trained], gradients: &[Gradient]) -> Result<bool> {
+        let own = scope.device();
         for (trained, gradient) in trained.iter().zip(gradients) {
-            let (own, other) = (scope.device(), gradient.values().device()?);
+            let other = gradient.values().device()?;
             if own != other {
                 let (name, own, other) = (&trained.name, own.name(), other.name());
                 return Err(Error::message(format!(

@@ -63,8 +63,8 @@ pub trait Optimizer: Module + ThreadSafe {
     ///
     /// If the optimizer has no state yet, creates it for all of these variables. The names of the state then contain the variables'
     /// own names. In a traced function, only the first trace may create state. Fails if no variable has a gradient, if a gradient
-    /// has another shape than its variable, or if a variable is not built or has no state. In these cases, no variable changes. A step that
-    /// fails later, after variables have changed, names them in its error.
+    /// has another shape than its variable, or if a variable is not built or has no state. In these cases, no variable changes. If a
+    /// step fails later, its error names the variables that have changed. That of a compiled step says only that some may have.
     fn apply(&self, scope: &dyn Scope, gradients: &[(Variable, Option<Gradient>)]) -> Result<()>;
 
     /// Does the same as [`Optimizer::apply`], with gradients as a tape returns them.

@@ -3,7 +3,7 @@
 //! of `for_each`, and then compiles it for the oldest CPU.
 
 use super::broadcast::{Rows, Spread};
-use super::math::{double, single};
+use super::math::{double, greater, single, smaller};
 use super::portable;
 use crate::compute::simd::vectorized;
 use crate::compute::team;
@@ -27,8 +27,8 @@ macro_rules! kernels {
             sub = binary |a, b| a - b;
             mul = binary |a, b| a * b;
             div = binary |a, b| a / b;
-            minimum = binary |a, b| if a >= b { b } else if b > a { a } else { a + b };
-            maximum = binary |a, b| if a <= b { b } else if b < a { a } else { a + b };
+            minimum = binary |a, b| smaller(a, b);
+            maximum = binary |a, b| greater(a, b);
             relu_grad = binary |dy, y| if y > 0.0 { dy } else { 0.0 };
             less = compare |a, b| a < b;
             less_equal = compare |a, b| a <= b;

@@ -2,6 +2,7 @@
 //!
 //! A long sum consists of parts, whose number depends only on the shape. It has the same bits for any number of threads.
 
+use super::math::{Elementary, greater, smaller};
 use super::{portable, scratch};
 use crate::compute::simd::vectorized;
 use crate::compute::team;
@@ -30,44 +31,8 @@ macro_rules! kernels {
                 dtype: DType::$dtype,
                 run: |call| reduce(call, &mean::$dtype, add::<$of>(), |sum, count| sum / count as $of),
             },
-            Kernel {
-                def: &max::DEF,
-                dtype: DType::$dtype,
-                run: |call| {
-                    let greater = Fold {
-                        start: $of::NEG_INFINITY,
-                        f: |a, b| {
-                            if a <= b {
-                                b
-                            } else if b < a {
-                                a
-                            } else {
-                                a + b
-                            }
-                        },
-                    };
-                    reduce(call, &max::$dtype, greater, |most, _| most)
-                },
-            },
-            Kernel {
-                def: &min::DEF,
-                dtype: DType::$dtype,
-                run: |call| {
-                    let smaller = Fold {
-                        start: $of::INFINITY,
-                        f: |a, b| {
-                            if a >= b {
-                                b
-                            } else if b > a {
-                                a
-                            } else {
-                                a + b
-                            }
-                        },
-                    };
-                    reduce(call, &min::$dtype, smaller, |least, _| least)
-                },
-            },
+            Kernel { def: &max::DEF, dtype: DType::$dtype, run: |call| reduce(call, &max::$dtype, greatest::<$of>(), |most, _| most) },
+            Kernel { def: &min::DEF, dtype: DType::$dtype, run: |call| reduce(call, &min::$dtype, smallest::<$of>(), |least, _| least) },
         ]
     };
 }
@@ -87,6 +52,14 @@ pub struct Fold<T, F> {
 /// Returns the fold that adds.
 pub fn add<T: Element + Add<Output = T>>() -> Fold<T, impl Fn(T, T) -> T + Copy + Sync> {
     Fold { start: T::zeroed(), f: |a, b| a + b }
+}
+
+fn greatest<T: Elementary>() -> Fold<T, impl Fn(T, T) -> T + Copy + Sync> {
+    Fold { start: T::LEAST, f: |a, b| greater(a, b) }
+}
+
+fn smallest<T: Elementary>() -> Fold<T, impl Fn(T, T) -> T + Copy + Sync> {
+    Fold { start: T::MOST, f: |a, b| smaller(a, b) }
 }
 
 /// Reduces input 0 over its axes. `finish` returns a result from the folded elements and their number.

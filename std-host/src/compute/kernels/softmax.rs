@@ -135,12 +135,28 @@ fn log_sum<T: Elementary>(lane: &[T], most: T) -> T {
     sum.ln()
 }
 
-/// Returns the labels of the lanes, or `None` if one of them is not a class.
-fn labels(labels: &TensorView<'_>, classes: usize) -> Option<Vec<usize>> {
-    let class = |label: i64| usize::try_from(label).ok().filter(|&label| label < classes);
-    match labels.dtype() {
-        DType::I32 => labels.slice::<i32>().iter().map(|&label| class(label.into())).collect(),
-        _ => labels.slice::<i64>().iter().map(|&label| class(label)).collect(),
+/// The labels of the lanes, i32 or i64. Each is a class.
+#[derive(Clone, Copy)]
+struct Labels<'a> {
+    narrow: &'a [i32],
+    wide: &'a [i64],
+}
+
+impl<'a> Labels<'a> {
+    /// Returns `None` if a label is not one of `classes` classes.
+    fn new(labels: &TensorView<'a>, classes: usize) -> Option<Labels<'a>> {
+        let is_class = |label: i64| (0..classes as i64).contains(&label);
+        let all = match labels.dtype() {
+            DType::I32 => Labels { narrow: labels.slice(), wide: &[] },
+            _ => Labels { narrow: &[], wide: labels.slice() },
+        };
+        let valid = all.narrow.iter().all(|&label| is_class(label.into())) && all.wide.iter().all(|&label| is_class(label));
+        valid.then_some(all)
+    }
+
+    #[inline(always)]
+    fn get(&self, lane: usize) -> usize {
+        self.narrow.get(lane).map_or_else(|| self.wide[lane] as usize, |&label| label as usize)
     }
 }
 
@@ -148,16 +164,16 @@ fn cross_entropy<T: Elementary>(call: &mut Call<'_, '_>, kernel: &Kernel) -> Res
     let x = call.input(0)?;
     let classes = x.dims().last().map_or(0, |&dim| dim as usize);
     // The portable kernel returns the error for a label that is not a class.
-    let labels = labels(&call.input(1)?, classes).filter(|labels| !labels.is_empty());
+    let labels = Labels::new(&call.input(1)?, classes).filter(|_| classes > 0);
     let Some(labels) = labels else { return portable(call, kernel) };
     let (logits, losses) = (x.slice::<T>(), call.output()?.slice_mut::<T>());
     let count = BLOCK.div_ceil(classes);
-    let blocks = losses.chunks_mut(count).zip(labels.chunks(count).zip(logits.chunks(count * classes)));
-    team::each(logits.len() >= ALONE, blocks, |(losses, (labels, logits))| {
+    let blocks = losses.chunks_mut(count).zip(logits.chunks(count * classes)).enumerate();
+    team::each(logits.len() >= ALONE, blocks, |(block, (losses, logits))| {
         vectorized!({
-            for ((loss, &label), lane) in losses.iter_mut().zip(labels).zip(logits.chunks_exact(classes)) {
+            for ((index, loss), lane) in (block * count..).zip(losses).zip(logits.chunks_exact(classes)) {
                 let most = greatest(lane);
-                *loss = log_sum(lane, most) - (lane[label] - most);
+                *loss = log_sum(lane, most) - (lane[labels.get(index)] - most);
             }
         });
     });
@@ -167,7 +183,7 @@ fn cross_entropy<T: Elementary>(call: &mut Call<'_, '_>, kernel: &Kernel) -> Res
 fn cross_entropy_grad<T: Elementary>(call: &mut Call<'_, '_>, kernel: &Kernel) -> Result<()> {
     let x = call.input(0)?;
     let classes = x.dims().last().map_or(0, |&dim| dim as usize);
-    let labels = labels(&call.input(1)?, classes).filter(|labels| !labels.is_empty());
+    let labels = Labels::new(&call.input(1)?, classes).filter(|_| classes > 0);
     let Some(labels) = labels else { return portable(call, kernel) };
     let scales = call.input(2)?.slice::<T>();
     each(
@@ -176,10 +192,10 @@ fn cross_entropy_grad<T: Elementary>(call: &mut Call<'_, '_>, kernel: &Kernel) -
         classes,
         #[inline(always)]
         |index, lane| {
-            let (sum, scale) = (exponentials(lane), scales[index]);
-            let share = lane[labels[index]] / sum;
+            let (sum, scale, label) = (exponentials(lane), scales[index], labels.get(index));
+            let share = lane[label] / sum;
             lane.iter_mut().for_each(|x| *x = *x / sum * scale);
-            lane[labels[index]] = (share - T::ONE) * scale;
+            lane[label] = (share - T::ONE) * scale;
         },
     );
     Ok(())

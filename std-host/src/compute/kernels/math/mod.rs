@@ -14,6 +14,8 @@ pub trait Elementary:
 {
     /// Minus infinity.
     const LEAST: Self;
+    /// Infinity.
+    const MOST: Self;
     /// The number 1.
     const ONE: Self;
 
@@ -33,6 +35,7 @@ macro_rules! elementary {
     ($($of:ident $functions:ident)*) => {$(
         impl Elementary for $of {
             const LEAST: $of = $of::NEG_INFINITY;
+            const MOST: $of = $of::INFINITY;
             const ONE: $of = 1.0;
 
             #[inline(always)]
@@ -61,3 +64,27 @@ macro_rules! elementary {
     )*};
 }
 elementary! { f32 single f64 double }
+
+/// Returns the greater of two numbers, or NaN if one of them is NaN.
+#[inline(always)]
+pub fn greater<T: Elementary>(a: T, b: T) -> T {
+    if a <= b {
+        b
+    } else if b < a {
+        a
+    } else {
+        a + b
+    }
+}
+
+/// Returns the smaller of two numbers, or NaN if one of them is NaN.
+#[inline(always)]
+pub fn smaller<T: Elementary>(a: T, b: T) -> T {
+    if a >= b {
+        b
+    } else if b > a {
+        a
+    } else {
+        a + b
+    }
+}
