@@ -91,16 +91,22 @@ pub mod random {
 pub mod device {
     pub use crate::tensor::device::blocks::Blocks;
     pub use crate::tensor::device::remote::{Launch, Placed, Refused, Remote};
-    pub use crate::tensor::device::{AlignedBytes, Backend, Cpu, Device, MemoryInfo};
-    pub use crate::tensor::profile::{Activity, MemoryChange, NamedOp, Ops, Profiler};
+    pub use crate::tensor::device::{AlignedBytes, Backend, Cpu, Device, MemoryInfo, Now, Placement};
+    pub use crate::tensor::profile::{Activity, Copied, MemoryChange, NamedOp, Ops, Profiler};
 }
 
 /// Scopes: where ops run. [`Eager`] computes them, a tape also records them, a trace only records them.
 #[cfg(feature = "alloc")]
 pub mod scope {
-    pub use crate::tensor::scope::{NameScope, Scope, ScopeHandle};
+    pub use crate::tensor::scope::{DeviceScope, NameScope, Scope, ScopeHandle};
     pub use crate::trace::eager::Eager;
     pub use crate::trace::observe::{Finite, Observer, observed};
+}
+
+/// Replicas of a program on several devices, for the author of a strategy.
+#[cfg(feature = "alloc")]
+pub mod replicas {
+    pub use crate::tensor::replicas::{Replicas, Role, VariableAggregation, VariableSynchronization, reduction};
 }
 
 /// Branches and loops over tensors, and the arrays that loops write.

@@ -3,7 +3,7 @@
 //! | if you know | here it is |
 //! |---|---|
 //! | `tf.Tensor`, `tf.Variable`, `tf.ragged`, `tf.sparse` | [`tensor`] |
-//! | `tf.device` | [`device`] |
+//! | `tf.config`, `tf.device` | [`config`], [`device`] |
 //! | eager execution, `tf.name_scope` | [`scope`] |
 //! | `tf.GradientTape`, `tf.custom_gradient` | [`autodiff`] |
 //! | `tf.function`, `tf.TensorSpec` | [`function`] |
@@ -16,6 +16,7 @@
 //! | `keras.datasets`, `keras.utils.image_dataset_from_directory` | [`datasets`] |
 //! | `tf.io`, NumPy files, safetensors | [`io`] |
 //! | `tf.image` | [`image`] |
+//! | `tf.distribute` | [`distribute`] |
 //! | `tf.train.Checkpoint`, `tf.train.CheckpointManager` | [`checkpoint`] |
 //! | `tf.summary`, `tf.profiler`, TensorBoard | [`summary`], [`profiler`], [`monitor`] |
 //! | `tf.lite.TFLiteConverter`, `tf.saved_model` | [`artifact`] |
@@ -59,6 +60,10 @@ mod files;
 // The host's CPU as a device: fast kernels, spread over its cores.
 mod compute;
 
+// Physical and logical devices, their memory and threads, and where ops run.
+#[doc(alias = "tf.config")]
+pub mod config;
+
 // Values without a type in core: strings, sparse and ragged tensors, arrays of `ndarray`.
 mod values;
 
@@ -68,6 +73,10 @@ mod formats;
 // From files to batches: `Dataset`, known sets, images, lines and CSV.
 #[doc(alias = "tf.data")]
 pub mod data;
+
+// The same program on several devices: replicas, copies of variables, sums over replicas.
+#[doc(alias = "tf.distribute")]
+pub mod distribute;
 
 // TensorFlow's checkpoints: named objects, saved and restored.
 #[doc(alias = "tf.train", alias = "tf.train.Checkpoint")]
@@ -113,7 +122,7 @@ pub mod tensor {
 }
 
 /// Devices: their memory and their kernels. [`cpu`] is the host's.
-#[doc(alias = "tf.device", alias = "tf.config")]
+#[doc(alias = "tf.device")]
 pub mod device {
     pub use crate::compute::devices::{cpu, portable_cpu};
     #[doc(inline)]
@@ -132,6 +141,18 @@ pub mod io {
     };
     #[doc(inline)]
     pub use crate::formats::{example, idx, npy, proto, tfrecord, weights};
+}
+
+/// TensorFlow 1's graphs and sessions.
+#[doc(alias = "tf.compat")]
+pub mod compat {
+    /// Graphs and sessions, with the options of a session.
+    #[doc(alias = "tf.compat.v1")]
+    pub mod v1 {
+        pub use crate::config::v1::{ConfigProto, GPUOptions};
+        #[doc(inline)]
+        pub use gradlet_core::compat::v1::*;
+    }
 }
 
 /// Everyday names, for `use gradlet::prelude::*`.
@@ -158,7 +179,7 @@ pub use gradlet_core::{
     Tensor, TensorArray, TensorSpec, TensorType, Variable,
 };
 #[doc(inline)]
-pub use gradlet_core::{autodiff, compat, control, custom_op, error, function, losses, metrics, ops, optimizers, random, runtime, scope};
+pub use gradlet_core::{autodiff, control, custom_op, error, function, losses, metrics, ops, optimizers, random, replicas, runtime, scope};
 pub use tensorboard::{monitor, profiler, summary};
 #[doc(no_inline)]
 pub use train::Model;

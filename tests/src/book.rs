@@ -17,6 +17,7 @@ pages! {
     Functions: "book/src/functions.md",
     Data: "book/src/data.md",
     FineTuning: "book/src/fine-tuning.md",
+    Devices: "book/src/devices.md",
     Checkpoints: "book/src/checkpoints.md",
     Tensorboard: "book/src/tensorboard.md",
     Board: "book/src/board.md",

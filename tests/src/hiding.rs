@@ -2,6 +2,7 @@
 //! kernels, as that of a GPU. It is stricter than one: it fills fresh memory with a pattern, and it panics on an access outside of an
 //! allocation, on operands that overlap, and on a second free. It counts what it does, and refuses or fails where a test tells it to.
 
+use gradlet::config::{LogicalOptions, Physical};
 use gradlet_core::custom_op::{Call, Kernel, OpDef, Slice};
 use gradlet_core::device::{AlignedBytes, Backend, Blocks, Cpu, Launch, Placed, Refused, Remote};
 use gradlet_core::tensor::{TensorView, TensorViewMut};
@@ -9,7 +10,7 @@ use gradlet_core::{DType, Device, Error, Result, ops};
 use std::collections::BTreeMap;
 use std::fmt;
 use std::ops::Range;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, LazyLock, Mutex, MutexGuard, PoisonError};
 
 /// Byte with which fresh memory is filled. As a float it is NaN, and as a bool it is neither true nor false.
 const PATTERN: u8 = 0xff;
@@ -76,6 +77,13 @@ impl Hiding {
     }
 
     fn of(limit: Option<u64>) -> Hiding {
+        Hiding::named("HIDING:0", limit)
+    }
+
+    /// Creates a device with this name, with a limit or without one.
+    pub fn named(name: &str, limit: Option<u64>) -> Hiding {
+        static KERNELS: LazyLock<Vec<&'static Kernel>> =
+            LazyLock::new(|| ops::KERNELS.iter().copied().chain(gradlet::distribute::KERNELS).collect());
         let room = limit.unwrap_or(ROOM);
         let state = State {
             memory: AlignedBytes::zeroed(room as usize),
@@ -85,7 +93,7 @@ impl Hiding {
             refuse: None,
             fail: None,
         };
-        let cpu = Cpu::new("HIDING:0", ops::KERNELS);
+        let cpu = Cpu::new(name, &KERNELS);
         let hidden = Arc::new(Hidden { cpu, limit, state: Mutex::new(state), text: Mutex::default() });
         Hiding { device: Device::new(Handle(hidden.clone())), hidden }
     }
@@ -131,6 +139,54 @@ impl Hiding {
     /// Returns the number of live allocations.
     pub fn live(&self) -> usize {
         self.hidden.lock().live.len()
+    }
+}
+
+/// A physical GPU whose logical devices are hiding devices. The devices that it has created can be looked at.
+pub struct HidingGpu {
+    device_type: &'static str,
+    memory: u64,
+    created: Mutex<Vec<(Hiding, LogicalOptions)>>,
+}
+
+impl HidingGpu {
+    /// Creates a GPU with `memory` bytes of memory.
+    pub fn new(memory: u64) -> Arc<HidingGpu> {
+        HidingGpu::of("GPU", memory)
+    }
+
+    /// Creates a device like [`HidingGpu::new`] in the place of a CPU.
+    pub fn cpu(memory: u64) -> Arc<HidingGpu> {
+        HidingGpu::of("CPU", memory)
+    }
+
+    fn of(device_type: &'static str, memory: u64) -> Arc<HidingGpu> {
+        Arc::new(HidingGpu { device_type, memory, created: Mutex::default() })
+    }
+
+    /// Returns the logical devices that a context has created, with their settings.
+    pub fn created(&self) -> Vec<(Hiding, LogicalOptions)> {
+        self.created.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+}
+
+impl Physical for HidingGpu {
+    fn device_type(&self) -> &str {
+        self.device_type
+    }
+
+    fn memory(&self) -> Option<u64> {
+        Some(self.memory)
+    }
+
+    fn details(&self) -> Vec<(String, String)> {
+        vec![("device_name".into(), "hiding".into())]
+    }
+
+    fn create(&self, name: &str, options: &LogicalOptions) -> Result<Device> {
+        let hiding = Hiding::named(name, Some(options.memory_limit.unwrap_or(self.memory)));
+        self.created.lock().unwrap_or_else(PoisonError::into_inner).push((hiding.clone(), *options));
+        Ok(hiding.device)
     }
 }
 
@@ -274,7 +330,7 @@ impl Remote for Hidden {
         let mut state = self.lock();
         state.counts.launches += 1;
         if state.fail == Some(state.counts.launches) {
-            return Err(Error::message(format!("HIDING:0 was told to fail in {}", launch.op.name)));
+            return Err(Error::message(format!("{} was told to fail in {}", self.cpu.name(), launch.op.name)));
         }
         let Launch { op, attributes, inputs, outputs } = launch;
         let read: Vec<Range<usize>> = inputs.iter().map(|placed| state.operand(placed)).collect();

@@ -230,7 +230,7 @@ impl Artifact {
         let read_only = self.signatures.iter().filter_map(capture_in).any(|capture| capture.assigned.is_none());
         let tensor_type = variable.tensor_type()?;
         let tensor = tables.tensor(tensor_type, Space::Variable, index as u32)?;
-        let value = variable.value()?;
+        let value = crate::trace::copies::value(variable)?;
         let bytes = &*value.bytes()?;
         // Zeros that every signature overwrites, such as an optimizer's slots, need no flash.
         let zeros = !read_only && bytes.len() > 16 && bytes.iter().all(|&byte| byte == 0);

@@ -2,6 +2,7 @@
 //!
 //! | stage | task |
 //! |---|---|
+//! | [`divide`] | divides a graph whose nodes run on several devices into one graph for each stretch on the same device |
 //! | [`inline`] | makes calls and decided branches part of the graph around them |
 //! | [`optimize`] | rewrites the graph without changing a bit of its results |
 //! | [`planner`] | decides the order of the nodes and the location of each value; the result is a [`plan`] |
@@ -10,6 +11,7 @@
 //! [`pools`].
 
 pub(crate) mod assignments;
+pub(crate) mod divide;
 pub mod fuse;
 pub(crate) mod inline;
 pub(crate) mod lifetimes;

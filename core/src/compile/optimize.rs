@@ -23,22 +23,27 @@ pub fn optimize(graph: &mut Graph) -> Result<()> {
 
 /// Copies the constants of `graph` to `device`, a CPU, and optimizes `graph` again if one of them was elsewhere.
 pub(crate) fn optimize_on(device: &Device, graph: &mut Graph) -> Result<()> {
-    if bring(device, graph)? { optimize(graph) } else { Ok(()) }
+    if bring(device, graph, &|tensor| Ok(tensor.buffer()?.bytes().is_none()))? { optimize(graph) } else { Ok(()) }
 }
 
-/// Copies the constants of a graph and of its bodies to `device`. Returns true if a device of another kind had one of them.
-fn bring(device: &Device, graph: &mut Graph) -> Result<bool> {
+/// Copies the constants of `graph` that other devices have to `device`.
+pub(crate) fn localize(device: &Device, graph: &mut Graph) -> Result<()> {
+    bring(device, graph, &|tensor| Ok(tensor.buffer()?.device() != device)).map(drop)
+}
+
+/// Copies the constants of a graph and of its bodies to `device`, where `wanted` is true. Returns true if it copied one of them.
+fn bring(device: &Device, graph: &mut Graph, wanted: &dyn Fn(&Tensor) -> Result<bool>) -> Result<bool> {
     let mut brought = false;
     for value in &mut graph.values {
         if let Origin::Constant(tensor) = &mut value.origin
-            && tensor.buffer()?.bytes().is_none()
+            && wanted(tensor)?
         {
-            *tensor = tensor.to(device)?;
+            *tensor = tensor.brought(device)?;
             brought = true;
         }
     }
     for body in graph.nodes.iter_mut().flat_map(|node| &mut node.bodies) {
-        brought |= bring(device, body)?;
+        brought |= bring(device, body, wanted)?;
     }
     Ok(brought)
 }

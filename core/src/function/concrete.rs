@@ -4,7 +4,10 @@ use super::signature::{TensorSpec, misplaced};
 use crate::base::error::Result;
 use crate::base::shape::TensorType;
 use crate::base::sync::Shared;
+use crate::compile::divide::divide;
+use crate::compile::optimize::{localize, optimize};
 use crate::compile::plan::Fusion;
+use crate::host::divided::Divided;
 use crate::host::executable::{Caller, Executable};
 use crate::host::kernel_step::Scratch;
 use crate::tensor::Tensor;
@@ -37,15 +40,22 @@ pub struct ConcreteFunction {
     /// Scratch memory that all plans of one function share.
     scratch: Shared<Scratch>,
     /// The compiled graph. The inner `None` means that there was no run yet. The outer `None` means that a thread is running it.
-    executable: Monitor<Option<Option<Box<Executable>>>>,
+    compiled: Monitor<Option<Option<Compiled>>>,
+}
+
+/// The executable of a function.
+enum Compiled {
+    /// All nodes run on the function's device.
+    Whole(Box<Executable>),
+    Divided(Box<Divided>),
 }
 
 impl ConcreteFunction {
     pub(crate) fn new(name: &str, traced: Graph, device: Device, scratch: Shared<Scratch>) -> Result<ConcreteFunction> {
         let mut graph = traced.clone();
-        crate::compile::optimize::optimize(&mut graph)?;
-        let executable = Monitor::new(Some(None));
-        Ok(ConcreteFunction { name: name.into(), signature: Vec::new(), device, traced, graph, scratch, executable })
+        optimize(&mut graph)?;
+        let compiled = Monitor::new(Some(None));
+        Ok(ConcreteFunction { name: name.into(), signature: Vec::new(), device, traced, graph, scratch, compiled })
     }
 
     /// Returns the optimized graph.
@@ -100,7 +110,10 @@ impl ConcreteFunction {
     /// Returns the number of bytes that a run uses: scratch memory, results, constants and variables. The arguments belong to the caller
     /// and are not counted.
     pub fn planned_bytes(&self) -> Result<usize> {
-        self.with_executable(&Caller::on(&self.device), |executable| executable.planned_bytes())
+        self.with_compiled(&Caller::on(&self.device), |compiled| match compiled {
+            Compiled::Whole(executable) => executable.planned_bytes(),
+            Compiled::Divided(divided) => divided.planned_bytes(),
+        })
     }
 
     /// Runs the function on the tensors that `gather` passes to its argument, and builds the results with `build`.
@@ -112,17 +125,33 @@ impl ConcreteFunction {
     ) -> Result<R> {
         caller.show(&self.name, &self.traced, &self.graph);
         let misplaced = |index, other: &Device| misplaced(&self.name, &self.signature, index, other, &self.device);
-        self.with_executable(caller, |executable| executable.run(caller, &misplaced, gather, build))
+        self.with_compiled(caller, |compiled| match compiled {
+            Compiled::Whole(executable) => executable.run(caller, &misplaced, gather, build),
+            Compiled::Divided(divided) => divided.run(caller, gather, build),
+        })
     }
 
     /// Calls `work` with the executable, which it creates if necessary. One caller uses it at a time; the others wait.
-    fn with_executable<R>(&self, caller: &Caller<'_>, work: impl FnOnce(&mut Executable) -> Result<R>) -> Result<R> {
-        match &mut *self.executable.turn(&self.device) {
-            Some(executable) => work(executable),
-            empty => {
-                let plan = || Executable::new(&self.graph, &self.device, Fusion::of(&self.device), &self.scratch);
-                work(empty.insert(Box::new(caller.during(Activity::Gap("plan"), plan)?)))
-            }
+    fn with_compiled<R>(&self, caller: &Caller<'_>, work: impl FnOnce(&mut Compiled) -> Result<R>) -> Result<R> {
+        match &mut *self.compiled.turn(&self.device) {
+            Some(compiled) => work(compiled),
+            empty => work(empty.insert(caller.during(Activity::Gap("plan"), || self.compile())?)),
         }
+    }
+
+    fn compile(&self) -> Result<Compiled> {
+        if let Some(stretches) = divide(&self.traced, &self.device)? {
+            return Ok(Compiled::Divided(Box::new(Divided::new(&self.traced, stretches, &self.device, &self.scratch)?)));
+        }
+        let own;
+        let graph = if self.device.placement().is_some() {
+            let mut graph = self.graph.clone();
+            localize(&self.device, &mut graph)?;
+            own = graph;
+            &own
+        } else {
+            &self.graph
+        };
+        Ok(Compiled::Whole(Box::new(Executable::new(graph, &self.device, Fusion::of(&self.device), &self.scratch)?)))
     }
 }

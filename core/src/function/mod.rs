@@ -28,6 +28,7 @@ use crate::tensor::profile::Activity;
 use crate::tensor::scope::{Scope, ScopeHandle, deepest};
 use crate::tensor::structure;
 use crate::tensor::variable::Variable;
+use crate::trace::copies;
 use crate::trace::replay::replay;
 use crate::trace::tracing::Tracing;
 use alloc::boxed::Box;
@@ -170,16 +171,20 @@ impl<A: Structure, R: Structure> Function<A, R> {
     /// Calls the function. In an `Eager` scope it runs compiled. In a tape or a trace, the ops of its graph become part of that tape or
     /// trace. The body therefore runs only to trace it, wherever the function is called.
     ///
-    /// Fails if an op of the body fails, and if an argument does not match the signature or is on another device than `scope`. Fails with
-    /// [`Error::LateVariable`](crate::Error::LateVariable) if the body creates a variable in a later trace.
+    /// Fails if an op of the body fails, and if an argument does not match the signature. Fails if an argument is on another device than
+    /// `scope`, and the device of `scope` belongs to no group. Fails with [`Error::LateVariable`](crate::Error::LateVariable) if the body
+    /// creates a variable in a later trace.
     pub fn call(&self, scope: &dyn Scope, arguments: A) -> Result<R> {
         // As with ops, an argument from an inner scope moves the call into that scope.
         let mut inner = Ok(None);
         arguments.tensors(&mut |tensor| inner = core::mem::replace(&mut inner, Ok(None)).and_then(|inner| deepest(inner, tensor)));
         let scope = inner?.unwrap_or(scope.handle()).deeper(scope.handle()).trains(scope.training());
-        self.check_devices(scope.recorder.device(), &arguments)?;
+        let device = scope.device();
+        if device.placement().is_none() {
+            self.check_devices(&device, &arguments)?;
+        }
         if scope.recorder.parent().is_none() {
-            let caller = Caller::on(scope.recorder.device());
+            let caller = Caller::on(&device);
             return caller.during(Activity::Function(&self.name), || self.compute(&scope, &caller, &arguments));
         }
         let (concrete, results) = self.traced(&scope, &arguments, true)?;
@@ -289,6 +294,9 @@ impl<A: Structure, R: Structure> Function<A, R> {
     /// Returns a graph that was traced for other variables, with the variables of `arguments` in their place. Returns `None` if there is no
     /// such graph, for example because the body itself captures one of its arguments.
     fn rebound(&self, scope: &ScopeHandle, arguments: &A) -> Option<(Graph, Shared<R>)> {
+        if copies::is_replica(scope) {
+            return None;
+        }
         let (device, key) = (scope.device(), keys_of(scope, arguments));
         let mut own = Vec::new();
         arguments.visit(&mut |part| {

@@ -194,7 +194,11 @@ impl Executable {
                     set = Err(Error::message(format!("input {index} is {wanted}, got {}", tensor.tensor_type())));
                 }
                 Err(error) => set = Err(error),
-                Ok(buffer) if buffer.device() != device => set = Err(misplaced(index, buffer.device())),
+                Ok(buffer) if buffer.device() != device && device.placement().is_none() => set = Err(misplaced(index, buffer.device())),
+                Ok(buffer) if buffer.device() != device => match tensor.brought(device) {
+                    Ok(copy) => buffers[results.end + index] = copy.buffer().ok().cloned(),
+                    Err(error) => set = Err(error),
+                },
                 Ok(buffer) => buffers[results.end + index] = Some(buffer.clone()),
             }
         });
@@ -233,7 +237,7 @@ impl Executable {
         scratch.with(device, *scratch_bytes, |scratch| {
             let remote = scratch.address();
             let scratch = scratch.bytes_mut().and_then(|bytes| bytes.get_mut(..*scratch_bytes)).unwrap_or_default();
-            run(steps, &mut Memory { scratch, remote, buffers }, caller)
+            device.during(|| run(steps, &mut Memory { scratch, remote, buffers }, caller)).ok_or(Error::Internal)?
         })
     }
 }

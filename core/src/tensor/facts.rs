@@ -40,6 +40,8 @@ pub struct Op {
     /// For an optimizer's step: the index of the gradient input, and the fused op that replaces the step if the gradient is a product
     /// `xᵀ · dy`. The fused op takes `x` and `dy` instead of the gradient.
     pub with_product: Option<(usize, &'static Op)>,
+    /// True if the op exchanges data with other replicas. Every run then computes it, in the order of the trace.
+    pub exchanges: bool,
 }
 
 /// Gradient of an op.
@@ -82,7 +84,7 @@ impl Op {
     /// Creates an op with no assumptions: its kernels may reject any data, and the graph optimizer does not change it.
     pub const fn new(def: &'static OpDef, usage: &'static str, grad: Gradient) -> Op {
         let (refusal, keeps) = (Refusal::Any, Keeps::Nothing);
-        Op { def, usage, grad, tf_type: None, refusal, elementwise: false, keeps, neutral: None, with_product: None }
+        Op { def, usage, grad, tf_type: None, refusal, elementwise: false, keeps, neutral: None, with_product: None, exchanges: false }
     }
 
     /// Creates an op whose kernels accept all data.

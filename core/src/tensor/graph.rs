@@ -52,12 +52,15 @@ pub struct Node {
     /// Name scope at the time of the trace, followed by the op and a number: `sequential/dense/MatMul_1`. The names of a body's nodes
     /// are relative to the node that runs the body: see [`Node::inner_name`]. Copies that a plan inserts have no name.
     pub name: Option<Shared<str>>,
+    /// Index of the device that the program names for the node, among the devices of its group: see
+    /// [`Scope::with_device`](crate::Scope::with_device).
+    pub device: Option<u32>,
 }
 
 impl Node {
     /// Creates a node that runs no other graph.
     pub fn new(op: &'static Op, attributes: Vec<u32>, inputs: Vec<ValueId>, outputs: Vec<ValueId>) -> Node {
-        Node { op, attributes, inputs, outputs, bodies: Vec::new(), rule: None, name: None }
+        Node { op, attributes, inputs, outputs, bodies: Vec::new(), rule: None, name: None, device: None }
     }
 
     /// Returns the full name of a node in body number `body` of this node. `inner` is the name of that node inside the body, and
@@ -76,10 +79,10 @@ impl Node {
     }
 }
 
-/// True if a node has an effect beyond its outputs, such as printing or stopping the run, or has a body with such a node.
+/// True if a node has an effect beyond its outputs, such as printing, stopping the run or sending data, or has a body with such a node.
 pub(crate) fn has_effect(node: &Node) -> bool {
     let runs = |graph: &Graph| graph.nodes.iter().any(has_effect);
-    node.op.def.outputs == 0 && node.bodies.is_empty() || node.bodies.iter().any(runs)
+    node.op.exchanges || node.op.def.outputs == 0 && node.bodies.is_empty() || node.bodies.iter().any(runs)
 }
 
 /// Branch or loop: an op that runs other graphs. Each of these graphs receives all inputs of the op as its own, except that the first

@@ -8,6 +8,7 @@ use crate::base::sync::{Shared, Weak};
 use crate::tensor::device::account::Holder;
 use crate::tensor::device::buffer::Bytes;
 use crate::tensor::device::{Buffer, Device};
+use crate::tensor::profile::{Activity, Copied, during};
 use crate::tensor::scope::{Emitter, Op, Outputs, ScopeHandle};
 use alloc::format;
 use alloc::vec::Vec;
@@ -98,25 +99,6 @@ impl Tensor {
             return Err(Error::message(format!("cannot create a {tensor_type} tensor from {bytes} bytes")));
         }
         Ok(Tensor::computed(tensor_type, Buffer::concat(device, &parts, Holder::Tensor(""))?))
-    }
-
-    /// Returns a copy of the computed value on `device`, or the tensor itself if it is there already. Tapes do not record the copy.
-    ///
-    /// Fails with [`Error::Traced`] in a trace, and with [`Error::OutOfMemory`].
-    ///
-    /// ```
-    /// use gradlet_core::{Tensor, ops};
-    /// let (device, other) = (ops::portable_cpu(), ops::portable_cpu().limited(1024));
-    /// let x = Tensor::new(&device, &[1.0f32, 2.0], &[2])?;
-    /// assert!(x.add(&x.to(&other)?).is_err());
-    /// assert_eq!(x.to(&other)?.neg()?.to(&device)?.to_vec::<f32>()?, [-1.0, -2.0]);
-    /// # Ok::<(), gradlet_core::Error>(())
-    /// ```
-    pub fn to(&self, device: &Device) -> Result<Tensor> {
-        if self.buffer()?.device() == device {
-            return Ok(self.clone());
-        }
-        Tensor::from_bytes(device, self.tensor_type, &self.bytes()?)
     }
 
     pub(crate) fn computed(tensor_type: TensorType, buffer: Buffer) -> Tensor {
@@ -253,24 +235,38 @@ impl Tensor {
         Tensor::compute_on(Tensor::common_device(inputs)?, op, attributes, inputs)
     }
 
-    /// Returns the device of the first input. If that has no profiler and an equal device of another input has one, returns the
-    /// latter.
+    /// Returns the device of the first input, or that of another input if only that one belongs to a group or reports to a profiler.
     pub(crate) fn common_device<'t>(inputs: &[&'t Tensor]) -> Result<&'t Device> {
         let Some((first, others)) = inputs.split_first() else { return Err(Error::Arity { got: 0 }) };
         let first = first.buffer()?.device();
-        others.iter().try_fold(first, |device, other| Ok(device.or_profiled(other.buffer()?.device())))
+        others.iter().try_fold(first, |device, other| Ok(device.or_led(other.buffer()?.device())))
     }
 
-    /// Computes `op` on `device`. Every input must be on that device.
+    /// Computes `op` on `device`, or on the device of its group that the program names or that has a kernel. Inputs on another device are
+    /// copied if the device belongs to a group. Fails if it does not.
     pub(crate) fn compute_on(device: &Device, op: &'static Op, attributes: &[u32], inputs: &[&Tensor]) -> Result<Outputs> {
+        let Some(placement) = device.placement() else { return Tensor::compute_here(device, op, attributes, inputs) };
+        let now = placement.now();
+        let chosen = device.chosen(now, op.def, inputs.first().map_or(DType::U8, |input| input.dtype()))?;
+        if chosen.is_none() && !now.logs {
+            return Tensor::compute_here(device, op, attributes, inputs);
+        }
+        let device = chosen.as_ref().unwrap_or(device);
+        let computed = Tensor::compute_here(device, op, attributes, inputs)?;
+        if now.logs {
+            device.log_op(op);
+        }
+        Ok(computed)
+    }
+
+    /// Computes `op` on `device`. Inputs on another device are copied if the device belongs to a group.
+    fn compute_here(device: &Device, op: &'static Op, attributes: &[u32], inputs: &[&Tensor]) -> Result<Outputs> {
         let mut types = heapless::Vec::<TensorType, MAX_INPUTS>::new();
         let mut buffers = heapless::Vec::<(&TensorType, &Buffer), MAX_INPUTS>::new();
         for tensor in inputs {
             let buffer = tensor.buffer()?;
-            if buffer.device() != device {
-                let (name, other) = (device.name(), buffer.device().name());
-                let text = format!("the inputs of {} are on {name} and {other}: copy one of them with `to`", op.def.name);
-                return Err(Error::message(text));
+            if buffer.device() != device && op.def.outputs > 0 {
+                return Tensor::compute_copies(device, op, attributes, inputs);
             }
             types.push(tensor.tensor_type).map_err(|_| Error::Arity { got: inputs.len() as u8 })?;
             let _ = buffers.push((&tensor.tensor_type, buffer));
@@ -280,6 +276,32 @@ impl Tensor {
         let outputs = &outputs[..usize::from(op.def.outputs)];
         let computed = device.run(op.def, attributes, &buffers, outputs).map_err(explain)?;
         Ok(computed.into_iter().zip(outputs).map(|(buffer, &tensor_type)| Tensor::computed(tensor_type, buffer)).collect())
+    }
+
+    /// Computes `op` on copies of the inputs on `device`, a member of a group.
+    #[cold]
+    #[inline(never)]
+    fn compute_copies(device: &Device, op: &'static Op, attributes: &[u32], inputs: &[&Tensor]) -> Result<Outputs> {
+        if device.placement().is_none() {
+            let buffers = inputs.iter().map(|tensor| tensor.buffer()).collect::<Result<Vec<_>>>()?;
+            let other = buffers.iter().map(|buffer| buffer.device()).find(|other| *other != device).ok_or(Error::Internal)?;
+            let (name, other) = (device.name(), other.name());
+            let text = format!("the inputs of {} are on {name} and {other}: copy one of them with `to`", op.def.name);
+            return Err(Error::message(text));
+        }
+        let copies = inputs.iter().map(|tensor| tensor.brought(device)).collect::<Result<heapless::Vec<Tensor, MAX_INPUTS>>>()?;
+        Tensor::compute_here(device, op, attributes, &copies.iter().collect::<heapless::Vec<&Tensor, MAX_INPUTS>>())
+    }
+
+    /// Returns the computed value on `device`. A copy is logged, and reported to the device's profiler.
+    pub(crate) fn brought(&self, device: &Device) -> Result<Tensor> {
+        let buffer = self.buffer()?;
+        if buffer.device() == device {
+            return Ok(Tensor::shared(self.tensor_type, buffer.clone()));
+        }
+        device.log_copy(self.tensor_type, buffer.device());
+        let copy = Copied { tensor_type: self.tensor_type, from: buffer.device(), to: device };
+        during(device.profiler(), Activity::Copy(&copy), || Tensor::from_bytes(device, self.tensor_type, &buffer.read()?))
     }
 
     /// Emits `op` into the innermost scope of the inputs. If there is none, computes it eagerly.
@@ -301,6 +323,13 @@ impl Tensor {
     pub(crate) fn emit1(op: &'static Op, attributes: &[u32], inputs: &[&Tensor]) -> Result<Tensor> {
         let Some(output) = Tensor::emit(op, attributes, inputs)?.pop() else { return Err(Error::Internal) };
         Ok(output)
+    }
+}
+
+impl Op {
+    /// Computes or records the op in the scope of its inputs, as the methods of [`Tensor`] do: for the gradient rule of a user's op.
+    pub fn emit(&'static self, attributes: &[u32], inputs: &[&Tensor]) -> Result<Outputs> {
+        Tensor::emit(self, attributes, inputs)
     }
 }
 

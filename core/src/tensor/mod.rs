@@ -17,6 +17,8 @@ pub(crate) mod nested;
 #[cfg(feature = "alloc")]
 pub(crate) mod profile;
 #[cfg(feature = "alloc")]
+pub(crate) mod replicas;
+#[cfg(feature = "alloc")]
 pub(crate) mod scope;
 #[cfg(feature = "alloc")]
 pub(crate) mod structure;
@@ -38,6 +40,7 @@ pub use {
     device::buffer::Bytes,
     handle::Tensor,
     nested::{Nested, NestedArray},
+    replicas::{VariableAggregation, VariableSynchronization},
     variable::{FirstValue, Variable},
     writing::{Writing, Written},
 };

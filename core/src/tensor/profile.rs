@@ -3,7 +3,7 @@
 use crate::base::op::OpDef;
 use crate::base::shape::TensorType;
 use crate::base::sync::{Shared, ThreadSafe};
-use crate::tensor::device::MemoryInfo;
+use crate::tensor::device::{Device, MemoryInfo};
 use crate::tensor::graph::Graph;
 use alloc::vec::Vec;
 
@@ -41,8 +41,20 @@ pub enum Activity<'a> {
     Scope(&'a str),
     /// One op, or several fused ops.
     Ops(&'a Ops),
+    /// Copy of a tensor between devices, which an op or a function needs.
+    Copy(&'a Copied<'a>),
     /// Work of a function outside its ops.
     Gap(&'static str),
+}
+
+/// Copy of a tensor between devices.
+pub struct Copied<'a> {
+    /// Element type and shape.
+    pub tensor_type: TensorType,
+    /// The device that has the tensor.
+    pub from: &'a Device,
+    /// The device that gets the copy.
+    pub to: &'a Device,
 }
 
 /// Change of a device's memory, which a profiler receives.

@@ -10,11 +10,13 @@ use crate::base::random::Stream;
 use crate::base::shape::TensorType;
 use crate::base::sync::{Lock, Shared, ThreadSafe};
 use crate::tensor::Tensor;
-use crate::tensor::device::Device;
+use crate::tensor::device::{Device, Placement};
 use crate::tensor::graph::Control;
+use crate::tensor::replicas::{Role, VariableAggregation, reduction};
 use crate::tensor::variable::Variable;
 use alloc::string::String;
 use alloc::vec::Vec;
+use core::marker::PhantomData;
 
 pub use crate::tensor::facts::{Gradient, Keeps, Op, Refusal};
 
@@ -109,6 +111,10 @@ pub trait Emitter: ThreadSafe {
         let _ = rule;
         forward(inputs)
     }
+    /// Returns the scope's role among replicas, or `None` if there are none.
+    fn role(&self) -> Option<&Role> {
+        self.parent().and_then(|parent| parent.recorder.role())
+    }
     /// Begins a name scope: see [`Scope::name_scope`].
     fn enter_scope(&self, name: &str) {
         if let Some(parent) = self.parent() {
@@ -164,6 +170,41 @@ impl Drop for NameScope {
     }
 }
 
+/// Guard of a device on which ops run, which ends on drop: see [`Scope::with_device`].
+#[must_use = "ops run on the device until this is dropped"]
+pub struct DeviceScope {
+    placement: Option<Shared<dyn Placement>>,
+    entered: u64,
+    /// The device is that of a thread, so the guard must end on the same thread.
+    thread: PhantomData<*const ()>,
+}
+
+impl DeviceScope {
+    fn enter(placement: Option<&Shared<dyn Placement>>, device: Option<u32>) -> DeviceScope {
+        let entered = placement.map_or(0, |placement| placement.enter(device));
+        DeviceScope { placement: placement.cloned(), entered, thread: PhantomData }
+    }
+
+    /// Names `device`, a member of a group.
+    pub(crate) fn on(device: &Device) -> DeviceScope {
+        DeviceScope::enter(device.placement(), Some(device.index()))
+    }
+
+    /// Names the device with this index in the group of `device`, if it has one and an index is given.
+    pub(crate) fn at(device: &Device, index: Option<u32>) -> Option<DeviceScope> {
+        let placement = device.placement().filter(|_| index.is_some())?;
+        Some(DeviceScope::enter(Some(placement), index))
+    }
+}
+
+impl Drop for DeviceScope {
+    fn drop(&mut self) {
+        if let Some(placement) = &self.placement {
+            placement.leave(self.entered);
+        }
+    }
+}
+
 /// Shared reference to a scope, with a flag for training mode.
 #[derive(Clone)]
 pub struct ScopeHandle {
@@ -175,6 +216,11 @@ impl ScopeHandle {
     /// Creates a handle of the scope that `recorder` implements, with training mode off.
     pub fn new(recorder: Shared<dyn Emitter>) -> ScopeHandle {
         ScopeHandle { recorder, training: false }
+    }
+
+    /// Returns the scope's role among replicas, or `None` if there are none.
+    pub fn role(&self) -> Option<Role> {
+        self.recorder.role().cloned()
     }
 
     /// Returns a handle of the same scope with this training mode.
@@ -217,6 +263,26 @@ impl ScopeHandle {
             Some(dtype) => widened(dtype, inputs, |inputs| self.recorder.emit(op, attributes, inputs)),
             None => self.recorder.emit(op, attributes, inputs),
         }
+    }
+
+    /// Returns `value`, combined with the values that the other replicas assign to `variable`, if there are any.
+    fn aggregated(&self, variable: &Variable, value: &Tensor) -> Result<Tensor> {
+        let word = match variable.aggregation() {
+            VariableAggregation::Sum => reduction::SUM,
+            VariableAggregation::Mean => reduction::MEAN,
+            VariableAggregation::OnlyFirstReplica => reduction::FIRST,
+            VariableAggregation::None => return Ok(value.clone()),
+        };
+        if !variable.is_mirrored() || variable.is_synchronized_on_read() {
+            return Ok(value.clone());
+        }
+        self.over_replicas(word, value)
+    }
+
+    /// Returns `value`, combined with those of the other replicas by a [`reduction`]. Outside of a replica, returns `value`.
+    pub(crate) fn over_replicas(&self, word: u32, value: &Tensor) -> Result<Tensor> {
+        let Some(role) = self.recorder.role().filter(|role| role.rank.is_some()) else { return Ok(value.clone()) };
+        self.emit_op(role.replicas.reduction(), &[word], &[value])?.pop().ok_or(Error::Internal)
     }
 
     /// Returns the more deeply nested of two scopes, or `self` if both are equally deep.
@@ -266,19 +332,23 @@ pub trait Scope {
         self.handle().recorder.read(variable)
     }
 
-    /// Sets `variable` to `value`. Fails if the element type or the shape differs.
+    /// Sets `variable` to `value`. In a replica, sets its copy to the values of all replicas, combined as
+    /// [`Variable::aggregated`] says. Fails if the element type or the shape differs.
     fn assign(&self, variable: &Variable, value: &Tensor) -> Result<()> {
-        self.handle().recorder.assign(variable, value)
+        let scope = self.handle();
+        scope.recorder.assign(variable, &scope.aggregated(variable, value)?)
     }
 
     /// Adds `value` to `variable`. Fails if the element types differ, or if the sum does not have the variable's shape.
     fn assign_add(&self, variable: &Variable, value: &Tensor) -> Result<()> {
-        variable.increase(&self.handle(), value)
+        let scope = self.handle();
+        variable.increase(&scope, &scope.aggregated(variable, value)?)
     }
 
     /// Subtracts `value` from `variable`. Fails like [`Scope::assign_add`].
     fn assign_sub(&self, variable: &Variable, value: &Tensor) -> Result<()> {
-        variable.decrease(&self.handle(), value)
+        let scope = self.handle();
+        variable.decrease(&scope, &scope.aggregated(variable, value)?)
     }
 
     /// Sets `variables` to the outputs of `op`, like an optimizer's step. The inputs of the op are the variables' values, followed by
@@ -305,7 +375,7 @@ pub trait Scope {
         let values = variables.iter().map(|variable| scope.read(variable)).collect::<Result<heapless::Vec<Tensor, MAX_INPUTS>>>()?;
         let operands: heapless::Vec<&Tensor, MAX_INPUTS> = values.iter().chain(inputs.iter().copied()).collect();
         let outputs = scope.emit_op(op, attributes, &operands)?;
-        variables.iter().zip(&outputs).try_for_each(|(variable, value)| scope.assign(variable, value))
+        variables.iter().zip(&outputs).try_for_each(|(variable, value)| scope.recorder.assign(variable, value))
     }
 
     /// Returns a new stream of random numbers. It depends on the seed of the outermost scope and on the number of streams taken
@@ -340,9 +410,32 @@ pub trait Scope {
         NameScope(recorder)
     }
 
+    /// Runs ops on the device with this name, such as `GPU:0`, until the guard is dropped: TensorFlow's `tf.device`. It also names the
+    /// device on which [`Scope::device`] creates tensors and variables, and on which functions run. It holds for this thread and all
+    /// scopes of the same group of devices. The innermost guard counts. In a traced function, the named device computes the nodes that are
+    /// traced meanwhile.
+    ///
+    /// Fails if the scope's device belongs to no group, if the name is not that of a device, and, unless placement is soft, if there is no
+    /// such device. With soft placement, the fastest device computes the ops then. `gradlet::config` has an example.
+    #[doc(alias = "tf.device")]
+    fn with_device(&self, name: &str) -> Result<DeviceScope> {
+        let device = self.handle().recorder.device().clone();
+        let alone = || {
+            let text = "is used on its own: create the scope with gradlet::config::Context";
+            Error::message(alloc::format!("ops cannot run on {name:?}, because {} {text}", device.name()))
+        };
+        let placement = device.placement().ok_or_else(alone)?;
+        Ok(DeviceScope::enter(Some(placement), placement.find(name)?))
+    }
+
+    /// Ends the effect of [`Scope::with_device`] until the guard is dropped, like `tf.device(None)`.
+    fn without_device(&self) -> DeviceScope {
+        DeviceScope::enter(self.handle().recorder.device().placement(), None)
+    }
+
     /// Returns the device on which new tensors are created.
     fn device(&self) -> Device {
-        self.handle().recorder.device().clone()
+        self.handle().recorder.device().current()
     }
 }
 

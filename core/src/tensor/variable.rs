@@ -7,10 +7,12 @@ use crate::base::sync::{Lock, Shared, ThreadSafe};
 use crate::tensor::Tensor;
 use crate::tensor::device::account::Holder;
 use crate::tensor::device::{Buffer, Device};
+use crate::tensor::replicas::{Role, VariableAggregation, VariableSynchronization};
 use crate::tensor::scope::Scope;
 use crate::tensor::waiting::Monitor;
 use crate::tensor::writing::Writing;
 use alloc::format;
+use alloc::vec::Vec;
 use core::fmt;
 use core::sync::atomic::{AtomicBool, Ordering};
 
@@ -36,6 +38,8 @@ pub struct Variable {
     cell: Shared<Cell>,
     /// True if a function's body received this handle as an argument.
     argument: bool,
+    /// True for the handle of the first replica's copy. The copy is the variable itself.
+    local: bool,
 }
 
 struct Cell {
@@ -43,11 +47,23 @@ struct Cell {
     /// True if the variable was declared for optimizers to train.
     trained: bool,
     frozen: AtomicBool,
+    sharing: Lock<Sharing>,
+    /// True if there are copies. It is faster to read than the list.
+    mirrored: AtomicBool,
+    /// The copies of the replicas after the first one.
+    copies: Lock<Vec<Variable>>,
     state: Monitor<Option<State>>,
     /// Lock that one thread holds while it creates the variable.
     creation: Monitor<Option<()>>,
     /// Source of the first value, if it is not the value passed to `create`.
     first: Lock<Option<Shared<dyn FirstValue>>>,
+}
+
+/// How the copies of a variable are combined.
+#[derive(Clone, Copy, Default)]
+struct Sharing {
+    synchronization: VariableSynchronization,
+    aggregation: VariableAggregation,
 }
 
 /// Source of a variable's first value that replaces the value passed to `create`, such as a checkpoint.
@@ -82,11 +98,18 @@ impl Variable {
     }
 
     fn of(name: &str, trained: bool) -> Variable {
-        let (state, creation, frozen) = (Monitor::new(None), Monitor::new(Some(())), AtomicBool::new(false));
-        Variable {
-            cell: Shared::new(Cell { name: name.into(), trained, frozen, state, creation, first: Lock::new(None) }),
-            argument: false,
-        }
+        let cell = Cell {
+            name: name.into(),
+            trained,
+            frozen: AtomicBool::new(false),
+            sharing: Lock::default(),
+            mirrored: AtomicBool::new(false),
+            copies: Lock::default(),
+            state: Monitor::new(None),
+            creation: Monitor::new(Some(())),
+            first: Lock::new(None),
+        };
+        Variable { cell: Shared::new(cell), argument: false, local: false }
     }
 
     /// Returns a trainable variable without a value. [`Variable::create`] sets its first value.
@@ -107,7 +130,9 @@ impl Variable {
         if !self.is_built() && !scope.handle().recorder.may_create() {
             return Err(Error::LateVariable.context(format!("variable {:?}", self.name())));
         }
-        self.create_with(|| Ok(value.clone()))
+        let scope = scope.handle();
+        let role = scope.recorder.role();
+        self.create_as(role, || Ok(value.clone()))
     }
 
     /// Makes `first` the source of the first value, for a checkpoint that was restored before the variable is created. If the
@@ -132,6 +157,11 @@ impl Variable {
     /// Sets the first value of a deferred variable to the result of `value`, in any scope, even one that may not create variables. If
     /// the variable has a value, this does nothing.
     pub(crate) fn create_with(&self, value: impl FnOnce() -> Result<Tensor>) -> Result<()> {
+        self.create_as(None, value)
+    }
+
+    /// Creates the variable like [`Variable::create_with`], with a copy for each replica of `role`.
+    fn create_as(&self, role: Option<&Role>, value: impl FnOnce() -> Result<Tensor>) -> Result<()> {
         if self.is_built() {
             return Ok(());
         }
@@ -139,7 +169,11 @@ impl Variable {
         // A source may take long to return the first value.
         let turn = self.cell.creation.turn(&value.device()?);
         if !self.is_built() {
-            let state = State::new(&self.first_value(&value)?)?;
+            let mut value = self.first_value(&value)?;
+            if let Some(role) = role {
+                value = self.mirror(role.replicas.devices(), &value)?;
+            }
+            let state = State::new(&value)?;
             state.buffer.iter().for_each(|buffer| buffer.hold(|| self.holder()));
             self.cell.state.change(|place| *place = Some(state));
         }
@@ -147,12 +181,74 @@ impl Variable {
         Ok(())
     }
 
+    /// Creates a copy for each of `devices` after the first one. Returns the value on the first one.
+    fn mirror(&self, devices: &[Device], value: &Tensor) -> Result<Tensor> {
+        let Some((first, others)) = devices.split_first() else { return Ok(value.clone()) };
+        let mut copies = Vec::new();
+        for (device, rank) in others.iter().zip(1..) {
+            let copy = Variable::of(&format!("{}/replica_{rank}", self.name()), self.cell.trained);
+            copy.create_with(|| value.brought(device))?;
+            copy.set_trainable(!self.is_frozen());
+            copies.push(copy);
+        }
+        *self.cell.copies.lock() = copies;
+        self.cell.mirrored.store(true, Ordering::Release);
+        value.brought(first)
+    }
+
+    /// Sets how the values that replicas assign to the variable are combined. The default is [`VariableAggregation::None`].
+    pub fn aggregated(self, aggregation: VariableAggregation) -> Variable {
+        self.cell.sharing.lock().aggregation = aggregation;
+        self
+    }
+
+    /// Sets when the copies of the replicas are combined. The default is [`VariableSynchronization::Auto`].
+    pub fn synchronized(self, synchronization: VariableSynchronization) -> Variable {
+        self.cell.sharing.lock().synchronization = synchronization;
+        self
+    }
+
+    pub(crate) fn aggregation(&self) -> VariableAggregation {
+        self.cell.sharing.lock().aggregation
+    }
+
+    pub(crate) fn is_synchronized_on_read(&self) -> bool {
+        self.cell.sharing.lock().synchronization == VariableSynchronization::OnRead
+    }
+
+    /// True if replicas have copies of the variable, and this is not one of them.
+    pub(crate) fn is_mirrored(&self) -> bool {
+        !self.local && self.cell.mirrored.load(Ordering::Acquire)
+    }
+
+    /// Returns the copy of each replica: TensorFlow's `DistributedVariable.values`. Empty if the variable was not created in the scope of
+    /// a strategy.
+    pub fn copies(&self) -> Vec<Variable> {
+        if !self.is_mirrored() {
+            return Vec::new();
+        }
+        let first = Variable { local: true, ..self.clone() };
+        core::iter::once(first).chain(self.cell.copies.lock().iter().cloned()).collect()
+    }
+
+    /// Returns the copy of replica `rank`, or the variable itself if it has no copies.
+    pub(crate) fn copy_of(&self, rank: usize) -> Variable {
+        match rank {
+            _ if !self.is_mirrored() => self.clone(),
+            0 => Variable { local: true, ..self.clone() },
+            rank => {
+                let copy = self.cell.copies.lock().get(rank - 1).cloned();
+                copy.map_or_else(|| self.clone(), |copy| copy.as_argument(self.argument))
+            }
+        }
+    }
+
     /// Returns the name, without the name of the layer.
     pub fn name(&self) -> &str {
         &self.cell.name
     }
 
-    fn holder(&self) -> Holder {
+    pub(crate) fn holder(&self) -> Holder {
         Holder::Variable(self.cell.name.clone())
     }
 
@@ -179,6 +275,7 @@ impl Variable {
     /// ```
     pub fn set_trainable(&self, trainable: bool) {
         self.cell.frozen.store(!trainable, Ordering::Relaxed);
+        self.cell.copies.lock().iter().for_each(|copy| copy.set_trainable(trainable));
     }
 
     /// True if [`Variable::set_trainable`] froze the variable.
@@ -249,14 +346,17 @@ impl Variable {
     /// Sets the variable to a computed tensor on its device.
     pub(crate) fn set(&self, value: &Tensor) -> Result<()> {
         self.accepts(value.tensor_type())?;
-        let (value, own) = (value.buffer()?, self.device()?);
-        if *value.device() != own {
-            let (name, other) = (&self.cell.name, value.device().name());
+        let own = self.device()?;
+        let near = *value.buffer()?.device() == own;
+        if !near && own.placement().is_none() && value.device()?.placement().is_none() {
+            let (name, other) = (&self.cell.name, value.buffer()?.device().name());
             return Err(Error::message(format!(
                 "variable {name:?} is on {}, but its new value is on {other}: copy it with `to`",
                 own.name()
             )));
         }
+        let value = value.brought(&own)?;
+        let value = value.buffer()?;
         value.hold(|| self.holder());
         let old = self.wait(|buffer| buffer.as_mut().map(|own| core::mem::replace(own, value.clone())))?;
         drop(old);
@@ -296,7 +396,7 @@ impl Variable {
     /// Returns a handle of the same variable. It is marked as a function's argument if `argument` is true, otherwise as a capture of the
     /// function's body.
     pub(crate) fn as_argument(&self, argument: bool) -> Variable {
-        Variable { cell: self.cell.clone(), argument }
+        Variable { argument, ..self.clone() }
     }
 
     /// True if this handle is an argument of a function.

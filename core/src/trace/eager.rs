@@ -9,8 +9,10 @@ use crate::tensor::Tensor;
 use crate::tensor::device::{Buffer, Device};
 use crate::tensor::graph::Control;
 use crate::tensor::profile::Activity;
+use crate::tensor::replicas::Role;
 use crate::tensor::scope::{Emitter, Entered, Op, Outputs, Scope, ScopeHandle};
 use crate::tensor::variable::{Taken, Variable};
+use crate::trace::copies;
 use crate::trace::replay::interpret;
 use alloc::vec::Vec;
 
@@ -28,6 +30,7 @@ struct Immediate {
     device: Device,
     seed: u64,
     random: Variable,
+    role: Option<Role>,
 }
 
 impl Eager {
@@ -38,8 +41,18 @@ impl Eager {
 
     /// Creates a scope whose new tensors are on `device`, with this random seed.
     pub fn with_seed(device: &Device, seed: u64) -> Eager {
+        Eager::of(device, seed, None)
+    }
+
+    /// Creates a scope with a role among replicas, for the author of a strategy. A replica's scope reads and assigns its own copies of
+    /// variables. In the scope around the replicas, a new variable has a copy on each of their devices.
+    pub fn with_role(device: &Device, seed: u64, role: Role) -> Eager {
+        Eager::of(device, seed, Some(role))
+    }
+
+    fn of(device: &Device, seed: u64, role: Option<Role>) -> Eager {
         let random = Variable::untrained("seed_generator_state");
-        Eager(Shared::new(Immediate { device: device.clone(), seed, random }))
+        Eager(Shared::new(Immediate { device: device.clone(), seed, random, role }))
     }
 }
 
@@ -50,20 +63,35 @@ impl Scope for Eager {
 }
 
 impl Immediate {
-    /// Returns the types of `variables` and `inputs`, the operands of an update, or `None` if the update cannot be done in place. After
+    /// Returns the device that updates `variables`: the scope's device or, in a group, that of the first variable.
+    fn updater(&self, variables: &[&Variable]) -> Option<Device> {
+        if self.device.placement().is_none() {
+            return Some(self.device.clone());
+        }
+        self.device.peer(&variables.first()?.device().ok()?)
+    }
+
+    /// Returns the types of `variables` and `inputs`, the operands of an update, or `None` if `device` cannot do the update in place. After
     /// `None`, the caller takes the ordinary path, which reports any error.
-    fn update_types(&self, op: &Op, attributes: &[u32], variables: &[&Variable], inputs: &[&Tensor]) -> Option<UpdateTypes> {
+    fn update_types(
+        &self,
+        device: &Device,
+        op: &Op,
+        attributes: &[u32],
+        variables: &[&Variable],
+        inputs: &[&Tensor],
+    ) -> Option<UpdateTypes> {
         let able = |(index, variable): (usize, &&Variable)| {
             op.def.in_place.contains(&(index as u8, index as u8)) && !variables.iter().take(index).any(|other| other == variable)
         };
-        let here = |tensor: &&Tensor| tensor.buffer().is_ok_and(|buffer| *buffer.device() == self.device);
+        let here = |tensor: &&Tensor| tensor.buffer().is_ok_and(|buffer| *buffer.device() == *device || device.placement().is_some());
         let own = variables.iter().map(|variable| variable.tensor_type());
         let types = own.chain(inputs.iter().map(|tensor| Ok(tensor.tensor_type()))).collect::<Result<UpdateTypes>>().ok()?;
         let outputs = op.def.output_types(&types, attributes).ok()?;
         let same = types.starts_with(outputs.get(..variables.len())?);
         let dtype = types.first()?.dtype;
-        let computes = self.device.has_kernel(op.def, dtype) && !op.may_refuse(dtype);
-        let owns = |variable: &&Variable| variable.device().is_ok_and(|device| device == self.device);
+        let computes = device.has_kernel(op.def, dtype) && !op.may_refuse(dtype);
+        let owns = |variable: &&Variable| variable.device().is_ok_and(|other| other == *device);
         (same && computes && variables.iter().all(owns) && variables.iter().enumerate().all(able) && inputs.iter().all(here))
             .then_some(types)
     }
@@ -77,7 +105,7 @@ impl Emitter for Immediate {
             // An effect belongs to the scope's device, not to the device of a tensor.
             return Tensor::compute_on(&self.device, op, attributes, inputs);
         }
-        Tensor::compute_on(Tensor::common_device(inputs)?.or_profiled(&self.device), op, attributes, inputs)
+        Tensor::compute_on(Tensor::common_device(inputs)?.or_led(&self.device), op, attributes, inputs)
     }
 
     fn control(&self, control: &Control, inputs: &[Tensor]) -> Result<Vec<Tensor>> {
@@ -89,21 +117,43 @@ impl Emitter for Immediate {
     }
 
     fn read(&self, variable: &Variable) -> Result<Tensor> {
-        variable.value()
+        if self.role.is_none() {
+            return copies::value(variable);
+        }
+        let value = copies::value(&copies::own(self.role.as_ref(), variable))?;
+        if self.device.placement().is_some() { Ok(value) } else { value.brought(&self.device) }
     }
 
     fn assign(&self, variable: &Variable, value: &Tensor) -> Result<()> {
-        variable.set(value)
+        let own = copies::own(self.role.as_ref(), variable);
+        if own.is_mirrored() {
+            return copies::assign(&own, value, |copy, value| copy.set(&value.brought(&copy.device()?)?));
+        }
+        if self.role.is_some() { own.set(&value.brought(&own.device()?)?) } else { own.set(value) }
+    }
+
+    fn role(&self) -> Option<&Role> {
+        self.role.as_ref()
     }
 
     fn update_in_place(&self, op: &'static Op, attributes: &[u32], variables: &[&Variable], inputs: &[&Tensor]) -> Result<bool> {
-        let Some(types) = self.update_types(op, attributes, variables, inputs) else { return Ok(false) };
+        let own: heapless::Vec<Variable, MAX_INPUTS> = variables.iter().map(|variable| copies::own(self.role.as_ref(), variable)).collect();
+        if own.iter().any(Variable::is_mirrored) {
+            return Ok(false);
+        }
+        let variables: &[&Variable] = &own.iter().collect::<heapless::Vec<&Variable, MAX_INPUTS>>();
+        let Some(device) = self.updater(variables) else { return Ok(false) };
+        let Some(types) = self.update_types(&device, op, attributes, variables, inputs) else { return Ok(false) };
+        let inputs = inputs.iter().map(|tensor| tensor.brought(&device)).collect::<Result<heapless::Vec<Tensor, MAX_INPUTS>>>()?;
         let mut buffers = heapless::Vec::<&Buffer, MAX_INPUTS>::new();
-        for tensor in inputs {
+        for tensor in &inputs {
             buffers.push(tensor.buffer()?).map_err(|_| Error::Internal)?;
         }
         let mut taken = Taken::new(variables)?;
-        self.device.update(op.def, attributes, &types, taken.buffers_mut().collect(), &buffers)?;
+        device.update(op.def, attributes, &types, taken.buffers_mut().collect(), &buffers)?;
+        if device.placement().is_some_and(|placement| placement.now().logs) {
+            device.log_op(op);
+        }
         Ok(true)
     }
 

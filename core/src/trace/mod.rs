@@ -2,6 +2,7 @@
 
 pub mod autograph;
 pub(crate) mod control;
+pub(crate) mod copies;
 pub(crate) mod eager;
 pub(crate) mod node_names;
 pub(crate) mod observe;

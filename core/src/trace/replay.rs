@@ -5,7 +5,7 @@ use crate::base::error::{Error, Result};
 use crate::ops;
 use crate::tensor::Tensor;
 use crate::tensor::graph::{Control, Graph, Node, Origin, ValueId};
-use crate::tensor::scope::{Scope, ScopeHandle, innermost};
+use crate::tensor::scope::{DeviceScope, Scope, ScopeHandle, innermost};
 use alloc::vec::Vec;
 
 /// Emits every op of `graph` into `scope` and returns the results for `inputs`. Without `scope`, emits into the scope of the inputs.
@@ -47,6 +47,7 @@ pub(crate) fn emit(node: &Node, scope: Option<&ScopeHandle>, inputs: &[Tensor]) 
         (Some(own), Some(theirs)) => Some(own.handle().deeper(theirs)),
         (own, theirs) => theirs.or(own.map(Scope::handle)),
     };
+    let _there = scope.as_ref().and_then(|scope| DeviceScope::at(scope.recorder.device(), node.device));
     match (&node.rule, node.bodies.as_slice(), scope) {
         (Some(rule), [body], Some(scope)) => {
             let (own, others) = refs.split_at(node.attributes.first().map_or(0, |&own| own as usize));

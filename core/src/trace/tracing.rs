@@ -13,6 +13,7 @@ use crate::tensor::structure::Structure;
 use crate::tensor::variable::Variable;
 use crate::tensor::{self, Tensor};
 use crate::trace::control::Body;
+use crate::trace::copies;
 use crate::trace::node_names::Names;
 use alloc::collections::BTreeMap;
 use alloc::vec::Vec;
@@ -155,7 +156,8 @@ impl Tracing {
         let tensors = outputs.iter().zip(types).map(|(&id, &tensor_type)| self.tensor(tensor_type, id)).collect();
         let name = record.names.node(node.op);
         record.named.extend(outputs.iter().map(|&id| (id, name.clone())));
-        record.graph.nodes.push(Node { inputs, outputs, name: Some(name), ..node });
+        let device = self.device().placement().and_then(|placement| placement.now().named);
+        record.graph.nodes.push(Node { inputs, outputs, name: Some(name), device, ..node });
         Ok(tensors)
     }
 }
@@ -198,6 +200,10 @@ impl Emitter for Tracing {
     }
 
     fn read(&self, variable: &Variable) -> Result<Tensor> {
+        let variable = &copies::own(self.role(), variable);
+        if variable.is_mirrored() {
+            return copies::read(variable, |copy| self.read(copy));
+        }
         let mut record = self.record.lock();
         let index = record.capture(variable)?;
         let id = record.current[index];
@@ -205,6 +211,10 @@ impl Emitter for Tracing {
     }
 
     fn assign(&self, variable: &Variable, value: &Tensor) -> Result<()> {
+        let variable = &copies::own(self.role(), variable);
+        if variable.is_mirrored() {
+            return copies::assign(variable, value, |copy, value| self.assign(copy, value));
+        }
         variable.accepts(value.tensor_type())?;
         // No gradient flows through an assignment. Tapes around a body do not see the assignments in it.
         let stopped = if self.inner { self.emit(&ops::identity::STOP, &[], &[value])?.pop() } else { None };

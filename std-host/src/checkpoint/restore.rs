@@ -65,7 +65,10 @@ impl SavedValues {
             read.map_err(|error| FileError::model(self.reader.prefix(), error))??;
             self.arrived(key);
             Ok(())
-        })
+        })?;
+        drop(taken);
+        let shared = variables.iter().try_for_each(|(variable, _)| variable.share());
+        shared.map_err(|error| FileError::model(self.reader.prefix(), error))
     }
 
     /// Calls `work` for each value and its key, on two threads if the values are large.

@@ -1,6 +1,7 @@
 //! Devices of the host.
 
-use crate::compute::{kernels, team};
+use crate::compute::kernels;
+use crate::compute::team::{self, Team};
 use gradlet_core::custom_op::{Call, Kernel, OpDef};
 use gradlet_core::device::{Backend, Cpu};
 use gradlet_core::internal::sync::Task;
@@ -18,20 +19,39 @@ use std::sync::{Condvar, LazyLock, Mutex, PoisonError};
 /// # Ok::<(), gradlet::Error>(())
 /// ```
 pub fn cpu() -> Device {
-    static CPU: LazyLock<Device> = LazyLock::new(|| Device::new(Host::new(Cpu::new("CPU:0", &kernels::KERNELS), team::threads)));
+    static CPU: LazyLock<Device> = LazyLock::new(|| Device::new(Host::new(Cpu::new("CPU:0", &kernels::KERNELS), Threads::All)));
     CPU.clone()
 }
 
 /// Returns the CPU with the portable kernels, whose results have the same bits on every microcontroller.
 pub fn portable_cpu() -> Device {
-    static CPU: LazyLock<Device> = LazyLock::new(|| Device::new(Host::new(Cpu::new("portable CPU:0", ops::KERNELS), || 1)));
+    static CPU: LazyLock<Device> = LazyLock::new(|| Device::new(Host::new(Cpu::new("portable CPU:0", ops::KERNELS), Threads::One)));
     CPU.clone()
+}
+
+/// Returns a logical CPU with this name and number of threads. The only one of a context, with all threads, is the CPU itself.
+pub(crate) fn logical_cpu(name: &str, portable: bool, threads: usize, only: bool) -> Device {
+    if only && !portable && threads == team::threads() {
+        return cpu();
+    }
+    let kernels: &'static [&'static Kernel] = if portable { &kernels::PORTABLE } else { &kernels::KERNELS };
+    let threads = if portable { Threads::One } else { Threads::Own(Team::new(threads)) };
+    Device::new(Host::new(Cpu::new(name, kernels), threads))
+}
+
+/// The threads on which a CPU runs its kernels.
+enum Threads {
+    One,
+    /// All threads of the process.
+    All,
+    /// Threads that no other device uses.
+    Own(Team),
 }
 
 /// A CPU that prints to standard output and writes warnings to standard error.
 struct Host {
     cpu: Cpu,
-    threads: fn() -> usize,
+    threads: Threads,
     /// Lock of the condition variable `bell`, on which threads sleep while they wait for other threads.
     bed: Mutex<()>,
     bell: Condvar,
@@ -41,7 +61,7 @@ struct Host {
 const LOOKS: usize = 64;
 
 impl Host {
-    fn new(cpu: Cpu, threads: fn() -> usize) -> Host {
+    fn new(cpu: Cpu, threads: Threads) -> Host {
         Host { cpu, threads, bed: Mutex::new(()), bell: Condvar::new() }
     }
 }
@@ -52,7 +72,17 @@ impl Backend for Host {
     }
 
     fn run(&self, def: &'static OpDef, call: &mut Call<'_, '_>) -> Result<()> {
-        self.cpu.run(def, call)
+        match &self.threads {
+            Threads::Own(team) => team.during(|| self.cpu.run(def, call)),
+            _ => self.cpu.run(def, call),
+        }
+    }
+
+    fn during(&self, work: &mut dyn FnMut()) {
+        match &self.threads {
+            Threads::Own(team) => team.during(work),
+            _ => work(),
+        }
     }
 
     fn has_kernel(&self, def: &OpDef, dtype: DType) -> bool {
@@ -64,7 +94,11 @@ impl Backend for Host {
     }
 
     fn threads(&self) -> usize {
-        (self.threads)()
+        match &self.threads {
+            Threads::One => 1,
+            Threads::All => team::threads(),
+            Threads::Own(team) => team.threads(),
+        }
     }
 
     fn join(&self, tasks: &mut [&mut Task<'_>]) {

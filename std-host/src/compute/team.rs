@@ -10,6 +10,7 @@
 use std::any::Any;
 use std::cell::Cell;
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
+use std::ptr::NonNull;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Condvar, LazyLock, Mutex, MutexGuard, PoisonError, TryLockError};
 use std::time::{Duration, Instant};
@@ -19,20 +20,21 @@ const PATIENCE: Duration = Duration::from_micros(200);
 
 static TEAM: LazyLock<Team> = LazyLock::new(|| Team::new(wanted_threads()));
 
-/// Returns the number of threads that share work: `GRADLET_NUM_THREADS`, or the number of cores.
+/// Returns the number of threads that share work: those of the team that works here, otherwise `GRADLET_NUM_THREADS` or the number of
+/// cores.
 pub fn threads() -> usize {
-    TEAM.threads
+    with_own(|team| team.threads)
 }
 
 /// Calls `work` with each of `items`. If `parallel` is true, all free threads take part. A nested call of this function runs only
 /// on the thread that makes it.
 pub fn each<T: Send>(parallel: bool, items: impl Iterator<Item = T> + Send, work: impl Fn(T) + Sync) {
-    if !parallel || HELPING.get() || TEAM.threads < 2 {
+    if !parallel || HELPING.get() || threads() < 2 {
         return items.for_each(work);
     }
     let items = Mutex::new(items);
     let next = || lock(&items).next();
-    TEAM.offer(&|| std::iter::from_fn(next).for_each(&work));
+    with_own(|team| team.offer(&|| std::iter::from_fn(next).for_each(&work)));
 }
 
 fn wanted_threads() -> usize {
@@ -47,11 +49,38 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 thread_local! {
     /// True while this thread does work that it or another thread offered.
     static HELPING: Cell<bool> = const { Cell::new(false) };
+    /// The team of [`Team::during`], while that runs.
+    static OWN: Cell<Option<NonNull<Team>>> = const { Cell::new(None) };
+}
+
+/// Calls `use_team` with the team that works on this thread: that of [`Team::during`], otherwise the team of the process.
+fn with_own<R>(use_team: impl FnOnce(&Team) -> R) -> R {
+    match OWN.get() {
+        // SAFETY: `Team::during` borrows the team for as long as the pointer is set.
+        Some(team) => use_team(unsafe { team.as_ref() }),
+        None => use_team(&TEAM),
+    }
+}
+
+/// Sets the team of this thread, and on drop the one before.
+struct Working(Option<NonNull<Team>>);
+
+impl Working {
+    fn new(team: &Team) -> Working {
+        Working(OWN.replace(Some(NonNull::from(team))))
+    }
+}
+
+impl Drop for Working {
+    fn drop(&mut self) {
+        OWN.set(self.0);
+    }
 }
 
 type Work<'w> = &'w (dyn Fn() + Sync);
 
-struct Team {
+/// Threads that share work.
+pub struct Team {
     threads: usize,
     board: Arc<Board>,
     /// Held by the thread that offers work.
@@ -67,6 +96,8 @@ struct Board {
     asleep: AtomicUsize,
     /// True while the thread that offered work sleeps until the helpers have left.
     waiting: AtomicBool,
+    /// True once the team is gone. The helpers end then.
+    closed: AtomicBool,
     bed: Mutex<()>,
     bell: Condvar,
 }
@@ -76,13 +107,15 @@ const HELPERS: u64 = OPEN - 1;
 const NEXT_OFFER: u64 = 1 << 16;
 
 impl Team {
-    fn new(threads: usize) -> Team {
+    /// Starts a team of `threads` threads, including the one that offers work.
+    pub fn new(threads: usize) -> Team {
         let board = Arc::new(Board {
             state: AtomicU64::new(0),
             work: Mutex::new(None),
             panic: Mutex::new(None),
             asleep: AtomicUsize::new(0),
             waiting: AtomicBool::new(false),
+            closed: AtomicBool::new(false),
             bed: Mutex::new(()),
             bell: Condvar::new(),
         });
@@ -93,6 +126,19 @@ impl Team {
         };
         let started = (1..threads.min(HELPERS as usize)).take_while(|&index| start(index)).count();
         Team { threads: started + 1, board, offering: Mutex::new(()) }
+    }
+
+    /// Returns the number of threads.
+    pub fn threads(&self) -> usize {
+        self.threads
+    }
+
+    /// Calls `work`, in which [`each`] uses this team.
+    pub fn during<R>(&self, work: impl FnOnce() -> R) -> R {
+        let working = Working::new(self);
+        let result = work();
+        drop(working);
+        result
     }
 
     /// Calls `work` on this thread, and on every helper that joins before the call on this thread returns. If another thread is
@@ -117,6 +163,14 @@ impl Team {
         if let Some(panic) = result.err().or(panic) {
             resume_unwind(panic);
         }
+    }
+}
+
+impl Drop for Team {
+    fn drop(&mut self) {
+        self.board.closed.store(true, Ordering::SeqCst);
+        drop(lock(&self.board.bed));
+        self.board.bell.notify_all();
     }
 }
 
@@ -156,12 +210,12 @@ impl Drop for Offer<'_> {
 }
 
 impl Board {
-    /// Runs a helper's loop, which never ends.
+    /// Runs a helper's loop until the team is gone.
     fn help(&self) {
         HELPING.set(true);
         let mut last = 0;
-        loop {
-            last = self.next_offer(last);
+        while let Some(next) = self.next_offer(last) {
+            last = next;
             if !self.join(last) {
                 continue;
             }
@@ -173,8 +227,9 @@ impl Board {
         }
     }
 
-    /// Waits until there is an open offer whose number is not `last`, and returns its number.
-    fn next_offer(&self, last: u64) -> u64 {
+    /// Waits until there is an open offer whose number is not `last`, and returns its number. Returns `None` if
+    /// the team is gone.
+    fn next_offer(&self, last: u64) -> Option<u64> {
         let new = || {
             Some(self.state.load(Ordering::SeqCst))
                 .filter(|state| state & OPEN > 0)
@@ -185,7 +240,7 @@ impl Board {
         while start.elapsed() < PATIENCE {
             for _ in 0..32 {
                 if let Some(offer) = new() {
-                    return offer;
+                    return Some(offer);
                 }
                 std::hint::spin_loop();
             }
@@ -194,7 +249,8 @@ impl Board {
         self.asleep.fetch_add(1, Ordering::SeqCst);
         let offer = loop {
             match new() {
-                Some(offer) => break offer,
+                Some(offer) => break Some(offer),
+                None if self.closed.load(Ordering::SeqCst) => break None,
                 None => bed = self.bell.wait(bed).unwrap_or_else(PoisonError::into_inner),
             }
         };

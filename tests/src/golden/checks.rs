@@ -1,7 +1,7 @@
 //! Cases of files and data. They run only once, not on every runtime.
 
 use crate::golden::Counts;
-use crate::golden::{checkpoint_cases, data_cases, event_cases, example_cases, image_cases, tfrecord_cases};
+use crate::golden::{checkpoint_cases, data_cases, device_cases, event_cases, example_cases, image_cases, tfrecord_cases};
 use anyhow::{Context, Result, anyhow};
 use serde_json::Value as Json;
 use std::fs;
@@ -12,7 +12,7 @@ use std::path::Path;
 type Run = fn(&Path, &mut Checks) -> Result<()>;
 
 /// Forms of folders: the file that identifies a form, and the function that runs its cases. A folder can have several forms.
-const FORMS: [(&str, Run); 10] = [
+const FORMS: [(&str, Run); 11] = [
     ("corrupt/expected.json", tfrecord_cases::damage),
     ("crc32c.json", tfrecord_cases::checksums),
     ("examples/examples.json", example_cases::examples),
@@ -22,6 +22,7 @@ const FORMS: [(&str, Run); 10] = [
     ("other.json", data_cases::others),
     ("random.json", data_cases::pipelines),
     ("records.json", tfrecord_cases::records),
+    ("scenarios.json", device_cases::scenarios),
     ("serialize_tensor.json", example_cases::tensors),
 ];
 

@@ -7,6 +7,7 @@ pub mod checks;
 mod copies;
 pub mod coverage;
 pub mod data_cases;
+pub mod device_cases;
 mod dropout_case;
 pub mod dtypes;
 pub mod event_cases;
@@ -64,7 +65,7 @@ pub fn fixtures(name: &str) -> PathBuf {
 
 /// Returns the folders with cases of files and data, which run only once instead of on every runtime.
 pub fn data_folders() -> Vec<PathBuf> {
-    ["checkpoint", "data", "events", "image", "tfrecord"].map(fixtures).into()
+    ["checkpoint", "data", "devices", "events", "image", "tfrecord"].map(fixtures).into()
 }
 
 /// Returns the folders to run if the caller passes none. If all runtimes are selected, these are all folders of this package. Otherwise, it

@@ -10,6 +10,7 @@ mod compiled;
 mod control;
 mod counting;
 mod damage;
+mod devices;
 mod events;
 mod examples;
 mod flat;

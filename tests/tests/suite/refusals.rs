@@ -141,7 +141,8 @@ fn kernels_refuse_data_exactly_where_their_ops_say_so() {
     let mut wrong = BTreeSet::new();
     for kernel in device.kernels() {
         let (name, dtype) = (kernel.def.name, kernel.dtype);
-        let op = ops::OPS.iter().find(|op| std::ptr::eq(op.def, kernel.def)).unwrap();
+        // The op of replicas is not in the catalogue.
+        let Some(op) = ops::OPS.iter().find(|op| std::ptr::eq(op.def, kernel.def)) else { continue };
         let tried = uses_of(kernel, &uses);
         let refuses = tried.iter().any(|(attributes, types)| refuses(kernel, attributes, types));
         match (tried.is_empty(), refuses, op.may_refuse(dtype)) {

@@ -89,7 +89,7 @@ impl Session {
                 return Err(Error::message(format!("{named} is {wanted}, but was fed {got}")));
             }
             let (device, own) = (value.device()?, self.graph.device());
-            if device == own {
+            if device == own || own.placement().is_some() {
                 return Ok(id);
             }
             let (other, own) = (device.name(), own.name());

@@ -6,6 +6,7 @@ use super::{Initializer, Layer, Module, inputs};
 use crate::base::error::{Error, Result};
 use crate::base::shape::Shape;
 use crate::tensor::Tensor;
+use crate::tensor::replicas::{VariableAggregation, VariableSynchronization};
 use crate::tensor::scope::Scope;
 use crate::tensor::variable::Variable;
 use alloc::format;
@@ -63,8 +64,8 @@ impl Default for BatchNormalization {
             moving_mean_initializer: Initializer::zeros(),
             moving_variance_initializer: Initializer::ones(),
             scaled: Scaled::new(),
-            moving_mean: Variable::untrained("moving_mean"),
-            moving_variance: Variable::untrained("moving_variance"),
+            moving_mean: moving("moving_mean"),
+            moving_variance: moving("moving_variance"),
         }
     }
 }
@@ -82,6 +83,11 @@ options! { BatchNormalization {
     /// Sets the initializer of the moving variance (default ones).
     moving_variance_initializer: Initializer,
 }}
+
+/// Declares a moving average. Each replica averages over its own batches; outside of them, the value is their mean.
+fn moving(name: &str) -> Variable {
+    Variable::untrained(name).synchronized(VariableSynchronization::OnRead).aggregated(VariableAggregation::Mean)
+}
 
 impl BatchNormalization {
     /// Returns the output for `x`, the new moving mean and the new moving variance. Without `training`, both moving statistics are

@@ -1,6 +1,6 @@
 //! Metrics that count right and wrong predictions: true and false positives, true and false negatives.
 
-use super::{Metric, accumulate};
+use super::{Metric, accumulate, summed};
 use crate::base::dtype::DType;
 use crate::base::error::{Error, Result};
 use crate::nn::layers::{Module, Visitor};
@@ -23,7 +23,7 @@ pub(super) enum Cell {
 
 impl Cell {
     pub(super) fn variable(self) -> Variable {
-        Variable::untrained(match self {
+        summed(match self {
             Cell::TruePositives => "true_positives",
             Cell::FalsePositives => "false_positives",
             Cell::TrueNegatives => "true_negatives",
@@ -193,7 +193,7 @@ macro_rules! counts {
         impl Default for $name {
             /// Returns the metric with the threshold 0.5.
             fn default() -> $name {
-                $name { rules: Rules::default(), accumulator: Variable::untrained("accumulator") }
+                $name { rules: Rules::default(), accumulator: summed("accumulator") }
             }
         }
 

@@ -1,6 +1,6 @@
 //! Means and sums.
 
-use super::{Metric, accumulate, reset};
+use super::{Metric, accumulate, reset, summed};
 use crate::base::dtype::DType;
 use crate::base::error::Result;
 use crate::base::sync::ThreadSafe;
@@ -31,7 +31,7 @@ pub struct Mean {
 
 impl Default for Mean {
     fn default() -> Mean {
-        Mean { total: Variable::untrained("total"), count: Variable::untrained("count") }
+        Mean { total: summed("total"), count: summed("count") }
     }
 }
 
@@ -82,7 +82,7 @@ pub struct Sum {
 
 impl Default for Sum {
     fn default() -> Sum {
-        Sum { total: Variable::untrained("total") }
+        Sum { total: summed("total") }
     }
 }
 

@@ -32,6 +32,7 @@ use crate::base::error::Result;
 use crate::base::sync::ThreadSafe;
 use crate::nn::layers::Module;
 use crate::tensor::Tensor;
+use crate::tensor::replicas::{VariableAggregation, VariableSynchronization};
 use crate::tensor::scope::Scope;
 use crate::tensor::variable::Variable;
 
@@ -59,6 +60,11 @@ fn reset<M: Module + ?Sized>(module: &M, scope: &dyn Scope) -> Result<()> {
         let zeros = Tensor::zeros(&scope.device(), variable.tensor_type()?)?;
         scope.assign(variable, &zeros)
     })
+}
+
+/// Declares state that each replica counts by itself. Outside of the replicas, it is their sum.
+fn summed(name: &str) -> Variable {
+    Variable::untrained(name).synchronized(VariableSynchronization::OnRead).aggregated(VariableAggregation::Sum)
 }
 
 fn accumulate(scope: &dyn Scope, variable: &Variable, value: &Tensor) -> Result<()> {

@@ -9,8 +9,11 @@ use crate::base::sync::{Lock, Shared};
 use crate::nn::layers::{Later, Module, Visitor};
 use crate::nn::type_name;
 use crate::tensor::Tensor;
+use crate::tensor::replicas::reduction;
 use crate::tensor::scope::Scope;
 use crate::tensor::variable::Variable;
+use crate::tensor::waiting::Monitor;
+use crate::trace::copies;
 use crate::trace::node_names::snake;
 use alloc::format;
 use alloc::string::String;
@@ -28,6 +31,8 @@ pub struct Descent<R> {
     rate: Variable,
     iterations: Variable,
     trained: Lock<Shared<[Trained]>>,
+    /// Taken by the thread that creates the state.
+    building: Monitor<Option<()>>,
     steps: Steps,
     later: Later,
 }
@@ -51,6 +56,7 @@ impl<R: Rule> Descent<R> {
             rate: Variable::untrained("learning_rate"),
             iterations: Variable::untrained("iteration"),
             trained: Lock::new(Shared::from(Vec::new())),
+            building: Monitor::new(Some(())),
             steps: Steps::new(own_name::<R>()),
             later: Later::default(),
         }
@@ -63,6 +69,8 @@ impl<R: Rule> Descent<R> {
     /// Returns the state of the optimizer. If there is no state yet, creates it for the variables in `named`. Fails if there is
     /// state, but none for one of these variables.
     fn built(&self, scope: &dyn Scope, named: impl Iterator<Item = (String, Variable)>) -> Result<Shared<[Trained]>> {
+        // Replicas may begin at the same time. The first one creates the state of all.
+        let turn = self.building.turn(&scope.device());
         let known = self.trained();
         let named: Vec<_> = named.collect();
         if !known.is_empty() {
@@ -88,6 +96,7 @@ impl<R: Rule> Descent<R> {
             trained.iter().try_for_each(|trained| trained.create(scope, self.rule.initial()))?;
             self.rule.build(scope, &variables)
         });
+        drop(turn);
         match created {
             Ok(()) => Ok(trained),
             Err(error) => {
@@ -238,12 +247,14 @@ impl<R: Rule> Optimizer for Descent<R> {
             return Ok(());
         }
         let built = self.built(scope, numbered(gradients))?;
+        let replica = copies::is_replica(&scope.handle());
         let mut trained = Vec::new();
         let mut found = Vec::new();
         for (variable, gradient) in gradients {
             let state = built.iter().find(|trained| trained.variable == *variable);
             let (Some(state), Some(gradient)) = (state, gradient) else { continue };
-            found.push(gradient.fitted(&state.name, variable.tensor_type()?)?);
+            let gradient = gradient.fitted(&state.name, variable.tensor_type()?)?;
+            found.push(if replica { scope.handle().over_replicas(reduction::SUM, &gradient.dense()?)?.into() } else { gradient });
             trained.push(state);
         }
         if trained.is_empty() {

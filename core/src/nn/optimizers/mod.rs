@@ -59,7 +59,8 @@ pub trait Optimizer: Module + ThreadSafe {
     /// trace of its function.
     fn build(&self, scope: &dyn Scope, model: &dyn Module) -> Result<()>;
 
-    /// Updates each variable with its gradient. Variables whose gradient is `None` stay unchanged.
+    /// Updates each variable with its gradient. Variables whose gradient is `None` stay unchanged. In a replica, the gradients of all
+    /// replicas are summed first.
     ///
     /// If the optimizer has no state yet, creates it for all of these variables. The names of the state then contain the variables'
     /// own names. In a traced function, only the first trace may create state. Fails if no variable has a gradient, if a gradient

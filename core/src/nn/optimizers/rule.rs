@@ -113,7 +113,8 @@ impl Step<'_> {
 
     /// Sets a variable to `value`. If the step fails later, its error names the variable.
     pub fn assign(&self, variable: &Variable, value: &Tensor) -> Result<()> {
-        self.scope.assign(variable, value)?;
+        // The gradients were summed over the replicas already, so their copies get the same value.
+        self.scope.handle().recorder.assign(variable, value)?;
         self.assigned.lock().push(variable.clone());
         Ok(())
     }

@@ -1,13 +1,14 @@
 //! Copy: `y = x`. The copy has its own memory. Every element type. Like `tf.identity`.
 
 #[cfg(feature = "alloc")]
-use crate::base::error::Result;
+use crate::base::error::{Error, Result};
 use crate::base::op::{Kernel, OpDef};
 use crate::ops::shared::elementwise;
 #[cfg(feature = "alloc")]
 use crate::{
     tensor::Tensor,
-    tensor::scope::{Backward, Gradient, InputGradients, Keeps, Op},
+    tensor::device::Device,
+    tensor::scope::{Backward, DeviceScope, Gradient, InputGradients, Keeps, Op, Scope},
 };
 
 /// Definition of the op.
@@ -58,6 +59,26 @@ impl Tensor {
     /// ```
     pub fn identity(&self) -> Result<Tensor> {
         Tensor::emit1(&OP, &[], &[self])
+    }
+
+    /// Returns the value on `device`, or the tensor itself if it is there already. In a scope whose devices form a group, such as those of
+    /// `gradlet::config`, the copy is an op: it has a gradient, and it can be traced. Otherwise tapes do not record it.
+    ///
+    /// Fails with [`Error::Traced`](crate::Error::Traced) in a trace on a device without a group, and with
+    /// [`Error::OutOfMemory`](crate::Error::OutOfMemory).
+    ///
+    /// ```
+    /// use gradlet_core::{Tensor, ops};
+    /// let (device, other) = (ops::portable_cpu(), ops::portable_cpu().limited(1024));
+    /// let x = Tensor::new(&device, &[1.0f32, 2.0], &[2])?;
+    /// assert!(x.add(&x.to(&other)?).is_err());
+    /// assert_eq!(x.to(&other)?.neg()?.to(&device)?.to_vec::<f32>()?, [-1.0, -2.0]);
+    /// # Ok::<(), gradlet_core::Error>(())
+    /// ```
+    pub fn to(&self, device: &Device) -> Result<Tensor> {
+        let Some(scope) = self.scope()?.filter(|scope| scope.device().shares_group(device)) else { return self.brought(device) };
+        let _there = DeviceScope::on(device);
+        scope.emit(&OP, &[], &[self])?.pop().ok_or(Error::Internal)
     }
 }
 

@@ -4,24 +4,25 @@ use crate::base::dtype::DType;
 use crate::base::error::{Error, Result};
 use crate::base::op::{Call, Kernel, OpDef};
 use crate::tensor::device::Backend;
+use alloc::string::String;
 use alloc::vec::Vec;
 
 /// CPU: a table of kernels by op and element type. It uses one thread. A [`Backend`] with more threads can wrap it.
 pub struct Cpu {
-    name: &'static str,
+    name: String,
     kernels: &'static [&'static Kernel],
     table: Vec<Option<&'static Kernel>>,
 }
 
 impl Cpu {
     /// Creates a CPU that computes with `kernels`. If several kernels compute the same op and element type, it uses the first.
-    pub fn new(name: &'static str, kernels: &'static [&'static Kernel]) -> Cpu {
+    pub fn new(name: impl Into<String>, kernels: &'static [&'static Kernel]) -> Cpu {
         let slots = kernels.iter().map(|kernel| Cpu::slot(kernel.def, kernel.dtype) + 1).max().unwrap_or(0);
         let mut table = alloc::vec![None; slots];
         for kernel in kernels.iter().rev() {
             table[Cpu::slot(kernel.def, kernel.dtype)] = Some(*kernel);
         }
-        Cpu { name, kernels, table }
+        Cpu { name: name.into(), kernels, table }
     }
 
     fn slot(def: &OpDef, dtype: DType) -> usize {
@@ -35,7 +36,7 @@ impl Cpu {
 
 impl Backend for Cpu {
     fn name(&self) -> &str {
-        self.name
+        &self.name
     }
 
     fn run(&self, def: &'static OpDef, call: &mut Call<'_, '_>) -> Result<()> {

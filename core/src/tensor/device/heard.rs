@@ -4,36 +4,31 @@ use crate::base::dtype::DType;
 use crate::base::error::Result;
 use crate::base::format::Summary;
 use crate::base::op::{Call, Kernel, OpDef};
-use crate::base::sync::{Task, ThreadSafe};
+use crate::base::sync::{Shared, Task, ThreadSafe};
+use crate::tensor::device::Backend;
 use crate::tensor::device::remote::Remote;
-use crate::tensor::device::{Backend, Device};
 use core::fmt;
 
 /// Listener that overrides part of a device's behavior.
 pub(super) trait Listener: ThreadSafe {
-    fn print(&self, device: &Device, text: fmt::Arguments<'_>) {
-        device.backend().print(text);
+    fn print(&self, device: &dyn Backend, text: fmt::Arguments<'_>) {
+        device.print(text);
     }
-    fn warn(&self, device: &Device, text: fmt::Arguments<'_>) {
-        device.backend().warn(text);
+    fn warn(&self, device: &dyn Backend, text: fmt::Arguments<'_>) {
+        device.warn(text);
     }
-    fn summary(&self, device: &Device, summary: &Summary<'_>) -> Result<()> {
-        device.backend().summary(summary)
+    fn summary(&self, device: &dyn Backend, summary: &Summary<'_>) -> Result<()> {
+        device.summary(summary)
     }
 }
-
-/// Listener that overrides nothing.
-pub(super) struct Nobody;
-
-impl Listener for Nobody {}
 
 pub(super) struct PrintsTo<F>(pub(super) F);
 
 impl<F: Fn(fmt::Arguments<'_>) + ThreadSafe> Listener for PrintsTo<F> {
-    fn print(&self, _: &Device, text: fmt::Arguments<'_>) {
+    fn print(&self, _: &dyn Backend, text: fmt::Arguments<'_>) {
         (self.0)(text);
     }
-    fn warn(&self, _: &Device, text: fmt::Arguments<'_>) {
+    fn warn(&self, _: &dyn Backend, text: fmt::Arguments<'_>) {
         (self.0)(text);
     }
 }
@@ -41,14 +36,14 @@ impl<F: Fn(fmt::Arguments<'_>) + ThreadSafe> Listener for PrintsTo<F> {
 pub(super) struct TellsTo<F>(pub(super) F);
 
 impl<F: Fn(&Summary<'_>) -> Result<()> + ThreadSafe> Listener for TellsTo<F> {
-    fn summary(&self, _: &Device, summary: &Summary<'_>) -> Result<()> {
+    fn summary(&self, _: &dyn Backend, summary: &Summary<'_>) -> Result<()> {
         (self.0)(summary)
     }
 }
 
 /// Device whose behavior a listener overrides in part.
 pub(super) struct Heard<L> {
-    pub(super) device: Device,
+    pub(super) device: Shared<dyn Backend>,
     pub(super) by: L,
 }
 
@@ -57,7 +52,7 @@ impl<L: Listener> Backend for Heard<L> {
         self.device.name()
     }
     fn run(&self, def: &'static OpDef, call: &mut Call<'_, '_>) -> Result<()> {
-        self.device.backend().run(def, call)
+        self.device.run(def, call)
     }
     fn has_kernel(&self, def: &OpDef, dtype: DType) -> bool {
         self.device.has_kernel(def, dtype)
@@ -71,17 +66,20 @@ impl<L: Listener> Backend for Heard<L> {
     fn threads(&self) -> usize {
         self.device.threads()
     }
+    fn during(&self, work: &mut dyn FnMut()) {
+        self.device.during(work);
+    }
     fn join(&self, tasks: &mut [&mut Task<'_>]) {
         self.device.join(tasks);
     }
     fn print(&self, text: fmt::Arguments<'_>) {
-        self.by.print(&self.device, text);
+        self.by.print(&*self.device, text);
     }
     fn warn(&self, text: fmt::Arguments<'_>) {
-        self.by.warn(&self.device, text);
+        self.by.warn(&*self.device, text);
     }
     fn summary(&self, summary: &Summary<'_>) -> Result<()> {
-        self.by.summary(&self.device, summary)
+        self.by.summary(&*self.device, summary)
     }
     fn wait(&self, ready: &mut dyn FnMut() -> bool) {
         self.device.wait(ready);

@@ -5,6 +5,7 @@ pub(crate) mod aligned;
 pub(crate) mod blocks;
 pub(crate) mod buffer;
 mod cpu;
+mod group;
 mod heard;
 mod pool;
 pub(crate) mod remote;
@@ -21,13 +22,15 @@ use crate::tensor::profile::{Activity, Either, NamedOp, Ops, Profiler, during};
 use crate::tensor::size;
 use account::{Account, Holder};
 use core::fmt;
-use heard::{Heard, Listener, Nobody, PrintsTo, TellsTo};
+use group::{Group, Member};
+use heard::{Heard, Listener, PrintsTo, TellsTo};
 use remote::{Launch, Placed};
 
 pub use account::MemoryInfo;
 pub use aligned::AlignedBytes;
 pub(crate) use buffer::Buffer;
 pub use cpu::Cpu;
+pub use group::{Now, Placement};
 pub use remote::Remote;
 
 /// Implementation of a device, which holds buffers and runs ops on them.
@@ -51,6 +54,10 @@ pub trait Backend: ThreadSafe {
     /// Returns the number of tasks that can run in parallel.
     fn threads(&self) -> usize {
         1
+    }
+    /// Calls `work`, which runs kernels of the device on this thread. A device can choose here which threads help.
+    fn during(&self, work: &mut dyn FnMut()) {
+        work();
     }
     /// Runs all tasks, in parallel if possible, and returns when the last one has ended.
     fn join(&self, tasks: &mut [&mut Task<'_>]) {
@@ -84,14 +91,10 @@ pub trait Backend: ThreadSafe {
 /// Handle of a device. Two devices are equal if they share their memory. CPUs without a limit are also equal if they have the same name
 /// and the same kernels.
 #[derive(Clone)]
-pub struct Device(Shared<Parts<dyn Backend>>);
-
-struct Parts<B: ?Sized> {
-    account: Shared<Account>,
-    /// True if the backend has remote memory. Every op asks, so this is not a virtual call.
-    is_remote: bool,
-    profiler: Option<Shared<dyn Profiler>>,
-    backend: B,
+pub struct Device {
+    group: Shared<Group>,
+    /// Index of the device in its group.
+    index: u32,
 }
 
 impl Device {
@@ -99,28 +102,41 @@ impl Device {
     pub fn new(backend: impl Backend + 'static) -> Device {
         let limited = backend.remote().is_some_and(|remote| remote.limit().is_some());
         let (is_remote, account) = (backend.remote().is_some(), Shared::new(Account::new(None, limited)));
-        Device(Shared::new(Parts { account, is_remote, profiler: None, backend }))
+        let group = Group::of(Member { account, is_remote, backend: Shared::new(backend) });
+        Device { group: Shared::new(group), index: 0 }
+    }
+
+    /// Returns this device as a member of the group.
+    #[inline(always)]
+    fn own(&self) -> &Member {
+        &self.group.members[self.index as usize]
+    }
+
+    /// Returns the same device in a group that `change` has changed.
+    fn changed(&self, change: impl FnOnce(&mut Group, usize)) -> Device {
+        let mut group = (*self.group).clone();
+        change(&mut group, self.index as usize);
+        Device { group: Shared::new(group), index: self.index }
     }
 
     /// Returns the same device with `by` as a listener.
     fn heard(&self, by: impl Listener + 'static) -> Device {
-        let Parts { account, is_remote, profiler, .. } = &*self.0;
-        let (account, profiler, backend) = (account.clone(), profiler.clone(), Heard { device: self.clone(), by });
-        Device(Shared::new(Parts { account, is_remote: *is_remote, profiler, backend }))
+        let backend = Shared::new(Heard { device: self.own().backend.clone(), by });
+        self.changed(|group, own| group.members[own].backend = backend)
     }
 
     fn backend(&self) -> &dyn Backend {
-        &self.0.backend
+        &*self.own().backend
     }
 
     fn account(&self) -> &Account {
-        &self.0.account
+        &self.own().account
     }
 
     /// Returns the memory of a remote device.
     #[inline(always)]
     pub(crate) fn remote(&self) -> Option<&dyn Remote> {
-        if self.0.is_remote { self.backend().remote() } else { None }
+        if self.own().is_remote { self.backend().remote() } else { None }
     }
 
     /// Returns the bytes in use, their peak, the limit, and the number of allocations.
@@ -158,13 +174,12 @@ impl Device {
     /// # Ok::<(), gradlet_core::Error>(())
     /// ```
     pub fn limited(&self, bytes: u64) -> Device {
-        let Parts { is_remote, profiler, .. } = &*self.0;
-        let (account, backend) = (Shared::new(Account::new(Some(bytes), true)), Heard { device: self.clone(), by: Nobody });
-        Device(Shared::new(Parts { account, is_remote: *is_remote, profiler: profiler.clone(), backend }))
+        let account = Shared::new(Account::new(Some(bytes), true));
+        self.changed(|group, own| group.members[own].account = account)
     }
 
     /// Creates a CPU that computes with `kernels`. If several kernels compute the same op and element type, it uses the first.
-    pub fn cpu(name: &'static str, kernels: &'static [&'static Kernel]) -> Device {
+    pub fn cpu(name: &str, kernels: &'static [&'static Kernel]) -> Device {
         Device::new(Cpu::new(name, kernels))
     }
 
@@ -187,6 +202,13 @@ impl Device {
         self.backend().threads()
     }
 
+    /// Calls `work`, which runs kernels of the device, and returns its result.
+    pub(crate) fn during<R>(&self, work: impl FnOnce() -> R) -> Option<R> {
+        let (mut work, mut result) = (Some(work), None);
+        self.backend().during(&mut || result = work.take().map(|work| work()));
+        result
+    }
+
     pub(crate) fn join(&self, tasks: &mut [&mut Task<'_>]) {
         self.backend().join(tasks);
     }
@@ -202,7 +224,7 @@ impl Device {
     /// True if both are handles of the same backend.
     #[inline(always)]
     pub(crate) fn is(&self, other: &Device) -> bool {
-        Shared::ptr_eq(&self.0, &other.0)
+        Shared::ptr_eq(&self.group, &other.group) && self.index == other.index
     }
 
     /// Delivers a program's message: prints its text or passes its summary to the listener. Fails if the listener fails.
@@ -267,24 +289,17 @@ impl Device {
     /// # Ok::<(), gradlet_core::Error>(())
     /// ```
     pub fn profiling(&self, profiler: Shared<dyn Profiler>) -> Device {
-        let Parts { account, is_remote, profiler: before, .. } = &*self.0;
-        let profiler = match before {
+        let profiler = match &self.group.profiler {
             Some(before) => Shared::new(Either { first: profiler, second: before.clone() }),
             None => profiler,
         };
-        let (account, backend) = (account.clone(), Heard { device: self.clone(), by: Nobody });
-        Device(Shared::new(Parts { account, is_remote: *is_remote, profiler: Some(profiler), backend }))
+        self.changed(|group, _| group.profiler = Some(profiler))
     }
 
     /// Returns the profiler, if there is one that is on.
     #[inline(always)]
     pub(crate) fn profiler(&self) -> Option<&dyn Profiler> {
-        self.0.profiler.as_deref().filter(|profiler| profiler.is_on())
-    }
-
-    /// Returns `other` if it is an equal device with a profiler and this one has none, otherwise this device.
-    pub(crate) fn or_profiled<'d>(&'d self, other: &'d Device) -> &'d Device {
-        if !self.is(other) && other.profiler().is_some() && self.profiler().is_none() && self == other { other } else { self }
+        self.group.profiler.as_deref().filter(|profiler| profiler.is_on())
     }
 
     /// Returns the device's preferred kernel of `def` for `dtype`, for use in compiled programs. Fails if there is none.
@@ -404,7 +419,7 @@ impl Device {
     fn shares_memory(&self, other: &Device) -> bool {
         let same = || self.name() == other.name() && core::ptr::eq(self.kernels(), other.kernels());
         let open = |device: &Device| !device.account().is_limited() && device.remote().is_none();
-        Shared::ptr_eq(&self.0.account, &other.0.account) || (same() && open(self) && open(other))
+        Shared::ptr_eq(&self.own().account, &other.own().account) || (same() && open(self) && open(other))
     }
 }
 

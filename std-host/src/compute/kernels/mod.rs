@@ -18,6 +18,7 @@ mod steps;
 mod testing;
 mod window;
 
+use crate::compute::collective::all_reduce;
 use gradlet_core::custom_op::{Call, Kernel};
 use gradlet_core::{Result, ops};
 use std::sync::LazyLock;
@@ -53,7 +54,11 @@ static TABLES: &[&[Kernel]] = &[
 
 /// All kernels, the fast ones before the portable ones.
 pub(crate) static KERNELS: LazyLock<Vec<&'static Kernel>> =
-    LazyLock::new(|| FAST.iter().copied().chain(TABLES.iter().copied().flatten()).chain(ops::KERNELS.iter().copied()).collect());
+    LazyLock::new(|| FAST.iter().copied().chain(TABLES.iter().copied().flatten()).chain(PORTABLE.iter().copied()).collect());
+
+/// The portable kernels, and those of replicas.
+pub(crate) static PORTABLE: LazyLock<Vec<&'static Kernel>> =
+    LazyLock::new(|| ops::KERNELS.iter().copied().chain(all_reduce::KERNELS).collect());
 
 /// Runs `kernel`, a portable kernel, in place of the fast kernel that was called.
 fn portable(call: &mut Call<'_, '_>, kernel: &Kernel) -> Result<()> {

@@ -64,6 +64,12 @@ enum What {
         read: u64,
         written: u64,
     },
+    /// A copy of a tensor: the names of the two devices, and the number of bytes.
+    Copy {
+        from: String,
+        to: String,
+        bytes: u64,
+    },
     Gap(&'static str),
 }
 
@@ -175,6 +181,10 @@ impl Profiler for Recording {
                 Activity::Function(name) => What::Function(name.into(), None),
                 Activity::Scope(name) => What::Scope(name.into()),
                 Activity::Ops(ops) => What::Ops { nodes: ops.nodes.clone(), read: ops.read, written: ops.written },
+                Activity::Copy(copy) => {
+                    let bytes = copy.tensor_type.bytes().unwrap_or(0) as u64;
+                    What::Copy { from: copy.from.name().into(), to: copy.to.name().into(), bytes }
+                }
                 Activity::Gap(name) => What::Gap(name),
             });
         }
@@ -259,6 +269,10 @@ impl Thread {
                 }
                 What::Scope(name) => plain(format!("{}{name}", self.path(index))),
                 What::Gap(name) => plain(name.to_string()),
+                What::Copy { from, to, bytes } => {
+                    let stats = vec![("bytes_accessed", Stat::Number(*bytes as i64))];
+                    Span { stats, ..plain(format!("copy {from} to {to}")) }
+                }
                 What::Ops { nodes, read, written } => {
                     let mut stats = vec![
                         ("device", Stat::Text(device.into())),

@@ -2,10 +2,11 @@
 
 use super::logs::Logs;
 use super::source::Batch;
+use crate::distribute::{Runner, with_runner};
 use crate::formats::proto::GraphDef;
 use crate::tensorboard::profiler::graph_def;
 use gradlet_core::layers::Layer;
-use gradlet_core::losses::Loss;
+use gradlet_core::losses::{Loss, Reduction};
 use gradlet_core::metrics::{Mean, Metric};
 use gradlet_core::optimizers::Optimizer;
 use gradlet_core::scope::{Finite, observed};
@@ -78,11 +79,17 @@ struct Body {
     loss: Mean,
 }
 
-/// The inputs, the targets, and the weights of samples.
-type Arguments = (Tensor, Tensor, Option<Tensor>);
+/// The inputs, the targets, the weights of samples, and the share of a replica.
+type Arguments = (Tensor, Tensor, Option<Tensor>, Option<Share>);
+
+/// The share that a replica has in a batch: the factor of its loss, which is its fraction of the samples, and the weights 0 of samples that
+/// only stand in for a part without any. The replica then takes part in all sums, and adds nothing.
+type Share = (Tensor, Option<Tensor>);
 
 impl Body {
-    fn run(&self, kind: Kind, scope: &dyn Scope, (x, y, weights): &Arguments) -> Result<Vec<Tensor>> {
+    /// Runs a step. Returns the loss and the metrics so far. A replica returns nothing, because it knows only its own.
+    fn run(&self, kind: Kind, scope: &dyn Scope, (x, y, weights, share): &Arguments) -> Result<Vec<Tensor>> {
+        let absent = share.as_ref().and_then(|(_, absent)| absent.as_ref());
         let loss_of = |y_pred: &Tensor| {
             let loss = self.compile.loss.call_weighted(y, y_pred, weights.as_ref()).map_err(|error| error.context("the loss"))?;
             let scalar = loss.dims().is_empty();
@@ -96,7 +103,8 @@ impl Body {
                 let y_pred = self.layer.apply(&tape, x)?;
                 let loss = loss_of(&y_pred)?;
                 let variables = self.layer.trainable_variables();
-                let gradients = tape.gradient(&loss, &variables)?;
+                let scaled = share.as_ref().map(|(factor, _)| loss.mul(factor)).transpose()?;
+                let gradients = tape.gradient(scaled.as_ref().unwrap_or(&loss), &variables)?;
                 if !variables.is_empty() {
                     self.compile.optimizer.apply_gradients(scope, &gradients).map_err(|error| error.context("the optimizer"))?;
                 }
@@ -108,15 +116,43 @@ impl Body {
                 (y_pred, loss)
             }
         };
-        let samples = Tensor::scalar(&scope.device(), x.dims().first().map_or(1.0, |&samples| samples as f32));
-        self.loss.update_state(scope, &loss, Some(&samples))?;
-        let mut results = vec![self.loss.result(scope)?];
+        let count = if absent.is_some() { 0.0 } else { x.dims().first().map_or(1.0, |&samples| samples as f32) };
+        self.loss.update_state(scope, &loss, Some(&Tensor::scalar(&scope.device(), count)))?;
         for Named { name, metric, weighted } in &self.compile.metrics {
-            let weights = weights.as_ref().filter(|_| *weighted);
-            let updated = metric.update_weighted(scope, y, &y_pred, weights).and_then(|()| metric.result(scope)?.cast(DType::F32));
-            results.push(updated.map_err(|error| error.context(format!("metric {name:?}")))?);
+            let weights = absent.or(weights.as_ref().filter(|_| *weighted));
+            let updated = metric.update_weighted(scope, y, &y_pred, weights);
+            updated.map_err(|error| error.context(format!("metric {name:?}")))?;
+        }
+        if share.is_some() { Ok(Vec::new()) } else { self.results(scope) }
+    }
+
+    /// Returns the loss and the metrics so far.
+    fn results(&self, scope: &dyn Scope) -> Result<Vec<Tensor>> {
+        let mut results = vec![self.loss.result(scope)?];
+        for Named { name, metric, .. } in &self.compile.metrics {
+            let result = metric.result(scope).and_then(|result| result.cast(DType::F32));
+            results.push(result.map_err(|error| error.context(format!("metric {name:?}")))?);
         }
         Ok(results)
+    }
+
+    /// Divides a batch among replicas, each part with its share. A replica without samples gets the first one to stand in.
+    fn parts(&self, runner: &Runner, (x, y, weights): &(Tensor, Tensor, Option<Tensor>)) -> Result<Vec<Arguments>> {
+        let rows = x.dims().first().copied().unwrap_or(0);
+        let whole = (x.clone(), y.clone(), weights.clone());
+        let parts = runner.split(&whole)?.into_values();
+        let sums = matches!(self.compile.loss.reduction(), Reduction::Sum);
+        let part = |(x, y, weights): (Tensor, Tensor, Option<Tensor>)| {
+            let (own, device) = (x.dims().first().copied().unwrap_or(0), x.device()?);
+            let factor = if sums { 1.0 } else { own as f32 / rows as f32 };
+            if own > 0 {
+                return Ok((x, y, weights, Some((Tensor::scalar(&device, factor), None))));
+            }
+            let first = |tensor: &Tensor| first_row(tensor)?.to(&device);
+            let share = (Tensor::scalar(&device, 0.0f32), Some(Tensor::full(&device, 0.0f32, &[1])?));
+            Ok((first(&whole.0)?, first(&whole.1)?, whole.2.as_ref().map(first).transpose()?, Some(share)))
+        };
+        parts.into_iter().map(part).collect()
     }
 }
 
@@ -157,7 +193,8 @@ impl Compiled {
         if self.body.compile.run_eagerly {
             return Ok(None);
         }
-        let arguments = batch.on(&scope.device())?;
+        let (x, y, weights) = batch.on(&scope.device())?;
+        let arguments = (x, y, weights, None);
         let concrete = self.train.concrete(&scope.with_training(true), &arguments)?;
         Ok(Some(graph_def(concrete.traced(), "CPU:0")))
     }
@@ -167,18 +204,49 @@ impl Compiled {
     pub fn run(&self, kind: Kind, scope: &Eager, batch: &Batch, check: bool) -> Result<Logs> {
         batch.samples()?;
         let scope = scope.with_training(kind == Kind::Train);
-        let arguments = batch.on(&scope.device())?;
-        let function = if kind == Kind::Train { &self.train } else { &self.test };
-        let results = match (check, self.body.compile.run_eagerly) {
-            (true, _) => self.body.run(kind, &observed(&scope, Finite::new()), &arguments),
-            (false, true) => self.body.run(kind, &scope, &arguments),
-            (false, false) => function.call(&scope, arguments),
+        let distributed = with_runner(&scope, |runner| self.run_replicas(runner, kind, &scope, batch, check));
+        let results = match distributed {
+            Some(results) => results,
+            None => {
+                let (x, y, weights) = batch.on(&scope.device())?;
+                self.run_one(kind, &scope, (x, y, weights, None), check)
+            }
         };
         let results = results.map_err(|error| located(error, batch))?;
         let names = std::iter::once("loss").chain(self.body.compile.metrics.iter().map(|metric| metric.name.as_str()));
         let entry = |(name, result): (&str, &Tensor)| Ok((name.to_string(), f64::from(result.item::<f32>()?)));
         Ok(Logs::sorted(names.zip(&results).map(entry).collect::<Result<_>>()?))
     }
+}
+
+impl Compiled {
+    /// Runs a step in a scope, that of a replica or one without replicas.
+    fn run_one(&self, kind: Kind, scope: &dyn Scope, arguments: Arguments, check: bool) -> Result<Vec<Tensor>> {
+        let function = if kind == Kind::Train { &self.train } else { &self.test };
+        match (check, self.body.compile.run_eagerly) {
+            (true, _) => self.body.run(kind, &observed(scope, Finite::new()), &arguments),
+            (false, true) => self.body.run(kind, scope, &arguments),
+            (false, false) => function.call(scope, arguments),
+        }
+    }
+
+    /// Runs a step in all replicas, and returns the loss and the metrics of all of them.
+    fn run_replicas(&self, runner: &Runner, kind: Kind, scope: &dyn Scope, batch: &Batch, check: bool) -> Result<Vec<Tensor>> {
+        let whole = (batch.x.clone(), batch.y.clone(), batch.sample_weight.clone());
+        let (parts, training) = (self.body.parts(runner, &whole)?, scope.training());
+        runner.run(|replica| {
+            let arguments = parts.get(replica.replica_id()).cloned().ok_or(Error::Internal)?;
+            self.run_one(kind, &replica.with_training(training), arguments, check)
+        })?;
+        self.body.results(scope)
+    }
+}
+
+/// Returns the first row of a tensor.
+fn first_row(tensor: &Tensor) -> Result<Tensor> {
+    let mut size: Vec<i64> = vec![-1; tensor.dims().len()];
+    size.first_mut().into_iter().for_each(|rows| *rows = 1);
+    tensor.slice(&vec![0; size.len()], &size)
 }
 
 /// Adds the number of the sample to an error about a label out of range.
