@@ -227,7 +227,7 @@ impl<A: Structure, R: Structure> Function<A, R> {
         let mut state = self.state.lock();
         let fits = |planned: &Planned<R>| {
             let mut rest = planned.key.iter();
-            let mut same = planned.concrete.device == device;
+            let mut same = planned.concrete.device.is_like(&device);
             keys(scope, arguments, &mut |key| same &= rest.next() == Some(&key));
             same && rest.next().is_none() && planned.is_current()
         };
@@ -305,7 +305,9 @@ impl<A: Structure, R: Structure> Function<A, R> {
             }
         });
         let state = self.state.lock();
-        for planned in state.plans.iter().filter(|planned| !own.is_empty() && planned.concrete.device == device && planned.is_current()) {
+        for planned in
+            state.plans.iter().filter(|planned| !own.is_empty() && planned.concrete.device.is_like(&device) && planned.is_current())
+        {
             let same = |(one, other): (&Key, &Key)| one == other || matches!((one, other), (Key::Variable(_), Key::Variable(_)));
             let ids = planned.key.iter().filter_map(|key| if let Key::Variable(id) = key { Some(*id) } else { None });
             let pairs: Vec<(usize, &Variable)> = ids.zip(&own).collect();

@@ -140,7 +140,7 @@ impl Trace {
             (ArgumentPart::Tensor(spec), ArgumentPart::Tensor(other)) => spec.join(other).as_ref() == Some(spec),
             _ => own == part,
         };
-        self.device == *device && self.parts.len() == parts.len() && self.parts.iter().zip(parts).all(fits)
+        self.device.is_like(device) && self.parts.len() == parts.len() && self.parts.iter().zip(parts).all(fits)
     }
 
     /// Returns parts, with unknown dimensions where necessary, that match both this trace and `parts`. Returns `None` if there are
@@ -150,7 +150,7 @@ impl Trace {
             (ArgumentPart::Tensor(spec), ArgumentPart::Tensor(other)) => spec.join(other).map(ArgumentPart::Tensor),
             _ => (own == part).then(|| part.clone()),
         };
-        let same = self.device == *device && self.parts.len() == parts.len();
+        let same = self.device.is_like(device) && self.parts.len() == parts.len();
         same.then(|| self.parts.iter().zip(parts).map(join).collect())?
     }
 

@@ -16,6 +16,7 @@ use crate::tensor::device::{Buffer, Device};
 use crate::tensor::graph::{Graph, ValueId};
 use crate::tensor::profile::Activity;
 use crate::tensor::variable::Variable;
+use alloc::collections::BTreeMap;
 use alloc::format;
 use alloc::vec::Vec;
 
@@ -40,6 +41,9 @@ struct Part {
     /// The values that no later part needs.
     last: Vec<ValueId>,
 }
+
+/// Values on the devices that have used them: the value and the index of the device.
+type Copies = BTreeMap<(ValueId, u32), Tensor>;
 
 /// A variable of the function, with the values at its beginning and at its end.
 struct Bound {
@@ -113,14 +117,15 @@ impl Divided {
         self.set_arguments(&mut values, gather)?;
         let mut held = Held(Vec::new());
         for Bound { variable, initial, assigned } in &self.variables {
-            let buffer = if assigned.is_some() { variable.take()? } else { variable.buffer()? };
+            let buffer = if assigned.is_some() { variable.take_shared()? } else { variable.buffer()? };
             values[*initial] = Some(Tensor::shared(variable.tensor_type()?, buffer.clone()));
             if assigned.is_some() {
                 held.0.push((variable, buffer));
             }
         }
+        let mut copies = Copies::default();
         for part in &mut self.parts {
-            part.run(caller, &mut values)?;
+            part.run(caller, &mut values, &mut copies)?;
         }
         let value = |id: ValueId| values.get(id).and_then(Option::as_ref).ok_or(Error::Internal);
         let results = self.outputs.iter().map(|&id| value(id)?.brought(&self.device)).collect::<Result<Vec<Tensor>>>()?;
@@ -162,21 +167,29 @@ impl Divided {
 
 impl Part {
     /// Runs the part. Takes its inputs from `values`, and adds its outputs.
-    fn run(&mut self, caller: &Caller<'_>, values: &mut [Option<Tensor>]) -> Result<()> {
+    fn run(&mut self, caller: &Caller<'_>, values: &mut [Option<Tensor>], copies: &mut Copies) -> Result<()> {
         let Part { device, executable, inputs, outputs, last } = self;
+        // The caller may have a profiler, which the device of the plan has not.
+        let device = caller.device.member(device.index()).unwrap_or_else(|| device.clone());
         let mut arguments = Vec::with_capacity(inputs.len());
         for &id in inputs.iter() {
             let value = values.get(id).and_then(Option::as_ref).ok_or(Error::Internal)?;
-            arguments.push(value.brought(device)?);
+            arguments.push(match copies.get(&(id, device.index())) {
+                Some(copy) => copy.clone(),
+                None => value.brought(&device)?,
+            });
         }
-        let own = Caller::on(device);
+        let own = Caller::on(&device);
         let misplaced = |_, _: &Device| Error::Internal;
         let gather = |take: &mut dyn FnMut(&Tensor)| arguments.iter().for_each(take);
         let count = outputs.len();
         let work = || executable.run(&own, &misplaced, gather, |next| (0..count).map(|_| next()).collect::<Vec<Tensor>>());
         let results = caller.during(Activity::Scope(device.name()), work)?;
         outputs.iter().zip(results).for_each(|(&id, result)| values[id] = Some(result));
+        copies.extend(inputs.iter().zip(&arguments).map(|(&id, copy)| ((id, device.index()), copy.clone())));
+        drop(arguments);
         last.iter().for_each(|&id| values[id] = None);
+        copies.retain(|(id, _), _| !last.contains(id));
         Ok(())
     }
 }

@@ -140,9 +140,10 @@ impl Tensor {
         match &self.value {
             Value::Computed(buffer) => Ok(buffer.device().clone()),
             Value::Refused(error) => Err((**error).clone()),
-            Value::Recorded(recorded) => match recorded.scope.upgrade() {
-                Some(scope) => Ok(scope.device().clone()),
-                None => recorded.under.as_ref().ok_or(Error::Traced)?.device(),
+            Value::Recorded(recorded) => match (&recorded.under, recorded.scope.upgrade()) {
+                (Some(under), _) => under.device(),
+                (None, Some(scope)) => Ok(scope.device().current()),
+                (None, None) => Err(Error::Traced),
             },
         }
     }

@@ -384,7 +384,12 @@ impl Variable {
         Ok(buffer)
     }
 
-    /// Puts back the bytes that [`Variable::take`] took.
+    /// Takes the value's bytes, which another owner may share. Other threads wait until [`Variable::put`].
+    pub(crate) fn take_shared(&self) -> Result<Shared<Buffer>> {
+        self.wait(Option::take)
+    }
+
+    /// Puts back the bytes that were taken, or others in their place.
     pub(crate) fn put(&self, buffer: Shared<Buffer>) {
         self.cell.state.change(|state| {
             if let Some(state) = state {

@@ -332,6 +332,10 @@ impl Context {
     }
 
     fn create(&self, settings: &Settings) -> Result<Logical> {
+        let used = |name: &&PhysicalDevice| name.device_type() == "CPU" && settings.logical.get(name).is_none_or(|all| !all.is_empty());
+        if !settings.visible.iter().any(|name| used(&name)) {
+            return Err(Error::message("no CPU devices are available: make a CPU visible, and do not divide it into 0 logical devices"));
+        }
         let (mut devices, mut names) = (Vec::<LogicalDevice>::new(), Vec::<(String, u32)>::new());
         for (name, physical) in self.0.physical.iter().filter(|(name, _)| settings.visible.contains(name)) {
             let configured = settings.logical.get(name);
@@ -349,9 +353,6 @@ impl Context {
                 devices.push(LogicalDevice { device, device_type: name.device_type().into() });
                 names.push((name.device_type().into(), index));
             }
-        }
-        if !names.iter().any(|(kind, _)| kind == "CPU") {
-            return Err(Error::message("no CPU devices are available: make a CPU visible, and do not divide it into 0 logical devices"));
         }
         let (cpus, others): (Vec<u32>, Vec<u32>) = (0..names.len() as u32).partition(|&index| names[index as usize].0 == "CPU");
         let all: Vec<Device> = devices.iter().map(|one| one.device.clone()).collect();

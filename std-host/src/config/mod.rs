@@ -1,7 +1,12 @@
-//! Devices of a program and their configuration, as `tf.config`: what exists, what is visible, memory, threads, placement.
+//! Devices of a program and their configuration, as `tf.config`: the devices that exist and those that are visible, their memory and
+//! threads, and the placement of ops.
 //!
-//! A [`Context`] is a set of devices with a configuration. The functions of this module configure the context of the process,
-//! [`context`]. Libraries and tests create their own.
+//! A *physical device* is something that computes, such as the CPU. A *logical device* is a part of a physical one, with memory and threads
+//! of its own. Ops run on logical devices. A [`Context`] has both, with their configuration. The functions of this module configure the
+//! context of the process, [`context`]. Libraries and tests create their own.
+//!
+//! A context is configured first and used afterwards. Its first use creates the logical devices. From then on, devices, limits and threads
+//! cannot change.
 //!
 //! ```
 //! use gradlet::{Scope, Tensor, config};
@@ -13,22 +18,36 @@
 //! # Ok::<(), gradlet::Error>(())
 //! ```
 //!
+//! | task | functions and methods |
+//! |---|---|
+//! | list devices | [`list_physical_devices`], [`list_logical_devices`] |
+//! | hide devices | [`set_visible_devices`] |
+//! | divide a device, and limit its memory | [`set_logical_device_configuration`] |
+//! | choose the threads of the CPU | [`set_intra_op_parallelism_threads`] |
+//! | create a scope on the devices | [`scope`](scope()) |
+//! | run ops on a device | [`Scope::with_device`](crate::Scope::with_device), [`set_soft_device_placement`] |
+//! | log where ops run | [`set_log_device_placement`] |
+//! | measure memory | [`get_memory_info`] |
+//! | train on several devices | [`MirroredStrategy`](crate::distribute::MirroredStrategy) |
+//!
 //! # Placement
 //!
-//! An op on tensors of a context's scope runs on the device that [`with_device`](crate::Scope::with_device) names. Otherwise it runs on the
-//! fastest device with a kernel for it: the first GPU, then the CPU. Inputs on another device are copied. The device of a result is where
-//! it was computed. A function runs on the device on which it is called. If its body names other devices, each of them computes its
-//! nodes, and the values between them are copied. The results are on the device of the function.
+//! An op on tensors of a context's scope runs on the device that [`with_device`](crate::Scope::with_device) names. If the program names
+//! none, it runs on the fastest device with a kernel for it: the GPUs come first, then the CPUs, each in the order of their numbers. Inputs
+//! on another device are copied. The result stays where it was computed.
+//!
+//! A function runs on the device on which it is called. If its body names other devices, each of them computes its own nodes, and the
+//! values between them are copied. The results are on the device of the call.
 //!
 //! A device by itself, such as [`cpu`](crate::cpu) or that of [`Context::device`], knows no other device. Ops on its tensors run there, and
-//! tensors of two such devices do not mix.
+//! ops on tensors of two such devices fail.
 //!
 //! # Memory of a GPU
 //!
-//! A GPU allocates memory when a program needs it. TensorFlow allocates nearly all of it on first use, against fragmentation. gradlet does
-//! not, because the GPU of a Jetson shares its memory with the CPU: a program that takes all of it starves the camera, the system, and
-//! every other program. A compiled function takes its memory in one piece, so there is little to fragment. [`set_memory_growth`] with
-//! `false` has TensorFlow's effect, and a memory limit is exact.
+//! A GPU allocates memory when a program needs it. TensorFlow allocates nearly all of it on first use, to prevent fragmentation. gradlet
+//! does not, for two reasons. The GPU of a Jetson shares its memory with the CPU: a program that takes all of it starves the camera, the
+//! system, and every other program. And a compiled function takes its memory in one piece, so there is little to fragment.
+//! [`set_memory_growth`] with `false` has TensorFlow's effect. A memory limit is exact.
 
 mod context;
 mod environment;

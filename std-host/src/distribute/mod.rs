@@ -1,8 +1,11 @@
 //! Synchronous training on several devices, as `tf.distribute`.
 //!
-//! A [`MirroredStrategy`] runs the same program on several devices at the same time, one replica on each. Variables that are created in
-//! its scope have a copy on every device. Each replica computes on a part of the batch. Optimizers add the gradients of all replicas
-//! before they change the variables, so the copies stay equal.
+//! A [`MirroredStrategy`] runs the same program on several devices at the same time, one *replica* on each. A variable that is created in
+//! the strategy's scope has a copy on every device. Each replica computes on its part of the batch. Optimizers add the gradients of all
+//! replicas before they change the variables, so the copies stay equal.
+//!
+//! A [`Model`](crate::train::Model) in the strategy's scope needs no other change: `fit` and `evaluate` divide the batches. In a loop of
+//! your own, [`run`](MirroredStrategy::run) calls a closure in each replica, and [`reduce`](MirroredStrategy::reduce) combines the results:
 //!
 //! ```
 //! use gradlet::config::{Context, LogicalDeviceConfiguration};
@@ -21,6 +24,19 @@
 //! assert_eq!(strategy.reduce(ReduceOp::Sum, &results, None)?.item::<f32>()?, 3.0);
 //! # Ok::<(), gradlet::Error>(())
 //! ```
+//!
+//! # Gradients
+//!
+//! Gradients are added, not averaged. Divide the loss by the number of samples of the whole batch, not by that of the replica's part. `fit`
+//! does so. Create the state of an optimizer before the replicas run, with [`Optimizer::build`](crate::optimizers::Optimizer::build).
+//!
+//! # Collective operations
+//!
+//! All replicas call the same collective operations in the same order: [`Replica::all_reduce`], [`Replica::all_gather`], and the steps of
+//! optimizers. Each operation waits for all replicas. The sum has the order of the replicas, so all of them get the same bits. If a
+//! replica fails, panics, ends early or does not arrive in time, the others fail in their next operation.
+//!
+//! A replica has one device, so [`with_device`](crate::Scope::with_device) fails in it. Replicas are threads of one process.
 
 mod per_replica;
 mod strategy;

@@ -43,7 +43,7 @@ impl Kept {
     /// Returns the step for these variables and inputs, which becomes the most recently used one.
     fn find(&mut self, device: &Device, variables: &[&Variable], inputs: &[Tensor]) -> Option<Shared<ConcreteFunction>> {
         let fits = |compiled: &Compiled| {
-            compiled.device == *device
+            compiled.device.is_like(device)
                 && compiled.variables.iter().eq(variables.iter().copied())
                 && compiled.types.iter().copied().eq(inputs.iter().map(Tensor::tensor_type))
         };

@@ -76,8 +76,10 @@ impl Tensor {
     /// # Ok::<(), gradlet_core::Error>(())
     /// ```
     pub fn to(&self, device: &Device) -> Result<Tensor> {
-        let Some(scope) = self.scope()?.filter(|scope| scope.device().shares_group(device)) else { return self.brought(device) };
-        let _there = DeviceScope::on(device);
+        let scope = self.scope()?;
+        let there = scope.as_ref().and_then(|scope| scope.device().peer(device).filter(|peer| peer.placement().is_some()));
+        let (Some(scope), Some(there)) = (scope, there) else { return self.brought(device) };
+        let _there = DeviceScope::on(&there);
         scope.emit(&OP, &[], &[self])?.pop().ok_or(Error::Internal)
     }
 }

@@ -185,12 +185,14 @@ impl Device {
         known.or_else(|| (0..self.group.members.len() as u32).map(|index| self.at(index)).find(|member| member == other))
     }
 
-    /// True if both devices belong to the same group.
-    pub(crate) fn shares_group(&self, other: &Device) -> bool {
-        match (&self.group.placement, &other.group.placement) {
+    /// True if both are the same device in the same group, so that functions planned for one fit the other.
+    pub(crate) fn is_like(&self, other: &Device) -> bool {
+        let alike = match (self.placement(), other.placement()) {
             (Some(own), Some(other)) => Shared::ptr_eq(own, other),
+            (None, None) => true,
             _ => false,
-        }
+        };
+        alike && self == other
     }
 
     /// Logs that this device has computed `op`.
