@@ -10,7 +10,7 @@ use crate::autodiff::Differentiate;
 use crate::base::error::{Error, Result};
 use crate::ops;
 use crate::tensor::Tensor;
-use crate::tensor::graph::{Control, Graph, has_effect};
+use crate::tensor::graph::{Control, Graph};
 use crate::tensor::scope::{Backward, Scope, ScopeHandle};
 use crate::trace::control::{Body, WhileOptions, branch, while_loop};
 use crate::trace::replay::replay;
@@ -89,7 +89,7 @@ fn is_float(tensor: &Tensor) -> bool {
 
 fn without_effects(graph: &Graph) -> Graph {
     let mut graph = graph.clone();
-    graph.nodes.retain(|node| !(node.bodies.is_empty() && has_effect(node)));
+    graph.nodes.retain(|node| !(node.bodies.is_empty() && node.outputs.is_empty()));
     for node in &mut graph.nodes {
         node.bodies = node.bodies.iter().map(without_effects).collect();
     }

@@ -373,15 +373,16 @@ fn over(graph: &Graph, pairs: &[(usize, &Variable)]) -> Option<Graph> {
     distinct.then_some(graph)
 }
 
-fn keys_of(scope: &dyn Scope, arguments: &impl Structure) -> Vec<Key> {
+fn keys_of(scope: &ScopeHandle, arguments: &impl Structure) -> Vec<Key> {
     let mut all = Vec::new();
     keys(scope, arguments, &mut |key| all.push(key));
     all
 }
 
-/// Calls `visit` with the training mode, as a host value, and with all parts of the arguments that a plan depends on.
-fn keys(scope: &dyn Scope, arguments: &impl Structure, visit: &mut dyn FnMut(Key)) {
-    visit(Key::Host(scope.training().into()));
+/// Calls `visit` with the training mode and the replica, as host values, and with all parts of the arguments that a plan depends on.
+fn keys(scope: &ScopeHandle, arguments: &impl Structure, visit: &mut dyn FnMut(Key)) {
+    let rank = scope.recorder.role().and_then(|role| role.rank).map_or(0, |rank| rank as u64 + 1);
+    visit(Key::Host(u64::from(scope.training()) | rank << 1));
     arguments.visit(&mut |part| match part {
         structure::Part::Tensor(tensor) => visit(Key::Tensor(tensor.tensor_type())),
         structure::Part::Host(value) => visit(Key::Host(value)),

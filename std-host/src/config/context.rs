@@ -288,13 +288,11 @@ impl Context {
         Ok(Eager::with_seed(&self.logical()?.group, seed))
     }
 
-    /// Returns the device on which ops run that name `name`.
-    pub(crate) fn placed(&self, name: &str) -> Result<Device> {
-        let group = self.group()?;
-        match self.0.rules.find(name)? {
-            Some(index) => self.logical()?.devices.get(index as usize).map(|one| one.device.clone()).ok_or(Error::Internal),
-            None => Ok(group.alone()),
-        }
+    /// Returns the device on which ops run that name `name`. It is one of the logical devices, or `None` if placement is soft and there is
+    /// no such device.
+    pub(crate) fn placed(&self, name: &str) -> Result<Option<Device>> {
+        let devices = &self.logical()?.devices;
+        Ok(self.0.rules.find(name)?.and_then(|index| devices.get(index as usize)).map(|one| one.device.clone()))
     }
 
     /// Returns the fastest device, as a member of the group of all logical devices.

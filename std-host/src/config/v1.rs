@@ -60,7 +60,7 @@ impl ConfigProto {
             context.set_visible_devices(&listed.map_err(wrong)?, Some("GPU"))?;
         }
         for gpu in context.get_visible_devices(Some("GPU")) {
-            if options.allow_growth {
+            if options.allow_growth && !context.get_memory_growth(&gpu)? {
                 context.set_memory_growth(&gpu, true)?;
             }
             if let Some(fraction) = options.per_process_gpu_memory_fraction {

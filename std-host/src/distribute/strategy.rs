@@ -91,14 +91,14 @@ impl MirroredStrategy {
 
     /// Creates a strategy with this random seed: see [`MirroredStrategy::new`].
     pub fn with_seed(context: &Context, devices: &[&str], seed: u64) -> Result<MirroredStrategy> {
-        let mut own = Vec::new();
-        for (index, &name) in devices.iter().enumerate() {
-            if devices[..index].contains(&name) {
+        let mut own: Vec<Device> = Vec::new();
+        for &name in devices {
+            // A device that does not exist is replaced. Its account of the memory distinguishes it from the replacement.
+            let device = context.placed(name)?.map_or_else(|| Ok(context.group()?.alone().limited(u64::MAX)), Ok::<_, Error>)?;
+            if own.contains(&device) {
                 return Err(Error::message(format!("the device {name:?} occurs twice: each replica needs its own")));
             }
-            let device = context.placed(name)?;
-            // Replicas on the same device differ by their accounts of its memory.
-            own.push(if own.contains(&device) { device.limited(u64::MAX) } else { device });
+            own.push(device);
         }
         if devices.is_empty() {
             let all = context.list_logical_devices(None)?;
@@ -178,7 +178,8 @@ impl MirroredStrategy {
         let total = total.ok_or_else(|| Error::message("there are no values to reduce"))?;
         match op {
             ReduceOp::Sum => Ok(total),
-            ReduceOp::Mean => total.div(&Tensor::scalar(first, count as f32).cast(total.dtype())?),
+            ReduceOp::Mean if total.dtype().is_float() => total.div(&Tensor::scalar(first, count as f32).cast(total.dtype())?),
+            ReduceOp::Mean => total.truncatediv(&Tensor::scalar(first, count as i32).cast(total.dtype())?),
         }
     }
 
@@ -271,7 +272,7 @@ fn without_rows(tensor: &Tensor, device: &Device) -> Result<Tensor> {
 
 /// Returns the results of all replicas, or the error of the one that failed first: not one that only reports the failure of another.
 fn collected<R>(results: Vec<Result<R>>) -> Result<PerReplica<R>> {
-    let follows = |error: &Error| error.to_string().starts_with("replica ");
+    let follows = |error: &Error| error.root().to_string().starts_with("replica ");
     let failed = |own: bool| {
         results.iter().enumerate().find_map(|(rank, result)| Some((rank, result.as_ref().err().filter(|error| follows(error) != own)?)))
     };

@@ -30,6 +30,7 @@ mod pages;
 mod pools;
 mod readers;
 mod refusals;
+mod replicas;
 mod scopes;
 mod slices;
 mod slots;

@@ -34,16 +34,22 @@ struct Kept {
 
 struct Compiled {
     device: Device,
+    /// Number of the replica that the step belongs to.
+    rank: Option<usize>,
     variables: Vec<Variable>,
     types: Vec<TensorType>,
     function: Shared<ConcreteFunction>,
 }
 
+/// The device of a step, and the number of its replica.
+type Place<'p> = (&'p Device, Option<usize>);
+
 impl Kept {
     /// Returns the step for these variables and inputs, which becomes the most recently used one.
-    fn find(&mut self, device: &Device, variables: &[&Variable], inputs: &[Tensor]) -> Option<Shared<ConcreteFunction>> {
+    fn find(&mut self, (device, rank): Place<'_>, variables: &[&Variable], inputs: &[Tensor]) -> Option<Shared<ConcreteFunction>> {
         let fits = |compiled: &Compiled| {
             compiled.device.is_like(device)
+                && compiled.rank == rank
                 && compiled.variables.iter().eq(variables.iter().copied())
                 && compiled.types.iter().copied().eq(inputs.iter().map(Tensor::tensor_type))
         };
@@ -71,17 +77,18 @@ impl Steps {
         inputs: &Vec<Tensor>,
         step: impl FnOnce(&dyn Scope, Vec<Tensor>) -> Result<()>,
     ) -> Result<bool> {
-        let device = scope.device();
+        let (device, scope) = (scope.device(), scope.handle());
+        let place = (&device, scope.recorder.role().and_then(|role| role.rank));
         let mut kept = self.kept.lock();
-        let (known, settled) = (kept.find(&device, variables, inputs), kept.dropped >= MAX_STEPS);
+        let (known, settled) = (kept.find(place, variables, inputs), kept.dropped >= MAX_STEPS);
         drop(kept);
         let function = match known {
             Some(function) => function,
             None if settled => return Ok(false),
             None => {
-                let (graph, ()) = Tracing::function(&scope.handle(), false, inputs, step)?;
+                let (graph, ()) = Tracing::function(&scope, false, inputs, step)?;
                 let function = Shared::new(ConcreteFunction::new(&self.name, graph, device.clone(), self.scratch.clone())?);
-                self.keep(&device, variables, inputs, function)
+                self.keep(place, variables, inputs, function)
             }
         };
         let caller = Caller::on(&device);
@@ -97,20 +104,20 @@ impl Steps {
     /// Keeps a compiled step, unless another thread has compiled the same one. Returns the one that is kept.
     fn keep(
         &self,
-        device: &Device,
+        place: Place<'_>,
         variables: &[&Variable],
         inputs: &[Tensor],
         function: Shared<ConcreteFunction>,
     ) -> Shared<ConcreteFunction> {
         let mut kept = self.kept.lock();
-        if let Some(other) = kept.find(device, variables, inputs) {
+        if let Some(other) = kept.find(place, variables, inputs) {
             return other;
         }
         let oldest = (kept.steps.len() == MAX_STEPS).then(|| kept.steps.remove(0));
         kept.dropped += usize::from(oldest.is_some());
         let variables = variables.iter().map(|&variable| variable.clone()).collect();
         let types = inputs.iter().map(Tensor::tensor_type).collect();
-        kept.steps.push(Compiled { device: device.clone(), variables, types, function: function.clone() });
+        kept.steps.push(Compiled { device: place.0.clone(), rank: place.1, variables, types, function: function.clone() });
         drop(kept);
         // Dropped after the lock is released.
         drop(oldest);
