@@ -259,6 +259,7 @@ impl<A: Structure, R: Structure> Function<A, R> {
                 (graph, Shared::new(results))
             }
         };
+        copies::check(scope, &graph).map_err(|error| error.context(self.name.clone()))?;
         let mut concrete = ConcreteFunction::new(&self.name, graph, device.clone(), self.scratch.clone())?;
         let mut state = self.state.lock();
         let known = state.traces.iter().position(|trace| trace.takes(&device, &parts));

@@ -38,7 +38,7 @@ pub struct Variable {
     cell: Shared<Cell>,
     /// True if a function's body received this handle as an argument.
     argument: bool,
-    /// True for the handle of the first replica's copy. The copy is the variable itself.
+    /// True for the handle of a replica's copy. The copy of the first replica is the variable itself.
     local: bool,
 }
 
@@ -169,9 +169,10 @@ impl Variable {
         // A source may take long to return the first value.
         let turn = self.cell.creation.turn(&value.device()?);
         if !self.is_built() {
+            let restored = self.cell.first.lock().is_some();
             let mut value = self.first_value(&value)?;
             if let Some(role) = role {
-                value = self.mirror(role.replicas.devices(), &value)?;
+                value = self.mirror(role.replicas.devices(), &value, restored)?;
             }
             let state = State::new(&value)?;
             state.buffer.iter().for_each(|buffer| buffer.hold(|| self.holder()));
@@ -181,15 +182,17 @@ impl Variable {
         Ok(())
     }
 
-    /// Creates a copy for each of `devices` after the first one. Returns the value on the first one.
-    fn mirror(&self, devices: &[Device], value: &Tensor) -> Result<Tensor> {
+    /// Creates a copy for each of `devices` after the first one. Returns the value on the first one. A restored sum is that of all copies,
+    /// so the others begin at 0.
+    fn mirror(&self, devices: &[Device], value: &Tensor, restored: bool) -> Result<Tensor> {
         let Some((first, others)) = devices.split_first() else { return Ok(value.clone()) };
+        let whole = restored && self.is_synchronized_on_read() && self.aggregation() == VariableAggregation::Sum;
         let mut copies = Vec::new();
         for (device, rank) in others.iter().zip(1..) {
             let copy = Variable::of(&format!("{}/replica_{rank}", self.name()), self.cell.trained);
-            copy.create_with(|| value.brought(device))?;
+            copy.create_with(|| if whole { Tensor::zeros(device, value.tensor_type()) } else { value.brought(device) })?;
             copy.set_trainable(!self.is_frozen());
-            copies.push(copy);
+            copies.push(Variable { local: true, ..copy });
         }
         *self.cell.copies.lock() = copies;
         self.cell.mirrored.store(true, Ordering::Release);
@@ -219,6 +222,11 @@ impl Variable {
     /// True if replicas have copies of the variable, and this is not one of them.
     pub(crate) fn is_mirrored(&self) -> bool {
         !self.local && self.cell.mirrored.load(Ordering::Acquire)
+    }
+
+    /// True if this is the copy of a replica.
+    pub(crate) fn is_copy(&self) -> bool {
+        self.local
     }
 
     /// Returns the copy of each replica: TensorFlow's `DistributedVariable.values`. Empty if the variable was not created in the scope of

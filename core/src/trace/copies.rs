@@ -3,6 +3,7 @@
 use crate::base::dtype::DType;
 use crate::base::error::{Error, Result};
 use crate::tensor::Tensor;
+use crate::tensor::graph::Graph;
 use crate::tensor::replicas::{Role, VariableAggregation};
 use crate::tensor::scope::ScopeHandle;
 use crate::tensor::variable::Variable;
@@ -69,6 +70,20 @@ impl Variable {
 /// Returns the current value of a variable outside of every scope.
 pub(crate) fn value(variable: &Variable) -> Result<Tensor> {
     if variable.is_mirrored() { read(variable, Variable::value) } else { variable.value() }
+}
+
+/// Checks a function that a replica traced. While it runs, it owns the variables that it assigns. If it also waits for the other replicas,
+/// they must not need the same variables.
+pub(crate) fn check(scope: &ScopeHandle, graph: &Graph) -> Result<()> {
+    if !is_replica(scope) || !graph.nodes.iter().any(|node| node.op.exchanges) {
+        return Ok(());
+    }
+    let own = scope.recorder.random_state()?;
+    let assigned = graph.captures.iter().filter(|capture| capture.assigned.is_some());
+    let shared = assigned.filter_map(|capture| capture.source.variable()).find(|variable| !variable.is_copy() && **variable != own);
+    let Some(variable) = shared else { return Ok(()) };
+    let text = "has no copies, so replicas that wait for each other cannot assign it: create it in the scope of the strategy";
+    Err(Error::message(format!("variable {:?} {text}", variable.name())))
 }
 
 /// True if this scope is that of a replica.

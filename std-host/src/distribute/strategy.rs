@@ -108,7 +108,8 @@ impl MirroredStrategy {
         let mirrors = Arc::new(Mirrors { devices: own });
         let of = |(rank, device): (usize, &Device)| {
             let role = Role { replicas: mirrors.clone(), rank: Some(rank) };
-            Eager::with_role(device, seed ^ (rank as u64) << 32, role)
+            // Other random numbers than those of the initial values, and of the other replicas.
+            Eager::with_role(device, seed ^ (rank as u64 + 1) << 32, role)
         };
         let scopes = mirrors.devices.iter().enumerate().map(of).collect();
         let settings = Mutex::new(Settings { limit: PATIENCE, cross_device_ops: Arc::new(InProcess) });
@@ -171,6 +172,10 @@ impl MirroredStrategy {
                 count += 1;
             }
             total = Some(match total {
+                Some(total) if total.tensor_type() != value.tensor_type() => {
+                    let (one, other) = (total.tensor_type(), value.tensor_type());
+                    return Err(Error::message(format!("the replicas have a {one} and a {other}, which cannot be combined")));
+                }
                 Some(total) => total.add(&value)?,
                 None => value,
             });
@@ -278,6 +283,10 @@ fn collected<R>(results: Vec<Result<R>>) -> Result<PerReplica<R>> {
     };
     match failed(true).or(failed(false)) {
         Some((_, error)) if follows(error) => Err(error.clone()),
+        Some((rank, error)) if results.iter().any(Result::is_ok) => {
+            let others = "while other replicas have finished, which may have changed their copies of variables";
+            Err(error.clone().context(format!("replica {rank}, {others}")))
+        }
         Some((rank, error)) => Err(error.clone().context(format!("replica {rank}"))),
         None => results.into_iter().collect::<Result<Vec<R>>>().map(PerReplica::new),
     }

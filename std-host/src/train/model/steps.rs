@@ -209,10 +209,10 @@ impl Compiled {
             Some(results) => results,
             None => {
                 let (x, y, weights) = batch.on(&scope.device())?;
-                self.run_one(kind, &scope, (x, y, weights, None), check)
+                self.run_one(kind, &scope, (x, y, weights, None), check).map_err(|error| located(error, batch, 0))
             }
         };
-        let results = results.map_err(|error| located(error, batch))?;
+        let results = results?;
         let names = std::iter::once("loss").chain(self.body.compile.metrics.iter().map(|metric| metric.name.as_str()));
         let entry = |(name, result): (&str, &Tensor)| Ok((name.to_string(), f64::from(result.item::<f32>()?)));
         Ok(Logs::sorted(names.zip(&results).map(entry).collect::<Result<_>>()?))
@@ -236,7 +236,9 @@ impl Compiled {
         let (parts, training) = (self.body.parts(runner, &whole)?, scope.training());
         runner.run(|replica| {
             let arguments = parts.get(replica.replica_id()).cloned().ok_or(Error::Internal)?;
-            self.run_one(kind, &replica.with_training(training), arguments, check)
+            let before: u32 = parts.iter().take(replica.replica_id()).filter_map(|(x, ..)| x.dims().first()).sum();
+            let results = self.run_one(kind, &replica.with_training(training), arguments, check);
+            results.map_err(|error| located(error, batch, before))
         })?;
         self.body.results(scope)
     }
@@ -249,11 +251,11 @@ fn first_row(tensor: &Tensor) -> Result<Tensor> {
     tensor.slice(&vec![0; size.len()], &size)
 }
 
-/// Adds the number of the sample to an error about a label out of range.
-fn located(error: Error, batch: &Batch) -> Error {
+/// Adds the number of the sample to an error about a label out of range in the part of a batch that begins after `before` samples.
+fn located(error: Error, batch: &Batch, before: u32) -> Error {
     let &Error::IndexOutOfRange { position, .. } = error.root() else { return error };
     let samples = batch.samples.as_ref().filter(|samples| batch.y.shape().elements() == Some(samples.len()));
-    match samples.and_then(|samples| samples.get(position as usize)) {
+    match samples.and_then(|samples| samples.get((before + position) as usize)) {
         Some(sample) => error.context(format!("sample {sample}")),
         None => error,
     }
