@@ -121,8 +121,8 @@ enum Parts {
     Loans(Arc<[Loan]>),
 }
 
-/// Number of times that a thread looks for the others before it sleeps. Replicas usually arrive within microseconds of each other.
-const LOOKS: usize = 200;
+/// Time that a thread looks for the others before it sleeps. Replicas usually arrive within microseconds of each other.
+const PATIENCE: Duration = Duration::from_micros(200);
 
 impl Hub {
     pub(super) fn new(replicas: usize, limit: Duration) -> Hub {
@@ -137,13 +137,15 @@ impl Hub {
 
     /// Waits until meeting `number` is complete, and returns its parts.
     fn wait(&self, number: u64, what: Exchange) -> Result<Parts> {
-        for _ in 0..LOOKS {
+        let start = Instant::now();
+        // On a busy machine, a thread that yields may not run again for milliseconds.
+        while start.elapsed() < PATIENCE {
             if let Some(result) = self.lock().result(number) {
                 return result;
             }
             std::thread::yield_now();
         }
-        let end = Instant::now() + self.limit;
+        let end = start + self.limit;
         let mut meeting = self.lock();
         loop {
             if let Some(result) = meeting.result(number) {
@@ -235,7 +237,8 @@ impl Hub {
             return self.bell.notify_all();
         }
         drop(meeting);
-        for _ in 0..LOOKS {
+        let start = Instant::now();
+        while start.elapsed() < PATIENCE {
             if self.lock().done > done {
                 return;
             }

@@ -201,7 +201,7 @@ fn a_late_replica_makes_all_fail_at_the_limit() -> Result<()> {
         let waited = Mutex::new(Vec::new());
         let failure = Failure::of(&strategy, |replica| {
             if is_last(replica) {
-                sleep(3 * LIMIT);
+                sleep(5 * LIMIT);
                 return sum(replica, 2).map(drop);
             }
             let start = Instant::now();
@@ -243,7 +243,7 @@ fn replicas_that_fail_in_a_function_leave_it_usable() -> Result<()> {
                     if replica.replica_id() == absent && !sleeps {
                         return Err(Error::message("not today"));
                     }
-                    sleep(if replica.replica_id() == absent { 3 * LIMIT } else { Duration::ZERO });
+                    sleep(if replica.replica_id() == absent { 5 * LIMIT } else { Duration::ZERO });
                     step.call(replica, ()).map(drop)
                 });
                 let reason = if sleeps { format!("replica {absent} did not arrive") } else { "not today".into() };
