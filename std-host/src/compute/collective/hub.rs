@@ -122,7 +122,7 @@ enum Parts {
 }
 
 /// Time that a thread looks for the others before it sleeps. Replicas usually arrive within microseconds of each other.
-const PATIENCE: Duration = Duration::from_micros(200);
+const PATIENCE: Duration = Duration::from_millis(2);
 
 impl Hub {
     pub(super) fn new(replicas: usize, limit: Duration) -> Hub {
