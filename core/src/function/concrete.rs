@@ -143,15 +143,12 @@ impl ConcreteFunction {
         if let Some(stretches) = divide(&self.traced, &self.device)? {
             return Ok(Compiled::Divided(Box::new(Divided::new(&self.traced, stretches, &self.device, &self.scratch)?)));
         }
-        let own;
-        let graph = if self.device.placement().is_some() {
-            let mut graph = self.graph.clone();
-            localize(&self.device, &mut graph)?;
-            own = graph;
-            &own
-        } else {
-            &self.graph
-        };
-        Ok(Compiled::Whole(Box::new(Executable::new(graph, &self.device, Fusion::of(&self.device), &self.scratch)?)))
+        let executable = |graph: &Graph| Executable::new(graph, &self.device, Fusion::of(&self.device), &self.scratch);
+        if self.device.placement().is_none() {
+            return Ok(Compiled::Whole(Box::new(executable(&self.graph)?)));
+        }
+        let mut graph = self.graph.clone();
+        localize(&self.device, &mut graph)?;
+        Ok(Compiled::Whole(Box::new(executable(&graph)?)))
     }
 }

@@ -16,7 +16,7 @@ use crate::tensor::device::{Buffer, Device};
 use crate::tensor::graph::{Graph, ValueId};
 use crate::tensor::profile::Activity;
 use crate::tensor::variable::Variable;
-use alloc::collections::BTreeMap;
+use alloc::collections::BTreeSet;
 use alloc::format;
 use alloc::vec::Vec;
 
@@ -42,8 +42,8 @@ struct Part {
     last: Vec<ValueId>,
 }
 
-/// Values on the devices that have used them: the value and the index of the device.
-type Copies = BTreeMap<(ValueId, u32), Tensor>;
+/// The tensors of each value: one for each device that has it. Empty before it is computed, and after its last use.
+type Values = Vec<Vec<Tensor>>;
 
 /// A variable of the function, with the values at its beginning and at its end.
 struct Bound {
@@ -73,12 +73,10 @@ impl Divided {
             let executable = Executable::new(&own, &device, Fusion::of(&device), scratch)?;
             parts.push(Part { device, executable, inputs, outputs, last: Vec::new() });
         }
-        for index in 0..parts.len() {
-            let (before, after) = parts.split_at_mut(index + 1);
-            let needed = |id: &ValueId| results.contains(id) || after.iter().any(|part| part.inputs.contains(id));
-            if let Some(part) = before.last_mut() {
-                part.last = part.inputs.iter().chain(&part.outputs).copied().filter(|id| !needed(id)).collect();
-            }
+        let mut needed: BTreeSet<ValueId> = results.iter().copied().collect();
+        for part in parts.iter_mut().rev() {
+            part.last = part.inputs.iter().chain(&part.outputs).copied().filter(|id| !needed.contains(id)).collect();
+            needed.extend(&part.inputs);
         }
         let mut variables = Vec::new();
         for capture in &graph.captures {
@@ -112,28 +110,24 @@ impl Divided {
         gather: impl FnOnce(&mut dyn FnMut(&Tensor)),
         build: impl FnOnce(&mut dyn FnMut() -> Tensor) -> R,
     ) -> Result<R> {
-        let mut values: Vec<Option<Tensor>> = alloc::vec![None; self.values];
-        self.constants.iter().for_each(|(id, tensor)| values[*id] = Some(tensor.clone()));
+        let mut values: Values = alloc::vec![Vec::new(); self.values];
+        self.constants.iter().for_each(|(id, tensor)| values[*id].push(tensor.clone()));
         self.set_arguments(&mut values, gather)?;
         let mut held = Held(Vec::new());
         for Bound { variable, initial, assigned } in &self.variables {
             let buffer = if assigned.is_some() { variable.take_shared()? } else { variable.buffer()? };
-            values[*initial] = Some(Tensor::shared(variable.tensor_type()?, buffer.clone()));
+            values[*initial].push(Tensor::shared(variable.tensor_type()?, buffer.clone()));
             if assigned.is_some() {
                 held.0.push((variable, buffer));
             }
         }
-        let mut copies = Copies::default();
         for part in &mut self.parts {
-            part.run(caller, &mut values, &mut copies)?;
+            part.run(caller, &mut values)?;
         }
-        let value = |id: ValueId| values.get(id).and_then(Option::as_ref).ok_or(Error::Internal);
-        let results = self.outputs.iter().map(|&id| value(id)?.brought(&self.device)).collect::<Result<Vec<Tensor>>>()?;
+        let results = self.outputs.iter().map(|&id| on(caller.device, &mut values, id)).collect::<Result<Vec<Tensor>>>()?;
         let mut renewed = Vec::new();
-        for Bound { variable, assigned, .. } in &self.variables {
-            let Some(id) = *assigned else { continue };
-            let old = held.0.iter().find(|(other, _)| *other == variable).ok_or(Error::Internal)?;
-            renewed.push(value(id)?.brought(old.1.device())?.buffer()?.clone());
+        for (id, (_, old)) in self.variables.iter().filter_map(|bound| bound.assigned).zip(&held.0) {
+            renewed.push(on(old.device(), &mut values, id)?.buffer()?.clone());
         }
         for ((variable, place), buffer) in held.0.iter_mut().zip(renewed) {
             buffer.hold(|| variable.holder());
@@ -144,7 +138,7 @@ impl Divided {
         Ok(build(&mut || results.next().unwrap_or_else(|| Tensor::scalar(&self.device, 0.0f32))))
     }
 
-    fn set_arguments(&self, values: &mut [Option<Tensor>], gather: impl FnOnce(&mut dyn FnMut(&Tensor))) -> Result<()> {
+    fn set_arguments(&self, values: &mut Values, gather: impl FnOnce(&mut dyn FnMut(&Tensor))) -> Result<()> {
         let (mut count, mut set) = (0, Ok(()));
         gather(&mut |tensor| {
             let index = count;
@@ -155,7 +149,7 @@ impl Divided {
                     set = Err(Error::message(format!("input {index} is {wanted}, got {}", tensor.tensor_type())));
                 }
                 Err(error) => set = Err(error),
-                Ok(buffer) => values[id] = Some(Tensor::shared(wanted, buffer.clone())),
+                Ok(buffer) => values[id].push(Tensor::shared(wanted, buffer.clone())),
             }
         });
         if count != self.inputs.len() {
@@ -167,29 +161,32 @@ impl Divided {
 
 impl Part {
     /// Runs the part. Takes its inputs from `values`, and adds its outputs.
-    fn run(&mut self, caller: &Caller<'_>, values: &mut [Option<Tensor>], copies: &mut Copies) -> Result<()> {
+    fn run(&mut self, caller: &Caller<'_>, values: &mut Values) -> Result<()> {
         let Part { device, executable, inputs, outputs, last } = self;
         // The caller may have a profiler, which the device of the plan has not.
         let device = caller.device.member(device.index()).unwrap_or_else(|| device.clone());
-        let mut arguments = Vec::with_capacity(inputs.len());
-        for &id in inputs.iter() {
-            let value = values.get(id).and_then(Option::as_ref).ok_or(Error::Internal)?;
-            arguments.push(match copies.get(&(id, device.index())) {
-                Some(copy) => copy.clone(),
-                None => value.brought(&device)?,
-            });
-        }
+        let arguments = inputs.iter().map(|&id| on(&device, values, id)).collect::<Result<Vec<Tensor>>>()?;
         let own = Caller::on(&device);
         let misplaced = |_, _: &Device| Error::Internal;
         let gather = |take: &mut dyn FnMut(&Tensor)| arguments.iter().for_each(take);
         let count = outputs.len();
         let work = || executable.run(&own, &misplaced, gather, |next| (0..count).map(|_| next()).collect::<Vec<Tensor>>());
         let results = caller.during(Activity::Scope(device.name()), work)?;
-        outputs.iter().zip(results).for_each(|(&id, result)| values[id] = Some(result));
-        copies.extend(inputs.iter().zip(&arguments).map(|(&id, copy)| ((id, device.index()), copy.clone())));
-        drop(arguments);
-        last.iter().for_each(|&id| values[id] = None);
-        copies.retain(|(id, _), _| !last.contains(id));
+        outputs.iter().zip(results).for_each(|(&id, result)| values[id].push(result));
+        last.iter().for_each(|&id| values[id].clear());
         Ok(())
     }
+}
+
+/// Returns value `id` on `device`. A copy is kept for later parts.
+fn on(device: &Device, values: &mut Values, id: ValueId) -> Result<Tensor> {
+    let tensors = values.get_mut(id).ok_or(Error::Internal)?;
+    for tensor in tensors.iter() {
+        if tensor.buffer()?.device() == device {
+            return Ok(tensor.clone());
+        }
+    }
+    let copy = tensors.first().ok_or(Error::Internal)?.brought(device)?;
+    tensors.push(copy.clone());
+    Ok(copy)
 }

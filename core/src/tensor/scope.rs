@@ -267,16 +267,15 @@ impl ScopeHandle {
 
     /// Returns `value`, combined with the values that the other replicas assign to `variable`, if there are any.
     fn aggregated(&self, variable: &Variable, value: &Tensor) -> Result<Tensor> {
-        let word = match variable.aggregation() {
-            VariableAggregation::Sum => reduction::SUM,
-            VariableAggregation::Mean => reduction::MEAN,
-            VariableAggregation::OnlyFirstReplica => reduction::FIRST,
-            VariableAggregation::None => return Ok(value.clone()),
-        };
         if !variable.is_mirrored() || variable.is_synchronized_on_read() {
             return Ok(value.clone());
         }
-        self.over_replicas(word, value)
+        match variable.aggregation() {
+            VariableAggregation::None => Ok(value.clone()),
+            VariableAggregation::Sum => self.over_replicas(reduction::SUM, value),
+            VariableAggregation::Mean => self.over_replicas(reduction::MEAN, value),
+            VariableAggregation::OnlyFirstReplica => self.over_replicas(reduction::FIRST, value),
+        }
     }
 
     /// Returns `value`, combined with those of the other replicas by a [`reduction`]. Outside of a replica, returns `value`.

@@ -40,6 +40,7 @@ struct Inner {
     logical: OnceLock<Logical>,
 }
 
+#[derive(Clone, PartialEq)]
 struct Settings {
     visible: Vec<PhysicalDevice>,
     logical: BTreeMap<PhysicalDevice, Vec<LogicalDeviceConfiguration>>,
@@ -140,12 +141,14 @@ impl Context {
                 return Err(Error::message(format!("unrecognized device {device}: its type is not {wanted}")));
             }
         }
-        let stays = |device: &&PhysicalDevice| match device_type {
-            Some(changed) if device.device_type() != changed => self.settings().visible.contains(device),
-            _ => devices.contains(device),
-        };
-        let visible: Vec<PhysicalDevice> = self.0.physical.iter().map(|(device, _)| device).filter(stays).cloned().collect();
-        self.set("the visible devices", |settings| &mut settings.visible, visible)
+        self.set("the visible devices", |settings| {
+            let stays = |device: &&PhysicalDevice| match device_type {
+                Some(changed) if device.device_type() != changed => settings.visible.contains(device),
+                _ => devices.contains(device),
+            };
+            settings.visible = self.0.physical.iter().map(|(device, _)| device).filter(stays).cloned().collect();
+            Ok(())
+        })
     }
 
     /// Returns the configuration of the logical devices that `device` becomes, or `None` if none was set.
@@ -174,9 +177,10 @@ impl Context {
         if logical.iter().any(|one| one.threads == Some(0)) {
             return Err(Error::message(format!("a logical device of {device} cannot have 0 threads: give it at least 1")));
         }
-        let mut all = self.settings().logical.clone();
-        all.insert(device.clone(), logical.into());
-        self.set("the logical devices", |settings| &mut settings.logical, all)
+        self.set("the logical devices", |settings| {
+            settings.logical.insert(device.clone(), logical.into());
+            Ok(())
+        })
     }
 
     /// Returns true if the GPU allocates memory when a program needs it, and false if it allocates all of it on first use.
@@ -191,15 +195,18 @@ impl Context {
     /// Fails if the device does not exist, is a CPU, or is divided into logical devices, and after first use if it would change something.
     pub fn set_memory_growth(&self, device: &PhysicalDevice, enable: bool) -> Result<()> {
         self.known(device)?;
-        if self.settings().logical.contains_key(device) {
-            return Err(Error::message(format!("memory growth cannot be set on {device}, because it is divided into logical devices")));
-        }
-        if device.device_type() == "CPU" {
-            return Err(Error::message(format!("memory growth cannot be set on {device}, because the memory of a CPU always grows")));
-        }
-        let mut all = self.settings().growth.clone();
-        all.insert(device.clone(), enable);
-        self.set("memory growth", |settings| &mut settings.growth, all)
+        self.set("memory growth", |settings| {
+            if settings.logical.contains_key(device) {
+                let text = "because it is divided into logical devices";
+                return Err(Error::message(format!("memory growth cannot be set on {device}, {text}")));
+            }
+            if device.device_type() == "CPU" {
+                let text = "because the memory of a CPU always grows";
+                return Err(Error::message(format!("memory growth cannot be set on {device}, {text}")));
+            }
+            settings.growth.insert(device.clone(), enable);
+            Ok(())
+        })
     }
 
     /// Returns the number of threads of the CPU, or 0 for as many as it has cores.
@@ -211,7 +218,10 @@ impl Context {
     ///
     /// Fails after first use if it would change something.
     pub fn set_intra_op_parallelism_threads(&self, threads: usize) -> Result<()> {
-        self.set("the number of threads", |settings| &mut settings.intra_op, threads)
+        self.set("the number of threads", |settings| {
+            settings.intra_op = threads;
+            Ok(())
+        })
     }
 
     /// Returns the number that was set with [`set_inter_op_parallelism_threads`](Context::set_inter_op_parallelism_threads).
@@ -224,7 +234,10 @@ impl Context {
     ///
     /// Fails after first use if it would change something.
     pub fn set_inter_op_parallelism_threads(&self, threads: usize) -> Result<()> {
-        self.set("the number of threads", |settings| &mut settings.inter_op, threads)
+        self.set("the number of threads", |settings| {
+            settings.inter_op = threads;
+            Ok(())
+        })
     }
 
     /// Returns true if an op runs on another device when the named one does not exist or cannot compute it. That is the default.
@@ -300,19 +313,17 @@ impl Context {
         Ok(self.logical()?.group.clone())
     }
 
-    /// Changes a setting, unless the context is in use.
-    fn set<T: PartialEq>(&self, what: &str, setting: impl FnOnce(&mut Settings) -> &mut T, value: T) -> Result<()> {
+    /// Changes the settings. Fails if `change` fails, and if the context is in use and `what` would change.
+    fn set(&self, what: &str, change: impl FnOnce(&mut Settings) -> Result<()>) -> Result<()> {
         let mut settings = self.settings();
-        let place = setting(&mut settings);
-        if *place == value {
-            return Ok(());
-        }
-        if self.0.logical.get().is_some() {
+        let mut changed = settings.clone();
+        change(&mut changed)?;
+        if changed != *settings && self.0.logical.get().is_some() {
             return Err(Error::message(format!(
                 "{what} cannot change any more, because the devices are in use: set them at the beginning"
             )));
         }
-        *place = value;
+        *settings = changed;
         Ok(())
     }
 

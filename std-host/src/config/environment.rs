@@ -9,6 +9,8 @@ use std::sync::Arc;
 /// |---|---|
 /// | `CUDA_VISIBLE_DEVICES` | indices of the GPUs that exist for the program, in this order: `2,3`. The list ends before a wrong index. |
 /// | `TF_FORCE_GPU_ALLOW_GROWTH` | `true` or `false`: the memory policy of all GPUs, whatever the program sets |
+///
+/// A list that names a GPU twice is empty, as for CUDA.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Environment {
     /// Value of `CUDA_VISIBLE_DEVICES`, if it is set.
@@ -29,8 +31,16 @@ impl Environment {
         let Some(listed) = &self.cuda_visible_devices else { return devices };
         let (gpus, mut others): (Vec<_>, Vec<_>) =
             devices.into_iter().partition(|device| device.device_type() == "GPU" && !device.is_chosen());
+        let mut chosen = Vec::new();
         let indices = listed.split(',').map_while(|index| index.trim().parse::<usize>().ok());
-        others.extend(indices.map_while(|index| gpus.get(index).cloned()));
+        for index in indices.take_while(|&index| index < gpus.len()) {
+            // CUDA refuses a list that names a GPU twice.
+            if chosen.contains(&index) {
+                return others;
+            }
+            chosen.push(index);
+        }
+        others.extend(chosen.into_iter().map(|index| gpus[index].clone()));
         others
     }
 

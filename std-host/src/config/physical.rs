@@ -172,9 +172,7 @@ impl Physical for HostCpu {
         #[cfg(target_os = "linux")]
         {
             let system = rustix::system::sysinfo();
-            // The field has 32 bits on some targets.
-            #[allow(clippy::useless_conversion)]
-            Some(u64::from(system.totalram).saturating_mul(u64::from(system.mem_unit.max(1))))
+            u64::try_from(system.totalram as u128 * u128::from(system.mem_unit.max(1))).ok()
         }
         #[cfg(not(target_os = "linux"))]
         None

@@ -33,6 +33,8 @@ pub(crate) struct Runner {
     /// The scope of each replica.
     scopes: Vec<Eager>,
     settings: Mutex<Settings>,
+    /// Held during a run. Replicas of two runs would wait for each other's functions and for their own runs.
+    running: Mutex<()>,
 }
 
 #[derive(Clone)]
@@ -41,7 +43,7 @@ struct Settings {
     cross_device_ops: Arc<dyn CrossDeviceOps>,
 }
 
-/// The devices of the replicas.
+/// The devices of the replicas. The runner holds the scopes of the replicas, so these hold only this part of it.
 struct Mirrors {
     devices: Vec<Device>,
 }
@@ -113,7 +115,7 @@ impl MirroredStrategy {
         };
         let scopes = mirrors.devices.iter().enumerate().map(of).collect();
         let settings = Mutex::new(Settings { limit: PATIENCE, cross_device_ops: Arc::new(InProcess) });
-        let runner = Arc::new(Runner { mirrors: mirrors.clone(), scopes, settings });
+        let runner = Arc::new(Runner { mirrors, scopes, settings, running: Mutex::default() });
         let scope = Eager::with_role(&context.group()?, seed, Role { replicas: runner.clone(), rank: None });
         Ok(MirroredStrategy { runner, scope })
     }
@@ -149,7 +151,7 @@ impl MirroredStrategy {
     /// Calls `body` once for each replica, each on a thread of its own, and returns the results.
     ///
     /// Fails if a replica fails or panics, and if replicas do not agree on their collective operations. The other replicas then fail in
-    /// their next one. The strategy can be used again.
+    /// their next one. The strategy can be used again. Another thread that calls this waits until the run has ended.
     pub fn run<R: Send>(&self, body: impl Fn(&Replica<'_>) -> Result<R> + Sync) -> Result<PerReplica<R>> {
         self.runner.run(body)
     }
@@ -231,6 +233,7 @@ impl Runner {
         if Seat::is_taken() {
             return Err(Error::message("a replica cannot run replicas: call run() outside of run()"));
         }
+        let _running = self.running.lock().unwrap_or_else(PoisonError::into_inner);
         let replicas = self.scopes.len();
         let Settings { limit, cross_device_ops } = self.settings().clone();
         let communicator = cross_device_ops.begin(replicas, limit)?;

@@ -96,14 +96,11 @@ impl<R: Rule> Descent<R> {
             trained.iter().try_for_each(|trained| trained.create(scope, self.rule.initial()))?;
             self.rule.build(scope, &variables)
         });
-        drop(turn);
-        match created {
-            Ok(()) => Ok(trained),
-            Err(error) => {
-                *self.trained.lock() = Shared::from(Vec::new());
-                Err(error)
-            }
+        if created.is_err() {
+            *self.trained.lock() = Shared::from(Vec::new());
         }
+        drop(turn);
+        created.map(|()| trained)
     }
 
     /// Returns the slots and the moving average for a variable. They are unbuilt.
@@ -136,7 +133,8 @@ impl<R: Rule> Descent<R> {
         let own = scope.device();
         for (trained, gradient) in trained.iter().zip(gradients) {
             let other = gradient.values().device()?;
-            if own != other {
+            // In a group of devices, the compiled step copies its inputs.
+            if own != other && own.placement().is_none() {
                 let (name, own, other) = (&trained.name, own.name(), other.name());
                 return Err(Error::message(format!(
                     "the gradient of variable {name:?} is on {other}, but the step runs on {own}: copy it with `to`"

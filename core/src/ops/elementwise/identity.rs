@@ -76,6 +76,9 @@ impl Tensor {
     /// # Ok::<(), gradlet_core::Error>(())
     /// ```
     pub fn to(&self, device: &Device) -> Result<Tensor> {
+        if self.known()?.is_some_and(|buffer| buffer.device() == device) {
+            return Ok(self.clone());
+        }
         let scope = self.scope()?;
         let there = scope.as_ref().and_then(|scope| scope.device().peer(device).filter(|peer| peer.placement().is_some()));
         let (Some(scope), Some(there)) = (scope, there) else { return self.brought(device) };

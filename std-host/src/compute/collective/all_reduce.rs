@@ -47,7 +47,7 @@ impl Seat {
     }
 }
 
-/// Number of the op. It is not part of the catalogue, because artifacts have no replicas.
+/// Definition of the op. Its number is not in the catalogue, because artifacts have no replicas.
 static DEF: OpDef = OpDef {
     code: OpCode(1000),
     name: "all_reduce",
@@ -63,11 +63,15 @@ static DEF: OpDef = OpDef {
     in_place: &[],
 };
 
-/// The op. The gradient of a sum over replicas is the sum of the upstream gradients over replicas.
+/// The op. The gradient of a sum or a mean over replicas is that of the upstream gradients. The value of the first replica has none: only
+/// assignments use it.
 pub(crate) static OP: Op = Op { exchanges: true, ..Op::new(&DEF, "all_reduce(x)", Gradient::Rule(grad)) };
 
 fn grad(of: &Backward<'_>) -> Result<InputGradients> {
     let word = *of.attributes.first().ok_or(Error::Internal)?;
+    if word == reduction::FIRST {
+        return Ok([None].into_iter().collect());
+    }
     let gradient = of.if_wanted(0, || OP.emit(&[word], &[of.dy()?])?.pop().ok_or(Error::Internal))?;
     Ok([gradient].into_iter().collect())
 }

@@ -1,9 +1,13 @@
 //! Collective operations between the replicas of a process.
 
+// A sum in borrowed memory: see `Loan::add`.
+#![allow(unsafe_code)]
+
 use super::loan::Loan;
 use gradlet_core::device::AlignedBytes;
 use gradlet_core::{DType, Error, Result};
 use std::fmt;
+use std::mem::discriminant;
 use std::str::FromStr;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
@@ -99,9 +103,10 @@ struct Meeting {
     arrived: Vec<Option<(Exchange, Part)>>,
     /// The parts of the last meeting.
     parts: Option<Parts>,
-    /// Number of replicas that have finished the work of the last meeting, and of meetings whose work is finished.
-    finished: usize,
+    /// Number of meetings after which no replica uses a loan any more.
     done: u64,
+    /// Number of replicas that have finished the work of the meeting after those.
+    finished: usize,
     /// Replicas that have ended.
     ended: Vec<bool>,
     /// Reason why the run has failed.
@@ -121,7 +126,8 @@ enum Parts {
     Loans(Arc<[Loan]>),
 }
 
-/// Time that a thread looks for the others before it sleeps. Replicas usually arrive within microseconds of each other.
+/// Time that a thread looks for the others before it sleeps. The replicas of a training step arrive within this time, and waking a thread
+/// would take longer.
 const PATIENCE: Duration = Duration::from_millis(2);
 
 impl Hub {
@@ -139,19 +145,18 @@ impl Hub {
     fn wait(&self, number: u64, what: Exchange) -> Result<Parts> {
         let start = Instant::now();
         // On a busy machine, a thread that yields may not run again for milliseconds.
-        while start.elapsed() < PATIENCE {
+        while start.elapsed() < PATIENCE.min(self.limit) {
             if let Some(result) = self.lock().result(number) {
                 return result;
             }
             std::thread::yield_now();
         }
-        let end = start + self.limit;
         let mut meeting = self.lock();
         loop {
             if let Some(result) = meeting.result(number) {
                 return result;
             }
-            let left = end.saturating_duration_since(Instant::now());
+            let left = self.limit.saturating_sub(start.elapsed());
             if left.is_zero() {
                 let missing = meeting.missing();
                 let text = format!("{missing} did not arrive at {what} within {:?}", self.limit);
@@ -198,8 +203,17 @@ impl Hub {
             self.bell.notify_all();
             return Err(error);
         }
-        let first = meeting.arrived.iter().enumerate().find_map(|(other, arrived)| arrived.as_ref().map(|(what, _)| (other, *what)));
-        if let Some((other, theirs)) = first.filter(|(_, theirs)| *theirs != what) {
+        // A replica that calls twice at once would have two loans, but one share of the sum.
+        if meeting.arrived[rank].is_some() || meeting.done != meeting.number {
+            let error = meeting.fail(format!("replica {rank} calls {what} while another call of this replica has not returned"));
+            self.bell.notify_all();
+            return Err(error);
+        }
+        let kind = discriminant(&part);
+        let others = meeting.arrived.iter().enumerate().filter_map(|(other, arrived)| Some((other, arrived.as_ref()?)));
+        let mut calls = others.map(|(other, (theirs, part))| (other, *theirs, discriminant(part)));
+        let different = calls.find(|(_, theirs, theirs_kind)| (*theirs, *theirs_kind) != (what, kind));
+        if let Some((other, theirs, _)) = different {
             let error = meeting.fail(format!("replica {rank} calls {what}, but replica {other} calls {theirs}"));
             self.bell.notify_all();
             return Err(error);
@@ -218,9 +232,14 @@ impl Hub {
                 Part::Loan(loan) => loans.push(loan),
             }
         }
-        let parts = if loans.is_empty() { Parts::Copies(copies.into()) } else { Parts::Loans(loans.into()) };
-        meeting.parts = Some(parts.clone());
         meeting.number += 1;
+        let parts = if loans.is_empty() {
+            meeting.done = meeting.number;
+            Parts::Copies(copies.into())
+        } else {
+            Parts::Loans(loans.into())
+        };
+        meeting.parts = Some(parts.clone());
         drop(meeting);
         self.bell.notify_all();
         Ok(parts)
@@ -262,7 +281,9 @@ impl Communicator for Hub {
     /// Each replica adds its share of the elements, and writes it for all of them.
     fn all_reduce(&self, rank: usize, what: Exchange, part: &[u8], sum: &mut [u8]) -> Result<()> {
         let Parts::Loans(loans) = self.meet(rank, what, Part::Loan(Loan::new(part, sum)))? else { return Err(Error::Internal) };
-        Loan::add(&loans, rank, what.dtype, || self.finish())
+        // SAFETY: a meeting takes one call of each replica, and no other meeting begins before this one is done. `finish` waits for all of
+        // them, and `part` and `sum` are borrowed until then. A call that fails before has no loan in a meeting that takes place.
+        unsafe { Loan::add(&loans, rank, what.dtype, || self.finish()) }
     }
 
     fn leave(&self, rank: usize, error: Option<&str>) {

@@ -1,45 +1,84 @@
-//! Sums of the parts of replicas. The order of the replicas is the order of the sum, so all of them get the same bits.
+//! Sums over replicas. Their order is that of the replicas, so all of them get the same bits.
 
 use gradlet_core::device::AlignedBytes;
 use gradlet_core::{DType, Error, Result};
 
+/// Element type that replicas add.
+pub(super) trait Number: bytemuck::Pod {
+    /// Returns the sum of two elements. Integers wrap around.
+    fn plus(self, other: Self) -> Self;
+    /// Returns the element divided by a number of replicas. Integers are rounded towards zero.
+    fn over(self, count: usize) -> Self;
+}
+
+macro_rules! numbers {
+    ($($ty:ty: $plus:expr),*) => {
+        $(impl Number for $ty {
+            fn plus(self, other: $ty) -> $ty {
+                $plus(self, other)
+            }
+            fn over(self, count: usize) -> $ty {
+                self / count as $ty
+            }
+        })*
+    };
+}
+numbers!(f32: |a, b| a + b, f64: |a, b| a + b, i32: i32::wrapping_add, i64: i64::wrapping_add);
+
+/// Evaluates an expression with the element type of `$dtype` as `$T`. Fails for types that replicas do not add.
+macro_rules! with_number {
+    ($dtype:expr, $T:ident => $work:expr) => {
+        match $dtype {
+            DType::F32 => $crate::compute::collective::sum::with_number!(type f32, $T => $work),
+            DType::F64 => $crate::compute::collective::sum::with_number!(type f64, $T => $work),
+            DType::I32 => $crate::compute::collective::sum::with_number!(type i32, $T => $work),
+            DType::I64 => $crate::compute::collective::sum::with_number!(type i64, $T => $work),
+            dtype => Err(Error::message(format!("replicas cannot combine tensors of {dtype}: cast them to f32"))),
+        }
+    };
+    (type $ty:ty, $T:ident => $work:expr) => {{
+        type $T = $ty;
+        $work
+    }};
+}
+pub(super) use with_number;
+
 /// Sets `sum` to the elementwise sum of `parts`.
 pub(super) fn ordered(dtype: DType, parts: &[AlignedBytes], sum: &mut [u8]) -> Result<()> {
-    let Some((first, others)) = parts.split_first().filter(|_| parts.iter().all(|part| part.len() == sum.len())) else {
+    if parts.is_empty() || parts.iter().any(|part| part.len() != sum.len()) {
         return Err(Error::Internal);
-    };
-    sum.copy_from_slice(first);
-    for part in others {
-        match dtype {
-            DType::F32 => add::<f32>(sum, part, |a, b| a + b)?,
-            DType::F64 => add::<f64>(sum, part, |a, b| a + b)?,
-            DType::I32 => add::<i32>(sum, part, i32::wrapping_add)?,
-            DType::I64 => add::<i64>(sum, part, i64::wrapping_add)?,
-            _ => return Err(Error::message(format!("replicas cannot add tensors of {dtype}: cast them to f32"))),
+    }
+    with_number!(dtype, T => {
+        let parts = parts.iter().map(|part| numbers_of::<T>(part)).collect::<Result<Vec<&[T]>>>()?;
+        add(&parts, bytemuck::try_cast_slice_mut(sum).map_err(|_| Error::Internal)?);
+        Ok(())
+    })
+}
+
+fn numbers_of<T: Number>(part: &[u8]) -> Result<&[T]> {
+    bytemuck::try_cast_slice(part).map_err(|_| Error::Internal)
+}
+
+/// Sets `sum` to the elementwise sum of `parts`, which have the same length.
+pub(super) fn add<T: Number>(parts: &[&[T]], sum: &mut [T]) {
+    match parts {
+        [] => (),
+        // One pass over the memory.
+        [first, second] => sum.iter_mut().zip(*first).zip(*second).for_each(|((sum, &a), &b)| *sum = a.plus(b)),
+        [first, others @ ..] => {
+            sum.copy_from_slice(first);
+            for other in others {
+                sum.iter_mut().zip(*other).for_each(|(sum, &part)| *sum = sum.plus(part));
+            }
         }
     }
-    Ok(())
 }
 
-fn add<T: bytemuck::Pod>(sum: &mut [u8], part: &[u8], add: impl Fn(T, T) -> T) -> Result<()> {
-    let sum = bytemuck::try_cast_slice_mut::<u8, T>(sum).map_err(|_| Error::Internal)?;
-    let part = bytemuck::try_cast_slice::<u8, T>(part).map_err(|_| Error::Internal)?;
-    sum.iter_mut().zip(part).for_each(|(sum, &part)| *sum = add(*sum, part));
-    Ok(())
-}
-
-/// Divides the elements by the number of replicas. Integers are rounded towards zero.
+/// Divides the elements by the number of replicas.
 pub(super) fn divide(dtype: DType, sum: &mut [u8], count: usize) -> Result<()> {
-    fn each<T: bytemuck::Pod>(sum: &mut [u8], divide: impl Fn(T) -> T) -> Result<()> {
-        let sum = bytemuck::try_cast_slice_mut::<u8, T>(sum).map_err(|_| Error::Internal)?;
-        sum.iter_mut().for_each(|sum| *sum = divide(*sum));
+    with_number!(dtype, T => {
+        let sum: &mut [T] = bytemuck::try_cast_slice_mut(sum).map_err(|_| Error::Internal)?;
+        sum.iter_mut().for_each(|sum| *sum = sum.over(count));
         Ok(())
-    }
-    match dtype {
-        DType::F32 => each::<f32>(sum, |sum| sum / count as f32),
-        DType::F64 => each::<f64>(sum, |sum| sum / count as f64),
-        DType::I32 => each::<i32>(sum, |sum| sum / count as i32),
-        DType::I64 => each::<i64>(sum, |sum| sum / count as i64),
-        _ => Err(Error::message(format!("replicas cannot average tensors of {dtype}: cast them to f32"))),
-    }
+    })
 }

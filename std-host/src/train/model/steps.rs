@@ -137,10 +137,9 @@ impl Body {
     }
 
     /// Divides a batch among replicas, each part with its share. A replica without samples gets the first one to stand in.
-    fn parts(&self, runner: &Runner, (x, y, weights): &(Tensor, Tensor, Option<Tensor>)) -> Result<Vec<Arguments>> {
-        let rows = x.dims().first().copied().unwrap_or(0);
-        let whole = (x.clone(), y.clone(), weights.clone());
-        let parts = runner.split(&whole)?.into_values();
+    fn parts(&self, runner: &Runner, batch: &Batch) -> Result<Vec<Arguments>> {
+        let rows = batch.x.dims().first().copied().unwrap_or(0);
+        let parts = runner.split(&(batch.x.clone(), batch.y.clone(), batch.sample_weight.clone()))?.into_values();
         let sums = matches!(self.compile.loss.reduction(), Reduction::Sum);
         let part = |(x, y, weights): (Tensor, Tensor, Option<Tensor>)| {
             let (own, device) = (x.dims().first().copied().unwrap_or(0), x.device()?);
@@ -150,7 +149,7 @@ impl Body {
             }
             let first = |tensor: &Tensor| first_row(tensor)?.to(&device);
             let share = (Tensor::scalar(&device, 0.0f32), Some(Tensor::full(&device, 0.0f32, &[1])?));
-            Ok((first(&whole.0)?, first(&whole.1)?, whole.2.as_ref().map(first).transpose()?, Some(share)))
+            Ok((first(&batch.x)?, first(&batch.y)?, batch.sample_weight.as_ref().map(first).transpose()?, Some(share)))
         };
         parts.into_iter().map(part).collect()
     }
@@ -206,20 +205,17 @@ impl Compiled {
         let scope = scope.with_training(kind == Kind::Train);
         let distributed = with_runner(&scope, |runner| self.run_replicas(runner, kind, &scope, batch, check));
         let results = match distributed {
-            Some(results) => results,
+            Some(results) => results?,
             None => {
                 let (x, y, weights) = batch.on(&scope.device())?;
-                self.run_one(kind, &scope, (x, y, weights, None), check).map_err(|error| located(error, batch, 0))
+                self.run_one(kind, &scope, (x, y, weights, None), check).map_err(|error| located(error, batch, 0))?
             }
         };
-        let results = results?;
         let names = std::iter::once("loss").chain(self.body.compile.metrics.iter().map(|metric| metric.name.as_str()));
         let entry = |(name, result): (&str, &Tensor)| Ok((name.to_string(), f64::from(result.item::<f32>()?)));
         Ok(Logs::sorted(names.zip(&results).map(entry).collect::<Result<_>>()?))
     }
-}
 
-impl Compiled {
     /// Runs a step in a scope, that of a replica or one without replicas.
     fn run_one(&self, kind: Kind, scope: &dyn Scope, arguments: Arguments, check: bool) -> Result<Vec<Tensor>> {
         let function = if kind == Kind::Train { &self.train } else { &self.test };
@@ -232,8 +228,7 @@ impl Compiled {
 
     /// Runs a step in all replicas, and returns the loss and the metrics of all of them.
     fn run_replicas(&self, runner: &Runner, kind: Kind, scope: &dyn Scope, batch: &Batch, check: bool) -> Result<Vec<Tensor>> {
-        let whole = (batch.x.clone(), batch.y.clone(), batch.sample_weight.clone());
-        let (parts, training) = (self.body.parts(runner, &whole)?, scope.training());
+        let (parts, training) = (self.body.parts(runner, batch)?, scope.training());
         runner.run(|replica| {
             let arguments = parts.get(replica.replica_id()).cloned().ok_or(Error::Internal)?;
             let before: u32 = parts.iter().take(replica.replica_id()).filter_map(|(x, ..)| x.dims().first()).sum();

@@ -142,7 +142,9 @@ fn a_cpu_can_have_a_memory_limit() -> Result<()> {
 
 #[test]
 fn the_environment_lists_gpus_up_to_one_that_does_not_exist() -> Result<()> {
-    for (listed, chosen) in [("1,0", vec![1, 0]), ("1, 7, 0", vec![1]), ("-1", vec![]), ("", vec![]), ("all", vec![]), (" 0 ", vec![0])] {
+    for (listed, chosen) in
+        [("1,0", vec![1, 0]), ("1, 7, 0", vec![1]), ("-1", vec![]), ("", vec![]), ("all", vec![]), (" 0 ", vec![0]), ("0,0", vec![])]
+    {
         let environment = Environment { cuda_visible_devices: Some(listed.into()), ..Environment::default() };
         let (context, machines) = machine_in(2, &environment);
         let gpus = context.list_logical_devices(Some("GPU"))?;

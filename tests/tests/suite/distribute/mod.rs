@@ -8,6 +8,7 @@ mod fitting;
 mod refusals;
 mod shared;
 mod state;
+mod threads;
 mod variables;
 
 use gradlet::config::{Context, Environment, LogicalDeviceConfiguration, Physical, PhysicalDevice};
