@@ -1,4 +1,4 @@
-//! The TensorFlow handbook's program that trains with a graph and a session, as in TensorFlow 1.
+//! The TensorFlow handbook's program that trains with a graph and a session, as in TensorFlow 1. The batch size is open.
 //!
 //! `cargo run --release -p gradlet --example session`
 
@@ -20,6 +20,7 @@ use std::io::Write;
 use std::path::Path;
 
 const BATCH_SIZE: usize = 50;
+const TEST_BATCH_SIZE: usize = 300;
 const LEARNING_RATE: f32 = 0.001;
 
 /// Trains for `num_epochs` epochs, and prints the test accuracy.
@@ -27,18 +28,20 @@ pub fn run((train, test): (&Digits, &Digits), num_epochs: usize, out: &mut dyn W
     let scope = Eager::with_seed(&gradlet::cpu(), 1);
     let model = Mlp::default();
     let optimizer = AdamOptimizer::new(LEARNING_RATE);
+    let sparse_categorical_accuracy = SparseCategoricalAccuracy::default();
     let num_batches = train.len() / BATCH_SIZE * num_epochs;
 
     // Build the graph.
-    let graph = Graph::new(&scope);
-    let x_placeholder = graph.placeholder("X", DType::F32, &[&[BATCH_SIZE as u32], PICTURE].concat())?;
-    let y_placeholder = graph.placeholder("y", DType::I32, &[BATCH_SIZE as u32])?;
-    let y_pred = model.apply(&graph, &x_placeholder)?;
-    let loss = SparseCategoricalCrossentropy::default().call(&y_placeholder, &y_pred)?;
-    let train_op = optimizer.minimize(&graph, &loss)?;
-    let sparse_categorical_accuracy = SparseCategoricalAccuracy::default();
-    let update_op = graph.operation(|scope| sparse_categorical_accuracy.update_state(scope, &y_placeholder, &y_pred))?;
-    let accuracy = sparse_categorical_accuracy.result(&graph)?;
+    let (graph, (x_placeholder, y_placeholder, loss, train_op, update_op, accuracy)) = Graph::build(&scope, move |graph| {
+        let x_placeholder = graph.placeholder("X", DType::F32, &[None, Some(28), Some(28), Some(1)])?;
+        let y_placeholder = graph.placeholder("y", DType::I32, &[None::<u32>])?;
+        let y_pred = model.apply(graph, &x_placeholder)?;
+        let loss = SparseCategoricalCrossentropy::default().call(&y_placeholder, &y_pred)?;
+        let train_op = optimizer.minimize(graph, &loss)?;
+        let update_op = graph.operation(|scope| sparse_categorical_accuracy.update_state(scope, &y_placeholder, &y_pred))?;
+        let accuracy = sparse_categorical_accuracy.result(graph)?;
+        Ok((x_placeholder, y_placeholder, loss, train_op, update_op, accuracy))
+    })?;
 
     // Run it.
     let sess = Session::new(&graph);
@@ -50,7 +53,7 @@ pub fn run((train, test): (&Digits, &Digits), num_epochs: usize, out: &mut dyn W
     }
 
     let all: Vec<usize> = (0..test.len()).collect();
-    for indices in all.chunks_exact(BATCH_SIZE) {
+    for indices in all.chunks(TEST_BATCH_SIZE) {
         let (x, y) = test.batch(&scope.device(), indices, PICTURE)?;
         sess.run(&update_op, &[(&x_placeholder, &x), (&y_placeholder, &y)])?;
     }

@@ -2,6 +2,7 @@
 
 use super::graph::Operation;
 use crate::tensor::Tensor;
+use crate::tensor::graph::ValueId;
 use crate::tensor::variable::Variable;
 use alloc::vec::Vec;
 
@@ -14,6 +15,14 @@ pub enum Fetched<'a> {
     Variable(&'a Variable),
     /// An operation, which returns nothing.
     Operation(&'a Operation),
+}
+
+/// A fetched item, by index.
+#[derive(Clone, PartialEq)]
+pub(super) enum Target {
+    Value(ValueId),
+    Variable(Variable),
+    Operation(Operation),
 }
 
 /// A structure that a session can fetch: tensors, variables, operations, and tuples, arrays and vectors of these.

@@ -32,7 +32,7 @@ use alloc::vec::Vec;
 /// # Ok::<(), gradlet_core::Error>(())
 /// ```
 pub fn gradients<S: Sources + ?Sized>(graph: &Graph, target: &Tensor, sources: &S) -> Result<S::Gradients> {
-    let building = &graph.0;
+    let building = &graph.building;
     let target = building.id(target)?;
     let list = sources.list();
     let id = |source: &Source<'_>| match source {

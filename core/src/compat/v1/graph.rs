@@ -1,11 +1,13 @@
 //! The graph: a scope that records ops, of which a session runs parts.
 
-use super::fetch::{Fetch, Fetched};
+use super::fetch::{Fetch, Fetched, Target};
+use super::program::{Program, stand_in};
 use crate::base::dtype::DType;
 use crate::base::error::{Error, Result};
 use crate::base::random::Stream;
 use crate::base::shape::{Shape, TensorType};
-use crate::base::sync::{Lock, Shared};
+use crate::base::sync::{Lock, Shared, ThreadSafe};
+use crate::function::TensorSpec;
 use crate::tensor::Tensor;
 use crate::tensor::device::Device;
 use crate::tensor::graph::{Control, ValueId, has_effect};
@@ -19,7 +21,11 @@ use core::ops::Range;
 
 /// A graph under construction. It is a scope over another scope. Sessions compute in that other scope.
 #[derive(Clone)]
-pub struct Graph(pub(super) Shared<Building>);
+pub struct Graph {
+    pub(super) building: Shared<Building>,
+    /// The program that records the graph again for other sizes.
+    pub(super) program: Option<Shared<Program>>,
+}
 
 /// An operation that a session can run: assignments, and effects such as printing.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -35,12 +41,42 @@ pub(super) struct Building {
     pub(super) base: ScopeHandle,
     pub(super) record: Lock<NodeRecord>,
     body: Lock<Option<ScopeHandle>>,
+    sizes: Sizes,
+}
+
+/// The sizes of open dimensions.
+pub(super) enum Sizes {
+    /// Dimensions cannot be open.
+    Fixed,
+    /// The first recording of a program: sizes stand in.
+    StandIn,
+    /// A later recording of a program.
+    Given {
+        /// The shapes of the placeholders, in order.
+        shapes: Vec<Shape>,
+        /// The initial values of the variables.
+        initial: Vec<(Variable, Tensor)>,
+    },
+}
+
+/// A value that the caller feeds.
+#[derive(Clone)]
+pub(super) struct Placeholder {
+    pub(super) name: String,
+    pub(super) spec: TensorSpec,
+    pub(super) id: ValueId,
+}
+
+impl Placeholder {
+    pub(super) fn dims(&self) -> &[Option<u32>] {
+        self.spec.dims().unwrap_or_default()
+    }
 }
 
 #[derive(Default)]
 pub(super) struct NodeRecord {
     pub(super) events: Vec<Event>,
-    pub(super) placeholders: Vec<(String, ValueId)>,
+    pub(super) placeholders: Vec<Placeholder>,
     /// The variables, with their initial values.
     pub(super) variables: Vec<(Variable, Tensor)>,
     pub(super) regions: Vec<Region>,
@@ -72,35 +108,78 @@ pub(super) struct Region {
 }
 
 impl Graph {
-    /// Creates an empty graph over `scope`, for its device.
+    /// Creates an empty graph over `scope`, for its device. All dimensions of its placeholders are numbers.
     pub fn new(scope: &dyn Scope) -> Graph {
-        let base = scope.handle();
-        let tracing = Tracing::new(base.clone(), true, false);
-        let trace = ScopeHandle::new(tracing.clone());
-        Graph(Shared::new(Building { tracing, trace, base, record: Lock::default(), body: Lock::default() }))
+        Graph { building: Building::new(scope.handle(), Sizes::Fixed), program: None }
     }
 
-    /// Adds a placeholder: a value that the caller feeds to each run that needs it.
+    /// Creates a graph whose placeholders may have open dimensions (`None`), and returns it with the tensors, variables and operations
+    /// that `program` returns. A session can fetch these and feed the tensors among them. The first fetch with a new size calls `program`
+    /// again, and compiles what it records.
     ///
-    /// Fails if a dimension is `None`, because a graph has fixed shapes. For several batch sizes, build one graph for each of them. The
-    /// graphs can share their variables.
+    /// `program` runs twice at once, with 2 for an open first dimension and 32 for other open dimensions. Create variables, layers and
+    /// optimizers before: `program` captures them. A placeholder that is not fed has the sizes of the first one that is fed, axis by axis.
+    ///
+    /// ```
+    /// use gradlet_core::compat::v1::{Graph, Session};
+    /// use gradlet_core::{DType, Eager, Scope, Tensor, ops};
+    /// let scope = Eager::new(&ops::portable_cpu());
+    /// let (graph, (x, total)) = Graph::build(&scope, |graph| {
+    ///     let x = graph.placeholder("x", DType::F32, &[None, Some(3)])?;
+    ///     let total = x.sum(&[0], false)?;
+    ///     Ok((x, total))
+    /// })?;
+    /// let session = Session::new(&graph);
+    /// for rows in [1, 4] {
+    ///     let fed = Tensor::full(&scope.device(), 1.0f32, &[rows, 3])?;
+    ///     assert_eq!(session.run(&total, &[(&x, &fed)])?.to_vec::<f32>()?, [rows as f32; 3]);
+    /// }
+    /// # Ok::<(), gradlet_core::Error>(())
+    /// ```
+    ///
+    /// Fails if `program` fails, and with [`Error::LateVariable`] if it creates variables in its second run.
+    pub fn build<T, F>(scope: &dyn Scope, program: F) -> Result<(Graph, T)>
+    where
+        T: Fetch,
+        F: Fn(&Graph) -> Result<T> + ThreadSafe + 'static,
+    {
+        let building = Building::new(scope.handle(), Sizes::StandIn);
+        let graph = Graph { building: building.clone(), program: None };
+        let items = program(&graph)?;
+        let program = Program::new(building.clone(), building.targets(&items)?, program)?;
+        Ok((Graph { building, program: Some(Shared::new(program)) }, items))
+    }
+
+    /// Adds a placeholder: a value that the caller feeds to each run that needs it. A dimension of `None` is open: see [`Graph::build`].
+    ///
+    /// Fails if a dimension is open in a graph that was created with [`Graph::new`].
     pub fn placeholder<D: Into<Option<u32>> + Copy>(&self, name: &str, dtype: DType, dims: &[D]) -> Result<Tensor> {
-        let unknown =
-            |axis| Error::message(format!("placeholder {name:?}: dimension {axis} must be a number, because a graph has fixed shapes"));
-        let dims = dims.iter().enumerate().map(|(axis, &dim)| dim.into().ok_or_else(|| unknown(axis))).collect::<Result<Vec<u32>>>()?;
-        let tensor = self.0.tracing.input(TensorType::new(dtype, Shape::new(&dims)?));
-        let id = self.0.id(&tensor)?;
-        self.0.record.lock().placeholders.push((name.into(), id));
+        let building = &self.building;
+        let dims: Vec<Option<u32>> = dims.iter().map(|&dim| dim.into()).collect();
+        let spec = TensorSpec::new(dtype, &dims);
+        let index = building.record.lock().placeholders.len();
+        let shape = match &building.sizes {
+            Sizes::Fixed if dims.contains(&None) => {
+                let text = "a graph of Graph::new has no open dimensions: use Graph::build";
+                return Err(Error::message(format!("placeholder {name:?} is {spec}, but {text}")));
+            }
+            Sizes::Given { shapes, .. } => shapes.get(index).copied().filter(|shape| spec.accepts(&TensorType::new(dtype, *shape))),
+            _ => Some(Shape::new(&dims.iter().enumerate().map(|(axis, dim)| dim.unwrap_or(stand_in(axis))).collect::<Vec<u32>>())?),
+        };
+        let other = || Error::message(format!("placeholder {name:?} was not {spec} when the program was recorded first"));
+        let tensor = building.tracing.input(TensorType::new(dtype, shape.ok_or_else(other)?));
+        let id = building.id(&tensor)?;
+        building.record.lock().placeholders.push(Placeholder { name: name.into(), spec, id });
         Ok(tensor)
     }
 
     /// Returns an operation that makes the assignments and effects of `build`, such as an optimizer's step or a metric's update.
     pub fn operation(&self, build: impl FnOnce(&dyn Scope) -> Result<()>) -> Result<Operation> {
-        let (nodes, events) = self.0.ends();
-        let loose = self.0.record.lock().loose.len();
+        let (nodes, events) = self.building.ends();
+        let loose = self.building.record.lock().loose.len();
         build(&self.handle())?;
-        let made = self.0.nodes(nodes, has_effect);
-        let mut record = self.0.record.lock();
+        let made = self.building.nodes(nodes, has_effect);
+        let mut record = self.building.record.lock();
         record.loose.truncate(loose);
         let assigns = (events..record.events.len()).filter(|&index| matches!(record.events[index].what, What::Assign(..)));
         Ok(Operation { events: assigns.collect(), nodes: made })
@@ -109,7 +188,7 @@ impl Graph {
     /// Returns the assignments that belong to no operation. Layers make them while they compute, for example for the moving averages of a
     /// normalization. TensorFlow collects them as `UPDATE_OPS`.
     pub fn update_ops(&self) -> Operation {
-        Operation { events: self.0.record.lock().loose.clone(), nodes: Vec::new() }
+        Operation { events: self.building.record.lock().loose.clone(), nodes: Vec::new() }
     }
 
     /// Returns an operation that sets `variable` to `value`. Fails if their types differ.
@@ -130,7 +209,7 @@ impl Graph {
     /// Combines the tensors, variables and operations in `things` into one operation.
     pub fn group(&self, things: impl Fetch) -> Result<Operation> {
         let (mut all, mut failed) = (Operation::default(), Ok(()));
-        things.visit(&mut |one| match self.0.done_by(one) {
+        things.visit(&mut |one| match self.building.done_by(one) {
             Ok(operation) => {
                 all.events.extend(operation.events);
                 all.nodes.extend(operation.nodes);
@@ -158,10 +237,10 @@ impl Graph {
     /// ```
     pub fn control_dependencies<R>(&self, first: impl Fetch, build: impl FnOnce(&dyn Scope) -> Result<R>) -> Result<R> {
         let after = self.group(first)?;
-        let (nodes, events) = self.0.ends();
+        let (nodes, events) = self.building.ends();
         let built = build(&self.handle())?;
-        let (last_node, last_event) = self.0.ends();
-        self.0.record.lock().regions.push(Region { nodes: nodes..last_node, events: events..last_event, after });
+        let (last_node, last_event) = self.building.ends();
+        self.building.record.lock().regions.push(Region { nodes: nodes..last_node, events: events..last_event, after });
         Ok(built)
     }
 
@@ -173,17 +252,17 @@ impl Graph {
 
     /// Returns an operation that sets these variables to their initial values.
     pub fn variables_initializer(&self, variables: &[Variable]) -> Result<Operation> {
-        variables.iter().try_for_each(|variable| self.0.know(variable))?;
-        let mut record = self.0.record.lock();
+        variables.iter().try_for_each(|variable| self.building.know(variable))?;
+        let mut record = self.building.record.lock();
         let values = record.variables.iter().filter(|(variable, _)| variables.contains(variable)).cloned().collect();
-        let at = self.0.tracing.with_record(|trace| trace.graph.nodes.len());
+        let at = self.building.tracing.with_record(|trace| trace.graph.nodes.len());
         record.events.push(Event { at, what: What::Initialize(values) });
         Ok(Operation { events: alloc::vec![record.events.len() - 1], nodes: Vec::new() })
     }
 
     /// Returns the variables that the graph uses so far.
     pub fn global_variables(&self) -> Vec<Variable> {
-        self.0.record.lock().variables.iter().map(|(variable, _)| variable.clone()).collect()
+        self.building.record.lock().variables.iter().map(|(variable, _)| variable.clone()).collect()
     }
 
     /// Returns the trainable variables among those that the graph uses so far.
@@ -193,6 +272,25 @@ impl Graph {
 }
 
 impl Building {
+    pub(super) fn new(base: ScopeHandle, sizes: Sizes) -> Shared<Building> {
+        let tracing = Tracing::new(base.clone(), !matches!(sizes, Sizes::Given { .. }), false);
+        let trace = ScopeHandle::new(tracing.clone());
+        Shared::new(Building { tracing, trace, base, record: Lock::default(), body: Lock::default(), sizes })
+    }
+
+    /// Returns the fetched items by index.
+    pub(super) fn targets(&self, fetches: &impl Fetch) -> Result<Vec<Target>> {
+        let mut targets = Vec::new();
+        fetches.visit(&mut |one| {
+            targets.push(match one {
+                Fetched::Tensor(tensor) => self.id(tensor).map(Target::Value),
+                Fetched::Variable(variable) => Ok(Target::Variable(variable.clone())),
+                Fetched::Operation(operation) => Ok(Target::Operation(operation.clone())),
+            });
+        });
+        targets.into_iter().collect()
+    }
+
     /// Returns the number of nodes and the number of events so far.
     fn ends(&self) -> (usize, usize) {
         (self.tracing.with_record(|trace| trace.graph.nodes.len()), self.record.lock().events.len())
@@ -207,6 +305,13 @@ impl Building {
     pub(super) fn id(&self, tensor: &Tensor) -> Result<ValueId> {
         let found = self.tracing.with_record(|trace| self.tracing.id(tensor, trace));
         found.map_err(|error| error.context(format!("{} is not a tensor of this graph", tensor.tensor_type())))
+    }
+
+    /// Returns the name of value `id` for error messages.
+    pub(super) fn name(&self, id: ValueId) -> String {
+        let record = self.record.lock();
+        let placeholder = record.placeholders.iter().find(|placeholder| placeholder.id == id);
+        placeholder.map_or_else(|| "a tensor".into(), |placeholder| format!("placeholder {:?}", placeholder.name))
     }
 
     /// Returns value `id` of the graph as a tensor.
@@ -232,7 +337,11 @@ impl Building {
 
     /// Stores the initial value of a variable, if the graph does not have it yet.
     fn know(&self, variable: &Variable) -> Result<()> {
-        let value = variable.value()?;
+        let initial = match &self.sizes {
+            Sizes::Given { initial, .. } => initial.iter().find(|(other, _)| other == variable).map(|(_, value)| value.clone()),
+            _ => None,
+        };
+        let value = initial.map_or_else(|| variable.value(), Ok)?;
         let known = |record: &NodeRecord| record.variables.iter().any(|(other, _)| other == variable);
         if *variable == self.base.recorder.random_state()? {
             return Ok(());
@@ -247,8 +356,8 @@ impl Building {
 
 impl Scope for Graph {
     fn handle(&self) -> ScopeHandle {
-        let recorder: Shared<dyn Emitter> = self.0.clone();
-        ScopeHandle::new(recorder).trains(self.0.base.training()).current()
+        let recorder: Shared<dyn Emitter> = self.building.clone();
+        ScopeHandle::new(recorder).trains(self.building.base.training()).current()
     }
 }
 
@@ -301,7 +410,7 @@ impl Emitter for Building {
     }
 
     fn may_create(&self) -> bool {
-        true
+        self.trace.recorder.may_create()
     }
 
     fn random_state(&self) -> Result<Variable> {

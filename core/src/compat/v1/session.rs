@@ -1,8 +1,9 @@
 //! The session: runs the fetched parts of a graph.
 
-use super::fetch::{Fetch, Fetched};
-use super::graph::{Building, Event, Graph, Operation, Region, What};
+use super::fetch::{Fetch, Target};
+use super::graph::{Building, Event, Graph, Operation, Placeholder, Region, What};
 use crate::base::error::{Error, Result};
+use crate::base::shape::Shape;
 use crate::base::sync::{Lock, Shared};
 use crate::function::Function;
 use crate::tensor::Tensor;
@@ -20,15 +21,8 @@ pub struct Session {
     initialized: Lock<Vec<Variable>>,
 }
 
-/// A fetched item, by index.
-#[derive(Clone, PartialEq)]
-enum Target {
-    Value(ValueId),
-    Variable(Variable),
-    Operation(Operation),
-}
-
 struct Compiled {
+    building: Shared<Building>,
     targets: Vec<Target>,
     fed: Vec<ValueId>,
     function: Function<Vec<Tensor>, Vec<Tensor>>,
@@ -58,7 +52,7 @@ impl Session {
         }
         drop(ready);
         let fed = feed.iter().map(|(_, value)| (*value).clone()).collect();
-        let mut results = compiled.function.call(&self.graph.0.base, fed)?.into_iter();
+        let mut results = compiled.function.call(&self.graph.building.base, fed)?.into_iter();
         self.initialized.lock().extend(compiled.sets.iter().cloned());
         // There is exactly one result for each tensor and variable, so the fallback scalar is never used.
         Ok(fetches.values(&mut || results.next().unwrap_or_else(|| Tensor::scalar(&self.graph.device(), 0.0f32))))
@@ -70,58 +64,69 @@ impl Session {
     }
 
     fn compiled(&self, fetches: &impl Fetch, feed: &[(&Tensor, &Tensor)]) -> Result<Shared<Compiled>> {
-        let building = &self.graph.0;
-        let mut targets = Vec::new();
-        fetches.visit(&mut |one| {
-            targets.push(match one {
-                Fetched::Tensor(tensor) => building.id(tensor).map(Target::Value),
-                Fetched::Variable(variable) => Ok(Target::Variable(variable.clone())),
-                Fetched::Operation(operation) => Ok(Target::Operation(operation.clone())),
-            });
-        });
-        let targets = targets.into_iter().collect::<Result<Vec<Target>>>()?;
-        let fed = feed.iter().map(|(tensor, value)| {
-            let (wanted, got) = (tensor.tensor_type(), value.tensor_type());
-            let id = building.id(tensor)?;
-            let name = building.record.lock().placeholders.iter().find(|(_, other)| *other == id).map(|(name, _)| name.clone());
-            let named = name.map_or("a tensor".into(), |name| format!("placeholder {name:?}"));
+        let first = &self.graph.building;
+        let mut targets = first.targets(fetches)?;
+        let fed = feed.iter().map(|(tensor, value)| self.fed(tensor, value)).collect::<Result<Vec<(ValueId, Shape)>>>()?;
+        let mut building = first.clone();
+        let mut ids: Vec<ValueId> = fed.iter().map(|(id, _)| *id).collect();
+        if let Some(program) = &self.graph.program {
+            let [first, own] = program.recordings(&fed)?;
+            if !Shared::ptr_eq(&first, &own) {
+                targets = targets.iter().map(|target| own.same(&first, target)).collect::<Result<_>>()?;
+                ids = ids.iter().map(|&id| own.value(&first, id)).collect::<Result<_>>()?;
+                building = own.building.clone();
+            }
+        }
+        for (id, (_, value)) in ids.iter().zip(feed) {
+            let (wanted, got) = (building.tracing.with_record(|trace| trace.graph.values[*id].tensor_type), value.tensor_type());
             if wanted != got {
-                return Err(Error::message(format!("{named} is {wanted}, but was fed {got}")));
+                let more = self.graph.program.as_ref().map_or("", |_| ": feed the placeholders as well, for their sizes");
+                return Err(Error::message(format!("{} is {wanted}, but was fed {got}{more}", building.name(*id))));
             }
-            let (device, own) = (value.device()?, self.graph.device());
-            if device == own || own.placement().is_some() {
-                return Ok(id);
-            }
-            let (other, own) = (device.name(), own.name());
-            Err(Error::message(format!("{named} was fed a value on {other}, but the session runs on {own}: copy it with `to`")))
-        });
-        let fed = fed.collect::<Result<Vec<ValueId>>>()?;
-        let known = self.compiled.lock().iter().find(|known| known.targets == targets && known.fed == fed).cloned();
+        }
+        let is = |known: &&Shared<Compiled>| Shared::ptr_eq(&known.building, &building) && known.targets == targets && known.fed == ids;
+        let known = self.compiled.lock().iter().find(is).cloned();
         if let Some(known) = known {
             return Ok(known);
         }
-        let compiled = Shared::new(self.compile(targets, fed)?);
+        let compiled = Shared::new(compile(building, targets, ids)?);
         self.compiled.lock().push(compiled.clone());
         Ok(compiled)
     }
 
-    fn compile(&self, targets: Vec<Target>, fed: Vec<ValueId>) -> Result<Compiled> {
-        let building = &self.graph.0;
-        let graph = building.tracing.with_record(|trace| trace.graph.clone());
-        let record = building.record.lock();
-        let mut part = Part::new(graph, record.events.clone(), record.regions.clone(), fed.clone());
-        let placeholders = record.placeholders.clone();
-        drop(record);
-        part.prune(&targets, &building.base.recorder.random_state()?);
-        if let Some((name, id)) = placeholders.iter().find(|(_, id)| part.values[*id] && !fed.contains(id)) {
-            let tensor_type = part.graph.values[*id].tensor_type;
-            return Err(Error::message(format!("placeholder {name:?} must be fed a tensor {tensor_type}")));
+    /// Returns the value of the graph that `tensor` stands for, and the shape of `value`, which is fed to it.
+    fn fed(&self, tensor: &Tensor, value: &Tensor) -> Result<(ValueId, Shape)> {
+        let building = &self.graph.building;
+        let (id, got) = (building.id(tensor)?, value.tensor_type());
+        let found = building.record.lock().placeholders.iter().find(|placeholder| placeholder.id == id).cloned();
+        if let Some(Placeholder { name, spec, .. }) = found.filter(|placeholder| !placeholder.spec.accepts(&got)) {
+            return Err(Error::message(format!("placeholder {name:?} is {spec}, but was fed {got}")));
         }
-        let (needs, sets) = part.variables(&targets, &building.base.recorder.random_state()?);
-        let wanted = targets.clone();
-        let function = Function::new(move |scope: &dyn Scope, fed: Vec<Tensor>| part.run(&scope.handle(), &fed, &wanted));
-        Ok(Compiled { targets, fed, function, needs, sets })
+        let (device, own) = (value.device()?, self.graph.device());
+        if device == own || own.placement().is_some() {
+            return Ok((id, got.shape));
+        }
+        let (other, own, name) = (device.name(), own.name(), building.name(id));
+        Err(Error::message(format!("{name} was fed a value on {other}, but the session runs on {own}: copy it with `to`")))
     }
+}
+
+fn compile(building: Shared<Building>, targets: Vec<Target>, fed: Vec<ValueId>) -> Result<Compiled> {
+    let graph = building.tracing.with_record(|trace| trace.graph.clone());
+    let record = building.record.lock();
+    let mut part = Part::new(graph, record.events.clone(), record.regions.clone(), fed.clone());
+    let placeholders = record.placeholders.clone();
+    drop(record);
+    let random = building.base.recorder.random_state()?;
+    part.prune(&targets, &random);
+    let missing = |placeholder: &&Placeholder| part.values[placeholder.id] && !fed.contains(&placeholder.id);
+    if let Some(Placeholder { name, spec, .. }) = placeholders.iter().find(missing) {
+        return Err(Error::message(format!("placeholder {name:?} must be fed a tensor {spec}")));
+    }
+    let (needs, sets) = part.variables(&targets, &random);
+    let wanted = targets.clone();
+    let function = Function::new(move |scope: &dyn Scope, fed: Vec<Tensor>| part.run(&scope.handle(), &fed, &wanted));
+    Ok(Compiled { building, targets, fed, function, needs, sets })
 }
 
 /// The part of a graph that some targets need.

@@ -60,9 +60,100 @@ fn only_what_is_fetched_runs() -> Result<()> {
 }
 
 #[test]
-fn unknown_dimensions_are_refused() {
+fn open_dimensions_are_refused_without_a_program() {
     let error = Graph::new(&eager()).placeholder("X", DType::F32, &[None, Some(28)]).unwrap_err().to_string();
-    assert_eq!(error, "placeholder \"X\": dimension 0 must be a number, because a graph has fixed shapes");
+    assert_eq!(error, "placeholder \"X\" is f32[?,28], but a graph of Graph::new has no open dimensions: use Graph::build");
+}
+
+/// A program trains with one batch size and is used with others. Each size has the bits of an eager loop.
+#[test]
+fn a_program_takes_any_batch_size() -> Result<()> {
+    let scope = eager();
+    let start = Tensor::new(&scope.device(), &[0.5f32, -0.25], &[2, 1])?;
+    let batch = |rows: u32| {
+        let numbers: Vec<f32> = (0..2 * rows).map(|index| index as f32 / 7.0 - 0.3).collect();
+        let x = Tensor::new(&scope.device(), &numbers, &[rows, 2]).unwrap();
+        let y = x.sum(&[1], true).unwrap();
+        (x, y)
+    };
+    let loss = |scope: &dyn Scope, w: &Variable, x: &Tensor, y: &Tensor| {
+        let logits = x.matmul(&scope.read(w)?)?;
+        let norm = logits.reshape(&[logits.shape().dims()[0]])?.square()?.mean(&[], false)?;
+        logits.sub(y)?.square()?.mean(&[], false)?.add(&norm)
+    };
+    let w = Variable::new(&scope, "w", &start)?;
+    let optimizer = AdamOptimizer::new(0.1);
+    let mut wanted = Vec::new();
+    for rows in [5, 1, 2, 5] {
+        let (x, y) = batch(rows);
+        let tape = scope.tape();
+        let value = loss(&tape, &w, &x, &y)?;
+        wanted.push(number(&value));
+        let variables: &[Variable] = core::slice::from_ref(&w);
+        optimizer.apply_gradients(&scope, &tape.gradient(&value, variables)?)?;
+    }
+    wanted.extend(scope.read(&w)?.to_vec::<f32>()?);
+
+    let (w, optimizer) = (Variable::new(&scope, "w", &start)?, AdamOptimizer::new(0.1));
+    let own = w.clone();
+    let (graph, (fed, value, train_op, init)) = Graph::build(&scope, move |graph| {
+        let x = graph.placeholder("x", DType::F32, &[None, Some(2)])?;
+        let y = graph.placeholder("y", DType::F32, &[None, Some(1)])?;
+        let value = loss(graph, &own, &x, &y)?;
+        let train_op = optimizer.minimize(graph, &value)?;
+        Ok(([x, y], value, train_op, graph.global_variables_initializer()?))
+    })?;
+    let session = Session::new(&graph);
+    session.run(&init, &[])?;
+    let mut got = Vec::new();
+    for rows in [5, 1, 2, 5] {
+        let (x, y) = batch(rows);
+        got.push(number(&session.run((&train_op, &value), &[(&fed[0], &x), (&fed[1], &y)])?.1));
+    }
+    got.extend(session.run(&w, &[])?.to_vec::<f32>()?);
+    assert_eq!(got, wanted);
+    assert_eq!(session.compiled_programs(), 5, "one of the initializer, one for each size, one of the variable");
+    // The initial value is the first one, in a recording that is made after training, too.
+    let (x, y) = batch(9);
+    session.run((&value, &init), &[(&fed[0], &x), (&fed[1], &y)])?;
+    assert_eq!(session.run(&w, &[])?.to_vec::<f32>()?, [0.5, -0.25]);
+    Ok(())
+}
+
+#[test]
+fn what_a_program_cannot_do() -> Result<()> {
+    let scope = eager();
+    let (graph, (x, y, ten)) = Graph::build(&scope, |graph| {
+        let x = graph.placeholder("x", DType::F32, &[None::<u32>])?;
+        let unused = graph.placeholder("unused", DType::F32, &[None::<u32>])?;
+        let y = x.add(&scalar(1.0))?;
+        y.add(&unused)?;
+        let ten = y.slice(&[0], &[1])?.mul(&scalar(10.0))?;
+        Ok((x, y, ten))
+    })?;
+    let session = Session::new(&graph);
+    let of = |size: u32| Tensor::full(&scope.device(), 1.0f32, &[size]).unwrap();
+    // A placeholder that is not fed takes the size of the one that is.
+    assert_eq!(session.run(&y, &[(&x, &of(5))])?.to_vec::<f32>()?, [2.0; 5]);
+    let error = session.run(&y, &[(&x, &scalar(1.0))]).unwrap_err().to_string();
+    assert_eq!(error, "placeholder \"x\" is f32[?], but was fed f32[]");
+    // Feeding another tensor of the program needs the placeholder's size.
+    assert_eq!(session.run(&ten, &[(&x, &of(3)), (&y, &of(3))])?.to_vec::<f32>()?, [10.0]);
+    let error = session.run(&ten, &[(&y, &of(3))]).unwrap_err().to_string();
+    assert_eq!(error, "a tensor is f32[2], but was fed f32[3]: feed the placeholders as well, for their sizes");
+    let later = y.neg()?;
+    let error = session.run(&later, &[(&x, &of(3))]).unwrap_err().to_string();
+    assert!(error.contains("only tensors and operations that the program of Graph::build returned"), "{error}");
+    let error = session.run(&ten, &[(&x, &of(0))]).unwrap_err().to_string();
+    assert!(error.starts_with("the program was recorded again for x [0], unused [0]: "), "{error}");
+
+    let creates = Graph::build(&scope, |graph| {
+        let x = graph.placeholder("x", DType::F32, &[None::<u32>])?;
+        x.mul(&graph.read(&Variable::new(graph, "w", &scalar(1.0))?)?)
+    });
+    let error = creates.err().unwrap().to_string();
+    assert!(error.contains("variable \"w\": variables can be created only while"), "{error}");
+    Ok(())
 }
 
 #[test]
@@ -118,12 +209,13 @@ fn gradients_use_what_is_there() -> Result<()> {
     let w = variable(&graph, "w", 4.0);
     let square = x.mul(&x)?;
     let y = square.mul(&graph.read(&w)?)?.exp()?.log()?; // w x²
-    let nodes = |graph: &Graph| graph.0.tracing.with_record(|trace| trace.graph.nodes.len());
+    let nodes = |graph: &Graph| graph.building.tracing.with_record(|trace| trace.graph.nodes.len());
     let before = nodes(&graph);
     let by_w = gradients(&graph, &y, &w)?.unwrap();
     let [by_x, by_square, none] = gradients(&graph, &y, &[x.clone(), square, scalar(1.0)][..])?.try_into().unwrap();
     assert!(none.is_none());
-    let forward = graph.0.tracing.with_record(|trace| trace.graph.nodes[before..].iter().filter(|node| node.op.def.name == "exp").count());
+    let forward =
+        graph.building.tracing.with_record(|trace| trace.graph.nodes[before..].iter().filter(|node| node.op.def.name == "exp").count());
     assert_eq!(forward, 0, "nothing is computed again");
     let by_x = by_x.unwrap();
     let twice = gradients(&graph, &by_x, &x)?.unwrap();
