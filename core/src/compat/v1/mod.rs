@@ -25,9 +25,9 @@
 //! # Ok::<(), gradlet_core::Error>(())
 //! ```
 //!
-//! Three things differ from TensorFlow. A graph with open dimensions is recorded by [`Graph::build`], again for each size. A variable is the same inside and outside the graph, and
-//! has one value for all sessions. The initializer sets the initial value that was drawn when the variable was created; it never draws a
-//! new one.
+//! Three things differ from TensorFlow. A graph with open dimensions is recorded by [`Graph::build`], again for each size. A variable is
+//! the same inside and outside the graph, and has one value for all sessions. The initializer sets the initial value that was drawn when
+//! the variable was created; it never draws a new one.
 
 mod fetch;
 mod gradients;

@@ -60,7 +60,7 @@ static DEF: OpDef = OpDef {
         outputs[0] = inputs[0];
         Ok(())
     },
-    in_place: &[],
+    in_place: &[(0, 0)],
 };
 
 /// The op. The gradient of a sum or a mean over replicas is that of the upstream gradients. The value of the first replica has none: only
@@ -86,22 +86,24 @@ pub static KERNELS: &[Kernel] = &[
 
 fn run(call: &mut Call<'_, '_>) -> Result<()> {
     let [word] = call.attributes::<[u32; 1]>()?;
+    let seat = Seat::current()?;
     let input = call.input(0)?;
     let dtype = input.dtype();
-    let part = input.data.ok_or(Error::Internal)?;
-    let seat = Seat::current()?;
-    let result = &mut *call.output()?.data;
-    let what = |name| Exchange { name, dtype, bytes: Some(part.len()) };
+    let data = &mut *call.output()?.data;
+    if let Some(part) = input.data {
+        data.copy_from_slice(part);
+    }
+    let what = |name| Exchange { name, dtype, bytes: Some(data.len()) };
     match word {
         reduction::FIRST => {
-            let parts = seat.communicator.all_gather(seat.rank, what("broadcast"), part)?;
-            result.copy_from_slice(parts.first().ok_or(Error::Internal)?);
+            let parts = seat.communicator.all_gather(seat.rank, what("broadcast"), data)?;
+            data.copy_from_slice(parts.first().ok_or(Error::Internal)?);
         }
         reduction::MEAN => {
-            seat.communicator.all_reduce(seat.rank, what("all_reduce (mean)"), part, result)?;
-            sum::divide(dtype, result, seat.replicas)?;
+            seat.communicator.all_reduce(seat.rank, what("all_reduce (mean)"), data)?;
+            sum::divide(dtype, data, seat.replicas)?;
         }
-        _ => seat.communicator.all_reduce(seat.rank, what("all_reduce (sum)"), part, result)?,
+        _ => seat.communicator.all_reduce(seat.rank, what("all_reduce (sum)"), data)?,
     }
     Ok(())
 }

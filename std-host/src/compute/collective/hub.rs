@@ -42,10 +42,11 @@ pub trait Communicator: Send + Sync {
     /// Returns the parts of all replicas, in the order of the replicas. `what` describes the call. It must be the same in all replicas.
     fn all_gather(&self, rank: usize, what: Exchange, part: &[u8]) -> Result<Arc<[AlignedBytes]>>;
 
-    /// Sets `sum` to the elementwise sum of the parts of all replicas, in the order of the replicas, so that all get the same bits.
-    fn all_reduce(&self, rank: usize, what: Exchange, part: &[u8], sum: &mut [u8]) -> Result<()> {
-        let parts = self.all_gather(rank, what, part)?;
-        super::sum::ordered(what.dtype, &parts, sum)
+    /// Replaces `data`, the part of this replica, by the elementwise sum of the parts of all replicas, in the order of the replicas. All
+    /// get the same bits.
+    fn all_reduce(&self, rank: usize, what: Exchange, data: &mut [u8]) -> Result<()> {
+        let parts = self.all_gather(rank, what, data)?;
+        super::sum::ordered(what.dtype, &parts, data)
     }
 
     /// Reports that a replica has ended: successfully, or with this error.
@@ -279,10 +280,10 @@ impl Communicator for Hub {
     }
 
     /// Each replica adds its share of the elements, and writes it for all of them.
-    fn all_reduce(&self, rank: usize, what: Exchange, part: &[u8], sum: &mut [u8]) -> Result<()> {
-        let Parts::Loans(loans) = self.meet(rank, what, Part::Loan(Loan::new(part, sum)))? else { return Err(Error::Internal) };
+    fn all_reduce(&self, rank: usize, what: Exchange, data: &mut [u8]) -> Result<()> {
+        let Parts::Loans(loans) = self.meet(rank, what, Part::Loan(Loan::new(data)))? else { return Err(Error::Internal) };
         // SAFETY: a meeting takes one call of each replica, and no other meeting begins before this one is done. `finish` waits for all of
-        // them, and `part` and `sum` are borrowed until then. A call that fails before has no loan in a meeting that takes place.
+        // them, and `data` is borrowed until then. A call that fails before has no loan in a meeting that takes place.
         unsafe { Loan::add(&loans, rank, what.dtype, || self.finish()) }
     }
 

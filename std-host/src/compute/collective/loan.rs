@@ -1,4 +1,4 @@
-//! Sums over replicas without copies: each replica lends its part and the place of its sum to the others.
+//! Sums over replicas without copies: each replica lends its part to the others, which write the sum in its place.
 //!
 //! For the gradients of a CNN with 3.3 million parameters, copies of the parts took a seventh of a training step.
 
@@ -11,8 +11,7 @@ use std::ops::Range;
 
 /// Memory that a replica lends for the time of a sum.
 pub(super) struct Loan {
-    part: *const u8,
-    sum: *mut u8,
+    data: *mut u8,
     bytes: usize,
 }
 
@@ -25,12 +24,12 @@ unsafe impl Sync for Loan {}
 const BLOCK: usize = 4096;
 
 impl Loan {
-    /// Lends `part`, and `sum` with the same number of bytes.
-    pub(super) fn new(part: &[u8], sum: &mut [u8]) -> Loan {
-        Loan { part: part.as_ptr(), sum: sum.as_mut_ptr(), bytes: part.len().min(sum.len()) }
+    /// Lends `data`, a part of the sum.
+    pub(super) fn new(data: &mut [u8]) -> Loan {
+        Loan { data: data.as_mut_ptr(), bytes: data.len() }
     }
 
-    /// Adds the parts of all replicas for the elements of replica `rank`, and writes the sum for all of them. `finish` returns when all
+    /// Adds the parts of all replicas for the elements of replica `rank`, and replaces each part by the sum. `finish` returns when all
     /// replicas have done so.
     ///
     /// # Safety
@@ -45,29 +44,25 @@ impl Loan {
         done
     }
 
-    /// Writes the sums of the elements of replica `rank`.
+    /// Replaces the elements of replica `rank` in all parts by their sum.
     ///
     /// # Safety
     ///
-    /// The memory of the loans is valid. No other thread uses these elements of the sums, and none writes the parts.
+    /// The memory of the loans is valid. No other thread uses these elements.
     unsafe fn share<T: Number>(loans: &[Loan], rank: usize) -> Result<()> {
         let bytes = loans.iter().map(|loan| loan.bytes).min().unwrap_or(0);
-        let aligned = |loan: &Loan| loan.part.cast::<T>().is_aligned() && loan.sum.cast::<T>().is_aligned();
-        if bytes > 0 && !loans.iter().all(aligned) {
+        if bytes > 0 && !loans.iter().all(|loan| loan.data.cast::<T>().is_aligned()) {
             return Err(Error::Internal);
         }
         let own = range(bytes / size_of::<T>(), loans.len(), rank);
         for start in own.clone().step_by(BLOCK) {
-            let block = start..(start + BLOCK).min(own.end);
-            // SAFETY: the caller's contract. `block` is inside the memory, which is aligned for `T`. The sums are distinct buffers.
-            let (parts, mut sums): (Vec<&[T]>, Vec<&mut [T]>) = unsafe {
-                let part = |loan: &Loan| std::slice::from_raw_parts(loan.part.cast::<T>().add(block.start), block.len());
-                let sum = |loan: &Loan| std::slice::from_raw_parts_mut(loan.sum.cast::<T>().add(block.start), block.len());
-                loans.iter().map(|loan| (part(loan), sum(loan))).unzip()
-            };
-            let Some((sum, copies)) = sums.split_first_mut() else { return Ok(()) };
-            add(&parts, sum);
-            copies.iter_mut().for_each(|copy| copy.copy_from_slice(sum));
+            let count = BLOCK.min(own.end - start);
+            // SAFETY: the caller's contract. The block is inside the memory, which is aligned for `T`. The parts are distinct buffers.
+            let block = |loan: &Loan| unsafe { std::slice::from_raw_parts_mut(loan.data.cast::<T>().add(start), count) };
+            let mut parts: Vec<&mut [T]> = loans.iter().map(block).collect();
+            let Some((sum, parts)) = parts.split_first_mut() else { return Ok(()) };
+            parts.iter().for_each(|part| add(sum, part));
+            parts.iter_mut().for_each(|part| part.copy_from_slice(sum));
         }
         Ok(())
     }

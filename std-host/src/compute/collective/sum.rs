@@ -45,13 +45,14 @@ pub(super) use with_number;
 
 /// Sets `sum` to the elementwise sum of `parts`.
 pub(super) fn ordered(dtype: DType, parts: &[AlignedBytes], sum: &mut [u8]) -> Result<()> {
-    if parts.is_empty() || parts.iter().any(|part| part.len() != sum.len()) {
+    let Some((first, others)) = parts.split_first() else { return Err(Error::Internal) };
+    if parts.iter().any(|part| part.len() != sum.len()) {
         return Err(Error::Internal);
     }
+    sum.copy_from_slice(first);
     with_number!(dtype, T => {
-        let parts = parts.iter().map(|part| numbers_of::<T>(part)).collect::<Result<Vec<&[T]>>>()?;
-        add(&parts, bytemuck::try_cast_slice_mut(sum).map_err(|_| Error::Internal)?);
-        Ok(())
+        let sum: &mut [T] = bytemuck::try_cast_slice_mut(sum).map_err(|_| Error::Internal)?;
+        others.iter().try_for_each(|part| numbers_of(part).map(|part| add(sum, part)))
     })
 }
 
@@ -59,19 +60,9 @@ fn numbers_of<T: Number>(part: &[u8]) -> Result<&[T]> {
     bytemuck::try_cast_slice(part).map_err(|_| Error::Internal)
 }
 
-/// Sets `sum` to the elementwise sum of `parts`, which have the same length.
-pub(super) fn add<T: Number>(parts: &[&[T]], sum: &mut [T]) {
-    match parts {
-        [] => (),
-        // One pass over the memory.
-        [first, second] => sum.iter_mut().zip(*first).zip(*second).for_each(|((sum, &a), &b)| *sum = a.plus(b)),
-        [first, others @ ..] => {
-            sum.copy_from_slice(first);
-            for other in others {
-                sum.iter_mut().zip(*other).for_each(|(sum, &part)| *sum = sum.plus(part));
-            }
-        }
-    }
+/// Adds the elements of `part` to those of `sum`.
+pub(super) fn add<T: Number>(sum: &mut [T], part: &[T]) {
+    sum.iter_mut().zip(part).for_each(|(sum, &part)| *sum = sum.plus(part));
 }
 
 /// Divides the elements by the number of replicas.

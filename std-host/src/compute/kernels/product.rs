@@ -1,6 +1,6 @@
 //! The product of two matrices, tile by tile. All matrix products and convolutions use it.
 //!
-//! A tile is a part of the result, some rows high and two vectors wide. It stays in registers while the products of a column of the
+//! A tile is a part of the result, some rows high and up to two vectors wide. It stays in registers while the products of a column of the
 //! left matrix and a row of the right matrix are added to it. Elements of the left matrix are broadcast from memory, so the left
 //! matrix may be any strided view, such as the windows of a convolution. Rows of the right matrix are loaded as vectors.
 
@@ -76,25 +76,29 @@ impl Product<'_> {
         let (mut row, panel) = (0, panel::<S>());
         while row < self.rows {
             let rows = height::<S>(self.rows - row);
-            for column in (0..self.columns / panel * panel).step_by(panel) {
-                self.tile::<S, 2>(simd, [row, column], rows);
+            let whole = self.columns / panel * panel;
+            for column in (0..whole).step_by(panel) {
+                self.tile::<S, 2, false>(simd, [row, column], rows);
             }
-            for column in (self.columns / panel * panel..self.columns).step_by(S::LANES) {
-                self.tile::<S, 1>(simd, [row, column], rows);
+            match self.columns - whole {
+                0 => (),
+                rest if rest > S::LANES => self.tile::<S, 2, true>(simd, [row, whole], rows),
+                _ => self.tile::<S, 1, true>(simd, [row, whole], rows),
             }
             row += rows;
         }
     }
 
-    /// Computes the tile of `rows` rows and `N` vectors whose upper left corner is at row and column `at` of the result.
+    /// Computes the tile of `rows` rows and `N` vectors whose upper left corner is at row and column `at` of the result. If `PART` is
+    /// true, the last vector is used only partly.
     #[inline(always)]
-    fn tile<S: Simd, const N: usize>(&mut self, simd: S, at: [usize; 2], rows: usize) {
+    fn tile<S: Simd, const N: usize, const PART: bool>(&mut self, simd: S, at: [usize; 2], rows: usize) {
         macro_rules! tile {
             ($($rows:literal)*) => {
                 match (rows, self.left.row == 1) {
                     $(
-                        ($rows, true) => simd.vectorize(Tile::<$rows, N, false> { product: self, at }),
-                        ($rows, false) => simd.vectorize(Tile::<$rows, N, true> { product: self, at }),
+                        ($rows, true) => simd.vectorize(Tile::<$rows, N, PART, false> { product: self, at }),
+                        ($rows, false) => simd.vectorize(Tile::<$rows, N, PART, true> { product: self, at }),
                     )*
                     _ => unreachable!("no tile is {rows} high"),
                 }
@@ -110,21 +114,21 @@ fn height<S: Simd>(rows: usize) -> usize {
     if rows > 1 { rows.min(most) / 2 * 2 } else { 1 }
 }
 
-/// Tile of `M` rows by `N` vectors: two vectors, or one vector that may be used only partly. If `ROWS` is true, the left matrix is
+/// Tile of `M` rows by `N` vectors. If `PART` is true, the last vector may be used only partly. If `ROWS` is true, the left matrix is
 /// stored row by row, otherwise column by column.
-struct Tile<'t, 'a, const M: usize, const N: usize, const ROWS: bool> {
+struct Tile<'t, 'a, const M: usize, const N: usize, const PART: bool, const ROWS: bool> {
     product: &'t mut Product<'a>,
     at: [usize; 2],
 }
 
-impl<const M: usize, const N: usize, const ROWS: bool> WithSimd for Tile<'_, '_, M, N, ROWS> {
+impl<const M: usize, const N: usize, const PART: bool, const ROWS: bool> WithSimd for Tile<'_, '_, M, N, PART, ROWS> {
     #[inline(always)]
     fn with_simd<S: Simd>(self, simd: S) {
         let Tile { product, at: [i, j] } = self;
         let Left { data, row, column, runs: [(outer, outer_step), (inner, inner_step)], length } = product.left;
-        let width = if N == 1 { (product.columns - j).min(S::LANES) } else { N * S::LANES };
+        let width = if PART { (product.columns - j).min(N * S::LANES) } else { N * S::LANES };
         let right = product.right.data.get(j / panel::<S>() * product.right.panel + j % panel::<S>()..).unwrap_or(&[]);
-        let mut sums = product.begin::<S, M, N>(simd, [i, j], width);
+        let mut sums = product.begin::<S, M, N, PART>(simd, [i, j], width);
         let mut p = 0;
         for run in 0..outer * inner {
             let start = i * row + run / inner * outer_step + run % inner * inner_step;
@@ -133,14 +137,14 @@ impl<const M: usize, const N: usize, const ROWS: bool> WithSimd for Tile<'_, '_,
                 // One element of each row at a time.
                 #[allow(clippy::needless_range_loop)]
                 for q in 0..length {
-                    let right = load::<S, N>(simd, &right[p..p + width]);
+                    let right = load::<S, N, PART>(simd, &right[p..p + width]);
                     add::<S, M, N>(simd, &mut sums, &right, |r| rows[r][q]);
                     p += product.right.row;
                 }
             } else {
                 let mut at = start;
                 for _ in 0..length {
-                    let right = load::<S, N>(simd, &right[p..p + width]);
+                    let right = load::<S, N, PART>(simd, &right[p..p + width]);
                     let column_of: &[f32; M] = data[at..at + M].try_into().unwrap_or(&[0.0; M]);
                     add::<S, M, N>(simd, &mut sums, &right, |r| column_of[r]);
                     p += product.right.row;
@@ -148,7 +152,7 @@ impl<const M: usize, const N: usize, const ROWS: bool> WithSimd for Tile<'_, '_,
                 }
             }
         }
-        product.end::<S, M, N>(simd, [i, j], width, sums);
+        product.end::<S, M, N, PART>(simd, [i, j], width, sums);
     }
 }
 
@@ -169,21 +173,21 @@ fn add<S: Simd, const M: usize, const N: usize>(
 }
 
 #[inline(always)]
-fn load<S: Simd, const N: usize>(simd: S, from: &[f32]) -> [S::Vector; N] {
+fn load<S: Simd, const N: usize, const PART: bool>(simd: S, from: &[f32]) -> [S::Vector; N] {
     // The closure of `array::from_fn` is not always inlined, and is then compiled without the vector instructions.
     let mut vectors = [simd.splat(0.0); N];
     for (n, vector) in vectors.iter_mut().enumerate() {
         let from = &from[n * S::LANES..];
-        *vector = if N == 1 { simd.load_part(from) } else { simd.load(from) };
+        *vector = if PART && n == N - 1 { simd.load_part(from) } else { simd.load(from) };
     }
     vectors
 }
 
 #[inline(always)]
-fn store<S: Simd, const N: usize>(simd: S, to: &mut [f32], vectors: [S::Vector; N]) {
+fn store<S: Simd, const N: usize, const PART: bool>(simd: S, to: &mut [f32], vectors: [S::Vector; N]) {
     for (n, vector) in vectors.into_iter().enumerate() {
         let to = &mut to[n * S::LANES..];
-        if N == 1 {
+        if PART && n == N - 1 {
             simd.store_part(to, vector);
         } else {
             simd.store(to, vector);
@@ -194,14 +198,19 @@ fn store<S: Simd, const N: usize>(simd: S, to: &mut [f32], vectors: [S::Vector; 
 impl Product<'_> {
     /// Returns the initial sums of a tile.
     #[inline(always)]
-    fn begin<S: Simd, const M: usize, const N: usize>(&self, simd: S, [i, j]: [usize; 2], width: usize) -> [[S::Vector; N]; M] {
+    fn begin<S: Simd, const M: usize, const N: usize, const PART: bool>(
+        &self,
+        simd: S,
+        [i, j]: [usize; 2],
+        width: usize,
+    ) -> [[S::Vector; N]; M] {
         match self.start {
             Start::Zero => [[simd.splat(0.0); N]; M],
-            Start::Bias(bias) => [load::<S, N>(simd, &bias[j..j + width]); M],
+            Start::Bias(bias) => [load::<S, N, PART>(simd, &bias[j..j + width]); M],
             Start::Result => {
                 let mut sums = [[simd.splat(0.0); N]; M];
                 for (r, sums) in sums.iter_mut().enumerate() {
-                    *sums = load::<S, N>(simd, &self.result[(i + r) * self.stride + j..][..width]);
+                    *sums = load::<S, N, PART>(simd, &self.result[(i + r) * self.stride + j..][..width]);
                 }
                 sums
             }
@@ -210,9 +219,15 @@ impl Product<'_> {
 
     /// Writes the sums of a tile to the result.
     #[inline(always)]
-    fn end<S: Simd, const M: usize, const N: usize>(&mut self, simd: S, [i, j]: [usize; 2], width: usize, sums: [[S::Vector; N]; M]) {
+    fn end<S: Simd, const M: usize, const N: usize, const PART: bool>(
+        &mut self,
+        simd: S,
+        [i, j]: [usize; 2],
+        width: usize,
+        sums: [[S::Vector; N]; M],
+    ) {
         for (r, sums) in sums.into_iter().enumerate() {
-            store::<S, N>(simd, &mut self.result[(i + r) * self.stride + j..][..width], sums);
+            store::<S, N, PART>(simd, &mut self.result[(i + r) * self.stride + j..][..width], sums);
         }
     }
 }
