@@ -1,10 +1,11 @@
 //! A device that hides its memory. It has the portable kernels, and its storage is reachable only through upload, download and its own
 //! kernels, as that of a GPU. It is stricter than one: it fills fresh memory with a pattern, and it panics on an access outside of an
-//! allocation, on operands that overlap, and on a second free. It counts what it does, and refuses or fails where a test tells it to.
+//! allocation, on operands that overlap, and on a second free. It counts what it does, and refuses or fails where a test tells it to. It
+//! prepares the steps of compiled functions and fuses elementwise nodes, unless a test creates one that only launches ops.
 
 use gradlet::config::{LogicalOptions, Physical};
 use gradlet_core::custom_op::{Call, Kernel, OpDef, Slice};
-use gradlet_core::device::{AlignedBytes, Backend, Blocks, Cpu, Launch, Placed, Refused, Remote};
+use gradlet_core::device::{AlignedBytes, Backend, Blocks, Cpu, Launch, Member, Placed, Recorded, Refused, Remote, Slot, Source, Step};
 use gradlet_core::tensor::{TensorView, TensorViewMut};
 use gradlet_core::{DType, Device, Error, Result, ops};
 use std::collections::BTreeMap;
@@ -49,6 +50,8 @@ pub struct Counts {
 struct Hidden {
     cpu: Cpu,
     limit: Option<u64>,
+    /// True if the device prepares steps.
+    prepares: bool,
     state: Mutex<State>,
     text: Mutex<String>,
 }
@@ -76,12 +79,21 @@ impl Hiding {
         Hiding::of(Some(bytes))
     }
 
+    /// Creates a device without a limit that only launches ops.
+    pub fn launching() -> Hiding {
+        Hiding::create("HIDING:0", None, false)
+    }
+
     fn of(limit: Option<u64>) -> Hiding {
         Hiding::named("HIDING:0", limit)
     }
 
     /// Creates a device with this name, with a limit or without one.
     pub fn named(name: &str, limit: Option<u64>) -> Hiding {
+        Hiding::create(name, limit, true)
+    }
+
+    fn create(name: &str, limit: Option<u64>, prepares: bool) -> Hiding {
         static KERNELS: LazyLock<Vec<&'static Kernel>> =
             LazyLock::new(|| ops::KERNELS.iter().copied().chain(gradlet::distribute::KERNELS).collect());
         let room = limit.unwrap_or(ROOM);
@@ -94,7 +106,7 @@ impl Hiding {
             fail: None,
         };
         let cpu = Cpu::new(name, &KERNELS);
-        let hidden = Arc::new(Hidden { cpu, limit, state: Mutex::new(state), text: Mutex::default() });
+        let hidden = Arc::new(Hidden { cpu, limit, prepares, state: Mutex::new(state), text: Mutex::default() });
         Hiding { device: Device::new(Handle(hidden.clone())), hidden }
     }
 
@@ -239,7 +251,7 @@ impl Backend for Handle {
     }
 
     fn run(&self, def: &'static OpDef, call: &mut Call<'_, '_>) -> Result<()> {
-        assert!(def.outputs == 0, "{} ran in memory of the host", def.name);
+        assert!(def.outputs == 0 && !self.checks(def, DType::F32), "{} ran in memory of the host", def.name);
         self.0.cpu.run(def, call)
     }
 
@@ -252,7 +264,7 @@ impl Backend for Handle {
     }
 
     fn remote(&self) -> Option<&dyn Remote> {
-        Some(&*self.0)
+        Some(self)
     }
 
     fn print(&self, text: fmt::Arguments<'_>) {
@@ -266,10 +278,10 @@ impl Backend for Handle {
     }
 }
 
-impl Remote for Hidden {
+impl Remote for Handle {
     fn allocate(&self, bytes: usize) -> Result<u64, Refused> {
         assert!(bytes > 0, "an empty allocation");
-        let mut state = self.lock();
+        let mut state = self.0.lock();
         state.counts.allocations += 1;
         let told = state.refuse == Some(state.counts.allocations);
         let allocated = if told { None } else { state.blocks.allocate(bytes as u64) };
@@ -283,17 +295,17 @@ impl Remote for Hidden {
     }
 
     fn free(&self, address: u64, bytes: usize) {
-        let mut state = self.lock();
+        let mut state = self.0.lock();
         assert_eq!(state.live.remove(&address), Some(bytes), "no allocation of {bytes} bytes is at {address:#x}");
         state.blocks.free(address, bytes as u64);
     }
 
     fn limit(&self) -> Option<u64> {
-        self.limit
+        self.0.limit
     }
 
     fn upload(&self, bytes: &[u8], to: u64) -> Result<()> {
-        let mut state = self.lock();
+        let mut state = self.0.lock();
         state.counts.uploads += 1;
         let range = state.range(to, bytes.len());
         state.memory[range].copy_from_slice(bytes);
@@ -301,7 +313,7 @@ impl Remote for Hidden {
     }
 
     fn download(&self, from: u64, bytes: &mut [u8]) -> Result<()> {
-        let mut state = self.lock();
+        let mut state = self.0.lock();
         state.counts.downloads += 1;
         let range = state.range(from, bytes.len());
         bytes.copy_from_slice(&state.memory[range]);
@@ -309,7 +321,7 @@ impl Remote for Hidden {
     }
 
     fn copy(&self, from: u64, to: u64, bytes: usize) -> Result<()> {
-        let mut state = self.lock();
+        let mut state = self.0.lock();
         state.counts.copies += 1;
         let (from, to) = (state.range(from, bytes), state.range(to, bytes));
         assert!(!meet(&from, &to), "a copy of {bytes} bytes onto itself");
@@ -318,7 +330,7 @@ impl Remote for Hidden {
     }
 
     fn fill(&self, element: &[u8], to: u64, bytes: usize) -> Result<()> {
-        let mut state = self.lock();
+        let mut state = self.0.lock();
         state.counts.fills += 1;
         assert!(matches!(element.len(), 1 | 2 | 4 | 8) && bytes.is_multiple_of(element.len()), "{bytes} bytes of {element:?}");
         let range = state.range(to, bytes);
@@ -327,11 +339,105 @@ impl Remote for Hidden {
     }
 
     fn launch(&self, launch: &Launch<'_>) -> Result<()> {
-        let mut state = self.lock();
-        state.counts.launches += 1;
-        if state.fail == Some(state.counts.launches) {
-            return Err(Error::message(format!("{} was told to fail in {}", self.cpu.name(), launch.op.name)));
+        self.0.launch(launch)
+    }
+
+    fn checks(&self, op: &OpDef, _: DType) -> bool {
+        self.0.prepares && CHECKS.contains(&op.name)
+    }
+
+    fn fuses(&self) -> bool {
+        self.0.prepares
+    }
+
+    fn record(&self, steps: Vec<Step>) -> Result<Option<Box<dyn Recorded>>> {
+        Ok(self.0.prepares.then(|| Box::new(Prepared { hidden: self.0.clone(), steps }) as Box<dyn Recorded>))
+    }
+}
+
+/// The ops without outputs that the device computes itself.
+const CHECKS: [&str; 2] = ["assert", "check_numerics"];
+
+/// Steps of a compiled function.
+struct Prepared {
+    hidden: Arc<Hidden>,
+    steps: Vec<Step>,
+}
+
+impl Recorded for Prepared {
+    fn run(&self, bases: &[u64]) -> Result<(), (usize, Error)> {
+        (0..self.steps.len()).try_for_each(|index| self.step(index, bases).map_err(|error| (index, error)))
+    }
+
+    fn step(&self, index: usize, bases: &[u64]) -> Result<()> {
+        match &self.steps[index] {
+            Step::Op(step) => {
+                let inputs: Vec<_> = step.inputs.iter().map(|slot| placed(slot, bases)).collect();
+                let outputs: Vec<_> = step.outputs.iter().map(|slot| placed(slot, bases)).collect();
+                self.hidden.launch(&Launch { op: step.op, attributes: &step.attributes, inputs: &inputs, outputs: &outputs })
+            }
+            Step::Group { elements, members } => self.hidden.group(*elements, members, bases),
         }
+    }
+}
+
+/// Returns a slot's tensor. Panics if its buffer is not there.
+fn placed<'s>(slot: &'s Slot, bases: &[u64]) -> Placed<'s> {
+    let base = bases[slot.base as usize];
+    assert!(base != 0 || slot.tensor_type.bytes() == Some(0), "a step uses buffer {}, which is not there", slot.base);
+    Placed { tensor_type: &slot.tensor_type, address: base + slot.offset }
+}
+
+impl Hidden {
+    /// Counts a launch. Fails if a test has told so.
+    fn count(&self, state: &mut State, name: &str) -> Result<()> {
+        state.counts.launches += 1;
+        match state.fail == Some(state.counts.launches) {
+            true => Err(Error::message(format!("{} was told to fail in {name}", self.cpu.name()))),
+            false => Ok(()),
+        }
+    }
+
+    /// Computes the members of a group. As in the registers of a GPU, the values are apart from the memory, and what is kept is written
+    /// last.
+    fn group(&self, elements: usize, members: &[Member], bases: &[u64]) -> Result<()> {
+        let mut state = self.lock();
+        self.count(&mut state, members[0].op.name)?;
+        let mut values: Vec<AlignedBytes> = Vec::new();
+        let mut read_from = Vec::new();
+        for member in members {
+            assert_eq!(member.output.shape.elements(), Some(elements), "{} has another number of elements", member.op.name);
+            let mut read = |source: &Source| match source {
+                Source::Value { member, tensor_type } => (*tensor_type, values[*member].clone()),
+                Source::Memory(slot) => {
+                    let range = state.operand(&placed(slot, bases));
+                    read_from.push(range.clone());
+                    (slot.tensor_type, AlignedBytes::from(&state.memory[range]))
+                }
+            };
+            let inputs: Vec<_> = member.inputs.iter().map(&mut read).collect();
+            let views: Vec<_> = inputs.iter().map(|(tensor_type, bytes)| TensorView { tensor_type, data: Some(bytes) }).collect();
+            let mut result = AlignedBytes::from(&vec![PATTERN; member.output.bytes().unwrap_or(0)][..]);
+            let outputs = &mut [TensorViewMut { tensor_type: &member.output, data: &mut result }];
+            self.cpu.run(member.op, &mut Call { attributes: &member.attributes, inputs: &views, outputs, slice: &mut Slice::all() })?;
+            values.push(result);
+        }
+        let mut written: Vec<Range<usize>> = Vec::new();
+        for (member, value) in members.iter().zip(&values) {
+            let Some(slot) = &member.kept else { continue };
+            let range = state.operand(&placed(slot, bases));
+            assert!(written.iter().all(|other| !meet(other, &range)), "outputs of a group overlap");
+            // A thread reads and writes only its own elements.
+            assert!(read_from.iter().all(|other| !meet(other, &range) || *other == range), "a group writes a part of what it reads");
+            state.memory[range.clone()].copy_from_slice(value);
+            written.push(range);
+        }
+        Ok(())
+    }
+
+    fn launch(&self, launch: &Launch<'_>) -> Result<()> {
+        let mut state = self.lock();
+        self.count(&mut state, launch.op.name)?;
         let Launch { op, attributes, inputs, outputs } = launch;
         let read: Vec<Range<usize>> = inputs.iter().map(|placed| state.operand(placed)).collect();
         let written: Vec<Range<usize>> = outputs.iter().map(|placed| state.operand(placed)).collect();

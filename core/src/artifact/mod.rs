@@ -432,7 +432,7 @@ impl Tables {
                 Location::Scratch(offset) => (Space::Scratch, narrow(offset)?),
                 Location::Variable(capture) => (Space::Variable, captured[capture]),
                 Location::Constant => (Space::Flash, self.data(&plan.graph.constant(id).ok_or(Error::Internal)?.bytes()?)),
-                Location::Input(_) | Location::Result(_) | Location::Block(_) => return Err(Error::Internal),
+                Location::Input(_) | Location::Result(_) | Location::Block(_) | Location::Register => return Err(Error::Internal),
             };
             let tensor = self.tensor(plan.graph.values[id].tensor_type, space, location)?;
             let operand = u16::try_from(tensor).map_err(|_| Error::message("the artifact has more than 65,536 tensors, the maximum"))?;

@@ -15,13 +15,17 @@ pub(crate) const MAX_READS: usize = 24;
 pub(crate) const MAX_THREADS: usize = 16;
 
 impl Fusion {
+    /// No fusion: every node is a step.
+    pub(crate) const NONE: Fusion = Fusion { block: usize::MAX, threads: 1, grain: usize::MAX, registers: false };
+
     /// Returns the settings for `device`: blocks of 1024 elements, at most [`MAX_THREADS`] threads, and at least 65,536 elements for each
-    /// thread. A remote device computes node by node.
+    /// thread. A remote device computes node by node, unless it fuses.
     pub(crate) fn of(device: &Device) -> Fusion {
-        if device.remote().is_some() {
-            return Fusion { block: usize::MAX, threads: 1, grain: usize::MAX };
+        match device.remote() {
+            Some(remote) if remote.fuses() => Fusion { block: 0, registers: true, ..Fusion::NONE },
+            Some(_) => Fusion::NONE,
+            None => Fusion { block: 1024, threads: device.threads().min(MAX_THREADS), grain: 1 << 16, registers: false },
         }
-        Fusion { block: 1024, threads: device.threads().min(MAX_THREADS), grain: 1 << 16 }
     }
 
     /// Groups the nodes of `order` into steps. Neighbours are fused where possible.
@@ -58,6 +62,9 @@ impl Fusion {
         if !node.op.elementwise || node.op.may_refuse(tensor_type(input).dtype) || !even || elements <= self.block {
             return None;
         }
+        if self.registers && node.outputs.len() > 1 {
+            return None;
+        }
         let mut columns = 1;
         for &id in &node.inputs {
             let own = count(id)?;
@@ -65,7 +72,7 @@ impl Fusion {
                 let shape = tensor_type(id).shape;
                 let leading = shape.dims().iter().take_while(|&&dim| dim == 1).count();
                 let trails = tensor_type(output).shape.dims().ends_with(&shape.dims()[leading..]);
-                if !trails || own > 4 * self.block || (columns != 1 && columns != own) {
+                if !trails || (own > 4 * self.block && !self.registers) || (columns != 1 && columns != own) {
                     return None;
                 }
                 columns = own;
@@ -77,6 +84,9 @@ impl Fusion {
     /// Returns the steps of a complete group. This is one step, or one step for each of its nodes if neither fusion nor threads would help.
     fn close(&self, group: Open) -> Vec<Step> {
         let Open { nodes, members, elements, columns, .. } = group;
+        if self.registers && members > 1 {
+            return alloc::vec![Step { nodes, division: Division { elements, columns, block: elements, threads: 1 } }];
+        }
         let block = (self.block / columns).max(1) * columns;
         let threads = self.threads.min(elements * members / self.grain).min(elements.div_ceil(block)).max(1);
         if members == 1 && threads == 1 {
@@ -268,8 +278,8 @@ mod tests {
             let concrete = function.concrete(&scope, &(inputs[0].clone(), inputs[1].clone())).unwrap();
             let graph = concrete.graph();
             let mut dice = Dice { stream: Stream { key: seed, stream: 2 }, rolled: 0 };
-            let single = Fusion { block: usize::MAX, threads: 1, grain: 1 };
-            let fused = Fusion { block: 1 + dice.roll(20), threads: 1 + dice.roll(4), grain: 1 };
+            let single = Fusion::NONE;
+            let fused = Fusion { block: 1 + dice.roll(20), threads: 1 + dice.roll(4), grain: 1, registers: false };
             let device = Device::new(Threads(scope.device(), fused.threads));
             let wanted = two_runs(graph, &device, single, &inputs, &variables);
             assert!(two_runs(graph, &device, fused, &inputs, &variables) == wanted, "seed {seed}, {fused:?}");
@@ -289,7 +299,7 @@ mod tests {
             x.exp()?.mul(&x)?.sub(&x)?.cast(DType::I32)?.cast(DType::F32)?.mul(&x)?.tanh()?.sum(&[], false)
         });
         let concrete = chain.concrete(&scope, &Tensor::full(&scope.device(), 1.0f32, &[100, 100]).unwrap()).unwrap();
-        let fusion = Fusion { block: 500, threads: 1, grain: 1 };
+        let fusion = Fusion { block: 500, threads: 1, grain: 1, registers: false };
         let planned = plan(concrete.graph(), Target::Host(fusion));
         assert_eq!(planned.steps.iter().map(|step| step.nodes.len()).collect::<Vec<_>>(), [7, 1]);
         // The sum reads the output of the last fused node, so that value exists as a whole.

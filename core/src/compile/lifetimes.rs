@@ -30,6 +30,8 @@ pub(crate) struct Placement {
 /// The lifetimes of a graph's values in one order.
 pub(crate) struct Layout<'g> {
     graph: &'g Graph,
+    /// True if values that only a group uses are in registers.
+    registers: bool,
     pub(crate) steps: Vec<Step>,
     storages: Vec<Storage>,
     /// Index in `storages` of each value's storage area, or `None` before the value has one.
@@ -53,7 +55,8 @@ impl<'g> Layout<'g> {
     /// Computes the lifetimes of the values of `graph`, whose nodes run in `steps`.
     pub(crate) fn new(graph: &'g Graph, decided: &Decisions, steps: Vec<Step>, target: Target) -> Layout<'g> {
         let storage_of = alloc::vec![None; graph.values.len()];
-        let mut layout = Layout { graph, steps: Vec::new(), storages: Vec::new(), storage_of, workspaces: Vec::new() };
+        let registers = matches!(target, Target::Host(fusion) if fusion.registers);
+        let mut layout = Layout { graph, registers, steps: Vec::new(), storages: Vec::new(), storage_of, workspaces: Vec::new() };
         for id in 0..graph.values.len() {
             let place = match graph.values[id].origin {
                 Origin::Constant(_) => Location::Constant,
@@ -95,6 +98,8 @@ impl<'g> Layout<'g> {
                 self.open(id, Location::Variable(variable), at.time);
             } else if let Some(input) = bodies.and_then(|bodies| bodies.updated(output)) {
                 self.storage_of[id] = self.storage_of[node.inputs[input]];
+            } else if internal && self.registers && !is_view(self.graph, node) {
+                self.open(id, Location::Register, at.time);
             } else if let Some(shared) = self.shared_with(node, output, internal, at, last_reads) {
                 self.storage_of[id] = Some(shared);
             } else if internal && at.step.division != Division::NONE {

@@ -21,6 +21,8 @@ pub enum Location {
     Result(usize),
     /// Scratch memory at this offset in bytes, with one block for each thread. The value never exists as a whole. Only on the host.
     Block(usize),
+    /// Registers of a remote device that computes a group of nodes. The value is in no memory. Only on the host.
+    Register,
 }
 
 impl Location {
@@ -83,6 +85,8 @@ pub struct Fusion {
     pub threads: usize,
     /// Minimum number of elements that a thread must compute to make up for its start.
     pub grain: usize,
+    /// True for a remote device, which keeps the values between the nodes of a group in registers. It has no blocks.
+    pub registers: bool,
 }
 
 /// The division of a group's tensors into blocks.

@@ -13,7 +13,7 @@ use crate::compile::planner::plan;
 use crate::host::control_step::{Branches, Effect};
 use crate::host::fused_group::{Cut, Group, Member};
 use crate::host::kernel_step::{Address, Memory, Operand, Scratch, Single};
-use crate::host::launch_step::Launched;
+use crate::host::launch_step::{Launched, Prepared};
 use crate::runtime::verify;
 use crate::tensor::device::account::Holder;
 use crate::tensor::device::{Buffer, Device};
@@ -43,15 +43,16 @@ pub(crate) struct Executable {
 }
 
 pub(crate) struct HostStep {
-    work: Work,
+    pub(crate) work: Work,
     /// The description that a profiler receives.
-    ops: Box<Ops>,
+    pub(crate) ops: Box<Ops>,
 }
 
-enum Work {
+pub(crate) enum Work {
     Single(Single),
     Group(Group),
     Launched(Launched),
+    Prepared(Prepared),
     Branches(Branches),
     Effect(Effect),
 }
@@ -93,7 +94,8 @@ pub(crate) fn run(steps: &[HostStep], memory: &mut Memory<'_>, caller: &Caller<'
         };
         if let Err(error) = ran {
             let before: usize = steps.iter().take(index).map(|step| step.ops.nodes.len()).sum();
-            return Err(error.at(before as u32));
+            let inside = if matches!(step.work, Work::Prepared(_)) { error.instruction().unwrap_or(0) } else { 0 };
+            return Err(error.at(before as u32 + inside));
         }
     }
     Ok(())
@@ -104,7 +106,10 @@ impl HostStep {
     #[cold]
     #[inline(never)]
     fn told(&self, memory: Memory<'_>, caller: &Caller<'_>) -> Result<()> {
-        caller.during(Activity::Ops(&self.ops), || self.work.run(memory, caller))
+        match &self.work {
+            Work::Prepared(prepared) => prepared.told(&memory, caller),
+            work => caller.during(Activity::Ops(&self.ops), || work.run(memory, caller)),
+        }
     }
 }
 
@@ -115,6 +120,7 @@ impl Work {
             Work::Single(single) => single.run(memory),
             Work::Group(group) => group.run(memory, caller.device),
             Work::Launched(launched) => launched.run(&memory, caller.device),
+            Work::Prepared(prepared) => prepared.run(&memory),
             Work::Branches(branches) => branches.run(memory, caller),
             Work::Effect(effect) => effect.run(&memory, caller.device),
         }
@@ -259,8 +265,8 @@ impl Drop for Run<'_> {
 }
 
 /// An executable under construction.
-struct Builder<'d> {
-    device: &'d Device,
+pub(crate) struct Builder<'d> {
+    pub(crate) device: &'d Device,
     /// The buffers of constants, then those of results.
     buffers: Vec<Option<Shared<Buffer>>>,
     results: Range<usize>,
@@ -351,6 +357,7 @@ impl<'d> Builder<'d> {
                 let same = |other: &Option<Shared<Buffer>>| other.as_ref().is_some_and(|other| Shared::ptr_eq(other, buffer));
                 Address::Buffer(self.buffers.iter().position(same).ok_or(Error::Internal)?)
             }
+            Location::Register => return Err(Error::Internal),
             Location::Result(index) => Address::Buffer(self.results.start + index),
             Location::Input(index) => Address::Buffer(self.results.end + index),
             Location::Variable(index) => Address::Buffer(self.first_variable() + index),
@@ -359,19 +366,24 @@ impl<'d> Builder<'d> {
 
     /// Creates the steps of a plan. `named` maps the name of each node to its name in the whole function.
     fn steps(&self, plan: &Plan, named: &Named<'_>) -> Result<Vec<HostStep>> {
-        let step = |step| Ok(HostStep { work: self.work(plan, step, named)?, ops: Box::new(ops(plan, step, named)) });
-        plan.steps.iter().map(step).collect()
+        let (mut steps, mut run) = (Vec::new(), Vec::new());
+        for step in &plan.steps {
+            let ops = ops(plan, step, named);
+            match self.remote_step(plan, step)? {
+                Some(remote) => run.push((remote, ops)),
+                None => {
+                    steps.extend(self.remote_steps(core::mem::take(&mut run))?);
+                    steps.push(HostStep { work: self.work(plan, step, named)?, ops: Box::new(ops) });
+                }
+            }
+        }
+        steps.extend(self.remote_steps(run)?);
+        Ok(steps)
     }
 
     fn work(&self, plan: &Plan, step: &plan::Step, named: &Named<'_>) -> Result<Work> {
         if let Some(bodies) = plan.bodies.iter().find(|bodies| *step.nodes == [bodies.node]) {
             return self.branches(plan, &plan.graph.nodes[bodies.node], &bodies.plans, named);
-        }
-        if self.device.remote().is_some()
-            && let &[index] = step.nodes.as_slice()
-            && !plan.graph.nodes[index].outputs.is_empty()
-        {
-            return self.launched(plan, index);
         }
         let mut members = Vec::new();
         for &index in &step.nodes {
@@ -411,7 +423,7 @@ impl<'d> Builder<'d> {
         Ok(Work::Branches(Branches { kernel, attributes: words, by, blocks }))
     }
 
-    fn operands(&self, plan: &Plan, ids: &[ValueId], division: &Division) -> Result<Vec<(Operand, Cut)>> {
+    pub(crate) fn operands(&self, plan: &Plan, ids: &[ValueId], division: &Division) -> Result<Vec<(Operand, Cut)>> {
         ids.iter().map(|&id| self.operand(plan, id, division)).collect()
     }
 
@@ -424,22 +436,8 @@ impl<'d> Builder<'d> {
         })
     }
 
-    /// Creates the step of a node that a remote device computes.
-    fn launched(&self, plan: &Plan, index: usize) -> Result<Work> {
-        let node = &plan.graph.nodes[index];
-        let (op, dtype) = (node.op.def, dtype(plan, node));
-        if !self.device.has_kernel(op, dtype) {
-            return Err(Error::NoKernel { op: op.name, dtype });
-        }
-        let operands = |ids: &[ValueId]| self.operands(plan, ids, &Division::NONE);
-        let (inputs, outputs) = (operands(&node.inputs)?, operands(&node.outputs)?);
-        verify::at(index as u32, self.check(plan, node, &inputs, &outputs))?;
-        let all = |operands: Vec<(Operand, Cut)>| operands.into_iter().map(|(operand, _)| operand).collect();
-        Ok(Work::Launched(Launched { op, attributes: node.attributes.clone(), inputs: all(inputs), outputs: all(outputs) }))
-    }
-
     /// Returns the operand for value `id`, and how it is divided into blocks.
-    fn operand(&self, plan: &Plan, id: ValueId, division: &Division) -> Result<(Operand, Cut)> {
+    pub(crate) fn operand(&self, plan: &Plan, id: ValueId, division: &Division) -> Result<(Operand, Cut)> {
         let tensor_type = plan.graph.values[id].tensor_type;
         let (width, bytes) = (tensor_type.dtype.size(), size(tensor_type)?);
         let operand = Operand { tensor_type, bytes, place: self.place(plan, id)? };
@@ -452,7 +450,7 @@ impl<'d> Builder<'d> {
     }
 
     /// Checks a node against the rules that artifacts must follow.
-    fn check(&self, plan: &Plan, node: &Node, inputs: &[(Operand, Cut)], outputs: &[(Operand, Cut)]) -> Result<(), Rule> {
+    pub(crate) fn check(&self, plan: &Plan, node: &Node, inputs: &[(Operand, Cut)], outputs: &[(Operand, Cut)]) -> Result<(), Rule> {
         let types = |ids: &[ValueId]| ids.iter().map(|&id| plan.graph.values[id].tensor_type).collect::<Vec<_>>();
         let places = |operands: &[(Operand, Cut)]| operands.iter().map(|(operand, _)| self.verified(operand)).collect::<Vec<_>>();
         verify::types(node.op.def, &node.attributes, &types(&node.inputs), &types(&node.outputs))?;
@@ -474,12 +472,12 @@ impl<'d> Builder<'d> {
 }
 
 /// Returns the element type that decides which kernel computes `node`.
-fn dtype(plan: &Plan, node: &Node) -> DType {
+pub(crate) fn dtype(plan: &Plan, node: &Node) -> DType {
     node.inputs.first().or(node.outputs.first()).map_or(DType::U8, |&id| plan.graph.values[id].tensor_type.dtype)
 }
 
 /// Maps the name of a body's node to its name in the whole function.
-type Named<'n> = dyn Fn(&Shared<str>) -> Shared<str> + 'n;
+pub(crate) type Named<'n> = dyn Fn(&Shared<str>) -> Shared<str> + 'n;
 
 /// Describes a step for a profiler.
 fn ops(plan: &Plan, step: &plan::Step, named: &Named<'_>) -> Ops {

@@ -45,6 +45,20 @@ impl Memory<'_> {
         }
     }
 
+    /// Returns the address from which the places of a slot with this base count, or `None` if there is none.
+    pub(crate) fn base(&self, base: u32) -> Option<u64> {
+        match base.checked_sub(1) {
+            None => Some(self.remote),
+            Some(index) => Some(self.buffers.get(index as usize)?.as_ref()?.address()),
+        }
+    }
+
+    /// Returns the addresses of all bases of slots, 0 for buffers that are not there.
+    pub(crate) fn bases(&self) -> Vec<u64> {
+        let buffers = self.buffers.iter().map(|buffer| buffer.as_ref().map_or(0, |buffer| buffer.address()));
+        core::iter::once(self.remote).chain(buffers).collect()
+    }
+
     /// Returns the bytes of `operand`, which no step writes at the moment. Those of a remote device are copied to the host.
     pub(crate) fn read(&self, operand: &Operand, device: &Device) -> Result<Bytes<'_>> {
         let seen = match (operand.place, device.remote()) {

@@ -6,3 +6,4 @@ pub(crate) mod executable;
 pub(crate) mod fused_group;
 pub(crate) mod kernel_step;
 pub(crate) mod launch_step;
+pub(crate) mod remote_builder;

@@ -376,6 +376,19 @@ impl Error {
         self
     }
 
+    /// Returns the instruction that failed, if the error names it.
+    #[cfg(feature = "alloc")]
+    pub(crate) fn instruction(&self) -> Option<u32> {
+        match self.root() {
+            Error::IndexOutOfRange { node, .. }
+            | Error::DivisionByZero { node, .. }
+            | Error::NegativePower { node, .. }
+            | Error::Assertion { node, .. }
+            | Error::NotFinite { node, .. } => Some(*node),
+            _ => None,
+        }
+    }
+
     /// Creates an error from a text.
     #[cfg(feature = "alloc")]
     pub fn message(text: impl Into<alloc::string::String>) -> Error {

@@ -16,13 +16,13 @@ pub(super) fn stand_in(axis: usize) -> u32 {
     if axis == 0 { 2 } else { 32 }
 }
 
-/// A program, and what it recorded. The first recording has the handles that the caller holds.
+/// A program and its recordings. The first recording has the handles that the caller holds.
 pub(super) struct Program {
     build: Box<dyn Build>,
     recordings: Lock<Vec<Shared<Recording>>>,
 }
 
-/// What a program recorded for some shapes of its placeholders.
+/// A recording of a program, for some shapes of its placeholders.
 pub(super) struct Recording {
     shapes: Vec<Shape>,
     pub(super) building: Shared<Building>,

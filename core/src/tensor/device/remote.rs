@@ -1,9 +1,12 @@
 //! Devices whose memory the host cannot address, such as GPUs.
 
+use crate::base::dtype::DType;
 use crate::base::error::{Error, Result};
 use crate::base::op::OpDef;
 use crate::base::shape::TensorType;
 use crate::base::sync::ThreadSafe;
+use alloc::boxed::Box;
+use alloc::vec::Vec;
 
 /// Memory that the host cannot address, and the ops that run in it. An address is a number that only the device understands. The address
 /// of a byte inside an allocation is the address of the allocation plus the offset of the byte.
@@ -25,8 +28,109 @@ pub trait Remote: ThreadSafe {
     /// Writes the bytes `element` again and again, until the `bytes` bytes at address `to` are full. `bytes` is a multiple of the size of
     /// the element, which is 1, 2, 4 or 8.
     fn fill(&self, element: &[u8], to: u64, bytes: usize) -> Result<()>;
-    /// Computes an op that has outputs. Fails with [`Error::NoKernel`] if the device cannot compute the op for these types.
+    /// Computes an op that has outputs, or that the device [checks](Remote::checks). Fails with [`Error::NoKernel`] if the device cannot
+    /// compute the op for these types.
     fn launch(&self, launch: &Launch<'_>) -> Result<()>;
+
+    /// True if the device itself computes `op`, which has no outputs because it only checks its inputs. The inputs of other such ops are
+    /// copied to the host.
+    fn checks(&self, op: &OpDef, dtype: DType) -> bool {
+        let _ = (op, dtype);
+        false
+    }
+
+    /// True if [`Remote::record`] takes groups of elementwise nodes.
+    fn fuses(&self) -> bool {
+        false
+    }
+
+    /// Prepares steps that run together, in this order, whenever a compiled function runs. Returns `None` if the device only launches ops.
+    ///
+    /// Fails with [`Error::NoKernel`] if the device cannot compute a step.
+    fn record(&self, steps: Vec<Step>) -> Result<Option<Box<dyn Recorded>>> {
+        let _ = steps;
+        Ok(None)
+    }
+}
+
+/// Steps of a compiled function that a device has prepared.
+///
+/// `bases` are the addresses to which slots refer: that of the function's scratch memory first, then those of its buffers. A buffer that is
+/// not there in this run has address 0, and no step uses it.
+pub trait Recorded: ThreadSafe {
+    /// Runs all steps. A failure names its step. No later step has changed a variable then.
+    fn run(&self, bases: &[u64]) -> Result<(), (usize, Error)>;
+    /// Runs one step. Profilers measure steps this way.
+    fn step(&self, index: usize, bases: &[u64]) -> Result<()>;
+}
+
+/// A step that a device prepares.
+#[derive(Clone)]
+pub enum Step {
+    /// An op.
+    Op(StepOp),
+    /// Nodes that compute element by element, in this order. The device computes them together, and keeps the values between them in
+    /// registers.
+    Group {
+        /// Number of elements of each output.
+        elements: usize,
+        /// The nodes.
+        members: Vec<Member>,
+    },
+}
+
+/// An op of a compiled function.
+#[derive(Clone)]
+pub struct StepOp {
+    /// The op.
+    pub op: &'static OpDef,
+    /// The attribute words.
+    pub attributes: Vec<u32>,
+    /// The inputs. An input that the op updates in place has the slot of the output.
+    pub inputs: Vec<Slot>,
+    /// The outputs.
+    pub outputs: Vec<Slot>,
+}
+
+/// An elementwise node of a group.
+#[derive(Clone)]
+pub struct Member {
+    /// The op, which has one output.
+    pub op: &'static OpDef,
+    /// The attribute words.
+    pub attributes: Vec<u32>,
+    /// The inputs.
+    pub inputs: Vec<Source>,
+    /// The type of the output.
+    pub output: TensorType,
+    /// The place of the output, or `None` if only later members read it. It may be the place of an input with as many bytes that no later
+    /// member reads from memory.
+    pub kept: Option<Slot>,
+}
+
+/// An input of a group's node. It has as many elements as the outputs, or one, or the elements of the outputs' last axes.
+#[derive(Clone, Copy, Debug)]
+pub enum Source {
+    /// A tensor in memory, which no earlier member writes.
+    Memory(Slot),
+    /// The output of an earlier member, in a shape with as many elements.
+    Value {
+        /// Index of the member.
+        member: usize,
+        /// The type, with the shape in which it is read.
+        tensor_type: TensorType,
+    },
+}
+
+/// A tensor of a compiled function, in memory of a remote device.
+#[derive(Clone, Copy, Debug)]
+pub struct Slot {
+    /// The element type and shape.
+    pub tensor_type: TensorType,
+    /// Index of the address from which the tensor's place counts: see [`Recorded`].
+    pub base: u32,
+    /// Offset of the first byte from that address.
+    pub offset: u64,
 }
 
 /// Reason why a device did not allocate memory.

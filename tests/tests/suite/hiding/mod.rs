@@ -2,6 +2,7 @@
 
 mod checkpoints;
 mod control;
+mod groups;
 mod limits;
 mod optimizers;
 mod refusals;
