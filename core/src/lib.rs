@@ -92,7 +92,7 @@ pub mod device {
     pub use crate::tensor::device::blocks::Blocks;
     pub use crate::tensor::device::remote::{Launch, Member, Placed, Recorded, Refused, Remote, Slot, Source, Step, StepOp};
     pub use crate::tensor::device::{AlignedBytes, Backend, Cpu, Device, MemoryInfo, Now, Placement};
-    pub use crate::tensor::profile::{Activity, Copied, MemoryChange, NamedOp, Ops, Profiler};
+    pub use crate::tensor::profile::{Activity, Copied, MemoryChange, NamedOp, Ops, Profiler, Transfer};
 }
 
 /// Scopes: where ops run. [`Eager`] computes them, a tape also records them, a trace only records them.

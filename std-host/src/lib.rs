@@ -4,6 +4,7 @@
 //! |---|---|
 //! | `tf.Tensor`, `tf.Variable`, `tf.ragged`, `tf.sparse` | [`tensor`] |
 //! | `tf.config`, `tf.device` | [`config`], [`device`] |
+//! | NVIDIA GPUs | [`cuda`] |
 //! | eager execution, `tf.name_scope` | [`scope`] |
 //! | `tf.GradientTape`, `tf.custom_gradient` | [`autodiff`] |
 //! | `tf.function`, `tf.TensorSpec` | [`function`] |
@@ -43,6 +44,7 @@
 //! | feature | adds | crates |
 //! |---|---|---|
 //! | `csv` | CSV files as datasets | `csv`, `serde` |
+//! | `cuda` | NVIDIA GPUs | `libloading` |
 //! | `image` | JPEG and PNG files, folders of images as datasets, images in summaries | `png`, `zune-jpeg`, `jpeg-encoder` |
 //! | `ndarray` | tensors from and to arrays of `ndarray` | `ndarray` |
 //! | `npz` | NumPy's `.npz` files | `zip` |
@@ -127,6 +129,14 @@ pub mod device {
     pub use crate::compute::devices::{cpu, portable_cpu};
     #[doc(inline)]
     pub use gradlet_core::device::*;
+}
+
+/// NVIDIA GPUs, with only the driver installed. [`config`] lists them; this module is for programs that choose a driver or its settings.
+#[cfg(feature = "cuda")]
+pub mod cuda {
+    pub use crate::config::cuda::physical_devices;
+    #[doc(inline)]
+    pub use gradlet_cuda::{Driver, Gpu, Options};
 }
 
 /// Files and formats, as `tf.io`: lines, CSV, TFRecord, `tf.train.Example`, serialized tensors, NumPy, safetensors.

@@ -1,7 +1,8 @@
 //! A device that hides its memory. It has the portable kernels, and its storage is reachable only through upload, download and its own
 //! kernels, as that of a GPU. It is stricter than one: it fills fresh memory with a pattern, and it panics on an access outside of an
 //! allocation, on operands that overlap, and on a second free. It counts what it does, and refuses or fails where a test tells it to. It
-//! prepares the steps of compiled functions and fuses elementwise nodes, unless a test creates one that only launches ops.
+//! prepares the steps of compiled functions and fuses elementwise nodes, unless a test creates one that only launches ops. A test can
+//! create one with a clock, by which a launch and the transfer of a byte always take the same time.
 
 use gradlet::config::{LogicalOptions, Physical};
 use gradlet_core::custom_op::{Call, Kernel, OpDef, Slice};
@@ -21,6 +22,10 @@ const START: u64 = 0x10_0000;
 const ROOM: u64 = 1 << 30;
 /// Size of a block in bytes, as on a GPU.
 pub const GRAIN: u64 = 256;
+/// Time of a launch in nanoseconds, by the clock of a device that has one.
+pub const LAUNCH: u64 = 1000;
+/// Time in which one byte is copied or filled, in nanoseconds.
+pub const BYTE: u64 = 10;
 
 /// Handle of a hiding device, for tests that look at its counts or tell it to fail.
 #[derive(Clone)]
@@ -52,6 +57,8 @@ struct Hidden {
     limit: Option<u64>,
     /// True if the device prepares steps.
     prepares: bool,
+    /// True if the device tells what its clock shows.
+    clocked: bool,
     state: Mutex<State>,
     text: Mutex<String>,
 }
@@ -62,6 +69,8 @@ struct State {
     /// The allocations: their addresses with their sizes.
     live: BTreeMap<u64, usize>,
     counts: Counts,
+    /// What the clock shows, in nanoseconds.
+    now: u64,
     /// Number of the allocation that is refused.
     refuse: Option<u64>,
     /// Number of the launch that fails.
@@ -81,7 +90,7 @@ impl Hiding {
 
     /// Creates a device without a limit that only launches ops.
     pub fn launching() -> Hiding {
-        Hiding::create("HIDING:0", None, false)
+        Hiding::create("HIDING:0", None, false, false)
     }
 
     fn of(limit: Option<u64>) -> Hiding {
@@ -90,10 +99,15 @@ impl Hiding {
 
     /// Creates a device with this name, with a limit or without one.
     pub fn named(name: &str, limit: Option<u64>) -> Hiding {
-        Hiding::create(name, limit, true)
+        Hiding::create(name, limit, true, false)
     }
 
-    fn create(name: &str, limit: Option<u64>, prepares: bool) -> Hiding {
+    /// Creates a device with this name that has a clock. `prepares` is false if it only launches ops.
+    pub fn clocked(name: &str, prepares: bool) -> Hiding {
+        Hiding::create(name, None, prepares, true)
+    }
+
+    fn create(name: &str, limit: Option<u64>, prepares: bool, clocked: bool) -> Hiding {
         static KERNELS: LazyLock<Vec<&'static Kernel>> =
             LazyLock::new(|| ops::KERNELS.iter().copied().chain(gradlet::distribute::KERNELS).collect());
         let room = limit.unwrap_or(ROOM);
@@ -102,11 +116,12 @@ impl Hiding {
             blocks: Blocks::new(START, room, GRAIN),
             live: BTreeMap::new(),
             counts: Counts::default(),
+            now: 0,
             refuse: None,
             fail: None,
         };
         let cpu = Cpu::new(name, &KERNELS);
-        let hidden = Arc::new(Hidden { cpu, limit, prepares, state: Mutex::new(state), text: Mutex::default() });
+        let hidden = Arc::new(Hidden { cpu, limit, prepares, clocked, state: Mutex::new(state), text: Mutex::default() });
         Hiding { device: Device::new(Handle(hidden.clone())), hidden }
     }
 
@@ -158,22 +173,28 @@ impl Hiding {
 pub struct HidingGpu {
     device_type: &'static str,
     memory: u64,
+    clocked: bool,
     created: Mutex<Vec<(Hiding, LogicalOptions)>>,
 }
 
 impl HidingGpu {
     /// Creates a GPU with `memory` bytes of memory.
     pub fn new(memory: u64) -> Arc<HidingGpu> {
-        HidingGpu::of("GPU", memory)
+        HidingGpu::of("GPU", memory, false)
+    }
+
+    /// Creates a GPU like [`HidingGpu::new`] whose devices have a clock.
+    pub fn clocked(memory: u64) -> Arc<HidingGpu> {
+        HidingGpu::of("GPU", memory, true)
     }
 
     /// Creates a device like [`HidingGpu::new`] in the place of a CPU.
     pub fn cpu(memory: u64) -> Arc<HidingGpu> {
-        HidingGpu::of("CPU", memory)
+        HidingGpu::of("CPU", memory, false)
     }
 
-    fn of(device_type: &'static str, memory: u64) -> Arc<HidingGpu> {
-        Arc::new(HidingGpu { device_type, memory, created: Mutex::default() })
+    fn of(device_type: &'static str, memory: u64, clocked: bool) -> Arc<HidingGpu> {
+        Arc::new(HidingGpu { device_type, memory, clocked, created: Mutex::default() })
     }
 
     /// Returns the logical devices that a context has created, with their settings.
@@ -196,7 +217,7 @@ impl Physical for HidingGpu {
     }
 
     fn create(&self, name: &str, options: &LogicalOptions) -> Result<Device> {
-        let hiding = Hiding::named(name, Some(options.memory_limit.unwrap_or(self.memory)));
+        let hiding = Hiding::create(name, Some(options.memory_limit.unwrap_or(self.memory)), true, self.clocked);
         self.created.lock().unwrap_or_else(PoisonError::into_inner).push((hiding.clone(), *options));
         Ok(hiding.device)
     }
@@ -307,6 +328,7 @@ impl Remote for Handle {
     fn upload(&self, bytes: &[u8], to: u64) -> Result<()> {
         let mut state = self.0.lock();
         state.counts.uploads += 1;
+        state.now += BYTE * bytes.len() as u64;
         let range = state.range(to, bytes.len());
         state.memory[range].copy_from_slice(bytes);
         Ok(())
@@ -315,6 +337,7 @@ impl Remote for Handle {
     fn download(&self, from: u64, bytes: &mut [u8]) -> Result<()> {
         let mut state = self.0.lock();
         state.counts.downloads += 1;
+        state.now += BYTE * bytes.len() as u64;
         let range = state.range(from, bytes.len());
         bytes.copy_from_slice(&state.memory[range]);
         Ok(())
@@ -323,6 +346,7 @@ impl Remote for Handle {
     fn copy(&self, from: u64, to: u64, bytes: usize) -> Result<()> {
         let mut state = self.0.lock();
         state.counts.copies += 1;
+        state.now += BYTE * bytes as u64;
         let (from, to) = (state.range(from, bytes), state.range(to, bytes));
         assert!(!meet(&from, &to), "a copy of {bytes} bytes onto itself");
         state.memory.copy_within(from, to.start);
@@ -332,6 +356,7 @@ impl Remote for Handle {
     fn fill(&self, element: &[u8], to: u64, bytes: usize) -> Result<()> {
         let mut state = self.0.lock();
         state.counts.fills += 1;
+        state.now += BYTE * bytes as u64;
         assert!(matches!(element.len(), 1 | 2 | 4 | 8) && bytes.is_multiple_of(element.len()), "{bytes} bytes of {element:?}");
         let range = state.range(to, bytes);
         state.memory[range].chunks_exact_mut(element.len()).for_each(|slot| slot.copy_from_slice(element));
@@ -340,6 +365,12 @@ impl Remote for Handle {
 
     fn launch(&self, launch: &Launch<'_>) -> Result<()> {
         self.0.launch(launch)
+    }
+
+    fn timed(&self, work: &mut dyn FnMut() -> Result<()>) -> Result<Option<u64>> {
+        let before = self.0.lock().now;
+        work()?;
+        Ok(self.0.clocked.then(|| self.0.lock().now - before))
     }
 
     fn checks(&self, op: &OpDef, _: DType) -> bool {
@@ -392,6 +423,7 @@ impl Hidden {
     /// Counts a launch. Fails if a test has told so.
     fn count(&self, state: &mut State, name: &str) -> Result<()> {
         state.counts.launches += 1;
+        state.now += LAUNCH;
         match state.fail == Some(state.counts.launches) {
             true => Err(Error::message(format!("{} was told to fail in {name}", self.cpu.name()))),
             false => Ok(()),

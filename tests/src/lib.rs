@@ -16,6 +16,7 @@ pub mod flat;
 pub mod frozen;
 pub mod fuzz;
 pub mod golden;
+pub mod gpu;
 pub mod hiding;
 pub mod mlp;
 pub mod random;

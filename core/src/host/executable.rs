@@ -76,6 +76,14 @@ impl<'c> Caller<'c> {
         during(self.profiler, activity, work)
     }
 
+    /// Runs `work`, which the device does in its own memory, and reports it to the profiler as `ops`, with the device's time.
+    pub(crate) fn timed(&self, ops: &Ops, mut work: impl FnMut() -> Result<()>) -> Result<()> {
+        match self.profiler {
+            Some(profiler) => self.device.timed(profiler, Activity::Ops(ops), work),
+            None => work(),
+        }
+    }
+
     /// Passes the function's graphs to the profiler, if there is one.
     pub(crate) fn show(&self, name: &str, traced: &Graph, optimized: &Graph) {
         if let Some(profiler) = self.profiler {
@@ -108,6 +116,7 @@ impl HostStep {
     fn told(&self, memory: Memory<'_>, caller: &Caller<'_>) -> Result<()> {
         match &self.work {
             Work::Prepared(prepared) => prepared.told(&memory, caller),
+            Work::Launched(launched) => caller.timed(&self.ops, || launched.run(&memory, caller.device)),
             work => caller.during(Activity::Ops(&self.ops), || work.run(memory, caller)),
         }
     }

@@ -8,6 +8,7 @@ use crate::base::view::{TensorView, TensorViewMut};
 use crate::tensor::device::account::Holder;
 use crate::tensor::device::buffer::Bytes;
 use crate::tensor::device::{AlignedBytes, Buffer, Device};
+use crate::tensor::profile::Transfer;
 use alloc::vec::Vec;
 
 /// The location of an operand's bytes.
@@ -67,7 +68,8 @@ impl Memory<'_> {
             (Address::Scratch(_), Some(remote)) => {
                 let mut copy = AlignedBytes::staged(operand.bytes)?;
                 if operand.bytes > 0 {
-                    remote.download(self.address(operand).ok_or(Error::Internal)?, &mut copy)?;
+                    let from = self.address(operand).ok_or(Error::Internal)?;
+                    device.transfer(Transfer::Download, operand.bytes, || remote.download(from, &mut copy))?;
                 }
                 return Ok(Bytes::from(copy));
             }

@@ -7,7 +7,7 @@ use crate::host::kernel_step::{Address, Memory, Operand};
 use crate::ops;
 use crate::tensor::device::Device;
 use crate::tensor::device::remote::{Launch, Placed, Recorded, Slot, StepOp};
-use crate::tensor::profile::{Activity, Ops};
+use crate::tensor::profile::Ops;
 use alloc::boxed::Box;
 use alloc::vec::Vec;
 
@@ -55,8 +55,7 @@ impl Prepared {
     pub(crate) fn told(&self, memory: &Memory<'_>, caller: &Caller<'_>) -> Result<()> {
         let bases = memory.bases();
         let step = |(index, (ops, _)): (usize, &(Ops, Vec<u32>))| {
-            let ran = caller.during(Activity::Ops(ops), || self.recorded.step(index, &bases));
-            ran.map_err(|error| self.failed(index, error))
+            caller.timed(ops, || self.recorded.step(index, &bases)).map_err(|error| self.failed(index, error))
         };
         self.steps.iter().enumerate().try_for_each(step)
     }

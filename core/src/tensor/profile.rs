@@ -1,4 +1,5 @@
-//! Profiling hooks: reports of what runs, when it begins and ends, and of changes of memory. The profiler supplies the clock.
+//! Profiling hooks: reports of what runs, when it begins and ends, and of changes of memory. The profiler supplies the clock. A device with
+//! a clock of its own measures its work itself.
 
 use crate::base::op::OpDef;
 use crate::base::shape::TensorType;
@@ -18,6 +19,12 @@ pub trait Profiler: ThreadSafe {
     /// True if the profiler wants reports. A profiler that is off costs as little as none.
     fn is_on(&self) -> bool {
         true
+    }
+
+    /// Reports the time that the innermost open activity of this thread took on `device`, by the device's own clock: see
+    /// [`Remote::timed`](crate::device::Remote::timed).
+    fn computed(&self, device: &Device, nanoseconds: u64) {
+        let _ = (device, nanoseconds);
     }
 
     /// Reports that a function runs, with its graph as traced and as optimized.
@@ -43,8 +50,23 @@ pub enum Activity<'a> {
     Ops(&'a Ops),
     /// Copy of a tensor between devices, which an op or a function needs.
     Copy(&'a Copied<'a>),
+    /// Transfer of a number of bytes from or to memory that the host cannot address. CPUs have none.
+    Transfer(Transfer, u64),
     /// Work of a function outside its ops.
     Gap(&'static str),
+}
+
+/// Kind of a transfer of bytes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Transfer {
+    /// Copy from the host to the device.
+    Upload,
+    /// Copy from the device to the host.
+    Download,
+    /// Copy within the device's memory.
+    Copy,
+    /// Repetitions of one value, written to the device's memory.
+    Fill,
 }
 
 /// Copy of a tensor between devices.
@@ -148,6 +170,9 @@ impl Profiler for Either {
     }
     fn is_on(&self) -> bool {
         self.chosen().is_on()
+    }
+    fn computed(&self, device: &Device, nanoseconds: u64) {
+        self.chosen().computed(device, nanoseconds);
     }
     fn function(&self, name: &str, traced: &Graph, optimized: &Graph) {
         self.chosen().function(name, traced, optimized);

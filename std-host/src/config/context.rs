@@ -69,9 +69,10 @@ impl Default for Context {
 }
 
 impl Context {
-    /// Creates a context with the physical devices of this machine. It obeys the [`Environment`] of the process.
+    /// Creates a context with the physical devices of this machine: its CPU and, with the feature `cuda`, its GPUs. It obeys the
+    /// [`Environment`] of the process.
     pub fn new() -> Context {
-        Context::with_devices([], &Environment::of_process())
+        Context::with_devices(super::gpus(), &Environment::of_process())
     }
 
     /// Creates a context with the host's CPU and `devices`, such as GPUs.

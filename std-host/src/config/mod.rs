@@ -50,6 +50,8 @@
 //! [`set_memory_growth`] with `false` has TensorFlow's effect. A memory limit is exact.
 
 mod context;
+#[cfg(feature = "cuda")]
+pub(crate) mod cuda;
 mod environment;
 mod physical;
 mod rules;
@@ -62,7 +64,15 @@ pub use physical::{LogicalDevice, LogicalDeviceConfiguration, LogicalOptions, Ph
 
 use gradlet_core::device::MemoryInfo;
 use gradlet_core::{Eager, Result};
-use std::sync::LazyLock;
+use std::sync::{Arc, LazyLock};
+
+/// Returns the GPUs of this machine. There are none if the driver or the feature `cuda` is missing.
+fn gpus() -> Vec<Arc<dyn Physical>> {
+    #[cfg(feature = "cuda")]
+    return gradlet_cuda::Driver::load().and_then(|driver| cuda::physical_devices(&driver, &Default::default())).unwrap_or_default();
+    #[cfg(not(feature = "cuda"))]
+    Vec::new()
+}
 
 /// Returns the context of the process.
 pub fn context() -> &'static Context {

@@ -49,7 +49,7 @@ impl Coverage {
 }
 
 /// Letters for the runtimes in [`NAMES`].
-const LETTERS: [char; NAMES.len()] = ['E', 'C', 'F', 'H', 'D', 'M'];
+const LETTERS: [char; NAMES.len()] = ['E', 'C', 'F', 'H', 'G', 'D', 'M'];
 
 const HEAD: &str = "# Coverage of ops
 
@@ -64,6 +64,7 @@ reference's values on a runtime:
 | `C` | compiled functions on the host |
 | `F` | both, with the host's fast kernels (`cpu()`) |
 | `H` | both, on a device that hides its memory |
+| `G` | both, on an NVIDIA GPU, which the tests emulate |
 | `D` | the heap-free executor, on the host |
 | `M` | the heap-free executor, on a Cortex-M4 under QEMU |
 

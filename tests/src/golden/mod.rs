@@ -24,6 +24,7 @@ pub mod skips;
 pub mod state_cases;
 pub mod tfrecord_cases;
 
+use crate::gpu;
 use crate::hiding::Hiding;
 use anyhow::{Context, Result, anyhow};
 use bundle::Bundle;
@@ -33,7 +34,7 @@ use fixtures::Folder;
 use gradlet_core::device::AlignedBytes;
 use gradlet_core::{DType, Device, ops};
 use repeated::repeated;
-use runtimes::{COMPILED, CORTEX_M, CPU, DEVICE, EAGER, HIDING, NAMES, Outputs, Traced};
+use runtimes::{COMPILED, CORTEX_M, CPU, CUDA, DEVICE, EAGER, HIDING, NAMES, Outputs, Traced};
 use skips::Skips;
 use std::collections::BTreeMap;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -94,7 +95,8 @@ pub fn run_with(
     coverage: &mut Coverage,
 ) -> Result<Counts> {
     let runtimes = runtimes::select(runtimes)?;
-    let (fast, portable): (Vec<_>, Vec<_>) = runtimes.iter().partition(|name| **name == CPU);
+    let (fast, others): (Vec<&str>, Vec<&str>) = runtimes.iter().partition(|name| **name == CPU);
+    let (gpus, portable): (Vec<&str>, Vec<&str>) = others.into_iter().partition(|name| *name == CUDA);
     let own = defaults(&runtimes);
     let mut suite = Suite { skips, coverage, counts: Counts::default(), unknown: BTreeMap::new(), board: cortex_m.is_some() };
     let mut queue = Queue::default();
@@ -114,6 +116,7 @@ pub fn run_with(
             if *folder == own_folder() {
                 suite.variants(&ops::portable_cpu(), &case, &portable, &mut queue);
                 suite.variants(&gradlet::cpu(), &case, &fast, &mut queue);
+                suite.variants(&ops::portable_cpu(), &case, &gpus, &mut queue);
             }
             suite.case(case, &runtimes, &mut queue);
         }
@@ -186,6 +189,7 @@ impl Suite<'_> {
                 COMPILED => judge(&case, &each(&traced, Traced::run), reference),
                 CPU => self.cpu(&case, &body),
                 HIDING => self.hiding(&case, &body, reference),
+                CUDA => self.cuda(&case, &body),
                 DEVICE => judge(&case, &each(&artifact, |artifact| runtimes::device(&case, artifact)), reference),
                 _ => continue,
             };
@@ -225,6 +229,22 @@ impl Suite<'_> {
         problems.extend(copies::superfluous(case, traced.as_ref().ok(), counts));
         if !self.skips.skip(case, COMPILED) {
             let compiled = judge(case, &each(&traced, Traced::run), reference);
+            problems.extend(compiled.into_iter().map(|problem| format!("compiled: {problem}")));
+        }
+        problems
+    }
+
+    /// Runs a case on a GPU: eagerly and compiled, twice each. Returns a description of each problem.
+    fn cuda(&mut self, case: &Case, body: &Body) -> Vec<String> {
+        let Ok(device) = gpu::device() else { return vec!["there is no GPU".into()] };
+        let twice = |run: &dyn Fn() -> Result<Outputs>| {
+            let outputs = caught(run);
+            let again = outputs.as_ref().ok().and_then(|first| Some(compare_bits(&case.wanted, first, &caught(run).ok()?)));
+            [judge(case, &outputs, None), again.unwrap_or_default()].concat()
+        };
+        let mut problems = twice(&|| runtimes::eager(&device, case, body));
+        if !self.skips.skip(case, COMPILED) {
+            let compiled = twice(&|| Traced::on(&device, case, body)?.run());
             problems.extend(compiled.into_iter().map(|problem| format!("compiled: {problem}")));
         }
         problems

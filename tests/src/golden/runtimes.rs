@@ -18,12 +18,14 @@ pub const COMPILED: &str = "compiled";
 pub const CPU: &str = "cpu";
 /// Name of the runtime on a device that hides its memory, with portable kernels: eagerly, and as one compiled function.
 pub const HIDING: &str = "hiding";
+/// Name of the runtime on a GPU: eagerly, and as one compiled function. See [`gpu::device`](crate::gpu::device).
+pub const CUDA: &str = "cuda";
 /// Name of the runtime that exports and loads the traced function, and runs it without a heap.
 pub const DEVICE: &str = "device";
 /// Name of the runtime that runs the same artifact on a Cortex-M.
 pub const CORTEX_M: &str = "cortex-m";
 /// Every runtime.
-pub const NAMES: [&str; 6] = [EAGER, COMPILED, CPU, HIDING, DEVICE, CORTEX_M];
+pub const NAMES: [&str; 7] = [EAGER, COMPILED, CPU, HIDING, CUDA, DEVICE, CORTEX_M];
 
 /// Returns the runtimes with these names, in the order of [`NAMES`]. Returns all of them if `names` is empty. Fails for an unknown name.
 pub fn select<S: AsRef<str>>(names: &[S]) -> Result<Vec<&'static str>> {
@@ -152,6 +154,6 @@ mod tests {
         assert_eq!(select::<&str>(&[]).unwrap(), NAMES);
         assert_eq!(select(&[DEVICE, CPU, DEVICE]).unwrap(), [CPU, DEVICE]);
         let error = select(&["cpu", "gpu"]).unwrap_err().to_string();
-        assert_eq!(error, "unknown runtime \"gpu\": the runtimes are eager, compiled, cpu, hiding, device, cortex-m");
+        assert_eq!(error, "unknown runtime \"gpu\": the runtimes are eager, compiled, cpu, hiding, cuda, device, cortex-m");
     }
 }

@@ -38,7 +38,7 @@ fn only_the_selected_runtimes_run() {
     assert!(eager.failed + cpu.failed == 0 && cpu.passed == eager.passed, "{eager:?} {cpu:?}");
     assert_eq!(both.passed, eager.passed + cpu.passed);
     let error = golden::run(&["gpu"], &[], None).unwrap_err().to_string();
-    assert_eq!(error, "unknown runtime \"gpu\": the runtimes are eager, compiled, cpu, hiding, device, cortex-m");
+    assert_eq!(error, "unknown runtime \"gpu\": the runtimes are eager, compiled, cpu, hiding, cuda, device, cortex-m");
 }
 
 #[test]

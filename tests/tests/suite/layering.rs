@@ -4,7 +4,11 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 /// Source folders of the crates with ordered modules, and the headings in `ARCHITECTURE.md` above the tables of their order.
-const CRATES: [(&str, &str); 2] = [("core/src", "## The folders of core"), ("std-host/src", "## The folders of std-host")];
+const CRATES: [(&str, &str); 3] = [
+    ("core/src", "## The folders of core"),
+    ("std-host/src", "## The folders of std-host"),
+    ("cuda-backend/src", "## The folders of cuda-backend"),
+];
 /// Folder of generated sources.
 const GENERATED: &str = "std-host/src/formats/proto";
 

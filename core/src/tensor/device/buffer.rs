@@ -6,6 +6,7 @@ use crate::tensor::device::account::{Holder, Ticket};
 use crate::tensor::device::aligned::AlignedBytes;
 use crate::tensor::device::remote::Refused;
 use crate::tensor::device::report;
+use crate::tensor::profile::Transfer;
 use core::fmt;
 use core::ops::Deref;
 
@@ -81,7 +82,7 @@ impl Buffer {
     pub(crate) fn filled(device: &Device, element: &[u8], bytes: usize, holder: Holder) -> Result<Buffer> {
         let mut buffer = Buffer::allocate(device, bytes, holder)?;
         match device.remote() {
-            Some(remote) if bytes > 0 => remote.fill(element, buffer.address, bytes)?,
+            Some(remote) if bytes > 0 => device.transfer(Transfer::Fill, bytes, || remote.fill(element, buffer.address, bytes))?,
             _ => buffer.memory.chunks_exact_mut(element.len()).for_each(|slot| slot.copy_from_slice(element)),
         }
         Ok(buffer)
@@ -96,11 +97,11 @@ impl Buffer {
         let buffer = Buffer::allocate(device, bytes, holder)?;
         match parts {
             _ if bytes == 0 => (),
-            [part] => remote.upload(part, buffer.address())?,
+            [part] => device.transfer(Transfer::Upload, bytes, || remote.upload(part, buffer.address))?,
             parts => {
                 let mut staged = AlignedBytes::staged(bytes)?;
                 staged.join(parts);
-                remote.upload(&staged, buffer.address())?;
+                device.transfer(Transfer::Upload, bytes, || remote.upload(&staged, buffer.address))?;
             }
         }
         Ok(buffer)
@@ -125,7 +126,7 @@ impl Buffer {
         };
         let copy = Buffer::allocate(&self.device, self.bytes, holder)?;
         if self.bytes > 0 {
-            remote.copy(self.address, copy.address, self.bytes)?;
+            self.device.transfer(Transfer::Copy, self.bytes, || remote.copy(self.address, copy.address, self.bytes))?;
         }
         Ok(copy)
     }
@@ -187,7 +188,9 @@ impl Buffer {
     /// Copies the bytes to `into`, which has the same length.
     pub(crate) fn download(&self, into: &mut [u8]) -> Result<()> {
         match self.device.remote() {
-            Some(remote) if self.bytes > 0 => remote.download(self.address, into)?,
+            Some(remote) if self.bytes > 0 => {
+                self.device.transfer(Transfer::Download, self.bytes, || remote.download(self.address, into))?
+            }
             _ => into.copy_from_slice(&self.memory),
         }
         Ok(())
@@ -196,7 +199,7 @@ impl Buffer {
     /// Sets the bytes to `bytes`, which has the same length.
     pub(crate) fn upload(&mut self, bytes: &[u8]) -> Result<()> {
         match self.device.remote() {
-            Some(remote) if self.bytes > 0 => remote.upload(bytes, self.address)?,
+            Some(remote) if self.bytes > 0 => self.device.transfer(Transfer::Upload, self.bytes, || remote.upload(bytes, self.address))?,
             _ => self.memory.copy_from_slice(bytes),
         }
         Ok(())

@@ -10,6 +10,7 @@ mod heard;
 mod pool;
 pub(crate) mod remote;
 mod report;
+mod timed;
 
 use crate::base::dtype::DType;
 use crate::base::error::{Error, Result};
@@ -264,9 +265,9 @@ impl Device {
         self.heard(TellsTo(sink))
     }
 
-    /// Returns the same device, which reports its work to `profiler`. The reports cover eager ops that the device computes, and every step
-    /// of functions called in a scope of the device. If only some inputs of an op are on this device and the others on the same device
-    /// without profiler, this device computes the op.
+    /// Returns the same device, which reports its work to `profiler`. The reports cover eager ops that the device computes, every step of
+    /// functions called in a scope of the device, and transfers from and to memory that the device allocated. If only some inputs of an op
+    /// are on this device and the others on the same device without profiler, this device computes the op.
     ///
     /// ```
     /// use gradlet_core::device::{Activity, Profiler};
@@ -388,7 +389,7 @@ impl Device {
         let Some(profiler) = self.profiler() else { return remote.launch(launch) };
         let types = |placed: &'_ [Placed<'_>]| placed.iter().map(|one| *one.tensor_type).collect::<heapless::Vec<_, MAX_INPUTS>>();
         let ops = ops(launch.op, types(launch.inputs).iter(), types(launch.outputs).iter());
-        during(Some(profiler), Activity::Ops(&ops), || remote.launch(launch))
+        self.timed(profiler, Activity::Ops(&ops), || remote.launch(launch))
     }
 
     /// Runs an op without outputs, and delivers its message, if it has one.

@@ -32,6 +32,12 @@ pub trait Remote: ThreadSafe {
     /// compute the op for these types.
     fn launch(&self, launch: &Launch<'_>) -> Result<()>;
 
+    /// Calls `work`, which puts work on the device, waits until that is done, and returns the nanoseconds that it took by the device's own
+    /// clock. A device without a clock only calls `work`, and returns `None`. Profilers measure launches and transfers this way.
+    fn timed(&self, work: &mut dyn FnMut() -> Result<()>) -> Result<Option<u64>> {
+        work().map(|()| None)
+    }
+
     /// True if the device itself computes `op`, which has no outputs because it only checks its inputs. The inputs of other such ops are
     /// copied to the host.
     fn checks(&self, op: &OpDef, dtype: DType) -> bool {

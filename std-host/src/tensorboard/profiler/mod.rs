@@ -10,6 +10,7 @@ mod graph_def;
 mod memory;
 mod recording;
 mod run_metadata;
+mod spans;
 mod timeline;
 mod trace;
 

@@ -1,11 +1,9 @@
 //! The recorder of the activities and the memory of a profiled device, with their times.
 
 use super::memory::MemoryEvent;
-use super::timeline::{Line, Plane, Span, Stat, Timeline};
 use super::trace::Options;
-use gradlet_core::device::{Activity, MemoryChange, NamedOp, Profiler};
+use gradlet_core::device::{Activity, MemoryChange, NamedOp, Profiler, Transfer};
 use gradlet_core::function::graph::Graph;
-use gradlet_core::ops::type_name;
 use gradlet_core::{Device, Variable};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -26,8 +24,12 @@ pub(super) struct Recording {
 /// Recorded data.
 #[derive(Default)]
 pub(super) struct Observation {
-    threads: Vec<Thread>,
-    memory: Vec<MemoryEvent>,
+    pub(super) threads: Vec<Thread>,
+    pub(super) memory: Vec<MemoryEvent>,
+    /// Names of the devices that measured their work.
+    pub(super) clocks: Vec<String>,
+    /// Number of activities with a time of a device.
+    measured: u64,
     pub(super) functions: Vec<Traced>,
 }
 
@@ -38,23 +40,34 @@ pub(super) struct Traced {
     pub(super) optimized: Graph,
 }
 
-struct Thread {
+pub(super) struct Thread {
     id: ThreadId,
-    name: String,
-    events: Vec<Event>,
+    pub(super) name: String,
+    pub(super) events: Vec<Event>,
     /// Indices of the events that have not ended.
     open: Vec<usize>,
 }
 
 /// An activity, with times in nanoseconds since the start of the recording.
-struct Event {
-    what: What,
+pub(super) struct Event {
+    pub(super) what: What,
     around: Option<usize>,
-    start: u64,
-    end: u64,
+    pub(super) start: u64,
+    pub(super) end: u64,
+    pub(super) computed: Option<Computed>,
 }
 
-enum What {
+/// Work that a device measured with its own clock.
+#[derive(Clone, Copy)]
+pub(super) struct Computed {
+    /// Index of the device in `Observation::clocks`.
+    device: usize,
+    nanoseconds: u64,
+    /// Number that no other work has.
+    pub(super) number: u64,
+}
+
+pub(super) enum What {
     /// A call of a function: its name, and its index in `Observation::functions` once known.
     Function(String, Option<usize>),
     Step(String, i64),
@@ -70,6 +83,8 @@ enum What {
         to: String,
         bytes: u64,
     },
+    /// A transfer from or to a device's own memory: its kind, and the number of bytes.
+    Transfer(Transfer, u64),
     Gap(&'static str),
 }
 
@@ -92,6 +107,11 @@ impl Recording {
     /// Returns the name of the device.
     pub(super) fn device(&self) -> &str {
         &self.device
+    }
+
+    /// Returns the start in nanoseconds of Unix time.
+    pub(super) fn start_ns(&self) -> u64 {
+        self.start_ns
     }
 
     fn now(&self) -> u64 {
@@ -125,7 +145,7 @@ impl Recording {
         let Some(thread) = state.as_mut().map(Observation::thread) else { return };
         thread.open.push(thread.events.len());
         let around = thread.open.len().checked_sub(2).map(|before| thread.open[before]);
-        thread.events.push(Event { what, around, start: 0, end: 0 });
+        thread.events.push(Event { what, around, start: 0, end: 0, computed: None });
         // The start time is read last, so that it excludes the work in this function.
         let now = self.now();
         thread.events.last_mut().into_iter().for_each(|event| event.start = now);
@@ -143,17 +163,6 @@ impl Recording {
         }
     }
 
-    /// Converts the recorded data to a timeline, with a line for each thread, and the device's memory.
-    pub(super) fn timeline(&self, record: &Observation, host: &str) -> Timeline {
-        let mut calls = 0;
-        let name = format!("/device:{}", self.device);
-        let mut line =
-            |thread: &Thread| Line { name: thread.name.clone(), start_ns: self.start_ns, spans: thread.spans(&mut calls, &name) };
-        let lines = record.threads.iter().map(&mut line).collect();
-        let plane = Plane { name, lines, memory: record.memory.clone() };
-        Timeline { host: host.into(), planes: vec![plane] }
-    }
-
     /// Returns the ops of the last run of function number `index`, with their times. Empty if no run was recorded.
     pub(super) fn last_run<'r>(&self, record: &'r Observation, index: usize) -> Vec<Timed<'r>> {
         let is_run = |event: &Event| matches!(event.what, What::Function(_, Some(of)) if of == index);
@@ -162,7 +171,8 @@ impl Recording {
         let within = thread.events.iter().enumerate().skip(run).filter(|(event, _)| thread.around(*event).any(|around| around == run));
         let timed = within.filter_map(|(_, event)| match &event.what {
             What::Ops { nodes, .. } => {
-                Some(Timed { nodes, start_ns: self.start_ns + event.start, duration_ns: event.end.saturating_sub(event.start) })
+                let (start, duration_ns) = event.times();
+                Some(Timed { nodes, start_ns: self.start_ns + start, duration_ns })
             }
             _ => None,
         });
@@ -185,6 +195,7 @@ impl Profiler for Recording {
                     let bytes = copy.tensor_type.bytes().unwrap_or(0) as u64;
                     What::Copy { from: copy.from.name().into(), to: copy.to.name().into(), bytes }
                 }
+                Activity::Transfer(kind, bytes) => What::Transfer(kind, bytes),
                 Activity::Gap(name) => What::Gap(name),
             });
         }
@@ -197,6 +208,17 @@ impl Profiler for Recording {
             if let Some(event) = thread.open.pop().and_then(|open| thread.events.get_mut(open)) {
                 event.end = now;
             }
+        }
+    }
+
+    fn computed(&self, device: &Device, nanoseconds: u64) {
+        let mut state = self.lock();
+        let Some(record) = state.as_mut().filter(|_| self.options.profiler) else { return };
+        record.measured += 1;
+        let computed = Computed { device: record.clock(device.name()), nanoseconds, number: record.measured };
+        let thread = record.thread();
+        if let Some(event) = thread.open.last().and_then(|&open| thread.events.get_mut(open)) {
+            event.computed = Some(computed);
         }
     }
 
@@ -238,73 +260,36 @@ impl Observation {
         });
         &mut self.threads[index]
     }
+
+    /// Returns the index of a device in `clocks`. Adds it if it is not there.
+    fn clock(&mut self, device: &str) -> usize {
+        self.clocks.iter().position(|known| known == device).unwrap_or_else(|| {
+            self.clocks.push(device.into());
+            self.clocks.len() - 1
+        })
+    }
+}
+
+impl Event {
+    /// Returns the index of the device that measured the event.
+    pub(super) fn device(&self) -> Option<usize> {
+        self.computed.map(|computed| computed.device)
+    }
+
+    /// Returns the start and the duration, in nanoseconds. The duration is that by the device's clock, if the device measured it.
+    pub(super) fn times(&self) -> (u64, u64) {
+        match self.computed {
+            Some(Computed { nanoseconds, .. }) => (self.end.saturating_sub(nanoseconds), nanoseconds),
+            None => (self.start, self.end.saturating_sub(self.start)),
+        }
+    }
 }
 
 impl Thread {
     /// Returns the indices of the events that enclose an event, innermost first.
-    fn around(&self, event: usize) -> impl Iterator<Item = usize> {
+    pub(super) fn around(&self, event: usize) -> impl Iterator<Item = usize> {
         std::iter::successors(self.events[event].around, |&around| self.events[around].around)
     }
-
-    /// Returns the scopes that enclose an event, outermost first, each followed by `/`.
-    fn path(&self, event: usize) -> String {
-        let scopes = self.around(event).filter_map(|around| match &self.events[around].what {
-            What::Scope(name) => Some(format!("{name}/")),
-            _ => None,
-        });
-        scopes.collect::<Vec<_>>().into_iter().rev().collect()
-    }
-
-    fn spans(&self, calls: &mut i64, device: &str) -> Vec<Span> {
-        let span = |(index, event): (usize, &Event)| {
-            let (start_ps, duration_ps) = (event.start * 1000, event.end.saturating_sub(event.start) * 1000);
-            let within_step = || self.around(index).any(|around| matches!(self.events[around].what, What::Step(..) | What::Function(..)));
-            let plain = |name: String| Span { name, start_ps, duration_ps, stats: Vec::new() };
-            match &event.what {
-                What::Step(name, number) => Span::step(name, *number, start_ps, duration_ps),
-                What::Function(name, _) if within_step() => plain(name.clone()),
-                What::Function(name, _) => {
-                    *calls += 1;
-                    Span::step(name, *calls - 1, start_ps, duration_ps)
-                }
-                What::Scope(name) => plain(format!("{}{name}", self.path(index))),
-                What::Gap(name) => plain(name.to_string()),
-                What::Copy { from, to, bytes } => {
-                    let stats = vec![("bytes_accessed", Stat::Number(*bytes as i64))];
-                    Span { stats, ..plain(format!("copy {from} to {to}")) }
-                }
-                What::Ops { nodes, read, written } => {
-                    let mut stats = vec![
-                        ("device", Stat::Text(device.into())),
-                        ("bytes_accessed", Stat::Number((read + written) as i64)),
-                        ("bytes_read", Stat::Number(*read as i64)),
-                        ("bytes_written", Stat::Number(*written as i64)),
-                    ];
-                    if let Some(output) = nodes.last().and_then(|node| node.output) {
-                        stats.push(("output", Stat::Text(output.to_string())));
-                    }
-                    if nodes.len() > 1 {
-                        let names: Vec<String> = nodes.iter().map(|node| node_name(node, "")).collect();
-                        stats.push(("fused", Stat::Text(names.join(", "))));
-                    }
-                    Span { stats, ..plain(label(nodes, &self.path(index))) }
-                }
-            }
-        };
-        self.events.iter().enumerate().map(span).collect()
-    }
-}
-
-fn node_name(node: &NamedOp, path: &str) -> String {
-    node.name.as_deref().map_or_else(|| format!("{path}{}", type_name(node.op)), Into::into)
-}
-
-/// Returns the label of an op in the form that TensorBoard parses: the name, a colon, the type. Ops that run as one step have the
-/// name of the last op and all types.
-pub(super) fn label(nodes: &[NamedOp], path: &str) -> String {
-    let types: Vec<String> = nodes.iter().map(|node| type_name(node.op)).collect();
-    let name = nodes.last().map_or_else(String::new, |node| node_name(node, path));
-    format!("{name}:{}", types.join("_"))
 }
 
 /// True if two graphs with the same name are the same function: their inputs, variables and node names match.

@@ -1,7 +1,8 @@
 //! TensorFlow's `RunMetadata` for TensorBoard's Graphs tab: the graphs of functions, and the times of their nodes.
 
 use super::graph_def::graph_def;
-use super::recording::{Observation, Recording, Timed, label};
+use super::recording::{Observation, Recording, Timed};
+use super::spans::label;
 use crate::formats::proto::run_metadata::FunctionGraphs;
 use crate::formats::proto::{DeviceStepStats, NodeExecStats, RunMetadata, StepStats};
 

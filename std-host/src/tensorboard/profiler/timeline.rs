@@ -12,7 +12,7 @@ use std::collections::BTreeMap;
 use std::path::{Component, Path, PathBuf};
 
 /// Name of the plane from which TensorBoard computes its statistics of ops.
-const HOST: &str = "/host:CPU";
+pub(super) const HOST: &str = "/host:CPU";
 /// Prefix of plane names that the trace viewer shows for any kind of device.
 const CUSTOM: &str = "/device:CUSTOM:";
 /// Number of the first line of memory. TensorBoard leaves lines in this range out of its statistics of ops, but reads their changes of
@@ -46,7 +46,7 @@ pub struct Timeline {
 /// Timeline of a device.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Plane {
-    /// Name of the device, such as `/device:CPU:0` or `/device:Cortex-M4`. TensorBoard computes statistics only for CPUs.
+    /// Name of the device, such as `/device:CPU:0` or `/device:Cortex-M4`. TensorBoard computes statistics only for CPUs and GPUs.
     pub name: String,
     /// Lines of the device, one for each sequence of spans.
     pub lines: Vec<Line>,
@@ -84,6 +84,8 @@ pub struct Span {
 pub enum Stat {
     /// An integer.
     Number(i64),
+    /// An integer without a sign. TensorBoard expects numbers that connect activities in this form.
+    Unsigned(u64),
     /// A floating-point number.
     Float(f64),
     /// A text.
@@ -205,6 +207,7 @@ impl Stat {
     fn json(&self) -> serde_json::Value {
         match self {
             Stat::Number(number) => json!(number),
+            Stat::Unsigned(number) => json!(number),
             Stat::Float(number) => json!(number),
             Stat::Text(text) => json!(text),
         }
@@ -213,6 +216,7 @@ impl Stat {
     fn value(&self) -> Value {
         match self {
             Stat::Number(number) => Value::Int64Value(*number),
+            Stat::Unsigned(number) => Value::Uint64Value(*number),
             Stat::Float(number) => Value::DoubleValue(*number),
             Stat::Text(text) => Value::StrValue(text.clone()),
         }

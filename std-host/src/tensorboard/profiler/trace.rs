@@ -45,6 +45,9 @@ pub struct Trace {
 /// its peak. Memory that was in use when the trace began is one entry. Memory that `device` itself allocates or frees later has no entries
 /// of its own, but counts in the total.
 ///
+/// A device with its own clock, such as a GPU, measures each launch and each transfer, and the program waits for it. In the profile, such a
+/// device has a plane with its stream, and the threads are in the plane of the host.
+///
 /// ```
 /// use gradlet::{Eager, Function, Scope, Tensor, profiler, summary};
 /// let folder = tempfile::tempdir()?;

@@ -1,6 +1,7 @@
 //! Checkpoints of variables whose memory the host cannot address.
 
-use super::{Bits, Cnn, at_every_place, bytes};
+use super::at_every_place;
+use crate::cnn::{Bits, Cnn, bytes};
 use gradlet::checkpoint::Checkpoint;
 use gradlet::checkpoint::bundle::data_path;
 use gradlet_core::{Device, Result, ops};

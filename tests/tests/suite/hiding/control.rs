@@ -1,6 +1,6 @@
 //! Branches, loops, arrays and effects on a device that hides its memory.
 
-use super::{Bits, bytes};
+use crate::cnn::{Bits, bytes};
 use gradlet_core::control::{WhileOptions, cond, while_loop};
 use gradlet_core::layers::{LSTM, Layer, Module};
 use gradlet_core::tensor::Element;

@@ -1,6 +1,6 @@
 //! Compiled functions on a device that prepares their steps and computes elementwise nodes together.
 
-use super::bytes;
+use crate::cnn::bytes;
 use gradlet_core::{DType, Device, Eager, Function, Result, Scope, Tensor, Variable, ops};
 use gradlet_tests::hiding::Hiding;
 use gradlet_tests::random::Random;
@@ -13,49 +13,49 @@ fn numbers(device: &Device, seed: u64, dims: &[u32]) -> Tensor {
     Tensor::new(device, &numbers, dims).unwrap()
 }
 
-/// Returns a function of random elementwise ops on a matrix, a row and two variables, with some other ops between them.
-fn random_function(seed: u64, variables: [Variable; 2]) -> Function<(Tensor, Tensor), Vec<Tensor>> {
-    Function::new(move |scope: &dyn Scope, (x, row): (Tensor, Tensor)| {
-        let mut random = Random::new(seed);
-        let mut values = vec![x, row, Tensor::scalar(&scope.device(), 0.5f32), scope.read(&variables[0])?, scope.read(&variables[1])?];
-        for _ in 0..10 + random.below(60) {
-            let mut choose = || values[random.below(values.len())].clone();
-            let (a, b) = (choose(), choose());
-            let next = match random.below(12) {
-                0 => a.mul(&b),
-                1 => a.sub(&b),
-                2 => a.maximum(&b),
-                3 => a.tanh(),
-                4 => a.neg(),
-                5 => a.less(&b).and_then(|less| less.select(&a, &b)),
-                6 => a.cast(DType::I32).and_then(|whole| whole.cast(DType::F32)),
-                7 => a.square(),
-                8 => a.reshape(&[a.shape().elements().unwrap_or(1) as u32]).and_then(|flat| flat.abs()?.reshape(a.dims())),
-                9 if !a.dims().is_empty() => a.sum(&[-1], true),
-                10 => a.cast(DType::F16).and_then(|half| half.add(&half)?.cast(DType::F32)),
-                _ => a.add(&b),
-            };
-            values.push(next?);
+/// Computes random elementwise ops on a matrix, a row and two variables, with some other ops between them.
+fn random_ops(scope: &dyn Scope, seed: u64, variables: &[Variable; 2], (x, row): (Tensor, Tensor)) -> Result<Vec<Tensor>> {
+    let mut random = Random::new(seed);
+    let mut values = vec![x, row, Tensor::scalar(&scope.device(), 0.5f32), scope.read(&variables[0])?, scope.read(&variables[1])?];
+    for _ in 0..10 + random.below(60) {
+        let mut choose = || values[random.below(values.len())].clone();
+        let (a, b) = (choose(), choose());
+        let next = match random.below(12) {
+            0 => a.mul(&b),
+            1 => a.sub(&b),
+            2 => a.maximum(&b),
+            3 => a.tanh(),
+            4 => a.neg(),
+            5 => a.less(&b).and_then(|less| less.select(&a, &b)),
+            6 => a.cast(DType::I32).and_then(|whole| whole.cast(DType::F32)),
+            7 => a.square(),
+            8 => a.reshape(&[a.shape().elements().unwrap_or(1) as u32]).and_then(|flat| flat.abs()?.reshape(a.dims())),
+            9 if !a.dims().is_empty() => a.sum(&[-1], true),
+            10 => a.cast(DType::F16).and_then(|half| half.add(&half)?.cast(DType::F32)),
+            _ => a.add(&b),
+        };
+        values.push(next?);
+    }
+    for variable in variables {
+        if let Some(value) = values.iter().rev().find(|value| value.dims() == DIMS) {
+            scope.assign(variable, value)?;
         }
-        for variable in &variables {
-            if let Some(value) = values.iter().rev().find(|value| value.dims() == DIMS) {
-                scope.assign(variable, value)?;
-            }
-        }
-        values.retain(|value| value.dims() == DIMS);
-        Ok(values.into_iter().rev().step_by(3).collect())
-    })
+    }
+    values.retain(|value| value.dims() == DIMS);
+    Ok(values.into_iter().rev().step_by(3).collect())
 }
 
-/// Runs a random function twice on `device`, and returns the bits of the results and the variables.
-fn run(device: &Device, seed: u64) -> Result<Vec<Vec<u8>>> {
+/// Computes random ops twice on `device`, compiled or one by one, and returns the bits of the results and the variables.
+pub fn run(device: &Device, seed: u64, compiled: bool) -> Result<Vec<Vec<u8>>> {
     let scope = Eager::new(device);
     let variable = |stream: u64| Variable::new(&scope, "v", &numbers(device, stream, &DIMS));
     let variables = [variable(1)?, variable(2)?];
-    let function = random_function(seed, variables.clone());
+    let own = variables.clone();
+    let function = Function::new(move |scope: &dyn Scope, inputs: (Tensor, Tensor)| random_ops(scope, seed, &own, inputs));
     let mut bits = Vec::new();
     for round in 0..2 {
-        let results = function.call(&scope, (numbers(device, 3 + round, &DIMS), numbers(device, 9, &[6])))?;
+        let inputs = (numbers(device, 3 + round, &DIMS), numbers(device, 9, &[6]));
+        let results = if compiled { function.call(&scope, inputs)? } else { random_ops(&scope, seed, &variables, inputs)? };
         bits.extend(results.iter().map(bytes));
         for variable in &variables {
             bits.push(bytes(&scope.read(variable)?));
@@ -68,10 +68,10 @@ fn run(device: &Device, seed: u64) -> Result<Vec<Vec<u8>>> {
 fn groups_have_the_bits_of_single_ops() -> Result<()> {
     let (mut alone, mut together) = (0, 0);
     for seed in 0..150 {
-        let wanted = run(&ops::portable_cpu(), seed)?;
+        let wanted = run(&ops::portable_cpu(), seed, true)?;
         let (launching, preparing) = (Hiding::launching(), Hiding::new());
-        assert!(run(&launching.device, seed)? == wanted, "op by op, seed {seed}");
-        assert!(run(&preparing.device, seed)? == wanted, "in groups, seed {seed}");
+        assert!(run(&launching.device, seed, true)? == wanted, "op by op, seed {seed}");
+        assert!(run(&preparing.device, seed, true)? == wanted, "in groups, seed {seed}");
         alone += launching.counts().launches;
         together += preparing.counts().launches;
     }

@@ -1,6 +1,6 @@
 //! Devices with little memory: what they refuse, what the error says, and what fits.
 
-use super::{Cnn, bytes};
+use crate::cnn::{Cnn, bytes};
 use gradlet_core::error::OutOfMemory;
 use gradlet_core::{Device, Eager, Error, Function, Result, Scope, Tensor, Variable, ops};
 use gradlet_tests::hiding::Hiding;

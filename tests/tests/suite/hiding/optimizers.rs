@@ -1,6 +1,7 @@
 //! Optimizers in eager code: steps in place, and what a step that fails leaves behind.
 
-use super::{at_every_place, bytes};
+use super::at_every_place;
+use crate::cnn::bytes;
 use gradlet_core::device::{Activity, Profiler};
 use gradlet_core::layers::Module;
 use gradlet_core::optimizers::schedules::Schedule;

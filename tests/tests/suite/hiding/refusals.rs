@@ -1,6 +1,7 @@
 //! Training steps on a device that refuses memory, or fails, at every place of the step.
 
-use super::{Bits, Cnn, at_every_place, bytes};
+use super::at_every_place;
+use crate::cnn::{Bits, Cnn, bytes};
 use gradlet_core::{Error, Result, ops};
 use gradlet_tests::hiding::{Counts, Hiding};
 

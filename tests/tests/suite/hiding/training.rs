@@ -1,6 +1,6 @@
 //! Training on a device that hides its memory: the bits are those of a CPU, and nothing moves that need not.
 
-use super::{Bits, Cnn, SIDE, batch, bytes, layers};
+use crate::cnn::{Bits, Cnn, SIDE, batch, bytes, layers};
 use gradlet::Dataset;
 use gradlet::artifact::Loaded;
 use gradlet::train::{Compile, Evaluate, Fit, History, Logs, Model, Verbose};

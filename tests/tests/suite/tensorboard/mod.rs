@@ -7,6 +7,7 @@
 mod accumulator;
 mod browser;
 mod callback;
+mod gpu;
 mod live;
 mod memory;
 mod pages;

@@ -1,0 +1,86 @@
+//! Ops that the host computes for a GPU: branches, loops and messages, collective operations, and the errors of refused data.
+
+use crate::device::Shared;
+use gradlet_core::custom_op::{Call, Kernel, OpDef, Slice};
+use gradlet_core::device::{AlignedBytes, Launch, Placed};
+use gradlet_core::tensor::{TensorView, TensorViewMut};
+use gradlet_core::{DType, Error, Result, ops};
+
+/// The kernels that run on the host.
+pub(crate) struct HostOps {
+    /// The portable kernels of branches, loops and ops without outputs, then the others.
+    kernels: Vec<&'static Kernel>,
+    /// The kernels of collective operations, whose operands are copied to the host and back.
+    moved: &'static [Kernel],
+}
+
+impl HostOps {
+    pub(crate) fn new(moved: &'static [Kernel]) -> HostOps {
+        let control = [ops::code::cond, ops::code::while_loop];
+        let own = ops::KERNELS.iter().filter(|kernel| kernel.def.outputs == 0 || control.contains(&kernel.def.code));
+        HostOps { kernels: own.copied().chain(moved).collect(), moved }
+    }
+
+    pub(crate) fn kernels(&self) -> &[&'static Kernel] {
+        &self.kernels
+    }
+
+    pub(crate) fn has(&self, op: &OpDef, dtype: DType) -> bool {
+        find(self.kernels.iter().copied(), op, dtype).is_ok()
+    }
+
+    /// True if the operands of `op` are copied to the host and back.
+    pub(crate) fn moves(&self, op: &OpDef) -> bool {
+        self.moved.iter().any(|kernel| kernel.def.code == op.code)
+    }
+
+    /// Runs an op without outputs on operands of the host.
+    pub(crate) fn effect(&self, op: &OpDef, call: &mut Call<'_, '_>) -> Result<()> {
+        let dtype = call.inputs.first().map_or(DType::U8, |input| input.tensor_type.dtype);
+        (find(self.kernels.iter().copied(), op, dtype)?.run)(call)
+    }
+
+    /// Runs an op on copies of its operands, and copies the outputs back.
+    pub(crate) fn run(&self, device: &Shared, launch: &Launch<'_>) -> Result<()> {
+        let outputs = self.computed(device, launch)?;
+        for (output, placed) in outputs.iter().zip(launch.outputs).filter(|(output, _)| !output.is_empty()) {
+            device.upload(output, placed.address)?;
+        }
+        Ok(())
+    }
+
+    /// Returns the error of an op that has refused its data: that of the portable kernel on the same data.
+    pub(crate) fn refusal(&self, device: &Shared, launch: &Launch<'_>) -> Error {
+        let disagree = || Error::message(format!("{} refused its data on {}, but not on a CPU", launch.op.name, device.name()));
+        self.computed(device, launch).err().unwrap_or_else(disagree)
+    }
+
+    /// Computes an op with a portable kernel, on copies of its inputs.
+    fn computed(&self, device: &Shared, launch: &Launch<'_>) -> Result<Vec<AlignedBytes>> {
+        let dtype = launch.inputs.first().or(launch.outputs.first()).map_or(DType::U8, |placed| placed.tensor_type.dtype);
+        let kernel = find(self.moved, launch.op, dtype).or_else(|_| find(ops::KERNELS.iter().copied(), launch.op, dtype))?;
+        let zeros = |placed: &Placed<'_>| AlignedBytes::zeroed(placed.tensor_type.bytes().unwrap_or(0));
+        let mut read = Vec::new();
+        for placed in launch.inputs {
+            let mut bytes = zeros(placed);
+            if !bytes.is_empty() {
+                device.download(placed.address, &mut bytes)?;
+            }
+            read.push(bytes);
+        }
+        let mut results: Vec<AlignedBytes> = launch.outputs.iter().map(zeros).collect();
+        let views =
+            launch.inputs.iter().zip(&read).map(|(placed, bytes)| TensorView { tensor_type: placed.tensor_type, data: Some(bytes) });
+        let views: Vec<TensorView<'_>> = views.collect();
+        let slots = launch.outputs.iter().zip(&mut results).map(|(placed, data)| TensorViewMut { tensor_type: placed.tensor_type, data });
+        let mut slots: Vec<TensorViewMut<'_>> = slots.collect();
+        (kernel.run)(&mut Call { attributes: launch.attributes, inputs: &views, outputs: &mut slots, slice: &mut Slice::all() })?;
+        drop(slots);
+        Ok(results)
+    }
+}
+
+fn find(kernels: impl IntoIterator<Item = &'static Kernel>, op: &OpDef, dtype: DType) -> Result<&'static Kernel> {
+    let found = kernels.into_iter().find(|kernel| kernel.def.code == op.code && kernel.dtype == dtype);
+    found.ok_or(Error::NoKernel { op: op.name, dtype })
+}

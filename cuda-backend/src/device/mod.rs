@@ -1,0 +1,337 @@
+//! A device on a GPU: gradlet's interface of devices with remote memory.
+
+mod graph;
+mod host_ops;
+mod launch;
+
+use crate::gpu::Gpu;
+use crate::gpu::region::{Kind, Memory, free_memory};
+use crate::gpu::stream::Stream;
+use crate::lower::{self, Job};
+use gradlet_core::custom_op::{Call, Kernel, OpDef};
+use gradlet_core::device::{Backend, Launch, Placed, Recorded, Refused, Remote, Step};
+use gradlet_core::{DType, Device, Error, Result, TensorType, ops};
+use graph::Recording;
+use host_ops::HostOps;
+use launch::{Operand, Ready};
+use std::fmt;
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+
+/// Value of the fault word while no step has refused its data.
+pub(crate) const NO_FAULT: u32 = u32::MAX;
+/// Part of the GPU's free memory that a device without a limit leaves to the driver, if it takes its memory at once.
+const LEFT: u64 = 16;
+
+/// Settings of a device on a GPU.
+///
+/// ```
+/// use gradlet_cuda::Options;
+/// let options = Options { memory_limit: Some(64 << 20), ..Options::default() };
+/// assert!(options.memory_growth && !options.strict);
+/// ```
+#[derive(Clone, Copy)]
+pub struct Options {
+    /// The largest number of bytes that may be in use. A device with a limit takes all of them when it is created, so the limit is exact.
+    pub memory_limit: Option<u64>,
+    /// True if a device without a limit takes memory from the driver when a program needs it. False if it takes nearly all free memory when
+    /// it is created.
+    pub memory_growth: bool,
+    /// True if products and sums are rounded one after the other, as on a CPU. By default they become one instruction (FMA), which is
+    /// faster and rounds once.
+    pub strict: bool,
+    /// Kernels of ops that run on the host, although their operands are in the GPU's memory: collective operations.
+    pub host_kernels: &'static [Kernel],
+}
+
+impl Default for Options {
+    fn default() -> Options {
+        Options { memory_limit: None, memory_growth: true, strict: false, host_kernels: &[] }
+    }
+}
+
+impl Gpu {
+    /// Creates a device with the name `name`, such as `GPU:0`. A GPU can have several devices; each has memory and a stream of its own.
+    ///
+    /// Fails if the GPU is too old, or has less memory than the limit.
+    ///
+    /// ```no_run
+    /// use gradlet_core::Tensor;
+    /// use gradlet_cuda::{Driver, Options};
+    /// let gpu = &Driver::load()?.gpus()?[0];
+    /// let device = gpu.create("GPU:0", &Options { memory_limit: Some(256 << 20), ..Options::default() })?;
+    /// let x = Tensor::new(&device, &[1.0f32, 2.0], &[2])?;
+    /// assert_eq!(x.add(&x)?.to_vec::<f32>()?, [2.0, 4.0]);
+    /// # Ok::<(), gradlet_core::Error>(())
+    /// ```
+    pub fn create(&self, name: &str, options: &Options) -> Result<Device> {
+        Ok(Device::new(Cuda(Arc::new(Shared::new(self, name, options).map_err(|error| error.context(name))?))))
+    }
+}
+
+/// What the device and the steps that it prepared share.
+pub(crate) struct Shared {
+    name: String,
+    strict: bool,
+    host_ops: HostOps,
+    stream: Stream,
+    memory: Mutex<Memory>,
+    /// Address of the fault word, to which a kernel writes the number of a step that refuses its data.
+    fault: u64,
+    /// Held while work that reads the fault word is put on the stream, so that no other work comes between.
+    turn: Mutex<()>,
+    /// What threads wait for while they wait for other threads.
+    bed: Mutex<()>,
+    bell: Condvar,
+}
+
+impl Shared {
+    fn new(gpu: &Gpu, name: &str, options: &Options) -> Result<Shared> {
+        let context = gpu.context()?;
+        let driver = context.enter()?;
+        let kind = if gpu.is_integrated() { Kind::Mapped } else { Kind::Own };
+        let mut fault = 0;
+        // SAFETY: the first argument is a place for the address.
+        driver.check("cuMemAlloc", unsafe { (driver.api().allocate)(&mut fault, 4) })?;
+        driver.handed_out(fault, 4);
+        let grows = options.memory_growth && options.memory_limit.is_none();
+        let limit = match options.memory_limit {
+            Some(bytes) => bytes,
+            None if grows => gpu.memory(),
+            None => {
+                let free = free_memory(driver)?;
+                free - free / LEFT
+            }
+        };
+        let memory = Mutex::new(Memory::new(driver, kind, limit, grows)?);
+        let stream = Stream::new(&context)?;
+        let (turn, bed, bell, host_ops) = (Mutex::default(), Mutex::default(), Condvar::new(), HostOps::new(options.host_kernels));
+        let shared = Shared { name: name.into(), strict: options.strict, host_ops, stream, memory, fault, turn, bed, bell };
+        shared.clear_fault()?;
+        Ok(shared)
+    }
+
+    pub(crate) fn name(&self) -> &str {
+        &self.name
+    }
+
+    pub(crate) fn stream(&self) -> &Stream {
+        &self.stream
+    }
+
+    /// Address of the fault word.
+    pub(crate) fn fault(&self) -> u64 {
+        self.fault
+    }
+
+    pub(crate) fn clear_fault(&self) -> Result<()> {
+        self.stream.fill(&NO_FAULT.to_le_bytes(), self.fault, 4)
+    }
+
+    pub(crate) fn turn(&self) -> MutexGuard<'_, ()> {
+        self.turn.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn memory(&self) -> MutexGuard<'_, Memory> {
+        self.memory.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Prepares the launches of an op for step `step`. There are none if the outputs have no elements.
+    pub(crate) fn prepare(&self, job: &Job<'_>, step: u32) -> Result<Vec<Ready>> {
+        let operands = if job.op.outputs == 0 { job.inputs } else { job.outputs };
+        if operands.iter().all(|tensor_type| tensor_type.bytes() == Some(0)) {
+            return Ok(Vec::new());
+        }
+        lower::lower(job)?.iter().map(|call| self.ready(call, step)).collect()
+    }
+
+    /// Prepares a launch for step `step`.
+    pub(crate) fn ready(&self, call: &crate::lower::call::KernelCall, step: u32) -> Result<Ready> {
+        let driver = self.stream.enter()?;
+        let function = self.stream.context().modules.function(driver, &call.code, self.strict)?;
+        Ok(Ready::new(call, function, self.fault, step))
+    }
+
+    /// Launches an op and, if it may refuse its data, waits for it.
+    pub(crate) fn launch(&self, launch: &Launch<'_>) -> Result<()> {
+        let types = |placed: &[Placed<'_>]| placed.iter().map(|one| *one.tensor_type).collect::<Vec<TensorType>>();
+        let (inputs, outputs) = (types(launch.inputs), types(launch.outputs));
+        let job = Job { op: launch.op, attributes: launch.attributes, inputs: &inputs, outputs: &outputs };
+        if self.on_host(&job) {
+            return self.host_ops.run(self, launch);
+        }
+        let mut ready = self.prepare(&job, 0)?;
+        let address = |placed: &[Placed<'_>], index: usize| placed.get(index).map(|one| one.address);
+        for one in &mut ready {
+            one.place(|operand| match operand {
+                Operand::Input(index) => address(launch.inputs, index),
+                Operand::Output(index) => address(launch.outputs, index),
+            })?;
+        }
+        let driver = self.stream.enter()?;
+        let refuses = may_refuse(launch.op, job.dtype());
+        let _turn = refuses.then(|| self.turn());
+        ready.iter().try_for_each(|one| one.launch(driver, self.stream.handle()))?;
+        if !refuses || ready.is_empty() {
+            return Ok(());
+        }
+        let mut fault = [0; 4];
+        self.stream.download(self.fault, &mut fault)?;
+        if u32::from_le_bytes(fault) == NO_FAULT {
+            return Ok(());
+        }
+        self.clear_fault()?;
+        Err(self.refusal(launch))
+    }
+
+    /// Returns the error of an op that has refused its data.
+    pub(crate) fn refusal(&self, launch: &Launch<'_>) -> Error {
+        self.host_ops.refusal(self, launch)
+    }
+
+    /// True if an op runs on the host, although its operands are in the GPU's memory: a collective operation, or an op that writes nothing
+    /// but may refuse its data, such as labels when there are no classes.
+    pub(crate) fn on_host(&self, job: &Job<'_>) -> bool {
+        let empty = |types: &[TensorType]| types.iter().all(|one| one.bytes() == Some(0));
+        let only_checks = job.op.outputs > 0 && empty(job.outputs) && !empty(job.inputs);
+        self.host_ops.moves(job.op) || only_checks && may_refuse(job.op, job.dtype())
+    }
+
+    /// Copies `bytes` to address `to`.
+    pub(crate) fn upload(&self, bytes: &[u8], to: u64) -> Result<()> {
+        let Some(place) = self.memory().host(to) else { return self.stream.upload(bytes, to) };
+        self.stream.synchronize()?;
+        // SAFETY: the place is an allocation of at least this size, and no work of the stream uses it now.
+        unsafe { std::ptr::copy_nonoverlapping(bytes.as_ptr(), place, bytes.len()) };
+        Ok(())
+    }
+
+    /// Copies the bytes at address `from` to the host.
+    pub(crate) fn download(&self, from: u64, bytes: &mut [u8]) -> Result<()> {
+        let Some(place) = self.memory().host(from) else { return self.stream.download(from, bytes) };
+        self.stream.synchronize()?;
+        // SAFETY: as in `upload`.
+        unsafe { std::ptr::copy_nonoverlapping(place, bytes.as_mut_ptr(), bytes.len()) };
+        Ok(())
+    }
+}
+
+impl Drop for Shared {
+    fn drop(&mut self) {
+        // A failure means that the GPU is lost. Then nothing is left to free.
+        let _ = self.stream.synchronize();
+        if let Ok(driver) = self.stream.enter() {
+            self.memory.get_mut().unwrap_or_else(PoisonError::into_inner).release(driver);
+            // SAFETY: all work is done.
+            unsafe { (driver.api().free)(self.fault) };
+        }
+    }
+}
+
+/// True if the op may refuse its data.
+pub(crate) fn may_refuse(op: &OpDef, dtype: DType) -> bool {
+    ops::OPS.iter().find(|own| own.def.code == op.code).is_some_and(|own| own.may_refuse(dtype))
+}
+
+/// A device on a GPU.
+struct Cuda(Arc<Shared>);
+
+impl Backend for Cuda {
+    fn name(&self) -> &str {
+        &self.0.name
+    }
+
+    fn run(&self, def: &'static OpDef, call: &mut Call<'_, '_>) -> Result<()> {
+        self.0.host_ops.effect(def, call)
+    }
+
+    fn has_kernel(&self, def: &OpDef, dtype: DType) -> bool {
+        lower::has_kernel(def, dtype) || self.0.host_ops.has(def, dtype)
+    }
+
+    fn kernels(&self) -> &[&'static Kernel] {
+        self.0.host_ops.kernels()
+    }
+
+    fn remote(&self) -> Option<&dyn Remote> {
+        Some(self)
+    }
+
+    fn print(&self, text: fmt::Arguments<'_>) {
+        print!("{text}");
+    }
+
+    fn warn(&self, text: fmt::Arguments<'_>) {
+        eprint!("{text}");
+    }
+
+    fn wait(&self, ready: &mut dyn FnMut() -> bool) {
+        // `wake` takes this lock too. Hence it cannot run between a failed check here and the sleep that follows it.
+        let mut bed = self.0.bed.lock().unwrap_or_else(PoisonError::into_inner);
+        while !ready() {
+            bed = self.0.bell.wait(bed).unwrap_or_else(PoisonError::into_inner);
+        }
+    }
+
+    fn wake(&self) {
+        drop(self.0.bed.lock().unwrap_or_else(PoisonError::into_inner));
+        self.0.bell.notify_all();
+    }
+}
+
+impl Remote for Cuda {
+    fn allocate(&self, bytes: usize) -> Result<u64, Refused> {
+        let driver = self.0.stream.enter().map_err(Refused::Failed)?;
+        self.0.memory().allocate(driver, bytes as u64)
+    }
+
+    fn free(&self, address: u64, bytes: usize) {
+        if let Ok(driver) = self.0.stream.enter() {
+            self.0.memory().free(driver, address, bytes as u64);
+        }
+    }
+
+    fn limit(&self) -> Option<u64> {
+        Some(self.0.memory().limit())
+    }
+
+    fn upload(&self, bytes: &[u8], to: u64) -> Result<()> {
+        self.0.upload(bytes, to)
+    }
+
+    fn download(&self, from: u64, bytes: &mut [u8]) -> Result<()> {
+        self.0.download(from, bytes)
+    }
+
+    fn copy(&self, from: u64, to: u64, bytes: usize) -> Result<()> {
+        self.0.stream.copy(from, to, bytes)
+    }
+
+    fn fill(&self, element: &[u8], to: u64, bytes: usize) -> Result<()> {
+        match element {
+            // The driver fills at most 4 bytes at once, and most elements of 8 bytes are zeros.
+            [_, _, _, _, ..] if element.iter().all(|byte| *byte == element[0]) => self.0.stream.fill(&element[..1], to, bytes),
+            [_, _, _, _, _, ..] => self.0.upload(&element.repeat(bytes / element.len()), to),
+            _ => self.0.stream.fill(element, to, bytes),
+        }
+    }
+
+    fn launch(&self, launch: &Launch<'_>) -> Result<()> {
+        self.0.launch(launch)
+    }
+
+    fn timed(&self, work: &mut dyn FnMut() -> Result<()>) -> Result<Option<u64>> {
+        self.0.stream.timed(work).map(Some)
+    }
+
+    fn checks(&self, op: &OpDef, dtype: DType) -> bool {
+        op.outputs == 0 && lower::has_kernel(op, dtype)
+    }
+
+    fn fuses(&self) -> bool {
+        true
+    }
+
+    fn record(&self, steps: Vec<Step>) -> Result<Option<Box<dyn Recorded>>> {
+        Ok(Some(Box::new(Recording::new(&self.0, steps)?)))
+    }
+}

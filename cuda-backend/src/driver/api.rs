@@ -1,0 +1,123 @@
+//! The functions of NVIDIA's driver that gradlet calls, as the library exports them.
+
+use libloading::Library;
+use std::ffi::{c_char, c_int, c_uint, c_void};
+
+/// Result of a call: 0, or the number of an error.
+pub(crate) type Status = c_int;
+/// A handle: of a context, a stream, a module, a function, a graph or an event.
+pub(crate) type Handle = *mut c_void;
+/// An address in memory of a GPU.
+pub(crate) type Address = u64;
+
+/// A kernel node of a graph: the driver's `CUDA_KERNEL_NODE_PARAMS`.
+#[repr(C)]
+pub(crate) struct KernelNode {
+    pub function: Handle,
+    pub grid: [c_uint; 3],
+    pub block: [c_uint; 3],
+    pub shared_bytes: c_uint,
+    pub parameters: *mut *mut c_void,
+    pub extra: *mut *mut c_void,
+}
+
+/// One end of a copy: the driver has two of them in `CUDA_MEMCPY3D`.
+#[repr(C)]
+#[derive(Default)]
+pub(crate) struct CopyEnd {
+    pub x_in_bytes: usize,
+    pub y: usize,
+    pub z: usize,
+    pub lod: usize,
+    pub memory_type: c_uint,
+    pub host: u64,
+    pub device: Address,
+    pub array: u64,
+    pub reserved: u64,
+    pub pitch: usize,
+    pub height: usize,
+}
+
+/// A copy node of a graph: the driver's `CUDA_MEMCPY3D`.
+#[repr(C)]
+#[derive(Default)]
+pub(crate) struct CopyNode {
+    pub source: CopyEnd,
+    pub destination: CopyEnd,
+    pub width_in_bytes: usize,
+    pub height: usize,
+    pub depth: usize,
+}
+
+/// Memory types of a copy's ends.
+pub(crate) const HOST: c_uint = 1;
+pub(crate) const DEVICE: c_uint = 2;
+
+macro_rules! functions {
+    ($($name:ident: $symbol:literal($($argument:ty),*);)*) => {
+        /// The functions. Each field has the name of the driver's function without `cu` and without its version.
+        pub(crate) struct Api {
+            $(pub $name: unsafe extern "C" fn($($argument),*) -> Status,)*
+        }
+
+        impl Api {
+            /// Finds the functions in `library`. Returns the name of the first one that is missing, if one is.
+            pub(crate) fn find(library: &Library) -> Result<Api, &'static str> {
+                Ok(Api {
+                    $(
+                        // SAFETY: the driver's functions have had these signatures since CUDA 11.4, and versioned names keep them.
+                        $name: unsafe { *library.get(concat!($symbol, "\0").as_bytes()).map_err(|_| $symbol)? },
+                    )*
+                })
+            }
+        }
+    };
+}
+
+functions! {
+    init: "cuInit"(c_uint);
+    error_name: "cuGetErrorName"(Status, *mut *const c_char);
+    error_string: "cuGetErrorString"(Status, *mut *const c_char);
+    device_count: "cuDeviceGetCount"(*mut c_int);
+    device: "cuDeviceGet"(*mut c_int, c_int);
+    device_name: "cuDeviceGetName"(*mut c_char, c_int, c_int);
+    device_attribute: "cuDeviceGetAttribute"(*mut c_int, c_int, c_int);
+    device_memory: "cuDeviceTotalMem_v2"(*mut usize, c_int);
+    retain_context: "cuDevicePrimaryCtxRetain"(*mut Handle, c_int);
+    release_context: "cuDevicePrimaryCtxRelease_v2"(c_int);
+    set_current: "cuCtxSetCurrent"(Handle);
+    memory_info: "cuMemGetInfo_v2"(*mut usize, *mut usize);
+    allocate: "cuMemAlloc_v2"(*mut Address, usize);
+    free: "cuMemFree_v2"(Address);
+    allocate_host: "cuMemHostAlloc"(*mut *mut c_void, usize, c_uint);
+    free_host: "cuMemFreeHost"(*mut c_void);
+    host_address: "cuMemHostGetDevicePointer_v2"(*mut Address, *mut c_void, c_uint);
+    upload: "cuMemcpyHtoDAsync_v2"(Address, *const c_void, usize, Handle);
+    download: "cuMemcpyDtoHAsync_v2"(*mut c_void, Address, usize, Handle);
+    copy: "cuMemcpyDtoDAsync_v2"(Address, Address, usize, Handle);
+    fill_8: "cuMemsetD8Async"(Address, u8, usize, Handle);
+    fill_16: "cuMemsetD16Async"(Address, u16, usize, Handle);
+    fill_32: "cuMemsetD32Async"(Address, c_uint, usize, Handle);
+    load_module: "cuModuleLoadDataEx"(*mut Handle, *const c_void, c_uint, *mut c_int, *mut *mut c_void);
+    unload_module: "cuModuleUnload"(Handle);
+    function: "cuModuleGetFunction"(*mut Handle, Handle, *const c_char);
+    launch: "cuLaunchKernel"(
+        Handle, c_uint, c_uint, c_uint, c_uint, c_uint, c_uint, c_uint, Handle, *mut *mut c_void, *mut *mut c_void
+    );
+    create_stream: "cuStreamCreate"(*mut Handle, c_uint);
+    destroy_stream: "cuStreamDestroy_v2"(Handle);
+    synchronize: "cuStreamSynchronize"(Handle);
+    create_event: "cuEventCreate"(*mut Handle, c_uint);
+    record_event: "cuEventRecord"(Handle, Handle);
+    await_event: "cuEventSynchronize"(Handle);
+    elapsed: "cuEventElapsedTime"(*mut f32, Handle, Handle);
+    destroy_event: "cuEventDestroy_v2"(Handle);
+    create_graph: "cuGraphCreate"(*mut Handle, c_uint);
+    add_kernel: "cuGraphAddKernelNode"(*mut Handle, Handle, *const Handle, usize, *const KernelNode);
+    add_copy: "cuGraphAddMemcpyNode"(*mut Handle, Handle, *const Handle, usize, *const CopyNode, Handle);
+    instantiate: "cuGraphInstantiateWithFlags"(*mut Handle, Handle, u64);
+    set_kernel: "cuGraphExecKernelNodeSetParams"(Handle, Handle, *const KernelNode);
+    launch_graph: "cuGraphLaunch"(Handle, Handle);
+    destroy_executable: "cuGraphExecDestroy"(Handle);
+    destroy_graph: "cuGraphDestroy"(Handle);
+}

@@ -1,0 +1,148 @@
+//! The driver: loaded at run time, with errors in place of numbers.
+
+pub(crate) mod api;
+
+use api::{Api, Status};
+use gradlet_core::{Error, Result};
+use libloading::Library;
+use std::ffi::{CStr, c_int};
+use std::fmt;
+use std::path::Path;
+use std::sync::Arc;
+
+/// Names of the driver's library, in order of preference.
+const NAMES: &[&str] = if cfg!(windows) { &["nvcuda.dll"] } else { &["libcuda.so.1", "libcuda.so"] };
+
+/// The oldest driver that loads gradlet's PTX, as the driver counts versions: CUDA 11.4.
+const OLDEST: c_int = 11_040;
+
+/// Functions with which a driver that checks memory learns of the blocks that a device hands out and takes back: the address and the size.
+type Notice = unsafe extern "C" fn(u64, u64);
+
+/// NVIDIA's driver, loaded and initialised. Clones share it.
+///
+/// ```
+/// match gradlet_cuda::Driver::load() {
+///     Ok(driver) => println!("{driver} with {} GPUs", driver.gpus().map_or(0, |gpus| gpus.len())),
+///     Err(error) => println!("{error}"),
+/// }
+/// ```
+#[derive(Clone)]
+pub struct Driver(Arc<Loaded>);
+
+struct Loaded {
+    api: Api,
+    version: c_int,
+    /// What is called for a block that was handed out, and for one that was taken back.
+    notices: Option<(Notice, Notice)>,
+    /// The functions above are part of the library, which is therefore never closed before them.
+    _library: Library,
+}
+
+impl Driver {
+    /// Loads the driver that is installed.
+    ///
+    /// Fails if there is none, if it is older than CUDA 11.4, or if it finds no GPU.
+    pub fn load() -> Result<Driver> {
+        let mut reasons = Vec::new();
+        for name in NAMES {
+            // SAFETY: the driver's library may be loaded at any time; its initialisers have no requirements.
+            match unsafe { Library::new(name) } {
+                Ok(library) => return Driver::new(library, name),
+                Err(error) => reasons.push(error.to_string()),
+            }
+        }
+        Err(Error::message(format!("there is no NVIDIA driver: {}", reasons.join("; "))))
+    }
+
+    /// Loads the driver in the file `path`, like [`Driver::load`].
+    pub fn open(path: &Path) -> Result<Driver> {
+        // SAFETY: as above. The caller names a driver's library.
+        let library = unsafe { Library::new(path) };
+        let library = library.map_err(|error| Error::message(format!("{} is no NVIDIA driver: {error}", path.display())))?;
+        Driver::new(library, &path.display().to_string())
+    }
+
+    fn new(library: Library, name: &str) -> Result<Driver> {
+        let missing = |symbol: &str| {
+            Error::message(format!("the NVIDIA driver {name} has no {symbol}: gradlet needs a driver of CUDA 11.4 or later (version 470)"))
+        };
+        // SAFETY: the function has had this signature since CUDA 2.2.
+        let driver_version = unsafe { library.get::<unsafe extern "C" fn(*mut c_int) -> Status>(b"cuDriverGetVersion\0") };
+        let mut version = 0;
+        // SAFETY: the argument is a place for the version. The function needs no initialisation.
+        let status = unsafe { driver_version.map_err(|_| missing("cuDriverGetVersion"))?(&mut version) };
+        if status == 0 && version < OLDEST {
+            let text = format!("the NVIDIA driver is of CUDA {}: gradlet needs CUDA 11.4 or later (driver 470)", Version(version));
+            return Err(Error::message(text));
+        }
+        let api = Api::find(&library).map_err(missing)?;
+        // SAFETY: only a driver that was made for gradlet's tests has these functions, with this signature.
+        let notice = |symbol: &[u8]| unsafe { library.get::<Notice>(symbol).ok().map(|notice| *notice) };
+        let notices = notice(b"emulator_poison\0").zip(notice(b"emulator_ban\0"));
+        let driver = Driver(Arc::new(Loaded { api, version, notices, _library: library }));
+        // SAFETY: the flags must be 0.
+        driver.check("cuInit", unsafe { (driver.api().init)(0) })?;
+        Ok(driver)
+    }
+
+    pub(crate) fn api(&self) -> &Api {
+        &self.0.api
+    }
+
+    /// Turns the status of a call of `function` into a result.
+    pub(crate) fn check(&self, function: &str, status: Status) -> Result<()> {
+        if status == 0 { Ok(()) } else { Err(Error::message(self.text(function, status))) }
+    }
+
+    #[cold]
+    fn text(&self, function: &str, status: Status) -> String {
+        let read = |call: unsafe extern "C" fn(Status, *mut *const std::ffi::c_char) -> Status| {
+            let mut text = std::ptr::null();
+            // SAFETY: the second argument is a place for a pointer to a static text with a zero at its end, or for a null pointer.
+            let found = unsafe { call(status, &mut text) == 0 && !text.is_null() };
+            // SAFETY: see above.
+            found.then(|| unsafe { CStr::from_ptr(text) }.to_string_lossy().into_owned())
+        };
+        let name = read(self.api().error_name).unwrap_or_else(|| format!("error {status}"));
+        let meaning = read(self.api().error_string).unwrap_or_else(|| "the driver does not know this error".into());
+        format!("{function} failed with {name}: {meaning}")
+    }
+
+    /// Tells a driver that checks memory that the `bytes` bytes at `address` now belong to the program.
+    pub(crate) fn handed_out(&self, address: u64, bytes: u64) {
+        if let Some((handed_out, _)) = self.0.notices {
+            // SAFETY: the range is part of an allocation of this driver.
+            unsafe { handed_out(address, bytes) }
+        }
+    }
+
+    /// Tells a driver that checks memory that the `bytes` bytes at `address` are not the program's any more.
+    pub(crate) fn taken_back(&self, address: u64, bytes: u64) {
+        if let Some((_, taken_back)) = self.0.notices {
+            // SAFETY: the range is part of an allocation of this driver.
+            unsafe { taken_back(address, bytes) }
+        }
+    }
+}
+
+impl fmt::Display for Driver {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "NVIDIA driver of CUDA {}", Version(self.0.version))
+    }
+}
+
+impl fmt::Debug for Driver {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Display::fmt(self, f)
+    }
+}
+
+/// A version as the driver counts it: 12040 is 12.4.
+struct Version(c_int);
+
+impl fmt::Display for Version {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}.{}", self.0 / 1000, self.0 % 1000 / 10)
+    }
+}

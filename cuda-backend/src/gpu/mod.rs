@@ -1,0 +1,152 @@
+//! GPUs: what is known of them, and their contexts.
+
+pub(crate) mod modules;
+pub(crate) mod region;
+pub(crate) mod stream;
+
+use crate::driver::Driver;
+use crate::driver::api::Handle;
+use gradlet_core::{Error, Result};
+use modules::Modules;
+use std::ffi::{CStr, c_int};
+use std::fmt;
+use std::sync::{Arc, Mutex, PoisonError, Weak};
+
+/// The smallest compute capability for which gradlet's PTX is made: that of Volta and of a Jetson Xavier.
+const LEAST: (i32, i32) = (7, 0);
+
+/// Attributes of a device, as the driver numbers them.
+const INTEGRATED: c_int = 18;
+const MAJOR: c_int = 75;
+const MINOR: c_int = 76;
+
+/// A GPU that the driver has found.
+///
+/// A GPU becomes one or more devices: see [`Gpu::create`].
+#[derive(Clone)]
+pub struct Gpu {
+    driver: Driver,
+    ordinal: c_int,
+    name: String,
+    capability: (i32, i32),
+    memory: u64,
+    is_integrated: bool,
+    /// The context that the devices of this GPU share.
+    context: Arc<Mutex<Weak<Context>>>,
+}
+
+impl Driver {
+    /// Returns the GPUs, in the driver's order. The driver obeys the environment variable `CUDA_VISIBLE_DEVICES`.
+    pub fn gpus(&self) -> Result<Vec<Gpu>> {
+        let mut count = 0;
+        // SAFETY: the argument is a place for the number.
+        self.check("cuDeviceGetCount", unsafe { (self.api().device_count)(&mut count) })?;
+        (0..count).map(|ordinal| Gpu::new(self, ordinal)).collect()
+    }
+}
+
+impl Gpu {
+    fn new(driver: &Driver, ordinal: c_int) -> Result<Gpu> {
+        let (api, mut device, mut memory, mut name) = (driver.api(), 0, 0, [0u8; 256]);
+        // SAFETY: the first arguments are places for the results.
+        driver.check("cuDeviceGet", unsafe { (api.device)(&mut device, ordinal) })?;
+        // SAFETY: as above.
+        driver.check("cuDeviceTotalMem", unsafe { (api.device_memory)(&mut memory, device) })?;
+        // SAFETY: the driver writes at most the given number of bytes.
+        driver.check("cuDeviceGetName", unsafe { (api.device_name)(name.as_mut_ptr().cast(), name.len() as c_int, device) })?;
+        let attribute = |number: c_int| {
+            let mut value = 0;
+            // SAFETY: the first argument is a place for the value.
+            driver.check("cuDeviceGetAttribute", unsafe { (api.device_attribute)(&mut value, number, device) })?;
+            Ok(value)
+        };
+        let name = CStr::from_bytes_until_nul(&name).map_or_else(|_| String::new(), |name| name.to_string_lossy().into_owned());
+        let (capability, is_integrated) = ((attribute(MAJOR)?, attribute(MINOR)?), attribute(INTEGRATED)? != 0);
+        Ok(Gpu { driver: driver.clone(), ordinal: device, name, capability, memory: memory as u64, is_integrated, context: Arc::default() })
+    }
+
+    /// Returns the name of the product, such as `Orin`.
+    pub fn name(&self) -> &str {
+        &self.name
+    }
+
+    /// Returns the compute capability, such as `(8, 7)`.
+    pub fn compute_capability(&self) -> (i32, i32) {
+        self.capability
+    }
+
+    /// Returns the size of the memory in bytes.
+    pub fn memory(&self) -> u64 {
+        self.memory
+    }
+
+    /// True if the GPU and the CPU share their memory, as on a Jetson.
+    pub fn is_integrated(&self) -> bool {
+        self.is_integrated
+    }
+
+    /// Returns the GPU's context, which is created for its first device. It ends with its last one.
+    ///
+    /// Fails if the GPU is too old.
+    pub(crate) fn context(&self) -> Result<Arc<Context>> {
+        if self.capability < LEAST {
+            let ((major, minor), (least, _)) = (self.capability, LEAST);
+            let text = format!("{} has compute capability {major}.{minor}: gradlet needs {least}.0 or later", self.name);
+            return Err(Error::message(text));
+        }
+        let mut shared = self.context.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(context) = shared.upgrade() {
+            return Ok(context);
+        }
+        let mut handle = std::ptr::null_mut();
+        // SAFETY: the first argument is a place for the handle.
+        self.driver.check("cuDevicePrimaryCtxRetain", unsafe { (self.driver.api().retain_context)(&mut handle, self.ordinal) })?;
+        let context = Arc::new(Context { driver: self.driver.clone(), device: self.ordinal, handle, modules: Modules::default() });
+        *shared = Arc::downgrade(&context);
+        Ok(context)
+    }
+}
+
+impl fmt::Debug for Gpu {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let (major, minor) = self.capability;
+        write!(f, "{}, compute capability {major}.{minor}, {} MiB", self.name, self.memory >> 20)
+    }
+}
+
+/// Context of a GPU: what the driver keeps for this process.
+pub(crate) struct Context {
+    driver: Driver,
+    device: c_int,
+    handle: Handle,
+    /// The kernels that the driver has compiled.
+    pub modules: Modules,
+}
+
+// SAFETY: a context may be used by several threads at the same time.
+unsafe impl Send for Context {}
+// SAFETY: as above.
+unsafe impl Sync for Context {}
+
+impl Context {
+    pub(crate) fn handle(&self) -> Handle {
+        self.handle
+    }
+
+    /// Makes the context current for this thread, and returns the driver, whose next calls belong to it.
+    pub(crate) fn enter(&self) -> Result<&Driver> {
+        // SAFETY: the context exists as long as this value.
+        self.driver.check("cuCtxSetCurrent", unsafe { (self.driver.api().set_current)(self.handle) })?;
+        Ok(&self.driver)
+    }
+}
+
+impl Drop for Context {
+    fn drop(&mut self) {
+        if let Ok(driver) = self.enter() {
+            self.modules.unload(driver);
+        }
+        // SAFETY: the context was retained once. A failure leaves it to the end of the process.
+        unsafe { (self.driver.api().release_context)(self.device) };
+    }
+}

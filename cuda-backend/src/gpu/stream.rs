@@ -1,0 +1,188 @@
+//! The stream of a device: its work, in order, and its copies from and to the host.
+
+use crate::driver::Driver;
+use crate::driver::api::{Address, Handle};
+use crate::gpu::Context;
+use gradlet_core::Result;
+use std::ffi::c_void;
+use std::sync::{Arc, Mutex, PoisonError};
+
+/// Size of each half of the staging memory in bytes.
+const HALF: usize = 1 << 20;
+/// Flag of a stream that does not wait for the driver's own stream.
+const NON_BLOCKING: u32 = 1;
+/// Flag of an event with a time.
+const TIME: u32 = 0;
+/// Flag of an event without a time.
+const NO_TIME: u32 = 2;
+/// Flag of memory of the host that every context may use.
+const PORTABLE: u32 = 1;
+
+/// Stream of a device. All work of the device is on it, so it happens in the order of the calls.
+pub(crate) struct Stream {
+    context: Arc<Context>,
+    handle: Handle,
+    staging: Mutex<Staging>,
+    /// The events around work whose time is measured.
+    around: Mutex<[Handle; 2]>,
+}
+
+/// Pinned memory of the host, through which uploads go: the driver copies from it while the program goes on.
+struct Staging {
+    memory: *mut u8,
+    /// For each half, an event that comes after the last copy from it.
+    read: [Handle; 2],
+    half: usize,
+    used: usize,
+}
+
+// SAFETY: streams, events and pinned memory are not tied to a thread. The staging memory has a lock.
+unsafe impl Send for Stream {}
+// SAFETY: as above.
+unsafe impl Sync for Stream {}
+
+impl Stream {
+    pub(crate) fn new(context: &Arc<Context>) -> Result<Stream> {
+        let driver = context.enter()?;
+        let api = driver.api();
+        let (mut handle, mut memory, mut read) = (std::ptr::null_mut(), std::ptr::null_mut::<c_void>(), [std::ptr::null_mut(); 2]);
+        // SAFETY: the first argument is a place for the handle, here and below.
+        driver.check("cuStreamCreate", unsafe { (api.create_stream)(&mut handle, NON_BLOCKING) })?;
+        for event in &mut read {
+            // SAFETY: see above.
+            driver.check("cuEventCreate", unsafe { (api.create_event)(event, NO_TIME) })?;
+        }
+        let mut around = [std::ptr::null_mut(); 2];
+        for event in &mut around {
+            // SAFETY: see above.
+            driver.check("cuEventCreate", unsafe { (api.create_event)(event, TIME) })?;
+        }
+        // SAFETY: see above.
+        driver.check("cuMemHostAlloc", unsafe { (api.allocate_host)(&mut memory, 2 * HALF, PORTABLE) })?;
+        let staging = Mutex::new(Staging { memory: memory.cast(), read, half: 0, used: 0 });
+        Ok(Stream { context: context.clone(), handle, staging, around: Mutex::new(around) })
+    }
+
+    /// Makes the context current for this thread.
+    pub(crate) fn enter(&self) -> Result<&Driver> {
+        self.context.enter()
+    }
+
+    pub(crate) fn handle(&self) -> Handle {
+        self.handle
+    }
+
+    pub(crate) fn context(&self) -> &Context {
+        &self.context
+    }
+
+    /// Waits until all work is done.
+    pub(crate) fn synchronize(&self) -> Result<()> {
+        let driver = self.enter()?;
+        // SAFETY: the stream exists as long as this value.
+        driver.check("cuStreamSynchronize", unsafe { (driver.api().synchronize)(self.handle) })
+    }
+
+    /// Calls `work`, which puts work on the stream, waits until that is done, and returns the nanoseconds that it took. Work that other
+    /// threads measure does not come between.
+    pub(crate) fn timed(&self, work: &mut dyn FnMut() -> Result<()>) -> Result<u64> {
+        let driver = self.enter()?;
+        let around = self.around.lock().unwrap_or_else(PoisonError::into_inner);
+        let [start, end] = *around;
+        // SAFETY: the events and the stream exist as long as this value, here and below.
+        driver.check("cuEventRecord", unsafe { (driver.api().record_event)(start, self.handle) })?;
+        work()?;
+        // SAFETY: see above.
+        driver.check("cuEventRecord", unsafe { (driver.api().record_event)(end, self.handle) })?;
+        // SAFETY: see above.
+        driver.check("cuEventSynchronize", unsafe { (driver.api().await_event)(end) })?;
+        let mut milliseconds = 0.0;
+        // SAFETY: see above. The first argument is a place for the time.
+        driver.check("cuEventElapsedTime", unsafe { (driver.api().elapsed)(&mut milliseconds, start, end) })?;
+        Ok((f64::from(milliseconds) * 1e6) as u64)
+    }
+
+    /// Copies `bytes` to address `to`. The caller may change them at once.
+    pub(crate) fn upload(&self, bytes: &[u8], to: Address) -> Result<()> {
+        let driver = self.enter()?;
+        let mut staging = self.staging.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut at = to;
+        let mut rest = bytes;
+        while !rest.is_empty() {
+            if staging.used == HALF {
+                staging.turn(driver, self.handle)?;
+            }
+            let (part, after) = rest.split_at(rest.len().min(HALF - staging.used));
+            let place = staging.memory.wrapping_add(staging.half * HALF + staging.used);
+            // SAFETY: the place is in the half that no copy reads any more, behind what this half has been used for, and large enough.
+            unsafe { std::ptr::copy_nonoverlapping(part.as_ptr(), place, part.len()) };
+            // SAFETY: the driver reads the place until the event of this half.
+            driver.check("cuMemcpyHtoDAsync", unsafe { (driver.api().upload)(at, place.cast(), part.len(), self.handle) })?;
+            // The next upload begins at a multiple of 16.
+            staging.used = (staging.used + part.len()).next_multiple_of(16).min(HALF);
+            (rest, at) = (after, at + part.len() as u64);
+        }
+        Ok(())
+    }
+
+    /// Copies the bytes at address `from` to the host, when all work before is done.
+    pub(crate) fn download(&self, from: Address, bytes: &mut [u8]) -> Result<()> {
+        let driver = self.enter()?;
+        // SAFETY: the bytes are borrowed until the copy is done.
+        let status = unsafe { (driver.api().download)(bytes.as_mut_ptr().cast(), from, bytes.len(), self.handle) };
+        driver.check("cuMemcpyDtoHAsync", status)?;
+        self.synchronize()
+    }
+
+    /// Copies `bytes` bytes from address `from` to address `to`.
+    pub(crate) fn copy(&self, from: Address, to: Address, bytes: usize) -> Result<()> {
+        let driver = self.enter()?;
+        // SAFETY: both ranges are allocations of the device.
+        driver.check("cuMemcpyDtoDAsync", unsafe { (driver.api().copy)(to, from, bytes, self.handle) })
+    }
+
+    /// Fills the `bytes` bytes at address `to` with `element`, which has 1, 2 or 4 bytes.
+    pub(crate) fn fill(&self, element: &[u8], to: Address, bytes: usize) -> Result<()> {
+        let (driver, stream) = (self.enter()?, self.handle);
+        let api = driver.api();
+        // SAFETY: the range is an allocation of the device.
+        let status = unsafe {
+            match *element {
+                [a] => (api.fill_8)(to, a, bytes, stream),
+                [a, b] => (api.fill_16)(to, u16::from_le_bytes([a, b]), bytes / 2, stream),
+                [a, b, c, d] => (api.fill_32)(to, u32::from_le_bytes([a, b, c, d]), bytes / 4, stream),
+                _ => return Err(gradlet_core::Error::Internal),
+            }
+        };
+        driver.check("cuMemsetAsync", status)
+    }
+}
+
+impl Staging {
+    /// Goes on in the other half, when the copies from it are done.
+    fn turn(&mut self, driver: &Driver, stream: Handle) -> Result<()> {
+        // SAFETY: the events and the stream exist.
+        driver.check("cuEventRecord", unsafe { (driver.api().record_event)(self.read[self.half], stream) })?;
+        (self.half, self.used) = (1 - self.half, 0);
+        // SAFETY: as above. An event that was never recorded is over.
+        driver.check("cuEventSynchronize", unsafe { (driver.api().await_event)(self.read[self.half]) })
+    }
+}
+
+impl Drop for Stream {
+    fn drop(&mut self) {
+        // A failure means that the GPU is lost. Then nothing is left to free.
+        let _ = self.synchronize();
+        let Ok(driver) = self.enter() else { return };
+        let staging = self.staging.lock().unwrap_or_else(PoisonError::into_inner);
+        let around = self.around.lock().unwrap_or_else(PoisonError::into_inner);
+        // SAFETY: all work is done, and nothing else has the handles.
+        unsafe {
+            for event in staging.read.iter().chain(&*around) {
+                (driver.api().destroy_event)(*event);
+            }
+            (driver.api().free_host)(staging.memory.cast());
+            (driver.api().destroy_stream)(self.handle);
+        }
+    }
+}

@@ -1,0 +1,44 @@
+//! The form in which an op reaches the driver: launches of kernels with their arguments.
+
+use crate::ptx::Code;
+
+/// Number of threads of a block, unless a kernel needs another one.
+pub(crate) const BLOCK: u32 = 256;
+/// Largest number of blocks of a kernel whose threads loop over elements.
+const MAX_BLOCKS: u64 = 4096;
+
+/// A launch of a kernel. Each kernel begins with the parameters `unsigned *fault, unsigned step`, which the launcher sets; `arguments` are
+/// the parameters after them.
+#[derive(Clone, Debug)]
+pub(crate) struct KernelCall {
+    /// The kernel.
+    pub code: Code,
+    /// Numbers of blocks in x, y and z.
+    pub grid: [u32; 3],
+    /// Numbers of threads of a block in x, y and z.
+    pub block: [u32; 3],
+    /// The arguments.
+    pub arguments: Vec<Argument>,
+}
+
+/// An argument of a kernel.
+#[derive(Clone, Debug)]
+pub(crate) enum Argument {
+    /// The address of the input with this index.
+    Input(usize),
+    /// The address of the output with this index.
+    Output(usize),
+    /// Words of 32 bits: a number, or a structure of such numbers.
+    Words(Vec<u32>),
+    /// A number of 64 bits.
+    Wide(u64),
+}
+
+impl KernelCall {
+    /// Creates a launch in which `threads` threads share the work, in blocks of [`BLOCK`]. If they are too many, each thread loops, so the
+    /// kernel strides by the size of the grid.
+    pub(crate) fn over(threads: u64, code: Code, arguments: Vec<Argument>) -> KernelCall {
+        let blocks = threads.div_ceil(u64::from(BLOCK)).clamp(1, MAX_BLOCKS) as u32;
+        KernelCall { code, grid: [blocks, 1, 1], block: [BLOCK, 1, 1], arguments }
+    }
+}

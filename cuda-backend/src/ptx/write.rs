@@ -1,0 +1,232 @@
+//! Writes the PTX of a program.
+
+use super::program::{Operand, Program};
+use super::writer::Writer;
+use crate::ptx::Source;
+use gradlet_core::{DType, Error, Result};
+
+/// Function that divides numbers of elements.
+const QUOTIENT: &str = "quotient";
+
+impl Program {
+    /// Returns a module with the program's kernel and the functions that it calls.
+    pub(crate) fn module(&self, functions: &Source) -> Result<String> {
+        let called = self.calls.iter().map(|call| call.function.name(call.result));
+        let names: Vec<String> = called.chain(self.partial().next().map(|_| QUOTIENT.to_string())).collect();
+        if !names.iter().all(|name| functions.has(name)) {
+            return Err(Error::Internal);
+        }
+        Ok(functions.extract(names.iter().map(String::as_str)) + "\n" + &self.entry()?)
+    }
+
+    /// Returns the axes of each tensor that varies along some axes only. The position in such a tensor takes divisions.
+    fn partial(&self) -> impl Iterator<Item = u8> {
+        self.loads.iter().map(|load| load.varies).filter(|&varies| varies != 0 && varies != self.all_axes())
+    }
+
+    /// Returns the text of the kernel.
+    fn entry(&self) -> Result<String> {
+        let mut writer = Writer::default();
+        let parameters = self.parameters();
+        let sizes: Vec<String> = (0..self.axes - 1).map(|axis| writer.parameter("b64", "u64", &format!("axis_{axis}"))).collect();
+        let base = |writer: &mut Writer, kind: &str, index| {
+            let generic = writer.parameter("b64", "u64", &format!("{kind}_{index}"));
+            writer.set("b64", "cvta.to.global.u64", &[&generic])
+        };
+        let stored: Vec<usize> = (0..self.calls.len()).filter(|&index| self.calls[index].kept).collect();
+        let inputs: Vec<String> = (0..self.loads.len()).map(|index| base(&mut writer, "input", index)).collect();
+        let outputs: Vec<String> = (0..stored.len()).map(|index| base(&mut writer, "output", index)).collect();
+
+        writer.begin_loop();
+        let positions = self.positions(&mut writer, &sizes);
+        let mut loaded = Vec::new();
+        for (load, base) in self.loads.iter().zip(&inputs) {
+            let position = positions.iter().find(|(varies, _)| *varies == load.varies).map(|(_, position)| position.as_str());
+            loaded.push(writer.load(load.dtype, base, position));
+        }
+        let mut results: Vec<(String, DType)> = Vec::new();
+        for call in &self.calls {
+            let arguments = call.arguments.iter().map(|argument| match argument {
+                Operand::Load(index) => Some((loaded.get(*index)?.clone(), self.loads.get(*index)?.dtype)),
+                Operand::Call(index) => results.get(*index).cloned(),
+            });
+            let arguments: Vec<(String, DType)> = arguments.collect::<Option<_>>().ok_or(Error::Internal)?;
+            results.push((writer.call(call, &arguments), call.result));
+        }
+        // An output can have the address of an input: all reads of an element come before its writes.
+        for (&index, base) in stored.iter().zip(&outputs) {
+            let (value, dtype) = &results[index];
+            writer.store(*dtype, base, value);
+        }
+        Ok(writer.finish(&parameters))
+    }
+
+    /// Returns the declarations of the parameters.
+    fn parameters(&self) -> String {
+        let wide = |kind: &'static str, count: usize| (0..count).map(move |index| format!(".param .u64 {kind}_{index}"));
+        let outputs = self.calls.iter().filter(|call| call.kept).count();
+        let fixed = [".param .u64 fault", ".param .u32 step", ".param .u64 elements"].map(String::from);
+        let operands = wide("input", self.loads.len()).chain(wide("output", outputs));
+        let all: Vec<String> = fixed.into_iter().chain(wide("axis", self.axes - 1)).chain(operands).collect();
+        all.join(",\n\t")
+    }
+
+    /// Computes the position of the current element in each kind of tensor. Returns registers by the axes along which such tensors vary. A
+    /// tensor that varies along no axis has no position.
+    fn positions(&self, writer: &mut Writer, sizes: &[String]) -> Vec<(u8, String)> {
+        let mut kinds: Vec<u8> = self.partial().collect();
+        kinds.sort();
+        kinds.dedup();
+        // A position is a sum over axes. The stride of an axis is the product of the sizes of the inner axes along which the tensor varies.
+        let mut sums: Vec<(u8, String, String)> = Vec::new();
+        let mut rest = writer.element.clone();
+        for axis in 0..self.axes {
+            let bit = 1 << axis;
+            if kinds.iter().all(|&varies| varies < bit) {
+                break;
+            }
+            let mut along = rest.clone();
+            if let Some(size) = sizes.get(axis) {
+                let quotient = writer.invoke(QUOTIENT, &[(rest.clone(), "b64"), (size.clone(), "b64")], "b64");
+                let whole = writer.set("b64", "mul.lo.s64", &[&quotient, size]);
+                along = writer.set("b64", "sub.s64", &[&rest, &whole]);
+                rest = quotient;
+            }
+            for &varies in kinds.iter().filter(|&&varies| varies & bit != 0) {
+                let size = sizes.get(axis).cloned().unwrap_or_default();
+                match sums.iter().position(|(kind, ..)| *kind == varies) {
+                    None => sums.push((varies, along.clone(), size)),
+                    Some(found) => {
+                        let (_, sum, stride) = sums[found].clone();
+                        let sum = writer.set("b64", "mad.lo.s64", &[&along, &stride, &sum]);
+                        // Another axis may follow.
+                        let stride = if varies >> axis > 1 { writer.set("b64", "mul.lo.s64", &[&stride, &size]) } else { stride };
+                        sums[found] = (varies, sum, stride);
+                    }
+                }
+            }
+        }
+        let whole = (self.all_axes(), writer.element.clone());
+        sums.into_iter().map(|(varies, sum, _)| (varies, sum)).chain([whole]).collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::program::{Call, Function, Load, known};
+    use super::*;
+    use crate::lower::{Job, lower};
+    use crate::ptx;
+    use gradlet_core::custom_op::{Kernel, OpDef};
+    use gradlet_core::{Shape, TensorType, ops};
+    use std::process::Command;
+
+    fn tensor(dtype: DType, dims: &[u32]) -> TensorType {
+        TensorType::new(dtype, Shape::new(dims).unwrap())
+    }
+
+    /// Returns the module for an op on these inputs.
+    fn module(op: &'static OpDef, attributes: &[u32], inputs: &[TensorType]) -> String {
+        let outputs = op.output_types(inputs, attributes).unwrap();
+        let job = Job { op, attributes, inputs, outputs: &outputs[..usize::from(op.outputs)] };
+        lower(&job).unwrap()[0].code.ptx(true).unwrap().0
+    }
+
+    /// Returns the modules of all ops, for all element types, with their names.
+    fn modules() -> Vec<(String, String)> {
+        let alone = |kernel: &&&Kernel| Function::of(kernel.def, kernel.dtype).is_some() && kernel.def.code != ops::code::reshape;
+        let mut modules = Vec::new();
+        for kernel in ops::KERNELS.iter().filter(alone) {
+            let (op, dtype) = (kernel.def, kernel.dtype);
+            let mut inputs = vec![tensor(dtype, &[3, 5]); usize::from(op.inputs.0)];
+            match op.code {
+                ops::code::select => inputs[2].dtype = DType::Bool,
+                ops::code::sgd_step => inputs[2] = tensor(dtype, &[]),
+                ops::code::cast => {
+                    let casts = DType::ALL.map(|to| (format!("cast_{dtype}_{to}"), module(op, &[to as u32], &inputs)));
+                    modules.extend(casts);
+                    continue;
+                }
+                _ => {}
+            }
+            modules.push((format!("{}_{dtype}", op.name), module(op, &[], &inputs)));
+        }
+        modules
+    }
+
+    /// Returns the module of a group of all kinds of tensors and types.
+    fn mixed() -> String {
+        let function = |op: &OpDef, dtype| Function::of(op, dtype).unwrap();
+        let call = |function, arguments: &[Operand], result, kept| Call { function, arguments: arguments.to_vec(), result, kept };
+        let (load, value) = (Operand::Load, Operand::Call);
+        let calls = vec![
+            call(function(&ops::add::DEF, DType::F32), &[load(0), load(1)], DType::F32, true),
+            call(function(&ops::less::DEF, DType::F32), &[value(0), load(2)], DType::Bool, false),
+            call(function(&ops::select::DEF, DType::F32), &[value(0), load(0), value(1)], DType::F32, false),
+            call(function(&ops::cast::DEF, DType::F32), &[value(2)], DType::F16, true),
+            call(function(&ops::cast::DEF, DType::I8), &[load(3)], DType::F64, false),
+            call(function(&ops::sin::DEF, DType::F64), &[value(4)], DType::F64, true),
+        ];
+        let loads = [(DType::F32, 7), (DType::F32, 5), (DType::F32, 0), (DType::I8, 6)];
+        let loads = loads.map(|(dtype, varies)| Load { dtype, varies }).to_vec();
+        Program { axes: 3, loads, calls }.module(ptx::functions()).unwrap()
+    }
+
+    #[test]
+    fn every_function_is_called_by_a_module() {
+        for (name, module) in modules() {
+            assert!(module.contains(&format!("call.uni (result), {name}, (")), "{name}");
+            assert_eq!(module.matches(".entry").count(), 1, "{name}");
+            assert!(module.len() < 60_000, "{name}: {}", module.len());
+        }
+    }
+
+    #[test]
+    fn a_function_that_can_refuse_gets_the_fault_word() {
+        for kernel in ops::KERNELS {
+            if let Some(function) = Function::of(kernel.def, kernel.dtype) {
+                assert_eq!(function.refuses, known(kernel.def).unwrap().may_refuse(kernel.dtype), "{}", kernel.def.name);
+                let text = ptx::functions().extract([function.name(DType::F32).as_str()]);
+                assert_eq!(text.contains("atom.min"), function.refuses, "{} {}", kernel.def.name, kernel.dtype);
+            }
+        }
+    }
+
+    #[test]
+    fn the_text_does_not_depend_on_sizes() {
+        let sum = |a: &[u32], b: &[u32]| module(&ops::add::DEF, &[], &[tensor(DType::F32, a), tensor(DType::F32, b)]);
+        assert_eq!(sum(&[2, 3, 4], &[2, 3, 4]), sum(&[7], &[7]));
+        assert_eq!(sum(&[2, 3, 4], &[4]), sum(&[90, 1000], &[1000]));
+        assert_ne!(sum(&[2, 3], &[3]), sum(&[2, 3], &[2, 1]));
+        assert_eq!(mixed(), mixed());
+        assert!(!sum(&[7], &[]).contains(QUOTIENT));
+    }
+
+    #[test]
+    fn reads_come_before_writes() {
+        let text = mixed();
+        assert_eq!((text.matches("ld.global.f32").count(), text.matches("ld.global.s8").count()), (3, 1));
+        assert_eq!((text.matches("\tst.global.f32").count(), text.matches("\tst.global.u16").count()), (1, 1));
+        let entry = &text[text.find(".entry").unwrap()..];
+        assert!(entry.rfind("ld.global").unwrap() < entry.find("st.global").unwrap());
+    }
+
+    #[test]
+    fn an_assembler_takes_the_modules() {
+        if Command::new("ptxas").arg("--version").output().is_err() {
+            return eprintln!("no ptxas here");
+        }
+        let path = std::env::temp_dir().join(format!("gradlet-{}.ptx", std::process::id()));
+        let binary = path.with_extension("cubin");
+        let broad =
+            module(&ops::mul::DEF, &[], &[tensor(DType::I64, &[2, 1, 3, 1, 5, 1, 7, 1]), tensor(DType::I64, &[4, 1, 6, 1, 8, 1, 9])]);
+        for (name, module) in modules().into_iter().chain([("mixed".to_string(), mixed()), ("broad".to_string(), broad)]) {
+            std::fs::write(&path, &module).unwrap();
+            let output = Command::new("ptxas").args(["-arch=sm_87", "-v", "-o"]).args([&binary, &path]).output().unwrap();
+            let said = String::from_utf8_lossy(&output.stderr);
+            let spills = said.matches(" bytes spill").count() - said.matches(" 0 bytes spill").count();
+            assert!(output.status.success() && spills == 0, "{name}: {said}\n{module}");
+        }
+        [path, binary].iter().for_each(|path| std::fs::remove_file(path).unwrap());
+    }
+}

@@ -1,0 +1,240 @@
+//! The memory of the devices: allocations with gaps between them, at addresses that are never used twice.
+
+use super::block::{Block, Place};
+use super::state::Handle;
+use super::status::{Outcome, Status, Stop};
+use crate::machine::{self, Access, Fault, FaultKind, Region};
+use std::collections::BTreeMap;
+use std::ops::Range;
+
+/// The first address of a device's memory. No pointer of the host is as large.
+pub(crate) const FIRST: u64 = 1 << 48;
+/// Distance between the first addresses of two devices.
+const STRIDE: u64 = 1 << 44;
+/// What addresses of allocations are multiples of.
+const ALIGN: u64 = 512;
+/// The least distance between two allocations.
+const GAP: u64 = 1 << 20;
+
+/// The allocations of all devices.
+#[derive(Default)]
+pub(crate) struct Memory {
+    /// The allocations, by ascending address.
+    blocks: Vec<Block>,
+    /// Index of the allocation that was used last.
+    last: usize,
+    /// Ends of the freed allocations of devices, by address.
+    freed: BTreeMap<u64, u64>,
+    heaps: Vec<Heap>,
+    /// Number of bytes of each device.
+    limit: u64,
+    is_tracked: bool,
+}
+
+/// What is allocated on a device.
+#[derive(Clone, Default)]
+struct Heap {
+    /// Distance of the next allocation from the device's first address.
+    next: u64,
+    /// Number of bytes in use.
+    used: u64,
+}
+
+impl Memory {
+    /// Creates the memory of `devices` devices with `limit` bytes each. If it `is_tracked`, it knows which bytes were written.
+    pub(crate) fn new(devices: usize, limit: u64, is_tracked: bool) -> Memory {
+        Memory { heaps: vec![Heap::default(); devices], limit, is_tracked, ..Memory::default() }
+    }
+
+    /// Returns the numbers of free bytes and of all bytes of a device.
+    pub(crate) fn info(&self, device: usize) -> (u64, u64) {
+        (self.limit - self.heaps[device].used, self.limit)
+    }
+
+    /// Allocates `bytes` bytes and returns their address.
+    pub(crate) fn allocate(&mut self, device: usize, bytes: usize, place: Place) -> Outcome<u64> {
+        let taken = (bytes as u64).next_multiple_of(ALIGN);
+        let is_host = matches!(place, Place::Host { .. });
+        let heap = &mut self.heaps[device];
+        if !is_host && (bytes as u64 > self.limit || taken > self.limit - heap.used || heap.next + taken + GAP > STRIDE) {
+            return Err(Status::OUT_OF_MEMORY);
+        }
+        let address = FIRST + device as u64 * STRIDE + heap.next;
+        let block = Block::new(address, bytes, device, place, self.is_tracked)?;
+        if !is_host {
+            heap.next += taken + GAP;
+            heap.used += taken;
+        }
+        let address = block.address;
+        let index = self.blocks.partition_point(|other| other.address < address);
+        self.blocks.insert(index, block);
+        Ok(address)
+    }
+
+    /// Frees the allocation that begins at `address`, if it is one of a device (or, if `is_host`, of the host).
+    pub(crate) fn free(&mut self, device: usize, address: u64, is_host: bool) -> Outcome {
+        let found = self.blocks.binary_search_by_key(&address, |block| block.address).map_err(|_| Status::INVALID_VALUE)?;
+        let is_right = match self.blocks[found].place {
+            Place::Device => !is_host && self.blocks[found].device == device,
+            Place::Host { .. } => is_host,
+            Place::Module { .. } => false,
+        };
+        if !is_right {
+            return Err(Status::INVALID_VALUE);
+        }
+        self.remove(found);
+        Ok(())
+    }
+
+    /// Frees what `is_unused` names.
+    pub(crate) fn free_all(&mut self, is_unused: impl Fn(&Block) -> bool) {
+        for index in (0..self.blocks.len()).rev() {
+            if is_unused(&self.blocks[index]) {
+                self.remove(index);
+            }
+        }
+    }
+
+    fn remove(&mut self, index: usize) {
+        let block = self.blocks.remove(index);
+        if !matches!(block.place, Place::Host { .. }) {
+            self.heaps[block.device].used -= (block.bytes() as u64).next_multiple_of(ALIGN);
+            self.freed.insert(block.address, block.end());
+        }
+    }
+
+    /// Returns the queues of marks of page-locked memory, which the host may use when a stream has ended its work.
+    pub(crate) fn host_marks(&self) -> Vec<Handle> {
+        self.blocks.iter().filter(|block| matches!(block.place, Place::Host { .. })).filter_map(|block| block.marks).collect()
+    }
+
+    /// Returns the allocation that has the byte at `address`.
+    pub(crate) fn find(&mut self, address: u64) -> Option<&mut Block> {
+        let has = |block: &Block| (block.address..block.end()).contains(&address);
+        if !self.blocks.get(self.last).is_some_and(has) {
+            self.last = self.blocks.partition_point(|block| block.address <= address).checked_sub(1)?;
+        }
+        self.blocks.get_mut(self.last).filter(|block| has(block))
+    }
+
+    /// Returns the allocation of the host that has the byte at `pointer`.
+    pub(crate) fn find_host(&mut self, pointer: u64) -> Option<&mut Block> {
+        self.find(pointer).filter(|block| matches!(block.place, Place::Host { .. }))
+    }
+
+    /// Returns the allocation that has the range, if `device` may use it, and the range's place in it.
+    fn locate(&mut self, device: usize, address: u64, bytes: usize, access: Access) -> Option<(&mut Block, Range<usize>)> {
+        let block = self.find(address)?;
+        let range = block.range(address, bytes)?;
+        let is_usable = match block.place {
+            Place::Device => block.device == device,
+            Place::Module { constant } => block.device == device && !(constant && matches!(access, Access::Write | Access::Atomic)),
+            Place::Host { portable, mapped } => mapped && (portable || block.device == device),
+        };
+        is_usable.then_some((block, range))
+    }
+
+    /// Like [`Memory::locate`], without what the program has freed in its own accounts.
+    fn locate_allowed(&mut self, device: usize, address: u64, bytes: usize, access: Access) -> Option<(&mut Block, Range<usize>)> {
+        self.locate(device, address, bytes, access).filter(|(block, range)| !block.is_banned(range.clone()))
+    }
+
+    /// Checks that a range that a copy names is in one allocation that `device` may use.
+    pub(crate) fn check(&mut self, device: usize, address: u64, bytes: usize) -> Result<(), Stop> {
+        match self.locate(device, address, bytes, Access::Read) {
+            Some(_) => Ok(()),
+            None => Err(Stop::new(Status::INVALID_VALUE, format!("InvalidValue: {}", self.reason(device, address, bytes, "copy")))),
+        }
+    }
+
+    /// Returns bytes that a copy reads.
+    pub(crate) fn read(&mut self, device: usize, address: u64, bytes: usize) -> Result<&[u8], Stop> {
+        self.check_allowed(device, address, bytes, "read")?;
+        let found = self.locate_allowed(device, address, bytes, Access::Read);
+        Ok(found.map_or(&[], |(block, range)| block.read(range)))
+    }
+
+    /// Returns bytes that a copy writes. It may write the variables that kernels only read.
+    pub(crate) fn write(&mut self, device: usize, address: u64, bytes: usize) -> Result<&mut [u8], Stop> {
+        self.check_allowed(device, address, bytes, "write")?;
+        let found = self.locate_allowed(device, address, bytes, Access::Read);
+        Ok(found.map_or(&mut [], |(block, range)| block.write(range)))
+    }
+
+    fn check_allowed(&mut self, device: usize, address: u64, bytes: usize, verb: &str) -> Result<(), Stop> {
+        match self.locate_allowed(device, address, bytes, Access::Read) {
+            Some(_) => Ok(()),
+            None => Err(Stop::new(Status::ILLEGAL_ADDRESS, format!("IllegalAddress: {}", self.reason(device, address, bytes, verb)))),
+        }
+    }
+
+    /// Returns why `device` may not use a range.
+    fn reason(&self, device: usize, address: u64, bytes: usize, verb: &str) -> String {
+        format!("{verb} of {bytes} bytes at {address:#x}: {}", self.describe(device, address, bytes))
+    }
+
+    fn describe(&self, device: usize, address: u64, bytes: usize) -> String {
+        if address < 4096 {
+            return "a null pointer".into();
+        }
+        let near = if address < FIRST { 4096 } else { GAP };
+        let after = self.blocks.partition_point(|block| block.address <= address);
+        if let Some(block) = after.checked_sub(1).map(|index| &self.blocks[index])
+            && address < block.end().saturating_add(near)
+        {
+            return describe_in(block, device, address, bytes);
+        }
+        if let Some((start, end)) = self.freed.range(..=address).next_back()
+            && address < *end
+        {
+            return format!("in the freed allocation of {} bytes at {start:#x}", end - start);
+        }
+        if let Some(block) = self.blocks.get(after)
+            && block.address - address < near
+        {
+            return format!("{} bytes before the allocation of {} bytes at {:#x}", block.address - address, block.bytes(), block.address);
+        }
+        if address < FIRST { "memory of the host that no context has allocated".into() } else { "in no allocation".into() }
+    }
+}
+
+/// Describes the range at `address`, which begins in a block or not far after it.
+fn describe_in(block: &Block, device: usize, address: u64, bytes: usize) -> String {
+    let what = format!("the allocation of {} bytes at {:#x}", block.bytes(), block.address);
+    let start = (address - block.address) as usize;
+    let end = start.saturating_add(bytes);
+    if end > block.bytes() {
+        return format!("{} bytes past the end of {what}", end - block.bytes());
+    }
+    if block.is_banned(start..end) {
+        return format!("memory that the program has freed, byte {start} of {what}");
+    }
+    match block.place {
+        Place::Module { constant: true } if block.device == device => "a constant".into(),
+        Place::Host { mapped: false, .. } => "memory of the host that is not mapped".into(),
+        _ => format!("memory of device {}, not of device {device}", block.device),
+    }
+}
+
+/// The memory as kernels of a device see it.
+pub(crate) struct View<'m> {
+    /// All memory.
+    pub memory: &'m mut Memory,
+    /// The device.
+    pub device: usize,
+}
+
+impl machine::Memory for View<'_> {
+    fn region(&mut self, address: u64, length: usize, access: Access) -> Option<Region<'_>> {
+        self.memory.locate_allowed(self.device, address, length, access).map(|(block, range)| block.region(range))
+    }
+
+    fn fault(&self, address: u64, length: usize, access: Access) -> Fault {
+        let verb = match access {
+            Access::Read | Access::ReadOnly => "read",
+            Access::Write => "write",
+            Access::Atomic => "atomic access",
+        };
+        Fault::new(FaultKind::IllegalAddress, self.memory.reason(self.device, address, length, verb))
+    }
+}

@@ -1,0 +1,6 @@
+//! What instructions compute, value by value.
+
+pub mod float;
+pub mod half;
+pub mod integer;
+pub mod rounding;

@@ -1,0 +1,86 @@
+//! What a training step costs: launches, copies and allocations. What a device holds when it ends.
+
+use crate::cnn::{Cnn, bytes};
+use gradlet_core::{Result, ops};
+use gradlet_tests::gpu::Emulator;
+
+#[test]
+fn a_compiled_step_is_one_graph_one_upload_and_one_download() -> Result<()> {
+    let emulator = Emulator::new()?;
+    let (own, other) = (Cnn::new(&emulator.device()?, 1)?, Cnn::new(&ops::portable_cpu(), 1)?);
+    let (train, wanted) = (own.compiled(), other.compiled());
+    for index in 0..5 {
+        let batch = own.batch(index)?;
+        let (loss, counts) = emulator.during(|| -> Result<f32> { train.call(&own.scope, batch)?.item::<f32>() });
+        let loss = loss?;
+        if index > 0 {
+            assert_eq!((counts.graph_launches, counts.kernel_launches), (1, 0), "step {index}: {counts:?}");
+            assert_eq!((counts.downloads, counts.download_bytes, counts.uploads), (1, 4, 0), "step {index}: {counts:?}");
+            assert_eq!((counts.allocations, counts.device_copies, counts.fills), (0, 0, 0), "step {index}: {counts:?}");
+        }
+        let expected = wanted.call(&other.scope, other.batch(index)?)?.item::<f32>()?;
+        assert!((loss - expected).abs() <= 1e-5 * expected.abs(), "step {index}: {loss}, on the CPU {expected}");
+    }
+    Ok(())
+}
+
+#[test]
+fn a_batch_is_one_upload_for_each_tensor() -> Result<()> {
+    let emulator = Emulator::new()?;
+    let cnn = Cnn::new(&emulator.device()?, 1)?;
+    let (batch, counts) = emulator.during(|| cnn.batch(0));
+    assert_eq!((counts.uploads, counts.kernel_launches, counts.synchronizations), (2, 0, 0), "{counts:?}");
+    let (x, _) = batch?;
+    assert_eq!(bytes(&x), bytes(&Cnn::new(&ops::portable_cpu(), 1)?.batch(0)?.0));
+    Ok(())
+}
+
+/// Uploads larger than the staging memory, small ones in between, and fills of every size of an element.
+#[test]
+fn copies_of_every_size_arrive_whole() -> Result<()> {
+    use gradlet_core::Tensor;
+    let emulator = Emulator::new()?;
+    let device = emulator.device()?;
+    let mut tensors = Vec::new();
+    for round in 0..40u32 {
+        let count = [1, 7, 300_000, 12, 70_000, 1_000_003][round as usize % 6];
+        let numbers: Vec<u8> = (0..count).map(|index| (index as u32).wrapping_mul(round * 2 + 1) as u8).collect();
+        tensors.push((Tensor::new(&device, &numbers, &[count as u32])?, numbers));
+    }
+    for (tensor, numbers) in &tensors {
+        assert!(bytes(tensor) == *numbers, "{} bytes", numbers.len());
+    }
+    assert_eq!(Tensor::full(&device, 7u8, &[5])?.to_vec::<u8>()?, [7; 5]);
+    assert_eq!(Tensor::full(&device, 1.5f32, &[5])?.to_vec::<f32>()?, [1.5; 5]);
+    assert_eq!(Tensor::full(&device, -2i64, &[5])?.to_vec::<i64>()?, [-2; 5]);
+    assert_eq!(Tensor::full(&device, 2.5f64, &[5])?.to_vec::<f64>()?, [2.5; 5]);
+    Ok(())
+}
+
+/// On a GPU that shares its memory with the CPU, a batch is written where the kernels read it.
+#[test]
+fn an_integrated_gpu_needs_no_copies() -> Result<()> {
+    let emulator = Emulator::with("integrated=1 capability=87")?;
+    assert!(emulator.gpu()?.is_integrated());
+    let cnn = Cnn::new(&emulator.device()?, 1)?;
+    let train = cnn.compiled();
+    train.call(&cnn.scope, cnn.batch(0)?)?;
+    let (loss, counts) = emulator.during(|| train.call(&cnn.scope, cnn.batch(1)?)?.item::<f32>());
+    assert!(loss?.is_finite());
+    assert_eq!((counts.uploads, counts.downloads, counts.graph_launches), (0, 0, 1), "{counts:?}");
+    Ok(())
+}
+
+/// The last device of a GPU gives everything back.
+#[test]
+fn a_device_leaves_nothing_behind() -> Result<()> {
+    let emulator = Emulator::new()?;
+    emulator.control("reset-counts");
+    for _ in 0..3 {
+        let cnn = Cnn::new(&emulator.device()?, 1)?;
+        cnn.compiled().call(&cnn.scope, cnn.batch(0)?)?;
+    }
+    let counts = emulator.counts();
+    assert!(counts.allocations == counts.frees && counts.allocations > 0, "{counts:?}");
+    Ok(())
+}
