@@ -7,7 +7,7 @@
 
 #![allow(unsafe_code)]
 
-use gradlet::config::{Context, Environment};
+use gradlet::config::{Context, Environment, LogicalOptions, Physical};
 use gradlet::cuda::{self, Driver, Gpu, Options};
 use gradlet_core::{Device, Error, Result};
 use libloading::Library;
@@ -119,6 +119,12 @@ impl Emulator {
         Ok(Context::portable(cuda::physical_devices(&self.driver, &options())?, &Environment::default()))
     }
 
+    /// Returns the first GPU as a physical device in the place of a CPU.
+    pub fn as_cpu(&self) -> Result<Arc<dyn Physical>> {
+        let gpu = cuda::physical_devices(&self.driver, &options())?.into_iter().next();
+        Ok(Arc::new(AsCpu(gpu.ok_or_else(|| Error::message("there is no GPU"))?)))
+    }
+
     /// Tells the emulator to fail, such as `refuse-allocation-after 3`. The emulator's crate lists the commands.
     pub fn control(&self, command: &str) {
         call(&self.library, b"emulator_control\0", command);
@@ -149,6 +155,23 @@ impl Emulator {
             let read = self.library.get::<unsafe extern "C" fn() -> *const c_char>(b"emulator_report\0").expect("the emulator reports");
             CStr::from_ptr(read()).to_string_lossy().into_owned()
         }
+    }
+}
+
+/// A GPU in the place of a CPU.
+struct AsCpu(Arc<dyn Physical>);
+
+impl Physical for AsCpu {
+    fn device_type(&self) -> &str {
+        "CPU"
+    }
+
+    fn memory(&self) -> Option<u64> {
+        self.0.memory()
+    }
+
+    fn create(&self, name: &str, options: &LogicalOptions) -> Result<Device> {
+        self.0.create(name, options)
     }
 }
 

@@ -6,6 +6,7 @@ mod bench;
 mod bits;
 mod demo;
 mod models;
+mod ptx;
 #[allow(dead_code)]
 #[path = "../../tests/src/random.rs"]
 mod random;
@@ -39,6 +40,7 @@ fn run(tool: Tool) -> Result<()> {
         Tool::Bench { race: Race::Checkpoint, options } => bench::checkpoint::run(&options),
         Tool::Bench { race: Race::Summary, options } => bench::summary::run(&options),
         Tool::Firmware { names, model, run } => firmware::task(&names, model.as_deref(), run.as_deref()),
+        Tool::Ptx { check } => ptx::run(check),
         Tool::Check { check } => self::check(check),
     }
 }

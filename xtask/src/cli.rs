@@ -50,7 +50,8 @@ pub struct SuiteTasks {
 pub enum Suite {
     /// Run golden vectors on all runtimes, or on some.
     Golden {
-        /// Run only this runtime: eager, compiled, cpu, device or cortex-m. The option can be repeated.
+        /// Run only this runtime: eager, compiled, cpu, hiding, cuda, device or cortex-m. The option can be repeated. `cuda` is an
+        /// emulated GPU, or a real one with GRADLET_GPU=real in the environment.
         #[arg(long = "runtime", value_name = "NAME")]
         runtimes: Vec<String>,
         /// Folders of cases. The default is tests/fixtures; with --runtime, only its cases that run on every runtime.
@@ -116,6 +117,12 @@ pub enum Tool {
         /// Run them under QEMU with these arguments.
         #[arg(long, value_name = "ARGS", num_args = 0.., allow_hyphen_values = true)]
         run: Option<Vec<String>>,
+    },
+    /// Compile the GPU's kernels (cuda-backend/kernels) to PTX, and write the table of their registers. This needs no GPU.
+    Ptx {
+        /// Write nothing. Name the committed files (cuda-backend/ptx) that differ.
+        #[arg(long)]
+        check: bool,
     },
     /// A step of `cargo xtask test`.
     #[command(hide = true)]

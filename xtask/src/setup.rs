@@ -1,5 +1,5 @@
 //! Finds or installs the tools of the tasks: Rust for the Cortex-M4F and QEMU for the firmwares, a compiler and an emulator for a Jetson's
-//! CPU, TensorFlow for comparisons, and a browser.
+//! CPU, TensorFlow for comparisons, NVIDIA's compilers, and a browser.
 
 use crate::shell::{self, answer};
 use anyhow::{Context, Result, bail};
@@ -22,6 +22,8 @@ const DEBIAN_RUSTC: &str = "/usr/bin/rustc";
 const DEBIAN_CARGO: &str = "/usr/bin/cargo";
 const DEBIAN_LLD: &str = "/usr/bin/rust-lld";
 const CHROMIUMS: [&str; 4] = ["chromium", "chromium-browser", "google-chrome", "/Applications/Chromium.app/Contents/MacOS/Chromium"];
+/// NVIDIA's compilers: NVRTC, and its assembler for GPUs of the oldest and of the newest kind. Other versions would write other files.
+const CUDA_PACKAGES: [&str; 3] = ["nvidia-cuda-nvrtc-cu12==12.9.86", "nvidia-cuda-nvcc-cu12==12.9.86", "nvidia-cuda-nvcc==13.5.37"];
 const DEBIAN_PACKAGES: [&str; 4] = ["rustc-web", "cargo-web", "rust-web-src", "rust-web-llvm"];
 
 /// A Rust toolchain that builds for a target.
@@ -212,6 +214,38 @@ pub fn install_tensorflow() -> Result<PathBuf> {
         shell::run(Command::new(&python).args(["-m", "pip", "install", "--quiet"]).args(packages))?;
     }
     Ok(python)
+}
+
+/// NVIDIA's compilers. They need no GPU.
+pub struct CudaCompilers {
+    /// The library that compiles CUDA C to PTX.
+    pub nvrtc: PathBuf,
+    /// The assembler of CUDA 12, for GPUs before sm_110.
+    pub ptxas_12: PathBuf,
+    /// The assembler of CUDA 13, for sm_110.
+    pub ptxas_13: PathBuf,
+}
+
+/// Returns NVIDIA's compilers. Installs them in an environment under target/ if one of them is missing or has another version.
+pub fn install_cuda_compilers() -> Result<CudaCompilers> {
+    const VERSIONS: &str = "import sys, importlib.metadata as installed\n\
+                            print(*(f'{name}=={installed.version(name)}' for name in sys.argv[1:]))";
+    let folder = shell::root().join("target/cuda");
+    let python = folder.join("bin/python");
+    let names = CUDA_PACKAGES.map(|package| package.split("==").next().unwrap_or(package));
+    let ask = |arguments: &[&str]| shell::answer(&python.to_string_lossy(), arguments);
+    if ask(&[&["-c", VERSIONS][..], &names].concat()) != Some(CUDA_PACKAGES.join(" ")) {
+        shell::run(Command::new("python3").args(["-m", "venv"]).arg(&folder))?;
+        let install = ["-m", "pip", "install", "--quiet", "--disable-pip-version-check", "--no-deps"];
+        shell::run(Command::new(&python).args(install).args(CUDA_PACKAGES))?;
+    }
+    let packages = ask(&["-c", "import sysconfig; print(sysconfig.get_path('purelib'))"]).context("Python does not name its packages")?;
+    let file = |name: &str| Path::new(&packages).join("nvidia").join(name);
+    Ok(CudaCompilers {
+        nvrtc: file("cuda_nvrtc/lib/libnvrtc.so.12"),
+        ptxas_12: file("cuda_nvcc/bin/ptxas"),
+        ptxas_13: file("cu13/bin/ptxas"),
+    })
 }
 
 /// Returns the name of a Chromium-based browser. If none is installed, installs Chromium with apt-get.

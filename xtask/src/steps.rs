@@ -49,11 +49,21 @@ pub const BINARIES: [&str; 3] = ["build", "--workspace", "--bins"];
 pub const DOCS: [&str; 3] = ["doc", "--no-deps", "--workspace"];
 
 /// The features of the library.
-const FEATURES: [&str; 4] = ["csv", "image", "ndarray", "npz"];
+const FEATURES: [&str; 5] = ["csv", "cuda", "image", "ndarray", "npz"];
 
 /// Arguments that select the crates for a registry, in the order of their dependencies.
-const PUBLISHED: [&str; 8] =
-    ["--package", "gradlet-derive", "--package", "gradlet-core", "--package", "gradlet", "--package", "gradlet-cli"];
+const PUBLISHED: [&str; 10] = [
+    "--package",
+    "gradlet-derive",
+    "--package",
+    "gradlet-core",
+    "--package",
+    "gradlet-cuda",
+    "--package",
+    "gradlet",
+    "--package",
+    "gradlet-cli",
+];
 
 /// The first steps. They run one after another.
 pub static FIRST: [Step; 2] = [
@@ -73,9 +83,11 @@ static HOST: [Step; 6] = [
     step("oldest Rust", |_, log| oldest_rust(log)),
 ];
 
-static OTHERS: [Step; 4] = [
+static OTHERS: [Step; 6] = [
     step("TensorFlow, both ways", |_, log| log.run(&mut ignored("tensorflow::")?)),
     tool("TensorBoard, in Chromium", |_, log| tensorboard(log)),
+    tool("PTX", |_, log| ptx(log)),
+    tool("CUDA, on a real GPU", |_, log| cuda(log)),
     step("features", |_, log| features(log)),
     step("packages", |_, log| packages(log)),
 ];
@@ -195,6 +207,36 @@ fn tensorboard(log: &mut Log) -> Result<()> {
     log.run(&mut command)?;
     log.say(&format!("screenshots of the pages: {}", root().join("target/tensorboard").display()));
     Ok(())
+}
+
+/// Compiles the GPU's kernels, and compares them with the committed ones. NVIDIA publishes its compilers for Linux.
+fn ptx(log: &mut Log) -> Result<()> {
+    if cfg!(not(target_os = "linux")) {
+        log.say("skipped: NVIDIA's compilers need Linux");
+        return Ok(());
+    }
+    log.run(built("gradlet-tools").args(["ptx", "--check"]))
+}
+
+/// Runs the golden vectors and the tests of GPUs on the GPU of this machine, under `compute-sanitizer` where it is installed.
+fn cuda(log: &mut Log) -> Result<()> {
+    let libraries = answer("ldconfig", &["-p"]).unwrap_or_default();
+    if !libraries.contains("libcuda.so.1") {
+        log.say("skipped: this machine has no NVIDIA driver; the other tests emulate one");
+        return Ok(());
+    }
+    let golden = built("golden");
+    let mut command = match answer("compute-sanitizer", &["--version"]) {
+        Some(_) => {
+            let mut command = Command::new("compute-sanitizer");
+            command.args(["--error-exitcode", "1"]).arg(golden.get_program()).current_dir(root());
+            command
+        }
+        None => golden,
+    };
+    log.run(command.args(["golden", "--runtime", "cuda"]).env("GRADLET_GPU", "real"))?;
+    let modules = ["control", "groups", "models", "profile", "training"].map(|module| format!("cuda::{module}"));
+    log.run(cargo().args(["test", "--package", "gradlet-tests", "--test", "suite", "--"]).args(modules).env("GRADLET_GPU", "real"))
 }
 
 /// Returns the command that runs the tests in `module` that need Python. `GRADLET_PYTHON` names a Python that has TensorFlow.

@@ -1,8 +1,10 @@
 //! Several devices on one GPU, several GPUs, placement between them, and replicas.
 
-use gradlet::config::{LogicalDeviceConfiguration, PhysicalDevice};
+use gradlet::config::{Context, Environment, LogicalDeviceConfiguration, PhysicalDevice};
 use gradlet::distribute::{MirroredStrategy, ReduceOp};
 use gradlet_core::{Result, Scope, Tensor, Variable};
+use gradlet_tests::golden::checks::Checks;
+use gradlet_tests::golden::{device_cases, fixtures};
 use gradlet_tests::gpu::Emulator;
 
 #[test]
@@ -20,6 +22,19 @@ fn a_context_lists_the_gpus() -> Result<()> {
     let y = x.add(&x)?;
     drop(there);
     assert_eq!((y.device()?.name(), y.to_vec::<f32>()?), ("GPU:1", vec![2.0, 4.0]));
+    Ok(())
+}
+
+/// The programs of the devices' golden vectors, with a GPU in the place of the CPU.
+#[test]
+fn every_scenario_has_tensorflows_results() -> Result<()> {
+    let emulator = Emulator::new()?;
+    let cpu = emulator.as_cpu()?;
+    let mut checks = Checks::default();
+    let context = || Context::of(cpu.clone(), [], &Environment::default());
+    device_cases::scenarios_in(&fixtures("devices"), context, &mut checks).unwrap();
+    assert_eq!((checks.counts.passed, checks.counts.failed), (344, 0));
+    assert_eq!(emulator.report(), "");
     Ok(())
 }
 

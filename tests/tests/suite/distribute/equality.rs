@@ -1,11 +1,12 @@
 //! Training steps in replicas: they have the bits of the ordered sum of the replicas' gradients, and nearly the results of the whole batch.
 
 use super::{Bits, SEED, agreed, all_near, bits, cpus, machine, near, strategy, two};
-use gradlet::config::Context;
+use gradlet::config::{Context, LogicalDeviceConfiguration, PhysicalDevice};
 use gradlet::distribute::{MirroredStrategy, PerReplica, ReduceOp};
 use gradlet::layers::{Activation, Conv2D, Dense, Flatten, Layer, MaxPool2D, Module, Sequential};
 use gradlet::optimizers::{Adam, Optimizer, Sgd};
 use gradlet::{Device, Differentiate, Eager, Error, Function, Result, Scope, Shape, Tensor, Variable};
+use gradlet_tests::gpu::Emulator;
 use gradlet_tests::random::Random;
 use std::sync::Arc;
 
@@ -138,9 +139,9 @@ impl Replicated {
     }
 }
 
-/// Creates a CNN on the first device of a context, used by itself.
-fn alone(context: &Context, optimizer: Box<dyn Optimizer>) -> Result<Arc<Net>> {
-    Net::new(&Eager::with_seed(&context.device("CPU:0")?, SEED), optimizer)
+/// Creates a CNN on a device of a context, used by itself.
+fn alone(context: &Context, device: &str, optimizer: Box<dyn Optimizer>) -> Result<Arc<Net>> {
+    Net::new(&Eager::with_seed(&context.device(device)?, SEED), optimizer)
 }
 
 /// Does a step with the sum of the gradients of all parts, in their order. Returns the sum of the losses.
@@ -157,30 +158,47 @@ fn ordered_step(net: &Net, gradients: &Function<Part, (Tensor, Vec<Tensor>)>, pa
     Ok(loss)
 }
 
+/// Trains replicas on all devices of a context, and one device on the ordered sum of the parts' gradients. Compares the bits.
+fn sums_are_ordered(context: &Context) -> Result<()> {
+    let replicas = Replicated::new(&strategy(context)?, Box::new(Sgd::new(0.1)))?;
+    let (first, count) = (replicas.strategy.devices()[0].name(), replicas.strategy.num_replicas_in_sync());
+    let net = alone(context, first, Box::new(Sgd::new(0.1)))?;
+    let gradients = net.traced_gradients();
+    assert_eq!(replicas.bits()?, net.bits()?, "{count} replicas, before the first step");
+    for step in 0..STEPS {
+        let batch = batch(step, rows(step))?;
+        let parts = replicas.strategy.split(&batch)?;
+        let (loss, wanted) = (replicas.train(&batch)?, ordered_step(&net, &gradients, parts.values())?);
+        assert_eq!(bits(&loss)?, bits(&wanted)?, "{count} replicas, the loss of step {step}");
+        assert_eq!(replicas.bits()?, net.bits()?, "{count} replicas, step {step}");
+    }
+    Ok(())
+}
+
 #[test]
 fn replicas_have_the_bits_of_the_ordered_sum_of_their_gradients() -> Result<()> {
     for (portable, count) in [(true, 2), (true, 3), (false, 2), (false, 3)] {
-        let context = cpus(portable, count)?;
-        let replicas = Replicated::new(&strategy(&context)?, Box::new(Sgd::new(0.1)))?;
-        let net = alone(&context, Box::new(Sgd::new(0.1)))?;
-        let gradients = net.traced_gradients();
-        assert_eq!(replicas.bits()?, net.bits()?, "{count} replicas, before the first step");
-        for step in 0..STEPS {
-            let batch = batch(step, rows(step))?;
-            let parts = replicas.strategy.split(&batch)?;
-            let (loss, wanted) = (replicas.train(&batch)?, ordered_step(&net, &gradients, parts.values())?);
-            assert_eq!(bits(&loss)?, bits(&wanted)?, "{count} replicas, the loss of step {step}");
-            assert_eq!(replicas.bits()?, net.bits()?, "{count} replicas, step {step}");
-        }
+        sums_are_ordered(&cpus(portable, count)?)?;
     }
     Ok(())
+}
+
+/// Two logical devices of one GPU, and three GPUs.
+#[test]
+fn replicas_on_gpus_have_the_bits_of_the_ordered_sum_of_their_gradients() -> Result<()> {
+    let (divided, several) = (Emulator::new()?, Emulator::with("devices=3")?);
+    let context = divided.context()?;
+    let limits = [LogicalDeviceConfiguration::new().memory_limit(8); 2];
+    context.set_logical_device_configuration(&PhysicalDevice::new("GPU", 0), &limits)?;
+    sums_are_ordered(&context)?;
+    sums_are_ordered(&several.context()?)
 }
 
 /// Checks that replicas train like one device that gets every batch whole.
 fn trains_like_the_whole_batch(new: fn() -> Box<dyn Optimizer>, tolerance: f32) -> Result<()> {
     for (portable, count) in [(true, 2), (true, 3), (false, 2), (false, 3)] {
         let context = cpus(portable, count)?;
-        let (replicas, net) = (Replicated::new(&strategy(&context)?, new())?, alone(&context, new())?);
+        let (replicas, net) = (Replicated::new(&strategy(&context)?, new())?, alone(&context, "CPU:0", new())?);
         let (whole, device) = (net.traced(), net.scope.device());
         for step in 0..STEPS {
             let batch = batch(step, rows(step))?;

@@ -9,6 +9,7 @@ mod reduce;
 use gradlet_core::custom_op::{Gradient, Op};
 use gradlet_core::device::Device;
 use gradlet_core::{Differentiate, Eager, Result, Scope, Tensor, ops};
+use gradlet_tests::gpu;
 use gradlet_tests::hiding::Hiding;
 use gradlet_tests::random::Random;
 use proptest::prelude::any;
@@ -217,6 +218,11 @@ fn gradients_on_a_device_that_hides_its_memory_are_central_differences() {
     let hiding = Hiding::new();
     check_all(&hiding.device, SHAPES / 6);
     assert_eq!(hiding.live(), 0);
+}
+
+#[test]
+fn gradients_on_a_gpu_are_central_differences() {
+    check_all(&gpu::device().unwrap(), SHAPES / 6);
 }
 
 /// Checks gradients of gradients. The function under test is the derivative of the square of the op's output along random directions.
