@@ -12,7 +12,7 @@ use gradlet::cuda::{self, Driver, Gpu, Options};
 use gradlet_core::{Device, Error, Result};
 use libloading::Library;
 use std::ffi::{CStr, CString, c_char, c_int};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::{Arc, LazyLock, Mutex, PoisonError};
 use tempfile::TempPath;
 
@@ -74,13 +74,13 @@ impl Emulator {
     /// Starts an emulator whose configuration `words` change, such as `memory=1048576`. The emulator's crate lists the words.
     pub fn with(words: &str) -> Result<Emulator> {
         let (file, library) = Emulator::library(words)?;
-        let driver = Driver::open(&file)?;
+        let driver = open(&file)?;
         Ok(Emulator { library, driver, _file: file })
     }
 
     /// Starts an emulator and returns the error of its driver. Panics if there is none.
     pub fn refused(words: &str) -> Error {
-        let opened = Emulator::library(words).and_then(|(file, library)| Driver::open(&file).map(|driver| (driver, library, file)));
+        let opened = Emulator::library(words).and_then(|(file, library)| open(&file).map(|driver| (driver, library, file)));
         opened.map(|(driver, ..)| driver).expect_err("the driver was loaded")
     }
 
@@ -156,6 +156,12 @@ impl Emulator {
             CStr::from_ptr(read()).to_string_lossy().into_owned()
         }
     }
+}
+
+/// Loads the driver in the file `path`.
+pub fn open(path: &Path) -> Result<Driver> {
+    // SAFETY: the tests name the emulator, or a file that does not exist.
+    unsafe { Driver::open(path) }
 }
 
 /// A GPU in the place of a CPU.

@@ -56,18 +56,17 @@ impl Recording {
         let steps = &self.steps[range.clone()];
         let here = |error: Error| {
             let (first, last) = (steps[0].name(), steps[steps.len() - 1].name());
-            let text = format!("{} failed in the {} steps from {first} to {last}", self.device.name(), steps.len());
+            let text = format!("{} failed in the {} steps from {first} to {last}, or before", self.device.name(), steps.len());
             (range.start, error.context(text))
         };
         let driver = self.device.stream().enter().map_err(here)?;
-        let mut graph = graph.lock().unwrap_or_else(PoisonError::into_inner);
-        let graph = match &mut *graph {
-            Some(graph) => {
-                graph.update(driver, steps, bases).map_err(here)?;
-                graph
-            }
-            None => graph.insert(Graph::new(&self.device, steps, bases).map_err(here)?),
+        let mut kept = graph.lock().unwrap_or_else(PoisonError::into_inner);
+        let graph = match kept.take() {
+            // A graph that was not changed completely is not used again.
+            Some(mut graph) => graph.update(driver, steps, bases).map(|()| graph),
+            None => Graph::new(&self.device, steps, bases),
         };
+        let graph = kept.insert(graph.map_err(here)?);
         let _turn = self.device.turn();
         let fault = graph.run(&self.device).map_err(here)?;
         if fault == NO_FAULT {
@@ -96,6 +95,7 @@ impl Recorded for Recording {
         // Copies, because the graph has the addresses of its own last run.
         let mut launches = step.launches.lock().unwrap_or_else(PoisonError::into_inner).clone();
         let driver = self.device.stream().enter()?;
+        let _turn = self.device.turn();
         launches.iter_mut().try_for_each(|launch| {
             launch.place(|operand| step.address(operand, bases))?;
             launch.launch(driver, self.device.stream().handle())

@@ -59,16 +59,16 @@ impl HostOps {
     fn computed(&self, device: &Shared, launch: &Launch<'_>) -> Result<Vec<AlignedBytes>> {
         let dtype = launch.inputs.first().or(launch.outputs.first()).map_or(DType::U8, |placed| placed.tensor_type.dtype);
         let kernel = find(self.moved, launch.op, dtype).or_else(|_| find(ops::KERNELS.iter().copied(), launch.op, dtype))?;
-        let zeros = |placed: &Placed<'_>| AlignedBytes::zeroed(placed.tensor_type.bytes().unwrap_or(0));
+        let zeros = |placed: &Placed<'_>| AlignedBytes::staged(placed.tensor_type.bytes().unwrap_or(0));
         let mut read = Vec::new();
         for placed in launch.inputs {
-            let mut bytes = zeros(placed);
+            let mut bytes = zeros(placed)?;
             if !bytes.is_empty() {
                 device.download(placed.address, &mut bytes)?;
             }
             read.push(bytes);
         }
-        let mut results: Vec<AlignedBytes> = launch.outputs.iter().map(zeros).collect();
+        let mut results: Vec<AlignedBytes> = launch.outputs.iter().map(zeros).collect::<Result<_>>()?;
         let views =
             launch.inputs.iter().zip(&read).map(|(placed, bytes)| TensorView { tensor_type: placed.tensor_type, data: Some(bytes) });
         let views: Vec<TensorView<'_>> = views.collect();

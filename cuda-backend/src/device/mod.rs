@@ -5,7 +5,7 @@ mod host_ops;
 mod launch;
 
 use crate::gpu::Gpu;
-use crate::gpu::region::{Kind, Memory, free_memory};
+use crate::gpu::region::{Kind, Memory, Word};
 use crate::gpu::stream::Stream;
 use crate::lower::{self, Job};
 use gradlet_core::custom_op::{Call, Kernel, OpDef};
@@ -19,8 +19,8 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 
 /// Value of the fault word while no step has refused its data.
 pub(crate) const NO_FAULT: u32 = u32::MAX;
-/// Part of the GPU's free memory that a device without a limit leaves to the driver, if it takes its memory at once.
-const LEFT: u64 = 16;
+/// Size of the pieces in which memory is filled with elements of 8 bytes.
+const PIECE: usize = 1 << 20;
 
 /// Settings of a device on a GPU.
 ///
@@ -39,13 +39,16 @@ pub struct Options {
     /// True if products and sums are rounded one after the other, as on a CPU. By default they become one instruction (FMA), which is
     /// faster and rounds once.
     pub strict: bool,
+    /// True if the device is to have memory of the host that the GPU addresses, false if the GPU's own. `None`, the default, is true for
+    /// integrated GPUs: a batch is then written where the kernels read it. Some integrated GPUs do not cache such memory; measure both.
+    pub mapped: Option<bool>,
     /// Kernels of ops that run on the host, although their operands are in the GPU's memory: collective operations.
     pub host_kernels: &'static [Kernel],
 }
 
 impl Default for Options {
     fn default() -> Options {
-        Options { memory_limit: None, memory_growth: true, strict: false, host_kernels: &[] }
+        Options { memory_limit: None, memory_growth: true, strict: false, mapped: None, host_kernels: &[] }
     }
 }
 
@@ -75,9 +78,10 @@ pub(crate) struct Shared {
     host_ops: HostOps,
     stream: Stream,
     memory: Mutex<Memory>,
-    /// Address of the fault word, to which a kernel writes the number of a step that refuses its data.
-    fault: u64,
-    /// Held while work that reads the fault word is put on the stream, so that no other work comes between.
+    /// The word to which a kernel writes the number of a step that refuses its data.
+    fault: Word,
+    /// Held from the launch of work that may write the fault word until the word is read and cleared. Only its holder launches work with a
+    /// step above 0, which does nothing after a fault.
     turn: Mutex<()>,
     /// What threads wait for while they wait for other threads.
     bed: Mutex<()>,
@@ -87,23 +91,9 @@ pub(crate) struct Shared {
 impl Shared {
     fn new(gpu: &Gpu, name: &str, options: &Options) -> Result<Shared> {
         let context = gpu.context()?;
-        let driver = context.enter()?;
-        let kind = if gpu.is_integrated() { Kind::Mapped } else { Kind::Own };
-        let mut fault = 0;
-        // SAFETY: the first argument is a place for the address.
-        driver.check("cuMemAlloc", unsafe { (driver.api().allocate)(&mut fault, 4) })?;
-        driver.handed_out(fault, 4);
-        let grows = options.memory_growth && options.memory_limit.is_none();
-        let limit = match options.memory_limit {
-            Some(bytes) => bytes,
-            None if grows => gpu.memory(),
-            None => {
-                let free = free_memory(driver)?;
-                free - free / LEFT
-            }
-        };
-        let memory = Mutex::new(Memory::new(driver, kind, limit, grows)?);
-        let stream = Stream::new(&context)?;
+        let kind = if options.mapped.unwrap_or(gpu.is_integrated()) { Kind::Mapped } else { Kind::Own };
+        let (stream, fault) = (Stream::new(&context)?, Word::new(&context)?);
+        let memory = Mutex::new(Memory::new(&context, kind, options.memory_limit, options.memory_growth)?);
         let (turn, bed, bell, host_ops) = (Mutex::default(), Mutex::default(), Condvar::new(), HostOps::new(options.host_kernels));
         let shared = Shared { name: name.into(), strict: options.strict, host_ops, stream, memory, fault, turn, bed, bell };
         shared.clear_fault()?;
@@ -120,11 +110,11 @@ impl Shared {
 
     /// Address of the fault word.
     pub(crate) fn fault(&self) -> u64 {
-        self.fault
+        self.fault.address()
     }
 
     pub(crate) fn clear_fault(&self) -> Result<()> {
-        self.stream.fill(&NO_FAULT.to_le_bytes(), self.fault, 4)
+        self.stream.fill(&NO_FAULT.to_le_bytes(), self.fault(), 4)
     }
 
     pub(crate) fn turn(&self) -> MutexGuard<'_, ()> {
@@ -148,7 +138,7 @@ impl Shared {
     pub(crate) fn ready(&self, call: &crate::lower::call::KernelCall, step: u32) -> Result<Ready> {
         let driver = self.stream.enter()?;
         let function = self.stream.context().modules.function(driver, &call.code, self.strict)?;
-        Ok(Ready::new(call, function, self.fault, step))
+        Ok(Ready::new(call, function, self.fault(), step))
     }
 
     /// Launches an op and, if it may refuse its data, waits for it.
@@ -175,7 +165,7 @@ impl Shared {
             return Ok(());
         }
         let mut fault = [0; 4];
-        self.stream.download(self.fault, &mut fault)?;
+        self.stream.download(self.fault(), &mut fault)?;
         if u32::from_le_bytes(fault) == NO_FAULT {
             return Ok(());
         }
@@ -217,13 +207,8 @@ impl Shared {
 
 impl Drop for Shared {
     fn drop(&mut self) {
-        // A failure means that the GPU is lost. Then nothing is left to free.
+        // The memory is freed after the last work on it. A failure means that the GPU is lost.
         let _ = self.stream.synchronize();
-        if let Ok(driver) = self.stream.enter() {
-            self.memory.get_mut().unwrap_or_else(PoisonError::into_inner).release(driver);
-            // SAFETY: all work is done.
-            unsafe { (driver.api().free)(self.fault) };
-        }
     }
 }
 
@@ -280,14 +265,11 @@ impl Backend for Cuda {
 
 impl Remote for Cuda {
     fn allocate(&self, bytes: usize) -> Result<u64, Refused> {
-        let driver = self.0.stream.enter().map_err(Refused::Failed)?;
-        self.0.memory().allocate(driver, bytes as u64)
+        self.0.memory().allocate(bytes as u64)
     }
 
     fn free(&self, address: u64, bytes: usize) {
-        if let Ok(driver) = self.0.stream.enter() {
-            self.0.memory().free(driver, address, bytes as u64);
-        }
+        self.0.memory().free(address, bytes as u64);
     }
 
     fn limit(&self) -> Option<u64> {
@@ -310,7 +292,10 @@ impl Remote for Cuda {
         match element {
             // The driver fills at most 4 bytes at once, and most elements of 8 bytes are zeros.
             [_, _, _, _, ..] if element.iter().all(|byte| *byte == element[0]) => self.0.stream.fill(&element[..1], to, bytes),
-            [_, _, _, _, _, ..] => self.0.upload(&element.repeat(bytes / element.len()), to),
+            [_, _, _, _, _, ..] => {
+                let piece = element.repeat(PIECE.min(bytes) / element.len());
+                (0..bytes).step_by(PIECE).try_for_each(|at| self.0.upload(&piece[..piece.len().min(bytes - at)], to + at as u64))
+            }
             _ => self.0.stream.fill(element, to, bytes),
         }
     }

@@ -48,7 +48,12 @@ impl Driver {
         for name in NAMES {
             // SAFETY: the driver's library may be loaded at any time; its initialisers have no requirements.
             match unsafe { Library::new(name) } {
-                Ok(library) => return Driver::new(library, name),
+                Ok(library) => {
+                    // The library stays loaded: some drivers crash when they are closed after a failure.
+                    // SAFETY: as above.
+                    std::mem::forget(unsafe { Library::new(name) });
+                    return Driver::new(library, name);
+                }
                 Err(error) => reasons.push(error.to_string()),
             }
         }
@@ -56,8 +61,12 @@ impl Driver {
     }
 
     /// Loads the driver in the file `path`, like [`Driver::load`].
-    pub fn open(path: &Path) -> Result<Driver> {
-        // SAFETY: as above. The caller names a driver's library.
+    ///
+    /// # Safety
+    ///
+    /// The file is NVIDIA's driver, or a library with its functions.
+    pub unsafe fn open(path: &Path) -> Result<Driver> {
+        // SAFETY: as above, and the caller names a driver's library.
         let library = unsafe { Library::new(path) };
         let library = library.map_err(|error| Error::message(format!("{} is no NVIDIA driver: {error}", path.display())))?;
         Driver::new(library, &path.display().to_string())

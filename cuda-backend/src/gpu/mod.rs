@@ -80,6 +80,11 @@ impl Gpu {
         self.memory
     }
 
+    /// True if gradlet has kernels for the GPU: its compute capability is 7.0 or higher.
+    pub fn is_supported(&self) -> bool {
+        self.capability >= LEAST
+    }
+
     /// True if the GPU and the CPU share their memory, as on a Jetson.
     pub fn is_integrated(&self) -> bool {
         self.is_integrated
@@ -89,7 +94,7 @@ impl Gpu {
     ///
     /// Fails if the GPU is too old.
     pub(crate) fn context(&self) -> Result<Arc<Context>> {
-        if self.capability < LEAST {
+        if !self.is_supported() {
             let ((major, minor), (least, _)) = (self.capability, LEAST);
             let text = format!("{} has compute capability {major}.{minor}: gradlet needs {least}.0 or later", self.name);
             return Err(Error::message(text));
@@ -101,7 +106,9 @@ impl Gpu {
         let mut handle = std::ptr::null_mut();
         // SAFETY: the first argument is a place for the handle.
         self.driver.check("cuDevicePrimaryCtxRetain", unsafe { (self.driver.api().retain_context)(&mut handle, self.ordinal) })?;
-        let context = Arc::new(Context { driver: self.driver.clone(), device: self.ordinal, handle, modules: Modules::default() });
+        let (driver, gpu, modules) = (self.driver.clone(), self.ordinal, Modules::default());
+        let context = Context { driver, gpu, handle, memory: self.memory, is_integrated: self.is_integrated, modules };
+        let context = Arc::new(context);
         *shared = Arc::downgrade(&context);
         Ok(context)
     }
@@ -117,8 +124,10 @@ impl fmt::Debug for Gpu {
 /// Context of a GPU: what the driver keeps for this process.
 pub(crate) struct Context {
     driver: Driver,
-    device: c_int,
+    gpu: c_int,
     handle: Handle,
+    memory: u64,
+    is_integrated: bool,
     /// The kernels that the driver has compiled.
     pub modules: Modules,
 }
@@ -131,6 +140,26 @@ unsafe impl Sync for Context {}
 impl Context {
     pub(crate) fn handle(&self) -> Handle {
         self.handle
+    }
+
+    /// Returns the driver, whose next calls belong to any context.
+    pub(crate) fn driver(&self) -> &Driver {
+        &self.driver
+    }
+
+    /// Returns the size of the GPU's memory in bytes.
+    pub(crate) fn memory(&self) -> u64 {
+        self.memory
+    }
+
+    /// Returns the number of bytes that an allocation can get. The driver of an integrated GPU counts the memory in which the system caches
+    /// files as used, although the system gives it to whoever needs it.
+    pub(crate) fn available(&self) -> Result<u64> {
+        let (driver, mut free, mut total) = (self.enter()?, 0, 0);
+        // SAFETY: the arguments are places for the results.
+        driver.check("cuMemGetInfo", unsafe { (driver.api().memory_info)(&mut free, &mut total) })?;
+        let system = if self.is_integrated { system_memory().unwrap_or(0) } else { 0 };
+        Ok((free as u64).max(system).min(self.memory))
     }
 
     /// Makes the context current for this thread, and returns the driver, whose next calls belong to it.
@@ -146,7 +175,17 @@ impl Drop for Context {
         if let Ok(driver) = self.enter() {
             self.modules.unload(driver);
         }
-        // SAFETY: the context was retained once. A failure leaves it to the end of the process.
-        unsafe { (self.driver.api().release_context)(self.device) };
+        // SAFETY: the context was retained once. A failure leaves it to the end of the process. No context is current afterwards.
+        unsafe {
+            (self.driver.api().release_context)(self.gpu);
+            (self.driver.api().set_current)(std::ptr::null_mut());
+        }
     }
+}
+
+/// Returns the memory that programs can get from the system, in bytes, if it says so.
+fn system_memory() -> Option<u64> {
+    let text = std::fs::read_to_string("/proc/meminfo").ok()?;
+    let line = text.lines().find_map(|line| line.strip_prefix("MemAvailable:"))?;
+    Some(line.split_whitespace().next()?.parse::<u64>().ok()? << 10)
 }

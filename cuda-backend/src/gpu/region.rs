@@ -2,14 +2,18 @@
 
 use crate::driver::Driver;
 use crate::driver::api::Address;
+use crate::gpu::Context;
 use gradlet_core::device::{Blocks, Refused};
 use gradlet_core::{Error, Result};
 use std::ffi::c_void;
+use std::sync::Arc;
 
 /// Size of the smallest block in bytes. Addresses are multiples of it, as the driver's own are.
 const GRAIN: u64 = 256;
 /// Size of the smallest region of a device whose memory grows.
 const SMALLEST: u64 = 8 << 20;
+/// A device that takes memory in advance leaves one part in this many to the driver, which needs memory for kernels and graphs.
+const LEFT: u64 = 16;
 /// Flags of memory of the host that every context may use and the GPU may address.
 const MAPPED: u32 = 1 | 2;
 
@@ -18,12 +22,13 @@ const MAPPED: u32 = 1 | 2;
 pub(crate) enum Kind {
     /// In the GPU's own memory.
     Own,
-    /// In memory of the host that the GPU addresses too. An integrated GPU has no other memory.
+    /// In memory of the host that the GPU addresses too.
     Mapped,
 }
 
 /// Memory of a device.
 pub(crate) struct Memory {
+    context: Arc<Context>,
     kind: Kind,
     /// The largest number of bytes that the regions may have together.
     limit: u64,
@@ -43,11 +48,18 @@ struct Region {
 unsafe impl Send for Region {}
 
 impl Memory {
-    /// Creates memory of at most `limit` bytes. If it does not grow, it takes all of them now.
-    pub(crate) fn new(driver: &Driver, kind: Kind, limit: u64, grows: bool) -> Result<Memory> {
-        let mut memory = Memory { kind, limit: limit / GRAIN * GRAIN, grows, regions: Vec::new() };
+    /// Creates memory of at most `limit` bytes, which it takes now. Without a limit, the memory grows up to that of the GPU, or takes
+    /// nearly all that is free.
+    pub(crate) fn new(context: &Arc<Context>, kind: Kind, limit: Option<u64>, grows: bool) -> Result<Memory> {
+        let available = || context.available().map(|free| free - free / LEFT);
+        let (limit, grows) = match limit {
+            Some(limit) => (limit, false),
+            None if grows => (context.memory(), true),
+            None => (available()?, false),
+        };
+        let mut memory = Memory { context: context.clone(), kind, limit: limit / GRAIN * GRAIN, grows, regions: Vec::new() };
         if !grows {
-            memory.add(driver, memory.limit).map_err(|error| error.context(format!("the memory of {limit} bytes")))?;
+            memory.add(memory.limit).map_err(|error| error.context(format!("the memory of {limit} bytes")))?;
         }
         Ok(memory)
     }
@@ -58,20 +70,20 @@ impl Memory {
     }
 
     /// Allocates `bytes` bytes and returns their address.
-    pub(crate) fn allocate(&mut self, driver: &Driver, bytes: u64) -> Result<Address, Refused> {
+    pub(crate) fn allocate(&mut self, bytes: u64) -> Result<Address, Refused> {
         let found = self.regions.iter_mut().find_map(|region| region.blocks.allocate(bytes));
         let address = match found {
             Some(address) => address,
-            None => self.grow(driver, bytes)?,
+            None => self.grow(bytes)?,
         };
-        driver.handed_out(address, bytes);
+        self.context.driver().handed_out(address, bytes);
         Ok(address)
     }
 
     /// Frees the `bytes` bytes at `address`.
-    pub(crate) fn free(&mut self, driver: &Driver, address: Address, bytes: u64) {
+    pub(crate) fn free(&mut self, address: Address, bytes: u64) {
         if let Some(region) = self.regions.iter_mut().find(|region| region.contains(address)) {
-            driver.taken_back(address, bytes);
+            self.context.driver().taken_back(address, bytes);
             region.blocks.free(address, bytes);
         }
     }
@@ -82,18 +94,22 @@ impl Memory {
         Some(region.host.cast::<u8>().wrapping_add((address - region.address) as usize))
     }
 
-    /// Allocates `bytes` bytes in a new region. Each region is as large as all before it, so there are few.
-    fn grow(&mut self, driver: &Driver, bytes: u64) -> Result<Address, Refused> {
+    /// Allocates `bytes` bytes in a new region. If possible, each region is as large as all before it, so there are few.
+    fn grow(&mut self, bytes: u64) -> Result<Address, Refused> {
         let needed = bytes.next_multiple_of(GRAIN);
         // The GPU may have less memory than the limit: other programs use it too.
-        let room = if self.grows { self.room().min(free_memory(driver).map_err(Refused::Failed)?) } else { 0 };
+        let room = if self.grows { self.room().min(self.context.available().map_err(Refused::Failed)?) } else { 0 };
         if needed > room {
             return Err(self.full(room));
         }
-        let wanted = (self.limit - self.room()).max(SMALLEST).max(needed).min(room);
-        if let Err(error) = self.add(driver, wanted).or_else(|_| self.add(driver, needed)) {
-            // A GPU that is lost says nothing of its memory either.
-            return Err(if free_memory(driver).is_ok() { self.full(0) } else { Refused::Failed(error) });
+        let spare = room.saturating_sub(self.limit / LEFT);
+        let mut wanted = (self.limit - self.room()).max(SMALLEST).min(spare).max(needed);
+        while let Err(error) = self.add(wanted) {
+            if wanted == needed {
+                // A GPU that is lost says nothing of its memory either.
+                return Err(if self.context.available().is_ok() { self.full(0) } else { Refused::Failed(error) });
+            }
+            wanted = (wanted / 2 / GRAIN * GRAIN).max(needed);
         }
         let added = self.regions.last_mut().and_then(|region| region.blocks.allocate(bytes));
         added.ok_or(Refused::Failed(Error::Internal))
@@ -112,33 +128,34 @@ impl Memory {
     }
 
     /// Allocates a region of `bytes` bytes.
-    fn add(&mut self, driver: &Driver, bytes: u64) -> Result<()> {
-        let (mut address, mut host) = (0, std::ptr::null_mut());
+    fn add(&mut self, bytes: u64) -> Result<()> {
+        let driver = self.context.enter()?;
+        let mut region = Region { address: 0, host: std::ptr::null_mut(), bytes, blocks: Blocks::new(0, 0, GRAIN) };
         match self.kind {
             // SAFETY: the first argument is a place for the address.
-            Kind::Own => driver.check("cuMemAlloc", unsafe { (driver.api().allocate)(&mut address, bytes as usize) })?,
+            Kind::Own => driver.check("cuMemAlloc", unsafe { (driver.api().allocate)(&mut region.address, bytes as usize) })?,
             Kind::Mapped => {
                 // SAFETY: the first arguments are places for the addresses; `host` is the driver's own.
-                driver.check("cuMemHostAlloc", unsafe { (driver.api().allocate_host)(&mut host, bytes as usize, MAPPED) })?;
+                driver.check("cuMemHostAlloc", unsafe { (driver.api().allocate_host)(&mut region.host, bytes as usize, MAPPED) })?;
                 // SAFETY: as above.
-                driver.check("cuMemHostGetDevicePointer", unsafe { (driver.api().host_address)(&mut address, host, 0) })?;
+                let status = unsafe { (driver.api().host_address)(&mut region.address, region.host, 0) };
+                if let Err(error) = driver.check("cuMemHostGetDevicePointer", status) {
+                    region.release(driver, self.kind);
+                    return Err(error);
+                }
             }
         }
-        driver.taken_back(address, bytes);
-        self.regions.push(Region { address, host, bytes, blocks: Blocks::new(address, bytes, GRAIN) });
+        driver.taken_back(region.address, bytes);
+        region.blocks = Blocks::new(region.address, bytes, GRAIN);
+        self.regions.push(region);
         Ok(())
     }
+}
 
-    /// Gives all regions back to the driver.
-    pub(crate) fn release(&mut self, driver: &Driver) {
-        for region in self.regions.drain(..) {
-            // SAFETY: the device has ended, so nothing uses the region.
-            unsafe {
-                match self.kind {
-                    Kind::Own => (driver.api().free)(region.address),
-                    Kind::Mapped => (driver.api().free_host)(region.host),
-                }
-            };
+impl Drop for Memory {
+    fn drop(&mut self) {
+        if let Ok(driver) = self.context.enter() {
+            self.regions.iter().for_each(|region| region.release(driver, self.kind));
         }
     }
 }
@@ -147,12 +164,44 @@ impl Region {
     fn contains(&self, address: Address) -> bool {
         (self.address..self.address + self.bytes).contains(&address)
     }
+
+    /// Gives the region back to the driver. Nothing uses it any more.
+    fn release(&self, driver: &Driver, kind: Kind) {
+        // SAFETY: the region is an allocation of this kind.
+        unsafe {
+            match kind {
+                Kind::Own => (driver.api().free)(self.address),
+                Kind::Mapped => (driver.api().free_host)(self.host),
+            }
+        };
+    }
 }
 
-/// Returns the number of bytes of the GPU's memory that no program uses.
-pub(crate) fn free_memory(driver: &Driver) -> Result<u64> {
-    let (mut free, mut total) = (0, 0);
-    // SAFETY: the arguments are places for the results.
-    driver.check("cuMemGetInfo", unsafe { (driver.api().memory_info)(&mut free, &mut total) })?;
-    Ok(free as u64)
+/// A word of 32 bits in a GPU's own memory.
+pub(crate) struct Word {
+    context: Arc<Context>,
+    address: Address,
+}
+
+impl Word {
+    pub(crate) fn new(context: &Arc<Context>) -> Result<Word> {
+        let (driver, mut address) = (context.enter()?, 0);
+        // SAFETY: the first argument is a place for the address.
+        driver.check("cuMemAlloc", unsafe { (driver.api().allocate)(&mut address, 4) })?;
+        driver.handed_out(address, 4);
+        Ok(Word { context: context.clone(), address })
+    }
+
+    pub(crate) fn address(&self) -> Address {
+        self.address
+    }
+}
+
+impl Drop for Word {
+    fn drop(&mut self) {
+        if let Ok(driver) = self.context.enter() {
+            // SAFETY: nothing uses the word any more.
+            unsafe { (driver.api().free)(self.address) };
+        }
+    }
 }

@@ -23,8 +23,8 @@ pub(crate) struct Stream {
     context: Arc<Context>,
     handle: Handle,
     staging: Mutex<Staging>,
-    /// The events around work whose time is measured.
-    around: Mutex<[Handle; 2]>,
+    /// Pairs of events that measure no work at the moment.
+    pairs: Mutex<Vec<[Handle; 2]>>,
 }
 
 /// Pinned memory of the host, through which uploads go: the driver copies from it while the program goes on.
@@ -43,24 +43,20 @@ unsafe impl Sync for Stream {}
 
 impl Stream {
     pub(crate) fn new(context: &Arc<Context>) -> Result<Stream> {
+        let (null, pairs) = (std::ptr::null_mut(), Mutex::default());
+        let staging = Mutex::new(Staging { memory: std::ptr::null_mut(), read: [null; 2], half: 0, used: 0 });
+        // What fails half-way is dropped.
+        let mut stream = Stream { context: context.clone(), handle: null, staging, pairs };
         let driver = context.enter()?;
-        let api = driver.api();
-        let (mut handle, mut memory, mut read) = (std::ptr::null_mut(), std::ptr::null_mut::<c_void>(), [std::ptr::null_mut(); 2]);
         // SAFETY: the first argument is a place for the handle, here and below.
-        driver.check("cuStreamCreate", unsafe { (api.create_stream)(&mut handle, NON_BLOCKING) })?;
-        for event in &mut read {
-            // SAFETY: see above.
-            driver.check("cuEventCreate", unsafe { (api.create_event)(event, NO_TIME) })?;
-        }
-        let mut around = [std::ptr::null_mut(); 2];
-        for event in &mut around {
-            // SAFETY: see above.
-            driver.check("cuEventCreate", unsafe { (api.create_event)(event, TIME) })?;
-        }
+        driver.check("cuStreamCreate", unsafe { (driver.api().create_stream)(&mut stream.handle, NON_BLOCKING) })?;
+        let staging = stream.staging.get_mut().unwrap_or_else(PoisonError::into_inner);
+        staging.read.iter_mut().try_for_each(|event| new_event(driver, event, NO_TIME))?;
+        let mut memory = std::ptr::null_mut::<c_void>();
         // SAFETY: see above.
-        driver.check("cuMemHostAlloc", unsafe { (api.allocate_host)(&mut memory, 2 * HALF, PORTABLE) })?;
-        let staging = Mutex::new(Staging { memory: memory.cast(), read, half: 0, used: 0 });
-        Ok(Stream { context: context.clone(), handle, staging, around: Mutex::new(around) })
+        driver.check("cuMemHostAlloc", unsafe { (driver.api().allocate_host)(&mut memory, 2 * HALF, PORTABLE) })?;
+        staging.memory = memory.cast();
+        Ok(stream)
     }
 
     /// Makes the context current for this thread.
@@ -83,15 +79,31 @@ impl Stream {
         driver.check("cuStreamSynchronize", unsafe { (driver.api().synchronize)(self.handle) })
     }
 
-    /// Calls `work`, which puts work on the stream, waits until that is done, and returns the nanoseconds that it took. Work that other
-    /// threads measure does not come between.
+    /// Calls `work`, which puts work on the stream, waits until that is done, and returns the nanoseconds that it took. Work of other threads
+    /// can come between.
     pub(crate) fn timed(&self, work: &mut dyn FnMut() -> Result<()>) -> Result<u64> {
         let driver = self.enter()?;
-        let around = self.around.lock().unwrap_or_else(PoisonError::into_inner);
-        let [start, end] = *around;
+        let unused = self.pairs.lock().unwrap_or_else(PoisonError::into_inner).pop();
+        let pair = match unused {
+            Some(pair) => pair,
+            None => {
+                let mut pair = [std::ptr::null_mut(); 2];
+                let made = pair.iter_mut().try_for_each(|event| new_event(driver, event, TIME));
+                made.inspect_err(|_| destroy_events(driver, &pair))?;
+                pair
+            }
+        };
+        let time = self.between(driver, pair, work);
+        self.pairs.lock().unwrap_or_else(PoisonError::into_inner).push(pair);
+        time
+    }
+
+    /// Calls `work` between two events, and returns the nanoseconds between them.
+    fn between(&self, driver: &Driver, [start, end]: [Handle; 2], work: &mut dyn FnMut() -> Result<()>) -> Result<u64> {
         // SAFETY: the events and the stream exist as long as this value, here and below.
         driver.check("cuEventRecord", unsafe { (driver.api().record_event)(start, self.handle) })?;
         work()?;
+        let driver = self.enter()?;
         // SAFETY: see above.
         driver.check("cuEventRecord", unsafe { (driver.api().record_event)(end, self.handle) })?;
         // SAFETY: see above.
@@ -172,17 +184,35 @@ impl Staging {
 impl Drop for Stream {
     fn drop(&mut self) {
         // A failure means that the GPU is lost. Then nothing is left to free.
-        let _ = self.synchronize();
+        if !self.handle.is_null() {
+            let _ = self.synchronize();
+        }
         let Ok(driver) = self.enter() else { return };
         let staging = self.staging.lock().unwrap_or_else(PoisonError::into_inner);
-        let around = self.around.lock().unwrap_or_else(PoisonError::into_inner);
+        let pairs = self.pairs.lock().unwrap_or_else(PoisonError::into_inner);
+        destroy_events(driver, &staging.read);
+        pairs.iter().for_each(|pair| destroy_events(driver, pair));
         // SAFETY: all work is done, and nothing else has the handles.
         unsafe {
-            for event in staging.read.iter().chain(&*around) {
-                (driver.api().destroy_event)(*event);
+            if !staging.memory.is_null() {
+                (driver.api().free_host)(staging.memory.cast());
             }
-            (driver.api().free_host)(staging.memory.cast());
-            (driver.api().destroy_stream)(self.handle);
+            if !self.handle.is_null() {
+                (driver.api().destroy_stream)(self.handle);
+            }
         }
+    }
+}
+
+fn new_event(driver: &Driver, event: &mut Handle, flags: u32) -> Result<()> {
+    // SAFETY: the first argument is a place for the handle.
+    driver.check("cuEventCreate", unsafe { (driver.api().create_event)(event, flags) })
+}
+
+/// Destroys the events that were created.
+fn destroy_events(driver: &Driver, events: &[Handle]) {
+    for &event in events.iter().filter(|event| !event.is_null()) {
+        // SAFETY: nothing else has the handle.
+        unsafe { (driver.api().destroy_event)(event) };
     }
 }

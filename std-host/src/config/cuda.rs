@@ -6,8 +6,8 @@ use gradlet_core::{Device, Result};
 use gradlet_cuda::{Driver, Gpu, Options};
 use std::sync::Arc;
 
-/// Returns the driver's GPUs, for [`Context::with_devices`](crate::config::Context::with_devices). Their devices have the settings
-/// `options`, except those of the memory, which the context knows.
+/// Returns the driver's GPUs that gradlet supports, for [`Context::with_devices`](crate::config::Context::with_devices). Their devices have
+/// the settings `options`, except the limit and the growth of the memory, which the context knows.
 ///
 /// ```no_run
 /// use gradlet::config::{Context, Environment};
@@ -20,7 +20,7 @@ use std::sync::Arc;
 /// ```
 pub fn physical_devices(driver: &Driver, options: &Options) -> Result<Vec<Arc<dyn Physical>>> {
     let options = Options { host_kernels: all_reduce::KERNELS, ..*options };
-    Ok(driver.gpus()?.into_iter().map(|gpu| Arc::new(CudaGpu { gpu, options }) as Arc<dyn Physical>).collect())
+    Ok(driver.gpus()?.into_iter().filter(Gpu::is_supported).map(|gpu| Arc::new(CudaGpu { gpu, options }) as Arc<dyn Physical>).collect())
 }
 
 struct CudaGpu {

@@ -66,7 +66,7 @@ use gradlet_core::device::MemoryInfo;
 use gradlet_core::{Eager, Result};
 use std::sync::{Arc, LazyLock};
 
-/// Returns the GPUs of this machine. There are none if the driver or the feature `cuda` is missing.
+/// Returns the GPUs of this machine that gradlet supports. There are none if the driver or the feature `cuda` is missing.
 fn gpus() -> Vec<Arc<dyn Physical>> {
     #[cfg(feature = "cuda")]
     return gradlet_cuda::Driver::load().and_then(|driver| cuda::physical_devices(&driver, &Default::default())).unwrap_or_default();

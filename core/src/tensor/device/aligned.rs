@@ -22,8 +22,8 @@ impl AlignedBytes {
         AlignedBytes { blocks: bytemuck::zeroed_vec(length.div_ceil(16)), length }
     }
 
-    /// Allocates `length` zero bytes for a copy of a remote device's memory.
-    pub(crate) fn staged(length: usize) -> Result<AlignedBytes> {
+    /// Allocates `length` zero bytes for a copy of a remote device's memory. Fails if the host has no memory for them.
+    pub fn staged(length: usize) -> Result<AlignedBytes> {
         let refused = || Error::message(format!("the host has no memory for a copy of {length} bytes"));
         AlignedBytes::try_zeroed(length).ok_or_else(refused)
     }

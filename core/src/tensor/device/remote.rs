@@ -64,7 +64,8 @@ pub trait Remote: ThreadSafe {
 /// `bases` are the addresses to which slots refer: that of the function's scratch memory first, then those of its buffers. A buffer that is
 /// not there in this run has address 0, and no step uses it.
 pub trait Recorded: ThreadSafe {
-    /// Runs all steps. A failure names its step. No later step has changed a variable then.
+    /// Runs all steps. A step that refuses its data is named, and no later step has changed a variable then. If the device fails, the named
+    /// step is the first of those among which it was noticed.
     fn run(&self, bases: &[u64]) -> Result<(), (usize, Error)>;
     /// Runs one step. Profilers measure steps this way.
     fn step(&self, index: usize, bases: &[u64]) -> Result<()>;

@@ -2,14 +2,14 @@
 
 use crate::cnn::Cnn;
 use gradlet::checkpoint::Checkpoint;
-use gradlet::cuda::Driver;
-use gradlet_core::{Result, Tensor, ops};
+use gradlet_core::{Result, Scope, Tensor, ops};
+use gradlet_tests::gpu;
 use gradlet_tests::gpu::Emulator;
 use std::path::Path;
 
 #[test]
 fn a_driver_that_is_missing_is_named() {
-    let error = Driver::open(Path::new("/nonexistent/libcuda.so.1")).unwrap_err().to_string();
+    let error = gpu::open(Path::new("/nonexistent/libcuda.so.1")).unwrap_err().to_string();
     assert!(error.contains("/nonexistent/libcuda.so.1 is no NVIDIA driver"), "{error}");
 }
 
@@ -42,6 +42,15 @@ fn a_gpu_that_is_too_old_is_told() -> Result<()> {
     Ok(())
 }
 
+/// As in TensorFlow, such a GPU does not keep a program from using the CPU.
+#[test]
+fn a_context_leaves_out_a_gpu_that_is_too_old() -> Result<()> {
+    let context = Emulator::with("capability=61")?.context()?;
+    assert_eq!(context.list_physical_devices(Some("GPU")), []);
+    assert_eq!(context.scope()?.device().name(), "CPU:0");
+    Ok(())
+}
+
 #[test]
 fn a_refused_kernel_is_told_with_the_compilers_log() -> Result<()> {
     let emulator = Emulator::new()?;
@@ -67,7 +76,10 @@ fn a_lost_gpu_is_an_error_and_the_cpu_goes_on() -> Result<()> {
     let state = cnn.state();
     emulator.control("fail-launch-after 0");
     let error = train.call(&cnn.scope, cnn.batch(2)?).and_then(|loss| loss.item::<f32>()).unwrap_err().to_string();
-    assert!(error.contains("GPU:0 failed in the ") && error.contains("CUDA_ERROR_LAUNCH_FAILED"), "{error}");
+    assert!(
+        error.contains("GPU:0 failed in the ") && error.contains(", or before") && error.contains("CUDA_ERROR_LAUNCH_FAILED"),
+        "{error}"
+    );
     let again = cnn.batch(2).and_then(|batch| train.call(&cnn.scope, batch)?.item::<f32>());
     assert!(again.is_err(), "a lost GPU trains");
     drop((train, cnn));

@@ -1,7 +1,8 @@
 //! What a training step costs: launches, copies and allocations. What a device holds when it ends.
 
 use crate::cnn::{Cnn, bytes};
-use gradlet_core::{Result, ops};
+use gradlet::cuda::Options;
+use gradlet_core::{Result, Tensor, ops};
 use gradlet_tests::gpu::Emulator;
 
 #[test]
@@ -38,7 +39,6 @@ fn a_batch_is_one_upload_for_each_tensor() -> Result<()> {
 /// Uploads larger than the staging memory, small ones in between, and fills of every size of an element.
 #[test]
 fn copies_of_every_size_arrive_whole() -> Result<()> {
-    use gradlet_core::Tensor;
     let emulator = Emulator::new()?;
     let device = emulator.device()?;
     let mut tensors = Vec::new();
@@ -68,6 +68,21 @@ fn an_integrated_gpu_needs_no_copies() -> Result<()> {
     let (loss, counts) = emulator.during(|| train.call(&cnn.scope, cnn.batch(1)?)?.item::<f32>());
     assert!(loss?.is_finite());
     assert_eq!((counts.uploads, counts.downloads, counts.graph_launches), (0, 0, 1), "{counts:?}");
+    Ok(())
+}
+
+/// A program can choose where the memory is.
+#[test]
+fn the_place_of_the_memory_can_be_chosen() -> Result<()> {
+    for (integrated, mapped) in [("0", true), ("1", false)] {
+        let emulator = Emulator::with(&format!("integrated={integrated}"))?;
+        let device = emulator.gpu()?.create("GPU:0", &Options { mapped: Some(mapped), ..Options::default() })?;
+        let (sum, counts) = emulator.during(|| -> Result<f32> {
+            let x = Tensor::new(&device, &[1.0f32, 2.0], &[2])?;
+            x.add(&x)?.sum(&[], false)?.item::<f32>()
+        });
+        assert_eq!((sum?, counts.uploads, counts.downloads), (6.0, u64::from(!mapped), u64::from(!mapped)), "{counts:?}");
+    }
     Ok(())
 }
 
