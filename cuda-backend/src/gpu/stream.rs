@@ -79,8 +79,8 @@ impl Stream {
         driver.check("cuStreamSynchronize", unsafe { (driver.api().synchronize)(self.handle) })
     }
 
-    /// Calls `work`, which puts work on the stream, waits until that is done, and returns the nanoseconds that it took. Work of other threads
-    /// can come between.
+    /// Calls `work`, which puts work on the stream, waits until that is done, and returns the nanoseconds that it took. Work of other
+    /// threads can come between.
     pub(crate) fn timed(&self, work: &mut dyn FnMut() -> Result<()>) -> Result<u64> {
         let driver = self.enter()?;
         let unused = self.pairs.lock().unwrap_or_else(PoisonError::into_inner).pop();
