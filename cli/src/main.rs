@@ -2,6 +2,7 @@
 //! TFRecord files.
 
 mod ckpt;
+mod devices;
 mod export;
 mod inspect;
 mod monitor;
@@ -25,6 +26,7 @@ use std::process::ExitCode;
     "  gradlet run cnn.grdl infer --input x=digits:data/mnist10k:0\n",
     "  gradlet inspect cnn.grdl --svg arena.svg\n",
     "  gradlet monitor --port /dev/ttyUSB0 --logdir logs\n",
+    "  gradlet devices\n",
     "  gradlet ckpt inspect training/ckpt-7\n",
     "  gradlet summary inspect logs\n",
     "  gradlet tfrecord inspect train.tfrecord\n\n",
@@ -48,6 +50,7 @@ enum Command {
     Run(run::Run),
     Inspect(inspect::Inspect),
     Monitor(monitor::Watch),
+    Devices(devices::Devices),
     #[command(subcommand)]
     Ckpt(ckpt::Ckpt),
     #[command(subcommand)]
@@ -100,6 +103,7 @@ fn main() -> ExitCode {
         Command::Run(run) => run.run(),
         Command::Inspect(inspect) => inspect.run(cli.quiet),
         Command::Monitor(monitor) => monitor.run(cli.quiet),
+        Command::Devices(devices) => devices.run(),
         Command::Ckpt(ckpt) => ckpt.run(cli.quiet),
         Command::Summary(summary) => summary.run(cli.quiet),
         Command::Tfrecord(tfrecord) => tfrecord.run(cli.quiet),

@@ -1,20 +1,20 @@
 //! The command `gradlet train`.
 
 use crate::{Data, Model, print};
-use anyhow::{Result, ensure};
+use anyhow::{Context, Result, ensure};
 use clap::{Args, ValueEnum};
 use gradlet::io::weights;
 use gradlet::io::writable;
 use gradlet::optimizers::{Adam, Sgd};
 use gradlet::train::{Evaluate, Fit, Verbose};
-use gradlet::{Eager, Scope, train};
+use gradlet::{Eager, Scope, config, train};
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Instant;
 
 /// Train a model on digits, and save its weights
 ///
-/// Prints the loss and the accuracy on the test digits. The same seed produces the same weights, bit for bit.
+/// Prints the loss and the accuracy on the test digits. The same seed produces the same weights on the same device, bit for bit.
 #[derive(Args)]
 #[command(after_help = "Example:\n  gradlet train cnn --data data/mnist10k --weights cnn.safetensors")]
 pub struct Train {
@@ -34,6 +34,9 @@ pub struct Train {
     /// Learning rate [default: 0.001 for adam, 0.01 for sgd]
     #[arg(long, value_name = "RATE")]
     rate: Option<f32>,
+    /// Device that trains, such as GPU:0 (`gradlet devices` lists them) [default: CPU:0]
+    #[arg(long, value_name = "NAME")]
+    device: Option<String>,
     /// File with the initial weights
     #[arg(long, value_name = "FILE")]
     from: Option<PathBuf>,
@@ -55,7 +58,9 @@ impl Train {
         self.weights.iter().try_for_each(|path| writable(path).and_then(|()| weights::check_name(path)))?;
         let (train, test) = self.data.load()?;
         ensure!(!train.is_empty() && !test.is_empty(), "there are no digits for training, or none for testing");
-        let scope = Eager::with_seed(&gradlet::cpu(), self.model.seed);
+        let named = |name: &String| config::context().device(name).context("`gradlet devices` lists the devices");
+        let device = self.device.as_ref().map_or_else(|| Ok(gradlet::cpu()), named)?;
+        let scope = Eager::with_seed(&device, self.model.seed);
         let spec = &self.model.model;
         let layers = Arc::new(spec.build(&scope)?);
         if let Some(path) = &self.from {

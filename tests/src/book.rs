@@ -18,6 +18,7 @@ pages! {
     Data: "book/src/data.md",
     FineTuning: "book/src/fine-tuning.md",
     Devices: "book/src/devices.md",
+    Gpu: "book/src/gpu.md",
     Checkpoints: "book/src/checkpoints.md",
     Tensorboard: "book/src/tensorboard.md",
     Board: "book/src/board.md",

@@ -197,14 +197,14 @@ fn call(library: &Library, function: &[u8], text: &str) {
 }
 
 /// Returns the path of the emulator, which is in the folder of this program or near it.
-fn built() -> Result<PathBuf> {
+pub fn built() -> Result<PathBuf> {
     let program = std::env::current_exe().map_err(|error| Error::message(error.to_string()))?;
     let folders = program.ancestors().skip(1).take(2).flat_map(|folder| [folder.into(), folder.join("deps")]);
     let found = folders.map(|folder: PathBuf| folder.join(LIBRARY)).find(|path| path.exists());
     found.ok_or_else(|| Error::message(format!("{LIBRARY} is not near {}: build gradlet-cuda-emulator", program.display())))
 }
 
-/// What [`device`] creates devices on.
+/// The GPU on which [`device`] creates devices.
 enum Source {
     /// An emulator, with a device that keeps the compiled kernels.
     Emulated {

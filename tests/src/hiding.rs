@@ -69,7 +69,7 @@ struct State {
     /// The allocations: their addresses with their sizes.
     live: BTreeMap<u64, usize>,
     counts: Counts,
-    /// What the clock shows, in nanoseconds.
+    /// Time that the clock shows, in nanoseconds.
     now: u64,
     /// Number of the allocation that is refused.
     refuse: Option<u64>,

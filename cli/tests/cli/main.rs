@@ -1,6 +1,7 @@
 //! The tests of the `gradlet` command, as one program.
 
 mod ckpt;
+mod devices;
 mod models;
 mod monitor;
 mod summary;

@@ -168,7 +168,7 @@ fn address(slot: &Slot, bases: &[u64]) -> Option<u64> {
 /// A CUDA graph: the launches of some steps, one after another, and a copy of the fault word to the host.
 struct Graph {
     device: Arc<Shared>,
-    /// What was instantiated. The nodes belong to it.
+    /// The graph that was instantiated. The nodes belong to it.
     graph: Handle,
     executable: Handle,
     /// The nodes of each step.

@@ -36,11 +36,11 @@ pub struct Options {
     /// True if a device without a limit takes memory from the driver when a program needs it. False if it takes nearly all free memory when
     /// it is created.
     pub memory_growth: bool,
-    /// True if products and sums are rounded one after the other, as on a CPU. By default they become one instruction (FMA), which is
-    /// faster and rounds once.
+    /// True if products and sums in products of matrices, convolutions and pooling are rounded one after the other, as on a CPU. By default
+    /// they become one instruction (FMA), which is faster and rounds once.
     pub strict: bool,
     /// True if the device is to have memory of the host that the GPU addresses, false if the GPU's own. `None`, the default, is true for
-    /// integrated GPUs: a batch is then written where the kernels read it. Some integrated GPUs do not cache such memory; measure both.
+    /// integrated GPUs: a batch is then written where the kernels read it. Many integrated GPUs do not cache such memory; measure both.
     pub mapped: Option<bool>,
     /// Kernels of ops that run on the host, although their operands are in the GPU's memory: collective operations.
     pub host_kernels: &'static [Kernel],
@@ -55,7 +55,8 @@ impl Default for Options {
 impl Gpu {
     /// Creates a device with the name `name`, such as `GPU:0`. A GPU can have several devices; each has memory and a stream of its own.
     ///
-    /// Fails if the GPU is too old, or has less memory than the limit.
+    /// Fails if the GPU is too old, has less free memory than the limit, or if the driver fails. Without `host_kernels`, the device has no
+    /// collective operations; `gradlet::cuda::physical_devices` adds them.
     ///
     /// ```no_run
     /// use gradlet_core::Tensor;
@@ -71,7 +72,7 @@ impl Gpu {
     }
 }
 
-/// What the device and the steps that it prepared share.
+/// State that the device and the steps that it prepared share.
 pub(crate) struct Shared {
     name: String,
     strict: bool,
@@ -83,7 +84,7 @@ pub(crate) struct Shared {
     /// Held from the launch of work that may write the fault word until the word is read and cleared. Only its holder launches work with a
     /// step above 0, which does nothing after a fault.
     turn: Mutex<()>,
-    /// What threads wait for while they wait for other threads.
+    /// Lock of the condition variable `bell`, on which threads sleep while they wait for other threads.
     bed: Mutex<()>,
     bell: Condvar,
 }

@@ -33,7 +33,7 @@ pub struct Driver(Arc<Loaded>);
 struct Loaded {
     api: Api,
     version: c_int,
-    /// What is called for a block that was handed out, and for one that was taken back.
+    /// The functions to call for a block that was handed out, and for one that was taken back.
     notices: Option<(Notice, Notice)>,
     /// The functions above are part of the library, which is therefore never closed before them.
     _library: Library,

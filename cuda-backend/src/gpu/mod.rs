@@ -142,7 +142,7 @@ impl Context {
         self.handle
     }
 
-    /// Returns the driver, whose next calls belong to any context.
+    /// Returns the driver, without making this context current.
     pub(crate) fn driver(&self) -> &Driver {
         &self.driver
     }

@@ -1,4 +1,4 @@
-//! Lowers ops to launches of kernels. One file for each family of ops, as in `kernels/`.
+//! Lowers ops to launches of kernels, with one file for each family of ops.
 
 pub(crate) mod array;
 pub(crate) mod call;

@@ -1,4 +1,4 @@
-//! What a kernel for elementwise ops computes.
+//! Programs: descriptions of kernels for elementwise ops.
 
 use gradlet_core::custom_op::{Op, OpDef};
 use gradlet_core::{DType, ops};

@@ -7,7 +7,8 @@ use gradlet_cuda::{Driver, Gpu, Options};
 use std::sync::Arc;
 
 /// Returns the driver's GPUs that gradlet supports, for [`Context::with_devices`](crate::config::Context::with_devices). Their devices have
-/// the settings `options`, except the limit and the growth of the memory, which the context knows.
+/// the settings `options`, except `memory_limit` and `memory_growth`, which the context sets, and `host_kernels`, which are those of
+/// replicas.
 ///
 /// ```no_run
 /// use gradlet::config::{Context, Environment};

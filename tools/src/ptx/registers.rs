@@ -13,7 +13,7 @@ const THOR: &str = GPUS[3];
 /// Beginnings of the names of the files whose kernels must not spill: products and convolutions.
 const WITHOUT_SPILLS: [&str; 3] = ["linalg", "conv", "depthwise"];
 
-/// What a kernel needs on a GPU.
+/// Needs of a kernel on a GPU.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 struct Needs {
     registers: u32,

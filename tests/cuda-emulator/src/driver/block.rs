@@ -7,7 +7,7 @@ use std::alloc::{Layout, alloc_zeroed, dealloc};
 use std::ops::Range;
 use std::ptr::NonNull;
 
-/// What fresh memory contains: as floating-point numbers, NaN.
+/// Byte of fresh memory. As floating-point numbers, it is NaN.
 pub(crate) const PATTERN: u8 = 0xFF;
 /// Size of the pieces in which a device's memory gets its pattern when it is first touched.
 const PAGE: usize = 1 << 16;

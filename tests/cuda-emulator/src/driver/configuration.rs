@@ -1,4 +1,4 @@
-//! What is emulated: set before `cuInit`.
+//! The configuration of the emulated GPUs, set before `cuInit`.
 
 /// Properties of the emulated driver and its devices.
 #[derive(Clone, Debug, PartialEq)]

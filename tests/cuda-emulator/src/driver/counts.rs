@@ -1,4 +1,4 @@
-//! What the program has called, and the failures that a test has asked for.
+//! Counts of the program's calls, and the failures that a test has asked for.
 
 use super::status::Status;
 

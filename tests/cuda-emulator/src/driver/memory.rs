@@ -11,7 +11,7 @@ use std::ops::Range;
 pub(crate) const FIRST: u64 = 1 << 48;
 /// Distance between the first addresses of two devices.
 const STRIDE: u64 = 1 << 44;
-/// What addresses of allocations are multiples of.
+/// Alignment of allocations in bytes.
 const ALIGN: u64 = 512;
 /// The least distance between two allocations.
 const GAP: u64 = 1 << 20;
@@ -31,7 +31,7 @@ pub(crate) struct Memory {
     is_tracked: bool,
 }
 
-/// What is allocated on a device.
+/// Allocations of a device.
 #[derive(Clone, Default)]
 struct Heap {
     /// Distance of the next allocation from the device's first address.

@@ -1,4 +1,4 @@
-//! What streams run: kernels, copies, fills, graphs, events.
+//! Work of streams: kernels, copies, fills, graphs, events.
 
 use super::memory::View;
 use super::queue::Point;

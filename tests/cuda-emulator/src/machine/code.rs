@@ -67,7 +67,7 @@ pub struct Instruction {
     pub line: u32,
 }
 
-/// What an instruction does.
+/// Function of an instruction.
 #[derive(Clone, Debug)]
 pub enum Operation {
     /// Computes with registers.
@@ -178,7 +178,7 @@ pub struct Atomic {
     pub old: Place,
 }
 
-/// What a barrier computes over the threads of the block.
+/// Value that a barrier computes over the threads of the block.
 #[derive(Clone, Copy, Debug)]
 pub struct Reduction {
     pub kind: Vote,
@@ -209,7 +209,7 @@ pub enum Shuffle {
     Index,
 }
 
-/// What a warp computes over its lanes.
+/// Value that a warp computes over its lanes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum WarpOperation {
     /// `bar.warp.sync`.

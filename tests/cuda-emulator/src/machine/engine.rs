@@ -10,7 +10,7 @@ use super::{
     warp::Warp,
 };
 
-/// What stopped a lane.
+/// Reason why a lane stopped.
 pub struct Stop {
     pub lane: usize,
     pub fault: Fault,
@@ -47,7 +47,7 @@ pub struct Engine<'l, M> {
     pub statistics: Statistics,
 }
 
-/// What an instruction means for the lanes that execute it together.
+/// Effect of an instruction on the lanes that execute it together.
 enum Flow {
     Next,
     /// They continue elsewhere.

@@ -7,7 +7,7 @@ pub const SHARED_WINDOW: u64 = 1 << 56;
 /// The generic addresses of local memory begin here.
 pub const LOCAL_WINDOW: u64 = 2 << 56;
 
-/// What an instruction does with device memory.
+/// Use of device memory by an instruction.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Access {
     /// A load.
@@ -41,7 +41,7 @@ pub trait Memory {
     fn fault(&self, address: u64, length: usize, access: Access) -> Fault;
 }
 
-/// What kind of mistake stopped a launch.
+/// Kind of the mistake that stopped a launch.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum FaultKind {
     /// An access outside every allocation, or one that the memory forbids.

@@ -41,7 +41,7 @@ pub struct Options {
     pub global_races: bool,
 }
 
-/// What a launch executed.
+/// Numbers of what a launch executed.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Statistics {
     /// Instructions, counted once per warp.

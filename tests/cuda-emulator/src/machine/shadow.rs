@@ -1,4 +1,4 @@
-//! Who accessed a byte or word last, and what that means for the next access.
+//! The last accesses of each byte or word of shared memory, and their meaning for the next one.
 //!
 //! A clock counts synchronizations: barriers of a block and of a warp. An access is ordered before another one of the same block if
 //! the block's last barrier, or the last synchronization of the warp that both belong to, lies between them.

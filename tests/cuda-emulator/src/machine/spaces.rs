@@ -101,7 +101,7 @@ fn race(fault: FaultKind, address: u64, memory: &str, kind: Kind, clash: Clash, 
     Fault::new(fault, format!("it {verb} {memory} at {address:#x}, which {other}{place} {earlier} without a barrier since"))
 }
 
-/// What an access does.
+/// Kind of an access.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kind {
     Read,
@@ -136,7 +136,7 @@ impl Local {
     }
 }
 
-/// Who accessed which byte of device memory in a launch.
+/// The threads that accessed each byte of device memory in a launch.
 #[derive(Default)]
 pub struct Races {
     cells: HashMap<u64, Cell>,

@@ -1,4 +1,4 @@
-//! What the driver does for programs without mistakes.
+//! Behaviour of the driver for programs without mistakes.
 
 use crate::order::{add_copy, launch};
 use crate::session::{BYTES, COUNT, GLOBAL, Session, c_string, check, control, counts, get, prepare};

@@ -10,7 +10,7 @@ mod session;
 
 use session::{Outcome, report};
 
-/// What a planted program has shown.
+/// Result of a planted program.
 #[derive(Debug, PartialEq)]
 enum Verdict {
     /// It ran, and its results are right.

@@ -4,6 +4,7 @@
 mod control;
 mod drivers;
 mod groups;
+mod installed;
 mod limits;
 mod logical;
 mod models;

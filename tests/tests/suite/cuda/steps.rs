@@ -1,4 +1,4 @@
-//! What a training step costs: launches, copies and allocations. What a device holds when it ends.
+//! The cost of a training step in launches, copies and allocations; and nothing that a device leaves behind.
 
 use crate::cnn::{Cnn, bytes};
 use gradlet::cuda::Options;

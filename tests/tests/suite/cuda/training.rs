@@ -10,7 +10,7 @@ use gradlet_tests::gpu;
 use gradlet_tests::random::Random;
 use std::sync::Arc;
 
-/// What trains: a model, its optimizer, the dimensions of a batch, the number of classes, and the number of steps.
+/// A training run: a model, its optimizer, the dimensions of a batch, the number of classes, and the number of steps.
 struct Training<M, O> {
     model: fn(&Eager) -> Result<M>,
     optimizer: fn() -> O,

@@ -24,7 +24,7 @@ fn same_bits<T: Element>(elements: &[T], dims: &[u32], body: Body) -> Result<()>
 }
 
 /// Returns the number of steps of the Collatz sequence from `n` to 1, and the largest number in it.
-fn collatz(scope: &dyn Scope, n: Tensor) -> Result<Vec<Tensor>> {
+pub fn collatz(scope: &dyn Scope, n: Tensor) -> Result<Vec<Tensor>> {
     let state = (n.clone(), n.like(0.0)?, n.clone());
     let (_, steps, largest) = while_loop(
         scope,

@@ -1,7 +1,7 @@
 //! Tests of a device that hides its memory, as a GPU does: it must give the bits of a CPU, and a failure must break nothing.
 
 mod checkpoints;
-mod control;
+pub mod control;
 pub mod groups;
 mod limits;
 mod optimizers;

@@ -1,4 +1,4 @@
-//! What tests use: the emulator's properties, its failures, its counts, and the program's own accounts of memory.
+//! Functions for tests: the emulator's properties, its failures, its counts, and the program's own accounts of memory.
 
 use crate::driver::counts::{Counts, Triggers};
 use crate::driver::state::{Emulator, emulator, give};

@@ -22,7 +22,7 @@ pub(crate) struct Executable {
     pub device: usize,
     /// The nodes, in the order in which they run.
     nodes: Vec<Handle>,
-    /// What the nodes do. A launch shares it.
+    /// Work of the nodes. A launch shares it.
     works: Arc<Vec<Work>>,
     /// The last launch.
     last: Option<Point>,

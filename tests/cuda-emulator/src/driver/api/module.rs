@@ -146,7 +146,7 @@ fn check_shared(code: &ptx::Module) -> Result<(), String> {
     }
 }
 
-/// What the first lines of PTX demand.
+/// Demands of the first lines of PTX.
 #[derive(Debug, PartialEq)]
 struct Header {
     version: (u32, u32),

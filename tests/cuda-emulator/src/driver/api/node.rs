@@ -13,7 +13,7 @@ pub(crate) struct Node {
     pub graph: Handle,
     /// Indices of the nodes that run before it.
     pub after: Vec<usize>,
-    /// What it does.
+    /// Work of the node.
     pub work: Work,
 }
 

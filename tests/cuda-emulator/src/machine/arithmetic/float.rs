@@ -1,6 +1,6 @@
 //! Floating point. Every NaN that arithmetic gives has the bits that NVIDIA's GPUs give.
 
-/// What both widths have in common.
+/// Operations of both widths.
 pub trait Float: Copy + PartialOrd {
     /// The value, or the one NaN.
     fn canonical(self) -> Self;
@@ -18,7 +18,7 @@ pub trait Float: Copy + PartialOrd {
     fn is_ordered(self, other: Self) -> bool;
 }
 
-/// What `testp` asks.
+/// Property that `testp` tests.
 #[derive(Clone, Copy, Debug)]
 pub enum Property {
     Finite,

@@ -1,4 +1,4 @@
-//! What instructions compute, value by value.
+//! Results of instructions, value by value.
 
 pub mod float;
 pub mod half;

@@ -21,7 +21,7 @@ pub const CARRY: Register = 1;
 /// A result, or what is wrong.
 pub type Result<T> = std::result::Result<T, String>;
 
-/// What a name stands for.
+/// Meaning of a name.
 #[derive(Clone, Copy, Debug)]
 pub enum Symbol {
     Register(Type, Register),
@@ -199,7 +199,7 @@ impl<'f, 't> Builder<'f, 't> {
         Ok(offset)
     }
 
-    /// What a name stands for.
+    /// Meaning of a name.
     pub fn symbol(&mut self, name: &'t str) -> Result<Symbol> {
         let prefix = name.trim_end_matches(|c: char| c.is_ascii_digit());
         let index = name[prefix.len()..].parse::<u32>().ok();

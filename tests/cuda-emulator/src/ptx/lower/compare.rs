@@ -177,7 +177,7 @@ struct Test {
     b: Register,
 }
 
-/// What a comparison is combined with, for the first predicate and the second; each for a plain and for a negated operand.
+/// Predicates with which a comparison is combined, for the first predicate and the second; each for a plain and for a negated operand.
 type Combination = [[Compute; 2]; 2];
 
 const AND: Combination = [

@@ -137,7 +137,7 @@ pub fn place_of(kind: Type, register: u16) -> Place {
     if kind.is_wide() { Place::Wide(register) } else { Place::Narrow(register) }
 }
 
-/// What an atomic instruction makes of the old value.
+/// Change of the old value by an atomic instruction.
 fn update(name: &str, kind: Type) -> Option<fn(u64, u64, u64) -> u64> {
     macro_rules! of {
         ($type:ty, $f:expr) => {
