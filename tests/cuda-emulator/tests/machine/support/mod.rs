@@ -1,7 +1,5 @@
 //! Memory and launches for the tests.
 
-#![allow(dead_code)]
-
 use std::{collections::HashMap, path::Path};
 
 use gradlet_cuda_emulator::{

@@ -1,8 +1,6 @@
 //! CUDA's mathematical functions, as the interpreter computes them, against the host's.
 
-mod support;
-
-use support::{Loaded, load, random};
+use crate::support::{Loaded, load, random};
 
 /// Arguments of every magnitude, the special ones first. NaN is not among them: it is tested by itself.
 fn arguments(count: usize) -> Vec<f64> {

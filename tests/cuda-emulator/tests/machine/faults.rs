@@ -1,9 +1,7 @@
 //! Planted mistakes: each is found, with its kind and place.
 
-mod support;
-
+use crate::support::{Loaded, Parameter, load, load_text};
 use gradlet_cuda_emulator::machine::{Fault, FaultKind};
-use support::{Loaded, Parameter, load, load_text};
 
 fn fault(cuda: &mut Loaded, kernel: &str, blocks: u32, threads: u32, parameters: &[&dyn Parameter]) -> Fault {
     let fault = cuda.launch(kernel, [blocks, 1, 1], [threads, 1, 1], parameters).expect_err(kernel);

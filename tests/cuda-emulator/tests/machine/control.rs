@@ -1,8 +1,6 @@
 //! Branches, calls, local memory and variables.
 
-mod support;
-
-use support::load;
+use crate::support::load;
 
 #[test]
 fn lanes_leave_a_loop_one_by_one() {
@@ -107,7 +105,7 @@ fn parameters_of_all_sizes() {
     assert_eq!(places, [(0, 24), (24, 1), (32, 8), (40, 8)]);
     assert_eq!(function.parameter_bytes(), 48);
     struct Bytes(Vec<u8>);
-    impl support::Parameter for Bytes {
+    impl crate::support::Parameter for Bytes {
         fn parameter(&self) -> Vec<u8> {
             self.0.clone()
         }

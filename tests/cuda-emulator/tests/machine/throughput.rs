@@ -1,10 +1,8 @@
 //! How fast the interpreter is. Prints its figures; fails only if it has become many times slower. `N` is the size of the products.
 
-mod support;
-
 use std::time::Instant;
 
-use support::load;
+use crate::support::load;
 
 #[test]
 fn products() {

@@ -1,8 +1,6 @@
 //! Threads that work together.
 
-mod support;
-
-use support::load;
+use crate::support::load;
 
 #[test]
 fn a_sum_in_shared_memory() {

@@ -1,7 +1,5 @@
 //! The parser accepts every file of the CUDA backend, and damaged files (`ROUNDS` for each) are errors.
 
-mod support;
-
 use gradlet_cuda_emulator::ptx::Module;
 
 #[test]
@@ -27,7 +25,7 @@ fn the_backend_is_understood() {
 #[test]
 fn damaged_files_are_errors() {
     const MARKS: &[u8] = b"0123456789abcdefx;:,.[]{}()<>@!|+-%$_ \n";
-    let mut next = support::random(11);
+    let mut next = crate::support::random(11);
     let rounds = std::env::var("ROUNDS").map_or(300, |rounds| rounds.parse().unwrap());
     for name in ["control", "faults", "integers", "together"] {
         let path = format!("{}/tests/ptx/{name}.ptx", env!("CARGO_MANIFEST_DIR"));

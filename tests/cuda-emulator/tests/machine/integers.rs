@@ -1,8 +1,6 @@
 //! Integers, bits and conversions against the host's.
 
-mod support;
-
-use support::{load, random};
+use crate::support::{load, random};
 
 fn words() -> Vec<i32> {
     let mut next = random(1);
