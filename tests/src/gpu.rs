@@ -10,6 +10,7 @@
 use gradlet::config::{Context, Environment, LogicalOptions, Physical};
 use gradlet::cuda::{self, Driver, Gpu, Options};
 use gradlet_core::{Device, Error, Result};
+use gradlet_cuda_emulator::driver::Counts;
 use libloading::Library;
 use std::ffi::{CStr, CString, c_char, c_int};
 use std::path::{Path, PathBuf};
@@ -27,42 +28,6 @@ pub struct Emulator {
     library: Library,
     driver: Driver,
     _file: TempPath,
-}
-
-/// Numbers of what an emulator did, as the library counts them.
-#[repr(C)]
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Counts {
-    /// Kernels that were launched by themselves.
-    pub kernel_launches: u64,
-    /// Graphs that were launched.
-    pub graph_launches: u64,
-    /// Kernels that ran in graphs.
-    pub graph_kernel_nodes: u64,
-    /// Copies in graphs.
-    pub graph_copies: u64,
-    /// Copies from the host outside of graphs.
-    pub uploads: u64,
-    /// Their bytes.
-    pub upload_bytes: u64,
-    /// Copies to the host outside of graphs.
-    pub downloads: u64,
-    /// Their bytes.
-    pub download_bytes: u64,
-    /// Copies within a GPU.
-    pub device_copies: u64,
-    /// Fills with one value.
-    pub fills: u64,
-    /// Allocations of memory of a GPU.
-    pub allocations: u64,
-    /// Frees of such memory.
-    pub frees: u64,
-    /// Modules that were loaded.
-    pub modules: u64,
-    /// Waits for a stream, an event or a context.
-    pub synchronizations: u64,
-    /// Instructions of all threads.
-    pub instructions: u64,
 }
 
 impl Emulator {

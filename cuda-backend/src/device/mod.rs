@@ -7,6 +7,7 @@ mod launch;
 use crate::gpu::Gpu;
 use crate::gpu::region::{Kind, Memory, Word};
 use crate::gpu::stream::Stream;
+use crate::lower::call::KernelCall;
 use crate::lower::{self, Job};
 use gradlet_core::custom_op::{Call, Kernel, OpDef};
 use gradlet_core::device::{Backend, Launch, Placed, Recorded, Refused, Remote, Step};
@@ -136,7 +137,7 @@ impl Shared {
     }
 
     /// Prepares a launch for step `step`.
-    pub(crate) fn ready(&self, call: &crate::lower::call::KernelCall, step: u32) -> Result<Ready> {
+    pub(crate) fn ready(&self, call: &KernelCall, step: u32) -> Result<Ready> {
         let driver = self.stream.enter()?;
         let function = self.stream.context().modules.function(driver, &call.code, self.strict)?;
         Ok(Ready::new(call, function, self.fault(), step))

@@ -8,10 +8,11 @@ use std::collections::HashMap;
 use std::ffi::{CString, c_int, c_void};
 use std::sync::{Mutex, PoisonError};
 
-/// Kernels by their code. Each one is a module of its own, so the driver compiles only what a program uses.
+/// Kernels by their code: those of devices that contract, and those of strict ones. Each kernel is a module of its own, so the driver
+/// compiles only what a program uses.
 #[derive(Default)]
 pub(crate) struct Modules {
-    compiled: Mutex<HashMap<(Code, bool), Compiled>>,
+    compiled: Mutex<[HashMap<Code, Compiled>; 2]>,
 }
 
 /// A kernel, with the module that it belongs to.
@@ -42,23 +43,30 @@ impl Modules {
     ///
     /// `strict` keeps the compiler from contracting products and sums. Fails with the compiler's log if the driver refuses the kernel.
     pub(crate) fn function(&self, driver: &Driver, code: &Code, strict: bool) -> Result<Function> {
-        let mut compiled = self.compiled.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some(found) = compiled.get(&(code.clone(), strict)) {
+        let mut both = self.compiled.lock().unwrap_or_else(PoisonError::into_inner);
+        let compiled = &mut both[usize::from(strict)];
+        if let Some(found) = compiled.get(code) {
             return Ok(found.function);
         }
         let (text, entry) = code.ptx(!strict)?;
         let module = load(driver, &text, &entry)?;
         let (name, mut function) = (c_string(&entry)?, std::ptr::null_mut());
         // SAFETY: the first argument is a place for the handle, and the name ends with a zero.
-        driver.check("cuModuleGetFunction", unsafe { (driver.api().function)(&mut function, module, name.as_ptr()) })?;
+        let status = unsafe { (driver.api().function)(&mut function, module, name.as_ptr()) };
+        if let Err(error) = driver.check("cuModuleGetFunction", status) {
+            // SAFETY: nothing uses the module.
+            unsafe { (driver.api().unload_module)(module) };
+            return Err(error);
+        }
         let function = Function(function);
-        compiled.insert((code.clone(), strict), Compiled { module, function });
+        compiled.insert(code.clone(), Compiled { module, function });
         Ok(function)
     }
 
     /// Unloads all kernels. Their context is current.
     pub(crate) fn unload(&self, driver: &Driver) {
-        for (_, compiled) in self.compiled.lock().unwrap_or_else(PoisonError::into_inner).drain() {
+        let mut both = self.compiled.lock().unwrap_or_else(PoisonError::into_inner);
+        for (_, compiled) in both.iter_mut().flat_map(HashMap::drain) {
             // SAFETY: no device of the context exists any more, so nothing uses the module.
             unsafe { (driver.api().unload_module)(compiled.module) };
         }
